@@ -1,0 +1,283 @@
+//! The one door into a device: [`Backend`], and what it says of itself.
+//!
+//! A backend allocates, moves bytes and executes ops; it never sees a tensor, and it never grows a method per op.
+//! Requests that reach it are already checked: shapes, dtypes, aliasing and buffer sizes are settled by [`crate::Op`]
+//! constructors and [`crate::Device`]. Adding a backend means implementing this trait and passing [`crate::harness`].
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::oracle::Subnormals;
+use crate::{DType, Error, Op, Result};
+
+/// What kind of processor a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// The host's processor, by this library's own kernels.
+    Cpu,
+    /// A GPU with its own memory.
+    Discrete,
+    /// A GPU that shares the host's memory.
+    Integrated,
+    /// A GPU lent by a hypervisor.
+    Virtual,
+    /// A GPU API implemented on the host's processor; never chosen silently.
+    Software,
+    /// The driver does not say.
+    Other,
+}
+
+/// What a device can take, in its own units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// Largest single allocation, bytes.
+    pub max_buffer_bytes: u64,
+    /// Largest range one kernel operand can span, bytes.
+    pub max_binding_bytes: u64,
+    /// Most workgroups along one dimension of a launch.
+    pub max_workgroups_per_dimension: u32,
+    /// Most invocations in one workgroup.
+    pub max_invocations_per_workgroup: u32,
+    /// Most bytes of workgroup memory.
+    pub max_workgroup_bytes: u32,
+}
+
+/// A device, as it describes itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceInfo {
+    /// The name it is chosen by: `cpu`, `wgpu:0`.
+    pub id: String,
+    /// The marketing name.
+    pub name: String,
+    /// The API it is reached through: `cpu`, `vulkan`, `metal`, `dx12`, `gl`, `webgpu`.
+    pub api: String,
+    /// What kind of processor it is.
+    pub kind: DeviceKind,
+    /// Driver name and version.
+    pub driver: String,
+    /// PCI bus address, where known: the same on every route to one card.
+    pub pci_bus: Option<String>,
+    /// Total memory, bytes, where known.
+    pub memory_bytes: Option<u64>,
+    /// Hardware threads, for the CPU.
+    pub threads: Option<usize>,
+    /// What it can take.
+    pub limits: Limits,
+    /// The dtypes it computes in.
+    pub dtypes: Vec<DType>,
+    /// Optional features in use, by the API's own names.
+    pub features: Vec<String>,
+    /// What it does with subnormals.
+    #[serde(skip)]
+    pub subnormals: Subnormals,
+}
+
+/// Bytes on one device. Cheap to clone; freed (to the device's cache) with the last clone.
+#[derive(Clone)]
+pub struct Buffer {
+    size_bytes: u64,
+    inner: Arc<dyn Any + Send + Sync>,
+}
+
+impl Buffer {
+    /// A buffer whose backend-specific part is `inner`.
+    pub fn new(size_bytes: u64, inner: Arc<dyn Any + Send + Sync>) -> Buffer {
+        Buffer { size_bytes, inner }
+    }
+
+    /// The bytes that may be used; at least what was asked for.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// The backend's own part; `None` when the buffer belongs to another backend.
+    pub fn downcast<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.inner.downcast_ref()
+    }
+
+    /// Whether both are the same memory.
+    pub fn same(&self, other: &Buffer) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.size_bytes)
+    }
+}
+
+/// Bytes held on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MemoryStats {
+    /// Held by live buffers.
+    pub in_use_bytes: u64,
+    /// Largest value of `in_use_bytes` so far.
+    pub peak_bytes: u64,
+    /// Kept for reuse.
+    pub cached_bytes: u64,
+    /// The pool's limit, when one is set.
+    pub limit_bytes: Option<u64>,
+    /// Allocations asked of the driver so far.
+    pub driver_allocations: u64,
+}
+
+/// How long something took on the device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Elapsed {
+    /// Nanoseconds.
+    pub ns: f64,
+    /// Which clock measured it.
+    pub clock: Clock,
+}
+
+/// Where a time was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// Timestamps written by the device around the work itself.
+    Device,
+    /// The host's clock, submission and waiting included.
+    Host,
+}
+
+/// A user's own compute shader.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// WGSL source.
+    pub wgsl: String,
+    /// Entry point; may be left out when there is one.
+    pub entry: Option<String>,
+    /// Values for `override` declarations, by name.
+    pub defines: Vec<(String, f64)>,
+}
+
+impl Kernel {
+    /// A kernel from WGSL source with one entry point.
+    pub fn wgsl(source: impl Into<String>) -> Kernel {
+        Kernel { wgsl: source.into(), entry: None, defines: Vec::new() }
+    }
+
+    /// The entry point to run.
+    pub fn entry(mut self, name: impl Into<String>) -> Kernel {
+        self.entry = Some(name.into());
+        self
+    }
+
+    /// Sets an `override` declaration.
+    pub fn define(mut self, name: impl Into<String>, value: f64) -> Kernel {
+        self.defines.push((name.into(), value));
+        self
+    }
+}
+
+/// One buffer bound to a user's kernel: `@group(group) @binding(binding)`.
+#[derive(Clone, Debug)]
+pub struct Binding {
+    /// Bind group.
+    pub group: u32,
+    /// Binding within the group.
+    pub binding: u32,
+    /// What is bound, from `range.start` to `range.end` bytes.
+    pub buffer: Buffer,
+    /// The bytes visible to the kernel.
+    pub range: Range<u64>,
+}
+
+/// The bytes of a read, when they arrive.
+#[cfg(not(target_arch = "wasm32"))]
+pub type ReadFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + Send>>;
+/// The bytes of a read, when they arrive.
+#[cfg(target_arch = "wasm32")]
+pub type ReadFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>>>>>;
+
+/// A device that computes. Object safe; shared as [`crate::Device`].
+///
+/// Work is ordered: a call sees the effects of every earlier call on the same backend. Nothing blocks before a read,
+/// [`Backend::synchronize`] or [`Backend::timed`]. Faults that surface later (a lost device) arrive at the next call.
+pub trait Backend: Send + Sync + fmt::Debug {
+    /// What the device is.
+    fn info(&self) -> &DeviceInfo;
+
+    /// At least `size_bytes` bytes whose content is not defined.
+    ///
+    /// # Errors
+    /// [`Error::BufferTooBig`], [`Error::BindingTooLarge`] (never retryable), [`Error::OutOfMemory`] (retryable),
+    /// [`Error::DeviceLost`].
+    fn alloc(&self, size_bytes: u64) -> Result<Buffer>;
+
+    /// Copies `data` to `offset_bytes` of `buffer`. Any alignment.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], [`Error::Backend`].
+    fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()>;
+
+    /// The bytes in `range` of `buffer` after all earlier work. Any alignment.
+    ///
+    /// # Errors
+    /// The future yields [`Error::DeviceLost`], [`Error::OutOfMemory`], [`Error::Backend`].
+    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture;
+
+    /// [`Backend::read`], waited for.
+    ///
+    /// # Errors
+    /// As [`Backend::read`]; [`Error::WouldBlock`] in a browser.
+    fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>>;
+
+    /// Runs `op`, reading `inputs` (in the order of [`Op::inputs`]) and writing `output`. The output shares no buffer
+    /// with an input and has at least one element.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], [`Error::UnsupportedDType`] before anything is enqueued; [`Error::OutOfMemory`] for
+    /// scratch space, [`Error::DeviceLost`].
+    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()>;
+
+    /// Runs a user's kernel over `grid` workgroups.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the device cannot run shaders; [`Error::Shader`], [`Error::ShaderTooComplex`],
+    /// [`Error::Binding`], [`Error::DispatchTooLarge`], [`Error::ResourceLimit`].
+    fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()>;
+
+    /// Runs `work` and says how long the device took for what it enqueued on this backend.
+    ///
+    /// # Errors
+    /// What `work` returns; [`Error::DeviceLost`], [`Error::WouldBlock`].
+    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed>;
+
+    /// Hands recorded work to the device without waiting.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    fn flush(&self) -> Result<()>;
+
+    /// Waits until all earlier work is done.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], [`Error::WouldBlock`] in a browser.
+    fn synchronize(&self) -> Result<()>;
+
+    /// Bytes held.
+    fn memory(&self) -> MemoryStats;
+
+    /// Gives cached memory back to the driver.
+    fn empty_cache(&self);
+
+    /// Sets or lifts the limit on bytes held (in use and cached).
+    fn set_memory_limit(&self, limit_bytes: Option<u64>);
+
+    /// For what only one backend has: downcast to the concrete type.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// The error of a backend given a buffer that another backend made.
+pub fn foreign_buffer(device: &str) -> Error {
+    Error::DeviceMismatch { op: "execute", lhs: device.to_owned(), rhs: "another backend's buffer".to_owned() }
+}

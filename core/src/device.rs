@@ -1,0 +1,114 @@
+//! A device shared by tensors: the checks that every backend may rely on, done once.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Backend, Buffer, DType, DeviceInfo, Error, MemoryStats, Op, Result};
+
+/// A handle to a device. Clones refer to the same device; work from all of them is ordered.
+#[derive(Clone)]
+pub struct Device(Arc<dyn Backend>);
+
+impl Device {
+    /// A device from any backend.
+    pub fn new(backend: impl Backend + 'static) -> Device {
+        Device(Arc::new(backend))
+    }
+
+    /// The CPU, through this library's own kernels.
+    #[cfg(feature = "cpu")]
+    pub fn cpu() -> Device {
+        Device::new(crate::cpu::CpuBackend::new())
+    }
+
+    /// The backend itself.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.0
+    }
+
+    /// The backend as the concrete type `T`, when it is one.
+    pub fn backend_as<T: Any>(&self) -> Option<&T> {
+        self.0.as_any().downcast_ref()
+    }
+
+    /// What the device is.
+    pub fn info(&self) -> &DeviceInfo {
+        self.0.info()
+    }
+
+    /// The name it is chosen by: `cpu`, `wgpu:0`.
+    pub fn id(&self) -> &str {
+        &self.0.info().id
+    }
+
+    /// Whether both handles are one device.
+    pub fn same(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether the device computes in `dtype`.
+    pub fn supports(&self, dtype: DType) -> bool {
+        self.info().dtypes.contains(&dtype)
+    }
+
+    /// Runs `op` on buffers of this device: every rule [`Backend::execute`] promises its implementors is checked here.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a wrong number of buffers or an output that is also an input,
+    /// [`Error::ViewOutOfBounds`] for a buffer too small, and what the backend reports.
+    pub fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        let specs = op.inputs();
+        if specs.len() != inputs.len() {
+            let reason = format!("{} takes {} buffers, got {}", op.name(), specs.len(), inputs.len());
+            return Err(Error::InvalidArgument { what: "inputs", reason });
+        }
+        let output_spec = op.output();
+        let operands = specs.iter().zip(inputs.iter().copied()).chain([(&output_spec, output)]);
+        for (spec, buffer) in operands {
+            if spec.required_bytes() > buffer.size_bytes() {
+                return Err(Error::ViewOutOfBounds {
+                    needed: spec.layout.required_elements(),
+                    have: buffer.size_bytes() / spec.dtype.size_bytes(),
+                });
+            }
+        }
+        if inputs.iter().any(|input| input.same(output)) {
+            let reason = format!("{} cannot write to a buffer it reads; copy the input first", op.name());
+            return Err(Error::InvalidArgument { what: "output", reason });
+        }
+        if output_spec.layout.elements() == 0 {
+            return Ok(());
+        }
+        self.0.execute(op, inputs, output)
+    }
+
+    /// Waits until all work given to the device is done.
+    ///
+    /// # Errors
+    /// As [`Backend::synchronize`].
+    pub fn synchronize(&self) -> Result<()> {
+        self.0.synchronize()
+    }
+
+    /// Bytes held by tensors and cached for reuse.
+    pub fn memory(&self) -> MemoryStats {
+        self.0.memory()
+    }
+
+    /// Gives cached memory back to the driver.
+    pub fn empty_cache(&self) {
+        self.0.empty_cache();
+    }
+
+    /// Limits the bytes held; `None` lifts the limit.
+    pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
+        self.0.set_memory_limit(limit_bytes);
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({}, {})", self.id(), self.info().name)
+    }
+}

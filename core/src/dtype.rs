@@ -1,0 +1,264 @@
+//! Element types: what a tensor holds and how each Rust type maps to it.
+//!
+//! A dtype is storage *and* arithmetic. `F16` and `BF16` are stored in 16 bits and computed in f32; `I8`/`U8` are
+//! computed in 32-bit integers and wrapped to 8 bits; `Bool` is stored as one byte, 0 or 1. Layout of the whole
+//! tensor lives in [`crate::Layout`].
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Scalar};
+
+/// The type of every element of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum DType {
+    /// IEEE 754 binary16.
+    F16,
+    /// bfloat16: the upper half of an IEEE 754 binary32.
+    BF16,
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary64.
+    F64,
+    /// 8-bit two's-complement integer.
+    I8,
+    /// 8-bit unsigned integer.
+    U8,
+    /// 32-bit two's-complement integer.
+    I32,
+    /// 32-bit unsigned integer.
+    U32,
+    /// 64-bit two's-complement integer.
+    I64,
+    /// Truth value, one byte holding 0 or 1.
+    Bool,
+}
+
+impl DType {
+    /// Every dtype, in declaration order.
+    pub const ALL: [DType; 10] = [
+        DType::F16,
+        DType::BF16,
+        DType::F32,
+        DType::F64,
+        DType::I8,
+        DType::U8,
+        DType::I32,
+        DType::U32,
+        DType::I64,
+        DType::Bool,
+    ];
+
+    /// The floating-point dtypes.
+    pub const FLOATS: [DType; 4] = [DType::F16, DType::BF16, DType::F32, DType::F64];
+
+    /// Bytes per element.
+    pub const fn size_bytes(self) -> u64 {
+        match self {
+            DType::I8 | DType::U8 | DType::Bool => 1,
+            DType::F16 | DType::BF16 => 2,
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::F64 | DType::I64 => 8,
+        }
+    }
+
+    /// The lower-case name, as printed and parsed: `f16`, `bf16`, ... , `bool`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+            DType::I8 => "i8",
+            DType::U8 => "u8",
+            DType::I32 => "i32",
+            DType::U32 => "u32",
+            DType::I64 => "i64",
+            DType::Bool => "bool",
+        }
+    }
+
+    /// Whether this is one of [`DType::FLOATS`].
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+    }
+
+    /// Whether this is an integer type (`bool` is not).
+    pub const fn is_integer(self) -> bool {
+        matches!(self, DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64)
+    }
+
+    /// Whether negative values exist in this type.
+    pub const fn is_signed(self) -> bool {
+        self.is_float() || matches!(self, DType::I8 | DType::I32 | DType::I64)
+    }
+
+    /// The type arithmetic is done in: f32 for the 16-bit floats, 32-bit integers for 8-bit ones, else itself.
+    pub const fn compute(self) -> DType {
+        match self {
+            DType::F16 | DType::BF16 | DType::F32 => DType::F32,
+            DType::F64 => DType::F64,
+            DType::I8 | DType::I32 => DType::I32,
+            DType::U8 | DType::U32 => DType::U32,
+            DType::I64 => DType::I64,
+            DType::Bool => DType::Bool,
+        }
+    }
+
+    /// Unit roundoff u = 2^-p of a float type (p = significand bits); 0 for the exact types.
+    pub fn unit_roundoff(self) -> f64 {
+        match self {
+            DType::F16 => (-11f64).exp2(),
+            DType::BF16 => (-8f64).exp2(),
+            DType::F32 => (-24f64).exp2(),
+            DType::F64 => (-53f64).exp2(),
+            _ => 0.0,
+        }
+    }
+
+    /// The smallest positive normal number of a float type; 0 for the exact types.
+    pub fn min_normal(self) -> f64 {
+        match self {
+            DType::F16 => (-14f64).exp2(),
+            DType::BF16 | DType::F32 => (-126f64).exp2(),
+            DType::F64 => f64::MIN_POSITIVE,
+            _ => 0.0,
+        }
+    }
+
+    /// Largest finite value, as f64.
+    pub fn max_finite(self) -> f64 {
+        match self {
+            DType::F16 => 65504.0,
+            DType::BF16 => f64::from(bf16::MAX),
+            DType::F32 => f64::from(f32::MAX),
+            DType::F64 => f64::MAX,
+            DType::I8 => 127.0,
+            DType::U8 => 255.0,
+            DType::I32 => f64::from(i32::MAX),
+            DType::U32 => f64::from(u32::MAX),
+            DType::I64 => i64::MAX as f64,
+            DType::Bool => 1.0,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for DType {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        DType::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| Error::InvalidArgument {
+            what: "dtype",
+            reason: format!("`{text}` is not one of f16 bf16 f32 f64 i8 u8 i32 u32 i64 bool"),
+        })
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that can be an element of a tensor.
+///
+/// Sealed: the set of dtypes is fixed by the library.
+pub trait Element: sealed::Sealed + Copy + Send + Sync + fmt::Debug + PartialEq + 'static {
+    /// The dtype that stores `Self`.
+    const DTYPE: DType;
+
+    /// The elements as little-endian bytes, without a copy.
+    fn as_bytes(elements: &[Self]) -> &[u8];
+
+    /// Elements from bytes whose length is a multiple of the element size (a trailing partial element is dropped).
+    fn from_bytes(bytes: &[u8]) -> Cow<'_, [Self]>;
+
+    /// The value as a [`Scalar`].
+    fn to_scalar(self) -> Scalar;
+}
+
+macro_rules! pod_element {
+    ($($ty:ty => $dtype:ident, $to_scalar:expr;)*) => {$(
+        impl sealed::Sealed for $ty {}
+        impl Element for $ty {
+            const DTYPE: DType = DType::$dtype;
+
+            fn as_bytes(elements: &[Self]) -> &[u8] {
+                bytemuck::cast_slice(elements)
+            }
+
+            fn from_bytes(bytes: &[u8]) -> Cow<'_, [Self]> {
+                let whole = &bytes[..bytes.len() - bytes.len() % size_of::<Self>()];
+                match bytemuck::try_cast_slice(whole) {
+                    Ok(aligned) => Cow::Borrowed(aligned),
+                    Err(_) => Cow::Owned(bytemuck::pod_collect_to_vec(whole)),
+                }
+            }
+
+            fn to_scalar(self) -> Scalar {
+                let to_scalar: fn($ty) -> Scalar = $to_scalar;
+                to_scalar(self)
+            }
+        }
+    )*};
+}
+
+pod_element! {
+    f16 => F16, |x| Scalar::F(f64::from(x));
+    bf16 => BF16, |x| Scalar::F(f64::from(x));
+    f32 => F32, |x| Scalar::F(f64::from(x));
+    f64 => F64, Scalar::F;
+    i8 => I8, |x| Scalar::I(i64::from(x));
+    u8 => U8, |x| Scalar::I(i64::from(x));
+    i32 => I32, |x| Scalar::I(i64::from(x));
+    u32 => U32, |x| Scalar::I(i64::from(x));
+    i64 => I64, Scalar::I;
+}
+
+impl sealed::Sealed for bool {}
+impl Element for bool {
+    const DTYPE: DType = DType::Bool;
+
+    fn as_bytes(elements: &[Self]) -> &[u8] {
+        bytemuck::cast_slice(elements)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Cow<'_, [Self]> {
+        Cow::Owned(bytes.iter().map(|&b| b != 0).collect())
+    }
+
+    fn to_scalar(self) -> Scalar {
+        Scalar::I(i64::from(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dtype_name_parses_back() {
+        for dtype in DType::ALL {
+            assert_eq!(dtype.name().parse::<DType>().unwrap(), dtype);
+        }
+        assert!(matches!("f8".parse::<DType>(), Err(Error::InvalidArgument { what: "dtype", .. })));
+    }
+
+    #[test]
+    fn element_misaligned_bytes_are_copied() {
+        let bytes: Vec<u8> = (0..9).collect();
+        let values = f32::from_bytes(&bytes[1..]);
+        assert_eq!(values.len(), 2);
+        assert_eq!(values[0].to_bits(), u32::from_le_bytes([1, 2, 3, 4]));
+    }
+}

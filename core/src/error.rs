@@ -1,0 +1,352 @@
+//! Every way a call can fail, as one enum.
+//!
+//! Variants carry the operation, shapes, dtypes and device they concern, and each message says what to do next.
+//! Shape, dtype and aliasing faults are found in this crate before any backend sees the request.
+
+use crate::{DType, Shape};
+
+/// `std::result::Result` with [`enum@Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, and what to do about it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Operand shapes do not fit together.
+    #[error("{op}: shapes {lhs:?} and {rhs:?} do not fit{}; reshape or broadcast one of them", at_axis(.axis))]
+    ShapeMismatch {
+        /// The operation asked for.
+        op: &'static str,
+        /// Extents of the left (or only) operand.
+        lhs: Vec<u64>,
+        /// Extents of the right operand, or the extents asked for.
+        rhs: Vec<u64>,
+        /// The axis where they differ, counted in the broadcast result.
+        axis: Option<usize>,
+    },
+    /// The inner dimensions of a matrix product differ.
+    #[error("matmul: A is {lhs:?} and B is {rhs:?}: K is {k_lhs} on the left and {k_rhs} on the right; transpose one of them")]
+    InnerDimension {
+        /// Extents of A.
+        lhs: Vec<u64>,
+        /// Extents of B.
+        rhs: Vec<u64>,
+        /// Columns of A.
+        k_lhs: u64,
+        /// Rows of B.
+        k_rhs: u64,
+    },
+    /// A reshape changes the number of elements.
+    #[error("reshape: {from} elements cannot become shape {shape:?} of {to}")]
+    ReshapeSize {
+        /// Elements there are.
+        from: u64,
+        /// Elements the new shape has.
+        to: u64,
+        /// The shape asked for.
+        shape: Vec<u64>,
+    },
+    /// More than one dimension of a reshape was left to infer.
+    #[error("reshape: {inferred} dimensions were left to infer (-1) in {shape:?}; at most one can be")]
+    AmbiguousReshape {
+        /// How many were left open.
+        inferred: usize,
+        /// The extents asked for.
+        shape: Vec<i64>,
+    },
+    /// An element or byte count does not fit the arithmetic.
+    #[error("shape {shape:?}{} is larger than any device can hold (element counts end at 2^63, tensors at 1 EiB)", of_dtype(.dtype))]
+    SizeOverflow {
+        /// The extents asked for.
+        shape: Vec<u64>,
+        /// The dtype, when the byte count is what overflows.
+        dtype: Option<DType>,
+    },
+    /// A result would need a wider index type than the op's output has.
+    #[error("{op}: {elements} elements cannot be indexed, the largest is {max}; split the tensor")]
+    IndexWidth {
+        /// The operation asked for.
+        op: &'static str,
+        /// Elements to index.
+        elements: u64,
+        /// Most elements the index type can tell apart.
+        max: u64,
+    },
+    /// More dimensions than [`crate::MAX_RANK`].
+    #[error("rank {rank} is above the largest supported, {max}; merge dimensions by reshape")]
+    RankTooLarge {
+        /// Dimensions asked for.
+        rank: usize,
+        /// Most dimensions there can be.
+        max: usize,
+    },
+    /// An axis that the tensor does not have.
+    #[error("axis {axis} is out of range for a tensor of rank {rank}")]
+    AxisOutOfRange {
+        /// The axis asked for.
+        axis: usize,
+        /// Dimensions there are.
+        rank: usize,
+    },
+    /// The same axis twice.
+    #[error("axis {axis} is named twice")]
+    DuplicateAxis {
+        /// The repeated axis.
+        axis: usize,
+    },
+    /// A slice outside its dimension, reversed, or with step 0.
+    #[error("slice {start}..{end} step {step} is not valid on axis {axis} of length {len}: start <= end <= {len}, step not 0")]
+    InvalidSlice {
+        /// The axis sliced.
+        axis: usize,
+        /// First index.
+        start: u64,
+        /// One past the last index.
+        end: u64,
+        /// Distance between taken indices; negative walks from the end.
+        step: i64,
+        /// Extent of the axis.
+        len: u64,
+    },
+    /// Host data whose length is not the shape's element count.
+    #[error("shape {shape:?} holds {expected} elements but the data has {got}")]
+    DataLength {
+        /// The shape asked for.
+        shape: Vec<u64>,
+        /// Elements the shape holds.
+        expected: u64,
+        /// Elements given.
+        got: u64,
+    },
+    /// Two dtypes where one was required.
+    #[error("{op}: expected {expected}, got {got}; convert with cast()")]
+    DTypeMismatch {
+        /// The operation asked for.
+        op: &'static str,
+        /// The dtype required.
+        expected: DType,
+        /// The dtype given.
+        got: DType,
+    },
+    /// The operation has no meaning for this dtype, on any device.
+    #[error("{op} is not defined for {dtype}; convert with cast()")]
+    UndefinedForDType {
+        /// The operation asked for.
+        op: &'static str,
+        /// The dtype given.
+        dtype: DType,
+    },
+    /// The device cannot compute with this dtype.
+    #[error("{device} cannot compute in {dtype}: it lacks {feature}; use another device or cast()")]
+    UnsupportedDType {
+        /// The device asked.
+        device: String,
+        /// The dtype it lacks.
+        dtype: DType,
+        /// The adapter feature that would be needed.
+        feature: &'static str,
+    },
+    /// The device or backend cannot do this at all.
+    #[error("{device} does not support {what}: {reason}")]
+    Unsupported {
+        /// The device asked.
+        device: String,
+        /// What was asked of it.
+        what: String,
+        /// Why it cannot.
+        reason: String,
+    },
+    /// Operands that live on different devices.
+    #[error("{op}: operands are on {lhs} and {rhs}; move one with to_device()")]
+    DeviceMismatch {
+        /// The operation asked for.
+        op: &'static str,
+        /// Device of the first operand.
+        lhs: String,
+        /// Device of the other.
+        rhs: String,
+    },
+    /// An extremum over no elements.
+    #[error("{op} over an empty axis of shape {shape:?} has no value; use sum, prod, any or all, or skip the call")]
+    EmptyReduction {
+        /// The operation asked for.
+        op: &'static str,
+        /// Extents of the operand.
+        shape: Vec<u64>,
+    },
+    /// A result would be written to a view that reaches one element twice.
+    #[error("{op}: the destination view (shape {shape:?}, strides {strides:?}) reaches some elements twice; write to a contiguous tensor")]
+    OverlappingOutput {
+        /// The operation asked for.
+        op: &'static str,
+        /// Extents of the destination.
+        shape: Vec<u64>,
+        /// Its strides, in elements.
+        strides: Vec<i64>,
+    },
+    /// A view that leaves its storage.
+    #[error("the view needs elements up to {needed} but its storage holds {have}")]
+    ViewOutOfBounds {
+        /// Elements the view needs.
+        needed: u64,
+        /// Elements there are.
+        have: u64,
+    },
+    /// An argument outside its range.
+    #[error("invalid {what}: {reason}")]
+    InvalidArgument {
+        /// Which argument.
+        what: &'static str,
+        /// Why it is refused.
+        reason: String,
+    },
+    /// One allocation larger than the device could ever hold.
+    #[error("{device}: a buffer of {requested} bytes is over the device's largest, {max}; split the tensor")]
+    BufferTooBig {
+        /// The device asked.
+        device: String,
+        /// Bytes asked for.
+        requested: u64,
+        /// Most bytes one buffer can have.
+        max: u64,
+    },
+    /// One tensor larger than a kernel can bind.
+    #[error("{device}: a tensor of {size} bytes is over the binding limit of {limit} bytes; split it along an axis")]
+    BindingTooLarge {
+        /// The device asked.
+        device: String,
+        /// Bytes of the tensor's storage.
+        size: u64,
+        /// Most bytes one binding can have.
+        limit: u64,
+    },
+    /// No memory left now; dropping tensors and trying again can help.
+    #[error("{device}: out of memory: {requested} bytes requested, {in_use} in use, {cached} cached{}; drop tensors or split the batch", of_limit(.limit))]
+    OutOfMemory {
+        /// The device asked.
+        device: String,
+        /// Bytes asked for.
+        requested: u64,
+        /// Bytes held by live tensors.
+        in_use: u64,
+        /// Bytes held for reuse.
+        cached: u64,
+        /// The pool's own limit, when it was what refused.
+        limit: Option<u64>,
+    },
+    /// More workgroups than one launch can have.
+    #[error("{device}: a launch of {grid:?} workgroups is over the limit of {max} per dimension; split the launch")]
+    DispatchTooLarge {
+        /// The device asked.
+        device: String,
+        /// Workgroups asked for, x y z.
+        grid: [u32; 3],
+        /// Most workgroups along one dimension.
+        max: u32,
+    },
+    /// A kernel that needs more of a resource than the device has.
+    #[error("{device}: the kernel needs {requested} of {kind}, the device has {max}")]
+    ResourceLimit {
+        /// The device asked.
+        device: String,
+        /// Which resource.
+        kind: &'static str,
+        /// How much the kernel needs.
+        requested: u64,
+        /// How much there is.
+        max: u64,
+    },
+    /// A shader that does not compile; lines and columns count from 1.
+    #[error("shader error at {line}:{column}: {message}")]
+    Shader {
+        /// Line of the fault, 0 when it has no place.
+        line: u32,
+        /// Column of the fault, 0 when it has no place.
+        column: u32,
+        /// The compiler's words, on one line.
+        message: String,
+    },
+    /// A shader nested or sized beyond what the compiler accepts.
+    #[error("the shader is too complex: {what} {found} is over the limit of {limit}")]
+    ShaderTooComplex {
+        /// What is too much.
+        what: &'static str,
+        /// How much there is.
+        found: u64,
+        /// How much is accepted.
+        limit: u64,
+    },
+    /// A user kernel's bindings do not match its shader.
+    #[error("binding {group}.{binding}: {reason}")]
+    Binding {
+        /// Bind group.
+        group: u32,
+        /// Binding within it.
+        binding: u32,
+        /// What is wrong.
+        reason: String,
+    },
+    /// No such device.
+    #[error("no device `{name}`: available are {available:?}")]
+    NoSuchDevice {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        available: Vec<String>,
+    },
+    /// A backend that cannot start on this machine.
+    #[error("the {backend} backend is not available: {reason}")]
+    BackendUnavailable {
+        /// Which backend.
+        backend: &'static str,
+        /// Why, and what to install.
+        reason: String,
+    },
+    /// The device is gone; every later call on it says so.
+    #[error("{device} was lost: {reason}; make a new device and upload the data again")]
+    DeviceLost {
+        /// The device.
+        device: String,
+        /// What the driver said.
+        reason: String,
+    },
+    /// A blocking call where blocking is impossible.
+    #[error("{what} would block, which a browser's main thread cannot; use the async form")]
+    WouldBlock {
+        /// The call.
+        what: &'static str,
+    },
+    /// The driver or graphics API refused a call the library made.
+    #[error("{device}: {op} failed: {message}")]
+    Backend {
+        /// The device.
+        device: String,
+        /// What was being done.
+        op: String,
+        /// The API's words.
+        message: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn shape_mismatch(op: &'static str, lhs: &Shape, rhs: &Shape, axis: Option<usize>) -> Error {
+        Error::ShapeMismatch { op, lhs: lhs.dims().to_vec(), rhs: rhs.dims().to_vec(), axis }
+    }
+
+    /// Whether the fault is a missing capability rather than a failure: what the harness counts as unsupported.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, Error::Unsupported { .. } | Error::UnsupportedDType { .. })
+    }
+}
+
+fn at_axis(axis: &Option<usize>) -> String {
+    axis.map(|a| format!(" at axis {a}")).unwrap_or_default()
+}
+
+fn of_dtype(dtype: &Option<DType>) -> String {
+    dtype.map(|d| format!(" of {d}")).unwrap_or_default()
+}
+
+fn of_limit(limit: &Option<u64>) -> String {
+    limit.map(|l| format!(", limit {l}")).unwrap_or_default()
+}

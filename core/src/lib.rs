@@ -1,0 +1,47 @@
+//! polywarp's vocabulary and its reference: what a tensor is, what an operation is, what a device must do, and the
+//! proof that it does.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | element types, shapes, strides | [`DType`], [`Shape`], [`Layout`] |
+//! | what users hold | [`Tensor`], [`Device`], [`Expr`] |
+//! | one operation: checks, oracle, bound, cost, cases | [`ops`] |
+//! | what a device implements | [`Backend`] |
+//! | the CPU device | `cpu` (feature `cpu`) |
+//! | the proof | [`oracle`], [`harness`] |
+//!
+//! Knows no GPU API. Next: [`ops`], then [`Backend`].
+
+mod backend;
+#[cfg(feature = "cpu")]
+pub mod cpu;
+mod device;
+mod dtype;
+mod error;
+mod expr;
+mod layout;
+// pub mod harness;
+pub mod ops;
+pub mod oracle;
+mod precision;
+mod scalar;
+mod shape;
+mod tensor;
+
+pub use backend::{
+    Backend, Binding, Buffer, Clock, DeviceInfo, DeviceKind, Elapsed, Kernel, Limits, MemoryStats, ReadFuture,
+    foreign_buffer,
+};
+pub use device::Device;
+pub use dtype::{DType, Element};
+pub use error::{Error, Result};
+pub use expr::{Expr, MAX_INPUTS, MAX_STEPS, Program, Step, StepId};
+pub use layout::{Layout, collapse_together};
+pub use ops::{BinaryFn, CompareFn, Cost, Distribution, Op, ReduceFn, TensorSpec, UnaryFn};
+pub use precision::Precision;
+pub use scalar::Scalar;
+pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
+pub use tensor::{MatmulOptions, Tensor};
+
+/// The half-precision element types.
+pub use half::{bf16, f16};

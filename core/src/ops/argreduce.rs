@@ -1,0 +1,114 @@
+//! argmax and argmin over any axes: the row-major position, within the reduced axes, of the winning element.
+//!
+//! The result is u32. Ties go to the lowest position; the first NaN wins over everything; +0 and -0 are equal.
+
+use serde::{Deserialize, Serialize};
+
+use super::{TensorSpec, check_dense_output};
+use crate::oracle::{Expected, HostTensor};
+use crate::{DType, Error, KeepDims, Result, Scalar};
+
+/// Which element wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArgReduceFn {
+    /// The largest.
+    ArgMax,
+    /// The smallest.
+    ArgMin,
+}
+
+impl ArgReduceFn {
+    /// Both of them.
+    pub const ALL: [ArgReduceFn; 2] = [ArgReduceFn::ArgMax, ArgReduceFn::ArgMin];
+
+    /// Lower-case name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ArgReduceFn::ArgMax => "argmax",
+            ArgReduceFn::ArgMin => "argmin",
+        }
+    }
+}
+
+/// Position of the extremum of `input` over `axes`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArgReduce {
+    /// Which element wins.
+    pub function: ArgReduceFn,
+    /// What is read.
+    pub input: TensorSpec,
+    /// The axes that disappear, ascending; positions count through them row-major.
+    pub axes: Vec<usize>,
+    /// Dense u32 output of the remaining axes.
+    pub output: TensorSpec,
+}
+
+impl ArgReduce {
+    /// A checked argmax or argmin; no axes means all of them.
+    ///
+    /// # Errors
+    /// As [`super::Reduce::new`], and [`Error::IndexWidth`] when positions do not fit u32.
+    pub fn new(function: ArgReduceFn, input: TensorSpec, axes: &[usize], output: TensorSpec) -> Result<ArgReduce> {
+        let op = function.name();
+        let axes = input.layout.shape().reduction_axes(axes)?;
+        if input.dtype == DType::Bool {
+            return Err(Error::UndefinedForDType { op, dtype: input.dtype });
+        }
+        if output.dtype != DType::U32 {
+            return Err(Error::DTypeMismatch { op, expected: DType::U32, got: output.dtype });
+        }
+        let shape = input.layout.shape().without_axes(&axes, KeepDims::No);
+        if shape != *output.layout.shape() {
+            return Err(Error::shape_mismatch(op, &shape, output.layout.shape(), None));
+        }
+        let count: u64 = axes.iter().map(|&axis| input.layout.dims()[axis]).product();
+        if count == 0 {
+            return Err(Error::EmptyReduction { op, shape: input.layout.dims().to_vec() });
+        }
+        if count > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op, elements: count, max: u32::MAX.into() });
+        }
+        check_dense_output(op, &output)?;
+        Ok(ArgReduce { function, input, axes, output })
+    }
+
+    /// Elements compared for each result.
+    pub fn count(&self) -> u64 {
+        self.axes.iter().map(|&axis| self.input.layout.dims()[axis]).product()
+    }
+
+    /// The function's name.
+    pub fn name(&self) -> &'static str {
+        self.function.name()
+    }
+
+    /// The operand read.
+    pub fn inputs(&self) -> Vec<TensorSpec> {
+        vec![self.input]
+    }
+
+    /// One comparison per element.
+    pub fn flops(&self) -> u64 {
+        self.input.layout.elements()
+    }
+
+    /// A linear search that keeps the first winner, exactly.
+    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
+        let wins = |x: Scalar, best: Scalar| match (self.function, x, best) {
+            (_, x, best) if x.is_nan() || best.is_nan() => x.is_nan() && !best.is_nan(),
+            (ArgReduceFn::ArgMax, Scalar::I(x), Scalar::I(best)) => x > best,
+            (ArgReduceFn::ArgMin, Scalar::I(x), Scalar::I(best)) => x < best,
+            (ArgReduceFn::ArgMax, x, best) => x.as_f64() > best.as_f64(),
+            (ArgReduceFn::ArgMin, x, best) => x.as_f64() < best.as_f64(),
+        };
+        inputs[0]
+            .groups(&self.axes)
+            .iter()
+            .map(|group| {
+                let first = (1..group.len()).fold(0, |best, i| if wins(group[i], group[best]) { i } else { best });
+                Expected::exact(Scalar::I(first as i64))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,84 @@
+//! Elementwise expressions: out[i] = program(in0[i], in1[i], ...).
+//!
+//! Unary and binary functions, comparisons, where, clamp, cast, fill and arange are all this one op with short
+//! programs, so each backend has one elementwise kernel (generator) and fusion comes for free. Inputs are broadcast to
+//! the output's shape before the op exists: their layouts carry stride 0.
+
+use super::{TensorSpec, check_dense_output};
+use crate::oracle::{Approx, Expected, HostTensor};
+use crate::{Error, Program, Result, Scalar, Step};
+
+/// An elementwise expression over broadcast inputs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Map {
+    /// What the caller asked for (`add`, `cast`, `expr`): for errors and names.
+    pub label: &'static str,
+    /// The computation of one element.
+    pub program: Program,
+    /// Inputs; each layout has the output's shape.
+    pub inputs: Vec<TensorSpec>,
+    /// Dense output; its dtype is the program's.
+    pub output: TensorSpec,
+}
+
+impl Map {
+    /// A checked elementwise op.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] when an input has not the output's shape, [`Error::DTypeMismatch`] when the output
+    /// is not of the program's dtype, [`Error::InvalidArgument`] for an output that is not dense and aligned.
+    pub fn new(label: &'static str, program: Program, inputs: Vec<TensorSpec>, output: TensorSpec) -> Result<Map> {
+        for input in &inputs {
+            if input.layout.shape() != output.layout.shape() {
+                return Err(Error::shape_mismatch(label, input.layout.shape(), output.layout.shape(), None));
+            }
+        }
+        if program.dtype() != output.dtype {
+            return Err(Error::DTypeMismatch { op: label, expected: program.dtype(), got: output.dtype });
+        }
+        check_dense_output(label, &output)?;
+        Ok(Map { label, program, inputs, output })
+    }
+
+    /// The caller's word for it.
+    pub fn name(&self) -> &'static str {
+        self.label
+    }
+
+    /// The operands read.
+    pub fn inputs(&self) -> Vec<TensorSpec> {
+        self.inputs.clone()
+    }
+
+    /// One operation per arithmetic step and element.
+    pub fn flops(&self) -> u64 {
+        self.program.operations().saturating_mul(self.output.layout.elements())
+    }
+
+    /// Every step in float64, with the error each step may add carried forward.
+    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
+        let dtype = self.output.dtype;
+        (0..self.output.layout.elements() as usize)
+            .map(|i| self.evaluate(i, inputs).round_to(dtype).into_expected())
+            .collect()
+    }
+
+    fn evaluate(&self, i: usize, inputs: &[HostTensor]) -> Approx {
+        let mut values: Vec<Approx> = Vec::with_capacity(self.program.steps().len());
+        for &(step, dtype) in self.program.steps() {
+            let at = |id: u16| values[usize::from(id)];
+            let value = match step {
+                Step::Input(n) => Approx::exact(inputs[usize::from(n)].values[i]),
+                Step::Constant(n) => Approx::exact(self.program.constants()[usize::from(n)]),
+                Step::Index => Approx::exact(Scalar::I(i as i64).cast(dtype.compute())),
+                Step::Unary(f, x) => Approx::unary(f, at(x), dtype),
+                Step::Binary(f, a, b) => Approx::binary(f, at(a), at(b), dtype),
+                Step::Compare(f, a, b) => Approx::compare(f, at(a), at(b)),
+                Step::Select(c, yes, no) => Approx::select(at(c), at(yes), at(no)),
+                Step::Cast(x) => at(x).round_to(self.program.steps()[usize::from(x)].1).cast(dtype),
+            };
+            values.push(value);
+        }
+        values[values.len() - 1]
+    }
+}

@@ -1,0 +1,172 @@
+//! The operations: plain data that fully describes one computation on one device.
+//!
+//! One file per operation, each with the same parts in the same order: the description with its checked constructor,
+//! the float64 oracle, the error bound, the cost, and the conformance and benchmark cases. An [`Op`] knows dtypes,
+//! shapes and strides but no buffers, so planners are pure functions of it. [`REGISTRY`] holds one line per family;
+//! the harness, the benchmarks and the op table in the docs read it and nothing else lists operations.
+//!
+//! Output contract: every op but [`Copy`] writes a dense row-major output whose first byte lies on a 16-byte boundary
+//! of its buffer; `Copy` writes any view that does not overlap itself.
+
+mod argreduce;
+mod binary;
+mod copy;
+mod map;
+mod matmul;
+mod random;
+mod reduce;
+mod softmax;
+mod unary;
+
+pub use argreduce::{ArgReduce, ArgReduceFn};
+pub use binary::{BinaryFn, CompareFn};
+pub use copy::Copy;
+pub use map::Map;
+pub use matmul::{Matmul, MatmulDims};
+pub use random::{Distribution, Random, philox4x32_10};
+pub use reduce::{Reduce, ReduceFn};
+pub use softmax::{Softmax, SoftmaxFn};
+pub use unary::UnaryFn;
+
+use crate::{DType, Error, Layout, Result};
+
+/// Bytes every dense output starts at a multiple of, within its buffer.
+pub const OUTPUT_ALIGNMENT_BYTES: u64 = 16;
+
+/// Dtype and layout of one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TensorSpec {
+    /// Element type.
+    pub dtype: DType,
+    /// Shape, strides and offset within the operand's buffer.
+    pub layout: Layout,
+}
+
+impl TensorSpec {
+    /// An operand of this dtype and layout.
+    pub fn new(dtype: DType, layout: Layout) -> TensorSpec {
+        TensorSpec { dtype, layout }
+    }
+
+    /// Bytes its buffer must have.
+    pub fn required_bytes(&self) -> u64 {
+        self.layout.required_elements().saturating_mul(self.dtype.size_bytes())
+    }
+
+    /// Bytes of its elements, each counted once.
+    pub fn bytes(&self) -> u64 {
+        self.layout.elements().saturating_mul(self.dtype.size_bytes())
+    }
+}
+
+/// One computation: operands by dtype and layout, parameters by value, no buffers.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Op {
+    /// Index of the largest or smallest element over axes.
+    ArgReduce(ArgReduce),
+    /// A copy of bits from one layout to another.
+    Copy(Copy),
+    /// An elementwise expression: unary, binary, comparison, where, clamp, cast, fill, arange and any fusion of them.
+    Map(Map),
+    /// A (batched) matrix product with a fused epilogue.
+    Matmul(Matmul),
+    /// Random numbers.
+    Random(Random),
+    /// Sum, mean, product, extremum, any or all over axes.
+    Reduce(Reduce),
+    /// Softmax or log-softmax along one axis.
+    Softmax(Softmax),
+}
+
+/// What an operation must do at least: the denominators of every rate and roofline share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Arithmetic operations (a fused multiply-add counts two).
+    pub flops: u64,
+    /// Bytes read, each input element once.
+    pub bytes_read: u64,
+    /// Bytes written, each output element once.
+    pub bytes_written: u64,
+}
+
+macro_rules! for_each_op {
+    ($op:expr, $inner:ident => $body:expr) => {
+        match $op {
+            Op::ArgReduce($inner) => $body,
+            Op::Copy($inner) => $body,
+            Op::Map($inner) => $body,
+            Op::Matmul($inner) => $body,
+            Op::Random($inner) => $body,
+            Op::Reduce($inner) => $body,
+            Op::Softmax($inner) => $body,
+        }
+    };
+}
+
+impl Op {
+    /// The name used in errors, case names and tables: the function where there is one (`add`, `sum`), else the op.
+    pub fn name(&self) -> &'static str {
+        for_each_op!(self, op => op.name())
+    }
+
+    /// The operands read, in the order backends receive their buffers.
+    pub fn inputs(&self) -> Vec<TensorSpec> {
+        for_each_op!(self, op => op.inputs())
+    }
+
+    /// The operand written.
+    pub fn output(&self) -> TensorSpec {
+        for_each_op!(self, op => op.output)
+    }
+
+    /// Arithmetic and traffic of the op.
+    pub fn cost(&self) -> Cost {
+        let flops = for_each_op!(self, op => op.flops());
+        let bytes_read = self.inputs().iter().map(TensorSpec::bytes_once).fold(0, u64::saturating_add);
+        Cost { flops, bytes_read, bytes_written: self.output().bytes() }
+    }
+
+    /// The reference result; see [`crate::oracle`].
+    pub fn oracle(&self, inputs: &[crate::oracle::HostTensor]) -> Vec<crate::oracle::Expected> {
+        for_each_op!(self, op => op.oracle(inputs))
+    }
+}
+
+macro_rules! op_from {
+    ($($ty:ident),*) => {$(
+        impl From<$ty> for Op {
+            fn from(op: $ty) -> Op {
+                Op::$ty(op)
+            }
+        }
+    )*};
+}
+op_from!(ArgReduce, Copy, Map, Matmul, Random, Reduce, Softmax);
+
+impl TensorSpec {
+    /// Bytes of the distinct elements: a broadcast dimension counts once.
+    fn bytes_once(&self) -> u64 {
+        let dims = self.layout.dims().iter().zip(self.layout.strides());
+        let distinct = dims.filter(|&(_, &stride)| stride != 0).map(|(&dim, _)| dim).fold(1, u64::saturating_mul);
+        distinct.min(self.layout.elements()).saturating_mul(self.dtype.size_bytes())
+    }
+}
+
+/// Checks the output contract of every op but `Copy`.
+pub(crate) fn check_dense_output(op: &'static str, output: &TensorSpec) -> Result<()> {
+    let offset_bytes = output.layout.offset().saturating_mul(output.dtype.size_bytes());
+    if !output.layout.is_contiguous() {
+        return Err(Error::InvalidArgument {
+            what: "output",
+            reason: format!("{op} writes dense row-major outputs only, not {:?}", output.layout),
+        });
+    }
+    if offset_bytes % OUTPUT_ALIGNMENT_BYTES != 0 {
+        return Err(Error::InvalidArgument {
+            what: "output",
+            reason: format!("{op} writes from 16-byte boundaries only, not from byte {offset_bytes}"),
+        });
+    }
+    Ok(())
+}

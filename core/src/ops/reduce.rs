@@ -1,0 +1,179 @@
+//! Reductions over any axes: sum, mean, prod, max, min, any, all.
+//!
+//! Sums and products accumulate in f32 (f64 for f64; integers exactly, wrapping to the result's dtype), tree-shaped,
+//! with the same bits on every run on one device. Result dtypes: sum and prod of i8 give i32, of u8 and bool u32,
+//! otherwise the input's; mean of integers and bool gives f32; any and all give bool. Extrema propagate NaN. Over no
+//! elements sum is 0, prod 1, mean NaN, any false, all true; max and min are refused.
+
+use serde::{Deserialize, Serialize};
+
+use super::{TensorSpec, check_dense_output};
+use crate::oracle::{Expected, HostTensor};
+use crate::{BinaryFn, DType, Error, KeepDims, Result, Scalar};
+
+/// How elements are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReduceFn {
+    /// Whether every element is non-zero.
+    All,
+    /// Whether some element is non-zero.
+    Any,
+    /// The largest element; NaN if any is NaN.
+    Max,
+    /// Sum divided by count.
+    Mean,
+    /// The smallest element; NaN if any is NaN.
+    Min,
+    /// Product.
+    Prod,
+    /// Sum.
+    Sum,
+}
+
+impl ReduceFn {
+    /// Every reduction, alphabetically.
+    pub const ALL: [ReduceFn; 7] = [
+        ReduceFn::All,
+        ReduceFn::Any,
+        ReduceFn::Max,
+        ReduceFn::Mean,
+        ReduceFn::Min,
+        ReduceFn::Prod,
+        ReduceFn::Sum,
+    ];
+
+    /// Lower-case name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ReduceFn::All => "all",
+            ReduceFn::Any => "any",
+            ReduceFn::Max => "max",
+            ReduceFn::Mean => "mean",
+            ReduceFn::Min => "min",
+            ReduceFn::Prod => "prod",
+            ReduceFn::Sum => "sum",
+        }
+    }
+
+    /// The dtype of the result for an input of `dtype`; `None` where the reduction has no meaning.
+    pub const fn output_dtype(self, dtype: DType) -> Option<DType> {
+        match self {
+            ReduceFn::All | ReduceFn::Any => Some(DType::Bool),
+            ReduceFn::Max | ReduceFn::Min => match dtype {
+                DType::Bool => None,
+                other => Some(other),
+            },
+            ReduceFn::Mean => Some(if dtype.is_float() { dtype } else { DType::F32 }),
+            ReduceFn::Prod | ReduceFn::Sum => Some(match dtype {
+                DType::I8 => DType::I32,
+                DType::U8 | DType::Bool => DType::U32,
+                other => other,
+            }),
+        }
+    }
+}
+
+/// A reduction of `input` over `axes`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reduce {
+    /// How elements are combined.
+    pub function: ReduceFn,
+    /// What is read.
+    pub input: TensorSpec,
+    /// The axes that disappear, ascending.
+    pub axes: Vec<usize>,
+    /// Dense output of the remaining axes.
+    pub output: TensorSpec,
+}
+
+impl Reduce {
+    /// A checked reduction; no axes means all of them.
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`], [`Error::DuplicateAxis`], [`Error::UndefinedForDType`], [`Error::EmptyReduction`],
+    /// [`Error::ShapeMismatch`] or [`Error::DTypeMismatch`] for an output of another shape or dtype.
+    pub fn new(function: ReduceFn, input: TensorSpec, axes: &[usize], output: TensorSpec) -> Result<Reduce> {
+        let op = function.name();
+        let axes = input.layout.shape().reduction_axes(axes)?;
+        let dtype =
+            function.output_dtype(input.dtype).ok_or(Error::UndefinedForDType { op, dtype: input.dtype })?;
+        if dtype != output.dtype {
+            return Err(Error::DTypeMismatch { op, expected: dtype, got: output.dtype });
+        }
+        let shape = input.layout.shape().without_axes(&axes, KeepDims::No);
+        if shape != *output.layout.shape() {
+            return Err(Error::shape_mismatch(op, &shape, output.layout.shape(), None));
+        }
+        if matches!(function, ReduceFn::Max | ReduceFn::Min) && axes.iter().any(|&a| input.layout.dims()[a] == 0) {
+            return Err(Error::EmptyReduction { op, shape: input.layout.dims().to_vec() });
+        }
+        check_dense_output(op, &output)?;
+        Ok(Reduce { function, input, axes, output })
+    }
+
+    /// Elements combined into each result.
+    pub fn count(&self) -> u64 {
+        self.axes.iter().map(|&axis| self.input.layout.dims()[axis]).product()
+    }
+
+    /// The function's name.
+    pub fn name(&self) -> &'static str {
+        self.function.name()
+    }
+
+    /// The operand read.
+    pub fn inputs(&self) -> Vec<TensorSpec> {
+        vec![self.input]
+    }
+
+    /// One operation per element.
+    pub fn flops(&self) -> u64 {
+        self.input.layout.elements()
+    }
+
+    /// Plain accumulation in float64 (integers: wrapping i64), with the bound of [`Reduce::bound`].
+    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
+        inputs[0].groups(&self.axes).iter().map(|group| self.reduce_group(group)).collect()
+    }
+
+    fn reduce_group(&self, group: &[Scalar]) -> Expected {
+        let (input, output) = (self.input.dtype, self.output.dtype);
+        let exact = |value| Expected::exact(Scalar::cast(value, output));
+        let fold = |f: BinaryFn, from| group.iter().fold(from, |acc, &x| f.eval(acc, x, DType::I64));
+        match self.function {
+            ReduceFn::All => exact(Scalar::from(group.iter().all(|&x| x.cast(DType::Bool) == Scalar::I(1)))),
+            ReduceFn::Any => exact(Scalar::from(group.iter().any(|&x| x.cast(DType::Bool) == Scalar::I(1)))),
+            ReduceFn::Max | ReduceFn::Min => {
+                let f = if self.function == ReduceFn::Max { BinaryFn::Max } else { BinaryFn::Min };
+                exact(group[1..].iter().fold(group[0], |acc, &x| f.eval(acc, x, input)))
+            }
+            ReduceFn::Sum if !input.is_float() => exact(fold(BinaryFn::Add, Scalar::I(0))),
+            ReduceFn::Prod if !input.is_float() => exact(fold(BinaryFn::Mul, Scalar::I(1))),
+            ReduceFn::Sum | ReduceFn::Mean | ReduceFn::Prod => self.bound(group),
+        }
+    }
+
+    /// Value and bound of a float sum, mean or product.
+    ///
+    /// Sum (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 4.2): a chain of h additions errs
+    /// by at most h u sum|x|; backends promise h <= max(8, 2 sqrt n), which a few independent accumulators and a tree
+    /// satisfy. Product: n u relative.
+    fn bound(&self, group: &[Scalar]) -> Expected {
+        let n = group.len() as f64;
+        let u = self.output.dtype.compute().unit_roundoff();
+        let values = group.iter().map(|x| x.as_f64());
+        let sum: f64 = values.clone().sum();
+        let magnitude: f64 = values.clone().map(f64::abs).sum();
+        let chain = (2.0 * n.sqrt()).max(8.0);
+        let (value, error) = match self.function {
+            ReduceFn::Prod => {
+                let product: f64 = values.product();
+                (product, (n + 1.0) * u * product.abs())
+            }
+            ReduceFn::Mean => (sum / n, (chain + 3.0) * u * magnitude / n),
+            _ => (sum, chain * u * magnitude),
+        };
+        Expected::within(Scalar::F(value), error).round_to(self.output.dtype)
+    }
+}

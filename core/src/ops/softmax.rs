@@ -1,0 +1,125 @@
+//! Softmax and log-softmax along one axis: y = exp(x - max) / sum exp(x - max), or its logarithm.
+//!
+//! Floats only; f16 and bf16 are computed in f32. A row holding NaN or +inf is NaN throughout. A row of -inf alone (all
+//! masked) gives zeros from softmax and -inf from log-softmax, so that masked attention rows do not poison a batch.
+
+use serde::{Deserialize, Serialize};
+
+use super::{TensorSpec, check_dense_output};
+use crate::oracle::{Expected, HostTensor};
+use crate::{Error, Result, Scalar};
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SoftmaxFn {
+    /// x - max - log sum exp(x - max)
+    LogSoftmax,
+    /// exp(x - max) / sum exp(x - max)
+    Softmax,
+}
+
+impl SoftmaxFn {
+    /// Both of them.
+    pub const ALL: [SoftmaxFn; 2] = [SoftmaxFn::LogSoftmax, SoftmaxFn::Softmax];
+
+    /// Lower-case name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SoftmaxFn::LogSoftmax => "log_softmax",
+            SoftmaxFn::Softmax => "softmax",
+        }
+    }
+}
+
+/// Softmax or log-softmax of `input` along `axis`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Softmax {
+    /// Which of the two.
+    pub function: SoftmaxFn,
+    /// What is read.
+    pub input: TensorSpec,
+    /// The axis whose elements compete.
+    pub axis: usize,
+    /// Dense output of the input's shape and dtype.
+    pub output: TensorSpec,
+}
+
+impl Softmax {
+    /// A checked softmax.
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`], [`Error::UndefinedForDType`] for integers and bool, [`Error::ShapeMismatch`],
+    /// [`Error::DTypeMismatch`].
+    pub fn new(function: SoftmaxFn, input: TensorSpec, axis: usize, output: TensorSpec) -> Result<Softmax> {
+        let op = function.name();
+        input.layout.shape().axis(axis)?;
+        if !input.dtype.is_float() {
+            return Err(Error::UndefinedForDType { op, dtype: input.dtype });
+        }
+        if input.dtype != output.dtype {
+            return Err(Error::DTypeMismatch { op, expected: input.dtype, got: output.dtype });
+        }
+        if input.layout.shape() != output.layout.shape() {
+            return Err(Error::shape_mismatch(op, input.layout.shape(), output.layout.shape(), None));
+        }
+        check_dense_output(op, &output)?;
+        Ok(Softmax { function, input, axis, output })
+    }
+
+    /// The function's name.
+    pub fn name(&self) -> &'static str {
+        self.function.name()
+    }
+
+    /// The operand read.
+    pub fn inputs(&self) -> Vec<TensorSpec> {
+        vec![self.input]
+    }
+
+    /// Maximum, subtraction, exponential, sum and scale: five per element.
+    pub fn flops(&self) -> u64 {
+        self.input.layout.elements().saturating_mul(5)
+    }
+
+    /// The defining formula in float64.
+    ///
+    /// Bound of softmax, relative: the exponential's ULPs and its argument's rounding (u |x - max|), the sum's chain, one
+    /// division. Of log-softmax, absolute: rounding of x - max and of the difference, and the relative error of the sum.
+    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
+        let input = &inputs[0];
+        let dtype = self.output.dtype;
+        let u = dtype.compute().unit_roundoff();
+        input.map_groups(self.axis, |row| {
+            let x: Vec<f64> = row.iter().map(|s| s.as_f64()).collect();
+            let max = x.iter().copied().fold(f64::NEG_INFINITY, |m, v| if v.is_nan() || v > m { v } else { m });
+            let nan = x.iter().any(|v| v.is_nan());
+            let sum: f64 = x.iter().map(|v| (v - max).exp()).sum();
+            let chain = (2.0 * (x.len() as f64).sqrt()).max(8.0);
+            x.iter()
+                .map(|&v| {
+                    let shifted = v - max;
+                    let (value, error) = match self.function {
+                        _ if nan || max == f64::INFINITY => (f64::NAN, 0.0),
+                        SoftmaxFn::Softmax if max == f64::NEG_INFINITY => (0.0, 0.0),
+                        SoftmaxFn::LogSoftmax if max == f64::NEG_INFINITY => (f64::NEG_INFINITY, 0.0),
+                        SoftmaxFn::Softmax => {
+                            let y = shifted.exp() / sum;
+                            (y, y * u * (24.0 + chain + 2.0 * finite(shifted)))
+                        }
+                        SoftmaxFn::LogSoftmax => {
+                            let y = shifted - sum.ln();
+                            (y, u * (16.0 + chain + 2.0 * finite(shifted) + 8.0 * sum.ln() + finite(y)))
+                        }
+                    };
+                    Expected::within(Scalar::F(value), error).round_to(dtype)
+                })
+                .collect()
+        })
+    }
+}
+
+/// |x|, or 0 where an infinity makes the result exact anyway.
+fn finite(x: f64) -> f64 {
+    if x.is_finite() { x.abs() } else { 0.0 }
+}

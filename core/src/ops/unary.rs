@@ -1,0 +1,245 @@
+//! Unary functions: one operand, one result of the same dtype.
+//!
+//! Everything about a function is here: its name, where it is defined, its float64 meaning ([`UnaryFn::eval`]) and the
+//! error every backend promises ([`UnaryFn::error`]). It runs as one step of an expression ([`crate::Program`]).
+
+use serde::{Deserialize, Serialize};
+
+use crate::{DType, Scalar};
+
+/// A function of one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum UnaryFn {
+    /// Absolute value. Integers wrap: |i32::MIN| = i32::MIN.
+    Abs,
+    /// Smallest integer not below x.
+    Ceil,
+    /// Cosine of x radians.
+    Cos,
+    /// Gauss error function.
+    Erf,
+    /// e^x.
+    Exp,
+    /// 2^x.
+    Exp2,
+    /// Largest integer not above x.
+    Floor,
+    /// x/2 (1 + erf(x/sqrt 2)), the exact form (Hendrycks & Gimpel, arXiv 1606.08415).
+    Gelu,
+    /// Natural logarithm; NaN below 0, -inf at 0.
+    Log,
+    /// Base-2 logarithm; NaN below 0, -inf at 0.
+    Log2,
+    /// -x. Integers wrap.
+    Neg,
+    /// Bitwise complement; logical not for bool.
+    Not,
+    /// 1/x.
+    Reciprocal,
+    /// max(x, 0); NaN stays NaN.
+    Relu,
+    /// Nearest integer, halves to even.
+    Round,
+    /// 1/sqrt(x); NaN below 0, inf at 0.
+    Rsqrt,
+    /// 1/(1 + e^-x).
+    Sigmoid,
+    /// -1, 0 or 1 by the sign of x; NaN stays NaN, zeros keep their sign.
+    Sign,
+    /// x sigmoid(x).
+    Silu,
+    /// Sine of x radians.
+    Sin,
+    /// Square root; NaN below 0.
+    Sqrt,
+    /// Hyperbolic tangent.
+    Tanh,
+}
+
+impl UnaryFn {
+    /// Every function, alphabetically.
+    pub const ALL: [UnaryFn; 22] = [
+        UnaryFn::Abs,
+        UnaryFn::Ceil,
+        UnaryFn::Cos,
+        UnaryFn::Erf,
+        UnaryFn::Exp,
+        UnaryFn::Exp2,
+        UnaryFn::Floor,
+        UnaryFn::Gelu,
+        UnaryFn::Log,
+        UnaryFn::Log2,
+        UnaryFn::Neg,
+        UnaryFn::Not,
+        UnaryFn::Reciprocal,
+        UnaryFn::Relu,
+        UnaryFn::Round,
+        UnaryFn::Rsqrt,
+        UnaryFn::Sigmoid,
+        UnaryFn::Sign,
+        UnaryFn::Silu,
+        UnaryFn::Sin,
+        UnaryFn::Sqrt,
+        UnaryFn::Tanh,
+    ];
+
+    /// Lower-case name, also the stem of its shader function.
+    pub const fn name(self) -> &'static str {
+        match self {
+            UnaryFn::Abs => "abs",
+            UnaryFn::Ceil => "ceil",
+            UnaryFn::Cos => "cos",
+            UnaryFn::Erf => "erf",
+            UnaryFn::Exp => "exp",
+            UnaryFn::Exp2 => "exp2",
+            UnaryFn::Floor => "floor",
+            UnaryFn::Gelu => "gelu",
+            UnaryFn::Log => "log",
+            UnaryFn::Log2 => "log2",
+            UnaryFn::Neg => "neg",
+            UnaryFn::Not => "not",
+            UnaryFn::Reciprocal => "reciprocal",
+            UnaryFn::Relu => "relu",
+            UnaryFn::Round => "round",
+            UnaryFn::Rsqrt => "rsqrt",
+            UnaryFn::Sigmoid => "sigmoid",
+            UnaryFn::Sign => "sign",
+            UnaryFn::Silu => "silu",
+            UnaryFn::Sin => "sin",
+            UnaryFn::Sqrt => "sqrt",
+            UnaryFn::Tanh => "tanh",
+        }
+    }
+
+    /// Whether the function exists for `dtype`: all but `not` for floats; abs, neg, relu, sign and not for integers
+    /// (neg only for signed ones); not for bool.
+    pub const fn defined_for(self, dtype: DType) -> bool {
+        match self {
+            UnaryFn::Not => !dtype.is_float(),
+            UnaryFn::Abs | UnaryFn::Relu | UnaryFn::Sign => dtype.is_float() || dtype.is_integer(),
+            UnaryFn::Neg => dtype.is_signed(),
+            _ => dtype.is_float(),
+        }
+    }
+
+    /// Whether this can be the activation of a fused epilogue.
+    pub const fn is_activation(self) -> bool {
+        matches!(self, UnaryFn::Relu | UnaryFn::Gelu | UnaryFn::Silu | UnaryFn::Tanh | UnaryFn::Sigmoid)
+    }
+
+    /// The value in float64, or exactly for integers, wrapped to `dtype`. Call only where [`UnaryFn::defined_for`].
+    pub fn eval(self, x: Scalar, dtype: DType) -> Scalar {
+        match x {
+            Scalar::F(x) => Scalar::F(self.eval_f64(x)),
+            Scalar::I(x) => Scalar::I(match self {
+                UnaryFn::Abs => x.wrapping_abs(),
+                UnaryFn::Neg => x.wrapping_neg(),
+                UnaryFn::Relu => x.max(0),
+                UnaryFn::Sign => x.signum(),
+                UnaryFn::Not if dtype == DType::Bool => i64::from(x == 0),
+                UnaryFn::Not => !x,
+                _ => x,
+            })
+            .cast(dtype),
+        }
+    }
+
+    fn eval_f64(self, x: f64) -> f64 {
+        match self {
+            UnaryFn::Abs => x.abs(),
+            UnaryFn::Ceil => x.ceil(),
+            UnaryFn::Cos => x.cos(),
+            UnaryFn::Erf => libm::erf(x),
+            UnaryFn::Exp => x.exp(),
+            UnaryFn::Exp2 => x.exp2(),
+            UnaryFn::Floor => x.floor(),
+            // By erfc, so that the negative tail keeps its digits; the limit at -inf is -0.
+            UnaryFn::Gelu if x == f64::NEG_INFINITY => -0.0,
+            UnaryFn::Gelu => 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2),
+            UnaryFn::Log => x.ln(),
+            UnaryFn::Log2 => x.log2(),
+            UnaryFn::Neg => -x,
+            UnaryFn::Not => x,
+            UnaryFn::Reciprocal => 1.0 / x,
+            UnaryFn::Relu => {
+                if x < 0.0 { 0.0 } else { x }
+            }
+            UnaryFn::Round => x.round_ties_even(),
+            UnaryFn::Rsqrt => 1.0 / x.sqrt(),
+            UnaryFn::Sigmoid => sigmoid(x),
+            UnaryFn::Sign => {
+                if x == 0.0 || x.is_nan() { x } else { x.signum() }
+            }
+            UnaryFn::Silu if x == f64::NEG_INFINITY => -0.0,
+            UnaryFn::Silu => x * sigmoid(x),
+            UnaryFn::Sin => x.sin(),
+            UnaryFn::Sqrt => x.sqrt(),
+            UnaryFn::Tanh => x.tanh(),
+        }
+    }
+
+    /// Largest absolute error promised at `x` for arithmetic in `compute` (f32 or f64), result `y`; 0 means exact.
+    ///
+    /// Relative errors are in units in the last place (2u) of the result. sin and cos promise their ULPs up to
+    /// |x| = 2^15 and an absolute 2^-20 |x| 2u beyond, where the reduction to one period loses digits.
+    pub fn error(self, x: f64, y: f64, compute: DType) -> f64 {
+        let ulp = 2.0 * compute.unit_roundoff();
+        let ulps = match self {
+            UnaryFn::Abs
+            | UnaryFn::Ceil
+            | UnaryFn::Floor
+            | UnaryFn::Neg
+            | UnaryFn::Not
+            | UnaryFn::Relu
+            | UnaryFn::Round
+            | UnaryFn::Sign => return 0.0,
+            UnaryFn::Reciprocal | UnaryFn::Sqrt => 2.5,
+            UnaryFn::Exp | UnaryFn::Exp2 | UnaryFn::Log | UnaryFn::Log2 | UnaryFn::Rsqrt => 4.0,
+            UnaryFn::Sigmoid | UnaryFn::Silu => 6.0,
+            UnaryFn::Tanh => 6.0,
+            UnaryFn::Erf => 7.0,
+            UnaryFn::Gelu => 8.0,
+            // An absolute share too: near a zero of the function the result is far below the reduced argument.
+            UnaryFn::Sin | UnaryFn::Cos => {
+                let far = if x.abs() > 32768.0 { x.abs() * ulp * (-5f64).exp2() } else { 0.0 };
+                return (4.0 * ulp * y.abs()).max(far) + ulp * (-12f64).exp2();
+            }
+        };
+        ulps * ulp * y.abs()
+    }
+}
+
+fn sigmoid(x: f64) -> f64 {
+    if x >= 0.0 {
+        1.0 / (1.0 + (-x).exp())
+    } else {
+        let e = x.exp();
+        e / (1.0 + e)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sorted_and_unique() {
+        assert!(UnaryFn::ALL.windows(2).all(|w| w[0].name() < w[1].name()));
+    }
+
+    #[test]
+    fn integer_results_wrap_to_their_dtype() {
+        assert_eq!(UnaryFn::Abs.eval(Scalar::I(-128), DType::I8), Scalar::I(-128));
+        assert_eq!(UnaryFn::Neg.eval(Scalar::I(i32::MIN.into()), DType::I32), Scalar::I(i32::MIN.into()));
+        assert_eq!(UnaryFn::Not.eval(Scalar::I(5), DType::U8), Scalar::I(250));
+        assert_eq!(UnaryFn::Not.eval(Scalar::I(1), DType::Bool), Scalar::I(0));
+    }
+
+    #[test]
+    fn gelu_keeps_digits_in_the_negative_tail() {
+        let y = UnaryFn::Gelu.eval_f64(-10.0);
+        assert!(y < 0.0 && y > -1e-20, "{y}");
+    }
+}

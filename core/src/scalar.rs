@@ -1,0 +1,160 @@
+//! One number outside a tensor: a constant of an expression, a fill value, an oracle's result.
+//!
+//! Wide enough for every dtype: f64 for the floats, i64 for the integers and bool. [`Scalar::cast`] is the one
+//! definition of conversion between dtypes; backends must agree with it.
+
+use half::{bf16, f16};
+
+use crate::DType;
+
+/// A number of any dtype.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    /// A float of any width.
+    F(f64),
+    /// An integer of any width, or a truth value (0 or 1).
+    I(i64),
+}
+
+impl Scalar {
+    /// The value as f64 (integers beyond 2^53 round).
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Scalar::F(x) => x,
+            Scalar::I(x) => x as f64,
+        }
+    }
+
+    /// The value as i64: floats truncate toward zero and saturate, NaN gives 0.
+    pub fn as_i64(self) -> i64 {
+        match self {
+            Scalar::F(x) => x as i64,
+            Scalar::I(x) => x,
+        }
+    }
+
+    /// Whether the value is a NaN.
+    pub fn is_nan(self) -> bool {
+        matches!(self, Scalar::F(x) if x.is_nan())
+    }
+
+    /// Converts to `dtype`: floats round to nearest even and overflow to infinity; float to integer truncates toward
+    /// zero, saturates, and takes NaN to 0; integer to integer keeps the low bits; anything non-zero (NaN too) is true.
+    pub fn cast(self, dtype: DType) -> Scalar {
+        match dtype {
+            // One rounding each: f64 to f16/bf16 directly, not by way of f32.
+            DType::F16 => Scalar::F(f64::from(self.round_f16())),
+            DType::BF16 => Scalar::F(f64::from(self.round_bf16())),
+            DType::F32 => Scalar::F(match self {
+                Scalar::F(x) => f64::from(x as f32),
+                Scalar::I(x) => f64::from(x as f32),
+            }),
+            DType::F64 => Scalar::F(self.as_f64()),
+            DType::Bool => Scalar::I(i64::from(match self {
+                Scalar::F(x) => x != 0.0,
+                Scalar::I(x) => x != 0,
+            })),
+            DType::I8 => self.to_int(|x| x as i8 as i64, |x| i64::from(x as i8)),
+            DType::U8 => self.to_int(|x| x as u8 as i64, |x| i64::from(x as u8)),
+            DType::I32 => self.to_int(|x| x as i32 as i64, |x| i64::from(x as i32)),
+            DType::U32 => self.to_int(|x| x as u32 as i64, |x| i64::from(x as u32)),
+            DType::I64 => self.to_int(|x| x as i64, |x| x),
+        }
+    }
+
+    fn round_f16(self) -> f16 {
+        match self {
+            Scalar::F(x) => f16::from_f64(x),
+            Scalar::I(x) => f16::from_f64(x as f64),
+        }
+    }
+
+    fn round_bf16(self) -> bf16 {
+        match self {
+            Scalar::F(x) => bf16::from_f64(x),
+            Scalar::I(x) => bf16::from_f64(x as f64),
+        }
+    }
+
+    fn to_int(self, from_float: fn(f64) -> i64, from_int: fn(i64) -> i64) -> Scalar {
+        Scalar::I(match self {
+            Scalar::F(x) => from_float(x),
+            Scalar::I(x) => from_int(x),
+        })
+    }
+
+    /// Little-endian bytes of the value converted to `dtype`; [`DType::size_bytes`] of them.
+    pub fn to_le_bytes(self, dtype: DType) -> Vec<u8> {
+        match dtype {
+            DType::F16 => self.round_f16().to_le_bytes().to_vec(),
+            DType::BF16 => self.round_bf16().to_le_bytes().to_vec(),
+            DType::F32 => (self.cast(dtype).as_f64() as f32).to_le_bytes().to_vec(),
+            DType::F64 => self.as_f64().to_le_bytes().to_vec(),
+            DType::I8 | DType::U8 | DType::Bool => vec![self.cast(dtype).as_i64() as u8],
+            DType::I32 | DType::U32 => (self.cast(dtype).as_i64() as u32).to_le_bytes().to_vec(),
+            DType::I64 => self.cast(dtype).as_i64().to_le_bytes().to_vec(),
+        }
+    }
+
+    /// The value whose little-endian bytes start `bytes`; zero where `bytes` is too short.
+    pub fn from_le_bytes(bytes: &[u8], dtype: DType) -> Scalar {
+        let mut word = [0u8; 8];
+        let size = dtype.size_bytes() as usize;
+        if bytes.len() >= size {
+            word[..size].copy_from_slice(&bytes[..size]);
+        }
+        let bits = u64::from_le_bytes(word);
+        match dtype {
+            DType::F16 => Scalar::F(f64::from(f16::from_bits(bits as u16))),
+            DType::BF16 => Scalar::F(f64::from(bf16::from_bits(bits as u16))),
+            DType::F32 => Scalar::F(f64::from(f32::from_bits(bits as u32))),
+            DType::F64 => Scalar::F(f64::from_bits(bits)),
+            DType::I8 => Scalar::I(i64::from(bits as u8 as i8)),
+            DType::U8 => Scalar::I(i64::from(bits as u8)),
+            DType::Bool => Scalar::I(i64::from(bits as u8 != 0)),
+            DType::I32 => Scalar::I(i64::from(bits as u32 as i32)),
+            DType::U32 => Scalar::I(i64::from(bits as u32)),
+            DType::I64 => Scalar::I(bits as i64),
+        }
+    }
+}
+
+macro_rules! scalar_from {
+    ($($ty:ty => $variant:ident($wide:ty)),*) => {$(
+        impl From<$ty> for Scalar {
+            fn from(x: $ty) -> Scalar {
+                Scalar::$variant(<$wide>::from(x))
+            }
+        }
+    )*};
+}
+scalar_from!(f16 => F(f64), bf16 => F(f64), f32 => F(f64), f64 => F(f64),
+             i8 => I(i64), u8 => I(i64), i32 => I(i64), u32 => I(i64), i64 => I(i64), bool => I(i64));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cast_float_to_int_saturates_and_nan_is_zero() {
+        assert_eq!(Scalar::F(300.7).cast(DType::U8), Scalar::I(255));
+        assert_eq!(Scalar::F(-300.7).cast(DType::I8), Scalar::I(-128));
+        assert_eq!(Scalar::F(f64::NAN).cast(DType::I32), Scalar::I(0));
+        assert_eq!(Scalar::F(f64::INFINITY).cast(DType::I64), Scalar::I(i64::MAX));
+    }
+
+    #[test]
+    fn cast_int_to_int_wraps() {
+        assert_eq!(Scalar::I(300).cast(DType::U8), Scalar::I(44));
+        assert_eq!(Scalar::I(-1).cast(DType::U32), Scalar::I(u32::MAX.into()));
+        assert_eq!(Scalar::I(200).cast(DType::I8), Scalar::I(-56));
+    }
+
+    #[test]
+    fn bytes_round_trip_every_dtype() {
+        for dtype in DType::ALL {
+            let one = Scalar::I(1).cast(dtype);
+            assert_eq!(Scalar::from_le_bytes(&one.to_le_bytes(dtype), dtype), one, "{dtype}");
+        }
+    }
+}

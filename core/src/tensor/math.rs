@@ -1,0 +1,143 @@
+//! Elementwise arithmetic: each method is a one-step expression; [`Tensor::map`] fuses several.
+
+use crate::ops::Map;
+use crate::{
+    BinaryFn, CompareFn, DType, Error, Expr, Program, Result, Scalar, Shape, Tensor, TensorSpec, UnaryFn,
+};
+
+impl Tensor {
+    /// One kernel for a whole expression: `Expr::input(i)` is `inputs[i]`, all broadcast to one shape.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`], [`Error::DeviceMismatch`], and as [`Program::compile`].
+    pub fn map(expr: &Expr, inputs: &[&Tensor]) -> Result<Tensor> {
+        Tensor::map_named("expr", expr, inputs)
+    }
+
+    pub(crate) fn map_named(label: &'static str, expr: &Expr, inputs: &[&Tensor]) -> Result<Tensor> {
+        let Some(&first) = inputs.first() else {
+            let reason = "an expression needs at least one input tensor; use Tensor::full or arange".to_owned();
+            return Err(Error::InvalidArgument { what: "inputs", reason });
+        };
+        let mut shape = *first.shape();
+        for input in &inputs[1..] {
+            first.expect_device(label, input)?;
+            shape = Shape::broadcast(label, &shape, input.shape())?;
+        }
+        let dtypes: Vec<DType> = inputs.iter().map(|t| t.dtype).collect();
+        let program = Program::compile(expr, &dtypes)?;
+        let specs: Vec<TensorSpec> =
+            inputs.iter().map(|t| Ok(t.broadcast_to(shape)?.spec())).collect::<Result<_>>()?;
+        let out = Tensor::empty(&first.device, program.dtype(), shape)?;
+        out.fill_by(&Map::new(label, program, specs, out.spec())?.into(), inputs)?;
+        Ok(out)
+    }
+
+    /// `f` of every element.
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`], [`Error::UnsupportedDType`]; memory errors of the device.
+    pub fn unary(&self, f: UnaryFn) -> Result<Tensor> {
+        Tensor::map_named(f.name(), &Expr::input(0).unary(f), &[self])
+    }
+
+    /// `f` of every pair of elements, broadcast.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`], [`Error::DTypeMismatch`], [`Error::DeviceMismatch`], [`Error::UndefinedForDType`].
+    pub fn binary(&self, f: BinaryFn, rhs: &Tensor) -> Result<Tensor> {
+        Tensor::map_named(f.name(), &Expr::input(0).binary(f, Expr::input(1)), &[self, rhs])
+    }
+
+    /// `f` of every element and one number, converted to the tensor's dtype.
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`].
+    pub fn binary_scalar(&self, f: BinaryFn, rhs: impl Into<Scalar>) -> Result<Tensor> {
+        Tensor::map_named(f.name(), &Expr::input(0).binary(f, rhs.into()), &[self])
+    }
+
+    /// The comparison of every pair of elements, broadcast, as bool.
+    ///
+    /// # Errors
+    /// As [`Tensor::binary`].
+    pub fn compare(&self, f: CompareFn, rhs: &Tensor) -> Result<Tensor> {
+        Tensor::map_named(f.name(), &Expr::input(0).compare(f, Expr::input(1)), &[self, rhs])
+    }
+
+    /// `yes` where this (bool) is true, else `no`, broadcast.
+    ///
+    /// # Errors
+    /// [`Error::DTypeMismatch`] when this is not bool or the branches differ; as [`Tensor::binary`].
+    pub fn where_(&self, yes: &Tensor, no: &Tensor) -> Result<Tensor> {
+        let choice = Expr::input(0).select(Expr::input(1), Expr::input(2));
+        Tensor::map_named("where", &choice, &[self, yes, no])
+    }
+
+    /// Every element limited to `low..=high`; NaN stays NaN.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when `low` is above `high` or either is NaN; [`Error::UndefinedForDType`] for bool.
+    pub fn clamp(&self, low: impl Into<Scalar>, high: impl Into<Scalar>) -> Result<Tensor> {
+        let (low, high) = (low.into(), high.into());
+        if !(low.as_f64() <= high.as_f64()) {
+            let reason = format!("low {} is above high {}", low.as_f64(), high.as_f64());
+            return Err(Error::InvalidArgument { what: "clamp range", reason });
+        }
+        Tensor::map_named("clamp", &Expr::input(0).clamp(low, high), &[self])
+    }
+
+    /// Every element converted to `dtype` by the rules of [`Scalar::cast`]; itself when it has that dtype.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedDType`]; memory errors of the device.
+    pub fn cast(&self, dtype: DType) -> Result<Tensor> {
+        if self.dtype == dtype {
+            return Ok(self.clone());
+        }
+        Tensor::map_named("cast", &Expr::input(0).cast(dtype), &[self])
+    }
+}
+
+macro_rules! unary_methods {
+    ($($name:ident => $variant:ident),* $(,)?) => {
+        impl Tensor {$(
+            #[doc = concat!("[`UnaryFn::", stringify!($variant), "`] of every element.\n\n# Errors\nAs [`Tensor::unary`].")]
+            pub fn $name(&self) -> Result<Tensor> {
+                self.unary(UnaryFn::$variant)
+            }
+        )*}
+    };
+}
+unary_methods!(abs => Abs, ceil => Ceil, cos => Cos, erf => Erf, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
+    log => Log, log2 => Log2, neg => Neg, not => Not, reciprocal => Reciprocal, relu => Relu, round => Round,
+    rsqrt => Rsqrt, sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin, sqrt => Sqrt, tanh => Tanh);
+
+macro_rules! binary_methods {
+    ($($name:ident => $method:ident $fn:ident $variant:ident),* $(,)?) => {
+        impl Tensor {$(
+            #[doc = concat!("[`", stringify!($fn), "::", stringify!($variant), "`] of every pair of elements, broadcast.",
+                "\n\n# Errors\nAs [`Tensor::", stringify!($method), "`].")]
+            pub fn $name(&self, rhs: &Tensor) -> Result<Tensor> {
+                self.$method($fn::$variant, rhs)
+            }
+        )*}
+    };
+}
+binary_methods!(add => binary BinaryFn Add, and => binary BinaryFn And, div => binary BinaryFn Div,
+    maximum => binary BinaryFn Max, minimum => binary BinaryFn Min, mul => binary BinaryFn Mul, or => binary BinaryFn Or,
+    pow => binary BinaryFn Pow, rem => binary BinaryFn Rem, sub => binary BinaryFn Sub, xor => binary BinaryFn Xor,
+    eq => compare CompareFn Eq, ge => compare CompareFn Ge, gt => compare CompareFn Gt, le => compare CompareFn Le,
+    lt => compare CompareFn Lt, ne => compare CompareFn Ne);
+
+macro_rules! scalar_methods {
+    ($($name:ident => $variant:ident),* $(,)?) => {
+        impl Tensor {$(
+            #[doc = concat!("[`BinaryFn::", stringify!($variant), "`] of every element and one number.\n\n# Errors\nAs [`Tensor::binary_scalar`].")]
+            pub fn $name(&self, rhs: impl Into<Scalar>) -> Result<Tensor> {
+                self.binary_scalar(BinaryFn::$variant, rhs)
+            }
+        )*}
+    };
+}
+scalar_methods!(add_scalar => Add, div_scalar => Div, mul_scalar => Mul, pow_scalar => Pow, sub_scalar => Sub);

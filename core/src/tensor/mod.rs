@@ -1,0 +1,301 @@
+//! Tensors: a view of typed elements on a device.
+//!
+//! A [`Tensor`] is a device, a shared buffer, a dtype and a [`Layout`]; clones and views share the buffer. Every operation
+//! returns a new tensor and is checked before the device sees it. Nothing waits for the device until a result is read.
+//! Views are in `view.rs`, arithmetic in `math.rs`, products, reductions and random numbers in `compute.rs`.
+
+mod compute;
+mod math;
+mod view;
+
+pub use compute::MatmulOptions;
+
+use std::fmt;
+
+use crate::ops::Copy;
+use crate::{
+    Buffer, DType, Device, Element, Error, Expr, IntoShape, Layout, Op, Result, Scalar, Shape, TensorSpec,
+};
+
+/// A multi-dimensional array on a device. `Send + Sync`; a clone shares the data.
+#[derive(Clone)]
+pub struct Tensor {
+    device: Device,
+    buffer: Buffer,
+    dtype: DType,
+    layout: Layout,
+}
+
+impl Tensor {
+    /// A tensor of `shape` from row-major `data`.
+    ///
+    /// # Errors
+    /// [`Error::DataLength`] when the data has not as many elements as the shape; memory errors of the device.
+    pub fn from_slice<T: Element>(device: &Device, data: &[T], shape: impl IntoShape) -> Result<Tensor> {
+        let shape = shape.into_shape()?;
+        if shape.elements() != data.len() as u64 {
+            return Err(Error::DataLength {
+                shape: shape.dims().to_vec(),
+                expected: shape.elements(),
+                got: data.len() as u64,
+            });
+        }
+        let tensor = Tensor::empty(device, T::DTYPE, shape)?;
+        device.backend().write(&tensor.buffer, 0, T::as_bytes(data))?;
+        Ok(tensor)
+    }
+
+    /// A tensor of `shape` from row-major little-endian bytes of `dtype` (bool: one byte, 0 or 1).
+    ///
+    /// # Errors
+    /// [`Error::DataLength`]; memory errors of the device.
+    pub fn from_bytes(device: &Device, dtype: DType, bytes: &[u8], shape: impl IntoShape) -> Result<Tensor> {
+        let shape = shape.into_shape()?;
+        if shape.bytes(dtype)? != bytes.len() as u64 {
+            return Err(Error::DataLength {
+                shape: shape.dims().to_vec(),
+                expected: shape.elements(),
+                got: bytes.len() as u64 / dtype.size_bytes(),
+            });
+        }
+        let tensor = Tensor::empty(device, dtype, shape)?;
+        device.backend().write(&tensor.buffer, 0, bytes)?;
+        Ok(tensor)
+    }
+
+    /// Every element `value`, converted to `dtype`.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedDType`]; memory errors of the device.
+    pub fn full(device: &Device, dtype: DType, shape: impl IntoShape, value: impl Into<Scalar>) -> Result<Tensor> {
+        let value = Expr::constant(value.into().cast(dtype)).cast(dtype);
+        Tensor::generate(device, "fill", dtype, shape, &value)
+    }
+
+    /// Every element zero.
+    ///
+    /// # Errors
+    /// As [`Tensor::full`].
+    pub fn zeros(device: &Device, dtype: DType, shape: impl IntoShape) -> Result<Tensor> {
+        Tensor::full(device, dtype, shape, 0)
+    }
+
+    /// `start + step i` for i in 0..count, in `dtype`'s own arithmetic (f16 and bf16: f32, rounded once).
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`] for bool; memory errors of the device.
+    pub fn arange(
+        device: &Device,
+        dtype: DType,
+        start: impl Into<Scalar>,
+        step: impl Into<Scalar>,
+        count: u64,
+    ) -> Result<Tensor> {
+        if dtype == DType::Bool {
+            return Err(Error::UndefinedForDType { op: "arange", dtype });
+        }
+        let ramp = Expr::index().cast(dtype.compute()) * Expr::constant(step) + Expr::constant(start);
+        Tensor::generate(device, "arange", dtype, [count], &ramp.cast(dtype))
+    }
+
+    /// A tensor computed from positions alone: `expr` has no inputs.
+    fn generate(
+        device: &Device,
+        label: &'static str,
+        dtype: DType,
+        shape: impl IntoShape,
+        expr: &Expr,
+    ) -> Result<Tensor> {
+        let program = crate::Program::compile(expr, &[])?;
+        let out = Tensor::empty(device, dtype, shape)?;
+        out.fill_by(&crate::ops::Map::new(label, program, Vec::new(), out.spec())?.into(), &[])?;
+        Ok(out)
+    }
+
+    /// Dense, with undefined content: every caller overwrites it entirely.
+    pub(crate) fn empty(device: &Device, dtype: DType, shape: impl IntoShape) -> Result<Tensor> {
+        let shape = shape.into_shape()?;
+        let buffer = device.backend().alloc(shape.bytes(dtype)?)?;
+        Ok(Tensor { device: device.clone(), buffer, dtype, layout: Layout::contiguous(shape) })
+    }
+
+    /// A tensor over an existing buffer of `device`, such as one wrapped from another library.
+    ///
+    /// # Errors
+    /// [`Error::ViewOutOfBounds`] when the layout leaves the buffer.
+    pub fn from_buffer(device: &Device, buffer: Buffer, dtype: DType, layout: Layout) -> Result<Tensor> {
+        let spec = TensorSpec::new(dtype, layout);
+        if spec.required_bytes() > buffer.size_bytes() {
+            return Err(Error::ViewOutOfBounds {
+                needed: layout.required_elements(),
+                have: buffer.size_bytes() / dtype.size_bytes(),
+            });
+        }
+        Ok(Tensor { device: device.clone(), buffer, dtype, layout })
+    }
+
+    /// Runs `op` on `inputs`, writing this tensor.
+    pub(crate) fn fill_by(&self, op: &Op, inputs: &[&Tensor]) -> Result<()> {
+        let buffers: Vec<&Buffer> = inputs.iter().map(|t| &t.buffer).collect();
+        self.device.execute(op, &buffers, &self.buffer)
+    }
+
+    /// The device that holds it.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The memory it views.
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Shape, strides and offset.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The extents.
+    pub fn shape(&self) -> &Shape {
+        self.layout.shape()
+    }
+
+    /// The extents, outermost first.
+    pub fn dims(&self) -> &[u64] {
+        self.layout.dims()
+    }
+
+    /// The number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.layout.rank()
+    }
+
+    /// The number of elements.
+    pub fn elements(&self) -> u64 {
+        self.layout.elements()
+    }
+
+    /// Dtype and layout, as ops describe it.
+    pub fn spec(&self) -> TensorSpec {
+        TensorSpec::new(self.dtype, self.layout)
+    }
+
+    /// The elements, row-major; waits for the device.
+    ///
+    /// # Errors
+    /// [`Error::DTypeMismatch`] when `T` is not the tensor's type; [`Error::WouldBlock`] in a browser (use
+    /// [`Tensor::to_vec_async`]); [`Error::DeviceLost`].
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.expect_dtype("to_vec", T::DTYPE)?;
+        let dense = self.contiguous()?;
+        let bytes = dense.device.backend().read_blocking(&dense.buffer, dense.byte_range())?;
+        Ok(T::from_bytes(&bytes).into_owned())
+    }
+
+    /// The elements, row-major, when the device is done.
+    ///
+    /// # Errors
+    /// [`Error::DTypeMismatch`] when `T` is not the tensor's type; [`Error::DeviceLost`].
+    pub async fn to_vec_async<T: Element>(&self) -> Result<Vec<T>> {
+        self.expect_dtype("to_vec_async", T::DTYPE)?;
+        let dense = self.contiguous()?;
+        let bytes = dense.device.backend().read(&dense.buffer, dense.byte_range()).await?;
+        Ok(T::from_bytes(&bytes).into_owned())
+    }
+
+    /// The elements as row-major little-endian bytes; waits for the device.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_vec`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let dense = self.contiguous()?;
+        dense.device.backend().read_blocking(&dense.buffer, dense.byte_range())
+    }
+
+    /// The only element.
+    ///
+    /// # Errors
+    /// [`Error::DataLength`] when there is not exactly one; as [`Tensor::to_vec`].
+    pub fn item<T: Element>(&self) -> Result<T> {
+        if self.elements() != 1 {
+            let shape = self.dims().to_vec();
+            return Err(Error::DataLength { shape, expected: 1, got: self.elements() });
+        }
+        Ok(self.to_vec()?[0])
+    }
+
+    /// A copy on another device (itself when it is there already).
+    ///
+    /// # Errors
+    /// Memory errors of `device`; as [`Tensor::to_vec`].
+    pub fn to_device(&self, device: &Device) -> Result<Tensor> {
+        if self.device.same(device) {
+            return Ok(self.clone());
+        }
+        Tensor::from_bytes(device, self.dtype, &self.to_bytes()?, *self.shape())
+    }
+
+    /// Itself when dense from the start of a 16-byte unit, else a dense copy.
+    ///
+    /// # Errors
+    /// Memory errors of the device.
+    pub fn contiguous(&self) -> Result<Tensor> {
+        if self.layout.is_contiguous() { Ok(self.clone()) } else { self.copy() }
+    }
+
+    /// A dense copy in a buffer of its own.
+    ///
+    /// # Errors
+    /// Memory errors of the device.
+    pub fn copy(&self) -> Result<Tensor> {
+        let out = Tensor::empty(&self.device, self.dtype, *self.shape())?;
+        out.fill_by(&Copy::new(self.spec(), out.spec())?.into(), &[self])?;
+        Ok(out)
+    }
+
+    /// Overwrites the elements of this view with those of `source`, broadcast to its shape. Every tensor that shares
+    /// the buffer sees the change.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`], [`Error::DTypeMismatch`], [`Error::DeviceMismatch`], [`Error::OverlappingOutput`] when
+    /// this view reaches an element twice.
+    pub fn assign(&self, source: &Tensor) -> Result<()> {
+        self.expect_device("assign", source)?;
+        let source = source.broadcast_to(*self.shape())?;
+        let op = Copy::new(source.spec(), self.spec())?;
+        if source.buffer.same(&self.buffer) {
+            let apart = source.copy()?;
+            return self.fill_by(&Copy::new(apart.spec(), self.spec())?.into(), &[&apart]);
+        }
+        self.fill_by(&op.into(), &[&source])
+    }
+
+    fn byte_range(&self) -> std::ops::Range<u64> {
+        let size = self.dtype.size_bytes();
+        let start = self.layout.offset() * size;
+        start..start + self.elements() * size
+    }
+
+    pub(crate) fn expect_dtype(&self, op: &'static str, expected: DType) -> Result<()> {
+        if self.dtype == expected { Ok(()) } else { Err(Error::DTypeMismatch { op, expected, got: self.dtype }) }
+    }
+
+    pub(crate) fn expect_device(&self, op: &'static str, other: &Tensor) -> Result<()> {
+        if self.device.same(&other.device) {
+            return Ok(());
+        }
+        let (lhs, rhs) = (self.device.id().to_owned(), other.device.id().to_owned());
+        Err(Error::DeviceMismatch { op, lhs, rhs })
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({} {:?} on {})", self.dtype, self.layout, self.device.id())
+    }
+}

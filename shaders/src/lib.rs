@@ -1,0 +1,14 @@
+//! polywarp's portable kernels: WGSL, and how each op becomes launches of it.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | what a backend runs | [`plan`], [`Plan`], [`Launch`] |
+//! | one op's kernels | `src/plans/<stem>.rs` and `wgsl/<stem>.wgsl` |
+//! | how elements of each dtype are read and written | `src/element.rs` |
+//! | exp, sin, erf ... as WGSL | `wgsl/math.wgsl` |
+//! | the offline shader compiler | `src/compiler/` (feature `compiler`) |
+
+mod plan;
+mod plans;
+
+pub use plan::{Access, Caps, KernelKey, Launch, Plan, Slot, Source, plan};

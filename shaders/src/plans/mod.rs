@@ -1,0 +1,54 @@
+//! One planner per op, under the op's stem; each pairs with `wgsl/<stem>.wgsl` and its specialisations.
+
+use polywarp_core::{Op, Result};
+
+use crate::{Caps, Plan, Source};
+
+macro_rules! kernels {
+    ($($variant:ident => $module:ident),* $(,)?) => {
+        $(mod $module;)*
+
+        /// A kernel and its specialisation: two launches with equal keys run the same pipeline.
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum KernelKey {
+            $(
+                #[doc = concat!("A kernel of `plans/", stringify!($module), ".rs`.")]
+                $variant($module::Kernel),
+            )*
+        }
+
+        impl KernelKey {
+            /// The kernel's WGSL. Costs a text generation: call it once per key.
+            pub fn source(&self) -> Source {
+                match self {
+                    $(KernelKey::$variant(kernel) => kernel.source(),)*
+                }
+            }
+        }
+    };
+}
+
+// The registry: one sorted line per stem.
+kernels! {
+    ArgReduce => argreduce,
+    Copy => copy,
+    Map => map,
+    Matmul => matmul,
+    Random => random,
+    Reduce => reduce,
+    Softmax => softmax,
+}
+
+pub(crate) fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
+    match op {
+        Op::ArgReduce(op) => argreduce::plan(op, caps),
+        Op::Copy(op) => copy::plan(op, caps),
+        Op::Map(op) => map::plan(op, caps),
+        Op::Matmul(op) => matmul::plan(op, caps),
+        Op::Random(op) => random::plan(op, caps),
+        Op::Reduce(op) => reduce::plan(op, caps),
+        Op::Softmax(op) => softmax::plan(op, caps),
+        _ => Err(caps.unsupported(op.name(), "no portable kernel serves it")),
+    }
+}
