@@ -6,9 +6,14 @@
 //! | one op's kernels | `src/plans/<stem>.rs` and `wgsl/<stem>.wgsl` |
 //! | how elements of each dtype are read and written | `src/element.rs` |
 //! | exp, sin, erf ... as WGSL | `wgsl/math.wgsl` |
+//! | reading anybody's WGSL: limits, errors, overrides, reflection | [`wgsl`] |
 //! | the offline shader compiler | `src/compiler/` (feature `compiler`) |
 
+mod element;
 mod plan;
 mod plans;
+pub mod wgsl;
+#[cfg(test)]
+mod validate;
 
 pub use plan::{Access, Caps, KernelKey, Launch, Plan, Slot, Source, plan};

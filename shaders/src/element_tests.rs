@@ -1,0 +1,57 @@
+//! Every dtype, form and access gives WGSL that naga accepts with no more capabilities than the caps imply.
+
+use super::*;
+use crate::validate::{full_caps, validate};
+
+fn every_storage(caps: &Caps) -> Vec<(String, String)> {
+    let mut kernels = Vec::new();
+    for dtype in DType::ALL {
+        let Ok(element) = Element::new(dtype, caps) else { continue };
+        for form in [Form::Scalar, Form::Quad] {
+            let mut text = prelude(&[element, element]);
+            text += &element.storage(1, "x", form, Access::Read);
+            text += &element.storage(2, "y", form, Access::ReadWrite);
+            text += "@compute @workgroup_size(64)\nfn main(@builtin(global_invocation_id) id: vec3<u32>) {\n";
+            text += match form {
+                Form::Scalar => "    store_y(id.x, load_x(id.x));\n",
+                Form::Quad => "    store4_y(id.x, load4_x(id.x));\n    store_tail_y(id.x, load4_y(id.y), id.z);\n",
+            };
+            text += &format!("    let kept = {};\n}}\n", element.round("load_x(id.y)"));
+            kernels.push((format!("{dtype} {form:?}"), text));
+        }
+    }
+    kernels
+}
+
+#[test]
+fn storage_of_every_dtype_validates() {
+    for caps in [full_caps(), Caps::webgpu_defaults("test")] {
+        let kernels = every_storage(&caps);
+        assert_eq!(kernels.len(), if caps.f64 { 20 } else { 16 });
+        for (name, text) in kernels {
+            if let Err(message) = validate(&text, &caps) {
+                panic!("{name}: {message}\n{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn param_words_carry_the_computed_value() {
+    let caps = full_caps();
+    let words = |dtype, value: Scalar| Element::new(dtype, &caps).map(|e| e.param_words(value)).ok();
+    assert_eq!(words(DType::F16, Scalar::F(0.1)), Some(vec![f32::from(polywarp_core::f16::from_f64(0.1)).to_bits()]));
+    assert_eq!(words(DType::I8, Scalar::I(-2)), Some(vec![-2i32 as u32]));
+    assert_eq!(words(DType::Bool, Scalar::I(7)), Some(vec![1]));
+    assert_eq!(words(DType::I64, Scalar::I(-1)), Some(vec![u32::MAX; 2]));
+    assert_eq!(words(DType::F64, Scalar::F(1.0)), Some(vec![0, 0x3ff0_0000]));
+}
+
+#[test]
+fn missing_features_are_typed_errors() {
+    let caps = Caps::webgpu_defaults("test");
+    for dtype in [DType::F64, DType::I64] {
+        let err = Element::new(dtype, &caps).unwrap_err();
+        assert!(matches!(err, polywarp_core::Error::UnsupportedDType { dtype: d, .. } if d == dtype), "{err}");
+    }
+}

@@ -1,0 +1,21 @@
+//! For tests: what naga says of a kernel's text, given the features a device has.
+
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+use crate::Caps;
+
+/// A device with every optional feature.
+pub(crate) fn full_caps() -> Caps {
+    Caps { f16: true, f64: true, i64: true, subgroups: Some((8, 32)), ..Caps::webgpu_defaults("test") }
+}
+
+/// Parses and validates `wgsl` with the capabilities that `caps` implies and no others.
+pub(crate) fn validate(wgsl: &str, caps: &Caps) -> Result<(), String> {
+    let mut allowed = Capabilities::empty();
+    allowed.set(Capabilities::SHADER_FLOAT16, caps.f16);
+    allowed.set(Capabilities::FLOAT64, caps.f64);
+    allowed.set(Capabilities::SHADER_INT64, caps.i64);
+    allowed.set(Capabilities::SUBGROUP, caps.subgroups.is_some());
+    let module = naga::front::wgsl::parse_str(wgsl).map_err(|e| e.emit_to_string(wgsl))?;
+    Validator::new(ValidationFlags::all(), allowed).validate(&module).map(|_| ()).map_err(|e| e.emit_to_string(wgsl))
+}
