@@ -25,7 +25,9 @@ pub enum Error {
         axis: Option<usize>,
     },
     /// The inner dimensions of a matrix product differ.
-    #[error("matmul: A is {lhs:?} and B is {rhs:?}: K is {k_lhs} on the left and {k_rhs} on the right; transpose one of them")]
+    #[error(
+        "matmul: A is {lhs:?} and B is {rhs:?}: K is {k_lhs} on the left and {k_rhs} on the right; transpose one of them"
+    )]
     InnerDimension {
         /// Extents of A.
         lhs: Vec<u64>,
@@ -95,7 +97,9 @@ pub enum Error {
         axis: usize,
     },
     /// A slice outside its dimension, reversed, or with step 0.
-    #[error("slice {start}..{end} step {step} is not valid on axis {axis} of length {len}: start <= end <= {len}, step not 0")]
+    #[error(
+        "slice {start}..{end} step {step} is not valid on axis {axis} of length {len}: start <= end <= {len}, step not 0"
+    )]
     InvalidSlice {
         /// The axis sliced.
         axis: usize,
@@ -175,7 +179,9 @@ pub enum Error {
         shape: Vec<u64>,
     },
     /// A result would be written to a view that reaches one element twice.
-    #[error("{op}: the destination view (shape {shape:?}, strides {strides:?}) reaches some elements twice; write to a contiguous tensor")]
+    #[error(
+        "{op}: the destination view (shape {shape:?}, strides {strides:?}) reaches some elements twice; write to a contiguous tensor"
+    )]
     OverlappingOutput {
         /// The operation asked for.
         op: &'static str,

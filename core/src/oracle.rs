@@ -87,8 +87,7 @@ impl Expected {
     /// of the largest finite value, that value. A subnormal result may be flushed when `flush` says the device does.
     pub fn accepts(&self, got: Scalar, dtype: DType, flush: Subnormals) -> bool {
         let (Scalar::F(want), Scalar::F(got)) = (self.value, got) else {
-            return (self.value.as_f64() - got.as_f64()).abs() <= self.error
-                && (self.error > 0.0 || self.value == got);
+            return (self.value.as_f64() - got.as_f64()).abs() <= self.error && (self.error > 0.0 || self.value == got);
         };
         if want.is_nan() || got.is_nan() {
             return (want.is_nan() && got.is_nan()) || self.error.is_nan() || self.error == f64::INFINITY;
@@ -156,10 +155,7 @@ impl Approx {
     pub fn compare(f: CompareFn, a: Approx, b: Approx) -> Approx {
         let open = a.error + b.error;
         let near = (a.value.as_f64() - b.value.as_f64()).abs() <= open;
-        Approx {
-            value: Scalar::from(f.eval(a.value, b.value)),
-            error: if open > 0.0 && near { 1.0 } else { 0.0 },
-        }
+        Approx { value: Scalar::from(f.eval(a.value, b.value)), error: if open > 0.0 && near { 1.0 } else { 0.0 } }
     }
 
     /// `yes` or `no`; an open condition allows either.

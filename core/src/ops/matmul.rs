@@ -100,8 +100,8 @@ impl Matmul {
         if self.a.dtype != self.b.dtype {
             return Err(Error::DTypeMismatch { op: OP, expected: self.a.dtype, got: self.b.dtype });
         }
-        let dtype = Matmul::output_dtype(self.a.dtype)
-            .ok_or(Error::UndefinedForDType { op: OP, dtype: self.a.dtype })?;
+        let dtype =
+            Matmul::output_dtype(self.a.dtype).ok_or(Error::UndefinedForDType { op: OP, dtype: self.a.dtype })?;
         let widened = matches!(self.a.dtype, DType::F16 | DType::BF16) && self.output.dtype == DType::F32;
         if self.output.dtype != dtype && !widened {
             return Err(Error::DTypeMismatch { op: OP, expected: dtype, got: self.output.dtype });

@@ -33,15 +33,8 @@ pub enum ReduceFn {
 
 impl ReduceFn {
     /// Every reduction, alphabetically.
-    pub const ALL: [ReduceFn; 7] = [
-        ReduceFn::All,
-        ReduceFn::Any,
-        ReduceFn::Max,
-        ReduceFn::Mean,
-        ReduceFn::Min,
-        ReduceFn::Prod,
-        ReduceFn::Sum,
-    ];
+    pub const ALL: [ReduceFn; 7] =
+        [ReduceFn::All, ReduceFn::Any, ReduceFn::Max, ReduceFn::Mean, ReduceFn::Min, ReduceFn::Prod, ReduceFn::Sum];
 
     /// Lower-case name.
     pub const fn name(self) -> &'static str {
@@ -96,8 +89,7 @@ impl Reduce {
     pub fn new(function: ReduceFn, input: TensorSpec, axes: &[usize], output: TensorSpec) -> Result<Reduce> {
         let op = function.name();
         let axes = input.layout.shape().reduction_axes(axes)?;
-        let dtype =
-            function.output_dtype(input.dtype).ok_or(Error::UndefinedForDType { op, dtype: input.dtype })?;
+        let dtype = function.output_dtype(input.dtype).ok_or(Error::UndefinedForDType { op, dtype: input.dtype })?;
         if dtype != output.dtype {
             return Err(Error::DTypeMismatch { op, expected: dtype, got: output.dtype });
         }

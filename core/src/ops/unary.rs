@@ -164,13 +164,21 @@ impl UnaryFn {
             UnaryFn::Not => x,
             UnaryFn::Reciprocal => 1.0 / x,
             UnaryFn::Relu => {
-                if x < 0.0 { 0.0 } else { x }
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x
+                }
             }
             UnaryFn::Round => x.round_ties_even(),
             UnaryFn::Rsqrt => 1.0 / x.sqrt(),
             UnaryFn::Sigmoid => sigmoid(x),
             UnaryFn::Sign => {
-                if x == 0.0 || x.is_nan() { x } else { x.signum() }
+                if x == 0.0 || x.is_nan() {
+                    x
+                } else {
+                    x.signum()
+                }
             }
             UnaryFn::Silu if x == f64::NEG_INFINITY => -0.0,
             UnaryFn::Silu => x * sigmoid(x),

@@ -1,11 +1,7 @@
 //! Products, reductions, softmax and random numbers.
 
-use crate::ops::{
-    ArgReduce, ArgReduceFn, Distribution, Matmul, Random, Reduce, ReduceFn, Softmax, SoftmaxFn,
-};
-use crate::{
-    DType, Device, Error, IntoShape, KeepDims, MAX_RANK, Precision, Result, Shape, Tensor, UnaryFn,
-};
+use crate::ops::{ArgReduce, ArgReduceFn, Distribution, Matmul, Random, Reduce, ReduceFn, Softmax, SoftmaxFn};
+use crate::{DType, Device, Error, IntoShape, KeepDims, MAX_RANK, Precision, Result, Shape, Tensor, UnaryFn};
 
 /// What a matrix product does beyond A B: D = activation(alpha A B + beta C + bias).
 #[derive(Clone, Debug)]

@@ -1,9 +1,7 @@
 //! Elementwise arithmetic: each method is a one-step expression; [`Tensor::map`] fuses several.
 
 use crate::ops::Map;
-use crate::{
-    BinaryFn, CompareFn, DType, Error, Expr, Program, Result, Scalar, Shape, Tensor, TensorSpec, UnaryFn,
-};
+use crate::{BinaryFn, CompareFn, DType, Error, Expr, Program, Result, Scalar, Shape, Tensor, TensorSpec, UnaryFn};
 
 impl Tensor {
     /// One kernel for a whole expression: `Expr::input(i)` is `inputs[i]`, all broadcast to one shape.
@@ -26,8 +24,7 @@ impl Tensor {
         }
         let dtypes: Vec<DType> = inputs.iter().map(|t| t.dtype).collect();
         let program = Program::compile(expr, &dtypes)?;
-        let specs: Vec<TensorSpec> =
-            inputs.iter().map(|t| Ok(t.broadcast_to(shape)?.spec())).collect::<Result<_>>()?;
+        let specs: Vec<TensorSpec> = inputs.iter().map(|t| Ok(t.broadcast_to(shape)?.spec())).collect::<Result<_>>()?;
         let out = Tensor::empty(&first.device, program.dtype(), shape)?;
         out.fill_by(&Map::new(label, program, specs, out.spec())?.into(), inputs)?;
         Ok(out)

@@ -13,9 +13,7 @@ pub use compute::MatmulOptions;
 use std::fmt;
 
 use crate::ops::Copy;
-use crate::{
-    Buffer, DType, Device, Element, Error, Expr, IntoShape, Layout, Op, Result, Scalar, Shape, TensorSpec,
-};
+use crate::{Buffer, DType, Device, Element, Error, Expr, IntoShape, Layout, Op, Result, Scalar, Shape, TensorSpec};
 
 /// A multi-dimensional array on a device. `Send + Sync`; a clone shares the data.
 #[derive(Clone)]

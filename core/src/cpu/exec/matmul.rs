@@ -1,0 +1,237 @@
+//! Matrix products: each product of the batch by `gemm.rs`, then the epilogue in one pass over the result.
+//!
+//! f16 and bf16 operands are widened to f32 first (their product needs no more memory than an f32 one) and the result is
+//! narrowed once, after the epilogue.
+
+use half::{bf16, f16};
+use rayon::prelude::*;
+
+use super::super::gemm::{self, Mat, MatMut};
+use super::super::parallel;
+use super::super::reduce::Element as Widen;
+use super::gather::dense;
+use super::lanes::{Lanes, narrow_bf16, narrow_f16, unary};
+use super::{dense_mut, typed};
+use crate::ops::{Matmul, MatmulDims};
+use crate::{DType, Layout, Scalar, TensorSpec, UnaryFn};
+
+pub(super) fn execute(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
+    match op.a.dtype {
+        DType::F16 => narrow::<f16>(op, inputs, output),
+        DType::BF16 => narrow::<bf16>(op, inputs, output),
+        DType::F32 => {
+            let operands = Operands::new(op, inputs, |bytes| typed::<f32>(bytes));
+            float(op, &operands, dense_mut(&op.output, output));
+        }
+        DType::F64 => {
+            let operands = Operands::new(op, inputs, |bytes| typed::<f64>(bytes));
+            float(op, &operands, dense_mut(&op.output, output));
+        }
+        DType::I8 => integer::<i8, i32>(op, inputs, output),
+        DType::U8 | DType::Bool => integer::<u8, i32>(op, inputs, output),
+        DType::I32 => integer::<i32, i32>(op, inputs, output),
+        DType::U32 => integer::<u32, u32>(op, inputs, output),
+        DType::I64 => integer::<i64, i64>(op, inputs, output),
+    }
+}
+
+/// Typed storages of the operands: A and B of type `I`, C and bias of the result's type `O`.
+struct Operands<'a, I, O> {
+    a: &'a [I],
+    b: &'a [I],
+    c: Option<Addend<'a, O>>,
+    bias: Option<Addend<'a, O>>,
+}
+
+type Addend<'a, O> = (TensorSpec, &'a [O]);
+
+impl<'a, I: bytemuck::Pod, O: bytemuck::Pod> Operands<'a, I, O> {
+    fn new(op: &Matmul, inputs: &[&'a [u8]], addend: fn(&'a [u8]) -> &'a [O]) -> Self {
+        let mut addends = inputs[2..].iter();
+        let mut next = |spec: Option<TensorSpec>| spec.and_then(|spec| Some((spec, addend(addends.next()?))));
+        Operands { a: typed(inputs[0]), b: typed(inputs[1]), c: next(op.c), bias: next(op.bias) }
+    }
+}
+
+/// Where product number `batch` of an operand lies.
+fn matrix(layout: &Layout, batch: usize) -> gemm::Layout {
+    let rank = layout.rank();
+    let (dims, strides) = (layout.dims(), layout.strides());
+    let (rows, cols) = (dims[rank - 2] as usize, dims[rank - 1] as usize);
+    let mut offset = layout.offset() as i64;
+    let mut rest = batch as u64;
+    for axis in (0..rank - 2).rev() {
+        offset += (rest % dims[axis]) as i64 * strides[axis];
+        rest /= dims[axis];
+    }
+    gemm::Layout {
+        offset: offset as usize,
+        rows,
+        cols,
+        row_stride: strides[rank - 2] as isize,
+        col_stride: strides[rank - 1] as isize,
+    }
+}
+
+/// Runs `product(batch, result)` for every matrix of the batch, in parallel when there are many.
+fn for_each_product<T: Send>(op: &Matmul, out: &mut [T], product: impl Fn(usize, &mut [T]) + Sync) {
+    let MatmulDims { batch, m, n, .. } = op.dims();
+    let results = out.chunks_mut((m * n) as usize);
+    if batch as usize >= 2 * rayon::current_num_threads() {
+        out.par_chunks_mut((m * n) as usize).enumerate().for_each(|(i, out)| product(i, out));
+    } else {
+        results.enumerate().for_each(|(i, out)| product(i, out));
+    }
+}
+
+/// What the epilogue needs of a result type.
+trait Number: gemm::Float + Widen<Acc = Self> + bytemuck::Pod {
+    fn from_f64(x: f64) -> Self;
+    fn lanes(x: &[Self]) -> Lanes;
+    fn store(lanes: &Lanes, x: &mut [Self]);
+    fn sum(self, other: Self) -> Self;
+}
+
+macro_rules! number {
+    ($($t:ident $variant:ident)*) => {$(
+        impl Number for $t {
+            fn from_f64(x: f64) -> $t {
+                x as $t
+            }
+            fn lanes(x: &[$t]) -> Lanes {
+                Lanes::$variant(x.to_vec())
+            }
+            fn store(lanes: &Lanes, x: &mut [$t]) {
+                if let Lanes::$variant(lanes) = lanes {
+                    x.copy_from_slice(&lanes[..x.len()]);
+                }
+            }
+            fn sum(self, other: $t) -> $t {
+                self + other
+            }
+        }
+    )*};
+}
+number!(f32 F32 f64 F64);
+
+fn float<T: Number>(op: &Matmul, operands: &Operands<'_, T, T>, out: &mut [T]) {
+    let MatmulDims { m, n, .. } = op.dims();
+    let beta = match &operands.c {
+        Some((spec, c)) if op.beta != 0.0 => {
+            let c = dense(&spec.layout, c);
+            parallel::map1(|c: T| c, &c, out);
+            T::from_f64(op.beta)
+        }
+        _ => T::from_f64(0.0),
+    };
+    for_each_product(op, out, |batch, out| {
+        let a = Mat::new(operands.a, matrix(&op.a.layout, batch));
+        let b = Mat::new(operands.b, matrix(&op.b.layout, batch));
+        let c = MatMut::new(out, gemm::Layout::row_major(m as usize, n as usize));
+        gemm::gemm(T::from_f64(op.alpha), a, b, beta, c);
+    });
+    let bias = operands.bias.as_ref().map(|(spec, bias)| dense(&spec.layout, bias));
+    epilogue(bias.as_deref(), op.activation, n as usize, out);
+}
+
+/// Bias and activation, row by row.
+fn epilogue<T: Number>(bias: Option<&[T]>, activation: Option<UnaryFn>, n: usize, out: &mut [T]) {
+    if bias.is_none() && activation.is_none() {
+        return;
+    }
+    out.par_chunks_mut(n).for_each(|row| {
+        if let Some(bias) = bias {
+            row.iter_mut().zip(bias).for_each(|(x, &b)| *x = x.sum(b));
+        }
+        if let Some(f) = activation {
+            let x = T::lanes(row);
+            let mut y = x.clone();
+            unary(f, &x, &mut y, row.len());
+            T::store(&y, row);
+        }
+    });
+}
+
+fn narrow<T: Widen<Acc = f32> + bytemuck::Pod>(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
+    fn widened<T: Widen<Acc = f32> + bytemuck::Pod>(spec: &TensorSpec, bytes: &[u8]) -> Vec<f32> {
+        // Only the elements a view reaches count, but their places must stay: widen the storage up to the last one.
+        let storage = &typed::<T>(bytes)[..spec.layout.required_elements() as usize];
+        let mut wide = vec![0.0; storage.len()];
+        parallel::map1(|x: T| x.widen(), storage, &mut wide);
+        wide
+    }
+    let specs = crate::Op::from(op.clone()).inputs();
+    let wide: Vec<Vec<f32>> = specs
+        .iter()
+        .zip(inputs)
+        .map(|(spec, bytes)| if spec.dtype == DType::F32 { typed(bytes).to_vec() } else { widened::<T>(spec, bytes) })
+        .collect();
+    let mut addends = wide[2..].iter();
+    let mut next = |spec: Option<TensorSpec>| spec.and_then(|spec| Some((spec, addends.next()?.as_slice())));
+    let operands = Operands { a: &wide[0][..], b: &wide[1][..], c: next(op.c), bias: next(op.bias) };
+    if op.output.dtype == DType::F32 {
+        return float(op, &operands, dense_mut(&op.output, output));
+    }
+    let mut result = vec![0.0; op.output.layout.elements() as usize];
+    float(op, &operands, &mut result);
+    match op.output.dtype {
+        DType::F16 => parallel::map1(narrow_f16, &result, dense_mut(&op.output, output)),
+        _ => parallel::map1(narrow_bf16, &result, dense_mut(&op.output, output)),
+    }
+}
+
+/// What an integer result needs.
+trait WrappingResult: gemm::Wrapping + bytemuck::Pod {
+    fn from_scalar(x: f64) -> Self;
+    fn wrapping_sum(self, other: Self) -> Self;
+    fn relu(self) -> Self;
+}
+
+macro_rules! wrapping_result {
+    ($($t:ident)*) => {$(
+        impl WrappingResult for $t {
+            fn from_scalar(x: f64) -> $t {
+                Scalar::I(x as i64).as_i64() as $t
+            }
+            fn wrapping_sum(self, other: $t) -> $t {
+                self.wrapping_add(other)
+            }
+            fn relu(self) -> $t {
+                self.max(0)
+            }
+        }
+    )*};
+}
+wrapping_result!(i32 u32 i64);
+
+fn integer<I, O>(op: &Matmul, inputs: &[&[u8]], output: &mut [u8])
+where
+    I: gemm::Widen<O> + bytemuck::Pod,
+    O: WrappingResult,
+{
+    let operands = Operands::<I, O>::new(op, inputs, |bytes| typed::<O>(bytes));
+    let MatmulDims { m, n, .. } = op.dims();
+    let out: &mut [O] = dense_mut(&op.output, output);
+    let beta = match &operands.c {
+        Some((spec, c)) if op.beta != 0.0 => {
+            out.copy_from_slice(&dense(&spec.layout, c));
+            O::from_scalar(op.beta)
+        }
+        _ => O::from_scalar(0.0),
+    };
+    for_each_product(op, out, |batch, out| {
+        let a = Mat::new(operands.a, matrix(&op.a.layout, batch));
+        let b = Mat::new(operands.b, matrix(&op.b.layout, batch));
+        let c = MatMut::new(out, gemm::Layout::row_major(m as usize, n as usize));
+        gemm::gemm_integer(O::from_scalar(op.alpha), a, b, beta, c);
+    });
+    if let Some((spec, bias)) = &operands.bias {
+        let bias = dense(&spec.layout, bias);
+        for row in out.chunks_mut(n as usize) {
+            row.iter_mut().zip(bias.iter()).for_each(|(x, &b)| *x = x.wrapping_sum(b));
+        }
+    }
+    if op.activation == Some(UnaryFn::Relu) {
+        out.iter_mut().for_each(|x| *x = x.relu());
+    }
+}

@@ -1,0 +1,86 @@
+//! Ops on host memory: one file per op, each a function of the op's description and byte slices.
+//!
+//! Bytes become typed slices here ([`typed`]), strided operands become dense ones (`gather.rs`) or are read run by run.
+//! Nothing in this folder can fail: the op's constructor and [`crate::Device::execute`] have checked every request.
+
+mod argreduce;
+mod copy;
+mod gather;
+mod lanes;
+mod map;
+mod matmul;
+mod random;
+mod reduce;
+mod softmax;
+
+use crate::{Op, TensorSpec};
+use bytemuck::Pod;
+
+/// Runs `op` on the bytes of its operands.
+pub(super) fn execute(op: &Op, inputs: &[&[u8]], output: &mut [u8]) {
+    match op {
+        Op::ArgReduce(op) => argreduce::execute(op, inputs[0], output),
+        Op::Copy(op) => copy::execute(op, inputs[0], output),
+        Op::Map(op) => map::execute(op, inputs, output),
+        Op::Matmul(op) => matmul::execute(op, inputs, output),
+        Op::Random(op) => random::execute(op, output),
+        Op::Reduce(op) => reduce::execute(op, inputs[0], output),
+        Op::Softmax(op) => softmax::execute(op, inputs[0], output),
+    }
+}
+
+/// A whole buffer as elements (buffers are aligned to 64 bytes and hold a multiple of 64).
+fn typed<T: Pod>(bytes: &[u8]) -> &[T] {
+    bytemuck::cast_slice(bytes)
+}
+
+/// The elements of a dense output within its buffer.
+fn dense_mut<'a, T: Pod>(spec: &TensorSpec, bytes: &'a mut [u8]) -> &'a mut [T] {
+    let start = spec.layout.offset() as usize;
+    &mut bytemuck::cast_slice_mut(bytes)[start..start + spec.layout.elements() as usize]
+}
+
+/// Calls a generic function with the Rust type that stores a dtype; bool is stored as u8.
+macro_rules! for_dtype {
+    ($dtype:expr, $ty:ident => $body:expr) => {
+        match $dtype {
+            crate::DType::F16 => {
+                type $ty = half::f16;
+                $body
+            }
+            crate::DType::BF16 => {
+                type $ty = half::bf16;
+                $body
+            }
+            crate::DType::F32 => {
+                type $ty = f32;
+                $body
+            }
+            crate::DType::F64 => {
+                type $ty = f64;
+                $body
+            }
+            crate::DType::I8 => {
+                type $ty = i8;
+                $body
+            }
+            crate::DType::U8 | crate::DType::Bool => {
+                type $ty = u8;
+                $body
+            }
+            crate::DType::I32 => {
+                type $ty = i32;
+                $body
+            }
+            crate::DType::U32 => {
+                type $ty = u32;
+                $body
+            }
+            crate::DType::I64 => {
+                type $ty = i64;
+                $body
+            }
+        }
+    };
+}
+use for_dtype;

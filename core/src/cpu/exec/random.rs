@@ -1,0 +1,49 @@
+//! Random numbers: Philox words, converted in f32 and rounded to the output's dtype.
+
+use super::super::parallel;
+use super::super::philox::{self, Stream};
+use super::dense_mut;
+use super::lanes::{narrow_bf16, narrow_f16};
+use crate::DType;
+use crate::ops::{Distribution, Random};
+
+pub(super) fn execute(op: &Random, output: &mut [u8]) {
+    let at = Stream { seed: op.seed, stream: op.stream };
+    match op.output.dtype {
+        DType::U32 => philox::fill_u32(at, dense_mut(&op.output, output)),
+        DType::F32 => fill(op.distribution, at, dense_mut(&op.output, output)),
+        DType::F16 => {
+            let values = filled(op, at);
+            parallel::map1(narrow_f16, &values, dense_mut(&op.output, output));
+        }
+        _ => {
+            let values = filled(op, at);
+            parallel::map1(narrow_bf16, &values, dense_mut(&op.output, output));
+        }
+    }
+}
+
+fn filled(op: &Random, at: Stream) -> Vec<f32> {
+    let mut values = vec![0.0; op.output.layout.elements() as usize];
+    fill(op.distribution, at, &mut values);
+    values
+}
+
+fn fill(distribution: Distribution, at: Stream, out: &mut [f32]) {
+    match distribution {
+        Distribution::Bits => {} // u32 only
+        Distribution::Uniform { low, high } => {
+            philox::fill_uniform(at, out);
+            if (low, high) != (0.0, 1.0) {
+                let width = high - low;
+                parallel::map1_in_place(move |x: f32| low + width * x, out);
+            }
+        }
+        Distribution::Normal { mean, std } => {
+            philox::fill_normal(at, out);
+            if (mean, std) != (0.0, 1.0) {
+                parallel::map1_in_place(move |x: f32| mean + std * x, out);
+            }
+        }
+    }
+}

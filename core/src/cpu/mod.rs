@@ -1,0 +1,181 @@
+//! The CPU as a device: every op, multi-threaded and vectorised, with this library's own kernels.
+//!
+//! It is the denominator of every published speedup, so it is written to be fast, and the only device that is always
+//! there. Matrix products run on crate `gemm`, threads are rayon's current pool; everything else is here. Work is done
+//! when a call returns. Not here: the float64 oracle ([`crate::oracle`]), which is naive on purpose.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | memory and its cache | `memory.rs` |
+//! | one op | `exec/<stem>.rs` |
+//! | vector loops, threads | `simd.rs`, `parallel.rs` |
+//! | exp, sin, erf ... | `vmath/` |
+//! | sums, extrema, products of matrices, random bits | `reduce.rs`, `arg_reduce.rs`, `gemm.rs`, `philox.rs` |
+
+mod arg_reduce;
+mod exec;
+mod gemm;
+mod memory;
+mod parallel;
+mod philox;
+mod reduce;
+mod simd;
+mod softmax;
+#[cfg(test)]
+mod ulp;
+mod vmath;
+
+use std::any::Any;
+use std::ops::Range;
+use std::time::Instant;
+
+use crate::oracle::Subnormals;
+use crate::{
+    Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
+    ReadFuture, Result,
+};
+use memory::{HostBuffer, Pool};
+
+/// The host's processor as a [`Backend`].
+#[derive(Debug)]
+pub struct CpuBackend {
+    info: DeviceInfo,
+    pool: Pool,
+}
+
+impl CpuBackend {
+    /// The CPU, with as many threads as rayon's global pool has.
+    pub fn new() -> CpuBackend {
+        let memory_bytes = memory::host_memory_bytes();
+        let max = memory_bytes.unwrap_or(1 << 46);
+        let info = DeviceInfo {
+            id: "cpu".to_owned(),
+            name: cpu_name(),
+            api: "cpu".to_owned(),
+            kind: DeviceKind::Cpu,
+            driver: format!("polywarp {} ({})", env!("CARGO_PKG_VERSION"), simd::instruction_set()),
+            pci_bus: None,
+            memory_bytes,
+            threads: Some(rayon::current_num_threads()),
+            limits: Limits {
+                max_buffer_bytes: max,
+                max_binding_bytes: max,
+                max_workgroups_per_dimension: u32::MAX,
+                max_invocations_per_workgroup: 1,
+                max_workgroup_bytes: 0,
+            },
+            dtypes: DType::ALL.to_vec(),
+            features: Vec::new(),
+            subnormals: Subnormals::Kept,
+        };
+        CpuBackend { info, pool: Pool::new(max) }
+    }
+
+    fn host<'a>(&self, buffer: &'a Buffer) -> Result<&'a HostBuffer> {
+        buffer.downcast().ok_or_else(|| crate::foreign_buffer(&self.info.id))
+    }
+}
+
+impl Default for CpuBackend {
+    fn default() -> CpuBackend {
+        CpuBackend::new()
+    }
+}
+
+impl Backend for CpuBackend {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn alloc(&self, size_bytes: u64) -> Result<Buffer> {
+        self.pool.alloc(size_bytes, &self.info.id)
+    }
+
+    fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
+        let range = checked_range(buffer, offset_bytes..offset_bytes.saturating_add(data.len() as u64))?;
+        self.host(buffer)?.write().bytes_mut()[range].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
+        let bytes = self.read_blocking(buffer, range);
+        Box::pin(std::future::ready(bytes))
+    }
+
+    fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
+        let range = checked_range(buffer, range)?;
+        Ok(self.host(buffer)?.read().bytes()[range].to_vec())
+    }
+
+    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        let hosts = inputs.iter().map(|b| self.host(b)).collect::<Result<Vec<_>>>()?;
+        let output = self.host(output)?;
+        // One guard per buffer: a second read lock of the same one could wait for a writer that waits for the first.
+        let mut guards: Vec<(&HostBuffer, memory::ReadGuard<'_>)> = Vec::with_capacity(hosts.len());
+        for &host in &hosts {
+            if !guards.iter().any(|(held, _)| std::ptr::eq(*held, host)) {
+                guards.push((host, host.read()));
+            }
+        }
+        let sources: Vec<&[u8]> = hosts
+            .iter()
+            .filter_map(|&host| guards.iter().find(|(held, _)| std::ptr::eq(*held, host)))
+            .map(|(_, guard)| guard.bytes())
+            .collect();
+        exec::execute(op, &sources, output.write().bytes_mut());
+        Ok(())
+    }
+
+    fn launch(&self, _kernel: &Kernel, _grid: [u32; 3], _bindings: &[Binding]) -> Result<()> {
+        Err(Error::Unsupported {
+            device: self.info.id.clone(),
+            what: "running shaders".to_owned(),
+            reason: "it has no shader compiler; use a wgpu device (software Vulkan runs on any CPU)".to_owned(),
+        })
+    }
+
+    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
+        let start = Instant::now();
+        work()?;
+        Ok(Elapsed { ns: start.elapsed().as_secs_f64() * 1e9, clock: Clock::Host })
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(()) // nothing is ever pending
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(()) // nothing is ever pending
+    }
+
+    fn memory(&self) -> MemoryStats {
+        self.pool.stats()
+    }
+
+    fn empty_cache(&self) {
+        self.pool.empty_cache();
+    }
+
+    fn set_memory_limit(&self, limit_bytes: Option<u64>) {
+        self.pool.set_limit(limit_bytes);
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// `range` as host indices, when it lies within the buffer.
+fn checked_range(buffer: &Buffer, range: Range<u64>) -> Result<Range<usize>> {
+    if range.start > range.end || range.end > buffer.size_bytes() {
+        return Err(Error::ViewOutOfBounds { needed: range.end, have: buffer.size_bytes() });
+    }
+    Ok(range.start as usize..range.end as usize)
+}
+
+/// The processor's marketing name, where the system tells.
+fn cpu_name() -> String {
+    let listed = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = listed.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    name.map_or_else(|| format!("{} CPU", std::env::consts::ARCH), |(_, name)| name.trim().to_owned())
+}
