@@ -1,2 +1,58 @@
-//! xtask
-fn main() {}
+//! The project's own chores, run as `cargo xtask <command>` from anywhere in the repository.
+//!
+//! Not part of the library: nothing here is published. One file per command; `command.rs` runs other programs,
+//! `counts.rs` reads what test runners print. To see what a command does, read the list of steps in its file.
+
+mod bench;
+mod command;
+mod counts;
+mod docs;
+mod setup;
+mod test;
+mod wasm;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+/// What a chore gives; the error is one message for the reader.
+type Result<T = ()> = std::result::Result<T, String>;
+
+const HELP: &str = "\
+usage: cargo xtask <command>
+
+  setup            install the Vulkan and GL pieces this machine lacks
+  test             everything: format, lints, feature sets, tests on every backend, examples, documents
+  bench [ARGS]     set up, build in release, run `polywarp bench ARGS`, say where the page is
+  docs [--write]   check the documents; --write makes the generated ones anew
+  wasm             build core, shaders and backend-wgpu for the web
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = std::env::set_current_dir(root()).map_err(|e| e.to_string()).and_then(|()| match arguments[..] {
+        ["setup"] => setup::run(setup::Need::SoftwareGpus),
+        ["test"] => test::run(),
+        ["bench", ref rest @ ..] => bench::run(rest),
+        ["docs"] => docs::check(),
+        ["docs", "--write"] => docs::write(),
+        ["wasm"] => wasm::run(),
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => Err(format!("no such command\n\n{HELP}")),
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The top of the repository; every command runs there.
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}

@@ -1,0 +1,137 @@
+//! Running other programs: what is run is also what is printed, so that a reader can repeat it.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+
+use crate::Result;
+use crate::counts::Counts;
+
+/// A program, its arguments and the variables set for it.
+#[derive(Clone)]
+pub struct Cmd {
+    program: String,
+    arguments: Vec<String>,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Cmd {
+    /// A command written as on a shell's line, without quoting: words are split at spaces.
+    pub fn new(line: &str) -> Cmd {
+        let mut words = line.split_whitespace().map(str::to_owned);
+        Cmd { program: words.next().unwrap_or_default(), arguments: words.collect(), variables: Vec::new() }
+    }
+
+    pub fn arg(mut self, argument: impl AsRef<Path>) -> Cmd {
+        self.arguments.push(argument.as_ref().display().to_string());
+        self
+    }
+
+    pub fn args<A: AsRef<Path>>(self, arguments: impl IntoIterator<Item = A>) -> Cmd {
+        arguments.into_iter().fold(self, Cmd::arg)
+    }
+
+    pub fn env(mut self, name: &'static str, value: impl Into<String>) -> Cmd {
+        self.variables.push((name, value.into()));
+        self
+    }
+
+    /// Runs it with this program's own output; anything but exit code 0 is an error.
+    pub fn run(&self) -> Result {
+        self.ended(self.command().status())
+    }
+
+    /// Runs it, passing its output on line by line, and adds the tests it reports to `counts`.
+    pub fn run_counting(&self, counts: &mut Counts) -> Result {
+        let mut command = self.command();
+        let mut child = match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
+            Ok(child) => child,
+            Err(error) => return self.ended(Err(error)),
+        };
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        std::thread::scope(|scope| {
+            let out = scope.spawn(|| pass_on(out, std::io::stdout()));
+            let err = scope.spawn(|| pass_on(err, std::io::stderr()));
+            for reader in [out, err] {
+                counts.add(reader.join().unwrap_or_default());
+            }
+        });
+        self.ended(child.wait())
+    }
+
+    /// Runs it and gives what it printed.
+    pub fn output(&self) -> Result<String> {
+        let output = self.command().output().map_err(|e| format!("cannot run `{self}`: {e}"))?;
+        if !output.status.success() {
+            return Err(format!("`{self}` failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn ended(&self, status: std::io::Result<ExitStatus>) -> Result {
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("`{self}` failed: {status}")),
+            Err(error) => Err(format!("cannot run `{self}`: {error}")),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+impl fmt::Display for Cmd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.variables {
+            write!(f, "{name}={} ", quoted(value))?;
+        }
+        write!(f, "{}", quoted(&self.program))?;
+        self.arguments.iter().try_for_each(|argument| write!(f, " {}", quoted(argument)))
+    }
+}
+
+/// For a POSIX shell, left alone when that is safe.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Copies lines from `source` to `sink` as they come, counting tests on the way.
+fn pass_on(source: Option<impl Read>, mut sink: impl Write) -> Counts {
+    let mut counts = Counts::default();
+    let mut lines = source.map(BufReader::new);
+    let mut line = Vec::new();
+    while lines.as_mut().is_some_and(|lines| matches!(lines.read_until(b'\n', &mut line), Ok(1..))) {
+        counts.add(Counts::of_line(&String::from_utf8_lossy(&line)));
+        // A reader that went away (`| head`) must not stop the tests.
+        let _ = sink.write_all(&line);
+        line.clear();
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_is_a_shell_line() {
+        let cmd = Cmd::new("cargo test --doc").env("RUSTDOCFLAGS", "-D warnings").arg("it's");
+        assert_eq!(cmd.to_string(), r"RUSTDOCFLAGS='-D warnings' cargo test --doc 'it'\''s'");
+    }
+
+    #[test]
+    fn run_of_a_failing_program_names_it() {
+        let error = Cmd::new("cargo no-such-subcommand-here").run().unwrap_err();
+        assert!(error.contains("no-such-subcommand-here"), "{error}");
+    }
+}

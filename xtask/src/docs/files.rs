@@ -1,0 +1,44 @@
+//! The repository's own files, found by walking: a source archive without git history is checked the same way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Document;
+use crate::Result;
+
+/// Hidden folders are a tool's or a person's own, but for these two.
+const HIDDEN_BUT_OURS: [&str; 2] = [".cargo", ".ci"];
+
+/// Every file below `top` but build products, sorted, relative to `top`.
+pub fn all(top: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(top.join(&folder)).map_err(|e| format!("{}: {e}", folder.display()))?;
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let path = folder.join(&name);
+            let (name, kind) = (name.to_string_lossy(), entry.file_type());
+            let is_folder = kind.is_ok_and(|kind| kind.is_dir());
+            let foreign = name.starts_with('.') && !HIDDEN_BUT_OURS.contains(&&*name);
+            match is_folder {
+                true if foreign || name == "target" => {}
+                true => folders.push(path),
+                false => found.push(path),
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Those of `paths` that are text, with their text.
+pub fn texts(paths: &[PathBuf]) -> Vec<Document> {
+    let texts = paths.iter().map(|path| (path, fs::read_to_string(path)));
+    texts.filter_map(|(path, text)| Some(Document { path: path.clone(), text: text.ok()? })).collect()
+}
+
+/// Those with this extension.
+pub fn with_extension<'a>(documents: &'a [Document], extension: &'a str) -> impl Iterator<Item = &'a Document> {
+    documents.iter().filter(move |document| document.path.extension().is_some_and(|e| e == extension))
+}

@@ -1,0 +1,46 @@
+//! The documents, held to the code: links lead somewhere, recipes name files that exist, sources say what they are,
+//! and nothing in the repository depends on one person's machine. What can be generated is generated, then compared.
+
+pub mod files;
+mod heads;
+mod links;
+mod recipes;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use crate::Result;
+
+/// One text file of the repository.
+pub struct Document {
+    /// Relative to the top of the repository.
+    pub path: PathBuf,
+    pub text: String,
+}
+
+/// Complaints about the documents, one line each.
+type Check = fn(&[Document]) -> Vec<String>;
+
+/// Runs every check; the error lists all complaints, one a line.
+pub fn check() -> Result {
+    let paths = files::all(Path::new("."))?;
+    let documents = files::texts(&paths);
+    let checks: [(&str, Check); 4] = [
+        ("relative links resolve", links::check),
+        ("recipes name existing files", recipes::check),
+        ("sources open with what they are", heads::check),
+        ("nothing names one machine", words::check),
+    ];
+    let mut complaints = Vec::new();
+    for (what, check) in checks {
+        let found = check(&documents);
+        println!("{what}: {}", if found.is_empty() { "yes".to_owned() } else { format!("{} complaints", found.len()) });
+        complaints.extend(found);
+    }
+    if complaints.is_empty() { Ok(()) } else { Err(format!("documents:\n  {}", complaints.join("\n  "))) }
+}
+
+/// Makes the generated documents anew.
+pub fn write() -> Result {
+    check()
+}

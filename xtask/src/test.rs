@@ -1,0 +1,94 @@
+//! Everything that must hold before a change is merged, in order; the first failure ends it with the command to repeat.
+//!
+//! One profile and as few feature sets as possible, so that the dependencies are built once: lints, feature sets and
+//! documents share checked code, all tests and examples share compiled code.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::command::Cmd;
+use crate::counts::Counts;
+use crate::{Result, docs, setup};
+
+/// GPU routes the tests may not skip, though a machine may lack a GPU: set-up makes sure of them.
+const REQUIRED_ADAPTERS: &str = "vulkan,gl";
+
+/// Runs all steps; the last line printed is `N passed, N failed`.
+pub fn run() -> Result {
+    let mut run = Run { counts: Counts::default(), times: Vec::new() };
+    let outcome = steps(&mut run);
+    println!();
+    for (name, time) in &run.times {
+        println!("{:>8.1} s  {name}", time.as_secs_f64());
+    }
+    println!("{}", run.counts);
+    match outcome {
+        Ok(()) if run.counts.passed == 0 => Err("no test ran".to_owned()),
+        outcome => outcome,
+    }
+}
+
+fn steps(run: &mut Run) -> Result {
+    run.step("set-up", |_| setup::run(setup::Need::SoftwareGpus))?;
+    run.command("format", "cargo fmt --all --check")?;
+    run.command("lints", "cargo clippy --locked --workspace --all-targets -- -D warnings")?;
+    for features in ["", " --features cpu", " --features wgpu"] {
+        let line = format!("cargo clippy --locked --package polywarp --no-default-features{features} -- -D warnings");
+        run.command(&format!("features: none{features}"), &line)?;
+    }
+    run.command("build", "cargo test --locked --workspace --no-run")?;
+    run.tests("tests", "cargo test --locked --workspace --lib --bins --tests")?;
+    run.tests("documented examples", "cargo test --locked --workspace --doc")?;
+    for example in examples()? {
+        run.step(&format!("example {example}"), |counts| {
+            let cmd = Cmd::new("cargo run --locked --quiet --example").arg(&example);
+            let outcome = cmd.run();
+            counts.add(Counts { passed: outcome.is_ok().into(), failed: outcome.is_err().into() });
+            outcome
+        })?;
+    }
+    run.step("reference", |_| {
+        Cmd::new("cargo doc --locked --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings").run()
+    })?;
+    run.step("documents", |_| docs::check())
+}
+
+/// A run of the steps so far.
+struct Run {
+    counts: Counts,
+    times: Vec<(String, Duration)>,
+}
+
+impl Run {
+    fn command(&mut self, name: &str, line: &str) -> Result {
+        self.step(name, |_| Cmd::new(line).run())
+    }
+
+    fn tests(&mut self, name: &str, line: &str) -> Result {
+        let cmd = Cmd::new(line).env("POLYWARP_REQUIRE_ADAPTERS", REQUIRED_ADAPTERS);
+        self.step(name, |counts| cmd.run_counting(counts))
+    }
+
+    fn step(&mut self, name: &str, work: impl FnOnce(&mut Counts) -> Result) -> Result {
+        println!("\n== {name}");
+        let (start, failed_before) = (Instant::now(), self.counts.failed);
+        let outcome = work(&mut self.counts);
+        self.times.push((name.to_owned(), start.elapsed()));
+        outcome.map_err(|message| {
+            // A step that fails without naming a test (a lint, a link) still counts as a failure.
+            self.counts.failed = self.counts.failed.max(failed_before + 1);
+            format!("step `{name}`: {message}")
+        })
+    }
+}
+
+/// The programs in `examples/`, by name.
+fn examples() -> Result<Vec<String>> {
+    let entries = fs::read_dir("examples").map_err(|e| format!("examples/: {e}"))?.flatten();
+    let programs = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "rs"));
+    let mut names: Vec<String> =
+        programs.filter_map(|path| path.file_stem().map(Path::new).map(|stem| stem.display().to_string())).collect();
+    names.sort();
+    Ok(names)
+}
