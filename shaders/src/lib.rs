@@ -10,6 +10,7 @@
 //! | the offline shader compiler | `src/compiler/` (feature `compiler`) |
 
 mod element;
+mod math;
 mod plan;
 mod plans;
 pub mod wgsl;

@@ -1,17 +1,191 @@
-//! (being written)
-use polywarp_core::{Result, ops::Map};
-use crate::{Caps, Plan, Source};
+//! Elementwise expressions: one launch of a generated kernel around `wgsl/map.wgsl`.
+//!
+//! The planner decides how each input is read ([`Mode`]); what differs in numbers only (extents, strides, constants)
+//! goes to `Params`, so kernels are shared. The text is made in `map/text.rs`. An invocation computes quads: four
+//! consecutive elements of the dense output.
 
-/// Specialisation.
+mod text;
+
+use polywarp_core::ops::Map;
+use polywarp_core::{Error, Layout, Result, Step, collapse_together};
+
+use crate::element::{Element, Form};
+use crate::plans::KernelKey;
+use crate::{Caps, Launch, Plan, Slot, Source, math};
+
+/// Invocations of a workgroup: 8 warps of 32; more or fewer gained nothing on an H200.
+const THREADS: u32 = 256;
+
+/// Specialisation: the program but for its constants, and how every operand is read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Kernel {}
+pub struct Kernel {
+    steps: Vec<(Step, Element)>,
+    inputs: Vec<(Element, Mode)>,
+    output: Element,
+    /// Quads, but for 8-byte elements that start in the middle of one.
+    output_form: Form,
+    /// Collapsed dimensions of the strided inputs; 0 when there is none.
+    rank: usize,
+    /// Whether the innermost of them is a multiple of four, so that no quad spans two rows.
+    whole_rows: bool,
+    threads: u32,
+    /// Quads an invocation computes: 16 bytes of output.
+    items: u32,
+}
+
+/// How an input is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Mode {
+    /// Contiguous from a multiple of four: quad for quad as the output.
+    Dense,
+    /// One element for all.
+    Uniform,
+    /// Rows of whole quads: strides of the other dimensions are multiples of four.
+    Rows,
+    /// One element for a whole row.
+    Splat,
+    /// Element by element.
+    Gather,
+}
 
 impl Kernel {
     pub(crate) fn source(&self) -> Source {
-        Source { name: "map".to_owned(), wgsl: String::new(), bindings: Vec::new() }
+        text::source(self)
     }
 }
 
-pub(crate) fn plan(_op: &Map, caps: &Caps) -> Result<Plan> {
-    Err(caps.unsupported("map", "not written yet"))
+pub(crate) fn plan(op: &Map, caps: &Caps) -> Result<Plan> {
+    let elements = op.output.layout.elements();
+    let widest = op.inputs.iter().chain([&op.output]).map(|s| s.layout.required_elements().max(elements)).max();
+    let max = u64::from(u32::MAX);
+    match widest {
+        Some(elements) if elements > max => return Err(Error::IndexWidth { op: op.name(), elements, max }),
+        _ => {}
+    }
+    if op.inputs.len() + 1 > caps.max_storage_buffers as usize {
+        let reason =
+            format!("{} inputs and a result, {} buffers fit one kernel", op.inputs.len(), caps.max_storage_buffers);
+        return Err(caps.unsupported(op.name(), reason));
+    }
+
+    let modes = Modes::of(&op.inputs.iter().map(|input| input.layout).collect::<Vec<_>>());
+    let mut inputs = Vec::new();
+    for (input, &mode) in op.inputs.iter().zip(&modes.modes) {
+        inputs.push((Element::new(input.dtype, caps)?, mode));
+    }
+    let mut steps = Vec::new();
+    for &(step, dtype) in op.program.steps() {
+        if let Step::Unary(f, _) = step {
+            math::require(f, dtype, caps)?;
+        }
+        steps.push((step, Element::new(dtype, caps)?));
+    }
+    let output = Element::new(op.output.dtype, caps)?;
+    let output_offset = op.output.layout.offset();
+    let kernel = Kernel {
+        steps,
+        inputs,
+        output,
+        output_form: if output_offset % 4 == 0 { Form::Quad } else { Form::Scalar },
+        rank: modes.dims.len(),
+        whole_rows: modes.whole_rows(),
+        threads: THREADS.min(caps.max_invocations),
+        items: (4 / output.dtype().size_bytes() as u32).max(1),
+    };
+
+    let quads = elements.div_ceil(4);
+    let mut params = vec![quads as u32, (elements % 4) as u32, (elements - 1) as u32, output_offset as u32];
+    params.extend(modes.dims.iter().map(|&dim| dim as u32));
+    for (i, input) in op.inputs.iter().enumerate() {
+        params.push(input.layout.offset() as u32);
+        // Strides wrap: a sum of products that ends inside the buffer is right modulo 2^32.
+        params.extend(modes.strides[i].iter().map(|&stride| stride as u32));
+    }
+    for (constant, element) in kernel.constants() {
+        let words = element.param_words(op.program.constants()[constant]);
+        if words.len() == 2 && params.len() % 2 == 1 {
+            params.push(0);
+        }
+        params.extend(words);
+    }
+    params.resize(params.len().next_multiple_of(4), 0);
+
+    let grid = caps.fold_grid(quads.div_ceil(u64::from(kernel.threads * kernel.items)))?;
+    let bindings = (0..op.inputs.len()).map(Slot::Input).chain([Slot::Output]).collect();
+    Ok(Plan {
+        launches: vec![Launch { kernel: KernelKey::Map(kernel), grid, bindings, params }],
+        scratch_bytes: Vec::new(),
+    })
 }
+
+impl Kernel {
+    /// Each constant that a step uses, in the order of the steps, which is the order of `Params`.
+    fn constants(&self) -> Vec<(usize, Element)> {
+        let constant = |&(step, element): &(Step, Element)| match step {
+            Step::Constant(n) => Some((usize::from(n), element)),
+            _ => None,
+        };
+        self.steps.iter().filter_map(constant).collect()
+    }
+}
+
+/// The inputs' modes, and what the strided ones iterate over.
+struct Modes {
+    modes: Vec<Mode>,
+    /// Extents, outermost first.
+    dims: Vec<u64>,
+    /// Per input: a stride per extent for the strided ones, else empty.
+    strides: Vec<Vec<i64>>,
+}
+
+impl Modes {
+    fn of(layouts: &[Layout]) -> Modes {
+        let simple = |layout: &Layout| {
+            let repeats = layout.dims().iter().zip(layout.strides()).all(|(&dim, &stride)| dim == 1 || stride == 0);
+            if layout.is_contiguous() && layout.offset() % 4 == 0 {
+                Some(Mode::Dense)
+            } else if repeats {
+                Some(Mode::Uniform)
+            } else {
+                None
+            }
+        };
+        let strided: Vec<Layout> = layouts.iter().filter(|layout| simple(layout).is_none()).copied().collect();
+        let mut collapsed = collapse_together(&strided).into_iter();
+        let dims = collapsed.as_slice().first().map_or(Vec::new(), |layout| layout.dims().to_vec());
+        let mut modes = Modes { modes: Vec::new(), dims, strides: Vec::new() };
+        for layout in layouts {
+            let (mode, strides) = match simple(layout) {
+                Some(mode) => (mode, Vec::new()),
+                None => {
+                    let strides = collapsed.next().map_or(Vec::new(), |layout| layout.strides().to_vec());
+                    (modes.strided_mode(&strides, layout.offset()), strides)
+                }
+            };
+            modes.modes.push(mode);
+            modes.strides.push(strides);
+        }
+        modes
+    }
+
+    fn whole_rows(&self) -> bool {
+        self.dims.last().is_some_and(|inner| inner % 4 == 0)
+    }
+
+    fn strided_mode(&self, strides: &[i64], offset: u64) -> Mode {
+        let Some((&inner, outer)) = strides.split_last() else { return Mode::Gather };
+        if !self.whole_rows() {
+            Mode::Gather
+        } else if inner == 0 {
+            Mode::Splat
+        } else if inner == 1 && offset % 4 == 0 && outer.iter().all(|stride| stride % 4 == 0) {
+            Mode::Rows
+        } else {
+            Mode::Gather
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "map/tests.rs"]
+mod tests;

@@ -1,0 +1,247 @@
+// Exact functions: comparisons, extrema, integer division, conversions. `src/math.rs` takes what a kernel names.
+// NaN, infinities and zeros are told apart by their bits, because a WGSL compiler may assume floats are finite.
+
+fn is_nan_f32(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+// A NaN made from `x` at run time: WGSL has no literal for one.
+fn nan_f32(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) | 0x7fc00000u);
+}
+
+// An infinity with the sign of `x`.
+fn inf_f32(x: f32) -> f32 {
+    return bitcast<f32>((bitcast<u32>(x) & 0x80000000u) | 0x7f800000u);
+}
+
+// The magnitude of `x` with the sign of `s`.
+fn copysign_f32(x: f32, s: f32) -> f32 {
+    return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(s) & 0x80000000u));
+}
+
+// An integer that orders as floats do, both zeros equal. NaN has no place in it.
+fn order_f32(x: f32) -> i32 {
+    let bits = bitcast<i32>(x);
+    return select(bits, -(bits & 0x7fffffff), bits < 0);
+}
+
+// The same with -0 just below +0.
+fn total_order_f32(x: f32) -> i32 {
+    let bits = bitcast<i32>(x);
+    return select(bits, bits ^ 0x7fffffff, bits < 0);
+}
+
+fn comparable_f32(a: f32, b: f32) -> bool {
+    return !(is_nan_f32(a) || is_nan_f32(b));
+}
+
+fn eq_f32(a: f32, b: f32) -> bool {
+    return comparable_f32(a, b) && order_f32(a) == order_f32(b);
+}
+
+fn ge_f32(a: f32, b: f32) -> bool {
+    return comparable_f32(a, b) && order_f32(a) >= order_f32(b);
+}
+
+fn gt_f32(a: f32, b: f32) -> bool {
+    return comparable_f32(a, b) && order_f32(a) > order_f32(b);
+}
+
+fn le_f32(a: f32, b: f32) -> bool {
+    return comparable_f32(a, b) && order_f32(a) <= order_f32(b);
+}
+
+fn lt_f32(a: f32, b: f32) -> bool {
+    return comparable_f32(a, b) && order_f32(a) < order_f32(b);
+}
+
+fn ne_f32(a: f32, b: f32) -> bool {
+    return !eq_f32(a, b);
+}
+
+fn max_f32(a: f32, b: f32) -> f32 {
+    if !comparable_f32(a, b) { return nan_f32(a); }
+    return select(b, a, total_order_f32(a) > total_order_f32(b));
+}
+
+fn min_f32(a: f32, b: f32) -> f32 {
+    if !comparable_f32(a, b) { return nan_f32(a); }
+    return select(b, a, total_order_f32(a) < total_order_f32(b));
+}
+
+fn abs_f32(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) & 0x7fffffffu);
+}
+
+fn neg_f32(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) ^ 0x80000000u);
+}
+
+fn ceil_f32(x: f32) -> f32 {
+    return copysign_f32(ceil(x), x);
+}
+
+fn floor_f32(x: f32) -> f32 {
+    return copysign_f32(floor(x), x);
+}
+
+// Halves to even, as the builtin is defined.
+fn round_f32(x: f32) -> f32 {
+    return copysign_f32(round(x), x);
+}
+
+fn relu_f32(x: f32) -> f32 {
+    // Negative and not NaN: bits in 0x80000001 ..= 0xff800000. -0 stays.
+    return select(x, 0.0, bitcast<u32>(x) - 0x80000001u < 0x7f800000u);
+}
+
+fn sign_f32(x: f32) -> f32 {
+    let kept = is_nan_f32(x) || (bitcast<u32>(x) & 0x7fffffffu) == 0u;
+    return select(copysign_f32(1.0, x), x, kept);
+}
+
+fn bool_from_f32(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) != 0u;
+}
+
+// Toward zero, within the bounds; NaN gives 0. `low` and `high` are exact in f32.
+fn i32_from_f32(x: f32) -> i32 {
+    if is_nan_f32(x) { return 0; }
+    if x >= 2147483648.0 { return 2147483647; }
+    if x <= -2147483648.0 { return i32(-2147483647) - 1; }
+    return i32(x);
+}
+
+fn u32_from_f32(x: f32) -> u32 {
+    if is_nan_f32(x) || x <= 0.0 { return 0u; }
+    if x >= 4294967296.0 { return 4294967295u; }
+    return u32(x);
+}
+
+fn i8_from_f32(x: f32) -> i32 {
+    return clamp(i32_from_f32(x), -128, 127);
+}
+
+fn u8_from_f32(x: f32) -> u32 {
+    return min(u32_from_f32(x), 255u);
+}
+
+fn i64_from_f32(x: f32) -> i64 {
+    if is_nan_f32(x) { return 0li; }
+    if x >= 9223372036854775808.0 { return 9223372036854775807li; }
+    if x <= -9223372036854775808.0 { return -9223372036854775807li - 1li; }
+    return i64(x);
+}
+
+// An f32 that rounds to bf16 as the integer itself does: what f32 cannot hold is kept as a sticky bit.
+fn bf16_from_u32(x: u32) -> f32 {
+    if x < 0x1000000u { return f32(x); }
+    return f32((x & 0xffffff00u) | select(0u, 0x100u, (x & 0xffu) != 0u));
+}
+
+fn bf16_from_i32(x: i32) -> f32 {
+    let magnitude = bf16_from_u32(u32(abs(x)));
+    return select(magnitude, -magnitude, x < 0);
+}
+
+// By the magnitude's upper 32 bits and a sticky bit.
+fn bf16_from_i64(x: i64) -> f32 {
+    let magnitude = select(u64(x), u64(-x), x < 0li);
+    let upper = u32(magnitude >> 32u);
+    let lower = u32(magnitude & 0xfffffffflu);
+    var value = bf16_from_u32(lower);
+    if upper != 0u {
+        // Up to 8 bits of `lower` may be wanted: bring the leading bit to the top first.
+        let shift = countLeadingZeros(upper);
+        let top = u32((magnitude << shift) >> 32u);
+        let rest = u32((magnitude << shift) & 0xfffffffflu);
+        value = ldexp(bf16_from_u32(top | select(0u, 1u, rest != 0u)), 32 - i32(shift));
+    }
+    return select(value, -value, x < 0li);
+}
+
+// An f32 that rounds to a 16-bit float as the f64 itself does: rounded to odd (Boldo & Melquiond, 2008).
+fn f32_to_odd(x: f64) -> f32 {
+    let near = f32(x);
+    let back = f64(near);
+    let bits = bitcast<u32>(near);
+    if back == x || x != x || (bits & 1u) == 1u { return near; }
+    return bitcast<f32>(select(bits - 1u, bits + 1u, abs(back) < abs(x)));
+}
+
+fn i32_from_f64(x: f64) -> i32 {
+    if x != x { return 0; }
+    if x >= 2147483647.0lf { return 2147483647; }
+    if x <= -2147483648.0lf { return i32(-2147483647) - 1; }
+    return i32(x);
+}
+
+fn u32_from_f64(x: f64) -> u32 {
+    if x != x || x <= 0.0lf { return 0u; }
+    if x >= 4294967295.0lf { return 4294967295u; }
+    return u32(x);
+}
+
+fn i8_from_f64(x: f64) -> i32 {
+    return clamp(i32_from_f64(x), -128, 127);
+}
+
+fn u8_from_f64(x: f64) -> u32 {
+    return min(u32_from_f64(x), 255u);
+}
+
+fn i64_from_f64(x: f64) -> i64 {
+    if x != x { return 0li; }
+    if x >= 9223372036854775807.0lf { return 9223372036854775807li; }
+    if x <= -9223372036854775808.0lf { return -9223372036854775807li - 1li; }
+    return i64(x);
+}
+
+// a / 0 = a and MIN / -1 = MIN: both are a / 1.
+fn div_i32(a: i32, b: i32) -> i32 {
+    let plain = b != 0 && !(b == -1 && a == i32(-2147483647) - 1);
+    return a / select(1, b, plain);
+}
+
+// a % 0 = MIN % -1 = 0.
+fn rem_i32(a: i32, b: i32) -> i32 {
+    let plain = b != 0 && b != -1;
+    let divisor = select(1, b, plain);
+    return a - (a / divisor) * divisor;
+}
+
+fn div_u32(a: u32, b: u32) -> u32 {
+    return a / select(b, 1u, b == 0u);
+}
+
+fn rem_u32(a: u32, b: u32) -> u32 {
+    return a % select(b, 1u, b == 0u);
+}
+
+fn div_i64(a: i64, b: i64) -> i64 {
+    let plain = b != 0li && !(b == -1li && a == -9223372036854775807li - 1li);
+    return a / select(1li, b, plain);
+}
+
+fn rem_i64(a: i64, b: i64) -> i64 {
+    let plain = b != 0li && b != -1li;
+    let divisor = select(1li, b, plain);
+    return a - (a / divisor) * divisor;
+}
+
+fn abs_i64(x: i64) -> i64 {
+    return select(x, -x, x < 0li);
+}
+
+fn sign_i64(x: i64) -> i64 {
+    return select(select(0li, 1li, x > 0li), -1li, x < 0li);
+}
+
+fn max_i64(a: i64, b: i64) -> i64 {
+    return select(b, a, a > b);
+}
+
+fn min_i64(a: i64, b: i64) -> i64 {
+    return select(b, a, a < b);
+}
