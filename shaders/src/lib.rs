@@ -9,6 +9,8 @@
 //! | reading anybody's WGSL: limits, errors, overrides, reflection | [`wgsl`] |
 //! | the offline shader compiler | `src/compiler/` (feature `compiler`) |
 
+#[cfg(feature = "compiler")]
+pub mod compiler;
 mod element;
 mod math;
 mod plan;

@@ -41,9 +41,9 @@ pub fn parse_and_validate(source: &str, capabilities: Capabilities) -> Result<(M
     })
 }
 
-type Invalid = Box<naga::WithSpan<naga::valid::ValidationError>>;
+pub(crate) type Invalid = Box<naga::WithSpan<naga::valid::ValidationError>>;
 
-fn validate(module: &Module, capabilities: Capabilities) -> std::result::Result<ModuleInfo, Invalid> {
+pub(crate) fn validate(module: &Module, capabilities: Capabilities) -> std::result::Result<ModuleInfo, Invalid> {
     Validator::new(ValidationFlags::all(), capabilities).validate(module).map_err(Box::new)
 }
 

@@ -1,0 +1,239 @@
+use super::*;
+
+const SAXPY: &str = "
+@group(0) @binding(0) var<uniform> n: u32;
+@group(0) @binding(1) var<storage, read> x: array<f32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+override SCALE: f32 = 2.0;
+override BLOCK: u32 = 64;
+@compute @workgroup_size(BLOCK) fn saxpy(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < n { y[id.x] += SCALE * x[id.x]; }
+}";
+
+const TREE: &str = "
+var<workgroup> part: array<u32, 128>;
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(1) @binding(3) var<storage, read_write> total: atomic<u32>;
+@compute @workgroup_size(128) fn reduce(
+    @builtin(local_invocation_index) i: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    var sum = 0u;
+    for (var k = group.x * 128u + i; k < arrayLength(&x); k += groups.x * 128u) { sum += x[k]; }
+    part[i] = sum;
+    workgroupBarrier();
+    for (var step = 64u; step > 0u; step /= 2u) {
+        if i < step { part[i] += part[i + step]; }
+        workgroupBarrier();
+    }
+    if i == 0u { atomicAdd(&total, part[0]); }
+}";
+
+const SUBGROUPS: &str = "
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@compute @workgroup_size(32) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    x[id.x] = subgroupAdd(x[id.x]) + subgroupShuffleXor(x[id.x], 1u);
+}";
+
+const HALF: &str = "enable f16;
+@group(0) @binding(0) var<storage, read_write> x: array<vec4<f16>>;
+@compute @workgroup_size(32) fn main(@builtin(global_invocation_id) id: vec3<u32>) { x[id.x] *= 2.0h; }";
+
+const DOUBLE: &str = "
+@group(0) @binding(0) var<storage, read_write> x: array<f64>;
+@compute @workgroup_size(32) fn main(@builtin(global_invocation_id) id: vec3<u32>) { x[id.x] *= 2.0lf; }";
+
+const TILED: &str = "override TILE: u32 = 8u; override TWICE = TILE * 2u;
+var<workgroup> tile: array<f32, TILE>; var<workgroup> more: array<f32, TWICE>; var<workgroup> eight: array<f32, 8>;
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@compute @workgroup_size(TILE, 2) fn main(@builtin(local_invocation_index) i: u32) {
+    tile[i / 2u] = x[i]; more[i] = 1.0; eight[i % 8u] = 2.0; workgroupBarrier(); x[i] = tile[0] + more[1] + eight[2];
+}";
+
+const IMMEDIATE: &str = "struct K { n: u32, s: f32 } var<immediate> k: K;
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@compute @workgroup_size(32) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < k.n { x[id.x] *= k.s; }
+}";
+
+const TEXTURE: &str = "
+@group(0) @binding(0) var image: texture_2d<f32>;
+@group(0) @binding(1) var by: sampler;
+@group(0) @binding(2) var out: texture_storage_2d<rgba8unorm, write>;
+@compute @workgroup_size(8, 8) fn blur(@builtin(global_invocation_id) id: vec3<u32>) {
+    textureStore(out, id.xy, textureSampleLevel(image, by, vec2<f32>(id.xy), 0.0));
+}";
+
+const ALL: [(&str, &str); 8] = [
+    ("tiled", TILED),
+    ("saxpy", SAXPY),
+    ("tree", TREE),
+    ("subgroups", SUBGROUPS),
+    ("half", HALF),
+    ("double", DOUBLE),
+    ("immediate", IMMEDIATE),
+    ("texture", TEXTURE),
+];
+
+fn built(source: &str, target: Target, defines: &[(&str, f64)]) -> Result<Output> {
+    let defines: Vec<(String, f64)> = defines.iter().map(|&(n, v)| (n.to_owned(), v)).collect();
+    compile(&Request { source, target, entry: None, defines: &defines })
+}
+
+fn text(source: &str, target: Target, defines: &[(&str, f64)]) -> String {
+    String::from_utf8(built(source, target, defines).unwrap().bytes).unwrap()
+}
+
+/// Every expected piece must occur, in order.
+fn assert_pieces(text: &str, pieces: &[&str]) {
+    let mut rest = text;
+    for piece in pieces {
+        let at = rest.find(piece).unwrap_or_else(|| panic!("`{piece}` is missing (or out of order) in\n{text}"));
+        rest = &rest[at + piece.len()..];
+    }
+}
+
+#[test]
+fn spirv_is_accepted_by_the_validator() {
+    let mut validated = 0;
+    for (name, source) in ALL {
+        let bytes = built(source, Target::Spirv, &[]).unwrap().bytes;
+        assert_eq!(bytes[..8], [0x03, 0x02, 0x23, 0x07, 0, 3, 1, 0], "{name}: magic and version 1.3");
+        let path = std::env::temp_dir().join(format!("polywarp-compiler-{}-{name}.spv", std::process::id()));
+        std::fs::write(&path, &bytes).unwrap();
+        let run = std::process::Command::new("spirv-val").args(["--target-env", "vulkan1.1"]).arg(&path).output();
+        std::fs::remove_file(&path).unwrap();
+        match run {
+            Ok(run) => {
+                assert!(run.status.success(), "{name}: {}", String::from_utf8_lossy(&run.stdout));
+                validated += 1;
+            }
+            Err(e) => println!("not run: spirv-val: {e}"),
+        }
+    }
+    println!("{validated} of {} modules validated by spirv-val", ALL.len());
+}
+
+#[test]
+fn spirv_is_deterministic_and_overrides_change_it() {
+    let plain = built(SAXPY, Target::Spirv, &[]).unwrap().bytes;
+    assert_eq!(plain, built(SAXPY, Target::Spirv, &[("SCALE", 2.0)]).unwrap().bytes);
+    assert_ne!(plain, built(SAXPY, Target::Spirv, &[("SCALE", 3.0)]).unwrap().bytes);
+}
+
+#[test]
+fn msl_numbers_buffers_per_entry_point() {
+    let msl = text(SAXPY, Target::Msl, &[("SCALE", 3.5)]);
+    assert_pieces(&msl, &["kernel void saxpy(", "[[buffer(0)]]", "[[buffer(1)]]", "[[buffer(2)]]", "[[buffer(3)]]"]);
+    assert!(msl.contains("3.5") && !msl.contains("fake"), "{msl}");
+    let slots = built(SAXPY, Target::Msl, &[]).unwrap().slots;
+    let found: Vec<_> = slots.iter().map(|s| (s.name.as_str(), s.source, s.list, s.index)).collect();
+    assert_eq!(
+        found,
+        [
+            ("n", Some([0, 0]), "buffer", 0),
+            ("x", Some([0, 1]), "buffer", 1),
+            ("y", Some([0, 2]), "buffer", 2),
+            ("array_lengths", None, "buffer", 3),
+        ]
+    );
+    assert_pieces(&text(TREE, Target::Msl, &[]), &["threadgroup", "threadgroup_barrier", "atomic_fetch_add"]);
+    assert_pieces(&text(SUBGROUPS, Target::Msl, &[]), &["simd_sum", "simd_shuffle_xor"]);
+    assert_pieces(&text(HALF, Target::Msl, &[]), &["half4"]);
+    assert_pieces(&text(IMMEDIATE, Target::Msl, &[]), &["kernel void", "[[buffer(1)]]"]);
+    assert_pieces(&text(TEXTURE, Target::Msl, &[]), &["[[texture(0)]]", "[[sampler(0)]]", "[[texture(1)]]"]);
+}
+
+#[test]
+fn hlsl_keeps_binding_as_register_and_group_as_space() {
+    let hlsl = text(SAXPY, Target::Hlsl, &[("BLOCK", 256.0)]);
+    assert_pieces(
+        &hlsl,
+        &["cbuffer n : register(b0)", "x : register(t1)", "y : register(u2)", "[numthreads(256, 1, 1)]"],
+    );
+    let output = built(TREE, Target::Hlsl, &[]).unwrap();
+    let hlsl = String::from_utf8(output.bytes).unwrap();
+    assert_pieces(&hlsl, &["register(b0, space2)", "groupshared", "register(u3, space1)", "InterlockedAdd"]);
+    let count = output.slots.iter().find(|slot| slot.name == "workgroup_count").unwrap();
+    assert_eq!((count.list, count.space, count.index), ("b", 2, 0));
+    assert_pieces(&text(SUBGROUPS, Target::Hlsl, &[]), &["WaveActiveSum", "WaveReadLaneAt"]);
+    assert_pieces(&text(HALF, Target::Hlsl, &[]), &["half4"]);
+    assert_pieces(&text(DOUBLE, Target::Hlsl, &[]), &["double"]);
+    assert_pieces(&text(IMMEDIATE, Target::Hlsl, &[]), &["ConstantBuffer<K> k: register(b0, space1)"]);
+}
+
+#[test]
+fn glsl_is_es_310_or_desktop_430_for_f64() {
+    let glsl = text(SAXPY, Target::Glsl, &[("BLOCK", 16.0)]);
+    assert_pieces(
+        &glsl,
+        &[
+            "#version 310 es",
+            "local_size_x = 16",
+            "std140, binding = 0",
+            "std430, binding = 0",
+            "std430, binding = 1",
+            "void main()",
+        ],
+    );
+    assert_pieces(&text(DOUBLE, Target::Glsl, &[]), &["#version 430 core", "double"]);
+    assert_pieces(&text(TREE, Target::Glsl, &[]), &["shared", "barrier()", "atomicAdd"]);
+}
+
+#[test]
+fn wgsl_is_valid_again_without_overrides() {
+    for (name, source) in ALL {
+        let wgsl = text(source, Target::Wgsl, &[]);
+        assert!(!wgsl.contains("override"), "{wgsl}");
+        let (module, info) = parse_and_validate(&wgsl, Capabilities::all()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let original = built(source, Target::Wgsl, &[]).unwrap().reflection;
+        let again = reflect(&module, &info);
+        assert_eq!(again.bindings, original.bindings, "{name}");
+        assert_eq!(again.entry_points, original.entry_points, "{name}");
+        assert_eq!(again.features, original.features, "{name}");
+    }
+}
+
+#[test]
+fn target_that_cannot_express_a_feature_is_refused_by_name() {
+    for (source, target, feature) in [(DOUBLE, Target::Msl, "f64"), (HALF, Target::Glsl, "f16")] {
+        match built(source, target, &[]) {
+            Err(Error::Unsupported { device, what, .. }) => {
+                assert_eq!((device, what), (format!("target {target}"), feature.to_owned()));
+            }
+            other => panic!("{target}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn entry_missing_or_ambiguous_lists_what_there_is() {
+    let two = format!("{SAXPY} @compute @workgroup_size(1) fn other() {{}}");
+    let with = |target, entry| compile(&Request { source: &two, target, entry, defines: &[] });
+    for result in [with(Target::Spirv, Some("main")), with(Target::Glsl, None)] {
+        let Err(Error::InvalidArgument { what: "entry point", reason }) = result else { panic!("{result:?}") };
+        assert!(reason.contains("`saxpy`, `other`"), "{reason}");
+    }
+    assert_eq!(with(Target::Spirv, None).unwrap().reflection.entry_points.len(), 2);
+    let one = with(Target::Glsl, Some("other")).unwrap();
+    assert_eq!(one.reflection.entry_points.len(), 1);
+    assert!(one.reflection.bindings.is_empty());
+    assert!(matches!(built("const a = 1;", Target::Spirv, &[]), Err(Error::InvalidArgument { .. })));
+}
+
+#[test]
+fn reflection_lists_the_sources_overrides() {
+    let reflection = built(SAXPY, Target::Spirv, &[("BLOCK", 8.0)]).unwrap().reflection;
+    assert_eq!(reflection.overrides.iter().map(|o| o.name.as_str()).collect::<Vec<_>>(), ["SCALE", "BLOCK"]);
+    assert_eq!(reflection.entry_points[0].workgroup_size, Some([8, 1, 1]));
+    assert_eq!(built(IMMEDIATE, Target::Spirv, &[]).unwrap().reflection.immediates_bytes, 8);
+}
+
+#[test]
+fn target_name_parses_back() {
+    for target in Target::ALL {
+        assert_eq!(target.name().parse::<Target>().unwrap(), target);
+    }
+    assert!(matches!("ptx".parse::<Target>(), Err(Error::InvalidArgument { what: "target", .. })));
+}

@@ -1,0 +1,295 @@
+//! Each target language: the options naga writes it with, and how bindings are numbered in it.
+//!
+//! SPIR-V and WGSL keep `group` and `binding`. HLSL has register = binding and space = group; immediates, and the number
+//! of workgroups where a shader asks for it, follow in spaces of their own. MSL and GLSL have one flat list per kind of
+//! resource: resources are numbered 0, 1, ... in the order of (group, binding), per entry point in MSL. What else such a
+//! shader is handed (immediates, the lengths of runtime-sized arrays) follows in MSL's buffer list, in this order.
+//! [`BindSlot`] tells the host all of this as data.
+
+use std::collections::BTreeMap;
+
+use naga::back::{glsl, hlsl, msl, spv, wgsl};
+use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy, IndexableLength};
+use naga::valid::{Capabilities, ModuleInfo};
+use naga::{ArraySize, Binding, BuiltIn, Module, ResourceBinding, TypeInner};
+use polywarp_core::{Error, Result};
+use serde::Serialize;
+
+use super::{Target, only_entry, write_error};
+use crate::wgsl::{BindingInfo, Reflection};
+
+/// Where a target language finds one resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BindSlot {
+    /// The entry point it holds for; `None` for all.
+    pub entry: Option<String>,
+    /// `[group, binding]` in WGSL; `None` for what the compiler added.
+    pub source: Option<[u32; 2]>,
+    /// The variable's name, or `immediates`, `array_lengths` (MSL: a u32 per runtime-sized array bound, its bytes),
+    /// `workgroup_count` (HLSL: three u32).
+    pub name: String,
+    /// The list it is numbered in: `buffer`, `texture`, `sampler` (MSL); `storage`, `uniform`, `texture` (GLSL);
+    /// `b`, `t`, `u`, `s` (HLSL).
+    pub list: &'static str,
+    /// HLSL's register space; 0 elsewhere.
+    pub space: u32,
+    /// The number in that list.
+    pub index: u32,
+}
+
+type Written = (Vec<u8>, Vec<BindSlot>);
+
+/// Out-of-range accesses touch some element of the same object instead.
+const CHECKED: BoundsCheckPolicies = BoundsCheckPolicies {
+    index: BoundsCheckPolicy::Restrict,
+    buffer: BoundsCheckPolicy::Restrict,
+    image_load: BoundsCheckPolicy::Restrict,
+    binding_array: BoundsCheckPolicy::Restrict,
+};
+
+pub(super) fn spirv(module: &Module, info: &ModuleInfo) -> Result<Written> {
+    let options = spv::Options {
+        lang_version: (1, 3),
+        // Without DEBUG, which naga sets in debug builds only, the same source gives the same words.
+        flags: spv::WriterFlags::ADJUST_COORDINATE_SPACE
+            | spv::WriterFlags::LABEL_VARYINGS
+            | spv::WriterFlags::CLAMP_FRAG_DEPTH,
+        bounds_check_policies: CHECKED,
+        ..spv::Options::default()
+    };
+    let words = spv::write_vec(module, info, &options, None).map_err(|e| write_error(Target::Spirv, e))?;
+    Ok((words.iter().flat_map(|word| word.to_le_bytes()).collect(), Vec::new()))
+}
+
+pub(super) fn wgsl(module: &Module, info: &ModuleInfo) -> Result<Written> {
+    let plain;
+    let (module, info) = if module.overrides.is_empty() {
+        (module, info)
+    } else {
+        let module = without_overrides(module);
+        let info = crate::wgsl::validate(&module, Capabilities::all()).map_err(|e| write_error(Target::Wgsl, e))?;
+        plain = (module, info);
+        (&plain.0, &plain.1)
+    };
+    let text =
+        wgsl::write_string(module, info, wgsl::WriterFlags::empty()).map_err(|e| write_error(Target::Wgsl, e))?;
+    Ok((text.into_bytes(), Vec::new()))
+}
+
+/// `module`, whose overrides have been resolved, with their declarations gone too: naga leaves them behind as the
+/// lengths of arrays.
+fn without_overrides(module: &Module) -> Module {
+    let mut module = module.clone();
+    let handles: Vec<_> = module.types.iter().map(|(handle, _)| handle).collect();
+    for (index, handle) in handles.into_iter().enumerate() {
+        let mut ty = module.types[handle].clone();
+        let (TypeInner::Array { size, .. } | TypeInner::BindingArray { size, .. }) = &mut ty.inner else { continue };
+        let (ArraySize::Pending(_), Ok(IndexableLength::Known(length))) = (*size, size.resolve(module.to_ctx())) else {
+            continue;
+        };
+        let Some(length) = std::num::NonZeroU32::new(length) else { continue };
+        *size = ArraySize::Constant(length);
+        // The arena holds no type twice; a name, which arrays are not written with, keeps this one apart.
+        ty.name = Some(format!("resolved_{index}"));
+        module.types.replace(handle, ty);
+    }
+    // Compaction keeps whatever a user could still name.
+    for (_, left) in module.overrides.iter_mut() {
+        (left.name, left.id) = (None, None);
+    }
+    naga::compact::compact(&mut module, naga::compact::KeepUnused::No);
+    module
+}
+
+pub(super) fn msl(module: &Module, info: &ModuleInfo, reflection: &Reflection, needs: Capabilities) -> Result<Written> {
+    let (mut slots, mut per_entry_point_map) = (Vec::new(), BTreeMap::new());
+    for entry in &reflection.entry_points {
+        let used = |binding: &&BindingInfo| entry.uses.contains(&[binding.group, binding.binding]);
+        let mut lists = Lists::new(Target::Msl, Some(entry.name.clone()));
+        let mut resources = msl::EntryPointResources::default();
+        for binding in reflection.bindings.iter().filter(used) {
+            let mut target = msl::BindTarget { mutable: binding.access != "read", ..msl::BindTarget::default() };
+            match binding.kind {
+                "texture" => target.texture = Some(lists.number(binding, "texture")?),
+                "sampler" => {
+                    target.sampler = Some(msl::BindSamplerTarget::Resource(lists.number(binding, "sampler")?));
+                }
+                _ => target.buffer = Some(lists.number(binding, "buffer")?),
+            }
+            resources.resources.insert(ResourceBinding { group: binding.group, binding: binding.binding }, target);
+        }
+        if reflection.immediates_bytes > 0 {
+            resources.immediates_buffer = Some(lists.add("immediates", "buffer")?);
+        }
+        if reflection.bindings.iter().filter(used).any(|binding| binding.runtime_sized) {
+            resources.sizes_buffer = Some(lists.add("array_lengths", "buffer")?);
+        }
+        slots.append(&mut lists.slots);
+        per_entry_point_map.insert(entry.name.clone(), resources);
+    }
+    let int64_atomics = needs.intersects(Capabilities::SHADER_INT64_ATOMIC_MIN_MAX);
+    let float_atomics = needs.intersects(Capabilities::SHADER_FLOAT32_ATOMIC | Capabilities::COOPERATIVE_MATRIX);
+    let options = msl::Options {
+        lang_version: if int64_atomics || float_atomics { (3, 1) } else { (2, 4) },
+        per_entry_point_map,
+        fake_missing_bindings: false,
+        bounds_check_policies: CHECKED,
+        ..msl::Options::default()
+    };
+    let fault = |e: &dyn std::fmt::Display| write_error(Target::Msl, e);
+    let (text, translation) =
+        msl::write_string(module, info, &options, &msl::PipelineOptions::default()).map_err(|e| fault(&e))?;
+    for name in translation.entry_point_names {
+        name.map_err(|e| fault(&e))?;
+    }
+    Ok((text.into_bytes(), slots))
+}
+
+pub(super) fn hlsl(
+    module: &Module,
+    info: &ModuleInfo,
+    reflection: &Reflection,
+    needs: Capabilities,
+) -> Result<Written> {
+    let mut slots: Vec<BindSlot> = Vec::new();
+    let mut space_after = 0;
+    for binding in &reflection.bindings {
+        let list = match (binding.kind, binding.access) {
+            ("uniform", _) => "b",
+            ("sampler", _) => "s",
+            (_, "read") => "t",
+            _ => "u",
+        };
+        let (space, index) = (binding.group, binding.binding);
+        let source = Some([binding.group, binding.binding]);
+        slots.push(BindSlot { entry: None, source, name: binding.name.clone(), list, space, index });
+        space_after = space_after.max(space.saturating_add(1));
+    }
+    let mut own_space = |wanted: bool, name: &str| -> Result<Option<hlsl::BindTarget>> {
+        if !wanted {
+            return Ok(None);
+        }
+        let space = u8::try_from(space_after).map_err(|_| too_many(Target::Hlsl, "register space"))?;
+        slots.push(BindSlot {
+            entry: None,
+            source: None,
+            name: name.to_owned(),
+            list: "b",
+            space: space_after,
+            index: 0,
+        });
+        space_after += 1;
+        Ok(Some(hlsl::BindTarget { space, ..hlsl::BindTarget::default() }))
+    };
+    let immediates_target = own_space(reflection.immediates_bytes > 0, "immediates")?;
+    let special_constants_binding = own_space(asks_for_workgroup_count(module), "workgroup_count")?;
+    let int64_atomics = Capabilities::SHADER_INT64_ATOMIC_MIN_MAX | Capabilities::SHADER_INT64_ATOMIC_ALL_OPS;
+    let shader_model = if needs.intersects(int64_atomics) {
+        hlsl::ShaderModel::V6_6
+    } else if needs.intersects(Capabilities::SHADER_FLOAT16 | Capabilities::SHADER_INT16) {
+        hlsl::ShaderModel::V6_2
+    } else {
+        hlsl::ShaderModel::V6_0
+    };
+    let options =
+        hlsl::Options { shader_model, immediates_target, special_constants_binding, ..hlsl::Options::default() };
+    let pipeline = hlsl::PipelineOptions::default();
+    let mut text = String::new();
+    let fault = |e: &dyn std::fmt::Display| write_error(Target::Hlsl, e);
+    let written = hlsl::Writer::new(&mut text, &options, &pipeline).write(module, info, None).map_err(|e| fault(&e))?;
+    for name in written.entry_point_names {
+        name.map_err(|e| fault(&e))?;
+    }
+    Ok((text.into_bytes(), slots))
+}
+
+pub(super) fn glsl(
+    module: &Module,
+    info: &ModuleInfo,
+    reflection: &Reflection,
+    needs: Capabilities,
+) -> Result<Written> {
+    let entry = only_entry(module)?;
+    let mut lists = Lists::new(Target::Glsl, None);
+    let mut binding_map = glsl::BindingMap::new();
+    for binding in &reflection.bindings {
+        // GLSL has no samplers of their own: each is part of the textures it is used with.
+        let list = match binding.kind {
+            "sampler" => continue,
+            kind @ ("storage" | "uniform") => kind,
+            _ => "texture",
+        };
+        let at = ResourceBinding { group: binding.group, binding: binding.binding };
+        binding_map.insert(at, lists.number(binding, list)?);
+    }
+    let desktop = needs.intersects(Capabilities::FLOAT64);
+    let options = glsl::Options {
+        version: if desktop { glsl::Version::Desktop(430) } else { glsl::Version::new_gles(310) },
+        binding_map,
+        ..glsl::Options::default()
+    };
+    let pipeline =
+        glsl::PipelineOptions { shader_stage: entry.stage, entry_point: entry.name.clone(), multiview: None };
+    let mut text = String::new();
+    let mut writer = glsl::Writer::new(&mut text, module, info, &options, &pipeline, CHECKED)
+        .map_err(|e| write_error(Target::Glsl, e))?;
+    writer.write().map_err(|e| write_error(Target::Glsl, e))?;
+    Ok((text.into_bytes(), lists.slots))
+}
+
+/// Whether an entry point asks how many workgroups were launched: HLSL has no such value.
+fn asks_for_workgroup_count(module: &Module) -> bool {
+    let is_count = |binding: &Option<Binding>| *binding == Some(Binding::BuiltIn(BuiltIn::NumWorkGroups));
+    module.entry_points.iter().flat_map(|entry| &entry.function.arguments).any(|argument| {
+        is_count(&argument.binding)
+            || matches!(&module.types[argument.ty].inner,
+                TypeInner::Struct { members, .. } if members.iter().any(|member| is_count(&member.binding)))
+    })
+}
+
+/// Flat lists of slots, one per kind of resource.
+struct Lists {
+    target: Target,
+    entry: Option<String>,
+    next: BTreeMap<&'static str, u8>,
+    slots: Vec<BindSlot>,
+}
+
+impl Lists {
+    fn new(target: Target, entry: Option<String>) -> Lists {
+        Lists { target, entry, next: BTreeMap::new(), slots: Vec::new() }
+    }
+
+    /// The next number of `list`, for `binding`.
+    fn number(&mut self, binding: &BindingInfo, list: &'static str) -> Result<u8> {
+        self.push(Some([binding.group, binding.binding]), &binding.name, list)
+    }
+
+    /// The next number of `list`, for something the shader's text does not declare.
+    fn add(&mut self, name: &str, list: &'static str) -> Result<u8> {
+        self.push(None, name, list)
+    }
+
+    fn push(&mut self, source: Option<[u32; 2]>, name: &str, list: &'static str) -> Result<u8> {
+        let next = self.next.entry(list).or_insert(0);
+        let index = *next;
+        *next = next.checked_add(1).ok_or_else(|| too_many(self.target, list))?;
+        self.slots.push(BindSlot {
+            entry: self.entry.clone(),
+            source,
+            name: name.to_owned(),
+            list,
+            space: 0,
+            index: u32::from(index),
+        });
+        Ok(index)
+    }
+}
+
+fn too_many(target: Target, list: &str) -> Error {
+    Error::Unsupported {
+        device: format!("target {target}"),
+        what: format!("a {list} number above 254"),
+        reason: "the shader has too many resources for it".to_owned(),
+    }
+}
