@@ -4,6 +4,7 @@
 pub mod files;
 mod heads;
 mod links;
+mod ops;
 mod recipes;
 mod words;
 
@@ -25,10 +26,11 @@ type Check = fn(&[Document]) -> Vec<String>;
 pub fn check() -> Result {
     let paths = files::all(Path::new("."))?;
     let documents = files::texts(&paths);
-    let checks: [(&str, Check); 4] = [
+    let checks: [(&str, Check); 5] = [
         ("relative links resolve", links::check),
         ("recipes name existing files", recipes::check),
         ("sources open with what they are", heads::check),
+        ("the table of operations is the registry's", ops::check),
         ("nothing names one machine", words::check),
     ];
     let mut complaints = Vec::new();
@@ -42,5 +44,6 @@ pub fn check() -> Result {
 
 /// Makes the generated documents anew.
 pub fn write() -> Result {
+    ops::write()?;
     check()
 }
