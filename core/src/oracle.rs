@@ -61,7 +61,7 @@ impl HostTensor {
 pub struct Expected {
     /// The reference.
     pub value: Scalar,
-    /// Largest absolute error allowed; 0 demands the same value (and the same sign of zero).
+    /// Largest absolute error allowed; 0 demands the same value (and the same sign of zero), infinity allows anything.
     pub error: f64,
 }
 
@@ -89,8 +89,11 @@ impl Expected {
         let (Scalar::F(want), Scalar::F(got)) = (self.value, got) else {
             return (self.value.as_f64() - got.as_f64()).abs() <= self.error && (self.error > 0.0 || self.value == got);
         };
+        if self.error == f64::INFINITY {
+            return true;
+        }
         if want.is_nan() || got.is_nan() {
-            return (want.is_nan() && got.is_nan()) || self.error.is_nan() || self.error == f64::INFINITY;
+            return want.is_nan() && got.is_nan();
         }
         if self.error == 0.0 && want == 0.0 && got == 0.0 {
             return want.is_sign_positive() == got.is_sign_positive();
@@ -115,6 +118,9 @@ pub enum Subnormals {
 }
 
 /// A value with the error carried to it so far: forward error analysis, one step at a time.
+///
+/// Steps are computed in a dtype's compute type and not rounded in between ([`DType::compute`]). Infinities and NaN made
+/// from exact operands are exact: they must come out as they are. An error of infinity leaves the element open.
 #[derive(Clone, Copy, Debug)]
 pub struct Approx {
     /// The reference value.
@@ -129,32 +135,92 @@ impl Approx {
         Approx { value, error: 0.0 }
     }
 
+    /// The sum of `terms` computed in `compute`, each term carrying a relative error of `term_roundoff`.
+    ///
+    /// Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 4.2: a chain of h additions errs by at most
+    /// h u sum|x|. Backends promise h <= max(8, 2 sqrt n), which a few independent accumulators and a tree satisfy, and
+    /// no order needs more than n. The reference itself is summed with compensation (Neumaier, 1974).
+    pub fn sum(terms: impl Iterator<Item = f64>, compute: DType, term_roundoff: f64) -> Approx {
+        let (mut sum, mut lost, mut magnitude, mut count) = (0.0f64, 0.0, 0.0, 0.0f64);
+        let mut non_finite = 0.0f64;
+        for x in terms {
+            count += 1.0;
+            if !x.is_finite() {
+                non_finite += x;
+                continue;
+            }
+            let next = sum + x;
+            lost += if sum.abs() >= x.abs() { (sum - next) + x } else { (x - next) + sum };
+            sum = next;
+            magnitude += x.abs();
+        }
+        let total = sum + lost;
+        // Finite terms of both signs whose partial sums may overflow on the way: any order is legal, so is any result.
+        let may_overflow = magnitude > compute.max_finite() && total.abs() < magnitude * (1.0 - 1e-12);
+        if non_finite.is_nan() {
+            return Approx::exact(Scalar::F(f64::NAN));
+        }
+        if non_finite != 0.0 {
+            let open = magnitude > compute.max_finite();
+            return Approx { value: Scalar::F(non_finite), error: if open { f64::INFINITY } else { 0.0 } };
+        }
+        let chain = (2.0 * count.sqrt()).max(8.0).min((count - 1.0).max(0.0));
+        let error = (chain * compute.unit_roundoff() + term_roundoff) * magnitude;
+        // One term is what it is, but zeros add up to zero of either sign.
+        let error = if count > 1.0 || total == 0.0 { error + f64::MIN_POSITIVE } else { error };
+        Approx { value: Scalar::F(total), error: if may_overflow { f64::INFINITY } else { error } }.settle(compute)
+    }
+
     /// `f` of this: its own error plus how far the incoming error can move it.
     pub fn unary(f: UnaryFn, x: Approx, dtype: DType) -> Approx {
         let value = f.eval(x.value, dtype);
-        let (Scalar::F(at), Scalar::F(y)) = (x.value, value) else { return Approx::exact(value) };
-        let moved = moved_by([at - x.error, at + x.error], x.error, y, |x| f.eval(Scalar::F(x), dtype).as_f64());
-        Approx { value, error: f.error(at, y, dtype.compute()) + moved }
+        let (Scalar::F(at), Scalar::F(y)) = (x.value, value) else {
+            return Approx { value, error: if x.error > 0.0 { f64::INFINITY } else { 0.0 } };
+        };
+        let compute = dtype.compute();
+        let own = if y.is_finite() { f.error(at, y, compute) } else { 0.0 };
+        let crosses_pole = x.error > 0.0 && at.abs() <= x.error && f == UnaryFn::Reciprocal;
+        let moved = match f {
+            _ if crosses_pole => f64::INFINITY,
+            // Not monotonic: the ends of the interval say nothing, the slope (at most 1) does.
+            UnaryFn::Sin | UnaryFn::Cos => x.error.min(2.0),
+            _ => moved_by(&x.ends(compute), x.error, y, |x| f.eval(Scalar::F(x), dtype).as_f64()),
+        };
+        Approx { value, error: own + moved }.settle(compute)
     }
 
     /// `f` of two values.
     pub fn binary(f: BinaryFn, a: Approx, b: Approx, dtype: DType) -> Approx {
         let value = f.eval(a.value, b.value, dtype);
+        let error = a.error.max(b.error);
         let (Scalar::F(x), Scalar::F(y), Scalar::F(z)) = (a.value, b.value, value) else {
-            return Approx::exact(value);
+            return Approx { value, error: if error > 0.0 { f64::INFINITY } else { 0.0 } };
         };
-        let eval = |x, y| f.eval(Scalar::F(x), Scalar::F(y), dtype).as_f64();
-        let by_a = moved_by([x - a.error, x + a.error], a.error, z, |x| eval(x, y));
-        let by_b = moved_by([y - b.error, y + b.error], b.error, z, |y| eval(x, y));
-        // The product term of a multiplication of two inexact values is of second order but not always small.
-        let both = if a.error > 0.0 && b.error > 0.0 { a.error * b.error } else { 0.0 };
-        Approx { value, error: f.error(x, y, z, dtype.compute()) + by_a + by_b + both }
+        let compute = dtype.compute();
+        let own = if z.is_finite() { f.error(x, y, z, compute) } else { 0.0 };
+        let crosses_pole = match f {
+            BinaryFn::Div => b.error > 0.0 && y.abs() <= b.error,
+            BinaryFn::Pow => a.error > 0.0 && x <= a.error,
+            _ => false,
+        };
+        // Every function here is monotonic in each operand, so the corners of the box bound the movement inside.
+        let moved = if crosses_pole {
+            f64::INFINITY
+        } else {
+            let ends = b.ends(compute);
+            a.ends(compute)
+                .into_iter()
+                .map(|x| moved_by(&ends, error, z, |y| f.eval(Scalar::F(x), Scalar::F(y), dtype).as_f64()))
+                .fold(0.0, f64::max)
+        };
+        Approx { value, error: own + moved }.settle(compute)
     }
 
     /// A comparison: open (error 1) when the operands' errors could turn it.
     pub fn compare(f: CompareFn, a: Approx, b: Approx) -> Approx {
         let open = a.error + b.error;
-        let near = (a.value.as_f64() - b.value.as_f64()).abs() <= open;
+        let apart = (a.value.as_f64() - b.value.as_f64()).abs();
+        let near = open == f64::INFINITY || apart <= open;
         Approx { value: Scalar::from(f.eval(a.value, b.value)), error: if open > 0.0 && near { 1.0 } else { 0.0 } }
     }
 
@@ -165,30 +231,47 @@ impl Approx {
             return taken;
         }
         let apart = (yes.value.as_f64() - no.value.as_f64()).abs();
-        Approx { value: taken.value, error: apart + yes.error.max(no.error) }
+        let error = apart + yes.error.max(no.error);
+        Approx { value: taken.value, error: if error.is_nan() { f64::INFINITY } else { error } }
     }
 
-    /// The value rounded to `dtype` for storage: adds u |x| and half the spacing of subnormals.
+    /// The value, computed in `dtype`'s compute type, stored in `dtype`. f32 and f64 are their own compute types: what
+    /// was computed in them is already rounded. An exact value is rounded to nearest even, exactly.
     pub fn round_to(self, dtype: DType) -> Approx {
         let Scalar::F(x) = self.value else { return self };
-        let rounded = self.value.cast(dtype);
-        if self.error == 0.0 && (rounded == self.value || x.is_nan()) {
-            return Approx::exact(rounded);
-        }
         let u = dtype.unit_roundoff();
+        if self.error == 0.0 {
+            return Approx::exact(self.value.cast(dtype));
+        }
+        if !x.is_finite() {
+            return self;
+        }
+        // Half the spacing of subnormals, where relative errors mean nothing.
+        let tiny = u * dtype.min_normal();
+        let rounding = if dtype == dtype.compute() { 0.0 } else { self.error * 2.0 * u + u * x.abs() };
         // Backends round their own value of x, the oracle its exact one: compare against the exact x.
-        Approx { value: self.value, error: self.error * (1.0 + 2.0 * u) + u * x.abs() + u * dtype.min_normal() }
+        Approx { value: self.value, error: self.error + rounding + tiny }.settle(dtype)
     }
 
     /// The value converted to `dtype`; an inexact value near a boundary may land on either side.
     pub fn cast(self, dtype: DType) -> Approx {
         let value = self.value.cast(dtype);
-        if dtype.is_float() {
-            return Approx { value: if self.error == 0.0 { value } else { self.value }, error: self.error }
-                .round_to(dtype);
+        if self.error == 0.0 {
+            return Approx::exact(value);
         }
-        let Scalar::F(x) = self.value else { return Approx { value, error: 0.0 } };
-        let moved = moved_by([x - self.error, x + self.error], self.error, value.as_f64(), |x| {
+        let x = self.value.as_f64();
+        if dtype.is_float() {
+            let u = dtype.unit_roundoff();
+            let error = self.error * (1.0 + 2.0 * u) + u * x.abs() + u * dtype.min_normal();
+            return Approx { value: Scalar::F(x), error }.settle(dtype);
+        }
+        if !matches!(self.value, Scalar::F(_)) {
+            return Approx { value, error: f64::INFINITY };
+        }
+        if dtype == DType::Bool {
+            return Approx { value, error: if x.abs() <= self.error { 1.0 } else { 0.0 } };
+        }
+        let moved = moved_by(&[x - self.error, x + self.error], self.error, value.as_f64(), |x| {
             Scalar::F(x).cast(dtype).as_f64()
         });
         Approx { value, error: moved }
@@ -198,18 +281,122 @@ impl Approx {
     pub fn into_expected(self) -> Expected {
         Expected { value: self.value, error: self.error }
     }
+
+    /// An intermediate result that a device may flush: what flushing adds to its error.
+    pub(crate) fn flushable(self, compute: DType) -> Approx {
+        match self.value {
+            Scalar::F(x) if x != 0.0 && x.abs() < 2.0 * compute.min_normal() => {
+                Approx { error: self.error + compute.min_normal(), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// The interval's ends, beyond the largest finite value replaced by the infinity that arithmetic gives there.
+    fn ends(self, compute: DType) -> Vec<f64> {
+        let x = self.value.as_f64();
+        if self.error == 0.0 {
+            return vec![x];
+        }
+        let clip = |x: f64| if x.abs() > compute.max_finite() { f64::INFINITY.copysign(x) } else { x };
+        vec![clip(x - self.error), clip(x + self.error)]
+    }
+
+    /// Overflow made visible: a value that no `dtype` of any backend can hold is the infinity of its sign.
+    fn settle(self, dtype: DType) -> Approx {
+        let Scalar::F(x) = self.value else { return self };
+        let error = if self.error.is_nan() { f64::INFINITY } else { self.error };
+        if !x.is_finite() {
+            return Approx { value: self.value, error: if error == f64::INFINITY { error } else { 0.0 } };
+        }
+        if x.abs() - error > dtype.max_finite() * (1.0 + dtype.unit_roundoff()) {
+            return Approx::exact(Scalar::F(f64::INFINITY.copysign(x)));
+        }
+        Approx { value: self.value, error }
+    }
 }
 
-/// How far `f` moves from `y` when its operand moves to either of `ends`; 0 for an exact operand.
-fn moved_by(ends: [f64; 2], error: f64, y: f64, f: impl Fn(f64) -> f64) -> f64 {
-    if error == 0.0 || y.is_nan() {
+/// How far `f` moves from `y` over the `ends` of an operand's interval; 0 when no operand carries an error.
+fn moved_by(ends: &[f64], error: f64, y: f64, f: impl Fn(f64) -> f64) -> f64 {
+    if error == 0.0 {
         return 0.0;
     }
-    ends.into_iter()
-        .map(|end| {
-            let d = (f(end) - y).abs();
+    ends.iter()
+        .map(|&end| {
+            let z = f(end);
             // A pole or domain edge inside the interval: anything goes.
-            if d.is_nan() { f64::INFINITY } else { d }
+            if z == y || (z.is_nan() && y.is_nan()) {
+                0.0
+            } else if (z - y).is_nan() {
+                f64::INFINITY
+            } else {
+                (z - y).abs()
+            }
         })
         .fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEPT: Subnormals = Subnormals::Kept;
+
+    fn exp(x: f64) -> Expected {
+        Approx::unary(UnaryFn::Exp, Approx::exact(Scalar::F(x)), DType::F32).round_to(DType::F32).into_expected()
+    }
+
+    #[test]
+    fn nan_and_infinity_of_exact_operands_are_demanded() {
+        let nan = exp(f64::NAN);
+        assert!(nan.accepts(Scalar::F(f64::NAN), DType::F32, KEPT));
+        assert!(!nan.accepts(Scalar::F(1.0), DType::F32, KEPT));
+        let inf = exp(1000.0);
+        assert!(inf.accepts(Scalar::F(f64::INFINITY), DType::F32, KEPT));
+        assert!(!inf.accepts(Scalar::F(1e30), DType::F32, KEPT));
+        assert!(!inf.accepts(Scalar::F(f64::NAN), DType::F32, KEPT));
+    }
+
+    #[test]
+    fn sum_with_nan_or_infinity_accepts_nothing_else() {
+        let nan = Approx::sum([1.0, f64::NAN].into_iter(), DType::F32, 0.0).into_expected();
+        assert!(!nan.accepts(Scalar::F(1.0), DType::F32, KEPT));
+        let inf = Approx::sum([1.0, f64::INFINITY].into_iter(), DType::F32, 0.0).into_expected();
+        assert!(!inf.accepts(Scalar::F(1.0), DType::F32, KEPT));
+        assert!(inf.accepts(Scalar::F(f64::INFINITY), DType::F32, KEPT));
+        let swing = Approx::sum([3e38, 3e38, -3e38, -3e38].into_iter(), DType::F32, 0.0).into_expected();
+        assert!(swing.accepts(Scalar::F(f64::NAN), DType::F32, KEPT), "a legal order overflows");
+    }
+
+    #[test]
+    fn exact_values_round_to_nearest_even_exactly() {
+        let x = Approx::exact(Scalar::F(1.0 + 0.75 * (-10f64).exp2())).round_to(DType::F16).into_expected();
+        assert!(x.accepts(Scalar::F(1.0 + (-10f64).exp2()), DType::F16, KEPT));
+        assert!(!x.accepts(Scalar::F(1.0), DType::F16, KEPT), "truncation is caught");
+    }
+
+    #[test]
+    fn f32_addition_has_half_an_ulp() {
+        let (a, b) = (1.0, (-24f64).exp2() * 1.5);
+        let sum = Approx::binary(BinaryFn::Add, Approx::exact(Scalar::F(a)), Approx::exact(Scalar::F(b)), DType::F32)
+            .round_to(DType::F32)
+            .into_expected();
+        assert!(sum.accepts(Scalar::F(f64::from(1.0 + b as f32)), DType::F32, KEPT));
+        assert!(!sum.accepts(Scalar::F(1.0), DType::F32, KEPT), "0.75 ulp away");
+    }
+
+    #[test]
+    fn overflow_on_the_way_is_an_infinity_for_what_follows() {
+        let big = Approx::unary(UnaryFn::Exp, Approx::exact(Scalar::F(100.0)), DType::F32);
+        let log = Approx::unary(UnaryFn::Log, big, DType::F32).round_to(DType::F32).into_expected();
+        assert!(log.accepts(Scalar::F(f64::INFINITY), DType::F32, KEPT));
+        assert!(!log.accepts(Scalar::F(100.0), DType::F32, KEPT));
+    }
+
+    #[test]
+    fn subnormal_may_be_flushed_only_where_the_device_says_so() {
+        let tiny = Expected::exact(Scalar::F((-130f64).exp2()));
+        assert!(tiny.accepts(Scalar::F(0.0), DType::F32, Subnormals::MayFlush));
+        assert!(!tiny.accepts(Scalar::F(0.0), DType::F32, KEPT));
+    }
 }

@@ -57,15 +57,16 @@ impl Map {
 
     /// Every step in float64, with the error each step may add carried forward.
     pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
-        let dtype = self.output.dtype;
+        let mut values = Vec::with_capacity(self.program.steps().len());
         (0..self.output.layout.elements() as usize)
-            .map(|i| self.evaluate(i, inputs).round_to(dtype).into_expected())
+            .map(|i| self.evaluate(i, inputs, &mut values).round_to(self.output.dtype).into_expected())
             .collect()
     }
 
-    fn evaluate(&self, i: usize, inputs: &[HostTensor]) -> Approx {
-        let mut values: Vec<Approx> = Vec::with_capacity(self.program.steps().len());
-        for &(step, dtype) in self.program.steps() {
+    fn evaluate(&self, i: usize, inputs: &[HostTensor], values: &mut Vec<Approx>) -> Approx {
+        let steps = self.program.steps();
+        values.clear();
+        for (id, &(step, dtype)) in steps.iter().enumerate() {
             let at = |id: u16| values[usize::from(id)];
             let value = match step {
                 Step::Input(n) => Approx::exact(inputs[usize::from(n)].values[i]),
@@ -75,10 +76,12 @@ impl Map {
                 Step::Binary(f, a, b) => Approx::binary(f, at(a), at(b), dtype),
                 Step::Compare(f, a, b) => Approx::compare(f, at(a), at(b)),
                 Step::Select(c, yes, no) => Approx::select(at(c), at(yes), at(no)),
-                Step::Cast(x) => at(x).round_to(self.program.steps()[usize::from(x)].1).cast(dtype),
+                Step::Cast(x) => at(x).round_to(steps[usize::from(x)].1).cast(dtype),
             };
-            values.push(value);
+            let computed = !matches!(step, Step::Input(_) | Step::Constant(_) | Step::Index);
+            let intermediate = computed && id + 1 < steps.len();
+            values.push(if intermediate { value.flushable(dtype.compute()) } else { value });
         }
-        values[values.len() - 1]
+        values.last().copied().unwrap_or(Approx::exact(Scalar::F(0.0)))
     }
 }

@@ -174,13 +174,15 @@ impl Matmul {
 
     /// Three loops in float64 (integers: wrapping i64), then the epilogue step by step.
     ///
-    /// Bound (Higham, section 3.5): |error| <= h u |alpha| sum|a||b| with a chain of h = max(8, 2 sqrt k) additions at
-    /// the precisions that keep f32, which blocked accumulation satisfies with room; see [`Matmul::product_roundoff`]
-    /// for what the others add.
+    /// Bound (Higham, section 3.5): |error| <= (h + 1) u |alpha| sum|a||b| with the chain h of [`Approx::sum`], which
+    /// blocked accumulation satisfies with room; see [`Matmul::product_roundoff`] for what lower precisions add.
     pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
         let MatmulDims { batch, m, n, k } = self.dims();
         let (m, n, k) = (m as usize, n as usize, k as usize);
         let (a, b) = (&inputs[0].values, &inputs[1].values);
+        let floats = |values: &[Scalar]| values.iter().map(|x| x.as_f64()).collect::<Vec<f64>>();
+        let is_float = self.output.dtype.is_float();
+        let (a_floats, b_floats) = if is_float { (floats(a), floats(b)) } else { (Vec::new(), Vec::new()) };
         let addends = &inputs[2..];
         let c = self.c.map(|_| &addends[0].values);
         let bias = self.bias.map(|_| &addends[addends.len() - 1].values);
@@ -188,33 +190,39 @@ impl Matmul {
         for row in 0..batch as usize * m {
             let batch_b = row / m * k * n;
             for col in 0..n {
-                let pairs = (0..k).map(|i| (a[row * k + i], b[batch_b + i * n + col]));
+                let indices = (0..k).map(|i| (row * k + i, batch_b + i * n + col));
+                let product = if is_float {
+                    self.dot(indices.map(|(i, j)| (a_floats[i], b_floats[j])))
+                } else {
+                    self.dot_integers(indices.map(|(i, j)| (a[i], b[j])))
+                };
                 let at = row * n + col;
-                let sum = self.dot(pairs);
-                out.push(self.epilogue(sum, c.map(|c| c[at]), bias.map(|bias| bias[col])));
+                out.push(self.epilogue(product, c.map(|c| c[at]), bias.map(|bias| bias[col])));
             }
         }
         out
     }
 
-    fn dot(&self, pairs: impl Iterator<Item = (Scalar, Scalar)>) -> Approx {
+    fn dot_integers(&self, pairs: impl Iterator<Item = (Scalar, Scalar)>) -> Approx {
+        let sum = pairs.fold(Scalar::I(0), |sum, (a, b)| {
+            let product = BinaryFn::Mul.eval(a, b, DType::I64);
+            BinaryFn::Add.eval(sum, product, DType::I64)
+        });
+        Approx::exact(sum.cast(self.output.dtype.compute()))
+    }
+
+    fn dot(&self, pairs: impl Iterator<Item = (f64, f64)>) -> Approx {
         let compute = self.output.dtype.compute();
-        if !self.output.dtype.is_float() {
-            let sum = pairs.fold(Scalar::I(0), |sum, (a, b)| {
-                let product = BinaryFn::Mul.eval(a, b, DType::I64);
-                BinaryFn::Add.eval(sum, product, DType::I64)
-            });
-            return Approx::exact(sum.cast(compute));
+        // Each product is rounded once where there is no fused multiply-add; f64 products are not exact here either.
+        let roundoff = compute.unit_roundoff() + self.product_roundoff();
+        let sum = Approx::sum(pairs.map(|(a, b)| a * b), compute, roundoff);
+        // Products below the normal range may vanish one by one.
+        match sum.value {
+            Scalar::F(x) if x.is_finite() && sum.error > 0.0 => {
+                Approx { error: sum.error + self.dims().k as f64 * compute.min_normal(), ..sum }
+            }
+            _ => sum,
         }
-        let (mut sum, mut magnitude, mut count) = (0.0, 0.0, 0.0f64);
-        for (a, b) in pairs {
-            let product = a.as_f64() * b.as_f64();
-            sum += product;
-            magnitude += product.abs();
-            count += 1.0;
-        }
-        let chain = (2.0 * count.sqrt()).max(8.0) * compute.unit_roundoff();
-        Approx { value: Scalar::F(sum), error: (chain + self.product_roundoff()) * magnitude }
     }
 
     /// Relative error each product may carry before it is added: two operand roundings at tf32 or f16/bf16 for

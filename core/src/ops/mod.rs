@@ -10,6 +10,7 @@
 
 mod argreduce;
 mod binary;
+pub(crate) mod cases;
 mod copy;
 mod map;
 mod matmul;
@@ -28,6 +29,7 @@ pub use reduce::{Reduce, ReduceFn};
 pub use softmax::{Softmax, SoftmaxFn};
 pub use unary::UnaryFn;
 
+use crate::harness::{BenchCase, BenchSize, Case, Level};
 use crate::{DType, Error, Layout, Result};
 
 /// Bytes every dense output starts at a multiple of, within its buffer.
@@ -88,6 +90,44 @@ pub struct Cost {
     pub bytes_read: u64,
     /// Bytes written, each output element once.
     pub bytes_written: u64,
+}
+
+/// One kind of operation, as users and tables name it.
+pub struct Family {
+    /// Its name, unique in the registry: what `--op` takes.
+    pub name: &'static str,
+    /// What it computes, in a line.
+    pub summary: &'static str,
+    /// Its conformance cases.
+    pub cases: fn(Level) -> Vec<Case>,
+    /// Its benchmark cases.
+    pub benches: fn(BenchSize) -> Vec<BenchCase>,
+}
+
+macro_rules! registry {
+    ($($name:literal $file:ident $summary:literal),* $(,)?) => {
+        /// Every family, sorted by name.
+        pub const REGISTRY: &[Family] = &[
+            $(Family { name: $name, summary: $summary, cases: cases::$file::cases, benches: cases::$file::benches }),*
+        ];
+    };
+}
+registry! {
+    "arange" arange "evenly spaced numbers",
+    "argreduce" argreduce "position of the maximum or minimum over axes",
+    "binary" binary "add, sub, mul, div, rem, pow, max, min, and, or, xor, broadcast",
+    "cast" cast "conversion between dtypes",
+    "clamp" clamp "values limited to an interval",
+    "compare" compare "eq, ne, lt, le, gt, ge, broadcast",
+    "copy" copy "contiguous, strided and transposed copies",
+    "expr" expr "several elementwise steps fused in one kernel",
+    "fill" fill "one value everywhere",
+    "matmul" matmul "matrix products, batched and broadcast, with a fused epilogue",
+    "random" random "uniform and normal numbers and bits (Philox4x32-10)",
+    "reduce" reduce "sum, mean, prod, max, min, any, all over axes",
+    "softmax" softmax "softmax and log-softmax along an axis",
+    "unary" unary "functions of one operand",
+    "where" where_ "elements of one of two tensors, by a condition",
 }
 
 macro_rules! for_each_op {
@@ -169,4 +209,49 @@ pub(crate) fn check_dense_output(op: &'static str, output: &TensorSpec) -> Resul
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registry_is_sorted_and_names_are_unique() {
+        assert!(REGISTRY.windows(2).all(|pair| pair[0].name < pair[1].name));
+        for level in [Level::Quick, Level::Full] {
+            let mut names = std::collections::HashSet::new();
+            for family in REGISTRY {
+                let cases = (family.cases)(level);
+                assert!(!cases.is_empty(), "{} has no {level} case", family.name);
+                for case in cases {
+                    assert_eq!(case.family, family.name);
+                    assert_eq!(case.op.inputs().len(), case.values.len(), "{}", case.name);
+                    assert!(names.insert(case.name.clone()), "twice: {}", case.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn quick_cases_are_among_the_full_ones() {
+        for family in REGISTRY {
+            let full: std::collections::HashSet<String> =
+                (family.cases)(Level::Full).into_iter().map(|case| case.name).collect();
+            for case in (family.cases)(Level::Quick) {
+                assert!(full.contains(&case.name), "{}", case.name);
+            }
+        }
+    }
+
+    #[test]
+    fn bench_names_are_unique_at_every_size() {
+        for size in [BenchSize::Small, BenchSize::Normal, BenchSize::Large] {
+            let mut names = std::collections::HashSet::new();
+            for case in REGISTRY.iter().flat_map(|family| (family.benches)(size)) {
+                assert!(names.insert(case.name.clone()), "twice: {}", case.name);
+                assert_eq!(case.op.inputs().len(), case.values.len(), "{}", case.name);
+            }
+            assert!(names.len() > 30);
+        }
+    }
 }

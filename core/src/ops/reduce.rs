@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{TensorSpec, check_dense_output};
-use crate::oracle::{Expected, HostTensor};
+use crate::oracle::{Approx, Expected, HostTensor};
 use crate::{BinaryFn, DType, Error, KeepDims, Result, Scalar};
 
 /// How elements are combined.
@@ -148,24 +148,36 @@ impl Reduce {
 
     /// Value and bound of a float sum, mean or product.
     ///
-    /// Sum (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 4.2): a chain of h additions errs
-    /// by at most h u sum|x|; backends promise h <= max(8, 2 sqrt n), which a few independent accumulators and a tree
-    /// satisfy. Product: n u relative.
+    /// Sum: [`Approx::sum`]. Mean: the sum, a division (2.5 ULP) and, for integers, their conversion. Product: n u
+    /// relative, and open where the factors could overflow or vanish on the way.
     fn bound(&self, group: &[Scalar]) -> Expected {
         let n = group.len() as f64;
-        let u = self.output.dtype.compute().unit_roundoff();
+        let compute = self.output.dtype.compute();
+        let u = compute.unit_roundoff();
         let values = group.iter().map(|x| x.as_f64());
-        let sum: f64 = values.clone().sum();
-        let magnitude: f64 = values.clone().map(f64::abs).sum();
-        let chain = (2.0 * n.sqrt()).max(8.0);
-        let (value, error) = match self.function {
+        let result = match self.function {
             ReduceFn::Prod => {
-                let product: f64 = values.product();
-                (product, (n + 1.0) * u * product.abs())
+                let product: f64 = values.clone().product();
+                let spread = |keep: fn(f64) -> bool| values.clone().map(f64::abs).filter(|&x| keep(x)).product::<f64>();
+                let (up, down) = (spread(|x| x > 1.0 && x.is_finite()), spread(|x| x < 1.0 && x > 0.0));
+                let open = up > compute.max_finite() || down < compute.min_normal();
+                let signed = product.is_nan() && group.iter().any(|x| x.is_nan());
+                let error = if n > 1.0 && product.is_finite() { (n - 1.0) * u * product.abs() } else { 0.0 };
+                let settled = up == 1.0 || down == 1.0;
+                Approx {
+                    value: Scalar::F(product),
+                    error: if open && !signed && !settled { f64::INFINITY } else { error },
+                }
             }
-            ReduceFn::Mean => (sum / n, (chain + 3.0) * u * magnitude / n),
-            _ => (sum, chain * u * magnitude),
+            ReduceFn::Mean => {
+                let conversion = if self.input.dtype.is_float() { 0.0 } else { u };
+                let sum = Approx::sum(values, compute, conversion);
+                let value = sum.value.as_f64() / n;
+                let division = if value.is_finite() { 6.0 * u * value.abs() } else { 0.0 };
+                Approx { value: Scalar::F(value), error: sum.error / n + division }
+            }
+            _ => Approx::sum(values, compute, 0.0),
         };
-        Expected::within(Scalar::F(value), error).round_to(self.output.dtype)
+        result.round_to(self.output.dtype).into_expected()
     }
 }

@@ -1,0 +1,231 @@
+//! Deliberately wrong devices: the proof that the harness can fail.
+//!
+//! [`BrokenBackend`] wraps any device, lets it compute, and then damages the result the way real kernels go wrong. Each
+//! [`Fault`] must be caught by [`super::run`]; `core/tests/harness_can_fail.rs` demands it, and a third party can demand
+//! it on its own backend.
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::values::encode;
+use crate::ops::Matmul;
+use crate::{
+    Backend, Binding, Buffer, Device, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Result, Scalar,
+    TensorSpec,
+};
+
+/// One way a kernel goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// None: the device as it is.
+    None,
+    /// The byte before the result is written.
+    BeforeStart,
+    /// The last term of every matrix product is left out.
+    DropsProduct,
+    /// NaN results become zero, as under fast-math.
+    FastMath,
+    /// The first input is written to.
+    InputChanged,
+    /// f32 results carry the precision of bf16.
+    LowPrecision,
+    /// One element in the middle is off by one part in a thousand (integers: by one).
+    MiddleElement,
+    /// Nothing is computed, and the call succeeds.
+    NothingDone,
+    /// The byte after the result is written.
+    PastEnd,
+    /// The last element also takes in the one after the input's view.
+    ReadsPadding,
+    /// The lowest bit of the first element depends on how often the device was called.
+    Unrepeatable,
+    /// The last element is not written.
+    TailNotWritten,
+    /// The last element is that before it.
+    TailOffByOne,
+    /// Elements from the last multiple of 64 on are those of the tile before (a missing barrier).
+    TileStale,
+}
+
+impl Fault {
+    /// Every fault, but none.
+    pub const ALL: [Fault; 13] = [
+        Fault::BeforeStart,
+        Fault::DropsProduct,
+        Fault::FastMath,
+        Fault::InputChanged,
+        Fault::LowPrecision,
+        Fault::MiddleElement,
+        Fault::NothingDone,
+        Fault::PastEnd,
+        Fault::ReadsPadding,
+        Fault::Unrepeatable,
+        Fault::TailNotWritten,
+        Fault::TailOffByOne,
+        Fault::TileStale,
+    ];
+}
+
+/// A device that commits one fault after everything it computes.
+#[derive(Debug)]
+pub struct BrokenBackend {
+    inner: Device,
+    fault: Fault,
+    calls: AtomicU64,
+}
+
+impl BrokenBackend {
+    /// `inner` with `fault`.
+    pub fn new(inner: Device, fault: Fault) -> BrokenBackend {
+        BrokenBackend { inner, fault, calls: AtomicU64::new(0) }
+    }
+
+    fn damage(&self, op: &Op, inputs: &[&Buffer], output: &Buffer, before: &[u8]) -> Result<()> {
+        let out = op.output();
+        let size = out.dtype.size_bytes();
+        let count = out.layout.elements();
+        let backend = self.inner.backend();
+        let after = backend.read_blocking(output, 0..output.size_bytes())?;
+        let place = |i: u64| (out.layout.index_of(i) * size) as usize;
+        let bytes = |i: u64| &after[place(i)..place(i) + size as usize];
+        let put = |i: u64, bytes: &[u8]| backend.write(output, place(i) as u64, bytes);
+        let put_value = |i: u64, value: Scalar| {
+            let mut bytes = vec![0; size as usize];
+            encode(value, out.dtype, &mut bytes);
+            put(i, &bytes)
+        };
+        let value = |i: u64| Scalar::from_le_bytes(bytes(i), out.dtype);
+        let last = count - 1;
+        match self.fault {
+            Fault::None | Fault::DropsProduct | Fault::NothingDone => Ok(()),
+            Fault::BeforeStart => match place(0).checked_sub(1) {
+                Some(at) => backend.write(output, at as u64, &[!after[at]]),
+                None => Ok(()),
+            },
+            Fault::PastEnd => {
+                let at = out.required_bytes();
+                after.get(at as usize).map_or(Ok(()), |&byte| backend.write(output, at, &[!byte]))
+            }
+            Fault::FastMath => (0..count).filter(|&i| value(i).is_nan()).try_for_each(|i| put_value(i, Scalar::F(0.0))),
+            Fault::InputChanged => match inputs.first() {
+                Some(input) => {
+                    let byte = backend.read_blocking(input, 0..1)?;
+                    backend.write(input, 0, &[!byte[0]])
+                }
+                None => Ok(()),
+            },
+            Fault::LowPrecision if out.dtype == crate::DType::F32 => {
+                (0..count).try_for_each(|i| put_value(i, value(i).cast(crate::DType::BF16)))
+            }
+            Fault::LowPrecision => Ok(()),
+            Fault::MiddleElement => match value(count / 2) {
+                Scalar::F(x) => put_value(count / 2, Scalar::F(x * 1.001)),
+                Scalar::I(x) => put_value(count / 2, Scalar::I(x ^ 1)),
+            },
+            Fault::ReadsPadding => self.read_padding(op, inputs, value(last), |value| put_value(last, value)),
+            Fault::Unrepeatable => {
+                let mut first = bytes(0).to_vec();
+                first[0] ^= (self.calls.fetch_add(1, Ordering::Relaxed) & 1) as u8;
+                put(0, &first)
+            }
+            Fault::TailNotWritten => put(last, &before[place(last)..place(last) + size as usize]),
+            Fault::TailOffByOne => put(last, bytes(last.saturating_sub(1))),
+            Fault::TileStale => (last / 64 * 64..count).try_for_each(|i| put(i, bytes(i.saturating_sub(64)))),
+        }
+    }
+
+    fn read_padding(
+        &self,
+        op: &Op,
+        inputs: &[&Buffer],
+        last: Scalar,
+        put: impl Fn(Scalar) -> Result<()>,
+    ) -> Result<()> {
+        let (specs, Some(input)) = (op.inputs(), inputs.first()) else { return Ok(()) };
+        let end = specs[0].required_bytes();
+        let size = specs[0].dtype.size_bytes();
+        if end + size > input.size_bytes() {
+            return Ok(());
+        }
+        let beyond = self.inner.backend().read_blocking(input, end..end + size)?;
+        match (last, Scalar::from_le_bytes(&beyond, specs[0].dtype)) {
+            (Scalar::I(x), Scalar::I(y)) => put(Scalar::I(x.wrapping_add(y))),
+            (x, y) => put(Scalar::F(x.as_f64() + y.as_f64())),
+        }
+    }
+}
+
+/// The same product with the last k left out.
+fn shortened(op: &Matmul) -> Result<Matmul> {
+    let rank = op.a.layout.rank();
+    let Some(k) = op.dims().k.checked_sub(1) else { return Ok(op.clone()) };
+    let cut = |spec: &TensorSpec, axis| Ok::<_, Error>(TensorSpec::new(spec.dtype, spec.layout.slice(axis, 0, k, 1)?));
+    Matmul { a: cut(&op.a, rank - 1)?, b: cut(&op.b, rank - 2)?, ..op.clone() }.check()
+}
+
+impl Backend for BrokenBackend {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+
+    fn alloc(&self, size_bytes: u64) -> Result<Buffer> {
+        self.inner.backend().alloc(size_bytes)
+    }
+
+    fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
+        self.inner.backend().write(buffer, offset_bytes, data)
+    }
+
+    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
+        self.inner.backend().read(buffer, range)
+    }
+
+    fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
+        self.inner.backend().read_blocking(buffer, range)
+    }
+
+    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        let before = self.inner.backend().read_blocking(output, 0..output.size_bytes())?;
+        match (self.fault, op) {
+            (Fault::NothingDone, _) => return Ok(()),
+            (Fault::DropsProduct, Op::Matmul(product)) => {
+                self.inner.backend().execute(&shortened(product)?.into(), inputs, output)?;
+            }
+            _ => self.inner.backend().execute(op, inputs, output)?,
+        }
+        self.damage(op, inputs, output, &before)
+    }
+
+    fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
+        self.inner.backend().launch(kernel, grid, bindings)
+    }
+
+    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
+        self.inner.backend().timed(work)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.inner.backend().flush()
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.inner.backend().synchronize()
+    }
+
+    fn memory(&self) -> MemoryStats {
+        self.inner.backend().memory()
+    }
+
+    fn empty_cache(&self) {
+        self.inner.backend().empty_cache();
+    }
+
+    fn set_memory_limit(&self, limit_bytes: Option<u64>) {
+        self.inner.backend().set_memory_limit(limit_bytes);
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,171 @@
+//! The conformance harness: one suite, run unchanged on every device, that says whether its results can be trusted.
+//!
+//! [`run`] takes the cases of every family of [`crate::ops::REGISTRY`] and runs each on a [`Device`]. A backend of another
+//! crate is tested the same way: wrap it in [`Device::new`], call [`run`], demand [`Report::ok`]. Besides values it watches
+//! the bytes around results, the inputs, repeatability and typed refusals; [`broken`]
+//! proves that faults are caught, [`ReferenceBackend`] is the slow device that is right by construction.
+//!
+//! Next: [`Case`] (what is tested), `run.rs` (how), `core/src/ops/cases/` (the cases).
+
+mod bench;
+pub mod broken;
+mod case;
+mod reference;
+mod report;
+mod run;
+pub mod values;
+
+pub use bench::{BenchCase, BenchSize, Metric, Suite};
+pub use case::{Case, Check, LayoutKind, OUTPUT_OFFSET_BYTES, output};
+pub use reference::ReferenceBackend;
+pub use report::{Counts, Failure, FailureKind, Miss, Outcome, Report, Unsupported};
+pub use run::run_case;
+pub use values::Values;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{DType, Device, ops};
+
+/// How thorough a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Every function, dtype and kind of layout; under a minute on a software GPU.
+    #[default]
+    Quick,
+    /// All sizes, all pairs, large tensors: minutes.
+    Full,
+}
+
+impl Level {
+    /// The cases of this level: `quick` alone, or with those of `full`.
+    pub(crate) fn list<T: Clone>(self, quick: &[T], full: &[T]) -> Vec<T> {
+        let mut all = quick.to_vec();
+        if self == Level::Full {
+            all.extend_from_slice(full);
+        }
+        all
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(if *self == Level::Quick { "quick" } else { "full" })
+    }
+}
+
+/// Which cases run. The default is all of the quick level, with seed 0.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// One family of [`crate::ops::REGISTRY`]: `matmul`.
+    pub family: Option<String>,
+    /// Cases with an operand or result of this dtype.
+    pub dtype: Option<DType>,
+    /// Cases whose name contains this; `name@seed`, as failures print it, is exactly that case with that seed.
+    pub filter: Option<String>,
+    /// How thorough.
+    pub level: Level,
+    /// Where all random values come from.
+    pub seed: u64,
+    /// Cases known to fail on some device.
+    pub expected_failures: Vec<ExpectedFailure>,
+}
+
+impl Selection {
+    /// All cases of `level`.
+    pub fn level(level: Level) -> Selection {
+        Selection { level, ..Selection::default() }
+    }
+
+    /// The quick cases of one family.
+    pub fn family(family: &str) -> Selection {
+        Selection { family: Some(family.to_owned()), ..Selection::default() }
+    }
+
+    /// The seed and the cases selected.
+    fn cases(&self) -> (u64, Vec<Case>) {
+        let filter = self.filter.as_deref().unwrap_or("");
+        let exact = filter.rsplit_once('@').and_then(|(name, seed)| Some((name, seed.parse::<u64>().ok()?)));
+        let keep = |case: &Case| {
+            let named = match exact {
+                Some((name, _)) => case.name == name,
+                None => case.name.contains(filter),
+            };
+            named && self.dtype.is_none_or(|dtype| case.uses(dtype))
+        };
+        let families = ops::REGISTRY.iter().filter(|f| self.family.as_deref().is_none_or(|name| name == f.name));
+        let cases = families.flat_map(|family| (family.cases)(self.level)).filter(keep).collect();
+        (exact.map_or(self.seed, |(_, seed)| seed), cases)
+    }
+}
+
+/// A case known to fail on a device for a reason outside this library. When it passes there, that is a failure: the entry
+/// is out of date.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpectedFailure {
+    /// Part of the device's name, API or driver.
+    pub device: String,
+    /// Part of the case's name.
+    pub case: String,
+    /// Where the fault is described.
+    pub link: String,
+}
+
+impl ExpectedFailure {
+    fn applies(&self, device: &Device, case: &Case) -> bool {
+        let info = device.info();
+        let on_device = [&info.name, &info.api, &info.driver].into_iter().any(|text| text.contains(&self.device));
+        on_device && case.name.contains(&self.case)
+    }
+}
+
+/// How far a run has come.
+#[derive(Debug)]
+pub struct Progress<'a> {
+    /// Cases run so far, this one included.
+    pub done: u64,
+    /// Cases selected.
+    pub total: u64,
+    /// The case just run.
+    pub case: &'a Case,
+    /// How it ended.
+    pub outcome: &'a Outcome,
+}
+
+/// Runs the selected cases on `device`, telling `progress` after each. Stops early only when the device is lost.
+pub fn run(device: &Device, selection: &Selection, progress: &mut dyn FnMut(&Progress<'_>)) -> Report {
+    let (seed, cases) = selection.cases();
+    let total = cases.len() as u64;
+    let mut report = Report::new(device, selection.level, seed, total);
+    #[cfg(not(target_arch = "wasm32"))]
+    let start = std::time::Instant::now();
+    for (i, case) in cases.iter().enumerate() {
+        let outcome = expected(selection, device, case, seed, run_case(device, case, seed));
+        report.add(case, &outcome);
+        progress(&Progress { done: i as u64 + 1, total, case, outcome: &outcome });
+        if matches!(&outcome, Outcome::Fail(failure) if failure.kind == FailureKind::DeviceLost) {
+            break;
+        }
+    }
+    #[cfg(not(target_arch = "wasm32"))]
+    {
+        report.seconds = start.elapsed().as_secs_f64();
+    }
+    report
+}
+
+fn expected(selection: &Selection, device: &Device, case: &Case, seed: u64, outcome: Outcome) -> Outcome {
+    let Some(known) = selection.expected_failures.iter().find(|known| known.applies(device, case)) else {
+        return outcome;
+    };
+    match outcome {
+        Outcome::Fail(_) => Outcome::ExpectedFail { link: known.link.clone() },
+        Outcome::Pass { .. } => {
+            let text = format!("it is listed as failing here ({}) but passes: remove the entry", known.link);
+            Outcome::Fail(Failure::new(case, seed, FailureKind::UnexpectedPass, text))
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,340 @@
+//! Runs one case on one device and judges what came back.
+//!
+//! Phases: inputs are laid out in storages larger than their views, everything outside the view filled with garbage; the
+//! output starts as a pattern no correct result leaves behind; the op runs; then every element is compared with the
+//! oracle, every byte outside the result with what it was, the inputs with what was written, and for repeated cases the
+//! bits of a second run with the first. Nothing here knows an op's name; bounds come from [`crate::oracle`].
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::report::{Failure, FailureKind, Miss, Outcome};
+use super::{Case, Check, values};
+use crate::oracle::{Expected, HostTensor, Subnormals};
+use crate::{Buffer, DType, Device, Error, Layout, Op, Result, Scalar, TensorSpec};
+
+/// Elements of garbage after every input; odd, so that no power of two fits.
+const INPUT_GUARD_ELEMENTS: u64 = 19;
+
+/// Bytes after every output that must stay as they were.
+const OUTPUT_GUARD_BYTES: u64 = 64;
+
+/// Inputs up to this size are read back and must be unchanged.
+const INPUT_CHECK_BYTES: usize = 1 << 20;
+
+/// Misses listed in a failure.
+const LISTED_MISSES: usize = 8;
+
+/// Runs `case` with its values drawn from `seed`.
+pub fn run_case(device: &Device, case: &Case, seed: u64) -> Outcome {
+    match catch_unwind(AssertUnwindSafe(|| attempt(device, case, seed))) {
+        Ok(Ok(share)) => Outcome::Pass { share },
+        Ok(Err(Fault::Failed(failure))) => Outcome::Fail(*failure),
+        Ok(Err(Fault::Error(error))) if error.is_unsupported() => Outcome::Unsupported { reason: error.to_string() },
+        Ok(Err(Fault::Error(error))) => {
+            let lost = matches!(error, Error::DeviceLost { .. });
+            let kind = if lost { FailureKind::DeviceLost } else { FailureKind::Error };
+            Outcome::Fail(Failure::new(case, seed, kind, error.to_string()))
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            Outcome::Fail(Failure::new(case, seed, FailureKind::Panic, text.to_owned()))
+        }
+    }
+}
+
+enum Fault {
+    Error(Error),
+    Failed(Box<Failure>),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::Error(error)
+    }
+}
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Fault {
+        Fault::Failed(Box::new(failure))
+    }
+}
+
+/// One input on the host: its whole storage, and its elements in row-major order.
+struct Operand {
+    storage: Vec<u8>,
+    host: HostTensor,
+}
+
+/// The largest share of an allowed error that was used, when all is well.
+fn attempt(device: &Device, case: &Case, seed: u64) -> Result<f64, Fault> {
+    let operands: Vec<Operand> = case
+        .op
+        .inputs()
+        .iter()
+        .zip(&case.values)
+        .enumerate()
+        .map(|(i, (spec, values))| operand(spec, values, values::mix(seed ^ fingerprint(&case.name), i as u64)))
+        .collect();
+    let buffers = operands.iter().map(|operand| upload(device, &operand.storage)).collect::<Result<Vec<Buffer>>>()?;
+    let inputs: Vec<&Buffer> = buffers.iter().collect();
+
+    let out = case.op.output();
+    let size = (out.required_bytes() + OUTPUT_GUARD_BYTES) as usize;
+    let before = vec![if out.dtype.is_float() { 0xFF } else { 0xA5 }; size];
+    let after = execute(device, &case.op, &inputs, &before)?;
+    check_untouched(case, seed, &out, &before, &after)?;
+    let share = check_elements(case, seed, device.info().subnormals, &operands, &after)?;
+    if case.repeat {
+        let again = execute(device, &case.op, &inputs, &vec![0; size])?;
+        check_repeated(case, seed, &out, &after, &again)?;
+    }
+    for (i, (operand, buffer)) in operands.iter().zip(&buffers).enumerate() {
+        let len = operand.storage.len();
+        if len <= INPUT_CHECK_BYTES && device.backend().read_blocking(buffer, 0..len as u64)? != operand.storage {
+            let text = format!("input {i} was written to");
+            return Err(Failure::new(case, seed, FailureKind::InputChanged, text).into());
+        }
+    }
+    Ok(share)
+}
+
+fn upload(device: &Device, bytes: &[u8]) -> Result<Buffer> {
+    let buffer = device.backend().alloc(bytes.len() as u64)?;
+    device.backend().write(&buffer, 0, bytes)?;
+    Ok(buffer)
+}
+
+/// Runs the op into a fresh buffer that starts as `before`; the buffer's bytes afterwards.
+fn execute(device: &Device, op: &Op, inputs: &[&Buffer], before: &[u8]) -> Result<Vec<u8>> {
+    let output = upload(device, before)?;
+    device.execute(op, inputs, &output)?;
+    let bytes = device.backend().read_blocking(&output, 0..before.len() as u64)?;
+    if bytes.len() != before.len() {
+        let message = format!("{} bytes read of {}", bytes.len(), before.len());
+        return Err(Error::Backend { device: device.id().to_owned(), op: "read".to_owned(), message });
+    }
+    Ok(bytes)
+}
+
+fn operand(spec: &TensorSpec, values: &super::Values, seed: u64) -> Operand {
+    let size = spec.dtype.size_bytes() as usize;
+    let dense = values.bytes(spec.dtype, spec.layout.elements(), seed);
+    let elements = spec.layout.required_elements().max(spec.layout.offset()) + INPUT_GUARD_ELEMENTS;
+    let garbage = garbage(spec.dtype);
+    let mut storage = garbage.repeat(elements as usize);
+    let mut decoded = Vec::with_capacity(spec.layout.elements() as usize);
+    if spec.layout.is_contiguous() {
+        let start = spec.layout.offset() as usize * size;
+        storage[start..start + dense.len()].copy_from_slice(&dense);
+        decoded.extend(dense.chunks_exact(size).map(|bytes| Scalar::from_le_bytes(bytes, spec.dtype)));
+    } else {
+        let places: Vec<usize> = positions(&spec.layout, size).collect();
+        for (&at, bytes) in places.iter().zip(dense.chunks_exact(size)) {
+            storage[at..at + size].copy_from_slice(bytes);
+        }
+        // A broadcast element was written several times and holds the last value: read back what is there.
+        decoded.extend(places.iter().map(|&at| Scalar::from_le_bytes(&storage[at..at + size], spec.dtype)));
+    }
+    Operand { storage, host: HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values: decoded } }
+}
+
+/// The byte position of each element, row-major.
+fn positions(layout: &Layout, size: usize) -> impl Iterator<Item = usize> + '_ {
+    (0..layout.elements()).map(move |i| layout.index_of(i) as usize * size)
+}
+
+/// What lies around a view: NaN, the largest integer, true.
+fn garbage(dtype: DType) -> Vec<u8> {
+    let value = if dtype.is_float() {
+        return vec![0xFF; dtype.size_bytes() as usize];
+    } else if dtype == DType::I64 {
+        Scalar::I(i64::MAX)
+    } else {
+        Scalar::I(dtype.max_finite() as i64)
+    };
+    value.to_le_bytes(dtype)
+}
+
+/// Every byte that is not an element of the output is what it was.
+fn check_untouched(case: &Case, seed: u64, out: &TensorSpec, before: &[u8], after: &[u8]) -> Result<(), Failure> {
+    let size = out.dtype.size_bytes() as usize;
+    let mut written = vec![false; before.len()];
+    for at in positions(&out.layout, size) {
+        written[at..at + size].fill(true);
+    }
+    match (0..before.len()).find(|&i| !written[i] && before[i] != after[i]) {
+        None => Ok(()),
+        Some(i) => {
+            let start = out.layout.offset() as usize * size;
+            let end = out.required_bytes();
+            let text = format!("byte {i} was overwritten; the result lies in {start}..{end}");
+            Err(Failure::new(case, seed, FailureKind::Guard, text))
+        }
+    }
+}
+
+fn check_repeated(case: &Case, seed: u64, out: &TensorSpec, first: &[u8], again: &[u8]) -> Result<(), Failure> {
+    let size = out.dtype.size_bytes() as usize;
+    let differs = positions(&out.layout, size).position(|at| first[at..at + size] != again[at..at + size]);
+    match differs {
+        None => Ok(()),
+        Some(i) => {
+            let text = format!("element {i} has other bits when the same call is made again");
+            Err(Failure::new(case, seed, FailureKind::NotRepeatable, text))
+        }
+    }
+}
+
+fn check_elements(
+    case: &Case,
+    seed: u64,
+    subnormals: Subnormals,
+    operands: &[Operand],
+    after: &[u8],
+) -> Result<f64, Failure> {
+    let out = case.op.output();
+    let size = out.dtype.size_bytes() as usize;
+    if let (Op::Copy(op), [source]) = (&case.op, operands) {
+        return check_copy(case, seed, op, source, after);
+    }
+    let hosts: Vec<HostTensor> = operands.iter().map(|operand| operand.host.clone()).collect();
+    let expected = case.op.oracle(&hosts);
+    if expected.len() as u64 != out.layout.elements() {
+        let text = format!("the oracle gave {} elements of {}", expected.len(), out.layout.elements());
+        return Err(Failure::new(case, seed, FailureKind::Oracle, text));
+    }
+    // A device that flushes subnormal operands computes something else, as correctly.
+    let flushed = (subnormals == Subnormals::MayFlush).then(|| flush(&hosts)).flatten().map(|h| case.op.oracle(&h));
+    let accepts = |want: &Expected, got: Scalar| match case.check {
+        Check::Bound => want.accepts(got, out.dtype, subnormals),
+        Check::Exact => want.value.cast(out.dtype) == got,
+    };
+    let mut tally = Tally::default();
+    for (i, at) in positions(&out.layout, size).enumerate() {
+        let bytes = &after[at..at + size];
+        let got = Scalar::from_le_bytes(bytes, out.dtype);
+        let want = &expected[i];
+        let malformed = out.dtype == DType::Bool && bytes[0] > 1;
+        let ok =
+            !malformed && (accepts(want, got) || flushed.as_ref().is_some_and(|flushed| accepts(&flushed[i], got)));
+        tally.add(i as u64, want, got, ok, || if malformed { format!("byte {:#x}", bytes[0]) } else { show(got) });
+    }
+    if tally.wrong == 0 {
+        tally.check_mean_square(case, out.dtype)?;
+    }
+    tally.finish(case, seed)
+}
+
+/// Copies move bits: NaN payloads and subnormals included.
+fn check_copy(case: &Case, seed: u64, op: &crate::ops::Copy, source: &Operand, after: &[u8]) -> Result<f64, Failure> {
+    let size = op.output.dtype.size_bytes() as usize;
+    let mut tally = Tally::default();
+    let pairs = positions(&op.input.layout, size).zip(positions(&op.output.layout, size));
+    for (i, (from, to)) in pairs.enumerate() {
+        let (want, got) = (&source.storage[from..from + size], &after[to..to + size]);
+        let value = Expected::exact(source.host.values[i]);
+        let scalar = Scalar::from_le_bytes(got, op.output.dtype);
+        tally.add(i as u64, &value, scalar, want == got, || format!("bytes {got:02x?} for {want:02x?}"));
+    }
+    tally.finish(case, seed)
+}
+
+/// The operands with subnormals replaced by zeros; `None` when there are none.
+fn flush(hosts: &[HostTensor]) -> Option<Vec<HostTensor>> {
+    let is_subnormal = |x: Scalar, dtype: DType| matches!(x, Scalar::F(x) if x != 0.0 && x.abs() < dtype.min_normal());
+    let any = hosts.iter().any(|host| host.values.iter().any(|&x| is_subnormal(x, host.dtype)));
+    any.then(|| {
+        let flush = |host: &HostTensor| {
+            let zero = |x: Scalar| Scalar::F(0f64.copysign(x.as_f64()));
+            let values = host.values.iter().map(|&x| if is_subnormal(x, host.dtype) { zero(x) } else { x }).collect();
+            HostTensor { values, ..host.clone() }
+        };
+        hosts.iter().map(flush).collect()
+    })
+}
+
+/// What the elements compared so far add up to.
+#[derive(Default)]
+struct Tally {
+    elements: u64,
+    wrong: u64,
+    misses: Vec<Miss>,
+    max_error: f64,
+    worst_index: u64,
+    share: f64,
+    error_square: f64,
+    value_square: f64,
+}
+
+impl Tally {
+    fn add(&mut self, index: u64, want: &Expected, got: Scalar, ok: bool, show_got: impl Fn() -> String) {
+        self.elements += 1;
+        let (value, got) = (want.value.as_f64(), got.as_f64());
+        let error = if value == got || (value.is_nan() && got.is_nan()) { 0.0 } else { (value - got).abs() };
+        let error = if error.is_nan() { f64::INFINITY } else { error };
+        if value.is_finite() && got.is_finite() {
+            self.error_square += error * error;
+            self.value_square += value * value;
+        }
+        if ok {
+            if want.error > 0.0 && error.is_finite() {
+                self.share = self.share.max(error / want.error);
+            }
+            return;
+        }
+        self.wrong += 1;
+        if error >= self.max_error {
+            (self.max_error, self.worst_index) = (error, index);
+        }
+        if self.misses.len() < LISTED_MISSES {
+            let allowed = if want.error == 0.0 { "exactly".to_owned() } else { format!("+-{:.3e}", want.error) };
+            self.misses.push(Miss { index, expected: show(want.value), allowed, got: show_got() });
+        }
+    }
+
+    /// Normalised mean square error of plain products: many small errors that each pass, and no longer look random.
+    /// 4 h 2^-2p with the chain h of [`crate::oracle::Approx::sum`]; the rounding of 16-bit results is 2^-2p / 3 of it.
+    fn check_mean_square(&self, case: &Case, dtype: DType) -> Result<(), Failure> {
+        let Op::Matmul(op) = &case.op else { return Ok(()) };
+        let plain = op.c.is_none() && op.bias.is_none() && op.activation.is_none();
+        if !plain || !dtype.is_float() || self.elements < 256 || self.value_square == 0.0 {
+            return Ok(());
+        }
+        let (u, stored) = (dtype.compute().unit_roundoff(), dtype.unit_roundoff());
+        let chain = (2.0 * (op.dims().k as f64).sqrt()).max(8.0);
+        let storage = if stored > u { stored * stored } else { 0.0 };
+        let limit = 4.0 * chain * u * u + storage + op.product_roundoff().powi(2);
+        let nmse = self.error_square / self.value_square;
+        if nmse <= limit {
+            return Ok(());
+        }
+        let text = format!("normalised mean square error {nmse:.3e} is over {limit:.3e}");
+        Err(Failure::new(case, 0, FailureKind::Wrong, text))
+    }
+
+    fn finish(self, case: &Case, seed: u64) -> Result<f64, Failure> {
+        if self.wrong == 0 {
+            return Ok(self.share);
+        }
+        let text = format!("{} of {} elements are wrong", self.wrong, self.elements);
+        Err(Failure {
+            max_error: self.max_error,
+            worst_index: Some(self.worst_index),
+            misses: self.misses,
+            ..Failure::new(case, seed, FailureKind::Wrong, text)
+        })
+    }
+}
+
+fn show(x: Scalar) -> String {
+    match x {
+        Scalar::F(x) => format!("{x:e}"),
+        Scalar::I(x) => x.to_string(),
+    }
+}
+
+/// FNV-1a of a name: cases draw different numbers from one seed.
+fn fingerprint(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}

@@ -1,0 +1,49 @@
+//! Cases of cast: every pair of dtypes over special values and the whole range of the source.
+
+use super::{add, strided_map, unique};
+use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use crate::ops::Map;
+use crate::{DType, Expr, Result};
+
+const FAMILY: &str = "cast";
+
+fn cast(from: DType, to: DType, kind: LayoutKind, dims: &[u64]) -> Result<Map> {
+    strided_map("cast", &Expr::input(0).cast(to), &[from], &[kind], dims)
+}
+
+pub(crate) fn cases(level: Level) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for from in DType::ALL {
+        for to in DType::ALL.into_iter().filter(|&to| to != from) {
+            let (count, values) = match from {
+                DType::F16 | DType::BF16 => (65_536, Values::AllBits),
+                _ => (level.list(&[2053], &[200_003])[usize::from(level == Level::Full)], Values::Special),
+            };
+            if level == Level::Full && !matches!(from, DType::F16 | DType::BF16) {
+                add(&mut cases, FAMILY, cast(from, to, LayoutKind::Dense, &[2053]), &[values]);
+            }
+            add(&mut cases, FAMILY, cast(from, to, LayoutKind::Dense, &[count]), &[values]);
+        }
+    }
+    for kind in LayoutKind::ALL {
+        for (from, to) in [(DType::F32, DType::F16), (DType::U8, DType::F32), (DType::I32, DType::I8)] {
+            add(&mut cases, FAMILY, cast(from, to, kind, &[7, 5, 33]), &[Values::Special]);
+        }
+    }
+    unique(cases)
+}
+
+pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
+    [(DType::F32, DType::F16), (DType::F16, DType::F32)]
+        .into_iter()
+        .filter_map(|(from, to)| {
+            Some(BenchCase {
+                name: format!("cast {from}->{to}"),
+                suite: Suite::Elementwise,
+                op: cast(from, to, LayoutKind::Dense, &[size.elements()]).ok()?.into(),
+                values: vec![Values::Uniform(-1.0, 1.0)],
+                metric: Metric::Bytes,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,232 @@
+//! Cases of matrix products: transposes, batches, epilogues, extents at the edges of tiles, exact integers (one dropped
+//! product must show), NaN around the operands, K = 0.
+
+use super::{add, unique};
+use crate::harness::values::{Plant, Where};
+use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::ops::Matmul;
+use crate::{DType, Error, Layout, Precision, Result, Shape, TensorSpec, UnaryFn};
+
+const FAMILY: &str = "matmul";
+const DENSE: LayoutKind = LayoutKind::Dense;
+const SMALL: Values = Values::Integers(-4, 4);
+
+fn product(dtype: DType, [m, n, k]: [u64; 3], kinds: [LayoutKind; 2]) -> Result<Matmul> {
+    batched(dtype, &[m, k], &[k, n], &[m, n], kinds)
+}
+
+fn batched(dtype: DType, a: &[u64], b: &[u64], d: &[u64], kinds: [LayoutKind; 2]) -> Result<Matmul> {
+    let to = Matmul::output_dtype(dtype).ok_or(Error::UndefinedForDType { op: FAMILY, dtype })?;
+    Matmul::product(kinds[0].spec(dtype, a)?, kinds[1].spec(dtype, b)?, output(to, d)?).check()
+}
+
+/// A batch whose operands repeat along broadcast dimensions.
+fn broadcast(dtype: DType, a: &[u64], b: &[u64]) -> Result<Matmul> {
+    let split = |dims: &[u64]| (dims[..dims.len() - 2].to_vec(), dims[dims.len() - 2], dims[dims.len() - 1]);
+    let ((batch_a, m, k), (batch_b, _, n)) = (split(a), split(b));
+    let batch = Shape::broadcast(FAMILY, &Shape::new(&batch_a)?, &Shape::new(&batch_b)?)?;
+    let with = |rows, columns| [batch.dims(), &[rows, columns]].concat();
+    let stretch = |from: &[u64], to: Vec<u64>| {
+        Ok::<_, Error>(TensorSpec::new(dtype, Layout::contiguous(Shape::new(from)?).broadcast_to(Shape::new(&to)?)?))
+    };
+    let to = Matmul::output_dtype(dtype).ok_or(Error::UndefinedForDType { op: FAMILY, dtype })?;
+    Matmul::product(stretch(a, with(m, k))?, stretch(b, with(k, n))?, output(to, &with(m, n))?).check()
+}
+
+/// What follows the product.
+#[derive(Clone, Copy)]
+struct Epilogue {
+    alpha: f64,
+    beta: Option<f64>,
+    bias: bool,
+    activation: Option<UnaryFn>,
+}
+
+fn with_epilogue(op: Result<Matmul>, e: Epilogue) -> Result<Matmul> {
+    let op = op?;
+    let (dtype, dims) = (op.output.dtype, op.output.layout.dims().to_vec());
+    let n = dims[dims.len() - 1];
+    Matmul {
+        alpha: e.alpha,
+        beta: e.beta.unwrap_or(0.0),
+        c: e.beta.map(|_| LayoutKind::Padded.spec(dtype, &dims)).transpose()?,
+        bias: e.bias.then(|| LayoutKind::Offset.spec(dtype, &[n])).transpose()?,
+        activation: e.activation,
+        ..op
+    }
+    .check()
+}
+
+pub(crate) fn cases(level: Level) -> Vec<Case> {
+    let mut cases = Vec::new();
+    dtypes(level, &mut cases);
+    sizes(level, &mut cases);
+    layouts(level, &mut cases);
+    batches(&mut cases);
+    epilogues(level, &mut cases);
+    special(&mut cases);
+    unique(cases)
+}
+
+fn exact(cases: &mut Vec<Case>, op: Result<Matmul>, values: Values) {
+    let mut made = Vec::new();
+    add(&mut made, FAMILY, op, &[values; 2]);
+    cases.extend(made.into_iter().map(Case::exact));
+}
+
+fn dtypes(level: Level, cases: &mut Vec<Case>) {
+    for dtype in DType::ALL.into_iter().filter(|&dtype| Matmul::output_dtype(dtype).is_some()) {
+        let wide = if dtype.is_float() { Values::Uniform(-1.0, 1.0) } else { Values::RandomBits };
+        for dims in level.list(&[[33, 35, 37], [65, 129, 31], [17, 15, 1025]], &[[129, 127, 257], [64, 64, 64]]) {
+            add(cases, FAMILY, product(dtype, dims, [DENSE; 2]), &[wide; 2]);
+            exact(cases, product(dtype, dims, [DENSE; 2]), SMALL);
+        }
+    }
+    for dtype in [DType::F16, DType::BF16] {
+        let widened = product(dtype, [33, 35, 131], [DENSE; 2]).and_then(|op| {
+            let dims = op.output.layout.dims().to_vec();
+            Matmul { output: output(DType::F32, &dims)?, ..op }.check()
+        });
+        add(cases, FAMILY, widened.clone(), &[Values::Uniform(-1.0, 1.0); 2]);
+        exact(cases, widened, SMALL);
+    }
+    for precision in [Precision::Low, Precision::Medium, Precision::High] {
+        let op = product(DType::F32, [65, 67, 129], [DENSE; 2]).and_then(|op| Matmul { precision, ..op }.check());
+        add(cases, FAMILY, op.clone(), &[Values::Uniform(-1.0, 1.0); 2]);
+        exact(cases, op, SMALL);
+    }
+}
+
+/// Extents at the edges of every tile in use, all of 1..17 cubed in the full level.
+fn sizes(level: Level, cases: &mut Vec<Case>) {
+    let edges = level.list(&[1, 2, 7, 16, 17], &[3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15]);
+    for &m in &edges {
+        for &n in &edges {
+            for &k in &edges {
+                // Every m, n, k of the quick list is met, not every triple.
+                let met = m == n || n == k || (m + 2 * n + 3 * k) % 5 == 0;
+                if level == Level::Full || (met && (m + n + k) % 2 == 1) {
+                    exact(cases, product(DType::F32, [m, n, k], [DENSE; 2]), SMALL);
+                }
+            }
+        }
+    }
+    let edges = [31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257];
+    for (i, edge) in edges.into_iter().enumerate() {
+        let other = edges[(i + 5) % 7];
+        for dims in [[edge, other, 19], [other, edge, 8], [21, 18, edge]] {
+            exact(cases, product(DType::F32, dims, [DENSE; 2]), SMALL);
+        }
+    }
+    // Vectors, outer and inner products, long K (split), tall and wide.
+    let quick = [[1, 1025, 65], [1025, 1, 65], [1, 1, 1025], [257, 255, 1], [5, 3, 4099], [1, 65, 1025], [300, 1, 1]];
+    for dims in level.list(&quick, &[[2, 2, 65_537], [4099, 3, 5], [3, 4099, 5], [257, 257, 257], [1, 65_537, 3]]) {
+        exact(cases, product(DType::F32, dims, [DENSE; 2]), SMALL);
+        add(cases, FAMILY, product(DType::F32, dims, [DENSE; 2]), &[Values::Normal; 2]);
+    }
+    for dims in [[0, 3, 5], [3, 0, 5], [3, 5, 0], [0, 0, 0]] {
+        for dtype in [DType::F32, DType::I8] {
+            add(cases, FAMILY, product(dtype, dims, [DENSE; 2]), &[Values::Normal; 2]);
+        }
+    }
+}
+
+/// All transposes and strided views; what lies between the elements is NaN or the largest integer.
+fn layouts(level: Level, cases: &mut Vec<Case>) {
+    for dtype in level.list(&[DType::F32, DType::I8], &[DType::F16, DType::BF16, DType::F64, DType::I32]) {
+        for kind in LayoutKind::ALL {
+            let mut pairs = vec![[kind, DENSE], [DENSE, kind], [kind, kind]];
+            if level == Level::Full {
+                pairs.extend(LayoutKind::ALL.map(|other| [kind, other]));
+            }
+            for kinds in pairs {
+                exact(cases, product(dtype, [35, 33, 67], kinds), SMALL);
+            }
+        }
+        for kinds in [[LayoutKind::Transposed, DENSE], [DENSE, LayoutKind::Transposed], [LayoutKind::Transposed; 2]] {
+            for dims in [[129, 65, 17], [1, 67, 33], [67, 1, 33], [128, 128, 32]] {
+                exact(cases, product(dtype, dims, kinds), SMALL);
+            }
+        }
+    }
+}
+
+fn batches(cases: &mut Vec<Case>) {
+    for dtype in [DType::F32, DType::F16, DType::U8] {
+        exact(cases, batched(dtype, &[3, 17, 9], &[3, 9, 33], &[3, 17, 33], [DENSE; 2]), SMALL);
+        let kinds = [LayoutKind::Padded, LayoutKind::Transposed];
+        exact(cases, batched(dtype, &[2, 3, 5, 9], &[2, 3, 9, 7], &[2, 3, 5, 7], kinds), SMALL);
+        exact(cases, broadcast(dtype, &[3, 17, 9], &[9, 33]), SMALL);
+        exact(cases, broadcast(dtype, &[17, 9], &[3, 9, 33]), SMALL);
+        exact(cases, broadcast(dtype, &[2, 1, 5, 9], &[3, 9, 7]), SMALL);
+    }
+    exact(cases, broadcast(DType::F32, &[2, 1, 2, 1, 2, 1, 5, 3], &[1, 3, 1, 2, 1, 2, 3, 4]), SMALL);
+    exact(cases, broadcast(DType::F32, &[65, 1, 3], &[65, 3, 1]), SMALL);
+    exact(cases, broadcast(DType::F32, &[0, 4, 3], &[3, 2]), SMALL);
+}
+
+fn epilogues(level: Level, cases: &mut Vec<Case>) {
+    let plain = Epilogue { alpha: 1.0, beta: None, bias: false, activation: None };
+    let mut push = |dtype: DType, dims, e: Epilogue| {
+        let op = with_epilogue(product(dtype, dims, [DENSE; 2]), e);
+        let inputs = 2 + usize::from(e.beta.is_some()) + usize::from(e.bias);
+        let values = if dtype.is_float() { Values::Uniform(-1.0, 1.0) } else { SMALL };
+        add(cases, FAMILY, op, &vec![values; inputs]);
+    };
+    let dims = [33, 35, 19];
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8, DType::I32] {
+        push(dtype, dims, Epilogue { alpha: 2.0, ..plain });
+        push(dtype, dims, Epilogue { alpha: -3.0, beta: Some(2.0), ..plain });
+        push(dtype, dims, Epilogue { bias: true, ..plain });
+        push(dtype, dims, Epilogue { beta: Some(1.0), bias: true, ..plain });
+        push(dtype, dims, Epilogue { activation: Some(UnaryFn::Relu), ..plain });
+        push(dtype, [5, 7, 0], Epilogue { alpha: 2.0, beta: Some(3.0), bias: true, ..plain });
+    }
+    for f in UnaryFn::ALL.into_iter().filter(|f| f.is_activation()) {
+        for dtype in level.list(&[DType::F32, DType::F16], &[DType::BF16, DType::F64]) {
+            push(dtype, dims, Epilogue { bias: true, activation: Some(f), ..plain });
+            push(dtype, [1, 65, 33], Epilogue { alpha: 0.7, beta: Some(1.3), bias: true, activation: Some(f) });
+        }
+    }
+    for dims in level.list(&[[129, 65, 33]], &[[1, 1, 1], [17, 1, 257], [65, 257, 9]]) {
+        push(DType::F32, dims, Epilogue { alpha: 0.7, beta: Some(1.3), bias: true, activation: Some(UnaryFn::Gelu) });
+    }
+    // C is not read when beta is 0: NaN in it must not show.
+    let unread = with_epilogue(product(DType::F32, dims, [DENSE; 2]), Epilogue { beta: Some(0.0), ..plain });
+    let uniform = Values::Uniform(-1.0, 1.0);
+    add(cases, FAMILY, unread, &[uniform, uniform, Values::Constant(f64::NAN)]);
+}
+
+fn special(cases: &mut Vec<Case>) {
+    let one = Values::Uniform(-1.0, 1.0);
+    for plant in [Plant::Nan, Plant::Inf] {
+        for at in [Where::First, Where::Last, Where::Middle] {
+            for dtype in [DType::F32, DType::F16] {
+                let op = || product(dtype, [65, 33, 67], [DENSE; 2]);
+                add(cases, FAMILY, op(), &[Values::Planted(plant, at), one]);
+                add(cases, FAMILY, op(), &[one, Values::Planted(plant, at)]);
+            }
+        }
+    }
+    // Half precision overflows when stored, not on the way.
+    add(cases, FAMILY, product(DType::F16, [17, 19, 129], [DENSE; 2]), &[Values::Constant(60.0); 2]);
+}
+
+pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
+    let sides: &[u64] =
+        size.pick(&[256, 512], &[256, 512, 1000, 1024, 2048, 4096], &[256, 512, 1000, 1024, 2048, 4096, 8192]);
+    [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8]
+        .into_iter()
+        .flat_map(|dtype| sides.iter().map(move |&side| (dtype, side)))
+        .filter_map(|(dtype, side)| {
+            let values = if dtype.is_float() { Values::Uniform(-1.0, 1.0) } else { SMALL };
+            Some(BenchCase {
+                name: format!("gemm {dtype} {side}"),
+                suite: Suite::Gemm,
+                op: product(dtype, [side; 3], [DENSE; 2]).ok()?.into(),
+                values: vec![values; 2],
+                metric: Metric::Flops,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,77 @@
+//! Cases of the unary functions: all 65,536 bit patterns of the 16-bit floats, special values and the whole range of the
+//! wider ones, every kind of layout, every rank.
+
+use super::{add, dense_map, ranks, sizes, strided_map, unique};
+use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use crate::ops::Map;
+use crate::{DType, Expr, Result, UnaryFn};
+
+const FAMILY: &str = "unary";
+
+fn unary(f: UnaryFn, dtype: DType, kind: LayoutKind, dims: &[u64]) -> Result<Map> {
+    strided_map(f.name(), &Expr::input(0).unary(f), &[dtype], &[kind], dims)
+}
+
+pub(crate) fn cases(level: Level) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for f in UnaryFn::ALL {
+        for dtype in DType::ALL.into_iter().filter(|&dtype| f.defined_for(dtype)) {
+            let (count, values) = match dtype {
+                DType::F16 | DType::BF16 => (65_536, Values::AllBits),
+                DType::F32 => (4099, Values::Special),
+                _ => (1031, Values::Special),
+            };
+            add(&mut cases, FAMILY, unary(f, dtype, LayoutKind::Dense, &[count]), &[values]);
+            if level == Level::Full && dtype.is_float() && dtype.size_bytes() > 2 {
+                add(&mut cases, FAMILY, unary(f, dtype, LayoutKind::Dense, &[500_009]), &[Values::Special]);
+                let near = Values::Uniform(-4.0, 4.0);
+                add(&mut cases, FAMILY, unary(f, dtype, LayoutKind::Dense, &[500_009]), &[near]);
+            }
+        }
+    }
+    // One function per width of element.
+    let widths = [
+        (UnaryFn::Not, DType::U8),
+        (UnaryFn::Neg, DType::F16),
+        (UnaryFn::Neg, DType::F32),
+        (UnaryFn::Neg, DType::I64),
+        (UnaryFn::Not, DType::Bool),
+    ];
+    for (f, dtype) in widths {
+        for count in sizes(level) {
+            add(&mut cases, FAMILY, unary(f, dtype, LayoutKind::Dense, &[count]), &[Values::Special]);
+        }
+        for kind in LayoutKind::ALL {
+            for dims in level.list(&[[5, 33, 7]], &[[2, 3, 257], [65, 1, 31], [1, 129, 2]]) {
+                add(&mut cases, FAMILY, unary(f, dtype, kind, &dims), &[Values::Special]);
+            }
+        }
+    }
+    for dims in ranks() {
+        for kind in [LayoutKind::Dense, LayoutKind::Transposed, LayoutKind::Reversed] {
+            add(&mut cases, FAMILY, unary(UnaryFn::Abs, DType::F32, kind, &dims), &[Values::Special]);
+        }
+    }
+    if level == Level::Full {
+        let dims = [super::BEYOND_ONE_GRID_ROW];
+        add(&mut cases, FAMILY, unary(UnaryFn::Neg, DType::F32, LayoutKind::Dense, &dims), &[Values::Ramp]);
+    }
+    unique(cases)
+}
+
+pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
+    let functions = [UnaryFn::Exp, UnaryFn::Gelu, UnaryFn::Sin, UnaryFn::Tanh];
+    let wanted = functions.map(|f| (f, DType::F32)).into_iter().chain([(UnaryFn::Exp, DType::F16)]);
+    wanted
+        .filter_map(|(f, dtype)| {
+            let op = dense_map(f.name(), &Expr::input(0).unary(f), &[dtype], &[size.elements()]).ok()?;
+            Some(BenchCase {
+                name: format!("{} {dtype}", f.name()),
+                suite: Suite::Elementwise,
+                op: op.into(),
+                values: vec![Values::Uniform(-2.0, 2.0)],
+                metric: Metric::Bytes,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,51 @@
+//! Cases of where: the condition and both branches in every layout, special values on both sides.
+
+use super::{add, map, sizes, strided_map, unique};
+use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
+use crate::ops::Map;
+use crate::{DType, Expr, Layout, Result, Shape, TensorSpec};
+
+const FAMILY: &str = "where";
+
+fn choice() -> Expr {
+    Expr::input(0).select(Expr::input(1), Expr::input(2))
+}
+
+fn select(dtype: DType, kinds: [LayoutKind; 3], dims: &[u64]) -> Result<Map> {
+    strided_map("where", &choice(), &[DType::Bool, dtype, dtype], &kinds, dims)
+}
+
+fn broadcast(dtype: DType, from: [&[u64]; 3], dims: &[u64]) -> Result<Map> {
+    let shape = Shape::new(dims)?;
+    let dtypes = [DType::Bool, dtype, dtype];
+    let spec = |(dims, dtype): (&[u64], DType)| {
+        Ok(TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims)?).broadcast_to(shape)?))
+    };
+    let inputs = from.into_iter().zip(dtypes).map(spec).collect::<Result<Vec<_>>>()?;
+    map("where", &choice(), inputs, dims)
+}
+
+pub(crate) fn cases(level: Level) -> Vec<Case> {
+    const DENSE: [LayoutKind; 3] = [LayoutKind::Dense; 3];
+    let mut cases = Vec::new();
+    for dtype in DType::ALL {
+        add(&mut cases, FAMILY, select(dtype, DENSE, &[1031]), &[Values::Special; 3]);
+    }
+    for count in sizes(level) {
+        add(&mut cases, FAMILY, select(DType::F16, DENSE, &[count]), &[Values::Special; 3]);
+    }
+    for kind in LayoutKind::ALL {
+        for side in 0..3 {
+            let mut kinds = DENSE;
+            kinds[side] = kind;
+            add(&mut cases, FAMILY, select(DType::F32, kinds, &[3, 17, 9]), &[Values::Special; 3]);
+        }
+    }
+    add(&mut cases, FAMILY, broadcast(DType::F32, [&[5, 1], &[1, 33], &[]], &[5, 33]), &[Values::Special; 3]);
+    add(&mut cases, FAMILY, broadcast(DType::U8, [&[33], &[5, 1], &[5, 33]], &[5, 33]), &[Values::Special; 3]);
+    unique(cases)
+}
+
+pub(crate) fn benches(_: BenchSize) -> Vec<BenchCase> {
+    Vec::new()
+}

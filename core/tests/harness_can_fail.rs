@@ -1,0 +1,125 @@
+//! The harness catches every deliberate fault, and finds none where there is none.
+
+use polywarp_core::Device;
+use polywarp_core::harness::broken::{BrokenBackend, Fault};
+use polywarp_core::harness::{self, ExpectedFailure, FailureKind, Level, ReferenceBackend, Report, Selection};
+
+fn report(fault: Fault, selection: &Selection) -> Report {
+    let device = Device::new(BrokenBackend::new(Device::new(ReferenceBackend::default()), fault));
+    harness::run(&device, selection, &mut |_| {})
+}
+
+fn kinds(report: &Report) -> Vec<FailureKind> {
+    let mut kinds: Vec<FailureKind> = report.failures.iter().map(|failure| failure.kind).collect();
+    kinds.dedup();
+    kinds
+}
+
+/// Faults that spoil values whatever the op is.
+const VALUE_FAULTS: [Fault; 5] =
+    [Fault::MiddleElement, Fault::NothingDone, Fault::TailNotWritten, Fault::TailOffByOne, Fault::TileStale];
+
+#[test]
+fn every_fault_is_caught_in_every_family_it_can_show_in() {
+    let families =
+        ["argreduce", "binary", "cast", "copy", "expr", "fill", "matmul", "random", "reduce", "softmax", "unary"];
+    for family in families {
+        for fault in VALUE_FAULTS {
+            // Every element of a fill is the same: a neighbour's value is the right one.
+            if family == "fill" && matches!(fault, Fault::TailOffByOne | Fault::TileStale) {
+                continue;
+            }
+            let report = report(fault, &Selection::family(family));
+            assert!(
+                !report.ok() && kinds(&report) == [FailureKind::Wrong],
+                "{fault:?} in {family}: {:?}",
+                kinds(&report)
+            );
+        }
+    }
+}
+
+#[test]
+fn fault_specific_evidence_is_found() {
+    let expected = [
+        (Fault::BeforeStart, "unary", FailureKind::Guard),
+        (Fault::PastEnd, "unary", FailureKind::Guard),
+        (Fault::PastEnd, "copy", FailureKind::Guard),
+        (Fault::InputChanged, "unary", FailureKind::InputChanged),
+        (Fault::Unrepeatable, "reduce", FailureKind::NotRepeatable),
+        (Fault::Unrepeatable, "matmul", FailureKind::NotRepeatable),
+        (Fault::Unrepeatable, "softmax", FailureKind::NotRepeatable),
+        (Fault::DropsProduct, "matmul", FailureKind::Wrong),
+        (Fault::LowPrecision, "matmul", FailureKind::Wrong),
+        (Fault::LowPrecision, "softmax", FailureKind::Wrong),
+        (Fault::ReadsPadding, "reduce", FailureKind::Wrong),
+        (Fault::ReadsPadding, "matmul", FailureKind::Wrong),
+        (Fault::FastMath, "unary", FailureKind::Wrong),
+        (Fault::FastMath, "reduce", FailureKind::Wrong),
+        (Fault::FastMath, "matmul", FailureKind::Wrong),
+    ];
+    for (fault, family, kind) in expected {
+        let report = report(fault, &Selection::family(family));
+        assert!(kinds(&report).contains(&kind), "{fault:?} in {family}: {:?}", kinds(&report));
+    }
+    let covered = |fault: &Fault| VALUE_FAULTS.contains(fault) || expected.iter().any(|row| row.0 == *fault);
+    assert!(Fault::ALL.iter().all(covered));
+}
+
+/// One product of 4,099 is far inside the float bound; only the exact-integer case can see that it is missing.
+#[test]
+fn dropped_product_at_long_k_is_caught_by_exact_integers_alone() {
+    let selection = |filter: &str| Selection { filter: Some(filter.to_owned()), ..Selection::family("matmul") };
+    let caught = report(Fault::DropsProduct, &selection("f32 [5,4099]x[4099,3] int(-4,4) exact"));
+    assert_eq!((caught.selected, caught.total.failed), (1, 1), "{caught}");
+}
+
+#[test]
+fn sound_device_passes_and_the_report_says_what_ran() {
+    let report = report(Fault::None, &Selection::level(Level::Quick));
+    assert!(report.ok(), "{report}");
+    assert_eq!(report.total.passed, report.selected);
+    assert_eq!(report.families.len(), polywarp_core::ops::REGISTRY.len());
+    let json: serde_json::Value = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
+    assert_eq!(json["total"]["passed"], report.selected);
+    assert_eq!(json["level"], "quick");
+}
+
+#[test]
+fn nothing_selected_is_a_failure() {
+    let report = report(Fault::None, &Selection { filter: Some("no such case".into()), ..Selection::default() });
+    assert!(!report.ok() && report.problem().is_some());
+    assert!(!report_of_family("no such family").ok());
+}
+
+fn report_of_family(family: &str) -> Report {
+    report(Fault::None, &Selection::family(family))
+}
+
+/// The name that a failure prints, given as a filter, runs that case alone and fails in the same way.
+#[test]
+fn failure_name_runs_the_case_alone_with_the_same_numbers() {
+    let first = report(Fault::TailOffByOne, &Selection { seed: 77, ..Selection::family("reduce") });
+    let failure = first.failures[0].clone();
+    assert!(failure.case.ends_with("@77"));
+    let again = report(Fault::TailOffByOne, &Selection { filter: Some(failure.case.clone()), ..Selection::default() });
+    assert_eq!(again.selected, 1);
+    assert_eq!(again.failures[0].misses, failure.misses);
+    assert_eq!((again.seed, &again.failures[0].case), (77, &failure.case));
+}
+
+#[test]
+fn expected_failure_that_passes_is_a_failure() {
+    let known = |device: &str| ExpectedFailure {
+        device: device.into(),
+        case: "fill/".into(),
+        link: "https://example.org/driver-bug".into(),
+    };
+    let with = |device| Selection { expected_failures: vec![known(device)], ..Selection::family("fill") };
+    let surprised = report(Fault::None, &with("float64 oracle"));
+    assert!(!surprised.ok());
+    assert!(surprised.failures.iter().all(|failure| failure.kind == FailureKind::UnexpectedPass));
+    assert!(report(Fault::None, &with("another device")).ok());
+    let failing = report(Fault::PastEnd, &with("float64 oracle"));
+    assert!(failing.total.failed < failing.selected && failing.total.expected_failures > 0);
+}
