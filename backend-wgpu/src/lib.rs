@@ -1,1 +1,42 @@
-//! wgpu
+//! polywarp on wgpu: one backend for every GPU that Vulkan, Metal, DX12, GL or WebGPU reaches.
+//!
+//! It runs the launches that `polywarp_shaders::plan` asks for, and users' own WGSL. It knows no operation.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | which adapters there are, and their names | [`adapters`], [`AdapterEntry`] |
+//! | opening a device, or taking an application's own | [`WgpuBackend`], [`Options`] |
+//! | memory: pool, size classes, out-of-memory | `pool.rs` |
+//! | kernels of the library and their pipelines | `pipelines.rs` |
+//! | users' WGSL: guards, reflection, checks | `user.rs`, `reflect.rs` |
+//! | recording and submitting | `stream.rs` |
+//! | reading, writing, timing | `transfer.rs`, `timing.rs` |
+//! | `wgpu::Buffer`s in and out | `interop.rs` |
+//! | every `unsafe` block | `native.rs` |
+//!
+//! The one decision to know: an operation records into a shared command encoder and returns; work is submitted when
+//! enough of it has gathered, or something is read. wgpu orders commands and inserts barriers per whole buffer, so a
+//! tensor is a whole buffer, never a part of one.
+
+mod adapters;
+mod device;
+mod fault;
+mod info;
+mod interop;
+mod native;
+mod patch;
+mod pipelines;
+mod pool;
+mod reflect;
+mod stream;
+mod timing;
+mod transfer;
+mod user;
+
+#[cfg(not(target_arch = "wasm32"))]
+pub use adapters::adapters;
+pub use adapters::{AdapterEntry, adapters_async};
+pub use device::{FeatureChoice, LimitChoice, Options, WgpuBackend};
+
+/// The wgpu this backend is built with, for applications that share a device with it.
+pub use wgpu;

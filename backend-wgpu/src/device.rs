@@ -1,0 +1,365 @@
+//! The backend: a wgpu device opened with what its adapter really has, and the door [`Backend`] into it.
+//!
+//! A device comes from an adapter ([`AdapterEntry::open`]) or from an application ([`WgpuBackend::from_wgpu`]). In the
+//! first case faults that wgpu reports asynchronously arrive here by its handlers; in the second the application keeps
+//! its own, and calls [`WgpuBackend::mark_lost`] or lets the next read find out. The parts are in the other files; this
+//! one puts them together. Lock order: the stream's, then the pool's.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use polywarp_core::{
+    Backend, Binding, Buffer, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Result,
+};
+use polywarp_shaders::{Caps, Plan, Slot};
+
+use crate::adapters::AdapterEntry;
+use crate::fault::{Fault, lock, watched};
+use crate::info::{USEFUL, caps, device_info};
+use crate::native;
+use crate::pipelines::{Pipeline, Pipelines};
+use crate::pool::{Pool, Raw};
+use crate::stream::Stream;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::transfer::{Waiter, wait};
+use crate::user::UserKernels;
+
+/// Which limits a device is opened with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LimitChoice {
+    /// Everything the adapter can take.
+    #[default]
+    Adapter,
+    /// What WebGPU guarantees everywhere (less where the adapter has less): how a browser's device behaves.
+    WebGpuDefaults,
+}
+
+/// Which optional features a device is opened with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FeatureChoice {
+    /// Every useful one the adapter has: f16, f64, i64, subgroups, timestamps.
+    #[default]
+    All,
+    /// None, as on the poorest device.
+    None,
+}
+
+/// How to open a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Limits to open it with.
+    pub limits: LimitChoice,
+    /// Optional features to open it with.
+    pub features: FeatureChoice,
+    /// Most bytes the pool may hold, in use and cached.
+    pub memory_limit_bytes: Option<u64>,
+}
+
+/// A device reached through wgpu.
+pub struct WgpuBackend {
+    info: DeviceInfo,
+    caps: Caps,
+    pub(crate) limits: wgpu::Limits,
+    pub(crate) gpu: wgpu::Device,
+    pub(crate) queue: wgpu::Queue,
+    pub(crate) fault: Arc<Fault>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) pipelines: Pipelines,
+    pub(crate) patch_pipeline: Mutex<Option<Arc<Pipeline>>>,
+    pub(crate) user_kernels: UserKernels,
+    pub(crate) stream: Mutex<Stream>,
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) waiter: Waiter,
+}
+
+impl AdapterEntry {
+    /// Opens a device on this adapter.
+    ///
+    /// # Errors
+    /// [`Error::BackendUnavailable`] when it cannot compute or the driver refuses.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open(&self, options: Options) -> Result<WgpuBackend> {
+        pollster::block_on(self.open_async(options))
+    }
+
+    /// [`AdapterEntry::open`] for where nothing may block.
+    ///
+    /// # Errors
+    /// As [`AdapterEntry::open`].
+    pub async fn open_async(&self, options: Options) -> Result<WgpuBackend> {
+        let unavailable = |reason: String| Error::BackendUnavailable { backend: "wgpu", reason };
+        if let Some(reason) = &self.unusable {
+            return Err(unavailable(format!("{} ({}) cannot be used: {reason}", self.id, self.name)));
+        }
+        let features = match options.features {
+            FeatureChoice::All => self.features & USEFUL,
+            FeatureChoice::None => wgpu::Features::empty(),
+        };
+        let limits = match options.limits {
+            LimitChoice::Adapter => self.limits.clone(),
+            LimitChoice::WebGpuDefaults => wgpu::Limits::defaults().or_worse_values_from(&self.limits),
+        };
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("polywarp"),
+            required_features: features,
+            required_limits: limits,
+            // wgpu's own sub-allocation starts small: the pool above it keeps what it once had.
+            memory_hints: wgpu::MemoryHints::Manual { suballocated_device_memory_block_size: 8 << 20..128 << 20 },
+            ..wgpu::DeviceDescriptor::default()
+        };
+        let opened = self.adapter.request_device(&descriptor).await;
+        let (device, queue) = opened.map_err(|error| unavailable(format!("{} ({}): {error}", self.id, self.name)))?;
+        let fault = Arc::new(Fault::new(self.id.clone()));
+        listen(&device, &fault);
+        let memory = native::memory_bytes(&self.adapter);
+        let backend = WgpuBackend::assemble(device, queue, fault, self.adapter.get_info(), memory, options);
+        backend.fault.check()?;
+        Ok(backend)
+    }
+}
+
+/// Turns what wgpu reports asynchronously into the device's fault.
+fn listen(device: &wgpu::Device, fault: &Arc<Fault>) {
+    let lost = Arc::clone(fault);
+    device.set_device_lost_callback(move |reason, message| {
+        lost.lose(&if message.is_empty() { format!("{reason:?}") } else { message });
+    });
+    let refused = Arc::clone(fault);
+    device.on_uncaptured_error(Arc::new(move |error| {
+        refused.refuse("a call outside of any scope", &error);
+    }));
+}
+
+impl WgpuBackend {
+    /// A backend on an application's own device, under the name `id`. No handler of the application is replaced.
+    ///
+    /// # Errors
+    /// [`Error::BackendUnavailable`] when the device was opened without compute shaders or storage buffers.
+    pub fn from_wgpu(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        id: impl Into<String>,
+        memory_limit_bytes: Option<u64>,
+    ) -> Result<WgpuBackend> {
+        let id = id.into();
+        let limits = device.limits();
+        if limits.max_compute_invocations_per_workgroup == 0 || limits.max_storage_buffers_per_shader_stage < 4 {
+            let reason = format!("{id}: the device was opened without compute shaders or with under 4 storage buffers");
+            return Err(Error::BackendUnavailable { backend: "wgpu", reason });
+        }
+        let adapter = device.adapter_info();
+        let options = Options { memory_limit_bytes, ..Options::default() };
+        let fault = Arc::new(Fault::new(id));
+        let (backend, error) =
+            watched(&device.clone(), || WgpuBackend::assemble(device, queue, fault, adapter, None, options));
+        match error {
+            None => Ok(backend),
+            Some(error) => Err(backend.fault.backend_error("from_wgpu", &error)),
+        }
+    }
+
+    fn assemble(
+        gpu: wgpu::Device,
+        queue: wgpu::Queue,
+        fault: Arc<Fault>,
+        adapter: wgpu::AdapterInfo,
+        memory_bytes: Option<u64>,
+        options: Options,
+    ) -> WgpuBackend {
+        let (limits, features) = (gpu.limits(), gpu.features());
+        let caps = caps(fault.device(), features, &limits, &adapter);
+        let info = device_info(&caps, features, &limits, &adapter, memory_bytes);
+        let pool = Arc::new(Pool::new(gpu.clone(), Arc::clone(&fault), options.memory_limit_bytes));
+        let stream = Stream::new(gpu.clone(), queue.clone(), Arc::clone(&fault), Arc::clone(&pool));
+        WgpuBackend {
+            pool,
+            pipelines: Pipelines::new(gpu.clone(), info.id.clone()),
+            patch_pipeline: Mutex::default(),
+            user_kernels: UserKernels::default(),
+            stream: Mutex::new(stream),
+            #[cfg(not(target_arch = "wasm32"))]
+            waiter: Waiter::new(gpu.clone(), Arc::clone(&fault)),
+            info,
+            caps,
+            limits,
+            gpu,
+            queue,
+            fault,
+        }
+    }
+
+    /// What planners are told of this device.
+    pub fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    /// The device underneath.
+    pub fn device(&self) -> &wgpu::Device {
+        &self.gpu
+    }
+
+    /// The queue that all work of this backend goes through.
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.queue
+    }
+
+    /// Tells a backend on an application's device that the device is lost; every later call says so.
+    pub fn mark_lost(&self, reason: &str) {
+        self.fault.lose(reason);
+    }
+
+    /// Submissions made so far: how well operations gather.
+    pub fn submissions(&self) -> u64 {
+        lock(&self.stream).submissions()
+    }
+
+    /// Kernels of the library compiled so far.
+    pub fn compiled_kernels(&self) -> usize {
+        self.pipelines.compiled()
+    }
+
+    /// Makes the next `count` allocations fail as if the driver had no memory, to test how a program takes it.
+    pub fn inject_out_of_memory(&self, count: u32) {
+        self.pool.inject_failures(count);
+    }
+
+    /// Runs `plan` on buffers of this backend: what [`Backend::execute`] does with the plan of its op.
+    ///
+    /// # Errors
+    /// As [`Backend::execute`]; [`Error::InvalidArgument`] for a plan that names a buffer there is not.
+    pub fn run_plan(&self, plan: &Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        self.fault.check()?;
+        let inputs = inputs.iter().map(|input| self.own(input)).collect::<Result<Vec<_>>>()?;
+        let output = self.own(output)?;
+        let scratch = plan.scratch_bytes.iter().map(|&bytes| self.alloc(bytes)).collect::<Result<Vec<_>>>()?;
+        let scratch_raws = scratch.iter().map(|buffer| self.own(buffer)).collect::<Result<Vec<_>>>()?;
+        let pipelines = plan.launches.iter().map(|launch| self.pipelines.get(&launch.kernel, launch.params.len()));
+        // All kernels exist before the first is recorded: an op is recorded whole or not at all.
+        let pipelines = pipelines.collect::<Result<Vec<_>>>()?;
+        let mut stream = lock(&self.stream);
+        let mut buffers: Vec<&Arc<Raw>> = Vec::with_capacity(8);
+        for (launch, pipeline) in plan.launches.iter().zip(&pipelines) {
+            buffers.clear();
+            for slot in &launch.bindings {
+                let found = match *slot {
+                    Slot::Input(index) => inputs.get(index).copied(),
+                    Slot::Output => Some(output),
+                    Slot::Scratch(index) => scratch_raws.get(index).copied(),
+                };
+                let Some(found) = found else {
+                    let reason = format!("it names {slot:?}, which there is not");
+                    return Err(Error::InvalidArgument { what: "plan", reason });
+                };
+                buffers.push(found);
+            }
+            stream.launch(pipeline, &buffers, &launch.params, launch.grid)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn fault(&self) -> &Fault {
+        &self.fault
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.info.id
+    }
+
+    /// What the pool does before it asks the driver again.
+    fn reclaim(&self) -> Result<()> {
+        lock(&self.stream).submit()?;
+        #[cfg(not(target_arch = "wasm32"))]
+        wait(&self.gpu, &self.fault, None)?;
+        Ok(())
+    }
+}
+
+impl Backend for WgpuBackend {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn alloc(&self, size_bytes: u64) -> Result<Buffer> {
+        self.fault.check()?;
+        let allocation = self.pool.alloc(size_bytes, &|| self.reclaim())?;
+        Ok(Buffer::new(size_bytes, Arc::new(allocation)))
+    }
+
+    fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
+        self.write_bytes(buffer, offset_bytes, data)
+    }
+
+    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
+        self.read_later(buffer, range)
+    }
+
+    fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
+        self.read_now(buffer, range)
+    }
+
+    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        self.fault.check()?;
+        let plan = polywarp_shaders::plan(op, &self.caps)?;
+        self.run_plan(&plan, inputs, output)
+    }
+
+    fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
+        self.run_user(kernel, grid, bindings)
+    }
+
+    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
+        self.time(work)
+    }
+
+    fn flush(&self) -> Result<()> {
+        lock(&self.stream).submit().map(|_| ())
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn synchronize(&self) -> Result<()> {
+        self.flush()?;
+        wait(&self.gpu, &self.fault, None)
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn synchronize(&self) -> Result<()> {
+        Err(Error::WouldBlock { what: "synchronize" })
+    }
+
+    fn memory(&self) -> MemoryStats {
+        self.pool.stats()
+    }
+
+    fn empty_cache(&self) {
+        self.pool.drop_cached();
+        // A fault is reported by the next call that can; wgpu frees what is no longer in use when it is polled.
+        if self.flush().is_ok() {
+            let _ = self.gpu.poll(wgpu::PollType::Poll);
+        }
+    }
+
+    fn set_memory_limit(&self, limit_bytes: Option<u64>) {
+        self.pool.set_limit(limit_bytes);
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for WgpuBackend {
+    fn drop(&mut self) {
+        // Buffers that were handed out may still be read by the application. A fault has nobody to go to any more.
+        if self.fault.check().is_ok() {
+            let _ = self.flush();
+        }
+    }
+}
+
+impl fmt::Debug for WgpuBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WgpuBackend({}, {} through {})", self.info.id, self.info.name, self.info.api)
+    }
+}

@@ -1,0 +1,66 @@
+//! What a device says of itself: [`DeviceInfo`] for people, [`Caps`] for planners, both from what was really opened.
+
+use polywarp_core::oracle::Subnormals;
+use polywarp_core::{DType, DeviceInfo, Limits};
+use polywarp_shaders::Caps;
+
+use crate::adapters::{api_name, driver_name, kind_of};
+
+/// Optional features that make kernels faster or possible. Nothing else is asked for: a feature in use is a code path
+/// in the driver. Timestamps are for `timed`.
+pub(crate) const USEFUL: wgpu::Features = wgpu::Features::SHADER_F16
+    .union(wgpu::Features::SHADER_F64)
+    .union(wgpu::Features::SHADER_INT64)
+    .union(wgpu::Features::SUBGROUP)
+    .union(wgpu::Features::SUBGROUP_BARRIER)
+    .union(wgpu::Features::TIMESTAMP_QUERY)
+    .union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
+
+/// What planners may use.
+pub(crate) fn caps(id: &str, features: wgpu::Features, limits: &wgpu::Limits, adapter: &wgpu::AdapterInfo) -> Caps {
+    let subgroups = features.contains(wgpu::Features::SUBGROUP);
+    // The uniform of the parameters counts among the buffers of a stage.
+    let buffers = limits.max_buffers_and_acceleration_structures_per_shader_stage.saturating_sub(1);
+    Caps {
+        device: id.to_owned(),
+        f16: features.contains(wgpu::Features::SHADER_F16),
+        f64: features.contains(wgpu::Features::SHADER_F64),
+        i64: features.contains(wgpu::Features::SHADER_INT64),
+        subgroups: subgroups.then_some((adapter.subgroup_min_size, adapter.subgroup_max_size)),
+        max_invocations: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
+        max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
+        max_storage_buffers: limits.max_storage_buffers_per_shader_stage.min(buffers),
+    }
+}
+
+/// What users are told.
+pub(crate) fn device_info(
+    caps: &Caps,
+    features: wgpu::Features,
+    limits: &wgpu::Limits,
+    adapter: &wgpu::AdapterInfo,
+    memory_bytes: Option<u64>,
+) -> DeviceInfo {
+    DeviceInfo {
+        id: caps.device.clone(),
+        name: adapter.name.clone(),
+        api: api_name(adapter.backend).to_owned(),
+        kind: kind_of(adapter.device_type),
+        driver: driver_name(adapter),
+        pci_bus: Some(adapter.device_pci_bus_id.clone()).filter(|bus| !bus.is_empty()),
+        memory_bytes,
+        threads: None,
+        limits: Limits {
+            max_buffer_bytes: limits.max_buffer_size,
+            max_binding_bytes: limits.max_storage_buffer_binding_size,
+            max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
+            max_invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
+            max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        },
+        dtypes: DType::ALL.into_iter().filter(|&dtype| caps.require(dtype).is_ok()).collect(),
+        features: features.iter_names().map(|(name, _)| name.to_lowercase()).collect(),
+        // WGSL lets every compiler flush (WGSL, "Floating Point Evaluation").
+        subnormals: Subnormals::MayFlush,
+    }
+}

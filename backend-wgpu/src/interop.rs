@@ -1,0 +1,90 @@
+//! Sharing buffers with an application that uses the same `wgpu::Device`, without a copy.
+//!
+//! Both sides must use one queue: order on it is what keeps reads behind writes. Work recorded by this backend is
+//! submitted when a buffer is handed out; before the application submits commands that touch a tensor used since, it
+//! calls `flush`.
+
+use std::sync::Arc;
+
+use polywarp_core::{Backend, Buffer, Error, Result};
+
+use crate::device::WgpuBackend;
+use crate::fault::{unpanicked, watched, words};
+
+/// Usages a wrapped buffer must have.
+const NEEDED: wgpu::BufferUsages =
+    wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
+
+impl WgpuBackend {
+    /// The `wgpu::Buffer` behind `buffer` (of a tensor: `tensor.buffer()`), at least `buffer.size_bytes()` long. It has
+    /// the usages STORAGE, UNIFORM, COPY_SRC and COPY_DST.
+    ///
+    /// Keep a clone of `buffer` as long as the handle is used: once the last clone is dropped the pool hands the memory
+    /// to the next tensor.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMismatch`] for a buffer of another backend; [`Error::DeviceLost`].
+    pub fn buffer_handle(&self, buffer: &Buffer) -> Result<wgpu::Buffer> {
+        let raw = Arc::clone(self.own(buffer)?);
+        self.flush()?;
+        Ok(raw.buffer.clone())
+    }
+
+    /// A buffer over an application's own `wgpu::Buffer` of the same device. The application's memory is used in place
+    /// and never enters the pool; wrap one buffer once only, so that aliasing is seen. wgpu tells buffers of one
+    /// `wgpu::Instance` apart; one of another instance is the caller's mistake that cannot always be noticed.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when a usage is missing or the size is 0 or not a multiple of 4;
+    /// [`Error::BindingTooLarge`]; [`Error::DeviceMismatch`] for a buffer of another `wgpu::Device`.
+    pub fn wrap(&self, buffer: wgpu::Buffer) -> Result<Buffer> {
+        self.fault().check()?;
+        let missing = NEEDED - buffer.usage();
+        let size = buffer.size();
+        let invalid = |reason| Err(Error::InvalidArgument { what: "wgpu::Buffer", reason });
+        if !missing.is_empty() {
+            return invalid(format!("it lacks the usages {missing:?}"));
+        }
+        if size == 0 || size % 4 != 0 {
+            return invalid(format!("its size, {size} bytes, is not a positive multiple of 4"));
+        }
+        let limit = self.pool.max_binding_bytes();
+        if size > limit {
+            return Err(Error::BindingTooLarge { device: self.id().to_owned(), size, limit });
+        }
+        // wgpu does not tell a buffer's device; binding it is how to find out.
+        let probe = || {
+            let layout = self.gpu.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label: None,
+                entries: &[wgpu::BindGroupLayoutEntry {
+                    binding: 0,
+                    visibility: wgpu::ShaderStages::COMPUTE,
+                    ty: wgpu::BindingType::Buffer {
+                        ty: wgpu::BufferBindingType::Storage { read_only: false },
+                        has_dynamic_offset: false,
+                        min_binding_size: None,
+                    },
+                    count: None,
+                }],
+            });
+            let entries = [wgpu::BindGroupEntry { binding: 0, resource: buffer.as_entire_binding() }];
+            self.gpu.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: &layout, entries: &entries })
+        };
+        let same_device = match unpanicked(|| watched(&self.gpu, probe).1) {
+            Some(None) => true,
+            Some(Some(error)) => {
+                log::debug!("{}: a buffer was not wrapped: {}", self.id(), words(&error));
+                false
+            }
+            None => false,
+        };
+        if !same_device {
+            return Err(Error::DeviceMismatch {
+                op: "wrap",
+                lhs: self.id().to_owned(),
+                rhs: "a buffer of another wgpu::Device".to_owned(),
+            });
+        }
+        Ok(Buffer::new(size, Arc::new(self.pool.adopt(buffer))))
+    }
+}

@@ -1,0 +1,164 @@
+//! Pipelines of the library's own kernels, made once per [`KernelKey`].
+//!
+//! Kernels with the same bindings share one layout, so that consecutive launches keep their bind group. Two threads that
+//! need the same new kernel compile it once; threads that need different ones do not wait for each other. A kernel that
+//! does not compile is a bug of this library and reported as [`Error::Shader`]. Users' kernels are in `user.rs`.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use polywarp_core::{Error, Result};
+use polywarp_shaders::{Access, KernelKey, Source};
+
+use crate::fault::{lock, watched, words};
+use crate::native;
+
+/// Parameters are padded to multiples of this, so that most kernels share a layout.
+const PARAMS_STEP_BYTES: u64 = 64;
+
+/// What a kernel binds: parameters at binding 0, storage buffers from binding 1 on.
+#[derive(Debug)]
+pub(crate) struct GroupLayout {
+    /// Distinguishes layouts in keys of bind groups.
+    pub(crate) id: u64,
+    pub(crate) group: wgpu::BindGroupLayout,
+    /// Bytes of the parameters' binding.
+    pub(crate) params_bytes: u64,
+    pipeline: wgpu::PipelineLayout,
+}
+
+/// A kernel ready to run.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    pub(crate) raw: wgpu::ComputePipeline,
+    pub(crate) layout: Arc<GroupLayout>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    ready: OnceLock<Arc<Pipeline>>,
+    making: Mutex<()>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pipelines {
+    device: wgpu::Device,
+    device_id: String,
+    kernels: RwLock<HashMap<KernelKey, Arc<Slot>>>,
+    layouts: Mutex<HashMap<(Vec<Access>, u64), Arc<GroupLayout>>>,
+}
+
+static NEXT_LAYOUT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A number no other layout of this process has.
+pub(crate) fn new_layout_id() -> u64 {
+    NEXT_LAYOUT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Pipelines {
+    pub(crate) fn new(device: wgpu::Device, device_id: String) -> Pipelines {
+        Pipelines { device, device_id, kernels: RwLock::default(), layouts: Mutex::default() }
+    }
+
+    /// The pipeline for `key`, whose launches have `params_words` words of parameters.
+    pub(crate) fn get(&self, key: &KernelKey, params_words: usize) -> Result<Arc<Pipeline>> {
+        let slot = self.slot(key);
+        if let Some(pipeline) = slot.ready.get() {
+            return Ok(Arc::clone(pipeline));
+        }
+        let _making = lock(&slot.making);
+        if let Some(pipeline) = slot.ready.get() {
+            return Ok(Arc::clone(pipeline));
+        }
+        let pipeline = self.create(&key.source(), params_words)?;
+        Ok(Arc::clone(slot.ready.get_or_init(|| pipeline)))
+    }
+
+    /// Compiles `source` with the library's trust.
+    pub(crate) fn create(&self, source: &Source, params_words: usize) -> Result<Arc<Pipeline>> {
+        let (pipeline, error) = watched(&self.device, || {
+            let layout = self.layout(&source.bindings, params_words);
+            let module = native::trusted_module(&self.device, &source.name, &source.wgsl);
+            let raw = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(&source.name),
+                layout: Some(&layout.pipeline),
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    constants: &[],
+                    // Kernels write workgroup memory before they read it.
+                    zero_initialize_workgroup_memory: false,
+                },
+                cache: None,
+            });
+            Arc::new(Pipeline { raw, layout })
+        });
+        let Some(error) = error else { return Ok(pipeline) };
+        log::debug!("kernel {} was refused; its source:\n{}", source.name, source.wgsl);
+        let message = format!(
+            "kernel `{}` does not compile on {}, which is a bug of polywarp, please report it: {}",
+            source.name,
+            self.device_id,
+            words(&error)
+        );
+        Err(Error::Shader { line: 0, column: 0, message })
+    }
+
+    /// Kernels compiled so far.
+    pub(crate) fn compiled(&self) -> usize {
+        let kernels = self.kernels.read().unwrap_or_else(PoisonError::into_inner);
+        kernels.values().filter(|slot| slot.ready.get().is_some()).count()
+    }
+
+    fn slot(&self, key: &KernelKey) -> Arc<Slot> {
+        let kernels = self.kernels.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = kernels.get(key) {
+            return Arc::clone(slot);
+        }
+        drop(kernels);
+        let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(kernels.entry(key.clone()).or_default())
+    }
+
+    fn layout(&self, bindings: &[Access], params_words: usize) -> Arc<GroupLayout> {
+        let params_bytes = (4 * params_words as u64).max(1).next_multiple_of(PARAMS_STEP_BYTES);
+        let mut layouts = lock(&self.layouts);
+        let key = (bindings.to_vec(), params_bytes);
+        Arc::clone(layouts.entry(key).or_insert_with(|| Arc::new(self.create_layout(bindings, params_bytes))))
+    }
+
+    fn create_layout(&self, bindings: &[Access], params_bytes: u64) -> GroupLayout {
+        let mut entries = vec![wgpu::BindGroupLayoutEntry {
+            binding: 0,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Uniform,
+                has_dynamic_offset: true,
+                // Stated, so that a kernel with larger parameters is refused when it is compiled.
+                min_binding_size: wgpu::BufferSize::new(params_bytes),
+            },
+            count: None,
+        }];
+        for (index, &access) in bindings.iter().enumerate() {
+            entries.push(wgpu::BindGroupLayoutEntry {
+                binding: 1 + index as u32,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty: wgpu::BindingType::Buffer {
+                    ty: wgpu::BufferBindingType::Storage { read_only: access == Access::Read },
+                    has_dynamic_offset: false,
+                    min_binding_size: wgpu::BufferSize::new(16),
+                },
+                count: None,
+            });
+        }
+        let descriptor = wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries };
+        let group = self.device.create_bind_group_layout(&descriptor);
+        let pipeline = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[Some(&group)],
+            immediate_size: 0,
+        });
+        GroupLayout { id: new_layout_id(), group, params_bytes, pipeline }
+    }
+}

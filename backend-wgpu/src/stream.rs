@@ -1,0 +1,399 @@
+//! Recording: many operations into one command encoder, one submission when enough has gathered.
+//!
+//! One compute pass stays open across operations; wgpu puts the barriers between its dispatches. Parameters of all
+//! launches of a recording go into one uniform buffer, uploaded once at submission and bound with dynamic offsets. Since
+//! uploads (`queue.write_buffer`) run before the recording that is submitted next, and after everything submitted
+//! earlier, one parameter buffer is enough for ever, and bind groups, which refer to it, stay valid from one recording
+//! to the next. They are cached by layout and buffers and forgotten when a buffer goes back to the driver.
+//!
+//! Everything here runs under the one lock round [`Stream`], held for a few microseconds per launch.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use polywarp_core::{Error, Result};
+
+#[cfg(not(target_arch = "wasm32"))]
+use crate::fault::words;
+use crate::fault::{Fault, watched};
+use crate::pipelines::Pipeline;
+use crate::pool::{Pool, Raw};
+#[cfg(not(target_arch = "wasm32"))]
+use crate::transfer::{is_lost, poll, wait};
+
+/// Size of the parameter buffer; with 256-byte slots 256 launches go into one submission at most.
+const PARAMS_BYTES: u64 = 64 << 10;
+/// Bytes bound by recorded launches from which on waiting longer would leave the device idle: about 60 us of work for a
+/// card with 4 TB/s, twice what a submission costs the host.
+const SUBMIT_AT_BOUND_BYTES: u64 = 256 << 20;
+/// Age of a recording at which the next launch submits it.
+#[cfg(not(target_arch = "wasm32"))]
+const SUBMIT_AT_AGE: std::time::Duration = std::time::Duration::from_micros(500);
+/// Bytes of uploads that may wait for the next submission; wgpu holds a copy of them.
+const SUBMIT_AT_UPLOAD_BYTES: u64 = 64 << 20;
+/// Submissions under way at most: the host waits rather than piling up memory without end.
+#[cfg(not(target_arch = "wasm32"))]
+const MOST_IN_FLIGHT: usize = 64;
+/// Cached bind groups at most.
+const MOST_GROUPS: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    fault: Arc<Fault>,
+    pool: Arc<Pool>,
+    encoder: Option<wgpu::CommandEncoder>,
+    /// Open only while `encoder` is there; dropped before anything else is recorded or the encoder is finished.
+    pass: Option<wgpu::ComputePass<'static>>,
+    params: Vec<u8>,
+    params_buffer: wgpu::Buffer,
+    params_align: usize,
+    groups: HashMap<Box<[u64]>, wgpu::BindGroup>,
+    /// What the open pass has set, to set it once.
+    set: Set,
+    key: Vec<u64>,
+    /// Number of the recording; buffers used in it carry this number.
+    epoch: u64,
+    bound_bytes: u64,
+    upload_bytes: u64,
+    #[cfg(not(target_arch = "wasm32"))]
+    started: Option<std::time::Instant>,
+    in_flight: VecDeque<wgpu::SubmissionIndex>,
+    submissions: u64,
+}
+
+#[derive(Debug, Default)]
+struct Set {
+    pipeline: Option<Arc<Pipeline>>,
+    group: Vec<u64>,
+    params: Vec<u32>,
+    offset: Option<u32>,
+}
+
+impl Stream {
+    pub(crate) fn new(device: wgpu::Device, queue: wgpu::Queue, fault: Arc<Fault>, pool: Arc<Pool>) -> Stream {
+        let params_buffer = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("polywarp parameters"),
+            size: PARAMS_BYTES,
+            usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let params_align = device.limits().min_uniform_buffer_offset_alignment.max(16) as usize;
+        Stream {
+            device,
+            queue,
+            fault,
+            pool,
+            encoder: None,
+            pass: None,
+            params: Vec::with_capacity(PARAMS_BYTES as usize),
+            params_buffer,
+            params_align,
+            groups: HashMap::new(),
+            set: Set::default(),
+            key: Vec::new(),
+            epoch: 1,
+            bound_bytes: 0,
+            upload_bytes: 0,
+            #[cfg(not(target_arch = "wasm32"))]
+            started: None,
+            in_flight: VecDeque::new(),
+            submissions: 0,
+        }
+    }
+
+    /// Submissions so far.
+    pub(crate) fn submissions(&self) -> u64 {
+        self.submissions
+    }
+
+    /// Records one launch of a library kernel. `buffers` stand at bindings 1, 2, ...
+    pub(crate) fn launch(
+        &mut self,
+        pipeline: &Arc<Pipeline>,
+        buffers: &[&Arc<Raw>],
+        params: &[u32],
+        grid: [u32; 3],
+    ) -> Result<()> {
+        self.submit_when_due()?;
+        let offset = self.place_params(params, pipeline.layout.params_bytes as usize)?;
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        key.push(pipeline.layout.id);
+        for raw in buffers {
+            key.push(raw.id);
+            self.note_use(raw);
+        }
+        let same_group = self.pass.is_some() && self.set.group == key;
+        if !(same_group && self.set.offset == Some(offset)) {
+            if !self.groups.contains_key(key.as_slice()) {
+                let group = self.create_group(pipeline, buffers);
+                self.remember_group(&key, group);
+            }
+            self.open_pass();
+            if let (Some(pass), Some(group)) = (self.pass.as_mut(), self.groups.get(key.as_slice())) {
+                pass.set_bind_group(0, group, &[offset]);
+            }
+            self.set.offset = Some(offset);
+            self.set.group.clone_from(&key);
+        }
+        self.key = key;
+        if let Some(pass) = self.pass.as_mut() {
+            if !self.set.pipeline.as_ref().is_some_and(|set| Arc::ptr_eq(set, pipeline)) {
+                pass.set_pipeline(&pipeline.raw);
+                self.set.pipeline = Some(Arc::clone(pipeline));
+            }
+            pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
+        }
+        Ok(())
+    }
+
+    /// Records one launch of a user's kernel: its own layouts, bind groups looked up by `keys`.
+    pub(crate) fn launch_user(
+        &mut self,
+        pipeline: &wgpu::ComputePipeline,
+        groups: Vec<UserGroup<'_>>,
+        grid: [u32; 3],
+    ) -> Result<()> {
+        self.submit_when_due()?;
+        self.open_pass();
+        for group in groups {
+            for raw in &group.buffers {
+                self.note_use(raw);
+            }
+            if !self.groups.contains_key(group.key.as_slice()) {
+                let descriptor =
+                    wgpu::BindGroupDescriptor { label: None, layout: group.layout, entries: &group.entries };
+                let made = self.device.create_bind_group(&descriptor);
+                self.remember_group(&group.key, made);
+            }
+            if let (Some(pass), Some(made)) = (self.pass.as_mut(), self.groups.get(group.key.as_slice())) {
+                pass.set_bind_group(group.index, made, &[]);
+            }
+        }
+        self.set = Set::default();
+        if let Some(pass) = self.pass.as_mut() {
+            pass.set_pipeline(pipeline);
+            pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
+        }
+        Ok(())
+    }
+
+    /// Uploads `data` (offset and length multiples of 4) so that all work recorded earlier sees the old bytes.
+    pub(crate) fn upload(&mut self, raw: &Raw, offset_bytes: u64, data: &[u8]) -> Result<()> {
+        // An upload runs before the recording it is submitted with: one that touches the buffer must go first.
+        if self.uses(raw) {
+            self.submit()?;
+        }
+        // Pieces bound the copy that wgpu keeps until the device has read it.
+        let mut at = offset_bytes;
+        for piece in data.chunks(SUBMIT_AT_UPLOAD_BYTES as usize) {
+            let (_, error) = watched(&self.device, || self.queue.write_buffer(&raw.buffer, at, piece));
+            if let Some(error) = error {
+                return Err(match error {
+                    wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory {
+                        device: self.fault.device().to_owned(),
+                        requested: piece.len() as u64,
+                        in_use: 0,
+                        cached: 0,
+                        limit: None,
+                    },
+                    error => self.fault.backend_error("write", &error),
+                });
+            }
+            at += piece.len() as u64;
+            self.upload_bytes += piece.len() as u64;
+            if self.upload_bytes >= SUBMIT_AT_UPLOAD_BYTES {
+                self.submit()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Records with the bare encoder; whatever touches a buffer must also call [`Stream::note_use`].
+    pub(crate) fn encode(&mut self, record: impl FnOnce(&mut wgpu::CommandEncoder)) {
+        self.close_pass();
+        record(self.encoder.get_or_insert_with(|| new_encoder(&self.device)));
+    }
+
+    /// Marks `raw` as used by the recording.
+    pub(crate) fn note_use(&mut self, raw: &Raw) {
+        raw.epoch.store(self.epoch, Ordering::Relaxed);
+        self.bound_bytes = self.bound_bytes.saturating_add(raw.capacity_bytes);
+    }
+
+    /// Submits what is recorded and uploaded. `None` when there is nothing.
+    pub(crate) fn submit(&mut self) -> Result<Option<wgpu::SubmissionIndex>> {
+        self.fault.check()?;
+        self.forget_dead();
+        self.close_pass();
+        if self.encoder.is_none() && self.upload_bytes == 0 {
+            return Ok(None);
+        }
+        let encoder = self.encoder.take();
+        let (index, error) = watched(&self.device, || {
+            if !self.params.is_empty() {
+                self.queue.write_buffer(&self.params_buffer, 0, &self.params);
+            }
+            self.queue.submit(encoder.map(wgpu::CommandEncoder::finish))
+        });
+        self.params.clear();
+        self.set = Set::default();
+        self.epoch += 1;
+        self.bound_bytes = 0;
+        self.upload_bytes = 0;
+        #[cfg(not(target_arch = "wasm32"))]
+        {
+            self.started = None;
+        }
+        self.submissions += 1;
+        if let Some(error) = error {
+            #[cfg(not(target_arch = "wasm32"))]
+            {
+                poll(&self.device, &self.fault)?;
+                if is_lost(&self.device) {
+                    return Err(self.fault.lose(&words(&error)));
+                }
+            }
+            // The recording is lost and its outputs hold old bytes: nothing after it may be trusted.
+            return Err(self.fault.refuse("submit", &error));
+        }
+        // A lost device takes submissions in silence; polling lets its callback tell.
+        #[cfg(not(target_arch = "wasm32"))]
+        poll(&self.device, &self.fault)?;
+        self.in_flight.push_back(index.clone());
+        self.bound_in_flight()?;
+        Ok(Some(index))
+    }
+
+    /// Forgets bind groups of buffers that left the pool: they would keep the memory alive.
+    fn forget_dead(&mut self) {
+        let dead = self.pool.take_dead();
+        if dead.is_empty() || self.groups.is_empty() {
+            return;
+        }
+        let dead: HashSet<u64> = dead.into_iter().collect();
+        // The first word is a layout's id, from another series of numbers. In keys of users' kernels offsets and sizes
+        // stand between the ids; one that happens to equal an id costs a bind group.
+        self.groups.retain(|key, _| !key.iter().skip(1).any(|id| dead.contains(id)));
+    }
+
+    /// Whether the recording, not yet submitted, uses `raw`.
+    fn uses(&self, raw: &Raw) -> bool {
+        raw.epoch.load(Ordering::Relaxed) == self.epoch
+    }
+
+    fn submit_when_due(&mut self) -> Result<()> {
+        #[cfg(not(target_arch = "wasm32"))]
+        let old = match self.started {
+            Some(started) => started.elapsed() >= SUBMIT_AT_AGE,
+            None => {
+                self.started = Some(std::time::Instant::now());
+                false
+            }
+        };
+        #[cfg(target_arch = "wasm32")]
+        let old = false;
+        if old || self.bound_bytes >= SUBMIT_AT_BOUND_BYTES {
+            self.submit()?;
+        }
+        Ok(())
+    }
+
+    /// The offset of a slot of `slot_bytes` that holds `params`; the previous slot when it holds the same.
+    fn place_params(&mut self, params: &[u32], slot_bytes: usize) -> Result<u32> {
+        if 4 * params.len() > slot_bytes {
+            let message = format!("a launch has {} words of parameters, its kernel {}", params.len(), slot_bytes / 4);
+            return Err(Error::Shader { line: 0, column: 0, message: format!("{message}: a bug of polywarp") });
+        }
+        let same_size = self.set.pipeline.as_ref().is_some_and(|set| set.layout.params_bytes as usize == slot_bytes);
+        if let (Some(offset), true) = (self.set.offset, same_size && self.set.params == params) {
+            return Ok(offset);
+        }
+        let mut start = self.params.len().next_multiple_of(self.params_align);
+        if start + slot_bytes > PARAMS_BYTES as usize {
+            self.submit()?;
+            start = 0;
+        }
+        self.params.resize(start, 0);
+        for word in params {
+            self.params.extend_from_slice(&word.to_le_bytes());
+        }
+        self.params.resize(start + slot_bytes, 0);
+        self.set.params.clear();
+        self.set.params.extend_from_slice(params);
+        Ok(start as u32)
+    }
+
+    fn create_group(&self, pipeline: &Pipeline, buffers: &[&Arc<Raw>]) -> wgpu::BindGroup {
+        let mut entries = Vec::with_capacity(1 + buffers.len());
+        entries.push(wgpu::BindGroupEntry {
+            binding: 0,
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer: &self.params_buffer,
+                offset: 0,
+                size: wgpu::BufferSize::new(pipeline.layout.params_bytes),
+            }),
+        });
+        for (index, raw) in buffers.iter().enumerate() {
+            entries.push(wgpu::BindGroupEntry { binding: 1 + index as u32, resource: raw.buffer.as_entire_binding() });
+        }
+        let layout = &pipeline.layout.group;
+        self.device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout, entries: &entries })
+    }
+
+    fn remember_group(&mut self, key: &[u64], group: wgpu::BindGroup) {
+        // A program that binds ever new buffers gains nothing from old groups; starting over is cheap and rare.
+        if self.groups.len() >= MOST_GROUPS {
+            self.groups.clear();
+        }
+        self.groups.insert(key.into(), group);
+    }
+
+    fn open_pass(&mut self) {
+        if self.pass.is_none() {
+            let encoder = self.encoder.get_or_insert_with(|| new_encoder(&self.device));
+            self.pass = Some(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime());
+            self.set.pipeline = None;
+            self.set.group.clear();
+        }
+    }
+
+    fn close_pass(&mut self) {
+        if self.pass.take().is_some() {
+            self.set = Set::default();
+        }
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn bound_in_flight(&mut self) -> Result<()> {
+        if self.in_flight.len() > MOST_IN_FLIGHT {
+            if let Some(oldest) = self.in_flight.pop_front() {
+                return wait(&self.device, &self.fault, Some(oldest));
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn bound_in_flight(&mut self) -> Result<()> {
+        self.in_flight.clear();
+        Ok(())
+    }
+}
+
+/// One bind group of a user's launch.
+pub(crate) struct UserGroup<'a> {
+    pub(crate) index: u32,
+    /// The layout's id, then for each entry the buffer's id, offset and size.
+    pub(crate) key: Vec<u64>,
+    pub(crate) layout: &'a wgpu::BindGroupLayout,
+    pub(crate) entries: Vec<wgpu::BindGroupEntry<'a>>,
+    pub(crate) buffers: Vec<&'a Arc<Raw>>,
+}
+
+fn new_encoder(device: &wgpu::Device) -> wgpu::CommandEncoder {
+    device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None })
+}

@@ -1,0 +1,365 @@
+//! Bytes to and from the device.
+//!
+//! A read records its copy into a staging buffer and submits when it is called, so it sees exactly the work before it,
+//! whenever its future is awaited. On native targets a thread waits for the device on behalf of pending futures; in a
+//! browser the event loop does. wgpu copies multiples of 4 bytes: reads take the words round the range, writes patch the
+//! first and last word by a small kernel (`patch.rs`) where the range cuts them.
+
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use polywarp_core::{Buffer, Error, ReadFuture, Result};
+
+use crate::device::WgpuBackend;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::fault::unpanicked;
+use crate::fault::{Fault, lock, watched, words};
+use crate::pool::{Allocation, Raw};
+
+/// Largest staging buffer: longer reads use several, all filled by one submission.
+const STAGING_PIECE_BYTES: u64 = 256 << 20;
+
+/// A value that arrives once.
+#[derive(Debug)]
+pub(crate) struct Arrival<T>(Mutex<(Option<T>, Option<Waker>)>);
+
+impl<T> Arrival<T> {
+    pub(crate) fn new() -> Arc<Arrival<T>> {
+        Arc::new(Arrival(Mutex::new((None, None))))
+    }
+
+    /// Sets the value, unless one is there, and wakes who waits.
+    pub(crate) fn arrive(&self, value: T) {
+        let waker = {
+            let mut state = lock(&self.0);
+            if state.0.is_none() {
+                state.0 = Some(value);
+            }
+            state.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Waits for an [`Arrival`].
+pub(crate) struct Awaited<T>(pub(crate) Arc<Arrival<T>>);
+
+impl<T> Future for Awaited<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let mut state = lock(&self.0.0);
+        match state.0.take() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                state.1 = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+type Mapped = Arrival<std::result::Result<(), String>>;
+
+/// A staging buffer being filled, and how many of its bytes are wanted from where.
+struct Piece {
+    staging: wgpu::Buffer,
+    wanted: Range<usize>,
+    mapped: Arc<Mapped>,
+}
+
+/// A read that is under way on the device.
+pub(crate) struct Pending {
+    pieces: Vec<Piece>,
+    fault: Arc<Fault>,
+    #[cfg(not(target_arch = "wasm32"))]
+    index: wgpu::SubmissionIndex,
+}
+
+impl Pending {
+    /// The bytes, once every piece is mapped.
+    async fn collect(self) -> Result<Vec<u8>> {
+        let total = self.pieces.iter().map(|piece| piece.wanted.len()).sum();
+        let mut bytes = Vec::with_capacity(total);
+        for piece in self.pieces {
+            let outcome = Awaited(Arc::clone(&piece.mapped)).await;
+            self.fault.check()?;
+            outcome.map_err(|reason| self.fault.lose(&reason))?;
+            let view = piece.staging.get_mapped_range(..).map_err(|error| Error::Backend {
+                device: self.fault.device().to_owned(),
+                op: "read".to_owned(),
+                message: error.to_string(),
+            })?;
+            bytes.extend_from_slice(&view[piece.wanted.clone()]);
+            drop(view);
+            piece.staging.unmap();
+        }
+        Ok(bytes)
+    }
+}
+
+impl WgpuBackend {
+    /// The part of `buffer` that this backend made.
+    pub(crate) fn own<'a>(&self, buffer: &'a Buffer) -> Result<&'a Arc<Raw>> {
+        Ok(self.own_allocation(buffer)?.1)
+    }
+
+    fn own_allocation<'a>(&self, buffer: &'a Buffer) -> Result<(&'a Allocation, &'a Arc<Raw>)> {
+        let allocation = buffer.downcast::<Allocation>().filter(|allocation| allocation.belongs_to(&self.pool));
+        let own = allocation.and_then(|allocation| Some((allocation, allocation.raw()?)));
+        own.ok_or_else(|| polywarp_core::foreign_buffer(self.fault.device()))
+    }
+
+    pub(crate) fn write_bytes(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
+        self.fault.check()?;
+        let (allocation, raw) = self.own_allocation(buffer)?;
+        let end = offset_bytes.checked_add(data.len() as u64).filter(|&end| end <= allocation.size_bytes);
+        let Some(end) = end else {
+            return Err(outside("write", offset_bytes, data.len() as u64, allocation.size_bytes));
+        };
+        if data.is_empty() {
+            return Ok(());
+        }
+        // The first word in part, whole words, and the last word in part (which may be the first as well).
+        let head = (offset_bytes.next_multiple_of(4).min(end) - offset_bytes) as usize;
+        let (head, rest) = data.split_at(head);
+        let (body, tail) = rest.split_at(rest.len() / 4 * 4);
+        let body_at = offset_bytes + head.len() as u64;
+        let tail_at = body_at + body.len() as u64;
+        if !head.is_empty() {
+            self.patch(raw, offset_bytes, head)?;
+        }
+        // Bytes behind the buffer's size are nobody's: the last word can be written whole.
+        let padded = if tail.is_empty() || end < allocation.size_bytes { None } else { Some(pad(tail)) };
+        let mut stream = lock(&self.stream);
+        stream.upload(raw, body_at, body)?;
+        if let Some(word) = padded {
+            return stream.upload(raw, tail_at, &word);
+        }
+        drop(stream);
+        if tail.is_empty() { Ok(()) } else { self.patch(raw, tail_at, tail) }
+    }
+
+    /// Records and submits a read of `range`; `None` for an empty one.
+    pub(crate) fn begin_read(&self, buffer: &Buffer, range: Range<u64>) -> Result<Option<Pending>> {
+        self.fault.check()?;
+        let (allocation, raw) = self.own_allocation(buffer)?;
+        let len = range.end.checked_sub(range.start);
+        let Some(len) = len.filter(|_| range.end <= allocation.size_bytes) else {
+            return Err(outside("read", range.start, len.unwrap_or(0), allocation.size_bytes));
+        };
+        if len == 0 {
+            return Ok(None);
+        }
+        let whole = range.start / 4 * 4..range.end.next_multiple_of(4).min(raw.capacity_bytes);
+        let piece_bytes = STAGING_PIECE_BYTES.min(self.pool.max_buffer_bytes() / 4 * 4).max(4);
+        let mut staged = Vec::new();
+        let mut at = whole.start;
+        while at < whole.end {
+            let stop = whole.end.min(at + piece_bytes);
+            staged.push((self.staging(stop - at)?, at..stop));
+            at = stop;
+        }
+        let index = {
+            let mut stream = lock(&self.stream);
+            stream.note_use(raw);
+            stream.encode(|encoder| {
+                for (staging, from) in &staged {
+                    let size = from.end - from.start;
+                    encoder.copy_buffer_to_buffer(&raw.buffer, from.start, staging, 0, size);
+                }
+            });
+            stream.submit()?
+        };
+        let Some(index) = index else {
+            return Err(self.fault.lose("a submission vanished"));
+        };
+        let (pieces, error) = watched(&self.gpu, || {
+            let pieces = staged.into_iter().map(|(staging, from)| {
+                let wanted = range.start.max(from.start) - from.start..range.end.min(from.end) - from.start;
+                let mapped = Mapped::new();
+                let arrival = Arc::clone(&mapped);
+                staging.map_async(wgpu::MapMode::Read, .., move |result| {
+                    arrival.arrive(result.map_err(|error| error.to_string()));
+                });
+                Piece { staging, wanted: wanted.start as usize..wanted.end as usize, mapped }
+            });
+            pieces.collect()
+        });
+        if let Some(error) = error {
+            // The staging buffer was made and is not mapped yet: only a device that is gone refuses to map it.
+            return Err(self.fault.lose(&words(&error)));
+        }
+        #[cfg(target_arch = "wasm32")]
+        let _ = index;
+        Ok(Some(Pending {
+            pieces,
+            fault: Arc::clone(&self.fault),
+            #[cfg(not(target_arch = "wasm32"))]
+            index,
+        }))
+    }
+
+    pub(crate) fn read_later(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
+        let pending = match self.begin_read(buffer, range) {
+            Ok(Some(pending)) => pending,
+            Ok(None) => return Box::pin(std::future::ready(Ok(Vec::new()))),
+            Err(error) => return Box::pin(std::future::ready(Err(error))),
+        };
+        #[cfg(not(target_arch = "wasm32"))]
+        if let Err(error) = self.waiter.watch(&pending) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        Box::pin(pending.collect())
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn read_now(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
+        let Some(pending) = self.begin_read(buffer, range)? else { return Ok(Vec::new()) };
+        wait(&self.gpu, &self.fault, Some(pending.index.clone()))?;
+        // Another thread's wait may have taken the callbacks; they arrive at once.
+        pollster::block_on(pending.collect())
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    pub(crate) fn read_now(&self, _buffer: &Buffer, _range: Range<u64>) -> Result<Vec<u8>> {
+        Err(Error::WouldBlock { what: "read_blocking" })
+    }
+
+    fn staging(&self, size: u64) -> Result<wgpu::Buffer> {
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
+        let (buffer, error) = watched(&self.gpu, || self.gpu.create_buffer(&descriptor));
+        match error {
+            None => Ok(buffer),
+            Some(wgpu::Error::OutOfMemory { .. }) => {
+                let stats = self.pool.stats();
+                Err(Error::OutOfMemory {
+                    device: self.fault.device().to_owned(),
+                    requested: size,
+                    in_use: stats.in_use_bytes,
+                    cached: stats.cached_bytes,
+                    limit: None,
+                })
+            }
+            Some(error) => Err(self.fault.backend_error("read", &error)),
+        }
+    }
+}
+
+fn pad(tail: &[u8]) -> [u8; 4] {
+    let mut word = [0; 4];
+    for (to, &from) in word.iter_mut().zip(tail) {
+        *to = from;
+    }
+    word
+}
+
+fn outside(what: &'static str, start: u64, len: u64, size: u64) -> Error {
+    let reason = format!("{len} bytes from byte {start} on are not inside a buffer of {size} bytes");
+    Error::InvalidArgument { what, reason }
+}
+
+/// Waits for a submission (`None`: the last one) and lets its callbacks run.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn wait(device: &wgpu::Device, fault: &Fault, index: Option<wgpu::SubmissionIndex>) -> Result<()> {
+    fault.check()?;
+    poll_as(device, fault, wgpu::PollType::Wait { submission_index: index, timeout: None })
+}
+
+/// Lets callbacks of finished work, and of a lost device, run.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn poll(device: &wgpu::Device, fault: &Fault) -> Result<()> {
+    poll_as(device, fault, wgpu::PollType::Poll)
+}
+
+/// Whether the device is gone though no callback said so: then, and only then, a fresh buffer cannot be mapped.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn is_lost(device: &wgpu::Device) -> bool {
+    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+    let descriptor = wgpu::BufferDescriptor { label: None, size: 16, usage, mapped_at_creation: false };
+    let map = || device.create_buffer(&descriptor).map_async(wgpu::MapMode::Read, .., |_| {});
+    matches!(watched(device, map).1, Some(wgpu::Error::Validation { .. }))
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn poll_as(device: &wgpu::Device, fault: &Fault, how: wgpu::PollType) -> Result<()> {
+    // wgpu reports a device that is lost while waiting by a panic rather than by a `PollError`.
+    match unpanicked(|| device.poll(how)) {
+        Some(Ok(_)) => fault.check(),
+        Some(Err(error)) => Err(fault.check().err().unwrap_or_else(|| fault.lose(&error.to_string()))),
+        None => Err(fault.check().err().unwrap_or_else(|| fault.lose("waiting for the device failed"))),
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use waiter::Waiter;
+
+/// The thread that waits for the device while futures of reads are pending.
+#[cfg(not(target_arch = "wasm32"))]
+mod waiter {
+    use std::sync::mpsc::{Sender, channel};
+    use std::sync::{Arc, Mutex};
+
+    use polywarp_core::{Error, Result};
+
+    use super::{Mapped, Pending, wait};
+    use crate::fault::{Fault, lock};
+
+    type Job = (wgpu::SubmissionIndex, Vec<Arc<Mapped>>);
+
+    /// Starts with the first asynchronous read and ends with the backend.
+    #[derive(Debug)]
+    pub(crate) struct Waiter {
+        device: wgpu::Device,
+        fault: Arc<Fault>,
+        jobs: Mutex<Option<Sender<Job>>>,
+    }
+
+    impl Waiter {
+        pub(crate) fn new(device: wgpu::Device, fault: Arc<Fault>) -> Waiter {
+            Waiter { device, fault, jobs: Mutex::new(None) }
+        }
+
+        /// Sees to it that `pending` arrives.
+        pub(super) fn watch(&self, pending: &Pending) -> Result<()> {
+            let mapped = pending.pieces.iter().map(|piece| Arc::clone(&piece.mapped)).collect();
+            let job = (pending.index.clone(), mapped);
+            let mut jobs = lock(&self.jobs);
+            let sender = match &*jobs {
+                Some(sender) => sender.clone(),
+                None => {
+                    let sender = self.start()?;
+                    *jobs = Some(sender.clone());
+                    sender
+                }
+            };
+            sender.send(job).map_err(|_| self.failed("its thread ended"))
+        }
+
+        fn start(&self) -> Result<Sender<Job>> {
+            let (sender, receiver) = channel::<Job>();
+            let (device, fault) = (self.device.clone(), Arc::clone(&self.fault));
+            let run = move || {
+                while let Ok((index, mapped)) = receiver.recv() {
+                    if let Err(error) = wait(&device, &fault, Some(index)) {
+                        // The callbacks may never come now; the fault is what the futures report.
+                        mapped.iter().for_each(|arrival| arrival.arrive(Err(error.to_string())));
+                    }
+                }
+            };
+            let spawned = std::thread::Builder::new().name("polywarp-wgpu-wait".to_owned()).spawn(run);
+            spawned.map(|_| sender).map_err(|error| self.failed(&error.to_string()))
+        }
+
+        fn failed(&self, reason: &str) -> Error {
+            let message = format!("no thread waits for the device: {reason}");
+            Error::Backend { device: self.fault.device().to_owned(), op: "read".to_owned(), message }
+        }
+    }
+}
