@@ -3,7 +3,7 @@
 //! The lowest index wins among equal values (-0 equals +0), and the first NaN wins over everything. The value is found
 //! first, by the vectorised reduction of [`super::reduce`]; only the first block that holds it is then searched.
 
-use super::reduce::{BLOCK, Element, Max, Min, Number, Reduction, block, blocks};
+use super::reduce::{BLOCK, Element, Number, Reduction, block, blocks};
 use super::simd::{self, Kernel, MulAdd};
 use rayon::prelude::*;
 
@@ -27,16 +27,6 @@ pub fn arg_reduce<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T]) -> Option<us
     let start = first * BLOCK;
     let within = x[start..].iter().position(|v| is_best(v.widen(), best))?;
     Some(start + within)
-}
-
-/// First index of the largest element, of the first NaN if there is one; `None` for an empty array.
-pub fn argmax<T: Element>(x: &[T]) -> Option<usize> {
-    arg_reduce(Max, x)
-}
-
-/// First index of the smallest element, of the first NaN if there is one; `None` for an empty array.
-pub fn argmin<T: Element>(x: &[T]) -> Option<usize> {
-    arg_reduce(Min, x)
 }
 
 struct ArgRows<'a, T, R>(&'a [T], usize, &'a mut [i64], R);
@@ -124,6 +114,7 @@ pub fn arg_reduce_columns<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], rows
 
 #[cfg(test)]
 mod tests {
+    use super::super::reduce::{Max, Min};
     use super::*;
 
     fn expected(x: &[f32], max: bool) -> usize {
@@ -147,19 +138,19 @@ mod tests {
 
     #[test]
     fn positions_in_arrays_take_lowest_index_and_first_nan() {
-        assert_eq!(argmax::<f32>(&[]), None);
-        assert_eq!(argmax(&[-0.0f32, 0.0]), Some(0));
-        assert_eq!(argmin(&[0.0f32, -0.0]), Some(0));
-        assert_eq!(argmax(&[f32::NEG_INFINITY; 3]), Some(0));
-        assert_eq!(argmax(&[3i64, 7, 7]), Some(1));
+        assert_eq!(arg_reduce::<f32, _>(Max, &[]), None);
+        assert_eq!(arg_reduce(Max, &[-0.0f32, 0.0]), Some(0));
+        assert_eq!(arg_reduce(Min, &[0.0f32, -0.0]), Some(0));
+        assert_eq!(arg_reduce(Max, &[f32::NEG_INFINITY; 3]), Some(0));
+        assert_eq!(arg_reduce(Max, &[3i64, 7, 7]), Some(1));
         for n in (1..68).chain([BLOCK + 3, 2 * SERIAL + 5]) {
             let mut x = values(n, 17);
-            assert_eq!(argmax(&x), Some(expected(&x, true)));
-            assert_eq!(argmin(&x), Some(expected(&x, false)));
+            assert_eq!(arg_reduce(Max, &x), Some(expected(&x, true)));
+            assert_eq!(arg_reduce(Min, &x), Some(expected(&x, false)));
             for at in [n - 1, n / 2] {
                 x[at] = f32::NAN;
-                assert_eq!(argmax(&x), Some(at));
-                assert_eq!(argmin(&x), Some(at));
+                assert_eq!(arg_reduce(Max, &x), Some(at));
+                assert_eq!(arg_reduce(Min, &x), Some(at));
             }
         }
     }

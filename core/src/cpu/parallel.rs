@@ -4,7 +4,7 @@
 //! threads. Below [`SERIAL`] elements the caller's thread does all the work, because waking another one costs as much.
 //! Broadcasting a scalar is a closure that captures it: `map1(|x| x + s, ..)`.
 
-use super::simd::{self, Map1, Map2, Map3};
+use super::simd::{self, Map1};
 use rayon::prelude::*;
 
 /// Elements below which one thread is faster: an addition of 64 Ki f32 takes about as long as waking a rayon worker (10 us).
@@ -33,38 +33,6 @@ pub fn map1_in_place<T: Copy + Default + Send>(f: impl Map1<T, T>, x: &mut [T]) 
     x.par_chunks_mut(CHUNK).for_each(|x| simd::map1_in_place(f, x));
 }
 
-/// `y[i] = f(a[i], b[i])`.
-///
-/// # Panics
-/// When the lengths differ.
-pub fn map2<A: Copy + Sync, B: Copy + Sync, U: Send>(f: impl Map2<A, B, U>, a: &[A], b: &[B], y: &mut [U]) {
-    assert!(a.len() == y.len() && b.len() == y.len(), "map2: lengths differ");
-    if y.len() < SERIAL {
-        return simd::map2(f, a, b, y);
-    }
-    let operands = a.par_chunks(CHUNK).zip(b.par_chunks(CHUNK));
-    y.par_chunks_mut(CHUNK).zip(operands).for_each(|(y, (a, b))| simd::map2(f, a, b, y));
-}
-
-/// `y[i] = f(a[i], b[i], c[i])`.
-///
-/// # Panics
-/// When the lengths differ.
-pub fn map3<A, B, C, U>(f: impl Map3<A, B, C, U>, a: &[A], b: &[B], c: &[C], y: &mut [U])
-where
-    A: Copy + Sync,
-    B: Copy + Sync,
-    C: Copy + Sync,
-    U: Send,
-{
-    assert!([a.len(), b.len(), c.len()] == [y.len(); 3], "map3: lengths differ");
-    if y.len() < SERIAL {
-        return simd::map3(f, a, b, c, y);
-    }
-    let operands = a.par_chunks(CHUNK).zip(b.par_chunks(CHUNK)).zip(c.par_chunks(CHUNK));
-    y.par_chunks_mut(CHUNK).zip(operands).for_each(|(y, ((a, b), c))| simd::map3(f, a, b, c, y));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,17 +44,13 @@ mod tests {
         let big: Vec<f32> = (0..5 * SERIAL).map(|i| (i as f32 * 0.37) % 50.0 - 25.0).collect();
         let lengths = [0, 1, CHUNK - 1, CHUNK, SERIAL - 1, SERIAL, SERIAL + 1, 2 * SERIAL + 17, 3 * SERIAL + CHUNK - 1];
         for (i, n) in lengths.into_iter().enumerate() {
-            let (a, b, c) = (&big[i..i + n], &big[3 * i + 1..][..n], &big[7 * i + 2..][..n]);
+            let a = &big[i..i + n];
             let (mut y, mut z) = (vec![f32::NAN; n], vec![f32::NAN; n]);
             map1(vmath::Exp, a, &mut y);
             simd::map1(vmath::Exp, a, &mut z);
             assert_eq!(y, z);
             map1_in_place(|x: f32| x + 1.0, &mut y);
             assert!(y.iter().zip(&z).all(|(y, z)| *y == z + 1.0));
-            map2(|a: f32, b: f32| a * b, a, b, &mut y);
-            assert!(y.iter().zip(a).zip(b).all(|((y, a), b)| *y == a * b));
-            map3(|a: f32, b: f32, c: f32| if a > 0.0 { b } else { c }, a, b, c, &mut y);
-            assert!((0..n).all(|i| y[i] == if a[i] > 0.0 { b[i] } else { c[i] }));
         }
     }
 }

@@ -365,18 +365,6 @@ where
     reduce_columns(op, &partial, rows.div_ceil(ROW_BLOCK), y);
 }
 
-/// Whether any byte is not zero.
-pub fn any(x: &[u8]) -> bool {
-    let block = |x: &[u8]| reduce(Max, x) != 0;
-    if x.len() < 16 * SERIAL { x.chunks(BLOCK).any(block) } else { x.par_chunks(BLOCK).any(block) }
-}
-
-/// Whether no byte is zero.
-pub fn all(x: &[u8]) -> bool {
-    let block = |x: &[u8]| reduce(Min, x) != 0;
-    if x.len() < 16 * SERIAL { x.chunks(BLOCK).all(block) } else { x.par_chunks(BLOCK).all(block) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -499,19 +487,5 @@ mod tests {
         }
         // 4096 ones and halves: f16 accumulation would stop at 2048
         assert_eq!(reduce(Sum, &vec![f16::ONE; 10_000]), 10_000.0);
-    }
-
-    #[test]
-    fn any_and_all_see_every_position() {
-        for n in (1..68).chain([BLOCK + 1, 16 * SERIAL + 3]) {
-            for at in [0, n / 2, n - 1] {
-                let (mut zeros, mut ones) = (vec![0u8; n], vec![1u8; n]);
-                assert!(!any(&zeros) && all(&ones));
-                zeros[at] = 255;
-                ones[at] = 0;
-                assert!(any(&zeros) && !all(&ones));
-            }
-        }
-        assert!(!any(&[]) && all(&[]));
     }
 }

@@ -17,6 +17,8 @@ use std::sync::LazyLock;
 
 /// How `a * b + c` is computed in code that is compiled once per instruction set.
 pub trait MulAdd: Copy + 'static {
+    /// Whether there is one rounding.
+    const FUSED: bool;
     /// `a * b + c`, rounded once by [`Fused`] and twice by [`Separate`].
     fn mul_add(a: f32, b: f32, c: f32) -> f32;
     /// The same in `f64`.
@@ -32,6 +34,7 @@ pub struct Fused;
 pub struct Separate;
 
 impl MulAdd for Fused {
+    const FUSED: bool = true;
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
@@ -43,6 +46,7 @@ impl MulAdd for Fused {
 }
 
 impl MulAdd for Separate {
+    const FUSED: bool = false;
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         a * b + c

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 use super::super::arg_reduce as kernels;
-use super::super::reduce::{Element, Max, Min};
+use super::super::reduce::{Element, Max, Min, Reduction};
 use super::gather::dense;
 use super::{dense_mut, typed};
 use crate::DType;
@@ -23,25 +23,34 @@ pub(super) fn execute(op: &ArgReduce, input: &[u8], output: &mut [u8]) {
     }
 }
 
-fn search<T: Element + bytemuck::Pod>(op: &ArgReduce, input: &[u8], output: &mut [u8]) {
+fn search<T: Element + bytemuck::Pod>(op: &ArgReduce, input: &[u8], output: &mut [u8])
+where
+    T::Acc: Element<Acc = T::Acc>,
+{
     let layout = &op.input.layout;
-    let kept = (0..layout.rank()).filter(|axis| !op.axes.contains(axis));
-    let order: Vec<usize> = kept.chain(op.axes.iter().copied()).collect();
-    let rows = layout.permute(&order).unwrap_or(*layout); // a permutation of its own axes: always valid
-    let x = dense(&rows, typed::<T>(input));
+    let kept = || (0..layout.rank()).filter(|axis| !op.axes.contains(axis));
+    let reordered = |order: Vec<usize>| layout.permute(&order).unwrap_or(*layout); // of its own axes: always valid
+    let rows = reordered(kept().chain(op.axes.iter().copied()).collect());
+    let columns = reordered(op.axes.iter().copied().chain(kept()).collect());
     let output: &mut [u32] = dense_mut(&op.output, output);
-    if let [only] = output {
-        let found = match op.function {
-            ArgReduceFn::ArgMax => kernels::argmax(&x),
-            ArgReduceFn::ArgMin => kernels::argmin(&x),
-        };
-        *only = found.unwrap_or(0) as u32;
-        return;
-    }
+    let count = op.count() as usize;
+    let by_columns = columns.is_contiguous() && !rows.is_contiguous();
+    let x = dense(if by_columns { &columns } else { &rows }, typed::<T>(input));
     let mut positions = vec![0i64; output.len()];
     match op.function {
-        ArgReduceFn::ArgMax => kernels::arg_reduce_rows(Max, &x, op.count() as usize, &mut positions),
-        ArgReduceFn::ArgMin => kernels::arg_reduce_rows(Min, &x, op.count() as usize, &mut positions),
+        ArgReduceFn::ArgMax => find(Max, &x, count, by_columns, &mut positions),
+        ArgReduceFn::ArgMin => find(Min, &x, count, by_columns, &mut positions),
     }
     output.iter_mut().zip(positions).for_each(|(y, position)| *y = position as u32);
+}
+
+fn find<T: Element, R: Reduction<T::Acc>>(f: R, x: &[T], count: usize, by_columns: bool, positions: &mut [i64])
+where
+    T::Acc: Element<Acc = T::Acc>,
+{
+    match positions {
+        _ if by_columns => kernels::arg_reduce_columns(f, x, count, positions),
+        [only] => *only = kernels::arg_reduce(f, x).unwrap_or(0) as i64,
+        _ => kernels::arg_reduce_rows(f, x, count, positions),
+    }
 }

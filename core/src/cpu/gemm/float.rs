@@ -7,8 +7,6 @@ use ::gemm::Parallelism;
 pub trait Float: Copy + Send + Sync + PartialEq + 'static + sealed::Sealed {
     /// 0
     const ZERO: Self;
-    /// 1
-    const ONE: Self;
     /// a * b
     fn times(self, b: Self) -> Self;
 }
@@ -23,7 +21,6 @@ mod sealed {
 macro_rules! float {
     ($($t:ty)*) => {$(impl Float for $t {
         const ZERO: $t = 0.0;
-        const ONE: $t = 1.0;
         fn times(self, b: $t) -> $t { self * b }
     })*};
 }
@@ -52,8 +49,50 @@ pub fn gemm<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: MatMut
         });
         return;
     }
+    // A few threads take rows of their own: no barriers between blocks of k, and the caller works too instead of waiting
+    // (1000^3 on 2 threads: 216 GFLOP/s, against 202 with gemm's own threads). Many threads share packed panels.
+    let threads = rayon::current_num_threads();
+    if !(2..=FEW_THREADS).contains(&threads) || m < threads * MIN_ROWS || n < MIN_COLS {
+        return product(alpha, a, b, beta, c, Parallelism::Rayon(0));
+    }
+    let rows = m.div_ceil(threads).next_multiple_of(ROW_TILE);
+    let layout = c.layout;
+    let part = |first: usize, data| {
+        let rows = rows.min(m - first);
+        let c = MatMut { data, layout: Layout { offset: 0, rows, ..layout } };
+        product(alpha, a.block(first, 0, rows, k), b, beta, c, Parallelism::None);
+    };
+    let (own, mut rest) = split(&mut c.data[layout.offset..], rows * layout.row_stride as usize);
+    rayon::in_place_scope(|scope| {
+        for first in (rows..m).step_by(rows) {
+            let (data, next) = split(rest, rows * layout.row_stride as usize);
+            rest = next;
+            let part = &part;
+            scope.spawn(move |_| part(first, data));
+        }
+        part(0, own);
+    });
+}
+
+/// Up to this many threads split the rows of C among them.
+const FEW_THREADS: usize = 4;
+/// Rows a thread must get for the split to pay, and columns to pack a panel for.
+const MIN_ROWS: usize = 256;
+const MIN_COLS: usize = 128;
+/// A multiple of the rows in the register tiles of `gemm` (f32 on AVX-512: 48).
+const ROW_TILE: usize = 48;
+
+/// The first `at` elements and the others; fewer where there are fewer.
+fn split<T>(data: &mut [T], at: usize) -> (&mut [T], &mut [T]) {
+    let at = at.min(data.len());
+    data.split_at_mut(at)
+}
+
+/// The product of a canonical problem, k > 0 and C not empty.
+fn product<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: MatMut<'_, T>, parallelism: Parallelism) {
+    let (m, n, k) = (c.layout.rows, c.layout.cols, a.layout.cols);
     let (la, lb, lc): (Layout, Layout, Layout) = (a.layout, b.layout, c.layout);
-    // again here, beside the unsafe call that relies on it
+    // once more, beside the unsafe call that relies on it
     la.assert_inside(a.data.len());
     lb.assert_inside(b.data.len());
     lc.assert_inside(c.data.len());
@@ -85,7 +124,7 @@ pub fn gemm<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: MatMut
             false,
             false,
             false,
-            Parallelism::Rayon(0),
+            parallelism,
         );
     }
 }
@@ -128,7 +167,7 @@ mod tests {
 
     #[test]
     fn large_products_on_any_number_of_threads_agree() {
-        let (m, n, k) = (257, 301, 1100);
+        let (m, n, k) = (1100, 301, 1100);
         let a: Vec<f64> = noise(m * k, 1, 1000).map(|v| f64::from(v) * 1e-3).collect();
         let b: Vec<f64> = noise(k * n, 2, 1000).map(|v| f64::from(v) * 1e-3).collect();
         let run = |threads| {
@@ -139,7 +178,7 @@ mod tests {
             c
         };
         let one = run(1);
-        assert!(run(2) == one && run(5) == one);
+        assert!([2, 3, 4, 5].iter().all(|t| run(*t) == one));
         let exact: f64 = (0..k).map(|p| a[3 * k + p] * b[p * n + 5]).sum();
         assert!((one[3 * n + 5] - exact).abs() < 1e-12);
     }

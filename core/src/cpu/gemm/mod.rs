@@ -3,7 +3,7 @@
 //! | operands | accumulator | by |
 //! |---|---|---|
 //! | f32, f64 | the same | crate `gemm` ([`float`]) |
-//! | f16, bf16 | f32 over the whole of k, one rounding at the end | widened block by block, crate `gemm` ([`narrow`]) |
+//! | f16, bf16 | f32 over the whole of k, one rounding at the end | widened by the caller, then as f32 |
 //! | i8 -> i32, u8 -> i32 or u32, integers -> the same | the result's type, wrapping | blocked loops ([`integer`]) |
 //!
 //! The one decision a reader must know: shapes and strides are proved once, in [`Mat::new`] and [`MatMut::new`] (every element
@@ -15,11 +15,9 @@
 
 mod float;
 mod integer;
-mod narrow;
 
 pub use float::{Float, gemm};
 pub use integer::{Widen, Wrapping, gemm_integer};
-pub use narrow::{Narrow, gemm_narrow};
 
 use rayon::prelude::*;
 

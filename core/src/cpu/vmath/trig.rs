@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn sine_and_cosine_within_bound_everywhere() {
-        check("sin", Sin, f64::sin, 1.5);
-        check("cos", Cos, f64::cos, 1.5);
+        check("sin", Sin, f64::sin, 1.6);
+        check("cos", Cos, f64::cos, 1.6);
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
             for x in [near.next_down(), near, near.next_up()] {
                 let r = f64::from(x).sin();
                 let y = sin::<crate::cpu::simd::Separate>(x);
-                assert!(crate::cpu::ulp::ulp_error(y, r) <= 1.5, "sin({x:e}) = {y:e}, not {r:e}");
+                assert!(crate::cpu::ulp::ulp_error(y, r) <= 1.6, "sin({x:e}) = {y:e}, not {r:e}");
             }
         }
     }
@@ -136,7 +136,7 @@ mod tests {
                 let mut y = vec![0.0; n];
                 crate::cpu::simd::map1(Sin, &x, &mut y);
                 for (x, y) in x.iter().zip(&y) {
-                    assert!(crate::cpu::ulp::ulp_error(*y, f64::from(*x).sin()) <= 1.5);
+                    assert!(crate::cpu::ulp::ulp_error(*y, f64::from(*x).sin()) <= 1.6);
                 }
             }
         }
