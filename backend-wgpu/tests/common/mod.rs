@@ -1,6 +1,7 @@
 //! Devices for the tests: every adapter of the machine, each opened as it is and as the poorest device.
 //!
 //! `POLYWARP_TEST_ADAPTER=vulkan` (an API, an id or a part of a name) restricts them; a restriction that leaves none fails.
+//! `POLYWARP_REQUIRE_ADAPTERS=vulkan,gl` names APIs of which there must be one: what is absent fails, and is not skipped.
 
 #![allow(dead_code)]
 
@@ -16,6 +17,10 @@ pub fn entries() -> Vec<AdapterEntry> {
         .filter(|e| e.unusable.is_none())
         .filter(|e| wanted.is_empty() || [&e.id, e.api, &e.name].iter().any(|s| s.to_lowercase().contains(&wanted)))
         .collect();
+    let required = std::env::var("POLYWARP_REQUIRE_ADAPTERS").unwrap_or_default();
+    for api in required.split(',').filter(|api| wanted.is_empty() && !api.is_empty()) {
+        assert!(chosen.iter().any(|e| e.api == api), "no usable {api} adapter; Debian: cargo xtask setup");
+    }
     assert!(!chosen.is_empty(), "no usable adapter matches POLYWARP_TEST_ADAPTER={wanted}");
     chosen
 }
