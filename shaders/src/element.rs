@@ -39,7 +39,18 @@ use crate::{Access, Caps};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Element {
     dtype: DType,
-    native_f16: bool,
+    kind: Kind,
+}
+
+/// What tells two elements of one dtype apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Kind {
+    /// As the table says.
+    Plain,
+    /// f16 as itself.
+    NativeF16,
+    /// Two bytes as they are, in a u32.
+    RawHalf,
 }
 
 /// How a buffer is addressed.
@@ -67,7 +78,22 @@ impl Element {
     /// [`polywarp_core::Error::UnsupportedDType`] when its shaders lack the type.
     pub(crate) fn new(dtype: DType, caps: &Caps) -> Result<Element> {
         caps.require(dtype)?;
-        Ok(Element { dtype, native_f16: dtype == DType::F16 && caps.f16 })
+        let native = dtype == DType::F16 && caps.f16;
+        Ok(Element { dtype, kind: if native { Kind::NativeF16 } else { Kind::Plain } })
+    }
+
+    /// `size_bytes` (1, 2, else 4) bytes that are moved and never computed with, as u32. Needs no feature.
+    pub(crate) fn raw(size_bytes: u64) -> Element {
+        match size_bytes {
+            1 => Element { dtype: DType::U8, kind: Kind::Plain },
+            2 => Element { dtype: DType::F16, kind: Kind::RawHalf },
+            _ => Element { dtype: DType::U32, kind: Kind::Plain },
+        }
+    }
+
+    /// What the conversion functions of packed elements are named by.
+    fn suffix(self) -> &'static str {
+        if self.kind == Kind::RawHalf { "u16" } else { self.dtype.name() }
     }
 
     /// The dtype.
@@ -77,7 +103,7 @@ impl Element {
 
     /// The WGSL type values are computed in.
     pub(crate) fn scalar(self) -> &'static str {
-        compute_type(self.dtype)
+        if self.kind == Kind::RawHalf { "u32" } else { compute_type(self.dtype) }
     }
 
     /// Four of them.
@@ -124,7 +150,7 @@ impl Element {
 
     fn repr(self) -> Repr {
         match self.dtype {
-            DType::F16 if self.native_f16 => Repr::Typed("f16"),
+            DType::F16 if self.kind == Kind::NativeF16 => Repr::Typed("f16"),
             DType::F16 | DType::BF16 => Repr::Packed { bits: 16 },
             DType::I8 | DType::U8 | DType::Bool => Repr::Packed { bits: 8 },
             DType::F32 => Repr::Typed("f32"),
@@ -138,7 +164,7 @@ impl Element {
     }
 
     fn write_scalar(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
-        let (c, dtype) = (self.scalar(), self.dtype);
+        let (c, suffix) = (self.scalar(), self.suffix());
         match self.repr() {
             Repr::Typed(t) => {
                 declare(out, binding, name, t, access)?;
@@ -158,14 +184,14 @@ impl Element {
                 let shift = format!("{bits}u * (i % {per_word}u)");
                 writeln!(
                     out,
-                    "fn load_{name}(i: u32) -> {c} {{ return value_{dtype}(({word} >> ({shift})) & {mask:#x}u); }}"
+                    "fn load_{name}(i: u32) -> {c} {{ return value_{suffix}(({word} >> ({shift})) & {mask:#x}u); }}"
                 )?;
                 if access == Access::ReadWrite {
                     // Neighbours in the word belong to other invocations: clear and set no bits but our own.
                     writeln!(out, "fn store_{name}(i: u32, v: {c}) {{")?;
                     writeln!(out, "    let shift = {shift};")?;
                     writeln!(out, "    atomicAnd(&{name}[i / {per_word}u], ~({mask:#x}u << shift));")?;
-                    writeln!(out, "    atomicOr(&{name}[i / {per_word}u], bits_{dtype}(v) << shift);")?;
+                    writeln!(out, "    atomicOr(&{name}[i / {per_word}u], bits_{suffix}(v) << shift);")?;
                     writeln!(out, "}}")?;
                 }
             }
@@ -222,15 +248,15 @@ impl Element {
 
     /// bf16, and f16 as bits: a quad is two words.
     fn write_half_quad(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
-        let (c, v4, dtype) = (self.scalar(), self.vector(), self.dtype);
+        let (c, v4, suffix) = (self.scalar(), self.vector(), self.suffix());
         declare(out, binding, name, "vec2<u32>", access)?;
         writeln!(out, "fn load_{name}(i: u32) -> {c} {{")?;
-        writeln!(out, "    return value_{dtype}(({name}[i / 4u][(i / 2u) % 2u] >> (16u * (i % 2u))) & 0xffffu);\n}}")?;
-        writeln!(out, "fn load4_{name}(q: u32) -> {v4} {{ return unpack4_{dtype}({name}[q]); }}")?;
+        writeln!(out, "    return value_{suffix}(({name}[i / 4u][(i / 2u) % 2u] >> (16u * (i % 2u))) & 0xffffu);\n}}")?;
+        writeln!(out, "fn load4_{name}(q: u32) -> {v4} {{ return unpack4_{suffix}({name}[q]); }}")?;
         if access == Access::ReadWrite {
-            writeln!(out, "fn store4_{name}(q: u32, v: {v4}) {{ {name}[q] = pack4_{dtype}(v); }}")?;
+            writeln!(out, "fn store4_{name}(q: u32, v: {v4}) {{ {name}[q] = pack4_{suffix}(v); }}")?;
             writeln!(out, "fn store_tail_{name}(q: u32, v: {v4}, count: u32) {{")?;
-            writeln!(out, "    let w = pack4_{dtype}(v);")?;
+            writeln!(out, "    let w = pack4_{suffix}(v);")?;
             writeln!(out, "    if count == 1u {{ {name}[q].x = ({name}[q].x & 0xffff0000u) | (w.x & 0xffffu); }}")?;
             writeln!(out, "    if count > 1u {{ {name}[q].x = w.x; }}")?;
             writeln!(out, "    if count == 3u {{ {name}[q].y = ({name}[q].y & 0xffff0000u) | (w.y & 0xffffu); }}")?;
@@ -241,15 +267,15 @@ impl Element {
 
     /// i8, u8 and bool: a quad is one word.
     fn write_byte_quad(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
-        let (c, v4, dtype) = (self.scalar(), self.vector(), self.dtype);
+        let (c, v4, suffix) = (self.scalar(), self.vector(), self.suffix());
         declare(out, binding, name, "u32", access)?;
-        writeln!(out, "fn load_{name}(i: u32) -> {c} {{ return value_{dtype}({name}[i / 4u] >> (8u * (i % 4u))); }}")?;
-        writeln!(out, "fn load4_{name}(q: u32) -> {v4} {{ return unpack4_{dtype}({name}[q]); }}")?;
+        writeln!(out, "fn load_{name}(i: u32) -> {c} {{ return value_{suffix}({name}[i / 4u] >> (8u * (i % 4u))); }}")?;
+        writeln!(out, "fn load4_{name}(q: u32) -> {v4} {{ return unpack4_{suffix}({name}[q]); }}")?;
         if access == Access::ReadWrite {
-            writeln!(out, "fn store4_{name}(q: u32, v: {v4}) {{ {name}[q] = pack4_{dtype}(v); }}")?;
+            writeln!(out, "fn store4_{name}(q: u32, v: {v4}) {{ {name}[q] = pack4_{suffix}(v); }}")?;
             writeln!(out, "fn store_tail_{name}(q: u32, v: {v4}, count: u32) {{")?;
             writeln!(out, "    let mask = (1u << (8u * count)) - 1u;")?;
-            writeln!(out, "    if count > 0u {{ {name}[q] = ({name}[q] & ~mask) | (pack4_{dtype}(v) & mask); }}\n}}")?;
+            writeln!(out, "    if count > 0u {{ {name}[q] = ({name}[q] & ~mask) | (pack4_{suffix}(v) & mask); }}\n}}")?;
         }
         Ok(())
     }
@@ -272,9 +298,10 @@ pub(crate) fn prelude(elements: &[Element]) -> String {
     let mut distinct = elements.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
-    let enable = if distinct.iter().any(|e| e.native_f16) { "enable f16;\n" } else { "" };
+    let enable = if distinct.iter().any(|e| e.kind == Kind::NativeF16) { "enable f16;\n" } else { "" };
     let conversions = distinct.iter().map(|e| match e.dtype {
-        DType::F16 if e.native_f16 => include_str!("../wgsl/element/f16_native.wgsl"),
+        DType::F16 if e.kind == Kind::RawHalf => include_str!("../wgsl/element/u16.wgsl"),
+        DType::F16 if e.kind == Kind::NativeF16 => include_str!("../wgsl/element/f16_native.wgsl"),
         DType::F16 => include_str!("../wgsl/element/f16.wgsl"),
         DType::BF16 => include_str!("../wgsl/element/bf16.wgsl"),
         DType::I8 => include_str!("../wgsl/element/i8.wgsl"),

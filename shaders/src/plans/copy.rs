@@ -1,17 +1,139 @@
-//! (being written)
-use polywarp_core::{Result, ops::Copy};
-use crate::{Caps, Plan, Source};
+//! Copies: bits from one layout to another, by whichever of four kernels the layouts allow.
+//!
+//! [`Move`] first brings both layouts to a normal form (`copy/normal.rs`). Then, in order: the tiled transposes when the
+//! fastest dimensions differ; the elementwise kernel ([`super::map`]) when the output is dense; else one element an
+//! invocation (`wgsl/scatter.wgsl`). Elements move as unsigned words, bytes or halves, so that every bit survives and
+//! 8-byte types need no feature.
+
+mod normal;
+mod text;
+
+use polywarp_core::ops::Copy;
+use polywarp_core::{Layout, Result, Shape, Step};
+
+use self::normal::{Dim, Move};
+use crate::element::Element;
+use crate::plans::KernelKey;
+use crate::plans::map::Request;
+use crate::{Caps, Launch, Plan, Slot, Source};
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Kernel {}
+pub struct Kernel {
+    algorithm: Algorithm,
+    element: Element,
+    /// Dimensions that are walked by division: all of a scatter, those around the matrices of a transpose.
+    rank: usize,
+    threads: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Algorithm {
+    /// `wgsl/scatter.wgsl`
+    Scatter,
+    /// `wgsl/transpose.wgsl` over tiles of `side` x `side` blocks of 4 x 4.
+    TransposeQuads { side: u32 },
+    /// `wgsl/transpose_scalar.wgsl` over tiles of `side` x `side` elements.
+    TransposeScalar { side: u32 },
+}
+
+/// Extents under which a tile of a transpose would be mostly empty.
+const TRANSPOSE_FROM: u64 = 16;
 
 impl Kernel {
     pub(crate) fn source(&self) -> Source {
-        Source { name: "copy".to_owned(), wgsl: String::new(), bindings: Vec::new() }
+        text::source(self)
     }
 }
 
-pub(crate) fn plan(_op: &Copy, caps: &Caps) -> Result<Plan> {
-    Err(caps.unsupported("copy", "not written yet"))
+pub(crate) fn plan(op: &Copy, caps: &Caps) -> Result<Plan> {
+    let moved = Move::of(op)?;
+    let launch = match transpose(&moved, caps)? {
+        Some(launch) => launch,
+        None if moved.is_dense_output() && moved.dims.len() <= polywarp_core::MAX_RANK => gather(&moved, caps)?,
+        None => scatter(&moved, caps)?,
+    };
+    Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() })
 }
+
+/// The elementwise kernel of one step: the input itself.
+fn gather(moved: &Move, caps: &Caps) -> Result<Launch> {
+    let element = Element::raw(moved.size_bytes);
+    let extents: Vec<u64> = moved.dims.iter().map(|d| d.extent).collect();
+    let strides: Vec<i64> = moved.dims.iter().map(|d| d.from).collect();
+    let layout = Layout::strided(Shape::new(&extents)?, &strides, moved.from)?;
+    let steps = vec![(Step::Input(0), element)];
+    let request = Request { name: "copy", steps, constants: &[], inputs: vec![(element, layout)], output: element };
+    request.launch(moved.elements(), moved.to, caps)
+}
+
+fn scatter(moved: &Move, caps: &Caps) -> Result<Launch> {
+    let threads = threads(caps);
+    let kernel = Kernel {
+        algorithm: Algorithm::Scatter,
+        element: Element::raw(moved.size_bytes),
+        rank: moved.dims.len(),
+        threads,
+    };
+    let mut params = vec![moved.elements() as u32];
+    push_walk(&mut params, moved, &moved.dims);
+    launch(kernel, params, moved.elements().div_ceil(threads.into()), caps)
+}
+
+/// A launch of a tiled transpose, when the copy is one.
+fn transpose(moved: &Move, caps: &Caps) -> Result<Option<Launch>> {
+    let Some((&rows, outer)) = moved.dims.split_last() else { return Ok(None) };
+    let Some(at) = outer.iter().position(|d| d.from == 1) else { return Ok(None) };
+    let cols = outer[at];
+    if rows.to != 1 || rows.from == 1 || rows.extent.min(cols.extent) < TRANSPOSE_FROM {
+        return Ok(None);
+    }
+    let batch: Vec<Dim> = outer.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, d)| *d).collect();
+    let steps = batch.iter().flat_map(|d| [d.from, d.to]).chain([rows.from, cols.to]);
+    let quads = moved.from % 4 == 0
+        && moved.to % 4 == 0
+        && rows.extent % 4 == 0
+        && cols.extent % 4 == 0
+        && steps.into_iter().all(|step| step % 4 == 0);
+    // 16 bytes a vector, 4 x 4 elements a block.
+    let side = if caps.max_workgroup_bytes >= 16 * 4 * 16 * 16 { 16 } else { 8 };
+    let (algorithm, tile) = match (quads, moved.size_bytes) {
+        (true, _) => (Algorithm::TransposeQuads { side }, u64::from(4 * side)),
+        (false, 4) => (Algorithm::TransposeScalar { side: 32 }, 32),
+        // Neighbours of a word lie in different rows of the input: bytes and halves go element by element.
+        (false, _) => return Ok(None),
+    };
+    let kernel = Kernel {
+        algorithm,
+        element: Element::raw(moved.size_bytes),
+        rank: batch.len(),
+        threads: threads(caps).min(side * side),
+    };
+    let (tiles_r, tiles_c) = (rows.extent.div_ceil(tile), cols.extent.div_ceil(tile));
+    let batches: u64 = batch.iter().map(|d| d.extent).product();
+    let mut params = [rows.extent, cols.extent, tiles_r, tiles_c, batches].map(|n| n as u32).to_vec();
+    params.extend([rows.from as u32, (rows.from / 4) as u32, cols.to as u32]);
+    push_walk(&mut params, moved, &batch);
+    launch(kernel, params, batches * tiles_r * tiles_c, caps).map(Some)
+}
+
+/// The largest power of two up to 256 that a workgroup may have.
+fn threads(caps: &Caps) -> u32 {
+    1 << caps.max_invocations.clamp(1, 256).ilog2()
+}
+
+/// Both offsets, then extent and strides of each dimension; strides wrap, their sums do not.
+fn push_walk(params: &mut Vec<u32>, moved: &Move, dims: &[Dim]) {
+    params.extend([moved.from as u32, moved.to as u32]);
+    params.extend(dims.iter().flat_map(|d| [d.extent as u32, d.from as u32, d.to as u32]));
+}
+
+fn launch(kernel: Kernel, mut params: Vec<u32>, workgroups: u64, caps: &Caps) -> Result<Launch> {
+    params.resize(params.len().next_multiple_of(4), 0);
+    let grid = caps.fold_grid(workgroups)?;
+    Ok(Launch { kernel: KernelKey::Copy(kernel), grid, bindings: vec![Slot::Input(0), Slot::Output], params })
+}
+
+#[cfg(test)]
+#[path = "copy/tests.rs"]
+mod tests;

@@ -7,7 +7,7 @@
 mod text;
 
 use polywarp_core::ops::Map;
-use polywarp_core::{Error, Layout, Result, Step, collapse_together};
+use polywarp_core::{Error, Layout, Result, Scalar, Step, collapse_together};
 
 use crate::element::{Element, Form};
 use crate::plans::KernelKey;
@@ -55,24 +55,6 @@ impl Kernel {
 }
 
 pub(crate) fn plan(op: &Map, caps: &Caps) -> Result<Plan> {
-    let elements = op.output.layout.elements();
-    let widest = op.inputs.iter().chain([&op.output]).map(|s| s.layout.required_elements().max(elements)).max();
-    let max = u64::from(u32::MAX);
-    match widest {
-        Some(elements) if elements > max => return Err(Error::IndexWidth { op: op.name(), elements, max }),
-        _ => {}
-    }
-    if op.inputs.len() + 1 > caps.max_storage_buffers as usize {
-        let reason =
-            format!("{} inputs and a result, {} buffers fit one kernel", op.inputs.len(), caps.max_storage_buffers);
-        return Err(caps.unsupported(op.name(), reason));
-    }
-
-    let modes = Modes::of(&op.inputs.iter().map(|input| input.layout).collect::<Vec<_>>());
-    let mut inputs = Vec::new();
-    for (input, &mode) in op.inputs.iter().zip(&modes.modes) {
-        inputs.push((Element::new(input.dtype, caps)?, mode));
-    }
     let mut steps = Vec::new();
     for &(step, dtype) in op.program.steps() {
         if let Step::Unary(f, _) = step {
@@ -80,42 +62,73 @@ pub(crate) fn plan(op: &Map, caps: &Caps) -> Result<Plan> {
         }
         steps.push((step, Element::new(dtype, caps)?));
     }
+    let mut inputs = Vec::new();
+    for input in &op.inputs {
+        inputs.push((Element::new(input.dtype, caps)?, input.layout));
+    }
     let output = Element::new(op.output.dtype, caps)?;
-    let output_offset = op.output.layout.offset();
-    let kernel = Kernel {
-        steps,
-        inputs,
-        output,
-        output_form: if output_offset % 4 == 0 { Form::Quad } else { Form::Scalar },
-        rank: modes.dims.len(),
-        whole_rows: modes.whole_rows(),
-        threads: THREADS.min(caps.max_invocations),
-        items: (4 / output.dtype().size_bytes() as u32).max(1),
-    };
+    let request = Request { name: op.name(), steps, constants: op.program.constants(), inputs, output };
+    let launch = request.launch(op.output.layout.elements(), op.output.layout.offset(), caps)?;
+    Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() })
+}
 
-    let quads = elements.div_ceil(4);
-    let mut params = vec![quads as u32, (elements % 4) as u32, (elements - 1) as u32, output_offset as u32];
-    params.extend(modes.dims.iter().map(|&dim| dim as u32));
-    for (i, input) in op.inputs.iter().enumerate() {
-        params.push(input.layout.offset() as u32);
-        // Strides wrap: a sum of products that ends inside the buffer is right modulo 2^32.
-        params.extend(modes.strides[i].iter().map(|&stride| stride as u32));
-    }
-    for (constant, element) in kernel.constants() {
-        let words = element.param_words(op.program.constants()[constant]);
-        if words.len() == 2 && params.len() % 2 == 1 {
-            params.push(0);
+/// What a map kernel is made for: a [`Map`], or a copy to a dense output ([`super::copy`]).
+pub(super) struct Request<'a> {
+    /// For errors.
+    pub(super) name: &'static str,
+    pub(super) steps: Vec<(Step, Element)>,
+    pub(super) constants: &'a [Scalar],
+    pub(super) inputs: Vec<(Element, Layout)>,
+    pub(super) output: Element,
+}
+
+impl Request<'_> {
+    /// The launch that writes `elements` dense elements from element `offset` of the output on.
+    pub(super) fn launch(self, elements: u64, offset: u64, caps: &Caps) -> Result<Launch> {
+        let reached = self.inputs.iter().map(|i| i.1.required_elements()).max().unwrap_or(0).max(offset + elements);
+        let max = u64::from(u32::MAX);
+        if reached > max {
+            return Err(Error::IndexWidth { op: self.name, elements: reached, max });
         }
-        params.extend(words);
-    }
-    params.resize(params.len().next_multiple_of(4), 0);
+        let buffers = self.inputs.len() + 1;
+        if buffers > caps.max_storage_buffers as usize {
+            let reason = format!("it takes {buffers} buffers, {} fit one kernel", caps.max_storage_buffers);
+            return Err(caps.unsupported(self.name, reason));
+        }
 
-    let grid = caps.fold_grid(quads.div_ceil(u64::from(kernel.threads * kernel.items)))?;
-    let bindings = (0..op.inputs.len()).map(Slot::Input).chain([Slot::Output]).collect();
-    Ok(Plan {
-        launches: vec![Launch { kernel: KernelKey::Map(kernel), grid, bindings, params }],
-        scratch_bytes: Vec::new(),
-    })
+        let modes = Modes::of(&self.inputs.iter().map(|i| i.1).collect::<Vec<_>>());
+        let kernel = Kernel {
+            steps: self.steps,
+            inputs: self.inputs.iter().zip(&modes.modes).map(|(i, &mode)| (i.0, mode)).collect(),
+            output: self.output,
+            output_form: if offset % 4 == 0 { Form::Quad } else { Form::Scalar },
+            rank: modes.dims.len(),
+            whole_rows: modes.whole_rows(),
+            threads: THREADS.min(caps.max_invocations),
+            items: (4 / self.output.dtype().size_bytes() as u32).max(1),
+        };
+
+        let quads = elements.div_ceil(4);
+        let mut params = vec![quads as u32, (elements % 4) as u32, (elements - 1) as u32, offset as u32];
+        params.extend(modes.dims.iter().map(|&dim| dim as u32));
+        for (i, (_, layout)) in self.inputs.iter().enumerate() {
+            params.push(layout.offset() as u32);
+            // Strides wrap: a sum of products that ends inside the buffer is right modulo 2^32.
+            params.extend(modes.strides[i].iter().map(|&stride| stride as u32));
+        }
+        for (constant, element) in kernel.constants() {
+            let words = element.param_words(self.constants[constant]);
+            if words.len() == 2 && params.len() % 2 == 1 {
+                params.push(0);
+            }
+            params.extend(words);
+        }
+        params.resize(params.len().next_multiple_of(4), 0);
+
+        let grid = caps.fold_grid(quads.div_ceil(u64::from(kernel.threads * kernel.items)))?;
+        let bindings = (0..self.inputs.len()).map(Slot::Input).chain([Slot::Output]).collect();
+        Ok(Launch { kernel: KernelKey::Map(kernel), grid, bindings, params })
+    }
 }
 
 impl Kernel {
