@@ -48,7 +48,7 @@ fn try_on(device: &Device, digits: &data::Digits) -> Result<()> {
 
     let total = digits.labels.len();
     let accuracy = 100.0 * f64::from(correct) / total as f64;
-    println!("{} ({})", device.id(), device.info().name);
+    println!("{} ({}, {})", device.id(), device.info().name, device.info().api);
     println!(
         "  {} nearest neighbours: {correct} of {total} right, {accuracy:.2} %; first {cold:.1?}, again {warm:.1?}",
         knn::K
