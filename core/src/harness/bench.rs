@@ -41,6 +41,24 @@ pub enum Suite {
     Softmax,
 }
 
+impl Suite {
+    /// Lower-case name, as `polywarp bench --suite` takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Suite::Copy => "copy",
+            Suite::Elementwise => "elementwise",
+            Suite::Gemm => "gemm",
+            Suite::Random => "random",
+            Suite::Reduce => "reduce",
+            Suite::Softmax => "softmax",
+        }
+    }
+
+    /// Every suite, alphabetically.
+    pub const ALL: [Suite; 6] =
+        [Suite::Copy, Suite::Elementwise, Suite::Gemm, Suite::Random, Suite::Reduce, Suite::Softmax];
+}
+
 /// What a rate counts, all from [`crate::Cost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
