@@ -1,17 +1,349 @@
-//! (being written)
-use polywarp_core::{Result, ops::Softmax};
-use crate::{Caps, Plan, Source};
+//! Softmax and log-softmax: rows that registers hold in one launch, everything else in three or more.
+//!
+//! Along a last axis of moderate length one workgroup reads a row once, keeps it and writes it. Any other axis, and
+//! longer rows, take the passes of a reduction (`reduce/passes.rs`) over pairs of a running maximum and a sum scaled to
+//! it, then one elementwise launch. Both tell special rows (NaN, +inf, all -inf) by integer keys. Not here: f64, for
+//! want of a wide exponential.
+
+use std::fmt::Write;
+
+use polywarp_core::ops::{Softmax, SoftmaxFn};
+use polywarp_core::{DType, Layout, Result};
+
+use super::reduce::passes::{Partials, Pass, View, Walk, passes};
+use super::reduce::template::{Frame, check_index, decode, launch};
+use crate::element::{self, Element, Form};
+use crate::{Access, Caps, KernelKey, Launch, Plan, Slot, Source, math};
+
+/// Vectors a thread keeps (H200: 8 for 16384 f32 over 512 threads; 16 over 256 threads within 1 %).
+const MOST_HELD: u64 = 16;
+/// Threads of a workgroup where the device has them.
+const MOST_LANES: u32 = 512;
+/// Of `softmax_apply`.
+const APPLY_THREADS: u32 = 256;
+const APPLY_ITEMS: u32 = 4;
+const NEGATIVE_INFINITY: u32 = 0xff80_0000;
+const NAN: u32 = 0x7fc0_0000;
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Kernel {}
+pub struct Kernel {
+    step: Step,
+    function: SoftmaxFn,
+    element: Element,
+}
 
-impl Kernel {
-    pub(crate) fn source(&self) -> Source {
-        Source { name: "softmax".to_owned(), wgsl: String::new(), bindings: Vec::new() }
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    /// A row in registers, start to end.
+    Held { quad: bool, lanes: u32, items: u32, threads: u32, full: bool, axes: u8 },
+    /// Maximum and sum, for one slab of one row.
+    Stats { frame: Frame, partial: bool },
+    /// The result from maximum and sum.
+    Apply { quad: bool, along: bool, axes: u8 },
+}
+
+pub(crate) fn plan(op: &Softmax, caps: &Caps) -> Result<Plan> {
+    check_index(op.name(), &op.input)?;
+    check_index(op.name(), &op.output)?;
+    if op.input.dtype == DType::F64 {
+        caps.require(DType::F64)?;
+        return Err(caps.unsupported("softmax of f64", "shaders have no 64-bit exponential"));
+    }
+    let element = Element::new(op.input.dtype, caps)?;
+    let dims = op.input.layout.dims();
+    let inner: u64 = dims[op.axis + 1..].iter().product();
+    match held(op, element, caps)? {
+        Some(launch) if inner == 1 => Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() }),
+        _ => by_stats(op, element, inner, caps),
     }
 }
 
-pub(crate) fn plan(_op: &Softmax, caps: &Caps) -> Result<Plan> {
-    Err(caps.unsupported("softmax", "not written yet"))
+/// The one-launch plan, when the axis is the last and a workgroup's registers hold a row.
+fn held(op: &Softmax, element: Element, caps: &Caps) -> Result<Option<Launch>> {
+    let layout = &op.input.layout;
+    let (count, stride) = (layout.dims()[op.axis], layout.strides()[op.axis]);
+    let outer = View::of_input(layout, &[op.axis]);
+    let axes: Vec<_> = outer.axes.iter().filter(|axis| axis.kept).copied().collect();
+    let target = op.output.layout.offset();
+    let quad = (stride == 1 || count == 1)
+        && count % 4 == 0
+        && outer.base % 4 == 0
+        && target % 4 == 0
+        && axes.iter().all(|axis| axis.stride % 4 == 0);
+    let width = if quad { 4 } else { 1 };
+    let units = count / width;
+    let most = u64::from(MOST_LANES.min(caps.max_invocations));
+    let lanes = units.div_ceil(MOST_HELD / 2).next_power_of_two().min(most);
+    let items = units.div_ceil(lanes).next_power_of_two();
+    if items > MOST_HELD {
+        return Ok(None);
+    }
+    let threads = lanes.max(u64::from(256.min(caps.max_invocations)));
+    let rows: u64 = axes.iter().map(|axis| axis.extent).product();
+    let step = Step::Held {
+        quad,
+        lanes: lanes as u32,
+        items: items as u32,
+        threads: threads as u32,
+        full: units == lanes * items,
+        axes: axes.len() as u8,
+    };
+    // In vectors; indices fit, negative strides wrap as two's complement.
+    let mut params = vec![rows as u32, units as u32, (outer.base / width) as u32, if quad { 1 } else { stride as u32 }];
+    params.extend([(target / width) as u32, NEGATIVE_INFINITY, NAN]);
+    params.extend(axes.iter().rev().map(|axis| axis.extent as u32));
+    params.extend(axes.iter().rev().map(|axis| (axis.stride / width as i64) as u32));
+    Ok(Some(Launch {
+        kernel: KernelKey::Softmax(Kernel { step, function: op.function, element }),
+        grid: caps.fold_grid(rows.div_ceil(threads / lanes))?,
+        bindings: vec![Slot::Input(0), Slot::Output],
+        params,
+    }))
 }
+
+/// Maximum and sum of every row by the passes of a reduction, then the elements.
+fn by_stats(op: &Softmax, element: Element, inner: u64, caps: &Caps) -> Result<Plan> {
+    let layout = &op.input.layout;
+    let (mut list, mut elements) = passes(View::of_input(layout, &[op.axis]), Partials::Pairs, caps);
+    // The states take the place of an output, in scratch.
+    let states = elements.len();
+    if let Some(last) = list.last_mut() {
+        last.target = Slot::Scratch(states);
+        elements.push(last.outputs);
+    }
+    let stats = |pass: &Pass| {
+        let step = Step::Stats { frame: Frame::of(pass), partial: pass.partial };
+        launch(KernelKey::Softmax(Kernel { step, function: op.function, element }), pass, 0, 0, caps)
+    };
+    let mut launches = list.iter().map(stats).collect::<Result<Vec<_>>>()?;
+    launches.push(apply(op, element, inner, Slot::Scratch(states), caps)?);
+    Ok(Plan { launches, scratch_bytes: elements.iter().map(|&n| n * 8).collect() })
+}
+
+fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) -> Result<Launch> {
+    let flat: Layout = op.input.layout.collapse();
+    let target = op.output.layout.offset();
+    let count = op.input.layout.dims()[op.axis];
+    let (dims, strides) = (flat.dims(), flat.strides());
+    let last = dims.len().wrapping_sub(1);
+    let outer_aligned = |n: usize| strides[..n].iter().all(|stride| stride % 4 == 0);
+    let quad = dims.last().is_some_and(|&d| d % 4 == 0)
+        && strides[last] == 1
+        && outer_aligned(last)
+        && flat.offset() % 4 == 0
+        && target % 4 == 0
+        && if inner == 1 { count % 4 == 0 } else { inner % 4 == 0 };
+    let width = if quad { 4 } else { 1 };
+    let units = op.input.layout.elements() / width;
+    let step = Step::Apply { quad, along: inner == 1 || !quad, axes: dims.len() as u8 };
+    let mut params = vec![units as u32, (count * inner) as u32, inner as u32, (flat.offset() / width) as u32];
+    params.extend([(target / width) as u32, NEGATIVE_INFINITY, NAN]);
+    params.extend(dims.iter().rev().enumerate().map(|(i, &d)| if i == 0 { d / width } else { d } as u32));
+    params.extend(strides.iter().rev().enumerate().map(|(i, &s)| if i == 0 { s } else { s / width as i64 } as u32));
+    Ok(Launch {
+        kernel: KernelKey::Softmax(Kernel { step, function: op.function, element }),
+        grid: caps.fold_grid(units.div_ceil(u64::from(APPLY_THREADS * APPLY_ITEMS)))?,
+        bindings: vec![Slot::Input(0), states, Slot::Output],
+        params,
+    })
+}
+
+impl Kernel {
+    pub(crate) fn source(&self) -> Source {
+        let mut body = String::new();
+        // Formatting into a String cannot fail.
+        let (step, bindings) = match &self.step {
+            Step::Held { .. } => {
+                let _ = self.write_held(&mut body);
+                ("held", vec![Access::Read, Access::ReadWrite])
+            }
+            Step::Stats { frame, partial } => {
+                let _ = self.write_stats(&mut body, frame, *partial);
+                (frame.suffix(), vec![Access::Read, Access::ReadWrite])
+            }
+            Step::Apply { .. } => {
+                let _ = self.write_apply(&mut body);
+                ("apply", vec![Access::Read, Access::Read, Access::ReadWrite])
+            }
+        };
+        let name = format!("{}_{step}_{}", self.function.name(), self.element.dtype());
+        let wgsl = element::prelude(&[self.element]) + &math::library(&body) + &body;
+        Source { name, wgsl, bindings }
+    }
+
+    fn write_held(&self, out: &mut String) -> std::fmt::Result {
+        let Step::Held { quad, lanes, items, threads, full, axes } = self.step else { return Ok(()) };
+        writeln!(out, "struct Params {{\n    rows: u32, units: u32, base: u32, stride: u32,")?;
+        self.write_tail_of_params(out, axes)?;
+        writeln!(out, "const LANES = {lanes}u;\nconst ITEMS = {items}u;\nconst THREADS = {threads}u;")?;
+        writeln!(out, "const FULL = {full};")?;
+        self.write_vector(out, quad)?;
+        self.write_load(out, quad)?;
+        self.write_store(out, quad, 2)?;
+        *out += &decode("base_of", "params.base", 's', axes.into());
+        *out += include_str!("../../wgsl/softmax_scalar.wgsl");
+        *out += include_str!("../../wgsl/softmax.wgsl");
+        Ok(())
+    }
+
+    fn write_apply(&self, out: &mut String) -> std::fmt::Result {
+        let Step::Apply { quad, along, axes } = self.step else { return Ok(()) };
+        writeln!(out, "struct Params {{\n    units: u32, run: u32, inner: u32, base: u32,")?;
+        self.write_tail_of_params(out, axes)?;
+        writeln!(out, "const THREADS = {APPLY_THREADS}u;\nconst ITEMS = {APPLY_ITEMS}u;\nconst ALONG = {along};")?;
+        self.write_vector(out, quad)?;
+        self.write_load(out, quad)?;
+        writeln!(out, "struct State {{ key: u32, sum: f32 }}")?;
+        writeln!(out, "@group(0) @binding(2) var<storage, read> states: array<State>;")?;
+        self.write_store(out, quad, 3)?;
+        *out += &decode("base_of", "params.base", 's', axes.into());
+        *out += include_str!("../../wgsl/softmax_scalar.wgsl");
+        writeln!(out, "fn apply_each(x: V, state: u32) -> V {{")?;
+        if along {
+            // Never called: a vector has one state.
+            writeln!(out, "    return x;\n}}")?;
+        } else {
+            for (name, f) in [
+                ("anchor", "anchor_of(states[state + {i}u].key)"),
+                ("factor", "factor_of(states[state + {i}u].key, states[state + {i}u].sum)"),
+            ] {
+                let each: Vec<String> = (0..4).map(|i| f.replace("{i}", &i.to_string())).collect();
+                writeln!(out, "    let {name} = V({});", each.join(", "))?;
+            }
+            writeln!(out, "    return select(exp_of(x, anchor) * factor, (x - anchor) - factor, LOG);\n}}")?;
+        }
+        *out += include_str!("../../wgsl/softmax_apply.wgsl");
+        Ok(())
+    }
+
+    /// Pairs of a key and a sum, in the frame of a reduction.
+    fn write_stats(&self, out: &mut String, frame: &Frame, partial: bool) -> std::fmt::Result {
+        let quad = frame.quad;
+        *out += &frame.head(&[]);
+        writeln!(out, "struct State {{ key: u32, sum: f32 }}\nalias Acc = State;")?;
+        self.write_vector(out, quad)?;
+        // Two states joined: the one with the smaller maximum is scaled down. Equal maxima need no scaling, whatever
+        // they are; -inf has sum 0 already.
+        writeln!(out, "fn shrink(a: u32, b: u32) -> f32 {{")?;
+        writeln!(out, "    let low = min(a, b);\n    let high = max(a, b);")?;
+        writeln!(out, "    if low == high {{ return 1.0; }}")?;
+        writeln!(out, "    if low <= 0x007fffffu || high >= 0xff800000u {{ return 0.0; }}")?;
+        writeln!(out, "    return exp_f32(value_of(low) - value_of(high));\n}}")?;
+        *out += VALUE_OF;
+        writeln!(out, "fn combine(a: State, b: State) -> State {{\n    let scale = shrink(a.key, b.key);")?;
+        writeln!(out, "    let sum = select(a.sum + b.sum * scale, a.sum * scale + b.sum, b.key > a.key);")?;
+        writeln!(out, "    return State(max(a.key, b.key), sum);\n}}")?;
+        if quad {
+            writeln!(out, "struct Quad {{ key: K, sum: V }}\nalias Wide = Quad;")?;
+            writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{")?;
+            let each: Vec<String> = "xyzw".chars().map(|c| format!("shrink(a.key.{c}, b.key.{c})")).collect();
+            writeln!(out, "    let scale = V({});", each.join(", "))?;
+            writeln!(out, "    let sum = select(a.sum + b.sum * scale, a.sum * scale + b.sum, b.key > a.key);")?;
+            writeln!(out, "    return Wide(max(a.key, b.key), sum);\n}}")?;
+            let part = |c: char| format!("State(w.key.{c}, w.sum.{c})");
+            writeln!(out, "fn narrow(w: Wide) -> Acc {{")?;
+            writeln!(
+                out,
+                "    return combine(combine({}, {}), combine({}, {}));\n}}",
+                part('x'),
+                part('y'),
+                part('z'),
+                part('w')
+            )?;
+            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{")?;
+            writeln!(out, "    let dead = vec4<u32>(0u, 1u, 2u, 3u) >= vec4<u32>(live);")?;
+            writeln!(out, "    return Wide(select(w.key, K(0x007fffffu), dead), select(w.sum, V(0.0), dead));\n}}")?;
+        } else {
+            writeln!(
+                out,
+                "alias Wide = State;\nfn combine_wide(a: Wide, b: Wide) -> Wide {{ return combine(a, b); }}"
+            )?;
+            writeln!(out, "fn narrow(w: Wide) -> Acc {{ return w; }}")?;
+            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{ return w; }}")?;
+        }
+        writeln!(out, "fn wide_identity() -> Wide {{ return Wide(K(0x007fffffu), V(0.0)); }}")?;
+        if partial {
+            writeln!(out, "@group(0) @binding(1) var<storage, read> x: array<State>;")?;
+            writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{ return x[at]; }}")?;
+        } else {
+            self.write_load(out, quad)?;
+            writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{\n    let key = key_of(load(at));")?;
+            writeln!(out, "    return Wide(key, select(V(1.0), V(0.0), key == K(0x007fffffu)));\n}}")?;
+        }
+        writeln!(out, "@group(0) @binding(2) var<storage, read_write> y: array<State>;")?;
+        match (frame.walk, quad) {
+            (Walk::Rows { .. }, _) => {
+                writeln!(out, "fn write_at(index: u32, v: Acc) {{ y[params.target_base + index] = v; }}")?;
+            }
+            (_, false) => {
+                writeln!(out, "fn write_wide(index: u32, v: Wide) {{ y[params.target_base + index] = v; }}")?;
+            }
+            (_, true) => {
+                writeln!(
+                    out,
+                    "fn write_wide(index: u32, v: Wide) {{\n    let first = params.target_base + 4u * index;"
+                )?;
+                for i in 0..4 {
+                    writeln!(out, "    y[first + {i}u] = State(v.key[{i}], v.sum[{i}]);")?;
+                }
+                writeln!(out, "}}")?;
+            }
+        }
+        *out += frame.body();
+        Ok(())
+    }
+
+    /// What `Held` and `Apply` have in common after four words of their own.
+    fn write_tail_of_params(&self, out: &mut String, axes: u8) -> std::fmt::Result {
+        let member = |name: char| (0..axes).map(|i| format!(" {name}{i}: u32,")).collect::<String>();
+        writeln!(out, "    target_base: u32, lowest: u32, nan: u32,{}{}\n}}", member('e'), member('s'))?;
+        writeln!(out, "@group(0) @binding(0) var<uniform> params: Params;")
+    }
+
+    /// V, K and what is computed on them.
+    fn write_vector(&self, out: &mut String, quad: bool) -> std::fmt::Result {
+        writeln!(out, "const LOG = {};", self.function == SoftmaxFn::LogSoftmax)?;
+        let (v, k) = if quad { ("vec4<f32>", "vec4<u32>") } else { ("f32", "u32") };
+        writeln!(out, "alias V = {v};\nalias K = {k};")?;
+        if !matches!(self.step, Step::Stats { .. }) {
+            writeln!(out, "const WIDTH = {}u;", if quad { 4 } else { 1 })?;
+        }
+        writeln!(out, "fn key_of(x: V) -> K {{")?;
+        writeln!(out, "    let bits = bitcast<K>(x);\n    let magnitude = bits & K(0x7fffffffu);")?;
+        writeln!(out, "    let key = select(bits | K(0x80000000u), ~bits, bits != magnitude);")?;
+        writeln!(out, "    return select(key, K(0xffffffffu), magnitude > K(0x7f800000u));\n}}")?;
+        // exp(x - anchor), and exactly 0 for -inf.
+        writeln!(out, "fn exp_of(x: V, anchor: V) -> V {{\n    let d = x - anchor;")?;
+        let exp = if quad { "V(exp_f32(d.x), exp_f32(d.y), exp_f32(d.z), exp_f32(d.w))" } else { "exp_f32(d)" };
+        writeln!(out, "    return select({exp}, V(0.0), bitcast<K>(x) == K(0xff800000u));\n}}")?;
+        if quad {
+            writeln!(out, "fn highest_of(k: K) -> u32 {{ return max(max(k.x, k.y), max(k.z, k.w)); }}")?;
+            writeln!(out, "fn sum_of(v: V) -> f32 {{ return (v.x + v.y) + (v.z + v.w); }}")
+        } else {
+            writeln!(out, "fn highest_of(k: K) -> u32 {{ return k; }}")?;
+            writeln!(out, "fn sum_of(v: V) -> f32 {{ return v; }}")
+        }
+    }
+
+    fn write_load(&self, out: &mut String, quad: bool) -> std::fmt::Result {
+        let form = if quad { Form::Quad } else { Form::Scalar };
+        *out += &self.element.storage(1, "x", form, Access::Read);
+        writeln!(out, "fn load(at: u32) -> V {{ return {}(at); }}", if quad { "load4_x" } else { "load_x" })
+    }
+
+    fn write_store(&self, out: &mut String, quad: bool, binding: u32) -> std::fmt::Result {
+        let form = if quad { Form::Quad } else { Form::Scalar };
+        *out += &self.element.storage(binding, "y", form, Access::ReadWrite);
+        writeln!(out, "fn store(at: u32, v: V) {{ {}(at, v); }}", if quad { "store4_y" } else { "store_y" })
+    }
+}
+
+const VALUE_OF: &str = "fn value_of(key: u32) -> f32 {
+    return bitcast<f32>(select(~key, key & 0x7fffffffu, key >= 0x80000000u));
+}
+";
+
+#[cfg(test)]
+#[path = "softmax/tests.rs"]
+mod tests;

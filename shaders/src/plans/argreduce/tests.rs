@@ -1,0 +1,56 @@
+//! Every argmax and argmin gives kernels that naga accepts with no more features than the device has.
+
+use polywarp_core::ops::{ArgReduce, ArgReduceFn};
+use polywarp_core::{DType, KeepDims, Layout, Shape, TensorSpec};
+
+use crate::Caps;
+use crate::validate::{full_caps, validate};
+
+#[test]
+fn arg_reductions_of_every_dtype_and_layout_validate() {
+    let cases: &[(&[u64], &[usize], &[usize])] = &[
+        (&[7], &[0], &[0]),
+        (&[1 << 21], &[0], &[0]),
+        (&[5, 64], &[0, 1], &[1]),
+        (&[5, 63], &[0, 1], &[1]),
+        (&[4096, 8], &[0, 1], &[0]),
+        (&[63, 65], &[0, 1], &[0]),
+        (&[6, 8, 10], &[2, 0, 1], &[1]),
+        (&[4, 6, 8, 12], &[0, 1, 2, 3], &[0, 2, 3]),
+    ];
+    let mut seen = std::collections::HashSet::new();
+    for caps in [full_caps(), Caps::webgpu_defaults("test")] {
+        for function in ArgReduceFn::ALL {
+            for dtype in DType::ALL.into_iter().filter(|&d| d != DType::Bool && caps.require(d).is_ok()) {
+                for (dims, order, axes) in cases {
+                    let layout = Layout::contiguous(Shape::new(dims).unwrap()).permute(order).unwrap();
+                    let shape = layout.shape().without_axes(axes, KeepDims::No);
+                    let output = TensorSpec::new(DType::U32, Layout::contiguous(shape));
+                    let op = ArgReduce::new(function, TensorSpec::new(dtype, layout), axes, output).unwrap();
+                    for launch in crate::plan(&op.into(), &caps).unwrap().launches {
+                        if !seen.insert(launch.kernel.clone()) {
+                            continue;
+                        }
+                        let source = launch.kernel.source();
+                        if let Err(message) = validate(&source.wgsl, &caps) {
+                            panic!("{}: {message}\n{}", source.name, source.wgsl);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen.len() > 50, "{} kernels", seen.len());
+}
+
+#[test]
+fn positions_survive_several_passes() {
+    // [4, 6, 8, 12] over axes 0, 2 and 3: positions count through (4, 8, 12).
+    let layout = Layout::contiguous(Shape::new(&[4, 6, 8, 12]).unwrap());
+    let output = TensorSpec::new(DType::U32, Layout::contiguous(Shape::new(&[6]).unwrap()));
+    let op = ArgReduce::new(ArgReduceFn::ArgMax, TensorSpec::new(DType::F32, layout), &[0, 2, 3], output).unwrap();
+    let plan = crate::plan(&op.into(), &full_caps()).unwrap();
+    // Parameter 6 is what one step along the folded axis adds.
+    let steps: Vec<u32> = plan.launches.iter().map(|l| l.params[6]).collect();
+    assert_eq!(steps, [1, 96]);
+}

@@ -1,0 +1,134 @@
+//! Every product gives kernels that naga accepts with no more features than the device has; choices are as intended.
+
+use polywarp_core::ops::Matmul;
+use polywarp_core::{DType, Layout, Shape, TensorSpec, UnaryFn};
+
+use super::*;
+use crate::validate::{full_caps, validate};
+
+/// Batch dims, m, n, k.
+type Dims<'a> = (&'a [u64], u64, u64, u64);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    /// Row-major.
+    Plain,
+    /// The transpose of a row-major matrix.
+    Transposed,
+    /// Every second element of every row.
+    Spread,
+}
+
+fn spec(dtype: DType, batch: &[u64], rows: u64, cols: u64, order: Order) -> TensorSpec {
+    let shape = |r, c| Shape::new(&[batch, &[r, c]].concat()).unwrap();
+    let rank = batch.len() + 2;
+    let layout = match order {
+        Order::Plain => Layout::contiguous(shape(rows, cols)),
+        Order::Transposed => Layout::contiguous(shape(cols, rows)).transpose(rank - 2, rank - 1).unwrap(),
+        Order::Spread => Layout::contiguous(shape(rows, 2 * cols)).slice(rank - 1, 0, 2 * cols, 2).unwrap(),
+    };
+    TensorSpec::new(dtype, layout)
+}
+
+fn product(dtype: DType, (batch, m, n, k): Dims, a: Order, b: Order) -> Matmul {
+    let output = Matmul::output_dtype(dtype).unwrap();
+    let (a, b) = (spec(dtype, batch, m, k, a), spec(dtype, batch, k, n, b));
+    Matmul::product(a, b, spec(output, batch, m, n, Order::Plain)).check().unwrap()
+}
+
+fn with_everything(op: Matmul) -> Matmul {
+    let d = op.output;
+    let n = d.layout.dims()[d.layout.rank() - 1];
+    let bias = TensorSpec::new(d.dtype, Layout::contiguous(Shape::new(&[n]).unwrap()));
+    let activation = if d.dtype.compute() == DType::F32 { UnaryFn::Gelu } else { UnaryFn::Relu };
+    let op = Matmul { c: Some(d), bias: Some(bias), alpha: 2.0, beta: -3.0, ..op };
+    Matmul { activation: Some(activation), ..op }.check().unwrap()
+}
+
+const DIMS: &[Dims] = &[
+    (&[], 1, 1, 1),
+    (&[], 1, 64, 128),
+    (&[], 1, 63, 127),
+    (&[], 64, 1, 128),
+    (&[], 5, 7, 3),
+    (&[], 5, 7, 0),
+    (&[], 64, 64, 64),
+    (&[3], 65, 66, 67),
+    (&[2, 3], 4, 8, 12),
+    (&[], 32, 32, 8192),
+    (&[], 2048, 2048, 2048),
+    (&[], 2047, 2049, 2045),
+];
+
+#[test]
+fn products_of_every_dtype_and_layout_validate() {
+    let orders = [Order::Plain, Order::Transposed, Order::Spread];
+    let mut seen = std::collections::HashSet::new();
+    for caps in [full_caps(), Caps::webgpu_defaults("test")] {
+        for dtype in DType::ALL.into_iter().filter(|&d| d != DType::Bool && caps.require(d).is_ok()) {
+            for &dims in DIMS {
+                for (a, b) in orders.into_iter().flat_map(|a| orders.map(|b| (a, b))) {
+                    let op = product(dtype, dims, a, b);
+                    // Everything in the epilogue at once, where it is not a matter of the operands.
+                    let ops = if a == Order::Plain { vec![op.clone(), with_everything(op)] } else { vec![op] };
+                    for op in ops {
+                        for launch in crate::plan(&op.into(), &caps).unwrap().launches {
+                            if !seen.insert(launch.kernel.clone()) {
+                                continue;
+                            }
+                            let source = launch.kernel.source();
+                            assert_eq!(source.bindings.len(), launch.bindings.len(), "{}", source.name);
+                            if let Err(message) = validate(&source.wgsl, &caps) {
+                                panic!("{}: {message}\n{}", source.name, source.wgsl);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen.len() > 300, "{} kernels", seen.len());
+}
+
+#[test]
+fn large_products_take_the_large_tile_and_one_launch() {
+    let op = product(DType::F32, (&[], 4096, 4096, 4096), Order::Plain, Order::Plain);
+    let best = candidates(op.dims(), 4, &Caps::webgpu_defaults("test"))[0];
+    assert_eq!((best.tile.block_m, best.splits, best.refused), (128, 1, None));
+    assert_eq!(best.tile.workgroup_bytes(4), 16 << 10);
+    let plan = crate::plan(&op.into(), &Caps::webgpu_defaults("test")).unwrap();
+    assert_eq!((plan.launches.len(), plan.launches[0].grid), (1, [1024, 1, 1]));
+}
+
+#[test]
+fn long_k_with_few_tiles_is_cut_into_slabs() {
+    let op = product(DType::F32, (&[], 64, 64, 1 << 16), Order::Plain, Order::Plain);
+    let plan = crate::plan(&op.into(), &full_caps()).unwrap();
+    assert_eq!(plan.launches.len(), 2);
+    assert!(plan.scratch_bytes[0] >= 2 * 64 * 64 * 4);
+}
+
+#[test]
+fn tiles_that_do_not_fit_are_refused_with_a_reason() {
+    let dims = MatmulDims { batch: 1, m: 512, n: 512, k: 512 };
+    let caps = Caps { max_workgroup_bytes: 8 << 10, ..full_caps() };
+    let list = candidates(dims, 4, &caps);
+    assert!(list[0].refused.is_none() && list[0].tile.workgroup_bytes(4) <= 8 << 10);
+    let large = list.iter().find(|c| c.tile.block_m == 128 && c.splits == 1).unwrap();
+    assert!(large.refused.is_some_and(|reason| reason.contains("workgroup memory")));
+}
+
+#[test]
+fn aligned_operands_are_read_by_quads_and_others_are_not() {
+    let caps = full_caps();
+    let load = |a, m, k| {
+        let op = product(DType::F32, (&[], m, 64, k), a, Order::Plain);
+        let places = Places::of(&op, &caps).unwrap();
+        let (operand, _) = operand(&op, &places, 0, &caps).unwrap();
+        (operand.along_k, operand.load)
+    };
+    assert_eq!(load(Order::Plain, 64, 64), (true, Load::Quad));
+    assert_eq!(load(Order::Plain, 64, 63), (true, Load::Unit));
+    assert_eq!(load(Order::Transposed, 64, 63), (false, Load::Quad));
+    assert_eq!(load(Order::Spread, 64, 64), (true, Load::Strided));
+}

