@@ -1,1 +1,48 @@
-//! polywarp
+//! polywarp: GPU math for Rust on every GPU, with nothing to install but the driver.
+//!
+//! ```
+//! use polywarp::Tensor;
+//!
+//! let device = polywarp::best()?;
+//! let a = Tensor::from_slice(&device, &[1.0_f32, 2.0, 3.0, 4.0], [2, 2])?;
+//! let b = a.matmul(&a)?.exp()?.sum(&[0])?;
+//! assert_eq!(b.dims(), [2]);
+//! println!("{:?} on {}", b.to_vec::<f32>()?, device.info().name);
+//! # Ok::<(), polywarp::Error>(())
+//! ```
+//!
+//! This crate puts the rooms together: it re-exports the vocabulary of `polywarp-core` and chooses devices. Nothing is
+//! computed here.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | a device | [`best`], [`device()`], [`devices`] |
+//! | tensors and what they can do | [`Tensor`], [`Expr`] |
+//! | your own shader on a device | [`Kernel`], [`Backend::launch`] |
+//! | the proof that a device computes rightly | [`harness`] |
+//! | what only wgpu devices have: your own `wgpu::Device`, buffers in and out | `wgpu` (feature `wgpu`) |
+//! | shaders to SPIR-V, MSL, HLSL, GLSL | `compiler` (feature `compiler`) |
+//! | the speedup tables | `bench` (feature `bench`) |
+//!
+//! Features: `cpu` and `wgpu` are the devices; `cli`, on by default, is what only the program `polywarp` needs, so a
+//! library user writes `default-features = false, features = ["cpu", "wgpu"]`.
+
+mod devices;
+
+#[cfg(feature = "bench")]
+pub mod bench;
+
+pub use devices::{DEVICE_VARIABLE, Choice, DeviceEntry, Rejected, Rejection, best, best_with_reasons, device, devices};
+pub use polywarp_core::*;
+
+/// The offline shader compiler.
+#[cfg(feature = "compiler")]
+pub use polywarp_shaders::compiler;
+
+/// The wgpu backend itself.
+#[cfg(feature = "wgpu")]
+pub use polywarp_wgpu as wgpu;
+
+/// Reading shaders: limits, errors with their place, overrides, reflection.
+#[cfg(feature = "compiler")]
+pub use polywarp_shaders::wgsl as shader;

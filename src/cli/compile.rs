@@ -1,0 +1,76 @@
+//! `polywarp compile`: the offline shader compiler.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use polywarp::compiler::{BindSlot, Output, Request, Target, compile};
+use polywarp::shader::Reflection;
+use serde::Serialize;
+
+use super::{Fault, Verdict, in_shader, parse_define, read_shader};
+
+/// Compiles a WGSL shader to another language
+#[derive(clap::Args)]
+pub struct Args {
+    /// The WGSL file
+    file: PathBuf,
+    /// spirv, msl, hlsl, glsl or wgsl
+    #[arg(long, value_parser = parse_target)]
+    target: Target,
+    /// The entry point to keep (all of them when left out; GLSL holds one)
+    #[arg(long, value_name = "E")]
+    entry: Option<String>,
+    /// Sets an `override` of the shader; may be repeated
+    #[arg(long = "define", value_name = "N=V", value_parser = parse_define)]
+    defines: Vec<(String, f64)>,
+    /// Writes what a host must know to this file, as JSON: entry points, bindings, overrides, features; `-` is standard
+    /// output
+    #[arg(long, value_name = "J")]
+    reflect: Option<PathBuf>,
+    /// The file to write; `-` is standard output
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+}
+
+fn parse_target(text: &str) -> Result<Target, String> {
+    if text == "ptx" {
+        return Err("this version cannot write PTX; it writes spirv msl hlsl glsl wgsl".to_owned());
+    }
+    text.parse().map_err(|e: polywarp::Error| e.to_string())
+}
+
+/// The file that `--reflect` writes.
+#[derive(Serialize)]
+struct Described<'a> {
+    target: Target,
+    #[serde(flatten)]
+    shader: &'a Reflection,
+    /// Where the target language finds each resource.
+    slots: &'a [BindSlot],
+}
+
+pub fn run(args: &Args) -> Result<Verdict, Fault> {
+    let source = read_shader(&args.file)?;
+    let request =
+        Request { source: &source, target: args.target, entry: args.entry.as_deref(), defines: &args.defines };
+    let Output { bytes, reflection, slots } = compile(&request).map_err(|e| in_shader(&args.file, e))?;
+    if let Some(path) = &args.reflect {
+        let described = Described { target: args.target, shader: &reflection, slots: &slots };
+        let mut json = serde_json::to_vec_pretty(&described).map_err(|e| Fault::Machine(format!("JSON: {e}")))?;
+        json.push(b'\n');
+        write(path, &json)?;
+    }
+    write(&args.output, &bytes)?;
+    Ok(Verdict::Well)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Fault> {
+    if path == Path::new("-") {
+        let mut out = std::io::stdout().lock();
+        return out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| match e.kind() {
+            std::io::ErrorKind::BrokenPipe => Fault::OutputClosed,
+            _ => Fault::Machine(format!("cannot write to standard output: {e}")),
+        });
+    }
+    std::fs::write(path, bytes).map_err(|e| Fault::Machine(format!("cannot write {}: {e}", path.display())))
+}

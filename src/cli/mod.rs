@@ -1,0 +1,252 @@
+//! The program's frame: commands, exit codes, output that may be cut off, errors on one line.
+//!
+//! Exit code 0: all is well. 1: something is wrong with the machine or a result (a failed check, a finding of `doctor`,
+//! a lost device, a file that cannot be written). 2: the request is wrong (flags, files, shaders). One file per command;
+//! each has an `Args` for clap and `run(Args) -> Result<Verdict, Fault>`. Nothing here computes.
+
+mod bench;
+mod check;
+mod compile;
+mod devices;
+mod doctor;
+mod npy;
+mod run;
+
+use std::io::{self, Write};
+use std::panic;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use polywarp::{Device, Error};
+
+/// GPU math on every GPU, with nothing to install but the driver.
+///
+/// Devices are named `cpu`, `wgpu:0`, `wgpu:1`, ...; `polywarp devices` lists them. POLYWARP_DEVICE chooses the default;
+/// WGPU_BACKEND, WGPU_ADAPTER_NAME, VK_DRIVER_FILES and RUST_LOG are honoured.
+#[derive(Parser)]
+#[command(name = "polywarp", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Bench(bench::Args),
+    Check(check::Args),
+    Compile(compile::Args),
+    Devices(devices::Args),
+    Doctor(doctor::Args),
+    Run(run::Args),
+}
+
+/// What a command that could do its work found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Exit code 0.
+    Well,
+    /// Exit code 1: the output says what is wrong.
+    Wrong,
+}
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+enum Fault {
+    /// Exit code 2: the request is wrong.
+    Usage(String),
+    /// Exit code 1: the machine failed.
+    Machine(String),
+    /// Whoever read the output went away: nothing to say, and nobody to say it to.
+    OutputClosed,
+}
+
+impl Fault {
+    fn usage(message: impl Into<String>) -> Fault {
+        Fault::Usage(message.into())
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        match error {
+            Error::DeviceLost { .. }
+            | Error::OutOfMemory { .. }
+            | Error::Backend { .. }
+            | Error::BackendUnavailable { .. } => Fault::Machine(error.to_string()),
+            other => Fault::Usage(other.to_string()),
+        }
+    }
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("off")).init();
+    // Every panic is caught and reported in one line, here or where it becomes an error; RUST_LOG=error shows its place.
+    panic::set_hook(Box::new(|info| log::error!("{info}")));
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return parse_failed(&error),
+    };
+    let result = panic::catch_unwind(|| match cli.command {
+        Command::Bench(args) => bench::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Compile(args) => compile::run(&args),
+        Command::Devices(args) => devices::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Run(args) => run::run(&args),
+    });
+    let (code, message) = match result {
+        Ok(Ok(Verdict::Well)) => (0, None),
+        Ok(Ok(Verdict::Wrong) | Err(Fault::OutputClosed)) => (1, None),
+        Ok(Err(Fault::Usage(message))) => (2, Some(message)),
+        Ok(Err(Fault::Machine(message))) => (1, Some(message)),
+        Err(panic) => (1, Some(format!("internal fault, please report it: {}", panic_text(&*panic)))),
+    };
+    if let Some(message) = message {
+        // Nobody to tell when standard error is closed as well.
+        let _ = writeln!(io::stderr(), "error: {}", one_line(&message));
+    }
+    ExitCode::from(code)
+}
+
+/// Help and version go to standard output; anything else is one line on standard error.
+fn parse_failed(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(2)
+        }
+        _ => {
+            let text = error.to_string();
+            // What precedes the first empty line is the error, what follows is usage.
+            let lines: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
+            let _ = writeln!(io::stderr(), "{} (see --help)", lines.join(" "));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+fn one_line(text: &str) -> String {
+    text.split(|c: char| c.is_control() || c.is_whitespace()).filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Writes a line to standard output.
+fn say(line: impl AsRef<str>) -> Result<(), Fault> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", line.as_ref()).and_then(|()| out.flush()).map_err(|e| match e.kind() {
+        io::ErrorKind::BrokenPipe => Fault::OutputClosed,
+        _ => Fault::Machine(format!("cannot write to standard output: {e}")),
+    })
+}
+
+/// Writes `value` as JSON to standard output.
+fn say_json(value: &impl serde::Serialize) -> Result<(), Fault> {
+    let text = serde_json::to_string_pretty(value).map_err(|e| Fault::Machine(format!("cannot write JSON: {e}")))?;
+    say(text)
+}
+
+/// The device a command was given, or the default one.
+fn chosen_device(name: Option<&str>) -> Result<Device, Fault> {
+    Ok(match name {
+        Some(name) => polywarp::device(name)?,
+        None => polywarp::best()?,
+    })
+}
+
+/// `NAME=VALUE` of `--define`: a number, decimal or `0x...`, or `true` or `false`.
+fn parse_define(text: &str) -> Result<(String, f64), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    let number = match (value, value.strip_prefix("0x")) {
+        ("true", _) => 1.0,
+        ("false", _) => 0.0,
+        (_, Some(hex)) => u32::from_str_radix(hex, 16).map_err(|_| format!("`{value}` is not a 32-bit number"))?.into(),
+        _ => value.parse().map_err(|_| format!("`{value}` is not a number"))?,
+    };
+    if name.is_empty() { Err("the name is empty".to_owned()) } else { Ok((name.to_owned(), number)) }
+}
+
+/// The text of a shader file.
+fn read_shader(path: &std::path::Path) -> Result<String, Fault> {
+    let fail = |why: String| Fault::usage(format!("{}: {why}", path.display()));
+    let limit = polywarp::shader::MAX_SOURCE_BYTES as u64;
+    let file = std::fs::File::open(path).map_err(|e| fail(e.to_string()))?;
+    let info = file.metadata().map_err(|e| fail(e.to_string()))?;
+    if info.is_dir() {
+        return Err(fail("it is a folder".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    // One byte more than allowed: enough to see that it is too long, whatever kind of file it is.
+    io::Read::read_to_end(&mut io::Read::take(file, limit + 1), &mut bytes).map_err(|e| fail(e.to_string()))?;
+    if bytes.len() as u64 > limit {
+        return Err(fail(format!("more than {limit} bytes, the largest shader accepted")));
+    }
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        fail(format!("not UTF-8 text (byte {at}); WGSL is expected"))
+    })?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// `error` of the shader in `path`, as editors understand it: file:line:column.
+fn in_shader(path: &std::path::Path, error: Error) -> Fault {
+    match error {
+        Error::Shader { line, column, message } if line > 0 => {
+            Fault::usage(format!("{}:{line}:{column}: {message}", path.display()))
+        }
+        Error::Shader { message, .. } => Fault::usage(format!("{}: {message}", path.display())),
+        error @ (Error::ShaderTooComplex { .. } | Error::InvalidArgument { .. } | Error::Binding { .. }) => {
+            Fault::usage(format!("{}: {error}", path.display()))
+        }
+        other => other.into(),
+    }
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    if unit == 0 { format!("{bytes} bytes") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn define_takes_numbers_and_truth_values() {
+        for (text, value) in [("A=2", 2.0), ("A=-1.5e3", -1500.0), ("A=0x10", 16.0), ("A=true", 1.0), ("A=false", 0.0)]
+        {
+            assert_eq!(parse_define(text), Ok(("A".to_owned(), value)));
+        }
+        for text in ["A", "=1", "A=", "A=x", "A=0x", "A=0x1ffffffff"] {
+            assert!(parse_define(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn size_has_a_unit() {
+        assert_eq!(size(0), "0 bytes");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(size(u64::MAX), "16777216.0 TiB");
+    }
+}

@@ -1,0 +1,264 @@
+//! `polywarp run`: anybody's compute shader on any device, from and to .npy files.
+//!
+//! Files are read and flags are checked before a device is touched. A buffer is as long as its array, rounded up to 4
+//! bytes (what GPUs can bind), so an array of an odd number of 8- or 16-bit elements has padding zeros at its end.
+
+use std::path::{Path, PathBuf};
+
+use polywarp::{Binding, Buffer, DType, Device, Kernel};
+
+use super::npy::{self, Form, Kind};
+use super::{Fault, Verdict, chosen_device, in_shader, parse_define, read_shader, say};
+
+/// Runs a WGSL compute shader from and to .npy files
+#[derive(clap::Args)]
+pub struct Args {
+    /// The WGSL file
+    file: PathBuf,
+    /// The device, such as `wgpu:0`; the default one when left out
+    #[arg(long, value_name = "D")]
+    device: Option<String>,
+    /// Workgroups along x, y and z
+    #[arg(long, value_name = "X,Y,Z", value_parser = parse_grid)]
+    grid: [u32; 3],
+    /// Binds a .npy file, or zeros, such as `0=in.npy` or `1.2=zeros:f32:64x64`; may be repeated
+    #[arg(long = "bind", value_name = "[GROUP.]BINDING=FILE|zeros:DTYPE:N[xM...]", value_parser = parse_bind)]
+    binds: Vec<Bind>,
+    /// Saves what is bound there to a .npy file after the run, in the dtype and shape it was bound with; may be repeated
+    #[arg(long = "save", value_name = "[GROUP.]BINDING=FILE", value_parser = parse_save)]
+    saves: Vec<Save>,
+    /// The entry point; may be left out when there is one
+    #[arg(long, value_name = "E")]
+    entry: Option<String>,
+    /// Sets an `override` of the shader; may be repeated
+    #[arg(long = "define", value_name = "N=V", value_parser = parse_define)]
+    defines: Vec<(String, f64)>,
+}
+
+/// `[GROUP.]BINDING`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    group: u32,
+    binding: u32,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.group, self.binding)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Bind {
+    at: Place,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum What {
+    File(PathBuf),
+    Zeros(Form),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Save {
+    at: Place,
+    path: PathBuf,
+}
+
+fn parse_grid(text: &str) -> Result<[u32; 3], String> {
+    let mut grid = [1; 3];
+    let parts: Vec<&str> = text.split(',').collect();
+    if parts.len() > 3 {
+        return Err(format!("{} extents, at most 3 are possible", parts.len()));
+    }
+    for (extent, part) in grid.iter_mut().zip(&parts) {
+        *extent =
+            part.trim().parse().map_err(|_| format!("`{part}` is not a number of workgroups (0 to {})", u32::MAX))?;
+    }
+    Ok(grid)
+}
+
+fn parse_place(text: &str) -> Result<(Place, &str), String> {
+    let (place, value) = text.split_once('=').ok_or("expected [GROUP.]BINDING=...")?;
+    let number = |part: &str| part.parse().map_err(|_| format!("`{place}` is not [GROUP.]BINDING, such as 0 or 1.2"));
+    let (group, binding) = match place.split_once('.') {
+        Some((group, binding)) => (number(group)?, number(binding)?),
+        None => (0, number(place)?),
+    };
+    if value.is_empty() {
+        return Err(format!("nothing is named for binding {place}"));
+    }
+    Ok((Place { group, binding }, value))
+}
+
+fn parse_bind(text: &str) -> Result<Bind, String> {
+    let (at, value) = parse_place(text)?;
+    let what = match value.strip_prefix("zeros:") {
+        Some(spec) => What::Zeros(parse_zeros(spec)?),
+        None => What::File(PathBuf::from(value)),
+    };
+    Ok(Bind { at, what })
+}
+
+fn parse_zeros(spec: &str) -> Result<Form, String> {
+    let (dtype, dims) = spec.split_once(':').ok_or("expected zeros:DTYPE:N or zeros:DTYPE:NxM")?;
+    let dtype: DType = dtype.parse().map_err(|e: polywarp::Error| e.to_string())?;
+    let dims = dims.split('x').map(|dim| dim.parse::<u64>());
+    let shape = dims.collect::<Result<Vec<_>, _>>().map_err(|_| format!("`{spec}`: the shape is not N or NxM..."))?;
+    let form = Form { kind: Kind::of(dtype), shape };
+    if form.size_bytes().is_none() {
+        return Err(format!("`{spec}` is larger than any device can hold"));
+    }
+    Ok(form)
+}
+
+fn parse_save(text: &str) -> Result<Save, String> {
+    let (at, value) = parse_place(text)?;
+    Ok(Save { at, path: PathBuf::from(value) })
+}
+
+/// An array on the device.
+struct Bound {
+    at: Place,
+    form: Form,
+    size_bytes: u64,
+    buffer: Buffer,
+}
+
+pub fn run(args: &Args) -> Result<Verdict, Fault> {
+    check_places(args)?;
+    let source = read_shader(&args.file)?;
+    let arrays = args.binds.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    let device = chosen_device(args.device.as_deref())?;
+    let bound = arrays.into_iter().map(|array| upload(&device, array)).collect::<Result<Vec<_>, Fault>>()?;
+    let bindings: Vec<Binding> = bound
+        .iter()
+        .map(|array| Binding {
+            group: array.at.group,
+            binding: array.at.binding,
+            buffer: array.buffer.clone(),
+            range: 0..padded(array.size_bytes),
+        })
+        .collect();
+    let kernel = Kernel { wgsl: source, entry: args.entry.clone(), defines: args.defines.clone() };
+    let backend = device.backend();
+    backend.launch(&kernel, args.grid, &bindings).map_err(|e| in_shader(&args.file, e))?;
+    device.synchronize()?;
+    for save in &args.saves {
+        let Some(array) = bound.iter().find(|array| array.at == save.at) else { continue }; // refused above
+        let bytes = backend.read_blocking(&array.buffer, 0..array.size_bytes)?;
+        npy::write(&save.path, &array.form, &bytes)
+            .map_err(|e| Fault::Machine(format!("cannot write {}: {e}", save.path.display())))?;
+        say(format!("{}: {}", save.path.display(), array.form))?;
+    }
+    Ok(Verdict::Well)
+}
+
+fn check_places(args: &Args) -> Result<(), Fault> {
+    for (i, bind) in args.binds.iter().enumerate() {
+        if args.binds[..i].iter().any(|other| other.at == bind.at) {
+            return Err(Fault::usage(format!("--bind names binding {} twice", bind.at)));
+        }
+    }
+    for (i, save) in args.saves.iter().enumerate() {
+        if args.binds.iter().all(|bind| bind.at != save.at) {
+            return Err(Fault::usage(format!(
+                "--save {}: nothing is bound there; add --bind {}=...",
+                save.at, save.at
+            )));
+        }
+        if args.saves[..i].iter().any(|other| other.path == save.path) {
+            return Err(Fault::usage(format!("--save names the file {} twice", save.path.display())));
+        }
+    }
+    Ok(())
+}
+
+/// An array on the host; `None` for zeros, which need no memory here.
+struct Loaded {
+    at: Place,
+    form: Form,
+    bytes: Option<Vec<u8>>,
+}
+
+fn load(bind: &Bind) -> Result<Loaded, Fault> {
+    let (form, bytes) = match &bind.what {
+        What::Zeros(form) => (form.clone(), None),
+        What::File(path) => {
+            let (form, bytes) = read_array(path)?;
+            (form, Some(bytes))
+        }
+    };
+    if form.size_bytes() == Some(0) {
+        return Err(Fault::usage(format!("--bind {}: the array has no elements, and a shader needs some", bind.at)));
+    }
+    Ok(Loaded { at: bind.at, form, bytes })
+}
+
+fn read_array(path: &Path) -> Result<(Form, Vec<u8>), Fault> {
+    npy::read(path).map_err(|e| Fault::usage(format!("{}: {e}", path.display())))
+}
+
+fn padded(size_bytes: u64) -> u64 {
+    size_bytes.next_multiple_of(4)
+}
+
+fn upload(device: &Device, array: Loaded) -> Result<Bound, Fault> {
+    /// Zeros are sent in pieces of this size.
+    const CHUNK_BYTES: u64 = 16 << 20;
+    let size_bytes = array.form.size_bytes().unwrap_or(u64::MAX);
+    let backend = device.backend();
+    let buffer = backend.alloc(padded(size_bytes))?;
+    match &array.bytes {
+        Some(bytes) => {
+            backend.write(&buffer, 0, bytes)?;
+            let padding = padded(size_bytes) - size_bytes;
+            if padding > 0 {
+                backend.write(&buffer, size_bytes, &[0; 3][..padding as usize])?;
+            }
+        }
+        None => {
+            let total = padded(size_bytes);
+            let zeros = vec![0; total.min(CHUNK_BYTES) as usize];
+            let mut at = 0;
+            while at < total {
+                let count = (total - at).min(CHUNK_BYTES);
+                backend.write(&buffer, at, &zeros[..count as usize])?;
+                at += count;
+            }
+        }
+    }
+    Ok(Bound { at: array.at, form: array.form, size_bytes, buffer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grid_missing_extents_are_one() {
+        assert_eq!(parse_grid("4"), Ok([4, 1, 1]));
+        assert_eq!(parse_grid("4,2"), Ok([4, 2, 1]));
+        assert_eq!(parse_grid("4, 2, 0"), Ok([4, 2, 0]));
+        for bad in ["", "1,2,3,4", "-1", "1,,2", "4294967296", "x"] {
+            assert!(parse_grid(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn bind_names_a_file_or_zeros() {
+        let at = |group, binding| Place { group, binding };
+        let file = Bind { at: at(0, 3), what: What::File("a=b.npy".into()) };
+        assert_eq!(parse_bind("3=a=b.npy"), Ok(file));
+        let zeros = parse_bind("1.2=zeros:f16:4x5").unwrap();
+        assert_eq!(zeros.at, at(1, 2));
+        let What::Zeros(form) = zeros.what else { panic!("not zeros") };
+        assert_eq!((form.to_string().as_str(), form.size_bytes()), ("f16 4x5", Some(40)));
+        let bad =
+            ["a=x", "1", "1=", "=x", "1.=x", "-1=x", "0=zeros:f32", "0=zeros:f31:4", "0=zeros:f32:", "0=zeros:f32:4x"];
+        for text in bad.into_iter().chain(["0=zeros:f32:4294967296x4294967296", "0=zeros:u8:1152921504606846977"]) {
+            assert!(parse_bind(text).is_err(), "{text}");
+        }
+    }
+}
