@@ -261,7 +261,7 @@ impl fmt::Display for Report {
             writeln!(f, "known to fail: {case}: {link}")?;
         }
         match self.problem() {
-            Some(problem) => write!(f, "NOT OK: {problem}"),
+            Some(problem) => write!(f, "NOT OK: {problem} ({:.1} s)", self.seconds),
             None => write!(f, "ok: {} cases passed in {:.1} s", self.total.passed, self.seconds),
         }
     }

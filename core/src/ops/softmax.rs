@@ -105,7 +105,9 @@ impl Softmax {
                         SoftmaxFn::LogSoftmax if max == f64::NEG_INFINITY => (f64::NEG_INFINITY, 0.0),
                         SoftmaxFn::Softmax => {
                             let y = shifted.exp() / sum;
-                            (y, y * u * (24.0 + chain + 2.0 * finite(shifted)))
+                            // The exponential may be subnormal before it is divided.
+                            let tiny = u * dtype.compute().min_normal();
+                            (y, y * u * (24.0 + chain + 2.0 * finite(shifted)) + tiny)
                         }
                         SoftmaxFn::LogSoftmax => {
                             let y = shifted - sum.ln();

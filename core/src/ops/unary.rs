@@ -201,9 +201,10 @@ impl UnaryFn {
             | UnaryFn::Floor
             | UnaryFn::Neg
             | UnaryFn::Not
-            | UnaryFn::Relu
             | UnaryFn::Round
             | UnaryFn::Sign => return 0.0,
+            // The sign of relu(-0) is free: both max(x, 0) and a comparison are in use.
+            UnaryFn::Relu => return if x == 0.0 { f64::MIN_POSITIVE } else { 0.0 },
             UnaryFn::Reciprocal | UnaryFn::Sqrt => 2.5,
             UnaryFn::Exp | UnaryFn::Exp2 | UnaryFn::Log | UnaryFn::Log2 | UnaryFn::Rsqrt => 4.0,
             UnaryFn::Sigmoid | UnaryFn::Silu => 6.0,

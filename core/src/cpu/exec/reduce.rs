@@ -175,15 +175,19 @@ fn truth<T: Copy + Send + Sync + PartialEq + Default>(op: &Reduce, x: Operand<'_
     finish(op, output, found, |x| if empty { identity } else { x });
 }
 
-/// The mean of integers as f32: exact i64 sums, divided in f64, rounded once.
+/// The mean of integers as f32: exact i64 sums (i64: f64 sums, which cannot wrap), divided in f64, rounded once.
 fn mean_of_integers(op: &Reduce, input: &[u8], output: &mut [u8]) {
+    if op.input.dtype == DType::I64 {
+        let x = converted(operand::<i64>(op, input), |x| x as f64);
+        let count = x.count as f64;
+        return finish(op, output, run(Sum, x), |sum| (sum / count) as f32);
+    }
     let x = match op.input.dtype {
         DType::I8 => converted(operand::<i8>(op, input), i64::from),
         DType::U8 => converted(operand::<u8>(op, input), i64::from),
         DType::Bool => converted(operand::<u8>(op, input), |x| i64::from(x != 0)),
         DType::I32 => converted(operand::<i32>(op, input), i64::from),
-        DType::U32 => converted(operand::<u32>(op, input), i64::from),
-        _ => operand::<i64>(op, input),
+        _ => converted(operand::<u32>(op, input), i64::from),
     };
     let count = x.count as f64;
     finish(op, output, run(Sum, x), |sum| (sum as f64 / count) as f32);
