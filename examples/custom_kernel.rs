@@ -17,14 +17,14 @@ fn main() -> polywarp::Result<()> {
         expected[value as usize] += 1;
     }
 
-    let mut gpus = 0;
-    for device in polywarp::devices().iter().filter(|device| device.info().kind != DeviceKind::Cpu) {
-        let counts = histogram(device, &values)?;
-        assert_eq!(counts, expected, "{device:?} counted wrongly");
-        println!("{device:?}: {VALUES} values counted into {BINS} bins, all right");
-        gpus += 1;
+    let routes = polywarp::devices();
+    let gpus = routes.iter().filter(|entry| entry.unusable.is_none() && entry.kind != DeviceKind::Cpu);
+    for entry in gpus.clone() {
+        let counts = histogram(&entry.open()?, &values)?;
+        assert_eq!(counts, expected, "{} counted wrongly", entry.id);
+        println!("{} ({}, {}): {VALUES} values counted into {BINS} bins, all right", entry.id, entry.name, entry.api);
     }
-    println!("ran on {gpus} GPU device(s)");
+    println!("GPU devices: {}", gpus.count());
     Ok(())
 }
 

@@ -27,8 +27,11 @@ const VARIANCE_TOLERANCE: f32 = 5e-5;
 fn main() -> Result<()> {
     let digits = data::load();
     println!("{} digits of {} pixels", digits.labels.len(), data::PIXELS);
-    for device in polywarp::devices() {
-        try_on(&device, &digits)?;
+    for entry in polywarp::devices() {
+        match &entry.unusable {
+            None => try_on(&entry.open()?, &digits)?,
+            Some(reason) => println!("{}: {reason}", entry.id),
+        }
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! orders all of it. Run: `cargo run --example share_wgpu_device`.
 
 use polywarp::wgpu::{WgpuBackend, wgpu};
-use polywarp::{Backend, DType, Device, Layout, Shape, Tensor};
+use polywarp::{DType, Device, Layout, Shape, Tensor};
 
 /// The application's own shader: particle i of a row stands at height i + row / 4.
 const SIMULATION: &str = "
