@@ -1,3 +1,5 @@
+//! Tests of the offline compiler: what each target gives for shaders, good and bad.
+
 use super::*;
 
 const SAXPY: &str = "

@@ -1,3 +1,5 @@
+//! Tests of reading WGSL: limits, errors with their place, overrides, reflection.
+
 use super::*;
 
 const ALL: Capabilities = Capabilities::all();

@@ -1,3 +1,5 @@
+//! Tests of .npy files: what is read, what is written, and how broken files are refused.
+
 use super::*;
 
 /// A file with this header text and data.
