@@ -1,0 +1,67 @@
+//! Every benchmark case of the op registry on every device, timed by criterion.
+//!
+//! The same cases as `polywarp bench`; here with criterion's statistics and its comparison with the last run. A case is
+//! verified before it is timed and a wrong result stops the run. `cargo bench -- gemm` runs one suite, `cargo bench --
+//! cpu` one device. `POLYWARP_BENCH_SIZE=small|normal|large` overrides the sizes, which otherwise suit the devices.
+
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use polywarp::Device;
+use polywarp::bench::{self, BenchSize, Metric, Prepared};
+
+fn sizes(devices: &[Device]) -> BenchSize {
+    match std::env::var("POLYWARP_BENCH_SIZE").as_deref() {
+        Ok("small") => BenchSize::Small,
+        Ok("normal") => BenchSize::Normal,
+        Ok("large") => BenchSize::Large,
+        Ok(other) => panic!("POLYWARP_BENCH_SIZE is `{other}`; it may be small, normal or large"),
+        Err(_) => bench::size_for(devices),
+    }
+}
+
+fn suites(criterion: &mut Criterion) {
+    let devices: Vec<Device> = polywarp::devices().into_iter().filter_map(|entry| entry.open().ok()).collect();
+    for case in bench::cases(sizes(&devices), None) {
+        let mut group = criterion.benchmark_group(case.suite.name());
+        let cost = case.op.cost();
+        group.throughput(match case.metric {
+            Metric::Flops => Throughput::Elements(cost.flops),
+            Metric::Bytes => Throughput::Bytes(cost.bytes_read + cost.bytes_written),
+            Metric::Elements => Throughput::Elements(case.op.output().layout.elements()),
+        });
+        for device in &devices {
+            let id = BenchmarkId::new(&case.name, device.id());
+            if let Some(reason) = bench::too_slow(&case.op, device) {
+                eprintln!("{} on {} is left out: {reason}", case.name, device.id());
+                continue;
+            }
+            // Prepared only when the filter on the command line lets the case run.
+            let mut prepared: Option<Prepared> = None;
+            group.bench_function(id, |bencher| {
+                let prepared = prepared.get_or_insert_with(|| verified(&case.op, device, &case.name));
+                bencher.iter_custom(|count| match prepared.batch(count) {
+                    Ok((ns, _)) => Duration::from_nanos(ns as u64),
+                    Err(e) => panic!("{} on {}: {e}", case.name, device.id()),
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
+fn verified(op: &polywarp::Op, device: &Device, name: &str) -> Prepared {
+    let prepared = Prepared::new(op, device).unwrap_or_else(|e| panic!("{name} on {}: {e}", device.id()));
+    match prepared.verify() {
+        Ok(verdict) if verdict.is_right() => prepared,
+        Ok(verdict) => panic!("{name} on {} is wrong: {verdict:?}", device.id()),
+        Err(e) => panic!("{name} on {}: {e}", device.id()),
+    }
+}
+
+criterion_group! {
+    name = all;
+    config = Criterion::default().sample_size(10).warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1));
+    targets = suites
+}
+criterion_main!(all);

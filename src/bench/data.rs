@@ -1,0 +1,26 @@
+//! Benchmark operands: random numbers made on the device itself, the same on every device.
+//!
+//! Uniform in [-1, 1) for floats, all bit patterns for integers (i8 products: all of -128..127), fair coins for bool. Made
+//! by the Philox generator, whose bits do not depend on the device, so the host can know them without a download.
+
+use polywarp_core::{Buffer, DType, Device, Distribution, Layout, Result, Shape, Tensor, TensorSpec};
+
+/// A buffer that holds every element `spec` reaches, filled from `seed`.
+pub(super) fn operand(device: &Device, spec: &TensorSpec, seed: u64) -> Result<Buffer> {
+    let elements = spec.layout.required_elements().max(1);
+    let uniform = Distribution::Uniform { low: -1.0, high: 1.0 };
+    let tensor = match spec.dtype {
+        DType::F16 | DType::BF16 | DType::F32 => Tensor::random(device, spec.dtype, [elements], uniform, seed, 0)?,
+        DType::F64 => Tensor::random(device, DType::F32, [elements], uniform, seed, 0)?.cast(DType::F64)?,
+        dtype => {
+            let words = (elements * dtype.size_bytes()).div_ceil(4);
+            let bits = Tensor::random(device, DType::U32, [words], Distribution::Bits, seed, 0)?;
+            if dtype == DType::Bool {
+                return Ok(bits.cast(DType::Bool)?.buffer().clone());
+            }
+            let layout = Layout::contiguous(Shape::new(&[elements])?);
+            Tensor::from_buffer(device, bits.buffer().clone(), dtype, layout)?
+        }
+    };
+    Ok(tensor.buffer().clone())
+}

@@ -1,0 +1,214 @@
+//! Timing one op on one device.
+//!
+//! Data sits on the device, kernels are warm, several executions are timed together so that neither the clock's grain
+//! nor the gap between launches counts, and the median of several such batches is reported. Operands rotate through
+//! enough copies to fall out of the caches when the op moves less than [`ROTATE_BYTES`]. Times come from the device's own
+//! timestamps where it has them.
+
+use std::time::{Duration, Instant};
+
+use polywarp_core::{Buffer, Clock, Device, DeviceKind, Op, Result};
+
+use super::{Verdict, data};
+
+/// Memory that rotating operands should cover together: several times the largest L2 (60 MB on an H200).
+const ROTATE_BYTES: u64 = 256 << 20;
+
+/// Most copies of the operands.
+const MAX_COPIES: u64 = 16;
+
+/// An op with its operands on a device, executed once.
+#[derive(Debug)]
+pub struct Prepared {
+    op: Op,
+    device: Device,
+    /// Inputs and output; all copies hold the same values.
+    copies: Vec<(Vec<Buffer>, Buffer)>,
+    cold_ns: f64,
+}
+
+/// Times of repeated executions, nanoseconds each.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// The middle one.
+    pub median_ns: f64,
+    /// The shortest.
+    pub fastest_ns: f64,
+    /// The longest.
+    pub slowest_ns: f64,
+    /// Whose clock.
+    pub clock: Clock,
+}
+
+impl Prepared {
+    /// Makes operands for `op` on `device` and executes it for the first time.
+    ///
+    /// # Errors
+    /// Those of the device: memory, unsupported dtypes.
+    pub fn new(op: &Op, device: &Device) -> Result<Prepared> {
+        let first = operands(op, device)?;
+        device.synchronize()?;
+        let start = Instant::now();
+        device.execute(op, &first.0.iter().collect::<Vec<_>>(), &first.1)?;
+        device.synchronize()?;
+        let cold_ns = start.elapsed().as_secs_f64() * 1e9;
+        let cost = op.cost();
+        let bytes = (cost.bytes_read + cost.bytes_written).max(1);
+        let copies = match device.info().kind {
+            // A simulated GPU's caches are the CPU's, and its rates are of no interest.
+            DeviceKind::Software => 1,
+            _ => (ROTATE_BYTES / bytes).clamp(1, MAX_COPIES),
+        };
+        let mut all = vec![first];
+        for _ in 1..copies {
+            all.push(operands(op, device)?);
+        }
+        device.synchronize()?;
+        Ok(Prepared { op: op.clone(), device: device.clone(), copies: all, cold_ns })
+    }
+
+    /// The op.
+    pub fn op(&self) -> &Op {
+        &self.op
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Host time of the first execution in this process, nanoseconds.
+    pub fn cold_ns(&self) -> f64 {
+        self.cold_ns
+    }
+
+    /// Enqueues one execution on the first copy of the operands.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn execute_once(&self) -> Result<()> {
+        self.execute(0)
+    }
+
+    fn execute(&self, copy: usize) -> Result<()> {
+        let (inputs, output) = &self.copies[copy % self.copies.len()];
+        self.device.execute(&self.op, &inputs.iter().collect::<Vec<_>>(), output)
+    }
+
+    /// Executes once and holds a sample of the result to the oracle.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn verify(&self) -> Result<Verdict> {
+        super::verify::verify(self)
+    }
+
+    /// `count` executions in one timed batch; nanoseconds for all of them.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn batch(&self, count: u64) -> Result<(f64, Clock)> {
+        let elapsed = self.device.backend().timed(&mut || {
+            for i in 0..count {
+                self.execute(i as usize)?;
+            }
+            Ok(())
+        })?;
+        Ok((elapsed.ns, elapsed.clock))
+    }
+
+    /// The time of one execution, measured for about `budget`.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn time(&self, budget: Duration) -> Result<Timing> {
+        const BATCHES: usize = 7;
+        let (one, _) = self.batch(1)?;
+        let budget_ns = budget.as_secs_f64() * 1e9;
+        // Batches long against the gap between launches and the clock's grain, yet several of them in the budget.
+        let per_batch = ((budget_ns / BATCHES as f64 / one.max(1.0)) as u64).clamp(1, 200);
+        let mut times = Vec::with_capacity(BATCHES);
+        let mut clock = Clock::Host;
+        let start = Instant::now();
+        while times.len() < BATCHES && (times.is_empty() || start.elapsed() < budget * 2) {
+            let (ns, by) = self.batch(per_batch)?;
+            times.push(ns / per_batch as f64);
+            clock = by;
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(Timing {
+            median_ns: times[times.len() / 2],
+            fastest_ns: times[0],
+            slowest_ns: times[times.len() - 1],
+            clock,
+        })
+    }
+
+    /// One execution with its inputs copied to the device and its result copied back, by the host's clock; the better
+    /// of two. `None` on the CPU, whose memory is the host's, and above 1 GiB of traffic.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn time_with_transfer(&self) -> Result<Option<f64>> {
+        const MAX_BYTES: u64 = 1 << 30;
+        let traffic: u64 = self.op.inputs().iter().chain([&self.op.output()]).map(|s| s.required_bytes()).sum();
+        if self.device.info().kind == DeviceKind::Cpu || traffic > MAX_BYTES {
+            return Ok(None);
+        }
+        let host = self.input_bytes()?;
+        let backend = self.device.backend();
+        let (inputs, output) = &self.copies[0];
+        let mut best = f64::INFINITY;
+        for _ in 0..2 {
+            let start = Instant::now();
+            for (buffer, bytes) in inputs.iter().zip(&host) {
+                backend.write(buffer, 0, bytes)?;
+            }
+            self.execute(0)?;
+            backend.read_blocking(output, 0..self.op.output().required_bytes())?;
+            best = best.min(start.elapsed().as_secs_f64() * 1e9);
+        }
+        Ok(Some(best))
+    }
+
+    /// The inputs' bytes, on the host.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn input_bytes(&self) -> Result<Vec<Vec<u8>>> {
+        let specs = self.op.inputs();
+        let buffers = self.copies[0].0.iter().zip(&specs);
+        buffers.map(|(b, spec)| self.device.backend().read_blocking(b, 0..spec.required_bytes())).collect()
+    }
+
+    /// The output's bytes, on the host.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn output_bytes(&self) -> Result<Vec<u8>> {
+        self.device.backend().read_blocking(&self.copies[0].1, 0..self.op.output().required_bytes())
+    }
+}
+
+fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Buffer)> {
+    let inputs = op.inputs();
+    let inputs = inputs.iter().zip(1..).map(|(spec, seed)| data::operand(device, spec, seed)).collect::<Result<_>>()?;
+    let output = device.backend().alloc(op.output().required_bytes().next_multiple_of(16))?;
+    Ok((inputs, output))
+}
+
+/// Why a case is left out on a device where it would take minutes: simulated GPUs and dtypes the CPU has no fast
+/// product for.
+pub fn too_slow(op: &Op, device: &Device) -> Option<String> {
+    let Op::Matmul(matmul) = op else { return None };
+    let info = device.info();
+    let threads = info.threads.unwrap_or(1) as f64;
+    let flops_per_second = match (info.kind, matmul.a.dtype.is_float()) {
+        (DeviceKind::Software, _) => 5e8,
+        (DeviceKind::Cpu, true) => 2e10 * threads,
+        (DeviceKind::Cpu, false) => 4e9 * threads,
+        _ => return None,
+    };
+    let seconds = op.cost().flops as f64 / flops_per_second;
+    (seconds > 20.0).then(|| format!("it would take about {seconds:.0} s per execution here"))
+}

@@ -1,0 +1,290 @@
+//! The speedup tables: every benchmark case of the op registry on every device, verified before it is timed.
+//!
+//! One run measures all devices of the machine side by side. Each [`Row`] says what a sceptic would ask: warm and cold
+//! time, with and without the transfers, rate and share of the device's own measured ceiling, error against the float64
+//! oracle, and the CPU it is compared with. `polywarp bench` prints the rows; `cargo bench` times the same cases with
+//! criterion. Not here: choosing cases (the ops do), drawing (`terminal.rs`, `html.rs`).
+
+mod data;
+mod html;
+mod machine;
+mod measure;
+mod openblas;
+mod probe;
+mod terminal;
+mod verify;
+
+pub use html::html;
+pub use machine::Machine;
+pub use measure::{Prepared, Timing, too_slow};
+pub use polywarp_core::harness::{BenchCase, BenchSize, Metric, Suite};
+pub use probe::Ceilings;
+pub use terminal::terminal;
+pub use verify::Verdict;
+
+use std::time::Duration;
+
+use polywarp_core::ops::REGISTRY;
+use polywarp_core::{Clock, Device, DeviceInfo, DeviceKind, Op, Result};
+use serde::Serialize;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Only cases of this suite (`gemm`, `elementwise`, ...); all when absent.
+    pub suite: Option<String>,
+    /// Problem sizes; by the fastest device present when absent.
+    pub size: Option<BenchSize>,
+    /// Time to spend on the repetitions of one case on one device.
+    pub budget: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { suite: None, size: None, budget: Duration::from_millis(300) }
+    }
+}
+
+/// One case on one device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The case's name, unique in the table: op, dtype, extents.
+    pub case: String,
+    /// The suite it belongs to.
+    pub suite: String,
+    /// The device's id.
+    pub device: String,
+    /// Element type of the result.
+    pub dtype: String,
+    /// Extents of the inputs (of the output where there is none).
+    pub shape: String,
+    /// Median time of one execution with its kernels ready and its data on the device, nanoseconds.
+    pub warm_ns: f64,
+    /// Fastest and slowest of the repetitions, nanoseconds.
+    pub spread_ns: (f64, f64),
+    /// Whose clock measured `warm_ns`.
+    pub clock: Clock,
+    /// The first execution in this process, kernel preparation included, by the host's clock, nanoseconds.
+    pub cold_ns: f64,
+    /// One execution with its inputs copied in and its result copied out, nanoseconds.
+    pub with_transfer_ns: Option<f64>,
+    /// Work per second in `unit`.
+    pub rate: f64,
+    /// `TFLOP/s`, `GB/s` or `Gelem/s`.
+    pub unit: &'static str,
+    /// Share of the device's measured ceiling: copy rate or multiply-add rate.
+    pub ceiling_share: Option<f64>,
+    /// How many times faster than the CPU backend in the same run, data on the device.
+    pub speedup: Option<f64>,
+    /// The same with transfers.
+    pub speedup_with_transfer: Option<f64>,
+    /// Largest error found, as a share of what the op's bound allows; up to 1 is right.
+    pub error_of_bound: f64,
+    /// Largest relative error found, where the reference is not tiny.
+    pub max_relative_error: f64,
+    /// For CPU rows of f32 and f64 products: this library's rate over OpenBLAS's, where one is installed.
+    pub of_openblas: Option<f64>,
+}
+
+/// A case that was not measured, and why.
+#[derive(Clone, Debug, Serialize)]
+pub struct Skipped {
+    /// The case's name.
+    pub case: String,
+    /// The device's id.
+    pub device: String,
+    /// The reason.
+    pub reason: String,
+    /// Whether this is a fault (a wrong result, an error) and not a missing capability.
+    pub fault: bool,
+}
+
+/// A finished run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Table {
+    /// What the run was made on and with.
+    pub machine: Machine,
+    /// The devices, in the order of the columns.
+    pub devices: Vec<DeviceInfo>,
+    /// Each device's measured ceilings, in the same order.
+    pub ceilings: Vec<Ceilings>,
+    /// What was measured, case by case.
+    pub rows: Vec<Row>,
+    /// What was not.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Table {
+    /// Whether a case failed.
+    pub fn has_faults(&self) -> bool {
+        self.skipped.iter().any(|s| s.fault)
+    }
+
+    /// The row of a case on a device.
+    pub fn row(&self, case: &str, device: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.case == case && row.device == device)
+    }
+
+    /// The names of the measured cases, in order.
+    pub fn cases(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for row in &self.rows {
+            if !names.contains(&row.case.as_str()) {
+                names.push(&row.case);
+            }
+        }
+        names
+    }
+
+    /// One JSON object per line: the machine, each device with its ceilings, each row, each case left out.
+    ///
+    /// # Errors
+    /// Those of the serialiser, which these types do not cause.
+    pub fn json_lines(&self) -> serde_json::Result<String> {
+        let mut lines = vec![serde_json::json!({ "machine": self.machine }).to_string()];
+        for (device, ceilings) in self.devices.iter().zip(&self.ceilings) {
+            lines.push(serde_json::to_string(&serde_json::json!({ "device": device, "ceilings": ceilings }))?);
+        }
+        for row in &self.rows {
+            lines.push(serde_json::to_string(&serde_json::json!({ "row": row }))?);
+        }
+        for skipped in &self.skipped {
+            lines.push(serde_json::to_string(&serde_json::json!({ "skipped": skipped }))?);
+        }
+        Ok(lines.join("\n") + "\n")
+    }
+}
+
+/// The cases of the registry at `size`, of one suite or all.
+pub fn cases(size: BenchSize, suite: Option<&str>) -> Vec<BenchCase> {
+    let all = REGISTRY.iter().flat_map(|family| (family.benches)(size));
+    all.filter(|case| suite.is_none_or(|s| s == case.suite.name())).collect()
+}
+
+/// The problem sizes that suit these devices: large with a real GPU, small where a GPU is only simulated.
+pub fn size_for(devices: &[Device]) -> BenchSize {
+    let kinds: Vec<DeviceKind> = devices.iter().map(|d| d.info().kind).collect();
+    if kinds.iter().any(|k| !matches!(k, DeviceKind::Cpu | DeviceKind::Software)) {
+        BenchSize::Large
+    } else if kinds.contains(&DeviceKind::Software) {
+        BenchSize::Small
+    } else {
+        BenchSize::Normal
+    }
+}
+
+/// How far a run is, for progress bars.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// Measurements done and to do.
+    pub done: usize,
+    /// All of them.
+    pub total: usize,
+    /// What is being measured.
+    pub what: String,
+}
+
+/// Measures every case on every device. The CPU is measured first where it is among the devices: it is what the others
+/// are compared with.
+pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Progress)) -> Table {
+    let size = options.size.unwrap_or_else(|| size_for(devices));
+    let cases = cases(size, options.suite.as_deref());
+    let mut devices: Vec<&Device> = devices.iter().collect();
+    devices.sort_by_key(|d| d.info().kind != DeviceKind::Cpu);
+    let ceilings: Vec<Ceilings> = devices.iter().map(|d| probe::ceilings(d, size)).collect();
+    let mut table = Table {
+        machine: Machine::here(),
+        devices: devices.iter().map(|d| d.info().clone()).collect(),
+        ceilings,
+        rows: Vec::new(),
+        skipped: Vec::new(),
+    };
+    let total = cases.len() * devices.len();
+    for (i, case) in cases.iter().enumerate() {
+        for (j, device) in devices.iter().enumerate() {
+            let what = format!("{} on {}", case.name, device.id());
+            progress(&Progress { done: i * devices.len() + j, total, what });
+            match row(case, device, &table.ceilings[j], options.budget) {
+                Ok(row) => table.rows.push(row),
+                Err(skipped) => table.skipped.push(skipped),
+            }
+        }
+        compare_with_cpu(&mut table, &case.name);
+    }
+    progress(&Progress { done: total, total, what: "done".to_owned() });
+    table
+}
+
+fn row(case: &BenchCase, device: &Device, ceilings: &Ceilings, budget: Duration) -> Result<Row, Skipped> {
+    let skip =
+        |reason: String, fault| Skipped { case: case.name.clone(), device: device.id().to_owned(), reason, fault };
+    if let Some(reason) = measure::too_slow(&case.op, device) {
+        return Err(skip(reason, false));
+    }
+    let measured = measure_case(case, device, budget);
+    let (prepared, timing, verdict, transfer) =
+        measured.map_err(|e| skip(e.to_string(), !(e.is_unsupported() || is_too_large(&e))))?;
+    if !verdict.is_right() {
+        let reason = format!("wrong result: {:.1} times the error the bound allows", verdict.error_of_bound);
+        return Err(skip(reason, true));
+    }
+    let cost = case.op.cost();
+    let (work, unit, ceiling) = match case.metric {
+        Metric::Flops => (cost.flops as f64 / 1e12, "TFLOP/s", ceilings.flops(&case.op)),
+        Metric::Bytes => ((cost.bytes_read + cost.bytes_written) as f64 / 1e9, "GB/s", ceilings.copy_gb_per_s),
+        Metric::Elements => (case.op.output().layout.elements() as f64 / 1e9, "Gelem/s", None),
+    };
+    let rate = work / (timing.median_ns * 1e-9);
+    let of_openblas = (device.info().kind == DeviceKind::Cpu).then(|| openblas::rate_of(&case.op)).flatten();
+    Ok(Row {
+        case: case.name.clone(),
+        suite: case.suite.name().to_owned(),
+        device: device.id().to_owned(),
+        dtype: case.op.output().dtype.name().to_owned(),
+        shape: shape_of(&case.op),
+        warm_ns: timing.median_ns,
+        spread_ns: (timing.fastest_ns, timing.slowest_ns),
+        clock: timing.clock,
+        cold_ns: prepared.cold_ns(),
+        with_transfer_ns: transfer,
+        rate,
+        unit,
+        ceiling_share: ceiling.map(|c| rate / c),
+        speedup: None,
+        speedup_with_transfer: None,
+        error_of_bound: verdict.error_of_bound,
+        max_relative_error: verdict.max_relative_error,
+        of_openblas: of_openblas.map(|blas| rate / blas),
+    })
+}
+
+type Measured = (Prepared, Timing, Verdict, Option<f64>);
+
+fn measure_case(case: &BenchCase, device: &Device, budget: Duration) -> Result<Measured> {
+    let prepared = Prepared::new(&case.op, device)?;
+    let verdict = prepared.verify()?;
+    let timing = prepared.time(budget)?;
+    let transfer = prepared.time_with_transfer()?;
+    Ok((prepared, timing, verdict, transfer))
+}
+
+/// Whether an error says that the case does not fit the device.
+fn is_too_large(error: &polywarp_core::Error) -> bool {
+    use polywarp_core::Error;
+    matches!(error, Error::OutOfMemory { .. } | Error::BufferTooBig { .. } | Error::BindingTooLarge { .. })
+}
+
+fn compare_with_cpu(table: &mut Table, case: &str) {
+    let Some(cpu) = table.devices.iter().find(|d| d.kind == DeviceKind::Cpu).map(|d| d.id.clone()) else { return };
+    let Some(cpu_ns) = table.row(case, &cpu).map(|row| row.warm_ns) else { return };
+    for row in table.rows.iter_mut().filter(|row| row.case == case) {
+        row.speedup = Some(cpu_ns / row.warm_ns);
+        row.speedup_with_transfer = row.with_transfer_ns.map(|ns| cpu_ns / ns);
+    }
+}
+
+/// `[4096, 4096] x [4096, 4096]`
+fn shape_of(op: &Op) -> String {
+    let inputs: Vec<String> = op.inputs().iter().map(|spec| spec.layout.shape().to_string()).collect();
+    if inputs.is_empty() { op.output().layout.shape().to_string() } else { inputs.join(" x ") }
+}

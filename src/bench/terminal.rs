@@ -1,0 +1,127 @@
+//! The table as text, for a terminal or a log.
+
+use std::fmt::Write;
+
+use super::{Row, Table};
+
+/// The whole table: machine, devices, one line per row, what was left out.
+pub fn terminal(table: &Table) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_all(table, &mut out);
+    out
+}
+
+fn write_all(table: &Table, out: &mut String) -> std::fmt::Result {
+    let m = &table.machine;
+    writeln!(
+        out,
+        "polywarp {} ({}, {}) on {}, {} x {}",
+        m.version, m.commit, m.profile, m.system, m.cpu_threads, m.cpu
+    )?;
+    for (device, ceilings) in table.devices.iter().zip(&table.ceilings) {
+        let ceiling = |x: Option<f64>, unit| x.map_or_else(|| "-".to_owned(), |x| format!("{} {unit}", significant(x)));
+        writeln!(
+            out,
+            "  {:8} {} [{}; {}], copies {}, f32 multiply-adds {}",
+            device.id,
+            device.name,
+            device.api,
+            device.driver,
+            ceiling(ceilings.copy_gb_per_s, "GB/s"),
+            ceiling(ceilings.f32_tflop_per_s, "TFLOP/s"),
+        )?;
+    }
+    let width = table.rows.iter().map(|r| r.case.len()).max().unwrap_or(4).max(4);
+    let mut suite = "";
+    for row in &table.rows {
+        if row.suite != suite {
+            suite = &row.suite;
+            writeln!(out, "\n{suite}")?;
+            writeln!(
+                out,
+                "  {:width$} {:8} {:>10} {:>10} {:>10} {:>9} {:8} {:>7} {:>8} {:>9} {:>7} {:>9}",
+                "case",
+                "device",
+                "warm",
+                "cold",
+                "+transfer",
+                "rate",
+                "",
+                "ceiling",
+                "vs cpu",
+                "+transfer",
+                "error",
+                "OpenBLAS"
+            )?;
+        }
+        write_row(row, width, out)?;
+    }
+    if !table.skipped.is_empty() {
+        writeln!(out, "\nnot measured")?;
+    }
+    for skipped in &table.skipped {
+        let mark = if skipped.fault { "FAULT " } else { "" };
+        writeln!(out, "  {mark}{} on {}: {}", skipped.case, skipped.device, skipped.reason)?;
+    }
+    writeln!(
+        out,
+        "\nwarm: median of one execution, data on the device. cold: first execution in the process, kernels prepared.\n\
+         +transfer: inputs copied in, result copied out. ceiling: share of the device's measured copy or multiply-add rate.\n\
+         vs cpu: times faster than the CPU backend in this run. error: share of the bound against the float64 oracle, at\n\
+         most 1. OpenBLAS: the CPU backend's rate over OpenBLAS's, where that is installed."
+    )
+}
+
+fn write_row(row: &Row, width: usize, out: &mut String) -> std::fmt::Result {
+    let optional = |x: Option<String>| x.unwrap_or_else(|| "-".to_owned());
+    writeln!(
+        out,
+        "  {:width$} {:8} {:>10} {:>10} {:>10} {:>9} {:8} {:>7} {:>8} {:>9} {:>7.3} {:>9}",
+        row.case,
+        row.device,
+        duration(row.warm_ns),
+        duration(row.cold_ns),
+        optional(row.with_transfer_ns.map(duration)),
+        significant(row.rate),
+        row.unit,
+        optional(row.ceiling_share.map(|x| format!("{:.0} %", x * 100.0))),
+        optional(row.speedup.map(|x| format!("{}x", significant(x)))),
+        optional(row.speedup_with_transfer.map(|x| format!("{}x", significant(x)))),
+        row.error_of_bound,
+        optional(row.of_openblas.map(|x| format!("{x:.2}x"))),
+    )
+}
+
+/// Nanoseconds in the unit that reads best.
+pub(super) fn duration(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e3 => format!("{} ns", significant(ns)),
+        ns if ns < 1e6 => format!("{} us", significant(ns / 1e3)),
+        ns if ns < 1e9 => format!("{} ms", significant(ns / 1e6)),
+        ns => format!("{} s", significant(ns / 1e9)),
+    }
+}
+
+/// Three significant digits.
+pub(super) fn significant(x: f64) -> String {
+    match x.abs() {
+        a if a >= 100.0 => format!("{x:.0}"),
+        a if a >= 10.0 => format!("{x:.1}"),
+        a if a >= 1.0 => format!("{x:.2}"),
+        _ => format!("{x:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_take_the_unit_that_reads_best() {
+        assert_eq!(duration(12.34), "12.3 ns");
+        assert_eq!(duration(12_340.0), "12.3 us");
+        assert_eq!(duration(1.5e9), "1.50 s");
+        assert_eq!(significant(0.1234), "0.123");
+    }
+}
