@@ -9,6 +9,7 @@ use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use polywarp_core::{
     Backend, Binding, Buffer, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Result,
@@ -55,6 +56,10 @@ pub struct Options {
     pub features: FeatureChoice,
     /// Most bytes the pool may hold, in use and cached.
     pub memory_limit_bytes: Option<u64>,
+    /// How long one wait may take before the device counts as lost; `None` waits for ever. For kernels that may never
+    /// end, on drivers that do not stop them: hardware drivers do after seconds, software ones never. GL waits inside its
+    /// own calls, where this cannot reach.
+    pub patience: Option<Duration>,
 }
 
 /// A device reached through wgpu.
@@ -111,7 +116,7 @@ impl AdapterEntry {
         };
         let opened = self.adapter.request_device(&descriptor).await;
         let (device, queue) = opened.map_err(|error| unavailable(format!("{} ({}): {error}", self.id, self.name)))?;
-        let fault = Arc::new(Fault::new(self.id.clone()));
+        let fault = Arc::new(Fault::new(self.id.clone(), options.patience));
         listen(&device, &fault);
         let memory = native::memory_bytes(&self.adapter);
         let backend = WgpuBackend::assemble(device, queue, fault, self.adapter.get_info(), memory, options);
@@ -151,7 +156,7 @@ impl WgpuBackend {
         }
         let adapter = device.adapter_info();
         let options = Options { memory_limit_bytes, ..Options::default() };
-        let fault = Arc::new(Fault::new(id));
+        let fault = Arc::new(Fault::new(id, None));
         let (backend, error) =
             watched(&device.clone(), || WgpuBackend::assemble(device, queue, fault, adapter, None, options));
         match error {
@@ -354,6 +359,11 @@ impl Drop for WgpuBackend {
         // Buffers that were handed out may still be read by the application. A fault has nobody to go to any more.
         if self.fault.check().is_ok() {
             let _ = self.flush();
+        }
+        // wgpu waits for a queue when its last handle goes. Work that never ends would make that wait for ever: such a
+        // device is leaked.
+        if self.fault.is_stuck() {
+            std::mem::forget((self.gpu.clone(), self.queue.clone()));
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use polywarp_core::{Error, Result};
 
@@ -17,13 +18,32 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 pub(crate) struct Fault {
     device: String,
+    patience: Option<Duration>,
+    stuck: AtomicBool,
     set: AtomicBool,
     error: Mutex<Option<Error>>,
 }
 
 impl Fault {
-    pub(crate) fn new(device: String) -> Fault {
-        Fault { device, set: AtomicBool::new(false), error: Mutex::new(None) }
+    pub(crate) fn new(device: String, patience: Option<Duration>) -> Fault {
+        let (stuck, set) = (AtomicBool::new(false), AtomicBool::new(false));
+        Fault { device, patience, stuck, set, error: Mutex::new(None) }
+    }
+
+    /// How long to wait for the device before it counts as lost.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.patience
+    }
+
+    /// Records that the device did not finish its work in time.
+    pub(crate) fn give_up(&self) -> Error {
+        self.stuck.store(true, Ordering::Release);
+        self.lose(&format!("its work was not done within {:?}", self.patience.unwrap_or_default()))
+    }
+
+    /// Whether work is still running that nobody waits for any more.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Acquire)
     }
 
     /// The device's name.
@@ -119,7 +139,7 @@ mod tests {
 
     #[test]
     fn fault_first_refusal_stays_until_loss() {
-        let fault = Fault::new("wgpu:7".to_owned());
+        let fault = Fault::new("wgpu:7".to_owned(), None);
         assert!(fault.check().is_ok());
         let refusal =
             |text: &str| wgpu::Error::Validation { source: text.to_owned().into(), description: text.to_owned() };

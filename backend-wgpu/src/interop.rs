@@ -45,7 +45,7 @@ impl WgpuBackend {
         if !missing.is_empty() {
             return invalid(format!("it lacks the usages {missing:?}"));
         }
-        if size == 0 || size % 4 != 0 {
+        if size == 0 || !size.is_multiple_of(4) {
             return invalid(format!("its size, {size} bytes, is not a positive multiple of 4"));
         }
         let limit = self.pool.max_binding_bytes();

@@ -41,12 +41,15 @@ struct Slot {
     making: Mutex<()>,
 }
 
+/// Use of the storage buffers, and bytes of parameters.
+type LayoutKey = (Vec<Access>, u64);
+
 #[derive(Debug)]
 pub(crate) struct Pipelines {
     device: wgpu::Device,
     device_id: String,
     kernels: RwLock<HashMap<KernelKey, Arc<Slot>>>,
-    layouts: Mutex<HashMap<(Vec<Access>, u64), Arc<GroupLayout>>>,
+    layouts: Mutex<HashMap<LayoutKey, Arc<GroupLayout>>>,
 }
 
 static NEXT_LAYOUT_ID: AtomicU64 = AtomicU64::new(1);

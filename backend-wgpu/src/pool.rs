@@ -350,7 +350,7 @@ mod tests {
         let powers = (0..45).flat_map(|p| [(1u64 << p) - 1, 1 << p, (1 << p) + 1, (1 << p) + (1 << p) / 3]);
         for size in powers.filter(|&s| s > 0) {
             let class = size_class(size);
-            assert!(class >= size && class % 16 == 0, "{size} -> {class}");
+            assert!(class >= size && class.is_multiple_of(16), "{size} -> {class}");
             assert!(class <= 256 || class - size <= size / 4, "{size} -> {class}");
             assert_eq!(size_class(class), class, "{size} -> {class}");
         }

@@ -269,7 +269,7 @@ fn outside(what: &'static str, start: u64, len: u64, size: u64) -> Error {
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn wait(device: &wgpu::Device, fault: &Fault, index: Option<wgpu::SubmissionIndex>) -> Result<()> {
     fault.check()?;
-    poll_as(device, fault, wgpu::PollType::Wait { submission_index: index, timeout: None })
+    poll_as(device, fault, wgpu::PollType::Wait { submission_index: index, timeout: fault.patience() })
 }
 
 /// Lets callbacks of finished work, and of a lost device, run.
@@ -292,6 +292,7 @@ fn poll_as(device: &wgpu::Device, fault: &Fault, how: wgpu::PollType) -> Result<
     // wgpu reports a device that is lost while waiting by a panic rather than by a `PollError`.
     match unpanicked(|| device.poll(how)) {
         Some(Ok(_)) => fault.check(),
+        Some(Err(wgpu::PollError::Timeout)) => Err(fault.give_up()),
         Some(Err(error)) => Err(fault.check().err().unwrap_or_else(|| fault.lose(&error.to_string()))),
         None => Err(fault.check().err().unwrap_or_else(|| fault.lose("waiting for the device failed"))),
     }

@@ -213,7 +213,7 @@ impl WgpuBackend {
                 wgpu::BufferUsages::STORAGE,
             ),
         };
-        if range.start % u64::from(alignment.max(1)) != 0 {
+        if !range.start.is_multiple_of(u64::from(alignment.max(1))) {
             let start = range.start;
             return Err(refused(at, format!("starts at byte {start}, this device wants multiples of {alignment}")));
         }

@@ -48,9 +48,16 @@ fn conforms(api: &str, options: Options) {
     println!("{report}");
     assert!(report.ok(), "{}", report.problem().unwrap_or_default());
     for refused in &report.unsupported {
-        // Nothing may be missing but the 64-bit types, and those only where the adapter lacks them.
-        let wide = refused.reason.contains("cannot compute in f64") || refused.reason.contains("cannot compute in i64");
-        assert!(wide && !rich, "{} cases: {} (such as {})", refused.cases, refused.reason, refused.example);
+        // Nothing may be missing but the 64-bit types; a rich device computes in them, save single functions.
+        let wide = refused.reason.contains("f64") || refused.reason.contains("i64");
+        let missing = refused.reason.contains("cannot compute in");
+        assert!(
+            wide && !(rich && missing),
+            "{} cases: {} (such as {})",
+            refused.cases,
+            refused.reason,
+            refused.example
+        );
     }
 }
 
@@ -69,11 +76,13 @@ fn gl_conforms() {
     conforms("gl", Options::default());
 }
 
+#[cfg(target_vendor = "apple")]
 #[test]
 fn metal_conforms() {
     conforms("metal", Options::default());
 }
 
+#[cfg(windows)]
 #[test]
 fn dx12_conforms() {
     conforms("dx12", Options::default());

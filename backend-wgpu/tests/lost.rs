@@ -107,6 +107,55 @@ fn mark_lost_stops_every_call() {
     assert_every_call_says_lost(&backend, &buffer);
 }
 
+/// With a grid of 65535 x 65535 this runs for days. A single endless loop does not serve: llvmpipe leaves every loop after
+/// 65,535 rounds, whatever the shader says.
+const ENDLESS: &str = "
+    @group(0) @binding(0) var<storage, read_write> x: array<atomic<u32>>;
+    @compute @workgroup_size(64) fn main() { loop { if atomicAdd(&x[0], 1u) == 5u && atomicLoad(&x[1]) == 7u { break; } } }";
+
+#[test]
+fn endless_kernel_loses_the_device_and_the_process_lives() {
+    // In a child process: a software driver runs the kernel for as long as its process lives.
+    if let Ok(api) = std::env::var("POLYWARP_TEST_ENDLESS") {
+        let entry = entries().into_iter().find(|entry| entry.api == api).unwrap();
+        let options = Options { patience: Some(Duration::from_millis(500)), ..Options::default() };
+        let backend = entry.open(options).unwrap();
+        let buffer = upload(&backend, &[0, 0]);
+        let read = backend.read(&buffer, 0..4);
+        backend.launch(&polywarp_core::Kernel::wgsl(ENDLESS), [65535, 65535, 1], &[bind(0, &buffer)]).unwrap();
+        let late = backend.read(&buffer, 0..4);
+        assert_eq!(pollster::block_on(read).unwrap(), [0; 4]);
+        assert_lost(&backend, "read", pollster::block_on(late));
+        assert_every_call_says_lost(&backend, &buffer);
+        drop((backend, buffer));
+        // A second device would wait behind the kernel: llvmpipe has one set of threads for all of them.
+        println!("LIVES");
+        std::process::exit(0);
+    }
+    for entry in entries() {
+        // A hardware driver resets the GPU, which would fail other programs' work; GL's calls themselves wait for the kernel.
+        if entry.kind != polywarp_core::DeviceKind::Software || entry.api == "gl" {
+            continue;
+        }
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", "endless_kernel_loses_the_device_and_the_process_lives"])
+            .env("POLYWARP_TEST_ENDLESS", entry.api)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let started = std::time::Instant::now();
+        while child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        // A driver may wait for its own threads at exit; what counts is what the process did before.
+        let _ = child.kill();
+        let out = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&out.stdout);
+        assert!(text.contains("LIVES"), "{} {:?}: {text}", entry.api, out.status);
+        println!("{}: ended by itself after {:?}: {}", entry.api, started.elapsed(), out.status.success());
+    }
+}
+
 #[test]
 fn devices_open_and_close_many_times() {
     for entry in entries() {

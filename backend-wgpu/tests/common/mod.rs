@@ -26,8 +26,12 @@ pub fn entries() -> Vec<AdapterEntry> {
 }
 
 /// As the poorest device there is: WebGPU's default limits and no optional feature.
-pub const POOREST: Options =
-    Options { limits: LimitChoice::WebGpuDefaults, features: FeatureChoice::None, memory_limit_bytes: None };
+pub const POOREST: Options = Options {
+    limits: LimitChoice::WebGpuDefaults,
+    features: FeatureChoice::None,
+    memory_limit_bytes: None,
+    patience: None,
+};
 
 /// Runs `test` on every adapter, rich and poor.
 pub fn each(test: impl Fn(&WgpuBackend)) {
