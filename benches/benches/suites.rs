@@ -52,7 +52,7 @@ fn suites(criterion: &mut Criterion) {
 
 fn verified(op: &polywarp::Op, device: &Device, name: &str) -> Prepared {
     let prepared = Prepared::new(op, device).unwrap_or_else(|e| panic!("{name} on {}: {e}", device.id()));
-    match prepared.verify() {
+    match prepared.reference().and_then(|expected| prepared.verify(&expected)) {
         Ok(verdict) if verdict.is_right() => prepared,
         Ok(verdict) => panic!("{name} on {} is wrong: {verdict:?}", device.id()),
         Err(e) => panic!("{name} on {}: {e}", device.id()),

@@ -21,6 +21,9 @@ impl HostTensor {
     /// The elements grouped by what the (ascending) `axes` run over: one group per index of the other axes, in
     /// row-major order, each group row-major over `axes`.
     pub fn groups(&self, axes: &[usize]) -> Vec<Vec<Scalar>> {
+        if axes.len() == self.shape.rank() {
+            return vec![self.values.clone()];
+        }
         self.group_indices(axes).iter().map(|group| group.iter().map(|&i| self.values[i]).collect()).collect()
     }
 

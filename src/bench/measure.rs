@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use polywarp_core::{Buffer, Clock, Device, DeviceKind, Op, Result};
 
-use super::{Verdict, data};
+use super::{Reference, Verdict, data};
 
 /// Memory that rotating operands should cover together: several times the largest L2 (60 MB on an H200).
 const ROTATE_BYTES: u64 = 256 << 20;
@@ -95,12 +95,20 @@ impl Prepared {
         self.device.execute(&self.op, &inputs.iter().collect::<Vec<_>>(), output)
     }
 
-    /// Executes once and holds a sample of the result to the oracle.
+    /// The oracle's answer to a sample of the op. Devices make the same operands, so one answer serves all of them.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn verify(&self) -> Result<Verdict> {
-        super::verify::verify(self)
+    pub fn reference(&self) -> Result<Reference> {
+        super::verify::reference(self)
+    }
+
+    /// Executes once and holds the sample to the oracle's answer.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn verify(&self, reference: &Reference) -> Result<Verdict> {
+        super::verify::verify(self, reference)
     }
 
     /// `count` executions in one timed batch; nanoseconds for all of them.

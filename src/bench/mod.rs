@@ -20,7 +20,7 @@ pub use measure::{Prepared, Timing, too_slow};
 pub use polywarp_core::harness::{BenchCase, BenchSize, Metric, Suite};
 pub use probe::Ceilings;
 pub use terminal::terminal;
-pub use verify::Verdict;
+pub use verify::{Reference, Verdict};
 
 use std::time::Duration;
 
@@ -201,10 +201,11 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
     };
     let total = cases.len() * devices.len();
     for (i, case) in cases.iter().enumerate() {
+        let mut reference = None;
         for (j, device) in devices.iter().enumerate() {
             let what = format!("{} on {}", case.name, device.id());
             progress(&Progress { done: i * devices.len() + j, total, what });
-            match row(case, device, &table.ceilings[j], options.budget) {
+            match row(case, device, &table.ceilings[j], options.budget, &mut reference) {
                 Ok(row) => table.rows.push(row),
                 Err(skipped) => table.skipped.push(skipped),
             }
@@ -215,13 +216,19 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
     table
 }
 
-fn row(case: &BenchCase, device: &Device, ceilings: &Ceilings, budget: Duration) -> Result<Row, Skipped> {
+fn row(
+    case: &BenchCase,
+    device: &Device,
+    ceilings: &Ceilings,
+    budget: Duration,
+    reference: &mut Option<Reference>,
+) -> Result<Row, Skipped> {
     let skip =
         |reason: String, fault| Skipped { case: case.name.clone(), device: device.id().to_owned(), reason, fault };
     if let Some(reason) = measure::too_slow(&case.op, device) {
         return Err(skip(reason, false));
     }
-    let measured = measure_case(case, device, budget);
+    let measured = measure_case(case, device, budget, reference);
     let (prepared, timing, verdict, transfer) =
         measured.map_err(|e| skip(e.to_string(), !(e.is_unsupported() || is_too_large(&e))))?;
     if !verdict.is_right() {
@@ -260,9 +267,19 @@ fn row(case: &BenchCase, device: &Device, ceilings: &Ceilings, budget: Duration)
 
 type Measured = (Prepared, Timing, Verdict, Option<f64>);
 
-fn measure_case(case: &BenchCase, device: &Device, budget: Duration) -> Result<Measured> {
+fn measure_case(
+    case: &BenchCase,
+    device: &Device,
+    budget: Duration,
+    reference: &mut Option<Reference>,
+) -> Result<Measured> {
     let prepared = Prepared::new(&case.op, device)?;
-    let verdict = prepared.verify()?;
+    let expected = match reference.take() {
+        Some(known) => known,
+        None => prepared.reference()?,
+    };
+    let verdict = prepared.verify(&expected)?;
+    *reference = Some(expected);
     let timing = prepared.time(budget)?;
     let transfer = prepared.time_with_transfer()?;
     Ok((prepared, timing, verdict, transfer))

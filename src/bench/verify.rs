@@ -26,24 +26,31 @@ impl Verdict {
     }
 }
 
-/// Executes the op once and compares a sample of its result.
-pub(super) fn verify(prepared: &Prepared) -> Result<Verdict> {
-    prepared.execute_once()?;
-    let op = prepared.op();
-    let (sample, positions) = sample_of(op)?;
+/// What a sample of an op's result must be, for the operands every device makes alike.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    expected: Vec<Expected>,
+    /// Where the sampled elements lie in the output.
+    positions: Layout,
+}
+
+/// Solves a sample of the op by its oracle, from the operands on the device.
+pub(super) fn reference(prepared: &Prepared) -> Result<Reference> {
+    let (sample, positions) = sample_of(prepared.op())?;
     let inputs: Vec<Vec<u8>> = prepared.input_bytes()?;
     let operands: Vec<HostTensor> =
-        sample.inputs().iter().zip(&inputs).map(|(spec, bytes)| host_tensor(spec, bytes)).collect::<Result<_>>()?;
-    let expected = match &sample {
-        // Positions make the numbers: the oracle must see them all, so only the ones kept are asked for.
-        Op::Random(_) => sample.oracle(&[]),
-        _ => sample.oracle(&operands),
-    };
+        sample.inputs().iter().zip(&inputs).map(|(spec, bytes)| host_tensor(spec, bytes)).collect();
+    Ok(Reference { expected: sample.oracle(&operands), positions })
+}
+
+/// Executes the op once and compares the sampled elements of its result.
+pub(super) fn verify(prepared: &Prepared, reference: &Reference) -> Result<Verdict> {
+    prepared.execute_once()?;
     let output = prepared.output_bytes()?;
-    let dtype = op.output().dtype;
-    let subnormals = prepared.device().info().subnormals;
-    let got = (0..positions.elements()).map(|i| element(&output, &positions, i, dtype));
-    Ok(judge(&expected, got, dtype, subnormals))
+    let dtype = prepared.op().output().dtype;
+    let positions = &reference.positions;
+    let got = (0..positions.elements()).map(|i| element(&output, positions, i, dtype));
+    Ok(judge(&reference.expected, got, dtype, prepared.device().info().subnormals))
 }
 
 fn judge(
@@ -73,9 +80,16 @@ fn element(bytes: &[u8], layout: &Layout, i: u64, dtype: polywarp_core::DType) -
     Scalar::from_le_bytes(bytes.get(at..at + size as usize).unwrap_or(&[]), dtype)
 }
 
-fn host_tensor(spec: &TensorSpec, bytes: &[u8]) -> Result<HostTensor> {
-    let values = (0..spec.layout.elements()).map(|i| element(bytes, &spec.layout, i, spec.dtype)).collect();
-    Ok(HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values })
+fn host_tensor(spec: &TensorSpec, bytes: &[u8]) -> HostTensor {
+    let layout = &spec.layout;
+    let size = spec.dtype.size_bytes() as usize;
+    let values = if layout.is_contiguous() {
+        let elements = bytes[layout.offset() as usize * size..].chunks_exact(size);
+        elements.take(layout.elements() as usize).map(|x| Scalar::from_le_bytes(x, spec.dtype)).collect()
+    } else {
+        (0..layout.elements()).map(|i| element(bytes, layout, i, spec.dtype)).collect()
+    };
+    HostTensor { dtype: spec.dtype, shape: *layout.shape(), values }
 }
 
 /// About `keep` indices along `axis`, the last one included, spread evenly.
