@@ -37,16 +37,27 @@ pub(crate) fn unary(f: UnaryFn, dtype: DType, x: &str) -> String {
     wrap(dtype, plain)
 }
 
-/// Whether these kernels have `f` for `dtype`.
+/// Whether these kernels can compute `f` in `dtype`.
 ///
 /// # Errors
-/// [`polywarp_core::Error::Unsupported`].
+/// [`polywarp_core::Error::Unsupported`] for f64 functions that take a number apart, where there are no 64-bit integers.
 pub(crate) fn require(f: UnaryFn, dtype: DType, caps: &Caps) -> Result<()> {
-    let name = format!("{}_f64", f.name());
-    if dtype != DType::F64 || f == UnaryFn::Neg || FILES.iter().any(|file| file.contains(&format!("fn {name}("))) {
+    require_named(f.name(), dtype, caps)
+}
+
+/// The same of a function of two values.
+///
+/// # Errors
+/// As [`require`].
+pub(crate) fn require_binary(f: BinaryFn, dtype: DType, caps: &Caps) -> Result<()> {
+    require_named(f.name(), dtype, caps)
+}
+
+fn require_named(name: &str, dtype: DType, caps: &Caps) -> Result<()> {
+    if dtype != DType::F64 || caps.i64 || !library(&format!("{name}_f64")).contains("u64") {
         return Ok(());
     }
-    Err(caps.unsupported(format!("{} of f64", f.name()), "no portable kernel has it yet; use f32 or another device"))
+    Err(caps.unsupported(format!("{name} of f64"), "it needs 64-bit integers in shaders (SHADER_INT64)"))
 }
 
 /// `f` of `a` and `b`, expressions of the compute type of `dtype`.
@@ -78,6 +89,8 @@ pub(crate) fn compare(f: CompareFn, dtype: DType, a: &str, b: &str) -> String {
         CompareFn::Gt => ">",
         CompareFn::Le => "<=",
         CompareFn::Lt => "<",
+        // Not `!=`, which naga 30 makes an ordered comparison: false with a NaN.
+        CompareFn::Ne if dtype.is_float() => return format!("!({a} == {b})"),
         CompareFn::Ne => "!=",
     };
     format!("({a}) {sign} ({b})")
@@ -93,13 +106,15 @@ pub(crate) fn cast(from: DType, to: DType, x: &str) -> String {
     let plain = match (source, target) {
         (_, "bool") => match source {
             "f32" => return format!("bool_from_f32({x})"),
-            _ => return format!("({x}) != {source}(0)"),
+            _ => return format!("!(({x}) == {source}(0))"),
         },
         ("bool", _) => return format!("select({target}(0), {target}(1), {x})"),
         ("f32" | "f64", "i32" | "u32" | "i64") => return format!("{to}_from_{source}({x})"),
         ("f64", "f32") if half => format!("f32_to_odd({x})"),
         ("i32" | "u32" | "i64", "f32") if to == DType::BF16 => format!("bf16_from_{source}({x})"),
         (s, t) if s == t => x.to_owned(),
+        // naga 30 extends the sign of a u32 that becomes an i64: widen first.
+        ("u32", "i64") => format!("i64(u64({x}))"),
         _ => format!("{target}({x})"),
     };
     if half { format!("round_{to}({plain})") } else { wrap(to, plain) }

@@ -105,7 +105,7 @@ fn bool_from_f32(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) != 0u;
 }
 
-// Toward zero, within the bounds; NaN gives 0. `low` and `high` are exact in f32.
+// Toward zero, within the bounds of the type; NaN gives 0.
 fn i32_from_f32(x: f32) -> i32 {
     if is_nan_f32(x) { return 0; }
     if x >= 2147483648.0 { return 2147483647; }
@@ -166,19 +166,19 @@ fn f32_to_odd(x: f64) -> f32 {
     let near = f32(x);
     let back = f64(near);
     let bits = bitcast<u32>(near);
-    if back == x || x != x || (bits & 1u) == 1u { return near; }
+    if back == x || !(x == x) || (bits & 1u) == 1u { return near; }
     return bitcast<f32>(select(bits - 1u, bits + 1u, abs(back) < abs(x)));
 }
 
 fn i32_from_f64(x: f64) -> i32 {
-    if x != x { return 0; }
+    if !(x == x) { return 0; }
     if x >= 2147483647.0lf { return 2147483647; }
     if x <= -2147483648.0lf { return i32(-2147483647) - 1; }
     return i32(x);
 }
 
 fn u32_from_f64(x: f64) -> u32 {
-    if x != x || x <= 0.0lf { return 0u; }
+    if !(x > 0.0lf) { return 0u; }
     if x >= 4294967295.0lf { return 4294967295u; }
     return u32(x);
 }
@@ -192,7 +192,7 @@ fn u8_from_f64(x: f64) -> u32 {
 }
 
 fn i64_from_f64(x: f64) -> i64 {
-    if x != x { return 0li; }
+    if !(x == x) { return 0li; }
     if x >= 9223372036854775807.0lf { return 9223372036854775807li; }
     if x <= -9223372036854775808.0lf { return -9223372036854775807li - 1li; }
     return i64(x);

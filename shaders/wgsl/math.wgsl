@@ -33,10 +33,16 @@ fn power_of_two_f32(n: i32) -> f32 {
     return bitcast<f32>((n + 127) << 23u);
 }
 
-// scale * m * 2^n, in two steps because 2^n alone may leave the range of f32.
+// scale * m * 2^n by adding to the exponent; results outside the normal range take one product with 2^64 or 2^-64. Not
+// by two powers of two: a compiler that reassociates multiplies those first, and their product overflows.
 fn scaled_f32(scale: f32, m: f32, n: i32) -> f32 {
-    let half = n >> 1u;
-    return ((scale * m) * power_of_two_f32(half)) * power_of_two_f32(n - half);
+    let product = scale * m;
+    let bits = bitcast<u32>(product);
+    let exponent = i32((bits >> 23u) & 0xffu);
+    if exponent == 0 { return product; } // from a subnormal argument: n is 0
+    let moved = exponent + n;
+    let step = select(0, select(-64, 64, moved > 0), moved <= 0 || moved >= 255);
+    return bitcast<f32>(bits + (bitcast<u32>(n - step) << 23u)) * power_of_two_f32(step);
 }
 
 // scale * e^(high + low), |low| small against |high|, high + low in -200 ..= 150.
@@ -255,6 +261,7 @@ fn cos_f32(x: f32) -> f32 {
 fn tanh_f32(x: f32) -> f32 {
     if is_nan_f32(x) { return nan_f32(x); }
     let size = abs_f32(x);
+    if size < 0x1p-12f { return x; } // below 2^-12 x^3/3 is less than half an ULP
     if size < 0.65 {
         let z = x * x;
         var p = 0.002031752;

@@ -6,7 +6,7 @@
 // Shared memory THREADS * sizeof(Wide).
 // Traffic       every element read once: memory bound.
 // Numerics      a chain of about slab / (DEEP * ITEMS) + ITEMS + log2(DEEP) additions, always in the same order.
-// Requires      prelude: Wide, LANES, DEEP, ITEMS, THREADS = LANES * DEEP; wide_identity, combine_wide, read_at, write_wide, base_of,
+// Requires      prelude: Wide, LANES, DEEP, ITEMS, THREADS = LANES * DEEP; wide_identity, combine_wide, absorb, read_at, write_wide, base_of,
 //               out_of; struct Params (outputs counts vectors).
 // Measured      H200, 2026-11-21, f32 16384 x 16384: 4.45 TB/s with LANES 16, DEEP 16, 16 slabs; copy: 4.24 TB/s.
 var<workgroup> partial: array<Wide, THREADS>;
@@ -34,12 +34,12 @@ fn main(
         while row + (ITEMS - 1u) * DEEP < end {
             for (var i = 0u; i < ITEMS; i++) {
                 let at = row + i * DEEP;
-                held[i] = combine_wide(held[i], read_at(start + at * params.stride, at * params.position));
+                held[i] = absorb(held[i], read_at(start + at * params.stride, at * params.position));
             }
             row += ITEMS * DEEP;
         }
         while row < end {
-            held[0] = combine_wide(held[0], read_at(start + row * params.stride, row * params.position));
+            held[0] = absorb(held[0], read_at(start + row * params.stride, row * params.position));
             row += DEEP;
         }
     }

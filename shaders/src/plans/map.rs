@@ -57,8 +57,10 @@ impl Kernel {
 pub(crate) fn plan(op: &Map, caps: &Caps) -> Result<Plan> {
     let mut steps = Vec::new();
     for &(step, dtype) in op.program.steps() {
-        if let Step::Unary(f, _) = step {
-            math::require(f, dtype, caps)?;
+        match step {
+            Step::Unary(f, _) => math::require(f, dtype, caps)?,
+            Step::Binary(f, ..) => math::require_binary(f, dtype, caps)?,
+            _ => {}
         }
         steps.push((step, Element::new(dtype, caps)?));
     }

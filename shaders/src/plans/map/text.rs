@@ -111,8 +111,8 @@ fn step_text(kernel: &Kernel, step: Step, element: Element) -> String {
     match step {
         Step::Input(n) => format!("x{n}"),
         Step::Constant(n) => element.from_param(&format!("params.c{n}")),
-        Step::Index if dtype == DType::Bool => "index != 0u".to_owned(),
-        Step::Index => format!("{}(index)", element.scalar()),
+        // Not rounded to 16-bit floats: like arithmetic, that happens where the expression ends.
+        Step::Index => math::cast(DType::U32, dtype.compute(), "index"),
         Step::Unary(f, x) => math::unary(f, dtype, &at(x)),
         Step::Binary(f, a, b) => {
             debug_assert!(kernel.steps[usize::from(a)].1.dtype() == dtype);
