@@ -3,5 +3,20 @@
 mod cli;
 
 fn main() -> std::process::ExitCode {
+    quiet_wayland();
     cli::main()
 }
+
+/// Keeps libwayland, which wgpu's GL asks for a display that this program does not need, from printing an error of its
+/// own where there is no desktop.
+#[cfg(target_os = "linux")]
+fn quiet_wayland() {
+    let unset = |name| std::env::var_os(name).is_none();
+    if unset("XDG_RUNTIME_DIR") && unset("WAYLAND_DISPLAY") {
+        // SAFETY: no other thread exists yet that could read or write the environment.
+        unsafe { std::env::set_var("WAYLAND_DISPLAY", "/dev/null/no-display") };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn quiet_wayland() {}

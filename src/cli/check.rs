@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long)]
     full: bool,
     /// Where random values come from
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     seed: u64,
     /// Prints JSON
     #[arg(long)]

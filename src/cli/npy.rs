@@ -216,7 +216,7 @@ fn header(form: &Form) -> Vec<u8> {
     let shape = if form.shape.len() == 1 { dims.trim_end() } else { dims.trim_end_matches(", ") };
     let descr = form.kind.descr();
     let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
-    while (10 + text.len() + 1) % 64 != 0 {
+    while !(10 + text.len() + 1).is_multiple_of(64) {
         text.push(' ');
     }
     text.push('\n');

@@ -19,7 +19,7 @@ pub struct Args {
     #[arg(long, value_name = "D")]
     device: Option<String>,
     /// Workgroups along x, y and z
-    #[arg(long, value_name = "X,Y,Z", value_parser = parse_grid)]
+    #[arg(long, value_name = "X,Y,Z", value_parser = parse_grid, allow_negative_numbers = true)]
     grid: [u32; 3],
     /// Binds a .npy file, or zeros, such as `0=in.npy` or `1.2=zeros:f32:64x64`; may be repeated
     #[arg(long = "bind", value_name = "[GROUP.]BINDING=FILE|zeros:DTYPE:N[xM...]", value_parser = parse_bind)]

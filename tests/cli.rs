@@ -1,0 +1,227 @@
+//! The program `polywarp`, run as its users run it: output, files, exit codes.
+//!
+//! Needs no GPU for most of it. What runs shaders uses any GPU the machine has, a software one too, and says so when
+//! there is none.
+#![cfg(feature = "cli")]
+
+#[path = "cli/compile.rs"]
+mod compile;
+#[path = "cli/run.rs"]
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A run of the program with a clean environment.
+fn program(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polywarp"));
+    command.args(args).stdin(Stdio::null());
+    for name in ["POLYWARP_DEVICE", "RUST_LOG", "WGPU_BACKEND", "WGPU_ADAPTER_NAME"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn ended(command: &mut Command) -> Output {
+    command.output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("output is UTF-8")
+}
+
+/// Standard output of a run that must go well.
+fn well(args: &[&str]) -> String {
+    let output = ended(&mut program(args));
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout).to_owned()
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&well(args)).expect("valid JSON")
+}
+
+/// The error of a run that must fail with `code`: exactly one line, and not a word on standard output.
+fn refused(args: &[&str], code: i32) -> String {
+    let output = ended(&mut program(args));
+    let stderr = text(&output.stderr).to_owned();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+    assert_eq!(text(&output.stdout), "", "{args:?}");
+    assert!(stderr.starts_with("error: ") && stderr.ends_with('\n'), "{args:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
+    assert!(!stderr.contains("panicked") && !stderr.contains("RUST_BACKTRACE"), "{args:?}: {stderr}");
+    stderr
+}
+
+fn shader(name: &str) -> String {
+    format!("{}/tests/shaders/{name}.wgsl", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A folder of its own for one test, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("polywarp-cli-{}-{test}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn with(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A device that runs shaders, software included; `None` is said aloud.
+fn gpu() -> Option<String> {
+    let listing = json(&["devices", "--json"]);
+    let devices = listing["devices"].as_array().unwrap();
+    let found = devices.iter().find(|device| device["usable"] == true && device["id"] != "cpu");
+    if found.is_none() {
+        println!("not run: no GPU here, not even a software one");
+    }
+    found.map(|device| device["id"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn help_lists_every_command() {
+    let help = well(&["--help"]);
+    for command in ["bench", "check", "compile", "devices", "doctor", "run"] {
+        assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command} is missing in {help}");
+        assert!(well(&[command, "--help"]).contains("Usage: polywarp"), "{command}");
+    }
+    assert_eq!(well(&["--version"]), format!("polywarp {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn no_command_is_a_usage_error() {
+    let output = ended(&mut program(&[]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("Usage: polywarp"));
+}
+
+#[test]
+fn devices_json_describes_each_device() {
+    let listing = json(&["devices", "--json"]);
+    let devices = listing["devices"].as_array().unwrap();
+    let cpu = devices.last().unwrap();
+    assert_eq!((&cpu["id"], &cpu["kind"], &cpu["usable"]), (&"cpu".into(), &"cpu".into(), &true.into()));
+    assert!(cpu["info"]["threads"].as_u64().unwrap() > 0);
+    assert!(cpu["info"]["dtypes"].as_array().unwrap().contains(&"bf16".into()));
+    for device in devices.iter().filter(|device| device["usable"] == true) {
+        assert!(device["info"]["limits"]["max_binding_bytes"].as_u64().unwrap() > 0, "{device}");
+    }
+    let default = listing["default"].as_str().unwrap();
+    let kind = &devices.iter().find(|device| device["id"] == default).unwrap()["kind"];
+    assert_ne!(kind, "software", "a software GPU is never the default");
+}
+
+#[test]
+fn devices_text_names_the_default() {
+    let listing = well(&["devices"]);
+    assert!(listing.lines().any(|line| line.starts_with("cpu ")), "{listing}");
+    assert!(listing.lines().any(|line| line.starts_with("default: ")), "{listing}");
+}
+
+#[test]
+fn default_device_is_what_the_variable_names() {
+    let output = ended(program(&["devices", "--json"]).env("POLYWARP_DEVICE", "cpu"));
+    let listing: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(listing["default"], "cpu");
+    let output = ended(program(&["devices", "--json"]).env("POLYWARP_DEVICE", "wgpu:99"));
+    assert_eq!(output.status.code(), Some(1), "a device that was asked for is missing");
+    let listing: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(listing["default_error"].as_str().unwrap().contains("no device `wgpu:99`"), "{listing}");
+}
+
+#[test]
+fn closed_output_ends_quietly() {
+    // `true` exits at once, so its end of the pipe is closed by the time something is written.
+    let mut reader = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
+    let pipe = reader.stdin.take().unwrap();
+    reader.wait().unwrap();
+    let output = ended(program(&["devices"]).stdout(pipe));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn doctor_agrees_with_its_exit_code() {
+    let output = ended(&mut program(&["doctor", "--json"]));
+    let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = diagnosis["findings"].as_array().unwrap();
+    let errors = findings.iter().filter(|finding| finding["severity"] == "error").count();
+    assert_eq!(output.status.code(), Some(i32::from(errors > 0)), "{diagnosis}");
+    assert_eq!(diagnosis["healthy"], errors == 0);
+    for finding in findings {
+        assert!(!finding["what"].as_str().unwrap().is_empty() && !finding["fix"].as_str().unwrap().is_empty());
+    }
+    let devices = diagnosis["devices"].as_array().unwrap();
+    let cpu = devices.iter().find(|device| device["id"] == "cpu").unwrap();
+    assert_eq!(cpu["computes"], true);
+}
+
+#[test]
+fn doctor_finds_what_is_broken() {
+    let cases = [
+        ("POLYWARP_DEVICE", "wgpu:99", "POLYWARP_DEVICE"),
+        ("VK_DRIVER_FILES", "/nowhere/icd.json", "/nowhere/icd.json"),
+    ];
+    for (name, value, expected) in cases {
+        if name == "VK_DRIVER_FILES" && !cfg!(target_os = "linux") {
+            continue;
+        }
+        let output = ended(program(&["doctor"]).env(name, value));
+        let found = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{name}: {found}");
+        let mut errors = found.lines().filter(|line| line.starts_with("error: "));
+        assert!(errors.any(|error| error.contains(expected)), "{found}");
+    }
+}
+
+#[test]
+fn check_on_the_cpu_passes() {
+    let report = json(&["check", "--device", "cpu", "--op", "matmul", "--json"]);
+    assert_eq!(report["device"], "cpu");
+    assert!(report["total"]["passed"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(report["total"]["failed"], 0);
+    let families = report["families"].as_object().unwrap();
+    assert_eq!(families.keys().collect::<Vec<_>>(), ["matmul"]);
+    let report = well(&["check", "--device", "cpu", "--op", "fill"]);
+    assert!(report.contains("ok: "), "{report}");
+}
+
+#[test]
+fn check_of_nothing_is_not_well() {
+    let output = ended(&mut program(&["check", "--device", "cpu", "--filter", "no such case"]));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("no case matches"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn check_bad_requests_are_refused() {
+    assert!(refused(&["check", "--op", "nope"], 2).contains("matmul"));
+    assert!(refused(&["check", "--device", "wgpu:99"], 2).contains("available are"));
+    assert!(refused(&["check", "--device", ""], 2).contains("no device ``"));
+    assert!(refused(&["check", "--dtype", "f31"], 2).contains("bf16"));
+    assert!(refused(&["check", "--seed", "-1"], 2).contains("--seed"));
+    assert!(refused(&["check", "--nope"], 2).contains("--nope"));
+    assert!(refused(&["nope"], 2).contains("nope"));
+}
+
+fn exists(path: &str) -> bool {
+    Path::new(path).exists()
+}

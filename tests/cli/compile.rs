@@ -1,0 +1,94 @@
+//! `polywarp compile`.
+
+use super::*;
+
+#[test]
+fn every_target_is_written() {
+    let folder = Folder::new("targets");
+    let starts: [(&str, &[u8]); 5] = [
+        ("spirv", &[0x03, 0x02, 0x23, 0x07]),
+        ("msl", b"// language: metal2.4"),
+        ("hlsl", b""),
+        ("glsl", b"#version 310 es"),
+        ("wgsl", b""),
+    ];
+    for (target, start) in starts {
+        let out = folder.path(target);
+        well(&["compile", &shader("saxpy"), "--target", target, "--entry", "saxpy", "-o", &out]);
+        let bytes = std::fs::read(&out).unwrap();
+        assert!(bytes.starts_with(start) && bytes.len() > 100, "{target}: {:?}", String::from_utf8_lossy(&bytes));
+        if target != "spirv" {
+            assert!(text(&bytes).contains("saxpy") || target == "glsl", "{target}");
+        }
+    }
+}
+
+#[test]
+fn defines_reach_the_output() {
+    let args = ["compile", &shader("saxpy"), "--target", "wgsl", "--entry", "saxpy", "-o", "-"];
+    let with = |defines: &[&str]| well(&[&args[..], defines].concat());
+    let wgsl = with(&["--define", "SCALE=0.125", "--define", "BLOCK=0x20"]);
+    assert!(wgsl.contains("0.125") && wgsl.contains("@workgroup_size(32, 1, 1)"), "{wgsl}");
+    assert!(with(&[]).contains("@workgroup_size(64, 1, 1)"));
+}
+
+#[test]
+fn reflection_describes_the_shader() {
+    let folder = Folder::new("reflect");
+    let (out, reflect) = (folder.path("out.metal"), folder.path("reflect.json"));
+    well(&["compile", &shader("saxpy"), "--target", "msl", "--entry", "saxpy", "--reflect", &reflect, "-o", &out]);
+    let found: Value = serde_json::from_slice(&std::fs::read(&reflect).unwrap()).unwrap();
+    assert_eq!(found["target"], "msl");
+    assert_eq!(found["entry_points"][0]["workgroup_size"], serde_json::json!([64, 1, 1]));
+    let names: Vec<&Value> = found["bindings"].as_array().unwrap().iter().map(|b| &b["name"]).collect();
+    assert_eq!(names, ["x", "y", "n"]);
+    assert_eq!(found["bindings"][1]["access"], "read_write");
+    assert_eq!(found["overrides"][0]["name"], "SCALE");
+    assert_eq!(found["features"], serde_json::json!([]));
+    assert_eq!(found["slots"][2]["index"], 2);
+}
+
+#[test]
+fn bad_shaders_are_refused_with_their_place() {
+    let folder = Folder::new("bad-shaders");
+    let out = folder.path("out");
+    let refuse = |name: &str, source: &[u8]| {
+        let file = folder.with(name, source);
+        let line = refused(&["compile", &file, "--target", "spirv", "-o", &out], 2);
+        assert!(line.contains(&file), "{line}");
+        line
+    };
+    assert!(refuse("syntax.wgsl", b"fn f() {\n  let = 1;\n}").contains("syntax.wgsl:2:7: "));
+    assert!(refuse("type.wgsl", b"fn f() {\n\n  let a: f32 = 1u;\n}").contains("type.wgsl:3:"));
+    assert!(refuse("empty.wgsl", b"").contains("entry point"));
+    assert!(refuse("binary.wgsl", b"\xff\xfe\x00").contains("not UTF-8"));
+    assert!(refuse("nul.wgsl", b"\0\0\0").contains("nul.wgsl:1:1"));
+    assert!(refuse("deep.wgsl", "(".repeat(200_000).as_bytes()).contains("too complex"));
+    assert!(refuse("chain.wgsl", format!("const a = 1{};", " + 1".repeat(200_000)).as_bytes()).contains("too complex"));
+    assert!(refuse("long.wgsl", &vec![b' '; 5 << 20]).contains("largest shader"));
+    assert!(!exists(&out), "nothing was written");
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let folder = Folder::new("bad-requests");
+    let (file, out) = (shader("saxpy"), folder.path("out"));
+    let with = |more: &[&str]| refused(&[&["compile", &file, "--target", "spirv", "-o", &out], more].concat(), 2);
+    assert!(with(&["--entry", "nope"]).contains("`saxpy`, `clear`"));
+    assert!(with(&["--define", "NOPE=1"]).contains("`SCALE`, `BLOCK`"));
+    assert!(with(&["--define", "BLOCK=1.5"]).contains("u32"));
+    assert!(with(&["--define", "BLOCK=0"]).contains("workgroup"));
+    assert!(with(&["--define", "BLOCK"]).contains("NAME=VALUE"));
+    let target = |target: &str| refused(&["compile", &file, "--target", target, "-o", &out], 2);
+    assert!(target("ptx").contains("cannot write PTX"));
+    assert!(target("cuda").contains("spirv msl hlsl glsl wgsl"));
+    assert!(target("glsl").contains("choose one"), "GLSL holds one entry point");
+    assert!(refused(&["compile", &folder.path("missing.wgsl"), "--target", "msl", "-o", &out], 2).contains("missing"));
+    let this_folder = folder.path("");
+    assert!(refused(&["compile", &this_folder, "--target", "msl", "-o", &out], 2).contains("folder"));
+    assert!(!exists(&out), "nothing was written");
+    let nowhere = folder.path("no/such/folder/out");
+    assert!(refused(&["compile", &file, "--target", "spirv", "-o", &nowhere], 1).contains("cannot write"));
+    let double = folder.with("double.wgsl", "@compute @workgroup_size(1) fn main() { var x: f64 = 1.0lf; x += x; }");
+    assert!(refused(&["compile", &double, "--target", "msl", "-o", &out], 2).contains("f64"));
+}
