@@ -63,17 +63,11 @@ impl Scalar {
     }
 
     fn round_f16(self) -> f16 {
-        match self {
-            Scalar::F(x) => f16::from_f64(x),
-            Scalar::I(x) => f16::from_f64(x as f64),
-        }
+        f16_from_f64(self.as_f64())
     }
 
     fn round_bf16(self) -> bf16 {
-        match self {
-            Scalar::F(x) => bf16::from_f64(x),
-            Scalar::I(x) => bf16::from_f64(x as f64),
-        }
+        bf16_from_f64(self.as_f64())
     }
 
     fn to_int(self, from_float: fn(f64) -> i64, from_int: fn(i64) -> i64) -> Scalar {
@@ -119,6 +113,29 @@ impl Scalar {
     }
 }
 
+/// `x` rounded once, to nearest even. (`half`'s own conversion looks at 20 bits of the significand only, and so takes
+/// some values for ties that are none.)
+pub(crate) fn f16_from_f64(x: f64) -> f16 {
+    f16::from_f32(round_to_odd(x))
+}
+
+/// As [`f16_from_f64`].
+pub(crate) fn bf16_from_f64(x: f64) -> bf16 {
+    bf16::from_f32(round_to_odd(x))
+}
+
+/// `x` as f32, rounded toward zero with the lowest bit set when anything was lost: rounding that again, to a type at
+/// least two bits shorter, is the same as rounding `x` itself (Boldo and Melquiond, IEEE Trans. Computers 57(4), 2008).
+fn round_to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    if f64::from(near) == x || x.is_nan() {
+        return near;
+    }
+    let bits = near.to_bits();
+    let toward_zero = if f64::from(near).abs() > x.abs() { bits - 1 } else { bits };
+    f32::from_bits(toward_zero | 1)
+}
+
 macro_rules! scalar_from {
     ($($ty:ty => $variant:ident($wide:ty)),*) => {$(
         impl From<$ty> for Scalar {
@@ -141,6 +158,21 @@ mod tests {
         assert_eq!(Scalar::F(-300.7).cast(DType::I8), Scalar::I(-128));
         assert_eq!(Scalar::F(f64::NAN).cast(DType::I32), Scalar::I(0));
         assert_eq!(Scalar::F(f64::INFINITY).cast(DType::I64), Scalar::I(i64::MAX));
+    }
+
+    #[test]
+    fn cast_to_sixteen_bits_rounds_once() {
+        let tie = 21.5625; // midway between bf16's 21.5 (even) and 21.625
+        let cast = |x: f64| Scalar::F(x).cast(DType::BF16);
+        assert_eq!(cast(tie), Scalar::F(21.5));
+        assert_eq!(cast(tie * (1.0 + (-22f64).exp2())), Scalar::F(21.625));
+        assert_eq!(cast(tie * (1.0 + (-50f64).exp2())), Scalar::F(21.625));
+        let half = |x: f64| Scalar::F(x).cast(DType::F16);
+        let tie = 1.0 + (-11f64).exp2();
+        assert_eq!(half(tie), Scalar::F(1.0));
+        assert_eq!(half(-tie - (-45f64).exp2()), Scalar::F(-1.0 - (-10f64).exp2()));
+        assert_eq!((half(65519.99), half(65520.0)), (Scalar::F(65504.0), Scalar::F(f64::INFINITY)));
+        assert_eq!((half(1e-300), cast(1e300)), (Scalar::F(0.0), Scalar::F(f64::INFINITY)));
     }
 
     #[test]

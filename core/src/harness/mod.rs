@@ -5,6 +5,17 @@
 //! the bytes around results, the inputs, repeatability and typed refusals; [`bad_input`] tests the errors. [`broken`]
 //! proves that faults are caught, [`ReferenceBackend`] is the slow device that is right by construction.
 //!
+//! ```
+//! use polywarp_core::Device;
+//! use polywarp_core::harness::{self, ReferenceBackend, Selection};
+//!
+//! let device = Device::new(ReferenceBackend::default()); // a backend of your own
+//! let report = harness::run(&device, &Selection::family("fill"), &mut |progress| {
+//!     let _ = (progress.done, progress.total); // a progress bar
+//! });
+//! assert!(report.ok(), "{report}");
+//! ```
+//!
 //! Next: [`Case`] (what is tested), `run.rs` (how), `core/src/ops/cases/` (the cases).
 
 pub mod bad_input;

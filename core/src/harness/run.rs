@@ -278,7 +278,8 @@ impl Tally {
             self.value_square += value * value;
         }
         if ok {
-            if want.error > 0.0 && error.is_finite() {
+            // More than the whole of it was used only where a flushed subnormal is excused.
+            if want.error > 0.0 && error <= want.error {
                 self.share = self.share.max(error / want.error);
             }
             return;

@@ -4,8 +4,7 @@
 //! (SplitMix64, Steele, Lea and Flood, OOPSLA'14), so element i does not depend on the others. It does not know layouts:
 //! [`super::run`] scatters the row-major elements into storage.
 
-use half::{bf16, f16};
-
+use crate::scalar::{bf16_from_f64, f16_from_f64};
 use crate::{DType, Scalar};
 
 /// How the elements of one input are made.
@@ -230,8 +229,8 @@ fn write_bits(bytes: &mut [u8], bits: u64) {
 /// `value`, converted to `dtype`, into its bytes; [`Scalar::to_le_bytes`] without the allocation.
 pub(crate) fn encode(value: Scalar, dtype: DType, bytes: &mut [u8]) {
     match dtype {
-        DType::F16 => bytes.copy_from_slice(&f16::from_f64(value.as_f64()).to_le_bytes()),
-        DType::BF16 => bytes.copy_from_slice(&bf16::from_f64(value.as_f64()).to_le_bytes()),
+        DType::F16 => bytes.copy_from_slice(&f16_from_f64(value.as_f64()).to_le_bytes()),
+        DType::BF16 => bytes.copy_from_slice(&bf16_from_f64(value.as_f64()).to_le_bytes()),
         DType::F32 => {
             let Scalar::F(x) = value.cast(dtype) else { return };
             bytes.copy_from_slice(&(x as f32).to_le_bytes());

@@ -8,6 +8,7 @@ use half::{bf16, f16};
 use super::super::reduce::{Element as Widen, Number};
 use super::super::simd;
 use super::super::vmath;
+use crate::scalar::{bf16_from_f64, f16_from_f64};
 use crate::{BinaryFn, CompareFn, DType, Scalar, UnaryFn};
 
 /// Values per block: a handful of f32 blocks stay in a 32 KiB L1.
@@ -326,11 +327,11 @@ macro_rules! convert {
 }
 convert! {
     f32: narrow_f16, narrow_bf16;
-    f64: f16::from_f64, bf16::from_f64;
-    i32: |x| f16::from_f64(f64::from(x)), |x| bf16::from_f64(f64::from(x));
-    u32: |x| f16::from_f64(f64::from(x)), |x| bf16::from_f64(f64::from(x));
-    i64: |x| f16::from_f64(x as f64), |x| bf16::from_f64(x as f64);
-    u8: |x| f16::from_f64(f64::from(x)), |x| bf16::from_f64(f64::from(x));
+    f64: f16_from_f64, bf16_from_f64;
+    i32: |x| f16_from_f64(f64::from(x)), |x| bf16_from_f64(f64::from(x));
+    u32: |x| f16_from_f64(f64::from(x)), |x| bf16_from_f64(f64::from(x));
+    i64: |x| f16_from_f64(x as f64), |x| bf16_from_f64(x as f64);
+    u8: |x| f16_from_f64(f64::from(x)), |x| bf16_from_f64(f64::from(x));
 }
 
 /// f32 to f16, to nearest even, by integer operations that vectorise (`half` asks the CPU for each element).

@@ -167,3 +167,50 @@ impl Random {
         a.binary(f, b)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::ReferenceBackend;
+    use crate::oracle::HostTensor;
+    use crate::{Device, Scalar};
+
+    /// A bound that allows anything proves nothing: most elements of random trees must have a narrow one.
+    #[test]
+    fn random_trees_keep_meaningful_bounds() {
+        let (mut narrow, mut all) = (0u64, 0u64);
+        let trees: Vec<Case> = cases(Level::Quick).into_iter().filter(|case| case.name.contains(" tree")).collect();
+        assert_eq!(trees.len(), 30);
+        for case in &trees {
+            let hosts: Vec<HostTensor> = case
+                .op
+                .inputs()
+                .iter()
+                .zip(&case.values)
+                .map(|(spec, values)| {
+                    let bytes = values.bytes(spec.dtype, spec.layout.elements(), 5);
+                    let size = spec.dtype.size_bytes() as usize;
+                    let decode = |bytes| Scalar::from_le_bytes(bytes, spec.dtype);
+                    let values = bytes.chunks_exact(size).map(decode).collect();
+                    HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }
+                })
+                .collect();
+            for expected in case.op.oracle(&hosts) {
+                all += 1;
+                narrow += u64::from(expected.error <= 0.02 * (1.0 + expected.value.as_f64().abs()));
+            }
+        }
+        assert!(narrow * 10 > all * 9, "{narrow} of {all}");
+    }
+
+    #[test]
+    fn trees_of_one_seed_are_the_same() {
+        let names = |seed| format!("{:?}", Random::expr(seed));
+        assert_eq!(names(3), names(3));
+        assert_ne!(names(3), names(4));
+        // And they run.
+        let device = Device::new(ReferenceBackend::default());
+        let tree = cases(Level::Quick).into_iter().find(|case| case.name.contains(" tree0")).unwrap();
+        assert!(matches!(crate::harness::run_case(&device, &tree, 0), crate::harness::Outcome::Pass { .. }));
+    }
+}

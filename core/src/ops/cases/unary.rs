@@ -22,10 +22,13 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
                 _ => (1031, Values::Special),
             };
             add(&mut cases, FAMILY, unary(f, dtype, LayoutKind::Dense, &[count]), &[values]);
-            if level == Level::Full && dtype.is_float() && dtype.size_bytes() > 2 {
-                add(&mut cases, FAMILY, unary(f, dtype, LayoutKind::Dense, &[500_009]), &[Values::Special]);
-                let near = Values::Uniform(-4.0, 4.0);
-                add(&mut cases, FAMILY, unary(f, dtype, LayoutKind::Dense, &[500_009]), &[near]);
+            if dtype.is_float() && dtype.size_bytes() > 2 {
+                // Around 0, and to where exponentials overflow; the same kernel again, so it costs little.
+                for count in level.list(&[4099], &[500_009]) {
+                    for values in [Values::Special, Values::Uniform(-4.0, 4.0), Values::Uniform(-110.0, 110.0)] {
+                        add(&mut cases, FAMILY, unary(f, dtype, LayoutKind::Dense, &[count]), &[values]);
+                    }
+                }
             }
         }
     }
