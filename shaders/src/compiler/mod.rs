@@ -2,8 +2,8 @@
 //!
 //! [`compile`] reads the text (see [`crate::wgsl`] for limits and errors), replaces overrides by values, checks that the
 //! target language can say what the shader needs, and writes it. It optimises nothing: drivers do. The decision to
-//! know: the code is bounds-checked wherever naga can do that (not in GLSL and HLSL texts' own arrays), workgroup memory
-//! starts as zero and loops are bounded, as WebGPU promises. How each language numbers its bindings is in `write.rs`.
+//! know: accesses are bounds-checked (in GLSL only those of textures: naga has no more there), workgroup memory starts as
+//! zero and loops are bounded, as WebGPU promises. How each language numbers its bindings is in `write.rs`.
 
 mod write;
 

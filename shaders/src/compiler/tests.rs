@@ -199,7 +199,9 @@ fn wgsl_is_valid_again_without_overrides() {
 
 #[test]
 fn target_that_cannot_express_a_feature_is_refused_by_name() {
-    for (source, target, feature) in [(DOUBLE, Target::Msl, "f64"), (HALF, Target::Glsl, "f16")] {
+    let cases =
+        [(DOUBLE, Target::Msl, "f64"), (HALF, Target::Glsl, "f16"), (TEXTURE, Target::Hlsl, "the sampler `by`")];
+    for (source, target, feature) in cases {
         match built(source, target, &[]) {
             Err(Error::Unsupported { device, what, .. }) => {
                 assert_eq!((device, what), (format!("target {target}"), feature.to_owned()));

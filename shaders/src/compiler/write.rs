@@ -29,7 +29,7 @@ pub struct BindSlot {
     /// `workgroup_count` (HLSL: three u32).
     pub name: String,
     /// The list it is numbered in: `buffer`, `texture`, `sampler` (MSL); `storage`, `uniform`, `texture` (GLSL);
-    /// `b`, `t`, `u`, `s` (HLSL).
+    /// `b`, `t`, `u` (HLSL).
     pub list: &'static str,
     /// HLSL's register space; 0 elsewhere.
     pub space: u32,
@@ -151,12 +151,17 @@ pub(super) fn hlsl(
     reflection: &Reflection,
     needs: Capabilities,
 ) -> Result<Written> {
-    let mut slots: Vec<BindSlot> = Vec::new();
-    let mut space_after = 0;
+    let (mut slots, mut binding_map, mut space_after) = (Vec::new(), hlsl::BindingMap::new(), 0);
     for binding in &reflection.bindings {
         let list = match (binding.kind, binding.access) {
+            ("sampler", _) => {
+                return Err(Error::Unsupported {
+                    device: format!("target {}", Target::Hlsl),
+                    what: format!("the sampler `{}`", binding.name),
+                    reason: "naga's HLSL takes samplers from a heap that only wgpu fills; use textureLoad".to_owned(),
+                });
+            }
             ("uniform", _) => "b",
-            ("sampler", _) => "s",
             (_, "read") => "t",
             _ => "u",
         };
@@ -164,6 +169,13 @@ pub(super) fn hlsl(
         let source = Some([binding.group, binding.binding]);
         slots.push(BindSlot { entry: None, source, name: binding.name.clone(), list, space, index });
         space_after = space_after.max(space.saturating_add(1));
+        let target = hlsl::BindTarget {
+            space: u8::try_from(space).map_err(|_| too_many(Target::Hlsl, "register space"))?,
+            register: index,
+            restrict_indexing: true,
+            ..hlsl::BindTarget::default()
+        };
+        binding_map.insert(ResourceBinding { group: binding.group, binding: binding.binding }, target);
     }
     let mut own_space = |wanted: bool, name: &str| -> Result<Option<hlsl::BindTarget>> {
         if !wanted {
@@ -191,8 +203,14 @@ pub(super) fn hlsl(
     } else {
         hlsl::ShaderModel::V6_0
     };
-    let options =
-        hlsl::Options { shader_model, immediates_target, special_constants_binding, ..hlsl::Options::default() };
+    let options = hlsl::Options {
+        shader_model,
+        binding_map,
+        fake_missing_bindings: false,
+        immediates_target,
+        special_constants_binding,
+        ..hlsl::Options::default()
+    };
     let pipeline = hlsl::PipelineOptions::default();
     let mut text = String::new();
     let fault = |e: &dyn std::fmt::Display| write_error(Target::Hlsl, e);
