@@ -18,6 +18,7 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 pub(crate) struct Fault {
     device: String,
+    #[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "nothing waits in a browser"))]
     patience: Option<Duration>,
     stuck: AtomicBool,
     set: AtomicBool,
@@ -31,11 +32,13 @@ impl Fault {
     }
 
     /// How long to wait for the device before it counts as lost.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.patience
     }
 
     /// Records that the device did not finish its work in time.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn give_up(&self) -> Error {
         self.stuck.store(true, Ordering::Release);
         self.lose(&format!("its work was not done within {:?}", self.patience.unwrap_or_default()))

@@ -369,12 +369,11 @@ impl Stream {
 
     #[cfg(not(target_arch = "wasm32"))]
     fn bound_in_flight(&mut self) -> Result<()> {
-        if self.in_flight.len() > MOST_IN_FLIGHT {
-            if let Some(oldest) = self.in_flight.pop_front() {
-                return wait(&self.device, &self.fault, Some(oldest));
-            }
+        if self.in_flight.len() <= MOST_IN_FLIGHT {
+            return Ok(());
         }
-        Ok(())
+        let oldest = self.in_flight.pop_front();
+        wait(&self.device, &self.fault, oldest)
     }
 
     #[cfg(target_arch = "wasm32")]
