@@ -3,23 +3,23 @@
 //               folded; 4. scaled and written.
 // Tiling        THREADS / LANES rows a workgroup, LANES threads a row, ITEMS vectors of WIDTH a thread: LANES * ITEMS >= units.
 // Mapping       row = workgroup * ROWS + thread / LANES; the thread owns vectors thread % LANES + i * LANES.
-// Shared memory (THREADS + ROWS * HEADS) * 4 bytes, used twice.
+// Shared memory (THREADS + ROWS * HEADS) * sizeof(S), used twice.
 // Traffic       every element read once and written once: memory bound.
-// Numerics      f32. Keys are the bits of the floats in their order, NaN highest, so that rows holding NaN or +inf, or nothing
+// Numerics      f32 (f64 for f64). Keys are the bits of the floats in their order, NaN highest, so that rows holding NaN or +inf, or nothing
 //               but -inf, are told apart without arithmetic on them.
-// Requires      prelude: V, K, WIDTH, LANES, ITEMS, THREADS, FULL = (units == LANES * ITEMS), LOG; key_of, highest_of, sum_of,
-//               exp_of, anchor_of, load, store, store_tail, base_of; struct Params.
+// Requires      prelude: V, K, WIDTH, LANES, ITEMS, THREADS, FULL = (units == LANES * ITEMS), LOG; softmax_scalar.wgsl and
+//               softmax_factor.wgsl; highest_of, sum_of, load, store, base_of; struct Params.
 // Measured      H200, 2026-11-21, f32 16384 x 16384 with LANES 512, ITEMS 8: 4.11 TB/s; copy: 4.24 TB/s.
 const ROWS = THREADS / LANES;
 const FAN = select(select(32u, 16u, LANES <= 256u), 4u, LANES <= 32u);
 const HEADS = select(LANES / FAN, 1u, LANES <= FAN);
 const SPAN = LANES / HEADS;
 
-var<workgroup> fold_all: array<u32, THREADS>;
-var<workgroup> fold_head: array<u32, ROWS * HEADS>;
+var<workgroup> fold_all: array<U, THREADS>;
+var<workgroup> fold_head: array<U, ROWS * HEADS>;
 
 // The largest value of LANES consecutive threads, for all of them.
-fn fold_highest(value: u32, thread: u32) -> u32 {
+fn fold_highest(value: U, thread: u32) -> U {
     if LANES == 1u { return value; }
     let lane = thread % LANES;
     let row = thread / LANES;
@@ -37,21 +37,21 @@ fn fold_highest(value: u32, thread: u32) -> u32 {
 }
 
 // The sum of the values of LANES consecutive threads, for all of them.
-fn fold_sum(value: f32, thread: u32) -> f32 {
+fn fold_sum(value: S, thread: u32) -> S {
     if LANES == 1u { return value; }
     let lane = thread % LANES;
     let row = thread / LANES;
     workgroupBarrier(); // the heads of the fold before have been read
-    fold_all[thread] = bitcast<u32>(value);
+    fold_all[thread] = bitcast<U>(value);
     workgroupBarrier(); // every thread's value is there
     if lane < HEADS {
         var total = value;
-        for (var i = 1u; i < SPAN; i++) { total += bitcast<f32>(fold_all[thread + i * HEADS]); }
-        fold_head[row * HEADS + lane] = bitcast<u32>(total);
+        for (var i = 1u; i < SPAN; i++) { total += bitcast<S>(fold_all[thread + i * HEADS]); }
+        fold_head[row * HEADS + lane] = bitcast<U>(total);
     }
     workgroupBarrier(); // the heads are there
-    var total = bitcast<f32>(fold_head[row * HEADS]);
-    for (var i = 1u; i < HEADS; i++) { total += bitcast<f32>(fold_head[row * HEADS + i]); }
+    var total = bitcast<S>(fold_head[row * HEADS]);
+    for (var i = 1u; i < HEADS; i++) { total += bitcast<S>(fold_head[row * HEADS + i]); }
     return total;
 }
 
@@ -69,9 +69,9 @@ fn main(
     let all = FULL && (ROWS == 1u || live);
     let origin = base_of(row);
     let goal = params.target_base + row * params.units;
-    let nothing = V(bitcast<f32>(params.lowest));
+    let nothing = V(S(bitcast<f32>(params.lowest)));
     var held: array<V, ITEMS>;
-    var keys = K(0u);
+    var keys = K();
     for (var i = 0u; i < ITEMS; i++) {
         let at = lane + i * LANES;
         held[i] = nothing;
@@ -80,7 +80,7 @@ fn main(
     }
     let highest = fold_highest(highest_of(keys), thread);
     let anchor = V(anchor_of(highest));
-    var sum = V(0.0);
+    var sum = V();
     if LOG {
         for (var i = 0u; i < ITEMS; i++) { sum += exp_of(held[i], anchor); }
     } else {

@@ -1,12 +1,12 @@
-// Computes      y[i] = exp(x[i] - max) / sum, or its logarithm, from the (max, sum) of each row: see softmax_stats in softmax.rs.
+// Computes      y[i] = exp(x[i] - max) / sum, or its logarithm, from the key and sum of each row: see softmax_stats.wgsl.
 // Algorithm     one vector a step, ITEMS steps a thread, THREADS apart.
 // Tiling        THREADS * ITEMS vectors a workgroup.
 // Mapping       output vectors in order; x by strides; the state of element i is i / run * inner + i % inner.
 // Shared memory none.
 // Traffic       every element read once and written once, and a state a row (or column): memory bound.
 // Numerics      as softmax.wgsl.
-// Requires      prelude: V, WIDTH, ITEMS, THREADS, LOG, ALONG (a vector lies along the row); load, store, exp_of, anchor_of,
-//               factor_of, base_of; struct Params; state at binding 2.
+// Requires      prelude: V, WIDTH, ITEMS, THREADS, LOG, ALONG (a vector lies along the row); softmax_scalar.wgsl,
+//               softmax_factor.wgsl; load, store, base_of, apply_each; struct Params; state at binding 2.
 // Measured      not measured.
 fn apply(x: V, state: u32) -> V {
     if ALONG {

@@ -2,7 +2,7 @@
 // Algorithm     1. a SIDE x SIDE tile is read row by row of x into workgroup memory; 2. it is read by columns and written
 //               row by row of y.
 // Tiling        SIDE x SIDE elements, SIDE x DEEP invocations.
-// Mapping       tiles of a matrix in the order of its rows, then batches; workgroups folded over two dimensions.
+// Mapping       tiles down the rows of x first (writes of neighbours touch), then across, then batches; workgroups folded over two dimensions.
 // Shared memory SIDE * (SIDE + 1) words; the odd pitch puts a column on different banks.
 // Traffic       every element once on both sides: memory bound.
 // Numerics      none.
@@ -21,8 +21,8 @@ fn main(
     @builtin(local_invocation_index) thread: u32,
 ) {
     let number = group.y * groups.x + group.x;
-    let across = number % params.tiles_c;
-    let down = (number / params.tiles_c) % params.tiles_r;
+    let down = number % params.tiles_r;
+    let across = (number / params.tiles_r) % params.tiles_c;
     let batch = number / (params.tiles_c * params.tiles_r);
     let fast = thread % SIDE;
     let slow = thread / SIDE;

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use polywarp_core::ops::{ArgReduce, ArgReduceFn};
 use polywarp_core::{DType, Result};
 
+use super::reduce::ABSORB;
 use super::reduce::passes::{Partials, Pass, View, Walk, passes};
 use super::reduce::template::{Frame, check_index, launch};
 use crate::element::{self, Element, Form};
@@ -115,6 +116,7 @@ impl Kernel {
             writeln!(out, "fn narrow(w: Wide) -> Acc {{ return w; }}")?;
             writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{ return w; }}")?;
         }
+        *out += ABSORB;
         // Positions are below u32's largest value, so anything beats nothing.
         writeln!(out, "const NOWHERE = 0xffffffffu;")?;
         writeln!(out, "fn wide_identity() -> Wide {{ return Wide(Keys({lowest}), Places(NOWHERE)); }}")?;

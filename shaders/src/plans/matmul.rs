@@ -24,10 +24,11 @@ use vector::Vector;
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Kernel(Form3);
+pub struct Kernel(Shape);
 
+/// The three kernels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Form3 {
+enum Shape {
     Tiled(Tiled),
     Combine(Combine),
     Vector(Vector),
@@ -36,34 +37,63 @@ enum Form3 {
 impl Kernel {
     pub(crate) fn source(&self) -> Source {
         match &self.0 {
-            Form3::Tiled(kernel) => kernel.source(),
-            Form3::Combine(kernel) => kernel.source(),
-            Form3::Vector(kernel) => kernel.source(),
+            Shape::Tiled(kernel) => kernel.source(),
+            Shape::Combine(kernel) => kernel.source(),
+            Shape::Vector(kernel) => kernel.source(),
         }
     }
 }
 
-fn key(form: Form3) -> KernelKey {
-    KernelKey::Matmul(Kernel(form))
+fn key(shape: Shape) -> KernelKey {
+    KernelKey::Matmul(Kernel(shape))
 }
 
-/// Tiles, and the share of the device's rate that each reaches when it fills the device: 128 x 128 measured on an H200,
-/// the others estimated from their reads of workgroup memory per multiplication.
-const TILES: [(Tile, f64); 3] = [
-    (Tile { block_m: 128, block_n: 128, block_k: 16, warps_m: 2, warps_n: 2 }, 1.0),
-    (Tile { block_m: 64, block_n: 64, block_k: 16, warps_m: 2, warps_n: 2 }, 0.6),
-    (Tile { block_m: 32, block_n: 32, block_k: 16, warps_m: 2, warps_n: 1 }, 0.35),
+/// A tile with what it reaches on one card (H200, f32, 2026-11-21; the smallest is an estimate). Other cards differ in scale
+/// more than in order.
+#[derive(Clone, Copy, Debug)]
+struct Rated {
+    tile: Tile,
+    /// Workgroups that one processor works on at once.
+    resident: u32,
+    /// TFLOP/s of the card with one workgroup on every processor, and with `resident` of them.
+    alone: f64,
+    full: f64,
+}
+
+const fn tile(block_m: u32, block_n: u32, warps_m: u32, warps_n: u32) -> Tile {
+    Tile { block_m, block_n, block_k: 16, warps_m, warps_n }
+}
+
+const TILES: [Rated; 5] = [
+    Rated { tile: tile(128, 128, 2, 2), resident: 2, alone: 25.0, full: 45.0 },
+    Rated { tile: tile(64, 128, 2, 2), resident: 3, alone: 31.5, full: 34.0 },
+    Rated { tile: tile(64, 64, 2, 1), resident: 4, alone: 18.0, full: 38.0 },
+    Rated { tile: tile(32, 64, 1, 2), resident: 4, alone: 13.0, full: 29.0 },
+    Rated { tile: tile(32, 32, 2, 1), resident: 6, alone: 6.0, full: 15.0 },
 ];
 
-/// Workgroups that run at once on the devices in mind; a guess serves, because ranks change slowly with it.
-const PROCESSORS: u64 = 128;
-/// A step of fixed cost for starting and ending a tile, in elements of K.
-const TILE_OVERHEAD_K: u64 = 64;
+/// Processors of that card. Shader APIs do not say how many there are.
+const PROCESSORS: u64 = 132;
+/// What starting and ending a tile costs, in elements of K.
+const TILE_OVERHEAD_K: f64 = 48.0;
 /// Most slabs of K, and the fewest elements of K that one is worth.
 const MOST_SPLITS: u64 = 32;
 const LEAST_SLAB: u64 = 256;
-/// What a second launch costs, in multiplications of one workgroup (about 3 us at 0.3 TFLOP/s a processor).
-const COMBINE_COST: f64 = 5e5;
+/// What a second launch costs, and a byte of partial sums.
+const COMBINE_NS: f64 = 4000.0;
+const PARTIAL_NS_PER_BYTE: f64 = 1.0 / 1500.0;
+
+impl Rated {
+    /// TFLOP/s that `groups` workgroups reach: the processor with most of them ends last.
+    fn rate(&self, groups: u64) -> f64 {
+        let most = groups.div_ceil(PROCESSORS);
+        let rest = most % u64::from(self.resident);
+        let spread = f64::from(self.resident) - 1.0;
+        let rest_rate = self.alone + (self.full - self.alone) * (rest as f64 - 1.0).max(0.0) / spread;
+        let time = (most - rest) as f64 / self.full + rest as f64 / rest_rate;
+        groups as f64 / PROCESSORS as f64 / time
+    }
+}
 
 /// A way to compute a product by tiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,8 +101,8 @@ struct Candidate {
     tile: Tile,
     /// Slabs of K.
     splits: u64,
-    /// Estimated time; the unit is a multiplication of one workgroup.
-    cost: f64,
+    /// Estimated time.
+    ns: f64,
     /// Why not.
     refused: Option<&'static str>,
 }
@@ -80,7 +110,8 @@ struct Candidate {
 /// Every tile and number of slabs, in order of preference.
 fn candidates(dims: MatmulDims, element_bytes: u32, caps: &Caps) -> Vec<Candidate> {
     let mut list = Vec::new();
-    for (tile, rate) in TILES {
+    for rated in TILES {
+        let tile = rated.tile;
         for splits in [1u64, 2, 4, 8, 16, MOST_SPLITS] {
             let slab = dims.k.div_ceil(splits).next_multiple_of(tile.block_k.into());
             let refused = if tile.threads() > caps.max_invocations {
@@ -89,23 +120,24 @@ fn candidates(dims: MatmulDims, element_bytes: u32, caps: &Caps) -> Vec<Candidat
                 Some("more workgroup memory than a workgroup may have")
             } else if splits > 1 && slab < LEAST_SLAB {
                 Some("slabs of K too short to pay for combining them")
-            } else if element_bytes == 8 && tile.block_m > 64 {
+            } else if element_bytes == 8 && tile.thread_m() * tile.thread_n() > 64 {
                 Some("too many registers for 64-bit sums")
             } else {
                 None
             };
             let (rows, cols) = (dims.m.div_ceil(tile.block_m.into()), dims.n.div_ceil(tile.block_n.into()));
             let groups = rows * cols * dims.batch * splits;
-            let waves = groups.div_ceil(PROCESSORS);
-            let area = f64::from(tile.block_m * tile.block_n);
-            let mut cost = waves as f64 * area * (slab + TILE_OVERHEAD_K) as f64 / rate;
+            // Work in a partial tile costs as much as in a whole one.
+            let flops = 2.0 * groups as f64 * f64::from(tile.block_m * tile.block_n) * (slab as f64 + TILE_OVERHEAD_K);
+            let mut ns = flops / rated.rate(groups) / 1e3;
             if splits > 1 {
-                cost += COMBINE_COST + (dims.m * dims.n * dims.batch * splits) as f64 * 16.0 / PROCESSORS as f64;
+                let partial_bytes = (dims.m * dims.n * dims.batch * splits) as f64 * f64::from(element_bytes);
+                ns += COMBINE_NS + partial_bytes * PARTIAL_NS_PER_BYTE;
             }
-            list.push(Candidate { tile, splits, cost, refused });
+            list.push(Candidate { tile, splits, ns, refused });
         }
     }
-    list.sort_by(|x, y| x.refused.is_some().cmp(&y.refused.is_some()).then(x.cost.total_cmp(&y.cost)));
+    list.sort_by(|x, y| x.refused.is_some().cmp(&y.refused.is_some()).then(x.ns.total_cmp(&y.ns)));
     list
 }
 
@@ -169,7 +201,7 @@ fn tiles(op: &Matmul, places: &Places, candidate: Candidate, caps: &Caps) -> Res
         (Vec::new(), None)
     };
     let mut launches = vec![Launch {
-        kernel: key(Form3::Tiled(kernel)),
+        kernel: key(Shape::Tiled(kernel)),
         grid: caps.fold_grid(tiles_m * tiles_n * dims.batch * splits)?,
         bindings,
         params: places.params(op, base, &own),
@@ -180,8 +212,8 @@ fn tiles(op: &Matmul, places: &Places, candidate: Candidate, caps: &Caps) -> Res
     Ok(Plan { launches, scratch_bytes })
 }
 
-/// How A (`which` 0) or B (1) is read, and its base and strides along M (N) and K.
-fn operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Result<(Operand, [u32; 3])> {
+/// How A (`which` 0) or B (1) is read; its base, its strides along M (N) and K and its last element.
+fn operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Result<(Operand, [u32; 4])> {
     let spec = if which == 0 { &op.a } else { &op.b };
     let layout: &Layout = &spec.layout;
     let rank = layout.rank();
@@ -203,7 +235,10 @@ fn operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Result<(O
         _ => Load::Strided,
     };
     let element = Element::new(spec.dtype, caps)?;
-    Ok((Operand { element, along_k, load }, [layout.offset() as u32, stride_x as u32, stride_k as u32]))
+    Ok((
+        Operand { element, along_k, load },
+        [layout.offset() as u32, stride_x as u32, stride_k as u32, layout.required_elements() as u32 - 1],
+    ))
 }
 
 #[cfg(test)]

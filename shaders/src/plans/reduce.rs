@@ -147,6 +147,7 @@ impl Kernel {
         writeln!(out, "fn wide_identity() -> Wide {{ return Wide({identity}); }}")?;
         writeln!(out, "fn combine(a: Acc, b: Acc) -> Acc {{ return {combined}; }}")?;
         writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{ return {combined}; }}")?;
+        *out += ABSORB;
         if quad {
             writeln!(out, "fn narrow(w: Wide) -> Acc {{ return combine(combine(w.x, w.y), combine(w.z, w.w)); }}")?;
             writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{")?;
@@ -250,6 +251,9 @@ impl Kernel {
         })
     }
 }
+
+/// Where elements read are accumulators already.
+pub(super) const ABSORB: &str = "fn absorb(held: Wide, x: Wide) -> Wide { return combine_wide(held, x); }\n";
 
 const I64_MAX: &str = "9223372036854775807li";
 const I64_MIN: &str = "(-9223372036854775807li - 1li)";

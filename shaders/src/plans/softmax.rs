@@ -2,14 +2,14 @@
 //!
 //! Along a last axis of moderate length one workgroup reads a row once, keeps it and writes it. Any other axis, and
 //! longer rows, take the passes of a reduction (`reduce/passes.rs`) over pairs of a running maximum and a sum scaled to
-//! it, then one elementwise launch. Both tell special rows (NaN, +inf, all -inf) by integer keys. Not here: f64, for
-//! want of a wide exponential.
+//! it, then one elementwise launch. Both tell special rows (NaN, +inf, all -inf) by integer keys.
 
 use std::fmt::Write;
 
 use polywarp_core::ops::{Softmax, SoftmaxFn};
 use polywarp_core::{DType, Layout, Result};
 
+use super::reduce::ABSORB;
 use super::reduce::passes::{Partials, Pass, View, Walk, passes};
 use super::reduce::template::{Frame, check_index, decode, launch};
 use crate::element::{self, Element, Form};
@@ -24,6 +24,15 @@ const APPLY_THREADS: u32 = 256;
 const APPLY_ITEMS: u32 = 4;
 const NEGATIVE_INFINITY: u32 = 0xff80_0000;
 const NAN: u32 = 0x7fc0_0000;
+/// Names of `softmax_scalar.wgsl`, for f32 and f64.
+const KEYS: [(&str, (u32, u64)); 6] = [
+    ("SIGN", (0x8000_0000, 0x8000_0000_0000_0000)),
+    ("MAGNITUDE", (0x7fff_ffff, 0x7fff_ffff_ffff_ffff)),
+    ("INFINITY", (0x7f80_0000, 0x7ff0_0000_0000_0000)),
+    ("KEY_LOWEST", (0x007f_ffff, 0x000f_ffff_ffff_ffff)),
+    ("KEY_HIGHEST", (0xff80_0000, 0xfff0_0000_0000_0000)),
+    ("NAN_KEY", (u32::MAX, u64::MAX)),
+];
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,8 +56,9 @@ pub(crate) fn plan(op: &Softmax, caps: &Caps) -> Result<Plan> {
     check_index(op.name(), &op.input)?;
     check_index(op.name(), &op.output)?;
     if op.input.dtype == DType::F64 {
+        // Keys are 64-bit integers.
         caps.require(DType::F64)?;
-        return Err(caps.unsupported("softmax of f64", "shaders have no 64-bit exponential"));
+        caps.require(DType::I64)?;
     }
     let element = Element::new(op.input.dtype, caps)?;
     let dims = op.input.layout.dims();
@@ -116,9 +126,10 @@ fn by_stats(op: &Softmax, element: Element, inner: u64, caps: &Caps) -> Result<P
         let step = Step::Stats { frame: Frame::of(pass), partial: pass.partial };
         launch(KernelKey::Softmax(Kernel { step, function: op.function, element }), pass, 0, 0, caps)
     };
+    let state_bytes = if op.input.dtype == DType::F64 { 16 } else { 8 };
     let mut launches = list.iter().map(stats).collect::<Result<Vec<_>>>()?;
     launches.push(apply(op, element, inner, Slot::Scratch(states), caps)?);
-    Ok(Plan { launches, scratch_bytes: elements.iter().map(|&n| n * 8).collect() })
+    Ok(Plan { launches, scratch_bytes: elements.iter().map(|&n| n * state_bytes).collect() })
 }
 
 fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) -> Result<Launch> {
@@ -172,6 +183,11 @@ impl Kernel {
         Source { name, wgsl, bindings }
     }
 
+    /// Computed in f64.
+    fn wide(&self) -> bool {
+        self.element.dtype() == DType::F64
+    }
+
     fn write_held(&self, out: &mut String) -> std::fmt::Result {
         let Step::Held { quad, lanes, items, threads, full, axes } = self.step else { return Ok(()) };
         writeln!(out, "struct Params {{\n    rows: u32, units: u32, base: u32, stride: u32,")?;
@@ -182,7 +198,7 @@ impl Kernel {
         self.write_load(out, quad)?;
         self.write_store(out, quad, 2)?;
         *out += &decode("base_of", "params.base", 's', axes.into());
-        *out += include_str!("../../wgsl/softmax_scalar.wgsl");
+        *out += include_str!("../../wgsl/softmax_factor.wgsl");
         *out += include_str!("../../wgsl/softmax.wgsl");
         Ok(())
     }
@@ -194,11 +210,11 @@ impl Kernel {
         writeln!(out, "const THREADS = {APPLY_THREADS}u;\nconst ITEMS = {APPLY_ITEMS}u;\nconst ALONG = {along};")?;
         self.write_vector(out, quad)?;
         self.write_load(out, quad)?;
-        writeln!(out, "struct State {{ key: u32, sum: f32 }}")?;
+        writeln!(out, "struct State {{ key: U, sum: S }}")?;
         writeln!(out, "@group(0) @binding(2) var<storage, read> states: array<State>;")?;
         self.write_store(out, quad, 3)?;
         *out += &decode("base_of", "params.base", 's', axes.into());
-        *out += include_str!("../../wgsl/softmax_scalar.wgsl");
+        *out += include_str!("../../wgsl/softmax_factor.wgsl");
         writeln!(out, "fn apply_each(x: V, state: u32) -> V {{")?;
         if along {
             // Never called: a vector has one state.
@@ -221,55 +237,47 @@ impl Kernel {
     fn write_stats(&self, out: &mut String, frame: &Frame, partial: bool) -> std::fmt::Result {
         let quad = frame.quad;
         *out += &frame.head(&[]);
-        writeln!(out, "struct State {{ key: u32, sum: f32 }}\nalias Acc = State;")?;
         self.write_vector(out, quad)?;
-        // Two states joined: the one with the smaller maximum is scaled down. Equal maxima need no scaling, whatever
-        // they are; -inf has sum 0 already.
-        writeln!(out, "fn shrink(a: u32, b: u32) -> f32 {{")?;
-        writeln!(out, "    let low = min(a, b);\n    let high = max(a, b);")?;
-        writeln!(out, "    if low == high {{ return 1.0; }}")?;
-        writeln!(out, "    if low <= 0x007fffffu || high >= 0xff800000u {{ return 0.0; }}")?;
-        writeln!(out, "    return exp_f32(value_of(low) - value_of(high));\n}}")?;
-        *out += VALUE_OF;
-        writeln!(out, "fn combine(a: State, b: State) -> State {{\n    let scale = shrink(a.key, b.key);")?;
-        writeln!(out, "    let sum = select(a.sum + b.sum * scale, a.sum * scale + b.sum, b.key > a.key);")?;
-        writeln!(out, "    return State(max(a.key, b.key), sum);\n}}")?;
+        *out += include_str!("../../wgsl/softmax_stats.wgsl");
         if quad {
+            let each = |f: &str| "xyzw".chars().map(|c| f.replace('?', &c.to_string())).collect::<Vec<_>>().join(", ");
             writeln!(out, "struct Quad {{ key: K, sum: V }}\nalias Wide = Quad;")?;
             writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{")?;
-            let each: Vec<String> = "xyzw".chars().map(|c| format!("shrink(a.key.{c}, b.key.{c})")).collect();
-            writeln!(out, "    let scale = V({});", each.join(", "))?;
+            writeln!(out, "    let scale = V({});", each("shrink(a.key.?, b.key.?)"))?;
             writeln!(out, "    let sum = select(a.sum + b.sum * scale, a.sum * scale + b.sum, b.key > a.key);")?;
             writeln!(out, "    return Wide(max(a.key, b.key), sum);\n}}")?;
-            let part = |c: char| format!("State(w.key.{c}, w.sum.{c})");
             writeln!(out, "fn narrow(w: Wide) -> Acc {{")?;
-            writeln!(
-                out,
-                "    return combine(combine({}, {}), combine({}, {}));\n}}",
-                part('x'),
-                part('y'),
-                part('z'),
-                part('w')
-            )?;
+            writeln!(out, "    let left = combine(State(w.key.x, w.sum.x), State(w.key.y, w.sum.y));")?;
+            writeln!(out, "    return combine(left, combine(State(w.key.z, w.sum.z), State(w.key.w, w.sum.w)));\n}}")?;
+            // Dead elements count as -inf.
             writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{")?;
             writeln!(out, "    let dead = vec4<u32>(0u, 1u, 2u, 3u) >= vec4<u32>(live);")?;
-            writeln!(out, "    return Wide(select(w.key, K(0x007fffffu), dead), select(w.sum, V(0.0), dead));\n}}")?;
+            writeln!(out, "    return Wide(select(w.key, K(KEY_LOWEST), dead), select(w.sum, V(), dead));\n}}")?;
+            writeln!(out, "fn anchor_wide(k: K) -> V {{ return V({}); }}", each("anchor_of(k.?)"))?;
         } else {
-            writeln!(
-                out,
-                "alias Wide = State;\nfn combine_wide(a: Wide, b: Wide) -> Wide {{ return combine(a, b); }}"
-            )?;
+            writeln!(out, "alias Wide = State;")?;
+            writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{ return combine(a, b); }}")?;
             writeln!(out, "fn narrow(w: Wide) -> Acc {{ return w; }}")?;
             writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{ return w; }}")?;
+            writeln!(out, "fn anchor_wide(k: K) -> V {{ return anchor_of(k); }}")?;
         }
-        writeln!(out, "fn wide_identity() -> Wide {{ return Wide(K(0x007fffffu), V(0.0)); }}")?;
+        writeln!(out, "fn wide_identity() -> Wide {{ return Wide(K(KEY_LOWEST), V()); }}")?;
         if partial {
             writeln!(out, "@group(0) @binding(1) var<storage, read> x: array<State>;")?;
             writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{ return x[at]; }}")?;
+            *out += ABSORB;
         } else {
             self.write_load(out, quad)?;
-            writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{\n    let key = key_of(load(at));")?;
-            writeln!(out, "    return Wide(key, select(V(1.0), V(0.0), key == K(0x007fffffu)));\n}}")?;
+            // An element travels as its key and itself; a sum is only scaled when its maximum grows, which is seldom.
+            writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{")?;
+            writeln!(out, "    let x = load(at);\n    return Wide(key_of(x), x);\n}}")?;
+            let any = if quad { "any(x.key > held.key)" } else { "x.key > held.key" };
+            writeln!(out, "fn absorb(held: Wide, x: Wide) -> Wide {{")?;
+            writeln!(out, "    var state = held;")?;
+            writeln!(out, "    if {any} {{ state = combine_wide(held, Wide(x.key, V())); }}")?;
+            writeln!(out, "    let exponential = exp_of(x.sum, anchor_wide(state.key));")?;
+            writeln!(out, "    state.sum += select(exponential, V(), x.key == K(KEY_LOWEST));")?;
+            writeln!(out, "    return state;\n}}")?;
         }
         writeln!(out, "@group(0) @binding(2) var<storage, read_write> y: array<State>;")?;
         match (frame.walk, quad) {
@@ -304,25 +312,37 @@ impl Kernel {
     /// V, K and what is computed on them.
     fn write_vector(&self, out: &mut String, quad: bool) -> std::fmt::Result {
         writeln!(out, "const LOG = {};", self.function == SoftmaxFn::LogSoftmax)?;
-        let (v, k) = if quad { ("vec4<f32>", "vec4<u32>") } else { ("f32", "u32") };
-        writeln!(out, "alias V = {v};\nalias K = {k};")?;
+        let (s, u) = if self.wide() { ("f64", "u64") } else { ("f32", "u32") };
+        let (v, k) = if quad { ("vec4<S>", "vec4<U>") } else { ("S", "U") };
+        writeln!(out, "alias S = {s};\nalias U = {u};\nalias V = {v};\nalias K = {k};")?;
         if !matches!(self.step, Step::Stats { .. }) {
             writeln!(out, "const WIDTH = {}u;", if quad { 4 } else { 1 })?;
         }
-        writeln!(out, "fn key_of(x: V) -> K {{")?;
-        writeln!(out, "    let bits = bitcast<K>(x);\n    let magnitude = bits & K(0x7fffffffu);")?;
-        writeln!(out, "    let key = select(bits | K(0x80000000u), ~bits, bits != magnitude);")?;
-        writeln!(out, "    return select(key, K(0xffffffffu), magnitude > K(0x7f800000u));\n}}")?;
-        // exp(x - anchor), and exactly 0 for -inf.
-        writeln!(out, "fn exp_of(x: V, anchor: V) -> V {{\n    let d = x - anchor;")?;
-        let exp = if quad { "V(exp_f32(d.x), exp_f32(d.y), exp_f32(d.z), exp_f32(d.w))" } else { "exp_f32(d)" };
-        writeln!(out, "    return select({exp}, V(0.0), bitcast<K>(x) == K(0xff800000u));\n}}")?;
-        if quad {
-            writeln!(out, "fn highest_of(k: K) -> u32 {{ return max(max(k.x, k.y), max(k.z, k.w)); }}")?;
-            writeln!(out, "fn sum_of(v: V) -> f32 {{ return (v.x + v.y) + (v.z + v.w); }}")
+        if self.wide() {
+            for (name, bits) in KEYS {
+                writeln!(out, "const {name} = {:#x}lu;", bits.1)?;
+            }
+            writeln!(
+                out,
+                "fn exp_s(x: S) -> S {{ return exp_f64(x); }}\nfn log_s(x: S) -> S {{ return log_f64(x); }}"
+            )?;
+            let each = if quad { "V(exp_f64(x.x), exp_f64(x.y), exp_f64(x.z), exp_f64(x.w))" } else { "exp_f64(x)" };
+            writeln!(out, "fn exp_v(x: V) -> V {{ return {each}; }}")?;
         } else {
-            writeln!(out, "fn highest_of(k: K) -> u32 {{ return k; }}")?;
-            writeln!(out, "fn sum_of(v: V) -> f32 {{ return v; }}")
+            // The device's own exponential: its error stays within the op's bound, and no infinite argument counts.
+            for (name, bits) in KEYS {
+                writeln!(out, "const {name} = {:#x}u;", bits.0)?;
+            }
+            writeln!(out, "fn exp_s(x: S) -> S {{ return exp(x); }}\nfn log_s(x: S) -> S {{ return log_f32(x); }}")?;
+            writeln!(out, "fn exp_v(x: V) -> V {{ return exp(x); }}")?;
+        }
+        *out += include_str!("../../wgsl/softmax_scalar.wgsl");
+        if quad {
+            writeln!(out, "fn highest_of(k: K) -> U {{ return max(max(k.x, k.y), max(k.z, k.w)); }}")?;
+            writeln!(out, "fn sum_of(v: V) -> S {{ return (v.x + v.y) + (v.z + v.w); }}")
+        } else {
+            writeln!(out, "fn highest_of(k: K) -> U {{ return k; }}")?;
+            writeln!(out, "fn sum_of(v: V) -> S {{ return v; }}")
         }
     }
 
@@ -338,11 +358,6 @@ impl Kernel {
         writeln!(out, "fn store(at: u32, v: V) {{ {}(at, v); }}", if quad { "store4_y" } else { "store_y" })
     }
 }
-
-const VALUE_OF: &str = "fn value_of(key: u32) -> f32 {
-    return bitcast<f32>(select(~key, key & 0x7fffffffu, key >= 0x80000000u));
-}
-";
 
 #[cfg(test)]
 #[path = "softmax/tests.rs"]

@@ -8,7 +8,7 @@ use polywarp_core::Result;
 use polywarp_core::ops::Matmul;
 
 use super::epilogue::{Epilogue, Places};
-use super::{Form3, key};
+use super::key;
 use crate::element::{self, Form};
 use crate::{Access, Caps, Launch, Slot, Source, math};
 
@@ -37,7 +37,7 @@ pub(super) fn launch(op: &Matmul, places: &Places, splits: u64, sums: Option<Slo
     bindings.extend(&places.slots);
     let threads = if quad { elements.div_ceil(4) } else { elements };
     Ok(Launch {
-        kernel: key(Form3::Combine(kernel)),
+        kernel: key(super::Shape::Combine(kernel)),
         grid: caps.fold_grid(threads.div_ceil(THREADS.into()))?,
         bindings,
         params: places.params(op, None, &[elements as u32, splits as u32]),

@@ -51,6 +51,7 @@ impl Epilogue {
             DType::I8 | DType::U8 => DType::I32,
             other => other.compute(),
         };
+        let element = Element::new(accumulator, caps)?;
         if let Some(f) = op.activation {
             math::require(f, accumulator, caps)?;
         }
@@ -59,7 +60,7 @@ impl Epilogue {
             add: op.c.is_some() && op.beta != 0.0,
             bias: op.bias.is_some(),
             activation: op.activation,
-            accumulator: Element::new(accumulator, caps)?,
+            accumulator: element,
             output: Element::new(op.output.dtype, caps)?,
         })
     }

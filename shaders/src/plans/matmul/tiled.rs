@@ -8,11 +8,11 @@
 //!               and free of bank conflicts; nothing depends on the real subgroup size. Tiles are walked RASTER rows at a
 //!               time, so that A and B are reused from cache.
 //! Numerics      one chain over k for each output in the accumulator's type.
-//! Measured      H200, 2026-11-21, f32 4096^3, 128x128x16, 128 threads: 40.7 TFLOP/s, 41.6 at 4097 x 4093 x 4095 by
-//!               scalar loads. Other tiles: not measured.
+//! Measured      H200, 2026-11-21, 4096^3 through the backend, TFLOP/s: f32 NN 44.4, TN 45.1, NT 41.1, TT 43.1; f16 NN 46.0,
+//!               bf16 NN 46.0; f32 4095^3 (scalar loads) 39.0, 1000^3 24.6, 32 x 4096 x 4096 (split K) 20.7.
 //!
-//! Rows and columns beyond M and N are clamped to the last one when read; what they give is never stored. Elements
-//! beyond K are zeros. Where to go next: `matmul.rs` chooses the configuration.
+//! Rows and columns beyond M and N are read as whatever lies there, inside the operand; what they give is never stored.
+//! Elements beyond K are zeros. Where to go next: `matmul.rs` chooses the configuration.
 
 use std::fmt::Write;
 
@@ -23,6 +23,8 @@ use crate::{Access, Source, math};
 
 /// Tile rows walked together before moving along N.
 const RASTER: u32 = 8;
+/// Neighbouring threads that fetch along M (N) from an operand that lies along K, before the next ones along K.
+const GROUP: u32 = 32;
 /// Threads that own one rectangle of the tile, and how many of them lie along M.
 const WARP: u32 = 32;
 const LANES_M: u32 = 4;
@@ -102,15 +104,16 @@ pub(super) struct Tiled {
 }
 
 /// `Params` members of this kernel, after the common ones.
-pub(super) const OWN_PARAMS: [&str; 11] =
-    ["tiles_m", "tiles_n", "batches", "splits", "slab", "a_base", "a_x", "a_k", "b_base", "b_x", "b_k"];
+pub(super) const OWN_PARAMS: [&str; 13] = [
+    "tiles_m", "tiles_n", "batches", "splits", "slab", "a_base", "a_x", "a_k", "a_last", "b_base", "b_x", "b_k",
+    "b_last",
+];
 
 /// An operand's names and extents in the text.
 struct Side {
     name: &'static str,
     operand: Operand,
     block: u32,
-    extent: &'static str,
     tile: &'static str,
     tail: bool,
 }
@@ -141,7 +144,22 @@ impl Side {
 
     /// The other stride.
     fn far(&self) -> String {
-        format!(" * params.{}_{}", self.name, if self.operand.along_k { "x" } else { "k" })
+        format!(" * params.{}_{}", self.name, self.far_axis())
+    }
+
+    fn far_axis(&self) -> &'static str {
+        if self.operand.along_k { "x" } else { "k" }
+    }
+
+    /// The read of what lies at `index`. Beyond M (N) lies what is never stored: the next row, or what a read past the
+    /// operand's last element is turned to, that element.
+    fn get(&self, index: &str) -> String {
+        let n = self.name;
+        if self.tail {
+            format!("get_{n}(min({index}, params.{n}_last{}))", self.per_item())
+        } else {
+            format!("get_{n}({index})")
+        }
     }
 
     /// ` / 4u` where the array is read by quads.
@@ -171,8 +189,8 @@ impl Tiled {
     fn sides(&self) -> [Side; 2] {
         let tile = &self.tile;
         [
-            Side { name: "a", operand: self.a, block: tile.block_m, extent: "m", tile: "tile_m", tail: self.tail_m },
-            Side { name: "b", operand: self.b, block: tile.block_n, extent: "n", tile: "tile_n", tail: self.tail_n },
+            Side { name: "a", operand: self.a, block: tile.block_m, tile: "tile_m", tail: self.tail_m },
+            Side { name: "b", operand: self.b, block: tile.block_n, tile: "tile_n", tail: self.tail_n },
         ]
     }
 
@@ -233,14 +251,14 @@ impl Tiled {
         self.write_put(out, &sides, "    ")?;
         writeln!(out, "    workgroupBarrier(); // the first step is complete")?;
         writeln!(out, "    for (var k0 = k_first; k0 < k_end; k0 += {block_k}u) {{")?;
+        // No branch: the last round fetches the first step again, for nothing (+8 % on an H200).
         writeln!(out, "        // The next step's operands travel while this one is multiplied.")?;
-        writeln!(out, "        let next = k0 + {block_k}u;\n        let more = next < k_end;\n        if more {{")?;
-        self.write_fetch(out, &sides, "next", "            ")?;
-        writeln!(out, "        }}")?;
+        writeln!(out, "        let next = select(k_first, k0 + {block_k}u, k0 + {block_k}u < k_end);")?;
+        self.write_fetch(out, &sides, "next", "        ")?;
         self.write_multiply(out)?;
-        writeln!(out, "        workgroupBarrier(); // everyone has read this step\n        if more {{")?;
-        self.write_put(out, &sides, "            ")?;
-        writeln!(out, "        }}\n        workgroupBarrier(); // the next step is complete\n    }}")?;
+        writeln!(out, "        workgroupBarrier(); // everyone has read this step")?;
+        self.write_put(out, &sides, "        ")?;
+        writeln!(out, "        workgroupBarrier(); // the next step is complete\n    }}")?;
         self.write_stores(out)?;
         writeln!(out, "}}")
     }
@@ -262,37 +280,40 @@ impl Tiled {
 
     /// Which units of a tile a thread fetches, from where, and where they go.
     fn write_places(&self, out: &mut String, side: &Side) -> std::fmt::Result {
-        let Side { name: n, block, extent, tile, .. } = *side;
+        let Side { name: n, block, tile, .. } = *side;
         let across = block / 4;
         let (near, far, per) = (side.near(), side.far(), side.per_item());
-        writeln!(out, "    let {n}_start = batch_of_{n}(batch);")?;
+        writeln!(
+            out,
+            "    let {n}_start = batch_of_{n}(batch);\n    let {n}_far = params.{n}_{}{per};",
+            side.far_axis()
+        )?;
         for p in 0..side.passes(&self.tile) {
             writeln!(out, "    let {n}_unit{p} = thread + {}u;", p * self.tile.threads())?;
             if side.operand.along_k {
-                // Eight blocks along M (N), then all along K, then the rest: whole sectors from memory, no bank conflicts.
-                let (deep, eight) = (self.tile.block_k / 4, across.min(8));
+                // Blocks along M (N), then all along K, then the rest: no bank conflicts.
+                let (deep, wide) = (self.tile.block_k / 4, across.min(GROUP));
+                writeln!(out, "    let {n}_x{p} = {n}_unit{p} % {wide}u + {n}_unit{p} / {}u * {wide}u;", wide * deep)?;
+                writeln!(out, "    let {n}_k{p} = {n}_unit{p} / {wide}u % {deep}u * 4u;")?;
                 writeln!(
                     out,
-                    "    let {n}_x{p} = {n}_unit{p} % {eight}u + {n}_unit{p} / {}u * {eight}u;",
-                    eight * deep
+                    "    let {n}_from{p} = ({n}_start + ({tile} + {n}_x{p} * 4u){far} + {n}_k{p}{near}){per};"
                 )?;
-                writeln!(out, "    let {n}_k{p} = {n}_unit{p} / {eight}u % {deep}u * 4u;")?;
-                for r in 0..4 {
-                    let row = format!("{tile} + {n}_x{p} * 4u + {r}u");
-                    let row = if side.tail { format!("min({row}, params.{extent} - 1u)") } else { row };
-                    writeln!(out, "    let {n}_from{p}_{r} = ({n}_start + ({row}){far} + {n}_k{p}{near}){per};")?;
-                }
                 writeln!(out, "    let {n}_to{p} = {n}_k{p} * {across}u + {n}_x{p};")?;
             } else {
                 writeln!(
                     out,
                     "    let {n}_x{p} = {n}_unit{p} % {across}u;\n    let {n}_k{p} = {n}_unit{p} / {across}u;"
                 )?;
-                let (count, most) = if side.operand.load == Load::Quad { (1, 4) } else { (4, 1) };
-                for e in 0..count {
-                    let col = format!("{tile} + {n}_x{p} * 4u + {e}u");
-                    let col = if side.tail { format!("min({col}, params.{extent} - {most}u)") } else { col };
-                    writeln!(out, "    let {n}_from{p}_{e} = ({n}_start + {n}_k{p}{far} + ({col}){near}){per};")?;
+                // Passes lie whole rows of the tile apart, where a pass is whole rows.
+                let threads = self.tile.threads();
+                if p > 0 && threads % across == 0 {
+                    writeln!(out, "    let {n}_from{p} = {n}_from0 + {}u * {n}_far;", p * threads / across)?;
+                } else {
+                    writeln!(
+                        out,
+                        "    let {n}_from{p} = ({n}_start + {n}_k{p}{far} + ({tile} + {n}_x{p} * 4u){near}){per};"
+                    )?;
                 }
                 writeln!(out, "    let {n}_to{p} = {n}_unit{p};")?;
             }
@@ -337,7 +358,7 @@ impl Tiled {
             for r in 0..side.vectors() {
                 let held = format!("{n}_held{p}_{r}");
                 if side.operand.load == Load::Quad {
-                    let value = format!("get_{n}({n}_from{p}_{r} + {n}_step)");
+                    let value = side.get(&format!("{n}_from{p} + {n}_step + {r}u * {n}_far"));
                     if partial {
                         writeln!(out, "{pad}{held} = V();\n{pad}if {k} + {n}_k{p} < k_end {{ {held} = {value}; }}")?;
                     } else {
@@ -348,9 +369,9 @@ impl Tiled {
                 let near = side.near();
                 let value = |e: u32| {
                     if along_k {
-                        format!("get_{n}({n}_from{p}_{r} + {n}_step + {e}u{near})")
+                        side.get(&format!("{n}_from{p} + {n}_step + {r}u * {n}_far + {e}u{near}"))
                     } else {
-                        format!("get_{n}({n}_from{p}_{e} + {n}_step)")
+                        side.get(&format!("{n}_from{p} + {n}_step + {e}u{near}"))
                     }
                 };
                 if partial {
@@ -396,33 +417,24 @@ impl Tiled {
         Ok(())
     }
 
-    /// One step: every k of it. Large tiles are written out; small ones loop, which compiles faster.
+    /// One step, every k of it written out: left to the driver to unroll it is 15 to 25 % slower.
     fn write_multiply(&self, out: &mut String) -> std::fmt::Result {
         let Tile { block_m, block_n, block_k, .. } = self.tile;
         let (tm, tn) = (self.tile.thread_m(), self.tile.thread_n());
         let (stride_a, stride_b) = (block_m / 4, block_n / 4);
-        let unroll = tm * tn >= 128;
-        let float = self.epilogue.accumulator.dtype() == polywarp_core::DType::F32;
-        if !unroll {
-            writeln!(out, "        for (var k = 0u; k < {block_k}u; k++) {{")?;
-        }
-        for k in 0..if unroll { block_k } else { 1 } {
-            let at = |stride: u32, plus: u32| {
-                if unroll { format!("{}u", k * stride + plus) } else { format!("k * {stride}u + {plus}u") }
-            };
-            if unroll {
-                writeln!(out, "        {{ // k = {k}")?;
-            }
+        let fused = self.epilogue.accumulator.dtype() == polywarp_core::DType::F32;
+        for k in 0..block_k {
+            writeln!(out, "        {{ // k = {k}")?;
             for i in 0..tm / 4 {
-                writeln!(out, "            let a{i} = a_tile[own_m + {}];", at(stride_a, i * LANES_M))?;
+                writeln!(out, "            let a{i} = a_tile[own_m + {}u];", k * stride_a + i * LANES_M)?;
             }
             for j in 0..tn / 4 {
-                writeln!(out, "            let b{j} = b_tile[own_n + {}];", at(stride_b, j * LANES_N))?;
+                writeln!(out, "            let b{j} = b_tile[own_n + {}u];", k * stride_b + j * LANES_N)?;
             }
             for i in 0..tm {
                 let a = format!("V(a{}.{})", i / 4, ["x", "y", "z", "w"][i as usize % 4]);
                 for j in 0..tn / 4 {
-                    if float {
+                    if fused {
                         writeln!(out, "            d{i}_{j} = fma({a}, b{j}, d{i}_{j});")?;
                     } else {
                         writeln!(out, "            d{i}_{j} += {a} * b{j};")?;

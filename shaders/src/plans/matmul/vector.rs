@@ -9,8 +9,9 @@ use polywarp_core::ops::Matmul;
 use polywarp_core::{Layout, Result, Shape};
 
 use super::epilogue::Places;
-use super::{Form3, combine, key};
+use super::{combine, key};
 use crate::element::{self, Element, Form};
+use crate::plans::reduce::ABSORB;
 use crate::plans::reduce::passes::{Partials, Pass, View, Walk, passes};
 use crate::plans::reduce::template::{Frame, launch};
 use crate::{Access, Caps, Plan, Slot, Source};
@@ -70,7 +71,7 @@ pub(super) fn plan(op: &Matmul, places: &Places, caps: &Caps) -> Result<Option<P
             vector_quad: pass.quad && rows && !pass.partial && vector_step == 1 && vector_base % 4 == 0,
         };
         let target = if ends { op.output.layout.offset() } else { 0 };
-        let mut launch = launch(key(Form3::Vector(kernel)), pass, 0, target, caps)?;
+        let mut launch = launch(key(super::Shape::Vector(kernel)), pass, 0, target, caps)?;
         if !pass.partial {
             launch.params.extend([vector_base as u32, vector_step as u32]);
             launch.bindings.push(Slot::Input(vector));
@@ -117,6 +118,7 @@ impl Vector {
         writeln!(out, "fn wide_identity() -> Wide {{ return Wide(); }}")?;
         writeln!(out, "fn combine(a: Acc, b: Acc) -> Acc {{ return a + b; }}")?;
         writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{ return a + b; }}")?;
+        *out += ABSORB;
         if quad {
             writeln!(out, "fn narrow(w: Wide) -> Acc {{ return (w.x + w.y) + (w.z + w.w); }}")?;
             writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{")?;
