@@ -98,7 +98,7 @@ fn read_from(file: &mut impl Read, length: u64) -> Result<(Form, Vec<u8>), Strin
     let header = header_bytes(file, length)?;
     let data_bytes = length - header.len() as u64;
     // npyz multiplies the extents unchecked and recurses with brackets: behind the guard both are errors.
-    let parsed = polywarp::shader::guarded(|| Ok(NpyHeader::from_reader(&header[..]).map_err(|e| e.to_string())));
+    let parsed = polywarp::shader::guarded(|| Ok(NpyHeader::from_reader(&header[..]).map_err(|e| brief(&e))));
     let parsed =
         parsed.map_err(|_| "a header that makes no sense".to_owned())?.map_err(|e| format!("bad header: {e}"))?;
     let (kind, swapped) = kind_of(&parsed.dtype())?;
@@ -124,6 +124,12 @@ fn read_from(file: &mut impl Read, length: u64) -> Result<(Form, Vec<u8>), Strin
         bytes = to_row_major(&bytes, &form)?;
     }
     Ok((form, bytes))
+}
+
+/// The parser's words, without the header that it quotes.
+fn brief(error: &std::io::Error) -> String {
+    const MAX_CHARS: usize = 120;
+    super::one_line(&error.to_string()).chars().take(MAX_CHARS).collect()
 }
 
 /// Magic, version, length and header, read from a file of `length` bytes.
