@@ -489,7 +489,7 @@ fn expressions(device: &Device) -> Answer {
     let x = ones(device, &[2])?;
     let is = |e: &Error| matches!(e, Error::InvalidArgument { what: "expression", .. });
     refused("input 1 of 1", Tensor::map(&Expr::input(1).exp(), &[&x]), is)?;
-    refused("too many inputs", Tensor::map(&Expr::input(0).exp(), &vec![&x; MAX_INPUTS + 1]), is)?;
+    refused("too many inputs", Tensor::map(&Expr::input(0).exp(), &[&x; MAX_INPUTS + 1]), is)?;
     refused("no input", Tensor::map(&Expr::constant(1.0), &[]), |e| {
         matches!(e, Error::InvalidArgument { what: "inputs", .. })
     })?;

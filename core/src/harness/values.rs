@@ -139,7 +139,7 @@ impl Values {
             }
             Values::Constant(value) => of(value),
             Values::NearOne if !dtype.is_float() => {
-                Scalar::I(if dtype.is_signed() && mix(seed, i) % 7 == 0 { -1 } else { 1 })
+                Scalar::I(if dtype.is_signed() && mix(seed, i).is_multiple_of(7) { -1 } else { 1 })
             }
             Values::NearOne => of(1.0 + (unit - 0.5) / 16.0),
             Values::AllBits | Values::RandomBits => Scalar::I(0), // written as bits above

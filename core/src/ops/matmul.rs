@@ -114,15 +114,11 @@ impl Matmul {
     fn check_epilogue(&self) -> Result<()> {
         const OP: &str = "matmul";
         let d = self.output.layout.shape();
-        if let Some(c) = &self.c {
-            if c.layout.shape() != d {
-                return Err(Error::shape_mismatch(OP, c.layout.shape(), d, None));
-            }
+        if let Some(c) = self.c.filter(|c| c.layout.shape() != d) {
+            return Err(Error::shape_mismatch(OP, c.layout.shape(), d, None));
         }
-        if let Some(bias) = &self.bias {
-            if bias.layout.dims() != &d.dims()[d.rank() - 1..] {
-                return Err(Error::shape_mismatch(OP, bias.layout.shape(), d, Some(d.rank() - 1)));
-            }
+        if let Some(bias) = self.bias.filter(|bias| bias.layout.dims() != &d.dims()[d.rank() - 1..]) {
+            return Err(Error::shape_mismatch(OP, bias.layout.shape(), d, Some(d.rank() - 1)));
         }
         for addend in [&self.c, &self.bias].into_iter().flatten() {
             if addend.dtype != self.output.dtype {

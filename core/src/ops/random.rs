@@ -122,7 +122,7 @@ impl Random {
                 let (radius_word, angle_word) = (words[lane & !1], words[lane | 1]);
                 let radius = (-2.0 * (unit(radius_word) + UNIT).ln()).sqrt();
                 let angle = std::f64::consts::TAU * unit(angle_word);
-                let z = radius * if lane % 2 == 0 { angle.cos() } else { angle.sin() };
+                let z = radius * if lane & 1 == 0 { angle.cos() } else { angle.sin() };
                 let (mean, std) = (f64::from(mean), f64::from(std));
                 let value = mean + std * z;
                 // Radius and trigonometry: 8 ulp of the radius covers both, the angle's rounding included.

@@ -124,7 +124,7 @@ impl Reduce {
         self.input.layout.elements()
     }
 
-    /// Plain accumulation in float64 (integers: wrapping i64), with the bound of [`Reduce::bound`].
+    /// Plain accumulation in float64 (integers: wrapping i64), with the bounds stated at `Reduce::bound`.
     pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
         inputs[0].groups(&self.axes).iter().map(|group| self.reduce_group(group)).collect()
     }
