@@ -133,7 +133,7 @@ impl Element {
     }
 
     /// A member of [`Element::param_type`] as a value of type [`Element::scalar`].
-    pub(crate) fn from_param(self, member: &str) -> String {
+    pub(crate) fn param_value(self, member: &str) -> String {
         if self.dtype == DType::Bool { format!("({member} != 0u)") } else { member.to_owned() }
     }
 

@@ -135,11 +135,8 @@ pub(crate) fn library(text: &str) -> String {
     let mut open = vec![text];
     while let Some(text) = open.pop() {
         for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
-            if let Some(i) = blocks.iter().position(|(name, _)| *name == word) {
-                if wanted.insert(i) {
-                    open.push(blocks[i].1);
-                }
-            }
+            let found = blocks.iter().position(|(name, _)| *name == word).filter(|&i| wanted.insert(i));
+            open.extend(found.map(|i| blocks[i].1));
         }
     }
     wanted.into_iter().map(|i| format!("{}\n\n", blocks[i].1.trim())).collect()

@@ -90,10 +90,7 @@ fn transpose(moved: &Move, caps: &Caps) -> Result<Option<Launch>> {
     }
     let batch: Vec<Dim> = outer.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, d)| *d).collect();
     let steps = batch.iter().flat_map(|d| [d.from, d.to]).chain([rows.from, cols.to]);
-    let quads = moved.from % 4 == 0
-        && moved.to % 4 == 0
-        && rows.extent % 4 == 0
-        && cols.extent % 4 == 0
+    let quads = [moved.from, moved.to, rows.extent, cols.extent].iter().all(|n| n.is_multiple_of(4))
         && steps.into_iter().all(|step| step % 4 == 0);
     // 16 bytes a vector, 4 x 4 elements a block.
     let side = if caps.max_workgroup_bytes >= 16 * 4 * 16 * 16 { 16 } else { 8 };

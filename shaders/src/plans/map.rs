@@ -103,7 +103,7 @@ impl Request<'_> {
             steps: self.steps,
             inputs: self.inputs.iter().zip(&modes.modes).map(|(i, &mode)| (i.0, mode)).collect(),
             output: self.output,
-            output_form: if offset % 4 == 0 { Form::Quad } else { Form::Scalar },
+            output_form: if offset.is_multiple_of(4) { Form::Quad } else { Form::Scalar },
             rank: modes.dims.len(),
             whole_rows: modes.whole_rows(),
             threads: THREADS.min(caps.max_invocations),
@@ -157,7 +157,7 @@ impl Modes {
     fn of(layouts: &[Layout]) -> Modes {
         let simple = |layout: &Layout| {
             let repeats = layout.dims().iter().zip(layout.strides()).all(|(&dim, &stride)| dim == 1 || stride == 0);
-            if layout.is_contiguous() && layout.offset() % 4 == 0 {
+            if layout.is_contiguous() && layout.offset().is_multiple_of(4) {
                 Some(Mode::Dense)
             } else if repeats {
                 Some(Mode::Uniform)
@@ -184,7 +184,7 @@ impl Modes {
     }
 
     fn whole_rows(&self) -> bool {
-        self.dims.last().is_some_and(|inner| inner % 4 == 0)
+        self.dims.last().is_some_and(|inner| inner.is_multiple_of(4))
     }
 
     fn strided_mode(&self, strides: &[i64], offset: u64) -> Mode {
@@ -193,7 +193,7 @@ impl Modes {
             Mode::Gather
         } else if inner == 0 {
             Mode::Splat
-        } else if inner == 1 && offset % 4 == 0 && outer.iter().all(|stride| stride % 4 == 0) {
+        } else if inner == 1 && offset.is_multiple_of(4) && outer.iter().all(|stride| stride % 4 == 0) {
             Mode::Rows
         } else {
             Mode::Gather

@@ -48,7 +48,7 @@ pub(crate) fn plan(op: &Random, caps: &Caps) -> Result<Plan> {
         element: Element::new(op.output.dtype, caps)?,
         wide: caps.i64,
         threads: THREADS.min(caps.max_invocations),
-        items: (8 / op.output.dtype.size_bytes() as u32).max(1),
+        items: 4,
     };
     let quads = elements.div_ceil(4);
     let ([seed_low, seed_high], [_, _, stream_low, stream_high]) = (op.key(), op.counter(0));

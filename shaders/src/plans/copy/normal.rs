@@ -109,7 +109,7 @@ impl Move {
         for factor in [4, 2] {
             let Some((inner, outer)) = self.dims.split_last() else { return };
             let steps = outer.iter().flat_map(|dim| [dim.from, dim.to]);
-            let even = inner.extent % factor == 0 && self.from % factor == 0 && self.to % factor == 0;
+            let even = [inner.extent, self.from, self.to].iter().all(|n| n.is_multiple_of(factor));
             if self.size_bytes * factor > 4
                 || (inner.from, inner.to) != (1, 1)
                 || !even

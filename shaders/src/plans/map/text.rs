@@ -110,7 +110,7 @@ fn step_text(kernel: &Kernel, step: Step, element: Element) -> String {
     let at = |id: u16| format!("s{id}");
     match step {
         Step::Input(n) => format!("x{n}"),
-        Step::Constant(n) => element.from_param(&format!("params.c{n}")),
+        Step::Constant(n) => element.param_value(&format!("params.c{n}")),
         // Not rounded to 16-bit floats: like arithmetic, that happens where the expression ends.
         Step::Index => math::cast(DType::U32, dtype.compute(), "index"),
         Step::Unary(f, x) => math::unary(f, dtype, &at(x)),
