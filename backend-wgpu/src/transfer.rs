@@ -137,7 +137,10 @@ impl WgpuBackend {
         // Bytes behind the buffer's size are nobody's: the last word can be written whole.
         let padded = if tail.is_empty() || end < allocation.size_bytes { None } else { Some(pad(tail)) };
         let mut stream = lock(&self.stream);
-        stream.upload(raw, body_at, body)?;
+        // An upload submits what uses the buffer: an empty one would split recordings for nothing.
+        if !body.is_empty() {
+            stream.upload(raw, body_at, body)?;
+        }
         if let Some(word) = padded {
             return stream.upload(raw, tail_at, &word);
         }

@@ -148,6 +148,24 @@ fn driver_out_of_memory_frees_the_cache_retries_and_then_reports() {
 }
 
 #[test]
+fn emptied_cache_gives_memory_back_to_the_driver() {
+    each(|backend| {
+        let held = || backend.device().generate_allocator_report().map(|report| report.total_allocated_bytes);
+        let before = held();
+        let buffer = backend.alloc(64 << 20).unwrap();
+        // Used by a kernel, so that a cached bind group refers to it.
+        backend.launch(&common::add_kernel(1), [1, 1, 1], &[common::bind(0, &buffer)]).unwrap();
+        backend.synchronize().unwrap();
+        let with = held();
+        drop(buffer);
+        backend.empty_cache();
+        backend.synchronize().unwrap();
+        let (Some(before), Some(with), Some(after)) = (before, with, held()) else { return };
+        assert!(with >= 64 << 20 && after < before + (32 << 20), "{before} {with} {after}");
+    });
+}
+
+#[test]
 fn absurd_sizes_are_refused_before_the_driver_is_asked() {
     each(|backend| {
         let limits = backend.info().limits;

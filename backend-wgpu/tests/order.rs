@@ -47,6 +47,21 @@ fn partial_word_write_follows_recorded_work() {
 }
 
 #[test]
+fn launches_of_one_recording_keep_their_own_parameters() {
+    each(|backend| {
+        let x = upload(backend, &[0; 8]);
+        let before = backend.submissions();
+        // Each is a launch of one kernel on one buffer; only the parameters differ.
+        for at in 0..32 {
+            backend.write(&x, at, &[1 + at as u8]).unwrap();
+        }
+        assert!(backend.submissions() - before < 10);
+        let expected: Vec<u8> = (1..=32).collect();
+        assert_eq!(backend.read_blocking(&x, 0..32).unwrap(), expected);
+    });
+}
+
+#[test]
 fn long_chain_runs_in_order_and_gathers_into_few_submissions() {
     each(|backend| {
         let (a, b) = (upload(backend, &[0; 256]), upload(backend, &[0; 256]));
