@@ -82,20 +82,19 @@ impl DeviceEntry {
 /// Takes tens of milliseconds: graphics drivers are loaded. In a browser GPUs are found asynchronously instead, by
 /// `polywarp::wgpu::adapters_async`.
 pub fn devices() -> Vec<DeviceEntry> {
-    #[allow(unused_mut)] // with no backend built in there is nothing to add
-    let mut entries = Vec::new();
-    #[cfg(all(feature = "wgpu", not(target_arch = "wasm32")))]
-    entries.extend(wgpu_entries());
-    #[cfg(feature = "cpu")]
-    entries.push(cpu_entry());
-    entries
+    wgpu_entries().into_iter().chain(cpu_entry()).collect()
+}
+
+#[cfg(not(feature = "cpu"))]
+fn cpu_entry() -> Option<DeviceEntry> {
+    None
 }
 
 #[cfg(feature = "cpu")]
-fn cpu_entry() -> DeviceEntry {
+fn cpu_entry() -> Option<DeviceEntry> {
     let device = Device::cpu();
     let info = device.info();
-    DeviceEntry {
+    Some(DeviceEntry {
         id: info.id.clone(),
         name: info.name.clone(),
         api: info.api.clone(),
@@ -104,7 +103,12 @@ fn cpu_entry() -> DeviceEntry {
         other_routes: Vec::new(),
         unusable: None,
         route: Route::Cpu,
-    }
+    })
+}
+
+#[cfg(not(all(feature = "wgpu", not(target_arch = "wasm32"))))]
+fn wgpu_entries() -> Vec<DeviceEntry> {
+    Vec::new()
 }
 
 #[cfg(all(feature = "wgpu", not(target_arch = "wasm32")))]
