@@ -32,10 +32,13 @@ fn main(
         let end = min(first + params.slab, params.count);
         var row = first + deep;
         while row + (ITEMS - 1u) * DEEP < end {
+            // All loads first: absorbing may branch.
+            var taken: array<Wide, ITEMS>;
             for (var i = 0u; i < ITEMS; i++) {
                 let at = row + i * DEEP;
-                held[i] = absorb(held[i], read_at(start + at * params.stride, at * params.position));
+                taken[i] = read_at(start + at * params.stride, at * params.position);
             }
+            for (var i = 0u; i < ITEMS; i++) { held[i] = absorb(held[i], taken[i]); }
             row += ITEMS * DEEP;
         }
         while row < end {

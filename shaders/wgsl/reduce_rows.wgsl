@@ -57,10 +57,13 @@ fn main(
         let whole = min(end, params.count / WIDTH);
         var at = first + lane;
         while at + (ITEMS - 1u) * LANES < whole {
+            // All loads first: absorbing may branch.
+            var taken: array<Wide, ITEMS>;
             for (var i = 0u; i < ITEMS; i++) {
                 let unit = at + i * LANES;
-                held[i] = absorb(held[i], read_at(start + unit * params.stride, unit * WIDTH * params.position));
+                taken[i] = read_at(start + unit * params.stride, unit * WIDTH * params.position);
             }
+            for (var i = 0u; i < ITEMS; i++) { held[i] = absorb(held[i], taken[i]); }
             at += ITEMS * LANES;
         }
         while at < end {

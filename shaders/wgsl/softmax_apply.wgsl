@@ -25,12 +25,18 @@ fn main(
     @builtin(local_invocation_index) thread: u32,
 ) {
     let first = (group.y * groups.x + group.x) * THREADS * ITEMS + thread;
+    // All loads first: stores to y hold back loads from x, for all that a compiler knows of the two.
+    var taken: array<V, ITEMS>;
+    for (var i = 0u; i < ITEMS; i++) {
+        let at = first + i * THREADS;
+        if at < params.units { taken[i] = load(base_of(at)); }
+    }
     for (var i = 0u; i < ITEMS; i++) {
         let at = first + i * THREADS;
         if at < params.units {
             let element = at * WIDTH;
             let state = element / params.run * params.inner + element % params.inner;
-            store(params.target_base + at, apply(load(base_of(at)), state));
+            store(params.target_base + at, apply(taken[i], state));
         }
     }
 }

@@ -76,6 +76,10 @@ const TILES: [Rated; 5] = [
 const PROCESSORS: u64 = 132;
 /// What starting and ending a tile costs, in elements of K.
 const TILE_OVERHEAD_K: f64 = 48.0;
+/// Multiplications from which the time to compute counts more than the time to compile (about 400^3).
+const WORTH_UNROLLING: u64 = 1 << 26;
+/// Below this many multiplications (256^3) the launch takes longer than the product with any tile.
+const WORTH_A_LARGE_TILE: u64 = 1 << 24;
 /// Most slabs of K, and the fewest elements of K that one is worth.
 const MOST_SPLITS: u64 = 32;
 const LEAST_SLAB: u64 = 256;
@@ -120,6 +124,8 @@ fn candidates(dims: MatmulDims, element_bytes: u32, caps: &Caps) -> Vec<Candidat
                 Some("more workgroup memory than a workgroup may have")
             } else if splits > 1 && slab < LEAST_SLAB {
                 Some("slabs of K too short to pay for combining them")
+            } else if dims.m * dims.n * dims.k * dims.batch < WORTH_A_LARGE_TILE && tile.block_n > 32 {
+                Some("takes longer to compile than the product to compute")
             } else if element_bytes == 8 && tile.thread_m() * tile.thread_n() > 64 {
                 Some("too many registers for 64-bit sums")
             } else {
@@ -171,7 +177,7 @@ fn tiles(op: &Matmul, places: &Places, candidate: Candidate, caps: &Caps) -> Res
     let a = operand(op, places, 0, caps)?;
     let b = operand(op, places, 1, caps)?;
     let target = match splits {
-        1 if dims.n % 4 == 0 && op.output.layout.offset() % 4 == 0 => Target::Output(Form::Quad),
+        1 if dims.n.is_multiple_of(4) && op.output.layout.offset().is_multiple_of(4) => Target::Output(Form::Quad),
         1 => Target::Output(Form::Scalar),
         _ => Target::Partial,
     };
@@ -179,9 +185,10 @@ fn tiles(op: &Matmul, places: &Places, candidate: Candidate, caps: &Caps) -> Res
         tile,
         a: a.0,
         b: b.0,
-        tail_m: dims.m % u64::from(tile.block_m) != 0,
-        tail_n: dims.n % u64::from(tile.block_n) != 0,
-        tail_k: dims.k % u64::from(tile.block_k) != 0,
+        tail_m: !dims.m.is_multiple_of(tile.block_m.into()),
+        tail_n: !dims.n.is_multiple_of(tile.block_n.into()),
+        tail_k: !dims.k.is_multiple_of(tile.block_k.into()),
+        unroll: dims.m * dims.n * dims.k * dims.batch >= WORTH_UNROLLING,
         epilogue: places.epilogue,
         target,
         axes: places.axes(),
@@ -225,9 +232,9 @@ fn operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Result<(O
     let reach = |extent: u64, stride: i64| if extent == 1 { u64::MAX } else { stride.unsigned_abs() };
     let along_k = reach(k, stride_k) < reach(x, stride_x);
     let (near, near_extent, far) = if along_k { (stride_k, k, stride_x) } else { (stride_x, x, stride_k) };
-    let aligned = layout.offset() % 4 == 0
+    let aligned = layout.offset().is_multiple_of(4)
         && far % 4 == 0
-        && near_extent % 4 == 0
+        && near_extent.is_multiple_of(4)
         && places.batch.iter().all(|axis| axis.strides[which] % 4 == 0);
     let load = match near {
         1 if aligned => Load::Quad,

@@ -50,7 +50,7 @@ pub(crate) fn plan(op: &Reduce, caps: &Caps) -> Result<Plan> {
     let launch = |pass: &Pass| {
         let columns = matches!(pass.walk, Walk::Columns { .. });
         let offset = if pass.last { op.output.layout.offset() } else { 0 };
-        let spread = columns && pass.quad && offset % 4 != 0;
+        let spread = columns && pass.quad && !offset.is_multiple_of(4);
         let kernel = Kernel {
             frame: Frame::of(pass),
             function: op.function,

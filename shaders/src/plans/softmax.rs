@@ -77,9 +77,9 @@ fn held(op: &Softmax, element: Element, caps: &Caps) -> Result<Option<Launch>> {
     let axes: Vec<_> = outer.axes.iter().filter(|axis| axis.kept).copied().collect();
     let target = op.output.layout.offset();
     let quad = (stride == 1 || count == 1)
-        && count % 4 == 0
-        && outer.base % 4 == 0
-        && target % 4 == 0
+        && count.is_multiple_of(4)
+        && outer.base.is_multiple_of(4)
+        && target.is_multiple_of(4)
         && axes.iter().all(|axis| axis.stride % 4 == 0);
     let width = if quad { 4 } else { 1 };
     let units = count / width;
@@ -139,12 +139,12 @@ fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) 
     let (dims, strides) = (flat.dims(), flat.strides());
     let last = dims.len().wrapping_sub(1);
     let outer_aligned = |n: usize| strides[..n].iter().all(|stride| stride % 4 == 0);
-    let quad = dims.last().is_some_and(|&d| d % 4 == 0)
+    let quad = dims.last().is_some_and(|&d| d.is_multiple_of(4))
         && strides[last] == 1
         && outer_aligned(last)
-        && flat.offset() % 4 == 0
-        && target % 4 == 0
-        && if inner == 1 { count % 4 == 0 } else { inner % 4 == 0 };
+        && flat.offset().is_multiple_of(4)
+        && target.is_multiple_of(4)
+        && if inner == 1 { count.is_multiple_of(4) } else { inner.is_multiple_of(4) };
     let width = if quad { 4 } else { 1 };
     let units = op.input.layout.elements() / width;
     let step = Step::Apply { quad, along: inner == 1 || !quad, axes: dims.len() as u8 };

@@ -30,7 +30,7 @@ pub(super) fn launch(op: &Matmul, places: &Places, splits: u64, sums: Option<Slo
     let dims = op.dims();
     let elements = dims.batch * dims.m * dims.n;
     // Dense outputs: quads may cross rows, every element finds its own place.
-    let quad = op.output.layout.offset() % 4 == 0;
+    let quad = op.output.layout.offset().is_multiple_of(4);
     let kernel = Combine { epilogue: places.epilogue, axes: places.axes(), sums: sums.is_some(), quad };
     let mut bindings: Vec<Slot> = sums.into_iter().collect();
     bindings.push(Slot::Output);

@@ -97,6 +97,8 @@ pub(super) struct Tiled {
     pub tail_m: bool,
     pub tail_n: bool,
     pub tail_k: bool,
+    /// Every k of a step is written out: left to the driver to unroll it is 15 to 25 % slower, but quicker to compile.
+    pub unroll: bool,
     pub epilogue: Epilogue,
     pub target: Target,
     /// Batch dimensions.
@@ -307,7 +309,7 @@ impl Tiled {
                 )?;
                 // Passes lie whole rows of the tile apart, where a pass is whole rows.
                 let threads = self.tile.threads();
-                if p > 0 && threads % across == 0 {
+                if p > 0 && threads.is_multiple_of(across) {
                     writeln!(out, "    let {n}_from{p} = {n}_from0 + {}u * {n}_far;", p * threads / across)?;
                 } else {
                     writeln!(
@@ -417,33 +419,43 @@ impl Tiled {
         Ok(())
     }
 
-    /// One step, every k of it written out: left to the driver to unroll it is 15 to 25 % slower.
+    /// One step, every k of it written out or in a loop.
     fn write_multiply(&self, out: &mut String) -> std::fmt::Result {
         let Tile { block_m, block_n, block_k, .. } = self.tile;
         let (tm, tn) = (self.tile.thread_m(), self.tile.thread_n());
         let (stride_a, stride_b) = (block_m / 4, block_n / 4);
         let fused = self.epilogue.accumulator.dtype() == polywarp_core::DType::F32;
-        for k in 0..block_k {
-            writeln!(out, "        {{ // k = {k}")?;
+        let unrolled = if self.unroll { block_k } else { 1 };
+        if unrolled < block_k {
+            writeln!(out, "        for (var k = 0u; k < {block_k}u; k += {unrolled}u) {{")?;
+            writeln!(
+                out,
+                "            let a_at = own_m + k * {stride_a}u;\n            let b_at = own_n + k * {stride_b}u;"
+            )?;
+        } else {
+            writeln!(out, "        {{\n            let a_at = own_m;\n            let b_at = own_n;")?;
+        }
+        for k in 0..unrolled {
+            writeln!(out, "            {{ // k + {k}")?;
             for i in 0..tm / 4 {
-                writeln!(out, "            let a{i} = a_tile[own_m + {}u];", k * stride_a + i * LANES_M)?;
+                writeln!(out, "                let a{i} = a_tile[a_at + {}u];", k * stride_a + i * LANES_M)?;
             }
             for j in 0..tn / 4 {
-                writeln!(out, "            let b{j} = b_tile[own_n + {}u];", k * stride_b + j * LANES_N)?;
+                writeln!(out, "                let b{j} = b_tile[b_at + {}u];", k * stride_b + j * LANES_N)?;
             }
             for i in 0..tm {
                 let a = format!("V(a{}.{})", i / 4, ["x", "y", "z", "w"][i as usize % 4]);
                 for j in 0..tn / 4 {
                     if fused {
-                        writeln!(out, "            d{i}_{j} = fma({a}, b{j}, d{i}_{j});")?;
+                        writeln!(out, "                d{i}_{j} = fma({a}, b{j}, d{i}_{j});")?;
                     } else {
-                        writeln!(out, "            d{i}_{j} += {a} * b{j};")?;
+                        writeln!(out, "                d{i}_{j} += {a} * b{j};")?;
                     }
                 }
             }
-            writeln!(out, "        }}")?;
+            writeln!(out, "            }}")?;
         }
-        Ok(())
+        writeln!(out, "        }}")
     }
 
     fn write_stores(&self, out: &mut String) -> std::fmt::Result {

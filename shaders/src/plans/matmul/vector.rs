@@ -68,7 +68,7 @@ pub(super) fn plan(op: &Matmul, places: &Places, caps: &Caps) -> Result<Option<P
             accumulator: epilogue.accumulator,
             output: if ends { epilogue.output } else { epilogue.accumulator },
             partial: pass.partial,
-            vector_quad: pass.quad && rows && !pass.partial && vector_step == 1 && vector_base % 4 == 0,
+            vector_quad: pass.quad && rows && !pass.partial && vector_step == 1 && vector_base.is_multiple_of(4),
         };
         let target = if ends { op.output.layout.offset() } else { 0 };
         let mut launch = launch(key(super::Shape::Vector(kernel)), pass, 0, target, caps)?;

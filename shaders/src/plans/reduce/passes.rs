@@ -201,7 +201,7 @@ fn next_pass(view: &View, quads: bool, caps: &Caps) -> Pass {
 }
 
 fn rows(mut pass: Pass, quads: bool) -> Pass {
-    let aligned = pass.base % 4 == 0 && pass.kept.iter().all(|axis| axis.stride % 4 == 0);
+    let aligned = pass.base.is_multiple_of(4) && pass.kept.iter().all(|axis| axis.stride % 4 == 0);
     pass.quad = quads && pass.stride == 1 && pass.count >= 4 && aligned;
     let units = if pass.quad { pass.count.div_ceil(4) } else { pass.count };
     let most = pass.threads;
@@ -236,8 +236,8 @@ fn columns(mut pass: Pass, densest: usize, quads: bool) -> Pass {
     pass.quad = quads
         && pass.scatter.is_none()
         && inner.stride == 1
-        && inner.extent % 4 == 0
-        && pass.base % 4 == 0
+        && inner.extent.is_multiple_of(4)
+        && pass.base.is_multiple_of(4)
         && pass.stride % 4 == 0
         && outer.iter().all(|axis| axis.stride % 4 == 0);
     let units = if pass.quad { pass.outputs / 4 } else { pass.outputs };
