@@ -181,14 +181,17 @@ fn tiles(op: &Matmul, places: &Places, candidate: Candidate, caps: &Caps) -> Res
         1 => Target::Output(Form::Scalar),
         _ => Target::Partial,
     };
+    let unroll = dims.m * dims.n * dims.k * dims.batch >= WORTH_UNROLLING;
+    // Small products share one kernel, whatever their remainders: it is compiled once.
+    let tail = |extent: u64, block: u32| !unroll || !extent.is_multiple_of(block.into());
     let kernel = Tiled {
         tile,
         a: a.0,
         b: b.0,
-        tail_m: !dims.m.is_multiple_of(tile.block_m.into()),
-        tail_n: !dims.n.is_multiple_of(tile.block_n.into()),
-        tail_k: !dims.k.is_multiple_of(tile.block_k.into()),
-        unroll: dims.m * dims.n * dims.k * dims.batch >= WORTH_UNROLLING,
+        tail_m: tail(dims.m, tile.block_m),
+        tail_n: tail(dims.n, tile.block_n),
+        tail_k: tail(dims.k, tile.block_k),
+        unroll,
         epilogue: places.epilogue,
         target,
         axes: places.axes(),
