@@ -9,7 +9,7 @@ pub struct Machine {
     pub unix_time: u64,
     /// Version of polywarp.
     pub version: String,
-    /// Commit the program was built from, `unknown` outside a checkout; `+` marks uncommitted changes.
+    /// Commit the program was built from (its last one before, when it had changes of its own), `unknown` outside a checkout.
     pub commit: String,
     /// Operating system and architecture.
     pub system: String,
