@@ -41,7 +41,8 @@ fn div_f64(a: f64, b: f64) -> f64 {
     return a / b;
 }
 
-// Equal operands differ at most in the sign of a zero: the sum of two zeros is +0 unless both are -0.
+// Equal operands differ at most in the sign of a zero: the sum of two zeros is +0 unless both are -0, and the
+// reciprocal of a zero has its sign.
 fn max_f64(a: f64, b: f64) -> f64 {
     if !(a == a) { return a; }
     if !(b == b) { return b; }
@@ -52,7 +53,7 @@ fn max_f64(a: f64, b: f64) -> f64 {
 fn min_f64(a: f64, b: f64) -> f64 {
     if !(a == a) { return a; }
     if !(b == b) { return b; }
-    if a == b { return select(a, -((-a) + (-b)), a == 0.0lf); }
+    if a == 0.0lf && b == 0.0lf { return select(b, a, 1.0lf / a < 0.0lf); }
     return select(b, a, a < b);
 }
 
@@ -167,9 +168,13 @@ fn pow_f64(a: f64, b: f64) -> f64 {
     if b == 0.0lf || a == 1.0lf { return 1.0lf; }
     if !(a == a) { return a; }
     if !(b == b) { return b; }
-    let size = abs(a);
-    let power = abs(b);
-    if power == inf_f64() {
+    // Infinities by their bits: drivers may assume that there are none.
+    let infinite = 0x7ff0000000000000lu;
+    let size_bits = bits_f64(a) & 0x7ffffffffffffffflu;
+    let power_bits = bits_f64(b) & 0x7ffffffffffffffflu;
+    let size = bitcast<f64>(size_bits);
+    let power = bitcast<f64>(power_bits);
+    if power_bits == infinite {
         if size == 1.0lf { return 1.0lf; }
         return select(0.0lf, inf_f64(), (size > 1.0lf) == (b > 0.0lf));
     }
@@ -178,8 +183,8 @@ fn pow_f64(a: f64, b: f64) -> f64 {
     let odd = integer && power < 9007199254740992.0lf && floor(0.5lf * power) != 0.5lf * power;
     let negative = (bits_f64(a) >> 63u) == 1lu;
     let sign = select(1.0lf, -1.0lf, negative && odd);
-    if size == 0.0lf || size == inf_f64() {
-        return copysign_f64(select(0.0lf, inf_f64(), (size != 0.0lf) == (b > 0.0lf)), sign);
+    if size_bits == 0lu || size_bits == infinite {
+        return copysign_f64(select(0.0lf, inf_f64(), (size_bits != 0lu) == (b > 0.0lf)), sign);
     }
     if negative && !integer { return nan_f64(); }
     return sign * exp2_f64(b * log2_f64(size));
@@ -247,17 +252,23 @@ fn tanh_f64(x: f64) -> f64 {
     return copysign_f64(t / (t + 2.0lf), x);
 }
 
+// -|x| by its bits: behind an ordinary negation NVIDIA's compiler (580) merges the two parts of ln 2 in exp_scaled_f64,
+// which costs a digit.
+fn below_zero_f64(x: f64) -> f64 {
+    return bitcast<f64>(bits_f64(x) | 0x8000000000000000lu);
+}
+
 // By e^-|x|, which cannot overflow.
 fn sigmoid_f64(x: f64) -> f64 {
     if !(x == x) { return x; }
-    let e = exp_scaled_f64(max(-abs(x), -800.0lf), 0.0lf, 1.0lf);
+    let e = exp_scaled_f64(max(below_zero_f64(x), -800.0lf), 0.0lf, 1.0lf);
     return select(e, 1.0lf, x >= 0.0lf) / (1.0lf + e);
 }
 
 // Far below 0, x e^x is normal where e^x is not: x goes in before the scaling.
 fn silu_f64(x: f64) -> f64 {
     if !(x == x) { return x; }
-    let e = exp_scaled_f64(max(-abs(x), -800.0lf), 0.0lf, 1.0lf);
+    let e = exp_scaled_f64(max(below_zero_f64(x), -800.0lf), 0.0lf, 1.0lf);
     if x >= 0.0lf { return x / (1.0lf + e); }
     let inside = max(x, -800.0lf);
     return exp_scaled_f64(inside, 0.0lf, inside) / (1.0lf + e);

@@ -205,6 +205,9 @@ fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Buffer)> {
     Ok((inputs, output))
 }
 
+/// Longest execution that is worth waiting for: each case runs at least five times.
+const MOST_SECONDS: f64 = 5.0;
+
 /// Why a case is left out on a device where it would take minutes: simulated GPUs and dtypes the CPU has no fast
 /// product for.
 pub fn too_slow(op: &Op, device: &Device) -> Option<String> {
@@ -218,5 +221,5 @@ pub fn too_slow(op: &Op, device: &Device) -> Option<String> {
         _ => return None,
     };
     let seconds = op.cost().flops as f64 / flops_per_second;
-    (seconds > 20.0).then(|| format!("it would take about {seconds:.0} s per execution here"))
+    (seconds > MOST_SECONDS).then(|| format!("it would take about {seconds:.0} s per execution here"))
 }

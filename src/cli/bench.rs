@@ -91,6 +91,7 @@ fn run_with_progress(devices: &[Device], options: &Options) -> Table {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
         bar.set_message(progress.what.clone());
+        log::info!("{} of {}: {}", progress.done, progress.total, progress.what);
     });
     bar.finish_and_clear();
     table
