@@ -32,7 +32,9 @@ mod devices;
 #[cfg(feature = "bench")]
 pub mod bench;
 
-pub use devices::{DEVICE_VARIABLE, Choice, DeviceEntry, Rejected, Rejection, best, best_with_reasons, device, devices};
+pub use devices::{
+    Choice, DEVICE_VARIABLE, DeviceEntry, Rejected, Rejection, best, best_with_reasons, device, devices,
+};
 pub use polywarp_core::*;
 
 /// The offline shader compiler.

@@ -15,8 +15,8 @@ mod element;
 mod math;
 mod plan;
 mod plans;
-pub mod wgsl;
 #[cfg(test)]
 mod validate;
+pub mod wgsl;
 
 pub use plan::{Access, Caps, KernelKey, Launch, Plan, Slot, Source, plan};

@@ -125,13 +125,29 @@ impl Prepared {
         Ok((elapsed.ns, elapsed.clock))
     }
 
-    /// The time of one execution, measured for about `budget`.
+    /// Executes until the device has reached its clocks, which fall while it idles; gives the time of one execution.
+    fn warm_up(&self) -> Result<f64> {
+        let long_enough = match self.device.info().kind {
+            DeviceKind::Cpu | DeviceKind::Software => Duration::ZERO,
+            _ => Duration::from_millis(250),
+        };
+        let start = Instant::now();
+        let (mut one, _) = self.batch(1)?;
+        while start.elapsed() < long_enough {
+            const SLICE_NS: f64 = 2e7;
+            let count = ((SLICE_NS / one.max(1.0)) as u64).clamp(1, 1000);
+            one = self.batch(count)?.0 / count as f64;
+        }
+        Ok(one)
+    }
+
+    /// The time of one execution, measured for about `budget` after a warm-up.
     ///
     /// # Errors
     /// Those of the device.
     pub fn time(&self, budget: Duration) -> Result<Timing> {
         const BATCHES: usize = 7;
-        let (one, _) = self.batch(1)?;
+        let one = self.warm_up()?;
         let budget_ns = budget.as_secs_f64() * 1e9;
         // Batches long against the gap between launches and the clock's grain, yet several of them in the budget.
         let per_batch = ((budget_ns / BATCHES as f64 / one.max(1.0)) as u64).clamp(1, 200);

@@ -6,7 +6,7 @@
 
 use polywarp_core::ops::{ArgReduce, Copy, Map, Matmul, Random, Reduce, Softmax};
 use polywarp_core::oracle::{Expected, HostTensor, Subnormals};
-use polywarp_core::{Layout, Op, Result, Scalar, Shape, TensorSpec};
+use polywarp_core::{Layout, Op, Result, Scalar, Shape, Step, TensorSpec};
 
 use super::Prepared;
 
@@ -92,23 +92,54 @@ fn host_tensor(spec: &TensorSpec, bytes: &[u8]) -> HostTensor {
     HostTensor { dtype: spec.dtype, shape: *layout.shape(), values }
 }
 
-/// About `keep` indices along `axis`, the last one included, spread evenly.
-fn thin(layout: &Layout, axis: usize, keep: u64) -> Result<Layout> {
-    let len = layout.dims()[axis];
-    let step = (len / keep.max(1)).max(1);
-    layout.slice(axis, 0, len, -(step as i64))
+/// Every so-many-th index along each axis, counted from the last one: which part of a shape a sample keeps.
+struct Thinning {
+    /// One step per axis; 1 keeps them all.
+    steps: Vec<u64>,
 }
 
-/// Thins every axis that `free` allows, outermost first, until about 4096 elements are left.
-fn thin_all(layout: &Layout, free: impl Fn(usize) -> bool) -> Result<Layout> {
-    const SAMPLE: u64 = 4096;
-    let mut out = *layout;
-    for axis in (0..layout.rank()).filter(|&axis| free(axis)) {
-        let others = out.elements() / out.dims()[axis].max(1);
-        let keep = (SAMPLE / others.max(1)).max(3);
-        out = thin(&out, axis, keep)?;
+impl Thinning {
+    /// Thins the axes that `free` allows, outermost first, until about 4096 elements are left (three indices of each
+    /// axis at least).
+    fn new(dims: &[u64], free: impl Fn(usize) -> bool) -> Thinning {
+        const SAMPLE: u64 = 4096;
+        let mut left = dims.to_vec();
+        let steps = (0..dims.len()).map(|axis| {
+            if !free(axis) {
+                return 1;
+            }
+            let others: u64 = (0..dims.len()).filter(|&a| a != axis).map(|a| left[a]).product();
+            let step = (dims[axis] / (SAMPLE / others.max(1)).max(3)).max(1);
+            left[axis] = dims[axis].div_ceil(step);
+            step
+        });
+        Thinning { steps: steps.collect() }
     }
-    Ok(out)
+
+    /// The sample of a view of that shape.
+    fn of(&self, layout: &Layout) -> Result<Layout> {
+        Thinning::along(layout, self.steps.iter().copied().enumerate())
+    }
+
+    /// The sample of the output of a reduction over `axes`, which has the other axes only.
+    fn of_kept(&self, axes: &[usize], output: &Layout) -> Result<Layout> {
+        let kept = (0..self.steps.len()).filter(|axis| !axes.contains(axis));
+        Thinning::along(output, kept.map(|axis| self.steps[axis]).enumerate())
+    }
+
+    fn along(layout: &Layout, steps: impl Iterator<Item = (usize, u64)>) -> Result<Layout> {
+        let mut out = *layout;
+        for (axis, step) in steps.filter(|&(_, step)| step > 1) {
+            out = out.slice(axis, 0, out.dims()[axis], -(step as i64))?;
+        }
+        Ok(out)
+    }
+}
+
+/// About `keep` indices along `axis`, the last one included.
+fn thin(layout: &Layout, axis: usize, keep: u64) -> Result<Layout> {
+    let len = layout.dims()[axis];
+    layout.slice(axis, 0, len, -((len / keep).max(1) as i64))
 }
 
 fn dense(dtype: polywarp_core::DType, shape: Shape) -> TensorSpec {
@@ -119,66 +150,61 @@ fn dense(dtype: polywarp_core::DType, shape: Shape) -> TensorSpec {
 fn sample_of(op: &Op) -> Result<(Op, Layout)> {
     let out = op.output();
     match op {
+        // What a position makes depends on the position alone: the first elements are a sample without stride.
+        Op::Map(map) if map.program.steps().iter().any(|(step, _)| matches!(step, Step::Index)) => {
+            let first = first_elements(&out)?;
+            let sample = Map::new(map.label, map.program.clone(), Vec::new(), dense(out.dtype, *first.shape()))?;
+            Ok((sample.into(), first))
+        }
         Op::Map(map) => {
-            let positions = thin_all(&out.layout, |_| true)?;
-            let inputs =
-                map.inputs.iter().map(|spec| Ok(TensorSpec::new(spec.dtype, thin_all(&spec.layout, |_| true)?)));
+            let thinning = Thinning::new(out.layout.dims(), |_| true);
+            let positions = thinning.of(&out.layout)?;
+            let inputs = map.inputs.iter().map(|spec| Ok(TensorSpec::new(spec.dtype, thinning.of(&spec.layout)?)));
             let inputs = inputs.collect::<Result<Vec<_>>>()?;
             let sample = Map::new(map.label, map.program.clone(), inputs, dense(out.dtype, *positions.shape()))?;
             Ok((sample.into(), positions))
         }
         Op::Copy(copy) => {
-            let positions = thin_all(&out.layout, |_| true)?;
-            let input = TensorSpec::new(copy.input.dtype, thin_all(&copy.input.layout, |_| true)?);
+            let thinning = Thinning::new(out.layout.dims(), |_| true);
+            let positions = thinning.of(&out.layout)?;
+            let input = TensorSpec::new(copy.input.dtype, thinning.of(&copy.input.layout)?);
             Ok((Copy::new(input, dense(out.dtype, *positions.shape()))?.into(), positions))
         }
         Op::Softmax(softmax) => {
-            let keep = |axis| axis != softmax.axis;
-            let positions = thin_all(&out.layout, keep)?;
-            let input = TensorSpec::new(softmax.input.dtype, thin_all(&softmax.input.layout, keep)?);
+            let thinning = Thinning::new(out.layout.dims(), |axis| axis != softmax.axis);
+            let positions = thinning.of(&out.layout)?;
+            let input = TensorSpec::new(softmax.input.dtype, thinning.of(&softmax.input.layout)?);
             let sample = Softmax::new(softmax.function, input, softmax.axis, dense(out.dtype, *positions.shape()))?;
             Ok((sample.into(), positions))
         }
         Op::Reduce(reduce) => {
-            let input =
-                TensorSpec::new(reduce.input.dtype, thin_all(&reduce.input.layout, |a| !reduce.axes.contains(&a))?);
-            let positions = kept_positions(&reduce.input.layout, &reduce.axes, &out.layout)?;
+            let thinning = Thinning::new(reduce.input.layout.dims(), |axis| !reduce.axes.contains(&axis));
+            let positions = thinning.of_kept(&reduce.axes, &out.layout)?;
+            let input = TensorSpec::new(reduce.input.dtype, thinning.of(&reduce.input.layout)?);
             let output = dense(out.dtype, *positions.shape());
             Ok((Reduce::new(reduce.function, input, &reduce.axes, output)?.into(), positions))
         }
         Op::ArgReduce(arg) => {
-            let input = TensorSpec::new(arg.input.dtype, thin_all(&arg.input.layout, |a| !arg.axes.contains(&a))?);
-            let positions = kept_positions(&arg.input.layout, &arg.axes, &out.layout)?;
+            let thinning = Thinning::new(arg.input.layout.dims(), |axis| !arg.axes.contains(&axis));
+            let positions = thinning.of_kept(&arg.axes, &out.layout)?;
+            let input = TensorSpec::new(arg.input.dtype, thinning.of(&arg.input.layout)?);
             let output = dense(out.dtype, *positions.shape());
             Ok((ArgReduce::new(arg.function, input, &arg.axes, output)?.into(), positions))
         }
         Op::Matmul(matmul) => sample_matmul(matmul),
-        // Element i depends on i alone: the first elements are a sample without stride.
         Op::Random(random) => {
-            let first = Shape::new(&[out.layout.elements().min(4096)])?;
-            let sample = Random::new(random.distribution, random.seed, random.stream, dense(out.dtype, first))?;
-            Ok((sample.into(), Layout::contiguous(first).with_offset(out.layout.offset())))
+            let first = first_elements(&out)?;
+            let output = dense(out.dtype, *first.shape());
+            Ok((Random::new(random.distribution, random.seed, random.stream, output)?.into(), first))
         }
         _ => Ok((op.clone(), out.layout)),
     }
 }
 
-/// The output positions that a reduction of the thinned input fills: the kept axes thinned in the same way.
-fn kept_positions(input: &Layout, axes: &[usize], output: &Layout) -> Result<Layout> {
-    let thinned = thin_all(input, |axis| !axes.contains(&axis))?;
-    let kept: Vec<usize> = (0..input.rank()).filter(|axis| !axes.contains(axis)).collect();
-    let mut positions = *output;
-    for (to, &from) in kept.iter().enumerate() {
-        let (len, left) = (input.dims()[from], thinned.dims()[from]);
-        if left < len {
-            // The same step as `thin` chose.
-            let step = (1..=len).find(|&step| len.div_ceil(step) == left).unwrap_or(1);
-            positions = positions.slice(to, 0, len, -(step as i64))?;
-        } else {
-            positions = positions.slice(to, 0, len, -1)?;
-        }
-    }
-    Ok(positions)
+/// The first 4096 elements of a dense output, in order.
+fn first_elements(output: &TensorSpec) -> Result<Layout> {
+    let shape = Shape::new(&[output.layout.elements().min(4096)])?;
+    Ok(Layout::contiguous(shape).with_offset(output.layout.offset()))
 }
 
 fn sample_matmul(op: &Matmul) -> Result<(Op, Layout)> {
@@ -211,4 +237,48 @@ fn sample_matmul(op: &Matmul) -> Result<(Op, Layout)> {
         ..op.clone()
     };
     Ok((sample.check()?.into(), positions))
+}
+
+#[cfg(test)]
+mod tests {
+    use polywarp_core::ops::ReduceFn;
+    use polywarp_core::{DType, Device};
+
+    use super::*;
+
+    fn spec(dims: &[u64]) -> TensorSpec {
+        dense(DType::F32, Shape::new(dims).unwrap())
+    }
+
+    /// Every kind of op, at sizes that are thinned, on the CPU.
+    fn ops() -> Vec<Op> {
+        let square = spec(&[300, 300]);
+        let reduce = |axes: &[usize], out: &[u64]| Reduce::new(ReduceFn::Sum, square, axes, spec(out)).unwrap().into();
+        vec![
+            Copy::new(TensorSpec::new(DType::F32, square.layout.transpose(0, 1).unwrap()), square).unwrap().into(),
+            reduce(&[0], &[300]),
+            reduce(&[1], &[300]),
+            reduce(&[0, 1], &[]),
+            Softmax::new(polywarp_core::ops::SoftmaxFn::Softmax, square, 0, square).unwrap().into(),
+            Matmul::product(square, square, square).check().unwrap().into(),
+        ]
+    }
+
+    #[test]
+    fn samples_of_right_results_are_accepted_and_wrong_elements_seen() {
+        let device = Device::cpu();
+        for op in ops() {
+            let prepared = Prepared::new(&op, &device).unwrap();
+            let reference = prepared.reference().unwrap();
+            let verdict = prepared.verify(&reference).unwrap();
+            assert!(verdict.is_right(), "{}: {verdict:?}", op.name());
+            // The last element is always in the sample.
+            let mut bytes = prepared.output_bytes().unwrap();
+            let end = bytes.len();
+            bytes[end - 2..].copy_from_slice(&[0xff, 0x42]);
+            let positions = &reference.positions;
+            let got = (0..positions.elements()).map(|i| element(&bytes, positions, i, DType::F32));
+            assert!(!judge(&reference.expected, got, DType::F32, Subnormals::Kept).is_right(), "{}", op.name());
+        }
+    }
 }

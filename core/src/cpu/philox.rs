@@ -65,6 +65,7 @@ impl<T: Copy + Default, C: Convert<T>> Kernel for Fill<'_, T, C> {
         let mut words = [[T::default(); WIDTH]; 4];
         for (i, out) in out.chunks_mut(4 * WIDTH).enumerate() {
             let first = block.wrapping_add((i * WIDTH) as u64);
+            #[allow(clippy::needless_range_loop, reason = "four arrays are written at l")]
             for l in 0..WIDTH {
                 let b = first.wrapping_add(l as u64);
                 let counter = [b as u32, (b >> 32) as u32, at.stream as u32, (at.stream >> 32) as u32];

@@ -321,6 +321,7 @@ impl<T: Element, R: Reduction<T::Acc>> Kernel for Columns<'_, T, R> {
 ///
 /// # Panics
 /// When `x.len() != rows * y.len()`.
+#[allow(clippy::only_used_in_recursion, reason = "the operation is a type; its value only names it")]
 pub fn reduce_columns<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], rows: usize, y: &mut [T::Acc])
 where
     T::Acc: Element<Acc = T::Acc>,

@@ -43,8 +43,7 @@ impl Kernel for Rows<'_> {
     fn run<M: MulAdd>(self) {
         let Self(form, x, cols, y) = self;
         for (x, y) in x.chunks_exact(cols).zip(y.chunks_exact_mut(cols)) {
-            let max =
-                x.chunks(BLOCK).map(|x| reduce::block::<f32, Max>(x)).fold(f32::NEG_INFINITY, reduce::Number::maximum);
+            let max = x.chunks(BLOCK).map(reduce::block::<f32, Max>).fold(f32::NEG_INFINITY, reduce::Number::maximum);
             let max = shift(max);
             let mut sum = 0.0;
             for (x, y) in x.chunks(BLOCK).zip(y.chunks_mut(BLOCK)) {
@@ -117,7 +116,7 @@ pub fn rows(form: Form, x: &[f32], cols: usize, y: &mut [f32]) {
     if x.is_empty() {
         return;
     }
-    assert!(cols > 0 && x.len() % cols == 0, "softmax: shape");
+    assert!(cols > 0 && x.len().is_multiple_of(cols), "softmax: shape");
     if x.len() < TASK {
         simd::dispatch(Rows(form, x, cols, y));
     } else if cols >= 4 * TASK {

@@ -77,7 +77,7 @@ impl Tensor {
     /// [`Error::InvalidArgument`] when `low` is above `high` or either is NaN; [`Error::UndefinedForDType`] for bool.
     pub fn clamp(&self, low: impl Into<Scalar>, high: impl Into<Scalar>) -> Result<Tensor> {
         let (low, high) = (low.into(), high.into());
-        if !(low.as_f64() <= high.as_f64()) {
+        if low.is_nan() || high.is_nan() || low.as_f64() > high.as_f64() {
             let reason = format!("low {} is above high {}", low.as_f64(), high.as_f64());
             return Err(Error::InvalidArgument { what: "clamp range", reason });
         }

@@ -9,7 +9,7 @@ use crate::cpu::simd::MulAdd;
 /// 1.5 * 2^23: adding it rounds an f32 to an integer that then stands in the low mantissa bits.
 const ROUND: f32 = 12_582_912.0;
 /// ln 2 in two parts; the first has 9 bits (355/512), so that its product with any exponent k is exact.
-const LN_2_HI: f32 = 0.693_359_375;
+const LN_2_HI: f32 = 355.0 / 512.0; // 0.693359375: nine bits
 const LN_2_LO: f32 = -2.121_944_4e-4;
 
 /// e^x kept as `p * s1 * s2` with p in [0.7, 1.42] and s1, s2 powers of two, so that a caller can combine p before
@@ -75,7 +75,7 @@ pub fn exp2<M: MulAdd>(x: f32) -> f32 {
     let rounded = x + ROUND;
     let f = x - (rounded - ROUND);
     // (2^f - 1) / f, error 2^-28.3 of 2^f
-    let c = [0.693_147_2, 0.240_226_48, 0.055_503_596, 0.009_618_503, 0.001_339_099_7, 0.000_153_278_03];
+    let c = [std::f32::consts::LN_2, 0.240_226_48, 0.055_503_596, 0.009_618_503, 0.001_339_099_7, 0.000_153_278_03];
     let p = M::mul_add(f, polynomial::<M, 6>(f, c), 1.0);
     let (s1, s2) = two_to(rounded);
     p * s1 * s2

@@ -43,7 +43,7 @@ fn with_special(x: f32, value: f32) -> f32 {
 #[inline(always)]
 pub fn log<M: MulAdd>(x: f32) -> f32 {
     // ln 2 = 355/512 - 2.12e-4: the product with e is exact for the first part
-    const LN_2_HI: f32 = 0.693_359_375;
+    const LN_2_HI: f32 = 355.0 / 512.0; // 0.693359375: nine bits
     const LN_2_LO: f32 = -2.121_944_4e-4;
     let (e, f) = split(x);
     let s = f * f;
