@@ -128,7 +128,7 @@ fn apply(layout: Layout, model: Model, step: &Step) -> (Layout, Model) {
         }
         Step::Reshape(seed) => {
             let count = layout.elements();
-            let factor = (1..=count.min(12)).filter(|f| count % f == 0).nth((seed % 3) as usize).unwrap_or(1);
+            let factor = (1..=count.min(12)).filter(|f| count.is_multiple_of(*f)).nth((seed % 3) as usize).unwrap_or(1);
             let dims = if count == 0 { vec![0, 7] } else { vec![factor, count / factor] };
             match layout.reshape(Shape::new(&dims).unwrap()).unwrap() {
                 Some(view) => (view, Model { dims, ..model }),
