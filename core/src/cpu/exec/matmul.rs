@@ -27,8 +27,9 @@ pub(super) fn execute(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
             let operands = Operands::new(op, inputs, |bytes| typed::<f64>(bytes));
             float(op, &operands, dense_mut(&op.output, output));
         }
-        DType::I8 => integer::<i8, i32>(op, inputs, output),
-        DType::U8 | DType::Bool => integer::<u8, i32>(op, inputs, output),
+        // 1024 products of at most 2^14 reach 2^24; 256 of 255^2 stay below it.
+        DType::I8 => small_integer::<i8>(op, inputs, output, 1024),
+        DType::U8 | DType::Bool => small_integer::<u8>(op, inputs, output, 256),
         DType::I32 => integer::<i32, i32>(op, inputs, output),
         DType::U32 => integer::<u32, u32>(op, inputs, output),
         DType::I64 => integer::<i64, i64>(op, inputs, output),
@@ -183,7 +184,8 @@ fn narrow<T: Widen<Acc = f32> + bytemuck::Pod>(op: &Matmul, inputs: &[&[u8]], ou
 /// What an integer result needs.
 trait WrappingResult: gemm::Wrapping + bytemuck::Pod {
     fn from_scalar(x: f64) -> Self;
-    fn wrapping_sum(self, other: Self) -> Self;
+    fn sum(self, other: Self) -> Self;
+    fn product(self, other: Self) -> Self;
     fn relu(self) -> Self;
 }
 
@@ -193,8 +195,11 @@ macro_rules! wrapping_result {
             fn from_scalar(x: f64) -> $t {
                 Scalar::I(x as i64).as_i64() as $t
             }
-            fn wrapping_sum(self, other: $t) -> $t {
+            fn sum(self, other: $t) -> $t {
                 self.wrapping_add(other)
+            }
+            fn product(self, other: $t) -> $t {
+                self.wrapping_mul(other)
             }
             fn relu(self) -> $t {
                 self.max(0)
@@ -212,23 +217,63 @@ where
     let operands = Operands::<I, O>::new(op, inputs, |bytes| typed::<O>(bytes));
     let MatmulDims { m, n, .. } = op.dims();
     let out: &mut [O] = dense_mut(&op.output, output);
-    let beta = match &operands.c {
-        Some((spec, c)) if op.beta != 0.0 => {
-            out.copy_from_slice(&dense(&spec.layout, c));
-            O::from_scalar(op.beta)
-        }
-        _ => O::from_scalar(0.0),
-    };
     for_each_product(op, out, |batch, out| {
         let a = Mat::new(operands.a, matrix(&op.a.layout, batch));
         let b = Mat::new(operands.b, matrix(&op.b.layout, batch));
         let c = MatMut::new(out, gemm::Layout::row_major(m as usize, n as usize));
-        gemm::gemm_integer(O::from_scalar(op.alpha), a, b, beta, c);
+        gemm::gemm_integer(O::from_scalar(1.0), a, b, O::from_scalar(0.0), c);
     });
+    integer_epilogue(op, &operands, out);
+}
+
+/// 8-bit products by f32 ones: sums of up to `exact_k` products stay below 2^24, where f32 is exact; longer ones are
+/// added up in i32.
+fn small_integer<I>(op: &Matmul, inputs: &[&[u8]], output: &mut [u8], exact_k: usize)
+where
+    I: bytemuck::Pod + Send + Sync + Into<f32>,
+{
+    let operands = Operands::<I, i32>::new(op, inputs, |bytes| typed::<i32>(bytes));
+    let widened = |storage: &[I]| {
+        let mut wide = vec![0f32; storage.len()];
+        parallel::map1(|x: I| x.into(), storage, &mut wide);
+        wide
+    };
+    let (a, b) = (widened(operands.a), widened(operands.b));
+    let MatmulDims { m, n, k, .. } = op.dims();
+    let (m, n, k) = (m as usize, n as usize, k as usize);
+    let out: &mut [i32] = dense_mut(&op.output, output);
+    for_each_product(op, out, |batch, out| {
+        out.fill(0);
+        let (a_all, b_all) = (matrix(&op.a.layout, batch), matrix(&op.b.layout, batch));
+        let mut sums = vec![0f32; m * n];
+        for first in (0..k).step_by(exact_k) {
+            let len = exact_k.min(k - first);
+            let along = |offset: usize, stride: isize| (offset as isize + first as isize * stride) as usize;
+            let a_part = gemm::Layout { offset: along(a_all.offset, a_all.col_stride), cols: len, ..a_all };
+            let b_part = gemm::Layout { offset: along(b_all.offset, b_all.row_stride), rows: len, ..b_all };
+            let c = MatMut::new(&mut sums, gemm::Layout::row_major(m, n));
+            gemm::gemm(1.0, Mat::new(&a, a_part), Mat::new(&b, b_part), 0.0, c);
+            let chunks = out.par_chunks_mut(parallel::CHUNK).zip(sums.par_chunks(parallel::CHUNK));
+            chunks.for_each(|(out, sums)| out.iter_mut().zip(sums).for_each(|(x, &s)| *x = x.wrapping_add(s as i32)));
+        }
+    });
+    integer_epilogue(op, &operands, out);
+}
+
+/// alpha, C, bias and relu, in wrapping arithmetic.
+fn integer_epilogue<I, O: WrappingResult>(op: &Matmul, operands: &Operands<'_, I, O>, out: &mut [O]) {
+    if op.alpha != 1.0 {
+        let alpha = O::from_scalar(op.alpha);
+        out.iter_mut().for_each(|x| *x = x.product(alpha));
+    }
+    if let Some((spec, c)) = operands.c.as_ref().filter(|_| op.beta != 0.0) {
+        let beta = O::from_scalar(op.beta);
+        out.iter_mut().zip(dense(&spec.layout, c).iter()).for_each(|(x, &c)| *x = x.sum(c.product(beta)));
+    }
     if let Some((spec, bias)) = &operands.bias {
         let bias = dense(&spec.layout, bias);
-        for row in out.chunks_mut(n as usize) {
-            row.iter_mut().zip(bias.iter()).for_each(|(x, &b)| *x = x.wrapping_sum(b));
+        for row in out.chunks_mut(bias.len().max(1)) {
+            row.iter_mut().zip(bias.iter()).for_each(|(x, &b)| *x = x.sum(b));
         }
     }
     if op.activation == Some(UnaryFn::Relu) {

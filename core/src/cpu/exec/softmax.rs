@@ -3,8 +3,9 @@
 use half::{bf16, f16};
 use rayon::prelude::*;
 
+use super::super::parallel::{self, CHUNK};
 use super::super::reduce::Element as Widen;
-use super::super::{parallel, softmax as kernels};
+use super::super::softmax as kernels;
 use super::gather::dense;
 use super::lanes::{narrow_bf16, narrow_f16};
 use super::{dense_mut, typed};
@@ -36,11 +37,14 @@ where
     T: Widen<Acc = f32> + bytemuck::Pod,
 {
     along_axis(op, typed::<T>(input), dense_mut(&op.output, output), |x, y, cols| {
-        let mut wide = vec![0.0; x.len()];
-        let mut result = vec![0.0; x.len()];
-        parallel::map1(|x: T| x.widen(), x, &mut wide);
-        kernels::rows(form(op), &wide, cols, &mut result);
-        parallel::map1(narrow, &result, y);
+        // Some rows at a time, so that their f32 copies stay in cache.
+        let task = CHUNK.div_ceil(cols) * cols;
+        y.par_chunks_mut(task).zip(x.par_chunks(task)).for_each(|(y, x)| {
+            let (mut wide, mut result) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+            parallel::map1(|x: T| x.widen(), x, &mut wide);
+            kernels::rows(form(op), &wide, cols, &mut result);
+            parallel::map1(narrow, &result, y);
+        });
     });
 }
 
