@@ -41,6 +41,7 @@ fn scaled_f32(scale: f32, m: f32, n: i32) -> f32 {
     let exponent = i32((bits >> 23u) & 0xffu);
     if exponent == 0 { return product; } // from a subnormal argument: n is 0
     let moved = exponent + n;
+    if moved > 0 && moved < 255 { return bitcast<f32>(bits + (bitcast<u32>(n) << 23u)); }
     let step = select(0, select(-64, 64, moved > 0), moved <= 0 || moved >= 255);
     return bitcast<f32>(bits + (bitcast<u32>(n - step) << 23u)) * power_of_two_f32(step);
 }

@@ -200,19 +200,25 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
         skipped: Vec::new(),
     };
     let total = cases.len() * devices.len();
-    for (i, case) in cases.iter().enumerate() {
-        let mut reference = None;
-        for (j, device) in devices.iter().enumerate() {
+    // Device by device, so that a GPU does not idle, and lower its clocks, while the CPU is measured.
+    let mut references: Vec<Option<Reference>> = cases.iter().map(|_| None).collect();
+    for (j, device) in devices.iter().enumerate() {
+        for (i, (case, reference)) in cases.iter().zip(&mut references).enumerate() {
             let what = format!("{} on {}", case.name, device.id());
-            progress(&Progress { done: i * devices.len() + j, total, what });
-            match row(case, device, &table.ceilings[j], options.budget, &mut reference) {
+            progress(&Progress { done: j * cases.len() + i, total, what });
+            match row(case, device, &table.ceilings[j], options.budget, reference) {
                 Ok(row) => table.rows.push(row),
                 Err(skipped) => table.skipped.push(skipped),
             }
         }
-        compare_with_cpu(&mut table, &case.name);
     }
     progress(&Progress { done: total, total, what: "done".to_owned() });
+    // Read suite by suite, case by case, the devices of a case side by side.
+    let place = |name: &str| cases.iter().position(|case| case.name == name).map(|i| (cases[i].suite, i));
+    table.rows.sort_by_key(|row| place(&row.case));
+    for case in &cases {
+        compare_with_cpu(&mut table, &case.name);
+    }
     table
 }
 
