@@ -230,7 +230,9 @@ pub fn too_slow(op: &Op, device: &Device) -> Option<String> {
     let Op::Matmul(matmul) = op else { return None };
     let info = device.info();
     let threads = info.threads.unwrap_or(1) as f64;
-    let flops_per_second = match (info.kind, matmul.a.dtype.is_float()) {
+    // The CPU multiplies 8-bit integers as floats; wider ones by plain loops.
+    let as_floats = matmul.a.dtype.is_float() || matmul.a.dtype.size_bytes() == 1;
+    let flops_per_second = match (info.kind, as_floats) {
         (DeviceKind::Software, _) => 5e8,
         (DeviceKind::Cpu, true) => 2e10 * threads,
         (DeviceKind::Cpu, false) => 4e9 * threads,
