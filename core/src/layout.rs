@@ -44,7 +44,10 @@ impl Layout {
             .checked_range()
             .ok_or_else(|| refuse(format!("{strides:?} over {shape} overflow a 64-bit index")))?;
         if low < 0 || high < 0 {
-            return Err(refuse(format!("{strides:?} over {shape} reach {} elements before the storage", -low)));
+            return Err(refuse(format!(
+                "{strides:?} over {shape} reach {} elements before the storage",
+                low.unsigned_abs()
+            )));
         }
         Ok(layout)
     }
@@ -394,6 +397,8 @@ mod tests {
         let s = Shape::new(&[3]).unwrap();
         assert!(matches!(Layout::strided(s, &[-1], 1), Err(Error::InvalidArgument { what: "strides", .. })));
         assert!(matches!(Layout::strided(s, &[i64::MAX], 0), Err(Error::InvalidArgument { .. })));
+        let pair = Shape::new(&[2]).unwrap();
+        assert!(matches!(Layout::strided(pair, &[i64::MIN], 0), Err(Error::InvalidArgument { .. })));
         assert_eq!(Layout::strided(s, &[-1], 2).unwrap().required_elements(), 3);
     }
 
