@@ -8,7 +8,8 @@
 // Traffic       every element once on both sides, in runs of 4 * SIDE elements: memory bound.
 // Numerics      none.
 // Requires      prelude: Params; const SIDE, THREADS (dividing SIDE * SIDE); batch_from, batch_to; load4_x, store4_y.
-// Measured      a hand-written kernel of this tiling, not this text: NVIDIA H200, Vulkan, 16384 x 16384 u32: 4.12 TB/s with SIDE 16, THREADS 256 (3.99 with tiles across first).
+// Measured      NVIDIA H200, Vulkan, 2026-11-21, 16384 x 16384 f32: 3.73 TB/s (benches/results/h200-2026-11-21); a hand-written
+//               kernel of this tiling 4.12. Repeat: polywarp bench --suite copy.
 
 const BLOCKS = SIDE * SIDE;
 const PASSES = BLOCKS / THREADS;
