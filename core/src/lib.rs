@@ -12,6 +12,8 @@
 //!
 //! Knows no GPU API. Next: [`ops`], then [`Backend`].
 
+#![deny(unsafe_code)] // but for `cpu/gemm/float.rs`, which calls crate `gemm`
+
 mod backend;
 #[cfg(feature = "cpu")]
 pub mod cpu;

@@ -13,6 +13,7 @@
 //! As in BLAS, beta = 0 overwrites C without reading it, so that NaNs there vanish, and alpha = 0 or k = 0 scales C alone.
 //! Threads are those of the current rayon pool; results do not depend on their number.
 
+#[allow(unsafe_code, reason = "crate `gemm` takes raw pointers; the layouts prove every access")]
 mod float;
 mod integer;
 
