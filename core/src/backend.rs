@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::oracle::Subnormals;
-use crate::{DType, Error, Op, Result};
+use crate::{DType, Error, Op, Recorded, Result};
 
 /// What kind of processor a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -243,7 +243,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the device cannot run shaders; [`Error::Shader`], [`Error::ShaderTooComplex`],
-    /// [`Error::Binding`], [`Error::DispatchTooLarge`], [`Error::ResourceLimit`].
+    /// [`Error::InvalidArgument`] for an entry point or a define that the shader lacks, [`Error::Binding`], [`Error::DispatchTooLarge`], [`Error::ResourceLimit`].
     fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()>;
 
     /// Runs `work` and says how long the device took for what it enqueued on this backend.
@@ -252,7 +252,63 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// What `work` returns; [`Error::DeviceLost`], [`Error::WouldBlock`].
     fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed>;
 
-    /// Hands recorded work to the device without waiting.
+    /// Sizes in bytes of the scratch buffers that [`Backend::execute`] would allocate for `op`; nothing is allocated.
+    ///
+    /// # Errors
+    /// What [`Backend::execute`] would refuse `op` with before it allocates.
+    fn scratch_bytes(&self, op: &Op) -> Result<Vec<u64>> {
+        let _ = op;
+        Ok(Vec::new())
+    }
+
+    /// Starts recording: until [`Backend::end_recording`], what *the calling thread* gives to [`Backend::execute`] and
+    /// [`Backend::launch`] of this backend is checked and prepared as ever, but recorded instead of run.
+    ///
+    /// * Other threads' calls run as ever and are not recorded. Whatever replays later is ordered by the call that
+    ///   replays it, not by when it was recorded.
+    /// * [`Backend::alloc`] works. Buffers that recorded work uses (scratch space included) are kept for the recording:
+    ///   their memory goes back to the pool when the recording and every [`Buffer`] are dropped. Memory of buffers that
+    ///   were allocated *and* dropped by this thread inside the recording may serve later allocations inside it.
+    /// * What a replay could not repeat is refused by [`Error::Recording`] and changes nothing, neither on the device nor
+    ///   in the recording: [`Backend::write`], [`Backend::read`], [`Backend::read_blocking`], [`Backend::timed`],
+    ///   [`Backend::synchronize`], [`Backend::replay`] and a second `begin_recording`. [`Backend::flush`],
+    ///   [`Backend::memory`] and [`Backend::empty_cache`] are allowed and not recorded.
+    /// * A call that fails is not recorded; what was recorded before stays.
+    ///
+    /// [`crate::Recorders`] keeps such per-thread state. Every backend of this library implements the three methods;
+    /// these defaults are for backends elsewhere that cannot.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] when this thread records on this backend already; [`Error::Unsupported`].
+    fn begin_recording(&self) -> Result<()> {
+        Err(Error::Unsupported {
+            device: self.info().id.clone(),
+            what: "recording".to_owned(),
+            reason: "its backend does not implement it; run the operations directly".to_owned(),
+        })
+    }
+
+    /// Ends the calling thread's recording and prepares it for replaying. The thread no longer records afterwards, even
+    /// when this fails.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] when this thread does not record; [`Error::OutOfMemory`], [`Error::DeviceLost`].
+    fn end_recording(&self) -> Result<Recorded> {
+        Err(crate::recording::not_begun(&self.info().id))
+    }
+
+    /// Enqueues all work of `recorded`, in its order, on its own buffers, after all earlier work; other threads' work
+    /// does not come between. It may be called again before the device is done, and from any thread.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] when this thread records; [`Error::DeviceMismatch`] for another backend's recording;
+    /// [`Error::DeviceLost`].
+    fn replay(&self, recorded: &Recorded) -> Result<()> {
+        let _ = recorded;
+        Err(crate::recording::foreign_recording(&self.info().id))
+    }
+
+    /// Hands gathered work to the device without waiting.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].

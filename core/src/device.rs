@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Backend, Buffer, DType, DeviceInfo, Error, MemoryStats, Op, Result};
+use crate::{Backend, Buffer, DType, DeviceInfo, Error, MemoryStats, Op, Recording, Result};
 
 /// A handle to a device. Clones refer to the same device; work from all of them is ordered.
 #[derive(Clone)]
@@ -81,6 +81,19 @@ impl Device {
             return Ok(());
         }
         self.0.execute(op, inputs, output)
+    }
+
+    /// Records what `work` asks of this device, to be run again and again at a small part of the host's cost.
+    ///
+    /// Nothing runs yet: `work`'s tensors have no content before the first [`Recording::replay`], which hands them out.
+    /// See [`Recording`] for an example, how to change inputs, and what cannot be recorded.
+    ///
+    /// # Errors
+    /// What `work` returns: nothing was run then, and the device is as it was. [`Error::Recording`] inside of `work` for
+    /// what cannot be recorded, and here when this thread records on this device already; [`Error::Unsupported`] where
+    /// a backend cannot record; [`Error::OutOfMemory`], [`Error::DeviceLost`].
+    pub fn record<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<Recording<T>> {
+        Recording::record(self, work)
     }
 
     /// Waits until all work given to the device is done.

@@ -322,6 +322,16 @@ pub enum Error {
         /// The call.
         what: &'static str,
     },
+    /// A call that a recording cannot hold, or that needs a recording.
+    #[error("{device}: {what} cannot be recorded: {advice}")]
+    Recording {
+        /// The device.
+        device: String,
+        /// The call.
+        what: &'static str,
+        /// What to do instead.
+        advice: &'static str,
+    },
     /// The driver or graphics API refused a call the library made.
     #[error("{device}: {op} failed: {message}")]
     Backend {

@@ -7,6 +7,7 @@
 //! | what users hold | [`Tensor`], [`Device`], [`Expr`] |
 //! | one operation: checks, oracle, bound, cost, cases | [`ops`] |
 //! | what a device implements | [`Backend`] |
+//! | a sequence of operations recorded once and replayed | [`Device::record`], [`Recording`] |
 //! | the CPU device | `cpu` (feature `cpu`) |
 //! | the proof | [`oracle`], [`harness`] |
 //!
@@ -26,6 +27,7 @@ mod layout;
 pub mod ops;
 pub mod oracle;
 mod precision;
+mod recording;
 mod scalar;
 mod shape;
 mod tensor;
@@ -41,6 +43,7 @@ pub use expr::{Expr, MAX_INPUTS, MAX_STEPS, Program, Step, StepId};
 pub use layout::{Layout, collapse_together};
 pub use ops::{BinaryFn, CompareFn, Cost, Distribution, Op, ReduceFn, TensorSpec, UnaryFn};
 pub use precision::Precision;
+pub use recording::{Recorded, Recorders, Recording, foreign_recording};
 pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
 pub use tensor::{MatmulOptions, Tensor};

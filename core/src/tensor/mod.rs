@@ -256,6 +256,24 @@ impl Tensor {
         Ok(out)
     }
 
+    /// Overwrites the elements of this view with row-major `data` from the host, after all earlier work. Every tensor that
+    /// shares the buffer, and every [`Recording`](crate::Recording) that uses it, sees the change.
+    ///
+    /// # Errors
+    /// [`Error::DTypeMismatch`], [`Error::DataLength`]; [`Error::OverlappingOutput`] when this view reaches an element
+    /// twice; [`Error::Recording`] inside of a recording; memory errors of the device for a view that is not contiguous.
+    pub fn write<T: Element>(&self, data: &[T]) -> Result<()> {
+        self.expect_dtype("write", T::DTYPE)?;
+        if self.elements() != data.len() as u64 {
+            let (shape, expected) = (self.dims().to_vec(), self.elements());
+            return Err(Error::DataLength { shape, expected, got: data.len() as u64 });
+        }
+        if self.layout.is_contiguous() {
+            return self.device.backend().write(&self.buffer, self.byte_range().start, T::as_bytes(data));
+        }
+        self.assign(&Tensor::from_slice(&self.device, data, *self.shape())?)
+    }
+
     /// Overwrites the elements of this view with those of `source`, broadcast to its shape. Every tensor that shares
     /// the buffer sees the change.
     ///
