@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{Buffer, Error, MemoryStats, Result};
+use super::recording::Tape;
+use crate::{Buffer, Error, MemoryStats, Recorders, Result};
 
 /// A cache line: the alignment of every buffer, enough for any vector load.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -17,6 +18,28 @@ use crate::{Buffer, Error, MemoryStats, Result};
 struct Line([u8; 64]);
 
 const LINE_BYTES: u64 = 64;
+
+/// What a [`Buffer`] of the CPU holds: memory on loan from the pool, or from the recording `tape` it was allocated in.
+pub(super) struct Loan {
+    host: Arc<HostBuffer>,
+    tape: u64,
+}
+
+impl Loan {
+    pub(super) fn host(&self) -> &Arc<HostBuffer> {
+        &self.host
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if self.tape != 0 {
+            // Only inside that very recording may it be used again: afterwards a replay writes to it at any time.
+            let host = || Arc::clone(&self.host);
+            self.host.pool.0.tapes.with(|tape| (tape.id == self.tape).then(|| tape.give_back(host())));
+        }
+    }
+}
 
 /// The bytes of one buffer; returns to its pool when dropped.
 pub(super) struct HostBuffer {
@@ -30,7 +53,17 @@ pub(super) struct ReadGuard<'a>(RwLockReadGuard<'a, Vec<Line>>);
 /// Exclusive access to a buffer's bytes.
 pub(super) struct WriteGuard<'a>(RwLockWriteGuard<'a, Vec<Line>>);
 
+impl std::fmt::Debug for HostBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HostBuffer({} lines)", self.lines())
+    }
+}
+
 impl HostBuffer {
+    pub(super) fn lines(&self) -> usize {
+        self.read().0.len()
+    }
+
     pub(super) fn read(&self) -> ReadGuard<'_> {
         // A panic while writing leaves wrong numbers, not broken memory: poisoning adds nothing.
         ReadGuard(self.lines.read().unwrap_or_else(PoisonError::into_inner))
@@ -62,7 +95,14 @@ impl Drop for HostBuffer {
 
 /// The cache of freed buffers and the count of live ones.
 #[derive(Clone, Debug)]
-pub(super) struct Pool(Arc<Mutex<State>>);
+pub(super) struct Pool(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Threads that record: their allocations and drops take another way.
+    tapes: Recorders<Tape>,
+}
 
 #[derive(Default)]
 struct State {
@@ -81,17 +121,33 @@ impl std::fmt::Debug for State {
 impl Pool {
     /// An empty pool on a host of `max_bytes` memory.
     pub(super) fn new(max_bytes: u64) -> Pool {
-        Pool(Arc::new(Mutex::new(State { max_bytes, ..State::default() })))
+        let state = Mutex::new(State { max_bytes, ..State::default() });
+        Pool(Arc::new(Shared { state, tapes: Recorders::default() }))
+    }
+
+    /// The threads that record.
+    pub(super) fn tapes(&self) -> &Recorders<Tape> {
+        &self.0.tapes
+    }
+
+    /// Whether both are one pool.
+    pub(super) fn same(&self, other: &Pool) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A buffer of at least `size_bytes`; `device` is for errors.
     pub(super) fn alloc(&self, size_bytes: u64, device: &str) -> Result<Buffer> {
         let lines = size_class(size_bytes.max(1).div_ceil(LINE_BYTES));
         let bytes = lines.saturating_mul(LINE_BYTES);
+        let recording = self.0.tapes.with(|tape| (tape.id, tape.reuse(lines as usize)));
+        let (tape, reused) = recording.unwrap_or((0, None));
+        if let Some(host) = reused {
+            return Ok(Buffer::new(bytes, Arc::new(Loan { host, tape })));
+        }
         let mut state = self.state();
         if size_bytes > state.max_bytes {
             let max = state.max_bytes;
@@ -129,8 +185,8 @@ impl Pool {
         state.stats.in_use_bytes += bytes;
         state.stats.peak_bytes = state.stats.peak_bytes.max(state.stats.in_use_bytes);
         drop(state);
-        let host = HostBuffer { lines: RwLock::new(memory), pool: self.clone() };
-        Ok(Buffer::new(bytes, Arc::new(host)))
+        let host = Arc::new(HostBuffer { lines: RwLock::new(memory), pool: self.clone() });
+        Ok(Buffer::new(bytes, Arc::new(Loan { host, tape })))
     }
 
     fn give_back(&self, lines: Vec<Line>) {

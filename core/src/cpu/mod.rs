@@ -8,6 +8,7 @@
 //! |---|---|
 //! | memory and its cache | `memory.rs` |
 //! | one op | `exec/<stem>.rs` |
+//! | recording and replaying | `recording.rs` |
 //! | vector loops, threads | `simd.rs`, `parallel.rs` |
 //! | exp, sin, erf ... | `vmath/` |
 //! | sums, extrema, products of matrices, random bits | `reduce.rs`, `arg_reduce.rs`, `gemm.rs`, `philox.rs` |
@@ -18,6 +19,7 @@ mod gemm;
 mod memory;
 mod parallel;
 mod philox;
+mod recording;
 mod reduce;
 mod simd;
 mod softmax;
@@ -27,14 +29,16 @@ mod vmath;
 
 use std::any::Any;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::oracle::Subnormals;
 use crate::{
     Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
-    ReadFuture, Result,
+    ReadFuture, Recorded, Result,
 };
-use memory::{HostBuffer, Pool};
+use memory::{HostBuffer, Loan, Pool};
+use recording::{Steps, Tape};
 
 /// The host's processor as a [`Backend`].
 #[derive(Debug)]
@@ -71,8 +75,8 @@ impl CpuBackend {
         CpuBackend { info, pool: Pool::new(max) }
     }
 
-    fn host<'a>(&self, buffer: &'a Buffer) -> Result<&'a HostBuffer> {
-        buffer.downcast().ok_or_else(|| crate::foreign_buffer(&self.info.id))
+    fn host<'a>(&self, buffer: &'a Buffer) -> Result<&'a Arc<HostBuffer>> {
+        buffer.downcast().map(Loan::host).ok_or_else(|| crate::foreign_buffer(&self.info.id))
     }
 }
 
@@ -92,6 +96,7 @@ impl Backend for CpuBackend {
     }
 
     fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
+        self.pool.tapes().refuse_write(&self.info.id)?;
         let range = checked_range(buffer, offset_bytes..offset_bytes.saturating_add(data.len() as u64))?;
         self.host(buffer)?.write().bytes_mut()[range].copy_from_slice(data);
         Ok(())
@@ -103,6 +108,7 @@ impl Backend for CpuBackend {
     }
 
     fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
+        self.pool.tapes().refuse_read(&self.info.id)?;
         let range = checked_range(buffer, range)?;
         Ok(self.host(buffer)?.read().bytes()[range].to_vec())
     }
@@ -110,19 +116,13 @@ impl Backend for CpuBackend {
     fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
         let hosts = inputs.iter().map(|b| self.host(b)).collect::<Result<Vec<_>>>()?;
         let output = self.host(output)?;
-        // One guard per buffer: a second read lock of the same one could wait for a writer that waits for the first.
-        let mut guards: Vec<(&HostBuffer, memory::ReadGuard<'_>)> = Vec::with_capacity(hosts.len());
-        for &host in &hosts {
-            if !guards.iter().any(|(held, _)| std::ptr::eq(*held, host)) {
-                guards.push((host, host.read()));
-            }
+        let tapes = self.pool.tapes();
+        if tapes.recording() {
+            let (inputs, output) = (hosts.into_iter().cloned().collect(), Arc::clone(output));
+            tapes.with(|tape| tape.record(op, inputs, output));
+        } else {
+            run(op, &hosts, output);
         }
-        let sources: Vec<&[u8]> = hosts
-            .iter()
-            .filter_map(|&host| guards.iter().find(|(held, _)| std::ptr::eq(*held, host)))
-            .map(|(_, guard)| guard.bytes())
-            .collect();
-        exec::execute(op, &sources, output.write().bytes_mut());
         Ok(())
     }
 
@@ -135,9 +135,26 @@ impl Backend for CpuBackend {
     }
 
     fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
+        self.pool.tapes().refuse_timed(&self.info.id)?;
         let start = Instant::now();
         work()?;
         Ok(Elapsed { ns: start.elapsed().as_secs_f64() * 1e9, clock: Clock::Host })
+    }
+
+    fn begin_recording(&self) -> Result<()> {
+        self.pool.tapes().begin(&self.info.id, Tape::new())
+    }
+
+    fn end_recording(&self) -> Result<Recorded> {
+        let steps = self.pool.tapes().end(&self.info.id)?.finish(self.pool.clone());
+        Ok(Recorded::new(steps.len(), steps))
+    }
+
+    fn replay(&self, recorded: &Recorded) -> Result<()> {
+        self.pool.tapes().refuse_replay(&self.info.id)?;
+        let steps = recorded.downcast::<Steps>().filter(|steps| steps.belongs_to(&self.pool));
+        steps.ok_or_else(|| crate::foreign_recording(&self.info.id))?.run();
+        Ok(())
     }
 
     fn flush(&self) -> Result<()> {
@@ -145,7 +162,7 @@ impl Backend for CpuBackend {
     }
 
     fn synchronize(&self) -> Result<()> {
-        Ok(()) // nothing is ever pending
+        self.pool.tapes().refuse_synchronize(&self.info.id) // nothing is ever pending
     }
 
     fn memory(&self) -> MemoryStats {
@@ -163,6 +180,24 @@ impl Backend for CpuBackend {
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+/// Runs a checked `op`.
+fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], output: &HostBuffer) {
+    // One guard per buffer: a second read lock of the same one could wait for a writer that waits for the first.
+    let mut guards: Vec<(&HostBuffer, memory::ReadGuard<'_>)> = Vec::with_capacity(inputs.len());
+    for host in inputs.iter().map(AsRef::as_ref) {
+        if !guards.iter().any(|(held, _)| std::ptr::eq(*held, host)) {
+            guards.push((host, host.read()));
+        }
+    }
+    let sources: Vec<&[u8]> = inputs
+        .iter()
+        .map(AsRef::as_ref)
+        .filter_map(|host| guards.iter().find(|(held, _)| std::ptr::eq(*held, host)))
+        .map(|(_, guard)| guard.bytes())
+        .collect();
+    exec::execute(op, &sources, output.write().bytes_mut());
 }
 
 /// `range` as host indices, when it lies within the buffer.
