@@ -27,7 +27,6 @@ mod native;
 mod patch;
 mod pipelines;
 mod pool;
-mod reflect;
 mod stream;
 mod timing;
 mod transfer;

@@ -1,8 +1,9 @@
 //! Users' kernels: WGSL that is trusted with nothing.
 //!
-//! A kernel is parsed and compiled once per (text, entry point, defines). Its bindings are checked against its own
-//! declarations at every launch, since wgpu reports a wrong one only when the whole recording is refused. Bounds checks,
-//! loop bounding and zeroed workgroup memory stay on. Only the bytes of a binding's range are visible to the kernel.
+//! A kernel is read (`polywarp_shaders::wgsl`) and compiled once per (text, entry point, defines). Its bindings are
+//! checked against its own declarations at every launch, since wgpu reports a wrong one only when the whole recording is
+//! refused. Bounds checks, loop bounding and zeroed workgroup memory stay on. Only the bytes of a binding's range are
+//! visible to the kernel.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -10,16 +11,20 @@ use std::sync::{Arc, Mutex};
 
 use naga::valid::Capabilities;
 use polywarp_core::{Binding, Error, Kernel, Result};
+use polywarp_shaders::wgsl::{BufferInfo, BufferUse, Interface, guarded, read_kernel};
 
 use crate::device::WgpuBackend;
 use crate::fault::{lock, watched, words};
 use crate::pipelines::new_layout_id;
 use crate::pool::Raw;
-use crate::reflect::{Bound, Declared, Reflection, reflect, shader_error, with_deep_stack};
 use crate::stream::UserGroup;
 
 /// Compiled kernels kept at most.
 const MOST_KERNELS: usize = 512;
+
+/// Most bytes of private variables and locals: eight times what WGSL guarantees (8192, "Limits"). Software drivers put
+/// them on the stack.
+const MOST_PRIVATE_BYTES: u32 = 64 << 10;
 
 /// Kernels compiled so far, by a hash of text, entry point and defines; equal hashes are told apart by the kernel itself.
 #[derive(Debug, Default)]
@@ -31,7 +36,7 @@ pub(crate) struct UserKernels {
 #[derive(Debug)]
 struct UserKernel {
     kernel: Kernel,
-    reflection: Reflection,
+    interface: Interface,
     pipeline: wgpu::ComputePipeline,
     groups: Vec<Group>,
 }
@@ -45,7 +50,7 @@ struct Group {
 
 /// A binding that was checked against its declaration.
 struct Checked<'a> {
-    declared: &'a Declared,
+    declared: &'a BufferInfo,
     raw: &'a Arc<Raw>,
     offset: u64,
     size: u64,
@@ -55,7 +60,7 @@ impl WgpuBackend {
     pub(crate) fn run_user(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
         self.fault.check()?;
         let compiled = self.user_kernel(kernel)?;
-        let checked = self.check_bindings(&compiled.reflection, bindings)?;
+        let checked = self.check_bindings(&compiled.interface, bindings)?;
         let max = self.limits.max_compute_workgroups_per_dimension;
         if grid.iter().any(|&count| count > max) {
             return Err(Error::DispatchTooLarge { device: self.fault.device().to_owned(), grid, max });
@@ -74,11 +79,10 @@ impl WgpuBackend {
             return Ok(compiled);
         }
         let capabilities = capabilities_of(self.gpu.features());
-        let compiled = with_deep_stack(|| {
-            let reflection = reflect(self.fault.device(), kernel, capabilities)?;
-            self.check_resources(&reflection)?;
-            self.compile(kernel, reflection)
-        })?;
+        let interface = read_kernel(self.fault.device(), kernel, capabilities)?.interface;
+        self.check_resources(&interface)?;
+        // Drivers' compilers recurse as naga does.
+        let compiled = guarded(|| self.compile(kernel, interface))?;
         let compiled = Arc::new(compiled);
         let mut kernels = lock(&self.user_kernels.compiled);
         if kernels.len() >= MOST_KERNELS {
@@ -90,13 +94,13 @@ impl WgpuBackend {
         Ok(compiled)
     }
 
-    fn check_resources(&self, reflection: &Reflection) -> Result<()> {
+    fn check_resources(&self, interface: &Interface) -> Result<()> {
         let limits = &self.limits;
-        let [x, y, z] = reflection.workgroup_size.map(u64::from);
-        let storage = reflection.used.iter().filter(|d| d.bound != Bound::Uniform).count() as u64;
-        let uniform = reflection.used.len() as u64 - storage;
-        let groups = reflection.used.iter().map(|d| u64::from(d.group) + 1).max().unwrap_or(0);
-        let numbers = reflection.used.iter().map(|d| u64::from(d.binding) + 1).max().unwrap_or(0);
+        let [x, y, z] = interface.workgroup_size.map(u64::from);
+        let storage = interface.buffers.iter().filter(|d| d.usage != BufferUse::Uniform).count() as u64;
+        let uniform = interface.buffers.len() as u64 - storage;
+        let groups = interface.buffers.iter().map(|d| u64::from(d.group) + 1).max().unwrap_or(0);
+        let numbers = interface.buffers.iter().map(|d| u64::from(d.binding) + 1).max().unwrap_or(0);
         let needs = [
             ("invocations per workgroup along x", x, limits.max_compute_workgroup_size_x),
             ("invocations per workgroup along y", y, limits.max_compute_workgroup_size_y),
@@ -106,7 +110,8 @@ impl WgpuBackend {
                 x.saturating_mul(y).saturating_mul(z),
                 limits.max_compute_invocations_per_workgroup,
             ),
-            ("bytes of workgroup memory", reflection.workgroup_bytes, limits.max_compute_workgroup_storage_size),
+            ("bytes of private variables", interface.private_bytes, MOST_PRIVATE_BYTES),
+            ("bytes of workgroup memory", interface.workgroup_bytes, limits.max_compute_workgroup_storage_size),
             ("storage buffers", storage, limits.max_storage_buffers_per_shader_stage),
             ("uniform buffers", uniform, limits.max_uniform_buffers_per_shader_stage),
             ("bind groups", groups, limits.max_bind_groups),
@@ -121,11 +126,11 @@ impl WgpuBackend {
         Ok(())
     }
 
-    fn compile(&self, kernel: &Kernel, reflection: Reflection) -> Result<UserKernel> {
+    fn compile(&self, kernel: &Kernel, interface: Interface) -> Result<UserKernel> {
         let device = &self.gpu;
-        let constants: Vec<(&str, f64)> = kernel.defines.iter().map(|(name, v)| (name.as_str(), *v)).collect();
+        let constants: Vec<(&str, f64)> = interface.constants.iter().map(|(name, v)| (name.as_str(), *v)).collect();
         let ((pipeline, groups), error) = watched(device, || {
-            let groups = group_layouts(device, &reflection);
+            let groups = group_layouts(device, &interface);
             let count = groups.last().map_or(0, |group| group.index as usize + 1);
             let mut layouts = vec![None; count];
             for group in &groups {
@@ -141,10 +146,10 @@ impl WgpuBackend {
                 source: wgpu::ShaderSource::Wgsl(kernel.wgsl.as_str().into()),
             });
             let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some(&reflection.entry),
+                label: Some(&interface.entry),
                 layout: Some(&layout),
                 module: &module,
-                entry_point: Some(&reflection.entry),
+                entry_point: Some(&interface.entry),
                 compilation_options: wgpu::PipelineCompilationOptions {
                     constants: &constants,
                     zero_initialize_workgroup_memory: true,
@@ -154,23 +159,23 @@ impl WgpuBackend {
             (pipeline, groups)
         });
         match error {
-            None => Ok(UserKernel { kernel: kernel.clone(), reflection, pipeline, groups }),
-            Some(error) => Err(shader_error(None, &words(&error))),
+            None => Ok(UserKernel { kernel: kernel.clone(), interface, pipeline, groups }),
+            Some(error) => Err(Error::Shader { line: 0, column: 0, message: words(&error) }),
         }
     }
 
-    fn check_bindings<'a>(&self, reflection: &'a Reflection, bindings: &'a [Binding]) -> Result<Vec<Checked<'a>>> {
+    fn check_bindings<'a>(&self, interface: &'a Interface, bindings: &'a [Binding]) -> Result<Vec<Checked<'a>>> {
         for (index, binding) in bindings.iter().enumerate() {
             let at = (binding.group, binding.binding);
-            if !reflection.declared.contains(&at) {
+            if !interface.declared.contains(&at) {
                 return Err(refused(at, "the shader declares nothing here".to_owned()));
             }
             if bindings[..index].iter().any(|earlier| (earlier.group, earlier.binding) == at) {
                 return Err(refused(at, "bound twice".to_owned()));
             }
         }
-        let mut checked: Vec<Checked<'a>> = Vec::with_capacity(reflection.used.len());
-        for declared in &reflection.used {
+        let mut checked: Vec<Checked<'a>> = Vec::with_capacity(interface.buffers.len());
+        for declared in &interface.buffers {
             let at = (declared.group, declared.binding);
             let Some(binding) = bindings.iter().find(|b| (b.group, b.binding) == at) else {
                 return Err(refused(at, format!("the shader declares `{}` here but nothing is bound", declared.name)));
@@ -180,8 +185,8 @@ impl WgpuBackend {
             // A launch may read a buffer at several bindings or write it, not both: wgpu tracks whole buffers.
             let clash = checked.iter().find(|other| {
                 (other.raw.id == raw.id || other.raw.buffer == raw.buffer)
-                    && other.declared.bound != declared.bound
-                    && (other.declared.bound == Bound::ReadWrite || declared.bound == Bound::ReadWrite)
+                    && other.declared.usage != declared.usage
+                    && (other.declared.usage == BufferUse::ReadWrite || declared.usage == BufferUse::ReadWrite)
             });
             if let Some(other) = clash {
                 let (group, binding) = (other.declared.group, other.declared.binding);
@@ -194,15 +199,15 @@ impl WgpuBackend {
     }
 
     /// Offset and size that wgpu is given for `binding`.
-    fn check_range(&self, declared: &Declared, binding: &Binding, raw: &Raw) -> Result<(u64, u64)> {
+    fn check_range(&self, declared: &BufferInfo, binding: &Binding, raw: &Raw) -> Result<(u64, u64)> {
         let at = (declared.group, declared.binding);
         let range = &binding.range;
         let Some(len) = range.end.checked_sub(range.start).filter(|_| range.end <= binding.buffer.size_bytes()) else {
             let size = binding.buffer.size_bytes();
             return Err(refused(at, format!("bytes {}..{} are not in a buffer of {size}", range.start, range.end)));
         };
-        let (alignment, limit, usage) = match declared.bound {
-            Bound::Uniform => (
+        let (alignment, limit, usage) = match declared.usage {
+            BufferUse::Uniform => (
                 self.limits.min_uniform_buffer_offset_alignment,
                 self.limits.max_uniform_buffer_binding_size,
                 wgpu::BufferUsages::UNIFORM,
@@ -222,7 +227,7 @@ impl WgpuBackend {
         }
         // Whole words are visible; what pads the last one is in the buffer and nobody's.
         let mut size = len.next_multiple_of(4).min(raw.capacity_bytes - range.start);
-        if declared.bound == Bound::Uniform {
+        if declared.usage == BufferUse::Uniform {
             size = size.next_multiple_of(16).min(raw.capacity_bytes - range.start).min(limit);
         }
         if size < declared.min_bytes {
@@ -261,22 +266,22 @@ impl Group {
     }
 }
 
-fn group_layouts(device: &wgpu::Device, reflection: &Reflection) -> Vec<Group> {
-    let mut indices: Vec<u32> = reflection.used.iter().map(|d| d.group).collect();
+fn group_layouts(device: &wgpu::Device, interface: &Interface) -> Vec<Group> {
+    let mut indices: Vec<u32> = interface.buffers.iter().map(|d| d.group).collect();
     indices.dedup();
     let groups = indices.into_iter().map(|index| {
-        let entries: Vec<wgpu::BindGroupLayoutEntry> = reflection
-            .used
+        let entries: Vec<wgpu::BindGroupLayoutEntry> = interface
+            .buffers
             .iter()
             .filter(|d| d.group == index)
             .map(|d| wgpu::BindGroupLayoutEntry {
                 binding: d.binding,
                 visibility: wgpu::ShaderStages::COMPUTE,
                 ty: wgpu::BindingType::Buffer {
-                    ty: match d.bound {
-                        Bound::Uniform => wgpu::BufferBindingType::Uniform,
-                        Bound::Read => wgpu::BufferBindingType::Storage { read_only: true },
-                        Bound::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
+                    ty: match d.usage {
+                        BufferUse::Uniform => wgpu::BufferBindingType::Uniform,
+                        BufferUse::Read => wgpu::BufferBindingType::Storage { read_only: true },
+                        BufferUse::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
                     },
                     has_dynamic_offset: false,
                     min_binding_size: wgpu::BufferSize::new(d.min_bytes),

@@ -82,15 +82,18 @@ fn syntax_and_type_errors_name_their_place() {
         let error = refusal(backend, "@compute @workgroup_size(1)\nfn main() {\n  var x: f32 = 1u;\n}", &[]);
         assert!(matches!(error, Error::Shader { line: 3, .. }), "{error}");
         let error = refusal(backend, "fn helper() {}", &[]);
-        assert!(matches!(error, Error::Shader { line: 0, .. }), "{error}");
+        assert!(matches!(error, Error::InvalidArgument { what: "compute entry point", .. }), "{error}");
         assert!(!error.to_string().contains('\n'));
         let unknown = common::add_kernel(1).define("N", 1.0);
         let error = backend.launch(&unknown, [1, 1, 1], &[]).unwrap_err();
-        assert!(matches!(&error, Error::Shader { message, .. } if message.contains("`N`")), "{error}");
+        assert!(
+            matches!(&error, Error::InvalidArgument { what: "define", reason } if reason.contains("`N`")),
+            "{error}"
+        );
         let error = backend.launch(&common::add_kernel(1).entry("nix"), [1, 1, 1], &[]).unwrap_err();
-        assert!(matches!(&error, Error::Shader { message, .. } if message.contains("nix")), "{error}");
+        assert!(matches!(&error, Error::InvalidArgument { reason, .. } if reason.contains("nix")), "{error}");
         let two = "@compute @workgroup_size(1) fn a() {} @compute @workgroup_size(1) fn b() {}";
-        assert!(matches!(refusal(backend, two, &[]), Error::Shader { line: 0, .. }));
+        assert!(matches!(refusal(backend, two, &[]), Error::InvalidArgument { .. }));
     });
 }
 
@@ -100,11 +103,11 @@ fn too_complex_shaders_are_refused_not_crashed_on() {
     let deep = format!("{}1{}", "(".repeat(100_000), ")".repeat(100_000));
     let text = format!("@compute @workgroup_size(1) fn main() {{ var x = {deep}; }}");
     match refusal(&backend, &text, &[]) {
-        Error::ShaderTooComplex { what: "nesting depth", found, limit } => assert!(found > 100_000 && limit < found),
+        Error::ShaderTooComplex { what: "nesting of brackets", found, limit } => assert!(found > limit),
         error => panic!("{error}"),
     }
     let error = refusal(&backend, &" ".repeat(100 << 20), &[]);
-    assert!(matches!(error, Error::ShaderTooComplex { what: "source bytes", .. }), "{error}");
+    assert!(matches!(error, Error::ShaderTooComplex { what: "size in bytes", .. }), "{error}");
     // Just under every guard: long and deep, and compiled all the same.
     let long = format!("x{}", " + x".repeat(4000));
     let nested = format!("{}x{}", "(".repeat(80), ")".repeat(80));

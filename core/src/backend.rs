@@ -243,7 +243,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the device cannot run shaders; [`Error::Shader`], [`Error::ShaderTooComplex`],
-    /// [`Error::InvalidArgument`] for an entry point or a define that the shader lacks, [`Error::Binding`], [`Error::DispatchTooLarge`], [`Error::ResourceLimit`].
+    /// [`Error::InvalidArgument`] for an entry point or a define that the shader lacks, [`Error::Binding`],
+    /// [`Error::DispatchTooLarge`], [`Error::ResourceLimit`].
     fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()>;
 
     /// Runs `work` and says how long the device took for what it enqueued on this backend.

@@ -14,9 +14,9 @@ pub const MAX_NESTING: usize = 127;
 
 /// Most operators in one expression, counted along with those of the expressions round it: `a + a + ... + a` nests as
 /// deeply as it is long once parsed. Also the longest chain of `else if`.
-pub const MAX_CHAIN: usize = 2048;
+pub const MAX_CHAIN: usize = 4096;
 
-/// Stack of the compiling thread. The deepest text accepted needs 1 to 4 MiB at opt-level 1; reserved, not used, until then.
+/// Stack of the compiling thread. The deepest text accepted needs 2 to 8 MiB at opt-level 1; reserved, not used, until then.
 #[cfg(not(target_arch = "wasm32"))]
 const STACK_BYTES: usize = 64 << 20;
 
@@ -88,7 +88,7 @@ pub fn check_source(source: &str) -> Result<()> {
     Ok(())
 }
 
-fn too_complex(what: &'static str, found: usize, limit: usize) -> Error {
+pub(super) fn too_complex(what: &'static str, found: usize, limit: usize) -> Error {
     Error::ShaderTooComplex { what, found: found as u64, limit: limit as u64 }
 }
 
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(refused(&format!("a{}", "[0]".repeat(MAX_CHAIN + 1))), operators);
         assert_eq!(refused(&format!("a{}", ".b".repeat(MAX_CHAIN + 1))), operators);
         assert_eq!(refused(&format!("if a {{}} {}", "else if a {} ".repeat(MAX_CHAIN + 1))), operators);
-        let spread = format!("{}1{}", "a + a + (".repeat(100), ")".repeat(100)).replace("a + ", &"a + ".repeat(12));
+        let spread = format!("{}1{}", "a + a + (".repeat(100), ")".repeat(100)).replace("a + ", &"a + ".repeat(24));
         assert_eq!(refused(&spread), operators);
     }
 

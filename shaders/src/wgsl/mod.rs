@@ -3,20 +3,26 @@
 //! Every fault arrives as an [`Error`] with the place in the text, on one line. Not the compiler to other languages
 //! (`compiler`, feature `compiler`) and not needed for this library's own kernels, whose text is trusted. The decision to
 //! know: naga is not trusted, so it only runs behind the limits and the thread of `guard.rs`. What a shader needs and
-//! offers is described by [`reflect`].
+//! offers is described by [`reflect`]; the steps together, for a backend that runs it, are [`read_kernel`].
 
 mod guard;
+mod kernel;
 mod reflect;
 
 pub use guard::{MAX_CHAIN, MAX_NESTING, MAX_SOURCE_BYTES, THREAD_NAME, check_source, guarded};
+pub use kernel::{BufferInfo, BufferUse, Interface, ReadKernel, read_kernel};
 pub use reflect::{BindingInfo, EntryPointInfo, OverrideInfo, Reflection, reflect, required_features};
 
+use guard::too_complex;
 use naga::back::PipelineConstants;
 use naga::back::pipeline_constants::process_overrides;
 use naga::front::wgsl::{Frontend, Options};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{EntryPoint, Module, Scalar, ShaderStage, TypeInner};
 use polywarp_core::{Error, Result};
+
+/// Where naga's own parser gives up on nesting, some of which comes without a bracket.
+const NAGA_NESTING: usize = 200;
 
 /// The shader in `source`, checked against what the `capabilities` allow.
 ///
@@ -28,6 +34,9 @@ pub fn parse_and_validate(source: &str, capabilities: Capabilities) -> Result<(M
     guarded(|| {
         let options = Options { parse_doc_comments: false, capabilities };
         let module = Frontend::new_with_options(options).parse(source).map_err(|e| {
+            if e.notes().any(|note| note.contains("recursion limit")) {
+                return too_complex("nesting of expressions", NAGA_NESTING, NAGA_NESTING);
+            }
             let start = e.labels().next().and_then(|(span, _)| span.to_range()).map(|range| range.start);
             let label = e.labels().next().map(|(_, label)| label).filter(|label| !label.is_empty());
             let parts = [Some(e.message()), label].into_iter().flatten().chain(e.notes());

@@ -1,7 +1,8 @@
 //! What a shader offers and needs, as plain data: entry points, bindings, overrides, features.
 //!
 //! Before [`super::resolve_overrides`] has run, workgroup sizes that depend on an override are `None`, and so are sizes
-//! that depend on one without a default (others are given for the default). Features are found by asking naga's validator again with one capability less each time, so a new one cannot be forgotten.
+//! that depend on one without a default (others are given for the default). Features are found by asking naga's
+//! validator again with one capability less each time, so a new one cannot be forgotten.
 
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo};
 use naga::{AddressSpace, ArraySize, GlobalVariable, Handle, Module, ShaderStage, StorageAccess, Type, TypeInner};
@@ -33,7 +34,7 @@ pub struct EntryPointInfo {
     pub stage: String,
     /// Invocations per workgroup along x, y, z; `None` for other stages, and while an override decides it.
     pub workgroup_size: Option<[u32; 3]>,
-    /// Bytes of `var<workgroup>` data it uses; `None` when an override without a default decides it.
+    /// Bytes of `var<workgroup>` data it uses, every variable in units of 16 as WebGPU's limit counts them; `None` when an override without a default decides it.
     pub workgroup_bytes: Option<u64>,
     /// The `[group, binding]` of each resource it uses, sorted.
     pub uses: Vec<[u32; 2]>,
@@ -144,7 +145,7 @@ fn feature_name(capability: &str) -> String {
     .to_owned()
 }
 
-fn entry_point(module: &Module, info: &ModuleInfo, index: usize) -> EntryPointInfo {
+pub(super) fn entry_point(module: &Module, info: &ModuleInfo, index: usize) -> EntryPointInfo {
     let entry = &module.entry_points[index];
     let used = info.get_entry_point(index);
     let globals = || module.global_variables.iter().filter(|&(handle, _)| used[handle] != GlobalUse::empty());
@@ -156,12 +157,12 @@ fn entry_point(module: &Module, info: &ModuleInfo, index: usize) -> EntryPointIn
         name: entry.name.clone(),
         stage: format!("{:?}", entry.stage).to_lowercase(),
         workgroup_size: decided.then_some(entry.workgroup_size),
-        workgroup_bytes: workgroup.map(|(_, g)| size_bytes(module, g.ty)).sum(),
+        workgroup_bytes: workgroup.map(|(_, g)| Some(size_bytes(module, g.ty)?.next_multiple_of(16))).sum(),
         uses,
     }
 }
 
-fn binding(module: &Module, global: &GlobalVariable) -> Option<BindingInfo> {
+pub(super) fn binding(module: &Module, global: &GlobalVariable) -> Option<BindingInfo> {
     let at = global.binding?;
     let (kind, access) = match global.space {
         AddressSpace::Storage { access } => ("storage", access_name(access)),
@@ -214,7 +215,7 @@ fn runtime_array(module: &Module, ty: Handle<Type>) -> Option<Handle<Type>> {
 
 /// Bytes of a value of `ty`, a runtime-sized array counted as one element and overrides at their defaults; `None` when
 /// an override without a default decides it.
-fn size_bytes(module: &Module, ty: Handle<Type>) -> Option<u64> {
+pub(super) fn size_bytes(module: &Module, ty: Handle<Type>) -> Option<u64> {
     if let TypeInner::Array { size: size @ ArraySize::Pending(_), .. } = module.types[ty].inner {
         size.resolve(module.to_ctx()).ok()?;
     }
