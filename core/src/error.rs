@@ -316,6 +316,38 @@ pub enum Error {
         /// What the driver said.
         reason: String,
     },
+    /// A fault on the device ended its CUDA context, for as long as this process lives; every later call on it says so.
+    #[error("{device}: {op} ended with {first_error}; nothing on this device can be trusted any more: restart the process")]
+    DevicePoisoned {
+        /// The device.
+        device: String,
+        /// What the driver reported first.
+        first_error: String,
+        /// The call that it was reported to; the faulty work came earlier.
+        op: String,
+    },
+    /// A driver that is older than what was asked of it.
+    #[error("{device}: {what} needs driver {needed} or newer, this one is {driver}; update the driver")]
+    DriverTooOld {
+        /// The device.
+        device: String,
+        /// What needs more.
+        what: String,
+        /// The driver there is.
+        driver: String,
+        /// The least driver that has it.
+        needed: String,
+    },
+    /// Generated code that the driver's assembler refused: a bug of this library.
+    #[error("{device}: the driver refused the code of kernel `{kernel}`, which is a bug of polywarp, please report it: {log}")]
+    PtxRejected {
+        /// The device.
+        device: String,
+        /// The kernel.
+        kernel: String,
+        /// The assembler's words, on one line.
+        log: String,
+    },
     /// A blocking call where blocking is impossible.
     #[error("{what} would block, which a browser's main thread cannot; use the async form")]
     WouldBlock {

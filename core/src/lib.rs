@@ -7,6 +7,7 @@
 //! | what users hold | [`Tensor`], [`Device`], [`Expr`] |
 //! | one operation: checks, oracle, bound, cost, cases | [`ops`] |
 //! | what a device implements | [`Backend`] |
+//! | memory kept for reuse, for backends that allocate from a driver | [`pool`] |
 //! | a sequence of operations recorded once and replayed | [`Device::record`], [`Recording`] |
 //! | the CPU device | `cpu` (feature `cpu`) |
 //! | the proof | [`oracle`], [`harness`] |
@@ -26,6 +27,7 @@ pub mod harness;
 mod layout;
 pub mod ops;
 pub mod oracle;
+pub mod pool;
 mod precision;
 mod recording;
 mod scalar;
