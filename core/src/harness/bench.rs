@@ -5,7 +5,6 @@
 
 use serde::Serialize;
 
-use super::Values;
 use crate::Op;
 
 /// One op to time.
@@ -15,10 +14,8 @@ pub struct BenchCase {
     pub name: String,
     /// Which table it belongs to.
     pub suite: Suite,
-    /// What is computed.
+    /// What is computed. Whoever times it makes the operands, on the device.
     pub op: Op,
-    /// What the inputs hold, in the op's order.
-    pub values: Vec<Values>,
     /// What its rate counts.
     pub metric: Metric,
 }
