@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polywarp_core::{
-    Backend, Binding, Buffer, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Result,
+    Backend, Binding, Buffer, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Recorded, Result,
 };
 use polywarp_shaders::{Caps, Plan, Slot};
 
@@ -243,25 +243,27 @@ impl WgpuBackend {
         let pipelines = plan.launches.iter().map(|launch| self.pipelines.get(&launch.kernel, launch.params.len()));
         // All kernels exist before the first is recorded: an op is recorded whole or not at all.
         let pipelines = pipelines.collect::<Result<Vec<_>>>()?;
-        let mut stream = lock(&self.stream);
-        let mut buffers: Vec<&Arc<Raw>> = Vec::with_capacity(8);
-        for (launch, pipeline) in plan.launches.iter().zip(&pipelines) {
-            buffers.clear();
-            for slot in &launch.bindings {
-                let found = match *slot {
-                    Slot::Input(index) => inputs.get(index).copied(),
-                    Slot::Output => Some(output),
-                    Slot::Scratch(index) => scratch_raws.get(index).copied(),
-                };
-                let Some(found) = found else {
-                    let reason = format!("it names {slot:?}, which there is not");
-                    return Err(Error::InvalidArgument { what: "plan", reason });
-                };
-                buffers.push(found);
+        self.whole_or_not(|| {
+            let mut stream = lock(&self.stream);
+            let mut buffers: Vec<&Arc<Raw>> = Vec::with_capacity(8);
+            for (launch, pipeline) in plan.launches.iter().zip(&pipelines) {
+                buffers.clear();
+                for slot in &launch.bindings {
+                    let found = match *slot {
+                        Slot::Input(index) => inputs.get(index).copied(),
+                        Slot::Output => Some(output),
+                        Slot::Scratch(index) => scratch_raws.get(index).copied(),
+                    };
+                    let Some(found) = found else {
+                        let reason = format!("it names {slot:?}, which there is not");
+                        return Err(Error::InvalidArgument { what: "plan", reason });
+                    };
+                    buffers.push(found);
+                }
+                stream.launch(pipeline, &buffers, &launch.params, launch.grid)?;
             }
-            stream.launch(pipeline, &buffers, &launch.params, launch.grid)?;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     pub(crate) fn fault(&self) -> &Fault {
@@ -293,14 +295,19 @@ impl Backend for WgpuBackend {
     }
 
     fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
+        self.pool.tapes().refuse_write(self.id())?;
         self.write_bytes(buffer, offset_bytes, data)
     }
 
     fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
-        self.read_later(buffer, range)
+        match self.pool.tapes().refuse_read(self.id()) {
+            Ok(()) => self.read_later(buffer, range),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
     }
 
     fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
+        self.pool.tapes().refuse_read(self.id())?;
         self.read_now(buffer, range)
     }
 
@@ -315,7 +322,24 @@ impl Backend for WgpuBackend {
     }
 
     fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
+        self.pool.tapes().refuse_timed(self.id())?;
         self.time(work)
+    }
+
+    fn scratch_bytes(&self, op: &Op) -> Result<Vec<u64>> {
+        Ok(polywarp_shaders::plan(op, &self.caps)?.scratch_bytes)
+    }
+
+    fn begin_recording(&self) -> Result<()> {
+        self.start_tape()
+    }
+
+    fn end_recording(&self) -> Result<Recorded> {
+        self.finish_tape()
+    }
+
+    fn replay(&self, recorded: &Recorded) -> Result<()> {
+        self.replay_tape(recorded)
     }
 
     fn flush(&self) -> Result<()> {
@@ -324,6 +348,7 @@ impl Backend for WgpuBackend {
 
     #[cfg(not(target_arch = "wasm32"))]
     fn synchronize(&self) -> Result<()> {
+        self.pool.tapes().refuse_synchronize(self.id())?;
         self.flush()?;
         wait(&self.gpu, &self.fault, None)
     }

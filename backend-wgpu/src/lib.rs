@@ -9,7 +9,8 @@
 //! | memory: pool, size classes, out-of-memory | `pool.rs` |
 //! | kernels of the library and their pipelines | `pipelines.rs` |
 //! | users' WGSL: guards, reflection, checks | `user.rs`, `reflect.rs` |
-//! | recording and submitting | `stream.rs` |
+//! | gathering and submitting | `stream.rs` |
+//! | recording once, replaying often | `recording.rs` |
 //! | reading, writing, timing | `transfer.rs`, `timing.rs` |
 //! | `wgpu::Buffer`s in and out | `interop.rs` |
 //! | every `unsafe` block | `native.rs` |
@@ -27,6 +28,7 @@ mod native;
 mod patch;
 mod pipelines;
 mod pool;
+mod recording;
 mod stream;
 mod timing;
 mod transfer;

@@ -28,6 +28,29 @@ pub(crate) struct GroupLayout {
     pipeline: wgpu::PipelineLayout,
 }
 
+impl GroupLayout {
+    /// A bind group of `params`, with a dynamic offset, and `buffers` at bindings 1, 2, ...
+    pub(crate) fn bind<'a>(
+        &self,
+        device: &wgpu::Device,
+        params: &wgpu::Buffer,
+        buffers: impl Iterator<Item = &'a wgpu::Buffer>,
+    ) -> wgpu::BindGroup {
+        let mut entries = vec![wgpu::BindGroupEntry {
+            binding: 0,
+            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                buffer: params,
+                offset: 0,
+                size: wgpu::BufferSize::new(self.params_bytes),
+            }),
+        }];
+        for (index, buffer) in buffers.enumerate() {
+            entries.push(wgpu::BindGroupEntry { binding: 1 + index as u32, resource: buffer.as_entire_binding() });
+        }
+        device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: &self.group, entries: &entries })
+    }
+}
+
 /// A kernel ready to run.
 #[derive(Debug)]
 pub(crate) struct Pipeline {

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use polywarp_core::{Error, MemoryStats, Result};
+use polywarp_core::{Error, MemoryStats, Recorders, Result};
 
 use crate::fault::{Fault, lock, watched};
+use crate::recording::Tape;
 
 /// Smallest buffer; Vulkan drivers round to about this anyway.
 const SMALLEST_CLASS_BYTES: u64 = 256;
@@ -38,21 +39,26 @@ pub(crate) struct Raw {
     /// The recording that last used it (see `Stream::epoch`); 0 is none.
     pub(crate) epoch: AtomicU64,
     pub(crate) capacity_bytes: u64,
+    /// How many hold it: the buffer it is lent to, and recordings. With the last it goes back to the pool.
+    holders: AtomicU32,
     /// Whether an application owns it: then it never enters the pool.
     foreign: bool,
 }
 
-/// What a [`polywarp_core::Buffer`] of this backend holds: a buffer on loan from the pool.
+/// A buffer kept out of the pool.
 #[derive(Debug)]
-pub(crate) struct Allocation {
-    raw: Option<Arc<Raw>>,
-    pub(crate) size_bytes: u64,
+pub(crate) struct Held {
+    raw: Arc<Raw>,
     pool: Arc<Pool>,
 }
 
-impl Allocation {
-    pub(crate) fn raw(&self) -> Option<&Arc<Raw>> {
-        self.raw.as_ref()
+impl Held {
+    pub(crate) fn raw(&self) -> &Arc<Raw> {
+        &self.raw
+    }
+
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.raw.capacity_bytes
     }
 
     pub(crate) fn belongs_to(&self, pool: &Arc<Pool>) -> bool {
@@ -60,11 +66,42 @@ impl Allocation {
     }
 }
 
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.pool.release(&self.raw);
+    }
+}
+
+/// What a [`polywarp_core::Buffer`] of this backend holds: a buffer on loan from the pool, or from the recording `tape`
+/// it was allocated in.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    held: Option<Held>,
+    pub(crate) size_bytes: u64,
+    tape: u64,
+}
+
+impl Allocation {
+    pub(crate) fn raw(&self) -> Option<&Arc<Raw>> {
+        self.held.as_ref().map(Held::raw)
+    }
+
+    pub(crate) fn belongs_to(&self, pool: &Arc<Pool>) -> bool {
+        self.held.as_ref().is_some_and(|held| held.belongs_to(pool))
+    }
+}
+
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Some(raw) = self.raw.take() {
-            self.pool.release(raw);
-        }
+        let Some(held) = self.held.take_if(|_| self.tape != 0) else { return };
+        // Only inside that very recording may it be lent again: afterwards a replay writes to it at any time.
+        let pool = Arc::clone(&held.pool);
+        let mut held = Some(held);
+        pool.tapes.with(|tape| {
+            if let Some(held) = held.take_if(|_| tape.id == self.tape) {
+                tape.give_back(held);
+            }
+        });
     }
 }
 
@@ -75,6 +112,8 @@ pub(crate) struct Pool {
     max_buffer_bytes: u64,
     max_binding_bytes: u64,
     state: Mutex<State>,
+    /// Threads that record: their allocations and drops take another way.
+    tapes: Recorders<Tape>,
     /// Driver allocations still to fail, for tests of the out-of-memory path.
     failures_to_inject: AtomicU32,
 }
@@ -103,6 +142,7 @@ impl Pool {
             // Bindings of storage buffers are multiples of 4; 16 keeps four-element loads whole.
             max_binding_bytes: limits.max_storage_buffer_binding_size / 16 * 16,
             state: Mutex::new(state),
+            tapes: Recorders::default(),
             failures_to_inject: AtomicU32::new(0),
         }
     }
@@ -119,8 +159,13 @@ impl Pool {
     /// bind groups keep alive; it is called when the driver has no memory left, before the second and last attempt.
     pub(crate) fn alloc(self: &Arc<Pool>, size_bytes: u64, reclaim: &dyn Fn() -> Result<()>) -> Result<Allocation> {
         let class = self.class_within_limits(size_bytes)?;
+        let recording = self.tapes.with(|tape| (tape.id, tape.reuse(class)));
+        let (tape, reused) = recording.unwrap_or((0, None));
+        if let Some(held) = reused {
+            return Ok(Allocation { held: Some(held), size_bytes, tape });
+        }
         if let Some(raw) = self.reuse(class) {
-            return Ok(self.lend(raw, size_bytes));
+            return Ok(self.lend(&raw, size_bytes, tape));
         }
         self.reserve(class, size_bytes)?;
         let made = self.create(class).or_else(|| {
@@ -129,7 +174,7 @@ impl Pool {
             self.create(class)
         });
         match made {
-            Some(raw) => Ok(self.lend(raw, size_bytes)),
+            Some(raw) => Ok(self.lend(&raw, size_bytes, tape)),
             None => {
                 let mut state = lock(&self.state);
                 state.stats.in_use_bytes -= class;
@@ -148,9 +193,10 @@ impl Pool {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             epoch: AtomicU64::new(0),
             capacity_bytes: size_bytes,
+            holders: AtomicU32::new(0),
             foreign: true,
         };
-        self.lend(Arc::new(raw), size_bytes)
+        self.lend(&Arc::new(raw), size_bytes, 0)
     }
 
     pub(crate) fn stats(&self) -> MemoryStats {
@@ -246,15 +292,30 @@ impl Pool {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             epoch: AtomicU64::new(0),
             capacity_bytes,
+            holders: AtomicU32::new(0),
             foreign: false,
         }))
     }
 
-    fn lend(self: &Arc<Pool>, raw: Arc<Raw>, size_bytes: u64) -> Allocation {
-        Allocation { raw: Some(raw), size_bytes, pool: Arc::clone(self) }
+    /// The threads that record.
+    pub(crate) fn tapes(&self) -> &Recorders<Tape> {
+        &self.tapes
     }
 
-    fn release(&self, raw: Arc<Raw>) {
+    /// Keeps `raw`, which is held already, from going back to the pool.
+    pub(crate) fn hold(self: &Arc<Pool>, raw: &Arc<Raw>) -> Held {
+        raw.holders.fetch_add(1, Ordering::Relaxed);
+        Held { raw: Arc::clone(raw), pool: Arc::clone(self) }
+    }
+
+    fn lend(self: &Arc<Pool>, raw: &Arc<Raw>, size_bytes: u64, tape: u64) -> Allocation {
+        Allocation { held: Some(self.hold(raw)), size_bytes, tape }
+    }
+
+    fn release(&self, raw: &Arc<Raw>) {
+        if raw.holders.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
         let dropped = {
             let mut state = lock(&self.state);
             if raw.foreign {
@@ -266,7 +327,7 @@ impl Pool {
             state.stats.cached_bytes += capacity;
             state.frees += 1;
             let number = state.frees;
-            state.free.entry(capacity).or_default().push((number, raw));
+            state.free.entry(capacity).or_default().push((number, Arc::clone(raw)));
             // Growth policy: what is cached never exceeds what was once in use at the same time.
             let limit = state.stats.limit_bytes.unwrap_or(u64::MAX);
             let keep = state.stats.peak_bytes.max(KEEP_AT_LEAST_BYTES);

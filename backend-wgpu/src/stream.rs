@@ -1,4 +1,4 @@
-//! Recording: many operations into one command encoder, one submission when enough has gathered.
+//! The stream of work: many operations into one command encoder, one submission when enough has gathered.
 //!
 //! One compute pass stays open across operations; wgpu puts the barriers between its dispatches. Parameters of all
 //! launches of a recording go into one uniform buffer, uploaded once at submission and bound with dynamic offsets. Since
@@ -19,6 +19,7 @@ use crate::fault::words;
 use crate::fault::{Fault, watched};
 use crate::pipelines::Pipeline;
 use crate::pool::{Pool, Raw};
+use crate::recording::Tape;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::transfer::{is_lost, poll, wait};
 
@@ -117,6 +118,11 @@ impl Stream {
         params: &[u32],
         grid: [u32; 3],
     ) -> Result<()> {
+        let (pool, details) = (&self.pool, (grid, self.params_align));
+        let recorded = pool.tapes().with(|tape| tape.launch(pool, pipeline, buffers, params, details));
+        if let Some(recorded) = recorded {
+            return recorded;
+        }
         self.submit_when_due()?;
         let offset = self.place_params(params, pipeline.layout.params_bytes as usize)?;
         let mut key = std::mem::take(&mut self.key);
@@ -157,21 +163,17 @@ impl Stream {
         groups: Vec<UserGroup<'_>>,
         grid: [u32; 3],
     ) -> Result<()> {
+        let made: Vec<(u32, wgpu::BindGroup)> = groups.iter().map(|g| (g.index, self.user_group(g))).collect();
+        let buffers = || groups.iter().flat_map(|group| group.buffers.iter().copied());
+        let record = |tape: &mut Tape| tape.launch_user(&self.pool, pipeline, &made, buffers(), grid);
+        if self.pool.tapes().with(record).is_some() {
+            return Ok(());
+        }
         self.submit_when_due()?;
+        buffers().for_each(|raw| self.note_use(raw));
         self.open_pass();
-        for group in groups {
-            for raw in &group.buffers {
-                self.note_use(raw);
-            }
-            if !self.groups.contains_key(group.key.as_slice()) {
-                let descriptor =
-                    wgpu::BindGroupDescriptor { label: None, layout: group.layout, entries: &group.entries };
-                let made = self.device.create_bind_group(&descriptor);
-                self.remember_group(&group.key, made);
-            }
-            if let (Some(pass), Some(made)) = (self.pass.as_mut(), self.groups.get(group.key.as_slice())) {
-                pass.set_bind_group(group.index, made, &[]);
-            }
+        if let Some(pass) = self.pass.as_mut() {
+            made.iter().for_each(|(index, group)| pass.set_bind_group(*index, group, &[]));
         }
         self.set = Set::default();
         if let Some(pass) = self.pass.as_mut() {
@@ -220,8 +222,22 @@ impl Stream {
 
     /// Marks `raw` as used by the recording.
     pub(crate) fn note_use(&mut self, raw: &Raw) {
+        self.mark(raw);
+        self.add_bound_bytes(raw.capacity_bytes);
+    }
+
+    /// [`Stream::note_use`] in two steps, for replays.
+    pub(crate) fn mark(&self, raw: &Raw) {
         raw.epoch.store(self.epoch, Ordering::Relaxed);
-        self.bound_bytes = self.bound_bytes.saturating_add(raw.capacity_bytes);
+    }
+
+    pub(crate) fn add_bound_bytes(&mut self, bytes: u64) {
+        self.bound_bytes = self.bound_bytes.saturating_add(bytes);
+    }
+
+    /// The number of the recording that the next launch goes into, unless it is due.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Submits what is recorded and uploaded. `None` when there is nothing.
@@ -285,7 +301,7 @@ impl Stream {
         raw.epoch.load(Ordering::Relaxed) == self.epoch
     }
 
-    fn submit_when_due(&mut self) -> Result<()> {
+    pub(crate) fn submit_when_due(&mut self) -> Result<()> {
         #[cfg(not(target_arch = "wasm32"))]
         let old = match self.started {
             Some(started) => started.elapsed() >= SUBMIT_AT_AGE,
@@ -305,8 +321,7 @@ impl Stream {
     /// The offset of a slot of `slot_bytes` that holds `params`; the previous slot when it holds the same.
     fn place_params(&mut self, params: &[u32], slot_bytes: usize) -> Result<u32> {
         if 4 * params.len() > slot_bytes {
-            let message = format!("a launch has {} words of parameters, its kernel {}", params.len(), slot_bytes / 4);
-            return Err(Error::Shader { line: 0, column: 0, message: format!("{message}: a bug of polywarp") });
+            return Err(slot_error(params.len(), slot_bytes));
         }
         let same_size = self.set.pipeline.as_ref().is_some_and(|set| set.layout.params_bytes as usize == slot_bytes);
         if let (Some(offset), true) = (self.set.offset, same_size && self.set.params == params) {
@@ -328,20 +343,17 @@ impl Stream {
     }
 
     fn create_group(&self, pipeline: &Pipeline, buffers: &[&Arc<Raw>]) -> wgpu::BindGroup {
-        let mut entries = Vec::with_capacity(1 + buffers.len());
-        entries.push(wgpu::BindGroupEntry {
-            binding: 0,
-            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                buffer: &self.params_buffer,
-                offset: 0,
-                size: wgpu::BufferSize::new(pipeline.layout.params_bytes),
-            }),
-        });
-        for (index, raw) in buffers.iter().enumerate() {
-            entries.push(wgpu::BindGroupEntry { binding: 1 + index as u32, resource: raw.buffer.as_entire_binding() });
+        pipeline.layout.bind(&self.device, &self.params_buffer, buffers.iter().map(|raw| &raw.buffer))
+    }
+
+    fn user_group(&mut self, group: &UserGroup<'_>) -> wgpu::BindGroup {
+        if let Some(made) = self.groups.get(group.key.as_slice()) {
+            return made.clone();
         }
-        let layout = &pipeline.layout.group;
-        self.device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout, entries: &entries })
+        let descriptor = wgpu::BindGroupDescriptor { label: None, layout: group.layout, entries: &group.entries };
+        let made = self.device.create_bind_group(&descriptor);
+        self.remember_group(&group.key, made.clone());
+        made
     }
 
     fn remember_group(&mut self, key: &[u64], group: wgpu::BindGroup) {
@@ -354,11 +366,16 @@ impl Stream {
 
     fn open_pass(&mut self) {
         if self.pass.is_none() {
-            let encoder = self.encoder.get_or_insert_with(|| new_encoder(&self.device));
-            self.pass = Some(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime());
+            self.pass = Some(begin_pass(&mut self.encoder, &self.device));
             self.set.pipeline = None;
             self.set.group.clear();
         }
+    }
+
+    /// The open pass, for a caller that sets everything itself.
+    pub(crate) fn bare_pass(&mut self) -> &mut wgpu::ComputePass<'static> {
+        self.set = Set::default();
+        self.pass.get_or_insert_with(|| begin_pass(&mut self.encoder, &self.device))
     }
 
     fn close_pass(&mut self) {
@@ -391,6 +408,17 @@ pub(crate) struct UserGroup<'a> {
     pub(crate) layout: &'a wgpu::BindGroupLayout,
     pub(crate) entries: Vec<wgpu::BindGroupEntry<'a>>,
     pub(crate) buffers: Vec<&'a Arc<Raw>>,
+}
+
+/// The error of a launch whose parameters are longer than its kernel's.
+pub(crate) fn slot_error(words: usize, slot_bytes: usize) -> Error {
+    let message = format!("a launch has {words} words of parameters, its kernel {}: a bug of polywarp", slot_bytes / 4);
+    Error::Shader { line: 0, column: 0, message }
+}
+
+fn begin_pass(encoder: &mut Option<wgpu::CommandEncoder>, device: &wgpu::Device) -> wgpu::ComputePass<'static> {
+    let encoder = encoder.get_or_insert_with(|| new_encoder(device));
+    encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
 }
 
 fn new_encoder(device: &wgpu::Device) -> wgpu::CommandEncoder {
