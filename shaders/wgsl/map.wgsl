@@ -6,7 +6,8 @@
 // Traffic       every dense operand once: memory bound.
 // Numerics      that of body.
 // Requires      prelude: Params with `quads` and `tail`; const THREADS, ITEMS; quad, write_quad, write_tail.
-// Measured      a hand-written kernel of this tiling, not this text: NVIDIA H200, Vulkan, 2^28 f32: add 4.38 TB/s, copy and exp 4.24 TB/s with THREADS 256 and 16 bytes a thread.
+// Measured      H200, Vulkan, 2026-11-21, 2^28 f32: add 4.26 TB/s, exp 3.92, gelu 2.39; copy: 4.05
+//               (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite elementwise.
 
 @compute @workgroup_size(THREADS)
 fn main(

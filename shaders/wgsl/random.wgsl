@@ -6,7 +6,8 @@
 // Traffic       every element written once; bound by integer products where shaders have no 64-bit integers.
 // Numerics      bits and the unit interval exact; normals by this library's logarithm, sine and cosine.
 // Requires      prelude: const THREADS, ITEMS; wide_product, sample; store4_y, store_tail_y.
-// Measured      a hand-written kernel of this tiling, not this text: NVIDIA H200, Vulkan, 2^28 f32 uniforms: 4.06 TB/s written with 64-bit integers and ITEMS 4, 1.72 without.
+// Measured      H200, Vulkan, 2026-11-21, 2^28 f32: 820 Gelem/s (3.28 TB/s) uniform, 372 normal
+//               (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite random.
 // References    Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11; Box & Muller (1958).
 
 struct Params {

@@ -8,7 +8,8 @@
 // Numerics      a chain of about slab / (DEEP * ITEMS) + ITEMS + log2(DEEP) additions, always in the same order.
 // Requires      prelude: Wide, LANES, DEEP, ITEMS, THREADS = LANES * DEEP; wide_identity, combine_wide, absorb, read_at, write_wide, base_of,
 //               out_of; struct Params (outputs counts vectors).
-// Measured      H200, 2026-11-21, f32 16384 x 16384: 4.45 TB/s with LANES 16, DEEP 16, 16 slabs; copy: 4.24 TB/s.
+// Measured      H200, Vulkan, 2026-11-21, f32 16384 x 16384: 4.00 TB/s; copy: 4.05
+//               (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite reduce.
 var<workgroup> partial: array<Wide, THREADS>;
 
 @compute @workgroup_size(THREADS)

@@ -8,7 +8,8 @@
 // Numerics      a chain of about count / (LANES * ITEMS * WIDTH) + ITEMS + FAN + HEADS additions, always in the same order.
 // Requires      prelude: Acc, Wide, LANES, ITEMS, WIDTH, THREADS; wide_identity, combine, combine_wide, absorb, narrow, masked,
 //               read_at, write_at, base_of; struct Params.
-// Measured      H200, 2026-11-21, f32: 16384 rows of 16384 at 4.50 TB/s (LANES 256), sum of 2^28 at 4.46 TB/s; copy: 4.24 TB/s.
+// Measured      H200, Vulkan, 2026-11-21, f32: 16384 rows of 16384 at 4.19 TB/s, sum of 2^28 at 3.75; copy: 4.05
+//               (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite reduce.
 const ROWS = THREADS / LANES;
 const FAN = select(select(32u, 16u, LANES <= 256u), 4u, LANES <= 32u);
 const HEADS = select(LANES / FAN, 1u, LANES <= FAN);

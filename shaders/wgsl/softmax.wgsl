@@ -9,7 +9,8 @@
 //               but -inf, are told apart without arithmetic on them.
 // Requires      prelude: V, K, WIDTH, LANES, ITEMS, THREADS, FULL = (units == LANES * ITEMS), LOG; softmax_scalar.wgsl and
 //               softmax_factor.wgsl; highest_of, sum_of, load, store, base_of; struct Params.
-// Measured      H200, 2026-11-21, f32 16384 x 16384 with LANES 512, ITEMS 8: 4.11 TB/s; copy: 4.24 TB/s.
+// Measured      H200, Vulkan, 2026-11-21, f32 16384 x 16384: 3.90 TB/s; copy: 4.05
+//               (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite softmax.
 const ROWS = THREADS / LANES;
 const FAN = select(select(32u, 16u, LANES <= 256u), 4u, LANES <= 32u);
 const HEADS = select(LANES / FAN, 1u, LANES <= FAN);

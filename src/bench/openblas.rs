@@ -8,12 +8,8 @@ use std::time::Instant;
 use libloading::Library;
 use polywarp_core::{DType, Op};
 
-/// `cblas_sgemm`: order, transposes, extents, alpha, A, lda, B, ldb, beta, C, ldc.
-type Sgemm =
-    unsafe extern "C" fn(i32, i32, i32, i32, i32, i32, f32, *const f32, i32, *const f32, i32, f32, *mut f32, i32);
-/// `cblas_dgemm`: as [`Sgemm`].
-type Dgemm =
-    unsafe extern "C" fn(i32, i32, i32, i32, i32, i32, f64, *const f64, i32, *const f64, i32, f64, *mut f64, i32);
+/// `cblas_sgemm` or `cblas_dgemm`: order, transposes, extents, alpha, A, lda, B, ldb, beta, C, ldc.
+type Gemm<T> = unsafe extern "C" fn(i32, i32, i32, i32, i32, i32, T, *const T, i32, *const T, i32, T, *mut T, i32);
 
 const ROW_MAJOR: i32 = 101;
 const NO_TRANSPOSE: i32 = 111;
@@ -30,63 +26,30 @@ pub(super) fn rate_of(op: &Op) -> Option<f64> {
     let (m, n, k) = (m?, n?, k?);
     let library = open()?;
     let seconds = match matmul.a.dtype {
-        DType::F32 => {
-            let (a, b, mut c) = (noise(m * k), noise(k * n), vec![0f32; (m * n) as usize]);
-            // SAFETY: the symbol has this signature in every CBLAS; the library outlives the call below.
-            let gemm = unsafe { library.get::<Sgemm>(b"cblas_sgemm\0").ok()? };
-            median_of_five(|| {
-                // SAFETY: row-major A [m, k], B [k, n], C [m, n] with leading dimensions k, n, n fill their vectors
-                // exactly; all three live until the call returns, and the call is synchronous.
-                unsafe {
-                    gemm(
-                        ROW_MAJOR,
-                        NO_TRANSPOSE,
-                        NO_TRANSPOSE,
-                        m,
-                        n,
-                        k,
-                        1.0,
-                        a.as_ptr(),
-                        k,
-                        b.as_ptr(),
-                        n,
-                        0.0,
-                        c.as_mut_ptr(),
-                        n,
-                    );
-                }
-            })
-        }
-        DType::F64 => {
-            let wide = |x: Vec<f32>| x.into_iter().map(f64::from).collect::<Vec<_>>();
-            let (a, b, mut c) = (wide(noise(m * k)), wide(noise(k * n)), vec![0f64; (m * n) as usize]);
-            // SAFETY: as above.
-            let gemm = unsafe { library.get::<Dgemm>(b"cblas_dgemm\0").ok()? };
-            median_of_five(|| {
-                // SAFETY: as above.
-                unsafe {
-                    gemm(
-                        ROW_MAJOR,
-                        NO_TRANSPOSE,
-                        NO_TRANSPOSE,
-                        m,
-                        n,
-                        k,
-                        1.0,
-                        a.as_ptr(),
-                        k,
-                        b.as_ptr(),
-                        n,
-                        0.0,
-                        c.as_mut_ptr(),
-                        n,
-                    );
-                }
-            })
-        }
+        // SAFETY: these symbols have these signatures in every CBLAS with 32-bit integers, which the names opened are.
+        DType::F32 => unsafe { seconds_of::<f32>(&library, b"cblas_sgemm\0", [m, n, k])? },
+        // SAFETY: as above.
+        DType::F64 => unsafe { seconds_of::<f64>(&library, b"cblas_dgemm\0", [m, n, k])? },
         _ => return None,
     };
     Some(op.cost().flops as f64 / seconds / 1e12)
+}
+
+/// Median seconds of one product of dense random matrices; `None` without the symbol.
+///
+/// # Safety
+/// What `library` calls `symbol` is a [`Gemm`] of `T`.
+unsafe fn seconds_of<T: Copy + From<f32>>(library: &Library, symbol: &[u8], [m, n, k]: [i32; 3]) -> Option<f64> {
+    let [zero, one] = [0.0, 1.0].map(T::from);
+    let (a, b, mut c) = (noise::<T>(m, k)?, noise::<T>(k, n)?, vec![zero; usize::try_from(m.checked_mul(n)?).ok()?]);
+    // SAFETY: the caller's promise; the symbol borrows the library, which so outlives the calls below.
+    let gemm = unsafe { library.get::<Gemm<T>>(symbol).ok()? };
+    Some(median_of_five(|| {
+        let (plain, a, b, c) = (NO_TRANSPOSE, a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
+        // SAFETY: row-major A [m, k], B [k, n], C [m, n] with leading dimensions k, n, n fill their vectors exactly; all
+        // three live until the call returns, and the call is synchronous.
+        unsafe { gemm(ROW_MAJOR, plain, plain, m, n, k, one, a, k, b, n, zero, c, n) }
+    }))
 }
 
 fn open() -> Option<Library> {
@@ -95,9 +58,12 @@ fn open() -> Option<Library> {
     NAMES.iter().find_map(|name| unsafe { Library::new(name) }.ok())
 }
 
-/// Values in [-1, 1): never zeros, which some processors multiply faster.
-fn noise(n: i32) -> Vec<f32> {
-    (0..n as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / 8_388_608.0 - 1.0).collect()
+/// A matrix of values in [-1, 1): never zeros, which some processors multiply faster. `None` where it is larger than any
+/// table's.
+fn noise<T: From<f32>>(rows: i32, cols: i32) -> Option<Vec<T>> {
+    let elements = u32::try_from(rows.checked_mul(cols)?).ok()?;
+    let value = |i: u32| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / 8_388_608.0 - 1.0;
+    Some((0..elements).map(|i| value(i).into()).collect())
 }
 
 fn median_of_five(mut work: impl FnMut()) -> f64 {

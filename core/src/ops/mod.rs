@@ -227,8 +227,7 @@ mod tests {
                 assert!(!cases.is_empty(), "{} has no {level} case", family.name);
                 for case in cases {
                     assert_eq!(case.family, family.name);
-                    assert_eq!(case.op.inputs().len(), case.values.len(), "{}", case.name);
-                    assert!(names.insert(case.name.clone()), "twice: {}", case.name);
+                        assert!(names.insert(case.name.clone()), "twice: {}", case.name);
                 }
             }
         }
@@ -251,7 +250,6 @@ mod tests {
             let mut names = std::collections::HashSet::new();
             for case in REGISTRY.iter().flat_map(|family| (family.benches)(size)) {
                 assert!(names.insert(case.name.clone()), "twice: {}", case.name);
-                assert_eq!(case.op.inputs().len(), case.values.len(), "{}", case.name);
             }
             assert!(names.len() > 30);
         }

@@ -75,13 +75,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     wanted
         .into_iter()
         .filter_map(|(name, op)| {
-            Some(BenchCase {
-                name: name.into(),
-                suite: Suite::Reduce,
-                op: op.ok()?.into(),
-                values: vec![Values::Uniform(-1.0, 1.0)],
-                metric: Metric::Bytes,
-            })
+            Some(BenchCase { name: name.into(), suite: Suite::Reduce, op: op.ok()?.into(), metric: Metric::Bytes })
         })
         .collect()
 }

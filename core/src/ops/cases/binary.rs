@@ -78,7 +78,6 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
                 name: format!("{} {dtype}", f.name()),
                 suite: Suite::Elementwise,
                 op: binary(f, dtype, [LayoutKind::Dense; 2], &[size.elements()]).ok()?.into(),
-                values: vec![Values::Uniform(-1.0, 1.0); 2],
                 metric: Metric::Bytes,
             })
         })

@@ -41,7 +41,6 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
                 name: format!("cast {from}->{to}"),
                 suite: Suite::Elementwise,
                 op: cast(from, to, LayoutKind::Dense, &[size.elements()]).ok()?.into(),
-                values: vec![Values::Uniform(-1.0, 1.0)],
                 metric: Metric::Bytes,
             })
         })

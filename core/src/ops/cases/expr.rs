@@ -53,7 +53,6 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
             name: "fused (2x+y).tanh*x.sigmoid f32".into(),
             suite: Suite::Elementwise,
             op: op.into(),
-            values: vec![Values::Uniform(-1.0, 1.0); 2],
             metric: Metric::Bytes,
         })
         .into_iter()

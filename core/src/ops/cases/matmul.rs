@@ -214,17 +214,15 @@ fn special(cases: &mut Vec<Case>) {
 
 pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     let sides: &[u64] =
-        size.pick(&[256, 512], &[256, 512, 1000, 1024, 2048, 4096], &[256, 512, 1000, 1024, 2048, 4096, 8192]);
+        size.pick(&[256, 512], &[256, 512, 1000, 1024, 2048, 4096], &[256, 512, 1000, 1024, 2048, 4096, 8192, 16384]);
     [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8]
         .into_iter()
         .flat_map(|dtype| sides.iter().map(move |&side| (dtype, side)))
         .filter_map(|(dtype, side)| {
-            let values = if dtype.is_float() { Values::Uniform(-1.0, 1.0) } else { SMALL };
             Some(BenchCase {
                 name: format!("gemm {dtype} {side}"),
                 suite: Suite::Gemm,
                 op: product(dtype, [side; 3], [DENSE; 2]).ok()?.into(),
-                values: vec![values; 2],
                 metric: Metric::Flops,
             })
         })

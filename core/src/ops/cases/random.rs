@@ -54,7 +54,6 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
                 name: format!("{name} f32"),
                 suite: Suite::Random,
                 op: random(distribution, DType::F32, 1, 0, &[size.elements()]).ok()?.into(),
-                values: Vec::new(),
                 metric: Metric::Elements,
             })
         })

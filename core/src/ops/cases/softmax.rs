@@ -75,7 +75,6 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
                 name: format!("{name} {dtype}"),
                 suite: Suite::Softmax,
                 op: op.into(),
-                values: vec![Values::Uniform(-4.0, 4.0)],
                 metric: Metric::Bytes,
             })
         })

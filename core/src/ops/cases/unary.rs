@@ -72,7 +72,6 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
                 name: format!("{} {dtype}", f.name()),
                 suite: Suite::Elementwise,
                 op: op.into(),
-                values: vec![Values::Uniform(-2.0, 2.0)],
                 metric: Metric::Bytes,
             })
         })

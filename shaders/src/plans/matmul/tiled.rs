@@ -8,13 +8,19 @@
 //!               and free of bank conflicts; nothing depends on the real subgroup size. Tiles are walked RASTER rows at a
 //!               time, so that A and B are reused from cache.
 //! Numerics      one chain over k for each output in the accumulator's type.
-//! Measured      H200, 2026-11-21, 4096^3 through the backend, TFLOP/s: f32 NN 44.4, TN 45.1, NT 41.1, TT 43.1; f16 NN 46.0,
-//!               bf16 NN 46.0; f32 4095^3 (scalar loads) 39.0, 1000^3 24.6, 32 x 4096 x 4096 (split K) 20.7.
+//! Measured      H200, Vulkan, 2026-11-21, TFLOP/s at 4096^3: f32 44.0, f16 45.9, bf16 46.0, f64 14.4, i8 29.3; f32 at
+//!               1000^3 27.3 (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite gemm.
 //!
 //! Rows and columns beyond M and N are read as whatever lies there, inside the operand; what they give is never stored.
-//! Elements beyond K are zeros. Where to go next: `matmul.rs` chooses the configuration.
+//! Elements beyond K are zeros. Here: the configuration, the frame and phase 3. Where to go next: `tiled/operands.rs` (phases
+//! 1 and 2), `tiled/stores.rs` (the end); `matmul.rs` chooses the configuration.
+
+mod operands;
+mod stores;
 
 use std::fmt::Write;
+
+use operands::Side;
 
 use super::epilogue::Epilogue;
 use crate::element::{self, Element, Form};
@@ -23,8 +29,6 @@ use crate::{Access, Source, math};
 
 /// Tile rows walked together before moving along N.
 const RASTER: u32 = 8;
-/// Neighbouring threads that fetch along M (N) from an operand that lies along K, before the next ones along K.
-const GROUP: u32 = 32;
 /// Threads that own one rectangle of the tile, and how many of them lie along M.
 const WARP: u32 = 32;
 const LANES_M: u32 = 4;
@@ -110,65 +114,6 @@ pub(super) const OWN_PARAMS: [&str; 13] = [
     "tiles_m", "tiles_n", "batches", "splits", "slab", "a_base", "a_x", "a_k", "a_last", "b_base", "b_x", "b_k",
     "b_last",
 ];
-
-/// An operand's names and extents in the text.
-struct Side {
-    name: &'static str,
-    operand: Operand,
-    block: u32,
-    tile: &'static str,
-    tail: bool,
-}
-
-impl Side {
-    /// 4 x 4 blocks (along K, transposed in registers) or single vectors (along M or N) of the tile.
-    fn units(&self, tile: &Tile) -> u32 {
-        self.block / 4 * if self.operand.along_k { tile.block_k / 4 } else { tile.block_k }
-    }
-
-    fn passes(&self, tile: &Tile) -> u32 {
-        self.units(tile).div_ceil(tile.threads())
-    }
-
-    /// Vectors held for one unit.
-    fn vectors(&self) -> u32 {
-        if self.operand.along_k { 4 } else { 1 }
-    }
-
-    /// The stride between neighbours: nothing where it is 1.
-    fn near(&self) -> String {
-        match (self.operand.load, self.operand.along_k) {
-            (Load::Strided, true) => format!(" * params.{}_k", self.name),
-            (Load::Strided, false) => format!(" * params.{}_x", self.name),
-            _ => String::new(),
-        }
-    }
-
-    /// The other stride.
-    fn far(&self) -> String {
-        format!(" * params.{}_{}", self.name, self.far_axis())
-    }
-
-    fn far_axis(&self) -> &'static str {
-        if self.operand.along_k { "x" } else { "k" }
-    }
-
-    /// The read of what lies at `index`. Beyond M (N) lies what is never stored: the next row, or what a read past the
-    /// operand's last element is turned to, that element.
-    fn get(&self, index: &str) -> String {
-        let n = self.name;
-        if self.tail {
-            format!("get_{n}(min({index}, params.{n}_last{}))", self.per_item())
-        } else {
-            format!("get_{n}({index})")
-        }
-    }
-
-    /// ` / 4u` where the array is read by quads.
-    fn per_item(&self) -> &'static str {
-        if self.operand.load == Load::Quad { " / 4u" } else { "" }
-    }
-}
 
 impl Tiled {
     pub fn source(&self) -> Source {
@@ -265,160 +210,6 @@ impl Tiled {
         writeln!(out, "}}")
     }
 
-    /// The buffer of an operand, and its elements as accumulators.
-    fn write_operand(&self, out: &mut String, binding: u32, side: &Side) -> std::fmt::Result {
-        let (name, operand) = (side.name, side.operand);
-        let form = if operand.load == Load::Quad { Form::Quad } else { Form::Scalar };
-        *out += &operand.element.storage(binding, name, form, Access::Read);
-        let own = operand.element.scalar();
-        let acc = self.epilogue.accumulator.scalar();
-        let (ty, call) = match operand.load {
-            Load::Quad => ("V", format!("load4_{name}(at)")),
-            _ => ("Acc", format!("load_{name}(at)")),
-        };
-        let value = if own == acc { call } else { format!("{ty}({call})") };
-        writeln!(out, "fn get_{name}(at: u32) -> {ty} {{ return {value}; }}")
-    }
-
-    /// Which units of a tile a thread fetches, from where, and where they go.
-    fn write_places(&self, out: &mut String, side: &Side) -> std::fmt::Result {
-        let Side { name: n, block, tile, .. } = *side;
-        let across = block / 4;
-        let (near, far, per) = (side.near(), side.far(), side.per_item());
-        writeln!(
-            out,
-            "    let {n}_start = batch_of_{n}(batch);\n    let {n}_far = params.{n}_{}{per};",
-            side.far_axis()
-        )?;
-        for p in 0..side.passes(&self.tile) {
-            writeln!(out, "    let {n}_unit{p} = thread + {}u;", p * self.tile.threads())?;
-            if side.operand.along_k {
-                // Blocks along M (N), then all along K, then the rest: no bank conflicts.
-                let (deep, wide) = (self.tile.block_k / 4, across.min(GROUP));
-                writeln!(out, "    let {n}_x{p} = {n}_unit{p} % {wide}u + {n}_unit{p} / {}u * {wide}u;", wide * deep)?;
-                writeln!(out, "    let {n}_k{p} = {n}_unit{p} / {wide}u % {deep}u * 4u;")?;
-                writeln!(
-                    out,
-                    "    let {n}_from{p} = ({n}_start + ({tile} + {n}_x{p} * 4u){far} + {n}_k{p}{near}){per};"
-                )?;
-                writeln!(out, "    let {n}_to{p} = {n}_k{p} * {across}u + {n}_x{p};")?;
-            } else {
-                writeln!(
-                    out,
-                    "    let {n}_x{p} = {n}_unit{p} % {across}u;\n    let {n}_k{p} = {n}_unit{p} / {across}u;"
-                )?;
-                // Passes lie whole rows of the tile apart, where a pass is whole rows.
-                let threads = self.tile.threads();
-                if p > 0 && threads.is_multiple_of(across) {
-                    writeln!(out, "    let {n}_from{p} = {n}_from0 + {}u * {n}_far;", p * threads / across)?;
-                } else {
-                    writeln!(
-                        out,
-                        "    let {n}_from{p} = ({n}_start + {n}_k{p}{far} + ({tile} + {n}_x{p} * 4u){near}){per};"
-                    )?;
-                }
-                writeln!(out, "    let {n}_to{p} = {n}_unit{p};")?;
-            }
-            for r in 0..side.vectors() {
-                writeln!(out, "    var {n}_held{p}_{r}: V;")?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Fetches the step that starts at `k`; only a partial last step pays for its guards.
-    fn write_fetch(&self, out: &mut String, sides: &[Side; 2], k: &str, pad: &str) -> std::fmt::Result {
-        for side in sides {
-            let stride = if side.operand.along_k { side.near() } else { side.far() };
-            writeln!(out, "{pad}let {}_step = {k}{stride}{};", side.name, side.per_item())?;
-        }
-        if !self.tail_k {
-            return sides.iter().try_for_each(|side| self.write_loads(out, side, k, false, pad));
-        }
-        let deeper = format!("{pad}    ");
-        writeln!(out, "{pad}if {k} + {}u <= k_end {{", self.tile.block_k)?;
-        sides.iter().try_for_each(|side| self.write_loads(out, side, k, false, &deeper))?;
-        writeln!(out, "{pad}}} else {{")?;
-        sides.iter().try_for_each(|side| self.write_loads(out, side, k, true, &deeper))?;
-        writeln!(out, "{pad}}}")
-    }
-
-    /// `if unit < units`, where the last pass has fewer units than threads.
-    fn guard(&self, side: &Side, p: u32) -> Option<String> {
-        let units = side.units(&self.tile);
-        ((p + 1) * self.tile.threads() > units).then(|| format!("if {}_unit{p} < {units}u {{", side.name))
-    }
-
-    fn write_loads(&self, out: &mut String, side: &Side, k: &str, partial: bool, pad: &str) -> std::fmt::Result {
-        let n = side.name;
-        let along_k = side.operand.along_k;
-        for p in 0..side.passes(&self.tile) {
-            let guard = self.guard(side, p);
-            if let Some(guard) = &guard {
-                writeln!(out, "{pad}{guard}")?;
-            }
-            for r in 0..side.vectors() {
-                let held = format!("{n}_held{p}_{r}");
-                if side.operand.load == Load::Quad {
-                    let value = side.get(&format!("{n}_from{p} + {n}_step + {r}u * {n}_far"));
-                    if partial {
-                        writeln!(out, "{pad}{held} = V();\n{pad}if {k} + {n}_k{p} < k_end {{ {held} = {value}; }}")?;
-                    } else {
-                        writeln!(out, "{pad}{held} = {value};")?;
-                    }
-                    continue;
-                }
-                let near = side.near();
-                let value = |e: u32| {
-                    if along_k {
-                        side.get(&format!("{n}_from{p} + {n}_step + {r}u * {n}_far + {e}u{near}"))
-                    } else {
-                        side.get(&format!("{n}_from{p} + {n}_step + {e}u{near}"))
-                    }
-                };
-                if partial {
-                    writeln!(out, "{pad}{held} = V();")?;
-                    for (e, lane) in (0..).zip(["x", "y", "z", "w"]) {
-                        let at = if along_k { format!("{k} + {n}_k{p} + {e}u") } else { format!("{k} + {n}_k{p}") };
-                        writeln!(out, "{pad}if {at} < k_end {{ {held}.{lane} = {}; }}", value(e))?;
-                    }
-                } else {
-                    writeln!(out, "{pad}{held} = V({}, {}, {}, {});", value(0), value(1), value(2), value(3))?;
-                }
-            }
-            if guard.is_some() {
-                writeln!(out, "{pad}}}")?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Registers to workgroup memory, blocks along K transposed on the way.
-    fn write_put(&self, out: &mut String, sides: &[Side; 2], pad: &str) -> std::fmt::Result {
-        for side in sides {
-            let n = side.name;
-            let across = side.block / 4;
-            for p in 0..side.passes(&self.tile) {
-                let guard = self.guard(side, p);
-                if let Some(guard) = &guard {
-                    writeln!(out, "{pad}{guard}")?;
-                }
-                if side.operand.along_k {
-                    for (e, lane) in (0..).zip(["x", "y", "z", "w"]) {
-                        let held: Vec<String> = (0..4).map(|r| format!("{n}_held{p}_{r}.{lane}")).collect();
-                        writeln!(out, "{pad}{n}_tile[{n}_to{p} + {}u] = V({});", e * across, held.join(", "))?;
-                    }
-                } else {
-                    writeln!(out, "{pad}{n}_tile[{n}_to{p}] = {n}_held{p}_0;")?;
-                }
-                if guard.is_some() {
-                    writeln!(out, "{pad}}}")?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// One step, every k of it written out or in a loop.
     fn write_multiply(&self, out: &mut String) -> std::fmt::Result {
         let Tile { block_m, block_n, block_k, .. } = self.tile;
@@ -456,63 +247,5 @@ impl Tiled {
             writeln!(out, "            }}")?;
         }
         writeln!(out, "        }}")
-    }
-
-    fn write_stores(&self, out: &mut String) -> std::fmt::Result {
-        let (tm, tn) = (self.tile.thread_m(), self.tile.thread_n());
-        let partial = self.target == Target::Partial;
-        let layer = if partial { "(split * params.batches + batch)" } else { "batch" };
-        let base = if partial { "" } else { "params.target_base + " };
-        writeln!(out, "    let d_start = {base}{layer} * params.m * params.n;")?;
-        if !self.unroll {
-            return self.write_store_loop(out);
-        }
-        for i in 0..tm {
-            writeln!(out, "    {{\n        let row = tile_m + (own_m + {}u) * 4u + {}u;", i / 4 * LANES_M, i % 4)?;
-            let row_guard = if self.tail_m { "row < params.m" } else { "true" };
-            writeln!(out, "        if {row_guard} {{\n            let at = d_start + row * params.n;")?;
-            for j in 0..tn / 4 {
-                writeln!(out, "            {{\n                let col = tile_n + (own_n + {}u) * 4u;", j * LANES_N)?;
-                let value = |e: usize| {
-                    let sum = format!("d{i}_{j}.{}", ["x", "y", "z", "w"][e]);
-                    if partial { sum } else { format!("epilogue({sum}, batch, row, col + {e}u)") }
-                };
-                if self.target == Target::Output(Form::Quad) {
-                    let guard = if self.tail_n { "if col < params.n " } else { "" };
-                    let values = [value(0), value(1), value(2), value(3)].join(", ");
-                    writeln!(out, "                {guard}{{ store4_d((at + col) / 4u, V({values})); }}")?;
-                } else {
-                    for e in 0..4 {
-                        let guard = if self.tail_n { format!("if col + {e}u < params.n ") } else { String::new() };
-                        writeln!(out, "                {guard}{{ store_d(at + col + {e}u, {}); }}", value(e))?;
-                    }
-                }
-                writeln!(out, "            }}")?;
-            }
-            writeln!(out, "        }}\n    }}")?;
-        }
-        Ok(())
-    }
-
-    /// The stores as a loop: the epilogue is compiled once.
-    fn write_store_loop(&self, out: &mut String) -> std::fmt::Result {
-        let (tm, vectors) = (self.tile.thread_m(), self.tile.thread_n() / 4);
-        let sums: Vec<String> = (0..tm).flat_map(|i| (0..vectors).map(move |j| format!("d{i}_{j}"))).collect();
-        let count = tm * vectors;
-        writeln!(out, "    var sums = array<V, {count}>({});", sums.join(", "))?;
-        writeln!(out, "    for (var i = 0u; i < {count}u; i++) {{\n        let r = i / {vectors}u;")?;
-        writeln!(out, "        let row = tile_m + (own_m + r / 4u * {LANES_M}u) * 4u + r % 4u;")?;
-        writeln!(out, "        let col = tile_n + (own_n + i % {vectors}u * {LANES_N}u) * 4u;")?;
-        writeln!(out, "        if row >= params.m || col >= params.n {{ continue; }}")?;
-        writeln!(out, "        let at = d_start + row * params.n + col;\n        var value = sums[i];")?;
-        writeln!(out, "        let live = min(params.n - col, 4u);\n        for (var e = 0u; e < live; e++) {{")?;
-        if self.target != Target::Partial {
-            writeln!(out, "            value[e] = epilogue(value[e], batch, row, col + e);")?;
-        }
-        if self.target == Target::Output(Form::Quad) {
-            writeln!(out, "        }}\n        store4_d(at / 4u, value);\n    }}")
-        } else {
-            writeln!(out, "            store_d(at + e, value[e]);\n        }}\n    }}")
-        }
     }
 }

@@ -1,0 +1,72 @@
+//! Parameters of single operations that have no meaning.
+
+use super::{Answer, must, ones, refused};
+use crate::ops::Distribution;
+use crate::{
+    DType, Device, Error, Expr, KeepDims, MAX_INPUTS, MatmulOptions, Program, ReduceFn, Scalar, Tensor, UnaryFn,
+};
+
+pub(super) fn matmul_epilogue(device: &Device) -> Answer {
+    let (a, short) = (ones(device, &[3, 3])?, ones(device, &[2])?);
+    let with = |options: MatmulOptions<'_>| a.matmul_with(&a, &options);
+    refused("bias of length 2 for 3 columns", with(MatmulOptions { bias: Some(&short), ..Default::default() }), |e| {
+        matches!(e, Error::ShapeMismatch { op: "matmul", .. })
+    })?;
+    let integers = must(Tensor::from_slice(device, &[1i32, 2, 3], [3]))?;
+    refused("i32 bias of an f32 product", with(MatmulOptions { bias: Some(&integers), ..Default::default() }), |e| {
+        matches!(e, Error::DTypeMismatch { op: "matmul", expected: DType::F32, got: DType::I32 })
+    })?;
+    let sine = MatmulOptions { activation: Some(UnaryFn::Sin), ..Default::default() };
+    refused("sin as an activation", with(sine), |e| matches!(e, Error::InvalidArgument { what: "activation", .. }))
+}
+
+pub(super) fn empty_reduction(device: &Device) -> Answer {
+    let x = must(Tensor::from_slice::<f32>(device, &[], [3, 0]))?;
+    let is = |op| move |e: &Error| matches!(e, Error::EmptyReduction { op: o, shape } if *o == op && shape == &[3, 0]);
+    refused("max over an empty axis", x.max(&[1]), is("max"))?;
+    refused("argmin over an empty axis", x.argmin(&[1]), is("argmin"))?;
+    // A sum has a value: zero, three times.
+    if must(must(x.sum(&[1]))?.to_vec::<f32>())? != [0.0; 3] {
+        return Err("the empty sum is not 0".to_owned());
+    }
+    let products = must(x.reduce(ReduceFn::Prod, &[1], KeepDims::Yes))?;
+    let values: Vec<f32> = must(products.to_vec())?;
+    if products.dims() == [3, 1] && values == [1.0; 3] { Ok(()) } else { Err(format!("empty product {values:?}")) }
+}
+
+pub(super) fn expressions(device: &Device) -> Answer {
+    let x = ones(device, &[2])?;
+    let is = |e: &Error| matches!(e, Error::InvalidArgument { what: "expression", .. });
+    refused("input 1 of 1", Tensor::map(&Expr::input(1).exp(), &[&x]), is)?;
+    refused("too many inputs", Tensor::map(&Expr::input(0).exp(), &[&x; MAX_INPUTS + 1]), is)?;
+    refused("no input", Tensor::map(&Expr::constant(1.0), &[]), |e| {
+        matches!(e, Error::InvalidArgument { what: "inputs", .. })
+    })?;
+    let deep = (0..100_000).fold(Expr::input(0), |expr, _| -expr);
+    refused("100,000 nested steps", Program::compile(&deep, &[DType::F32]), is)
+}
+
+pub(super) fn clamp_range(device: &Device) -> Answer {
+    let x = ones(device, &[2])?;
+    let is = |e: &Error| matches!(e, Error::InvalidArgument { what: "clamp range", .. });
+    refused("clamp 2..1", x.clamp(2.0, 1.0), is)?;
+    refused("clamp to NaN", x.clamp(f64::NAN, 1.0), is)
+}
+
+pub(super) fn distributions(device: &Device) -> Answer {
+    let make = |dtype, distribution| Tensor::random(device, dtype, [4], distribution, 0, 0);
+    let is = |e: &Error| matches!(e, Error::InvalidArgument { what: "distribution", .. });
+    refused("uniform 1..0", make(DType::F32, Distribution::Uniform { low: 1.0, high: 0.0 }), is)?;
+    refused(
+        "uniform of infinite width",
+        make(DType::F32, Distribution::Uniform { low: f32::MIN, high: f32::MAX }),
+        is,
+    )?;
+    refused("normal of negative deviation", make(DType::F32, Distribution::Normal { mean: 0.0, std: -1.0 }), is)?;
+    refused("bits as f32", make(DType::F32, Distribution::Bits), |e| {
+        matches!(e, Error::UndefinedForDType { op: "random_bits", dtype: DType::F32 })
+    })?;
+    let fill = Tensor::full(device, DType::U8, [3], Scalar::F(-1.0));
+    let values: Vec<u8> = must(must(fill)?.to_vec())?;
+    if values == [0; 3] { Ok(()) } else { Err(format!("-1 as u8 is {values:?}, not 0")) }
+}
