@@ -1,1 +1,0 @@
-//! polywarp under criterion: see `benches/suites.rs`. The results files of measured machines are in `results/`.
