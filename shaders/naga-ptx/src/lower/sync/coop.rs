@@ -1,10 +1,27 @@
-//! Cooperative matrices as `wmma` fragments.
+//! Cooperative matrices as `wmma` fragments of m16n16k16 (9.7.14.4).
+//!
+//! | matrix        | registers of each lane | layouts                                                          |
+//! |---------------|------------------------|------------------------------------------------------------------|
+//! | A, B of f16   | 8 of two halves        | the one it was loaded with is part of the product's instruction  |
+//! | C of f16      | 4 of two halves        | any: loads and stores name it, products do not                   |
+//! | C of f32      | 8                      | the same                                                         |
+//!
+//! Which lane holds which element nobody says, so a fragment can only be loaded, multiplied, stored (C alone), and
+//! combined element by element with one of the same kind. What the ISA does say: A and B must reach the product with the
+//! layout they were loaded with. Hence each value carries it, and a variable takes the layout of what is stored to it;
+//! storing both kinds to one variable is `Unsupported`.
+//!
+//! The warp must be whole and come here together, as naga's uniformity analysis demands. The ISA wants the first element
+//! at a multiple of 32 bytes and rows (columns) multiples of 32 bytes apart (16 for C of f16); WGSL has no such rule, so
+//! a shader that breaks it faults.
 
-use naga::{CooperativeRole, CooperativeSize, Function, Handle, LocalVariable, Scalar};
+use naga::{
+    CooperativeRole, CooperativeSize, Expression, Function, Handle, LocalVariable, Scalar, ScalarKind, Statement,
+};
 
-use super::Env;
+use super::{Env, WARP};
 use crate::error::{Error, Result};
-use crate::ir::{Address, Builder, Major, Operand, Reg, Space};
+use crate::ir::*;
 
 /// `TypeInner::CooperativeMatrix`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +34,8 @@ pub(crate) struct CoopType {
 
 /// A matrix spread over the lanes of a warp.
 ///
-/// A variable of such a type is registers of its own plus a `major`: copy `regs` one by one with `mov_to` (type
-/// `CoopType::register`), and pass the variable's and the value's `major` to [`settle_major`] at each store.
+/// A variable of such a type is registers of its own plus a `major`: copy `regs` one by one with `mov_to` (of the type
+/// that [`CoopType::registers`] says), and pass the variable's and the value's `major` to [`settle_major`] at each store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CoopValue {
     pub(crate) ty: CoopType,
@@ -37,81 +54,280 @@ pub(crate) struct CoopPlace {
     pub(crate) stride: Operand,
     /// Components of that type: 1 for a scalar.
     pub(crate) components: u32,
-    pub(crate) row_major: bool,
-}
-
-fn unwritten<T>() -> Result<T> {
-    Err(Error::unsupported("a cooperative matrix", "not written yet"))
+    pub(crate) major: Major,
 }
 
 impl CoopType {
-    /// Number and type of the registers of each lane.
-    pub(crate) fn registers(self) -> Result<(usize, crate::ir::Ty)> {
-        unwritten()
+    /// Number and type of the registers of each lane; `Unsupported` for what tensor cores do not have.
+    pub(crate) fn registers(self) -> Result<(usize, Ty)> {
+        let CoopType { columns, rows, scalar, role } = self;
+        for size in [columns, rows] {
+            match size {
+                CooperativeSize::Sixteen => {}
+                CooperativeSize::Eight => {
+                    return Err(Error::unsupported(
+                        "a cooperative matrix of 8 rows or columns",
+                        "tensor cores have no such product of f16 or f32; use coop_mat16x16",
+                    ));
+                }
+            }
+        }
+        match (role, scalar.kind, scalar.width) {
+            (CooperativeRole::A | CooperativeRole::B, ScalarKind::Float, 2) => Ok((8, Ty::F16x2)),
+            (CooperativeRole::C, ScalarKind::Float, 2) => Ok((4, Ty::F16x2)),
+            (CooperativeRole::C, ScalarKind::Float, 4) => Ok((8, Ty::F32)),
+            (CooperativeRole::A | CooperativeRole::B, ScalarKind::Float, 4) => Err(Error::unsupported(
+                "a cooperative matrix of f32 with role A or B",
+                "tensor cores would round it to fewer bits; use f16 for A and B, f32 for C",
+            )),
+            (
+                CooperativeRole::A | CooperativeRole::B | CooperativeRole::C,
+                ScalarKind::Float
+                | ScalarKind::Sint
+                | ScalarKind::Uint
+                | ScalarKind::Bool
+                | ScalarKind::AbstractInt
+                | ScalarKind::AbstractFloat,
+                _,
+            ) => Err(Error::invalid("a cooperative matrix of neither f16 nor f32")),
+        }
+    }
+
+    fn element(self) -> Ty {
+        if self.scalar.width == 2 { Ty::F16 } else { Ty::F32 }
+    }
+
+    fn fragment(self) -> Fragment {
+        match self.role {
+            CooperativeRole::A => Fragment::A,
+            CooperativeRole::B => Fragment::B,
+            CooperativeRole::C => Fragment::C,
+        }
+    }
+
+    /// Fresh registers for a matrix.
+    fn fresh(self, b: &mut Builder) -> Result<Vec<Reg>> {
+        let (count, ty) = self.registers()?;
+        Ok((0..count).map(|_| b.reg(ty)).collect())
     }
 }
 
 /// Every element is `value` (of the matrix's scalar type): `ZeroValue` with 0.
 pub(crate) fn coop_splat(b: &mut Builder, ty: CoopType, value: Operand) -> Result<CoopValue> {
-    let _ = (b, ty, value);
-    unwritten()
+    let (count, register) = ty.registers()?;
+    let value = spread(b, register, value);
+    Ok(CoopValue { ty, major: None, regs: (0..count).map(|_| b.copy(register, value)).collect() })
+}
+
+/// `value` in every half of a register.
+fn spread(b: &mut Builder, register: Ty, value: Operand) -> Operand {
+    match (register, value) {
+        (Ty::F16x2, Operand::Imm(bits)) => Operand::Imm(bits << 16 | bits),
+        (Ty::F16x2, value) => b.pack(Ty::F16, value, value),
+        (_, value) => value,
+    }
 }
 
 /// `Expression::CooperativeLoad`.
 pub(crate) fn coop_load(b: &mut Builder, env: Env, ty: CoopType, place: CoopPlace) -> Result<CoopValue> {
-    let _ = (b, env, ty, place);
-    unwritten()
+    whole_warps(env)?;
+    let dst = ty.fresh(b)?;
+    let stride = place.stride(b);
+    let CoopPlace { space, address, major, .. } = place;
+    let fragment = ty.fragment();
+    b.push(Inst::WmmaLoad { fragment, major, space, ty: ty.element(), dst: dst.clone(), address, stride });
+    Ok(CoopValue { ty, major: (fragment != Fragment::C).then_some(major), regs: dst })
 }
 
 /// `Statement::CooperativeStore`.
 pub(crate) fn coop_store(b: &mut Builder, env: Env, value: &CoopValue, place: CoopPlace) -> Result<()> {
-    let _ = (b, env, value, place);
-    unwritten()
+    whole_warps(env)?;
+    match value.ty.role {
+        CooperativeRole::C => {}
+        CooperativeRole::A | CooperativeRole::B => {
+            return Err(Error::unsupported(
+                "storing a cooperative matrix of role A or B",
+                "only results of products (role C) can be stored",
+            ));
+        }
+    }
+    let stride = place.stride(b);
+    let CoopPlace { space, address, major, .. } = place;
+    b.push(Inst::WmmaStore { major, space, ty: value.ty.element(), src: value.regs.clone(), address, stride });
+    Ok(())
 }
 
-/// `Expression::CooperativeMultiplyAdd`: A * B + C.
+impl CoopPlace {
+    /// In scalars.
+    fn stride(&self, b: &mut Builder) -> Operand {
+        b.mul(Ty::U32, self.stride, Operand::u32(self.components))
+    }
+}
+
+fn whole_warps(env: Env) -> Result<()> {
+    if env.invocations() % WARP == 0 {
+        return Ok(());
+    }
+    let what = format!("a cooperative matrix in a workgroup of {} invocations", env.invocations());
+    Err(Error::unsupported(what, "it takes whole subgroups: use a multiple of 32"))
+}
+
+/// `Expression::CooperativeMultiplyAdd`: `left` * `right` + `c`.
 pub(crate) fn coop_mma(
     b: &mut Builder,
     env: Env,
-    a: &CoopValue,
-    b_matrix: &CoopValue,
+    left: &CoopValue,
+    right: &CoopValue,
     c: &CoopValue,
 ) -> Result<CoopValue> {
-    let _ = (b, env, a, b_matrix, c);
-    unwritten()
+    whole_warps(env)?;
+    for (value, role) in [(left, CooperativeRole::A), (right, CooperativeRole::B), (c, CooperativeRole::C)] {
+        if value.ty.role != role {
+            return Err(Error::invalid(format!("a matrix of role {:?} as {role:?} of a product", value.ty.role)));
+        }
+    }
+    let d = c.ty.fresh(b)?;
+    let ty = c.ty.element();
+    b.push(Inst::WmmaMma {
+        ab_major: [left.major.unwrap_or(Major::Row), right.major.unwrap_or(Major::Row)],
+        d_ty: ty,
+        c_ty: ty,
+        d: d.clone(),
+        a: left.regs.clone(),
+        b: right.regs.clone(),
+        c: c.regs.clone(),
+    });
+    Ok(CoopValue { ty: c.ty, major: None, regs: d })
 }
 
+/// `l + r`, element by element.
 pub(crate) fn coop_add(b: &mut Builder, l: &CoopValue, r: &CoopValue) -> Result<CoopValue> {
-    let _ = (b, l, r);
-    unwritten()
+    elementwise(b, BinaryOp::Add, l, r)
 }
 
+/// `l - r`, element by element.
 pub(crate) fn coop_sub(b: &mut Builder, l: &CoopValue, r: &CoopValue) -> Result<CoopValue> {
-    let _ = (b, l, r);
-    unwritten()
+    elementwise(b, BinaryOp::Sub, l, r)
+}
+
+fn elementwise(b: &mut Builder, op: BinaryOp, l: &CoopValue, r: &CoopValue) -> Result<CoopValue> {
+    if l.ty != r.ty {
+        return Err(Error::invalid("a sum of cooperative matrices of two types"));
+    }
+    let (_, ty) = l.ty.registers()?;
+    let mut major = l.major;
+    settle_major(&mut major, r.major)?;
+    let sums = l.regs.iter().zip(&r.regs).map(|(&x, &y)| b.binary(op, ty, x.into(), y.into()));
+    let sums: Vec<Operand> = sums.collect();
+    Ok(CoopValue { ty: l.ty, major, regs: sums.into_iter().map(|sum| b.to_reg(ty, sum)).collect() })
 }
 
 /// Scalar times matrix.
 pub(crate) fn coop_scale(b: &mut Builder, matrix: &CoopValue, scalar: Operand) -> Result<CoopValue> {
-    let _ = (b, matrix, scalar);
-    unwritten()
-}
-
-pub(crate) fn coop_negate(b: &mut Builder, matrix: &CoopValue) -> Result<CoopValue> {
-    let _ = (b, matrix);
-    unwritten()
+    let (_, ty) = matrix.ty.registers()?;
+    let scalar = spread(b, ty, scalar);
+    let scalar = b.to_reg(ty, scalar).into();
+    let products = matrix.regs.iter().map(|&x| b.mul(ty, x.into(), scalar)).collect::<Vec<Operand>>();
+    let regs = products.into_iter().map(|product| b.to_reg(ty, product)).collect();
+    Ok(CoopValue { ty: matrix.ty, major: matrix.major, regs })
 }
 
 /// The layout of a variable after a value of layout `stored` was stored to it: `Unsupported` when it had the other one.
 pub(crate) fn settle_major(variable: &mut Option<Major>, stored: Option<Major>) -> Result<()> {
-    let _ = (variable, stored);
-    unwritten()
+    match (*variable, stored) {
+        (Some(known), Some(new)) if known != new => Err(Error::unsupported(
+            "one cooperative matrix loaded by rows in one place and by columns in another",
+            "its registers are laid out differently; use two variables",
+        )),
+        (_, None) => Ok(()),
+        (_, Some(new)) => {
+            *variable = Some(new);
+            Ok(())
+        }
+    }
 }
 
 /// The layout that stores in `function` will give the matrix (or array of matrices) `variable`, as far as they store
-/// loaded matrices: what to start the variable's `major` with, so that reading it before the first store in program
-/// order (in a loop) is right.
+/// loaded matrices: what to start the variable's `major` with, so that a product in a loop, before the first store in
+/// program order, is told the right one.
 pub(crate) fn stored_major(function: &Function, variable: Handle<LocalVariable>) -> Option<Major> {
-    let _ = (function, variable);
+    in_block(function, &function.body, variable)
+}
+
+fn in_block(function: &Function, block: &naga::Block, variable: Handle<LocalVariable>) -> Option<Major> {
+    block.iter().find_map(|statement| match statement {
+        Statement::Store { pointer, value } => {
+            if root(function, *pointer) == Some(variable) {
+                major_of(function, *value)
+            } else {
+                None
+            }
+        }
+        Statement::Block(block) => in_block(function, block, variable),
+        Statement::If { condition: _, accept, reject } => {
+            in_block(function, accept, variable).or_else(|| in_block(function, reject, variable))
+        }
+        Statement::Switch { selector: _, cases } => {
+            cases.iter().find_map(|case| in_block(function, &case.body, variable))
+        }
+        Statement::Loop { body, continuing, break_if: _ } => {
+            in_block(function, body, variable).or_else(|| in_block(function, continuing, variable))
+        }
+        Statement::Emit(_)
+        | Statement::Break
+        | Statement::Continue
+        | Statement::Return { .. }
+        | Statement::Kill
+        | Statement::ControlBarrier(_)
+        | Statement::MemoryBarrier(_)
+        | Statement::ImageStore { .. }
+        | Statement::Atomic { .. }
+        | Statement::ImageAtomic { .. }
+        | Statement::WorkGroupUniformLoad { .. }
+        | Statement::Call { .. }
+        | Statement::RayQuery { .. }
+        | Statement::RayPipelineFunction(_)
+        | Statement::SubgroupBallot { .. }
+        | Statement::SubgroupGather { .. }
+        | Statement::SubgroupCollectiveOperation { .. }
+        | Statement::CooperativeStore { .. } => None,
+    })
+}
+
+/// The variable that a pointer leads into.
+fn root(function: &Function, mut pointer: Handle<Expression>) -> Option<Handle<LocalVariable>> {
+    loop {
+        if let Expression::Access { base, .. } | Expression::AccessIndex { base, .. } = function.expressions[pointer] {
+            pointer = base;
+        } else if let Expression::LocalVariable(variable) = function.expressions[pointer] {
+            return Some(variable);
+        } else {
+            return None;
+        }
+    }
+}
+
+/// The layout of a matrix that is loaded, scaled or summed from loaded ones, or composed of them. Expressions refer to
+/// earlier ones only, so one pass over the arena finds it.
+fn major_of(function: &Function, value: Handle<Expression>) -> Option<Major> {
+    let mut open = vec![value];
+    let mut seen = vec![false; function.expressions.len()];
+    while let Some(handle) = open.pop() {
+        if std::mem::replace(&mut seen[handle.index()], true) {
+            continue;
+        }
+        if let Expression::CooperativeLoad { role, ref data, .. } = function.expressions[handle] {
+            match role {
+                CooperativeRole::C => {}
+                CooperativeRole::A | CooperativeRole::B => {
+                    return Some(if data.row_major { Major::Row } else { Major::Column });
+                }
+            }
+        } else if let Expression::Binary { left, right, .. } = function.expressions[handle] {
+            open.extend([left, right]);
+        } else if let Expression::Compose { ref components, .. } = function.expressions[handle] {
+            open.extend(components);
+        }
+    }
     None
 }
