@@ -19,6 +19,8 @@
 //! | a device | [`best`], [`device()`], [`devices`] |
 //! | tensors and what they can do | [`Tensor`], [`Expr`] |
 //! | your own shader on a device | [`Kernel`], [`Backend::launch`] |
+//! | the same work again and again, at a small part of the host's cost | [`Device::record`], [`Recording`] |
+//! | whether an operation fits, and batches that shrink until they do | [`Device::fits`], [`in_batches`] |
 //! | the proof that a device computes rightly | [`harness`] |
 //! | what only wgpu devices have: your own `wgpu::Device`, buffers in and out | `wgpu` (feature `wgpu`) |
 //! | shaders to SPIR-V, MSL, HLSL, GLSL | `compiler` (feature `compiler`) |

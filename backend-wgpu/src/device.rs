@@ -326,6 +326,10 @@ impl Backend for WgpuBackend {
         self.time(work)
     }
 
+    fn allocated_bytes(&self, size_bytes: u64) -> u64 {
+        self.pool.allocated_bytes(size_bytes)
+    }
+
     fn scratch_bytes(&self, op: &Op) -> Result<Vec<u64>> {
         Ok(polywarp_shaders::plan(op, &self.caps)?.scratch_bytes)
     }

@@ -52,8 +52,9 @@ pub(crate) fn device_info(
         memory_bytes,
         threads: None,
         limits: Limits {
-            max_buffer_bytes: limits.max_buffer_size,
-            max_binding_bytes: limits.max_storage_buffer_binding_size,
+            // Buffers are multiples of 16 bytes, as four-element loads are.
+            max_buffer_bytes: limits.max_buffer_size / 16 * 16,
+            max_binding_bytes: limits.max_storage_buffer_binding_size / 16 * 16,
             max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
             max_invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
             max_workgroup_bytes: limits.max_compute_workgroup_storage_size,

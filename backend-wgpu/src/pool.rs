@@ -138,7 +138,7 @@ impl Pool {
         Pool {
             device,
             fault,
-            max_buffer_bytes: limits.max_buffer_size,
+            max_buffer_bytes: limits.max_buffer_size / 16 * 16,
             // Bindings of storage buffers are multiples of 4; 16 keeps four-element loads whole.
             max_binding_bytes: limits.max_storage_buffer_binding_size / 16 * 16,
             state: Mutex::new(state),
@@ -237,7 +237,13 @@ impl Pool {
         if size_bytes > self.max_binding_bytes {
             return Err(Error::BindingTooLarge { device: device(), size: size_bytes, limit: self.max_binding_bytes });
         }
-        Ok(size_class(size_bytes).min(self.max_binding_bytes).min(self.max_buffer_bytes / 16 * 16))
+        Ok(self.allocated_bytes(size_bytes))
+    }
+
+    /// What a buffer of `size_bytes`, if it is within the limits, takes.
+    pub(crate) fn allocated_bytes(&self, size_bytes: u64) -> u64 {
+        let most = self.max_binding_bytes.min(self.max_buffer_bytes);
+        if size_bytes > most { size_bytes } else { size_class(size_bytes).min(most) }
     }
 
     fn reuse(&self, class: u64) -> Option<Arc<Raw>> {

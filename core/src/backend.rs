@@ -253,6 +253,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// What `work` returns; [`Error::DeviceLost`], [`Error::WouldBlock`].
     fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed>;
 
+    /// The bytes that [`Backend::alloc`] of `size_bytes` takes from the pool: its rounding.
+    fn allocated_bytes(&self, size_bytes: u64) -> u64 {
+        size_bytes
+    }
+
     /// Sizes in bytes of the scratch buffers that [`Backend::execute`] would allocate for `op`; nothing is allocated.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Backend, Buffer, DType, DeviceInfo, Error, MemoryStats, Op, Recording, Result};
+use crate::{Backend, Buffer, DType, DeviceInfo, Error, Fit, Inputs, MemoryStats, Op, Recording, Result};
 
 /// A handle to a device. Clones refer to the same device; work from all of them is ordered.
 #[derive(Clone)]
@@ -81,6 +81,27 @@ impl Device {
             return Ok(());
         }
         self.0.execute(op, inputs, output)
+    }
+
+    /// Whether `op` fits as things stand, before anything is allocated: peak bytes, largest binding, and the splitting
+    /// needed. Memory that is only cached counts as free.
+    ///
+    /// ```
+    /// use polywarp_core::ops::Matmul;
+    /// use polywarp_core::{DType, Device, Inputs, Layout, Shape, TensorSpec};
+    ///
+    /// let device = Device::cpu();
+    /// let square = TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(&[512, 512])?));
+    /// let product = Matmul::product(square, square, square).check()?.into();
+    /// let fit = device.fits(&product, Inputs::Missing)?;
+    /// assert!(fit.whole() && fit.peak_bytes >= 3 * 4 * 512 * 512, "{fit:?}");
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], [`Error::UnsupportedDType`] when the device does not compute it at any size.
+    pub fn fits(&self, op: &Op, inputs: Inputs) -> Result<Fit> {
+        Fit::of(self, op, inputs)
     }
 
     /// Records what `work` asks of this device, to be run again and again at a small part of the host's cost.

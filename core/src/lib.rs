@@ -9,6 +9,7 @@
 //! | what a device implements | [`Backend`] |
 //! | memory kept for reuse, for backends that allocate from a driver | [`pool`] |
 //! | a sequence of operations recorded once and replayed | [`Device::record`], [`Recording`] |
+//! | whether it fits, and what to do when not | [`Device::fits`], [`in_batches`] |
 //! | the CPU device | `cpu` (feature `cpu`) |
 //! | the proof | [`oracle`], [`harness`] |
 //!
@@ -17,12 +18,14 @@
 #![deny(unsafe_code)] // but for `cpu/gemm/float.rs`, which calls crate `gemm`
 
 mod backend;
+mod batches;
 #[cfg(feature = "cpu")]
 pub mod cpu;
 mod device;
 mod dtype;
 mod error;
 mod expr;
+mod fit;
 pub mod harness;
 mod layout;
 pub mod ops;
@@ -38,10 +41,12 @@ pub use backend::{
     Backend, Binding, Buffer, Clock, DeviceInfo, DeviceKind, Elapsed, Kernel, Limits, MemoryStats, ReadFuture,
     foreign_buffer,
 };
+pub use batches::in_batches;
 pub use device::Device;
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use expr::{Expr, MAX_INPUTS, MAX_STEPS, Program, Step, StepId};
+pub use fit::{Fit, Inputs, Split};
 pub use layout::{Layout, collapse_together};
 pub use ops::{BinaryFn, CompareFn, Cost, Distribution, Op, ReduceFn, TensorSpec, UnaryFn};
 pub use precision::Precision;

@@ -141,8 +141,8 @@ impl Pool {
 
     /// A buffer of at least `size_bytes`; `device` is for errors.
     pub(super) fn alloc(&self, size_bytes: u64, device: &str) -> Result<Buffer> {
-        let lines = size_class(size_bytes.max(1).div_ceil(LINE_BYTES));
-        let bytes = lines.saturating_mul(LINE_BYTES);
+        let bytes = allocated_bytes(size_bytes);
+        let lines = bytes / LINE_BYTES;
         let recording = self.0.tapes.with(|tape| (tape.id, tape.reuse(lines as usize)));
         let (tape, reused) = recording.unwrap_or((0, None));
         if let Some(host) = reused {
@@ -222,6 +222,11 @@ impl State {
         self.free.clear();
         self.stats.cached_bytes = 0;
     }
+}
+
+/// What a buffer of `size_bytes` takes.
+pub(super) fn allocated_bytes(size_bytes: u64) -> u64 {
+    size_class(size_bytes.max(1).div_ceil(LINE_BYTES)).saturating_mul(LINE_BYTES)
 }
 
 /// Lengths rounded up to a multiple of an eighth of their power of two: at most 12.5 % is lost, and nearby sizes share.

@@ -141,6 +141,10 @@ impl Backend for CpuBackend {
         Ok(Elapsed { ns: start.elapsed().as_secs_f64() * 1e9, clock: Clock::Host })
     }
 
+    fn allocated_bytes(&self, size_bytes: u64) -> u64 {
+        memory::allocated_bytes(size_bytes)
+    }
+
     fn begin_recording(&self) -> Result<()> {
         self.pool.tapes().begin(&self.info.id, Tape::new())
     }

@@ -88,6 +88,13 @@ impl ArgReduce {
         vec![self.input]
     }
 
+    /// The op on the first `extent` indices of the output's `axis` alone.
+    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<ArgReduce> {
+        let kept = (0..self.input.layout.rank()).filter(|axis| !self.axes.contains(axis)).nth(axis)?;
+        let input = self.input.first(kept, extent)?;
+        Some(ArgReduce { input, output: self.output.dense_first(axis, extent)?, ..self.clone() })
+    }
+
     /// One comparison per element.
     pub fn flops(&self) -> u64 {
         self.input.layout.elements()

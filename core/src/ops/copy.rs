@@ -48,6 +48,11 @@ impl Copy {
         vec![self.input]
     }
 
+    /// The op on the first `extent` indices of the output's `axis` alone.
+    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Copy> {
+        Some(Copy { input: self.input.first(axis, extent)?, output: self.output.first(axis, extent)? })
+    }
+
     /// None: bits only move.
     pub fn flops(&self) -> u64 {
         0

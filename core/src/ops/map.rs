@@ -50,6 +50,15 @@ impl Map {
         self.inputs.clone()
     }
 
+    /// The op on the first `extent` indices of the output's `axis` alone; `None` where elements depend on their position.
+    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Map> {
+        if self.program.steps().iter().any(|(step, _)| *step == Step::Index) {
+            return None;
+        }
+        let inputs = self.inputs.iter().map(|input| input.first(axis, extent)).collect::<Option<_>>()?;
+        Some(Map { inputs, output: self.output.dense_first(axis, extent)?, ..self.clone() })
+    }
+
     /// One operation per arithmetic step and element.
     pub fn flops(&self) -> u64 {
         self.program.operations().saturating_mul(self.output.layout.elements())

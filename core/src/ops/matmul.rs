@@ -162,6 +162,28 @@ impl Matmul {
         [Some(self.a), Some(self.b), self.c, self.bias].into_iter().flatten().collect()
     }
 
+    /// The op on the first `extent` indices of the output's `axis` alone.
+    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Matmul> {
+        let last = self.output.layout.rank().checked_sub(1)?;
+        let slice = |operand: TensorSpec| operand.first(axis, extent);
+        let slice_option = |operand: Option<TensorSpec>| operand.map_or(Some(None), |operand| slice(operand).map(Some));
+        // A has no columns of D, B none of its rows, the bias nothing but columns.
+        let a = if axis == last { self.a } else { slice(self.a)? };
+        let b = if axis + 1 == last { self.b } else { slice(self.b)? };
+        let bias = match self.bias {
+            Some(bias) if axis == last => Some(bias.first(0, extent)?),
+            bias => bias,
+        };
+        Some(Matmul {
+            a,
+            b,
+            c: slice_option(self.c)?,
+            bias,
+            output: self.output.dense_first(axis, extent)?,
+            ..self.clone()
+        })
+    }
+
     /// 2 m n k per product.
     pub fn flops(&self) -> u64 {
         let MatmulDims { batch, m, n, k } = self.dims();

@@ -119,6 +119,13 @@ impl Reduce {
         vec![self.input]
     }
 
+    /// The op on the first `extent` indices of the output's `axis` alone.
+    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Reduce> {
+        let kept = (0..self.input.layout.rank()).filter(|axis| !self.axes.contains(axis)).nth(axis)?;
+        let input = self.input.first(kept, extent)?;
+        Some(Reduce { input, output: self.output.dense_first(axis, extent)?, ..self.clone() })
+    }
+
     /// One operation per element.
     pub fn flops(&self) -> u64 {
         self.input.layout.elements()

@@ -77,6 +77,15 @@ impl Softmax {
         vec![self.input]
     }
 
+    /// The op on the first `extent` indices of the output's `axis` alone; `None` along the axis of competition.
+    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Softmax> {
+        if axis == self.axis {
+            return None;
+        }
+        let input = self.input.first(axis, extent)?;
+        Some(Softmax { input, output: self.output.dense_first(axis, extent)?, ..self.clone() })
+    }
+
     /// Maximum, subtraction, exponential, sum and scale: five per element.
     pub fn flops(&self) -> u64 {
         self.input.layout.elements().saturating_mul(5)
