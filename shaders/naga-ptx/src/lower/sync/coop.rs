@@ -165,7 +165,7 @@ impl CoopPlace {
 }
 
 fn whole_warps(env: Env) -> Result<()> {
-    if env.invocations() % WARP == 0 {
+    if env.invocations().is_multiple_of(WARP) {
         return Ok(());
     }
     let what = format!("a cooperative matrix in a workgroup of {} invocations", env.invocations());

@@ -46,6 +46,12 @@ mod coop;
 mod lanes;
 mod reduce;
 mod shuffle;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_atomics;
+#[cfg(test)]
+mod warp;
 
 pub(crate) use atomics::{AtomicCall, AtomicOp, AtomicResult, Use, atomic, atomic_load, atomic_store};
 pub(crate) use barriers::{control_barrier, memory_barrier, uniform_load};
