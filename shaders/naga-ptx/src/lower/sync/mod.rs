@@ -51,6 +51,8 @@ mod tests;
 #[cfg(test)]
 mod tests_atomics;
 #[cfg(test)]
+mod tests_ptxas;
+#[cfg(test)]
 mod warp;
 
 pub(crate) use atomics::{AtomicCall, AtomicOp, AtomicResult, Use, atomic, atomic_load, atomic_store};

@@ -1,0 +1,204 @@
+//! Which values are the same in all invocations of a workgroup, and where control flow is.
+//!
+//! Subgroup operations are cheaper where a whole warp arrives together. naga's own analysis takes every local variable for
+//! non-uniform, and with it every loop; here a variable is uniform when all that is stored to it is, in uniform control
+//! flow. What is not certain counts as non-uniform, which costs speed only.
+
+use std::collections::HashSet;
+
+use naga::valid::FunctionInfo;
+use naga::{Binding, Block, BuiltIn, Expression, Function, Handle, LocalVariable, Module, Statement, TypeInner};
+
+use super::unroll::children;
+
+/// What is uniform in one function, as called from one place.
+#[derive(Debug)]
+pub(crate) struct Uniformity<'m> {
+    module: &'m Module,
+    function: &'m Function,
+    info: &'m FunctionInfo,
+    /// Arguments that are uniform where it is called; for an entry point, its builtins decide.
+    arguments: Vec<bool>,
+    varying: HashSet<Handle<LocalVariable>>,
+}
+
+impl<'m> Uniformity<'m> {
+    /// `control_flow`: the call itself is in uniform control flow.
+    pub(crate) fn new(
+        module: &'m Module,
+        function: &'m Function,
+        info: &'m FunctionInfo,
+        arguments: Vec<bool>,
+        control_flow: bool,
+    ) -> Uniformity<'m> {
+        let varying = HashSet::new();
+        let mut uniformity = Uniformity { module, function, info, arguments, varying };
+        loop {
+            let before = uniformity.varying.len();
+            uniformity.walk(&function.body, control_flow);
+            if uniformity.varying.len() == before {
+                return uniformity;
+            }
+        }
+    }
+
+    /// Whether all invocations of the workgroup compute the same value.
+    pub(crate) fn is_uniform(&self, expression: Handle<Expression>) -> bool {
+        let all = |handles: &[Handle<Expression>]| handles.iter().all(|&h| self.is_uniform(h));
+        match self.function.expressions[expression] {
+            Expression::Literal(_)
+            | Expression::Constant(_)
+            | Expression::Override(_)
+            | Expression::ZeroValue(_)
+            | Expression::ArrayLength(_) => true,
+            Expression::Compose { ref components, .. } => all(components),
+            Expression::Access { base, index } => all(&[base, index]),
+            Expression::AccessIndex { base, index } => self.builtin(base, index).unwrap_or_else(|| all(&[base])),
+            Expression::Splat { value, .. } => all(&[value]),
+            Expression::Swizzle { vector, .. } => all(&[vector]),
+            Expression::FunctionArgument(index) => match self.arguments.get(index as usize) {
+                Some(&uniform) => uniform,
+                None => false,
+            },
+            Expression::GlobalVariable(_) => self.info[expression].uniformity.non_uniform_result.is_none(),
+            Expression::LocalVariable(local) => !self.varying.contains(&local),
+            Expression::Load { pointer } => all(&[pointer]),
+            Expression::Unary { expr, .. } | Expression::As { expr, .. } => all(&[expr]),
+            Expression::Binary { left, right, .. } => all(&[left, right]),
+            Expression::Select { condition, accept, reject } => all(&[condition, accept, reject]),
+            Expression::Relational { argument, .. } => all(&[argument]),
+            Expression::Math { arg, arg1, arg2, arg3, .. } => {
+                [Some(arg), arg1, arg2, arg3].into_iter().flatten().all(|h| self.is_uniform(h))
+            }
+            Expression::WorkGroupUniformLoadResult { .. } => true,
+            Expression::ImageSample { .. }
+            | Expression::ImageLoad { .. }
+            | Expression::ImageQuery { .. }
+            | Expression::Derivative { .. }
+            | Expression::CallResult(_)
+            | Expression::AtomicResult { .. }
+            | Expression::RayQueryVertexPositions { .. }
+            | Expression::RayQueryProceedResult
+            | Expression::RayQueryGetIntersection { .. }
+            | Expression::SubgroupBallotResult
+            | Expression::SubgroupOperationResult { .. }
+            | Expression::CooperativeLoad { .. }
+            | Expression::CooperativeMultiplyAdd { .. } => false,
+        }
+    }
+
+    /// A member of an argument struct of builtins.
+    fn builtin(&self, base: Handle<Expression>, member: u32) -> Option<bool> {
+        let Expression::FunctionArgument(index) = self.function.expressions[base] else { return None };
+        let argument = self.function.arguments.get(index as usize)?;
+        match &self.module.types[argument.ty].inner {
+            TypeInner::Struct { members, .. } => {
+                Some(members.get(member as usize)?.binding.as_ref().is_some_and(uniform_binding))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether some invocations may leave the loop, or the function, from inside `block` while others stay.
+    pub(crate) fn leaves_divergently(&self, block: &Block, in_loop: Leaving) -> bool {
+        self.leaves(block, in_loop, true)
+    }
+
+    fn leaves(&self, block: &Block, leaving: Leaving, uniform: bool) -> bool {
+        block.iter().any(|statement| match statement {
+            Statement::Break | Statement::Continue => !uniform && leaving == Leaving::Loop,
+            Statement::Return { .. } | Statement::Kill => !uniform,
+            Statement::If { condition, accept, reject } => {
+                let uniform = uniform && self.is_uniform(*condition);
+                self.leaves(accept, leaving, uniform) || self.leaves(reject, leaving, uniform)
+            }
+            Statement::Switch { selector, cases } => {
+                let uniform = uniform && self.is_uniform(*selector);
+                cases.iter().any(|case| self.leaves(&case.body, leaving, uniform))
+            }
+            Statement::Loop { body, continuing, .. } => {
+                self.leaves(body, Leaving::Function, uniform) || self.leaves(continuing, Leaving::Function, uniform)
+            }
+            Statement::Block(inner) => self.leaves(inner, leaving, uniform),
+            _ => false,
+        })
+    }
+
+    /// One pass over the stores.
+    fn walk(&mut self, block: &Block, mut uniform: bool) {
+        for statement in block {
+            match statement {
+                Statement::Store { pointer, value } => {
+                    if !uniform || !self.is_uniform(*value) || !self.indices_uniform(*pointer) {
+                        self.vary(*pointer);
+                    }
+                }
+                Statement::Call { arguments, .. } => arguments.iter().for_each(|&a| self.vary(a)),
+                Statement::Atomic { pointer, .. } => self.vary(*pointer),
+                Statement::CooperativeStore { data, .. } => self.vary(data.pointer),
+                Statement::If { condition, accept, reject } => {
+                    let inner = uniform && self.is_uniform(*condition);
+                    self.walk(accept, inner);
+                    self.walk(reject, inner);
+                }
+                Statement::Switch { selector, cases } => {
+                    let inner = uniform && self.is_uniform(*selector);
+                    cases.iter().for_each(|case| self.walk(&case.body, inner));
+                }
+                Statement::Loop { body, continuing, break_if } => {
+                    let inner = uniform
+                        && !self.leaves_divergently(body, Leaving::Loop)
+                        && break_if.is_none_or(|condition| self.is_uniform(condition));
+                    self.walk(body, inner);
+                    self.walk(continuing, inner);
+                }
+                other => children(other, &mut |child| self.walk(child, uniform)),
+            }
+            // Whoever is left after a divergent return is not everybody.
+            let alone = Block::from_vec(vec![statement.clone()]);
+            uniform = uniform && !self.leaves_divergently(&alone, Leaving::Loop);
+        }
+    }
+
+    /// The variable behind `pointer` holds different values.
+    fn vary(&mut self, pointer: Handle<Expression>) {
+        match self.function.expressions[pointer] {
+            Expression::LocalVariable(local) => {
+                self.varying.insert(local);
+            }
+            Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => self.vary(base),
+            _ => {}
+        }
+    }
+
+    fn indices_uniform(&self, pointer: Handle<Expression>) -> bool {
+        match self.function.expressions[pointer] {
+            Expression::Access { base, index } => self.is_uniform(index) && self.indices_uniform(base),
+            Expression::AccessIndex { base, .. } => self.indices_uniform(base),
+            _ => true,
+        }
+    }
+}
+
+/// What a `break` or `continue` leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// The loop that is looked at.
+    Loop,
+    /// An inner loop or switch, which ends before: only returns count.
+    Function,
+}
+
+/// Whether an argument of an entry point is the same for the whole workgroup.
+pub(crate) fn uniform_binding(binding: &Binding) -> bool {
+    matches!(
+        binding,
+        Binding::BuiltIn(
+            BuiltIn::WorkGroupId
+                | BuiltIn::WorkGroupSize
+                | BuiltIn::NumWorkGroups
+                | BuiltIn::NumSubgroups
+                | BuiltIn::SubgroupSize
+        )
+    )
+}
