@@ -341,13 +341,8 @@ impl<'m> Lowerer<'m> {
     }
 
     fn unary(&mut self, frame: &mut Frame<'m>, op: naga::UnaryOperator, expr: Handle<Expression>) -> Result<Value> {
-        if let Value::Coop(matrix) = self.value(frame, expr)? {
-            return match op {
-                naga::UnaryOperator::Negate => Err(Error::unsupported("the negation of a cooperative matrix", "scale it by -1")),
-                naga::UnaryOperator::LogicalNot | naga::UnaryOperator::BitwiseNot => {
-                    Err(Error::invalid("a bitwise operation on a cooperative matrix"))
-                }
-            };
+        if let Value::Coop(_) = self.value(frame, expr)? {
+            return Err(Error::unsupported("the negation of a cooperative matrix", "multiply it by -1"));
         }
         let (scalar, _) = self.types.shape(self.ty(frame, expr))?;
         let leaves = self.leaves(frame, expr)?;

@@ -13,7 +13,7 @@ use super::place::{Memory, Place};
 use super::sync;
 use super::types::{Leaf, NO_GRAPHICS};
 use super::uniformity::{Uniformity, uniform_binding};
-use super::unroll::children;
+use super::unroll::{Unrolling, children};
 use super::{Lowerer, types};
 use crate::error::{Error, Result};
 use crate::ir::{Base, BlockId, Operand, Reg, Space, Special, Terminator, Ty};
@@ -39,21 +39,19 @@ pub(crate) enum Value {
 
 /// A function being written.
 pub(crate) struct Frame<'m> {
-    pub(crate) key: Option<Handle<Function>>,
     pub(crate) function: &'m Function,
     pub(crate) info: &'m FunctionInfo,
     pub(crate) uniformity: Uniformity<'m>,
     pub(crate) arguments: Vec<Value>,
     pub(crate) values: Vec<Option<Value>>,
     pub(crate) locals: HashMap<Handle<LocalVariable>, Place>,
+    pub(crate) unrolling: Rc<Unrolling>,
     /// Counters of loops that are being written out.
     pub(crate) known: HashMap<Handle<LocalVariable>, u32>,
     /// Layouts of variables that are cooperative matrices.
     pub(crate) majors: HashMap<Handle<LocalVariable>, Option<crate::ir::Major>>,
     /// Where `break` and `continue` go.
     pub(crate) loops: Vec<Jumps>,
-    /// Loops around the statement.
-    pub(crate) loop_depth: u32,
     pub(crate) exit: BlockId,
     pub(crate) result: Option<Rc<[Reg]>>,
     /// The result's scalars.
@@ -180,17 +178,16 @@ impl<'m> Lowerer<'m> {
         let result = function.result.as_ref().map(|_| result_leaves.iter().map(|leaf| self.b.reg(leaf.ty)).collect());
         let exit = self.b.block();
         let mut frame = Frame {
-            key,
             function,
             info,
             uniformity,
             arguments,
             values: vec![None; function.expressions.len()],
             locals: HashMap::new(),
+            unrolling: self.promotion.unrolling(key),
             known: HashMap::new(),
             majors: HashMap::new(),
             loops: Vec::new(),
-            loop_depth: 0,
             exit,
             result,
             result_leaves,

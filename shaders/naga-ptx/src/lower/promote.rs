@@ -5,13 +5,14 @@
 //! the variable whose pointer is passed. An index that depends only on counters of unrolled loops (`unroll.rs`) is known.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use naga::{
     AddressSpace, Block, Expression, Function, GlobalVariable, Handle, LocalVariable, Module, Statement, TypeInner,
 };
 
 use super::types::Types;
-use super::unroll;
+use super::unroll::{Unrolling, children};
 use crate::error::{Error, Result};
 
 /// Elements that are chosen between by predicates instead of going through memory.
@@ -33,6 +34,7 @@ pub(crate) struct Promotion {
     /// Private variables that must lie in memory.
     private_in_memory: HashSet<Handle<GlobalVariable>>,
     functions: HashMap<Option<Handle<Function>>, HashSet<Root>>,
+    unrolling: HashMap<Option<Handle<Function>>, Rc<Unrolling>>,
 }
 
 impl Promotion {
@@ -60,6 +62,11 @@ impl Promotion {
         self.functions.get(&function).is_some_and(|roots| roots.contains(&Root::Local(local)))
     }
 
+    /// The loops of `function` that are written out.
+    pub(crate) fn unrolling(&self, function: Option<Handle<Function>>) -> Rc<Unrolling> {
+        self.unrolling.get(&function).cloned().unwrap_or_default()
+    }
+
     fn visit(
         &mut self,
         module: &Module,
@@ -68,12 +75,11 @@ impl Promotion {
         function: &Function,
     ) -> Result<()> {
         let mut roots = HashSet::new();
-        let counters = unroll::counters(module, function);
+        let unrolling = Unrolling::new(module, function);
         for (_, expression) in function.expressions.iter() {
             let Expression::Access { base, index } = *expression else { continue };
             let Some((root, inner)) = trace(module, types, function, base) else { continue };
-            let known = unroll::is_known(function, &counters, index);
-            if !known && !selectable(types, &inner)? {
+            if !unrolling.is_known(index) && !selectable(types, &inner)? {
                 roots.insert(root);
             }
         }
@@ -88,6 +94,7 @@ impl Promotion {
                 self.private_in_memory.insert(global);
             }
         }
+        self.unrolling.insert(handle, Rc::new(unrolling));
         self.functions.insert(handle, roots);
         Ok(())
     }
@@ -111,7 +118,7 @@ impl Promotion {
                         }
                     }
                 }
-                other => unroll::children(other, &mut |child| self.calls(module, types, function, child, roots)),
+                other => children(other, &mut |child| self.calls(module, types, function, child, roots)),
             }
         }
     }

@@ -4,7 +4,11 @@
 //! meet is also where the warp's lanes meet again. A statement that leaves (break, continue, return) ends the block it is
 //! in; what follows it there is unreachable and is not written.
 
-use naga::{AtomicFunction, Block, Expression, GatherMode, Handle, Span, Statement, SwitchCase, SwitchValue};
+use std::rc::Rc;
+
+use naga::{
+    AtomicFunction, Block, Expression, GatherMode, Handle, LocalVariable, Span, Statement, SwitchCase, SwitchValue,
+};
 
 use super::Lowerer;
 use super::function::{Frame, Jumps, Value};
@@ -12,7 +16,6 @@ use super::place::Place;
 use super::sync::{self, AtomicCall, AtomicOp, Convergence, Gather};
 use super::types::NO_GRAPHICS;
 use super::uniformity::Leaving;
-use super::unroll::{self, Rounds};
 use crate::error::{Error, Result};
 use crate::ir::{Compare, Operand, Terminator, Ty};
 
@@ -26,17 +29,9 @@ pub(crate) enum Flow {
 impl<'m> Lowerer<'m> {
     /// Writes the statements of `block`.
     pub(super) fn block(&mut self, frame: &mut Frame<'m>, block: &'m Block) -> Result<Flow> {
-        for (position, (statement, span)) in block.span_iter().enumerate() {
+        for (statement, span) in block.span_iter() {
             self.b.check_size()?;
-            let flow = match statement {
-                Statement::Loop { body, continuing, break_if } => {
-                    match unroll::rounds(self.module, frame.function, block, position, frame.loop_depth) {
-                        Some(rounds) => self.unrolled(frame, body, continuing, &rounds),
-                        None => self.repeat(frame, body, continuing, *break_if),
-                    }
-                }
-                other => self.statement(frame, other, *span),
-            };
+            let flow = self.statement(frame, statement, *span);
             if flow.map_err(|error| error.at(*span))? == Flow::Left {
                 return Ok(Flow::Left);
             }
@@ -57,8 +52,13 @@ impl<'m> Lowerer<'m> {
             Statement::Block(inner) => return self.block(frame, inner),
             Statement::If { condition, accept, reject } => return self.choose(frame, *condition, accept, reject),
             Statement::Switch { selector, cases } => return self.switch(frame, *selector, cases),
-            // `block` writes loops itself, with what stands before them in view.
-            Statement::Loop { body, continuing, break_if } => return self.repeat(frame, body, continuing, *break_if),
+            Statement::Loop { body, continuing, break_if } => {
+                let unrolling = Rc::clone(&frame.unrolling);
+                return match unrolling.rounds(frame.function, continuing) {
+                    Some((counter, values)) => self.unrolled(frame, body, continuing, counter, values),
+                    None => self.repeat(frame, body, continuing, *break_if),
+                };
+            }
             Statement::Break => {
                 let target = frame.loops.last().ok_or_else(|| Error::invalid("a break outside of loops"))?.to_break;
                 return self.leave(target);
@@ -181,10 +181,9 @@ impl<'m> Lowerer<'m> {
             flows[1] = self.block(frame, reject)?;
         }
         self.b.end(Terminator::Jump(after), after);
-        let leaves = [accept, reject].iter().any(|block| {
-            frame.uniformity.leaves_divergently(block, Leaving::Loop) || (divergent && flows.contains(&Flow::Left))
-        });
-        self.partial = partial || (divergent && (flows.contains(&Flow::Left) || leaves)) || leaves;
+        let leaves =
+            [accept, reject].iter().any(|block| frame.uniformity.leaves(block, Leaving::Loop, !divergent));
+        self.partial = partial || leaves;
         Ok(if flows == [Flow::Left, Flow::Left] { Flow::Left } else { Flow::On })
     }
 
@@ -218,13 +217,13 @@ impl<'m> Lowerer<'m> {
             let next = labels.get(position + 1).copied().unwrap_or(after);
             let target = if case.fall_through { next } else { after };
             self.b.end(Terminator::Jump(target), next);
-            leaves |= has_escape(&case.body) || frame.uniformity.leaves_divergently(&case.body, Leaving::Loop);
+            leaves |= frame.uniformity.leaves(&case.body, Leaving::Switch, !divergent);
         }
         if cases.is_empty() {
             self.b.end(Terminator::Jump(after), after);
         }
         frame.loops.pop();
-        self.partial = partial || (divergent && leaves);
+        self.partial = partial || leaves;
         Ok(Flow::On)
     }
 
@@ -237,7 +236,7 @@ impl<'m> Lowerer<'m> {
     ) -> Result<Flow> {
         let partial = self.partial;
         let break_diverges = break_if.is_some_and(|condition| !frame.uniformity.is_uniform(condition));
-        self.partial |= break_diverges || frame.uniformity.leaves_divergently(body, Leaving::Loop);
+        self.partial |= break_diverges || frame.uniformity.leaves(body, Leaving::Loop, true);
         let (head, next, after) = (self.b.block(), self.b.block(), self.b.block());
         let rounds = self.options.loop_limit.map(|limit| (self.b.copy(Ty::U32, Operand::Imm(0)), limit));
         self.b.end(Terminator::Jump(head), head);
@@ -249,7 +248,6 @@ impl<'m> Lowerer<'m> {
             self.b.mov_to(Ty::U32, count, more);
         }
         frame.loops.push(Jumps { to_break: after, to_continue: Some(next) });
-        frame.loop_depth += 1;
         self.block(frame, body)?;
         self.b.end(Terminator::Jump(next), next);
         self.block(frame, continuing)?;
@@ -260,9 +258,8 @@ impl<'m> Lowerer<'m> {
             }
             None => self.b.end(Terminator::Jump(head), after),
         }
-        frame.loop_depth -= 1;
         frame.loops.pop();
-        self.partial = partial || frame.uniformity.leaves_divergently(body, Leaving::Function);
+        self.partial = partial || frame.uniformity.leaves(body, Leaving::Function, true);
         Ok(Flow::On)
     }
 
@@ -272,26 +269,25 @@ impl<'m> Lowerer<'m> {
         frame: &mut Frame<'m>,
         body: &'m Block,
         continuing: &'m Block,
-        rounds: &Rounds,
+        counter: Handle<LocalVariable>,
+        values: &[u32],
     ) -> Result<Flow> {
         let partial = self.partial;
-        self.partial |= frame.uniformity.leaves_divergently(body, Leaving::Loop);
+        self.partial |= frame.uniformity.leaves(body, Leaving::Loop, true);
         let after = self.b.block();
-        for &value in &rounds.values {
-            frame.known.insert(rounds.counter, value);
+        for &value in values {
+            frame.known.insert(counter, value);
             let next = self.b.block();
             frame.loops.push(Jumps { to_break: after, to_continue: Some(next) });
-            frame.loop_depth += 1;
             self.block(frame, body)?;
             self.b.end(Terminator::Jump(next), next);
             self.block(frame, continuing)?;
-            frame.loop_depth -= 1;
             frame.loops.pop();
             self.b.check_size()?;
         }
-        frame.known.remove(&rounds.counter);
+        frame.known.remove(&counter);
         self.b.end(Terminator::Jump(after), after);
-        self.partial = partial || frame.uniformity.leaves_divergently(body, Leaving::Function);
+        self.partial = partial || frame.uniformity.leaves(body, Leaving::Function, true);
         Ok(Flow::On)
     }
 
@@ -346,16 +342,4 @@ impl<'m> Lowerer<'m> {
             GatherMode::QuadSwap(direction) => Gather::QuadSwap(*direction),
         })
     }
-}
-
-/// Whether `block` may leave the construct around the switch it is a case of.
-fn has_escape(block: &Block) -> bool {
-    block.iter().any(|statement| match statement {
-        Statement::Continue | Statement::Return { .. } => true,
-        other => {
-            let mut found = false;
-            unroll::children(other, &mut |child| found |= has_escape(child));
-            found
-        }
-    })
 }

@@ -20,6 +20,8 @@ pub(crate) struct Uniformity<'m> {
     /// Arguments that are uniform where it is called; for an entry point, its builtins decide.
     arguments: Vec<bool>,
     varying: HashSet<Handle<LocalVariable>>,
+    /// Of each expression, given `varying`.
+    uniform: Vec<bool>,
 }
 
 impl<'m> Uniformity<'m> {
@@ -32,8 +34,13 @@ impl<'m> Uniformity<'m> {
         control_flow: bool,
     ) -> Uniformity<'m> {
         let varying = HashSet::new();
-        let mut uniformity = Uniformity { module, function, info, arguments, varying };
+        let mut uniformity = Uniformity { module, function, info, arguments, varying, uniform: Vec::new() };
         loop {
+            uniformity.uniform.clear();
+            for (handle, _) in function.expressions.iter() {
+                let uniform = uniformity.compute(handle);
+                uniformity.uniform.push(uniform);
+            }
             let before = uniformity.varying.len();
             uniformity.walk(&function.body, control_flow);
             if uniformity.varying.len() == before {
@@ -44,6 +51,11 @@ impl<'m> Uniformity<'m> {
 
     /// Whether all invocations of the workgroup compute the same value.
     pub(crate) fn is_uniform(&self, expression: Handle<Expression>) -> bool {
+        self.uniform.get(expression.index()).copied().unwrap_or(false)
+    }
+
+    /// The same, from the operands, which come before it in the arena.
+    fn compute(&self, expression: Handle<Expression>) -> bool {
         let all = |handles: &[Handle<Expression>]| handles.iter().all(|&h| self.is_uniform(h));
         match self.function.expressions[expression] {
             Expression::Literal(_)
@@ -99,14 +111,16 @@ impl<'m> Uniformity<'m> {
         }
     }
 
-    /// Whether some invocations may leave the loop, or the function, from inside `block` while others stay.
-    pub(crate) fn leaves_divergently(&self, block: &Block, in_loop: Leaving) -> bool {
-        self.leaves(block, in_loop, true)
+    /// Whether some invocations may leave what `leaving` names from inside `block` while others stay. `uniform`: all
+    /// come to the block together.
+    pub(crate) fn leaves(&self, block: &Block, leaving: Leaving, uniform: bool) -> bool {
+        block.iter().any(|statement| self.statement_leaves(statement, leaving, uniform))
     }
 
-    fn leaves(&self, block: &Block, leaving: Leaving, uniform: bool) -> bool {
-        block.iter().any(|statement| match statement {
-            Statement::Break | Statement::Continue => !uniform && leaving == Leaving::Loop,
+    fn statement_leaves(&self, statement: &Statement, leaving: Leaving, uniform: bool) -> bool {
+        match statement {
+            Statement::Break => !uniform && leaving == Leaving::Loop,
+            Statement::Continue => !uniform && leaving != Leaving::Function,
             Statement::Return { .. } | Statement::Kill => !uniform,
             Statement::If { condition, accept, reject } => {
                 let uniform = uniform && self.is_uniform(*condition);
@@ -114,6 +128,7 @@ impl<'m> Uniformity<'m> {
             }
             Statement::Switch { selector, cases } => {
                 let uniform = uniform && self.is_uniform(*selector);
+                let leaving = if leaving == Leaving::Loop { Leaving::Switch } else { leaving };
                 cases.iter().any(|case| self.leaves(&case.body, leaving, uniform))
             }
             Statement::Loop { body, continuing, .. } => {
@@ -121,7 +136,7 @@ impl<'m> Uniformity<'m> {
             }
             Statement::Block(inner) => self.leaves(inner, leaving, uniform),
             _ => false,
-        })
+        }
     }
 
     /// One pass over the stores.
@@ -147,7 +162,7 @@ impl<'m> Uniformity<'m> {
                 }
                 Statement::Loop { body, continuing, break_if } => {
                     let inner = uniform
-                        && !self.leaves_divergently(body, Leaving::Loop)
+                        && !self.leaves(body, Leaving::Loop, true)
                         && break_if.is_none_or(|condition| self.is_uniform(condition));
                     self.walk(body, inner);
                     self.walk(continuing, inner);
@@ -155,8 +170,7 @@ impl<'m> Uniformity<'m> {
                 other => children(other, &mut |child| self.walk(child, uniform)),
             }
             // Whoever is left after a divergent return is not everybody.
-            let alone = Block::from_vec(vec![statement.clone()]);
-            uniform = uniform && !self.leaves_divergently(&alone, Leaving::Loop);
+            uniform = uniform && !self.statement_leaves(statement, Leaving::Loop, uniform);
         }
     }
 
@@ -185,7 +199,9 @@ impl<'m> Uniformity<'m> {
 pub(crate) enum Leaving {
     /// The loop that is looked at.
     Loop,
-    /// An inner loop or switch, which ends before: only returns count.
+    /// A switch inside it, which a `break` ends: `continue` counts.
+    Switch,
+    /// The function: only returns count.
     Function,
 }
 

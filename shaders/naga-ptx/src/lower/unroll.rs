@@ -4,103 +4,132 @@
 //! here when its counter indexes a variable of the function, its rounds are known, and the result stays small. The counter
 //! is run through the loop's own condition and step by a small evaluator: whatever form they have, the rounds are right.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use naga::{
-    BinaryOperator, Block, Expression, Function, Handle, Literal, LocalVariable, Module, Scalar, ScalarKind, Statement,
-    TypeInner,
+    AddressSpace, BinaryOperator, Block, Expression, Function, Handle, Literal, LocalVariable, Module, Scalar, ScalarKind,
+    Statement, TypeInner,
 };
 
 /// Rounds of one loop.
 const MAX_ROUNDS: usize = 256;
-/// Statements that writing out may produce, nested loops included.
+/// Statements that writing out one loop may produce, nested loops included.
 const MAX_STATEMENTS: u64 = 8192;
+/// Steps the evaluator takes for one expression before it gives up.
+const MAX_STEPS: u32 = 256;
 
-/// A loop whose rounds are known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rounds {
-    /// The counter.
-    pub(crate) counter: Handle<LocalVariable>,
-    /// Its value in each round, as 32 bits.
-    pub(crate) values: Vec<u32>,
+/// The loops of a function that are written out: the values each counter takes, as 32 bits.
+#[derive(Debug, Default)]
+pub(crate) struct Unrolling {
+    rounds: HashMap<Handle<LocalVariable>, Vec<u32>>,
+    /// Expressions that are known when the counters are.
+    known: Vec<bool>,
 }
 
-/// The counters of all loops of `function` that will be written out.
-pub(crate) fn counters(module: &Module, function: &Function) -> HashSet<Handle<LocalVariable>> {
-    let mut found = HashSet::new();
-    collect(module, function, &function.body, 0, &mut found);
-    found
-}
+impl Unrolling {
+    pub(crate) fn new(module: &Module, function: &Function) -> Unrolling {
+        let mut stores = HashMap::new();
+        count_stores(function, &function.body, &mut stores);
+        let candidates = index_variables(module, function);
+        let mut planner = Planner { module, function, stores, candidates, rounds: HashMap::new() };
+        if !planner.candidates.is_empty() {
+            planner.weight(&function.body, 0);
+        }
+        let rounds = planner.rounds;
+        let mut known = Vec::with_capacity(function.expressions.len());
+        for (_, expression) in function.expressions.iter() {
+            known.push(match *expression {
+                Expression::Literal(_) | Expression::Constant(_) | Expression::ZeroValue(_) => true,
+                Expression::Load { pointer } => match function.expressions[pointer] {
+                    Expression::LocalVariable(local) => rounds.contains_key(&local),
+                    _ => false,
+                },
+                Expression::Binary { left, right, .. } => known[left.index()] && known[right.index()],
+                Expression::As { expr, kind: ScalarKind::Sint | ScalarKind::Uint, convert: Some(4) } => {
+                    known[expr.index()]
+                }
+                _ => false,
+            });
+        }
+        Unrolling { rounds, known }
+    }
 
-fn collect(
-    module: &Module,
-    function: &Function,
-    block: &Block,
-    depth: u32,
-    found: &mut HashSet<Handle<LocalVariable>>,
-) {
-    for (position, statement) in block.iter().enumerate() {
-        let inner = depth + u32::from(matches!(statement, Statement::Loop { .. }));
-        found.extend(rounds(module, function, block, position, depth).map(|rounds| rounds.counter));
-        children(statement, &mut |child| collect(module, function, child, inner, found));
+    /// Whether `index` is a number at compile time.
+    pub(crate) fn is_known(&self, index: Handle<Expression>) -> bool {
+        self.known.get(index.index()).copied().unwrap_or(false)
+    }
+
+    /// Counter and values of the loop with this `continuing` block, when it is written out.
+    pub(crate) fn rounds(&self, function: &Function, continuing: &Block) -> Option<(Handle<LocalVariable>, &[u32])> {
+        let (counter, _) = step_of(function, continuing)?;
+        Some((counter, self.rounds.get(&counter)?))
     }
 }
 
-/// The rounds of the loop at `position` of `block`, when it is to be written out. `depth` counts the loops around it.
-pub(crate) fn rounds(
-    module: &Module,
-    function: &Function,
-    block: &Block,
-    position: usize,
-    depth: u32,
-) -> Option<Rounds> {
-    let Some(Statement::Loop { body, continuing, break_if: None }) = block.get(position) else { return None };
-    let (counter, step) = step_of(function, continuing)?;
-    let scalar = match module.types[function.local_variables[counter].ty].inner {
-        TypeInner::Scalar(scalar @ (Scalar::I32 | Scalar::U32)) => scalar,
-        _ => return None,
-    };
-    let start = start_of(function, block, position, counter, depth)?;
-    let condition = guard_of(body)?;
-    if !indexes_variables(module, function, counter) || stores(function, &function.body, counter)? > 2 {
-        return None;
+struct Planner<'a> {
+    module: &'a Module,
+    function: &'a Function,
+    /// Stores to each variable; `None` when its pointer goes elsewhere.
+    stores: HashMap<Handle<LocalVariable>, Option<u32>>,
+    /// Variables that indices into variables of the function depend on.
+    candidates: HashSet<Handle<LocalVariable>>,
+    rounds: HashMap<Handle<LocalVariable>, Vec<u32>>,
+}
+
+impl Planner<'_> {
+    /// Statements in `block`, loops that are written out counted as often as they run; notes these loops.
+    fn weight(&mut self, block: &Block, depth: u32) -> u64 {
+        let mut sum = 0_u64;
+        for (position, statement) in block.iter().enumerate() {
+            let inner_depth = depth + u32::from(matches!(statement, Statement::Loop { .. }));
+            let mut inner = 1_u64;
+            children(statement, &mut |child| inner = inner.saturating_add(self.weight(child, inner_depth)));
+            if let Some((counter, values)) = self.candidate(block, position, depth) {
+                let written = inner.saturating_mul(values.len() as u64);
+                if written <= MAX_STATEMENTS {
+                    self.rounds.insert(counter, values);
+                    inner = written;
+                }
+            }
+            sum = sum.saturating_add(inner);
+        }
+        sum
     }
-    if stores(function, body, counter)? != 0 || stores(function, continuing, counter)? != 1 {
-        return None;
-    }
-    let evaluator = Evaluator { module, function, counter, scalar };
-    let mut values = Vec::new();
-    let mut value = evaluator.value(start, 0)? as u32;
-    while evaluator.value(condition, value)? != 0 {
-        values.push(value);
-        value = evaluator.value(step, value)? as u32;
-        if values.len() > MAX_ROUNDS {
+
+    /// Counter and values of the loop at `position`, when they are known and its counter indexes variables.
+    fn candidate(&self, block: &Block, position: usize, depth: u32) -> Option<(Handle<LocalVariable>, Vec<u32>)> {
+        let Some(Statement::Loop { body, continuing, break_if: None }) = block.get(position) else { return None };
+        let (counter, step) = step_of(self.function, continuing)?;
+        if !self.candidates.contains(&counter) {
             return None;
         }
-    }
-    let weight = values.len() as u64 * (weight(module, function, body, depth + 1) + 1);
-    (weight <= MAX_STATEMENTS).then_some(Rounds { counter, values })
-}
-
-/// Whether `index` is known when the counters are.
-pub(crate) fn is_known(
-    function: &Function,
-    counters: &HashSet<Handle<LocalVariable>>,
-    index: Handle<Expression>,
-) -> bool {
-    match function.expressions[index] {
-        Expression::Literal(_) | Expression::Constant(_) | Expression::ZeroValue(_) => true,
-        Expression::Load { pointer } => match function.expressions[pointer] {
-            Expression::LocalVariable(local) => counters.contains(&local),
-            _ => false,
-        },
-        Expression::Binary { left, right, .. } => {
-            is_known(function, counters, left) && is_known(function, counters, right)
+        let scalar = match self.module.types[self.function.local_variables[counter].ty].inner {
+            TypeInner::Scalar(scalar @ (Scalar::I32 | Scalar::U32)) => scalar,
+            _ => return None,
+        };
+        // The step is one store; the start may be another; a third would be somewhere inside.
+        let stored = self.stores.get(&counter).copied().flatten()?;
+        let start = match start_of(self.function, &block[..position], counter) {
+            Some(start) if stored == 2 => start,
+            // Outside of loops the initial value is still there.
+            None if stored == 1 && depth == 0 => self.function.local_variables[counter].init?,
+            _ => return None,
+        };
+        let condition = guard_of(body)?;
+        let evaluate = |expression, value| {
+            let mut evaluator = Evaluator { module: self.module, function: self.function, counter, scalar, steps: 0 };
+            evaluator.value(expression, value)
+        };
+        let mut values = Vec::new();
+        let mut value = evaluate(start, 0)? as u32;
+        while evaluate(condition, value)? != 0 {
+            if values.len() == MAX_ROUNDS {
+                return None;
+            }
+            values.push(value);
+            value = evaluate(step, value)? as u32;
         }
-        Expression::As { expr, kind: ScalarKind::Sint | ScalarKind::Uint, convert: Some(4) } => {
-            is_known(function, counters, expr)
-        }
-        _ => false,
+        Some((counter, values))
     }
 }
 
@@ -171,108 +200,80 @@ fn step_of(function: &Function, continuing: &Block) -> Option<(Handle<LocalVaria
     found
 }
 
-/// What the counter holds when the loop begins.
-fn start_of(
-    function: &Function,
-    block: &Block,
-    position: usize,
-    counter: Handle<LocalVariable>,
-    depth: u32,
-) -> Option<Handle<Expression>> {
-    for statement in block[..position].iter().rev() {
+/// What was stored to the counter right before the loop.
+fn start_of(function: &Function, before: &[Statement], counter: Handle<LocalVariable>) -> Option<Handle<Expression>> {
+    for statement in before.iter().rev() {
         match statement {
             Statement::Emit(_) => {}
             Statement::Store { pointer, value } => match function.expressions[*pointer] {
                 Expression::LocalVariable(local) if local == counter => return Some(*value),
                 Expression::LocalVariable(_) => {}
-                _ => break,
+                _ => return None,
             },
-            _ => break,
+            _ => return None,
         }
     }
-    // Its initial value, when nothing else was stored: outside of loops, and only this loop's step.
-    let only_step = depth == 0 && stores(function, &function.body, counter)? == 1;
-    if !only_step {
-        return None;
-    }
-    // Initial values are constants of the module or literals; a variable without one is zero.
-    match function.local_variables[counter].init {
-        Some(init) => Some(init),
-        None => None,
-    }
+    None
 }
 
-/// Stores to `variable` in `block`; `None` when its pointer goes elsewhere.
-fn stores(function: &Function, block: &Block, variable: Handle<LocalVariable>) -> Option<u32> {
-    let is_variable = |pointer: Handle<Expression>| {
-        matches!(function.expressions[pointer], Expression::LocalVariable(local) if local == variable)
-    };
-    let mut count = 0;
+fn count_stores(function: &Function, block: &Block, stores: &mut HashMap<Handle<LocalVariable>, Option<u32>>) {
     for statement in block {
         match statement {
-            Statement::Store { pointer, .. } if is_variable(*pointer) => count += 1,
-            Statement::Call { arguments, .. } if arguments.iter().any(|&a| is_variable(a)) => return None,
-            other => {
-                let mut inner = Some(0);
-                children(other, &mut |child| {
-                    inner = inner.and_then(|sum| Some(sum + stores(function, child, variable)?));
-                });
-                count += inner?;
-            }
-        }
-    }
-    Some(count)
-}
-
-/// Whether an index into a variable of the function depends on the counter.
-fn indexes_variables(module: &Module, function: &Function, counter: Handle<LocalVariable>) -> bool {
-    function.expressions.iter().any(|(_, expression)| match *expression {
-        Expression::Access { base, index } => {
-            let mut root = base;
-            while let Expression::Access { base, .. } | Expression::AccessIndex { base, .. } = function.expressions[root]
-            {
-                root = base;
-            }
-            let local = match function.expressions[root] {
-                Expression::LocalVariable(_) | Expression::FunctionArgument(_) => true,
-                Expression::GlobalVariable(global) => {
-                    module.global_variables[global].space == naga::AddressSpace::Private
+            Statement::Store { pointer, .. } => {
+                if let Expression::LocalVariable(local) = function.expressions[*pointer] {
+                    if let Some(count) = stores.entry(local).or_insert(Some(0)) {
+                        *count += 1;
+                    }
                 }
-                _ => false,
-            };
-            local && depends(function, index, counter)
+            }
+            Statement::Call { arguments, .. } => {
+                for &argument in arguments {
+                    if let Expression::LocalVariable(local) = function.expressions[argument] {
+                        stores.insert(local, None);
+                    }
+                }
+            }
+            other => children(other, &mut |child| count_stores(function, child, stores)),
         }
-        _ => false,
-    })
-}
-
-fn depends(function: &Function, expression: Handle<Expression>, counter: Handle<LocalVariable>) -> bool {
-    match function.expressions[expression] {
-        Expression::Load { pointer } => {
-            matches!(function.expressions[pointer], Expression::LocalVariable(local) if local == counter)
-        }
-        Expression::Binary { left, right, .. } => {
-            depends(function, left, counter) || depends(function, right, counter)
-        }
-        Expression::As { expr, .. } => depends(function, expr, counter),
-        _ => false,
     }
 }
 
-/// Statements in `block`, loops that are written out counted as often as they run.
-fn weight(module: &Module, function: &Function, block: &Block, depth: u32) -> u64 {
-    let mut sum = 0_u64;
-    for (position, statement) in block.iter().enumerate() {
-        let is_loop = matches!(statement, Statement::Loop { .. });
-        let times = match rounds(module, function, block, position, depth) {
-            Some(rounds) => rounds.values.len() as u64,
-            None => 1,
+/// The variables that indices into variables of the function depend on.
+fn index_variables(module: &Module, function: &Function) -> HashSet<Handle<LocalVariable>> {
+    let mut open: Vec<Handle<Expression>> = Vec::new();
+    for (_, expression) in function.expressions.iter() {
+        let Expression::Access { base, index } = *expression else { continue };
+        let mut root = base;
+        while let Expression::Access { base, .. } | Expression::AccessIndex { base, .. } = function.expressions[root] {
+            root = base;
+        }
+        let local = match function.expressions[root] {
+            Expression::LocalVariable(_) | Expression::FunctionArgument(_) => true,
+            Expression::GlobalVariable(global) => module.global_variables[global].space == AddressSpace::Private,
+            _ => false,
         };
-        let mut inner = 1;
-        children(statement, &mut |child| inner += weight(module, function, child, depth + u32::from(is_loop)));
-        sum = sum.saturating_add(inner.saturating_mul(times));
+        if local {
+            open.push(index);
+        }
     }
-    sum
+    let mut seen = HashSet::new();
+    let mut found = HashSet::new();
+    while let Some(handle) = open.pop() {
+        if !seen.insert(handle) {
+            continue;
+        }
+        match function.expressions[handle] {
+            Expression::Load { pointer } => {
+                if let Expression::LocalVariable(local) = function.expressions[pointer] {
+                    found.insert(local);
+                }
+            }
+            Expression::Binary { left, right, .. } => open.extend([left, right]),
+            Expression::As { expr, .. } => open.push(expr),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Integer expressions of one counter.
@@ -281,11 +282,17 @@ struct Evaluator<'a> {
     function: &'a Function,
     counter: Handle<LocalVariable>,
     scalar: Scalar,
+    steps: u32,
 }
 
 impl Evaluator<'_> {
     /// The value of `expression`, wrapped to the counter's type; comparisons give 0 or 1.
-    fn value(&self, expression: Handle<Expression>, counter: u32) -> Option<i64> {
+    fn value(&mut self, expression: Handle<Expression>, counter: u32) -> Option<i64> {
+        // Expressions share operands, so a short chain may have very many paths.
+        self.steps += 1;
+        if self.steps > MAX_STEPS {
+            return None;
+        }
         match self.function.expressions[expression] {
             Expression::Literal(literal) => number(literal),
             Expression::Constant(constant) => {
