@@ -59,7 +59,7 @@ pub(crate) fn atomic(b: &mut Builder, call: AtomicCall) -> Result<AtomicResult> 
     let simple = match op {
         AtomicOp::Add => Simple::Native(AtomOp::Add, value),
         // Both integers and floats: adding the negation is exactly subtracting.
-        AtomicOp::Subtract => Simple::Native(AtomOp::Add, b.unary(UnaryOp::Neg, ty, value)),
+        AtomicOp::Subtract => Simple::Native(AtomOp::Add, b.unary(UnaryOp::Neg, negated(ty), value)),
         AtomicOp::And => Simple::Native(AtomOp::And, value),
         AtomicOp::ExclusiveOr => Simple::Native(AtomOp::Xor, value),
         AtomicOp::InclusiveOr => Simple::Native(AtomOp::Or, value),
@@ -147,6 +147,15 @@ fn summed(op: AtomOp, ty: Ty) -> Ty {
         (AtomOp::Add, Ty::S64) => Ty::U64,
         (AtomOp::Add, Ty::S32) => Ty::U32,
         _ => ty,
+    }
+}
+
+/// `neg` knows signed integers only.
+fn negated(ty: Ty) -> Ty {
+    match ty {
+        Ty::U32 => Ty::S32,
+        Ty::U64 => Ty::S64,
+        ty => ty,
     }
 }
 

@@ -1,9 +1,9 @@
 //! A warp on the host, for tests: 32 lanes that run the PTX IR in lockstep, any set of them active.
 //!
 //! It is strict where hardware is silent: an instruction across lanes panics unless its mask is exactly the active
-//! lanes, and reading a lane that does not take part gives rubbish that differs from lane to lane. After a branch on which lanes differ the two sides run to
-//! the end one after the other, so nothing is proven by luck of reconvergence. Memory is a map of whole values, and
-//! lanes reach it in the order of their numbers.
+//! lanes, and reading a lane that does not take part gives rubbish that differs from lane to lane. After a branch on
+//! which lanes differ the two sides run to the end one after the other, so nothing is proven by luck of reconvergence.
+//! Memory is a map of whole values, and lanes reach it in the order of their numbers.
 
 use std::collections::BTreeMap;
 
@@ -311,7 +311,7 @@ pub(super) fn encode(ty: Ty, number: Number) -> u64 {
 fn unary(op: UnaryOp, ty: Ty, bits: u64) -> u64 {
     match (op, decode(ty, bits)) {
         (UnaryOp::Neg, Number::Float(x)) => encode(ty, Number::Float(-x)),
-        (UnaryOp::Neg, Number::Int(x)) => encode(ty, Number::Int(-x)),
+        (UnaryOp::Neg, Number::Int(x)) if ty.is_signed() => encode(ty, Number::Int(-x)),
         (UnaryOp::Not, _) => !bits,
         (UnaryOp::Popc, _) => u64::from(bits.count_ones()),
         (UnaryOp::Clz, _) => u64::from((bits as u32).leading_zeros()),
