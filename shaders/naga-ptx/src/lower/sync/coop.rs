@@ -9,7 +9,8 @@
 //! Which lane holds which element nobody says, so a fragment can only be loaded, multiplied, stored (C alone), and
 //! combined element by element with one of the same kind. What the ISA does say: A and B must reach the product with the
 //! layout they were loaded with. Hence each value carries it, and a variable takes the layout of what is stored to it;
-//! storing both kinds to one variable is `Unsupported`.
+//! storing both kinds to one variable is `Unsupported`. (From sm_75 on the assembler transposes while loading, and the
+//! product's machine code is the same for all layouts: ptxas 13.0, sm_75 to sm_120. But that is not promised.)
 //!
 //! The warp must be whole and come here together, as naga's uniformity analysis demands. The ISA wants the first element
 //! at a multiple of 32 bytes and rows (columns) multiples of 32 bytes apart (16 for C of f16); WGSL has no such rule, so
@@ -130,7 +131,7 @@ fn spread(b: &mut Builder, register: Ty, value: Operand) -> Operand {
 
 /// `Expression::CooperativeLoad`.
 pub(crate) fn coop_load(b: &mut Builder, env: Env, ty: CoopType, place: CoopPlace) -> Result<CoopValue> {
-    whole_warps(env)?;
+    check_warps(b, env)?;
     let dst = ty.fresh(b)?;
     let stride = place.stride(b);
     let CoopPlace { space, address, major, .. } = place;
@@ -141,7 +142,7 @@ pub(crate) fn coop_load(b: &mut Builder, env: Env, ty: CoopType, place: CoopPlac
 
 /// `Statement::CooperativeStore`.
 pub(crate) fn coop_store(b: &mut Builder, env: Env, value: &CoopValue, place: CoopPlace) -> Result<()> {
-    whole_warps(env)?;
+    check_warps(b, env)?;
     match value.ty.role {
         CooperativeRole::C => {}
         CooperativeRole::A | CooperativeRole::B => {
@@ -164,7 +165,10 @@ impl CoopPlace {
     }
 }
 
-fn whole_warps(env: Env) -> Result<()> {
+/// `wmma` is defined only for whole warps.
+fn check_warps(b: &mut Builder, env: Env) -> Result<()> {
+    // The spelling `.sync.aligned`.
+    b.require(6, 3);
     if env.invocations().is_multiple_of(WARP) {
         return Ok(());
     }
@@ -180,7 +184,7 @@ pub(crate) fn coop_mma(
     right: &CoopValue,
     c: &CoopValue,
 ) -> Result<CoopValue> {
-    whole_warps(env)?;
+    check_warps(b, env)?;
     for (value, role) in [(left, CooperativeRole::A), (right, CooperativeRole::B), (c, CooperativeRole::C)] {
         if value.ty.role != role {
             return Err(Error::invalid(format!("a matrix of role {:?} as {role:?} of a product", value.ty.role)));

@@ -80,6 +80,7 @@ pub(super) fn lanes(b: &mut Builder, env: Env, convergence: Convergence) -> Lane
             Lanes { mask, kind: Kind::Head }
         }
         Convergence::Partial => {
+            b.require(6, 2);
             let dst = b.reg(Ty::B32);
             b.push(Inst::ActiveMask { dst });
             Lanes { mask: dst.into(), kind: Kind::Any }

@@ -51,6 +51,8 @@ mod tests;
 #[cfg(test)]
 mod tests_atomics;
 #[cfg(test)]
+mod tests_coop;
+#[cfg(test)]
 mod tests_ptxas;
 #[cfg(test)]
 mod warp;

@@ -1,0 +1,160 @@
+//! Cooperative matrices: registers, layouts, refusals.
+
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+use naga::{CooperativeRole, CooperativeSize, Scalar};
+
+use super::*;
+use crate::error::Error;
+use crate::ir::*;
+use crate::ptx::PtxVersion;
+
+const ENV: Env = Env { target: Target::new(8, 0), workgroup_size: [32, 1, 1] };
+
+fn matrix(role: CooperativeRole, scalar: Scalar) -> CoopType {
+    CoopType { columns: CooperativeSize::Sixteen, rows: CooperativeSize::Sixteen, scalar, role }
+}
+
+fn place(major: Major, stride: Operand, components: u32) -> CoopPlace {
+    let address = Address { base: Base::Shared, offset: 0 };
+    CoopPlace { space: Space::Shared, address, stride, components, major }
+}
+
+fn builder() -> Builder {
+    Builder::new(PtxVersion { major: 6, minor: 0 })
+}
+
+fn insts(b: Builder) -> Vec<Inst> {
+    b.finish().0.into_iter().flat_map(|block| block.lines).map(|line| line.inst).collect()
+}
+
+fn is_unsupported<T>(result: Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Unsupported { .. }))
+}
+
+#[test]
+fn product_names_the_layouts_its_factors_were_loaded_with() {
+    let majors = [Major::Row, Major::Column];
+    for (a_major, b_major) in majors.into_iter().flat_map(|a| majors.map(|b| (a, b))) {
+        for scalar in [Scalar::F16, Scalar::F32] {
+            let mut b = builder();
+            let stride = Operand::u32(16);
+            let left = matrix(CooperativeRole::A, Scalar::F16);
+            let left = coop_load(&mut b, ENV, left, place(a_major, stride, 1)).unwrap();
+            let right = matrix(CooperativeRole::B, Scalar::F16);
+            let right = coop_load(&mut b, ENV, right, place(b_major, stride, 1)).unwrap();
+            let c = matrix(CooperativeRole::C, scalar);
+            let c = coop_load(&mut b, ENV, c, place(a_major, stride, 1)).unwrap();
+            assert_eq!((left.major, right.major, c.major), (Some(a_major), Some(b_major), None));
+            let left = coop_scale(&mut b, &left, Operand::Imm(0x4000)).unwrap();
+            let d = coop_mma(&mut b, ENV, &left, &right, &c).unwrap();
+            assert_eq!(
+                (left.regs.len(), right.regs.len(), d.regs.len()),
+                (8, 8, if scalar == Scalar::F16 { 4 } else { 8 })
+            );
+            assert!(is_unsupported(coop_store(&mut b, ENV, &left, place(a_major, stride, 1))));
+            coop_store(&mut b, ENV, &d, place(b_major, stride, 1)).unwrap();
+            let insts = insts(b);
+            let product = insts.iter().find_map(|inst| match inst {
+                Inst::WmmaMma { ab_major, d_ty, c_ty, .. } => Some((*ab_major, *d_ty, *c_ty)),
+                _ => None,
+            });
+            let ty = if scalar == Scalar::F16 { Ty::F16 } else { Ty::F32 };
+            assert_eq!(product, Some(([a_major, b_major], ty, ty)));
+            let stored = insts.iter().find_map(|inst| match inst {
+                Inst::WmmaStore { major, ty, src, .. } => Some((*major, *ty, src.len())),
+                _ => None,
+            });
+            assert_eq!(stored, Some((b_major, ty, d.regs.len())));
+        }
+    }
+}
+
+#[test]
+fn stride_counts_scalars_whatever_the_pointer_points_to() {
+    let mut b = builder();
+    let c = matrix(CooperativeRole::C, Scalar::F32);
+    coop_load(&mut b, ENV, c, place(Major::Row, Operand::u32(6), 4)).unwrap();
+    let Some(Inst::WmmaLoad { stride, .. }) = insts(b).pop() else { panic!("no load") };
+    assert_eq!(stride, Operand::u32(24));
+}
+
+#[test]
+fn splat_fills_both_halves_and_fits_any_layout() {
+    let mut b = builder();
+    let one = coop_splat(&mut b, matrix(CooperativeRole::A, Scalar::F16), Operand::Imm(0x3c00)).unwrap();
+    assert_eq!((one.major, one.regs.len()), (None, 8));
+    let insts = insts(b);
+    assert_eq!(insts.len(), 8);
+    assert!(insts.iter().all(|inst| matches!(inst, Inst::Mov { src: Operand::Imm(0x3c00_3c00), .. })), "{insts:?}");
+}
+
+#[test]
+fn sum_of_factors_of_both_layouts_is_refused() {
+    let mut b = builder();
+    let ty = matrix(CooperativeRole::B, Scalar::F16);
+    let rows = coop_load(&mut b, ENV, ty, place(Major::Row, Operand::u32(16), 1)).unwrap();
+    let columns = coop_load(&mut b, ENV, ty, place(Major::Column, Operand::u32(16), 1)).unwrap();
+    let zero = coop_splat(&mut b, ty, Operand::Imm(0)).unwrap();
+    assert!(is_unsupported(coop_add(&mut b, &rows, &columns)));
+    assert_eq!(coop_sub(&mut b, &zero, &columns).unwrap().major, Some(Major::Column));
+    assert_eq!(coop_add(&mut b, &rows, &zero).unwrap().major, Some(Major::Row));
+    let mut variable = None;
+    settle_major(&mut variable, zero.major).unwrap();
+    assert_eq!(variable, None);
+    settle_major(&mut variable, columns.major).unwrap();
+    settle_major(&mut variable, zero.major).unwrap();
+    assert_eq!(variable, Some(Major::Column));
+    assert!(is_unsupported(settle_major(&mut variable, rows.major)));
+}
+
+#[test]
+fn matrices_that_tensor_cores_lack_are_unsupported() {
+    let mut b = builder();
+    let sixteen = matrix(CooperativeRole::A, Scalar::F16);
+    let eight = CoopType { columns: CooperativeSize::Eight, rows: CooperativeSize::Eight, ..sixteen };
+    assert!(is_unsupported(eight.registers()));
+    for role in [CooperativeRole::A, CooperativeRole::B] {
+        assert!(is_unsupported(coop_splat(&mut b, matrix(role, Scalar::F32), Operand::Imm(0))));
+    }
+    let partial = Env { workgroup_size: [48, 1, 1], ..ENV };
+    assert!(is_unsupported(coop_load(&mut b, partial, sixteen, place(Major::Row, Operand::u32(16), 1))));
+    assert_eq!(b.lines(), 0);
+}
+
+const LOOP: &str = "
+enable f16;
+enable wgpu_cooperative_matrix;
+@group(0) @binding(0) var<storage, read> x: array<vec4<f16>>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+
+@compute @workgroup_size(32)
+fn main() {
+    var a: coop_mat16x16<f16, A>;
+    var b: array<coop_mat16x16<f16, B>, 2>;
+    var never: coop_mat16x16<f16, B>;
+    var sum: array<coop_mat16x16<f32, C>, 2>;
+    for (var k = 0u; k < 64u; k += 16u) {
+        sum[0] = coopMultiplyAdd(a, b[0], sum[0]);
+        sum[1] = coopMultiplyAdd(a, never, sum[1]);
+        a = f16(2.0) * coopLoadT<coop_mat16x16<f16, A>>(&x[k], 16u);
+        b[1] = coopLoad<coop_mat16x16<f16, B>>(&x[k], 16u) + b[0];
+    }
+    coopStoreT(sum[0] - sum[1], &y[0], 16u);
+    coopStore(sum[1] * 0.5, &y[256], 16u);
+}
+";
+
+#[test]
+fn variables_take_the_layout_of_what_is_stored_to_them_later() {
+    let module = naga::front::wgsl::parse_str(LOOP).unwrap_or_else(|e| panic!("{}", e.emit_to_string(LOOP)));
+    Validator::new(ValidationFlags::all(), Capabilities::all()).validate(&module).unwrap();
+    let function = &module.entry_points[0].function;
+    let found: Vec<(&str, Option<Major>)> = function
+        .local_variables
+        .iter()
+        .filter_map(|(handle, variable)| Some((variable.name.as_deref()?, stored_major(function, handle))))
+        .filter(|(name, _)| *name != "k")
+        .collect();
+    let expected = [("a", Some(Major::Row)), ("b", Some(Major::Column)), ("never", None), ("sum", None)];
+    assert_eq!(found, expected);
+}
