@@ -89,6 +89,8 @@ pub struct Lease<S: Source> {
     /// Taken only by dropping.
     block: Option<S::Block>,
     capacity_bytes: u64,
+    /// Whether an application owns the memory: then it never enters the pool.
+    foreign: bool,
     pool: Arc<Pool<S>>,
 }
 
@@ -111,7 +113,7 @@ impl<S: Source> Lease<S> {
 
 impl<S: Source> Drop for Lease<S> {
     fn drop(&mut self) {
-        if let Some(block) = self.block.take() {
+        if let Some(block) = self.block.take().filter(|_| !self.foreign) {
             self.pool.release(block, self.capacity_bytes);
         }
     }
@@ -152,10 +154,7 @@ impl<S: Source> Pool<S> {
             let (device, max) = (self.device.clone(), self.max_block_bytes);
             return Err(Error::BufferTooBig { device, requested: size_bytes, max });
         }
-        let class = match self.reuse {
-            Reuse::Cached => size_class(size_bytes).min(self.max_block_bytes),
-            Reuse::Off => size_bytes.next_multiple_of(GRANULE_BYTES).max(GRANULE_BYTES),
-        };
+        let class = self.allocated_bytes(size_bytes);
         if let Some((block, capacity_bytes)) = self.take_free(class) {
             return Ok(self.lend(block, capacity_bytes));
         }
@@ -170,6 +169,20 @@ impl<S: Source> Pool<S> {
                 }
             }
         }
+    }
+
+    /// The bytes that an allocation of `size_bytes` takes: its rounding.
+    pub fn allocated_bytes(&self, size_bytes: u64) -> u64 {
+        let class = match self.reuse {
+            Reuse::Cached => size_class(size_bytes),
+            Reuse::Off => size_bytes.checked_next_multiple_of(GRANULE_BYTES).unwrap_or(size_bytes).max(GRANULE_BYTES),
+        };
+        class.min(self.max_block_bytes.max(size_bytes))
+    }
+
+    /// A block of an application: never pooled and never counted, dropped with the lease.
+    pub fn adopt(self: &Arc<Pool<S>>, block: S::Block, capacity_bytes: u64) -> Lease<S> {
+        Lease { block: Some(block), capacity_bytes, foreign: true, pool: Arc::clone(self) }
     }
 
     /// Bytes held.
@@ -261,7 +274,7 @@ impl<S: Source> Pool<S> {
     }
 
     fn lend(self: &Arc<Pool<S>>, block: S::Block, capacity_bytes: u64) -> Lease<S> {
-        Lease { block: Some(block), capacity_bytes, pool: Arc::clone(self) }
+        Lease { block: Some(block), capacity_bytes, foreign: false, pool: Arc::clone(self) }
     }
 
     fn release(&self, block: S::Block, capacity_bytes: u64) {
@@ -479,6 +492,16 @@ mod tests {
         drop(lease);
         assert_eq!((held(&pool), pool.stats().cached_bytes), (0, 0));
         assert_eq!(pool.alloc(0).unwrap().capacity_bytes(), 16);
+    }
+
+    #[test]
+    fn adopted_block_is_never_pooled_or_counted() {
+        let pool = pool(1 << 30, None, Reuse::Cached);
+        let held = Arc::new(AtomicU64::new(64));
+        let lease = pool.adopt(Block(64, Arc::clone(&held)), 64);
+        assert_eq!((lease.capacity_bytes(), pool.stats().in_use_bytes), (64, 0));
+        drop(lease);
+        assert_eq!((held.load(Ordering::Relaxed), pool.stats()), (0, MemoryStats::default()));
     }
 
     #[test]

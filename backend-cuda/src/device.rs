@@ -1,0 +1,383 @@
+//! The backend: one card, one stream, and the door [`Backend`] into them.
+//!
+//! A device comes from a card ([`CardEntry::open`](crate::CardEntry::open)) or from an application's context (`interop.rs`).
+//! All work goes to one stream, in the order of the calls, so memory that is freed may be handed out at once: whatever
+//! used it is earlier on the stream. The parts are in the other files; this one puts them together. Lock order: uploads,
+//! then staging; the pool's lock is never held while another is taken.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use naga_ptx::Target;
+use polywarp_core::oracle::Subnormals;
+use polywarp_core::pool::{Lease, Pool, PoolOptions, Reuse};
+use polywarp_core::{
+    Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
+    ReadFuture, Recorded, Recorders, Result,
+};
+use polywarp_shaders::Caps;
+
+use crate::cards::pci_text;
+use crate::driver::unavailable;
+use crate::fault::{Fault, lock};
+use crate::kernels::{Compiler, Kernels};
+use crate::native::{Block, Card, Context, Event, EventKind, Memory, Stream};
+use crate::recording::Tape;
+use crate::staging::StagingCache;
+use crate::transfer::{Uploads, Waiter};
+use crate::user::UserKernels;
+
+/// The environment variable that turns the pool off (`off`): every allocation is then the driver's own, of the size asked
+/// for, so that compute-sanitizer sees where each one ends.
+const POOL_VARIABLE: &str = "POLYWARP_CUDA_POOL";
+
+/// Workgroups along y and z of a launch (CUDA programming guide, "Compute Capabilities"); x takes more, but kernels that
+/// keep to this run on every device.
+const MOST_WORKGROUPS: u32 = 65_535;
+
+/// The oldest cards that naga-ptx compiles for.
+const OLDEST_CARD: (u32, u32) = Target::OLDEST.compute_capability();
+
+/// How to open a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Most bytes the pool may hold, in use and cached.
+    pub memory_limit_bytes: Option<u64>,
+    /// How long one wait may take before the device counts as lost; `None` waits for ever.
+    pub patience: Option<Duration>,
+}
+
+/// A device reached through the CUDA driver.
+pub struct CudaBackend {
+    info: DeviceInfo,
+    caps: Caps,
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) pool: Arc<Pool<Memory>>,
+    pub(crate) kernels: Kernels,
+    pub(crate) user_kernels: UserKernels,
+    pub(crate) uploads: Mutex<Uploads>,
+    pub(crate) upload_pieces: Arc<StagingCache>,
+    pub(crate) quick_pieces: Arc<StagingCache>,
+    pub(crate) sleeping_pieces: Arc<StagingCache>,
+    pub(crate) waiter: Waiter,
+    recorders: Arc<Recorders<Tape>>,
+}
+
+/// What a [`Buffer`] of this backend holds.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    /// Taken only by dropping.
+    lease: Arc<Lease<Memory>>,
+    address: u64,
+    /// The recording it was allocated in; 0 is none.
+    tape: u64,
+    recorders: Arc<Recorders<Tape>>,
+}
+
+impl Allocation {
+    /// Where the memory starts.
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub(crate) fn lease(&self) -> &Arc<Lease<Memory>> {
+        &self.lease
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if self.tape != 0 {
+            self.recorders.with(|tape| {
+                if tape.id == self.tape {
+                    tape.give_back(Arc::clone(&self.lease));
+                }
+            });
+        }
+    }
+}
+
+impl CudaBackend {
+    /// A backend in `context`, which is on `card`.
+    pub(crate) fn assemble(context: &Arc<Context>, card: &Card, options: Options) -> Result<CudaBackend> {
+        let id = context.fault.device().to_owned();
+        if card.compute_capability < OLDEST_CARD {
+            let ((major, minor), (least, _)) = (card.compute_capability, OLDEST_CARD);
+            let name = &card.name;
+            return Err(unavailable(format!(
+                "{id} ({name}) has compute capability {major}.{minor}; kernels need {least}.0 (Volta) or newer: use it \
+                 through Vulkan"
+            )));
+        }
+        let caps = caps(&id, card);
+        let info = device_info(&caps, card, context.api.display());
+        let stream = Arc::new(Stream::new(context)?);
+        let pool = Pool::new(
+            Memory::new(&stream),
+            PoolOptions {
+                device: id,
+                max_block_bytes: max_buffer_bytes(card),
+                limit_bytes: options.memory_limit_bytes,
+                reuse: if std::env::var_os(POOL_VARIABLE).is_some_and(|v| v == "off") {
+                    Reuse::Off
+                } else {
+                    Reuse::Cached
+                },
+            },
+        );
+        let (major, minor) = card.compute_capability;
+        Ok(CudaBackend {
+            info,
+            caps,
+            pool: Arc::new(pool),
+            kernels: Kernels::new(Compiler::new(context, Target::new(major, minor))),
+            user_kernels: UserKernels::default(),
+            uploads: Mutex::default(),
+            upload_pieces: StagingCache::new(context, EventKind::Quick),
+            quick_pieces: StagingCache::new(context, EventKind::Quick),
+            sleeping_pieces: StagingCache::new(context, EventKind::Sleeping),
+            waiter: Waiter::default(),
+            recorders: Arc::default(),
+            stream,
+        })
+    }
+
+    /// What planners are told of this device.
+    pub fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    /// Bytes free on the card, and bytes it has: every program's use counts.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], [`Error::DevicePoisoned`].
+    pub fn card_memory_bytes(&self) -> Result<(u64, u64)> {
+        self.stream.context().memory_bytes()
+    }
+
+    /// Kernels of the library loaded so far.
+    pub fn loaded_kernels(&self) -> usize {
+        self.kernels.loaded()
+    }
+
+    /// Makes the next `count` allocations fail as if the driver had no memory, to test how a program takes it.
+    pub fn inject_out_of_memory(&self, count: u32) {
+        self.pool.inject_failures(count);
+    }
+
+    /// Tells the backend that its device is lost, as an application knows that resets it; every later call says so.
+    pub fn mark_lost(&self, reason: &str) {
+        self.fault().lose(reason.to_owned());
+    }
+
+    pub(crate) fn fault(&self) -> &Fault {
+        &self.stream.context().fault
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.info.id
+    }
+
+    pub(crate) fn recorders(&self) -> &Recorders<Tape> {
+        &self.recorders
+    }
+
+    /// The part of `buffer` that this backend made.
+    pub(crate) fn own<'a>(&self, buffer: &'a Buffer) -> Result<&'a Allocation> {
+        let allocation = buffer.downcast::<Allocation>().filter(|own| own.lease.belongs_to(&self.pool));
+        allocation.ok_or_else(|| polywarp_core::foreign_buffer(self.id()))
+    }
+
+    /// Memory for at least `size_bytes`: what an allocation of the calling thread's recording had, or the pool's.
+    pub(crate) fn allocate(&self, size_bytes: u64) -> Result<Allocation> {
+        let (tape, reused) = match self.recorders.with(|tape| (tape.id, tape.reuse(size_bytes))) {
+            Some((id, reused)) => (id, reused),
+            None => (0, None),
+        };
+        let lease = match reused {
+            Some(lease) => lease,
+            None => Arc::new(self.pool.alloc(size_bytes)?),
+        };
+        Ok(self.allocation(lease, tape))
+    }
+
+    /// Memory of an application.
+    pub(crate) fn adopt(&self, address: u64, size_bytes: u64, owner: Box<dyn Any + Send + Sync>) -> Allocation {
+        let block = Block::foreign(self.stream.context(), address, owner);
+        self.allocation(Arc::new(self.pool.adopt(block, size_bytes)), 0)
+    }
+
+    fn allocation(&self, lease: Arc<Lease<Memory>>, tape: u64) -> Allocation {
+        let address = lease.block().map_or(0, Block::address);
+        Allocation { lease, address, tape, recorders: Arc::clone(&self.recorders) }
+    }
+}
+
+impl Backend for CudaBackend {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn alloc(&self, size_bytes: u64) -> Result<Buffer> {
+        self.fault().check()?;
+        Ok(Buffer::new(size_bytes, Arc::new(self.allocate(size_bytes)?)))
+    }
+
+    fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
+        self.write_bytes(buffer, offset_bytes, data)
+    }
+
+    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
+        self.read_later(buffer, range)
+    }
+
+    fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
+        self.read_now(buffer, range)
+    }
+
+    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        self.fault().check()?;
+        let plan = polywarp_shaders::plan(op, &self.caps)?;
+        self.run_plan(&plan, inputs, output)
+    }
+
+    fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
+        self.run_user(kernel, grid, bindings)
+    }
+
+    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
+        self.recorders.refuse_timed(self.id())?;
+        let context = self.stream.context();
+        let (start, end) = (Event::new(context, EventKind::Timing)?, Event::new(context, EventKind::Timing)?);
+        start.record(&self.stream)?;
+        work()?;
+        end.record(&self.stream)?;
+        end.wait("timed")?;
+        Ok(Elapsed { ns: start.ns_until(&end)?, clock: Clock::Device })
+    }
+
+    fn allocated_bytes(&self, size_bytes: u64) -> u64 {
+        self.pool.allocated_bytes(size_bytes)
+    }
+
+    fn scratch_bytes(&self, op: &Op) -> Result<Vec<u64>> {
+        Ok(polywarp_shaders::plan(op, &self.caps)?.scratch_bytes)
+    }
+
+    fn begin_recording(&self) -> Result<()> {
+        self.start_recording()
+    }
+
+    fn end_recording(&self) -> Result<Recorded> {
+        self.finish_recording()
+    }
+
+    fn replay(&self, recorded: &Recorded) -> Result<()> {
+        self.replay_recorded(recorded)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.fault().check() // the driver starts work when it is given
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.recorders.refuse_synchronize(self.id())?;
+        self.stream.synchronize("synchronize")
+    }
+
+    fn memory(&self) -> MemoryStats {
+        self.pool.stats()
+    }
+
+    fn empty_cache(&self) {
+        self.pool.drop_cached();
+    }
+
+    fn set_memory_limit(&self, limit_bytes: Option<u64>) {
+        self.pool.set_limit(limit_bytes);
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for CudaBackend {
+    fn drop(&mut self) {
+        // Pieces of writes that are under way are waited for; after a fault they are leaked, and nothing waits.
+        lock(&self.uploads).clear();
+        self.pool.drop_cached();
+    }
+}
+
+impl fmt::Debug for CudaBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CudaBackend({}, {})", self.info.id, self.info.name)
+    }
+}
+
+/// What planners may use.
+fn caps(id: &str, card: &Card) -> Caps {
+    Caps {
+        device: id.to_owned(),
+        f16: true,
+        f64: true,
+        i64: true,
+        subgroups: Some((32, 32)),
+        max_invocations: card.max_threads_per_block,
+        // 48 KiB; more must be asked for kernel by kernel.
+        max_workgroup_bytes: card.max_shared_bytes,
+        max_workgroups_per_dimension: MOST_WORKGROUPS,
+        // Two parameters of 8 bytes each, in a block of 4 KiB.
+        max_storage_buffers: 128,
+    }
+}
+
+/// What users are told.
+fn device_info(caps: &Caps, card: &Card, driver: String) -> DeviceInfo {
+    let (major, minor) = card.compute_capability;
+    let mut features = vec![format!("sm_{major}{minor}"), "f16".to_owned(), "f64".to_owned(), "i64".to_owned()];
+    features.extend(["subgroups".to_owned(), format!("{} multiprocessors", card.multiprocessors)]);
+    features.extend(card.ecc.then(|| "ecc".to_owned()));
+    features.extend(card.is_mig().then(|| "mig".to_owned()));
+    DeviceInfo {
+        id: caps.device.clone(),
+        name: card.name.clone(),
+        api: "cuda".to_owned(),
+        kind: if card.integrated { DeviceKind::Integrated } else { DeviceKind::Discrete },
+        driver,
+        pci_bus: Some(pci_text(card.pci)),
+        memory_bytes: Some(card.memory_bytes),
+        threads: None,
+        limits: Limits {
+            max_buffer_bytes: max_buffer_bytes(card),
+            max_binding_bytes: max_buffer_bytes(card),
+            max_workgroups_per_dimension: caps.max_workgroups_per_dimension,
+            max_invocations_per_workgroup: caps.max_invocations,
+            max_workgroup_bytes: caps.max_workgroup_bytes,
+        },
+        dtypes: DType::ALL.into_iter().filter(|&dtype| caps.require(dtype).is_ok()).collect(),
+        features,
+        // The portable kernels are written for WGSL, which lets every compiler flush.
+        subnormals: Subnormals::MayFlush,
+    }
+}
+
+/// Whole four-element vectors, so that a buffer's last load stays inside of it.
+fn max_buffer_bytes(card: &Card) -> u64 {
+    card.memory_bytes / 16 * 16
+}
+
+/// The error of a device that cannot be made a context on.
+pub(crate) fn not_opened(error: Error, id: &str, card: &Card) -> Error {
+    match error {
+        Error::Backend { message, .. } => unavailable(format!("{id} ({}) does not open: {message}", card.name)),
+        Error::OutOfMemory { .. } => {
+            unavailable(format!("{id} ({}) does not open: no memory is left on it; see nvidia-smi", card.name))
+        }
+        other => other,
+    }
+}

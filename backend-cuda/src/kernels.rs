@@ -1,0 +1,288 @@
+//! Kernels: WGSL to PTX to machine code, each once; loaded, and found again without a search of text.
+//!
+//! The way of a kernel: its WGSL is parsed and compiled by naga-ptx, the driver assembles the PTX for its own card, and
+//! the result goes to the cache on disk, from which the next process loads it without compiling anything. The library's
+//! own kernels are known by their [`KernelKey`], users' by their text (`user.rs`). Two threads that need the same new
+//! kernel compile it once; threads that need different ones do not wait for each other.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use naga::valid::{Capabilities, ModuleInfo};
+use naga_ptx::{Options, Ptx, Target};
+use polywarp_core::{Error, Result};
+use polywarp_shaders::wgsl::{guarded, parse_and_validate};
+use polywarp_shaders::{KernelKey, Source};
+
+use crate::cache::{DiskCache, Entry, Key};
+use crate::driver::one_line;
+use crate::fault::lock;
+use crate::native::{self, Context, Function};
+use crate::params::Metadata;
+
+/// The state of the compiler, as `build.rs` found it.
+const COMPILER: &str = env!("POLYWARP_COMPILER");
+
+/// What shaders may use: what every card from sm_70 on has and naga-ptx compiles. What it does not compile it says.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities::FLOAT64
+    .union(Capabilities::SHADER_FLOAT16)
+    .union(Capabilities::SHADER_FLOAT16_IN_FLOAT32)
+    .union(Capabilities::SHADER_INT64)
+    .union(Capabilities::SHADER_INT16)
+    .union(Capabilities::SHADER_INT64_ATOMIC_MIN_MAX)
+    .union(Capabilities::SHADER_INT64_ATOMIC_ALL_OPS)
+    .union(Capabilities::SHADER_FLOAT32_ATOMIC)
+    .union(Capabilities::SUBGROUP)
+    .union(Capabilities::SUBGROUP_BARRIER)
+    .union(Capabilities::COOPERATIVE_MATRIX);
+
+/// A kernel ready to run.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) name: String,
+    pub(crate) function: Function,
+    pub(crate) metadata: Metadata,
+}
+
+/// Compiles kernels for one card.
+#[derive(Debug)]
+pub(crate) struct Compiler {
+    context: Arc<Context>,
+    target: Target,
+    disk: DiskCache,
+}
+
+/// What a kernel is made of: a module in WGSL's own terms, or its text.
+enum Input<'a> {
+    Text(&'a str),
+    Module(&'a naga::Module, &'a ModuleInfo),
+}
+
+impl Compiler {
+    pub(crate) fn new(context: &Arc<Context>, target: Target) -> Compiler {
+        Compiler { context: Arc::clone(context), target, disk: DiskCache::from_env() }
+    }
+
+    /// One of the library's own kernels.
+    pub(crate) fn own(&self, source: &Source) -> Result<Kernel> {
+        let options = Options { entry_point: Some("main".to_owned()), ..Options::trusted(self.target) };
+        let made = self.make(&source.name, &source.wgsl, Input::Text(&source.wgsl), &options);
+        made.map_err(|error| {
+            // What no user wrote no user can put right.
+            let bug = |message: &str| {
+                let name = &source.name;
+                log::debug!("kernel {name} was refused; its source:\n{}", source.wgsl);
+                let words = format!("kernel `{name}` does not compile, which is a bug of polywarp, please report it");
+                Error::Shader { line: 0, column: 0, message: format!("{words}: {message}") }
+            };
+            match error {
+                Error::Shader { message, .. } => bug(&message),
+                Error::Unsupported { what, reason, .. } => bug(&format!("{what}: {reason}")),
+                Error::ShaderTooComplex { .. } | Error::InvalidArgument { .. } => bug(&error.to_string()),
+                other => other,
+            }
+        })
+    }
+
+    /// A user's kernel: `module` is its `entry` with overrides set, `identity` all that decided what it is.
+    pub(crate) fn users(
+        &self,
+        module: &naga::Module,
+        info: &ModuleInfo,
+        entry: &str,
+        identity: &str,
+    ) -> Result<Kernel> {
+        let options = Options {
+            target: self.target,
+            entry_point: Some(entry.to_owned()),
+            // More rounds than any loop that is meant to end needs, few enough to end within minutes.
+            loop_limit: Some(u32::MAX),
+            ..Options::default()
+        };
+        self.make(entry, identity, Input::Module(module, info), &options)
+    }
+
+    fn make(&self, name: &str, identity: &str, input: Input<'_>, options: &Options) -> Result<Kernel> {
+        let api = self.context.api;
+        let key = Key::of(&[identity, &format!("{options:?}"), COMPILER, &self.target.to_string(), &api.identity()]);
+        if let Some(entry) = self.disk.get(&key) {
+            match self.load(name, &entry)? {
+                Ok(kernel) => return Ok(kernel),
+                Err(failed) => log::info!("cached kernel `{name}` is not used: {}", api.words(failed)),
+            }
+        }
+        let ptx = match input {
+            Input::Text(text) => {
+                let (module, info) = parse_and_validate(text, CAPABILITIES)?;
+                self.compile(&module, &info, options)?
+            }
+            Input::Module(module, info) => self.compile(module, info, options)?,
+        };
+        let Some(metadata) = ptx.entry_points.first().and_then(Metadata::of) else {
+            let reason = "its parameters cannot be passed by this backend".to_owned();
+            return Err(self.unsupported(format!("kernel `{name}`"), reason));
+        };
+        let cubin = match native::link(&self.context, &ptx.text)? {
+            Ok(cubin) => cubin,
+            Err(failed) => {
+                log::debug!("the PTX of kernel `{name}` was refused:\n{}", ptx.text);
+                return Err(native::not_linked(&self.context, name, &ptx.version.to_string(), failed));
+            }
+        };
+        let entry = Entry { metadata, cubin };
+        match self.load(name, &entry)? {
+            Ok(kernel) => {
+                self.disk.put(&key, &entry);
+                Ok(kernel)
+            }
+            Err(failed) => Err(self.context.error(&format!("loading kernel `{name}`"), failed)),
+        }
+    }
+
+    /// naga's module as PTX. On a stack that is deep enough for whatever naga accepts.
+    fn compile(&self, module: &naga::Module, info: &ModuleInfo, options: &Options) -> Result<Ptx> {
+        let compiled = guarded(|| Ok(naga_ptx::compile(module, info, options)))?;
+        compiled.map_err(|error| match error {
+            naga_ptx::Error::Unsupported { construct, reason, .. } => self.unsupported(construct, reason),
+            naga_ptx::Error::TooComplex { what, limit } => {
+                Error::ShaderTooComplex { what, found: limit.saturating_add(1), limit }
+            }
+            other => Error::Shader { line: 0, column: 0, message: one_line(&other.to_string()) },
+        })
+    }
+
+    fn load(&self, name: &str, entry: &Entry) -> Result<Result<Kernel, crate::driver::Code>> {
+        let metadata = &entry.metadata;
+        let loaded = native::load(&self.context, &entry.cubin, &metadata.symbol, metadata.dynamic_shared_bytes)?;
+        if let (Ok(function), true) = (&loaded, log::log_enabled!(log::Level::Debug)) {
+            let (registers, local) = function.usage()?;
+            log::debug!("kernel {name}: {registers} registers, {local} bytes of local memory");
+        }
+        Ok(loaded.map(|function| Kernel { name: name.to_owned(), function, metadata: metadata.clone() }))
+    }
+
+    fn unsupported(&self, what: String, reason: String) -> Error {
+        Error::Unsupported { device: self.context.fault.device().to_owned(), what, reason }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    ready: OnceLock<Arc<Kernel>>,
+    making: Mutex<()>,
+}
+
+/// The library's own kernels that are loaded.
+#[derive(Debug)]
+pub(crate) struct Kernels {
+    pub(crate) compiler: Compiler,
+    slots: RwLock<HashMap<KernelKey, Arc<Slot>, BuildHasherDefault<Mix>>>,
+}
+
+impl Kernels {
+    pub(crate) fn new(compiler: Compiler) -> Kernels {
+        Kernels { compiler, slots: RwLock::default() }
+    }
+
+    /// The kernel for `key`.
+    pub(crate) fn get(&self, key: &KernelKey) -> Result<Arc<Kernel>> {
+        let slot = self.slot(key);
+        if let Some(kernel) = slot.ready.get() {
+            return Ok(Arc::clone(kernel));
+        }
+        let _making = lock(&slot.making);
+        if let Some(kernel) = slot.ready.get() {
+            return Ok(Arc::clone(kernel));
+        }
+        let kernel = Arc::new(self.compiler.own(&key.source())?);
+        Ok(Arc::clone(slot.ready.get_or_init(|| kernel)))
+    }
+
+    /// Kernels loaded so far.
+    pub(crate) fn loaded(&self) -> usize {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.values().filter(|slot| slot.ready.get().is_some()).count()
+    }
+
+    fn slot(&self, key: &KernelKey) -> Arc<Slot> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = slots.get(key) {
+            return Arc::clone(slot);
+        }
+        drop(slots);
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry(key.clone()).or_default())
+    }
+}
+
+/// A quick hash for keys that no stranger chooses: multiply and rotate per word.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mix(u64);
+
+impl Mix {
+    fn word(&mut self, word: u64) {
+        // An odd number near 2^64 / golden ratio spreads neighbouring words over all bits.
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        // The table takes its bucket from the low bits and a tag from the high ones.
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let mut chunks = bytes.chunks_exact(8);
+        for chunk in &mut chunks {
+            self.word(u64::from_le_bytes(chunk.try_into().unwrap_or_default()));
+        }
+        let rest = chunks.remainder();
+        if !rest.is_empty() {
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            self.word(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.word(u64::from(value));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.word(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.word(value);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.word(value as u64);
+    }
+
+    fn write_isize(&mut self, value: isize) {
+        self.word(value as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mix_tells_neighbours_apart() {
+        let hash = |words: &[u64]| {
+            let mut mix = Mix::default();
+            words.iter().for_each(|&word| mix.write_u64(word));
+            mix.finish()
+        };
+        let mut low: Vec<u64> = (0..4096u64).map(|i| hash(&[i % 64, i / 64]) % 4096).collect();
+        low.sort_unstable();
+        low.dedup();
+        // 4096 random numbers below 4096 hit about 63 % of them.
+        assert!(low.len() > 2200, "{}", low.len());
+        assert_ne!(hash(&[1, 2]), hash(&[2, 1]));
+    }
+}

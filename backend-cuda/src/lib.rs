@@ -1,0 +1,43 @@
+//! polywarp on CUDA: the same WGSL as everywhere, compiled to PTX by polywarp and run by NVIDIA's driver alone.
+//!
+//! It runs the launches that `polywarp_shaders::plan` asks for, and users' own WGSL. It knows no operation.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | which cards there are, and their names | [`cards`], [`CardEntry`] |
+//! | opening a device | [`CudaBackend`], [`Options`] |
+//! | an application's own context, addresses, events, copies between cards | `interop.rs` |
+//! | the driver library, and what is said when it is missing | `driver.rs` |
+//! | every call into it, and almost every `unsafe` block | `native/` |
+//! | faults that stay: poisoned and lost devices | `fault.rs` |
+//! | memory | `polywarp_core::pool`, `native/memory.rs` |
+//! | WGSL to machine code; the cache on disk | `kernels.rs`, `cache.rs` |
+//! | a launch's parameters | `params.rs` |
+//! | launching, recording | `run.rs`, `recording.rs` |
+//! | users' WGSL | `user.rs` |
+//! | reading and writing | `transfer.rs`, `staging.rs` |
+//!
+//! The one decision to know: a device is one stream. Work runs in the order of the calls, so freed memory can be handed
+//! out at once, and nothing but a read waits.
+
+mod cache;
+mod cards;
+mod device;
+mod driver;
+mod fault;
+mod interop;
+mod kernels;
+mod native;
+mod params;
+mod recording;
+mod run;
+mod staging;
+mod transfer;
+mod user;
+
+pub use cards::{CardEntry, card, cards};
+pub use device::{CudaBackend, Options};
+pub use interop::DeviceEvent;
+
+/// The cudarc whose types the functions for sharing use.
+pub use cudarc;

@@ -1,0 +1,253 @@
+//! Machine code: assembled by the driver, loaded, launched.
+
+use std::ffi::{CString, c_void};
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUfunction, CUmodule};
+use polywarp_core::{Error, Result};
+
+use super::{Context, Stream};
+use crate::driver::{Code, code};
+
+/// CU_JIT_ERROR_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
+const LOG_OPTIONS: [u32; 2] = [5, 6];
+/// CU_JIT_INPUT_PTX.
+const INPUT_PTX: u32 = 1;
+const LOG_BYTES: usize = 16 << 10;
+/// CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES.
+const MAX_DYNAMIC_SHARED_BYTES: i32 = 8;
+/// CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END.
+const BUFFER_POINTER: *mut c_void = std::ptr::without_provenance_mut(1);
+const BUFFER_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
+const END: *mut c_void = std::ptr::null_mut();
+
+/// Why the driver did not assemble PTX: its status, and its assembler's words.
+#[derive(Debug)]
+pub(crate) struct NotLinked {
+    pub(crate) code: Code,
+    pub(crate) log: String,
+}
+
+/// Assembles `ptx` for the context's card, by the driver's own assembler.
+pub(crate) fn link(context: &Context, ptx: &str) -> Result<Result<Vec<u8>, NotLinked>> {
+    let Ok(text) = CString::new(ptx) else {
+        return Ok(Err(NotLinked { code: code::INVALID_PTX, log: "the text has a zero byte".to_owned() }));
+    };
+    let text = text.into_bytes_with_nul();
+    let mut log = vec![0u8; LOG_BYTES];
+    let mut options = LOG_OPTIONS;
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(LOG_BYTES)];
+    let mut cubin = Vec::new();
+    let linked = context.attempt(|api| {
+        let mut state = std::ptr::null_mut();
+        // SAFETY: the arrays have two entries each, and live, with the log, until the state is destroyed below; so does
+        // the text. The image that `cuLinkComplete` hands out belongs to the state: it is copied before that.
+        unsafe {
+            let made = (api.cuLinkCreate_v2)(2, options.as_mut_ptr(), values.as_mut_ptr(), &mut state);
+            if made != code::SUCCESS {
+                return made;
+            }
+            let data = text.as_ptr().cast_mut().cast::<c_void>();
+            let name = c"kernel.ptx".as_ptr();
+            let none = (std::ptr::null_mut(), std::ptr::null_mut());
+            let mut done = (api.cuLinkAddData_v2)(state, INPUT_PTX, data, text.len(), name, 0, none.0, none.1);
+            let (mut image, mut len) = (std::ptr::null_mut(), 0usize);
+            if done == code::SUCCESS {
+                done = (api.cuLinkComplete)(state, &mut image, &mut len);
+            }
+            if done == code::SUCCESS && !image.is_null() {
+                cubin = std::slice::from_raw_parts(image.cast::<u8>(), len).to_vec();
+            }
+            (api.cuLinkDestroy)(state);
+            done
+        }
+    })?;
+    if linked == code::SUCCESS && !cubin.is_empty() {
+        return Ok(Ok(cubin));
+    }
+    let len = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    let mut words = crate::driver::one_line(&String::from_utf8_lossy(&log[..len]));
+    if words.is_empty() {
+        words = context.api.words(linked);
+    }
+    Ok(Err(NotLinked { code: linked, log: words }))
+}
+
+/// Loaded machine code.
+pub(crate) struct Loaded {
+    context: Arc<Context>,
+    module: CUmodule,
+}
+
+/// A kernel of loaded machine code, which it keeps loaded.
+pub(crate) struct Function {
+    loaded: Loaded,
+    function: CUfunction,
+}
+
+// SAFETY: modules and functions may be used from any thread, by several at once.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// Loads `cubin` and finds `symbol` in it, which may use `dynamic_shared_bytes` of workgroup memory.
+///
+/// # Errors
+/// The status as `Ok(Err(..))` when the driver refuses the code; [`Error`] for a fault of the device.
+pub(crate) fn load(
+    context: &Arc<Context>,
+    cubin: &[u8],
+    symbol: &str,
+    dynamic_shared_bytes: u32,
+) -> Result<Result<Function, Code>> {
+    let Ok(name) = CString::new(symbol) else { return Ok(Err(code::INVALID_VALUE)) };
+    let mut module = std::ptr::null_mut();
+    // SAFETY: the image is complete: it came from `link`, in this process or, with its digest checked, in another. The
+    // driver copies what it needs. The pointer is to a live local.
+    let done = context.attempt(|api| unsafe { (api.cuModuleLoadData)(&mut module, cubin.as_ptr().cast()) })?;
+    if done != code::SUCCESS {
+        return Ok(Err(done));
+    }
+    let loaded = Loaded { context: Arc::clone(context), module };
+    let mut function = std::ptr::null_mut();
+    let done = context.attempt(|api| {
+        // SAFETY: the module is loaded, the name ends in zero, and the pointer is to a live local.
+        let found = unsafe { (api.cuModuleGetFunction)(&mut function, module, name.as_ptr()) };
+        if found != code::SUCCESS || dynamic_shared_bytes == 0 {
+            return found;
+        }
+        // SAFETY: the function was found just now.
+        unsafe { (api.cuFuncSetAttribute)(function, MAX_DYNAMIC_SHARED_BYTES, dynamic_shared_bytes as i32) }
+    })?;
+    Ok(if done == code::SUCCESS { Ok(Function { loaded, function }) } else { Err(done) })
+}
+
+impl Function {
+    /// Registers per thread, and bytes of local memory per thread (spilled registers and indexed private arrays).
+    pub(crate) fn usage(&self) -> Result<(i32, i32)> {
+        // CU_FUNC_ATTRIBUTE_NUM_REGS and CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES.
+        let (mut registers, mut local) = (0, 0);
+        let (context, function) = (&self.loaded.context, self.function);
+        // SAFETY: the function is loaded, and the pointers are to live locals.
+        context.call("looking at a kernel", |api| unsafe { (api.cuFuncGetAttribute)(&mut registers, 4, function) })?;
+        // SAFETY: as above.
+        context.call("looking at a kernel", |api| unsafe { (api.cuFuncGetAttribute)(&mut local, 3, function) })?;
+        Ok((registers, local))
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // SAFETY: loaded by `load`, unloaded once. The driver waits for launches that are under way.
+        self.context.free("a module", |api| unsafe { (api.cuModuleUnload)(self.module) });
+    }
+}
+
+impl Stream {
+    /// Enqueues `grid` blocks of `block` threads of `function`, with `params` as the block of its parameters.
+    ///
+    /// # Safety
+    /// `params` is what the function declares, every address in it is of device memory that is large enough for what the
+    /// function does there, and stays allocated until it is done.
+    pub(crate) unsafe fn launch(
+        &self,
+        function: &Function,
+        grid: [u32; 3],
+        block: [u32; 3],
+        dynamic_shared_bytes: u32,
+        params: &[u8],
+    ) -> Result<Code> {
+        let mut len = params.len();
+        let mut extra = [
+            BUFFER_POINTER,
+            params.as_ptr().cast_mut().cast::<c_void>(),
+            BUFFER_SIZE,
+            (&raw mut len).cast::<c_void>(),
+            END,
+        ];
+        let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
+        let none = std::ptr::null_mut();
+        // SAFETY: the driver copies the parameters during the call; the list ends in END; the rest the caller promised.
+        self.context().attempt(|api| unsafe {
+            (api.cuLaunchKernel)(
+                function.function,
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                bz,
+                dynamic_shared_bytes,
+                self.raw(),
+                none,
+                extra.as_mut_ptr(),
+            )
+        })
+    }
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Loaded({})", self.context.fault.device())
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Function({})", self.loaded.context.fault.device())
+    }
+}
+
+/// The [`Error`] of PTX that was not assembled, of the kernel `kernel`.
+pub(crate) fn not_linked(context: &Context, kernel: &str, ptx_version: &str, failed: NotLinked) -> Error {
+    let device = context.fault.device().to_owned();
+    match failed.code {
+        code::UNSUPPORTED_PTX_VERSION => Error::DriverTooOld {
+            device,
+            what: format!("kernel `{kernel}` (PTX {ptx_version})"),
+            driver: context.api.display(),
+            needed: first_driver_for(ptx_version).to_owned(),
+        },
+        code::INVALID_PTX | code::INVALID_IMAGE | code::NO_BINARY_FOR_GPU | code::UNKNOWN => {
+            Error::PtxRejected { device, kernel: kernel.to_owned(), log: failed.log }
+        }
+        code::JIT_COMPILER_NOT_FOUND => Error::Backend {
+            device,
+            op: format!("compiling kernel `{kernel}`"),
+            message:
+                "the driver's assembler, libnvidia-ptxjitcompiler.so.1, was not found; install the driver whole (in a \
+                      container: the capability `compute`)"
+                    .to_owned(),
+        },
+        other if failed.log.is_empty() => context.error(&format!("compiling kernel `{kernel}`"), other),
+        other => match context.error(&format!("compiling kernel `{kernel}`"), other) {
+            Error::Backend { device, op, message } => {
+                Error::Backend { device, op, message: format!("{message}: {}", failed.log) }
+            }
+            error => error,
+        },
+    }
+}
+
+/// The first driver that knows a PTX version (PTX ISA manual, "Release Notes").
+fn first_driver_for(ptx_version: &str) -> &'static str {
+    match ptx_version {
+        "7.4" => "470 (CUDA 11.4)",
+        "7.5" => "495 (CUDA 11.5)",
+        "7.6" => "510 (CUDA 11.6)",
+        "7.7" => "515 (CUDA 11.7)",
+        "7.8" => "520 (CUDA 11.8)",
+        "8.0" => "525 (CUDA 12.0)",
+        "8.1" => "530 (CUDA 12.1)",
+        "8.2" => "535 (CUDA 12.2)",
+        "8.3" => "545 (CUDA 12.3)",
+        "8.4" => "550 (CUDA 12.4)",
+        "8.5" => "555 (CUDA 12.5)",
+        "8.6" => "565 (CUDA 12.7)",
+        "8.7" => "570 (CUDA 12.8)",
+        "8.8" => "575 (CUDA 12.9)",
+        "9.0" => "580 (CUDA 13.0)",
+        _ => "the newest",
+    }
+}

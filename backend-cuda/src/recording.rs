@@ -1,0 +1,122 @@
+//! Recording: launches of one thread, kept with their memory, and made a graph that one call enqueues.
+//!
+//! Nothing is captured while a user's closure runs: launches are noted, as they would be made, and enqueued into a
+//! capturing stream of their own at the end. So no other thread's work, and no failure half way, can spoil a capture.
+//! Memory that was allocated and dropped inside the recording serves later allocations inside it, and stays with it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use polywarp_core::pool::{Lease, Pool};
+use polywarp_core::{Recorded, Result};
+
+use crate::device::CudaBackend;
+use crate::kernels::Kernel;
+use crate::native::{Graph, Memory};
+
+/// Tells the recordings of one process apart; 0 is none.
+static NEXT_TAPE: AtomicU64 = AtomicU64::new(1);
+
+/// One launch as it was asked for.
+#[derive(Debug)]
+struct Step {
+    kernel: Arc<Kernel>,
+    grid: [u32; 3],
+    params: Box<[u8]>,
+}
+
+/// What one thread has recorded so far.
+#[derive(Debug)]
+pub(crate) struct Tape {
+    pub(crate) id: u64,
+    steps: Vec<Step>,
+    /// The memory that the steps use, by where it is.
+    kept: HashMap<usize, Arc<Lease<Memory>>>,
+    /// Allocated and dropped inside the recording.
+    free: Vec<Arc<Lease<Memory>>>,
+}
+
+impl Tape {
+    pub(crate) fn new() -> Tape {
+        let id = NEXT_TAPE.fetch_add(1, Ordering::Relaxed);
+        Tape { id, steps: Vec::new(), kept: HashMap::new(), free: Vec::new() }
+    }
+
+    /// Notes a launch.
+    pub(crate) fn launch(&mut self, kernel: &Arc<Kernel>, grid: [u32; 3], params: &[u8]) {
+        self.steps.push(Step { kernel: Arc::clone(kernel), grid, params: params.into() });
+    }
+
+    /// Keeps memory that a launch uses.
+    pub(crate) fn keep(&mut self, lease: &Arc<Lease<Memory>>) {
+        self.kept.entry(Arc::as_ptr(lease).addr()).or_insert_with(|| Arc::clone(lease));
+    }
+
+    /// Takes memory that a buffer of this recording no longer needs.
+    pub(crate) fn give_back(&mut self, lease: Arc<Lease<Memory>>) {
+        self.free.push(lease);
+    }
+
+    /// Memory for `size_bytes` that a dropped buffer of this recording had, at most a quarter larger than needed.
+    pub(crate) fn reuse(&mut self, size_bytes: u64) -> Option<Arc<Lease<Memory>>> {
+        let fits = |capacity: u64| capacity >= size_bytes && (capacity <= 256 || capacity / 5 * 4 <= size_bytes);
+        let at = self.free.iter().rposition(|lease| fits(lease.capacity_bytes()))?;
+        Some(self.free.swap_remove(at))
+    }
+}
+
+/// A finished recording.
+#[derive(Debug)]
+struct Replayable {
+    /// `None` when nothing was recorded.
+    graph: Option<Graph>,
+    pool: Arc<Pool<Memory>>,
+    _kernels: Vec<Arc<Kernel>>,
+    /// Dropped after the graph: memory goes back to the pool when no replay can start any more. Those under way are
+    /// earlier on the stream than whatever uses it next.
+    _kept: Vec<Arc<Lease<Memory>>>,
+}
+
+impl CudaBackend {
+    pub(crate) fn start_recording(&self) -> Result<()> {
+        self.fault().check()?;
+        self.recorders().begin(self.id(), Tape::new())
+    }
+
+    pub(crate) fn finish_recording(&self) -> Result<Recorded> {
+        let tape = self.recorders().end(self.id())?;
+        self.fault().check()?;
+        let enqueue = |stream: &crate::native::Stream| {
+            tape.steps.iter().try_for_each(|step| {
+                // SAFETY: the parameters were packed for this kernel from buffers that were checked then; the memory they
+                // point to is kept by the tape, and then by the recording.
+                unsafe { self.enqueue(stream, &step.kernel, step.grid, &step.params) }
+            })
+        };
+        let graph = match tape.steps.len() {
+            0 => None,
+            _ => Some(Graph::capture(self.stream.context(), enqueue)?),
+        };
+        let launches = tape.steps.len();
+        let replayable = Replayable {
+            graph,
+            pool: Arc::clone(&self.pool),
+            _kernels: tape.steps.into_iter().map(|step| step.kernel).collect(),
+            _kept: tape.kept.into_values().collect(),
+        };
+        Ok(Recorded::new(launches, replayable))
+    }
+
+    pub(crate) fn replay_recorded(&self, recorded: &Recorded) -> Result<()> {
+        self.recorders().refuse_replay(self.id())?;
+        self.fault().check()?;
+        let own = recorded.downcast::<Replayable>().filter(|own| Arc::ptr_eq(&own.pool, &self.pool));
+        let own = own.ok_or_else(|| polywarp_core::foreign_recording(self.id()))?;
+        match &own.graph {
+            // SAFETY: what the launches touch is kept by the recording, and after it by the order of the stream.
+            Some(graph) => unsafe { graph.launch(&self.stream) },
+            None => Ok(()),
+        }
+    }
+}

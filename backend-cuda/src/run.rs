@@ -1,0 +1,111 @@
+//! Launching: a plan's kernels on a backend's buffers, or into the calling thread's recording.
+//!
+//! The hot path of every operation. It takes no lock but the pool's (for scratch space) and the table of kernels', and
+//! builds a launch's parameters on the stack: the driver copies them. Work of one call may interleave with other
+//! threads' on the stream; nothing is shared between calls but buffers, whose order is their users'.
+
+use std::sync::Arc;
+
+use polywarp_core::pool::Lease;
+use polywarp_core::{Buffer, Error, Result};
+use polywarp_shaders::{Plan, Slot};
+
+use crate::device::CudaBackend;
+use crate::driver::code;
+use crate::kernels::Kernel;
+use crate::native::{Memory, Stream};
+use crate::params::Bound;
+
+/// Most buffers of one launch of the library's own kernels: seven inputs and an output of a fused map, and room.
+const MOST_BUFFERS: usize = 16;
+
+impl CudaBackend {
+    /// Runs `plan` on buffers of this backend: what [`polywarp_core::Backend::execute`] does with the plan of its op.
+    ///
+    /// # Errors
+    /// As [`polywarp_core::Backend::execute`]; [`Error::InvalidArgument`] for a plan that names a buffer there is not.
+    pub fn run_plan(&self, plan: &Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        self.fault().check()?;
+        let output = self.own(output)?;
+        let scratch = plan.scratch_bytes.iter().map(|&bytes| self.allocate(bytes)).collect::<Result<Vec<_>>>()?;
+        // All kernels exist before the first is enqueued: an op runs whole or not at all.
+        let kernels = plan.launches.iter().map(|launch| self.kernels.get(&launch.kernel));
+        let kernels = kernels.collect::<Result<Vec<_>>>()?;
+        for (launch, kernel) in plan.launches.iter().zip(&kernels) {
+            let mut bound = [Bound { group: 0, binding: 0, address: 0, bytes: 0 }; MOST_BUFFERS];
+            let mut leases = [const { None }; MOST_BUFFERS];
+            let count = launch.bindings.len();
+            if count > MOST_BUFFERS {
+                return Err(bad_plan(format!("a launch of it binds {count} buffers")));
+            }
+            for (index, slot) in launch.bindings.iter().enumerate() {
+                let found = match *slot {
+                    Slot::Input(number) => inputs.get(number).map(|input| self.own(input)).transpose()?,
+                    Slot::Output => Some(output),
+                    Slot::Scratch(number) => scratch.get(number),
+                };
+                let Some(found) = found else { return Err(bad_plan(format!("it names {slot:?}, which there is not"))) };
+                let (address, bytes) = (found.address(), found.lease().capacity_bytes());
+                bound[index] = Bound { group: 0, binding: 1 + index as u32, address, bytes };
+                leases[index] = Some(found.lease());
+            }
+            let params = kernel.metadata.pack(&bound[..count], &launch.params);
+            let params = params.map_err(|why| bad_plan(format!("kernel `{}`: {why}", kernel.name)))?;
+            // SAFETY: the parameters are the kernel's own, packed for it. The addresses are of live buffers, which
+            // `polywarp_core::Device` has found large enough for what the op reaches; the planners keep kernels inside,
+            // and the harness proves them. A buffer that is dropped before the kernel ran goes to the pool, and its next
+            // owner's work comes later on the stream.
+            unsafe { self.give(kernel, launch.grid, params.bytes(), leases[..count].iter().flatten().copied())? };
+        }
+        Ok(())
+    }
+
+    /// Enqueues a launch, or records it when this thread records.
+    ///
+    /// # Safety
+    /// As [`Stream::launch`]; `leases` are all the memory that `params` point to.
+    pub(crate) unsafe fn give<'a>(
+        &self,
+        kernel: &Arc<Kernel>,
+        grid: [u32; 3],
+        params: &[u8],
+        leases: impl Iterator<Item = &'a Arc<Lease<Memory>>>,
+    ) -> Result<()> {
+        let recorders = self.recorders();
+        if recorders.recording() {
+            recorders.with(|tape| {
+                leases.for_each(|lease| tape.keep(lease));
+                tape.launch(kernel, grid, params);
+            });
+            return Ok(());
+        }
+        // SAFETY: as the caller promised.
+        unsafe { self.enqueue(&self.stream, kernel, grid, params) }
+    }
+
+    /// Enqueues a launch on `stream`.
+    ///
+    /// # Safety
+    /// As [`Stream::launch`].
+    pub(crate) unsafe fn enqueue(&self, stream: &Stream, kernel: &Kernel, grid: [u32; 3], params: &[u8]) -> Result<()> {
+        let metadata = &kernel.metadata;
+        let (block, shared) = (metadata.block, metadata.dynamic_shared_bytes);
+        // SAFETY: as the caller promised.
+        let launch = || unsafe { stream.launch(&kernel.function, grid, block, shared, params) };
+        let mut status = launch()?;
+        if status == code::OUT_OF_MEMORY {
+            // The driver loads code and makes room for local memory at the first launch.
+            self.pool.drop_cached();
+            self.stream.synchronize("waiting for memory")?;
+            status = launch()?;
+        }
+        match status {
+            code::SUCCESS => Ok(()),
+            failed => Err(self.stream.context().error(&format!("launching `{}`", kernel.name), failed)),
+        }
+    }
+}
+
+fn bad_plan(reason: String) -> Error {
+    Error::InvalidArgument { what: "plan", reason }
+}
