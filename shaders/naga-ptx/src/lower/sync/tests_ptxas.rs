@@ -11,8 +11,9 @@ use super::*;
 use crate::ir::*;
 use crate::ptx::PtxVersion;
 
-/// Targets that ptxas 13.0 assembles for, with the PTX ISA version that introduced each.
-const TARGETS: [(Target, u32, u32); 6] = [
+/// Targets, with the PTX ISA version that introduced each. ptxas 13 no longer knows the first, ptxas 12.9 knows all.
+const TARGETS: [(Target, u32, u32); 7] = [
+    (Target::new(7, 0), 6, 0),
     (Target::new(7, 5), 6, 3),
     (Target::new(8, 0), 7, 0),
     (Target::new(8, 9), 7, 8),
@@ -212,7 +213,7 @@ fn coop_kernels(module: &mut Module) {
 
 /// `NAGA_PTX_PTXAS=.../ptxas cargo test -p naga-ptx -- --ignored sequences_assemble`
 #[test]
-#[ignore = "needs ptxas of CUDA 13.0: name it in NAGA_PTX_PTXAS"]
+#[ignore = "needs ptxas of CUDA 12.9 or 13.0: name it in NAGA_PTX_PTXAS"]
 fn sequences_assemble() {
     let ptxas = std::env::var_os("NAGA_PTX_PTXAS").expect("NAGA_PTX_PTXAS names ptxas");
     let folder = std::env::temp_dir().join(format!("naga-ptx-sync-{}", std::process::id()));
@@ -223,21 +224,32 @@ fn sequences_assemble() {
         atomic_kernels(&mut module);
         coop_kernels(&mut module);
         let version = module.kernels.iter().map(|kernel| kernel.version).max().unwrap();
-        assert_eq!(version, module.least, "an instruction needs a newer PTX ISA than {target} itself");
-        assemble(Path::new(&ptxas), &folder, target, &crate::emit::module(&module.kernels, version, target));
-        println!("{target}: {} kernels", module.kernels.len());
+        // Volta came before the spelling of activemask and of aligned wmma.
+        let expected = module.least.max(PtxVersion { major: 6, minor: 3 });
+        assert_eq!(version, expected, "an instruction needs a newer PTX ISA than {target} itself");
+        let text = crate::emit::module(&module.kernels, version, target);
+        if assemble(Path::new(&ptxas), &folder, target, &text) {
+            println!("{target}: {} kernels", module.kernels.len());
+        } else {
+            assert_eq!(target, Target::OLDEST, "this ptxas does not know {target}");
+            println!("{target}: not known to this ptxas, not run");
+        }
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-fn assemble(ptxas: &Path, folder: &Path, target: Target, text: &str) {
+fn assemble(ptxas: &Path, folder: &Path, target: Target, text: &str) -> bool {
     let (source, object) = (folder.join(format!("{target}.ptx")), folder.join(format!("{target}.cubin")));
     std::fs::write(&source, text).unwrap();
     let run = Command::new(ptxas).arg(format!("-arch={target}")).arg("-v").arg(&source).arg("-o").arg(&object).output();
     let run = run.unwrap();
     let said = String::from_utf8_lossy(&run.stderr);
+    if said.contains("is not defined for option 'gpu-name'") {
+        return false;
+    }
     assert!(run.status.success(), "{}: {}", source.display(), said.lines().take(20).collect::<Vec<_>>().join("\n"));
     let assembled = said.matches("Compiling entry function").count();
     assert_eq!(assembled, text.matches(".visible .entry").count(), "{target}");
     assert_eq!(said.matches(" 0 bytes spill stores, 0 bytes spill loads").count(), assembled, "{target}");
+    true
 }
