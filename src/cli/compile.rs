@@ -14,9 +14,12 @@ use super::{Fault, Verdict, in_shader, parse_define, read_shader};
 pub struct Args {
     /// The WGSL file
     file: PathBuf,
-    /// spirv, msl, hlsl, glsl or wgsl
+    /// spirv, msl, hlsl, glsl, wgsl or ptx
     #[arg(long, value_parser = parse_target)]
     target: Target,
+    /// PTX only: the architecture, such as sm_90 (sm_70 when left out, which runs on every newer card)
+    #[arg(long, value_name = "SM")]
+    arch: Option<String>,
     /// The entry point to keep (all of them when left out; GLSL holds one)
     #[arg(long, value_name = "E")]
     entry: Option<String>,
@@ -33,9 +36,6 @@ pub struct Args {
 }
 
 fn parse_target(text: &str) -> Result<Target, String> {
-    if text == "ptx" {
-        return Err("this version cannot write PTX; it writes spirv msl hlsl glsl wgsl".to_owned());
-    }
     text.parse().map_err(|e: polywarp::Error| e.to_string())
 }
 
@@ -51,8 +51,13 @@ struct Described<'a> {
 
 pub fn run(args: &Args) -> Result<Verdict, Fault> {
     let source = read_shader(&args.file)?;
-    let request =
-        Request { source: &source, target: args.target, entry: args.entry.as_deref(), defines: &args.defines };
+    let request = Request {
+        source: &source,
+        target: args.target,
+        entry: args.entry.as_deref(),
+        defines: &args.defines,
+        arch: args.arch.as_deref(),
+    };
     let Output { bytes, reflection, slots } = compile(&request).map_err(|e| in_shader(&args.file, e))?;
     if let Some(path) = &args.reflect {
         let described = Described { target: args.target, shader: &reflection, slots: &slots };

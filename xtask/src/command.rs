@@ -23,6 +23,12 @@ impl Cmd {
         Cmd { program: words.next().unwrap_or_default(), arguments: words.collect(), variables: Vec::new() }
     }
 
+    /// Runs `path` instead, which may contain spaces.
+    pub fn program(mut self, path: &Path) -> Cmd {
+        self.program = path.display().to_string();
+        self
+    }
+
     pub fn arg(mut self, argument: impl AsRef<Path>) -> Cmd {
         self.arguments.push(argument.as_ref().display().to_string());
         self

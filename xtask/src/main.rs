@@ -7,6 +7,7 @@ mod bench;
 mod command;
 mod counts;
 mod docs;
+mod ptxas;
 mod setup;
 mod test;
 mod wasm;

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::command::Cmd;
 use crate::counts::Counts;
-use crate::{Result, docs, setup};
+use crate::{Result, docs, ptxas, setup};
 
 /// GPU routes the tests may not skip, though a machine may lack a GPU: set-up makes sure of them on Linux.
 const REQUIRED_ADAPTERS: &str = if cfg!(target_os = "linux") { "vulkan,gl" } else { "" };
 
 /// Runs all steps; the last line printed is `N passed, N failed`.
 pub fn run() -> Result {
-    let mut run = Run { counts: Counts::default(), times: Vec::new() };
+    let mut run = Run { counts: Counts::default(), times: Vec::new(), assembler: None };
     let outcome = steps(&mut run);
     println!();
     for (name, time) in &run.times {
@@ -31,6 +31,12 @@ pub fn run() -> Result {
 
 fn steps(run: &mut Run) -> Result {
     run.step("set-up", |_| setup::run(setup::Need::SoftwareGpus))?;
+    let mut assembler = None;
+    run.step("assembler", |_| {
+        assembler = ptxas::fetch()?;
+        Ok(())
+    })?;
+    run.assembler = assembler.map(|path| path.display().to_string());
     run.command("format", "cargo fmt --all --check")?;
     run.command("lints", "cargo clippy --locked --workspace --all-targets -- -D warnings")?;
     for features in ["", " --features cpu", " --features wgpu"] {
@@ -58,6 +64,8 @@ fn steps(run: &mut Run) -> Result {
 struct Run {
     counts: Counts,
     times: Vec<(String, Duration)>,
+    /// NVIDIA's `ptxas`, where there is one.
+    assembler: Option<String>,
 }
 
 impl Run {
@@ -66,7 +74,10 @@ impl Run {
     }
 
     fn tests(&mut self, name: &str, line: &str) -> Result {
-        let cmd = Cmd::new(line).env("POLYWARP_REQUIRE_ADAPTERS", REQUIRED_ADAPTERS);
+        let mut cmd = Cmd::new(line).env("POLYWARP_REQUIRE_ADAPTERS", REQUIRED_ADAPTERS);
+        if let Some(path) = &self.assembler {
+            cmd = cmd.env("PTXAS", path).env("POLYWARP_REQUIRE_PTXAS", "1");
+        }
         self.step(name, |counts| cmd.run_counting(counts))
     }
 

@@ -1,4 +1,4 @@
-//! The offline shader compiler: WGSL to SPIR-V, MSL, HLSL, GLSL or plain WGSL, with what a host needs to bind it.
+//! The offline shader compiler: WGSL to SPIR-V, MSL, HLSL, GLSL, plain WGSL or PTX, with what a host needs to bind it.
 //!
 //! [`compile`] reads the text (see [`crate::wgsl`] for limits and errors), replaces overrides by values, checks that the
 //! target language can say what the shader needs, and writes it. It optimises nothing: drivers do. The decision to
@@ -33,11 +33,14 @@ pub enum Target {
     Glsl,
     /// WGSL with overrides replaced and unused declarations removed.
     Wgsl,
+    /// NVIDIA PTX, for compute entry points.
+    Ptx,
 }
 
 impl Target {
     /// Every target.
-    pub const ALL: [Target; 5] = [Target::Spirv, Target::Msl, Target::Hlsl, Target::Glsl, Target::Wgsl];
+    pub const ALL: [Target; 6] =
+        [Target::Spirv, Target::Msl, Target::Hlsl, Target::Glsl, Target::Wgsl, Target::Ptx];
 
     /// The lower-case name, as printed and parsed.
     pub const fn name(self) -> &'static str {
@@ -47,6 +50,7 @@ impl Target {
             Target::Hlsl => "hlsl",
             Target::Glsl => "glsl",
             Target::Wgsl => "wgsl",
+            Target::Ptx => "ptx",
         }
     }
 
@@ -64,7 +68,8 @@ impl Target {
                     - Capabilities::SHADER_FLOAT16
                     - Capabilities::SHADER_INT16
             }
-            Target::Wgsl => Capabilities::all(),
+            // What it cannot say, naga-ptx refuses by itself, with the place in the text.
+            Target::Wgsl | Target::Ptx => Capabilities::all(),
         }
     }
 }
@@ -81,7 +86,7 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Target> {
         Target::ALL.into_iter().find(|target| target.name() == text).ok_or_else(|| Error::InvalidArgument {
             what: "target",
-            reason: format!("`{text}` is not one of spirv msl hlsl glsl wgsl"),
+            reason: format!("`{text}` is not one of spirv msl hlsl glsl wgsl ptx"),
         })
     }
 }
@@ -98,6 +103,8 @@ pub struct Request<'a> {
     pub entry: Option<&'a str>,
     /// Values for overrides, by name or `@id`.
     pub defines: &'a [(String, f64)],
+    /// PTX only: the architecture, `sm_70` (the oldest, which runs on all newer ones) when left out.
+    pub arch: Option<&'a str>,
 }
 
 /// A compiled shader.
@@ -118,6 +125,7 @@ pub struct Output {
 /// As [`parse_and_validate`] and [`resolve_overrides`]; [`Error::InvalidArgument`] for an entry point that is not there
 /// or not chosen; [`Error::Unsupported`] naming what the target language cannot express.
 pub fn compile(request: &Request<'_>) -> Result<Output> {
+    let arch = arch_of(request)?;
     let (source_module, source_info) = parse_and_validate(request.source, Capabilities::all())?;
     let entry = match request.entry {
         None if source_module.entry_points.len() != 1 && request.target != Target::Glsl => {
@@ -140,9 +148,21 @@ pub fn compile(request: &Request<'_>) -> Result<Output> {
         Target::Hlsl => write::hlsl(&module, &info, &reflection, needs),
         Target::Glsl => write::glsl(&module, &info, &reflection, needs),
         Target::Wgsl => write::wgsl(&module, &info),
+        Target::Ptx => write::ptx(&module, &info, &reflection, arch, entry.as_deref(), request.source),
     });
     let (bytes, slots) = written?;
     Ok(Output { bytes, reflection, slots })
+}
+
+fn arch_of(request: &Request<'_>) -> Result<naga_ptx::Target> {
+    let invalid = |reason: String| Error::InvalidArgument { what: "arch", reason };
+    match (request.target, request.arch) {
+        (_, None) => Ok(naga_ptx::Target::OLDEST),
+        (Target::Ptx, Some(text)) => naga_ptx::Target::parse(text)
+            .filter(|&target| target >= naga_ptx::Target::OLDEST)
+            .ok_or_else(|| invalid(format!("`{text}` is no architecture from sm_70 on; write sm_90"))),
+        (target, Some(_)) => Err(invalid(format!("it is PTX that has architectures, the target is {target}"))),
+    }
 }
 
 fn check_target(target: Target, features: &[(String, Capabilities)]) -> Result<()> {

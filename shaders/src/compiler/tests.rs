@@ -80,7 +80,7 @@ const ALL: [(&str, &str); 8] = [
 
 fn built(source: &str, target: Target, defines: &[(&str, f64)]) -> Result<Output> {
     let defines: Vec<(String, f64)> = defines.iter().map(|&(n, v)| (n.to_owned(), v)).collect();
-    compile(&Request { source, target, entry: None, defines: &defines })
+    compile(&Request { source, target, entry: None, defines: &defines, arch: None })
 }
 
 fn text(source: &str, target: Target, defines: &[(&str, f64)]) -> String {
@@ -184,6 +184,46 @@ fn glsl_is_es_310_or_desktop_430_for_f64() {
 }
 
 #[test]
+fn ptx_has_one_parameter_per_buffer_and_size() {
+    let with = |arch| compile(&Request { source: SAXPY, target: Target::Ptx, entry: None, defines: &[], arch });
+    let output = with(Some("sm_90")).unwrap();
+    let ptx = String::from_utf8(output.bytes).unwrap();
+    assert_pieces(&ptx, &[".target sm_90", ".visible .entry saxpy(", ".reqntid 64, 1, 1", "ld.global.nc", "st.global"]);
+    let found: Vec<_> = output.slots.iter().map(|s| (s.name.as_str(), s.source, s.list, s.index)).collect();
+    assert_eq!(
+        found,
+        [
+            ("n", Some([0, 0]), "address", 0),
+            ("x", Some([0, 1]), "address", 1),
+            ("x", Some([0, 1]), "size", 2),
+            ("y", Some([0, 2]), "address", 3),
+            ("y", Some([0, 2]), "size", 4),
+        ]
+    );
+    assert!(String::from_utf8(with(None).unwrap().bytes).unwrap().contains(".target sm_70"));
+    for arch in ["sm_61", "gfx90a", ""] {
+        assert!(matches!(with(Some(arch)), Err(Error::InvalidArgument { what: "arch", .. })), "{arch}");
+    }
+    for (name, source) in ALL.into_iter().filter(|&(name, _)| name != "texture") {
+        assert!(text(source, Target::Ptx, &[]).contains(".visible .entry"), "{name}");
+    }
+}
+
+#[test]
+fn ptx_of_a_texture_is_refused_with_its_place() {
+    match built(TEXTURE, Target::Ptx, &[]) {
+        Err(Error::Shader { line: 2, message, .. }) => assert!(message.contains("texture"), "{message}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn arch_of_another_target_is_refused() {
+    let request = Request { source: SAXPY, target: Target::Msl, entry: None, defines: &[], arch: Some("sm_90") };
+    assert!(matches!(compile(&request), Err(Error::InvalidArgument { what: "arch", .. })));
+}
+
+#[test]
 fn wgsl_is_valid_again_without_overrides() {
     for (name, source) in ALL {
         let wgsl = text(source, Target::Wgsl, &[]);
@@ -214,7 +254,7 @@ fn target_that_cannot_express_a_feature_is_refused_by_name() {
 #[test]
 fn entry_missing_or_ambiguous_lists_what_there_is() {
     let two = format!("{SAXPY} @compute @workgroup_size(1) fn other() {{}}");
-    let with = |target, entry| compile(&Request { source: &two, target, entry, defines: &[] });
+    let with = |target, entry| compile(&Request { source: &two, target, entry, defines: &[], arch: None });
     for result in [with(Target::Spirv, Some("main")), with(Target::Glsl, None)] {
         let Err(Error::InvalidArgument { what: "entry point", reason }) = result else { panic!("{result:?}") };
         assert!(reason.contains("`saxpy`, `other`"), "{reason}");

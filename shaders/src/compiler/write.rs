@@ -4,6 +4,7 @@
 //! of workgroups where a shader asks for it, follow in spaces of their own. MSL and GLSL have one flat list per kind of
 //! resource: resources are numbered 0, 1, ... in the order of (group, binding), per entry point in MSL. What else such a
 //! shader is handed (immediates, the lengths of runtime-sized arrays) follows in MSL's buffer list, in this order.
+//! PTX has kernel parameters: addresses of buffers, sizes of those that end in a run-time array, immediates by value.
 //! [`BindSlot`] tells the host all of this as data.
 
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ pub struct BindSlot {
     /// `workgroup_count` (HLSL: three u32).
     pub name: String,
     /// The list it is numbered in: `buffer`, `texture`, `sampler` (MSL); `storage`, `uniform`, `texture` (GLSL);
-    /// `b`, `t`, `u` (HLSL).
+    /// `b`, `t`, `u` (HLSL); `address`, `size`, `value` of a kernel parameter (PTX).
     pub list: &'static str,
     /// HLSL's register space; 0 elsewhere.
     pub space: u32,
@@ -74,6 +75,40 @@ pub(super) fn wgsl(module: &Module, info: &ModuleInfo) -> Result<Written> {
     let text =
         wgsl::write_string(module, info, wgsl::WriterFlags::empty()).map_err(|e| write_error(Target::Wgsl, e))?;
     Ok((text.into_bytes(), Vec::new()))
+}
+
+pub(super) fn ptx(
+    module: &Module,
+    info: &ModuleInfo,
+    reflection: &Reflection,
+    arch: naga_ptx::Target,
+    entry: Option<&str>,
+    source: &str,
+) -> Result<Written> {
+    let entry_point = entry.map(str::to_owned);
+    let options = naga_ptx::Options { target: arch, entry_point, ..naga_ptx::Options::default() };
+    let ptx = naga_ptx::compile(module, info, &options).map_err(|error| {
+        let Some(place) = error.span().map(|span| span.location(source)) else {
+            return write_error(Target::Ptx, error);
+        };
+        let message = error.to_string();
+        Error::Shader { line: place.line_number, column: place.line_position, message }
+    })?;
+    let mut slots = Vec::new();
+    for entry in &ptx.entry_points {
+        for (index, param) in (0_u32..).zip(&entry.params) {
+            let (source, list) = match param.kind {
+                naga_ptx::ParamKind::Buffer { group, binding, .. } => (Some([group, binding]), "address"),
+                naga_ptx::ParamKind::BufferBytes { group, binding } => (Some([group, binding]), "size"),
+                naga_ptx::ParamKind::Uniform { group, binding, .. } => (Some([group, binding]), "value"),
+                naga_ptx::ParamKind::Immediates { .. } => (None, "value"),
+            };
+            let bound = source.and_then(|at| reflection.bindings.iter().find(|b| [b.group, b.binding] == at));
+            let name = bound.map_or_else(|| "immediates".to_owned(), |b| b.name.clone());
+            slots.push(BindSlot { entry: Some(entry.name.clone()), source, name, list, space: 0, index });
+        }
+    }
+    Ok((ptx.text.into_bytes(), slots))
 }
 
 /// `module`, whose overrides have been resolved, with their declarations gone too: naga leaves them behind as the

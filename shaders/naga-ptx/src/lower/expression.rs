@@ -87,7 +87,9 @@ impl<'m> Lowerer<'m> {
             }
             Expression::GlobalVariable(global) => {
                 let place = self.globals.get(&global).cloned();
-                return Ok(Value::Place(place.ok_or_else(|| Error::invalid("a variable its entry point does not use"))?));
+                return Ok(Value::Place(
+                    place.ok_or_else(|| Error::invalid("a variable its entry point does not use"))?,
+                ));
             }
             Expression::LocalVariable(local) => {
                 let place = frame.locals.get(&local).cloned();
@@ -108,8 +110,10 @@ impl<'m> Lowerer<'m> {
                     let (scalar, shape) = self.types.shape(self.ty(frame, handle))?;
                     arguments.push((scalar, shape, self.leaves(frame, handle)?));
                 }
-                let arguments: Vec<Arg<'_>> =
-                    arguments.iter().map(|(scalar, shape, l)| Arg { scalar: *scalar, shape: *shape, leaves: l }).collect();
+                let arguments: Vec<Arg<'_>> = arguments
+                    .iter()
+                    .map(|(scalar, shape, l)| Arg { scalar: *scalar, shape: *shape, leaves: l })
+                    .collect();
                 math::math(&mut self.b, self.math, fun, &arguments)?
             }
             Expression::As { expr, kind, convert } => {
@@ -117,7 +121,8 @@ impl<'m> Lowerer<'m> {
                 let leaves = self.leaves(frame, expr)?;
                 match convert {
                     Some(width) => {
-                        let to = Scalar { kind, width: if kind == ScalarKind::Bool { naga::BOOL_WIDTH } else { width } };
+                        let to =
+                            Scalar { kind, width: if kind == ScalarKind::Bool { naga::BOOL_WIDTH } else { width } };
                         let mut out = Vec::with_capacity(leaves.len());
                         for &leaf in leaves.iter() {
                             out.push(math::convert(&mut self.b, self.math, from, to, leaf)?);
@@ -232,7 +237,8 @@ impl<'m> Lowerer<'m> {
                 let element = self.types.element(&base_ty)?;
                 let described = self.types.leaves(&base_ty)?;
                 let place = if index.value.imm().is_some() || leaves.len() <= 16 {
-                    let regs = described.iter().zip(leaves.iter()).map(|(leaf, &x)| self.b.to_reg(leaf.ty, x)).collect();
+                    let regs =
+                        described.iter().zip(leaves.iter()).map(|(leaf, &x)| self.b.to_reg(leaf.ty, x)).collect();
                     Place::registers(regs)
                 } else {
                     let bytes = self.types.size_bytes(&base_ty)?;
@@ -321,7 +327,8 @@ impl<'m> Lowerer<'m> {
         let stored = self.value(frame, value)?;
         if let Value::Coop(stored) = &stored {
             let local = self.variable_of(frame, pointer);
-            let local = local.ok_or_else(|| Error::unsupported("a cooperative matrix in memory", "keep it in a local variable"))?;
+            let local = local
+                .ok_or_else(|| Error::unsupported("a cooperative matrix in memory", "keep it in a local variable"))?;
             let mut major = frame.majors.get(&local).copied().flatten();
             sync::settle_major(&mut major, stored.major)?;
             frame.majors.insert(local, major);

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use naga::valid::FunctionInfo;
 use naga::{
-    Binding, Block, BuiltIn, EntryPoint, Expression, Function, GlobalVariable, Handle, LocalVariable, Module, Statement,
-    TypeInner,
+    Binding, Block, BuiltIn, EntryPoint, Expression, Function, GlobalVariable, Handle, LocalVariable, Module,
+    Statement, TypeInner,
 };
 
 use super::place::{Memory, Place};
@@ -128,13 +128,7 @@ impl<'m> Lowerer<'m> {
                     let local = self.local_id(axis);
                     leaves.push(match size {
                         1 => group,
-                        size => self.b.ternary(
-                            crate::ir::TernaryOp::MadLo,
-                            Ty::U32,
-                            group,
-                            Operand::u32(size),
-                            local,
-                        ),
+                        size => self.b.ternary(crate::ir::TernaryOp::MadLo, Ty::U32, group, Operand::u32(size), local),
                     });
                 }
                 leaves

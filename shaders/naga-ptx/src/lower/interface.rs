@@ -113,9 +113,10 @@ impl Interface {
             }
             AddressSpace::Immediate => {
                 let size = types.size_bytes(inner)?;
-                let size_bytes = u32::try_from(size).ok().filter(|&s| s <= MAX_PARAM_BYTES - 1024).ok_or_else(|| {
-                    Error::unsupported("this much immediate data", format!("{size} bytes do not fit a launch"))
-                })?;
+                let size_bytes =
+                    u32::try_from(size).ok().filter(|&s| s <= MAX_PARAM_BYTES - 1024).ok_or_else(|| {
+                        Error::unsupported("this much immediate data", format!("{size} bytes do not fit a launch"))
+                    })?;
                 let index = self.push(ParamKind::Immediates { size_bytes });
                 Memory::new(Space::Param, Base::Param(index), 0)
             }

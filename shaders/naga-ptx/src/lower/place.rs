@@ -242,9 +242,7 @@ fn runs(leaves: &[Leaf], align: u32) -> impl Iterator<Item = &[Leaf]> {
         let fits = |count: usize| {
             let total = bytes * count as u32;
             let side_by_side = leaves.get(start..start + count).is_some_and(|run| {
-                (0_u32..)
-                    .zip(run)
-                    .all(|(i, leaf)| leaf.offset == first.offset + i * bytes && leaf.ty == first.ty)
+                (0_u32..).zip(run).all(|(i, leaf)| leaf.offset == first.offset + i * bytes && leaf.ty == first.ty)
             });
             total <= 16 && alignment >= total && side_by_side
         };

@@ -100,14 +100,7 @@ impl Promotion {
     }
 
     /// Pointers handed to functions that index what they point to.
-    fn calls(
-        &self,
-        module: &Module,
-        types: Types<'_>,
-        function: &Function,
-        block: &Block,
-        roots: &mut HashSet<Root>,
-    ) {
+    fn calls(&self, module: &Module, types: Types<'_>, function: &Function, block: &Block, roots: &mut HashSet<Root>) {
         for statement in block {
             match statement {
                 Statement::Call { function: callee, arguments, .. } => {
@@ -137,8 +130,7 @@ fn trace(
         }
         Expression::GlobalVariable(global) => {
             let variable = &module.global_variables[global];
-            (variable.space == AddressSpace::Private)
-                .then(|| (Root::Global(global), types.inner(variable.ty).clone()))
+            (variable.space == AddressSpace::Private).then(|| (Root::Global(global), types.inner(variable.ty).clone()))
         }
         Expression::FunctionArgument(index) => {
             let argument = function.arguments.get(index as usize)?;

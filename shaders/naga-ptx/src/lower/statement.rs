@@ -43,9 +43,9 @@ impl<'m> Lowerer<'m> {
         match statement {
             Statement::Emit(range) => {
                 for handle in range.clone() {
-                    let value = self.evaluate(frame, handle).map_err(|error| {
-                        error.at(frame.function.expressions.get_span(handle)).at(span)
-                    })?;
+                    let value = self
+                        .evaluate(frame, handle)
+                        .map_err(|error| error.at(frame.function.expressions.get_span(handle)).at(span))?;
                     frame.values[handle.index()] = Some(value);
                 }
             }
@@ -181,8 +181,7 @@ impl<'m> Lowerer<'m> {
             flows[1] = self.block(frame, reject)?;
         }
         self.b.end(Terminator::Jump(after), after);
-        let leaves =
-            [accept, reject].iter().any(|block| frame.uniformity.leaves(block, Leaving::Loop, !divergent));
+        let leaves = [accept, reject].iter().any(|block| frame.uniformity.leaves(block, Leaving::Loop, !divergent));
         self.partial = partial || leaves;
         Ok(if flows == [Flow::Left, Flow::Left] { Flow::Left } else { Flow::On })
     }
@@ -303,8 +302,9 @@ impl<'m> Lowerer<'m> {
             return Err(Error::invalid("an atomic that is no storage or workgroup variable"));
         };
         let inner = self.types.pointee(self.types.resolve(&frame.info[pointer].ty));
-        let scalar = inner.as_ref().and_then(naga::TypeInner::scalar);
-        let scalar = scalar.ok_or_else(|| Error::invalid("an atomic operation on no atomic"))?;
+        let Some(naga::TypeInner::Atomic(scalar)) = inner else {
+            return Err(Error::invalid("an atomic operation on no atomic"));
+        };
         let op = match fun {
             AtomicFunction::Add => AtomicOp::Add,
             AtomicFunction::Subtract => AtomicOp::Subtract,

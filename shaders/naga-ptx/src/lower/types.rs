@@ -5,7 +5,7 @@
 //! takes one byte.
 
 use naga::proc::TypeResolution;
-use naga::{ArraySize, CooperativeRole, Handle, Module, Scalar, Type, TypeInner, VectorSize};
+use naga::{ArraySize, CooperativeRole, Expression, Handle, Literal, Module, Scalar, Type, TypeInner, VectorSize};
 
 use super::math::{Shape, ty_of};
 use crate::error::{Error, Result};
@@ -168,6 +168,14 @@ impl<'m> Types<'m> {
         match size {
             ArraySize::Constant(count) => Ok(count.get()),
             ArraySize::Pending(handle) => {
+                // Setting overrides leaves array sizes pointing at them; their value is there by then.
+                if let Some(init) = self.module.overrides[handle].init {
+                    match self.module.global_expressions[init] {
+                        Expression::Literal(Literal::U32(count)) => return Ok(count),
+                        Expression::Literal(Literal::I32(count)) if count > 0 => return Ok(count as u32),
+                        _ => {}
+                    }
+                }
                 let name = self.module.overrides[handle].name.clone().unwrap_or_else(|| "an array's size".to_owned());
                 Err(Error::UnresolvedOverride { name })
             }

@@ -7,8 +7,8 @@
 use std::collections::{HashMap, HashSet};
 
 use naga::{
-    AddressSpace, BinaryOperator, Block, Expression, Function, Handle, Literal, LocalVariable, Module, Scalar, ScalarKind,
-    Statement, TypeInner,
+    AddressSpace, BinaryOperator, Block, Expression, Function, Handle, Literal, LocalVariable, Module, Scalar,
+    ScalarKind, Statement, TypeInner,
 };
 
 /// Rounds of one loop.

@@ -1,3 +1,5 @@
+// ptx: trusted
+// The tree reduction of one workgroup, with a small array indexed by a loop counter.
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 var<workgroup> part: array<f32, 256>;

@@ -1,3 +1,5 @@
+// ptx: trusted
+// y = a x + y.
 struct Params { n: u32, a: f32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> x: array<f32>;

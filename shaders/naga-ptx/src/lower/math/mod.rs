@@ -1,13 +1,35 @@
-//! WGSL's builtin functions.
+//! WGSL's builtin functions, operators and conversions, value by value.
+//!
+//! What it is not: expressions, which `lower` takes apart into leaves and puts together again. Everything here takes
+//! scalars, or the leaves of vectors and matrices, and returns the same.
 
+mod arith;
+mod bits;
+mod common;
+mod convert;
+mod decompose;
+mod divide;
+mod double;
+mod exp_log;
+mod float;
+mod geometry;
+mod hyperbolic;
+mod inverse_trig;
+mod matrix;
+mod pack;
 mod scalar;
+#[cfg(test)]
+mod tests;
+mod trig;
 
-use naga::{BinaryOperator, MathFunction, RelationalFunction, Scalar, UnaryOperator, VectorSize};
+use naga::{MathFunction as Mf, Scalar, VectorSize};
 
 use crate::error::{Error, Result};
-use crate::ir::{Builder, Operand};
+use crate::ir::{BinaryOp, Builder, Operand, Round, Ty};
 use crate::options::{Contraction, Target};
 
+pub(crate) use arith::{binary, relational, unary};
+pub(crate) use convert::{bitcast, convert};
 pub(crate) use scalar::ty_of;
 
 /// What lowering of one value needs to know besides the builder.
@@ -32,50 +54,228 @@ pub(crate) enum Shape {
     Matrix { columns: VectorSize, rows: VectorSize },
 }
 
-fn unwritten<T>(what: impl std::fmt::Debug) -> Result<T> {
-    Err(Error::unsupported(format!("{what:?}"), "not written yet"))
-}
-
 /// The leaves of `fun(args)`: vectors componentwise, matrices column by column, `modf` and `frexp` member by member
 /// (fract, then whole or exponent; the exponent is a signed integer of the float's width, as in naga's result types).
-pub(crate) fn math(b: &mut Builder, env: Env, fun: MathFunction, args: &[Arg]) -> Result<Vec<Operand>> {
-    let _ = (b, env, args);
-    unwritten(fun)
+pub(crate) fn math(b: &mut Builder, env: Env, fun: Mf, args: &[Arg]) -> Result<Vec<Operand>> {
+    let Some(first) = args.first() else { return Err(Error::invalid(format!("{fun:?} of nothing"))) };
+    let ty = ty_of(first.scalar)?;
+    check(fun, ty, args)?;
+    match fun {
+        Mf::Abs => map(b, args, |b, [x]| common::abs(b, ty, x)),
+        Mf::Min => map(b, args, |b, [x, y]| common::min_max(b, env, BinaryOp::Min, ty, x, y)),
+        Mf::Max => map(b, args, |b, [x, y]| common::min_max(b, env, BinaryOp::Max, ty, x, y)),
+        Mf::Clamp => map(b, args, |b, [x, low, high]| common::clamp(b, env, ty, x, low, high)),
+        Mf::Saturate => {
+            map(b, args, |b, [x]| common::clamp(b, env, ty, x, scalar::float(ty, 0.0), scalar::float(ty, 1.0)))
+        }
+        Mf::Sin if ty == Ty::F64 => map(b, args, |b, [x]| double::sin(b, x)),
+        Mf::Cos if ty == Ty::F64 => map(b, args, |b, [x]| double::cos(b, x)),
+        Mf::Sin => map(b, args, |b, [x]| trig::sin(b, ty, x)),
+        Mf::Cos => map(b, args, |b, [x]| trig::cos(b, ty, x)),
+        Mf::Tan => map(b, args, |b, [x]| trig::tan(b, ty, x)),
+        Mf::Sinh => map(b, args, |b, [x]| hyperbolic::sinh(b, ty, x)),
+        Mf::Cosh => map(b, args, |b, [x]| hyperbolic::cosh(b, ty, x)),
+        Mf::Tanh => map(b, args, |b, [x]| hyperbolic::tanh(b, ty, x)),
+        Mf::Asin => map(b, args, |b, [x]| inverse_trig::asin(b, ty, x)),
+        Mf::Acos => map(b, args, |b, [x]| inverse_trig::acos(b, ty, x)),
+        Mf::Atan => map(b, args, |b, [x]| inverse_trig::atan(b, ty, x)),
+        Mf::Atan2 => map(b, args, |b, [y, x]| inverse_trig::atan2(b, ty, y, x)),
+        Mf::Asinh => map(b, args, |b, [x]| hyperbolic::asinh(b, ty, x)),
+        Mf::Acosh => map(b, args, |b, [x]| hyperbolic::acosh(b, ty, x)),
+        Mf::Atanh => map(b, args, |b, [x]| hyperbolic::atanh(b, ty, x)),
+        Mf::Radians => map(b, args, |b, [x]| common::scaled(b, ty, 1f64.to_radians(), x)),
+        Mf::Degrees => map(b, args, |b, [x]| common::scaled(b, ty, 1f64.to_degrees(), x)),
+        Mf::Ceil => map(b, args, |b, [x]| common::integral(b, ty, Round::Rpi, x)),
+        Mf::Floor => map(b, args, |b, [x]| common::integral(b, ty, Round::Rmi, x)),
+        Mf::Round => map(b, args, |b, [x]| common::integral(b, ty, Round::Rni, x)),
+        Mf::Trunc => map(b, args, |b, [x]| common::integral(b, ty, Round::Rzi, x)),
+        Mf::Fract => map(b, args, |b, [x]| common::fract(b, ty, x)),
+        Mf::Modf => Ok(members(first.leaves, |x| decompose::modf(b, ty, x))),
+        Mf::Frexp => Ok(members(first.leaves, |x| decompose::frexp(b, ty, x))),
+        Mf::Ldexp => map(b, args, |b, [x, n]| decompose::ldexp(b, ty, x, n)),
+        Mf::Exp if ty == Ty::F64 => map(b, args, |b, [x]| double::exp(b, x)),
+        Mf::Exp2 if ty == Ty::F64 => map(b, args, |b, [x]| double::exp2(b, x)),
+        Mf::Log if ty == Ty::F64 => map(b, args, |b, [x]| double::log(b, x)),
+        Mf::Log2 if ty == Ty::F64 => map(b, args, |b, [x]| double::log2(b, x)),
+        Mf::Pow if ty == Ty::F64 => map(b, args, |b, [x, y]| double::pow(b, x, y)),
+        Mf::Exp => map(b, args, |b, [x]| exp_log::exp(b, ty, x)),
+        Mf::Exp2 => map(b, args, |b, [x]| exp_log::exp2(b, ty, x)),
+        Mf::Log => map(b, args, |b, [x]| exp_log::log(b, ty, x)),
+        Mf::Log2 => map(b, args, |b, [x]| exp_log::log2(b, ty, x)),
+        Mf::Pow => map(b, args, |b, [x, y]| exp_log::pow(b, ty, x, y)),
+        Mf::Dot => {
+            let [x, y] = leaves(args)?;
+            Ok(vec![geometry::dot(b, env, ty, x, y)])
+        }
+        Mf::Dot4I8Packed => map(b, args, |b, [x, y]| pack::dot4(b, Ty::S32, x, y)),
+        Mf::Dot4U8Packed => map(b, args, |b, [x, y]| pack::dot4(b, Ty::U32, x, y)),
+        Mf::Outer => {
+            let [x, y] = leaves(args)?;
+            if x.len() != y.len() {
+                return Err(Error::unsupported("outer product of vectors of different sizes", "WGSL has none"));
+            }
+            Ok(matrix::outer(b, ty, x, y))
+        }
+        Mf::Cross => {
+            let [x, y] = leaves(args)?;
+            let (Ok(x), Ok(y)) = (x.try_into(), y.try_into()) else {
+                return Err(Error::invalid("a cross product of vectors that have not three components"));
+            };
+            Ok(geometry::cross(b, env, ty, x, y))
+        }
+        Mf::Distance => {
+            let [x, y] = leaves(args)?;
+            Ok(vec![geometry::distance(b, env, ty, x, y)])
+        }
+        Mf::Length => Ok(vec![geometry::length(b, env, ty, first.leaves)]),
+        Mf::Normalize => Ok(geometry::normalize(b, env, ty, first.leaves)),
+        Mf::FaceForward => {
+            let [x, incident, reference] = leaves(args)?;
+            Ok(geometry::face_forward(b, env, ty, x, incident, reference))
+        }
+        Mf::Reflect => {
+            let [x, normal] = leaves(args)?;
+            Ok(geometry::reflect(b, env, ty, x, normal))
+        }
+        Mf::Refract => match leaves(args)? {
+            [x, normal, &[eta]] => Ok(geometry::refract(b, env, ty, x, normal, eta)),
+            [_, _, eta] => Err(Error::invalid(format!("refract with {} ratios", eta.len()))),
+        },
+        Mf::Sign => map(b, args, |b, [x]| common::sign(b, ty, x)),
+        Mf::Fma => map(b, args, |b, [x, y, z]| b.fma(ty, x, y, z)),
+        Mf::Mix => map(b, args, |b, [x, y, t]| common::mix(b, ty, x, y, t)),
+        Mf::Step => map(b, args, |b, [edge, x]| common::step(b, ty, edge, x)),
+        Mf::SmoothStep => map(b, args, |b, [low, high, x]| common::smoothstep(b, env, ty, low, high, x)),
+        Mf::Sqrt => map(b, args, |b, [x]| common::sqrt(b, ty, x)),
+        Mf::InverseSqrt => map(b, args, |b, [x]| common::inverse_sqrt(b, ty, x)),
+        Mf::Inverse => matrix::inverse(b, ty, first.leaves),
+        Mf::Transpose => match first.shape {
+            Shape::Matrix { columns, rows } => matrix::transpose(columns, rows, first.leaves),
+            Shape::Scalar | Shape::Vector(_) => Err(Error::invalid("only matrices are transposed")),
+        },
+        Mf::Determinant => matrix::determinant(b, ty, first.leaves),
+        Mf::QuantizeToF16 => map(b, args, |b, [x]| common::quantize_to_f16(b, x)),
+        Mf::CountTrailingZeros => map(b, args, |b, [x]| bits::trailing_zeros(b, ty, x)),
+        Mf::CountLeadingZeros => map(b, args, |b, [x]| bits::leading_zeros(b, ty, x)),
+        Mf::CountOneBits => map(b, args, |b, [x]| bits::count_ones(b, ty, x)),
+        Mf::ReverseBits => map(b, args, |b, [x]| bits::reverse(b, ty, x)),
+        Mf::ExtractBits => map(b, args, |b, [x, offset, count]| bits::extract(b, ty, x, offset, count)),
+        Mf::InsertBits => map(b, args, |b, [x, new, offset, count]| bits::insert(b, ty, x, new, offset, count)),
+        Mf::FirstTrailingBit => map(b, args, |b, [x]| bits::first_trailing(b, ty, x)),
+        Mf::FirstLeadingBit => map(b, args, |b, [x]| bits::first_leading(b, ty, x)),
+        Mf::Pack4x8snorm => pack::norm(b, first.leaves, Ty::S32, -1.0, 127.0).map(single),
+        Mf::Pack4x8unorm => pack::norm(b, first.leaves, Ty::U32, 0.0, 255.0).map(single),
+        Mf::Pack2x16snorm => pack::norm(b, first.leaves, Ty::S32, -1.0, 32767.0).map(single),
+        Mf::Pack2x16unorm => pack::norm(b, first.leaves, Ty::U32, 0.0, 65535.0).map(single),
+        Mf::Pack2x16float => pack::halves(b, first.leaves).map(single),
+        Mf::Pack4xI8 | Mf::Pack4xU8 => pack::bytes(b, first.leaves).map(single),
+        Mf::Pack4xI8Clamp => pack::clamped_bytes(b, first.leaves, Ty::S32, -128, 127).map(single),
+        Mf::Pack4xU8Clamp => pack::clamped_bytes(b, first.leaves, Ty::U32, 0, 255).map(single),
+        Mf::Unpack4x8snorm => Ok(pack::from_norm(b, Ty::S32, 8, 127.0, scalar_of(first)?)),
+        Mf::Unpack4x8unorm => Ok(pack::from_norm(b, Ty::U32, 8, 255.0, scalar_of(first)?)),
+        Mf::Unpack2x16snorm => Ok(pack::from_norm(b, Ty::S32, 16, 32767.0, scalar_of(first)?)),
+        Mf::Unpack2x16unorm => Ok(pack::from_norm(b, Ty::U32, 16, 65535.0, scalar_of(first)?)),
+        Mf::Unpack2x16float => Ok(pack::from_halves(b, scalar_of(first)?)),
+        Mf::Unpack4xI8 => Ok(pack::fields(b, Ty::S32, 8, scalar_of(first)?)),
+        Mf::Unpack4xU8 => Ok(pack::fields(b, Ty::U32, 8, scalar_of(first)?)),
+    }
 }
 
-/// The value `x` of type `from` as a `to`, by WGSL's rules of value conversion.
-pub(crate) fn convert(b: &mut Builder, env: Env, from: Scalar, to: Scalar, x: Operand) -> Result<Operand> {
-    let _ = (b, env, from, x);
-    unwritten(to)
+/// What a function computes in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Domain {
+    Number,
+    /// Any float.
+    Float,
+    /// f16 and f32; PTX has nothing to build the f64 one from.
+    ShortFloat,
+    /// One of 32 bits.
+    Single,
+    Integer,
+    /// An integer of 32 bits.
+    Word,
 }
 
-/// The bits of `from` as components of type `to`; wider or narrower components are split or joined, low half first.
-pub(crate) fn bitcast(b: &mut Builder, from: Arg, to: Scalar) -> Result<Vec<Operand>> {
-    let _ = (b, from);
-    unwritten(to)
+fn domain(fun: Mf) -> Domain {
+    match fun {
+        Mf::Abs | Mf::Min | Mf::Max | Mf::Clamp | Mf::Dot | Mf::Sign => Domain::Number,
+        Mf::Sin | Mf::Cos | Mf::Exp | Mf::Exp2 | Mf::Log | Mf::Log2 | Mf::Pow => Domain::Float,
+        Mf::Saturate | Mf::Radians | Mf::Degrees | Mf::Ceil | Mf::Floor | Mf::Round | Mf::Fract => Domain::Float,
+        Mf::Trunc | Mf::Modf | Mf::Frexp | Mf::Ldexp | Mf::Outer | Mf::Cross | Mf::Distance => Domain::Float,
+        Mf::Length | Mf::Normalize | Mf::FaceForward | Mf::Reflect | Mf::Refract | Mf::Fma => Domain::Float,
+        Mf::Mix | Mf::Step | Mf::SmoothStep | Mf::Sqrt | Mf::InverseSqrt => Domain::Float,
+        Mf::Inverse | Mf::Transpose | Mf::Determinant => Domain::Float,
+        Mf::Tan | Mf::Sinh | Mf::Cosh | Mf::Tanh | Mf::Asin | Mf::Acos | Mf::Atan => Domain::ShortFloat,
+        Mf::Atan2 | Mf::Asinh | Mf::Acosh | Mf::Atanh => Domain::ShortFloat,
+        Mf::QuantizeToF16 | Mf::Pack4x8snorm | Mf::Pack4x8unorm => Domain::Single,
+        Mf::Pack2x16snorm | Mf::Pack2x16unorm | Mf::Pack2x16float => Domain::Single,
+        Mf::CountTrailingZeros | Mf::CountLeadingZeros | Mf::CountOneBits | Mf::ReverseBits => Domain::Integer,
+        Mf::ExtractBits | Mf::InsertBits | Mf::FirstTrailingBit | Mf::FirstLeadingBit => Domain::Integer,
+        Mf::Dot4I8Packed | Mf::Dot4U8Packed | Mf::Pack4xI8 | Mf::Pack4xU8 | Mf::Pack4xI8Clamp => Domain::Word,
+        Mf::Pack4xU8Clamp | Mf::Unpack4x8snorm | Mf::Unpack4x8unorm | Mf::Unpack2x16snorm => Domain::Word,
+        Mf::Unpack2x16unorm | Mf::Unpack2x16float | Mf::Unpack4xI8 | Mf::Unpack4xU8 => Domain::Word,
+    }
 }
 
-/// `op x` on scalars.
-pub(crate) fn unary(b: &mut Builder, env: Env, op: UnaryOperator, scalar: Scalar, x: Operand) -> Result<Operand> {
-    let _ = (b, env, scalar, x);
-    unwritten(op)
+/// That the arguments are such as the function takes.
+fn check(fun: Mf, ty: Ty, args: &[Arg]) -> Result<()> {
+    if args.len() != fun.argument_count() {
+        return Err(Error::invalid(format!("{fun:?} of {} arguments", args.len())));
+    }
+    let domain = domain(fun);
+    let fits = match domain {
+        Domain::Number => ty != Ty::Pred,
+        Domain::Float | Domain::ShortFloat => ty.is_float(),
+        Domain::Single => ty == Ty::F32,
+        Domain::Integer => !ty.is_float() && ty != Ty::Pred,
+        Domain::Word => matches!(ty, Ty::S32 | Ty::U32),
+    };
+    if !fits {
+        return Err(Error::invalid(format!("{fun:?} of {ty:?}")));
+    }
+    if domain == Domain::ShortFloat && ty == Ty::F64 {
+        let name = format!("{fun:?}").to_lowercase();
+        return Err(Error::unsupported(format!("{name} of f64"), "PTX has nothing to build it from; f32 has it"));
+    }
+    Ok(())
 }
 
-/// `l op r` on scalars of type `scalar` (the left one's; the amount of a shift is a u32). Comparisons give predicates.
-pub(crate) fn binary(
+fn single(x: Operand) -> Vec<Operand> {
+    vec![x]
+}
+
+fn scalar_of(arg: &Arg) -> Result<Operand> {
+    match arg.leaves {
+        &[x] => Ok(x),
+        other => Err(Error::invalid(format!("{} components where one is unpacked", other.len()))),
+    }
+}
+
+/// The leaves of each of N arguments.
+fn leaves<'a, const N: usize>(args: &[Arg<'a>]) -> Result<[&'a [Operand]; N]> {
+    match <&[Arg; N]>::try_from(args) {
+        Ok(args) => Ok(args.map(|arg| arg.leaves)),
+        Err(_) => Err(Error::invalid(format!("{} arguments where {N} are taken", args.len()))),
+    }
+}
+
+/// `f` component by component; scalars among the arguments go with every component.
+fn map<const N: usize>(
     b: &mut Builder,
-    env: Env,
-    op: BinaryOperator,
-    scalar: Scalar,
-    l: Operand,
-    r: Operand,
-) -> Result<Operand> {
-    let _ = (b, env, scalar, l, r);
-    unwritten(op)
+    args: &[Arg],
+    mut f: impl FnMut(&mut Builder, [Operand; N]) -> Operand,
+) -> Result<Vec<Operand>> {
+    let args: [&[Operand]; N] = leaves(args)?;
+    let count = args.first().map_or(0, |leaves| leaves.len());
+    if args.iter().any(|leaves| leaves.len() != 1 && leaves.len() != count) {
+        return Err(Error::invalid("vectors of different sizes in one function"));
+    }
+    Ok((0..count).map(|i| f(b, args.map(|leaves| if leaves.len() == 1 { leaves[0] } else { leaves[i] }))).collect())
 }
 
-/// `all` and `any` give one predicate, `isNan` and `isInf` one per component.
-pub(crate) fn relational(b: &mut Builder, fun: RelationalFunction, arg: Arg) -> Result<Vec<Operand>> {
-    let _ = (b, arg);
-    unwritten(fun)
+/// The members of a result of two: all of the first, then all of the second.
+fn members(x: &[Operand], f: impl FnMut(Operand) -> (Operand, Operand)) -> Vec<Operand> {
+    let (mut first, second): (Vec<Operand>, Vec<Operand>) = x.iter().copied().map(f).unzip();
+    first.extend(second);
+    first
 }

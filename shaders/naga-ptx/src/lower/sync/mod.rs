@@ -57,7 +57,7 @@ mod tests_ptxas;
 #[cfg(test)]
 mod warp;
 
-pub(crate) use atomics::{AtomicCall, AtomicOp, AtomicResult, Use, atomic, atomic_load, atomic_store};
+pub(crate) use atomics::{AtomicCall, AtomicOp, Use, atomic, atomic_load, atomic_store};
 pub(crate) use barriers::{control_barrier, memory_barrier, uniform_load};
 pub(crate) use coop::{CoopPlace, CoopType, CoopValue, coop_add, coop_load, coop_mma, coop_scale, coop_splat};
 pub(crate) use coop::{coop_store, coop_sub, settle_major, stored_major};

@@ -7,6 +7,7 @@ use naga::{CollectiveOperation as How, CooperativeRole, CooperativeSize, Directi
 use naga::{SubgroupOperation as Op, VectorSize};
 
 use super::super::math::ty_of;
+use super::atomics::AtomicResult;
 use super::*;
 use crate::ir::*;
 use crate::ptx::PtxVersion;

@@ -1,0 +1,56 @@
+//! The shaders of `tests/in` and how they are compiled: a first line `// ptx: sm_90 trusted` chooses target and trust.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga_ptx::{Options, Target};
+
+/// A parsed and validated shader.
+pub struct Shader {
+    pub name: String,
+    pub module: naga::Module,
+    pub info: ModuleInfo,
+    pub options: Options,
+}
+
+pub fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+pub fn shader(path: &Path) -> Shader {
+    let source = std::fs::read_to_string(path).unwrap();
+    let module = naga::front::wgsl::parse_str(&source)
+        .unwrap_or_else(|error| panic!("{}", error.emit_to_string_with_path(&source, &path.display().to_string())));
+    let info = Validator::new(ValidationFlags::all(), Capabilities::all())
+        .validate(&module)
+        .unwrap_or_else(|error| panic!("{}", error.emit_to_string_with_path(&source, &path.display().to_string())));
+    let words = source.lines().next().and_then(|line| line.strip_prefix("// ptx:")).unwrap_or_default();
+    let target = words.split_whitespace().find_map(Target::parse).unwrap_or(Target::OLDEST);
+    let options = match words.split_whitespace().any(|word| word == "trusted") {
+        true => Options::trusted(target),
+        false => Options { target, loop_limit: Some(1 << 20), ..Options::default() },
+    };
+    let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+    Shader { name, module, info, options }
+}
+
+/// Every shader of a folder, by name.
+pub fn shaders(folder_name: &str) -> Vec<Shader> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder(folder_name))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "wgsl"))
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "no shaders in {folder_name}");
+    paths.iter().map(|path| shader(path)).collect()
+}
+
+/// NVIDIA's assembler: `PTXAS`, or one on the path.
+pub fn ptxas() -> Option<PathBuf> {
+    let path = std::env::var_os("PTXAS").map_or_else(|| PathBuf::from("ptxas"), PathBuf::from);
+    Command::new(&path).arg("--version").output().ok().filter(|out| out.status.success()).map(|_| path)
+}
