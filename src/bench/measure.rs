@@ -214,7 +214,7 @@ impl Prepared {
     }
 }
 
-fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Buffer)> {
+pub(super) fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Buffer)> {
     let inputs = op.inputs();
     let inputs = inputs.iter().zip(1..).map(|(spec, seed)| data::operand(device, spec, seed)).collect::<Result<_>>()?;
     let output = device.backend().alloc(op.output().required_bytes().next_multiple_of(16))?;
@@ -224,20 +224,30 @@ fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Buffer)> {
 /// Longest execution that is worth waiting for: each case runs at least five times.
 const MOST_SECONDS: f64 = 5.0;
 
-/// Why a case is left out on a device where it would take minutes: simulated GPUs and dtypes the CPU has no fast
-/// product for.
-pub fn too_slow(op: &Op, device: &Device) -> Option<String> {
+/// Why a product is left out on a device where it would take minutes: simulated GPUs, dtypes without a fast product.
+/// `flops_per_second` is what the device reached with a smaller one of the same dtype, where one was measured.
+pub fn too_slow(op: &Op, device: &Device, flops_per_second: Option<f64>) -> Option<String> {
     let Op::Matmul(matmul) = op else { return None };
     let info = device.info();
     let threads = info.threads.unwrap_or(1) as f64;
     // The CPU multiplies 8-bit integers as floats; wider ones by plain loops.
     let as_floats = matmul.a.dtype.is_float() || matmul.a.dtype.size_bytes() == 1;
-    let flops_per_second = match (info.kind, as_floats) {
-        (DeviceKind::Software, _) => 5e8,
-        (DeviceKind::Cpu, true) => 2e10 * threads,
-        (DeviceKind::Cpu, false) => 4e9 * threads,
-        _ => return None,
+    let expected = match (info.kind, as_floats) {
+        (DeviceKind::Software, _) => Some(5e8),
+        (DeviceKind::Cpu, true) => Some(2e10 * threads),
+        (DeviceKind::Cpu, false) => Some(4e9 * threads),
+        _ => None,
     };
-    let seconds = op.cost().flops as f64 / flops_per_second;
+    let seconds = op.cost().flops as f64 / flops_per_second.or(expected)?;
     (seconds > MOST_SECONDS).then(|| format!("it would take about {seconds:.0} s per execution here"))
+}
+
+/// Why `op` cannot run on `device` at all: a dtype that it does not compute in, or operands that it has no room for.
+pub fn unfit(op: &Op, device: &Device) -> Option<String> {
+    let specs = op.inputs().into_iter().chain([op.output()]).collect::<Vec<_>>();
+    if let Some(spec) = specs.iter().find(|spec| !device.supports(spec.dtype)) {
+        return Some(format!("{} does not compute in {}", device.info().name, spec.dtype));
+    }
+    let all = specs.iter().map(|spec| device.backend().alloc(spec.required_bytes().next_multiple_of(16)));
+    all.collect::<Result<Vec<Buffer>>>().err().map(|e| e.to_string())
 }

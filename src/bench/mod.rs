@@ -3,12 +3,13 @@
 //! One run measures all devices of the machine side by side. Each [`Row`] says what a sceptic would ask: warm and cold
 //! time, with and without the transfers, rate and share of the device's own measured ceiling, error against the float64
 //! oracle, and the CPU it is compared with. `polywarp bench` prints the rows; `cargo bench` times the same cases with
-//! criterion. Not here: choosing cases (the ops do), drawing (`terminal.rs`, `html.rs`).
+//! criterion. Not here: choosing cases (the ops do), drawing (`terminal.rs`, `html/`).
 
 mod data;
 mod html;
 mod machine;
 mod measure;
+mod memory;
 mod openblas;
 mod probe;
 mod terminal;
@@ -16,7 +17,8 @@ mod verify;
 
 pub use html::html;
 pub use machine::Machine;
-pub use measure::{Prepared, Timing, too_slow};
+pub use measure::{Prepared, Timing, too_slow, unfit};
+pub use memory::MemoryUse;
 pub use polywarp_core::harness::{BenchCase, BenchSize, Metric, Suite};
 pub use probe::Ceilings;
 pub use terminal::terminal;
@@ -108,6 +110,8 @@ pub struct Table {
     pub devices: Vec<DeviceInfo>,
     /// Each device's measured ceilings, in the same order.
     pub ceilings: Vec<Ceilings>,
+    /// What half precision saves on each device, in the same order; absent where it was not measured.
+    pub memory: Vec<Option<MemoryUse>>,
     /// What was measured, case by case.
     pub rows: Vec<Row>,
     /// What was not.
@@ -125,6 +129,13 @@ impl Table {
         self.rows.iter().find(|row| row.case == case && row.device == device)
     }
 
+    /// Operations per second of the largest product in the dtype of `op` that `device` has done so far.
+    fn product_rate(&self, op: &Op, device: &str) -> Option<f64> {
+        let alike = |row: &&Row| row.device == device && row.dtype == op.output().dtype.name();
+        let rows = self.rows.iter().filter(|row| row.unit == "TFLOP/s").filter(alike);
+        rows.max_by(|a, b| a.warm_ns.total_cmp(&b.warm_ns)).map(|row| row.rate * 1e12)
+    }
+
     /// The names of the measured cases, in order.
     pub fn cases(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -136,14 +147,15 @@ impl Table {
         names
     }
 
-    /// One JSON object per line: the machine, each device with its ceilings, each row, each case left out.
+    /// One JSON object per line: the machine, each device with its ceilings and memory, each row, each case left out.
     ///
     /// # Errors
     /// Those of the serialiser, which these types do not cause.
     pub fn json_lines(&self) -> serde_json::Result<String> {
         let mut lines = vec![serde_json::json!({ "machine": self.machine }).to_string()];
-        for (device, ceilings) in self.devices.iter().zip(&self.ceilings) {
-            lines.push(serde_json::to_string(&serde_json::json!({ "device": device, "ceilings": ceilings }))?);
+        for ((device, ceilings), memory) in self.devices.iter().zip(&self.ceilings).zip(&self.memory) {
+            let line = serde_json::json!({ "device": device, "ceilings": ceilings, "memory": memory });
+            lines.push(line.to_string());
         }
         for row in &self.rows {
             lines.push(serde_json::to_string(&serde_json::json!({ "row": row }))?);
@@ -191,11 +203,18 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
     let cases = cases(size, options.suite.as_deref());
     let mut devices: Vec<&Device> = devices.iter().collect();
     devices.sort_by_key(|d| d.info().kind != DeviceKind::Cpu);
+    // First of all: later work raises the pools' peaks.
+    let memory = devices.iter().map(|d| {
+        let log_failure = |e: &polywarp_core::Error| log::warn!("memory of {} not measured: {e}", d.id());
+        memory::of_product(d, size).inspect_err(log_failure).ok().flatten()
+    });
+    let memory = memory.collect();
     let ceilings: Vec<Ceilings> = devices.iter().map(|d| probe::ceilings(d, size)).collect();
     let mut table = Table {
         machine: Machine::here(),
         devices: devices.iter().map(|d| d.info().clone()).collect(),
         ceilings,
+        memory,
         rows: Vec::new(),
         skipped: Vec::new(),
     };
@@ -206,7 +225,8 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
         for (i, (case, reference)) in cases.iter().zip(&mut references).enumerate() {
             let what = format!("{} on {}", case.name, device.id());
             progress(&Progress { done: j * cases.len() + i, total, what });
-            match row(case, device, &table.ceilings[j], options.budget, reference) {
+            let rate = table.product_rate(&case.op, device.id());
+            match row(case, device, &table.ceilings[j], rate, options.budget, reference) {
                 Ok(row) => table.rows.push(row),
                 Err(skipped) => table.skipped.push(skipped),
             }
@@ -226,12 +246,13 @@ fn row(
     case: &BenchCase,
     device: &Device,
     ceilings: &Ceilings,
+    flops_per_second: Option<f64>,
     budget: Duration,
     reference: &mut Option<Reference>,
 ) -> Result<Row, Skipped> {
     let skip =
         |reason: String, fault| Skipped { case: case.name.clone(), device: device.id().to_owned(), reason, fault };
-    if let Some(reason) = measure::too_slow(&case.op, device) {
+    if let Some(reason) = measure::too_slow(&case.op, device, flops_per_second) {
         return Err(skip(reason, false));
     }
     let measured = measure_case(case, device, budget, reference);

@@ -32,6 +32,18 @@ fn write_all(table: &Table, out: &mut String) -> std::fmt::Result {
             ceiling(ceilings.f32_tflop_per_s, "TFLOP/s"),
         )?;
     }
+    for (device, memory) in table.devices.iter().zip(&table.memory) {
+        let Some(memory) = memory else { continue };
+        writeln!(
+            out,
+            "  {:8} memory of one product of {1} x {1} matrices: f32 {2}, f16 {3} ({4:.2} of it)",
+            device.id,
+            memory.side,
+            mebibytes(memory.f32_bytes),
+            mebibytes(memory.f16_bytes),
+            memory.saving(),
+        )?;
+    }
     let width = table.rows.iter().map(|r| r.case.len()).max().unwrap_or(4).max(4);
     let mut suite = "";
     for row in &table.rows {
@@ -103,14 +115,19 @@ pub(super) fn duration(ns: f64) -> String {
     }
 }
 
+/// Bytes as MiB.
+pub(super) fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", significant(bytes as f64 / f64::from(1 << 20)))
+}
+
 /// Three significant digits.
 pub(super) fn significant(x: f64) -> String {
-    match x.abs() {
-        a if a >= 100.0 => format!("{x:.0}"),
-        a if a >= 10.0 => format!("{x:.1}"),
-        a if a >= 1.0 => format!("{x:.2}"),
-        _ => format!("{x:.3}"),
+    if x == 0.0 || !x.is_finite() {
+        return format!("{x}");
     }
+    // Below a millionth it is as good as nothing.
+    let decimals = (2.0 - x.abs().log10().floor()).clamp(0.0, 8.0) as usize;
+    format!("{x:.decimals$}")
 }
 
 #[cfg(test)]
@@ -122,6 +139,11 @@ mod tests {
         assert_eq!(duration(12.34), "12.3 ns");
         assert_eq!(duration(12_340.0), "12.3 us");
         assert_eq!(duration(1.5e9), "1.50 s");
-        assert_eq!(significant(0.1234), "0.123");
+    }
+
+    #[test]
+    fn significant_keeps_three_digits() {
+        let text = [0.0, 0.000_123_4, 0.1234, 1.234, 12.34, 123.4, 1234.0].map(significant);
+        assert_eq!(text, ["0", "0.000123", "0.123", "1.23", "12.3", "123", "1234"]);
     }
 }

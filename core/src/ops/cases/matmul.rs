@@ -213,8 +213,11 @@ fn special(cases: &mut Vec<Case>) {
 }
 
 pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
-    let sides: &[u64] =
-        size.pick(&[256, 512], &[256, 512, 1000, 1024, 2048, 4096], &[256, 512, 1000, 1024, 2048, 4096, 8192, 16384]);
+    let sides: &[u64] = size.pick(
+        &[256, 512, 1000],
+        &[256, 512, 1000, 1024, 2048, 4096],
+        &[256, 512, 1000, 1024, 2048, 4096, 8192, 16384],
+    );
     [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8]
         .into_iter()
         .flat_map(|dtype| sides.iter().map(move |&side| (dtype, side)))
