@@ -4,16 +4,16 @@
 //! bytes where a run-time array needs it; uniforms by value instead of an address when asked for and when they fit;
 //! immediate data last. Workgroup variables share one block of memory in the order of declaration.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use naga::valid::{FunctionInfo, GlobalUse};
-use naga::{AddressSpace, GlobalVariable, Handle, MemoryDecorations, Module, StorageAccess};
+use naga::{AddressSpace, Expression, GlobalVariable, Handle, MemoryDecorations, Module, StorageAccess};
 
 use super::place::{Memory, Place};
 use super::types::{NO_GRAPHICS, Types};
 use crate::error::{Error, Result};
 use crate::ir::{Address, Base, Builder, Inst, Space, Ty};
-use crate::options::{Options, Uniforms};
+use crate::options::{Bounds, Options, Uniforms};
 use crate::ptx::{Access, Param, ParamKind};
 
 /// Bytes of parameters every driver takes (PTX ISA 5.1.6.1: 4352 since 1.5; more needs sm_70 and PTX 8.1).
@@ -45,12 +45,13 @@ impl Interface {
         options: &Options,
     ) -> Result<Interface> {
         let mut interface = Interface::default();
+        let sized = sized_buffers(module, options);
         let mut used: Vec<(Handle<GlobalVariable>, &GlobalVariable)> =
             module.global_variables.iter().filter(|&(handle, _)| info[handle] != GlobalUse::empty()).collect();
         used.sort_by_key(|(handle, global)| (global.binding.map(|b| (b.group, b.binding)), *handle));
         for (handle, global) in used {
             let place = interface
-                .variable(b, types, options, global)
+                .variable(b, types, options, &sized, handle, global)
                 .map_err(|error| error.at(module.global_variables.get_span(handle)))?;
             match place {
                 Some(place) => drop(interface.places.insert(handle, place)),
@@ -66,6 +67,8 @@ impl Interface {
         b: &mut Builder,
         types: Types<'_>,
         options: &Options,
+        sized: &HashSet<Handle<GlobalVariable>>,
+        handle: Handle<GlobalVariable>,
         global: &GlobalVariable,
     ) -> Result<Option<Place>> {
         let inner = types.inner(global.ty);
@@ -104,7 +107,7 @@ impl Interface {
                     false => (Space::Constant, Access::Read),
                 };
                 let mut memory = self.buffer(b, space, group, binding, access, types.size_bytes(inner)?);
-                if types.is_runtime_sized(inner) {
+                if types.is_runtime_sized(inner) && sized.contains(&handle) {
                     let index = self.push(ParamKind::BufferBytes { group, binding });
                     memory.binding_bytes = Some(load_param(b, index));
                 }
@@ -154,6 +157,32 @@ impl Interface {
     fn param_bytes(&self) -> u32 {
         self.params.last().map_or(0, |p| p.offset_bytes + p.kind.size_bytes())
     }
+}
+
+/// The buffers whose size the kernel must know: all, where accesses are checked, else those whose length is asked for.
+fn sized_buffers(module: &Module, options: &Options) -> HashSet<Handle<GlobalVariable>> {
+    let all = || module.global_variables.iter().map(|(handle, _)| handle).collect();
+    if options.bounds == Bounds::Clamp {
+        return all();
+    }
+    let mut sized = HashSet::new();
+    let functions = module.functions.iter().map(|(_, function)| function);
+    for function in functions.chain(module.entry_points.iter().map(|entry| &entry.function)) {
+        for (_, expression) in function.expressions.iter() {
+            let Expression::ArrayLength(mut pointer) = *expression else { continue };
+            while let Expression::AccessIndex { base, .. } | Expression::Access { base, .. } =
+                function.expressions[pointer]
+            {
+                pointer = base;
+            }
+            match function.expressions[pointer] {
+                Expression::GlobalVariable(handle) => drop(sized.insert(handle)),
+                // A pointer that was handed in: to which buffer, only its callers know.
+                _ => return all(),
+            }
+        }
+    }
+    sized
 }
 
 fn load_param(b: &mut Builder, index: usize) -> crate::ir::Reg {

@@ -80,14 +80,14 @@ impl Place {
     ) -> Result<Place> {
         let element = types.element(inner)?;
         let index = index.to_u32(b);
-        let count = match (self, element.count) {
-            (_, Some(count)) => Some(Operand::u32(count)),
-            (Place::Memory(memory), None) => memory.runtime_count(b, element.stride),
-            (Place::Registers(_), None) => None,
+        let count = match (bounds, self, element.count) {
+            (Bounds::Trust, _, _) | (_, Place::Registers(_), None) => None,
+            (Bounds::Clamp, _, Some(count)) => Some(Operand::u32(count)),
+            (Bounds::Clamp, Place::Memory(memory), None) => memory.runtime_count(b, element.stride),
         };
-        let index = match (bounds, count) {
-            (Bounds::Trust, _) | (_, None) => index,
-            (Bounds::Clamp, Some(count)) => {
+        let index = match count {
+            None => index,
+            Some(count) => {
                 let last = b.sub(Ty::U32, count, Operand::u32(1));
                 b.binary(BinaryOp::Min, Ty::U32, index, last)
             }
