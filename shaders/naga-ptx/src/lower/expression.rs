@@ -14,6 +14,7 @@ use super::sync::{self, CoopPlace, CoopType};
 use super::types::NO_GRAPHICS;
 use crate::error::{Error, Result};
 use crate::ir::{Major, Operand, Ty};
+use crate::options::Bounds;
 
 impl<'m> Lowerer<'m> {
     /// The value of an expression: what it was when it was emitted, or what it always is.
@@ -475,7 +476,11 @@ impl<'m> Lowerer<'m> {
         };
         let (space, address) = (memory.space, memory.address);
         let major = if data.row_major { Major::Row } else { Major::Column };
-        Ok(CoopPlace { space, address, stride, components, major })
+        let end = match self.options.bounds {
+            Bounds::Clamp => memory.end(&mut self.b),
+            Bounds::Trust => None,
+        };
+        Ok(CoopPlace { space, address, stride, components, major, end })
     }
 }
 

@@ -9,10 +9,10 @@ use std::collections::{HashMap, HashSet};
 use naga::valid::{FunctionInfo, GlobalUse};
 use naga::{AddressSpace, Expression, GlobalVariable, Handle, MemoryDecorations, Module, StorageAccess};
 
-use super::place::{Memory, Place};
+use super::place::{End, Memory, Place};
 use super::types::{NO_GRAPHICS, Types};
 use crate::error::{Error, Result};
-use crate::ir::{Address, Base, Builder, Inst, Space, Ty};
+use crate::ir::{Address, Base, Builder, Inst, Operand, Space, Ty};
 use crate::options::{Bounds, Options, Uniforms};
 use crate::ptx::{Access, Param, ParamKind};
 
@@ -82,7 +82,8 @@ impl Interface {
                     return Err(Error::unsupported("this much workgroup memory", reason));
                 }
                 self.shared_bytes = (start + size) as u32;
-                Memory::new(Space::Shared, Base::Shared, start as u32)
+                let memory = Memory::new(Space::Shared, Base::Shared, start as u32);
+                Memory { end: Some(End::Shared(self.shared_bytes)), ..memory }
             }
             AddressSpace::Uniform => {
                 let (group, binding) = binding_of(global)?;
@@ -109,7 +110,11 @@ impl Interface {
                 let mut memory = self.buffer(b, space, group, binding, access, types.size_bytes(inner)?);
                 if types.is_runtime_sized(inner) && sized.contains(&handle) {
                     let index = self.push(ParamKind::BufferBytes { group, binding });
-                    memory.binding_bytes = Some(load_param(b, index));
+                    let bytes = load_param(b, index);
+                    memory.binding_bytes = Some(bytes);
+                    if let Base::Reg(start) = memory.address.base {
+                        memory.end = Some(End::Buffer(start, bytes.into()));
+                    }
                 }
                 memory.volatile = global.memory_decorations.intersects(MemoryDecorations::all());
                 memory
@@ -144,7 +149,9 @@ impl Interface {
         min_bytes: u64,
     ) -> Memory {
         let index = self.push(ParamKind::Buffer { group, binding, access, min_bytes });
-        Memory::new(space, Base::Reg(load_param(b, index)), 0)
+        let start = load_param(b, index);
+        let end = Some(End::Buffer(start, Operand::Imm(min_bytes)));
+        Memory { end, ..Memory::new(space, Base::Reg(start), 0) }
     }
 
     /// Adds a parameter and gives its number.

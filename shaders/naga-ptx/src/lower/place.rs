@@ -34,6 +34,17 @@ pub(crate) struct Memory {
     pub(crate) binding_bytes: Option<Reg>,
     /// Bytes from the start of the binding, while no dynamic index was applied.
     pub(crate) from_start: u32,
+    /// Where the variable ends that this is a part of, if accesses may go beyond a single element.
+    pub(crate) end: Option<End>,
+}
+
+/// Where a variable ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    /// So many bytes into the kernel's workgroup memory.
+    Shared(u32),
+    /// So many bytes (64 bits) after the address of a buffer.
+    Buffer(Reg, Operand),
 }
 
 /// A variable in registers.
@@ -139,7 +150,18 @@ impl Memory {
     pub(crate) fn new(space: Space, base: Base, offset: u32) -> Memory {
         let align = if offset == 0 { 16 } else { 1 << offset.trailing_zeros().min(4) };
         let address = Address { base, offset: i64::from(offset) };
-        Memory { space, address, align, volatile: false, binding_bytes: None, from_start: 0 }
+        Memory { space, address, align, volatile: false, binding_bytes: None, from_start: 0, end: None }
+    }
+
+    /// The address of the first byte after the variable.
+    pub(crate) fn end(&self, b: &mut Builder) -> Option<Operand> {
+        Some(match self.end? {
+            End::Shared(bytes) => {
+                let start = b.address_reg(Space::Shared, Base::Shared).into();
+                b.add(Ty::U32, start, Operand::u32(bytes))
+            }
+            End::Buffer(start, bytes) => b.add(Ty::U64, start.into(), bytes),
+        })
     }
 
     fn offset(&self, bytes: u32) -> Memory {

@@ -56,6 +56,8 @@ pub(crate) struct CoopPlace {
     /// Components of that type: 1 for a scalar.
     pub(crate) components: u32,
     pub(crate) major: Major,
+    /// Address of the first byte that must not be touched; `None` when the shader is trusted.
+    pub(crate) end: Option<Operand>,
 }
 
 impl CoopType {
@@ -129,20 +131,28 @@ fn spread(b: &mut Builder, register: Ty, value: Operand) -> Operand {
     }
 }
 
-/// `Expression::CooperativeLoad`.
+/// `Expression::CooperativeLoad`. A matrix that would end after `place.end` is all zeros.
 pub(crate) fn coop_load(b: &mut Builder, env: Env, ty: CoopType, place: CoopPlace) -> Result<CoopValue> {
-    check_warps(b, env)?;
+    check_place(b, env, place)?;
+    let (_, register) = ty.registers()?;
     let dst = ty.fresh(b)?;
     let stride = place.stride(b);
     let CoopPlace { space, address, major, .. } = place;
-    let fragment = ty.fragment();
-    b.push(Inst::WmmaLoad { fragment, major, space, ty: ty.element(), dst: dst.clone(), address, stride });
+    let (fragment, element) = (ty.fragment(), ty.element());
+    let inst = Inst::WmmaLoad { fragment, major, space, ty: element, dst: dst.clone(), address, stride };
+    match place.fits(b, element, stride) {
+        Some(fits) => {
+            dst.iter().for_each(|&reg| b.mov_to(register, reg, Operand::Imm(0)));
+            b.when(fits, |b| b.push(inst));
+        }
+        None => b.push(inst),
+    }
     Ok(CoopValue { ty, major: (fragment != Fragment::C).then_some(major), regs: dst })
 }
 
-/// `Statement::CooperativeStore`.
+/// `Statement::CooperativeStore`. A matrix that would end after `place.end` is not stored.
 pub(crate) fn coop_store(b: &mut Builder, env: Env, value: &CoopValue, place: CoopPlace) -> Result<()> {
-    check_warps(b, env)?;
+    check_place(b, env, place)?;
     match value.ty.role {
         CooperativeRole::C => {}
         CooperativeRole::A | CooperativeRole::B => {
@@ -154,7 +164,12 @@ pub(crate) fn coop_store(b: &mut Builder, env: Env, value: &CoopValue, place: Co
     }
     let stride = place.stride(b);
     let CoopPlace { space, address, major, .. } = place;
-    b.push(Inst::WmmaStore { major, space, ty: value.ty.element(), src: value.regs.clone(), address, stride });
+    let ty = value.ty.element();
+    let inst = Inst::WmmaStore { major, space, ty, src: value.regs.clone(), address, stride };
+    match place.fits(b, ty, stride) {
+        Some(fits) => b.when(fits, |b| b.push(inst)),
+        None => b.push(inst),
+    }
     Ok(())
 }
 
@@ -163,9 +178,43 @@ impl CoopPlace {
     fn stride(&self, b: &mut Builder) -> Operand {
         b.mul(Ty::U32, self.stride, Operand::u32(self.components))
     }
+
+    /// Whether the last element lies before the end, in all lanes: 15 rows and 16 elements after the first one.
+    fn fits(&self, b: &mut Builder, element: Ty, stride: Operand) -> Option<Operand> {
+        let end = self.end?;
+        let (row, last) = (Operand::u32(15 * element.bytes()), 16 * element.bytes());
+        let base = b.address_reg(self.space, self.address.base).into();
+        let (needed, signed) = match self.space.address() {
+            Ty::U64 => (b.ternary(TernaryOp::MadWide, Ty::U32, stride, row, Operand::u32(last)), Ty::S64),
+            ty => {
+                // Fifteen rows of 2^16 elements are more than there is, and do not overflow.
+                let stride = b.binary(BinaryOp::Min, ty, stride, Operand::u32(1 << 16));
+                (b.ternary(TernaryOp::MadLo, ty, stride, row, Operand::u32(last)), Ty::S32)
+            }
+        };
+        let ty = self.space.address();
+        let rest = b.sub(ty, end, base);
+        let rest = b.sub(ty, rest, Operand::Imm(self.address.offset as u64 & (u64::MAX >> (64 - 8 * ty.bytes()))));
+        // Signed: an address after the end leaves less than nothing.
+        let fits = b.setp(Compare::Le, signed, needed, rest);
+        let dst = b.reg(Ty::Pred);
+        b.push(Inst::Vote { mode: VoteMode::All, dst, src: fits, mask: Operand::u32(u32::MAX) });
+        Some(dst.into())
+    }
 }
 
-/// `wmma` is defined only for whole warps.
+/// `wmma` is defined for whole warps, and for memory that others see.
+fn check_place(b: &mut Builder, env: Env, place: CoopPlace) -> Result<()> {
+    check_warps(b, env)?;
+    match place.space {
+        Space::Global | Space::Constant | Space::Shared => Ok(()),
+        Space::Local | Space::Param => Err(Error::unsupported(
+            "a cooperative matrix in a uniform or private variable",
+            "load it from storage or workgroup memory",
+        )),
+    }
+}
+
 fn check_warps(b: &mut Builder, env: Env) -> Result<()> {
     // The spelling `.sync.aligned`.
     b.require(6, 3);

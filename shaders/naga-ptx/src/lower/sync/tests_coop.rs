@@ -3,6 +3,7 @@
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{CooperativeRole, CooperativeSize, Scalar};
 
+use super::warp::Warp;
 use super::*;
 use crate::error::Error;
 use crate::ir::*;
@@ -16,7 +17,7 @@ fn matrix(role: CooperativeRole, scalar: Scalar) -> CoopType {
 
 fn place(major: Major, stride: Operand, components: u32) -> CoopPlace {
     let address = Address { base: Base::Shared, offset: 0 };
-    CoopPlace { space: Space::Shared, address, stride, components, major }
+    CoopPlace { space: Space::Shared, address, stride, components, major, end: None }
 }
 
 fn builder() -> Builder {
@@ -79,6 +80,42 @@ fn stride_counts_scalars_whatever_the_pointer_points_to() {
 }
 
 #[test]
+fn matrix_that_would_end_behind_the_variable_is_zero_and_not_stored() {
+    let (start, bytes) = (4096_u64, 2048_u64);
+    for space in [Space::Global, Space::Shared] {
+        for (scalar, element) in [(Scalar::F16, 2), (Scalar::F32, 4)] {
+            for offset in [-16, 0, 16, 1600, 1_i64 << 20] {
+                for stride in [0, 1, 16, 24, 60, 64, 70, 1 << 16, u32::MAX] {
+                    let mut b = builder();
+                    let base = b.reg(space.address());
+                    let distance = b.reg(Ty::U32);
+                    let address = Address { base: Base::Reg(base), offset };
+                    let end = Some(Operand::Imm(start + bytes));
+                    let (stride_operand, components, major) = (distance.into(), 1, Major::Row);
+                    let place = CoopPlace { space, address, stride: stride_operand, components, major, end };
+                    let value = coop_load(&mut b, ENV, matrix(CooperativeRole::C, scalar), place).unwrap();
+                    let (blocks, registers, _) = b.finish();
+                    let mut warp = Warp::new(registers, [32, 1, 1], 0);
+                    warp.set(base, &[start; 32]);
+                    warp.set(distance, &[u64::from(stride); 32]);
+                    warp.run(&blocks, u32::MAX);
+                    let last = i128::from(offset) + element * (15 * i128::from(stride) + 16);
+                    let expected = u64::from(last <= i128::from(bytes));
+                    let loaded = value.regs.iter().all(|&reg| warp.get(reg.into(), 31) == expected);
+                    assert!(loaded, "{space:?} {scalar:?} at {offset}, {stride} apart");
+                }
+            }
+        }
+    }
+    let mut b = builder();
+    let value = coop_splat(&mut b, matrix(CooperativeRole::C, Scalar::F32), Operand::Imm(0)).unwrap();
+    let end = Some(Operand::Imm(0));
+    coop_store(&mut b, ENV, &value, CoopPlace { end, ..place(Major::Row, Operand::u32(16), 1) }).unwrap();
+    let (blocks, ..) = b.finish();
+    assert!(matches!(blocks[0].terminator, Terminator::Branch { .. }));
+}
+
+#[test]
 fn splat_fills_both_halves_and_fits_any_layout() {
     let mut b = builder();
     let one = coop_splat(&mut b, matrix(CooperativeRole::A, Scalar::F16), Operand::Imm(0x3c00)).unwrap();
@@ -118,6 +155,8 @@ fn matrices_that_tensor_cores_lack_are_unsupported() {
     }
     let partial = Env { workgroup_size: [48, 1, 1], ..ENV };
     assert!(is_unsupported(coop_load(&mut b, partial, sixteen, place(Major::Row, Operand::u32(16), 1))));
+    let memory = CoopPlace { space: Space::Param, ..place(Major::Row, Operand::u32(16), 1) };
+    assert!(is_unsupported(coop_load(&mut b, ENV, sixteen, memory)));
     assert_eq!(b.lines(), 0);
 }
 

@@ -189,9 +189,10 @@ fn coop_kernels(module: &mut Module) {
                     let address =
                         if space == Space::Shared { Address { base: Base::Shared, offset: 0 } } else { at(buffer, 0) };
                     let stride = load(b, Ty::U32, buffer);
+                    let end = (scalar == Scalar::F32).then(|| load(b, space.address(), buffer));
                     let place = |major| {
                         let components = VectorSize::Quad as u32;
-                        CoopPlace { space, address, stride, components, major }
+                        CoopPlace { space, address, stride, components, major, end }
                     };
                     let left = coop_load(b, env, ty(CooperativeRole::A, Scalar::F16), place(major)).unwrap();
                     let right = coop_load(b, env, ty(CooperativeRole::B, Scalar::F16), place(other)).unwrap();

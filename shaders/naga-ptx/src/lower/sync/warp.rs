@@ -108,8 +108,11 @@ impl Warp {
             Inst::Binary { op, ty, dst, a, b } => {
                 self.each(dst, active, |w, lane| binary(op, ty, w.get(a, lane), w.get(b, lane)));
             }
-            Inst::Ternary { op: TernaryOp::MadLo, dst, a, b, c, .. } => self
-                .each(dst, active, |w, lane| w.get(a, lane).wrapping_mul(w.get(b, lane)).wrapping_add(w.get(c, lane))),
+            Inst::Ternary { op: TernaryOp::MadLo | TernaryOp::MadWide, dst, a, b, c, .. } => {
+                self.each(dst, active, |w, lane| {
+                    w.get(a, lane).wrapping_mul(w.get(b, lane)).wrapping_add(w.get(c, lane))
+                })
+            }
             Inst::Setp { cmp, ty, dst, a, b } => {
                 self.each(dst, active, |w, lane| u64::from(compare(cmp, ty, w.get(a, lane), w.get(b, lane))));
             }
@@ -174,6 +177,11 @@ impl Warp {
             }
             Inst::WarpBarrier { mask } => self.check_mask(mask, active),
             Inst::Barrier | Inst::Fence { .. } => {}
+            // What is loaded nobody looks at, only whether.
+            Inst::WmmaLoad { ref dst, .. } => {
+                assert_eq!(active, u32::MAX, "wmma in a part of the warp");
+                dst.iter().for_each(|&reg| self.each(reg, active, |_, _| 1));
+            }
             Inst::Atom { op, ty, dst, address, a, b, .. } => {
                 for lane in lanes_of(active) {
                     let old = self.atomic(op, ty, address, lane, a, b);
