@@ -233,7 +233,6 @@ impl Writer<'_> {
                 let mode = match mode {
                     VoteMode::All => "all",
                     VoteMode::Any => "any",
-                    VoteMode::Uni => "uni",
                 };
                 let (src, mask) = (spell(*src, Ty::Pred), spell(*mask, Ty::B32));
                 write!(self.out, "vote.sync.{mode}.pred {}, {src}, {mask}", name(*dst))

@@ -321,7 +321,6 @@ pub(crate) enum ShflMode {
 pub(crate) enum VoteMode {
     All,
     Any,
-    Uni,
 }
 
 /// Operation of `redux.sync`.

@@ -7,7 +7,7 @@ use naga::{CollectiveOperation as How, Direction, Scalar, ScalarKind, SubgroupOp
 use super::super::math::ty_of;
 use super::warp::{Number, Warp, decode, encode, lanes_of};
 use super::*;
-use crate::ir::{Address, Base, Builder, Inst, Operand, Reg, Space, Ty};
+use crate::ir::{Builder, Inst, Operand, Ty};
 use crate::ptx::PtxVersion;
 
 const ALL: u32 = u32::MAX;
@@ -266,7 +266,7 @@ fn gather_reads_the_lane_it_names() {
                 (Gather::ShuffleUp(constant), &|lane| lane.wrapping_sub(n)),
                 (Gather::ShuffleDown(constant), &|lane| lane + n),
                 (Gather::ShuffleXor(constant), &|lane| lane ^ n),
-                (Gather::QuadBroadcast(Operand::u32(n % 4)), &|lane| lane & !3 | n % 4),
+                (Gather::QuadBroadcast(Operand::u32(n % 4)), &|lane| (lane & !3) | (n % 4)),
                 (Gather::QuadSwap(Direction::X), &|lane| lane ^ 1),
                 (Gather::QuadSwap(Direction::Y), &|lane| lane ^ 2),
                 (Gather::QuadSwap(Direction::Diagonal), &|lane| lane ^ 3),

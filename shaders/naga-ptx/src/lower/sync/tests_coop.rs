@@ -157,7 +157,7 @@ fn matrices_that_tensor_cores_lack_are_unsupported() {
     assert!(is_unsupported(coop_load(&mut b, partial, sixteen, place(Major::Row, Operand::u32(16), 1))));
     let memory = CoopPlace { space: Space::Param, ..place(Major::Row, Operand::u32(16), 1) };
     assert!(is_unsupported(coop_load(&mut b, ENV, sixteen, memory)));
-    assert_eq!(b.lines(), 0);
+    assert_eq!(insts(b), []);
 }
 
 const LOOP: &str = "

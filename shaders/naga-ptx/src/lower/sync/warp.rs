@@ -157,7 +157,6 @@ impl Warp {
                 let result = match mode {
                     VoteMode::All => votes == active,
                     VoteMode::Any => votes != 0,
-                    VoteMode::Uni => votes == 0 || votes == active,
                 };
                 self.each(dst, active, |_, _| u64::from(result));
             }
