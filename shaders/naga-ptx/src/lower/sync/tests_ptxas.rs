@@ -213,11 +213,11 @@ fn coop_kernels(module: &mut Module) {
     }
 }
 
-/// `NAGA_PTX_PTXAS=.../ptxas cargo test -p naga-ptx -- --ignored sequences_assemble`
+/// `PTXAS=.../ptxas cargo test -p naga-ptx -- --ignored sequences_assemble`
 #[test]
-#[ignore = "needs ptxas of CUDA 12.9 or 13.0: name it in NAGA_PTX_PTXAS"]
+#[ignore = "needs ptxas of CUDA 12.9 or 13.0: name it in PTXAS"]
 fn sequences_assemble() {
-    let ptxas = std::env::var_os("NAGA_PTX_PTXAS").expect("NAGA_PTX_PTXAS names ptxas");
+    let ptxas = std::env::var_os("PTXAS").unwrap_or_else(|| "ptxas".into());
     let folder = std::env::temp_dir().join(format!("naga-ptx-sync-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     for (target, major, minor) in TARGETS {
