@@ -1,0 +1,364 @@
+//! Loads, stores and atomics, lane by lane, with all checks.
+
+use super::float::flush;
+use super::round::{f16_to_f32, f32_to_f16};
+use super::warp::Warp;
+use super::{Block, Machine, Trouble};
+use crate::error::FaultKind;
+use crate::inst::*;
+use crate::kernel::{CONST_BASE, LOCAL_BASE, SHARED_BASE};
+use crate::race::{Actor, Found, Kind};
+
+/// One load or store of a warp.
+pub(super) struct Transfer<'i> {
+    pub(super) space: Space,
+    pub(super) ty: Ty,
+    pub(super) class: Class,
+    pub(super) regs: &'i [Slot],
+    pub(super) address: Address,
+    pub(super) strength: Strength,
+}
+
+/// Address of one lane.
+#[inline(always)]
+pub(super) fn lane_address(warp: &Warp, address: Address, lane: usize) -> u64 {
+    match (address.base, address.wide) {
+        (NONE, _) => address.offset,
+        (base, true) => warp.regs.row::<u64>(base)[lane].wrapping_add(address.offset),
+        (base, false) => u64::from(warp.regs.row::<u32>(base)[lane].wrapping_add(address.offset as u32)),
+    }
+}
+
+fn lanes(mask: u32) -> impl Iterator<Item = usize> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        (rest != 0).then(|| {
+            let lane = rest.trailing_zeros();
+            rest &= rest - 1;
+            lane as usize
+        })
+    })
+}
+
+/// Where an access to a variable's space starts, checked.
+fn place(space: Space, address: u64, base: u32, bytes: usize, size: usize) -> Result<usize, FaultKind> {
+    let at = address.wrapping_sub(u64::from(base));
+    if at <= size as u64 && bytes as u64 <= size as u64 - at {
+        return Ok(at as usize);
+    }
+    let nearest = format!("there are {size} bytes from {base:#x} on");
+    Err(FaultKind::OutOfBounds { space: space.name(), address, bytes: bytes as u32, nearest })
+}
+
+impl Machine<'_> {
+    pub(super) fn load(
+        &mut self,
+        block: &mut Block,
+        warp: &mut Warp,
+        mask: u32,
+        t: Transfer<'_>,
+    ) -> Result<(), Trouble> {
+        let size = t.ty.bytes() as usize;
+        let total = size * t.regs.len();
+        let simple = t.class == Class::Word && size == 4;
+        for lane in lanes(mask) {
+            let address = lane_address(warp, t.address, lane);
+            let mut buffer = [0; 16];
+            let data = &mut buffer[..total];
+            self.read(block, warp, lane, (t.space, t.strength), address, data)
+                .map_err(|kind| Trouble::new(lane, kind))?;
+            for (word, &slot) in data.chunks_exact(size).zip(t.regs) {
+                if slot == NONE {
+                    continue;
+                }
+                if simple {
+                    warp.regs.row_mut::<u32>(slot)[lane] = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+                    continue;
+                }
+                let mut bytes = [0; 8];
+                bytes[..size].copy_from_slice(word);
+                let bits = u64::from_le_bytes(bytes);
+                let bits = match t.ty {
+                    Ty::S8 => bits as i8 as u64,
+                    Ty::S16 => bits as i16 as u64,
+                    Ty::S32 => bits as i32 as u64,
+                    _ => bits,
+                };
+                warp.regs.set(t.class, slot, lane, bits);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn store(
+        &mut self,
+        block: &mut Block,
+        warp: &mut Warp,
+        mask: u32,
+        t: Transfer<'_>,
+    ) -> Result<(), Trouble> {
+        let size = t.ty.bytes() as usize;
+        let total = size * t.regs.len();
+        let backwards = self.coin();
+        let order = lanes(if backwards { mask.reverse_bits() } else { mask });
+        for lane in order.map(|lane| if backwards { 31 - lane } else { lane }) {
+            let address = lane_address(warp, t.address, lane);
+            let mut buffer = [0; 16];
+            let data = &mut buffer[..total];
+            for (word, &slot) in data.chunks_exact_mut(size).zip(t.regs) {
+                word.copy_from_slice(&warp.regs.get(t.class, slot, lane).to_le_bytes()[..size]);
+            }
+            self.write(block, warp, lane, (t.space, t.strength), address, data)
+                .map_err(|kind| Trouble::new(lane, kind))?;
+        }
+        Ok(())
+    }
+
+    fn actor(&self, block: &Block, warp: &Warp, lane: usize, strength: Strength) -> Actor {
+        Actor {
+            epoch: self.epoch,
+            block_epoch: block.first_epoch,
+            sync: warp.sync,
+            thread: warp.index * 32 + lane as u32,
+            strong: strength == Strength::Strong,
+        }
+    }
+
+    #[cold]
+    fn race(&self, space: Space, start: u64, found: Found) -> FaultKind {
+        let at = self.epochs.partition_point(|&(first, _)| first <= found.epoch).saturating_sub(1);
+        FaultKind::Race {
+            space: space.name(),
+            address: start + found.byte as u64,
+            what: found.what,
+            other: self.thread_index(found.thread),
+            other_block: self.epochs.get(at).map_or([0; 3], |e| e.1),
+        }
+    }
+
+    fn read(
+        &mut self,
+        block: &mut Block,
+        warp: &Warp,
+        lane: usize,
+        (space, strength): (Space, Strength),
+        address: u64,
+        data: &mut [u8],
+    ) -> Result<(), FaultKind> {
+        let bytes = data.len();
+        if address & (bytes as u64 - 1) != 0 {
+            return Err(FaultKind::Misaligned { space: space.name(), address, bytes: bytes as u32 });
+        }
+        match space {
+            Space::Global | Space::NonCoherent => {
+                data.copy_from_slice(self.memory.load(address, bytes, space == Space::NonCoherent)?);
+                if self.options.check_races {
+                    self.global_race(block, warp, lane, strength, (address, bytes), Kind::Read)?;
+                }
+            }
+            Space::Shared => {
+                let at = place(space, address, SHARED_BASE, bytes, block.shared.len())?;
+                data.copy_from_slice(&block.shared[at..at + bytes]);
+                if !block.written.is_empty()
+                    && let Some(hole) = block.written[at..at + bytes].iter().position(|w| !w)
+                {
+                    return Err(FaultKind::Uninitialised { space: "shared", address: address + hole as u64 });
+                }
+                let actor = self.actor(block, warp, lane, strength);
+                if let Some(shadow) = &mut block.shadow {
+                    let found = shadow.access(at, bytes, Kind::Read, actor);
+                    found.map_err(|found| self.race(space, SHARED_BASE.into(), found))?;
+                }
+            }
+            Space::Local => {
+                let size = self.kernel.local_bytes as usize;
+                let at = place(space, address, LOCAL_BASE, bytes, size)? + lane * size;
+                data.copy_from_slice(&warp.local[at..at + bytes]);
+            }
+            Space::Param => {
+                let at = place(space, address, 0, bytes, self.params.len())?;
+                data.copy_from_slice(&self.params[at..at + bytes]);
+            }
+            Space::Const => {
+                let bank = &self.kernel.constants_bank;
+                let at = place(space, address, CONST_BASE, bytes, bank.len())?;
+                data.copy_from_slice(&bank[at..at + bytes]);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        block: &mut Block,
+        warp: &mut Warp,
+        lane: usize,
+        (space, strength): (Space, Strength),
+        address: u64,
+        data: &[u8],
+    ) -> Result<(), FaultKind> {
+        let bytes = data.len();
+        if address & (bytes as u64 - 1) != 0 {
+            return Err(FaultKind::Misaligned { space: space.name(), address, bytes: bytes as u32 });
+        }
+        match space {
+            Space::Shared => {
+                let at = place(space, address, SHARED_BASE, bytes, block.shared.len())?;
+                let changes = block.shared[at..at + bytes] != *data;
+                block.shared[at..at + bytes].copy_from_slice(data);
+                if !block.written.is_empty() {
+                    block.written[at..at + bytes].fill(true);
+                }
+                let actor = self.actor(block, warp, lane, strength);
+                if let Some(shadow) = &mut block.shadow {
+                    let found = shadow.access(at, bytes, Kind::Write { changes }, actor);
+                    found.map_err(|found| self.race(space, SHARED_BASE.into(), found))?;
+                }
+            }
+            Space::Local => {
+                let size = self.kernel.local_bytes as usize;
+                let at = place(space, address, LOCAL_BASE, bytes, size)? + lane * size;
+                warp.local[at..at + bytes].copy_from_slice(data);
+            }
+            // The parser lets nothing else be written.
+            _ => {
+                let to = self.memory.store(address, bytes)?;
+                let changes = to != data;
+                to.copy_from_slice(data);
+                if self.options.check_races {
+                    self.global_race(block, warp, lane, strength, (address, bytes), Kind::Write { changes })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn global_race(
+        &mut self,
+        block: &Block,
+        warp: &Warp,
+        lane: usize,
+        strength: Strength,
+        (address, bytes): (u64, usize),
+        kind: Kind,
+    ) -> Result<(), FaultKind> {
+        let actor = self.actor(block, warp, lane, strength);
+        let (index, at) = self.memory.locate(address, bytes)?;
+        let allocation = &mut self.memory.allocations[index];
+        let size = allocation.data.len();
+        let shadow = allocation.shadow.get_or_insert_with(|| crate::race::Shadow::new(size));
+        let found = shadow.access(at, bytes, kind, actor);
+        found.map_err(|found| self.race(Space::Global, address - at as u64, found))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one instruction")]
+    pub(super) fn atom(
+        &mut self,
+        block: &mut Block,
+        warp: &mut Warp,
+        mask: u32,
+        (space, op, ty): (Space, AtomOp, Ty),
+        d: Slot,
+        address: Address,
+        [a, b]: [Slot; 2],
+    ) -> Result<(), Trouble> {
+        let size = ty.bytes() as usize;
+        let class = ty.class();
+        let how = (space, Strength::Strong);
+        let backwards = self.coin();
+        let order = lanes(if backwards { mask.reverse_bits() } else { mask });
+        for lane in order.map(|lane| if backwards { 31 - lane } else { lane }) {
+            let at = lane_address(warp, address, lane);
+            let trouble = |kind| Trouble::new(lane, kind);
+            let mut bytes = [0; 8];
+            self.read(block, warp, lane, how, at, &mut bytes[..size]).map_err(trouble)?;
+            let old = u64::from_le_bytes(bytes);
+            let x = warp.regs.get(class, a, lane);
+            let y = if b == NONE { 0 } else { warp.regs.get(class, b, lane) };
+            if let Some(new) = atomic(op, ty, space, old, x, y) {
+                self.write(block, warp, lane, how, at, &new.to_le_bytes()[..size]).map_err(trouble)?;
+            }
+            if d != NONE {
+                warp.regs.set(class, d, lane, old);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The new value; `None` when nothing is written.
+fn atomic(op: AtomOp, ty: Ty, space: Space, old: u64, x: u64, y: u64) -> Option<u64> {
+    let (old32, x32) = (old as u32, x as u32);
+    Some(match op {
+        AtomOp::Add => match ty {
+            Ty::F32 => {
+                let (a, b) = (f32::from_bits(old32), f32::from_bits(x32));
+                // In global memory subnormals are flushed, in shared memory they are not.
+                let sum = if space == Space::Shared { a + b } else { flush(flush(a) + flush(b)) };
+                u64::from(if sum.is_nan() { super::round::NAN32 } else { sum.to_bits() })
+            }
+            Ty::F64 => (f64::from_bits(old) + f64::from_bits(x)).to_bits(),
+            Ty::F16 => u64::from(add16(old as u16, x as u16)),
+            Ty::F16x2 => {
+                let high = add16((old32 >> 16) as u16, (x32 >> 16) as u16);
+                u64::from(add16(old as u16, x as u16)) | u64::from(high) << 16
+            }
+            _ => old.wrapping_add(x),
+        },
+        AtomOp::And => old & x,
+        AtomOp::Or => old | x,
+        AtomOp::Xor => old ^ x,
+        AtomOp::Min | AtomOp::Max => {
+            let least = op == AtomOp::Min;
+            let x_wins = match ty {
+                Ty::S32 => ((x as i32) < old as i32) == least,
+                Ty::U32 => (x32 < old32) == least,
+                Ty::S64 => ((x as i64) < old as i64) == least,
+                _ => (x < old) == least,
+            };
+            if x_wins { x } else { old }
+        }
+        AtomOp::Inc => u64::from(if old32 >= x32 { 0 } else { old32 + 1 }),
+        AtomOp::Dec => u64::from(if old32 == 0 || old32 > x32 { x32 } else { old32 - 1 }),
+        AtomOp::Exch => x,
+        AtomOp::Cas => return (old == x).then_some(y),
+    })
+}
+
+fn add16(a: u16, b: u16) -> u16 {
+    f32_to_f16(f16_to_f32(a) + f16_to_f32(b))
+}
+
+/// Elements of a 16x16 tile in memory.
+impl Machine<'_> {
+    pub(super) fn tile_read(
+        &mut self,
+        block: &mut Block,
+        warp: &Warp,
+        space: Space,
+        address: u64,
+        half: bool,
+    ) -> Result<f32, Trouble> {
+        let mut bytes = [0; 4];
+        let size = if half { 2 } else { 4 };
+        let how = (space, Strength::Weak);
+        self.read(block, warp, 0, how, address, &mut bytes[..size]).map_err(|kind| Trouble::new(0, kind))?;
+        let bits = u32::from_le_bytes(bytes);
+        Ok(if half { f16_to_f32(bits as u16) } else { f32::from_bits(bits) })
+    }
+
+    pub(super) fn tile_write(
+        &mut self,
+        block: &mut Block,
+        warp: &mut Warp,
+        space: Space,
+        address: u64,
+        bits: u32,
+        half: bool,
+    ) -> Result<(), Trouble> {
+        let size = if half { 2 } else { 4 };
+        let how = (space, Strength::Weak);
+        let bytes = bits.to_le_bytes();
+        self.write(block, warp, 0, how, address, &bytes[..size]).map_err(|kind| Trouble::new(0, kind))
+    }
+}

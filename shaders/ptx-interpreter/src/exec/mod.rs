@@ -1,0 +1,312 @@
+//! Runs launches: blocks one after the other, the warps of a block in turns.
+
+mod access;
+mod approx;
+mod collective;
+mod convert;
+mod float;
+mod int;
+mod regs;
+mod round;
+mod schedule;
+mod step;
+mod warp;
+mod wmma;
+
+use crate::error::{Fault, FaultKind};
+use crate::kernel::{Kernel, SHARED_BASE, Special};
+use crate::memory::Memory;
+use crate::race::Shadow;
+use approx::{Approximation, mix};
+use warp::Warp;
+
+/// Threads a block may have.
+const MAX_THREADS: u32 = 1024;
+/// Shared memory a block may have: 227 KiB, the most of any architecture.
+const MAX_SHARED: u32 = 232_448;
+
+/// What to launch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Launch {
+    /// Blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block along x, y, z.
+    pub block: [u32; 3],
+    /// The parameter block: each parameter at its [`crate::Param::offset`].
+    pub params: Vec<u8>,
+    /// Bytes of the unsized shared array.
+    pub dynamic_shared_bytes: u32,
+}
+
+/// How to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunOptions {
+    /// Warp instructions after which the launch is given up.
+    pub max_steps: u64,
+    /// Seed of a random order of blocks, warps and lanes' stores; in order when `None`.
+    pub shuffle: Option<u64>,
+    /// Whether data races are faults, in shared memory and (between blocks as well) in global memory. Takes 48 bytes
+    /// for each byte of memory that is touched.
+    pub check_races: bool,
+    /// Whether reading shared memory that nobody has written is a fault.
+    pub check_uninitialised: bool,
+    /// Seed of errors in the approximate functions, as large as the ISA allows; correctly rounded when `None`.
+    pub perturb: Option<u64>,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions { max_steps: 1 << 32, shuffle: None, check_races: false, check_uninitialised: false, perturb: None }
+    }
+}
+
+impl RunOptions {
+    /// All checks.
+    pub fn strict() -> RunOptions {
+        RunOptions { check_races: true, check_uninitialised: true, ..RunOptions::default() }
+    }
+}
+
+/// What a launch did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Instructions that a warp, or a part of it, executed together.
+    pub warp_instructions: u64,
+    /// Instructions of single threads.
+    pub thread_instructions: u64,
+    /// Branches that the lanes of a group took differently.
+    pub divergent_branches: u64,
+    /// Barriers, each counted once per block.
+    pub barriers: u64,
+}
+
+/// What stopped a lane.
+pub(crate) struct Trouble(Box<(usize, FaultKind)>);
+
+impl Trouble {
+    fn new(lane: usize, kind: FaultKind) -> Trouble {
+        Trouble(Box::new((lane, kind)))
+    }
+}
+
+/// A launch.
+pub(crate) struct Machine<'a> {
+    kernel: &'a Kernel,
+    options: &'a RunOptions,
+    memory: &'a mut Memory,
+    params: &'a [u8],
+    block_size: [u32; 3],
+    approximation: Approximation,
+    stats: Stats,
+    random: Option<u64>,
+    /// Barriers so far over all blocks; blocks begin a new one.
+    epoch: u32,
+    /// First epoch of each block that has started, and its index.
+    epochs: Vec<(u32, [u32; 3])>,
+}
+
+/// A block that runs.
+pub(crate) struct Block {
+    index: [u32; 3],
+    first_epoch: u32,
+    shared: Vec<u8>,
+    /// Bytes of shared memory that hold a value; empty when not checked.
+    written: Vec<bool>,
+    shadow: Option<Shadow>,
+}
+
+/// Runs `kernel`.
+///
+/// # Errors
+/// [`Fault`]: what a thread did wrong, and where; [`FaultKind::Launch`] when the launch does not fit the kernel.
+pub fn run(kernel: &Kernel, memory: &mut Memory, launch: &Launch, options: &RunOptions) -> Result<Stats, Box<Fault>> {
+    let refuse = |message: String| {
+        Box::new(Fault {
+            kernel: kernel.name.clone(),
+            block: [0; 3],
+            thread: [0; 3],
+            line: 0,
+            text: String::new(),
+            kind: FaultKind::Launch(message),
+        })
+    };
+    let threads = launch.block.iter().try_fold(1_u32, |all, &n| all.checked_mul(n)).unwrap_or(u32::MAX);
+    if threads == 0 || threads > MAX_THREADS {
+        return Err(refuse(format!("{:?} threads in a block: 1 to {MAX_THREADS} are possible", launch.block)));
+    }
+    if kernel.required.is_some_and(|required| required != launch.block) {
+        return Err(refuse(format!("blocks of {:?} for .reqntid {:?}", launch.block, kernel.required)));
+    }
+    if kernel.at_most.is_some_and(|most| most.iter().product::<u32>() < threads) {
+        return Err(refuse(format!("blocks of {:?} for .maxntid {:?}", launch.block, kernel.at_most)));
+    }
+    if launch.grid.contains(&0)
+        || launch.grid[1] > 65_535
+        || launch.grid[2] > 65_535
+        || launch.grid[0] > i32::MAX as u32
+    {
+        return Err(refuse(format!("a grid of {:?}", launch.grid)));
+    }
+    if launch.params.len() != kernel.param_bytes as usize {
+        return Err(refuse(format!("{} bytes of parameters for {}", launch.params.len(), kernel.param_bytes)));
+    }
+    if launch.dynamic_shared_bytes > 0 && !kernel.uses_dynamic {
+        return Err(refuse("dynamic shared memory for a kernel that uses none".to_owned()));
+    }
+    let shared = (kernel.dynamic_base - SHARED_BASE).checked_add(launch.dynamic_shared_bytes);
+    let Some(shared) = shared.filter(|&bytes| bytes <= MAX_SHARED) else {
+        return Err(refuse(format!("{} bytes of dynamic shared memory", launch.dynamic_shared_bytes)));
+    };
+    if kernel.static_shared_bytes > 48 << 10 {
+        return Err(refuse(format!(
+            "{} bytes of static shared memory: 48 KiB are possible",
+            kernel.static_shared_bytes
+        )));
+    }
+    memory.begin_launch(kernel.uses_nc);
+    let machine = Machine {
+        kernel,
+        options,
+        memory,
+        params: &launch.params,
+        block_size: launch.block,
+        approximation: Approximation { seed: options.perturb },
+        stats: Stats::default(),
+        random: options.shuffle,
+        epoch: 0,
+        epochs: Vec::new(),
+    };
+    machine.launch(launch.grid, threads, shared, launch.dynamic_shared_bytes)
+}
+
+impl Machine<'_> {
+    fn launch(mut self, grid: [u32; 3], threads: u32, shared: u32, dynamic: u32) -> Result<Stats, Box<Fault>> {
+        let kernel = self.kernel;
+        let count = threads.div_ceil(32);
+        let mut warps: Vec<Warp> = (0..count).map(|index| Warp::new(index, kernel.rows, kernel.local_bytes)).collect();
+        for warp in &mut warps {
+            self.fill_constants(warp, grid, count, dynamic);
+        }
+        let blocks = u64::from(grid[0]) * u64::from(grid[1]) * u64::from(grid[2]);
+        // A random order: a step coprime to the count from a random start.
+        let (mut at, step) = match self.random {
+            None => (0, 1),
+            Some(_) => (self.draw() % blocks, coprime(self.draw() | 1, blocks)),
+        };
+        let checked = |wanted: bool| if wanted { shared as usize } else { 0 };
+        let mut block = Block {
+            index: [0; 3],
+            first_epoch: 0,
+            shared: vec![0; shared as usize],
+            written: vec![false; checked(self.options.check_uninitialised)],
+            shadow: None,
+        };
+        for _ in 0..blocks {
+            let x = at % u64::from(grid[0]);
+            let rest = at / u64::from(grid[0]);
+            block.index = [x as u32, (rest % u64::from(grid[1])) as u32, (rest / u64::from(grid[1])) as u32];
+            self.epoch += 1;
+            block.first_epoch = self.epoch;
+            if self.options.check_races {
+                self.epochs.push((self.epoch, block.index));
+                block.shadow = Some(Shadow::new(shared as usize));
+            }
+            // Bytes that are no number as a float of any width.
+            block.shared.fill(0xFF);
+            block.written.fill(false);
+            for warp in &mut warps {
+                for &(special, slot) in &kernel.specials {
+                    if let Special::Ctaid(axis) = special {
+                        *warp.regs.row_mut::<u32>(slot) = [block.index[axis]; 32];
+                    }
+                }
+                let left = threads - warp.index * 32;
+                warp.start(if left >= 32 { u32::MAX } else { (1 << left) - 1 });
+                warp.local.fill(0xFF);
+            }
+            self.run_block(&mut block, &mut warps)?;
+            at = (at + step) % blocks;
+        }
+        Ok(self.stats)
+    }
+
+    /// Rows that no instruction writes.
+    fn fill_constants(&self, warp: &mut Warp, grid: [u32; 3], warps: u32, dynamic: u32) {
+        for &(class, slot, bits) in &self.kernel.immediates {
+            warp.regs.fill(class, slot, bits);
+        }
+        let first = warp.index * 32;
+        let index = warp.index;
+        for &(special, slot) in &self.kernel.specials {
+            let row = warp.regs.row_mut::<u32>(slot);
+            for (lane, value) in row.iter_mut().enumerate() {
+                let lane = lane as u32;
+                *value = match special {
+                    Special::Tid(axis) => self.thread_index(first + lane)[axis],
+                    Special::Ntid(axis) => self.block_size[axis],
+                    // Filled as blocks begin.
+                    Special::Ctaid(_) => 0,
+                    Special::Nctaid(axis) => grid[axis],
+                    Special::LaneId => lane,
+                    Special::WarpId => index,
+                    Special::NWarpId => warps,
+                    Special::LaneMaskEq => 1 << lane,
+                    Special::LaneMaskLt => (1 << lane) - 1,
+                    Special::LaneMaskLe => u32::MAX >> (31 - lane),
+                    Special::LaneMaskGt => u32::MAX.checked_shl(lane + 1).unwrap_or(0),
+                    Special::LaneMaskGe => u32::MAX << lane,
+                    Special::DynamicSharedBytes => dynamic,
+                };
+            }
+        }
+    }
+
+    /// `%tid` of a thread of the block.
+    fn thread_index(&self, thread: u32) -> [u32; 3] {
+        let [x, y, _] = self.block_size;
+        [thread % x, thread / x % y, thread / (x * y)]
+    }
+
+    /// A random number; 0 when the order is not random.
+    fn draw(&mut self) -> u64 {
+        match &mut self.random {
+            None => 0,
+            Some(state) => {
+                *state = state.wrapping_add(1);
+                mix(*state)
+            }
+        }
+    }
+
+    /// A random choice; false when the order is not random.
+    fn coin(&mut self) -> bool {
+        self.random.is_some() && self.draw() & 1 != 0
+    }
+
+    #[cold]
+    fn fault(&self, block: &Block, warp: u32, pc: u32, trouble: Trouble) -> Box<Fault> {
+        let (lane, kind) = *trouble.0;
+        let line = self.kernel.code.get(pc as usize).map_or(0, |inst| inst.line);
+        let text = self.kernel.lines.get((line as usize).wrapping_sub(1)).cloned().unwrap_or_default();
+        Box::new(Fault {
+            kernel: self.kernel.name.clone(),
+            block: block.index,
+            thread: self.thread_index(warp * 32 + lane as u32),
+            line,
+            text,
+            kind,
+        })
+    }
+}
+
+/// The first number from `start` on that is coprime to `n`.
+fn coprime(start: u64, n: u64) -> u64 {
+    let gcd = |mut a: u64, mut b: u64| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let start = start % n.max(1);
+    (start.max(1)..).find(|&step| gcd(step, n) == 1).unwrap_or(1)
+}

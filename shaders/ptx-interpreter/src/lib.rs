@@ -1,0 +1,59 @@
+//! Executes NVIDIA PTX on the host, for tests of compilers on machines without an NVIDIA GPU.
+//!
+//! It reads PTX text, decodes it, and runs kernels exactly (integer and IEEE arithmetic as the PTX ISA defines them) with
+//! checks that no GPU makes: every access against the allocations, alignment, memory that is read through the read-only
+//! path and written in the same launch, shared memory read before it is written, data races, barriers that not all threads
+//! reach, warp-wide instructions whose threads do not come. It is no model of time, and not all of PTX: what it does not
+//! know it refuses with the line ([`ParseError`]), and never ignores.
+//!
+//! ```
+//! use ptx_interpreter::{Launch, Memory, Module, RunOptions, run};
+//!
+//! let module = Module::parse(
+//!     ".version 7.0 .target sm_70 .address_size 64
+//!      .visible .entry double(.param .u64 data) {
+//!          .reg .b32 %r<3>; .reg .b64 %d<2>;
+//!          ld.param.u64 %d0, [data];
+//!          mov.u32 %r0, %tid.x;
+//!          mad.wide.u32 %d1, %r0, 4, %d0;
+//!          ld.global.u32 %r1, [%d1];
+//!          add.u32 %r2, %r1, %r1;
+//!          st.global.u32 [%d1], %r2;
+//!          ret;
+//!      }",
+//! )?;
+//! let mut memory = Memory::new();
+//! let data = memory.alloc_from(&[1, 0, 0, 0, 21, 0, 0, 0]);
+//! let launch = Launch { grid: [1; 3], block: [2, 1, 1], params: data.to_le_bytes().to_vec(), ..Launch::default() };
+//! let kernel = module.kernel("double").ok_or("no such kernel")?;
+//! run(kernel, &mut memory, &launch, &RunOptions::strict())?;
+//! assert_eq!(memory.read(data, 8)?, [2, 0, 0, 0, 42, 0, 0, 0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How threads run
+//!
+//! Blocks run one after the other. The lanes of a warp run together while they are at one place with one history; after a
+//! branch they meet again at its immediate post-dominator (see `flow`), and `activemask` gives the lanes that run together.
+//! PTX promises no such thing, but hardware does it. [`RunOptions::shuffle`] runs blocks, warps and stores in a random order,
+//! repeatably, so that races show in the results.
+//!
+//! Registers and shared memory start with bits nobody should rely on. Approximate instructions give the true value rounded,
+//! or ([`RunOptions::perturb`]) one that is off by as much as the ISA allows.
+//!
+//! Read next: `parse/decode.rs` (what is understood), `inst.rs` (what it becomes), `exec/step.rs` (the loop).
+#![forbid(unsafe_code)]
+
+mod error;
+mod exec;
+mod flow;
+mod inst;
+mod kernel;
+mod memory;
+mod parse;
+mod race;
+
+pub use error::{Fault, FaultKind, ParseError, ParseErrorKind};
+pub use exec::{Launch, RunOptions, Stats, run};
+pub use kernel::{Kernel, Module, Param};
+pub use memory::Memory;
