@@ -12,9 +12,14 @@
 //! storing both kinds to one variable is `Unsupported`. (From sm_75 on the assembler transposes while loading, and the
 //! product's machine code is the same for all layouts: ptxas 13.0, sm_75 to sm_120. But that is not promised.)
 //!
-//! The warp must be whole and come here together, as naga's uniformity analysis demands. The ISA wants the first element
-//! at a multiple of 32 bytes and rows (columns) multiples of 32 bytes apart (16 for C of f16); WGSL has no such rule, so
-//! a shader that breaks it faults.
+//! The warp must be whole and come here together. naga's validator sees to the latter: it refuses loads, products and
+//! stores of matrices under a condition that it does not know to be uniform, and it takes local variables for varying.
+//! It does not look at sizes (rows against columns of the factors) nor at the scalars of the factors; what is not
+//! 16x16 with f16 factors is `Unsupported` here.
+//!
+//! The ISA wants the first element at a multiple of 32 bytes and rows (columns) multiples of 32 bytes apart (16 for C of
+//! f16). WGSL has no such rule; what ptxas makes of it needs 4 bytes (8 for C of f32) in storage, 16 in workgroup memory,
+//! and faults on less.
 
 use naga::{
     CooperativeRole, CooperativeSize, Expression, Function, Handle, LocalVariable, Scalar, ScalarKind, Statement,

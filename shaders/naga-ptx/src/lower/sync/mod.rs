@@ -29,7 +29,7 @@
 //! A subgroup is a warp: 32 lanes, of consecutive `local_invocation_index`. Since sm_70 lanes of a warp run on their own,
 //! so every instruction across lanes names the lanes that take part and waits for them:
 //!
-//! - [`Convergence::Uniform`]: all lanes of the warp come here together or not at all. The mask is constant: all lanes, or
+//! - [`Convergence::Uniform`]: all lanes of the warp come here together or not at all; none has returned. The mask is constant: all lanes, or
 //!   in the last warp of a workgroup whose size is no multiple of 32 those that exist (computed from the index). Lanes
 //!   that ran apart before are waited for, so the result does not depend on scheduling.
 //! - [`Convergence::Partial`]: some lanes may be elsewhere. The mask is `activemask` read right before: the lanes that run
@@ -39,6 +39,11 @@
 //! With all lanes present, reductions are butterflies and scans are Hillis and Steele's. Otherwise each lane follows links
 //! to its next lower lane that takes part, doubling their reach in each of five steps (pointer jumping), which is right
 //! for any set of lanes and, like the other, sums in a fixed order.
+//!
+//! # Tests
+//!
+//! `warp` runs the sequences on the host, lane by lane, against plain loops; `tests_ptxas` assembles them; the shaders of
+//! the crate's folder `tests/device` check themselves on a device.
 
 mod atomics;
 mod barriers;
