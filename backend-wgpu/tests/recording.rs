@@ -4,7 +4,9 @@ mod common;
 
 use common::{POOREST, add_kernel, bind, entries, upload};
 use polywarp_core::harness::recording;
-use polywarp_core::{Backend, DType, Device, Error, Tensor};
+use polywarp_core::ops::Copy;
+use polywarp_core::{Backend, DType, Device, Error, Op, Tensor};
+use polywarp_shaders::Slot;
 use polywarp_wgpu::{Options, WgpuBackend};
 
 fn each(test: impl Fn(&Device, &WgpuBackend)) {
@@ -135,6 +137,30 @@ fn users_and_library_kernels_alternate_in_a_recording() {
             recording.replay().unwrap();
         }
         assert_eq!(x.to_vec::<u32>().unwrap(), want);
+    });
+}
+
+#[test]
+fn plan_that_fails_half_way_is_not_recorded() {
+    each(|device, backend| {
+        let x = Tensor::full(device, DType::F32, [10], 1.0).unwrap();
+        let y = Tensor::full(device, DType::F32, [10], 0.0).unwrap();
+        let op = Op::from(Copy::new(x.spec(), y.spec()).unwrap());
+        let mut plan = polywarp_shaders::plan(&op, backend.caps()).unwrap();
+        let mut wrong = plan.launches[0].clone();
+        wrong.bindings[0] = Slot::Input(9);
+        plan.launches.push(wrong);
+        let recording = device
+            .record(|| {
+                x.assign(&x.add_scalar(1.0)?)?;
+                let error = backend.run_plan(&plan, &[x.buffer()], y.buffer());
+                assert!(matches!(error, Err(Error::InvalidArgument { what: "plan", .. })), "{error:?}");
+                x.assign(&x.mul_scalar(3.0)?)
+            })
+            .unwrap();
+        assert_eq!(recording.launches(), 4);
+        recording.replay().unwrap();
+        assert_eq!((x.to_vec::<f32>().unwrap(), y.to_vec::<f32>().unwrap()), (vec![6.0; 10], vec![0.0; 10]));
     });
 }
 

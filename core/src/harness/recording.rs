@@ -6,8 +6,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::bad_input::{Row, still_computes};
+use crate::ops::Map;
 use crate::{
-    Binding, DType, Device, Distribution, Error, Expr, Kernel, MatmulOptions, Recording, Result, Tensor, UnaryFn,
+    Binding, DType, Device, Distribution, Error, Expr, Kernel, MatmulOptions, Program, Recording, Result, Tensor,
+    UnaryFn,
 };
 
 type Answer = std::result::Result<(), String>;
@@ -30,11 +32,14 @@ pub fn run(device: &Device) -> Vec<Row> {
 const ROWS: &[(&str, Test)] = &[
     ("replay of a chain equals direct calls, bit for bit", chain_equals_direct),
     ("inputs written and assigned between replays", inputs_change),
+    ("inputs written between replays that nobody waits for", writes_keep_their_turn),
+    ("launches on the same buffers with their own parameters", own_parameters),
     ("a hundred replays of a state update", state_update),
     ("hundreds of launches in one recording", long_chain),
     ("nothing runs before the first replay", nothing_runs),
     ("intermediate memory is not lent to others", intermediates_kept),
     ("input dropped by the closure stays as it was", dropped_input_kept),
+    ("memory of one recording is not lent to the next", memory_of_another),
     ("outputs outlive their recording", outputs_outlive),
     ("memory is free after the recording is dropped", memory_freed),
     ("two recordings replayed in turns", two_recordings),
@@ -132,6 +137,29 @@ fn inputs_change(device: &Device) -> Result<Answer> {
     Ok(Ok(()))
 }
 
+fn writes_keep_their_turn(device: &Device) -> Result<Answer> {
+    let (x, sum) = (Tensor::zeros(device, DType::U32, [5])?, Tensor::zeros(device, DType::U32, [5])?);
+    let recording = device.record(|| sum.assign(&sum.add(&x)?))?;
+    for value in [1u32, 10, 100] {
+        x.write(&[value; 5])?;
+        recording.replay()?;
+    }
+    x.write(&[7u32; 5])?;
+    Ok(equal("sum", &sum.to_vec::<u32>()?, &[111; 5]))
+}
+
+fn own_parameters(device: &Device) -> Result<Answer> {
+    let (x, y) = (Tensor::arange(device, DType::U32, 0, 1, 5)?, Tensor::zeros(device, DType::U32, [5])?);
+    let add = |value: i64| -> Result<()> {
+        let program = Program::compile(&(Expr::input(0) + value), &[DType::U32])?;
+        let op = Map::new("add", program, vec![x.spec()], y.spec())?.into();
+        device.execute(&op, &[x.buffer()], y.buffer())
+    };
+    let recording = device.record(|| [5, 6, 700].into_iter().try_for_each(add))?;
+    recording.replay()?;
+    Ok(equal("the last of three", &y.to_vec::<u32>()?, &[700, 701, 702, 703, 704]))
+}
+
 fn state_update(device: &Device) -> Result<Answer> {
     let start = [1.0f32, -2.0, 3.5, 100.0, 0.0];
     let (direct, recorded) = (Tensor::from_slice(device, &start, [5])?, Tensor::from_slice(device, &start, [5])?);
@@ -190,6 +218,22 @@ fn dropped_input_kept(device: &Device) -> Result<Answer> {
         demand!(equal("replay", &recording.replay()?.to_vec::<f32>()?, &[9.0; 100]));
     }
     Ok(Ok(()))
+}
+
+fn memory_of_another(device: &Device) -> Result<Answer> {
+    let x = Tensor::full(device, DType::F32, [1000], 2.0)?;
+    let mut made = None;
+    let first = device.record(|| {
+        made = Some(x.add_scalar(1.0)?);
+        Ok(())
+    })?;
+    let second = device.record(|| {
+        drop(made.take()); // allocated by the first recording, which still writes to it
+        x.mul_scalar(3.0)
+    })?;
+    second.replay()?;
+    first.replay()?;
+    Ok(equal("output of the second", &second.outputs().to_vec::<f32>()?, &[6.0; 1000]))
 }
 
 fn outputs_outlive(device: &Device) -> Result<Answer> {
