@@ -1,8 +1,8 @@
 //! Atomic operations (9.7.13.5 `atom`, 9.7.13.6 `red`), relaxed, of the scope that the state space calls for.
 //!
-//! An operation PTX has no instruction for (smallest and largest of floats) is a loop that tries to replace what it read
-//! until nobody came between. Float sums in global memory flush subnormal numbers to zero, which WGSL allows; those in
-//! shared memory do not.
+//! An operation PTX has no instruction for (smallest and largest of floats) is a loop that tries to replace what it
+//! read until nobody came between. Float sums in global memory flush subnormal numbers to zero, which WGSL allows;
+//! those in shared memory do not.
 
 use naga::{Scalar, ScalarKind};
 

@@ -1,4 +1,5 @@
-//! Barriers (9.7.13.1 `bar`, 9.7.13.2 `bar.warp.sync`, 9.7.13.4 `fence`); the table in the folder's head says why these.
+//! Barriers (9.7.13.1 `bar`, 9.7.13.2 `bar.warp.sync`, 9.7.13.4 `fence`); the table in the folder's head says why
+//! these.
 
 use naga::Barrier;
 

@@ -7,19 +7,19 @@
 //! | C of f32      | 8                      | the same                                                         |
 //!
 //! Which lane holds which element nobody says, so a fragment can only be loaded, multiplied, stored (C alone), and
-//! combined element by element with one of the same kind. What the ISA does say: A and B must reach the product with the
-//! layout they were loaded with. Hence each value carries it, and a variable takes the layout of what is stored to it;
-//! storing both kinds to one variable is `Unsupported`. (From sm_75 on the assembler transposes while loading, and the
-//! product's machine code is the same for all layouts: ptxas 13.0, sm_75 to sm_120. But that is not promised.)
+//! combined element by element with one of the same kind. What the ISA does say: A and B must reach the product with
+//! the layout they were loaded with. Hence each value carries it, and a variable takes the layout of what is stored to
+//! it; storing both kinds to one variable is `Unsupported`. (From sm_75 on the assembler transposes while loading, and
+//! the product's machine code is the same for all layouts: ptxas 13.0, sm_75 to sm_120. But that is not promised.)
 //!
 //! The warp must be whole and come here together. naga's validator sees to the latter: it refuses loads, products and
 //! stores of matrices under a condition that it does not know to be uniform, and it takes local variables for varying.
 //! It does not look at sizes (rows against columns of the factors) nor at the scalars of the factors; what is not
 //! 16x16 with f16 factors is `Unsupported` here.
 //!
-//! The ISA wants the first element at a multiple of 32 bytes and rows (columns) multiples of 32 bytes apart (16 for C of
-//! f16). WGSL has no such rule; what ptxas makes of it needs 4 bytes (8 for C of f32) in storage, 16 in workgroup memory,
-//! and faults on less.
+//! The ISA wants the first element at a multiple of 32 bytes and rows (columns) multiples of 32 bytes apart (16 for C
+//! of f16). WGSL has no such rule; what ptxas makes of it needs 4 bytes (8 for C of f32) in storage, 16 in workgroup
+//! memory, and faults on less.
 
 use naga::{
     CooperativeRole, CooperativeSize, Expression, Function, Handle, LocalVariable, Scalar, ScalarKind, Statement,
@@ -41,12 +41,13 @@ pub(crate) struct CoopType {
 /// A matrix spread over the lanes of a warp.
 ///
 /// A variable of such a type is registers of its own plus a `major`: copy `regs` one by one with `mov_to` (of the type
-/// that [`CoopType::registers`] says), and pass the variable's and the value's `major` to [`settle_major`] at each store.
+/// that [`CoopType::registers`] says), and pass the variable's and the value's `major` to [`settle_major`] at each
+/// store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CoopValue {
     pub(crate) ty: CoopType,
-    /// How A or B was loaded, which the product must be told; `None` for role C, and for matrices whose elements are all
-    /// equal, which fit any layout.
+    /// How A or B was loaded, which the product must be told; `None` for role C, and for matrices whose elements are
+    /// all equal, which fit any layout.
     pub(crate) major: Option<Major>,
     pub(crate) regs: Vec<Reg>,
 }
@@ -56,7 +57,8 @@ pub(crate) struct CoopValue {
 pub(crate) struct CoopPlace {
     pub(crate) space: Space,
     pub(crate) address: Address,
-    /// u32: from the start of one row (or column) to that of the next, in elements of the type that `pointer` points to.
+    /// u32: from the start of one row (or column) to that of the next, in elements of the type that `pointer` points
+    /// to.
     pub(crate) stride: Operand,
     /// Components of that type: 1 for a scalar.
     pub(crate) components: u32,

@@ -7,9 +7,9 @@
 //! | any set          | scan, then the last lane's value           | pointer jumping, 5 steps          |
 //!
 //! 32-bit integers on sm_80 and up are reduced by `redux.sync` (9.7.13.10) instead, whatever the lanes, and so are the
-//! halves of 64-bit bitwise operations; votes (9.7.13.7) serve bools. An exclusive scan is the inclusive one of the lane
-//! before. 16-bit values are widened: f16 is summed in f32 and rounded once. Sums of floats are rounded each by itself,
-//! never fused with a product, so that all lanes get the same bits.
+//! halves of 64-bit bitwise operations; votes (9.7.13.7) serve bools. An exclusive scan is the inclusive one of the
+//! lane before. 16-bit values are widened: f16 is summed in f32 and rounded once. Sums of floats are rounded each by
+//! itself, never fused with a product, so that all lanes get the same bits.
 
 use naga::{CollectiveOperation, Scalar, SubgroupOperation};
 

@@ -59,7 +59,8 @@ impl Random {
     }
 }
 
-/// One situation: how many invocations there are, which warp it is, which lanes come there, and what the compiler knows.
+/// One situation: how many invocations there are, which warp it is, which lanes come there, and what the compiler
+/// knows.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     env: Env,
