@@ -22,5 +22,5 @@ fn shaders_that_check_themselves_compile_for_every_architecture() {
             }
         }
     }
-    assert_eq!(entry_points, 5 * 2 * 4);
+    assert_eq!(entry_points, 5 * 2 * 5);
 }
