@@ -17,8 +17,8 @@ use crate::options::Contraction;
 pub(crate) fn unary(b: &mut Builder, _: Env, op: UnaryOperator, scalar: Scalar, x: Operand) -> Result<Operand> {
     let ty = ty_of(scalar)?;
     match (op, ty) {
-        (UnaryOperator::Negate, Ty::Pred) => Err(Error::invalid("a bool is negated as a number")),
-        (UnaryOperator::Negate, _) => Ok(b.unary(UnaryOp::Neg, ty, x)),
+        (UnaryOperator::Negate, _) if ty.is_float() || ty.is_signed() => Ok(b.unary(UnaryOp::Neg, ty, x)),
+        (UnaryOperator::Negate, _) => Err(Error::invalid(format!("{ty:?} has no negative"))),
         (UnaryOperator::LogicalNot | UnaryOperator::BitwiseNot, _) => Ok(b.not(ty, x)),
     }
 }

@@ -89,6 +89,11 @@ fn float(b: &mut Builder) -> Float<'_> {
 
 /// e^(r + rest) 2^n, n an integer within -2000..=2000 as a float.
 fn exp_core(f: &mut Float, r: Operand, rest: Operand, n: Operand) -> Operand {
+    // The larger part takes what it can of the rest; the remainder is too small for the powers.
+    let sum = f.add(r, rest);
+    let lost = f.sub(r, sum);
+    let rest = f.add(lost, rest);
+    let r = sum;
     let p = f.horner(&EXP, r);
     let square = f.mul(r, r);
     let tail = f.fma(square, p, rest);

@@ -45,12 +45,12 @@ const LN_2: f64 = std::f64::consts::LN_2;
 /// 1.5 * 2^23: a float to which an integer is added as is, in its low bits.
 pub(super) const INTEGERS: f64 = 12582912.0;
 
-/// The integer n nearest `p`, within -126..=126, as a float; and 2^(n + bias), a bias of 0 or -1.
+/// The integer n nearest `p`, within -126..=127, as a float; and 2^(n + bias), a bias of 0 or -1.
 ///
 /// Beyond these n the fraction passed to `ex2.approx` grows instead, which overflows and underflows as it should.
 fn power(f: &mut Float, p: Operand, bias: i32) -> (Operand, Operand) {
     let p = f.max(p, f.c(-126.0));
-    let p = f.min(p, f.c(126.0));
+    let p = f.min(p, f.c(127.0));
     let integers = f.c(INTEGERS + 127.0);
     let sum = f.add(p, integers);
     let n = f.sub(sum, integers);

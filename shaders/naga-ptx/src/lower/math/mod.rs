@@ -18,6 +18,8 @@ mod inverse_trig;
 mod matrix;
 mod pack;
 mod scalar;
+#[cfg(test)]
+mod tests;
 mod trig;
 
 use naga::{MathFunction as Mf, Scalar, VectorSize};
