@@ -4,6 +4,8 @@
 //! One method per instruction. Operands are folded where the result is known and exact; what folding would change
 //! (rounding, NaN payloads) is left to the assembler.
 
+use std::collections::HashMap;
+
 use super::*;
 use crate::error::{Error, Result};
 
@@ -18,19 +20,42 @@ pub(crate) struct Builder {
     registers: [u32; 4],
     version: PtxVersion,
     lines: u64,
+    /// Integers that are another one plus a constant: so that constants end up in the address of an access.
+    sums: HashMap<Reg, (Reg, u32)>,
+    /// Integers known to be multiples of a power of two, by its logarithm.
+    multiples: HashMap<Reg, u32>,
+    /// Addresses computed in the open block, by base, index and stride.
+    addresses: HashMap<(Base, Operand, u32), Reg>,
+    /// Bytes that address registers are multiples of.
+    alignments: HashMap<Reg, u32>,
 }
 
 impl Builder {
     pub(crate) fn new(version: PtxVersion) -> Builder {
         let open = (BlockId(0), Vec::new());
-        Builder { blocks: Vec::new(), open, next_block: 1, registers: [0; 4], version, lines: 0 }
+        Builder {
+            blocks: Vec::new(),
+            open,
+            next_block: 1,
+            registers: [0; 4],
+            version,
+            lines: 0,
+            sums: HashMap::new(),
+            multiples: HashMap::new(),
+            addresses: HashMap::new(),
+            alignments: HashMap::new(),
+        }
     }
 
     /// The blocks, registers and version of a finished kernel; the open block returns.
     pub(crate) fn finish(mut self) -> (Vec<Block>, [u32; 4], PtxVersion) {
         let (id, lines) = self.open;
         self.blocks.push(Block { id, lines, terminator: Terminator::Return });
-        (self.blocks, self.registers, self.version)
+        let mut blocks = join::join(self.blocks);
+        for block in &mut blocks {
+            vectorise::vectorise(&mut block.lines, &self.alignments);
+        }
+        (blocks, self.registers, self.version)
     }
 
     /// States that an instruction needs PTX ISA `major.minor`.
@@ -68,6 +93,7 @@ impl Builder {
     /// Ends the open block with `terminator` and opens `next`, which must be new.
     pub(crate) fn end(&mut self, terminator: Terminator, next: BlockId) {
         let (id, lines) = std::mem::replace(&mut self.open, (next, Vec::new()));
+        self.addresses.clear();
         self.blocks.push(Block { id, lines, terminator });
     }
 
@@ -207,7 +233,50 @@ impl Builder {
             _ => ty,
         });
         self.push(Inst::Binary { op, ty, dst, a, b });
+        if matches!(ty, Ty::U32 | Ty::S32 | Ty::B32) {
+            self.note(op, dst, a, b);
+        }
         dst.into()
+    }
+
+    /// Remembers what is known of a 32-bit integer.
+    fn note(&mut self, op: BinaryOp, dst: Reg, a: Operand, b: Operand) {
+        match (op, a, b) {
+            (BinaryOp::Add, Operand::Reg(reg), Operand::Imm(add))
+            | (BinaryOp::Add, Operand::Imm(add), Operand::Reg(reg)) => {
+                let (root, before) = self.split_sum(reg);
+                self.sums.insert(dst, (root, before.wrapping_add(add as u32)));
+            }
+            (BinaryOp::Sub, Operand::Reg(reg), Operand::Imm(sub)) => {
+                let (root, before) = self.split_sum(reg);
+                self.sums.insert(dst, (root, before.wrapping_sub(sub as u32)));
+            }
+            _ => {}
+        }
+        let (of_a, of_b) = (self.multiple(a), self.multiple(b));
+        let multiple = match (op, b) {
+            (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Or | BinaryOp::Xor, _) => of_a.min(of_b),
+            (BinaryOp::Mul, _) => (of_a + of_b).min(31),
+            (BinaryOp::And, _) => of_a.max(of_b),
+            (BinaryOp::Shl, Operand::Imm(count)) => (of_a + count as u32).min(31),
+            _ => 0,
+        };
+        if multiple > 0 {
+            self.multiples.insert(dst, multiple);
+        }
+    }
+
+    /// The logarithm of a power of two that divides a 32-bit integer.
+    pub(crate) fn multiple(&self, operand: Operand) -> u32 {
+        match operand {
+            Operand::Imm(bits) => (bits as u32).trailing_zeros().min(31),
+            Operand::Reg(reg) => self.multiples.get(&reg).copied().unwrap_or(0),
+        }
+    }
+
+    /// A 32-bit integer as another one plus a constant.
+    pub(crate) fn split_sum(&self, reg: Reg) -> (Reg, u32) {
+        self.sums.get(&reg).copied().unwrap_or((reg, 0))
     }
 
     pub(crate) fn ternary(&mut self, op: TernaryOp, ty: Ty, a: Operand, b: Operand, c: Operand) -> Operand {
@@ -274,6 +343,35 @@ impl Builder {
     }
 
     // ---- addresses ----
+
+    /// `base + index * stride`, computed once per block; `alignment` is what is known of it, in bytes.
+    pub(crate) fn indexed(&mut self, space: Space, base: Base, index: Operand, stride: u32, alignment: u32) -> Reg {
+        if let Some(&known) = self.addresses.get(&(base, index, stride)) {
+            return known;
+        }
+        let start = Operand::from(self.address_reg(space, base));
+        let moved = match space.address() {
+            Ty::U64 => self.ternary(TernaryOp::MadWide, Ty::U32, index, Operand::u32(stride), start),
+            ty => {
+                let bytes = self.mul(ty, index, Operand::u32(stride));
+                self.add(ty, bytes, start)
+            }
+        };
+        let reg = self.to_reg(space.address(), moved);
+        self.addresses.insert((base, index, stride), reg);
+        self.alignments.insert(reg, alignment);
+        reg
+    }
+
+    /// Bytes that the address in `reg` is a multiple of, as far as is known.
+    pub(crate) fn alignment(&self, reg: Reg) -> u32 {
+        self.alignments.get(&reg).copied().unwrap_or(1)
+    }
+
+    /// States that the address in `reg` is a multiple of `bytes`.
+    pub(crate) fn aligned(&mut self, reg: Reg, bytes: u32) {
+        self.alignments.insert(reg, bytes);
+    }
 
     /// A register that holds `address`, without its constant offset.
     pub(crate) fn address_reg(&mut self, space: Space, base: Base) -> Reg {

@@ -6,6 +6,8 @@
 //! ISA sections are those of "PTX ISA 9.0", chapter 9 (instruction set).
 
 mod builder;
+mod join;
+mod vectorise;
 
 use std::fmt;
 
@@ -358,44 +360,195 @@ pub(crate) enum Fragment {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Inst {
-    Mov { ty: Ty, dst: Reg, src: Operand },
+    Mov {
+        ty: Ty,
+        dst: Reg,
+        src: Operand,
+    },
     /// The address of a variable of the kernel.
-    MovBase { ty: Ty, dst: Reg, base: Base },
-    Special { dst: Reg, special: Special },
-    Unary { op: UnaryOp, ty: Ty, dst: Reg, src: Operand },
-    Binary { op: BinaryOp, ty: Ty, dst: Reg, a: Operand, b: Operand },
-    Ternary { op: TernaryOp, ty: Ty, dst: Reg, a: Operand, b: Operand, c: Operand },
+    MovBase {
+        ty: Ty,
+        dst: Reg,
+        base: Base,
+    },
+    Special {
+        dst: Reg,
+        special: Special,
+    },
+    Unary {
+        op: UnaryOp,
+        ty: Ty,
+        dst: Reg,
+        src: Operand,
+    },
+    Binary {
+        op: BinaryOp,
+        ty: Ty,
+        dst: Reg,
+        a: Operand,
+        b: Operand,
+    },
+    Ternary {
+        op: TernaryOp,
+        ty: Ty,
+        dst: Reg,
+        a: Operand,
+        b: Operand,
+        c: Operand,
+    },
     /// Insert the low `d` bits of `a` into `b` from bit `c` on.
-    Bfi { ty: Ty, dst: Reg, a: Operand, b: Operand, c: Operand, d: Operand },
-    Setp { cmp: Compare, ty: Ty, dst: Reg, a: Operand, b: Operand },
-    Selp { ty: Ty, dst: Reg, a: Operand, b: Operand, p: Reg },
-    Cvt { to: Ty, from: Ty, round: Round, saturate: bool, dst: Reg, src: Operand },
+    Bfi {
+        ty: Ty,
+        dst: Reg,
+        a: Operand,
+        b: Operand,
+        c: Operand,
+        d: Operand,
+    },
+    Setp {
+        cmp: Compare,
+        ty: Ty,
+        dst: Reg,
+        a: Operand,
+        b: Operand,
+    },
+    Selp {
+        ty: Ty,
+        dst: Reg,
+        a: Operand,
+        b: Operand,
+        p: Reg,
+    },
+    Cvt {
+        to: Ty,
+        from: Ty,
+        round: Round,
+        saturate: bool,
+        dst: Reg,
+        src: Operand,
+    },
     /// Two registers of half the width, low half first, as one.
-    Pack { dst: Reg, low: Reg, high: Reg },
-    Unpack { low: Reg, high: Reg, src: Reg },
-    Load { space: Space, ty: Ty, dst: Vec<Reg>, address: Address, volatile: bool },
-    Store { space: Space, ty: Ty, src: Vec<Operand>, address: Address, volatile: bool },
-    Atom { space: Space, op: AtomOp, ty: Ty, dst: Reg, address: Address, a: Operand, b: Option<Operand> },
+    Pack {
+        dst: Reg,
+        low: Reg,
+        high: Reg,
+    },
+    Unpack {
+        low: Reg,
+        high: Reg,
+        src: Reg,
+    },
+    Load {
+        space: Space,
+        ty: Ty,
+        dst: Vec<Reg>,
+        address: Address,
+        volatile: bool,
+    },
+    Store {
+        space: Space,
+        ty: Ty,
+        src: Vec<Operand>,
+        address: Address,
+        volatile: bool,
+    },
+    Atom {
+        space: Space,
+        op: AtomOp,
+        ty: Ty,
+        dst: Reg,
+        address: Address,
+        a: Operand,
+        b: Option<Operand>,
+    },
     /// `atom` whose result nobody reads; there is none of exchanges.
-    Red { space: Space, op: AtomOp, ty: Ty, address: Address, a: Operand },
+    Red {
+        space: Space,
+        op: AtomOp,
+        ty: Ty,
+        address: Address,
+        a: Operand,
+    },
     /// An atomic load or store (`.relaxed.gpu`, `.relaxed.cta` in shared memory).
-    AtomicLoad { space: Space, ty: Ty, dst: Reg, address: Address },
-    AtomicStore { space: Space, ty: Ty, src: Operand, address: Address },
+    AtomicLoad {
+        space: Space,
+        ty: Ty,
+        dst: Reg,
+        address: Address,
+    },
+    AtomicStore {
+        space: Space,
+        ty: Ty,
+        src: Operand,
+        address: Address,
+    },
     /// Waits for all threads of the block and orders their memory accesses.
     Barrier,
     /// Waits for the threads in `mask` of the warp and orders their memory accesses.
-    WarpBarrier { mask: Operand },
-    Fence { scope: Scope },
-    ActiveMask { dst: Reg },
-    Shfl { mode: ShflMode, dst: Reg, in_range: Option<Reg>, src: Operand, lane: Operand, clamp: Operand, mask: Operand },
-    Vote { mode: VoteMode, dst: Reg, src: Operand, mask: Operand },
-    Ballot { dst: Reg, src: Operand, mask: Operand },
-    Redux { op: ReduxOp, ty: Ty, dst: Reg, src: Operand, mask: Operand },
+    WarpBarrier {
+        mask: Operand,
+    },
+    Fence {
+        scope: Scope,
+    },
+    ActiveMask {
+        dst: Reg,
+    },
+    Shfl {
+        mode: ShflMode,
+        dst: Reg,
+        in_range: Option<Reg>,
+        src: Operand,
+        lane: Operand,
+        clamp: Operand,
+        mask: Operand,
+    },
+    Vote {
+        mode: VoteMode,
+        dst: Reg,
+        src: Operand,
+        mask: Operand,
+    },
+    Ballot {
+        dst: Reg,
+        src: Operand,
+        mask: Operand,
+    },
+    Redux {
+        op: ReduxOp,
+        ty: Ty,
+        dst: Reg,
+        src: Operand,
+        mask: Operand,
+    },
     /// Fragments of a 16x16x16 product: `ty` is the element type.
-    WmmaLoad { fragment: Fragment, major: Major, space: Space, ty: Ty, dst: Vec<Reg>, address: Address, stride: Operand },
-    WmmaStore { major: Major, space: Space, ty: Ty, src: Vec<Reg>, address: Address, stride: Operand },
+    WmmaLoad {
+        fragment: Fragment,
+        major: Major,
+        space: Space,
+        ty: Ty,
+        dst: Vec<Reg>,
+        address: Address,
+        stride: Operand,
+    },
+    WmmaStore {
+        major: Major,
+        space: Space,
+        ty: Ty,
+        src: Vec<Reg>,
+        address: Address,
+        stride: Operand,
+    },
     /// `ab_major`: the layouts with which A and B were loaded.
-    WmmaMma { ab_major: [Major; 2], d_ty: Ty, c_ty: Ty, d: Vec<Reg>, a: Vec<Reg>, b: Vec<Reg>, c: Vec<Reg> },
+    WmmaMma {
+        ab_major: [Major; 2],
+        d_ty: Ty,
+        c_ty: Ty,
+        d: Vec<Reg>,
+        a: Vec<Reg>,
+        b: Vec<Reg>,
+        c: Vec<Reg>,
+    },
 }
 
 /// Runs an instruction only where a predicate is (or is not) set.

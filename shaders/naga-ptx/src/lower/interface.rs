@@ -150,6 +150,8 @@ impl Interface {
     ) -> Memory {
         let index = self.push(ParamKind::Buffer { group, binding, access, min_bytes });
         let start = load_param(b, index);
+        // The ABI: buffers start at multiples of 16 bytes.
+        b.aligned(start, 16);
         let end = Some(End::Buffer(start, Operand::Imm(min_bytes)));
         Memory { end, ..Memory::new(space, Base::Reg(start), 0) }
     }

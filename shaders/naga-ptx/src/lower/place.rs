@@ -11,7 +11,7 @@ use naga::TypeInner;
 
 use super::types::{Leaf, Types};
 use crate::error::{Error, Result};
-use crate::ir::{Address, Base, BinaryOp, Builder, Compare, Guard, Inst, Operand, Reg, Round, Space, TernaryOp, Ty};
+use crate::ir::{Address, Base, BinaryOp, Builder, Compare, Guard, Inst, Operand, Reg, Round, Space, Ty};
 use crate::options::Bounds;
 
 /// Where a pointer points.
@@ -183,24 +183,28 @@ impl Memory {
     }
 
     fn index(&self, b: &mut Builder, index: Operand, stride: u32) -> Memory {
-        let align = self.align.min(1 << stride.trailing_zeros().min(4));
-        if let Some(constant) = index.imm() {
-            let bytes = constant * u64::from(stride);
-            if let Ok(bytes) = u32::try_from(bytes) {
-                return Memory { align, ..self.offset(bytes) };
-            }
+        if let Some(bytes) = index.imm().and_then(|constant| u32::try_from(constant * u64::from(stride)).ok()) {
+            return self.offset(bytes);
         }
-        let base = Operand::from(b.address_reg(self.space, self.address.base));
-        let stride = Operand::u32(stride);
-        let moved = match self.space.address() {
-            Ty::U64 => b.ternary(TernaryOp::MadWide, Ty::U32, index, stride, base),
-            ty => {
-                let bytes = b.mul(ty, index, stride);
-                b.add(ty, bytes, base)
+        // A constant part of the index moves into the offset where addresses have 32 bits: both wrap alike. In 64 bits
+        // an index that wraps would go astray.
+        let (index, constant) = match (index, self.space.address()) {
+            (Operand::Reg(reg), Ty::U32) => {
+                let (root, constant) = b.split_sum(reg);
+                (Operand::from(root), constant)
             }
+            (index, _) => (index, 0),
         };
-        let base = Base::Reg(b.to_reg(self.space.address(), moved));
-        Memory { address: Address { base, ..self.address }, align, ..*self }
+        let step = 1 << (b.multiple(index) + stride.trailing_zeros()).min(4);
+        let before = match self.address.base {
+            Base::Reg(reg) => b.alignment(reg),
+            Base::Shared | Base::Local | Base::Param(_) => 16,
+        };
+        let aligned = before.min(step);
+        let reg = b.indexed(self.space, self.address.base, index, stride, aligned);
+        let offset = self.address.offset + i64::from(constant.wrapping_mul(stride) as i32);
+        let align = if offset == 0 { aligned } else { aligned.min(1 << offset.trailing_zeros().min(4)) };
+        Memory { address: Address { base: Base::Reg(reg), offset }, align, ..*self }
     }
 
     fn load(&self, b: &mut Builder, leaves: &[Leaf]) -> Vec<Operand> {

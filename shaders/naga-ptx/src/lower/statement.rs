@@ -16,6 +16,7 @@ use super::place::Place;
 use super::sync::{self, AtomicCall, AtomicOp, Convergence, Gather};
 use super::types::NO_GRAPHICS;
 use super::uniformity::Leaving;
+use super::unroll;
 use crate::error::{Error, Result};
 use crate::ir::{Compare, Operand, Terminator, Ty};
 
@@ -276,10 +277,15 @@ impl<'m> Lowerer<'m> {
         let after = self.b.block();
         for &value in values {
             frame.known.insert(counter, value);
-            let next = self.b.block();
-            frame.loops.push(Jumps { to_break: after, to_continue: Some(next) });
-            self.block(frame, body)?;
-            self.b.end(Terminator::Jump(next), next);
+            let next = has_continue(body).then(|| self.b.block());
+            frame.loops.push(Jumps { to_break: after, to_continue: next });
+            let flow = self.block(frame, body)?;
+            if let Some(next) = next {
+                self.b.end(Terminator::Jump(next), next);
+            } else if flow == Flow::Left {
+                frame.loops.pop();
+                break;
+            }
             self.block(frame, continuing)?;
             frame.loops.pop();
             self.b.check_size()?;
@@ -342,4 +348,17 @@ impl<'m> Lowerer<'m> {
             GatherMode::QuadSwap(direction) => Gather::QuadSwap(*direction),
         })
     }
+}
+
+/// Whether a `continue` in `block` goes to the loop that `block` is the body of.
+fn has_continue(block: &Block) -> bool {
+    block.iter().any(|statement| match statement {
+        Statement::Continue => true,
+        Statement::Loop { .. } => false,
+        other => {
+            let mut found = false;
+            unroll::children(other, &mut |child| found |= has_continue(child));
+            found
+        }
+    })
 }

@@ -1,8 +1,8 @@
 //! Loops that are written out, so that arrays indexed by their counters can live in registers.
 //!
-//! The assembler unrolls loops too, but it does not move arrays out of local memory afterwards. So a loop is written out
-//! here when its counter indexes a variable of the function, its rounds are known, and the result stays small. The counter
-//! is run through the loop's own condition and step by a small evaluator: whatever form they have, the rounds are right.
+//! The assembler unrolls some loops too, but it does not move arrays out of local memory afterwards, nor join accesses to
+//! neighbours. So a loop is written out here when its rounds are known and the result stays small; larger when its counter
+//! indexes a variable of the function. The counter is run through the loop's own condition and step by a small evaluator: whatever form they have, the rounds are right.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,9 +12,12 @@ use naga::{
 };
 
 /// Rounds of one loop.
-const MAX_ROUNDS: usize = 256;
-/// Statements that writing out one loop may produce, nested loops included.
-const MAX_STATEMENTS: u64 = 8192;
+const MAX_ROUNDS: usize = 128;
+/// Expressions and statements that writing out one loop may produce, nested loops included, where arrays in registers
+/// depend on it.
+const MAX_WEIGHT_FOR_ARRAYS: u64 = 1 << 15;
+/// The same of other loops, which save their counting and let accesses to neighbours join.
+const MAX_WEIGHT: u64 = 1 << 12;
 /// Steps the evaluator takes for one expression before it gives up.
 const MAX_STEPS: u32 = 256;
 
@@ -32,9 +35,7 @@ impl Unrolling {
         count_stores(function, &function.body, &mut stores);
         let candidates = index_variables(module, function);
         let mut planner = Planner { module, function, stores, candidates, rounds: HashMap::new() };
-        if !planner.candidates.is_empty() {
-            planner.weight(&function.body, 0);
-        }
+        planner.weight(&function.body, 0);
         let rounds = planner.rounds;
         let mut known = Vec::with_capacity(function.expressions.len());
         for (_, expression) in function.expressions.iter() {
@@ -77,16 +78,20 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Statements in `block`, loops that are written out counted as often as they run; notes these loops.
+    /// Expressions and statements in `block`, loops that are written out counted as often as they run; notes these loops.
     fn weight(&mut self, block: &Block, depth: u32) -> u64 {
         let mut sum = 0_u64;
         for (position, statement) in block.iter().enumerate() {
             let inner_depth = depth + u32::from(matches!(statement, Statement::Loop { .. }));
-            let mut inner = 1_u64;
+            let mut inner = match statement {
+                Statement::Emit(range) => range.clone().count() as u64,
+                _ => 1,
+            };
             children(statement, &mut |child| inner = inner.saturating_add(self.weight(child, inner_depth)));
             if let Some((counter, values)) = self.candidate(block, position, depth) {
                 let written = inner.saturating_mul(values.len() as u64);
-                if written <= MAX_STATEMENTS {
+                let most = if self.candidates.contains(&counter) { MAX_WEIGHT_FOR_ARRAYS } else { MAX_WEIGHT };
+                if written <= most {
                     self.rounds.insert(counter, values);
                     inner = written;
                 }
@@ -96,13 +101,10 @@ impl Planner<'_> {
         sum
     }
 
-    /// Counter and values of the loop at `position`, when they are known and its counter indexes variables.
+    /// Counter and values of the loop at `position`, when they are known.
     fn candidate(&self, block: &Block, position: usize, depth: u32) -> Option<(Handle<LocalVariable>, Vec<u32>)> {
         let Some(Statement::Loop { body, continuing, break_if: None }) = block.get(position) else { return None };
         let (counter, step) = step_of(self.function, continuing)?;
-        if !self.candidates.contains(&counter) {
-            return None;
-        }
         let scalar = match self.module.types[self.function.local_variables[counter].ty].inner {
             TypeInner::Scalar(scalar @ (Scalar::I32 | Scalar::U32)) => scalar,
             _ => return None,
@@ -220,11 +222,10 @@ fn count_stores(function: &Function, block: &Block, stores: &mut HashMap<Handle<
     for statement in block {
         match statement {
             Statement::Store { pointer, .. } => {
-                if let Expression::LocalVariable(local) = function.expressions[*pointer] {
-                    if let Some(count) = stores.entry(local).or_insert(Some(0)) {
+                if let Expression::LocalVariable(local) = function.expressions[*pointer]
+                    && let Some(count) = stores.entry(local).or_insert(Some(0)) {
                         *count += 1;
                     }
-                }
             }
             Statement::Call { arguments, .. } => {
                 for &argument in arguments {
