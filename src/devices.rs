@@ -1,30 +1,33 @@
 //! Which devices there are, and which one to use.
 //!
 //! [`devices`] lists every route to a processor, the unusable ones with their reason; nothing is opened before
-//! [`DeviceEntry::open`]. [`best`] walks from real GPUs to the CPU and can say why it passed over each
-//! ([`best_with_reasons`]). The decision to know: a software GPU is never chosen unless it is asked for by name, since it
+//! [`DeviceEntry::open`]. [`best`] walks from CUDA over wgpu's real GPUs to the CPU and can say why it passed over each
+//! ([`best_with_reasons`]); it loads no graphics driver where CUDA serves. The decision to know: a software GPU is never chosen unless it is asked for by name, since it
 //! computes on the CPU, only slower than the CPU device. `POLYWARP_DEVICE` names the device that [`best`] returns.
 
 use std::fmt;
 
 use polywarp_core::{Device, DeviceKind, Error, Result};
 
-/// The environment variable that chooses what [`best`] returns: `cpu`, `wgpu:0`, ...
+/// The environment variable that chooses what [`best`] returns: `cpu`, `wgpu:0`, `cuda:0`, ...
 pub const DEVICE_VARIABLE: &str = "POLYWARP_DEVICE";
 
 /// One route to a device, before it is opened.
 #[derive(Clone, Debug)]
 pub struct DeviceEntry {
-    /// The name it is chosen by: `cpu`, `wgpu:0`; only `wgpu` when that whole backend is not available.
+    /// The name it is chosen by: `cpu`, `wgpu:0`, `cuda:0`; only `wgpu` or `cuda` when that whole backend is not
+    /// available.
     pub id: String,
     /// The marketing name; empty when nothing was found.
     pub name: String,
-    /// `cpu`, `vulkan`, `metal`, `dx12`, `gl`, ...; empty when nothing was found.
+    /// `cpu`, `cuda`, `vulkan`, `metal`, `dx12`, `gl`, ...; empty when nothing was found.
     pub api: String,
     /// What kind of processor it is.
     pub kind: DeviceKind,
     /// Driver name and version.
     pub driver: String,
+    /// PCI bus address, where the API tells: the same on every route to one card.
+    pub pci_bus: Option<String>,
     /// Ids of the entries that are the same card through another API.
     pub other_routes: Vec<String>,
     /// Why it cannot be used, when it cannot.
@@ -36,9 +39,11 @@ pub struct DeviceEntry {
 enum Route {
     #[cfg(feature = "cpu")]
     Cpu,
+    #[cfg(all(feature = "cuda-unpinned", not(target_arch = "wasm32")))]
+    Cuda(Box<polywarp_cuda::CardEntry>),
     #[cfg(all(feature = "wgpu", not(target_arch = "wasm32")))]
     Wgpu(Box<polywarp_wgpu::AdapterEntry>),
-    #[cfg(all(feature = "wgpu", not(target_arch = "wasm32")))]
+    #[cfg(all(any(feature = "wgpu", feature = "cuda-unpinned"), not(target_arch = "wasm32")))]
     Missing,
 }
 
@@ -54,19 +59,24 @@ impl DeviceEntry {
         self.open_route()
     }
 
-    #[cfg(any(feature = "cpu", all(feature = "wgpu", not(target_arch = "wasm32"))))]
+    #[cfg(any(feature = "cpu", all(any(feature = "wgpu", feature = "cuda-unpinned"), not(target_arch = "wasm32"))))]
     fn open_route(&self) -> Result<Device> {
         match &self.route {
             #[cfg(feature = "cpu")]
             Route::Cpu => Ok(Device::cpu()),
+            #[cfg(all(feature = "cuda-unpinned", not(target_arch = "wasm32")))]
+            Route::Cuda(card) => Ok(Device::new(card.open(polywarp_cuda::Options::default())?)),
             #[cfg(all(feature = "wgpu", not(target_arch = "wasm32")))]
             Route::Wgpu(adapter) => Ok(Device::new(adapter.open(polywarp_wgpu::Options::default())?)),
-            #[cfg(all(feature = "wgpu", not(target_arch = "wasm32")))]
+            #[cfg(all(any(feature = "wgpu", feature = "cuda-unpinned"), not(target_arch = "wasm32")))]
             Route::Missing => Err(Error::NoSuchDevice { name: self.id.clone(), available: Vec::new() }),
         }
     }
 
-    #[cfg(not(any(feature = "cpu", all(feature = "wgpu", not(target_arch = "wasm32")))))]
+    #[cfg(not(any(
+        feature = "cpu",
+        all(any(feature = "wgpu", feature = "cuda-unpinned"), not(target_arch = "wasm32"))
+    )))]
     fn open_route(&self) -> Result<Device> {
         match self.route {}
     }
@@ -77,12 +87,82 @@ impl DeviceEntry {
     }
 }
 
-/// Every route to a device that this build knows: GPUs, best first, then the CPU.
+/// Every route to a device that this build knows: GPUs, best first (CUDA, then wgpu), then the CPU. One card reached in
+/// two ways is two entries that name each other.
 ///
 /// Takes tens of milliseconds: graphics drivers are loaded. In a browser GPUs are found asynchronously instead, by
 /// `polywarp::wgpu::adapters_async`.
 pub fn devices() -> Vec<DeviceEntry> {
-    wgpu_entries().into_iter().chain(cpu_entry()).collect()
+    let mut entries: Vec<DeviceEntry> = cuda_entries().into_iter().chain(wgpu_entries()).chain(cpu_entry()).collect();
+    link_routes(&mut entries);
+    entries
+}
+
+/// Adds to `other_routes` the entries of one card through different backends, which know only their own.
+fn link_routes(entries: &mut [DeviceEntry]) {
+    for index in 0..entries.len() {
+        let this = &entries[index];
+        let same = |other: &&DeviceEntry| other.id != this.id && other.api != this.api && same_card(this, other);
+        let mut routes: Vec<String> = entries.iter().filter(same).map(|other| other.id.clone()).collect();
+        // By the bus address through Vulkan a card's GL entry, which tells none, is known to be of the same card.
+        routes.extend(entries.iter().filter(same).flat_map(|other| other.other_routes.iter().cloned()));
+        for route in routes {
+            let this = &mut entries[index];
+            if route != this.id && !this.other_routes.contains(&route) {
+                this.other_routes.push(route);
+            }
+        }
+    }
+}
+
+fn same_card(a: &DeviceEntry, b: &DeviceEntry) -> bool {
+    let software = |entry: &DeviceEntry| matches!(entry.kind, DeviceKind::Software | DeviceKind::Cpu);
+    a.pci_bus.is_some() && a.pci_bus == b.pci_bus && !software(a) && !software(b)
+}
+
+/// An entry that stands for a backend that is not available.
+#[cfg(all(any(feature = "wgpu", feature = "cuda-unpinned"), not(target_arch = "wasm32")))]
+fn missing(backend: &str, error: Error) -> DeviceEntry {
+    DeviceEntry {
+        id: backend.to_owned(),
+        name: String::new(),
+        api: String::new(),
+        kind: DeviceKind::Other,
+        driver: String::new(),
+        pci_bus: None,
+        other_routes: Vec::new(),
+        unusable: Some(error),
+        route: Route::Missing,
+    }
+}
+
+#[cfg(not(all(feature = "cuda-unpinned", not(target_arch = "wasm32"))))]
+fn cuda_entries() -> Vec<DeviceEntry> {
+    Vec::new()
+}
+
+#[cfg(all(feature = "cuda-unpinned", not(target_arch = "wasm32")))]
+fn cuda_entries() -> Vec<DeviceEntry> {
+    let cards = match polywarp_cuda::cards() {
+        Ok(cards) => cards,
+        Err(error) => return vec![missing("cuda", error)],
+    };
+    let entry = |card: polywarp_cuda::CardEntry| DeviceEntry {
+        id: card.id.clone(),
+        name: card.name.clone(),
+        api: "cuda".to_owned(),
+        kind: card.kind,
+        driver: card.driver.clone(),
+        // Graphics APIs see a card whole, or not at all when it is cut into slices.
+        pci_bus: Some(card.pci_bus.clone()).filter(|_| !card.mig),
+        other_routes: Vec::new(),
+        unusable: card.unusable.as_ref().map(|reason| Error::BackendUnavailable {
+            backend: "cuda",
+            reason: format!("{} ({}) cannot be used: {reason}", card.id, card.name),
+        }),
+        route: Route::Cuda(Box::new(card)),
+    };
+    cards.into_iter().map(entry).collect()
 }
 
 #[cfg(not(feature = "cpu"))]
@@ -100,6 +180,7 @@ fn cpu_entry() -> Option<DeviceEntry> {
         api: info.api.clone(),
         kind: info.kind,
         driver: info.driver.clone(),
+        pci_bus: None,
         other_routes: Vec::new(),
         unusable: None,
         route: Route::Cpu,
@@ -115,18 +196,7 @@ fn wgpu_entries() -> Vec<DeviceEntry> {
 fn wgpu_entries() -> Vec<DeviceEntry> {
     let adapters = match polywarp_wgpu::adapters() {
         Ok(adapters) => adapters,
-        Err(error) => {
-            return vec![DeviceEntry {
-                id: "wgpu".to_owned(),
-                name: String::new(),
-                api: String::new(),
-                kind: DeviceKind::Other,
-                driver: String::new(),
-                other_routes: Vec::new(),
-                unusable: Some(error),
-                route: Route::Missing,
-            }];
-        }
+        Err(error) => return vec![missing("wgpu", error)],
     };
     let entry = |adapter: polywarp_wgpu::AdapterEntry| DeviceEntry {
         id: adapter.id.clone(),
@@ -134,6 +204,7 @@ fn wgpu_entries() -> Vec<DeviceEntry> {
         api: adapter.api.to_owned(),
         kind: adapter.kind,
         driver: adapter.driver.clone(),
+        pci_bus: adapter.pci_bus.clone(),
         other_routes: adapter.other_routes.clone(),
         unusable: adapter.unusable.as_ref().map(|reason| Error::BackendUnavailable {
             backend: "wgpu",
@@ -144,7 +215,8 @@ fn wgpu_entries() -> Vec<DeviceEntry> {
     adapters.into_iter().map(entry).collect()
 }
 
-/// The device called `name`: `cpu`, `wgpu:0`, ...
+/// The device called `name`: `cpu`, `wgpu:0`, `cuda:0`, or, of an NVIDIA card, its UUID (`GPU-...`, `MIG-...`, or the
+/// beginning of one).
 ///
 /// # Errors
 /// [`Error::NoSuchDevice`] listing the names there are; [`Error::BackendUnavailable`] when it cannot be opened.
@@ -152,6 +224,11 @@ pub fn device(name: &str) -> Result<Device> {
     #[cfg(feature = "cpu")]
     if name == "cpu" {
         return Ok(Device::cpu()); // without loading graphics drivers
+    }
+    #[cfg(all(feature = "cuda-unpinned", not(target_arch = "wasm32")))]
+    if name == "cuda" || ["cuda:", "GPU-", "MIG-"].iter().any(|prefix| name.starts_with(prefix)) {
+        let card = polywarp_cuda::card(if name == "cuda" { "cuda:0" } else { name })?; // likewise
+        return Ok(Device::new(card.open(polywarp_cuda::Options::default())?));
     }
     let entries = devices();
     match entries.iter().find(|entry| entry.id == name) {
@@ -233,10 +310,15 @@ pub fn best_with_reasons() -> Result<Choice> {
     if let Some(name) = std::env::var_os(DEVICE_VARIABLE).filter(|name| !name.is_empty()) {
         return Ok(Choice { device: device(&name.to_string_lossy())?, rejected: Vec::new() });
     }
-    choose(devices(), DeviceEntry::open)
+    // Each step only when the one before it found nothing: loading graphics drivers takes longer than starting CUDA.
+    let gpus = std::iter::once_with(cuda_entries).chain(std::iter::once_with(wgpu_entries)).flatten();
+    choose(gpus.chain(std::iter::once_with(cpu_entry).flatten()), DeviceEntry::open)
 }
 
-fn choose(entries: Vec<DeviceEntry>, open: impl Fn(&DeviceEntry) -> Result<Device>) -> Result<Choice> {
+fn choose(
+    entries: impl IntoIterator<Item = DeviceEntry>,
+    open: impl Fn(&DeviceEntry) -> Result<Device>,
+) -> Result<Choice> {
     let mut rejected: Vec<Rejected> = Vec::new();
     for entry in entries {
         let reason = match &entry.unusable {
@@ -251,7 +333,7 @@ fn choose(entries: Vec<DeviceEntry>, open: impl Fn(&DeviceEntry) -> Result<Devic
     }
     let reasons: Vec<String> = rejected.iter().map(Rejected::to_string).collect();
     let reason = if reasons.is_empty() {
-        "this build has neither the feature `cpu` nor `wgpu`".to_owned()
+        "this build has none of the features `cpu`, `cuda` and `wgpu`".to_owned()
     } else {
         format!("no device is left: {}", reasons.join("; "))
     };
@@ -269,6 +351,7 @@ mod tests {
             api: "vulkan".to_owned(),
             kind,
             driver: String::new(),
+            pci_bus: None,
             other_routes: Vec::new(),
             unusable: unusable.map(|r| Error::BackendUnavailable { backend: "wgpu", reason: r.to_owned() }),
             route: Route::Missing,
@@ -320,6 +403,49 @@ mod tests {
     }
 
     #[test]
+    fn choose_asks_for_no_more_entries_than_it_needs() {
+        let found = std::iter::once(entry("cuda:0", DeviceKind::Discrete, None));
+        let never = std::iter::once_with(|| panic!("graphics drivers were loaded"));
+        assert_eq!(choose(found.chain(never), |_| Ok(Device::cpu())).unwrap().rejected.len(), 0);
+    }
+
+    #[test]
+    fn routes_to_one_card_name_each_other() {
+        let card = |id: &str, api: &str, pci_bus: Option<&str>, other_routes: &[&str]| DeviceEntry {
+            api: api.to_owned(),
+            pci_bus: pci_bus.map(str::to_owned),
+            other_routes: other_routes.iter().map(|&id| id.to_owned()).collect(),
+            ..entry(id, DeviceKind::Discrete, None)
+        };
+        let mut entries = vec![
+            card("cuda:0", "cuda", Some("0000:3b:00.0"), &[]),
+            card("cuda:1", "cuda", Some("0000:af:00.0"), &[]),
+            card("wgpu:0", "vulkan", Some("0000:af:00.0"), &["wgpu:2"]),
+            card("wgpu:1", "vulkan", Some("0000:3b:00.0"), &[]),
+            card("wgpu:2", "gl", None, &["wgpu:0"]),
+            card("cpu", "cpu", None, &[]),
+        ];
+        link_routes(&mut entries);
+        let routes: Vec<_> = entries.iter().map(|entry| entry.other_routes.join(" ")).collect();
+        assert_eq!(routes, ["wgpu:1", "wgpu:0 wgpu:2", "wgpu:2 cuda:1", "cuda:0", "wgpu:0", ""]);
+    }
+
+    #[cfg(feature = "cuda-unpinned")]
+    #[test]
+    fn device_of_a_missing_backend_says_why_it_is_missing() {
+        if polywarp_cuda::cards().is_ok() {
+            println!("not run: this machine has CUDA");
+            return;
+        }
+        for name in ["cuda", "cuda:0", "GPU-1234"] {
+            let refused = device(name);
+            assert!(matches!(refused, Err(Error::BackendUnavailable { backend: "cuda", .. })), "{name}: {refused:?}");
+        }
+        let first = &devices()[0];
+        assert_eq!((first.id.as_str(), first.is_real_gpu()), ("cuda", false));
+    }
+
+    #[test]
     fn choose_with_nothing_left_gives_every_reason() {
         let entries = vec![entry("wgpu:0", DeviceKind::Software, None), entry("cpu", DeviceKind::Cpu, None)];
         let Err(Error::BackendUnavailable { reason, .. }) = choose_opening(entries, &["cpu"]) else {
@@ -330,9 +456,9 @@ mod tests {
 
     #[test]
     fn device_unknown_name_lists_what_there_is() {
-        match device("cuda:7") {
+        match device("wgpu:77") {
             Err(Error::NoSuchDevice { name, available }) => {
-                assert_eq!(name, "cuda:7");
+                assert_eq!(name, "wgpu:77");
                 assert!(available.contains(&"cpu".to_owned()), "{available:?}");
             }
             other => panic!("{other:?}"),

@@ -23,11 +23,13 @@
 //! | whether an operation fits, and batches that shrink until they do | [`Device::fits`], [`in_batches`] |
 //! | the proof that a device computes rightly | [`harness`] |
 //! | what only wgpu devices have: your own `wgpu::Device`, buffers in and out | `wgpu` (feature `wgpu`) |
+//! | what only CUDA devices have: your own context, addresses in and out, events, copies between cards | `cuda` (feature `cuda`) |
 //! | shaders to SPIR-V, MSL, HLSL, GLSL | `compiler` (feature `compiler`) |
 //! | the speedup tables | `bench` (feature `bench`) |
 //!
-//! Features: `cpu` and `wgpu` are the devices; `cli`, on by default, is what only the program `polywarp` needs, so a
-//! library user writes `default-features = false, features = ["cpu", "wgpu"]`.
+//! Features: `cpu`, `cuda` and `wgpu` are the devices; `cli`, on by default, is what only the program `polywarp` needs, so
+//! a library user writes `default-features = false, features = ["cpu", "cuda", "wgpu"]`. A program that uses crate cudarc
+//! itself takes `cuda-unpinned` instead of `cuda`, and chooses cudarc's CUDA version.
 
 mod devices;
 
@@ -42,6 +44,10 @@ pub use polywarp_core::*;
 /// The offline shader compiler.
 #[cfg(feature = "compiler")]
 pub use polywarp_shaders::compiler;
+
+/// The CUDA backend itself.
+#[cfg(all(feature = "cuda-unpinned", not(target_arch = "wasm32")))]
+pub use polywarp_cuda as cuda;
 
 /// The wgpu backend itself.
 #[cfg(feature = "wgpu")]

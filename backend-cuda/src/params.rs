@@ -61,10 +61,11 @@ pub(crate) struct Bound {
     pub(crate) bytes: u64,
 }
 
-/// A block of parameters, built on the stack.
+/// A block of parameters: on the stack, unless it is unusually long.
 pub(crate) struct Block {
     /// 8-byte words, so that addresses are aligned for the driver's copy.
-    words: [u64; MAX_PARAM_BYTES / 8],
+    short: [u64; 64],
+    long: Vec<u64>,
     len: usize,
 }
 
@@ -110,7 +111,7 @@ impl Metadata {
     /// The block for `buffers` and, as the one uniform passed by value, `words`. The error is a bug: the launch does not
     /// fit the kernel.
     pub(crate) fn pack(&self, buffers: &[Bound], words: &[u32]) -> Result<Block, String> {
-        let mut block = Block { words: [0; MAX_PARAM_BYTES / 8], len: self.params_bytes as usize };
+        let mut block = Block::zeroed(self.params_bytes as usize);
         let find = |group: u32, binding: u32| {
             let found = buffers.iter().find(|b| b.binding == binding && b.group == group);
             found.ok_or_else(|| format!("nothing is bound at {group}.{binding}"))
@@ -136,13 +137,20 @@ impl Metadata {
 }
 
 impl Block {
+    fn zeroed(len: usize) -> Block {
+        let short = [0; 64];
+        let long = if len <= size_of_val(&short) { Vec::new() } else { vec![0; len.div_ceil(8)] };
+        Block { short, long, len }
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
-        let bytes: &[u8] = bytemuck::cast_slice(&self.words);
-        &bytes[..self.len]
+        let words: &[u64] = if self.long.is_empty() { &self.short } else { &self.long };
+        &bytemuck::cast_slice(words)[..self.len]
     }
 
     fn put(&mut self, at: usize, value: &[u8]) -> Result<(), String> {
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words);
+        let words: &mut [u64] = if self.long.is_empty() { &mut self.short } else { &mut self.long };
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
         match bytes.get_mut(at..at + value.len()) {
             Some(place) => {
                 place.copy_from_slice(value);
@@ -190,6 +198,19 @@ mod tests {
         expected.extend([1u32, 2, 0xffff_ffff, 0].iter().flat_map(|w| w.to_le_bytes()));
         expected.extend([0x1000u64, 0x7fff_0000_1000, 1 << 33].iter().flat_map(|w| w.to_le_bytes()));
         assert_eq!(block.bytes(), expected);
+    }
+
+    #[test]
+    fn pack_of_a_long_block_is_as_long() {
+        let size_bytes = 600;
+        let mut entry = entry();
+        entry.params = vec![
+            Param { offset_bytes: 0, kind: ParamKind::Uniform { group: 0, binding: 0, size_bytes } },
+            Param { offset_bytes: 600, kind: ParamKind::BufferBytes { group: 0, binding: 2 } },
+        ];
+        let block = Metadata::of(&entry).unwrap().pack(&[bound(2, 0, 77)], &[9; 150]).unwrap();
+        assert_eq!(block.bytes().len(), 608);
+        assert_eq!(block.bytes()[596..601], [9, 0, 0, 0, 77]);
     }
 
     #[test]

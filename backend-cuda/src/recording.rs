@@ -48,6 +48,16 @@ impl Tape {
         self.steps.push(Step { kernel: Arc::clone(kernel), grid, params: params.into() });
     }
 
+    /// How many launches there are.
+    pub(crate) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Forgets the launches of a call that failed, all but the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.steps.truncate(len);
+    }
+
     /// Keeps memory that a launch uses.
     pub(crate) fn keep(&mut self, lease: &Arc<Lease<Memory>>) {
         self.kept.entry(Arc::as_ptr(lease).addr()).or_insert_with(|| Arc::clone(lease));

@@ -10,7 +10,7 @@ use polywarp_core::pool::Lease;
 use polywarp_core::{Buffer, Error, Result};
 use polywarp_shaders::{Plan, Slot};
 
-use crate::device::CudaBackend;
+use crate::device::{Allocation, CudaBackend};
 use crate::driver::code;
 use crate::kernels::Kernel;
 use crate::native::{Memory, Stream};
@@ -31,7 +31,23 @@ impl CudaBackend {
         // All kernels exist before the first is enqueued: an op runs whole or not at all.
         let kernels = plan.launches.iter().map(|launch| self.kernels.get(&launch.kernel));
         let kernels = kernels.collect::<Result<Vec<_>>>()?;
-        for (launch, kernel) in plan.launches.iter().zip(&kernels) {
+        let recorded = self.recorders().with(|tape| tape.len());
+        let given = self.give_all(plan, &kernels, inputs, output, &scratch);
+        if let (Err(_), Some(len)) = (&given, recorded) {
+            self.recorders().with(|tape| tape.truncate(len));
+        }
+        given
+    }
+
+    fn give_all(
+        &self,
+        plan: &Plan,
+        kernels: &[Arc<Kernel>],
+        inputs: &[&Buffer],
+        output: &Allocation,
+        scratch: &[Allocation],
+    ) -> Result<()> {
+        for (launch, kernel) in plan.launches.iter().zip(kernels) {
             let mut bound = [Bound { group: 0, binding: 0, address: 0, bytes: 0 }; MOST_BUFFERS];
             let mut leases = [const { None }; MOST_BUFFERS];
             let count = launch.bindings.len();

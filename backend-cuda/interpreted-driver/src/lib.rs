@@ -1,0 +1,362 @@
+//! A CUDA driver without a card: the functions of libcuda that the backend uses, with PTX interpreted on the host.
+//!
+//! Loaded under the driver's name (`libcuda.so.1`) by `tests/interpreted.rs`, in processes of their own. It is as lazy as
+//! it may be: work waits in one queue until somebody waits for it, so that memory which is freed, reused or filled again
+//! too early shows in results, and a copy from or to page-locked memory that was freed meanwhile ends the process. It is no
+//! model of speed, and knows no error that a call with good arguments cannot have, but those that tests ask for:
+//!
+//! | variable | effect |
+//! |---|---|
+//! | `INTERPRETED_DEVICES` | number of cards, 1 if unset; 0 is a driver without a card |
+//! | `INTERPRETED_VERSION` | the CUDA version it claims, 13000 if unset |
+//! | `INTERPRETED_MEMORY` | bytes of each card, 512 MiB if unset |
+//! | `INTERPRETED_FAIL` | `name:code:n` lets the n-th call (from 0) of a function return a status |
+//!
+//! `state.rs` is the driver itself, this file its C functions.
+
+#![allow(non_snake_case)]
+#![allow(clippy::missing_safety_doc, reason = "the contracts are those of cuda.h")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "every pointer is one that cuda.h lets the caller answer for")]
+#![allow(missing_docs)]
+
+mod state;
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+
+use state::{Code, Work, driver, fails};
+
+type Handle = usize;
+
+thread_local! {
+    /// The contexts that are current on this thread, the last one first.
+    static CURRENT: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+}
+
+macro_rules! functions {
+    ($($name:ident($($argument:ident: $ty:ty),*) $body:block)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            pub unsafe extern "system" fn $name($($argument: $ty),*) -> Code {
+                if let Some(code) = fails(stringify!($name)) {
+                    return code;
+                }
+                #[allow(unused_unsafe)]
+                unsafe { $body }
+            }
+        )*
+    };
+}
+
+fn current() -> Option<Handle> {
+    CURRENT.with_borrow(|stack| stack.last().copied())
+}
+
+/// The status of a call that needs a context, and found the process healthy.
+fn ready() -> Code {
+    match (current(), driver().poisoned) {
+        (None, _) => state::INVALID_CONTEXT,
+        (_, Some(code)) => code,
+        _ => 0,
+    }
+}
+
+macro_rules! need_context {
+    () => {
+        let code = ready();
+        if code != 0 {
+            return code;
+        }
+    };
+}
+
+functions! {
+    cuInit(_flags: c_uint) {
+        if state::number("INTERPRETED_DEVICES", 1) == 0 { state::NO_DEVICE } else { 0 }
+    }
+    cuDriverGetVersion(version: *mut c_int) {
+        *version = state::number("INTERPRETED_VERSION", 13_000) as c_int;
+        0
+    }
+    cuGetErrorName(code: Code, name: *mut *const c_char) {
+        *name = state::name_of(code).as_ptr();
+        0
+    }
+    cuGetErrorString(_code: Code, text: *mut *const c_char) {
+        *text = c"as interpreted".as_ptr();
+        0
+    }
+    cuDeviceGetCount(count: *mut c_int) {
+        *count = state::number("INTERPRETED_DEVICES", 1) as c_int;
+        0
+    }
+    cuDeviceGet(device: *mut c_int, ordinal: c_int) {
+        *device = ordinal;
+        0
+    }
+    cuDeviceGetName(name: *mut c_char, len: c_int, device: c_int) {
+        let text = format!("Interpreted {device}\0");
+        for (at, byte) in text.bytes().take(len as usize).enumerate() {
+            *name.add(at) = byte as c_char;
+        }
+        0
+    }
+    cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) {
+        *uuid = [0x10 + device as u8; 16];
+        0
+    }
+    cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) {
+        *value = match attribute {
+            1 => 1024,
+            8 => 48 << 10,
+            16 => 2,
+            33 => 0x3b + device,
+            75 => 9,
+            _ => 0,
+        };
+        0
+    }
+    cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) {
+        *bytes = state::total_bytes() as usize;
+        0
+    }
+    cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) {
+        *context = state::FIRST_CONTEXT + device as usize;
+        driver().poisoned.unwrap_or(0)
+    }
+    cuDevicePrimaryCtxRelease_v2(_device: c_int) {
+        0
+    }
+    cuCtxGetCurrent(context: *mut Handle) {
+        *context = current().unwrap_or(0);
+        0
+    }
+    cuCtxPushCurrent_v2(context: Handle) {
+        CURRENT.with_borrow_mut(|stack| stack.push(context));
+        0
+    }
+    cuCtxPopCurrent_v2(context: *mut Handle) {
+        *context = CURRENT.with_borrow_mut(Vec::pop).unwrap_or(0);
+        0
+    }
+    cuCtxGetDevice(device: *mut c_int) {
+        need_context!();
+        *device = (current().unwrap_or(0) - state::FIRST_CONTEXT) as c_int;
+        0
+    }
+    cuStreamCreate(stream: *mut Handle, _flags: c_uint) {
+        need_context!();
+        *stream = driver().new_stream();
+        0
+    }
+    cuStreamDestroy_v2(stream: Handle) {
+        need_context!();
+        driver().destroy_stream(stream)
+    }
+    cuStreamSynchronize(stream: Handle) {
+        need_context!();
+        driver().finish(|driver| driver.idle(stream))
+    }
+    cuStreamQuery(stream: Handle) {
+        need_context!();
+        driver().look(|driver| driver.idle(stream))
+    }
+    cuStreamWaitEvent(stream: Handle, event: Handle, _flags: c_uint) {
+        need_context!();
+        driver().wait_for(stream, event)
+    }
+    cuStreamBeginCapture_v2(stream: Handle, _mode: c_uint) {
+        need_context!();
+        driver().begin_capture(stream)
+    }
+    cuStreamEndCapture(stream: Handle, graph: *mut Handle) {
+        need_context!();
+        match driver().end_capture(stream) {
+            Ok(handle) => {
+                *graph = handle;
+                0
+            }
+            Err(code) => code,
+        }
+    }
+    cuEventCreate(event: *mut Handle, _flags: c_uint) {
+        need_context!();
+        *event = driver().new_event();
+        0
+    }
+    cuEventDestroy_v2(event: Handle) {
+        need_context!();
+        driver().destroy_event(event)
+    }
+    cuEventRecord(event: Handle, stream: Handle) {
+        need_context!();
+        driver().record(event, stream)
+    }
+    cuEventSynchronize(event: Handle) {
+        need_context!();
+        driver().finish(|driver| driver.passed(event))
+    }
+    cuEventQuery(event: Handle) {
+        need_context!();
+        driver().look(|driver| driver.passed(event))
+    }
+    cuEventElapsedTime(milliseconds: *mut f32, start: Handle, end: Handle) {
+        need_context!();
+        match driver().elapsed(start, end) {
+            Some(seconds) => {
+                *milliseconds = seconds as f32 * 1e3;
+                0
+            }
+            None => state::NOT_READY,
+        }
+    }
+    cuMemAlloc_v2(address: *mut u64, bytes: usize) {
+        need_context!();
+        match driver().allocate(bytes) {
+            Some(found) => {
+                *address = found;
+                0
+            }
+            None => state::OUT_OF_MEMORY,
+        }
+    }
+    cuMemFree_v2(address: u64) {
+        need_context!();
+        driver().free(address)
+    }
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
+        need_context!();
+        *total = state::total_bytes() as usize;
+        *free = (state::total_bytes() - driver().allocated_bytes) as usize;
+        0
+    }
+    cuMemHostAlloc(start: *mut *mut c_void, bytes: usize, _flags: c_uint) {
+        need_context!();
+        *start = driver().allocate_host(bytes).cast();
+        0
+    }
+    cuMemFreeHost(start: *mut c_void) {
+        need_context!();
+        driver().free_host(start as usize)
+    }
+    cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: Handle) {
+        need_context!();
+        driver().give(stream, Work::Upload { to, from: from as usize, bytes })
+    }
+    cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: Handle) {
+        need_context!();
+        driver().give(stream, Work::Download { to: to as usize, from, bytes })
+    }
+    cuMemcpyPeerAsync(to: u64, _to_context: Handle, from: u64, _from_context: Handle, bytes: usize, stream: Handle) {
+        need_context!();
+        driver().give(stream, Work::Copy { to, from, bytes })
+    }
+    cuModuleLoadData(module: *mut Handle, image: *const c_char) {
+        need_context!();
+        match driver().load(CStr::from_ptr(image).to_bytes()) {
+            Ok(handle) => {
+                *module = handle;
+                0
+            }
+            Err(code) => code,
+        }
+    }
+    cuModuleUnload(module: Handle) {
+        need_context!();
+        driver().unload(module)
+    }
+    cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char) {
+        need_context!();
+        match driver().function(module, &CStr::from_ptr(name).to_string_lossy()) {
+            Some(handle) => {
+                *function = handle;
+                0
+            }
+            None => state::NOT_FOUND,
+        }
+    }
+    cuFuncSetAttribute(_function: Handle, _attribute: c_int, _value: c_int) {
+        need_context!();
+        0
+    }
+    cuFuncGetAttribute(value: *mut c_int, _attribute: c_int, _function: Handle) {
+        need_context!();
+        *value = 0;
+        0
+    }
+    cuLaunchKernel(
+        function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint,
+        stream: Handle, _params: *mut *mut c_void, extra: *mut *mut c_void
+    ) {
+        need_context!();
+        let mut params = Vec::new();
+        let (mut start, mut len) = (std::ptr::null::<u8>(), 0);
+        let mut at = extra;
+        while !(*at).is_null() {
+            match *at as usize {
+                1 => start = (*at.add(1)).cast(),
+                2 => len = *(*at.add(1)).cast::<usize>(),
+                _ => return state::INVALID_VALUE,
+            }
+            at = at.add(2);
+        }
+        if len > 0 {
+            params.extend_from_slice(std::slice::from_raw_parts(start, len));
+        }
+        let launch = ptx_interpreter::Launch {
+            grid: [gx, gy, gz],
+            block: [bx, by, bz],
+            params,
+            dynamic_shared_bytes: shared,
+        };
+        driver().launch(stream, function, launch)
+    }
+    cuLinkCreate_v2(count: c_uint, options: *mut c_uint, values: *mut *mut c_void, link: *mut Handle) {
+        need_context!();
+        let (mut log, mut len) = (0, 0);
+        for at in 0..count as usize {
+            match *options.add(at) {
+                5 => log = *values.add(at) as usize,
+                6 => len = *values.add(at) as usize,
+                _ => {}
+            }
+        }
+        *link = driver().new_link(log, len);
+        0
+    }
+    cuLinkAddData_v2(
+        link: Handle, _kind: c_uint, data: *mut c_void, bytes: usize, _name: *const c_char, _count: c_uint,
+        _options: *mut c_uint, _values: *mut *mut c_void
+    ) {
+        need_context!();
+        driver().add_ptx(link, std::slice::from_raw_parts(data.cast::<u8>(), bytes))
+    }
+    cuLinkComplete(link: Handle, image: *mut *mut c_void, bytes: *mut usize) {
+        need_context!();
+        let (start, len) = driver().image(link);
+        *image = start as *mut c_void;
+        *bytes = len;
+        0
+    }
+    cuLinkDestroy(link: Handle) {
+        need_context!();
+        driver().destroy_link(link)
+    }
+    cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handle, _flags: c_ulonglong) {
+        need_context!();
+        *exec = driver().instantiate(graph);
+        0
+    }
+    cuGraphLaunch(exec: Handle, stream: Handle) {
+        need_context!();
+        driver().replay(exec, stream)
+    }
+    cuGraphExecDestroy(exec: Handle) {
+        need_context!();
+        driver().destroy_graph(exec)
+    }
+    cuGraphDestroy(graph: Handle) {
+        need_context!();
+        driver().destroy_graph(graph)
+    }
+}

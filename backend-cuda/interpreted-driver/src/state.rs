@@ -1,0 +1,458 @@
+//! The driver itself: handles, memory, and one queue of work in the order it was given.
+//!
+//! One queue for all streams keeps every stream's order and every event's, and is the laziest order there is: nothing
+//! runs before somebody waits, and then no more than what was given before. Broken use of a handle ends the process:
+//! a test that does that has found a bug.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::CStr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use ptx_interpreter::{FaultKind, Launch, Memory, Module, RunOptions};
+
+pub type Code = u32;
+pub const INVALID_VALUE: Code = 1;
+pub const OUT_OF_MEMORY: Code = 2;
+pub const NO_DEVICE: Code = 100;
+pub const INVALID_IMAGE: Code = 200;
+pub const INVALID_CONTEXT: Code = 201;
+pub const INVALID_PTX: Code = 218;
+pub const NOT_FOUND: Code = 500;
+pub const NOT_READY: Code = 600;
+const ILLEGAL_ADDRESS: Code = 700;
+const MISALIGNED_ADDRESS: Code = 716;
+const LAUNCH_FAILED: Code = 719;
+
+pub const FIRST_CONTEXT: usize = 0x1000;
+const FIRST_HANDLE: usize = 0x10_0000;
+
+/// What a "cubin" of this driver begins with.
+const MAGIC: &str = "// interpreted\n";
+
+/// One piece of work.
+#[derive(Clone)]
+pub enum Work {
+    Upload {
+        to: u64,
+        from: usize,
+        bytes: usize,
+    },
+    Download {
+        to: usize,
+        from: u64,
+        bytes: usize,
+    },
+    Copy {
+        to: u64,
+        from: u64,
+        bytes: usize,
+    },
+    Launch {
+        module: Arc<Module>,
+        kernel: String,
+        launch: Launch,
+    },
+    /// With the number of the recording, since an event can be recorded again.
+    Record(usize, u64),
+    Wait,
+}
+
+#[derive(Default)]
+struct Event {
+    /// How often it was recorded, and how many of these recordings have passed.
+    recorded: u64,
+    passed: u64,
+    at: Option<Instant>,
+}
+
+struct Link {
+    log: usize,
+    log_len: usize,
+    image: Vec<u8>,
+}
+
+#[derive(Default)]
+pub struct Driver {
+    next: usize,
+    memory: Memory,
+    sizes: HashMap<u64, usize>,
+    pub allocated_bytes: u64,
+    host: HashMap<usize, Box<[u8]>>,
+    queue: VecDeque<(usize, Work)>,
+    /// Each with what it captures, when it does.
+    streams: HashMap<usize, Option<Vec<Work>>>,
+    events: HashMap<usize, Event>,
+    modules: HashMap<usize, Arc<Module>>,
+    functions: HashMap<usize, (usize, String)>,
+    links: HashMap<usize, Link>,
+    graphs: HashMap<usize, Vec<Work>>,
+    pub poisoned: Option<Code>,
+    /// Recordings of events so far.
+    recordings: u64,
+}
+
+/// The one driver of the process.
+pub fn driver() -> MutexGuard<'static, Driver> {
+    static DRIVER: OnceLock<Mutex<Driver>> = OnceLock::new();
+    let new = || Mutex::new(Driver { next: FIRST_HANDLE, ..Driver::default() });
+    DRIVER.get_or_init(new).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number from the environment.
+pub fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+pub fn total_bytes() -> u64 {
+    number("INTERPRETED_MEMORY", 512 << 20)
+}
+
+/// The status that `INTERPRETED_FAIL` wants of this call.
+pub fn fails(name: &str) -> Option<Code> {
+    static PLAN: OnceLock<Option<(String, Code, u64)>> = OnceLock::new();
+    static CALLS: Mutex<u64> = Mutex::new(0);
+    let plan = PLAN.get_or_init(|| {
+        let text = std::env::var("INTERPRETED_FAIL").ok()?;
+        let mut parts = text.split(':');
+        Some((parts.next()?.to_owned(), parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    });
+    let (wanted, code, at) = plan.as_ref().filter(|(wanted, ..)| wanted == name)?;
+    let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    *calls += 1;
+    let _ = wanted;
+    (*calls - 1 == *at).then_some(*code)
+}
+
+pub fn name_of(code: Code) -> &'static CStr {
+    match code {
+        INVALID_VALUE => c"CUDA_ERROR_INVALID_VALUE",
+        OUT_OF_MEMORY => c"CUDA_ERROR_OUT_OF_MEMORY",
+        NO_DEVICE => c"CUDA_ERROR_NO_DEVICE",
+        INVALID_IMAGE => c"CUDA_ERROR_INVALID_IMAGE",
+        INVALID_CONTEXT => c"CUDA_ERROR_INVALID_CONTEXT",
+        INVALID_PTX => c"CUDA_ERROR_INVALID_PTX",
+        ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+        MISALIGNED_ADDRESS => c"CUDA_ERROR_MISALIGNED_ADDRESS",
+        LAUNCH_FAILED => c"CUDA_ERROR_LAUNCH_FAILED",
+        _ => c"CUDA_ERROR_OTHER",
+    }
+}
+
+/// Says what went wrong and ends the process: nothing sensible can follow.
+fn broken(what: &str) -> ! {
+    eprintln!("interpreted driver: {what}");
+    std::process::abort()
+}
+
+impl Driver {
+    fn handle(&mut self) -> usize {
+        self.next += 16;
+        self.next
+    }
+
+    pub fn new_stream(&mut self) -> usize {
+        let handle = self.handle();
+        self.streams.insert(handle, None);
+        handle
+    }
+
+    /// Work that is left is done all the same, as the real driver does.
+    pub fn destroy_stream(&mut self, stream: usize) -> Code {
+        if self.streams.remove(&stream).is_none() {
+            broken("a stream that there is not was destroyed");
+        }
+        0
+    }
+
+    pub fn new_event(&mut self) -> usize {
+        let handle = self.handle();
+        self.events.insert(handle, Event::default());
+        handle
+    }
+
+    pub fn destroy_event(&mut self, event: usize) -> Code {
+        if self.events.remove(&event).is_none() {
+            broken("an event that there is not was destroyed");
+        }
+        0
+    }
+
+    pub fn record(&mut self, event: usize, stream: usize) -> Code {
+        self.recordings += 1;
+        let number = self.recordings;
+        match self.events.get_mut(&event) {
+            Some(event) => event.recorded = number,
+            None => broken("an event that there is not was recorded"),
+        }
+        self.give(stream, Work::Record(event, number))
+    }
+
+    /// Nothing to enqueue but the order, which the one queue has anyway.
+    pub fn wait_for(&mut self, stream: usize, event: usize) -> Code {
+        if !self.events.contains_key(&event) {
+            broken("an event that there is not was waited for");
+        }
+        self.give(stream, Work::Wait)
+    }
+
+    /// Enqueues work, or captures it.
+    pub fn give(&mut self, stream: usize, work: Work) -> Code {
+        match self.streams.get_mut(&stream) {
+            Some(Some(captured)) => captured.push(work),
+            Some(None) => self.queue.push_back((stream, work)),
+            None => broken("work was given to a stream that there is not"),
+        }
+        0
+    }
+
+    pub fn idle(&self, stream: usize) -> bool {
+        !self.queue.iter().any(|(of, _)| *of == stream)
+    }
+
+    pub fn passed(&self, event: usize) -> bool {
+        match self.events.get(&event) {
+            Some(event) => event.passed >= event.recorded,
+            None => broken("an event that there is not was asked for"),
+        }
+    }
+
+    pub fn elapsed(&self, start: usize, end: usize) -> Option<f64> {
+        let at = |event| self.events.get(event)?.at;
+        Some(at(&end)?.duration_since(at(&start)?).as_secs_f64())
+    }
+
+    /// Runs work until `done`.
+    pub fn finish(&mut self, done: impl Fn(&Driver) -> bool) -> Code {
+        while !done(self) {
+            self.step();
+        }
+        self.poisoned.unwrap_or(0)
+    }
+
+    /// Runs one piece of work, and says whether `done`.
+    pub fn look(&mut self, done: impl Fn(&Driver) -> bool) -> Code {
+        if done(self) {
+            return self.poisoned.unwrap_or(0);
+        }
+        self.step();
+        self.poisoned.unwrap_or(NOT_READY)
+    }
+
+    fn step(&mut self) {
+        let Some((_, work)) = self.queue.pop_front() else { broken("somebody waits for work that nobody gave") };
+        if self.poisoned.is_some() {
+            // The real driver's streams are empty after a fault.
+            self.queue.clear();
+            self.events.values_mut().for_each(|event| event.passed = event.recorded);
+            return;
+        }
+        if let Err(code) = self.run(work) {
+            self.poisoned = Some(code);
+        }
+    }
+
+    fn run(&mut self, work: Work) -> Result<(), Code> {
+        match work {
+            Work::Upload { to, from, bytes } => {
+                let data = self.host_bytes(from, bytes).to_vec();
+                self.memory.write(to, &data).map_err(|kind| code_of(&kind))
+            }
+            Work::Download { to, from, bytes } => {
+                let data = self.memory.read(from, bytes).map_err(|kind| code_of(&kind))?.to_vec();
+                self.host_bytes(to, bytes).copy_from_slice(&data);
+                Ok(())
+            }
+            Work::Copy { to, from, bytes } => {
+                let data = self.memory.read(from, bytes).map_err(|kind| code_of(&kind))?.to_vec();
+                self.memory.write(to, &data).map_err(|kind| code_of(&kind))
+            }
+            Work::Launch { module, kernel, launch } => {
+                let Some(kernel) = module.kernel(&kernel) else { broken("a kernel vanished") };
+                let options = RunOptions { max_steps: 1 << 28, ..RunOptions::default() };
+                match ptx_interpreter::run(kernel, &mut self.memory, &launch, &options) {
+                    Ok(_) => Ok(()),
+                    Err(fault) => {
+                        eprintln!("interpreted driver: {fault}");
+                        Err(code_of(&fault.kind))
+                    }
+                }
+            }
+            Work::Record(event, number) => {
+                if let Some(event) = self.events.get_mut(&event) {
+                    event.passed = number;
+                    event.at = Some(Instant::now());
+                }
+                Ok(())
+            }
+            // What the event stands for was given, and so was done, before.
+            Work::Wait => Ok(()),
+        }
+    }
+
+    pub fn begin_capture(&mut self, stream: usize) -> Code {
+        self.streams.insert(stream, Some(Vec::new()));
+        0
+    }
+
+    pub fn end_capture(&mut self, stream: usize) -> Result<usize, Code> {
+        let captured = self.streams.insert(stream, None).flatten().ok_or(INVALID_VALUE)?;
+        let handle = self.handle();
+        self.graphs.insert(handle, captured);
+        Ok(handle)
+    }
+
+    pub fn instantiate(&mut self, graph: usize) -> usize {
+        let Some(work) = self.graphs.get(&graph).cloned() else { broken("there is no such graph") };
+        let handle = self.handle();
+        self.graphs.insert(handle, work);
+        handle
+    }
+
+    pub fn replay(&mut self, exec: usize, stream: usize) -> Code {
+        let Some(work) = self.graphs.get(&exec).cloned() else { broken("there is no such graph") };
+        work.into_iter().for_each(|work| {
+            self.give(stream, work);
+        });
+        0
+    }
+
+    pub fn destroy_graph(&mut self, graph: usize) -> Code {
+        if self.graphs.remove(&graph).is_none() {
+            broken("a graph that there is not was destroyed");
+        }
+        0
+    }
+
+    pub fn allocate(&mut self, bytes: usize) -> Option<u64> {
+        if bytes == 0 || self.allocated_bytes + bytes as u64 > total_bytes() {
+            return None;
+        }
+        let address = self.memory.alloc(bytes, 256);
+        // Whatever was there before: nothing may rely on zeros.
+        let noise = vec![0xa5; bytes];
+        self.memory.write(address, &noise).ok()?;
+        self.sizes.insert(address, bytes);
+        self.allocated_bytes += bytes as u64;
+        Some(address)
+    }
+
+    /// Waits, as the real one does, for work that may use the memory.
+    pub fn free(&mut self, address: u64) -> Code {
+        let waited = self.finish(|driver| driver.queue.is_empty());
+        if waited != 0 {
+            return waited;
+        }
+        let Some(bytes) = self.sizes.remove(&address) else { broken("memory that there is not was freed") };
+        self.memory.free(address);
+        self.allocated_bytes -= bytes as u64;
+        0
+    }
+
+    pub fn allocate_host(&mut self, bytes: usize) -> *mut u8 {
+        let mut memory = vec![0x5a; bytes].into_boxed_slice();
+        let start = memory.as_mut_ptr();
+        self.host.insert(start as usize, memory);
+        start
+    }
+
+    pub fn free_host(&mut self, start: usize) -> Code {
+        let Some(memory) = self.host.remove(&start) else { broken("page-locked memory that there is not was freed") };
+        let used = self.queue.iter().any(|(_, work)| match work {
+            Work::Upload { from: at, .. } | Work::Download { to: at, .. } => (start..start + memory.len()).contains(at),
+            _ => false,
+        });
+        if used {
+            broken("page-locked memory was freed that a copy still needs");
+        }
+        0
+    }
+
+    /// Page-locked bytes that a copy reads or writes.
+    fn host_bytes(&mut self, at: usize, bytes: usize) -> &mut [u8] {
+        for (&start, memory) in &mut self.host {
+            if start <= at && at + bytes <= start + memory.len() {
+                return &mut memory[at - start..at - start + bytes];
+            }
+        }
+        broken("a copy reaches outside of page-locked memory")
+    }
+
+    pub fn new_link(&mut self, log: usize, log_len: usize) -> usize {
+        let handle = self.handle();
+        self.links.insert(handle, Link { log, log_len, image: Vec::new() });
+        handle
+    }
+
+    pub fn add_ptx(&mut self, link: usize, text: &[u8]) -> Code {
+        let Some(link) = self.links.get_mut(&link) else { broken("there is no such link") };
+        let text = String::from_utf8_lossy(text.strip_suffix(&[0]).unwrap_or(text)).into_owned();
+        if let Err(error) = Module::parse(&text) {
+            let words = format!("{error}\0");
+            let len = words.len().min(link.log_len);
+            // SAFETY: the caller of `cuLinkCreate` gave a buffer of this length, for as long as the link lives.
+            unsafe { std::ptr::copy_nonoverlapping(words.as_ptr(), link.log as *mut u8, len) };
+            return INVALID_PTX;
+        }
+        link.image = format!("{MAGIC}{text}\0").into_bytes();
+        0
+    }
+
+    pub fn image(&self, link: usize) -> (usize, usize) {
+        match self.links.get(&link) {
+            Some(link) => (link.image.as_ptr() as usize, link.image.len()),
+            None => broken("there is no such link"),
+        }
+    }
+
+    pub fn destroy_link(&mut self, link: usize) -> Code {
+        if self.links.remove(&link).is_none() {
+            broken("a link that there is not was destroyed");
+        }
+        0
+    }
+
+    pub fn load(&mut self, image: &[u8]) -> Result<usize, Code> {
+        let text = std::str::from_utf8(image).ok().and_then(|text| text.strip_prefix(MAGIC)).ok_or(INVALID_IMAGE)?;
+        let module = Module::parse(text).map_err(|_| INVALID_IMAGE)?;
+        let handle = self.handle();
+        self.modules.insert(handle, Arc::new(module));
+        Ok(handle)
+    }
+
+    /// Launches under way keep what they run.
+    pub fn unload(&mut self, module: usize) -> Code {
+        if self.modules.remove(&module).is_none() {
+            broken("a module that there is not was unloaded");
+        }
+        self.functions.retain(|_, (of, _)| *of != module);
+        0
+    }
+
+    pub fn function(&mut self, module: usize, name: &str) -> Option<usize> {
+        self.modules.get(&module)?.kernel(name)?;
+        let handle = self.handle();
+        self.functions.insert(handle, (module, name.to_owned()));
+        Some(handle)
+    }
+
+    pub fn launch(&mut self, stream: usize, function: usize, launch: Launch) -> Code {
+        let found = self.functions.get(&function);
+        let Some((module, kernel)) = found else { broken("a function was launched whose module is unloaded") };
+        let Some(module) = self.modules.get(module) else { broken("a function was launched whose module is unloaded") };
+        let limits = [0x7fff_ffff, 65_535, 65_535];
+        if launch.grid.iter().zip(limits).any(|(&count, limit)| count == 0 || count > limit) {
+            return INVALID_VALUE;
+        }
+        let work = Work::Launch { module: Arc::clone(module), kernel: kernel.clone(), launch };
+        self.give(stream, work)
+    }
+}
+
+fn code_of(kind: &FaultKind) -> Code {
+    match kind {
+        FaultKind::OutOfBounds { .. } | FaultKind::ReadOnly { .. } => ILLEGAL_ADDRESS,
+        FaultKind::Misaligned { .. } => MISALIGNED_ADDRESS,
+        _ => LAUNCH_FAILED,
+    }
+}

@@ -1,0 +1,60 @@
+//! The conformance harness, and every other table of the harness, on the first card.
+//!
+//! `POLYWARP_TEST_FAMILY=reduce` restricts a run to one family, `POLYWARP_TEST_FILTER` to cases by name;
+//! `POLYWARP_TEST_LEVEL=full` takes all sizes. `POLYWARP_CUDA_POOL=off` under compute-sanitizer shows where buffers end.
+
+mod common;
+
+use polywarp_core::Device;
+use polywarp_core::harness::bad_input::{self, Row};
+use polywarp_core::harness::{Level, Selection, fit, recording, run};
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+#[test]
+fn cuda_conforms_and_nothing_is_unsupported() {
+    let Some(backend) = common::first() else { return };
+    println!("{backend:?}");
+    let device = Device::new(backend);
+    let level = if variable("POLYWARP_TEST_LEVEL").as_deref() == Some("full") { Level::Full } else { Level::Quick };
+    let selection = Selection {
+        family: variable("POLYWARP_TEST_FAMILY"),
+        filter: variable("POLYWARP_TEST_FILTER"),
+        ..Selection::level(level)
+    };
+    let report = run(&device, &selection, &mut |_| {});
+    println!("{report}");
+    assert!(report.ok(), "{}", report.problem().unwrap_or_default());
+    for refused in &report.unsupported {
+        // Every dtype is there: only single functions of 64-bit types may be missing, as on wgpu.
+        let wide = refused.reason.contains("f64") || refused.reason.contains("i64");
+        let whole = refused.reason.contains("cannot compute in");
+        assert!(wide && !whole, "{} cases: {} (such as {})", refused.cases, refused.reason, refused.example);
+    }
+}
+
+fn assert_all(rows: &[Row]) {
+    let wrong = rows.iter().filter_map(|row| Some(format!("{}: {}", row.name, row.result.as_ref().err()?)));
+    let wrong: Vec<String> = wrong.collect();
+    assert!(!rows.is_empty() && wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_bad_request_is_refused() {
+    let Some(backend) = common::first() else { return };
+    assert_all(&bad_input::run(&Device::new(backend)));
+}
+
+#[test]
+fn what_fits_runs_and_what_does_not_is_known() {
+    let Some(backend) = common::first() else { return };
+    assert_all(&fit::run(&Device::new(backend)));
+}
+
+#[test]
+fn recordings_replay_what_they_recorded() {
+    let Some(backend) = common::first() else { return };
+    assert_all(&recording::run(&Device::new(backend)));
+}

@@ -1,0 +1,52 @@
+//! What the host pays per call, and what the first call pays. Figures are printed; limits are loose, for shared machines.
+
+mod common;
+
+use std::time::Instant;
+
+use common::first;
+use polywarp_core::{DType, Device, Tensor};
+
+#[test]
+fn host_cost_of_operations_launches_and_replays() {
+    let Some(backend) = first() else { return };
+    let device = Device::new(backend);
+    let x = Tensor::full(&device, DType::F32, [256], 1.0).unwrap();
+    let y = Tensor::full(&device, DType::F32, [256], 2.0).unwrap();
+    let per_call = |what: &str, count: u32, call: &mut dyn FnMut()| {
+        (0..100).for_each(|_| call());
+        device.synchronize().unwrap();
+        let mut best = f64::MAX;
+        for _ in 0..5 {
+            let start = Instant::now();
+            (0..count).for_each(|_| call());
+            let us = start.elapsed().as_secs_f64() * 1e6 / f64::from(count);
+            device.synchronize().unwrap();
+            best = best.min(us);
+        }
+        println!("{what}: {best:.2} us of host time");
+        best
+    };
+    // Few enough calls that the driver's queue (1024 launches) does not fill up.
+    let add = per_call("add of 256 elements", 500, &mut || drop(x.add(&y).unwrap()));
+    per_call("sum of 256 elements", 300, &mut || drop(x.sum(&[]).unwrap()));
+    let step = device.record(|| (0..50).try_fold(x.clone(), |z, _| z.add(&y))).unwrap();
+    let replay = per_call("replay of 50 launches", 20, &mut || {
+        step.replay().unwrap();
+    }) / 50.0;
+    println!("replay, per launch: {replay:.2} us of host time");
+    assert!(add < 50.0 && replay < 20.0, "{add} {replay}");
+}
+
+#[test]
+fn first_result_is_not_long_in_coming() {
+    let start = Instant::now();
+    let Some(backend) = first() else { return };
+    let opened = start.elapsed();
+    let device = Device::new(backend);
+    let n = common::scaled(1024, 64) as u64;
+    let a = Tensor::full(&device, DType::F32, [n, n], 0.5).unwrap();
+    let product = a.matmul(&a).unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(product[0], n as f32 / 4.0);
+    println!("device open after {opened:?}, first {n}^3 product read after {:?}", start.elapsed());
+}
