@@ -15,21 +15,23 @@ const WRITTEN: u8 = 1;
 const NC_READ: u8 = 2;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Allocation {
+struct Allocation {
     base: u64,
-    pub(crate) data: Vec<u8>,
+    data: Vec<u8>,
     live: bool,
     read_only: bool,
     /// Per byte: `WRITTEN`, `NC_READ`; empty when not wanted.
     marks: Vec<u8>,
-    pub(crate) shadow: Option<Shadow>,
+    shadow: Option<Shadow>,
 }
 
 /// The global memory of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    pub(crate) allocations: Vec<Allocation>,
+    allocations: Vec<Allocation>,
     marking: bool,
+    /// Allocations with marks or a shadow.
+    touched: Vec<usize>,
 }
 
 impl Memory {
@@ -107,7 +109,7 @@ impl Memory {
 
     /// Index of the allocation and place in it.
     #[inline]
-    pub(crate) fn locate(&self, address: u64, bytes: usize) -> Result<(usize, usize), FaultKind> {
+    fn locate(&self, address: u64, bytes: usize) -> Result<(usize, usize), FaultKind> {
         let index = index(address);
         if let Some(allocation) = self.allocations.get(index) {
             let at = address.wrapping_sub(allocation.base);
@@ -142,10 +144,22 @@ impl Memory {
     /// Forgets what earlier launches did; whether this one has reads through the read-only path to check.
     pub(crate) fn begin_launch(&mut self, marking: bool) {
         self.marking = marking;
-        for allocation in &mut self.allocations {
+        for index in self.touched.drain(..) {
+            let allocation = &mut self.allocations[index];
             allocation.marks = Vec::new();
             allocation.shadow = None;
         }
+    }
+
+    /// The access history of the allocation around `address`, and the place in it.
+    pub(crate) fn shadow(&mut self, address: u64, bytes: usize) -> Result<(&mut Shadow, usize), FaultKind> {
+        let (index, at) = self.locate(address, bytes)?;
+        let allocation = &mut self.allocations[index];
+        let size = allocation.data.len();
+        if allocation.shadow.is_none() {
+            self.touched.push(index);
+        }
+        Ok((allocation.shadow.get_or_insert_with(|| Shadow::new(size)), at))
     }
 
     #[inline]
@@ -153,7 +167,7 @@ impl Memory {
         let (index, at) = self.locate(address, bytes)?;
         let allocation = &mut self.allocations[index];
         if non_coherent {
-            let marks = allocation.marks();
+            let marks = allocation.marks(index, &mut self.touched);
             for mark in &mut marks[at..at + bytes] {
                 if *mark & WRITTEN != 0 {
                     return Err(FaultKind::NonCoherent { address });
@@ -172,7 +186,7 @@ impl Memory {
             return Err(FaultKind::ReadOnly { address });
         }
         if self.marking {
-            let marks = allocation.marks();
+            let marks = allocation.marks(index, &mut self.touched);
             for mark in &mut marks[at..at + bytes] {
                 if *mark & NC_READ != 0 {
                     return Err(FaultKind::NonCoherent { address });
@@ -185,8 +199,9 @@ impl Memory {
 }
 
 impl Allocation {
-    fn marks(&mut self) -> &mut Vec<u8> {
+    fn marks(&mut self, index: usize, touched: &mut Vec<usize>) -> &mut Vec<u8> {
         if self.marks.is_empty() {
+            touched.push(index);
             self.marks = vec![0; self.data.len()];
         }
         &mut self.marks

@@ -243,10 +243,7 @@ impl Machine<'_> {
         kind: Kind,
     ) -> Result<(), FaultKind> {
         let actor = self.actor(block, warp, lane, strength);
-        let (index, at) = self.memory.locate(address, bytes)?;
-        let allocation = &mut self.memory.allocations[index];
-        let size = allocation.data.len();
-        let shadow = allocation.shadow.get_or_insert_with(|| crate::race::Shadow::new(size));
+        let (shadow, at) = self.memory.shadow(address, bytes)?;
         let found = shadow.access(at, bytes, kind, actor);
         found.map_err(|found| self.race(Space::Global, address - at as u64, found))
     }

@@ -1,0 +1,92 @@
+//! Our kernels, compiled to PTX, are right: the conformance harness over an interpreter, with no GPU.
+//!
+//! Every run looks for accesses out of bounds, misaligned or to what is read-only, for races, shared memory that is read
+//! before it is written, barriers and warp operations that not all threads reach. A second one has kernels for the oldest
+//! target, blocks and threads in a random order, and approximate instructions as wrong as they may be.
+//! `POLYWARP_TEST_FAMILY=reduce` restricts a run to one family, `POLYWARP_TEST_FILTER` to cases by name;
+//! `POLYWARP_TEST_LEVEL=full` takes all sizes.
+
+mod interpreted;
+
+use interpreted::Interpreted;
+use naga_ptx::Target;
+use polywarp_core::Device;
+use polywarp_core::harness::{Failure, Level, Selection, run};
+use polywarp_core::ops::REGISTRY;
+use ptx_interpreter::RunOptions;
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Runs the cases of `families` on kernels for `target`.
+fn conforms(families: &[&str], target: Target, options: &RunOptions) {
+    let only = variable("POLYWARP_TEST_FAMILY");
+    let level = if variable("POLYWARP_TEST_LEVEL").as_deref() == Some("full") { Level::Full } else { Level::Quick };
+    let filter = variable("POLYWARP_TEST_FILTER");
+    for family in families.iter().filter(|name| only.as_deref().is_none_or(|only| only == **name)) {
+        let start = std::time::Instant::now();
+        let device = Device::new(Interpreted::new(target, options.clone()));
+        let selection =
+            Selection { family: Some((*family).to_owned()), filter: filter.clone(), ..Selection::level(level) };
+        let report = run(&device, &selection, &mut |_| {});
+        let backend = device.backend_as::<Interpreted>().expect("the interpreter");
+        let (seconds, work) = (start.elapsed().as_secs_f64(), backend.work().thread_instructions as f64);
+        println!(
+            "{family}: {} kernels, {:.1} million thread instructions in {seconds:.1} s\n{report}",
+            backend.compiled(),
+            work / 1e6
+        );
+        assert!(report.ok(), "{family}: {}", report.problem().unwrap_or_default());
+        assert!(report.unsupported.is_empty(), "{family}: {:?}", report.unsupported);
+    }
+}
+
+macro_rules! families {
+    ($($test:ident: $($family:literal)*;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                conforms(&[$($family),*], Target::new(9, 0), &RunOptions::strict());
+            }
+        )*
+
+        #[test]
+        fn no_family_is_left_out() {
+            let tested = [$($($family),*),*];
+            for family in REGISTRY {
+                assert!(tested.contains(&family.name), "{} is not tested", family.name);
+            }
+        }
+    };
+}
+
+families! {
+    maps_conform: "arange" "clamp" "compare" "expr" "fill" "where";
+    arithmetic_conforms: "binary" "cast";
+    functions_conform: "unary";
+    copies_conform: "copy" "random";
+    products_conform: "matmul";
+    reductions_conform: "argreduce" "reduce" "softmax";
+}
+
+#[test]
+fn any_order_and_the_worst_approximations_conform() {
+    let options = RunOptions { shuffle: Some(1), perturb: Some(2), ..RunOptions::default() };
+    let families: Vec<&str> = REGISTRY.iter().map(|family| family.name).collect();
+    conforms(&families, Target::OLDEST, &options);
+}
+
+/// The checks see something: kernels without their barriers do not pass.
+#[test]
+fn kernels_without_barriers_are_caught() {
+    for (family, least) in [("reduce", 50), ("softmax", 10), ("matmul", 50)] {
+        let mut backend = Interpreted::new(Target::new(9, 0), RunOptions::strict());
+        backend.change_text = |text| text.replace("bar.sync 0;", "fence.acq_rel.cta;");
+        let report = run(&Device::new(backend), &Selection::family(family), &mut |_| {});
+        let found =
+            |failure: &&Failure| failure.message.contains("race") || failure.message.contains("before it is written");
+        let races = report.failures.iter().filter(found).count();
+        assert!(races >= least, "{family}: {races} races found; {report}");
+    }
+}
