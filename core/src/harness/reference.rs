@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::values::encode;
 use crate::oracle::{HostTensor, Subnormals};
 use crate::{
-    Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
+    Backend, Binding, Buffer, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
     ReadFuture, Result, Scalar, TensorSpec, foreign_buffer,
 };
 
@@ -189,7 +189,7 @@ impl Backend for ReferenceBackend {
         {
             let start = std::time::Instant::now();
             work()?;
-            Ok(Elapsed { ns: start.elapsed().as_nanos() as f64, clock: Clock::Host })
+            Ok(Elapsed { ns: start.elapsed().as_nanos() as f64, clock: crate::Clock::Host })
         }
         #[cfg(target_arch = "wasm32")]
         {

@@ -46,8 +46,13 @@ impl Axis {
 
 /// The devices in `indices` with their colours.
 fn legend(table: &Table, indices: &[usize], out: &mut String) -> Result {
-    let keys: Vec<String> =
-        indices.iter().map(|&i| format!("<span>{} {}</span>", key(table, i), escape(&table.devices[i].name))).collect();
+    let entry = |&i: &usize| {
+        let device = &table.devices[i];
+        // One card may be there by several routes.
+        let route = if device.kind == DeviceKind::Cpu { String::new() } else { format!(", {}", device.api) };
+        format!("<span>{} {}{}</span>", key(table, i), escape(&device.name), escape(&route))
+    };
+    let keys: Vec<String> = indices.iter().map(entry).collect();
     writeln!(out, "<p class=\"legend\">{}</p>", keys.join(" "))
 }
 
