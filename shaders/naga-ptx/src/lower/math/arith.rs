@@ -6,6 +6,7 @@
 
 use naga::{BinaryOperator, RelationalFunction, Scalar, UnaryOperator};
 
+use super::common::abs;
 use super::float::{Float, half2};
 use super::scalar::{float, int, one, ty_of, width};
 use super::{Arg, Env, divide};
@@ -115,7 +116,7 @@ pub(crate) fn relational(b: &mut Builder, fun: RelationalFunction, arg: Arg) -> 
             .leaves
             .iter()
             .map(|&x| {
-                let magnitude = b.unary(UnaryOp::Abs, ty, x);
+                let magnitude = abs(b, ty, x);
                 b.setp(Compare::Eq, ty, magnitude, float(ty, f64::INFINITY))
             })
             .collect()),

@@ -25,6 +25,10 @@ pub(super) fn clamp(b: &mut Builder, env: Env, ty: Ty, x: Operand, low: Operand,
 }
 
 pub(super) fn abs(b: &mut Builder, ty: Ty, x: Operand) -> Operand {
+    if ty == Ty::F16 {
+        // `abs.f16` would ask for PTX ISA 6.5.
+        return b.and(ty, x, Operand::Imm(0x7fff));
+    }
     if ty.is_float() || ty.is_signed() { b.unary(UnaryOp::Abs, ty, x) } else { x }
 }
 

@@ -103,7 +103,7 @@ pub(crate) fn bitcast(b: &mut Builder, from: Arg, to: Scalar) -> Result<Vec<Oper
         leaves = leaves.into_iter().flat_map(|x| split(b, ty, x)).collect();
     }
     while ty.bytes() < to.bytes() {
-        if leaves.len() % 2 != 0 {
+        if !leaves.len().is_multiple_of(2) {
             return Err(Error::invalid("a bit cast between sizes that differ"));
         }
         leaves = leaves.chunks_exact(2).map(|pair| join(b, ty, pair[0], pair[1])).collect();

@@ -4,7 +4,7 @@
 //! products stay f16.
 
 use super::Env;
-use super::common::inverse_sqrt;
+use super::common::{abs, inverse_sqrt};
 use super::float::Float;
 use super::scalar::{float, int};
 use crate::ir::{BinaryOp, Builder, Compare, Operand, Round, TernaryOp, Ty, UnaryOp};
@@ -44,7 +44,7 @@ pub(super) fn cross(b: &mut Builder, env: Env, ty: Ty, x: &[Operand; 3], y: &[Op
 /// The root of the sum of squares of one or more components.
 pub(super) fn length(b: &mut Builder, env: Env, ty: Ty, x: &[Operand]) -> Operand {
     if let [x] = x {
-        return b.unary(UnaryOp::Abs, ty, *x);
+        return abs(b, ty, *x);
     }
     if ty == Ty::F16 {
         let wide = widened(b, x);

@@ -70,9 +70,9 @@ def fit(name, g, w, a, b, n, rnd):
         c, _ = remez(rest, weight, a, b, n - k)
         done.append(rnd(c[0]))
     worst = max(abs(w(z) * (horner(done, z) - g(z))) for z in [a + (b - a) * mpf(i) / 997 for i in range(998)])
-    digits = 9 if rnd is f32 else 17
+    text = (lambda c: f"{c:.8e}") if rnd is f32 else repr
     print(f"// {name}: 2^{float(mp.log(worst, 2)):.1f}")
-    print("[" + ", ".join(f"{float(c):.{digits - 1}e}" for c in done) + "]")
+    print("[" + ", ".join(text(float(c)) for c in done) + "]")
 
 
 def main(which):

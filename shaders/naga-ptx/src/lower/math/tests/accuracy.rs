@@ -5,6 +5,8 @@
 use super::eval::{from_f64, to_f64};
 use super::*;
 
+type Function = fn(f64) -> f64;
+
 /// Inputs of each f32 function: half of them random bits, half dense in the interval where it is at home.
 const COUNT: usize = 1 << 20;
 
@@ -55,7 +57,7 @@ fn worst(ty: Ty, x: &[u64], got: &[u64], want: impl Fn(f64) -> f64) -> Worst {
 
 struct Case {
     fun: Mf,
-    want: fn(f64) -> f64,
+    want: Function,
     /// Where it is measured densely.
     dense: (f64, f64),
     /// Largest errors, ULP: with correctly rounded approximations, and with the worst that is documented (where
@@ -63,7 +65,7 @@ struct Case {
     limits: (f64, f64),
 }
 
-const fn case(fun: Mf, want: fn(f64) -> f64, dense: (f64, f64), limits: (f64, f64)) -> Case {
+const fn case(fun: Mf, want: Function, dense: (f64, f64), limits: (f64, f64)) -> Case {
     Case { fun, want, dense, limits }
 }
 
@@ -149,8 +151,8 @@ fn pairs(count: usize) -> (Vec<u64>, Vec<u64>) {
 
 #[test]
 fn f32_functions_of_two_are_within_their_bounds() {
-    type Function = fn(f64, f64) -> f64;
-    let cases: [(Mf, Function, (f64, f64)); 4] = [
+    type Binary = fn(f64, f64) -> f64;
+    let cases: [(Mf, Binary, (f64, f64)); 4] = [
         (Mf::Pow, f64::powf, (2.0, 4.0)),
         (Mf::Atan2, f64::atan2, (2.5, 2.5)),
         (Mf::Step, |edge, x| f64::from(u8::from(edge <= x)), (0.0, 0.0)),
@@ -182,7 +184,7 @@ fn f64_functions_are_close_to_the_hosts() {
             _ => random.within(-1e6, 1e6).to_bits(),
         })
         .collect();
-    let cases: [(Mf, fn(f64) -> f64, f64); 7] = [
+    let cases: [(Mf, Function, f64); 7] = [
         (Mf::Exp, f64::exp, 2.0),
         (Mf::Exp2, f64::exp2, 2.0),
         (Mf::Log, f64::ln, 2.0),
@@ -210,7 +212,7 @@ fn f64_functions_are_close_to_the_hosts() {
 fn sin_and_cos_of_the_largest_floats_are_right() {
     let mut random = Random(5);
     let x: Vec<u64> = (0..1 << 18).map(|_| 0x4700_0000 + random.bits() % (0x7f80_0000 - 0x4700_0000)).collect();
-    for (fun, want) in [(Mf::Sin, f64::sin as fn(f64) -> f64), (Mf::Cos, f64::cos), (Mf::Tan, f64::tan)] {
+    for (fun, want) in [(Mf::Sin, f64::sin as Function), (Mf::Cos, f64::cos), (Mf::Tan, f64::tan)] {
         let got = call1(fun, &[scalars(F32, x.clone())]);
         let worst = worst(Ty::F32, &x, &got, want);
         eprintln!("{fun:?} from 2^15 to the end: {:.3} ULP at {:e}", worst.ulps, worst.at);

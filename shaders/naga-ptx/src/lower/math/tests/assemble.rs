@@ -295,11 +295,13 @@ fn every_function_assembles() {
     };
     let folder = std::env::temp_dir().join(format!("naga-ptx-math-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    // The oldest that current assemblers know, and one with minima of halves.
-    for target in [Target::new(7, 5), Target::new(9, 0)] {
+    // The oldest that current assemblers know, and one with minima of halves, each with the first PTX ISA that has it:
+    // what an instruction needs beyond that it has to state.
+    for (target, least) in [(Target::new(7, 5), (6, 3)), (Target::new(9, 0), (7, 8))] {
         let kernels = kernels(target);
         assert!(kernels.len() > 200, "only {} kernels", kernels.len());
-        let version = kernels.iter().map(|k| k.version).max().unwrap().max(PtxVersion { major: 7, minor: 8 });
+        let version =
+            kernels.iter().map(|k| k.version).max().unwrap().max(PtxVersion { major: least.0, minor: least.1 });
         let text = crate::emit::module(&kernels, version, target);
         let (input, output) = (folder.join("in.ptx"), folder.join("out.cubin"));
         std::fs::write(&input, &text).unwrap();

@@ -225,8 +225,8 @@ fn binary(op: BinaryOp, ty: Ty, a: u64, b: u64) -> u64 {
         BinaryOp::Add => a.wrapping_add(b),
         BinaryOp::Sub => a.wrapping_sub(b),
         BinaryOp::Mul => a.wrapping_mul(b),
-        BinaryOp::MulHi if signed => (i128::from(sa) * i128::from(sb) >> width) as u64,
-        BinaryOp::MulHi => (u128::from(a) * u128::from(b) >> width) as u64,
+        BinaryOp::MulHi if signed => ((i128::from(sa) * i128::from(sb)) >> width) as u64,
+        BinaryOp::MulHi => ((u128::from(a) * u128::from(b)) >> width) as u64,
         BinaryOp::MulWide if signed => (sa * sb) as u64,
         BinaryOp::MulWide => a * b,
         BinaryOp::Div | BinaryOp::Rem if signed => {

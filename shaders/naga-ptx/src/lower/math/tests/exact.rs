@@ -68,7 +68,8 @@ fn integer_operators() {
         let mask = u64::MAX >> (64 - 8 * scalar.width);
         let width = 8 * u32::from(scalar.width);
         let divide = |x: i128, y: i128| if y == 0 { x } else { x / y };
-        let cases: [(Bo, &dyn Fn(i128, i128) -> i128); 10] = [
+        type Want<'a> = &'a dyn Fn(i128, i128) -> i128;
+        let cases: [(Bo, Want); 10] = [
             (Bo::Add, &|x, y| x + y),
             (Bo::Subtract, &|x, y| x - y),
             (Bo::Multiply, &|x, y| x.wrapping_mul(y)),
