@@ -41,7 +41,8 @@
 //! Registers and shared memory start with bits nobody should rely on. Approximate instructions give the true value rounded,
 //! or ([`RunOptions::perturb`]) one that is off by as much as the ISA allows.
 //!
-//! Read next: `parse/decode.rs` (what is understood), `inst.rs` (what it becomes), `exec/step.rs` (the loop).
+//! Read next: `parse/decode.rs` (what is understood), `inst.rs` (what it becomes), `exec/step.rs` (the loop),
+//! `exec/schedule.rs` (whose turn it is), `race.rs` (what counts as ordered).
 #![forbid(unsafe_code)]
 
 mod error;
@@ -50,8 +51,10 @@ mod flow;
 mod inst;
 mod kernel;
 mod memory;
+mod ops;
 mod parse;
 mod race;
+mod types;
 
 pub use error::{Fault, FaultKind, ParseError, ParseErrorKind};
 pub use exec::{Launch, RunOptions, Stats, run};

@@ -2,6 +2,7 @@
 
 mod access;
 mod approx;
+mod atomic;
 mod collective;
 mod convert;
 mod float;

@@ -119,3 +119,37 @@ impl Machine<'_> {
         Ok((start, u64::from(strides[0])))
     }
 }
+
+/// Elements of a 16x16 tile in memory.
+impl Machine<'_> {
+    fn tile_read(
+        &mut self,
+        block: &mut Block,
+        warp: &Warp,
+        space: Space,
+        address: u64,
+        half: bool,
+    ) -> Result<f32, Trouble> {
+        let mut bytes = [0; 4];
+        let size = if half { 2 } else { 4 };
+        let how = (space, Strength::Weak);
+        self.read(block, warp, 0, how, address, &mut bytes[..size]).map_err(|kind| Trouble::new(0, kind))?;
+        let bits = u32::from_le_bytes(bytes);
+        Ok(if half { f16_to_f32(bits as u16) } else { f32::from_bits(bits) })
+    }
+
+    fn tile_write(
+        &mut self,
+        block: &mut Block,
+        warp: &mut Warp,
+        space: Space,
+        address: u64,
+        bits: u32,
+        half: bool,
+    ) -> Result<(), Trouble> {
+        let size = if half { 2 } else { 4 };
+        let how = (space, Strength::Weak);
+        let bytes = bits.to_le_bytes();
+        self.write(block, warp, 0, how, address, &bytes[..size]).map_err(|kind| Trouble::new(0, kind))
+    }
+}

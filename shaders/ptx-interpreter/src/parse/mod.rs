@@ -1,9 +1,11 @@
 //! Text to [`Module`]: directives (PTX ISA 4 and 11), declarations, and the bodies of kernels.
 
+mod body;
 mod decode;
 mod decode_float;
 mod decode_int;
 mod decode_memory;
+mod decode_move;
 mod decode_warp;
 mod lex;
 mod scope;
@@ -12,10 +14,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::{ParseError, ParseErrorKind};
-use crate::inst::{Class, Ty};
-use crate::kernel::{CONST_BASE, Kernel, LOCAL_BASE, Module, Param, SHARED_BASE};
+use crate::inst::Ty;
+use crate::kernel::{CONST_BASE, Kernel, Module, SHARED_BASE};
 use lex::{Token, lex, syntax};
-use scope::{Scope, Symbol};
+use scope::Symbol;
 
 type Result<T> = std::result::Result<T, ParseError>;
 
@@ -254,208 +256,5 @@ impl<'a> Parser<'a> {
         self.constants.resize(at + bytes, 0);
         self.expect(';')?;
         self.declare_global(variable.name, Symbol::Address(u64::from(CONST_BASE) + at as u64))
-    }
-
-    fn entry(&mut self) -> Result<Kernel> {
-        let name = self.word()?.to_owned();
-        let mut scope = Scope::new(self.level);
-        let mut params: Vec<Param> = Vec::new();
-        let mut param_bytes = 0_u32;
-        if self.eat('(') && !self.eat(')') {
-            loop {
-                if self.word()? != ".param" {
-                    return Err(syntax(self.line(), "expected .param"));
-                }
-                let variable = self.variable()?;
-                let bytes = variable.bytes().ok_or_else(|| syntax(self.line(), "a parameter needs a size"))?;
-                let offset = param_bytes.next_multiple_of(variable.align);
-                param_bytes = offset + bytes;
-                scope.declare(variable.name, Symbol::Param(offset), self.line())?;
-                params.push(Param { name: variable.name.to_owned(), offset, bytes, align: variable.align });
-                if !self.eat(',') {
-                    self.expect(')')?;
-                    break;
-                }
-            }
-        }
-        let mut required = None;
-        let mut at_most = None;
-        while let Some(&Token::Word(word)) = self.peek() {
-            self.at += 1;
-            let mut values = [1; 3];
-            values[0] = self.int()?;
-            for value in &mut values[1..] {
-                if self.eat(',') {
-                    *value = self.int()?;
-                }
-            }
-            match word {
-                ".reqntid" => required = Some(values),
-                ".maxntid" => at_most = Some(values),
-                ".minnctapersm" | ".maxnreg" => {}
-                other => return Err(self.error(ParseErrorKind::Directive(other.to_owned()))),
-            }
-        }
-        for (&name, &symbol) in &self.globals {
-            scope.declare(name, symbol, self.line())?;
-        }
-        let module_shared = self.shared;
-        // The dynamic array lies behind all static ones, whose sizes are known only at the end of the body.
-        if let Some((name, _)) = self.dynamic {
-            scope.declare(name, Symbol::Dynamic, self.line())?;
-        }
-        self.expect('{')?;
-        let mut local_bytes = 0_u32;
-        loop {
-            let line = self.line();
-            match self.peek() {
-                Some(Token::Punct('}')) => {
-                    self.at += 1;
-                    break;
-                }
-                Some(&Token::Word(word)) if word.starts_with('.') => {
-                    self.at += 1;
-                    match word {
-                        ".reg" => self.registers(&mut scope)?,
-                        ".shared" => {
-                            let variable = self.variable()?;
-                            let address = self.place_shared(&variable)?;
-                            scope.declare(variable.name, Symbol::Address(address), line)?;
-                        }
-                        ".local" => {
-                            let variable = self.variable()?;
-                            let bytes = variable.bytes().ok_or_else(|| syntax(line, "a variable needs a size"))?;
-                            let at = local_bytes.next_multiple_of(variable.align);
-                            local_bytes = at + bytes;
-                            scope.declare(variable.name, Symbol::Address(u64::from(LOCAL_BASE + at)), line)?;
-                        }
-                        ".pragma" => {
-                            self.next()?;
-                        }
-                        other => return Err(ParseError { line, kind: ParseErrorKind::Directive(other.to_owned()) }),
-                    }
-                    self.expect(';')?;
-                }
-                Some(&Token::Word(word)) if self.tokens.get(self.at + 1).map(|t| &t.0) == Some(&Token::Punct(':')) => {
-                    self.at += 2;
-                    scope.label(word, line)?;
-                }
-                _ => self.statement(&mut scope)?,
-            }
-        }
-        let shared = std::mem::replace(&mut self.shared, module_shared);
-        let dynamic_base = shared.next_multiple_of(self.dynamic.map_or(1, |d| d.1.max(16)));
-        let uses_dynamic = scope.uses_dynamic();
-        let body = scope.finish(dynamic_base, self.line())?;
-        Ok(Kernel {
-            name,
-            params,
-            param_bytes,
-            required,
-            at_most,
-            rows: body.rows,
-            immediates: body.immediates,
-            specials: body.specials,
-            static_shared_bytes: shared - SHARED_BASE,
-            dynamic_base,
-            uses_dynamic,
-            local_bytes,
-            uses_nc: body.uses_nc,
-            code: body.code,
-            constants_bank: Arc::default(),
-            lines: self.lines.clone(),
-        })
-    }
-
-    /// `.b32 %r<10>`, `.pred p, q`.
-    fn registers(&mut self, scope: &mut Scope<'a>) -> Result<()> {
-        let line = self.line();
-        let word = self.word()?;
-        let ty = word.strip_prefix('.').and_then(Ty::parse);
-        let ty = ty.ok_or_else(|| syntax(line, &format!("`{word}` is not a type")))?;
-        if ty.bytes() == 1 && ty != Ty::Pred {
-            return Err(syntax(line, "registers of 8 bits do not exist"));
-        }
-        let class: Class = ty.class();
-        loop {
-            let name = self.word()?;
-            if self.eat('<') {
-                let count = self.int()?;
-                self.expect('>')?;
-                scope.declare_range(name, class, count, line)?;
-            } else {
-                scope.declare_register(name, class, line)?;
-            }
-            if !self.eat(',') {
-                return Ok(());
-            }
-        }
-    }
-
-    /// An instruction, up to its semicolon.
-    fn statement(&mut self, scope: &mut Scope<'a>) -> Result<()> {
-        let line = self.line();
-        let mut guard = None;
-        if self.eat('@') {
-            let negated = self.eat('!');
-            guard = Some((self.word()?, negated));
-        }
-        let opcode = self.word()?;
-        let mut operands = Vec::new();
-        if !self.eat(';') {
-            loop {
-                operands.push(self.operand()?);
-                if !self.eat(',') {
-                    break;
-                }
-            }
-            self.expect(';')?;
-        }
-        decode::decode(scope, line, guard, opcode, operands)
-    }
-
-    fn operand(&mut self) -> Result<scope::Operand<'a>> {
-        use scope::Operand;
-        if self.eat('{') {
-            let mut items = Vec::new();
-            loop {
-                items.push(self.operand()?);
-                if !self.eat(',') {
-                    break;
-                }
-            }
-            self.expect('}')?;
-            return Ok(Operand::List(items));
-        }
-        if self.eat('[') {
-            let base = self.operand()?;
-            let mut offset = 0_i64;
-            if self.eat('+') {
-                let negative = self.eat('-');
-                let Token::Int(value) = self.next()? else {
-                    return Err(syntax(self.line(), "expected an offset"));
-                };
-                offset = if negative { (value as i64).wrapping_neg() } else { value as i64 };
-            }
-            self.expect(']')?;
-            return Ok(Operand::Address(Box::new(base), offset));
-        }
-        if self.eat('!') {
-            return Ok(Operand::Not(self.word()?));
-        }
-        let negative = self.eat('-');
-        let operand = match self.next()? {
-            Token::Word(name) if !negative => {
-                if self.eat('|') {
-                    return Ok(Operand::Pair(name, self.word()?));
-                }
-                Operand::Name(name)
-            }
-            Token::Int(value) => Operand::Int { bits: if negative { value.wrapping_neg() } else { value }, negative },
-            Token::F32(bits) if !negative => Operand::F32(bits),
-            Token::F64(bits) => Operand::F64(bits ^ (u64::from(negative) << 63)),
-            other => return Err(syntax(self.line(), &format!("expected an operand, found {other:?}"))),
-        };
-        Ok(operand)
     }
 }
