@@ -176,7 +176,7 @@ pub(super) fn log1p(f: &mut Float, x: Operand, extra: Operand) -> Operand {
     f.select(finite, value, x)
 }
 
-/// Powers as of IEEE 754 `pow`, negative bases included, except that a base of -1 knows no infinite exponent but 1.
+/// Powers as of IEEE 754 `pow`, negative bases included.
 ///
 /// 2^(y log2 |x|) with log2 in two floats: about 2^-30 of it is lost, which the exponent's size turns into one ULP.
 pub(super) fn pow(b: &mut Builder, ty: Ty, x: Operand, y: Operand) -> Operand {
@@ -228,7 +228,7 @@ pub(super) fn power_of_two(
     let near = f.lt(p_magnitude, f.c(if f.ty == Ty::F64 { 2048.0 } else { 256.0 }));
     let rest = f.select(near, rest, zero);
     let value = exp2(f, p, rest);
-    // A negative base: odd exponents give its sign back, broken ones have no result.
+    // A negative base: odd exponents give its sign back, broken ones have no result unless the base is infinite.
     let whole_y = f.integral(Round::Rzi, y);
     let whole = f.cmp(Compare::Eq, whole_y, y);
     let half_y = f.mul(y, f.c(0.5));
@@ -238,6 +238,7 @@ pub(super) fn power_of_two(
     let signed = f.with_sign(x, value);
     let value = f.select(odd, signed, value);
     let negative = f.lt(x, zero);
+    let negative = f.b.and(Ty::Pred, negative, finite);
     let broken = f.b.not(Ty::Pred, whole);
     let broken = f.b.and(Ty::Pred, negative, broken);
     let value = f.select(broken, f.c(f64::NAN), value);
