@@ -107,6 +107,11 @@ impl Kernel {
         self.param_bytes
     }
 
+    /// Threads of a block that `.reqntid` demands.
+    pub fn required_block(&self) -> Option<[u32; 3]> {
+        self.required
+    }
+
     /// Shared memory declared with a size.
     pub fn static_shared_bytes(&self) -> u32 {
         self.static_shared_bytes

@@ -138,7 +138,7 @@ pub fn run(kernel: &Kernel, memory: &mut Memory, launch: &Launch, options: &RunO
     if kernel.required.is_some_and(|required| required != launch.block) {
         return Err(refuse(format!("blocks of {:?} for .reqntid {:?}", launch.block, kernel.required)));
     }
-    if kernel.at_most.is_some_and(|most| most.iter().product::<u32>() < threads) {
+    if kernel.at_most.is_some_and(|most| most.iter().fold(1_u32, |all, &n| all.saturating_mul(n)) < threads) {
         return Err(refuse(format!("blocks of {:?} for .maxntid {:?}", launch.block, kernel.at_most)));
     }
     if launch.grid.contains(&0)

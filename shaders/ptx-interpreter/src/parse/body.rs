@@ -23,7 +23,7 @@ impl<'a> Parser<'a> {
                 let variable = self.variable()?;
                 let bytes = variable.bytes().ok_or_else(|| syntax(self.line(), "a parameter needs a size"))?;
                 let offset = param_bytes.next_multiple_of(variable.align);
-                param_bytes = offset + bytes;
+                param_bytes = self.limited(offset, bytes)?;
                 scope.declare(variable.name, Symbol::Param(offset), self.line())?;
                 params.push(Param { name: variable.name.to_owned(), offset, bytes, align: variable.align });
                 if !self.eat(',') {
@@ -80,7 +80,7 @@ impl<'a> Parser<'a> {
                             let variable = self.variable()?;
                             let bytes = variable.bytes().ok_or_else(|| syntax(line, "a variable needs a size"))?;
                             let at = local_bytes.next_multiple_of(variable.align);
-                            local_bytes = at + bytes;
+                            local_bytes = self.limited(at, bytes)?;
                             scope.declare(variable.name, Symbol::Address(u64::from(LOCAL_BASE + at)), line)?;
                         }
                         ".pragma" => {
@@ -172,7 +172,7 @@ impl<'a> Parser<'a> {
         if self.eat('{') {
             let mut items = Vec::new();
             loop {
-                items.push(self.operand()?);
+                items.push(self.simple_operand()?);
                 if !self.eat(',') {
                     break;
                 }
@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
             return Ok(Operand::List(items));
         }
         if self.eat('[') {
-            let base = self.operand()?;
+            let base = Operand::Name(self.word()?);
             let mut offset = 0_i64;
             if self.eat('+') {
                 let negative = self.eat('-');
@@ -193,6 +193,11 @@ impl<'a> Parser<'a> {
             self.expect(']')?;
             return Ok(Operand::Address(Box::new(base), offset));
         }
+        self.simple_operand()
+    }
+
+    /// An operand without parts.
+    fn simple_operand(&mut self) -> Result<Operand<'a>> {
         if self.eat('!') {
             return Ok(Operand::Not(self.word()?));
         }

@@ -19,6 +19,9 @@ use crate::kernel::{CONST_BASE, Kernel, Module, SHARED_BASE};
 use lex::{Token, lex, syntax};
 use scope::Symbol;
 
+/// Most bytes of variables of one kind in a kernel: more than any architecture has.
+const MOST_BYTES: u32 = 1 << 20;
+
 type Result<T> = std::result::Result<T, ParseError>;
 
 /// `.version` and `.target`.
@@ -193,8 +196,8 @@ impl<'a> Parser<'a> {
         let mut align = None;
         if word == ".align" {
             let value = self.int()?;
-            if !value.is_power_of_two() {
-                return Err(syntax(self.line(), "an alignment is a power of two"));
+            if !value.is_power_of_two() || value > 4096 {
+                return Err(syntax(self.line(), "an alignment is a power of two, up to 4096"));
             }
             align = Some(value);
             word = self.word()?;
@@ -210,10 +213,16 @@ impl<'a> Parser<'a> {
         Ok(Variable { name, ty, align: align.unwrap_or(ty.bytes()).max(1), count })
     }
 
+    /// The end of a variable, which must lie within reason.
+    fn limited(&self, at: u32, bytes: u32) -> Result<u32> {
+        let end = at.checked_add(bytes).filter(|&end| end <= MOST_BYTES);
+        end.ok_or_else(|| syntax(self.line(), "the variables take too much memory"))
+    }
+
     fn place_shared(&mut self, variable: &Variable<'a>) -> Result<u64> {
         let bytes = variable.bytes().ok_or_else(|| syntax(self.line(), "a variable needs a size"))?;
         let address = self.shared.next_multiple_of(variable.align);
-        self.shared = address.checked_add(bytes).ok_or_else(|| syntax(self.line(), "too much shared memory"))?;
+        self.shared = self.limited(address, bytes)?;
         Ok(u64::from(address))
     }
 
@@ -250,6 +259,9 @@ impl<'a> Parser<'a> {
         }
         let given = self.constants.len() - at;
         let bytes = variable.bytes().map_or(given, |b| b as usize);
+        if bytes > MOST_BYTES as usize {
+            return Err(syntax(self.line(), "the variables take too much memory"));
+        }
         if given > bytes {
             return Err(syntax(self.line(), "more values than elements"));
         }
