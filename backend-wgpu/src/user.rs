@@ -324,7 +324,8 @@ fn capabilities_of(features: wgpu::Features) -> Capabilities {
         (wgpu::Features::SHADER_INT64_ATOMIC_ALL_OPS, Capabilities::SHADER_INT64_ATOMIC_ALL_OPS),
         (wgpu::Features::SHADER_FLOAT32_ATOMIC, Capabilities::SHADER_FLOAT32_ATOMIC),
     ];
-    let mut capabilities = Capabilities::empty();
+    // WGSL itself has pack2x16float and quantizeToF16; wgpu refuses them itself on the few devices that lack them.
+    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     for (feature, capability) in pairs {
         capabilities.set(capability, features.contains(feature));
     }
