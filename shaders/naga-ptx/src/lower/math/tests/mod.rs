@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod assemble;
+mod composed;
 mod eval;
 mod exact;
 mod special;
