@@ -54,9 +54,14 @@ impl CudaBackend {
     /// recordings, events, pending reads) are dropped.
     ///
     /// # Errors
-    /// [`Error::BackendUnavailable`] when there is no driver or the card cannot compute; [`Error::DevicePoisoned`].
+    /// [`Error::BackendUnavailable`] when there is no driver or the card cannot compute; [`Error::DevicePoisoned`];
+    /// [`Error::InvalidArgument`] for null.
     pub unsafe fn from_context(context: CUcontext, id: impl Into<String>, options: Options) -> Result<CudaBackend> {
         let (api, fault) = (api()?, Fault::new(id.into(), options.patience));
+        if context.is_null() {
+            let reason = "it is null; make the context first, or open a card".to_owned();
+            return Err(Error::InvalidArgument { what: "CUcontext", reason });
+        }
         // SAFETY: the caller promised just this.
         let context = unsafe { Context::application(api, context, fault)? };
         CudaBackend::assemble(&context, &describe(api, context.device())?, options)

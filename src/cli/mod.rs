@@ -71,6 +71,9 @@ impl From<Error> for Fault {
     fn from(error: Error) -> Fault {
         match error {
             Error::DeviceLost { .. }
+            | Error::DevicePoisoned { .. }
+            | Error::DriverTooOld { .. }
+            | Error::PtxRejected { .. }
             | Error::OutOfMemory { .. }
             | Error::Backend { .. }
             | Error::BackendUnavailable { .. } => Fault::Machine(error.to_string()),

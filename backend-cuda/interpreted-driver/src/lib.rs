@@ -10,7 +10,8 @@
 //! | `INTERPRETED_DEVICES` | number of cards, 1 if unset; 0 is a driver without a card |
 //! | `INTERPRETED_VERSION` | the CUDA version it claims, 13000 if unset |
 //! | `INTERPRETED_MEMORY` | bytes of each card, 512 MiB if unset |
-//! | `INTERPRETED_FAIL` | `name:code:n` lets the n-th call (from 0) of a function return a status |
+//!
+//! [`interpreted_fail`] makes a call fail, for tests that load the library themselves.
 //!
 //! `state.rs` is the driver itself, this file its C functions.
 
@@ -359,4 +360,17 @@ functions! {
         need_context!();
         driver().destroy_graph(graph)
     }
+}
+
+/// Lets the `at`-th call (from 0) of the function `name`, counted from now, return `code`; for tests in this process.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn interpreted_fail(name: *const c_char, code: Code, at: u64) {
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    state::plan_failure(Some((name, code, at)));
+}
+
+/// How often the function to fail was called since [`interpreted_fail`].
+#[unsafe(no_mangle)]
+pub extern "system" fn interpreted_calls() -> u64 {
+    state::planned_calls()
 }

@@ -108,20 +108,34 @@ pub fn total_bytes() -> u64 {
     number("INTERPRETED_MEMORY", 512 << 20)
 }
 
-/// The status that `INTERPRETED_FAIL` wants of this call.
+/// A call that must fail: function, status, which call of it (from 0); and how many there were.
+#[derive(Default)]
+struct Plan {
+    failure: Option<(String, Code, u64)>,
+    calls: u64,
+}
+
+fn plan() -> MutexGuard<'static, Plan> {
+    static PLAN: OnceLock<Mutex<Plan>> = OnceLock::new();
+    PLAN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sets the call that must fail, and counts from now.
+pub fn plan_failure(failure: Option<(String, Code, u64)>) {
+    *plan() = Plan { failure, calls: 0 };
+}
+
+/// Calls of the function that must fail, so far.
+pub fn planned_calls() -> u64 {
+    plan().calls
+}
+
+/// The status that this call must return instead of working.
 pub fn fails(name: &str) -> Option<Code> {
-    static PLAN: OnceLock<Option<(String, Code, u64)>> = OnceLock::new();
-    static CALLS: Mutex<u64> = Mutex::new(0);
-    let plan = PLAN.get_or_init(|| {
-        let text = std::env::var("INTERPRETED_FAIL").ok()?;
-        let mut parts = text.split(':');
-        Some((parts.next()?.to_owned(), parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-    });
-    let (wanted, code, at) = plan.as_ref().filter(|(wanted, ..)| wanted == name)?;
-    let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
-    *calls += 1;
-    let _ = wanted;
-    (*calls - 1 == *at).then_some(*code)
+    let mut plan = plan();
+    let (code, at) = plan.failure.as_ref().filter(|(wanted, ..)| wanted == name).map(|&(_, code, at)| (code, at))?;
+    plan.calls += 1;
+    (plan.calls - 1 == at).then_some(code)
 }
 
 pub fn name_of(code: Code) -> &'static CStr {

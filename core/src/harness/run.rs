@@ -31,7 +31,7 @@ pub fn run_case(device: &Device, case: &Case, seed: u64) -> Outcome {
         Ok(Err(Fault::Failed(failure))) => Outcome::Fail(*failure),
         Ok(Err(Fault::Error(error))) if error.is_unsupported() => Outcome::Unsupported { reason: error.to_string() },
         Ok(Err(Fault::Error(error))) => {
-            let lost = matches!(error, Error::DeviceLost { .. });
+            let lost = matches!(error, Error::DeviceLost { .. } | Error::DevicePoisoned { .. });
             let kind = if lost { FailureKind::DeviceLost } else { FailureKind::Error };
             Outcome::Fail(Failure::new(case, seed, kind, error.to_string()))
         }

@@ -1,0 +1,181 @@
+//! Every call into the driver failing, one at a time: typed errors, no panic, and the device usable afterwards.
+//!
+//! In the style of SQLite's tests: the n-th call of a function fails, for n = 0, 1, 2, ... until the work below no longer
+//! makes that many. Only the interpreted driver can be told to fail.
+
+mod common;
+
+use std::ffi::{CString, c_char};
+
+use common::{add_kernel, assert_alive, bind, card_to_myself, download, interpreted, upload, usable};
+use polywarp_core::{Backend, DType, Device, Error, Result, Tensor};
+use polywarp_cuda::{CudaBackend, Options, cards};
+
+const OUT_OF_MEMORY: u32 = 2;
+const INVALID_VALUE: u32 = 1;
+const DEVICE_UNAVAILABLE: u32 = 46;
+const LAUNCH_FAILED: u32 = 719;
+
+/// The functions that the work below calls, but those that free, whose failures go to the log.
+const FUNCTIONS: [&str; 25] = [
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxPushCurrent_v2",
+    "cuStreamCreate",
+    "cuStreamSynchronize",
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuEventElapsedTime",
+    "cuMemAlloc_v2",
+    "cuMemHostAlloc",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuModuleLoadData",
+    "cuModuleGetFunction",
+    "cuLaunchKernel",
+    "cuLinkCreate_v2",
+    "cuLinkAddData_v2",
+    "cuLinkComplete",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+];
+
+struct Control {
+    fail: unsafe extern "system" fn(*const c_char, u32, u64),
+    calls: extern "system" fn() -> u64,
+}
+
+impl Control {
+    fn new() -> Control {
+        // SAFETY: loaded already, by `interpreted`; the signatures are those of `interpreted-driver/src/lib.rs`.
+        unsafe {
+            let library = libloading::Library::new("libcuda.so.1").unwrap();
+            let control = Control {
+                fail: *library.get(b"interpreted_fail\0").unwrap(),
+                calls: *library.get(b"interpreted_calls\0").unwrap(),
+            };
+            std::mem::forget(library);
+            control
+        }
+    }
+
+    fn fail(&self, name: &str, code: u32, at: u64) {
+        let name = CString::new(name).unwrap();
+        // SAFETY: a string that ends in zero, read during the call.
+        unsafe { (self.fail)(name.as_ptr(), code, at) };
+    }
+}
+
+/// A little of everything; the results are right, or an error says that there are none.
+fn work() -> Result<()> {
+    let backend = match cards()?.first() {
+        Some(card) => card.open(Options::default())?,
+        None => return Err(Error::NoSuchDevice { name: "cuda:0".to_owned(), available: Vec::new() }),
+    };
+    let buffer = backend.alloc(256)?;
+    backend.write(&buffer, 0, &common::bytes(&[5; 64]))?;
+    backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &buffer)])?;
+    let later = backend.read(&buffer, 0..8);
+    assert_eq!(common::words(&backend.read_blocking(&buffer, 0..256)?), [6; 64]);
+    assert_eq!(common::words(&pollster::block_on(later)?), [6; 2]);
+    backend.timed(&mut || backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &buffer)]))?;
+    let device = Device::new(backend);
+    let x = Tensor::full(&device, DType::F32, [8, 8], 2.0)?;
+    let step = device.record(|| x.matmul(&x)?.sum(&[1]))?;
+    assert_eq!(step.replay()?.to_vec::<f32>()?, [256.0; 8]);
+    device.synchronize()
+}
+
+#[test]
+fn every_call_may_fail_once_and_nothing_is_lost() {
+    let _card = card_to_myself();
+    if !interpreted() {
+        println!("skipped: only the interpreted driver can be told to fail");
+        return;
+    }
+    // Kernels are compiled in every round, so that compiling fails as well. No other thread runs in this program.
+    // SAFETY: as just said.
+    unsafe { std::env::set_var("POLYWARP_CACHE", "off") };
+    work().unwrap();
+    let control = Control::new();
+    let (mut failed, mut rounds) = (0, 0);
+    for name in FUNCTIONS {
+        for code in [OUT_OF_MEMORY, INVALID_VALUE, DEVICE_UNAVAILABLE, LAUNCH_FAILED] {
+            let mut at = 0;
+            loop {
+                control.fail(name, code, at);
+                let outcome = work();
+                let reached = (control.calls)() > at;
+                control.fail("none", 0, 0);
+                rounds += 1;
+                if !reached {
+                    assert!(at > 0, "{name} is never called: the table is wrong");
+                    outcome.unwrap_or_else(|error| panic!("{name} call {at}: {error}"));
+                    break;
+                }
+                if let Err(error) = outcome {
+                    failed += 1;
+                    check(name, code, &error);
+                }
+                at += 1;
+                // Calls that are made again and again fail in the same few places.
+                if at == 12 {
+                    break;
+                }
+            }
+        }
+        // What failed is over: a new device computes.
+        assert_alive(&usable()[0].open(Options::default()).unwrap());
+    }
+    println!("{rounds} rounds, {failed} of them ended in an error");
+    // The last round of each series meets no failure, and from want of memory the pool recovers.
+    assert!(failed > 250, "{failed} of {rounds}: the failures do not arrive");
+}
+
+/// The error is one that says what happened.
+fn check(name: &str, code: u32, error: &Error) {
+    let told = match error {
+        Error::OutOfMemory { .. } => code == OUT_OF_MEMORY,
+        Error::DevicePoisoned { .. } => code == LAUNCH_FAILED,
+        Error::DeviceLost { .. } => code == DEVICE_UNAVAILABLE,
+        Error::BackendUnavailable { .. } | Error::PtxRejected { .. } => true,
+        Error::Backend { .. } => code != OUT_OF_MEMORY || name.starts_with("cuLink") || name.starts_with("cuModule"),
+        _ => false,
+    };
+    assert!(told, "{name} with status {code}: {error:?}");
+}
+
+#[test]
+fn failures_of_single_calls_leave_the_device_as_it_was() {
+    let _card = card_to_myself();
+    if !interpreted() {
+        println!("skipped: only the interpreted driver can be told to fail");
+        return;
+    }
+    let control = Control::new();
+    let backend: CudaBackend = usable()[0].open(Options::default()).unwrap();
+    let buffer = upload(&backend, &[1, 2, 3]);
+    let before = backend.memory().in_use_bytes;
+    for name in ["cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuLaunchKernel", "cuEventRecord", "cuMemAlloc_v2"] {
+        backend.empty_cache();
+        control.fail(name, INVALID_VALUE, 0);
+        let results = [
+            backend.write(&buffer, 0, &1u32.to_le_bytes()).err(),
+            backend.read_blocking(&buffer, 0..4).err(),
+            pollster::block_on(backend.read(&buffer, 0..4)).err(),
+            backend.launch(&add_kernel(0), [1, 1, 1], &[bind(0, &buffer)]).err(),
+            backend.alloc(10 << 20).err(),
+        ];
+        control.fail("none", 0, 0);
+        let errors: Vec<_> = results.into_iter().flatten().collect();
+        assert!(matches!(errors[..], [Error::Backend { .. }]), "{name}: {errors:?}");
+        assert_eq!(download(&backend, &buffer), [1, 2, 3], "{name}");
+        assert_eq!(backend.memory().in_use_bytes, before, "{name}");
+        assert_alive(&backend);
+    }
+}
