@@ -114,7 +114,7 @@ fn devices_open_and_close_many_times() {
 #[test]
 fn timed_counts_the_device_and_only_its_own_work() {
     on_card(|backend| {
-        let words = common::scaled(1 << 22, 1 << 13);
+        let words = common::scaled(1 << 21, 1 << 13);
         let x = upload(backend, &vec![0; words]);
         let launch = |times: u32| {
             (0..times).try_for_each(|_| backend.launch(&add_kernel(1), [words as u32 / 64, 1, 1], &[bind(0, &x)]))
