@@ -1,10 +1,12 @@
 //! `polywarp doctor`: why a GPU is not seen or not right, and what to do about it.
 //!
-//! Three steps: look at the system (`system.rs`), open every device and let it compute something small (`smoke.rs`), and
-//! draw conclusions, here. Findings are errors, warnings or notes. An error is something broken: a loader that cannot be
-//! opened although there is a GPU, a file that is named but missing, a device that computes wrongly, a device asked for
-//! by `POLYWARP_DEVICE` that is not there. A machine without a GPU is a warning, since the CPU device works: exit code 0.
+//! Three steps: look at the system (`system.rs`) and at NVIDIA's part of it (`nvidia/`), open every device and let it
+//! compute something small (`smoke.rs`), and draw conclusions. Findings are errors, warnings or notes. An error is
+//! something broken: a loader that cannot be opened although there is a GPU, a file that is named but missing, a device
+//! that computes wrongly, a device asked for by `POLYWARP_DEVICE` that is not there, an NVIDIA card that its driver does
+//! not give access to. A machine without a GPU is a warning, since the CPU device works: exit code 0.
 
+mod nvidia;
 mod smoke;
 mod system;
 
@@ -12,6 +14,7 @@ use polywarp::{DEVICE_VARIABLE, Device, DeviceEntry, DeviceKind};
 use serde::Serialize;
 
 use super::{Fault, Verdict, say, say_json, size};
+use nvidia::{Nvidia, Route};
 use system::System;
 
 /// Finds why a GPU is not seen or not right, and says what to do; exit code 1 when something is broken
@@ -83,20 +86,26 @@ struct Diagnosis {
     devices: Vec<Tried>,
     default: Option<String>,
     system: System,
+    nvidia: Nvidia,
 }
 
 pub fn run(args: &Args) -> Result<Verdict, Fault> {
-    let system = System::probe();
+    let mut system = System::probe();
     let entries = polywarp::devices();
+    // Before any device is opened: afterwards this program itself is one that holds memory.
+    let nvidia = Nvidia::probe();
+    system.nvidia |= nvidia.has_card_for_us();
+    let routes: Vec<Route> = entries.iter().map(Route::from).collect();
     let mut findings = system.findings(&entries);
+    findings.extend(nvidia.findings(&routes, system.nvidia_vulkan_file()));
     let mut devices = Vec::new();
     for entry in &entries {
-        devices.extend(try_device(entry, &mut findings));
+        devices.extend(try_device(entry, &nvidia, &mut findings));
     }
     let default = default_device(&mut findings);
     findings.sort_by_key(|finding| finding.severity);
     let healthy = findings.iter().all(|finding| finding.severity != Severity::Error);
-    let diagnosis = Diagnosis { healthy, findings, devices, default, system };
+    let diagnosis = Diagnosis { healthy, findings, devices, default, system, nvidia };
     if args.json {
         say_json(&diagnosis)?;
     } else {
@@ -105,8 +114,9 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     Ok(if healthy { Verdict::Well } else { Verdict::Wrong })
 }
 
-/// Opens the device and lets it compute; `None` where the whole backend is missing, of which `system` knows more.
-fn try_device(entry: &DeviceEntry, findings: &mut Vec<Finding>) -> Option<Tried> {
+/// Opens the device and lets it compute; `None` where the whole backend is missing, of which `system` and `nvidia` know
+/// more.
+fn try_device(entry: &DeviceEntry, nvidia: &Nvidia, findings: &mut Vec<Finding>) -> Option<Tried> {
     let mut tried = Tried {
         id: entry.id.clone(),
         name: entry.name.clone(),
@@ -122,8 +132,14 @@ fn try_device(entry: &DeviceEntry, findings: &mut Vec<Finding>) -> Option<Tried>
         if entry.name.is_empty() {
             return None;
         }
-        let fix = "nothing to do when another route to the same card works; else update its driver";
-        findings.push(Finding::note(reason.to_string(), fix));
+        // Of CUDA's cards `nvidia` has said it.
+        if entry.api != "cuda" {
+            let fix = "nothing to do when another route to the same card works; else update its driver";
+            findings.push(Finding::note(reason.to_string(), fix));
+        }
+        return Some(tried);
+    }
+    if nvidia.is_too_old(&entry.id) {
         return Some(tried);
     }
     let start = std::time::Instant::now();
@@ -136,15 +152,23 @@ fn try_device(entry: &DeviceEntry, findings: &mut Vec<Finding>) -> Option<Tried>
             findings.extend(poor_limits(&device));
         }
         Err(smoke::Failure::Refused(error)) => {
+            let failed = format!("{label} could not run a small computation: {error}");
             let (what, fix) = match &error {
                 polywarp::Error::OutOfMemory { .. } => (
                     format!("{label} has no memory left: {error}"),
-                    "close what else uses the card (nvidia-smi, radeontop and intel_gpu_top show it)",
+                    "close what else uses the card (nvidia-smi, radeontop and intel_gpu_top show it)".to_owned(),
                 ),
-                _ => (
-                    format!("{label} could not run a small computation: {error}"),
-                    "update or reinstall the graphics driver; set WGPU_BACKEND to try another API",
+                polywarp::Error::DriverTooOld { needed, .. } => {
+                    (failed, format!("install NVIDIA's driver {needed} or newer (of a container: on the host)"))
+                }
+                _ if entry.api == "cuda" => (
+                    failed,
+                    "see the other findings and nvidia-smi; reset the card (nvidia-smi --gpu-reset) or reboot"
+                        .to_owned(),
                 ),
+                _ => {
+                    (failed, "update or reinstall the graphics driver; set WGPU_BACKEND to try another API".to_owned())
+                }
             };
             findings.push(Finding::error(what, fix));
         }

@@ -9,6 +9,7 @@ use polywarp::{DeviceEntry, DeviceKind};
 use serde::Serialize;
 
 use super::Finding;
+use super::nvidia::VulkanFile;
 
 /// Where Vulkan's loader looks for driver files on Linux (Vulkan-Loader, LoaderDriverInterface.md).
 const DRIVER_FOLDERS: [&str; 4] =
@@ -40,8 +41,8 @@ pub struct System {
     render_nodes: Vec<PathBuf>,
     /// Those that this user may not open.
     closed_nodes: Vec<PathBuf>,
-    /// Whether NVIDIA's kernel driver shows a card.
-    nvidia: bool,
+    /// Whether NVIDIA's kernel driver shows a card, or the bus has one; of it `nvidia/` knows more.
+    pub nvidia: bool,
     /// Variables that hide devices.
     filters: Vec<(String, String, String)>,
 }
@@ -98,6 +99,12 @@ impl System {
         found
     }
 
+    /// Whether NVIDIA's driver file of Vulkan is in effect.
+    pub fn nvidia_vulkan_file(&self) -> VulkanFile {
+        let there = self.driver_files.iter().any(|file| names_nvidia(file));
+        if there { VulkanFile::Present } else { VulkanFile::Absent }
+    }
+
     /// Whether the kernel shows a card, working or not.
     fn has_card(&self) -> bool {
         self.nvidia || !self.render_nodes.is_empty()
@@ -115,14 +122,6 @@ impl System {
         } else if self.driver_files.is_empty() && self.missing_driver_files.is_empty() {
             let fix = "install a driver: NVIDIA's own, or apt install mesa-vulkan-drivers for AMD, Intel and software";
             found.push(worse("the Vulkan loader is there but no driver file".to_owned(), fix));
-        }
-        if self.nvidia && !real_gpu && !self.driver_files.iter().any(|file| names_nvidia(file)) {
-            found.push(Finding::error(
-                "NVIDIA's kernel driver is there but its Vulkan driver file (nvidia_icd.json) is not, as in a container \
-                 that was given compute capability only",
-                "start the container with NVIDIA_DRIVER_CAPABILITIES=all (or one that contains graphics); outside of \
-                 containers reinstall the driver with its libraries",
-            ));
         }
         for (file, fault) in &self.broken_drivers {
             let what = format!("the library of the Vulkan driver {} cannot be opened ({fault})", file.display());
@@ -287,11 +286,16 @@ mod tests {
     }
 
     #[test]
-    fn nvidia_without_graphics_capability_is_an_error() {
-        let container = System { nvidia: true, ..machine() };
-        assert_eq!(severity_of(&container.findings(&[]), "compute capability only"), Some(Severity::Error));
-        let complete = System { driver_files: vec!["/etc/vulkan/icd.d/nvidia_icd.json".into()], ..container };
-        assert_eq!(severity_of(&complete.findings(&[]), "compute capability only"), None);
+    fn nvidia_card_without_a_driver_is_an_error() {
+        let found = System { nvidia: true, ..machine() }.findings(&[]);
+        assert_eq!(severity_of(&found, "no driver gives access"), Some(Severity::Error));
+    }
+
+    #[test]
+    fn driver_file_of_nvidia_is_known_by_its_name() {
+        assert_eq!(machine().nvidia_vulkan_file(), VulkanFile::Absent);
+        let complete = System { driver_files: vec!["/etc/vulkan/icd.d/nvidia_icd.json".into()], ..machine() };
+        assert_eq!(complete.nvidia_vulkan_file(), VulkanFile::Present);
     }
 
     #[test]
