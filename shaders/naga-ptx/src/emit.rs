@@ -300,12 +300,7 @@ impl Writer<'_> {
             }
             TernaryOp::Prmt => ("prmt.b32".to_owned(), ty),
             TernaryOp::ShfL => ("shf.l.wrap.b32".to_owned(), ty),
-            TernaryOp::ShfR => ("shf.r.wrap.b32".to_owned(), ty),
             TernaryOp::Dp4a => (format!("dp4a.{word}.{word}"), ty),
-            TernaryOp::Lop3(table) => {
-                let [a, b, c] = [a, b, c].map(|o| spell(o, Ty::B32));
-                return write!(self.out, "lop3.b32 {}, {a}, {b}, {c}, {table}", name(dst));
-            }
         };
         write!(self.out, "{op} {}, {}, {}, {}", name(dst), spell(a, ty), spell(b, ty), spell(c, c_ty))
     }
@@ -456,12 +451,9 @@ fn unary_name(op: UnaryOp, ty: Ty) -> (&'static str, &'static str) {
         UnaryOp::Rcp => ("rcp.rn", typed),
         UnaryOp::RcpApprox => ("rcp.approx", typed),
         UnaryOp::RsqrtApprox => ("rsqrt.approx", typed),
-        UnaryOp::SqrtApprox => ("sqrt.approx", typed),
         UnaryOp::Ex2Approx => ("ex2.approx", typed),
+        UnaryOp::Ex2ApproxFtz => ("ex2.approx.ftz", typed),
         UnaryOp::Lg2Approx => ("lg2.approx", typed),
-        UnaryOp::SinApprox => ("sin.approx", typed),
-        UnaryOp::CosApprox => ("cos.approx", typed),
-        UnaryOp::TanhApprox => ("tanh.approx", typed),
     }
 }
 
@@ -481,7 +473,6 @@ fn binary_name(op: BinaryOp, ty: Ty) -> (&'static str, &'static str) {
         BinaryOp::MulWide => ("mul.wide", typed),
         BinaryOp::Div if float => ("div.rn", typed),
         BinaryOp::Div => ("div", typed),
-        BinaryOp::DivFull => ("div.full", typed),
         BinaryOp::Rem => ("rem", typed),
         BinaryOp::Min => ("min", typed),
         BinaryOp::Max => ("max", typed),
@@ -511,7 +502,6 @@ fn round_name(round: Round) -> &'static str {
     match round {
         Round::None => "",
         Round::Rn => ".rn",
-        Round::Rz => ".rz",
         Round::Rni => ".rni",
         Round::Rzi => ".rzi",
         Round::Rmi => ".rmi",

@@ -71,11 +71,6 @@ impl Builder {
         Ok(())
     }
 
-    /// Instructions so far.
-    pub(crate) fn lines(&self) -> u64 {
-        self.lines
-    }
-
     pub(crate) fn reg(&mut self, ty: Ty) -> Reg {
         let class = ty.class();
         let count = &mut self.registers[class as usize];
@@ -144,7 +139,7 @@ impl Builder {
     }
 
     /// `src` in some register.
-    pub(crate) fn to_reg(&mut self, ty: Ty, src: impl Into<Operand>) -> Reg {
+    pub(crate) fn in_reg(&mut self, ty: Ty, src: impl Into<Operand>) -> Reg {
         match src.into() {
             Operand::Reg(reg) => reg,
             imm => self.copy(ty, imm),
@@ -181,7 +176,7 @@ impl Builder {
 
     /// `cvt`; the caller knows which rounding the pair of types needs.
     pub(crate) fn cvt(&mut self, to: Ty, from: Ty, round: Round, src: Operand) -> Operand {
-        let src = if from.is_float() { self.to_reg(from, src).into() } else { src };
+        let src = if from.is_float() { self.in_reg(from, src).into() } else { src };
         let dst = self.reg(to);
         self.push(Inst::Cvt { to, from, round, saturate: false, dst, src });
         dst.into()
@@ -189,7 +184,7 @@ impl Builder {
 
     /// Two halves as one register of twice the width.
     pub(crate) fn pack(&mut self, half: Ty, low: Operand, high: Operand) -> Operand {
-        let (low, high) = (self.to_reg(half, low), self.to_reg(half, high));
+        let (low, high) = (self.in_reg(half, low), self.in_reg(half, high));
         let dst = self.reg(if half.bytes() == 2 { Ty::B32 } else { Ty::B64 });
         self.push(Inst::Pack { dst, low, high });
         dst.into()
@@ -197,7 +192,7 @@ impl Builder {
 
     /// The two halves (low, high) of a register; `half` is their type.
     pub(crate) fn unpack(&mut self, half: Ty, src: Operand) -> (Operand, Operand) {
-        let src = self.to_reg(if half.bytes() == 2 { Ty::B32 } else { Ty::B64 }, src);
+        let src = self.in_reg(if half.bytes() == 2 { Ty::B32 } else { Ty::B64 }, src);
         let (low, high) = (self.reg(half), self.reg(half));
         self.push(Inst::Unpack { low, high, src });
         (low.into(), high.into())
@@ -328,7 +323,7 @@ impl Builder {
         }
         let (a, b) = (self.plain(ty, a), self.plain(ty, b));
         // The first operand of a comparison may not be a constant of some types; a register always may.
-        let a = self.to_reg(ty, a).into();
+        let a = self.in_reg(ty, a).into();
         let dst = self.reg(Ty::Pred);
         self.push(Inst::Setp { cmp, ty, dst, a, b });
         dst.into()
@@ -337,7 +332,7 @@ impl Builder {
     /// An operand the instruction takes: constants of f16 type and of predicates have no spelling.
     fn plain(&mut self, ty: Ty, operand: Operand) -> Operand {
         match ty {
-            Ty::F16 | Ty::Pred | Ty::F16x2 => self.to_reg(ty, operand).into(),
+            Ty::F16 | Ty::Pred | Ty::F16x2 => self.in_reg(ty, operand).into(),
             _ => operand,
         }
     }
@@ -357,7 +352,7 @@ impl Builder {
                 self.add(ty, bytes, start)
             }
         };
-        let reg = self.to_reg(space.address(), moved);
+        let reg = self.in_reg(space.address(), moved);
         self.addresses.insert((base, index, stride), reg);
         self.alignments.insert(reg, alignment);
         reg

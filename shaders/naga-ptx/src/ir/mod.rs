@@ -206,12 +206,10 @@ pub(crate) enum UnaryOp {
     /// At most 1 ULP from the correct reciprocal (f32).
     RcpApprox,
     RsqrtApprox,
-    SqrtApprox,
     Ex2Approx,
+    /// Subnormal arguments and results become 0, which saves the scaling that they would need.
+    Ex2ApproxFtz,
     Lg2Approx,
-    SinApprox,
-    CosApprox,
-    TanhApprox,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -230,8 +228,6 @@ pub(crate) enum BinaryOp {
     MulWide,
     /// Floats: correctly rounded. Integers: undefined for 0.
     Div,
-    /// f32 only: at most 2 ULP over the full range.
-    DivFull,
     Rem,
     /// Floats: the number where one is NaN.
     Min,
@@ -260,12 +256,8 @@ pub(crate) enum TernaryOp {
     Prmt,
     /// `(b:a) << c`, high word; funnel shift, counts modulo 32.
     ShfL,
-    /// `(b:a) >> c`, low word.
-    ShfR,
     /// Dot product of four signed or unsigned bytes with accumulation; the type says which.
     Dp4a,
-    /// `min(max(a...))` is not here: three-operand forms need sm_100.
-    Lop3(u8),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -290,8 +282,6 @@ pub(crate) enum Round {
     None,
     /// Float result, nearest even.
     Rn,
-    /// Float result, towards zero.
-    Rz,
     /// Integer result (also of float type), nearest even, towards 0, down, up.
     Rni,
     Rzi,

@@ -73,9 +73,12 @@ fn gather_loads(lines: &mut [Line], gone: &mut [bool], at: usize, alignments: &H
             break;
         }
         if let (Inst::Load { ty: other, .. }, Some((s, a, _))) = (&line.inst, scalar(line))
-            && s == space && *other == ty && a.base == address.base {
-                members.entry(a.offset).or_insert(next);
-            }
+            && s == space
+            && *other == ty
+            && a.base == address.base
+        {
+            members.entry(a.offset).or_insert(next);
+        }
     }
     let Some(group) = group(&members, address.offset, bytes, base_alignment(address.base, alignments)) else { return };
     let first_offset = scalar(&lines[group[0]]).map_or(address.offset, |(_, a, _)| a.offset);

@@ -239,7 +239,7 @@ impl<'m> Lowerer<'m> {
                 let described = self.types.leaves(&base_ty)?;
                 let place = if index.value.imm().is_some() || leaves.len() <= 16 {
                     let regs =
-                        described.iter().zip(leaves.iter()).map(|(leaf, &x)| self.b.to_reg(leaf.ty, x)).collect();
+                        described.iter().zip(leaves.iter()).map(|(leaf, &x)| self.b.in_reg(leaf.ty, x)).collect();
                     Place::registers(regs)
                 } else {
                     let bytes = self.types.size_bytes(&base_ty)?;
@@ -288,10 +288,10 @@ impl<'m> Lowerer<'m> {
     }
 
     fn load(&mut self, frame: &mut Frame<'m>, pointer: Handle<Expression>) -> Result<Value> {
-        if let Expression::LocalVariable(local) = frame.function.expressions[pointer] {
-            if let Some(&known) = frame.known.get(&local) {
-                return Ok(Value::Leaves(vec![Operand::u32(known)].into()));
-            }
+        if let Expression::LocalVariable(local) = frame.function.expressions[pointer]
+            && let Some(&known) = frame.known.get(&local)
+        {
+            return Ok(Value::Leaves(vec![Operand::u32(known)].into()));
         }
         let inner = self.types.pointee(self.ty(frame, pointer));
         let inner = inner.ok_or_else(|| Error::invalid("a load through something else than a pointer"))?;
@@ -305,7 +305,7 @@ impl<'m> Lowerer<'m> {
         if let TypeInner::CooperativeMatrix { columns, rows, scalar, role } = inner {
             let ty = CoopType { columns, rows, scalar, role };
             let major = self.variable_of(frame, pointer).and_then(|local| frame.majors.get(&local).copied().flatten());
-            let regs = values.iter().zip(&leaves).map(|(&value, leaf)| self.b.to_reg(leaf.ty, value)).collect();
+            let regs = values.iter().zip(&leaves).map(|(&value, leaf)| self.b.in_reg(leaf.ty, value)).collect();
             return Ok(Value::Coop(sync::CoopValue { ty, major, regs }));
         }
         Ok(Value::Leaves(values.into()))
@@ -385,10 +385,10 @@ impl<'m> Lowerer<'m> {
         let (l_scalar, l_shape) = self.types.shape(self.ty(frame, left))?;
         let (_, r_shape) = self.types.shape(self.ty(frame, right))?;
         let (l, r) = (self.leaves(frame, left)?, self.leaves(frame, right)?);
-        if op == BinaryOperator::Multiply {
-            if let Some(product) = self.matrix_product(l_scalar, (l_shape, &l), (r_shape, &r))? {
-                return Ok(Value::Leaves(product.into()));
-            }
+        if op == BinaryOperator::Multiply
+            && let Some(product) = self.matrix_product(l_scalar, (l_shape, &l), (r_shape, &r))?
+        {
+            return Ok(Value::Leaves(product.into()));
         }
         let count = l.len().max(r.len());
         let mut out = Vec::with_capacity(count);

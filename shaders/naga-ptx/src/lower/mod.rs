@@ -192,10 +192,10 @@ fn features(module: &Module, info: &ModuleInfo, entry: &Entry, entry_info: &Func
                 naga::Expression::SubgroupBallotResult | naga::Expression::SubgroupOperationResult { .. } => {
                     features.insert(Feature::Subgroups);
                 }
-                naga::Expression::AtomicResult { ty, .. } => {
-                    if module.types[*ty].inner.scalar().is_some_and(|s| s.width == 8) {
-                        features.insert(Feature::Int64Atomics);
-                    }
+                naga::Expression::AtomicResult { ty, .. }
+                    if module.types[*ty].inner.scalar().is_some_and(|s| s.width == 8) =>
+                {
+                    features.insert(Feature::Int64Atomics);
                 }
                 _ => {}
             }

@@ -240,7 +240,7 @@ impl Memory {
                 // Vectors and 16-bit floats take registers only.
                 .collect::<Vec<_>>()
                 .into_iter()
-                .map(|value| b.to_reg(memory_ty, value).into())
+                .map(|value| b.in_reg(memory_ty, value).into())
                 .collect();
             let (space, volatile) = (self.space, self.volatile);
             b.push(Inst::Store { space, ty: memory_ty, src, address: self.at(run[0].offset), volatile });

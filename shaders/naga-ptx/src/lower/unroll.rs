@@ -223,9 +223,10 @@ fn count_stores(function: &Function, block: &Block, stores: &mut HashMap<Handle<
         match statement {
             Statement::Store { pointer, .. } => {
                 if let Expression::LocalVariable(local) = function.expressions[*pointer]
-                    && let Some(count) = stores.entry(local).or_insert(Some(0)) {
-                        *count += 1;
-                    }
+                    && let Some(count) = stores.entry(local).or_insert(Some(0))
+                {
+                    *count += 1;
+                }
             }
             Statement::Call { arguments, .. } => {
                 for &argument in arguments {

@@ -18,7 +18,7 @@ impl Lowerer<'_> {
         let first = self.b.binary(BinaryOp::Shl, Ty::U32, index, Operand::u32(2));
         let base = self.b.address_reg(Space::Shared, Base::Shared);
         let start = self.b.add(Ty::U32, first, base.into());
-        let address = self.b.to_reg(Ty::U32, start);
+        let address = self.b.in_reg(Ty::U32, start);
         if words <= 16 * invocations {
             for round in 0..words.div_ceil(invocations) {
                 let offset = i64::from(round * invocations * 4);
@@ -48,7 +48,7 @@ impl Lowerer<'_> {
     pub(crate) fn zero_local(&mut self, memory: &Memory, bytes: u32) {
         let base = self.b.address_reg(memory.space, memory.address.base);
         let start = self.b.add(Ty::U32, base.into(), Operand::u32(memory.address.offset as u32));
-        let address = self.b.to_reg(Ty::U32, start);
+        let address = self.b.in_reg(Ty::U32, start);
         self.zero_loop(memory.space, address, Operand::Imm(0), bytes.next_multiple_of(4), 4);
     }
 

@@ -65,7 +65,7 @@ pub(super) fn exp_biased(f: &mut Float, x: Operand, bias: i32) -> Operand {
     let n = f.neg(n);
     let fraction = f.fma(x, f.c(LOG2_E), n);
     let fraction = f.fma(x, f.c(LOG2_E_REST), fraction);
-    let e = f.unary(UnaryOp::Ex2Approx, fraction);
+    let e = f.unary(UnaryOp::Ex2ApproxFtz, fraction);
     f.mul(e, scale)
 }
 
@@ -196,7 +196,7 @@ fn pow_f32(f: &mut Float, x: Operand, y: Operand) -> Operand {
         let (n, scale) = power(f, p, 0);
         let fraction = f.sub(p, n);
         let fraction = f.add(fraction, rest);
-        let e = f.unary(UnaryOp::Ex2Approx, fraction);
+        let e = f.unary(UnaryOp::Ex2ApproxFtz, fraction);
         f.mul(e, scale)
     })
 }

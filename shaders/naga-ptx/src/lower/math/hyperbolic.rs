@@ -27,7 +27,7 @@ pub(super) fn tanh(b: &mut Builder, ty: Ty, x: Operand) -> Operand {
         let near = f.odd(&TANH, magnitude, z);
         // 1 - 2 / (e^(2|x|) + 1)
         let doubled = f.mul(magnitude, f.c(2.0 * LOG2_E));
-        let e = f.unary(UnaryOp::Ex2Approx, doubled);
+        let e = f.unary(UnaryOp::Ex2ApproxFtz, doubled);
         let denominator = f.add(e, f.c(1.0));
         let reciprocal = f.unary(UnaryOp::RcpApprox, denominator);
         let far = f.fma(reciprocal, f.c(-2.0), f.c(1.0));

@@ -279,16 +279,16 @@ fn elementwise(b: &mut Builder, op: BinaryOp, l: &CoopValue, r: &CoopValue) -> R
     settle_major(&mut major, r.major)?;
     let sums = l.regs.iter().zip(&r.regs).map(|(&x, &y)| b.binary(op, ty, x.into(), y.into()));
     let sums: Vec<Operand> = sums.collect();
-    Ok(CoopValue { ty: l.ty, major, regs: sums.into_iter().map(|sum| b.to_reg(ty, sum)).collect() })
+    Ok(CoopValue { ty: l.ty, major, regs: sums.into_iter().map(|sum| b.in_reg(ty, sum)).collect() })
 }
 
 /// Scalar times matrix.
 pub(crate) fn coop_scale(b: &mut Builder, matrix: &CoopValue, scalar: Operand) -> Result<CoopValue> {
     let (_, ty) = matrix.ty.registers()?;
     let scalar = spread(b, ty, scalar);
-    let scalar = b.to_reg(ty, scalar).into();
+    let scalar = b.in_reg(ty, scalar).into();
     let products = matrix.regs.iter().map(|&x| b.mul(ty, x.into(), scalar)).collect::<Vec<Operand>>();
-    let regs = products.into_iter().map(|product| b.to_reg(ty, product)).collect();
+    let regs = products.into_iter().map(|product| b.in_reg(ty, product)).collect();
     Ok(CoopValue { ty: matrix.ty, major: matrix.major, regs })
 }
 

@@ -236,7 +236,7 @@ impl Over {
     }
 
     fn redux(&self, b: &mut Builder, op: ReduxOp, ty: Ty, value: Operand) -> Operand {
-        let src = b.to_reg(ty, value).into();
+        let src = b.in_reg(ty, value).into();
         let dst = b.reg(ty);
         b.push(Inst::Redux { op, ty, dst, src, mask: self.lanes.mask });
         dst.into()
@@ -271,7 +271,7 @@ impl Over {
 
     /// `sum = other + sum` where `found`.
     fn accumulate(&self, b: &mut Builder, sum: Reg, other: Operand, found: Operand) {
-        let pred = b.to_reg(Ty::Pred, found);
+        let pred = b.in_reg(Ty::Pred, found);
         let Step { op, ty, .. } = self.step;
         let inst = Inst::Binary { op, ty, dst: sum, a: other, b: sum.into() };
         b.push_guarded(Guard { pred, negated: false }, inst);

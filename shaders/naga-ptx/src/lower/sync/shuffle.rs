@@ -127,7 +127,7 @@ pub(super) fn carry(b: &mut Builder, lanes: Lanes, path: Path, ty: Ty, value: Op
 }
 
 fn word_from(b: &mut Builder, lanes: Lanes, path: Path, word: Operand) -> (Operand, Operand) {
-    let src = b.to_reg(Ty::B32, word).into();
+    let src = b.in_reg(Ty::B32, word).into();
     // The hardware takes five bits; say no more than these in a constant.
     let lane = match path.lane {
         Operand::Imm(lane) => Operand::Imm(lane & u64::from(LAST)),

@@ -204,12 +204,14 @@ fn unary(op: UnaryOp, ty: Ty, x: u64, off: Off) -> u64 {
         UnaryOp::RcpApprox => approx(1.0 / v, 1.0),
         UnaryOp::RsqrtApprox => approx(1.0 / v.sqrt(), 2.0),
         UnaryOp::Ex2Approx => approx(v.exp2(), 2.0),
+        UnaryOp::Ex2ApproxFtz => {
+            let flushed = if v.abs() < f64::from(f32::MIN_POSITIVE) { 0.0 } else { v };
+            let power = flushed.exp2();
+            if power < f64::from(f32::MIN_POSITIVE) { approx(0.0, 0.0) } else { approx(power, 2.0) }
+        }
         UnaryOp::Lg2Approx => {
             let log = v.log2();
             if v > 0.5 && v < 2.0 { from_f64(ty, log + off.factor() * 2f64.powi(-22)) } else { approx(log, 2.0) }
-        }
-        UnaryOp::SqrtApprox | UnaryOp::SinApprox | UnaryOp::CosApprox | UnaryOp::TanhApprox => {
-            panic!("{op:?} is not used")
         }
     }
 }
@@ -326,14 +328,12 @@ fn ternary(op: TernaryOp, ty: Ty, a: u64, b: u64, c: u64) -> u64 {
             r | ((a | b << 32) >> (8 * pick) & 0xff) << (8 * i)
         }),
         TernaryOp::ShfL => ((b << 32 | a) << (c & 31)) >> 32,
-        TernaryOp::ShfR => (b << 32 | a) >> (c & 31),
         TernaryOp::Dp4a => (0..4).fold(c, |sum, i| {
             let (x, y) = ((a >> (8 * i)) as u8, (b >> (8 * i)) as u8);
             let product =
                 if ty.is_signed() { i64::from(x as i8) * i64::from(y as i8) } else { i64::from(x) * i64::from(y) };
             sum.wrapping_add(product as u64)
         }),
-        TernaryOp::Lop3(_) => panic!("lop3 is not used"),
     }
 }
 
