@@ -16,7 +16,7 @@ mod reduce;
 mod routes;
 
 pub use reduce::reduce;
-pub use routes::{Devices, Route, compile, validate};
+pub use routes::{Devices, Route, compile, interpret, validate};
 
 use wgsl_generator::{Program, Settings, generate};
 

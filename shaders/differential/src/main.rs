@@ -6,6 +6,7 @@
 //! naga-ptx-differential compare --file F [--routes cuda]                                against the digests of F
 //! naga-ptx-differential show    --seed N                                                the program's text
 //! naga-ptx-differential values  --seed N [--routes cuda]                                its results
+//! naga-ptx-differential try     --seed N --file F [--routes wgpu,interpreter]           results of the text F on its buffers
 //! naga-ptx-differential reduce  --seed N [--routes wgpu,interpreter]                    the lines that matter
 //! ```
 //!
@@ -14,9 +15,12 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use differential::{Devices, Route, difference, digest, program, reduce};
+
+/// Time for `reduce`; most programs take less.
+const REDUCING: Duration = Duration::from_secs(600);
 
 struct Arguments {
     mode: String,
@@ -32,7 +36,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 fn arguments() -> Result<Arguments, String> {
     let mut words = std::env::args().skip(1);
-    let mode = words.next().ok_or("run, write, compare, show, values or reduce?")?;
+    let mode = words.next().ok_or("run, write, compare, show, values, try or reduce?")?;
     let routes = match mode.as_str() {
         "write" => vec![Route::Wgpu],
         "compare" | "values" => vec![Route::Cuda],
@@ -65,7 +69,7 @@ fn main() -> ExitCode {
             print!("{}", program(arguments.seed).wgsl);
             Ok(true)
         }
-        "values" => values(&arguments),
+        "values" | "try" => values(&arguments),
         "reduce" => reduced(&arguments),
         other => Err(format!("`{other}` is not known")),
     });
@@ -157,7 +161,10 @@ fn compare(arguments: &Arguments) -> Result<bool, String> {
 }
 
 fn values(arguments: &Arguments) -> Result<bool, String> {
-    let (program, mut devices) = (program(arguments.seed), Devices::default());
+    let (mut program, mut devices) = (program(arguments.seed), Devices::default());
+    if let Some(file) = &arguments.file {
+        program.wgsl = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    }
     for &route in &arguments.routes {
         let outputs = devices.run(route, &program)?.ok_or("a feature is missing")?;
         println!("{route:?}: {:016x}", digest(&outputs));
@@ -176,7 +183,7 @@ fn reduced(arguments: &Arguments) -> Result<bool, String> {
     if !differs(&program) {
         return Err("the routes agree on this program".to_owned());
     }
-    let small = reduce(&program, &mut differs);
+    let small = reduce(&program, Instant::now() + REDUCING, &mut differs);
     print!("{}", small.wgsl);
     Ok(true)
 }

@@ -1,14 +1,16 @@
 //! From a program that differs to the few lines that matter: lines are dropped as long as it stays valid and differs.
 //!
-//! What it is not: a reducer of expressions; the last lines are for people. Lines with barriers are kept, since without
+//! It ends with what it has when its time is over. What it is not: a reducer of expressions; the last lines are for people. Lines with barriers are kept, since without
 //! them a program has no one right result any more.
+
+use std::time::Instant;
 
 use wgsl_generator::Program;
 
 use crate::routes::validate;
 
-/// The shortest program found that `differs` still accepts.
-pub fn reduce(program: &Program, mut differs: impl FnMut(&Program) -> bool) -> Program {
+/// The shortest program that `differs` still accepts, of those found in time.
+pub fn reduce(program: &Program, until: Instant, mut differs: impl FnMut(&Program) -> bool) -> Program {
     let mut lines: Vec<String> = program.wgsl.lines().map(str::to_owned).collect();
     let mut accepts = |lines: &[String]| {
         let candidate = Program { wgsl: lines.join("\n") + "\n", ..program.clone() };
@@ -18,7 +20,7 @@ pub fn reduce(program: &Program, mut differs: impl FnMut(&Program) -> bool) -> P
     while size > 0 {
         let mut at = 0;
         let before = lines.len();
-        while at < lines.len() {
+        while at < lines.len() && Instant::now() < until {
             let end = block_end(&lines, at).max((at + size).min(lines.len()));
             let balanced = depth(&lines[at..end]) == 0 && !lines[at..end].iter().any(|l| l.contains("arrier"));
             if balanced {

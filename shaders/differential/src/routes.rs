@@ -29,9 +29,13 @@ impl Route {
     }
 }
 
+/// Programs after which the Vulkan device is opened anew: llvmpipe runs out of something after some 400 pipelines.
+const PROGRAMS_PER_DEVICE: u32 = 200;
+
 /// The devices that routes need, opened when first used.
 #[derive(Default)]
 pub struct Devices {
+    runs: u32,
     wgpu: Option<Box<dyn Backend>>,
     cuda: Option<Box<dyn Backend>>,
 }
@@ -45,9 +49,20 @@ impl Devices {
     pub fn run(&mut self, route: Route, program: &Program) -> Result<Option<Vec<Vec<u8>>>, String> {
         let device = match route {
             Route::Interpreter => {
-                return interpret(program, &Options { loop_limit: Some(u32::MAX), ..options() }).map(Some);
+                {
+                    // As polywarp-cuda compiles users' kernels.
+                    let options =
+                        Options { target: Target::new(9, 0), loop_limit: Some(u32::MAX), ..Options::default() };
+                    return interpret(program, &options).map(Some);
+                };
             }
-            Route::Wgpu => &mut self.wgpu,
+            Route::Wgpu => {
+                self.runs += 1;
+                if self.runs % PROGRAMS_PER_DEVICE == 0 {
+                    self.wgpu = None;
+                }
+                &mut self.wgpu
+            }
             Route::Cuda => &mut self.cuda,
         };
         if device.is_none() {
@@ -131,10 +146,6 @@ fn launch(device: &dyn Backend, program: &Program) -> Result<Option<Vec<Vec<u8>>
     Ok(Some(outputs))
 }
 
-fn options() -> Options {
-    Options { target: Target::new(9, 0), ..Options::default() }
-}
-
 /// The module of a text.
 ///
 /// # Errors
@@ -156,7 +167,11 @@ pub fn compile(program: &Program, options: &Options) -> Result<Ptx, String> {
     naga_ptx::compile(&module, &info, options).map_err(|error| error.to_string())
 }
 
-fn interpret(program: &Program, options: &Options) -> Result<Vec<Vec<u8>>, String> {
+/// What interpreted PTX leaves in the buffers, compiled with `options`.
+///
+/// # Errors
+/// What the compiler, the PTX parser or the interpreter refuses.
+pub fn interpret(program: &Program, options: &Options) -> Result<Vec<Vec<u8>>, String> {
     let ptx = compile(program, options)?;
     let module = Module::parse(&ptx.text).map_err(|error| error.to_string())?;
     let entry = ptx.entry_points.first().ok_or("no entry point")?;

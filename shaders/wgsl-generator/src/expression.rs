@@ -91,7 +91,7 @@ impl Generator<'_> {
             Scalar::F32 => "f32(h & 15u)",
             Scalar::F16 => "f16(h & 7u)",
             Scalar::F64 => "f64(h & 15u)",
-            Scalar::I64 => "i64(bitcast<i32>(h))",
+            Scalar::I64 => "bitcast<i64>(u64(h))",
             Scalar::U64 => "u64(h)",
         };
         let text = if n == 1 { text.to_owned() } else { format!("{}({text})", self.types.name(&ty)) };

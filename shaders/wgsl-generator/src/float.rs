@@ -211,7 +211,7 @@ impl Generator<'_> {
                 self.exact(scalar, operands, bound, |t| format!("mix({}, {}, {})", t[0], t[1], one(weight)))
             }
             24 if n > 1 => {
-                let (a, b) = self.operands(n, scalar, depth);
+                let (a, b) = (self.changing(n, scalar, depth - 1), self.changing(n, scalar, depth - 1));
                 let normal = Expr::bounded(format!("sign({})", b.text), Bound { most: 1.0, fraction: 0 });
                 if self.random.chance(50) {
                     let c = self.changing(n, scalar, depth - 1);

@@ -16,7 +16,7 @@
 //! | subgroup size | operations within eight neighbours, on request ([`Settings::subgroups`]) | `entry.rs` |
 //!
 //! Also avoided, being faults elsewhere that tests of one compiler would only find again: `i64(x)` of a `u32` (naga's
-//! SPIR-V extends the sign), loops of many rounds.
+//! SPIR-V extends the sign) and of an `i32` (Mesa 22.3 compares it without one), loops of many rounds.
 //!
 //! Read next: `generator.rs` (the state), `expression.rs`, `statement.rs`, `entry.rs` (the program around them).
 #![forbid(unsafe_code)]

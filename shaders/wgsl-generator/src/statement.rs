@@ -104,8 +104,9 @@ impl Generator<'_> {
             let op = self.random.pick(&["<<=", ">>="]);
             return self.line(format!("{place} {op} {by} & {counts}(31u);"));
         }
-        let value = self.changing(n, scalar, 2).text;
         let op = self.random.pick(&["+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="]);
+        let divides = matches!(op, "/=" | "%=");
+        let value = if divides { self.changing_leaf(n, scalar) } else { self.changing(n, scalar, 2) }.text;
         self.line(format!("{place} {op} {value};"));
     }
 
