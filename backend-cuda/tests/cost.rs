@@ -5,7 +5,12 @@ mod common;
 use std::time::Instant;
 
 use common::first;
-use polywarp_core::{DType, Device, Tensor};
+use polywarp_core::ops::Reduce;
+use polywarp_core::{DType, Device, Layout, ReduceFn, Shape, Tensor, TensorSpec};
+
+fn spec(dims: &[u64]) -> TensorSpec {
+    TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(dims).unwrap()))
+}
 
 #[test]
 fn host_cost_of_operations_launches_and_replays() {
@@ -30,6 +35,15 @@ fn host_cost_of_operations_launches_and_replays() {
     // Few enough calls that the driver's queue (1024 launches) does not fill up.
     let add = per_call("add of 256 elements", 500, &mut || drop(x.add(&y).unwrap()));
     per_call("sum of 256 elements", 300, &mut || drop(x.sum(&[]).unwrap()));
+    let sum = Reduce::new(ReduceFn::Sum, spec(&[256, 256]), &[1], spec(&[256])).unwrap().into();
+    let rows = Tensor::full(&device, DType::F32, [256, 256], 1.0).unwrap();
+    let sums = Tensor::full(&device, DType::F32, [256], 0.0).unwrap();
+    let backend = device.backend_as::<polywarp_cuda::CudaBackend>().unwrap();
+    let plan = polywarp_shaders::plan(&sum, backend.caps()).unwrap();
+    assert_eq!(plan.launches.len(), 1);
+    per_call("launch of a planned kernel", 500, &mut || {
+        backend.run_plan(&plan, &[rows.buffer()], sums.buffer()).unwrap();
+    });
     let step = device.record(|| (0..50).try_fold(x.clone(), |z, _| z.add(&y))).unwrap();
     let replay = per_call("replay of 50 launches", 20, &mut || {
         step.replay().unwrap();
