@@ -1,5 +1,6 @@
 // Exact functions: comparisons, extrema, integer division, conversions. `src/math.rs` takes what a kernel names.
-// NaN, infinities and zeros are told apart by their bits, because a WGSL compiler may assume floats are finite.
+// NaN, infinities and zeros are told apart by their bits, because a WGSL compiler may assume floats are finite. Conditions
+// are joined by `&` and `|`, which branch nowhere; `&&` and `||` may.
 
 fn is_nan_f32(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
@@ -33,27 +34,27 @@ fn total_order_f32(x: f32) -> i32 {
 }
 
 fn comparable_f32(a: f32, b: f32) -> bool {
-    return !(is_nan_f32(a) || is_nan_f32(b));
+    return !(is_nan_f32(a) | is_nan_f32(b));
 }
 
 fn eq_f32(a: f32, b: f32) -> bool {
-    return comparable_f32(a, b) && order_f32(a) == order_f32(b);
+    return comparable_f32(a, b) & (order_f32(a) == order_f32(b));
 }
 
 fn ge_f32(a: f32, b: f32) -> bool {
-    return comparable_f32(a, b) && order_f32(a) >= order_f32(b);
+    return comparable_f32(a, b) & (order_f32(a) >= order_f32(b));
 }
 
 fn gt_f32(a: f32, b: f32) -> bool {
-    return comparable_f32(a, b) && order_f32(a) > order_f32(b);
+    return comparable_f32(a, b) & (order_f32(a) > order_f32(b));
 }
 
 fn le_f32(a: f32, b: f32) -> bool {
-    return comparable_f32(a, b) && order_f32(a) <= order_f32(b);
+    return comparable_f32(a, b) & (order_f32(a) <= order_f32(b));
 }
 
 fn lt_f32(a: f32, b: f32) -> bool {
-    return comparable_f32(a, b) && order_f32(a) < order_f32(b);
+    return comparable_f32(a, b) & (order_f32(a) < order_f32(b));
 }
 
 fn ne_f32(a: f32, b: f32) -> bool {
@@ -61,13 +62,11 @@ fn ne_f32(a: f32, b: f32) -> bool {
 }
 
 fn max_f32(a: f32, b: f32) -> f32 {
-    if !comparable_f32(a, b) { return nan_f32(a); }
-    return select(b, a, total_order_f32(a) > total_order_f32(b));
+    return select(nan_f32(a), select(b, a, total_order_f32(a) > total_order_f32(b)), comparable_f32(a, b));
 }
 
 fn min_f32(a: f32, b: f32) -> f32 {
-    if !comparable_f32(a, b) { return nan_f32(a); }
-    return select(b, a, total_order_f32(a) < total_order_f32(b));
+    return select(nan_f32(a), select(b, a, total_order_f32(a) < total_order_f32(b)), comparable_f32(a, b));
 }
 
 fn abs_f32(x: f32) -> f32 {
@@ -97,7 +96,7 @@ fn relu_f32(x: f32) -> f32 {
 }
 
 fn sign_f32(x: f32) -> f32 {
-    let kept = is_nan_f32(x) || (bitcast<u32>(x) & 0x7fffffffu) == 0u;
+    let kept = is_nan_f32(x) | ((bitcast<u32>(x) & 0x7fffffffu) == 0u);
     return select(copysign_f32(1.0, x), x, kept);
 }
 

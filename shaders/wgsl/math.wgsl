@@ -2,20 +2,22 @@
 // derived for this file). The errors they keep are promised in core/src/ops/unary.rs and binary.rs. Not built on the
 // WGSL functions of the same names: those may be off by 3 + 2|x| ULP (exp), 2^-11 absolutely (sin) or stop at 2^7 pi.
 // Products of the reductions are exact, so that nothing depends on whether a compiler fuses them with the additions.
+//
+// Without branches: every case is computed and selected from, because a branch costs a GPU more than the few
+// instructions it leaves out, and memory waits for neither. What is special is told apart by bits (arith.wgsl).
 
 fn sqrt_f32(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
-    if (bits & 0x7fffffffu) == 0u || bits == 0x7f800000u { return x; }
-    if bits > 0x7f800000u { return nan_f32(x); }
-    return sqrt(x);
+    // Zeros and +inf as they are; NaN and what is below 0 becomes NaN.
+    let kept = ((bits & 0x7fffffffu) == 0u) | (bits == 0x7f800000u);
+    let special = bitcast<f32>(bits | select(0x7fc00000u, 0u, kept));
+    return select(special, sqrt(x), bits - 1u < 0x7f7fffffu);
 }
 
 fn rsqrt_f32(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
-    if (bits & 0x7fffffffu) == 0u { return inf_f32(x); }
-    if bits == 0x7f800000u { return 0.0; }
-    if bits > 0x7f800000u { return nan_f32(x); }
-    return inverseSqrt(x);
+    let special = select(select(nan_f32(x), 0.0, bits == 0x7f800000u), inf_f32(x), (bits & 0x7fffffffu) == 0u);
+    return select(special, inverseSqrt(x), bits - 1u < 0x7f7fffffu);
 }
 
 // WGSL promises division for divisors up to 2^126 only: above, both operands are scaled.
@@ -28,47 +30,79 @@ fn reciprocal_f32(x: f32) -> f32 {
     return div_f32(1.0, x);
 }
 
-// 2^n for -126 <= n <= 127.
-fn power_of_two_f32(n: i32) -> f32 {
-    return bitcast<f32>((n + 127) << 23u);
+// The integer n, |n| < 2^22, as the low bits of a word: an addition, where a conversion has to look at its range.
+fn low_bits_f32(n: f32) -> u32 {
+    return bitcast<u32>(n + 12582912.0); // 1.5 * 2^23, a multiple of 2^9 in bits
 }
 
-// scale * m * 2^n by adding to the exponent; results outside the normal range take one product with 2^64 or 2^-64. Not
-// by two powers of two: a compiler that reassociates multiplies those first, and their product overflows.
-fn scaled_f32(scale: f32, m: f32, n: i32) -> f32 {
-    let product = scale * m;
-    let bits = bitcast<u32>(product);
-    let exponent = i32((bits >> 23u) & 0xffu);
-    if exponent == 0 { return product; } // from a subnormal argument: n is 0
-    let moved = exponent + n;
-    if moved > 0 && moved < 255 { return bitcast<f32>(bits + (bitcast<u32>(n) << 23u)); }
-    let step = select(0, select(-64, 64, moved > 0), moved <= 0 || moved >= 255);
-    return bitcast<f32>(bits + (bitcast<u32>(n - step) << 23u)) * power_of_two_f32(step);
+// 2^n for integers n in -126 ..= 127.
+fn power_of_two_f32(n: f32) -> f32 {
+    return bitcast<f32>((low_bits_f32(n) << 23u) + 0x3f800000u);
 }
 
-// scale * e^(high + low), |low| small against |high|, high + low in -200 ..= 150.
-// e^r = 1 + r + r^2 P(r) for |r| <= ln(2) / 2; |P's relative error| < 2^-28.
-fn exp_scaled_f32(high: f32, low: f32, scale: f32) -> f32 {
-    let n = round((high + low) * 1.44269504);
-    // ln 2 = 355/512 - 2.12e-4: n * 355/512 is exact.
-    let r = ((high - n * 0.693359375) + n * 2.12194440e-4) + low;
+// m * 2^n for integers n in -250 ..= 250, m normal where n is not 0: floor(n / 2) is added to the exponent, which is
+// exact, and one product by the rest rounds, overflows and underflows. Not two products: a compiler that reassociates
+// would multiply the powers of two first.
+fn scaled_f32(m: f32, n: f32) -> f32 {
+    let bits = low_bits_f32(n);
+    let half = (bits << 22u) & 0xff800000u;
+    return bitcast<f32>(bitcast<u32>(m) + half) * bitcast<f32>((bits << 23u) + 0x3f800000u - half);
+}
+
+// e^r - 1 for |r| <= ln(2) / 2, as r + r^2 P(r); |P's relative error| < 2^-28.
+fn expm1_reduced_f32(r: f32) -> f32 {
     var p = 0.0013814217;
     p = p * r + 0.008369209;
     p = p * r + 0.041668415;
     p = p * r + 0.16666517;
     p = p * r + 0.49999994;
-    return scaled_f32(scale, 1.0 + (r + (r * r) * p), i32(n));
+    return r + (r * r) * p;
+}
+
+// x - n ln 2. ln 2 = 355/512 - 2.12e-4: n * 355/512 is exact.
+fn reduce_ln2_f32(x: f32, n: f32) -> f32 {
+    return (x - n * 0.693359375) + n * 2.12194440e-4;
+}
+
+// scale * e^(high + low), |low| small against |high|, high + low in -200 ..= 150, scale normal or high + low small.
+fn exp_scaled_f32(high: f32, low: f32, scale: f32) -> f32 {
+    let n = round((high + low) * 1.44269504);
+    let r = reduce_ln2_f32(high, n) + low;
+    return scaled_f32(scale * (1.0 + expm1_reduced_f32(r)), n);
+}
+
+// e^x for -200 <= x <= 150.
+fn exp_inside_f32(x: f32) -> f32 {
+    let n = round(x * 1.44269504);
+    return scaled_f32(1.0 + expm1_reduced_f32(reduce_ln2_f32(x, n)), n);
+}
+
+// e^x - 1 for -80 <= x <= 80: 2^n (e^r - 1) + (2^n - 1), which keeps its digits near 0.
+fn expm1_inside_f32(x: f32) -> f32 {
+    let n = round(x * 1.44269504);
+    let power = power_of_two_f32(n);
+    return power * expm1_reduced_f32(reduce_ln2_f32(x, n)) + (power - 1.0);
+}
+
+// 1/d for 1 <= d < 2^60, to 2 ULP: a division that is right everywhere takes a branch, or twice as long.
+fn reciprocal_inside_f32(d: f32) -> f32 {
+    let root = inverseSqrt(d);
+    let near = root * root;
+    return near + near * (1.0 - d * near); // one step of Newton's
+}
+
+// Odd functions that are x to the last bit below 2^-12, where flushed subnormals must not come in, and NaN of NaN.
+fn is_tiny_or_nan_f32(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) - 0x39800000u > 0x46000000u; // below 0x39800000 it wraps
 }
 
 fn exp_f32(x: f32) -> f32 {
-    if is_nan_f32(x) { return nan_f32(x); }
     // Beyond these the result is 0 or infinite.
-    return exp_scaled_f32(clamp(x, -110.0, 100.0), 0.0, 1.0);
+    return select(exp_inside_f32(clamp(x, -110.0, 100.0)), x, is_nan_f32(x));
 }
 
 // 2^r = 1 + r P(r) for |r| <= 1/2; relative error < 2^-28.
 fn exp2_f32(x: f32) -> f32 {
-    if is_nan_f32(x) { return nan_f32(x); }
     let inside = clamp(x, -160.0, 140.0);
     let n = round(inside);
     let r = inside - n;
@@ -78,20 +112,16 @@ fn exp2_f32(x: f32) -> f32 {
     p = p * r + 0.055503294;
     p = p * r + 0.24022648;
     p = p * r + 0.6931472;
-    return scaled_f32(1.0, 1.0 + r * p, i32(n));
+    return select(scaled_f32(1.0 + r * p, n), x, is_nan_f32(x));
 }
 
 // Positive finite x as (m - 1, e) with x = m 2^e and m in [sqrt(1/2), sqrt(2)).
 fn log_split_f32(x: f32) -> vec2<f32> {
-    var bits = bitcast<u32>(x);
-    var exponent = 0;
+    let bits = bitcast<u32>(x);
     // A subnormal is an integer times 2^-149; the integer is a normal number.
-    if bits < 0x800000u {
-        bits = bitcast<u32>(f32(bits));
-        exponent = -149;
-    }
-    let above = bits - 0x3f3504f3u; // the bits of sqrt(1/2)
-    exponent += bitcast<i32>(above) >> 23u;
+    let subnormal = bits < 0x800000u;
+    let above = select(bits, bitcast<u32>(f32(bits)), subnormal) - 0x3f3504f3u; // the bits of sqrt(1/2)
+    let exponent = (bitcast<i32>(above) >> 23u) + select(0, -149, subnormal);
     return vec2<f32>(bitcast<f32>((above & 0x7fffffu) + 0x3f3504f3u) - 1.0, f32(exponent));
 }
 
@@ -109,54 +139,51 @@ fn log_tail_f32(f: f32) -> f32 {
     return (f * z) * p - 0.5 * z;
 }
 
-// Where a logarithm is not that of a positive finite number: x = (the value there, 1), else 0.
-fn log_special_f32(x: f32) -> vec2<f32> {
+// `value` where x is positive and finite, else what logarithms are there.
+fn log_or_special_f32(x: f32, value: f32) -> f32 {
     let bits = bitcast<u32>(x);
-    if (bits & 0x7fffffffu) == 0u { return vec2<f32>(inf_f32(-1.0), 1.0); }
-    if bits == 0x7f800000u { return vec2<f32>(x, 1.0); }
-    if bits > 0x7f800000u { return vec2<f32>(nan_f32(x), 1.0); }
-    return vec2<f32>(0.0, 0.0);
+    let quiet = bits | select(0x7fc00000u, 0u, bits == 0x7f800000u); // +inf, else NaN
+    let special = select(quiet, 0xff800000u, (bits & 0x7fffffffu) == 0u);
+    return select(bitcast<f32>(special), value, bits - 1u < 0x7f7fffffu);
 }
 
 fn log_f32(x: f32) -> f32 {
-    let special = log_special_f32(x);
-    if special.y != 0.0 { return special.x; }
     let s = log_split_f32(x);
     // e ln 2 in two parts, the first exact; the small terms are summed first.
-    return (s.x + (log_tail_f32(s.x) - s.y * 2.12194440e-4)) + s.y * 0.693359375;
+    return log_or_special_f32(x, (s.x + (log_tail_f32(s.x) - s.y * 2.12194440e-4)) + s.y * 0.693359375);
 }
 
-fn log2_f32(x: f32) -> f32 {
-    let special = log_special_f32(x);
-    if special.y != 0.0 { return special.x; }
+// Of positive finite numbers.
+fn log2_inside_f32(x: f32) -> f32 {
     let s = log_split_f32(x);
     return (s.x + log_tail_f32(s.x)) * 1.44269504 + s.y;
 }
 
-// IEEE 754's cases first; else 2^(b log2 |a|) with the sign of an odd power.
+fn log2_f32(x: f32) -> f32 {
+    return log_or_special_f32(x, log2_inside_f32(x));
+}
+
+// 2^(b log2 |a|) with the sign of an odd power, then IEEE 754's cases over it.
 fn pow_f32(a: f32, b: f32) -> f32 {
     let a_bits = bitcast<u32>(a);
     let b_bits = bitcast<u32>(b);
     let a_size = a_bits & 0x7fffffffu;
     let b_size = b_bits & 0x7fffffffu;
-    let b_negative = b_bits >= 0x80000000u;
-    if b_size == 0u || a_bits == 0x3f800000u { return 1.0; }
-    if a_size > 0x7f800000u { return nan_f32(a); }
-    if b_size > 0x7f800000u { return nan_f32(b); }
-    if b_size == 0x7f800000u {
-        if a_size == 0x3f800000u { return 1.0; }
-        return select(0.0, inf_f32(1.0), (a_size > 0x3f800000u) != b_negative);
-    }
-    // 2^24 and above every f32 is an even integer.
+    let a_negative = a_bits >= 0x80000000u;
     let magnitude = bitcast<f32>(b_size);
-    let integer = magnitude >= 16777216.0 || floor(magnitude) == magnitude;
-    let odd = integer && magnitude < 16777216.0 && (u32(magnitude) & 1u) == 1u;
-    let sign = select(1.0, -1.0, a_bits >= 0x80000000u && odd);
-    if a_size == 0u || a_size == 0x7f800000u {
-        return select(copysign_f32(0.0, sign), inf_f32(sign), (a_size != 0u) != b_negative);
-    }
-    if a_bits >= 0x80000000u && !integer { return nan_f32(a); }
-    return sign * exp2_f32(b * log2_f32(bitcast<f32>(a_size)));
+    let integer = floor(magnitude) == magnitude; // all from 2^23 on, and even ones from 2^24 on
+    let odd = integer & (floor(magnitude * 0.5) * 2.0 != magnitude);
+    var value = exp2_f32(b * log2_inside_f32(bitcast<f32>(a_size)));
+    let infinite_b = b_size == 0x7f800000u;
+    // A base of 0 or infinity, an infinite power: towards 0 or infinity, whatever was computed.
+    let limit = (a_size == 0u) | (a_size == 0x7f800000u) | infinite_b;
+    let grows = (a_size > 0x3f800000u) != (b_bits >= 0x80000000u);
+    value = select(value, bitcast<f32>(select(0u, 0x7f800000u, grows)), limit);
+    value = bitcast<f32>(bitcast<u32>(value) | select(0u, 0x80000000u, a_negative & odd));
+    let nan = (a_size > 0x7f800000u) | (b_size > 0x7f800000u) | (a_negative & !(integer | limit));
+    value = select(value, nan_f32(a), nan);
+    let one = (b_size == 0u) | (a_bits == 0x3f800000u) | ((a_size == 0x3f800000u) & infinite_b);
+    return select(value, 1.0, one);
 }
 
 // Word `i` of 32 zero bits followed by the fraction of 2/pi.
@@ -215,88 +242,75 @@ fn reduce_large_f32(x: f32) -> vec2<f32> {
     // Near a quadrant the leading bits vanish: shift them out before rounding to 24.
     let lead = min(countLeadingZeros(f_high), 31u);
     let top = (f_high << lead) | ((f_low >> 1u) >> (31u - lead));
-    let fraction = f32(top) * power_of_two_f32(-32 - i32(lead));
+    let fraction = f32(top) * power_of_two_f32(-32.0 - f32(lead));
     return vec2<f32>(select(fraction, -fraction, negative) * 1.57079633, f32(quadrant & 3u));
 }
 
-// (r, quadrant) with x = quadrant pi/2 + r modulo 2 pi, |r| <= pi/4; Cody & Waite in four parts up to 2^15.
+// (r, quadrant) with x = quadrant pi/2 + r modulo 2 pi, |r| <= pi/4, for x >= 0; Cody & Waite in four parts up to 2^15.
+// r is NaN for NaN and infinities.
 fn reduce_f32(x: f32) -> vec2<f32> {
-    if abs_f32(x) > 32768.0 {
-        let large = reduce_large_f32(x);
-        return select(large, vec2<f32>(-large.x, -large.y), x < 0.0);
-    }
     let n = round(x * 0.636619772);
-    // pi/2 in parts of 9, 9, 9 and 24 bits: the first three products are exact for |n| < 2^15.
+    // pi/2 in parts of 9, 9, 9 and 24 bits: the first three products are exact for n < 2^15.
     var r = x - n * 1.5703125;
     r = r - n * 0.000483512878;
     r = r - n * 3.13855708e-07;
     r = r - n * 6.07710051e-11;
-    return vec2<f32>(r, n);
+    var reduced = vec2<f32>(r, n);
+    // The one branch of this file: hardly ever taken, and far too long to be computed in vain.
+    if bitcast<u32>(x) > 0x47000000u {
+        reduced = reduce_large_f32(x);
+        reduced.x = select(reduced.x, nan_f32(x), bitcast<u32>(x) >= 0x7f800000u);
+    }
+    return reduced;
 }
 
-// sin of the reduced argument `quadrant` quarter turns on.
+// sin of the reduced argument, `quadrant` (low bits) quarter turns on.
 // sin r = r + r^3 P(r^2), relative error < 2^-27; cos r = 1 - r^2/2 + r^4 Q(r^2), < 2^-32.
-fn sin_quadrant_f32(r: f32, quadrant: i32) -> f32 {
+fn sin_quadrant_f32(r: f32, quadrant: u32) -> f32 {
     let z = r * r;
     let s = r + (r * z) * ((-0.0001951084 * z + 0.008332131) * z - 0.16666654);
     let c = 1.0 - (0.5 * z - (z * z) * ((2.4425683e-05 * z - 0.0013887251) * z + 0.041666646));
-    let value = select(s, c, (quadrant & 1) == 1);
-    return select(value, -value, (quadrant & 2) == 2);
+    let value = select(s, c, (quadrant & 1u) == 1u);
+    return bitcast<f32>(bitcast<u32>(value) ^ ((quadrant << 30u) & 0x80000000u));
 }
 
+// By the magnitude, so that zeros keep their sign.
 fn sin_f32(x: f32) -> f32 {
-    let size = bitcast<u32>(x) & 0x7fffffffu;
-    if size >= 0x7f800000u { return nan_f32(x); }
-    if size < 0x39800000u { return x; } // below 2^-12 x^3/6 is less than half an ULP
-    let reduced = reduce_f32(x);
-    return sin_quadrant_f32(reduced.x, i32(reduced.y));
+    let reduced = reduce_f32(abs_f32(x));
+    let value = sin_quadrant_f32(reduced.x, low_bits_f32(reduced.y));
+    return bitcast<f32>(bitcast<u32>(value) ^ (bitcast<u32>(x) & 0x80000000u));
 }
 
 fn cos_f32(x: f32) -> f32 {
-    if (bitcast<u32>(x) & 0x7fffffffu) >= 0x7f800000u { return nan_f32(x); }
-    let reduced = reduce_f32(x);
-    return sin_quadrant_f32(reduced.x, i32(reduced.y) + 1);
+    let reduced = reduce_f32(abs_f32(x));
+    return sin_quadrant_f32(reduced.x, low_bits_f32(reduced.y) + 1u);
 }
 
-// x + x^3 P(x^2) below 0.65, relative error < 2^-26; 1 - 2 / (e^2x + 1) above.
+// t / (t + 2) with t = e^2|x| - 1; 1 to the last bit from 9.02 on.
 fn tanh_f32(x: f32) -> f32 {
-    if is_nan_f32(x) { return nan_f32(x); }
-    let size = abs_f32(x);
-    if size < 0x1p-12f { return x; } // below 2^-12 x^3/3 is less than half an ULP
-    if size < 0.65 {
-        let z = x * x;
-        var p = 0.002031752;
-        p = p * z - 0.008053948;
-        p = p * z + 0.021650154;
-        p = p * z - 0.05393747;
-        p = p * z + 0.13333133;
-        p = p * z - 0.33333328;
-        return x + (x * z) * p;
-    }
-    // 1 to the last bit from 9.02 on.
-    return copysign_f32(1.0 - 2.0 / (exp_scaled_f32(2.0 * min(size, 10.0), 0.0, 1.0) + 1.0), x);
+    let t = expm1_inside_f32(2.0 * min(abs(x), 10.0));
+    return select(copysign_f32(t * reciprocal_inside_f32(t + 2.0), x), x, is_tiny_or_nan_f32(x));
 }
 
 // By e^-|x|, which cannot overflow.
 fn sigmoid_f32(x: f32) -> f32 {
-    if is_nan_f32(x) { return nan_f32(x); }
-    let e = exp_scaled_f32(max(-abs_f32(x), -110.0), 0.0, 1.0);
-    return select(e, 1.0, x >= 0.0) / (1.0 + e);
+    let e = exp_inside_f32(max(-abs(x), -110.0));
+    return select(select(e, 1.0, x >= 0.0) * reciprocal_inside_f32(1.0 + e), x, is_nan_f32(x));
 }
 
-// Far below 0, x e^x is normal where e^x is not: x goes in before the scaling.
+// Far below 0, x e^x is normal where e^x is not: x goes in before the scaling. There 1 + e^x has long been 1.
 fn silu_f32(x: f32) -> f32 {
-    if is_nan_f32(x) { return nan_f32(x); }
-    let e = exp_scaled_f32(max(-abs_f32(x), -110.0), 0.0, 1.0);
-    if x >= 0.0 { return x / (1.0 + e); }
-    let inside = max(x, -110.0);
-    return exp_scaled_f32(inside, 0.0, inside) / (1.0 + e);
+    let below = max(-abs(x), -110.0);
+    let n = round(below * 1.44269504);
+    let m = 1.0 + expm1_reduced_f32(reduce_ln2_f32(below, n));
+    let e = m * power_of_two_f32(max(n, -64.0));
+    return select(select(scaled_f32(below * m, n), x, x >= 0.0) * reciprocal_inside_f32(1.0 + e), x, is_nan_f32(x));
 }
 
-// e^(a^2/2) (1 - Phi(a)) for 0 <= a <= 14.5, Phi the normal distribution: q Q(q - 1/2) with q = 3 / (a + 3).
+// e^(a^2/2) (1 - Phi(a)) for 0 <= a <= 14.5, Phi the normal distribution: q Q(q - 1/2) with q = 1 / (1 + a/3).
 // Relative error of Q < 2^-29; its terms cancel no more than 2.5 to 1.
 fn normal_tail_f32(a: f32) -> f32 {
-    let q = 3.0 / (a + 3.0);
+    let q = reciprocal_inside_f32(1.0 + a * 0.333333333);
     let u = q - 0.5;
     var p = 0.018587265;
     p = p * u - 0.022400666;
@@ -312,35 +326,28 @@ fn normal_tail_f32(a: f32) -> f32 {
     return q * p;
 }
 
-// x (1 - Phi(-x)) above 0, x Phi(x) below, where the tail keeps its digits: a^2/2 is split so that no rounding of it
-// is magnified by the exponential.
+// x Phi(x) below 0, where the tail keeps its digits, and x - x (1 - Phi(x)) above, both by |x| (1 - Phi(|x|)), with the
+// sign of x. a^2/2 is split so that no rounding of it is magnified by the exponential.
 fn gelu_f32(x: f32) -> f32 {
-    if is_nan_f32(x) { return nan_f32(x); }
-    let a = min(abs_f32(x), 16.0);
+    let a = min(abs(x), 16.0);
     let upper = bitcast<f32>(bitcast<u32>(a) & 0xfffff000u); // 12 bits: its square is exact
-    let high = -0.5 * (upper * upper);
-    let low = -0.5 * ((a - upper) * (a + upper));
-    let tail = normal_tail_f32(a);
-    if x >= 0.0 { return x * (1.0 - exp_scaled_f32(high, low, tail)); }
-    return exp_scaled_f32(high, low, -a * tail);
+    let half = 0.5 * upper;
+    let tail = exp_scaled_f32(-(half * upper), -((a - upper) * (0.5 * a + half)), a * normal_tail_f32(a));
+    return select(copysign_f32(select(tail, abs(x) - tail, x >= 0.0), x), x, is_nan_f32(x));
 }
 
-// x P(x^2) below 0.93, relative error < 2^-30; 1 - 2 (1 - Phi(sqrt(2) x)) above.
+// 1 - e^-t, t = -ln(1 - erf |x|) = |x| P(|x|) for |x| <= 3.95; relative error of the result < 2^-27. 1 to the last bit
+// from 3.84 on.
 fn erf_f32(x: f32) -> f32 {
-    if is_nan_f32(x) { return nan_f32(x); }
-    let size = abs_f32(x);
-    if size < 0.93 {
-        let z = x * x;
-        var p = 8.3452316e-05;
-        p = p * z - 0.000813744;
-        p = p * z + 0.0052006347;
-        p = p * z - 0.02685927;
-        p = p * z + 0.11283694;
-        p = p * z - 0.37612635;
-        p = p * z + 1.1283792;
-        return x * p;
-    }
-    // 1 to the last bit from 3.84 on.
-    let t = min(size, 5.0);
-    return copysign_f32(1.0 - exp_scaled_f32(-(t * t), 0.0, 2.0 * normal_tail_f32(1.41421356 * t)), x);
+    let a = min(abs(x), 3.95);
+    var p = -9.256263235e-6;
+    p = p * a + 0.0001176415314;
+    p = p * a - 0.0006328384521;
+    p = p * a + 0.001667031026;
+    p = p * a - 0.0001603996898;
+    p = p * a - 0.01915306224;
+    p = p * a + 0.1027778302;
+    p = p * a + 0.636619382;
+    p = p * a + 1.128379172;
+    return select(copysign_f32(-expm1_inside_f32(-(a * p)), x), x, is_nan_f32(x));
 }

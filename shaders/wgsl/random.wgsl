@@ -47,7 +47,8 @@ fn normal_pair(radius_bits: u32, angle_bits: u32) -> vec2<f32> {
     let turns = f32(angle_bits >> 8u) * 0x1p-22f;
     let quadrant = round(turns);
     let r = (turns - quadrant) * 1.57079633;
-    return radius * vec2<f32>(sin_quadrant_f32(r, i32(quadrant) + 1), sin_quadrant_f32(r, i32(quadrant)));
+    let turn = low_bits_f32(quadrant);
+    return radius * vec2<f32>(sin_quadrant_f32(r, turn + 1u), sin_quadrant_f32(r, turn));
 }
 
 fn normal(bits: vec4<u32>) -> vec4<f32> {
