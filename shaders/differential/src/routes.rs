@@ -29,13 +29,9 @@ impl Route {
     }
 }
 
-/// Programs after which the Vulkan device is opened anew: llvmpipe runs out of something after some 400 pipelines.
-const PROGRAMS_PER_DEVICE: u32 = 200;
-
 /// The devices that routes need, opened when first used.
 #[derive(Default)]
 pub struct Devices {
-    runs: u32,
     wgpu: Option<Box<dyn Backend>>,
     cuda: Option<Box<dyn Backend>>,
 }
@@ -56,13 +52,7 @@ impl Devices {
                     return interpret(program, &options).map(Some);
                 };
             }
-            Route::Wgpu => {
-                self.runs += 1;
-                if self.runs % PROGRAMS_PER_DEVICE == 0 {
-                    self.wgpu = None;
-                }
-                &mut self.wgpu
-            }
+            Route::Wgpu => &mut self.wgpu,
             Route::Cuda => &mut self.cuda,
         };
         if device.is_none() {

@@ -105,6 +105,8 @@ pub(crate) fn program(seed: u64, settings: &Settings) -> Program {
 impl Generator<'_> {
     fn spec(&mut self, binding: u32, usage: BufferUse, element: &Ty, count: usize) -> BufferSpec {
         let stride = self.types.stride(element);
+        // Bindings are whole words: half a word more would count as an element of two bytes.
+        let count = if stride.is_multiple_of(4) { count } else { count.next_multiple_of(2) };
         let mut fields: Vec<Field> = Vec::new();
         for i in 0..count {
             self.types.fields(element, i * stride, &mut fields);
