@@ -163,6 +163,11 @@ impl CudaBackend {
         self.kernels.loaded()
     }
 
+    /// Those of them that were compiled before, with this crate, and only had to be loaded.
+    pub fn prepared_kernels(&self) -> usize {
+        self.kernels.compiler.prepared.count()
+    }
+
     /// Makes the next `count` allocations fail as if the driver had no memory, to test how a program takes it.
     pub fn inject_out_of_memory(&self, count: u32) {
         self.pool.inject_failures(count);
@@ -320,7 +325,7 @@ impl fmt::Debug for CudaBackend {
 }
 
 /// What planners may use.
-fn caps(id: &str, card: &Card) -> Caps {
+pub(crate) fn caps(id: &str, card: &Card) -> Caps {
     Caps {
         device: id.to_owned(),
         f16: true,

@@ -1,9 +1,10 @@
 //! Kernels: WGSL to PTX to machine code, each once; loaded, and found again without a search of text.
 //!
 //! The way of a kernel: its WGSL is parsed and compiled by naga-ptx, the driver assembles the PTX for its own card, and
-//! the result goes to the cache on disk, from which the next process loads it without compiling anything. The library's
-//! own kernels are known by their [`KernelKey`], users' by their text (`user.rs`). Two threads that need the same new
-//! kernel compile it once; threads that need different ones do not wait for each other.
+//! the result goes to the cache on disk, from which the next process loads it without compiling anything. Everyday kernels
+//! of the library were compiled before (`prepared.rs`) and are only loaded. The library's own kernels are known by their
+//! [`KernelKey`], users' by their text (`user.rs`). Two threads that need the same new kernel compile it once; threads that
+//! need different ones do not wait for each other.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -20,6 +21,7 @@ use crate::driver::one_line;
 use crate::fault::lock;
 use crate::native::{self, Context, Function};
 use crate::params::Metadata;
+use crate::prepared::{Prepared, own_options};
 
 /// The state of the compiler, as `build.rs` found it.
 const COMPILER: &str = env!("POLYWARP_COMPILER");
@@ -50,6 +52,7 @@ pub(crate) struct Kernel {
 pub(crate) struct Compiler {
     context: Arc<Context>,
     target: Target,
+    pub(crate) prepared: Prepared,
     disk: DiskCache,
 }
 
@@ -61,12 +64,26 @@ enum Input<'a> {
 
 impl Compiler {
     pub(crate) fn new(context: &Arc<Context>, target: Target) -> Compiler {
-        Compiler { context: Arc::clone(context), target, disk: DiskCache::from_env() }
+        let (prepared, disk) = (Prepared::new(target), DiskCache::from_env());
+        Compiler { context: Arc::clone(context), target, prepared, disk }
     }
 
     /// One of the library's own kernels.
     pub(crate) fn own(&self, source: &Source) -> Result<Kernel> {
-        let options = Options { entry_point: Some("main".to_owned()), ..Options::trusted(self.target) };
+        if let Some(entry) = self.prepared.get(&source.wgsl) {
+            match self.load(&source.name, &entry)? {
+                Ok(kernel) => {
+                    self.prepared.taken();
+                    return Ok(kernel);
+                }
+                Err(failed) => {
+                    // Such as by a driver older than the assembler that made it: compiled here, it will do.
+                    log::info!("prepared kernel `{}` is not used: {}", source.name, self.context.api.words(failed));
+                    self.prepared.refused(failed);
+                }
+            }
+        }
+        let options = own_options(self.target);
         let made = self.make(&source.name, &source.wgsl, Input::Text(&source.wgsl), &options);
         made.map_err(|error| {
             // What no user wrote no user can put right.

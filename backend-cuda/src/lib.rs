@@ -11,7 +11,7 @@
 //! | every call into it, and almost every `unsafe` block | `native/` |
 //! | faults that stay: poisoned and lost devices | `fault.rs` |
 //! | memory | `polywarp_core::pool`, `native/memory.rs` |
-//! | WGSL to machine code; the cache on disk | `kernels.rs`, `cache.rs` |
+//! | WGSL to machine code; the cache on disk; kernels compiled before | `kernels.rs`, `cache.rs`, `prepared.rs` |
 //! | a launch's parameters | `params.rs` |
 //! | launching, recording | `run.rs`, `recording.rs` |
 //! | users' WGSL | `user.rs` |
@@ -29,6 +29,7 @@ mod interop;
 mod kernels;
 mod native;
 mod params;
+mod prepared;
 mod recording;
 mod run;
 mod staging;

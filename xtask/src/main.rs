@@ -7,6 +7,7 @@ mod bench;
 mod command;
 mod counts;
 mod docs;
+mod prepare;
 mod ptxas;
 mod setup;
 mod test;
@@ -25,6 +26,8 @@ usage: cargo xtask <command>
   test             everything: format, lints, feature sets, tests on every backend, examples, documents
   bench [ARGS]     set up, build in release, run `polywarp bench ARGS`, say where the page is
   docs [--write]   check the documents; --write makes the generated ones anew
+  prepare [--check]
+                   compile the kernels that backend-cuda ships ready to run; --check compares them only
   wasm             build core, shaders and backend-wgpu for the web
 ";
 
@@ -37,6 +40,8 @@ fn main() -> ExitCode {
         ["bench", ref rest @ ..] => bench::run(rest),
         ["docs"] => docs::check(),
         ["docs", "--write"] => docs::write(),
+        ["prepare"] => prepare::write(),
+        ["prepare", "--check"] => prepare::check(),
         ["wasm"] => wasm::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

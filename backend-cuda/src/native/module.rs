@@ -103,8 +103,9 @@ pub(crate) fn load(
 ) -> Result<Result<Function, Code>> {
     let Ok(name) = CString::new(symbol) else { return Ok(Err(code::INVALID_VALUE)) };
     let mut module = std::ptr::null_mut();
-    // SAFETY: the image is complete: it came from `link`, in this process or, with its digest checked, in another. The
-    // driver copies what it needs. The pointer is to a live local.
+    // SAFETY: the image is complete: it came from `link`, in this process or, with its digest checked, in another, or with
+    // its digest checked from the archive of prepared kernels. The driver copies what it needs. The pointer is to a live
+    // local.
     let done = context.attempt(|api| unsafe { (api.cuModuleLoadData)(&mut module, cubin.as_ptr().cast()) })?;
     if done != code::SUCCESS {
         return Ok(Err(done));
