@@ -44,7 +44,8 @@ fn name(kernel: &Kernel) -> String {
 }
 
 fn write_kernel(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
-    writeln!(out, "const THREADS = {}u;\nconst ITEMS = {}u;\n", kernel.threads, kernel.items)?;
+    writeln!(out, "const THREADS = {}u;\nconst ITEMS = {}u;", kernel.threads, kernel.items)?;
+    writeln!(out, "alias Quad = {};\n", kernel.output.vector())?;
     write_params(kernel, out)?;
     for (i, &(element, mode)) in kernel.inputs.iter().enumerate() {
         let form = match mode {
