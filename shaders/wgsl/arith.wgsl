@@ -1,6 +1,6 @@
 // Exact functions: comparisons, extrema, integer division, conversions. `src/math.rs` takes what a kernel names.
-// NaN, infinities and zeros are told apart by their bits, because a WGSL compiler may assume floats are finite. Conditions
-// are joined by `&` and `|`, which branch nowhere; `&&` and `||` may.
+// NaN, infinities and zeros are told apart by their bits, because a WGSL compiler may assume floats are finite.
+// Conditions on floats are joined by `&` and `|`, which branch nowhere; `&&` and `||` may.
 
 fn is_nan_f32(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
@@ -106,16 +106,13 @@ fn bool_from_f32(x: f32) -> bool {
 
 // Toward zero, within the bounds of the type; NaN gives 0.
 fn i32_from_f32(x: f32) -> i32 {
-    if is_nan_f32(x) { return 0; }
-    if x >= 2147483648.0 { return 2147483647; }
-    if x <= -2147483648.0 { return i32(-2147483647) - 1; }
-    return i32(x);
+    let y = select(x, 0.0, is_nan_f32(x));
+    return select(select(i32(y), 2147483647, y >= 2147483648.0), i32(-2147483647) - 1, y <= -2147483648.0);
 }
 
 fn u32_from_f32(x: f32) -> u32 {
-    if is_nan_f32(x) || x <= 0.0 { return 0u; }
-    if x >= 4294967296.0 { return 4294967295u; }
-    return u32(x);
+    let y = select(x, 0.0, is_nan_f32(x));
+    return select(select(u32(y), 4294967295u, y >= 4294967296.0), 0u, y <= 0.0);
 }
 
 fn i8_from_f32(x: f32) -> i32 {
@@ -135,8 +132,8 @@ fn i64_from_f32(x: f32) -> i64 {
 
 // An f32 that rounds to bf16 as the integer itself does: what f32 cannot hold is kept as a sticky bit.
 fn bf16_from_u32(x: u32) -> f32 {
-    if x < 0x1000000u { return f32(x); }
-    return f32((x & 0xffffff00u) | select(0u, 0x100u, (x & 0xffu) != 0u));
+    let sticky = (x & 0xffffff00u) | select(0u, 0x100u, (x & 0xffu) != 0u);
+    return f32(select(sticky, x, x < 0x1000000u));
 }
 
 fn bf16_from_i32(x: i32) -> f32 {

@@ -5,8 +5,8 @@
 // Shared memory none.
 // Traffic       every dense operand once: memory bound.
 // Numerics      that of body.
-// Requires      prelude: Params with `quads` (1 and more) and `tail`; const THREADS, ITEMS; alias Quad, the type of four
-//               elements; quad, write_quad, write_tail.
+// Requires      prelude: Params with `quads` (1 and more) and `tail`; const THREADS, ITEMS; alias Quad, four elements;
+//               quad, write_quad, write_tail.
 // Measured      H200, Vulkan, 2026-11-21, 2^28 f32: add 4.26 TB/s, exp 3.92, gelu 2.39; copy: 4.05
 //               (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite elementwise.
 
@@ -17,7 +17,7 @@ fn main(
     @builtin(local_invocation_index) thread: u32,
 ) {
     let first = (group.y * groups.x + group.x) * (THREADS * ITEMS) + thread;
-    // 1. Behind the end the last quad again: with no condition in between, all loads are under way before the first result.
+    // 1. Behind the end the last quad again: with no condition in between, every load is under way before a result.
     var values: array<Quad, ITEMS>;
     for (var i = 0u; i < ITEMS; i++) {
         values[i] = quad(min(first + i * THREADS, params.quads - 1u));

@@ -12,18 +12,16 @@ fn value_f16(bits: u32) -> f32 {
 
 fn bits_f16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
-    let sign = (bits >> 16u) & 0x8000u;
     let rest = bits & 0x7fffffffu;
-    if rest > 0x7f800000u { return sign | 0x7e00u; }        // NaN
-    if rest >= 0x477ff000u { return sign | 0x7c00u; }       // 65520 and above round to infinity
-    if rest >= 0x38800000u {                                // 2^-14 and above: normal
-        return sign | ((rest - 0x38000000u + 0xfffu + ((rest >> 13u) & 1u)) >> 13u);
-    }
-    if rest <= 0x33000000u { return sign; }                 // up to 2^-25: the tie goes to zero
-    let shift = 126u - (rest >> 23u);                       // 14 to 24: the significand in units of 2^-24
+    let normal = (rest - 0x38000000u + 0xfffu + ((rest >> 13u) & 1u)) >> 13u;
+    // Below 2^-14: the significand in units of 2^-24. Shifted by 25 nothing is left of it.
+    let shift = clamp(126u - (rest >> 23u), 1u, 25u);
     let significand = (rest & 0x7fffffu) | 0x800000u;
-    let half = 1u << (shift - 1u);
-    return sign | ((significand + half - 1u + ((significand >> shift) & 1u)) >> shift);
+    let subnormal = (significand + (1u << (shift - 1u)) - 1u + ((significand >> shift) & 1u)) >> shift;
+    var rounded = select(subnormal, normal, rest >= 0x38800000u);
+    rounded = select(rounded, 0x7c00u, rest >= 0x477ff000u); // 65520 and above round to infinity
+    rounded = select(rounded, 0x7e00u, rest > 0x7f800000u); // NaN
+    return ((bits >> 16u) & 0x8000u) | rounded;
 }
 
 fn round_f16(x: f32) -> f32 {
