@@ -75,8 +75,15 @@ fn chosen_devices(name: Option<&str>) -> Result<Vec<Device>, Fault> {
         }
         return Ok(devices);
     }
-    let usable = polywarp::devices().into_iter().filter(|entry| entry.unusable.is_none());
-    Ok(usable.map(|entry| entry.open()).collect::<Result<_, _>>()?)
+    let mut devices = Vec::new();
+    for entry in polywarp::devices().into_iter().filter(|entry| entry.unusable.is_none()) {
+        // One route that fails must not keep the others from being measured; `doctor` says more of it.
+        match entry.open() {
+            Ok(device) => devices.push(device),
+            Err(error) => eprintln!("left out: {error}"),
+        }
+    }
+    Ok(devices)
 }
 
 /// The bar goes to standard error, and only where somebody can watch it.

@@ -59,6 +59,13 @@ impl Finding {
         Finding::new(Severity::Warning, what, fix)
     }
 
+    /// Not an error any more.
+    fn soften(&mut self) {
+        if self.severity == Severity::Error {
+            self.severity = Severity::Warning;
+        }
+    }
+
     fn note(what: impl Into<String>, fix: impl Into<String>) -> Finding {
         Finding::new(Severity::Note, what, fix)
     }
@@ -98,9 +105,20 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     let routes: Vec<Route> = entries.iter().map(Route::from).collect();
     let mut findings = system.findings(&entries);
     findings.extend(nvidia.findings(&routes, system.nvidia_vulkan_file()));
-    let mut devices = Vec::new();
+    let mut devices: Vec<Tried> = Vec::new();
+    let mut found = Vec::new();
     for entry in &entries {
-        devices.extend(try_device(entry, &nvidia, &mut findings));
+        let mut of_this = Vec::new();
+        devices.extend(try_device(entry, &nvidia, &mut of_this));
+        found.push((entry, of_this));
+    }
+    for (entry, mut of_this) in found {
+        // A route that fails is no fault of the machine when another one to the same card works.
+        let works = |id: &String| devices.iter().any(|tried| tried.id == *id && tried.computes == Some(true));
+        if entry.other_routes.iter().any(works) {
+            of_this.iter_mut().for_each(Finding::soften);
+        }
+        findings.extend(of_this);
     }
     let default = default_device(&mut findings);
     findings.sort_by_key(|finding| finding.severity);
