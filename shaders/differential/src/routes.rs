@@ -59,7 +59,12 @@ impl Devices {
             *device = Some(open(route).map_err(|error| error.to_string())?);
         }
         let Some(device) = device else { return Err("no device".to_owned()) };
-        launch(device.as_ref(), program).map_err(|error| error.to_string())
+        let result = launch(device.as_ref(), program).map_err(|error| error.to_string());
+        // The next program gets a new device. The old one is not closed: llvmpipe crashes then.
+        if route == Route::Wgpu && result.is_err() {
+            std::mem::forget(self.wgpu.take());
+        }
+        result
     }
 
     /// The device of `route`, in words.
