@@ -125,7 +125,8 @@ fn compare(folder: &Path) -> Fallible<bool> {
     for case in cases() {
         let ours = context.load_module(Ptx::from_src(ptx(folder, &case, target)?))?.load_function(case.entry)?;
         let theirs = theirs.load_function(case.entry)?;
-        let operands: Vec<Vec<CudaSlice<u32>>> = (0..COPIES).map(|_| operands(&stream, &case)).collect::<Fallible<_>>()?;
+        let operands: Vec<Vec<CudaSlice<u32>>> =
+            (0..COPIES).map(|_| operands(&stream, &case)).collect::<Fallible<_>>()?;
         let mut results = Vec::new();
         for function in [&ours, &theirs] {
             let mut fresh = self::operands(&stream, &case)?;

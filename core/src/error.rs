@@ -317,7 +317,9 @@ pub enum Error {
         reason: String,
     },
     /// A fault on the device ended its CUDA context, for as long as this process lives; every later call on it says so.
-    #[error("{device}: {op} ended with {first_error}; nothing on this device can be trusted any more: restart the process")]
+    #[error(
+        "{device}: {op} ended with {first_error}; nothing on this device can be trusted any more: restart the process"
+    )]
     DevicePoisoned {
         /// The device.
         device: String,
@@ -339,7 +341,9 @@ pub enum Error {
         needed: String,
     },
     /// Generated code that the driver's assembler refused: a bug of this library.
-    #[error("{device}: the driver refused the code of kernel `{kernel}`, which is a bug of polywarp, please report it: {log}")]
+    #[error(
+        "{device}: the driver refused the code of kernel `{kernel}`, which is a bug of polywarp, please report it: {log}"
+    )]
     PtxRejected {
         /// The device.
         device: String,

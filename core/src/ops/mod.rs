@@ -241,7 +241,7 @@ mod tests {
                 assert!(!cases.is_empty(), "{} has no {level} case", family.name);
                 for case in cases {
                     assert_eq!(case.family, family.name);
-                        assert!(names.insert(case.name.clone()), "twice: {}", case.name);
+                    assert!(names.insert(case.name.clone()), "twice: {}", case.name);
                 }
             }
         }

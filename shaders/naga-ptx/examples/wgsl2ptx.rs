@@ -27,7 +27,8 @@ fn run() -> Result<String, String> {
         _ => naga_ptx::Options { target, ..naga_ptx::Options::default() },
     };
     let source = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
-    let module = naga::front::wgsl::parse_str(&source).map_err(|error| error.emit_to_string_with_path(&source, &file))?;
+    let module =
+        naga::front::wgsl::parse_str(&source).map_err(|error| error.emit_to_string_with_path(&source, &file))?;
     let info = Validator::new(ValidationFlags::all(), Capabilities::all())
         .validate(&module)
         .map_err(|error| error.emit_to_string_with_path(&source, &file))?;

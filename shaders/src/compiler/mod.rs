@@ -39,8 +39,7 @@ pub enum Target {
 
 impl Target {
     /// Every target.
-    pub const ALL: [Target; 6] =
-        [Target::Spirv, Target::Msl, Target::Hlsl, Target::Glsl, Target::Wgsl, Target::Ptx];
+    pub const ALL: [Target; 6] = [Target::Spirv, Target::Msl, Target::Hlsl, Target::Glsl, Target::Wgsl, Target::Ptx];
 
     /// The lower-case name, as printed and parsed.
     pub const fn name(self) -> &'static str {
