@@ -1,3 +1,5 @@
+//! Archives that are cut short, changed or lie about themselves: refused, never a panic.
+
 use super::write::{Kernel, archive};
 use super::*;
 use crate::params::{Field, Value};

@@ -1,3 +1,4 @@
+// A sampler: refused, with its place.
 @group(0) @binding(0) var<storage, read_write> out: array<f32>;
 @group(0) @binding(1) var s: sampler;
 @group(0) @binding(2) var t: texture_2d<f32>;

@@ -1,3 +1,4 @@
+// A texture: refused, with its place.
 @group(0) @binding(0) var image: texture_2d<f32>;
 @group(0) @binding(1) var<storage, read_write> out: array<vec4<f32>>;
 @compute @workgroup_size(1)

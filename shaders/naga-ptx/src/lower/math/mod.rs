@@ -8,7 +8,7 @@
 //! Largest errors in units of the last place, over 2^20 inputs each (half of them random bits, so all magnitudes), against
 //! f64 on the host: first with correctly rounded approximations (`ex2`, `rcp`, `rsqrt`), then with approximations off by
 //! all that NVIDIA documents (2, 1 and 2 ULP). `tests/accuracy.rs` measures and asserts them. Sequences without an
-//! approximation have one figure. All results include subnormals; nothing is flushed. "Inherited" limits are those of the
+//! approximation have one figure; the same on an H200: `benches/results/h200-cuda-2026-11-21/accuracy.md`. All results include subnormals; nothing is flushed. "Inherited" limits are those of the
 //! formula that WGSL defines a function by, some of them very wide; pi/2 and its like are exact to the last place.
 //!
 //! | f32 builtin | PTX | measured | WGSL's limit |
