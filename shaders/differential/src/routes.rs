@@ -60,7 +60,7 @@ impl Devices {
         }
         let Some(device) = device else { return Err("no device".to_owned()) };
         let result = launch(device.as_ref(), program).map_err(|error| error.to_string());
-        // The next program gets a new device. The old one is not closed: llvmpipe crashes then.
+        // The next program gets a new device. Closing one that a driver's fault took might be the next fault.
         if route == Route::Wgpu && result.is_err() {
             std::mem::forget(self.wgpu.take());
         }

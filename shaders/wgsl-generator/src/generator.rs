@@ -312,10 +312,6 @@ impl<'s> Generator<'s> {
         if !scalar.is_float() || expr.bound.is_at_rest(scalar) {
             return expr;
         }
-        self.brought_to_rest(expr, ty, scalar)
-    }
-
-    pub(crate) fn brought_to_rest(&mut self, expr: Expr, ty: &Ty, scalar: Scalar) -> Expr {
         self.spend(5.0);
         let name = self.resting(ty, scalar);
         Expr { text: format!("{name}({})", expr.text), constant: expr.constant, bound: Bound::resting(scalar) }
