@@ -338,6 +338,7 @@ pub(crate) fn caps(id: &str, card: &Card) -> Caps {
         max_workgroups_per_dimension: MOST_WORKGROUPS,
         // Two parameters of 8 bytes each, in a block of 4 KiB.
         max_storage_buffers: 128,
+        cooperative: Vec::new(),
     }
 }
 

@@ -31,6 +31,7 @@ pub(crate) fn caps(id: &str, features: wgpu::Features, limits: &wgpu::Limits, ad
         max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
         max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
         max_storage_buffers: limits.max_storage_buffers_per_shader_stage.min(buffers),
+        cooperative: Vec::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | what a backend runs | [`plan`], [`Plan`], [`Launch`] |
+//! | what a backend runs | [`plan`], [`candidates`], [`Plan`], [`Launch`] |
 //! | one op's kernels | `src/plans/<stem>.rs` and `wgsl/<stem>.wgsl` |
 //! | how elements of each dtype are read and written | `src/element.rs` |
 //! | exp, sin, erf ... as WGSL | `wgsl/math.wgsl` |
@@ -19,4 +19,4 @@ mod plans;
 mod validate;
 pub mod wgsl;
 
-pub use plan::{Access, Caps, KernelKey, Launch, Plan, Slot, Source, plan};
+pub use plan::{Access, Candidate, Caps, Cooperative, KernelKey, Launch, Plan, Slot, Source, candidates, plan};

@@ -33,6 +33,27 @@ pub struct Caps {
     pub max_workgroups_per_dimension: u32,
     /// Most storage buffers in one kernel.
     pub max_storage_buffers: u32,
+    /// Products of cooperative matrices that shaders may use; none where there is no such feature.
+    pub cooperative: Vec<Cooperative>,
+}
+
+/// A product of cooperative matrices: SIZE x SIZE x SIZE, square, held by a subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cooperative {
+    /// Rows and columns of every matrix: 8 or 16.
+    pub size: u32,
+    /// Of the factors: f16 or f32.
+    pub factors: DType,
+    /// Of sum and addend: f16 or f32.
+    pub sum: DType,
+}
+
+impl Cooperative {
+    /// What NVIDIA's tensor cores do, through Vulkan and through `wmma` alike.
+    pub const TENSOR_CORES: [Cooperative; 2] = [
+        Cooperative { size: 16, factors: DType::F16, sum: DType::F32 },
+        Cooperative { size: 16, factors: DType::F16, sum: DType::F16 },
+    ];
 }
 
 impl Caps {
@@ -48,6 +69,7 @@ impl Caps {
             max_workgroup_bytes: 16 << 10,
             max_workgroups_per_dimension: 65_535,
             max_storage_buffers: 8,
+            cooperative: Vec::new(),
         }
     }
 
@@ -97,6 +119,18 @@ pub struct Plan {
     pub scratch_bytes: Vec<u64>,
 }
 
+/// One of the ways to compute an op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Says which kernel with which tile: unique among the candidates of an op, the same for ops of one kind on every run
+    /// and machine. What a tuner remembers.
+    pub name: String,
+    /// How.
+    pub plan: Plan,
+    /// Expected time. Made to rank the candidates of one op, not to be true; 0 where there is only one.
+    pub estimate_ns: f64,
+}
+
 /// One kernel over one grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
@@ -141,13 +175,31 @@ pub struct Source {
     pub bindings: Vec<Access>,
 }
 
+impl Source {
+    /// Whether the kernel multiplies cooperative matrices, which drivers have got wrong: check its first results.
+    pub fn cooperative(&self) -> bool {
+        self.wgsl.contains("enable wgpu_cooperative_matrix;")
+    }
+}
+
 pub use plans::KernelKey;
 
-/// How `op` is computed on a device with `caps`.
+/// How `op` is computed on a device with `caps`: the first of its [`candidates`], without the work of making the others.
 ///
 /// # Errors
 /// [`Error::UnsupportedDType`], [`Error::Unsupported`] when these kernels cannot; [`Error::IndexWidth`] when a tensor
 /// has more elements than kernels can index, [`Error::DispatchTooLarge`].
 pub fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
     plans::plan(op, caps)
+}
+
+/// All the ways to compute `op` on a device with `caps`, what is expected to be fastest first; never none.
+///
+/// Each is right by its own: conformance tests run every one. On kernels that lean on what a driver may get wrong
+/// ([`Source::cooperative`]) a backend should compare a first result before it trusts them.
+///
+/// # Errors
+/// As [`plan`].
+pub fn candidates(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
+    plans::candidates(op, caps)
 }

@@ -8,17 +8,19 @@
 
 mod combine;
 mod epilogue;
+mod rank;
 mod tiled;
 mod vector;
 
-use polywarp_core::ops::{Matmul, MatmulDims};
-use polywarp_core::{Layout, Result};
+use polywarp_core::ops::Matmul;
+use polywarp_core::{Error, Layout, Result};
 
 use super::reduce::template::check_index;
 use crate::element::{Element, Form};
-use crate::{Caps, KernelKey, Launch, Plan, Slot, Source};
+use crate::{Candidate, Caps, KernelKey, Launch, Plan, Slot, Source};
 use combine::Combine;
 use epilogue::Places;
+use rank::Cut;
 use tiled::{Load, Operand, Target, Tile, Tiled};
 use vector::Vector;
 
@@ -48,178 +50,178 @@ fn key(shape: Shape) -> KernelKey {
     KernelKey::Matmul(Kernel(shape))
 }
 
-/// A tile with what it reaches on one card (H200, f32, 2026-11-21; the smallest is an estimate). Other cards differ in scale
-/// more than in order.
-#[derive(Clone, Copy, Debug)]
-struct Rated {
-    tile: Tile,
-    /// Workgroups that one processor works on at once.
-    resident: u32,
-    /// TFLOP/s of the card with one workgroup on every processor, and with `resident` of them.
-    alone: f64,
-    full: f64,
-}
-
-const fn tile(block_m: u32, block_n: u32, warps_m: u32, warps_n: u32) -> Tile {
-    Tile { block_m, block_n, block_k: 16, warps_m, warps_n }
-}
-
-const TILES: [Rated; 5] = [
-    Rated { tile: tile(128, 128, 2, 2), resident: 2, alone: 25.0, full: 45.0 },
-    Rated { tile: tile(64, 128, 2, 2), resident: 3, alone: 31.5, full: 34.0 },
-    Rated { tile: tile(64, 64, 2, 1), resident: 4, alone: 18.0, full: 38.0 },
-    Rated { tile: tile(32, 64, 1, 2), resident: 4, alone: 13.0, full: 29.0 },
-    Rated { tile: tile(32, 32, 2, 1), resident: 6, alone: 6.0, full: 15.0 },
-];
-
-/// Processors of that card. Shader APIs do not say how many there are.
-const PROCESSORS: u64 = 132;
-/// What starting and ending a tile costs, in elements of K.
-const TILE_OVERHEAD_K: f64 = 48.0;
 /// Multiplications from which the time to compute counts more than the time to compile (about 400^3).
 const WORTH_UNROLLING: u64 = 1 << 26;
-/// Below this many multiplications (256^3) the launch takes longer than the product with any tile.
-const WORTH_A_LARGE_TILE: u64 = 1 << 24;
-/// Most slabs of K, and the fewest elements of K that one is worth.
-const MOST_SPLITS: u64 = 32;
-const LEAST_SLAB: u64 = 256;
-/// What a second launch costs, and a byte of partial sums.
-const COMBINE_NS: f64 = 4000.0;
-const PARTIAL_NS_PER_BYTE: f64 = 1.0 / 1500.0;
+/// Bytes of a matrix that one launch of the vector kernel reads in a nanosecond.
+const VECTOR_BYTES_PER_NS: f64 = 3000.0;
 
-impl Rated {
-    /// TFLOP/s that `groups` workgroups reach: the processor with most of them ends last.
-    fn rate(&self, groups: u64) -> f64 {
-        let most = groups.div_ceil(PROCESSORS);
-        let rest = most % u64::from(self.resident);
-        let spread = f64::from(self.resident) - 1.0;
-        let rest_rate = self.alone + (self.full - self.alone) * (rest as f64 - 1.0).max(0.0) / spread;
-        let time = (most - rest) as f64 / self.full + rest as f64 / rest_rate;
-        groups as f64 / PROCESSORS as f64 / time
-    }
-}
-
-/// A way to compute a product by tiles.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Candidate {
-    tile: Tile,
-    /// Slabs of K.
-    splits: u64,
-    /// Estimated time.
-    ns: f64,
-    /// Why not.
-    refused: Option<&'static str>,
-}
-
-/// Every tile and number of slabs, in order of preference.
-fn candidates(dims: MatmulDims, element_bytes: u32, caps: &Caps) -> Vec<Candidate> {
-    let mut list = Vec::new();
-    for rated in TILES {
-        let tile = rated.tile;
-        for splits in [1u64, 2, 4, 8, 16, MOST_SPLITS] {
-            let slab = dims.k.div_ceil(splits).next_multiple_of(tile.block_k.into());
-            let refused = if tile.threads() > caps.max_invocations {
-                Some("more invocations than a workgroup may have")
-            } else if tile.workgroup_bytes(element_bytes) > caps.max_workgroup_bytes {
-                Some("more workgroup memory than a workgroup may have")
-            } else if splits > 1 && slab < LEAST_SLAB {
-                Some("slabs of K too short to pay for combining them")
-            } else if dims.m * dims.n * dims.k * dims.batch < WORTH_A_LARGE_TILE && tile.block_n > 32 {
-                Some("takes longer to compile than the product to compute")
-            } else if element_bytes == 8 && tile.thread_m() * tile.thread_n() > 64 {
-                Some("too many registers for 64-bit sums")
-            } else {
-                None
-            };
-            let (rows, cols) = (dims.m.div_ceil(tile.block_m.into()), dims.n.div_ceil(tile.block_n.into()));
-            let groups = rows * cols * dims.batch * splits;
-            // Work in a partial tile costs as much as in a whole one.
-            let flops = 2.0 * groups as f64 * f64::from(tile.block_m * tile.block_n) * (slab as f64 + TILE_OVERHEAD_K);
-            let mut ns = flops / rated.rate(groups) / 1e3;
-            if splits > 1 {
-                let partial_bytes = (dims.m * dims.n * dims.batch * splits) as f64 * f64::from(element_bytes);
-                ns += COMBINE_NS + partial_bytes * PARTIAL_NS_PER_BYTE;
-            }
-            list.push(Candidate { tile, splits, ns, refused });
-        }
-    }
-    list.sort_by(|x, y| x.refused.is_some().cmp(&y.refused.is_some()).then(x.ns.total_cmp(&y.ns)));
-    list
+/// One way to compute a product, not yet made.
+enum Way {
+    /// A sum of nothing: A and B are empty and not even bound.
+    Empty,
+    Vector(Plan),
+    Tiled(Cut),
 }
 
 pub(crate) fn plan(op: &Matmul, caps: &Caps) -> Result<Plan> {
+    let places = check(op, caps)?;
+    let way = ways(op, &places, caps)?.into_iter().next();
+    way.ok_or_else(|| no_tile(caps))?.1.plan(op, &places, caps)
+}
+
+pub(crate) fn candidates(op: &Matmul, caps: &Caps) -> Result<Vec<Candidate>> {
+    let places = check(op, caps)?;
+    let mut list = Vec::new();
+    for (estimate_ns, way) in ways(op, &places, caps)? {
+        let name = way.name(op);
+        list.push(Candidate { name, plan: way.plan(op, &places, caps)?, estimate_ns });
+    }
+    if list.is_empty() { Err(no_tile(caps)) } else { Ok(list) }
+}
+
+fn no_tile(caps: &Caps) -> Error {
+    caps.unsupported("matmul", "no tile fits the device's workgroups")
+}
+
+fn check(op: &Matmul, caps: &Caps) -> Result<Places> {
     for spec in op.inputs().iter().chain([&op.output]) {
         check_index(op.name(), spec)?;
     }
-    let dims = op.dims();
-    let places = Places::of(op, caps)?;
-    if dims.k == 0 {
-        // A sum of nothing: A and B are empty and not even bound.
-        return Ok(Plan { launches: vec![combine::launch(op, &places, 0, None, caps)?], scratch_bytes: Vec::new() });
-    }
-    if let Some(plan) = vector::plan(op, &places, caps)? {
-        return Ok(plan);
-    }
-    let element_bytes = places.epilogue.accumulator.dtype().size_bytes() as u32;
-    let best = candidates(dims, element_bytes, caps)
-        .into_iter()
-        .find(|candidate| candidate.refused.is_none())
-        .ok_or_else(|| caps.unsupported("matmul", "no tile fits the device's workgroups"))?;
-    tiles(op, &places, best, caps)
+    Places::of(op, caps)
 }
 
-/// The launches of `candidate`.
-fn tiles(op: &Matmul, places: &Places, candidate: Candidate, caps: &Caps) -> Result<Plan> {
+/// What can compute `op`, with estimates of time, in order of preference.
+fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<(f64, Way)>> {
     let dims = op.dims();
-    let Candidate { tile, splits: wanted, .. } = candidate;
-    let slab = dims.k.div_ceil(wanted).next_multiple_of(tile.block_k.into());
-    let splits = dims.k.div_ceil(slab);
+    if dims.k == 0 {
+        return Ok(vec![(0.0, Way::Empty)]);
+    }
+    let mut ways = Vec::new();
+    if let Some(plan) = vector::plan(op, places, caps)? {
+        let bytes = dims.m * dims.n * dims.k * op.a.dtype.size_bytes();
+        ways.push((bytes as f64 / VECTOR_BYTES_PER_NS, Way::Vector(plan)));
+    }
+    let sum_bytes = places.epilogue.accumulator.dtype().size_bytes() as u32;
+    let cuts = rank::plain(dims, sum_bytes, caps).into_iter().filter(|cut| cut.refused.is_none());
+    ways.extend(cuts.map(|cut| (cut.ns, Way::Tiled(cut))));
+    ways.sort_by(|(x, _), (y, _)| x.total_cmp(y));
+    Ok(ways)
+}
+
+impl Way {
+    /// Unique among the ways of one product.
+    fn name(&self, op: &Matmul) -> String {
+        let dtype = op.a.dtype;
+        let cut_name = |cut: &Cut| {
+            let Tile { block_m, block_n, block_k, .. } = cut.tile;
+            let slabs = if cut.splits > 1 { format!("_slabs{}", cut.splits) } else { String::new() };
+            format!("{block_m}x{block_n}x{block_k}{slabs}")
+        };
+        match self {
+            Way::Empty => "matmul_empty".to_owned(),
+            Way::Vector(_) => format!("matmul_{dtype}_vector"),
+            Way::Tiled(cut) => format!("matmul_{dtype}_tiled_{}", cut_name(cut)),
+        }
+    }
+
+    fn plan(self, op: &Matmul, places: &Places, caps: &Caps) -> Result<Plan> {
+        match self {
+            Way::Empty => {
+                Ok(Plan { launches: vec![combine::launch(op, places, 0, None, caps)?], scratch_bytes: Vec::new() })
+            }
+            Way::Vector(plan) => Ok(plan),
+            Way::Tiled(cut) => tiled(op, places, cut, caps),
+        }
+    }
+}
+
+/// The launches of plain tiles.
+fn tiled(op: &Matmul, places: &Places, cut: Cut, caps: &Caps) -> Result<Plan> {
+    let grid = TileGrid::of(op, cut);
     let a = operand(op, places, 0, caps)?;
     let b = operand(op, places, 1, caps)?;
-    let target = match splits {
-        1 if dims.n.is_multiple_of(4) && op.output.layout.offset().is_multiple_of(4) => Target::Output(Form::Quad),
-        1 => Target::Output(Form::Scalar),
-        _ => Target::Partial,
-    };
-    let unroll = dims.m * dims.n * dims.k * dims.batch >= WORTH_UNROLLING;
-    // Small products share one kernel, whatever their remainders: it is compiled once.
-    let tail = |extent: u64, block: u32| !unroll || !extent.is_multiple_of(block.into());
+    let unroll = is_large(op);
+    let [tail_m, tail_n, tail_k] = grid.tails(op);
     let kernel = Tiled {
-        tile,
+        tile: cut.tile,
         a: a.0,
         b: b.0,
-        tail_m: tail(dims.m, tile.block_m),
-        tail_n: tail(dims.n, tile.block_n),
-        tail_k: tail(dims.k, tile.block_k),
+        tail_m,
+        tail_n,
+        tail_k,
         unroll,
         epilogue: places.epilogue,
-        target,
+        target: grid.target,
         axes: places.axes(),
     };
-    let (tiles_m, tiles_n) = (dims.m.div_ceil(tile.block_m.into()), dims.n.div_ceil(tile.block_n.into()));
-    let mut own = vec![tiles_m as u32, tiles_n as u32, dims.batch as u32, splits as u32, slab as u32];
-    own.extend(a.1);
-    own.extend(b.1);
-    let mut bindings = vec![Slot::Input(0), Slot::Input(1)];
-    let (scratch_bytes, base) = if target == Target::Partial {
-        bindings.push(Slot::Scratch(0));
-        let elements = splits * dims.batch * dims.m * dims.n;
-        (vec![elements * places.epilogue.accumulator.dtype().size_bytes()], Some(0))
-    } else {
-        bindings.push(Slot::Output);
-        bindings.extend(&places.slots);
-        (Vec::new(), None)
-    };
-    let mut launches = vec![Launch {
-        kernel: key(Shape::Tiled(kernel)),
-        grid: caps.fold_grid(tiles_m * tiles_n * dims.batch * splits)?,
-        bindings,
-        params: places.params(op, base, &own),
-    }];
-    if target == Target::Partial {
-        launches.push(combine::launch(op, places, splits, Some(Slot::Scratch(0)), caps)?);
+    grid.plan(op, places, Shape::Tiled(kernel), [a.1, b.1], caps)
+}
+
+fn is_large(op: &Matmul) -> bool {
+    let dims = op.dims();
+    dims.m * dims.n * dims.k * dims.batch >= WORTH_UNROLLING
+}
+
+/// A product cut into tiles and slabs: what all kernels that work by tiles have in common.
+struct TileGrid {
+    tile: Tile,
+    tiles_m: u64,
+    tiles_n: u64,
+    /// Elements of K in a slab, and slabs.
+    slab: u64,
+    splits: u64,
+    target: Target,
+}
+
+impl TileGrid {
+    fn of(op: &Matmul, cut: Cut) -> TileGrid {
+        let (dims, tile) = (op.dims(), cut.tile);
+        let slab = dims.k.div_ceil(cut.splits).next_multiple_of(tile.block_k.into());
+        let splits = dims.k.div_ceil(slab);
+        let target = match splits {
+            1 if dims.n.is_multiple_of(4) && op.output.layout.offset().is_multiple_of(4) => Target::Output(Form::Quad),
+            1 => Target::Output(Form::Scalar),
+            _ => Target::Partial,
+        };
+        let (tiles_m, tiles_n) = (dims.m.div_ceil(tile.block_m.into()), dims.n.div_ceil(tile.block_n.into()));
+        TileGrid { tile, tiles_m, tiles_n, slab, splits, target }
     }
-    Ok(Plan { launches, scratch_bytes })
+
+    /// Whether M, N and K leave partial tiles. Small products share one kernel, whatever their remainders: it is compiled
+    /// once.
+    fn tails(&self, op: &Matmul) -> [bool; 3] {
+        let dims = op.dims();
+        let tail = |extent: u64, block: u32| !is_large(op) || !extent.is_multiple_of(block.into());
+        [tail(dims.m, self.tile.block_m), tail(dims.n, self.tile.block_n), tail(dims.k, self.tile.block_k)]
+    }
+
+    /// The launch of `kernel`, whose operands lie at `ends`, and the one that adds slabs.
+    fn plan(&self, op: &Matmul, places: &Places, kernel: Shape, ends: [[u32; 4]; 2], caps: &Caps) -> Result<Plan> {
+        let dims = op.dims();
+        let TileGrid { tiles_m, tiles_n, slab, splits, .. } = *self;
+        let mut own = vec![tiles_m as u32, tiles_n as u32, dims.batch as u32, splits as u32, slab as u32];
+        own.extend(ends.as_flattened());
+        let mut bindings = vec![Slot::Input(0), Slot::Input(1)];
+        let (scratch_bytes, base) = if self.target == Target::Partial {
+            bindings.push(Slot::Scratch(0));
+            let elements = splits * dims.batch * dims.m * dims.n;
+            (vec![elements * places.epilogue.accumulator.dtype().size_bytes()], Some(0))
+        } else {
+            bindings.push(Slot::Output);
+            bindings.extend(&places.slots);
+            (Vec::new(), None)
+        };
+        let mut launches = vec![Launch {
+            kernel: key(kernel),
+            grid: caps.fold_grid(tiles_m * tiles_n * dims.batch * splits)?,
+            bindings,
+            params: places.params(op, base, &own),
+        }];
+        if self.target == Target::Partial {
+            launches.push(combine::launch(op, places, splits, Some(Slot::Scratch(0)), caps)?);
+        }
+        Ok(Plan { launches, scratch_bytes })
+    }
 }
 
 /// How A (`which` 0) or B (1) is read; its base, its strides along M (N) and K and its last element.

@@ -2,7 +2,7 @@
 
 use polywarp_core::{Op, Result};
 
-use crate::{Caps, Plan, Source};
+use crate::{Candidate, Caps, Plan, Source};
 
 macro_rules! kernels {
     ($($variant:ident => $module:ident),* $(,)?) => {
@@ -50,5 +50,12 @@ pub(crate) fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
         Op::Reduce(op) => reduce::plan(op, caps),
         Op::Softmax(op) => softmax::plan(op, caps),
         _ => Err(caps.unsupported(op.name(), "no portable kernel serves it")),
+    }
+}
+
+pub(crate) fn candidates(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
+    match op {
+        Op::Matmul(op) => matmul::candidates(op, caps),
+        _ => Ok(vec![Candidate { name: op.name().to_owned(), plan: plan(op, caps)?, estimate_ns: 0.0 }]),
     }
 }
