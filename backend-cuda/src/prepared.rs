@@ -7,9 +7,9 @@
 //! is older than the `ptxas`), is compiled as ever. Opening a device reads the index's digest; unpacking waits for the
 //! first use.
 //!
-//! `POLYWARP_PREPARED=off` leaves them unused. Format: `prepared/archive.rs`. Which kernels: `prepared/everyday.rs`.
+//! `POLYWARP_PREPARED=off` leaves them unused. Format: [`polywarp_kernels::archive`], with the length of a kernel's
+//! metadata, the metadata in JSON, and the machine code as its bytes. Which kernels: `prepared/everyday.rs`.
 
-mod archive;
 #[cfg(test)]
 mod everyday;
 #[cfg(test)]
@@ -19,12 +19,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use naga_ptx::{Options, Target};
+use polywarp_kernels::archive::{self, Archive, KernelDigest, Refused};
 use sha2::{Digest, Sha256};
 
 use crate::cache::Entry;
 use crate::driver::{Code, code};
 use crate::fault::lock;
-use archive::{Archive, KernelDigest, Refused};
+use crate::params::Metadata;
 
 /// Made by `cargo xtask prepare`.
 static ARCHIVE: &[u8] = include_bytes!("../prepared/kernels.bin");
@@ -62,7 +63,7 @@ impl Prepared {
             return None;
         }
         let place = archive.find(&digest(wgsl), *target)?;
-        let found = self.block(archive, place.block).and_then(|block| archive::entry(&block, place));
+        let found = self.block(archive, place.block).and_then(|block| entry(archive::kernel(&block, place)?));
         match found {
             Ok(entry) => Some(entry),
             Err(why) => {
@@ -99,6 +100,18 @@ impl Prepared {
             }
         }
     }
+}
+
+/// A kernel of the archive.
+fn entry(bytes: &[u8]) -> Result<Entry, Refused> {
+    let short = "a kernel is cut short";
+    let (metadata_len, rest) = bytes.split_first_chunk::<4>().ok_or(short)?;
+    let (metadata, cubin) = rest.split_at_checked(u32::from_le_bytes(*metadata_len) as usize).ok_or(short)?;
+    let metadata: Metadata = serde_json::from_slice(metadata).map_err(|_| "a kernel's metadata cannot be read")?;
+    if !metadata.is_sound() {
+        return Err("a kernel's metadata cannot be true");
+    }
+    Ok(Entry { metadata, cubin: cubin.to_vec() })
 }
 
 /// The embedded archive; its index is checked once.
@@ -149,6 +162,22 @@ mod tests {
         assert_eq!(found, expected);
         assert_eq!(runs_on([86, 80].into_iter(), Target::new(8, 9)), Some(0));
         assert_eq!(runs_on([86, 80].into_iter(), Target::new(8, 0)), Some(1));
+    }
+
+    #[test]
+    fn entry_that_is_cut_short_is_refused() {
+        let (archive, mut read) = (embedded().unwrap(), 0);
+        for source in make::sources().iter().step_by(40) {
+            let place = archive.find(&digest(&source.wgsl), 0).unwrap();
+            let block = archive.unpack(place.block).unwrap();
+            let bytes = archive::kernel(&block, place).unwrap();
+            let whole = entry(bytes).unwrap();
+            let metadata_end = bytes.len() - whole.cubin.len();
+            // Code that is cut short cannot be told here: digests do.
+            assert!((0..metadata_end).all(|length| entry(&bytes[..length]).is_err()));
+            read += 1;
+        }
+        assert!(read > 3);
     }
 
     #[test]

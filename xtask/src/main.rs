@@ -7,6 +7,7 @@ mod bench;
 mod command;
 mod counts;
 mod docs;
+mod kernels;
 mod prepare;
 mod ptxas;
 mod setup;
@@ -28,6 +29,8 @@ usage: cargo xtask <command>
   docs [--write]   check the documents; --write makes the generated ones anew
   prepare [--check]
                    compile the kernels that backend-cuda ships ready to run; --check compares them only
+  kernels [--only FAMILY] [--check [--sample]] [--to FOLDER [--lines]]
+                   compile the CUDA C++ of kernels/; --check compares only
   wasm             build core, shaders and backend-wgpu for the web
 ";
 
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         ["docs", "--write"] => docs::write(),
         ["prepare"] => prepare::write(),
         ["prepare", "--check"] => prepare::check(),
+        ["kernels", ref rest @ ..] => kernels::run(rest),
         ["wasm"] => wasm::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -8,20 +8,19 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use naga_ptx::Target;
+use polywarp_kernels::archive::{self, Archive, KernelDigest};
+use polywarp_kernels::make::{hex, in_parallel};
 use polywarp_shaders::Source;
 use polywarp_shaders::wgsl::{guarded, parse_and_validate};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::archive::{self, Archive, KernelDigest};
 use super::{Prepared, digest, everyday, own_options};
 use crate::cache::Entry;
-use crate::fault::lock;
 use crate::native::Card;
 use crate::params::Metadata;
 
@@ -63,30 +62,6 @@ struct Compiled {
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("prepared")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-/// `f` of each item, on all processors.
-pub(super) fn in_parallel<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let i = next.fetch_add(1, Ordering::Relaxed)
-                    && let Some(item) = items.get(i)
-                {
-                    let result = f(item);
-                    lock(&done).push((i, result));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap();
-    done.sort_by_key(|&(i, _)| i);
-    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// All kernels, similar ones side by side.
@@ -191,6 +166,12 @@ impl Drop for Assembler {
     }
 }
 
+/// A kernel's bytes in the archive.
+fn stored(metadata: &Metadata, cubin: &[u8]) -> Vec<u8> {
+    let metadata = serde_json::to_vec(metadata).unwrap();
+    [&(metadata.len() as u32).to_le_bytes()[..], &metadata, cubin].concat()
+}
+
 /// Every kernel of `archive`, by digest and target.
 fn unpacked(archive: &Archive<'_>, wanted: &[Compiled]) -> HashMap<(KernelDigest, usize), Entry> {
     let (mut blocks, mut entries) = (HashMap::new(), HashMap::new());
@@ -199,7 +180,7 @@ fn unpacked(archive: &Archive<'_>, wanted: &[Compiled]) -> HashMap<(KernelDigest
             let Some(place) = archive.find(&kernel.digest, target) else { continue };
             let block: &Vec<u8> =
                 blocks.entry(place.block).or_insert_with(|| archive.unpack(place.block).unwrap_or_default());
-            if let Ok(entry) = archive::entry(block, place) {
+            if let Ok(entry) = archive::kernel(block, place).and_then(super::entry) {
                 entries.insert((kernel.digest, target), entry);
             }
         }
@@ -301,7 +282,7 @@ fn prepare() {
                 .texts
                 .iter()
                 .zip(cubins.by_ref())
-                .map(|((_, metadata), cubin)| Entry { metadata: metadata.clone(), cubin })
+                .map(|((_, metadata), cubin)| stored(metadata, &cubin))
                 .collect(),
         })
         .collect();

@@ -1,5 +1,6 @@
-//! The archive of prepared kernels: its format, read without trusting a byte of it.
+//! Archives of machine code: their format, read without trusting a byte of it.
 //!
+//! Two are embedded: the kernels of this crate ([`crate::prepared`]), and those that `polywarp-cuda` compiled from WGSL.
 //! Kernels stand in blocks of some hundred kilobytes, each compressed (Brotli, RFC 7932) by itself, one architecture in
 //! each: what a card does not need is never unpacked, and finding a kernel reads the index where it lies. All numbers are
 //! little-endian, in 32 bits unless said:
@@ -8,21 +9,18 @@
 //! magic and version                        8 bytes
 //! SHA-256 of the index, that is the rest up to the first block
 //! counts: targets, blocks, kernels
-//! per target   its number (90 for sm_90)
+//! per target   its number, of the makers' choosing
 //! per block    where it ends, counted from the first block's start; bytes unpacked; SHA-256 of it as it is stored
 //! per kernel   digest, 16 bytes; ascending
 //! per target, per kernel   block, start within it unpacked, length; length 0: there is none
 //! blocks, one after the other
 //! ```
 //!
-//! A kernel is the length of its metadata, its metadata in JSON, and its machine code.
+//! What a kernel's bytes mean is for the archive's owner to say.
 
 use std::io::Read;
 
 use sha2::{Digest, Sha256};
-
-use crate::cache::Entry;
-use crate::params::Metadata;
 
 const MAGIC: &[u8; 8] = b"pwready1";
 const SHA_BYTES: usize = 32;
@@ -32,16 +30,16 @@ const PLACE_BYTES: usize = 12;
 const MAX_BLOCK_BYTES: u32 = 16 << 20;
 
 /// What a kernel is known by: of a SHA-256 as much as tells kernels apart.
-pub(super) type KernelDigest = [u8; 16];
+pub type KernelDigest = [u8; 16];
 
 /// Why an archive or a part of it is not used.
-pub(super) type Refused = &'static str;
+pub type Refused = &'static str;
 
 const SHORT: Refused = "it is cut short";
 
 /// An archive whose index was checked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Archive<'a> {
+pub struct Archive<'a> {
     targets: &'a [u8],
     blocks: &'a [u8],
     digests: &'a [u8],
@@ -51,8 +49,9 @@ pub(super) struct Archive<'a> {
 
 /// Where a kernel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) block: u32,
+pub struct Place {
+    /// The block it is in.
+    pub block: u32,
     start: u32,
     length: u32,
 }
@@ -71,7 +70,11 @@ fn take<'a>(bytes: &mut &'a [u8], count: usize, size: usize) -> Result<&'a [u8],
 }
 
 impl<'a> Archive<'a> {
-    pub(super) fn parse(bytes: &'a [u8]) -> Result<Archive<'a>, Refused> {
+    /// The archive in `bytes`, when it is whole.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn parse(bytes: &'a [u8]) -> Result<Archive<'a>, Refused> {
         let rest = bytes.strip_prefix(MAGIC).ok_or("it is no archive of this version")?;
         let (digest, index) = rest.split_at_checked(SHA_BYTES).ok_or(SHORT)?;
         let mut rest = index;
@@ -93,17 +96,18 @@ impl<'a> Archive<'a> {
     }
 
     /// Architectures, by their numbers.
-    pub(super) fn targets(&self) -> impl Iterator<Item = u32> {
+    pub fn targets(&self) -> impl Iterator<Item = u32> {
         let targets = self.targets;
         (0..targets.len() / 4).filter_map(move |i| number(targets, i))
     }
 
-    pub(super) fn kernels(&self) -> usize {
+    /// How many kernels it has.
+    pub fn kernels(&self) -> usize {
         self.digests.len() / size_of::<KernelDigest>()
     }
 
     /// Where the kernel `digest` for target number `target` is.
-    pub(super) fn find(&self, digest: &KernelDigest, target: usize) -> Option<Place> {
+    pub fn find(&self, digest: &KernelDigest, target: usize) -> Option<Place> {
         let kernel = self.digests.as_chunks().0.binary_search(digest).ok()?;
         let at = target.checked_mul(self.kernels())?.checked_add(kernel)?.checked_mul(3)?;
         let word = |i| number(self.places, at.checked_add(i)?);
@@ -112,7 +116,10 @@ impl<'a> Archive<'a> {
     }
 
     /// The content of a block.
-    pub(super) fn unpack(&self, block: u32) -> Result<Vec<u8>, Refused> {
+    ///
+    /// # Errors
+    /// It is not what was packed.
+    pub fn unpack(&self, block: u32) -> Result<Vec<u8>, Refused> {
         let block = usize::try_from(block).map_err(|_| SHORT)?;
         let record = |i: usize| self.blocks.get(i.checked_mul(BLOCK_RECORD_BYTES)?..)?.get(..BLOCK_RECORD_BYTES);
         let end = |i: usize| number(record(i)?, 0).and_then(|end| usize::try_from(end).ok());
@@ -136,34 +143,32 @@ impl<'a> Archive<'a> {
 }
 
 /// The kernel at `place` of an unpacked block.
-pub(super) fn entry(block: &[u8], place: Place) -> Result<Entry, Refused> {
+///
+/// # Errors
+/// The block is shorter than that.
+pub fn kernel(block: &[u8], place: Place) -> Result<&[u8], Refused> {
     let (start, length) = (place.start as usize, place.length as usize);
-    let bytes = start.checked_add(length).and_then(|end| block.get(start..end)).ok_or(SHORT)?;
-    let (metadata_len, rest) = bytes.split_first_chunk::<4>().ok_or(SHORT)?;
-    let (metadata, cubin) = rest.split_at_checked(u32::from_le_bytes(*metadata_len) as usize).ok_or(SHORT)?;
-    let metadata: Metadata = serde_json::from_slice(metadata).map_err(|_| "a kernel's metadata cannot be read")?;
-    if !metadata.is_sound() {
-        return Err("a kernel's metadata cannot be true");
-    }
-    Ok(Entry { metadata, cubin: cubin.to_vec() })
+    start.checked_add(length).and_then(|end| block.get(start..end)).ok_or(SHORT)
 }
 
-/// Making archives: for the tests, one of which makes the archive that is committed.
-#[cfg(test)]
-pub(super) mod write {
+/// Making archives: for the chores and tests that make those which are committed.
+#[cfg(any(test, feature = "make"))]
+pub mod write {
     use super::*;
 
     /// Bytes after which a block is full: two milliseconds to unpack, and long enough to compress well.
     const BLOCK_BYTES: usize = 256 << 10;
 
-    /// A kernel with its code for each target, in the targets' order.
-    pub(in crate::prepared) struct Kernel {
-        pub(in crate::prepared) digest: KernelDigest,
-        pub(in crate::prepared) entries: Vec<Entry>,
+    /// A kernel with its bytes for each target, in the targets' order; empty where there are none.
+    pub struct Kernel {
+        /// What it is known by.
+        pub digest: KernelDigest,
+        /// What is kept for each target.
+        pub entries: Vec<Vec<u8>>,
     }
 
-    /// An archive of `kernels` in which neighbours share blocks.
-    pub(in crate::prepared) fn archive(targets: &[u32], kernels: &[Kernel], quality: i32) -> Vec<u8> {
+    /// An archive of `kernels` in which neighbours share blocks. `quality` is Brotli's, 0 to 11.
+    pub fn archive(targets: &[u32], kernels: &[Kernel], quality: i32) -> Vec<u8> {
         let mut blocks: Vec<Vec<u8>> = Vec::new();
         let mut places = vec![vec![[0u32; 3]; kernels.len()]; targets.len()];
         let mut order: Vec<usize> = (0..kernels.len()).collect();
@@ -174,12 +179,9 @@ pub(super) mod write {
             let mut open = Vec::new();
             for (i, kernel) in kernels.iter().enumerate() {
                 let entry = &kernel.entries[target];
-                let metadata = serde_json::to_vec(&entry.metadata).unwrap();
                 let start = open.len();
-                open.extend((metadata.len() as u32).to_le_bytes());
-                open.extend(metadata);
-                open.extend(&entry.cubin);
-                places[rank[i]] = [blocks.len() as u32, start as u32, (open.len() - start) as u32];
+                open.extend(entry);
+                places[rank[i]] = [blocks.len() as u32, start as u32, entry.len() as u32];
                 if open.len() >= BLOCK_BYTES {
                     blocks.push(std::mem::take(&mut open));
                 }
@@ -188,7 +190,7 @@ pub(super) mod write {
                 blocks.push(open);
             }
         }
-        let packed = crate::prepared::make::in_parallel(&blocks, |block| pack(block, quality));
+        let packed = crate::make::in_parallel(&blocks, |block| pack(block, quality));
         let mut index: Vec<u8> = Vec::new();
         let mut put = |n: usize| index.extend((n as u32).to_le_bytes());
         [targets.len(), blocks.len(), kernels.len()].into_iter().for_each(&mut put);

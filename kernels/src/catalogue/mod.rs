@@ -1,0 +1,144 @@
+//! The catalogue: what every kernel is. One file per family; [`FAMILIES`] holds one sorted line for each.
+//!
+//! A kernel here is one instance with one symbol, made from a source in `cuda/` by a line of C++ ([`KernelInfo::instance`]).
+//! Families write their instances as data of their own (tile, stages, dtypes) and derive the symbol, the line and the
+//! numbers from it, so that nothing is said twice. The archive, the manifest and the planners all read this list.
+
+pub(crate) mod mma_sync;
+pub(crate) mod probe;
+pub(crate) mod simt;
+pub(crate) mod wgmma;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::{Param, Target};
+
+/// The kernels of a family.
+type List = fn() -> Vec<KernelInfo>;
+
+/// The families, by name.
+const FAMILIES: &[(&str, List)] =
+    &[("mma_sync", mma_sync::kernels), ("probe", probe::kernels), ("simt", simt::kernels), ("wgmma", wgmma::kernels)];
+
+/// One kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelInfo {
+    /// Its name in machine code: unique, and what people read. `gemm_f16_f16_wgmma_128x256x64_tn`.
+    pub symbol: String,
+    /// The family it belongs to: a file here. Filled in by the catalogue.
+    pub family: &'static str,
+    /// The file in `cuda/` that its translation unit includes.
+    pub source: &'static str,
+    /// What follows that include: the line of C++ that makes this instance. May be empty.
+    pub instance: String,
+    /// What machine code is made for. Each has its own `__CUDA_ARCH__`.
+    pub targets: &'static [Target],
+    /// Threads per block along x, y, z.
+    pub block: [u32; 3],
+    /// Blocks per cluster along x, y, z, as compiled in by `__cluster_dims__`; ones without.
+    pub cluster: [u32; 3],
+    /// Shared memory that a launch asks for.
+    pub dynamic_shared_bytes: u32,
+    /// What it is launched with, in order.
+    pub params: Vec<Param>,
+    /// Instructions of which the machine code must have one, by their names in a disassembly: `HGMMA`. Empty for kernels
+    /// without tensor cores.
+    pub tensor: &'static [&'static str],
+    /// How it cuts its work.
+    pub tile: Option<Tile>,
+}
+
+/// How a matrix product is cut: per block, and how many such pieces of K are in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Rows of D per block.
+    pub m: u32,
+    /// Columns of D per block.
+    pub n: u32,
+    /// Depth of one stage.
+    pub k: u32,
+    /// Stages in shared memory.
+    pub stages: u32,
+}
+
+impl KernelInfo {
+    /// Threads per block.
+    pub fn threads(&self) -> u32 {
+        self.block.iter().product()
+    }
+
+    /// The code of it that a card of compute capability `sm` (90 is 9.0) runs best.
+    pub fn target(&self, sm: u32) -> Option<Target> {
+        Target::best(self.targets.iter().copied(), sm)
+    }
+}
+
+impl Default for KernelInfo {
+    /// A kernel without a name, of one thread: for the fields that a family does not set.
+    fn default() -> KernelInfo {
+        KernelInfo {
+            symbol: String::new(),
+            family: "",
+            source: "",
+            instance: String::new(),
+            targets: &[],
+            block: [1; 3],
+            cluster: [1; 3],
+            dynamic_shared_bytes: 0,
+            params: Vec::new(),
+            tensor: &[],
+            tile: None,
+        }
+    }
+}
+
+/// Every kernel, family by family.
+pub fn kernels() -> &'static [KernelInfo] {
+    static KERNELS: LazyLock<Vec<KernelInfo>> = LazyLock::new(|| {
+        let named = |&(family, kernels): &(&'static str, List)| {
+            kernels().into_iter().map(move |kernel| KernelInfo { family, ..kernel })
+        };
+        FAMILIES.iter().flat_map(named).collect()
+    });
+    &KERNELS
+}
+
+/// The kernel with this symbol.
+pub fn find(symbol: &str) -> Option<&'static KernelInfo> {
+    static BY_SYMBOL: LazyLock<HashMap<&'static str, &'static KernelInfo>> =
+        LazyLock::new(|| kernels().iter().map(|kernel| (kernel.symbol.as_str(), kernel)).collect());
+    BY_SYMBOL.get(symbol).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_are_sorted_and_symbols_unique() {
+        assert!(FAMILIES.is_sorted_by(|a, b| a.0 < b.0));
+        let mut symbols: Vec<&str> = kernels().iter().map(|kernel| kernel.symbol.as_str()).collect();
+        symbols.sort_unstable();
+        let count = symbols.len();
+        symbols.dedup();
+        assert_eq!(symbols.len(), count);
+        assert!(kernels().iter().all(|kernel| find(&kernel.symbol) == Some(kernel)));
+    }
+
+    #[test]
+    fn every_kernel_can_be_launched_somewhere() {
+        for kernel in kernels() {
+            let name = &kernel.symbol;
+            let word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            assert!(word && name.starts_with(|c: char| c.is_ascii_alphabetic()), "{name}");
+            assert!((1..=1024).contains(&kernel.threads()), "{name}: {:?} threads", kernel.block);
+            assert!((1..=16).contains(&kernel.cluster.iter().product::<u32>()), "{name}: {:?}", kernel.cluster);
+            // 227 KiB: most of any architecture (CUDA programming guide, "Technical Specifications").
+            assert!(kernel.dynamic_shared_bytes <= 232_448, "{name}: {}", kernel.dynamic_shared_bytes);
+            assert!(!kernel.targets.is_empty() && !kernel.params.is_empty(), "{name}");
+            let maps = kernel.params.iter().rposition(|&param| param == Param::TensorMap).map_or(0, |last| last + 1);
+            assert!(kernel.params[..maps].iter().all(|&param| param == Param::TensorMap), "{name}: maps come first");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What holds for the candidates of every family: sound plans, unique names, ranked, code for the card. No GPU.
+
+use std::collections::HashSet;
+
+use polywarp_core::harness::{BenchSize, Level};
+use polywarp_core::ops::REGISTRY;
+
+use super::*;
+
+fn cards() -> Vec<Caps> {
+    let of = |sm, caps: Caps| Caps { sm, ..caps };
+    vec![
+        Caps::h200(),
+        Caps { tensor_maps: false, ..Caps::h200() },
+        Caps::a100(),
+        Caps::rtx_4090(),
+        of(86, Caps::rtx_4090()),
+        of(100, Caps::h200()),
+        of(120, Caps { tensor_maps: true, ..Caps::rtx_4090() }),
+        of(75, Caps { max_shared_bytes: 65_536, ..Caps::a100() }),
+    ]
+}
+
+fn check(op: &Op, caps: &Caps, name: &str) -> usize {
+    let found = candidates(op, caps);
+    let mut names = HashSet::new();
+    for candidate in &found {
+        let who = format!("{} for {name} on sm_{}", candidate.name, caps.sm);
+        candidate.plan.check(op.inputs().len()).unwrap_or_else(|why| panic!("{who}: {why}"));
+        assert!(candidate.plan.runs_on(caps.sm), "{who}");
+        assert!(candidate.estimate_ns.is_finite() && candidate.estimate_ns > 0.0, "{who}: {}", candidate.estimate_ns);
+        assert!(names.insert(&candidate.name), "{who}: twice");
+        for launch in &candidate.plan.launches {
+            let shared = launch.kernel.dynamic_shared_bytes;
+            assert!(shared <= caps.max_shared_bytes, "{who}: {shared} bytes of shared memory");
+            let maps = launch.kernel.params.contains(&crate::Param::TensorMap);
+            assert!(caps.tensor_maps || !maps, "{who}: tensor maps");
+        }
+    }
+    assert!(found.is_sorted_by(|a, b| a.estimate_ns <= b.estimate_ns), "{name}");
+    found.len()
+}
+
+#[test]
+fn candidates_of_all_cases_are_sound() {
+    let mut found = 0;
+    for family in REGISTRY {
+        for case in (family.cases)(Level::Full) {
+            for caps in cards() {
+                found += check(&case.op, &caps, &case.name);
+            }
+        }
+        for case in (family.benches)(BenchSize::Large) {
+            for caps in cards() {
+                found += check(&case.op, &caps, &case.name);
+            }
+        }
+    }
+    println!("{found} candidates");
+}

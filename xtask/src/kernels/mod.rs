@@ -1,0 +1,319 @@
+//! The machine code of `kernels/`: compiling what is new, checking that what is committed is what comes out.
+//!
+//! ```text
+//! cargo xtask kernels                      compile what is new, write kernels/prepared
+//! cargo xtask kernels --only wgmma         the same for one family, or for symbols that contain the word; the rest stays
+//! cargo xtask kernels --check [--only F]   compile again, compare, write nothing
+//! cargo xtask kernels --check --sample     the same with one kernel of each family
+//! cargo xtask kernels --to FOLDER [--lines] [--only F]   an archive elsewhere, for POLYWARP_KERNELS; with line numbers
+//! ```
+//!
+//! What decides a kernel's code is its digest (`kernels/src/make.rs`): code of a known digest is taken from
+//! `kernels/prepared` or from `target/kernels`, and only the rest is compiled, on all processors.
+
+mod toolchain;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use polywarp_kernels::archive::{Archive, write};
+use polywarp_kernels::make::{self, Line, Manifest, SOURCES};
+use polywarp_kernels::{Form, KernelInfo, Target, prepared};
+
+use crate::Result;
+use toolchain::{Lines, Toolchain};
+
+/// What is committed.
+const PREPARED: &str = "kernels/prepared";
+/// Where compiled code is kept between runs.
+const CACHE: &str = "target/kernels";
+
+/// What is asked for.
+#[derive(Default)]
+struct Request {
+    only: Option<String>,
+    check: bool,
+    sample: bool,
+    lines: bool,
+    to: Option<PathBuf>,
+}
+
+impl Request {
+    fn parse(arguments: &[&str]) -> Result<Request> {
+        let mut request = Request::default();
+        let mut rest = arguments.iter();
+        while let Some(&argument) = rest.next() {
+            let mut value = || rest.next().map(|&value| value.to_owned()).ok_or(format!("{argument} wants a value"));
+            match argument {
+                "--only" => request.only = Some(value()?),
+                "--to" => request.to = Some(value()?.into()),
+                "--check" => request.check = true,
+                "--sample" => request.sample = true,
+                "--lines" => request.lines = true,
+                _ => return Err(format!("`cargo xtask kernels` does not know {argument}")),
+            }
+        }
+        let elsewhere = request.to.is_some();
+        if (request.check && elsewhere) || (request.lines && !elsewhere) || (request.sample && !request.check) {
+            return Err("--check writes nothing, --lines wants --to, --sample wants --check".to_owned());
+        }
+        Ok(request)
+    }
+
+    fn wants(&self, kernel: &KernelInfo) -> bool {
+        self.only.as_deref().is_none_or(|only| kernel.family == only || kernel.symbol.contains(only))
+    }
+}
+
+/// A kernel for a target, and what is known of its code.
+struct Made {
+    line: Line,
+    code: Vec<u8>,
+}
+
+/// Does what `arguments` ask for.
+pub fn run(arguments: &[&str]) -> Result {
+    let request = Request::parse(arguments)?;
+    let Some(toolchain) = Toolchain::fetch()? else {
+        return if request.check { Ok(()) } else { Err("kernels are made on x86-64 Linux".to_owned()) };
+    };
+    if request.check { check(&request, &toolchain) } else { make(&request, &toolchain) }
+}
+
+fn make(request: &Request, toolchain: &Toolchain) -> Result {
+    let committed = Committed::read();
+    let folder = request.to.clone().unwrap_or_else(|| PREPARED.into());
+    let lines = if request.lines { Lines::Kept } else { Lines::Dropped };
+    let jobs: Vec<(&KernelInfo, Target)> = make::jobs().collect();
+    let compiled = AtomicUsize::new(0);
+    let made = make::in_parallel(&jobs, |&(kernel, target)| {
+        if !request.wants(kernel) {
+            // Other people's kernels stay as they were made last.
+            return Ok(committed.get(kernel, target));
+        }
+        let source = make::source_digest(kernel, target, Path::new(SOURCES))?;
+        if let (Some(known), Lines::Dropped) =
+            (committed.get(kernel, target).filter(|k| k.line.source == source), lines)
+        {
+            return Ok(Some(known));
+        }
+        let (made, fresh) = cached(toolchain, kernel, target, &source, lines)?;
+        compiled.fetch_add(usize::from(fresh), Ordering::Relaxed);
+        Ok(Some(made))
+    });
+    let failed: Vec<&String> = made.iter().filter_map(|made| made.as_ref().err()).collect();
+    if !failed.is_empty() {
+        let words: Vec<&str> = failed.iter().map(|words| words.as_str()).collect();
+        return Err(format!("{} of {} kernels cannot be made:\n{}", failed.len(), jobs.len(), words.join("\n")));
+    }
+    let made: Vec<Option<Made>> = made.into_iter().map(|made| made.unwrap_or_default()).collect();
+    let absent = made.iter().filter(|made| made.is_none()).count();
+    let total: usize = made.iter().flatten().map(|made| made.code.len()).sum();
+    let archive = archive(&jobs, &made);
+    let manifest = Manifest {
+        compiler: make::COMPILER.to_owned(),
+        kernels: made.iter().flatten().map(|made| made.line.clone()).collect(),
+    };
+    write(&folder.join("kernels.bin"), &archive)?;
+    write(&folder.join("manifest.json"), manifest.text().as_bytes())?;
+    let compiled = compiled.into_inner();
+    println!(
+        "{} kernels in {}: {compiled} compiled, {} taken over; {total} bytes of code, {} packed",
+        manifest.kernels.len(),
+        folder.display(),
+        manifest.kernels.len() - compiled,
+        archive.len()
+    );
+    if absent > 0 {
+        println!("{absent} of the catalogue are not in it: run `cargo xtask kernels` without --only");
+    }
+    if archive.len() > prepared::MOST_BYTES {
+        return Err(format!("{} bytes are more than the {} that are allowed", archive.len(), prepared::MOST_BYTES));
+    }
+    Ok(())
+}
+
+/// Compiles again, without the cache, and compares with what is committed.
+fn check(request: &Request, toolchain: &Toolchain) -> Result {
+    let committed = Committed::read();
+    let mut jobs: Vec<(&KernelInfo, Target)> = make::jobs().filter(|(kernel, _)| request.wants(kernel)).collect();
+    if request.sample {
+        jobs.dedup_by_key(|(kernel, _)| kernel.family);
+    }
+    if jobs.is_empty() {
+        return Err("no such kernel".to_owned());
+    }
+    let wrong = make::in_parallel(&jobs, |&(kernel, target)| {
+        let who = format!("{} for {target}", kernel.symbol);
+        let known = committed.get(kernel, target).ok_or(format!("{who} is not in {PREPARED}"))?;
+        let source = make::source_digest(kernel, target, Path::new(SOURCES))?;
+        let again = compile(toolchain, kernel, target, &source, Lines::Dropped)?;
+        let same = again.line == known.line && again.code == known.code;
+        if same { Ok(()) } else { Err(format!("{who}: committed {:?}, made again {:?}", known.line, again.line)) }
+    });
+    let wrong: Vec<String> = wrong.into_iter().filter_map(Result::err).collect();
+    println!("{} kernels compiled again, {} as committed", jobs.len(), jobs.len() - wrong.len());
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{PREPARED} is not what its sources give: run `cargo xtask kernels`\n{}", wrong.join("\n")))
+    }
+}
+
+/// What is committed, as far as it can be read.
+struct Committed {
+    bytes: Vec<u8>,
+    manifest: Option<Manifest>,
+}
+
+impl Committed {
+    fn read() -> Committed {
+        let folder = Path::new(PREPARED);
+        let bytes = fs::read(folder.join("kernels.bin")).unwrap_or_default();
+        let manifest = fs::read_to_string(folder.join("manifest.json")).ok();
+        let manifest = manifest.and_then(|text| Manifest::parse(&text).ok());
+        Committed { bytes, manifest: manifest.filter(|manifest| manifest.compiler == make::COMPILER) }
+    }
+
+    /// A kernel whose code is the one that its line tells of.
+    fn get(&self, kernel: &KernelInfo, target: Target) -> Option<Made> {
+        let line = self.manifest.as_ref()?.line(&kernel.symbol, target)?.clone();
+        let code = prepared::code(&Archive::parse(&self.bytes).ok()?, kernel, target).ok()??.bytes;
+        (make::code_digest(&code) == line.code).then_some(Made { line, code })
+    }
+}
+
+/// The kernel from the cache, or compiled and put there; whether it was compiled.
+fn cached(
+    toolchain: &Toolchain,
+    kernel: &KernelInfo,
+    target: Target,
+    source: &str,
+    lines: Lines,
+) -> Result<(Made, bool)> {
+    let name = format!("{source}{}", if lines == Lines::Kept { "-lines" } else { "" });
+    let (code, line) = (Path::new(CACHE).join(format!("{name}.code")), Path::new(CACHE).join(format!("{name}.json")));
+    let known = fs::read_to_string(&line).ok().and_then(|text| Manifest::parse(&text).ok());
+    if let (Ok(code), Some(line)) = (fs::read(&code), known.and_then(|mut manifest| manifest.kernels.pop()))
+        && make::code_digest(&code) == line.code
+    {
+        // What the catalogue says may have changed where the code did not.
+        let mut line = Line { family: kernel.family.to_owned(), ..line };
+        if let Some(usage) = &mut line.usage {
+            usage.dynamic_shared_bytes = kernel.dynamic_shared_bytes;
+        }
+        return Ok((Made { line, code }, false));
+    }
+    let made = compile(toolchain, kernel, target, source, lines)?;
+    let manifest = Manifest { compiler: make::COMPILER.to_owned(), kernels: vec![made.line.clone()] };
+    write(&code, &made.code)?;
+    write(&line, manifest.text().as_bytes())?;
+    Ok((made, true))
+}
+
+/// Compiles, and demands what the catalogue promises.
+fn compile(toolchain: &Toolchain, kernel: &KernelInfo, target: Target, source: &str, lines: Lines) -> Result<Made> {
+    let words = |error: String| format!("{} for {target}: {error}", kernel.symbol);
+    let base = Path::new(CACHE).join(format!("{source}-{}", std::process::id()));
+    let [unit, ptx, cubin] = ["cu", "ptx", "cubin"].map(|extension| base.with_extension(extension));
+    write(&unit, make::translation_unit(kernel).as_bytes())?;
+    toolchain.compile(&unit, target, lines, &ptx).map_err(words)?;
+    let text = fs::read_to_string(&ptx).map_err(|e| format!("{}: {e}", ptx.display()))?;
+    make::check_ptx(&text, kernel).map_err(words)?;
+    let (code, usage) = match target.form {
+        Form::Ptx => (text.into_bytes(), None),
+        Form::Machine => {
+            let said = toolchain.assemble(&ptx, target, lines, &cubin).map_err(words)?;
+            let mut usage = make::usage(&said, kernel).map_err(words)?;
+            usage.tensor = make::tensor_instructions(&toolchain.disassemble(&cubin)?, kernel).map_err(words)?;
+            println!("{} for {target}: {} registers, {:?}", kernel.symbol, usage.registers, usage.tensor);
+            (fs::read(&cubin).map_err(|e| format!("{}: {e}", cubin.display()))?, Some(usage))
+        }
+    };
+    for file in [unit, ptx, cubin] {
+        let _ = fs::remove_file(file); // what a failure left is there to be looked at
+    }
+    let code = make::stored(code, target.form);
+    let line = Line {
+        symbol: kernel.symbol.clone(),
+        family: kernel.family.to_owned(),
+        target: target.to_string(),
+        source: source.to_owned(),
+        code: make::code_digest(&code),
+        code_bytes: code.len(),
+        usage,
+    };
+    Ok(Made { line, code })
+}
+
+/// The archive of all that was made; `made` belongs to `jobs` one by one.
+fn archive(jobs: &[(&KernelInfo, Target)], made: &[Option<Made>]) -> Vec<u8> {
+    let mut targets: Vec<u32> = jobs.iter().map(|(_, target)| target.number()).collect();
+    targets.sort_unstable();
+    targets.dedup();
+    let mut order: Vec<&str> = jobs.iter().map(|(kernel, _)| kernel.symbol.as_str()).collect();
+    order.dedup();
+    let mut entries: BTreeMap<&str, Vec<Vec<u8>>> = BTreeMap::new();
+    for ((kernel, target), made) in jobs.iter().zip(made) {
+        let of = entries.entry(&kernel.symbol).or_insert_with(|| vec![Vec::new(); targets.len()]);
+        if let (Some(made), Ok(at)) = (made, targets.binary_search(&target.number())) {
+            of[at] = made.code.clone();
+        }
+    }
+    let kernels: Vec<write::Kernel> = order
+        .iter()
+        .filter_map(|&symbol| {
+            Some(write::Kernel { digest: prepared::digest(symbol), entries: entries.remove(symbol)? })
+        })
+        .collect();
+    write::archive(&targets, &kernels, 11)
+}
+
+/// Writes a file in one step, so that nobody reads half of it.
+fn write(path: &Path, bytes: &[u8]) -> Result {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let words = |e: std::io::Error| format!("{}: {e}", path.display());
+    fs::create_dir_all(folder).map_err(words)?;
+    let partial = path.with_extension(format!("partial-{}", std::process::id()));
+    fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, path)).map_err(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_contradict_themselves_are_refused() {
+        for good in [&["--only", "wgmma"][..], &["--check", "--sample"], &["--to", "x", "--lines"], &[]] {
+            assert!(Request::parse(good).is_ok(), "{good:?}");
+        }
+        for bad in [&["--only"][..], &["--check", "--to", "x"], &["--lines"], &["--sample"], &["wgmma"]] {
+            assert!(Request::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn archive_keeps_every_kernel_where_it_belongs() {
+        let jobs: Vec<(&KernelInfo, Target)> = make::jobs().collect();
+        let made: Vec<Option<Made>> = jobs
+            .iter()
+            .enumerate()
+            .map(|(i, (kernel, target))| {
+                let mut code = if target.form == Form::Machine { b"\x7fELF".to_vec() } else { b"//".to_vec() };
+                code.extend([(i % 250 + 1) as u8, 0]);
+                let (symbol, family) = (kernel.symbol.clone(), kernel.family.to_owned());
+                let (target, source) = (target.to_string(), String::new());
+                let line = Line { symbol, family, target, source, code: String::new(), code_bytes: 0, usage: None };
+                (i != 1).then_some(Made { line, code })
+            })
+            .collect();
+        let bytes = archive(&jobs, &made);
+        let archive = Archive::parse(&bytes).unwrap();
+        for ((kernel, target), made) in jobs.iter().zip(&made) {
+            let code = prepared::code(&archive, kernel, *target).unwrap().map(|code| code.bytes);
+            assert_eq!(code, made.as_ref().map(|made| made.code.clone()), "{} for {target}", kernel.symbol);
+        }
+    }
+}
