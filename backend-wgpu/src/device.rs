@@ -14,11 +14,11 @@ use std::time::Duration;
 use polywarp_core::{
     Backend, Binding, Buffer, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Recorded, Result,
 };
-use polywarp_shaders::{Caps, Plan, Slot};
+use polywarp_shaders::{Caps, Cooperative, Plan, Slot};
 
 use crate::adapters::AdapterEntry;
 use crate::fault::{Fault, lock, watched};
-use crate::info::{USEFUL, caps, device_info};
+use crate::info::{USEFUL, caps, cooperative, device_info};
 use crate::native;
 use crate::pipelines::{Pipeline, Pipelines};
 use crate::pool::{Pool, Raw};
@@ -40,7 +40,7 @@ pub enum LimitChoice {
 /// Which optional features a device is opened with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FeatureChoice {
-    /// Every useful one the adapter has: f16, f64, i64, subgroups, timestamps.
+    /// Every useful one the adapter has: f16, f64, i64, subgroups, cooperative matrices, timestamps.
     #[default]
     All,
     /// None, as on the poorest device.
@@ -110,6 +110,7 @@ impl AdapterEntry {
             label: Some("polywarp"),
             required_features: features,
             required_limits: limits,
+            experimental_features: native::experimental(features),
             // wgpu's own sub-allocation starts small: the pool above it keeps what it once had.
             memory_hints: wgpu::MemoryHints::Manual { suballocated_device_memory_block_size: 8 << 20..128 << 20 },
             ..wgpu::DeviceDescriptor::default()
@@ -118,11 +119,22 @@ impl AdapterEntry {
         let (device, queue) = opened.map_err(|error| unavailable(format!("{} ({}): {error}", self.id, self.name)))?;
         let fault = Arc::new(Fault::new(self.id.clone(), options.patience));
         listen(&device, &fault);
-        let memory = native::memory_bytes(&self.adapter);
-        let backend = WgpuBackend::assemble(device, queue, fault, self.adapter.get_info(), memory, options);
+        let told = Told {
+            adapter: self.adapter.get_info(),
+            memory_bytes: native::memory_bytes(&self.adapter),
+            cooperative: cooperative(&self.adapter, features),
+        };
+        let backend = WgpuBackend::assemble(device, queue, fault, told, options);
         backend.fault.check()?;
         Ok(backend)
     }
+}
+
+/// What only an adapter knows.
+struct Told {
+    adapter: wgpu::AdapterInfo,
+    memory_bytes: Option<u64>,
+    cooperative: Vec<Cooperative>,
 }
 
 /// Turns what wgpu reports asynchronously into the device's fault.
@@ -154,11 +166,11 @@ impl WgpuBackend {
             let reason = format!("{id}: the device was opened without compute shaders or with under 4 storage buffers");
             return Err(Error::BackendUnavailable { backend: "wgpu", reason });
         }
-        let adapter = device.adapter_info();
+        let told = Told { adapter: device.adapter_info(), memory_bytes: None, cooperative: Vec::new() };
         let options = Options { memory_limit_bytes, ..Options::default() };
         let fault = Arc::new(Fault::new(id, None));
         let (backend, error) =
-            watched(&device.clone(), || WgpuBackend::assemble(device, queue, fault, adapter, None, options));
+            watched(&device.clone(), || WgpuBackend::assemble(device, queue, fault, told, options));
         match error {
             None => Ok(backend),
             Some(error) => Err(backend.fault.backend_error("from_wgpu", &error)),
@@ -169,12 +181,12 @@ impl WgpuBackend {
         gpu: wgpu::Device,
         queue: wgpu::Queue,
         fault: Arc<Fault>,
-        adapter: wgpu::AdapterInfo,
-        memory_bytes: Option<u64>,
+        told: Told,
         options: Options,
     ) -> WgpuBackend {
+        let Told { adapter, memory_bytes, cooperative } = told;
         let (limits, features) = (gpu.limits(), gpu.features());
-        let caps = caps(fault.device(), features, &limits, &adapter);
+        let caps = Caps { cooperative, ..caps(fault.device(), features, &limits, &adapter) };
         let info = device_info(&caps, features, &limits, &adapter, memory_bytes);
         let pool = Arc::new(Pool::new(gpu.clone(), Arc::clone(&fault), options.memory_limit_bytes));
         let stream = Stream::new(gpu.clone(), queue.clone(), Arc::clone(&fault), Arc::clone(&pool));

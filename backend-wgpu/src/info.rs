@@ -2,7 +2,7 @@
 
 use polywarp_core::oracle::Subnormals;
 use polywarp_core::{DType, DeviceInfo, Limits};
-use polywarp_shaders::Caps;
+use polywarp_shaders::{Caps, Cooperative};
 
 use crate::adapters::{api_name, driver_name, kind_of};
 
@@ -13,6 +13,7 @@ pub(crate) const USEFUL: wgpu::Features = wgpu::Features::SHADER_F16
     .union(wgpu::Features::SHADER_INT64)
     .union(wgpu::Features::SUBGROUP)
     .union(wgpu::Features::SUBGROUP_BARRIER)
+    .union(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX)
     .union(wgpu::Features::TIMESTAMP_QUERY)
     .union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
 
@@ -33,6 +34,24 @@ pub(crate) fn caps(id: &str, features: wgpu::Features, limits: &wgpu::Limits, ad
         max_storage_buffers: limits.max_storage_buffers_per_shader_stage.min(buffers),
         cooperative: Vec::new(),
     }
+}
+
+/// The products of cooperative matrices that shaders of a device with `features` may use: square ones of floats.
+pub(crate) fn cooperative(adapter: &wgpu::Adapter, features: wgpu::Features) -> Vec<Cooperative> {
+    if !features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+        return Vec::new();
+    }
+    let dtype = |scalar: wgpu::CooperativeScalarType| match scalar {
+        wgpu::CooperativeScalarType::F32 => Some(DType::F32),
+        wgpu::CooperativeScalarType::F16 => Some(DType::F16),
+        wgpu::CooperativeScalarType::I32 | wgpu::CooperativeScalarType::U32 => None,
+    };
+    let square = |p: &wgpu::CooperativeMatrixProperties| p.m_size == p.n_size && p.n_size == p.k_size;
+    let properties = adapter.cooperative_matrix_properties();
+    let known = properties.iter().filter(|p| square(p)).filter_map(|p| {
+        Some(Cooperative { size: p.m_size, factors: dtype(p.ab_type)?, sum: dtype(p.cr_type)? })
+    });
+    known.collect()
 }
 
 /// What users are told.

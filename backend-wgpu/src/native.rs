@@ -17,6 +17,17 @@ pub(crate) fn trusted_module(device: &wgpu::Device, name: &str, wgsl: &str) -> w
     unsafe { device.create_shader_module_trusted(descriptor, checks) }
 }
 
+/// Leave to use `features` where one of them is experimental: cooperative matrices.
+pub(crate) fn experimental(features: wgpu::Features) -> wgpu::ExperimentalFeatures {
+    if !features.intersects(wgpu::Features::all_experimental_mask()) {
+        return wgpu::ExperimentalFeatures::disabled();
+    }
+    // SAFETY: wgpu asks its users to know that these features may have bugs of wgpu's own. Cooperative matrices are used
+    // by trusted kernels alone, in forms that the conformance harness runs on every device that has them, and a device's
+    // first results from them are compared before they are believed.
+    unsafe { wgpu::ExperimentalFeatures::enabled() }
+}
+
 /// Bytes of device-local memory, where the API can tell.
 #[cfg(any(target_os = "linux", target_os = "windows", target_os = "android", target_os = "freebsd"))]
 pub(crate) fn memory_bytes(adapter: &wgpu::Adapter) -> Option<u64> {

@@ -10,7 +10,7 @@ mod interpreted;
 
 use interpreted::Interpreted;
 use naga_ptx::Target;
-use polywarp_core::Device;
+use polywarp_core::{DType, Device};
 use polywarp_core::harness::{Failure, Level, Selection, run};
 use polywarp_core::ops::REGISTRY;
 use ptx_interpreter::RunOptions;
@@ -68,6 +68,29 @@ families! {
     copies_conform: "copy" "random";
     products_conform: "matmul";
     reductions_conform: "argreduce" "reduce" "softmax";
+}
+
+/// Cases of products, each computed by the candidate that `prefer` names where there is one.
+fn products_by(prefer: &str, dtype: DType, change: impl Fn(&mut Interpreted)) {
+    let mut backend = Interpreted::new(Target::new(9, 0), RunOptions::strict());
+    backend.prefer = prefer.to_owned();
+    change(&mut backend);
+    let device = Device::new(backend);
+    let start = std::time::Instant::now();
+    let selection = Selection { dtype: Some(dtype), ..Selection::family("matmul") };
+    let report = run(&device, &Selection { filter: variable("POLYWARP_TEST_FILTER"), ..selection }, &mut |_| {});
+    let names = device.backend_as::<Interpreted>().expect("the interpreter").names();
+    let cooperative = names.iter().filter(|name| name.contains("coop")).count();
+    println!("{prefer}: {cooperative} cooperative kernels, {:.1} s\n{report}", start.elapsed().as_secs_f64());
+    assert_eq!(cooperative > 0, prefer.contains("coop"), "{names:?}");
+    assert!(report.ok(), "{prefer}: {}", report.problem().unwrap_or_default());
+}
+
+#[test]
+fn every_candidate_of_products_conforms() {
+    for prefer in ["coop16_w64x64_256x128", "coop16_w64x64_128x128x32", "coop16x2_w64x64", "coop16_w16x16"] {
+        products_by(prefer, DType::F16, |_| {});
+    }
 }
 
 #[test]

@@ -7,18 +7,21 @@
 //! Every precision is served in f32. Next: `matmul/tiled.rs` writes the kernel, `matmul/epilogue.rs` its end.
 
 mod combine;
+mod coop;
 mod epilogue;
 mod rank;
 mod tiled;
 mod vector;
 
 use polywarp_core::ops::Matmul;
-use polywarp_core::{Error, Layout, Result};
+use polywarp_core::{DType, Error, Layout, Result};
 
 use super::reduce::template::check_index;
 use crate::element::{Element, Form};
 use crate::{Candidate, Caps, KernelKey, Launch, Plan, Slot, Source};
 use combine::Combine;
+use coop::rank::Choice;
+use coop::{Coop, Factor, Width};
 use epilogue::Places;
 use rank::Cut;
 use tiled::{Load, Operand, Target, Tile, Tiled};
@@ -28,10 +31,11 @@ use vector::Vector;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel(Shape);
 
-/// The three kernels.
+/// The four kernels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Shape {
     Tiled(Tiled),
+    Coop(Coop),
     Combine(Combine),
     Vector(Vector),
 }
@@ -40,6 +44,7 @@ impl Kernel {
     pub(crate) fn source(&self) -> Source {
         match &self.0 {
             Shape::Tiled(kernel) => kernel.source(),
+            Shape::Coop(kernel) => kernel.source(),
             Shape::Combine(kernel) => kernel.source(),
             Shape::Vector(kernel) => kernel.source(),
         }
@@ -61,6 +66,7 @@ enum Way {
     Empty,
     Vector(Plan),
     Tiled(Cut),
+    Coop(Choice),
 }
 
 pub(crate) fn plan(op: &Matmul, caps: &Caps) -> Result<Plan> {
@@ -104,6 +110,7 @@ fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<(f64, Way)>> {
     let sum_bytes = places.epilogue.accumulator.dtype().size_bytes() as u32;
     let cuts = rank::plain(dims, sum_bytes, caps).into_iter().filter(|cut| cut.refused.is_none());
     ways.extend(cuts.map(|cut| (cut.ns, Way::Tiled(cut))));
+    ways.extend(coop::rank::choices(op, caps).into_iter().map(|choice| (choice.cut.ns, Way::Coop(choice))));
     ways.sort_by(|(x, _), (y, _)| x.total_cmp(y));
     Ok(ways)
 }
@@ -121,6 +128,9 @@ impl Way {
             Way::Empty => "matmul_empty".to_owned(),
             Way::Vector(_) => format!("matmul_{dtype}_vector"),
             Way::Tiled(cut) => format!("matmul_{dtype}_tiled_{}", cut_name(cut)),
+            Way::Coop(choice) => {
+                format!("matmul_{dtype}_{}_{}", choice.shape.name(choice.product), cut_name(&choice.cut))
+            }
         }
     }
 
@@ -131,6 +141,7 @@ impl Way {
             }
             Way::Vector(plan) => Ok(plan),
             Way::Tiled(cut) => tiled(op, places, cut, caps),
+            Way::Coop(choice) => coop(op, places, choice, caps),
         }
     }
 }
@@ -155,6 +166,45 @@ fn tiled(op: &Matmul, places: &Places, cut: Cut, caps: &Caps) -> Result<Plan> {
         axes: places.axes(),
     };
     grid.plan(op, places, Shape::Tiled(kernel), [a.1, b.1], caps)
+}
+
+/// The launches of tiles on cooperative matrices.
+fn coop(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Plan> {
+    let Choice { cut, shape, product, lanes } = choice;
+    let grid = TileGrid::of(op, cut);
+    let dims = op.dims();
+    let factor = |which: usize| {
+        let (Operand { element, along_k, load }, ends) = operand(op, places, which, caps)?;
+        let width = match load {
+            Load::Quad if element.dtype() == DType::F16 && aligned(op, places, which, along_k, 8) => Width::Oct,
+            Load::Quad => Width::Quad,
+            Load::Unit => Width::Unit,
+            Load::Strided => Width::Strided,
+        };
+        Ok::<_, Error>((Factor { element, along_k, width }, ends))
+    };
+    let (a, b) = (factor(0)?, factor(1)?);
+    let [tail_m, tail_n, tail_k] = grid.tails(op);
+    let whole = dims.m.is_multiple_of(shape.tile.block_m.into()) && dims.n.is_multiple_of(shape.tile.block_n.into());
+    // What PTX wants of an address and of the distance of rows.
+    let base = if grid.target == Target::Partial { 0 } else { op.output.layout.offset() };
+    let stored_as_summed =
+        grid.target == Target::Partial || (op.output.dtype == DType::F32 && places.epilogue.is_plain());
+    let kernel = Coop {
+        shape,
+        product,
+        lanes,
+        a: a.0,
+        b: b.0,
+        tail_m: tail_m && !whole,
+        tail_n: tail_n && !whole,
+        tail_k,
+        epilogue: places.epilogue,
+        target: grid.target,
+        direct: whole && base.is_multiple_of(8) && stored_as_summed,
+        axes: places.axes(),
+    };
+    grid.plan(op, places, Shape::Coop(kernel), [a.1, b.1], caps)
 }
 
 fn is_large(op: &Matmul) -> bool {
@@ -236,13 +286,9 @@ fn operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Result<(O
     // A dimension of one element has no neighbours: its stride never counts.
     let reach = |extent: u64, stride: i64| if extent == 1 { u64::MAX } else { stride.unsigned_abs() };
     let along_k = reach(k, stride_k) < reach(x, stride_x);
-    let (near, near_extent, far) = if along_k { (stride_k, k, stride_x) } else { (stride_x, x, stride_k) };
-    let aligned = layout.offset().is_multiple_of(4)
-        && far % 4 == 0
-        && near_extent.is_multiple_of(4)
-        && places.batch.iter().all(|axis| axis.strides[which] % 4 == 0);
+    let near = if along_k { stride_k } else { stride_x };
     let load = match near {
-        1 if aligned => Load::Quad,
+        1 if aligned(op, places, which, along_k, 4) => Load::Quad,
         1 => Load::Unit,
         _ => Load::Strided,
     };
@@ -251,6 +297,19 @@ fn operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Result<(O
         Operand { element, along_k, load },
         [layout.offset() as u32, stride_x as u32, stride_k as u32, layout.required_elements() as u32 - 1],
     ))
+}
+
+/// Whether every run of neighbours of A (`which` 0) or B (1) starts and ends at a multiple of `unit` elements.
+fn aligned(op: &Matmul, places: &Places, which: usize, along_k: bool, unit: u32) -> bool {
+    let layout = if which == 0 { &op.a.layout } else { &op.b.layout };
+    let last = layout.rank() - 1;
+    // A lies along K where its last dimension is the near one, B where its last but one is.
+    let near = if along_k == (which == 0) { last } else { last - 1 };
+    let far = layout.strides()[2 * last - 1 - near];
+    layout.offset().is_multiple_of(unit.into())
+        && far % i64::from(unit) == 0
+        && layout.dims()[near].is_multiple_of(unit.into())
+        && places.batch.iter().all(|axis| axis.strides[which] % i64::from(unit) == 0)
 }
 
 #[cfg(test)]

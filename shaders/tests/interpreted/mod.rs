@@ -16,7 +16,7 @@ use polywarp_core::{
     ReadFuture, Result, foreign_buffer,
 };
 use polywarp_shaders::wgsl::{guarded, parse_and_validate};
-use polywarp_shaders::{Caps, KernelKey, Slot, plan};
+use polywarp_shaders::{Caps, Cooperative, KernelKey, Plan, Slot, candidates, plan};
 use ptx_interpreter::{FaultKind, Launch, Memory, Module, RunOptions, Stats, run};
 
 const ID: &str = "ptx:0";
@@ -27,6 +27,7 @@ const CAPABILITIES: Capabilities = Capabilities::FLOAT64
     .union(Capabilities::SHADER_FLOAT16_IN_FLOAT32)
     .union(Capabilities::SHADER_INT64)
     .union(Capabilities::SUBGROUP)
+    .union(Capabilities::COOPERATIVE_MATRIX)
     .union(Capabilities::SUBGROUP_BARRIER);
 
 struct Compiled {
@@ -59,7 +60,10 @@ impl Drop for Block {
 /// The device.
 pub struct Interpreted {
     info: DeviceInfo,
-    caps: Caps,
+    /// What planners are told.
+    pub caps: Caps,
+    /// Ops are computed by the first of their candidates whose name contains this, where there is one.
+    pub prefer: String,
     target: Target,
     options: RunOptions,
     /// What is done to a kernel's PTX before it is run: to break it.
@@ -89,6 +93,7 @@ impl Interpreted {
             max_workgroup_bytes: 48 << 10,
             max_workgroups_per_dimension: 65_535,
             max_storage_buffers: 128,
+            cooperative: Cooperative::TENSOR_CORES.to_vec(),
             ..Caps::webgpu_defaults(ID)
         };
         let limits = Limits {
@@ -115,6 +120,7 @@ impl Interpreted {
         Interpreted {
             info,
             caps,
+            prefer: String::new(),
             target,
             options,
             change_text: |text| text,
@@ -147,9 +153,23 @@ impl Interpreted {
         Ok(compiled)
     }
 
+    fn plan(&self, op: &Op) -> Result<Plan> {
+        if self.prefer.is_empty() {
+            return plan(op, &self.caps);
+        }
+        let list = candidates(op, &self.caps)?;
+        let wanted = list.iter().position(|candidate| candidate.name.contains(&self.prefer)).unwrap_or(0);
+        list.into_iter().nth(wanted).map(|candidate| candidate.plan).ok_or_else(|| failed("no candidate"))
+    }
+
     /// Kernels compiled so far.
     pub fn compiled(&self) -> usize {
         lock(&self.kernels).len()
+    }
+
+    /// Names of the kernels compiled so far.
+    pub fn names(&self) -> Vec<String> {
+        lock(&self.kernels).values().map(|kernel| kernel.name.clone()).collect()
     }
 
     /// Work done so far.
@@ -221,7 +241,7 @@ impl Backend for Interpreted {
     }
 
     fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        let plan = plan(op, &self.caps)?;
+        let plan = self.plan(op)?;
         let scratch = plan.scratch_bytes.iter().map(|&bytes| self.alloc(bytes)).collect::<Result<Vec<_>>>()?;
         for launch in &plan.launches {
             let kernel = self.kernel(&launch.kernel)?;

@@ -65,6 +65,11 @@ impl Epilogue {
         })
     }
 
+    /// Whether the sum is stored as it is, but for its dtype.
+    pub fn is_plain(&self) -> bool {
+        !self.scale && !self.add && !self.bias && self.activation.is_none()
+    }
+
     /// The members of `Params` that every kernel of this op begins with. The scales come first: they may be 64 bits wide.
     pub fn params_text(&self, axes: u8, own: &[&str]) -> String {
         let scale = self.accumulator.param_type();

@@ -57,7 +57,7 @@ pub(super) fn plan(op: &Matmul, places: &Places, caps: &Caps) -> Result<Option<P
     let (vector_base, _, vector_step) = side(vector);
     let element = Element::new(op.a.dtype, caps)?;
     let epilogue = places.epilogue;
-    let plain = !epilogue.scale && !epilogue.add && !epilogue.bias && epilogue.activation.is_none();
+    let plain = epilogue.is_plain();
     let sums = Slot::Scratch(elements.len());
     let launch_of = |pass: &Pass| {
         let rows = matches!(pass.walk, Walk::Rows { .. });

@@ -1,0 +1,322 @@
+//! Writes the kernel for products on cooperative matrices: tensor cores, as WGSL has them, written out without loops.
+//!
+//! Computes      D = epilogue(sum over k of A[m, k] B[k, n]), or one slab of the sum, for every matrix of a batch.
+//! Algorithm     1. a step's tiles of A and B travel to registers while the step before is multiplied; 2. they go to
+//!               workgroup memory as they lie, converted to the factors' type; 3. every subgroup loads fragments of
+//!               SIZE x SIZE and multiplies its rectangle of the tile; 4. sums pass through workgroup memory to the epilogue,
+//!               or go straight to the output where there is none and the tiles fit.
+//! Tiling        BLOCK_M x BLOCK_N x BLOCK_K a workgroup, WARP_M x WARP_N a subgroup.
+//! Mapping       the hardware knows which lane holds which element. Nothing here depends on the order of lanes; what
+//!               depends on their number says so ([`Lanes`]).
+//! Workgroup     rows are 16 bytes longer than their elements: fragments are read without bank conflicts, and start at
+//! memory        multiples of 32 bytes, as PTX wants (9.7.14.4.3).
+//! Numerics      factors of f16 as they are; sums in f32, rounded or truncated as the hardware does after each SIZE of K.
+//!               f32 made f16 is scaled by powers of two first (`split.rs`).
+//! Requires      [`crate::Caps::cooperative`]: the product of matrices, square, of 8 or 16.
+//! Measured      docs/gemm.md, section "Through Vulkan".
+//!
+//! naga 30 wants products of matrices in uniform control flow and takes every variable for varying, loop counters of
+//! `for` excepted: hence no branch around phase 3. Rows and columns beyond M and N are read as whatever lies there inside
+//! the operand, and what they give is never stored; elements beyond K are zeros. Here: the configuration and the frame.
+//! Where to go next: `coop/stage.rs` (phases 1 and 2), `coop/multiply.rs` (3), `coop/stores.rs` (4), `coop/rank.rs` (which).
+
+mod multiply;
+pub(super) mod rank;
+mod stage;
+mod stores;
+
+use std::fmt::Write;
+
+use polywarp_core::DType;
+use stage::Side;
+
+use super::epilogue::Epilogue;
+use super::tiled::{OWN_PARAMS, Target, Tile};
+use crate::element::{self, Element, Form};
+use crate::plans::reduce::template::decode;
+use crate::{Access, Cooperative, Source, math};
+
+/// Tile rows walked together before moving along N.
+const RASTER: u32 = 8;
+
+/// How many neighbours are read at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Width {
+    /// Eight elements of f16: 16 bytes.
+    Oct,
+    /// Four.
+    Quad,
+    /// One by one, next to each other.
+    Unit,
+    /// One by one, any distance apart.
+    Strided,
+}
+
+/// One operand, as the kernel's key knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Factor {
+    pub element: Element,
+    /// Neighbours in memory lie along K, not along M (or N).
+    pub along_k: bool,
+    pub width: Width,
+}
+
+/// Threads of a subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Lanes {
+    /// Known.
+    Exactly(u32),
+    /// Probably; the device has several sizes and does not say which one it takes. The kernel works with any.
+    About(u32),
+}
+
+impl Lanes {
+    pub fn count(self) -> u32 {
+        let (Lanes::Exactly(count) | Lanes::About(count)) = self;
+        count
+    }
+}
+
+/// Copies of a step's tiles in workgroup memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Buffers {
+    /// One, with two barriers a step.
+    One,
+    /// Two in turn, with one barrier a step.
+    Two,
+}
+
+/// What a kernel is made of, apart from the op: a row of the table in `coop/rank.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    pub tile: Tile,
+    pub buffers: Buffers,
+    /// Fragments side by side that a subgroup puts to workgroup memory at once, at the end.
+    pub end_fragments: u32,
+}
+
+/// The specialisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Coop {
+    pub shape: Shape,
+    pub product: Cooperative,
+    pub lanes: Lanes,
+    pub a: Factor,
+    pub b: Factor,
+    /// M, N or K leave partial tiles.
+    pub tail_m: bool,
+    pub tail_n: bool,
+    pub tail_k: bool,
+    pub epilogue: Epilogue,
+    pub target: Target,
+    /// Sums go from registers to the output: f32, no epilogue, whole tiles, aligned rows.
+    pub direct: bool,
+    /// Batch dimensions.
+    pub axes: u8,
+}
+
+impl Shape {
+    /// What tells it from other shapes with the same tile: `coop16_w64x64`, with `x2` for two buffers.
+    pub fn name(&self, product: Cooperative) -> String {
+        let Tile { block_m, block_n, warps_m, warps_n, .. } = self.tile;
+        let copies = if self.buffers == Buffers::Two { "x2" } else { "" };
+        format!("coop{}{copies}_w{}x{}", product.size, block_m / warps_m, block_n / warps_n)
+    }
+
+    /// Rows of memory are longer than their elements by this many elements (16 bytes).
+    pub fn pad(factors: DType) -> u32 {
+        16 / factors.size_bytes() as u32
+    }
+
+    /// Bytes of workgroup memory, tiles lying either way.
+    pub fn workgroup_bytes(&self, product: Cooperative) -> u32 {
+        let Tile { block_m, block_n, block_k, warps_m, warps_n } = self.tile;
+        let (size_bytes, pad) = (product.factors.size_bytes() as u32, Shape::pad(product.factors));
+        let tile = |block: u32| (block * (block_k + pad)).max(block_k * (block + pad)) * size_bytes;
+        let copies = if self.buffers == Buffers::Two { 2 } else { 1 };
+        let slab = product.size * (self.end_fragments * product.size + 4) * 4;
+        copies * (tile(block_m) + tile(block_n)) + warps_m * warps_n * slab
+    }
+}
+
+impl Coop {
+    pub fn source(&self) -> Source {
+        let mut body = String::new();
+        // Formatting into a String cannot fail.
+        let _ = self.write_body(&mut body);
+        let elements = [self.a.element, self.b.element, self.epilogue.accumulator, self.epilogue.output];
+        let Tile { block_m, block_n, block_k, .. } = self.shape.tile;
+        let mut bindings = vec![Access::Read, Access::Read, Access::ReadWrite];
+        if self.target != Target::Partial {
+            bindings.extend(self.epilogue.accesses());
+        }
+        let enable = if self.half() { "enable f16;\n" } else { "" };
+        Source {
+            name: format!("matmul_coop_{}_{block_m}x{block_n}x{block_k}", self.a.element.dtype()),
+            wgsl: format!("{enable}enable wgpu_cooperative_matrix;\n")
+                + &element::prelude(&elements)
+                + &math::library(&body)
+                + &body,
+            bindings,
+        }
+    }
+
+    fn half(&self) -> bool {
+        self.product.factors == DType::F16
+    }
+
+    /// The WGSL type of factors.
+    fn factor(&self) -> &'static str {
+        if self.half() { "f16" } else { "f32" }
+    }
+
+    fn warps(&self) -> u32 {
+        self.shape.tile.warps_m * self.shape.tile.warps_n
+    }
+
+    fn threads(&self) -> u32 {
+        self.warps() * self.lanes.count()
+    }
+
+    fn sides(&self) -> [Side; 2] {
+        let tile = &self.shape.tile;
+        [
+            Side { name: "a", factor: self.a, block: tile.block_m, tile: "tile_m", tail: self.tail_m },
+            Side { name: "b", factor: self.b, block: tile.block_n, tile: "tile_n", tail: self.tail_n },
+        ]
+    }
+
+    fn write_body(&self, out: &mut String) -> std::fmt::Result {
+        let Tile { block_m, block_n, block_k, warps_m, warps_n } = self.shape.tile;
+        let (size, threads, sides) = (self.product.size, self.threads(), self.sides());
+        let sum = if self.product.sum == DType::F16 { "f16" } else { "f32" };
+        writeln!(
+            out,
+            "// Tile {block_m}x{block_n}x{block_k}, {threads} threads, {}x{} a subgroup.",
+            block_m / warps_m,
+            block_n / warps_n
+        )?;
+        *out += &self.epilogue.params_text(self.axes, &OWN_PARAMS);
+        writeln!(out, "alias T = {};\nalias V = vec4<T>;", self.factor())?;
+        for role in ["A", "B"] {
+            writeln!(out, "alias Factor{role} = coop_mat{size}x{size}<{}, {role}>;", self.factor())?;
+        }
+        writeln!(out, "alias Sum = coop_mat{size}x{size}<{sum}, C>;")?;
+        for (binding, side) in [(1, &sides[0]), (2, &sides[1])] {
+            self.write_operand(out, binding, side)?;
+        }
+        self.write_target(out)?;
+        let axes = usize::from(self.axes);
+        *out += &decode("batch_of_a", "params.a_base", 'a', axes);
+        *out += &decode("batch_of_b", "params.b_base", 'b', axes);
+        for side in &sides {
+            for copy in self.copies() {
+                let (rows, stride) = (side.rows(block_k), side.stride(block_k, self.product.factors));
+                writeln!(out, "var<workgroup> {}_tile{copy}: array<V, {}>;", side.name, rows * stride / 4)?;
+            }
+        }
+        writeln!(out, "\n@compute @workgroup_size({threads})\nfn main(")?;
+        writeln!(out, "    @builtin(workgroup_id) group: vec3<u32>,\n    @builtin(num_workgroups) groups: vec3<u32>,")?;
+        writeln!(out, "    @builtin(local_invocation_index) thread: u32,\n    @builtin(subgroup_id) subgroup: u32,")?;
+        writeln!(out, "    @builtin(num_subgroups) subgroups: u32,\n) {{")?;
+        writeln!(out, "    let id = group.y * groups.x + group.x;\n    let tiles = params.tiles_m * params.tiles_n;")?;
+        writeln!(out, "    let layer = id / tiles;")?;
+        writeln!(out, "    if layer >= params.batches * params.splits {{ return; }}")?;
+        writeln!(out, "    let split = layer % params.splits;\n    let batch = layer / params.splits;")?;
+        writeln!(out, "    let place = id % tiles;\n    let band = place / ({RASTER}u * params.tiles_n);")?;
+        writeln!(out, "    let band_first = band * {RASTER}u;")?;
+        writeln!(out, "    let band_rows = min({RASTER}u, params.tiles_m - band_first);")?;
+        writeln!(out, "    let in_band = place - band * {RASTER}u * params.tiles_n;")?;
+        writeln!(out, "    let tile_m = (band_first + in_band % band_rows) * {block_m}u;")?;
+        writeln!(out, "    let tile_n = in_band / band_rows * {block_n}u;")?;
+        writeln!(out, "    let k_first = split * params.slab;")?;
+        writeln!(out, "    let k_end = min(k_first + params.slab, params.k);")?;
+        let layer = if self.target == Target::Partial { "(split * params.batches + batch)" } else { "batch" };
+        let base = if self.target == Target::Partial { "" } else { "params.target_base + " };
+        writeln!(out, "    let d_start = {base}{layer} * params.m * params.n;")?;
+        for side in &sides {
+            self.write_places(out, side)?;
+        }
+        let warps = self.warps();
+        match self.lanes {
+            Lanes::Exactly(_) => writeln!(out, "    let warp = subgroup;")?,
+            Lanes::About(_) => {
+                writeln!(out, "    // As many rounds as it takes the subgroups there are to do all rectangles.")?;
+                writeln!(out, "    for (var first = 0u; first < {warps}u; first += subgroups) {{")?;
+                writeln!(out, "    let warp = min(first + subgroup, {}u);", warps - 1)?;
+            }
+        }
+        writeln!(out, "    let own_m = warp % {warps_m}u * {}u;", block_m / warps_m)?;
+        writeln!(out, "    let own_n = warp / {warps_m}u * {}u;", block_n / warps_n)?;
+        self.write_steps(out, &sides)?;
+        self.write_stores(out)?;
+        if let Lanes::About(_) = self.lanes {
+            writeln!(out, "    workgroupBarrier(); // the round is over\n    }}")?;
+        }
+        writeln!(out, "}}")
+    }
+
+    /// Suffixes of the copies of the tiles.
+    fn copies(&self) -> &'static [&'static str] {
+        match self.shape.buffers {
+            Buffers::One => &[""],
+            Buffers::Two => &["", "_odd"],
+        }
+    }
+
+    /// The steps along K.
+    fn write_steps(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
+        let block_k = self.shape.tile.block_k;
+        self.write_sums(out)?;
+        writeln!(out, "    // The first step.")?;
+        self.write_fetch(out, sides, "k_first", "    ")?;
+        self.write_put(out, sides, "", "    ")?;
+        writeln!(out, "    workgroupBarrier(); // the first step is complete")?;
+        let copies = self.copies();
+        let length = block_k * copies.len() as u32;
+        writeln!(out, "    for (var k0 = k_first; k0 < k_end; k0 += {length}u) {{")?;
+        for (i, copy) in (1u32..).zip(copies) {
+            let other = copies[i as usize % copies.len()];
+            // No branch: the last round fetches the first step again, for nothing.
+            writeln!(out, "        {{ // The next step's operands travel while this one is multiplied.")?;
+            let next = format!("k0 + {}u", i * block_k);
+            let last = i as usize == copies.len();
+            if last {
+                writeln!(out, "        let next = select(k_first, {next}, {next} < k_end);")?;
+            } else {
+                writeln!(out, "        let next = {next};")?;
+            }
+            self.write_fetch(out, sides, "next", "        ")?;
+            self.write_multiply(out, sides, copy)?;
+            if copies.len() == 1 {
+                writeln!(out, "        workgroupBarrier(); // everyone has read this step")?;
+            }
+            self.write_put(out, sides, other, "        ")?;
+            writeln!(out, "        workgroupBarrier(); // the next step is complete\n        }}")?;
+        }
+        writeln!(out, "    }}")
+    }
+
+    fn write_target(&self, out: &mut String) -> std::fmt::Result {
+        match self.target {
+            Target::Output(form) => {
+                let form = if self.direct { Form::Scalar } else { form };
+                *out += &self.epilogue.output.storage(3, "d", form, Access::ReadWrite);
+                *out += &self.epilogue.text(4, self.axes);
+            }
+            Target::Partial => {
+                *out += &self.epilogue.accumulator.storage(3, "d", Form::Scalar, Access::ReadWrite);
+            }
+        }
+        if !self.direct {
+            let slab = self.slab_stride() * self.product.size * self.warps();
+            writeln!(out, "var<workgroup> sums: array<vec4<f32>, {}>;", slab / 4)?;
+        }
+        Ok(())
+    }
+
+    /// Elements from row to row of a subgroup's slab of sums.
+    fn slab_stride(&self) -> u32 {
+        self.shape.end_fragments * self.product.size + 4
+    }
+}
