@@ -139,6 +139,7 @@ mod tests {
             integrated: false,
             ecc: true,
             prohibited: ordinal == 2,
+            ..Card::default()
         };
         CardEntry {
             id: format!("cuda:{ordinal}"),

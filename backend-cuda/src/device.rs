@@ -21,9 +21,10 @@ use polywarp_core::{
 use polywarp_shaders::Caps;
 
 use crate::cards::pci_text;
-use crate::driver::unavailable;
+use crate::driver::{Api, unavailable};
 use crate::fault::{Fault, lock};
 use crate::kernels::{Compiler, Kernels};
+use crate::machine::Machine;
 use crate::native::{Block, Card, Context, Event, EventKind, Memory, Stream};
 use crate::recording::Tape;
 use crate::staging::StagingCache;
@@ -54,9 +55,11 @@ pub struct Options {
 pub struct CudaBackend {
     info: DeviceInfo,
     caps: Caps,
+    native_caps: polywarp_kernels::Caps,
     pub(crate) stream: Arc<Stream>,
     pub(crate) pool: Arc<Pool<Memory>>,
     pub(crate) kernels: Kernels,
+    pub(crate) machine: Machine,
     pub(crate) user_kernels: UserKernels,
     pub(crate) uploads: Mutex<Uploads>,
     pub(crate) upload_pieces: Arc<StagingCache>,
@@ -113,6 +116,7 @@ impl CudaBackend {
             )));
         }
         let caps = caps(&id, card);
+        let native_caps = native_caps(&id, card, context.api);
         let info = device_info(&caps, card, context.api.display());
         let stream = Arc::new(Stream::new(context)?);
         let pool = Pool::new(
@@ -132,6 +136,8 @@ impl CudaBackend {
         Ok(CudaBackend {
             info,
             caps,
+            machine: Machine::new(context, native_caps.sm),
+            native_caps,
             pool: Arc::new(pool),
             kernels: Kernels::new(Compiler::new(context, Target::new(major, minor))),
             user_kernels: UserKernels::default(),
@@ -150,6 +156,11 @@ impl CudaBackend {
         &self.caps
     }
 
+    /// What planners of the kernels in CUDA C++ are told of this device.
+    pub fn native_caps(&self) -> &polywarp_kernels::Caps {
+        &self.native_caps
+    }
+
     /// Bytes free on the card, and bytes it has: every program's use counts.
     ///
     /// # Errors
@@ -166,6 +177,11 @@ impl CudaBackend {
     /// Those of them that were compiled before, with this crate, and only had to be loaded.
     pub fn prepared_kernels(&self) -> usize {
         self.kernels.compiler.prepared.count()
+    }
+
+    /// Kernels in CUDA C++ loaded so far.
+    pub fn native_kernels(&self) -> usize {
+        self.machine.loaded()
     }
 
     /// Makes the next `count` allocations fail as if the driver had no memory, to test how a program takes it.
@@ -245,8 +261,7 @@ impl Backend for CudaBackend {
 
     fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
         self.fault().check()?;
-        let plan = polywarp_shaders::plan(op, &self.caps)?;
-        self.run_plan(&plan, inputs, output)
+        self.run_work(&self.choose(op)?, inputs, output)
     }
 
     fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
@@ -269,7 +284,7 @@ impl Backend for CudaBackend {
     }
 
     fn scratch_bytes(&self, op: &Op) -> Result<Vec<u64>> {
-        Ok(polywarp_shaders::plan(op, &self.caps)?.scratch_bytes)
+        Ok(self.choose(op)?.into_scratch_bytes())
     }
 
     fn begin_recording(&self) -> Result<()> {
@@ -339,6 +354,23 @@ pub(crate) fn caps(id: &str, card: &Card) -> Caps {
         // Two parameters of 8 bytes each, in a block of 4 KiB.
         max_storage_buffers: 128,
         cooperative: Vec::new(),
+    }
+}
+
+/// What planners of the kernels in CUDA C++ may use. What a driver does not tell is taken to be little.
+fn native_caps(id: &str, card: &Card, api: &Api) -> polywarp_kernels::Caps {
+    let (major, minor) = card.compute_capability;
+    polywarp_kernels::Caps {
+        device: id.to_owned(),
+        sm: 10 * major + minor,
+        multiprocessors: card.multiprocessors.max(1),
+        max_shared_bytes: card.opt_in_shared_bytes.max(card.max_shared_bytes),
+        shared_bytes_per_multiprocessor: card.multiprocessor_shared_bytes.max(card.max_shared_bytes),
+        l2_bytes: u64::from(card.l2_bytes),
+        clock_mhz: (card.clock_khz / 1000).max(1000),
+        // Two transfers a clock. Drivers of cards with unified memory may tell of no bus.
+        memory_bytes_per_s: (250.0 * f64::from(card.memory_clock_khz) * f64::from(card.memory_bus_bits)).max(1e11),
+        tensor_maps: major >= 9 && api.cuTensorMapEncodeTiled.is_some(),
     }
 }
 

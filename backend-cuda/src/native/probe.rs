@@ -8,7 +8,7 @@ use polywarp_core::Result;
 use crate::driver::{Api, code, unavailable};
 
 /// One card, or one slice of a card, as the driver lists it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Card {
     pub(crate) device: CUdevice,
     pub(crate) name: String,
@@ -21,6 +21,13 @@ pub(crate) struct Card {
     pub(crate) multiprocessors: u32,
     pub(crate) max_threads_per_block: u32,
     pub(crate) max_shared_bytes: u32,
+    /// Shared memory that a block may ask for, and what a multiprocessor has.
+    pub(crate) opt_in_shared_bytes: u32,
+    pub(crate) multiprocessor_shared_bytes: u32,
+    pub(crate) l2_bytes: u32,
+    pub(crate) clock_khz: u32,
+    pub(crate) memory_clock_khz: u32,
+    pub(crate) memory_bus_bits: u32,
     pub(crate) integrated: bool,
     pub(crate) ecc: bool,
     /// Compute mode "prohibited": no context can be made.
@@ -89,6 +96,12 @@ pub(crate) fn describe(api: &Api, device: CUdevice) -> Result<Card> {
         multiprocessors: attribute(16),
         max_threads_per_block: attribute(1),
         max_shared_bytes: attribute(8),
+        opt_in_shared_bytes: attribute(97),
+        multiprocessor_shared_bytes: attribute(81),
+        l2_bytes: attribute(38),
+        clock_khz: attribute(13),
+        memory_clock_khz: attribute(36),
+        memory_bus_bits: attribute(37),
         integrated: attribute(18) != 0,
         ecc: attribute(32) != 0,
         prohibited: attribute(20) == 2,

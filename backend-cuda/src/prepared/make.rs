@@ -68,18 +68,11 @@ fn folder() -> PathBuf {
 pub(super) fn sources() -> Vec<Source> {
     // What CUDA promises of every card (programming guide, "Technical Specifications per Compute Capability").
     let card = Card {
-        device: 0,
-        name: String::new(),
-        uuid: String::new(),
-        pci: (0, 0, 0),
         compute_capability: (9, 0),
-        memory_bytes: 0,
         multiprocessors: 1,
         max_threads_per_block: 1024,
         max_shared_bytes: 48 << 10,
-        integrated: false,
-        ecc: false,
-        prohibited: false,
+        ..Card::default()
     };
     let mut sources = everyday::sources(&crate::device::caps("cuda", &card)).unwrap();
     sources.sort_by_cached_key(|source| {

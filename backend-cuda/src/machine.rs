@@ -1,0 +1,155 @@
+//! The kernels of `polywarp-kernels`, loaded: machine code from its archive, kernel by kernel when first used.
+//!
+//! Nothing is compiled here, but where the archive has only PTX for a card, its driver assembles that. What a driver does not
+//! take (one older than the code, or none that runs machine code at all) is left out, and ops are computed another way.
+//!
+//! `POLYWARP_KERNELS=off` leaves all of them unused. For work on kernels it names an archive's file, as `cargo xtask kernels
+//! --to` writes it, that is used instead of the embedded one.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use polywarp_core::Result;
+use polywarp_kernels::archive::Archive;
+use polywarp_kernels::{Form, KernelInfo, prepared};
+
+use crate::driver::{Code, code};
+use crate::fault::lock;
+use crate::kernels::Kernel;
+use crate::native::{self, Context};
+use crate::params::Metadata;
+
+/// The environment variable that leaves these kernels unused (`off`) or names another archive.
+const VARIABLE: &str = "POLYWARP_KERNELS";
+
+/// The kernels of one card.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    context: Arc<Context>,
+    sm: u32,
+    archive: Option<Archive<'static>>,
+    /// By symbol's address: the catalogue's entries live as long as the process.
+    kernels: RwLock<HashMap<usize, Option<Arc<Kernel>>>>,
+    /// One is loaded at a time.
+    loading: Mutex<()>,
+    /// The driver takes no machine code, or no PTX, of this archive.
+    refused: [OnceLock<()>; 2],
+    loaded: AtomicUsize,
+}
+
+impl Machine {
+    pub(crate) fn new(context: &Arc<Context>, sm: u32) -> Machine {
+        Machine {
+            context: Arc::clone(context),
+            sm,
+            archive: archive(),
+            kernels: RwLock::default(),
+            loading: Mutex::default(),
+            refused: [OnceLock::new(), OnceLock::new()],
+            loaded: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether there is anything to plan with.
+    pub(crate) fn any(&self) -> bool {
+        self.archive.is_some() && self.refused(Form::Machine).get().is_none()
+    }
+
+    /// How many are loaded.
+    pub(crate) fn loaded(&self) -> usize {
+        self.loaded.load(Ordering::Relaxed)
+    }
+
+    /// `kernel`, loaded; `None` when there is no code of it that this card and driver take.
+    ///
+    /// # Errors
+    /// The device has a fault.
+    pub(crate) fn get(&self, kernel: &'static KernelInfo) -> Result<Option<Arc<Kernel>>> {
+        let key = std::ptr::from_ref(kernel).addr();
+        if let Some(known) = self.known(key) {
+            return Ok(known);
+        }
+        let _loading = lock(&self.loading);
+        if let Some(known) = self.known(key) {
+            return Ok(known);
+        }
+        let (kernel, keep) = match self.load(kernel)? {
+            Ok(kernel) => (kernel.map(Arc::new), true),
+            Err(failed) => {
+                log::info!("kernel `{}` is not used: {}", kernel.symbol, self.context.api.words(failed));
+                // Short of memory it may load another time.
+                (None, failed != code::OUT_OF_MEMORY)
+            }
+        };
+        self.loaded.fetch_add(usize::from(kernel.is_some()), Ordering::Relaxed);
+        if keep {
+            self.kernels.write().unwrap_or_else(PoisonError::into_inner).insert(key, kernel.clone());
+        }
+        Ok(kernel)
+    }
+
+    fn known(&self, key: usize) -> Option<Option<Arc<Kernel>>> {
+        self.kernels.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    fn refused(&self, form: Form) -> &OnceLock<()> {
+        &self.refused[usize::from(form == Form::Ptx)]
+    }
+
+    fn load(&self, kernel: &'static KernelInfo) -> Result<Result<Option<Kernel>, Code>> {
+        let Some(archive) = &self.archive else { return Ok(Ok(None)) };
+        let Some(target) = prepared::target(archive, kernel, self.sm) else { return Ok(Ok(None)) };
+        if self.refused(target.form).get().is_some() {
+            return Ok(Ok(None));
+        }
+        let found = match prepared::code(archive, kernel, target) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(Ok(None)),
+            Err(why) => {
+                log::warn!("kernel `{}` is not used: {why}", kernel.symbol);
+                return Ok(Ok(None));
+            }
+        };
+        let (symbol, shared) = (&kernel.symbol, kernel.dynamic_shared_bytes);
+        match native::load(&self.context, &found.bytes, symbol, shared)? {
+            Ok(function) => {
+                let metadata = Metadata {
+                    symbol: symbol.clone(),
+                    block: kernel.block,
+                    dynamic_shared_bytes: shared,
+                    params_bytes: 0,
+                    fields: Vec::new(),
+                };
+                Ok(Ok(Some(Kernel { name: symbol.clone(), function, metadata })))
+            }
+            Err(failed) => {
+                // One that asks for too much is its own fault; code that cannot be read is the driver's age.
+                let all =
+                    [code::INVALID_IMAGE, code::NO_BINARY_FOR_GPU, code::INVALID_PTX, code::UNSUPPORTED_PTX_VERSION];
+                if all.contains(&failed) {
+                    let _ = self.refused(target.form).set(());
+                }
+                Ok(Err(failed))
+            }
+        }
+    }
+}
+
+/// The archive in use; its index is checked once.
+fn archive() -> Option<Archive<'static>> {
+    static PARSED: OnceLock<Option<Archive<'static>>> = OnceLock::new();
+    *PARSED.get_or_init(|| {
+        let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+        let parsed: Result<Archive<'static>, String> = match variable {
+            Some(value) if value == "off" => return None,
+            Some(path) => match std::fs::read(&path) {
+                // Read once for the process, as the embedded one is.
+                Ok(bytes) => Archive::parse(bytes.leak()).map_err(str::to_owned),
+                Err(error) => Err(format!("{VARIABLE}={}: {error}", path.display())),
+            },
+            None => Archive::parse(prepared::ARCHIVE).map_err(str::to_owned),
+        };
+        parsed.inspect_err(|why| log::warn!("the kernels in CUDA C++ are not used: {why}")).ok()
+    })
+}

@@ -1,0 +1,227 @@
+//! Kernels in CUDA C++ on a card: launching itself, then every candidate of every product against the oracle.
+//!
+//! They need a card: `POLYWARP_REQUIRE_CUDA=1` demands one. On the interpreted driver, which runs no machine code, that
+//! products are computed portably after all. Build in release: the reference is computed on the host.
+//!
+//! | variable | effect |
+//! |---|---|
+//! | `POLYWARP_NATIVE_FILTER` | only candidates whose name contains it, or the portable ones too with `all` |
+//! | `POLYWARP_NATIVE_SHAPES` | random shapes, 3000 if unset |
+//! | `POLYWARP_TEST_LEVEL` | `full` takes all cases of the harness |
+
+mod common;
+mod native_cases;
+
+use std::sync::Arc;
+
+use native_cases::{Forced, Tally, in_parallel, products};
+use polywarp_core::harness::{Level, Outcome, run_case};
+use polywarp_core::ops::{Matmul, REGISTRY};
+use polywarp_core::{Backend, DType, Device, Layout, Op, Shape, TensorSpec};
+use polywarp_cuda::CudaBackend;
+use polywarp_kernels::{Arg, Element, Launch, Plan, Slot, Swizzle, TensorMap, find};
+
+/// The first card with its native kernels; `None` when there is none, which is said.
+fn card() -> Option<Arc<CudaBackend>> {
+    let backend = Arc::new(common::first()?);
+    if common::interpreted() {
+        println!("NOT RUN: kernels in CUDA C++ need a card");
+        return None;
+    }
+    Some(backend)
+}
+
+/// Candidates to be tested.
+fn selected(backend: &CudaBackend, op: &Op) -> Vec<String> {
+    let filter = std::env::var("POLYWARP_NATIVE_FILTER").unwrap_or_default();
+    let native = polywarp_kernels::candidates(op, backend.native_caps());
+    let mut names = backend.candidates(op).unwrap();
+    if filter == "all" {
+        return names;
+    }
+    names.retain(|name| name.contains(&filter) && native.iter().any(|native| native.name == *name));
+    names
+}
+
+fn arguments_plan() -> Plan {
+    let args = vec![
+        Arg::U32(0xdead_beef),
+        Arg::Address { slot: Slot::Output, offset_bytes: 64 },
+        Arg::F32(1.5),
+        Arg::I64(-2),
+        Arg::U32(1000),
+        Arg::F64(-0.25),
+        Arg::Null,
+    ];
+    let kernel = find("probe_arguments").unwrap();
+    Plan { launches: vec![Launch { kernel, grid: [3, 2, 1], args }], scratch_bytes: Vec::new() }
+}
+
+fn check_arguments(backend: &CudaBackend, run: impl Fn(&polywarp_core::Buffer)) {
+    let output = backend.alloc(64 + 6 * 64 + 64).unwrap();
+    backend.write(&output, 0, &[0x5a; 64 + 6 * 64 + 64]).unwrap();
+    run(&output);
+    let bytes = backend.read_blocking(&output, 0..64 + 6 * 64 + 64).unwrap();
+    assert!(bytes[..64].iter().chain(&bytes[64 + 6 * 64..]).all(|&byte| byte == 0x5a));
+    for (block, bytes) in bytes[64..64 + 6 * 64].chunks_exact(64).enumerate() {
+        let words: Vec<u64> = bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect();
+        let float = u64::from(1.5f32.to_bits());
+        let x = (block % 3) as u64;
+        let expected = [0xdead_beef, float, -2i64 as u64, 1000, (-0.25f64).to_bits(), 0, 1000 + x, 64];
+        assert_eq!(words, expected, "block {block}");
+    }
+}
+
+#[test]
+fn launch_passes_every_kind_of_argument_and_shared_memory() {
+    let Some(backend) = card() else { return };
+    let plan = arguments_plan();
+    check_arguments(&backend, |output| backend.run_native(&plan, &[], output).unwrap());
+    assert_eq!(backend.native_kernels(), 1);
+}
+
+#[test]
+fn launch_can_be_recorded_and_replayed() {
+    let Some(backend) = card() else { return };
+    let plan = arguments_plan();
+    check_arguments(&backend, |output| {
+        backend.begin_recording().unwrap();
+        backend.run_native(&plan, &[], output).unwrap();
+        let recorded = backend.end_recording().unwrap();
+        backend.write(output, 64, &[0; 6 * 64]).unwrap();
+        backend.replay(&recorded).unwrap();
+    });
+}
+
+#[test]
+fn plan_that_does_not_fit_is_refused_and_nothing_runs() {
+    let Some(backend) = card() else { return };
+    let output = backend.alloc(1024).unwrap();
+    let mut plan = arguments_plan();
+    plan.launches[0].args.pop();
+    assert!(backend.run_native(&plan, &[], &output).is_err());
+    let mut plan = arguments_plan();
+    plan.launches[0].args[1] = Arg::Address { slot: Slot::Input(0), offset_bytes: 0 };
+    assert!(backend.run_native(&plan, &[], &output).is_err());
+    common::assert_alive(&backend);
+}
+
+/// Whoever asks for machine code where it does not run is told so; nothing else changes.
+#[test]
+fn driver_that_takes_no_machine_code_is_told_apart() {
+    let Some(backend) = common::first() else { return };
+    if !common::interpreted() {
+        return;
+    }
+    let output = backend.alloc(1024).unwrap();
+    let error = backend.run_native(&arguments_plan(), &[], &output).unwrap_err();
+    assert!(error.to_string().contains("no code of `probe_arguments`"), "{error}");
+    assert_eq!(backend.native_kernels(), 0);
+    common::assert_alive(&backend);
+}
+
+/// Boxes of a matrix whose rows are padded, in clusters of two blocks; what hangs over its edges reads as zero.
+#[test]
+fn tensor_maps_read_what_they_describe() {
+    let Some(backend) = card() else { return };
+    if !backend.native_caps().tensor_maps {
+        println!("NOT RUN: no tensor maps");
+        return;
+    }
+    let (rows, columns, pitch) = (77u32, 90u32, 100u32);
+    let words: Vec<u32> = (0..8 + rows * pitch).map(|i| i.wrapping_mul(2_654_435_761)).collect();
+    let input = common::upload(&backend, &words);
+    for element in [Element::F32, Element::U32, Element::I32] {
+        let size = [u64::from(rows), u64::from(columns)];
+        let at = (Slot::Input(0), 32);
+        let map = TensorMap::matrix(at, element, size, 4 * u64::from(pitch), [8, 32], Swizzle::B128);
+        let args = vec![
+            Arg::TensorMap(map),
+            Arg::Address { slot: Slot::Output, offset_bytes: 0 },
+            Arg::U32(rows),
+            Arg::U32(columns),
+        ];
+        let kernel = find("probe_tensor_map").unwrap();
+        let launch = Launch { kernel, grid: [columns.div_ceil(32).next_multiple_of(2), rows.div_ceil(8), 1], args };
+        let output = common::upload(&backend, &vec![7; (rows * columns) as usize]);
+        let plan = Plan { launches: vec![launch], scratch_bytes: Vec::new() };
+        backend.run_native(&plan, &[&input], &output).unwrap();
+        let found = common::download(&backend, &output);
+        for y in 0..rows {
+            for x in 0..columns {
+                let (got, want) = (found[(y * columns + x) as usize], words[(8 + y * pitch + x) as usize]);
+                assert_eq!(got, want, "{element:?} row {y} column {x}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_candidate_of_every_case_conforms() {
+    let Some(backend) = card() else { return };
+    let level =
+        if std::env::var("POLYWARP_TEST_LEVEL").is_ok_and(|l| l == "full") { Level::Full } else { Level::Quick };
+    let family = REGISTRY.iter().find(|family| family.name == "matmul").unwrap();
+    let cases = (family.cases)(level);
+    let tally = Tally::default();
+    in_parallel(&cases, |case| {
+        for name in selected(&backend, &case.op) {
+            let device = Device::new(Forced { backend: Arc::clone(&backend), name: name.clone() });
+            match run_case(&device, case, 0) {
+                Outcome::Pass { share } => tally.passed(&name, share),
+                Outcome::Fail(failure) => tally.failed(&name, format!("{failure}")),
+                Outcome::Unsupported { reason } => tally.failed(&name, format!("{}: refused: {reason}", case.name)),
+                other => tally.failed(&name, format!("{}: {other:?}", case.name)),
+            }
+        }
+    });
+    tally.finish("cases of the harness");
+    common::assert_alive(&backend);
+}
+
+/// m, n, k of 1 to 17, each dtype: products of small integers must come out exactly.
+#[test]
+fn every_candidate_is_exact_from_1_to_17_cubed() {
+    let Some(backend) = card() else { return };
+    products(&backend, native_cases::small(), |op| selected(&backend, op)).finish("products of 1..17 cubed");
+}
+
+/// Shapes with tails in every dimension, K from 1, transposes, padding of NaN, offsets, batches, broadcast, epilogues.
+#[test]
+fn every_candidate_is_exact_on_random_shapes() {
+    let Some(backend) = card() else { return };
+    let count = std::env::var("POLYWARP_NATIVE_SHAPES").ok().and_then(|n| n.parse().ok()).unwrap_or(3000);
+    products(&backend, native_cases::random(count), |op| selected(&backend, op)).finish("random products");
+    common::assert_alive(&backend);
+}
+
+#[test]
+fn products_need_no_native_kernel() {
+    let Some(backend) = common::first() else { return };
+    let square = |dtype| TensorSpec::new(dtype, Layout::contiguous(Shape::new(&[64, 64]).unwrap()));
+    for dtype in [DType::F32, DType::F16] {
+        let op: Op = Matmul::product(square(dtype), square(dtype), square(dtype)).check().unwrap().into();
+        let names = backend.candidates(&op).unwrap();
+        let native = polywarp_kernels::candidates(&op, backend.native_caps()).len();
+        println!("{dtype}: {native} native candidates of {}", names.len());
+        assert!(!names.is_empty());
+        let mut unique = names.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len(), "{names:?}");
+        if common::interpreted() {
+            assert_eq!(backend.native_kernels(), 0, "an interpreter runs no machine code");
+        }
+        // The last one is portable, and gives what the one that is chosen gives.
+        let one = if dtype == DType::F16 { vec![0x00, 0x3c] } else { vec![0, 0, 0x80, 0x3f] };
+        let ones = backend.alloc(64 * 64 * dtype.size_bytes()).unwrap();
+        backend.write(&ones, 0, &one.repeat(64 * 64)).unwrap();
+        let outputs = [0, 1].map(|_| backend.alloc(64 * 64 * dtype.size_bytes()).unwrap());
+        backend.run_candidate(&op, names.last().unwrap(), &[&ones, &ones], &outputs[0]).unwrap();
+        backend.execute(&op, &[&ones, &ones], &outputs[1]).unwrap();
+        let [x, y] = outputs.map(|output| backend.read_blocking(&output, 0..output.size_bytes()).unwrap());
+        let sixty_four = if dtype == DType::F16 { vec![0x00, 0x54] } else { vec![0, 0, 0x80, 0x42] };
+        assert!(x == y && x[..sixty_four.len()] == sixty_four[..], "{dtype}");
+        assert!(backend.run_candidate(&op, "no such way", &[&ones, &ones], &ones).is_err());
+    }
+}
