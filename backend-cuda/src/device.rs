@@ -30,6 +30,7 @@ use crate::recording::Tape;
 use crate::staging::StagingCache;
 use crate::transfer::{Uploads, Waiter};
 use crate::user::UserKernels;
+use crate::versions::OLDEST_CARD;
 
 /// The environment variable that turns the pool off (`off`): every allocation is then the driver's own, of the size asked
 /// for, so that compute-sanitizer sees where each one ends.
@@ -38,9 +39,6 @@ const POOL_VARIABLE: &str = "POLYWARP_CUDA_POOL";
 /// Workgroups along y and z of a launch (CUDA programming guide, "Compute Capabilities"); x takes more, but kernels that
 /// keep to this run on every device.
 const MOST_WORKGROUPS: u32 = 65_535;
-
-/// The oldest cards that naga-ptx compiles for.
-const OLDEST_CARD: (u32, u32) = Target::OLDEST.compute_capability();
 
 /// How to open a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,6 +15,8 @@ use cudarc::driver::sys::{
 use libloading::Library;
 use polywarp_core::{Error, Result};
 
+use crate::versions::{LEAST_CUDA, LEAST_DRIVER, version_text};
+
 /// `CUresult`, as the number it is.
 pub(crate) type Code = c_uint;
 
@@ -49,10 +51,6 @@ pub(crate) mod code {
     pub(crate) const LAUNCH_FAILED: Code = 719;
     pub(crate) const UNKNOWN: Code = 999;
 }
-
-/// The least CUDA version a driver must speak, as `cuDriverGetVersion` gives it, and the first driver that does.
-const LEAST_VERSION: c_int = 11_040;
-const LEAST_DRIVER: &str = "470 (CUDA 11.4)";
 
 #[cfg(windows)]
 const LIBRARIES: &[&str] = &["nvcuda.dll"];
@@ -201,7 +199,7 @@ fn initialised(mut api: Api) -> Result<Api> {
     };
     let hidden = visible_devices().map(|value| format!(" (CUDA_VISIBLE_DEVICES={value} is set)")).unwrap_or_default();
     match started {
-        _ if api.version < LEAST_VERSION && api.version > 0 => {
+        _ if api.version < LEAST_CUDA && api.version > 0 => {
             let driver = format!("CUDA {}", version_text(api.version));
             Err(unavailable(format!("{} speaks {driver}; driver {LEAST_DRIVER} or newer is needed", api.library)))
         }
@@ -258,11 +256,6 @@ impl Api {
             None => format!("NVIDIA (CUDA {cuda})"),
         }
     }
-}
-
-/// `12.8` of 12080.
-pub(crate) fn version_text(version: c_int) -> String {
-    format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
 /// What CUDA_VISIBLE_DEVICES is set to; the driver itself obeys it.
@@ -329,10 +322,5 @@ mod tests {
         let reason = reason(open(&["libc.so.6"]));
         assert!(reason.contains("no function `cuInit`") && reason.contains("470"), "{reason}");
         assert!(reason.starts_with('/'), "the file itself is named: {reason}");
-    }
-
-    #[test]
-    fn version_text_is_major_and_minor() {
-        assert_eq!((version_text(12_080).as_str(), version_text(11_040).as_str()), ("12.8", "11.4"));
     }
 }

@@ -7,7 +7,7 @@
 //! | which cards there are, and their names | [`cards`], [`CardEntry`] |
 //! | opening a device | [`CudaBackend`], [`Options`] |
 //! | an application's own context, addresses, events, copies between cards | `interop.rs` |
-//! | the driver library, and what is said when it is missing | `driver.rs` |
+//! | the driver library, and what is said when it is missing or old | `driver.rs`, [`versions`] |
 //! | every call into it, and almost every `unsafe` block | `native/` |
 //! | faults that stay: poisoned and lost devices | `fault.rs` |
 //! | memory | `polywarp_core::pool`, `native/memory.rs` |
@@ -39,6 +39,7 @@ mod run;
 mod staging;
 mod transfer;
 mod user;
+pub mod versions;
 
 pub use cards::{CardEntry, card, cards};
 pub use device::{CudaBackend, Options};

@@ -9,6 +9,7 @@ use polywarp_core::{Error, Result};
 
 use super::{Context, Stream};
 use crate::driver::{Code, code};
+use crate::versions::first_driver;
 
 /// CU_JIT_ERROR_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
 const LOG_OPTIONS: [u32; 2] = [5, 6];
@@ -208,7 +209,7 @@ pub(crate) fn not_linked(context: &Context, kernel: &str, ptx_version: &str, fai
             device,
             what: format!("kernel `{kernel}` (PTX {ptx_version})"),
             driver: context.api.display(),
-            needed: first_driver_for(ptx_version).to_owned(),
+            needed: first_driver_for(ptx_version),
         },
         code::INVALID_PTX | code::INVALID_IMAGE | code::NO_BINARY_FOR_GPU | code::UNKNOWN => {
             Error::PtxRejected { device, kernel: kernel.to_owned(), log: failed.log }
@@ -231,24 +232,8 @@ pub(crate) fn not_linked(context: &Context, kernel: &str, ptx_version: &str, fai
     }
 }
 
-/// The first driver that knows a PTX version (PTX ISA manual, "Release Notes").
-fn first_driver_for(ptx_version: &str) -> &'static str {
-    match ptx_version {
-        "7.4" => "470 (CUDA 11.4)",
-        "7.5" => "495 (CUDA 11.5)",
-        "7.6" => "510 (CUDA 11.6)",
-        "7.7" => "515 (CUDA 11.7)",
-        "7.8" => "520 (CUDA 11.8)",
-        "8.0" => "525 (CUDA 12.0)",
-        "8.1" => "530 (CUDA 12.1)",
-        "8.2" => "535 (CUDA 12.2)",
-        "8.3" => "545 (CUDA 12.3)",
-        "8.4" => "550 (CUDA 12.4)",
-        "8.5" => "555 (CUDA 12.5)",
-        "8.6" => "565 (CUDA 12.7)",
-        "8.7" => "570 (CUDA 12.8)",
-        "8.8" => "575 (CUDA 12.9)",
-        "9.0" => "580 (CUDA 13.0)",
-        _ => "the newest",
-    }
+/// The first driver that reads PTX of the version `text`: `8.0`.
+fn first_driver_for(text: &str) -> String {
+    let version = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    first_driver(version.unwrap_or((u32::MAX, 0)))
 }

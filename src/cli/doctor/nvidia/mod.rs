@@ -76,9 +76,7 @@ struct CudaCard {
 
 impl CudaCard {
     fn is_too_old(&self) -> bool {
-        /// sm_70, naga-ptx's oldest target.
-        const OLDEST: (u32, u32) = (7, 0);
-        self.compute_capability < OLDEST
+        self.compute_capability < polywarp::cuda::versions::OLDEST_CARD
     }
 }
 

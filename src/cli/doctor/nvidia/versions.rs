@@ -1,32 +1,9 @@
 //! Whether the driver is new enough: for polywarp at all, and for the PTX that kernels of a card need.
 
+use polywarp::cuda::versions::{LEAST_CUDA, LEAST_DRIVER, first_driver, newest_ptx, version_text};
+
 use super::super::Finding;
 use super::Nvidia;
-
-/// The least CUDA version a driver must speak, as `cuDriverGetVersion` gives it, and the first driver that does: what
-/// backend-cuda's `driver.rs` asks for.
-const LEAST_CUDA: i32 = 11_040;
-const LEAST_DRIVER: &str = "470 (CUDA 11.4)";
-
-/// CUDA version, the newest PTX its driver reads, and its driver branch (PTX ISA manual, "Release Notes").
-const RELEASES: [(i32, (u32, u32), u32); 16] = [
-    (11_040, (7, 4), 470),
-    (11_050, (7, 5), 495),
-    (11_060, (7, 6), 510),
-    (11_070, (7, 7), 515),
-    (11_080, (7, 8), 520),
-    (12_000, (8, 0), 525),
-    (12_010, (8, 1), 530),
-    (12_020, (8, 2), 535),
-    (12_030, (8, 3), 545),
-    (12_040, (8, 4), 550),
-    (12_050, (8, 5), 555),
-    (12_060, (8, 5), 560),
-    (12_070, (8, 6), 565),
-    (12_080, (8, 7), 570),
-    (12_090, (8, 8), 575),
-    (13_000, (9, 0), 580),
-];
 
 /// A shader with what raises the PTX version of portable kernels: subgroups, half precision, packed products, atomics.
 const SHADER: &str = "
@@ -75,7 +52,7 @@ impl Nvidia {
     }
 
     fn driver_text(&self, version: i32) -> String {
-        let cuda = format!("CUDA {}.{}", version / 1000, version % 1000 / 10);
+        let cuda = format!("CUDA {}", version_text(version));
         match self.library.driver_version().or(self.kernel.version.as_deref()) {
             Some(driver) => format!("{driver} ({cuda})"),
             None => cuda,
@@ -86,21 +63,6 @@ impl Nvidia {
 /// Whether a driver of this CUDA version is too old for polywarp.
 pub fn too_old(version: i32) -> bool {
     version < LEAST_CUDA
-}
-
-/// The newest PTX that a driver of this CUDA version reads; `None` when it is newer than the table.
-fn newest_ptx(version: i32) -> Option<(u32, u32)> {
-    let (last, ..) = RELEASES[RELEASES.len() - 1];
-    let known = RELEASES.iter().rev().find(|(cuda, ..)| *cuda <= version)?;
-    (version < last + 10).then_some(known.1)
-}
-
-/// The first driver that reads it.
-fn first_driver(ptx: (u32, u32)) -> String {
-    match RELEASES.iter().find(|(_, reads, _)| *reads >= ptx) {
-        Some((cuda, _, driver)) => format!("{driver} (CUDA {}.{})", cuda / 1000, cuda % 1000 / 10),
-        None => "of the newest branch".to_owned(),
-    }
 }
 
 /// The PTX version that kernels compiled for a card need: the compiler is asked, so that this cannot fall behind it.
@@ -143,18 +105,6 @@ mod tests {
         let found = found(&machine);
         assert_eq!(only(&found, "reads PTX to 7.6", "520 (CUDA 11.8)"), Severity::Error);
         assert_eq!(only(&found, "sm_90) need PTX 7.8", "520"), Severity::Error);
-    }
-
-    #[test]
-    fn newest_ptx_follows_the_release_notes() {
-        for (cuda, ptx) in [(11_040, (7, 4)), (11_080, (7, 8)), (12_060, (8, 5)), (12_080, (8, 7)), (13_000, (9, 0))] {
-            assert_eq!(newest_ptx(cuda), Some(ptx), "{cuda}");
-        }
-        assert_eq!(newest_ptx(13_010), None, "newer than the table: nothing is said");
-        assert!(RELEASES.is_sorted());
-        assert_eq!(first_driver((7, 8)), "520 (CUDA 11.8)");
-        assert_eq!(first_driver((6, 3)), LEAST_DRIVER);
-        assert_eq!(first_driver((99, 0)), "of the newest branch");
     }
 
     #[test]
