@@ -135,6 +135,8 @@ mod tests {
             memory_bytes: 1 << 34,
             multiprocessors: 132,
             max_threads_per_block: 1024,
+            max_block: [1024, 1024, 64],
+            max_grid: [i32::MAX as u32, 65_535, 65_535],
             max_shared_bytes: 48 << 10,
             integrated: false,
             ecc: true,

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use naga_ptx::Target;
 use polywarp_core::oracle::Subnormals;
-use polywarp_core::pool::{Lease, Pool, PoolOptions, Reuse};
+use polywarp_core::pool::{Pool, PoolOptions, Reuse};
 use polywarp_core::{
     Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
     ReadFuture, Recorded, Recorders, Result,
 };
 use polywarp_shaders::Caps;
+use polywarp_shaders::wgsl::LaunchLimits;
 
 use crate::cards::pci_text;
 use crate::driver::{Api, unavailable};
@@ -29,16 +30,12 @@ use crate::native::{Block, Card, Context, Event, EventKind, Memory, Stream};
 use crate::recording::Tape;
 use crate::staging::StagingCache;
 use crate::transfer::{Uploads, Waiter};
-use crate::user::UserKernels;
+use crate::user::{UserKernels, launch_limits};
 use crate::versions::OLDEST_CARD;
 
 /// The environment variable that turns the pool off (`off`): every allocation is then the driver's own, of the size asked
 /// for, so that compute-sanitizer sees where each one ends.
 const POOL_VARIABLE: &str = "POLYWARP_CUDA_POOL";
-
-/// Workgroups along y and z of a launch (CUDA programming guide, "Compute Capabilities"); x takes more, but kernels that
-/// keep to this run on every device.
-const MOST_WORKGROUPS: u32 = 65_535;
 
 /// How to open a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +56,7 @@ pub struct CudaBackend {
     pub(crate) kernels: Kernels,
     pub(crate) machine: Machine,
     pub(crate) user_kernels: UserKernels,
+    pub(crate) launch_limits: LaunchLimits,
     pub(crate) uploads: Mutex<Uploads>,
     pub(crate) upload_pieces: Arc<StagingCache>,
     pub(crate) quick_pieces: Arc<StagingCache>,
@@ -68,38 +66,7 @@ pub struct CudaBackend {
 }
 
 /// What a [`Buffer`] of this backend holds.
-#[derive(Debug)]
-pub(crate) struct Allocation {
-    /// Taken only by dropping.
-    lease: Arc<Lease<Memory>>,
-    address: u64,
-    /// The recording it was allocated in; 0 is none.
-    tape: u64,
-    recorders: Arc<Recorders<Tape>>,
-}
-
-impl Allocation {
-    /// Where the memory starts.
-    pub(crate) fn address(&self) -> u64 {
-        self.address
-    }
-
-    pub(crate) fn lease(&self) -> &Arc<Lease<Memory>> {
-        &self.lease
-    }
-}
-
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        if self.tape != 0 {
-            self.recorders.with(|tape| {
-                if tape.id == self.tape {
-                    tape.give_back(Arc::clone(&self.lease));
-                }
-            });
-        }
-    }
-}
+pub(crate) type Allocation = polywarp_core::pool::Allocation<Memory, Tape>;
 
 impl CudaBackend {
     /// A backend in `context`, which is on `card`.
@@ -116,6 +83,7 @@ impl CudaBackend {
         let caps = caps(&id, card);
         let native_caps = native_caps(&id, card, context.api);
         let info = device_info(&caps, card, context.api.display());
+        let launch_limits = launch_limits(&id, card);
         let stream = Arc::new(Stream::new(context)?);
         let pool = Pool::new(
             Memory::new(&stream),
@@ -139,6 +107,7 @@ impl CudaBackend {
             pool: Arc::new(pool),
             kernels: Kernels::new(Compiler::new(context, Target::new(major, minor))),
             user_kernels: UserKernels::default(),
+            launch_limits,
             uploads: Mutex::default(),
             upload_pieces: StagingCache::new(context, EventKind::Quick),
             quick_pieces: StagingCache::new(context, EventKind::Quick),
@@ -206,32 +175,19 @@ impl CudaBackend {
 
     /// The part of `buffer` that this backend made.
     pub(crate) fn own<'a>(&self, buffer: &'a Buffer) -> Result<&'a Allocation> {
-        let allocation = buffer.downcast::<Allocation>().filter(|own| own.lease.belongs_to(&self.pool));
+        let allocation = buffer.downcast::<Allocation>().filter(|own| own.belongs_to(&self.pool));
         allocation.ok_or_else(|| polywarp_core::foreign_buffer(self.id()))
     }
 
     /// Memory for at least `size_bytes`: what an allocation of the calling thread's recording had, or the pool's.
     pub(crate) fn allocate(&self, size_bytes: u64) -> Result<Allocation> {
-        let (tape, reused) = match self.recorders.with(|tape| (tape.id, tape.reuse(size_bytes))) {
-            Some((id, reused)) => (id, reused),
-            None => (0, None),
-        };
-        let lease = match reused {
-            Some(lease) => lease,
-            None => Arc::new(self.pool.alloc(size_bytes)?),
-        };
-        Ok(self.allocation(lease, tape))
+        Allocation::new(&self.pool, &self.recorders, size_bytes)
     }
 
     /// Memory of an application.
     pub(crate) fn adopt(&self, address: u64, size_bytes: u64, owner: Box<dyn Any + Send + Sync>) -> Allocation {
         let block = Block::foreign(self.stream.context(), address, owner);
-        self.allocation(Arc::new(self.pool.adopt(block, size_bytes)), 0)
-    }
-
-    fn allocation(&self, lease: Arc<Lease<Memory>>, tape: u64) -> Allocation {
-        let address = lease.block().map_or(0, Block::address);
-        Allocation { lease, address, tape, recorders: Arc::clone(&self.recorders) }
+        Allocation::adopt(&self.pool, &self.recorders, block, size_bytes)
     }
 }
 
@@ -346,9 +302,8 @@ pub(crate) fn caps(id: &str, card: &Card) -> Caps {
         i64: true,
         subgroups: Some((32, 32)),
         max_invocations: card.max_threads_per_block,
-        // 48 KiB; more must be asked for kernel by kernel.
-        max_workgroup_bytes: card.max_shared_bytes,
-        max_workgroups_per_dimension: MOST_WORKGROUPS,
+        max_workgroup_bytes: card.workgroup_bytes(),
+        max_workgroups: card.max_grid,
         // Two parameters of 8 bytes each, in a block of 4 KiB.
         max_storage_buffers: 128,
         cooperative: Vec::new(),
@@ -362,7 +317,7 @@ fn native_caps(id: &str, card: &Card, api: &Api) -> polywarp_kernels::Caps {
         device: id.to_owned(),
         sm: 10 * major + minor,
         multiprocessors: card.multiprocessors.max(1),
-        max_shared_bytes: card.opt_in_shared_bytes.max(card.max_shared_bytes),
+        max_shared_bytes: card.workgroup_bytes(),
         shared_bytes_per_multiprocessor: card.multiprocessor_shared_bytes.max(card.max_shared_bytes),
         l2_bytes: u64::from(card.l2_bytes),
         clock_mhz: (card.clock_khz / 1000).max(1000),
@@ -391,7 +346,7 @@ fn device_info(caps: &Caps, card: &Card, driver: String) -> DeviceInfo {
         limits: Limits {
             max_buffer_bytes: max_buffer_bytes(card),
             max_binding_bytes: max_buffer_bytes(card),
-            max_workgroups_per_dimension: caps.max_workgroups_per_dimension,
+            max_workgroups: caps.max_workgroups,
             max_invocations_per_workgroup: caps.max_invocations,
             max_workgroup_bytes: caps.max_workgroup_bytes,
         },

@@ -4,19 +4,14 @@
 //! capturing stream of their own at the end. So no other thread's work, and no failure half way, can spoil a capture.
 //! Memory that was allocated and dropped inside the recording serves later allocations inside it, and stays with it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use polywarp_core::pool::{Lease, Pool};
+use polywarp_core::pool::{self, Lease, Pool, TapeMemory};
 use polywarp_core::{Recorded, Result};
 
 use crate::device::CudaBackend;
 use crate::kernels::Kernel;
 use crate::native::{Graph, Memory};
-
-/// Tells the recordings of one process apart; 0 is none.
-static NEXT_TAPE: AtomicU64 = AtomicU64::new(1);
 
 /// One launch as it was asked for.
 #[derive(Debug)]
@@ -27,22 +22,19 @@ struct Step {
 }
 
 /// What one thread has recorded so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tape {
-    pub(crate) id: u64,
     steps: Vec<Step>,
-    /// The memory that the steps use, by where it is.
-    kept: HashMap<usize, Arc<Lease<Memory>>>,
-    /// Allocated and dropped inside the recording.
-    free: Vec<Arc<Lease<Memory>>>,
+    memory: TapeMemory<Memory>,
+}
+
+impl pool::Tape<Memory> for Tape {
+    fn memory(&mut self) -> &mut TapeMemory<Memory> {
+        &mut self.memory
+    }
 }
 
 impl Tape {
-    pub(crate) fn new() -> Tape {
-        let id = NEXT_TAPE.fetch_add(1, Ordering::Relaxed);
-        Tape { id, steps: Vec::new(), kept: HashMap::new(), free: Vec::new() }
-    }
-
     /// Notes a launch.
     pub(crate) fn launch(&mut self, kernel: &Arc<Kernel>, grid: [u32; 3], params: &[u8]) {
         self.steps.push(Step { kernel: Arc::clone(kernel), grid, params: params.into() });
@@ -60,19 +52,7 @@ impl Tape {
 
     /// Keeps memory that a launch uses.
     pub(crate) fn keep(&mut self, lease: &Arc<Lease<Memory>>) {
-        self.kept.entry(Arc::as_ptr(lease).addr()).or_insert_with(|| Arc::clone(lease));
-    }
-
-    /// Takes memory that a buffer of this recording no longer needs.
-    pub(crate) fn give_back(&mut self, lease: Arc<Lease<Memory>>) {
-        self.free.push(lease);
-    }
-
-    /// Memory for `size_bytes` that a dropped buffer of this recording had, at most a quarter larger than needed.
-    pub(crate) fn reuse(&mut self, size_bytes: u64) -> Option<Arc<Lease<Memory>>> {
-        let fits = |capacity: u64| capacity >= size_bytes && (capacity <= 256 || capacity / 5 * 4 <= size_bytes);
-        let at = self.free.iter().rposition(|lease| fits(lease.capacity_bytes()))?;
-        Some(self.free.swap_remove(at))
+        self.memory.keep(lease);
     }
 }
 
@@ -91,7 +71,7 @@ struct Replayable {
 impl CudaBackend {
     pub(crate) fn start_recording(&self) -> Result<()> {
         self.fault().check()?;
-        self.recorders().begin(self.id(), Tape::new())
+        self.recorders().begin(self.id(), Tape::default())
     }
 
     pub(crate) fn finish_recording(&self) -> Result<Recorded> {
@@ -113,7 +93,7 @@ impl CudaBackend {
             graph,
             pool: Arc::clone(&self.pool),
             _kernels: tape.steps.into_iter().map(|step| step.kernel).collect(),
-            _kept: tape.kept.into_values().collect(),
+            _kept: tape.memory.into_kept(),
         };
         Ok(Recorded::new(launches, replayable))
     }

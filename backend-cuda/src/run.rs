@@ -61,7 +61,7 @@ impl CudaBackend {
             let symbol = &launch.kernel.symbol;
             let kernel = self.machine.get(launch.kernel)?;
             let kernel = kernel.ok_or_else(|| bad_plan(format!("there is no code of `{symbol}` for this card")))?;
-            let address = |slot| find(slot).map(Allocation::address);
+            let address = |slot| find(slot).map(|found| found.address());
             let encode = |map: &native::TensorMap, address| crate::native::encode(self.stream.context(), map, address);
             Ok((launch, kernel, launch.pack(address, encode).map_err(bad_plan)?))
         });

@@ -142,12 +142,50 @@ fn bindings_that_do_not_fit_are_refused() {
 }
 
 #[test]
+fn workgroup_memory_beyond_48_kib_is_there_and_starts_at_zero() {
+    on_card(|backend| {
+        let most = backend.info().limits.max_workgroup_bytes;
+        assert!(most > 48 << 10, "{most}");
+        let words = most / 4;
+        let text = format!(
+            "var<workgroup> w: array<u32, {words}>;
+            @group(0) @binding(0) var<storage, read_write> x: array<u32>;
+            @compute @workgroup_size(256) fn main(@builtin(local_invocation_index) i: u32) {{
+                for (var j = i; j < {words}u; j += 256u) {{ if w[j] != 0u {{ x[1] = 1u; }} w[j] = 3u * j; }}
+                workgroupBarrier();
+                var sum = 0u;
+                for (var j = i; j < {words}u; j += 256u) {{ sum += w[{words}u - 1u - j]; }}
+                if i == 0u {{ x[0] = sum; }}
+            }}"
+        );
+        let x = upload(backend, &[0; 4]);
+        for _ in 0..2 {
+            backend.launch(&Kernel::wgsl(&text), [1, 1, 1], &[bind(0, &x)]).unwrap();
+            let expected = (0..words).step_by(256).fold(0u32, |sum, j| sum.wrapping_add(3 * (words - 1 - j)));
+            assert_eq!(download(backend, &x)[..2], [expected, 0]);
+        }
+    });
+}
+
+#[test]
+fn grid_of_more_than_65535_workgroups_along_x_runs_whole() {
+    on_card(|backend| {
+        let count = 70_000u32;
+        let x = upload(backend, &vec![1; count as usize]);
+        let text = "@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+            @compute @workgroup_size(1) fn main(@builtin(workgroup_id) id: vec3<u32>) { x[id.x] += id.x; }";
+        backend.launch(&Kernel::wgsl(text), [count, 1, 1], &[bind(0, &x)]).unwrap();
+        assert_eq!(download(backend, &x), (1..=count).collect::<Vec<u32>>());
+    });
+}
+
+#[test]
 fn grid_and_resources_beyond_the_device_are_refused() {
     on_card(|backend| {
         let buffer = upload(backend, &[1]);
-        let max = backend.info().limits.max_workgroups_per_dimension;
+        let max = backend.info().limits.max_workgroups;
         let kernel = common::add_kernel(1);
-        for grid in [[max + 1, 1, 1], [1, u32::MAX, 1], [0, 1, max + 1]] {
+        for grid in [[max[0] + 1, 1, 1], [1, u32::MAX, 1], [0, 1, max[2] + 1]] {
             match backend.launch(&kernel, grid, &[bind(0, &buffer)]) {
                 Err(Error::DispatchTooLarge { grid: told, max: limit, .. }) => assert_eq!((told, limit), (grid, max)),
                 other => panic!("{other:?}"),
@@ -160,11 +198,11 @@ fn grid_and_resources_beyond_the_device_are_refused() {
             error => panic!("{error}"),
         };
         let (kind, requested, max) = told("@compute @workgroup_size(1025) fn main() {}");
-        assert!(kind == "invocations per workgroup" && (requested, max) == (1025, 1024), "{kind}");
+        assert!(kind == "invocations per workgroup along x" && (requested, max) == (1025, 1024), "{kind}");
         let (kind, ..) = told("@compute @workgroup_size(1, 1, 65) fn main() {}");
         assert!(kind.contains("along z"), "{kind}");
         let (kind, ..) =
-            told("var<workgroup> w: array<u32, 20000>; @compute @workgroup_size(1) fn main() { w[0] = 1u; }");
+            told("var<workgroup> w: array<u32, 100000>; @compute @workgroup_size(1) fn main() { w[0] = 1u; }");
         assert!(kind.contains("workgroup memory"), "{kind}");
         let (kind, ..) =
             told("var<private> p: array<u32, 1000000>; @compute @workgroup_size(1) fn main() { p[1] = 1u; }");

@@ -11,21 +11,25 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use polywarp_core::pool::{Pool, PoolOptions, Reuse};
 use polywarp_core::{
-    Backend, Binding, Buffer, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Recorded, Result,
+    Backend, Binding, Buffer, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Recorded, Recorders,
+    Result,
 };
+use polywarp_shaders::wgsl::LaunchLimits;
 use polywarp_shaders::{Caps, Cooperative, Plan, Slot};
 
 use crate::adapters::AdapterEntry;
 use crate::fault::{Fault, lock, watched};
 use crate::info::{USEFUL, caps, cooperative, device_info};
+use crate::memory::{Allocation, Memory, Raw};
 use crate::native;
 use crate::pipelines::{Pipeline, Pipelines};
-use crate::pool::{Pool, Raw};
+use crate::recording::Tape;
 use crate::stream::Stream;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::transfer::{Waiter, wait};
-use crate::user::UserKernels;
+use crate::user::{UserKernels, launch_limits};
 
 /// Which limits a device is opened with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,15 +70,16 @@ pub struct Options {
 pub struct WgpuBackend {
     info: DeviceInfo,
     caps: Caps,
-    pub(crate) limits: wgpu::Limits,
+    pub(crate) launch_limits: LaunchLimits,
     pub(crate) gpu: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) fault: Arc<Fault>,
-    pub(crate) pool: Arc<Pool>,
+    pub(crate) pool: Arc<Pool<Memory>>,
+    pub(crate) recorders: Arc<Recorders<Tape>>,
     pub(crate) pipelines: Pipelines,
     pub(crate) patch_pipeline: Mutex<Option<Arc<Pipeline>>>,
     pub(crate) user_kernels: UserKernels,
-    pub(crate) stream: Mutex<Stream>,
+    pub(crate) stream: Arc<Mutex<Stream>>,
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) waiter: Waiter,
 }
@@ -188,19 +193,31 @@ impl WgpuBackend {
         let (limits, features) = (gpu.limits(), gpu.features());
         let caps = Caps { cooperative, ..caps(fault.device(), features, &limits, &adapter) };
         let info = device_info(&caps, features, &limits, &adapter, memory_bytes);
-        let pool = Arc::new(Pool::new(gpu.clone(), Arc::clone(&fault), options.memory_limit_bytes));
-        let stream = Stream::new(gpu.clone(), queue.clone(), Arc::clone(&fault), Arc::clone(&pool));
+        let launch_limits = launch_limits(fault.device(), &limits);
+        let recorders = Arc::default();
+        let stream = Stream::new(gpu.clone(), queue.clone(), Arc::clone(&fault), Arc::clone(&recorders));
+        let dead = Arc::clone(stream.dead());
+        let stream = Arc::new(Mutex::new(stream));
+        let pool = PoolOptions {
+            device: info.id.clone(),
+            // One tensor is one binding.
+            max_block_bytes: info.limits.max_buffer_bytes.min(info.limits.max_binding_bytes),
+            limit_bytes: options.memory_limit_bytes,
+            reuse: Reuse::Cached,
+        };
+        let pool = Pool::new(Memory::new(gpu.clone(), Arc::clone(&fault), &stream, dead), pool);
         WgpuBackend {
-            pool,
+            pool: Arc::new(pool),
+            recorders,
             pipelines: Pipelines::new(gpu.clone(), info.id.clone()),
             patch_pipeline: Mutex::default(),
             user_kernels: UserKernels::default(),
-            stream: Mutex::new(stream),
+            stream,
             #[cfg(not(target_arch = "wasm32"))]
             waiter: Waiter::new(gpu.clone(), Arc::clone(&fault)),
             info,
             caps,
-            limits,
+            launch_limits,
             gpu,
             queue,
             fault,
@@ -285,14 +302,6 @@ impl WgpuBackend {
     pub(crate) fn id(&self) -> &str {
         &self.info.id
     }
-
-    /// What the pool does before it asks the driver again.
-    fn reclaim(&self) -> Result<()> {
-        lock(&self.stream).submit()?;
-        #[cfg(not(target_arch = "wasm32"))]
-        wait(&self.gpu, &self.fault, None)?;
-        Ok(())
-    }
 }
 
 impl Backend for WgpuBackend {
@@ -302,24 +311,33 @@ impl Backend for WgpuBackend {
 
     fn alloc(&self, size_bytes: u64) -> Result<Buffer> {
         self.fault.check()?;
-        let allocation = self.pool.alloc(size_bytes, &|| self.reclaim())?;
+        let limits = &self.info.limits;
+        if size_bytes > limits.max_buffer_bytes {
+            let (device, max) = (self.id().to_owned(), limits.max_buffer_bytes);
+            return Err(Error::BufferTooBig { device, requested: size_bytes, max });
+        }
+        if size_bytes > limits.max_binding_bytes {
+            let (device, limit) = (self.id().to_owned(), limits.max_binding_bytes);
+            return Err(Error::BindingTooLarge { device, size: size_bytes, limit });
+        }
+        let allocation = Allocation::new(&self.pool, &self.recorders, size_bytes)?;
         Ok(Buffer::new(size_bytes, Arc::new(allocation)))
     }
 
     fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
-        self.pool.tapes().refuse_write(self.id())?;
+        self.recorders.refuse_write(self.id())?;
         self.write_bytes(buffer, offset_bytes, data)
     }
 
     fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
-        match self.pool.tapes().refuse_read(self.id()) {
+        match self.recorders.refuse_read(self.id()) {
             Ok(()) => self.read_later(buffer, range),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }
     }
 
     fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
-        self.pool.tapes().refuse_read(self.id())?;
+        self.recorders.refuse_read(self.id())?;
         self.read_now(buffer, range)
     }
 
@@ -334,7 +352,7 @@ impl Backend for WgpuBackend {
     }
 
     fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
-        self.pool.tapes().refuse_timed(self.id())?;
+        self.recorders.refuse_timed(self.id())?;
         self.time(work)
     }
 
@@ -364,7 +382,7 @@ impl Backend for WgpuBackend {
 
     #[cfg(not(target_arch = "wasm32"))]
     fn synchronize(&self) -> Result<()> {
-        self.pool.tapes().refuse_synchronize(self.id())?;
+        self.recorders.refuse_synchronize(self.id())?;
         self.flush()?;
         wait(&self.gpu, &self.fault, None)
     }

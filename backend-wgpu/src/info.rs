@@ -30,7 +30,7 @@ pub(crate) fn caps(id: &str, features: wgpu::Features, limits: &wgpu::Limits, ad
         subgroups: subgroups.then_some((adapter.subgroup_min_size, adapter.subgroup_max_size)),
         max_invocations: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
         max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
-        max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
+        max_workgroups: [limits.max_compute_workgroups_per_dimension; 3],
         max_storage_buffers: limits.max_storage_buffers_per_shader_stage.min(buffers),
         cooperative: Vec::new(),
     }
@@ -75,7 +75,7 @@ pub(crate) fn device_info(
             // Buffers are multiples of 16 bytes, as four-element loads are.
             max_buffer_bytes: limits.max_buffer_size / 16 * 16,
             max_binding_bytes: limits.max_storage_buffer_binding_size / 16 * 16,
-            max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
+            max_workgroups: [limits.max_compute_workgroups_per_dimension; 3],
             max_invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
             max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
         },

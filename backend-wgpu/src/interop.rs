@@ -10,6 +10,7 @@ use polywarp_core::{Backend, Buffer, Error, Result};
 
 use crate::device::WgpuBackend;
 use crate::fault::{unpanicked, watched, words};
+use crate::memory::Allocation;
 
 /// Usages a wrapped buffer must have.
 const NEEDED: wgpu::BufferUsages =
@@ -48,7 +49,7 @@ impl WgpuBackend {
         if size == 0 || !size.is_multiple_of(4) {
             return invalid(format!("its size, {size} bytes, is not a positive multiple of 4"));
         }
-        let limit = self.pool.max_binding_bytes();
+        let limit = self.info().limits.max_binding_bytes;
         if size > limit {
             return Err(Error::BindingTooLarge { device: self.id().to_owned(), size, limit });
         }
@@ -85,6 +86,7 @@ impl WgpuBackend {
                 rhs: "a buffer of another wgpu::Device".to_owned(),
             });
         }
-        Ok(Buffer::new(size, Arc::new(self.pool.adopt(buffer))))
+        let block = self.pool.source().block(buffer);
+        Ok(Buffer::new(size, Arc::new(Allocation::adopt(&self.pool, &self.recorders, block, size))))
     }
 }

@@ -6,9 +6,9 @@
 //! |---|---|
 //! | which adapters there are, and their names | [`adapters`], [`AdapterEntry`] |
 //! | opening a device, or taking an application's own | [`WgpuBackend`], [`Options`] |
-//! | memory: pool, size classes, out-of-memory | `pool.rs` |
+//! | memory | `polywarp_core::pool`, `memory.rs` |
 //! | kernels of the library and their pipelines | `pipelines.rs` |
-//! | users' WGSL: guards, reflection, checks | `user.rs`, `reflect.rs` |
+//! | users' WGSL: guards, reflection, checks | `polywarp_shaders::wgsl`, `user.rs` |
 //! | gathering and submitting | `stream.rs` |
 //! | recording once, replaying often | `recording.rs` |
 //! | reading, writing, timing | `transfer.rs`, `timing.rs` |
@@ -24,10 +24,10 @@ mod device;
 mod fault;
 mod info;
 mod interop;
+mod memory;
 mod native;
 mod patch;
 mod pipelines;
-mod pool;
 mod recording;
 mod stream;
 mod timing;

@@ -7,8 +7,8 @@ use polywarp_shaders::{Access, Source};
 
 use crate::device::WgpuBackend;
 use crate::fault::lock;
+use crate::memory::Raw;
 use crate::pipelines::Pipeline;
-use crate::pool::Raw;
 
 /// Parameters: index of the word, the bits to replace, their new value.
 const PATCH_WGSL: &str = "

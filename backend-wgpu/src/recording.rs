@@ -2,23 +2,20 @@
 //!
 //! wgpu cannot submit a command buffer twice, so a replay encodes its dispatches again: pipelines, bind groups and
 //! offsets are there, the parameters lie in a buffer of their own, and nothing is planned, looked up or allocated. The
-//! recording holds every buffer it uses ([`Held`]), so that the pool lends none of them to anybody else.
+//! recording holds every buffer it uses ([`TapeMemory`]), so that the pool lends none of them to anybody else.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use polywarp_core::pool::{self, Pool, TapeMemory};
 use polywarp_core::{Backend, Buffer, Recorded, Result, foreign_recording};
 
 use crate::device::WgpuBackend;
 use crate::fault::{lock, watched};
+use crate::memory::{Memory, Raw};
 use crate::pipelines::{GroupLayout, Pipeline};
-use crate::pool::{Held, Pool, Raw};
 use crate::stream::{Stream, slot_error};
-
-/// Tells the recordings of one process apart; 0 is none.
-static NEXT_TAPE: AtomicU64 = AtomicU64::new(1);
 
 /// A bind group set before a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,51 +42,27 @@ enum Group {
 }
 
 /// What one thread has recorded so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tape {
-    pub(crate) id: u64,
     dispatches: Vec<Dispatch>,
     sets: Vec<Set>,
     pipelines: Vec<wgpu::ComputePipeline>,
     groups: Vec<Group>,
     known_groups: HashMap<Box<[u64]>, usize>,
     params: Vec<u8>,
-    held: HashMap<u64, Held>,
-    /// Allocated and dropped inside the recording: later allocations inside it may have them.
-    free: Vec<Held>,
+    memory: TapeMemory<Memory>,
+}
+
+impl pool::Tape<Memory> for Tape {
+    fn memory(&mut self) -> &mut TapeMemory<Memory> {
+        &mut self.memory
+    }
 }
 
 impl Tape {
-    fn new() -> Tape {
-        Tape {
-            id: NEXT_TAPE.fetch_add(1, Ordering::Relaxed),
-            dispatches: Vec::new(),
-            sets: Vec::new(),
-            pipelines: Vec::new(),
-            groups: Vec::new(),
-            known_groups: HashMap::new(),
-            params: Vec::new(),
-            held: HashMap::new(),
-            free: Vec::new(),
-        }
-    }
-
-    /// Takes memory that a buffer of this recording no longer needs.
-    pub(crate) fn give_back(&mut self, held: Held) {
-        self.free.push(held);
-    }
-
-    /// Memory of a dropped buffer of this recording that holds `class` bytes with at most a quarter of waste.
-    pub(crate) fn reuse(&mut self, class: u64) -> Option<Held> {
-        let fits = |held: &Held| (class..=class + class / 4).contains(&held.capacity_bytes());
-        let at = self.free.iter().rposition(fits)?;
-        Some(self.free.swap_remove(at))
-    }
-
     /// Records a launch of a library kernel.
     pub(crate) fn launch(
         &mut self,
-        pool: &Arc<Pool>,
         pipeline: &Pipeline,
         buffers: &[&Arc<Raw>],
         params: &[u32],
@@ -112,14 +85,13 @@ impl Tape {
             self.groups.push(Group::Library { layout: Arc::clone(layout), buffers });
         }
         let sets = [Set { index: 0, group, params_at: Some(params_at as u32) }];
-        self.push(pool, &pipeline.raw, sets, buffers.iter().copied(), grid);
+        self.push(&pipeline.raw, sets, buffers.iter().copied(), grid);
         Ok(())
     }
 
     /// Records a launch of a user's kernel with its bind groups.
     pub(crate) fn launch_user<'a>(
         &mut self,
-        pool: &Arc<Pool>,
         pipeline: &wgpu::ComputePipeline,
         groups: &[(u32, wgpu::BindGroup)],
         buffers: impl Iterator<Item = &'a Arc<Raw>>,
@@ -132,12 +104,11 @@ impl Tape {
             .map(|(nth, (index, _))| Set { index: *index, group: first + nth, params_at: None })
             .collect();
         self.groups.extend(groups.iter().map(|(_, group)| Group::User(group.clone())));
-        self.push(pool, pipeline, sets, buffers, grid);
+        self.push(pipeline, sets, buffers, grid);
     }
 
     fn push<'a>(
         &mut self,
-        pool: &Arc<Pool>,
         pipeline: &wgpu::ComputePipeline,
         sets: impl IntoIterator<Item = Set>,
         buffers: impl Iterator<Item = &'a Arc<Raw>>,
@@ -145,8 +116,8 @@ impl Tape {
     ) {
         let mut bound_bytes = 0u64;
         for raw in buffers {
-            bound_bytes = bound_bytes.saturating_add(raw.capacity_bytes);
-            self.held.entry(raw.id).or_insert_with(|| pool.hold(raw));
+            bound_bytes = bound_bytes.saturating_add(raw.capacity_bytes());
+            self.memory.keep(raw);
         }
         let known = self.pipelines.iter().rposition(|known| known == pipeline);
         let pipeline = known.unwrap_or_else(|| {
@@ -171,8 +142,8 @@ struct Launches {
     sets: Vec<Set>,
     pipelines: Vec<wgpu::ComputePipeline>,
     groups: Vec<wgpu::BindGroup>,
-    pool: Arc<Pool>,
-    held: Vec<Held>,
+    pool: Arc<Pool<Memory>>,
+    held: Vec<Arc<Raw>>,
     /// The parameters of all launches, uploaded once.
     params: Option<Buffer>,
 }
@@ -180,14 +151,14 @@ struct Launches {
 impl WgpuBackend {
     pub(crate) fn start_tape(&self) -> Result<()> {
         self.fault.check()?;
-        self.pool.tapes().begin(self.id(), Tape::new())
+        self.recorders.begin(self.id(), Tape::default())
     }
 
     pub(crate) fn finish_tape(&self) -> Result<Recorded> {
-        let tape = self.pool.tapes().end(self.id())?;
+        let tape = self.recorders.end(self.id())?;
         self.fault.check()?;
-        let Tape { dispatches, sets, pipelines, groups, params, held, free, .. } = tape;
-        drop(free);
+        let Tape { dispatches, sets, pipelines, groups, params, memory, .. } = tape;
+        let held = memory.into_kept();
         let uploaded = if params.is_empty() { None } else { Some(self.alloc(params.len() as u64)?) };
         let params_raw = uploaded.as_ref().map(|buffer| self.own(buffer)).transpose()?;
         if let Some(raw) = params_raw {
@@ -208,7 +179,6 @@ impl WgpuBackend {
         if let Some(error) = error {
             return Err(self.fault.backend_error("end_recording", &error));
         }
-        let held = held.into_values().collect();
         let pool = Arc::clone(&self.pool);
         let launches = Launches { dispatches, sets, pipelines, groups, pool, held, params: uploaded };
         Ok(Recorded::new(launches.dispatches.len(), launches))
@@ -216,7 +186,7 @@ impl WgpuBackend {
 
     pub(crate) fn replay_tape(&self, recorded: &Recorded) -> Result<()> {
         self.fault.check()?;
-        self.pool.tapes().refuse_replay(self.id())?;
+        self.recorders.refuse_replay(self.id())?;
         let launches = recorded.downcast::<Launches>().filter(|launches| Arc::ptr_eq(&launches.pool, &self.pool));
         let launches = launches.ok_or_else(|| foreign_recording(self.id()))?;
         let params = launches.params.as_ref().map(|buffer| self.own(buffer)).transpose()?;
@@ -225,11 +195,10 @@ impl WgpuBackend {
 
     /// Runs `work`; when it fails, what it recorded is taken back.
     pub(crate) fn whole_or_not<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let tapes = self.pool.tapes();
-        let before = tapes.with(|tape| tape.dispatches.len());
+        let before = self.recorders.with(|tape| tape.dispatches.len());
         let result = work();
         if let (Some(before), Err(_)) = (before, &result) {
-            tapes.with(|tape| tape.truncate(before));
+            self.recorders.with(|tape| tape.truncate(before));
         }
         result
     }
@@ -238,7 +207,7 @@ impl WgpuBackend {
 impl Stream {
     /// Encodes `launches` again, into one pass unless it is long enough for several submissions.
     fn replay(&mut self, launches: &Launches, params: Option<&Arc<Raw>>) -> Result<()> {
-        let raws = || launches.held.iter().map(Held::raw).chain(params);
+        let raws = || launches.held.iter().chain(params);
         let mut fresh = true;
         let mut pipeline_set = usize::MAX;
         let mut group_set: Option<Set> = None;

@@ -12,13 +12,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use polywarp_core::{Error, Result};
+use polywarp_core::{Error, Recorders, Result};
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::fault::words;
-use crate::fault::{Fault, watched};
+use crate::fault::{Fault, lock, watched};
+use crate::memory::{Dead, Raw};
 use crate::pipelines::Pipeline;
-use crate::pool::{Pool, Raw};
 use crate::recording::Tape;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::transfer::{is_lost, poll, wait};
@@ -44,7 +44,8 @@ pub(crate) struct Stream {
     device: wgpu::Device,
     queue: wgpu::Queue,
     fault: Arc<Fault>,
-    pool: Arc<Pool>,
+    recorders: Arc<Recorders<Tape>>,
+    dead: Dead,
     encoder: Option<wgpu::CommandEncoder>,
     /// Open only while `encoder` is there; dropped before anything else is recorded or the encoder is finished.
     pass: Option<wgpu::ComputePass<'static>>,
@@ -74,7 +75,12 @@ struct Set {
 }
 
 impl Stream {
-    pub(crate) fn new(device: wgpu::Device, queue: wgpu::Queue, fault: Arc<Fault>, pool: Arc<Pool>) -> Stream {
+    pub(crate) fn new(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        fault: Arc<Fault>,
+        recorders: Arc<Recorders<Tape>>,
+    ) -> Stream {
         let params_buffer = device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("polywarp parameters"),
             size: PARAMS_BYTES,
@@ -86,7 +92,8 @@ impl Stream {
             device,
             queue,
             fault,
-            pool,
+            recorders,
+            dead: Dead::default(),
             encoder: None,
             pass: None,
             params: Vec::with_capacity(PARAMS_BYTES as usize),
@@ -105,6 +112,11 @@ impl Stream {
         }
     }
 
+    /// Where buffers that are given back leave their ids.
+    pub(crate) fn dead(&self) -> &Dead {
+        &self.dead
+    }
+
     /// Submissions so far.
     pub(crate) fn submissions(&self) -> u64 {
         self.submissions
@@ -118,8 +130,8 @@ impl Stream {
         params: &[u32],
         grid: [u32; 3],
     ) -> Result<()> {
-        let (pool, details) = (&self.pool, (grid, self.params_align));
-        let recorded = pool.tapes().with(|tape| tape.launch(pool, pipeline, buffers, params, details));
+        let details = (grid, self.params_align);
+        let recorded = self.recorders.with(|tape| tape.launch(pipeline, buffers, params, details));
         if let Some(recorded) = recorded {
             return recorded;
         }
@@ -165,8 +177,8 @@ impl Stream {
     ) -> Result<()> {
         let made: Vec<(u32, wgpu::BindGroup)> = groups.iter().map(|g| (g.index, self.user_group(g))).collect();
         let buffers = || groups.iter().flat_map(|group| group.buffers.iter().copied());
-        let record = |tape: &mut Tape| tape.launch_user(&self.pool, pipeline, &made, buffers(), grid);
-        if self.pool.tapes().with(record).is_some() {
+        let record = |tape: &mut Tape| tape.launch_user(pipeline, &made, buffers(), grid);
+        if self.recorders.with(record).is_some() {
             return Ok(());
         }
         self.submit_when_due()?;
@@ -223,7 +235,7 @@ impl Stream {
     /// Marks `raw` as used by the recording.
     pub(crate) fn note_use(&mut self, raw: &Raw) {
         self.mark(raw);
-        self.add_bound_bytes(raw.capacity_bytes);
+        self.add_bound_bytes(raw.capacity_bytes());
     }
 
     /// [`Stream::note_use`] in two steps, for replays.
@@ -286,7 +298,7 @@ impl Stream {
 
     /// Forgets bind groups of buffers that left the pool: they would keep the memory alive.
     fn forget_dead(&mut self) {
-        let dead = self.pool.take_dead();
+        let dead = std::mem::take(&mut *lock(&self.dead));
         if dead.is_empty() || self.groups.is_empty() {
             return;
         }

@@ -11,13 +11,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use polywarp_core::{Buffer, Error, ReadFuture, Result};
+use polywarp_core::{Backend, Buffer, Error, ReadFuture, Result};
 
 use crate::device::WgpuBackend;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::fault::unpanicked;
 use crate::fault::{Fault, lock, watched, words};
-use crate::pool::{Allocation, Raw};
+use crate::memory::{Allocation, Raw};
 
 /// Largest staging buffer: longer reads use several, all filled by one submission.
 const STAGING_PIECE_BYTES: u64 = 256 << 20;
@@ -106,21 +106,16 @@ impl Pending {
 impl WgpuBackend {
     /// The part of `buffer` that this backend made.
     pub(crate) fn own<'a>(&self, buffer: &'a Buffer) -> Result<&'a Arc<Raw>> {
-        Ok(self.own_allocation(buffer)?.1)
-    }
-
-    fn own_allocation<'a>(&self, buffer: &'a Buffer) -> Result<(&'a Allocation, &'a Arc<Raw>)> {
         let allocation = buffer.downcast::<Allocation>().filter(|allocation| allocation.belongs_to(&self.pool));
-        let own = allocation.and_then(|allocation| Some((allocation, allocation.raw()?)));
-        own.ok_or_else(|| polywarp_core::foreign_buffer(self.fault.device()))
+        allocation.map(Allocation::lease).ok_or_else(|| polywarp_core::foreign_buffer(self.fault.device()))
     }
 
     pub(crate) fn write_bytes(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
         self.fault.check()?;
-        let (allocation, raw) = self.own_allocation(buffer)?;
-        let end = offset_bytes.checked_add(data.len() as u64).filter(|&end| end <= allocation.size_bytes);
+        let (raw, size_bytes) = (self.own(buffer)?, buffer.size_bytes());
+        let end = offset_bytes.checked_add(data.len() as u64).filter(|&end| end <= size_bytes);
         let Some(end) = end else {
-            return Err(outside("write", offset_bytes, data.len() as u64, allocation.size_bytes));
+            return Err(outside("write", offset_bytes, data.len() as u64, size_bytes));
         };
         if data.is_empty() {
             return Ok(());
@@ -135,7 +130,7 @@ impl WgpuBackend {
             self.patch(raw, offset_bytes, head)?;
         }
         // Bytes behind the buffer's size are nobody's: the last word can be written whole.
-        let padded = if tail.is_empty() || end < allocation.size_bytes { None } else { Some(pad(tail)) };
+        let padded = if tail.is_empty() || end < size_bytes { None } else { Some(pad(tail)) };
         let mut stream = lock(&self.stream);
         // An upload submits what uses the buffer: an empty one would split recordings for nothing.
         if !body.is_empty() {
@@ -151,16 +146,16 @@ impl WgpuBackend {
     /// Records and submits a read of `range`; `None` for an empty one.
     pub(crate) fn begin_read(&self, buffer: &Buffer, range: Range<u64>) -> Result<Option<Pending>> {
         self.fault.check()?;
-        let (allocation, raw) = self.own_allocation(buffer)?;
+        let (raw, size_bytes) = (self.own(buffer)?, buffer.size_bytes());
         let len = range.end.checked_sub(range.start);
-        let Some(len) = len.filter(|_| range.end <= allocation.size_bytes) else {
-            return Err(outside("read", range.start, len.unwrap_or(0), allocation.size_bytes));
+        let Some(len) = len.filter(|_| range.end <= size_bytes) else {
+            return Err(outside("read", range.start, len.unwrap_or(0), size_bytes));
         };
         if len == 0 {
             return Ok(None);
         }
-        let whole = range.start / 4 * 4..range.end.next_multiple_of(4).min(raw.capacity_bytes);
-        let piece_bytes = STAGING_PIECE_BYTES.min(self.pool.max_buffer_bytes() / 4 * 4).max(4);
+        let whole = range.start / 4 * 4..range.end.next_multiple_of(4).min(raw.capacity_bytes());
+        let piece_bytes = STAGING_PIECE_BYTES.min(self.info().limits.max_buffer_bytes / 4 * 4).max(4);
         let mut staged = Vec::new();
         let mut at = whole.start;
         while at < whole.end {

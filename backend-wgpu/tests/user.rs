@@ -163,9 +163,9 @@ fn bindings_that_do_not_fit_are_refused() {
 fn grid_beyond_the_device_is_refused_and_empty_grid_runs_nothing() {
     each(|backend| {
         let buffer = upload(backend, &[1]);
-        let max = backend.info().limits.max_workgroups_per_dimension;
+        let max = backend.info().limits.max_workgroups;
         let kernel = common::add_kernel(1);
-        for grid in [[max + 1, 1, 1], [1, u32::MAX, 1], [0, 1, max + 1]] {
+        for grid in [[max[0] + 1, 1, 1], [1, u32::MAX, 1], [0, 1, max[2] + 1]] {
             match backend.launch(&kernel, grid, &[bind(0, &buffer)]) {
                 Err(Error::DispatchTooLarge { grid: told, max: limit, .. }) => assert_eq!((told, limit), (grid, max)),
                 other => panic!("{other:?}"),

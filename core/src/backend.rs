@@ -41,8 +41,8 @@ pub struct Limits {
     pub max_buffer_bytes: u64,
     /// Largest range one kernel operand can span, bytes.
     pub max_binding_bytes: u64,
-    /// Most workgroups along one dimension of a launch.
-    pub max_workgroups_per_dimension: u32,
+    /// Most workgroups of a launch along x, y, z.
+    pub max_workgroups: [u32; 3],
     /// Most invocations in one workgroup.
     pub max_invocations_per_workgroup: u32,
     /// Most bytes of workgroup memory.

@@ -241,14 +241,14 @@ pub enum Error {
         limit: Option<u64>,
     },
     /// More workgroups than one launch can have.
-    #[error("{device}: a launch of {grid:?} workgroups is over the limit of {max} per dimension; split the launch")]
+    #[error("{device}: a launch of {grid:?} workgroups is over the limits of {max:?}; split the launch")]
     DispatchTooLarge {
         /// The device asked.
         device: String,
         /// Workgroups asked for, x y z.
         grid: [u32; 3],
-        /// Most workgroups along one dimension.
-        max: u32,
+        /// Most workgroups, x y z.
+        max: [u32; 3],
     },
     /// A kernel that needs more of a resource than the device has.
     #[error("{device}: the kernel needs {requested} of {kind}, the device has {max}")]

@@ -29,8 +29,8 @@ pub struct Caps {
     pub max_invocations: u32,
     /// Most bytes of workgroup memory.
     pub max_workgroup_bytes: u32,
-    /// Most workgroups along one dimension of a launch.
-    pub max_workgroups_per_dimension: u32,
+    /// Most workgroups of a launch along x, y, z.
+    pub max_workgroups: [u32; 3],
     /// Most storage buffers in one kernel.
     pub max_storage_buffers: u32,
     /// Products of cooperative matrices that shaders may use; none where there is no such feature.
@@ -67,7 +67,7 @@ impl Caps {
             subgroups: None,
             max_invocations: 256,
             max_workgroup_bytes: 16 << 10,
-            max_workgroups_per_dimension: 65_535,
+            max_workgroups: [65_535; 3],
             max_storage_buffers: 8,
             cooperative: Vec::new(),
         }
@@ -97,16 +97,18 @@ impl Caps {
     /// # Errors
     /// [`Error::DispatchTooLarge`] when even two dimensions do not reach.
     pub fn fold_grid(&self, workgroups: u64) -> Result<[u32; 3]> {
-        let max = u64::from(self.max_workgroups_per_dimension);
-        if workgroups <= max {
+        let [most_columns, most_rows, _] = self.max_workgroups.map(u64::from);
+        if workgroups <= most_columns {
             return Ok([workgroups as u32, 1, 1]);
         }
-        let rows = workgroups.div_ceil(max);
-        if rows > max {
+        let rows = workgroups.div_ceil(most_columns);
+        let columns = workgroups.div_ceil(rows);
+        // Kernels number their workgroups in 32 bits.
+        if rows > most_rows || columns.saturating_mul(rows) > u64::from(u32::MAX) {
             let grid = [u32::MAX, u32::MAX, 1];
-            return Err(Error::DispatchTooLarge { device: self.device.clone(), grid, max: max as u32 });
+            return Err(Error::DispatchTooLarge { device: self.device.clone(), grid, max: self.max_workgroups });
         }
-        Ok([workgroups.div_ceil(rows) as u32, rows as u32, 1])
+        Ok([columns as u32, rows as u32, 1])
     }
 }
 

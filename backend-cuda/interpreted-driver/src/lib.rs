@@ -108,11 +108,15 @@ functions! {
     }
     cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) {
         *value = match attribute {
-            1 => 1024,
-            8 => 48 << 10,
+            1..=3 => 1024,
+            4 => 64,
+            5 => c_int::MAX,
+            6 | 7 => 65_535,
+            8 => state::SHARED_BYTES_UNASKED.cast_signed(),
             16 => 2,
             33 => 0x3b + device,
             75 => 9,
+            97 => state::MOST_SHARED_BYTES.cast_signed(),
             _ => 0,
         };
         0
@@ -276,9 +280,12 @@ functions! {
             None => state::NOT_FOUND,
         }
     }
-    cuFuncSetAttribute(_function: Handle, _attribute: c_int, _value: c_int) {
+    cuFuncSetAttribute(function: Handle, attribute: c_int, value: c_int) {
         need_context!();
-        0
+        match attribute {
+            8 => driver().allow_shared(function, value.cast_unsigned()),
+            _ => state::INVALID_VALUE,
+        }
     }
     cuFuncGetAttribute(value: *mut c_int, _attribute: c_int, _function: Handle) {
         need_context!();

@@ -24,6 +24,10 @@ const ILLEGAL_ADDRESS: Code = 700;
 const MISALIGNED_ADDRESS: Code = 716;
 const LAUNCH_FAILED: Code = 719;
 
+/// Shared memory of one block without asking, and with.
+pub const SHARED_BYTES_UNASKED: u32 = 48 << 10;
+pub const MOST_SHARED_BYTES: u32 = 227 << 10;
+
 pub const FIRST_CONTEXT: usize = 0x1000;
 const FIRST_HANDLE: usize = 0x10_0000;
 
@@ -72,6 +76,13 @@ struct Link {
     image: Vec<u8>,
 }
 
+struct Function {
+    module: usize,
+    name: String,
+    /// Most that a launch may ask for.
+    dynamic_shared_bytes: u32,
+}
+
 #[derive(Default)]
 pub struct Driver {
     next: usize,
@@ -84,7 +95,7 @@ pub struct Driver {
     streams: HashMap<usize, Option<Vec<Work>>>,
     events: HashMap<usize, Event>,
     modules: HashMap<usize, Arc<Module>>,
-    functions: HashMap<usize, (usize, String)>,
+    functions: HashMap<usize, Function>,
     links: HashMap<usize, Link>,
     graphs: HashMap<usize, Vec<Work>>,
     pub poisoned: Option<Code>,
@@ -439,26 +450,39 @@ impl Driver {
         if self.modules.remove(&module).is_none() {
             broken("a module that there is not was unloaded");
         }
-        self.functions.retain(|_, (of, _)| *of != module);
+        self.functions.retain(|_, function| function.module != module);
         0
     }
 
     pub fn function(&mut self, module: usize, name: &str) -> Option<usize> {
         self.modules.get(&module)?.kernel(name)?;
         let handle = self.handle();
-        self.functions.insert(handle, (module, name.to_owned()));
+        let dynamic_shared_bytes = SHARED_BYTES_UNASKED;
+        self.functions.insert(handle, Function { module, name: name.to_owned(), dynamic_shared_bytes });
         Some(handle)
     }
 
+    /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+    pub fn allow_shared(&mut self, function: usize, bytes: u32) -> Code {
+        match self.functions.get_mut(&function) {
+            Some(function) if bytes <= MOST_SHARED_BYTES => function.dynamic_shared_bytes = bytes,
+            _ => return INVALID_VALUE,
+        }
+        0
+    }
+
     pub fn launch(&mut self, stream: usize, function: usize, launch: Launch) -> Code {
-        let found = self.functions.get(&function);
-        let Some((module, kernel)) = found else { broken("a function was launched whose module is unloaded") };
-        let Some(module) = self.modules.get(module) else { broken("a function was launched whose module is unloaded") };
+        let unloaded = "a function was launched whose module is unloaded";
+        let Some(function) = self.functions.get(&function) else { broken(unloaded) };
+        let Some(module) = self.modules.get(&function.module) else { broken(unloaded) };
+        if launch.dynamic_shared_bytes > function.dynamic_shared_bytes {
+            return INVALID_VALUE;
+        }
         let limits = [0x7fff_ffff, 65_535, 65_535];
         if launch.grid.iter().zip(limits).any(|(&count, limit)| count == 0 || count > limit) {
             return INVALID_VALUE;
         }
-        let work = Work::Launch { module: Arc::clone(module), kernel: kernel.clone(), launch };
+        let work = Work::Launch { module: Arc::clone(module), kernel: function.name.clone(), launch };
         self.give(stream, work)
     }
 }

@@ -20,6 +20,10 @@ pub(crate) struct Card {
     pub(crate) memory_bytes: u64,
     pub(crate) multiprocessors: u32,
     pub(crate) max_threads_per_block: u32,
+    /// Along x, y, z.
+    pub(crate) max_block: [u32; 3],
+    pub(crate) max_grid: [u32; 3],
+    /// Shared memory of a block of a kernel that did not ask for more.
     pub(crate) max_shared_bytes: u32,
     /// Shared memory that a block may ask for, and what a multiprocessor has.
     pub(crate) opt_in_shared_bytes: u32,
@@ -38,6 +42,11 @@ impl Card {
     /// Whether it is a slice of a card (Multi-Instance GPU).
     pub(crate) fn is_mig(&self) -> bool {
         self.uuid.starts_with("MIG-")
+    }
+
+    /// Shared memory that a block can have: beyond 48 KiB its kernel asks for it when it is loaded (`module.rs`).
+    pub(crate) fn workgroup_bytes(&self) -> u32 {
+        self.max_shared_bytes.max(self.opt_in_shared_bytes)
     }
 }
 
@@ -102,6 +111,8 @@ pub(crate) fn describe(api: &Api, device: CUdevice) -> Result<Card> {
         clock_khz: attribute(13),
         memory_clock_khz: attribute(36),
         memory_bus_bits: attribute(37),
+        max_block: [attribute(2), attribute(3), attribute(4)],
+        max_grid: [attribute(5), attribute(6), attribute(7)],
         integrated: attribute(18) != 0,
         ecc: attribute(32) != 0,
         prohibited: attribute(20) == 2,

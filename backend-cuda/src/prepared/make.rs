@@ -71,6 +71,8 @@ pub(super) fn sources() -> Vec<Source> {
         compute_capability: (9, 0),
         multiprocessors: 1,
         max_threads_per_block: 1024,
+        max_block: [1024, 1024, 64],
+        max_grid: [i32::MAX as u32, 65_535, 65_535],
         max_shared_bytes: 48 << 10,
         ..Card::default()
     };

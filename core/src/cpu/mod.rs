@@ -64,7 +64,7 @@ impl CpuBackend {
             limits: Limits {
                 max_buffer_bytes: max,
                 max_binding_bytes: max,
-                max_workgroups_per_dimension: u32::MAX,
+                max_workgroups: [u32::MAX; 3],
                 max_invocations_per_workgroup: 1,
                 max_workgroup_bytes: 0,
             },

@@ -56,7 +56,7 @@ impl ReferenceBackend {
         let limits = Limits {
             max_buffer_bytes: 1 << 34,
             max_binding_bytes: 1 << 34,
-            max_workgroups_per_dimension: 0,
+            max_workgroups: [0; 3],
             max_invocations_per_workgroup: 0,
             max_workgroup_bytes: 0,
         };

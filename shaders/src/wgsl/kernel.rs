@@ -2,7 +2,7 @@
 //!
 //! [`read_kernel`] is the whole way from text to what a backend compiles and binds; it knows no GPU API. It refuses what
 //! no backend here can bind (textures, samplers, arrays of bindings). Limits of a device are the backend's to check
-//! against the [`Interface`]. A backend that hands the text on (wgpu) passes [`Interface::constants`] with it; in the
+//! against the [`Interface`] (`bind.rs`). A backend that hands the text on (wgpu) passes [`Interface::constants`] with it; in the
 //! module, which the others compile, they are set already.
 
 use naga::valid::{Capabilities, ModuleInfo};

@@ -3,14 +3,19 @@
 //! Every fault arrives as an [`Error`] with the place in the text, on one line. Not the compiler to other languages
 //! (`compiler`, feature `compiler`) and not needed for this library's own kernels, whose text is trusted. The decision to
 //! know: naga is not trusted, so it only runs behind the limits and the thread of `guard.rs`. What a shader needs and
-//! offers is described by [`reflect`]; the steps together, for a backend that runs it, are [`read_kernel`].
+//! offers is described by [`reflect`]; the steps together, for a backend that runs it, are [`read_kernel`], and what a
+//! launch binds is checked by [`Interface::check_bindings`].
 
+mod bind;
 mod guard;
 mod kernel;
+mod known;
 mod reflect;
 
+pub use bind::{Bindable, CheckedBinding, LaunchLimits, RangeLimits};
 pub use guard::{MAX_CHAIN, MAX_NESTING, MAX_SOURCE_BYTES, THREAD_NAME, check_source, guarded};
 pub use kernel::{BufferInfo, BufferUse, Interface, ReadKernel, read_kernel};
+pub use known::KnownKernels;
 pub use reflect::{BindingInfo, EntryPointInfo, OverrideInfo, Reflection, reflect, required_features};
 
 use guard::too_complex;

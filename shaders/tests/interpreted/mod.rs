@@ -91,7 +91,7 @@ impl Interpreted {
             subgroups: Some((32, 32)),
             max_invocations: 1024,
             max_workgroup_bytes: 48 << 10,
-            max_workgroups_per_dimension: 65_535,
+            max_workgroups: [65_535; 3],
             max_storage_buffers: 128,
             cooperative: Cooperative::TENSOR_CORES.to_vec(),
             ..Caps::webgpu_defaults(ID)
@@ -99,7 +99,7 @@ impl Interpreted {
         let limits = Limits {
             max_buffer_bytes: 1 << 32,
             max_binding_bytes: 1 << 32,
-            max_workgroups_per_dimension: caps.max_workgroups_per_dimension,
+            max_workgroups: caps.max_workgroups,
             max_invocations_per_workgroup: caps.max_invocations,
             max_workgroup_bytes: caps.max_workgroup_bytes,
         };

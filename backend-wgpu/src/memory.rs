@@ -1,0 +1,104 @@
+//! wgpu as the source of `polywarp_core::pool`: one block is one `wgpu::Buffer`.
+//!
+//! wgpu tracks reading and writing per buffer, so two tensors in one buffer could not be one kernel's input and output;
+//! wgpu itself sub-allocates the driver's memory below this. A freed buffer is handed out again at once: the work that
+//! still uses it was recorded earlier on the one queue. Cached bind groups keep buffers alive in wgpu, so a buffer that
+//! leaves the pool leaves its id behind ([`Memory::dead`]), by which the stream finds those groups.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use polywarp_core::Result;
+use polywarp_core::pool::{self, Lease, Source};
+
+use crate::fault::{Fault, lock, watched};
+use crate::recording::Tape;
+use crate::stream::Stream;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::transfer::wait;
+
+/// What every pooled buffer can be used for; UNIFORM so that users' kernels may bind tensors as uniforms.
+pub(crate) const USAGES: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
+    .union(wgpu::BufferUsages::COPY_SRC)
+    .union(wgpu::BufferUsages::COPY_DST)
+    .union(wgpu::BufferUsages::UNIFORM);
+
+/// A buffer on loan.
+pub(crate) type Raw = Lease<Memory>;
+
+/// What a [`polywarp_core::Buffer`] of this backend holds.
+pub(crate) type Allocation = pool::Allocation<Memory, Tape>;
+
+/// Ids of buffers that are given back, whose bind groups must go before their memory is really free.
+pub(crate) type Dead = Arc<Mutex<Vec<u64>>>;
+
+/// Ids of all buffers ever made; process-wide, so that a buffer of another device is never mistaken.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A driver's buffer, with the identity that cached bind groups know it by.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) buffer: wgpu::Buffer,
+    /// Never reused in one process.
+    pub(crate) id: u64,
+    /// The recording that last used it (see `Stream::epoch`); 0 is none.
+    pub(crate) epoch: AtomicU64,
+    dead: Dead,
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        lock(&self.dead).push(self.id);
+    }
+}
+
+/// The device that buffers are made on.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    device: wgpu::Device,
+    fault: Arc<Fault>,
+    /// Weak: a buffer that outlives the backend needs its device, and nothing of its work.
+    stream: Weak<Mutex<Stream>>,
+    dead: Dead,
+}
+
+impl Memory {
+    /// Memory of `device`, whose uses are all on `stream`; `dead` is what the stream looks at.
+    pub(crate) fn new(device: wgpu::Device, fault: Arc<Fault>, stream: &Arc<Mutex<Stream>>, dead: Dead) -> Memory {
+        Memory { device, fault, stream: Arc::downgrade(stream), dead }
+    }
+
+    /// A block round `buffer`.
+    pub(crate) fn block(&self, buffer: wgpu::Buffer) -> Block {
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Block { buffer, id, epoch: AtomicU64::new(0), dead: Arc::clone(&self.dead) }
+    }
+}
+
+impl Source for Memory {
+    type Block = Block;
+
+    fn allocate(&self, capacity_bytes: u64) -> Result<Option<Block>> {
+        let descriptor =
+            wgpu::BufferDescriptor { label: None, size: capacity_bytes, usage: USAGES, mapped_at_creation: false };
+        let (buffer, error) = watched(&self.device, || self.device.create_buffer(&descriptor));
+        match error {
+            None => Ok(Some(self.block(buffer))),
+            Some(error) => {
+                log::debug!("{}: a buffer of {capacity_bytes} bytes was refused: {error}", self.fault.device());
+                // Drivers call all kinds of things out of memory and the other way round; a lost device is told apart.
+                self.fault.check()?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn reclaim(&self) -> Result<()> {
+        let Some(stream) = self.stream.upgrade() else { return Ok(()) };
+        // Forgets bind groups of buffers that were given back, too.
+        lock(&stream).submit()?;
+        #[cfg(not(target_arch = "wasm32"))]
+        wait(&self.device, &self.fault, None)?;
+        Ok(())
+    }
+}
