@@ -10,6 +10,7 @@ mod docs;
 mod kernels;
 mod prepare;
 mod ptxas;
+mod rates;
 mod setup;
 mod test;
 mod wasm;
@@ -31,6 +32,7 @@ usage: cargo xtask <command>
                    compile the kernels that backend-cuda ships ready to run; --check compares them only
   kernels [--only FAMILY] [--check [--sample]] [--to FOLDER [--lines]]
                    compile the CUDA C++ of kernels/; --check compares only
+  rates FOLDER     make FOLDER/rates.md, and the README's table, from the JSON lines of `polywarp bench` kept there
   wasm             build core, shaders and backend-wgpu for the web
 ";
 
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         ["prepare"] => prepare::write(),
         ["prepare", "--check"] => prepare::check(),
         ["kernels", ref rest @ ..] => kernels::run(rest),
+        ["rates", folder] => rates::write(folder),
         ["wasm"] => wasm::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -26,12 +26,13 @@ type Check = fn(&[Document]) -> Vec<String>;
 pub fn check() -> Result {
     let paths = files::all(Path::new("."))?;
     let documents = files::texts(&paths);
-    let checks: [(&str, Check); 5] = [
+    let checks: [(&str, Check); 6] = [
         ("relative links resolve", links::check),
         ("recipes name existing files", recipes::check),
         ("sources open with what they are", heads::check),
         ("the table of operations is the registry's", ops::check),
         ("nothing names one machine", words::check),
+        ("tables of rates are what was measured", |_| crate::rates::complaints()),
     ];
     let mut complaints = Vec::new();
     for (what, check) in checks {
