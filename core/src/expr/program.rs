@@ -1,0 +1,217 @@
+//! Compiled expressions: [`Program`], and how an [`Expr`] becomes one.
+//!
+//! Two walks over the tree: the first finds the dtype of each node (constants take what they meet), the second writes the
+//! steps. Both remember nodes by address, so a shared subtree is visited once and becomes one step.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use super::{Expr, Kind, MAX_INPUTS, MAX_STEPS, Node};
+use crate::{BinaryFn, CompareFn, DType, Error, Result, Scalar, UnaryFn};
+
+/// Number of a step within its program.
+pub type StepId = u16;
+
+/// One step of a compiled expression; operands are earlier steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// The element of input number `.0`.
+    Input(u8),
+    /// Constant number `.0` of [`Program::constants`].
+    Constant(u16),
+    /// The row-major position of the element in the result.
+    Index,
+    /// A function of one step.
+    Unary(UnaryFn, StepId),
+    /// A function of two steps.
+    Binary(BinaryFn, StepId, StepId),
+    /// A comparison of two steps; its dtype is bool.
+    Compare(CompareFn, StepId, StepId),
+    /// Step `.1` where step `.0` is true, else step `.2`.
+    Select(StepId, StepId, StepId),
+    /// Step `.0` converted to this step's dtype.
+    Cast(StepId),
+}
+
+/// A compiled expression: typed steps in order of evaluation; the last one is the result.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    steps: Vec<(Step, DType)>,
+    constants: Vec<Scalar>,
+}
+
+impl Program {
+    /// Types and flattens `expr` for inputs of the given dtypes. A constant that meets no typed operand becomes f32
+    /// (or i32 when it is an integer).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an input that is not there, too many inputs or steps; [`Error::DTypeMismatch`]
+    /// where two operands differ in dtype; [`Error::UndefinedForDType`] where a function has no meaning.
+    pub fn compile(expr: &Expr, inputs: &[DType]) -> Result<Program> {
+        if inputs.len() > MAX_INPUTS {
+            return Err(invalid(format!("{} inputs, at most {MAX_INPUTS} fit one kernel", inputs.len())));
+        }
+        let mut compiler =
+            Compiler { inputs, program: Program::default(), inferred: Seen::default(), done: Seen::default() };
+        let dtype = compiler.infer(expr)?.unwrap_or(expr.0.fallback);
+        compiler.lower(expr, dtype)?;
+        Ok(compiler.program)
+    }
+
+    /// The steps with the dtype of each, in order of evaluation.
+    pub fn steps(&self) -> &[(Step, DType)] {
+        &self.steps
+    }
+
+    /// The constants; [`Step::Constant`] numbers them.
+    pub fn constants(&self) -> &[Scalar] {
+        &self.constants
+    }
+
+    /// The dtype of the result.
+    pub fn dtype(&self) -> DType {
+        self.steps.last().map_or(DType::F32, |s| s.1)
+    }
+
+    /// Arithmetic steps per element: what [`crate::Cost`] counts as operations.
+    pub fn operations(&self) -> u64 {
+        let leaf = |step: &Step| matches!(step, Step::Input(_) | Step::Constant(_) | Step::Index);
+        self.steps.iter().filter(|(step, _)| !leaf(step)).count() as u64
+    }
+}
+
+struct Compiler<'a> {
+    inputs: &'a [DType],
+    program: Program,
+    /// Dtypes already inferred and nodes already lowered, by address: a shared subtree is visited once and becomes
+    /// one step.
+    inferred: Seen<*const Node, Option<DType>>,
+    done: Seen<(*const Node, DType), StepId>,
+}
+
+/// A map that is a list while it is short: most expressions are one step, compiled at every call, and hashing would cost
+/// them more than everything else in here.
+struct Seen<K, V> {
+    few: Vec<(K, V)>,
+    many: HashMap<K, V>,
+}
+
+/// Entries from which on hashing pays.
+const MANY: usize = 16;
+
+impl<K, V> Default for Seen<K, V> {
+    fn default() -> Seen<K, V> {
+        Seen { few: Vec::new(), many: HashMap::new() }
+    }
+}
+
+impl<K: Copy + Eq + Hash, V: Copy> Seen<K, V> {
+    fn get(&self, key: K) -> Option<V> {
+        let few = self.few.iter().find(|(known, _)| *known == key).map(|&(_, value)| value);
+        few.or_else(|| if self.many.is_empty() { None } else { self.many.get(&key).copied() })
+    }
+
+    fn insert(&mut self, key: K, value: V) {
+        if self.few.len() < MANY {
+            self.few.push((key, value));
+        } else {
+            self.many.insert(key, value);
+        }
+    }
+}
+
+impl Compiler<'_> {
+    /// The dtype a node has by itself; `None` for constants and the index, which take what they meet.
+    fn infer(&mut self, expr: &Expr) -> Result<Option<DType>> {
+        let key = Arc::as_ptr(&expr.0);
+        if let Some(dtype) = self.inferred.get(key) {
+            return Ok(dtype);
+        }
+        let dtype = self.infer_node(&expr.0.kind)?;
+        self.inferred.insert(key, dtype);
+        Ok(dtype)
+    }
+
+    fn infer_node(&mut self, kind: &Kind) -> Result<Option<DType>> {
+        match kind {
+            Kind::Input(i) => match self.inputs.get(*i) {
+                Some(&dtype) => Ok(Some(dtype)),
+                None => Err(invalid(format!("uses input {i}, but {} were given", self.inputs.len()))),
+            },
+            Kind::Constant(_) | Kind::Index => Ok(None),
+            Kind::Unary(_, x) => self.infer(x),
+            Kind::Binary(f, a, b) => self.unify(f.name(), a, b),
+            Kind::Compare(..) => Ok(Some(DType::Bool)),
+            Kind::Select(_, yes, no) => self.unify("where", yes, no),
+            Kind::Cast(dtype, _) => Ok(Some(*dtype)),
+            Kind::TooDeep => Err(invalid(format!("nested deeper than {MAX_STEPS} steps; split it"))),
+        }
+    }
+
+    fn unify(&mut self, op: &'static str, a: &Expr, b: &Expr) -> Result<Option<DType>> {
+        match (self.infer(a)?, self.infer(b)?) {
+            (Some(expected), Some(got)) if expected != got => Err(Error::DTypeMismatch { op, expected, got }),
+            (Some(dtype), _) | (None, Some(dtype)) => Ok(Some(dtype)),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Emits the node as dtype `want`, which `infer` has already agreed to.
+    fn lower(&mut self, expr: &Expr, want: DType) -> Result<StepId> {
+        let key = (Arc::as_ptr(&expr.0), want);
+        if let Some(id) = self.done.get(key) {
+            return Ok(id);
+        }
+        let step = match &expr.0.kind {
+            Kind::Input(i) => Step::Input(*i as u8),
+            Kind::Constant(value) => {
+                self.program.constants.push(value.cast(want));
+                Step::Constant((self.program.constants.len() - 1) as u16)
+            }
+            Kind::Index => Step::Index,
+            Kind::Unary(f, x) => {
+                defined(f.name(), f.defined_for(want), want)?;
+                Step::Unary(*f, self.lower(x, want)?)
+            }
+            Kind::Binary(f, a, b) => {
+                defined(f.name(), f.defined_for(want), want)?;
+                Step::Binary(*f, self.lower(a, want)?, self.lower(b, want)?)
+            }
+            Kind::Compare(f, a, b) => {
+                let dtype = self.unify(f.name(), a, b)?.unwrap_or(a.0.fallback);
+                defined(f.name(), f.defined_for(dtype), dtype)?;
+                Step::Compare(*f, self.lower(a, dtype)?, self.lower(b, dtype)?)
+            }
+            Kind::Select(cond, yes, no) => {
+                let got = self.infer(cond)?.unwrap_or(DType::Bool);
+                if got != DType::Bool {
+                    return Err(Error::DTypeMismatch { op: "where", expected: DType::Bool, got });
+                }
+                Step::Select(self.lower(cond, DType::Bool)?, self.lower(yes, want)?, self.lower(no, want)?)
+            }
+            // The position has no dtype of its own: a cast gives it one without a detour through i32.
+            Kind::Cast(_, x) if matches!(x.0.kind, Kind::Index) => Step::Index,
+            Kind::Cast(_, x) => {
+                let from = self.infer(x)?.unwrap_or(x.0.fallback);
+                Step::Cast(self.lower(x, from)?)
+            }
+            Kind::TooDeep => return Err(invalid(format!("nested deeper than {MAX_STEPS} steps; split it"))),
+        };
+        if self.program.steps.len() >= MAX_STEPS {
+            return Err(invalid(format!("more than {MAX_STEPS} steps; split it")));
+        }
+        self.program.steps.push((step, want));
+        let id = (self.program.steps.len() - 1) as StepId;
+        self.done.insert(key, id);
+        Ok(id)
+    }
+}
+
+fn defined(op: &'static str, is_defined: bool, dtype: DType) -> Result<()> {
+    if is_defined { Ok(()) } else { Err(Error::UndefinedForDType { op, dtype }) }
+}
+
+fn invalid(reason: String) -> Error {
+    Error::InvalidArgument { what: "expression", reason }
+}
