@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polywarp_core::pool::{Pool, PoolOptions, Reuse};
+use polywarp_core::tuner::{Chooser, Tuner};
 use polywarp_core::{
     Backend, Binding, Buffer, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Recorded, Recorders,
     Result,
@@ -29,6 +30,7 @@ use crate::recording::Tape;
 use crate::stream::Stream;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::transfer::{Waiter, wait};
+use crate::tune;
 use crate::user::{UserKernels, launch_limits};
 
 /// Which limits a device is opened with.
@@ -80,6 +82,7 @@ pub struct WgpuBackend {
     pub(crate) patch_pipeline: Mutex<Option<Arc<Pipeline>>>,
     pub(crate) user_kernels: UserKernels,
     pub(crate) stream: Arc<Mutex<Stream>>,
+    pub(crate) chooser: Chooser<Plan>,
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) waiter: Waiter,
 }
@@ -207,6 +210,7 @@ impl WgpuBackend {
         };
         let pool = Pool::new(Memory::new(gpu.clone(), Arc::clone(&fault), &stream, dead), pool);
         WgpuBackend {
+            chooser: tune::chooser(&info, &caps),
             pool: Arc::new(pool),
             recorders,
             pipelines: Pipelines::new(gpu.clone(), info.id.clone()),
@@ -343,8 +347,7 @@ impl Backend for WgpuBackend {
 
     fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
         self.fault.check()?;
-        let plan = polywarp_shaders::plan(op, &self.caps)?;
-        self.run_plan(&plan, inputs, output)
+        self.chooser.execute(self, op, inputs, output)
     }
 
     fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
@@ -361,7 +364,7 @@ impl Backend for WgpuBackend {
     }
 
     fn scratch_bytes(&self, op: &Op) -> Result<Vec<u64>> {
-        Ok(polywarp_shaders::plan(op, &self.caps)?.scratch_bytes)
+        self.chooser.scratch_bytes(self, op)
     }
 
     fn begin_recording(&self) -> Result<()> {
@@ -406,6 +409,10 @@ impl Backend for WgpuBackend {
 
     fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.pool.set_limit(limit_bytes);
+    }
+
+    fn tuner(&self) -> Option<&Tuner> {
+        Some(self.chooser.tuner())
     }
 
     fn as_any(&self) -> &dyn Any {

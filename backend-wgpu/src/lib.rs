@@ -12,6 +12,7 @@
 //! | gathering and submitting | `stream.rs` |
 //! | recording once, replaying often | `recording.rs` |
 //! | reading, writing, timing | `transfer.rs`, `timing.rs` |
+//! | choosing among kernels | `polywarp_core::tuner`, `tune.rs` |
 //! | `wgpu::Buffer`s in and out | `interop.rs` |
 //! | every `unsafe` block | `native.rs` |
 //!
@@ -32,6 +33,7 @@ mod recording;
 mod stream;
 mod timing;
 mod transfer;
+mod tune;
 mod user;
 
 #[cfg(not(target_arch = "wasm32"))]

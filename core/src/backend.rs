@@ -14,6 +14,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::oracle::Subnormals;
+use crate::tuner::Tuner;
 use crate::{DType, Error, Op, Recorded, Result};
 
 /// What kind of processor a device is.
@@ -334,6 +335,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Sets or lifts the limit on bytes held (in use and cached).
     fn set_memory_limit(&self, limit_bytes: Option<u64>);
+
+    /// What chooses between several kernels for one op, on backends that have several.
+    fn tuner(&self) -> Option<&Tuner> {
+        None
+    }
 
     /// For what only one backend has: downcast to the concrete type.
     fn as_any(&self) -> &dyn Any;

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::tuner::Tuner;
 use crate::{Backend, Buffer, DType, DeviceInfo, Error, Fit, Inputs, MemoryStats, Op, Recording, Result};
 
 /// A handle to a device. Clones refer to the same device; work from all of them is ordered.
@@ -115,6 +116,12 @@ impl Device {
     /// a backend cannot record; [`Error::OutOfMemory`], [`Error::DeviceLost`].
     pub fn record<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<Recording<T>> {
         Recording::record(self, work)
+    }
+
+    /// What chooses between several kernels for one op: its mode, its answers, what it found wrong. `None` on devices
+    /// that have one kernel for each.
+    pub fn tuner(&self) -> Option<&Tuner> {
+        self.0.tuner()
     }
 
     /// Waits until all work given to the device is done.

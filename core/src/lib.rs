@@ -10,6 +10,7 @@
 //! | memory kept for reuse, for backends that allocate from a driver | [`pool`] |
 //! | a sequence of operations recorded once and replayed | [`Device::record`], [`Recording`] |
 //! | whether it fits, and what to do when not | [`Device::fits`], [`in_batches`] |
+//! | which of several kernels serves an op | [`tuner`] |
 //! | the CPU device | `cpu` (feature `cpu`) |
 //! | the proof | [`oracle`], [`harness`] |
 //!
@@ -36,6 +37,8 @@ mod recording;
 mod scalar;
 mod shape;
 mod tensor;
+pub mod tuner;
+mod user_dir;
 
 pub use backend::{
     Backend, Binding, Buffer, Clock, DeviceInfo, DeviceKind, Elapsed, Kernel, Limits, MemoryStats, ReadFuture,
@@ -54,6 +57,7 @@ pub use recording::{Recorded, Recorders, Recording, foreign_recording};
 pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
 pub use tensor::{MatmulOptions, Tensor};
+pub use user_dir::{CACHE_VARIABLE, UserDir};
 
 /// The half-precision element types.
 pub use half::{bf16, f16};

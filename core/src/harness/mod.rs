@@ -27,7 +27,7 @@ pub mod fit;
 pub mod recording;
 mod reference;
 mod report;
-mod run;
+pub(crate) mod run;
 pub mod values;
 
 pub use bench::{BenchCase, BenchSize, Metric, Suite};

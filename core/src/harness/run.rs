@@ -61,9 +61,10 @@ impl From<Failure> for Fault {
 }
 
 /// One input on the host: its whole storage, and its elements in row-major order.
-struct Operand {
-    storage: Vec<u8>,
-    host: HostTensor,
+#[derive(Debug)]
+pub(crate) struct Operand {
+    pub(crate) storage: Vec<u8>,
+    pub(crate) host: HostTensor,
 }
 
 /// The largest share of an allowed error that was used, when all is well.
@@ -117,7 +118,7 @@ fn execute(device: &Device, op: &Op, inputs: &[&Buffer], before: &[u8]) -> Resul
     Ok(bytes)
 }
 
-fn operand(spec: &TensorSpec, values: &super::Values, seed: u64) -> Operand {
+pub(crate) fn operand(spec: &TensorSpec, values: &super::Values, seed: u64) -> Operand {
     let size = spec.dtype.size_bytes() as usize;
     let dense = values.bytes(spec.dtype, spec.layout.elements(), seed);
     let elements = spec.layout.required_elements().max(spec.layout.offset()) + INPUT_GUARD_ELEMENTS;

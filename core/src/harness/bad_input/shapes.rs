@@ -81,7 +81,7 @@ pub(super) fn index_width(_: &Device) -> Answer {
     refused(
         "argmax over 2^33 elements",
         op,
-        |e| matches!(e, Error::IndexWidth { op: "argmax", elements, max } if *elements == 1 << 33 && *max == u32::MAX.into()),
+        |e| matches!(e, Error::IndexWidth { op: "argmax", elements, max } if *elements == 1 << 33 && *max == u64::from(u32::MAX)),
     )
 }
 

@@ -1,0 +1,50 @@
+//! What the tuner is told of this backend: whose answers it keeps, what there is to choose from, how a choice runs.
+
+use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned};
+use polywarp_core::{Backend, Buffer, DeviceInfo, DeviceKind, Op, Result};
+use polywarp_shaders::{Caps, Plan};
+
+use crate::device::WgpuBackend;
+
+/// The chooser of a device.
+pub(crate) fn chooser(info: &DeviceInfo, caps: &Caps) -> Chooser<Plan> {
+    // A device opened with less is offered other kernels; its name on this machine says nothing.
+    let usable = format!("{:?}", Caps { device: String::new(), ..caps.clone() });
+    let identity = Identity::new(info, &[polywarp_shaders::KERNELS, &usable]);
+    // Nobody waits for a simulation to be tuned, and its times say little.
+    let (mode, effort) = match info.kind {
+        DeviceKind::Software => (Mode::Off, Effort::Small),
+        _ => (Mode::Full, Effort::Normal),
+    };
+    Chooser::new(identity, Options::from_env(mode, effort))
+}
+
+impl Planned for WgpuBackend {
+    type Plan = Plan;
+
+    fn backend(&self) -> &dyn Backend {
+        self
+    }
+
+    fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Plan>>> {
+        let offered = polywarp_shaders::candidates(op, self.caps())?;
+        let candidate = |polywarp_shaders::Candidate { name, plan, estimate_ns }| Candidate { name, plan, estimate_ns };
+        Ok(offered.into_iter().map(candidate).collect())
+    }
+
+    fn plan(&self, op: &Op) -> Result<Plan> {
+        polywarp_shaders::plan(op, self.caps())
+    }
+
+    fn scratch<'a>(&self, plan: &'a Plan) -> &'a [u64] {
+        &plan.scratch_bytes
+    }
+
+    fn run(&self, plan: &Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        self.run_plan(plan, inputs, output)
+    }
+
+    fn records(&self) -> bool {
+        self.recorders.recording()
+    }
+}

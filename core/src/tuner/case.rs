@@ -1,0 +1,258 @@
+//! The small case that a candidate is checked with before its first use.
+//!
+//! It is the user's op made small: dtypes, precision, epilogue, order of strides and batching stay, and extents, pitches and
+//! offsets keep their remainders by 128, so that kernels take the same paths as on the large one: tails where it has tails,
+//! wide loads where its rows are aligned. Values are drawn from -1..1, so that a kernel of too little precision shows. Every
+//! element must be written and finite, the bytes behind must stay as they were, and a sample of whole rows is held to the
+//! oracle: first, last and those at the edges of tiles, and others. Wrong tiles, wrong tails, wrong columns and wrong
+//! precision cannot miss it; the conformance harness remains the full proof.
+
+use super::settings::Effort;
+use crate::harness::Values;
+use crate::harness::run::{Operand, operand};
+use crate::harness::values::mix;
+use crate::ops::Matmul;
+use crate::oracle::{Expected, HostTensor, Subnormals};
+use crate::{Layout, Op, Result, Scalar, Shape, TensorSpec};
+
+/// What remainders are kept by: the widest tile's alignment, and a multiple of every vector.
+const KEPT_REMAINDER: u64 = 128;
+/// Large extents do not become smaller than this.
+const LEAST_EXTENT: u64 = 17;
+/// Bytes after the output that must stay as they were.
+const GUARD_BYTES: u64 = 64;
+/// Multiplications that the oracle may take: some ten milliseconds.
+const ORACLE_PRODUCTS: u64 = 1 << 20;
+/// Rows compared at least, however long they are.
+const LEAST_ROWS: u64 = 4;
+/// Rows at which tiles end and begin, compared first.
+const EDGES: [u64; 10] = [0, 127, 128, 63, 64, 255, 256, 31, 32, 16];
+/// Matrices of a batch.
+const MOST_BATCH: u64 = 2;
+
+/// A case with its inputs and what must come of them.
+#[derive(Debug)]
+pub(super) struct Trial {
+    pub(super) op: Op,
+    inputs: Vec<Operand>,
+    /// Rows of each matrix that are compared, ascending.
+    rows: Vec<u64>,
+    expected: Vec<Expected>,
+}
+
+/// `op` made small; its inner dimension `longer` times doubled, for candidates that only serve long ones. `None` when that
+/// is not smaller than the op itself, or the op is of no kind that is tuned.
+pub(super) fn reduced(op: &Op, effort: Effort, longer: u32) -> Option<Op> {
+    let Op::Matmul(op) = op else { return None };
+    let dims = op.dims();
+    let small = |extent: u64, normal: u64| match effort {
+        Effort::Normal if longer == 0 => shrink(extent, normal),
+        _ => shrink(extent, 0),
+    };
+    let (m, n) = (small(dims.m, 256), small(dims.n, 256));
+    let base = match effort {
+        Effort::Normal => KEPT_REMAINDER,
+        Effort::Small => 0,
+    };
+    // Doubled whole, so that the remainder stays.
+    let k = shrink(dims.k, if longer == 0 { base } else { KEPT_REMAINDER.checked_shl(longer)? });
+    if longer > 0 && k == shrink(dims.k, KEPT_REMAINDER.checked_shl(longer - 1)?) {
+        return None;
+    }
+    let batch: Vec<u64> = op.output.layout.dims().iter().rev().skip(2).rev().map(|&dim| dim.min(MOST_BATCH)).collect();
+    let with = |rows: u64, columns: u64| [batch.as_slice(), &[rows, columns]].concat();
+    let made = Matmul {
+        a: view(&op.a, &with(m, k))?,
+        b: view(&op.b, &with(k, n))?,
+        c: op.c.as_ref().map_or(Some(None), |c| view(c, &with(m, n)).map(Some))?,
+        bias: op.bias.as_ref().map_or(Some(None), |bias| view(bias, &[n]).map(Some))?,
+        output: dense(&op.output, &with(m, n))?,
+        ..op.clone()
+    };
+    made.check().ok().map(Op::from)
+}
+
+/// The smallest extent above `base`, and not so small that vector kernels serve it, with the remainder of `extent`;
+/// `extent` where that is less.
+fn shrink(extent: u64, base: u64) -> u64 {
+    let rest = extent % KEPT_REMAINDER;
+    let above = base + rest;
+    extent.min(if rest == 0 || above < LEAST_EXTENT { above + KEPT_REMAINDER } else { above })
+}
+
+/// A view of shape `dims` with the order, the signs and the alignment of `spec`'s strides.
+fn view(spec: &TensorSpec, dims: &[u64]) -> Option<TensorSpec> {
+    let layout = &spec.layout;
+    let mut axes: Vec<usize> = (0..layout.rank()).collect();
+    axes.sort_by_key(|&axis| (layout.strides()[axis].unsigned_abs(), std::cmp::Reverse(axis)));
+    let mut strides = vec![0i64; dims.len()];
+    let (mut span, mut before) = (1u64, 0u64);
+    for axis in axes {
+        let stride = layout.strides()[axis];
+        let size = stride.unsigned_abs();
+        if size == 0 {
+            continue;
+        }
+        // At least what lies inside, and the same modulo 128.
+        let least = span.max(1);
+        let rest = (size % KEPT_REMAINDER + KEPT_REMAINDER - least % KEPT_REMAINDER) % KEPT_REMAINDER;
+        let small = (least + rest).min(size.max(least));
+        strides[axis] = i64::try_from(small).ok()? * stride.signum();
+        let reach = small.checked_mul(dims[axis].max(1) - 1)?;
+        span = span.checked_add(reach)?;
+        before += if stride < 0 { reach } else { 0 };
+    }
+    let offset = before.next_multiple_of(KEPT_REMAINDER) + layout.offset() % KEPT_REMAINDER;
+    Some(TensorSpec::new(spec.dtype, Layout::strided(Shape::new(dims).ok()?, &strides, offset).ok()?))
+}
+
+/// A dense result of shape `dims`, aligned as `spec` is.
+fn dense(spec: &TensorSpec, dims: &[u64]) -> Option<TensorSpec> {
+    let layout = Layout::contiguous(Shape::new(dims).ok()?);
+    Some(TensorSpec::new(spec.dtype, layout.with_offset(spec.layout.offset() % KEPT_REMAINDER)))
+}
+
+impl Trial {
+    /// The case of `op` with numbers drawn from `seed`.
+    ///
+    /// # Errors
+    /// Never for an op made by [`reduced`].
+    pub(super) fn new(op: Op, seed: u64) -> Result<Trial> {
+        let inputs: Vec<Operand> = op.inputs().iter().zip(1..).map(|(spec, i)| draw(spec, mix(seed, i))).collect();
+        let (rows, expected) = match &op {
+            Op::Matmul(matmul) => expect(matmul, &inputs)?,
+            _ => (Vec::new(), Vec::new()),
+        };
+        Ok(Trial { op, inputs, rows, expected })
+    }
+
+    /// The bytes of each input's buffer.
+    pub(super) fn inputs(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.inputs.iter().map(|operand| operand.storage.as_slice())
+    }
+
+    /// What the output's buffer holds before: NaN, or bytes that no small sum has.
+    pub(super) fn before(&self) -> Vec<u8> {
+        let output = self.op.output();
+        vec![if output.dtype.is_float() { 0xFF } else { 0xA5 }; (output.required_bytes() + GUARD_BYTES) as usize]
+    }
+
+    /// What is wrong with the output's buffer `after` the op, if anything.
+    pub(super) fn judge(&self, after: &[u8], subnormals: Subnormals) -> Option<String> {
+        let output = self.op.output();
+        let (dtype, size) = (output.dtype, output.dtype.size_bytes() as usize);
+        let (start, end) = (output.layout.offset() as usize * size, output.required_bytes() as usize);
+        let before = self.before();
+        if after.len() != before.len() {
+            return Some(format!("{} bytes were read of {}", after.len(), before.len()));
+        }
+        if after[..start] != before[..start] || after[end..] != before[end..] {
+            return Some("it writes beside its output".to_owned());
+        }
+        let results = &after[start..end];
+        let value = |at: u64| Scalar::from_le_bytes(&results[at as usize * size..][..size], dtype);
+        let count = output.layout.elements();
+        if let Some(at) = (0..count).find(|&at| dtype.is_float() && !value(at).as_f64().is_finite()) {
+            return Some(format!("element {} is missing or not finite", self.place(at)));
+        }
+        let dims = output.layout.dims();
+        let (m, n) = (dims[dims.len() - 2], dims[dims.len() - 1]);
+        let places = (0..count / (m * n).max(1)).flat_map(|matrix| self.rows.iter().map(move |row| matrix * m + row));
+        let places = places.flat_map(|row| (0..n).map(move |column| row * n + column));
+        let mut wrong = places.zip(&self.expected).filter(|(at, want)| !want.accepts(value(*at), dtype, subnormals));
+        let (at, want) = wrong.next()?;
+        let got = value(at).as_f64();
+        let share = 1 + wrong.count();
+        Some(format!(
+            "{share} of {} compared elements are wrong; {} is {got:e}, not {:e} +- {:.1e}",
+            self.expected.len(),
+            self.place(at),
+            want.value.as_f64(),
+            want.error
+        ))
+    }
+
+    /// The indices of element `at`.
+    fn place(&self, at: u64) -> String {
+        let output = self.op.output();
+        let mut rest = at;
+        let mut index: Vec<u64> = Vec::new();
+        for &dim in output.layout.dims().iter().rev() {
+            index.push(rest % dim.max(1));
+            rest /= dim.max(1);
+        }
+        index.reverse();
+        format!("{index:?} of {:?}", output.layout.dims())
+    }
+}
+
+fn draw(spec: &TensorSpec, seed: u64) -> Operand {
+    let values = if spec.dtype.is_float() {
+        Values::Uniform(-1.0, 1.0)
+    } else if spec.dtype.is_signed() {
+        Values::Integers(-100, 100)
+    } else {
+        Values::Integers(0, 200)
+    };
+    operand(spec, &values, seed)
+}
+
+/// The rows of each matrix to compare, and what they must be.
+fn expect(op: &Matmul, inputs: &[Operand]) -> Result<(Vec<u64>, Vec<Expected>)> {
+    let dims = op.dims();
+    let each = dims.batch.saturating_mul(dims.n).saturating_mul(dims.k.max(1)).max(1);
+    let wanted = (ORACLE_PRODUCTS / each).max(LEAST_ROWS).min(dims.m);
+    let mut rows: Vec<u64> = [dims.m.saturating_sub(1)].into_iter().chain(EDGES).filter(|&row| row < dims.m).collect();
+    rows.truncate(wanted as usize);
+    // A step that shares no factor with a power of two meets every lane of a warp.
+    rows.extend((0..dims.m).map(|i| (i * 37 + 5) % dims.m));
+    let mut seen = std::collections::BTreeSet::new();
+    for row in rows.into_iter().chain(0..dims.m) {
+        if seen.len() as u64 == wanted {
+            break;
+        }
+        seen.insert(row);
+    }
+    let rows: Vec<u64> = seen.into_iter().collect();
+    let sample = |spec: &TensorSpec, dims: &[u64]| -> Result<TensorSpec> {
+        Ok(TensorSpec::new(spec.dtype, Layout::contiguous(Shape::new(dims)?)))
+    };
+    let with = |spec: &TensorSpec, count: u64| -> Result<TensorSpec> {
+        let mut dims = spec.layout.dims().to_vec();
+        let at = dims.len() - 2;
+        dims[at] = count;
+        sample(spec, &dims)
+    };
+    let count = rows.len() as u64;
+    let part = Matmul {
+        a: with(&op.a, count)?,
+        b: sample(&op.b, op.b.layout.dims())?,
+        c: op.c.as_ref().map(|c| with(c, count)).transpose()?,
+        bias: op.bias.as_ref().map(|bias| sample(bias, bias.layout.dims())).transpose()?,
+        output: with(&op.output, count)?,
+        ..op.clone()
+    };
+    let pick = |host: &HostTensor, width: u64| {
+        let row = |matrix: u64, row: u64| {
+            let start = ((matrix * dims.m + row) * width) as usize;
+            &host.values[start..start + width as usize]
+        };
+        let picked = (0..dims.batch).flat_map(|matrix| rows.iter().map(move |&at| (matrix, at)));
+        picked.flat_map(|(matrix, at)| row(matrix, at).to_vec()).collect::<Vec<Scalar>>()
+    };
+    let specs = part.inputs();
+    let hosts = inputs.iter().zip(&specs).enumerate().map(|(i, (operand, spec))| {
+        let values = match i {
+            0 => pick(&operand.host, dims.k),
+            2 if op.c.is_some() => pick(&operand.host, dims.n),
+            _ => operand.host.values.clone(),
+        };
+        HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }
+    });
+    let hosts: Vec<HostTensor> = hosts.collect();
+    Ok((rows, part.check()?.oracle(&hosts)))
+}
+
+#[cfg(test)]
+#[path = "case_tests.rs"]
+mod tests;

@@ -1,0 +1,172 @@
+//! Small cases are like the op they stand for, and wrong results do not pass them.
+
+use super::*;
+use crate::harness::broken::{BrokenBackend, Fault};
+use crate::harness::{LayoutKind, Level, ReferenceBackend};
+use crate::tuner::Key;
+use crate::{Buffer, DType, Device, Precision, UnaryFn};
+
+fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
+    TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims).unwrap()))
+}
+
+fn product(dtype: DType, [m, n, k]: [u64; 3]) -> Matmul {
+    let output = dense(Matmul::output_dtype(dtype).unwrap(), &[m, n]);
+    Matmul::product(dense(dtype, &[m, k]), dense(dtype, &[k, n]), output)
+}
+
+fn small(op: Matmul, effort: Effort, longer: u32) -> Matmul {
+    let Some(Op::Matmul(op)) = reduced(&op.check().unwrap().into(), effort, longer) else { panic!("not reduced") };
+    op
+}
+
+#[test]
+fn extents_keep_their_remainders() {
+    for (extents, expected) in [
+        ([4096, 4096, 4096], [384, 384, 256]),
+        ([4097, 4095, 4093], [257, 383, 253]),
+        ([1000, 1000, 1000], [360, 360, 232]),
+        ([17, 300, 5], [17, 300, 5]),
+        ([1, 8192, 4096], [1, 384, 256]),
+    ] {
+        let dims = small(product(DType::F32, extents), Effort::Normal, 0).dims();
+        assert_eq!([dims.m, dims.n, dims.k], expected, "{extents:?}");
+        for (&small, &large) in [dims.m, dims.n, dims.k].iter().zip(&extents) {
+            assert!(small == large || small % 128 == large % 128);
+        }
+    }
+    let dims = small(product(DType::F32, [4097, 1000, 4096]), Effort::Small, 0).dims();
+    assert_eq!([dims.m, dims.n, dims.k], [129, 104, 128]);
+}
+
+#[test]
+fn longer_cases_only_grow_along_k_and_end() {
+    let op = product(DType::F16, [4096, 4096, 3000]);
+    let lengths: Vec<u64> = (0..7)
+        .map_while(|longer| reduced(&op.clone().check().unwrap().into(), Effort::Normal, longer))
+        .map(|op| if let Op::Matmul(op) = op { op.dims().k } else { 0 })
+        .collect();
+    assert_eq!(lengths, [128 + 56, 256 + 56, 512 + 56, 1024 + 56, 2048 + 56, 3000]);
+}
+
+#[test]
+fn classes_of_small_cases_are_those_of_the_op() {
+    for case in crate::ops::REGISTRY.iter().find(|f| f.name == "matmul").map(|f| (f.cases)(Level::Full)).unwrap() {
+        if case.op.output().layout.elements() == 0 || matches!(&case.op, Op::Matmul(op) if op.dims().k == 0) {
+            continue;
+        }
+        for effort in [Effort::Normal, Effort::Small] {
+            let small = reduced(&case.op, effort, 0).unwrap_or_else(|| panic!("{} is not reduced", case.name));
+            let class = |op: &Op| Key::of(op).unwrap().class(op);
+            assert_eq!(class(&small), class(&case.op), "{}", case.name);
+            let bytes: u64 = small.inputs().iter().map(TensorSpec::required_bytes).sum();
+            assert!(bytes <= 8 << 20, "{}: {bytes} bytes", case.name);
+        }
+    }
+}
+
+#[test]
+fn strides_keep_order_sign_and_alignment() {
+    let shape = Shape::new(&[512, 512]).unwrap();
+    for (strides, offset) in [([1, 512], 0), ([513, 1], 3), ([-512, 1], 511 * 512), ([1040, 2], 16), ([0, 1], 5)] {
+        let a = TensorSpec::new(DType::F32, Layout::strided(shape, &strides, offset).unwrap());
+        let op = small(Matmul { a, ..product(DType::F32, [512, 512, 512]) }, Effort::Normal, 0);
+        for (&small, &large) in op.a.layout.strides().iter().zip(&strides) {
+            assert_eq!((small.signum(), small.abs() % 128), (large.signum(), large.abs() % 128), "{strides:?}");
+        }
+        assert_eq!(op.a.layout.offset() % 128, if strides[0] < 0 { offset % 128 } else { offset }, "{strides:?}");
+        assert!(strides[0] == 0 || !op.a.layout.may_overlap(), "{:?}", op.a.layout);
+    }
+}
+
+fn verdict(device: &Device, trial: &Trial) -> Option<String> {
+    let upload = |bytes: &[u8]| {
+        let buffer = device.backend().alloc(bytes.len() as u64).unwrap();
+        device.backend().write(&buffer, 0, bytes).unwrap();
+        buffer
+    };
+    let inputs: Vec<Buffer> = trial.inputs().map(upload).collect();
+    let output = upload(&trial.before());
+    device.execute(&trial.op, &inputs.iter().collect::<Vec<_>>(), &output).unwrap();
+    let bytes = device.backend().read_blocking(&output, 0..output.size_bytes()).unwrap();
+    trial.judge(&bytes, Subnormals::Kept)
+}
+
+fn trials() -> Vec<Trial> {
+    let f32 = || product(DType::F32, [70, 90, 150]);
+    let with_all = Matmul {
+        c: Some(LayoutKind::Padded.spec(DType::F32, &[70, 90]).unwrap()),
+        beta: -0.5,
+        bias: Some(dense(DType::F32, &[90])),
+        alpha: 2.0,
+        activation: Some(UnaryFn::Silu),
+        ..f32()
+    };
+    let batched = Matmul::product(
+        dense(DType::F16, &[3, 65, 40]),
+        TensorSpec::new(
+            DType::F16,
+            dense(DType::F16, &[40, 33]).layout.broadcast_to(Shape::new(&[3, 40, 33]).unwrap()).unwrap(),
+        ),
+        dense(DType::F16, &[3, 65, 33]),
+    );
+    let ops = [
+        f32(),
+        Matmul { precision: Precision::Low, ..f32() },
+        with_all,
+        batched,
+        product(DType::I8, [70, 90, 150]),
+        product(DType::BF16, [5, 300, 8]),
+        product(DType::F64, [40, 40, 40]),
+    ];
+    ops.into_iter().map(|op| Trial::new(small(op, Effort::Normal, 0).into(), 1).unwrap()).collect()
+}
+
+#[test]
+fn right_results_pass() {
+    let device = Device::new(ReferenceBackend::default());
+    for trial in trials() {
+        assert_eq!(verdict(&device, &trial), None, "{:?}", trial.op);
+    }
+}
+
+#[test]
+fn faults_do_not_pass() {
+    // What these do to a product shows in its result; the others do nothing to finite numbers, or need a second run.
+    let faults = [
+        Fault::BeforeStart,
+        Fault::DropsProduct,
+        Fault::NothingDone,
+        Fault::PastEnd,
+        Fault::TailNotWritten,
+        Fault::TailOffByOne,
+        Fault::TileStale,
+    ];
+    for fault in faults {
+        let device = Device::new(BrokenBackend::new(Device::new(ReferenceBackend::default()), fault));
+        for trial in trials() {
+            // There is no byte before an output at the start of its buffer.
+            let nothing_before = fault == Fault::BeforeStart && trial.op.output().layout.offset() == 0;
+            assert!(nothing_before || verdict(&device, &trial).is_some(), "{fault:?} passes {:?}", trial.op);
+        }
+    }
+    let coarse = Device::new(BrokenBackend::new(Device::new(ReferenceBackend::default()), Fault::LowPrecision));
+    assert!(verdict(&coarse, &trials()[0]).is_some(), "precision of bf16 passes for f32");
+}
+
+#[test]
+fn the_last_row_and_the_edges_of_tiles_are_compared() {
+    let op = small(product(DType::F32, [4095, 4096, 4096]), Effort::Normal, 0);
+    let trial = Trial::new(op.into(), 1).unwrap();
+    for row in [0, 127, 128, 382] {
+        assert!(trial.rows.contains(&row), "{row} is not in {:?}", trial.rows);
+    }
+    assert_eq!(trial.expected.len() as u64, trial.rows.len() as u64 * 384);
+}
+
+#[test]
+fn only_products_have_cases() {
+    let spec = dense(DType::F32, &[8]);
+    let copy = crate::ops::Copy::new(spec, spec).unwrap();
+    assert_eq!(reduced(&copy.into(), Effort::Normal, 0), None);
+}

@@ -1,0 +1,205 @@
+//! What a tuned answer is known by: an op reduced to what decides which kernel is best.
+//!
+//! A [`Key`] holds dtypes, precision, the layout of the operands, the parts of the epilogue, and each extent as a class: the
+//! end of a bucket of sizes, and the largest power of two that divides it, up to 128. Buckets let one answer serve its
+//! neighbours: how well tiles fill a card changes by steps of a tile while a product is small, and by shares of it when it
+//! is large. What divides an extent stays apart, because kernels lose their tail code, or their wide loads, with it. Two
+//! products that differ in precision never share a key. Pure; no device, no clock.
+
+use std::fmt;
+
+use crate::ops::Matmul;
+use crate::{DType, Op, Precision, TensorSpec};
+
+/// Alignments of an extent, in elements, that kernels tell apart: whole tiles, whole MMA steps, whole vectors.
+const EXTENT_ALIGNMENTS: [u64; 5] = [128, 64, 16, 8, 4];
+
+/// The widest load of any kernel, and what TMA demands of every row.
+const MOST_ALIGNMENT_BYTES: u64 = 16;
+
+/// An op, reduced to what decides which of its kernels is best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    input: DType,
+    output: DType,
+    precision: Precision,
+    /// Power of two at or above the number of products.
+    batch: u64,
+    m: Extent,
+    n: Extent,
+    k: Extent,
+    a: Operand,
+    b: Operand,
+    c: Option<Operand>,
+    bias: bool,
+    activation: bool,
+    scaled: bool,
+}
+
+/// A class of extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Extent {
+    /// The largest extent of the bucket.
+    at_most: u64,
+    /// The largest of [`EXTENT_ALIGNMENTS`] that divides it; 1 when none does.
+    multiple_of: u64,
+}
+
+/// A class of layouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Operand {
+    order: Order,
+    /// Bytes that every row, and the first one, starts at a multiple of: 16 or a smaller power of two.
+    align_bytes: u64,
+    /// Whether one matrix serves the whole batch.
+    broadcast: bool,
+}
+
+/// Which neighbours of a matrix are neighbours in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Order {
+    /// Along the second dimension.
+    Rows,
+    /// Along the first.
+    Columns,
+    /// Neither.
+    Strided,
+}
+
+impl Key {
+    /// The key of `op`; `None` for ops that have one kernel, of which nothing is to be chosen.
+    pub fn of(op: &Op) -> Option<Key> {
+        match op {
+            Op::Matmul(op) => Some(Key::of_matmul(op)),
+            _ => None,
+        }
+    }
+
+    fn of_matmul(op: &Matmul) -> Key {
+        let dims = op.dims();
+        Key {
+            input: op.a.dtype,
+            output: op.output.dtype,
+            precision: op.precision,
+            batch: dims.batch.checked_next_power_of_two().unwrap_or(u64::MAX),
+            // A tile is 32 to 256 wide; K only decides how long each tile takes and whether it is split.
+            m: Extent::of(dims.m, 8),
+            n: Extent::of(dims.n, 8),
+            k: Extent::of(dims.k, 4),
+            a: Operand::of(&op.a),
+            b: Operand::of(&op.b),
+            c: op.c.as_ref().filter(|_| op.beta != 0.0).map(Operand::of),
+            bias: op.bias.is_some(),
+            activation: op.activation.is_some(),
+            scaled: op.alpha != 1.0,
+        }
+    }
+
+    /// What a check of a kernel covers: this without sizes, and with the activation, which changes the code but not which
+    /// kernel is best. Batches count as one or many.
+    pub(super) fn class(&self, op: &Op) -> String {
+        let activation = match op {
+            Op::Matmul(op) => op.activation.map_or("", |f| f.name()),
+            _ => "",
+        };
+        let Extent { multiple_of: m, .. } = self.m;
+        let (n, k) = (self.n.multiple_of, self.k.multiple_of);
+        let batch = if self.batch > 1 { "batched" } else { "single" };
+        format!("matmul {} {batch} m%{m} n%{n} k%{k} {} {activation}", self.types(), self.operands()).trim_end().into()
+    }
+
+    fn types(&self) -> String {
+        let precision = match self.precision {
+            Precision::Low => "low",
+            Precision::Medium => "medium",
+            Precision::High => "high",
+            Precision::Highest => "highest",
+        };
+        format!("{}>{} {precision}", self.input, self.output)
+    }
+
+    fn operands(&self) -> String {
+        let mut text = format!("a:{} b:{}", self.a, self.b);
+        if let Some(c) = &self.c {
+            text.push_str(&format!(" c:{c}"));
+        }
+        for (part, name) in [(self.scaled, " alpha"), (self.bias, " bias"), (self.activation, " activation")] {
+            text.push_str(if part { name } else { "" });
+        }
+        text
+    }
+}
+
+/// The same text on every machine: what answers are stored under.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Key { batch, m, n, k, .. } = self;
+        write!(f, "matmul {} batch{batch} m{m} n{n} k{k} {}", self.types(), self.operands())
+    }
+}
+
+impl Extent {
+    /// The class of `extent` with `steps` buckets (a power of two) to each octave.
+    fn of(extent: u64, steps: u64) -> Extent {
+        let multiple_of = EXTENT_ALIGNMENTS.into_iter().find(|&align| extent.is_multiple_of(align)).unwrap_or(1);
+        Extent { at_most: bucket(extent, steps), multiple_of }
+    }
+}
+
+/// The largest extent that is in one bucket with `extent`. Below 256 two buckets to an octave do: there a launch takes
+/// longer than the product.
+fn bucket(extent: u64, steps: u64) -> u64 {
+    if extent <= 2 {
+        return extent;
+    }
+    let octave = 1u64 << (extent - 1).ilog2(); // below extent, and at least half of it
+    let steps = if extent <= 256 { 2 } else { steps };
+    let step = (octave / steps).max(1);
+    octave.saturating_add((extent - octave).div_ceil(step).saturating_mul(step))
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%{}", self.at_most, self.multiple_of)
+    }
+}
+
+impl Operand {
+    fn of(spec: &TensorSpec) -> Operand {
+        let layout = &spec.layout;
+        let rank = layout.rank();
+        let (dims, strides) = (layout.dims(), layout.strides());
+        let (row, column) = (rank - 2, rank - 1);
+        // A dimension of one element has no neighbours: its stride never counts.
+        let unit = |axis: usize| strides[axis] == 1 || dims[axis] == 1;
+        let (order, far) = match () {
+            () if unit(column) => (Order::Rows, Some(row)),
+            () if unit(row) => (Order::Columns, Some(column)),
+            () => (Order::Strided, None),
+        };
+        let size = spec.dtype.size_bytes();
+        let batches = (0..rank - 2).filter(|&axis| dims[axis] > 1);
+        let steps = batches.chain(far.filter(|&axis| dims[axis] > 1)).map(|axis| strides[axis].unsigned_abs());
+        // The lowest bit that any of them has set.
+        let bits =
+            steps.chain([layout.offset()]).fold(MOST_ALIGNMENT_BYTES, |bits, step| bits | step.wrapping_mul(size));
+        let broadcast = dims[..rank - 2].iter().any(|&dim| dim > 1)
+            && (0..rank - 2).all(|axis| dims[axis] == 1 || strides[axis] == 0);
+        Operand { order, align_bytes: 1 << bits.trailing_zeros(), broadcast }
+    }
+}
+
+impl fmt::Display for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let order = match self.order {
+            Order::Rows => "rows",
+            Order::Columns => "columns",
+            Order::Strided => "strided",
+        };
+        write!(f, "{order}/{}{}", self.align_bytes, if self.broadcast { "*" } else { "" })
+    }
+}
+
+#[cfg(test)]
+#[path = "key_tests.rs"]
+mod tests;

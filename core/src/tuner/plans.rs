@@ -1,0 +1,168 @@
+//! Plans that were chosen before, by the very op: what makes a decided op cost a look-up and no planning.
+//!
+//! An op is found by a hash of what differs between ops in practice, then compared whole. The cache forgets everything when
+//! it is full, and an entry when the tuner has learnt something since ([`super::Tuner::generation`]).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::ops::Matmul;
+use crate::{Op, TensorSpec};
+
+/// Ops remembered; a training step has some hundred.
+const MOST_PLANS: usize = 4096;
+
+/// Chosen plans `T`, by op.
+#[derive(Debug)]
+pub(super) struct Plans<T> {
+    known: RwLock<HashMap<u64, Known<T>, BuildHasherDefault<Plain>>>,
+}
+
+#[derive(Debug)]
+struct Known<T> {
+    op: Matmul,
+    generation: u64,
+    plan: Arc<T>,
+}
+
+impl<T> Default for Plans<T> {
+    fn default() -> Plans<T> {
+        Plans { known: RwLock::default() }
+    }
+}
+
+impl<T> Plans<T> {
+    /// What was chosen for `op`.
+    pub(super) fn get(&self, op: &Op, generation: u64) -> Option<Arc<T>> {
+        let Op::Matmul(op) = op else { return None };
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let found =
+            known.get(&fingerprint(op)).filter(|known| known.generation == generation && same(&known.op, op))?;
+        Some(Arc::clone(&found.plan))
+    }
+
+    /// Remembers what was chosen; of two ops with one hash the later stays.
+    pub(super) fn put(&self, op: &Op, generation: u64, plan: &Arc<T>) {
+        let Op::Matmul(op) = op else { return };
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST_PLANS {
+            known.clear();
+        }
+        known.insert(fingerprint(op), Known { op: op.clone(), generation, plan: Arc::clone(plan) });
+    }
+}
+
+/// Equal, and with the same bits in their factors: 0 and -0 are different plans, NaN is itself.
+fn same(a: &Matmul, b: &Matmul) -> bool {
+    let bits = |op: &Matmul| (op.alpha.to_bits(), op.beta.to_bits());
+    a.output == b.output
+        && a.a == b.a
+        && a.b == b.b
+        && bits(a) == bits(b)
+        && a.precision == b.precision
+        && a.activation == b.activation
+        && a.c == b.c
+        && a.bias == b.bias
+}
+
+fn fingerprint(op: &Matmul) -> u64 {
+    let mut hash = op.a.dtype as u64 | (op.output.dtype as u64) << 8 | (op.precision as u64) << 16;
+    hash |= op.activation.map_or(0, |f| f as u64 + 1) << 24;
+    let mut mix = |word: u64| {
+        // An odd number near 2^64 / golden ratio spreads neighbouring words over all bits.
+        hash = (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    };
+    mix(op.alpha.to_bits() ^ op.beta.to_bits().rotate_left(32));
+    let mut operand = |spec: &TensorSpec| {
+        mix(spec.layout.offset());
+        for (&dim, &stride) in spec.layout.dims().iter().zip(spec.layout.strides()) {
+            mix(dim ^ stride.rotate_left(32) as u64);
+        }
+    };
+    operand(&op.a);
+    operand(&op.b);
+    // A and B say all extents of the others; these differ in being there, and where.
+    operand(&op.output);
+    op.c.iter().chain(&op.bias).for_each(operand);
+    hash ^ (hash >> 32)
+}
+
+/// The hash is its own hash.
+#[derive(Clone, Copy, Debug, Default)]
+struct Plain(u64);
+
+impl Hasher for Plain {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // Only `write_u64` is ever called; this keeps the trait's promise for other keys.
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Layout, Precision, Shape};
+
+    fn product(m: u64, n: u64, k: u64) -> Matmul {
+        let spec = |dims: &[u64]| TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(dims).unwrap()));
+        Matmul::product(spec(&[m, k]), spec(&[k, n]), spec(&[m, n]))
+    }
+
+    #[test]
+    fn get_finds_the_very_op_of_this_generation() {
+        let plans = Plans::default();
+        let op = Op::from(product(4, 5, 6));
+        plans.put(&op, 7, &Arc::new("plan"));
+        assert_eq!(plans.get(&op, 7).as_deref(), Some(&"plan"));
+        assert_eq!(plans.get(&op, 8), None);
+        for other in [
+            product(4, 5, 7),
+            product(5, 4, 6),
+            Matmul { alpha: -1.0, ..product(4, 5, 6) },
+            Matmul { precision: Precision::High, ..product(4, 5, 6) },
+            Matmul { bias: Some(product(1, 5, 5).output), ..product(4, 5, 6) },
+        ] {
+            assert_eq!(plans.get(&other.into(), 7), None);
+        }
+    }
+
+    #[test]
+    fn signs_of_zero_and_nan_are_told_apart() {
+        let with = |alpha| Matmul { alpha, ..product(4, 5, 6) };
+        assert!(!same(&with(0.0), &with(-0.0)) && same(&with(f64::NAN), &with(f64::NAN)));
+    }
+
+    #[test]
+    fn fingerprints_of_many_products_differ() {
+        let mut all = std::collections::HashSet::new();
+        for m in 1..40 {
+            for n in 1..40 {
+                for k in 1..40 {
+                    all.insert(fingerprint(&product(m, n, k)));
+                }
+            }
+        }
+        assert_eq!(all.len(), 39 * 39 * 39);
+    }
+
+    #[test]
+    fn a_full_cache_starts_again() {
+        let plans = Plans::default();
+        for m in 0..=MOST_PLANS as u64 {
+            plans.put(&product(m + 1, 2, 3).into(), 0, &Arc::new(m));
+        }
+        assert_eq!(plans.get(&product(MOST_PLANS as u64 + 1, 2, 3).into(), 0).as_deref(), Some(&(MOST_PLANS as u64)));
+        assert_eq!(plans.get(&product(1, 2, 3).into(), 0), None);
+    }
+}

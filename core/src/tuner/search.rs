@@ -1,0 +1,279 @@
+//! The search for the fastest of several candidates: an algorithm over a [`Runner`], with neither a device nor a clock of
+//! its own, so that it is tested without either.
+//!
+//! Candidates are timed in the planner's order. The first one's first run is what the caller came for and costs nothing
+//! extra; from then on everything counts against the budget. A candidate that its planner thinks three times slower than the
+//! best is left out; one whose first samples are far behind is given up. What the budget does not reach is left for the next
+//! process, which goes on where this one stopped.
+
+use std::time::Duration;
+
+use super::settings::{self, Progress};
+use crate::{Error, Result};
+
+/// Estimates this many times the best one are not worth a run.
+const HOPELESS: f64 = 3.0;
+/// Samples of one candidate at most; the median counts.
+const SAMPLES: usize = 5;
+/// A sample is repeated runs of about this long: well above the grain of device clocks (0.5 us on CUDA, 1 us elsewhere).
+const SAMPLE_NS: f64 = 200_000.0;
+/// Runs of one sample at most.
+const MOST_RUNS: f64 = 16.0;
+/// After two samples a candidate that is this many times slower than the best so far is given up.
+const FAR_BEHIND: f64 = 1.25;
+/// A candidate must be this much faster to displace one that its planner prefers: less is noise.
+const WORTH_CHANGING: f64 = 0.98;
+
+/// A candidate as the tuner knows it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offer<'a> {
+    /// Its name: the same for the same kernels, on every run.
+    pub name: &'a str,
+    /// What its planner thinks it takes. Only ratios matter.
+    pub estimate_ns: f64,
+}
+
+/// What the outside allows just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Situation {
+    /// Work may be timed.
+    Free,
+    /// The calling thread records: what it gives to the device must not run.
+    Recording,
+    /// Nothing can be waited for, as in a browser: neither times nor checks.
+    CannotWait,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// It computes what the oracle does.
+    Right,
+    /// It does not, or it does not run: why.
+    Wrong(String),
+    /// This machine has no code of it that its driver takes: nothing to report, nothing to remember.
+    Missing(String),
+    /// It could not be tried: no memory for a small case, or nobody may wait.
+    Untried,
+}
+
+/// Who runs candidates for the tuner.
+pub trait Runner {
+    /// What the outside allows.
+    fn situation(&self) -> Situation;
+
+    /// Tries `candidate` on a small case against the oracle. Nothing of the user's is touched.
+    ///
+    /// # Errors
+    /// What is wrong with the device, not with the candidate.
+    fn check(&mut self, candidate: usize) -> Result<Check>;
+
+    /// Runs `candidate` on the user's operands `runs` times; nanoseconds of one run.
+    ///
+    /// # Errors
+    /// What the run reports.
+    fn time(&mut self, candidate: usize, runs: u32) -> Result<f64>;
+
+    /// Nanoseconds since some moment in the past.
+    fn now_ns(&self) -> u64;
+}
+
+/// What a search came to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    /// Candidates and their times, in the order of timing.
+    pub(super) times: Vec<(usize, f64)>,
+    /// Those that did not run, and why.
+    pub(super) failed: Vec<(usize, Error)>,
+    /// Whether every candidate worth it was timed.
+    pub(super) complete: bool,
+}
+
+impl Found {
+    /// The fastest; the planner's order decides between those that are as good as equal.
+    pub(super) fn winner(&self) -> Option<usize> {
+        let mut times = self.times.clone();
+        times.sort_by_key(|&(candidate, _)| candidate);
+        let better =
+            |best: (usize, f64), next: (usize, f64)| if next.1 < best.1 * WORTH_CHANGING { next } else { best };
+        times.into_iter().reduce(better).map(|(candidate, _)| candidate)
+    }
+}
+
+/// What there is to search.
+pub(super) struct Task<'a> {
+    pub(super) device: &'a str,
+    pub(super) key: &'a str,
+    pub(super) offers: &'a [Offer<'a>],
+    /// What was timed before, by name; the fastest of it is timed again, the others are not.
+    pub(super) known: &'a [(String, f64)],
+    pub(super) budget: Duration,
+}
+
+/// Whether `error` is the fault of what ran: another candidate may do better.
+pub(super) fn blames_candidate(error: &Error) -> bool {
+    match error {
+        Error::Backend { .. }
+        | Error::Shader { .. }
+        | Error::ShaderTooComplex { .. }
+        | Error::PtxRejected { .. }
+        | Error::DriverTooOld { .. }
+        | Error::ResourceLimit { .. }
+        | Error::Unsupported { .. }
+        | Error::UnsupportedDType { .. }
+        | Error::BindingTooLarge { .. }
+        | Error::BufferTooBig { .. }
+        | Error::DispatchTooLarge { .. }
+        | Error::IndexWidth { .. } => true,
+        Error::InvalidArgument { what, .. } => *what == "plan",
+        _ => false,
+    }
+}
+
+/// Times candidates. `usable` says whether one may be used at all: it checks it when nobody has.
+///
+/// # Errors
+/// What is wrong with the device or the user's operands; a candidate's own failures are in [`Found::failed`].
+pub(super) fn search(
+    task: &Task<'_>,
+    runner: &mut dyn Runner,
+    usable: &mut dyn FnMut(usize, &mut dyn Runner) -> Result<bool>,
+) -> Result<Found> {
+    let Order { order, carried, finished } = order(task);
+    let mut found = Found { complete: true, ..Found::default() };
+    if finished {
+        found.times = carried;
+        return Ok(found);
+    }
+    let (entered, mut checks_ns) = (runner.now_ns(), 0);
+    let mut meter: Option<Meter> = None;
+    for (done, &candidate) in order.iter().enumerate() {
+        let offer = &task.offers[candidate];
+        if meter.as_ref().is_some_and(|meter| !meter.affords(offer, runner.now_ns() - checks_ns)) {
+            found.complete = false;
+            continue; // a later one may be expected to be faster
+        }
+        settings::report(runner.now_ns() - entered, |spent| Progress {
+            device: task.device.to_owned(),
+            key: task.key.to_owned(),
+            candidate: offer.name.to_owned(),
+            done,
+            total: order.len(),
+            spent,
+        });
+        let before = runner.now_ns();
+        let usable = usable(candidate, runner)?;
+        checks_ns += runner.now_ns() - before;
+        if !usable {
+            continue;
+        }
+        match time(candidate, offer, runner, &mut meter, checks_ns, task.budget) {
+            Ok(ns) => found.times.push((candidate, ns)),
+            Err(Error::OutOfMemory { .. }) => found.complete = false, // its scratch space; another day
+            Err(error) if blames_candidate(&error) => found.failed.push((candidate, error)),
+            Err(error) => return Err(error),
+        }
+    }
+    settings::spend(runner.now_ns() - entered);
+    // Slower ones of earlier searches are remembered, so that nobody times them again: as fractions of what was timed both
+    // times, because clocks and heat differ from day to day.
+    let again = carried.first().and_then(|&(best, then)| {
+        let now = found.times.iter().find(|(timed, _)| *timed == best)?.1;
+        Some(now / then).filter(|scale| scale.is_finite() && *scale > 0.0)
+    });
+    for (candidate, ns) in carried {
+        if found.times.iter().all(|(timed, _)| *timed != candidate) {
+            found.times.push((candidate, ns * again.unwrap_or(1.0)));
+        }
+    }
+    Ok(found)
+}
+
+/// Which candidates to time, and in which order.
+struct Order {
+    order: Vec<usize>,
+    /// Times of earlier searches that are not taken again.
+    carried: Vec<(usize, f64)>,
+    /// Everything worth it was timed before.
+    finished: bool,
+}
+
+fn order(task: &Task<'_>) -> Order {
+    let position = |name: &str| task.offers.iter().position(|offer| offer.name == name);
+    let mut carried: Vec<(usize, f64)> =
+        task.known.iter().filter_map(|(name, ns)| position(name).map(|candidate| (candidate, *ns))).collect();
+    carried.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let best = task.offers.iter().map(|offer| offer.estimate_ns).fold(f64::INFINITY, f64::min);
+    let hopeful = |candidate: &usize| {
+        let estimate = task.offers[*candidate].estimate_ns;
+        estimate.is_nan() || estimate <= HOPELESS * best
+    };
+    let new = |candidate: &usize| carried.iter().all(|(known, _)| known != candidate);
+    let untimed: Vec<usize> = (0..task.offers.len()).filter(new).filter(hopeful).collect();
+    let finished = untimed.is_empty() && !carried.is_empty();
+    // The best so far goes first: others are compared with it as it is today.
+    let order = carried.first().map(|(candidate, _)| *candidate).into_iter().chain(untimed).collect();
+    Order { order, carried, finished }
+}
+
+/// What is known of costs, once the first candidate has run.
+struct Meter {
+    /// Where the budget ends, on the runner's clock less the time of checks.
+    end_ns: u64,
+    /// Measured time over estimate, of the first.
+    ratio: f64,
+    best_ns: f64,
+}
+
+impl Meter {
+    /// Whether a first run and a sample of `offer` are expected to end in time.
+    fn affords(&self, offer: &Offer<'_>, now_ns: u64) -> bool {
+        let left = self.end_ns.saturating_sub(now_ns) as f64;
+        let expected = 2.0 * self.ratio * offer.estimate_ns;
+        left > 0.0 && (expected <= left || expected.is_nan())
+    }
+}
+
+/// The median of a few samples.
+fn time(
+    candidate: usize,
+    offer: &Offer<'_>,
+    runner: &mut dyn Runner,
+    meter: &mut Option<Meter>,
+    checks_ns: u64,
+    budget: Duration,
+) -> Result<f64> {
+    // Loads the kernel, makes scratch space, warms caches.
+    let warm_ns = runner.time(candidate, 1)?;
+    let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
+    let now = |runner: &dyn Runner| runner.now_ns() - checks_ns;
+    let end_ns = match meter {
+        Some(meter) => meter.end_ns,
+        // The first run was due anyway.
+        None => now(runner).saturating_add(budget_ns),
+    };
+    let first = meter.is_none();
+    let best_ns = meter.as_ref().map_or(f64::INFINITY, |meter| meter.best_ns);
+    let runs = (SAMPLE_NS / warm_ns.max(1.0)).clamp(1.0, MOST_RUNS);
+    let mut samples: Vec<f64> = Vec::with_capacity(SAMPLES);
+    while samples.len() < SAMPLES {
+        let left = end_ns.saturating_sub(now(runner)) as f64;
+        let fits = warm_ns * runs <= left;
+        // A candidate that was begun gets its one sample, unless the first one alone would break the budget.
+        if !fits && (first || !samples.is_empty()) {
+            break;
+        }
+        samples.push(runner.time(candidate, if fits { runs as u32 } else { 1 })?);
+        let fastest = samples.iter().copied().fold(f64::INFINITY, f64::min);
+        if samples.len() >= 2 && fastest > FAR_BEHIND * best_ns {
+            break;
+        }
+    }
+    samples.sort_by(f64::total_cmp);
+    let ns = samples.get(samples.len() / 2).copied().unwrap_or(warm_ns);
+    match meter {
+        Some(meter) => meter.best_ns = meter.best_ns.min(ns),
+        None => *meter = Some(Meter { end_ns, ratio: ns / offer.estimate_ns, best_ns: ns }),
+    }
+    Ok(ns)
+}

@@ -1,0 +1,239 @@
+//! What the tuner keeps on disk: answers, and verdicts of checks.
+//!
+//! One file to each, so that processes which write at the same time lose nothing of each other's: named by a digest of what
+//! it is about, written whole, and read only when its own digest is right and it is about what was asked. Anything else is a
+//! warning and a miss, never an error. The rules of the directory are [`UserDir`]'s.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::settings::Place;
+use super::table::{Answer, Identity, Table, VERSION};
+use crate::user_dir::UserDir;
+
+/// What the files end in.
+const SUFFIX: &str = ".tuning";
+/// Longest file that is read.
+const MOST_BYTES: u64 = 1 << 20;
+/// Hexadecimal digits of a SHA-256.
+const DIGEST_DIGITS: usize = 64;
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Record {
+    Answer(Answer),
+    Verdict(Verdict),
+}
+
+/// What a check of one candidate found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// On what device.
+    #[serde(flatten)]
+    pub identity: Identity,
+    /// What was computed: dtypes, layouts, epilogue, but no sizes.
+    pub class: String,
+    /// The candidate.
+    pub candidate: String,
+    /// Why it is not used; `None` when it may be.
+    pub wrong: Option<String>,
+}
+
+impl Record {
+    /// The file it belongs in.
+    fn name(&self) -> String {
+        match self {
+            Record::Answer(answer) => answer_name(&answer.identity, &answer.key),
+            Record::Verdict(verdict) => verdict_name(&verdict.identity, &verdict.class, &verdict.candidate),
+        }
+    }
+}
+
+fn answer_name(identity: &Identity, key: &str) -> String {
+    name(identity, &["answer", key])
+}
+
+fn verdict_name(identity: &Identity, class: &str, candidate: &str) -> String {
+    name(identity, &["verdict", class, candidate])
+}
+
+fn name(identity: &Identity, subject: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    let Identity { device, api, driver, kernels } = identity;
+    for part in [device.as_str(), api, driver, kernels].iter().chain(subject) {
+        // With lengths, so that ("a", "bc") and ("ab", "c") differ.
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    let digest = hasher.finalize();
+    digest.iter().take(20).map(|byte| format!("{byte:02x}")).chain([SUFFIX.to_owned()]).collect()
+}
+
+/// First line: what it is, its version and the digest of the rest.
+fn encode(record: &Record) -> Option<Vec<u8>> {
+    let body = serde_json::to_vec(record).ok()?;
+    let mut file = format!("polywarp-tuning {VERSION} {}\n", hex(&body)).into_bytes();
+    file.extend(body);
+    Some(file)
+}
+
+/// The record in `file`, or why there is none.
+fn decode(file: &[u8]) -> Result<Record, &'static str> {
+    let end = file.iter().position(|&byte| byte == b'\n').ok_or("it is cut short")?;
+    let (head, body) = (&file[..end], &file[end + 1..]);
+    let start = format!("polywarp-tuning {VERSION} ");
+    let digest = head.strip_prefix(start.as_bytes()).ok_or("it is of another version")?;
+    if digest.len() != DIGEST_DIGITS || hex(body).as_bytes() != digest {
+        return Err("its digest is wrong");
+    }
+    let record: Record = serde_json::from_slice(body).map_err(|_| "it cannot be read")?;
+    match &record {
+        Record::Answer(answer) => answer.fault().map_or(Ok(record), Err),
+        Record::Verdict(_) => Ok(record),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The files of this user; without a directory there are none.
+#[derive(Clone, Debug, Default)]
+pub struct Store {
+    directory: Option<UserDir>,
+}
+
+impl Store {
+    /// The store at `place`.
+    pub fn open(place: &Place) -> Store {
+        let Place::At(path) = place else { return Store::default() };
+        match UserDir::open(path.clone()) {
+            Ok(directory) => Store { directory: Some(directory) },
+            Err(reason) => {
+                static WARNED: std::sync::Once = std::sync::Once::new();
+                WARNED.call_once(|| log::warn!("tuning is not kept on disk: {} {reason}", path.display()));
+                Store::default()
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> Option<&std::path::Path> {
+        self.directory.as_ref().map(UserDir::path)
+    }
+
+    pub(super) fn answer(&self, identity: &Identity, key: &str) -> Option<Answer> {
+        match self.read(&answer_name(identity, key))? {
+            Record::Answer(answer) if answer.identity == *identity && answer.key == key => Some(answer),
+            _ => self.foreign(key),
+        }
+    }
+
+    pub(super) fn verdict(&self, identity: &Identity, class: &str, candidate: &str) -> Option<Verdict> {
+        match self.read(&verdict_name(identity, class, candidate))? {
+            Record::Verdict(found)
+                if found.identity == *identity && found.class == class && found.candidate == candidate =>
+            {
+                Some(found)
+            }
+            _ => self.foreign(candidate),
+        }
+    }
+
+    fn foreign<T>(&self, what: &str) -> Option<T> {
+        log::warn!("what is kept for {what} is about something else, and not used");
+        None
+    }
+
+    /// Keeps `record`; a failure costs the next process some time, and is logged.
+    pub(super) fn put(&self, record: &Record) {
+        let Some(directory) = &self.directory else { return };
+        let Some(bytes) = encode(record) else { return };
+        if let Err(error) = directory.write(&record.name(), &bytes) {
+            log::info!("what the tuner found was not kept in {}: {error}", directory.path().display());
+        }
+    }
+
+    pub(super) fn forget_answer(&self, identity: &Identity, key: &str) {
+        self.remove(&answer_name(identity, key));
+    }
+
+    pub(super) fn forget_verdict(&self, identity: &Identity, class: &str, candidate: &str) {
+        self.remove(&verdict_name(identity, class, candidate));
+    }
+
+    fn remove(&self, name: &str) {
+        let Some(directory) = &self.directory else { return };
+        if let Err(error) = directory.remove(name) {
+            log::info!("{name} could not be removed from {}: {error}", directory.path().display());
+        }
+    }
+
+    fn read(&self, name: &str) -> Option<Record> {
+        let directory = self.directory.as_ref()?;
+        let ignored = |why: &dyn std::fmt::Display| {
+            log::warn!("{} is not used: {why}", directory.path().join(name).display());
+            None
+        };
+        match directory.read(name, MOST_BYTES) {
+            Ok(Some(bytes)) => decode(&bytes).map_or_else(|why| ignored(&why), Some),
+            Ok(None) => None,
+            Err(error) => ignored(&error),
+        }
+    }
+
+    fn records(&self) -> Vec<Record> {
+        let Some(directory) = &self.directory else { return Vec::new() };
+        let names = directory.names(SUFFIX).unwrap_or_else(|error| {
+            log::warn!("{} cannot be listed: {error}", directory.path().display());
+            Vec::new()
+        });
+        names.iter().filter_map(|name| self.read(name).filter(|record| record.name() == *name)).collect()
+    }
+
+    /// Every answer kept, of every device.
+    pub fn table(&self) -> Table {
+        let mut table = Table::new();
+        for record in self.records() {
+            if let Record::Answer(answer) = record {
+                table.add(answer);
+            }
+        }
+        table
+    }
+
+    /// Every candidate that failed a check, on every device.
+    pub fn quarantine(&self) -> Vec<Verdict> {
+        let failed = |record| match record {
+            Record::Verdict(verdict) if verdict.wrong.is_some() => Some(verdict),
+            _ => None,
+        };
+        self.records().into_iter().filter_map(failed).collect()
+    }
+
+    /// Keeps the answers of `table` that say more than those already there; how many.
+    pub fn merge(&self, table: &Table) -> usize {
+        let mut own = self.table();
+        let mut taken = 0;
+        for answer in table.answers() {
+            if own.add(answer.clone()) {
+                self.put(&Record::Answer(answer.clone()));
+                taken += 1;
+            }
+        }
+        taken
+    }
+
+    /// Forgets everything: answers and verdicts. How many files there were.
+    pub fn clear(&self) -> usize {
+        let Some(directory) = &self.directory else { return 0 };
+        let names = directory.names(SUFFIX).unwrap_or_default();
+        names.iter().for_each(|name| self.remove(name));
+        names.len()
+    }
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+pub(super) mod tests;

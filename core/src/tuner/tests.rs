@@ -1,0 +1,462 @@
+//! The tuner with runners that have neither device nor clock.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Barrier, Condvar};
+
+use super::store::tests::{Directory, identity};
+use super::*;
+use crate::ops::Matmul;
+use crate::{DType, Layout, Precision, Shape, TensorSpec};
+
+const CLASS: &str = "matmul test";
+const MS: u64 = 1_000_000;
+
+/// Candidates whose times are written down; the clock advances by what they take.
+struct Fake {
+    /// Nanoseconds of a run of each candidate; infinite when it fails.
+    times: Vec<f64>,
+    /// What the check of each finds.
+    checks: Vec<Check>,
+    situation: Situation,
+    clock_ns: u64,
+    check_ns: u64,
+    checked: Vec<usize>,
+    runs: Vec<usize>,
+    timing_fails_with: Option<Error>,
+}
+
+impl Fake {
+    fn new(times: &[f64]) -> Fake {
+        Fake {
+            times: times.to_vec(),
+            checks: vec![Check::Right; times.len()],
+            situation: Situation::Free,
+            clock_ns: 0,
+            check_ns: MS,
+            checked: Vec::new(),
+            runs: vec![0; times.len()],
+            timing_fails_with: None,
+        }
+    }
+
+    fn timed(&self) -> Vec<usize> {
+        (0..self.runs.len()).filter(|&candidate| self.runs[candidate] > 0).collect()
+    }
+}
+
+fn broken() -> Error {
+    Error::Backend { device: "Card".to_owned(), op: "matmul".to_owned(), message: "launch failed".to_owned() }
+}
+
+impl Runner for Fake {
+    fn situation(&self) -> Situation {
+        self.situation
+    }
+
+    fn check(&mut self, candidate: usize) -> Result<Check> {
+        self.checked.push(candidate);
+        self.clock_ns += self.check_ns;
+        Ok(self.checks[candidate].clone())
+    }
+
+    fn time(&mut self, candidate: usize, runs: u32) -> Result<f64> {
+        if let Some(error) = &self.timing_fails_with {
+            return Err(error.clone());
+        }
+        let ns = self.times[candidate];
+        if ns.is_infinite() {
+            return Err(broken());
+        }
+        self.runs[candidate] += runs as usize;
+        self.clock_ns += (ns * f64::from(runs)) as u64;
+        Ok(ns)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock_ns
+    }
+}
+
+fn key(precision: Precision) -> Key {
+    let square = TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(&[512, 512]).unwrap()));
+    let op = Matmul { precision, ..Matmul::product(square, square, square) };
+    Key::of(&op.check().unwrap().into()).unwrap()
+}
+
+fn options(mode: Mode, place: Place) -> Options {
+    Options { mode, budget: Duration::from_millis(50), place, effort: Effort::Normal }
+}
+
+fn tuner(mode: Mode) -> Tuner {
+    Tuner::new(identity("1"), options(mode, Place::Nowhere))
+}
+
+const NAMES: [&str; 6] = ["c0", "c1", "c2", "c3", "c4", "c5"];
+
+/// Offers with these estimates.
+fn offers(estimates: &[f64]) -> Vec<Offer<'static>> {
+    estimates.iter().zip(NAMES).map(|(&estimate_ns, name)| Offer { name, estimate_ns }).collect()
+}
+
+fn decide(tuner: &Tuner, fake: &mut Fake, estimates: &[f64]) -> Choice {
+    tuner.decide(&key(Precision::Highest), CLASS, &offers(estimates), fake).unwrap()
+}
+
+#[test]
+fn full_takes_the_fastest_and_times_once() {
+    let (tuner, mut fake) = (tuner(Mode::Full), Fake::new(&[9e5, 5e5, 7e5]));
+    let estimates = [1e5, 1.1e5, 1.2e5];
+    assert_eq!(decide(&tuner, &mut fake, &estimates), Choice { candidate: 1, settled: true });
+    assert_eq!((fake.checked.clone(), fake.timed()), (vec![0, 1, 2], vec![0, 1, 2]));
+    let runs = fake.runs.clone();
+    assert_eq!(decide(&tuner, &mut fake, &estimates).candidate, 1);
+    assert_eq!(fake.runs, runs, "not timed again");
+    let answer = tuner.answer(&key(Precision::Highest)).unwrap();
+    assert!(answer.complete && answer.winner == "c1" && answer.times.len() == 3, "{answer:?}");
+}
+
+#[test]
+fn a_hair_faster_does_not_displace_the_planners_choice() {
+    let mut fake = Fake::new(&[1e6, 0.99e6]);
+    assert_eq!(decide(&tuner(Mode::Full), &mut fake, &[1.0, 1.0]).candidate, 0);
+}
+
+#[test]
+fn one_candidate_is_neither_checked_nor_timed() {
+    let mut fake = Fake::new(&[1e6]);
+    assert_eq!(decide(&tuner(Mode::Full), &mut fake, &[1.0]), Choice { candidate: 0, settled: true });
+    assert!(fake.checked.is_empty() && fake.timed().is_empty());
+}
+
+#[test]
+fn hopeless_estimates_are_left_out() {
+    let mut fake = Fake::new(&[1e6, 2e6, 1.0]);
+    let tuner = tuner(Mode::Full);
+    assert_eq!(decide(&tuner, &mut fake, &[1e6, 2e6, 3.1e6]).candidate, 0);
+    assert_eq!(fake.timed(), [0, 1]);
+    assert!(tuner.answer(&key(Precision::Highest)).unwrap().complete);
+}
+
+#[test]
+fn a_candidate_far_behind_is_given_up_early() {
+    let mut fake = Fake::new(&[1e6, 2e6]);
+    decide(&tuner(Mode::Full), &mut fake, &[1e6, 1e6]);
+    // A warm-up and five samples of the first, a warm-up and two of the other.
+    assert_eq!(fake.runs, [6, 3]);
+}
+
+#[test]
+fn budget_is_kept_and_what_is_left_is_for_the_next_process() {
+    let directory = Directory::new("budget");
+    let open = || Tuner::new(identity("1"), options(Mode::Full, directory.place()));
+    // 8 ms each: the first takes six runs, five of them against the budget of 50 ms.
+    let mut fake = Fake::new(&[8e6, 7e6, 6e6, 5e6]);
+    fake.check_ns = 500 * MS; // checks are not charged
+    let estimates = [8e6; 4];
+    assert_eq!(decide(&open(), &mut fake, &estimates).candidate, 0);
+    let checks = fake.checked.len() as u64 * fake.check_ns;
+    assert!(fake.clock_ns - checks <= 8 * MS + 50 * MS, "{} ms", (fake.clock_ns - checks) / MS);
+    let stored = open().store().table();
+    let first = stored.answers().next().unwrap();
+    assert!(!first.complete && first.winner == "c0", "{first:?}");
+    // Each process goes on; in the end the fastest is known, and nobody times any more.
+    let mut winners = Vec::new();
+    for _ in 0..8 {
+        let mut fake = Fake::new(&[8e6, 7e6, 6e6, 5e6]);
+        let tuner = Tuner::new(
+            identity("1"),
+            Options { budget: Duration::from_millis(80), ..options(Mode::Full, directory.place()) },
+        );
+        winners.push(decide(&tuner, &mut fake, &estimates).candidate);
+        if fake.timed().is_empty() {
+            break;
+        }
+    }
+    assert_eq!(winners.last(), Some(&3), "{winners:?}");
+    let table = open().store().table();
+    let last = table.answers().next().unwrap();
+    assert!(last.complete && last.times.len() == 4, "{last:?}");
+}
+
+#[test]
+fn a_run_longer_than_the_budget_is_not_repeated() {
+    let mut fake = Fake::new(&[200e6, 100e6]);
+    assert_eq!(decide(&tuner(Mode::Full), &mut fake, &[1e6, 1e6]).candidate, 0);
+    assert_eq!(fake.runs, [1, 0], "what the caller came for, and no more");
+}
+
+#[test]
+fn off_takes_the_first_that_is_right_and_cached_what_is_remembered() {
+    let directory = Directory::new("modes");
+    let open = |mode| Tuner::new(identity("1"), options(mode, directory.place()));
+    let estimates = [1.0, 1.0, 1.0];
+    let with_wrong_first = || {
+        let mut fake = Fake::new(&[3e6, 2e6, 1e6]);
+        fake.checks[0] = Check::Wrong("tail".to_owned());
+        fake
+    };
+    let mut fake = with_wrong_first();
+    assert_eq!(decide(&open(Mode::Cached), &mut fake, &estimates).candidate, 1, "nothing is remembered yet");
+    assert!(fake.timed().is_empty());
+    assert_eq!(decide(&open(Mode::Full), &mut with_wrong_first(), &estimates).candidate, 2);
+    assert_eq!(decide(&open(Mode::Cached), &mut with_wrong_first(), &estimates).candidate, 2);
+    assert_eq!(decide(&open(Mode::Off), &mut with_wrong_first(), &estimates).candidate, 1);
+}
+
+#[test]
+fn wrong_candidates_are_in_quarantine_for_every_process() {
+    let directory = Directory::new("quarantine");
+    let open = || Tuner::new(identity("1"), options(Mode::Full, directory.place()));
+    let mut fake = Fake::new(&[1e5, 9e5]);
+    fake.checks[0] = Check::Wrong("element [3] is 7".to_owned());
+    let first = open();
+    assert_eq!(decide(&first, &mut fake, &[1.0, 1.0]).candidate, 1);
+    assert_eq!(fake.timed(), [1], "what is wrong is not timed");
+    let reported = first.quarantine();
+    assert!(reported.len() == 1 && reported[0].candidate == "c0", "{reported:?}");
+    assert_eq!(reported[0].wrong.as_deref(), Some("element [3] is 7"));
+    // The next process takes the word for it: of what is wrong, and of what is right.
+    let mut fake = Fake::new(&[1e5, 9e5]);
+    assert_eq!(decide(&open(), &mut fake, &[1.0, 1.0]).candidate, 1);
+    assert!(fake.checked.is_empty());
+    // Another driver is another matter.
+    let other = Tuner::new(identity("2"), options(Mode::Full, directory.place()));
+    assert_eq!(decide(&other, &mut fake, &[1.0, 1.0]).candidate, 0);
+}
+
+#[test]
+fn nothing_right_is_a_typed_error_that_says_why() {
+    let mut fake = Fake::new(&[1e5, 1e5]);
+    fake.checks = vec![Check::Wrong("zeros".to_owned()), Check::Wrong("does not run".to_owned())];
+    let refused = tuner(Mode::Full).decide(&key(Precision::Highest), CLASS, &offers(&[1.0, 1.0]), &mut fake);
+    let Err(Error::Backend { op, message, .. }) = refused else { panic!("{refused:?}") };
+    assert!(op == "matmul" && message.contains("c0: zeros") && message.contains("c1: does not run"), "{message}");
+}
+
+#[test]
+fn a_candidate_that_does_not_run_is_not_chosen() {
+    let mut fake = Fake::new(&[f64::INFINITY, 2e6, 3e6]);
+    let tuner = tuner(Mode::Full);
+    assert_eq!(decide(&tuner, &mut fake, &[1.0, 1.0, 1.0]).candidate, 1);
+    assert_eq!(tuner.quarantine().len(), 1);
+}
+
+#[test]
+fn errors_that_are_no_candidates_fault_reach_the_caller() {
+    let lost = Error::DeviceLost { device: "Card".to_owned(), reason: "gone".to_owned() };
+    let foreign = crate::foreign_buffer("Card");
+    for error in [lost, foreign] {
+        let (tuner, mut fake) = (tuner(Mode::Full), Fake::new(&[1e5, 1e5]));
+        fake.timing_fails_with = Some(error.clone());
+        let got = tuner.decide(&key(Precision::Highest), CLASS, &offers(&[1.0, 1.0]), &mut fake).unwrap_err();
+        assert_eq!(got.to_string(), error.to_string());
+        assert!(tuner.quarantine().is_empty());
+    }
+}
+
+#[test]
+fn a_winner_that_fails_later_is_evicted() {
+    let directory = Directory::new("evict");
+    let open = || Tuner::new(identity("1"), options(Mode::Full, directory.place()));
+    let tuner = open();
+    let (mut fake, estimates) = (Fake::new(&[3e6, 1e6, 2e6]), [1.0, 1.0, 1.0]);
+    assert_eq!(decide(&tuner, &mut fake, &estimates).candidate, 1);
+    let generation = tuner.generation();
+    tuner.failed(&key(Precision::Highest), CLASS, "c1", &broken());
+    assert!(tuner.generation() > generation, "plans chosen before are looked at again");
+    assert_eq!(decide(&tuner, &mut fake, &estimates).candidate, 2);
+    assert!(tuner.quarantine()[0].wrong.as_ref().unwrap().contains("launch failed"));
+    // The next process may try it again, after a check.
+    let (next, mut fake) = (open(), Fake::new(&[3e6, 1e6, 2e6]));
+    next.store().clear();
+    assert_eq!(decide(&next, &mut fake, &estimates).candidate, 1);
+    assert!(fake.checked.contains(&1));
+}
+
+#[test]
+fn recordings_time_nothing_and_settle_nothing() {
+    let (tuner, estimates) = (tuner(Mode::Full), [1.0, 1.0]);
+    let mut fake = Fake { situation: Situation::Recording, ..Fake::new(&[2e6, 1e6]) };
+    assert_eq!(decide(&tuner, &mut fake, &estimates), Choice { candidate: 0, settled: false });
+    assert!(fake.timed().is_empty() && fake.checked == [0]);
+    fake.situation = Situation::Free;
+    assert_eq!(decide(&tuner, &mut fake, &estimates), Choice { candidate: 1, settled: true });
+    fake.situation = Situation::Recording;
+    assert_eq!(decide(&tuner, &mut fake, &estimates), Choice { candidate: 1, settled: true }, "what is known is used");
+}
+
+#[test]
+fn without_room_for_a_check_the_first_is_used_for_now() {
+    let (tuner, estimates) = (tuner(Mode::Full), [1.0, 1.0]);
+    let mut fake = Fake { checks: vec![Check::Untried; 2], ..Fake::new(&[2e6, 1e6]) };
+    assert_eq!(decide(&tuner, &mut fake, &estimates), Choice { candidate: 0, settled: false });
+    assert!(fake.timed().is_empty() && tuner.quarantine().is_empty());
+    // One that is known to be right goes before it.
+    fake.checks[1] = Check::Right;
+    assert_eq!(decide(&tuner, &mut fake, &estimates).candidate, 1);
+}
+
+#[test]
+fn short_of_scratch_space_is_no_verdict() {
+    let (tuner, mut fake) = (tuner(Mode::Full), Fake::new(&[2e6, 1e6]));
+    let (device, limit) = ("Card".to_owned(), None);
+    fake.timing_fails_with = Some(Error::OutOfMemory { device, requested: 1, in_use: 0, cached: 0, limit });
+    assert_eq!(decide(&tuner, &mut fake, &[1.0, 1.0]).candidate, 0);
+    assert!(tuner.quarantine().is_empty());
+}
+
+#[test]
+fn where_nothing_can_be_waited_for_the_first_is_settled_for() {
+    let mut fake = Fake { situation: Situation::CannotWait, ..Fake::new(&[2e6, 1e6]) };
+    fake.checks = vec![Check::Untried; 2];
+    assert_eq!(decide(&tuner(Mode::Full), &mut fake, &[1.0, 1.0]), Choice { candidate: 0, settled: true });
+}
+
+#[test]
+fn precisions_never_share_an_answer() {
+    let tuner = tuner(Mode::Full);
+    let both = offers(&[1.0, 1.0]);
+    let decide = |precision, times: &[f64]| {
+        tuner.decide(&key(precision), &format!("{precision:?}"), &both, &mut Fake::new(times)).unwrap().candidate
+    };
+    assert_eq!(decide(Precision::Medium, &[2e6, 1e6]), 1);
+    assert_eq!(decide(Precision::Highest, &[1e6, 2e6]), 0);
+    assert_eq!(decide(Precision::Medium, &[1e6, 2e6]), 1);
+}
+
+#[test]
+fn an_answer_whose_winner_is_not_on_offer_is_found_anew() {
+    let directory = Directory::new("offer");
+    let open = || Tuner::new(identity("1"), options(Mode::Full, directory.place()));
+    assert_eq!(decide(&open(), &mut Fake::new(&[3e6, 2e6, 1e6]), &[1.0, 1.0, 1.0]).candidate, 2);
+    assert_eq!(decide(&open(), &mut Fake::new(&[3e6, 2e6]), &[1.0, 1.0]).candidate, 1);
+}
+
+#[test]
+fn a_merged_table_decides_without_timing_but_not_without_a_check() {
+    let tuner = tuner(Mode::Full);
+    let mut table = Table::new();
+    let times = vec![Timed { candidate: "c2".to_owned(), ns: 1.0 }];
+    let (identity, key) = (identity("1"), key(Precision::Highest).to_string());
+    table.add(Answer { identity, key, winner: "c2".to_owned(), complete: true, times });
+    tuner.merge(&table);
+    let mut fake = Fake::new(&[1e6, 2e6, 3e6]);
+    assert_eq!(decide(&tuner, &mut fake, &[1.0, 1.0, 1.0]).candidate, 2);
+    assert!(fake.timed().is_empty() && fake.checked == [2]);
+}
+
+#[test]
+fn a_lost_device_during_a_check_is_remembered_for_the_next_process() {
+    struct Deadly;
+    impl Runner for Deadly {
+        fn situation(&self) -> Situation {
+            Situation::Free
+        }
+        fn check(&mut self, _: usize) -> Result<Check> {
+            let text = str::to_owned;
+            Err(Error::DevicePoisoned { device: text("Card"), first_error: text("700"), op: text("check") })
+        }
+        fn time(&mut self, _: usize, _: u32) -> Result<f64> {
+            Ok(1.0)
+        }
+        fn now_ns(&self) -> u64 {
+            0
+        }
+    }
+    let directory = Directory::new("lost");
+    let open = || Tuner::new(identity("1"), options(Mode::Full, directory.place()));
+    let refused = open().decide(&key(Precision::Highest), CLASS, &offers(&[1.0, 1.0]), &mut Deadly);
+    assert!(matches!(refused, Err(Error::DevicePoisoned { .. })), "{refused:?}");
+    let mut fake = Fake::new(&[1e6, 2e6]);
+    assert_eq!(decide(&open(), &mut fake, &[1.0, 1.0]).candidate, 1);
+    assert!(!fake.checked.contains(&0));
+}
+
+/// Counts, and holds its first run until told.
+struct Counting<'a> {
+    timed: &'a AtomicUsize,
+    gate: Option<&'a (Mutex<bool>, Condvar)>,
+    clock_ns: u64,
+}
+
+impl Runner for Counting<'_> {
+    fn situation(&self) -> Situation {
+        Situation::Free
+    }
+
+    fn check(&mut self, _: usize) -> Result<Check> {
+        Ok(Check::Right)
+    }
+
+    fn time(&mut self, candidate: usize, runs: u32) -> Result<f64> {
+        if let Some((open, changed)) = self.gate.take() {
+            let open = open.lock().unwrap();
+            drop(changed.wait_while(open, |open| !*open).unwrap());
+        }
+        self.timed.fetch_add(1, Ordering::Relaxed);
+        self.clock_ns += MS * u64::from(runs);
+        Ok(1e6 * (2 - candidate) as f64)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock_ns
+    }
+}
+
+#[test]
+fn threads_with_one_key_tune_once() {
+    let (tuner, timed, barrier) = (tuner(Mode::Full), AtomicUsize::new(0), Barrier::new(8));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                barrier.wait();
+                let mut runner = Counting { timed: &timed, gate: None, clock_ns: 0 };
+                let both = offers(&[1.0, 1.0]);
+                let choice = tuner.decide(&key(Precision::Highest), CLASS, &both, &mut runner).unwrap();
+                assert_eq!(choice.candidate, 1);
+            });
+        }
+    });
+    let alone = AtomicUsize::new(0);
+    let mut runner = Counting { timed: &alone, gate: None, clock_ns: 0 };
+    let fresh = super::Tuner::new(identity("1"), options(Mode::Full, Place::Nowhere));
+    fresh.decide(&key(Precision::Highest), CLASS, &offers(&[1.0, 1.0]), &mut runner).unwrap();
+    assert_eq!(timed.into_inner(), alone.into_inner(), "eight threads time no more than one");
+}
+
+#[test]
+fn another_key_does_not_wait() {
+    let (tuner, timed) = (tuner(Mode::Full), AtomicUsize::new(0));
+    let gate = (Mutex::new(false), Condvar::new());
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| {
+            let mut runner = Counting { timed: &timed, gate: Some(&gate), clock_ns: 0 };
+            tuner.decide(&key(Precision::Highest), "one", &offers(&[1.0, 1.0]), &mut runner).unwrap()
+        });
+        // Decided while the first is held in the middle of its timing.
+        let mut runner = Counting { timed: &timed, gate: None, clock_ns: 0 };
+        let other = tuner.decide(&key(Precision::High), "other", &offers(&[1.0, 1.0]), &mut runner).unwrap();
+        assert_eq!(other.candidate, 1);
+        assert!(!held.is_finished());
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
+        assert_eq!(held.join().unwrap().candidate, 1);
+    });
+}
+
+#[test]
+fn progress_is_told_after_a_second() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let listener = Arc::clone(&told);
+    set_progress(Some(Box::new(move |progress| listener.lock().unwrap().push(progress.clone()))));
+    let tuner = Tuner::new(
+        identity("progress"),
+        Options { budget: Duration::from_secs(60), ..options(Mode::Full, Place::Nowhere) },
+    );
+    decide(&tuner, &mut Fake::new(&[800e6, 700e6, 600e6]), &[1e6; 3]);
+    set_progress(None);
+    let told: Vec<Progress> = std::mem::take(&mut told.lock().unwrap());
+    let own: Vec<&Progress> = told.iter().filter(|p| p.key.contains("512%128") && p.total == 3).collect();
+    assert!(own.iter().any(|p| p.done == 2 && p.candidate == "c2" && p.spent >= Duration::from_secs(1)), "{told:?}");
+    assert!(own.iter().all(|p| p.spent >= Duration::from_secs(1)), "{told:?}");
+}
