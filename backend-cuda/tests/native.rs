@@ -115,7 +115,7 @@ fn driver_that_takes_no_machine_code_is_told_apart() {
     }
     let output = backend.alloc(1024).unwrap();
     let error = backend.run_native(&arguments_plan(), &[], &output).unwrap_err();
-    assert!(error.to_string().contains("no code of `probe_arguments`"), "{error}");
+    assert!(error.to_string().contains("no code of"), "{error}");
     assert_eq!(backend.native_kernels(), 0);
     common::assert_alive(&backend);
 }

@@ -30,10 +30,11 @@ pub(crate) fn encode(context: &Context, map: &TensorMap, address: u64) -> Result
     let mut encoded = Encoded([0; 128]);
     let one = [1u32; MOST_DIMS];
     let start = std::ptr::without_provenance_mut::<c_void>(address as usize);
+    // The driver wants a context to be current, though nothing here reaches the card.
     // SAFETY: the function only writes 128 bytes to the first argument, which is a live local that is aligned as it wants,
     // and reads `rank` (of the strides one less) numbers behind each pointer, which the check above found there. The
     // address is not followed.
-    let done = unsafe {
+    let done = context.attempt(|_| unsafe {
         encode(
             (&raw mut encoded).cast(),
             map.element as u32,
@@ -48,8 +49,8 @@ pub(crate) fn encode(context: &Context, map: &TensorMap, address: u64) -> Result
             map.promotion as u32,
             FILL_ZERO,
         )
-    };
-    match done {
+    });
+    match done.map_err(|fault| fault.to_string())? {
         code::SUCCESS => Ok(encoded.0),
         failed => Err(format!("cuTensorMapEncodeTiled: {} for {map:?} at {address:#x}", context.api.words(failed))),
     }
