@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::command::Cmd;
 use crate::counts::Counts;
-use crate::{Result, docs, ptxas, setup};
+use crate::{Result, docs, kernels, ptxas, setup};
 
 /// GPU routes the tests may not skip, though a machine may lack a GPU: set-up makes sure of them on Linux.
 const REQUIRED_ADAPTERS: &str = if cfg!(target_os = "linux") { "vulkan,gl" } else { "" };
@@ -54,6 +54,7 @@ fn steps(run: &mut Run) -> Result {
             outcome
         })?;
     }
+    run.step("native kernels", |_| kernels::run(&["--check", "--sample"]))?;
     run.step("reference", |_| {
         Cmd::new("cargo doc --locked --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings").run()
     })?;

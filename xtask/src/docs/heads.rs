@@ -2,11 +2,12 @@
 
 use super::{Document, files};
 
-/// One complaint per Rust or WGSL file without a comment on its first line.
+/// One complaint per Rust, WGSL or CUDA C++ file without a comment on its first line.
 pub fn check(documents: &[Document]) -> Vec<String> {
     let rust = files::with_extension(documents, "rs").filter(|document| !document.text.starts_with("//! "));
-    let wgsl = files::with_extension(documents, "wgsl").filter(|document| !document.text.starts_with("// "));
-    rust.chain(wgsl).map(|document| format!("{}: no comment on the first line", document.path.display())).collect()
+    let gpu = ["wgsl", "cu", "cuh"].into_iter().flat_map(|extension| files::with_extension(documents, extension));
+    let gpu = gpu.filter(|document| !document.text.starts_with("// "));
+    rust.chain(gpu).map(|document| format!("{}: no comment on the first line", document.path.display())).collect()
 }
 
 #[cfg(test)]
