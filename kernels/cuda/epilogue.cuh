@@ -150,12 +150,20 @@ struct Epilogue {
     return finish(static_cast<T>(sum), c_value, bias_value);
   }
 
+  // True when `light` is all there is to do: no C, and at most relu.
+  __device__ __forceinline__ bool is_light() const { return c == nullptr && activation <= ACTIVATION_RELU; }
+
+  // The epilogue of a few instructions, before rounding; `bias_value` is 0 when there is none.
+  __device__ __forceinline__ T light(T sum, T bias_value) const {
+    const T x = add(multiply(alpha, sum), bias_value);
+    return activation == ACTIVATION_RELU && x < T(0) ? T(0) : x;
+  }
+
   // True when D is the rounded sum alone.
   __device__ __forceinline__ bool is_plain() const {
     return alpha == T(1) && c == nullptr && bias == nullptr && activation == ACTIVATION_NONE;
   }
 
-private:
   // Integers wrap; written by way of unsigned, where that is defined.
   static __device__ __forceinline__ float multiply(float x, float y) { return x * y; }
   static __device__ __forceinline__ double multiply(double x, double y) { return x * y; }

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "epilogue.cuh"
+#include "load.cuh"
 
 namespace polywarp::gemv {
 
@@ -54,66 +55,6 @@ struct Arguments {
   int64_t ldw, ldx, batch_stride_w, batch_stride_x;
   uint32_t x_is_a, k_per_slab;
 };
-
-// ---- Loads at any alignment ----
-
-template <int WORDS>
-struct Words {
-  uint32_t word[WORDS];
-};
-
-template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_aligned(const void* at) {
-  Words<WORDS> x;
-  if constexpr (WORDS == 4) {
-    const uint4 v = __ldg(static_cast<const uint4*>(at));
-    x.word[0] = v.x, x.word[1] = v.y, x.word[2] = v.z, x.word[3] = v.w;
-  } else if constexpr (WORDS == 2) {
-    const uint2 v = __ldg(static_cast<const uint2*>(at));
-    x.word[0] = v.x, x.word[1] = v.y;
-  } else {
-    x.word[0] = __ldg(static_cast<const uint32_t*>(at));
-  }
-  return x;
-}
-
-// `bytes` (at most 4 WORDS; none when <= 0) bytes from `at` on, then zeros. ALIGNED: `at` is a multiple of 4 WORDS.
-template <int WORDS, bool ALIGNED>
-__device__ __forceinline__ Words<WORDS> load(const void* at, int bytes) {
-  constexpr int BYTES = 4 * WORDS;
-  Words<WORDS> x = {};
-  if (bytes <= 0) return x;
-  if constexpr (ALIGNED) {
-    x = load_aligned<WORDS>(at);
-  } else {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(at);
-    const int skip = static_cast<int>(address % BYTES);
-    const char* base = reinterpret_cast<const char*>(address - skip);
-    uint32_t both[2 * WORDS + 1] = {};
-    const Words<WORDS> low = load_aligned<WORDS>(base);
-    Words<WORDS> high = {};
-    if (skip + bytes > BYTES) high = load_aligned<WORDS>(base + BYTES);
-#pragma unroll
-    for (int i = 0; i < WORDS; ++i) both[i] = low.word[i], both[WORDS + i] = high.word[i];
-#pragma unroll
-    for (int by = WORDS / 2; by >= 1; by /= 2) {
-      if (skip & (4 * by)) {
-#pragma unroll
-        for (int i = 0; i + by < 2 * WORDS; ++i) both[i] = both[i + by];
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < WORDS; ++i) x.word[i] = __funnelshift_r(both[i], both[i + 1], 8 * (skip & 3));
-  }
-  if (bytes < BYTES) {
-#pragma unroll
-    for (int i = 0; i < WORDS; ++i) {
-      const int left = bytes - 4 * i;
-      x.word[i] = left >= 4 ? x.word[i] : left <= 0 ? 0 : x.word[i] & ((1u << (8 * left)) - 1);
-    }
-  }
-  return x;
-}
 
 // The elements of some words, in the type of the sums (not for bytes).
 template <class T, int WORDS>

@@ -5,9 +5,9 @@
 //   + r * row_stride + k * k_stride (elements; any strides, 0 and negative ones too). "Row" is M of operand A, N of operand B.
 //   dst: rows of `pitch` elements, pitch a multiple of 128 bytes, base aligned to 128 bytes.
 // Algorithm: `_k` kernels (K is the denser source direction) copy along rows; `_mn` kernels transpose tiles:
-//   1 load words along the source's dense direction, shifting unaligned ones together; 2 convert, and exchange the
+//   1 load along the source's dense direction, shifting unaligned words together (load.cuh); 2 convert, and exchange the
 //   elements of neighbouring k between registers, so that a word holds neighbours along K; 3 through smem; 4 store.
-// Tiling: `_k`: UNROLL units a thread (unit: one word, or 16 bytes in `_k_wide`). `_mn`: 32 words of K x ROWS rows.
+// Tiling: `_k`: UNROLL units of 16 source bytes a thread. `_mn`: 32 words of K x ROWS rows.
 // Mapping: 256 threads. `_k`: 2^lanes_log2 threads along K, the rest along rows; grid (row blocks, K blocks, batch).
 //   `_mn`: grid (K tiles, row tiles, batch), K first, so that blocks that run together write neighbouring lines.
 // Shared memory: `_mn`: [plane][slot of row][33 words]; rows that one source word holds lie 32 slots apart, so that both the
@@ -17,8 +17,8 @@
 //   Splits: each plane is the rest rounded to nearest, the first one toward zero where nearest would overflow;
 //   x = hi + lo + e, |e| <= 2^-22 |x| (tf32x2), 2^-16 (bf16x2); bf16x3 loses nothing in the normal range. Planes beyond the
 //   first are 0 for infinities and NaN.
-// Requires: sm_80. `_k_wide`: k_stride 1, src, row and batch strides multiples of 16 bytes. Words that hold a wanted byte are
-//   read whole, so the source buffer must be allocated in whole 4-byte words.
+// Requires: sm_80. `_k_wide`: k_stride 1, src, row and batch strides multiples of 16 bytes. 16-byte
+//   pieces that hold a wanted byte are read whole, so the source buffer must be allocated in such pieces.
 // Measured: not measured.
 // References: Henry, Tang, Heinecke, "Leveraging the bfloat16 AI datatype for higher-precision computations" (2019), the splits.
 
@@ -26,7 +26,12 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
+#include "load.cuh"
+
 namespace {
+
+using polywarp::load;
+using polywarp::Words;
 
 constexpr int THREADS = 256;
 constexpr int WARPS = THREADS / 32;
@@ -46,23 +51,26 @@ struct Shape {
 
 __device__ __forceinline__ bool is_finite_bits(uint32_t bits) { return (bits & 0x7f800000u) != 0x7f800000u; }
 
-// Nearest tf32 (10 explicit bits of mantissa), ties away from zero; toward zero where that would overflow.
-__device__ __forceinline__ uint32_t round_tf32(uint32_t bits) {
-  if (!is_finite_bits(bits)) return bits;
-  const uint32_t nearest = (bits + 0x1000u) & 0xffffe000u;
-  return is_finite_bits(nearest) ? nearest : bits & 0xffffe000u;
+// Infinities and NaN as they are; NaN quiet, so that it still is one when low bits are dropped.
+__device__ __forceinline__ uint32_t special(uint32_t bits) { return bits | ((bits & 0x7fffffu) != 0 ? 0x400000u : 0u); }
+
+// The high bits of x, rounded to nearest by adding `half`; toward zero where nearest would overflow.
+__device__ __forceinline__ uint32_t round_bits(uint32_t bits, uint32_t half, uint32_t mask) {
+  const uint32_t nearest = (bits + half) & mask;
+  const uint32_t finite = is_finite_bits(nearest) ? nearest : bits & mask;
+  return is_finite_bits(bits) ? finite : special(bits) & mask;
 }
 
-// Nearest even bf16 in the upper half of the word; toward zero where that would overflow. NaN stays NaN.
-__device__ __forceinline__ uint32_t round_bf16(uint32_t bits) {
-  if (!is_finite_bits(bits)) return (bits & 0xffff0000u) | ((bits & 0xffffu) != 0 ? 0x00400000u : 0u);
-  const uint32_t nearest = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
-  return is_finite_bits(nearest) ? nearest : bits & 0xffff0000u;
-}
+// tf32 (10 explicit bits of mantissa), ties away from zero.
+__device__ __forceinline__ uint32_t round_tf32(uint32_t bits) { return round_bits(bits, 0x1000u, 0xffffe000u); }
+
+// bf16 in the upper half of the word, ties to even.
+__device__ __forceinline__ uint32_t round_bf16(uint32_t bits) { return round_bits(bits, 0x7fffu + ((bits >> 16) & 1u), 0xffff0000u); }
 
 // What is left of a finite x once `part` is taken away; exact, since part shares x's leading bits.
 __device__ __forceinline__ uint32_t rest_of(uint32_t bits, uint32_t part) {
-  return is_finite_bits(bits) ? __float_as_uint(__fsub_rn(__uint_as_float(bits), __uint_as_float(part))) : 0u;
+  const uint32_t rest = __float_as_uint(__fsub_rn(__uint_as_float(bits), __uint_as_float(part)));
+  return is_finite_bits(bits) ? rest : 0u;
 }
 
 // A mode: bytes of a source and a destination element, planes, and the parts of one f32 (in the low bits of each word).
@@ -130,62 +138,37 @@ struct UnitOf<8> {
   using Type = uint64_t;
 };
 
-// The first `bytes` (0..=4) bytes at any address, zeros above them.
-__device__ __forceinline__ uint32_t load_span(const uint8_t* at, int bytes) {
-  const uintptr_t address = reinterpret_cast<uintptr_t>(at);
-  const uint32_t* word = reinterpret_cast<const uint32_t*>(address & ~uintptr_t{3});
-  const int skip = static_cast<int>(address & 3);
-  const uint32_t low = bytes > 0 ? __ldg(word) : 0;
-  const uint32_t high = skip + bytes > 4 ? __ldg(word + 1) : 0;
-  const uint32_t value = __funnelshift_r(low, high, 8 * skip);
-  return bytes >= 4 ? value : value & ((1u << (8 * bytes)) - 1u);
-}
+// How the elements of a unit lie: neighbours on a 16-byte grid, neighbours anywhere, or apart.
+enum class Access { ALIGNED, UNALIGNED, STRIDED };
 
-// Elements 0..count of a direction with the given stride, packed into one unit; zeros beyond.
-template <int BYTES>
-__device__ __forceinline__ typename UnitOf<BYTES>::Type load_unit(const uint8_t* at, int64_t stride, int count) {
-  if constexpr (BYTES == 8) {
-    return count > 0 ? __ldg(reinterpret_cast<const unsigned long long*>(at)) : 0ull;
-  } else if constexpr (BYTES == 4) {
-    return count > 0 ? __ldg(reinterpret_cast<const uint32_t*>(at)) : 0u;
+// Elements 0..count from `at` on, packed into words, zeros beyond.
+template <int BYTES, int WORDS, Access ACCESS>
+__device__ __forceinline__ Words<WORDS> load_elements(const uint8_t* at, int64_t stride, int count) {
+  if constexpr (ACCESS != Access::STRIDED) {
+    return load<WORDS, ACCESS == Access::ALIGNED || 4 * WORDS == BYTES>(at, count * BYTES);
   } else {
-    constexpr int PER_UNIT = 4 / BYTES;
-    count = min(count, PER_UNIT);
-    if (stride == 1) return load_span(at, count * BYTES);
-    uint32_t unit = 0;
+    Words<WORDS> x = {};
 #pragma unroll
-    for (int i = 0; i < PER_UNIT; ++i) {
+    for (int i = 0; i < 4 * WORDS / BYTES; ++i) {
       if (i < count) {
         const uint8_t* element = at + i * stride * BYTES;
-        const uint32_t bits = BYTES == 2 ? __ldg(reinterpret_cast<const uint16_t*>(element)) : __ldg(element);
-        unit |= bits << (8 * BYTES * i);
+        if constexpr (BYTES == 8) {
+          const uint64_t bits = __ldg(reinterpret_cast<const unsigned long long*>(element));
+          x.word[2 * i] = static_cast<uint32_t>(bits), x.word[2 * i + 1] = static_cast<uint32_t>(bits >> 32);
+        } else {
+          const uint32_t bits = BYTES == 4   ? __ldg(reinterpret_cast<const uint32_t*>(element))
+                                : BYTES == 2 ? __ldg(reinterpret_cast<const uint16_t*>(element))
+                                             : __ldg(element);
+          x.word[i * BYTES / 4] |= bits << (8 * (i * BYTES % 4));
+        }
       }
     }
-    return unit;
+    return x;
   }
 }
 
 __device__ __forceinline__ int64_t batch_offset(const Shape& s, uint32_t b) {
   return static_cast<int64_t>(b / s.batch_inner) * s.stride_outer + static_cast<int64_t>(b % s.batch_inner) * s.stride_inner;
-}
-
-// Elements 0..count along K as one unit of each plane, converted.
-template <class Mode>
-__device__ __forceinline__ void load_along_k(const uint8_t* at, int64_t k_stride, int count,
-                                             typename UnitOf<Mode::DST>::Type (&unit)[Mode::PLANES]) {
-  if constexpr (!Mode::CONVERTS) {
-    unit[0] = load_unit<Mode::SRC>(at, k_stride, count);
-  } else {
-#pragma unroll
-    for (int p = 0; p < Mode::PLANES; ++p) unit[p] = 0;
-#pragma unroll
-    for (int i = 0; i < 4 / Mode::DST; ++i) {
-      uint32_t part[Mode::PLANES];
-      Mode::convert(load_unit<4>(at + i * k_stride * 4, 1, count - i), part);
-#pragma unroll
-      for (int p = 0; p < Mode::PLANES; ++p) unit[p] |= part[p] << (8 * Mode::DST * i);
-    }
-  }
 }
 
 // ---- `_k`: the source is denser along K ----
@@ -209,36 +192,9 @@ __device__ __forceinline__ int count_from(int64_t at, int64_t end, int per_unit)
   return static_cast<int>(max(int64_t{0}, min(int64_t{per_unit}, end - at)));
 }
 
-template <class Mode>
+// A unit is 16 bytes of the source.
+template <class Mode, Access ACCESS>
 __device__ __forceinline__ void pack_k(const void* src, void* dst, const Shape& s, uint32_t lanes_log2) {
-  using Unit = typename UnitOf<Mode::DST>::Type;
-  constexpr int PER_UNIT = sizeof(Unit) / Mode::DST;
-  const Lane lane = lane_of(lanes_log2);
-  if (lane.row >= s.rows) return;
-  for (uint32_t b = blockIdx.z; b < s.batch; b += gridDim.z) {
-    const uint8_t* from = static_cast<const uint8_t*>(src) + (batch_offset(s, b) + lane.row * s.row_stride) * Mode::SRC;
-    uint8_t* to = static_cast<uint8_t*>(dst) + (b * s.dst_batch_stride + lane.row * s.pitch) * Mode::DST;
-    Unit unit[UNROLL][Mode::PLANES];
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-      const int64_t k = (lane.first + u * lane.step) * PER_UNIT;
-      load_along_k<Mode>(from + k * s.k_stride * Mode::SRC, s.k_stride, count_from(k, s.k, PER_UNIT), unit[u]);
-    }
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-      const int64_t k = (lane.first + u * lane.step) * PER_UNIT;
-      if (k >= s.pitch) break;
-#pragma unroll
-      for (int p = 0; p < Mode::PLANES; ++p) {
-        *reinterpret_cast<Unit*>(to + (k + p * s.dst_plane_stride) * Mode::DST) = unit[u][p];
-      }
-    }
-  }
-}
-
-// The same by 16 bytes of the source at a time.
-template <class Mode>
-__device__ __forceinline__ void pack_k_wide(const void* src, void* dst, const Shape& s, uint32_t lanes_log2) {
   constexpr int PER_UNIT = 16 / Mode::SRC;
   constexpr int WORDS = PER_UNIT * Mode::DST / 4; // of each plane
   const Lane lane = lane_of(lanes_log2);
@@ -246,34 +202,26 @@ __device__ __forceinline__ void pack_k_wide(const void* src, void* dst, const Sh
   for (uint32_t b = blockIdx.z; b < s.batch; b += gridDim.z) {
     const uint8_t* from = static_cast<const uint8_t*>(src) + (batch_offset(s, b) + lane.row * s.row_stride) * Mode::SRC;
     uint8_t* to = static_cast<uint8_t*>(dst) + (b * s.dst_batch_stride + lane.row * s.pitch) * Mode::DST;
-    uint4 raw[UNROLL];
+    Words<4> raw[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
       const int64_t k = (lane.first + u * lane.step) * PER_UNIT;
-      const int bytes = count_from(k, s.k, PER_UNIT) * Mode::SRC;
-      const uint8_t* at = from + k * Mode::SRC;
-      if (bytes == 16) {
-        raw[u] = __ldg(reinterpret_cast<const uint4*>(at));
-      } else {
-        raw[u] = {load_span(at, min(bytes, 4)), load_span(at + 4, min(bytes - 4, 4)), load_span(at + 8, min(bytes - 8, 4)),
-                  load_span(at + 12, bytes - 12)};
-      }
+      raw[u] = load_elements<Mode::SRC, 4, ACCESS>(from + k * s.k_stride * Mode::SRC, s.k_stride, count_from(k, s.k, PER_UNIT));
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
       const int64_t k = (lane.first + u * lane.step) * PER_UNIT;
       if (k >= s.pitch) break;
-      const uint32_t source[4] = {raw[u].x, raw[u].y, raw[u].z, raw[u].w};
       uint32_t unit[Mode::PLANES][WORDS] = {};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if constexpr (Mode::CONVERTS) {
           uint32_t part[Mode::PLANES];
-          Mode::convert(source[i], part);
+          Mode::convert(raw[u].word[i], part);
 #pragma unroll
           for (int p = 0; p < Mode::PLANES; ++p) unit[p][i * Mode::DST / 4] |= part[p] << (8 * (i * Mode::DST % 4));
         } else {
-          unit[0][i] = source[i];
+          unit[0][i] = raw[u].word[i];
         }
       }
 #pragma unroll
@@ -297,18 +245,30 @@ constexpr int PER_WORD = Mode::SRC >= 4 ? 1 : 4 / Mode::SRC;
 template <class Mode>
 constexpr int TILE_ROWS = Mode::SRC == 4 ? 64 : 32 * PER_WORD<Mode>;
 
-// Phase 2: units of the rows that one word of the source holds, at `count` neighbours along K.
-template <class Mode>
+// Phases 1 and 2: units of the rows that one word of the source holds, at `count` neighbours along K.
+template <class Mode, Access ACCESS>
 __device__ __forceinline__ void load_across(const uint8_t* at, const Shape& s, int rows, int count,
                                             typename UnitOf<Mode::DST>::Type (&unit)[PER_WORD<Mode>][Mode::PLANES]) {
-  if constexpr (Mode::SRC >= 4) {
-    load_along_k<Mode>(at, s.k_stride, rows > 0 ? count : 0, unit[0]);
+  if constexpr (Mode::SRC == 8) {
+    const Words<2> x = load_elements<8, 2, ACCESS>(at, 1, rows > 0 ? count : 0);
+    unit[0][0] = x.word[0] | static_cast<uint64_t>(x.word[1]) << 32;
+  } else if constexpr (Mode::SRC == 4) {
+#pragma unroll
+    for (int p = 0; p < Mode::PLANES; ++p) unit[0][p] = 0;
+#pragma unroll
+    for (int j = 0; j < 4 / Mode::DST; ++j) {
+      const uint32_t bits = load_elements<4, 1, ACCESS>(at + j * s.k_stride * 4, 1, j < count && rows > 0).word[0];
+      uint32_t part[Mode::PLANES] = {bits};
+      if constexpr (Mode::CONVERTS) Mode::convert(bits, part);
+#pragma unroll
+      for (int p = 0; p < Mode::PLANES; ++p) unit[0][p] |= part[p] << (8 * Mode::DST * j);
+    }
   } else {
     constexpr int PER_UNIT = 4 / Mode::DST;
     uint32_t word[PER_UNIT];
 #pragma unroll
     for (int j = 0; j < PER_UNIT; ++j) {
-      word[j] = load_unit<Mode::SRC>(at + j * s.k_stride * Mode::SRC, s.row_stride, j < count ? rows : 0);
+      word[j] = load_elements<Mode::SRC, 1, ACCESS>(at + j * s.k_stride * Mode::SRC, s.row_stride, j < count ? rows : 0).word[0];
     }
     if constexpr (Mode::SRC == 2) {
       unit[0][0] = __byte_perm(word[0], word[1], 0x5410);
@@ -325,11 +285,13 @@ __device__ __forceinline__ void load_across(const uint8_t* at, const Shape& s, i
 }
 
 template <class Mode>
-__device__ __forceinline__ void pack_mn(const void* src, void* dst, const Shape& s) {
+using SmemTile = typename UnitOf<Mode::DST>::Type[Mode::PLANES][TILE_ROWS<Mode>][PITCH_UNITS];
+
+template <class Mode, Access ACCESS>
+__device__ __forceinline__ void pack_tiles(SmemTile<Mode>& tile, const void* src, void* dst, const Shape& s) {
   using Unit = typename UnitOf<Mode::DST>::Type;
   constexpr int PER_UNIT = sizeof(Unit) / Mode::DST, WORD_ROWS = PER_WORD<Mode>, ROWS = TILE_ROWS<Mode>;
   constexpr int GROUPS = ROWS / (32 * WORD_ROWS); // of rows that a warp loads at a time
-  __shared__ Unit tile[Mode::PLANES][ROWS][PITCH_UNITS];
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t first_k = int64_t{blockIdx.x} * TILE_UNITS * PER_UNIT;
@@ -346,7 +308,8 @@ __device__ __forceinline__ void pack_mn(const void* src, void* dst, const Shape&
           const int at = u * WARPS + warp;
           const int64_t k = first_k + at * PER_UNIT;
           Unit unit[WORD_ROWS][Mode::PLANES];
-          load_across<Mode>(from + (row * s.row_stride + k * s.k_stride) * Mode::SRC, s, rows, count_from(k, s.k, PER_UNIT), unit);
+          load_across<Mode, ACCESS>(from + (row * s.row_stride + k * s.k_stride) * Mode::SRC, s, rows,
+                                    count_from(k, s.k, PER_UNIT), unit);
 #pragma unroll
           for (int i = 0; i < WORD_ROWS; ++i) {
 #pragma unroll
@@ -375,6 +338,17 @@ __device__ __forceinline__ void pack_mn(const void* src, void* dst, const Shape&
   }
 }
 
+// The branch holds for the whole grid: inside the loops it would keep loads from being issued together.
+template <class Mode>
+__device__ __forceinline__ void pack_mn(const void* src, void* dst, const Shape& s) {
+  __shared__ SmemTile<Mode> tile;
+  if (Mode::SRC >= 4 || s.row_stride == 1) {
+    pack_tiles<Mode, Access::UNALIGNED>(tile, src, dst, s);
+  } else {
+    pack_tiles<Mode, Access::STRIDED>(tile, src, dst, s);
+  }
+}
+
 } // namespace
 
 // ---- Entry points. Arguments: src, dst, the fields of Shape, lanes_log2 (`_k` only) ----
@@ -389,24 +363,19 @@ __device__ __forceinline__ void pack_mn(const void* src, void* dst, const Shape&
         dst_plane_stride                                                                                                \
   }
 
-#define PACK(NAME, ...)                                                                                                 \
-  extern "C" __global__ void __launch_bounds__(THREADS) pack_##NAME##_k(SHAPE_ARGUMENTS, uint32_t lanes_log2) {         \
-    pack_k<__VA_ARGS__>(src, dst, SHAPE, lanes_log2);                                                                   \
-  }                                                                                                                     \
-  extern "C" __global__ void __launch_bounds__(THREADS) pack_##NAME##_k_wide(SHAPE_ARGUMENTS, uint32_t lanes_log2) {    \
-    pack_k_wide<__VA_ARGS__>(src, dst, SHAPE, lanes_log2);                                                              \
-  }                                                                                                                     \
-  extern "C" __global__ void __launch_bounds__(THREADS) pack_##NAME##_mn(SHAPE_ARGUMENTS) {                             \
-    pack_mn<__VA_ARGS__>(src, dst, SHAPE);                                                                              \
+#define PACK_K(SYMBOL, ...)                                                                                             \
+  extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(SHAPE_ARGUMENTS, uint32_t lanes_log2) {                  \
+    if (k_stride == 1) {                                                                                                \
+      pack_k<__VA_ARGS__, Access::UNALIGNED>(src, dst, SHAPE, lanes_log2);                                              \
+    } else {                                                                                                            \
+      pack_k<__VA_ARGS__, Access::STRIDED>(src, dst, SHAPE, lanes_log2);                                                \
+    }                                                                                                                   \
   }
 
-PACK(b8, Copy<1>)
-PACK(b16, Copy<2>)
-PACK(b32, Copy<4>)
-PACK(b64, Copy<8>)
-PACK(f32_tf32, F32ToTf32)
-PACK(f32_tf32x2, F32ToTf32x2)
-PACK(f32_f16, F32ToF16)
-PACK(f32_bf16, F32ToBf16)
-PACK(f32_bf16x2, F32ToBf16Split<2>)
-PACK(f32_bf16x3, F32ToBf16Split<3>)
+#define PACK_K_WIDE(SYMBOL, ...)                                                                                        \
+  extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(SHAPE_ARGUMENTS, uint32_t lanes_log2) {                  \
+    pack_k<__VA_ARGS__, Access::ALIGNED>(src, dst, SHAPE, lanes_log2);                                                  \
+  }
+
+#define PACK_MN(SYMBOL, ...)                                                                                            \
+  extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(SHAPE_ARGUMENTS) { pack_mn<__VA_ARGS__>(src, dst, SHAPE); }
