@@ -1,7 +1,8 @@
-//! Tells kernels compiled by different states of the compiler apart in the cache on disk.
+//! Tells kernels compiled by different states of the compiler apart in the cache on disk, and states of the kernels in CUDA
+//! C++ in what the tuner keeps there.
 //!
-//! Inside this repository the compiler's sources and the versions it is built with are hashed; outside of it, where both
-//! are released versions, their version numbers say enough.
+//! Inside this repository the compiler's sources and the versions it is built with are hashed, and the planners and the
+//! manifest of those kernels; outside of it, where all are released versions, their version numbers say enough.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,15 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let mut files = vec![PathBuf::from("../Cargo.lock"), PathBuf::from("../shaders/naga-ptx/Cargo.toml")];
     collect(Path::new("../shaders/naga-ptx/src"), &mut files);
+    println!("cargo:rustc-env=POLYWARP_COMPILER={}", state(files));
+    // The manifest has the digest of every source.
+    let mut files = vec![PathBuf::from("../kernels/prepared/manifest.json")];
+    collect(Path::new("../kernels/src"), &mut files);
+    println!("cargo:rustc-env=POLYWARP_NATIVE={}", state(files));
+}
+
+/// The version, and a hash of `files`.
+fn state(mut files: Vec<PathBuf>) -> String {
     files.sort();
     let mut hasher = DefaultHasher::new();
     for file in &files {
@@ -18,7 +28,7 @@ fn main() {
             bytes.hash(&mut hasher);
         }
     }
-    println!("cargo:rustc-env=POLYWARP_COMPILER={}-{:016x}", env!("CARGO_PKG_VERSION"), hasher.finish());
+    format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), hasher.finish())
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {

@@ -1,26 +1,28 @@
 //! Which of several ways computes an op: kernels in CUDA C++ where they serve it, WGSL otherwise.
 //!
 //! Every way is a [`Candidate`]: native ones first, in the order of `polywarp_kernels::candidates`, then portable ones, in the
-//! order of `polywarp_shaders::candidates`. [`CudaBackend::choose`] is the one place where one is picked. Tests and
-//! benchmarks list all of them and run each on purpose.
+//! order of `polywarp_shaders::candidates`. The tuner chooses among them (`polywarp_core::tuner`, told of them by
+//! [`Planned`]). Tests and benchmarks list all of them and run each on purpose.
 
-use polywarp_core::{Buffer, Error, Op, Result};
+use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned};
+use polywarp_core::{Backend, Buffer, DeviceInfo, Error, Op, Result};
 
 use crate::device::CudaBackend;
+use crate::kernels::COMPILER;
+use crate::machine;
 
-/// One way to compute an op.
-#[derive(Clone, Debug)]
-pub(crate) struct Candidate {
-    pub(crate) name: String,
-    /// What its planner thinks it takes; comparable within one kind of [`Work`].
-    #[expect(dead_code, reason = "ranking is done by the planners")]
-    pub(crate) estimate_ns: f64,
-    pub(crate) work: Work,
-}
+/// The state of the kernels in CUDA C++, as `build.rs` found it.
+const NATIVE: &str = env!("POLYWARP_NATIVE");
+
+/// Portable ways that are offered beside native ones: more are not worth the time of trying them.
+const PORTABLE_BESIDE_NATIVE: usize = 2;
+
+/// Multiprocessors up to which checks are small: embedded cards, and the interpreted driver of the tests.
+const SMALL_CARD: u32 = 4;
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub(crate) enum Work {
+pub enum Work {
     /// Kernels in CUDA C++.
     Native(polywarp_kernels::Plan),
     /// Kernels in WGSL, compiled to PTX.
@@ -29,17 +31,50 @@ pub(crate) enum Work {
 
 impl Work {
     /// Sizes of its scratch buffers.
-    pub(crate) fn into_scratch_bytes(self) -> Vec<u64> {
+    fn scratch_bytes(&self) -> &[u64] {
         match self {
-            Work::Native(plan) => plan.scratch_bytes,
-            Work::Portable(plan) => plan.scratch_bytes,
+            Work::Native(plan) => &plan.scratch_bytes,
+            Work::Portable(plan) => &plan.scratch_bytes,
         }
     }
 }
 
-impl CudaBackend {
-    /// The way in which [`polywarp_core::Backend::execute`] computes `op`.
-    pub(crate) fn choose(&self, op: &Op) -> Result<Work> {
+/// The chooser of a device.
+pub(crate) fn chooser(
+    info: &DeviceInfo,
+    caps: &polywarp_shaders::Caps,
+    native: &polywarp_kernels::Caps,
+) -> Chooser<Work> {
+    // Two cards of one name may differ, as slices of a card do; its name on this machine says nothing.
+    let portable = format!("{:?}", polywarp_shaders::Caps { device: String::new(), ..caps.clone() });
+    let usable = format!("{:?}", polywarp_kernels::Caps { device: String::new(), ..native.clone() });
+    let archive = machine::chosen_archive();
+    let parts = [polywarp_shaders::KERNELS, COMPILER, NATIVE, &archive, &portable, &usable];
+    let effort = if native.multiprocessors <= SMALL_CARD { Effort::Small } else { Effort::Normal };
+    Chooser::new(Identity::new(info, &parts), Options::from_env(Mode::Full, effort))
+}
+
+impl Planned for CudaBackend {
+    type Plan = Work;
+
+    fn backend(&self) -> &dyn Backend {
+        self
+    }
+
+    fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Work>>> {
+        let mut all = self.native(op, |plan| Ok(self.may_load(plan)))?;
+        let most = if all.is_empty() { usize::MAX } else { PORTABLE_BESIDE_NATIVE };
+        all.extend(self.portable(op)?.take(most));
+        Ok(all)
+    }
+
+    fn named(&self, op: &Op, name: &str) -> Result<Option<Work>> {
+        let native = self.native(op, |plan| Ok(self.may_load(plan)))?;
+        let found = native.into_iter().chain(self.portable(op)?).find(|found| found.name == name);
+        Ok(found.map(|found| found.plan))
+    }
+
+    fn plan(&self, op: &Op) -> Result<Work> {
         for candidate in self.native_candidates(op) {
             if self.is_loaded(&candidate.plan)? {
                 return Ok(Work::Native(candidate.plan));
@@ -48,6 +83,23 @@ impl CudaBackend {
         Ok(Work::Portable(polywarp_shaders::plan(op, self.caps())?))
     }
 
+    fn scratch<'a>(&self, plan: &'a Work) -> &'a [u64] {
+        plan.scratch_bytes()
+    }
+
+    fn run(&self, plan: &Work, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        match plan {
+            Work::Native(plan) => self.run_native(plan, inputs, output),
+            Work::Portable(plan) => self.run_plan(plan, inputs, output),
+        }
+    }
+
+    fn records(&self) -> bool {
+        self.recorders().recording()
+    }
+}
+
+impl CudaBackend {
     /// Names of all ways to compute `op` on this device: native ones, the most promising first, then portable ones.
     ///
     /// # Errors
@@ -70,15 +122,7 @@ impl CudaBackend {
         let found = self.all(op)?.into_iter().find(|candidate| candidate.name == name);
         let reason = || format!("{name} is no way to compute this {} on {}", op.name(), self.id());
         let found = found.ok_or_else(|| Error::InvalidArgument { what: "candidate", reason: reason() })?;
-        self.run_work(&found.work, inputs, output)
-    }
-
-    /// Runs what was chosen.
-    pub(crate) fn run_work(&self, work: &Work, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        match work {
-            Work::Native(plan) => self.run_native(plan, inputs, output),
-            Work::Portable(plan) => self.run_plan(plan, inputs, output),
-        }
+        self.run(&found.plan, inputs, output)
     }
 
     fn native_candidates(&self, op: &Op) -> Vec<polywarp_kernels::Candidate> {
@@ -95,21 +139,35 @@ impl CudaBackend {
         Ok(true)
     }
 
+    /// Whether nothing is known that keeps a kernel of `plan` from being loaded; nothing is loaded.
+    fn may_load(&self, plan: &polywarp_kernels::Plan) -> bool {
+        plan.launches.iter().all(|launch| self.machine.may_have(launch.kernel))
+    }
+
     /// Every way to compute `op` whose kernels this card and driver take.
-    fn all(&self, op: &Op) -> Result<Vec<Candidate>> {
-        let mut all = Vec::new();
+    fn all(&self, op: &Op) -> Result<Vec<Candidate<Work>>> {
+        let mut all = self.native(op, |plan| self.is_loaded(plan))?;
+        all.extend(self.portable(op)?);
+        Ok(all)
+    }
+
+    fn native(&self, op: &Op, keep: impl Fn(&polywarp_kernels::Plan) -> Result<bool>) -> Result<Vec<Candidate<Work>>> {
+        let mut kept = Vec::new();
         for native in self.native_candidates(op) {
-            if self.is_loaded(&native.plan)? {
+            if keep(&native.plan)? {
                 let polywarp_kernels::Candidate { name, plan, estimate_ns } = native;
-                all.push(Candidate { name, estimate_ns, work: Work::Native(plan) });
+                kept.push(Candidate { name, estimate_ns, plan: Work::Native(plan) });
             }
         }
+        Ok(kept)
+    }
+
+    fn portable(&self, op: &Op) -> Result<impl Iterator<Item = Candidate<Work>> + use<>> {
         let portable = polywarp_shaders::candidates(op, self.caps())?;
-        all.extend(portable.into_iter().map(|portable| {
+        Ok(portable.into_iter().map(|portable| {
             let polywarp_shaders::Candidate { name, plan, estimate_ns } = portable;
-            Candidate { name, estimate_ns, work: Work::Portable(plan) }
-        }));
-        Ok(all)
+            Candidate { name, estimate_ns, plan: Work::Portable(plan) }
+        }))
     }
 }
 

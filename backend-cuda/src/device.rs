@@ -14,6 +14,7 @@ use std::time::Duration;
 use naga_ptx::Target;
 use polywarp_core::oracle::Subnormals;
 use polywarp_core::pool::{Pool, PoolOptions, Reuse};
+use polywarp_core::tuner::{Chooser, Tuner};
 use polywarp_core::{
     Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
     ReadFuture, Recorded, Recorders, Result,
@@ -21,6 +22,7 @@ use polywarp_core::{
 use polywarp_shaders::Caps;
 use polywarp_shaders::wgsl::LaunchLimits;
 
+use crate::candidates::{Work, chooser};
 use crate::cards::pci_text;
 use crate::driver::{Api, unavailable};
 use crate::fault::{Fault, lock};
@@ -55,6 +57,7 @@ pub struct CudaBackend {
     pub(crate) pool: Arc<Pool<Memory>>,
     pub(crate) kernels: Kernels,
     pub(crate) machine: Machine,
+    chooser: Chooser<Work>,
     pub(crate) user_kernels: UserKernels,
     pub(crate) launch_limits: LaunchLimits,
     pub(crate) uploads: Mutex<Uploads>,
@@ -100,6 +103,7 @@ impl CudaBackend {
         );
         let (major, minor) = card.compute_capability;
         Ok(CudaBackend {
+            chooser: chooser(&info, &caps, &native_caps),
             info,
             caps,
             machine: Machine::new(context, native_caps.sm),
@@ -215,7 +219,7 @@ impl Backend for CudaBackend {
 
     fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
         self.fault().check()?;
-        self.run_work(&self.choose(op)?, inputs, output)
+        self.chooser.execute(self, op, inputs, output)
     }
 
     fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
@@ -238,7 +242,7 @@ impl Backend for CudaBackend {
     }
 
     fn scratch_bytes(&self, op: &Op) -> Result<Vec<u64>> {
-        Ok(self.choose(op)?.into_scratch_bytes())
+        self.chooser.scratch_bytes(self, op)
     }
 
     fn begin_recording(&self) -> Result<()> {
@@ -272,6 +276,10 @@ impl Backend for CudaBackend {
 
     fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.pool.set_limit(limit_bytes);
+    }
+
+    fn tuner(&self) -> Option<&Tuner> {
+        Some(self.chooser.tuner())
     }
 
     fn as_any(&self) -> &dyn Any {

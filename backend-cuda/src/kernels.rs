@@ -24,7 +24,7 @@ use crate::params::Metadata;
 use crate::prepared::{Prepared, own_options};
 
 /// The state of the compiler, as `build.rs` found it.
-const COMPILER: &str = env!("POLYWARP_COMPILER");
+pub(crate) const COMPILER: &str = env!("POLYWARP_COMPILER");
 
 /// What shaders may use: what every card from sm_70 on has and naga-ptx compiles. What it does not compile it says.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities::FLOAT64

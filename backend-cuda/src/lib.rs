@@ -41,6 +41,7 @@ mod transfer;
 mod user;
 pub mod versions;
 
+pub use candidates::Work;
 pub use cards::{CardEntry, card, cards};
 pub use device::{CudaBackend, Options};
 pub use interop::DeviceEvent;

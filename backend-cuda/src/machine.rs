@@ -56,6 +56,15 @@ impl Machine {
         self.archive.is_some() && self.refused(Form::Machine).get().is_none()
     }
 
+    /// Whether there is code of `kernel` for this card, and the driver has not refused it. Nothing is loaded.
+    pub(crate) fn may_have(&self, kernel: &'static KernelInfo) -> bool {
+        if let Some(known) = self.known(std::ptr::from_ref(kernel).addr()) {
+            return known.is_some();
+        }
+        let target = self.archive.as_ref().and_then(|archive| prepared::target(archive, kernel, self.sm));
+        target.is_some_and(|target| self.refused(target.form).get().is_none())
+    }
+
     /// How many are loaded.
     pub(crate) fn loaded(&self) -> usize {
         self.loaded.load(Ordering::Relaxed)
@@ -134,6 +143,12 @@ impl Machine {
             }
         }
     }
+}
+
+/// What tells the archive in use from the embedded one: nothing when it is that.
+pub(crate) fn chosen_archive() -> String {
+    let changed = |path: &std::ffi::OsString| std::fs::metadata(path).and_then(|found| found.modified()).ok();
+    std::env::var_os(VARIABLE).map_or(String::new(), |path| format!("{} {:?}", path.display(), changed(&path)))
 }
 
 /// The archive in use; its index is checked once.

@@ -43,8 +43,8 @@ impl CudaBackend {
     /// Runs a plan of kernels in CUDA C++ on buffers of this backend.
     ///
     /// # Errors
-    /// As [`polywarp_core::Backend::execute`]; [`Error::InvalidArgument`] for a plan that is not sound, or whose kernels this
-    /// card or its driver does not take.
+    /// As [`polywarp_core::Backend::execute`]; [`Error::InvalidArgument`] for a plan that is not sound,
+    /// [`Error::Unsupported`] for one whose kernels this card or its driver does not take.
     pub fn run_native(&self, plan: &polywarp_kernels::Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
         self.fault().check()?;
         plan.check(inputs.len()).map_err(bad_plan)?;
@@ -60,7 +60,9 @@ impl CudaBackend {
         let launches = plan.launches.iter().map(|launch| {
             let symbol = &launch.kernel.symbol;
             let kernel = self.machine.get(launch.kernel)?;
-            let kernel = kernel.ok_or_else(|| bad_plan(format!("there is no code of `{symbol}` for this card")))?;
+            let reason = "there is no code of it that this card and its driver take".to_owned();
+            let missing = || Error::Unsupported { device: self.id().to_owned(), what: format!("`{symbol}`"), reason };
+            let kernel = kernel.ok_or_else(missing)?;
             let address = |slot| find(slot).map(|found| found.address());
             let encode = |map: &native::TensorMap, address| crate::native::encode(self.stream.context(), map, address);
             Ok((launch, kernel, launch.pack(address, encode).map_err(bad_plan)?))

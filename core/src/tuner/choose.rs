@@ -292,18 +292,23 @@ fn judge<B: Planned>(planned: &B, trial: &Trial, plan: &B::Plan) -> Result<Check
     let backend = planned.backend();
     // What earlier work did to the device is not this candidate's doing.
     backend.synchronize()?;
-    match try_out(planned, trial, plan) {
+    // An error that does not come twice is no verdict for ever.
+    let tried = match try_out(planned, trial, plan) {
+        Err(error) if blames_candidate(&error) && !error.is_unsupported() => try_out(planned, trial, plan),
+        tried => tried,
+    };
+    match tried {
         Ok(bytes) => {
             let wrong = trial.judge(&bytes, backend.info().subnormals);
             Ok(wrong.map_or(Check::Right, Check::Wrong))
         }
         Err(Error::OutOfMemory { .. }) => Ok(Check::Untried),
-        Err(error) if is_gone(&error) => Err(error),
         Err(error) if error.is_unsupported() => Ok(Check::Missing(error.to_string())),
-        Err(error) => {
+        Err(error) if blames_candidate(&error) => {
             backend.synchronize()?; // an error that stays is the device's
             Ok(Check::Wrong(format!("it does not run: {error}")))
         }
+        Err(error) => Err(error),
     }
 }
 
