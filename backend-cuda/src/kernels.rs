@@ -45,6 +45,9 @@ pub(crate) struct Kernel {
     pub(crate) name: String,
     pub(crate) function: Function,
     pub(crate) metadata: Metadata,
+    /// Where each parameter starts in a launch's block, when the driver is to place them; none where the block is laid out
+    /// as the machine code has it.
+    pub(crate) offsets: Vec<usize>,
 }
 
 /// Compiles kernels for one card.
@@ -176,7 +179,12 @@ impl Compiler {
             let (registers, local) = function.usage()?;
             log::debug!("kernel {name}: {registers} registers, {local} bytes of local memory");
         }
-        Ok(loaded.map(|function| Kernel { name: name.to_owned(), function, metadata: metadata.clone() }))
+        Ok(loaded.map(|function| Kernel {
+            name: name.to_owned(),
+            function,
+            metadata: metadata.clone(),
+            offsets: Vec::new(),
+        }))
     }
 
     fn unsupported(&self, what: String, reason: String) -> Error {

@@ -130,7 +130,8 @@ impl Machine {
                     params_bytes: 0,
                     fields: Vec::new(),
                 };
-                Ok(Ok(Some(Kernel { name: symbol.clone(), function, metadata })))
+                let offsets = kernel.param_offsets();
+                Ok(Ok(Some(Kernel { name: symbol.clone(), function, metadata, offsets })))
             }
             Err(failed) => {
                 // One that asks for too much is its own fault; code that cannot be read is the driver's age.

@@ -152,7 +152,7 @@ impl CudaBackend {
         let metadata = &kernel.metadata;
         let (block, shared) = (metadata.block, metadata.dynamic_shared_bytes);
         // SAFETY: as the caller promised.
-        let launch = || unsafe { stream.launch(&kernel.function, grid, block, shared, params) };
+        let launch = || unsafe { stream.launch(&kernel.function, grid, block, shared, params, &kernel.offsets) };
         let mut status = launch()?;
         if status == code::OUT_OF_MEMORY {
             // The driver loads code and makes room for local memory at the first launch.

@@ -1,7 +1,9 @@
 //! Parameters of a kernel: what it declares, and the block of bytes that a launch gives to the driver.
 //!
 //! Parameters are plain and separate, laid out as C lays out a struct of them: each at the next multiple of its alignment.
-//! Tensor maps come first, so that their alignment (64 in PTX, 128 in CUDA 13's header) changes no offset.
+//! Tensor maps come first, so that their alignment (64 in PTX, 128 in CUDA 13's header) changes no offset. The driver is
+//! given a pointer to each: where ptxas puts them is another matter (for sm_90 it moves a first tensor map by 48 bytes, so
+//! that it is aligned in the constant bank, which starts at 528).
 
 /// What a kernel declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +73,7 @@ impl Block {
         Ok(())
     }
 
-    /// The block for the driver.
+    /// All of them; where each starts is [`crate::KernelInfo::param_offsets`].
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

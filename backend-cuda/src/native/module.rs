@@ -15,6 +15,8 @@ use crate::versions::first_driver;
 const LOG_OPTIONS: [u32; 2] = [5, 6];
 /// CU_JIT_INPUT_PTX.
 const INPUT_PTX: u32 = 1;
+/// Most parameters of a kernel that are given one by one.
+const MOST_PARAMS: usize = 48;
 const LOG_BYTES: usize = 16 << 10;
 /// CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES.
 const MAX_DYNAMIC_SHARED_BYTES: i32 = 8;
@@ -147,10 +149,11 @@ impl Drop for Loaded {
 }
 
 impl Stream {
-    /// Enqueues `grid` blocks of `block` threads of `function`, with `params` as the block of its parameters.
+    /// Enqueues `grid` blocks of `block` threads of `function`, with `params` as the block of its parameters; or, when there
+    /// are `offsets`, with the parameters that start there.
     ///
     /// # Safety
-    /// `params` is what the function declares, every address in it is of device memory that is large enough for what the
+    /// `params` is what the function declares (a parameter that starts at an offset lies in it whole), every address in it is of device memory that is large enough for what the
     /// function does there, and stays allocated until it is done.
     pub(crate) unsafe fn launch(
         &self,
@@ -159,18 +162,23 @@ impl Stream {
         block: [u32; 3],
         dynamic_shared_bytes: u32,
         params: &[u8],
+        offsets: &[usize],
     ) -> Result<Code> {
+        let start = params.as_ptr().cast_mut();
+        let mut each = [std::ptr::null_mut(); MOST_PARAMS];
+        for (pointer, &offset) in each.iter_mut().zip(offsets) {
+            *pointer = start.wrapping_add(offset).cast::<c_void>();
+        }
+        if offsets.len() > MOST_PARAMS {
+            return Ok(code::INVALID_VALUE);
+        }
         let mut len = params.len();
-        let mut extra = [
-            BUFFER_POINTER,
-            params.as_ptr().cast_mut().cast::<c_void>(),
-            BUFFER_SIZE,
-            (&raw mut len).cast::<c_void>(),
-            END,
-        ];
+        let mut extra = [BUFFER_POINTER, start.cast::<c_void>(), BUFFER_SIZE, (&raw mut len).cast::<c_void>(), END];
         let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
         let none = std::ptr::null_mut();
-        // SAFETY: the driver copies the parameters during the call; the list ends in END; the rest the caller promised.
+        let lists = if offsets.is_empty() { (none, extra.as_mut_ptr()) } else { (each.as_mut_ptr(), none) };
+        // SAFETY: the driver copies the parameters during the call, as many as the function has from the first list; the
+        // second ends in END; the rest the caller promised.
         self.context().attempt(|api| unsafe {
             (api.cuLaunchKernel)(
                 function.function,
@@ -182,8 +190,8 @@ impl Stream {
                 bz,
                 dynamic_shared_bytes,
                 self.raw(),
-                none,
-                extra.as_mut_ptr(),
+                lists.0,
+                lists.1,
             )
         })
     }

@@ -68,6 +68,17 @@ impl KernelInfo {
         self.block.iter().product()
     }
 
+    /// Where each parameter starts in a block made by [`crate::Launch::pack`].
+    pub fn param_offsets(&self) -> Vec<usize> {
+        let mut end = 0;
+        let place = |&param: &Param| {
+            let at = crate::param::offset(end, param);
+            end = at + param.size_bytes();
+            at
+        };
+        self.params.iter().map(place).collect()
+    }
+
     /// The code of it that a card of compute capability `sm` (90 is 9.0) runs best.
     pub fn target(&self, sm: u32) -> Option<Target> {
         Target::best(self.targets.iter().copied(), sm)
