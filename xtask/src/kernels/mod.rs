@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use polywarp_kernels::archive::{Archive, write};
 use polywarp_kernels::make::{self, Line, Manifest, SOURCES};
@@ -83,32 +84,37 @@ pub fn run(arguments: &[&str]) -> Result {
 }
 
 fn make(request: &Request, toolchain: &Toolchain) -> Result {
-    let committed = Committed::read();
     let folder = request.to.clone().unwrap_or_else(|| PREPARED.into());
     let lines = if request.lines { Lines::Kept } else { Lines::Dropped };
     let jobs: Vec<(&KernelInfo, Target)> = make::jobs().collect();
+    // Compiling takes minutes, and goes to the cache; only what follows holds the lock.
+    let committed = Committed::read();
     let compiled = AtomicUsize::new(0);
-    let made = make::in_parallel(&jobs, |&(kernel, target)| {
+    let compile = |&(kernel, target): &(&KernelInfo, Target)| -> Result<Option<Made>> {
         if !request.wants(kernel) {
-            // Other people's kernels stay as they were made last.
-            return Ok(committed.get(kernel, target));
+            return Ok(None);
         }
         let source = make::source_digest(kernel, target, Path::new(SOURCES))?;
-        if let (Some(known), Lines::Dropped) =
-            (committed.get(kernel, target).filter(|k| k.line.source == source), lines)
-        {
+        let known = committed.get(kernel, target).filter(|known| known.line.source == source);
+        if let (Some(known), Lines::Dropped) = (known, lines) {
             return Ok(Some(known));
         }
         let (made, fresh) = cached(toolchain, kernel, target, &source, lines)?;
         compiled.fetch_add(usize::from(fresh), Ordering::Relaxed);
         Ok(Some(made))
-    });
-    let failed: Vec<&String> = made.iter().filter_map(|made| made.as_ref().err()).collect();
+    };
+    let made = make::in_parallel(&jobs, compile);
+    let failed: Vec<&str> = made.iter().filter_map(|made| made.as_ref().err()).map(String::as_str).collect();
     if !failed.is_empty() {
-        let words: Vec<&str> = failed.iter().map(|words| words.as_str()).collect();
-        return Err(format!("{} of {} kernels cannot be made:\n{}", failed.len(), jobs.len(), words.join("\n")));
+        return Err(format!("{} of {} kernels cannot be made:\n{}", failed.len(), jobs.len(), failed.join("\n")));
     }
-    let made: Vec<Option<Made>> = made.into_iter().map(|made| made.unwrap_or_default()).collect();
+    let _lock = lock()?;
+    // What was not asked for stays as it was made last, be it by a run that ended meanwhile.
+    let committed = Committed::read();
+    let keep = |(made, &(kernel, target)): (Result<Option<Made>>, &(&KernelInfo, Target))| {
+        made.unwrap_or_default().or_else(|| committed.get(kernel, target))
+    };
+    let made: Vec<Option<Made>> = made.into_iter().zip(&jobs).map(keep).collect();
     let absent = made.iter().filter(|made| made.is_none()).count();
     let total: usize = made.iter().flatten().map(|made| made.code.len()).sum();
     let archive = archive(&jobs, &made);
@@ -207,6 +213,9 @@ fn cached(
         return Ok((Made { line, code }, false));
     }
     let made = compile(toolchain, kernel, target, source, lines)?;
+    if make::source_digest(kernel, target, Path::new(SOURCES))? != source {
+        return Err(format!("{}: its sources changed while it was compiled; run this again", kernel.symbol));
+    }
     let manifest = Manifest { compiler: make::COMPILER.to_owned(), kernels: vec![made.line.clone()] };
     write(&code, &made.code)?;
     write(&line, manifest.text().as_bytes())?;
@@ -218,6 +227,7 @@ fn compile(toolchain: &Toolchain, kernel: &KernelInfo, target: Target, source: &
     let words = |error: String| format!("{} for {target}: {error}", kernel.symbol);
     let base = Path::new(CACHE).join(format!("{source}-{}", std::process::id()));
     let [unit, ptx, cubin] = ["cu", "ptx", "cubin"].map(|extension| base.with_extension(extension));
+    let started = Instant::now();
     write(&unit, make::translation_unit(kernel).as_bytes())?;
     toolchain.compile(&unit, target, lines, &ptx).map_err(words)?;
     let text = fs::read_to_string(&ptx).map_err(|e| format!("{}: {e}", ptx.display()))?;
@@ -228,7 +238,8 @@ fn compile(toolchain: &Toolchain, kernel: &KernelInfo, target: Target, source: &
             let said = toolchain.assemble(&ptx, target, lines, &cubin).map_err(words)?;
             let mut usage = make::usage(&said, kernel).map_err(words)?;
             usage.tensor = make::tensor_instructions(&toolchain.disassemble(&cubin)?, kernel).map_err(words)?;
-            println!("{} for {target}: {} registers, {:?}", kernel.symbol, usage.registers, usage.tensor);
+            let (seconds, registers) = (started.elapsed().as_secs_f64(), usage.registers);
+            println!("{} for {target}: {registers} registers, {:?}, {seconds:.1} s", kernel.symbol, usage.tensor);
             (fs::read(&cubin).map_err(|e| format!("{}: {e}", cubin.display()))?, Some(usage))
         }
     };
@@ -250,7 +261,8 @@ fn compile(toolchain: &Toolchain, kernel: &KernelInfo, target: Target, source: &
 
 /// The archive of all that was made; `made` belongs to `jobs` one by one.
 fn archive(jobs: &[(&KernelInfo, Target)], made: &[Option<Made>]) -> Vec<u8> {
-    let mut targets: Vec<u32> = jobs.iter().map(|(_, target)| target.number()).collect();
+    let with_code = jobs.iter().zip(made).filter(|(_, made)| made.is_some());
+    let mut targets: Vec<u32> = with_code.map(|((_, target), _)| target.number()).collect();
     targets.sort_unstable();
     targets.dedup();
     let mut order: Vec<&str> = jobs.iter().map(|(kernel, _)| kernel.symbol.as_str()).collect();
@@ -262,13 +274,21 @@ fn archive(jobs: &[(&KernelInfo, Target)], made: &[Option<Made>]) -> Vec<u8> {
             of[at] = made.code.clone();
         }
     }
-    let kernels: Vec<write::Kernel> = order
-        .iter()
-        .filter_map(|&symbol| {
-            Some(write::Kernel { digest: prepared::digest(symbol), entries: entries.remove(symbol)? })
-        })
-        .collect();
+    let kernel = |&symbol: &&str| {
+        let entries = entries.remove(symbol).filter(|entries| entries.iter().any(|code| !code.is_empty()))?;
+        Some(write::Kernel { digest: prepared::digest(symbol), entries })
+    };
+    let kernels: Vec<write::Kernel> = order.iter().filter_map(kernel).collect();
     write::archive(&targets, &kernels, 11)
+}
+
+/// Held while the archive is put together: two runs at once would lose each other's kernels. Given back when dropped.
+fn lock() -> Result<fs::File> {
+    let words = |e: std::io::Error| format!("{CACHE}: {e}");
+    fs::create_dir_all(CACHE).map_err(words)?;
+    let file = fs::File::create(Path::new(CACHE).join("lock")).map_err(words)?;
+    file.lock().map_err(words)?;
+    Ok(file)
 }
 
 /// Writes a file in one step, so that nobody reads half of it.
