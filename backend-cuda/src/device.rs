@@ -19,7 +19,7 @@ use polywarp_core::{
     Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
     ReadFuture, Recorded, Recorders, Result,
 };
-use polywarp_shaders::Caps;
+use polywarp_shaders::{Caps, Cooperative};
 use polywarp_shaders::wgsl::LaunchLimits;
 
 use crate::candidates::{Work, chooser};
@@ -314,7 +314,8 @@ pub(crate) fn caps(id: &str, card: &Card) -> Caps {
         max_workgroups: card.max_grid,
         // Two parameters of 8 bytes each, in a block of 4 KiB.
         max_storage_buffers: 128,
-        cooperative: Vec::new(),
+        // From Volta on, which is the oldest card the compiler knows.
+        cooperative: Cooperative::TENSOR_CORES.to_vec(),
     }
 }
 

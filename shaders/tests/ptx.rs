@@ -10,9 +10,10 @@ mod interpreted;
 
 use interpreted::Interpreted;
 use naga_ptx::Target;
-use polywarp_core::{DType, Device};
 use polywarp_core::harness::{Failure, Level, Selection, run};
 use polywarp_core::ops::REGISTRY;
+use polywarp_core::{DType, Device};
+use polywarp_shaders::Cooperative;
 use ptx_interpreter::RunOptions;
 
 fn variable(name: &str) -> Option<String> {
@@ -88,8 +89,34 @@ fn products_by(prefer: &str, dtype: DType, change: impl Fn(&mut Interpreted)) {
 
 #[test]
 fn every_candidate_of_products_conforms() {
-    for prefer in ["coop16_w64x64_256x128", "coop16_w64x64_128x128x32", "coop16x2_w64x64", "coop16_w16x16"] {
-        products_by(prefer, DType::F16, |_| {});
+    for kernel in ["coop16_w64x64_256x128", "coop16_w64x64_128x128x32", "coop16x2_w64x64", "coop16_w16x16"] {
+        products_by(kernel, DType::F16, |_| {});
+    }
+    // Small integers, exact in f16; f32 of less than full precision.
+    for dtype in [DType::I8, DType::U8, DType::F32] {
+        products_by("coop16", dtype, |_| {});
+    }
+}
+
+/// Matrices of 8, as Metal and some Vulkan drivers have them, spelt out by the test.
+#[test]
+fn products_of_matrices_of_8_conform() {
+    let eight = |factors| Cooperative { size: 8, factors, sum: DType::F32 };
+    for (kernel, dtype) in [("coop8", DType::F32), ("coop8_w32x32", DType::F16), ("coop8_w16x16", DType::F16)] {
+        products_by(kernel, dtype, |backend| {
+            backend.caps.cooperative = vec![eight(DType::F32), eight(DType::F16)];
+            backend.change_wgsl = interpreted::cooperative::spell_out;
+        });
+    }
+}
+
+/// Devices that have several sizes of subgroups do not say which one they take.
+#[test]
+fn products_do_not_depend_on_the_size_of_subgroups() {
+    for range in [(4, 64), (4, 16)] {
+        for kernel in ["coop16_w64x64_128x128x32", "coop16_w16x16"] {
+            products_by(kernel, DType::F16, |backend| backend.caps.subgroups = Some(range));
+        }
     }
 }
 

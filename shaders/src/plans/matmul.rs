@@ -20,22 +20,24 @@ use super::reduce::template::check_index;
 use crate::element::{Element, Form};
 use crate::{Candidate, Caps, KernelKey, Launch, Plan, Slot, Source};
 use combine::Combine;
+use coop::range::{self, Range};
 use coop::rank::Choice;
-use coop::{Coop, Factor, Width};
+use coop::{Coop, Factor, Parts, Width};
 use epilogue::Places;
 use rank::Cut;
-use tiled::{Load, Operand, Target, Tile, Tiled};
+use tiled::{Gate, Load, Operand, Target, Tile, Tiled};
 use vector::Vector;
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel(Shape);
 
-/// The four kernels.
+/// The kernels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Shape {
     Tiled(Tiled),
     Coop(Coop),
+    Range(Range),
     Combine(Combine),
     Vector(Vector),
 }
@@ -45,6 +47,7 @@ impl Kernel {
         match &self.0 {
             Shape::Tiled(kernel) => kernel.source(),
             Shape::Coop(kernel) => kernel.source(),
+            Shape::Range(kernel) => kernel.source(),
             Shape::Combine(kernel) => kernel.source(),
             Shape::Vector(kernel) => kernel.source(),
         }
@@ -140,15 +143,15 @@ impl Way {
                 Ok(Plan { launches: vec![combine::launch(op, places, 0, None, caps)?], scratch_bytes: Vec::new() })
             }
             Way::Vector(plan) => Ok(plan),
-            Way::Tiled(cut) => tiled(op, places, cut, caps),
+            Way::Tiled(cut) => tiled(op, places, cut, Gate::Open, caps),
             Way::Coop(choice) => coop(op, places, choice, caps),
         }
     }
 }
 
 /// The launches of plain tiles.
-fn tiled(op: &Matmul, places: &Places, cut: Cut, caps: &Caps) -> Result<Plan> {
-    let grid = TileGrid::of(op, cut);
+fn tiled(op: &Matmul, places: &Places, cut: Cut, gate: Gate, caps: &Caps) -> Result<Plan> {
+    let grid = TileGrid::of(op, cut, cut.tile.block_k);
     let a = operand(op, places, 0, caps)?;
     let b = operand(op, places, 1, caps)?;
     let unroll = is_large(op);
@@ -163,6 +166,7 @@ fn tiled(op: &Matmul, places: &Places, cut: Cut, caps: &Caps) -> Result<Plan> {
         unroll,
         epilogue: places.epilogue,
         target: grid.target,
+        gate,
         axes: places.axes(),
     };
     grid.plan(op, places, Shape::Tiled(kernel), [a.1, b.1], caps)
@@ -170,8 +174,8 @@ fn tiled(op: &Matmul, places: &Places, cut: Cut, caps: &Caps) -> Result<Plan> {
 
 /// The launches of tiles on cooperative matrices.
 fn coop(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Plan> {
-    let Choice { cut, shape, product, lanes } = choice;
-    let grid = TileGrid::of(op, cut);
+    let Choice { cut, shape, product, lanes, parts } = choice;
+    let grid = TileGrid::of(op, cut, shape.step());
     let dims = op.dims();
     let factor = |which: usize| {
         let (Operand { element, along_k, load }, ends) = operand(op, places, which, caps)?;
@@ -188,12 +192,14 @@ fn coop(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Pla
     let whole = dims.m.is_multiple_of(shape.tile.block_m.into()) && dims.n.is_multiple_of(shape.tile.block_n.into());
     // What PTX wants of an address and of the distance of rows.
     let base = if grid.target == Target::Partial { 0 } else { op.output.layout.offset() };
+    let in_f32 = places.epilogue.accumulator.dtype() == DType::F32;
     let stored_as_summed =
         grid.target == Target::Partial || (op.output.dtype == DType::F32 && places.epilogue.is_plain());
     let kernel = Coop {
         shape,
         product,
         lanes,
+        parts,
         a: a.0,
         b: b.0,
         tail_m: tail_m && !whole,
@@ -201,10 +207,29 @@ fn coop(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Pla
         tail_k,
         epilogue: places.epilogue,
         target: grid.target,
-        direct: whole && base.is_multiple_of(8) && stored_as_summed,
+        direct: whole && base.is_multiple_of(8) && in_f32 && stored_as_summed,
         axes: places.axes(),
     };
-    grid.plan(op, places, Shape::Coop(kernel), [a.1, b.1], caps)
+    let mut plan = grid.plan(op, places, Shape::Coop(kernel), [a.1, b.1], caps)?;
+    if parts != Parts::Whole {
+        with_range(op, places, &mut plan, caps)?;
+    }
+    Ok(plan)
+}
+
+/// Puts before the one launch of `plan` what finds the range of the operands, and behind it the plain kernel for operands
+/// beyond it.
+fn with_range(op: &Matmul, places: &Places, plan: &mut Plan, caps: &Caps) -> Result<()> {
+    let (mut launches, scratch_bytes) = range::launches(op, caps)?;
+    let cut = rank::whole(op.dims(), caps).ok_or_else(|| no_tile(caps))?;
+    let plain = tiled(op, places, cut, Gate::Zero, caps)?;
+    for mut launch in plan.launches.drain(..).chain(plain.launches) {
+        // Bound last: the verdict and the scales.
+        launch.bindings.push(Slot::Scratch(1));
+        launches.push(launch);
+    }
+    *plan = Plan { launches, scratch_bytes: scratch_bytes.to_vec() };
+    Ok(())
 }
 
 fn is_large(op: &Matmul) -> bool {
@@ -215,6 +240,8 @@ fn is_large(op: &Matmul) -> bool {
 /// A product cut into tiles and slabs: what all kernels that work by tiles have in common.
 struct TileGrid {
     tile: Tile,
+    /// Elements of K that the kernel takes at once.
+    step: u32,
     tiles_m: u64,
     tiles_n: u64,
     /// Elements of K in a slab, and slabs.
@@ -224,9 +251,10 @@ struct TileGrid {
 }
 
 impl TileGrid {
-    fn of(op: &Matmul, cut: Cut) -> TileGrid {
+    /// `step`: what slabs of K are a multiple of.
+    fn of(op: &Matmul, cut: Cut, step: u32) -> TileGrid {
         let (dims, tile) = (op.dims(), cut.tile);
-        let slab = dims.k.div_ceil(cut.splits).next_multiple_of(tile.block_k.into());
+        let slab = dims.k.div_ceil(cut.splits).next_multiple_of(step.into());
         let splits = dims.k.div_ceil(slab);
         let target = match splits {
             1 if dims.n.is_multiple_of(4) && op.output.layout.offset().is_multiple_of(4) => Target::Output(Form::Quad),
@@ -234,7 +262,7 @@ impl TileGrid {
             _ => Target::Partial,
         };
         let (tiles_m, tiles_n) = (dims.m.div_ceil(tile.block_m.into()), dims.n.div_ceil(tile.block_n.into()));
-        TileGrid { tile, tiles_m, tiles_n, slab, splits, target }
+        TileGrid { tile, step, tiles_m, tiles_n, slab, splits, target }
     }
 
     /// Whether M, N and K leave partial tiles. Small products share one kernel, whatever their remainders: it is compiled
@@ -242,7 +270,7 @@ impl TileGrid {
     fn tails(&self, op: &Matmul) -> [bool; 3] {
         let dims = op.dims();
         let tail = |extent: u64, block: u32| !is_large(op) || !extent.is_multiple_of(block.into());
-        [tail(dims.m, self.tile.block_m), tail(dims.n, self.tile.block_n), tail(dims.k, self.tile.block_k)]
+        [tail(dims.m, self.tile.block_m), tail(dims.n, self.tile.block_n), tail(dims.k, self.step)]
     }
 
     /// The launch of `kernel`, whose operands lie at `ends`, and the one that adds slabs.

@@ -3,6 +3,8 @@
 //! It does what a CUDA backend does with a plan: WGSL through naga-ptx with the same options, parameters packed by the
 //! compiler's description, launches in order. Buffers that a launch only reads are write-protected while it runs.
 
+pub mod cooperative;
+
 use std::any::Any;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -68,6 +70,8 @@ pub struct Interpreted {
     options: RunOptions,
     /// What is done to a kernel's PTX before it is run: to break it.
     pub change_text: fn(String) -> String,
+    /// What is done to a kernel's WGSL before it is compiled.
+    pub change_wgsl: fn(String) -> String,
     pool: Arc<Mutex<Pool>>,
     kernels: Mutex<HashMap<KernelKey, Arc<Compiled>>>,
     work: Mutex<Stats>,
@@ -124,6 +128,7 @@ impl Interpreted {
             target,
             options,
             change_text: |text| text,
+            change_wgsl: |text| text,
             pool: Arc::default(),
             kernels: Mutex::default(),
             work: Mutex::default(),
@@ -139,7 +144,8 @@ impl Interpreted {
         if let Some(kernel) = lock(&self.kernels).get(key) {
             return Ok(Arc::clone(kernel));
         }
-        let source = key.source();
+        let mut source = key.source();
+        source.wgsl = (self.change_wgsl)(source.wgsl);
         let (module, info) = parse_and_validate(&source.wgsl, CAPABILITIES)?;
         let options = Options { entry_point: Some("main".to_owned()), ..Options::trusted(self.target) };
         let ptx = guarded(|| Ok(naga_ptx::compile(&module, &info, &options)))?;

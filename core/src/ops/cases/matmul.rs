@@ -208,6 +208,23 @@ fn special(cases: &mut Vec<Case>) {
             }
         }
     }
+    // Kernels that make f32 products of smaller numbers must notice what does not fit in them.
+    for precision in [Precision::Low, Precision::Medium, Precision::High] {
+        let op = || product(DType::F32, [35, 33, 67], [DENSE; 2]).and_then(|op| Matmul { precision, ..op }.check());
+        let (large, small) = (Values::Uniform(-1e25, 1e25), Values::Uniform(-1e-25, 1e-25));
+        add(cases, FAMILY, op(), &[Values::Planted(Plant::Nan, Where::Middle), one]);
+        add(cases, FAMILY, op(), &[one, Values::Planted(Plant::Inf, Where::Last)]);
+        add(cases, FAMILY, op(), &[Values::Special, Values::Constant(0.25)]);
+        add(cases, FAMILY, op(), &[Values::Constant(0.0), one]);
+        add(cases, FAMILY, op(), &[large, small]);
+        let strided = [LayoutKind::Transposed, LayoutKind::Padded];
+        for kinds in [strided, [LayoutKind::Reversed, LayoutKind::BroadcastInner], [LayoutKind::Step; 2]] {
+            let op = product(DType::F32, [35, 33, 67], kinds).and_then(|op| Matmul { precision, ..op }.check());
+            add(cases, FAMILY, op, &[one; 2]);
+        }
+        let batch = broadcast(DType::F32, &[2, 1, 5, 9], &[3, 9, 8]).and_then(|op| Matmul { precision, ..op }.check());
+        add(cases, FAMILY, batch, &[one; 2]);
+    }
     // Half precision overflows when stored, not on the way.
     add(cases, FAMILY, product(DType::F16, [17, 19, 129], [DENSE; 2]), &[Values::Constant(60.0); 2]);
 }

@@ -21,6 +21,7 @@
 //! Where to go next: `coop/stage.rs` (phases 1 and 2), `coop/multiply.rs` (3), `coop/stores.rs` (4), `coop/rank.rs` (which).
 
 mod multiply;
+pub(super) mod range;
 pub(super) mod rank;
 mod stage;
 mod stores;
@@ -86,6 +87,17 @@ pub(super) enum Buffers {
     Two,
 }
 
+/// What becomes of an operand's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Parts {
+    /// A factor each: as they are, or exactly converted.
+    Whole,
+    /// f32, scaled and rounded to f16.
+    Scaled,
+    /// f32, scaled and cut into two f16: x = high + low / 2^11. Three products are made of two.
+    HighLow,
+}
+
 /// What a kernel is made of, apart from the op: a row of the table in `coop/rank.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
@@ -101,6 +113,7 @@ pub(super) struct Coop {
     pub shape: Shape,
     pub product: Cooperative,
     pub lanes: Lanes,
+    pub parts: Parts,
     pub a: Factor,
     pub b: Factor,
     /// M, N or K leave partial tiles.
@@ -128,12 +141,17 @@ impl Shape {
         16 / factors.size_bytes() as u32
     }
 
+    /// Elements of K that the kernel's loop takes at once.
+    pub fn step(&self) -> u32 {
+        self.tile.block_k * if self.buffers == Buffers::Two { 2 } else { 1 }
+    }
+
     /// Bytes of workgroup memory, tiles lying either way.
-    pub fn workgroup_bytes(&self, product: Cooperative) -> u32 {
+    pub fn workgroup_bytes(&self, product: Cooperative, parts: Parts) -> u32 {
         let Tile { block_m, block_n, block_k, warps_m, warps_n } = self.tile;
         let (size_bytes, pad) = (product.factors.size_bytes() as u32, Shape::pad(product.factors));
         let tile = |block: u32| (block * (block_k + pad)).max(block_k * (block + pad)) * size_bytes;
-        let copies = if self.buffers == Buffers::Two { 2 } else { 1 };
+        let copies = if self.buffers == Buffers::Two { 2 } else { 1 } * if parts == Parts::HighLow { 2 } else { 1 };
         let slab = product.size * (self.end_fragments * product.size + 4) * 4;
         copies * (tile(block_m) + tile(block_n)) + warps_m * warps_n * slab
     }
@@ -149,6 +167,9 @@ impl Coop {
         let mut bindings = vec![Access::Read, Access::Read, Access::ReadWrite];
         if self.target != Target::Partial {
             bindings.extend(self.epilogue.accesses());
+        }
+        if self.parts != Parts::Whole {
+            bindings.push(Access::Read);
         }
         let enable = if self.half() { "enable f16;\n" } else { "" };
         Source {
@@ -206,13 +227,19 @@ impl Coop {
             self.write_operand(out, binding, side)?;
         }
         self.write_target(out)?;
+        if self.parts != Parts::Whole {
+            let binding = 4 + if self.target == Target::Partial { 0 } else { self.epilogue.accesses().count() };
+            writeln!(out, "@group(0) @binding({binding}) var<storage, read> info: array<u32>;")?;
+        }
         let axes = usize::from(self.axes);
         *out += &decode("batch_of_a", "params.a_base", 'a', axes);
         *out += &decode("batch_of_b", "params.b_base", 'b', axes);
         for side in &sides {
             for copy in self.copies() {
                 let (rows, stride) = (side.rows(block_k), side.stride(block_k, self.product.factors));
-                writeln!(out, "var<workgroup> {}_tile{copy}: array<V, {}>;", side.name, rows * stride / 4)?;
+                for part in self.part_names() {
+                    writeln!(out, "var<workgroup> {}_{part}{copy}: array<V, {}>;", side.name, rows * stride / 4)?;
+                }
             }
         }
         writeln!(out, "\n@compute @workgroup_size({threads})\nfn main(")?;
@@ -222,6 +249,11 @@ impl Coop {
         writeln!(out, "    let id = group.y * groups.x + group.x;\n    let tiles = params.tiles_m * params.tiles_n;")?;
         writeln!(out, "    let layer = id / tiles;")?;
         writeln!(out, "    if layer >= params.batches * params.splits {{ return; }}")?;
+        if self.parts != Parts::Whole {
+            writeln!(out, "    if info[0] == 0u {{ return; }} // the plain kernel's turn")?;
+            writeln!(out, "    let scale_a = bitcast<f32>(info[1]);\n    let scale_b = bitcast<f32>(info[2]);")?;
+            writeln!(out, "    let back = bitcast<f32>(info[3]);")?;
+        }
         writeln!(out, "    let split = layer % params.splits;\n    let batch = layer / params.splits;")?;
         writeln!(out, "    let place = id % tiles;\n    let band = place / ({RASTER}u * params.tiles_n);")?;
         writeln!(out, "    let band_first = band * {RASTER}u;")?;
@@ -256,6 +288,11 @@ impl Coop {
         writeln!(out, "}}")
     }
 
+    /// Names of the tiles in workgroup memory: of the factors, or of their halves.
+    fn part_names(&self) -> &'static [&'static str] {
+        if self.parts == Parts::HighLow { &["tile", "low"] } else { &["tile"] }
+    }
+
     /// Suffixes of the copies of the tiles.
     fn copies(&self) -> &'static [&'static str] {
         match self.shape.buffers {
@@ -266,33 +303,51 @@ impl Coop {
 
     /// The steps along K.
     fn write_steps(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
-        let block_k = self.shape.tile.block_k;
         self.write_sums(out)?;
         writeln!(out, "    // The first step.")?;
         self.write_fetch(out, sides, "k_first", "    ")?;
         self.write_put(out, sides, "", "    ")?;
+        match self.shape.buffers {
+            Buffers::One => self.write_single(out, sides),
+            Buffers::Two => self.write_double(out, sides),
+        }
+    }
+
+    /// One copy: a step's operands travel while the one before is multiplied.
+    fn write_single(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
+        let block_k = self.shape.tile.block_k;
         writeln!(out, "    workgroupBarrier(); // the first step is complete")?;
-        let copies = self.copies();
-        let length = block_k * copies.len() as u32;
-        writeln!(out, "    for (var k0 = k_first; k0 < k_end; k0 += {length}u) {{")?;
-        for (i, copy) in (1u32..).zip(copies) {
-            let other = copies[i as usize % copies.len()];
-            // No branch: the last round fetches the first step again, for nothing.
-            writeln!(out, "        {{ // The next step's operands travel while this one is multiplied.")?;
+        writeln!(out, "    for (var k0 = k_first; k0 < k_end; k0 += {block_k}u) {{")?;
+        // No branch: the last round fetches the first step again, for nothing.
+        writeln!(out, "        // The next step's operands travel while this one is multiplied.")?;
+        writeln!(out, "        let next = select(k_first, k0 + {block_k}u, k0 + {block_k}u < k_end);")?;
+        self.write_fetch(out, sides, "next", "        ")?;
+        self.write_multiply(out, sides, "")?;
+        writeln!(out, "        workgroupBarrier(); // everyone has read this step")?;
+        self.write_put(out, sides, "", "        ")?;
+        writeln!(out, "        workgroupBarrier(); // the next step is complete\n    }}")
+    }
+
+    /// Two copies: while a step is multiplied the next one goes to memory and the one after it travels.
+    fn write_double(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
+        let block_k = self.shape.tile.block_k;
+        writeln!(out, "    {{\n        let next = k_first + {block_k}u;")?;
+        self.write_fetch(out, sides, "next", "        ")?;
+        writeln!(out, "    }}\n    workgroupBarrier(); // the first step is complete")?;
+        writeln!(out, "    for (var k0 = k_first; k0 < k_end; k0 += {}u) {{", 2 * block_k)?;
+        for (i, [this, other]) in (2u32..).zip([["", "_odd"], ["_odd", ""]]) {
+            writeln!(out, "        {{")?;
+            self.write_put(out, sides, other, "        ")?;
             let next = format!("k0 + {}u", i * block_k);
-            let last = i as usize == copies.len();
-            if last {
-                writeln!(out, "        let next = select(k_first, {next}, {next} < k_end);")?;
-            } else {
+            if self.tail_k {
+                // Beyond the end nothing is read: a last odd step is all zeros.
                 writeln!(out, "        let next = {next};")?;
+            } else {
+                writeln!(out, "        let next = select(k_first, {next}, {next} < k_end);")?;
             }
             self.write_fetch(out, sides, "next", "        ")?;
-            self.write_multiply(out, sides, copy)?;
-            if copies.len() == 1 {
-                writeln!(out, "        workgroupBarrier(); // everyone has read this step")?;
-            }
-            self.write_put(out, sides, other, "        ")?;
-            writeln!(out, "        workgroupBarrier(); // the next step is complete\n        }}")?;
+            self.write_multiply(out, sides, this)?;
+            writeln!(out, "        workgroupBarrier(); // this step was read, the next one is complete\n        }}")?;
         }
         writeln!(out, "    }}")
     }

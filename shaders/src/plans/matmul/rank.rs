@@ -4,6 +4,8 @@
 //! product of that size is ranked last, so that tests meet every kernel at every size. Pure functions: no GPU needed.
 //! Kernels on cooperative matrices stand in the same list (`coop/rank.rs`).
 
+use std::ops::RangeInclusive;
+
 use polywarp_core::ops::MatmulDims;
 
 use super::tiled::Tile;
@@ -74,6 +76,10 @@ pub(super) struct Cut {
 
 /// How the plain tiles cut a product, each with its best number of slabs, in order of preference.
 pub(super) fn plain(dims: MatmulDims, element_bytes: u32, caps: &Caps) -> Vec<Cut> {
+    plain_in(dims, element_bytes, caps, 1..=u64::MAX)
+}
+
+fn plain_in(dims: MatmulDims, element_bytes: u32, caps: &Caps, slabs: RangeInclusive<u64>) -> Vec<Cut> {
     let mut list: Vec<Cut> = TILES
         .iter()
         .map(|rated| {
@@ -87,11 +93,16 @@ pub(super) fn plain(dims: MatmulDims, element_bytes: u32, caps: &Caps) -> Vec<Cu
             } else {
                 None
             };
-            Cut { refused, ..rated.cut(dims, element_bytes, tile.block_n > 32) }
+            Cut { refused, ..rated.cut(dims, element_bytes, tile.block_n > 32, slabs.clone()) }
         })
         .collect();
     order(&mut list);
     list
+}
+
+/// The best plain tile for f32 in one slab of K.
+pub(super) fn whole(dims: MatmulDims, caps: &Caps) -> Option<Cut> {
+    plain_in(dims, 4, caps, 1..=1).into_iter().find(|cut| cut.refused.is_none())
 }
 
 /// What can be used first, then what is expected to be faster.
@@ -100,13 +111,13 @@ pub(super) fn order(list: &mut [Cut]) {
 }
 
 impl Rated {
-    /// The best number of slabs of K for this tile. `large`: the kernel takes long to compile.
-    pub fn cut(&self, dims: MatmulDims, sum_bytes: u32, large: bool) -> Cut {
+    /// The best number of slabs of K for this tile, of those in `range`. `large`: the kernel takes long to compile.
+    pub fn cut(&self, dims: MatmulDims, sum_bytes: u32, large: bool, range: RangeInclusive<u64>) -> Cut {
         let Tile { block_m, block_n, block_k, .. } = self.tile;
         let tiles = dims.m.div_ceil(block_m.into()) * dims.n.div_ceil(block_n.into()) * dims.batch;
         let cut = |splits: u64| {
             let slab = dims.k.div_ceil(splits).next_multiple_of(block_k.into());
-            if splits > 1 && slab < LEAST_SLAB {
+            if splits > *range.start() && slab < LEAST_SLAB {
                 return None;
             }
             let groups = tiles * splits;
@@ -122,7 +133,12 @@ impl Rated {
             }
             Some(Cut { tile: self.tile, splits, ns, refused: None })
         };
-        let whole = Cut { tile: self.tile, splits: 1, ns: f64::INFINITY, refused: None };
-        SPLITS.into_iter().filter_map(cut).fold(whole, |best, next| if next.ns < best.ns { next } else { best })
+        let least = *range.start();
+        let whole = Cut { tile: self.tile, splits: least, ns: f64::INFINITY, refused: None };
+        let tried = SPLITS.into_iter().filter(|splits| range.contains(splits) && *splits != least);
+        std::iter::once(least)
+            .chain(tried)
+            .filter_map(cut)
+            .fold(whole, |best, next| if next.ns < best.ns { next } else { best })
     }
 }

@@ -91,6 +91,15 @@ pub(super) enum Target {
     Partial,
 }
 
+/// Whether the kernel always runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Gate {
+    /// Always.
+    Open,
+    /// Where the first word of the last buffer is 0; else it ends at once (`coop/range.rs`).
+    Zero,
+}
+
 /// The specialisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tiled {
@@ -105,6 +114,7 @@ pub(super) struct Tiled {
     pub unroll: bool,
     pub epilogue: Epilogue,
     pub target: Target,
+    pub gate: Gate,
     /// Batch dimensions.
     pub axes: u8,
 }
@@ -125,6 +135,9 @@ impl Tiled {
         let mut bindings = vec![Access::Read, Access::Read, Access::ReadWrite];
         if self.target != Target::Partial {
             bindings.extend(self.epilogue.accesses());
+        }
+        if self.gate == Gate::Zero {
+            bindings.push(Access::Read);
         }
         Source {
             name: format!("matmul_{}_{block_m}x{block_n}x{block_k}", self.a.element.dtype()),
@@ -161,6 +174,10 @@ impl Tiled {
                 *out += &self.epilogue.accumulator.storage(3, "d", Form::Scalar, Access::ReadWrite);
             }
         }
+        if self.gate == Gate::Zero {
+            let binding = 4 + self.epilogue.accesses().count();
+            writeln!(out, "@group(0) @binding({binding}) var<storage, read> info: array<u32>;")?;
+        }
         let axes = usize::from(self.axes);
         *out += &decode("batch_of_a", "params.a_base", 'a', axes);
         *out += &decode("batch_of_b", "params.b_base", 'b', axes);
@@ -173,6 +190,9 @@ impl Tiled {
         writeln!(out, "    let id = group.y * groups.x + group.x;\n    let tiles = params.tiles_m * params.tiles_n;")?;
         writeln!(out, "    let layer = id / tiles;")?;
         writeln!(out, "    if layer >= params.batches * params.splits {{ return; }}")?;
+        if self.gate == Gate::Zero {
+            writeln!(out, "    if info[0] != 0u {{ return; }} // done by the kernel before")?;
+        }
         writeln!(out, "    let split = layer % params.splits;\n    let batch = layer / params.splits;")?;
         writeln!(out, "    let place = id % tiles;\n    let band = place / ({RASTER}u * params.tiles_n);")?;
         writeln!(out, "    let band_first = band * {RASTER}u;")?;

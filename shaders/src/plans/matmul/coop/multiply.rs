@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::stage::Side;
-use super::{Coop, Tile};
+use super::stage::{LOW_SCALE, Side};
+use super::{Coop, Parts, Tile};
 
 impl Coop {
     /// Rows and columns of fragments that a subgroup owns.
@@ -28,13 +28,24 @@ impl Coop {
         let size = self.product.size;
         for k in (0..self.shape.tile.block_k).step_by(size as usize) {
             writeln!(out, "        {{ // k + {k}")?;
-            for i in 0..rows {
-                writeln!(out, "            let a{i} = {};", self.fragment(&sides[0], copy, "own_m", i, k))?;
+            for (part, letter) in self.part_names().iter().zip(["a", "g"]) {
+                for i in 0..rows {
+                    let load = self.fragment(&sides[0], part, copy, i, k);
+                    writeln!(out, "            let {letter}{i} = {load};")?;
+                }
             }
             for j in 0..columns {
-                writeln!(out, "            let b{j} = {};", self.fragment(&sides[1], copy, "own_n", j, k))?;
+                for (part, letter) in self.part_names().iter().zip(["b", "h"]) {
+                    let load = self.fragment(&sides[1], part, copy, j, k);
+                    writeln!(out, "            let {letter}{j} = {load};")?;
+                }
                 for i in 0..rows {
                     writeln!(out, "            d{i}_{j} = coopMultiplyAdd(a{i}, b{j}, d{i}_{j});")?;
+                    if self.parts == Parts::HighLow {
+                        // What the low halves add, in units of 2^-11.
+                        let cross = format!("coopMultiplyAdd(a{i}, h{j}, coopMultiplyAdd(g{i}, b{j}, Sum()))");
+                        writeln!(out, "            d{i}_{j} = d{i}_{j} + {cross} * (1.0 / {LOW_SCALE});")?;
+                    }
                 }
             }
             writeln!(out, "        }}")?;
@@ -42,18 +53,18 @@ impl Coop {
         Ok(())
     }
 
-    /// The load of fragment `index` of a side at `k`; `own` is the first row (column) of the subgroup.
-    fn fragment(&self, side: &Side, copy: &str, own: &str, index: u32, k: u32) -> String {
+    /// The load of fragment `index` of a side at `k`.
+    fn fragment(&self, side: &Side, part: &str, copy: &str, index: u32, k: u32) -> String {
         let stride = side.stride(self.shape.tile.block_k, self.product.factors);
         let (n, x) = (side.name, index * self.product.size);
-        let (role, rows_are_matrix_rows) =
-            if n == "a" { ("A", side.factor.along_k) } else { ("B", !side.factor.along_k) };
+        let (role, own, rows_are_matrix_rows) =
+            if n == "a" { ("A", "own_m", side.factor.along_k) } else { ("B", "own_n", !side.factor.along_k) };
         let at = if side.factor.along_k {
             format!("{own} * {}u + {}u", stride / 4, (x * stride + k) / 4)
         } else {
             format!("{own} / 4u + {}u", (k * stride + x) / 4)
         };
         let load = if rows_are_matrix_rows { "coopLoadT" } else { "coopLoad" };
-        format!("{load}<Factor{role}>(&{n}_tile{copy}[{at}], {}u)", stride / 4)
+        format!("{load}<Factor{role}>(&{n}_{part}{copy}[{at}], {}u)", stride / 4)
     }
 }

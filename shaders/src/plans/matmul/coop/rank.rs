@@ -3,11 +3,11 @@
 //! What reaches core's bounds, no more: f16 products must add in f32, so that the f16 sums that adapters offer beside
 //! them are never used. WGSL has no matrices of bf16 or integers.
 
-use polywarp_core::DType;
 use polywarp_core::ops::Matmul;
+use polywarp_core::{DType, Precision};
 
 use super::super::rank::{Cut, Rated};
-use super::{Buffers, Lanes, Shape, Tile};
+use super::{Buffers, Lanes, Parts, Shape, Tile};
 use crate::{Caps, Cooperative};
 
 /// Threads of a subgroup where a device has several sizes: what Apple's have, and most others prefer.
@@ -55,17 +55,43 @@ pub(in super::super) struct Choice {
     pub shape: Shape,
     pub product: Cooperative,
     pub lanes: Lanes,
+    pub parts: Parts,
+}
+
+/// What scaled factors need besides: three launches, and the reading of the operands at so many bytes in a nanosecond.
+const RANGE_NS: f64 = 12e3;
+const RANGE_BYTES_PER_NS: f64 = 3000.0;
+/// Time of the products of halves, to that of the high ones alone.
+const HIGH_LOW_TIMES: f64 = 3.3;
+/// Sums of f32 are exact below this magnitude.
+const EXACT_IN_F32: u64 = 1 << 24;
+
+/// The factors that serve `op`: the product, what becomes of its elements, and the longest slab of K.
+fn factors(op: &Matmul, caps: &Caps) -> Option<(Cooperative, Parts, u64)> {
+    let product = |factors: DType| {
+        let fits = |product: &&Cooperative| product.factors == factors && product.sum == DType::F32;
+        caps.cooperative.iter().find(fits).copied().filter(|_| factors != DType::F16 || caps.f16)
+    };
+    let any = u64::MAX;
+    let (half, single) = (product(DType::F16), product(DType::F32));
+    match op.a.dtype {
+        DType::F16 => Some((half?, Parts::Whole, any)),
+        // Small integers are exact in f16, their products in f32, and sums of not too many.
+        DType::I8 => Some((half?, Parts::Whole, EXACT_IN_F32 >> 14)),
+        DType::U8 => Some((half?, Parts::Whole, EXACT_IN_F32 >> 16)),
+        DType::F32 => match (single, op.precision) {
+            (Some(product), _) => Some((product, Parts::Whole, any)),
+            (None, Precision::Highest) => None,
+            (None, Precision::High) => Some((half?, Parts::HighLow, any)),
+            (None, Precision::Medium | Precision::Low) => Some((half?, Parts::Scaled, any)),
+        },
+        _ => None,
+    }
 }
 
 /// The kernels that can serve `op`, with estimates of time.
 pub(in super::super) fn choices(op: &Matmul, caps: &Caps) -> Vec<Choice> {
-    let factors = match op.a.dtype {
-        DType::F16 if caps.f16 => DType::F16,
-        DType::F32 => DType::F32,
-        _ => return Vec::new(),
-    };
-    let fits = |product: &&Cooperative| product.factors == factors && product.sum == DType::F32;
-    let Some(&product) = caps.cooperative.iter().find(fits) else { return Vec::new() };
+    let Some((product, parts, longest)) = factors(op, caps) else { return Vec::new() };
     let Some((least, most)) = caps.subgroups else { return Vec::new() };
     let lanes = match (least, most) {
         _ if least == most => Lanes::Exactly(most),
@@ -76,12 +102,21 @@ pub(in super::super) fn choices(op: &Matmul, caps: &Caps) -> Vec<Choice> {
     let usable = |row: &&Row| {
         let Tile { warps_m, warps_n, .. } = row.shape.tile;
         warps_m * warps_n * lanes.count() <= caps.max_invocations
-            && row.shape.workgroup_bytes(product) <= caps.max_workgroup_bytes
+            && row.shape.workgroup_bytes(product, parts) <= caps.max_workgroup_bytes
     };
+    let dims = op.dims();
     let choice = |row: &Row| {
         let rated = Rated { tile: row.shape.tile, resident: row.resident, alone: row.alone, full: row.full };
-        let cut = rated.cut(op.dims(), 4, row.shape.tile.block_n > 32);
-        Choice { cut, shape: row.shape, product, lanes }
+        // Slabs that are added by a launch of their own cannot wait for what the extremes say.
+        let most_slabs = if parts == Parts::Whole { u64::MAX } else { 1 };
+        let mut cut = rated.cut(dims, 4, row.shape.tile.block_n > 32, dims.k.div_ceil(longest)..=most_slabs);
+        let read = (dims.m + dims.n) * dims.k * dims.batch * 4;
+        match parts {
+            Parts::Whole => {}
+            Parts::Scaled => cut.ns += RANGE_NS + read as f64 / RANGE_BYTES_PER_NS,
+            Parts::HighLow => cut.ns = cut.ns * HIGH_LOW_TIMES + RANGE_NS + read as f64 / RANGE_BYTES_PER_NS,
+        }
+        Choice { cut, shape: row.shape, product, lanes, parts }
     };
     rows.iter().filter(usable).map(choice).collect()
 }

@@ -7,9 +7,12 @@ use std::fmt::Write;
 
 use polywarp_core::DType;
 
-use super::{Coop, Factor, Shape, Width};
+use super::{Coop, Factor, Parts, Shape, Width};
 use crate::Access;
 use crate::element::Form;
+
+/// Low halves are stored this much larger (2^11): as large as their high halves.
+pub(super) const LOW_SCALE: &str = "2048.0";
 
 /// An operand's names and extents in the text.
 pub(super) struct Side {
@@ -89,12 +92,18 @@ impl Coop {
         }
         let form = if factor.width == Width::Quad { Form::Quad } else { Form::Scalar };
         *out += &factor.element.storage(binding, name, form, Access::Read);
+        let item = if self.parts == Parts::Whole { self.factor() } else { "f32" };
         let (ty, call) = match factor.width {
-            Width::Quad => ("V", format!("load4_{name}(at)")),
-            _ => ("T", format!("load_{name}(at)")),
+            Width::Quad => (format!("vec4<{item}>"), format!("load4_{name}(at)")),
+            _ => (item.to_owned(), format!("load_{name}(at)")),
         };
-        let value = if factor.element.scalar() == self.factor() { call } else { format!("{ty}({call})") };
+        let value = if factor.element.scalar() == item { call } else { format!("{ty}({call})") };
         writeln!(out, "fn get_{name}(at: u32) -> {ty} {{ return {value}; }}")
+    }
+
+    /// The type of four elements on their way.
+    fn held(&self) -> &'static str {
+        if self.parts == Parts::Whole { "V" } else { "vec4<f32>" }
     }
 
     fn units(&self, side: &Side) -> u32 {
@@ -143,7 +152,7 @@ impl Coop {
             }
             writeln!(out, "    let {n}_to{p} = ({n}_row{p} * {stride}u + {n}_col{p}) / 4u;")?;
             for h in 0..unit / 4 {
-                writeln!(out, "    var {n}_held{p}_{h}: V;")?;
+                writeln!(out, "    var {n}_held{p}_{h}: {};", self.held())?;
             }
         }
         Ok(())
@@ -177,7 +186,7 @@ impl Coop {
     }
 
     fn write_loads(&self, out: &mut String, side: &Side, k: &str, partial: bool, pad: &str) -> std::fmt::Result {
-        let n = side.name;
+        let (n, ty) = (side.name, self.held());
         let along_k = side.factor.along_k;
         for p in 0..self.passes(side) {
             let guard = self.guard(side, p);
@@ -201,20 +210,20 @@ impl Coop {
                 }
                 Width::Quad if partial => {
                     let get = side.inside(&index);
-                    writeln!(out, "{pad}{held}0 = V();\n{pad}if {depth} < k_end {{ {held}0 = get_{n}({get}); }}")?;
+                    writeln!(out, "{pad}{held}0 = {ty}();\n{pad}if {depth} < k_end {{ {held}0 = get_{n}({get}); }}")?;
                 }
                 Width::Quad => writeln!(out, "{pad}{held}0 = get_{n}({});", side.inside(&index))?,
                 Width::Unit | Width::Strided => {
                     let value = |e: u32| format!("get_{n}({})", side.inside(&format!("{index} + {e}u{}", side.near())));
                     if partial {
-                        writeln!(out, "{pad}{held}0 = V();")?;
+                        writeln!(out, "{pad}{held}0 = {ty}();")?;
                         for (e, lane) in (0..).zip(["x", "y", "z", "w"]) {
                             let at = if along_k { format!("{depth} + {e}u") } else { depth.clone() };
                             writeln!(out, "{pad}if {at} < k_end {{ {held}0.{lane} = {}; }}", value(e))?;
                         }
                     } else {
                         let values = [value(0), value(1), value(2), value(3)].join(", ");
-                        writeln!(out, "{pad}{held}0 = V({values});")?;
+                        writeln!(out, "{pad}{held}0 = {ty}({values});")?;
                     }
                 }
             }
@@ -235,7 +244,17 @@ impl Coop {
                     writeln!(out, "{pad}{guard}")?;
                 }
                 for h in 0..side.unit() / 4 {
-                    writeln!(out, "{pad}{n}_tile{copy}[{n}_to{p} + {h}u] = {n}_held{p}_{h};")?;
+                    let (held, goal) = (format!("{n}_held{p}_{h}"), format!("{copy}[{n}_to{p} + {h}u]"));
+                    match self.parts {
+                        Parts::Whole => writeln!(out, "{pad}{n}_tile{goal} = {held};")?,
+                        Parts::Scaled => writeln!(out, "{pad}{n}_tile{goal} = V({held} * scale_{n});")?,
+                        Parts::HighLow => {
+                            // Scaling, the difference and its scaling are exact; the roundings to f16 are the only ones.
+                            writeln!(out, "{pad}{{ let x = {held} * scale_{n}; let high = V(x);")?;
+                            writeln!(out, "{pad}{n}_tile{goal} = high;")?;
+                            writeln!(out, "{pad}{n}_low{goal} = V((x - vec4<f32>(high)) * {LOW_SCALE}); }}")?;
+                        }
+                    }
                 }
                 if guard.is_some() {
                     writeln!(out, "{pad}}}")?;

@@ -5,24 +5,22 @@
 
 use std::fmt::Write;
 
-use super::{Coop, Lanes, Target, Tile};
+use super::{Coop, Lanes, Parts, Target, Tile};
 use crate::element::Form;
 
 impl Coop {
     pub(super) fn write_stores(&self, out: &mut String) -> std::fmt::Result {
         let (rows, columns) = self.fragments();
         let size = self.product.size;
+        let back = if self.parts == Parts::Whole { "" } else { " * back" };
         if self.direct {
-            for i in 0..rows {
-                for j in 0..columns {
-                    writeln!(
-                        out,
-                        "    coopStoreT(d{i}_{j}, &d[d_start + (tile_m + own_m + {}u) * params.n + tile_n + own_n + {}u], \
-                         params.n);",
-                        i * size,
-                        j * size
-                    )?;
-                }
+            // Every argument by name: naga 30 forgets to emit what stands in the statement itself.
+            writeln!(out, "    let d_first = d_start + (tile_m + own_m) * params.n + tile_n + own_n;")?;
+            writeln!(out, "    let d_stride = params.n;")?;
+            for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+                writeln!(out, "    let d_at{i}_{j} = d_first + {}u * d_stride + {}u;", i * size, j * size)?;
+                writeln!(out, "    let d_sum{i}_{j} = d{i}_{j}{back};")?;
+                writeln!(out, "    coopStoreT(d_sum{i}_{j}, &d[d_at{i}_{j}], d_stride);")?;
             }
             return Ok(());
         }
@@ -59,7 +57,13 @@ impl Coop {
                 "(first + whose)"
             }
         };
-        writeln!(out, "        let v = sums[whose * {}u + line * {}u + unit % {quads}u];", size * stride / 4, stride / 4)?;
+        let back = if self.parts == Parts::Whole { "" } else { " * back" };
+        writeln!(
+            out,
+            "        let v = sums[whose * {}u + line * {}u + unit % {quads}u]{back};",
+            size * stride / 4,
+            stride / 4
+        )?;
         writeln!(out, "        let row = tile_m + {owner} % {warps_m}u * {}u + {i}u + line;", block_m / warps_m)?;
         writeln!(
             out,
