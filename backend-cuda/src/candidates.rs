@@ -89,7 +89,7 @@ impl Planned for CudaBackend {
 
     fn run(&self, plan: &Work, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
         match plan {
-            Work::Native(plan) => self.run_native(plan, inputs, output),
+            Work::Native(plan) => self.run_planned(plan, inputs, output),
             Work::Portable(plan) => self.run_plan(plan, inputs, output),
         }
     }

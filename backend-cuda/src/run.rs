@@ -46,8 +46,13 @@ impl CudaBackend {
     /// As [`polywarp_core::Backend::execute`]; [`Error::InvalidArgument`] for a plan that is not sound,
     /// [`Error::Unsupported`] for one whose kernels this card or its driver does not take.
     pub fn run_native(&self, plan: &polywarp_kernels::Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        self.fault().check()?;
         plan.check(inputs.len()).map_err(bad_plan)?;
+        self.run_planned(plan, inputs, output)
+    }
+
+    /// Runs a plan that a planner of `polywarp_kernels` made: those are sound, which tests see to.
+    pub(crate) fn run_planned(&self, plan: &polywarp_kernels::Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        self.fault().check()?;
         let output = self.own(output)?;
         let scratch = plan.scratch_bytes.iter().map(|&bytes| self.allocate(bytes)).collect::<Result<Vec<_>>>()?;
         let inputs = inputs.iter().map(|input| self.own(input)).collect::<Result<Vec<_>>>()?;
@@ -60,8 +65,10 @@ impl CudaBackend {
         let launches = plan.launches.iter().map(|launch| {
             let symbol = &launch.kernel.symbol;
             let kernel = self.machine.get(launch.kernel)?;
-            let reason = "there is no code of it that this card and its driver take".to_owned();
-            let missing = || Error::Unsupported { device: self.id().to_owned(), what: format!("`{symbol}`"), reason };
+            let missing = || {
+                let reason = "there is no code of it that this card and its driver take".to_owned();
+                Error::Unsupported { device: self.id().to_owned(), what: format!("`{symbol}`"), reason }
+            };
             let kernel = kernel.ok_or_else(missing)?;
             let address = |slot| find(slot).map(|found| found.address());
             let encode = |map: &native::TensorMap, address| crate::native::encode(self.stream.context(), map, address);
