@@ -1,8 +1,9 @@
 //! Where the lanes of a warp meet again after a branch.
 //!
-//! The place is the branch's immediate post-dominator, as assemblers choose it, with one refinement they make as well: a
-//! path that ends in `ret` does not count, because its lanes are gone (an early return inside an `if` does not keep the
-//! others apart). Lanes that wait for each other in a block that only returns would gain nothing, so no one waits there.
+//! The place is the branch's immediate post-dominator, as assemblers choose it, with one refinement they make as well:
+//! a path that ends in `ret` does not count, because its lanes are gone (an early return inside an `if` does not keep
+//! the others apart). Lanes that wait for each other in a block that only returns would gain nothing, so no one waits
+//! there.
 
 use crate::inst::{Inst, NONE, Op};
 

@@ -12,6 +12,8 @@ pub(crate) const SHARED_BASE: u32 = 1024;
 pub(crate) const LOCAL_BASE: u32 = 4096;
 /// Address of the first constant.
 pub(crate) const CONST_BASE: u32 = 8192;
+/// Address of the parameter block: one that 32 bits do not hold, so that the wrong width is noticed.
+pub(crate) const PARAM_BASE: u64 = 3 << 32;
 
 /// A parsed PTX module.
 #[derive(Clone, Debug)]
@@ -50,6 +52,13 @@ pub struct Param {
     pub bytes: u32,
     /// Its alignment.
     pub align: u32,
+}
+
+impl Param {
+    /// Its bytes in the parameter block.
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
+        self.offset as usize..(self.offset + self.bytes) as usize
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,10 +1,10 @@
 //! Executes NVIDIA PTX on the host, for tests of compilers on machines without an NVIDIA GPU.
 //!
-//! It reads PTX text, decodes it, and runs kernels exactly (integer and IEEE arithmetic as the PTX ISA defines them) with
-//! checks that no GPU makes: every access against the allocations, alignment, memory that is read through the read-only
-//! path and written in the same launch, shared memory read before it is written, data races, barriers that not all threads
-//! reach, warp-wide instructions whose threads do not come. It is no model of time, and not all of PTX: what it does not
-//! know it refuses with the line ([`ParseError`]), and never ignores.
+//! It reads PTX text, decodes it, and runs kernels exactly (integer and IEEE arithmetic as the PTX ISA defines them)
+//! with checks that no GPU makes: every access against the allocations, alignment, memory that is read through the
+//! read-only path and written in the same launch, shared memory read before it is written, data races, barriers that
+//! not all threads reach, warp-wide instructions whose threads do not come. It is no model of time, and not all of PTX:
+//! what it does not know it refuses with the line ([`ParseError`]), and never ignores.
 //!
 //! ```
 //! use ptx_interpreter::{Launch, Memory, Module, RunOptions, run};
@@ -33,13 +33,13 @@
 //!
 //! # How threads run
 //!
-//! Blocks run one after the other. The lanes of a warp run together while they are at one place with one history; after a
-//! branch they meet again at its immediate post-dominator (see `flow`), and `activemask` gives the lanes that run together.
-//! PTX promises no such thing, but hardware does it. [`RunOptions::shuffle`] runs blocks, warps and stores in a random order,
-//! repeatably, so that races show in the results.
+//! Blocks run one after the other. The lanes of a warp run together while they are at one place with one history; after
+//! a branch they meet again at its immediate post-dominator (see `flow`), and `activemask` gives the lanes that run
+//! together. PTX promises no such thing, but hardware does it. [`RunOptions::shuffle`] runs blocks, warps and stores in
+//! a random order, repeatably, so that races show in the results.
 //!
-//! Registers and shared memory start with bits nobody should rely on. Approximate instructions give the true value rounded,
-//! or ([`RunOptions::perturb`]) one that is off by as much as the ISA allows.
+//! Registers and shared memory start with bits nobody should rely on. Approximate instructions give the true value
+//! rounded, or ([`RunOptions::perturb`]) one that is off by as much as the ISA allows.
 //!
 //! Read next: `parse/decode.rs` (what is understood), `inst.rs` (what it becomes), `exec/step.rs` (the loop),
 //! `exec/schedule.rs` (whose turn it is), `race.rs` (what counts as ordered).

@@ -1,8 +1,8 @@
 //! Device memory: allocations far apart from each other, every access checked.
 //!
-//! The number of the allocation is in the address (bits 40 and up), so that a lookup is a shift, and an address that runs
-//! out of an allocation cannot run into another. Allocations start just below a multiple of 4 GiB: arithmetic that loses
-//! the carry between the halves of an address ends far away.
+//! The number of the allocation is in the address (bits 40 and up), so that a lookup is a shift, and an address that
+//! runs out of an allocation cannot run into another. Allocations start just below a multiple of 4 GiB: arithmetic that
+//! loses the carry between the halves of an address ends far away.
 
 use crate::error::FaultKind;
 use crate::race::Shadow;

@@ -241,7 +241,7 @@ fn operands_have_the_right_kind_and_width() {
         "mov.u64 %wd, %da;",
         "mov.b64 %dd, {%wa};",
         "selp.u32 %wd, %wa, %wb, %wc;",
-        "ld.param.u64 %dd, [%da];",
+        "ld.param.u64 %dd, [%wa];",
         "ld.global.v2.u32 {%wd}, [%da];",
         "st.global.u64 [%da], %wa;",
         "mov.u16 %hd, 70000;",

@@ -120,3 +120,37 @@ fn grids_and_blocks_of_three_dimensions() {
     }
     assert_eq!(half("mov.u16 %hd, 3;", 0, 0, 0), 3);
 }
+
+/// Parameters by value are read through addresses that are computed, within one of them.
+#[test]
+fn parameters_have_addresses() {
+    let text = |at: &str| {
+        format!(
+            ".version 7.0 .target sm_70 .address_size 64
+            .visible .entry k(.param .u64 out, .param .align 16 .b8 table[48], .param .u64 behind) {{
+                .reg .b32 %r<8>; .reg .b64 %d<8>;
+                ld.param.u64 %d0, [out]; mov.u64 %d1, table;
+                mov.u32 %r0, %tid.x; mad.wide.u32 %d2, %r0, 16, %d1;
+                ld.param.v2.u32 {{%r1, %r2}}, [%d2+{at}];
+                mad.wide.u32 %d3, %r0, 8, %d0; st.global.v2.u32 [%d3], {{%r2, %r1}};
+                ret;
+            }}"
+        )
+    };
+    let launch = |out: u64| {
+        let table = (0..12_u32).chain([77, 78]).flat_map(u32::to_le_bytes);
+        let params = out.to_le_bytes().into_iter().chain([0; 8]).chain(table).collect();
+        Launch { grid: [1; 3], block: [3, 1, 1], params, ..Launch::default() }
+    };
+    let mut memory = Memory::new();
+    let out = memory.alloc(24, 8);
+    let module = parse(&text("8"));
+    let kernel = module.kernel("k").unwrap();
+    run(kernel, &mut memory, &launch(out), &RunOptions::strict()).unwrap_or_else(|f| panic!("{f}"));
+    let words: Vec<u8> = memory.read(out, 24).unwrap().iter().step_by(4).copied().collect();
+    assert_eq!(words, [3, 2, 7, 6, 11, 10]);
+    // The third thread leaves the parameters.
+    let module = parse(&text("24"));
+    let fault = run(module.kernel("k").unwrap(), &mut memory, &launch(out), &RunOptions::strict()).unwrap_err();
+    assert!(fault.to_string().contains("param"), "{fault}");
+}

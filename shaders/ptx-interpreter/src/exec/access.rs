@@ -4,7 +4,7 @@ use super::warp::Warp;
 use super::{Block, Machine, Trouble};
 use crate::error::FaultKind;
 use crate::inst::*;
-use crate::kernel::{CONST_BASE, LOCAL_BASE, SHARED_BASE};
+use crate::kernel::{CONST_BASE, LOCAL_BASE, PARAM_BASE, Param, SHARED_BASE};
 use crate::race::{Actor, Found, Kind};
 
 /// One load or store of a warp.
@@ -39,8 +39,9 @@ pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
 }
 
 /// Where an access to a variable's space starts, checked.
-fn place(space: Space, address: u64, base: u32, bytes: usize, size: usize) -> Result<usize, FaultKind> {
-    let at = address.wrapping_sub(u64::from(base));
+fn place(space: Space, address: u64, base: impl Into<u64>, bytes: usize, size: usize) -> Result<usize, FaultKind> {
+    let base = base.into();
+    let at = address.wrapping_sub(base);
     if at <= size as u64 && bytes as u64 <= size as u64 - at {
         return Ok(at as usize);
     }
@@ -174,7 +175,14 @@ impl Machine<'_> {
                 data.copy_from_slice(&warp.local[at..at + bytes]);
             }
             Space::Param => {
-                let at = place(space, address, 0, bytes, self.params.len())?;
+                let at = place(space, address, PARAM_BASE, bytes, self.params.len())?;
+                // An index may not lead from one parameter into the next.
+                let ends = |param: &&Param| at < (param.offset + param.bytes) as usize;
+                let param = self.kernel.params.iter().find(ends).map_or(0..0, Param::range);
+                if at < param.start || at + bytes > param.end {
+                    let nearest = format!("the parameter nearest has bytes {param:?} of the block");
+                    return Err(FaultKind::OutOfBounds { space: space.name(), address, bytes: bytes as u32, nearest });
+                }
                 data.copy_from_slice(&self.params[at..at + bytes]);
             }
             Space::Const => {

@@ -1,5 +1,5 @@
-//! The approximate functions. By default the true value, rounded; on request off by as much as the ISA allows, in a way that
-//! depends on the argument and a seed alone, so that one argument has one result, as on hardware.
+//! The approximate functions. By default the true value, rounded; on request off by as much as the ISA allows, in a way
+//! that depends on the argument and a seed alone, so that one argument has one result, as on hardware.
 
 use crate::inst::FloatOp;
 

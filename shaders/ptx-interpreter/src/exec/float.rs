@@ -1,7 +1,7 @@
 //! Floating-point arithmetic over the lanes of a warp, rounded to nearest even.
 //!
-//! A result that is not a number has the GPU's bits (`0x7fffffff`, `0x7fff`); in `f64`, the host's. Contraction (`mul` and
-//! `add` as one `fma`), which the assembler may do where no rounding is written, is not done.
+//! A result that is not a number has the GPU's bits (`0x7fffffff`, `0x7fff`); in `f64`, the host's. Contraction (`mul`
+//! and `add` as one `fma`), which the assembler may do where no rounding is written, is not done.
 
 use super::approx::Approximation;
 use super::regs::Regs;
@@ -186,8 +186,8 @@ fn float64(regs: &mut Regs, mask: u32, inst: FloatInst) {
     }
 }
 
-/// One operation on halves. Sums, products and quotients are computed in `f32`, whose precision makes the second rounding
-/// harmless.
+/// One operation on halves. Sums, products and quotients are computed in `f32`, whose precision makes the second
+/// rounding harmless.
 #[inline(always)]
 fn half(op: FloatOp, mods: FloatMods, a: u16, b: u16, c: u16, approximation: &Approximation) -> u16 {
     use FloatOp::*;

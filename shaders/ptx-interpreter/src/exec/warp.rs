@@ -1,9 +1,9 @@
 //! The lanes of a warp: which run together, which wait, and where they meet.
 //!
-//! Lanes at one place with one history form a group and run in lockstep. A branch that some take and some do not splits a
-//! group; the parts meet again at the branch's join (see `flow`), where the early ones wait. They do not wait for ever: when
-//! the others have run [`PATIENCE`] instructions, the early ones go on alone, as hardware with independent thread
-//! scheduling lets them, so that a lane may spin until another releases it.
+//! Lanes at one place with one history form a group and run in lockstep. A branch that some take and some do not splits
+//! a group; the parts meet again at the branch's join (see `flow`), where the early ones wait. They do not wait for
+//! ever: when the others have run [`PATIENCE`] instructions, the early ones go on alone, as hardware with independent
+//! thread scheduling lets them, so that a lane may spin until another releases it.
 
 use super::regs::Regs;
 use crate::inst::NONE;

@@ -1,6 +1,6 @@
 //! `wmma` on tiles of 16x16x16. PTX leaves open which lane holds which element; here each kind of fragment has another
-//! layout, so that code which relies on one is found. `A` and `B` hold every element twice, as on hardware. Products and
-//! sums are exact to `f64` and rounded once at the end; hardware may be less exact.
+//! layout, so that code which relies on one is found. `A` and `B` hold every element twice, as on hardware. Products
+//! and sums are exact to `f64` and rounded once at the end; hardware may be less exact.
 
 use super::access::lane_address;
 use super::regs::LANES;

@@ -6,7 +6,7 @@ use super::{Level, Result};
 use crate::error::{ParseError, ParseErrorKind};
 use crate::flow;
 use crate::inst::{Address, Class, Guard, Inst, NONE, Op, Slot, Ty};
-use crate::kernel::Special;
+use crate::kernel::{PARAM_BASE, Special};
 
 /// An operand as written.
 #[derive(Clone, Debug, PartialEq)]
@@ -247,12 +247,15 @@ impl<'a> Scope<'a> {
             Symbol::Address(address) => Ok(Some(self.immediate(class, address))),
             Symbol::Dynamic if class == Class::Word => Ok(Some(self.dynamic_base())),
             Symbol::Dynamic => Err(operand_error(line, "the dynamic array's address is taken in 32 bits")),
-            Symbol::Param(_) => Err(operand_error(line, "the address of a parameter is not supported")),
+            Symbol::Param(at) if class == Class::Double => {
+                Ok(Some(self.immediate(class, PARAM_BASE + u64::from(at))))
+            }
+            Symbol::Param(_) => Err(operand_error(line, "the address of a parameter is taken in 64 bits")),
             Symbol::Register(..) => Ok(None),
         }
     }
 
-    /// `[base+offset]`; in parameter space the base must be a parameter.
+    /// `[base+offset]`; in parameter space the base is a parameter, or a register with the address of one.
     pub(super) fn address(&mut self, param: bool, operand: &Operand<'a>, line: u32) -> Result<Address> {
         let Operand::Address(base, offset) = operand else {
             return Err(operand_error(line, format!("expected an address, found {operand:?}")));
@@ -264,8 +267,9 @@ impl<'a> Scope<'a> {
         let symbol = self.symbol(name, line)?;
         match symbol {
             Symbol::Param(start) if param => {
-                Ok(Address { base: NONE, wide: true, offset: u64::from(start).wrapping_add(offset) })
+                Ok(Address { base: NONE, wide: true, offset: (PARAM_BASE + u64::from(start)).wrapping_add(offset) })
             }
+            Symbol::Register(Class::Double, base) if param => Ok(Address { base, wide: true, offset }),
             _ if param => Err(operand_error(line, format!("`{name}` is not a parameter"))),
             Symbol::Register(Class::Double, base) => Ok(Address { base, wide: true, offset }),
             Symbol::Register(Class::Word, base) => Ok(Address { base, wide: false, offset }),

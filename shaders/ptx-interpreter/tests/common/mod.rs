@@ -1,5 +1,5 @@
-//! One instruction, its operands and its result. With `PTXAS=/path/to/ptxas` every text is assembled as well, so that the
-//! tests speak of legal PTX only.
+//! One instruction, its operands and its result. With `PTXAS=/path/to/ptxas` every text is assembled as well, so that
+//! the tests speak of legal PTX only.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::io::Write;
@@ -30,8 +30,8 @@ fn assemble(ptxas: &str, text: &str) {
     assert!(output.status.success(), "{}\n{text}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A module around a kernel `k` with the parameters `out, a, b, c` and registers of all widths, whose names end in those
-/// letters (`%da`, `%wa`, `%ha`); results are in `%dd`, `%wd`, `%hd`, `%p`.
+/// A module around a kernel `k` with the parameters `out, a, b, c` and registers of all widths, whose names end in
+/// those letters (`%da`, `%wa`, `%ha`); results are in `%dd`, `%wd`, `%hd`, `%p`.
 pub fn snippet(body: &str, store: &str) -> String {
     format!(
         ".version 8.0
