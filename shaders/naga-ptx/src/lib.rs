@@ -15,9 +15,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The text is for `cuModuleLoadData`, `cuLinkAddData` or `ptxas`; the driver's assembler does the optimising that needs
-//! to know the card. What is done here is what it cannot do afterwards: variables and small arrays live in registers,
-//! functions are compiled into their callers, loops of few rounds are written out, neighbouring accesses become one.
+//! The text is for `cuModuleLoadData`, `cuLinkAddData` or `ptxas`; the driver's assembler does the optimising that
+//! needs to know the card. What is done here is what it cannot do afterwards: variables and small arrays live in
+//! registers, functions are compiled into their callers, loops of few rounds are written out, neighbouring accesses
+//! become one.
 //!
 //! # Launching
 //!
@@ -38,13 +39,15 @@
 //!
 //! # What is promised
 //!
-//! - Everything of compute WGSL that naga validates either compiles or is [`Error::Unsupported`] with its place: textures,
+//! - Everything of compute WGSL that naga validates either compiles or is [`Error::Unsupported`] with its place:
+//!   textures,
 //!   samplers, other stages, ray tracing, what the target lacks.
 //! - [`Bounds::Clamp`], [`WorkgroupMemory::Zeroed`] and [`Options::loop_limit`] make any validated shader safe to run;
 //!   integer division by zero, shifts and conversions give what WGSL says in every mode.
 //! - Floats keep subnormals, infinities and NaNs. Errors of builtins are measured, and stay within WGSL's limits: the
 //!   table is in the `math` folder's head. `+ - *` may be contracted unless [`Contraction::Forbidden`].
-//! - Equal modules and options give equal texts. The PTX version is the least that the target and the instructions need,
+//! - Equal modules and options give equal texts. The PTX version is the least that the target and the instructions
+//!   need,
 //!   so that old drivers take it.
 //!
 //! # Words

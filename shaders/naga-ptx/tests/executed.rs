@@ -1,5 +1,5 @@
-//! The shaders of `tests/device`, which check themselves, run on an interpreter of PTX: no GPU. For the oldest target and a
-//! new one, checked and trusted, in order and in random orders of blocks, warps and lanes.
+//! The shaders of `tests/device`, which check themselves, run on an interpreter of PTX: no GPU. For the oldest target
+//! and a new one, checked and trusted, in order and in random orders of blocks, warps and lanes.
 
 mod common;
 

@@ -1,6 +1,6 @@
-//! Every snapshot is assembled by NVIDIA's `ptxas` for each architecture it knows, and really so: each gives a cubin, and
-//! none spills. Needs `ptxas` (`PTXAS`, or on the path; `cargo xtask setup` fetches it): without it nothing is assembled,
-//! which is said aloud, and fails when `POLYWARP_REQUIRE_PTXAS` is set.
+//! Every snapshot is assembled by NVIDIA's `ptxas` for each architecture it knows, and really so: each gives a cubin,
+//! and none spills. Needs `ptxas` (`PTXAS`, or on the path; `cargo xtask setup` fetches it): without it nothing is
+//! assembled, which is said aloud, and fails when `POLYWARP_REQUIRE_PTXAS` is set.
 
 mod common;
 
@@ -25,7 +25,8 @@ fn every_snapshot_assembles_on_every_architecture() {
     let mut faults = Vec::new();
     for (major, minor) in TARGETS {
         let target = Target::new(major, minor);
-        // PTX for an older target is for newer cards too: where this ptxas has dropped the target, the next takes its text.
+        // PTX for an older target is for newer cards too: where this ptxas has dropped the target, the next takes its
+        // text.
         let empty = format!(".version 8.8\n.target {target}\n.address_size 64\n");
         let known = assemble(&ptxas, &temporary, &empty, target).is_ok();
         let assembled_for = if known { target } else { Target::new(7, 5).max(target) };

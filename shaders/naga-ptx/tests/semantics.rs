@@ -1,5 +1,5 @@
-//! `tests/run/semantics.wgsl`, run on an interpreter of PTX, gives what WGSL says; with and without checks, for an old and a
-//! new target, in any order of threads.
+//! `tests/run/semantics.wgsl`, run on an interpreter of PTX, gives what WGSL says; with and without checks, for an old
+//! and a new target, in any order of threads.
 
 mod common;
 

@@ -1,8 +1,13 @@
 //! What a fuzzer calls: text to PTX, and generated programs to PTX, with any options.
 //!
-//! A panic is a fault of naga-ptx; what naga refuses, or panics at itself, is none. The tests (`tests/mutants.rs`) run the
-//! same functions on stable Rust over mutated texts; `fuzz_targets` are for `cargo fuzz`.
+//! A panic is a fault of naga-ptx; what naga refuses, or panics at itself, is none. The tests (`tests/mutants.rs`) run
+//! the same functions on stable Rust over mutated texts; `fuzz_targets` are for `cargo fuzz`.
 #![forbid(unsafe_code)]
+
+pub mod mutate;
+
+use std::cell::Cell;
+use std::panic::catch_unwind;
 
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga_ptx::{Bounds, Contraction, Options, Target, Uniforms, WorkgroupMemory, compile};
@@ -25,6 +30,29 @@ pub fn options(seed: u64) -> Options {
         contraction: random.pick(&[Contraction::Allowed, Contraction::Forbidden]),
         loop_limit: random.pick(&[None, Some(0), Some(1000), Some(u32::MAX)]),
     }
+}
+
+thread_local! {
+    static IN_NAGA: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets panics inside of naga pass, which libFuzzer's own hook would take for faults of ours: to be called once, after
+/// that hook was set.
+pub fn tolerate_naga() {
+    let others = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !IN_NAGA.get() {
+            others(info);
+        }
+    }));
+}
+
+/// The valid module in `source`, if there is one; none where naga panics.
+fn tolerated(source: &str) -> Option<(naga::Module, ModuleInfo)> {
+    IN_NAGA.set(true);
+    let result = catch_unwind(|| module(source));
+    IN_NAGA.set(false);
+    result.ok().flatten()
 }
 
 /// The valid module in `source`, if there is one.
@@ -55,7 +83,7 @@ pub fn compiled(module: &naga::Module, info: &ModuleInfo, options: &Options) -> 
 pub fn text(bytes: &[u8]) {
     let Ok(source) = std::str::from_utf8(bytes) else { return };
     let seed = bytes.iter().fold(0_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-    if let Some((module, info)) = module(source) {
+    if let Some((module, info)) = tolerated(source) {
         compiled(&module, &info, &options(seed));
     }
 }
@@ -66,7 +94,7 @@ pub fn generated(seed: u64, options_seed: u64) {
     let settings =
         Settings { subgroups: random & 1 == 0, size: 10 + (random >> 8) as usize % 40, ..Settings::varied(seed) };
     let program = generate(seed, &settings);
-    let Some((module, info)) = module(&program.wgsl) else { return };
+    let Some((module, info)) = tolerated(&program.wgsl) else { return };
     let options = options(options_seed);
     if let Err(error) = compile(&module, &info, &options) {
         panic!("{error} with {options:?}:\n{}", program.wgsl);

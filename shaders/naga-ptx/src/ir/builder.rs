@@ -1,5 +1,5 @@
-//! Writes blocks. Exactly one block is open at any time; ending it says how and opens the next, so that no block is left
-//! without a terminator and nothing is written into an ended one.
+//! Writes blocks. Exactly one block is open at any time; ending it says how and opens the next, so that no block is
+//! left without a terminator and nothing is written into an ended one.
 //!
 //! One method per instruction. Operands are folded where the result is known and exact; what folding would change
 //! (rounding, NaN payloads) is left to the assembler.
@@ -169,9 +169,27 @@ impl Builder {
             let without = self.binary(BinaryOp::And, Ty::Pred, not, b);
             return self.binary(BinaryOp::Or, Ty::Pred, with, without);
         }
+        if ty.class() == Class::B16 && a.imm().is_none() && b.imm().is_none() {
+            return self.masked(ty, p, a, b);
+        }
         let dst = self.reg(ty);
         self.push(Inst::Selp { ty: ty.bits(), dst, a, b, p });
         dst.into()
+    }
+
+    /// `selp` of two registers of 16 bits, by a mask.
+    ///
+    /// ptxas 13.0.88, as the driver's assembler (580.159), for every target from sm_75 to sm_120 turns `selp.b16` of
+    /// two halves that were loaded into a load, under a predicate, over the register of the other half; where the sum
+    /// or product of that other half with something is then packed with another one into one instruction for two, that
+    /// comes after the load and takes the wrong half. `tests/in/half_select.wgsl` is such a case. A mask is one
+    /// instruction more.
+    fn masked(&mut self, ty: Ty, p: Reg, a: Operand, b: Operand) -> Operand {
+        let mask = self.reg(Ty::B16);
+        self.push(Inst::Selp { ty: Ty::B16, dst: mask, a: Operand::Imm(0xffff), b: Operand::Imm(0), p });
+        let differing = self.xor(ty, a, b);
+        let taken = self.and(ty, differing, mask.into());
+        self.xor(ty, taken, b)
     }
 
     /// `cvt`; the caller knows which rounding the pair of types needs.

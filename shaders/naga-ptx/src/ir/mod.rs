@@ -1,8 +1,8 @@
 //! A small typed PTX: virtual registers, basic blocks, instructions.
 //!
-//! Lowering writes it through [`Builder`], `emit` spells it; nothing else knows either side. Registers are untyped bits of
-//! one of four widths, as PTX's `.b` types allow; an instruction carries the type it works in. Registers may be written
-//! more than once (a promoted variable is a register), so this is not SSA: the assembler builds that itself.
+//! Lowering writes it through [`Builder`], `emit` spells it; nothing else knows either side. Registers are untyped bits
+//! of one of four widths, as PTX's `.b` types allow; an instruction carries the type it works in. Registers may be
+//! written more than once (a promoted variable is a register), so this is not SSA: the assembler builds that itself.
 //! ISA sections are those of "PTX ISA 9.0", chapter 9 (instruction set).
 
 mod builder;

@@ -1,9 +1,9 @@
 //! Loads and stores of neighbours become one access of 8 or 16 bytes.
 //!
-//! Within a block, scalar loads from one base register at offsets side by side are gathered at the first of them, provided
-//! that nothing between may write that memory; scalar stores likewise at the last of them, provided that nothing between
-//! may read or write it. The address of the group must be a multiple of its size, which the builder knows of bases
-//! (PTX ISA 5.4.2: vector accesses must be aligned to their whole size).
+//! Within a block, scalar loads from one base register at offsets side by side are gathered at the first of them,
+//! provided that nothing between may write that memory; scalar stores likewise at the last of them, provided that
+//! nothing between may read or write it. The address of the group must be a multiple of its size, which the builder
+//! knows of bases (PTX ISA 5.4.2: vector accesses must be aligned to their whole size).
 
 use std::collections::HashMap;
 
@@ -158,7 +158,21 @@ fn touches(inst: &Inst, space: Space) -> bool {
         | Inst::Pack { .. }
         | Inst::Unpack { .. } => false,
         // Atomics, barriers, what lanes do together: nothing is moved across them.
-        _ => true,
+        Inst::Atom { .. }
+        | Inst::Red { .. }
+        | Inst::AtomicLoad { .. }
+        | Inst::AtomicStore { .. }
+        | Inst::Barrier
+        | Inst::WarpBarrier { .. }
+        | Inst::Fence { .. }
+        | Inst::ActiveMask { .. }
+        | Inst::Shfl { .. }
+        | Inst::Vote { .. }
+        | Inst::Ballot { .. }
+        | Inst::Redux { .. }
+        | Inst::WmmaLoad { .. }
+        | Inst::WmmaStore { .. }
+        | Inst::WmmaMma { .. } => true,
     }
 }
 
@@ -182,6 +196,22 @@ fn destinations(inst: &Inst) -> Vec<Reg> {
         | Inst::Pack { dst, .. } => vec![*dst],
         Inst::Unpack { low, high, .. } => vec![*low, *high],
         Inst::Load { dst, .. } => dst.clone(),
-        _ => Vec::new(),
+        // Those that `touches` keeps everything before or after.
+        Inst::Store { .. }
+        | Inst::Atom { .. }
+        | Inst::Red { .. }
+        | Inst::AtomicLoad { .. }
+        | Inst::AtomicStore { .. }
+        | Inst::Barrier
+        | Inst::WarpBarrier { .. }
+        | Inst::Fence { .. }
+        | Inst::ActiveMask { .. }
+        | Inst::Shfl { .. }
+        | Inst::Vote { .. }
+        | Inst::Ballot { .. }
+        | Inst::Redux { .. }
+        | Inst::WmmaLoad { .. }
+        | Inst::WmmaStore { .. }
+        | Inst::WmmaMma { .. } => Vec::new(),
     }
 }

@@ -142,7 +142,47 @@ impl<'m> Lowerer<'m> {
             BuiltIn::SubgroupId => vec![sync::subgroup_id(&mut self.b, self.sync)],
             BuiltIn::SubgroupSize => vec![sync::subgroup_size()],
             BuiltIn::SubgroupInvocationId => vec![sync::subgroup_invocation_id(&mut self.b)],
-            other => return Err(Error::unsupported(format!("the builtin {other:?}"), NO_GRAPHICS)),
+            BuiltIn::PrimitiveIndex
+            | BuiltIn::Position { .. }
+            | BuiltIn::ViewIndex
+            | BuiltIn::BaseInstance
+            | BuiltIn::BaseVertex
+            | BuiltIn::ClipDistances
+            | BuiltIn::CullDistance
+            | BuiltIn::InstanceIndex
+            | BuiltIn::PointSize
+            | BuiltIn::VertexIndex
+            | BuiltIn::DrawIndex
+            | BuiltIn::FragDepth
+            | BuiltIn::PointCoord
+            | BuiltIn::FrontFacing
+            | BuiltIn::Barycentric { .. }
+            | BuiltIn::SampleIndex
+            | BuiltIn::SampleMask
+            | BuiltIn::MeshTaskSize
+            | BuiltIn::CullPrimitive
+            | BuiltIn::PointIndex
+            | BuiltIn::LineIndices
+            | BuiltIn::TriangleIndices
+            | BuiltIn::VertexCount
+            | BuiltIn::Vertices
+            | BuiltIn::PrimitiveCount
+            | BuiltIn::Primitives
+            | BuiltIn::RayInvocationId
+            | BuiltIn::NumRayInvocations
+            | BuiltIn::InstanceCustomData
+            | BuiltIn::GeometryIndex
+            | BuiltIn::WorldRayOrigin
+            | BuiltIn::WorldRayDirection
+            | BuiltIn::ObjectRayOrigin
+            | BuiltIn::ObjectRayDirection
+            | BuiltIn::RayTmin
+            | BuiltIn::RayTCurrentMax
+            | BuiltIn::ObjectToWorld
+            | BuiltIn::WorldToObject
+            | BuiltIn::HitKind => {
+                return Err(Error::unsupported(format!("the builtin {builtin:?}"), NO_GRAPHICS));
+            }
         };
         Ok(leaves)
     }

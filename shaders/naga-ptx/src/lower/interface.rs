@@ -1,7 +1,7 @@
 //! The launch ABI: which kernel parameters an entry point has, and where workgroup memory lies.
 //!
-//! Resources the entry point uses come in order of (group, binding): the address of each buffer, followed by its size in
-//! bytes where a run-time array needs it; uniforms by value instead of an address when asked for and when they fit;
+//! Resources the entry point uses come in order of (group, binding): the address of each buffer, followed by its size
+//! in bytes where a run-time array needs it; uniforms by value instead of an address when asked for and when they fit;
 //! immediate data last. Workgroup variables share one block of memory in the order of declaration.
 
 use std::collections::{HashMap, HashSet};
@@ -19,7 +19,8 @@ use crate::ptx::{Access, Param, ParamKind};
 /// Bytes of parameters every driver takes (PTX ISA 5.1.6.1: 4352 since 1.5; more needs sm_70 and PTX 8.1).
 const MAX_PARAM_BYTES: u32 = 4096;
 
-/// Workgroup memory that may be declared statically, bytes; beyond it must be asked for at launch (CUDA C++ guide, 16.7.3).
+/// Workgroup memory that may be declared statically, bytes; beyond it must be asked for at launch (CUDA C++ guide,
+/// 16.7.3).
 pub(crate) const MAX_STATIC_SHARED_BYTES: u32 = 48 << 10;
 
 /// Workgroup memory any supported card has, bytes: 227 KiB of sm_90 and later is the most.

@@ -52,8 +52,8 @@ pub(crate) enum End {
 pub(crate) struct Registers {
     /// All of the variable's leaves.
     pub(crate) all: Rc<[Reg]>,
-    /// Where the value may begin in `all`, each with the condition under which it does. The first is taken when no other
-    /// condition holds; one without dynamic indices has only the first.
+    /// Where the value may begin in `all`, each with the condition under which it does. The first is taken when no
+    /// other condition holds; one without dynamic indices has only the first.
     choices: Vec<(Option<Operand>, usize)>,
 }
 

@@ -1,8 +1,9 @@
 //! Which variables live in registers.
 //!
-//! A variable is promoted unless something in it that is not small is indexed by a value unknown at compile time: then it
-//! lies in local memory, which is slow. Functions are compiled into their callers, so an index inside a callee counts for
-//! the variable whose pointer is passed. An index that depends only on counters of unrolled loops (`unroll.rs`) is known.
+//! A variable is promoted unless something in it that is not small is indexed by a value unknown at compile time: then
+//! it lies in local memory, which is slow. Functions are compiled into their callers, so an index inside a callee
+//! counts for the variable whose pointer is passed. An index that depends only on counters of unrolled loops
+//! (`unroll.rs`) is known.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! Statements and control flow.
 //!
 //! WGSL's control flow is structured, so each construct becomes blocks with one way out, and the place where its paths
-//! meet is also where the warp's lanes meet again. A statement that leaves (break, continue, return) ends the block it is
-//! in; what follows it there is unreachable and is not written.
+//! meet is also where the warp's lanes meet again. A statement that leaves (break, continue, return) ends the block it
+//! is in; what follows it there is unreachable and is not written.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use super::function::{Frame, Jumps, Value};
 use super::place::Place;
 use super::sync::{self, AtomicCall, AtomicOp, Convergence, Gather};
 use super::types::NO_GRAPHICS;
-use super::uniformity::Leaving;
+use super::uniformity::Left;
 use super::unroll;
 use crate::error::{Error, Result};
 use crate::ir::{Compare, Operand, Terminator, Ty};
@@ -182,8 +182,8 @@ impl<'m> Lowerer<'m> {
             flows[1] = self.block(frame, reject)?;
         }
         self.b.end(Terminator::Jump(after), after);
-        let leaves = [accept, reject].iter().any(|block| frame.uniformity.leaves(block, Leaving::Loop, !divergent));
-        self.partial = partial || leaves;
+        let left = frame.uniformity.left(accept, !divergent).or(frame.uniformity.left(reject, !divergent));
+        self.partial = partial || left.anyhow();
         Ok(if flows == [Flow::Left, Flow::Left] { Flow::Left } else { Flow::On })
     }
 
@@ -211,19 +211,19 @@ impl<'m> Lowerer<'m> {
         let first = labels.first().copied().unwrap_or(after);
         self.b.end(Terminator::Jump(default), first);
         frame.loops.push(Jumps { to_break: after, to_continue: None });
-        let mut leaves = false;
+        let mut left = Left::default();
         for (position, case) in cases.iter().enumerate() {
             self.block(frame, &case.body)?;
             let next = labels.get(position + 1).copied().unwrap_or(after);
             let target = if case.fall_through { next } else { after };
             self.b.end(Terminator::Jump(target), next);
-            leaves |= frame.uniformity.leaves(&case.body, Leaving::Switch, !divergent);
+            left = left.or(frame.uniformity.left(&case.body, !divergent));
         }
         if cases.is_empty() {
             self.b.end(Terminator::Jump(after), after);
         }
         frame.loops.pop();
-        self.partial = partial || leaves;
+        self.partial = partial || left.by_continue || left.by_return;
         Ok(Flow::On)
     }
 
@@ -235,8 +235,8 @@ impl<'m> Lowerer<'m> {
         break_if: Option<Handle<Expression>>,
     ) -> Result<Flow> {
         let partial = self.partial;
-        let break_diverges = break_if.is_some_and(|condition| !frame.uniformity.is_uniform(condition));
-        self.partial |= break_diverges || frame.uniformity.leaves(body, Leaving::Loop, true);
+        let uniform = frame.uniformity.rounds_uniform(body, break_if);
+        self.partial |= !uniform;
         let (head, next, after) = (self.b.block(), self.b.block(), self.b.block());
         let rounds = self.options.loop_limit.map(|limit| (self.b.copy(Ty::U32, Operand::Imm(0)), limit));
         self.b.end(Terminator::Jump(head), head);
@@ -259,7 +259,7 @@ impl<'m> Lowerer<'m> {
             None => self.b.end(Terminator::Jump(head), after),
         }
         frame.loops.pop();
-        self.partial = partial || frame.uniformity.leaves(body, Leaving::Function, true);
+        self.partial = partial || frame.uniformity.left(body, uniform).by_return;
         Ok(Flow::On)
     }
 
@@ -273,7 +273,8 @@ impl<'m> Lowerer<'m> {
         values: &[u32],
     ) -> Result<Flow> {
         let partial = self.partial;
-        self.partial |= frame.uniformity.leaves(body, Leaving::Loop, true);
+        let uniform = frame.uniformity.rounds_uniform(body, None);
+        self.partial |= !uniform;
         let after = self.b.block();
         for &value in values {
             frame.known.insert(counter, value);
@@ -292,7 +293,7 @@ impl<'m> Lowerer<'m> {
         }
         frame.known.remove(&counter);
         self.b.end(Terminator::Jump(after), after);
-        self.partial = partial || frame.uniformity.leaves(body, Leaving::Function, true);
+        self.partial = partial || frame.uniformity.left(body, uniform).by_return;
         Ok(Flow::On)
     }
 

@@ -1,5 +1,5 @@
-//! Names of kernels in PTX: those of the shader where PTX can spell them (PTX ISA 4.4: ASCII letters, digits, `_` and `$`,
-//! and no instruction's name).
+//! Names of kernels in PTX: those of the shader where PTX can spell them (PTX ISA 4.4: ASCII letters, digits, `_` and
+//! `$`, and no instruction's name).
 
 use std::collections::HashSet;
 

@@ -1,8 +1,8 @@
 //! Types as the scalars they are made of: a value of any type is a list of leaves, each with its place in memory.
 //!
-//! Vectors give their components, matrices their columns, structs and arrays their members in order. Layout in memory is
-//! WGSL's, as naga computed it (offsets and strides are in the types); a bool, which WGSL keeps out of shared memory,
-//! takes one byte.
+//! Vectors give their components, matrices their columns, structs and arrays their members in order. Layout in memory
+//! is WGSL's, as naga computed it (offsets and strides are in the types); a bool, which WGSL keeps out of shared
+//! memory, takes one byte.
 
 use naga::proc::TypeResolution;
 use naga::{ArraySize, CooperativeRole, Expression, Handle, Literal, Module, Scalar, Type, TypeInner, VectorSize};
@@ -233,7 +233,8 @@ pub(crate) fn column_stride(rows: VectorSize, scalar: Scalar) -> u32 {
     rows * u32::from(scalar.width)
 }
 
-/// 32-bit registers each thread holds of a 16x16 fragment (PTX ISA 9.7.14.4.1): 16-bit operands come in pairs and twice.
+/// 32-bit registers each thread holds of a 16x16 fragment (PTX ISA 9.7.14.4.1): 16-bit operands come in pairs and
+/// twice.
 fn fragment_registers(role: CooperativeRole, scalar: Scalar) -> u32 {
     match (role, scalar.width) {
         (CooperativeRole::C, 2) => 4,

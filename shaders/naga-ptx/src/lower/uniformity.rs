@@ -1,8 +1,8 @@
 //! Which values are the same in all invocations of a workgroup, and where control flow is.
 //!
-//! Subgroup operations are cheaper where a whole warp arrives together. naga's own analysis takes every local variable for
-//! non-uniform, and with it every loop; here a variable is uniform when all that is stored to it is, in uniform control
-//! flow. What is not certain counts as non-uniform, which costs speed only.
+//! Subgroup operations are cheaper where a whole warp arrives together. naga's own analysis takes every local variable
+//! for non-uniform, and with it every loop; here a variable is uniform when all that is stored to it is, in uniform
+//! control flow. What is not certain counts as non-uniform, which costs speed only.
 
 use std::collections::HashSet;
 
@@ -111,32 +111,60 @@ impl<'m> Uniformity<'m> {
         }
     }
 
-    /// Whether some invocations may leave what `leaving` names from inside `block` while others stay. `uniform`: all
-    /// come to the block together.
-    pub(crate) fn leaves(&self, block: &Block, leaving: Leaving, uniform: bool) -> bool {
-        block.iter().any(|statement| self.statement_leaves(statement, leaving, uniform))
+    /// The ways in which some invocations may leave `block` while others stay. `uniform`: all come to the block together.
+    pub(crate) fn left(&self, block: &Block, mut uniform: bool) -> Left {
+        let mut left = Left::default();
+        for statement in block {
+            left = left.or(self.statement_left(statement, uniform));
+            // Whoever is here after some left is not everybody.
+            uniform &= !left.anyhow();
+        }
+        left
     }
 
-    fn statement_leaves(&self, statement: &Statement, leaving: Leaving, uniform: bool) -> bool {
+    fn statement_left(&self, statement: &Statement, uniform: bool) -> Left {
         match statement {
-            Statement::Break => !uniform && leaving == Leaving::Loop,
-            Statement::Continue => !uniform && leaving != Leaving::Function,
-            Statement::Return { .. } | Statement::Kill => !uniform,
+            Statement::Break => Left { by_break: !uniform, ..Left::default() },
+            Statement::Continue => Left { by_continue: !uniform, ..Left::default() },
+            Statement::Return { .. } | Statement::Kill => Left { by_return: !uniform, ..Left::default() },
             Statement::If { condition, accept, reject } => {
                 let uniform = uniform && self.is_uniform(*condition);
-                self.leaves(accept, leaving, uniform) || self.leaves(reject, leaving, uniform)
+                self.left(accept, uniform).or(self.left(reject, uniform))
             }
             Statement::Switch { selector, cases } => {
                 let uniform = uniform && self.is_uniform(*selector);
-                let leaving = if leaving == Leaving::Loop { Leaving::Switch } else { leaving };
-                cases.iter().any(|case| self.leaves(&case.body, leaving, uniform))
+                let left = cases.iter().fold(Left::default(), |left, case| left.or(self.left(&case.body, uniform)));
+                // A break ends the switch, where all meet again.
+                Left { by_break: false, ..left }
             }
-            Statement::Loop { body, continuing, .. } => {
-                self.leaves(body, Leaving::Function, uniform) || self.leaves(continuing, Leaving::Function, uniform)
+            Statement::Loop { body, continuing, break_if } => {
+                // The body is looked at twice at most, whatever is nested in it: nobody leaves uniform rounds.
+                let uniform = uniform && self.rounds_uniform(body, *break_if);
+                let by_return = !uniform && self.left(body, false).by_return;
+                Left { by_return: by_return || self.left(continuing, uniform).by_return, ..Left::default() }
             }
-            Statement::Block(inner) => self.leaves(inner, leaving, uniform),
-            _ => false,
+            Statement::Block(inner) => self.left(inner, uniform),
+            Statement::Emit(_)
+            | Statement::ControlBarrier(_)
+            | Statement::MemoryBarrier(_)
+            | Statement::Store { .. }
+            | Statement::ImageStore { .. }
+            | Statement::Atomic { .. }
+            | Statement::ImageAtomic { .. }
+            | Statement::WorkGroupUniformLoad { .. }
+            | Statement::Call { .. }
+            | Statement::RayQuery { .. }
+            | Statement::RayPipelineFunction(_)
+            | Statement::SubgroupBallot { .. }
+            | Statement::SubgroupGather { .. }
+            | Statement::SubgroupCollectiveOperation { .. }
+            | Statement::CooperativeStore { .. } => Left::default(),
         }
+    }
+
+    /// Whether invocations that come to a loop together come to each of its rounds together.
+    pub(crate) fn rounds_uniform(&self, body: &Block, break_if: Option<Handle<Expression>>) -> bool {
+        !self.left(body, true).anyhow() && break_if.is_none_or(|condition| self.is_uniform(condition))
     }
 
     /// One pass over the stores.
@@ -161,16 +189,14 @@ impl<'m> Uniformity<'m> {
                     cases.iter().for_each(|case| self.walk(&case.body, inner));
                 }
                 Statement::Loop { body, continuing, break_if } => {
-                    let inner = uniform
-                        && !self.leaves(body, Leaving::Loop, true)
-                        && break_if.is_none_or(|condition| self.is_uniform(condition));
+                    let inner = uniform && self.rounds_uniform(body, *break_if);
                     self.walk(body, inner);
                     self.walk(continuing, inner);
                 }
                 other => children(other, &mut |child| self.walk(child, uniform)),
             }
             // Whoever is left after a divergent return is not everybody.
-            uniform = uniform && !self.statement_leaves(statement, Leaving::Loop, uniform);
+            uniform = uniform && !self.statement_left(statement, uniform).anyhow();
         }
     }
 
@@ -194,15 +220,27 @@ impl<'m> Uniformity<'m> {
     }
 }
 
-/// What a `break` or `continue` leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaving {
-    /// The loop that is looked at.
-    Loop,
-    /// A switch inside it, which a `break` ends: `continue` counts.
-    Switch,
-    /// The function: only returns count.
-    Function,
+/// How some invocations, not all, leave a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// Ends the innermost loop or switch around the block.
+    pub(crate) by_break: bool,
+    pub(crate) by_continue: bool,
+    pub(crate) by_return: bool,
+}
+
+impl Left {
+    pub(crate) fn or(self, other: Left) -> Left {
+        Left {
+            by_break: self.by_break || other.by_break,
+            by_continue: self.by_continue || other.by_continue,
+            by_return: self.by_return || other.by_return,
+        }
+    }
+
+    pub(crate) fn anyhow(self) -> bool {
+        self.by_break || self.by_continue || self.by_return
+    }
 }
 
 /// Whether an argument of an entry point is the same for the whole workgroup.

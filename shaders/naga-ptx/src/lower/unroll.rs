@@ -1,8 +1,9 @@
 //! Loops that are written out, so that arrays indexed by their counters can live in registers.
 //!
-//! The assembler unrolls some loops too, but it does not move arrays out of local memory afterwards, nor join accesses to
-//! neighbours. So a loop is written out here when its rounds are known and the result stays small; larger when its counter
-//! indexes a variable of the function. The counter is run through the loop's own condition and step by a small evaluator: whatever form they have, the rounds are right.
+//! The assembler unrolls some loops too, but it does not move arrays out of local memory afterwards, nor join accesses
+//! to neighbours. So a loop is written out here when its rounds are known and the result stays small; larger when its
+//! counter indexes a variable of the function. The counter is run through the loop's own condition and step by a small
+//! evaluator: whatever form they have, the rounds are right.
 
 use std::collections::{HashMap, HashSet};
 
@@ -78,7 +79,8 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Expressions and statements in `block`, loops that are written out counted as often as they run; notes these loops.
+    /// Expressions and statements in `block`, loops that are written out counted as often as they run; notes these
+    /// loops.
     fn weight(&mut self, block: &Block, depth: u32) -> u64 {
         let mut sum = 0_u64;
         for (position, statement) in block.iter().enumerate() {

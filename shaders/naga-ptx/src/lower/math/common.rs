@@ -1,6 +1,7 @@
 //! The plain componentwise functions: comparison, interpolation, rounding to integers, roots.
 //!
-//! The decision to know: `min`, `max` and `clamp` of floats are PTX's, which return the number where one operand is NaN.
+//! The decision to know: `min`, `max` and `clamp` of floats are PTX's, which return the number where one operand is
+//! NaN.
 
 use super::Env;
 use super::arith::float_divide;

@@ -84,7 +84,8 @@ fn unsigned_by(b: &mut Builder, ty: Ty, x: Operand, d: u64) -> Operand {
     let log2 = |d: u64| 64 - (d - 1).leading_zeros();
     let even = d.trailing_zeros();
     if even > 0 {
-        // An even divisor is divided by in two steps: the dividend of the second has `even` bits less, its multiplier fits.
+        // An even divisor is divided by in two steps: the dividend of the second has `even` bits less, its multiplier
+        // fits.
         let half = b.binary(BinaryOp::Shr, ty, x, Operand::u32(even));
         let d = d >> even;
         let shift = (w - even + log2(d)).max(w);

@@ -1,8 +1,8 @@
-//! `exp`, `exp2`, `log`, `log2`, `pow`, `sin`, `cos` of f64, which PTX has no approximations of.
+//! `exp`, `exp2`, `log`, `log2`, `pow`, `sin`, `cos`, `tan` of f64, which PTX has no approximations of.
 //!
-//! The decision to know: the same methods as in f32 (`exp_log.rs`, `trig.rs`) with longer polynomials, at about one ULP;
-//! pow at a few. WGSL has no f64, so there is no limit to meet. The other functions of this kind are not supported.
-//! Coefficients: `minimax.py`.
+//! The decision to know: the same methods as in f32 (`exp_log.rs`, `trig.rs`) with longer polynomials, at about one
+//! ULP; pow at a few. WGSL has no f64, so there is no limit to meet. `hyperbolic.rs` and `inverse_trig.rs` serve all
+//! floats by themselves. Coefficients: `minimax.py`.
 
 use super::exp_log::{log2_extended, power_of_two};
 use super::float::Float;
@@ -129,11 +129,17 @@ fn or_nan(f: &mut Float, x: Operand, value: Operand) -> Operand {
 
 pub(super) fn exp(b: &mut Builder, x: Operand) -> Operand {
     let f = &mut float(b);
-    let c = within(f, x, -746.0, 710.0);
+    exp_scaled(f, x, 0.0)
+}
+
+/// e^x 2^bias for a bias of 0 or -1.
+pub(super) fn exp_scaled(f: &mut Float, x: Operand, bias: f64) -> Operand {
+    let c = within(f, x, -746.0, 710.0 - bias);
     let p = f.mul(c, f.c(std::f64::consts::LOG2_E));
     let n = f.integral(Round::Rni, p);
     let high = f.nfma(n, f.c(LN_2[0]), c);
     let low = f.mul(n, f.c(-LN_2[1]));
+    let n = if bias == 0.0 { n } else { f.add(n, f.c(bias)) };
     let value = exp_core(f, high, low, n);
     or_nan(f, x, value)
 }
@@ -163,18 +169,26 @@ fn split(f: &mut Float, x: Operand) -> (Operand, Operand) {
     let normal = f.mul(x, f.c(18014398509481984.0)); // 2^54
     let x = f.select(subnormal, normal, x);
     let shift = f.select(subnormal, f.c(-54.0), f.c(0.0));
-    let above = f.b.sub(Ty::U64, x, Operand::Imm(SQRT_HALF));
-    let exponent = f.b.and(Ty::U64, above, Operand::Imm(0xfff0 << 48));
+    let exponent = exponent_bits(f, x);
     let mantissa = f.b.sub(Ty::U64, x, exponent);
-    let k = f.b.binary(BinaryOp::Shr, Ty::S64, exponent, Operand::u32(52));
-    let k = f.b.cvt(Ty::F64, Ty::S64, Round::Rn, k);
+    let k = exponent_float(f, exponent);
     (f.add(k, shift), mantissa)
 }
 
-/// log m for m from sqrt(1/2) to sqrt 2, in two parts whose sum is to be rounded.
-fn log_core(f: &mut Float, m: Operand) -> (Operand, Operand) {
-    // With a = m - 1, s = a / (2 + a), u = 2 s: log m = u + u^3 P(u^2) = a - s (a - 2 u^2 P(u^2)).
-    let a = f.sub(m, f.c(1.0));
+/// The exponent k of a normal number whose mantissa is to lie from sqrt(1/2) on, in the place where floats have theirs.
+fn exponent_bits(f: &mut Float, x: Operand) -> Operand {
+    let above = f.b.sub(Ty::U64, x, Operand::Imm(SQRT_HALF));
+    f.b.and(Ty::U64, above, Operand::Imm(0xfff0 << 48))
+}
+
+fn exponent_float(f: &mut Float, exponent: Operand) -> Operand {
+    let k = f.b.binary(BinaryOp::Shr, Ty::S64, exponent, Operand::u32(52));
+    f.b.cvt(Ty::F64, Ty::S64, Round::Rn, k)
+}
+
+/// log(1 + a), for 1 + a from sqrt(1/2) to sqrt 2: a, and what is to be added to it.
+fn log_core(f: &mut Float, a: Operand) -> Operand {
+    // With s = a / (2 + a), u = 2 s: log(1 + a) = u + u^3 P(u^2) = a - s (a - 2 u^2 P(u^2)).
     let denominator = f.add(a, f.c(2.0));
     let s = f.div(a, denominator);
     let u = f.add(s, s);
@@ -183,7 +197,7 @@ fn log_core(f: &mut Float, m: Operand) -> (Operand, Operand) {
     let twice = f.add(square, square);
     let rest = f.nfma(twice, p, a);
     let product = f.mul(s, rest);
-    (a, f.neg(product))
+    f.neg(product)
 }
 
 /// The logarithm's values where it has no finite one; `value` elsewhere.
@@ -201,17 +215,40 @@ fn log_specials(f: &mut Float, x: Operand, value: Operand) -> Operand {
 pub(super) fn log(b: &mut Builder, x: Operand) -> Operand {
     let f = &mut float(b);
     let (k, m) = split(f, x);
-    let (a, rest) = log_core(f, m);
+    let a = f.sub(m, f.c(1.0));
+    let value = log_sum(f, a, k);
+    log_specials(f, x, value)
+}
+
+/// log(1 + a) + k ln 2
+fn log_sum(f: &mut Float, a: Operand, k: Operand) -> Operand {
+    let rest = log_core(f, a);
     let low = f.fma(k, f.c(LN_2[1]), rest);
     let sum = f.add(a, low);
-    let value = f.fma(k, f.c(LN_2[0]), sum);
-    log_specials(f, x, value)
+    f.fma(k, f.c(LN_2[0]), sum)
+}
+
+/// log(1 + x) + extra ln 2, for x >= 0; infinity and NaN stay.
+pub(super) fn log1p(f: &mut Float, x: Operand, extra: Operand) -> Operand {
+    let one = f.c(1.0);
+    let u = f.add(x, one);
+    let exponent = exponent_bits(f, u);
+    // (1 + x) 2^-k - 1 with one rounding: the rounding of u only chose k.
+    let scale = f.b.sub(Ty::U64, one, exponent);
+    let rest = f.sub(scale, one);
+    let a = f.fma(x, scale, rest);
+    let k = exponent_float(f, exponent);
+    let k = f.add(k, extra);
+    let value = log_sum(f, a, k);
+    let finite = f.lt(x, f.c(f64::INFINITY));
+    f.select(finite, value, x)
 }
 
 pub(super) fn log2(b: &mut Builder, x: Operand) -> Operand {
     let f = &mut float(b);
     let (k, m) = split(f, x);
-    let (a, rest) = log_core(f, m);
+    let a = f.sub(m, f.c(1.0));
+    let rest = log_core(f, a);
     let log2_e = f.c(std::f64::consts::LOG2_E);
     let low = f.mul(rest, log2_e);
     let sum = f.fma(a, log2_e, low);
@@ -248,17 +285,37 @@ fn shifted_sin(b: &mut Builder, x: Operand, quarters: u32) -> Operand {
     let q = f.b.add(Ty::U32, q, Operand::u32(quarters));
     let low = f.b.and(Ty::U32, q, Operand::u32(1));
     let is_cos = f.b.setp(Compare::Ne, Ty::U32, low, Operand::u32(0));
-    let z = f.mul(r, r);
-    let sin = f.odd(&SIN, r, z);
-    let p = f.horner(&COS, z);
-    let p = f.fma(p, z, f.c(-0.5));
-    let cos = f.fma(p, z, f.c(1.0));
+    let (sin, cos) = sin_cos(f, r);
     let value = f.select(is_cos, cos, sin);
     // The sign's place is bit 63: from bit 1 of q, and for the odd sine from x.
     let sign = f.b.binary(BinaryOp::Shl, Ty::B32, q, Operand::u32(30));
     let sign = f.b.pack(Ty::B32, Operand::u32(0), sign);
     let sign = if quarters == 0 { f.b.xor(Ty::U64, sign, x) } else { sign };
     let sign = f.b.and(Ty::U64, sign, Operand::Imm(1 << 63));
+    f.b.xor(Ty::U64, value, sign)
+}
+
+/// Sine and cosine of a reduced argument.
+fn sin_cos(f: &mut Float, r: Operand) -> (Operand, Operand) {
+    let z = f.mul(r, r);
+    let sin = f.odd(&SIN, r, z);
+    let p = f.horner(&COS, z);
+    let p = f.fma(p, z, f.c(-0.5));
+    (sin, f.fma(p, z, f.c(1.0)))
+}
+
+pub(super) fn tan(b: &mut Builder, x: Operand) -> Operand {
+    let f = &mut float(b);
+    let magnitude = f.abs(x);
+    let (r, q) = reduce(f, magnitude);
+    let (sin, cos) = sin_cos(f, r);
+    // Odd quarters: -cos / sin.
+    let low = f.b.and(Ty::U32, q, Operand::u32(1));
+    let odd = f.b.setp(Compare::Ne, Ty::U32, low, Operand::u32(0));
+    let minus_cos = f.neg(cos);
+    let (over, under) = (f.select(odd, minus_cos, sin), f.select(odd, sin, cos));
+    let value = f.div(over, under);
+    let sign = f.b.and(Ty::U64, x, Operand::Imm(1 << 63));
     f.b.xor(Ty::U64, value, sign)
 }
 

@@ -1,4 +1,4 @@
-//! `asin`, `acos`, `atan`, `atan2` of f32 and f16.
+//! `asin`, `acos`, `atan`, `atan2`.
 //!
 //! The decision to know: all come down to one polynomial on [0, 1/2] or [0, 1]; what is subtracted from pi or pi/2 is
 //! subtracted from both of its halves, since one float of pi is off by a third of an ULP. Coefficients: `minimax.py`.
@@ -20,28 +20,74 @@ const ATAN: [f64; 9] = [
     1.10289538e-02,
     -1.81871105e-03,
 ];
+/// The same of f64: 2^-59.8.
+const ASIN_F64: [f64; 13] = [
+    0.16666666666666763,
+    0.07499999999970129,
+    0.04464285717525372,
+    0.030381942676973094,
+    0.02237221585454107,
+    0.017351596482657876,
+    0.013981006095791164,
+    0.011397399838576811,
+    0.010788696425163353,
+    0.0036746377589239433,
+    0.021784465268929493,
+    -0.021107681410386332,
+    0.032696335922774634,
+];
+/// The same of f64: 2^-56.4.
+const ATAN_F64: [f64; 20] = [
+    -0.33333333333333093,
+    0.19999999999955462,
+    -0.14285714282803497,
+    0.1111111101368332,
+    -0.09090907119762531,
+    0.07692281192020807,
+    -0.0666641503604418,
+    0.05880592762661228,
+    -0.052538064035226255,
+    0.047232960310468045,
+    -0.042217243081296214,
+    0.03669364940292367,
+    -0.029985748768154134,
+    0.02208535345869713,
+    -0.013995166132806752,
+    0.0072634791073721405,
+    -0.002919402694306013,
+    0.0008435057244138146,
+    -0.00015480159126565288,
+    1.3489732853394471e-05,
+];
 
-const PI: f64 = std::f64::consts::PI;
-const HALF_PI: f64 = std::f64::consts::FRAC_PI_2;
+/// A number as f64, and what that leaves of it.
+type Exact = (f64, f64);
+const PI: Exact = (std::f64::consts::PI, 1.2246467991473532e-16);
+const HALF_PI: Exact = (std::f64::consts::FRAC_PI_2, 6.123233995736766e-17);
 
 /// `value - x`, where `value` is no float but nearly one.
-fn minus_from(f: &mut Float, value: f64, x: Operand) -> Operand {
-    let nearest = value as f32;
-    let difference = f.sub(Operand::f32(nearest), x);
-    f.add(difference, f.c(value - f64::from(nearest)))
+fn minus_from(f: &mut Float, (value, rest): Exact, x: Operand) -> Operand {
+    let nearest = if f.ty == Ty::F64 { value } else { f64::from(value as f32) };
+    let difference = f.sub(f.c(nearest), x);
+    f.add(difference, f.c(value - nearest + rest))
+}
+
+/// `x + x z P(z)` of asin or atan, for the type that is computed in.
+fn odd(f: &mut Float, single: &[f64], double: &[f64], x: Operand, z: Operand) -> Operand {
+    f.odd(if f.ty == Ty::F64 { double } else { single }, x, z)
 }
 
 pub(super) fn asin(b: &mut Builder, ty: Ty, x: Operand) -> Operand {
     match ty {
-        Ty::F16 => half(b, x, asin_f32),
-        _ => asin_f32(&mut Float::new(b, Ty::F32), x),
+        Ty::F16 => half(b, x, asin_wide),
+        _ => asin_wide(&mut Float::new(b, ty), x),
     }
 }
 
 pub(super) fn acos(b: &mut Builder, ty: Ty, x: Operand) -> Operand {
     match ty {
-        Ty::F16 => half(b, x, acos_f32),
-        _ => acos_f32(&mut Float::new(b, Ty::F32), x),
+        Ty::F16 => half(b, x, acos_wide),
+        _ => acos_wide(&mut Float::new(b, ty), x),
     }
 }
 
@@ -54,10 +100,10 @@ fn asin_core(f: &mut Float, x: Operand) -> (Operand, Operand) {
     let z = f.select(near, square, half_rest);
     let root = f.sqrt(half_rest);
     let a = f.select(near, magnitude, root);
-    (near, f.odd(&ASIN, a, z))
+    (near, odd(f, &ASIN, &ASIN_F64, a, z))
 }
 
-fn asin_f32(f: &mut Float, x: Operand) -> Operand {
+fn asin_wide(f: &mut Float, x: Operand) -> Operand {
     let (near, a) = asin_core(f, x);
     let twice = f.add(a, a);
     let far = minus_from(f, HALF_PI, twice);
@@ -65,7 +111,7 @@ fn asin_f32(f: &mut Float, x: Operand) -> Operand {
     f.with_sign(x, value)
 }
 
-fn acos_f32(f: &mut Float, x: Operand) -> Operand {
+fn acos_wide(f: &mut Float, x: Operand) -> Operand {
     let (near, a) = asin_core(f, x);
     let signed = f.with_sign(x, a);
     let middle = minus_from(f, HALF_PI, signed);
@@ -78,19 +124,19 @@ fn acos_f32(f: &mut Float, x: Operand) -> Operand {
 
 pub(super) fn atan(b: &mut Builder, ty: Ty, x: Operand) -> Operand {
     match ty {
-        Ty::F16 => half(b, x, atan_f32),
-        _ => atan_f32(&mut Float::new(b, Ty::F32), x),
+        Ty::F16 => half(b, x, atan_wide),
+        _ => atan_wide(&mut Float::new(b, ty), x),
     }
 }
 
-fn atan_f32(f: &mut Float, x: Operand) -> Operand {
+fn atan_wide(f: &mut Float, x: Operand) -> Operand {
     let magnitude = f.abs(x);
     let one = f.c(1.0);
     let steep = f.cmp(Compare::Gt, magnitude, one);
     let reciprocal = f.div(one, magnitude);
     let t = f.select(steep, reciprocal, magnitude);
     let z = f.mul(t, t);
-    let a = f.odd(&ATAN, t, z);
+    let a = odd(f, &ATAN, &ATAN_F64, t, z);
     let complement = minus_from(f, HALF_PI, a);
     let value = f.select(steep, complement, a);
     f.with_sign(x, value)
@@ -98,12 +144,12 @@ fn atan_f32(f: &mut Float, x: Operand) -> Operand {
 
 pub(super) fn atan2(b: &mut Builder, ty: Ty, y: Operand, x: Operand) -> Operand {
     match ty {
-        Ty::F16 => half2(b, y, x, atan2_f32),
-        _ => atan2_f32(&mut Float::new(b, Ty::F32), y, x),
+        Ty::F16 => half2(b, y, x, atan2_wide),
+        _ => atan2_wide(&mut Float::new(b, ty), y, x),
     }
 }
 
-fn atan2_f32(f: &mut Float, y: Operand, x: Operand) -> Operand {
+fn atan2_wide(f: &mut Float, y: Operand, x: Operand) -> Operand {
     let (ax, ay) = (f.abs(x), f.abs(y));
     let (small, large) = (f.min(ax, ay), f.max(ax, ay));
     let t = f.div(small, large);
@@ -113,12 +159,13 @@ fn atan2_f32(f: &mut Float, y: Operand, x: Operand) -> Operand {
     let corner = f.cmp(Compare::Eq, small, f.c(f64::INFINITY));
     let t = f.select(corner, f.c(1.0), t);
     let z = f.mul(t, t);
-    let a = f.odd(&ATAN, t, z);
+    let a = odd(f, &ATAN, &ATAN_F64, t, z);
     let steep = f.cmp(Compare::Gt, ay, ax);
     let complement = minus_from(f, HALF_PI, a);
     let a = f.select(steep, complement, a);
     // By the sign bit: -0 is on the left.
-    let left = f.b.setp(Compare::Lt, Ty::S32, x, Operand::i32(0));
+    let bits = if f.ty == Ty::F64 { Ty::S64 } else { Ty::S32 };
+    let left = f.b.setp(Compare::Lt, bits, x, Operand::Imm(0));
     let reflected = minus_from(f, PI, a);
     let a = f.select(left, reflected, a);
     let value = f.with_sign(y, a);

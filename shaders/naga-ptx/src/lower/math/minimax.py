@@ -1,6 +1,6 @@
 """Derives the polynomial coefficients of exp_log.rs, trig.rs, hyperbolic.rs and double.rs. Needs mpmath.
 
-Each is a weighted minimax polynomial (Remez exchange in 60 digits); coefficients are rounded to the format that
+Each is a weighted minimax polynomial (Remez exchange in 120 digits); coefficients are rounded to the format that
 evaluates them, where it matters from the lowest power up and the rest fitted again after each rounding. Prints Rust arrays, lowest
 power first, and log2 of the largest weighted error.
 """
@@ -9,7 +9,7 @@ import sys
 
 from mpmath import mp, mpf, log, log1p, sqrt, sin, cos, tan, asin, atan, tanh, sinh, exp, pi, lu_solve, matrix
 
-mp.dps = 60
+mp.dps = 120
 
 
 def f32(x):
@@ -59,7 +59,7 @@ def horner(c, z):
     return r
 
 
-def fit(name, g, w, a, b, n, rnd):
+def fit(name, g, w, a, b, n, rnd, refit=None):
     a, b = mpf(a) or mpf(b) / 1000, mpf(b)  # the quotients have their limits at 0, and are smooth
     done = []
     if a < 0:  # coefficients beyond the first powers of a small number: rounding them does no harm
@@ -68,6 +68,9 @@ def fit(name, g, w, a, b, n, rnd):
         rest = lambda z, done=tuple(done): (g(z) - horner(done, z)) / z ** len(done)
         weight = lambda z, k=k: abs(w(z) * z ** k)
         c, _ = remez(rest, weight, a, b, n - k)
+        if refit is not None and k == refit:  # the rest rounded as it is: what rounding did to the first spoils later fits
+            done += [rnd(x) for x in c]
+            break
         done.append(rnd(c[0]))
     worst = max(abs(w(z) * (horner(done, z) - g(z))) for z in [a + (b - a) * mpf(i) / 997 for i in range(998)])
     text = (lambda c: f"{c:.8e}") if rnd is f32 else repr
@@ -100,6 +103,11 @@ def main(which):
     run("LOG_F64", at, lambda z: (z), 0, u2, 8, f64)
     run("SIN_F64", lambda z: (sin(sqrt((z))) / sqrt((z)) - 1) / (z), lambda z: (z), 0, q, 6, f64)
     run("COS_F64", lambda z: (cos(sqrt((z))) - 1 + (z) / 2) / (z) ** 2, lambda z: (z) ** 2, 0, q, 6, f64)
+    odd = lambda name, g, b, n, *refit: run(name, lambda z: (g(sqrt(z)) / sqrt(z) - 1) / z, lambda z: z, 0, b, n, f64, *refit)
+    odd("ASIN_F64", asin, mpf("0.25"), 13)
+    odd("ATAN_F64", atan, 1, 20, 3)
+    odd("TANH_F64", tanh, mpf("0.6") ** 2, 11, 3)
+    odd("SINH_F64", sinh, 1, 8)
 
 
 main(sys.argv[1:])

@@ -1,7 +1,7 @@
 //! naga's scalars as the types PTX works in, and the constants of each.
 //!
-//! The decision to know: a bool is a predicate register here; only memory knows it as a number, which is the business of
-//! loads and stores, not of this folder.
+//! The decision to know: a bool is a predicate register here; only memory knows it as a number, which is the business
+//! of loads and stores, not of this folder.
 
 use half::f16;
 use naga::{Scalar, ScalarKind};

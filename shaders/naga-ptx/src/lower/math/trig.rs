@@ -1,9 +1,9 @@
 //! `sin`, `cos`, `tan` of f32 and f16.
 //!
 //! The decision to know: up to 2^16 the argument loses its multiples of pi/2 to three constants (Cody and Waite), which
-//! costs three fused multiply-adds; beyond, a branch multiplies its mantissa by 2/pi as an integer of 96 bits (Payne and
-//! Hanek, "Radian reduction for trigonometric functions", 1983), so that the result is right for every float. Halves end
-//! below 2^16 and have no branch. Coefficients: `minimax.py`.
+//! costs three fused multiply-adds; beyond, a branch multiplies its mantissa by 2/pi as an integer of 96 bits (Payne
+//! and Hanek, "Radian reduction for trigonometric functions", 1983), so that the result is right for every float.
+//! Halves end below 2^16 and have no branch. Coefficients: `minimax.py`.
 
 use super::exp_log::INTEGERS;
 use super::float::{Float, half};

@@ -177,14 +177,16 @@ fn f32_functions_of_two_are_within_their_bounds() {
 fn f64_functions_are_close_to_the_hosts() {
     let mut random = Random(77);
     let x: Vec<u64> = (0..1 << 17)
-        .map(|i| match i % 4 {
+        .map(|i| match i % 6 {
             0 => random.bits(),
             1 => random.within(-745.0, 710.0).to_bits(),
             2 => random.within(0.3, 3.0).to_bits(),
+            3 => random.within(-1.0, 1.0).to_bits(),
+            4 => (random.within(-1.0, 1.0) * 2f64.powf(random.within(-40.0, 4.0))).to_bits(),
             _ => random.within(-1e6, 1e6).to_bits(),
         })
         .collect();
-    let cases: [(Mf, Function, f64); 7] = [
+    let cases: [(Mf, Function, f64); 17] = [
         (Mf::Exp, f64::exp, 2.0),
         (Mf::Exp2, f64::exp2, 2.0),
         (Mf::Log, f64::ln, 2.0),
@@ -192,6 +194,16 @@ fn f64_functions_are_close_to_the_hosts() {
         (Mf::Sin, f64::sin, 2.0),
         (Mf::Cos, f64::cos, 2.0),
         (Mf::InverseSqrt, |x| 1.0 / x.sqrt(), 1.0),
+        (Mf::Tan, f64::tan, 3.0),
+        (Mf::Asin, f64::asin, 3.0),
+        (Mf::Acos, f64::acos, 3.0),
+        (Mf::Atan, f64::atan, 3.0),
+        (Mf::Sinh, f64::sinh, 4.0),
+        (Mf::Cosh, f64::cosh, 4.0),
+        (Mf::Tanh, f64::tanh, 4.0),
+        (Mf::Asinh, libm::asinh, 4.0),
+        (Mf::Acosh, |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) }, 4.0),
+        (Mf::Atanh, libm::atanh, 4.0),
     ];
     for (fun, want, limit) in cases {
         let got = call1(fun, &[scalars(F64, x.clone())]);
@@ -199,6 +211,12 @@ fn f64_functions_are_close_to_the_hosts() {
         eprintln!("f64 {fun:?}: {:.3} ULP at {:e}", worst.ulps, worst.at);
         assert!(worst.ulps <= limit, "{fun:?}: {:.3} ULP at {:e}", worst.ulps, worst.at);
     }
+    let y: Vec<u64> = x.iter().rev().copied().collect();
+    let got = call1(Mf::Atan2, &[scalars(F64, y.clone()), scalars(F64, x.clone())]);
+    let errors = (0..x.len()).map(|i| ulps(Ty::F64, got[i], f64::from_bits(y[i]).atan2(f64::from_bits(x[i]))));
+    let worst = errors.fold(0.0, f64::max);
+    eprintln!("f64 Atan2: {worst:.3} ULP");
+    assert!(worst <= 3.0, "atan2: {worst:.3} ULP");
     let y: Vec<u64> = (0..x.len()).map(|_| random.within(-200.0, 200.0).to_bits()).collect();
     let got = call1(Mf::Pow, &[scalars(F64, x.clone()), scalars(F64, y.clone())]);
     let errors = (0..x.len()).map(|i| ulps(Ty::F64, got[i], f64::from_bits(x[i]).powf(f64::from_bits(y[i]))));

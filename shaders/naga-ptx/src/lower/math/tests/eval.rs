@@ -1,10 +1,10 @@
 //! Runs straight and forward-branching PTX IR on the host, for many threads at once.
 //!
 //! What it is not: an interpreter of kernels; it has no memory, no loops and no other threads. The decision to know: an
-//! `.approx` instruction is off by as much as is documented, in the direction the test asks for, and the functions built
-//! on it have to stand all directions. The figures are those of the CUDA C++ Programming Guide for the functions that are
-//! one instruction each: `exp2f` and `rsqrtf` 2 ULP, `rcp.approx` 1 ULP (PTX ISA), `__log2f` 2^-22 absolute from 1/2 to
-//! 2 and 2 ULP outside.
+//! `.approx` instruction is off by as much as is documented, in the direction the test asks for, and the functions
+//! built on it have to stand all directions. The figures are those of the CUDA C++ Programming Guide for the functions
+//! that are one instruction each: `exp2f` and `rsqrtf` 2 ULP, `rcp.approx` 1 ULP (PTX ISA), `__log2f` 2^-22 absolute
+//! from 1/2 to 2 and 2 ULP outside.
 
 use half::f16;
 
