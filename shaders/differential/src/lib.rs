@@ -6,8 +6,8 @@
 //! | [`Route::Interpreter`] | naga-ptx | `ptx-interpreter`, on the host, with every check |
 //! | [`Route::Cuda`] | naga-ptx and NVIDIA's assembler | an NVIDIA card |
 //!
-//! Programs come from `wgsl-generator` and have one right result each. Where two routes are not on one machine, results are
-//! carried as digests (`main.rs`, `write` and `compare`). `README.md` lists the differences that are known and why.
+//! Programs come from `wgsl-generator` and have one right result each. Where two routes are not on one machine, results
+//! are carried as digests (`main.rs`, `write` and `compare`). `README.md` lists the differences that are known and why.
 //!
 //! Read next: `routes.rs`, `reduce.rs` (from a program that differs to the few lines that matter), `main.rs`.
 #![forbid(unsafe_code)]

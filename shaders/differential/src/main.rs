@@ -10,7 +10,8 @@
 //! naga-ptx-differential reduce  --seed N [--routes wgpu,interpreter]                    the lines that matter (one route: to its failure)
 //! ```
 //!
-//! `POLYWARP_SEED` and `POLYWARP_PROGRAMS` are the defaults. Exits with 1 when anything differs or fails.
+//! `--seconds N` ends `compare` and `reduce` early, saying so. A program that takes more than two seconds is named at
+//! once. `POLYWARP_SEED` and `POLYWARP_PROGRAMS` are the defaults. Exits with 1 when anything differs or fails.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -19,8 +20,10 @@ use std::time::{Duration, Instant};
 
 use differential::{Devices, Route, difference, digest, program, reduce};
 
-/// Time for `reduce`; most programs take less.
+/// Time for `reduce` unless `--seconds` says another; most programs take less.
 const REDUCING: Duration = Duration::from_secs(600);
+/// A program that takes longer is worth a line: it may be the one that never ends.
+const SLOW: Duration = Duration::from_secs(2);
 
 struct Arguments {
     mode: String,
@@ -28,6 +31,7 @@ struct Arguments {
     programs: u64,
     file: Option<String>,
     routes: Vec<Route>,
+    seconds: Option<Duration>,
 }
 
 fn number(name: &str, default: u64) -> u64 {
@@ -47,12 +51,16 @@ fn arguments() -> Result<Arguments, String> {
         // All that the file has.
         number("POLYWARP_PROGRAMS", if mode == "compare" { u64::MAX } else { 1000 }),
     );
-    let mut arguments = Arguments { mode, seed, programs, file: None, routes };
+    let mut arguments = Arguments { mode, seed, programs, file: None, routes, seconds: None };
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} what?"))?;
         match word.as_str() {
             "--seed" => arguments.seed = value.parse().map_err(|_| format!("`{value}` is no seed"))?,
             "--programs" => arguments.programs = value.parse().map_err(|_| format!("`{value}` is no number"))?,
+            "--seconds" => {
+                let seconds = value.parse().map_err(|_| format!("`{value}` is no number of seconds"))?;
+                arguments.seconds = Some(Duration::from_secs(seconds));
+            }
             "--file" => arguments.file = Some(value),
             "--routes" => {
                 let routes = value.split(',').map(|name| Route::parse(name).ok_or(format!("no route `{name}`")));
@@ -143,7 +151,7 @@ fn compare(arguments: &Arguments) -> Result<bool, String> {
     let file = arguments.file.as_deref().ok_or("--file which?")?;
     let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
     let (route, mut devices, start) = (arguments.routes[0], Devices::default(), Instant::now());
-    let (mut same, mut without, mut wrong) = (0, 0, Vec::new());
+    let (mut same, mut without, mut left, mut wrong) = (0, 0, 0, Vec::new());
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (seed, expected) = line.split_once(' ').ok_or_else(|| format!("`{line}` is no seed and digest"))?;
         let seed: u64 = seed.parse().map_err(|_| format!("`{seed}` is no seed"))?;
@@ -151,6 +159,11 @@ fn compare(arguments: &Arguments) -> Result<bool, String> {
             continue;
         }
         let expected = u64::from_str_radix(expected, 16).map_err(|_| format!("`{expected}` is no digest"))?;
+        if arguments.seconds.is_some_and(|limit| start.elapsed() > limit) {
+            left += 1;
+            continue;
+        }
+        let before = Instant::now();
         match devices.run(route, &program(seed)) {
             Ok(Some(outputs)) if digest(&outputs) == expected => same += 1,
             Ok(Some(_)) => wrong.push(seed),
@@ -160,11 +173,17 @@ fn compare(arguments: &Arguments) -> Result<bool, String> {
                 wrong.push(seed);
             }
         }
+        if before.elapsed() > SLOW {
+            println!("seed {seed} took {:.1} s", before.elapsed().as_secs_f64());
+        }
         let _ = std::io::stdout().flush();
     }
     println!("{}: {same} equal, {without} not run for want of a feature", devices.name(route));
     println!("{} wrong: {wrong:?}; {:.1} s", wrong.len(), start.elapsed().as_secs_f64());
-    Ok(wrong.is_empty() && same > 0)
+    if left > 0 {
+        println!("{left} were left out: time was over");
+    }
+    Ok(wrong.is_empty() && same > 0 && left == 0)
 }
 
 fn values(arguments: &Arguments) -> Result<bool, String> {
@@ -198,7 +217,7 @@ fn reduced(arguments: &Arguments) -> Result<bool, String> {
     if !differs(&program) {
         return Err("nothing is wrong with this program".to_owned());
     }
-    let small = reduce(&program, Instant::now() + REDUCING, &mut differs);
+    let small = reduce(&program, Instant::now() + arguments.seconds.unwrap_or(REDUCING), &mut differs);
     print!("{}", small.wgsl);
     Ok(true)
 }

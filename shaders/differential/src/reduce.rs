@@ -1,7 +1,7 @@
 //! From a program that differs to the few lines that matter: lines are dropped as long as it stays valid and differs.
 //!
-//! It ends with what it has when its time is over. What it is not: a reducer of expressions; the last lines are for people. Lines with barriers are kept, since without
-//! them a program has no one right result any more.
+//! It ends with what it has when its time is over. What it is not: a reducer of expressions; the last lines are for
+//! people. Lines with barriers are kept, since without them a program has no one right result any more.
 
 use std::time::Instant;
 

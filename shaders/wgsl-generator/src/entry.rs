@@ -1,4 +1,5 @@
-//! The program as a whole: declarations, functions, and an entry point in which invocations exchange data between barriers.
+//! The program as a whole: declarations, functions, and an entry point in which invocations exchange data between
+//! barriers.
 
 use crate::generator::{Function, Generator, Passing, Use, Variable};
 use crate::types::{Field, Scalar, Ty, fill};
@@ -89,9 +90,7 @@ pub(crate) fn program(seed: u64, settings: &Settings) -> Program {
     if settings.f16 {
         wgsl += "enable f16;\n";
     }
-    if settings.subgroups {
-        wgsl += "enable subgroups;\n";
-    }
+    // Subgroup operations need no `enable` in naga, which refuses the one that WGSL has for them.
     wgsl += &g.types.declarations();
     wgsl += &globals;
     wgsl += "var<private> h: u32;\n";
@@ -369,7 +368,8 @@ impl Generator<'_> {
         self.variables.push(Variable { name, ty: Ty::Scalar(Scalar::U32), usage: Use::Value });
     }
 
-    /// Operations whose results are the same for subgroups of any size from eight on, all of whose invocations are here.
+    /// Operations whose results are the same for subgroups of any size from eight on, all of whose invocations are
+    /// here.
     fn subgroup_operations(&mut self) {
         for _ in 0..2 + self.random.below(4) {
             let scalar = self.random.pick(&[Scalar::I32, Scalar::U32, Scalar::F32]);

@@ -1,7 +1,7 @@
 //! Expressions of any type: what is common to all. Integers and booleans are in `integer.rs`, floats in `float.rs`.
 //!
-//! The decision to know: an operation on constants alone is never written. A compiler evaluates it and refuses overflow,
-//! which at run time is defined; so one operand is always something that changes.
+//! The decision to know: an operation on constants alone is never written. A compiler evaluates it and refuses
+//! overflow, which at run time is defined; so one operand is always something that changes.
 
 use crate::generator::{Bound, Expr, Generator, Passing, Use, float_literal};
 use crate::types::{Scalar, Ty};

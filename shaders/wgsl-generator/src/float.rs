@@ -1,8 +1,8 @@
 //! Floats whose every operation is exact, so that rounding, contraction and the order of sums cannot matter.
 //!
-//! Each expression carries a bound (`Bound`): all its values are multiples of a fraction and at most so large. An operation
-//! whose result might not fit the type gets its operands brought to rest first. What is not exact by nature (roots, sines)
-//! is in `masked.rs`.
+//! Each expression carries a bound (`Bound`): all its values are multiples of a fraction and at most so large. An
+//! operation whose result might not fit the type gets its operands brought to rest first. What is not exact by nature
+//! (roots, sines) is in `masked.rs`.
 
 use crate::expression::join;
 use crate::generator::{Bound, Expr, Generator, float_literal};
@@ -345,8 +345,8 @@ impl Generator<'_> {
         }
     }
 
-    /// A helper that transposes to a matrix of so many columns and rows, and takes the result apart: Mesa 22.3 refuses, or
-    /// crashes on, products in which several transposed matrices meet.
+    /// A helper that transposes to a matrix of so many columns and rows, and takes the result apart: Mesa 22.3 refuses,
+    /// or crashes on, products in which several transposed matrices meet.
     fn turning(&mut self, columns: usize, rows: usize, scalar: Scalar) -> String {
         let name = format!("turned_{}_{columns}x{rows}", scalar.name());
         let to = self.types.name(&Ty::Matrix(columns, rows, scalar));

@@ -1,9 +1,9 @@
 //! Random WGSL compute programs that have one right result, for differential tests of shader compilers.
 //!
-//! [`generate`] writes a program, the buffers it runs on and the grid. Programs are valid by construction and deterministic
-//! by construction: whatever WGSL leaves open is avoided, or made to not matter ("reconditioned": Lecoeur, Mohsin and
-//! Donaldson, "Program Reconditioning: Avoiding Undefined Behaviour When Finding and Reducing Compiler Bugs", PLDI 2023).
-//! Results on two implementations are equal bit for bit, after [`BufferSpec::canonical`].
+//! [`generate`] writes a program, the buffers it runs on and the grid. Programs are valid by construction and
+//! deterministic by construction: whatever WGSL leaves open is avoided, or made to not matter ("reconditioned":
+//! Lecoeur, Mohsin and Donaldson, "Program Reconditioning: Avoiding Undefined Behaviour When Finding and Reducing
+//! Compiler Bugs", PLDI 2023). Results on two implementations are equal bit for bit, after [`BufferSpec::canonical`].
 //!
 //! | left open by WGSL | what is done | where |
 //! |---|---|---|
@@ -60,11 +60,12 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Settings that vary with the seed: a quarter of the programs use each optional feature. No subgroup operations.
+    /// Settings that vary with the seed: a quarter of the programs use each optional feature, an eighth subgroups.
     pub fn varied(seed: u64) -> Settings {
         let mut random = Random::new(seed ^ 0x5E77_1465);
         let [f16, f64, i64] = [0; 3].map(|_| random.chance(25));
-        Settings { f16, f64, i64, subgroups: false, size: random.pick(&[5, 15, 30, 60]) }
+        let size = random.pick(&[5, 15, 30, 60]);
+        Settings { f16, f64, i64, subgroups: random.chance(12), size }
     }
 }
 

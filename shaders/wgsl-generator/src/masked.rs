@@ -1,5 +1,5 @@
-//! Functions that are not exact, made so: their argument is one of few numbers, and their result is cut into steps so that
-//! none of those numbers comes near the edge of a step.
+//! Functions that are not exact, made so: their argument is one of few numbers, and their result is cut into steps so
+//! that none of those numbers comes near the edge of a step.
 //!
 //! The decision to know: the shift of the steps is searched for here, with all arguments, in double precision. An
 //! implementation may be off by a hundredth of a step, far more than WGSL allows, and still gives the same integer.

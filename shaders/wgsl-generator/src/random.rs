@@ -1,7 +1,7 @@
 //! Random numbers from a seed: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
 //!
-//! The decision to know: a program is a function of its seed, so the order of draws is part of the generator. A change of
-//! it changes every program.
+//! The decision to know: a program is a function of its seed, so the order of draws is part of the generator. A change
+//! of it changes every program.
 
 /// A generator of random numbers.
 #[derive(Clone, Debug)]
