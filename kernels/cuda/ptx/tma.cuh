@@ -1,0 +1,71 @@
+// Tiles by the tensor memory accelerator: one instruction a function. PTX ISA, "Data Movement and Conversion
+// Instructions: cp.async.bulk.tensor". A tile's coordinates are in elements, innermost first; what lies outside of the
+// tensor is read as zero and is not written.
+#pragma once
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace ptx {
+
+// prefetch.tensormap
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(map)) : "memory");
+}
+
+// cp.async.bulk.tensor.3d, global to shared: completes on `barrier` with as many bytes as the box has.
+__device__ __forceinline__ void load_tile(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int x, int y, int z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+            destination),
+        "l"(reinterpret_cast<uint64_t>(map)), "r"(barrier), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+
+// The same with .multicast::cluster: to the same place in every block whose bit in `blocks` is set, each counting on its
+// own barrier.
+__device__ __forceinline__ void load_tile_multicast(
+    uint32_t destination, const CUtensorMap* map, uint32_t barrier, uint16_t blocks, int x, int y, int z) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(destination),
+        "l"(reinterpret_cast<uint64_t>(map)), "r"(barrier), "h"(blocks), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+
+// cp.async.bulk.tensor.3d, shared to global, in this thread's current bulk group.
+__device__ __forceinline__ void store_tile(const CUtensorMap* map, uint32_t source, int x, int y, int z) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
+                     reinterpret_cast<uint64_t>(map)),
+                 "r"(source), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+
+// cp.async.bulk.commit_group: ends this thread's current bulk group.
+__device__ __forceinline__ void commit_stores() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// cp.async.bulk.wait_group.read: until at most PENDING of this thread's bulk groups still read shared memory.
+template <int PENDING>
+__device__ __forceinline__ void wait_stores_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+}
+
+// stmatrix.x4: four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void store_matrices(uint32_t address, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(m0), "r"(m1),
+                 "r"(m2), "r"(m3)
+                 : "memory");
+}
+
+// st.shared.v2: two neighbours of 32 bits, 8-byte aligned. Floats stay floats: a sum of wgmma that is looked at as an integer
+// makes the compiler serialise wgmma (C7514).
+__device__ __forceinline__ void store_pair(uint32_t address, int x, int y) {
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
+}
+__device__ __forceinline__ void store_pair(uint32_t address, float x, float y) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
+
+}  // namespace ptx
