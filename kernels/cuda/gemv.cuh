@@ -3,7 +3,7 @@
 // Computes: sum[s, l] = sum_k X[s, k] W[l, k], then the epilogue, for S vectors (template; the real count may be less).
 //   x_is_a 1: X is A, D[m = s, n = l] (few rows). x_is_a 0: X is B^T, D[m = l, n = s] (few columns). X has rows along K.
 //   W "K-major": element (l, k) at l * ldw + k (`dot`); else at k * ldw + l (`columns`). With several slabs of K (grid.y) slab y
-//   writes its own D + y * batches * m * n, in the type of the sums, and splitk.cu ends the work.
+//   writes its own D + y * batches * m * n, in the type of the sums (`wide`), and splitk.cu ends the work.
 // Algorithm: `dot`: 1 a warp streams ROWS rows of W by 16 bytes a lane, each multiplied with the same piece of X from L1;
 //   2 lanes are added by shuffles. `columns`: 1 each thread owns 16 bytes of columns and every so many groups of four k;
 //   2 shuffles add lanes of the same columns, smem adds warps, both in a fixed order. 3 epilogue.
@@ -53,7 +53,7 @@ struct Arguments {
   void* d;
   uint32_t l, s, k;
   int64_t ldw, ldx, batch_stride_w, batch_stride_x;
-  uint32_t x_is_a, k_per_slab;
+  uint32_t x_is_a, wide, k_per_slab; // wide: D, C and bias are f32, though W has 16 bits
 };
 
 // The elements of some words, in the type of the sums (not for bytes).
@@ -108,8 +108,16 @@ __device__ __forceinline__ void store(const Arguments& p, const Epilogue<Out>& e
   const int64_t m = p.x_is_a ? s : l, n = p.x_is_a ? l : s, pitch = p.x_is_a ? p.l : p.s;
   const uint32_t blocks = (p.l + rows_per_block - 1) / rows_per_block;
   const int64_t matrix = int64_t{blockIdx.y} * (gridDim.x / blocks) + place.batch;
-  Out* d = static_cast<Out*>(p.d) + matrix * p.l * p.s;
-  d[m * pitch + n] = epilogue.at(sum, place.batch, m, n);
+  const int64_t at = matrix * p.l * p.s + m * pitch + n;
+  if constexpr (sizeof(Out) == 2) {
+    if (p.wide) {
+      const Epilogue<float> other(epilogue.alpha, epilogue.beta, reinterpret_cast<const float*>(epilogue.c), epilogue.ldc,
+                                  epilogue.batch_stride_c, reinterpret_cast<const float*>(epilogue.bias), epilogue.activation);
+      static_cast<float*>(p.d)[at] = other.at(sum, place.batch, m, n);
+      return;
+    }
+  }
+  static_cast<Out*>(p.d)[at] = epilogue.at(sum, place.batch, m, n);
 }
 
 // ---- `dot`: W K-major ----
@@ -208,6 +216,7 @@ template <class T, class Out, int S, int LANES, int WARPS, bool ALIGNED>
 struct Columns {
   static constexpr int PER_LOAD = 16 / sizeof(T), BLOCK_L = LANES * PER_LOAD, DEEP = 32 / LANES;
   static constexpr int K_STEP = WARPS * DEEP * 4; // four neighbours along K for each thread
+  static constexpr int UNROLL = ALIGNED && S <= 4 ? 2 : 1; // such groups in flight
 
   static __device__ __forceinline__ void run(const Arguments& p, const Epilogue<Out>& epilogue) {
     __shared__ Sum<T> sums[WARPS][S][BLOCK_L];
@@ -221,6 +230,17 @@ struct Columns {
     // Phase 1.
     Sum<T> sum[S][PER_LOAD] = {};
     uint32_t k = place.begin + (warp * DEEP + lane / LANES) * 4;
+    for (; uint64_t{k} + (UNROLL - 1) * K_STEP + 4 <= place.end; k += UNROLL * K_STEP) {
+      Words<4> row[UNROLL][4];
+#pragma unroll
+      for (int u = 0; u < UNROLL; ++u) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) row[u][i] = load<4, ALIGNED>(w + (k + u * K_STEP + i) * p.ldw, bytes);
+      }
+#pragma unroll
+      for (int u = 0; u < UNROLL; ++u) multiply(sum, row[u], x, p, k + u * K_STEP, 4);
+    }
+#pragma unroll 1
     for (; uint64_t{k} + 4 <= place.end; k += K_STEP) {
       Words<4> row[4];
 #pragma unroll
@@ -301,17 +321,17 @@ struct Columns {
 
 #define GEMV_ARGUMENTS(T, OUT, SCALAR)                                                                                          \
   const T *w, const T *x, OUT *d, uint32_t l, uint32_t s, uint32_t k, int64_t ldw, int64_t ldx, int64_t batch_stride_w,         \
-      int64_t batch_stride_x, uint32_t x_is_a, uint32_t k_per_slab, SCALAR alpha, SCALAR beta, const OUT *c, int64_t ldc,       \
+      int64_t batch_stride_x, uint32_t x_is_a, uint32_t wide, uint32_t k_per_slab, SCALAR alpha, SCALAR beta, const OUT *c, int64_t ldc,       \
       int64_t batch_stride_c, const OUT *bias, uint32_t activation
 
 #define GEMV_RUN(KERNEL, OUT)                                                                                                   \
-  KERNEL::run({w, x, d, l, s, k, ldw, ldx, batch_stride_w, batch_stride_x, x_is_a, k_per_slab},                                 \
+  KERNEL::run({w, x, d, l, s, k, ldw, ldx, batch_stride_w, batch_stride_x, x_is_a, wide, k_per_slab},                                 \
               polywarp::Epilogue<OUT>(alpha, beta, c, ldc, batch_stride_c, bias, activation))
 
 #define GEMV_DOT(NAME, T, OUT, SCALAR, S, ROWS, WARPS, ALIGNED)                                                                 \
   using NAME##_kernel = polywarp::gemv::Dot<T, OUT, S, ROWS, WARPS, ALIGNED>;                                                   \
-  extern "C" __global__ void __launch_bounds__(WARPS * 32) NAME(GEMV_ARGUMENTS(T, OUT, SCALAR)) { GEMV_RUN(NAME##_kernel, OUT); }
+  extern "C" __global__ void __launch_bounds__(WARPS * 32, 1) NAME(GEMV_ARGUMENTS(T, OUT, SCALAR)) { GEMV_RUN(NAME##_kernel, OUT); }
 
 #define GEMV_COLUMNS(NAME, T, OUT, SCALAR, S, LANES, WARPS, ALIGNED)                                                            \
   using NAME##_kernel = polywarp::gemv::Columns<T, OUT, S, LANES, WARPS, ALIGNED>;                                              \
-  extern "C" __global__ void __launch_bounds__(WARPS * 32) NAME(GEMV_ARGUMENTS(T, OUT, SCALAR)) { GEMV_RUN(NAME##_kernel, OUT); }
+  extern "C" __global__ void __launch_bounds__(WARPS * 32, 1) NAME(GEMV_ARGUMENTS(T, OUT, SCALAR)) { GEMV_RUN(NAME##_kernel, OUT); }

@@ -7,7 +7,7 @@
 //   vectors are the 16 rows; lane (g, c) loads COLUMNS neighbouring columns of four rows k, pairs neighbours k by byte
 //   permutes, and uses column q of them as column g of product q. 2 warps split K and are added through smem in order.
 //   3 epilogue.
-// Tiling: `DotMma` 16 rows of W a block; `ColumnsMma` 8 * COLUMNS columns; WARPS warps along K.
+// Tiling: `DotMma` TILES * 16 rows of W a block; `ColumnsMma` 8 * COLUMNS columns; WARPS warps along K.
 // Mapping: grid (l blocks * batches, slabs).
 // Shared memory: [WARPS][outputs of the block] f32.
 // Traffic: W once; X from L1, once a block.
@@ -47,9 +47,9 @@ __device__ __forceinline__ void finish(const float (&sums)[WARPS][VECTORS][ROWS_
   }
 }
 
-template <class T, class Out, bool SIXTEEN, int WARPS, bool ALIGNED>
+template <class T, class Out, bool SIXTEEN, int TILES, int WARPS, bool ALIGNED>
 struct DotMma {
-  static constexpr int GROUPS = SIXTEEN ? 2 : 1, VECTORS = 8 * GROUPS, ROWS_L = 16;
+  static constexpr int GROUPS = SIXTEEN ? 2 : 1, VECTORS = 8 * GROUPS, ROWS_L = 16 * TILES;
   static constexpr int STEP = 64, UNROLL = STEP / 32; // a warp's k at a time: 128 bytes of each row
 
   static __device__ __forceinline__ void run(const Arguments& p, const Epilogue<Out>& epilogue) {
@@ -59,10 +59,10 @@ struct DotMma {
     const uint32_t first = place.block * ROWS_L;
 
     // Rows and vectors beyond the last repeat it; their sums are not stored.
-    const T* w[2];
+    const T* w[2 * TILES];
     const T* x[GROUPS];
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    for (int r = 0; r < 2 * TILES; ++r) {
       w[r] = static_cast<const T*>(p.w) + place.batch * p.batch_stride_w + min(first + g + 8 * r, p.l - 1) * p.ldw;
     }
 #pragma unroll
@@ -71,36 +71,42 @@ struct DotMma {
     }
 
     // Phase 1.
-    float sum[GROUPS][4] = {};
-#pragma unroll 2
+    float sum[TILES][GROUPS][4] = {};
+#pragma unroll(ALIGNED ? 2 : 1)
     for (uint32_t k = place.begin + warp * STEP; k < place.end; k += WARPS * STEP) {
-      Words<4> left[UNROLL][2], right[UNROLL][GROUPS];
+      Words<4> left[UNROLL][2 * TILES], right[UNROLL][GROUPS];
 #pragma unroll
       for (int u = 0; u < UNROLL; ++u) {
         const uint32_t at = k + u * 32 + c * 8;
         const int bytes = at < place.end ? static_cast<int>(min(place.end - at, 8u)) * 2 : 0;
 #pragma unroll
-        for (int r = 0; r < 2; ++r) left[u][r] = load<4, ALIGNED>(w[r] + at, bytes);
+        for (int r = 0; r < 2 * TILES; ++r) left[u][r] = load<4, ALIGNED>(w[r] + at, bytes);
 #pragma unroll
         for (int q = 0; q < GROUPS; ++q) right[u][q] = load<4, ALIGNED>(x[q] + at, bytes);
       }
 #pragma unroll
       for (int u = 0; u < UNROLL; ++u) {
 #pragma unroll
-        for (int q = 0; q < GROUPS; ++q) {
+        for (int t = 0; t < TILES; ++t) {
 #pragma unroll
-          for (int half = 0; half < 4; half += 2) {
-            mma<T>(sum[q], left[u][0].word[half], left[u][1].word[half], left[u][0].word[half + 1], left[u][1].word[half + 1],
-                   right[u][q].word[half], right[u][q].word[half + 1]);
+          for (int q = 0; q < GROUPS; ++q) {
+#pragma unroll
+            for (int half = 0; half < 4; half += 2) {
+              mma<T>(sum[t][q], left[u][2 * t].word[half], left[u][2 * t + 1].word[half], left[u][2 * t].word[half + 1],
+                     left[u][2 * t + 1].word[half + 1], right[u][q].word[half], right[u][q].word[half + 1]);
+            }
           }
         }
       }
     }
 
 #pragma unroll
-    for (int q = 0; q < GROUPS; ++q) {
+    for (int t = 0; t < TILES; ++t) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sums[warp][8 * q + 2 * c + i % 2][g + i / 2 * 8] = sum[q][i];
+      for (int q = 0; q < GROUPS; ++q) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[warp][8 * q + 2 * c + i % 2][16 * t + g + i / 2 * 8] = sum[t][q][i];
+      }
     }
     finish<Out, WARPS, VECTORS, ROWS_L>(sums, p, epilogue, place);
   }
@@ -126,7 +132,7 @@ struct ColumnsMma {
 
     // Phase 1.
     float sum[COLUMNS][4] = {};
-#pragma unroll 2
+#pragma unroll(ALIGNED ? 2 : 1)
     for (uint32_t k = place.begin + warp * STEP; k < place.end; k += WARPS * STEP) {
       const uint32_t at = k + c * 4;
       const int count = at < place.end ? static_cast<int>(min(place.end - at, 4u)) : 0;
@@ -155,10 +161,10 @@ struct ColumnsMma {
 
 } // namespace polywarp::gemv
 
-#define GEMV_DOT_MMA(NAME, T, OUT, SCALAR, SIXTEEN, WARPS, ALIGNED)                                                             \
-  using NAME##_kernel = polywarp::gemv::DotMma<T, OUT, SIXTEEN, WARPS, ALIGNED>;                                                \
-  extern "C" __global__ void __launch_bounds__(WARPS * 32) NAME(GEMV_ARGUMENTS(T, OUT, SCALAR)) { GEMV_RUN(NAME##_kernel, OUT); }
+#define GEMV_DOT_MMA(NAME, T, OUT, SCALAR, SIXTEEN, TILES, WARPS, ALIGNED)                                                             \
+  using NAME##_kernel = polywarp::gemv::DotMma<T, OUT, SIXTEEN, TILES, WARPS, ALIGNED>;                                          \
+  extern "C" __global__ void __launch_bounds__(WARPS * 32, 1) NAME(GEMV_ARGUMENTS(T, OUT, SCALAR)) { GEMV_RUN(NAME##_kernel, OUT); }
 
 #define GEMV_COLUMNS_MMA(NAME, T, OUT, SCALAR, SIXTEEN, COLUMNS, WARPS, ALIGNED)                                                \
   using NAME##_kernel = polywarp::gemv::ColumnsMma<T, OUT, SIXTEEN, COLUMNS, WARPS, ALIGNED>;                                   \
-  extern "C" __global__ void __launch_bounds__(WARPS * 32) NAME(GEMV_ARGUMENTS(T, OUT, SCALAR)) { GEMV_RUN(NAME##_kernel, OUT); }
+  extern "C" __global__ void __launch_bounds__(WARPS * 32, 1) NAME(GEMV_ARGUMENTS(T, OUT, SCALAR)) { GEMV_RUN(NAME##_kernel, OUT); }

@@ -29,39 +29,38 @@ __device__ __forceinline__ Words<WORDS> load_aligned(const void* at) {
 }
 
 // `bytes` (at most 4 WORDS; none when <= 0) bytes from `at` on, then zeros. ALIGNED: `at` is a multiple of 4 WORDS.
-template <int WORDS, bool ALIGNED>
+// GRANULE: `bytes` is a multiple of it.
+template <int WORDS, bool ALIGNED, int GRANULE = 1>
 __device__ __forceinline__ Words<WORDS> load(const void* at, int bytes) {
   constexpr int BYTES = 4 * WORDS;
-  Words<WORDS> x = {};
-  if (bytes <= 0) return x;
+  // No branches, only predicated loads and selects: a branch would keep loads from being issued together.
+  Words<WORDS> x;
   if constexpr (ALIGNED) {
-    x = load_aligned<WORDS>(at);
+    x = bytes > 0 ? load_aligned<WORDS>(at) : Words<WORDS>{};
   } else {
     const uintptr_t address = reinterpret_cast<uintptr_t>(at);
     const int skip = static_cast<int>(address % BYTES);
     const char* base = reinterpret_cast<const char*>(address - skip);
-    uint32_t both[2 * WORDS + 1] = {};
-    const Words<WORDS> low = load_aligned<WORDS>(base);
-    Words<WORDS> high = {};
-    if (skip + bytes > BYTES) high = load_aligned<WORDS>(base + BYTES);
+    const Words<WORDS> low = bytes > 0 ? load_aligned<WORDS>(base) : Words<WORDS>{};
+    const Words<WORDS> high = skip + bytes > BYTES ? load_aligned<WORDS>(base + BYTES) : Words<WORDS>{};
+    uint32_t both[2 * WORDS + 1];
+    both[2 * WORDS] = 0;
 #pragma unroll
     for (int i = 0; i < WORDS; ++i) both[i] = low.word[i], both[WORDS + i] = high.word[i];
 #pragma unroll
     for (int by = WORDS / 2; by >= 1; by /= 2) {
-      if (skip & (4 * by)) {
 #pragma unroll
-        for (int i = 0; i + by < 2 * WORDS; ++i) both[i] = both[i + by];
-      }
+      for (int i = 0; i + by < 2 * WORDS; ++i) both[i] = (skip & (4 * by)) != 0 ? both[i + by] : both[i];
     }
 #pragma unroll
     for (int i = 0; i < WORDS; ++i) x.word[i] = __funnelshift_r(both[i], both[i + 1], 8 * (skip & 3));
   }
-  if (bytes < BYTES) {
+  if constexpr (ALIGNED && GRANULE >= BYTES) return x; // whole or nothing
 #pragma unroll
-    for (int i = 0; i < WORDS; ++i) {
-      const int left = bytes - 4 * i;
-      x.word[i] = left >= 4 ? x.word[i] : left <= 0 ? 0 : x.word[i] & ((1u << (8 * left)) - 1);
-    }
+  for (int i = 0; i < WORDS; ++i) {
+    const int left = bytes - 4 * i;
+    const uint32_t mask = left <= 0 ? 0 : (1u << (8 * (left & 3))) - 1;
+    x.word[i] = left >= 4 ? x.word[i] : x.word[i] & mask;
   }
   return x;
 }

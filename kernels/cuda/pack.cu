@@ -7,7 +7,7 @@
 // Algorithm: `_k` kernels (K is the denser source direction) copy along rows; `_mn` kernels transpose tiles:
 //   1 load along the source's dense direction, shifting unaligned words together (load.cuh); 2 convert, and exchange the
 //   elements of neighbouring k between registers, so that a word holds neighbours along K; 3 through smem; 4 store.
-// Tiling: `_k`: UNROLL units of 16 source bytes a thread. `_mn`: 32 words of K x ROWS rows.
+// Tiling: `_k`: UNROLL units a thread (16 source bytes in `_k_wide`, else a destination word). `_mn`: 32 words of K x ROWS rows.
 // Mapping: 256 threads. `_k`: 2^lanes_log2 threads along K, the rest along rows; grid (row blocks, K blocks, batch).
 //   `_mn`: grid (K tiles, row tiles, batch), K first, so that blocks that run together write neighbouring lines.
 // Shared memory: `_mn`: [plane][slot of row][33 words]; rows that one source word holds lie 32 slots apart, so that both the
@@ -51,21 +51,22 @@ struct Shape {
 
 __device__ __forceinline__ bool is_finite_bits(uint32_t bits) { return (bits & 0x7f800000u) != 0x7f800000u; }
 
-// Infinities and NaN as they are; NaN quiet, so that it still is one when low bits are dropped.
-__device__ __forceinline__ uint32_t special(uint32_t bits) { return bits | ((bits & 0x7fffffu) != 0 ? 0x400000u : 0u); }
-
-// The high bits of x, rounded to nearest by adding `half`; toward zero where nearest would overflow.
-__device__ __forceinline__ uint32_t round_bits(uint32_t bits, uint32_t half, uint32_t mask) {
-  const uint32_t nearest = (bits + half) & mask;
-  const uint32_t finite = is_finite_bits(nearest) ? nearest : bits & mask;
-  return is_finite_bits(bits) ? finite : special(bits) & mask;
+// The high bits of x, rounded to nearest by adding `half` (at most `mask`'s lowest bit less one); from `huge` on, where nearest
+// would overflow, toward zero. Infinities stay, NaN becomes quiet, so that it still is one when low bits are dropped.
+__device__ __forceinline__ uint32_t round_bits(uint32_t bits, uint32_t half, uint32_t mask, uint32_t huge) {
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  const uint32_t add = magnitude >= huge ? 0u : half;
+  const uint32_t quiet = magnitude > 0x7f800000u ? 0x400000u : 0u;
+  return ((bits + add) | quiet) & mask;
 }
 
 // tf32 (10 explicit bits of mantissa), ties away from zero.
-__device__ __forceinline__ uint32_t round_tf32(uint32_t bits) { return round_bits(bits, 0x1000u, 0xffffe000u); }
+__device__ __forceinline__ uint32_t round_tf32(uint32_t bits) { return round_bits(bits, 0x1000u, 0xffffe000u, 0x7f7ff000u); }
 
 // bf16 in the upper half of the word, ties to even.
-__device__ __forceinline__ uint32_t round_bf16(uint32_t bits) { return round_bits(bits, 0x7fffu + ((bits >> 16) & 1u), 0xffff0000u); }
+__device__ __forceinline__ uint32_t round_bf16(uint32_t bits) {
+  return round_bits(bits, 0x7fffu + ((bits >> 16) & 1u), 0xffff0000u, 0x7f7f8000u);
+}
 
 // What is left of a finite x once `part` is taken away; exact, since part shares x's leading bits.
 __device__ __forceinline__ uint32_t rest_of(uint32_t bits, uint32_t part) {
@@ -145,7 +146,12 @@ enum class Access { ALIGNED, UNALIGNED, STRIDED };
 template <int BYTES, int WORDS, Access ACCESS>
 __device__ __forceinline__ Words<WORDS> load_elements(const uint8_t* at, int64_t stride, int count) {
   if constexpr (ACCESS != Access::STRIDED) {
-    return load<WORDS, ACCESS == Access::ALIGNED || 4 * WORDS == BYTES>(at, count * BYTES);
+    if constexpr (BYTES == 4 && WORDS == 2 && ACCESS == Access::UNALIGNED) {
+      const Words<1> low = load<1, true, 4>(at, 4 * count), high = load<1, true, 4>(at + 4, 4 * count - 4);
+      return {low.word[0], high.word[0]};
+    } else {
+      return load<WORDS, ACCESS == Access::ALIGNED || 4 * WORDS == BYTES, BYTES>(at, count * BYTES);
+    }
   } else {
     Words<WORDS> x = {};
 #pragma unroll
@@ -192,21 +198,25 @@ __device__ __forceinline__ int count_from(int64_t at, int64_t end, int per_unit)
   return static_cast<int>(max(int64_t{0}, min(int64_t{per_unit}, end - at)));
 }
 
-// A unit is 16 bytes of the source.
+// A unit is so many words of the source: four where they lie on a 16-byte grid, else what makes a word of the destination
+// (two words for elements of 8 bytes).
+template <class Mode, Access ACCESS>
+constexpr int UNIT_WORDS = ACCESS == Access::ALIGNED ? 4 : Mode::SRC == 8 ? 2 : Mode::SRC > Mode::DST ? Mode::SRC / Mode::DST : 1;
+
 template <class Mode, Access ACCESS>
 __device__ __forceinline__ void pack_k(const void* src, void* dst, const Shape& s, uint32_t lanes_log2) {
-  constexpr int PER_UNIT = 16 / Mode::SRC;
+  constexpr int SOURCE_WORDS = UNIT_WORDS<Mode, ACCESS>, PER_UNIT = 4 * SOURCE_WORDS / Mode::SRC;
   constexpr int WORDS = PER_UNIT * Mode::DST / 4; // of each plane
   const Lane lane = lane_of(lanes_log2);
   if (lane.row >= s.rows) return;
   for (uint32_t b = blockIdx.z; b < s.batch; b += gridDim.z) {
     const uint8_t* from = static_cast<const uint8_t*>(src) + (batch_offset(s, b) + lane.row * s.row_stride) * Mode::SRC;
     uint8_t* to = static_cast<uint8_t*>(dst) + (b * s.dst_batch_stride + lane.row * s.pitch) * Mode::DST;
-    Words<4> raw[UNROLL];
+    Words<SOURCE_WORDS> raw[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
       const int64_t k = (lane.first + u * lane.step) * PER_UNIT;
-      raw[u] = load_elements<Mode::SRC, 4, ACCESS>(from + k * s.k_stride * Mode::SRC, s.k_stride, count_from(k, s.k, PER_UNIT));
+      raw[u] = load_elements<Mode::SRC, SOURCE_WORDS, ACCESS>(from + k * s.k_stride * Mode::SRC, s.k_stride, count_from(k, s.k, PER_UNIT));
     }
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
@@ -214,7 +224,7 @@ __device__ __forceinline__ void pack_k(const void* src, void* dst, const Shape& 
       if (k >= s.pitch) break;
       uint32_t unit[Mode::PLANES][WORDS] = {};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < SOURCE_WORDS; ++i) {
         if constexpr (Mode::CONVERTS) {
           uint32_t part[Mode::PLANES];
           Mode::convert(raw[u].word[i], part);
@@ -229,8 +239,10 @@ __device__ __forceinline__ void pack_k(const void* src, void* dst, const Shape& 
         uint8_t* at = to + (k + p * s.dst_plane_stride) * Mode::DST;
         if constexpr (WORDS == 4) {
           *reinterpret_cast<uint4*>(at) = {unit[p][0], unit[p][1], unit[p][2], unit[p][3]};
-        } else {
+        } else if constexpr (WORDS == 2) {
           *reinterpret_cast<uint2*>(at) = {unit[p][0], unit[p][1]};
+        } else {
+          *reinterpret_cast<uint32_t*>(at) = unit[p][0];
         }
       }
     }

@@ -4,9 +4,13 @@
 //! Families write their instances as data of their own (tile, stages, dtypes) and derive the symbol, the line and the
 //! numbers from it, so that nothing is said twice. The archive, the manifest and the planners all read this list.
 
+pub(crate) mod gemv;
 pub(crate) mod mma_sync;
+pub(crate) mod pack;
 pub(crate) mod probe;
+pub(crate) mod quantise;
 pub(crate) mod simt;
+pub(crate) mod splitk;
 pub(crate) mod wgmma;
 
 use std::collections::HashMap;
@@ -18,8 +22,16 @@ use crate::{Param, Target};
 type List = fn() -> Vec<KernelInfo>;
 
 /// The families, by name.
-const FAMILIES: &[(&str, List)] =
-    &[("mma_sync", mma_sync::kernels), ("probe", probe::kernels), ("simt", simt::kernels), ("wgmma", wgmma::kernels)];
+const FAMILIES: &[(&str, List)] = &[
+    ("gemv", gemv::kernels),
+    ("mma_sync", mma_sync::kernels),
+    ("pack", pack::kernels),
+    ("probe", probe::kernels),
+    ("quantise", quantise::kernels),
+    ("simt", simt::kernels),
+    ("splitk", splitk::kernels),
+    ("wgmma", wgmma::kernels),
+];
 
 /// One kernel.
 #[derive(Clone, Debug, PartialEq)]

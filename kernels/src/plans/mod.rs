@@ -3,8 +3,12 @@
 //! A family returns what it can do for the op on the card, with an honest estimate, and leaves out what it cannot. Here
 //! they are put in order. No family knows another; what several need (packing an operand) is a function beside them.
 
+mod gemv;
 mod mma_sync;
+mod operand;
+mod pack;
 mod simt;
+mod splitk;
 mod wgmma;
 
 use polywarp_core::Op;
@@ -12,7 +16,8 @@ use polywarp_core::Op;
 use crate::{Candidate, Caps};
 
 /// The families that plan, by name.
-const FAMILIES: &[fn(&Op, &Caps) -> Vec<Candidate>] = &[mma_sync::candidates, simt::candidates, wgmma::candidates];
+const FAMILIES: &[fn(&Op, &Caps) -> Vec<Candidate>] =
+    &[gemv::candidates, mma_sync::candidates, simt::candidates, wgmma::candidates];
 
 pub(crate) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = FAMILIES.iter().flat_map(|family| family(op, caps)).collect();
