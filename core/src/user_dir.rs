@@ -71,9 +71,22 @@ impl UserDir {
     /// # Errors
     /// What the system reports; what was there before stays.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.replace(name, |file| file.write_all(bytes).and_then(|()| file.sync_data()))
+    }
+
+    /// [`UserDir::write`] that does not wait for the disk: after a loss of power the file may be torn, which a reader that
+    /// checks a digest notices.
+    ///
+    /// # Errors
+    /// As [`UserDir::write`].
+    pub fn write_soon(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.replace(name, |file| file.write_all(bytes))
+    }
+
+    fn replace(&self, name: &str, fill: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
         let temporary = self.path.join(temporary_name());
         let mut file = create_private(&temporary)?;
-        let written = file.write_all(bytes).and_then(|()| file.sync_data());
+        let written = fill(&mut file);
         drop(file);
         let renamed = written.and_then(|()| fs::rename(&temporary, self.path.join(name)));
         if renamed.is_err() {

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use super::case::{Trial, reduced};
+use super::device::DeviceRunner;
 use super::plans::Plans;
-use super::search::{Check, Offer, Runner, Situation, blames_candidate};
-use super::{Effort, Identity, Key, Options, Tuner, is_gone};
+use super::search::{Offer, blames_candidate};
+use super::{Identity, Key, Options, Tuner};
 use crate::{Backend, Buffer, Error, Op, Result};
 
 /// One way to compute an op.
@@ -134,17 +134,19 @@ impl<P: Send + Sync> Chooser<P> {
         B: Planned<Plan = P>,
     {
         let generation = self.tuner.generation();
+        let class = key.class(op);
+        // Another op of a decided key: only its plan is made.
+        if let Some(name) = self.tuner.settled(key, &class)
+            && let Some(plan) = planned.named(op, &name)?
+        {
+            let chosen = Arc::new(Chosen { name, plan, alone: false });
+            self.plans.put(op, generation, &chosen);
+            return Ok(chosen);
+        }
         let mut candidates = planned.candidates(op)?;
         let alone = candidates.len() == 1;
-        let choice = {
-            let offers: Vec<Offer<'_>> =
-                candidates.iter().map(|c| Offer { name: &c.name, estimate_ns: c.estimate_ns }).collect();
-            let effort = self.tuner.effort();
-            let mut runner =
-                DeviceRunner { planned, op, effort, candidates: &candidates, inputs, output, trials: vec![] };
-            let class = if alone { String::new() } else { key.class(op) };
-            self.tuner.decide(key, &class, &offers, &mut runner)?
-        };
+        let mut runner = self.runner(planned, op, &candidates, inputs, output);
+        let choice = self.tuner.decide(key, &class, &offers(&candidates), &mut runner)?;
         if choice.candidate >= candidates.len() {
             return Err(Error::InvalidArgument { what: "plan", reason: "the planner offers none".to_owned() });
         }
@@ -155,6 +157,17 @@ impl<P: Send + Sync> Chooser<P> {
             self.plans.put(op, generation, &chosen);
         }
         Ok(chosen)
+    }
+
+    fn runner<'a, B: Planned<Plan = P>>(
+        &self,
+        planned: &'a B,
+        op: &'a Op,
+        candidates: &'a [Candidate<P>],
+        inputs: &'a [&'a Buffer],
+        output: &'a Buffer,
+    ) -> DeviceRunner<'a, B> {
+        DeviceRunner::new((planned, candidates), op, self.tuner.effort(), inputs, output)
     }
 
     /// What runs instead of `chosen`, which ended with `error`; that error when nothing else may do better.
@@ -175,12 +188,12 @@ impl<P: Send + Sync> Chooser<P> {
             // Not its fault: one with less scratch space may do, for this once.
             let scratch = |plan: &P| planned.scratch(plan).iter().copied().fold(0, u64::saturating_add);
             let needed = scratch(&chosen.plan);
+            let mut smaller = planned.candidates(op)?;
+            smaller.retain(|candidate| scratch(&candidate.plan) < needed);
             let class = key.class(op);
-            let smaller = planned
-                .candidates(op)?
-                .into_iter()
-                .find(|candidate| scratch(&candidate.plan) < needed && self.tuner.is_right(&class, &candidate.name));
-            let Candidate { name, plan, .. } = smaller.ok_or(error)?;
+            let mut runner = self.runner(planned, op, &smaller, inputs, output);
+            let Ok(choice) = self.tuner.first_right(&class, &offers(&smaller), &mut runner) else { return Err(error) };
+            let Candidate { name, plan, .. } = smaller.swap_remove(choice.candidate);
             return Ok(Arc::new(Chosen { name, plan, alone: false }));
         }
         if !blames_candidate(&error) {
@@ -191,151 +204,6 @@ impl<P: Send + Sync> Chooser<P> {
     }
 }
 
-/// Runs candidates on a device.
-struct DeviceRunner<'a, B: Planned> {
-    planned: &'a B,
-    op: &'a Op,
-    effort: Effort,
-    candidates: &'a [Candidate<B::Plan>],
-    inputs: &'a [&'a Buffer],
-    output: &'a Buffer,
-    /// Made when first needed, one for each length.
-    trials: Vec<Trial>,
-}
-
-/// How often the inner dimension of a check is doubled at most, for candidates that only serve long ones.
-const MOST_DOUBLINGS: u32 = 6;
-
-impl<B: Planned> Runner for DeviceRunner<'_, B> {
-    fn situation(&self) -> Situation {
-        if cfg!(target_arch = "wasm32") {
-            Situation::CannotWait
-        } else if self.planned.records() {
-            Situation::Recording
-        } else {
-            Situation::Free
-        }
-    }
-
-    fn check(&mut self, candidate: usize) -> Result<Check> {
-        if self.situation() == Situation::CannotWait {
-            return Ok(Check::Untried);
-        }
-        let name = &self.candidates[candidate].name;
-        // The smallest case that the planner offers this candidate for.
-        for longer in 0..=MOST_DOUBLINGS {
-            let Some(op) = reduced(self.op, self.effort, longer) else { break };
-            let plan = match self.planned.named(&op, name) {
-                Ok(Some(plan)) => plan,
-                Err(error) if is_gone(&error) => return Err(error),
-                Ok(None) | Err(_) => continue,
-            };
-            let known = self.trials.iter().position(|trial| trial.op == op);
-            let at = match known {
-                Some(at) => at,
-                None => {
-                    self.trials.push(Trial::new(op, SEED)?);
-                    self.trials.len() - 1
-                }
-            };
-            return self.attempt(&self.trials[at], &plan);
-        }
-        Ok(Check::Wrong("its planner offers it for no case small enough to check it".to_owned()))
-    }
-
-    fn time(&mut self, candidate: usize, runs: u32) -> Result<f64> {
-        let plan = &self.candidates[candidate].plan;
-        let mut work = || (0..runs).try_for_each(|_| self.planned.run(plan, self.inputs, self.output));
-        Ok(self.planned.backend().timed(&mut work)?.ns / f64::from(runs.max(1)))
-    }
-
-    fn now_ns(&self) -> u64 {
-        clock_ns()
-    }
-}
-
-/// What the numbers of checks are drawn from: the same on every run, so that a failure is found again.
-const SEED: u64 = 0x706f_6c79_7761_7270;
-
-impl<B: Planned> DeviceRunner<'_, B> {
-    fn attempt(&self, trial: &Trial, plan: &B::Plan) -> Result<Check> {
-        if !self.has_room(trial, plan) {
-            return Ok(Check::Untried);
-        }
-        if !self.planned.records() {
-            return judge(self.planned, trial, plan);
-        }
-        // A thread of its own does not record.
-        std::thread::scope(|scope| {
-            let check = std::thread::Builder::new().spawn_scoped(scope, || judge(self.planned, trial, plan));
-            match check.map(|thread| thread.join()) {
-                Ok(Ok(judged)) => judged,
-                Ok(Err(_)) => Ok(Check::Wrong("its check panicked".to_owned())),
-                Err(_) => Ok(Check::Untried), // no more threads
-            }
-        })
-    }
-
-    /// Whether the buffers of a check stay below the limit on memory.
-    fn has_room(&self, trial: &Trial, plan: &B::Plan) -> bool {
-        let backend = self.planned.backend();
-        let memory = backend.memory();
-        let inputs = trial.inputs().map(|bytes| bytes.len() as u64);
-        let all = inputs.chain([trial.before().len() as u64]).chain(self.planned.scratch(plan).iter().copied());
-        let needed = all.map(|bytes| backend.allocated_bytes(bytes)).fold(0, u64::saturating_add);
-        memory.limit_bytes.is_none_or(|limit| memory.in_use_bytes.saturating_add(needed) <= limit)
-    }
-}
-
-/// Runs `plan` on the operands of `trial`.
-fn judge<B: Planned>(planned: &B, trial: &Trial, plan: &B::Plan) -> Result<Check> {
-    let backend = planned.backend();
-    // What earlier work did to the device is not this candidate's doing.
-    backend.synchronize()?;
-    // An error that does not come twice is no verdict for ever.
-    let tried = match try_out(planned, trial, plan) {
-        Err(error) if blames_candidate(&error) && !error.is_unsupported() => try_out(planned, trial, plan),
-        tried => tried,
-    };
-    match tried {
-        Ok(bytes) => {
-            let wrong = trial.judge(&bytes, backend.info().subnormals);
-            Ok(wrong.map_or(Check::Right, Check::Wrong))
-        }
-        Err(Error::OutOfMemory { .. }) => Ok(Check::Untried),
-        Err(error) if error.is_unsupported() => Ok(Check::Missing(error.to_string())),
-        Err(error) if blames_candidate(&error) => {
-            backend.synchronize()?; // an error that stays is the device's
-            Ok(Check::Wrong(format!("it does not run: {error}")))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn try_out<B: Planned>(planned: &B, trial: &Trial, plan: &B::Plan) -> Result<Vec<u8>> {
-    let backend = planned.backend();
-    let upload = |bytes: &[u8]| {
-        let buffer = backend.alloc(bytes.len() as u64)?;
-        backend.write(&buffer, 0, bytes)?;
-        Ok(buffer)
-    };
-    let inputs = trial.inputs().map(upload).collect::<Result<Vec<Buffer>>>()?;
-    let before = trial.before();
-    let output = upload(&before)?;
-    planned.run(plan, &inputs.iter().collect::<Vec<_>>(), &output)?;
-    backend.read_blocking(&output, 0..before.len() as u64)
-}
-
-#[cfg(not(target_arch = "wasm32"))]
-fn clock_ns() -> u64 {
-    use std::sync::OnceLock;
-    use std::time::Instant;
-    static START: OnceLock<Instant> = OnceLock::new();
-    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// There is no clock, and nothing is timed.
-#[cfg(target_arch = "wasm32")]
-fn clock_ns() -> u64 {
-    0
+fn offers<P>(candidates: &[Candidate<P>]) -> Vec<Offer<'_>> {
+    candidates.iter().map(|found| Offer { name: &found.name, estimate_ns: found.estimate_ns }).collect()
 }

@@ -4,7 +4,8 @@
 //! end of a bucket of sizes, and the largest power of two that divides it, up to 128. Buckets let one answer serve its
 //! neighbours: how well tiles fill a card changes by steps of a tile while a product is small, and by shares of it when it
 //! is large. What divides an extent stays apart, because kernels lose their tail code, or their wide loads, with it. Two
-//! products that differ in precision never share a key. Pure; no device, no clock.
+//! products that differ in precision never share a key. (Every kernel gives the same bits on every run; should an op come to
+//! ask for less, that belongs into the key as well.) Pure; no device, no clock.
 
 use std::fmt;
 

@@ -18,12 +18,14 @@
 
 mod case;
 mod choose;
+mod device;
 mod key;
 mod plans;
 mod search;
 mod settings;
 mod store;
 mod table;
+mod trust;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +42,7 @@ pub use table::{Answer, Identity, Table, Timed};
 
 use crate::{Error, Result};
 use store::Record;
+use trust::{Trust, VerdictSlot};
 
 /// What one device's tuner knows.
 #[derive(Debug)]
@@ -56,9 +59,6 @@ pub struct Tuner {
     /// Counts what makes plans that were chosen before worth choosing again.
     generation: AtomicU64,
 }
-
-/// What is known of one candidate; threads that check the same one wait for each other.
-type VerdictSlot = Arc<Mutex<Option<Verdict>>>;
 
 /// One key: threads that need it wait for the one that decides, and for nobody else.
 #[derive(Debug, Default)]
@@ -87,21 +87,6 @@ pub struct Choice {
     /// Whether asking again would give the same: no, when what can be found out was not, because the thread records or
     /// memory is short.
     pub settled: bool,
-}
-
-/// Whether a candidate may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trust {
-    Right,
-    Wrong,
-    /// It was not checked, and cannot be now.
-    Unknown,
-}
-
-impl Trust {
-    fn of(verdict: &Verdict) -> Trust {
-        if verdict.wrong.is_some() { Trust::Wrong } else { Trust::Right }
-    }
 }
 
 /// Whether nothing more can be had from the device.
@@ -160,22 +145,35 @@ impl Tuner {
         self.forget();
     }
 
-    /// Takes the answers of `table` that say more than those known: into this process where they are for this device, and
-    /// into the store all of them. How many were taken.
+    /// Takes the answers of `table` that say more than those known: into the store, or, where nothing is kept on disk, those
+    /// for this device into this process. How many were taken.
     pub fn merge(&self, table: &Table) -> usize {
-        let taken = match self.store.path() {
-            Some(_) => self.store.merge(table),
-            None => table.len(),
+        let taken = if self.store.path().is_some() {
+            self.store.merge(table)
+        } else {
+            let own = table.answers().filter(|answer| answer.identity == self.identity);
+            let mut merged = lock(&self.merged);
+            let before = merged.len();
+            merged.extend(own.map(|answer| (answer.key.clone(), Arc::new(answer.clone()))));
+            merged.len() - before
         };
         self.forget();
-        let keys = table.answers().filter(|answer| answer.identity == self.identity);
-        lock(&self.merged).extend(keys.map(|answer| (answer.key.clone(), Arc::new(answer.clone()))));
         taken
     }
 
     /// Forgets what this process knows of its own, files excepted: it is looked up or found out again.
     pub fn forget(&self) {
         self.keys.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.changed();
+    }
+
+    /// Forgets what is known of `key`, here, on disk and from the shipped table, so that its next use finds it out anew.
+    pub fn retune(&self, key: &Key) {
+        let text = key.to_string();
+        lock(&self.merged).remove(&text);
+        self.store.forget_answer(&self.identity, &text);
+        let slot = Slot { remembered: OnceLock::from(None), ..Slot::default() };
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(*key, Arc::new(slot));
         self.changed();
     }
 
@@ -191,17 +189,8 @@ impl Tuner {
 
     /// What this process has decided for `key`.
     pub fn answer(&self, key: &Key) -> Option<Answer> {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.get(key)?.get().map(|answer| Answer::clone(&answer))
-    }
-
-    /// The candidates that this process must not use, each with its reason: wrong results, or a failure to run.
-    pub fn quarantine(&self) -> Vec<Verdict> {
-        let verdicts: Vec<_> = lock(&self.verdicts).values().cloned().collect();
-        let mut wrong: Vec<Verdict> = verdicts.iter().filter_map(|slot| lock(slot).clone()).collect();
-        wrong.retain(|verdict| verdict.wrong.is_some());
-        wrong.sort_by(|a, b| (&a.class, &a.candidate).cmp(&(&b.class, &b.candidate)));
-        wrong
+        let known = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(key).map(Arc::clone);
+        known?.get().map(|answer| Answer::clone(&answer))
     }
 
     /// Grows whenever what was chosen before may no longer be what would be chosen.
@@ -211,6 +200,13 @@ impl Tuner {
 
     fn changed(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The candidate that is settled for `key` and known to be right for `class`: nothing is checked or timed to answer.
+    pub fn settled(&self, key: &Key, class: &str) -> Option<String> {
+        let known = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(key).map(Arc::clone);
+        let answer = known?.get()?;
+        self.is_right(class, &answer.winner).then(|| answer.winner.clone())
     }
 
     /// Which of `offers`, in the planner's order, serves `key`; `class` names what a check of them covers.
@@ -330,105 +326,6 @@ impl Tuner {
         }
         let settled = runner.situation() == Situation::CannotWait;
         unknown.map(|candidate| Choice { candidate, settled }).ok_or_else(|| self.none_right(class))
-    }
-
-    /// Whether a candidate may be used: by what is known, or by a check.
-    fn usable(&self, class: &str, name: &str, candidate: usize, runner: &mut dyn Runner) -> Result<Trust> {
-        let slot = self.verdict_slot(class, name);
-        // Held during the check: nobody checks the same twice, and other checks do not wait.
-        let mut verdict = lock(&slot);
-        if let Some(known) = &*verdict {
-            return Ok(Trust::of(known));
-        }
-        if let Some(stored) = self.store.verdict(&self.identity, class, name) {
-            if let Some(why) = &stored.wrong {
-                log::warn!("{}: {name} is not used for {class}: {why}", self.identity.device);
-            }
-            return Ok(Trust::of(verdict.insert(stored)));
-        }
-        let wrong = match runner.check(candidate) {
-            Ok(Check::Right) => None,
-            Ok(Check::Untried) => return Ok(Trust::Unknown),
-            Ok(Check::Wrong(why)) => Some(why),
-            Ok(Check::Missing(why)) => {
-                log::info!("{}: {name} is not used: {why}", self.identity.device);
-                *verdict = Some(self.verdict(class, name, Some(why)));
-                return Ok(Trust::Wrong);
-            }
-            Err(error) if is_gone(&error) => {
-                // This process is past saving, the next one must not walk into it as well.
-                let wrong = Some(format!("the device was lost while it was checked: {error}"));
-                self.store.put(&Record::Verdict(self.verdict(class, name, wrong)));
-                return Err(error);
-            }
-            Err(error) => return Err(error),
-        };
-        if let Some(why) = &wrong {
-            log::warn!(
-                "{} ({}): {name} is not used for {class}: {why}; please report it",
-                self.identity.device,
-                self.identity.driver
-            );
-        }
-        let found = verdict.insert(self.verdict(class, name, wrong));
-        self.store.put(&Record::Verdict(found.clone()));
-        Ok(Trust::of(found))
-    }
-
-    fn verdict(&self, class: &str, candidate: &str, wrong: Option<String>) -> Verdict {
-        let (class, candidate) = (class.to_owned(), candidate.to_owned());
-        Verdict { identity: self.identity.clone(), class, candidate, wrong }
-    }
-
-    fn verdict_slot(&self, class: &str, name: &str) -> VerdictSlot {
-        let mut verdicts = lock(&self.verdicts);
-        Arc::clone(verdicts.entry((class.to_owned(), name.to_owned())).or_default())
-    }
-
-    fn is_wrong(&self, class: &str, name: &str) -> bool {
-        let slot = self.verdict_slot(class, name);
-        let verdict = lock(&slot);
-        verdict.as_ref().is_some_and(|verdict| verdict.wrong.is_some())
-    }
-
-    /// Whether a candidate passed its check.
-    fn is_right(&self, class: &str, name: &str) -> bool {
-        let slot = self.verdict_slot(class, name);
-        let verdict = lock(&slot);
-        verdict.as_ref().is_some_and(|verdict| verdict.wrong.is_none())
-    }
-
-    /// Takes a candidate out that did not run although it was right before: for as long as this process lives. The next one
-    /// checks it again.
-    pub fn failed(&self, key: &Key, class: &str, name: &str, error: &Error) {
-        log::warn!("{}: {name} is not used any more for {class}: {error}", self.identity.device);
-        *lock(&self.verdict_slot(class, name)) = Some(self.verdict(class, name, Some(error.to_string())));
-        self.store.forget_verdict(&self.identity, class, name);
-        let text = key.to_string();
-        if self.store.answer(&self.identity, &text).is_some_and(|answer| answer.winner == name) {
-            self.store.forget_answer(&self.identity, &text);
-        }
-        self.slot(key).set(None);
-        self.changed();
-    }
-
-    fn none_right(&self, class: &str) -> Error {
-        let reasons: Vec<String> = self
-            .quarantine()
-            .into_iter()
-            .filter(|verdict| verdict.class == class)
-            .map(|verdict| format!("{}: {}", verdict.candidate, verdict.wrong.unwrap_or_default()))
-            .collect();
-        Error::Backend {
-            device: self.identity.device.clone(),
-            op: class.split(' ').next().unwrap_or_default().to_owned(),
-            message: format!(
-                "no kernel for it computes what it should with driver {}; update the driver, or run `polywarp tune \
-                 --clear` after a change to have them tried again ({})",
-                self.identity.driver,
-                reasons.join("; ")
-            ),
-        }
     }
 
     /// What was found out before: merged into this process, on disk, shipped. Looked up once for each key.

@@ -150,7 +150,7 @@ impl Store {
     pub(super) fn put(&self, record: &Record) {
         let Some(directory) = &self.directory else { return };
         let Some(bytes) = encode(record) else { return };
-        if let Err(error) = directory.write(&record.name(), &bytes) {
+        if let Err(error) = directory.write_soon(&record.name(), &bytes) {
             log::info!("what the tuner found was not kept in {}: {error}", directory.path().display());
         }
     }

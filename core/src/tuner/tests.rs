@@ -346,6 +346,17 @@ fn a_merged_table_decides_without_timing_but_not_without_a_check() {
 }
 
 #[test]
+fn retune_finds_out_anew_whatever_was_known() {
+    let directory = Directory::new("retune");
+    let tuner = Tuner::new(identity("1"), options(Mode::Full, directory.place()));
+    assert_eq!(decide(&tuner, &mut Fake::new(&[1e6, 2e6]), &[1.0, 1.0]).candidate, 0);
+    tuner.retune(&key(Precision::Highest));
+    assert!(tuner.store().table().is_empty());
+    assert_eq!(decide(&tuner, &mut Fake::new(&[2e6, 1e6]), &[1.0, 1.0]).candidate, 1);
+    assert_eq!(tuner.store().table().answers().next().map(|a| a.winner.clone()), Some("c1".to_owned()));
+}
+
+#[test]
 fn a_lost_device_during_a_check_is_remembered_for_the_next_process() {
     struct Deadly;
     impl Runner for Deadly {

@@ -1,0 +1,173 @@
+//! Candidates on a real device: checked with buffers of their own, timed on the user's.
+//!
+//! Uses the [`crate::Backend`] trait alone. A check allocates about 2 MiB, keeps below the limit on memory, and runs in a
+//! thread of its own while the calling one records; timing needs no memory but the candidate's scratch space, because every
+//! candidate writes the whole output and reads inputs only.
+
+use super::case::{Trial, reduced};
+use super::choose::{Candidate, Planned};
+use super::search::{Check, Runner, Situation, blames_candidate};
+use super::{Effort, is_gone};
+use crate::{Buffer, Error, Op, Result};
+
+/// Runs candidates on a device.
+pub(super) struct DeviceRunner<'a, B: Planned> {
+    planned: &'a B,
+    op: &'a Op,
+    effort: Effort,
+    candidates: &'a [Candidate<B::Plan>],
+    inputs: &'a [&'a Buffer],
+    output: &'a Buffer,
+    /// Made when first needed, one for each length.
+    trials: Vec<Trial>,
+}
+
+/// How often the inner dimension of a check is doubled at most, for candidates that only serve long ones.
+const MOST_DOUBLINGS: u32 = 6;
+
+impl<'a, B: Planned> DeviceRunner<'a, B> {
+    /// Runs `candidates` of `op` on `planned`, timed on these operands.
+    pub(super) fn new(
+        (planned, candidates): (&'a B, &'a [Candidate<B::Plan>]),
+        op: &'a Op,
+        effort: Effort,
+        inputs: &'a [&'a Buffer],
+        output: &'a Buffer,
+    ) -> DeviceRunner<'a, B> {
+        DeviceRunner { planned, op, effort, candidates, inputs, output, trials: Vec::new() }
+    }
+}
+
+impl<B: Planned> Runner for DeviceRunner<'_, B> {
+    fn situation(&self) -> Situation {
+        if cfg!(target_arch = "wasm32") {
+            Situation::CannotWait
+        } else if self.planned.records() {
+            Situation::Recording
+        } else {
+            Situation::Free
+        }
+    }
+
+    fn check(&mut self, candidate: usize) -> Result<Check> {
+        if self.situation() == Situation::CannotWait {
+            return Ok(Check::Untried);
+        }
+        let name = &self.candidates[candidate].name;
+        // The smallest case that the planner offers this candidate for.
+        for longer in 0..=MOST_DOUBLINGS {
+            let Some(op) = reduced(self.op, self.effort, longer) else { break };
+            let plan = match self.planned.named(&op, name) {
+                Ok(Some(plan)) => plan,
+                Err(error) if is_gone(&error) => return Err(error),
+                Ok(None) | Err(_) => continue,
+            };
+            let known = self.trials.iter().position(|trial| trial.op == op);
+            let at = match known {
+                Some(at) => at,
+                None => {
+                    self.trials.push(Trial::new(op, SEED)?);
+                    self.trials.len() - 1
+                }
+            };
+            return self.attempt(&self.trials[at], &plan);
+        }
+        Ok(Check::Wrong("its planner offers it for no case small enough to check it".to_owned()))
+    }
+
+    fn time(&mut self, candidate: usize, runs: u32) -> Result<f64> {
+        let plan = &self.candidates[candidate].plan;
+        let mut work = || (0..runs).try_for_each(|_| self.planned.run(plan, self.inputs, self.output));
+        Ok(self.planned.backend().timed(&mut work)?.ns / f64::from(runs.max(1)))
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock_ns()
+    }
+}
+
+/// What the numbers of checks are drawn from: the same on every run, so that a failure is found again.
+const SEED: u64 = 0x706f_6c79_7761_7270;
+
+impl<B: Planned> DeviceRunner<'_, B> {
+    fn attempt(&self, trial: &Trial, plan: &B::Plan) -> Result<Check> {
+        if !self.has_room(trial, plan) {
+            return Ok(Check::Untried);
+        }
+        if !self.planned.records() {
+            return judge(self.planned, trial, plan);
+        }
+        // A thread of its own does not record.
+        std::thread::scope(|scope| {
+            let check = std::thread::Builder::new().spawn_scoped(scope, || judge(self.planned, trial, plan));
+            match check.map(|thread| thread.join()) {
+                Ok(Ok(judged)) => judged,
+                Ok(Err(_)) => Ok(Check::Wrong("its check panicked".to_owned())),
+                Err(_) => Ok(Check::Untried), // no more threads
+            }
+        })
+    }
+
+    /// Whether the buffers of a check stay below the limit on memory.
+    fn has_room(&self, trial: &Trial, plan: &B::Plan) -> bool {
+        let backend = self.planned.backend();
+        let memory = backend.memory();
+        let inputs = trial.inputs().map(|bytes| bytes.len() as u64);
+        let all = inputs.chain([trial.before().len() as u64]).chain(self.planned.scratch(plan).iter().copied());
+        let needed = all.map(|bytes| backend.allocated_bytes(bytes)).fold(0, u64::saturating_add);
+        memory.limit_bytes.is_none_or(|limit| memory.in_use_bytes.saturating_add(needed) <= limit)
+    }
+}
+
+/// Runs `plan` on the operands of `trial`.
+fn judge<B: Planned>(planned: &B, trial: &Trial, plan: &B::Plan) -> Result<Check> {
+    let backend = planned.backend();
+    // What earlier work did to the device is not this candidate's doing.
+    backend.synchronize()?;
+    // An error that does not come twice is no verdict for ever.
+    let tried = match try_out(planned, trial, plan) {
+        Err(error) if blames_candidate(&error) && !error.is_unsupported() => try_out(planned, trial, plan),
+        tried => tried,
+    };
+    match tried {
+        Ok(bytes) => {
+            let wrong = trial.judge(&bytes, backend.info().subnormals);
+            Ok(wrong.map_or(Check::Right, Check::Wrong))
+        }
+        Err(Error::OutOfMemory { .. }) => Ok(Check::Untried),
+        Err(error) if error.is_unsupported() => Ok(Check::Missing(error.to_string())),
+        Err(error) if blames_candidate(&error) => {
+            backend.synchronize()?; // an error that stays is the device's
+            Ok(Check::Wrong(format!("it does not run: {error}")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn try_out<B: Planned>(planned: &B, trial: &Trial, plan: &B::Plan) -> Result<Vec<u8>> {
+    let backend = planned.backend();
+    let upload = |bytes: &[u8]| {
+        let buffer = backend.alloc(bytes.len() as u64)?;
+        backend.write(&buffer, 0, bytes)?;
+        Ok(buffer)
+    };
+    let inputs = trial.inputs().map(upload).collect::<Result<Vec<Buffer>>>()?;
+    let before = trial.before();
+    let output = upload(&before)?;
+    planned.run(plan, &inputs.iter().collect::<Vec<_>>(), &output)?;
+    backend.read_blocking(&output, 0..before.len() as u64)
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn clock_ns() -> u64 {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// There is no clock, and nothing is timed.
+#[cfg(target_arch = "wasm32")]
+fn clock_ns() -> u64 {
+    0
+}
