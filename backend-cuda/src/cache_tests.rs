@@ -1,5 +1,7 @@
 //! The cache refuses everything but what was written, whoever writes.
 
+use std::fs;
+
 use super::*;
 use crate::params::{Field, Value};
 
@@ -188,9 +190,9 @@ fn directory_of_another_user_is_not_trusted() {
         let directory = Directory::new("owner");
         fs::create_dir(&directory.0).unwrap();
         if std::os::unix::fs::chown(&directory.0, Some(own + 1), None).is_ok() {
-            assert!(prepare(&directory.0).is_err_and(|why| why.contains("belongs to user")));
+            assert!(UserDir::open(directory.0.clone()).is_err_and(|why| why.contains("belongs to user")));
         }
         return;
     };
-    assert!(prepare(other).is_err());
+    assert!(UserDir::open(other.to_owned()).is_err());
 }

@@ -69,9 +69,11 @@ impl Planned for CudaBackend {
     }
 
     fn named(&self, op: &Op, name: &str) -> Result<Option<Work>> {
-        let native = self.native(op, |plan| Ok(self.may_load(plan)))?;
-        let found = native.into_iter().chain(self.portable(op)?).find(|found| found.name == name);
-        Ok(found.map(|found| found.plan))
+        let mut native = self.native_candidates(op).into_iter();
+        if let Some(found) = native.find(|found| found.name == name && self.may_load(&found.plan)) {
+            return Ok(Some(Work::Native(found.plan)));
+        }
+        Ok(self.portable(op)?.find(|found| found.name == name).map(|found| found.plan))
     }
 
     fn plan(&self, op: &Op) -> Result<Work> {
