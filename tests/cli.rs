@@ -8,6 +8,8 @@
 mod compile;
 #[path = "cli/run.rs"]
 mod run;
+#[path = "cli/tune.rs"]
+mod tune;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -18,7 +20,7 @@ use serde_json::Value;
 fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polywarp"));
     command.args(args).stdin(Stdio::null());
-    for name in ["POLYWARP_DEVICE", "RUST_LOG", "WGPU_BACKEND", "WGPU_ADAPTER_NAME"] {
+    for name in ["POLYWARP_DEVICE", "POLYWARP_TUNE", "RUST_LOG", "WGPU_BACKEND", "WGPU_ADAPTER_NAME"] {
         command.env_remove(name);
     }
     command

@@ -11,6 +11,7 @@ mod devices;
 mod doctor;
 mod npy;
 mod run;
+mod tune;
 
 use std::io::{self, Write};
 use std::panic;
@@ -39,6 +40,7 @@ enum Command {
     Devices(devices::Args),
     Doctor(doctor::Args),
     Run(run::Args),
+    Tune(tune::Args),
 }
 
 /// What a command that could do its work found.
@@ -98,6 +100,7 @@ pub fn main() -> ExitCode {
         Command::Devices(args) => devices::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Tune(args) => tune::run(&args),
     });
     let (code, message) = match result {
         Ok(Ok(Verdict::Well)) => (0, None),

@@ -168,6 +168,7 @@ fn try_device(entry: &DeviceEntry, nvidia: &Nvidia, findings: &mut Vec<Finding>)
         Ok(device) => {
             tried.memory_bytes = device.info().memory_bytes;
             findings.extend(poor_limits(&device));
+            findings.extend(quarantined(&device));
         }
         Err(smoke::Failure::Refused(error)) => {
             let failed = format!("{label} could not run a small computation: {error}");
@@ -210,6 +211,21 @@ fn poor_limits(device: &Device) -> Option<Finding> {
             "use another route to the card if `polywarp devices` lists one; else split large tensors",
         )
     })
+}
+
+/// Kernels of ours that computed wrongly here, or did not run.
+fn quarantined(device: &Device) -> Option<Finding> {
+    let tuner = device.tuner()?;
+    let mut wrong = tuner.store().quarantine();
+    wrong.retain(|verdict| verdict.identity == *tuner.identity());
+    let first = wrong.first()?;
+    let (id, name) = (device.id(), &device.info().name);
+    let why = first.wrong.as_deref().unwrap_or_default();
+    Some(Finding::warning(
+        format!("{id} ({name}): {} kernels are not used, such as {}: {why}", wrong.len(), first.candidate),
+        "results are right all the same, by slower kernels; update the driver, and please report it with the output of \
+         `polywarp tune --list`",
+    ))
 }
 
 fn default_device(findings: &mut Vec<Finding>) -> Option<String> {
