@@ -39,16 +39,33 @@
 //!
 //! # What is promised
 //!
-//! - Everything of compute WGSL that naga validates either compiles or is [`Error::Unsupported`] with its place:
-//!   textures,
-//!   samplers, other stages, ray tracing, what the target lacks.
+//! - Everything of compute WGSL that naga validates either compiles or is [`Error::Unsupported`] with its place; what
+//!   is refused is listed below, with the reason.
 //! - [`Bounds::Clamp`], [`WorkgroupMemory::Zeroed`] and [`Options::loop_limit`] make any validated shader safe to run;
 //!   integer division by zero, shifts and conversions give what WGSL says in every mode.
 //! - Floats keep subnormals, infinities and NaNs. Errors of builtins are measured, and stay within WGSL's limits: the
 //!   table is in the `math` folder's head. `+ - *` may be contracted unless [`Contraction::Forbidden`].
 //! - Equal modules and options give equal texts. The PTX version is the least that the target and the instructions
-//!   need,
-//!   so that old drivers take it.
+//!   need, so that old drivers take it.
+//!
+//! # What is refused
+//!
+//! Read against naga 30: every `MathFunction`, `Statement` and `Expression`, and every builtin of compute shaders.
+//!
+//! | construct | why |
+//! |---|---|
+//! | textures, samplers, derivatives, `discard`, ray tracing, builtins of other stages | no part of compute shaders on buffers |
+//! | `coop_mat8x8` | `wmma` has no 8x8 product of f16 (PTX ISA 9.7.14.4.1: m16n16k16, m32n8k16, m8n32k16) |
+//! | cooperative matrices A and B of f32 | tensor cores would round them to 10 bits; C may be f32 |
+//! | storing a matrix of role A or B, composing one of scalars, negating one | fragments have no known layout; naga's WGSL has none of them but the first |
+//! | one variable for matrices loaded by rows and by columns | the product's instruction names the layout |
+//! | a matrix loaded from a private variable, or kept in memory | such variables are registers; fragments have no layout in memory |
+//! | cooperative operations in workgroups that are no multiple of 32 | they take whole warps |
+//! | a pointer chosen at run time | WGSL has none: pointers are passed to functions, which are compiled into their callers |
+//! | more than 227 KiB of workgroup memory, 3 KiB of immediates | no card has them |
+//!
+//! Atomics are 32-bit and 64-bit integers and f32 (and f64): naga validates none of f16, though sm_70 and up could add
+//! them. 16-bit integers, and subgroup operations of every scalar, compile: those of 16 bits in 32.
 //!
 //! # Words
 //!
