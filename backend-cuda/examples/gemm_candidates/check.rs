@@ -5,8 +5,12 @@ use polywarp_cuda::CudaBackend;
 
 use crate::{Fallible, Problem, Set};
 
-/// Elements that are compared.
-const SAMPLED: u64 = 3000;
+/// Elements that are compared, at most and at least, and products that are worth computing for that.
+const SAMPLED: (u64, u64) = (3000, 200);
+const WORTH_PRODUCTS: u64 = 4_000_000;
+
+/// Random elements that are repeated: a prime, so that no row of a matrix is like the next.
+const PERIOD: u64 = 1_048_573;
 
 /// Host copies of A and B, as they lie in memory.
 pub struct Data {
@@ -28,7 +32,7 @@ impl Data {
         let fill = |elements: u64, mut seed: u64| {
             let size = input.size_bytes() as usize;
             let mut bytes = Vec::with_capacity(elements as usize * size);
-            for _ in 0..elements {
+            for _ in 0..elements.min(PERIOD) {
                 let bits = random(&mut seed);
                 if input.is_float() {
                     let x = (bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
@@ -36,6 +40,10 @@ impl Data {
                 } else {
                     bytes.extend(&bits.to_le_bytes()[..size]);
                 }
+            }
+            while bytes.len() < elements as usize * size {
+                let more = (elements as usize * size - bytes.len()).min(PERIOD as usize * size);
+                bytes.extend_from_within(..more);
             }
             bytes
         };
@@ -72,7 +80,7 @@ impl Data {
             DType::BF16 => (-8f64).exp2(),
             _ => u,
         };
-        for sample in 0..SAMPLED {
+        for sample in 0..(WORTH_PRODUCTS / k.max(1)).clamp(SAMPLED.1, SAMPLED.0) {
             let at = match sample {
                 0 => 0,
                 1 => batch * m * n - 1,
