@@ -161,36 +161,6 @@ struct Tf32 : Words<float, float> {
     }
 };
 
-// f32 operands as sums of two tf32 numbers, x = high + low + e with |e| <= 2^-22 |x|: three products, the small ones first.
-struct Tf32x3 : Words<float, float> {
-    using Result = float;
-
-    // Infinities and NaN keep their place in `high`, and `low` is 0; what would round up to infinity is rounded down.
-    __device__ static __forceinline__ void split(uint32_t bits, uint32_t& high, uint32_t& low) {
-        constexpr uint32_t KEPT = 0xffffe000, HALF = 0x1000, EXPONENT = 0x7f800000;
-        const uint32_t nearest = (bits + HALF) & KEPT;
-        high = (nearest & EXPONENT) == EXPONENT ? ((bits & EXPONENT) == EXPONENT ? bits : bits & KEPT) : nearest;
-        const float rest = __uint_as_float(bits) - __uint_as_float(high);
-        low = (bits & EXPONENT) == EXPONENT ? 0 : ptx::round_tf32(__float_as_uint(rest));
-    }
-
-    // Splitting is plain arithmetic, which the compiler does once for each register of an unrolled step.
-    __device__ static __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-        uint32_t a_high[4], a_low[4], b_high[2], b_low[2];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            split(a[i], a_high[i], a_low[i]);
-        }
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            split(b[i], b_high[i], b_low[i]);
-        }
-        ptx::mma_tf32(d, a_low, b_high);
-        ptx::mma_tf32(d, a_high, b_low);
-        ptx::mma_tf32(d, a_high, b_high);
-    }
-};
-
 struct S8 : Words<int8_t, int32_t> {
     using Result = int32_t;
     __device__ static __forceinline__ void multiply(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
@@ -205,14 +175,12 @@ struct U8 : Words<uint8_t, int32_t> {
     }
 };
 
-// STEP_K_: 8, or 16, whose instruction moves sums half as often and takes twice the registers for operands.
-template <int STEP_K_>
-struct Doubles {
+struct F64 {
     using Element = double;
     using Sum = double;
     using Register = double;
     using Result = double;
-    static constexpr int STEP_K = STEP_K_;
+    static constexpr int STEP_K = 8;
     static constexpr int A_REGISTERS = STEP_K / 2, B_REGISTERS = STEP_K / 4;
     static constexpr int COLUMNS_TOGETHER = 1;
     // Doubles take twice the registers.
@@ -270,11 +238,7 @@ struct Doubles {
 
     __device__ static __forceinline__ void multiply(double (&d)[4], const double (&a)[A_REGISTERS], const double (&b)[B_REGISTERS]) {
 #if __CUDA_ARCH__ >= 900
-        if constexpr (STEP_K == 8) {
-            ptx::mma_f64_16x8x8(d, a, b);
-        } else {
-            ptx::mma_f64_16x8x16(d, a, b);
-        }
+        ptx::mma_f64_16x8x8(d, a, b);
 #else
 #pragma unroll
         for (int i = 0; i < B_REGISTERS; ++i) {
@@ -284,8 +248,5 @@ struct Doubles {
 #endif
     }
 };
-
-using F64 = Doubles<8>;
-using F64Deep = Doubles<16>;
 
 }  // namespace gemm_mma

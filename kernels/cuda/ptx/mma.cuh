@@ -1,4 +1,4 @@
-// Warp-wide products of register fragments, D = A B + D (mma.sync). One instruction a function; all but two need sm_80.
+// Warp-wide products of register fragments, D = A B + D (mma.sync). One instruction a function; sm_80 where nothing else is said.
 //
 // Lane l = 4 g + c. Of D (m16n8) it holds rows g and g + 8, columns 2 c and 2 c + 1: d[0..1] of row g, d[2..3] of row g + 8.
 // 32-bit registers of A and B hold 4 bytes of k: a[0], a[1] rows g, g + 8 at bytes 4 c of k; a[2], a[3] the same 16 bytes of k
@@ -57,16 +57,6 @@ __device__ __forceinline__ void mma_f64_16x8x8(double (&d)[4], const double (&a)
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
                  : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
-}
-
-// a[i] row g + 8 (i % 2) at k = c + 4 (i / 2); b[i] column g at k = c + 4 i. sm_90 and later.
-// PTX ISA, "Matrix Fragments for mma.m16n8k16 with .f64 floating point type".
-__device__ __forceinline__ void mma_f64_16x8x16(double (&d)[4], const double (&a)[8], const double (&b)[4]) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7, %8, %9, %10, %11}, "
-                 "{%12, %13, %14, %15}, {%0, %1, %2, %3};"
-                 : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
-                 : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(a[4]), "d"(a[5]), "d"(a[6]), "d"(a[7]), "d"(b[0]),
-                   "d"(b[1]), "d"(b[2]), "d"(b[3]));
 }
 
 // f32 to tf32, to nearest, ties away from zero. PTX ISA, "cvt", .rna.tf32.
