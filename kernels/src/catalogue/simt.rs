@@ -91,6 +91,18 @@ const SHAPES: &[(Shape, &[(Access, Access)])] = &[
     ),
     (
         Shape {
+            tile: tile(64, 64, 16, 4),
+            warps: [1, 2],
+            thread: [8, 8],
+            slices: 2,
+            resident: 2,
+            alone: 0.60,
+            full: 0.76,
+        },
+        &[(MnWide, MnWide), (K, MnWide), (K, K)],
+    ),
+    (
+        Shape {
             tile: tile(64, 32, 32, 4),
             warps: [2, 1],
             thread: [8, 4],

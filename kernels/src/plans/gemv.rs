@@ -17,8 +17,6 @@ use crate::{Arg, Candidate, Caps, Launch, Plan, Slot, find};
 const MOST_VECTORS: u64 = 16;
 /// What a launch costs.
 const LAUNCH_NS: f64 = 2500.0;
-/// Share of the promised memory rate that a card full of blocks reaches, at most; several vectors cost some of it.
-const STREAM_RATE: f64 = 0.88;
 /// Blocks for each multiprocessor below which K is cut.
 const ENOUGH_BLOCKS: u64 = 2;
 /// Slabs of K are at least so long, multiples of the second, and at most so many.
@@ -173,16 +171,25 @@ impl<'a> Problem<'a> {
     /// Time of streaming the large operand through so many blocks.
     fn stream_ns(&self, instance: &Instance, blocks: u64) -> f64 {
         let bytes = self.w.batch * self.w.rows * self.w.k * self.w.element_bytes;
-        // What one vector, or sixteen, leave of the rate.
-        let vectors = f64::from(instance.vectors);
-        let busy = match instance.method {
-            Method::Dot { .. } | Method::Columns { .. } => 1.0 / (1.0 + 0.06 * (vectors - 1.0)),
-            Method::DotMma { .. } | Method::ColumnsMma { .. } => 1.0 / (1.0 + 0.04 * vectors),
+        // Shares of the promised memory rate with the card full of blocks, 2026-11-21.
+        let rate = match (instance.method, instance.vectors) {
+            (Method::Columns { lanes: 4 }, 1) => 0.62,
+            (Method::Dot { .. } | Method::Columns { .. }, 1) => 0.90,
+            (Method::Dot { .. } | Method::Columns { .. }, 4) => 0.86,
+            (Method::Dot { .. }, 8) => 0.83,
+            (Method::Columns { .. }, 8) => 0.64,
+            (Method::Dot { .. } | Method::Columns { .. }, _) => 0.38,
+            (Method::DotMma { .. }, _) => 0.75,
+            (Method::ColumnsMma { .. }, _) => 0.71,
         };
-        let aligned = if instance.aligned { 1.0 } else { 0.65 };
+        let aligned = match (instance.aligned, instance.vectors) {
+            (true, _) => 1.0,
+            (false, 1) => 0.80,
+            (false, _) => 0.62,
+        };
         let places = f64::from(self.caps.multiprocessors) * ENOUGH_BLOCKS as f64;
         let filled = (blocks as f64 / places).min(1.0).sqrt();
-        self.caps.stream_ns(bytes) / (STREAM_RATE * busy * aligned * filled)
+        self.caps.stream_ns(bytes) / (rate * aligned * filled)
     }
 }
 
