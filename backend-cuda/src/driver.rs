@@ -148,6 +148,7 @@ functions! {
     cuGraphExecDestroy(CUgraphExec);
     cuGraphDestroy(CUgraph);
     [optional]
+    cuLaunchKernelEx(*const c_void, CUfunction, *mut *mut c_void, *mut *mut c_void);
     cuTensorMapEncodeTiled(
         *mut c_void, c_uint, c_uint, *mut c_void, *const u64, *const u64, *const c_uint, *const c_uint, c_uint, c_uint,
         c_uint, c_uint

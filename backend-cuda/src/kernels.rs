@@ -19,7 +19,7 @@ use polywarp_shaders::{KernelKey, Source};
 use crate::cache::{DiskCache, Entry, Key};
 use crate::driver::one_line;
 use crate::fault::lock;
-use crate::native::{self, Context, Function};
+use crate::native::{self, Context, Function, Start};
 use crate::params::Metadata;
 use crate::prepared::{Prepared, own_options};
 
@@ -48,6 +48,7 @@ pub(crate) struct Kernel {
     /// Where each parameter starts in a launch's block, when the driver is to place them; none where the block is laid out
     /// as the machine code has it.
     pub(crate) offsets: Vec<usize>,
+    pub(crate) start: Start,
 }
 
 /// Compiles kernels for one card.
@@ -184,6 +185,7 @@ impl Compiler {
             function,
             metadata: metadata.clone(),
             offsets: Vec::new(),
+            start: Start::InTurn,
         }))
     }
 

@@ -17,7 +17,7 @@ use polywarp_kernels::{Form, KernelInfo, prepared};
 use crate::driver::{Code, code};
 use crate::fault::lock;
 use crate::kernels::Kernel;
-use crate::native::{self, Context};
+use crate::native::{self, Context, Start};
 use crate::params::Metadata;
 
 /// The environment variable that leaves these kernels unused (`off`) or names another archive.
@@ -131,7 +131,8 @@ impl Machine {
                     fields: Vec::new(),
                 };
                 let offsets = kernel.param_offsets();
-                Ok(Ok(Some(Kernel { name: symbol.clone(), function, metadata, offsets })))
+                let start = if kernel.starts_early { Start::Early } else { Start::InTurn };
+                Ok(Ok(Some(Kernel { name: symbol.clone(), function, metadata, offsets, start })))
             }
             Err(failed) => {
                 // One that asks for too much is its own fault; code that cannot be read is the driver's age.

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_void};
 use std::fmt;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUfunction, CUmodule};
+use cudarc::driver::sys::{CUfunction, CUmodule, CUstream};
 use polywarp_core::{Error, Result};
 
 use super::{Context, Stream};
@@ -148,13 +148,49 @@ impl Drop for Loaded {
     }
 }
 
+/// When a kernel starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// When all that is before it on the stream is done.
+    InTurn,
+    /// While the kernel before it still runs, as soon as there is room: it waits by itself before it touches memory
+    /// (programmatic dependent launch; CUDA programming guide). Where the driver has no such launch, in turn.
+    Early,
+}
+
+/// `CUlaunchConfig` of cuda.h.
+#[repr(C)]
+struct LaunchConfig {
+    grid: [u32; 3],
+    block: [u32; 3],
+    dynamic_shared_bytes: u32,
+    stream: CUstream,
+    attributes: *mut LaunchAttribute,
+    attribute_count: u32,
+}
+
+/// `CUlaunchAttribute` of cuda.h: which attribute, and a union of 64 bytes.
+#[repr(C, align(8))]
+struct LaunchAttribute {
+    id: u32,
+    padding: u32,
+    value: [u32; 16],
+}
+
+/// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION; its value is 0 or 1.
+const STREAM_SERIALIZATION: u32 = 6;
+/// The first driver that keeps such launches apart when a stream is captured.
+const EARLY_STARTS_FROM: i32 = 12_030;
+
 impl Stream {
     /// Enqueues `grid` blocks of `block` threads of `function`, with `params` as the block of its parameters; or, when there
     /// are `offsets`, with the parameters that start there.
     ///
     /// # Safety
-    /// `params` is what the function declares (a parameter that starts at an offset lies in it whole), every address in it is of device memory that is large enough for what the
-    /// function does there, and stays allocated until it is done.
+    /// `params` is what the function declares (a parameter that starts at an offset lies in it whole), every address in it
+    /// is of device memory that is large enough for what the function does there, and stays allocated until it is done.
+    /// A function that starts early waits by itself before it touches memory.
+    #[expect(clippy::too_many_arguments, reason = "the driver's own list")]
     pub(crate) unsafe fn launch(
         &self,
         function: &Function,
@@ -163,36 +199,46 @@ impl Stream {
         dynamic_shared_bytes: u32,
         params: &[u8],
         offsets: &[usize],
+        start: Start,
     ) -> Result<Code> {
-        let start = params.as_ptr().cast_mut();
+        let first = params.as_ptr().cast_mut();
         let mut each = [std::ptr::null_mut(); MOST_PARAMS];
         for (pointer, &offset) in each.iter_mut().zip(offsets) {
-            *pointer = start.wrapping_add(offset).cast::<c_void>();
+            *pointer = first.wrapping_add(offset).cast::<c_void>();
         }
         if offsets.len() > MOST_PARAMS {
             return Ok(code::INVALID_VALUE);
         }
         let mut len = params.len();
-        let mut extra = [BUFFER_POINTER, start.cast::<c_void>(), BUFFER_SIZE, (&raw mut len).cast::<c_void>(), END];
-        let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
+        let mut extra = [BUFFER_POINTER, first.cast::<c_void>(), BUFFER_SIZE, (&raw mut len).cast::<c_void>(), END];
         let none = std::ptr::null_mut();
         let lists = if offsets.is_empty() { (none, extra.as_mut_ptr()) } else { (each.as_mut_ptr(), none) };
-        // SAFETY: the driver copies the parameters during the call, as many as the function has from the first list; the
-        // second ends in END; the rest the caller promised.
-        self.context().attempt(|api| unsafe {
-            (api.cuLaunchKernel)(
-                function.function,
-                gx,
-                gy,
-                gz,
-                bx,
-                by,
-                bz,
-                dynamic_shared_bytes,
-                self.raw(),
-                lists.0,
-                lists.1,
-            )
+        let function = function.function;
+        self.context().attempt(|api| {
+            let launch_ex = api.cuLaunchKernelEx.filter(|_| start == Start::Early && api.version >= EARLY_STARTS_FROM);
+            if let Some(launch_ex) = launch_ex {
+                let mut attribute = LaunchAttribute { id: STREAM_SERIALIZATION, padding: 0, value: [0; 16] };
+                attribute.value[0] = 1;
+                let stream = self.raw();
+                let config = LaunchConfig {
+                    grid,
+                    block,
+                    dynamic_shared_bytes,
+                    stream,
+                    attributes: &mut attribute,
+                    attribute_count: 1,
+                };
+                // SAFETY: the configuration and its one attribute are laid out as cuda.h has them and live during the
+                // call; the parameters as below.
+                return unsafe { launch_ex((&raw const config).cast(), function, lists.0, lists.1) };
+            }
+            let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
+            // SAFETY: the driver copies the parameters during the call, as many as the function has from the first list; the
+            // second ends in END; the rest the caller promised.
+            unsafe {
+                let stream = self.raw();
+                (api.cuLaunchKernel)(function, gx, gy, gz, bx, by, bz, dynamic_shared_bytes, stream, lists.0, lists.1)
+            }
         })
     }
 }

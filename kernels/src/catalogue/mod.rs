@@ -54,6 +54,9 @@ pub struct KernelInfo {
     pub dynamic_shared_bytes: u32,
     /// What it is launched with, in order.
     pub params: Vec<Param>,
+    /// It may start while the kernel before it still runs: it waits by itself (`griddepcontrol.wait`) before it touches
+    /// memory.
+    pub starts_early: bool,
     /// Instructions of which the machine code must have one, by their names in a disassembly: `HGMMA`. Empty for kernels
     /// without tensor cores.
     pub tensor: &'static [&'static str],
@@ -110,6 +113,7 @@ impl Default for KernelInfo {
             cluster: [1; 3],
             dynamic_shared_bytes: 0,
             params: Vec::new(),
+            starts_early: false,
             tensor: &[],
             tile: None,
         }

@@ -190,6 +190,7 @@ impl Instance {
                 TensorMap, TensorMap, TensorMap, Address, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32,
                 U32, I64, I64, I64, F32, F32, Address, I64, I64, Address, U32,
             ],
+            starts_early: true,
             tensor: self.operands.instruction(),
             tile: Some(Tile { m: block_m, n: block_n, k: self.block_k(), stages }),
             ..KernelInfo::default()

@@ -62,13 +62,7 @@ impl Operand {
 
     /// The same elements with rows and k exchanged.
     pub fn transposed(self) -> Operand {
-        Operand {
-            rows: self.k,
-            k: self.rows,
-            row_stride: self.k_stride,
-            k_stride: self.row_stride,
-            ..self
-        }
+        Operand { rows: self.k, k: self.rows, row_stride: self.k_stride, k_stride: self.row_stride, ..self }
     }
 
     /// Bytes from the buffer's start to the first element.

@@ -21,7 +21,7 @@ const RASTER_ROWS: u32 = 8;
 const LEAST_SLAB_TILES: u64 = 8;
 const MOST_SLABS: u64 = 32;
 /// Candidates that are at most so many times slower than the best are worth timing.
-const WORTH_TIMING: f64 = 1.6;
+pub(super) const WORTH_TIMING: f64 = 1.6;
 /// Bytes a clock that one multiprocessor gets from the second-level cache when all of them ask (H200, 2026-11-21).
 const L2_BYTES_PER_CLOCK: f64 = 52.0;
 /// Share of the highest clock that is held: the card's power limit lowers it in long products.
@@ -42,10 +42,7 @@ pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
     if caps.sm != 90 || !caps.tensor_maps || !fits {
         return Vec::new();
     }
-    let mut found = products(op, caps).unwrap_or_default();
-    let best = found.iter().map(|c| c.estimate_ns).fold(f64::INFINITY, f64::min);
-    found.retain(|candidate| candidate.estimate_ns <= best * WORTH_TIMING);
-    found
+    products(op, caps).unwrap_or_default()
 }
 
 /// How operands of a type and precision are multiplied.
@@ -150,7 +147,8 @@ impl Source {
             Ok(stride) if stride > 0 && in_units(stride) => Some(stride),
             _ => None,
         };
-        let along_k = (operand.k_stride == 1 || operand.k == 1).then(|| pitch(operand.row_stride, operand.rows, operand.k));
+        let along_k =
+            (operand.k_stride == 1 || operand.k == 1).then(|| pitch(operand.row_stride, operand.rows, operand.k));
         let along_rows =
             (operand.row_stride == 1 || operand.rows == 1).then(|| pitch(operand.k_stride, operand.k, operand.rows));
         let (major, pitch) = match (along_k.flatten(), along_rows.flatten()) {
