@@ -177,6 +177,7 @@ fn trigonometric() -> Vec<Builtin> {
             |w, x| one(w.ulps(x[0].low.cos(), 4.0)),
         ),
         Builtin::of("tan(x)", 1, "tan(a)", |x| single(x[0].tan()))
+            .types(ALL)
             .draw(|r, x| {
                 x[0] = match r.below(3) {
                     0 => r.within(-PI, PI),
@@ -200,7 +201,7 @@ fn trigonometric() -> Vec<Builtin> {
                 allowed: |_, _| [ANY; 4],
                 only: None,
             }),
-        unit(Builtin::of("acos(x)", 1, "acos(a)", |x| single(x[0].acos()))).limits(
+        unit(Builtin::of("acos(x)", 1, "acos(a)", |x| single(x[0].acos())).types(ALL)).limits(
             [INHERITED[1], "worse of 3.91e-3 and inherited from `atan2(sqrt(1 - x x), x)`"],
             |w, x| {
                 let root = w.sqrt(w.sub(point(1.0), w.mul(x[0], x[0])));
@@ -209,7 +210,7 @@ fn trigonometric() -> Vec<Builtin> {
                 one(w.atan2(root, x[0]).hull(low).hull(high))
             },
         ),
-        unit(Builtin::of("asin(x)", 1, "asin(a)", |x| single(x[0].asin()))).limits(
+        unit(Builtin::of("asin(x)", 1, "asin(a)", |x| single(x[0].asin())).types(ALL)).limits(
             [INHERITED[2], "worse of 3.91e-3 and inherited from `atan2(x, sqrt(1 - x x))`"],
             |w, x| {
                 let root = w.sqrt(w.sub(point(1.0), w.mul(x[0], x[0])));
@@ -219,8 +220,10 @@ fn trigonometric() -> Vec<Builtin> {
             },
         ),
         Builtin::of("atan(x)", 1, "atan(a)", |x| single(x[0].atan()))
+            .types(ALL)
             .limits(["4096 ULP", "5 ULP"], |w, x| one(w.atan(x[0]))),
         Builtin::of("atan2(y, x)", 2, "atan2(a, b)", |x| single(x[0].atan2(x[1])))
+            .types(ALL)
             .draw(|r, x| {
                 x[0] = r.sized(-20.0, 20.0);
                 x[1] = if r.below(2) == 0 { r.near(x[0]) } else { r.sized(-20.0, 20.0) };
@@ -232,6 +235,7 @@ fn trigonometric() -> Vec<Builtin> {
     ]
 }
 
+/// The inverse ones against libm: the standard library's lose bits of f64 near 1, and overflow.
 fn hyperbolic() -> Vec<Builtin> {
     let draw = |b: Builtin| {
         b.draw(|r, x| {
@@ -249,19 +253,20 @@ fn hyperbolic() -> Vec<Builtin> {
         w.mul(w.add(w.exp(x), w.exp(w.neg(x))), point(0.5))
     }
     vec![
-        draw(Builtin::of("sinh(x)", 1, "sinh(a)", |x| single(x[0].sinh())))
+        draw(Builtin::of("sinh(x)", 1, "sinh(a)", |x| single(x[0].sinh())).types(ALL))
             .limit("inherited from `(exp(x) - exp(-x)) 0.5`", |w, x| one(sinh(w, x[0]))),
-        draw(Builtin::of("cosh(x)", 1, "cosh(a)", |x| single(x[0].cosh())))
+        draw(Builtin::of("cosh(x)", 1, "cosh(a)", |x| single(x[0].cosh())).types(ALL))
             .limit("inherited from `(exp(x) + exp(-x)) 0.5`", |w, x| one(cosh(w, x[0]))),
-        draw(Builtin::of("tanh(x)", 1, "tanh(a)", |x| single(x[0].tanh()))).limit(INHERITED[3], |w, x| {
+        draw(Builtin::of("tanh(x)", 1, "tanh(a)", |x| single(x[0].tanh())).types(ALL)).limit(INHERITED[3], |w, x| {
             let [low, high] = [x[0].low, x[0].high].map(|x| w.within(x.tanh(), 1e-5));
             one(w.div(sinh(w, x[0]), cosh(w, x[0])).hull(low).hull(high))
         }),
-        draw(Builtin::of("asinh(x)", 1, "asinh(a)", |x| single(x[0].asinh())))
+        draw(Builtin::of("asinh(x)", 1, "asinh(a)", |x| single(libm::asinh(x[0]))).types(ALL))
             .limit("inherited from `log(x + sqrt(x x + 1))`", |w, x| {
                 one(w.log(w.add(x[0], w.sqrt(w.add(w.mul(x[0], x[0]), point(1.0))))))
             }),
-        Builtin::of("acosh(x)", 1, "acosh(a)", |x| single(x[0].acosh()))
+        Builtin::of("acosh(x)", 1, "acosh(a)", |x| single(if x[0] < 1.0 { f64::NAN } else { libm::acosh(x[0]) }))
+            .types(ALL)
             .draw(|r, x| {
                 x[0] = match r.below(3) {
                     0 => 1.0 + r.within(-23.0, 0.0).exp2(),
@@ -272,7 +277,8 @@ fn hyperbolic() -> Vec<Builtin> {
             .limit("inherited from `log(x + sqrt(x x - 1))`", |w, x| {
                 one(w.log(w.add(x[0], w.sqrt(w.sub(w.mul(x[0], x[0]), point(1.0))))))
             }),
-        Builtin::of("atanh(x)", 1, "atanh(a)", |x| single(x[0].atanh()))
+        Builtin::of("atanh(x)", 1, "atanh(a)", |x| single(libm::atanh(x[0])))
+            .types(ALL)
             .draw(|r, x| {
                 x[0] = match r.below(3) {
                     0 => r.near_any(&[1.0, -1.0, 0.5, -0.5]),
@@ -290,10 +296,12 @@ fn hyperbolic() -> Vec<Builtin> {
 fn others() -> Vec<Builtin> {
     vec![
         Builtin::of("degrees(x)", 1, "degrees(a)", |x| single(x[0].to_degrees()))
+            .types(ALL)
             .limit("inherited from `x * 57.295779513082322865`", |w, x| {
                 one(w.mul(x[0], w.rounded(point(1f64.to_degrees()))))
             }),
         Builtin::of("radians(x)", 1, "radians(a)", |x| single(x[0].to_radians()))
+            .types(ALL)
             .draw(|r, x| x[0] = r.within(-720.0, 720.0))
             .limit("inherited from `x * 0.017453292519943295474`", |w, x| {
                 one(w.mul(x[0], w.rounded(point(1f64.to_radians()))))
