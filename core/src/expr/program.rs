@@ -90,33 +90,38 @@ struct Compiler<'a> {
     done: Seen<(*const Node, DType), StepId>,
 }
 
-/// A map that is a list while it is short: most expressions are one step, compiled at every call, and hashing would cost
-/// them more than everything else in here.
+/// A map that is a list while it is short: most expressions are one step, compiled at every call, and hashing and
+/// allocating would cost them more than everything else in here.
 struct Seen<K, V> {
-    few: Vec<(K, V)>,
+    few: [Option<(K, V)>; FEW],
     many: HashMap<K, V>,
 }
 
-/// Entries from which on hashing pays.
-const MANY: usize = 16;
+/// Entries up to which a list is quicker.
+const FEW: usize = 8;
 
-impl<K, V> Default for Seen<K, V> {
+impl<K: Copy, V: Copy> Default for Seen<K, V> {
     fn default() -> Seen<K, V> {
-        Seen { few: Vec::new(), many: HashMap::new() }
+        Seen { few: [None; FEW], many: HashMap::new() }
     }
 }
 
 impl<K: Copy + Eq + Hash, V: Copy> Seen<K, V> {
     fn get(&self, key: K) -> Option<V> {
-        let few = self.few.iter().find(|(known, _)| *known == key).map(|&(_, value)| value);
-        few.or_else(|| if self.many.is_empty() { None } else { self.many.get(&key).copied() })
+        let few = self.few.iter().map_while(|entry| *entry).find(|(known, _)| *known == key);
+        match few {
+            Some((_, value)) => Some(value),
+            None if self.many.is_empty() => None,
+            None => self.many.get(&key).copied(),
+        }
     }
 
     fn insert(&mut self, key: K, value: V) {
-        if self.few.len() < MANY {
-            self.few.push((key, value));
-        } else {
-            self.many.insert(key, value);
+        match self.few.iter_mut().find(|entry| entry.is_none()) {
+            Some(entry) => *entry = Some((key, value)),
+            None => {
+                self.many.insert(key, value);
+            }
         }
     }
 }

@@ -24,7 +24,8 @@ impl Tensor {
         }
         let dtypes: Vec<DType> = inputs.iter().map(|t| t.dtype).collect();
         let program = Program::compile(expr, &dtypes)?;
-        let specs: Vec<TensorSpec> = inputs.iter().map(|t| Ok(t.broadcast_to(shape)?.spec())).collect::<Result<_>>()?;
+        let specs = inputs.iter().map(|t| Ok(TensorSpec::new(t.dtype, t.layout.broadcast_to(shape)?)));
+        let specs: Vec<TensorSpec> = specs.collect::<Result<_>>()?;
         let out = Tensor::empty(&first.device, program.dtype(), shape)?;
         out.fill_by(&Map::new(label, program, specs, out.spec())?.into(), inputs)?;
         Ok(out)

@@ -16,6 +16,9 @@ use crate::{Caps, Launch, Plan, Slot, Source, math};
 /// Invocations of a workgroup: 8 warps of 32; more or fewer gained nothing on an H200.
 const THREADS: u32 = 256;
 
+/// Words of parameters that most launches stay below.
+const MOST_PARAMS: usize = 32;
+
 /// Specialisation: the program but for its constants, and how every operand is read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
@@ -55,7 +58,7 @@ impl Kernel {
 }
 
 pub(crate) fn plan(op: &Map, caps: &Caps) -> Result<Plan> {
-    let mut steps = Vec::new();
+    let mut steps = Vec::with_capacity(op.program.steps().len());
     for &(step, dtype) in op.program.steps() {
         match step {
             Step::Unary(f, _) => math::require(f, dtype, caps)?,
@@ -64,7 +67,7 @@ pub(crate) fn plan(op: &Map, caps: &Caps) -> Result<Plan> {
         }
         steps.push((step, Element::new(dtype, caps)?));
     }
-    let mut inputs = Vec::new();
+    let mut inputs = Vec::with_capacity(op.inputs.len());
     for input in &op.inputs {
         inputs.push((Element::new(input.dtype, caps)?, input.layout));
     }
@@ -98,7 +101,7 @@ impl Request<'_> {
             return Err(caps.unsupported(self.name, reason));
         }
 
-        let modes = Modes::of(&self.inputs.iter().map(|i| i.1).collect::<Vec<_>>());
+        let modes = Modes::of(&self.inputs);
         let kernel = Kernel {
             steps: self.steps,
             inputs: self.inputs.iter().zip(&modes.modes).map(|(i, &mode)| (i.0, mode)).collect(),
@@ -111,7 +114,8 @@ impl Request<'_> {
         };
 
         let quads = elements.div_ceil(4);
-        let mut params = vec![quads as u32, (elements % 4) as u32, (elements - 1) as u32, offset as u32];
+        let mut params = Vec::with_capacity(MOST_PARAMS);
+        params.extend([quads as u32, (elements % 4) as u32, (elements - 1) as u32, offset as u32]);
         params.extend(modes.dims.iter().map(|&dim| dim as u32));
         for (i, (_, layout)) in self.inputs.iter().enumerate() {
             params.push(layout.offset() as u32);
@@ -154,7 +158,7 @@ struct Modes {
 }
 
 impl Modes {
-    fn of(layouts: &[Layout]) -> Modes {
+    fn of(inputs: &[(Element, Layout)]) -> Modes {
         let simple = |layout: &Layout| {
             let repeats = layout.dims().iter().zip(layout.strides()).all(|(&dim, &stride)| dim == 1 || stride == 0);
             if layout.is_contiguous() && layout.offset().is_multiple_of(4) {
@@ -165,12 +169,15 @@ impl Modes {
                 None
             }
         };
-        let strided: Vec<Layout> = layouts.iter().filter(|layout| simple(layout).is_none()).copied().collect();
+        let known: Vec<Option<Mode>> = inputs.iter().map(|(_, layout)| simple(layout)).collect();
+        let strided = inputs.iter().zip(&known).filter(|(_, mode)| mode.is_none());
+        let strided: Vec<Layout> = strided.map(|((_, layout), _)| *layout).collect();
         let mut collapsed = collapse_together(&strided).into_iter();
         let dims = collapsed.as_slice().first().map_or(Vec::new(), |layout| layout.dims().to_vec());
-        let mut modes = Modes { modes: Vec::new(), dims, strides: Vec::new() };
-        for layout in layouts {
-            let (mode, strides) = match simple(layout) {
+        let count = inputs.len();
+        let mut modes = Modes { modes: Vec::with_capacity(count), dims, strides: Vec::with_capacity(count) };
+        for ((_, layout), known) in inputs.iter().zip(known) {
+            let (mode, strides) = match known {
                 Some(mode) => (mode, Vec::new()),
                 None => {
                     let strides = collapsed.next().map_or(Vec::new(), |layout| layout.strides().to_vec());
