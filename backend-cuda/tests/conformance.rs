@@ -7,7 +7,8 @@ mod common;
 
 use polywarp_core::Device;
 use polywarp_core::harness::bad_input::{self, Row};
-use polywarp_core::harness::{Level, Selection, fit, recording, run};
+use polywarp_core::harness::{Level, Selection, contract, fit, recording, run};
+use polywarp_cuda::CudaBackend;
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -36,9 +37,18 @@ fn cuda_conforms_and_nothing_is_unsupported() {
 }
 
 fn assert_all(rows: &[Row]) {
-    let wrong = rows.iter().filter_map(|row| Some(format!("{}: {}", row.name, row.result.as_ref().err()?)));
-    let wrong: Vec<String> = wrong.collect();
-    assert!(!rows.is_empty() && wrong.is_empty(), "{wrong:#?}");
+    common::assert_rows("cuda:0", rows, 10);
+}
+
+#[test]
+fn memory_order_and_users_kernels_are_as_promised() {
+    let _card = common::card_to_myself();
+    let Some(backend) = common::first() else { return };
+    let device = Device::new(backend);
+    let backend = device.backend_as::<CudaBackend>().expect("cuda");
+    let mut rows = contract::run(&device);
+    rows.push(contract::driver_out_of_memory(&device, &|count| backend.inject_out_of_memory(count)));
+    common::assert_rows(device.id(), &rows, 32);
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn plan_that_does_not_fit_is_refused_and_nothing_runs() {
     let mut plan = arguments_plan();
     plan.launches[0].args[1] = Arg::Address { slot: Slot::Input(0), offset_bytes: 0 };
     assert!(backend.run_native(&plan, &[], &output).is_err());
-    common::assert_alive(&backend);
+    common::assert_alive(&*backend);
 }
 
 /// Whoever asks for machine code where it does not run is told so; nothing else changes.
@@ -130,7 +130,7 @@ fn tensor_maps_read_what_they_describe() {
     }
     let (rows, columns, pitch) = (77u32, 90u32, 100u32);
     let words: Vec<u32> = (0..8 + rows * pitch).map(|i| i.wrapping_mul(2_654_435_761)).collect();
-    let input = common::upload(&backend, &words);
+    let input = common::upload(&*backend, &words);
     for element in [Element::F32, Element::U32, Element::I32] {
         let size = [u64::from(rows), u64::from(columns)];
         let at = (Slot::Input(0), 32);
@@ -143,10 +143,10 @@ fn tensor_maps_read_what_they_describe() {
         ];
         let kernel = find("probe_tensor_map").unwrap();
         let launch = Launch { kernel, grid: [columns.div_ceil(32).next_multiple_of(2), rows.div_ceil(8), 1], args };
-        let output = common::upload(&backend, &vec![7; (rows * columns) as usize]);
+        let output = common::upload(&*backend, &vec![7; (rows * columns) as usize]);
         let plan = Plan { launches: vec![launch], scratch_bytes: Vec::new() };
         backend.run_native(&plan, &[&input], &output).unwrap();
-        let found = common::download(&backend, &output);
+        let found = common::download(&*backend, &output);
         for y in 0..rows {
             for x in 0..columns {
                 let (got, want) = (found[(y * columns + x) as usize], words[(8 + y * pitch + x) as usize]);
@@ -176,7 +176,7 @@ fn every_candidate_of_every_case_conforms() {
         }
     });
     tally.finish("cases of the harness");
-    common::assert_alive(&backend);
+    common::assert_alive(&*backend);
 }
 
 /// m, n, k of 1 to 17, each dtype: products of small integers must come out exactly.
@@ -192,7 +192,7 @@ fn every_candidate_is_exact_on_random_shapes() {
     let Some(backend) = card() else { return };
     let count = std::env::var("POLYWARP_NATIVE_SHAPES").ok().and_then(|n| n.parse().ok()).unwrap_or(3000);
     products(&backend, native_cases::random(count), |op| selected(&backend, op)).finish("random products");
-    common::assert_alive(&backend);
+    common::assert_alive(&*backend);
 }
 
 #[test]

@@ -98,36 +98,3 @@ fn users_and_library_kernels_alternate_in_a_recording() {
         assert_eq!(x.to_vec::<u32>().unwrap(), want);
     });
 }
-
-#[test]
-fn other_threads_work_while_one_records_and_many_replay_one_recording() {
-    on_device(|device, _| {
-        let x = Tensor::zeros(device, DType::U32, [100]).unwrap();
-        let step = std::thread::scope(|scope| {
-            let recorder = scope.spawn(|| {
-                device.record(|| {
-                    (0..50).try_for_each(|_| {
-                        std::thread::sleep(std::time::Duration::from_millis(1));
-                        x.assign(&x.add_scalar(1)?)
-                    })
-                })
-            });
-            for value in 0..50u32 {
-                let y = Tensor::full(device, DType::U32, [1000], value).unwrap().add_scalar(1).unwrap();
-                assert_eq!(y.to_vec::<u32>().unwrap(), [value + 1; 1000]);
-            }
-            recorder.join().unwrap().unwrap()
-        });
-        assert_eq!(x.to_vec::<u32>().unwrap(), [0; 100], "recorded, not run");
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    for _ in 0..10 {
-                        step.replay().unwrap();
-                    }
-                });
-            }
-        });
-        assert_eq!(x.to_vec::<u32>().unwrap(), [4000; 100]);
-    });
-}

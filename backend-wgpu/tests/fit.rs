@@ -12,9 +12,7 @@ fn every_adapter_foretells_memory_and_batches_shrink() {
         for options in [Options::default(), common::POOREST] {
             let device = Device::new(entry.open(options).expect("open"));
             let rows = fit::run(&device);
-            let wrong = rows.iter().filter_map(|row| Some(format!("{}: {}", row.name, row.result.as_ref().err()?)));
-            let wrong: Vec<String> = wrong.collect();
-            assert!(rows.len() >= 10 && wrong.is_empty(), "{device:?} with {options:?}: {wrong:#?}");
+            common::assert_rows(&format!("{device:?} with {options:?}"), &rows, 10);
         }
     }
 }

@@ -23,9 +23,7 @@ fn each(test: impl Fn(&Device, &WgpuBackend)) {
 fn every_adapter_replays_what_it_recorded() {
     each(|device, _| {
         let rows = recording::run(device);
-        let wrong = rows.iter().filter_map(|row| Some(format!("{}: {}", row.name, row.result.as_ref().err()?)));
-        let wrong: Vec<String> = wrong.collect();
-        assert!(rows.len() >= 20 && wrong.is_empty(), "{}: {wrong:#?}", device.id());
+        common::assert_rows(device.id(), &rows, 20);
     });
 }
 

@@ -2,15 +2,15 @@
 
 #![cfg(feature = "cpu")]
 
+mod support;
+
 use polywarp_core::harness::recording;
 use polywarp_core::{DType, Device, Tensor};
 
 #[test]
 fn cpu_replays_what_it_recorded() {
     let rows = recording::run(&Device::cpu());
-    let wrong = rows.iter().filter_map(|row| Some(format!("{}: {}", row.name, row.result.as_ref().err()?)));
-    let wrong: Vec<String> = wrong.collect();
-    assert!(rows.len() >= 20 && wrong.is_empty(), "{wrong:#?}");
+    support::assert_rows("cpu", &rows, 20);
 }
 
 #[test]

@@ -5,12 +5,16 @@
 //! is, a test says "skipped: no NVIDIA device" and why. With `POLYWARP_REQUIRE_CUDA=1` only a real card will do, and its
 //! absence fails.
 
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
+
+#[path = "../../../core/tests/support/mod.rs"]
+mod support;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use polywarp_core::{Backend, Binding, Buffer, Kernel};
 use polywarp_cuda::{CardEntry, CudaBackend, Options, cards};
+
+pub use support::*;
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -94,57 +98,4 @@ pub fn on_card(test: impl FnOnce(&CudaBackend)) {
     let Some(backend) = first() else { return };
     test(&backend);
     assert_alive(&backend);
-}
-
-/// Adds `by` to every word.
-pub fn add_kernel(by: u32) -> Kernel {
-    Kernel::wgsl(format!(
-        "@group(0) @binding(0) var<storage, read_write> x: array<u32>;
-        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
-            if id.x < arrayLength(&x) {{ x[id.x] = x[id.x] + {by}u; }}
-        }}"
-    ))
-}
-
-/// `y = x + 1`, into another buffer.
-pub fn copy_add_kernel() -> Kernel {
-    Kernel::wgsl(
-        "@group(0) @binding(0) var<storage, read> x: array<u32>;
-        @group(0) @binding(1) var<storage, read_write> y: array<u32>;
-        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-            if id.x < arrayLength(&y) { y[id.x] = x[id.x] + 1u; }
-        }",
-    )
-}
-
-/// The whole of `buffer` at `@group(0) @binding(binding)`.
-pub fn bind(binding: u32, buffer: &Buffer) -> Binding {
-    Binding { group: 0, binding, buffer: buffer.clone(), range: 0..buffer.size_bytes() }
-}
-
-/// A buffer holding `words`.
-pub fn upload(backend: &CudaBackend, words: &[u32]) -> Buffer {
-    let buffer = backend.alloc(4 * words.len() as u64).expect("alloc");
-    backend.write(&buffer, 0, &bytes(words)).expect("write");
-    buffer
-}
-
-/// The words of a whole buffer.
-pub fn download(backend: &CudaBackend, buffer: &Buffer) -> Vec<u32> {
-    words(&backend.read_blocking(buffer, 0..buffer.size_bytes()).expect("read"))
-}
-
-pub fn bytes(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
-pub fn words(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
-}
-
-/// The device still computes correctly.
-pub fn assert_alive(backend: &CudaBackend) {
-    let buffer = upload(backend, &[1, 2, 3, 40]);
-    backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &buffer)]).expect("launch");
-    assert_eq!(download(backend, &buffer), [2, 3, 4, 41]);
 }

@@ -3,8 +3,8 @@
 //! [`run`] takes the cases of every family of [`crate::ops::REGISTRY`] and runs each on a [`Device`]. A backend of another
 //! crate is tested the same way: wrap it in [`Device::new`], call [`run`], demand [`Report::ok`]. Besides values it watches
 //! the bytes around results, the inputs, repeatability and typed refusals; [`bad_input`] tests the errors,
-//! [`recording`] tests replays, [`fit`] what the device says of memory. [`broken`]
-//! proves that faults are caught, [`ReferenceBackend`] is the slow device that is right by construction.
+//! [`recording`] tests replays, [`fit`] what the device says of memory, `contract` memory, order and users' kernels.
+//! [`broken`] proves that faults are caught, [`ReferenceBackend`] is the slow device that is right by construction.
 //!
 //! ```
 //! use polywarp_core::Device;
@@ -23,6 +23,8 @@ pub mod bad_input;
 mod bench;
 pub mod broken;
 mod case;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod contract;
 pub mod fit;
 pub mod recording;
 mod reference;

@@ -1,0 +1,50 @@
+//! What [`Backend`](crate::Backend) promises beyond the values of ops: memory, order, and users' kernels good and bad.
+//!
+//! [`run`] is a table of tests for any backend, as [`super::recording::run`] is for recordings: each on buffers of its own,
+//! and after each the device must still compute and hold the memory it held before. A device that runs no users' kernels
+//! must refuse them by [`Error::Unsupported`]; their rows are then passed over. [`driver_out_of_memory`] needs a fault to be
+//! injected, which is each backend's own. The tests are in the files beside this one; the small kernels that they run are
+//! in `words.rs`.
+
+mod kernels;
+mod memory;
+mod order;
+mod refusals;
+pub mod words;
+
+use super::bad_input::{Row, still_computes};
+use crate::{Device, Error, Result};
+
+pub use memory::driver_out_of_memory;
+
+type Answer = std::result::Result<(), String>;
+type Test = fn(&Device) -> Result<Answer>;
+
+/// Ends a test with what is wrong, unless the condition holds.
+macro_rules! demand {
+    ($condition:expr, $($what:tt)+) => {
+        if !$condition {
+            return Ok(Err(format!($($what)+)));
+        }
+    };
+}
+use demand;
+
+/// Runs every row on `device`, which nobody else uses meanwhile.
+pub fn run(device: &Device) -> Vec<Row> {
+    let kernels = match words::launch(device.backend(), &words::add_kernel(1), &[]) {
+        Err(Error::Unsupported { .. }) => Vec::new(),
+        _ => [kernels::ROWS, refusals::ROWS, order::KERNEL_ROWS].concat(),
+    };
+    let rows = [memory::ROWS, order::ROWS].concat().into_iter().chain(kernels);
+    rows.map(|(name, test)| Row { name, result: outcome(device, test) }).collect()
+}
+
+fn outcome(device: &Device, test: impl FnOnce(&Device) -> Result<Answer>) -> Answer {
+    let before = device.memory().in_use_bytes;
+    test(device).unwrap_or_else(|error| Err(format!("failed: {error}")))?;
+    still_computes(device)?;
+    device.synchronize().map_err(|error| format!("synchronize: {error}"))?;
+    let after = device.memory().in_use_bytes;
+    if before == after { Ok(()) } else { Err(format!("{before} bytes in use before, {after} afterwards")) }
+}
