@@ -5,7 +5,7 @@
 //! | to find | look in |
 //! |---|---|
 //! | which adapters there are, and their names | [`adapters`], [`AdapterEntry`] |
-//! | opening a device, or taking an application's own | [`WgpuBackend`], [`Options`] |
+//! | opening a device, or taking an application's own | `open.rs`, [`Options`] |
 //! | memory | `polywarp_core::pool`, `memory.rs` |
 //! | kernels of the library and their pipelines | `pipelines.rs` |
 //! | users' WGSL: guards, reflection, checks | `polywarp_shaders::wgsl`, `user.rs` |
@@ -27,6 +27,7 @@ mod info;
 mod interop;
 mod memory;
 mod native;
+mod open;
 mod patch;
 mod pipelines;
 mod recording;
@@ -39,7 +40,8 @@ mod user;
 #[cfg(not(target_arch = "wasm32"))]
 pub use adapters::adapters;
 pub use adapters::{AdapterEntry, adapters_async};
-pub use device::{FeatureChoice, LimitChoice, Options, WgpuBackend};
+pub use device::WgpuBackend;
+pub use open::{FeatureChoice, LimitChoice, Options};
 
 /// The wgpu this backend is built with, for applications that share a device with it.
 pub use wgpu;

@@ -6,36 +6,24 @@
 //! earlier, one parameter buffer is enough for ever, and bind groups, which refer to it, stay valid from one recording
 //! to the next. They are cached by layout and buffers and forgotten when a buffer goes back to the driver.
 //!
-//! Everything here runs under the one lock round [`Stream`], held for a few microseconds per launch.
+//! Everything here runs under the one lock round [`Stream`], held for a few microseconds per launch. When and how work is
+//! submitted is in `stream/submit.rs`.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod submit;
+
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use polywarp_core::{Error, Recorders, Result};
 
-#[cfg(not(target_arch = "wasm32"))]
-use crate::fault::words;
-use crate::fault::{Fault, lock, watched};
+use crate::fault::Fault;
 use crate::memory::{Dead, Raw};
 use crate::pipelines::Pipeline;
 use crate::recording::Tape;
-#[cfg(not(target_arch = "wasm32"))]
-use crate::transfer::{is_lost, poll, wait};
 
 /// Size of the parameter buffer; with 256-byte slots 256 launches go into one submission at most.
 const PARAMS_BYTES: u64 = 64 << 10;
-/// Bytes bound by recorded launches from which on waiting longer would leave the device idle: about 60 us of work for a
-/// card with 4 TB/s, twice what a submission costs the host.
-const SUBMIT_AT_BOUND_BYTES: u64 = 256 << 20;
-/// Age of a recording at which the next launch submits it.
-#[cfg(not(target_arch = "wasm32"))]
-const SUBMIT_AT_AGE: std::time::Duration = std::time::Duration::from_micros(500);
-/// Bytes of uploads that may wait for the next submission; wgpu holds a copy of them.
-const SUBMIT_AT_UPLOAD_BYTES: u64 = 64 << 20;
-/// Submissions under way at most: the host waits rather than piling up memory without end.
-#[cfg(not(target_arch = "wasm32"))]
-const MOST_IN_FLIGHT: usize = 64;
 /// Cached bind groups at most.
 const MOST_GROUPS: usize = 4096;
 
@@ -195,37 +183,6 @@ impl Stream {
         Ok(())
     }
 
-    /// Uploads `data` (offset and length multiples of 4) so that all work recorded earlier sees the old bytes.
-    pub(crate) fn upload(&mut self, raw: &Raw, offset_bytes: u64, data: &[u8]) -> Result<()> {
-        // An upload runs before the recording it is submitted with: one that touches the buffer must go first.
-        if self.uses(raw) {
-            self.submit()?;
-        }
-        // Pieces bound the copy that wgpu keeps until the device has read it.
-        let mut at = offset_bytes;
-        for piece in data.chunks(SUBMIT_AT_UPLOAD_BYTES as usize) {
-            let (_, error) = watched(&self.device, || self.queue.write_buffer(&raw.buffer, at, piece));
-            if let Some(error) = error {
-                return Err(match error {
-                    wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory {
-                        device: self.fault.device().to_owned(),
-                        requested: piece.len() as u64,
-                        in_use: 0,
-                        cached: 0,
-                        limit: None,
-                    },
-                    error => self.fault.backend_error("write", &error),
-                });
-            }
-            at += piece.len() as u64;
-            self.upload_bytes += piece.len() as u64;
-            if self.upload_bytes >= SUBMIT_AT_UPLOAD_BYTES {
-                self.submit()?;
-            }
-        }
-        Ok(())
-    }
-
     /// Records with the bare encoder; whatever touches a buffer must also call [`Stream::note_use`].
     pub(crate) fn encode(&mut self, record: impl FnOnce(&mut wgpu::CommandEncoder)) {
         self.close_pass();
@@ -250,84 +207,6 @@ impl Stream {
     /// The number of the recording that the next launch goes into, unless it is due.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
-    }
-
-    /// Submits what is recorded and uploaded. `None` when there is nothing.
-    pub(crate) fn submit(&mut self) -> Result<Option<wgpu::SubmissionIndex>> {
-        self.fault.check()?;
-        self.forget_dead();
-        self.close_pass();
-        if self.encoder.is_none() && self.upload_bytes == 0 {
-            return Ok(None);
-        }
-        let encoder = self.encoder.take();
-        let (index, error) = watched(&self.device, || {
-            if !self.params.is_empty() {
-                self.queue.write_buffer(&self.params_buffer, 0, &self.params);
-            }
-            self.queue.submit(encoder.map(wgpu::CommandEncoder::finish))
-        });
-        self.params.clear();
-        self.set = Set::default();
-        self.epoch += 1;
-        self.bound_bytes = 0;
-        self.upload_bytes = 0;
-        #[cfg(not(target_arch = "wasm32"))]
-        {
-            self.started = None;
-        }
-        self.submissions += 1;
-        if let Some(error) = error {
-            #[cfg(not(target_arch = "wasm32"))]
-            {
-                poll(&self.device, &self.fault)?;
-                if is_lost(&self.device) {
-                    return Err(self.fault.lose(&words(&error)));
-                }
-            }
-            // The recording is lost and its outputs hold old bytes: nothing after it may be trusted.
-            return Err(self.fault.refuse("submit", &error));
-        }
-        // A lost device takes submissions in silence; polling lets its callback tell.
-        #[cfg(not(target_arch = "wasm32"))]
-        poll(&self.device, &self.fault)?;
-        self.in_flight.push_back(index.clone());
-        self.bound_in_flight()?;
-        Ok(Some(index))
-    }
-
-    /// Forgets bind groups of buffers that left the pool: they would keep the memory alive.
-    fn forget_dead(&mut self) {
-        let dead = std::mem::take(&mut *lock(&self.dead));
-        if dead.is_empty() || self.groups.is_empty() {
-            return;
-        }
-        let dead: HashSet<u64> = dead.into_iter().collect();
-        // The first word is a layout's id, from another series of numbers. In keys of users' kernels offsets and sizes
-        // stand between the ids; one that happens to equal an id costs a bind group.
-        self.groups.retain(|key, _| !key.iter().skip(1).any(|id| dead.contains(id)));
-    }
-
-    /// Whether the recording, not yet submitted, uses `raw`.
-    fn uses(&self, raw: &Raw) -> bool {
-        raw.epoch.load(Ordering::Relaxed) == self.epoch
-    }
-
-    pub(crate) fn submit_when_due(&mut self) -> Result<()> {
-        #[cfg(not(target_arch = "wasm32"))]
-        let old = match self.started {
-            Some(started) => started.elapsed() >= SUBMIT_AT_AGE,
-            None => {
-                self.started = Some(std::time::Instant::now());
-                false
-            }
-        };
-        #[cfg(target_arch = "wasm32")]
-        let old = false;
-        if old || self.bound_bytes >= SUBMIT_AT_BOUND_BYTES {
-            self.submit()?;
-        }
-        Ok(())
     }
 
     /// The offset of a slot of `slot_bytes` that holds `params`; the previous slot when it holds the same.
@@ -394,21 +273,6 @@ impl Stream {
         if self.pass.take().is_some() {
             self.set = Set::default();
         }
-    }
-
-    #[cfg(not(target_arch = "wasm32"))]
-    fn bound_in_flight(&mut self) -> Result<()> {
-        if self.in_flight.len() <= MOST_IN_FLIGHT {
-            return Ok(());
-        }
-        let oldest = self.in_flight.pop_front();
-        wait(&self.device, &self.fault, oldest)
-    }
-
-    #[cfg(target_arch = "wasm32")]
-    fn bound_in_flight(&mut self) -> Result<()> {
-        self.in_flight.clear();
-        Ok(())
     }
 }
 
