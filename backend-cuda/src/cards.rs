@@ -2,7 +2,8 @@
 //!
 //! Order and selection are the driver's: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER decide what `cuda:0` is. A card is also
 //! found by its UUID (`GPU-...`, `MIG-...`, or the beginning of one) and by its PCI address. With Multi-Instance GPU on,
-//! the driver lists the slice that CUDA_VISIBLE_DEVICES names, or the first. Nothing is opened before
+//! the driver lists the slice that CUDA_VISIBLE_DEVICES names, or the first; all there are is `slices.rs`'s to say. Nothing is
+//! opened before
 //! [`CardEntry::open`]; listing takes what starting the driver takes.
 
 use polywarp_core::{DeviceKind, Error, Result};
@@ -11,6 +12,7 @@ use crate::device::{CudaBackend, Options, not_opened};
 use crate::driver::{api, unavailable, visible_devices};
 use crate::fault::Fault;
 use crate::native::{Card, Context, cards as probe_cards};
+use crate::slices::slices;
 
 /// One card, or one slice of a card.
 #[derive(Clone, Debug)]
@@ -81,6 +83,8 @@ fn find(entries: Vec<CardEntry>, name: &str) -> Result<CardEntry> {
     }
     let mut available: Vec<String> =
         entries.into_iter().map(|entry| format!("{} ({})", entry.id, entry.uuid)).collect();
+    let slices = slices().into_iter().map(|slice| format!("CUDA_VISIBLE_DEVICES={} chooses a slice", slice.name));
+    available.extend(slices);
     available.extend(visible_devices().map(|value| format!("CUDA_VISIBLE_DEVICES={value} may hide others")));
     Err(Error::NoSuchDevice { name: name.to_owned(), available })
 }

@@ -5,6 +5,7 @@
 //! | to find | look in |
 //! |---|---|
 //! | which cards there are, and their names | [`cards`], [`CardEntry`] |
+//! | the slices that cards are cut into | [`slices`] |
 //! | opening a device | [`CudaBackend`], [`Options`] |
 //! | an application's own context, addresses, events, copies between cards | `interop.rs` |
 //! | the driver library, and what is said when it is missing or old | `driver.rs`, [`versions`] |
@@ -36,6 +37,7 @@ mod params;
 mod prepared;
 mod recording;
 mod run;
+mod slices;
 mod staging;
 mod transfer;
 mod user;
@@ -45,6 +47,7 @@ pub use candidates::Work;
 pub use cards::{CardEntry, card, cards};
 pub use device::{CudaBackend, Options};
 pub use interop::DeviceEvent;
+pub use slices::{Slice, slices};
 
 /// The cudarc whose types the functions for sharing use.
 pub use cudarc;

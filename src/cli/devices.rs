@@ -22,6 +22,8 @@ struct Listing {
     default_error: Option<String>,
     /// What would have been preferred to the default, and why it is not.
     passed_over: Vec<String>,
+    /// Slices of NVIDIA's cards: CUDA_VISIBLE_DEVICES takes these names, and shows this program one of them.
+    slices: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -40,6 +42,8 @@ struct Listed {
     info: Option<DeviceInfo>,
     /// Bytes that this program holds on it.
     in_use_bytes: Option<u64>,
+    /// Bytes that no program holds, where the route can tell.
+    free_bytes: Option<u64>,
 }
 
 pub fn run(args: &Args) -> Result<Verdict, Fault> {
@@ -53,7 +57,8 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         Err(error) => (None, Some(error.to_string()), Vec::new()),
     };
     let verdict = if default.is_some() { Verdict::Well } else { Verdict::Wrong };
-    let listing = Listing { devices, default, default_error, passed_over };
+    let slices = polywarp::cuda::slices().into_iter().map(|slice| slice.name).collect();
+    let listing = Listing { devices, default, default_error, passed_over, slices };
     if args.json {
         say_json(&listing)?;
         return Ok(verdict);
@@ -69,14 +74,21 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     for reason in &listing.passed_over {
         say(format!("  passed over: {reason}"))?;
     }
+    for slice in &listing.slices {
+        say(format!("slice of a card: CUDA_VISIBLE_DEVICES={slice}"))?;
+    }
     Ok(verdict)
 }
 
 fn listed(entry: DeviceEntry) -> Listed {
     let opened = entry.open();
-    let (info, in_use_bytes, reason) = match opened {
-        Ok(device) => (Some(device.info().clone()), Some(device.memory().in_use_bytes), None),
-        Err(error) => (None, None, Some(error.to_string())),
+    let (info, in_use_bytes, free_bytes, reason) = match opened {
+        Ok(device) => {
+            let card = device.backend_as::<polywarp::cuda::CudaBackend>();
+            let free = card.and_then(|card| card.card_memory_bytes().ok()).map(|(free, _)| free);
+            (Some(device.info().clone()), Some(device.memory().in_use_bytes), free, None)
+        }
+        Err(error) => (None, None, None, Some(error.to_string())),
     };
     Listed {
         id: entry.id,
@@ -89,6 +101,7 @@ fn listed(entry: DeviceEntry) -> Listed {
         other_routes: entry.other_routes,
         info,
         in_use_bytes,
+        free_bytes,
     }
 }
 
@@ -109,7 +122,8 @@ fn describe(device: &Listed) -> String {
     if let Some(info) = &device.info {
         line("pci bus", info.pci_bus.as_deref().unwrap_or(""));
         line("threads", &info.threads.map(|n| n.to_string()).unwrap_or_default());
-        line("memory", &info.memory_bytes.map(size).unwrap_or_default());
+        let free = device.free_bytes.map(|free| format!(", {} free", size(free))).unwrap_or_default();
+        line("memory", &info.memory_bytes.map(|total| size(total) + &free).unwrap_or_default());
         let limits = &info.limits;
         let tensor = size(limits.max_binding_bytes);
         line("limits", &format!("tensors to {tensor}, workgroup memory {}", size(limits.max_workgroup_bytes.into())));
