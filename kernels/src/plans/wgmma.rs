@@ -332,3 +332,7 @@ fn estimate_ns(instance: &Instance, caps: &Caps, rounds: u64, k_tiles: u64) -> f
     let held = if clocks > 150_000.0 { CLOCK_LONG } else { CLOCK_SHORT };
     caps.clocks_ns(clocks) / held
 }
+
+#[cfg(test)]
+#[path = "wgmma_tests.rs"]
+mod tests;

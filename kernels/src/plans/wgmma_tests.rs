@@ -1,0 +1,113 @@
+//! What the planner of wgmma takes, packs, splits and refuses. No GPU.
+
+use polywarp_core::ops::TensorSpec;
+use polywarp_core::{Layout, Shape as Extents};
+
+use super::*;
+
+fn layout(dims: &[u64], strides: &[i64], offset: u64) -> Layout {
+    Layout::strided(Extents::new(dims).unwrap(), strides, offset).unwrap()
+}
+
+fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
+    TensorSpec::new(dtype, Layout::contiguous(Extents::new(dims).unwrap()))
+}
+
+fn product(dtype: DType, [m, n, k]: [u64; 3]) -> Matmul {
+    let output = Matmul::output_dtype(dtype).unwrap();
+    Matmul::product(dense(dtype, &[m, k]), dense(dtype, &[k, n]), dense(output, &[m, n])).check().unwrap()
+}
+
+fn ranked(op: &Matmul) -> Vec<Candidate> {
+    let mut found = candidates(&Op::Matmul(op.clone()), &Caps::h200());
+    found.sort_by(|a, b| a.estimate_ns.total_cmp(&b.estimate_ns));
+    found
+}
+
+fn first(op: &Matmul) -> Candidate {
+    ranked(op).swap_remove(0)
+}
+
+#[test]
+fn tiles_fit_the_product() {
+    assert!(first(&product(DType::F16, [4096, 4096, 4096])).name.starts_with("gemm_f16_f16_wgmma_128x256x64"));
+    // One wave of small tiles on 132 multiprocessors.
+    let small = first(&product(DType::BF16, [1024, 1024, 1024])).name;
+    assert!(small.contains("_64x128x64_") || small.contains("_128x64x64_"), "{small}");
+    let grid = first(&product(DType::F16, [8192, 8192, 8192])).plan.launches[0].grid;
+    assert_eq!(grid, [132, 1, 1]);
+}
+
+#[test]
+fn operands_are_taken_as_they_lie_or_packed() {
+    let mut op = product(DType::F16, [256, 512, 128]);
+    for (a, b, letters) in
+        [([128, 1], [512, 1], "tt"), ([128, 1], [1, 128], "tn"), ([1, 256], [512, 1], "nt"), ([1, 256], [1, 128], "nn")]
+    {
+        op.a.layout = layout(&[256, 128], &a, 8);
+        op.b.layout = layout(&[128, 512], &b, 0);
+        let found = first(&op);
+        assert!(found.name.ends_with(letters), "{} is not {letters}", found.name);
+        assert_eq!((found.plan.launches.len(), found.plan.scratch_bytes.len()), (1, 0));
+    }
+    // An odd offset, an odd pitch, a stride along k, a reversed axis: packed, K-major.
+    for a in [
+        layout(&[256, 128], &[128, 1], 1),
+        layout(&[256, 128], &[129, 1], 0),
+        layout(&[256, 128], &[256, 2], 0),
+        layout(&[256, 128], &[-128, 1], 255 * 128),
+    ] {
+        op.a.layout = a;
+        let found = first(&op);
+        assert_eq!((found.plan.launches.len(), found.plan.scratch_bytes.len()), (2, 1), "{}", found.name);
+        assert!(found.name.ends_with("tn"));
+    }
+    // 8-bit operands must be K-major: a dense B is packed.
+    assert_eq!(first(&product(DType::I8, [256, 256, 256])).plan.launches.len(), 2);
+}
+
+#[test]
+fn precision_decides_whether_and_how_f32_runs() {
+    let mut op = product(DType::F32, [2048, 2048, 2048]);
+    assert!(ranked(&op).is_empty(), "Highest is not for tensor cores");
+    op.precision = Precision::Medium;
+    assert_eq!(first(&op).plan.launches.len(), 2, "B is packed, A is rounded by its tensor map");
+    op.precision = Precision::High;
+    let found = first(&op);
+    assert_eq!(found.plan.launches.len(), 3, "both operands are split");
+    // m, n, k, tiles_m, tiles_n, batches, slabs, slab_tiles, terms after three maps and an address: 3 terms of 64 tiles.
+    assert_eq!(found.plan.launches[2].args[11..13], [Arg::U32(192), Arg::U32(3)]);
+}
+
+#[test]
+fn long_k_with_few_tiles_is_cut_into_slabs() {
+    let found = first(&product(DType::F16, [64, 64, 65_536]));
+    assert!(found.name.contains("_slabs"), "{}", found.name);
+    assert_eq!(found.plan.launches.len(), 2);
+    assert!(ranked(&product(DType::F16, [4096, 4096, 4096])).iter().all(|c| !c.name.contains("_slabs")));
+}
+
+#[test]
+fn batches_have_one_stride_and_broadcast_costs_nothing() {
+    let mut op = Matmul::product(
+        dense(DType::F16, &[6, 64, 128]),
+        TensorSpec::new(DType::F16, layout(&[6, 128, 64], &[0, 64, 1], 0)),
+        dense(DType::F16, &[6, 64, 64]),
+    );
+    let found = first(&op);
+    // batched_a, batched_b after the raster.
+    assert_eq!(found.plan.launches[0].args[14..16], [Arg::U32(1), Arg::U32(0)]);
+    op.a.layout = layout(&[2, 3, 64, 128], &[0, 8192, 128, 1], 0);
+    op.b = dense(DType::F16, &[2, 3, 128, 64]);
+    op.output = dense(DType::F16, &[2, 3, 64, 64]);
+    assert!(ranked(&op).is_empty(), "two batch strides are left to others");
+}
+
+#[test]
+fn other_cards_and_empty_products_have_no_candidates() {
+    let op = Op::Matmul(product(DType::F16, [512, 512, 512]));
+    assert!(candidates(&op, &Caps::a100()).is_empty());
+    assert!(candidates(&op, &Caps { tensor_maps: false, ..Caps::h200() }).is_empty());
+    assert!(candidates(&Op::Matmul(product(DType::F16, [0, 512, 512])), &Caps::h200()).is_empty());
+    assert!(candidates(&Op::Matmul(product(DType::F16, [512, 512, 0])), &Caps::h200()).is_empty());
+}
