@@ -3,6 +3,7 @@
 //! Not part of the library: nothing here is published. One file per command; `command.rs` runs other programs,
 //! `counts.rs` reads what test runners print. To see what a command does, read the list of steps in its file.
 
+mod assemble;
 mod bench;
 mod command;
 mod counts;
@@ -30,6 +31,7 @@ usage: cargo xtask <command>
   docs [--write]   check the documents; --write makes the generated ones anew
   prepare [--check]
                    compile the kernels that backend-cuda ships ready to run; --check compares them only
+  assemble [sm_XX] assemble every kernel that planners make for CUDA, for all architectures or one
   kernels [--only FAMILY] [--check [--sample]] [--to FOLDER [--lines]]
                    compile the CUDA C++ of kernels/; --check compares only
   rates FOLDER     make FOLDER/rates.md, and the README's table, from the JSON lines of `polywarp bench` kept there
@@ -47,6 +49,8 @@ fn main() -> ExitCode {
         ["docs", "--write"] => docs::write(),
         ["prepare"] => prepare::write(),
         ["prepare", "--check"] => prepare::check(),
+        ["assemble"] => assemble::run("all"),
+        ["assemble", target] => assemble::run(target),
         ["kernels", ref rest @ ..] => kernels::run(rest),
         ["rates", folder] => rates::write(folder),
         ["wasm"] => wasm::run(),
