@@ -90,7 +90,7 @@ impl View {
     fn new(operand: Operand, major: Major, stride: i64, lines: u64) -> View {
         let pitch = if lines == 1 { 0 } else { stride };
         let steps = [operand.offset, pitch.unsigned_abs(), operand.batch_stride.unsigned_abs()];
-        let bits = steps.iter().fold(16, |bits, step| bits | step * operand.element_bytes);
+        let bits = steps.iter().fold(16, |bits, step| bits | (step * operand.element_bytes));
         View { operand, major, pitch, alignment: 1 << bits.trailing_zeros() }
     }
 
