@@ -22,7 +22,7 @@ use crate::{Candidate, Caps, KernelKey, Launch, Plan, Slot, Source};
 use combine::Combine;
 use coop::range::{self, Range};
 use coop::rank::Choice;
-use coop::{Coop, Factor, Parts, Width};
+use coop::{Coop, Parts};
 use epilogue::Places;
 use rank::Cut;
 use tiled::{Gate, Load, Operand, Target, Tile, Tiled};
@@ -63,13 +63,27 @@ const WORTH_UNROLLING: u64 = 1 << 26;
 /// Bytes of a matrix that one launch of the vector kernel reads in a nanosecond.
 const VECTOR_BYTES_PER_NS: f64 = 3000.0;
 
+/// Time of a product whose operands are read one element at a time, to that of one read by quads (H200, 4097x4095x4093).
+const SLOW_LOAD_TIMES: f64 = 2.1;
+/// What the launches that pack operands cost, and the bytes that they read and write in a nanosecond (the same product).
+const COPY_NS: f64 = 8000.0;
+const COPY_BYTES_PER_NS: f64 = 1000.0;
+
 /// One way to compute a product, not yet made.
 enum Way {
     /// A sum of nothing: A and B are empty and not even bound.
     Empty,
     Vector(Plan),
     Tiled(Cut),
-    Coop(Choice),
+    Coop(Choice, Operands),
+}
+
+/// What a kernel on cooperative matrices reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Operands {
+    AsTheyLie,
+    /// Those that are not aligned are copied first.
+    Packed,
 }
 
 pub(crate) fn plan(op: &Matmul, caps: &Caps) -> Result<Plan> {
@@ -113,7 +127,20 @@ fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<(f64, Way)>> {
     let sum_bytes = places.epilogue.accumulator.dtype().size_bytes() as u32;
     let cuts = rank::plain(dims, sum_bytes, caps).into_iter().filter(|cut| cut.refused.is_none());
     ways.extend(cuts.map(|cut| (cut.ns, Way::Tiled(cut))));
-    ways.extend(coop::rank::choices(op, caps).into_iter().map(|choice| (choice.cut.ns, Way::Coop(choice))));
+    let choices = coop::rank::choices(op, caps);
+    if !choices.is_empty() {
+        let loads = [coop_operand(op, places, 0, caps)?.0.load, coop_operand(op, places, 1, caps)?.0.load];
+        let slow = loads.map(|load| load != Load::Quad);
+        let copied = copied_bytes(op, slow);
+        for choice in choices {
+            let ns = choice.cut.ns;
+            if let Some(bytes) = copied {
+                ways.push((ns + COPY_NS + bytes as f64 / COPY_BYTES_PER_NS, Way::Coop(choice, Operands::Packed)));
+            }
+            let times = if slow.contains(&true) { SLOW_LOAD_TIMES } else { 1.0 };
+            ways.push((ns * times, Way::Coop(choice, Operands::AsTheyLie)));
+        }
+    }
     ways.sort_by(|(x, _), (y, _)| x.total_cmp(y));
     Ok(ways)
 }
@@ -131,8 +158,9 @@ impl Way {
             Way::Empty => "matmul_empty".to_owned(),
             Way::Vector(_) => format!("matmul_{dtype}_vector"),
             Way::Tiled(cut) => format!("matmul_{dtype}_tiled_{}", cut_name(cut)),
-            Way::Coop(choice) => {
-                format!("matmul_{dtype}_{}_{}", choice.shape.name(choice.product), cut_name(&choice.cut))
+            Way::Coop(choice, operands) => {
+                let packed = if *operands == Operands::Packed { "_packed" } else { "" };
+                format!("matmul_{dtype}_{}_{}{packed}", choice.shape.name(choice.product), cut_name(&choice.cut))
             }
         }
     }
@@ -144,7 +172,8 @@ impl Way {
             }
             Way::Vector(plan) => Ok(plan),
             Way::Tiled(cut) => tiled(op, places, cut, Gate::Open, caps),
-            Way::Coop(choice) => coop(op, places, choice, caps),
+            Way::Coop(choice, Operands::AsTheyLie) => coop(op, places, choice, caps),
+            Way::Coop(choice, Operands::Packed) => packed(op, places, choice, caps),
         }
     }
 }
@@ -174,20 +203,19 @@ fn tiled(op: &Matmul, places: &Places, cut: Cut, gate: Gate, caps: &Caps) -> Res
 
 /// The launches of tiles on cooperative matrices.
 fn coop(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Plan> {
+    let mut plan = coop_tiles(op, places, choice, caps)?;
+    if choice.parts != Parts::Whole {
+        with_range(op, places, &mut plan, caps)?;
+    }
+    Ok(plan)
+}
+
+/// The same without what finds the range of f32 operands.
+fn coop_tiles(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Plan> {
     let Choice { cut, shape, product, lanes, parts } = choice;
-    let grid = TileGrid::of(op, cut, shape.step());
+    let grid = TileGrid::of(op, cut, shape.tile.block_k);
     let dims = op.dims();
-    let factor = |which: usize| {
-        let (Operand { element, along_k, load }, ends) = operand(op, places, which, caps)?;
-        let width = match load {
-            Load::Quad if element.dtype() == DType::F16 && aligned(op, places, which, along_k, 8) => Width::Oct,
-            Load::Quad => Width::Quad,
-            Load::Unit => Width::Unit,
-            Load::Strided => Width::Strided,
-        };
-        Ok::<_, Error>((Factor { element, along_k, width }, ends))
-    };
-    let (a, b) = (factor(0)?, factor(1)?);
+    let (a, b) = (coop_operand(op, places, 0, caps)?, coop_operand(op, places, 1, caps)?);
     let [tail_m, tail_n, tail_k] = grid.tails(op);
     let whole = dims.m.is_multiple_of(shape.tile.block_m.into()) && dims.n.is_multiple_of(shape.tile.block_n.into());
     // What PTX wants of an address and of the distance of rows.
@@ -210,10 +238,43 @@ fn coop(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Pla
         direct: whole && base.is_multiple_of(8) && in_f32 && stored_as_summed,
         axes: places.axes(),
     };
-    let mut plan = grid.plan(op, places, Shape::Coop(kernel), [a.1, b.1], caps)?;
-    if parts != Parts::Whole {
+    grid.plan(op, places, Shape::Coop(kernel), [a.1, b.1], caps)
+}
+
+/// The launches of tiles on copies of those operands that cannot be read by quads.
+fn packed(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Plan> {
+    let slow = |which| Ok::<_, Error>(coop_operand(op, places, which, caps)?.0.load != Load::Quad);
+    let packed = coop::pack::pack(op, [slow(0)?, slow(1)?], caps)?;
+    let mut plan = coop_tiles(&packed.op, &Places::of(&packed.op, caps)?, choice, caps)?;
+    if choice.parts != Parts::Whole {
+        // The range, and the plain kernel, of the operands themselves.
         with_range(op, places, &mut plan, caps)?;
     }
+    let mut slots = [Slot::Input(0), Slot::Input(1)];
+    for (slot, bytes) in slots.iter_mut().zip(packed.bytes) {
+        if let Some(bytes) = bytes {
+            *slot = Slot::Scratch(plan.scratch_bytes.len());
+            plan.scratch_bytes.push(bytes);
+        }
+    }
+    let place = |launch: &mut Launch, own: fn(&Slot) -> Option<usize>| {
+        for slot in &mut launch.bindings {
+            if let Some(which) = own(slot) {
+                *slot = slots[which];
+            }
+        }
+    };
+    let operand = |slot: &Slot| if let Slot::Input(which @ (0 | 1)) = slot { Some(*which) } else { None };
+    let copy = |slot: &Slot| if let Slot::Scratch(which) = slot { Some(*which) } else { None };
+    let mut launches = packed.launches;
+    launches.iter_mut().for_each(|launch| place(launch, copy));
+    for mut launch in plan.launches.drain(..) {
+        if matches!(launch.kernel, KernelKey::Matmul(Kernel(Shape::Coop(_)))) {
+            place(&mut launch, operand);
+        }
+        launches.push(launch);
+    }
+    plan.launches = launches;
     Ok(plan)
 }
 
@@ -315,8 +376,10 @@ fn operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Result<(O
     let reach = |extent: u64, stride: i64| if extent == 1 { u64::MAX } else { stride.unsigned_abs() };
     let along_k = reach(k, stride_k) < reach(x, stride_x);
     let near = if along_k { stride_k } else { stride_x };
+    let near_axis = 2 * rank - 3 - far_axis(layout, which, along_k);
+    let whole_quads = layout.dims()[near_axis].is_multiple_of(4);
     let load = match near {
-        1 if aligned(op, places, which, along_k, 4) => Load::Quad,
+        1 if whole_quads && quads_start_aligned(op, places, which, along_k) => Load::Quad,
         1 => Load::Unit,
         _ => Load::Strided,
     };
@@ -327,17 +390,36 @@ fn operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Result<(O
     ))
 }
 
-/// Whether every run of neighbours of A (`which` 0) or B (1) starts and ends at a multiple of `unit` elements.
-fn aligned(op: &Matmul, places: &Places, which: usize, along_k: bool, unit: u32) -> bool {
+/// [`operand`] for kernels on cooperative matrices, which mask quads that cross the end of K.
+fn coop_operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Result<(Operand, [u32; 4])> {
+    let (mut operand, ends) = operand(op, places, which, caps)?;
+    if operand.load == Load::Unit && quads_start_aligned(op, places, which, operand.along_k) {
+        operand.load = Load::Quad;
+    }
+    Ok((operand, ends))
+}
+
+/// Bytes that packing the `slow` operands reads and writes; `None` where nothing, or not all of it, can be packed.
+fn copied_bytes(op: &Matmul, slow: [bool; 2]) -> Option<u64> {
+    let slow = [&op.a, &op.b].into_iter().zip(slow).filter(|(_, slow)| *slow);
+    let bytes = slow.map(|(spec, _)| {
+        let dims = &spec.layout.dims()[spec.layout.rank() - 2..];
+        coop::pack::can_pack(spec).then_some(2 * dims[0] * dims[1] * spec.dtype.size_bytes())
+    });
+    bytes.sum::<Option<u64>>().filter(|&bytes| bytes > 0)
+}
+
+/// Whether every run of neighbours of A (`which` 0) or B (1) starts at a multiple of four elements.
+fn quads_start_aligned(op: &Matmul, places: &Places, which: usize, along_k: bool) -> bool {
     let layout = if which == 0 { &op.a.layout } else { &op.b.layout };
-    let last = layout.rank() - 1;
-    // A lies along K where its last dimension is the near one, B where its last but one is.
-    let near = if along_k == (which == 0) { last } else { last - 1 };
-    let far = layout.strides()[2 * last - 1 - near];
-    layout.offset().is_multiple_of(unit.into())
-        && far % i64::from(unit) == 0
-        && layout.dims()[near].is_multiple_of(unit.into())
-        && places.batch.iter().all(|axis| axis.strides[which] % i64::from(unit) == 0)
+    let far = layout.strides()[far_axis(layout, which, along_k)];
+    let batch_aligned = places.batch.iter().all(|axis| axis.strides[which] % 4 == 0);
+    layout.offset().is_multiple_of(4) && far % 4 == 0 && batch_aligned
+}
+
+/// A lies along K where its last dimension is the near one, B where its last but one is.
+fn far_axis(layout: &Layout, which: usize, along_k: bool) -> usize {
+    if along_k == (which == 0) { layout.rank() - 2 } else { layout.rank() - 1 }
 }
 
 #[cfg(test)]

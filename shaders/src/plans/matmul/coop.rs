@@ -11,9 +11,10 @@
 //! Workgroup     rows are 16 bytes longer than their elements: fragments are read without bank conflicts, and start at
 //! memory        multiples of 32 bytes, as PTX wants (9.7.14.4.3).
 //! Numerics      factors of f16 as they are; sums in f32, rounded or truncated as the hardware does after each SIZE of K.
-//!               f32 made f16 is scaled by powers of two first (`split.rs`).
+//!               f32 made f16 is scaled by powers of two first (`range.rs`).
 //! Requires      [`crate::Caps::cooperative`]: the product of matrices, square, of 8 or 16.
-//! Measured      docs/gemm.md, section "Through Vulkan".
+//! Measured      NVIDIA H200, driver 580, Vulkan, 2026-11-21, f16, 128x128x32: 4096^3 302 TFLOP/s, A transposed 309,
+//!               2048^3 283, 8192^3 305; 4097x4095x4093 packed 222. All of it: docs/gemm.md, "Through Vulkan".
 //!
 //! naga 30 wants products of matrices in uniform control flow and takes every variable for varying, loop counters of
 //! `for` excepted: hence no branch around phase 3. Rows and columns beyond M and N are read as whatever lies there inside
@@ -21,6 +22,7 @@
 //! Where to go next: `coop/stage.rs` (phases 1 and 2), `coop/multiply.rs` (3), `coop/stores.rs` (4), `coop/rank.rs` (which).
 
 mod multiply;
+pub(super) mod pack;
 pub(super) mod range;
 pub(super) mod rank;
 mod stage;
@@ -32,35 +34,13 @@ use polywarp_core::DType;
 use stage::Side;
 
 use super::epilogue::Epilogue;
-use super::tiled::{OWN_PARAMS, Target, Tile};
-use crate::element::{self, Element, Form};
+use super::tiled::{OWN_PARAMS, Operand, Target, Tile};
+use crate::element::{self, Form};
 use crate::plans::reduce::template::decode;
 use crate::{Access, Cooperative, Source, math};
 
 /// Tile rows walked together before moving along N.
 const RASTER: u32 = 8;
-
-/// How many neighbours are read at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Width {
-    /// Eight elements of f16: 16 bytes.
-    Oct,
-    /// Four.
-    Quad,
-    /// One by one, next to each other.
-    Unit,
-    /// One by one, any distance apart.
-    Strided,
-}
-
-/// One operand, as the kernel's key knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Factor {
-    pub element: Element,
-    /// Neighbours in memory lie along K, not along M (or N).
-    pub along_k: bool,
-    pub width: Width,
-}
 
 /// Threads of a subgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,15 +58,6 @@ impl Lanes {
     }
 }
 
-/// Copies of a step's tiles in workgroup memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Buffers {
-    /// One, with two barriers a step.
-    One,
-    /// Two in turn, with one barrier a step.
-    Two,
-}
-
 /// What becomes of an operand's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Parts {
@@ -94,15 +65,12 @@ pub(super) enum Parts {
     Whole,
     /// f32, scaled and rounded to f16.
     Scaled,
-    /// f32, scaled and cut into two f16: x = high + low / 2^11. Three products are made of two.
-    HighLow,
 }
 
 /// What a kernel is made of, apart from the op: a row of the table in `coop/rank.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     pub tile: Tile,
-    pub buffers: Buffers,
     /// Fragments side by side that a subgroup puts to workgroup memory at once, at the end.
     pub end_fragments: u32,
 }
@@ -114,8 +82,8 @@ pub(super) struct Coop {
     pub product: Cooperative,
     pub lanes: Lanes,
     pub parts: Parts,
-    pub a: Factor,
-    pub b: Factor,
+    pub a: Operand,
+    pub b: Operand,
     /// M, N or K leave partial tiles.
     pub tail_m: bool,
     pub tail_n: bool,
@@ -129,11 +97,10 @@ pub(super) struct Coop {
 }
 
 impl Shape {
-    /// What tells it from other shapes with the same tile: `coop16_w64x64`, with `x2` for two buffers.
+    /// What tells it from other shapes with the same tile: `coop16_w64x64`.
     pub fn name(&self, product: Cooperative) -> String {
         let Tile { block_m, block_n, warps_m, warps_n, .. } = self.tile;
-        let copies = if self.buffers == Buffers::Two { "x2" } else { "" };
-        format!("coop{}{copies}_w{}x{}", product.size, block_m / warps_m, block_n / warps_n)
+        format!("coop{}_w{}x{}", product.size, block_m / warps_m, block_n / warps_n)
     }
 
     /// Rows of memory are longer than their elements by this many elements (16 bytes).
@@ -141,19 +108,13 @@ impl Shape {
         16 / factors.size_bytes() as u32
     }
 
-    /// Elements of K that the kernel's loop takes at once.
-    pub fn step(&self) -> u32 {
-        self.tile.block_k * if self.buffers == Buffers::Two { 2 } else { 1 }
-    }
-
     /// Bytes of workgroup memory, tiles lying either way.
-    pub fn workgroup_bytes(&self, product: Cooperative, parts: Parts) -> u32 {
+    pub fn workgroup_bytes(&self, product: Cooperative) -> u32 {
         let Tile { block_m, block_n, block_k, warps_m, warps_n } = self.tile;
         let (size_bytes, pad) = (product.factors.size_bytes() as u32, Shape::pad(product.factors));
         let tile = |block: u32| (block * (block_k + pad)).max(block_k * (block + pad)) * size_bytes;
-        let copies = if self.buffers == Buffers::Two { 2 } else { 1 } * if parts == Parts::HighLow { 2 } else { 1 };
-        let slab = product.size * (self.end_fragments * product.size + 4) * 4;
-        copies * (tile(block_m) + tile(block_n)) + warps_m * warps_n * slab
+        let slab = product.size * self.end_fragments * product.size * 4;
+        tile(block_m) + tile(block_n) + warps_m * warps_n * slab
     }
 }
 
@@ -202,8 +163,8 @@ impl Coop {
     fn sides(&self) -> [Side; 2] {
         let tile = &self.shape.tile;
         [
-            Side { name: "a", factor: self.a, block: tile.block_m, tile: "tile_m", tail: self.tail_m },
-            Side { name: "b", factor: self.b, block: tile.block_n, tile: "tile_n", tail: self.tail_n },
+            Side { name: "a", operand: self.a, block: tile.block_m, tile: "tile_m", tail: self.tail_m },
+            Side { name: "b", operand: self.b, block: tile.block_n, tile: "tile_n", tail: self.tail_n },
         ]
     }
 
@@ -235,12 +196,8 @@ impl Coop {
         *out += &decode("batch_of_a", "params.a_base", 'a', axes);
         *out += &decode("batch_of_b", "params.b_base", 'b', axes);
         for side in &sides {
-            for copy in self.copies() {
-                let (rows, stride) = (side.rows(block_k), side.stride(block_k, self.product.factors));
-                for part in self.part_names() {
-                    writeln!(out, "var<workgroup> {}_{part}{copy}: array<V, {}>;", side.name, rows * stride / 4)?;
-                }
-            }
+            let (rows, stride) = (side.rows(block_k), side.stride(block_k, self.product.factors));
+            writeln!(out, "var<workgroup> {}_tile: array<V, {}>;", side.name, rows * stride / 4)?;
         }
         writeln!(out, "\n@compute @workgroup_size({threads})\nfn main(")?;
         writeln!(out, "    @builtin(workgroup_id) group: vec3<u32>,\n    @builtin(num_workgroups) groups: vec3<u32>,")?;
@@ -288,68 +245,23 @@ impl Coop {
         writeln!(out, "}}")
     }
 
-    /// Names of the tiles in workgroup memory: of the factors, or of their halves.
-    fn part_names(&self) -> &'static [&'static str] {
-        if self.parts == Parts::HighLow { &["tile", "low"] } else { &["tile"] }
-    }
-
-    /// Suffixes of the copies of the tiles.
-    fn copies(&self) -> &'static [&'static str] {
-        match self.shape.buffers {
-            Buffers::One => &[""],
-            Buffers::Two => &["", "_odd"],
-        }
-    }
-
-    /// The steps along K.
+    /// The steps along K: the next one's operands travel while one is multiplied.
     fn write_steps(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
+        let block_k = self.shape.tile.block_k;
         self.write_sums(out)?;
         writeln!(out, "    // The first step.")?;
         self.write_fetch(out, sides, "k_first", "    ")?;
-        self.write_put(out, sides, "", "    ")?;
-        match self.shape.buffers {
-            Buffers::One => self.write_single(out, sides),
-            Buffers::Two => self.write_double(out, sides),
-        }
-    }
-
-    /// One copy: a step's operands travel while the one before is multiplied.
-    fn write_single(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
-        let block_k = self.shape.tile.block_k;
+        self.write_put(out, sides, "    ")?;
         writeln!(out, "    workgroupBarrier(); // the first step is complete")?;
         writeln!(out, "    for (var k0 = k_first; k0 < k_end; k0 += {block_k}u) {{")?;
         // No branch: the last round fetches the first step again, for nothing.
         writeln!(out, "        // The next step's operands travel while this one is multiplied.")?;
         writeln!(out, "        let next = select(k_first, k0 + {block_k}u, k0 + {block_k}u < k_end);")?;
         self.write_fetch(out, sides, "next", "        ")?;
-        self.write_multiply(out, sides, "")?;
+        self.write_multiply(out, sides)?;
         writeln!(out, "        workgroupBarrier(); // everyone has read this step")?;
-        self.write_put(out, sides, "", "        ")?;
+        self.write_put(out, sides, "        ")?;
         writeln!(out, "        workgroupBarrier(); // the next step is complete\n    }}")
-    }
-
-    /// Two copies: while a step is multiplied the next one goes to memory and the one after it travels.
-    fn write_double(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
-        let block_k = self.shape.tile.block_k;
-        writeln!(out, "    {{\n        let next = k_first + {block_k}u;")?;
-        self.write_fetch(out, sides, "next", "        ")?;
-        writeln!(out, "    }}\n    workgroupBarrier(); // the first step is complete")?;
-        writeln!(out, "    for (var k0 = k_first; k0 < k_end; k0 += {}u) {{", 2 * block_k)?;
-        for (i, [this, other]) in (2u32..).zip([["", "_odd"], ["_odd", ""]]) {
-            writeln!(out, "        {{")?;
-            self.write_put(out, sides, other, "        ")?;
-            let next = format!("k0 + {}u", i * block_k);
-            if self.tail_k {
-                // Beyond the end nothing is read: a last odd step is all zeros.
-                writeln!(out, "        let next = {next};")?;
-            } else {
-                writeln!(out, "        let next = select(k_first, {next}, {next} < k_end);")?;
-            }
-            self.write_fetch(out, sides, "next", "        ")?;
-            self.write_multiply(out, sides, this)?;
-            writeln!(out, "        workgroupBarrier(); // this step was read, the next one is complete\n        }}")?;
-        }
-        writeln!(out, "    }}")
     }
 
     fn write_target(&self, out: &mut String) -> std::fmt::Result {
@@ -370,8 +282,9 @@ impl Coop {
         Ok(())
     }
 
-    /// Elements from row to row of a subgroup's slab of sums.
+    /// Elements from row to row of a subgroup's slab of sums. No padding: with it 128x128x32 tiles that both lie along K
+    /// pass 24 KiB, beyond which an H200's driver halves the workgroups at work at once (282 TFLOP/s become 155).
     fn slab_stride(&self) -> u32 {
-        self.shape.end_fragments * self.product.size + 4
+        self.shape.end_fragments * self.product.size
     }
 }

@@ -1,7 +1,7 @@
 //! Every product gives kernels that naga accepts with no more features than the device has; choices are as intended.
 
 use polywarp_core::ops::{Matmul, MatmulDims};
-use polywarp_core::{DType, Layout, Shape, TensorSpec, UnaryFn};
+use polywarp_core::{DType, Layout, Precision, Shape, TensorSpec, UnaryFn};
 
 use super::*;
 use crate::validate::{full_caps, validate};
@@ -103,6 +103,27 @@ fn large_products_take_the_large_tile_and_one_launch() {
     assert_eq!(best.tile.workgroup_bytes(4), 16 << 10);
     let plan = crate::plan(&op.into(), &Caps::webgpu_defaults("test")).unwrap();
     assert_eq!((plan.launches.len(), plan.launches[0].grid), (1, [1024, 1, 1]));
+}
+
+/// What is measured to be best on an H200 through Vulkan (docs/gemm.md).
+#[test]
+fn products_on_cooperative_matrices_take_the_kernel_measured_best() {
+    let best = |dtype, (m, n, k), precision| {
+        let mut op = product(dtype, (&[], m, n, k), Order::Plain, Order::Plain);
+        op.precision = precision;
+        crate::candidates(&op.check().unwrap().into(), &full_caps()).unwrap()[0].name.clone()
+    };
+    let cube = |x| (x, x, x);
+    let half = |dims| best(DType::F16, dims, Precision::Highest);
+    assert_eq!(half(cube(512)), "matmul_f16_coop16_w32x32_64x64x64");
+    assert_eq!(half(cube(1024)), "matmul_f16_coop16_w32x32_64x64x32");
+    for size in [2048, 4096, 8192] {
+        assert_eq!(half(cube(size)), "matmul_f16_coop16_w64x64_128x128x32");
+    }
+    assert_eq!(half((4097, 4095, 4093)), "matmul_f16_coop16_w64x64_128x128x32_packed");
+    assert_eq!(best(DType::I8, cube(4096), Precision::Highest), "matmul_i8_coop16_w64x64_128x128x32_slabs4");
+    assert_eq!(best(DType::F32, cube(4096), Precision::Medium), "matmul_f32_coop16_w64x64_256x128x32");
+    assert_eq!(best(DType::F32, cube(4096), Precision::High), "matmul_f32_tiled_128x128x16");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::stage::{LOW_SCALE, Side};
+use super::stage::Side;
 use super::{Coop, Parts, Tile};
 
 impl Coop {
@@ -23,48 +23,43 @@ impl Coop {
         Ok(())
     }
 
-    pub(super) fn write_multiply(&self, out: &mut String, sides: &[Side; 2], copy: &str) -> std::fmt::Result {
+    /// Every fragment has a name of its own: those of all of a step may be loaded before its first product.
+    pub(super) fn write_multiply(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
         let (rows, columns) = self.fragments();
         let size = self.product.size;
-        for k in (0..self.shape.tile.block_k).step_by(size as usize) {
-            writeln!(out, "        {{ // k + {k}")?;
-            for (part, letter) in self.part_names().iter().zip(["a", "g"]) {
-                for i in 0..rows {
-                    let load = self.fragment(&sides[0], part, copy, i, k);
-                    writeln!(out, "            let {letter}{i} = {load};")?;
-                }
-            }
-            for j in 0..columns {
-                for (part, letter) in self.part_names().iter().zip(["b", "h"]) {
-                    let load = self.fragment(&sides[1], part, copy, j, k);
-                    writeln!(out, "            let {letter}{j} = {load};")?;
-                }
-                for i in 0..rows {
-                    writeln!(out, "            d{i}_{j} = coopMultiplyAdd(a{i}, b{j}, d{i}_{j});")?;
-                    if self.parts == Parts::HighLow {
-                        // What the low halves add, in units of 2^-11.
-                        let cross = format!("coopMultiplyAdd(a{i}, h{j}, coopMultiplyAdd(g{i}, b{j}, Sum()))");
-                        writeln!(out, "            d{i}_{j} = d{i}_{j} + {cross} * (1.0 / {LOW_SCALE});")?;
+        let steps = self.shape.tile.block_k / size;
+        // 302 TFLOP/s instead of 295 (f16, 4096^3). f32 on its way takes the registers that this needs.
+        let at_once = if self.parts == Parts::Whole { steps } else { 1 };
+        for first in (0..steps).step_by(at_once as usize) {
+            for k in first..first + at_once {
+                for (side, count) in sides.iter().zip([rows, columns]) {
+                    for i in 0..count {
+                        let load = self.fragment(side, i, k * size);
+                        writeln!(out, "        let {}{i}_{k} = {load};", side.name)?;
                     }
                 }
             }
-            writeln!(out, "        }}")?;
+            for k in first..first + at_once {
+                for (j, i) in (0..columns).flat_map(|j| (0..rows).map(move |i| (j, i))) {
+                    writeln!(out, "        d{i}_{j} = coopMultiplyAdd(a{i}_{k}, b{j}_{k}, d{i}_{j});")?;
+                }
+            }
         }
         Ok(())
     }
 
     /// The load of fragment `index` of a side at `k`.
-    fn fragment(&self, side: &Side, part: &str, copy: &str, index: u32, k: u32) -> String {
+    fn fragment(&self, side: &Side, index: u32, k: u32) -> String {
         let stride = side.stride(self.shape.tile.block_k, self.product.factors);
         let (n, x) = (side.name, index * self.product.size);
         let (role, own, rows_are_matrix_rows) =
-            if n == "a" { ("A", "own_m", side.factor.along_k) } else { ("B", "own_n", !side.factor.along_k) };
-        let at = if side.factor.along_k {
+            if n == "a" { ("A", "own_m", side.operand.along_k) } else { ("B", "own_n", !side.operand.along_k) };
+        let at = if side.operand.along_k {
             format!("{own} * {}u + {}u", stride / 4, (x * stride + k) / 4)
         } else {
             format!("{own} / 4u + {}u", (k * stride + x) / 4)
         };
         let load = if rows_are_matrix_rows { "coopLoadT" } else { "coopLoad" };
-        format!("{load}<Factor{role}>(&{n}_{part}{copy}[{at}], {}u)", stride / 4)
+        format!("{load}<Factor{role}>(&{n}_tile[{at}], {}u)", stride / 4)
     }
 }

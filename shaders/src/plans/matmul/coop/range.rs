@@ -1,6 +1,6 @@
 //! Whether the f32 operands of a product fit in f16 after scaling by powers of two, and by which: three small launches.
 //!
-//! f16 has the precision that `Medium` and `Low` ask for, and twice it that of `High`, but little range. Each operand is
+//! f16 has the precision that `Medium` and `Low` ask for, but little range. Each operand is
 //! scaled so that its largest magnitude lies in [2^14, 2^15); the product may be made of f16 when the smallest one that is
 //! not 0 is then at least [`least_exponent`]. Two launches find the extremes of A and B, one decides and writes
 //! [`INFO_WORDS`] words: 1 (or 0: the plain kernel must do it), the scale of A, that of B, and the inverse of both, as
@@ -32,9 +32,8 @@ pub(in super::super) enum Range {
     Decide,
 }
 
-/// The least exponent that a scaled operand may have. f16 is normal down to 2^-14, where it has 11 bits; the low half of a
-/// split then carries 11 more (`split` in `stage.rs`): an error of 3 x 2^-22 for each product, of the 2^-20 allowed. `Low`
-/// allows 2^-7, and 2^-16 is known to 2^-9 of itself.
+/// The least exponent that a scaled operand may have: f16 is normal down to 2^-14, where it has 11 bits. `Low` allows
+/// 2^-7, and 2^-16 is known to 2^-9 of itself.
 fn least_exponent(precision: Precision) -> i32 {
     match precision {
         Precision::Low => -16,

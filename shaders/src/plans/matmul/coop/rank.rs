@@ -7,7 +7,7 @@ use polywarp_core::ops::Matmul;
 use polywarp_core::{DType, Precision};
 
 use super::super::rank::{Cut, Rated};
-use super::{Buffers, Lanes, Parts, Shape, Tile};
+use super::{Lanes, Parts, Shape, Tile};
 use crate::{Caps, Cooperative};
 
 /// Threads of a subgroup where a device has several sizes: what Apple's have, and most others prefer.
@@ -17,36 +17,32 @@ const fn tile(block_m: u32, block_n: u32, block_k: u32, warps_m: u32, warps_n: u
     Tile { block_m, block_n, block_k, warps_m, warps_n }
 }
 
-/// A kernel with what it reaches on one card (H200 through Vulkan, f16, 2026-11-21).
+/// A kernel with what it reaches on one card (H200 through Vulkan, f16, 2026-11-21: docs/gemm.md).
 struct Row {
     shape: Shape,
     resident: u32,
     alone: f64,
     full: f64,
+    /// Time with f32 operands made f16, to that with f16: twice the bytes travel, and through twice the registers.
+    scaled_times: f64,
 }
 
-const fn row(tile: Tile, buffers: Buffers, end_fragments: u32, resident: u32, alone: f64, full: f64) -> Row {
-    Row { shape: Shape { tile, buffers, end_fragments }, resident, alone, full }
+const fn row(tile: Tile, end_fragments: u32, resident: u32, [alone, full]: [f64; 2], scaled_times: f64) -> Row {
+    Row { shape: Shape { tile, end_fragments }, resident, alone, full, scaled_times }
 }
 
-/// For matrices of 16.
+/// For matrices of 16. The smallest one's `alone` is an estimate.
 const SIXTEEN: &[Row] = &[
-    row(tile(256, 128, 32, 4, 2), Buffers::One, 2, 1, 350.0, 350.0),
-    row(tile(128, 256, 32, 2, 4), Buffers::One, 2, 1, 350.0, 350.0),
-    row(tile(128, 128, 32, 2, 2), Buffers::One, 2, 2, 200.0, 300.0),
-    row(tile(128, 128, 32, 2, 2), Buffers::Two, 1, 2, 200.0, 300.0),
-    row(tile(128, 128, 64, 2, 2), Buffers::One, 1, 2, 200.0, 300.0),
-    row(tile(128, 128, 32, 4, 2), Buffers::One, 2, 2, 200.0, 300.0),
-    row(tile(128, 128, 32, 4, 2), Buffers::Two, 1, 2, 200.0, 300.0),
-    row(tile(64, 64, 32, 2, 2), Buffers::One, 2, 4, 60.0, 150.0),
-    row(tile(32, 32, 32, 2, 2), Buffers::One, 1, 8, 20.0, 80.0),
+    row(tile(128, 128, 32, 2, 2), 1, 2, [180.0, 310.0], 1.4),
+    row(tile(256, 128, 32, 4, 2), 1, 1, [285.0, 285.0], 1.15),
+    row(tile(64, 64, 32, 2, 2), 2, 2, [70.0, 145.0], 1.0),
+    row(tile(64, 64, 64, 2, 2), 1, 2, [82.0, 138.0], 1.0),
+    row(tile(32, 32, 32, 2, 2), 1, 8, [20.0, 72.0], 1.0),
 ];
 
 /// For matrices of 8. Not measured: ranked by what they read from memory for each product.
-const EIGHT: &[Row] = &[
-    row(tile(64, 64, 32, 2, 2), Buffers::One, 2, 2, 40.0, 60.0),
-    row(tile(32, 32, 32, 2, 2), Buffers::One, 1, 4, 20.0, 40.0),
-];
+const EIGHT: &[Row] =
+    &[row(tile(64, 64, 32, 2, 2), 2, 2, [40.0, 60.0], 1.0), row(tile(32, 32, 32, 2, 2), 1, 4, [20.0, 40.0], 1.0)];
 
 /// A kernel for an op.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +57,6 @@ pub(in super::super) struct Choice {
 /// What scaled factors need besides: three launches, and the reading of the operands at so many bytes in a nanosecond.
 const RANGE_NS: f64 = 12e3;
 const RANGE_BYTES_PER_NS: f64 = 3000.0;
-/// Time of the products of halves, to that of the high ones alone.
-const HIGH_LOW_TIMES: f64 = 3.3;
 /// Sums of f32 are exact below this magnitude.
 const EXACT_IN_F32: u64 = 1 << 24;
 
@@ -81,8 +75,8 @@ fn factors(op: &Matmul, caps: &Caps) -> Option<(Cooperative, Parts, u64)> {
         DType::U8 => Some((half?, Parts::Whole, EXACT_IN_F32 >> 16)),
         DType::F32 => match (single, op.precision) {
             (Some(product), _) => Some((product, Parts::Whole, any)),
-            (None, Precision::Highest) => None,
-            (None, Precision::High) => Some((half?, Parts::HighLow, any)),
+            // Three products of halves of f16 were hardly faster than f32 itself, and not accurate: docs/gemm.md.
+            (None, Precision::Highest | Precision::High) => None,
             (None, Precision::Medium | Precision::Low) => Some((half?, Parts::Scaled, any)),
         },
         _ => None,
@@ -102,7 +96,7 @@ pub(in super::super) fn choices(op: &Matmul, caps: &Caps) -> Vec<Choice> {
     let usable = |row: &&Row| {
         let Tile { warps_m, warps_n, .. } = row.shape.tile;
         warps_m * warps_n * lanes.count() <= caps.max_invocations
-            && row.shape.workgroup_bytes(product, parts) <= caps.max_workgroup_bytes
+            && row.shape.workgroup_bytes(product) <= caps.max_workgroup_bytes
     };
     let dims = op.dims();
     let choice = |row: &Row| {
@@ -110,11 +104,9 @@ pub(in super::super) fn choices(op: &Matmul, caps: &Caps) -> Vec<Choice> {
         // Slabs that are added by a launch of their own cannot wait for what the extremes say.
         let most_slabs = if parts == Parts::Whole { u64::MAX } else { 1 };
         let mut cut = rated.cut(dims, 4, row.shape.tile.block_n > 32, dims.k.div_ceil(longest)..=most_slabs);
-        let read = (dims.m + dims.n) * dims.k * dims.batch * 4;
-        match parts {
-            Parts::Whole => {}
-            Parts::Scaled => cut.ns += RANGE_NS + read as f64 / RANGE_BYTES_PER_NS,
-            Parts::HighLow => cut.ns = cut.ns * HIGH_LOW_TIMES + RANGE_NS + read as f64 / RANGE_BYTES_PER_NS,
+        if parts == Parts::Scaled {
+            let read = (dims.m + dims.n) * dims.k * dims.batch * 4;
+            cut.ns = cut.ns * row.scaled_times + RANGE_NS + read as f64 / RANGE_BYTES_PER_NS;
         }
         Choice { cut, shape: row.shape, product, lanes, parts }
     };

@@ -7,17 +7,19 @@ use std::fmt::Write;
 
 use polywarp_core::DType;
 
-use super::{Coop, Factor, Parts, Shape, Width};
+use super::super::tiled::{Load, Operand};
+use super::{Coop, Parts, Shape};
 use crate::Access;
 use crate::element::Form;
 
-/// Low halves are stored this much larger (2^11): as large as their high halves.
-pub(super) const LOW_SCALE: &str = "2048.0";
+/// Elements that a thread moves at once: 8 bytes of f16. Twice as many are slower by a seventh: pairs of 8 bytes are
+/// stored one after the other, and meet in the banks.
+const UNIT: u32 = 4;
 
 /// An operand's names and extents in the text.
 pub(super) struct Side {
     pub name: &'static str,
-    pub factor: Factor,
+    pub operand: Operand,
     pub block: u32,
     /// The variable that holds the tile's first row (column).
     pub tile: &'static str,
@@ -27,12 +29,12 @@ pub(super) struct Side {
 impl Side {
     /// Rows of the tile in workgroup memory.
     pub fn rows(&self, block_k: u32) -> u32 {
-        if self.factor.along_k { self.block } else { block_k }
+        if self.operand.along_k { self.block } else { block_k }
     }
 
     /// Elements of a row.
     fn columns(&self, block_k: u32) -> u32 {
-        if self.factor.along_k { block_k } else { self.block }
+        if self.operand.along_k { block_k } else { self.block }
     }
 
     /// Elements from row to row.
@@ -40,31 +42,22 @@ impl Side {
         self.columns(block_k) + Shape::pad(factors)
     }
 
-    /// Elements that a thread moves at once.
-    fn unit(&self) -> u32 {
-        if self.factor.width == Width::Oct { 8 } else { 4 }
-    }
-
     /// The stride between neighbours: nothing where it is 1.
     fn near(&self) -> String {
-        match (self.factor.width, self.factor.along_k) {
-            (Width::Strided, true) => format!(" * params.{}_k", self.name),
-            (Width::Strided, false) => format!(" * params.{}_x", self.name),
+        match (self.operand.load, self.operand.along_k) {
+            (Load::Strided, true) => format!(" * params.{}_k", self.name),
+            (Load::Strided, false) => format!(" * params.{}_x", self.name),
             _ => String::new(),
         }
     }
 
     fn far_axis(&self) -> &'static str {
-        if self.factor.along_k { "x" } else { "k" }
+        if self.operand.along_k { "x" } else { "k" }
     }
 
     /// ` / 4u` where the array is read by quads.
     fn per_item(&self) -> &'static str {
-        match self.factor.width {
-            Width::Oct => " / 8u",
-            Width::Quad => " / 4u",
-            Width::Unit | Width::Strided => "",
-        }
+        if self.operand.load == Load::Quad { " / 4u" } else { "" }
     }
 
     /// `index`, or the operand's last element where rows (columns) may lie beyond M (N).
@@ -76,28 +69,21 @@ impl Side {
 impl Coop {
     /// The buffer of an operand, and its elements as factors.
     pub(super) fn write_operand(&self, out: &mut String, binding: u32, side: &Side) -> std::fmt::Result {
-        let (name, factor) = (side.name, side.factor);
-        if factor.element.dtype() == DType::F16 && self.half() {
+        let (name, operand) = (side.name, side.operand);
+        if operand.element.dtype() == DType::F16 && self.half() {
             // As they are: not by way of f32.
-            let item = match factor.width {
-                Width::Oct => "Oct",
-                Width::Quad => "V",
-                Width::Unit | Width::Strided => "T",
-            };
-            if factor.width == Width::Oct && !out.contains("struct Oct") {
-                writeln!(out, "struct Oct {{ low: V, high: V }}")?;
-            }
+            let item = if operand.load == Load::Quad { "V" } else { "T" };
             writeln!(out, "@group(0) @binding({binding}) var<storage, read> {name}: array<{item}>;")?;
             return writeln!(out, "fn get_{name}(at: u32) -> {item} {{ return {name}[at]; }}");
         }
-        let form = if factor.width == Width::Quad { Form::Quad } else { Form::Scalar };
-        *out += &factor.element.storage(binding, name, form, Access::Read);
+        let form = if operand.load == Load::Quad { Form::Quad } else { Form::Scalar };
+        *out += &operand.element.storage(binding, name, form, Access::Read);
         let item = if self.parts == Parts::Whole { self.factor() } else { "f32" };
-        let (ty, call) = match factor.width {
-            Width::Quad => (format!("vec4<{item}>"), format!("load4_{name}(at)")),
+        let (ty, call) = match operand.load {
+            Load::Quad => (format!("vec4<{item}>"), format!("load4_{name}(at)")),
             _ => (item.to_owned(), format!("load_{name}(at)")),
         };
-        let value = if factor.element.scalar() == item { call } else { format!("{ty}({call})") };
+        let value = if operand.element.scalar() == item { call } else { format!("{ty}({call})") };
         writeln!(out, "fn get_{name}(at: u32) -> {ty} {{ return {value}; }}")
     }
 
@@ -108,7 +94,7 @@ impl Coop {
 
     fn units(&self, side: &Side) -> u32 {
         let block_k = self.shape.tile.block_k;
-        side.rows(block_k) * side.columns(block_k) / side.unit()
+        side.rows(block_k) * side.columns(block_k) / UNIT
     }
 
     fn passes(&self, side: &Side) -> u32 {
@@ -119,27 +105,34 @@ impl Coop {
     pub(super) fn write_places(&self, out: &mut String, side: &Side) -> std::fmt::Result {
         let Side { name: n, tile, .. } = *side;
         let block_k = self.shape.tile.block_k;
-        let (near, per, unit) = (side.near(), side.per_item(), side.unit());
-        let (across, stride) = (side.columns(block_k) / unit, side.stride(block_k, self.product.factors));
+        let (near, per) = (side.near(), side.per_item());
+        let (across, stride) = (side.columns(block_k) / UNIT, side.stride(block_k, self.product.factors));
         writeln!(out, "    let {n}_start = batch_of_{n}(batch);")?;
         writeln!(out, "    let {n}_far = params.{n}_{}{per};", side.far_axis())?;
         let threads = self.threads();
         for p in 0..self.passes(side) {
             writeln!(out, "    let {n}_unit{p} = thread + {}u;", p * threads)?;
             writeln!(out, "    let {n}_line{p} = {n}_unit{p} / {across}u;")?;
-            if across == 4 && unit == 8 {
-                // Rows 0 4 1 5 2 6 3 7: rows that are written together lie 4 apart, and in different banks.
-                let line = format!("{n}_line{p}");
-                writeln!(out, "    let {n}_row{p} = ({line} & ~7u) | (({line} & 1u) << 2u) | (({line} >> 1u) & 3u);")?;
-            } else {
-                writeln!(out, "    let {n}_row{p} = {n}_line{p};")?;
+            // Rows are an odd number of 16 bytes long. Those that half a subgroup writes together lie so far apart that
+            // they share no bank: of every eight rows, 0 4 1 5 2 6 3 7 where two are written, 0 2 4 6 1 3 5 7 where four.
+            let line = format!("{n}_line{p}");
+            match across {
+                8 => writeln!(
+                    out,
+                    "    let {n}_row{p} = ({line} & ~7u) | (({line} & 1u) << 2u) | (({line} >> 1u) & 3u);"
+                )?,
+                4 => writeln!(
+                    out,
+                    "    let {n}_row{p} = ({line} & ~7u) | (({line} & 3u) << 1u) | (({line} >> 2u) & 1u);"
+                )?,
+                _ => writeln!(out, "    let {n}_row{p} = {line};")?,
             }
-            writeln!(out, "    let {n}_col{p} = {n}_unit{p} % {across}u * {unit}u;")?;
+            writeln!(out, "    let {n}_col{p} = {n}_unit{p} % {across}u * {UNIT}u;")?;
             let far = format!("params.{n}_{}", side.far_axis());
             // Passes lie whole rows apart, where a pass is whole rows.
             if p > 0 && threads.is_multiple_of(across * 8) {
                 writeln!(out, "    let {n}_from{p} = {n}_from0 + {}u * {n}_far;", p * threads / across)?;
-            } else if side.factor.along_k {
+            } else if side.operand.along_k {
                 writeln!(
                     out,
                     "    let {n}_from{p} = ({n}_start + ({tile} + {n}_row{p}) * {far} + {n}_col{p}{near}){per};"
@@ -151,9 +144,7 @@ impl Coop {
                 )?;
             }
             writeln!(out, "    let {n}_to{p} = ({n}_row{p} * {stride}u + {n}_col{p}) / 4u;")?;
-            for h in 0..unit / 4 {
-                writeln!(out, "    var {n}_held{p}_{h}: {};", self.held())?;
-            }
+            writeln!(out, "    var {n}_held{p}: {};", self.held())?;
         }
         Ok(())
     }
@@ -161,7 +152,7 @@ impl Coop {
     /// Fetches the step that starts at `k`; only a partial last step pays for its guards.
     pub(super) fn write_fetch(&self, out: &mut String, sides: &[Side; 2], k: &str, pad: &str) -> std::fmt::Result {
         for side in sides {
-            let step = if side.factor.along_k {
+            let step = if side.operand.along_k {
                 format!("{k}{}{}", side.near(), side.per_item())
             } else {
                 format!("{k} * {}_far", side.name)
@@ -187,7 +178,7 @@ impl Coop {
 
     fn write_loads(&self, out: &mut String, side: &Side, k: &str, partial: bool, pad: &str) -> std::fmt::Result {
         let (n, ty) = (side.name, self.held());
-        let along_k = side.factor.along_k;
+        let along_k = side.operand.along_k;
         for p in 0..self.passes(side) {
             let guard = self.guard(side, p);
             if let Some(guard) = &guard {
@@ -196,34 +187,31 @@ impl Coop {
             let index = format!("{n}_from{p} + {n}_step");
             // The place along K of the first element.
             let depth = if along_k { format!("{k} + {n}_col{p}") } else { format!("{k} + {n}_row{p}") };
-            let held = format!("{n}_held{p}_");
-            match side.factor.width {
-                Width::Oct => {
+            let held = format!("{n}_held{p}");
+            match side.operand.load {
+                Load::Quad if partial => {
                     let get = side.inside(&index);
-                    if partial {
-                        writeln!(out, "{pad}{held}0 = V();\n{pad}{held}1 = V();\n{pad}if {depth} < k_end {{")?;
-                    }
-                    writeln!(out, "{pad}{{ let v = get_{n}({get}); {held}0 = v.low; {held}1 = v.high; }}")?;
-                    if partial {
-                        writeln!(out, "{pad}}}")?;
-                    }
+                    // Quads may cross the end of K, and hold anything there.
+                    let value = if along_k {
+                        let places = format!("vec4<u32>({depth}) + vec4<u32>(0u, 1u, 2u, 3u)");
+                        format!("select({ty}(), get_{n}({get}), {places} < vec4<u32>(k_end))")
+                    } else {
+                        format!("get_{n}({get})")
+                    };
+                    writeln!(out, "{pad}{held} = {ty}();\n{pad}if {depth} < k_end {{ {held} = {value}; }}")?;
                 }
-                Width::Quad if partial => {
-                    let get = side.inside(&index);
-                    writeln!(out, "{pad}{held}0 = {ty}();\n{pad}if {depth} < k_end {{ {held}0 = get_{n}({get}); }}")?;
-                }
-                Width::Quad => writeln!(out, "{pad}{held}0 = get_{n}({});", side.inside(&index))?,
-                Width::Unit | Width::Strided => {
+                Load::Quad => writeln!(out, "{pad}{held} = get_{n}({});", side.inside(&index))?,
+                Load::Unit | Load::Strided => {
                     let value = |e: u32| format!("get_{n}({})", side.inside(&format!("{index} + {e}u{}", side.near())));
                     if partial {
-                        writeln!(out, "{pad}{held}0 = {ty}();")?;
+                        writeln!(out, "{pad}{held} = {ty}();")?;
                         for (e, lane) in (0..).zip(["x", "y", "z", "w"]) {
                             let at = if along_k { format!("{depth} + {e}u") } else { depth.clone() };
-                            writeln!(out, "{pad}if {at} < k_end {{ {held}0.{lane} = {}; }}", value(e))?;
+                            writeln!(out, "{pad}if {at} < k_end {{ {held}.{lane} = {}; }}", value(e))?;
                         }
                     } else {
                         let values = [value(0), value(1), value(2), value(3)].join(", ");
-                        writeln!(out, "{pad}{held}0 = {ty}({values});")?;
+                        writeln!(out, "{pad}{held} = {ty}({values});")?;
                     }
                 }
             }
@@ -234,8 +222,8 @@ impl Coop {
         Ok(())
     }
 
-    /// Registers to a copy of the tiles.
-    pub(super) fn write_put(&self, out: &mut String, sides: &[Side; 2], copy: &str, pad: &str) -> std::fmt::Result {
+    /// What was fetched to the tiles.
+    pub(super) fn write_put(&self, out: &mut String, sides: &[Side; 2], pad: &str) -> std::fmt::Result {
         for side in sides {
             let n = side.name;
             for p in 0..self.passes(side) {
@@ -243,19 +231,11 @@ impl Coop {
                 if let Some(guard) = &guard {
                     writeln!(out, "{pad}{guard}")?;
                 }
-                for h in 0..side.unit() / 4 {
-                    let (held, goal) = (format!("{n}_held{p}_{h}"), format!("{copy}[{n}_to{p} + {h}u]"));
-                    match self.parts {
-                        Parts::Whole => writeln!(out, "{pad}{n}_tile{goal} = {held};")?,
-                        Parts::Scaled => writeln!(out, "{pad}{n}_tile{goal} = V({held} * scale_{n});")?,
-                        Parts::HighLow => {
-                            // Scaling, the difference and its scaling are exact; the roundings to f16 are the only ones.
-                            writeln!(out, "{pad}{{ let x = {held} * scale_{n}; let high = V(x);")?;
-                            writeln!(out, "{pad}{n}_tile{goal} = high;")?;
-                            writeln!(out, "{pad}{n}_low{goal} = V((x - vec4<f32>(high)) * {LOW_SCALE}); }}")?;
-                        }
-                    }
-                }
+                let value = match self.parts {
+                    Parts::Whole => format!("{n}_held{p}"),
+                    Parts::Scaled => format!("V({n}_held{p} * scale_{n})"),
+                };
+                writeln!(out, "{pad}{n}_tile[{n}_to{p}] = {value};")?;
                 if guard.is_some() {
                     writeln!(out, "{pad}}}")?;
                 }
