@@ -79,12 +79,14 @@ impl Operands {
 
     /// Methods with the vectors and warps they are made for.
     fn methods(self) -> Vec<(Method, u32, u32)> {
+        // Four columns of sums in f64 need more registers than 512 threads leave to each.
+        let warps = if self == Operands::F64 { 8 } else { 16 };
         let mut list = vec![
             (Method::Dot { rows: 2 }, 1, 8),
             (Method::Columns { lanes: 4 }, 1, 16),
             (Method::Columns { lanes: 8 }, 1, 16),
             (Method::Dot { rows: 4 }, 4, 4),
-            (Method::Columns { lanes: 8 }, 4, 16),
+            (Method::Columns { lanes: 8 }, 4, warps),
         ];
         match self {
             Operands::F16 | Operands::BF16 => list.extend([
