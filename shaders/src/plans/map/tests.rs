@@ -40,11 +40,12 @@ fn modes_follow_layouts() {
     let one = dense(&[1]).broadcast_to(Shape::new(&[6, 8]).unwrap()).unwrap();
     let flipped = dense(&[8, 6]).transpose(0, 1).unwrap();
     let layouts = [dense(&[6, 8]), row, column, one, flipped, dense(&[6, 8]).with_offset(3)];
-    let modes = Modes::of(&layouts);
+    let element = Element::new(DType::F32, &full_caps()).unwrap();
+    let modes = Modes::of(&layouts.map(|layout| (element, layout)));
     assert_eq!(modes.modes, [Mode::Dense, Mode::Rows, Mode::Splat, Mode::Uniform, Mode::Gather, Mode::Gather]);
     assert_eq!(modes.dims, [6, 8]);
     assert_eq!(modes.strides[4], [1, 6]);
-    let odd = Modes::of(&[dense(&[7]).broadcast_to(Shape::new(&[6, 7]).unwrap()).unwrap()]);
+    let odd = Modes::of(&[(element, dense(&[7]).broadcast_to(Shape::new(&[6, 7]).unwrap()).unwrap())]);
     assert_eq!((odd.modes[0], odd.whole_rows()), (Mode::Gather, false));
 }
 
