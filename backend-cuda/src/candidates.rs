@@ -4,7 +4,7 @@
 //! order of `polywarp_shaders::candidates`. The tuner chooses among them (`polywarp_core::tuner`, told of them by
 //! [`Planned`]). Tests and benchmarks list all of them and run each on purpose.
 
-use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned};
+use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned, find};
 use polywarp_core::{Backend, Buffer, DeviceInfo, Error, Op, Result};
 
 use crate::device::CudaBackend;
@@ -69,11 +69,17 @@ impl Planned for CudaBackend {
     }
 
     fn named(&self, op: &Op, name: &str) -> Result<Option<Work>> {
-        let mut native = self.native_candidates(op).into_iter();
-        if let Some(found) = native.find(|found| found.name == name && self.may_load(&found.plan)) {
-            return Ok(Some(Work::Native(found.plan)));
+        if self.machine.any() {
+            // Small ops, too, have all that large ones are offered.
+            let mut native = polywarp_kernels::every(op, self.native_caps());
+            native.retain(|found| self.may_load(&found.plan));
+            if let Some(at) = find(native.iter().map(|found| found.name.as_str()), name) {
+                return Ok(Some(Work::Native(native.swap_remove(at).plan)));
+            }
         }
-        Ok(self.portable(op)?.find(|found| found.name == name).map(|found| found.plan))
+        let mut portable: Vec<Candidate<Work>> = self.portable(op)?.collect();
+        let at = find(portable.iter().map(|found| found.name.as_str()), name);
+        Ok(at.map(|at| portable.swap_remove(at).plan))
     }
 
     fn plan(&self, op: &Op) -> Result<Work> {
@@ -148,14 +154,23 @@ impl CudaBackend {
 
     /// Every way to compute `op` whose kernels this card and driver take.
     fn all(&self, op: &Op) -> Result<Vec<Candidate<Work>>> {
-        let mut all = self.native(op, |plan| self.is_loaded(plan))?;
+        let every = if self.machine.any() { polywarp_kernels::every(op, self.native_caps()) } else { Vec::new() };
+        let mut all = self.kept(every, |plan| self.is_loaded(plan))?;
         all.extend(self.portable(op)?);
         Ok(all)
     }
 
     fn native(&self, op: &Op, keep: impl Fn(&polywarp_kernels::Plan) -> Result<bool>) -> Result<Vec<Candidate<Work>>> {
+        self.kept(self.native_candidates(op), keep)
+    }
+
+    fn kept(
+        &self,
+        natives: Vec<polywarp_kernels::Candidate>,
+        keep: impl Fn(&polywarp_kernels::Plan) -> Result<bool>,
+    ) -> Result<Vec<Candidate<Work>>> {
         let mut kept = Vec::new();
-        for native in self.native_candidates(op) {
+        for native in natives {
             if keep(&native.plan)? {
                 let polywarp_kernels::Candidate { name, plan, estimate_ns } = native;
                 kept.push(Candidate { name, estimate_ns, plan: Work::Native(plan) });

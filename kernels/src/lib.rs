@@ -44,3 +44,8 @@ use polywarp_core::Op;
 pub fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
     plans::candidates(op, caps)
 }
+
+/// [`candidates`], and those that are not worth timing for `op`: a small op stands for a large one where kernels are checked.
+pub fn every(op: &Op, caps: &Caps) -> Vec<Candidate> {
+    plans::every(op, caps)
+}

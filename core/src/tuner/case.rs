@@ -40,6 +40,15 @@ pub(super) struct Trial {
     expected: Vec<Expected>,
 }
 
+/// How often the inner dimension of a check is doubled at most, for candidates that only serve long ones.
+const MOST_DOUBLINGS: u32 = 6;
+
+/// The ops that a candidate for `op` may be checked with, the smallest first: the first for which its planner has it is used.
+/// What is had for none of them cannot be checked, and is never chosen; planners test that this does not happen.
+pub fn check_cases(op: &Op, effort: Effort) -> impl Iterator<Item = Op> {
+    (0..=MOST_DOUBLINGS).map_while(move |longer| reduced(op, effort, longer))
+}
+
 /// `op` made small; its inner dimension `longer` times doubled, for candidates that only serve long ones. `None` when that
 /// is not smaller than the op itself, or the op is of no kind that is tuned.
 pub(super) fn reduced(op: &Op, effort: Effort, longer: u32) -> Option<Op> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::device::DeviceRunner;
 use super::plans::Plans;
 use super::search::{Offer, blames_candidate};
-use super::{Identity, Key, Options, Tuner};
+use super::{Identity, Key, Options, Tuner, find};
 use crate::{Backend, Buffer, Error, Op, Result};
 
 /// One way to compute an op.
@@ -44,12 +44,14 @@ pub trait Planned: Send + Sync {
     /// As [`Planned::candidates`].
     fn plan(&self, op: &Op) -> Result<Self::Plan>;
 
-    /// The candidate called `name`, whether or not it is worth offering for `op`; `None` when there is none.
+    /// The candidate called `name` ([`find`]), whether or not it is worth offering for `op`; `None` when there is none.
     ///
     /// # Errors
     /// As [`Planned::candidates`].
     fn named(&self, op: &Op, name: &str) -> Result<Option<Self::Plan>> {
-        Ok(self.candidates(op)?.into_iter().find(|found| found.name == name).map(|found| found.plan))
+        let mut offered = self.candidates(op)?;
+        let at = find(offered.iter().map(|found| found.name.as_str()), name);
+        Ok(at.map(|at| offered.swap_remove(at).plan))
     }
 
     /// Sizes in bytes of the scratch buffers of `plan`.

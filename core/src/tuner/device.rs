@@ -4,7 +4,7 @@
 //! thread of its own while the calling one records; timing needs no memory but the candidate's scratch space, because every
 //! candidate writes the whole output and reads inputs only.
 
-use super::case::{Trial, reduced};
+use super::case::{Trial, check_cases};
 use super::choose::{Candidate, Planned};
 use super::search::{Check, Runner, Situation, blames_candidate};
 use super::{Effort, is_gone};
@@ -21,9 +21,6 @@ pub(super) struct DeviceRunner<'a, B: Planned> {
     /// Made when first needed, one for each length.
     trials: Vec<Trial>,
 }
-
-/// How often the inner dimension of a check is doubled at most, for candidates that only serve long ones.
-const MOST_DOUBLINGS: u32 = 6;
 
 impl<'a, B: Planned> DeviceRunner<'a, B> {
     /// Runs `candidates` of `op` on `planned`, timed on these operands.
@@ -55,8 +52,7 @@ impl<B: Planned> Runner for DeviceRunner<'_, B> {
         }
         let name = &self.candidates[candidate].name;
         // The smallest case that the planner offers this candidate for.
-        for longer in 0..=MOST_DOUBLINGS {
-            let Some(op) = reduced(self.op, self.effort, longer) else { break };
+        for op in check_cases(self.op, self.effort) {
             let plan = match self.planned.named(&op, name) {
                 Ok(Some(plan)) => plan,
                 Err(error) if is_gone(&error) => return Err(error),

@@ -131,6 +131,31 @@ impl Key {
     }
 }
 
+/// The kernels of a candidate: its name without the number of slabs that K is cut into, which differs between ops of one key.
+pub(super) fn kernels_of(name: &str) -> &str {
+    match name.rsplit_once("_slabs") {
+        Some((kernels, slabs)) if !slabs.is_empty() && slabs.bytes().all(|digit| digit.is_ascii_digit()) => {
+            &name[..kernels.len() + "_slabs".len()]
+        }
+        _ => name,
+    }
+}
+
+/// Which of `names` is the candidate called `wanted`: that very one, or else the first of the same kernels with another
+/// number of slabs.
+pub fn find<'a>(names: impl Iterator<Item = &'a str>, wanted: &str) -> Option<usize> {
+    let mut alike = None;
+    for (at, name) in names.enumerate() {
+        if name == wanted {
+            return Some(at);
+        }
+        if alike.is_none() && kernels_of(name) == kernels_of(wanted) {
+            alike = Some(at);
+        }
+    }
+    alike
+}
+
 /// The same text on every machine: what answers are stored under.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

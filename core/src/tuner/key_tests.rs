@@ -150,3 +150,13 @@ fn ops_with_one_kernel_have_no_key() {
     let sum = crate::ops::Reduce::new(crate::ReduceFn::Sum, spec, &[0], dense(DType::F32, &[])).unwrap();
     assert_eq!(Key::of(&sum.into()), None);
 }
+
+#[test]
+fn find_takes_the_very_name_before_one_of_the_same_kernels() {
+    let names = ["tiled_slabs4", "tiled", "tiled_slabs8", "other_slabs"];
+    for (wanted, at) in [("tiled", Some(1)), ("tiled_slabs8", Some(2)), ("tiled_slabs3", Some(0)), ("tile", None)] {
+        assert_eq!(find(names.into_iter(), wanted), at, "{wanted}");
+    }
+    assert_eq!(find(names.into_iter(), "other_slabs2"), Some(3));
+    assert_eq!((kernels_of("a_slabs12"), kernels_of("a_slabs12x"), kernels_of("a")), ("a_slabs", "a_slabs12x", "a"));
+}

@@ -32,8 +32,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+pub use case::check_cases;
 pub use choose::{Candidate, Chooser, Planned};
-pub use key::Key;
+pub use key::{Key, find};
 pub use search::{Check, Offer, Runner, Situation};
 use search::{Found, Task, search};
 pub use settings::{BUDGET_VARIABLE, Callback, Effort, MODE_VARIABLE, Mode, Options, Place, Progress, set_progress};
@@ -306,7 +307,8 @@ impl Tuner {
         runner: &mut dyn Runner,
     ) -> Result<Option<Choice>> {
         let Some(answer) = answer else { return Ok(None) };
-        let Some(candidate) = offers.iter().position(|offer| offer.name == answer.winner) else { return Ok(None) };
+        let names = offers.iter().map(|offer| offer.name);
+        let Some(candidate) = find(names, &answer.winner) else { return Ok(None) };
         Ok(match self.usable(class, &answer.winner, candidate, runner)? {
             Trust::Right => Some(Choice { candidate, settled: true }),
             Trust::Unknown => Some(Choice { candidate, settled: false }),

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use super::key::find;
 use super::settings::{self, Progress};
 use crate::{Error, Result};
 
@@ -199,10 +200,18 @@ struct Order {
 }
 
 fn order(task: &Task<'_>) -> Order {
-    let position = |name: &str| task.offers.iter().position(|offer| offer.name == name);
+    let position = |name: &str| find(task.offers.iter().map(|offer| offer.name), name);
     let mut carried: Vec<(usize, f64)> =
         task.known.iter().filter_map(|(name, ns)| position(name).map(|candidate| (candidate, *ns))).collect();
     carried.sort_by(|a, b| a.1.total_cmp(&b.1));
+    // Two numbers of slabs then may be one now.
+    let mut seen = Vec::new();
+    carried.retain(|(candidate, _)| {
+        !seen.contains(candidate) && {
+            seen.push(*candidate);
+            true
+        }
+    });
     let best = task.offers.iter().map(|offer| offer.estimate_ns).fold(f64::INFINITY, f64::min);
     let hopeful = |candidate: &usize| {
         let estimate = task.offers[*candidate].estimate_ns;

@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use super::key::kernels_of;
 use super::search::{Check, Runner};
 use super::store::{Record, Verdict};
 use super::{Key, Tuner, is_gone, lock};
@@ -42,6 +43,8 @@ impl Tuner {
 
     /// Whether a candidate may be used: by what is known, or by a check.
     pub(super) fn usable(&self, class: &str, name: &str, candidate: usize, runner: &mut dyn Runner) -> Result<Trust> {
+        // Numbers of slabs are no other kernels.
+        let name = kernels_of(name);
         let slot = self.verdict_slot(class, name);
         // Held during the check: nobody checks the same twice, and other checks do not wait.
         let mut verdict = lock(&slot);
@@ -90,7 +93,7 @@ impl Tuner {
 
     fn verdict_slot(&self, class: &str, name: &str) -> VerdictSlot {
         let mut verdicts = lock(&self.verdicts);
-        Arc::clone(verdicts.entry((class.to_owned(), name.to_owned())).or_default())
+        Arc::clone(verdicts.entry((class.to_owned(), kernels_of(name).to_owned())).or_default())
     }
 
     pub(super) fn is_wrong(&self, class: &str, name: &str) -> bool {
@@ -110,8 +113,9 @@ impl Tuner {
     /// checks it again.
     pub fn failed(&self, key: &Key, class: &str, name: &str, error: &Error) {
         log::warn!("{}: {name} is not used any more for {class}: {error}", self.identity.device);
-        *lock(&self.verdict_slot(class, name)) = Some(self.verdict(class, name, Some(error.to_string())));
-        self.store.forget_verdict(&self.identity, class, name);
+        let kernels = kernels_of(name);
+        *lock(&self.verdict_slot(class, kernels)) = Some(self.verdict(class, kernels, Some(error.to_string())));
+        self.store.forget_verdict(&self.identity, class, kernels);
         let text = key.to_string();
         if self.store.answer(&self.identity, &text).is_some_and(|answer| answer.winner == name) {
             self.store.forget_answer(&self.identity, &text);

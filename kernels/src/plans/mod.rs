@@ -15,12 +15,33 @@ use polywarp_core::Op;
 
 use crate::{Candidate, Caps};
 
-/// The families that plan, by name.
-const FAMILIES: &[fn(&Op, &Caps) -> Vec<Candidate>] =
-    &[gemv::candidates, mma_sync::candidates, simt::candidates, wgmma::candidates];
+/// What a family can do for an op.
+type Family = fn(&Op, &Caps) -> Vec<Candidate>;
+
+/// The families that plan, by name, each with how many times slower than its best a candidate of it may seem to be and still
+/// be worth timing.
+const FAMILIES: &[(Family, f64)] = &[
+    (gemv::candidates, f64::INFINITY),
+    (mma_sync::candidates, mma_sync::WORTH_TIMING),
+    (simt::candidates, simt::WORTH_TIMING),
+    (wgmma::candidates, wgmma::WORTH_TIMING),
+];
 
 pub(crate) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
-    let mut found: Vec<Candidate> = FAMILIES.iter().flat_map(|family| family(op, caps)).collect();
+    let promising = |&(family, worth): &(Family, f64)| {
+        let mut found = family(op, caps);
+        let best = found.iter().map(|candidate| candidate.estimate_ns).fold(f64::INFINITY, f64::min);
+        found.retain(|candidate| candidate.estimate_ns <= best * worth);
+        found
+    };
+    in_order(FAMILIES.iter().flat_map(promising).collect(), op, caps)
+}
+
+pub(crate) fn every(op: &Op, caps: &Caps) -> Vec<Candidate> {
+    in_order(FAMILIES.iter().flat_map(|(family, _)| family(op, caps)).collect(), op, caps)
+}
+
+fn in_order(mut found: Vec<Candidate>, op: &Op, caps: &Caps) -> Vec<Candidate> {
     debug_assert!(found.iter().all(|candidate| candidate.plan.check(op.inputs().len()) == Ok(())), "{found:?}");
     found.retain(|candidate| candidate.plan.runs_on(caps.sm));
     found.sort_by(|a, b| a.estimate_ns.total_cmp(&b.estimate_ns).then_with(|| a.name.cmp(&b.name)));

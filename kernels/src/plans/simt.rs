@@ -15,7 +15,7 @@ use crate::catalogue::simt::{Access, INSTANCES, Instance};
 use crate::{Arg, Candidate, Caps, Launch, Plan, Slot, find};
 
 /// Candidates that are at most so many times slower than the best are worth timing.
-const WORTH_TIMING: f64 = 1.6;
+pub(super) const WORTH_TIMING: f64 = 1.6;
 /// f32 operations of a multiprocessor per clock: 128 fused multiply-adds (64 on sm_80).
 const OPERATIONS_PER_CLOCK: f64 = 256.0;
 /// Share of its rate that an instance keeps for each operand that it copies by single elements (H200).
@@ -29,10 +29,7 @@ const MOST_SLABS: u64 = 32;
 
 pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
     let Op::Matmul(op) = op else { return Vec::new() };
-    let mut found = Problem::new(op, caps).map(|problem| problem.candidates()).unwrap_or_default();
-    let best = found.iter().map(|c| c.estimate_ns).fold(f64::INFINITY, f64::min);
-    found.retain(|candidate| candidate.estimate_ns <= best * WORTH_TIMING);
-    found
+    Problem::new(op, caps).map(|problem| problem.candidates()).unwrap_or_default()
 }
 
 struct Problem<'a> {
