@@ -96,6 +96,10 @@ pub fn source_digest(kernel: &KernelInfo, target: Target, sources: &Path) -> Res
     add(FLAGS.join(" ").as_bytes());
     add(target.to_string().as_bytes());
     add(translation_unit(kernel).as_bytes());
+    if kernel.starts_early {
+        // Code that was made before this was said must not be taken over: it may not wait.
+        add(b"starts early");
+    }
     for file in files {
         add(file.as_bytes());
         add(read(sources, &file)?.replace("\r\n", "\n").as_bytes());
@@ -158,7 +162,8 @@ impl Manifest {
     }
 }
 
-/// What PTX says of a kernel must be what the catalogue says: parameters, threads, cluster.
+/// What PTX says of a kernel must be what the catalogue says: parameters, threads, cluster, that it waits when it starts
+/// early.
 ///
 /// # Errors
 /// What differs.
@@ -196,6 +201,10 @@ pub fn check_ptx(ptx: &str, kernel: &KernelInfo) -> Result<(), String> {
         return Err(format!(
             "{symbol} is compiled for {threads:?} threads (__launch_bounds__), the catalogue says {said}"
         ));
+    }
+    let body = rest.split(".entry ").next().unwrap_or_default();
+    if kernel.starts_early && !body.contains("griddepcontrol.wait") {
+        return Err(format!("{symbol} is to start early, and does not wait for the kernel before it"));
     }
     let cluster = triple(".reqnctapercluster").unwrap_or([1; 3]);
     if cluster != kernel.cluster {

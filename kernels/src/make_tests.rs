@@ -102,6 +102,17 @@ fn check_ptx_holds_the_catalogue_to_the_code() {
     }
 }
 
+#[test]
+fn kernel_that_starts_early_must_wait() {
+    let early = KernelInfo { starts_early: true, ..probe() };
+    assert!(check_ptx(PTX, &early).is_err());
+    assert_eq!(check_ptx(&format!("{PTX}griddepcontrol.wait;\n}}"), &early), Ok(()));
+    // Another kernel's waiting is not its own.
+    assert!(check_ptx(&format!("{PTX}}}\n.entry other(\n{{\ngriddepcontrol.wait;\n}}"), &early).is_err());
+    let digest = |kernel| source_digest(kernel, Target::SM_90, &folder("cuda")).unwrap();
+    assert_ne!(digest(&early), digest(&probe()));
+}
+
 const SAID: &str = "\
 ptxas info    : Compiling entry function 'k' for 'sm_90a'
 ptxas info    : Function properties for k
