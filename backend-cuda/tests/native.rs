@@ -34,7 +34,7 @@ fn card() -> Option<Arc<CudaBackend>> {
 /// Candidates to be tested.
 fn selected(backend: &CudaBackend, op: &Op) -> Vec<String> {
     let filter = std::env::var("POLYWARP_NATIVE_FILTER").unwrap_or_default();
-    let native = polywarp_kernels::candidates(op, backend.native_caps());
+    let native = polywarp_kernels::every(op, backend.native_caps());
     let mut names = backend.candidates(op).unwrap();
     if filter == "all" {
         return names;
@@ -202,7 +202,7 @@ fn products_need_no_native_kernel() {
     for dtype in [DType::F32, DType::F16] {
         let op: Op = Matmul::product(square(dtype), square(dtype), square(dtype)).check().unwrap().into();
         let names = backend.candidates(&op).unwrap();
-        let native = polywarp_kernels::candidates(&op, backend.native_caps()).len();
+        let native = polywarp_kernels::every(&op, backend.native_caps()).len();
         println!("{dtype}: {native} native candidates of {}", names.len());
         assert!(!names.is_empty());
         let mut unique = names.clone();

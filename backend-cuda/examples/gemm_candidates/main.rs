@@ -211,7 +211,7 @@ fn measure(backend: &CudaBackend, vendor: Option<&Vendor>, problem: &Problem, wa
     let sets = (2 * backend.native_caps().l2_bytes / set_bytes + 2).clamp(2, MOST_SETS as u64) as usize;
     let sets = (0..sets).map(|_| data.upload(backend, &op)).collect::<Fallible<Vec<Set>>>()?;
 
-    let native = polywarp_kernels::candidates(&op, backend.native_caps());
+    let native = polywarp_kernels::every(&op, backend.native_caps());
     let mut names = backend.candidates(&op)?;
     names.retain(|name| {
         name.contains(&wanted.only) && (wanted.portable || native.iter().any(|native| native.name == *name))
