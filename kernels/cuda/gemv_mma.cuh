@@ -9,12 +9,13 @@
 //   3 epilogue.
 // Tiling: `DotMma` TILES * 16 rows of W a block; `ColumnsMma` 8 * COLUMNS columns; WARPS warps along K.
 // Mapping: grid (l blocks * batches, slabs).
-// Shared memory: [WARPS][outputs of the block] f32.
+// Shared memory: [WARPS][outputs of the block] f32, at most 48 KiB.
 // Traffic: W once; X from L1, once a block.
 // Numerics: products exact, sums f32 in the tensor core's order; fixed, so bitwise repeatable.
 // Requires: sm_80; W, X, pitches and batch strides multiples of 16 bytes where ALIGNED. k_per_slab a multiple of 16.
 // Measured: H200, 2026-11-21, f16, W 16384 x 16384, TB/s of W (cuBLAS 13.0 in brackets): `DotMma` 8 vectors 3.42, 16 3.79 (4.31),
-//   any address 2.59; `ColumnsMma` with 8 columns 8 vectors 3.58, 16 3.42 (4.36). 4096 x 4096: 15.0 us (13.5), 20.9 us (13.8).
+//   any address 2.59; `ColumnsMma` with 8 columns 8 vectors 3.58 (4.36), 16 not measured with 8 warps. 4096 x 4096: 15.0 us
+//   (13.5), 20.9 us (13.8).
 // References: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
 #pragma once
 

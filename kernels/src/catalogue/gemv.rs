@@ -93,7 +93,8 @@ impl Operands {
                 (Method::DotMma { tiles: 2 }, 8, 8),
                 (Method::DotMma { tiles: 2 }, 16, 8),
                 (Method::ColumnsMma { columns: 8 }, 8, 16),
-                (Method::ColumnsMma { columns: 8 }, 16, 16),
+                // 8 warps: their sums take 32 KiB, and 48 are the most that need not be asked for.
+                (Method::ColumnsMma { columns: 8 }, 16, 8),
             ]),
             Operands::F32 => list.extend([
                 (Method::Dot { rows: 4 }, 8, 4),
