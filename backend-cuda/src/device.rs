@@ -19,8 +19,8 @@ use polywarp_core::{
     Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
     ReadFuture, Recorded, Recorders, Result,
 };
-use polywarp_shaders::{Caps, Cooperative};
 use polywarp_shaders::wgsl::LaunchLimits;
+use polywarp_shaders::{Caps, Cooperative};
 
 use crate::candidates::{Work, chooser};
 use crate::cards::pci_text;

@@ -159,7 +159,8 @@ impl CudaBackend {
         let metadata = &kernel.metadata;
         let (block, shared) = (metadata.block, metadata.dynamic_shared_bytes);
         // SAFETY: as the caller promised.
-        let launch = || unsafe { stream.launch(&kernel.function, grid, block, shared, params, &kernel.offsets, kernel.start) };
+        let launch =
+            || unsafe { stream.launch(&kernel.function, grid, block, shared, params, &kernel.offsets, kernel.start) };
         let mut status = launch()?;
         if status == code::OUT_OF_MEMORY {
             // The driver loads code and makes room for local memory at the first launch.

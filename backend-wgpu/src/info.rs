@@ -48,9 +48,10 @@ pub(crate) fn cooperative(adapter: &wgpu::Adapter, features: wgpu::Features) -> 
     };
     let square = |p: &wgpu::CooperativeMatrixProperties| p.m_size == p.n_size && p.n_size == p.k_size;
     let properties = adapter.cooperative_matrix_properties();
-    let known = properties.iter().filter(|p| square(p)).filter_map(|p| {
-        Some(Cooperative { size: p.m_size, factors: dtype(p.ab_type)?, sum: dtype(p.cr_type)? })
-    });
+    let known = properties
+        .iter()
+        .filter(|p| square(p))
+        .filter_map(|p| Some(Cooperative { size: p.m_size, factors: dtype(p.ab_type)?, sum: dtype(p.cr_type)? }));
     known.collect()
 }
 

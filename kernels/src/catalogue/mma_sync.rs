@@ -256,8 +256,8 @@ impl Instance {
             instance,
             targets: match self.operands {
                 // GeForce cards (sm_86, sm_89, sm_120) multiply f64 no faster than plain cores do.
-                Operands::F64 => &[Target::SM_80, Target::SM_90, Target::SM_100, Target::PTX_80],
-                _ => &[Target::SM_80, Target::SM_90, Target::SM_100, Target::SM_120, Target::PTX_80],
+                Operands::F64 => &[Target::SM_80, Target::SM_90],
+                _ => &[Target::SM_80, Target::SM_90],
             },
             block: [self.threads(), 1, 1],
             dynamic_shared_bytes: self.shared_bytes(),

@@ -247,9 +247,7 @@ impl<'a> Scope<'a> {
             Symbol::Address(address) => Ok(Some(self.immediate(class, address))),
             Symbol::Dynamic if class == Class::Word => Ok(Some(self.dynamic_base())),
             Symbol::Dynamic => Err(operand_error(line, "the dynamic array's address is taken in 32 bits")),
-            Symbol::Param(at) if class == Class::Double => {
-                Ok(Some(self.immediate(class, PARAM_BASE + u64::from(at))))
-            }
+            Symbol::Param(at) if class == Class::Double => Ok(Some(self.immediate(class, PARAM_BASE + u64::from(at)))),
             Symbol::Param(_) => Err(operand_error(line, "the address of a parameter is taken in 64 bits")),
             Symbol::Register(..) => Ok(None),
         }
