@@ -150,7 +150,7 @@ mod tests {
                     Some(&Arg::U32(lanes)) => {
                         let wide = launch.kernel.symbol.ends_with("wide");
                         let unit = if wide { 4 } else { 4 / dst_bytes };
-                        [x * u64::from(THREADS >> lanes), (y * u64::from(UNROLL) << lanes) * unit]
+                        [x * u64::from(THREADS >> lanes), ((y * u64::from(UNROLL)) << lanes) * unit]
                     }
                     _ => [y * mode.tile()[1], x * mode.tile()[0]],
                 };
