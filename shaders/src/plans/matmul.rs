@@ -386,7 +386,8 @@ fn operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Result<(O
     let element = Element::new(spec.dtype, caps)?;
     Ok((
         Operand { element, along_k, load },
-        [layout.offset() as u32, stride_x as u32, stride_k as u32, layout.required_elements() as u32 - 1],
+        // An operand of no elements is never read.
+        [layout.offset() as u32, stride_x as u32, stride_k as u32, layout.required_elements().saturating_sub(1) as u32],
     ))
 }
 
