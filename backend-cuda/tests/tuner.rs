@@ -93,6 +93,16 @@ fn operands(backend: &CudaBackend, op: &Op) -> (Vec<Buffer>, Buffer) {
     (inputs, filled(&op.output(), -7.0))
 }
 
+/// A backend whose driver has shown whether it takes machine code. The interpreted one does not, and from then on native
+/// kernels are no candidates.
+fn settled() -> Option<CudaBackend> {
+    let backend = first()?;
+    let op = product(8, 8, 8);
+    let (inputs, output) = operands(&backend, &op);
+    backend.execute(&op, &[&inputs[0], &inputs[1]], &output).unwrap();
+    Some(backend)
+}
+
 fn values(backend: &CudaBackend, buffer: &Buffer, count: usize) -> Vec<f32> {
     let bytes = backend.read_blocking(buffer, 0..4 * count as u64).unwrap();
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
@@ -100,7 +110,7 @@ fn values(backend: &CudaBackend, buffer: &Buffer, count: usize) -> Vec<f32> {
 
 #[test]
 fn liars_are_caught_and_the_next_candidate_computes() {
-    let Some(backend) = first() else { return };
+    let Some(backend) = settled() else { return };
     for (lie, mode) in [(Lie::LastTile, Mode::Off), (Lie::Nothing, Mode::Cached), (Lie::NoLaunch, Mode::Off)] {
         let liar = Liar { inner: &backend, lie };
         let chooser = chooser(&backend, mode);
@@ -119,7 +129,7 @@ fn liars_are_caught_and_the_next_candidate_computes() {
 
 #[test]
 fn liars_are_caught_inside_of_a_recording_which_stays_whole() {
-    let Some(backend) = first() else { return };
+    let Some(backend) = settled() else { return };
     let liar = Liar { inner: &backend, lie: Lie::Nothing };
     let chooser = chooser(&backend, Mode::Full);
     let op = product(33, 34, 35);
@@ -137,7 +147,7 @@ fn liars_are_caught_inside_of_a_recording_which_stays_whole() {
 
 #[test]
 fn tuning_ends_with_the_winners_result_and_is_remembered() {
-    let Some(backend) = first() else { return };
+    let Some(backend) = settled() else { return };
     let tuner = backend.tuner().unwrap();
     tuner.set(Mode::Full, Duration::from_millis(200));
     let n = scaled(1024, 40) as u64;
@@ -158,12 +168,13 @@ fn tuning_ends_with_the_winners_result_and_is_remembered() {
 
 #[test]
 fn faults_of_the_user_are_not_blamed_on_kernels() {
-    let (Some(backend), Some(other)) = (first(), first()) else { return };
+    let (Some(backend), Some(other)) = (settled(), settled()) else { return };
     let tuner = backend.tuner().unwrap();
     let op = product(16, 17, 18);
     let (inputs, _) = operands(&backend, &op);
     let (_, foreign) = operands(&other, &op);
+    let before = tuner.quarantine();
     let refused = backend.execute(&op, &[&inputs[0], &inputs[1]], &foreign);
     assert!(matches!(refused, Err(Error::DeviceMismatch { .. })), "{refused:?}");
-    assert!(tuner.quarantine().is_empty(), "{:?}", tuner.quarantine());
+    assert_eq!(tuner.quarantine().len(), before.len(), "{:?}", tuner.quarantine());
 }
