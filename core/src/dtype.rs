@@ -1,8 +1,8 @@
 //! Element types: what a tensor holds and how each Rust type maps to it.
 //!
-//! A dtype is storage *and* arithmetic. `F16` and `BF16` are stored in 16 bits and computed in f32; `I8`/`U8` are
-//! computed in 32-bit integers and wrapped to 8 bits; `Bool` is stored as one byte, 0 or 1. Layout of the whole
-//! tensor lives in [`crate::Layout`].
+//! A dtype is storage *and* arithmetic. `F16` and `BF16` are stored in 16 bits, `F8E4M3` and `F8E5M2` in 8, and computed
+//! in f32; `I8`/`U8` are computed in 32-bit integers and wrapped to 8 bits; `Bool` is stored as one byte, 0 or 1. Layout of
+//! the whole tensor lives in [`crate::Layout`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,13 +11,17 @@ use std::str::FromStr;
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Scalar};
+use crate::{Error, F8E4M3, F8E5M2, Scalar};
 
 /// The type of every element of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum DType {
+    /// OFP8 E4M3, largest number 448, no infinity: [`F8E4M3`].
+    F8E4M3,
+    /// OFP8 E5M2, largest number 57344: [`F8E5M2`].
+    F8E5M2,
     /// IEEE 754 binary16.
     F16,
     /// bfloat16: the upper half of an IEEE 754 binary32.
@@ -42,7 +46,9 @@ pub enum DType {
 
 impl DType {
     /// Every dtype, in declaration order.
-    pub const ALL: [DType; 10] = [
+    pub const ALL: [DType; 12] = [
+        DType::F8E4M3,
+        DType::F8E5M2,
         DType::F16,
         DType::BF16,
         DType::F32,
@@ -56,21 +62,23 @@ impl DType {
     ];
 
     /// The floating-point dtypes.
-    pub const FLOATS: [DType; 4] = [DType::F16, DType::BF16, DType::F32, DType::F64];
+    pub const FLOATS: [DType; 6] = [DType::F8E4M3, DType::F8E5M2, DType::F16, DType::BF16, DType::F32, DType::F64];
 
     /// Bytes per element.
     pub const fn size_bytes(self) -> u64 {
         match self {
-            DType::I8 | DType::U8 | DType::Bool => 1,
+            DType::F8E4M3 | DType::F8E5M2 | DType::I8 | DType::U8 | DType::Bool => 1,
             DType::F16 | DType::BF16 => 2,
             DType::F32 | DType::I32 | DType::U32 => 4,
             DType::F64 | DType::I64 => 8,
         }
     }
 
-    /// The lower-case name, as printed and parsed: `f16`, `bf16`, ... , `bool`.
+    /// The lower-case name, as printed and parsed: `f8e4m3`, ... , `bool`.
     pub const fn name(self) -> &'static str {
         match self {
+            DType::F8E4M3 => "f8e4m3",
+            DType::F8E5M2 => "f8e5m2",
             DType::F16 => "f16",
             DType::BF16 => "bf16",
             DType::F32 => "f32",
@@ -86,7 +94,18 @@ impl DType {
 
     /// Whether this is one of [`DType::FLOATS`].
     pub const fn is_float(self) -> bool {
-        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64) || self.is_float8()
+    }
+
+    /// Whether this is one of the two 8-bit floats.
+    pub const fn is_float8(self) -> bool {
+        matches!(self, DType::F8E4M3 | DType::F8E5M2)
+    }
+
+    /// Whether conversion to this float type turns what is beyond its largest number, infinity included, into that number:
+    /// the 8-bit ones do ([`F8E4M3`] says why), the others overflow to infinity.
+    pub const fn saturates(self) -> bool {
+        self.is_float8()
     }
 
     /// Whether this is an integer type (`bool` is not).
@@ -99,10 +118,10 @@ impl DType {
         self.is_float() || matches!(self, DType::I8 | DType::I32 | DType::I64)
     }
 
-    /// The type arithmetic is done in: f32 for the 16-bit floats, 32-bit integers for 8-bit ones, else itself.
+    /// The type arithmetic is done in: f32 for the smaller floats, 32-bit integers for 8-bit ones, else itself.
     pub const fn compute(self) -> DType {
         match self {
-            DType::F16 | DType::BF16 | DType::F32 => DType::F32,
+            DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 => DType::F32,
             DType::F64 => DType::F64,
             DType::I8 | DType::I32 => DType::I32,
             DType::U8 | DType::U32 => DType::U32,
@@ -114,27 +133,32 @@ impl DType {
     /// Unit roundoff u = 2^-p of a float type (p = significand bits); 0 for the exact types.
     pub fn unit_roundoff(self) -> f64 {
         match self {
+            DType::F8E4M3 => (-4f64).exp2(),
+            DType::F8E5M2 => (-3f64).exp2(),
             DType::F16 => (-11f64).exp2(),
             DType::BF16 => (-8f64).exp2(),
             DType::F32 => (-24f64).exp2(),
             DType::F64 => (-53f64).exp2(),
-            _ => 0.0,
+            DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::Bool => 0.0,
         }
     }
 
     /// The smallest positive normal number of a float type; 0 for the exact types.
     pub fn min_normal(self) -> f64 {
         match self {
-            DType::F16 => (-14f64).exp2(),
+            DType::F8E4M3 => (-6f64).exp2(),
+            DType::F8E5M2 | DType::F16 => (-14f64).exp2(),
             DType::BF16 | DType::F32 => (-126f64).exp2(),
             DType::F64 => f64::MIN_POSITIVE,
-            _ => 0.0,
+            DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::Bool => 0.0,
         }
     }
 
     /// Largest finite value, as f64.
     pub fn max_finite(self) -> f64 {
         match self {
+            DType::F8E4M3 => 448.0,
+            DType::F8E5M2 => 57344.0,
             DType::F16 => 65504.0,
             DType::BF16 => f64::from(bf16::MAX),
             DType::F32 => f64::from(f32::MAX),
@@ -161,7 +185,7 @@ impl FromStr for DType {
     fn from_str(text: &str) -> Result<Self, Error> {
         DType::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| Error::InvalidArgument {
             what: "dtype",
-            reason: format!("`{text}` is not one of f16 bf16 f32 f64 i8 u8 i32 u32 i64 bool"),
+            reason: format!("`{text}` is not one of f8e4m3 f8e5m2 f16 bf16 f32 f64 i8 u8 i32 u32 i64 bool"),
         })
     }
 }
@@ -214,6 +238,8 @@ macro_rules! pod_element {
 }
 
 pod_element! {
+    F8E4M3 => F8E4M3, |x| Scalar::F(f64::from(x));
+    F8E5M2 => F8E5M2, |x| Scalar::F(f64::from(x));
     f16 => F16, |x| Scalar::F(f64::from(x));
     bf16 => BF16, |x| Scalar::F(f64::from(x));
     f32 => F32, |x| Scalar::F(f64::from(x));

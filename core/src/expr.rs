@@ -4,8 +4,8 @@
 //! a dtype and flattens the tree to plain data, shared subtrees once; that is what ops carry and backends translate.
 //! All elementwise ops are programs: `a.exp()` is a program of one step.
 //!
-//! Arithmetic: f16 and bf16 steps are computed in f32 and rounded once, where the program ends or casts; 8-bit integers
-//! wrap after every step. Constants are kept apart from the steps, so kernels that differ only in them are the same.
+//! Arithmetic: steps in floats of 8 and 16 bits are computed in f32 and rounded once, where the program ends or casts; 8-bit
+//! integers wrap after every step. Constants are kept apart from the steps, so kernels that differ only in them are the same.
 
 mod program;
 

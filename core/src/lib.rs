@@ -27,6 +27,7 @@ mod dtype;
 mod error;
 mod expr;
 mod fit;
+mod float8;
 pub mod harness;
 mod layout;
 pub mod ops;
@@ -50,13 +51,14 @@ pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use expr::{Expr, MAX_INPUTS, MAX_STEPS, Program, Step, StepId};
 pub use fit::{Fit, Inputs, Split};
+pub use float8::{F8E4M3, F8E5M2};
 pub use layout::{Layout, collapse_together};
 pub use ops::{BinaryFn, CompareFn, Cost, Distribution, Op, ReduceFn, TensorSpec, UnaryFn};
 pub use precision::Precision;
 pub use recording::{Recorded, Recorders, Recording, foreign_recording};
 pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
-pub use tensor::{MatmulOptions, Tensor};
+pub use tensor::{Granularity, MatmulOptions, Quantized, Tensor};
 pub use user_dir::{CACHE_VARIABLE, UserDir};
 
 /// The half-precision element types.

@@ -66,28 +66,37 @@ pub struct Expected {
     pub value: Scalar,
     /// Largest absolute error allowed; 0 demands the same value (and the same sign of zero), infinity allows anything.
     pub error: f64,
+    /// NaN is acceptable instead, too.
+    pub nan_allowed: bool,
 }
 
 impl Expected {
     /// This value and no other.
     pub fn exact(value: Scalar) -> Expected {
-        Expected { value, error: 0.0 }
+        Expected { value, error: 0.0, nan_allowed: false }
     }
 
     /// This value give or take `error`.
     pub fn within(value: Scalar, error: f64) -> Expected {
-        Expected { value, error }
+        Expected { value, error, nan_allowed: false }
+    }
+
+    /// The same, or NaN.
+    pub fn or_nan(self) -> Expected {
+        Expected { nan_allowed: true, ..self }
     }
 
     /// The bound after rounding to `dtype`, whose own rounding is added.
     pub fn round_to(self, dtype: DType) -> Expected {
-        Approx { value: self.value, error: self.error }.round_to(dtype).into_expected()
+        let rounded = Approx { value: self.value, error: self.error }.round_to(dtype).into_expected();
+        Expected { nan_allowed: self.nan_allowed, ..rounded }
     }
 
     /// Whether `got`, read from a tensor of `dtype`, is acceptable.
     ///
-    /// NaN needs NaN. An infinite or overflowing reference needs an infinity of its sign, or, within the allowed error
-    /// of the largest finite value, that value. A subnormal result may be flushed when `flush` says the device does.
+    /// NaN needs NaN, and is itself accepted for a number only where that is allowed. An infinite or overflowing reference
+    /// needs an infinity of its sign, or, within the allowed error of the largest finite value, that value. A subnormal result
+    /// may be flushed when `flush` says the device does; one of eight bits never is, because it is made from a normal f32.
     pub fn accepts(&self, got: Scalar, dtype: DType, flush: Subnormals) -> bool {
         let (Scalar::F(want), Scalar::F(got)) = (self.value, got) else {
             return (self.value.as_f64() - got.as_f64()).abs() <= self.error && (self.error > 0.0 || self.value == got);
@@ -96,12 +105,12 @@ impl Expected {
             return true;
         }
         if want.is_nan() || got.is_nan() {
-            return want.is_nan() && got.is_nan();
+            return got.is_nan() && (want.is_nan() || self.nan_allowed);
         }
         if self.error == 0.0 && want == 0.0 && got == 0.0 {
             return want.is_sign_positive() == got.is_sign_positive();
         }
-        let flushed = if flush == Subnormals::MayFlush { dtype.min_normal() } else { 0.0 };
+        let flushed = if flush == Subnormals::MayFlush && !dtype.is_float8() { dtype.min_normal() } else { 0.0 };
         let slack = self.error + if want.abs() <= 2.0 * dtype.min_normal() { flushed } else { 0.0 };
         if want == got || (want - got).abs() <= slack {
             return true;
@@ -282,7 +291,7 @@ impl Approx {
 
     /// The end of the chain.
     pub fn into_expected(self) -> Expected {
-        Expected { value: self.value, error: self.error }
+        Expected { value: self.value, error: self.error, nan_allowed: false }
     }
 
     /// An intermediate result that a device may flush: what flushing adds to its error.
@@ -305,10 +314,16 @@ impl Approx {
         vec![clip(x - self.error), clip(x + self.error)]
     }
 
-    /// Overflow made visible: a value that no `dtype` of any backend can hold is the infinity of its sign.
+    /// Overflow made visible: a value that no `dtype` of any backend can hold is the infinity of its sign, or where the
+    /// dtype saturates its largest number.
     fn settle(self, dtype: DType) -> Approx {
         let Scalar::F(x) = self.value else { return self };
         let error = if self.error.is_nan() { f64::INFINITY } else { self.error };
+        if dtype.saturates() && !x.is_nan() && error.is_finite() {
+            // Clipping moves no two values further apart.
+            let value = Scalar::F(x.clamp(-dtype.max_finite(), dtype.max_finite()));
+            return Approx { value, error: if x.abs() - error >= dtype.max_finite() { 0.0 } else { error } };
+        }
         if !x.is_finite() {
             return Approx { value: self.value, error: if error == f64::INFINITY { error } else { 0.0 } };
         }
@@ -394,6 +409,23 @@ mod tests {
         let log = Approx::unary(UnaryFn::Log, big, DType::F32).round_to(DType::F32).into_expected();
         assert!(log.accepts(Scalar::F(f64::INFINITY), DType::F32, KEPT));
         assert!(!log.accepts(Scalar::F(100.0), DType::F32, KEPT));
+    }
+
+    #[test]
+    fn eight_bit_floats_saturate_where_others_overflow() {
+        let near = |x: f64, error: f64| Approx { value: Scalar::F(x), error }.round_to(DType::F8E4M3).into_expected();
+        let accepts = |want: Expected, got: f64| want.accepts(Scalar::F(got), DType::F8E4M3, KEPT);
+        assert!(
+            accepts(near(1e4, 1.0), 448.0) && !accepts(near(1e4, 1.0), 416.0) && !accepts(near(1e4, 1.0), f64::NAN)
+        );
+        assert!(accepts(near(f64::INFINITY, 0.0), 448.0) && !accepts(near(f64::INFINITY, 0.0), f64::INFINITY));
+        assert!(
+            accepts(near(440.0, 1.0), 448.0) && accepts(near(440.0, 1.0), 416.0) && !accepts(near(440.0, 1.0), 384.0)
+        );
+        assert!(accepts(near(-460.0, 1.0), -448.0));
+        // A subnormal number of eight bits is nothing that a device flushes.
+        let tiny = Expected::exact(Scalar::F((-8f64).exp2()));
+        assert!(!tiny.accepts(Scalar::F(0.0), DType::F8E4M3, Subnormals::MayFlush));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// How exact a matrix product of f32 operands must be. Chosen by the caller, never by a tuner.
 ///
 /// A device may always do better than asked. f16, bf16 and i8 operands are exact in every mode and accumulate in f32
-/// (i8: i32).
+/// (i8: i32), as do 8-bit floats, with the bound that [`crate::ops::Matmul::product_roundoff`] says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -13,7 +13,8 @@ pub enum Precision {
     Low,
     /// Operands may be rounded to tf32 (unit roundoff 2^-11, f32's range).
     Medium,
-    /// f32 operands may be split over lower-precision tensor cores; near-f32 error, stated by the op's bound.
+    /// f32 operands may be split over lower-precision tensor cores; near-f32 error, stated by the op's bound. An infinity
+    /// has no lower part: what it is multiplied into is infinite or NaN.
     High,
     /// As exact as a chain of f32 fused multiply-adds. The default.
     #[default]

@@ -5,7 +5,7 @@
 
 use half::{bf16, f16};
 
-use crate::DType;
+use crate::{DType, F8E4M3, F8E5M2};
 
 /// A number of any dtype.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,11 +38,14 @@ impl Scalar {
         matches!(self, Scalar::F(x) if x.is_nan())
     }
 
-    /// Converts to `dtype`: floats round to nearest even and overflow to infinity; float to integer truncates toward
-    /// zero, saturates, and takes NaN to 0; integer to integer keeps the low bits; anything non-zero (NaN too) is true.
+    /// Converts to `dtype`: floats round to nearest even and overflow to infinity, or for 8-bit ones, infinity included, to
+    /// the largest number; float to integer truncates toward zero, saturates, and takes NaN to 0; integer to integer keeps
+    /// the low bits; anything non-zero (NaN too) is true.
     pub fn cast(self, dtype: DType) -> Scalar {
         match dtype {
             // One rounding each: f64 to f16/bf16 directly, not by way of f32.
+            DType::F8E4M3 => Scalar::F(F8E4M3::from_f64(self.as_f64()).to_f64()),
+            DType::F8E5M2 => Scalar::F(F8E5M2::from_f64(self.as_f64()).to_f64()),
             DType::F16 => Scalar::F(f64::from(self.round_f16())),
             DType::BF16 => Scalar::F(f64::from(self.round_bf16())),
             DType::F32 => Scalar::F(match self {
@@ -80,6 +83,8 @@ impl Scalar {
     /// Little-endian bytes of the value converted to `dtype`; [`DType::size_bytes`] of them.
     pub fn to_le_bytes(self, dtype: DType) -> Vec<u8> {
         match dtype {
+            DType::F8E4M3 => vec![F8E4M3::from_f64(self.as_f64()).to_bits()],
+            DType::F8E5M2 => vec![F8E5M2::from_f64(self.as_f64()).to_bits()],
             DType::F16 => self.round_f16().to_le_bytes().to_vec(),
             DType::BF16 => self.round_bf16().to_le_bytes().to_vec(),
             DType::F32 => (self.cast(dtype).as_f64() as f32).to_le_bytes().to_vec(),
@@ -99,6 +104,8 @@ impl Scalar {
         }
         let bits = u64::from_le_bytes(word);
         match dtype {
+            DType::F8E4M3 => Scalar::F(F8E4M3::from_bits(bits as u8).to_f64()),
+            DType::F8E5M2 => Scalar::F(F8E5M2::from_bits(bits as u8).to_f64()),
             DType::F16 => Scalar::F(f64::from(f16::from_bits(bits as u16))),
             DType::BF16 => Scalar::F(f64::from(bf16::from_bits(bits as u16))),
             DType::F32 => Scalar::F(f64::from(f32::from_bits(bits as u32))),
@@ -126,7 +133,7 @@ pub(crate) fn bf16_from_f64(x: f64) -> bf16 {
 
 /// `x` as f32, rounded toward zero with the lowest bit set when anything was lost: rounding that again, to a type at
 /// least two bits shorter, is the same as rounding `x` itself (Boldo and Melquiond, IEEE Trans. Computers 57(4), 2008).
-fn round_to_odd(x: f64) -> f32 {
+pub(crate) fn round_to_odd(x: f64) -> f32 {
     let near = x as f32;
     if f64::from(near) == x || x.is_nan() {
         return near;
@@ -145,7 +152,7 @@ macro_rules! scalar_from {
         }
     )*};
 }
-scalar_from!(f16 => F(f64), bf16 => F(f64), f32 => F(f64), f64 => F(f64),
+scalar_from!(F8E4M3 => F(f64), F8E5M2 => F(f64), f16 => F(f64), bf16 => F(f64), f32 => F(f64), f64 => F(f64),
              i8 => I(i64), u8 => I(i64), i32 => I(i64), u32 => I(i64), i64 => I(i64), bool => I(i64));
 
 #[cfg(test)]
@@ -173,6 +180,18 @@ mod tests {
         assert_eq!(half(-tie - (-45f64).exp2()), Scalar::F(-1.0 - (-10f64).exp2()));
         assert_eq!((half(65519.99), half(65520.0)), (Scalar::F(65504.0), Scalar::F(f64::INFINITY)));
         assert_eq!((half(1e-300), cast(1e300)), (Scalar::F(0.0), Scalar::F(f64::INFINITY)));
+    }
+
+    #[test]
+    fn cast_to_eight_bit_floats_saturates() {
+        let cast = |x: Scalar| (x.cast(DType::F8E4M3), x.cast(DType::F8E5M2));
+        assert_eq!(cast(Scalar::F(f64::INFINITY)), (Scalar::F(448.0), Scalar::F(57344.0)));
+        assert_eq!(cast(Scalar::I(-1_000_000)), (Scalar::F(-448.0), Scalar::F(-57344.0)));
+        assert_eq!(cast(Scalar::I(17)), (Scalar::F(16.0), Scalar::F(16.0)));
+        assert!(cast(Scalar::F(f64::NAN)).0.is_nan() && cast(Scalar::F(f64::NAN)).1.is_nan());
+        // One rounding: by way of f32 this would become the tie 1.0625, and 1.
+        assert_eq!(cast(Scalar::F(1.0625 + (-40f64).exp2())).0, Scalar::F(1.125));
+        assert_eq!(Scalar::from_le_bytes(&[0x7c], DType::F8E5M2), Scalar::F(f64::INFINITY));
     }
 
     #[test]

@@ -6,11 +6,12 @@
 //! the same bits on any number of threads and with any vector width, and the error of a sum of n values grows as
 //! BLOCK/LANES + log n.
 //!
-//! f16 and bf16 accumulate, and are returned, in f32. Integers wrap. Empty arrays give the identity: 0, 1, and for
+//! Floats of 8 and 16 bits accumulate, and are returned, in f32. Integers wrap. Empty arrays give the identity: 0, 1, and for
 //! extrema the infinities or the ends of the integer range. NaN propagates through extrema, max(-0, +0) = +0 and min(-0, +0) = -0.
 //! Positions are in [`super::arg_reduce`].
 
 use super::simd::{self, Kernel, MulAdd};
+use crate::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 use rayon::prelude::*;
 use std::marker::PhantomData;
@@ -123,6 +124,19 @@ impl Element for f16 {
     }
 }
 
+macro_rules! float8_element {
+    ($($t:ident)*) => {$(
+        impl Element for $t {
+            type Acc = f32;
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                self.to_f32()
+            }
+        }
+    )*};
+}
+float8_element!(F8E4M3 F8E5M2);
+
 impl Element for bf16 {
     type Acc = f32;
     #[inline(always)]
@@ -161,6 +175,19 @@ reductions! {
     /// the smaller
     Min HIGHEST minimum;
 }
+
+/// The larger of the magnitudes; of floats.
+#[derive(Clone, Copy, Debug)]
+pub struct AbsMax;
+
+macro_rules! abs_max {
+    ($($t:ident)*) => {$(impl Reduction<$t> for AbsMax {
+        const IDENTITY: $t = 0.0;
+        #[inline(always)]
+        fn combine(a: $t, b: $t) -> $t { Number::maximum(a.abs(), b.abs()) }
+    })*};
+}
+abs_max!(f32 f64);
 
 /// A binary tree over the values, in place: neighbours meet first.
 #[inline(always)]

@@ -34,6 +34,17 @@ pub enum Step {
     Cast(StepId),
 }
 
+impl Step {
+    /// Whether the step gives a number of its dtype as it is. Arithmetic in floats of 8 and 16 bits does not: it is rounded
+    /// where the program ends or casts, and so is the position.
+    pub const fn is_rounded(&self) -> bool {
+        match self {
+            Step::Input(_) | Step::Constant(_) | Step::Cast(_) => true,
+            Step::Index | Step::Unary(..) | Step::Binary(..) | Step::Compare(..) | Step::Select(..) => false,
+        }
+    }
+}
+
 /// A compiled expression: typed steps in order of evaluation; the last one is the result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {

@@ -5,7 +5,8 @@
 
 use serde::Serialize;
 
-use crate::Op;
+use crate::ops::MatmulDims;
+use crate::{Op, Precision};
 
 /// One op to time.
 #[derive(Clone, Debug)]
@@ -18,6 +19,21 @@ pub struct BenchCase {
     pub op: Op,
     /// What its rate counts.
     pub metric: Metric,
+}
+
+impl BenchCase {
+    /// Whether tables show it when its suite is not asked for by name: all but products that are not square, lie
+    /// transposed, are many, or are of lower precision.
+    pub fn in_overview(&self) -> bool {
+        match &self.op {
+            Op::Matmul(op) => {
+                let MatmulDims { batch, m, n, k } = op.dims();
+                let as_written = op.a.layout.is_contiguous() && op.b.layout.is_contiguous();
+                batch == 1 && m == n && n == k && as_written && op.precision == Precision::Highest
+            }
+            _ => true,
+        }
+    }
 }
 
 /// A group of rows of the speedup tables.

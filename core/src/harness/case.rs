@@ -227,9 +227,8 @@ fn describe_epilogue(name: &mut String, op: &Matmul) {
     if op.c.is_some() {
         let _ = write!(name, " c beta{}", op.beta);
     }
-    if op.bias.is_some() {
-        name.push_str(" bias");
-    }
+    let parts = [(op.bias, " bias"), (op.scale_a, " scale_a"), (op.scale_b, " scale_b")];
+    parts.into_iter().filter(|(part, _)| part.is_some()).for_each(|(_, word)| name.push_str(word));
     if let Some(f) = op.activation {
         let _ = write!(name, " {}", f.name());
     }

@@ -85,7 +85,10 @@ impl Map {
                 Step::Binary(f, a, b) => Approx::binary(f, at(a), at(b), dtype),
                 Step::Compare(f, a, b) => Approx::compare(f, at(a), at(b)),
                 Step::Select(c, yes, no) => Approx::select(at(c), at(yes), at(no)),
-                Step::Cast(x) => at(x).round_to(steps[usize::from(x)].1).cast(dtype),
+                Step::Cast(x) => {
+                    let (operand, from) = steps[usize::from(x)];
+                    if operand.is_rounded() { at(x).cast(dtype) } else { at(x).round_to(from).cast(dtype) }
+                }
             };
             let computed = !matches!(step, Step::Input(_) | Step::Constant(_) | Step::Index);
             let intermediate = computed && id + 1 < steps.len();

@@ -1,24 +1,44 @@
-//! Matrix products: D = activation(alpha A B + beta C + bias), batched, with broadcasting.
+//! Matrix products: D = activation(alpha (scale_a A)(B scale_b) + beta C + bias), batched, with broadcasting.
 //!
 //! A is [..., m, k], B [..., k, n], C and D [..., m, n], bias [n]. Transposes are strides of the operands' layouts. Batch
-//! dimensions are broadcast before the op exists (stride 0). f16 and bf16 products accumulate in f32, i8 and u8 products
-//! in i32; the other integers wrap. C is not read when beta is 0.
+//! dimensions are broadcast before the op exists (stride 0). Products of 8- and 16-bit floats accumulate in f32, i8 and u8
+//! products in i32; the other integers wrap. C is not read when beta is 0.
+//!
+//! The two 8-bit floats may be mixed, as hardware does, and give f32, f16 or bf16. Their products are exact in f32, but
+//! Hopper's and Ada's tensor cores add them with 14 bits ([`Matmul::product_roundoff`]): a kernel on those must move its sum to
+//! f32 every [`PROMOTED_EVERY`] products, and the bound is what such a kernel satisfies and one that never does it breaks.
+//!
+//! Quantised operands are 8-bit tensors with f32 scales: scale_a [..., m, 1] of A's rows, scale_b [..., 1, n] of B's columns,
+//! one scale for all being a stride of 0. The sum, converted to f32 where it is one of integers, is multiplied with scale_a,
+//! then scale_b, then alpha, in this order on every backend: the order decides what overflows or vanishes on the way. NaN and
+//! infinite scales do what they do in f32.
 
 use super::{TensorSpec, UnaryFn, check_dense_output};
 use crate::oracle::{Approx, Expected, HostTensor};
 use crate::{BinaryFn, DType, Error, Precision, Result, Scalar};
+
+/// Products of 8-bit floats that a kernel may have added up along K before it moves the sum to f32.
+pub const PROMOTED_EVERY: u64 = 128;
+
+/// Products of 8-bit floats that one instruction adds, and what it cuts off of the largest of them.
+const TENSOR_CORE_PRODUCTS: u64 = 32;
+const TENSOR_CORE_ROUNDOFF: f64 = 1.0 / 8192.0; // 2^-13: 14 bits, the leading one among them
 
 /// A (batched) matrix product with its epilogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matmul {
     /// Left operand, [..., m, k].
     pub a: TensorSpec,
-    /// Right operand, [..., k, n].
+    /// Right operand, [..., k, n]; of A's dtype, or the other 8-bit float.
     pub b: TensorSpec,
     /// Addend, [..., m, n], scaled by beta; of the output's dtype.
     pub c: Option<TensorSpec>,
     /// Vector of length n added to every row, unscaled; of the output's dtype.
     pub bias: Option<TensorSpec>,
+    /// Scales of A's rows, f32 [..., m, 1]: of 8-bit operands and results that are floats.
+    pub scale_a: Option<TensorSpec>,
+    /// Scales of B's columns, f32 [..., 1, n].
+    pub scale_b: Option<TensorSpec>,
     /// Scale of the product.
     pub alpha: f64,
     /// Scale of C.
@@ -45,13 +65,36 @@ pub struct MatmulDims {
 }
 
 impl Matmul {
-    /// The result dtype of a product of `dtype` operands; `None` where products have no meaning (bool).
+    /// The result dtype of a product of `dtype` operands, unless another is asked for; `None` where products have no meaning (bool).
     pub const fn output_dtype(dtype: DType) -> Option<DType> {
         match dtype {
+            DType::F8E4M3 | DType::F8E5M2 => Some(DType::F32),
             DType::I8 | DType::U8 => Some(DType::I32),
             DType::Bool => None,
             other => Some(other),
         }
+    }
+
+    /// Whether operands of `dtype` can give results of dtype `output`: their own or that of [`Matmul::output_dtype`], f32 for
+    /// f16 and bf16, f16 or bf16 for 8-bit floats, and f32, f16 or bf16 for 8-bit integers.
+    pub fn gives(dtype: DType, output: DType) -> bool {
+        let other = match dtype {
+            DType::F8E4M3 | DType::F8E5M2 => matches!(output, DType::F16 | DType::BF16),
+            DType::F16 | DType::BF16 => output == DType::F32,
+            DType::I8 | DType::U8 => Matmul::is_dequantised(dtype, output),
+            DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::Bool => false,
+        };
+        other || Matmul::output_dtype(dtype) == Some(output)
+    }
+
+    /// Whether operands of this dtype may have scales: those of 8 bits.
+    pub const fn takes_scales(dtype: DType) -> bool {
+        matches!(dtype, DType::F8E4M3 | DType::F8E5M2 | DType::I8 | DType::U8)
+    }
+
+    /// Whether exact sums of integers leave as floats.
+    pub const fn is_dequantised(dtype: DType, output: DType) -> bool {
+        matches!(dtype, DType::I8 | DType::U8) && matches!(output, DType::F32 | DType::F16 | DType::BF16)
     }
 
     /// D = A B with no epilogue; fill in the other fields and call [`Matmul::check`].
@@ -61,6 +104,8 @@ impl Matmul {
             b,
             c: None,
             bias: None,
+            scale_a: None,
+            scale_b: None,
             alpha: 1.0,
             beta: 0.0,
             activation: None,
@@ -71,7 +116,7 @@ impl Matmul {
 
     /// This op, when its parts fit together.
     ///
-    /// The output has the operands' dtype or that of [`Matmul::output_dtype`]; f16 and bf16 may also give f32.
+    /// The operands have one dtype, or are both 8-bit floats; the output has one that [`Matmul::gives`] allows.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`], [`Error::InnerDimension`], [`Error::DTypeMismatch`], [`Error::UndefinedForDType`],
@@ -97,18 +142,44 @@ impl Matmul {
                 return Err(Error::shape_mismatch(OP, a, b, Some(axis)));
             }
         }
-        if self.a.dtype != self.b.dtype {
+        if self.a.dtype != self.b.dtype && !(self.a.dtype.is_float8() && self.b.dtype.is_float8()) {
             return Err(Error::DTypeMismatch { op: OP, expected: self.a.dtype, got: self.b.dtype });
         }
         let dtype =
             Matmul::output_dtype(self.a.dtype).ok_or(Error::UndefinedForDType { op: OP, dtype: self.a.dtype })?;
-        let widened = matches!(self.a.dtype, DType::F16 | DType::BF16) && self.output.dtype == DType::F32;
-        if self.output.dtype != dtype && !widened {
+        if !Matmul::gives(self.a.dtype, self.output.dtype) {
             return Err(Error::DTypeMismatch { op: OP, expected: dtype, got: self.output.dtype });
         }
+        self.check_scales()?;
         self.check_epilogue()?;
         check_dense_output(OP, &self.output)?;
         Ok(self)
+    }
+
+    fn check_scales(&self) -> Result<()> {
+        const OP: &str = "matmul";
+        if self.scale_a.is_none() && self.scale_b.is_none() {
+            return Ok(());
+        }
+        let (input, output) = (self.a.dtype, self.output.dtype);
+        if !Matmul::takes_scales(input) || !output.is_float() {
+            let reason = format!("they belong to 8-bit operands and float results, not to {input} and {output}");
+            return Err(Error::InvalidArgument { what: "scales", reason });
+        }
+        let d = self.output.layout.shape();
+        let rank = d.rank();
+        for (scale, one) in [(&self.scale_a, rank - 1), (&self.scale_b, rank - 2)] {
+            let Some(scale) = scale else { continue };
+            if scale.dtype != DType::F32 {
+                return Err(Error::DTypeMismatch { op: OP, expected: DType::F32, got: scale.dtype });
+            }
+            let shape = scale.layout.shape();
+            let fits = |axis: usize| shape.dims()[axis] == if axis == one { 1 } else { d.dims()[axis] };
+            if shape.rank() != rank || !(0..rank).all(fits) {
+                return Err(Error::shape_mismatch(OP, shape, d, None));
+            }
+        }
+        Ok(())
     }
 
     fn check_epilogue(&self) -> Result<()> {
@@ -157,9 +228,31 @@ impl Matmul {
         "matmul"
     }
 
-    /// A, B, then C and bias where given.
+    /// A, B, then C, bias, scale_a and scale_b where given.
     pub fn inputs(&self) -> Vec<TensorSpec> {
-        [Some(self.a), Some(self.b), self.c, self.bias].into_iter().flatten().collect()
+        let optional = [self.c, self.bias, self.scale_a, self.scale_b];
+        [self.a, self.b].into_iter().chain(optional.into_iter().flatten()).collect()
+    }
+
+    /// Where C, bias, scale_a and scale_b stand among [`Matmul::inputs`].
+    pub fn places(&self) -> [Option<usize>; 4] {
+        let mut next = 2;
+        [self.c, self.bias, self.scale_a, self.scale_b].map(|operand| {
+            operand.map(|_| {
+                next += 1;
+                next - 1
+            })
+        })
+    }
+
+    /// Whether what a sum stands for is another number: one of integers stored as a float, or one with scales.
+    pub fn is_quantised(&self) -> bool {
+        self.dequantises() || self.scale_a.is_some() || self.scale_b.is_some()
+    }
+
+    /// Whether this is a product of integers stored as floats.
+    pub fn dequantises(&self) -> bool {
+        Matmul::is_dequantised(self.a.dtype, self.output.dtype)
     }
 
     /// The op on the first `extent` indices of the output's `axis` alone.
@@ -167,9 +260,11 @@ impl Matmul {
         let last = self.output.layout.rank().checked_sub(1)?;
         let slice = |operand: TensorSpec| operand.first(axis, extent);
         let slice_option = |operand: Option<TensorSpec>| operand.map_or(Some(None), |operand| slice(operand).map(Some));
-        // A has no columns of D, B none of its rows, the bias nothing but columns.
+        // A and its scales have no columns of D, B and its scales none of its rows, the bias nothing but columns.
         let a = if axis == last { self.a } else { slice(self.a)? };
         let b = if axis + 1 == last { self.b } else { slice(self.b)? };
+        let scale_a = if axis == last { self.scale_a } else { slice_option(self.scale_a)? };
+        let scale_b = if axis + 1 == last { self.scale_b } else { slice_option(self.scale_b)? };
         let bias = match self.bias {
             Some(bias) if axis == last => Some(bias.first(0, extent)?),
             bias => bias,
@@ -179,6 +274,8 @@ impl Matmul {
             b,
             c: slice_option(self.c)?,
             bias,
+            scale_a,
+            scale_b,
             output: self.output.dense_first(axis, extent)?,
             ..self.clone()
         })
@@ -199,23 +296,27 @@ impl Matmul {
         let (m, n, k) = (m as usize, n as usize, k as usize);
         let (a, b) = (&inputs[0].values, &inputs[1].values);
         let floats = |values: &[Scalar]| values.iter().map(|x| x.as_f64()).collect::<Vec<f64>>();
-        let is_float = self.output.dtype.is_float();
+        let is_float = self.a.dtype.is_float();
         let (a_floats, b_floats) = if is_float { (floats(a), floats(b)) } else { (Vec::new(), Vec::new()) };
-        let addends = &inputs[2..];
-        let c = self.c.map(|_| &addends[0].values);
-        let bias = self.bias.map(|_| &addends[addends.len() - 1].values);
+        let [c, bias, scale_a, scale_b] = self.places().map(|place| place.map(|place| &inputs[place].values));
+        // What is split over tensor cores has no lower part where it is infinite; see `Precision::High`.
+        let split = self.a.dtype == DType::F32 && self.precision == Precision::High;
         let mut out = Vec::with_capacity(self.output.layout.elements() as usize);
         for row in 0..batch as usize * m {
             let batch_b = row / m * k * n;
             for col in 0..n {
                 let indices = (0..k).map(|i| (row * k + i, batch_b + i * n + col));
                 let product = if is_float {
-                    self.dot(indices.map(|(i, j)| (a_floats[i], b_floats[j])))
+                    self.dot(indices.clone().map(|(i, j)| (a_floats[i], b_floats[j])))
                 } else {
-                    self.dot_integers(indices.map(|(i, j)| (a[i], b[j])))
+                    self.dot_integers(indices.clone().map(|(i, j)| (a[i], b[j])))
                 };
                 let at = row * n + col;
-                out.push(self.epilogue(product, c.map(|c| c[at]), bias.map(|bias| bias[col])));
+                let scales = [scale_a.map(|scale| scale[row]), scale_b.map(|scale| scale[row / m * n + col])];
+                let product = self.scaled(product, scales);
+                let expected = self.epilogue(product, c.map(|c| c[at]), bias.map(|bias| bias[col]));
+                let infinite = |(i, j): (usize, usize)| a_floats[i].is_infinite() || b_floats[j].is_infinite();
+                out.push(if split && indices.clone().any(infinite) { expected.or_nan() } else { expected });
             }
         }
         out
@@ -226,7 +327,30 @@ impl Matmul {
             let product = BinaryFn::Mul.eval(a, b, DType::I64);
             BinaryFn::Add.eval(sum, product, DType::I64)
         });
-        Approx::exact(sum.cast(self.output.dtype.compute()))
+        // Sums wrap in the type that accumulates.
+        let accumulator = Matmul::output_dtype(self.a.dtype).unwrap_or(self.a.dtype).compute();
+        Approx::exact(sum.cast(accumulator))
+    }
+
+    /// A product of integers as the float it leaves as, times the operands' scales.
+    ///
+    /// Bound: the conversion to f32, to either neighbour (WGSL leaves it open), and the rounding of each step.
+    fn scaled(&self, product: Approx, scales: [Option<Scalar>; 2]) -> Approx {
+        if !self.is_quantised() {
+            return product;
+        }
+        let mut x = match product.value {
+            Scalar::I(sum) => {
+                let exact = sum.unsigned_abs() <= 1 << 24;
+                let error = if exact { 0.0 } else { 2.0 * DType::F32.unit_roundoff() * sum.unsigned_abs() as f64 };
+                Approx { value: Scalar::F(sum as f64), error }
+            }
+            Scalar::F(_) => product,
+        };
+        for scale in scales.into_iter().flatten() {
+            x = Approx::binary(BinaryFn::Mul, x, Approx::exact(scale), DType::F32).flushable(DType::F32);
+        }
+        x
     }
 
     fn dot(&self, pairs: impl Iterator<Item = (f64, f64)>) -> Approx {
@@ -243,10 +367,21 @@ impl Matmul {
         }
     }
 
-    /// Relative error each product may carry before it is added: two operand roundings at tf32 or f16/bf16 for
+    /// Relative error each product may carry before it is added. f32: two operand roundings at tf32 or f16/bf16 for
     /// `Medium` and `Low`, the dropped low-order products of a split for `High`; nothing at `Highest`.
+    ///
+    /// 8-bit floats: the tensor cores of Ada and Hopper take 32 products and the sum so far, shift them to the largest
+    /// exponent among them and cut off all but 14 bits (DeepSeek-V3 technical report, arXiv 2412.19437, section 3.5.2; a sum of
+    /// 13 bits of fraction on Ada: SageAttention2, arXiv 2411.10958). So each of the 32, the sum, and the result
+    /// may lose 2^-13 of the largest, which is at most the sum of all |a||b| since the last promotion. That is, for
+    /// the h = min(k, 128) products between two promotions, h + 2 ceil(h / 32) times 2^-13 of them all: 1.7 %. What never
+    /// promotes loses about K / 4 times 2^-13 where the products have one sign, and exceeds it for long K.
     pub fn product_roundoff(&self) -> f64 {
         match (self.a.dtype, self.precision) {
+            (DType::F8E4M3 | DType::F8E5M2, _) => {
+                let chunk = self.dims().k.min(PROMOTED_EVERY);
+                (chunk + 2 * chunk.div_ceil(TENSOR_CORE_PRODUCTS)) as f64 * TENSOR_CORE_ROUNDOFF
+            }
             (DType::F32, Precision::High) => (-20f64).exp2(),
             (DType::F32, Precision::Medium) => (-10f64).exp2(),
             (DType::F32, Precision::Low) => (-7f64).exp2(),
@@ -276,3 +411,7 @@ impl Matmul {
         x.round_to(dtype).into_expected()
     }
 }
+
+#[cfg(test)]
+#[path = "matmul_tests.rs"]
+mod tests;

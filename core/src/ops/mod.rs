@@ -130,6 +130,7 @@ registry! {
     "expr" expr "several elementwise steps fused in one kernel",
     "fill" fill "one value everywhere",
     "matmul" matmul "matrix products, batched and broadcast, with a fused epilogue",
+    "quantize" quantize "8-bit steps of floats by scales, and back",
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",
     "reduce" reduce "sum, mean, prod, max, min, any, all over axes",
     "softmax" softmax "softmax and log-softmax along an axis",

@@ -57,7 +57,9 @@ impl Random {
         let op = Random { distribution, seed, stream, output };
         let fits = match distribution {
             Distribution::Bits => output.dtype == DType::U32,
-            _ => matches!(output.dtype, DType::F16 | DType::BF16 | DType::F32),
+            Distribution::Uniform { .. } | Distribution::Normal { .. } => {
+                output.dtype.is_float() && output.dtype != DType::F64
+            }
         };
         if !fits {
             return Err(Error::UndefinedForDType { op: op.name(), dtype: output.dtype });

@@ -1,20 +1,23 @@
-//! Reductions over any axes: sum, mean, prod, max, min, any, all.
+//! Reductions over any axes: sum, mean, prod, max, min, abs_max, any, all.
 //!
 //! Sums and products accumulate in f32 (f64 for f64; integers exactly, wrapping to the result's dtype), tree-shaped,
 //! with the same bits on every run on one device. Result dtypes: sum and prod of i8 give i32, of u8 and bool u32,
-//! otherwise the input's; mean of integers and bool gives f32; any and all give bool. Extrema propagate NaN. Over no
-//! elements sum is 0, prod 1, mean NaN, any false, all true; max and min are refused.
+//! otherwise the input's; mean of integers and bool gives f32; any and all give bool. Extrema propagate NaN; abs_max, the
+//! largest magnitude, is for floats. Over no elements sum and abs_max are 0, prod 1, mean NaN, any false, all true; max and
+//! min are refused.
 
 use serde::{Deserialize, Serialize};
 
 use super::{TensorSpec, check_dense_output};
 use crate::oracle::{Approx, Expected, HostTensor};
-use crate::{BinaryFn, DType, Error, KeepDims, Result, Scalar};
+use crate::{BinaryFn, DType, Error, KeepDims, Result, Scalar, UnaryFn};
 
 /// How elements are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReduceFn {
+    /// The largest magnitude, of floats; NaN if any is NaN.
+    AbsMax,
     /// Whether every element is non-zero.
     All,
     /// Whether some element is non-zero.
@@ -33,12 +36,21 @@ pub enum ReduceFn {
 
 impl ReduceFn {
     /// Every reduction, alphabetically.
-    pub const ALL: [ReduceFn; 7] =
-        [ReduceFn::All, ReduceFn::Any, ReduceFn::Max, ReduceFn::Mean, ReduceFn::Min, ReduceFn::Prod, ReduceFn::Sum];
+    pub const ALL: [ReduceFn; 8] = [
+        ReduceFn::AbsMax,
+        ReduceFn::All,
+        ReduceFn::Any,
+        ReduceFn::Max,
+        ReduceFn::Mean,
+        ReduceFn::Min,
+        ReduceFn::Prod,
+        ReduceFn::Sum,
+    ];
 
     /// Lower-case name.
     pub const fn name(self) -> &'static str {
         match self {
+            ReduceFn::AbsMax => "abs_max",
             ReduceFn::All => "all",
             ReduceFn::Any => "any",
             ReduceFn::Max => "max",
@@ -52,6 +64,8 @@ impl ReduceFn {
     /// The dtype of the result for an input of `dtype`; `None` where the reduction has no meaning.
     pub const fn output_dtype(self, dtype: DType) -> Option<DType> {
         match self {
+            ReduceFn::AbsMax if dtype.is_float() => Some(dtype),
+            ReduceFn::AbsMax => None,
             ReduceFn::All | ReduceFn::Any => Some(DType::Bool),
             ReduceFn::Max | ReduceFn::Min => match dtype {
                 DType::Bool => None,
@@ -141,6 +155,10 @@ impl Reduce {
         let exact = |value| Expected::exact(Scalar::cast(value, output));
         let fold = |f: BinaryFn, from| group.iter().fold(from, |acc, &x| f.eval(acc, x, DType::I64));
         match self.function {
+            ReduceFn::AbsMax => {
+                let larger = |so_far, &x| BinaryFn::Max.eval(so_far, UnaryFn::Abs.eval(x, input), input);
+                exact(group.iter().fold(Scalar::F(0.0), larger))
+            }
             ReduceFn::All => exact(Scalar::from(group.iter().all(|&x| x.cast(DType::Bool) == Scalar::I(1)))),
             ReduceFn::Any => exact(Scalar::from(group.iter().any(|&x| x.cast(DType::Bool) == Scalar::I(1)))),
             ReduceFn::Max | ReduceFn::Min => {

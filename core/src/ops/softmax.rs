@@ -1,6 +1,6 @@
 //! Softmax and log-softmax along one axis: y = exp(x - max) / sum exp(x - max), or its logarithm.
 //!
-//! Floats only; f16 and bf16 are computed in f32. A row holding NaN or +inf is NaN throughout. A row of -inf alone (all
+//! Floats only; those of 8 and 16 bits are computed in f32. A row holding NaN or +inf is NaN throughout. A row of -inf alone (all
 //! masked) gives zeros from softmax and -inf from log-softmax, so that masked attention rows do not poison a batch.
 
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use crate::ops::{ArgReduce, ArgReduceFn, Distribution, Matmul, Random, Reduce, ReduceFn, Softmax, SoftmaxFn};
 use crate::{DType, Device, Error, IntoShape, KeepDims, MAX_RANK, Precision, Result, Shape, Tensor, UnaryFn};
 
-/// What a matrix product does beyond A B: D = activation(alpha A B + beta C + bias).
+/// What a matrix product does beyond A B: D = activation(alpha (scale_a A)(B scale_b) + beta C + bias).
 #[derive(Clone, Debug)]
 pub struct MatmulOptions<'a> {
     /// Scale of the product; 1 by default.
@@ -16,8 +16,13 @@ pub struct MatmulOptions<'a> {
     pub activation: Option<UnaryFn>,
     /// How exact f32 products must be; [`Precision::Highest`] by default.
     pub precision: Precision,
-    /// f32 instead of the operands' dtype, for f16 and bf16.
+    /// f32 instead of the operands' dtype, for f16 and bf16; f16 or bf16 instead of f32, for 8-bit floats; f32, f16 or bf16
+    /// instead of i32, for i8 and u8.
     pub output: Option<DType>,
+    /// f32 scales of A's rows, broadcast to [..., m, 1]: of 8-bit operands. The result is f32 where `output` says nothing.
+    pub scale_a: Option<&'a Tensor>,
+    /// f32 scales of B's columns, broadcast to [..., 1, n].
+    pub scale_b: Option<&'a Tensor>,
 }
 
 impl Default for MatmulOptions<'_> {
@@ -29,6 +34,8 @@ impl Default for MatmulOptions<'_> {
             activation: None,
             precision: Precision::default(),
             output: None,
+            scale_a: None,
+            scale_b: None,
         }
     }
 }
@@ -36,7 +43,8 @@ impl Default for MatmulOptions<'_> {
 impl Tensor {
     /// The matrix product with `rhs`: [..., m, k] x [..., k, n] -> [..., m, n], batch dimensions broadcast.
     ///
-    /// f16 and bf16 accumulate in f32; i8 and u8 give i32.
+    /// f16 and bf16 accumulate in f32; i8 and u8 give i32; 8-bit floats, also one of each kind, give f32. Quantised operands:
+    /// [`Tensor::quantize`].
     ///
     /// # Errors
     /// [`Error::InnerDimension`], [`Error::ShapeMismatch`], [`Error::DTypeMismatch`], [`Error::DeviceMismatch`],
@@ -45,7 +53,7 @@ impl Tensor {
         self.matmul_with(rhs, &MatmulOptions::default())
     }
 
-    /// [`Tensor::matmul`] with scales, addends, activation, precision and output dtype, all in one kernel.
+    /// [`Tensor::matmul`] with scales, addends, activation, precision and output dtype, all in one operation.
     ///
     /// # Errors
     /// As [`Tensor::matmul`], and [`Error::InvalidArgument`] for options that have no meaning together.
@@ -70,15 +78,22 @@ impl Tensor {
         let lhs = self.broadcast_to(with_batch(*m, *k)?)?;
         let rhs = rhs.broadcast_to(with_batch(b[b.len() - 2], *n)?)?;
         let undefined = Error::UndefinedForDType { op: "matmul", dtype: self.dtype };
-        let dtype = options.output.or(Matmul::output_dtype(self.dtype)).ok_or(undefined)?;
+        let scaled = (options.scale_a.is_some() || options.scale_b.is_some()).then_some(DType::F32);
+        let dtype = options.output.or(scaled).or(Matmul::output_dtype(self.dtype)).ok_or(undefined)?;
         let shape = with_batch(*m, *n)?;
         let addend = match options.add {
             Some((c, beta)) => Some((c.broadcast_to(shape)?, beta)),
             None => None,
         };
+        let scale = |scale: Option<&Tensor>, rows, cols| {
+            scale.map(|scale| scale.broadcast_to(with_batch(rows, cols)?)).transpose()
+        };
+        let (scale_a, scale_b) = (scale(options.scale_a, *m, 1)?, scale(options.scale_b, 1, *n)?);
         let mut inputs = vec![&lhs, &rhs];
         inputs.extend(addend.as_ref().map(|(c, _)| c));
         inputs.extend(options.bias);
+        inputs.extend(&scale_a);
+        inputs.extend(&scale_b);
         for input in &inputs {
             self.expect_device("matmul", input)?;
         }
@@ -86,6 +101,8 @@ impl Tensor {
         let op = Matmul {
             c: addend.as_ref().map(|(c, _)| c.spec()),
             bias: options.bias.map(Tensor::spec),
+            scale_a: scale_a.as_ref().map(Tensor::spec),
+            scale_b: scale_b.as_ref().map(Tensor::spec),
             alpha: options.alpha,
             beta: addend.as_ref().map_or(0.0, |(_, beta)| *beta),
             activation: options.activation,
@@ -184,4 +201,4 @@ macro_rules! reductions {
         )*}
     };
 }
-reductions!(all => All, any => Any, max => Max, mean => Mean, min => Min, prod => Prod, sum => Sum);
+reductions!(abs_max => AbsMax, all => All, any => Any, max => Max, mean => Mean, min => Min, prod => Prod, sum => Sum);

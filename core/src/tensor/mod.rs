@@ -2,13 +2,16 @@
 //!
 //! A [`Tensor`] is a device, a shared buffer, a dtype and a [`Layout`]; clones and views share the buffer. Every operation
 //! returns a new tensor and is checked before the device sees it. Nothing waits for the device until a result is read.
-//! Views are in `view.rs`, arithmetic in `math.rs`, products, reductions and random numbers in `compute.rs`.
+//! Views are in `view.rs`, arithmetic in `math.rs`, products, reductions and random numbers in `compute.rs`, 8-bit tensors with
+//! scales in `quantize.rs`.
 
 mod compute;
 mod math;
+pub(crate) mod quantize;
 mod view;
 
 pub use compute::MatmulOptions;
+pub use quantize::{Granularity, Quantized};
 
 use std::fmt;
 
@@ -78,7 +81,7 @@ impl Tensor {
         Tensor::full(device, dtype, shape, 0)
     }
 
-    /// `start + step i` for i in 0..count, in `dtype`'s own arithmetic (f16 and bf16: f32, rounded once).
+    /// `start + step i` for i in 0..count, in `dtype`'s own arithmetic (floats of 8 and 16 bits: f32, rounded once).
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`] for bool; memory errors of the device.

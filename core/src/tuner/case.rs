@@ -27,6 +27,8 @@ const ORACLE_PRODUCTS: u64 = 1 << 20;
 const LEAST_ROWS: u64 = 4;
 /// Rows at which tiles end and begin, compared first.
 const EDGES: [u64; 10] = [0, 127, 128, 63, 64, 255, 256, 31, 32, 16];
+/// What scales of operands are drawn from: sums of 8-bit products then fit every float.
+const SCALES: Values = Values::Uniform(1.0 / 256.0, 1.0 / 64.0);
 /// Matrices of a batch.
 const MOST_BATCH: u64 = 2;
 
@@ -75,6 +77,8 @@ pub(super) fn reduced(op: &Op, effort: Effort, longer: u32) -> Option<Op> {
         b: view(&op.b, &with(k, n))?,
         c: op.c.as_ref().map_or(Some(None), |c| view(c, &with(m, n)).map(Some))?,
         bias: op.bias.as_ref().map_or(Some(None), |bias| view(bias, &[n]).map(Some))?,
+        scale_a: op.scale_a.as_ref().map_or(Some(None), |scale| view(scale, &with(m, 1)).map(Some))?,
+        scale_b: op.scale_b.as_ref().map_or(Some(None), |scale| view(scale, &with(1, n)).map(Some))?,
         output: dense(&op.output, &with(m, n))?,
         ..op.clone()
     };
@@ -127,7 +131,15 @@ impl Trial {
     /// # Errors
     /// Never for an op made by [`reduced`].
     pub(super) fn new(op: Op, seed: u64) -> Result<Trial> {
-        let inputs: Vec<Operand> = op.inputs().iter().zip(1..).map(|(spec, i)| draw(spec, mix(seed, i))).collect();
+        let scales = match &op {
+            Op::Matmul(op) => op.places()[2..].iter().flatten().copied().collect(),
+            _ => Vec::new(),
+        };
+        let input = |(i, spec): (usize, &TensorSpec)| {
+            let seed = mix(seed, i as u64 + 1);
+            if scales.contains(&i) { operand(spec, &SCALES, seed) } else { draw(spec, seed) }
+        };
+        let inputs: Vec<Operand> = op.inputs().iter().enumerate().map(input).collect();
         let (rows, expected) = match &op {
             Op::Matmul(matmul) => expect(matmul, &inputs)?,
             _ => (Vec::new(), Vec::new()),
@@ -238,6 +250,8 @@ fn expect(op: &Matmul, inputs: &[Operand]) -> Result<(Vec<u64>, Vec<Expected>)> 
         b: sample(&op.b, op.b.layout.dims())?,
         c: op.c.as_ref().map(|c| with(c, count)).transpose()?,
         bias: op.bias.as_ref().map(|bias| sample(bias, bias.layout.dims())).transpose()?,
+        scale_a: op.scale_a.as_ref().map(|scale| with(scale, count)).transpose()?,
+        scale_b: op.scale_b.as_ref().map(|scale| sample(scale, scale.layout.dims())).transpose()?,
         output: with(&op.output, count)?,
         ..op.clone()
     };
@@ -250,10 +264,12 @@ fn expect(op: &Matmul, inputs: &[Operand]) -> Result<(Vec<u64>, Vec<Expected>)> 
         picked.flat_map(|(matrix, at)| row(matrix, at).to_vec()).collect::<Vec<Scalar>>()
     };
     let specs = part.inputs();
+    let [c, _, scale_a, _] = op.places();
     let hosts = inputs.iter().zip(&specs).enumerate().map(|(i, (operand, spec))| {
         let values = match i {
             0 => pick(&operand.host, dims.k),
-            2 if op.c.is_some() => pick(&operand.host, dims.n),
+            _ if Some(i) == c => pick(&operand.host, dims.n),
+            _ if Some(i) == scale_a => pick(&operand.host, 1),
             _ => operand.host.values.clone(),
         };
         HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }

@@ -110,8 +110,17 @@ fn trials() -> Vec<Trial> {
         ),
         dense(DType::F16, &[3, 65, 33]),
     );
+    let per_tensor = Layout::contiguous(Shape::new(&[1, 1]).unwrap()).broadcast_to(Shape::new(&[70, 1]).unwrap());
+    let quantised = Matmul {
+        scale_a: Some(TensorSpec::new(DType::F32, per_tensor.unwrap())),
+        scale_b: Some(dense(DType::F32, &[1, 90])),
+        bias: Some(dense(DType::F16, &[90])),
+        output: dense(DType::F16, &[70, 90]),
+        ..product(DType::I8, [70, 90, 150])
+    };
     let ops = [
         f32(),
+        quantised,
         Matmul { precision: Precision::Low, ..f32() },
         with_all,
         batched,

@@ -5,6 +5,7 @@
 //! inputs and is written whole by every candidate, so that the winner's last run leaves what one run would have left.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::device::DeviceRunner;
 use super::plans::Plans;
@@ -56,6 +57,12 @@ pub trait Planned: Send + Sync {
 
     /// Sizes in bytes of the scratch buffers of `plan`.
     fn scratch<'a>(&self, plan: &'a Self::Plan) -> &'a [u64];
+
+    /// How long, roughly, compiling the kernels of `plan` takes; nothing when they only have to be loaded. Among the rest of
+    /// the candidates one that takes longer than the tuner's budget is not tried.
+    fn compile_time(&self, _plan: &Self::Plan) -> Duration {
+        Duration::ZERO
+    }
 
     /// Runs `plan`, or records it when the calling thread records; whole or not at all.
     ///

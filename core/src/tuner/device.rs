@@ -4,6 +4,8 @@
 //! thread of its own while the calling one records; timing needs no memory but the candidate's scratch space, because every
 //! candidate writes the whole output and reads inputs only.
 
+use std::time::Duration;
+
 use super::case::{Trial, check_cases};
 use super::choose::{Candidate, Planned};
 use super::search::{Check, Runner, Situation, blames_candidate};
@@ -73,6 +75,15 @@ impl<B: Planned> Runner for DeviceRunner<'_, B> {
             return Ok(Check::Missing("it is not offered any more".to_owned()));
         }
         Ok(Check::Wrong("its planner offers it for no case small enough to check it".to_owned()))
+    }
+
+    fn compile_ns(&self, candidate: usize) -> u64 {
+        let Candidate { name, plan, .. } = &self.candidates[candidate];
+        // Its check may run other kernels than the user's op does: those of small products.
+        let check = check_cases(self.op, self.effort).find_map(|op| self.planned.named(&op, name).ok().flatten());
+        let check_time = check.map_or(Duration::ZERO, |plan| self.planned.compile_time(&plan));
+        let time = self.planned.compile_time(plan).saturating_add(check_time);
+        u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn time(&mut self, candidate: usize, runs: u32) -> Result<f64> {

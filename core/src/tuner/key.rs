@@ -22,6 +22,8 @@ const MOST_ALIGNMENT_BYTES: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     input: DType,
+    /// B's dtype, where it is not A's.
+    other: Option<DType>,
     output: DType,
     precision: Precision,
     /// Power of two at or above the number of products.
@@ -35,6 +37,8 @@ pub struct Key {
     bias: bool,
     activation: bool,
     scaled: bool,
+    /// Operands have scales.
+    scales: bool,
 }
 
 /// A class of extents.
@@ -80,6 +84,7 @@ impl Key {
         let dims = op.dims();
         Key {
             input: op.a.dtype,
+            other: Some(op.b.dtype).filter(|&dtype| dtype != op.a.dtype),
             output: op.output.dtype,
             precision: op.precision,
             batch: dims.batch.checked_next_power_of_two().unwrap_or(u64::MAX),
@@ -93,6 +98,7 @@ impl Key {
             bias: op.bias.is_some(),
             activation: op.activation.is_some(),
             scaled: op.alpha != 1.0,
+            scales: op.scale_a.is_some() || op.scale_b.is_some(),
         }
     }
 
@@ -116,7 +122,8 @@ impl Key {
             Precision::High => "high",
             Precision::Highest => "highest",
         };
-        format!("{}>{} {precision}", self.input, self.output)
+        let other = self.other.map_or(String::new(), |dtype| format!("x{dtype}"));
+        format!("{}{other}>{} {precision}", self.input, self.output)
     }
 
     fn operands(&self) -> String {
@@ -124,7 +131,8 @@ impl Key {
         if let Some(c) = &self.c {
             text.push_str(&format!(" c:{c}"));
         }
-        for (part, name) in [(self.scaled, " alpha"), (self.bias, " bias"), (self.activation, " activation")] {
+        let parts = [(self.scaled, " alpha"), (self.bias, " bias"), (self.activation, " activation")];
+        for (part, name) in parts.into_iter().chain([(self.scales, " scales")]) {
             text.push_str(if part { name } else { "" });
         }
         text

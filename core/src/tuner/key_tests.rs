@@ -66,6 +66,15 @@ fn sizes_that_fill_a_card_differently_are_apart() {
     assert_ne!(sized(1, 4096, 4096), sized(8, 4096, 4096));
 }
 
+/// i8 rows and columns with scales, to f16.
+fn quantised() -> Matmul {
+    Matmul {
+        scale_a: Some(dense(DType::F32, &[512, 1])),
+        scale_b: Some(dense(DType::F32, &[1, 512])),
+        ..Matmul::product(dense(DType::I8, &[512, 512]), dense(DType::I8, &[512, 512]), dense(DType::F16, &[512, 512]))
+    }
+}
+
 #[test]
 fn precision_dtype_and_epilogue_keep_keys_apart() {
     let plain = || product(DType::F32, [512, 512, 512]);
@@ -82,6 +91,8 @@ fn precision_dtype_and_epilogue_keep_keys_apart() {
         Matmul { activation: Some(UnaryFn::Relu), ..plain() },
         product(DType::F16, [512, 512, 512]),
         Matmul { output: dense(DType::F32, &[512, 512]), ..product(DType::F16, [512, 512, 512]) },
+        Matmul { scale_a: None, scale_b: None, ..quantised() },
+        quantised(),
     ]
     .into_iter()
     .map(|op| key(op).to_string())

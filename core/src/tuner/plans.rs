@@ -64,11 +64,13 @@ fn same(a: &Matmul, b: &Matmul) -> bool {
         && a.activation == b.activation
         && a.c == b.c
         && a.bias == b.bias
+        && a.scale_a == b.scale_a
+        && a.scale_b == b.scale_b
 }
 
 fn fingerprint(op: &Matmul) -> u64 {
     let mut hash = op.a.dtype as u64 | (op.output.dtype as u64) << 8 | (op.precision as u64) << 16;
-    hash |= op.activation.map_or(0, |f| f as u64 + 1) << 24;
+    hash |= op.activation.map_or(0, |f| f as u64 + 1) << 24 | (op.b.dtype as u64) << 32;
     let mut mix = |word: u64| {
         // An odd number near 2^64 / golden ratio spreads neighbouring words over all bits.
         hash = (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -84,7 +86,7 @@ fn fingerprint(op: &Matmul) -> u64 {
     operand(&op.b);
     // A and B say all extents of the others; these differ in being there, and where.
     operand(&op.output);
-    op.c.iter().chain(&op.bias).for_each(operand);
+    op.c.iter().chain(&op.bias).chain(&op.scale_a).chain(&op.scale_b).for_each(operand);
     hash ^ (hash >> 32)
 }
 
@@ -132,6 +134,8 @@ mod tests {
             Matmul { alpha: -1.0, ..product(4, 5, 6) },
             Matmul { precision: Precision::High, ..product(4, 5, 6) },
             Matmul { bias: Some(product(1, 5, 5).output), ..product(4, 5, 6) },
+            Matmul { scale_a: Some(product(4, 1, 5).output), ..product(4, 5, 6) },
+            Matmul { scale_b: Some(product(1, 5, 5).output), ..product(4, 5, 6) },
         ] {
             assert_eq!(plans.get(&other.into(), 7), None);
         }

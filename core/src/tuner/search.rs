@@ -1,10 +1,12 @@
 //! The search for the fastest of several candidates: an algorithm over a [`Runner`], with neither a device nor a clock of
 //! its own, so that it is tested without either.
 //!
-//! Candidates are timed in the planner's order. The first one's first run is what the caller came for and costs nothing
-//! extra; from then on everything counts against the budget. A candidate that its planner thinks three times slower than the
-//! best is left out; one whose first samples are far behind is given up. What the budget does not reach is left for the next
-//! process, which goes on where this one stopped.
+//! Candidates are timed in the planner's order. The first one's check and first run are what the caller came for and cost
+//! nothing extra; from then on everything counts against the budget: loading, checks, runs. So a first result is late by the
+//! budget and by the one candidate that was begun when it ended, and by no more. A candidate that its planner thinks three
+//! times slower than the best is left out, and so is one that must be compiled first, which alone would break the budget; one
+//! whose first samples are far behind is given up. What the budget does not reach is left for the next process, which goes on
+//! where this one stopped.
 
 use std::time::Duration;
 
@@ -68,6 +70,12 @@ pub trait Runner {
     /// # Errors
     /// What is wrong with the device, not with the candidate.
     fn check(&mut self, candidate: usize) -> Result<Check>;
+
+    /// Nanoseconds, roughly, that compiling the kernels of `candidate` and of its check takes; 0 when they only have to be
+    /// loaded.
+    fn compile_ns(&self, _candidate: usize) -> u64 {
+        0
+    }
 
     /// Runs `candidate` on the user's operands `runs` times; nanoseconds of one run.
     ///
@@ -146,13 +154,19 @@ pub(super) fn search(
         found.times = carried;
         return Ok(found);
     }
-    let (entered, mut checks_ns) = (runner.now_ns(), 0);
+    let entered = runner.now_ns();
     let mut meter: Option<Meter> = None;
     for (done, &candidate) in order.iter().enumerate() {
         let offer = &task.offers[candidate];
-        if meter.as_ref().is_some_and(|meter| !meter.affords(offer, runner.now_ns() - checks_ns)) {
-            found.complete = false;
-            continue; // a later one may be expected to be faster
+        if let Some(meter) = &meter {
+            let compile_ns = runner.compile_ns(candidate);
+            if Duration::from_nanos(compile_ns) >= task.budget {
+                continue; // no process would reach it: whoever wants it timed grants more
+            }
+            if !meter.affords(offer, compile_ns, runner.now_ns()) {
+                found.complete = false;
+                continue; // a later one may be expected to be faster
+            }
         }
         settings::report(runner.now_ns() - entered, |spent| Progress {
             device: task.device.to_owned(),
@@ -164,11 +178,15 @@ pub(super) fn search(
         });
         let before = runner.now_ns();
         let usable = usable(candidate, runner)?;
-        checks_ns += runner.now_ns() - before;
+        if let Some(meter) = &mut meter {
+            meter.check_ns = runner.now_ns() - before;
+        }
         if !usable {
             continue;
         }
-        match time(candidate, offer, runner, &mut meter, checks_ns, task.budget) {
+        let timed = time(candidate, offer, runner, &mut meter, task.budget);
+        log::debug!("{}: {}: {timed:?} ns, {} ns after its turn came", task.key, offer.name, runner.now_ns() - before);
+        match timed {
             Ok(ns) => found.times.push((candidate, ns)),
             Err(Error::OutOfMemory { .. }) => found.complete = false, // its scratch space; another day
             Err(error) if blames_candidate(&error) => found.failed.push((candidate, error)),
@@ -227,18 +245,20 @@ fn order(task: &Task<'_>) -> Order {
 
 /// What is known of costs, once the first candidate has run.
 struct Meter {
-    /// Where the budget ends, on the runner's clock less the time of checks.
+    /// Where the budget ends, on the runner's clock.
     end_ns: u64,
     /// Measured time over estimate, of the first.
     ratio: f64,
     best_ns: f64,
+    /// What the last check took, but for the first candidate's, which makes the case that all are checked with.
+    check_ns: u64,
 }
 
 impl Meter {
-    /// Whether a first run and a sample of `offer` are expected to end in time.
-    fn affords(&self, offer: &Offer<'_>, now_ns: u64) -> bool {
+    /// Whether a check of `offer`, a first run and a sample are expected to end in time.
+    fn affords(&self, offer: &Offer<'_>, compile_ns: u64, now_ns: u64) -> bool {
         let left = self.end_ns.saturating_sub(now_ns) as f64;
-        let expected = 2.0 * self.ratio * offer.estimate_ns;
+        let expected = 2.0 * self.ratio * offer.estimate_ns + compile_ns as f64 + self.check_ns as f64;
         left > 0.0 && (expected <= left || expected.is_nan())
     }
 }
@@ -249,24 +269,22 @@ fn time(
     offer: &Offer<'_>,
     runner: &mut dyn Runner,
     meter: &mut Option<Meter>,
-    checks_ns: u64,
     budget: Duration,
 ) -> Result<f64> {
     // Loads the kernel, makes scratch space, warms caches.
     let warm_ns = runner.time(candidate, 1)?;
     let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
-    let now = |runner: &dyn Runner| runner.now_ns() - checks_ns;
     let end_ns = match meter {
         Some(meter) => meter.end_ns,
         // The first run was due anyway.
-        None => now(runner).saturating_add(budget_ns),
+        None => runner.now_ns().saturating_add(budget_ns),
     };
     let first = meter.is_none();
     let best_ns = meter.as_ref().map_or(f64::INFINITY, |meter| meter.best_ns);
     let runs = (SAMPLE_NS / warm_ns.max(1.0)).clamp(1.0, MOST_RUNS);
     let mut samples: Vec<f64> = Vec::with_capacity(SAMPLES);
     while samples.len() < SAMPLES {
-        let left = end_ns.saturating_sub(now(runner)) as f64;
+        let left = end_ns.saturating_sub(runner.now_ns()) as f64;
         let fits = warm_ns * runs <= left;
         // A candidate that was begun gets its one sample, unless the first one alone would break the budget.
         if !fits && (first || !samples.is_empty()) {
@@ -282,7 +300,7 @@ fn time(
     let ns = samples.get(samples.len() / 2).copied().unwrap_or(warm_ns);
     match meter {
         Some(meter) => meter.best_ns = meter.best_ns.min(ns),
-        None => *meter = Some(Meter { end_ns, ratio: ns / offer.estimate_ns, best_ns: ns }),
+        None => *meter = Some(Meter { end_ns, ratio: ns / offer.estimate_ns, best_ns: ns, check_ns: 0 }),
     }
     Ok(ns)
 }

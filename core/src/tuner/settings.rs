@@ -87,7 +87,8 @@ impl Place {
 pub struct Options {
     /// How a kernel is chosen.
     pub mode: Mode,
-    /// Most time spent on the first use of one key, but for checks, and for one candidate that takes longer than expected.
+    /// Most time spent on the first use of one key, beyond the check and the run of the candidate that serves it at once; but
+    /// for one candidate that takes longer than expected.
     pub budget: Duration,
     /// Where answers are kept.
     pub place: Place,

@@ -207,3 +207,7 @@ pub(super) fn shipped(identity: &Identity, key: &str) -> Option<&'static Answer>
     });
     table.for_device(&identity.device, &identity.api, key)
 }
+
+#[cfg(test)]
+#[path = "shipped_tests.rs"]
+mod tests;

@@ -57,7 +57,10 @@ impl Tuner {
             }
             return Ok(Trust::of(verdict.insert(stored)));
         }
-        let wrong = match runner.check(candidate) {
+        let before = runner.now_ns();
+        let checked = runner.check(candidate);
+        log::debug!("{class}: {name}: checked in {:.1} ms", (runner.now_ns() - before) as f64 / 1e6);
+        let wrong = match checked {
             Ok(Check::Right) => None,
             Ok(Check::Untried) => return Ok(Trust::Unknown),
             Ok(Check::Wrong(why)) => Some(why),

@@ -6,11 +6,13 @@ use super::super::arg_reduce as kernels;
 use super::super::reduce::{Element, Max, Min, Reduction};
 use super::gather::dense;
 use super::{dense_mut, typed};
-use crate::DType;
 use crate::ops::{ArgReduce, ArgReduceFn};
+use crate::{DType, F8E4M3, F8E5M2};
 
 pub(super) fn execute(op: &ArgReduce, input: &[u8], output: &mut [u8]) {
     match op.input.dtype {
+        DType::F8E4M3 => search::<F8E4M3>(op, input, output),
+        DType::F8E5M2 => search::<F8E5M2>(op, input, output),
         DType::F16 => search::<f16>(op, input, output),
         DType::BF16 => search::<bf16>(op, input, output),
         DType::F32 => search::<f32>(op, input, output),

@@ -9,7 +9,7 @@ use super::super::reduce::{Element as Widen, Number};
 use super::super::simd;
 use super::super::vmath;
 use crate::scalar::{bf16_from_f64, f16_from_f64};
-use crate::{BinaryFn, CompareFn, DType, Scalar, UnaryFn};
+use crate::{BinaryFn, CompareFn, DType, F8E4M3, F8E5M2, Scalar, UnaryFn};
 
 /// Values per block: a handful of f32 blocks stay in a 32 KiB L1.
 pub(super) const BLOCK: usize = 1024;
@@ -289,6 +289,8 @@ pub(super) fn select(condition: &Lanes, yes: &Lanes, no: &Lanes, y: &mut Lanes, 
 trait Convert: Copy {
     fn to_f32(self) -> f32;
     fn to_f64(self) -> f64;
+    fn to_f8e4m3(self) -> F8E4M3;
+    fn to_f8e5m2(self) -> F8E5M2;
     fn to_f16(self) -> f16;
     fn to_bf16(self) -> bf16;
     fn to_i8(self) -> i8;
@@ -300,12 +302,16 @@ trait Convert: Copy {
 }
 
 macro_rules! convert {
-    ($($t:ident: $f16:expr, $bf16:expr;)*) => {$(
+    ($($t:ident: $f16:expr, $bf16:expr, $e4m3:expr, $e5m2:expr;)*) => {$(
         impl Convert for $t {
             #[inline(always)]
             fn to_f32(self) -> f32 { self as f32 }
             #[inline(always)]
             fn to_f64(self) -> f64 { self as f64 }
+            #[inline(always)]
+            fn to_f8e4m3(self) -> F8E4M3 { let f: fn($t) -> F8E4M3 = $e4m3; f(self) }
+            #[inline(always)]
+            fn to_f8e5m2(self) -> F8E5M2 { let f: fn($t) -> F8E5M2 = $e5m2; f(self) }
             #[inline(always)]
             fn to_f16(self) -> f16 { let f: fn($t) -> f16 = $f16; f(self) }
             #[inline(always)]
@@ -326,12 +332,12 @@ macro_rules! convert {
     )*};
 }
 convert! {
-    f32: narrow_f16, narrow_bf16;
-    f64: f16_from_f64, bf16_from_f64;
-    i32: |x| f16_from_f64(f64::from(x)), |x| bf16_from_f64(f64::from(x));
-    u32: |x| f16_from_f64(f64::from(x)), |x| bf16_from_f64(f64::from(x));
-    i64: |x| f16_from_f64(x as f64), |x| bf16_from_f64(x as f64);
-    u8: |x| f16_from_f64(f64::from(x)), |x| bf16_from_f64(f64::from(x));
+    f32: narrow_f16, narrow_bf16, F8E4M3::from_f32, F8E5M2::from_f32;
+    f64: f16_from_f64, bf16_from_f64, F8E4M3::from_f64, F8E5M2::from_f64;
+    i32: |x| f16_from_f64(x.into()), |x| bf16_from_f64(x.into()), |x| F8E4M3::from_f64(x.into()), |x| F8E5M2::from_f64(x.into());
+    u32: |x| f16_from_f64(x.into()), |x| bf16_from_f64(x.into()), |x| F8E4M3::from_f64(x.into()), |x| F8E5M2::from_f64(x.into());
+    i64: |x| f16_from_f64(x as f64), |x| bf16_from_f64(x as f64), |x| F8E4M3::from_f64(x as f64), |x| F8E5M2::from_f64(x as f64);
+    u8: |x| f16_from_f64(x.into()), |x| bf16_from_f64(x.into()), |x| F8E4M3::from_f64(x.into()), |x| F8E5M2::from_f64(x.into());
 }
 
 /// f32 to f16, to nearest even, by integer operations that vectorise (`half` asks the CPU for each element).
@@ -363,6 +369,8 @@ pub(super) fn narrow_bf16(x: f32) -> bf16 {
 pub(super) fn cast(x: &Lanes, dtype: DType, y: &mut Lanes, len: usize) {
     fn go<T: Convert + Send + Sync>(x: &[T], dtype: DType, y: &mut Lanes, len: usize) {
         match (y, dtype) {
+            (Lanes::F32(y), DType::F8E4M3) => simd::map1(|x: T| x.to_f8e4m3().to_f32(), x, &mut y[..len]),
+            (Lanes::F32(y), DType::F8E5M2) => simd::map1(|x: T| x.to_f8e5m2().to_f32(), x, &mut y[..len]),
             (Lanes::F32(y), DType::F16) => simd::map1(|x: T| x.to_f16().widen(), x, &mut y[..len]),
             (Lanes::F32(y), DType::BF16) => simd::map1(|x: T| x.to_bf16().widen(), x, &mut y[..len]),
             (Lanes::F32(y), _) => simd::map1(T::to_f32, x, &mut y[..len]),
@@ -404,6 +412,8 @@ macro_rules! stored {
     )*};
 }
 stored! {
+    F8E4M3, F32, |x: F8E4M3| x.to_f32(), F8E4M3::from_f32;
+    F8E5M2, F32, |x: F8E5M2| x.to_f32(), F8E5M2::from_f32;
     f16, F32, |x: f16| x.widen(), narrow_f16;
     bf16, F32, |x: bf16| x.widen(), narrow_bf16;
     f32, F32, |x: f32| x, |x: f32| x;

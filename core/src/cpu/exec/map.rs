@@ -134,7 +134,16 @@ fn interpret_chunk<T: Stored>(program: &Program, sources: &[Source<'_>], first: 
                 Step::Binary(f, a, b) => lanes::binary(f, at(a), at(b), y, len),
                 Step::Compare(f, a, b) => lanes::compare(f, at(a), at(b), y, len),
                 Step::Select(c, yes, no) => lanes::select(at(c), at(yes), at(no), y, len),
-                Step::Cast(x) => lanes::cast(at(x), dtype, y, len),
+                Step::Cast(x) => {
+                    let (operand, from) = program.steps()[usize::from(x)];
+                    if operand.is_rounded() || !from.is_float() || from == from.compute() {
+                        lanes::cast(at(x), dtype, y, len);
+                    } else {
+                        let mut rounded = Lanes::new(from);
+                        lanes::cast(at(x), from, &mut rounded, len);
+                        lanes::cast(&rounded, dtype, y, len);
+                    }
+                }
             }
             if matches!(step, Step::Unary(..) | Step::Binary(..) | Step::Index) {
                 y.wrap(dtype);

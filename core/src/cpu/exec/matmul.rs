@@ -1,7 +1,7 @@
 //! Matrix products: each product of the batch by `gemm.rs`, then the epilogue in one pass over the result.
 //!
-//! f16 and bf16 operands are widened to f32 first (their product needs no more memory than an f32 one) and the result is
-//! narrowed once, after the epilogue.
+//! Operands of 8- and 16-bit floats are widened to f32 first (their product needs no more memory than an f32 one) and the
+//! result is narrowed once, after the epilogue. Products of quantised operands are made whole, in i32 or f32, and then scaled.
 
 use half::{bf16, f16};
 use rayon::prelude::*;
@@ -13,12 +13,11 @@ use super::gather::dense;
 use super::lanes::{Lanes, narrow_bf16, narrow_f16, unary};
 use super::{dense_mut, typed};
 use crate::ops::{Matmul, MatmulDims};
-use crate::{DType, Layout, Scalar, TensorSpec, UnaryFn};
+use crate::{DType, F8E4M3, F8E5M2, Layout, Scalar, TensorSpec, UnaryFn};
 
 pub(super) fn execute(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
     match op.a.dtype {
-        DType::F16 => narrow::<f16>(op, inputs, output),
-        DType::BF16 => narrow::<bf16>(op, inputs, output),
+        DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => narrow(op, inputs, output),
         DType::F32 => {
             let operands = Operands::new(op, inputs, |bytes| typed::<f32>(bytes));
             float(op, &operands, dense_mut(&op.output, output));
@@ -153,20 +152,12 @@ fn epilogue<T: Number>(bias: Option<&[T]>, activation: Option<UnaryFn>, n: usize
     });
 }
 
-fn narrow<T: Widen<Acc = f32> + bytemuck::Pod>(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
-    fn widened<T: Widen<Acc = f32> + bytemuck::Pod>(spec: &TensorSpec, bytes: &[u8]) -> Vec<f32> {
-        // Only the elements a view reaches count, but their places must stay: widen the storage up to the last one.
-        let storage = &typed::<T>(bytes)[..spec.layout.required_elements() as usize];
-        let mut wide = vec![0.0; storage.len()];
-        parallel::map1(|x: T| x.widen(), storage, &mut wide);
-        wide
+fn narrow(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
+    if op.is_quantised() {
+        return narrow_scaled(op, inputs, output);
     }
     let specs = crate::Op::from(op.clone()).inputs();
-    let wide: Vec<Vec<f32>> = specs
-        .iter()
-        .zip(inputs)
-        .map(|(spec, bytes)| if spec.dtype == DType::F32 { typed(bytes).to_vec() } else { widened::<T>(spec, bytes) })
-        .collect();
+    let wide: Vec<Vec<f32>> = specs.iter().zip(inputs).map(|(spec, bytes)| widened(spec, bytes)).collect();
     let mut addends = wide[2..].iter();
     let mut next = |spec: Option<TensorSpec>| spec.and_then(|spec| Some((spec, addends.next()?.as_slice())));
     let operands = Operands { a: &wide[0][..], b: &wide[1][..], c: next(op.c), bias: next(op.bias) };
@@ -178,6 +169,33 @@ fn narrow<T: Widen<Acc = f32> + bytemuck::Pod>(op: &Matmul, inputs: &[&[u8]], ou
     match op.output.dtype {
         DType::F16 => parallel::map1(narrow_f16, &result, dense_mut(&op.output, output)),
         _ => parallel::map1(narrow_bf16, &result, dense_mut(&op.output, output)),
+    }
+}
+
+/// 8-bit floats with scales: the bare sums first, as the op promises.
+fn narrow_scaled(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
+    let (a, b) = (widened(&op.a, inputs[0]), widened(&op.b, inputs[1]));
+    let bare = Matmul { c: None, bias: None, alpha: 1.0, beta: 0.0, activation: None, ..op.clone() };
+    let mut sums = vec![0.0; op.output.layout.elements() as usize];
+    float(&bare, &Operands { a: &a[..], b: &b[..], c: None, bias: None }, &mut sums);
+    finish_scaled(op, inputs, sums, output);
+}
+
+/// The storage of an operand as f32: only the elements that its view reaches count, but their places must stay.
+fn widened(spec: &TensorSpec, bytes: &[u8]) -> Vec<f32> {
+    fn go<T: Widen<Acc = f32> + bytemuck::Pod>(spec: &TensorSpec, bytes: &[u8]) -> Vec<f32> {
+        let storage = &typed::<T>(bytes)[..spec.layout.required_elements() as usize];
+        let mut wide = vec![0.0; storage.len()];
+        parallel::map1(|x: T| x.widen(), storage, &mut wide);
+        wide
+    }
+    match spec.dtype {
+        DType::F8E4M3 => go::<F8E4M3>(spec, bytes),
+        DType::F8E5M2 => go::<F8E5M2>(spec, bytes),
+        DType::F16 => go::<f16>(spec, bytes),
+        DType::BF16 => go::<bf16>(spec, bytes),
+        // The operands are one of those; addends of them may be f32.
+        _ => typed(bytes).to_vec(),
     }
 }
 
@@ -232,16 +250,91 @@ fn small_integer<I>(op: &Matmul, inputs: &[&[u8]], output: &mut [u8], exact_k: u
 where
     I: bytemuck::Pod + Send + Sync + Into<f32>,
 {
+    if op.dequantises() {
+        let mut sums = vec![0; op.output.layout.elements() as usize];
+        small_integer_sums::<I>(op, inputs, &mut sums, exact_k);
+        let mut wide = vec![0f32; sums.len()];
+        parallel::map1(|sum: i32| sum as f32, &sums, &mut wide);
+        return finish_scaled(op, inputs, wide, output);
+    }
     let operands = Operands::<I, i32>::new(op, inputs, |bytes| typed::<i32>(bytes));
+    let out: &mut [i32] = dense_mut(&op.output, output);
+    small_integer_sums::<I>(op, inputs, out, exact_k);
+    integer_epilogue(op, &operands, out);
+}
+
+/// [`scaled`] for the output's type.
+fn finish_scaled(op: &Matmul, inputs: &[&[u8]], sums: Vec<f32>, output: &mut [u8]) {
+    match op.output.dtype {
+        DType::F16 => scaled::<f16>(op, inputs, sums, output, narrow_f16),
+        DType::BF16 => scaled::<bf16>(op, inputs, sums, output, narrow_bf16),
+        _ => scaled::<f32>(op, inputs, sums, output, |x| x),
+    }
+}
+
+/// Sums of products of quantised operands to what they stand for, in the order that the op promises: scales of rows, of
+/// columns, alpha, C, bias, activation.
+fn scaled<T>(
+    op: &Matmul,
+    inputs: &[&[u8]],
+    mut sums: Vec<f32>,
+    output: &mut [u8],
+    narrow: impl Fn(f32) -> T + Copy + Send + Sync,
+) where
+    T: Widen<Acc = f32> + bytemuck::Pod,
+{
+    let MatmulDims { m, n, .. } = op.dims();
+    let (m, n) = (m as usize, n as usize);
+    let places = op.places();
+    let factors = |spec: Option<TensorSpec>, place: Option<usize>| {
+        spec.zip(place).map(|(spec, place)| dense(&spec.layout, typed::<f32>(inputs[place])).into_owned())
+    };
+    let addend = |spec: Option<TensorSpec>, place: Option<usize>| {
+        spec.zip(place).map(|(spec, place)| {
+            let elements = dense(&spec.layout, typed::<T>(inputs[place]));
+            let mut wide = vec![0f32; elements.len()];
+            parallel::map1(|x: T| x.widen(), &elements, &mut wide);
+            wide
+        })
+    };
+    let c = addend(op.c.filter(|_| op.beta != 0.0), places[0]);
+    let bias = addend(op.bias, places[1]);
+    let (by_row, by_column) = (factors(op.scale_a, places[2]), factors(op.scale_b, places[3]));
+    let (alpha, beta) = (op.alpha as f32, op.beta as f32);
+    if n > 0 {
+        sums.par_chunks_mut(n).enumerate().for_each(|(row, sums)| {
+            if let Some(scales) = &by_row {
+                sums.iter_mut().for_each(|x| *x *= scales[row]);
+            }
+            if let Some(scales) = &by_column {
+                sums.iter_mut().zip(&scales[row / m * n..]).for_each(|(x, scale)| *x *= scale);
+            }
+            if alpha != 1.0 {
+                sums.iter_mut().for_each(|x| *x *= alpha);
+            }
+            if let Some(c) = &c {
+                sums.iter_mut().zip(&c[row * n..]).for_each(|(x, c)| *x += beta * c);
+            }
+        });
+        epilogue(bias.as_deref(), op.activation, n, &mut sums);
+    }
+    parallel::map1(narrow, &sums, dense_mut(&op.output, output));
+}
+
+/// The sums alone, in `out`.
+fn small_integer_sums<I>(op: &Matmul, inputs: &[&[u8]], out: &mut [i32], exact_k: usize)
+where
+    I: bytemuck::Pod + Send + Sync + Into<f32>,
+{
+    let (a, b): (&[I], &[I]) = (typed(inputs[0]), typed(inputs[1]));
     let widened = |storage: &[I]| {
         let mut wide = vec![0f32; storage.len()];
         parallel::map1(|x: I| x.into(), storage, &mut wide);
         wide
     };
-    let (a, b) = (widened(operands.a), widened(operands.b));
+    let (a, b) = (widened(a), widened(b));
     let MatmulDims { m, n, k, .. } = op.dims();
     let (m, n, k) = (m as usize, n as usize, k as usize);
-    let out: &mut [i32] = dense_mut(&op.output, output);
     for_each_product(op, out, |batch, out| {
         out.fill(0);
         let (a_all, b_all) = (matrix(&op.a.layout, batch), matrix(&op.b.layout, batch));
@@ -257,7 +350,6 @@ where
             chunks.for_each(|(out, sums)| out.iter_mut().zip(sums).for_each(|(x, &s)| *x = x.wrapping_add(s as i32)));
         }
     });
-    integer_epilogue(op, &operands, out);
 }
 
 /// alpha, C, bias and relu, in wrapping arithmetic.

@@ -44,6 +44,14 @@ fn dense_mut<'a, T: Pod>(spec: &TensorSpec, bytes: &'a mut [u8]) -> &'a mut [T] 
 macro_rules! for_dtype {
     ($dtype:expr, $ty:ident => $body:expr) => {
         match $dtype {
+            crate::DType::F8E4M3 => {
+                type $ty = crate::F8E4M3;
+                $body
+            }
+            crate::DType::F8E5M2 => {
+                type $ty = crate::F8E5M2;
+                $body
+            }
             crate::DType::F16 => {
                 type $ty = half::f16;
                 $body

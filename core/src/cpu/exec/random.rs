@@ -4,22 +4,18 @@ use super::super::parallel;
 use super::super::philox::{self, Stream};
 use super::dense_mut;
 use super::lanes::{narrow_bf16, narrow_f16};
-use crate::DType;
 use crate::ops::{Distribution, Random};
+use crate::{DType, F8E4M3, F8E5M2};
 
 pub(super) fn execute(op: &Random, output: &mut [u8]) {
     let at = Stream { seed: op.seed, stream: op.stream };
     match op.output.dtype {
         DType::U32 => philox::fill_u32(at, dense_mut(&op.output, output)),
         DType::F32 => fill(op.distribution, at, dense_mut(&op.output, output)),
-        DType::F16 => {
-            let values = filled(op, at);
-            parallel::map1(narrow_f16, &values, dense_mut(&op.output, output));
-        }
-        _ => {
-            let values = filled(op, at);
-            parallel::map1(narrow_bf16, &values, dense_mut(&op.output, output));
-        }
+        DType::F8E4M3 => parallel::map1(F8E4M3::from_f32, &filled(op, at), dense_mut(&op.output, output)),
+        DType::F8E5M2 => parallel::map1(F8E5M2::from_f32, &filled(op, at), dense_mut(&op.output, output)),
+        DType::F16 => parallel::map1(narrow_f16, &filled(op, at), dense_mut(&op.output, output)),
+        _ => parallel::map1(narrow_bf16, &filled(op, at), dense_mut(&op.output, output)),
     }
 }
 

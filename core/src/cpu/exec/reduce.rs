@@ -7,13 +7,13 @@ use std::borrow::Cow;
 
 use half::{bf16, f16};
 
-use super::super::reduce::{self as kernels, Element, Max, Min, Number, Product, Reduction, Sum};
+use super::super::reduce::{self as kernels, AbsMax, Element, Max, Min, Number, Product, Reduction, Sum};
 use super::super::{parallel, simd};
 use super::gather::dense;
 use super::lanes::{narrow_bf16, narrow_f16};
 use super::{dense_mut, typed};
 use crate::ops::{Reduce, ReduceFn};
-use crate::{DType, Layout};
+use crate::{DType, F8E4M3, F8E5M2, Layout};
 
 pub(super) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) {
     let mean = op.function == ReduceFn::Mean;
@@ -21,11 +21,15 @@ pub(super) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) {
     match op.input.dtype {
         DType::F32 if op.is_truth() => truth(op, operand::<f32>(op, input), output),
         DType::F64 if op.is_truth() => truth(op, operand::<f64>(op, input), output),
+        DType::F8E4M3 if op.is_truth() => truth(op, widened(operand::<F8E4M3>(op, input)), output),
+        DType::F8E5M2 if op.is_truth() => truth(op, widened(operand::<F8E5M2>(op, input)), output),
         DType::F16 if op.is_truth() => truth(op, widened(operand::<f16>(op, input)), output),
         DType::BF16 if op.is_truth() => truth(op, widened(operand::<bf16>(op, input)), output),
         DType::I8 | DType::U8 | DType::Bool if op.is_truth() => truth(op, operand::<u8>(op, input), output),
         DType::I32 | DType::U32 if op.is_truth() => truth(op, operand::<u32>(op, input), output),
         DType::I64 if op.is_truth() => truth(op, operand::<i64>(op, input), output),
+        DType::F32 if op.is_magnitude() => finish(op, output, run(AbsMax, operand::<f32>(op, input)), |x| x),
+        DType::F64 if op.is_magnitude() => finish(op, output, run(AbsMax, operand::<f64>(op, input)), |x| x),
         DType::F32 => {
             let sums = combine(op, operand::<f32>(op, input));
             finish(op, output, sums, |x| if mean { (f64::from(x) / count) as f32 } else { x });
@@ -34,14 +38,10 @@ pub(super) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) {
             let sums = combine(op, operand::<f64>(op, input));
             finish(op, output, sums, |x| if mean { x / count } else { x });
         }
-        DType::F16 => {
-            let sums = combine(op, operand::<f16>(op, input));
-            finish(op, output, sums, |x| narrow_f16(if mean { (f64::from(x) / count) as f32 } else { x }));
-        }
-        DType::BF16 => {
-            let sums = combine(op, operand::<bf16>(op, input));
-            finish(op, output, sums, |x| narrow_bf16(if mean { (f64::from(x) / count) as f32 } else { x }));
-        }
+        DType::F8E4M3 => small_float::<F8E4M3>(op, input, output, F8E4M3::from_f32),
+        DType::F8E5M2 => small_float::<F8E5M2>(op, input, output, F8E5M2::from_f32),
+        DType::F16 => small_float::<f16>(op, input, output, narrow_f16),
+        DType::BF16 => small_float::<bf16>(op, input, output, narrow_bf16),
         _ if mean => mean_of_integers(op, input, output),
         DType::I8 if op.is_extremum() => {
             let best = combine(op, operand::<i8>(op, input));
@@ -78,9 +78,26 @@ pub(super) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) {
     }
 }
 
+/// Accumulated in f32, narrowed at the end.
+fn small_float<T: Element<Acc = f32> + bytemuck::Pod>(
+    op: &Reduce,
+    input: &[u8],
+    output: &mut [u8],
+    narrow: impl Fn(f32) -> T + Copy + Send + Sync,
+) {
+    let (mean, count) = (op.function == ReduceFn::Mean, op.count() as f64);
+    let x = operand::<T>(op, input);
+    let sums = if op.is_magnitude() { run(AbsMax, x) } else { combine(op, x) };
+    finish(op, output, sums, |x| narrow(if mean { (f64::from(x) / count) as f32 } else { x }));
+}
+
 impl Reduce {
     fn is_truth(&self) -> bool {
         matches!(self.function, ReduceFn::All | ReduceFn::Any)
+    }
+
+    fn is_magnitude(&self) -> bool {
+        self.function == ReduceFn::AbsMax
     }
 
     fn is_extremum(&self) -> bool {

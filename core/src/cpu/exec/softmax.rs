@@ -10,10 +10,12 @@ use super::gather::dense;
 use super::lanes::{narrow_bf16, narrow_f16};
 use super::{dense_mut, typed};
 use crate::ops::{Softmax, SoftmaxFn};
-use crate::{DType, Layout};
+use crate::{DType, F8E4M3, F8E5M2, Layout};
 
 pub(super) fn execute(op: &Softmax, input: &[u8], output: &mut [u8]) {
     match op.input.dtype {
+        DType::F8E4M3 => narrow::<F8E4M3>(op, input, output, F8E4M3::from_f32),
+        DType::F8E5M2 => narrow::<F8E5M2>(op, input, output, F8E5M2::from_f32),
         DType::F16 => narrow::<f16>(op, input, output, narrow_f16),
         DType::BF16 => narrow::<bf16>(op, input, output, narrow_bf16),
         DType::F64 => along_axis(op, typed::<f64>(input), dense_mut(&op.output, output), |x, y, cols| {

@@ -36,6 +36,10 @@ pub(super) fn mixed_dtypes(device: &Device) -> Answer {
     refused("f32 x i32", a.matmul(&b), |e| {
         matches!(e, Error::DTypeMismatch { op: "matmul", expected: DType::F32, got: DType::I32 })
     })?;
+    let eight = must(Tensor::zeros(device, DType::F8E4M3, [2, 2]))?;
+    refused("f8e4m3 x f32", eight.matmul(&a), |e| {
+        matches!(e, Error::DTypeMismatch { op: "matmul", expected: DType::F8E4M3, got: DType::F32 })
+    })?;
     refused("i32 assigned to f32", a.assign(&b), |e| matches!(e, Error::DTypeMismatch { .. }))
 }
 

@@ -39,6 +39,8 @@ const ROWS: &[(&str, Test)] = &[
     ("matmul of different inner dimensions", shapes::matmul_inner),
     ("matmul of vectors or unequal batches", shapes::matmul_shapes),
     ("matmul epilogue of the wrong shape, dtype or kind", parameters::matmul_epilogue),
+    ("scales of the wrong shape, dtype or operands", parameters::scales),
+    ("quantising what has no steps, rows or columns", parameters::quantize),
     ("reshape to another element count", shapes::reshape_size),
     ("reshape with two inferred extents", shapes::reshape_inferred),
     ("shape beyond 2^63 elements", shapes::shape_overflow),

@@ -3,7 +3,8 @@
 use super::{Answer, must, ones, refused};
 use crate::ops::Distribution;
 use crate::{
-    DType, Device, Error, Expr, KeepDims, MAX_INPUTS, MatmulOptions, Program, ReduceFn, Scalar, Tensor, UnaryFn,
+    DType, Device, Error, Expr, Granularity, KeepDims, MAX_INPUTS, MatmulOptions, Program, Quantized, ReduceFn, Scalar,
+    Tensor, UnaryFn,
 };
 
 pub(super) fn matmul_epilogue(device: &Device) -> Answer {
@@ -18,6 +19,60 @@ pub(super) fn matmul_epilogue(device: &Device) -> Answer {
     })?;
     let sine = MatmulOptions { activation: Some(UnaryFn::Sin), ..Default::default() };
     refused("sin as an activation", with(sine), |e| matches!(e, Error::InvalidArgument { what: "activation", .. }))
+}
+
+pub(super) fn scales(device: &Device) -> Answer {
+    let x = must(Tensor::from_slice(device, &[1i8; 6], [2, 3]))?;
+    let y = must(Tensor::from_slice(device, &[1i8; 12], [3, 4]))?;
+    let (rows, columns) = (ones(device, &[2, 1])?, ones(device, &[1, 4])?);
+    let with = |options: MatmulOptions<'_>| x.matmul_with(&y, &options);
+    let good = must(with(MatmulOptions { scale_a: Some(&rows), scale_b: Some(&columns), ..Default::default() }))?;
+    if must(good.to_vec::<f32>())? != [3.0; 8] {
+        return Err("a product with scales of 1 is not the product".to_owned());
+    }
+    let shape = |e: &Error| matches!(e, Error::ShapeMismatch { .. });
+    refused("scales of columns for A", with(MatmulOptions { scale_a: Some(&columns), ..Default::default() }), shape)?;
+    refused("scales of rows for B", with(MatmulOptions { scale_b: Some(&rows), ..Default::default() }), shape)?;
+    let halves = must(rows.cast(DType::F16))?;
+    refused("f16 scales", with(MatmulOptions { scale_a: Some(&halves), ..Default::default() }), |e| {
+        matches!(e, Error::DTypeMismatch { op: "matmul", expected: DType::F32, got: DType::F16 })
+    })?;
+    let not_scales = |e: &Error| matches!(e, Error::InvalidArgument { what: "scales", .. });
+    let integers = MatmulOptions { scale_a: Some(&rows), output: Some(DType::I32), ..Default::default() };
+    refused("scales of an i32 result", with(integers), not_scales)?;
+    let floats = ones(device, &[2, 2])?;
+    let of_floats = MatmulOptions { scale_a: Some(&rows), ..Default::default() };
+    refused("scales of f32 operands", floats.matmul_with(&floats, &of_floats), not_scales)?;
+    refused("f64 of an i8 product", with(MatmulOptions { output: Some(DType::F64), ..Default::default() }), |e| {
+        matches!(e, Error::DTypeMismatch { op: "matmul", expected: DType::I32, got: DType::F64 })
+    })?;
+    refused("half of an i32 product", with(MatmulOptions { alpha: 0.5, ..Default::default() }), |e| {
+        matches!(e, Error::InvalidArgument { what: "alpha, beta", .. })
+    })
+}
+
+pub(super) fn quantize(device: &Device) -> Answer {
+    let x = ones(device, &[2, 3])?;
+    let is = |dtype| move |e: &Error| matches!(e, Error::UndefinedForDType { op: "quantize", dtype: d } if *d == dtype);
+    refused("f32 quantised to u8", x.quantize(DType::U8, Granularity::PerRow), is(DType::U8))?;
+    let steps = must(Tensor::from_slice(device, &[1i8; 6], [2, 3]))?;
+    refused("i8 quantised", steps.quantize(DType::I8, Granularity::PerTensor), is(DType::I8))?;
+    refused("rows of a vector", ones(device, &[3])?.quantize(DType::I8, Granularity::PerRow), |e| {
+        matches!(e, Error::InvalidArgument { what: "granularity", .. })
+    })?;
+    refused("scales of another shape", Quantized::new(steps.clone(), ones(device, &[3, 1])?), |e| {
+        matches!(e, Error::ShapeMismatch { .. })
+    })?;
+    refused("i8 scales", Quantized::new(steps.clone(), steps.clone()), |e| {
+        matches!(e, Error::DTypeMismatch { op: "quantize", expected: DType::F32, got: DType::I8 })
+    })?;
+    let weights = must(Quantized::new(steps, ones(device, &[2, 1])?))?;
+    refused("a layer of 3 inputs for 2", ones(device, &[5, 2])?.linear(&weights, None, None), |e| {
+        matches!(e, Error::InnerDimension { k_lhs: 2, k_rhs: 3, .. })
+    })?;
+    refused("an i8 bias", x.linear(&weights, Some(weights.values()), None), |e| {
+        matches!(e, Error::ShapeMismatch { .. } | Error::DTypeMismatch { .. })
+    })
 }
 
 pub(super) fn empty_reduction(device: &Device) -> Answer {

@@ -1,15 +1,18 @@
-//! What [`Backend`](crate::Backend) promises beyond the values of ops: memory, order, and users' kernels good and bad.
+//! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, quantised layers, and users' kernels
+//! good and bad.
 //!
 //! [`run`] is a table of tests for any backend, as [`super::recording::run`] is for recordings: each on buffers of its own,
 //! and after each the device must still compute and hold the memory it held before. A device that runs no users' kernels
 //! must refuse them by [`Error::Unsupported`]; their rows are then passed over. [`driver_out_of_memory`] needs a fault to be
-//! injected, which is each backend's own. The tests are in the files beside this one; the small kernels that they run are
+//! injected, which is each backend's own; [`tuner`] needs a planner. The tests are in the files beside this one; the small kernels that they run are
 //! in `words.rs`.
 
 mod kernels;
 mod memory;
 mod order;
+mod quantised;
 mod refusals;
+pub mod tuner;
 pub mod words;
 
 use super::bad_input::{Row, still_computes};
@@ -23,8 +26,9 @@ type Test = fn(&Device) -> Result<Answer>;
 /// Ends a test with what is wrong, unless the condition holds.
 macro_rules! demand {
     ($condition:expr, $($what:tt)+) => {
-        if !$condition {
-            return Ok(Err(format!($($what)+)));
+        match $condition {
+            true => {}
+            false => return Ok(Err(format!($($what)+))),
         }
     };
 }
@@ -36,7 +40,7 @@ pub fn run(device: &Device) -> Vec<Row> {
         Err(Error::Unsupported { .. }) => Vec::new(),
         _ => [kernels::ROWS, refusals::ROWS, order::KERNEL_ROWS].concat(),
     };
-    let rows = [memory::ROWS, order::ROWS].concat().into_iter().chain(kernels);
+    let rows = [memory::ROWS, order::ROWS, quantised::ROWS].concat().into_iter().chain(kernels);
     rows.map(|(name, test)| Row { name, result: outcome(device, test) }).collect()
 }
 

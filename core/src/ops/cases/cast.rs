@@ -16,17 +16,24 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     for from in DType::ALL {
         for to in DType::ALL.into_iter().filter(|&to| to != from) {
             let (count, values) = match from {
+                DType::F8E4M3 | DType::F8E5M2 => (259, Values::AllBits),
                 DType::F16 | DType::BF16 => (65_536, Values::AllBits),
                 _ => (level.list(&[2053], &[200_003])[usize::from(level == Level::Full)], Values::Special),
             };
-            if level == Level::Full && !matches!(from, DType::F16 | DType::BF16) {
+            if level == Level::Full && values != Values::AllBits {
                 add(&mut cases, FAMILY, cast(from, to, LayoutKind::Dense, &[2053]), &[values]);
             }
             add(&mut cases, FAMILY, cast(from, to, LayoutKind::Dense, &[count]), &[values]);
         }
     }
     for kind in LayoutKind::ALL {
-        for (from, to) in [(DType::F32, DType::F16), (DType::U8, DType::F32), (DType::I32, DType::I8)] {
+        for (from, to) in [
+            (DType::F32, DType::F16),
+            (DType::U8, DType::F32),
+            (DType::I32, DType::I8),
+            (DType::F32, DType::F8E4M3),
+            (DType::F8E5M2, DType::F16),
+        ] {
             add(&mut cases, FAMILY, cast(from, to, kind, &[7, 5, 33]), &[Values::Special]);
         }
     }

@@ -27,6 +27,11 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     }
     let mixed = (x.cast(DType::F32) + &y).select_by(CompareFn::Gt, 0.0, 255.0).cast(DType::U8);
     add(&mut cases, FAMILY, dense_map(FAMILY, &mixed, &[DType::I32, DType::F32], &[1031]), &[Values::Normal; 2]);
+    // Rounded, and clipped or made infinite, before it is widened again.
+    for dtype in [DType::F8E4M3, DType::F8E5M2, DType::F16, DType::BF16] {
+        let narrow = (x.clone() * 0.75).cast(DType::F32) + Expr::index().cast(dtype).cast(DType::F32);
+        add(&mut cases, FAMILY, dense_map(FAMILY, &narrow, &[dtype], &[4099]), &[Values::Special]);
+    }
     let position = Expr::index().cast(DType::F32) * 0.5 + &x;
     add(&mut cases, FAMILY, dense_map(FAMILY, &position, &[DType::F32], &[5, 7, 31]), &[Values::Normal]);
     let seven = (1..7).fold(x.clone(), |sum, i| sum * 0.5 + Expr::input(i));

@@ -1,5 +1,7 @@
 //! Cases of matrix products: transposes, batches, epilogues, extents at the edges of tiles, exact integers (one dropped
-//! product must show), NaN around the operands, K = 0.
+//! product must show), NaN around the operands, K = 0; 8-bit operands with scales in `matmul/scaled.rs`.
+
+mod scaled;
 
 use super::{add, unique};
 use crate::harness::values::{Plant, Where};
@@ -18,6 +20,11 @@ fn product(dtype: DType, [m, n, k]: [u64; 3], kinds: [LayoutKind; 2]) -> Result<
 fn batched(dtype: DType, a: &[u64], b: &[u64], d: &[u64], kinds: [LayoutKind; 2]) -> Result<Matmul> {
     let to = Matmul::output_dtype(dtype).ok_or(Error::UndefinedForDType { op: FAMILY, dtype })?;
     Matmul::product(kinds[0].spec(dtype, a)?, kinds[1].spec(dtype, b)?, output(to, d)?).check()
+}
+
+/// A product of operands of the first two dtypes that gives the third.
+fn of_dtypes([a, b, d]: [DType; 3], [m, n, k]: [u64; 3], kinds: [LayoutKind; 2]) -> Result<Matmul> {
+    Matmul::product(kinds[0].spec(a, &[m, k])?, kinds[1].spec(b, &[k, n])?, output(d, &[m, n])?).check()
 }
 
 /// A batch whose operands repeat along broadcast dimensions.
@@ -60,11 +67,13 @@ fn with_epilogue(op: Result<Matmul>, e: Epilogue) -> Result<Matmul> {
 pub(crate) fn cases(level: Level) -> Vec<Case> {
     let mut cases = Vec::new();
     dtypes(level, &mut cases);
+    float8(level, &mut cases);
     sizes(level, &mut cases);
     layouts(level, &mut cases);
     batches(&mut cases);
     epilogues(level, &mut cases);
     special(&mut cases);
+    scaled::cases(level, &mut cases);
     unique(cases)
 }
 
@@ -94,6 +103,36 @@ fn dtypes(level: Level, cases: &mut Vec<Case>) {
         let op = product(DType::F32, [65, 67, 129], [DENSE; 2]).and_then(|op| Matmul { precision, ..op }.check());
         add(cases, FAMILY, op.clone(), &[Values::Uniform(-1.0, 1.0); 2]);
         exact(cases, op, SMALL);
+    }
+}
+
+/// 8-bit floats of both kinds, in all transposes, to all dtypes; every code of one kind times one of the other; K so long that
+/// sums of 14 bits, never moved to f32, are too small.
+fn float8(level: Level, cases: &mut Vec<Case>) {
+    let kinds = [DType::F8E4M3, DType::F8E5M2];
+    let one = Values::Uniform(-1.0, 1.0);
+    for (a, b) in kinds.into_iter().flat_map(|a| kinds.map(|b| (a, b))) {
+        for d in [DType::F32, DType::F16, DType::BF16] {
+            add(cases, FAMILY, of_dtypes([a, b, d], [33, 35, 131], [DENSE; 2]), &[one; 2]);
+            exact(cases, of_dtypes([a, b, d], [33, 35, 131], [DENSE; 2]), SMALL);
+        }
+        for layouts in [[LayoutKind::Transposed, DENSE], [DENSE, LayoutKind::Transposed], [LayoutKind::Transposed; 2]] {
+            for dims in level.list(&[[129, 65, 33], [1, 67, 33], [128, 128, 256]], &[[67, 1, 33], [65, 129, 160]]) {
+                exact(cases, of_dtypes([a, b, DType::F32], dims, layouts), SMALL);
+            }
+        }
+        // Column n of A and row n of B hold code n: NaN where either is, infinities of e5m2.
+        add(cases, FAMILY, of_dtypes([a, b, DType::F32], [256, 256, 1], [DENSE; 2]), &[Values::AllBits; 2]);
+        let positive = Values::Uniform(0.0, 1.0);
+        for dims in level.list(&[[17, 33, 4099], [64, 64, 8192]], &[[129, 130, 4096], [3, 5, 65_537]]) {
+            add(cases, FAMILY, of_dtypes([a, b, DType::F32], dims, [DENSE; 2]), &[positive; 2]);
+            add(cases, FAMILY, of_dtypes([a, b, DType::BF16], dims, [DENSE, LayoutKind::Transposed]), &[positive; 2]);
+        }
+    }
+    // Larger than f16 holds when stored; not on the way, and not in f32.
+    for d in [DType::F32, DType::F16] {
+        let op = of_dtypes([DType::F8E5M2, DType::F8E5M2, d], [17, 19, 129], [DENSE; 2]);
+        add(cases, FAMILY, op, &[Values::Constant(40_960.0); 2]);
     }
 }
 
@@ -133,7 +172,8 @@ fn sizes(level: Level, cases: &mut Vec<Case>) {
 
 /// All transposes and strided views; what lies between the elements is NaN or the largest integer.
 fn layouts(level: Level, cases: &mut Vec<Case>) {
-    for dtype in level.list(&[DType::F32, DType::I8], &[DType::F16, DType::BF16, DType::F64, DType::I32]) {
+    let further = [DType::F16, DType::BF16, DType::F64, DType::I32, DType::F8E4M3, DType::F8E5M2];
+    for dtype in level.list(&[DType::F32, DType::I8], &further) {
         for kind in LayoutKind::ALL {
             let mut pairs = vec![[kind, DENSE], [DENSE, kind], [kind, kind]];
             if level == Level::Full {
@@ -152,7 +192,7 @@ fn layouts(level: Level, cases: &mut Vec<Case>) {
 }
 
 fn batches(cases: &mut Vec<Case>) {
-    for dtype in [DType::F32, DType::F16, DType::U8] {
+    for dtype in [DType::F32, DType::F16, DType::U8, DType::F8E4M3] {
         exact(cases, batched(dtype, &[3, 17, 9], &[3, 9, 33], &[3, 17, 33], [DENSE; 2]), SMALL);
         let kinds = [LayoutKind::Padded, LayoutKind::Transposed];
         exact(cases, batched(dtype, &[2, 3, 5, 9], &[2, 3, 9, 7], &[2, 3, 5, 7], kinds), SMALL);
@@ -174,7 +214,8 @@ fn epilogues(level: Level, cases: &mut Vec<Case>) {
         add(cases, FAMILY, op, &vec![values; inputs]);
     };
     let dims = [33, 35, 19];
-    for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8, DType::I32] {
+    let dtypes = [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8, DType::I32, DType::F8E4M3];
+    for dtype in dtypes {
         push(dtype, dims, Epilogue { alpha: 2.0, ..plain });
         push(dtype, dims, Epilogue { alpha: -3.0, beta: Some(2.0), ..plain });
         push(dtype, dims, Epilogue { bias: true, ..plain });
@@ -183,7 +224,7 @@ fn epilogues(level: Level, cases: &mut Vec<Case>) {
         push(dtype, [5, 7, 0], Epilogue { alpha: 2.0, beta: Some(3.0), bias: true, ..plain });
     }
     for f in UnaryFn::ALL.into_iter().filter(|f| f.is_activation()) {
-        for dtype in level.list(&[DType::F32, DType::F16], &[DType::BF16, DType::F64]) {
+        for dtype in level.list(&[DType::F32, DType::F16], &[DType::BF16, DType::F64, DType::F8E5M2]) {
             push(dtype, dims, Epilogue { bias: true, activation: Some(f), ..plain });
             push(dtype, [1, 65, 33], Epilogue { alpha: 0.7, beta: Some(1.3), bias: true, activation: Some(f) });
         }
@@ -201,7 +242,7 @@ fn special(cases: &mut Vec<Case>) {
     let one = Values::Uniform(-1.0, 1.0);
     for plant in [Plant::Nan, Plant::Inf] {
         for at in [Where::First, Where::Last, Where::Middle] {
-            for dtype in [DType::F32, DType::F16] {
+            for dtype in [DType::F32, DType::F16, DType::F8E4M3, DType::F8E5M2] {
                 let op = || product(dtype, [65, 33, 67], [DENSE; 2]);
                 add(cases, FAMILY, op(), &[Values::Planted(plant, at), one]);
                 add(cases, FAMILY, op(), &[one, Values::Planted(plant, at)]);
@@ -229,22 +270,86 @@ fn special(cases: &mut Vec<Case>) {
     add(cases, FAMILY, product(DType::F16, [17, 19, 129], [DENSE; 2]), &[Values::Constant(60.0); 2]);
 }
 
+/// How the right operand of a bench case lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lie {
+    Plain,
+    /// Neighbours along k, as the weights of linear layers do.
+    Transposed,
+}
+
+/// What is multiplied: the second word of a bench case's name, dtype, precision, and how B lies. 8-bit weights lie
+/// transposed too, as tensor cores and vendors' libraries want them.
+const BENCHED: [(&str, DType, Precision, Lie); 9] = [
+    ("f32", DType::F32, Precision::Highest, Lie::Plain),
+    ("f16", DType::F16, Precision::Highest, Lie::Plain),
+    ("bf16", DType::BF16, Precision::Highest, Lie::Plain),
+    ("f64", DType::F64, Precision::Highest, Lie::Plain),
+    ("i8", DType::I8, Precision::Highest, Lie::Plain),
+    ("i8-nt", DType::I8, Precision::Highest, Lie::Transposed),
+    ("f8e4m3-nt", DType::F8E4M3, Precision::Highest, Lie::Transposed),
+    ("f32-high", DType::F32, Precision::High, Lie::Plain),
+    ("f32-medium", DType::F32, Precision::Medium, Lie::Plain),
+];
+
+/// A product of `batch` pairs of dense matrices; a single one has two dimensions.
+fn benched(dtype: DType, batch: u64, [m, n, k]: [u64; 3], precision: Precision, b: Lie) -> Result<Matmul> {
+    let dense = |dtype, rows, columns| {
+        let dims = if batch == 1 { vec![rows, columns] } else { vec![batch, rows, columns] };
+        Ok::<_, Error>(TensorSpec::new(dtype, Layout::contiguous(Shape::new(&dims)?)))
+    };
+    let b = match b {
+        Lie::Plain => dense(dtype, k, n)?,
+        Lie::Transposed => {
+            let weights = dense(dtype, n, k)?;
+            let rank = weights.layout.rank();
+            TensorSpec::new(dtype, weights.layout.transpose(rank - 2, rank - 1)?)
+        }
+    };
+    let to = Matmul::output_dtype(dtype).ok_or(Error::UndefinedForDType { op: FAMILY, dtype })?;
+    Matmul { precision, ..Matmul::product(dense(dtype, m, k)?, b, dense(to, m, n)?) }.check()
+}
+
+/// Squares of every kind, named `gemm KIND SIDE`; then what is not square, `gemm KIND MxNxK`, and a batch, `gemm KIND
+/// BATCHx(MxNxK)`.
 pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     let sides: &[u64] = size.pick(
         &[256, 512, 1000],
         &[256, 512, 1000, 1024, 2048, 4096],
         &[256, 512, 1000, 1024, 2048, 4096, 8192, 16384],
     );
-    [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8]
-        .into_iter()
-        .flat_map(|dtype| sides.iter().map(move |&side| (dtype, side)))
-        .filter_map(|(dtype, side)| {
-            Some(BenchCase {
-                name: format!("gemm {dtype} {side}"),
-                suite: Suite::Gemm,
-                op: product(dtype, [side; 3], [DENSE; 2]).ok()?.into(),
-                metric: Metric::Flops,
-            })
-        })
-        .collect()
+    // Odd; few rows, few columns, one of them; an outer and an inner product; linear layers of transformers.
+    let others: &[[u64; 3]] = size.pick(
+        &[[257, 255, 253], [1, 256, 256], [256, 256, 16], [16, 16, 4096]],
+        &[[1025, 1023, 1021], [1, 1024, 1024], [16, 1024, 1024], [1024, 1024, 64], [64, 64, 16384], [1024, 1024, 3584]],
+        &[
+            [4097, 4095, 4093],
+            [128, 4096, 4096],
+            [4096, 128, 4096],
+            [16, 4096, 4096],
+            [1, 4096, 4096],
+            [8192, 8192, 64],
+            [64, 64, 65536],
+            [4096, 4096, 14336],
+            [4096, 14336, 4096],
+            [8192, 1280, 8192],
+        ],
+    );
+    let (count, side) = size.pick((4, 64), (32, 256), (256, 512));
+    let mut cases = Vec::new();
+    for (kind, dtype, precision, b) in BENCHED {
+        let mut push = |shape: String, batch, dims| {
+            let Ok(op) = benched(dtype, batch, dims, precision, b) else { return };
+            let name = format!("gemm {kind} {shape}");
+            cases.push(BenchCase { name, suite: Suite::Gemm, op: op.into(), metric: Metric::Flops });
+        };
+        for &side in sides {
+            push(side.to_string(), 1, [side; 3]);
+        }
+        for &[m, n, k] in others {
+            push(format!("{m}x{n}x{k}"), 1, [m, n, k]);
+        }
+        push(format!("{count}x({side}x{side}x{side})"), count, [side; 3]);
+    }
+    cases
 }

@@ -13,6 +13,7 @@ pub mod copy;
 pub mod expr;
 pub mod fill;
 pub mod matmul;
+pub mod quantize;
 pub mod random;
 pub mod reduce;
 pub mod softmax;

@@ -27,7 +27,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         push(Distribution::Bits, DType::U32, seed, stream, 65);
         push(Distribution::Uniform { low: 0.0, high: 1.0 }, DType::F32, seed, stream, 65);
     }
-    for dtype in [DType::F16, DType::BF16, DType::F32] {
+    for dtype in [DType::F8E4M3, DType::F8E5M2, DType::F16, DType::BF16, DType::F32] {
         push(Distribution::Uniform { low: 0.0, high: 1.0 }, dtype, 1, 2, 4099);
         push(Distribution::Uniform { low: -3.0, high: 5.0 }, dtype, 1, 2, 4099);
         push(Distribution::Uniform { low: 2.0, high: 2.0 }, dtype, 1, 2, 33);

@@ -21,7 +21,7 @@ fn reduce(f: ReduceFn, dtype: DType, kind: LayoutKind, dims: &[u64], axes: &[usi
 fn values(f: ReduceFn, dtype: DType) -> Values {
     match f {
         ReduceFn::Prod => Values::NearOne,
-        ReduceFn::Max | ReduceFn::Min => Values::Uniform(-100.0, 100.0),
+        ReduceFn::AbsMax | ReduceFn::Max | ReduceFn::Min => Values::Uniform(-100.0, 100.0),
         // Rarely zero everywhere, rarely without a zero.
         ReduceFn::Any | ReduceFn::All => Values::Integers(0, if dtype.is_float() { 20 } else { 60 }),
         ReduceFn::Sum | ReduceFn::Mean => Values::Normal,
@@ -110,7 +110,7 @@ fn exact(level: Level, cases: &mut Vec<Case>) {
 
 fn special(cases: &mut Vec<Case>) {
     let places = [Where::First, Where::Last, Where::TileEnd, Where::TileStart, Where::Middle];
-    for f in [ReduceFn::Sum, ReduceFn::Max, ReduceFn::Min, ReduceFn::Mean, ReduceFn::Any] {
+    for f in [ReduceFn::Sum, ReduceFn::AbsMax, ReduceFn::Max, ReduceFn::Min, ReduceFn::Mean, ReduceFn::Any] {
         for at in places {
             let values = [Values::Planted(Plant::Nan, at)];
             add(cases, FAMILY, reduce(f, DType::F32, DENSE, &[70_001], &[]), &values);
@@ -120,8 +120,8 @@ fn special(cases: &mut Vec<Case>) {
         let values = [Values::Planted(Plant::Inf, Where::Middle)];
         add(cases, FAMILY, reduce(f, DType::F32, DENSE, &[5, 515], &[1]), &values);
     }
-    for f in [ReduceFn::Max, ReduceFn::Min] {
-        for value in [f64::NEG_INFINITY, f64::INFINITY, -5.0, f64::NAN] {
+    for f in [ReduceFn::AbsMax, ReduceFn::Max, ReduceFn::Min] {
+        for value in [f64::NEG_INFINITY, f64::INFINITY, -5.0, -0.0, f64::NAN] {
             add(cases, FAMILY, reduce(f, DType::F32, DENSE, &[3, 259], &[1]), &[Values::Constant(value)]);
         }
     }
@@ -130,6 +130,15 @@ fn special(cases: &mut Vec<Case>) {
             add(cases, FAMILY, reduce(f, dtype, DENSE, &[3, 0], &[1]), &[Values::Normal]);
             add(cases, FAMILY, reduce(f, dtype, DENSE, &[0], &[]), &[Values::Normal]);
         }
+    }
+    for axis in 0..2 {
+        add(cases, FAMILY, reduce(ReduceFn::AbsMax, DType::F16, DENSE, &[259, 131], &[axis]), &[Values::Special]);
+        add(
+            cases,
+            FAMILY,
+            reduce(ReduceFn::AbsMax, DType::F32, DENSE, &[[3, 0], [0, 3]][axis], &[axis ^ 1]),
+            &[Values::Normal],
+        );
     }
     for value in [0.0, 1.0] {
         for f in [ReduceFn::Any, ReduceFn::All] {

@@ -1,4 +1,4 @@
-//! Cases of the unary functions: all 65,536 bit patterns of the 16-bit floats, special values and the whole range of the
+//! Cases of the unary functions: all bit patterns of the floats of 8 and 16 bits, special values and the whole range of the
 //! wider ones, every kind of layout, every rank.
 
 use super::{add, dense_map, ranks, sizes, strided_map, unique};
@@ -17,6 +17,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     for f in UnaryFn::ALL {
         for dtype in DType::ALL.into_iter().filter(|&dtype| f.defined_for(dtype)) {
             let (count, values) = match dtype {
+                DType::F8E4M3 | DType::F8E5M2 => (259, Values::AllBits),
                 DType::F16 | DType::BF16 => (65_536, Values::AllBits),
                 DType::F32 => (4099, Values::Special),
                 _ => (1031, Values::Special),

@@ -1,0 +1,118 @@
+//! What the bound of a product of 8-bit floats lets pass: an emulation of tensor cores with 14 bits that moves its sums to
+//! f32 every 128 products; and what it does not: the same without. And which dtypes go together.
+
+use super::*;
+use crate::harness::Values;
+use crate::oracle::Subnormals;
+use crate::{Layout, Shape, TensorSpec};
+
+fn spec(dtype: DType, dims: &[u64]) -> TensorSpec {
+    TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims).unwrap()))
+}
+
+fn product([a, b, d]: [DType; 3], [m, n, k]: [u64; 3]) -> Result<Matmul> {
+    Matmul::product(spec(a, &[m, k]), spec(b, &[k, n]), spec(d, &[m, n])).check()
+}
+
+/// `x` without what is below 2^-13 of the power of two `2^exponent`.
+fn cut(x: f64, exponent: i32) -> f64 {
+    let unit = 2f64.powi(exponent) * TENSOR_CORE_ROUNDOFF;
+    (x / unit).trunc() * unit
+}
+
+fn exponent(x: f64) -> i32 {
+    if x == 0.0 { -1000 } else { x.abs().log2().floor() as i32 }
+}
+
+/// One instruction: 32 products and the sum, aligned to the largest of them, and the result normalised.
+fn instruction(sum: f64, products: &[f64]) -> f64 {
+    let largest = products.iter().map(|&x| exponent(x)).fold(exponent(sum), i32::max);
+    let total = products.iter().map(|&x| cut(x, largest)).sum::<f64>() + cut(sum, largest);
+    cut(total, exponent(total))
+}
+
+/// The sum as tensor cores make it, moved to f32 after every `promoted_every` products.
+fn tensor_core_sum(products: &[f64], promoted_every: usize) -> f64 {
+    products
+        .chunks(promoted_every)
+        .fold(0f32, |sum, chunk| sum + chunk.chunks(TENSOR_CORE_PRODUCTS as usize).fold(0.0, instruction) as f32)
+        as f64
+}
+
+/// Elements, of `count` drawn ones, that the bound accepts; K = `k`, numbers of the given kind in both operands.
+fn accepted(dtypes: [DType; 3], k: usize, values: Values, promoted_every: usize, count: u64) -> u64 {
+    let op = product(dtypes, [1, 1, k as u64]).unwrap();
+    let draw = |spec: &TensorSpec, seed: u64| {
+        let bytes = values.bytes(spec.dtype, k as u64, seed);
+        let values = bytes.iter().map(|&byte| Scalar::from_le_bytes(&[byte], spec.dtype)).collect();
+        HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }
+    };
+    let one = |seed: u64| {
+        let (a, b) = (draw(&op.a, 2 * seed), draw(&op.b, 2 * seed + 1));
+        let products: Vec<f64> = a.values.iter().zip(&b.values).map(|(a, b)| a.as_f64() * b.as_f64()).collect();
+        let got = Scalar::F(tensor_core_sum(&products, promoted_every)).cast(op.output.dtype);
+        op.oracle(&[a, b])[0].accepts(got, op.output.dtype, crate::oracle::Subnormals::Kept)
+    };
+    (0..count).filter(|&seed| one(seed)).count() as u64
+}
+
+const E4M3: [DType; 3] = [DType::F8E4M3, DType::F8E4M3, DType::F32];
+const MIXED: [DType; 3] = [DType::F8E5M2, DType::F8E4M3, DType::BF16];
+
+#[test]
+fn sums_promoted_every_128_products_are_within_the_bound() {
+    for dtypes in [E4M3, MIXED] {
+        for k in [1, 31, 32, 33, 100, 128, 129, 1024, 4096, 16_384] {
+            for values in [Values::Uniform(-1.0, 1.0), Values::Uniform(0.0, 1.0), Values::Normal, Values::Special] {
+                assert_eq!(accepted(dtypes, k, values, PROMOTED_EVERY as usize, 20), 20, "{dtypes:?} {k} {values:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_never_promoted_are_beyond_the_bound_for_long_k() {
+    for dtypes in [E4M3, MIXED] {
+        for k in [2048, 4096, 16_384] {
+            assert_eq!(accepted(dtypes, k, Values::Uniform(0.0, 1.0), usize::MAX, 20), 0, "{dtypes:?} {k}");
+        }
+    }
+}
+
+#[test]
+fn eight_bit_floats_mix_and_give_three_dtypes() {
+    let dims = [2, 3, 4];
+    for a in [DType::F8E4M3, DType::F8E5M2] {
+        for b in [DType::F8E4M3, DType::F8E5M2] {
+            for d in DType::ALL {
+                let made = product([a, b, d], dims);
+                assert_eq!(made.is_ok(), matches!(d, DType::F32 | DType::F16 | DType::BF16), "{a} {b} {d}");
+            }
+        }
+    }
+    let refused = |dtypes| product(dtypes, dims).unwrap_err();
+    assert!(matches!(refused([DType::F8E4M3, DType::F16, DType::F32]), Error::DTypeMismatch { op: "matmul", .. }));
+    assert!(matches!(refused([DType::I8, DType::U8, DType::I32]), Error::DTypeMismatch { op: "matmul", .. }));
+    assert!(matches!(refused([DType::F16, DType::F16, DType::BF16]), Error::DTypeMismatch { op: "matmul", .. }));
+    assert!(product([DType::BF16, DType::BF16, DType::F32], dims).is_ok());
+}
+
+#[test]
+fn only_split_products_with_an_infinity_may_be_nan() {
+    let operand = |values: [f64; 4]| HostTensor {
+        dtype: DType::F32,
+        shape: Shape::new(&[2, 2]).unwrap(),
+        values: values.map(Scalar::F).to_vec(),
+    };
+    let inputs = [operand([f64::INFINITY, 1.0, 2.0, 3.0]), operand([1.0, 2.0, 3.0, 4.0])];
+    for precision in [Precision::Medium, Precision::High, Precision::Highest] {
+        let op = Matmul { precision, ..product([DType::F32; 3], [2, 2, 2]).unwrap() };
+        let expected = op.oracle(&inputs);
+        for (at, e) in expected.iter().enumerate() {
+            let accepts = |x: f64| e.accepts(Scalar::F(x), DType::F32, Subnormals::Kept);
+            assert!(accepts(e.value.as_f64()));
+            assert_eq!(accepts(f64::NAN), precision == Precision::High && at < 2, "{precision:?} {at}");
+            assert!(!accepts(7.5));
+        }
+    }
+}

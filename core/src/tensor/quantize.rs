@@ -1,0 +1,195 @@
+//! Quantised tensors: 8-bit values with f32 scales, how they come from floats, and products of them.
+//!
+//! Symmetric: value = step * scale, scale = largest magnitude / largest step (i8: 127; f8e4m3: 448; f8e5m2: 57344), so that zero
+//! is zero and no offsets need adding up. No op
+//! of its own: the largest magnitudes are a reduction, dividing by them a map, and products take scales themselves
+//! ([`MatmulOptions::scale_a`]), so that what a quantised layer costs beside its i8 product is reading the activations twice.
+//! Not here: choosing scales from many batches (give them to [`Quantized::new`]), offsets, integer activations between layers.
+
+use super::MatmulOptions;
+use crate::{CompareFn, DType, Error, Expr, KeepDims, ReduceFn, Result, Shape, Tensor, UnaryFn};
+
+/// Which elements of [..., rows, columns] share a scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Granularity {
+    /// All of them; scales have extents of 1 alone.
+    PerTensor,
+    /// Those of a row (a token of activations, an output channel of [n, k] weights); scales are [..., rows, 1].
+    PerRow,
+    /// Those of a column; scales are [..., 1, columns].
+    PerColumn,
+}
+
+/// 8-bit values and the f32 scales they are multiplied with; the scales broadcast to the values' shape.
+#[derive(Clone, Debug)]
+pub struct Quantized {
+    values: Tensor,
+    scales: Tensor,
+}
+
+const OP: &str = "quantize";
+
+/// The largest step of a dtype that values are quantised to; `None` where there is no rule.
+fn largest_step(dtype: DType) -> Option<f64> {
+    match dtype {
+        // -128 is left out: both signs have the same steps.
+        DType::I8 => Some(127.0),
+        DType::F8E4M3 | DType::F8E5M2 => Some(dtype.max_finite()),
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => None,
+        DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::Bool => None,
+    }
+}
+
+/// The scale for the largest magnitude (input 0).
+pub(crate) fn scale_of(dtype: DType) -> Result<Expr> {
+    let largest = largest_step(dtype).ok_or(Error::UndefinedForDType { op: OP, dtype })?;
+    Ok(Expr::input(0).cast(DType::F32) / largest)
+}
+
+/// Steps of a value (input 0) with its scale (input 1): nearest even, never beyond the largest; 0 where the scale is 0, NaN or
+/// infinite.
+pub(crate) fn steps_of(dtype: DType) -> Result<Expr> {
+    let largest = largest_step(dtype).ok_or(Error::UndefinedForDType { op: OP, dtype })?;
+    let (x, scale) = (Expr::input(0).cast(DType::F32), Expr::input(1));
+    let exact = x / scale.clone();
+    // A cast to a float rounds by itself.
+    let steps = if dtype.is_float() { exact } else { exact.round() }.clamp(-largest, largest);
+    Ok(scale.compare(CompareFn::Gt, 0.0).select(steps, 0.0).cast(dtype))
+}
+
+/// The value of steps (input 0) with their scale (input 1).
+pub(crate) fn value_of(dtype: DType) -> Expr {
+    (Expr::input(0).cast(DType::F32) * Expr::input(1)).cast(dtype)
+}
+
+impl Tensor {
+    /// These floats as `dtype` (i8, f8e4m3 or f8e5m2) with scales of the given granularity: scale = largest magnitude / largest
+    /// step in f32, steps = value / scale to nearest even.
+    ///
+    /// As i8, every finite value is at most half a scale (and 2^-12 of that) from what it was; as f8e4m3 at most 2^-4 of itself,
+    /// as f8e5m2 2^-3, or half the smallest subnormal number of that type times the scale where that is more. A row (tensor, column) of zeros has
+    /// scale 0 and steps 0, and comes back as zeros; so does one whose scale is below f32's normal numbers, on devices
+    /// that flush those. A NaN or an infinity makes its scale NaN or infinite: what comes back, and every product with that
+    /// row, is NaN, so that nothing is lost unseen.
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`] for values that are no floats and for a `dtype` other than these three;
+    /// [`Error::InvalidArgument`] for rows or columns of a tensor of rank below 2; memory errors of the device.
+    pub fn quantize(&self, dtype: DType, granularity: Granularity) -> Result<Quantized> {
+        let scale = scale_of(dtype)?;
+        if !self.dtype().is_float() {
+            return Err(Error::UndefinedForDType { op: OP, dtype: self.dtype() });
+        }
+        let rank = self.rank();
+        let axes: Vec<usize> = match granularity {
+            Granularity::PerTensor => (0..rank).collect(),
+            _ if rank < 2 => {
+                let reason = format!("{granularity:?} needs rows and columns, not shape {:?}", self.dims());
+                return Err(Error::InvalidArgument { what: "granularity", reason });
+            }
+            Granularity::PerRow => vec![rank - 1],
+            Granularity::PerColumn => vec![rank - 2],
+        };
+        // The magnitude of a scalar is itself: it has no axes to reduce.
+        let largest = if rank == 0 { self.abs()? } else { self.reduce(ReduceFn::AbsMax, &axes, KeepDims::Yes)? };
+        let scales = Tensor::map_named(OP, &scale, &[&largest])?;
+        let values = Tensor::map_named(OP, &steps_of(dtype)?, &[self, &scales])?;
+        Ok(Quantized { values, scales })
+    }
+
+    /// A quantised linear layer: activation(x W^T + bias) of x [..., m, k] (f32, f16 or bf16), weights [n, k] with scales
+    /// per tensor or per row (output channel), bias `[n]` of x's dtype; the result is `[..., m, n]` of x's dtype.
+    ///
+    /// x is quantised per row to the weights' dtype, the product of i8 is exact in i32, and scales, bias and activation follow in f32
+    /// before the one rounding to x's dtype. The error is that of quantising: as i8 at most 0.4 % of a row's largest magnitude
+    /// on each factor, which averages out along k.
+    ///
+    /// # Errors
+    /// As [`Tensor::quantize`] and [`Quantized::matmul`]; [`Error::ShapeMismatch`] for weights that are no matrix.
+    pub fn linear(&self, weights: &Quantized, bias: Option<&Tensor>, activation: Option<UnaryFn>) -> Result<Tensor> {
+        if weights.values.rank() != 2 || self.rank() < 2 {
+            return Err(Error::shape_mismatch("linear", self.shape(), weights.values.shape(), None));
+        }
+        let k = self.dims()[self.rank() - 1];
+        let rows = self.dims()[..self.rank() - 1].iter().product::<u64>();
+        // One product for all rows, however they are batched.
+        let x = self.reshape([rows, k])?.quantize(weights.values.dtype(), Granularity::PerRow)?;
+        let options = MatmulOptions { bias, activation, output: Some(self.dtype()), ..MatmulOptions::default() };
+        let flat = x.matmul(&weights.t()?, &options)?;
+        let mut dims = self.dims().to_vec();
+        dims[self.rank() - 1] = weights.values.dims()[0];
+        flat.reshape(Shape::new(&dims)?)
+    }
+}
+
+impl Quantized {
+    /// Values that were quantised before, with scales that broadcast to their shape.
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`] for values of a dtype that is not quantised to, [`Error::DTypeMismatch`] for scales that
+    /// are not f32, [`Error::ShapeMismatch`], [`Error::DeviceMismatch`].
+    pub fn new(values: Tensor, scales: Tensor) -> Result<Quantized> {
+        if largest_step(values.dtype()).is_none() {
+            return Err(Error::UndefinedForDType { op: OP, dtype: values.dtype() });
+        }
+        if scales.dtype() != DType::F32 {
+            return Err(Error::DTypeMismatch { op: OP, expected: DType::F32, got: scales.dtype() });
+        }
+        values.expect_device(OP, &scales)?;
+        scales.broadcast_to(*values.shape())?;
+        Ok(Quantized { values, scales })
+    }
+
+    /// The steps.
+    pub fn values(&self) -> &Tensor {
+        &self.values
+    }
+
+    /// What a step is worth.
+    pub fn scales(&self) -> &Tensor {
+        &self.scales
+    }
+
+    /// Bytes of values and scales.
+    pub fn size_bytes(&self) -> u64 {
+        self.values.spec().bytes() + self.scales.spec().bytes()
+    }
+
+    /// The values as `dtype`: steps times scales in f32, rounded once.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedDType`]; memory errors of the device.
+    pub fn dequantize(&self, dtype: DType) -> Result<Tensor> {
+        Tensor::map_named("dequantize", &value_of(dtype), &[&self.values, &self.scales])
+    }
+
+    /// The transpose of the last two dimensions, as views: scales of rows become scales of columns.
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`] for rank below 2.
+    pub fn t(&self) -> Result<Quantized> {
+        let rank = self.values.rank();
+        let scales = self.scales.broadcast_rank(rank)?;
+        Ok(Quantized { values: self.values.t()?, scales: scales.t()? })
+    }
+
+    /// The product of the values that both stand for: [`Tensor::matmul_with`] on the steps, with these scales in place of
+    /// those in `options`, and f32 where its `output` says nothing.
+    ///
+    /// # Errors
+    /// As [`Tensor::matmul_with`]; [`Error::ShapeMismatch`] where scales differ along k: those of the left operand must be per
+    /// tensor or per row, those of the right one per tensor or per column.
+    pub fn matmul(&self, rhs: &Quantized, options: &MatmulOptions<'_>) -> Result<Tensor> {
+        let (scale_a, scale_b) = (Some(&self.scales), Some(&rhs.scales));
+        self.values.matmul_with(&rhs.values, &MatmulOptions { scale_a, scale_b, ..options.clone() })
+    }
+}
+
+impl Tensor {
+    /// This with extents of 1 in front until it has `rank` dimensions.
+    fn broadcast_rank(&self, rank: usize) -> Result<Tensor> {
+        let mut dims = vec![1; rank.saturating_sub(self.rank())];
+        dims.extend(self.dims());
+        self.reshape(Shape::new(&dims)?)
+    }
+}
