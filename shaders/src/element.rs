@@ -1,7 +1,6 @@
 //! Elements: how each dtype is declared, read and written in WGSL. The heart of dtype support in these kernels.
 //!
-//! Storage needs no optional feature but for the 64-bit types: f16, bf16, i8, u8 and bool are bits of u32 words, widened
-//! by the functions in `wgsl/element/`. Where shaders have f16 ([`Caps::f16`]) f16 is stored as itself.
+//! Storage needs no optional feature but for the 64-bit types: types of 8 and 16 bits are bits of u32 words, widened by the functions in `wgsl/element/`. Where shaders have f16 ([`Caps::f16`]) f16 is stored as itself.
 //!
 //! | dtype | computed as | quad (4 elements) in storage | scalar in storage |
 //! |---|---|---|---|
@@ -9,6 +8,7 @@
 //! | f64, i64 | itself (needs [`Caps`]) | two `vec2<T>` | `T` |
 //! | f16 | f32 | `vec4<f16>`, or `vec2<u32>` | `f16`, or half a `u32` |
 //! | bf16 | f32 | `vec2<u32>` | half a `u32` |
+//! | f8e4m3, f8e5m2 | f32 | `u32` | a quarter of a `u32` |
 //! | i8, u8 | i32, u32 | `u32` | a quarter of a `u32` |
 //! | bool | bool | `u32` | a quarter of a `u32` |
 //!
@@ -114,7 +114,9 @@ impl Element {
     /// `value` (an expression of type [`Element::scalar`]) as it will read after a store: rounded or wrapped to the dtype.
     pub(crate) fn round(self, value: &str) -> String {
         match self.dtype {
-            DType::F16 | DType::BF16 | DType::I8 | DType::U8 => format!("round_{}({value})", self.dtype),
+            DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::I8 | DType::U8 => {
+                format!("round_{}({value})", self.dtype)
+            }
             _ => value.to_owned(),
         }
     }
@@ -152,7 +154,7 @@ impl Element {
         match self.dtype {
             DType::F16 if self.kind == Kind::NativeF16 => Repr::Typed("f16"),
             DType::F16 | DType::BF16 => Repr::Packed { bits: 16 },
-            DType::I8 | DType::U8 | DType::Bool => Repr::Packed { bits: 8 },
+            DType::F8E4M3 | DType::F8E5M2 | DType::I8 | DType::U8 | DType::Bool => Repr::Packed { bits: 8 },
             DType::F32 => Repr::Typed("f32"),
             DType::F64 => Repr::Typed("f64"),
             DType::I32 => Repr::Typed("i32"),
@@ -265,7 +267,7 @@ impl Element {
         Ok(())
     }
 
-    /// i8, u8 and bool: a quad is one word.
+    /// 8-bit floats, i8, u8 and bool: a quad is one word.
     fn write_byte_quad(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
         let (c, v4, suffix) = (self.scalar(), self.vector(), self.suffix());
         declare(out, binding, name, "u32", access)?;
@@ -304,6 +306,8 @@ pub(crate) fn prelude(elements: &[Element]) -> String {
         DType::F16 if e.kind == Kind::NativeF16 => include_str!("../wgsl/element/f16_native.wgsl"),
         DType::F16 => include_str!("../wgsl/element/f16.wgsl"),
         DType::BF16 => include_str!("../wgsl/element/bf16.wgsl"),
+        DType::F8E4M3 => include_str!("../wgsl/element/f8e4m3.wgsl"),
+        DType::F8E5M2 => include_str!("../wgsl/element/f8e5m2.wgsl"),
         DType::I8 => include_str!("../wgsl/element/i8.wgsl"),
         DType::U8 => include_str!("../wgsl/element/u8.wgsl"),
         DType::Bool => include_str!("../wgsl/element/bool.wgsl"),

@@ -5,8 +5,8 @@
 //! text of every library function that a kernel's text names, directly or through others, and nothing else: a kernel
 //! that adds does not carry a Payne-Hanek reduction. The library files are plain WGSL, one blank line between functions.
 //!
-//! Values are of the compute type of their dtype (`element.rs`). f16 and bf16 steps are not rounded, i8 and u8 steps
-//! are wrapped; a cast rounds what it takes and what it gives.
+//! Values are of the compute type of their dtype (`element.rs`). Steps in floats of 8 and 16 bits are not rounded, i8 and u8
+//! steps are wrapped; a cast rounds what it takes and what it gives.
 
 use std::collections::BTreeSet;
 
@@ -99,7 +99,7 @@ pub(crate) fn compare(f: CompareFn, dtype: DType, a: &str, b: &str) -> String {
 /// `x`, a value of dtype `from` exactly, as a value of dtype `to` exactly.
 pub(crate) fn cast(from: DType, to: DType, x: &str) -> String {
     let (source, target) = (compute_type(from), compute_type(to));
-    let half = matches!(to, DType::F16 | DType::BF16);
+    let narrow = to.is_float() && to != to.compute();
     if to == from || (to == DType::F32 && source == "f32") {
         return x.to_owned();
     }
@@ -110,14 +110,14 @@ pub(crate) fn cast(from: DType, to: DType, x: &str) -> String {
         },
         ("bool", _) => return format!("select({target}(0), {target}(1), {x})"),
         ("f32" | "f64", "i32" | "u32" | "i64") => return format!("{to}_from_{source}({x})"),
-        ("f64", "f32") if half => format!("f32_to_odd({x})"),
+        ("f64", "f32") if narrow => format!("f32_to_odd({x})"),
         ("i32" | "u32" | "i64", "f32") if to == DType::BF16 => format!("bf16_from_{source}({x})"),
         (s, t) if s == t => x.to_owned(),
         // naga 30 extends the sign of a u32 that becomes an i64: widen first.
         ("u32", "i64") => format!("i64(u64({x}))"),
         _ => format!("{target}({x})"),
     };
-    if half { format!("round_{to}({plain})") } else { wrap(to, plain) }
+    if narrow { format!("round_{to}({plain})") } else { wrap(to, plain) }
 }
 
 /// 8-bit integers wrap after every step.

@@ -69,6 +69,7 @@ families! {
     copies_conform: "copy" "random";
     products_conform: "matmul";
     reductions_conform: "argreduce" "reduce" "softmax";
+    quantising_conforms: "quantize";
 }
 
 /// Cases of products, each computed by the candidate that `prefer` names where there is one.

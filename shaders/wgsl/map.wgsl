@@ -7,7 +7,7 @@
 // Numerics      that of body.
 // Requires      prelude: Params with `quads` (1 and more) and `tail`; const THREADS, ITEMS; alias Quad, four elements;
 //               quad, write_quad, write_tail.
-// Measured      H200, Vulkan, 2026-11-21, 2^28 f32: add 4.26 TB/s, exp 3.92, gelu 2.39; copy: 4.05
+// Measured      H200, Vulkan, 2026-11-21, 2^28 f32: add 4.26 TB/s, exp 3.92, gelu 2.39 before its present form; copy: 4.05
 //               (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite elementwise.
 
 @compute @workgroup_size(THREADS)

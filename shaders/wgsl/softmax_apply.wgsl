@@ -1,23 +1,13 @@
-// Computes      y[i] = exp(x[i] - max) / sum, or its logarithm, from the key and sum of each row: see softmax_stats.wgsl.
+// Computes      y[r, c] = exp(x[r, c] - max) / sum, or its logarithm, from the key and sum of each row: see softmax_stats.wgsl.
 // Algorithm     one vector a step, ITEMS steps a thread, THREADS apart.
 // Tiling        THREADS * ITEMS vectors a workgroup.
-// Mapping       output vectors in order; x by strides; the state of element i is i / run * inner + i % inner.
+// Mapping       output vectors in order; x by strides; a row is params.count elements.
 // Shared memory none.
-// Traffic       every element read once and written once, and a state a row (or column): memory bound.
+// Traffic       every element read once and written once, and a state a row: memory bound.
 // Numerics      as softmax.wgsl.
-// Requires      prelude: V, WIDTH, ITEMS, THREADS, LOG, ALONG (a vector lies along the row); softmax_scalar.wgsl,
-//               softmax_factor.wgsl; load, store, base_of, apply_each; struct Params; state at binding 2.
+// Requires      prelude: V, WIDTH, ITEMS, THREADS, LOG; softmax_scalar.wgsl, softmax_factor.wgsl; load, store, base_of;
+//               anchor_at, factor_at of a state's index; struct Params. Not here: columns (softmax_apply_columns.wgsl).
 // Measured      not measured.
-fn apply(x: V, state: u32) -> V {
-    if ALONG {
-        let s = states[state];
-        let anchor = V(anchor_of(s.key));
-        let factor = V(factor_of(s.key, s.sum));
-        return select(exp_of(x, anchor) * factor, (x - anchor) - factor, LOG);
-    }
-    return apply_each(x, state);
-}
-
 @compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -34,9 +24,11 @@ fn main(
     for (var i = 0u; i < ITEMS; i++) {
         let at = first + i * THREADS;
         if at < params.units {
-            let element = at * WIDTH;
-            let state = element / params.run * params.inner + element % params.inner;
-            store(params.target_base + at, apply(taken[i], state));
+            let x = taken[i];
+            let state = at / (params.count / WIDTH);
+            let anchor = anchor_at(state);
+            let factor = factor_at(state);
+            store(params.target_base + at, select(exp_of(x, anchor) * factor, (x - anchor) - factor, LOG));
         }
     }
 }

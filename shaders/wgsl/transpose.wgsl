@@ -3,18 +3,20 @@
 //               memory; 2. the tile is read row by row of y and written.
 // Tiling        SIDE x SIDE blocks, 4 * SIDE elements a side, THREADS invocations.
 // Mapping       tiles down the rows of x first (writes of neighbours touch), then across, then batches; workgroups folded over two dimensions.
-// Shared memory SIDE * SIDE * 4 vectors of 16 bytes (16384 bytes for SIDE = 16); slot() swaps vectors within a row by the
-//               row's block number, so that the writes by column and the reads by row touch every bank once.
+// Shared memory SIDE * SIDE * 4 vectors of four elements (16 KiB for SIDE = 16 of 4 bytes, 32 KiB for SIDE = 32 of 2); slot()
+//               swaps vectors within a row by the row's block number, so that the writes by column and the reads by row
+//               touch every bank once.
 // Traffic       every element once on both sides, in runs of 4 * SIDE elements: memory bound.
 // Numerics      none.
-// Requires      prelude: Params; const SIDE, THREADS (dividing SIDE * SIDE); batch_from, batch_to; load4_x, store4_y.
-// Measured      H200, Vulkan, 2026-11-21, 16384 x 16384: f32 3.73 TB/s, f16 2.70; copy: 4.05
+// Requires      prelude: Params; const SIDE, THREADS (dividing SIDE * SIDE); batch_from, batch_to; load4_x, store4_y;
+//               Kept, four elements as workgroup memory holds them; keep, kept.
+// Measured      H200, Vulkan, 2026-11-21, 16384 x 16384: f32 3.73 TB/s, f16 2.70 with tiles of 64; copy: 4.05
 //               (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite copy.
 
 const BLOCKS = SIDE * SIDE;
 const PASSES = BLOCKS / THREADS;
 
-var<workgroup> tile: array<vec4<u32>, BLOCKS * 4u>;
+var<workgroup> tile: array<Kept, BLOCKS * 4u>;
 
 // Where row `r` (below 4 * SIDE) of the transposed tile keeps its vector `c` (below SIDE).
 fn slot(r: u32, c: u32) -> u32 {
@@ -51,10 +53,10 @@ fn main(
                 let r1 = load4_x(at + pitch);
                 let r2 = load4_x(at + 2u * pitch);
                 let r3 = load4_x(at + 3u * pitch);
-                tile[slot(bc * 4u, br)] = vec4<u32>(r0.x, r1.x, r2.x, r3.x);
-                tile[slot(bc * 4u + 1u, br)] = vec4<u32>(r0.y, r1.y, r2.y, r3.y);
-                tile[slot(bc * 4u + 2u, br)] = vec4<u32>(r0.z, r1.z, r2.z, r3.z);
-                tile[slot(bc * 4u + 3u, br)] = vec4<u32>(r0.w, r1.w, r2.w, r3.w);
+                tile[slot(bc * 4u, br)] = keep(vec4<u32>(r0.x, r1.x, r2.x, r3.x));
+                tile[slot(bc * 4u + 1u, br)] = keep(vec4<u32>(r0.y, r1.y, r2.y, r3.y));
+                tile[slot(bc * 4u + 2u, br)] = keep(vec4<u32>(r0.z, r1.z, r2.z, r3.z));
+                tile[slot(bc * 4u + 3u, br)] = keep(vec4<u32>(r0.w, r1.w, r2.w, r3.w));
             }
         }
     }
@@ -67,7 +69,7 @@ fn main(
             let c = across * SIDE * 4u + row;
             let r = down * SIDE + unit % SIDE;
             if inside || (c < params.cols && r < units_r) {
-                store4_y(to_at + c * (params.to_row / 4u) + r, tile[slot(row, unit % SIDE)]);
+                store4_y(to_at + c * (params.to_row / 4u) + r, kept(tile[slot(row, unit % SIDE)]));
             }
         }
     }

@@ -153,7 +153,7 @@ impl Kernel {
         let ty = if quad { self.input.vector() } else { self.input.scalar().to_owned() };
         writeln!(out, "fn key_of(x: {ty}) -> Keys {{")?;
         match self.dtype {
-            DType::F16 | DType::BF16 | DType::F32 => {
+            DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 => {
                 let bits = if self.dtype == DType::F32 { "x" } else { "bitcast<Keys>(x)" };
                 let (plus, minus) = if turned { ("-", "+") } else { ("+", "-") };
                 writeln!(out, "    let bits = {bits};\n    let magnitude = bits & Keys(0x7fffffffu);")?;

@@ -37,6 +37,8 @@ enum Algorithm {
     TransposeScalar { side: u32 },
 }
 
+/// Elements from which tiles of 128 x 128 elements are enough for every processor (2048 x 2048: 256 of them).
+const LARGE_TRANSPOSE: u64 = 1 << 22;
 /// Extents under which a tile of a transpose would be mostly empty.
 const TRANSPOSE_FROM: u64 = 16;
 
@@ -92,8 +94,11 @@ fn transpose(moved: &Move, caps: &Caps) -> Result<Option<Launch>> {
     let steps = batch.iter().flat_map(|d| [d.from, d.to]).chain([rows.from, cols.to]);
     let quads = [moved.from, moved.to, rows.extent, cols.extent].iter().all(|n| n.is_multiple_of(4))
         && steps.into_iter().all(|step| step % 4 == 0);
-    // 16 bytes a vector, 4 x 4 elements a block.
-    let side = if caps.max_workgroup_bytes >= 16 * 4 * 16 * 16 { 16 } else { 8 };
+    // A vector of four elements, 4 x 4 elements a block. Short elements take larger tiles where there is work for many, so
+    // that runs are as long.
+    let tile_bytes = |side: u32| 4 * moved.size_bytes as u32 * 4 * side * side;
+    let wanted: u32 = if moved.size_bytes < 4 && moved.elements() >= LARGE_TRANSPOSE { 32 } else { 16 };
+    let side = if tile_bytes(wanted) <= caps.max_workgroup_bytes { wanted } else { wanted / 2 };
     let (algorithm, tile) = match (quads, moved.size_bytes) {
         (true, _) => (Algorithm::TransposeQuads { side }, u64::from(4 * side)),
         (false, 4) => (Algorithm::TransposeScalar { side: 32 }, 32),

@@ -124,8 +124,7 @@ fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<(f64, Way)>> {
         let bytes = dims.m * dims.n * dims.k * op.a.dtype.size_bytes();
         ways.push((bytes as f64 / VECTOR_BYTES_PER_NS, Way::Vector(plan)));
     }
-    let sum_bytes = places.epilogue.accumulator.dtype().size_bytes() as u32;
-    let cuts = rank::plain(dims, sum_bytes, caps).into_iter().filter(|cut| cut.refused.is_none());
+    let cuts = rank::plain(dims, places.epilogue.accumulator.dtype(), caps).into_iter().filter(|cut| cut.refused.is_none());
     ways.extend(cuts.map(|cut| (cut.ns, Way::Tiled(cut))));
     let choices = coop::rank::choices(op, caps);
     if !choices.is_empty() {
@@ -148,7 +147,8 @@ fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<(f64, Way)>> {
 impl Way {
     /// Unique among the ways of one product.
     fn name(&self, op: &Matmul) -> String {
-        let dtype = op.a.dtype;
+        let dtype =
+            if op.a.dtype == op.b.dtype { op.a.dtype.to_string() } else { format!("{}x{}", op.a.dtype, op.b.dtype) };
         let cut_name = |cut: &Cut| {
             let Tile { block_m, block_n, block_k, .. } = cut.tile;
             let slabs = if cut.splits > 1 { format!("_slabs{}", cut.splits) } else { String::new() };

@@ -52,7 +52,7 @@ pub(crate) fn plan(op: &Random, caps: &Caps) -> Result<Plan> {
     };
     let quads = elements.div_ceil(4);
     let ([seed_low, seed_high], [_, _, stream_low, stream_high]) = (op.key(), op.counter(0));
-    // 16-bit and 32-bit dense outputs start on a multiple of 16 bytes: always on a whole quad.
+    // Dense outputs of up to 32 bits start on a multiple of 16 bytes: always on a whole quad.
     let mut params = vec![quads as u32, (elements % 4) as u32, (offset / 4) as u32];
     params.extend([seed_low, seed_high, stream_low, stream_high, a.to_bits(), b.to_bits()]);
     params.resize(params.len().next_multiple_of(4), 0);
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn every_distribution_validates() {
         for caps in [full_caps(), Caps::webgpu_defaults("test")] {
-            for dtype in [DType::U32, DType::F32, DType::F16, DType::BF16] {
+            for dtype in [DType::U32, DType::F32, DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2] {
                 for distribution in [
                     Distribution::Bits,
                     Distribution::Uniform { low: -1.0, high: 2.0 },

@@ -1,7 +1,7 @@
 //! Reductions: what folding means for each function and dtype, around the passes of `reduce/passes.rs`.
 //!
 //! Extrema of floats fold u32 (i64 for f64) keys that order as the floats do, with NaN beyond every number, so nothing
-//! depends on what a shader compiler assumes of NaN and of the signs of zeros. Sums of 16-bit floats accumulate in f32,
+//! depends on what a shader compiler assumes of NaN and of the signs of zeros. Sums of 8- and 16-bit floats accumulate in f32,
 //! integers wrap. Results narrower than a word are stored by atomics. Not here: over no elements, a map fills the output.
 
 pub(super) mod passes;
@@ -78,7 +78,7 @@ fn fill(op: &Reduce, caps: &Caps) -> Result<Plan> {
         ReduceFn::Mean => Scalar::F(f64::NAN),
         ReduceFn::All | ReduceFn::Prod => Scalar::I(1),
         // Max and min of nothing are refused by the op.
-        ReduceFn::Any | ReduceFn::Max | ReduceFn::Min | ReduceFn::Sum => Scalar::I(0),
+        ReduceFn::AbsMax | ReduceFn::Any | ReduceFn::Max | ReduceFn::Min | ReduceFn::Sum => Scalar::I(0),
     };
     let dtype = op.output.dtype;
     let program = Program::compile(&Expr::constant(value.cast(dtype)).cast(dtype), &[])?;
@@ -89,8 +89,8 @@ fn fill(op: &Reduce, caps: &Caps) -> Result<Plan> {
 fn accumulator(function: ReduceFn, dtype: DType) -> DType {
     match function {
         ReduceFn::All | ReduceFn::Any => DType::U32,
-        ReduceFn::Max | ReduceFn::Min => match dtype {
-            DType::F16 | DType::BF16 | DType::F32 => DType::U32,
+        ReduceFn::AbsMax | ReduceFn::Max | ReduceFn::Min => match dtype {
+            DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 => DType::U32,
             DType::F64 => DType::I64,
             other => other.compute(),
         },
@@ -105,8 +105,9 @@ fn accumulator(function: ReduceFn, dtype: DType) -> DType {
 /// Where the bits of a float matter, word-sized floats are read and written as integers.
 fn as_bits(function: ReduceFn, dtype: DType) -> DType {
     match (function, dtype) {
-        (ReduceFn::Max | ReduceFn::Min | ReduceFn::All | ReduceFn::Any, DType::F32) => DType::U32,
-        (ReduceFn::Max | ReduceFn::Min, DType::F64) => DType::I64,
+        (ReduceFn::Mean | ReduceFn::Prod | ReduceFn::Sum, _) => dtype,
+        (ReduceFn::All | ReduceFn::Any | ReduceFn::AbsMax | ReduceFn::Max | ReduceFn::Min, DType::F32) => DType::U32,
+        (ReduceFn::AbsMax | ReduceFn::Max | ReduceFn::Min, DType::F64) => DType::I64,
         _ => dtype,
     }
 }
@@ -137,7 +138,7 @@ impl Kernel {
         let combined = match self.function {
             ReduceFn::All => "a & b",
             ReduceFn::Any => "a | b",
-            ReduceFn::Max => "max(a, b)",
+            ReduceFn::AbsMax | ReduceFn::Max => "max(a, b)",
             ReduceFn::Min => "min(a, b)",
             ReduceFn::Prod => "a * b",
             ReduceFn::Mean | ReduceFn::Sum => "a + b",
@@ -187,7 +188,7 @@ impl Kernel {
                     DType::Bool => "x",
                     // Bits without the sign: NaN is true, -0 false, subnormals true.
                     DType::U32 if self.float => "(x << V(1u)) != V(0u)",
-                    DType::F16 | DType::BF16 => "(bitcast<V>(x) << V(1u)) != V(0u)",
+                    DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => "(bitcast<V>(x) << V(1u)) != V(0u)",
                     DType::F64 => "x != X(0.0lf)",
                     DType::I64 => "x != X(0li)",
                     DType::I8 | DType::I32 => "x != X(0i)",
@@ -200,6 +201,15 @@ impl Kernel {
                 writeln!(out, "    let is_set: {wide_bool} = {set};")?;
                 writeln!(out, "    return select(Wide(0u), Wide(1u), is_set);\n}}")?;
                 format!("lift({load})")
+            }
+            // Bits without the sign order as magnitudes do, NaN last.
+            ReduceFn::AbsMax => {
+                let mask = if self.accumulator.dtype() == DType::I64 { I64_MAX } else { "0x7fffffffu" };
+                let bits = match dtype {
+                    DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => format!("bitcast<Wide>({load})"),
+                    _ => load.to_owned(),
+                };
+                format!("{bits} & Wide({mask})")
             }
             ReduceFn::Max | ReduceFn::Min if self.float => {
                 let last = if self.function == ReduceFn::Max { "0xffffffffu" } else { "0u" };
@@ -216,7 +226,7 @@ impl Kernel {
                     writeln!(out, "    return select(key, Wide({last}), magnitude > Wide(0x7f800000u));\n}}")?;
                 }
                 match dtype {
-                    DType::F16 | DType::BF16 => format!("lift(bitcast<Wide>({load}))"),
+                    DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => format!("lift(bitcast<Wide>({load}))"),
                     _ => format!("lift({load})"),
                 }
             }
@@ -242,10 +252,16 @@ impl Kernel {
                 writeln!(out, "fn bits_of(key: {ty}) -> {ty} {{")?;
                 writeln!(out, "    return select(~key, key & {ty}(0x7fffffffu), key >= {ty}(0x80000000u));\n}}")?;
                 match self.output.dtype() {
-                    DType::F16 | DType::BF16 => format!("bitcast<{}>(bits_of(v))", typed("f32")),
+                    DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => {
+                        format!("bitcast<{}>(bits_of(v))", typed("f32"))
+                    }
                     _ => "bits_of(v)".to_owned(),
                 }
             }
+            ReduceFn::AbsMax => match self.output.dtype() {
+                DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => format!("bitcast<{}>(v)", typed("f32")),
+                _ => "v".to_owned(),
+            },
             ReduceFn::Mean => format!("v / {ty}({}(params.total))", self.accumulator.scalar()),
             _ => "v".to_owned(),
         })

@@ -19,9 +19,13 @@ use crate::{Access, Caps, KernelKey, Launch, Plan, Slot, Source, math};
 const MOST_HELD: u64 = 16;
 /// Threads of a workgroup where the device has them.
 const MOST_LANES: u32 = 512;
-/// Of `softmax_apply`.
+/// Of `softmax_apply` and `softmax_apply_columns`.
 const APPLY_THREADS: u32 = 256;
 const APPLY_ITEMS: u32 = 4;
+/// Rows of a column that a thread scales by one state.
+const COLUMN_ITEMS: u32 = 8;
+/// Rows of a column that a thread takes before it scales its sum.
+const BLOCK_ROWS: u32 = 8;
 const NEGATIVE_INFINITY: u32 = 0xff80_0000;
 const NAN: u32 = 0x7fc0_0000;
 /// Names of `softmax_scalar.wgsl`, for f32 and f64.
@@ -48,8 +52,10 @@ enum Step {
     Held { quad: bool, lanes: u32, items: u32, threads: u32, full: bool, axes: u8 },
     /// Maximum and sum, for one slab of one row.
     Stats { frame: Frame, partial: bool },
-    /// The result from maximum and sum.
-    Apply { quad: bool, along: bool, axes: u8 },
+    /// The result from maximum and sum, along the last axis.
+    Apply { quad: bool, axes: u8 },
+    /// The same along any other axis.
+    ApplyColumns { quad: bool, axes: u8 },
 }
 
 pub(crate) fn plan(op: &Softmax, caps: &Caps) -> Result<Plan> {
@@ -146,15 +152,24 @@ fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) 
         && target.is_multiple_of(4)
         && if inner == 1 { count.is_multiple_of(4) } else { inner.is_multiple_of(4) };
     let width = if quad { 4 } else { 1 };
-    let units = op.input.layout.elements() / width;
-    let step = Step::Apply { quad, along: inner == 1 || !quad, axes: dims.len() as u8 };
-    let mut params = vec![units as u32, (count * inner) as u32, inner as u32, (flat.offset() / width) as u32];
+    let axes = dims.len() as u8;
+    let (step, threads, own) = if inner == 1 {
+        let units = op.input.layout.elements() / width;
+        (Step::Apply { quad, axes }, units.div_ceil(APPLY_ITEMS.into()), [units, count, 0])
+    } else {
+        let strips = count.div_ceil(COLUMN_ITEMS.into());
+        let outer = op.input.layout.elements() / (count * inner).max(1);
+        let units = outer * strips * (inner / width);
+        (Step::ApplyColumns { quad, axes }, units, [units, count, strips])
+    };
+    let mut params = own.map(|n| n as u32).to_vec();
+    params.extend([inner as u32, (flat.offset() / width) as u32]);
     params.extend([(target / width) as u32, NEGATIVE_INFINITY, NAN]);
     params.extend(dims.iter().rev().enumerate().map(|(i, &d)| if i == 0 { d / width } else { d } as u32));
     params.extend(strides.iter().rev().enumerate().map(|(i, &s)| if i == 0 { s } else { s / width as i64 } as u32));
     Ok(Launch {
         kernel: KernelKey::Softmax(Kernel { step, function: op.function, element }),
-        grid: caps.fold_grid(units.div_ceil(u64::from(APPLY_THREADS * APPLY_ITEMS)))?,
+        grid: caps.fold_grid(threads.div_ceil(APPLY_THREADS.into()))?,
         bindings: vec![Slot::Input(0), states, Slot::Output],
         params,
     })
@@ -173,9 +188,13 @@ impl Kernel {
                 let _ = self.write_stats(&mut body, frame, *partial);
                 (frame.suffix(), vec![Access::Read, Access::ReadWrite])
             }
-            Step::Apply { .. } => {
-                let _ = self.write_apply(&mut body);
+            Step::Apply { quad, axes } => {
+                let _ = self.write_apply(&mut body, *quad, *axes, false);
                 ("apply", vec![Access::Read, Access::Read, Access::ReadWrite])
+            }
+            Step::ApplyColumns { quad, axes } => {
+                let _ = self.write_apply(&mut body, *quad, *axes, true);
+                ("apply_columns", vec![Access::Read, Access::Read, Access::ReadWrite])
             }
         };
         let name = format!("{}_{step}_{}", self.function.name(), self.element.dtype());
@@ -203,11 +222,11 @@ impl Kernel {
         Ok(())
     }
 
-    fn write_apply(&self, out: &mut String) -> std::fmt::Result {
-        let Step::Apply { quad, along, axes } = self.step else { return Ok(()) };
-        writeln!(out, "struct Params {{\n    units: u32, run: u32, inner: u32, base: u32,")?;
+    fn write_apply(&self, out: &mut String, quad: bool, axes: u8, columns: bool) -> std::fmt::Result {
+        writeln!(out, "struct Params {{\n    units: u32, count: u32, strips: u32, inner: u32, base: u32,")?;
         self.write_tail_of_params(out, axes)?;
-        writeln!(out, "const THREADS = {APPLY_THREADS}u;\nconst ITEMS = {APPLY_ITEMS}u;\nconst ALONG = {along};")?;
+        let items = if columns { COLUMN_ITEMS } else { APPLY_ITEMS };
+        writeln!(out, "const THREADS = {APPLY_THREADS}u;\nconst ITEMS = {items}u;")?;
         self.write_vector(out, quad)?;
         self.write_load(out, quad)?;
         writeln!(out, "struct State {{ key: U, sum: S }}")?;
@@ -215,21 +234,20 @@ impl Kernel {
         self.write_store(out, quad, 3)?;
         *out += &decode("base_of", "params.base", 's', axes.into());
         *out += include_str!("../../wgsl/softmax_factor.wgsl");
-        writeln!(out, "fn apply_each(x: V, state: u32) -> V {{")?;
-        if along {
-            // Never called: a vector has one state.
-            writeln!(out, "    return x;\n}}")?;
-        } else {
-            for (name, f) in [
-                ("anchor", "anchor_of(states[state + {i}u].key)"),
-                ("factor", "factor_of(states[state + {i}u].key, states[state + {i}u].sum)"),
-            ] {
-                let each: Vec<String> = (0..4).map(|i| f.replace("{i}", &i.to_string())).collect();
-                writeln!(out, "    let {name} = V({});", each.join(", "))?;
-            }
-            writeln!(out, "    return select(exp_of(x, anchor) * factor, (x - anchor) - factor, LOG);\n}}")?;
+        // A vector along the row has one state, one across the columns a state for each element.
+        let states = if columns && quad { 4 } else { 1 };
+        for (name, f) in [
+            ("anchor_at", "anchor_of(states[state + {i}u].key)"),
+            ("factor_at", "factor_of(states[state + {i}u].key, states[state + {i}u].sum)"),
+        ] {
+            let each: Vec<String> = (0..states).map(|i| f.replace("{i}", &i.to_string())).collect();
+            writeln!(out, "fn {name}(state: u32) -> V {{ return V({}); }}", each.join(", "))?;
         }
-        *out += include_str!("../../wgsl/softmax_apply.wgsl");
+        *out += if columns {
+            include_str!("../../wgsl/softmax_apply_columns.wgsl")
+        } else {
+            include_str!("../../wgsl/softmax_apply.wgsl")
+        };
         Ok(())
     }
 
@@ -243,7 +261,7 @@ impl Kernel {
             let each = |f: &str| "xyzw".chars().map(|c| f.replace('?', &c.to_string())).collect::<Vec<_>>().join(", ");
             writeln!(out, "struct Quad {{ key: K, sum: V }}\nalias Wide = Quad;")?;
             writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{")?;
-            writeln!(out, "    let scale = V({});", each("shrink(a.key.?, b.key.?)"))?;
+            writeln!(out, "    let scale = shrink_wide(a.key, b.key);")?;
             writeln!(out, "    let sum = select(a.sum + b.sum * scale, a.sum * scale + b.sum, b.key > a.key);")?;
             writeln!(out, "    return Wide(max(a.key, b.key), sum);\n}}")?;
             writeln!(out, "fn narrow(w: Wide) -> Acc {{")?;
@@ -254,15 +272,21 @@ impl Kernel {
             writeln!(out, "    let dead = vec4<u32>(0u, 1u, 2u, 3u) >= vec4<u32>(live);")?;
             writeln!(out, "    return Wide(select(w.key, K(KEY_LOWEST), dead), select(w.sum, V(), dead));\n}}")?;
             writeln!(out, "fn anchor_wide(k: K) -> V {{ return V({}); }}", each("anchor_of(k.?)"))?;
+            writeln!(out, "fn shrink_wide(a: K, b: K) -> V {{ return V({}); }}", each("shrink(a.?, b.?)"))?;
         } else {
             writeln!(out, "alias Wide = State;")?;
             writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{ return combine(a, b); }}")?;
             writeln!(out, "fn narrow(w: Wide) -> Acc {{ return w; }}")?;
             writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{ return w; }}")?;
             writeln!(out, "fn anchor_wide(k: K) -> V {{ return anchor_of(k); }}")?;
+            writeln!(out, "fn shrink_wide(a: K, b: K) -> V {{ return shrink(a, b); }}")?;
         }
         writeln!(out, "fn wide_identity() -> Wide {{ return Wide(K(KEY_LOWEST), V()); }}")?;
-        if partial {
+        let columns = matches!(frame.walk, Walk::Columns { .. }) && !partial;
+        if columns {
+            self.write_load(out, quad)?;
+            writeln!(out, "const BLOCK = {BLOCK_ROWS}u;")?;
+        } else if partial {
             writeln!(out, "@group(0) @binding(1) var<storage, read> x: array<State>;")?;
             writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{ return x[at]; }}")?;
             *out += ABSORB;
@@ -298,11 +322,11 @@ impl Kernel {
                 writeln!(out, "}}")?;
             }
         }
-        *out += frame.body();
+        *out += if columns { include_str!("../../wgsl/softmax_columns.wgsl") } else { frame.body() };
         Ok(())
     }
 
-    /// What `Held` and `Apply` have in common after four words of their own.
+    /// What `Held` and both forms of `Apply` have in common after words of their own.
     fn write_tail_of_params(&self, out: &mut String, axes: u8) -> std::fmt::Result {
         let member = |name: char| (0..axes).map(|i| format!(" {name}{i}: u32,")).collect::<String>();
         writeln!(out, "    target_base: u32, lowest: u32, nan: u32,{}{}\n}}", member('e'), member('s'))?;

@@ -13,6 +13,7 @@ mod interface;
 mod math;
 mod place;
 mod promote;
+mod recognise;
 mod statement;
 mod symbol;
 mod sync;
@@ -180,24 +181,24 @@ fn features(module: &Module, info: &ModuleInfo, entry: &Entry, entry_info: &Func
     let mut note = |function: &naga::Function, info: &FunctionInfo| {
         for (handle, expression) in function.expressions.iter() {
             let inner = info[handle].ty.inner_with(&module.types);
-            match inner {
-                TypeInner::CooperativeMatrix { .. } => drop(features.insert(Feature::CooperativeMatrix)),
-                _ => match inner.scalar() {
-                    Some(Scalar { kind: naga::ScalarKind::Float, width: 2 }) => drop(features.insert(Feature::Float16)),
-                    Some(Scalar { kind: naga::ScalarKind::Float, width: 8 }) => drop(features.insert(Feature::Float64)),
-                    _ => {}
-                },
+            if let TypeInner::CooperativeMatrix { .. } = inner {
+                features.insert(Feature::CooperativeMatrix);
+            } else if let Some(Scalar { kind: naga::ScalarKind::Float, width }) = inner.scalar() {
+                features.extend(match width {
+                    2 => Some(Feature::Float16),
+                    8 => Some(Feature::Float64),
+                    _ => None,
+                });
             }
-            match expression {
-                naga::Expression::SubgroupBallotResult | naga::Expression::SubgroupOperationResult { .. } => {
-                    features.insert(Feature::Subgroups);
-                }
-                naga::Expression::AtomicResult { ty, .. }
-                    if module.types[*ty].inner.scalar().is_some_and(|s| s.width == 8) =>
-                {
-                    features.insert(Feature::Int64Atomics);
-                }
-                _ => {}
+            if let naga::Expression::SubgroupBallotResult | naga::Expression::SubgroupOperationResult { .. } =
+                expression
+            {
+                features.insert(Feature::Subgroups);
+            }
+            if let naga::Expression::AtomicResult { ty, .. } = expression
+                && module.types[*ty].inner.scalar().is_some_and(|s| s.width == 8)
+            {
+                features.insert(Feature::Int64Atomics);
             }
         }
     };

@@ -12,6 +12,7 @@ use naga::{
     AddressSpace, Block, Expression, Function, GlobalVariable, Handle, LocalVariable, Module, Statement, TypeInner,
 };
 
+use super::recognise::{self, Pointer};
 use super::types::Types;
 use super::unroll::{Unrolling, children};
 use crate::error::{Error, Result};
@@ -125,23 +126,21 @@ fn trace(
     function: &Function,
     pointer: Handle<Expression>,
 ) -> Option<(Root, TypeInner)> {
-    match function.expressions[pointer] {
-        Expression::LocalVariable(local) => {
-            Some((Root::Local(local), types.inner(function.local_variables[local].ty).clone()))
-        }
-        Expression::GlobalVariable(global) => {
+    match recognise::pointer(function, pointer) {
+        Pointer::Local(local) => Some((Root::Local(local), types.inner(function.local_variables[local].ty).clone())),
+        Pointer::Global(global) => {
             let variable = &module.global_variables[global];
             (variable.space == AddressSpace::Private).then(|| (Root::Global(global), types.inner(variable.ty).clone()))
         }
-        Expression::FunctionArgument(index) => {
+        Pointer::Argument(index) => {
             let argument = function.arguments.get(index as usize)?;
             Some((Root::Argument(index), types.pointee(types.inner(argument.ty))?))
         }
-        Expression::Access { base, .. } => {
+        Pointer::Element { base, .. } => {
             let (root, inner) = trace(module, types, function, base)?;
             Some((root, types.element(&inner).ok()?.ty))
         }
-        Expression::AccessIndex { base, index } => {
+        Pointer::Member { base, index } => {
             let (root, inner) = trace(module, types, function, base)?;
             let inner = match inner {
                 TypeInner::Struct { ref members, .. } => types.inner(members.get(index as usize)?.ty).clone(),
@@ -149,7 +148,7 @@ fn trace(
             };
             Some((root, inner))
         }
-        _ => None,
+        Pointer::Other => None,
     }
 }
 

@@ -62,7 +62,18 @@ impl<'m> Types<'m> {
             TypeInner::Pointer { base, .. } => Some(self.inner(base).clone()),
             TypeInner::ValuePointer { size: Some(size), scalar, .. } => Some(TypeInner::Vector { size, scalar }),
             TypeInner::ValuePointer { size: None, scalar, .. } => Some(TypeInner::Scalar(scalar)),
-            _ => None,
+            TypeInner::Scalar(_)
+            | TypeInner::Vector { .. }
+            | TypeInner::Matrix { .. }
+            | TypeInner::CooperativeMatrix { .. }
+            | TypeInner::Atomic(_)
+            | TypeInner::Array { .. }
+            | TypeInner::Struct { .. }
+            | TypeInner::Image { .. }
+            | TypeInner::Sampler { .. }
+            | TypeInner::AccelerationStructure { .. }
+            | TypeInner::RayQuery { .. }
+            | TypeInner::BindingArray { .. } => None,
         }
     }
 
@@ -128,7 +139,7 @@ impl<'m> Types<'m> {
             }
             TypeInner::CooperativeMatrix { scalar, role, .. } => {
                 let registers = fragment_registers(*role, *scalar);
-                let ty = fragment_type(*role, *scalar);
+                let ty = fragment_type(*scalar);
                 out.extend((0..registers).map(|i| Leaf { ty, offset: offset + i * ty.bytes() }));
             }
             TypeInner::Pointer { .. }
@@ -160,7 +171,17 @@ impl<'m> Types<'m> {
                 };
                 Ok(Element { ty: self.inner(base).clone(), stride, count })
             }
-            _ => Err(Error::invalid(format!("indexing of {}", construct(inner)))),
+            TypeInner::Scalar(_)
+            | TypeInner::CooperativeMatrix { .. }
+            | TypeInner::Atomic(_)
+            | TypeInner::Pointer { .. }
+            | TypeInner::ValuePointer { .. }
+            | TypeInner::Struct { .. }
+            | TypeInner::Image { .. }
+            | TypeInner::Sampler { .. }
+            | TypeInner::AccelerationStructure { .. }
+            | TypeInner::RayQuery { .. }
+            | TypeInner::BindingArray { .. } => Err(Error::invalid(format!("indexing of {}", construct(inner)))),
         }
     }
 
@@ -170,10 +191,14 @@ impl<'m> Types<'m> {
             ArraySize::Pending(handle) => {
                 // Setting overrides leaves array sizes pointing at them; their value is there by then.
                 if let Some(init) = self.module.overrides[handle].init {
-                    match self.module.global_expressions[init] {
-                        Expression::Literal(Literal::U32(count)) => return Ok(count),
-                        Expression::Literal(Literal::I32(count)) if count > 0 => return Ok(count as u32),
-                        _ => {}
+                    let literal = &self.module.global_expressions[init];
+                    if let Expression::Literal(Literal::U32(count)) = *literal {
+                        return Ok(count);
+                    }
+                    if let Expression::Literal(Literal::I32(count)) = *literal
+                        && count > 0
+                    {
+                        return Ok(count as u32);
                     }
                 }
                 let name = self.module.overrides[handle].name.clone().unwrap_or_else(|| "an array's size".to_owned());
@@ -209,7 +234,19 @@ impl<'m> Types<'m> {
             TypeInner::Struct { members, .. } => {
                 members.last().is_some_and(|last| self.is_runtime_sized(self.inner(last.ty)))
             }
-            _ => false,
+            TypeInner::Array { size: ArraySize::Constant(_) | ArraySize::Pending(_), .. }
+            | TypeInner::Scalar(_)
+            | TypeInner::Vector { .. }
+            | TypeInner::Matrix { .. }
+            | TypeInner::CooperativeMatrix { .. }
+            | TypeInner::Atomic(_)
+            | TypeInner::Pointer { .. }
+            | TypeInner::ValuePointer { .. }
+            | TypeInner::Image { .. }
+            | TypeInner::Sampler { .. }
+            | TypeInner::AccelerationStructure { .. }
+            | TypeInner::RayQuery { .. }
+            | TypeInner::BindingArray { .. } => false,
         }
     }
 
@@ -219,7 +256,16 @@ impl<'m> Types<'m> {
             TypeInner::Scalar(scalar) | TypeInner::Atomic(scalar) => Ok((scalar, Shape::Scalar)),
             TypeInner::Vector { size, scalar } => Ok((scalar, Shape::Vector(size))),
             TypeInner::Matrix { columns, rows, scalar } => Ok((scalar, Shape::Matrix { columns, rows })),
-            _ => Err(Error::invalid(format!("arithmetic on {}", construct(inner)))),
+            TypeInner::CooperativeMatrix { .. }
+            | TypeInner::Pointer { .. }
+            | TypeInner::ValuePointer { .. }
+            | TypeInner::Array { .. }
+            | TypeInner::Struct { .. }
+            | TypeInner::Image { .. }
+            | TypeInner::Sampler { .. }
+            | TypeInner::AccelerationStructure { .. }
+            | TypeInner::RayQuery { .. }
+            | TypeInner::BindingArray { .. } => Err(Error::invalid(format!("arithmetic on {}", construct(inner)))),
         }
     }
 }
@@ -236,17 +282,14 @@ pub(crate) fn column_stride(rows: VectorSize, scalar: Scalar) -> u32 {
 /// 32-bit registers each thread holds of a 16x16 fragment (PTX ISA 9.7.14.4.1): 16-bit operands come in pairs and
 /// twice.
 fn fragment_registers(role: CooperativeRole, scalar: Scalar) -> u32 {
-    match (role, scalar.width) {
-        (CooperativeRole::C, 2) => 4,
-        _ => 8,
+    match role {
+        CooperativeRole::C if scalar.width == 2 => 4,
+        CooperativeRole::A | CooperativeRole::B | CooperativeRole::C => 8,
     }
 }
 
-fn fragment_type(role: CooperativeRole, scalar: Scalar) -> Ty {
-    match (role, scalar.width) {
-        (_, 4) => Ty::F32,
-        _ => Ty::F16x2,
-    }
+fn fragment_type(scalar: Scalar) -> Ty {
+    if scalar.width == 4 { Ty::F32 } else { Ty::F16x2 }
 }
 
 /// A type in WGSL's words.

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use naga::valid::FunctionInfo;
 use naga::{Binding, Block, BuiltIn, Expression, Function, Handle, LocalVariable, Module, Statement, TypeInner};
 
+use super::recognise::{self, Pointer};
 use super::unroll::children;
 
 /// What is uniform in one function, as called from one place.
@@ -103,12 +104,8 @@ impl<'m> Uniformity<'m> {
     fn builtin(&self, base: Handle<Expression>, member: u32) -> Option<bool> {
         let Expression::FunctionArgument(index) = self.function.expressions[base] else { return None };
         let argument = self.function.arguments.get(index as usize)?;
-        match &self.module.types[argument.ty].inner {
-            TypeInner::Struct { members, .. } => {
-                Some(members.get(member as usize)?.binding.as_ref().is_some_and(uniform_binding))
-            }
-            _ => None,
-        }
+        let TypeInner::Struct { members, .. } = &self.module.types[argument.ty].inner else { return None };
+        Some(members.get(member as usize)?.binding.as_ref().is_some_and(uniform_binding))
     }
 
     /// The ways in which some invocations may leave `block` while others stay. `uniform`: all come to the block together.
@@ -202,20 +199,21 @@ impl<'m> Uniformity<'m> {
 
     /// The variable behind `pointer` holds different values.
     fn vary(&mut self, pointer: Handle<Expression>) {
-        match self.function.expressions[pointer] {
-            Expression::LocalVariable(local) => {
+        match recognise::pointer(self.function, pointer) {
+            Pointer::Local(local) => {
                 self.varying.insert(local);
             }
-            Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => self.vary(base),
-            _ => {}
+            Pointer::Element { base, .. } | Pointer::Member { base, .. } => self.vary(base),
+            // What others can write is never taken for uniform: `is_uniform` asks naga.
+            Pointer::Argument(_) | Pointer::Global(_) | Pointer::Other => {}
         }
     }
 
     fn indices_uniform(&self, pointer: Handle<Expression>) -> bool {
-        match self.function.expressions[pointer] {
-            Expression::Access { base, index } => self.is_uniform(index) && self.indices_uniform(base),
-            Expression::AccessIndex { base, .. } => self.indices_uniform(base),
-            _ => true,
+        match recognise::pointer(self.function, pointer) {
+            Pointer::Element { base, index } => self.is_uniform(index) && self.indices_uniform(base),
+            Pointer::Member { base, .. } => self.indices_uniform(base),
+            Pointer::Local(_) | Pointer::Argument(_) | Pointer::Global(_) | Pointer::Other => true,
         }
     }
 }

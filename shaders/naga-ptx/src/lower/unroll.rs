@@ -12,6 +12,8 @@ use naga::{
     ScalarKind, Statement, TypeInner,
 };
 
+use super::recognise::{Counting, Pointer, Step, counting, local, pointer, step};
+
 /// Rounds of one loop.
 const MAX_ROUNDS: usize = 128;
 /// Expressions and statements that writing out one loop may produce, nested loops included, where arrays in registers
@@ -40,17 +42,14 @@ impl Unrolling {
         let rounds = planner.rounds;
         let mut known = Vec::with_capacity(function.expressions.len());
         for (_, expression) in function.expressions.iter() {
-            known.push(match *expression {
-                Expression::Literal(_) | Expression::Constant(_) | Expression::ZeroValue(_) => true,
-                Expression::Load { pointer } => match function.expressions[pointer] {
-                    Expression::LocalVariable(local) => rounds.contains_key(&local),
-                    _ => false,
-                },
-                Expression::Binary { left, right, .. } => known[left.index()] && known[right.index()],
-                Expression::As { expr, kind: ScalarKind::Sint | ScalarKind::Uint, convert: Some(4) } => {
-                    known[expr.index()]
+            known.push(match counting(expression) {
+                Counting::Literal(_) | Counting::Constant(_) | Counting::Zero => true,
+                Counting::Load(pointer) => local(function, pointer).is_some_and(|local| rounds.contains_key(&local)),
+                Counting::Binary { left, right, .. } => known[left.index()] && known[right.index()],
+                Counting::Cast { of, kind, convert } => {
+                    matches!((kind, convert), (ScalarKind::Sint | ScalarKind::Uint, Some(4))) && known[of.index()]
                 }
-                _ => false,
+                Counting::Other => false,
             });
         }
         Unrolling { rounds, known }
@@ -85,10 +84,7 @@ impl Planner<'_> {
         let mut sum = 0_u64;
         for (position, statement) in block.iter().enumerate() {
             let inner_depth = depth + u32::from(matches!(statement, Statement::Loop { .. }));
-            let mut inner = match statement {
-                Statement::Emit(range) => range.clone().count() as u64,
-                _ => 1,
-            };
+            let mut inner = if let Statement::Emit(range) = statement { range.clone().count() as u64 } else { 1 };
             children(statement, &mut |child| inner = inner.saturating_add(self.weight(child, inner_depth)));
             if let Some((counter, values)) = self.candidate(block, position, depth) {
                 let written = inner.saturating_mul(values.len() as u64);
@@ -107,17 +103,15 @@ impl Planner<'_> {
     fn candidate(&self, block: &Block, position: usize, depth: u32) -> Option<(Handle<LocalVariable>, Vec<u32>)> {
         let Some(Statement::Loop { body, continuing, break_if: None }) = block.get(position) else { return None };
         let (counter, step) = step_of(self.function, continuing)?;
-        let scalar = match self.module.types[self.function.local_variables[counter].ty].inner {
-            TypeInner::Scalar(scalar @ (Scalar::I32 | Scalar::U32)) => scalar,
-            _ => return None,
-        };
+        let counted = &self.module.types[self.function.local_variables[counter].ty].inner;
+        let &TypeInner::Scalar(scalar @ (Scalar::I32 | Scalar::U32)) = counted else { return None };
         // The step is one store; the start may be another; a third would be somewhere inside.
         let stored = self.stores.get(&counter).copied().flatten()?;
         let start = match start_of(self.function, &block[..position], counter) {
             Some(start) if stored == 2 => start,
             // Outside of loops the initial value is still there.
             None if stored == 1 && depth == 0 => self.function.local_variables[counter].init?,
-            _ => return None,
+            Some(_) | None => return None,
         };
         let condition = guard_of(body)?;
         let evaluate = |expression, value| {
@@ -176,13 +170,13 @@ pub(crate) fn children<'s>(statement: &'s Statement, visit: &mut dyn FnMut(&'s B
 fn guard_of(body: &Block) -> Option<Handle<Expression>> {
     let mut rest = body.iter();
     loop {
-        match rest.next()? {
-            Statement::Emit(_) => {}
-            Statement::Block(inner) if !inner.is_empty() => return guard_of(inner),
-            Statement::If { condition, accept, reject } if accept.is_empty() => {
-                return matches!(reject.first(), Some(Statement::Break)).then_some(*condition);
+        match step(rest.next()?) {
+            Step::Emit => {}
+            Step::Block(inner) if !inner.is_empty() => return guard_of(inner),
+            Step::If { condition, accept, reject } if accept.is_empty() => {
+                return matches!(reject.first(), Some(Statement::Break)).then_some(condition);
             }
-            _ => return None,
+            Step::Block(_) | Step::If { .. } | Step::Store { .. } | Step::Other => return None,
         }
     }
 }
@@ -191,14 +185,11 @@ fn guard_of(body: &Block) -> Option<Handle<Expression>> {
 fn step_of(function: &Function, continuing: &Block) -> Option<(Handle<LocalVariable>, Handle<Expression>)> {
     let mut found = None;
     for statement in continuing {
-        match statement {
-            Statement::Emit(_) => {}
-            Statement::Block(inner) if found.is_none() => found = Some(step_of(function, inner)?),
-            Statement::Store { pointer, value } if found.is_none() => match function.expressions[*pointer] {
-                Expression::LocalVariable(local) => found = Some((local, *value)),
-                _ => return None,
-            },
-            _ => return None,
+        match step(statement) {
+            Step::Emit => {}
+            Step::Block(inner) if found.is_none() => found = Some(step_of(function, inner)?),
+            Step::Store { pointer, value } if found.is_none() => found = Some((local(function, pointer)?, value)),
+            Step::Block(_) | Step::Store { .. } | Step::If { .. } | Step::Other => return None,
         }
     }
     found
@@ -207,14 +198,14 @@ fn step_of(function: &Function, continuing: &Block) -> Option<(Handle<LocalVaria
 /// What was stored to the counter right before the loop.
 fn start_of(function: &Function, before: &[Statement], counter: Handle<LocalVariable>) -> Option<Handle<Expression>> {
     for statement in before.iter().rev() {
-        match statement {
-            Statement::Emit(_) => {}
-            Statement::Store { pointer, value } => match function.expressions[*pointer] {
-                Expression::LocalVariable(local) if local == counter => return Some(*value),
-                Expression::LocalVariable(_) => {}
-                _ => return None,
-            },
-            _ => return None,
+        match step(statement) {
+            Step::Emit => {}
+            Step::Store { pointer, value } => {
+                if local(function, pointer)? == counter {
+                    return Some(value);
+                }
+            }
+            Step::Block(_) | Step::If { .. } | Step::Other => return None,
         }
     }
     None
@@ -251,10 +242,10 @@ fn index_variables(module: &Module, function: &Function) -> HashSet<Handle<Local
         while let Expression::Access { base, .. } | Expression::AccessIndex { base, .. } = function.expressions[root] {
             root = base;
         }
-        let local = match function.expressions[root] {
-            Expression::LocalVariable(_) | Expression::FunctionArgument(_) => true,
-            Expression::GlobalVariable(global) => module.global_variables[global].space == AddressSpace::Private,
-            _ => false,
+        let local = match pointer(function, root) {
+            Pointer::Local(_) | Pointer::Argument(_) => true,
+            Pointer::Global(global) => module.global_variables[global].space == AddressSpace::Private,
+            Pointer::Element { .. } | Pointer::Member { .. } | Pointer::Other => false,
         };
         if local {
             open.push(index);
@@ -266,15 +257,11 @@ fn index_variables(module: &Module, function: &Function) -> HashSet<Handle<Local
         if !seen.insert(handle) {
             continue;
         }
-        match function.expressions[handle] {
-            Expression::Load { pointer } => {
-                if let Expression::LocalVariable(local) = function.expressions[pointer] {
-                    found.insert(local);
-                }
-            }
-            Expression::Binary { left, right, .. } => open.extend([left, right]),
-            Expression::As { expr, .. } => open.push(expr),
-            _ => {}
+        match counting(&function.expressions[handle]) {
+            Counting::Load(pointer) => found.extend(local(function, pointer)),
+            Counting::Binary { left, right, .. } => open.extend([left, right]),
+            Counting::Cast { of, .. } => open.push(of),
+            Counting::Literal(_) | Counting::Constant(_) | Counting::Zero | Counting::Other => {}
         }
     }
     found
@@ -297,26 +284,29 @@ impl Evaluator<'_> {
         if self.steps > MAX_STEPS {
             return None;
         }
-        match self.function.expressions[expression] {
-            Expression::Literal(literal) => number(literal),
-            Expression::Constant(constant) => {
-                match self.module.global_expressions[self.module.constants[constant].init] {
-                    Expression::Literal(literal) => number(literal),
-                    Expression::ZeroValue(_) => Some(0),
-                    _ => None,
+        match counting(&self.function.expressions[expression]) {
+            Counting::Literal(literal) => number(literal),
+            Counting::Constant(constant) => {
+                match counting(&self.module.global_expressions[self.module.constants[constant].init]) {
+                    Counting::Literal(literal) => number(literal),
+                    Counting::Zero => Some(0),
+                    Counting::Constant(_)
+                    | Counting::Load(_)
+                    | Counting::Cast { .. }
+                    | Counting::Binary { .. }
+                    | Counting::Other => None,
                 }
             }
-            Expression::ZeroValue(_) => Some(0),
-            Expression::Load { pointer } => match self.function.expressions[pointer] {
-                Expression::LocalVariable(local) if local == self.counter => Some(self.wrap(i64::from(counter))),
-                _ => None,
+            Counting::Zero => Some(0),
+            Counting::Load(pointer) => {
+                (local(self.function, pointer)? == self.counter).then(|| self.wrap(i64::from(counter)))
+            }
+            Counting::Cast { of, kind, convert: Some(4) } => match kind {
+                ScalarKind::Sint => Some(i64::from(self.value(of, counter)? as u32 as i32)),
+                ScalarKind::Uint => Some(i64::from(self.value(of, counter)? as u32)),
+                ScalarKind::Float | ScalarKind::Bool | ScalarKind::AbstractInt | ScalarKind::AbstractFloat => None,
             },
-            Expression::As { expr, kind, convert: Some(4) } => match kind {
-                ScalarKind::Sint => Some(i64::from(self.value(expr, counter)? as u32 as i32)),
-                ScalarKind::Uint => Some(i64::from(self.value(expr, counter)? as u32)),
-                _ => None,
-            },
-            Expression::Binary { op, left, right } => {
+            Counting::Binary { op, left, right } => {
                 let (a, b) = (self.value(left, counter)?, self.value(right, counter)?);
                 Some(match op {
                     BinaryOperator::Add => self.wrap(a + b),
@@ -340,7 +330,7 @@ impl Evaluator<'_> {
                     BinaryOperator::Divide | BinaryOperator::Modulo => return None,
                 })
             }
-            _ => None,
+            Counting::Cast { .. } | Counting::Other => None,
         }
     }
 

@@ -25,6 +25,13 @@ fn write_kernel(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
         Algorithm::Scatter => (Form::Scalar, &["n"][..], include_str!("../../../wgsl/scatter.wgsl")),
         Algorithm::TransposeQuads { side } => {
             writeln!(out, "const SIDE = {side}u;")?;
+            let (item, keep, kept) = match kernel.element.dtype().size_bytes() {
+                1 => ("u32", "pack4_u8(v)", "unpack4_u8(w)"),
+                2 => ("vec2<u32>", "pack4_u16(v)", "unpack4_u16(w)"),
+                _ => ("vec4<u32>", "v", "w"),
+            };
+            writeln!(out, "alias Kept = {item};\nfn keep(v: vec4<u32>) -> Kept {{ return {keep}; }}")?;
+            writeln!(out, "fn kept(w: Kept) -> vec4<u32> {{ return {kept}; }}")?;
             (Form::Quad, TRANSPOSE, include_str!("../../../wgsl/transpose.wgsl"))
         }
         Algorithm::TransposeScalar { side } => {

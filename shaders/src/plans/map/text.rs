@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use polywarp_core::{DType, Step};
+use polywarp_core::{DType, Step, UnaryFn};
 
 use super::{Kernel, Mode};
 use crate::element::{self, Element, Form};
@@ -101,9 +101,20 @@ fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     parameters.push("index: u32".to_owned());
     writeln!(out, "fn body({}) -> {} {{", parameters.join(", "), kernel.output.scalar())?;
     for (id, &(step, element)) in kernel.steps.iter().enumerate() {
-        writeln!(out, "    let s{id} = {};", step_text(kernel, step, element))?;
+        let text = match step {
+            Step::Unary(UnaryFn::Exp, x) if rounded_exp(kernel, id, x) => format!("exp_half_f32(s{x})"),
+            _ => step_text(kernel, step, element),
+        };
+        writeln!(out, "    let s{id} = {text};")?;
     }
     writeln!(out, "    return s{};\n}}\n", kernel.steps.len().saturating_sub(1))
+}
+
+/// Whether step `id` is the exponential of an exact f16, step `x`, and the f16 that the kernel writes.
+fn rounded_exp(kernel: &Kernel, id: usize, x: u16) -> bool {
+    let (operand, from) = kernel.steps[usize::from(x)];
+    let exact = matches!(operand, Step::Input(_) | Step::Constant(_) | Step::Cast(_));
+    id + 1 == kernel.steps.len() && exact && from.dtype() == DType::F16 && kernel.output.dtype() == DType::F16
 }
 
 fn step_text(kernel: &Kernel, step: Step, element: Element) -> String {
@@ -112,7 +123,7 @@ fn step_text(kernel: &Kernel, step: Step, element: Element) -> String {
     match step {
         Step::Input(n) => format!("x{n}"),
         Step::Constant(n) => element.param_value(&format!("params.c{n}")),
-        // Not rounded to 16-bit floats: like arithmetic, that happens where the expression ends.
+        // Not rounded to 8- or 16-bit floats: like arithmetic, that happens where the expression ends.
         Step::Index => math::cast(DType::U32, dtype.compute(), "index"),
         Step::Unary(f, x) => math::unary(f, dtype, &at(x)),
         Step::Binary(f, a, b) => {
@@ -123,9 +134,8 @@ fn step_text(kernel: &Kernel, step: Step, element: Element) -> String {
         Step::Select(condition, yes, no) => format!("select({}, {}, {})", at(no), at(yes), at(condition)),
         Step::Cast(x) => {
             let (operand, from) = kernel.steps[usize::from(x)];
-            // Arithmetic in f16 and bf16 is rounded where it ends: here. Leaves and casts are already exact.
-            let exact = matches!(operand, Step::Input(_) | Step::Constant(_) | Step::Cast(_));
-            let value = if exact || !from.dtype().is_float() { at(x) } else { from.round(&at(x)) };
+            // Arithmetic in floats of 8 and 16 bits is rounded where it ends: here. Leaves and casts are already exact.
+            let value = if operand.is_rounded() || !from.dtype().is_float() { at(x) } else { from.round(&at(x)) };
             math::cast(from.dtype(), dtype, &value)
         }
     }

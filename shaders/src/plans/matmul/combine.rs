@@ -60,7 +60,7 @@ impl Combine {
     }
 
     fn write_body(&self, out: &mut String) -> std::fmt::Result {
-        let acc = self.epilogue.accumulator.scalar();
+        let (acc, value) = (self.epilogue.accumulator.scalar(), self.epilogue.value.scalar());
         let form = if self.quad { Form::Quad } else { Form::Scalar };
         let mut binding = 1;
         *out += &self.epilogue.params_text(self.axes, &["elements", "splits"]);
@@ -70,7 +70,7 @@ impl Combine {
         }
         *out += &self.epilogue.output.storage(binding, "d", form, Access::ReadWrite);
         *out += &self.epilogue.text(binding + 1, self.axes);
-        writeln!(out, "fn result(at: u32) -> {acc} {{\n    var sum = {acc}();")?;
+        writeln!(out, "fn result(at: u32) -> {value} {{\n    var sum = {acc}();")?;
         if self.sums {
             writeln!(
                 out,
@@ -88,7 +88,7 @@ impl Combine {
             return writeln!(out, "}}");
         }
         writeln!(out, "    let at = unit * 4u;\n    if at >= params.elements {{ return; }}")?;
-        writeln!(out, "    let live = min(params.elements - at, 4u);\n    var values = vec4<{acc}>();")?;
+        writeln!(out, "    let live = min(params.elements - at, 4u);\n    var values = vec4<{value}>();")?;
         writeln!(out, "    for (var i = 0u; i < live; i++) {{ values[i] = result(at + i); }}")?;
         writeln!(out, "    let goal = params.target_base / 4u + unit;")?;
         writeln!(

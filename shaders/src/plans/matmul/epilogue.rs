@@ -1,10 +1,10 @@
-//! What follows the sum of a matrix product, D = activation(alpha sum + beta C + bias), and the words of `Params` that
-//! say where everything lies. Shared by the tiled kernel, the matrix-vector kernel and the combining one.
+//! What follows the sum of a matrix product, D = activation(alpha (sum * scale_a * scale_b) + beta C + bias), and the words of
+//! `Params` that say where everything lies. Shared by the tiled kernel, the matrix-vector kernel and the combining one.
 
 use std::fmt::Write;
 
 use polywarp_core::ops::Matmul;
-use polywarp_core::{DType, Layout, Result, Scalar, UnaryFn};
+use polywarp_core::{DType, Layout, Result, Scalar, TensorSpec, UnaryFn};
 
 use crate::element::{Element, Form};
 use crate::{Access, Caps, Slot, math};
@@ -12,6 +12,9 @@ use crate::{Access, Caps, Slot, math};
 /// What the end of a kernel does: part of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Epilogue {
+    /// Rows of A, columns of B have scales.
+    pub scale_a: bool,
+    pub scale_b: bool,
     /// Alpha is not 1.
     pub scale: bool,
     /// C is read.
@@ -20,27 +23,31 @@ pub(super) struct Epilogue {
     pub activation: Option<UnaryFn>,
     /// How sums are held.
     pub accumulator: Element,
+    /// What the epilogue computes in: as sums are held, or f32 where sums of integers are stored as floats.
+    pub value: Element,
     /// How D, C and bias are stored.
     pub output: Element,
 }
 
-/// One batch dimension: its extent and the strides of A, B and C.
+/// One batch dimension: its extent and the strides of A, B, C and the scales.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct BatchAxis {
     pub extent: u64,
-    pub strides: [i64; 3],
+    pub strides: [i64; 5],
 }
 
 /// Where the operands lie: everything that does not depend on the kernel.
 pub(super) struct Places {
     pub epilogue: Epilogue,
-    /// Outermost first, merged where A, B and C all step evenly.
+    /// Outermost first, merged where all operands step evenly.
     pub batch: Vec<BatchAxis>,
     alpha: Vec<u32>,
     beta: Vec<u32>,
     bias: (u64, i64),
+    /// Base and step of the scales of rows and of columns; none where there are none.
+    scales: Vec<(u64, i64)>,
     target: u64,
-    /// Buffers of C and bias, where read.
+    /// Buffers of C, bias and scales, where read.
     pub slots: Vec<Slot>,
 }
 
@@ -51,34 +58,44 @@ impl Epilogue {
             DType::I8 | DType::U8 => DType::I32,
             other => other.compute(),
         };
-        let element = Element::new(accumulator, caps)?;
+        let value = if op.dequantises() { DType::F32 } else { accumulator };
         if let Some(f) = op.activation {
-            math::require(f, accumulator, caps)?;
+            math::require(f, value, caps)?;
         }
         Ok(Epilogue {
+            scale_a: op.scale_a.is_some(),
+            scale_b: op.scale_b.is_some(),
             scale: op.alpha != 1.0,
             add: op.c.is_some() && op.beta != 0.0,
             bias: op.bias.is_some(),
             activation: op.activation,
-            accumulator: element,
+            accumulator: Element::new(accumulator, caps)?,
+            value: Element::new(value, caps)?,
             output: Element::new(op.output.dtype, caps)?,
         })
     }
 
     /// Whether the sum is stored as it is, but for its dtype.
     pub fn is_plain(&self) -> bool {
-        !self.scale && !self.add && !self.bias && self.activation.is_none()
+        let untouched = !self.scale && !self.add && !self.bias && self.activation.is_none();
+        untouched && !self.has_scales() && self.value == self.accumulator
+    }
+
+    fn has_scales(&self) -> bool {
+        self.scale_a || self.scale_b
     }
 
     /// The members of `Params` that every kernel of this op begins with. The scales come first: they may be 64 bits wide.
     pub fn params_text(&self, axes: u8, own: &[&str]) -> String {
-        let scale = self.accumulator.param_type();
+        let scale = self.value.param_type();
         let mut text = format!("struct Params {{\n    alpha: {scale}, beta: {scale},\n   ");
-        for name in COMMON.iter().chain(own) {
+        let scales: &[&str] = if self.has_scales() { &SCALES } else { &[] };
+        for name in COMMON.iter().chain(scales).chain(own) {
             let _ = write!(text, " {name}: u32,");
         }
         text += "\n   ";
-        for name in ['e', 'a', 'b', 'c'] {
+        let scales: &[char] = if self.has_scales() { &['r', 's'] } else { &[] };
+        for name in ['e', 'a', 'b', 'c'].iter().chain(scales) {
             for i in 0..axes {
                 let _ = write!(text, " {name}{i}: u32,");
             }
@@ -86,9 +103,9 @@ impl Epilogue {
         text + "\n}\n@group(0) @binding(0) var<uniform> params: Params;\n"
     }
 
-    /// Declares C and bias from `binding` on, and `fn epilogue(sum, batch, row, col)`.
+    /// Declares C, bias and scales from `binding` on, and `fn epilogue(sum, batch, row, col)`.
     pub fn text(&self, binding: u32, axes: u8) -> String {
-        let acc = self.accumulator.scalar();
+        let (acc, value) = (self.accumulator.scalar(), self.value.scalar());
         let mut text = String::new();
         let mut next = binding;
         for (wanted, name) in [(self.add, "c"), (self.bias, "bias")] {
@@ -97,10 +114,30 @@ impl Epilogue {
                 next += 1;
             }
         }
-        if self.add {
-            text += &super::super::reduce::template::decode("batch_of_c", "params.c_base", 'c', axes.into());
+        // Scales are f32, as values are wherever there are any.
+        for (wanted, name) in [(self.scale_a, "row_scale"), (self.scale_b, "col_scale")] {
+            if wanted {
+                text += &self.value.storage(next, name, Form::Scalar, Access::Read);
+                next += 1;
+            }
         }
-        let _ = writeln!(text, "fn epilogue(sum: {acc}, batch: u32, row: u32, col: u32) -> {acc} {{\n    var x = sum;");
+        let mut decode = |wanted, name, base, stride| {
+            if wanted {
+                text += &super::super::reduce::template::decode(name, base, stride, axes.into());
+            }
+        };
+        decode(self.add, "batch_of_c", "params.c_base", 'c');
+        decode(self.scale_a, "batch_of_rows", "params.rows_base", 'r');
+        decode(self.scale_b, "batch_of_cols", "params.cols_base", 's');
+        let sum = if value == acc { "sum".to_owned() } else { format!("{value}(sum)") };
+        let _ =
+            writeln!(text, "fn epilogue(sum: {acc}, batch: u32, row: u32, col: u32) -> {value} {{\n    var x = {sum};");
+        if self.scale_a {
+            text += "    x = x * load_row_scale(batch_of_rows(batch) + row * params.rows_step);\n";
+        }
+        if self.scale_b {
+            text += "    x = x * load_col_scale(batch_of_cols(batch) + col * params.cols_step);\n";
+        }
         if self.scale {
             text += "    x = params.alpha * x;\n";
         }
@@ -111,41 +148,43 @@ impl Epilogue {
             text += "    x += load_bias(params.bias_base + col * params.bias_step);\n";
         }
         if let Some(f) = self.activation {
-            let _ = writeln!(text, "    x = {};", math::unary(f, self.accumulator.dtype(), "x"));
+            let _ = writeln!(text, "    x = {};", math::unary(f, self.value.dtype(), "x"));
         }
         text + "    return x;\n}\n"
     }
 
     /// Reads of the storage buffers that [`Epilogue::text`] declares.
     pub fn accesses(&self) -> impl Iterator<Item = Access> {
-        [self.add, self.bias].into_iter().filter(|&wanted| wanted).map(|_| Access::Read)
+        [self.add, self.bias, self.scale_a, self.scale_b].into_iter().filter(|&wanted| wanted).map(|_| Access::Read)
     }
 }
 
 /// Members of every `Params`, after the scales; strides and bases in elements.
 const COMMON: [&str; 9] = ["m", "n", "k", "target_base", "c_base", "c_row", "c_col", "bias_base", "bias_step"];
+/// Members after those where there are scales.
+const SCALES: [&str; 4] = ["rows_base", "rows_step", "cols_base", "cols_step"];
 
 impl Places {
     /// Where the operands of `op` lie.
     pub fn of(op: &Matmul, caps: &Caps) -> Result<Places> {
         let epilogue = Epilogue::of(op, caps)?;
         let c = op.c.unwrap_or(op.output).layout;
-        let batch = merge([&op.a.layout, &op.b.layout, &c]);
+        let layout = |spec: Option<TensorSpec>| spec.map_or(c, |spec| spec.layout);
+        let batch = merge([&op.a.layout, &op.b.layout, &c, &layout(op.scale_a), &layout(op.scale_b)]);
         let words = |x: f64| {
             let exact = if op.output.dtype.is_float() { Scalar::F(x) } else { Scalar::I(x as i64) };
-            epilogue.accumulator.param_words(exact)
+            epilogue.value.param_words(exact)
         };
         let bias = op.bias.map_or((0, 0), |bias| (bias.layout.offset(), bias.layout.strides()[0]));
-        let mut slots = Vec::new();
-        if epilogue.add {
-            slots.push(Slot::Input(2));
-        }
-        if epilogue.bias {
-            slots.push(Slot::Input(2 + usize::from(op.c.is_some())));
-        }
+        let end = |spec: Option<TensorSpec>, back: usize| {
+            spec.map_or((0, 0), |spec| (spec.layout.offset(), spec.layout.strides()[spec.layout.rank() - back]))
+        };
+        let scales = if epilogue.has_scales() { vec![end(op.scale_a, 2), end(op.scale_b, 1)] } else { Vec::new() };
+        let [at_c, rest @ ..] = op.places();
+        let slots = [at_c.filter(|_| epilogue.add)].into_iter().chain(rest).flatten().map(Slot::Input).collect();
         let (alpha, beta) = (words(op.alpha), words(op.beta));
         let target = op.output.layout.offset();
-        Ok(Places { epilogue, batch, alpha, beta, bias, target, slots })
+        Ok(Places { epilogue, batch, alpha, beta, bias, scales, target, slots })
     }
 
     /// Batch dimensions left after merging.
@@ -163,10 +202,11 @@ impl Places {
         params.extend([dims.m as u32, dims.n as u32, dims.k as u32, target.unwrap_or(self.target) as u32]);
         params.extend([c.offset() as u32, c.strides()[rank - 2] as u32, c.strides()[rank - 1] as u32]);
         params.extend([self.bias.0 as u32, self.bias.1 as u32]);
+        params.extend(self.scales.iter().flat_map(|&(base, step)| [base as u32, step as u32]));
         params.extend(own);
         // Innermost first; negative strides wrap as two's complement.
         params.extend(self.batch.iter().rev().map(|axis| axis.extent as u32));
-        for operand in 0..3 {
+        for operand in 0..if self.scales.is_empty() { 3 } else { 5 } {
             params.extend(self.batch.iter().rev().map(|axis| axis.strides[operand] as u32));
         }
         params
@@ -174,7 +214,7 @@ impl Places {
 }
 
 /// The dimensions but the last two of operands of one batch shape.
-fn merge(operands: [&Layout; 3]) -> Vec<BatchAxis> {
+fn merge(operands: [&Layout; 5]) -> Vec<BatchAxis> {
     let mut batch: Vec<BatchAxis> = Vec::new();
     for i in 0..operands[0].rank() - 2 {
         let axis = BatchAxis { extent: operands[0].dims()[i], strides: operands.map(|layout| layout.strides()[i]) };
@@ -192,3 +232,7 @@ fn merge(operands: [&Layout; 3]) -> Vec<BatchAxis> {
     }
     batch
 }
+
+#[cfg(test)]
+#[path = "epilogue_tests.rs"]
+mod tests;

@@ -6,6 +6,7 @@
 
 use std::ops::RangeInclusive;
 
+use polywarp_core::DType;
 use polywarp_core::ops::MatmulDims;
 
 use super::tiled::Tile;
@@ -41,6 +42,9 @@ const PROCESSORS: u64 = 132;
 const TILE_OVERHEAD_K: f64 = 48.0;
 /// Below this many multiplications (256^3) the launch takes longer than the product with any tile.
 const WORTH_A_LARGE_TILE: u64 = 1 << 24;
+/// Words of sums and of operands under way that leave a thread enough registers for the multiplication of i64, on CUDA: with
+/// 112 the assembler spills a word or two, with 176 up to 384 bytes, with 192 up to 644 (sm_75 to sm_120).
+const MOST_I64_WORDS: u32 = 112;
 /// What compiling a kernel with a large tile costs, spread over the calls of a small product.
 const COMPILE_NS: f64 = 1e5;
 /// Numbers of slabs of K that are tried, and the fewest elements of K that one is worth.
@@ -75,11 +79,12 @@ pub(super) struct Cut {
 }
 
 /// How the plain tiles cut a product, each with its best number of slabs, in order of preference.
-pub(super) fn plain(dims: MatmulDims, element_bytes: u32, caps: &Caps) -> Vec<Cut> {
-    plain_in(dims, element_bytes, caps, 1..=u64::MAX)
+pub(super) fn plain(dims: MatmulDims, sum: DType, caps: &Caps) -> Vec<Cut> {
+    plain_in(dims, sum, caps, 1..=u64::MAX)
 }
 
-fn plain_in(dims: MatmulDims, element_bytes: u32, caps: &Caps, slabs: RangeInclusive<u64>) -> Vec<Cut> {
+fn plain_in(dims: MatmulDims, sum: DType, caps: &Caps, slabs: RangeInclusive<u64>) -> Vec<Cut> {
+    let element_bytes = sum.size_bytes() as u32;
     let mut list: Vec<Cut> = TILES
         .iter()
         .map(|rated| {
@@ -90,6 +95,8 @@ fn plain_in(dims: MatmulDims, element_bytes: u32, caps: &Caps, slabs: RangeInclu
                 Some("more workgroup memory than a workgroup may have")
             } else if element_bytes == 8 && tile.thread_m() * tile.thread_n() > 64 {
                 Some("too many registers for 64-bit sums")
+            } else if sum == DType::I64 && 2 * (tile.thread_m() * tile.thread_n() + tile.fetched()) > MOST_I64_WORDS {
+                Some("too many registers for sums of i64, whose products take some of their own")
             } else {
                 None
             };
@@ -102,7 +109,7 @@ fn plain_in(dims: MatmulDims, element_bytes: u32, caps: &Caps, slabs: RangeInclu
 
 /// The best plain tile for f32 in one slab of K.
 pub(super) fn whole(dims: MatmulDims, caps: &Caps) -> Option<Cut> {
-    plain_in(dims, 4, caps, 1..=1).into_iter().find(|cut| cut.refused.is_none())
+    plain_in(dims, DType::F32, caps, 1..=1).into_iter().find(|cut| cut.refused.is_none())
 }
 
 /// What can be used first, then what is expected to be faster.

@@ -98,7 +98,7 @@ fn products_of_every_dtype_and_layout_validate() {
 #[test]
 fn large_products_take_the_large_tile_and_one_launch() {
     let op = product(DType::F32, (&[], 4096, 4096, 4096), Order::Plain, Order::Plain);
-    let best = rank::plain(op.dims(), 4, &Caps::webgpu_defaults("test"))[0];
+    let best = rank::plain(op.dims(), DType::F32, &Caps::webgpu_defaults("test"))[0];
     assert_eq!((best.tile.block_m, best.splits, best.refused), (128, 1, None));
     assert_eq!(best.tile.workgroup_bytes(4), 16 << 10);
     let plan = crate::plan(&op.into(), &Caps::webgpu_defaults("test")).unwrap();
@@ -138,7 +138,7 @@ fn long_k_with_few_tiles_is_cut_into_slabs() {
 fn tiles_that_do_not_fit_are_refused_with_a_reason() {
     let dims = MatmulDims { batch: 1, m: 512, n: 512, k: 512 };
     let caps = Caps { max_workgroup_bytes: 8 << 10, ..full_caps() };
-    let list = rank::plain(dims, 4, &caps);
+    let list = rank::plain(dims, DType::F32, &caps);
     assert!(list[0].refused.is_none() && list[0].tile.workgroup_bytes(4) <= 8 << 10);
     let large = list.iter().find(|c| c.tile.block_m == 128).unwrap();
     assert!(large.refused.is_some_and(|reason| reason.contains("workgroup memory")));

@@ -57,6 +57,11 @@ impl Tile {
         self.block_n / (self.warps_n * LANES_N)
     }
 
+    /// Elements of A and B that a thread fetches for one step.
+    pub const fn fetched(&self) -> u32 {
+        self.block_k * (self.block_m + self.block_n) / self.threads()
+    }
+
     pub const fn workgroup_bytes(&self, element_bytes: u32) -> u32 {
         self.block_k * (self.block_m + self.block_n) * element_bytes
     }

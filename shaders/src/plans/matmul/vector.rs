@@ -20,8 +20,10 @@ use crate::{Access, Caps, Plan, Slot, Source};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Vector {
     frame: Frame,
-    /// The matrix and the vector as stored.
+    /// The matrix as stored.
     input: Element,
+    /// The vector.
+    vector: Element,
     accumulator: Element,
     /// What results are stored as.
     output: Element,
@@ -55,7 +57,8 @@ pub(super) fn plan(op: &Matmul, places: &Places, caps: &Caps) -> Result<Option<P
     view.slot = Slot::Input(matrix);
     let (list, elements) = passes(view, Partials::Elements, caps);
     let (vector_base, _, vector_step) = side(vector);
-    let element = Element::new(op.a.dtype, caps)?;
+    let (a, b) = (Element::new(op.a.dtype, caps)?, Element::new(op.b.dtype, caps)?);
+    let (matrix_element, vector_element) = if along_n { (b, a) } else { (a, b) };
     let epilogue = places.epilogue;
     let plain = epilogue.is_plain();
     let sums = Slot::Scratch(elements.len());
@@ -64,7 +67,8 @@ pub(super) fn plan(op: &Matmul, places: &Places, caps: &Caps) -> Result<Option<P
         let ends = pass.last && plain;
         let kernel = Vector {
             frame: Frame::of(pass),
-            input: element,
+            input: matrix_element,
+            vector: vector_element,
             accumulator: epilogue.accumulator,
             output: if ends { epilogue.output } else { epilogue.accumulator },
             partial: pass.partial,
@@ -93,7 +97,7 @@ pub(super) fn plan(op: &Matmul, places: &Places, caps: &Caps) -> Result<Option<P
 
 impl Vector {
     pub fn source(&self) -> Source {
-        let mut wgsl = element::prelude(&[self.input, self.accumulator, self.output]);
+        let mut wgsl = element::prelude(&[self.input, self.vector, self.accumulator, self.output]);
         // Formatting into a String cannot fail.
         let _ = self.write_body(&mut wgsl);
         let mut bindings = vec![Access::Read, Access::ReadWrite];
@@ -131,7 +135,7 @@ impl Vector {
         if self.partial {
             writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{ return {load}; }}")?;
         } else {
-            *out += &self.input.storage(3, "v", form(self.vector_quad), Access::Read);
+            *out += &self.vector.storage(3, "v", form(self.vector_quad), Access::Read);
             // A vector of a row's last elements may reach past them; what it reads there is masked.
             let one = |i: u32| {
                 let place = if i == 0 { "place".to_owned() } else { format!("min(place + {i}u, params.count - 1u)") };

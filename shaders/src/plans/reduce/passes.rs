@@ -127,8 +127,7 @@ pub(in crate::plans) fn passes(view: View, partials: Partials, caps: &Caps) -> (
     let (mut view, mut partial) = (view, false);
     let (mut list, mut scratch) = (Vec::new(), Vec::new());
     loop {
-        let mut pass = next_pass(&view, partials == Partials::Elements || !partial, caps);
-        pass.partial = partial;
+        let mut pass = next_pass(&view, partial, partials == Partials::Elements || !partial, caps);
         if pass.slabs == 1 && pass.kept.iter().all(|axis| axis.kept) {
             pass.last = true;
             list.push(pass);
@@ -164,7 +163,7 @@ fn partials_of(pass: &Pass) -> View {
     View { slot: pass.target, base: 0, axes }.collapsed()
 }
 
-fn next_pass(view: &View, quads: bool, caps: &Caps) -> Pass {
+fn next_pass(view: &View, partial: bool, quads: bool, caps: &Caps) -> Pass {
     let nearness = |axis: &Axis| (axis.stride.unsigned_abs().max(1), std::cmp::Reverse(axis.extent));
     let folded = (0..view.axes.len()).filter(|&i| !view.axes[i].kept).min_by_key(|&i| nearness(&view.axes[i]));
     let kept: Vec<Axis> =
@@ -177,7 +176,7 @@ fn next_pass(view: &View, quads: bool, caps: &Caps) -> Pass {
         threads: THREADS.min(caps.max_invocations),
         quad: false,
         source: view.slot,
-        partial: false,
+        partial,
         target: Slot::Output,
         last: false,
         base: view.base,
@@ -200,12 +199,21 @@ fn next_pass(view: &View, quads: bool, caps: &Caps) -> Pass {
     }
 }
 
+/// Threads for a row that has work for `wanted`: a power of four, so that five kernels serve rows of every length, which is
+/// few enough to prepare all of them.
+fn lanes_for(wanted: u64) -> u64 {
+    let lanes = wanted.max(1).next_power_of_two();
+    if lanes.trailing_zeros().is_multiple_of(2) { lanes } else { 2 * lanes }
+}
+
 fn rows(mut pass: Pass, quads: bool) -> Pass {
     let aligned = pass.base.is_multiple_of(4) && pass.kept.iter().all(|axis| axis.stride % 4 == 0);
-    pass.quad = quads && pass.stride == 1 && pass.count >= 4 && aligned;
+    // Behind an operand's last element lies something; behind the last partial result nobody has written yet.
+    let written = !pass.partial || pass.count.is_multiple_of(4);
+    pass.quad = quads && pass.stride == 1 && pass.count >= 4 && aligned && written;
     let units = if pass.quad { pass.count.div_ceil(4) } else { pass.count };
     let most = pass.threads;
-    let lanes = units.div_ceil(ITEMS.into()).next_power_of_two().min(most.into()) as u32;
+    let lanes = lanes_for(units.div_ceil(ITEMS.into())).min(most.into()) as u32;
     pass.walk = Walk::Rows { lanes };
     let blocks = pass.outputs.div_ceil((pass.threads / lanes).into());
     let step = u64::from(lanes * ITEMS);
@@ -289,6 +297,26 @@ mod tests {
         assert_eq!(list[0].walk, Walk::Columns { lanes: 16, deep: 16 });
         assert_eq!((list.len(), list[0].slabs, scratch[0]), (2, 16, 16 * 16384));
         assert!(list[1].last && list[1].count == 16 && list[1].quad);
+    }
+
+    #[test]
+    fn rows_of_every_length_take_one_of_five_kernels() {
+        let lanes = |count| match plan(&[100, count], &[0, 1], &[1]).0[0].walk {
+            Walk::Rows { lanes } => lanes,
+            Walk::Columns { .. } => panic!("{count}"),
+        };
+        let all: std::collections::BTreeSet<u32> = (2..5000).map(lanes).collect();
+        assert_eq!(Vec::from_iter(all), [1, 4, 16, 64, 256]);
+        assert_eq!([16, 17, 64, 65, 1024, 4096].map(lanes), [1, 16, 4, 64, 64, 256]);
+    }
+
+    #[test]
+    fn partial_results_are_read_as_far_as_they_were_written() {
+        for count in (1 << 14..1 << 20).step_by(4099) {
+            for pass in plan(&[count], &[0], &[0]).0.iter().filter(|pass| pass.partial) {
+                assert!(!pass.quad || pass.count % 4 == 0, "{count}: {pass:?}");
+            }
+        }
     }
 
     #[test]

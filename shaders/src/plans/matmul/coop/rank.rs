@@ -70,6 +70,8 @@ fn factors(op: &Matmul, caps: &Caps) -> Option<(Cooperative, Parts, u64)> {
     let (half, single) = (product(DType::F16), product(DType::F32));
     match op.a.dtype {
         DType::F16 => Some((half?, Parts::Whole, any)),
+        // All 8-bit floats are exact in f16, their products in f32.
+        DType::F8E4M3 | DType::F8E5M2 => Some((half?, Parts::Whole, any)),
         // Small integers are exact in f16, their products in f32, and sums of not too many.
         DType::I8 => Some((half?, Parts::Whole, EXACT_IN_F32 >> 14)),
         DType::U8 => Some((half?, Parts::Whole, EXACT_IN_F32 >> 16)),

@@ -82,7 +82,8 @@ impl Coop {
         };
         if self.target == Target::Output(Form::Quad) {
             let values = [value(0), value(1), value(2), value(3)].join(", ");
-            return writeln!(out, "        store4_d(at / 4u, vec4<{acc}>({values}));\n    }}");
+            let vector = self.epilogue.value.vector();
+            return writeln!(out, "        store4_d(at / 4u, {vector}({values}));\n    }}");
         }
         for e in 0..4 {
             let guard = if self.tail_n { format!("if col + {e}u < params.n ") } else { String::new() };

@@ -29,7 +29,8 @@ impl Tiled {
                 if self.target == Target::Output(Form::Quad) {
                     let guard = if self.tail_n { "if col < params.n " } else { "" };
                     let values = [value(0), value(1), value(2), value(3)].join(", ");
-                    writeln!(out, "                {guard}{{ store4_d((at + col) / 4u, V({values})); }}")?;
+                    let v = if self.changes_type() { self.epilogue.value.vector() } else { "V".to_owned() };
+                    writeln!(out, "                {guard}{{ store4_d((at + col) / 4u, {v}({values})); }}")?;
                 } else {
                     for e in 0..4 {
                         let guard = if self.tail_n { format!("if col + {e}u < params.n ") } else { String::new() };
@@ -43,6 +44,11 @@ impl Tiled {
         Ok(())
     }
 
+    /// Whether results are of another type than sums.
+    fn changes_type(&self) -> bool {
+        self.epilogue.value != self.epilogue.accumulator
+    }
+
     /// The stores as a loop: the epilogue is compiled once.
     fn write_store_loop(&self, out: &mut String) -> std::fmt::Result {
         let (tm, vectors) = (self.tile.thread_m(), self.tile.thread_n() / 4);
@@ -53,10 +59,16 @@ impl Tiled {
         writeln!(out, "        let row = tile_m + (own_m + r / 4u * {LANES_M}u) * 4u + r % 4u;")?;
         writeln!(out, "        let col = tile_n + (own_n + i % {vectors}u * {LANES_N}u) * 4u;")?;
         writeln!(out, "        if row >= params.m || col >= params.n {{ continue; }}")?;
-        writeln!(out, "        let at = d_start + row * params.n + col;\n        var value = sums[i];")?;
+        let end = self.target != Target::Partial;
+        let (value, sum) = if end && self.changes_type() {
+            (format!("{}()", self.epilogue.value.vector()), "sums[i][e]")
+        } else {
+            ("sums[i]".to_owned(), "value[e]")
+        };
+        writeln!(out, "        let at = d_start + row * params.n + col;\n        var value = {value};")?;
         writeln!(out, "        let live = min(params.n - col, 4u);\n        for (var e = 0u; e < live; e++) {{")?;
-        if self.target != Target::Partial {
-            writeln!(out, "            value[e] = epilogue(value[e], batch, row, col + e);")?;
+        if end {
+            writeln!(out, "            value[e] = epilogue({sum}, batch, row, col + e);")?;
         }
         if self.target == Target::Output(Form::Quad) {
             writeln!(out, "        }}\n        store4_d(at / 4u, value);\n    }}")

@@ -1,0 +1,71 @@
+//! Products of quantised operands give kernels that naga accepts, and that read their scales.
+
+use polywarp_core::ops::Matmul;
+use polywarp_core::{DType, Layout, Shape, TensorSpec, UnaryFn};
+
+use crate::validate::{full_caps, validate};
+use crate::{Caps, Slot};
+
+/// Batch, m, n, k: vectors, few rows, tails, batches, long K, large.
+const DIMS: [([u64; 2], u64, u64, u64); 6] = [
+    ([1, 1], 1, 64, 128),
+    ([1, 1], 5, 7, 0),
+    ([3, 1], 65, 66, 67),
+    ([1, 1], 32, 32, 8192),
+    ([1, 1], 2048, 2048, 2048),
+    ([1, 1], 2047, 2049, 2045),
+];
+
+fn shape(dims: &[u64]) -> Shape {
+    Shape::new(dims).unwrap()
+}
+
+fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
+    TensorSpec::new(dtype, Layout::contiguous(shape(dims)))
+}
+
+fn with_everything(op: Matmul) -> Matmul {
+    let (d, n) = (op.output, op.dims().n);
+    let (bias, activation) = (Some(dense(d.dtype, &[n])), Some(UnaryFn::Gelu));
+    Matmul { c: Some(d), bias, alpha: 0.5, beta: -3.0, activation, ..op }
+}
+
+/// With scales per tensor and per row, every type of result, alone and with everything else.
+#[test]
+fn products_of_quantised_operands_validate_and_read_their_scales() {
+    let mut seen = std::collections::HashSet::new();
+    let dtypes = [DType::I8, DType::F8E4M3];
+    for (caps, dtype) in
+        [full_caps(), Caps::webgpu_defaults("test")].into_iter().flat_map(|c| dtypes.map(|d| (c.clone(), d)))
+    {
+        for (batch, m, n, k) in DIMS {
+            for to in [DType::F32, DType::F16, DType::BF16] {
+                let with = |rows, columns| [&batch[..], &[rows, columns]].concat();
+                let b = TensorSpec::new(dtype, dense(dtype, &with(n, k)).layout.transpose(2, 3).unwrap());
+                let plain = Matmul::product(dense(dtype, &with(m, k)), b, dense(to, &with(m, n)));
+                let one = dense(DType::F32, &[1, 1]).layout.broadcast_to(shape(&with(m, 1))).unwrap();
+                let scale_a = Some(TensorSpec::new(DType::F32, one));
+                let scaled = Matmul { scale_a, scale_b: Some(dense(DType::F32, &with(1, n))), ..plain.clone() };
+                for op in [plain, scaled.clone(), with_everything(scaled)] {
+                    let op = op.check().unwrap();
+                    let own = op.places()[2..].iter().flatten().map(|&place| Slot::Input(place)).collect::<Vec<_>>();
+                    for candidate in crate::candidates(&op.into(), &caps).unwrap() {
+                        let last = candidate.plan.launches.last().unwrap();
+                        assert!(last.bindings.ends_with(&own), "{}: {:?}", candidate.name, last.bindings);
+                        for launch in candidate.plan.launches {
+                            if !seen.insert(launch.kernel.clone()) {
+                                continue;
+                            }
+                            let source = launch.kernel.source();
+                            assert_eq!(source.bindings.len(), launch.bindings.len(), "{}", source.name);
+                            if let Err(message) = validate(&source.wgsl, &caps) {
+                                panic!("{}: {message}\n{}", source.name, source.wgsl);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen.len() > 50, "{} kernels", seen.len());
+}
