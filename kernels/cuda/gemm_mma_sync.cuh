@@ -408,6 +408,12 @@ struct Gemm {
                                                    static_cast<const Out*>(bias), activation);
             finish<Out>(sums, typed, epilogue, problem, at, warp, warp_m, warp_n, shared);
         };
+        if constexpr (!std::is_void_v<typename T::OtherResult>) {
+            if (wide == 2) {
+                finish_as(static_cast<typename T::OtherResult*>(d));
+                return;
+            }
+        }
         if constexpr (sizeof(typename T::Result) == 2) {
             if (wide != 0) {
                 finish_as(static_cast<float*>(d));
@@ -420,7 +426,7 @@ struct Gemm {
 
 }  // namespace gemm_mma
 
-// Defines kernel NAME; further arguments are Gemm's after T. `wide`: D, C and bias are f32 where operands are 16-bit.
+// Defines kernel NAME; further arguments are Gemm's after T. `wide`: D, C and bias are f32 (1) or OtherResult (2), not Result.
 #define GEMM_MMA_KERNEL(NAME, T, MIN_BLOCKS, ...)                                                                                 \
     extern "C" __global__ void __launch_bounds__(gemm_mma::Gemm<gemm_mma::T, __VA_ARGS__>::THREADS, MIN_BLOCKS)                 \
         NAME(const gemm_mma::T::Element* a, int64_t pitch_a, int64_t batch_stride_a, const gemm_mma::T::Element* b,             \

@@ -27,6 +27,8 @@ struct Words {
     using Element = Element_;
     using Sum = Sum_;
     using Register = uint32_t;
+    // A second type of 16 bits that results may have.
+    using OtherResult = void;
     static constexpr int STEP_K = 32 / sizeof(Element);
     // Registers of a block of 16 rows of A, of 8 columns of B.
     static constexpr int A_REGISTERS = 4, B_REGISTERS = 2;
@@ -180,6 +182,7 @@ struct F64 {
     using Sum = double;
     using Register = double;
     using Result = double;
+    using OtherResult = void;
     static constexpr int STEP_K = 8;
     static constexpr int A_REGISTERS = STEP_K / 2, B_REGISTERS = STEP_K / 4;
     static constexpr int COLUMNS_TOGETHER = 1;

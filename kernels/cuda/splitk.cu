@@ -3,7 +3,7 @@
 // Computes: D[b, m, n] = activation(alpha * sum_s partial[s, b, m, n] + beta C + bias), rounded to the type of D.
 //   partial: [slabs][batches][m][n], dense, in the type of the sums; D dense [batches][m][n].
 // Algorithm: 1 each thread adds its outputs over the slabs in ascending order; 2 epilogue.
-// Tiling: 256 threads of VECTOR neighbouring outputs. Mapping: one-dimensional.
+// Tiling: 128 threads of VECTOR neighbouring outputs. Mapping: one-dimensional.
 // Shared memory: none.
 // Traffic: slabs * outputs * size of a sum read, outputs written; bound by memory, or by L2 where the sums still lie there.
 // Numerics: sums added in their own type (f32, f64, wrapping i32) in ascending order of slabs: bitwise repeatable.
@@ -13,11 +13,12 @@
 #include <stdint.h>
 
 #include "epilogue.cuh"
+#include "ptx/launch.cuh"
 
 namespace polywarp::splitk {
 
-constexpr int THREADS = 256;
-constexpr int UNROLL = 8; // slabs in flight
+constexpr int THREADS = 128;
+constexpr int UNROLL = 16; // slabs in flight
 
 template <class Sum, int VECTOR>
 struct alignas(sizeof(Sum) * VECTOR) Sums {
@@ -31,12 +32,22 @@ __device__ __forceinline__ void combine(const Sum* partial, Out* d, uint32_t sla
   if (first >= outputs) return;
 
   // Phase 1.
+  ptx::wait_for_previous_kernels();
   Sums<Sum, VECTOR> total = {};
-#pragma unroll UNROLL
-  for (uint32_t s = 0; s < slabs; ++s) {
-    const Sums<Sum, VECTOR> x = *reinterpret_cast<const Sums<Sum, VECTOR>*>(partial + s * outputs + first);
+  for (uint32_t s = 0; s < slabs; s += UNROLL) {
+    // Past the last slab its sums are read again, and not added: loads without a branch are all under way at once.
+    Sums<Sum, VECTOR> x[UNROLL];
 #pragma unroll
-    for (int i = 0; i < VECTOR; ++i) total.of[i] = epilogue.add(total.of[i], x.of[i]);
+    for (int i = 0; i < UNROLL; ++i) {
+      x[i] = *reinterpret_cast<const Sums<Sum, VECTOR>*>(partial + min(s + i, slabs - 1) * outputs + first);
+    }
+#pragma unroll
+    for (int i = 0; i < UNROLL; ++i) {
+#pragma unroll
+      for (int j = 0; j < VECTOR; ++j) {
+        if (s + i < slabs) total.of[j] = epilogue.add(total.of[j], x[i].of[j]);
+      }
+    }
   }
 
   // Phase 2.

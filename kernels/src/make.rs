@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::target::EARLY_SM;
 use crate::{Form, KernelInfo, Param, Target, kernels};
 
 /// NVIDIA's compiler that everything is made with, as `nvcc --version` says it; its wheels are pinned in
@@ -203,7 +204,9 @@ pub fn check_ptx(ptx: &str, kernel: &KernelInfo) -> Result<(), String> {
         ));
     }
     let body = rest.split(".entry ").next().unwrap_or_default();
-    if kernel.starts_early && !body.contains("griddepcontrol.wait") {
+    // Code for earlier architectures has no such thing, and is started in turn.
+    let early = ptx_sm(ptx).is_none_or(|sm| sm >= EARLY_SM);
+    if kernel.starts_early && early && !body.contains("griddepcontrol.wait") {
         return Err(format!("{symbol} is to start early, and does not wait for the kernel before it"));
     }
     let cluster = triple(".reqnctapercluster").unwrap_or([1; 3]);
@@ -211,6 +214,12 @@ pub fn check_ptx(ptx: &str, kernel: &KernelInfo) -> Result<(), String> {
         return Err(format!("{symbol} has clusters of {cluster:?}, the catalogue says {:?}", kernel.cluster));
     }
     Ok(())
+}
+
+/// The architecture that PTX is for.
+fn ptx_sm(ptx: &str) -> Option<u32> {
+    let line = ptx.lines().find_map(|line| line.trim().strip_prefix(".target sm_"))?;
+    line.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok()
 }
 
 /// A parameter as PTX declares it.

@@ -26,6 +26,9 @@ pub enum Form {
     Ptx,
 }
 
+/// The first architecture on which a kernel can start while the one before it runs.
+pub(crate) const EARLY_SM: u32 = 90;
+
 /// Added to an architecture's number where PTX is kept.
 const PTX_NUMBER: u32 = 100_000;
 
@@ -51,12 +54,24 @@ impl Target {
     /// PTX for Hopper and everything later.
     pub const PTX_90: Target = Target::ptx(90);
 
+    /// What kernels are made for that use nothing which only some cards have. Machine code of sm_80 runs on sm_86 and sm_89 as
+    /// it is: the instructions are the same, and what differs (shared memory, multiprocessors) is the planners' business, so
+    /// these have no code of their own.
+    pub const EVERYWHERE: &[Target] = &[Target::SM_80, Target::SM_90, Target::SM_100, Target::SM_120, Target::PTX_80];
+    /// The same, for kernels whose code for sm_120 spills: there the driver compiles the PTX, for the card it has.
+    pub const BUT_SM_120: &[Target] = &[Target::SM_80, Target::SM_90, Target::SM_100, Target::PTX_80];
+
     const fn machine(sm: u32) -> Target {
         Target { sm, specific: false, form: Form::Machine }
     }
 
     const fn ptx(sm: u32) -> Target {
         Target { sm, specific: false, form: Form::Ptx }
+    }
+
+    /// Whether code for it waits by itself for the kernel before it, where its kernel says `starts_early`.
+    pub fn may_start_early(self) -> bool {
+        self.sm >= EARLY_SM
     }
 
     /// Whether a card of compute capability `sm` (90 is 9.0) runs it.

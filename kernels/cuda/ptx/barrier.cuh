@@ -77,6 +77,11 @@ __device__ __forceinline__ void named_barrier(uint32_t name, uint32_t threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
+// bar.arrive: counted at the barrier that others wait for with bar.sync; this thread goes on.
+__device__ __forceinline__ void named_barrier_arrive(uint32_t name, uint32_t threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
 // setmaxnreg.inc: this warpgroup takes registers up to REGISTERS a thread, waiting until they are free.
 template <uint32_t REGISTERS>
 __device__ __forceinline__ void take_registers() {

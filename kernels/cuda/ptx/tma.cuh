@@ -22,7 +22,7 @@ __device__ __forceinline__ void load_tile(uint32_t destination, const CUtensorMa
         : "memory");
 }
 
-// The same with .multicast::cluster: to the same place in every block whose bit in `blocks` is set, each counting on its
+// load_tile with .multicast::cluster: to the same place in every block whose bit in `blocks` is set, each counting on its
 // own barrier.
 __device__ __forceinline__ void load_tile_multicast(
     uint32_t destination, const CUtensorMap* map, uint32_t barrier, uint16_t blocks, int x, int y, int z) {

@@ -6,19 +6,10 @@
 
 use std::sync::LazyLock;
 
+use polywarp_core::DType;
+
 use super::KernelInfo;
 use crate::{Param, Target};
-
-/// What is multiplied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Operands {
-    F32,
-    F16,
-    BF16,
-    F64,
-    I8,
-    U8,
-}
 
 /// The algorithm, by how the large operand lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +27,7 @@ pub(crate) enum Method {
 /// One kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
-    pub operands: Operands,
+    pub operands: DType,
     pub method: Method,
     /// Most vectors that it takes.
     pub vectors: u32,
@@ -46,71 +37,43 @@ pub(crate) struct Instance {
     pub symbol: String,
 }
 
-impl Operands {
-    const ALL: [Operands; 6] =
-        [Operands::F32, Operands::F16, Operands::BF16, Operands::F64, Operands::I8, Operands::U8];
+/// Types of A and B.
+const OPERANDS: [DType; 6] = [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8, DType::U8];
 
-    /// Bytes per element.
-    pub fn element_bytes(self) -> u32 {
-        match self {
-            Operands::I8 | Operands::U8 => 1,
-            Operands::F16 | Operands::BF16 => 2,
-            Operands::F32 => 4,
-            Operands::F64 => 8,
-        }
+/// Methods with the vectors and warps they are made for, of operands of this type.
+fn methods(operands: DType) -> Vec<(Method, u32, u32)> {
+    // Four columns of sums in f64 need more registers than 512 threads leave to each.
+    let warps = if operands == DType::F64 { 8 } else { 16 };
+    let mut list = vec![
+        (Method::Dot { rows: 2 }, 1, 8),
+        (Method::Columns { lanes: 4 }, 1, 16),
+        (Method::Columns { lanes: 8 }, 1, 16),
+        (Method::Dot { rows: 4 }, 4, 4),
+        (Method::Columns { lanes: 8 }, 4, warps),
+    ];
+    if operands.is_float() && operands.size_bytes() == 2 {
+        list.extend([
+            (Method::DotMma { tiles: 2 }, 8, 8),
+            (Method::DotMma { tiles: 2 }, 16, 8),
+            (Method::ColumnsMma { columns: 8 }, 8, 16),
+            // 8 warps: their sums take 32 KiB, and 48 are the most that need not be asked for.
+            (Method::ColumnsMma { columns: 8 }, 16, 8),
+        ]);
     }
-
-    /// Bytes of a sum.
-    pub fn sum_bytes(self) -> u64 {
-        if self == Operands::F64 { 8 } else { 4 }
+    if operands == DType::F32 {
+        list.extend([
+            (Method::Dot { rows: 4 }, 8, 4),
+            (Method::Columns { lanes: 4 }, 8, 8),
+            (Method::Dot { rows: 2 }, 16, 4),
+            (Method::Columns { lanes: 4 }, 16, 8),
+        ]);
     }
-
-    /// In symbols, and in C++: operands, result, scalars.
-    fn names(self) -> (&'static str, [&'static str; 3]) {
-        match self {
-            Operands::F32 => ("f32", ["float", "float", "float"]),
-            Operands::F16 => ("f16", ["__half", "__half", "float"]),
-            Operands::BF16 => ("bf16", ["__nv_bfloat16", "__nv_bfloat16", "float"]),
-            Operands::F64 => ("f64", ["double", "double", "double"]),
-            Operands::I8 => ("i8_i32", ["int8_t", "int32_t", "float"]),
-            Operands::U8 => ("u8_i32", ["uint8_t", "int32_t", "float"]),
-        }
-    }
-
-    /// Methods with the vectors and warps they are made for.
-    fn methods(self) -> Vec<(Method, u32, u32)> {
-        // Four columns of sums in f64 need more registers than 512 threads leave to each.
-        let warps = if self == Operands::F64 { 8 } else { 16 };
-        let mut list = vec![
-            (Method::Dot { rows: 2 }, 1, 8),
-            (Method::Columns { lanes: 4 }, 1, 16),
-            (Method::Columns { lanes: 8 }, 1, 16),
-            (Method::Dot { rows: 4 }, 4, 4),
-            (Method::Columns { lanes: 8 }, 4, warps),
-        ];
-        match self {
-            Operands::F16 | Operands::BF16 => list.extend([
-                (Method::DotMma { tiles: 2 }, 8, 8),
-                (Method::DotMma { tiles: 2 }, 16, 8),
-                (Method::ColumnsMma { columns: 8 }, 8, 16),
-                // 8 warps: their sums take 32 KiB, and 48 are the most that need not be asked for.
-                (Method::ColumnsMma { columns: 8 }, 16, 8),
-            ]),
-            Operands::F32 => list.extend([
-                (Method::Dot { rows: 4 }, 8, 4),
-                (Method::Columns { lanes: 4 }, 8, 8),
-                (Method::Dot { rows: 2 }, 16, 4),
-                (Method::Columns { lanes: 4 }, 16, 8),
-            ]),
-            Operands::F64 | Operands::I8 | Operands::U8 => {}
-        }
-        list
-    }
+    list
 }
 
 impl Instance {
-    fn new(operands: Operands, (method, vectors, warps): (Method, u32, u32), aligned: bool) -> Instance {
-        let (name, _) = operands.names();
+    fn new(operands: DType, (method, vectors, warps): (Method, u32, u32), aligned: bool) -> Instance {
+        let result = if operands.is_float() { "" } else { "_i32" };
         let method_name = match method {
             Method::Dot { rows } => format!("dot{rows}"),
             Method::Columns { lanes } => format!("columns{lanes}"),
@@ -118,7 +81,7 @@ impl Instance {
             Method::ColumnsMma { columns } => format!("columns_mma{columns}"),
         };
         let any = if aligned { "" } else { "_any" };
-        let symbol = format!("gemv_{name}_{method_name}_x{vectors}{any}");
+        let symbol = format!("gemv_{}{result}_{method_name}_x{vectors}{any}", operands.name());
         Instance { operands, method, vectors, warps, aligned, symbol }
     }
 
@@ -126,7 +89,7 @@ impl Instance {
     pub fn rows_per_block(&self) -> u64 {
         u64::from(match self.method {
             Method::Dot { rows } => rows * self.warps,
-            Method::Columns { lanes } => lanes * 16 / self.operands.element_bytes(),
+            Method::Columns { lanes } => lanes * 16 / self.operands.size_bytes() as u32,
             Method::DotMma { tiles } => 16 * tiles,
             Method::ColumnsMma { columns } => 8 * columns,
         })
@@ -138,7 +101,10 @@ impl Instance {
     }
 
     fn info(&self) -> KernelInfo {
-        let (Instance { symbol, vectors, warps, aligned, .. }, (_, [t, out, scalar])) = (self, self.operands.names());
+        let Instance { symbol, vectors, warps, aligned, operands, .. } = self;
+        let t = super::cpp(*operands);
+        let out = if operands.is_float() { t } else { "int32_t" };
+        let scalar = if self.operands == DType::F64 { "double" } else { "float" };
         let sixteen = *vectors == 16;
         let instance = match self.method {
             Method::Dot { rows } => {
@@ -154,14 +120,15 @@ impl Instance {
                 format!("GEMV_COLUMNS_MMA({symbol}, {t}, {out}, {scalar}, {sixteen}, {columns}, {warps}, {aligned})")
             }
         };
+        let spills_on_sm_120 = matches!(symbol.as_str(), "gemv_f32_dot2_x16_any" | "gemv_f32_columns4_x16_any");
         let tensor = matches!(self.method, Method::DotMma { .. } | Method::ColumnsMma { .. });
-        let scalar = if self.operands == Operands::F64 { Param::F64 } else { Param::F32 };
+        let scalar = super::scalar(self.operands);
         use Param::{Address, I64, U32};
         KernelInfo {
             symbol: symbol.clone(),
             source: if tensor { "gemv_mma.cuh" } else { "gemv.cuh" },
             instance,
-            targets: &[Target::SM_80, Target::SM_90, Target::PTX_80],
+            targets: if spills_on_sm_120 { Target::BUT_SM_120 } else { Target::EVERYWHERE },
             block: [32 * warps, 1, 1],
             #[rustfmt::skip]
             params: vec![
@@ -182,8 +149,8 @@ impl Instance {
 /// Every kernel of the family.
 pub(crate) static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
     let mut list = Vec::new();
-    for operands in Operands::ALL {
-        for method in operands.methods() {
+    for operands in OPERANDS {
+        for method in methods(operands) {
             list.extend([true, false].map(|aligned| Instance::new(operands, method, aligned)));
         }
     }

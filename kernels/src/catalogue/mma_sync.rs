@@ -1,34 +1,15 @@
 //! Kernels of the family mma_sync: warp-level products (mma.sync), sm_80 and later: `cuda/gemm_mma_sync.cuh`.
 //!
 //! [`INSTANCES`] is the list; symbols, lines of C++, threads and shared memory follow from it. The planner
-//! (`plans/mma_sync.rs`) walks over the same list. One kernel writes f32 or the operands' 16-bit type, as it is told, so
-//! results do not multiply the instances.
+//! (`plans/mma_sync.rs`) walks over the same list. One kernel writes f32 or the operands' 16-bit type (of 8-bit floats: f16 or
+//! bf16), as it is told, so results do not multiply the instances.
 
 use std::sync::LazyLock;
 
-use super::{KernelInfo, Tile};
+use polywarp_core::DType;
+
+use super::{KernelInfo, Major, Tile};
 use crate::{Param, Target};
-
-/// What is multiplied, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Operands {
-    F16,
-    BF16,
-    /// f32, rounded to tf32.
-    Tf32,
-    I8,
-    U8,
-    F64,
-}
-
-/// Along which dimension neighbours in memory lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Major {
-    /// K.
-    K,
-    /// M of A, N of B.
-    Mn,
-}
 
 /// How an operand is read: bytes that all of its row starts are aligned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,6 +42,9 @@ pub(crate) enum Pace {
     Apart,
 }
 
+/// Shared memory that a block may have on sm_86, sm_89 and sm_120.
+const GEFORCE_SHARED_BYTES: u32 = 101_376;
+
 /// A tile and how a block works on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Shape {
@@ -76,9 +60,9 @@ pub(crate) struct Shape {
 }
 
 /// One kernel.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Instance {
-    pub operands: Operands,
+    kind: &'static Kind,
     pub shape: Shape,
     pub a: Major,
     pub b: Major,
@@ -122,6 +106,14 @@ const SHAPES_8: &[Shape] = &[
     reading(Access::Any, shape([64, 64, 64], 2, [2, 2], 2, 0.19)),
 ];
 
+/// 8-bit floats: what an instruction gives waits in registers to be added to the sum, so warps have less of it. Rates are
+/// guesses from those of `SHAPES_8`: not measured on Ada.
+const SHAPES_FLOAT8: &[Shape] = &[shape([128, 128, 64], 3, [4, 2], 1, 0.5), shape([64, 64, 128], 3, [2, 2], 2, 0.4)];
+
+/// The pair that is in use most is read as it lies, too; of the others unaligned operands are packed.
+const SHAPES_E4M3: &[Shape] =
+    &[SHAPES_FLOAT8[0], SHAPES_FLOAT8[1], reading(Access::Any, shape([64, 64, 64], 2, [2, 2], 2, 0.19))];
+
 const SHAPES_F64: &[Shape] = &[
     apart(shape([128, 128, 16], 5, [4, 2], 1, 0.87)),
     shape([64, 64, 16], 4, [2, 2], 3, 0.84),
@@ -129,76 +121,72 @@ const SHAPES_F64: &[Shape] = &[
     reading(Access::Bytes8, shape([64, 64, 16], 3, [2, 2], 3, 0.76)),
 ];
 
-impl Operands {
-    const ALL: [Operands; 6] =
-        [Operands::F16, Operands::BF16, Operands::Tf32, Operands::I8, Operands::U8, Operands::F64];
-
-    fn shapes(self) -> &'static [Shape] {
-        match self {
-            Operands::F16 | Operands::BF16 => SHAPES_16,
-            Operands::Tf32 => SHAPES_TF32,
-            Operands::I8 | Operands::U8 => SHAPES_8,
-            Operands::F64 => SHAPES_F64,
-        }
-    }
-
-    /// Bytes per element.
-    pub fn element_bytes(self) -> u32 {
-        match self {
-            Operands::I8 | Operands::U8 => 1,
-            Operands::F16 | Operands::BF16 => 2,
-            Operands::Tf32 => 4,
-            Operands::F64 => 8,
-        }
-    }
-
-    /// Bytes of a sum.
-    pub fn sum_bytes(self) -> u64 {
-        if self == Operands::F64 { 8 } else { 4 }
-    }
-
-    /// Operations (two a multiplication) that one multiprocessor's tensor cores do in a clock. sm_90 measured (warp-level
-    /// instructions reach some 60 % of what warpgroups do), others by data sheet; GeForce cards halve sums in f32.
-    pub fn operations_per_clock(self, sm: u32) -> f64 {
-        let (halves, f64s) = match sm {
-            80 => (2048.0, 128.0),
-            90 => (2420.0, 252.0),
-            100..=109 => (2048.0, 128.0),
-            _ => (512.0, 4.0),
-        };
-        match self {
-            Operands::F16 | Operands::BF16 => halves,
-            Operands::Tf32 => halves / 2.0,
-            // Sums of integers are not halved.
-            Operands::I8 | Operands::U8 => (halves * 2.0_f64).max(2048.0),
-            Operands::F64 => f64s,
-        }
-    }
-
-    /// The type's name in C++, and operands and sums in symbols; 16-bit operands give two types of results.
-    fn names(self) -> (&'static str, &'static str) {
-        match self {
-            Operands::F16 => ("F16", "f16"),
-            Operands::BF16 => ("Bf16", "bf16"),
-            Operands::Tf32 => ("Tf32", "tf32_f32"),
-            Operands::I8 => ("S8", "i8_i32"),
-            Operands::U8 => ("U8", "u8_i32"),
-            Operands::F64 => ("F64", "f64_f64"),
-        }
-    }
-
+/// A type of A and B, or two.
+#[derive(Debug)]
+struct Kind {
+    /// f32 is rounded to tf32.
+    operands: DType,
+    /// B's, where it is another.
+    other: Option<DType>,
+    /// In C++ (`cuda/gemm_mma_sync_fragments.cuh`), and in symbols; 16-bit operands give two types of results.
+    cpp: &'static str,
+    name: &'static str,
+    shapes: &'static [Shape],
     /// Instructions as a disassembly names them.
-    fn tensor(self) -> &'static [&'static str] {
-        match self {
-            Operands::F16 | Operands::BF16 | Operands::Tf32 => &["HMMA"],
-            Operands::I8 | Operands::U8 => &["IMMA"],
-            Operands::F64 => &["DMMA"],
-        }
+    tensor: &'static [&'static str],
+}
+
+const KINDS: &[Kind] = &[
+    Kind { operands: DType::F8E4M3, other: None, cpp: "E4m3", name: "f8e4m3", shapes: SHAPES_E4M3, tensor: FLOAT8 },
+    Kind {
+        operands: DType::F8E4M3,
+        other: Some(DType::F8E5M2),
+        cpp: "E4m3E5m2",
+        name: "f8e4m3_f8e5m2",
+        shapes: SHAPES_FLOAT8,
+        tensor: FLOAT8,
+    },
+    Kind {
+        operands: DType::F8E5M2,
+        other: Some(DType::F8E4M3),
+        cpp: "E5m2E4m3",
+        name: "f8e5m2_f8e4m3",
+        shapes: SHAPES_FLOAT8,
+        tensor: FLOAT8,
+    },
+    Kind { operands: DType::F8E5M2, other: None, cpp: "E5m2", name: "f8e5m2", shapes: SHAPES_FLOAT8, tensor: FLOAT8 },
+    Kind { operands: DType::F16, other: None, cpp: "F16", name: "f16", shapes: SHAPES_16, tensor: &["HMMA"] },
+    Kind { operands: DType::BF16, other: None, cpp: "Bf16", name: "bf16", shapes: SHAPES_16, tensor: &["HMMA"] },
+    Kind { operands: DType::F32, other: None, cpp: "Tf32", name: "tf32_f32", shapes: SHAPES_TF32, tensor: &["HMMA"] },
+    Kind { operands: DType::I8, other: None, cpp: "S8", name: "i8_i32", shapes: SHAPES_8, tensor: &["IMMA"] },
+    Kind { operands: DType::U8, other: None, cpp: "U8", name: "u8_i32", shapes: SHAPES_8, tensor: &["IMMA"] },
+    Kind { operands: DType::F64, other: None, cpp: "F64", name: "f64_f64", shapes: SHAPES_F64, tensor: &["DMMA"] },
+];
+
+/// Hopper and B200 multiply 8-bit floats as f16.
+const FLOAT8: &[&str] = &["QMMA", "HMMA"];
+
+/// Operations (two a multiplication) that the tensor cores of one multiprocessor do in a clock. sm_90 measured (warp-level
+/// instructions reach some 60 % of what warpgroups do), others by data sheet; GeForce cards halve sums in f32.
+pub(crate) fn operations_per_clock(operands: DType, sm: u32) -> f64 {
+    let (halves, f64s) = match sm {
+        80 => (2048.0, 128.0),
+        90 => (2420.0, 252.0),
+        100..=109 => (2048.0, 128.0),
+        _ => (512.0, 4.0),
+    };
+    match (operands.is_float(), operands.size_bytes()) {
+        (true, 8) => f64s,
+        // Multiplied as f16.
+        (true, 1) if sm / 10 == 9 || sm / 10 == 10 => halves,
+        (true, bytes) => halves * 2.0 / bytes as f64,
+        // Sums of integers are not halved.
+        (false, _) => (halves * 2.0_f64).max(2048.0),
     }
 }
 
 impl Instance {
-    fn new(operands: Operands, shape: Shape, a: Major, b: Major) -> Instance {
+    fn new(kind: &'static Kind, shape: Shape, a: Major, b: Major) -> Instance {
         let Tile { m, n, k, .. } = shape.tile;
         // BLAS' letters for operands that lie column by column, which tell a K-major A from an M-major one: t, n.
         let a_letter = if a == Major::K { 't' } else { 'n' };
@@ -209,8 +197,18 @@ impl Instance {
             Access::Bytes8 => "_align8",
             Access::Bytes16 => "",
         };
-        let symbol = format!("gemm_{}_mma_{m}x{n}x{k}_{a_letter}{b_letter}{access}", operands.names().1);
-        Instance { operands, shape, a, b, symbol }
+        let symbol = format!("gemm_{}_mma_{m}x{n}x{k}_{a_letter}{b_letter}{access}", kind.name);
+        Instance { kind, shape, a, b, symbol }
+    }
+
+    /// The type of A, and of B but for [`Instance::other`]; f32 is rounded to tf32.
+    pub fn operands(&self) -> DType {
+        self.kind.operands
+    }
+
+    /// B's type, where it is not A's.
+    pub fn other(&self) -> Option<DType> {
+        self.kind.other
     }
 
     pub fn threads(&self) -> u32 {
@@ -221,7 +219,23 @@ impl Instance {
         let Tile { m, n, k, stages } = self.shape.tile;
         // Pace APART: a barrier behind the ring.
         let barrier = if self.shape.pace == Pace::Apart { 16 } else { 0 };
-        (m + n) * k * stages * self.operands.element_bytes() + barrier
+        (m + n) * k * stages * self.kind.operands.size_bytes() as u32 + barrier
+    }
+
+    fn targets(&self) -> &'static [Target] {
+        const EVERY_MACHINE: &[Target] = &[Target::SM_80, Target::SM_90, Target::SM_100, Target::SM_120];
+        if self.kind.operands.is_float8() {
+            // The first that multiplies them, and later ones.
+            &[Target::SM_89, Target::SM_90, Target::SM_100, Target::SM_120]
+        } else if self.kind.operands == DType::F64 || self.shared_bytes() > GEFORCE_SHARED_BYTES {
+            // GeForce cards multiply f64 no faster than plain cores do.
+            &[Target::SM_80, Target::SM_90, Target::SM_100]
+        } else if self.shape.blocks == 2 && self.shape.access == Access::Bytes16 {
+            // One tile of each type stands for all on cards that come later.
+            Target::EVERYWHERE
+        } else {
+            EVERY_MACHINE
+        }
     }
 
     fn info(&self) -> KernelInfo {
@@ -238,7 +252,7 @@ impl Instance {
             "GEMM_MMA_KERNEL({}, {}, {blocks}, {}, {}, {}, {}, {}, {}, gemm_mma::Major::{}, gemm_mma::Major::{}, \
              gemm_mma::Access::{access}, gemm_mma::Pace::{pace})",
             self.symbol,
-            self.operands.names().0,
+            self.kind.cpp,
             tile.m,
             tile.n,
             tile.k,
@@ -248,31 +262,27 @@ impl Instance {
             major(self.a),
             major(self.b),
         );
-        let scalar = if self.operands == Operands::F64 { Param::F64 } else { Param::F32 };
+        let scalar = super::scalar(self.kind.operands);
         use Param::{Address, I64, U32};
         KernelInfo {
             symbol: self.symbol.clone(),
-            source: "gemm_mma_sync.cuh",
+            source: if self.kind.operands.is_float8() { "gemm_mma_sync_float8.cuh" } else { "gemm_mma_sync.cuh" },
             instance,
-            targets: match self.operands {
-                // GeForce cards (sm_86, sm_89, sm_120) multiply f64 no faster than plain cores do.
-                Operands::F64 => &[Target::SM_80, Target::SM_90],
-                _ => &[Target::SM_80, Target::SM_90],
-            },
+            targets: self.targets(),
             block: [self.threads(), 1, 1],
             dynamic_shared_bytes: self.shared_bytes(),
             #[rustfmt::skip]
             params: vec![
                 Address, I64, I64, // a, pitch, batch stride
                 Address, I64, I64, // b, pitch, batch stride
-                Address, U32,      // d, whether it is f32 where operands have 16 bits
+                Address, U32,      // d, whether it is f32 (1), or bf16 of 8-bit floats (2)
                 U32, U32, U32,     // m, n, k
                 U32, U32,          // batches, elements of k in a slab
                 scalar, scalar,    // alpha, beta
                 Address, I64, I64, // c, pitch, batch stride
                 Address, U32,      // bias, activation
             ],
-            tensor: self.operands.tensor(),
+            tensor: self.kind.tensor,
             tile: Some(tile),
             ..KernelInfo::default()
         }
@@ -282,10 +292,10 @@ impl Instance {
 /// Every kernel of the family: each shape in all four orientations.
 pub(crate) static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
     let mut list = Vec::new();
-    for operands in Operands::ALL {
-        for &shape in operands.shapes() {
+    for kind in KINDS {
+        for &shape in kind.shapes {
             for (a, b) in [(Major::K, Major::K), (Major::K, Major::Mn), (Major::Mn, Major::K), (Major::Mn, Major::Mn)] {
-                list.push(Instance::new(operands, shape, a, b));
+                list.push(Instance::new(kind, shape, a, b));
             }
         }
     }

@@ -4,7 +4,9 @@
 //! Families write their instances as data of their own (tile, stages, dtypes) and derive the symbol, the line and the
 //! numbers from it, so that nothing is said twice. The archive, the manifest and the planners all read this list.
 
+pub(crate) mod dmma;
 pub(crate) mod gemv;
+pub(crate) mod gemv_tma;
 pub(crate) mod mma_sync;
 pub(crate) mod pack;
 pub(crate) mod probe;
@@ -16,6 +18,8 @@ pub(crate) mod wgmma;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use polywarp_core::DType;
+
 use crate::{Param, Target};
 
 /// The kernels of a family.
@@ -23,7 +27,9 @@ type List = fn() -> Vec<KernelInfo>;
 
 /// The families, by name.
 const FAMILIES: &[(&str, List)] = &[
+    ("dmma", dmma::kernels),
     ("gemv", gemv::kernels),
+    ("gemv_tma", gemv_tma::kernels),
     ("mma_sync", mma_sync::kernels),
     ("pack", pack::kernels),
     ("probe", probe::kernels),
@@ -75,6 +81,37 @@ pub struct Tile {
     pub k: u32,
     /// Stages in shared memory.
     pub stages: u32,
+}
+
+/// Along which dimension the neighbours of an operand of a product lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Major {
+    /// K.
+    K,
+    /// M of A, N of B.
+    Mn,
+}
+
+/// Bytes of a sum of products of `operands`: f32, i32, or f64.
+pub(crate) fn sum_bytes(operands: DType) -> u64 {
+    if operands == DType::F64 { 8 } else { 4 }
+}
+
+/// The name of a floating-point type, or of a byte, in C++.
+pub(crate) fn cpp(dtype: DType) -> &'static str {
+    match (dtype.is_float(), dtype.size_bytes()) {
+        (true, 2) if dtype == DType::BF16 => "__nv_bfloat16",
+        (true, 2) => "__half",
+        (true, 4) => "float",
+        (true, _) => "double",
+        (false, _) if dtype == DType::U8 => "uint8_t",
+        (false, _) => "int8_t",
+    }
+}
+
+/// The type of alpha and beta where `operands` are multiplied.
+pub(crate) fn scalar(operands: DType) -> Param {
+    if operands == DType::F64 { Param::F64 } else { Param::F32 }
 }
 
 impl KernelInfo {

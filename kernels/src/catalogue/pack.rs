@@ -120,11 +120,12 @@ fn info(mode: Mode, form: Form) -> KernelInfo {
         params.push(U32); // lanes_log2
     }
     let symbol = symbol(mode, form);
+    let spills_on_sm_120 = symbol.as_str() == "pack_b32_k_wide";
     KernelInfo {
         instance: format!("{name}({symbol}, {})", mode.names().1),
         symbol,
         source: "pack.cu",
-        targets: &[Target::SM_80, Target::SM_90, Target::PTX_80],
+        targets: if spills_on_sm_120 { Target::BUT_SM_120 } else { Target::EVERYWHERE },
         block: [THREADS, 1, 1],
         params,
         ..KernelInfo::default()

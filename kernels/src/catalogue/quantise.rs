@@ -17,7 +17,7 @@ fn info(symbol: String, instance: String, params: Vec<Param>) -> KernelInfo {
         symbol,
         source: "quantise.cu",
         instance,
-        targets: &[Target::SM_80, Target::SM_90, Target::PTX_80],
+        targets: Target::EVERYWHERE,
         block: [THREADS, 1, 1],
         params,
         ..KernelInfo::default()

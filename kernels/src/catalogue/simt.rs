@@ -101,6 +101,31 @@ const SHAPES: &[(Shape, &[(Access, Access)])] = &[
         },
         &[(MnWide, MnWide), (K, MnWide), (K, K)],
     ),
+    // 128 tiles of 768 x 768, for about as many multiprocessors.
+    (
+        Shape {
+            tile: tile(48, 96, 32, 4),
+            warps: [1, 3],
+            thread: [12, 4],
+            slices: 4,
+            resident: 1,
+            alone: 0.62,
+            full: 0.62,
+        },
+        &[(MnWide, MnWide), (K, MnWide), (K, K)],
+    ),
+    (
+        Shape {
+            tile: tile(32, 64, 32, 4),
+            warps: [1, 2],
+            thread: [4, 8],
+            slices: 4,
+            resident: 2,
+            alone: 0.62,
+            full: 0.68,
+        },
+        &[(K, MnWide)],
+    ),
     (
         Shape {
             tile: tile(64, 32, 32, 4),
@@ -162,7 +187,7 @@ impl Instance {
                 vector(self.a),
                 vector(self.b),
             ),
-            targets: &[Target::SM_80, Target::SM_90, Target::PTX_80],
+            targets: Target::EVERYWHERE,
             block: [self.threads(), 1, 1],
             dynamic_shared_bytes: self.shared_bytes(),
             #[rustfmt::skip]

@@ -4,7 +4,7 @@ use super::KernelInfo;
 use crate::{Param, Target};
 
 /// `THREADS` in `cuda/splitk.cu`.
-pub(crate) const THREADS: u32 = 256;
+pub(crate) const THREADS: u32 = 128;
 
 /// A type of sums and one of results: how symbols and C++ name them, bytes of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,9 @@ impl Instance {
             instance: format!("SPLITK({symbol}, {sum}, {out}, {scalar_cpp})"),
             symbol,
             source: "splitk.cu",
-            targets: &[Target::SM_80, Target::SM_90, Target::SM_100, Target::SM_120, Target::PTX_80],
+            targets: Target::EVERYWHERE,
             block: [THREADS, 1, 1],
+            starts_early: true,
             #[rustfmt::skip]
             params: vec![
                 Address, Address,   // sums, d

@@ -1,13 +1,13 @@
 //! Matrix products on Hopper's tensor cores: `cuda/gemm_wgmma.cuh`, one instance per tile, type and layout.
 //!
-//! [`INSTANCES`] is written down by tile; types and layouts are crossed in [`instances`]. The planner
-//! (`plans/wgmma.rs`) reads the same list. Layouts are named as in BLAS: `t` is a K-major A, `n` a K-major B.
+//! Instances are written down by tile; types and layouts are crossed in [`instances`]. The planner (`plans/wgmma.rs`)
+//! reads the same list. Layouts are named as in BLAS: `t` is a K-major A, `n` a K-major B.
 
 use std::sync::LazyLock;
 
 use polywarp_core::DType;
 
-use super::{KernelInfo, Tile};
+use super::{KernelInfo, Major, Tile};
 use crate::{Param, Target};
 
 /// Bytes of k in one stage: a row of the widest swizzle.
@@ -19,131 +19,157 @@ const MOST_SHARED_BYTES: u32 = 232_448;
 /// Threads of a warpgroup; one of them loads, `consumers` multiply.
 const WARPGROUP: u32 = 128;
 
+/// Who multiplies what (`Schedule` in the source).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Schedule {
+    /// Every tile is shared by all consumers.
+    Cooperative,
+    /// Two consumers take turns: one stores its tile while the other multiplies the next.
+    PingPong,
+}
+
 /// How one kernel cuts its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub block_m: u32,
     pub block_n: u32,
     pub stages: u32,
-    /// Warpgroups that multiply, one below the other.
+    pub schedule: Schedule,
+    /// Warpgroups that multiply.
     pub consumers: u32,
-    /// Blocks that stand one below the other in a cluster, and side by side.
+    /// Blocks of a cluster that stand one below the other, and side by side.
     pub cluster_m: u32,
     pub cluster_n: u32,
+    /// Blocks of a cluster that share a tile, each with its part of k.
+    pub cluster_k: u32,
 }
 
-const fn shape([block_m, block_n]: [u32; 2], stages: u32, consumers: u32, [cluster_m, cluster_n]: [u32; 2]) -> Shape {
-    Shape { block_m, block_n, stages, consumers, cluster_m, cluster_n }
+const fn cooperative([block_m, block_n]: [u32; 2], stages: u32, consumers: u32, cluster: [u32; 3]) -> Shape {
+    let [cluster_m, cluster_n, cluster_k] = cluster;
+    let schedule = Schedule::Cooperative;
+    Shape { block_m, block_n, stages, schedule, consumers, cluster_m, cluster_n, cluster_k }
+}
+
+const fn ping_pong(tile: [u32; 2], stages: u32, cluster: [u32; 3]) -> Shape {
+    Shape { schedule: Schedule::PingPong, ..cooperative(tile, stages, 2, cluster) }
+}
+
+impl Shape {
+    /// Blocks of a cluster.
+    pub const fn cluster(&self) -> u32 {
+        self.cluster_m * self.cluster_n * self.cluster_k
+    }
+
+    /// Warpgroups that multiply each stage.
+    const fn readers(&self) -> u32 {
+        match self.schedule {
+            Schedule::Cooperative => self.consumers,
+            Schedule::PingPong => 1,
+        }
+    }
 }
 
 /// The tiles that serve everything: large products, middling ones, and two for few tiles.
-const SHAPES: [Shape; 5] = [
-    shape([128, 256], 4, 2, [2, 1]),
-    shape([128, 256], 4, 2, [1, 1]),
-    shape([128, 128], 6, 2, [1, 1]),
-    shape([128, 64], 8, 2, [1, 1]),
-    shape([64, 128], 8, 1, [1, 1]),
+const SHAPES: [Shape; 6] = [
+    cooperative([128, 256], 4, 2, [2, 1, 1]),
+    cooperative([128, 256], 4, 2, [1, 1, 1]),
+    ping_pong([128, 128], 6, [2, 1, 1]),
+    ping_pong([128, 128], 6, [1, 1, 1]),
+    cooperative([128, 64], 8, 2, [1, 1, 1]),
+    cooperative([64, 128], 8, 1, [1, 1, 1]),
 ];
-/// For 16-bit operands with f32 results, which are rarer: one for each size of product.
-const SHAPES_WIDENING: [Shape; 3] = [SHAPES[0], SHAPES[2], SHAPES[4]];
-/// For 16-bit operands with A K-major besides: widths between, and one for pitches that split cache lines.
+/// For 16-bit operands with f32 results, which are rarer: large products, few tiles, and slabs of a long k.
+const SHAPES_WIDENING: [Shape; 4] = [SHAPES[2], SHAPES[3], SHAPES[5], cooperative([64, 64], 13, 1, [1, 1, 8])];
+/// For 16-bit operands with A K-major besides: few tiles, one for pitches that split cache lines, tiles that share k.
 const SHAPES_16_BIT: [Shape; 4] = [
-    shape([128, 192], 4, 2, [1, 1]),
-    shape([64, 256], 5, 1, [1, 1]),
-    shape([64, 128], 8, 1, [2, 1]),
-    shape([64, 64], 10, 1, [1, 1]),
+    cooperative([64, 128], 8, 1, [2, 1, 1]),
+    cooperative([64, 64], 13, 1, [1, 1, 1]),
+    cooperative([64, 128], 8, 1, [1, 1, 2]),
+    cooperative([128, 64], 8, 2, [1, 1, 2]),
 ];
-
-/// How an operand lies in shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Major {
-    /// Neighbours lie along k.
-    K,
-    /// Neighbours lie along m or n.
-    Mn,
-}
+/// For 8-bit floats, whose sums leave the tensor cores every 128 of k: three sets of sums fit no wider tile.
+const SHAPES_FLOAT8: [Shape; 3] = [
+    cooperative([128, 128], 6, 2, [1, 1, 1]),
+    cooperative([128, 64], 8, 2, [1, 1, 1]),
+    cooperative([64, 128], 8, 1, [1, 1, 1]),
+];
 
 /// Types of A and B.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operands {
-    F16,
-    Bf16,
-    /// f32, read as tf32.
-    Tf32,
-    I8,
-    U8,
-}
-
-impl Operands {
-    pub const fn element_bytes(self) -> u32 {
-        match self {
-            Operands::F16 | Operands::Bf16 => 2,
-            Operands::Tf32 => 4,
-            Operands::I8 | Operands::U8 => 1,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Operands::F16 => "f16",
-            Operands::Bf16 => "bf16",
-            Operands::Tf32 => "tf32",
-            Operands::I8 => "i8",
-            Operands::U8 => "u8",
-        }
-    }
-
-    const fn cpp(self) -> &'static str {
-        match self {
-            Operands::F16 => "__half",
-            Operands::Bf16 => "__nv_bfloat16",
-            Operands::Tf32 => "ptx::tf32_t",
-            Operands::I8 => "int8_t",
-            Operands::U8 => "uint8_t",
-        }
-    }
-
+#[derive(Debug, PartialEq)]
+pub(crate) struct Kind {
+    /// f32 is read as tf32.
+    pub operands: DType,
+    name: &'static str,
+    cpp: &'static str,
     /// The instruction that multiplies them, as a disassembly names it.
-    const fn instruction(self) -> &'static [&'static str] {
-        match self {
-            Operands::I8 | Operands::U8 => &["IGMMA"],
-            _ => &["HGMMA"],
-        }
-    }
+    tensor: &'static [&'static str],
 }
+
+const KINDS: [Kind; 7] = [
+    Kind { operands: DType::F16, name: "f16", cpp: "__half", tensor: &["HGMMA"] },
+    Kind { operands: DType::BF16, name: "bf16", cpp: "__nv_bfloat16", tensor: &["HGMMA"] },
+    Kind { operands: DType::F32, name: "tf32", cpp: "ptx::tf32_t", tensor: &["HGMMA"] },
+    Kind { operands: DType::I8, name: "i8", cpp: "int8_t", tensor: &["IGMMA"] },
+    Kind { operands: DType::U8, name: "u8", cpp: "uint8_t", tensor: &["IGMMA"] },
+    Kind { operands: DType::F8E4M3, name: "f8e4m3", cpp: "__nv_fp8_e4m3", tensor: &["QGMMA"] },
+    Kind { operands: DType::F8E5M2, name: "f8e5m2", cpp: "__nv_fp8_e5m2", tensor: &["QGMMA"] },
+];
 
 /// One kernel.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Instance {
     pub symbol: String,
     pub shape: Shape,
-    pub operands: Operands,
+    kind: &'static Kind,
     pub output: DType,
     pub major_a: Major,
     pub major_b: Major,
 }
 
 impl Instance {
-    fn new(shape: Shape, operands: Operands, output: DType, major_a: Major, major_b: Major) -> Instance {
-        let Shape { block_m, block_n, cluster_m, cluster_n, .. } = shape;
-        let block_k = STAGE_ROW_BYTES / operands.element_bytes();
+    fn new(shape: Shape, kind: &'static Kind, output: DType, major_a: Major, major_b: Major) -> Instance {
+        let Shape { block_m, block_n, schedule, cluster_m, cluster_n, cluster_k, .. } = shape;
+        let block_k = STAGE_ROW_BYTES / kind.operands.size_bytes() as u32;
         let layout = match (major_a, major_b) {
             (Major::K, Major::K) => "tn",
             (Major::K, Major::Mn) => "tt",
             (Major::Mn, Major::K) => "nn",
             (Major::Mn, Major::Mn) => "nt",
         };
-        let types = format!("{}_{output}", operands.name());
-        let symbol = format!("gemm_{types}_wgmma_{block_m}x{block_n}x{block_k}_{cluster_m}x{cluster_n}_{layout}");
-        Instance { symbol, shape, operands, output, major_a, major_b }
+        let along_k = if cluster_k == 1 { String::new() } else { format!("x{cluster_k}") };
+        let schedule = match schedule {
+            Schedule::Cooperative => "",
+            Schedule::PingPong => "_pingpong",
+        };
+        let symbol = format!(
+            "gemm_{}_{output}_wgmma_{block_m}x{block_n}x{block_k}_{cluster_m}x{cluster_n}{along_k}{schedule}_{layout}",
+            kind.name
+        );
+        Instance { symbol, shape, kind, output, major_a, major_b }
+    }
+
+    /// The type of A and B; f32 is read as tf32.
+    pub fn operands(&self) -> DType {
+        self.kind.operands
     }
 
     /// Elements of k in one stage.
     pub fn block_k(&self) -> u32 {
-        STAGE_ROW_BYTES / self.operands.element_bytes()
+        STAGE_ROW_BYTES / self.kind.operands.size_bytes() as u32
     }
 
-    /// Bytes that one operand's tile takes, as `cuda/gemm_wgmma.cuh` places it.
+    /// Boxes by which A and B are loaded: elements along the map's first dimension, and along its second. Blocks that share
+    /// an operand load parts of it for each other: rows of K-major tiles, else of k.
+    pub fn boxes(&self) -> [[u32; 2]; 2] {
+        let part = |major, rows: u32, sharers: u32| match major {
+            Major::K => [self.block_k(), rows / sharers],
+            Major::Mn => [64, self.block_k() / sharers],
+        };
+        let Shape { block_m, block_n, cluster_m, cluster_n, .. } = self.shape;
+        [part(self.major_a, block_m, cluster_n), part(self.major_b, block_n, cluster_m)]
+    }
+
+    /// Bytes that one operand's tile takes, as `cuda/gemm_wgmma_config.cuh` places it.
     fn tile_bytes(&self, rows: u32, major: Major) -> u32 {
         match major {
             // Whole atoms of 8 rows.
@@ -153,45 +179,55 @@ impl Instance {
         }
     }
 
-    fn info(&self) -> KernelInfo {
-        let Shape { block_m, block_n, stages, consumers, cluster_m, cluster_n } = self.shape;
+    /// Shared memory of a block, as `cuda/gemm_wgmma_config.cuh` counts it.
+    fn shared_bytes(&self) -> u32 {
+        let Shape { block_m, block_n, stages, consumers, .. } = self.shape;
         let stage = self.tile_bytes(block_m, self.major_a) + self.tile_bytes(block_n, self.major_b);
         // Two barriers a stage, and room to align the whole to the swizzle's atoms.
         let pipeline = stages * (stage + 2 * 8) + 1024;
         // For each warp as many chunks of 16 rows x 128 bytes of D as there are, or as there is room for.
-        let chunks = block_m / consumers / 64 * block_n * self.output.size_bytes() as u32 / STAGE_ROW_BYTES;
+        let chunk_columns = STAGE_ROW_BYTES / self.output.size_bytes() as u32;
+        let chunks = block_m / self.shape.readers() / 64 * (block_n / chunk_columns);
         let chunk_bytes = consumers * 4 * CHUNK_BYTES;
         let room = (MOST_SHARED_BYTES - pipeline) / chunk_bytes;
         let staged = [8, 4].into_iter().find(|&count| room >= count && chunks >= count).unwrap_or(2);
-        let shared = pipeline + staged * chunk_bytes;
+        pipeline + staged * chunk_bytes
+    }
+
+    fn info(&self) -> KernelInfo {
+        let Shape { block_m, block_n, stages, schedule, consumers, cluster_m, cluster_n, cluster_k } = self.shape;
         let output = match self.output {
             DType::F16 => "__half",
             DType::BF16 => "__nv_bfloat16",
             DType::F32 => "float",
             _ => "int32_t",
         };
+        let schedule = match schedule {
+            Schedule::Cooperative => "COOPERATIVE",
+            Schedule::PingPong => "PING_PONG",
+        };
         let major = |major| if major == Major::K { "K" } else { "MN" };
         let (a, b) = (major(self.major_a), major(self.major_b));
-        let cluster = cluster_m * cluster_n;
-        let (symbol, operands) = (&self.symbol, self.operands.cpp());
+        let cluster = self.shape.cluster();
+        let (symbol, operands) = (&self.symbol, self.kind.cpp);
         use Param::*;
         KernelInfo {
             symbol: symbol.clone(),
             source: "gemm_wgmma.cuh",
             instance: format!(
-                "GEMM_WGMMA({symbol}, {operands}, {output}, {block_m}, {block_n}, {stages}, {consumers}, {cluster_m}, \
-                 {cluster_n}, {cluster}, {a}, {b})"
+                "GEMM_WGMMA({symbol}, {operands}, {operands}, {output}, {block_m}, {block_n}, {stages}, {schedule}, \
+                 {consumers}, {cluster_m}, {cluster_n}, {cluster_k}, {cluster}, {a}, {b})"
             ),
             targets: &[Target::SM_90A],
             block: [WARPGROUP * (consumers + 1), 1, 1],
             cluster: [cluster, 1, 1],
-            dynamic_shared_bytes: shared,
+            dynamic_shared_bytes: self.shared_bytes(),
             params: vec![
                 TensorMap, TensorMap, TensorMap, Address, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32,
                 U32, I64, I64, I64, F32, F32, Address, I64, I64, Address, U32,
             ],
             starts_early: true,
-            tensor: self.operands.instruction(),
+            tensor: self.kind.tensor,
             tile: Some(Tile { m: block_m, n: block_n, k: self.block_k(), stages }),
             ..KernelInfo::default()
         }
@@ -203,18 +239,28 @@ pub(crate) fn instances() -> &'static [Instance] {
     static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
         use Major::{K, Mn};
         let mut all = Vec::new();
-        for (operands, output) in [(Operands::F16, DType::F16), (Operands::Bf16, DType::BF16)] {
-            for (a, b) in [(K, K), (K, Mn), (Mn, K), (Mn, Mn)] {
-                all.extend(SHAPES.map(|shape| Instance::new(shape, operands, output, a, b)));
-                all.extend(SHAPES_WIDENING.map(|shape| Instance::new(shape, operands, DType::F32, a, b)));
+        for kind in &KINDS {
+            let shapes = |shapes: &[Shape], output, a, b| {
+                shapes.iter().map(|&shape| Instance::new(shape, kind, output, a, b)).collect::<Vec<_>>()
+            };
+            match kind.operands {
+                DType::F16 | DType::BF16 => {
+                    for (a, b) in [(K, K), (K, Mn), (Mn, K), (Mn, Mn)] {
+                        all.extend(shapes(&SHAPES, kind.operands, a, b));
+                        all.extend(shapes(&SHAPES_WIDENING, DType::F32, a, b));
+                        if a == K {
+                            all.extend(shapes(&SHAPES_16_BIT, kind.operands, a, b));
+                        }
+                    }
+                }
+                DType::F8E4M3 | DType::F8E5M2 => {
+                    for output in [DType::F32, DType::F16, DType::BF16] {
+                        all.extend(shapes(&SHAPES_FLOAT8, output, K, K));
+                    }
+                }
+                DType::F32 => all.extend(shapes(&SHAPES, DType::F32, K, K)),
+                _ => all.extend(shapes(&SHAPES, DType::I32, K, K)),
             }
-            for b in [K, Mn] {
-                all.extend(SHAPES_16_BIT.map(|shape| Instance::new(shape, operands, output, K, b)));
-            }
-        }
-        let rest = [(Operands::Tf32, DType::F32), (Operands::I8, DType::I32), (Operands::U8, DType::I32)];
-        for (operands, output) in rest {
-            all.extend(SHAPES.map(|shape| Instance::new(shape, operands, output, Major::K, Major::K)));
         }
         all
     });

@@ -1,5 +1,6 @@
 //! Which plan skinny products get, without a GPU.
 
+use polywarp_core::DType;
 use polywarp_core::ops::TensorSpec;
 use polywarp_core::{Layout, Shape};
 

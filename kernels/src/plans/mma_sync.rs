@@ -10,11 +10,13 @@
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op, Precision};
 
-use super::operand::{Addends, Operand, activation};
-use super::{pack, splitk};
-use crate::catalogue::mma_sync::{Access, INSTANCES, Instance, Major, Operands};
+use super::ending::Ending;
+use super::operand::Operand;
+use super::pack;
+use crate::catalogue::Major;
+use crate::catalogue::mma_sync::{Access, INSTANCES, Instance, operations_per_clock};
 use crate::catalogue::pack::Mode;
-use crate::{Arg, Candidate, Caps, Launch, Plan, Slot, find};
+use crate::{Arg, Candidate, Caps, Launch, Plan, find};
 
 /// Candidates that are at most so many times slower than the best are worth timing.
 pub(super) const WORTH_TIMING: f64 = 2.0;
@@ -48,19 +50,14 @@ enum Packing {
 }
 
 /// Types of operands that serve `op`, and how they come by them.
-fn ways(op: &Matmul) -> Vec<(Operands, Packing)> {
-    let operands = match (op.a.dtype, op.precision) {
-        (DType::F16, _) => Operands::F16,
-        (DType::BF16, _) => Operands::BF16,
-        (DType::F32, Precision::Medium | Precision::Low) => Operands::Tf32,
-        (DType::F64, _) => Operands::F64,
-        (DType::I8, _) => Operands::I8,
-        (DType::U8, _) => Operands::U8,
-        _ => return Vec::new(),
-    };
+fn ways(op: &Matmul) -> Vec<(DType, Packing)> {
+    let operands = op.a.dtype;
+    if operands == DType::F32 && matches!(op.precision, Precision::Highest | Precision::High) {
+        return Vec::new();
+    }
     let mut ways = vec![(operands, Packing::Nothing), (operands, Packing::Unaligned)];
-    if (op.a.dtype, op.precision) == (DType::F32, Precision::Low) {
-        ways.push((Operands::BF16, Packing::All(Mode::Bf16)));
+    if (operands, op.precision) == (DType::F32, Precision::Low) {
+        ways.push((DType::BF16, Packing::All(Mode::Bf16)));
     }
     ways
 }
@@ -139,19 +136,14 @@ impl Prepared {
     }
 }
 
-fn on_way(op: &Matmul, caps: &Caps, (operands, packing): (Operands, Packing)) -> Option<Vec<Candidate>> {
-    let MatmulDims { batch, m, n, k } = op.dims();
-    let fits = [m, n, k, batch].iter().all(|&extent| (1..=1 << 30).contains(&extent));
-    // Scales travel as f32: integers up to 2^24 are exact.
-    let exact = op.output.dtype.is_float() || op.alpha.abs().max(op.beta.abs()) <= f64::from(1 << 24);
-    if !fits || !exact || caps.sm < 80 {
-        return None;
-    }
+fn on_way(op: &Matmul, caps: &Caps, (operands, packing): (DType, Packing)) -> Option<Vec<Candidate>> {
+    let ending = Ending::of(op, caps)?;
     let prepared = Prepared::new(op, packing, caps)?;
     let (a, b) = (prepared.a, prepared.b);
-    let problem = Problem { op, packing, prepared, addends: Addends::of(op)?, activation: activation(op)?, caps };
+    let problem = Problem { op, packing, prepared, ending, caps };
+    let other = Some(op.b.dtype).filter(|&dtype| dtype != op.a.dtype);
     let usable = |instance: &&Instance| {
-        instance.operands == operands
+        (instance.operands(), instance.other()) == (operands, other)
             && (instance.a, instance.b) == (a.major, b.major)
             && instance.shape.access.bytes() <= a.alignment.min(b.alignment)
             && instance.shared_bytes() <= caps.max_shared_bytes
@@ -166,8 +158,7 @@ struct Problem<'a> {
     op: &'a Matmul,
     packing: Packing,
     prepared: Prepared,
-    addends: Addends,
-    activation: u32,
+    ending: Ending<'a>,
     caps: &'a Caps,
 }
 
@@ -194,20 +185,21 @@ impl Problem<'_> {
         let grid = u32::try_from(blocks.checked_mul(slabs)?).ok().filter(|&grid| grid <= i32::MAX as u32)?;
         let slab_tiles = k_tiles.div_ceil(slabs);
         let slab_k = if slabs == 1 { k } else { slab_tiles * u64::from(instance.shape.tile.k) };
-        let output = &self.op.output;
-        let output_at =
-            Arg::Address { slot: Slot::Output, offset_bytes: output.layout.offset() * output.dtype.size_bytes() };
-        let wide = output.dtype == DType::F32 || slabs > 1;
-        let product = |d: Arg, epilogue: Vec<Arg>| {
+        let product = |d: Arg, wide: bool, epilogue: Vec<Arg>| {
             let word = |value: u64| Arg::U32(value as u32);
             let sizes = [word(m), word(n), word(k), word(batch), word(slab_k)];
-            let args =
-                self.prepared.a.args().into_iter().chain(self.prepared.b.args()).chain([d, Arg::U32(u32::from(wide))]);
+            let form = match wide {
+                true => 1,
+                false if self.op.a.dtype.is_float8() && self.op.output.dtype == DType::BF16 => 2,
+                false => 0,
+            };
+            let args = self.prepared.a.args().into_iter().chain(self.prepared.b.args()).chain([d, Arg::U32(form)]);
             let args = args.chain(sizes).chain(epilogue).collect();
             Some(Launch { kernel: find(&instance.symbol)?, grid: [grid, 1, 1], args })
         };
-        let mut launches = self.prepared.launches.clone();
-        let mut scratch_bytes = self.prepared.scratch_bytes.clone();
+        let mut plan =
+            Plan { launches: self.prepared.launches.clone(), scratch_bytes: self.prepared.scratch_bytes.clone() };
+        let summed = self.ending.add(&mut plan, slabs, product)?;
         let product_ns = self.tensor_ns(instance, blocks * slabs, slab_tiles).max(self.stream_ns());
         let mut estimate_ns = self.prepared.estimate_ns + product_ns;
         let packed = match self.packing {
@@ -215,32 +207,12 @@ impl Problem<'_> {
             Packing::Unaligned => "_packed",
             Packing::All(_) => "_converted",
         };
-        if slabs == 1 {
-            launches.push(product(output_at, self.epilogue(true))?);
-            let plan = Plan { launches, scratch_bytes };
-            return Some(Candidate { name: format!("{}{packed}", instance.symbol), plan, estimate_ns });
+        let mut name = format!("{}{packed}", instance.symbol);
+        if slabs > 1 {
+            estimate_ns += COMBINE_NS + self.caps.stream_ns(2 * summed);
+            name = format!("{name}_slabs{slabs}");
         }
-        let sums = batch * m * n;
-        let sum_bytes = instance.operands.sum_bytes();
-        let partial = Arg::Address { slot: Slot::Scratch(scratch_bytes.len()), offset_bytes: 0 };
-        scratch_bytes.push(slabs.checked_mul(sums)?.checked_mul(sum_bytes)?);
-        launches.push(product(partial.clone(), self.epilogue(false))?);
-        launches.push(splitk::launch(self.op, partial, output_at, slabs as u32, self.epilogue(true))?);
-        estimate_ns += COMBINE_NS + self.caps.stream_ns(2 * slabs * sums * sum_bytes);
-        let name = format!("{}{packed}_slabs{slabs}", instance.symbol);
-        Some(Candidate { name, plan: Plan { launches, scratch_bytes }, estimate_ns })
-    }
-
-    /// Alpha to activation; `false`: the sums alone.
-    fn epilogue(&self, applied: bool) -> Vec<Arg> {
-        let scalar = |x: f64| if self.op.a.dtype == DType::F64 { Arg::F64(x) } else { Arg::F32(x as f32) };
-        if !applied {
-            let (one, none) = (scalar(1.0), scalar(0.0));
-            return vec![one, none, Arg::Null, Arg::I64(0), Arg::I64(0), Arg::Null, Arg::U32(0)];
-        }
-        let Addends { c, ldc, batch_stride_c, bias } = self.addends.clone();
-        let (ldc, stride) = (Arg::I64(ldc), Arg::I64(batch_stride_c));
-        vec![scalar(self.op.alpha), scalar(self.op.beta), c, ldc, stride, bias, Arg::U32(self.activation)]
+        Some(Candidate { name, plan, estimate_ns })
     }
 
     /// Blocks that one multiprocessor holds.
@@ -254,7 +226,7 @@ impl Problem<'_> {
     fn tensor_ns(&self, instance: &Instance, blocks: u64, k_tiles: u64) -> f64 {
         let tile = instance.shape.tile;
         let work = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k) * k_tiles as f64;
-        let rate = instance.operands.operations_per_clock(self.caps.sm) * instance.shape.efficiency;
+        let rate = operations_per_clock(instance.operands(), self.caps.sm) * instance.shape.efficiency;
         let resident = u64::from(self.resident(instance));
         let share = |blocks: u64| blocks as f64 / (blocks as f64 + HIDDEN);
         // Time of `blocks` blocks side by side on one multiprocessor.

@@ -4,6 +4,7 @@ use polywarp_core::ops::TensorSpec;
 use polywarp_core::{Layout, Shape};
 
 use super::*;
+use crate::Slot;
 
 fn layout(dims: &[u64], strides: &[i64], offset: u64) -> Layout {
     Layout::strided(Shape::new(dims).unwrap(), strides, offset).unwrap()
@@ -116,6 +117,41 @@ fn integers_whose_scale_f32_cannot_hold_are_refused() {
     let op = Matmul { alpha: f64::from(1 << 24) + 1.0, ..product(DType::I8, [64, 64, 64]) };
     assert!(names(&op, &Caps::a100()).is_empty());
     assert!(!names(&product(DType::I8, [64, 64, 64]), &Caps::a100()).is_empty());
+}
+
+#[test]
+fn eight_bit_floats_take_the_kernel_of_their_pair_and_of_their_result() {
+    let op = |a, b, d| {
+        let [a, b, d] = [(a, [512, 256]), (b, [256, 1024]), (d, [512, 1024])].map(|(dtype, dims)| dense(dtype, &dims));
+        Matmul::product(a, b, d).check().unwrap()
+    };
+    let form = |candidate: &Candidate| candidate.plan.launches[0].args[7].clone();
+    let (e4m3, e5m2) = (DType::F8E4M3, DType::F8E5M2);
+    for (a, b, symbol) in [
+        (e4m3, e4m3, "gemm_f8e4m3_mma"),
+        (e4m3, e5m2, "gemm_f8e4m3_f8e5m2_mma"),
+        (e5m2, e4m3, "gemm_f8e5m2_f8e4m3_mma"),
+        (e5m2, e5m2, "gemm_f8e5m2_mma"),
+    ] {
+        for (d, number) in [(DType::F32, 1), (DType::F16, 0), (DType::BF16, 2)] {
+            let found = candidates(&Op::Matmul(op(a, b, d)), &Caps::rtx_4090());
+            assert!(
+                !found.is_empty() && found.iter().all(|candidate| candidate.name.starts_with(symbol)),
+                "{a} {b} {d}"
+            );
+            let whole = found.iter().filter(|candidate| !candidate.name.contains("_slabs"));
+            assert!(whole.clone().count() > 0 && whole.clone().all(|candidate| form(candidate) == Arg::U32(number)));
+            // Slabs write f32.
+            let slabs = found.iter().filter(|candidate| candidate.name.contains("_slabs"));
+            assert!(slabs.clone().all(|candidate| form(candidate) == Arg::U32(1)));
+        }
+    }
+    // No family takes one kind for the other.
+    let mixed = Op::Matmul(op(e4m3, e5m2, DType::F32));
+    let found = crate::candidates(&mixed, &Caps::h200());
+    assert!(!found.is_empty() && found.iter().all(|candidate| candidate.name.starts_with("gemm_f8e4m3_f8e5m2_")));
+    // Ampere does not multiply them.
+    assert!(names(&op(e4m3, e4m3, DType::F32), &Caps::a100()).is_empty());
 }
 
 #[test]

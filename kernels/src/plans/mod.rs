@@ -3,11 +3,15 @@
 //! A family returns what it can do for the op on the card, with an honest estimate, and leaves out what it cannot. Here
 //! they are put in order. No family knows another; what several need (packing an operand) is a function beside them.
 
+mod dmma;
+mod ending;
 mod gemv;
+mod gemv_tma;
 mod mma_sync;
 mod operand;
 mod pack;
 mod simt;
+mod source;
 mod splitk;
 mod wgmma;
 
@@ -21,7 +25,9 @@ type Family = fn(&Op, &Caps) -> Vec<Candidate>;
 /// The families that plan, by name, each with how many times slower than its best a candidate of it may seem to be and still
 /// be worth timing.
 const FAMILIES: &[(Family, f64)] = &[
+    (dmma::candidates, dmma::WORTH_TIMING),
     (gemv::candidates, f64::INFINITY),
+    (gemv_tma::candidates, gemv_tma::WORTH_TIMING),
     (mma_sync::candidates, mma_sync::WORTH_TIMING),
     (simt::candidates, simt::WORTH_TIMING),
     (wgmma::candidates, wgmma::WORTH_TIMING),

@@ -98,6 +98,10 @@ impl Addends {
     /// Those of `op`, whose A and B are inputs 0 and 1; `None` when C's columns, or bias, are no neighbours, or C's batch
     /// is no single stride.
     pub fn of(op: &Matmul) -> Option<Addends> {
+        // A kernel that knows no scales would leave them out.
+        if op.is_quantised() {
+            return None;
+        }
         let at = |spec: &TensorSpec, slot| Arg::Address {
             slot,
             offset_bytes: spec.layout.offset() * spec.dtype.size_bytes(),

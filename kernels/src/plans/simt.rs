@@ -8,11 +8,12 @@
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
 
-use super::operand::{Addends, Operand, activation};
+use super::ending::Ending;
+use super::operand::Operand;
 use super::pack::{Packed, pack};
 use crate::catalogue::pack::Mode;
 use crate::catalogue::simt::{Access, INSTANCES, Instance};
-use crate::{Arg, Candidate, Caps, Launch, Plan, Slot, find};
+use crate::{Arg, Candidate, Caps, Launch, Plan, find};
 
 /// Candidates that are at most so many times slower than the best are worth timing.
 pub(super) const WORTH_TIMING: f64 = 1.6;
@@ -36,8 +37,7 @@ struct Problem<'a> {
     op: &'a Matmul,
     a: Operand,
     b: Operand,
-    addends: Addends,
-    activation: u32,
+    ending: Ending<'a>,
     caps: &'a Caps,
 }
 
@@ -79,13 +79,10 @@ fn direct(operand: &Operand, access: Access) -> bool {
 
 impl<'a> Problem<'a> {
     fn new(op: &'a Matmul, caps: &'a Caps) -> Option<Problem<'a>> {
-        let MatmulDims { batch, m, n, k } = op.dims();
-        let fits = [m, n, k, batch].iter().all(|&extent| (1..=1 << 30).contains(&extent));
-        if op.a.dtype != DType::F32 || op.output.dtype != DType::F32 || !fits || caps.sm < 80 {
+        if op.a.dtype != DType::F32 || op.output.dtype != DType::F32 {
             return None;
         }
-        let (a, b) = (Operand::a(op)?, Operand::b(op)?);
-        Some(Problem { op, a, b, addends: Addends::of(op)?, activation: activation(op)?, caps })
+        Some(Problem { op, a: Operand::a(op)?, b: Operand::b(op)?, ending: Ending::of(op, caps)?, caps })
     }
 
     fn candidates(&self) -> Vec<Candidate> {
@@ -109,7 +106,7 @@ impl<'a> Problem<'a> {
     }
 
     fn candidate(&self, instance: &Instance, blocks: u64, slabs: u64) -> Option<Candidate> {
-        let MatmulDims { batch, m, n, k } = self.op.dims();
+        let MatmulDims { m, n, k, .. } = self.op.dims();
         let mut plan = Plan::default();
         let mut name = instance.symbol.clone();
         let mut estimate_ns = LAUNCH_NS;
@@ -129,11 +126,8 @@ impl<'a> Problem<'a> {
         let k_tiles = k.div_ceil(u64::from(instance.shape.tile.k));
         let slab_k = k_tiles.div_ceil(slabs) * u64::from(instance.shape.tile.k);
         estimate_ns += self.product_ns(instance, blocks * slabs, slab_k.min(k));
-        let output = &self.op.output;
-        let output_at =
-            Arg::Address { slot: Slot::Output, offset_bytes: output.layout.offset() * output.dtype.size_bytes() };
         let grid = [u32::try_from(blocks).ok().filter(|&blocks| blocks <= i32::MAX as u32)?, slabs as u32, 1];
-        let product = |d: Arg, epilogue: Vec<Arg>| {
+        let product = |d: Arg, _wide: bool, epilogue: Vec<Arg>| {
             let at = |operand: &Operand| Arg::Address { slot: operand.slot, offset_bytes: operand.offset_bytes() };
             let word = |value: u64| Arg::U32(value as u32);
             let mut args = vec![at(&a.operand), at(&b.operand), d, word(m), word(n), word(k)];
@@ -143,29 +137,12 @@ impl<'a> Problem<'a> {
             args.extend(epilogue);
             Some(Launch { kernel: find(&instance.symbol)?, grid, args })
         };
-        if slabs == 1 {
-            plan.launches.push(product(output_at, self.epilogue(true))?);
-        } else {
-            let sums = Arg::Address { slot: Slot::Scratch(plan.scratch_bytes.len()), offset_bytes: 0 };
-            let bytes = [slabs, batch, m, n, 4].into_iter().try_fold(1u64, u64::checked_mul)?;
-            plan.launches.push(product(sums.clone(), self.epilogue(false))?);
-            let end = super::splitk::launch(self.op, sums, output_at, slabs as u32, self.epilogue(true))?;
-            plan.launches.push(end);
-            plan.scratch_bytes.push(bytes);
-            estimate_ns += LAUNCH_NS + self.caps.stream_ns(2 * bytes);
+        let summed = self.ending.add(&mut plan, slabs, product)?;
+        if slabs > 1 {
+            estimate_ns += LAUNCH_NS + self.caps.stream_ns(2 * summed);
             name = format!("{name}_slabs{slabs}");
         }
         Some(Candidate { name, plan, estimate_ns })
-    }
-
-    /// Alpha to activation; `false`: the sums alone.
-    fn epilogue(&self, applied: bool) -> Vec<Arg> {
-        if !applied {
-            return vec![Arg::F32(1.0), Arg::F32(0.0), Arg::Null, Arg::I64(0), Arg::I64(0), Arg::Null, Arg::U32(0)];
-        }
-        let Addends { c, ldc, batch_stride_c, bias } = self.addends.clone();
-        let (alpha, beta) = (Arg::F32(self.op.alpha as f32), Arg::F32(self.op.beta as f32));
-        vec![alpha, beta, c, Arg::I64(ldc), Arg::I64(batch_stride_c), bias, Arg::U32(self.activation)]
     }
 
     /// Time of `blocks` blocks that each go through `k`.

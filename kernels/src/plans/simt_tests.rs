@@ -39,7 +39,7 @@ fn large_squares_take_the_widest_tile_and_pack_what_it_cannot_read() {
 
 #[test]
 fn small_squares_take_small_tiles_as_operands_lie() {
-    assert_eq!(best(&square(512)).name, "gemm_f32_f32_simt_64x32x32_tt");
+    assert_eq!(best(&square(512)).name, "gemm_f32_f32_simt_32x64x32_tt");
     assert!(best(&square(1000)).name.starts_with("gemm_f32_f32_simt_64x128x16_"));
 }
 

@@ -6,13 +6,13 @@ use polywarp_core::ops::{Matmul, MatmulDims};
 use crate::catalogue::splitk::{INSTANCES, THREADS};
 use crate::{Arg, Launch, find};
 
-/// Ends `op` from `slabs` dense [batch, m, n] arrays of sums at `sums` (f32 for 16-bit operands, i32 for 8-bit ones, else the
-/// operands' type). `epilogue`: alpha, beta, C, its pitch and batch stride, bias, activation. `None` for types and sizes
+/// Ends `op` from `slabs` dense [batch, m, n] arrays of sums at `sums` (f32 for floats of 8 and 16 bits, i32 for 8-bit integers, else
+/// the operands' type). `epilogue`: alpha, beta, C, its pitch and batch stride, bias, activation. `None` for types and sizes
 /// that it does not serve.
 pub(super) fn launch(op: &Matmul, sums: Arg, output: Arg, slabs: u32, epilogue: Vec<Arg>) -> Option<Launch> {
     let MatmulDims { batch, m, n, .. } = op.dims();
     let sum = match op.a.dtype {
-        DType::F16 | DType::BF16 | DType::F32 => "f32",
+        DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 => "f32",
         DType::F64 => "f64",
         DType::I8 | DType::U8 => "i32",
         _ => return None,

@@ -1,0 +1,239 @@
+// One instance of gemm_wgmma.cuh: its constants, what it keeps where in shared memory, and which block does which tile.
+#pragma once
+#include "epilogue.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/cluster_load.cuh"
+#include "ptx/launch.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/wgmma.cuh"
+
+#include <type_traits>
+
+namespace polywarp::gemm_wgmma {
+
+using ptx::Major;
+
+constexpr int WARPGROUP = 128;
+// Rows that one wgmma multiplies.
+constexpr int SLAB_M = 64;
+// 16 rows of 128 bytes.
+constexpr uint32_t CHUNK_BYTES = 16 * ptx::SWIZZLE_ROW_BYTES;
+// 227 KiB opt-in shared memory a block, sm_90.
+constexpr uint32_t MOST_SHARED_BYTES = 232448;
+// Elements from row to row of staged sums: 32 columns, and 8 more so that the rows of a store of pairs use other banks.
+constexpr int STAGED_PITCH = 40;
+static_assert(16 * STAGED_PITCH * 4 <= 2 * CHUNK_BYTES);
+
+// Who multiplies what.
+enum class Schedule {
+    // Every tile is shared by all consumers, one below the other.
+    COOPERATIVE,
+    // Consumers take turns: while one stores its tile, the other multiplies the next.
+    PING_PONG,
+};
+
+// What the planner hands over besides tensor maps and the epilogue's operands.
+struct Problem {
+    uint32_t m, n, k;
+    // Tiles of D.
+    uint32_t tiles_m, tiles_n, batches;
+    // Slabs of k, and tiles of k in each but the last.
+    uint32_t slabs, slab_tiles;
+    // Products of planes that are added up: 1, or 3 for operands split into a high and a low plane. In the third dimension of
+    // its tensor map an operand has all its high planes, then all its low ones.
+    uint32_t terms;
+    // Tile rows that are walked together before moving along n, so that A and B are found in L2.
+    uint32_t raster;
+    // 1 when the operand differs from batch to batch, 0 when one serves all.
+    uint32_t batched_a, batched_b;
+    // D by TMA, or by stores of four results; else one by one.
+    uint32_t store_by_tma;
+    // Elements from row to row, column to column and batch to batch of D; slabs lie `batches` apart.
+    int64_t row_stride, column_stride, batch_stride;
+};
+
+// Scales of the rows of A and of the columns of B, each with what leads from one to the next and from batch to batch; null
+// stands for 1.
+struct Scales {
+    const float* m;
+    int64_t stride_m, batch_stride_m;
+    const float* n;
+    int64_t stride_n, batch_stride_n;
+
+    __device__ __forceinline__ float of_row(uint32_t batch, uint32_t row) const {
+        return m != nullptr ? m[batch * batch_stride_m + row * stride_m] : 1.0f;
+    }
+    __device__ __forceinline__ float of_column(uint32_t batch, uint32_t column) const {
+        return n != nullptr ? n[batch * batch_stride_n + column * stride_n] : 1.0f;
+    }
+};
+
+// One tile of D: where it starts, which slab of k, and of which batch.
+struct Tile {
+    uint32_t m, n, batch, slab;
+    // Which matrix of D, counting those of every slab.
+    uint32_t layer;
+};
+
+// Tiles of k that one block adds up for a tile of D, counting those of all terms and slabs.
+struct Range {
+    uint32_t first, count;
+};
+
+template <typename A_, typename B_, typename Out_, int BLOCK_M_, int BLOCK_N_, int STAGES_, Schedule SCHEDULE_, int CONSUMERS_,
+          int CLUSTER_M_, int CLUSTER_N_, int CLUSTER_K_, Major MAJOR_A_, Major MAJOR_B_>
+struct Config {
+    using A = A_;
+    using B = B_;
+    using Out = Out_;
+    using Instruction = ptx::Wgmma<A, B>;
+    using Accumulator = typename Instruction::Accumulator;
+    using Compute = polywarp::Compute<Out>;
+    using Epilogue = polywarp::Epilogue<Out>;
+
+    static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, STAGES = STAGES_, CONSUMERS = CONSUMERS_;
+    static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER_K = CLUSTER_K_;
+    static constexpr Major MAJOR_A = MAJOR_A_, MAJOR_B = MAJOR_B_;
+    static constexpr bool PING_PONG = SCHEDULE_ == Schedule::PING_PONG;
+
+    static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
+    static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N * CLUSTER_K;
+    // Blocks that stages are shared with.
+    static constexpr bool MULTICAST = CLUSTER_M * CLUSTER_N > 1;
+    // Warpgroups that read each stage.
+    static constexpr int READERS = PING_PONG ? 1 : CONSUMERS;
+    static constexpr int WARPGROUP_M = BLOCK_M / READERS;
+    static constexpr int SLABS = WARPGROUP_M / SLAB_M;
+    static constexpr int BLOCK_K = ptx::SWIZZLE_ROW_BYTES / sizeof(A);
+    static constexpr int K_STEPS = BLOCK_K / Instruction::K;
+    // 8-bit floats are added up by wgmma with some 14 bits: its sums of a stage are added to others in f32.
+    static constexpr bool PROMOTED = sizeof(A) == 1 && std::is_same_v<Accumulator, float>;
+    // 8-bit operands whose products leave as floats have scales.
+    static constexpr bool SCALED = sizeof(A) == 1 && !std::is_same_v<Out, int32_t>;
+
+    // Registers a thread: the file's 65,536 over three warpgroups (four: three consumers), taken from the producer for the
+    // consumers. Loads of MN-major operands take more.
+    static constexpr bool MN_MAJOR = MAJOR_A == Major::MN || MAJOR_B == Major::MN;
+    static constexpr uint32_t PRODUCER_REGISTERS = MN_MAJOR || CONSUMERS == 3 ? 56 : 40;
+    static constexpr uint32_t CONSUMER_REGISTERS = CONSUMERS == 3 ? 152 : MN_MAJOR ? 224 : 232;
+
+    // An MN-major tile is made of columns of 64 elements (128 bytes) that are BLOCK_K deep.
+    static constexpr int COLUMNS_A = (BLOCK_M + 63) / 64;
+    static constexpr int COLUMNS_B = (BLOCK_N + 63) / 64;
+    static constexpr uint32_t COLUMN_BYTES = BLOCK_K * ptx::SWIZZLE_ROW_BYTES;
+    static constexpr uint32_t A_BYTES =
+        MAJOR_A == Major::K ? BLOCK_M * ptx::SWIZZLE_ROW_BYTES : COLUMNS_A * COLUMN_BYTES;
+    static constexpr uint32_t B_BYTES =
+        MAJOR_B == Major::K ? (BLOCK_N * ptx::SWIZZLE_ROW_BYTES + 1023) / 1024 * 1024 : COLUMNS_B * COLUMN_BYTES;
+    // What arrives of B: a K-major tile of an odd number of atoms leaves a gap.
+    static constexpr uint32_t B_LOADED_BYTES =
+        MAJOR_B == Major::K ? BLOCK_N * ptx::SWIZZLE_ROW_BYTES : COLUMNS_B * COLUMN_BYTES;
+    static constexpr uint32_t STAGE_BYTES = A_BYTES + B_BYTES;
+
+    // Columns of D that one TMA store takes: 128 bytes. Tiles that are no whole number of them are stored from registers.
+    static constexpr int CHUNK_N = ptx::SWIZZLE_ROW_BYTES / sizeof(Out);
+    static constexpr bool DIRECT = BLOCK_N % CHUNK_N != 0;
+    static constexpr int CHUNKS = BLOCK_N / CHUNK_N;
+    // Besides stages: two barriers each, and room to align the whole to the swizzle's atoms by hand.
+    static constexpr uint32_t PIPELINE_BYTES = STAGES * (STAGE_BYTES + 2 * 8) + ptx::SWIZZLE_ATOM_BYTES;
+    // Chunks of results under way, a warp: as many as there are, or as there is room for.
+    static constexpr int ROOM = (MOST_SHARED_BYTES - PIPELINE_BYTES) / (CONSUMERS * 4 * CHUNK_BYTES);
+    static constexpr int WARP_CHUNKS = SLABS * CHUNKS;
+    static constexpr int CHUNKS_A_WARP =
+        ROOM >= 8 && WARP_CHUNKS >= 8 ? 8 : ROOM >= 4 && WARP_CHUNKS >= 4 ? 4 : 2;
+    static constexpr uint32_t STAGING_BYTES = CONSUMERS * 4 * CHUNKS_A_WARP * CHUNK_BYTES;
+    static constexpr uint32_t BARRIERS_AT = STAGES * STAGE_BYTES + STAGING_BYTES;
+    static constexpr uint32_t SHARED_BYTES = PIPELINE_BYTES + STAGING_BYTES;
+    // Elements from row to row of sums that a cluster adds up: as for STAGED_PITCH. They take the place of the stages.
+    static constexpr int SHARED_PITCH = BLOCK_N + 8;
+
+    static_assert(sizeof(A) == sizeof(B));
+    static_assert(BLOCK_M % (READERS * SLAB_M) == 0 && BLOCK_N % 16 == 0 && BLOCK_N <= 256);
+    static_assert(!PING_PONG || CONSUMERS == 2);
+    static_assert(sizeof(A) == 2 || !MN_MAJOR, "only 16-bit operands may be MN-major");
+    static_assert(SHARED_BYTES <= MOST_SHARED_BYTES);
+    // Parts that the blocks of a cluster load for each other: rows of K-major tiles in whole atoms, else of k.
+    static_assert(MAJOR_A == Major::K ? BLOCK_M % (8 * CLUSTER_N) == 0 : BLOCK_K % (8 * CLUSTER_N) == 0);
+    static_assert(MAJOR_B == Major::K ? BLOCK_N % (8 * CLUSTER_M) == 0 : BLOCK_K % (8 * CLUSTER_M) == 0);
+    static_assert(SLABS * BLOCK_N / 2 * (PROMOTED ? 3 : 1) <= 192, "accumulators must leave registers for the rest");
+    static_assert(CLUSTER_K == 1 || (!MULTICAST && !PING_PONG && BLOCK_N % 32 == 0));
+    static_assert(CLUSTER_K == 1 || BLOCK_M * SHARED_PITCH * 4 <= STAGES * STAGE_BYTES);
+
+    __device__ static __forceinline__ uint32_t cluster_rows(const Problem& problem) {
+        return (problem.tiles_m + CLUSTER_M - 1) / CLUSTER_M;
+    }
+    __device__ static __forceinline__ uint32_t cluster_columns(const Problem& problem) {
+        return (problem.tiles_n + CLUSTER_N - 1) / CLUSTER_N;
+    }
+    __device__ static __forceinline__ uint32_t tile_count(const Problem& problem) {
+        return cluster_rows(problem) * cluster_columns(problem) * problem.batches * problem.slabs;
+    }
+
+    // Tile `index` of the cluster: groups of `raster` tile rows, within a group row by row in each column.
+    __device__ static __forceinline__ Tile tile_at(const Problem& problem, uint32_t index, uint32_t rank) {
+        const uint32_t rows = cluster_rows(problem), columns = cluster_columns(problem);
+        const uint32_t plane = rows * columns;
+        const uint32_t layer = index / plane;
+        const uint32_t within = index - layer * plane;
+        const uint32_t group_tiles = problem.raster * columns;
+        const uint32_t group = within / group_tiles;
+        const uint32_t first = group * problem.raster;
+        const uint32_t height = min(problem.raster, rows - first);
+        const uint32_t rest = within - group * group_tiles;
+        const uint32_t column = rest / height;
+        const uint32_t row = first + rest - column * height;
+        Tile tile;
+        tile.m = (row * CLUSTER_M + (MULTICAST ? rank / CLUSTER_N : 0)) * BLOCK_M;
+        tile.n = (column * CLUSTER_N + (MULTICAST ? rank % CLUSTER_N : 0)) * BLOCK_N;
+        tile.layer = layer;
+        tile.slab = layer / problem.batches;
+        tile.batch = layer - tile.slab * problem.batches;
+        return tile;
+    }
+
+    // Tiles of k in one term.
+    __device__ static __forceinline__ uint32_t term_tiles(const Problem& problem) {
+        return (problem.k + BLOCK_K - 1) / BLOCK_K;
+    }
+
+    // A slab's tiles of k, or this block's part of them where the cluster shares them.
+    __device__ static __forceinline__ Range k_tiles(const Problem& problem, const Tile& tile, uint32_t rank) {
+        const uint32_t first = tile.slab * problem.slab_tiles;
+        const uint32_t count = min(problem.slab_tiles, term_tiles(problem) * problem.terms - first);
+        if constexpr (CLUSTER_K == 1) {
+            return {first, count};
+        } else {
+            const uint32_t begin = count * rank / CLUSTER_K;
+            return {first + begin, count * (rank + 1) / CLUSTER_K - begin};
+        }
+    }
+
+    // The plane of A and of B that a term multiplies, smallest term first: low x high, high x low, high x high.
+    __device__ static __forceinline__ int plane_a(const Problem& problem, const Tile& tile, uint32_t term) {
+        const bool low = problem.terms > 1 && term == 0;
+        return problem.batched_a ? tile.batch + (low ? problem.batches : 0) : low;
+    }
+    __device__ static __forceinline__ int plane_b(const Problem& problem, const Tile& tile, uint32_t term) {
+        const bool low = problem.terms > 1 && term == 1;
+        return problem.batched_b ? tile.batch + (low ? problem.batches : 0) : low;
+    }
+};
+
+// Where in the ring of stages a warpgroup stands, and the parity of that round.
+template <int STAGES>
+struct Position {
+    uint32_t stage = 0, phase = 0;
+
+    __device__ __forceinline__ void advance() {
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        phase ^= stage == 0;
+    }
+    // Past `count` stages that another warpgroup reads.
+    __device__ __forceinline__ void skip(uint32_t count) {
+        stage += count;
+        phase ^= stage / STAGES & 1;
+        stage %= STAGES;
+    }
+};
+
+}  // namespace polywarp::gemm_wgmma

@@ -1,0 +1,237 @@
+// Phases 1 and 2 of gemm_wgmma.cuh: loads of one stage, products of one stage, and giving it back.
+#pragma once
+#include "gemm_wgmma_config.cuh"
+
+namespace polywarp::gemm_wgmma {
+
+template <typename C>
+struct Mainloop {
+    using A = typename C::A;
+    using B = typename C::B;
+    using Accumulator = typename C::Accumulator;
+    static constexpr int BLOCK_M = C::BLOCK_M, BLOCK_N = C::BLOCK_N, CLUSTER_M = C::CLUSTER_M, CLUSTER_N = C::CLUSTER_N;
+    static constexpr int SLABS = C::SLABS;
+    static constexpr Major MAJOR_A = C::MAJOR_A, MAJOR_B = C::MAJOR_B;
+    static constexpr uint32_t COLUMN_BYTES = C::COLUMN_BYTES;
+    using Sums = Accumulator[SLABS][BLOCK_N / 2];
+
+    // Phase 1. Each block of a cluster loads its share of what it has in common with the others, for all of them:
+    // `of_a(offset in the stage, x, y)` for every box of A, `of_b` for those of B.
+    template <typename OfA, typename OfB>
+    __device__ static __forceinline__ void boxes(const Tile& tile, int k, uint32_t rank, OfA of_a, OfB of_b) {
+        const uint32_t at_m = C::MULTICAST ? rank / CLUSTER_N : 0, at_n = C::MULTICAST ? rank % CLUSTER_N : 0;
+        if constexpr (MAJOR_A == Major::K) {
+            constexpr int PART = BLOCK_M / CLUSTER_N;
+            of_a(at_n * PART * ptx::SWIZZLE_ROW_BYTES, k, tile.m + at_n * PART);
+        } else {
+            constexpr int PART = C::BLOCK_K / CLUSTER_N;
+#pragma unroll
+            for (int i = 0; i < C::COLUMNS_A; ++i) {
+                of_a(at_n * PART * ptx::SWIZZLE_ROW_BYTES + i * COLUMN_BYTES, tile.m + i * 64, k + at_n * PART);
+            }
+        }
+        if constexpr (MAJOR_B == Major::K) {
+            constexpr int PART = BLOCK_N / CLUSTER_M;
+            of_b(C::A_BYTES + at_m * PART * ptx::SWIZZLE_ROW_BYTES, k, tile.n + at_m * PART);
+        } else {
+            constexpr int PART = C::BLOCK_K / CLUSTER_M;
+#pragma unroll
+            for (int i = 0; i < C::COLUMNS_B; ++i) {
+                of_b(C::A_BYTES + at_m * PART * ptx::SWIZZLE_ROW_BYTES + i * COLUMN_BYTES, tile.n + i * 64,
+                     k + at_m * PART);
+            }
+        }
+    }
+
+    __device__ static __forceinline__ void load_stage(const CUtensorMap* map_a, const CUtensorMap* map_b, uint32_t stage,
+                                                      uint32_t barrier, const Tile& tile, int k, int batch_a, int batch_b,
+                                                      uint32_t rank) {
+        const uint32_t at_m = C::MULTICAST ? rank / CLUSTER_N : 0, at_n = C::MULTICAST ? rank % CLUSTER_N : 0;
+        // The blocks of this block's row (they share A) and of its column (they share B).
+        const uint16_t row_mask = ((1u << CLUSTER_N) - 1) << (at_m * CLUSTER_N);
+        uint16_t column_mask = 0;
+#pragma unroll
+        for (int i = 0; i < CLUSTER_M; ++i) {
+            column_mask |= 1u << (i * CLUSTER_N + at_n);
+        }
+        boxes(
+            tile, k, rank,
+            [&](uint32_t to, int x, int y) { load<CLUSTER_N>(stage + to, map_a, barrier, row_mask, x, y, batch_a); },
+            [&](uint32_t to, int x, int y) { load<CLUSTER_M>(stage + to, map_b, barrier, column_mask, x, y, batch_b); });
+    }
+
+    template <int SHARED_BY>
+    __device__ static __forceinline__ void load(uint32_t to, const CUtensorMap* map, uint32_t barrier, uint16_t blocks, int x,
+                                                int y, int z) {
+        if constexpr (SHARED_BY == 1) {
+            ptx::load_tile(to, map, barrier, x, y, z);
+        } else {
+            ptx::load_tile_multicast(to, map, barrier, blocks, x, y, z);
+        }
+    }
+
+    // Phase 2. One stage: every slab of rows times every step of k.
+    __device__ static __forceinline__ void multiply_stage(Sums& d, uint32_t stage, uint32_t first_row, bool fresh) {
+        using Instruction = typename C::Instruction;
+        constexpr uint32_t STRIDE = ptx::SWIZZLE_ATOM_BYTES;
+        const uint32_t stage_b = stage + C::A_BYTES;
+        // Bytes from one step of k to the next: along the row, or K rows of 128 bytes further.
+        constexpr uint32_t STEP_A = MAJOR_A == Major::K ? Instruction::K * sizeof(A) : Instruction::K * 128;
+        constexpr uint32_t STEP_B = MAJOR_B == Major::K ? Instruction::K * sizeof(B) : Instruction::K * 128;
+        const uint64_t b = ptx::matrix_descriptor(stage_b, COLUMN_BYTES, STRIDE);
+        uint64_t a[SLABS];
+#pragma unroll
+        for (int slab = 0; slab < SLABS; ++slab) {
+            const uint32_t row = first_row + slab * SLAB_M;
+            const uint32_t from = MAJOR_A == Major::K ? row * ptx::SWIZZLE_ROW_BYTES : row / 64 * COLUMN_BYTES;
+            a[slab] = ptx::matrix_descriptor(stage + from, COLUMN_BYTES, STRIDE);
+        }
+#pragma unroll
+        for (int step = 0; step < C::K_STEPS; ++step) {
+#pragma unroll
+            for (int slab = 0; slab < SLABS; ++slab) {
+                Instruction::template run<BLOCK_N, MAJOR_A, MAJOR_B>(d[slab], a[slab] + (step * STEP_A >> 4),
+                                                                     b + (step * STEP_B >> 4), step > 0 || !fresh);
+            }
+        }
+    }
+
+    // This warpgroup is done with a stage, in every block that loads a part of it.
+    __device__ static __forceinline__ void release(uint32_t empty, uint32_t thread, uint32_t rank) {
+        if constexpr (!C::MULTICAST) {
+            if (thread == 0) {
+                ptx::barrier_arrive(empty);
+            }
+        } else {
+            // The blocks that write into this one's stage: its row and its column of the cluster.
+            if (thread < C::CLUSTER &&
+                (thread / CLUSTER_N == rank / CLUSTER_N || thread % CLUSTER_N == rank % CLUSTER_N)) {
+                ptx::barrier_arrive_at(empty, thread);
+            }
+        }
+    }
+
+    // Sums that wgmma writes in the background stay where they are.
+    __device__ static __forceinline__ void hold(Sums& d) {
+#pragma unroll
+        for (int slab = 0; slab < SLABS; ++slab) {
+#pragma unroll
+            for (int i = 0; i < BLOCK_N / 2; ++i) {
+                ptx::keep_in_place(d[slab][i]);
+            }
+        }
+    }
+
+    // Phase 1 for one tile of D: `range` of its tiles of k, each into the next stage that is free.
+    __device__ static __forceinline__ void load_tile(const CUtensorMap* map_a, const CUtensorMap* map_b, const Problem& problem,
+                                                     const Tile& tile, Range range, uint32_t base, uint32_t full,
+                                                     uint32_t empty, Position<C::STAGES>& at, uint32_t rank) {
+        const uint32_t term_length = C::term_tiles(problem);
+        uint32_t term = range.first / term_length, k = range.first % term_length;
+        for (uint32_t i = 0; i < range.count; ++i) {
+            ptx::barrier_wait(empty + at.stage * 8, at.phase ^ 1);
+            ptx::barrier_arrive_expect(full + at.stage * 8, C::A_BYTES + C::B_LOADED_BYTES);
+            load_stage(map_a, map_b, base + at.stage * C::STAGE_BYTES, full + at.stage * 8, tile, k * C::BLOCK_K,
+                       C::plane_a(problem, tile, term), C::plane_b(problem, tile, term), rank);
+            at.advance();
+            if (++k == term_length) {
+                k = 0;
+                ++term;
+            }
+        }
+    }
+
+    // Phase 2 for one tile of D: one group of wgmma stays under way, so a stage is given back one step later.
+    __device__ static __forceinline__ void multiply_tile(Sums& sums, uint32_t count, uint32_t base, uint32_t full,
+                                                         uint32_t empty, Position<C::STAGES>& at, uint32_t first_row,
+                                                         uint32_t thread, uint32_t rank) {
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < count; ++i) {
+            ptx::barrier_wait(full + at.stage * 8, at.phase);
+            hold(sums);
+            ptx::wgmma_fence();
+            multiply_stage(sums, base + at.stage * C::STAGE_BYTES, first_row, i == 0);
+            ptx::wgmma_commit();
+            hold(sums);
+            // The stage before this one has been read.
+            ptx::wgmma_wait<1>();
+            if (i > 0) {
+                release(empty + before * 8, thread, rank);
+            }
+            before = at.stage;
+            at.advance();
+        }
+        ptx::wgmma_wait<0>();
+        hold(sums);
+        if (count > 0) {
+            release(empty + before * 8, thread, rank);
+        }
+    }
+
+    // The same with sums of each stage added to others in f32: sums of wgmma are short ones. While one stage's are added, the
+    // next is multiplied into other registers.
+    __device__ static __forceinline__ void multiply_tile_promoted(Sums& sums, uint32_t count, uint32_t base, uint32_t full,
+                                                                  uint32_t empty, Position<C::STAGES>& at,
+                                                                  uint32_t first_row, uint32_t thread, uint32_t rank) {
+#pragma unroll
+        for (int slab = 0; slab < SLABS; ++slab) {
+#pragma unroll
+            for (int i = 0; i < BLOCK_N / 2; ++i) {
+                sums[slab][i] = 0;
+            }
+        }
+        Sums even, odd;
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < count; i += 2) {
+            start_part(even, base, full, at, first_row);
+            if (i > 0) {
+                add_part<1>(sums, odd);
+                release(empty + before * 8, thread, rank);
+            }
+            before = at.stage;
+            at.advance();
+            if (i + 1 < count) {
+                start_part(odd, base, full, at, first_row);
+                add_part<1>(sums, even);
+                release(empty + before * 8, thread, rank);
+                before = at.stage;
+                at.advance();
+            }
+        }
+        if (count % 2 == 0) {
+            add_part<0>(sums, odd);
+        } else {
+            add_part<0>(sums, even);
+        }
+        if (count > 0) {
+            release(empty + before * 8, thread, rank);
+        }
+    }
+
+    // Starts the products of the next stage.
+    __device__ static __forceinline__ void start_part(Sums& part, uint32_t base, uint32_t full, const Position<C::STAGES>& at,
+                                                      uint32_t first_row) {
+        ptx::barrier_wait(full + at.stage * 8, at.phase);
+        hold(part);
+        ptx::wgmma_fence();
+        multiply_stage(part, base + at.stage * C::STAGE_BYTES, first_row, true);
+        ptx::wgmma_commit();
+        hold(part);
+    }
+
+    // Adds up what was started before the last PENDING stages.
+    template <int PENDING>
+    __device__ static __forceinline__ void add_part(Sums& sums, Sums& part) {
+        ptx::wgmma_wait<PENDING>();
+        hold(part);
+#pragma unroll
+        for (int slab = 0; slab < SLABS; ++slab) {
+#pragma unroll
+            for (int i = 0; i < BLOCK_N / 2; ++i) {
+                sums[slab][i] += part[slab][i];
+            }
+        }
+    }
+};
+
+}  // namespace polywarp::gemm_wgmma

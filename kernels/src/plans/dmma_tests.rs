@@ -1,0 +1,53 @@
+//! What the planner of dmma takes, packs and cuts. No GPU.
+
+use polywarp_core::ops::TensorSpec;
+use polywarp_core::{Layout, Shape};
+
+use super::*;
+
+fn spec(dims: [u64; 2], strides: [i64; 2], offset: u64) -> TensorSpec {
+    TensorSpec::new(DType::F64, Layout::strided(Shape::new(&dims).unwrap(), &strides, offset).unwrap())
+}
+
+fn dense([rows, columns]: [u64; 2]) -> TensorSpec {
+    spec([rows, columns], [columns as i64, 1], 0)
+}
+
+fn product([m, n, k]: [u64; 3]) -> Matmul {
+    Matmul::product(dense([m, k]), dense([k, n]), dense([m, n])).check().unwrap()
+}
+
+fn best(op: &Matmul) -> Candidate {
+    let found = candidates(&Op::Matmul(op.clone()), &Caps::h200());
+    assert!(found.iter().all(|candidate| candidate.plan.check(op.inputs().len()) == Ok(())));
+    found.into_iter().min_by(|a, b| a.estimate_ns.total_cmp(&b.estimate_ns)).unwrap()
+}
+
+#[test]
+fn tiles_follow_the_number_of_multiprocessors() {
+    assert_eq!(best(&product([4096; 3])).name, "gemm_f64_f64_dmma_128x128_tt");
+    // 128 tiles in one round, not 64 in half of one.
+    assert_eq!(best(&product([1024; 3])).name, "gemm_f64_f64_dmma_64x128_tt");
+    let long = best(&product([128, 128, 65536]));
+    assert!(long.name.contains("_slabs") && long.plan.launches.len() == 2, "{}", long.name);
+}
+
+#[test]
+fn operands_off_the_grid_are_packed() {
+    let odd = Matmul::product(dense([100, 101]), dense([101, 102]), dense([100, 102])).check().unwrap();
+    let found = best(&odd);
+    assert!(found.name.contains("_packed") && found.plan.launches.len() == 2, "{}", found.name);
+    // An odd start is off the grid, a transposed operand is not.
+    let moved = Matmul::product(spec([64, 64], [64, 1], 1), dense([64, 64]), dense([64, 64])).check().unwrap();
+    assert!(best(&moved).name.contains("_packed"));
+    let turned = Matmul::product(spec([64, 64], [1, 64], 0), spec([64, 64], [1, 64], 0), dense([64, 64]));
+    assert!(best(&turned.check().unwrap()).name.ends_with("_nn"));
+}
+
+#[test]
+fn other_cards_and_types_are_left_to_others() {
+    assert!(candidates(&Op::Matmul(product([64; 3])), &Caps::a100()).is_empty());
+    let f32s = |dims: [u64; 2]| TensorSpec::new(DType::F32, dense(dims).layout);
+    let op = Matmul::product(f32s([64, 64]), f32s([64, 64]), f32s([64, 64])).check().unwrap();
+    assert!(candidates(&Op::Matmul(op), &Caps::h200()).is_empty());
+}

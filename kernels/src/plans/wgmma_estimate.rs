@@ -1,0 +1,91 @@
+//! What a product by wgmma takes: tensor clocks, bytes from the second-level cache and from memory, rounds of tiles.
+//!
+//! For ranking alone. Constants were fitted to what an H200 took on 2026-11-21 (docs/gemm.md).
+
+use polywarp_core::ops::MatmulDims;
+
+use super::{Problem, Source};
+use crate::catalogue::wgmma::{Instance, Schedule, Shape};
+
+/// Bytes of a row of a stage, and how many times as much it costs where rows do not start on the cache's lines.
+const ROW_BYTES: f64 = 128.0;
+const SPLIT_LINES: f64 = 1.8;
+/// Outputs that the tensor cores add 128 bytes of k to in a clock, and the share of clocks in which they do.
+const OUTPUTS_PER_CLOCK: f64 = 32.0;
+const TENSOR_SHARE: f64 = 0.94;
+/// Bytes a clock that one multiprocessor gets from the second-level cache when all of them ask.
+const L2_BYTES_PER_CLOCK: f64 = 64.0;
+/// Share of the highest clock that is held: the card's power limit lowers it in long products.
+const CLOCK_SHORT: f64 = 0.95;
+const CLOCK_LONG: f64 = 0.82;
+/// Clocks of starting: launch, first tiles under way; more for clusters, whose blocks wait for each other.
+const START_CLOCKS: f64 = 4200.0;
+const CLUSTER_CLOCKS: f64 = 700.0;
+/// Bytes of D that a block stores in a clock, and bytes of sums that it reads from others of its cluster.
+const STORED_BYTES_PER_CLOCK: f64 = 32.0;
+const SHARED_BYTES_PER_CLOCK: f64 = 24.0;
+/// Clocks of handing sums over: two barriers of the cluster.
+const SHARE_CLOCKS: f64 = 1500.0;
+/// What a second launch costs, each slab that it adds, and the bytes of sums that it reads in a nanosecond.
+const SECOND_LAUNCH_NS: f64 = 1500.0;
+const SLAB_NS: f64 = 60.0;
+const SUMS_BYTES_PER_NS: f64 = 2000.0;
+/// One of so many bytes that a second block reads comes from memory again.
+const READ_AGAIN: u64 = 8;
+/// Share of the promised memory rate that products reach.
+const MEMORY_SHARE: f64 = 0.85;
+
+impl Problem<'_> {
+    /// Nanoseconds of the product itself, without what prepares its operands.
+    pub(super) fn estimate_ns(&self, instance: &Instance, slabs: u64, slab_tiles: u64, sums_bytes: u64) -> f64 {
+        let Shape { block_m, block_n, schedule, cluster_m, cluster_n, cluster_k, .. } = instance.shape;
+        let outputs = f64::from(block_m * block_n);
+        // Multicast helps where lines are split, and where they are not it was seen to cost what it saves.
+        let row_cost = |source: &Source, rows: u32, sharers: u32| {
+            f64::from(rows) * if source.on_cache_lines() { 1.0 } else { SPLIT_LINES / f64::from(sharers) }
+        };
+        let rows = row_cost(&self.a, block_m, cluster_n) + row_cost(&self.b, block_n, cluster_m);
+        let tensor = outputs / OUTPUTS_PER_CLOCK / TENSOR_SHARE;
+        let step = tensor.max(rows * ROW_BYTES / L2_BYTES_PER_CLOCK);
+        let depth = slab_tiles.div_ceil(u64::from(cluster_k)) as f64;
+        let rounds = (self.clusters(instance) * slabs).div_ceil(self.resident(instance)) as f64;
+        let stored = outputs * instance.output.size_bytes() as f64 / STORED_BYTES_PER_CLOCK;
+        // One consumer's store hides behind the other's products, but for the last.
+        let stores = match schedule {
+            Schedule::Cooperative => rounds * stored,
+            Schedule::PingPong => stored,
+        };
+        let mut clocks = START_CLOCKS + rounds * depth * step + stores;
+        if instance.shape.cluster() > 1 {
+            clocks += CLUSTER_CLOCKS;
+        }
+        if cluster_k > 1 {
+            let read = outputs * 4.0 * f64::from(cluster_k - 1) / f64::from(cluster_k);
+            clocks += rounds * (SHARE_CLOCKS + read / SHARED_BYTES_PER_CLOCK);
+        }
+        let held = if clocks > 150_000.0 { CLOCK_LONG } else { CLOCK_SHORT };
+        let busy_ns = self.caps.clocks_ns(clocks) / held;
+        let memory_ns = self.caps.clocks_ns(START_CLOCKS) + self.caps.stream_ns(self.bytes(instance)) / MEMORY_SHARE;
+        let ended_ns = if slabs == 1 {
+            0.0
+        } else {
+            SECOND_LAUNCH_NS + slabs as f64 * SLAB_NS + sums_bytes as f64 / SUMS_BYTES_PER_NS
+        };
+        // Of two that wait for memory, the one with less to do is the better.
+        busy_ns.max(memory_ns) + 0.05 * busy_ns + ended_ns
+    }
+
+    /// Bytes of A, B and D, and a share of those that the larger operand is read again: not all are found in L2.
+    fn bytes(&self, instance: &Instance) -> u64 {
+        let MatmulDims { batch, m, n, k } = self.op.dims();
+        let Shape { block_m, block_n, .. } = instance.shape;
+        let element = self.op.a.dtype.size_bytes();
+        let again = if m > n { n.div_ceil(u64::from(block_n)) } else { m.div_ceil(u64::from(block_m)) } - 1;
+        let larger = m.max(n).saturating_mul(k).saturating_mul(element);
+        let operands = (m * k + k * n).saturating_mul(element);
+        let results = (m * n).saturating_mul(self.op.output.dtype.size_bytes());
+        // Products of many tiles are not bound by memory.
+        let read_again = larger.saturating_mul(again.min(2)) / READ_AGAIN;
+        batch.saturating_mul(operands.saturating_add(results).saturating_add(read_again))
+    }
+}
