@@ -126,6 +126,11 @@ impl DiskCache {
         }
     }
 
+    /// Whether there is a file for `key`; it is not read.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.directory.as_ref().is_some_and(|directory| directory.path().join(key.file_name()).is_file())
+    }
+
     /// The entry of `key`, if there is a sound one.
     pub(crate) fn get(&self, key: &Key) -> Option<Entry> {
         let directory = self.directory.as_ref()?;

@@ -4,6 +4,8 @@
 //! order of `polywarp_shaders::candidates`. The tuner chooses among them (`polywarp_core::tuner`, told of them by
 //! [`Planned`]). Tests and benchmarks list all of them and run each on purpose.
 
+use std::time::Duration;
+
 use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned, find};
 use polywarp_core::{Backend, Buffer, DeviceInfo, Error, Op, Result};
 
@@ -16,6 +18,10 @@ const NATIVE: &str = env!("POLYWARP_NATIVE");
 
 /// Portable ways that are offered beside native ones: more are not worth the time of trying them.
 const PORTABLE_BESIDE_NATIVE: usize = 2;
+
+/// What the driver's assembler takes for one kernel of a product, between 60 and 860 ms (H200's host, driver 580): more than
+/// any first use may wait for.
+const COMPILE_TIME: Duration = Duration::from_millis(300);
 
 /// Multiprocessors up to which checks are small: embedded cards, and the interpreted driver of the tests.
 const SMALL_CARD: u32 = 4;
@@ -93,6 +99,16 @@ impl Planned for CudaBackend {
 
     fn scratch<'a>(&self, plan: &'a Work) -> &'a [u64] {
         plan.scratch_bytes()
+    }
+
+    fn compile_time(&self, plan: &Work) -> Duration {
+        let compiles = match plan {
+            Work::Native(plan) => plan.launches.iter().filter(|launch| self.machine.assembles(launch.kernel)).count(),
+            Work::Portable(plan) => {
+                plan.launches.iter().filter(|launch| !self.kernels.is_compiled(&launch.kernel)).count()
+            }
+        };
+        COMPILE_TIME.saturating_mul(u32::try_from(compiles).unwrap_or(u32::MAX))
     }
 
     fn run(&self, plan: &Work, inputs: &[&Buffer], output: &Buffer) -> Result<()> {

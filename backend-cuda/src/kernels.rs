@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
 
 use naga::valid::{Capabilities, ModuleInfo};
 use naga_ptx::{Options, Ptx, Target};
@@ -72,6 +73,17 @@ impl Compiler {
         Compiler { context: Arc::clone(context), target, prepared, disk }
     }
 
+    /// Whether [`Compiler::own`] would only load `source`.
+    fn is_compiled(&self, source: &Source) -> bool {
+        self.prepared.has(&source.wgsl) || self.disk.has(&self.key(&source.wgsl, &own_options(self.target)))
+    }
+
+    /// What the kernel made of `identity` is known by on disk.
+    fn key(&self, identity: &str, options: &Options) -> Key {
+        let api = self.context.api.identity();
+        Key::of(&[identity, &format!("{options:?}"), COMPILER, &self.target.to_string(), &api])
+    }
+
     /// One of the library's own kernels.
     pub(crate) fn own(&self, source: &Source) -> Result<Kernel> {
         if let Some(entry) = self.prepared.get(&source.wgsl) {
@@ -126,7 +138,7 @@ impl Compiler {
 
     fn make(&self, name: &str, identity: &str, input: Input<'_>, options: &Options) -> Result<Kernel> {
         let api = self.context.api;
-        let key = Key::of(&[identity, &format!("{options:?}"), COMPILER, &self.target.to_string(), &api.identity()]);
+        let key = self.key(identity, options);
         if let Some(entry) = self.disk.get(&key) {
             match self.load(name, &entry)? {
                 Ok(kernel) => return Ok(kernel),
@@ -222,8 +234,15 @@ impl Kernels {
         if let Some(kernel) = slot.ready.get() {
             return Ok(Arc::clone(kernel));
         }
-        let kernel = Arc::new(self.compiler.own(&key.source())?);
+        let (start, source) = (Instant::now(), key.source());
+        let kernel = Arc::new(self.compiler.own(&source)?);
+        log::debug!("kernel {}: ready in {:?}", source.name, start.elapsed());
         Ok(Arc::clone(slot.ready.get_or_init(|| kernel)))
+    }
+
+    /// Whether the kernel for `key` is loaded, or can be without compiling anything.
+    pub(crate) fn is_compiled(&self, key: &KernelKey) -> bool {
+        self.slot(key).ready.get().is_some() || self.compiler.is_compiled(&key.source())
     }
 
     /// Kernels loaded so far.

@@ -19,6 +19,7 @@
 //! | launching, recording | `run.rs`, `recording.rs` |
 //! | users' WGSL | `user.rs` |
 //! | reading and writing | `transfer.rs`, `staging.rs` |
+//! | cuBLASLt beside it, for benchmarks alone (feature `vendor`) | `vendor/` |
 //!
 //! The one decision to know: a device is one stream. Work runs in the order of the calls, so freed memory can be handed
 //! out at once, and nothing but a read waits.
@@ -41,6 +42,8 @@ mod slices;
 mod staging;
 mod transfer;
 mod user;
+#[cfg(feature = "vendor")]
+pub mod vendor;
 pub mod versions;
 
 pub use candidates::Work;

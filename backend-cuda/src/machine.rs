@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
 
 use polywarp_core::Result;
 use polywarp_kernels::archive::Archive;
@@ -65,6 +66,12 @@ impl Machine {
         target.is_some_and(|target| self.refused(target.form).get().is_none())
     }
 
+    /// Whether the driver would have to assemble `kernel`.
+    pub(crate) fn assembles(&self, kernel: &'static KernelInfo) -> bool {
+        let target = self.archive.as_ref().and_then(|archive| prepared::target(archive, kernel, self.sm));
+        target.is_some_and(|target| target.form == Form::Ptx) && self.known(std::ptr::from_ref(kernel).addr()).is_none()
+    }
+
     /// How many are loaded.
     pub(crate) fn loaded(&self) -> usize {
         self.loaded.load(Ordering::Relaxed)
@@ -83,6 +90,7 @@ impl Machine {
         if let Some(known) = self.known(key) {
             return Ok(known);
         }
+        let (start, symbol) = (Instant::now(), &kernel.symbol);
         let (kernel, keep) = match self.load(kernel)? {
             Ok(kernel) => (kernel.map(Arc::new), true),
             Err(failed) => {
@@ -91,6 +99,7 @@ impl Machine {
                 (None, failed != code::OUT_OF_MEMORY)
             }
         };
+        log::debug!("kernel {symbol}: loaded in {:?}", start.elapsed());
         self.loaded.fetch_add(usize::from(kernel.is_some()), Ordering::Relaxed);
         if keep {
             self.kernels.write().unwrap_or_else(PoisonError::into_inner).insert(key, kernel.clone());
@@ -131,7 +140,8 @@ impl Machine {
                     fields: Vec::new(),
                 };
                 let offsets = kernel.param_offsets();
-                let start = if kernel.starts_early { Start::Early } else { Start::InTurn };
+                let early = kernel.starts_early && target.may_start_early();
+                let start = if early { Start::Early } else { Start::InTurn };
                 Ok(Ok(Some(Kernel { name: symbol.clone(), function, metadata, offsets, start })))
             }
             Err(failed) => {

@@ -56,6 +56,12 @@ impl Prepared {
         Prepared { archive, ..Prepared::default() }
     }
 
+    /// Whether there is a kernel with this text. Nothing is unpacked.
+    pub(crate) fn has(&self, wgsl: &str) -> bool {
+        let usable = self.archive.as_ref().filter(|_| !self.unusable.load(Ordering::Relaxed));
+        usable.is_some_and(|(archive, target)| archive.find(&digest(wgsl), *target).is_some())
+    }
+
     /// The kernel with this text.
     pub(crate) fn get(&self, wgsl: &str) -> Option<Entry> {
         let (archive, target) = self.archive.as_ref()?;

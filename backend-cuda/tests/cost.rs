@@ -12,6 +12,36 @@ fn spec(dims: &[u64]) -> TensorSpec {
     TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(dims).unwrap()))
 }
 
+/// Host time in microseconds of the driver's own launch of a kernel that does nothing: below it nobody comes. `None` on the
+/// interpreted driver.
+fn driver_alone() -> Option<f64> {
+    use polywarp_cuda::cudarc::driver::{CudaContext, result};
+    if common::interpreted() {
+        return None;
+    }
+    let context = CudaContext::new(0).unwrap();
+    let stream = context.new_stream().unwrap();
+    let text = c".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing(.param .u64 x) { ret; }\n";
+    let mut argument = 0u64;
+    // SAFETY: the text ends in zero; the module stays loaded to the end of the process; the kernel has one parameter, which
+    // it does not read.
+    unsafe {
+        let module = result::module::load_data(text.as_ptr().cast()).unwrap();
+        let function = result::module::get_function(module, c"nothing".to_owned()).unwrap();
+        let mut best = f64::MAX;
+        for _ in 0..6 {
+            let start = Instant::now();
+            for _ in 0..500 {
+                let mut params = [(&raw mut argument).cast()];
+                result::launch_kernel(function, (1, 1, 1), (256, 1, 1), 0, stream.cu_stream(), &mut params).unwrap();
+            }
+            best = best.min(start.elapsed().as_secs_f64() * 1e6 / 500.0);
+            stream.synchronize().unwrap();
+        }
+        Some(best)
+    }
+}
+
 #[test]
 fn host_cost_of_operations_launches_and_replays() {
     let Some(backend) = first() else { return };
@@ -32,6 +62,9 @@ fn host_cost_of_operations_launches_and_replays() {
         println!("{what}: {best:.2} us of host time");
         best
     };
+    if let Some(alone) = driver_alone() {
+        println!("the driver's own launch of an empty kernel: {alone:.2} us of host time");
+    }
     // Few enough calls that the driver's queue (1024 launches) does not fill up.
     let add = per_call("add of 256 elements", 500, &mut || drop(x.add(&y).unwrap()));
     per_call("sum of 256 elements", 300, &mut || drop(x.sum(&[]).unwrap()));

@@ -6,65 +6,11 @@ mod common;
 use std::time::Duration;
 
 use common::{assert_alive, first, scaled};
+use polywarp_core::harness::contract;
 use polywarp_core::ops::Matmul;
-use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Key, Mode, Options, Place, Planned};
-use polywarp_core::{Backend, Buffer, DType, Error, Layout, Op, Result, Shape, TensorSpec};
-use polywarp_cuda::{CudaBackend, Work};
-use polywarp_shaders::Slot;
-
-/// What the first candidate does instead of its work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lie {
-    /// Leaves out the last block.
-    LastTile,
-    /// Writes nothing.
-    Nothing,
-    /// Names a buffer that there is not.
-    NoLaunch,
-}
-
-/// A backend whose planner puts a liar first.
-struct Liar<'a> {
-    inner: &'a CudaBackend,
-    lie: Lie,
-}
-
-impl Planned for Liar<'_> {
-    type Plan = Work;
-
-    fn backend(&self) -> &dyn Backend {
-        self.inner
-    }
-
-    fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Work>>> {
-        let mut plan = polywarp_shaders::plan(op, self.inner.caps())?;
-        let launch = &mut plan.launches[0];
-        match self.lie {
-            Lie::LastTile if launch.grid[0] > 1 => launch.grid[0] -= 1,
-            Lie::LastTile | Lie::Nothing => plan.launches.clear(),
-            Lie::NoLaunch => launch.bindings[0] = Slot::Scratch(99),
-        }
-        let liar = Candidate { name: "liar".to_owned(), plan: Work::Portable(plan), estimate_ns: 1.0 };
-        let honest = Planned::candidates(self.inner, op)?.into_iter().take(2);
-        Ok(std::iter::once(liar).chain(honest.map(|c| Candidate { estimate_ns: 1.0, ..c })).collect())
-    }
-
-    fn plan(&self, op: &Op) -> Result<Work> {
-        self.inner.plan(op)
-    }
-
-    fn scratch<'a>(&self, plan: &'a Work) -> &'a [u64] {
-        self.inner.scratch(plan)
-    }
-
-    fn run(&self, plan: &Work, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        self.inner.run(plan, inputs, output)
-    }
-
-    fn records(&self) -> bool {
-        self.inner.records()
-    }
-}
+use polywarp_core::tuner::{Key, Mode};
+use polywarp_core::{Backend, Buffer, DType, Error, Layout, Op, Shape, TensorSpec};
+use polywarp_cuda::CudaBackend;
 
 fn spec(dims: &[u64]) -> TensorSpec {
     TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(dims).unwrap()))
@@ -72,14 +18,6 @@ fn spec(dims: &[u64]) -> TensorSpec {
 
 fn product(m: u64, n: u64, k: u64) -> Op {
     Matmul::product(spec(&[m, k]), spec(&[k, n]), spec(&[m, n])).check().unwrap().into()
-}
-
-fn options(mode: Mode, place: Place) -> Options {
-    Options { mode, budget: Duration::from_millis(50), place, effort: Effort::Small }
-}
-
-fn chooser(backend: &CudaBackend, mode: Mode) -> Chooser<Work> {
-    Chooser::new(Identity::new(backend.info(), &["test"]), options(mode, Place::Nowhere))
 }
 
 /// Operands of `op` whose every product is 1 * 2.
@@ -109,39 +47,11 @@ fn values(backend: &CudaBackend, buffer: &Buffer, count: usize) -> Vec<f32> {
 }
 
 #[test]
-fn liars_are_caught_and_the_next_candidate_computes() {
+fn liars_are_caught() {
     let Some(backend) = settled() else { return };
-    for (lie, mode) in [(Lie::LastTile, Mode::Off), (Lie::Nothing, Mode::Cached), (Lie::NoLaunch, Mode::Off)] {
-        let liar = Liar { inner: &backend, lie };
-        let chooser = chooser(&backend, mode);
-        let op = product(70, 65, 33);
-        let (inputs, output) = operands(&backend, &op);
-        chooser.execute(&liar, &op, &[&inputs[0], &inputs[1]], &output).unwrap();
-        assert_eq!(values(&backend, &output, 70 * 65), vec![66.0; 70 * 65], "{lie:?}");
-        let quarantine = chooser.tuner().quarantine();
-        assert_eq!(quarantine.len(), 1, "{lie:?}: {quarantine:?}");
-        assert_eq!(quarantine[0].candidate, "liar");
-        println!("{lie:?} was caught: {}", quarantine[0].wrong.as_deref().unwrap_or_default());
-        assert_eq!(values(&backend, &inputs[0], 70 * 33), vec![1.0; 70 * 33], "{lie:?}: an input changed");
+    for row in contract::tuner::run(&backend) {
+        assert_eq!(row.result, Ok(()), "{}", row.name);
     }
-    assert_alive(&backend);
-}
-
-#[test]
-fn liars_are_caught_inside_of_a_recording_which_stays_whole() {
-    let Some(backend) = settled() else { return };
-    let liar = Liar { inner: &backend, lie: Lie::Nothing };
-    let chooser = chooser(&backend, Mode::Full);
-    let op = product(33, 34, 35);
-    let (inputs, output) = operands(&backend, &op);
-    backend.begin_recording().unwrap();
-    chooser.execute(&liar, &op, &[&inputs[0], &inputs[1]], &output).unwrap();
-    let recorded = backend.end_recording().unwrap();
-    assert_eq!(chooser.tuner().quarantine().len(), 1);
-    assert!(chooser.tuner().answers().is_empty(), "nothing was timed");
-    assert_eq!(values(&backend, &output, 1), [-7.0], "nothing ran yet");
-    backend.replay(&recorded).unwrap();
-    assert_eq!(values(&backend, &output, 33 * 34), vec![70.0; 33 * 34]);
     assert_alive(&backend);
 }
 

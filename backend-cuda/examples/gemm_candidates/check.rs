@@ -2,8 +2,9 @@
 
 use polywarp_core::{Backend, DType, Op, Precision, Scalar};
 use polywarp_cuda::CudaBackend;
+use polywarp_cuda::vendor::Operands;
 
-use crate::{Fallible, Problem, Set};
+use crate::{Fallible, Problem};
 
 /// Elements that are compared, at most and at least, and products that are worth computing for that.
 const SAMPLED: (u64, u64) = (3000, 200);
@@ -50,20 +51,23 @@ impl Data {
         Data { a: fill(batch * m * k, 1), b: fill(batch * k * n, 2) }
     }
 
-    pub fn upload(&self, backend: &CudaBackend, op: &Op) -> Fallible<Set> {
+    pub fn upload(&self, backend: &CudaBackend, op: &Op) -> Fallible<Operands> {
         let put = |bytes: &[u8]| {
             let buffer = backend.alloc(bytes.len() as u64)?;
             backend.write(&buffer, 0, bytes).map(|()| buffer)
         };
-        Ok(Set { a: put(&self.a)?, b: put(&self.b)?, d: backend.alloc(op.output().required_bytes())? })
+        Ok(Operands {
+            inputs: vec![put(&self.a)?, put(&self.b)?],
+            output: backend.alloc(op.output().required_bytes())?,
+        })
     }
 
     /// The largest error of the sample, as a share of what is allowed: the oracle's bound for products
     /// (`core/src/ops/matmul.rs`) with the chain of a sum that is cut into pieces of 64.
-    pub fn error(&self, backend: &CudaBackend, set: &Set, problem: &Problem) -> Fallible<f64> {
+    pub fn error(&self, backend: &CudaBackend, set: &Operands, problem: &Problem) -> Fallible<f64> {
         let Problem { m, n, k, batch, input, output, .. } = *problem;
         let size = output.size_bytes();
-        let d = backend.read_blocking(&set.d, 0..batch * m * n * size)?;
+        let d = backend.read_blocking(&set.output, 0..batch * m * n * size)?;
         let (mut worst, mut seed) = (0.0f64, 3);
         let u = match output {
             DType::F64 => (-53f64).exp2(),

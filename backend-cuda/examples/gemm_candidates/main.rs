@@ -17,27 +17,24 @@
 //! cuBLASLt has 32 MiB of workspace; the best of its first eight heuristics is shown. Exit code 1 when a result is wrong.
 
 mod check;
-mod vendor;
 
 use std::error::Error;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use polywarp_core::ops::Matmul;
-use polywarp_core::{Backend, Buffer, DType, Layout, Op, Precision, Recorded, Shape, TensorSpec};
+use polywarp_core::{Backend, DType, Layout, Op, Precision, Shape, TensorSpec};
+use polywarp_cuda::vendor::{Clocks, CublasLt, Entrant, Operands, Sampling, rounds, sustained};
 use polywarp_cuda::{CudaBackend, Options, cards};
 
 use check::Data;
-use vendor::Vendor;
 
 type Fallible<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Samples per candidate.
+/// Samples per candidate, after those that warm up.
 const ROUNDS: usize = 7;
-/// Launches in one sample at least.
-const LEAST_LAUNCHES: usize = 10;
-/// Nanoseconds that a sample should take at least: well above the clock's half microsecond.
-const SAMPLE_NS: f64 = 400_000.0;
+const WARM_UP: usize = 3;
+const SAMPLING: Sampling = Sampling { sample_ns: 400_000.0, least_launches: 10 };
 /// Most sets of operands.
 const MOST_SETS: usize = 64;
 
@@ -111,7 +108,7 @@ fn arguments() -> Fallible<Arguments> {
 }
 
 impl Problem {
-    fn op(&self) -> Fallible<Op> {
+    fn op(&self) -> Fallible<Matmul> {
         let matrix = |dtype, rows, columns, transposed: bool| -> polywarp_core::Result<TensorSpec> {
             let [outer, inner] = if transposed { [columns, rows] } else { [rows, columns] };
             let layout = if self.batch == 1 {
@@ -125,7 +122,7 @@ impl Problem {
         let a = matrix(self.input, self.m, self.k, self.transposed[0])?;
         let b = matrix(self.input, self.k, self.n, self.transposed[1])?;
         let output = matrix(self.output, self.m, self.n, false)?;
-        Ok(Matmul { precision: self.precision, ..Matmul::product(a, b, output) }.check()?.into())
+        Ok(Matmul { precision: self.precision, ..Matmul::product(a, b, output) }.check()?)
     }
 
     fn flops(&self) -> f64 {
@@ -133,42 +130,10 @@ impl Problem {
     }
 }
 
-/// Operands and a result of their own for each launch of a sample.
-struct Set {
-    a: Buffer,
-    b: Buffer,
-    d: Buffer,
-}
-
-/// Something that can be timed: launches over all sets, ready to be enqueued.
-enum Work<'a> {
-    Ours(Recorded),
-    Theirs(vendor::Graph<'a>),
-}
-
+/// A way to compute it, and the largest error of its result as a share of the bound.
 struct Row<'a> {
-    name: String,
-    work: Work<'a>,
-    launches: usize,
-    samples: Vec<f64>,
+    entrant: Entrant<'a>,
     error: f64,
-}
-
-impl Row<'_> {
-    /// Nanoseconds of one launch.
-    fn sample(&self, backend: &CudaBackend) -> Fallible<f64> {
-        let elapsed = backend.timed(&mut || match &self.work {
-            Work::Ours(recorded) => backend.replay(recorded),
-            Work::Theirs(graph) => graph.launch(backend),
-        })?;
-        Ok(elapsed.ns / self.launches as f64)
-    }
-
-    fn median(&self) -> f64 {
-        let mut samples = self.samples.clone();
-        samples.sort_by(f64::total_cmp);
-        samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN)
-    }
 }
 
 fn main() -> ExitCode {
@@ -187,20 +152,27 @@ fn run() -> Fallible<bool> {
     let card = cards()?.into_iter().find(|card| card.unusable.is_none()).ok_or("no usable card")?;
     let backend = card.open(Options::default())?;
     println!("{}, {}", backend.info().name, backend.info().driver);
-    let vendor = if arguments.vendor { Vendor::open(&backend) } else { Err("not asked for".into()) };
+    let vendor = if arguments.vendor { CublasLt::open(&backend) } else { Err("not asked for".to_owned()) };
     match &vendor {
         Ok(vendor) => println!("cuBLASLt {}", vendor.version()),
         Err(why) => println!("no cuBLASLt: {why}"),
     }
+    let clocks = Clocks::open(&card.pci_bus);
     let mut all_right = true;
     for problem in &arguments.problems {
-        all_right &= measure(&backend, vendor.as_ref().ok(), problem, &arguments)?;
+        all_right &= measure(&backend, (vendor.as_ref().ok(), clocks.as_ref()), problem, &arguments)?;
     }
     Ok(all_right)
 }
 
-fn measure(backend: &CudaBackend, vendor: Option<&Vendor>, problem: &Problem, wanted: &Arguments) -> Fallible<bool> {
-    let op = problem.op()?;
+fn measure(
+    backend: &CudaBackend,
+    (vendor, clocks): (Option<&CublasLt>, Option<&Clocks>),
+    problem: &Problem,
+    wanted: &Arguments,
+) -> Fallible<bool> {
+    let matmul = problem.op()?;
+    let op: Op = matmul.clone().into();
     let Problem { m, n, k, batch, .. } = *problem;
     let words = |t: bool| if t { 't' } else { 'n' };
     let [a, b] = problem.transposed.map(words);
@@ -209,7 +181,8 @@ fn measure(backend: &CudaBackend, vendor: Option<&Vendor>, problem: &Problem, wa
     let data = Data::random(problem);
     let set_bytes = op.inputs().iter().chain([&op.output()]).map(TensorSpec::required_bytes).sum::<u64>();
     let sets = (2 * backend.native_caps().l2_bytes / set_bytes + 2).clamp(2, MOST_SETS as u64) as usize;
-    let sets = (0..sets).map(|_| data.upload(backend, &op)).collect::<Fallible<Vec<Set>>>()?;
+    let sets = (0..sets).map(|_| data.upload(backend, &op)).collect::<Fallible<Vec<Operands>>>()?;
+    let spoil = || backend.write(&sets[0].output, 0, &vec![0xff; op.output().required_bytes() as usize]);
 
     let native = polywarp_kernels::every(&op, backend.native_caps());
     let mut names = backend.candidates(&op)?;
@@ -219,74 +192,59 @@ fn measure(backend: &CudaBackend, vendor: Option<&Vendor>, problem: &Problem, wa
     let names_len = names.len();
     let (mut rows, mut all_right) = (Vec::new(), true);
     for name in names {
-        let run = |set: &Set| backend.run_candidate(&op, &name, &[&set.a, &set.b], &set.d);
-        backend.write(&sets[0].d, 0, &vec![0xff; op.output().required_bytes() as usize])?;
-        let once = backend.timed(&mut || run(&sets[0]))?.ns;
-        let once = once.min(backend.timed(&mut || run(&sets[0]))?.ns);
+        let run = |set: &Operands| backend.run_candidate(&op, &name, &set.inputs(), &set.output);
+        spoil()?;
+        run(&sets[0])?;
         let error = data.error(backend, &sets[0], problem)?;
         if error > 1.0 {
             println!("  WRONG: {name}: {error:.2} times the bound");
             all_right = false;
             continue;
         }
-        let launches = launches(once, sets.len());
-        backend.begin_recording()?;
-        let recorded = (0..launches).try_for_each(|i| run(&sets[i % sets.len()]));
-        let ended = backend.end_recording();
-        recorded?;
-        rows.push(Row { name, work: Work::Ours(ended?), launches, samples: Vec::new(), error });
+        rows.push(Row { entrant: Entrant::ours(backend, &name, &sets, SAMPLING, &run)?, error });
     }
     if let Some(vendor) = vendor {
-        for plan in vendor.plans(problem) {
-            backend.write(&sets[0].d, 0, &vec![0xff; op.output().required_bytes() as usize])?;
-            let once = backend.timed(&mut || plan.run(backend, &sets[0]))?.ns;
-            let once = once.min(backend.timed(&mut || plan.run(backend, &sets[0]))?.ns);
+        let plans = vendor.plans(backend, &matmul).unwrap_or_else(|why| {
+            println!("  cuBLASLt does not compute this: {why}");
+            Vec::new()
+        });
+        for plan in plans {
+            spoil()?;
+            plan.run(backend, &sets[0])?;
             let error = data.error(backend, &sets[0], problem)?;
-            let launches = launches(once, sets.len());
-            let name = format!("cublasLt #{}", plan.number());
             if error > 1.0 {
-                println!("  WRONG: {name}: {error:.2} times the bound");
+                println!("  WRONG: {}: {error:.2} times the bound", plan.name());
                 continue;
             }
-            let graph = plan.capture(backend, &sets, launches)?;
-            rows.push(Row { name, work: Work::Theirs(graph), launches, samples: Vec::new(), error });
+            rows.push(Row { entrant: Entrant::theirs(backend, &plan, &sets, SAMPLING)?, error });
         }
     }
-    for round in 0..3 + ROUNDS {
-        for row in &mut rows {
-            let sample = row.sample(backend)?;
-            // The first three warm up.
-            row.samples.extend((round >= 3).then_some(sample));
-        }
-    }
+    let (mut entrants, errors): (Vec<Entrant>, Vec<f64>) = rows.into_iter().map(|row| (row.entrant, row.error)).unzip();
+    rounds(backend, &mut entrants, WARM_UP, ROUNDS, Duration::MAX)?;
+    let mut rows: Vec<Row> = entrants.into_iter().zip(errors).map(|(entrant, error)| Row { entrant, error }).collect();
     report(&mut rows, problem);
     println!(
         "  execute costs the host {:.2} us a call, {names_len} ways were listed",
         host_us(backend, &op, &sets[0], &rows)?
     );
     if let Some(length) = wanted.sustained {
-        sustained(backend, &rows, problem, length)?;
+        report_sustained(backend, clocks, &rows, problem, length)?;
     }
     backend.synchronize()?;
     Ok(all_right)
 }
 
-/// Launches of a sample, when one takes `ns`: all sets at least once.
-fn launches(ns: f64, sets: usize) -> usize {
-    ((SAMPLE_NS / ns.max(1.0)) as usize).clamp(LEAST_LAUNCHES, 400).max(sets)
-}
-
 /// Microseconds of the host that a call of `execute` takes, once the way is chosen: enqueued, not waited for.
-fn host_us(backend: &CudaBackend, op: &Op, set: &Set, rows: &[Row]) -> Fallible<f64> {
+fn host_us(backend: &CudaBackend, op: &Op, set: &Operands, rows: &[Row]) -> Fallible<f64> {
     // Fewer than the driver's queue holds, so that no call waits for the card; and not for long.
-    let ns = rows.iter().map(Row::median).fold(1e8, f64::min);
+    let ns = rows.iter().map(|row| row.entrant.median_ns()).fold(1e8, f64::min);
     let calls = ((5e7 / ns) as u32).clamp(5, 300);
     let mut best = f64::INFINITY;
     for _ in 0..5 {
         backend.synchronize()?;
         let start = Instant::now();
         for _ in 0..calls {
-            backend.execute(op, &[&set.a, &set.b], &set.d)?;
+            backend.execute(op, &set.inputs(), &set.output)?;
         }
         best = best.min(start.elapsed().as_secs_f64() * 1e6 / f64::from(calls));
     }
@@ -294,62 +252,43 @@ fn host_us(backend: &CudaBackend, op: &Op, set: &Set, rows: &[Row]) -> Fallible<
     Ok(best)
 }
 
-fn is_vendor(row: &Row) -> bool {
-    matches!(row.work, Work::Theirs(_))
-}
-
 fn report(rows: &mut [Row], problem: &Problem) {
-    rows.sort_by(|x, y| x.median().total_cmp(&y.median()));
-    let theirs = rows.iter().filter(|row| is_vendor(row)).map(Row::median).fold(f64::NAN, f64::min);
+    rows.sort_by(|x, y| x.entrant.median_ns().total_cmp(&y.entrant.median_ns()));
+    let theirs = rows.iter().map(|row| &row.entrant).filter(|entrant| entrant.is_vendor());
+    let theirs = theirs.map(Entrant::median_ns).fold(f64::NAN, f64::min);
     println!("  {:>10} {:>10} {:>9} {:>8} {:>7}  candidate", "us", "best us", "TFLOP/s", "cublasLt", "error");
     let mut shown_vendor = false;
-    for row in rows.iter() {
-        if is_vendor(row) && std::mem::replace(&mut shown_vendor, true) {
+    for Row { entrant, error } in rows.iter() {
+        if entrant.is_vendor() && std::mem::replace(&mut shown_vendor, true) {
             continue;
         }
-        let (median, best) = (row.median(), row.samples.iter().copied().fold(f64::NAN, f64::min));
+        let (median, best) = (entrant.median_ns(), entrant.fastest_ns());
         let (rate, ratio) = (problem.flops() / median / 1e3, theirs / median);
-        let (us, best_us, name, error) = (median / 1e3, best / 1e3, &row.name, row.error);
+        let (us, best_us, name) = (median / 1e3, best / 1e3, &entrant.name);
         println!("  {us:>10.2} {best_us:>10.2} {rate:>9.1} {ratio:>8.3} {error:>7.3}  {name}");
     }
-    if let Some(ours) = rows.iter().find(|row| !is_vendor(row)) {
-        println!("  RATIO {:.3} burst, {}", theirs / ours.median(), ours.name);
+    if let Some(Row { entrant: ours, .. }) = rows.iter().find(|row| !row.entrant.is_vendor()) {
+        println!("  RATIO {:.3} burst, {}", theirs / ours.median_ns(), ours.name);
     }
 }
 
-/// The best of ours and of theirs, in turns.
-fn sustained(backend: &CudaBackend, rows: &[Row], problem: &Problem, length: Duration) -> Fallible {
-    let best = [rows.iter().find(|row| !is_vendor(row)), rows.iter().find(|row| is_vendor(row))];
-    let best: Vec<&Row> = best.into_iter().flatten().collect();
-    let mut totals = vec![(0.0f64, 0usize, Vec::new()); best.len()];
-    let start = Instant::now();
-    while start.elapsed() < length * best.len() as u32 {
-        for (row, total) in best.iter().zip(&mut totals) {
-            let turn = Instant::now();
-            // The first samples of a turn still feel the other's heat and clock.
-            let mut settled = false;
-            while turn.elapsed() < Duration::from_millis(250) {
-                let ns = row.sample(backend)?;
-                if settled {
-                    *total = (total.0 + ns * row.launches as f64, total.1 + row.launches, std::mem::take(&mut total.2));
-                }
-                settled = turn.elapsed() > Duration::from_millis(80);
-            }
-            total.2.push(clock());
-        }
-    }
-    for (row, (ns, launches, clocks)) in best.iter().zip(&totals) {
-        let each = ns / *launches as f64;
-        let clocks: Vec<String> = clocks.iter().flatten().take(3).cloned().collect();
-        let (us, rate, name) = (each / 1e3, problem.flops() / each / 1e3, &row.name);
-        println!("  sustained {us:>10.2} us {rate:>8.1} TFLOP/s  {name}  ({})", clocks.join("; "));
+/// The best of ours and of theirs, in long turns.
+fn report_sustained(
+    backend: &CudaBackend,
+    clocks: Option<&Clocks>,
+    rows: &[Row],
+    problem: &Problem,
+    length: Duration,
+) -> Fallible {
+    let first = |vendor: bool| rows.iter().map(|row| &row.entrant).find(|entrant| entrant.is_vendor() == vendor);
+    let best: Vec<&Entrant> = [first(false), first(true)].into_iter().flatten().collect();
+    for (entrant, figures) in best.iter().zip(sustained(backend, &best, length, clocks)?) {
+        let (us, rate, name) = (figures.ns / 1e3, problem.flops() / figures.ns / 1e3, &entrant.name);
+        let state = figures.state.map_or(String::new(), |state| {
+            let [watts, celsius] = [state.watts, state.celsius].map(|x| x.unwrap_or(f64::NAN));
+            format!("  ({:.0} MHz, {watts:.0} W, {celsius:.0} C)", state.mhz)
+        });
+        println!("  sustained {us:>10.2} us {rate:>8.1} TFLOP/s  {name}{state}");
     }
     Ok(())
-}
-
-/// Clock and power, as nvidia-smi says.
-fn clock() -> Option<String> {
-    let query = ["--query-gpu=clocks.sm,power.draw,temperature.gpu", "--format=csv,noheader", "-i", "0"];
-    let said = Command::new("nvidia-smi").args(query).output().ok()?;
-    Some(String::from_utf8_lossy(&said.stdout).trim().to_owned()).filter(|text| !text.is_empty())
 }

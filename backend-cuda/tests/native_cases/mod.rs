@@ -178,7 +178,8 @@ fn matrix(dtype: DType, batch: &[u64], [rows, columns]: [u64; 2], r: &mut Random
     TensorSpec::new(dtype, Layout::strided(Shape::new(&dims).unwrap(), &strides, offset).unwrap())
 }
 
-const DTYPES: [DType; 6] = [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I8, DType::U8];
+const DTYPES: [DType; 8] =
+    [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I8, DType::U8, DType::F8E4M3, DType::F8E5M2];
 
 /// Products of every dtype with m, n, k in 1..=17.
 pub fn small() -> Vec<Matmul> {
@@ -187,8 +188,8 @@ pub fn small() -> Vec<Matmul> {
         for n in 1..=17u64 {
             for k in 1..=17u64 {
                 let mut r = Random(m << 20 | n << 10 | k);
-                // Every dtype meets every m, n, k, but not every triple: a sixth of them is enough to meet all pairs.
-                let dtype = DTYPES[((m + 5 * n + 7 * k) % 6) as usize];
+                // Every dtype meets every m, n, k, but not every triple: a share of them is enough to meet all pairs.
+                let dtype = DTYPES[((m + 5 * n + 7 * k) % DTYPES.len() as u64) as usize];
                 products.push(product(dtype, &[], [m, n, k], &mut r));
             }
         }
@@ -220,10 +221,18 @@ fn product(dtype: DType, batch: &[u64], [m, n, k]: [u64; 3], r: &mut Random) -> 
     if matches!(dtype, DType::F16 | DType::BF16) && r.below(2) == 1 {
         to = DType::F32;
     }
+    if matches!(dtype, DType::I8 | DType::U8) && r.below(2) == 1 {
+        to = r.pick(&[DType::F32, DType::F16, DType::BF16]);
+    }
+    let mut other = dtype;
+    if dtype.is_float8() {
+        to = r.pick(&[DType::F32, DType::F16, DType::BF16]);
+        other = r.pick(&[DType::F8E4M3, DType::F8E5M2]);
+    }
     let d: Vec<u64> = batch.iter().copied().chain([m, n]).collect();
     let offset = 16 / to.size_bytes() * r.below(4);
     let output = TensorSpec::new(to, Layout::contiguous(Shape::new(&d).unwrap()).with_offset(offset));
-    let mut op = Matmul::product(matrix(dtype, batch, [m, k], r), matrix(dtype, batch, [k, n], r), output);
+    let mut op = Matmul::product(matrix(dtype, batch, [m, k], r), matrix(other, batch, [k, n], r), output);
     if r.below(3) == 0 {
         op.alpha = r.pick(&[2.0, -1.0, 3.0]);
     }
@@ -238,12 +247,29 @@ fn product(dtype: DType, batch: &[u64], [m, n, k]: [u64; 3], r: &mut Random) -> 
     if r.below(4) == 0 {
         op.activation = Some(UnaryFn::Relu).filter(|f| f.defined_for(to));
     }
+    if op.dequantises() {
+        op.scale_a = scales(batch, [m, 1], r);
+        op.scale_b = scales(batch, [1, n], r);
+    }
     if dtype == DType::F32 {
         // Integers this small are exact in every precision.
         op.precision =
             r.pick(&[Precision::Highest, Precision::Highest, Precision::High, Precision::Medium, Precision::Low]);
     }
     op.check().unwrap()
+}
+
+/// Scales of rows or columns: one each, one for all of a matrix, or none.
+fn scales(batch: &[u64], [rows, columns]: [u64; 2], r: &mut Random) -> Option<TensorSpec> {
+    let dims: Vec<u64> = batch.iter().copied().chain([rows, columns]).collect();
+    let shape = Shape::new(&dims).unwrap();
+    let own = match r.below(4) {
+        0 => return None,
+        1 => batch.iter().copied().chain([1, 1]).collect(),
+        _ => dims,
+    };
+    let layout = Layout::contiguous(Shape::new(&own).unwrap()).with_offset(r.below(4));
+    Some(TensorSpec::new(DType::F32, layout.broadcast_to(shape).unwrap()))
 }
 
 /// Runs every candidate of every product twice, and compares bits with the host's result.
@@ -257,7 +283,7 @@ pub fn products(backend: &Arc<CudaBackend>, ops: Vec<Matmul>, candidates: impl F
         }
         let mut r = Random(op.output.layout.elements() ^ op.dims().k << 32);
         let specs = op.inputs();
-        let data: Vec<Vec<i32>> = specs.iter().map(|spec| integers(spec, op, &mut r)).collect();
+        let data: Vec<Vec<i32>> = (0..specs.len()).map(|i| integers(&specs[i], i, op, &mut r)).collect();
         let inputs: Vec<Buffer> = specs.iter().zip(&data).map(|(spec, data)| upload(backend, spec, data)).collect();
         let inputs: Vec<&Buffer> = inputs.iter().collect();
         let expected = reference(op, &data);
@@ -272,11 +298,17 @@ pub fn products(backend: &Arc<CudaBackend>, ops: Vec<Matmul>, candidates: impl F
     tally
 }
 
-/// Row-major elements: small integers, whole in f16 and bf16 whatever is summed.
-fn integers(spec: &TensorSpec, op: &Matmul, r: &mut Random) -> Vec<i32> {
+/// Row-major elements: small integers, whole in floats of 8 and 16 bits whatever is summed.
+fn integers(spec: &TensorSpec, place: usize, op: &Matmul, r: &mut Random) -> Vec<i32> {
     let unsigned = spec.dtype == DType::U8;
+    let scale = op.places()[2..].contains(&Some(place));
     // bf16 outputs keep eight bits: the one rounding at the end is exact arithmetic's.
-    let most = if op.a.dtype == DType::I8 || unsigned { 100 } else { 3 };
+    let most = match () {
+        _ if scale => 2,
+        _ if op.dequantises() => 3,
+        _ if op.a.dtype == DType::I8 || unsigned => 100,
+        _ => 3,
+    };
     (0..spec.layout.elements())
         .map(|_| {
             let x = r.below(2 * most + 1) as i32;
@@ -309,6 +341,7 @@ fn reference(op: &Matmul, data: &[Vec<i32>]) -> Vec<u8> {
     let mut rest = data[2..].iter();
     let c = op.c.and_then(|_| rest.next());
     let bias = op.bias.and_then(|_| rest.next());
+    let (scale_a, scale_b) = (op.scale_a.and_then(|_| rest.next()), op.scale_b.and_then(|_| rest.next()));
     // A broadcast element that was written several times holds its last value.
     let settle = |spec: &TensorSpec, data: &[i32]| {
         let mut last = std::collections::HashMap::new();
@@ -322,6 +355,8 @@ fn reference(op: &Matmul, data: &[Vec<i32>]) -> Vec<u8> {
     };
     let (a, b) = (settled(&op.a, &data[0]), settled(&op.b, &data[1]));
     let c = c.zip(op.c.as_ref()).map(|(c, spec)| settled(spec, c));
+    let scale_a = scale_a.zip(op.scale_a.as_ref()).map(|(scale, spec)| settled(spec, scale));
+    let scale_b = scale_b.zip(op.scale_b.as_ref()).map(|(scale, spec)| settled(spec, scale));
     let mut bytes = Vec::with_capacity(batch as usize * m * n * to.size_bytes() as usize);
     let mut row = vec![0i32; n];
     for index in 0..batch as usize * m {
@@ -332,6 +367,8 @@ fn reference(op: &Matmul, data: &[Vec<i32>]) -> Vec<u8> {
         }
         for (column, &sum) in row.iter().enumerate() {
             let mut x = op.alpha * f64::from(sum);
+            x *= scale_a.as_ref().map_or(1.0, |scales| f64::from(scales[index]));
+            x *= scale_b.as_ref().map_or(1.0, |scales| f64::from(scales[index / m * n + column]));
             if let Some(c) = c.as_ref().filter(|_| op.beta != 0.0) {
                 x += op.beta * f64::from(c[index * n + column]);
             }

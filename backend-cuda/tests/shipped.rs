@@ -1,0 +1,31 @@
+//! The tuner's shipped table names kernels that there are: an answer for one that was renamed or taken out would be passed
+//! over, and its product tuned anew by every user. Needs no card.
+
+use std::collections::HashMap;
+
+use polywarp_core::harness::BenchSize;
+use polywarp_core::ops::REGISTRY;
+use polywarp_core::tuner::{Key, Table, find};
+use polywarp_kernels::{Caps, every};
+
+#[test]
+fn shipped_winners_are_kernels_that_are_offered() {
+    let table = Table::from_json(include_str!("../../core/src/tuner/shipped.json")).unwrap();
+    let of_card = |caps: &Caps, name: &str| {
+        let answers = table.answers().filter(|answer| answer.identity.device == name && answer.identity.api == "cuda");
+        let winners: HashMap<&str, &str> =
+            answers.map(|answer| (answer.key.as_str(), answer.winner.as_str())).collect();
+        let mut stale = Vec::new();
+        for case in REGISTRY.iter().flat_map(|family| (family.benches)(BenchSize::Large)) {
+            let Some(key) = Key::of(&case.op).map(|key| key.to_string()) else { continue };
+            let Some(winner) = winners.get(key.as_str()) else { continue };
+            let native = every(&case.op, caps);
+            // Portable kernels are the shaders' crate's, and called after the op.
+            if find(native.iter().map(|found| found.name.as_str()), winner).is_none() && !winner.starts_with("matmul") {
+                stale.push(format!("{}: {winner}", case.name));
+            }
+        }
+        assert!(stale.is_empty(), "make the table anew (docs/tuner.md):\n{}", stale.join("\n"));
+    };
+    of_card(&Caps::h200(), "NVIDIA H200");
+}
