@@ -5,9 +5,9 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Changes with every commit and checkout; absent outside a repository.
-    if Path::new(".git/logs/HEAD").exists() {
-        println!("cargo::rerun-if-changed=.git/logs/HEAD");
+    // Changes with every commit and checkout, also of a further worktree; absent outside a repository.
+    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| Path::new(log.trim()).exists()) {
+        println!("cargo::rerun-if-changed={}", log.trim());
     }
     if let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) {
         println!("cargo::rustc-env=POLYWARP_COMMIT={commit}");

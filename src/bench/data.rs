@@ -10,7 +10,9 @@ pub(super) fn operand(device: &Device, spec: &TensorSpec, seed: u64) -> Result<B
     let elements = spec.layout.required_elements().max(1);
     let uniform = Distribution::Uniform { low: -1.0, high: 1.0 };
     let tensor = match spec.dtype {
-        DType::F16 | DType::BF16 | DType::F32 => Tensor::random(device, spec.dtype, [elements], uniform, seed, 0)?,
+        DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 => {
+            Tensor::random(device, spec.dtype, [elements], uniform, seed, 0)?
+        }
         DType::F64 => Tensor::random(device, DType::F32, [elements], uniform, seed, 0)?.cast(DType::F64)?,
         dtype => {
             let words = (elements * dtype.size_bytes()).div_ceil(4);

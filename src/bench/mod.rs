@@ -12,7 +12,10 @@ mod measure;
 mod memory;
 mod openblas;
 mod probe;
+mod streamed;
+mod summary;
 mod terminal;
+mod vendor;
 mod verify;
 
 pub use html::html;
@@ -21,29 +24,37 @@ pub use measure::{Prepared, Timing, too_slow, unfit};
 pub use memory::MemoryUse;
 pub use polywarp_core::harness::{BenchCase, BenchSize, Metric, Suite};
 pub use probe::Ceilings;
+pub use summary::{TensorCores, VendorMean};
 pub use terminal::terminal;
+pub use vendor::{CardState, Contest, Pair, Vendor, Versus};
 pub use verify::{Reference, Verdict};
 
 use std::time::Duration;
 
 use polywarp_core::ops::REGISTRY;
+use polywarp_core::tuner::{Mode, Tuner};
 use polywarp_core::{Clock, Device, DeviceInfo, DeviceKind, Op, Result};
 use serde::Serialize;
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Only cases of this suite (`gemm`, `elementwise`, ...); all when absent.
+    /// Only cases of this suite (`gemm`, `elementwise`, ...), and all of them; without it, the overview of every suite.
     pub suite: Option<String>,
+    /// Only cases whose name contains this.
+    pub only: Option<String>,
     /// Problem sizes; by the fastest device present when absent.
     pub size: Option<BenchSize>,
     /// Time to spend on the repetitions of one case on one device.
     pub budget: Duration,
+    /// Time that a long product runs without pause, and the vendor's library as long, where there is one; none when zero.
+    pub sustained: Duration,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { suite: None, size: None, budget: Duration::from_millis(300) }
+        let (budget, sustained) = (Duration::from_millis(300), Duration::from_millis(500));
+        Options { suite: None, only: None, size: None, budget, sustained }
     }
 }
 
@@ -86,6 +97,8 @@ pub struct Row {
     pub max_relative_error: f64,
     /// For CPU rows of f32 and f64 products: this library's rate over OpenBLAS's, where one is installed.
     pub of_openblas: Option<f64>,
+    /// For products on NVIDIA cards: beside cuBLASLt, where the machine has it.
+    pub versus: Option<Versus>,
 }
 
 /// A case that was not measured, and why.
@@ -147,7 +160,8 @@ impl Table {
         names
     }
 
-    /// One JSON object per line: the machine, each device with its ceilings and memory, each row, each case left out.
+    /// One JSON object per line: the machine, each device with its ceilings and memory, each row, means beside the vendor's
+    /// library, tensor cores against plain ones, each case left out.
     ///
     /// # Errors
     /// Those of the serialiser, which these types do not cause.
@@ -160,6 +174,13 @@ impl Table {
         for row in &self.rows {
             lines.push(serde_json::to_string(&serde_json::json!({ "row": row }))?);
         }
+        for mean in self.vendor_means() {
+            lines.push(serde_json::to_string(&serde_json::json!({ "vendor_mean": mean }))?);
+        }
+        for cores in self.tensor_cores() {
+            let times = cores.times();
+            lines.push(serde_json::to_string(&serde_json::json!({ "tensor_cores": cores, "times": times }))?);
+        }
         for skipped in &self.skipped {
             lines.push(serde_json::to_string(&serde_json::json!({ "skipped": skipped }))?);
         }
@@ -167,10 +188,10 @@ impl Table {
     }
 }
 
-/// The cases of the registry at `size`, of one suite or all.
+/// The cases of the registry at `size`: all of one suite, or the overview of every suite.
 pub fn cases(size: BenchSize, suite: Option<&str>) -> Vec<BenchCase> {
     let all = REGISTRY.iter().flat_map(|family| (family.benches)(size));
-    all.filter(|case| suite.is_none_or(|s| s == case.suite.name())).collect()
+    all.filter(|case| suite.map_or_else(|| case.in_overview(), |s| s == case.suite.name())).collect()
 }
 
 /// The problem sizes that suit these devices: large with a real GPU, small where a GPU is only simulated.
@@ -184,6 +205,9 @@ pub fn size_for(devices: &[Device]) -> BenchSize {
         BenchSize::Normal
     }
 }
+
+/// What the tuner may take for one product before it is timed, as `polywarp tune` gives it.
+const TUNING: Duration = Duration::from_secs(2);
 
 /// How far a run is, for progress bars.
 #[derive(Clone, Debug)]
@@ -200,7 +224,8 @@ pub struct Progress {
 /// are compared with.
 pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Progress)) -> Table {
     let size = options.size.unwrap_or_else(|| size_for(devices));
-    let cases = cases(size, options.suite.as_deref());
+    let mut cases = cases(size, options.suite.as_deref());
+    cases.retain(|case| options.only.as_deref().is_none_or(|only| case.name.contains(only)));
     let mut devices: Vec<&Device> = devices.iter().collect();
     devices.sort_by_key(|d| d.info().kind != DeviceKind::Cpu);
     // First of all: later work raises the pools' peaks.
@@ -222,15 +247,21 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
     // Device by device, so that a GPU does not idle, and lower its clocks, while the CPU is measured.
     let mut references: Vec<Option<Reference>> = cases.iter().map(|_| None).collect();
     for (j, device) in devices.iter().enumerate() {
+        let products = cases.iter().any(|case| case.suite == Suite::Gemm);
+        let vendor = products.then(|| Vendor::open(device)).flatten();
+        let ceilings = table.ceilings[j];
+        let tuning = device.tuner().filter(|tuner| tuner.mode() == Mode::Full).map(Tuner::budget);
+        let bench = Bench { device, ceilings: &ceilings, vendor: vendor.as_ref(), options, tuning };
         for (i, (case, reference)) in cases.iter().zip(&mut references).enumerate() {
             let what = format!("{} on {}", case.name, device.id());
             progress(&Progress { done: j * cases.len() + i, total, what });
             let rate = table.product_rate(&case.op, device.id());
-            match row(case, device, &table.ceilings[j], rate, options.budget, reference) {
+            match bench.row(case, rate, reference) {
                 Ok(row) => table.rows.push(row),
                 Err(skipped) => table.skipped.push(skipped),
             }
         }
+        bench.tune_for(Duration::ZERO);
     }
     progress(&Progress { done: total, total, what: "done".to_owned() });
     // Read suite by suite, case by case, the devices of a case side by side.
@@ -242,74 +273,104 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
     table
 }
 
-fn row(
-    case: &BenchCase,
-    device: &Device,
-    ceilings: &Ceilings,
-    flops_per_second: Option<f64>,
-    budget: Duration,
-    reference: &mut Option<Reference>,
-) -> Result<Row, Skipped> {
-    let skip =
-        |reason: String, fault| Skipped { case: case.name.clone(), device: device.id().to_owned(), reason, fault };
-    if let Some(reason) = measure::too_slow(&case.op, device, flops_per_second) {
-        return Err(skip(reason, false));
-    }
-    let measured = measure_case(case, device, budget, reference);
-    let (prepared, timing, verdict, transfer) =
-        measured.map_err(|e| skip(e.to_string(), !(e.is_unsupported() || is_too_large(&e))))?;
-    if !verdict.is_right() {
-        let reason = format!("wrong result: {:.1} times the error the bound allows", verdict.error_of_bound);
-        return Err(skip(reason, true));
-    }
-    let cost = case.op.cost();
-    let (work, unit, ceiling) = match case.metric {
-        Metric::Flops => (cost.flops as f64 / 1e12, "TFLOP/s", ceilings.flops(&case.op)),
-        Metric::Bytes => ((cost.bytes_read + cost.bytes_written) as f64 / 1e9, "GB/s", ceilings.copy_gb_per_s),
-        Metric::Elements => (case.op.output().layout.elements() as f64 / 1e9, "Gelem/s", None),
-    };
-    let rate = work / (timing.median_ns * 1e-9);
-    let of_openblas = (device.info().kind == DeviceKind::Cpu).then(|| openblas::rate_of(&case.op)).flatten();
-    Ok(Row {
-        case: case.name.clone(),
-        suite: case.suite.name().to_owned(),
-        device: device.id().to_owned(),
-        dtype: case.op.output().dtype.name().to_owned(),
-        shape: shape_of(&case.op),
-        warm_ns: timing.median_ns,
-        spread_ns: (timing.fastest_ns, timing.slowest_ns),
-        clock: timing.clock,
-        cold_ns: prepared.cold_ns(),
-        with_transfer_ns: transfer,
-        rate,
-        unit,
-        ceiling_share: ceiling.map(|c| rate / c),
-        speedup: None,
-        speedup_with_transfer: None,
-        error_of_bound: verdict.error_of_bound,
-        max_relative_error: verdict.max_relative_error,
-        of_openblas: of_openblas.map(|blas| rate / blas),
-    })
+/// What every case on one device is measured with.
+struct Bench<'a> {
+    device: &'a Device,
+    ceilings: &'a Ceilings,
+    vendor: Option<&'a Vendor>,
+    options: &'a Options,
+    /// The budget of the device's tuner, where it times what is new.
+    tuning: Option<Duration>,
 }
 
-type Measured = (Prepared, Timing, Verdict, Option<f64>);
+/// What was measured of one case.
+struct Measured {
+    cold_ns: f64,
+    timing: Timing,
+    verdict: Verdict,
+    with_transfer_ns: Option<f64>,
+    versus: Option<Versus>,
+}
 
-fn measure_case(
-    case: &BenchCase,
-    device: &Device,
-    budget: Duration,
-    reference: &mut Option<Reference>,
-) -> Result<Measured> {
-    let prepared = Prepared::new(&case.op, device)?;
-    let expected = match reference.take() {
-        Some(known) => known,
-        None => prepared.reference()?,
-    };
-    let verdict = prepared.verify(&expected)?;
-    *reference = Some(expected);
-    let timing = prepared.time(budget)?;
-    let transfer = prepared.time_with_transfer()?;
-    Ok((prepared, timing, verdict, transfer))
+impl Bench<'_> {
+    fn row(
+        &self,
+        case: &BenchCase,
+        flops_per_second: Option<f64>,
+        reference: &mut Option<Reference>,
+    ) -> Result<Row, Skipped> {
+        let device = self.device;
+        let skip =
+            |reason: String, fault| Skipped { case: case.name.clone(), device: device.id().to_owned(), reason, fault };
+        if let Some(reason) = measure::too_slow(&case.op, device, flops_per_second) {
+            return Err(skip(reason, false));
+        }
+        let measured = self.measure(case, reference);
+        let measured = measured.map_err(|e| skip(e.to_string(), !(e.is_unsupported() || is_too_large(&e))))?;
+        let Measured { cold_ns, timing, verdict, with_transfer_ns, versus } = measured;
+        if !verdict.is_right() {
+            let reason = format!("wrong result: {:.1} times the error the bound allows", verdict.error_of_bound);
+            return Err(skip(reason, true));
+        }
+        let cost = case.op.cost();
+        let (work, unit, ceiling) = match case.metric {
+            Metric::Flops => (cost.flops as f64 / 1e12, "TFLOP/s", self.ceilings.flops(&case.op)),
+            Metric::Bytes => ((cost.bytes_read + cost.bytes_written) as f64 / 1e9, "GB/s", self.ceilings.copy_gb_per_s),
+            Metric::Elements => (case.op.output().layout.elements() as f64 / 1e9, "Gelem/s", None),
+        };
+        let rate = work / (timing.median_ns * 1e-9);
+        let of_openblas = (device.info().kind == DeviceKind::Cpu).then(|| openblas::rate_of(&case.op)).flatten();
+        Ok(Row {
+            case: case.name.clone(),
+            suite: case.suite.name().to_owned(),
+            device: device.id().to_owned(),
+            dtype: case.op.output().dtype.name().to_owned(),
+            shape: shape_of(&case.op),
+            warm_ns: timing.median_ns,
+            spread_ns: (timing.fastest_ns, timing.slowest_ns),
+            clock: timing.clock,
+            cold_ns,
+            with_transfer_ns,
+            rate,
+            unit,
+            ceiling_share: ceiling.map(|c| rate / c),
+            speedup: None,
+            speedup_with_transfer: None,
+            error_of_bound: verdict.error_of_bound,
+            max_relative_error: verdict.max_relative_error,
+            of_openblas: of_openblas.map(|blas| rate / blas),
+            versus,
+        })
+    }
+
+    /// Has the device's tuner, where it times at all, time for at least this long.
+    fn tune_for(&self, least: Duration) {
+        if let (Some(tuner), Some(usual)) = (self.device.tuner(), self.tuning) {
+            tuner.set(Mode::Full, usual.max(least));
+        }
+    }
+
+    fn measure(&self, case: &BenchCase, reference: &mut Option<Reference>) -> Result<Measured> {
+        let Options { budget, sustained, .. } = *self.options;
+        // The cold time is a first use's; the others are those of a program that `polywarp tune` has run for.
+        self.tune_for(Duration::ZERO);
+        let prepared = Prepared::new(&case.op, self.device)?;
+        self.tune_for(TUNING);
+        let known = match reference.take() {
+            Some(known) => known,
+            None => prepared.reference()?,
+        };
+        let expected = reference.insert(known);
+        let verdict = prepared.verify(expected)?;
+        let timing = prepared.time(budget)?;
+        let with_transfer_ns = prepared.time_with_transfer()?;
+        let contest = match self.vendor {
+            Some(vendor) => vendor.contest(&prepared, expected)?,
+            None => None,
+        };
+        let versus = contest.map(|contest| contest.run(budget, sustained)).transpose()?;
+        Ok(Measured { cold_ns: prepared.cold_ns(), timing, verdict, with_transfer_ns, versus })
+    }
 }
 
 /// Whether an error says that the case does not fit the device.

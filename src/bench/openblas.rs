@@ -52,10 +52,24 @@ unsafe fn seconds_of<T: Copy + From<f32>>(library: &Library, symbol: &[u8], [m, 
     }))
 }
 
+/// The library with as many threads as the CPU backend has; `None` where it cannot have them, and a comparison would flatter.
 fn open() -> Option<Library> {
     const NAMES: [&str; 2] = ["libopenblas.so.0", "libopenblas.so"];
     // SAFETY: loading runs OpenBLAS's own initialisers, which set up its threads and nothing else.
-    NAMES.iter().find_map(|name| unsafe { Library::new(name) }.ok())
+    let library = NAMES.iter().find_map(|name| unsafe { Library::new(name) }.ok())?;
+    let wanted = std::thread::available_parallelism().map_or(1, usize::from);
+    // SAFETY: these symbols have these signatures in every OpenBLAS.
+    let threads = unsafe {
+        let set = library.get::<unsafe extern "C" fn(i32)>(b"openblas_set_num_threads\0").ok()?;
+        set(i32::try_from(wanted).ok()?);
+        library.get::<unsafe extern "C" fn() -> i32>(b"openblas_get_num_threads\0").ok()?()
+    };
+    if usize::try_from(threads).is_ok_and(|threads| threads >= wanted) {
+        return Some(library);
+    }
+    static TOLD: std::sync::Once = std::sync::Once::new();
+    TOLD.call_once(|| log::warn!("OpenBLAS computes on {threads} threads of {wanted}: not compared with"));
+    None
 }
 
 /// A matrix of values in [-1, 1): never zeros, which some processors multiply faster. `None` where it is larger than any

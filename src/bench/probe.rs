@@ -6,7 +6,7 @@
 
 use polywarp_core::harness::BenchSize;
 use polywarp_core::ops::{Copy, Matmul};
-use polywarp_core::{Binding, DType, Device, DeviceKind, Kernel, Layout, Op, Result, Shape, TensorSpec};
+use polywarp_core::{Binding, DType, Device, DeviceKind, Kernel, Layout, Op, Precision, Result, Shape, TensorSpec};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Ceilings {
     /// The ceiling of a product, in TFLOP/s: known for f32.
     pub(super) fn flops(&self, op: &Op) -> Option<f64> {
         match op {
-            Op::Matmul(m) if m.a.dtype == DType::F32 => self.f32_tflop_per_s,
+            Op::Matmul(m) if m.a.dtype == DType::F32 && m.precision == Precision::Highest => self.f32_tflop_per_s,
             _ => None,
         }
     }

@@ -44,6 +44,17 @@ fn write_all(table: &Table, out: &mut String) -> std::fmt::Result {
             memory.saving(),
         )?;
     }
+    for cores in table.tensor_cores() {
+        writeln!(
+            out,
+            "  {:8} tensor cores against plain cores, product of side {}: f16 {} TFLOP/s, f32 {} ({}x)",
+            cores.device,
+            cores.side,
+            significant(cores.f16),
+            significant(cores.f32),
+            significant(cores.times()),
+        )?;
+    }
     let width = table.rows.iter().map(|r| r.case.len()).max().unwrap_or(4).max(4);
     let mut suite = "";
     for row in &table.rows {
@@ -52,7 +63,7 @@ fn write_all(table: &Table, out: &mut String) -> std::fmt::Result {
             writeln!(out, "\n{suite}")?;
             writeln!(
                 out,
-                "  {:width$} {:8} {:>10} {:>10} {:>10} {:>9} {:8} {:>7} {:>8} {:>9} {:>7} {:>9}",
+                "  {:width$} {:8} {:>10} {:>10} {:>10} {:>9} {:8} {:>7} {:>8} {:>9} {:>7} {:>9} {:>7}",
                 "case",
                 "device",
                 "warm",
@@ -64,11 +75,13 @@ fn write_all(table: &Table, out: &mut String) -> std::fmt::Result {
                 "vs cpu",
                 "+transfer",
                 "error",
-                "OpenBLAS"
+                "OpenBLAS",
+                "vendor"
             )?;
         }
         write_row(row, width, out)?;
     }
+    write_versus(table, width, out)?;
     if !table.skipped.is_empty() {
         writeln!(out, "\nnot measured")?;
     }
@@ -78,18 +91,84 @@ fn write_all(table: &Table, out: &mut String) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "\nwarm: median of one execution, data on the device. cold: first execution in the process, kernels prepared.\n\
+        "\nwarm: median of one execution, data on the device. cold: first execution in the process, kernels prepared and tuned.\n\
          +transfer: inputs copied in, result copied out. ceiling: share of the device's measured copy or multiply-add rate.\n\
          vs cpu: times faster than the CPU backend in this run. error: share of the bound against the float64 oracle, at\n\
-         most 1. OpenBLAS: the CPU backend's rate over OpenBLAS's, where that is installed."
+         most 1. OpenBLAS: the CPU backend's rate over OpenBLAS's, where that is installed. vendor: as fast as cuBLASLt, in turns."
     )
+}
+
+/// What the widths of a product's precisions mean; printed where such products are.
+const PRECISIONS: &str = "f32-high: split over tensor cores, each product off by at most 2^-20 of |a||b|; f32-medium: tf32, at most 2^-10; f32: an FMA\n\
+     chain. All add the roundings of the sum.";
+
+/// Products beside the vendor's library: each, and the means.
+fn write_versus(table: &Table, width: usize, out: &mut String) -> std::fmt::Result {
+    let rows: Vec<_> = table.rows.iter().filter_map(|row| Some((row, row.versus.as_ref()?))).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nbeside the vendor's library, in turns on the same operands")?;
+    writeln!(
+        out,
+        "  {:width$} {:8} {:>10} {:>10} {:>7} {:>9} {:>9} {:>9} {:>17}  kernel, library",
+        "case", "device", "ours", "theirs", "burst", "sustained", "TFLOP/s", "theirs", "MHz"
+    )?;
+    for (row, versus) in &rows {
+        let optional = |x: Option<String>| x.unwrap_or_else(|| "-".to_owned());
+        let tflops = |ns: f64| significant(row.rate * row.warm_ns / ns);
+        let held = versus.sustained;
+        let clocks = held.unwrap_or(versus.burst);
+        let mhz = clocks.ours_state.zip(clocks.theirs_state);
+        writeln!(
+            out,
+            "  {:width$} {:8} {:>10} {:>10} {:>7.3} {:>9} {:>9} {:>9} {:>17}  {}, {}",
+            row.case,
+            row.device,
+            duration(versus.burst.ours_ns),
+            duration(versus.burst.theirs_ns),
+            versus.burst.ratio(),
+            optional(held.map(|pair| format!("{:.3}", pair.ratio()))),
+            optional(held.map(|pair| tflops(pair.ours_ns))),
+            optional(held.map(|pair| tflops(pair.theirs_ns))),
+            optional(mhz.map(|(ours, theirs)| format!("{:.0} / {:.0}", ours.mhz, theirs.mhz))),
+            versus.kernel.as_deref().unwrap_or("-"),
+            versus.library,
+        )?;
+    }
+    writeln!(
+        out,
+        "\n  {:12} {:8} {:>5} {:>7} {:>8} {:>9}  worst aligned",
+        "mean of", "device", "cases", "burst", "aligned", "sustained"
+    )?;
+    for mean in table.vendor_means() {
+        let optional = |x: Option<f64>| x.map_or_else(|| "-".to_owned(), |x| format!("{x:.3}"));
+        writeln!(
+            out,
+            "  {:12} {:8} {:>5} {:>7.3} {:>8} {:>9}  {}",
+            mean.kind,
+            mean.device,
+            mean.cases,
+            mean.burst,
+            optional(mean.burst_aligned),
+            optional(mean.sustained.map(|(mean, _)| mean)),
+            mean.worst_aligned.map_or_else(|| "-".to_owned(), |(case, ratio)| format!("{ratio:.3} {case}")),
+        )?;
+    }
+    writeln!(
+        out,
+        "  Times as fast as the library: geometric means. burst: short samples, highest clocks. aligned: without odd extents.\n  \
+         sustained: long stretches of products over 0.1 ms; its TFLOP/s and clocks. The library has 32 MiB of workspace and the\n  \
+         best of its first eight heuristics, where its result is within the bound."
+    )?;
+    writeln!(out, "  {}", PRECISIONS.replace('\n', "\n  "))
 }
 
 fn write_row(row: &Row, width: usize, out: &mut String) -> std::fmt::Result {
     let optional = |x: Option<String>| x.unwrap_or_else(|| "-".to_owned());
     writeln!(
         out,
-        "  {:width$} {:8} {:>10} {:>10} {:>10} {:>9} {:8} {:>7} {:>8} {:>9} {:>7.3} {:>9}",
+        "  {:width$} {:8} {:>10} {:>10} {:>10} {:>9} {:8} {:>7} {:>8} {:>9} {:>7.3} {:>9} {:>7}",
         row.case,
         row.device,
         duration(row.warm_ns),
@@ -102,6 +181,7 @@ fn write_row(row: &Row, width: usize, out: &mut String) -> std::fmt::Result {
         optional(row.speedup_with_transfer.map(|x| format!("{}x", significant(x)))),
         row.error_of_bound,
         optional(row.of_openblas.map(|x| format!("{x:.2}x"))),
+        optional(row.versus.as_ref().map(|versus| format!("{:.2}x", versus.burst.ratio()))),
     )
 }
 

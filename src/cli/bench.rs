@@ -13,18 +13,27 @@ use super::{Fault, Verdict, say};
 /// Measures every device of this machine and prints the speedup tables
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only this device and the CPU it is compared with, such as `wgpu:0`; every device when left out
+    /// Only this device and the CPU it is compared with, such as `wgpu:0`; may be given again; every device when left out
     #[arg(long, value_name = "D")]
-    device: Option<String>,
-    /// Only this suite: copy, elementwise, gemm, random, reduce or softmax
+    device: Vec<String>,
+    /// Without the CPU, unless it is named
+    #[arg(long, requires = "device")]
+    alone: bool,
+    /// Only this suite, and all of it: copy, elementwise, gemm, random, reduce or softmax
     #[arg(long, value_name = "S")]
     suite: Option<String>,
+    /// Only cases whose name contains this, such as `f16`
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
     /// Problem sizes: small (simulated GPUs), normal (CPUs) or large (GPUs); by the devices when left out
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<BenchSize>,
     /// Seconds to spend on repeating each case on each device
     #[arg(long, value_name = "SECONDS", default_value_t = 0.3, value_parser = parse_budget)]
     budget: f64,
+    /// Seconds that a long product runs without pause, and the vendor's library beside it; 0 for short bursts alone
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = parse_budget)]
+    sustained: f64,
     /// Writes the figures as JSON, one object per line
     #[arg(long, value_name = "F")]
     json: Option<PathBuf>,
@@ -52,9 +61,18 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         let names = Suite::ALL.map(Suite::name).join(" ");
         return Err(Fault::usage(format!("no suite is called `{name}`: there are {names}")));
     }
-    let devices = chosen_devices(args.device.as_deref())?;
-    let options = Options { suite: args.suite.clone(), size: args.size, budget: Duration::from_secs_f64(args.budget) };
+    let devices = chosen_devices(&args.device, args.alone)?;
+    let options = Options {
+        suite: args.suite.clone(),
+        only: args.only.clone(),
+        size: args.size,
+        budget: Duration::from_secs_f64(args.budget),
+        sustained: Duration::from_secs_f64(args.sustained),
+    };
     let table = run_with_progress(&devices, &options);
+    if table.rows.is_empty() && table.skipped.is_empty() {
+        return Err(Fault::usage("no case has such a name".to_owned()));
+    }
     say(bench::terminal(&table))?;
     if let Some(path) = &args.json {
         let lines = table.json_lines().map_err(|e| Fault::Machine(format!("cannot write JSON: {e}")))?;
@@ -66,12 +84,15 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     Ok(if table.has_faults() { Verdict::Wrong } else { Verdict::Well })
 }
 
-/// The named device with the CPU to compare it with, or every usable device.
-fn chosen_devices(name: Option<&str>) -> Result<Vec<Device>, Fault> {
-    if let Some(name) = name {
-        let mut devices = vec![polywarp::device("cpu")?];
-        if name != "cpu" {
-            devices.push(polywarp::device(name)?);
+/// The named devices, with the CPU to compare them with unless they are to be `alone`; or every usable device.
+fn chosen_devices(names: &[String], alone: bool) -> Result<Vec<Device>, Fault> {
+    if !names.is_empty() {
+        let mut devices: Vec<Device> = Vec::new();
+        for name in Some("cpu").filter(|_| !alone).into_iter().chain(names.iter().map(String::as_str)) {
+            let device = polywarp::device(name)?;
+            if devices.iter().all(|known| known.id() != device.id()) {
+                devices.push(device);
+            }
         }
         return Ok(devices);
     }

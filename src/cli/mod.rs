@@ -23,8 +23,8 @@ use polywarp::{Device, Error};
 
 /// GPU math on every GPU, with nothing to install but the driver.
 ///
-/// Devices are named `cpu`, `wgpu:0`, `wgpu:1`, ...; `polywarp devices` lists them. POLYWARP_DEVICE chooses the default;
-/// WGPU_BACKEND, WGPU_ADAPTER_NAME, VK_DRIVER_FILES and RUST_LOG are honoured.
+/// Devices are named `cpu`, `cuda:0`, `wgpu:0`, ...; `polywarp devices` lists them. POLYWARP_DEVICE chooses the default;
+/// CUDA_VISIBLE_DEVICES, WGPU_BACKEND, WGPU_ADAPTER_NAME, VK_DRIVER_FILES and RUST_LOG are honoured.
 #[derive(Parser)]
 #[command(name = "polywarp", version, arg_required_else_help = true)]
 struct Cli {

@@ -2,7 +2,9 @@
 //!
 //! A file's header says how large the data is; nothing is allocated before that was compared with the file's own length.
 //! Arrays come out little-endian and row-major whatever the file says, and are written so. Element types without a shader
-//! type of their own (u16, complex, ...) pass as bytes; `bfloat16` is stored as numpy's `ml_dtypes` does, as `V2`.
+//! type of their own (u16, complex, ...) pass as bytes; `bfloat16` is stored as numpy's `ml_dtypes` does, as `V2`. 8-bit floats
+//! are stored as `u1`, their bits: numpy has no letter for them, and `V1`, which `ml_dtypes` writes, does not say which of
+//! the two it is. There `array.view(ml_dtypes.float8_e4m3fn)`, or `float8_e5m2`, reads them.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -32,7 +34,7 @@ impl Kind {
             DType::BF16 => 'V',
             DType::F16 | DType::F32 | DType::F64 => 'f',
             DType::I8 | DType::I32 | DType::I64 => 'i',
-            DType::U8 | DType::U32 => 'u',
+            DType::U8 | DType::U32 | DType::F8E4M3 | DType::F8E5M2 => 'u',
             DType::Bool => 'b',
             other => unreachable_kind(other),
         };

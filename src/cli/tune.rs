@@ -209,7 +209,7 @@ fn products(args: &Args, device: &Device) -> Vec<(String, Op)> {
             .collect();
     }
     let size = args.size.unwrap_or_else(|| bench::size_for(std::slice::from_ref(device)));
-    let cases = bench::cases(size, None).into_iter().filter(|case| Key::of(&case.op).is_some());
+    let cases = bench::cases(size, Some("gemm")).into_iter().filter(|case| Key::of(&case.op).is_some());
     let wanted = |op: &Op| args.dtype.is_none_or(|only| op.inputs().iter().any(|input| input.dtype == only));
     let mut all: Vec<(String, Op)> = cases.filter(|case| wanted(&case.op)).map(|case| (case.name, case.op)).collect();
     if !args.common {
@@ -240,7 +240,7 @@ fn products(args: &Args, device: &Device) -> Vec<(String, Op)> {
     ];
     let lies = [(Lie::Plain, Lie::Plain), (Lie::Plain, Lie::Transposed), (Lie::Transposed, Lie::Plain)];
     for shape in shapes {
-        for dtype in dtypes(&[DType::F16, DType::BF16, DType::I8, DType::F32, DType::F64]) {
+        for dtype in dtypes(&[DType::F16, DType::BF16, DType::I8, DType::F8E4M3, DType::F32, DType::F64]) {
             for (a, b) in lies {
                 let precisions: &[Precision] = match dtype {
                     DType::F32 => &[Precision::Highest, Precision::High, Precision::Medium, Precision::Low],

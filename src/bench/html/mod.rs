@@ -4,6 +4,7 @@
 //! in `plots.rs`.
 
 mod plots;
+mod versus;
 
 use std::fmt::Write;
 
@@ -43,6 +44,8 @@ fn write_page(table: &Table, out: &mut String) -> std::fmt::Result {
     plots::speedups(table, out)?;
     plots::products(table, out)?;
     write_memory(table, out)?;
+    write_tensor_cores(table, out)?;
+    versus::write(table, out)?;
     write_rows(table, out)?;
     write_skipped(table, out)?;
     writeln!(out, "</html>")
@@ -102,15 +105,41 @@ fn write_memory(table: &Table, out: &mut String) -> std::fmt::Result {
     writeln!(out, "</table>")
 }
 
+fn write_tensor_cores(table: &Table, out: &mut String) -> std::fmt::Result {
+    let found = table.tensor_cores();
+    if found.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "<h2>Tensor cores against plain cores</h2>\n<p>The same product in f16 and in f32 at full precision.</p>\n\
+         <table><tr><th>device<th class=\"n\">side<th class=\"n\">f16, TFLOP/s<th class=\"n\">f32, TFLOP/s<th class=\"n\">times</tr>"
+    )?;
+    for cores in found {
+        let device = table.devices.iter().position(|device| device.id == cores.device).unwrap_or(0);
+        writeln!(
+            out,
+            "<tr><td>{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}x</tr>",
+            key(table, device),
+            cores.side,
+            significant(cores.f16),
+            significant(cores.f32),
+            significant(cores.times())
+        )?;
+    }
+    writeln!(out, "</table>")
+}
+
 const EXPLANATION: &str = "<dl>\
     <dt>warm<dd>median of one execution, kernels ready, data on the device; below it the fastest and slowest batch, \
     and whose clock\
-    <dt>cold<dd>first execution in the process, kernels prepared on the way\
+    <dt>cold<dd>first execution in the process, kernels prepared, and tuned where nothing is remembered\
     <dt>+ transfer<dd>inputs copied in, result copied out\
     <dt>of ceiling<dd>share of the device's own measured copy rate or multiply-add rate, above\
     <dt>vs CPU<dd>times faster than this library's CPU backend in this run, data on the device or with transfer\
     <dt>error<dd>largest error as a share of the bound against the float64 oracle (at most 1), and relative\
-    <dt>OpenBLAS<dd>the CPU backend's rate over OpenBLAS's, where that is installed</dl>\n";
+    <dt>OpenBLAS<dd>the CPU backend's rate over OpenBLAS's, where that is installed\
+    <dt>vendor<dd>times as fast as cuBLASLt, in turns on the same operands</dl>\n";
 
 fn write_rows(table: &Table, out: &mut String) -> std::fmt::Result {
     writeln!(out, "<h2>Every row</h2>\n{EXPLANATION}<div class=\"wide\"><table class=\"rows\">")?;
@@ -118,13 +147,13 @@ fn write_rows(table: &Table, out: &mut String) -> std::fmt::Result {
         out,
         "<thead><tr><th>case<th>device<th class=\"n\">warm<th class=\"n\">cold<th class=\"n\">+ transfer\
          <th class=\"n\">rate<th class=\"n\">of ceiling<th class=\"n\">vs CPU<th class=\"n\">+ transfer\
-         <th class=\"n\">error / bound<th class=\"n\">relative<th class=\"n\">OpenBLAS</tr></thead>"
+         <th class=\"n\">error / bound<th class=\"n\">relative<th class=\"n\">OpenBLAS<th class=\"n\">vendor</tr></thead>"
     )?;
     let mut suite = "";
     for rows in table.rows.chunk_by(|a, b| a.case == b.case) {
         if rows[0].suite != suite {
             suite = &rows[0].suite;
-            writeln!(out, "<tbody><tr class=\"suite\"><th colspan=\"12\">{}</tr>", escape(suite))?;
+            writeln!(out, "<tbody><tr class=\"suite\"><th colspan=\"13\">{}</tr>", escape(suite))?;
         }
         for (i, row) in rows.iter().enumerate() {
             let first = if i == 0 { " class=\"first\"" } else { "" };
@@ -160,6 +189,7 @@ fn write_row(table: &Table, row: &Row, out: &mut String) -> std::fmt::Result {
         format!("{:.3}", row.error_of_bound),
         if row.max_relative_error == 0.0 { "0".to_owned() } else { format!("{:.1e}", row.max_relative_error) },
         optional(row.of_openblas.map(|x| format!("{x:.2}x"))),
+        optional(row.versus.as_ref().map(|versus| format!("{:.2}x", versus.burst.ratio()))),
     ];
     for cell in cells {
         write!(out, "<td class=\"n\">{cell}")?;
@@ -188,10 +218,10 @@ fn escape(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in super::super) mod tests {
     use polywarp_core::{Clock, Device, DeviceKind};
 
-    use super::super::{Ceilings, Machine, MemoryUse};
+    use super::super::{CardState, Ceilings, Machine, MemoryUse, Pair, Versus};
     use super::*;
 
     fn row(case: &str, suite: &str, device: &str, speedup: f64) -> Row {
@@ -214,11 +244,26 @@ mod tests {
             error_of_bound: 0.1,
             max_relative_error: 1e-7,
             of_openblas: None,
+            versus: (device == "cuda:0" && suite == "gemm").then(|| versus(case)),
+        }
+    }
+
+    /// Twice as fast as the library at the aligned side, eight times at the other one.
+    fn versus(case: &str) -> Versus {
+        let state = Some(CardState { mhz: 1755.0, watts: Some(650.0), celsius: None });
+        let aligned = case.ends_with(" 64");
+        let pair = |theirs_ns| Pair { ours_ns: 1e6, theirs_ns, ours_state: state, theirs_state: state };
+        Versus {
+            library: "cuBLASLt 13.1.0 #2".to_owned(),
+            kernel: Some("gemm_f16_<wgmma>".to_owned()),
+            aligned,
+            burst: pair(if aligned { 2e6 } else { 8e6 }),
+            sustained: aligned.then(|| pair(3e6)),
         }
     }
 
     /// The CPU and two devices, the case's speedups spread over several decades.
-    fn table() -> Table {
+    pub(in super::super::super) fn table() -> Table {
         let cpu = Device::cpu().info().clone();
         let mut devices = vec![cpu.clone(), cpu.clone(), cpu];
         for (device, id) in devices[1..].iter_mut().zip(["cuda:0", "wgpu:0"]) {
@@ -250,6 +295,9 @@ mod tests {
         assert_eq!(page.matches("rowspan=\"3\"").count(), 3);
         assert!(page.contains("<td class=\"n\">2.00 MiB<td class=\"n\">1.00 MiB<td class=\"n\">0.50</tr>"));
         assert!(page.contains("&lt;copy&gt;") && !page.contains("<copy>"));
+        assert!(page.contains("Beside the vendor's library") && page.contains("&lt;wgmma&gt;"));
+        assert!(page.contains("<td class=\"n\">2.000<td class=\"n\">3.000"), "burst and sustained");
+        assert!(page.contains("1755 MHz, 650 W"));
         assert!(!page.contains("NaN") && !page.contains("inf"));
     }
 

@@ -1,0 +1,91 @@
+//! The oracle's answer to a reduction of everything to one element, element by element from the operand's bytes.
+//!
+//! The op's own oracle takes its operands as scalars of sixteen bytes, twice over: of 2^28 elements that is minutes of paging
+//! before anything is timed. Same values, same order, same bounds ([`Approx::sum`]); a test holds the two together. What is
+//! not here (`None`) goes to the op's own.
+
+use polywarp_core::ops::{ArgReduceFn, ReduceFn};
+use polywarp_core::oracle::{Approx, Expected};
+use polywarp_core::{Op, Scalar, TensorSpec};
+
+/// What `op` must give for an operand that holds `bytes`.
+pub(super) fn whole(op: &Op, bytes: &[u8]) -> Option<Expected> {
+    match op {
+        Op::Reduce(reduce) if reduce.axes.len() == reduce.input.layout.rank() => {
+            let values = || values(&reduce.input, bytes);
+            let to = reduce.output.dtype;
+            match reduce.function {
+                ReduceFn::Sum => {
+                    Some(Approx::sum(values()?.map(|x| x.as_f64()), to.compute(), 0.0).round_to(to).into_expected())
+                }
+                ReduceFn::Max => Some(Expected::exact(Scalar::F(best(values()?, |x, best| x > best)?.1).cast(to))),
+                ReduceFn::Min => Some(Expected::exact(Scalar::F(best(values()?, |x, best| x < best)?.1).cast(to))),
+                ReduceFn::AbsMax | ReduceFn::Mean | ReduceFn::Prod | ReduceFn::Any | ReduceFn::All => None,
+            }
+        }
+        Op::ArgReduce(arg) if arg.axes.len() == arg.input.layout.rank() => {
+            let values = values(&arg.input, bytes)?;
+            let (first, _) = match arg.function {
+                ArgReduceFn::ArgMax => best(values, |x, best| x > best)?,
+                ArgReduceFn::ArgMin => best(values, |x, best| x < best)?,
+            };
+            Some(Expected::exact(Scalar::I(first)))
+        }
+        _ => None,
+    }
+}
+
+/// The elements of a dense operand of floats.
+fn values<'a>(spec: &TensorSpec, bytes: &'a [u8]) -> Option<impl Iterator<Item = Scalar> + use<'a>> {
+    let (dtype, size) = (spec.dtype, spec.dtype.size_bytes() as usize);
+    if !dtype.is_float() || !spec.layout.is_contiguous() {
+        return None;
+    }
+    let from = spec.layout.offset() as usize * size;
+    let elements = bytes.get(from..)?.chunks_exact(size).take(spec.layout.elements() as usize);
+    Some(elements.map(move |x| Scalar::from_le_bytes(x, dtype)))
+}
+
+/// Place and value of the first element that no other beats; `None` without one, and where there is a NaN.
+fn best(values: impl Iterator<Item = Scalar>, beats: fn(f64, f64) -> bool) -> Option<(i64, f64)> {
+    let mut found: Option<(i64, f64)> = None;
+    for (i, x) in values.map(|x| x.as_f64()).enumerate() {
+        if x.is_nan() {
+            return None;
+        }
+        if found.is_none_or(|(_, best)| beats(x, best)) {
+            found = Some((i as i64, x));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use polywarp_core::ops::{ArgReduce, Reduce};
+    use polywarp_core::oracle::HostTensor;
+    use polywarp_core::{DType, Layout, Shape};
+
+    use super::*;
+
+    #[test]
+    fn streamed_answers_are_the_oracles() {
+        let shape = Shape::new(&[7, 143]).unwrap();
+        for dtype in [DType::F32, DType::F16, DType::F64] {
+            let spec = |dtype, shape| TensorSpec::new(dtype, Layout::contiguous(shape));
+            let values: Vec<Scalar> =
+                (0..1001u32).map(|i| Scalar::F(f64::from(i * 7919 % 1001) / 512.0 - 1.0).cast(dtype)).collect();
+            let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes(dtype)).collect();
+            let (input, one) = (spec(dtype, shape), Shape::new(&[]).unwrap());
+            let reduce = |f| Op::from(Reduce::new(f, input, &[0, 1], spec(dtype, one)).unwrap());
+            let arg = |f| Op::from(ArgReduce::new(f, input, &[0, 1], spec(DType::U32, one)).unwrap());
+            let ops = [ReduceFn::Sum, ReduceFn::Max, ReduceFn::Min].map(reduce);
+            for op in ops.into_iter().chain([ArgReduceFn::ArgMax, ArgReduceFn::ArgMin].map(arg)) {
+                let host = HostTensor { dtype, shape, values: values.clone() };
+                let (own, streamed) = (&op.oracle(&[host])[0], whole(&op, &bytes).unwrap());
+                assert_eq!((own.value, own.error), (streamed.value, streamed.error), "{} {dtype}", op.name());
+            }
+            assert!(whole(&reduce(ReduceFn::Mean), &bytes).is_none());
+        }
+    }
+}
