@@ -34,7 +34,7 @@ usage: cargo xtask <command>
   assemble [sm_XX] assemble every kernel that planners make for CUDA, for all architectures or one
   kernels [--only FAMILY] [--check [--sample]] [--to FOLDER [--lines]]
                    compile the CUDA C++ of kernels/; --check compares only
-  rates FOLDER     make FOLDER/rates.md, and the README's table, from the JSON lines of `polywarp bench` kept there
+  rates FOLDER     make FOLDER/rates.md, and the README's tables of it, from the JSON lines of `polywarp bench` kept there
   wasm             build core, shaders and backend-wgpu for the web
 ";
 

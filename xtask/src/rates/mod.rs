@@ -1,8 +1,11 @@
 //! The kept tables of rates, made from what `polywarp bench --json` wrote, so that no figure is typed by hand.
 //!
 //! A folder of `benches/results` that has a `rates.md` holds a measured machine: JSON lines of one or more runs, and
-//! PyTorch's rates in `torch.txt` where there are any (`name  time  rate unit`). The README's table is made from the one
-//! folder that it names. `cargo xtask docs` compares both with their sources.
+//! PyTorch's rates in `torch.txt` where there are any (`name  time  rate unit`). The README's tables, of rates and of products
+//! beside the vendor's library (`products.rs`), are each made from the one folder that they name. `cargo xtask docs` compares
+//! all of them with their sources.
+
+mod products;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,11 +14,21 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::Result;
+use products::Products;
 
 const TABLE: &str = "rates.md";
-/// The README's table stands between these; the first goes on with the folder's name and ` -->`.
-const BEGIN: &str = "<!-- rates: ";
-const END: &str = "<!-- end of rates -->";
+/// A table of the README.
+struct Kept {
+    /// It stands between these; the first goes on with the folder's name and ` -->`.
+    begin: &'static str,
+    end: &'static str,
+    make: fn(&Run) -> String,
+}
+
+const KEPT: [Kept; 2] = [
+    Kept { begin: "<!-- rates: ", end: "<!-- end of rates -->", make: Run::readme },
+    Kept { begin: "<!-- products: ", end: "<!-- end of products -->", make: Run::readme_products },
+];
 
 /// The README's rows: cases of one row stand side by side.
 const README_ROWS: [(&str, &[&str]); 8] = [
@@ -52,6 +65,7 @@ struct Run {
     rates: Vec<Rate>,
     /// PyTorch's, by the name of its line.
     torch: BTreeMap<String, (f64, String)>,
+    products: Products,
 }
 
 impl Run {
@@ -100,6 +114,7 @@ impl Run {
                 }
                 self.rates.push(rate);
             }
+            self.products.add(&value).map_err(|why| at(&why))?;
         }
         Ok(())
     }
@@ -150,10 +165,18 @@ impl Run {
         if self.rates.iter().any(|rate| !mark(rate).is_empty()) {
             line(&mut out, "\n`h`: by the host's clock; all others by the device's own.");
         }
+        self.products.table(&mut out);
         out
     }
 
-    /// The README's table.
+    /// The README's table of products beside the vendor's library.
+    fn readme_products(&self) -> String {
+        let mut out = String::new();
+        self.products.means(&mut out);
+        out
+    }
+
+    /// The README's table of rates.
     fn readme(&self) -> String {
         let gpus = self.gpus();
         let first = gpus.first().copied().unwrap_or("cpu");
@@ -230,7 +253,20 @@ fn torch_name(case: &str, shape: &str) -> Option<String> {
     let flat = || sized("2^28", "[268435456]");
     let square = || sized("16384x16384", "[16384, 16384]");
     Some(match words[..] {
-        ["gemm", dtype, n] => format!("gemm {dtype} {n}x{n}x{n}"),
+        ["gemm", kind, extents] => {
+            let kind = match kind {
+                "f32-medium" => "tf32",
+                "i8-nt" => "i8",
+                "f8e4m3-nt" => "fp8e4m3",
+                "i8" | "f32-high" => return None,
+                other => other,
+            };
+            match extents.split_once("x(") {
+                Some((batch, extents)) => format!("bgemm {kind} {batch}x{}", extents.trim_end_matches(')')),
+                None if extents.contains('x') => format!("gemm {kind} {extents}"),
+                None => format!("gemm {kind} {extents}x{extents}x{extents}"),
+            }
+        }
         ["sum", "all", dtype] => format!("sum {dtype} {}", flat()?),
         ["sum", "columns", dtype] => format!("sum cols {dtype} {}", square()?),
         ["sum", "rows", dtype] => format!("sum rows {dtype} {}", square()?),
@@ -253,12 +289,12 @@ fn text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Start and end of the README's table, and the folder it is made from; `None` while it has none.
-fn place(readme: &str) -> Option<(std::ops::Range<usize>, PathBuf)> {
-    let begin = readme.find(BEGIN)? + BEGIN.len();
+/// Start and end of a table of the README, and the folder it is made from; `None` while it has none.
+fn place(readme: &str, kept: &Kept) -> Option<(std::ops::Range<usize>, PathBuf)> {
+    let begin = readme.find(kept.begin)? + kept.begin.len();
     let name_end = begin + readme[begin..].find(" -->\n")?;
     let start = name_end + " -->\n".len();
-    let end = start + readme[start..].find(END)?;
+    let end = start + readme[start..].find(kept.end)?;
     Some((start..end, PathBuf::from(readme[begin..name_end].trim())))
 }
 
@@ -269,17 +305,19 @@ pub fn write(folder: &str) -> Result {
     let target = folder.join(TABLE);
     std::fs::write(&target, run.table()).map_err(|error| format!("{}: {error}", target.display()))?;
     println!("{} has {} rates", target.display(), run.rates.len());
-    let readme = text(Path::new("README.md"))?;
-    match place(&readme) {
-        Some((range, named)) if named == folder => {
-            let made = format!("{}{}{}", &readme[..range.start], run.readme(), &readme[range.end..]);
-            std::fs::write("README.md", made).map_err(|error| format!("README.md: {error}"))?;
-            println!("README.md has its table anew");
+    for kept in &KEPT {
+        let readme = text(Path::new("README.md"))?;
+        match place(&readme, kept) {
+            Some((range, named)) if named == folder => {
+                let made = format!("{}{}{}", &readme[..range.start], (kept.make)(&run), &readme[range.end..]);
+                std::fs::write("README.md", made).map_err(|error| format!("README.md: {error}"))?;
+                println!("README.md has the table of `{}` anew", kept.begin);
+            }
+            Some((_, named)) => {
+                println!("README.md has the table of `{}` from {}: change that line", kept.begin, named.display())
+            }
+            None => println!("README.md has no `{}FOLDER -->` line", kept.begin),
         }
-        Some((_, named)) => {
-            println!("README.md is made from {}: change that line to take this folder", named.display())
-        }
-        None => println!("README.md has no `{BEGIN}FOLDER -->` line"),
     }
     Ok(())
 }
@@ -299,11 +337,11 @@ pub fn complaints() -> Vec<String> {
             Err(error) => found.push(error),
         }
     }
-    if let Some((range, folder)) = std::fs::read_to_string("README.md").ok().as_deref().and_then(place) {
-        let made = Run::read(&folder).map(|run| run.readme());
-        let written = std::fs::read_to_string("README.md").unwrap_or_default();
-        match made {
-            Ok(made) if made == written[range] => {}
+    let readme = std::fs::read_to_string("README.md").unwrap_or_default();
+    for kept in &KEPT {
+        let Some((range, folder)) = place(&readme, kept) else { continue };
+        match Run::read(&folder).map(|run| (kept.make)(&run)) {
+            Ok(made) if made == readme[range] => {}
             Ok(_) => found.push(format!("README.md: its rates differ: cargo xtask rates {}", folder.display())),
             Err(error) => found.push(format!("README.md: {error}")),
         }
@@ -312,5 +350,4 @@ pub fn complaints() -> Vec<String> {
 }
 
 #[cfg(test)]
-#[path = "rates_tests.rs"]
 mod tests;
