@@ -4,12 +4,15 @@
 //! verified before it is timed and a wrong result stops the run. `cargo bench -- gemm` runs one suite, `cargo bench --
 //! cpu` one device, `cargo bench -- --quick` everything in a third of the time.
 //! `POLYWARP_BENCH_SIZE=small|normal|large` overrides the sizes, which otherwise suit the devices.
+//! `POLYWARP_BENCH_SUITE=gemm` runs all of one suite: of products also shapes that are not square and lower precisions. On a
+//! machine with cuBLASLt its products are timed too, each sample in turn with one of ours on the same operands.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use polywarp::bench::{self, BenchSize, Metric, Prepared, Suite};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use polywarp::bench::{self, BenchCase, BenchSize, Contest, Metric, Prepared, Suite, Vendor};
 use polywarp::{DType, Device};
 
 fn sizes(devices: &[Device]) -> BenchSize {
@@ -22,11 +25,19 @@ fn sizes(devices: &[Device]) -> BenchSize {
     }
 }
 
+fn chosen_suite() -> Option<String> {
+    let suite = std::env::var("POLYWARP_BENCH_SUITE").ok()?;
+    let names = Suite::ALL.map(Suite::name);
+    assert!(names.contains(&suite.as_str()), "POLYWARP_BENCH_SUITE is `{suite}`; there are {}", names.join(" "));
+    Some(suite)
+}
+
 fn suites(criterion: &mut Criterion) {
     let devices: Vec<Device> = polywarp::devices().into_iter().filter_map(|entry| entry.open().ok()).collect();
+    let vendors: Vec<Option<Vendor>> = devices.iter().map(Vendor::open).collect();
     // Operations per second of the largest product so far, by device and dtype.
     let mut rates: HashMap<(String, DType), f64> = HashMap::new();
-    for case in bench::cases(sizes(&devices), None) {
+    for case in bench::cases(sizes(&devices), chosen_suite().as_deref()) {
         let mut group = criterion.benchmark_group(case.suite.name());
         let cost = case.op.cost();
         group.throughput(match case.metric {
@@ -34,7 +45,7 @@ fn suites(criterion: &mut Criterion) {
             Metric::Bytes => Throughput::Bytes(cost.bytes_read + cost.bytes_written),
             Metric::Elements => Throughput::Elements(case.op.output().layout.elements()),
         });
-        for device in &devices {
+        for (device, vendor) in devices.iter().zip(&vendors) {
             let key = (device.id().to_owned(), case.op.output().dtype);
             let rate = rates.get(&key).copied();
             if let Some(reason) = bench::too_slow(&case.op, device, rate).or_else(|| bench::unfit(&case.op, device)) {
@@ -55,8 +66,32 @@ fn suites(criterion: &mut Criterion) {
                     Err(e) => panic!("{} on {}: {e}", case.name, device.id()),
                 });
             });
+            if let (Some(prepared), Some(vendor)) = (&prepared, vendor) {
+                beside_vendor(&mut group, &case, prepared, vendor);
+            }
         }
         group.finish();
+    }
+}
+
+/// Ours and the vendor's product as two benchmarks; every sample of either is taken in turn with one of the other.
+fn beside_vendor(group: &mut BenchmarkGroup<'_, WallTime>, case: &BenchCase, prepared: &Prepared, vendor: &Vendor) {
+    let failed = |e: polywarp::Error| -> ! { panic!("{} by {}: {e}", case.name, vendor.name()) };
+    let contest = prepared.reference().and_then(|expected| vendor.contest(prepared, &expected));
+    let Some(contest) = contest.unwrap_or_else(|e| failed(e)) else { return };
+    let turn = |contest: &Contest| contest.turn().unwrap_or_else(|e| failed(e));
+    type Pick = fn((f64, f64)) -> f64;
+    let both: [(String, Pick); 2] =
+        [(format!("{} in turns", prepared.device().id()), |turn| turn.0), (vendor.name(), |turn| turn.1)];
+    for (name, pick) in both {
+        group.bench_function(BenchmarkId::new(&case.name, name), |bencher| {
+            // A turn is a graph of many launches, and gives the time of one.
+            bencher.iter_custom(|count| {
+                let turns = count.div_ceil(100).clamp(1, 20);
+                let ns: f64 = (0..turns).map(|_| pick(turn(&contest))).sum::<f64>() / turns as f64;
+                Duration::from_nanos((ns * count as f64) as u64)
+            });
+        });
     }
 }
 

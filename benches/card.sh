@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# What is kept of a card under benches/results, made again: tables of rates, products beside the vendor's library, the tuner's
+# answers. Needs the program `polywarp` alone (cargo build --release --bin polywarp), so it runs on a machine without cargo.
+#
+#   benches/card.sh tune OUT [DTYPE...]     answers of the tuner for cuda:0 (f16: 5 s), and OUT/shipped.json of all
+#   benches/card.sh overview OUT            every suite on every device of the machine, side by side (minutes)
+#   benches/card.sh gemm OUT [KIND...]      all products on cuda:0 beside cuBLASLt, one file per kind (about 30 s each)
+#   benches/card.sh torch OUT SCRIPT        PyTorch's rates by SCRIPT, as OUT/torch.txt
+#
+# First tune: OUT/shipped.json becomes core/src/tuner/shipped.json. A program built with it tunes nothing on this card, so that the
+# tables take less time. Afterwards: cargo xtask rates benches/results/FOLDER.
+# Variables: POLYWARP (the program), DEVICE (cuda:0), SECONDS_EACH (a limit for each command, 170).
+set -uo pipefail
+
+step=${1:?overview, gemm, tune or torch} out=${2:?a folder for the results}
+shift 2
+program=${POLYWARP:-target/release/polywarp} device=${DEVICE:-cuda:0} limit=${SECONDS_EACH:-170}
+mkdir -p "$out"
+
+bench() { # NAME ARGUMENTS...: a table as text, JSON lines and a page
+    local name=$1
+    shift
+    timeout "$limit" "$program" bench "$@" --json "$out/$name.jsonl" --html "$out/$name.html" >"$out/$name.txt" 2>"$out/$name.err"
+    echo "$name: exit code $?, $SECONDS s so far"
+}
+
+case $step in
+overview) bench polywarp --budget 0.1 --sustained 0 "$@" ;;
+gemm)
+    for kind in "${@:-f16 bf16 f32 f32-high f32-medium f64 i8-nt f8e4m3-nt}"; do
+        for each in $kind; do
+            # The blank keeps `f32` from meaning `f32-high` too.
+            bench "gemm-$each" --device "$device" --alone --suite gemm --only "gemm $each " --budget 0.1 --sustained 0.3
+        done
+    done
+    ;;
+tune)
+    # From nothing: answers of earlier kernels must not survive.
+    export POLYWARP_CACHE=$out/cache
+    rm -rf "$out/cache"
+    for dtype in "${@:-f16 bf16 i8 f8e4m3 f32 f64}"; do
+        for each in $dtype; do
+            timeout "$limit" "$program" tune --device "$device" --size large --common --dtype "$each" --budget 300 \
+                --export "$out/tune-$each.json" >"$out/tune-$each.txt" 2>&1
+            echo "tune $each: exit code $?, $SECONDS s so far"
+        done
+    done
+    # What a run past its limit found is in the cache too.
+    "$program" tune --list --export "$out/shipped.json" >"$out/tune-list.txt" 2>&1
+    tail -1 "$out/tune-list.txt"
+    rm -rf "$out/cache"
+    ;;
+torch) timeout "$limit" python3 "${1:?the script}" --only "${ONLY:-gemm,memory}" >"$out/torch.txt" 2>"$out/torch.err" ;;
+*)
+    echo "no step is called $step" >&2
+    exit 2
+    ;;
+esac
