@@ -5,6 +5,7 @@
 
 mod assemble;
 mod bench;
+mod card;
 mod command;
 mod counts;
 mod docs;
@@ -35,6 +36,7 @@ usage: cargo xtask <command>
   kernels [--only FAMILY] [--check [--sample]] [--to FOLDER [--lines]]
                    compile the CUDA C++ of kernels/; --check compares only
   rates FOLDER     make FOLDER/rates.md, and the README's tables of it, from the JSON lines of `polywarp bench` kept there
+  card [FOLDER]    program, tests and measuring programs for a machine with a card and no cargo, packed (target/card.tar.xz)
   wasm             build core, shaders and backend-wgpu for the web
 ";
 
@@ -53,6 +55,8 @@ fn main() -> ExitCode {
         ["assemble", target] => assemble::run(target),
         ["kernels", ref rest @ ..] => kernels::run(rest),
         ["rates", folder] => rates::write(folder),
+        ["card"] => card::run(None),
+        ["card", folder] => card::run(Some(folder)),
         ["wasm"] => wasm::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -2,7 +2,8 @@
 //!
 //! Uses the [`crate::Backend`] trait alone. A check allocates about 2 MiB, keeps below the limit on memory, and runs in a
 //! thread of its own while the calling one records; timing needs no memory but the candidate's scratch space, because every
-//! candidate writes the whole output and reads inputs only.
+//! candidate writes the whole output and reads inputs only. Several runs are timed as the replay of a recording: given one by
+//! one, short ones wait for the host, and all candidates that are faster than it look alike.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::case::{Trial, check_cases};
 use super::choose::{Candidate, Planned};
 use super::search::{Check, Runner, Situation, blames_candidate};
 use super::{Effort, is_gone};
-use crate::{Buffer, Error, Op, Result};
+use crate::{Buffer, Error, Op, Recorded, Result};
 
 /// Runs candidates on a device.
 pub(super) struct DeviceRunner<'a, B: Planned> {
@@ -22,6 +23,15 @@ pub(super) struct DeviceRunner<'a, B: Planned> {
     output: &'a Buffer,
     /// Made when first needed, one for each length.
     trials: Vec<Trial>,
+    /// What was timed last, for its next sample.
+    repeated: Option<Repeated>,
+}
+
+/// Several runs of a candidate, recorded.
+struct Repeated {
+    candidate: usize,
+    runs: u32,
+    recorded: Recorded,
 }
 
 impl<'a, B: Planned> DeviceRunner<'a, B> {
@@ -33,7 +43,7 @@ impl<'a, B: Planned> DeviceRunner<'a, B> {
         inputs: &'a [&'a Buffer],
         output: &'a Buffer,
     ) -> DeviceRunner<'a, B> {
-        DeviceRunner { planned, op, effort, candidates, inputs, output, trials: Vec::new() }
+        DeviceRunner { planned, op, effort, candidates, inputs, output, trials: Vec::new(), repeated: None }
     }
 }
 
@@ -87,8 +97,13 @@ impl<B: Planned> Runner for DeviceRunner<'_, B> {
     }
 
     fn time(&mut self, candidate: usize, runs: u32) -> Result<f64> {
-        let plan = &self.candidates[candidate].plan;
-        let mut work = || (0..runs).try_for_each(|_| self.planned.run(plan, self.inputs, self.output));
+        if runs > 1 && self.repeat(candidate, runs)? {
+            let backend = self.planned.backend();
+            if let Some(Repeated { recorded, .. }) = &self.repeated {
+                return Ok(backend.timed(&mut || backend.replay(recorded))?.ns / f64::from(runs));
+            }
+        }
+        let mut work = || self.run(candidate, runs);
         Ok(self.planned.backend().timed(&mut work)?.ns / f64::from(runs.max(1)))
     }
 
@@ -101,6 +116,31 @@ impl<B: Planned> Runner for DeviceRunner<'_, B> {
 const SEED: u64 = 0x706f_6c79_7761_7270;
 
 impl<B: Planned> DeviceRunner<'_, B> {
+    fn run(&self, candidate: usize, runs: u32) -> Result<()> {
+        let plan = &self.candidates[candidate].plan;
+        (0..runs).try_for_each(|_| self.planned.run(plan, self.inputs, self.output))
+    }
+
+    /// Records `runs` runs of `candidate`, unless they are recorded already; false where the device does not record.
+    fn repeat(&mut self, candidate: usize, runs: u32) -> Result<bool> {
+        if self.repeated.as_ref().is_some_and(|known| (known.candidate, known.runs) == (candidate, runs)) {
+            return Ok(true);
+        }
+        self.repeated = None; // its memory may be what this one needs
+        let backend = self.planned.backend();
+        if backend.begin_recording().is_err() {
+            return Ok(false);
+        }
+        let ran = self.run(candidate, runs);
+        // Ended in any case: the thread must not go on recording.
+        let recorded = backend.end_recording();
+        ran?;
+        let recorded = recorded?;
+        backend.replay(&recorded)?; // the first replay takes it to the device
+        self.repeated = Some(Repeated { candidate, runs, recorded });
+        Ok(true)
+    }
+
     fn attempt(&self, trial: &Trial, plan: &B::Plan) -> Result<Check> {
         if !self.has_room(trial, plan) {
             return Ok(Check::Untried);
@@ -182,3 +222,7 @@ fn clock_ns() -> u64 {
 fn clock_ns() -> u64 {
     0
 }
+
+#[cfg(test)]
+#[path = "device_tests.rs"]
+mod tests;

@@ -21,7 +21,7 @@ const SAMPLES: usize = 5;
 /// A sample is repeated runs of about this long: well above the grain of device clocks (0.5 us on CUDA, 1 us elsewhere).
 const SAMPLE_NS: f64 = 200_000.0;
 /// Runs of one sample at most.
-const MOST_RUNS: f64 = 16.0;
+const MOST_RUNS: f64 = 64.0;
 /// After two samples a candidate that is this many times slower than the best so far is given up.
 const FAR_BEHIND: f64 = 1.25;
 /// A candidate must be this much faster to displace one that its planner prefers: less is noise.

@@ -1,6 +1,6 @@
 //! What a new process pays until its first product is in its hands, step by step and for each mode of the tuner.
 //!
-//! `cargo run --release -p polywarp-cuda --example latency [N] [f32|f16]`: each row is a process of its own, first with empty
+//! `cargo run --release -p polywarp-cuda --example first_product [N] [f32|f16]`: each row is a process of its own, first with empty
 //! caches, then with those that the first left. `beyond` is all of the time from the start of the process to the product
 //! read back, but for `cuInit` and making the context, which every CUDA program pays. `--steps` prints what the first
 //! process of each mode logs, with the time of each line. It needs a card. Not a benchmark of products.

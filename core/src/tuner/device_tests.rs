@@ -1,0 +1,92 @@
+//! How candidates are timed, on the CPU backend.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::ops::Matmul;
+use crate::{Backend, DType, Device, Layout, Shape, TensorSpec};
+
+/// One way to compute, which counts how often it was given to the device, and may be refused.
+struct Counting {
+    device: Device,
+    given: AtomicUsize,
+    refuse_from: usize,
+}
+
+impl Planned for Counting {
+    type Plan = Op;
+
+    fn backend(&self) -> &dyn Backend {
+        self.device.backend()
+    }
+
+    fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Op>>> {
+        Ok(vec![Candidate { name: "counting".to_owned(), plan: op.clone(), estimate_ns: 1.0 }])
+    }
+
+    fn plan(&self, op: &Op) -> Result<Op> {
+        Ok(op.clone())
+    }
+
+    fn scratch<'a>(&self, _: &'a Op) -> &'a [u64] {
+        &[]
+    }
+
+    fn run(&self, plan: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        if self.given.fetch_add(1, Ordering::Relaxed) >= self.refuse_from {
+            return Err(Error::Backend { device: "cpu".into(), op: "matmul".into(), message: "refused".into() });
+        }
+        self.backend().execute(plan, inputs, output)
+    }
+
+    fn records(&self) -> bool {
+        false
+    }
+}
+
+/// Gives `work` a runner for a product of ones, and returns the first element of what is in the output then.
+fn with_runner(planned: &Counting, work: impl FnOnce(&mut DeviceRunner<'_, Counting>)) -> f32 {
+    let backend = planned.backend();
+    let dense = || TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(&[4, 4]).unwrap()));
+    let op: Op = Matmul::product(dense(), dense(), dense()).check().unwrap().into();
+    let buffer = |value: f32| {
+        let buffer = backend.alloc(64).unwrap();
+        backend.write(&buffer, 0, &value.to_le_bytes().repeat(16)).unwrap();
+        buffer
+    };
+    let (a, b, output) = (buffer(1.0), buffer(1.0), buffer(0.0));
+    let candidates = planned.candidates(&op).unwrap();
+    work(&mut DeviceRunner::new((planned, &candidates), &op, Effort::Normal, &[&a, &b], &output));
+    let bytes = backend.read_blocking(&output, 0..4).unwrap();
+    f32::from_le_bytes(bytes.try_into().unwrap())
+}
+
+#[test]
+fn samples_replay_what_was_recorded_once() {
+    let planned = Counting { device: Device::cpu(), given: AtomicUsize::new(0), refuse_from: usize::MAX };
+    let given = || planned.given.load(Ordering::Relaxed);
+    let first = with_runner(&planned, |runner| {
+        assert!(runner.time(0, 8).unwrap() >= 0.0);
+        assert_eq!(given(), 8);
+        runner.time(0, 8).unwrap();
+        assert_eq!(given(), 8, "the second sample is given to the device again, run by run");
+        runner.time(0, 1).unwrap();
+        assert_eq!(given(), 9);
+        runner.time(0, 4).unwrap();
+        assert_eq!(given(), 13);
+    });
+    assert_eq!(first, 4.0);
+}
+
+#[test]
+fn a_candidate_that_fails_while_it_is_recorded_leaves_the_thread_free() {
+    let planned = Counting { device: Device::cpu(), given: AtomicUsize::new(0), refuse_from: 3 };
+    with_runner(&planned, |runner| {
+        assert!(matches!(runner.time(0, 8), Err(Error::Backend { .. })));
+        assert!(runner.repeated.is_none());
+    });
+    // Neither is possible while a thread records.
+    planned.backend().synchronize().unwrap();
+    planned.backend().begin_recording().unwrap();
+    planned.backend().end_recording().unwrap();
+}
