@@ -135,6 +135,7 @@ impl Op {
         Some(match self {
             Op::ArgReduce(op) => op.piece(axis, extent)?.into(),
             Op::Copy(op) => op.piece(axis, extent)?.into(),
+            Op::GroupedMatmul(op) => op.piece(axis, extent)?.into(),
             Op::Map(op) => op.piece(axis, extent)?.into(),
             Op::Matmul(op) => op.piece(axis, extent)?.into(),
             // Numbers depend on their position.
@@ -187,6 +188,7 @@ mod tests {
                 let rebuilt = match piece.clone() {
                     Op::ArgReduce(op) => ops::ArgReduce::new(op.function, op.input, &op.axes, op.output).map(Op::from),
                     Op::Copy(op) => ops::Copy::new(op.input, op.output).map(Op::from),
+                    Op::GroupedMatmul(op) => op.check().map(Op::from),
                     Op::Map(op) => ops::Map::new(op.label, op.program, op.inputs, op.output).map(Op::from),
                     Op::Matmul(op) => op.check().map(Op::from),
                     Op::Random(_) => panic!("{}: sliced random numbers", case.name),

@@ -21,8 +21,20 @@ const VALUE_FAULTS: [Fault; 5] =
 
 #[test]
 fn every_fault_is_caught_in_every_family_it_can_show_in() {
-    let families =
-        ["argreduce", "binary", "cast", "copy", "expr", "fill", "matmul", "random", "reduce", "softmax", "unary"];
+    let families = [
+        "argreduce",
+        "binary",
+        "cast",
+        "copy",
+        "expr",
+        "fill",
+        "grouped_matmul",
+        "matmul",
+        "random",
+        "reduce",
+        "softmax",
+        "unary",
+    ];
     for family in families {
         for fault in VALUE_FAULTS {
             // Every element of a fill is the same: a neighbour's value is the right one.
@@ -50,6 +62,9 @@ fn fault_specific_evidence_is_found() {
         (Fault::Unrepeatable, "matmul", FailureKind::NotRepeatable),
         (Fault::Unrepeatable, "softmax", FailureKind::NotRepeatable),
         (Fault::DropsProduct, "matmul", FailureKind::Wrong),
+        (Fault::DropsProduct, "grouped_matmul", FailureKind::Wrong),
+        (Fault::Unrepeatable, "grouped_matmul", FailureKind::NotRepeatable),
+        (Fault::FastMath, "grouped_matmul", FailureKind::Wrong),
         (Fault::LowPrecision, "matmul", FailureKind::Wrong),
         (Fault::LowPrecision, "softmax", FailureKind::Wrong),
         (Fault::ReadsPadding, "reduce", FailureKind::Wrong),

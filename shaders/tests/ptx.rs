@@ -68,6 +68,7 @@ families! {
     functions_conform: "unary";
     copies_conform: "copy" "random";
     products_conform: "matmul";
+    grouped_products_conform: "grouped_matmul";
     reductions_conform: "argreduce" "reduce" "softmax";
     quantising_conforms: "quantize";
 }
@@ -99,6 +100,20 @@ fn every_candidate_of_products_conforms() {
     // Small integers, exact in f16; f32 of less than full precision.
     for dtype in [DType::I8, DType::U8, DType::F32] {
         products_by("coop16", dtype, |_| {});
+    }
+}
+
+#[test]
+fn every_tile_of_grouped_products_conforms() {
+    for (tile, dtype) in [("64x64x16", DType::F16), ("32x64x16", DType::I8), ("64x128x16", DType::F32)] {
+        let mut backend = Interpreted::new(Target::new(9, 0), RunOptions::strict());
+        backend.prefer = tile.to_owned();
+        let device = Device::new(backend);
+        let selection = Selection { dtype: Some(dtype), ..Selection::family("grouped_matmul") };
+        let report = run(&device, &Selection { filter: variable("POLYWARP_TEST_FILTER"), ..selection }, &mut |_| {});
+        let names = device.backend_as::<Interpreted>().expect("the interpreter").names();
+        assert!(names.iter().any(|name| name.ends_with(tile)), "{names:?}");
+        assert!(report.ok(), "{tile}: {}", report.problem().unwrap_or_default());
     }
 }
 

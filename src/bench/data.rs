@@ -1,8 +1,10 @@
 //! Benchmark operands: random numbers made on the device itself, the same on every device.
 //!
-//! Uniform in [-1, 1) for floats, all bit patterns for integers (i8 products: all of -128..127), fair coins for bool. Made
+//! Uniform in [-1, 1) for floats, all bit patterns for integers (i8 products: all of -128..127), fair coins for bool; what says where
+//! rows belong is even. Made
 //! by the Philox generator, whose bits do not depend on the device, so the host can know them without a download.
 
+use polywarp_core::ops::GroupedMatmul;
 use polywarp_core::{Buffer, DType, Device, Distribution, Layout, Result, Shape, Tensor, TensorSpec};
 
 /// A buffer that holds every element `spec` reaches, filled from `seed`.
@@ -25,4 +27,11 @@ pub(super) fn operand(device: &Device, spec: &TensorSpec, seed: u64) -> Result<B
         }
     };
     Ok(tensor.buffer().clone())
+}
+
+/// The ends of groups that own as many rows each.
+pub(super) fn even_ends(device: &Device, op: &GroupedMatmul) -> Result<Buffer> {
+    let dims = op.dims();
+    let each = (dims.rows / dims.groups.max(1)) as i64;
+    Ok(Tensor::arange(device, op.ends.dtype, each, each, dims.groups)?.buffer().clone())
 }

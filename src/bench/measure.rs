@@ -229,7 +229,11 @@ impl Prepared {
 
 pub(super) fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Buffer)> {
     let inputs = op.inputs();
-    let inputs = inputs.iter().zip(1..).map(|(spec, seed)| data::operand(device, spec, seed)).collect::<Result<_>>()?;
+    let made = inputs.iter().zip(1..).map(|(spec, seed)| data::operand(device, spec, seed));
+    let mut inputs = made.collect::<Result<Vec<Buffer>>>()?;
+    if let (Op::GroupedMatmul(op), Some(ends)) = (op, inputs.last_mut()) {
+        *ends = data::even_ends(device, op)?;
+    }
     let output = device.backend().alloc(op.output().required_bytes().next_multiple_of(16))?;
     Ok((inputs, output))
 }
@@ -240,11 +244,15 @@ const MOST_SECONDS: f64 = 5.0;
 /// Why a product is left out on a device where it would take minutes: simulated GPUs, dtypes without a fast product.
 /// `flops_per_second` is what the device reached with a smaller one of the same dtype, where one was measured.
 pub fn too_slow(op: &Op, device: &Device, flops_per_second: Option<f64>) -> Option<String> {
-    let Op::Matmul(matmul) = op else { return None };
+    let dtype = match op {
+        Op::Matmul(op) => op.a.dtype,
+        Op::GroupedMatmul(op) => op.a.dtype,
+        _ => return None,
+    };
     let info = device.info();
     let threads = info.threads.unwrap_or(1) as f64;
     // The CPU multiplies 8-bit integers as floats; wider ones by plain loops.
-    let as_floats = matmul.a.dtype.is_float() || matmul.a.dtype.size_bytes() == 1;
+    let as_floats = dtype.is_float() || dtype.size_bytes() == 1;
     let expected = match (info.kind, as_floats) {
         (DeviceKind::Software, _) => Some(5e8),
         (DeviceKind::Cpu, true) => Some(2e10 * threads),

@@ -4,9 +4,9 @@
 //! so that tails are seen), the oracle solves it, and the same positions of the device's result are compared. Reductions
 //! of everything to one element are held whole.
 
-use polywarp_core::ops::{ArgReduce, Copy, Map, Matmul, Random, Reduce, Softmax};
+use polywarp_core::ops::{ArgReduce, Copy, GroupedMatmul, Map, Matmul, Random, Reduce, Softmax};
 use polywarp_core::oracle::{Expected, HostTensor, Subnormals};
-use polywarp_core::{Layout, Op, Result, Scalar, Shape, Step, TensorSpec};
+use polywarp_core::{Error, Layout, Op, Result, Scalar, Shape, Step, TensorSpec};
 
 use super::{Prepared, streamed};
 
@@ -199,6 +199,7 @@ fn sample_of(op: &Op) -> Result<(Op, Layout)> {
             let output = dense(out.dtype, *positions.shape());
             Ok((ArgReduce::new(arg.function, input, &arg.axes, output)?.into(), positions))
         }
+        Op::GroupedMatmul(grouped) => sample_grouped(grouped),
         Op::Matmul(matmul) => sample_matmul(matmul),
         Op::Random(random) => {
             let first = first_elements(&out)?;
@@ -213,6 +214,20 @@ fn sample_of(op: &Op) -> Result<(Op, Layout)> {
 fn first_elements(output: &TensorSpec) -> Result<Layout> {
     let shape = Shape::new(&[output.layout.elements().min(4096)])?;
     Ok(Layout::contiguous(shape).with_offset(output.layout.offset()))
+}
+
+/// Whole columns: which group owns a row is for the ends of all of them to say.
+fn sample_grouped(op: &GroupedMatmul) -> Result<(Op, Layout)> {
+    const KEEP: u64 = 3;
+    let positions = thin(&op.output.layout, 1, KEEP)?;
+    let cut = |spec: &TensorSpec, axis| Ok::<_, Error>(TensorSpec::new(spec.dtype, thin(&spec.layout, axis, KEEP)?));
+    let sample = GroupedMatmul {
+        b: cut(&op.b, 2)?,
+        bias: op.bias.as_ref().map(|bias| cut(bias, 1)).transpose()?,
+        output: dense(op.output.dtype, *positions.shape()),
+        ..op.clone()
+    };
+    Ok((sample.check()?.into(), positions))
 }
 
 fn sample_matmul(op: &Matmul) -> Result<(Op, Layout)> {
@@ -261,6 +276,7 @@ mod tests {
     /// Every kind of op, at sizes that are thinned, on the CPU.
     fn ops() -> Vec<Op> {
         let square = spec(&[300, 300]);
+        let ends = dense(DType::I32, Shape::new(&[5]).unwrap());
         let reduce = |axes: &[usize], out: &[u64]| Reduce::new(ReduceFn::Sum, square, axes, spec(out)).unwrap().into();
         vec![
             Copy::new(TensorSpec::new(DType::F32, square.layout.transpose(0, 1).unwrap()), square).unwrap().into(),
@@ -269,6 +285,7 @@ mod tests {
             reduce(&[0, 1], &[]),
             Softmax::new(polywarp_core::ops::SoftmaxFn::Softmax, square, 0, square).unwrap().into(),
             Matmul::product(square, square, square).check().unwrap().into(),
+            GroupedMatmul::product(square, spec(&[5, 300, 200]), ends, spec(&[300, 200])).check().unwrap().into(),
         ]
     }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::values::encode;
-use crate::ops::Matmul;
+use crate::ops::{GroupedMatmul, Matmul};
 use crate::{
     Backend, Binding, Buffer, Device, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Result, Scalar,
     TensorSpec,
@@ -156,12 +156,22 @@ impl BrokenBackend {
     }
 }
 
-/// The same product with the last k left out.
-fn shortened(op: &Matmul) -> Result<Matmul> {
-    let rank = op.a.layout.rank();
-    let Some(k) = op.dims().k.checked_sub(1) else { return Ok(op.clone()) };
+/// The same product with the last k left out; `None` for what is no product, or sums up nothing.
+fn shortened(op: &Op) -> Result<Option<Op>> {
+    let (a, b) = match op {
+        Op::Matmul(op) => (&op.a, &op.b),
+        Op::GroupedMatmul(op) => (&op.a, &op.b),
+        _ => return Ok(None),
+    };
+    let (across, down) = (a.layout.rank() - 1, b.layout.rank() - 2);
+    let Some(k) = a.layout.dims()[across].checked_sub(1) else { return Ok(None) };
     let cut = |spec: &TensorSpec, axis| Ok::<_, Error>(TensorSpec::new(spec.dtype, spec.layout.slice(axis, 0, k, 1)?));
-    Matmul { a: cut(&op.a, rank - 1)?, b: cut(&op.b, rank - 2)?, ..op.clone() }.check()
+    let (a, b) = (cut(a, across)?, cut(b, down)?);
+    Ok(match op {
+        Op::Matmul(op) => Some(Matmul { a, b, ..op.clone() }.check()?.into()),
+        Op::GroupedMatmul(op) => Some(GroupedMatmul { a, b, ..op.clone() }.check()?.into()),
+        _ => None,
+    })
 }
 
 impl Backend for BrokenBackend {
@@ -189,8 +199,9 @@ impl Backend for BrokenBackend {
         let before = self.inner.backend().read_blocking(output, 0..output.size_bytes())?;
         match (self.fault, op) {
             (Fault::NothingDone, _) => return Ok(()),
-            (Fault::DropsProduct, Op::Matmul(product)) => {
-                self.inner.backend().execute(&shortened(product)?.into(), inputs, output)?;
+            (Fault::DropsProduct, op) => {
+                let shorter = shortened(op)?;
+                self.inner.backend().execute(shorter.as_ref().unwrap_or(op), inputs, output)?;
             }
             _ => self.inner.backend().execute(op, inputs, output)?,
         }

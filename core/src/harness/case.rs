@@ -7,8 +7,8 @@
 use std::fmt::Write;
 
 use super::Values;
-use crate::ops::{ArgReduce, Matmul, Random, Reduce, Softmax};
-use crate::{DType, Layout, Op, Result, Shape, TensorSpec};
+use crate::ops::{ArgReduce, GroupedMatmul, Matmul, Random, Reduce, Softmax};
+use crate::{DType, Layout, Op, Precision, Result, Shape, TensorSpec, UnaryFn};
 
 /// One op on given inputs.
 #[derive(Clone, Debug)]
@@ -40,7 +40,8 @@ impl Case {
     /// A case named by its parts. Reductions, products and softmax are also checked for repeatable bits.
     pub fn new(family: &'static str, op: impl Into<Op>, values: Vec<Values>) -> Case {
         let op = op.into();
-        let repeat = matches!(op, Op::Matmul(_) | Op::Reduce(_) | Op::Softmax(_) | Op::ArgReduce(_));
+        let repeat =
+            matches!(op, Op::Matmul(_) | Op::GroupedMatmul(_) | Op::Reduce(_) | Op::Softmax(_) | Op::ArgReduce(_));
         Case { name: describe(family, &op, &values), family, op, values, check: Check::Bound, repeat }
     }
 
@@ -207,6 +208,10 @@ fn describe(family: &str, op: &Op, values: &[Values]) -> String {
             let _ = write!(name, " axis[{axis}]");
         }
         Op::Matmul(op) => describe_epilogue(&mut name, op),
+        Op::GroupedMatmul(GroupedMatmul { bias, activation, precision, .. }) => {
+            name.push_str(if bias.is_some() { " bias" } else { "" });
+            describe_end(&mut name, *activation, *precision);
+        }
         Op::Random(Random { distribution, seed, stream, .. }) => {
             let _ = write!(name, " {distribution:?} key{seed:#x} stream{stream:#x}");
         }
@@ -229,11 +234,15 @@ fn describe_epilogue(name: &mut String, op: &Matmul) {
     }
     let parts = [(op.bias, " bias"), (op.scale_a, " scale_a"), (op.scale_b, " scale_b")];
     parts.into_iter().filter(|(part, _)| part.is_some()).for_each(|(_, word)| name.push_str(word));
-    if let Some(f) = op.activation {
+    describe_end(name, op.activation, op.precision);
+}
+
+fn describe_end(name: &mut String, activation: Option<UnaryFn>, precision: Precision) {
+    if let Some(f) = activation {
         let _ = write!(name, " {}", f.name());
     }
-    if op.precision != crate::Precision::default() {
-        let _ = write!(name, " {:?}", op.precision);
+    if precision != Precision::default() {
+        let _ = write!(name, " {precision:?}");
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Values {
     RandomBits,
     /// Mean 0, deviation 1 (sum of twelve uniforms); scaled by 16 for integers.
     Normal,
+    /// From 0 to this, never falling, in steps of random length; the last element is this.
+    Rising(u32),
     /// 0, 1, 2, ... up to 120, again and again.
     Ramp,
     /// Uniform in -1..1 with this value at one position.
@@ -76,6 +78,7 @@ impl Values {
             Values::AllBits => "allbits".into(),
             Values::RandomBits => "bits".into(),
             Values::Normal => "normal".into(),
+            Values::Rising(last) => format!("rising({last})"),
             Values::Ramp => "ramp".into(),
             Values::Planted(what, at) => format!("{what:?}@{at:?}").to_lowercase(),
             Values::Constant(value) => format!("const({value})"),
@@ -119,6 +122,8 @@ impl Values {
                 let sum: f64 = (0..12).map(|lane| self::unit(mix(seed ^ (lane + 1) << 40, i))).sum();
                 of((sum - 6.0) * if dtype.is_float() { 1.0 } else { 16.0 })
             }
+            Values::Rising(last) if i + 1 == count => of(last.into()),
+            Values::Rising(last) => of((f64::from(last) * (i as f64 + unit) / count as f64).floor()),
             Values::Ramp => of((i % 121) as f64),
             Values::Planted(what, at) => {
                 let (third, middle) = (count / 3, count / 2);

@@ -142,18 +142,31 @@ impl Matmul {
                 return Err(Error::shape_mismatch(OP, a, b, Some(axis)));
             }
         }
-        if self.a.dtype != self.b.dtype && !(self.a.dtype.is_float8() && self.b.dtype.is_float8()) {
-            return Err(Error::DTypeMismatch { op: OP, expected: self.a.dtype, got: self.b.dtype });
-        }
-        let dtype =
-            Matmul::output_dtype(self.a.dtype).ok_or(Error::UndefinedForDType { op: OP, dtype: self.a.dtype })?;
-        if !Matmul::gives(self.a.dtype, self.output.dtype) {
-            return Err(Error::DTypeMismatch { op: OP, expected: dtype, got: self.output.dtype });
-        }
+        Matmul::check_dtypes(OP, self.a.dtype, self.b.dtype, self.output.dtype)?;
         self.check_scales()?;
         self.check_epilogue()?;
         check_dense_output(OP, &self.output)?;
         Ok(self)
+    }
+
+    /// The dtypes of operands and result, for `op`.
+    pub(super) fn check_dtypes(op: &'static str, a: DType, b: DType, output: DType) -> Result<()> {
+        if a != b && !(a.is_float8() && b.is_float8()) {
+            return Err(Error::DTypeMismatch { op, expected: a, got: b });
+        }
+        let expected = Matmul::output_dtype(a).ok_or(Error::UndefinedForDType { op, dtype: a })?;
+        if Matmul::gives(a, output) { Ok(()) } else { Err(Error::DTypeMismatch { op, expected, got: output }) }
+    }
+
+    /// Whether `activation` is one, and defined for results of `dtype`.
+    pub(super) fn check_activation(activation: Option<UnaryFn>, dtype: DType) -> Result<()> {
+        match activation {
+            Some(f) if !f.is_activation() => {
+                Err(Error::InvalidArgument { what: "activation", reason: format!("{} is not one", f.name()) })
+            }
+            Some(f) if !f.defined_for(dtype) => Err(Error::UndefinedForDType { op: f.name(), dtype }),
+            _ => Ok(()),
+        }
     }
 
     fn check_scales(&self) -> Result<()> {
@@ -204,11 +217,7 @@ impl Matmul {
         if !dtype.is_float() && (self.alpha.fract() != 0.0 || self.beta.fract() != 0.0) {
             return invalid("alpha, beta", format!("{} and {} must be integers for {dtype}", self.alpha, self.beta));
         }
-        match self.activation {
-            Some(f) if !f.is_activation() => invalid("activation", format!("{} is not one", f.name())),
-            Some(f) if !f.defined_for(dtype) => Err(Error::UndefinedForDType { op: f.name(), dtype }),
-            _ => Ok(()),
-        }
+        Matmul::check_activation(self.activation, dtype)
     }
 
     /// The extents.

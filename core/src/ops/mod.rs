@@ -12,6 +12,7 @@ mod argreduce;
 mod binary;
 pub(crate) mod cases;
 mod copy;
+mod grouped_matmul;
 mod map;
 mod matmul;
 mod random;
@@ -22,6 +23,7 @@ mod unary;
 pub use argreduce::{ArgReduce, ArgReduceFn};
 pub use binary::{BinaryFn, CompareFn};
 pub use copy::Copy;
+pub use grouped_matmul::{GroupedMatmul, GroupedMatmulDims};
 pub use map::Map;
 pub use matmul::{Matmul, MatmulDims};
 pub use random::{Distribution, Random, philox4x32_10};
@@ -71,6 +73,8 @@ pub enum Op {
     ArgReduce(ArgReduce),
     /// A copy of bits from one layout to another.
     Copy(Copy),
+    /// Products of runs of rows, each with the matrix of its group.
+    GroupedMatmul(GroupedMatmul),
     /// An elementwise expression: unary, binary, comparison, where, clamp, cast, fill, arange and any fusion of them.
     Map(Map),
     /// A (batched) matrix product with a fused epilogue.
@@ -129,6 +133,7 @@ registry! {
     "copy" copy "contiguous, strided and transposed copies",
     "expr" expr "several elementwise steps fused in one kernel",
     "fill" fill "one value everywhere",
+    "grouped_matmul" grouped_matmul "runs of rows times the matrix of their group (mixture of experts), with a fused epilogue",
     "matmul" matmul "matrix products, batched and broadcast, with a fused epilogue",
     "quantize" quantize "8-bit steps of floats by scales, and back",
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",
@@ -143,6 +148,7 @@ macro_rules! for_each_op {
         match $op {
             Op::ArgReduce($inner) => $body,
             Op::Copy($inner) => $body,
+            Op::GroupedMatmul($inner) => $body,
             Op::Map($inner) => $body,
             Op::Matmul($inner) => $body,
             Op::Random($inner) => $body,
@@ -199,7 +205,7 @@ macro_rules! op_from {
         }
     )*};
 }
-op_from!(ArgReduce, Copy, Map, Matmul, Random, Reduce, Softmax);
+op_from!(ArgReduce, Copy, GroupedMatmul, Map, Matmul, Random, Reduce, Softmax);
 
 impl TensorSpec {
     /// Bytes of the distinct elements: a broadcast dimension counts once.

@@ -2,15 +2,17 @@
 //!
 //! A [`Tensor`] is a device, a shared buffer, a dtype and a [`Layout`]; clones and views share the buffer. Every operation
 //! returns a new tensor and is checked before the device sees it. Nothing waits for the device until a result is read.
-//! Views are in `view.rs`, arithmetic in `math.rs`, products, reductions and random numbers in `compute.rs`, 8-bit tensors with
-//! scales in `quantize.rs`.
+//! Views are in `view.rs`, arithmetic in `math.rs`, products, reductions and random numbers in `compute.rs`, grouped products in
+//! `grouped.rs`, 8-bit tensors with scales in `quantize.rs`.
 
 mod compute;
+mod grouped;
 mod math;
 pub(crate) mod quantize;
 mod view;
 
 pub use compute::MatmulOptions;
+pub use grouped::GroupedMatmulOptions;
 pub use quantize::{Granularity, Quantized};
 
 use std::fmt;

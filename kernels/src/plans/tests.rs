@@ -58,3 +58,15 @@ fn candidates_of_all_cases_are_sound() {
     }
     println!("{found} candidates");
 }
+
+/// Their groups are known on the device alone, which no native kernel reads: they are left to the portable ones.
+#[test]
+fn grouped_products_have_no_candidate() {
+    let grouped = REGISTRY.iter().find(|family| family.name == "grouped_matmul").expect("registered");
+    let ops = (grouped.cases)(Level::Full).into_iter().map(|case| case.op);
+    let ops: Vec<Op> = ops.chain((grouped.benches)(BenchSize::Large).into_iter().map(|case| case.op)).collect();
+    assert!(ops.len() > 100);
+    for caps in cards() {
+        assert!(ops.iter().all(|op| candidates(op, &caps).is_empty() && every(op, &caps).is_empty()), "sm_{}", caps.sm);
+    }
+}

@@ -6,11 +6,11 @@
 //! reduction with a product in it. Operands may have any strides; those that are dense and aligned are read by quads.
 //! Every precision is served in f32. Next: `matmul/tiled.rs` writes the kernel, `matmul/epilogue.rs` its end.
 
-mod combine;
+pub(super) mod combine;
 mod coop;
-mod epilogue;
-mod rank;
-mod tiled;
+pub(super) mod epilogue;
+pub(super) mod rank;
+pub(super) mod tiled;
 mod vector;
 
 use polywarp_core::ops::Matmul;
@@ -282,7 +282,8 @@ fn packed(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<P
 /// beyond it.
 fn with_range(op: &Matmul, places: &Places, plan: &mut Plan, caps: &Caps) -> Result<()> {
     let (mut launches, scratch_bytes) = range::launches(op, caps)?;
-    let cut = rank::whole(op.dims(), caps).ok_or_else(|| no_tile(caps))?;
+    let cut = rank::whole(op.dims(), DType::F32, caps).into_iter().find(|cut| cut.refused.is_none());
+    let cut = cut.ok_or_else(|| no_tile(caps))?;
     let plain = tiled(op, places, cut, Gate::Zero, caps)?;
     for mut launch in plan.launches.drain(..).chain(plain.launches) {
         // Bound last: the verdict and the scales.
@@ -293,27 +294,27 @@ fn with_range(op: &Matmul, places: &Places, plan: &mut Plan, caps: &Caps) -> Res
     Ok(())
 }
 
-fn is_large(op: &Matmul) -> bool {
+pub(super) fn is_large(op: &Matmul) -> bool {
     let dims = op.dims();
     dims.m * dims.n * dims.k * dims.batch >= WORTH_UNROLLING
 }
 
 /// A product cut into tiles and slabs: what all kernels that work by tiles have in common.
-struct TileGrid {
+pub(super) struct TileGrid {
     tile: Tile,
     /// Elements of K that the kernel takes at once.
     step: u32,
-    tiles_m: u64,
+    pub tiles_m: u64,
     tiles_n: u64,
     /// Elements of K in a slab, and slabs.
     slab: u64,
     splits: u64,
-    target: Target,
+    pub target: Target,
 }
 
 impl TileGrid {
     /// `step`: what slabs of K are a multiple of.
-    fn of(op: &Matmul, cut: Cut, step: u32) -> TileGrid {
+    pub fn of(op: &Matmul, cut: Cut, step: u32) -> TileGrid {
         let (dims, tile) = (op.dims(), cut.tile);
         let slab = dims.k.div_ceil(cut.splits).next_multiple_of(step.into());
         let splits = dims.k.div_ceil(slab);
@@ -328,10 +329,22 @@ impl TileGrid {
 
     /// Whether M, N and K leave partial tiles. Small products share one kernel, whatever their remainders: it is compiled
     /// once.
-    fn tails(&self, op: &Matmul) -> [bool; 3] {
+    pub fn tails(&self, op: &Matmul) -> [bool; 3] {
         let dims = op.dims();
         let tail = |extent: u64, block: u32| !is_large(op) || !extent.is_multiple_of(block.into());
         [tail(dims.m, self.tile.block_m), tail(dims.n, self.tile.block_n), tail(dims.k, self.step)]
+    }
+
+    /// [`TileGrid::plan`] of plain tiles.
+    pub fn plan_tiled(
+        &self,
+        op: &Matmul,
+        places: &Places,
+        kernel: Tiled,
+        ends: [[u32; 4]; 2],
+        caps: &Caps,
+    ) -> Result<Plan> {
+        self.plan(op, places, Shape::Tiled(kernel), ends, caps)
     }
 
     /// The launch of `kernel`, whose operands lie at `ends`, and the one that adds slabs.
@@ -364,7 +377,12 @@ impl TileGrid {
 }
 
 /// How A (`which` 0) or B (1) is read; its base, its strides along M (N) and K and its last element.
-fn operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Result<(Operand, [u32; 4])> {
+pub(super) fn operand(
+    op: &Matmul,
+    places: &Places,
+    which: usize,
+    caps: &Caps,
+) -> Result<(Operand, [u32; 4])> {
     let spec = if which == 0 { &op.a } else { &op.b };
     let layout: &Layout = &spec.layout;
     let rank = layout.rank();

@@ -29,6 +29,9 @@ macro_rules! kernels {
     };
 }
 
+// Its kernels are those of matrix products.
+mod grouped_matmul;
+
 // The registry: one sorted line per stem.
 kernels! {
     ArgReduce => argreduce,
@@ -44,6 +47,7 @@ pub(crate) fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
     match op {
         Op::ArgReduce(op) => argreduce::plan(op, caps),
         Op::Copy(op) => copy::plan(op, caps),
+        Op::GroupedMatmul(op) => grouped_matmul::plan(op, caps),
         Op::Map(op) => map::plan(op, caps),
         Op::Matmul(op) => matmul::plan(op, caps),
         Op::Random(op) => random::plan(op, caps),
@@ -55,6 +59,7 @@ pub(crate) fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
 
 pub(crate) fn candidates(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
     match op {
+        Op::GroupedMatmul(op) => grouped_matmul::candidates(op, caps),
         Op::Matmul(op) => matmul::candidates(op, caps),
         _ => Ok(vec![Candidate { name: op.name().to_owned(), plan: plan(op, caps)?, estimate_ns: 0.0 }]),
     }

@@ -6,6 +6,7 @@
 mod argreduce;
 mod copy;
 mod gather;
+mod grouped_matmul;
 mod lanes;
 mod map;
 mod matmul;
@@ -21,6 +22,7 @@ pub(super) fn execute(op: &Op, inputs: &[&[u8]], output: &mut [u8]) {
     match op {
         Op::ArgReduce(op) => argreduce::execute(op, inputs[0], output),
         Op::Copy(op) => copy::execute(op, inputs[0], output),
+        Op::GroupedMatmul(op) => grouped_matmul::execute(op, inputs, output),
         Op::Map(op) => map::execute(op, inputs, output),
         Op::Matmul(op) => matmul::execute(op, inputs, output),
         Op::Random(op) => random::execute(op, output),

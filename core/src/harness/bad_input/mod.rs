@@ -39,6 +39,8 @@ const ROWS: &[(&str, Test)] = &[
     ("matmul of different inner dimensions", shapes::matmul_inner),
     ("matmul of vectors or unequal batches", shapes::matmul_shapes),
     ("matmul epilogue of the wrong shape, dtype or kind", parameters::matmul_epilogue),
+    ("grouped product of the wrong ranks, shapes or dtypes", parameters::grouped_matmul),
+    ("ends of groups out of order or out of range", parameters::group_ends),
     ("scales of the wrong shape, dtype or operands", parameters::scales),
     ("quantising what has no steps, rows or columns", parameters::quantize),
     ("reshape to another element count", shapes::reshape_size),

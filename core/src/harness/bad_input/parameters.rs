@@ -3,8 +3,8 @@
 use super::{Answer, must, ones, refused};
 use crate::ops::Distribution;
 use crate::{
-    DType, Device, Error, Expr, Granularity, KeepDims, MAX_INPUTS, MatmulOptions, Program, Quantized, ReduceFn, Scalar,
-    Tensor, UnaryFn,
+    DType, Device, Error, Expr, Granularity, GroupedMatmulOptions, KeepDims, MAX_INPUTS, MatmulOptions, Program,
+    Quantized, ReduceFn, Scalar, Tensor, UnaryFn,
 };
 
 pub(super) fn matmul_epilogue(device: &Device) -> Answer {
@@ -19,6 +19,63 @@ pub(super) fn matmul_epilogue(device: &Device) -> Answer {
     })?;
     let sine = MatmulOptions { activation: Some(UnaryFn::Sin), ..Default::default() };
     refused("sin as an activation", with(sine), |e| matches!(e, Error::InvalidArgument { what: "activation", .. }))
+}
+
+pub(super) fn grouped_matmul(device: &Device) -> Answer {
+    let (a, b) = (ones(device, &[4, 3])?, ones(device, &[2, 3, 5])?);
+    let ends = must(Tensor::from_slice(device, &[1i32, 4], [2]))?;
+    let ranks = |e: &Error| matches!(e, Error::InvalidArgument { what: "operands of a grouped product", .. });
+    refused("B of one matrix", a.grouped_matmul(&must(b.select(0, 0))?, &ends), ranks)?;
+    refused("A of rank 3", b.grouped_matmul(&b, &ends), ranks)?;
+    refused("ends of rank 2", a.grouped_matmul(&b, &must(ends.unsqueeze(0))?), ranks)?;
+    refused("a scalar for A", must(a.reshape([12]))?.grouped_matmul(&b, &ends), ranks)?;
+    refused("k of 3 and 5", a.grouped_matmul(&must(b.transpose(1, 2))?, &ends), |e| {
+        matches!(e, Error::InnerDimension { k_lhs: 3, k_rhs: 5, .. })
+    })?;
+    let three = must(Tensor::from_slice(device, &[1i32, 2, 4], [3]))?;
+    refused("3 ends of 2 groups", a.grouped_matmul(&b, &three), |e| {
+        matches!(e, Error::ShapeMismatch { op: "grouped_matmul", axis: Some(0), .. })
+    })?;
+    let dtype = |expected, got| move |e: &Error| matches!(e, Error::DTypeMismatch { op: "grouped_matmul", expected: x, got: y } if *x == expected && *y == got);
+    refused("f32 ends", a.grouped_matmul(&b, &ones(device, &[2])?), dtype(DType::I32, DType::F32))?;
+    let integers = must(b.cast(DType::I32))?;
+    refused("f32 rows and i32 matrices", a.grouped_matmul(&integers, &ends), dtype(DType::F32, DType::I32))?;
+    let truths = (must(a.cast(DType::Bool))?, must(b.cast(DType::Bool))?);
+    refused("bool", truths.0.grouped_matmul(&truths.1, &ends), |e| {
+        matches!(e, Error::UndefinedForDType { op: "grouped_matmul", dtype: DType::Bool })
+    })?;
+    let with = |options: GroupedMatmulOptions<'_>| a.grouped_matmul_with(&b, &ends, &options);
+    let (one, halves) = (ones(device, &[5])?, must(ones(device, &[2, 5])?.cast(DType::F16))?);
+    refused("one bias for all groups", with(GroupedMatmulOptions { bias: Some(&one), ..Default::default() }), |e| {
+        matches!(e, Error::ShapeMismatch { op: "grouped_matmul", .. })
+    })?;
+    let f16_bias = with(GroupedMatmulOptions { bias: Some(&halves), ..Default::default() });
+    refused("an f16 bias", f16_bias, dtype(DType::F32, DType::F16))?;
+    let f64_output = with(GroupedMatmulOptions { output: Some(DType::F64), ..Default::default() });
+    refused("f64 of f32", f64_output, dtype(DType::F32, DType::F64))?;
+    let cosine = GroupedMatmulOptions { activation: Some(UnaryFn::Cos), ..Default::default() };
+    refused("cos as an activation", with(cosine), |e| matches!(e, Error::InvalidArgument { what: "activation", .. }))
+}
+
+/// Nobody can refuse what is only on the device: it must have the meaning that is documented, and reach no other memory.
+pub(super) fn group_ends(device: &Device) -> Answer {
+    let a = must(Tensor::from_slice(device, &[1.0f32, 2.0, 3.0, 4.0], [4, 1]))?;
+    let b = must(Tensor::from_slice(device, &[1.0f32, 10.0, 100.0], [3, 1, 1]))?;
+    let expected: [([i32; 3], [f32; 4]); 5] = [
+        ([3, 1, 4], [1.0, 2.0, 3.0, 400.0]),
+        ([i32::MIN, -1, 2], [100.0, 200.0, 0.0, 0.0]),
+        ([i32::MAX, 2, -7], [1.0, 2.0, 3.0, 4.0]),
+        ([0, 2, i32::MAX], [10.0, 20.0, 300.0, 400.0]),
+        ([4, 3, 2], [1.0, 2.0, 3.0, 4.0]),
+    ];
+    for (ends, want) in expected {
+        let on_device = must(Tensor::from_slice(device, &ends, [3]))?;
+        let got: Vec<f32> = must(must(a.grouped_matmul(&b, &on_device))?.to_vec())?;
+        if got != want {
+            return Err(format!("ends {ends:?} gave {got:?}, not {want:?}"));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn scales(device: &Device) -> Answer {

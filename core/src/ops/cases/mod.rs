@@ -12,6 +12,7 @@ pub mod compare;
 pub mod copy;
 pub mod expr;
 pub mod fill;
+pub mod grouped_matmul;
 pub mod matmul;
 pub mod quantize;
 pub mod random;

@@ -26,7 +26,7 @@ pub(super) struct Combine {
 }
 
 /// Adds `splits` slabs from `sums` and writes the output.
-pub(super) fn launch(op: &Matmul, places: &Places, splits: u64, sums: Option<Slot>, caps: &Caps) -> Result<Launch> {
+pub(in crate::plans) fn launch(op: &Matmul, places: &Places, splits: u64, sums: Option<Slot>, caps: &Caps) -> Result<Launch> {
     let dims = op.dims();
     let elements = dims.batch * dims.m * dims.n;
     // Dense outputs: quads may cross rows, every element finds its own place.
@@ -78,7 +78,8 @@ impl Combine {
             )?;
         }
         writeln!(out, "    let row = at / params.n;")?;
-        writeln!(out, "    return epilogue(sum, row / params.m, row % params.m, at % params.n);\n}}\n")?;
+        let batch = if self.epilogue.ends.is_some() { "group_of(row)" } else { "row / params.m" };
+        writeln!(out, "    return epilogue(sum, {batch}, row % params.m, at % params.n);\n}}\n")?;
         writeln!(out, "@compute @workgroup_size({THREADS})\nfn main(")?;
         writeln!(out, "    @builtin(workgroup_id) group: vec3<u32>,\n    @builtin(num_workgroups) groups: vec3<u32>,")?;
         writeln!(out, "    @builtin(local_invocation_index) thread: u32,\n) {{")?;

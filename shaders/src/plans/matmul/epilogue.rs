@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use polywarp_core::ops::Matmul;
+use polywarp_core::ops::{GroupedMatmul, Matmul};
 use polywarp_core::{DType, Layout, Result, Scalar, TensorSpec, UnaryFn};
 
 use crate::element::{Element, Form};
@@ -11,7 +11,7 @@ use crate::{Access, Caps, Slot, math};
 
 /// What the end of a kernel does: part of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Epilogue {
+pub(in crate::plans) struct Epilogue {
     /// Rows of A, columns of B have scales.
     pub scale_a: bool,
     pub scale_b: bool,
@@ -21,6 +21,8 @@ pub(super) struct Epilogue {
     pub add: bool,
     pub bias: bool,
     pub activation: Option<UnaryFn>,
+    /// Rows belong to groups, which end where a buffer of these says; the group is what is called the batch here.
+    pub ends: Option<Element>,
     /// How sums are held.
     pub accumulator: Element,
     /// What the epilogue computes in: as sums are held, or f32 where sums of integers are stored as floats.
@@ -31,13 +33,13 @@ pub(super) struct Epilogue {
 
 /// One batch dimension: its extent and the strides of A, B, C and the scales.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct BatchAxis {
+pub(in crate::plans) struct BatchAxis {
     pub extent: u64,
     pub strides: [i64; 5],
 }
 
 /// Where the operands lie: everything that does not depend on the kernel.
-pub(super) struct Places {
+pub(in crate::plans) struct Places {
     pub epilogue: Epilogue,
     /// Outermost first, merged where all operands step evenly.
     pub batch: Vec<BatchAxis>,
@@ -46,8 +48,10 @@ pub(super) struct Places {
     bias: (u64, i64),
     /// Base and step of the scales of rows and of columns; none where there are none.
     scales: Vec<(u64, i64)>,
+    /// Number of groups, from bias to bias, base and step of the ends; none where there are none.
+    groups: Vec<u32>,
     target: u64,
-    /// Buffers of C, bias and scales, where read.
+    /// Buffers of C, bias, scales and ends, where read.
     pub slots: Vec<Slot>,
 }
 
@@ -69,6 +73,7 @@ impl Epilogue {
             add: op.c.is_some() && op.beta != 0.0,
             bias: op.bias.is_some(),
             activation: op.activation,
+            ends: None,
             accumulator: Element::new(accumulator, caps)?,
             value: Element::new(value, caps)?,
             output: Element::new(op.output.dtype, caps)?,
@@ -90,7 +95,8 @@ impl Epilogue {
         let scale = self.value.param_type();
         let mut text = format!("struct Params {{\n    alpha: {scale}, beta: {scale},\n   ");
         let scales: &[&str] = if self.has_scales() { &SCALES } else { &[] };
-        for name in COMMON.iter().chain(scales).chain(own) {
+        let groups: &[&str] = if self.ends.is_some() { &GROUPS } else { &[] };
+        for name in COMMON.iter().chain(scales).chain(groups).chain(own) {
             let _ = write!(text, " {name}: u32,");
         }
         text += "\n   ";
@@ -121,6 +127,13 @@ impl Epilogue {
                 next += 1;
             }
         }
+        if let Some(ends) = self.ends {
+            text += &ends.storage(next, "ends", Form::Scalar, Access::Read);
+            let end = "load_ends(params.ends_base + group * params.ends_step)";
+            let end = if ends.dtype() == DType::I32 { format!("u32(max({end}, 0))") } else { end.to_owned() };
+            let _ = writeln!(text, "fn end_of(group: u32) -> u32 {{ return {end}; }}");
+            text += include_str!("../../../wgsl/grouped_matmul.wgsl");
+        }
         let mut decode = |wanted, name, base, stride| {
             if wanted {
                 text += &super::super::reduce::template::decode(name, base, stride, axes.into());
@@ -132,6 +145,9 @@ impl Epilogue {
         let sum = if value == acc { "sum".to_owned() } else { format!("{value}(sum)") };
         let _ =
             writeln!(text, "fn epilogue(sum: {acc}, batch: u32, row: u32, col: u32) -> {value} {{\n    var x = {sum};");
+        if self.ends.is_some() {
+            let _ = writeln!(text, "    if batch >= params.groups {{ return {value}(); }} // a row of no group");
+        }
         if self.scale_a {
             text += "    x = x * load_row_scale(batch_of_rows(batch) + row * params.rows_step);\n";
         }
@@ -145,7 +161,8 @@ impl Epilogue {
             text += "    x += params.beta * load_c(batch_of_c(batch) + row * params.c_row + col * params.c_col);\n";
         }
         if self.bias {
-            text += "    x += load_bias(params.bias_base + col * params.bias_step);\n";
+            let group = if self.ends.is_some() { " + batch * params.bias_group" } else { "" };
+            let _ = writeln!(text, "    x += load_bias(params.bias_base{group} + col * params.bias_step);");
         }
         if let Some(f) = self.activation {
             let _ = writeln!(text, "    x = {};", math::unary(f, self.value.dtype(), "x"));
@@ -155,7 +172,7 @@ impl Epilogue {
 
     /// Reads of the storage buffers that [`Epilogue::text`] declares.
     pub fn accesses(&self) -> impl Iterator<Item = Access> {
-        [self.add, self.bias, self.scale_a, self.scale_b].into_iter().filter(|&wanted| wanted).map(|_| Access::Read)
+        [self.add, self.bias, self.scale_a, self.scale_b, self.ends.is_some()].into_iter().filter(|&wanted| wanted).map(|_| Access::Read)
     }
 }
 
@@ -164,7 +181,25 @@ const COMMON: [&str; 9] = ["m", "n", "k", "target_base", "c_base", "c_row", "c_c
 /// Members after those where there are scales.
 const SCALES: [&str; 4] = ["rows_base", "rows_step", "cols_base", "cols_step"];
 
+/// Members after those where there are groups.
+const GROUPS: [&str; 4] = ["groups", "bias_group", "ends_base", "ends_step"];
+
 impl Places {
+    /// Where those of a grouped product lie; `product` is all of its rows times the matrix of the first group.
+    pub fn of_groups(op: &GroupedMatmul, product: &Matmul, caps: &Caps) -> Result<Places> {
+        let mut places = Places::of(product, caps)?;
+        let groups = op.dims().groups;
+        if groups > 1 {
+            places.batch = vec![BatchAxis { extent: groups, strides: [0, op.b.layout.strides()[0], 0, 0, 0] }];
+        }
+        let bias = op.bias.map_or(0, |bias| bias.layout.strides()[0]);
+        let ends = &op.ends.layout;
+        places.groups = vec![groups as u32, bias as u32, ends.offset() as u32, ends.strides()[0] as u32];
+        places.epilogue.ends = Some(Element::new(op.ends.dtype, caps)?);
+        places.slots.push(Slot::Input(op.inputs().len() - 1));
+        Ok(places)
+    }
+
     /// Where the operands of `op` lie.
     pub fn of(op: &Matmul, caps: &Caps) -> Result<Places> {
         let epilogue = Epilogue::of(op, caps)?;
@@ -184,7 +219,7 @@ impl Places {
         let slots = [at_c.filter(|_| epilogue.add)].into_iter().chain(rest).flatten().map(Slot::Input).collect();
         let (alpha, beta) = (words(op.alpha), words(op.beta));
         let target = op.output.layout.offset();
-        Ok(Places { epilogue, batch, alpha, beta, bias, scales, target, slots })
+        Ok(Places { epilogue, batch, alpha, beta, bias, scales, groups: Vec::new(), target, slots })
     }
 
     /// Batch dimensions left after merging.
@@ -203,6 +238,7 @@ impl Places {
         params.extend([c.offset() as u32, c.strides()[rank - 2] as u32, c.strides()[rank - 1] as u32]);
         params.extend([self.bias.0 as u32, self.bias.1 as u32]);
         params.extend(self.scales.iter().flat_map(|&(base, step)| [base as u32, step as u32]));
+        params.extend(&self.groups);
         params.extend(own);
         // Innermost first; negative strides wrap as two's complement.
         params.extend(self.batch.iter().rev().map(|axis| axis.extent as u32));

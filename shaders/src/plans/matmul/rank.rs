@@ -68,7 +68,7 @@ impl Rated {
 
 /// A way to cut a product into tiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Cut {
+pub(in crate::plans) struct Cut {
     pub tile: Tile,
     /// Slabs of K.
     pub splits: u64,
@@ -107,9 +107,9 @@ fn plain_in(dims: MatmulDims, sum: DType, caps: &Caps, slabs: RangeInclusive<u64
     list
 }
 
-/// The best plain tile for f32 in one slab of K.
-pub(super) fn whole(dims: MatmulDims, caps: &Caps) -> Option<Cut> {
-    plain_in(dims, DType::F32, caps, 1..=1).into_iter().find(|cut| cut.refused.is_none())
+/// How the plain tiles cut a product in one slab of K, in order of preference.
+pub(in crate::plans) fn whole(dims: MatmulDims, sum: DType, caps: &Caps) -> Vec<Cut> {
+    plain_in(dims, sum, caps, 1..=1)
 }
 
 /// What can be used first, then what is expected to be faster.

@@ -1,6 +1,7 @@
 //! Writes the tiled matrix product kernel for one configuration, as plain unrolled WGSL.
 //!
 //! Computes      D = epilogue(sum over k of A[m, k] B[k, n]), or one slab of the sum, for every matrix of a batch.
+//!               Grouped products: a tile holds rows of one group, whose matrix is one of the batch.
 //! Algorithm     1. a step's tiles of A and B travel to registers while the step before is multiplied; 2. they go to
 //!               workgroup memory, K-major, between two barriers; 3. every thread multiplies its rectangle.
 //! Tiling        BLOCK_M x BLOCK_N x BLOCK_K a workgroup, THREAD_M x THREAD_N outputs a thread, in vectors of four.
@@ -36,7 +37,7 @@ const LANES_N: u32 = WARP / LANES_M;
 
 /// Extents of a tile and of the workgroup that computes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Tile {
+pub(in crate::plans) struct Tile {
     pub block_m: u32,
     pub block_n: u32,
     pub block_k: u32,
@@ -69,7 +70,7 @@ impl Tile {
 
 /// How an operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Load {
+pub(in crate::plans) enum Load {
     /// Four neighbours at once.
     Quad,
     /// Neighbours one by one.
@@ -80,7 +81,7 @@ pub(super) enum Load {
 
 /// One operand, as the kernel's key knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Operand {
+pub(in crate::plans) struct Operand {
     pub element: Element,
     /// Neighbours in memory lie along K, not along M (or N).
     pub along_k: bool,
@@ -89,7 +90,7 @@ pub(super) struct Operand {
 
 /// Where results go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Target {
+pub(in crate::plans) enum Target {
     /// The op's output, four columns at once or one.
     Output(Form),
     /// Scratch: the bare sum of a slab of K.
@@ -98,7 +99,7 @@ pub(super) enum Target {
 
 /// Whether the kernel always runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Gate {
+pub(in crate::plans) enum Gate {
     /// Always.
     Open,
     /// Where the first word of the last buffer is 0; else it ends at once (`coop/range.rs`).
@@ -107,7 +108,7 @@ pub(super) enum Gate {
 
 /// The specialisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Tiled {
+pub(in crate::plans) struct Tiled {
     pub tile: Tile,
     pub a: Operand,
     pub b: Operand,
@@ -144,18 +145,26 @@ impl Tiled {
         if self.gate == Gate::Zero {
             bindings.push(Access::Read);
         }
+        let op = if self.is_grouped() { "grouped_matmul" } else { "matmul" };
         Source {
-            name: format!("matmul_{}_{block_m}x{block_n}x{block_k}", self.a.element.dtype()),
+            name: format!("{op}_{}_{block_m}x{block_n}x{block_k}", self.a.element.dtype()),
             wgsl: element::prelude(&elements) + &math::library(&body) + &body,
             bindings,
         }
     }
 
+    /// Whether a tile's rows belong to a group, and lie where the ends of the groups say.
+    fn is_grouped(&self) -> bool {
+        self.epilogue.ends.is_some()
+    }
+
     fn sides(&self) -> [Side; 2] {
         let tile = &self.tile;
+        // The rows that no group owns are multiplied by nothing, but their tiles fetch a first step too.
+        let matrix = if self.is_grouped() { "min(batch, params.groups - 1u)" } else { "batch" };
         [
-            Side { name: "a", operand: self.a, block: tile.block_m, tile: "tile_m", tail: self.tail_m },
-            Side { name: "b", operand: self.b, block: tile.block_n, tile: "tile_n", tail: self.tail_n },
+            Side { name: "a", operand: self.a, block: tile.block_m, tile: "tile_m", tail: self.tail_m, matrix: "batch" },
+            Side { name: "b", operand: self.b, block: tile.block_n, tile: "tile_n", tail: self.tail_n, matrix },
         ]
     }
 
@@ -198,15 +207,27 @@ impl Tiled {
         if self.gate == Gate::Zero {
             writeln!(out, "    if info[0] != 0u {{ return; }} // done by the kernel before")?;
         }
-        writeln!(out, "    let split = layer % params.splits;\n    let batch = layer / params.splits;")?;
+        if !self.is_grouped() {
+            writeln!(out, "    let split = layer % params.splits;\n    let batch = layer / params.splits;")?;
+        }
         writeln!(out, "    let place = id % tiles;\n    let band = place / ({RASTER}u * params.tiles_n);")?;
         writeln!(out, "    let band_first = band * {RASTER}u;")?;
         writeln!(out, "    let band_rows = min({RASTER}u, params.tiles_m - band_first);")?;
         writeln!(out, "    let in_band = place - band * {RASTER}u * params.tiles_n;")?;
-        writeln!(out, "    let tile_m = (band_first + in_band % band_rows) * {block_m}u;")?;
+        if self.is_grouped() {
+            writeln!(out, "    let part = part_of(band_first + in_band % band_rows, {block_m}u);")?;
+            writeln!(out, "    if part.row >= params.m {{ return; }} // fewer tiles than there could be")?;
+            writeln!(out, "    let batch = part.group;\n    let tile_m = part.row;")?;
+        } else {
+            writeln!(out, "    let tile_m = (band_first + in_band % band_rows) * {block_m}u;")?;
+        }
         writeln!(out, "    let tile_n = in_band / band_rows * {block_n}u;")?;
-        writeln!(out, "    let k_first = split * params.slab;")?;
-        writeln!(out, "    let k_end = min(k_first + params.slab, params.k);")?;
+        if self.is_grouped() {
+            writeln!(out, "    let k_first = 0u;\n    let k_end = select(0u, params.k, batch < params.groups);")?;
+        } else {
+            writeln!(out, "    let k_first = split * params.slab;")?;
+            writeln!(out, "    let k_end = min(k_first + params.slab, params.k);")?;
+        }
         writeln!(out, "    let lane = thread % {WARP}u;\n    let warp = thread / {WARP}u;")?;
         writeln!(out, "    let own_m = warp % {warps_m}u * {}u + lane / {LANES_N}u;", block_m / warps_m / 4)?;
         writeln!(out, "    let own_n = warp / {warps_m}u * {}u + lane % {LANES_N}u;", block_n / warps_n / 4)?;

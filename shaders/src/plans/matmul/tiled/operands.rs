@@ -20,6 +20,8 @@ pub(super) struct Side {
     /// The variable that holds the tile's first row (column).
     pub tile: &'static str,
     pub tail: bool,
+    /// Which matrix of the batch.
+    pub matrix: &'static str,
 }
 
 impl Side {
@@ -90,12 +92,12 @@ impl Tiled {
 
     /// Which units of a tile a thread fetches, from where, and where they go.
     pub(super) fn write_places(&self, out: &mut String, side: &Side) -> std::fmt::Result {
-        let Side { name: n, block, tile, .. } = *side;
+        let Side { name: n, block, tile, matrix, .. } = *side;
         let across = block / 4;
         let (near, far, per) = (side.near(), side.far(), side.per_item());
         writeln!(
             out,
-            "    let {n}_start = batch_of_{n}(batch);\n    let {n}_far = params.{n}_{}{per};",
+            "    let {n}_start = batch_of_{n}({matrix});\n    let {n}_far = params.{n}_{}{per};",
             side.far_axis()
         )?;
         for p in 0..side.passes(&self.tile) {

@@ -12,13 +12,17 @@ impl Tiled {
         let partial = self.target == Target::Partial;
         let layer = if partial { "(split * params.batches + batch)" } else { "batch" };
         let base = if partial { "" } else { "params.target_base + " };
-        writeln!(out, "    let d_start = {base}{layer} * params.m * params.n;")?;
+        if self.is_grouped() {
+            writeln!(out, "    let d_start = params.target_base;")?;
+        } else {
+            writeln!(out, "    let d_start = {base}{layer} * params.m * params.n;")?;
+        }
         if !self.unroll {
             return self.write_store_loop(out);
         }
         for i in 0..tm {
             writeln!(out, "    {{\n        let row = tile_m + (own_m + {}u) * 4u + {}u;", i / 4 * LANES_M, i % 4)?;
-            let row_guard = if self.tail_m { "row < params.m" } else { "true" };
+            let row_guard = if self.tail_m { format!("row < {}", self.row_end()) } else { "true".to_owned() };
             writeln!(out, "        if {row_guard} {{\n            let at = d_start + row * params.n;")?;
             for j in 0..tn / 4 {
                 writeln!(out, "            {{\n                let col = tile_n + (own_n + {}u) * 4u;", j * LANES_N)?;
@@ -44,6 +48,11 @@ impl Tiled {
         Ok(())
     }
 
+    /// The row after the last one that a tile may write.
+    fn row_end(&self) -> &'static str {
+        if self.is_grouped() { "part.end" } else { "params.m" }
+    }
+
     /// Whether results are of another type than sums.
     fn changes_type(&self) -> bool {
         self.epilogue.value != self.epilogue.accumulator
@@ -58,7 +67,7 @@ impl Tiled {
         writeln!(out, "    for (var i = 0u; i < {count}u; i++) {{\n        let r = i / {vectors}u;")?;
         writeln!(out, "        let row = tile_m + (own_m + r / 4u * {LANES_M}u) * 4u + r % 4u;")?;
         writeln!(out, "        let col = tile_n + (own_n + i % {vectors}u * {LANES_N}u) * 4u;")?;
-        writeln!(out, "        if row >= params.m || col >= params.n {{ continue; }}")?;
+        writeln!(out, "        if row >= {} || col >= params.n {{ continue; }}", self.row_end())?;
         let end = self.target != Target::Partial;
         let (value, sum) = if end && self.changes_type() {
             (format!("{}()", self.epilogue.value.vector()), "sums[i][e]")

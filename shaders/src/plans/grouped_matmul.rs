@@ -1,0 +1,122 @@
+//! Grouped products: the tiles of `matmul.rs`, each workgroup of which finds its group from the ends on the device.
+//!
+//! How many tiles a group needs is not known here, so the grid has as many as there can be: every row is in one tile, and
+//! a group leaves at most one partial tile; what is too many ends at once. To the kernel a group is a matrix of a batch
+//! that has a run of A's rows instead of rows of its own. The sum is never cut into slabs. Next: `wgsl/grouped_matmul.wgsl`
+//! finds the group, `matmul/tiled.rs` multiplies.
+
+use polywarp_core::ops::{GroupedMatmul, GroupedMatmulDims, Map, Matmul, MatmulDims};
+use polywarp_core::{Expr, Program, Result, Scalar};
+
+use super::matmul::epilogue::Places;
+use super::matmul::rank::{self, Cut};
+use super::matmul::tiled::{Gate, Load, Tiled};
+use super::matmul::{TileGrid, combine, is_large, operand};
+use super::reduce::template::check_index;
+use crate::{Candidate, Caps, Plan};
+
+pub(super) fn plan(op: &GroupedMatmul, caps: &Caps) -> Result<Plan> {
+    match empty(op, caps)? {
+        Some(plan) => Ok(plan),
+        None => Grouped::of(op, caps)?.plan(first(&cuts(op, caps)?, caps)?, caps),
+    }
+}
+
+pub(super) fn candidates(op: &GroupedMatmul, caps: &Caps) -> Result<Vec<Candidate>> {
+    if let Some(plan) = empty(op, caps)? {
+        return Ok(vec![Candidate { name: "grouped_matmul_empty".to_owned(), plan, estimate_ns: 0.0 }]);
+    }
+    let (grouped, cuts) = (Grouped::of(op, caps)?, cuts(op, caps)?);
+    first(&cuts, caps)?;
+    let one = |cut: &Cut| {
+        let (dtype, tile) = (op.a.dtype, cut.tile);
+        let name = format!("grouped_matmul_{dtype}_tiled_{}x{}x{}", tile.block_m, tile.block_n, tile.block_k);
+        Ok(Candidate { name, plan: grouped.plan(cut, caps)?, estimate_ns: cut.ns })
+    };
+    cuts.iter().map(one).collect()
+}
+
+fn first<'a>(cuts: &'a [Cut], caps: &Caps) -> Result<&'a Cut> {
+    cuts.first().ok_or_else(|| caps.unsupported("grouped_matmul", "no tile fits the device's workgroups"))
+}
+
+/// Tiles that the device can run, in order of preference, for groups that own as many rows each.
+fn cuts(op: &GroupedMatmul, caps: &Caps) -> Result<Vec<Cut>> {
+    let GroupedMatmulDims { groups, rows, n, k } = op.dims();
+    let batch = groups.clamp(1, rows.max(1));
+    let dims = MatmulDims { batch, m: rows.div_ceil(batch), n, k };
+    let sum = Grouped::of(op, caps)?.places.epilogue.accumulator.dtype();
+    Ok(rank::whole(dims, sum, caps).into_iter().filter(|cut| cut.refused.is_none()).collect())
+}
+
+/// The plan where there is nothing to add up: without groups all is 0, with K = 0 only the epilogue is left.
+fn empty(op: &GroupedMatmul, caps: &Caps) -> Result<Option<Plan>> {
+    let GroupedMatmulDims { groups, k, .. } = op.dims();
+    if groups == 0 {
+        let zero = Program::compile(&Expr::constant(Scalar::I(0)).cast(op.output.dtype), &[])?;
+        return super::map::plan(&Map::new(op.name(), zero, Vec::new(), op.output)?, caps).map(Some);
+    }
+    if k > 0 {
+        return Ok(None);
+    }
+    let Grouped { product, places, .. } = Grouped::of(op, caps)?;
+    let launches = vec![combine::launch(&product, &places, 0, None, caps)?];
+    Ok(Some(Plan { launches, scratch_bytes: Vec::new() }))
+}
+
+/// A grouped product as the tiled kernel sees it.
+struct Grouped {
+    /// All rows times the matrix of the first group.
+    product: Matmul,
+    places: Places,
+    groups: u64,
+    /// The last element of all matrices.
+    last: u32,
+}
+
+impl Grouped {
+    fn of(op: &GroupedMatmul, caps: &Caps) -> Result<Grouped> {
+        for spec in op.inputs().iter().chain([&op.output]) {
+            check_index(op.name(), spec)?;
+        }
+        let GroupedMatmulDims { groups, rows, .. } = op.dims();
+        let product = Matmul { output: op.output, ..op.of_group(0, 0..rows)? };
+        let places = Places::of_groups(op, &product, caps)?;
+        let last = op.b.layout.required_elements().saturating_sub(1) as u32;
+        Ok(Grouped { product, places, groups, last })
+    }
+
+    fn plan(&self, cut: &Cut, caps: &Caps) -> Result<Plan> {
+        let Grouped { product, places, groups, last } = self;
+        let (rows, block_m) = (product.dims().m, u64::from(cut.tile.block_m));
+        // As many partial tiles as there are groups, and one of the rows that none owns; but none without a row.
+        let most_tiles = rows.min((rows + (groups + 1) * (block_m - 1)) / block_m);
+        let mut grid = TileGrid::of(product, *cut, cut.tile.block_k);
+        grid.tiles_m = most_tiles;
+        let (mut a, a_ends) = operand(product, places, 0, caps)?;
+        let (b, [base, along_n, along_k, _]) = operand(product, places, 1, caps)?;
+        // Groups begin at any row: quads along M would not.
+        if !a.along_k && a.load == Load::Quad {
+            a.load = Load::Unit;
+        }
+        let [_, tail_n, tail_k] = grid.tails(product);
+        let kernel = Tiled {
+            tile: cut.tile,
+            a,
+            b,
+            tail_m: true,
+            tail_n,
+            tail_k,
+            unroll: is_large(product),
+            epilogue: places.epilogue,
+            target: grid.target,
+            gate: Gate::Open,
+            axes: places.axes(),
+        };
+        grid.plan_tiled(product, places, kernel, [a_ends, [base, along_n, along_k, *last]], caps)
+    }
+}
+
+#[cfg(test)]
+#[path = "grouped_matmul/tests.rs"]
+mod tests;
