@@ -53,7 +53,7 @@ pub use expr::{Expr, MAX_INPUTS, MAX_STEPS, Program, Step, StepId};
 pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
 pub use layout::{Layout, collapse_together};
-pub use ops::{BinaryFn, CompareFn, Cost, Distribution, Op, ReduceFn, TensorSpec, UnaryFn};
+pub use ops::{BinaryFn, CompareFn, Cost, Distribution, Op, ReduceFn, ScaleBlocks, TensorSpec, UnaryFn};
 pub use precision::Precision;
 pub use recording::{Recorded, Recorders, Recording, foreign_recording};
 pub use scalar::Scalar;

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::Values;
-use crate::ops::{ArgReduce, GroupedMatmul, Matmul, Random, Reduce, Softmax};
+use crate::ops::{ArgReduce, GroupedMatmul, Matmul, Random, Reduce, ScaleBlocks, Softmax};
 use crate::{DType, Layout, Op, Precision, Result, Shape, TensorSpec, UnaryFn};
 
 /// One op on given inputs.
@@ -234,6 +234,9 @@ fn describe_epilogue(name: &mut String, op: &Matmul) {
     }
     let parts = [(op.bias, " bias"), (op.scale_a, " scale_a"), (op.scale_b, " scale_b")];
     parts.into_iter().filter(|(part, _)| part.is_some()).for_each(|(_, word)| name.push_str(word));
+    if let Some(ScaleBlocks { m, n, k }) = op.scale_blocks {
+        let _ = write!(name, " blocks{m}x{n}x{k}");
+    }
     describe_end(name, op.activation, op.precision);
 }
 

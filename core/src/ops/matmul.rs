@@ -11,11 +11,18 @@
 //! Quantised operands are 8-bit tensors with f32 scales: scale_a [..., m, 1] of A's rows, scale_b [..., 1, n] of B's columns,
 //! one scale for all being a stride of 0. The sum, converted to f32 where it is one of integers, is multiplied with scale_a,
 //! then scale_b, then alpha, in this order on every backend: the order decides what overflows or vanishes on the way. NaN and
-//! infinite scales do what they do in f32.
+//! infinite scales do what they do in f32. Scales of blocks ([`Matmul::scale_blocks`]) change along K as well:
+//! `matmul/blocks.rs`.
+
+mod blocks;
+
+use std::ops::Range;
+
+pub use blocks::ScaleBlocks;
 
 use super::{TensorSpec, UnaryFn, check_dense_output};
 use crate::oracle::{Approx, Expected, HostTensor};
-use crate::{BinaryFn, DType, Error, Precision, Result, Scalar};
+use crate::{BinaryFn, DType, Error, Precision, Result, Scalar, Shape};
 
 /// Products of 8-bit floats that a kernel may have added up along K before it moves the sum to f32.
 pub const PROMOTED_EVERY: u64 = 128;
@@ -39,6 +46,9 @@ pub struct Matmul {
     pub scale_a: Option<TensorSpec>,
     /// Scales of B's columns, f32 [..., 1, n].
     pub scale_b: Option<TensorSpec>,
+    /// Scales are those of blocks: of A [..., ceil(m / block m), ceil(k / block k)], of B [..., ceil(k / block k),
+    /// ceil(n / block n)].
+    pub scale_blocks: Option<ScaleBlocks>,
     /// Scale of the product.
     pub alpha: f64,
     /// Scale of C.
@@ -106,6 +116,7 @@ impl Matmul {
             bias: None,
             scale_a: None,
             scale_b: None,
+            scale_blocks: None,
             alpha: 1.0,
             beta: 0.0,
             activation: None,
@@ -171,8 +182,17 @@ impl Matmul {
 
     fn check_scales(&self) -> Result<()> {
         const OP: &str = "matmul";
+        if let Some(blocks) = self.scale_blocks {
+            blocks.check()?;
+        }
         if self.scale_a.is_none() && self.scale_b.is_none() {
-            return Ok(());
+            return match self.scale_blocks {
+                None => Ok(()),
+                Some(blocks) => {
+                    let reason = format!("{blocks:?} of scales, but neither A nor B has scales");
+                    Err(Error::InvalidArgument { what: "scale blocks", reason })
+                }
+            };
         }
         let (input, output) = (self.a.dtype, self.output.dtype);
         if !Matmul::takes_scales(input) || !output.is_float() {
@@ -181,15 +201,14 @@ impl Matmul {
         }
         let d = self.output.layout.shape();
         let rank = d.rank();
-        for (scale, one) in [(&self.scale_a, rank - 1), (&self.scale_b, rank - 2)] {
+        for (scale, last) in [&self.scale_a, &self.scale_b].into_iter().zip(self.scale_extents()) {
             let Some(scale) = scale else { continue };
             if scale.dtype != DType::F32 {
                 return Err(Error::DTypeMismatch { op: OP, expected: DType::F32, got: scale.dtype });
             }
-            let shape = scale.layout.shape();
-            let fits = |axis: usize| shape.dims()[axis] == if axis == one { 1 } else { d.dims()[axis] };
-            if shape.rank() != rank || !(0..rank).all(fits) {
-                return Err(Error::shape_mismatch(OP, shape, d, None));
+            let wanted = Shape::new(&[&d.dims()[..rank - 2], &last].concat())?;
+            if *scale.layout.shape() != wanted {
+                return Err(Error::shape_mismatch(OP, scale.layout.shape(), &wanted, None));
             }
         }
         Ok(())
@@ -272,8 +291,14 @@ impl Matmul {
         // A and its scales have no columns of D, B and its scales none of its rows, the bias nothing but columns.
         let a = if axis == last { self.a } else { slice(self.a)? };
         let b = if axis + 1 == last { self.b } else { slice(self.b)? };
-        let scale_a = if axis == last { self.scale_a } else { slice_option(self.scale_a)? };
-        let scale_b = if axis + 1 == last { self.scale_b } else { slice_option(self.scale_b)? };
+        // A block that is cut keeps its scale.
+        let blocks = self.scale_blocks.unwrap_or(ScaleBlocks { m: 1, n: 1, k: 1 });
+        let first_scales = |scales: Option<TensorSpec>, block: u64| {
+            let count = if axis + 2 > last { extent.div_ceil(block) } else { extent };
+            scales.map_or(Some(None), |scales| scales.first(axis, count).map(Some))
+        };
+        let scale_a = if axis == last { self.scale_a } else { first_scales(self.scale_a, blocks.m)? };
+        let scale_b = if axis + 1 == last { self.scale_b } else { first_scales(self.scale_b, blocks.n)? };
         let bias = match self.bias {
             Some(bias) if axis == last => Some(bias.first(0, extent)?),
             bias => bias,
@@ -314,18 +339,32 @@ impl Matmul {
         for row in 0..batch as usize * m {
             let batch_b = row / m * k * n;
             for col in 0..n {
-                let indices = (0..k).map(|i| (row * k + i, batch_b + i * n + col));
-                let product = if is_float {
-                    self.dot(indices.clone().map(|(i, j)| (a_floats[i], b_floats[j])))
-                } else {
-                    self.dot_integers(indices.clone().map(|(i, j)| (a[i], b[j])))
-                };
                 let at = row * n + col;
-                let scales = [scale_a.map(|scale| scale[row]), scale_b.map(|scale| scale[row / m * n + col])];
-                let product = self.scaled(product, scales);
+                let indices = |range: Range<usize>| range.map(|i| (row * k + i, batch_b + i * n + col));
+                let sum = |range| {
+                    if is_float {
+                        self.dot(indices(range).map(|(i, j)| (a_floats[i], b_floats[j])))
+                    } else {
+                        self.dot_integers(indices(range).map(|(i, j)| (a[i], b[j])))
+                    }
+                };
+                let product = match self.scale_blocks {
+                    None => {
+                        let of_b = row / m * n + col;
+                        self.scaled(sum(0..k), [scale_a.map(|scale| scale[row]), scale_b.map(|scale| scale[of_b])])
+                    }
+                    Some(blocks) => {
+                        let [[rows, along], [_, columns]] = self.scale_extents().map(|last| last.map(|x| x as usize));
+                        let of_a = row / m * rows + row % m / blocks.m as usize;
+                        let of_b = |i: usize| (row / m * along + i) * columns + col / blocks.n as usize;
+                        self.blocked(blocks, sum, |i| {
+                            [scale_a.map(|scale| scale[of_a * along + i]), scale_b.map(|scale| scale[of_b(i)])]
+                        })
+                    }
+                };
                 let expected = self.epilogue(product, c.map(|c| c[at]), bias.map(|bias| bias[col]));
                 let infinite = |(i, j): (usize, usize)| a_floats[i].is_infinite() || b_floats[j].is_infinite();
-                out.push(if split && indices.clone().any(infinite) { expected.or_nan() } else { expected });
+                out.push(if split && indices(0..k).any(infinite) { expected.or_nan() } else { expected });
             }
         }
         out

@@ -25,7 +25,7 @@ pub use binary::{BinaryFn, CompareFn};
 pub use copy::Copy;
 pub use grouped_matmul::{GroupedMatmul, GroupedMatmulDims};
 pub use map::Map;
-pub use matmul::{Matmul, MatmulDims};
+pub use matmul::{Matmul, MatmulDims, ScaleBlocks};
 pub use random::{Distribution, Random, philox4x32_10};
 pub use reduce::{Reduce, ReduceFn};
 pub use softmax::{Softmax, SoftmaxFn};

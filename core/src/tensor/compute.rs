@@ -1,6 +1,8 @@
 //! Products, reductions, softmax and random numbers.
 
-use crate::ops::{ArgReduce, ArgReduceFn, Distribution, Matmul, Random, Reduce, ReduceFn, Softmax, SoftmaxFn};
+use crate::ops::{
+    ArgReduce, ArgReduceFn, Distribution, Matmul, Random, Reduce, ReduceFn, ScaleBlocks, Softmax, SoftmaxFn,
+};
 use crate::{DType, Device, Error, IntoShape, KeepDims, MAX_RANK, Precision, Result, Shape, Tensor, UnaryFn};
 
 /// What a matrix product does beyond A B: D = activation(alpha (scale_a A)(B scale_b) + beta C + bias).
@@ -23,6 +25,9 @@ pub struct MatmulOptions<'a> {
     pub scale_a: Option<&'a Tensor>,
     /// f32 scales of B's columns, broadcast to [..., 1, n].
     pub scale_b: Option<&'a Tensor>,
+    /// Scales belong to blocks: those of A are broadcast to [..., ceil(m / block m), ceil(k / block k)], those of B to
+    /// [..., ceil(k / block k), ceil(n / block n)]; see [`ScaleBlocks`].
+    pub scale_blocks: Option<ScaleBlocks>,
 }
 
 impl Default for MatmulOptions<'_> {
@@ -36,6 +41,7 @@ impl Default for MatmulOptions<'_> {
             output: None,
             scale_a: None,
             scale_b: None,
+            scale_blocks: None,
         }
     }
 }
@@ -85,10 +91,14 @@ impl Tensor {
             Some((c, beta)) => Some((c.broadcast_to(shape)?, beta)),
             None => None,
         };
-        let scale = |scale: Option<&Tensor>, rows, cols| {
+        let [of_a, of_b] = match options.scale_blocks {
+            Some(blocks) => blocks.check()?.extents([*m, *n, *k]),
+            None => [[*m, 1], [1, *n]],
+        };
+        let scale = |scale: Option<&Tensor>, [rows, cols]: [u64; 2]| {
             scale.map(|scale| scale.broadcast_to(with_batch(rows, cols)?)).transpose()
         };
-        let (scale_a, scale_b) = (scale(options.scale_a, *m, 1)?, scale(options.scale_b, 1, *n)?);
+        let (scale_a, scale_b) = (scale(options.scale_a, of_a)?, scale(options.scale_b, of_b)?);
         let mut inputs = vec![&lhs, &rhs];
         inputs.extend(addend.as_ref().map(|(c, _)| c));
         inputs.extend(options.bias);
@@ -103,6 +113,7 @@ impl Tensor {
             bias: options.bias.map(Tensor::spec),
             scale_a: scale_a.as_ref().map(Tensor::spec),
             scale_b: scale_b.as_ref().map(Tensor::spec),
+            scale_blocks: options.scale_blocks,
             alpha: options.alpha,
             beta: addend.as_ref().map_or(0.0, |(_, beta)| *beta),
             activation: options.activation,

@@ -4,10 +4,13 @@
 //! is zero and no offsets need adding up. No op
 //! of its own: the largest magnitudes are a reduction, dividing by them a map, and products take scales themselves
 //! ([`MatmulOptions::scale_a`]), so that what a quantised layer costs beside its i8 product is reading the activations twice.
+//! Scales of blocks (`quantize/blocks.rs`) change along k, too, where outliers would spoil whole rows.
 //! Not here: choosing scales from many batches (give them to [`Quantized::new`]), offsets, integer activations between layers.
 
+mod blocks;
+
 use super::MatmulOptions;
-use crate::{CompareFn, DType, Error, Expr, KeepDims, ReduceFn, Result, Shape, Tensor, UnaryFn};
+use crate::{CompareFn, DType, Error, Expr, KeepDims, ReduceFn, Result, ScaleBlocks, Shape, Tensor, UnaryFn};
 
 /// Which elements of [..., rows, columns] share a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,13 +21,23 @@ pub enum Granularity {
     PerRow,
     /// Those of a column; scales are [..., 1, columns].
     PerColumn,
+    /// Those of a block; scales are [..., ceil(rows / `rows`), ceil(columns / `columns`)]. Activations [m, k] in blocks of
+    /// 1 x 128 and weights [n, k] in blocks of 128 x 128 are the recipe of DeepSeek-V3.
+    Blocks {
+        /// Rows of a block; there may be fewer in the last one.
+        rows: u64,
+        /// Columns of a block; there may be fewer in the last one.
+        columns: u64,
+    },
 }
 
-/// 8-bit values and the f32 scales they are multiplied with; the scales broadcast to the values' shape.
+/// 8-bit values and the f32 scales they are multiplied with; the scales broadcast to the values' shape, or are those of blocks.
 #[derive(Clone, Debug)]
 pub struct Quantized {
     values: Tensor,
     scales: Tensor,
+    /// Rows and columns that share a scale.
+    blocks: Option<[u64; 2]>,
 }
 
 const OP: &str = "quantize";
@@ -67,14 +80,15 @@ impl Tensor {
     /// step in f32, steps = value / scale to nearest even.
     ///
     /// As i8, every finite value is at most half a scale (and 2^-12 of that) from what it was; as f8e4m3 at most 2^-4 of itself,
-    /// as f8e5m2 2^-3, or half the smallest subnormal number of that type times the scale where that is more. A row (tensor, column) of zeros has
+    /// as f8e5m2 2^-3, or half the smallest subnormal number of that type times the scale where that is more. A row (tensor, column, block) of zeros has
     /// scale 0 and steps 0, and comes back as zeros; so does one whose scale is below f32's normal numbers, on devices
     /// that flush those. A NaN or an infinity makes its scale NaN or infinite: what comes back, and every product with that
     /// row, is NaN, so that nothing is lost unseen.
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`] for values that are no floats and for a `dtype` other than these three;
-    /// [`Error::InvalidArgument`] for rows or columns of a tensor of rank below 2; memory errors of the device.
+    /// [`Error::InvalidArgument`] for rows, columns or blocks of a tensor of rank below 2, and for blocks of nothing; memory
+    /// errors of the device.
     pub fn quantize(&self, dtype: DType, granularity: Granularity) -> Result<Quantized> {
         let scale = scale_of(dtype)?;
         if !self.dtype().is_float() {
@@ -89,18 +103,20 @@ impl Tensor {
             }
             Granularity::PerRow => vec![rank - 1],
             Granularity::PerColumn => vec![rank - 2],
+            Granularity::Blocks { rows, columns } => return blocks::quantize(self, dtype, [rows, columns]),
         };
         // The magnitude of a scalar is itself: it has no axes to reduce.
         let largest = if rank == 0 { self.abs()? } else { self.reduce(ReduceFn::AbsMax, &axes, KeepDims::Yes)? };
         let scales = Tensor::map_named(OP, &scale, &[&largest])?;
         let values = Tensor::map_named(OP, &steps_of(dtype)?, &[self, &scales])?;
-        Ok(Quantized { values, scales })
+        Ok(Quantized { values, scales, blocks: None })
     }
 
     /// A quantised linear layer: activation(x W^T + bias) of x [..., m, k] (f32, f16 or bf16), weights [n, k] with scales
-    /// per tensor or per row (output channel), bias `[n]` of x's dtype; the result is `[..., m, n]` of x's dtype.
+    /// per tensor, per row (output channel) or of blocks, bias `[n]` of x's dtype; the result is `[..., m, n]` of x's dtype.
     ///
-    /// x is quantised per row to the weights' dtype, the product of i8 is exact in i32, and scales, bias and activation follow in f32
+    /// x is quantised to the weights' dtype per row, or for weights with scales of blocks in runs of a row as long as the blocks
+    /// are along k; the product of i8 is exact in i32, and scales, bias and activation follow in f32
     /// before the one rounding to x's dtype. The error is that of quantising: as i8 at most 0.4 % of a row's largest magnitude
     /// on each factor, which averages out along k.
     ///
@@ -113,7 +129,11 @@ impl Tensor {
         let k = self.dims()[self.rank() - 1];
         let rows = self.dims()[..self.rank() - 1].iter().product::<u64>();
         // One product for all rows, however they are batched.
-        let x = self.reshape([rows, k])?.quantize(weights.values.dtype(), Granularity::PerRow)?;
+        let granularity = match weights.blocks {
+            Some([_, columns]) => Granularity::Blocks { rows: 1, columns },
+            None => Granularity::PerRow,
+        };
+        let x = self.reshape([rows, k])?.quantize(weights.values.dtype(), granularity)?;
         let options = MatmulOptions { bias, activation, output: Some(self.dtype()), ..MatmulOptions::default() };
         let flat = x.matmul(&weights.t()?, &options)?;
         let mut dims = self.dims().to_vec();
@@ -129,15 +149,19 @@ impl Quantized {
     /// [`Error::UndefinedForDType`] for values of a dtype that is not quantised to, [`Error::DTypeMismatch`] for scales that
     /// are not f32, [`Error::ShapeMismatch`], [`Error::DeviceMismatch`].
     pub fn new(values: Tensor, scales: Tensor) -> Result<Quantized> {
+        Quantized::check(&values, &scales)?;
+        scales.broadcast_to(*values.shape())?;
+        Ok(Quantized { values, scales, blocks: None })
+    }
+
+    fn check(values: &Tensor, scales: &Tensor) -> Result<()> {
         if largest_step(values.dtype()).is_none() {
             return Err(Error::UndefinedForDType { op: OP, dtype: values.dtype() });
         }
         if scales.dtype() != DType::F32 {
             return Err(Error::DTypeMismatch { op: OP, expected: DType::F32, got: scales.dtype() });
         }
-        values.expect_device(OP, &scales)?;
-        scales.broadcast_to(*values.shape())?;
-        Ok(Quantized { values, scales })
+        values.expect_device(OP, scales)
     }
 
     /// The steps.
@@ -160,7 +184,10 @@ impl Quantized {
     /// # Errors
     /// [`Error::UnsupportedDType`]; memory errors of the device.
     pub fn dequantize(&self, dtype: DType) -> Result<Tensor> {
-        Tensor::map_named("dequantize", &value_of(dtype), &[&self.values, &self.scales])
+        match self.blocks {
+            Some(blocks) => blocks::dequantize(&self.values, &self.scales, blocks, dtype),
+            None => Tensor::map_named("dequantize", &value_of(dtype), &[&self.values, &self.scales]),
+        }
     }
 
     /// The transpose of the last two dimensions, as views: scales of rows become scales of columns.
@@ -170,7 +197,8 @@ impl Quantized {
     pub fn t(&self) -> Result<Quantized> {
         let rank = self.values.rank();
         let scales = self.scales.broadcast_rank(rank)?;
-        Ok(Quantized { values: self.values.t()?, scales: scales.t()? })
+        let blocks = self.blocks.map(|[rows, columns]| [columns, rows]);
+        Ok(Quantized { values: self.values.t()?, scales: scales.t()?, blocks })
     }
 
     /// The product of the values that both stand for: [`Tensor::matmul_with`] on the steps, with these scales in place of
@@ -178,10 +206,23 @@ impl Quantized {
     ///
     /// # Errors
     /// As [`Tensor::matmul_with`]; [`Error::ShapeMismatch`] where scales differ along k: those of the left operand must be per
-    /// tensor or per row, those of the right one per tensor or per column.
+    /// tensor or per row, those of the right one per tensor or per column, or either of blocks;
+    /// [`Error::InvalidArgument`] for blocks that are not as long along k on both sides.
     pub fn matmul(&self, rhs: &Quantized, options: &MatmulOptions<'_>) -> Result<Tensor> {
+        let scale_blocks = match (self.blocks, rhs.blocks) {
+            (None, None) => None,
+            (Some([m, k]), None) => Some(ScaleBlocks { m, n: 1, k }),
+            (None, Some([k, n])) => Some(ScaleBlocks { m: 1, n, k }),
+            (Some([m, k]), Some([other, n])) if k == other => Some(ScaleBlocks { m, n, k }),
+            (Some([_, k]), Some([other, _])) => {
+                let reason =
+                    format!("blocks of {k} along k on the left, of {other} on the right; quantize one of them anew");
+                return Err(Error::InvalidArgument { what: "scale blocks", reason });
+            }
+        };
         let (scale_a, scale_b) = (Some(&self.scales), Some(&rhs.scales));
-        self.values.matmul_with(&rhs.values, &MatmulOptions { scale_a, scale_b, ..options.clone() })
+        let options = MatmulOptions { scale_a, scale_b, scale_blocks, ..options.clone() };
+        self.values.matmul_with(&rhs.values, &options)
     }
 }
 

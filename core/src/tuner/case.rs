@@ -54,7 +54,11 @@ pub fn check_cases(op: &Op, effort: Effort) -> impl Iterator<Item = Op> {
 /// `op` made small; its inner dimension `longer` times doubled, for candidates that only serve long ones. `None` when that
 /// is not smaller than the op itself, or the op is of no kind that is tuned.
 pub(super) fn reduced(op: &Op, effort: Effort, longer: u32) -> Option<Op> {
+    // Scales of blocks have one kernel.
     let Op::Matmul(op) = op else { return None };
+    if op.scale_blocks.is_some() {
+        return None;
+    }
     let dims = op.dims();
     let small = |extent: u64, normal: u64| match effort {
         Effort::Normal if longer == 0 => shrink(extent, normal),

@@ -75,7 +75,7 @@ impl Key {
     /// The key of `op`; `None` for ops that have one kernel, of which nothing is to be chosen.
     pub fn of(op: &Op) -> Option<Key> {
         match op {
-            Op::Matmul(op) => Some(Key::of_matmul(op)),
+            Op::Matmul(op) if op.scale_blocks.is_none() => Some(Key::of_matmul(op)),
             _ => None,
         }
     }

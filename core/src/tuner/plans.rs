@@ -66,6 +66,7 @@ fn same(a: &Matmul, b: &Matmul) -> bool {
         && a.bias == b.bias
         && a.scale_a == b.scale_a
         && a.scale_b == b.scale_b
+        && a.scale_blocks == b.scale_blocks
 }
 
 fn fingerprint(op: &Matmul) -> u64 {

@@ -33,7 +33,15 @@ const FAMILIES: &[(Family, f64)] = &[
     (wgmma::candidates, wgmma::WORTH_TIMING),
 ];
 
+/// No family multiplies with scales that change along K.
+fn has_none(op: &Op) -> bool {
+    matches!(op, Op::Matmul(op) if op.scale_blocks.is_some())
+}
+
 pub(crate) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
+    if has_none(op) {
+        return Vec::new();
+    }
     let promising = |&(family, worth): &(Family, f64)| {
         let mut found = family(op, caps);
         let best = found.iter().map(|candidate| candidate.estimate_ns).fold(f64::INFINITY, f64::min);
@@ -44,6 +52,9 @@ pub(crate) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
 }
 
 pub(crate) fn every(op: &Op, caps: &Caps) -> Vec<Candidate> {
+    if has_none(op) {
+        return Vec::new();
+    }
     in_order(FAMILIES.iter().flat_map(|(family, _)| family(op, caps)).collect(), op, caps)
 }
 

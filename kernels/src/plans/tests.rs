@@ -70,3 +70,15 @@ fn grouped_products_have_no_candidate() {
         assert!(ops.iter().all(|op| candidates(op, &caps).is_empty() && every(op, &caps).is_empty()), "sm_{}", caps.sm);
     }
 }
+
+#[test]
+fn products_with_scales_of_blocks_have_no_candidate() {
+    let family = REGISTRY.iter().find(|family| family.name == "matmul").expect("registered");
+    let cases = (family.cases)(Level::Full).into_iter().map(|case| case.op);
+    let blocked = |op: &Op| matches!(op, Op::Matmul(op) if op.scale_blocks.is_some());
+    let ops: Vec<Op> = cases.filter(blocked).collect();
+    assert!(ops.len() > 100);
+    for caps in cards() {
+        assert!(ops.iter().all(|op| candidates(op, &caps).is_empty() && every(op, &caps).is_empty()), "sm_{}", caps.sm);
+    }
+}

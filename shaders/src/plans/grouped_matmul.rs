@@ -6,7 +6,7 @@
 //! finds the group, `matmul/tiled.rs` multiplies.
 
 use polywarp_core::ops::{GroupedMatmul, GroupedMatmulDims, Map, Matmul, MatmulDims};
-use polywarp_core::{Expr, Program, Result, Scalar};
+use polywarp_core::{Error, Expr, Program, Result, Scalar};
 
 use super::matmul::epilogue::Places;
 use super::matmul::rank::{self, Cut};
@@ -16,37 +16,30 @@ use super::reduce::template::check_index;
 use crate::{Candidate, Caps, Plan};
 
 pub(super) fn plan(op: &GroupedMatmul, caps: &Caps) -> Result<Plan> {
-    match empty(op, caps)? {
-        Some(plan) => Ok(plan),
-        None => Grouped::of(op, caps)?.plan(first(&cuts(op, caps)?, caps)?, caps),
+    if let Some(plan) = empty(op, caps)? {
+        return Ok(plan);
     }
+    let grouped = Grouped::of(op, caps)?;
+    let cut = grouped.cuts(caps).next().ok_or_else(|| no_tile(caps))?;
+    grouped.plan(cut, caps)
 }
 
 pub(super) fn candidates(op: &GroupedMatmul, caps: &Caps) -> Result<Vec<Candidate>> {
     if let Some(plan) = empty(op, caps)? {
         return Ok(vec![Candidate { name: "grouped_matmul_empty".to_owned(), plan, estimate_ns: 0.0 }]);
     }
-    let (grouped, cuts) = (Grouped::of(op, caps)?, cuts(op, caps)?);
-    first(&cuts, caps)?;
-    let one = |cut: &Cut| {
+    let grouped = Grouped::of(op, caps)?;
+    let one = |cut: Cut| {
         let (dtype, tile) = (op.a.dtype, cut.tile);
         let name = format!("grouped_matmul_{dtype}_tiled_{}x{}x{}", tile.block_m, tile.block_n, tile.block_k);
         Ok(Candidate { name, plan: grouped.plan(cut, caps)?, estimate_ns: cut.ns })
     };
-    cuts.iter().map(one).collect()
+    let list = grouped.cuts(caps).map(one).collect::<Result<Vec<_>>>()?;
+    if list.is_empty() { Err(no_tile(caps)) } else { Ok(list) }
 }
 
-fn first<'a>(cuts: &'a [Cut], caps: &Caps) -> Result<&'a Cut> {
-    cuts.first().ok_or_else(|| caps.unsupported("grouped_matmul", "no tile fits the device's workgroups"))
-}
-
-/// Tiles that the device can run, in order of preference, for groups that own as many rows each.
-fn cuts(op: &GroupedMatmul, caps: &Caps) -> Result<Vec<Cut>> {
-    let GroupedMatmulDims { groups, rows, n, k } = op.dims();
-    let batch = groups.clamp(1, rows.max(1));
-    let dims = MatmulDims { batch, m: rows.div_ceil(batch), n, k };
-    let sum = Grouped::of(op, caps)?.places.epilogue.accumulator.dtype();
-    Ok(rank::whole(dims, sum, caps).into_iter().filter(|cut| cut.refused.is_none()).collect())
+fn no_tile(caps: &Caps) -> Error {
+    caps.unsupported("grouped_matmul", "no tile fits the device's workgroups")
 }
 
 /// The plan where there is nothing to add up: without groups all is 0, with K = 0 only the epilogue is left.
@@ -86,12 +79,21 @@ impl Grouped {
         Ok(Grouped { product, places, groups, last })
     }
 
-    fn plan(&self, cut: &Cut, caps: &Caps) -> Result<Plan> {
+    /// Tiles that the device can run, in order of preference, for groups that own as many rows each.
+    fn cuts(&self, caps: &Caps) -> impl Iterator<Item = Cut> {
+        let MatmulDims { m: rows, n, k, .. } = self.product.dims();
+        let batch = self.groups.clamp(1, rows.max(1));
+        let dims = MatmulDims { batch, m: rows.div_ceil(batch), n, k };
+        let cuts = rank::whole(dims, self.places.epilogue.accumulator.dtype(), caps);
+        cuts.into_iter().filter(|cut| cut.refused.is_none())
+    }
+
+    fn plan(&self, cut: Cut, caps: &Caps) -> Result<Plan> {
         let Grouped { product, places, groups, last } = self;
         let (rows, block_m) = (product.dims().m, u64::from(cut.tile.block_m));
         // As many partial tiles as there are groups, and one of the rows that none owns; but none without a row.
         let most_tiles = rows.min((rows + (groups + 1) * (block_m - 1)) / block_m);
-        let mut grid = TileGrid::of(product, *cut, cut.tile.block_k);
+        let mut grid = TileGrid::of(product, cut, cut.tile.block_k);
         grid.tiles_m = most_tiles;
         let (mut a, a_ends) = operand(product, places, 0, caps)?;
         let (b, [base, along_n, along_k, _]) = operand(product, places, 1, caps)?;

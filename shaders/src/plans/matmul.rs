@@ -4,7 +4,7 @@
 //! tiles that write the output; tiles that write slabs of the sum, then one launch that combines them (long K, few
 //! tiles; always in the same order, so the bits are the same on every run); a matrix times a vector, which is a
 //! reduction with a product in it. Operands may have any strides; those that are dense and aligned are read by quads.
-//! Every precision is served in f32. Next: `matmul/tiled.rs` writes the kernel, `matmul/epilogue.rs` its end.
+//! Every precision is served in f32. Scales of blocks are served by tiles that write the output. Next: `matmul/tiled.rs` writes the kernel, `matmul/epilogue.rs` its end.
 
 pub(super) mod combine;
 mod coop;
@@ -119,12 +119,17 @@ fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<(f64, Way)>> {
     if dims.k == 0 {
         return Ok(vec![(0.0, Way::Empty)]);
     }
+    let sum = places.epilogue.accumulator.dtype();
+    if op.scale_blocks.is_some() {
+        let cuts = rank::whole(dims, sum, caps).into_iter().filter(|cut| cut.refused.is_none() && cut.tile.has_room());
+        return Ok(cuts.map(|cut| (cut.ns, Way::Tiled(cut))).collect());
+    }
     let mut ways = Vec::new();
     if let Some(plan) = vector::plan(op, places, caps)? {
         let bytes = dims.m * dims.n * dims.k * op.a.dtype.size_bytes();
         ways.push((bytes as f64 / VECTOR_BYTES_PER_NS, Way::Vector(plan)));
     }
-    let cuts = rank::plain(dims, places.epilogue.accumulator.dtype(), caps).into_iter().filter(|cut| cut.refused.is_none());
+    let cuts = rank::plain(dims, sum, caps).into_iter().filter(|cut| cut.refused.is_none());
     ways.extend(cuts.map(|cut| (cut.ns, Way::Tiled(cut))));
     let choices = coop::rank::choices(op, caps);
     if !choices.is_empty() {
@@ -181,10 +186,19 @@ impl Way {
 /// The launches of plain tiles.
 fn tiled(op: &Matmul, places: &Places, cut: Cut, gate: Gate, caps: &Caps) -> Result<Plan> {
     let grid = TileGrid::of(op, cut, cut.tile.block_k);
-    let a = operand(op, places, 0, caps)?;
-    let b = operand(op, places, 1, caps)?;
+    let mut a = operand(op, places, 0, caps)?;
+    let mut b = operand(op, places, 1, caps)?;
     let unroll = is_large(op);
-    let [tail_m, tail_n, tail_k] = grid.tails(op);
+    let [tail_m, tail_n, mut tail_k] = grid.tails(op);
+    if let Some(blocks) = op.scale_blocks {
+        // Steps begin with every block, and end with it.
+        tail_k |= !blocks.k.is_multiple_of(cut.tile.block_k.into());
+        for (operand, _) in [&mut a, &mut b] {
+            if operand.along_k && operand.load == Load::Quad && !blocks.k.is_multiple_of(4) {
+                operand.load = Load::Unit;
+            }
+        }
+    }
     let kernel = Tiled {
         tile: cut.tile,
         a: a.0,

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::gather::dense;
 use super::{matmul, typed};
-use crate::ops::{GroupedMatmul, GroupedMatmulDims};
+use crate::ops::{GroupedMatmul, GroupedMatmulDims, Matmul};
 use crate::{DType, TensorSpec};
 
 pub(super) fn execute(op: &GroupedMatmul, inputs: &[&[u8]], output: &mut [u8]) {
@@ -24,7 +24,7 @@ pub(super) fn execute(op: &GroupedMatmul, inputs: &[&[u8]], output: &mut [u8]) {
         }
     }
     rest.fill(0);
-    let run = |(mut product, results): (crate::ops::Matmul, &mut [u8])| {
+    let run = |(mut product, results): (Matmul, &mut [u8])| {
         let operands = [Some(&mut product.a), Some(&mut product.b), product.bias.as_mut()];
         let parts = operands.into_iter().flatten().zip(inputs).map(|(spec, bytes)| reached(spec, bytes));
         let parts: Vec<&[u8]> = parts.collect();

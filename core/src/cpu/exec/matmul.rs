@@ -1,7 +1,10 @@
 //! Matrix products: each product of the batch by `gemm.rs`, then the epilogue in one pass over the result.
 //!
 //! Operands of 8- and 16-bit floats are widened to f32 first (their product needs no more memory than an f32 one) and the
-//! result is narrowed once, after the epilogue. Products of quantised operands are made whole, in i32 or f32, and then scaled.
+//! result is narrowed once, after the epilogue. Products of quantised operands are made whole, in i32 or f32, and then scaled, those with
+//! scales of blocks (`matmul/blocks.rs`) block by block of K.
+
+mod blocks;
 
 use half::{bf16, f16};
 use rayon::prelude::*;
@@ -14,6 +17,7 @@ use super::lanes::{Lanes, narrow_bf16, narrow_f16, unary};
 use super::{dense_mut, typed};
 use crate::ops::{Matmul, MatmulDims};
 use crate::{DType, F8E4M3, F8E5M2, Layout, Scalar, TensorSpec, UnaryFn};
+use blocks::{BlockScales, along_k};
 
 pub(super) fn execute(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
     match op.a.dtype {
@@ -175,10 +179,34 @@ fn narrow(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
 /// 8-bit floats with scales: the bare sums first, as the op promises.
 fn narrow_scaled(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
     let (a, b) = (widened(&op.a, inputs[0]), widened(&op.b, inputs[1]));
-    let bare = Matmul { c: None, bias: None, alpha: 1.0, beta: 0.0, activation: None, ..op.clone() };
-    let mut sums = vec![0.0; op.output.layout.elements() as usize];
-    float(&bare, &Operands { a: &a[..], b: &b[..], c: None, bias: None }, &mut sums);
-    finish_scaled(op, inputs, sums, output);
+    let operands = Operands { a: &a[..], b: &b[..], c: None, bias: None };
+    scaled_sums(op, inputs, output, |part, sums| float(part, &operands, sums));
+}
+
+/// The product of quantised operands from `sums`, which makes the bare ones of a product along K.
+fn scaled_sums(op: &Matmul, inputs: &[&[u8]], output: &mut [u8], sums: impl Fn(&Matmul, &mut [f32])) {
+    let dims = op.dims();
+    let mut total = vec![0.0; op.output.layout.elements() as usize];
+    match op.scale_blocks {
+        None => {
+            if let Some(bare) = along_k(op, 0..dims.k) {
+                sums(&bare, &mut total);
+            }
+            finish_scaled(op, inputs, total, output);
+        }
+        Some(blocks) => {
+            let scales = BlockScales::of(op, blocks, inputs);
+            let mut part = total.clone();
+            for (i, range) in blocks.along_k(dims.k).enumerate() {
+                if let Some(bare) = along_k(op, range) {
+                    sums(&bare, &mut part);
+                    scales.add(i, &part, &mut total);
+                }
+            }
+            let unscaled = Matmul { scale_a: None, scale_b: None, scale_blocks: None, ..op.clone() };
+            finish_scaled(&unscaled, inputs, total, output);
+        }
+    }
 }
 
 /// The storage of an operand as f32: only the elements that its view reaches count, but their places must stay.
@@ -250,16 +278,23 @@ fn small_integer<I>(op: &Matmul, inputs: &[&[u8]], output: &mut [u8], exact_k: u
 where
     I: bytemuck::Pod + Send + Sync + Into<f32>,
 {
+    let widened = |bytes| {
+        let storage: &[I] = typed(bytes);
+        let mut wide = vec![0f32; storage.len()];
+        parallel::map1(|x: I| x.into(), storage, &mut wide);
+        wide
+    };
+    let wide = [widened(inputs[0]), widened(inputs[1])];
     if op.dequantises() {
-        let mut sums = vec![0; op.output.layout.elements() as usize];
-        small_integer_sums::<I>(op, inputs, &mut sums, exact_k);
-        let mut wide = vec![0f32; sums.len()];
-        parallel::map1(|sum: i32| sum as f32, &sums, &mut wide);
-        return finish_scaled(op, inputs, wide, output);
+        return scaled_sums(op, inputs, output, |part, sums| {
+            let mut exact = vec![0; sums.len()];
+            small_integer_sums(part, &wide, &mut exact, exact_k);
+            parallel::map1(|sum: i32| sum as f32, &exact, sums);
+        });
     }
     let operands = Operands::<I, i32>::new(op, inputs, |bytes| typed::<i32>(bytes));
     let out: &mut [i32] = dense_mut(&op.output, output);
-    small_integer_sums::<I>(op, inputs, out, exact_k);
+    small_integer_sums(op, &wide, out, exact_k);
     integer_epilogue(op, &operands, out);
 }
 
@@ -321,18 +356,8 @@ fn scaled<T>(
     parallel::map1(narrow, &sums, dense_mut(&op.output, output));
 }
 
-/// The sums alone, in `out`.
-fn small_integer_sums<I>(op: &Matmul, inputs: &[&[u8]], out: &mut [i32], exact_k: usize)
-where
-    I: bytemuck::Pod + Send + Sync + Into<f32>,
-{
-    let (a, b): (&[I], &[I]) = (typed(inputs[0]), typed(inputs[1]));
-    let widened = |storage: &[I]| {
-        let mut wide = vec![0f32; storage.len()];
-        parallel::map1(|x: I| x.into(), storage, &mut wide);
-        wide
-    };
-    let (a, b) = (widened(a), widened(b));
+/// The sums alone, in `out`, from the widened storages of A and B.
+fn small_integer_sums(op: &Matmul, [a, b]: &[Vec<f32>; 2], out: &mut [i32], exact_k: usize) {
     let MatmulDims { m, n, k, .. } = op.dims();
     let (m, n, k) = (m as usize, n as usize, k as usize);
     for_each_product(op, out, |batch, out| {
@@ -345,7 +370,7 @@ where
             let a_part = gemm::Layout { offset: along(a_all.offset, a_all.col_stride), cols: len, ..a_all };
             let b_part = gemm::Layout { offset: along(b_all.offset, b_all.row_stride), rows: len, ..b_all };
             let c = MatMut::new(&mut sums, gemm::Layout::row_major(m, n));
-            gemm::gemm(1.0, Mat::new(&a, a_part), Mat::new(&b, b_part), 0.0, c);
+            gemm::gemm(1.0, Mat::new(a, a_part), Mat::new(b, b_part), 0.0, c);
             let chunks = out.par_chunks_mut(parallel::CHUNK).zip(sums.par_chunks(parallel::CHUNK));
             chunks.for_each(|(out, sums)| out.iter_mut().zip(sums).for_each(|(x, &s)| *x = x.wrapping_add(s as i32)));
         }

@@ -42,6 +42,7 @@ const ROWS: &[(&str, Test)] = &[
     ("grouped product of the wrong ranks, shapes or dtypes", parameters::grouped_matmul),
     ("ends of groups out of order or out of range", parameters::group_ends),
     ("scales of the wrong shape, dtype or operands", parameters::scales),
+    ("scales of blocks of the wrong shape, of nothing or of unequal length", parameters::scale_blocks),
     ("quantising what has no steps, rows or columns", parameters::quantize),
     ("reshape to another element count", shapes::reshape_size),
     ("reshape with two inferred extents", shapes::reshape_inferred),

@@ -4,7 +4,7 @@ use super::{Answer, must, ones, refused};
 use crate::ops::Distribution;
 use crate::{
     DType, Device, Error, Expr, Granularity, GroupedMatmulOptions, KeepDims, MAX_INPUTS, MatmulOptions, Program,
-    Quantized, ReduceFn, Scalar, Tensor, UnaryFn,
+    Quantized, ReduceFn, Scalar, ScaleBlocks, Tensor, UnaryFn,
 };
 
 pub(super) fn matmul_epilogue(device: &Device) -> Answer {
@@ -106,6 +106,44 @@ pub(super) fn scales(device: &Device) -> Answer {
     refused("half of an i32 product", with(MatmulOptions { alpha: 0.5, ..Default::default() }), |e| {
         matches!(e, Error::InvalidArgument { what: "alpha, beta", .. })
     })
+}
+
+pub(super) fn scale_blocks(device: &Device) -> Answer {
+    let x = must(Tensor::from_slice(device, &[1i8; 12], [2, 6]))?;
+    let y = must(Tensor::from_slice(device, &[1i8; 24], [6, 4]))?;
+    let (of_a, of_b) = (ones(device, &[2, 2])?, ones(device, &[2, 1])?);
+    let blocks = ScaleBlocks { m: 1, n: 4, k: 4 };
+    let with = |scale_a, scale_b, blocks| {
+        x.matmul_with(&y, &MatmulOptions { scale_a, scale_b, scale_blocks: Some(blocks), ..Default::default() })
+    };
+    let good = must(with(Some(&of_a), Some(&of_b), blocks))?;
+    if must(good.to_vec::<f32>())? != [6.0; 8] {
+        return Err("a product with scales of 1 is not the product".to_owned());
+    }
+    let shape = |e: &Error| matches!(e, Error::ShapeMismatch { .. });
+    let three = ones(device, &[2, 3])?;
+    refused("three blocks of A along a K of two", with(Some(&three), None, blocks), shape)?;
+    refused("two blocks of B's columns, of which there is one", with(None, Some(&of_a), blocks), shape)?;
+    let invalid = |e: &Error| matches!(e, Error::InvalidArgument { what: "scale blocks", .. });
+    for nothing in [ScaleBlocks { m: 0, ..blocks }, ScaleBlocks { n: 0, ..blocks }, ScaleBlocks { k: 0, ..blocks }] {
+        refused("a block of nothing", with(Some(&of_a), Some(&of_b), nothing), invalid)?;
+    }
+    refused("blocks of no scales", with(None, None, blocks), invalid)?;
+    let floats = ones(device, &[2, 2])?;
+    let options = MatmulOptions { scale_a: Some(&of_a), scale_blocks: Some(blocks), ..Default::default() };
+    refused("scales of f32 operands", floats.matmul_with(&floats, &options), |e| {
+        matches!(e, Error::ShapeMismatch { .. } | Error::InvalidArgument { what: "scales", .. })
+    })?;
+    let granularity = |e: &Error| matches!(e, Error::InvalidArgument { what: "granularity", .. });
+    let of = |rows, columns| Granularity::Blocks { rows, columns };
+    let z = ones(device, &[2, 6])?;
+    refused("quantising blocks of no rows", z.quantize(DType::I8, of(0, 4)), granularity)?;
+    refused("quantising blocks of no columns", z.quantize(DType::I8, of(4, 0)), granularity)?;
+    refused("quantising blocks of a vector", ones(device, &[6])?.quantize(DType::I8, of(1, 4)), granularity)?;
+    refused("no rows", Quantized::with_blocks(x.clone(), of_a.clone(), 0, 4), granularity)?;
+    refused("three scales for two blocks", Quantized::with_blocks(x.clone(), three, 1, 4), shape)?;
+    let (left, right) = (must(z.quantize(DType::I8, of(1, 4)))?, must(must(z.t())?.quantize(DType::I8, of(3, 3)))?);
+    refused("blocks of 4 and of 3 along k", left.matmul(&right, &MatmulOptions::default()), invalid)
 }
 
 pub(super) fn quantize(device: &Device) -> Answer {

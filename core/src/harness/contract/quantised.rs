@@ -10,6 +10,7 @@ use crate::{DType, Device, Granularity, MatmulOptions, Quantized, Result, Tensor
 pub(super) const ROWS: &[(&str, Test)] = &[
     ("quantised values come back within half a step", comes_back),
     ("zeros, NaN and infinities of a row stay in it", special_rows),
+    ("values quantised by blocks come back, and multiply, block by block", blocks),
     ("a quantised layer is the layer", layer),
     ("a quantised layer of nothing is its bias", layer_of_nothing),
 ];
@@ -29,13 +30,13 @@ fn comes_back(device: &Device) -> Result<Answer> {
         .map(|(i, x)| x * (1 + i / columns) as f32 * (1 + i % columns) as f32)
         .collect();
     let x = Tensor::from_slice(device, &data, [rows as u64, columns as u64])?;
-    for granularity in [Granularity::PerTensor, Granularity::PerRow, Granularity::PerColumn] {
+    let granularities = [
+        (Granularity::PerTensor, [1, 1]),
+        (Granularity::PerRow, [rows as u64, 1]),
+        (Granularity::PerColumn, [1, columns as u64]),
+    ];
+    for (granularity, dims) in granularities {
         let quantized = x.quantize(DType::I8, granularity)?;
-        let dims = match granularity {
-            Granularity::PerTensor => [1, 1],
-            Granularity::PerRow => [rows as u64, 1],
-            Granularity::PerColumn => [1, columns as u64],
-        };
         demand!(quantized.scales().dims() == dims, "{granularity:?}: scales {:?}", quantized.scales().dims());
         let steps: Vec<i8> = quantized.values().to_vec()?;
         demand!(steps.contains(&127) || steps.contains(&-127), "{granularity:?}: the largest step is not used");
@@ -48,6 +49,69 @@ fn comes_back(device: &Device) -> Result<Answer> {
             demand!((x - back).abs() <= allowed, "{granularity:?}: element {i} was {x}, is {back}, scale {scale}");
         }
     }
+    Ok(Ok(()))
+}
+
+/// Blocks of all kinds, with and without partial ones, in a batch; one block of numbers a million times larger than the others
+/// costs no other block its precision; a NaN spoils its block alone.
+fn blocks(device: &Device) -> Result<Answer> {
+    let (batch, rows, columns) = (2usize, 37usize, 131usize);
+    let mut data = numbers((batch * rows * columns) as u64, 1.0, 7);
+    data[5] *= 1e6;
+    data[3 * columns + 100] = f32::NAN;
+    let x = Tensor::from_slice(device, &data, [batch as u64, rows as u64, columns as u64])?;
+    let kinds = [(DType::I8, 0.5 / 127.0), (DType::F8E4M3, 1.0 / 16.0), (DType::F8E5M2, 1.0 / 8.0)];
+    for (dtype, share) in kinds {
+        for [down, across] in [[1, 128], [128, 128], [37, 131], [8, 1], [4, 32]] {
+            let quantized = x.quantize(dtype, Granularity::Blocks { rows: down, columns: across })?;
+            let (down, across) = (down as usize, across as usize);
+            let counts = [rows.div_ceil(down), columns.div_ceil(across)];
+            let dims = quantized.scales().dims().to_vec();
+            demand!(
+                dims == [batch as u64, counts[0] as u64, counts[1] as u64],
+                "{dtype} {down}x{across}: scales {dims:?}"
+            );
+            let back: Vec<f32> = quantized.dequantize(DType::F32)?.to_vec()?;
+            let block = |i: usize| {
+                let (row, column) = (i / columns, i % columns);
+                (row / rows * counts[0] + row % rows / down) * counts[1] + column / across
+            };
+            let mut largest = vec![0f32; batch * counts[0] * counts[1]];
+            for (i, x) in data.iter().enumerate() {
+                let so_far = &mut largest[block(i)];
+                *so_far = if x.is_nan() || so_far.is_nan() { f32::NAN } else { so_far.max(x.abs()) };
+            }
+            for (i, (x, back)) in data.iter().zip(&back).enumerate() {
+                let (most, allowed) = (largest[block(i)], share * largest[block(i)] * 1.001);
+                let right = if most.is_nan() { back.is_nan() } else { (x - back).abs() <= allowed };
+                demand!(right, "{dtype} {down}x{across}: element {i} was {x}, is {back}, largest of its block {most}");
+            }
+        }
+    }
+    // The product is that of what both stand for.
+    let (m, n, k) = (19u64, 45u64, 200u64);
+    let a = Tensor::from_slice(device, &numbers(m * k, 1.0, 8), [m, k])?;
+    let w = Tensor::from_slice(device, &numbers(n * k, 1.0, 9), [n, k])?;
+    for dtype in [DType::I8, DType::F8E4M3] {
+        let weights = w.quantize(dtype, Granularity::Blocks { rows: 32, columns: 64 })?;
+        let activations = a.quantize(dtype, Granularity::Blocks { rows: 1, columns: 64 })?;
+        let want = activations.dequantize(DType::F32)?.matmul(&weights.dequantize(DType::F32)?.t()?)?;
+        let product = activations.matmul(&weights.t()?, &MatmulOptions::default())?;
+        let layer = a.linear(&weights, None, None)?;
+        let per_row = a.quantize(dtype, Granularity::PerRow)?;
+        let mixed = per_row.matmul(&weights.t()?, &MatmulOptions::default())?;
+        let mixed_want = per_row.dequantize(DType::F32)?.matmul(&weights.dequantize(DType::F32)?.t()?)?;
+        for (got, want) in [(&product, &want), (&layer, &want), (&mixed, &mixed_want)] {
+            let (got, want): (Vec<f32>, Vec<f32>) = (got.to_vec()?, want.to_vec()?);
+            // Hardware's products of 8-bit floats may lose 1.7 % of a sum's magnitude, which is k / 4 here.
+            let allowed = if dtype == DType::I8 { 1e-3 } else { 0.017 * k as f32 / 4.0 };
+            let wrong = got.iter().zip(&want).find(|(got, want)| (*got - *want).abs() > allowed);
+            demand!(wrong.is_none(), "{dtype}: {wrong:?}");
+        }
+    }
+    let none =
+        Tensor::zeros(device, DType::F32, [0, 4])?.quantize(DType::I8, Granularity::Blocks { rows: 2, columns: 3 })?;
+    demand!(none.scales().dims() == [0, 2] && none.dequantize(DType::F32)?.dims() == [0, 4], "blocks of nothing");
     Ok(Ok(()))
 }
 

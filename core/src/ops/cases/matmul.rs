@@ -1,6 +1,8 @@
 //! Cases of matrix products: transposes, batches, epilogues, extents at the edges of tiles, exact integers (one dropped
-//! product must show), NaN around the operands, K = 0; 8-bit operands with scales in `matmul/scaled.rs`.
+//! product must show), NaN around the operands, K = 0; 8-bit operands with scales in `matmul/scaled.rs`, of blocks in
+//! `matmul/blocks.rs`.
 
+mod blocks;
 mod scaled;
 
 use super::{add, unique};
@@ -74,6 +76,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     epilogues(level, &mut cases);
     special(&mut cases);
     scaled::cases(level, &mut cases);
+    blocks::cases(level, &mut cases);
     unique(cases)
 }
 

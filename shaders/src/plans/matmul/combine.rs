@@ -60,7 +60,7 @@ impl Combine {
     }
 
     fn write_body(&self, out: &mut String) -> std::fmt::Result {
-        let (acc, value) = (self.epilogue.accumulator.scalar(), self.epilogue.value.scalar());
+        let (acc, value) = (self.epilogue.sum().scalar(), self.epilogue.value.scalar());
         let form = if self.quad { Form::Quad } else { Form::Scalar };
         let mut binding = 1;
         *out += &self.epilogue.params_text(self.axes, &["elements", "splits"]);

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use polywarp_core::ops::{GroupedMatmul, Matmul};
+use polywarp_core::ops::{GroupedMatmul, Matmul, MatmulDims};
 use polywarp_core::{DType, Layout, Result, Scalar, TensorSpec, UnaryFn};
 
 use crate::element::{Element, Form};
@@ -15,6 +15,8 @@ pub(in crate::plans) struct Epilogue {
     /// Rows of A, columns of B have scales.
     pub scale_a: bool,
     pub scale_b: bool,
+    /// Those are of blocks along K, and sums were multiplied with them on the way.
+    pub blocks: bool,
     /// Alpha is not 1.
     pub scale: bool,
     /// C is read.
@@ -48,6 +50,8 @@ pub(in crate::plans) struct Places {
     bias: (u64, i64),
     /// Base and step of the scales of rows and of columns; none where there are none.
     scales: Vec<(u64, i64)>,
+    /// The words of [`BLOCKS`]; none where there are none.
+    blocks: Vec<u32>,
     /// Number of groups, from bias to bias, base and step of the ends; none where there are none.
     groups: Vec<u32>,
     target: u64,
@@ -69,6 +73,7 @@ impl Epilogue {
         Ok(Epilogue {
             scale_a: op.scale_a.is_some(),
             scale_b: op.scale_b.is_some(),
+            blocks: op.scale_blocks.is_some(),
             scale: op.alpha != 1.0,
             add: op.c.is_some() && op.beta != 0.0,
             bias: op.bias.is_some(),
@@ -90,13 +95,19 @@ impl Epilogue {
         self.scale_a || self.scale_b
     }
 
+    /// What the epilogue begins with: sums as they are held, or those of blocks.
+    pub fn sum(&self) -> Element {
+        if self.blocks { self.value } else { self.accumulator }
+    }
+
     /// The members of `Params` that every kernel of this op begins with. The scales come first: they may be 64 bits wide.
     pub fn params_text(&self, axes: u8, own: &[&str]) -> String {
         let scale = self.value.param_type();
         let mut text = format!("struct Params {{\n    alpha: {scale}, beta: {scale},\n   ");
         let scales: &[&str] = if self.has_scales() { &SCALES } else { &[] };
         let groups: &[&str] = if self.ends.is_some() { &GROUPS } else { &[] };
-        for name in COMMON.iter().chain(scales).chain(groups).chain(own) {
+        let blocks: &[&str] = if self.blocks { &BLOCKS } else { &[] };
+        for name in COMMON.iter().chain(scales).chain(blocks).chain(groups).chain(own) {
             let _ = write!(text, " {name}: u32,");
         }
         text += "\n   ";
@@ -111,7 +122,7 @@ impl Epilogue {
 
     /// Declares C, bias and scales from `binding` on, and `fn epilogue(sum, batch, row, col)`.
     pub fn text(&self, binding: u32, axes: u8) -> String {
-        let (acc, value) = (self.accumulator.scalar(), self.value.scalar());
+        let (acc, value) = (self.sum().scalar(), self.value.scalar());
         let mut text = String::new();
         let mut next = binding;
         for (wanted, name) in [(self.add, "c"), (self.bias, "bias")] {
@@ -148,10 +159,10 @@ impl Epilogue {
         if self.ends.is_some() {
             let _ = writeln!(text, "    if batch >= params.groups {{ return {value}(); }} // a row of no group");
         }
-        if self.scale_a {
+        if self.scale_a && !self.blocks {
             text += "    x = x * load_row_scale(batch_of_rows(batch) + row * params.rows_step);\n";
         }
-        if self.scale_b {
+        if self.scale_b && !self.blocks {
             text += "    x = x * load_col_scale(batch_of_cols(batch) + col * params.cols_step);\n";
         }
         if self.scale {
@@ -181,6 +192,8 @@ const COMMON: [&str; 9] = ["m", "n", "k", "target_base", "c_base", "c_row", "c_c
 /// Members after those where there are scales.
 const SCALES: [&str; 4] = ["rows_base", "rows_step", "cols_base", "cols_step"];
 
+/// Members after those where the scales are of blocks: steps of the scales of A and B along K, and extents of a block.
+const BLOCKS: [&str; 5] = ["rows_k", "cols_k", "block_m", "block_n", "block_k"];
 /// Members after those where there are groups.
 const GROUPS: [&str; 4] = ["groups", "bias_group", "ends_base", "ends_step"];
 
@@ -215,11 +228,18 @@ impl Places {
             spec.map_or((0, 0), |spec| (spec.layout.offset(), spec.layout.strides()[spec.layout.rank() - back]))
         };
         let scales = if epilogue.has_scales() { vec![end(op.scale_a, 2), end(op.scale_b, 1)] } else { Vec::new() };
+        let near = |spec: Option<TensorSpec>, back: usize| end(spec, back).1 as u32;
+        let blocks = op.scale_blocks.map_or(Vec::new(), |blocks| {
+            let MatmulDims { m, n, k, .. } = op.dims();
+            // One block along all of a dimension has that dimension's extent, which fits a word.
+            let [m, n, k] = [(blocks.m, m), (blocks.n, n), (blocks.k, k)].map(|(x, all)| x.min(all.max(1)) as u32);
+            vec![near(op.scale_a, 1), near(op.scale_b, 2), m, n, k]
+        });
         let [at_c, rest @ ..] = op.places();
         let slots = [at_c.filter(|_| epilogue.add)].into_iter().chain(rest).flatten().map(Slot::Input).collect();
         let (alpha, beta) = (words(op.alpha), words(op.beta));
         let target = op.output.layout.offset();
-        Ok(Places { epilogue, batch, alpha, beta, bias, scales, groups: Vec::new(), target, slots })
+        Ok(Places { epilogue, batch, alpha, beta, bias, scales, blocks, groups: Vec::new(), target, slots })
     }
 
     /// Batch dimensions left after merging.
@@ -238,6 +258,7 @@ impl Places {
         params.extend([c.offset() as u32, c.strides()[rank - 2] as u32, c.strides()[rank - 1] as u32]);
         params.extend([self.bias.0 as u32, self.bias.1 as u32]);
         params.extend(self.scales.iter().flat_map(|&(base, step)| [base as u32, step as u32]));
+        params.extend(&self.blocks);
         params.extend(&self.groups);
         params.extend(own);
         // Innermost first; negative strides wrap as two's complement.

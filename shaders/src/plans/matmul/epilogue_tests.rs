@@ -1,7 +1,7 @@
 //! Products of quantised operands give kernels that naga accepts, and that read their scales.
 
 use polywarp_core::ops::Matmul;
-use polywarp_core::{DType, Layout, Shape, TensorSpec, UnaryFn};
+use polywarp_core::{DType, Layout, ScaleBlocks, Shape, TensorSpec, UnaryFn};
 
 use crate::validate::{full_caps, validate};
 use crate::{Caps, Slot};
@@ -30,7 +30,7 @@ fn with_everything(op: Matmul) -> Matmul {
     Matmul { c: Some(d), bias, alpha: 0.5, beta: -3.0, activation, ..op }
 }
 
-/// With scales per tensor and per row, every type of result, alone and with everything else.
+/// With scales per tensor, per row and of blocks, every type of result, alone and with everything else.
 #[test]
 fn products_of_quantised_operands_validate_and_read_their_scales() {
     let mut seen = std::collections::HashSet::new();
@@ -46,7 +46,15 @@ fn products_of_quantised_operands_validate_and_read_their_scales() {
                 let one = dense(DType::F32, &[1, 1]).layout.broadcast_to(shape(&with(m, 1))).unwrap();
                 let scale_a = Some(TensorSpec::new(DType::F32, one));
                 let scaled = Matmul { scale_a, scale_b: Some(dense(DType::F32, &with(1, n))), ..plain.clone() };
-                for op in [plain, scaled.clone(), with_everything(scaled)] {
+                let blocked = |blocks: ScaleBlocks| {
+                    let [of_a, of_b] = blocks.extents([m, n, k]).map(|[rows, columns]| with(rows, columns));
+                    let (scale_a, scale_b) = (Some(dense(DType::F32, &of_a)), Some(dense(DType::F32, &of_b)));
+                    Matmul { scale_a, scale_b, scale_blocks: Some(blocks), ..plain.clone() }
+                };
+                let recipe = blocked(ScaleBlocks { m: 1, n: 128, k: 128 });
+                let of_a = Matmul { scale_b: None, ..blocked(ScaleBlocks { m: 3, n: 1, k: 6 }) };
+                let everything = [with_everything(scaled.clone()), with_everything(recipe.clone())];
+                for op in [plain.clone(), scaled, recipe, of_a].into_iter().chain(everything) {
                     let op = op.check().unwrap();
                     let own = op.places()[2..].iter().flatten().map(|&place| Slot::Input(place)).collect::<Vec<_>>();
                     for candidate in crate::candidates(&op.into(), &caps).unwrap() {

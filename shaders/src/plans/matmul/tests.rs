@@ -1,7 +1,7 @@
 //! Every product gives kernels that naga accepts with no more features than the device has; choices are as intended.
 
 use polywarp_core::ops::{Matmul, MatmulDims};
-use polywarp_core::{DType, Layout, Precision, Shape, TensorSpec, UnaryFn};
+use polywarp_core::{DType, Layout, Precision, ScaleBlocks, Shape, TensorSpec, UnaryFn};
 
 use super::*;
 use crate::validate::{full_caps, validate};
@@ -132,6 +132,26 @@ fn long_k_with_few_tiles_is_cut_into_slabs() {
     let plan = crate::plan(&op.into(), &full_caps()).unwrap();
     assert_eq!(plan.launches.len(), 2);
     assert!(plan.scratch_bytes[0] >= 2 * 64 * 64 * 4);
+}
+
+/// Two sets of sums need registers; quads along K must not reach into the next block.
+#[test]
+fn scales_of_blocks_take_small_tiles_and_quads_that_end_with_a_block() {
+    let op = |k: u64, extent: u64| {
+        let blocks = ScaleBlocks { m: 1, n: 64, k };
+        let [of_a, of_b] = blocks.extents([extent; 3]).map(|[rows, cols]| spec(DType::F32, &[], rows, cols, Order::Plain));
+        let plain = product(DType::I8, (&[], extent, extent, extent), Order::Plain, Order::Transposed);
+        let output = spec(DType::F32, &[], extent, extent, Order::Plain);
+        Matmul { scale_a: Some(of_a), scale_b: Some(of_b), scale_blocks: Some(blocks), output, ..plain }.check().unwrap()
+    };
+    let list = crate::candidates(&op(128, 4096).into(), &full_caps()).unwrap();
+    assert!(list.iter().all(|candidate| candidate.name.contains("tiled") && candidate.plan.launches.len() == 1));
+    assert!(!list.iter().any(|candidate| candidate.name.contains("128x128")), "{list:?}");
+    let quads = |k| {
+        let text = crate::plan(&op(k, 64).into(), &full_caps()).unwrap().launches[0].kernel.source().wgsl;
+        text.contains("load4_a(")
+    };
+    assert!(quads(128) && quads(20) && !quads(6));
 }
 
 #[test]

@@ -14,8 +14,9 @@
 //!
 //! Rows and columns beyond M and N are read as whatever lies there, inside the operand; what they give is never stored.
 //! Elements beyond K are zeros. Here: the configuration, the frame and phase 3. Where to go next: `tiled/operands.rs` (phases
-//! 1 and 2), `tiled/stores.rs` (the end); `matmul.rs` chooses the configuration.
+//! 1 and 2), `tiled/blocks.rs` (scales that change along K), `tiled/stores.rs` (the end); `matmul.rs` chooses the configuration.
 
+mod blocks;
 mod operands;
 mod stores;
 
@@ -56,6 +57,11 @@ impl Tile {
 
     pub const fn thread_n(&self) -> u32 {
         self.block_n / (self.warps_n * LANES_N)
+    }
+
+    /// Whether a thread has registers for two sets of sums.
+    pub const fn has_room(&self) -> bool {
+        self.thread_m() * self.thread_n() <= 64
     }
 
     /// Elements of A and B that a thread fetches for one step.
@@ -145,7 +151,11 @@ impl Tiled {
         if self.gate == Gate::Zero {
             bindings.push(Access::Read);
         }
-        let op = if self.is_grouped() { "grouped_matmul" } else { "matmul" };
+        let op = match self.is_grouped() {
+            true => "grouped_matmul",
+            false if self.epilogue.blocks => "matmul_blocks",
+            false => "matmul",
+        };
         Source {
             name: format!("{op}_{}_{block_m}x{block_n}x{block_k}", self.a.element.dtype()),
             wgsl: element::prelude(&elements) + &math::library(&body) + &body,
@@ -224,6 +234,8 @@ impl Tiled {
         writeln!(out, "    let tile_n = in_band / band_rows * {block_n}u;")?;
         if self.is_grouped() {
             writeln!(out, "    let k_first = 0u;\n    let k_end = select(0u, params.k, batch < params.groups);")?;
+        } else if self.epilogue.blocks {
+            writeln!(out, "    let k_first = 0u;\n    var k_end = min(params.block_k, params.k); // of a block")?;
         } else {
             writeln!(out, "    let k_first = split * params.slab;")?;
             writeln!(out, "    let k_end = min(k_first + params.slab, params.k);")?;
@@ -239,10 +251,18 @@ impl Tiled {
         for side in &sides {
             self.write_places(out, side)?;
         }
+        if self.epilogue.blocks {
+            self.write_scale_places(out)?;
+        }
         writeln!(out, "    // The first step.")?;
         self.write_fetch(out, &sides, "k_first", "    ")?;
         self.write_put(out, &sides, "    ")?;
         writeln!(out, "    workgroupBarrier(); // the first step is complete")?;
+        if self.epilogue.blocks {
+            self.write_block_loop(out, &sides)?;
+            self.write_stores(out)?;
+            return writeln!(out, "}}");
+        }
         writeln!(out, "    for (var k0 = k_first; k0 < k_end; k0 += {block_k}u) {{")?;
         // No branch: the last round fetches the first step again, for nothing (+8 % on an H200).
         writeln!(out, "        // The next step's operands travel while this one is multiplied.")?;

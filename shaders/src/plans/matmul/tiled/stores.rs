@@ -20,6 +20,7 @@ impl Tiled {
         if !self.unroll {
             return self.write_store_loop(out);
         }
+        let sums = self.sums();
         for i in 0..tm {
             writeln!(out, "    {{\n        let row = tile_m + (own_m + {}u) * 4u + {}u;", i / 4 * LANES_M, i % 4)?;
             let row_guard = if self.tail_m { format!("row < {}", self.row_end()) } else { "true".to_owned() };
@@ -27,7 +28,7 @@ impl Tiled {
             for j in 0..tn / 4 {
                 writeln!(out, "            {{\n                let col = tile_n + (own_n + {}u) * 4u;", j * LANES_N)?;
                 let value = |e: usize| {
-                    let sum = format!("d{i}_{j}.{}", ["x", "y", "z", "w"][e]);
+                    let sum = format!("{sums}{i}_{j}.{}", ["x", "y", "z", "w"][e]);
                     if partial { sum } else { format!("epilogue({sum}, batch, row, col + {e}u)") }
                 };
                 if self.target == Target::Output(Form::Quad) {
@@ -53,6 +54,11 @@ impl Tiled {
         if self.is_grouped() { "part.end" } else { "params.m" }
     }
 
+    /// What the variables of a thread's sums begin with.
+    fn sums(&self) -> &'static str {
+        if self.epilogue.blocks { "t" } else { "d" }
+    }
+
     /// Whether results are of another type than sums.
     fn changes_type(&self) -> bool {
         self.epilogue.value != self.epilogue.accumulator
@@ -61,9 +67,11 @@ impl Tiled {
     /// The stores as a loop: the epilogue is compiled once.
     fn write_store_loop(&self, out: &mut String) -> std::fmt::Result {
         let (tm, vectors) = (self.tile.thread_m(), self.tile.thread_n() / 4);
-        let sums: Vec<String> = (0..tm).flat_map(|i| (0..vectors).map(move |j| format!("d{i}_{j}"))).collect();
+        let own = self.sums();
+        let v = if self.epilogue.blocks { self.epilogue.value.vector() } else { "V".to_owned() };
+        let sums: Vec<String> = (0..tm).flat_map(|i| (0..vectors).map(move |j| format!("{own}{i}_{j}"))).collect();
         let count = tm * vectors;
-        writeln!(out, "    var sums = array<V, {count}>({});", sums.join(", "))?;
+        writeln!(out, "    var sums = array<{v}, {count}>({});", sums.join(", "))?;
         writeln!(out, "    for (var i = 0u; i < {count}u; i++) {{\n        let r = i / {vectors}u;")?;
         writeln!(out, "        let row = tile_m + (own_m + r / 4u * {LANES_M}u) * 4u + r % 4u;")?;
         writeln!(out, "        let col = tile_n + (own_n + i % {vectors}u * {LANES_N}u) * 4u;")?;
