@@ -4,9 +4,10 @@
 //               [batch, m, n], bias [n], scales of 8-bit operands per row and column; or, for split-K, slabs of A B alone.
 // Algorithm     Persistent blocks walk over tiles of D. 1. one thread of the producer warpgroup keeps a ring of STAGES
 //               tiles of A and B filled by TMA; 2. consumer warpgroups multiply every stage as it arrives and give it back
-//               one step later; 3. epilogue in registers; 4. results go through shared memory to a TMA store, or, where D is not
-//               aligned for that, straight to memory. Blocks of a cluster that share k leave their sums in shared memory
-//               after 2, and each ends its share of the tile from all of them, in their order.
+//               one step later; 3. epilogue in registers, 16 columns at a time in a rolled loop, while what the next ones need
+//               of bias, C and scales is being loaded; none where D is the rounded sums; 4. results go through shared memory
+//               to a TMA store, or, where D is not aligned for that, straight to memory. Blocks of a cluster that share k leave
+//               their sums in shared memory after 2, and each ends its share of the tile from all of them, in their order.
 // Tiling        BLOCK_M x BLOCK_N x 128 bytes of k a stage. COOPERATIVE: CONSUMERS warpgroups stand one below the other, each
 //               with BLOCK_M / CONSUMERS rows, in slabs of 64. PING_PONG: two warpgroups have a tile each, in turns: one
 //               stores while the other multiplies. CLUSTER_M blocks one below the other share B, CLUSTER_N side by side
@@ -26,7 +27,8 @@
 // Measured      NVIDIA H200, 2026-11-21: docs/gemm.md; repeated by the example gemm_candidates of backend-cuda.
 // References    PTX ISA 8.x, "Asynchronous Warpgroup Level Matrix Instructions", "cp.async.bulk.tensor", "mbarrier". Turns of
 //               two consumers and sums promoted every 128 of k: NVIDIA CUTLASS, DeepSeek DeepGEMM (described there).
-// Next          gemm_wgmma_config.cuh: constants, tiles; gemm_wgmma_mainloop.cuh: 1, 2; gemm_wgmma_store.cuh: 3, 4.
+// Next          gemm_wgmma_config.cuh: constants, tiles; gemm_wgmma_mainloop.cuh: 1, 2; gemm_wgmma_ending.cuh: 3, its activations
+//               in activation.cuh; gemm_wgmma_store.cuh: 4.
 #pragma once
 #include "gemm_wgmma_mainloop.cuh"
 #include "gemm_wgmma_store.cuh"
@@ -40,9 +42,10 @@ constexpr uint32_t TURN = 2;  // of consumer 0; the next is that of consumer 1
 template <typename C>
 __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap* map_b, const CUtensorMap* map_d,
                                     typename C::Out* d, const Problem& problem, const typename C::Epilogue& epilogue,
-                                    const Scales& scales = {}) {
+                                    const Scales& scales) {
     using Load = Mainloop<C>;
     using End = Store<C>;
+    const Ending<C> ending = {epilogue, scales};
     extern __shared__ uint8_t shared[];
     const uint32_t base = (ptx::smem_address(shared) + 1023) / 1024 * 1024;
     const uint32_t full = base + C::BARRIERS_AT, empty = full + C::STAGES * 8;
@@ -121,10 +124,10 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
                 ptx::named_barrier(ALL_CONSUMERS, C::CONSUMERS * WARPGROUP);
                 End::share(sums, count > 0, base, first_row, lane);
                 ptx::cluster_barrier();
-                End::finish_shared(d + tile.layer * problem.batch_stride, base, epilogue, scales, problem, tile, rank,
+                End::finish_shared(d + tile.layer * problem.batch_stride, base, ending, problem, tile, rank,
                                    consumer * WARPGROUP + thread);
             } else {
-                End::finish(sums, map_d, d, shared + (staging - ptx::smem_address(shared)), staging, epilogue, scales, problem, tile,
+                End::finish(sums, map_d, d, shared + (staging - ptx::smem_address(shared)), staging, ending, problem, tile,
                             first_row, lane);
             }
         }

@@ -130,9 +130,8 @@ struct Config {
         MAJOR_B == Major::K ? BLOCK_N * ptx::SWIZZLE_ROW_BYTES : COLUMNS_B * COLUMN_BYTES;
     static constexpr uint32_t STAGE_BYTES = A_BYTES + B_BYTES;
 
-    // Columns of D that one TMA store takes: 128 bytes. Tiles that are no whole number of them are stored from registers.
+    // Columns of D that one TMA store takes: 128 bytes.
     static constexpr int CHUNK_N = ptx::SWIZZLE_ROW_BYTES / sizeof(Out);
-    static constexpr bool DIRECT = BLOCK_N % CHUNK_N != 0;
     static constexpr int CHUNKS = BLOCK_N / CHUNK_N;
     // Besides stages: two barriers each, and room to align the whole to the swizzle's atoms by hand.
     static constexpr uint32_t PIPELINE_BYTES = STAGES * (STAGE_BYTES + 2 * 8) + ptx::SWIZZLE_ATOM_BYTES;
@@ -150,6 +149,7 @@ struct Config {
     static_assert(sizeof(A) == sizeof(B));
     static_assert(BLOCK_M % (READERS * SLAB_M) == 0 && BLOCK_N % 16 == 0 && BLOCK_N <= 256);
     static_assert(!PING_PONG || CONSUMERS == 2);
+    static_assert(BLOCK_N % CHUNK_N == 0, "tiles are stored in whole chunks");
     static_assert(sizeof(A) == 2 || !MN_MAJOR, "only 16-bit operands may be MN-major");
     static_assert(SHARED_BYTES <= MOST_SHARED_BYTES);
     // Parts that the blocks of a cluster load for each other: rows of K-major tiles in whole atoms, else of k.

@@ -173,14 +173,15 @@ struct Mainloop {
     __device__ static __forceinline__ void multiply_tile_promoted(Sums& sums, uint32_t count, uint32_t base, uint32_t full,
                                                                   uint32_t empty, Position<C::STAGES>& at,
                                                                   uint32_t first_row, uint32_t thread, uint32_t rank) {
+        // Parts are overwritten; zeros say that nothing of them lives from tile to tile, which would keep their registers.
+        Sums even, odd;
 #pragma unroll
         for (int slab = 0; slab < SLABS; ++slab) {
 #pragma unroll
             for (int i = 0; i < BLOCK_N / 2; ++i) {
-                sums[slab][i] = 0;
+                sums[slab][i] = even[slab][i] = odd[slab][i] = 0;
             }
         }
-        Sums even, odd;
         uint32_t before = 0;
         for (uint32_t i = 0; i < count; i += 2) {
             start_part(even, base, full, at, first_row);

@@ -230,6 +230,9 @@ fn epilogues(level: Level, cases: &mut Vec<Case>) {
         for dtype in level.list(&[DType::F32, DType::F16], &[DType::BF16, DType::F64, DType::F8E5M2]) {
             push(dtype, dims, Epilogue { bias: true, activation: Some(f), ..plain });
             push(dtype, [1, 65, 33], Epilogue { alpha: 0.7, beta: Some(1.3), bias: true, activation: Some(f) });
+            // Rows of whole vectors, which kernels end and store several at a time.
+            push(dtype, [75, 136, 40], Epilogue { bias: true, activation: Some(f), ..plain });
+            push(dtype, [75, 72, 40], Epilogue { alpha: 0.7, beta: Some(1.3), bias: true, activation: Some(f) });
         }
     }
     for dims in level.list(&[[129, 65, 33]], &[[1, 1, 1], [17, 1, 257], [65, 257, 9]]) {
