@@ -247,7 +247,7 @@ fn product(dtype: DType, batch: &[u64], [m, n, k]: [u64; 3], r: &mut Random) -> 
     if r.below(4) == 0 {
         op.activation = Some(UnaryFn::Relu).filter(|f| f.defined_for(to));
     }
-    if op.dequantises() {
+    if Matmul::takes_scales(dtype) && to.is_float() {
         op.scale_a = scales(batch, [m, 1], r);
         op.scale_b = scales(batch, [1, n], r);
     }

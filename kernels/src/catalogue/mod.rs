@@ -10,7 +10,6 @@ pub(crate) mod gemv_tma;
 pub(crate) mod mma_sync;
 pub(crate) mod pack;
 pub(crate) mod probe;
-pub(crate) mod quantise;
 pub(crate) mod simt;
 pub(crate) mod splitk;
 pub(crate) mod wgmma;
@@ -33,7 +32,6 @@ const FAMILIES: &[(&str, List)] = &[
     ("mma_sync", mma_sync::kernels),
     ("pack", pack::kernels),
     ("probe", probe::kernels),
-    ("quantise", quantise::kernels),
     ("simt", simt::kernels),
     ("splitk", splitk::kernels),
     ("wgmma", wgmma::kernels),
@@ -108,6 +106,10 @@ pub(crate) fn cpp(dtype: DType) -> &'static str {
         (false, _) => "int8_t",
     }
 }
+
+/// What kernels that know scales take last: those of A's rows and of B's columns, each an address, which may be null for ones,
+/// the elements from one to the next, and those from matrix to matrix.
+pub(crate) const SCALES: [Param; 6] = [Param::Address, Param::I64, Param::I64, Param::Address, Param::I64, Param::I64];
 
 /// The type of alpha and beta where `operands` are multiplied.
 pub(crate) fn scalar(operands: DType) -> Param {

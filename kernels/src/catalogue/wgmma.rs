@@ -87,6 +87,8 @@ const SHAPES_16_BIT: [Shape; 4] = [
     cooperative([64, 128], 8, 1, [1, 1, 2]),
     cooperative([128, 64], 8, 2, [1, 1, 2]),
 ];
+/// For 8-bit integers whose sums leave as floats, with scales: large products, middling ones, and two for few tiles.
+const SHAPES_DEQUANTISING: [Shape; 4] = [SHAPES[0], SHAPES[3], SHAPES[4], SHAPES[5]];
 /// For 8-bit floats, whose sums leave the tensor cores every 128 of k: three sets of sums fit no wider tile.
 const SHAPES_FLOAT8: [Shape; 3] = [
     cooperative([128, 128], 6, 2, [1, 1, 1]),
@@ -146,6 +148,11 @@ impl Instance {
             kind.name
         );
         Instance { symbol, shape, kind, output, major_a, major_b }
+    }
+
+    /// Whether it takes scales of A's rows and B's columns (`SCALED` in the source): 8-bit operands whose products leave as floats.
+    pub fn is_scaled(&self) -> bool {
+        self.kind.operands.size_bytes() == 1 && self.output.is_float()
     }
 
     /// The type of A and B; f32 is read as tf32.
@@ -210,22 +217,27 @@ impl Instance {
         let (a, b) = (major(self.major_a), major(self.major_b));
         let cluster = self.shape.cluster();
         let (symbol, operands) = (&self.symbol, self.kind.cpp);
+        let maker = if self.is_scaled() { "GEMM_WGMMA_SCALED" } else { "GEMM_WGMMA" };
         use Param::*;
+        let mut params = vec![
+            TensorMap, TensorMap, TensorMap, Address, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32,
+            I64, I64, I64, F32, F32, Address, I64, I64, Address, U32,
+        ];
+        if self.is_scaled() {
+            params.extend(super::SCALES);
+        }
         KernelInfo {
             symbol: symbol.clone(),
             source: "gemm_wgmma.cuh",
             instance: format!(
-                "GEMM_WGMMA({symbol}, {operands}, {operands}, {output}, {block_m}, {block_n}, {stages}, {schedule}, \
+                "{maker}({symbol}, {operands}, {operands}, {output}, {block_m}, {block_n}, {stages}, {schedule}, \
                  {consumers}, {cluster_m}, {cluster_n}, {cluster_k}, {cluster}, {a}, {b})"
             ),
             targets: &[Target::SM_90A],
             block: [WARPGROUP * (consumers + 1), 1, 1],
             cluster: [cluster, 1, 1],
             dynamic_shared_bytes: self.shared_bytes(),
-            params: vec![
-                TensorMap, TensorMap, TensorMap, Address, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32,
-                U32, I64, I64, I64, F32, F32, Address, I64, I64, Address, U32,
-            ],
+            params,
             starts_early: true,
             tensor: self.kind.tensor,
             tile: Some(Tile { m: block_m, n: block_n, k: self.block_k(), stages }),
@@ -259,6 +271,12 @@ pub(crate) fn instances() -> &'static [Instance] {
                     }
                 }
                 DType::F32 => all.extend(shapes(&SHAPES, DType::F32, K, K)),
+                DType::I8 => {
+                    all.extend(shapes(&SHAPES, DType::I32, K, K));
+                    for output in [DType::F32, DType::F16, DType::BF16] {
+                        all.extend(shapes(&SHAPES_DEQUANTISING, output, K, K));
+                    }
+                }
                 _ => all.extend(shapes(&SHAPES, DType::I32, K, K)),
             }
         }

@@ -2,12 +2,13 @@
 //! the arguments of the epilogue, and how slabs of K end.
 //!
 //! A kernel of a product is launched with its operands, a D, and the epilogue's arguments in one order
-//! (`cuda/epilogue.cuh`). Slabs write bare sums to scratch space, and a second launch ends them (`splitk.rs`).
+//! (`cuda/epilogue.cuh`). Slabs write bare sums to scratch space, and a second launch ends them (`splitk.rs`). So do kernels
+//! that know no scales where operands have some, or where sums of integers leave as floats.
 
 use polywarp_core::DType;
 use polywarp_core::ops::{Matmul, MatmulDims};
 
-use super::operand::{Addends, activation};
+use super::operand::{Addends, Scale, activation};
 use super::splitk;
 use crate::catalogue::sum_bytes;
 use crate::{Arg, Caps, Launch, Plan, Slot};
@@ -22,6 +23,14 @@ pub(super) struct Ending<'a> {
     op: &'a Matmul,
     addends: Addends,
     activation: u32,
+    scales: [Scale; 2],
+}
+
+/// Whether a kernel takes scales, whose arguments then follow the activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scales {
+    Taken,
+    Unknown,
 }
 
 impl<'a> Ending<'a> {
@@ -33,30 +42,43 @@ impl<'a> Ending<'a> {
         if !fits || !exact || caps.sm < 80 {
             return None;
         }
-        Some(Ending { op, addends: Addends::of(op)?, activation: activation(op)? })
+        Some(Ending { op, addends: Addends::of(op)?, activation: activation(op)?, scales: Scale::both(op)? })
     }
 
     /// Adds to `plan` the launch that `product` makes from a D, whether that D is f32 where operands have 16 bits, and the
-    /// epilogue's arguments; for several slabs of K also the launch that adds up their sums. Returns the bytes of those sums.
+    /// epilogue's arguments; where sums go through scratch space, also the launch that ends them: for several slabs of K, and
+    /// for quantised operands, as `product` knows no scales. Returns the bytes of those sums, 0 for none.
     pub fn add(
         &self,
         plan: &mut Plan,
         slabs: u64,
         product: impl FnOnce(Arg, bool, Vec<Arg>) -> Option<Launch>,
     ) -> Option<u64> {
+        self.add_by(plan, slabs, Scales::Unknown, product)
+    }
+
+    /// The same by a kernel that may take scales.
+    pub fn add_by(
+        &self,
+        plan: &mut Plan,
+        slabs: u64,
+        scales: Scales,
+        product: impl FnOnce(Arg, bool, Vec<Arg>) -> Option<Launch>,
+    ) -> Option<u64> {
         let output = &self.op.output;
         let offset_bytes = output.layout.offset() * output.dtype.size_bytes();
         let d = Arg::Address { slot: Slot::Output, offset_bytes };
-        if slabs == 1 {
-            plan.launches.push(product(d, output.dtype == DType::F32, self.applied())?);
+        if slabs == 1 && (scales == Scales::Taken || !self.op.is_quantised()) {
+            plan.launches.push(product(d, output.dtype == DType::F32, self.applied(scales))?);
             return Some(0);
         }
         let MatmulDims { batch, m, n, .. } = self.op.dims();
         let bytes = [slabs, batch, m, n, sum_bytes(self.op.a.dtype)].into_iter().try_fold(1u64, u64::checked_mul)?;
         let sums = Arg::Address { slot: Slot::Scratch(plan.scratch_bytes.len()), offset_bytes: 0 };
         plan.scratch_bytes.push(bytes);
-        plan.launches.push(product(sums.clone(), true, self.left_out())?);
-        plan.launches.push(splitk::launch(self.op, sums, d, u32::try_from(slabs).ok()?, self.applied())?);
+        plan.launches.push(product(sums.clone(), true, self.left_out(scales))?);
+        let ended_by = if self.op.is_quantised() { Scales::Taken } else { Scales::Unknown };
+        plan.launches.push(splitk::launch(self.op, sums, d, u32::try_from(slabs).ok()?, self.applied(ended_by))?);
         Some(bytes)
     }
 
@@ -64,16 +86,24 @@ impl<'a> Ending<'a> {
         if self.op.a.dtype == DType::F64 { Arg::F64(x) } else { Arg::F32(x as f32) }
     }
 
-    /// Alpha, beta, C, its pitch and batch stride, bias, activation.
-    fn applied(&self) -> Vec<Arg> {
+    /// Alpha, beta, C, its pitch and batch stride, bias, activation; and scales for a kernel that takes them.
+    fn applied(&self, scales: Scales) -> Vec<Arg> {
         let Addends { c, ldc, batch_stride_c, bias } = self.addends.clone();
         let (alpha, beta) = (self.scalar(self.op.alpha), self.scalar(self.op.beta));
-        vec![alpha, beta, c, Arg::I64(ldc), Arg::I64(batch_stride_c), bias, Arg::U32(self.activation)]
+        let mut args = vec![alpha, beta, c, Arg::I64(ldc), Arg::I64(batch_stride_c), bias, Arg::U32(self.activation)];
+        if scales == Scales::Taken {
+            args.extend(self.scales.iter().flat_map(Scale::args));
+        }
+        args
     }
 
     /// The same for sums alone.
-    fn left_out(&self) -> Vec<Arg> {
+    fn left_out(&self, scales: Scales) -> Vec<Arg> {
         let (one, none) = (self.scalar(1.0), self.scalar(0.0));
-        vec![one, none, Arg::Null, Arg::I64(0), Arg::I64(0), Arg::Null, Arg::U32(0)]
+        let mut args = vec![one, none, Arg::Null, Arg::I64(0), Arg::I64(0), Arg::Null, Arg::U32(0)];
+        if scales == Scales::Taken {
+            args.extend([Scale::NONE, Scale::NONE].iter().flat_map(Scale::args));
+        }
+        args
     }
 }

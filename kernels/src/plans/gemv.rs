@@ -129,7 +129,7 @@ impl<'a> Problem<'a> {
             Some(Launch { kernel: find(&instance.symbol)?, grid, args })
         };
         let summed = self.ending.add(&mut plan, slabs, product)?;
-        if slabs > 1 {
+        if summed > 0 {
             estimate_ns += LAUNCH_NS + self.caps.stream_ns(2 * summed);
             name = format!("{name}_slabs{slabs}");
         }

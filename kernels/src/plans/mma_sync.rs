@@ -208,7 +208,7 @@ impl Problem<'_> {
             Packing::All(_) => "_converted",
         };
         let mut name = format!("{}{packed}", instance.symbol);
-        if slabs > 1 {
+        if summed > 0 {
             estimate_ns += COMBINE_NS + self.caps.stream_ns(2 * summed);
             name = format!("{name}_slabs{slabs}");
         }

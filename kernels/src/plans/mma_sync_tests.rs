@@ -167,3 +167,39 @@ fn slabs_cover_k_and_are_multiples_of_the_tile() {
         assert!(candidate.name.ends_with(&format!("_slabs{slabs}")));
     }
 }
+
+#[test]
+fn quantised_products_end_in_a_second_launch() {
+    let scaled = |dtype, output| {
+        let op = Matmul::product(dense(dtype, &[256, 512]), dense(dtype, &[512, 128]), dense(output, &[256, 128]));
+        let (a, b) = (dense(DType::F32, &[256, 1]), dense(DType::F32, &[1, 128]));
+        Matmul { scale_a: Some(a), scale_b: Some(b), ..op }.check().unwrap()
+    };
+    let cases = [
+        (DType::I8, DType::F16, "i32_f16"),
+        (DType::U8, DType::F32, "i32_f32"),
+        (DType::F8E4M3, DType::BF16, "f32_bf16"),
+    ];
+    for (dtype, output, name) in cases {
+        let op = scaled(dtype, output);
+        let found = candidates(&Op::Matmul(op.clone()), &Caps::rtx_4090());
+        assert!(!found.is_empty(), "{dtype}");
+        for candidate in found {
+            let [product, end] = &candidate.plan.launches[candidate.plan.launches.len() - 2..] else { panic!() };
+            assert!(
+                product.kernel.symbol.starts_with("gemm_") && candidate.name.contains("_slabs"),
+                "{}",
+                candidate.name
+            );
+            // Bare sums, then scales of 256 rows and 128 columns behind the activation.
+            assert!(product.args.contains(&Arg::Null));
+            assert_eq!(end.kernel.symbol, format!("splitk_scaled_{name}"));
+            let scales = [Slot::Input(2), Slot::Input(3)].map(|slot| Arg::Address { slot, offset_bytes: 0 });
+            assert_eq!([&end.args[13], &end.args[16]], [&scales[0], &scales[1]]);
+            assert_eq!(candidate.plan.scratch_bytes.last().copied().unwrap() % (4 * 256 * 128), 0);
+        }
+    }
+    // Nothing to scale: one launch.
+    let plain = Matmul { scale_a: None, scale_b: None, ..scaled(DType::F8E4M3, DType::F32) };
+    assert!(candidates(&Op::Matmul(plain), &Caps::rtx_4090()).iter().any(|found| found.plan.launches.len() == 1));
+}

@@ -98,14 +98,6 @@ impl Addends {
     /// Those of `op`, whose A and B are inputs 0 and 1; `None` when C's columns, or bias, are no neighbours, or C's batch
     /// is no single stride.
     pub fn of(op: &Matmul) -> Option<Addends> {
-        // A kernel that knows no scales would leave them out.
-        if op.is_quantised() {
-            return None;
-        }
-        let at = |spec: &TensorSpec, slot| Arg::Address {
-            slot,
-            offset_bytes: spec.layout.offset() * spec.dtype.size_bytes(),
-        };
         let mut addends = Addends { c: Arg::Null, ldc: 0, batch_stride_c: 0, bias: Arg::Null };
         if let Some(c) = op.c.filter(|_| op.beta != 0.0) {
             let (dims, strides) = (c.layout.dims(), c.layout.strides());
@@ -113,7 +105,7 @@ impl Addends {
             if dims[rank - 1] != 1 && strides[rank - 1] != 1 {
                 return None;
             }
-            addends.c = at(&c, Slot::Input(2));
+            addends.c = at(&c, 2);
             addends.ldc = strides[rank - 2];
             addends.batch_stride_c = batch_stride(&dims[..rank - 2], &strides[..rank - 2])?.1;
         }
@@ -121,9 +113,50 @@ impl Addends {
             if bias.layout.dims()[0] != 1 && bias.layout.strides()[0] != 1 {
                 return None;
             }
-            addends.bias = at(&bias, Slot::Input(if op.c.is_some() { 3 } else { 2 }));
+            addends.bias = at(&bias, if op.c.is_some() { 3 } else { 2 });
         }
         Some(addends)
+    }
+}
+
+/// Where a tensor that is input number `place` starts.
+fn at(spec: &TensorSpec, place: usize) -> Arg {
+    Arg::Address { slot: Slot::Input(place), offset_bytes: spec.layout.offset() * spec.dtype.size_bytes() }
+}
+
+/// The scales of an operand's rows or columns, as arguments of a kernel: their address, or null for ones, the elements from
+/// one to the next (0 where one serves all), and those from matrix to matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Scale {
+    address: Option<Arg>,
+    stride: i64,
+    batch_stride: i64,
+}
+
+impl Scale {
+    pub const NONE: Scale = Scale { address: None, stride: 0, batch_stride: 0 };
+
+    /// Those of A's rows and of B's columns; `None` when a batch of them is no single stride.
+    pub fn both(op: &Matmul) -> Option<[Scale; 2]> {
+        let [_, _, place_a, place_b] = op.places();
+        let rank = op.output.layout.rank();
+        Some([
+            Scale::of(op.scale_a.as_ref().zip(place_a), rank - 2)?,
+            Scale::of(op.scale_b.as_ref().zip(place_b), rank - 1)?,
+        ])
+    }
+
+    fn of(scale: Option<(&TensorSpec, usize)>, axis: usize) -> Option<Scale> {
+        let Some((spec, place)) = scale else { return Some(Scale::NONE) };
+        let (dims, strides) = (spec.layout.dims(), spec.layout.strides());
+        let batch = dims.len() - 2;
+        let (_, batch_stride) = batch_stride(&dims[..batch], &strides[..batch])?;
+        let stride = if dims[axis] == 1 { 0 } else { strides[axis] };
+        Some(Scale { address: Some(at(spec, place)), stride, batch_stride })
+    }
+
+    pub fn args(&self) -> [Arg; 3] {
+        [self.address.clone().unwrap_or(Arg::Null), Arg::I64(self.stride), Arg::I64(self.batch_stride)]
     }
 }
 

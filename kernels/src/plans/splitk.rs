@@ -1,14 +1,15 @@
-//! The second launch of products whose K is cut into slabs: adds the slabs' sums in order and ends the product.
+//! The second launch of products whose K is cut into slabs: adds the slabs' sums in order and ends the product. Also that of
+//! quantised products by kernels that know no scales: one slab, whose sums it scales.
 
 use polywarp_core::DType;
 use polywarp_core::ops::{Matmul, MatmulDims};
 
-use crate::catalogue::splitk::{INSTANCES, THREADS};
+use crate::catalogue::splitk::{INSTANCES, Instance, THREADS};
 use crate::{Arg, Launch, find};
 
 /// Ends `op` from `slabs` dense [batch, m, n] arrays of sums at `sums` (f32 for floats of 8 and 16 bits, i32 for 8-bit integers, else
-/// the operands' type). `epilogue`: alpha, beta, C, its pitch and batch stride, bias, activation. `None` for types and sizes
-/// that it does not serve.
+/// the operands' type). `epilogue`: alpha, beta, C, its pitch and batch stride, bias, activation, and scales where the op is
+/// quantised. `None` for types and sizes that it does not serve.
 pub(super) fn launch(op: &Matmul, sums: Arg, output: Arg, slabs: u32, epilogue: Vec<Arg>) -> Option<Launch> {
     let MatmulDims { batch, m, n, .. } = op.dims();
     let sum = match op.a.dtype {
@@ -18,7 +19,8 @@ pub(super) fn launch(op: &Matmul, sums: Arg, output: Arg, slabs: u32, epilogue: 
         _ => return None,
     };
     let out = op.output.dtype.name();
-    let instance = INSTANCES.iter().find(|instance| instance.sum == sum && instance.out == out)?;
+    let serves = |instance: &&Instance| (instance.sum, instance.out, instance.scaled) == (sum, out, op.is_quantised());
+    let instance = INSTANCES.iter().find(serves)?;
     let outputs = batch.checked_mul(m)?.checked_mul(n)?;
     let vector = if outputs.is_multiple_of(instance.vector()) { instance.vector() } else { 1 };
     let blocks = outputs.div_ceil(vector * u64::from(THREADS));

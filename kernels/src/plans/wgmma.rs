@@ -7,7 +7,7 @@
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
 
-use super::ending::Ending;
+use super::ending::{Ending, Scales};
 use super::operand::Operand;
 use super::source::Source;
 use crate::catalogue::wgmma::{Instance, Shape, instances};
@@ -47,14 +47,17 @@ fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
     let matches = |instance: &&Instance| {
         instance.operands() == op.a.dtype && (instance.major_a, instance.major_b) == (problem.a.major, problem.b.major)
     };
+    let ends = |instance: &Instance| instance.output == op.output.dtype;
+    // Sums of slabs, or of operands whose scales no instance takes (u8): f32, or i32 of integers.
+    let sums = |instance: &Instance| instance.output == if op.a.dtype.is_float() { DType::F32 } else { DType::I32 };
+    let behind = !instances().iter().filter(matches).any(ends);
     let mut found = Vec::new();
     for instance in instances().iter().filter(matches) {
-        if instance.output == op.output.dtype {
+        if ends(instance) || (behind && sums(instance)) {
             found.extend(problem.candidate(instance, 1, &prepared));
         }
-        // Sums of slabs: f32, or i32 of integers.
         let slabs = problem.slabs(instance);
-        if slabs > 1 && matches!(instance.output, DType::F32 | DType::I32) {
+        if slabs > 1 && sums(instance) {
             found.extend(problem.candidate(instance, slabs, &prepared));
         }
     }
@@ -85,12 +88,13 @@ impl Problem<'_> {
     fn candidate(&self, instance: &Instance, slabs: u64, prepared: &Prepared) -> Option<Candidate> {
         let slab_tiles = self.k_tiles(instance).div_ceil(slabs);
         let mut plan = Plan { launches: prepared.launches.clone(), scratch_bytes: prepared.scratch_bytes.clone() };
-        let sums_bytes = self.ending.add(&mut plan, slabs, |d, _, epilogue| {
+        let scales = if instance.is_scaled() { Scales::Taken } else { Scales::Unknown };
+        let sums_bytes = self.ending.add_by(&mut plan, slabs, scales, |d, _, epilogue| {
             let Arg::Address { slot, offset_bytes } = d else { return None };
-            let dtype = if slabs == 1 { self.op.output.dtype } else { instance.output };
+            let dtype = instance.output;
             self.launch(instance, &Target { slot, offset_bytes, dtype, slabs, slab_tiles }, epilogue)
         })?;
-        let name = if slabs == 1 { instance.symbol.clone() } else { format!("{}_slabs{slabs}", instance.symbol) };
+        let name = if sums_bytes == 0 { instance.symbol.clone() } else { format!("{}_slabs{slabs}", instance.symbol) };
         let estimate_ns = prepared.estimate_ns + self.estimate_ns(instance, slabs, slab_tiles, sums_bytes);
         Some(Candidate { name, plan, estimate_ns })
     }

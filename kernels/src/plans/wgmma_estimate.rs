@@ -24,6 +24,11 @@ const CLUSTER_CLOCKS: f64 = 700.0;
 /// Bytes of D that a block stores in a clock, and bytes of sums that it reads from others of its cluster.
 const STORED_BYTES_PER_CLOCK: f64 = 32.0;
 const SHARED_BYTES_PER_CLOCK: f64 = 24.0;
+/// Instructions of one lane that a multiprocessor issues in a clock; those that an output takes where it is more than a rounded
+/// sum, and those of gelu, which is the longest activation (counted in the machine code of 128x256 tiles to f16).
+const ISSUED_PER_CLOCK: f64 = 128.0;
+const ENDING: f64 = 15.0;
+const ACTIVATION: f64 = 20.0;
 /// Clocks of handing sums over: two barriers of the cluster.
 const SHARE_CLOCKS: f64 = 1500.0;
 /// What a second launch costs, each slab that it adds, and the bytes of sums that it reads in a nanosecond.
@@ -50,6 +55,9 @@ impl Problem<'_> {
         let depth = slab_tiles.div_ceil(u64::from(cluster_k)) as f64;
         let rounds = (self.clusters(instance) * slabs).div_ceil(self.resident(instance)) as f64;
         let stored = outputs * instance.output.size_bytes() as f64 / STORED_BYTES_PER_CLOCK;
+        // Slabs end in a second launch.
+        let ended = if sums_bytes > 0 { 0.0 } else { outputs * self.ending_instructions() / ISSUED_PER_CLOCK };
+        let stored = stored + ended;
         // One consumer's store hides behind the other's products, but for the last.
         let stores = match schedule {
             Schedule::Cooperative => rounds * stored,
@@ -66,13 +74,26 @@ impl Problem<'_> {
         let held = if clocks > 150_000.0 { CLOCK_LONG } else { CLOCK_SHORT };
         let busy_ns = self.caps.clocks_ns(clocks) / held;
         let memory_ns = self.caps.clocks_ns(START_CLOCKS) + self.caps.stream_ns(self.bytes(instance)) / MEMORY_SHARE;
-        let ended_ns = if slabs == 1 {
+        let ended_ns = if sums_bytes == 0 {
             0.0
         } else {
             SECOND_LAUNCH_NS + slabs as f64 * SLAB_NS + sums_bytes as f64 / SUMS_BYTES_PER_NS
         };
         // Of two that wait for memory, the one with less to do is the better.
         busy_ns.max(memory_ns) + 0.05 * busy_ns + ended_ns
+    }
+
+    /// Instructions that an output takes besides being rounded and stored.
+    fn ending_instructions(&self) -> f64 {
+        use polywarp_core::ops::UnaryFn;
+        let op = self.op;
+        let activated = op.activation.is_some_and(|f| f != UnaryFn::Relu);
+        let plain = op.alpha == 1.0 && op.beta == 0.0 && op.bias.is_none() && op.activation.is_none();
+        match (plain && !op.is_quantised(), activated) {
+            (true, _) => 0.0,
+            (false, false) => ENDING,
+            (false, true) => ENDING + ACTIVATION,
+        }
     }
 
     /// Bytes of A, B and D, and a share of those that the larger operand is read again: not all are found in L2.

@@ -112,3 +112,69 @@ fn other_cards_and_empty_products_have_no_candidates() {
     assert!(candidates(&Op::Matmul(product(DType::F16, [0, 512, 512])), &Caps::h200()).is_empty());
     assert!(candidates(&Op::Matmul(product(DType::F16, [512, 512, 0])), &Caps::h200()).is_empty());
 }
+
+/// Operands of `dtype`, B K-major, with scales per row of A and one for all of B.
+fn quantised(dtype: DType, output: DType, [m, n, k]: [u64; 3]) -> Matmul {
+    let b = TensorSpec::new(dtype, layout(&[k, n], &[1, k as i64], 0));
+    let one = TensorSpec::new(DType::F32, layout(&[1, n], &[0, 0], 3));
+    let op = Matmul::product(dense(dtype, &[m, k]), b, dense(output, &[m, n]));
+    Matmul { scale_a: Some(dense(DType::F32, &[m, 1])), scale_b: Some(one), ..op }.check().unwrap()
+}
+
+#[test]
+fn scales_are_arguments_of_the_product() {
+    let at = |input, offset_bytes| Arg::Address { slot: Slot::Input(input), offset_bytes };
+    for (dtype, symbol) in [(DType::I8, "gemm_i8_"), (DType::F8E4M3, "gemm_f8e4m3_"), (DType::F8E5M2, "gemm_f8e5m2_")] {
+        for output in [DType::F32, DType::F16, DType::BF16] {
+            let found = first(&quantised(dtype, output, [512, 512, 512]));
+            assert!(found.name.starts_with(&format!("{symbol}{output}_wgmma_")), "{}", found.name);
+            let [launch] = &found.plan.launches[..] else { panic!("{:?}", found.plan.launches) };
+            let scales = [at(2, 0), Arg::I64(1), Arg::I64(0), at(3, 12), Arg::I64(0), Arg::I64(0)];
+            assert_eq!(launch.args[launch.args.len() - 6..], scales, "{}", found.name);
+        }
+    }
+    // Without scales, too, sums of integers leave as floats; with a bias, scales are further inputs.
+    let op = quantised(DType::I8, DType::F16, [512, 512, 512]);
+    let bare = Matmul { scale_a: None, scale_b: None, ..op.clone() };
+    assert_eq!(first(&bare).plan.launches[0].args.iter().filter(|arg| **arg == Arg::Null).count(), 4);
+    let biased = Matmul { bias: Some(dense(DType::F16, &[512])), ..op };
+    let args = &first(&biased).plan.launches[0].args;
+    assert_eq!([&args[args.len() - 8], &args[args.len() - 6]], [&at(2, 0), &at(3, 0)]);
+}
+
+#[test]
+fn scales_of_a_batch_have_one_stride() {
+    let batched = |scale: TensorSpec| {
+        let b = TensorSpec::new(DType::I8, layout(&[2, 3, 64, 32], &[6144, 2048, 1, 64], 0));
+        let op = Matmul::product(dense(DType::I8, &[2, 3, 16, 64]), b, dense(DType::F32, &[2, 3, 16, 32]));
+        ranked(&Matmul { scale_a: Some(scale), ..op }.check().unwrap())
+    };
+    let found = batched(dense(DType::F32, &[2, 3, 16, 1])).swap_remove(0);
+    let args = &found.plan.launches[0].args;
+    assert_eq!(args[args.len() - 5..args.len() - 3], [Arg::I64(1), Arg::I64(16)]);
+    assert!(batched(TensorSpec::new(DType::F32, layout(&[2, 3, 16, 1], &[0, 16, 1, 1], 0))).is_empty());
+}
+
+#[test]
+fn types_without_scales_of_their_own_end_in_a_second_launch() {
+    let found = first(&quantised(DType::U8, DType::BF16, [512, 512, 512]));
+    assert!(found.name.starts_with("gemm_u8_i32_wgmma_") && found.name.ends_with("_slabs1"), "{}", found.name);
+    let symbols: Vec<&str> = found.plan.launches.iter().map(|launch| launch.kernel.symbol.as_str()).collect();
+    assert_eq!(symbols[1..], ["splitk_scaled_i32_bf16"]);
+    // So do slabs of K, whose sums have no scales.
+    let slabs = ranked(&quantised(DType::I8, DType::F16, [64, 64, 65_536]));
+    let slabs = slabs.iter().find(|found| found.name.contains("_slabs")).unwrap();
+    assert_eq!(slabs.plan.launches[1].kernel.symbol, "splitk_scaled_i32_f16");
+}
+
+#[test]
+fn activation_counts_where_nothing_hides_it() {
+    let op = product(DType::F16, [4096, 4096, 4096]);
+    let gelu = Matmul { activation: Some(polywarp_core::UnaryFn::Gelu), ..op.clone() };
+    let longer = |part: &str| {
+        let of = |op: &Matmul| ranked(op).into_iter().find(|found| found.name.contains(part)).unwrap().estimate_ns;
+        of(&gelu) - of(&op)
+    };
+    let (cooperative, ping_pong) = (longer("128x256x64_1x1_tt"), longer("128x128x64_1x1_pingpong_tt"));
+    assert!(ping_pong > 0.0 && cooperative > 4.0 * ping_pong, "{cooperative} {ping_pong}");
+}

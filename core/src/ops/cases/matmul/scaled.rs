@@ -145,7 +145,7 @@ fn shapes(level: Level, cases: &mut Vec<Case>) {
 fn epilogues(level: Level, cases: &mut Vec<Case>) {
     for to in TO {
         for activation in [None, Some(UnaryFn::Relu), Some(UnaryFn::Gelu)] {
-            for dims in level.list(&[[33, 35, 67], [1, 130, 64]], &[[129, 65, 33], [5, 7, 0]]) {
+            for dims in level.list(&[[33, 35, 67], [1, 130, 64], [75, 72, 64]], &[[129, 65, 33], [5, 7, 0]]) {
                 let op = scaled(product(DType::I8, dims, [DENSE; 2]), to, Scales::PerRow).and_then(|op| {
                     let [m, n, _] = dims;
                     Matmul {
