@@ -101,6 +101,21 @@ fn sound_device_passes_and_the_report_says_what_ran() {
 }
 
 #[test]
+fn asynchronous_run_judges_as_the_blocking_one() {
+    for fault in [Fault::None, Fault::PastEnd, Fault::InputChanged, Fault::Unrepeatable, Fault::MiddleElement] {
+        let selection = Selection { dtype: Some(DType::F32), ..Selection::family("reduce") };
+        let device = Device::new(BrokenBackend::new(Device::new(ReferenceBackend::default()), fault));
+        let mut told = 0;
+        let mut awaited = pollster::block_on(harness::run_async(&device, &selection, &mut |at| told = at.done));
+        let mut blocking = report(fault, &selection);
+        (awaited.seconds, blocking.seconds) = (0.0, 0.0);
+        assert_eq!(told, awaited.selected);
+        assert_eq!(awaited.ok(), matches!(fault, Fault::None), "{fault:?}");
+        assert_eq!(serde_json::to_string(&awaited).unwrap(), serde_json::to_string(&blocking).unwrap(), "{fault:?}");
+    }
+}
+
+#[test]
 fn nothing_selected_is_a_failure() {
     let report = report(Fault::None, &Selection { filter: Some("no such case".into()), ..Selection::default() });
     assert!(!report.ok() && report.problem().is_some());

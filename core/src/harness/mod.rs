@@ -37,13 +37,14 @@ pub use bench::{BenchCase, BenchSize, Metric, Suite};
 pub use case::{Case, Check, LayoutKind, OUTPUT_OFFSET_BYTES, output};
 pub use reference::ReferenceBackend;
 pub use report::{Counts, Failure, FailureKind, Miss, Outcome, Report, Unsupported};
-pub use run::run_case;
+pub use run::{run_case, run_case_async};
 pub use values::Values;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use self::run::Reads;
 use crate::{DType, Device, ops};
 
 /// How thorough a run is.
@@ -154,13 +155,27 @@ pub struct Progress<'a> {
 
 /// Runs the selected cases on `device`, telling `progress` after each. Stops early only when the device is lost.
 pub fn run(device: &Device, selection: &Selection, progress: &mut dyn FnMut(&Progress<'_>)) -> Report {
+    pollster::block_on(run_reading(device, selection, progress, Reads::Blocking))
+}
+
+/// [`run`] for where nothing may block: in a browser. There is no clock there, and [`Report::seconds`] stays 0.
+pub async fn run_async(device: &Device, selection: &Selection, progress: &mut dyn FnMut(&Progress<'_>)) -> Report {
+    run_reading(device, selection, progress, Reads::Awaited).await
+}
+
+async fn run_reading(
+    device: &Device,
+    selection: &Selection,
+    progress: &mut dyn FnMut(&Progress<'_>),
+    reads: Reads,
+) -> Report {
     let (seed, cases) = selection.cases();
     let total = cases.len() as u64;
     let mut report = Report::new(device, selection.level, seed, total);
     #[cfg(not(target_arch = "wasm32"))]
     let start = std::time::Instant::now();
     for (i, case) in cases.iter().enumerate() {
-        let outcome = expected(selection, device, case, seed, run_case(device, case, seed));
+        let outcome = expected(selection, device, case, seed, run::outcome(device, case, seed, reads).await);
         report.add(case, &outcome);
         progress(&Progress { done: i as u64 + 1, total, case, outcome: &outcome });
         if matches!(&outcome, Outcome::Fail(failure) if failure.kind == FailureKind::DeviceLost) {

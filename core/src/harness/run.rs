@@ -4,8 +4,15 @@
 //! output starts as a pattern no correct result leaves behind; the op runs; then every element is compared with the
 //! oracle, every byte outside the result with what it was, the inputs with what was written, and for repeated cases the
 //! bits of a second run with the first. Nothing here knows an op's name; bounds come from [`crate::oracle`].
+//!
+//! There is one implementation, written as futures. Where it may block its reads do, so that its futures are ready when
+//! they are first polled.
 
+use std::any::Any;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
 
 use super::report::{Failure, FailureKind, Miss, Outcome};
 use super::{Case, Check, values};
@@ -24,9 +31,27 @@ const INPUT_CHECK_BYTES: usize = 1 << 20;
 /// Misses listed in a failure.
 const LISTED_MISSES: usize = 8;
 
+/// How a run gets bytes back from the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reads {
+    /// By [`crate::Backend::read_blocking`].
+    Blocking,
+    /// By [`crate::Backend::read`], for where nothing may block.
+    Awaited,
+}
+
 /// Runs `case` with its values drawn from `seed`.
 pub fn run_case(device: &Device, case: &Case, seed: u64) -> Outcome {
-    match catch_unwind(AssertUnwindSafe(|| attempt(device, case, seed))) {
+    pollster::block_on(outcome(device, case, seed, Reads::Blocking))
+}
+
+/// [`run_case`] for where nothing may block: in a browser.
+pub async fn run_case_async(device: &Device, case: &Case, seed: u64) -> Outcome {
+    outcome(device, case, seed, Reads::Awaited).await
+}
+
+pub(super) async fn outcome(device: &Device, case: &Case, seed: u64, reads: Reads) -> Outcome {
+    match unpanicked(attempt(device, case, seed, reads)).await {
         Ok(Ok(share)) => Outcome::Pass { share },
         Ok(Err(Fault::Failed(failure))) => Outcome::Fail(*failure),
         Ok(Err(Fault::Error(error))) if error.is_unsupported() => Outcome::Unsupported { reason: error.to_string() },
@@ -41,6 +66,17 @@ pub fn run_case(device: &Device, case: &Case, seed: u64) -> Outcome {
             Outcome::Fail(Failure::new(case, seed, FailureKind::Panic, text.to_owned()))
         }
     }
+}
+
+/// What `work` gives, or what it panicked with.
+async fn unpanicked<T>(work: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+    let mut work = pin!(work);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
 }
 
 enum Fault {
@@ -68,7 +104,7 @@ pub(crate) struct Operand {
 }
 
 /// The largest share of an allowed error that was used, when all is well.
-fn attempt(device: &Device, case: &Case, seed: u64) -> Result<f64, Fault> {
+async fn attempt(device: &Device, case: &Case, seed: u64, reads: Reads) -> Result<f64, Fault> {
     let operands: Vec<Operand> = case
         .op
         .inputs()
@@ -83,16 +119,16 @@ fn attempt(device: &Device, case: &Case, seed: u64) -> Result<f64, Fault> {
     let out = case.op.output();
     let size = (out.required_bytes() + OUTPUT_GUARD_BYTES) as usize;
     let before = vec![if out.dtype.is_float() { 0xFF } else { 0xA5 }; size];
-    let after = execute(device, &case.op, &inputs, &before)?;
+    let after = execute(device, &case.op, &inputs, &before, reads).await?;
     check_untouched(case, seed, &out, &before, &after)?;
     let share = check_elements(case, seed, device.info().subnormals, &operands, &after)?;
     if case.repeat {
-        let again = execute(device, &case.op, &inputs, &vec![0; size])?;
+        let again = execute(device, &case.op, &inputs, &vec![0; size], reads).await?;
         check_repeated(case, seed, &out, &after, &again)?;
     }
     for (i, (operand, buffer)) in operands.iter().zip(&buffers).enumerate() {
         let len = operand.storage.len();
-        if len <= INPUT_CHECK_BYTES && device.backend().read_blocking(buffer, 0..len as u64)? != operand.storage {
+        if len <= INPUT_CHECK_BYTES && read(device, buffer, len, reads).await? != operand.storage {
             let text = format!("input {i} was written to");
             return Err(Failure::new(case, seed, FailureKind::InputChanged, text).into());
         }
@@ -107,15 +143,24 @@ fn upload(device: &Device, bytes: &[u8]) -> Result<Buffer> {
 }
 
 /// Runs the op into a fresh buffer that starts as `before`; the buffer's bytes afterwards.
-fn execute(device: &Device, op: &Op, inputs: &[&Buffer], before: &[u8]) -> Result<Vec<u8>> {
+async fn execute(device: &Device, op: &Op, inputs: &[&Buffer], before: &[u8], reads: Reads) -> Result<Vec<u8>> {
     let output = upload(device, before)?;
     device.execute(op, inputs, &output)?;
-    let bytes = device.backend().read_blocking(&output, 0..before.len() as u64)?;
+    let bytes = read(device, &output, before.len(), reads).await?;
     if bytes.len() != before.len() {
         let message = format!("{} bytes read of {}", bytes.len(), before.len());
         return Err(Error::Backend { device: device.id().to_owned(), op: "read".to_owned(), message });
     }
     Ok(bytes)
+}
+
+/// The first `len` bytes of `buffer`.
+async fn read(device: &Device, buffer: &Buffer, len: usize, reads: Reads) -> Result<Vec<u8>> {
+    let range = 0..len as u64;
+    match reads {
+        Reads::Blocking => device.backend().read_blocking(buffer, range),
+        Reads::Awaited => device.backend().read(buffer, range).await,
+    }
 }
 
 pub(crate) fn operand(spec: &TensorSpec, values: &super::Values, seed: u64) -> Operand {
