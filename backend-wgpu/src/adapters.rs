@@ -92,7 +92,7 @@ impl AdapterEntry {
             pci_bus: Some(info.device_pci_bus_id.clone()).filter(|bus| !bus.is_empty()),
             vendor: info.vendor,
             device: info.device,
-            name: info.name,
+            name: name_of(&info),
             other_routes: Vec::new(),
             unusable,
             limits,
@@ -185,6 +185,11 @@ pub(crate) fn kind_of(kind: DeviceType) -> DeviceKind {
         DeviceType::Cpu => DeviceKind::Software,
         DeviceType::Other => DeviceKind::Other,
     }
+}
+
+/// The marketing name. Browsers keep it to themselves.
+pub(crate) fn name_of(info: &wgpu::AdapterInfo) -> String {
+    if info.name.is_empty() { format!("unnamed {} adapter", api_name(info.backend)) } else { info.name.clone() }
 }
 
 pub(crate) fn driver_name(info: &wgpu::AdapterInfo) -> String {

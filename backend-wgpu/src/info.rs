@@ -4,7 +4,7 @@ use polywarp_core::oracle::Subnormals;
 use polywarp_core::{DType, DeviceInfo, Limits};
 use polywarp_shaders::{Caps, Cooperative};
 
-use crate::adapters::{api_name, driver_name, kind_of};
+use crate::adapters::{api_name, driver_name, kind_of, name_of};
 
 /// Optional features that make kernels faster or possible. Nothing else is asked for: a feature in use is a code path
 /// in the driver. Timestamps are for `timed`.
@@ -65,7 +65,7 @@ pub(crate) fn device_info(
 ) -> DeviceInfo {
     DeviceInfo {
         id: caps.device.clone(),
-        name: adapter.name.clone(),
+        name: name_of(adapter),
         api: api_name(adapter.backend).to_owned(),
         kind: kind_of(adapter.device_type),
         driver: driver_name(adapter),

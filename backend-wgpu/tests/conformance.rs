@@ -9,7 +9,7 @@ mod common;
 
 use common::POOREST;
 use polywarp_core::Device;
-use polywarp_core::harness::{Level, Selection, run};
+use polywarp_core::harness::{Level, Selection, run, run_async};
 use polywarp_wgpu::{Options, adapters};
 
 fn variable(name: &str) -> Option<String> {
@@ -68,6 +68,19 @@ fn vulkan_conforms() {
 #[test]
 fn vulkan_with_webgpu_defaults_conforms() {
     conforms("vulkan", POOREST);
+}
+
+/// As in a browser, where nothing may block; on native targets a thread then waits for the device.
+#[test]
+fn vulkan_read_asynchronously_conforms() {
+    let entries = adapters().unwrap_or_default();
+    let Some(entry) = entries.iter().find(|entry| entry.api == "vulkan" && entry.unusable.is_none()) else {
+        println!("NOT RUN: no usable vulkan adapter"); // `vulkan_conforms` fails where there must be one
+        return;
+    };
+    let device = Device::new(entry.open(POOREST).expect("open"));
+    let report = pollster::block_on(run_async(&device, &Selection::family("reduce"), &mut |_| {}));
+    assert!(report.ok(), "{report}");
 }
 
 #[test]
