@@ -16,6 +16,7 @@ mod rates;
 mod setup;
 mod test;
 mod wasm;
+mod web;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,6 +39,8 @@ usage: cargo xtask <command>
   rates FOLDER     make FOLDER/rates.md, and the README's tables of it, from the JSON lines of `polywarp bench` kept there
   card [FOLDER]    program, tests and measuring programs for a machine with a card and no cargo, packed (target/card.tar.xz)
   wasm             build core, shaders and backend-wgpu for the web
+  web [--level full] [--filter TEXT] [--serve]
+                   run kernels, conformance harness and refusals in headless Chromium; --serve waits for a browser of yours
 ";
 
 fn main() -> ExitCode {
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         ["card"] => card::run(None),
         ["card", folder] => card::run(Some(folder)),
         ["wasm"] => wasm::run(),
+        ["web", ref rest @ ..] => web::run(rest),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())

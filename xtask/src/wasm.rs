@@ -1,9 +1,10 @@
-//! The web build: core, shaders and backend-wgpu for wasm32-unknown-unknown.
+//! The web build: core, shaders and backend-wgpu for wasm32-unknown-unknown, and the program that tests them in a browser.
 //!
-//! Where the toolchain has that target, this is one cargo command. Where it has not and cannot be given it (`rustup
-//! target add wasm32-unknown-unknown`), Debian's own compiler does it in a folder made by debootstrap: the sources and
-//! their vendored dependencies are copied in, so nothing is mounted and nothing there reaches the network.
-//! It proves that the crates build; it is not part of `cargo xtask test`, because the folder takes 2 GB and minutes.
+//! Where the toolchain has that target, or `rustup` can add it, this is one cargo command. Elsewhere Debian's own compiler
+//! does it in a folder made by debootstrap: the sources and their vendored dependencies are copied in, so nothing is
+//! mounted and nothing there reaches the network.
+//! It proves that the crates build (`cargo xtask web` runs them); it is not part of `cargo xtask test`, because the folder
+//! takes 2 GB and minutes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +12,13 @@ use std::path::{Path, PathBuf};
 use crate::command::Cmd;
 use crate::{Result, docs, setup};
 
+const TARGET: &str = "wasm32-unknown-unknown";
+
 /// No default features: the CPU backend's thread pool has no threads to run on there.
-const BUILD: &str = "cargo build --locked --target wasm32-unknown-unknown --no-default-features \
-                     --package polywarp-core --package polywarp-shaders --package polywarp-wgpu";
+const CRATES: &str = "--no-default-features --package polywarp-core --package polywarp-shaders --package polywarp-wgpu";
+
+/// The program that `cargo xtask web` runs.
+const PROGRAM: &str = "--package polywarp-web-tests";
 
 /// The folder, below the target folder so that `cargo clean` removes it.
 const FOLDER: &str = "target/wasm/sid";
@@ -23,24 +28,44 @@ const PACKAGES: &str = "rustc,cargo,libstd-rust-dev-wasm32,lld,libc6-dev";
 
 /// Builds the three crates, by whichever compiler can.
 pub fn run() -> Result {
-    let sysroot = Cmd::new("rustc --print sysroot").output()?;
-    if Path::new(sysroot.trim()).join("lib/rustlib/wasm32-unknown-unknown").exists() {
-        return Cmd::new(BUILD).run();
+    build(CRATES).map(|_| ())
+}
+
+/// Builds the program that tests polywarp in a browser; its wasm file.
+pub fn program() -> Result<PathBuf> {
+    Ok(build(PROGRAM)?.join("polywarp_web_tests.wasm"))
+}
+
+/// Builds what `packages` names; the folder that the results are in.
+fn build(packages: &str) -> Result<PathBuf> {
+    let line = format!("cargo build --locked --target {TARGET} {packages}");
+    let results = |target: &Path| target.join(TARGET).join("debug");
+    if has_target()? {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+        return Cmd::new(&line).run().map(|()| results(&target));
     }
-    println!("this toolchain has no wasm32-unknown-unknown; building in {FOLDER} instead");
+    println!("this toolchain has no {TARGET}; building in {FOLDER} instead");
     let folder = Path::new(FOLDER);
     make_folder(folder)?;
     copy_sources(&folder.join("src"))?;
     vendor(folder)?;
-    let build = BUILD.replace("cargo build", "cargo build --offline --manifest-path /src/Cargo.toml");
+    let line = line.replace("cargo build", "cargo build --offline --manifest-path /src/Cargo.toml");
     Cmd::new("chroot")
         .arg(folder)
         .arg("env")
         .arg("CARGO_HOME=/cargo")
         .arg("CARGO_TARGET_DIR=/target")
         .arg("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=wasm-ld")
-        .args(build.split_whitespace())
-        .run()
+        .args(line.split_whitespace())
+        .run()?;
+    Ok(results(&folder.join("target")))
+}
+
+/// Whether the toolchain can build for the web, after `rustup`, where there is one, was asked to see to it.
+fn has_target() -> Result<bool> {
+    let sysroot = Cmd::new("rustc --print sysroot").output()?;
+    let library = Path::new(sysroot.trim()).join("lib/rustlib").join(TARGET);
+    Ok(library.exists() || (Cmd::new("rustup target add").arg(TARGET).run().is_ok() && library.exists()))
 }
 
 /// Installs Debian's unstable release with the compiler into `folder`, once.
