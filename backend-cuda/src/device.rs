@@ -308,6 +308,8 @@ pub(crate) fn caps(id: &str, card: &Card) -> Caps {
         f16: true,
         f64: true,
         i64: true,
+        // `cvt.rn`.
+        nearest_conversions: true,
         subgroups: Some((32, 32)),
         max_invocations: card.max_threads_per_block,
         max_workgroup_bytes: card.workgroup_bytes(),

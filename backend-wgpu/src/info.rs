@@ -27,6 +27,8 @@ pub(crate) fn caps(id: &str, features: wgpu::Features, limits: &wgpu::Limits, ad
         f16: features.contains(wgpu::Features::SHADER_F16),
         f64: features.contains(wgpu::Features::SHADER_F64),
         i64: features.contains(wgpu::Features::SHADER_INT64),
+        // Vulkan leaves the direction of rounding open; SwiftShader does not take the nearest for large u32.
+        nearest_conversions: false,
         subgroups: subgroups.then_some((adapter.subgroup_min_size, adapter.subgroup_max_size)),
         max_invocations: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
         max_workgroup_bytes: limits.max_compute_workgroup_storage_size,

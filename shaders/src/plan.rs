@@ -23,6 +23,9 @@ pub struct Caps {
     pub f64: bool,
     /// Shaders may use `i64` and `u64`.
     pub i64: bool,
+    /// Integers that no f32 equals become the nearest one. WGSL lets a device take the other neighbour (WGSL, "Floating Point
+    /// Conversion").
+    pub nearest_conversions: bool,
     /// Smallest and largest subgroup, when subgroup operations may be used.
     pub subgroups: Option<(u32, u32)>,
     /// Most invocations in one workgroup.
@@ -64,6 +67,7 @@ impl Caps {
             f16: false,
             f64: false,
             i64: false,
+            nearest_conversions: false,
             subgroups: None,
             max_invocations: 256,
             max_workgroup_bytes: 16 << 10,

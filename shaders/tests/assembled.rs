@@ -66,6 +66,7 @@ fn cards() -> Vec<Caps> {
                 f16: true,
                 f64: true,
                 i64: true,
+                nearest_conversions: true,
                 subgroups: Some((32, 32)),
                 max_invocations: 1024,
                 max_workgroup_bytes,

@@ -130,6 +130,17 @@ fn i64_from_f32(x: f32) -> i64 {
     return i64(x);
 }
 
+// The nearest f32, where a device's own conversion may give either neighbour: both halves are exact, as is the product with a
+// power of two, so that the sum alone rounds.
+fn f32_from_u32(x: u32) -> f32 {
+    return f32(x >> 16u) * 65536.0 + f32(x & 0xffffu);
+}
+
+// The shift keeps the sign.
+fn f32_from_i32(x: i32) -> f32 {
+    return f32(x >> 16u) * 65536.0 + f32(x & 0xffff);
+}
+
 // An f32 that rounds to bf16 as the integer itself does: what f32 cannot hold is kept as a sticky bit.
 fn bf16_from_u32(x: u32) -> f32 {
     let sticky = (x & 0xffffff00u) | select(0u, 0x100u, (x & 0xffu) != 0u);

@@ -7,7 +7,7 @@
 mod text;
 
 use polywarp_core::ops::Map;
-use polywarp_core::{Error, Layout, Result, Scalar, Step, collapse_together};
+use polywarp_core::{DType, Error, Layout, Result, Scalar, Step, collapse_together};
 
 use crate::element::{Element, Form};
 use crate::plans::KernelKey;
@@ -31,6 +31,8 @@ pub struct Kernel {
     rank: usize,
     /// Whether the innermost of them is a multiple of four, so that no quad spans two rows.
     whole_rows: bool,
+    /// Whether the device's own conversion of integers to f32 will do ([`Caps::nearest_conversions`]).
+    nearest_conversions: bool,
     threads: u32,
     /// Quads an invocation computes: 16 bytes of output.
     items: u32,
@@ -88,6 +90,16 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// Whether a step makes f32 of integers that may have more than its 24 bits.
+    fn converts_integers(&self) -> bool {
+        let wide = |step: &Step| match *step {
+            Step::Index => true,
+            Step::Cast(x) => matches!(self.steps[usize::from(x)].1.dtype(), DType::I32 | DType::U32),
+            _ => false,
+        };
+        self.steps.iter().any(|(step, element)| element.dtype().compute() == DType::F32 && wide(step))
+    }
+
     /// The launch that writes `elements` dense elements from element `offset` of the output on.
     pub(super) fn launch(self, elements: u64, offset: u64, caps: &Caps) -> Result<Launch> {
         let reached = self.inputs.iter().map(|i| i.1.required_elements()).max().unwrap_or(0).max(offset + elements);
@@ -102,6 +114,8 @@ impl Request<'_> {
         }
 
         let modes = Modes::of(&self.inputs);
+        // Without such a conversion there is one kernel for both.
+        let nearest_conversions = caps.nearest_conversions || !self.converts_integers();
         let kernel = Kernel {
             steps: self.steps,
             inputs: self.inputs.iter().zip(&modes.modes).map(|(i, &mode)| (i.0, mode)).collect(),
@@ -109,6 +123,7 @@ impl Request<'_> {
             output_form: if offset.is_multiple_of(4) { Form::Quad } else { Form::Scalar },
             rank: modes.dims.len(),
             whole_rows: modes.whole_rows(),
+            nearest_conversions,
             threads: THREADS.min(caps.max_invocations),
             items: (4 / self.output.dtype().size_bytes() as u32).max(1),
         };

@@ -92,6 +92,7 @@ impl Interpreted {
             f16: true,
             f64: true,
             i64: true,
+            nearest_conversions: true,
             subgroups: Some((32, 32)),
             max_invocations: 1024,
             max_workgroup_bytes: 48 << 10,

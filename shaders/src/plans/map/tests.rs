@@ -124,6 +124,27 @@ fn f64_without_i64_has_what_needs_no_bits() {
     }
 }
 
+/// SwiftShader takes the wrong neighbour for some u32, as WGSL allows.
+#[test]
+fn integers_become_f32_by_halves_unless_the_device_takes_the_nearest() {
+    let caps = |nearest_conversions| Caps { nearest_conversions, ..Caps::webgpu_defaults("test") };
+    let text = |expr: &Expr, inputs: &[(DType, Layout)], nearest| {
+        let op = map(expr, inputs, &[5]);
+        check(&op, &caps(nearest));
+        kernel(&op, &caps(nearest)).source().wgsl
+    };
+    for from in [DType::I32, DType::U32] {
+        let (cast, inputs) = (Expr::input(0).cast(DType::F32), [(from, dense(&[5]))]);
+        let by_halves = format!("= f32_from_{from}(");
+        assert!(text(&cast, &inputs, false).contains(&by_halves));
+        assert!(!text(&cast, &inputs, true).contains("f32_from_"));
+    }
+    let ramp = Expr::index().cast(DType::F32);
+    assert!(text(&ramp, &[], false).contains("f32_from_u32(") && !text(&ramp, &[], true).contains("f32_from_"));
+    let exact = map(&Expr::input(0).cast(DType::F32), &[(DType::U8, dense(&[5]))], &[5]);
+    assert_eq!(kernel(&exact, &caps(false)), kernel(&exact, &caps(true)), "bytes need no care");
+}
+
 #[test]
 fn too_many_elements_are_refused() {
     let layout = dense(&[1]).broadcast_to(Shape::new(&[1 << 32]).unwrap()).unwrap();

@@ -124,7 +124,7 @@ fn step_text(kernel: &Kernel, step: Step, element: Element) -> String {
         Step::Input(n) => format!("x{n}"),
         Step::Constant(n) => element.param_value(&format!("params.c{n}")),
         // Not rounded to 8- or 16-bit floats: like arithmetic, that happens where the expression ends.
-        Step::Index => math::cast(DType::U32, dtype.compute(), "index"),
+        Step::Index => cast(kernel, DType::U32, dtype.compute(), "index"),
         Step::Unary(f, x) => math::unary(f, dtype, &at(x)),
         Step::Binary(f, a, b) => {
             debug_assert!(kernel.steps[usize::from(a)].1.dtype() == dtype);
@@ -136,8 +136,15 @@ fn step_text(kernel: &Kernel, step: Step, element: Element) -> String {
             let (operand, from) = kernel.steps[usize::from(x)];
             // Arithmetic in floats of 8 and 16 bits is rounded where it ends: here. Leaves and casts are already exact.
             let value = if operand.is_rounded() || !from.dtype().is_float() { at(x) } else { from.round(&at(x)) };
-            math::cast(from.dtype(), dtype, &value)
+            cast(kernel, from.dtype(), dtype, &value)
         }
+    }
+}
+
+fn cast(kernel: &Kernel, from: DType, to: DType, value: &str) -> String {
+    match (from, to) {
+        (DType::I32 | DType::U32, DType::F32) if !kernel.nearest_conversions => format!("f32_from_{from}({value})"),
+        _ => math::cast(from, to, value),
     }
 }
 
