@@ -39,8 +39,9 @@ usage: cargo xtask <command>
   rates FOLDER     make FOLDER/rates.md, and the README's tables of it, from the JSON lines of `polywarp bench` kept there
   card [FOLDER]    program, tests and measuring programs for a machine with a card and no cargo, packed (target/card.tar.xz)
   wasm             build core, shaders and backend-wgpu for the web
-  web [--level full] [--filter TEXT] [--serve]
-                   run kernels, conformance harness and refusals in headless Chromium; --serve waits for a browser of yours
+  web [--level full] [--filter TEXT] [--pipelines] [--serve]
+                   run the conformance harness and checks of the web in headless Chromium; --pipelines compiles unused
+                   kernels to the end, --serve waits for a browser of yours
 ";
 
 fn main() -> ExitCode {

@@ -11,7 +11,7 @@ mod kernels;
 
 use js_sys::Function;
 use kernels::Depth;
-use polywarp::harness::{self, Level, Outcome, Progress, Selection};
+use polywarp::harness::{self, Level, Progress, Selection};
 use polywarp::wgpu::{FeatureChoice, LimitChoice, Options, WgpuBackend, adapters_async};
 use polywarp::{Device, Error};
 use serde::Serialize;
@@ -60,11 +60,7 @@ pub async fn describe() -> Result<String, JsError> {
 pub async fn compile_kernels(level: &str, deep: bool, tell: Function) -> Result<String, JsError> {
     let backend = open(Options::default()).await.map_err(failed)?;
     let depth = if deep { Depth::Pipeline } else { Depth::Module };
-    let tell = |done, total, name: &str| {
-        if done % 20 == 0 || done == total {
-            progress(&tell, done, total, name);
-        }
-    };
+    let tell = |done, total, name: &str| progress(&tell, done, total, name);
     json(&kernels::compile(&backend, parse(level)?, depth, &tell).await)
 }
 
@@ -83,10 +79,7 @@ pub async fn conformance(level: &str, filter: &str, poorest: bool, page: Functio
     let filter = Some(filter.to_owned()).filter(|filter| !filter.is_empty());
     let selection = Selection { filter, ..Selection::level(parse(level)?) };
     let mut tell = |at: &Progress<'_>| {
-        // Each call into the page costs more than a small case.
-        if at.done % 20 == 0 || at.done == at.total || matches!(at.outcome, Outcome::Fail(_)) {
-            progress(&page, at.done as usize, at.total as usize, &at.case.name);
-        }
+        progress(&page, at.done as usize, at.total as usize, &at.case.name);
     };
     json(&harness::run_async(&device, &selection, &mut tell).await)
 }

@@ -49,6 +49,7 @@ impl Options {
         while let Some(&argument) = rest.next() {
             match (argument, rest.as_slice().first()) {
                 ("--serve", _) => options.serve = true,
+                ("--pipelines", _) => options.query.push_str("pipelines&"),
                 ("--level" | "--filter", Some(value)) => {
                     options.query.push_str(&format!("{}={}&", &argument[2..], percent_encoded(value)));
                     rest.next();
