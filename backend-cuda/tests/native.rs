@@ -1,46 +1,76 @@
 //! Kernels in CUDA C++ on a card: launching itself, then every candidate of every product against the oracle.
 //!
-//! They need a card: `POLYWARP_REQUIRE_CUDA=1` demands one. On the interpreted driver, which runs no machine code, that
-//! products are computed portably after all. Build in release: the reference is computed on the host.
+//! They need a card (`POLYWARP_REQUIRE_CUDA=1` demands one), or the interpreted driver and an archive for it: `cargo xtask
+//! kernels --to FOLDER --ptx` makes one, `POLYWARP_KERNELS=FOLDER/kernels.bin` names it. There they run a product in minutes
+//! that a card runs in microseconds, so tests take the small part of their cases and only candidates that the archive
+//! holds. With the embedded archive, whose machine code the interpreted driver cannot run, they test that products are
+//! computed portably after all. Build in release: the reference is computed on the host.
 //!
 //! | variable | effect |
 //! |---|---|
 //! | `POLYWARP_NATIVE_FILTER` | only candidates whose name contains it, or the portable ones too with `all` |
+//! | `POLYWARP_NATIVE_EDGES` | of the products at tiles' ends every so manieth, 1 if unset |
 //! | `POLYWARP_NATIVE_SHAPES` | random shapes, 3000 if unset |
 //! | `POLYWARP_TEST_LEVEL` | `full` takes all cases of the harness |
 
 mod common;
 mod native_cases;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use native_cases::{Forced, Tally, in_parallel, products};
 use polywarp_core::harness::{Level, Outcome, run_case};
 use polywarp_core::ops::{Matmul, REGISTRY};
 use polywarp_core::{Backend, DType, Device, Layout, Op, Shape, TensorSpec};
 use polywarp_cuda::CudaBackend;
-use polywarp_kernels::{Arg, Element, Launch, Plan, Slot, Swizzle, TensorMap, find};
+use polywarp_kernels::archive::Archive;
+use polywarp_kernels::{Arg, Element, Launch, Plan, Slot, Swizzle, TensorMap, find, prepared};
 
 /// The first card with its native kernels; `None` when there is none, which is said.
 fn card() -> Option<Arc<CudaBackend>> {
     let backend = Arc::new(common::first()?);
-    if common::interpreted() {
-        println!("NOT RUN: kernels in CUDA C++ need a card");
+    if common::interpreted() && archive_for_it().is_none() {
+        println!("NOT RUN: kernels in CUDA C++ need a card, or POLYWARP_KERNELS an archive for the interpreted driver");
         return None;
     }
     Some(backend)
 }
 
+/// The archive that `POLYWARP_KERNELS` names.
+fn archive_for_it() -> Option<Archive<'static>> {
+    static BYTES: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
+        let path = std::env::var_os("POLYWARP_KERNELS").filter(|path| !path.is_empty() && path != "off")?;
+        Some(std::fs::read(path).expect("the archive that POLYWARP_KERNELS names"))
+    });
+    BYTES.as_ref().map(|bytes| Archive::parse(bytes).expect("an archive"))
+}
+
+/// Whether all kernels of a plan are in the archive that is in use.
+fn has_code(backend: &CudaBackend, plan: &Plan) -> bool {
+    let sm = backend.native_caps().sm;
+    let embedded = || Archive::parse(prepared::ARCHIVE).expect("the embedded archive");
+    let archive = archive_for_it().unwrap_or_else(embedded);
+    plan.launches.iter().all(|launch| prepared::target(&archive, launch.kernel, sm).is_some())
+}
+
 /// Candidates to be tested.
 fn selected(backend: &CudaBackend, op: &Op) -> Vec<String> {
     let filter = std::env::var("POLYWARP_NATIVE_FILTER").unwrap_or_default();
-    let native = polywarp_kernels::every(op, backend.native_caps());
-    let mut names = backend.candidates(op).unwrap();
+    let mut native = polywarp_kernels::every(op, backend.native_caps());
+    let names = backend.candidates(op).unwrap();
     if filter == "all" {
         return names;
     }
-    names.retain(|name| name.contains(&filter) && native.iter().any(|native| native.name == *name));
-    names
+    native.retain(|native| native.name.contains(&filter) && has_code(backend, &native.plan));
+    if !common::interpreted() {
+        native.retain(|native| names.contains(&native.name));
+    }
+    native.into_iter().map(|native| native.name).collect()
+}
+
+/// A number from the environment.
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
 
 fn arguments_plan() -> Plan {
@@ -110,7 +140,7 @@ fn plan_that_does_not_fit_is_refused_and_nothing_runs() {
 #[test]
 fn driver_that_takes_no_machine_code_is_told_apart() {
     let Some(backend) = common::first() else { return };
-    if !common::interpreted() {
+    if !common::interpreted() || archive_for_it().is_some() {
         return;
     }
     let output = backend.alloc(1024).unwrap();
@@ -162,7 +192,12 @@ fn every_candidate_of_every_case_conforms() {
     let level =
         if std::env::var("POLYWARP_TEST_LEVEL").is_ok_and(|l| l == "full") { Level::Full } else { Level::Quick };
     let family = REGISTRY.iter().find(|family| family.name == "matmul").unwrap();
-    let cases = (family.cases)(level);
+    let mut cases = (family.cases)(level);
+    if common::interpreted() {
+        // One in eight, of those that are small: the others are made of the same tiles.
+        cases.retain(|case| case.op.cost().flops < 4_000_000);
+        cases = cases.into_iter().step_by(8).collect();
+    }
     let tally = Tally::default();
     in_parallel(&cases, |case| {
         for name in selected(&backend, &case.op) {
@@ -183,14 +218,28 @@ fn every_candidate_of_every_case_conforms() {
 #[test]
 fn every_candidate_is_exact_from_1_to_17_cubed() {
     let Some(backend) = card() else { return };
+    if common::interpreted() {
+        println!("NOT RUN: too many for an interpreter");
+        return;
+    }
     products(&backend, native_cases::small(), |op| selected(&backend, op)).finish("products of 1..17 cubed");
+}
+
+/// Each dtype and layout with shapes that no tile divides, K shorter and longer than any pipeline, and every epilogue.
+#[test]
+fn every_candidate_is_exact_where_tiles_end() {
+    let Some(backend) = card() else { return };
+    let step = number("POLYWARP_NATIVE_EDGES", 1).max(1) as usize;
+    let ops = native_cases::edges().into_iter().step_by(step).collect();
+    products(&backend, ops, |op| selected(&backend, op)).finish("products at tiles' ends");
+    common::assert_alive(&*backend);
 }
 
 /// Shapes with tails in every dimension, K from 1, transposes, padding of NaN, offsets, batches, broadcast, epilogues.
 #[test]
 fn every_candidate_is_exact_on_random_shapes() {
     let Some(backend) = card() else { return };
-    let count = std::env::var("POLYWARP_NATIVE_SHAPES").ok().and_then(|n| n.parse().ok()).unwrap_or(3000);
+    let count = number("POLYWARP_NATIVE_SHAPES", common::scaled(3000, 0) as u64);
     products(&backend, native_cases::random(count), |op| selected(&backend, op)).finish("random products");
     common::assert_alive(&*backend);
 }
@@ -209,7 +258,7 @@ fn products_need_no_native_kernel() {
         unique.sort_unstable();
         unique.dedup();
         assert_eq!(unique.len(), names.len(), "{names:?}");
-        if common::interpreted() {
+        if common::interpreted() && archive_for_it().is_none() {
             assert_eq!(backend.native_kernels(), 0, "an interpreter runs no machine code");
         }
         // The last one is portable, and gives what the one that is chosen gives.

@@ -312,6 +312,13 @@ pub fn stored(code: Vec<u8>, form: Form) -> Vec<u8> {
     }
 }
 
+/// PTX as the interpreted driver's machine code (`backend-cuda/interpreted-driver`): it begins as an ELF file does, is none,
+/// and ends in a zero. A real driver refuses it.
+pub fn interpreted(ptx: &str) -> Vec<u8> {
+    let text = ptx.bytes().filter(|&byte| byte != 0);
+    b"\x7fELF: no machine code, PTX to be interpreted\n".iter().copied().chain(text).chain([0]).collect()
+}
+
 /// `f` of each item, on all processors, in order.
 pub fn in_parallel<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

@@ -10,6 +10,11 @@
 //! | `INTERPRETED_DEVICES` | number of cards, 1 if unset; 0 is a driver without a card |
 //! | `INTERPRETED_VERSION` | the CUDA version it claims, 13000 if unset |
 //! | `INTERPRETED_MEMORY` | bytes of each card, 512 MiB if unset |
+//! | `INTERPRETED_SM` | compute capability of each card, 90 if unset: 80 is 8.0 |
+//! | `INTERPRETED_SHUFFLE` | seed of a random order of blocks, warps and stores; in order if unset |
+//!
+//! Its machine code is PTX: what it "links" itself, and what `cargo xtask kernels --ptx` makes of the kernels in CUDA C++.
+//! The latter run with all of the interpreter's checks.
 //!
 //! [`interpreted_fail`] makes a call fail, for tests that load the library themselves.
 //!
@@ -47,6 +52,17 @@ macro_rules! functions {
             }
         )*
     };
+}
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+pub struct LaunchConfig {
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared: c_uint,
+    stream: Handle,
+    _attributes: *mut c_void,
+    _attribute_count: c_uint,
 }
 
 fn current() -> Option<Handle> {
@@ -115,8 +131,9 @@ functions! {
             8 => state::SHARED_BYTES_UNASKED.cast_signed(),
             16 => 2,
             33 => 0x3b + device,
-            75 => 9,
-            97 => state::MOST_SHARED_BYTES.cast_signed(),
+            75 => state::compute_capability() / 10,
+            76 => state::compute_capability() % 10,
+            97 => state::most_shared_bytes().cast_signed(),
             _ => 0,
         };
         0
@@ -294,10 +311,24 @@ functions! {
     }
     cuLaunchKernel(
         function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint,
-        stream: Handle, _params: *mut *mut c_void, extra: *mut *mut c_void
+        stream: Handle, each: *mut *mut c_void, extra: *mut *mut c_void
     ) {
         need_context!();
         let mut params = Vec::new();
+        if !each.is_null() {
+            for (at, param) in driver().params(function).iter().enumerate() {
+                params.resize(param.offset as usize, 0);
+                let start = (*each.add(at)).cast::<u8>();
+                params.extend_from_slice(std::slice::from_raw_parts(start, param.bytes as usize));
+            }
+            let launch = ptx_interpreter::Launch {
+                grid: [gx, gy, gz],
+                block: [bx, by, bz],
+                params,
+                dynamic_shared_bytes: shared,
+            };
+            return driver().launch(stream, function, launch);
+        }
         let (mut start, mut len) = (std::ptr::null::<u8>(), 0);
         let mut at = extra;
         while !(*at).is_null() {
@@ -318,6 +349,47 @@ functions! {
             dynamic_shared_bytes: shared,
         };
         driver().launch(stream, function, launch)
+    }
+    cuLaunchKernelEx(
+        config: *const LaunchConfig, function: Handle, each: *mut *mut c_void, extra: *mut *mut c_void
+    ) {
+        // A kernel that may start early starts in turn all the same.
+        let LaunchConfig { grid: [gx, gy, gz], block: [bx, by, bz], shared, stream, .. } = *config;
+        cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, each, extra)
+    }
+    cuTensorMapEncodeTiled(
+        map: *mut [u8; 128], data_type: c_uint, rank: c_uint, address: *mut c_void, dims: *const u64,
+        strides: *const u64, box_dims: *const c_uint, steps: *const c_uint, interleave: c_uint, swizzle: c_uint,
+        _promotion: c_uint, fill: c_uint
+    ) {
+        need_context!();
+        let rank = rank as usize;
+        if !(1..=5).contains(&rank) || (map as usize) % 64 != 0 {
+            return state::INVALID_VALUE;
+        }
+        // Steps other than 1, interleaved channels and a fill other than zero are in nobody's use.
+        let steps = std::slice::from_raw_parts(steps, rank);
+        if steps.iter().any(|&step| step != 1) || interleave != 0 || fill != 0 {
+            return state::INVALID_VALUE;
+        }
+        let tensor = ptx_interpreter::TensorMap {
+            address: address as u64,
+            data_type,
+            dims: std::slice::from_raw_parts(dims, rank).to_vec(),
+            strides_bytes: std::slice::from_raw_parts(strides, rank - 1).to_vec(),
+            box_dims: std::slice::from_raw_parts(box_dims, rank).to_vec(),
+            swizzle,
+        };
+        match tensor.encode() {
+            Ok(bytes) => {
+                *map = bytes;
+                0
+            }
+            Err(error) => {
+                eprintln!("interpreted driver: {error}");
+                state::INVALID_VALUE
+            }
+        }
     }
     cuLinkCreate_v2(count: c_uint, options: *mut c_uint, values: *mut *mut c_void, link: *mut Handle) {
         need_context!();

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use ptx_interpreter::{FaultKind, Launch, Memory, Module, RunOptions};
+use ptx_interpreter::{FaultKind, Launch, Memory, Module, Param, RunOptions};
 
 pub type Code = u32;
 pub const INVALID_VALUE: Code = 1;
@@ -26,13 +26,14 @@ const LAUNCH_FAILED: Code = 719;
 
 /// Shared memory of one block without asking, and with.
 pub const SHARED_BYTES_UNASKED: u32 = 48 << 10;
-pub const MOST_SHARED_BYTES: u32 = 227 << 10;
 
 pub const FIRST_CONTEXT: usize = 0x1000;
 const FIRST_HANDLE: usize = 0x10_0000;
 
-/// What a "cubin" of this driver begins with.
+/// What a "cubin" of this driver begins with, and what an archive of kernels in CUDA C++ has for it
+/// (`polywarp_kernels::make::interpreted`).
 const MAGIC: &str = "// interpreted\n";
+const ARCHIVED: &str = "\x7fELF: no machine code, PTX to be interpreted\n";
 
 /// One piece of work.
 #[derive(Clone)]
@@ -53,13 +54,20 @@ pub enum Work {
         bytes: usize,
     },
     Launch {
-        module: Arc<Module>,
+        module: Arc<Image>,
         kernel: String,
         launch: Launch,
     },
     /// With the number of the recording, since an event can be recorded again.
     Record(usize, u64),
     Wait,
+}
+
+/// A loaded module.
+pub struct Image {
+    module: Module,
+    /// How its kernels run.
+    options: RunOptions,
 }
 
 #[derive(Default)]
@@ -94,7 +102,7 @@ pub struct Driver {
     /// Each with what it captures, when it does.
     streams: HashMap<usize, Option<Vec<Work>>>,
     events: HashMap<usize, Event>,
-    modules: HashMap<usize, Arc<Module>>,
+    modules: HashMap<usize, Arc<Image>>,
     functions: HashMap<usize, Function>,
     links: HashMap<usize, Link>,
     graphs: HashMap<usize, Vec<Work>>,
@@ -113,6 +121,20 @@ pub fn driver() -> MutexGuard<'static, Driver> {
 /// A number from the environment.
 pub fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// 80 is 8.0.
+pub fn compute_capability() -> i32 {
+    number("INTERPRETED_SM", 90) as i32
+}
+
+/// Shared memory that a block may ask for (CUDA programming guide, "Technical Specifications per Compute Capability").
+pub fn most_shared_bytes() -> u32 {
+    match compute_capability() {
+        80 | 87 => 163 << 10,
+        86 | 89 | 120 => 99 << 10,
+        _ => 227 << 10,
+    }
 }
 
 pub fn total_bytes() -> u64 {
@@ -293,9 +315,8 @@ impl Driver {
                 self.memory.write(to, &data).map_err(|kind| code_of(&kind))
             }
             Work::Launch { module, kernel, launch } => {
-                let Some(kernel) = module.kernel(&kernel) else { broken("a kernel vanished") };
-                let options = RunOptions { max_steps: 1 << 28, ..RunOptions::default() };
-                match ptx_interpreter::run(kernel, &mut self.memory, &launch, &options) {
+                let Some(kernel) = module.module.kernel(&kernel) else { broken("a kernel vanished") };
+                match ptx_interpreter::run(kernel, &mut self.memory, &launch, &module.options) {
                     Ok(_) => Ok(()),
                     Err(fault) => {
                         eprintln!("interpreted driver: {fault}");
@@ -438,11 +459,34 @@ impl Driver {
     }
 
     pub fn load(&mut self, image: &[u8]) -> Result<usize, Code> {
-        let text = std::str::from_utf8(image).ok().and_then(|text| text.strip_prefix(MAGIC)).ok_or(INVALID_IMAGE)?;
-        let module = Module::parse(text).map_err(|_| INVALID_IMAGE)?;
+        let text = std::str::from_utf8(image).map_err(|_| INVALID_IMAGE)?;
+        let shuffle = std::env::var("INTERPRETED_SHUFFLE").ok().and_then(|seed| seed.parse().ok());
+        let plain = RunOptions { max_steps: 1 << 28, shuffle, ..RunOptions::default() };
+        let (text, options) = match (text.strip_prefix(MAGIC), text.strip_prefix(ARCHIVED)) {
+            (Some(text), _) => (text, plain),
+            // Every byte that a kernel of ours reads is one that somebody wrote, whatever users give it.
+            (_, Some(text)) => (text, RunOptions { check_uninitialised: true, ..plain }),
+            _ => return Err(INVALID_IMAGE),
+        };
+        let module = Module::parse(text).map_err(|error| {
+            eprintln!("interpreted driver: {error}");
+            INVALID_IMAGE
+        })?;
         let handle = self.handle();
-        self.modules.insert(handle, Arc::new(module));
+        self.modules.insert(handle, Arc::new(Image { module, options }));
         Ok(handle)
+    }
+
+    /// What a function wants to be given.
+    pub fn params(&self, function: usize) -> Vec<Param> {
+        let kernel = |function: &Function| {
+            let image = self.modules.get(&function.module)?;
+            Some(image.module.kernel(&function.name)?.params().to_vec())
+        };
+        match self.functions.get(&function).and_then(kernel) {
+            Some(params) => params,
+            None => broken("a function was launched whose module is unloaded"),
+        }
     }
 
     /// Launches under way keep what they run.
@@ -455,7 +499,7 @@ impl Driver {
     }
 
     pub fn function(&mut self, module: usize, name: &str) -> Option<usize> {
-        self.modules.get(&module)?.kernel(name)?;
+        self.modules.get(&module)?.module.kernel(name)?;
         let handle = self.handle();
         let dynamic_shared_bytes = SHARED_BYTES_UNASKED;
         self.functions.insert(handle, Function { module, name: name.to_owned(), dynamic_shared_bytes });
@@ -465,7 +509,7 @@ impl Driver {
     /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
     pub fn allow_shared(&mut self, function: usize, bytes: u32) -> Code {
         match self.functions.get_mut(&function) {
-            Some(function) if bytes <= MOST_SHARED_BYTES => function.dynamic_shared_bytes = bytes,
+            Some(function) if bytes <= most_shared_bytes() => function.dynamic_shared_bytes = bytes,
             _ => return INVALID_VALUE,
         }
         0

@@ -197,6 +197,36 @@ pub fn small() -> Vec<Matmul> {
     products
 }
 
+/// Products of each dtype and layout whose tiles end early in every dimension: K of a part of one stage, of some and of more
+/// than a pipeline has; with and without alignment, bias, activation, alpha and beta.
+pub fn edges() -> Vec<Matmul> {
+    const DIMS: [[u64; 3]; 6] =
+        [[72, 136, 24], [200, 264, 136], [136, 72, 1000], [1, 200, 304], [130, 131, 77], [264, 8, 520]];
+    let mut products = Vec::new();
+    for (d, &dtype) in DTYPES.iter().enumerate() {
+        for layouts in 0..4 {
+            for (i, &[m, n, k]) in DIMS.iter().enumerate() {
+                let at = d + layouts + i;
+                let mut r = Random((at as u64) << 8 | 1);
+                // Whole vectors and no offset in half of them, so that kernels which ask for that are asked.
+                let pad = |inner: u64| if at % 2 == 0 { inner.next_multiple_of(16) - inner } else { 0 };
+                let lay = |[rows, columns]: [u64; 2], bit: usize| {
+                    let transposed = layouts >> bit & 1 == 1;
+                    let inner = if transposed { rows } else { columns };
+                    let pitch = (inner + pad(inner)) as i64;
+                    let strides = if transposed { [1, pitch] } else { [pitch, 1] };
+                    Layout::strided(Shape::new(&[rows, columns]).unwrap(), &strides, 0).unwrap()
+                };
+                let mut op = product(dtype, &[], [m, n, k], &mut r);
+                op.a = TensorSpec::new(op.a.dtype, lay([m, k], 0));
+                op.b = TensorSpec::new(op.b.dtype, lay([k, n], 1));
+                products.push(op.check().unwrap());
+            }
+        }
+    }
+    products
+}
+
 /// `count` products of random shape, layout, dtype and epilogue.
 pub fn random(count: u64) -> Vec<Matmul> {
     let extent = |r: &mut Random| match r.below(4) {

@@ -118,6 +118,17 @@ pub enum FaultKind {
         /// Address of the access.
         address: u64,
     },
+    /// Shared memory is used that an asynchronous operation under way fills or reads.
+    #[error("shared address {address:#x} is {what}")]
+    InFlight {
+        /// The byte.
+        address: u64,
+        /// How it is used, and against what.
+        what: &'static str,
+    },
+    /// A barrier in shared memory, a bulk copy or wgmma is used against its rules.
+    #[error("asynchronous: {0}")]
+    Asynchronous(String),
     /// Two threads access the same byte, one of them writes, and nothing orders them.
     #[error("race at {space} address {address:#x}: {what}, with thread {other:?} of block {other_block:?}")]
     Race {

@@ -3,6 +3,7 @@
 //! Operands are slots of a register file. Immediates and special registers are slots too (rows filled before the first
 //! instruction), so that an instruction never asks what kind its operand is.
 
+pub(crate) use crate::matrix::{Accumulator, Element, MatrixMove, Mma, Wgmma};
 pub(crate) use crate::ops::{Cmp, Convert, FloatMods, FloatOp, IntOp, Logic, Round, WordOp};
 pub(crate) use crate::types::{Class, Ty};
 
@@ -17,7 +18,11 @@ pub(crate) enum Space {
     Global,
     /// `ld.global.nc`
     NonCoherent,
+    /// Any of the windows of generic addresses: see `kernel::SHARED_WINDOW`.
+    Generic,
     Shared,
+    /// `shared::cluster`: shared memory of a block of the cluster, by `mapa`'s address.
+    Cluster,
     Local,
     Param,
     Const,
@@ -27,7 +32,9 @@ impl Space {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Space::Global | Space::NonCoherent => "global",
+            Space::Generic => "generic",
             Space::Shared => "shared",
+            Space::Cluster => "shared::cluster",
             Space::Local => "local",
             Space::Param => "param",
             Space::Const => "const",
@@ -152,6 +159,88 @@ pub(crate) enum Collective {
     },
 }
 
+/// `mbarrier` instructions; addresses in the block's or (`remote`) the cluster's shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mbarrier {
+    Init {
+        at: Address,
+        count: Slot,
+    },
+    Invalidate {
+        at: Address,
+    },
+    /// `count` arrivals (one where absent), with `bytes` more to come. `d` is the state, for nobody to look at.
+    Arrive {
+        at: Address,
+        remote: bool,
+        count: Slot,
+        bytes: Slot,
+        d: Slot,
+    },
+    ExpectBytes {
+        at: Address,
+        remote: bool,
+        bytes: Slot,
+    },
+    /// Whether the phase of this parity has ended.
+    Test {
+        d: Slot,
+        at: Address,
+        parity: Slot,
+    },
+}
+
+/// `cp.async` of each thread by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopyAsync {
+    /// `bytes` to shared memory, of which the last are zero where fewer are there.
+    Copy {
+        to: Address,
+        from: Address,
+        bytes: u8,
+        there: Slot,
+    },
+    Commit,
+    /// Until at most this many of the thread's groups are under way.
+    Wait {
+        pending: u32,
+    },
+    /// The same, and what is in no group yet.
+    WaitAll,
+}
+
+/// `cp.async.bulk` by one thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Bulk {
+    /// A box of a tensor; `blocks` is the mask of a multicast.
+    LoadTensor {
+        to: Address,
+        map: Slot,
+        at: Vec<Slot>,
+        barrier: Address,
+        blocks: Slot,
+    },
+    StoreTensor {
+        map: Slot,
+        at: Vec<Slot>,
+        from: Address,
+    },
+    /// Bytes in a row.
+    Load {
+        to: Address,
+        from: Address,
+        bytes: Slot,
+        barrier: Address,
+        blocks: Slot,
+    },
+    Commit,
+    /// Until at most this many groups are under way, or (`read`) still read shared memory.
+    Wait {
+        pending: u32,
+        read: bool,
+    },
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Op {
     Mov {
@@ -234,8 +323,9 @@ pub(crate) enum Op {
         d: Slot,
         a: Slot,
     },
-    /// Two `f32` as halves: `a` becomes the high one.
+    /// Two `f32` in one register of type `to`: `a` becomes the high one.
     CvtPack {
+        to: Ty,
         round: Round,
         relu: bool,
         sat: bool,
@@ -285,6 +375,35 @@ pub(crate) enum Op {
         mask: Slot,
     },
     Wmma(Box<Wmma>),
+    Matrix(Box<MatrixMove>),
+    Mma(Box<Mma>),
+    Wgmma(Box<Wgmma>),
+    WgmmaFence,
+    WgmmaCommit,
+    WgmmaWait {
+        pending: u32,
+    },
+    Mbarrier(Mbarrier),
+    CopyAsync(CopyAsync),
+    Bulk(Box<Bulk>),
+    /// `fence.proxy.async`: ordinary writes before it are seen by bulk copies and wgmma after it.
+    FenceAsync,
+    /// `mapa`: the address that `a` has in block `rank` of the cluster.
+    MapAddress {
+        class: Class,
+        d: Slot,
+        a: Slot,
+        rank: Slot,
+    },
+    ClusterArrive,
+    ClusterWait,
+    /// `griddepcontrol.wait`
+    WaitForGrid,
+    /// What changes no result: prefetches, `griddepcontrol.launch_dependents`, `nanosleep`; and `setmaxnreg`, of which
+    /// all that is checked is that the whole warp executes it.
+    Hint {
+        whole_warp: bool,
+    },
     Bra {
         target: u32,
         join: u32,

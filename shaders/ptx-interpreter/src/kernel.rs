@@ -15,6 +15,13 @@ pub(crate) const CONST_BASE: u32 = 8192;
 /// Address of the parameter block: one that 32 bits do not hold, so that the wrong width is noticed.
 pub(crate) const PARAM_BASE: u64 = 3 << 32;
 
+/// Where generic addresses of a block's shared memory begin, and those of local memory. Parameters' generic addresses are
+/// their own ([`PARAM_BASE`]), as are those of global memory.
+pub(crate) const SHARED_WINDOW: u64 = 1 << 32;
+pub(crate) const LOCAL_WINDOW: u64 = 2 << 32;
+/// Bit from which a `shared::cluster` address says which block: 0 is the block itself, else one more than its rank.
+pub(crate) const CLUSTER_SHIFT: u32 = 24;
+
 /// A parsed PTX module.
 #[derive(Clone, Debug)]
 pub struct Module {
@@ -76,6 +83,13 @@ pub(crate) enum Special {
     LaneMaskGe,
     LaneMaskGt,
     DynamicSharedBytes,
+    ClusterId(usize),
+    NClusterId(usize),
+    /// Of the block within its cluster.
+    ClusterCtaid(usize),
+    ClusterNctaid(usize),
+    ClusterRank,
+    ClusterSize,
 }
 
 /// One entry point, decoded.
@@ -86,6 +100,8 @@ pub struct Kernel {
     pub(crate) param_bytes: u32,
     pub(crate) required: Option<[u32; 3]>,
     pub(crate) at_most: Option<[u32; 3]>,
+    /// Blocks of a cluster, along x, y, z.
+    pub(crate) cluster: [u32; 3],
     /// Rows of each class, those of immediates and special registers included.
     pub(crate) rows: [u32; 4],
     pub(crate) immediates: Vec<(Class, Slot, u64)>,
@@ -95,6 +111,8 @@ pub struct Kernel {
     pub(crate) uses_dynamic: bool,
     pub(crate) local_bytes: u32,
     pub(crate) uses_nc: bool,
+    /// It has barriers in shared memory, bulk copies or wgmma, whose order no count of barriers tells.
+    pub(crate) uses_async: bool,
     pub(crate) code: Vec<Inst>,
     pub(crate) constants_bank: Arc<Vec<u8>>,
     pub(crate) lines: Arc<Vec<String>>,
@@ -119,6 +137,11 @@ impl Kernel {
     /// Threads of a block that `.reqntid` demands.
     pub fn required_block(&self) -> Option<[u32; 3]> {
         self.required
+    }
+
+    /// Blocks of a cluster that `.reqnctapercluster` demands, along x, y, z.
+    pub fn cluster(&self) -> [u32; 3] {
+        self.cluster
     }
 
     /// Shared memory declared with a size.

@@ -50,13 +50,16 @@ mod exec;
 mod flow;
 mod inst;
 mod kernel;
+mod matrix;
 mod memory;
 mod ops;
 mod parse;
 mod race;
+mod tensor_map;
 mod types;
 
 pub use error::{Fault, FaultKind, ParseError, ParseErrorKind};
 pub use exec::{Launch, RunOptions, Stats, run};
 pub use kernel::{Kernel, Module, Param};
 pub use memory::Memory;
+pub use tensor_map::{MapError, TensorMap};

@@ -60,6 +60,10 @@ pub(crate) enum FloatOp {
     Sub,
     Mul,
     Fma,
+    /// Of f32, rounded towards zero, down, up.
+    FmaRz,
+    FmaRm,
+    FmaRp,
     Div,
     Min,
     Max,
@@ -140,6 +144,8 @@ pub(crate) enum Round {
     /// None was written: exact, or integers.
     Exact,
     Rn,
+    /// To nearest, ties away from zero.
+    Rna,
     Rz,
     Rm,
     Rp,

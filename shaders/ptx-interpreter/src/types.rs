@@ -33,10 +33,16 @@ pub(crate) enum Ty {
     F16,
     F16x2,
     Bf16,
+    Bf16x2,
+    /// Two 8-bit floats in 16 bits.
+    E4m3x2,
+    E5m2x2,
     B32,
     U32,
     S32,
     F32,
+    /// Of 32 bits the low 13 are not read.
+    Tf32,
     B64,
     U64,
     S64,
@@ -56,6 +62,10 @@ impl Ty {
             "f16" => Ty::F16,
             "f16x2" => Ty::F16x2,
             "bf16" => Ty::Bf16,
+            "bf16x2" => Ty::Bf16x2,
+            "e4m3x2" => Ty::E4m3x2,
+            "e5m2x2" => Ty::E5m2x2,
+            "tf32" => Ty::Tf32,
             "b32" => Ty::B32,
             "u32" => Ty::U32,
             "s32" => Ty::S32,
@@ -72,8 +82,8 @@ impl Ty {
     pub(crate) fn bytes(self) -> u32 {
         match self {
             Ty::Pred | Ty::B8 | Ty::U8 | Ty::S8 => 1,
-            Ty::B16 | Ty::U16 | Ty::S16 | Ty::F16 | Ty::Bf16 => 2,
-            Ty::F16x2 | Ty::B32 | Ty::U32 | Ty::S32 | Ty::F32 => 4,
+            Ty::B16 | Ty::U16 | Ty::S16 | Ty::F16 | Ty::Bf16 | Ty::E4m3x2 | Ty::E5m2x2 => 2,
+            Ty::F16x2 | Ty::Bf16x2 | Ty::B32 | Ty::U32 | Ty::S32 | Ty::F32 | Ty::Tf32 => 4,
             Ty::B64 | Ty::U64 | Ty::S64 | Ty::F64 => 8,
         }
     }
@@ -88,8 +98,16 @@ impl Ty {
         }
     }
 
+    /// Not of loads, stores, moves or selections: they name bits.
+    pub(crate) fn is_packed_or_small_float(self) -> bool {
+        self.is_float() && !matches!(self, Ty::F32 | Ty::F64)
+    }
+
     pub(crate) fn is_float(self) -> bool {
-        matches!(self, Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::F32 | Ty::F64)
+        matches!(
+            self,
+            Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2 | Ty::E4m3x2 | Ty::E5m2x2 | Ty::F32 | Ty::Tf32 | Ty::F64
+        )
     }
 
     pub(crate) fn is_signed(self) -> bool {

@@ -6,11 +6,15 @@
 //! cargo xtask kernels --check [--only F]   compile again, compare, write nothing
 //! cargo xtask kernels --check --sample     the same with one kernel of each family
 //! cargo xtask kernels --to FOLDER [--lines] [--only F]   an archive elsewhere, for POLYWARP_KERNELS; with line numbers
+//! cargo xtask kernels --to FOLDER --ptx[=80] [--only F]  an archive for the interpreted driver, as a card of 9.0 or 8.0
 //! ```
+//!
+//! `F` may be several words with commas between them.
 //!
 //! What decides a kernel's code is its digest (`kernels/src/make.rs`): code of a known digest is taken from
 //! `kernels/prepared` or from `target/kernels`, and only the rest is compiled, on all processors.
 
+mod interpreted;
 mod toolchain;
 
 use std::collections::BTreeMap;
@@ -39,6 +43,8 @@ struct Request {
     sample: bool,
     lines: bool,
     to: Option<PathBuf>,
+    /// PTX for the interpreted driver, as a card of this compute capability.
+    ptx: Option<u32>,
 }
 
 impl Request {
@@ -53,18 +59,30 @@ impl Request {
                 "--check" => request.check = true,
                 "--sample" => request.sample = true,
                 "--lines" => request.lines = true,
+                "--ptx" => request.ptx = Some(interpreted::SM),
+                _ if argument.starts_with("--ptx=") => {
+                    let sm = argument["--ptx=".len()..].parse();
+                    request.ptx = Some(sm.map_err(|_| format!("{argument}: a compute capability is 80, 89 or 90"))?);
+                }
                 _ => return Err(format!("`cargo xtask kernels` does not know {argument}")),
             }
         }
         let elsewhere = request.to.is_some();
-        if (request.check && elsewhere) || (request.lines && !elsewhere) || (request.sample && !request.check) {
-            return Err("--check writes nothing, --lines wants --to, --sample wants --check".to_owned());
+        let text = request.ptx.is_some();
+        if (request.check && elsewhere)
+            || ((request.lines || text) && !elsewhere)
+            || (request.sample && !request.check)
+            || (request.lines && text)
+        {
+            let rules = "--check writes nothing, --lines or --ptx wants --to, --sample wants --check";
+            return Err(rules.to_owned());
         }
         Ok(request)
     }
 
     fn wants(&self, kernel: &KernelInfo) -> bool {
-        self.only.as_deref().is_none_or(|only| kernel.family == only || kernel.symbol.contains(only))
+        let wants = |only: &str| kernel.family == only || kernel.symbol.contains(only);
+        self.only.as_deref().is_none_or(|only| only.split(',').any(wants))
     }
 }
 
@@ -80,7 +98,11 @@ pub fn run(arguments: &[&str]) -> Result {
     let Some(toolchain) = Toolchain::fetch()? else {
         return if request.check { Ok(()) } else { Err("kernels are made on x86-64 Linux".to_owned()) };
     };
-    if request.check { check(&request, &toolchain) } else { make(&request, &toolchain) }
+    match (&request.to, request.ptx) {
+        (Some(folder), Some(sm)) => interpreted::make(&request, &toolchain, folder, sm),
+        _ if request.check => check(&request, &toolchain),
+        _ => make(&request, &toolchain),
+    }
 }
 
 fn make(request: &Request, toolchain: &Toolchain) -> Result {
@@ -117,7 +139,7 @@ fn make(request: &Request, toolchain: &Toolchain) -> Result {
     let made: Vec<Option<Made>> = made.into_iter().zip(&jobs).map(keep).collect();
     let absent = made.iter().filter(|made| made.is_none()).count();
     let total: usize = made.iter().flatten().map(|made| made.code.len()).sum();
-    let archive = archive(&jobs, &made);
+    let archive = archive(&jobs, &made, 11);
     let manifest = Manifest {
         compiler: make::COMPILER.to_owned(),
         kernels: made.iter().flatten().map(|made| made.line.clone()).collect(),
@@ -259,8 +281,8 @@ fn compile(toolchain: &Toolchain, kernel: &KernelInfo, target: Target, source: &
     Ok(Made { line, code })
 }
 
-/// The archive of all that was made; `made` belongs to `jobs` one by one.
-fn archive(jobs: &[(&KernelInfo, Target)], made: &[Option<Made>]) -> Vec<u8> {
+/// The archive of all that was made; `made` belongs to `jobs` one by one, and `quality` is Brotli's.
+fn archive(jobs: &[(&KernelInfo, Target)], made: &[Option<Made>], quality: i32) -> Vec<u8> {
     let with_code = jobs.iter().zip(made).filter(|(_, made)| made.is_some());
     let mut targets: Vec<u32> = with_code.map(|((_, target), _)| target.number()).collect();
     targets.sort_unstable();
@@ -279,7 +301,7 @@ fn archive(jobs: &[(&KernelInfo, Target)], made: &[Option<Made>]) -> Vec<u8> {
         Some(write::Kernel { digest: prepared::digest(symbol), entries })
     };
     let kernels: Vec<write::Kernel> = order.iter().filter_map(kernel).collect();
-    write::archive(&targets, &kernels, 11)
+    write::archive(&targets, &kernels, quality)
 }
 
 /// Held while the archive is put together: two runs at once would lose each other's kernels. Given back when dropped.
@@ -306,10 +328,17 @@ mod tests {
 
     #[test]
     fn requests_that_contradict_themselves_are_refused() {
-        for good in [&["--only", "wgmma"][..], &["--check", "--sample"], &["--to", "x", "--lines"], &[]] {
+        for good in [
+            &["--only", "wgmma"][..],
+            &["--check", "--sample"],
+            &["--to", "x", "--lines"],
+            &["--to", "x", "--ptx=80"],
+            &[],
+        ] {
             assert!(Request::parse(good).is_ok(), "{good:?}");
         }
-        for bad in [&["--only"][..], &["--check", "--to", "x"], &["--lines"], &["--sample"], &["wgmma"]] {
+        let unknown = [&["--only"][..], &["wgmma"], &["--to", "x", "--ptx=nine"]];
+        for bad in [&["--check", "--to", "x"][..], &["--lines"], &["--ptx"], &["--sample"]].into_iter().chain(unknown) {
             assert!(Request::parse(bad).is_err(), "{bad:?}");
         }
     }
@@ -329,7 +358,7 @@ mod tests {
                 (i != 1).then_some(Made { line, code })
             })
             .collect();
-        let bytes = archive(&jobs, &made);
+        let bytes = archive(&jobs, &made, 1);
         let archive = Archive::parse(&bytes).unwrap();
         for ((kernel, target), made) in jobs.iter().zip(&made) {
             let code = prepared::code(&archive, kernel, *target).unwrap().map(|code| code.bytes);

@@ -1,10 +1,11 @@
 //! Loads and stores, lane by lane, with all checks. Atomics: `atomic.rs`.
 
+use super::claims::Use;
 use super::warp::Warp;
-use super::{Block, Machine, Trouble};
+use super::{Machine, Trouble};
 use crate::error::FaultKind;
 use crate::inst::*;
-use crate::kernel::{CONST_BASE, LOCAL_BASE, PARAM_BASE, Param, SHARED_BASE};
+use crate::kernel::{CONST_BASE, LOCAL_BASE, LOCAL_WINDOW, PARAM_BASE, Param, SHARED_BASE, SHARED_WINDOW};
 use crate::race::{Actor, Found, Kind};
 
 /// One load or store of a warp.
@@ -49,14 +50,27 @@ fn place(space: Space, address: u64, base: impl Into<u64>, bytes: usize, size: u
     Err(FaultKind::OutOfBounds { space: space.name(), address, bytes: bytes as u32, nearest })
 }
 
+/// The space in whose window a generic address lies.
+fn specific(address: u64) -> Result<Space, FaultKind> {
+    match address >> 32 {
+        0 => {
+            let nearest = "no window of generic addresses is there".to_owned();
+            Err(FaultKind::OutOfBounds { space: Space::Generic.name(), address, bytes: 0, nearest })
+        }
+        _ if address >> 32 == SHARED_WINDOW >> 32 => Ok(Space::Cluster),
+        _ if address >> 32 == LOCAL_WINDOW >> 32 => Ok(Space::Local),
+        _ if address >> 32 == PARAM_BASE >> 32 => Ok(Space::Param),
+        _ => Ok(Space::Global),
+    }
+}
+
+/// The address in that space.
+fn in_space(address: u64) -> u64 {
+    if address < PARAM_BASE { address & 0xFFFF_FFFF } else { address }
+}
+
 impl Machine<'_> {
-    pub(super) fn load(
-        &mut self,
-        block: &mut Block,
-        warp: &mut Warp,
-        mask: u32,
-        t: Transfer<'_>,
-    ) -> Result<(), Trouble> {
+    pub(super) fn load(&mut self, warp: &mut Warp, mask: u32, t: Transfer<'_>) -> Result<(), Trouble> {
         let size = t.ty.bytes() as usize;
         let total = size * t.regs.len();
         let simple = t.class == Class::Word && size == 4;
@@ -64,8 +78,7 @@ impl Machine<'_> {
             let address = lane_address(warp, t.address, lane);
             let mut buffer = [0; 16];
             let data = &mut buffer[..total];
-            self.read(block, warp, lane, (t.space, t.strength), address, data)
-                .map_err(|kind| Trouble::new(lane, kind))?;
+            self.read(warp, lane, (t.space, t.strength), address, data).map_err(|kind| Trouble::new(lane, kind))?;
             for (word, &slot) in data.chunks_exact(size).zip(t.regs) {
                 if slot == NONE {
                     continue;
@@ -89,16 +102,11 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn store(
-        &mut self,
-        block: &mut Block,
-        warp: &mut Warp,
-        mask: u32,
-        t: Transfer<'_>,
-    ) -> Result<(), Trouble> {
+    pub(super) fn store(&mut self, warp: &mut Warp, mask: u32, t: Transfer<'_>) -> Result<(), Trouble> {
         let size = t.ty.bytes() as usize;
         let total = size * t.regs.len();
         let backwards = self.coin();
+        self.progress += 1;
         let order = lanes(if backwards { mask.reverse_bits() } else { mask });
         for lane in order.map(|lane| if backwards { 31 - lane } else { lane }) {
             let address = lane_address(warp, t.address, lane);
@@ -107,16 +115,15 @@ impl Machine<'_> {
             for (word, &slot) in data.chunks_exact_mut(size).zip(t.regs) {
                 word.copy_from_slice(&warp.regs.get(t.class, slot, lane).to_le_bytes()[..size]);
             }
-            self.write(block, warp, lane, (t.space, t.strength), address, data)
-                .map_err(|kind| Trouble::new(lane, kind))?;
+            self.write(warp, lane, (t.space, t.strength), address, data).map_err(|kind| Trouble::new(lane, kind))?;
         }
         Ok(())
     }
 
-    fn actor(&self, block: &Block, warp: &Warp, lane: usize, strength: Strength) -> Actor {
+    fn actor(&self, warp: &Warp, lane: usize, strength: Strength) -> Actor {
         Actor {
             epoch: self.epoch,
-            block_epoch: block.first_epoch,
+            block_epoch: self.blocks[warp.rank].first_epoch,
             sync: warp.sync,
             thread: warp.index * 32 + lane as u32,
             strong: strength == Strength::Strong,
@@ -137,7 +144,6 @@ impl Machine<'_> {
 
     pub(super) fn read(
         &mut self,
-        block: &mut Block,
         warp: &Warp,
         lane: usize,
         (space, strength): (Space, Strength),
@@ -151,24 +157,16 @@ impl Machine<'_> {
         match space {
             Space::Global | Space::NonCoherent => {
                 data.copy_from_slice(self.memory.load(address, bytes, space == Space::NonCoherent)?);
-                if self.options.check_races {
-                    self.global_race(block, warp, lane, strength, (address, bytes), Kind::Read)?;
+                if self.options.check_races && !self.kernel.uses_async {
+                    self.global_race(warp, lane, strength, (address, bytes), Kind::Read)?;
                 }
             }
-            Space::Shared => {
-                let at = place(space, address, SHARED_BASE, bytes, block.shared.len())?;
-                data.copy_from_slice(&block.shared[at..at + bytes]);
-                if !block.written.is_empty()
-                    && let Some(hole) = block.written[at..at + bytes].iter().position(|w| !w)
-                {
-                    return Err(FaultKind::Uninitialised { space: "shared", address: address + hole as u64 });
-                }
-                let actor = self.actor(block, warp, lane, strength);
-                if let Some(shadow) = &mut block.shadow {
-                    let found = shadow.access(at, bytes, Kind::Read, actor);
-                    found.map_err(|found| self.race(space, SHARED_BASE.into(), found))?;
-                }
+            Space::Shared => self.read_shared(warp.rank, warp, lane, strength, address, data)?,
+            Space::Cluster => {
+                let (rank, address) = self.in_cluster(warp, address)?;
+                self.read_shared(rank, warp, lane, strength, address, data)?;
             }
+            Space::Generic => return self.read(warp, lane, (specific(address)?, strength), in_space(address), data),
             Space::Local => {
                 let size = self.kernel.local_bytes as usize;
                 let at = place(space, address, LOCAL_BASE, bytes, size)? + lane * size;
@@ -196,7 +194,6 @@ impl Machine<'_> {
 
     pub(super) fn write(
         &mut self,
-        block: &mut Block,
         warp: &mut Warp,
         lane: usize,
         (space, strength): (Space, Strength),
@@ -208,47 +205,98 @@ impl Machine<'_> {
             return Err(FaultKind::Misaligned { space: space.name(), address, bytes: bytes as u32 });
         }
         match space {
-            Space::Shared => {
-                let at = place(space, address, SHARED_BASE, bytes, block.shared.len())?;
-                let changes = block.shared[at..at + bytes] != *data;
-                block.shared[at..at + bytes].copy_from_slice(data);
-                if !block.written.is_empty() {
-                    block.written[at..at + bytes].fill(true);
-                }
-                let actor = self.actor(block, warp, lane, strength);
-                if let Some(shadow) = &mut block.shadow {
-                    let found = shadow.access(at, bytes, Kind::Write { changes }, actor);
-                    found.map_err(|found| self.race(space, SHARED_BASE.into(), found))?;
-                }
+            Space::Shared => self.write_shared(warp.rank, warp, lane, strength, address, data)?,
+            Space::Cluster => {
+                let (rank, address) = self.in_cluster(warp, address)?;
+                self.write_shared(rank, warp, lane, strength, address, data)?;
             }
+            Space::Generic => return self.write(warp, lane, (specific(address)?, strength), in_space(address), data),
             Space::Local => {
                 let size = self.kernel.local_bytes as usize;
                 let at = place(space, address, LOCAL_BASE, bytes, size)? + lane * size;
                 warp.local[at..at + bytes].copy_from_slice(data);
             }
-            // The parser lets nothing else be written.
-            _ => {
+            Space::Param | Space::Const => return Err(FaultKind::ReadOnly { address }),
+            Space::Global | Space::NonCoherent => {
                 let to = self.memory.store(address, bytes)?;
                 let changes = to != data;
                 to.copy_from_slice(data);
-                if self.options.check_races {
-                    self.global_race(block, warp, lane, strength, (address, bytes), Kind::Write { changes })?;
+                if self.options.check_races && !self.kernel.uses_async {
+                    self.global_race(warp, lane, strength, (address, bytes), Kind::Write { changes })?;
                 }
             }
         }
         Ok(())
     }
 
+    fn read_shared(
+        &mut self,
+        rank: usize,
+        warp: &Warp,
+        lane: usize,
+        strength: Strength,
+        address: u64,
+        data: &mut [u8],
+    ) -> Result<(), FaultKind> {
+        let block = &self.blocks[rank];
+        let (at, bytes) = (block.place(address, data.len())?, data.len());
+        block.claimed(at, bytes, Use::Read)?;
+        data.copy_from_slice(&block.shared[at..at + bytes]);
+        block.initialised(at, bytes)?;
+        self.shared_race(rank, warp, lane, strength, (at, bytes), Kind::Read)
+    }
+
+    fn write_shared(
+        &mut self,
+        rank: usize,
+        warp: &Warp,
+        lane: usize,
+        strength: Strength,
+        address: u64,
+        data: &[u8],
+    ) -> Result<(), FaultKind> {
+        let block = &mut self.blocks[rank];
+        let (at, bytes) = (block.place(address, data.len())?, data.len());
+        block.claimed(at, bytes, Use::Write)?;
+        if let Some((barrier, _)) = block.barriers.range(..address as u32 + bytes as u32).next_back()
+            && u64::from(*barrier) + 8 > address
+        {
+            let what = "written by an ordinary instruction while it is a barrier";
+            return Err(FaultKind::InFlight { address, what });
+        }
+        let changes = block.shared[at..at + bytes] != *data;
+        block.shared[at..at + bytes].copy_from_slice(data);
+        if !block.written.is_empty() {
+            block.written[at..at + bytes].fill(true);
+        }
+        self.shared_race(rank, warp, lane, strength, (at, bytes), Kind::Write { changes })
+    }
+
+    /// Notes an access to shared memory where races are looked for.
+    pub(super) fn shared_race(
+        &mut self,
+        rank: usize,
+        warp: &Warp,
+        lane: usize,
+        strength: Strength,
+        (at, bytes): (usize, usize),
+        kind: Kind,
+    ) -> Result<(), FaultKind> {
+        let actor = self.actor(warp, lane, strength);
+        let Some(shadow) = &mut self.blocks[rank].shadow else { return Ok(()) };
+        let found = shadow.access(at, bytes, kind, actor);
+        found.map_err(|found| self.race(Space::Shared, SHARED_BASE.into(), found))
+    }
+
     fn global_race(
         &mut self,
-        block: &Block,
         warp: &Warp,
         lane: usize,
         strength: Strength,
         (address, bytes): (u64, usize),
         kind: Kind,
     ) -> Result<(), FaultKind> {
-        let actor = self.actor(block, warp, lane, strength);
+        let actor = self.actor(warp, lane, strength);
         let (shadow, at) = self.memory.shadow(address, bytes)?;
         let found = shadow.access(at, bytes, kind, actor);
         found.map_err(|found| self.race(Space::Global, address - at as u64, found))

@@ -4,14 +4,13 @@ use super::access::{lane_address, lanes};
 use super::float::flush;
 use super::round::{f16_to_f32, f32_to_f16};
 use super::warp::Warp;
-use super::{Block, Machine, Trouble};
+use super::{Machine, Trouble};
 use crate::inst::*;
 
 impl Machine<'_> {
     #[expect(clippy::too_many_arguments, reason = "the parts of one instruction")]
     pub(super) fn atom(
         &mut self,
-        block: &mut Block,
         warp: &mut Warp,
         mask: u32,
         (space, op, ty): (Space, AtomOp, Ty),
@@ -23,17 +22,18 @@ impl Machine<'_> {
         let class = ty.class();
         let how = (space, Strength::Strong);
         let backwards = self.coin();
+        self.progress += 1;
         let order = lanes(if backwards { mask.reverse_bits() } else { mask });
         for lane in order.map(|lane| if backwards { 31 - lane } else { lane }) {
             let at = lane_address(warp, address, lane);
             let trouble = |kind| Trouble::new(lane, kind);
             let mut bytes = [0; 8];
-            self.read(block, warp, lane, how, at, &mut bytes[..size]).map_err(trouble)?;
+            self.read(warp, lane, how, at, &mut bytes[..size]).map_err(trouble)?;
             let old = u64::from_le_bytes(bytes);
             let x = warp.regs.get(class, a, lane);
             let y = if b == NONE { 0 } else { warp.regs.get(class, b, lane) };
             if let Some(new) = atomic(op, ty, space, old, x, y) {
-                self.write(block, warp, lane, how, at, &new.to_le_bytes()[..size]).map_err(trouble)?;
+                self.write(warp, lane, how, at, &new.to_le_bytes()[..size]).map_err(trouble)?;
             }
             if d != NONE {
                 warp.regs.set(class, d, lane, old);

@@ -1,9 +1,10 @@
 //! `cvt` (PTX ISA 9.7.9.22), `setp` and `selp`.
 
 use super::float::{flush, saturate};
+use super::number::{f32_to_e4m3, f32_to_e5m2, to_f32, to_tf32};
 use super::regs::{LANES, Lane, Regs};
-use super::round::{F16, F32, F64, NAN16, encode, f16_to_f32, f32_to_f16, f64_to_f16, f64_to_f32};
-use crate::inst::{Class, Cmp, Convert, Logic, NONE, Round, Slot, Ty};
+use super::round::{F16, F32, F64, NAN16, encode, f16_to_f32, f32_to_bf16, f32_to_f16, f64_to_f16, f64_to_f32};
+use crate::inst::{Class, Cmp, Convert, Element, Logic, NONE, Round, Slot, Ty};
 
 pub(super) fn cvt(regs: &mut Regs, mask: u32, convert: Convert, to: Class, from: Class, d: Slot, a: Slot) {
     use Class::{Double, Half, Word};
@@ -39,6 +40,16 @@ pub(super) fn cvt(regs: &mut Regs, mask: u32, convert: Convert, to: Class, from:
         }
         (Ty::F32, Ty::F16, Round::Rn) if plain && (from, to) == (Word, Half) => {
             return regs.map::<u32, u16>(mask, d, a, |x| f32_to_f16(f32::from_bits(x)));
+        }
+        (Ty::F32, Ty::Tf32, round) => return regs.map::<u32, u32>(mask, d, a, |x| to_tf32(x, round)),
+        (Ty::F32, Ty::Bf16, round) => {
+            return regs.map::<u32, u16>(mask, d, a, |x| f32_to_bf16(f32::from_bits(x), round));
+        }
+        (Ty::Bf16, Ty::F32, _) => return regs.map::<u16, u32>(mask, d, a, |x| u32::from(x) << 16),
+        (Ty::E4m3x2 | Ty::E5m2x2, Ty::F16x2, _) => {
+            let element = if convert.from == Ty::E4m3x2 { Element::E4m3 } else { Element::E5m2 };
+            let half = |bits: u16| u32::from(f32_to_f16(to_f32(element, bits.into())));
+            return regs.map::<u16, u32>(mask, d, a, |x| half(x & 0xff) | half(x >> 8) << 16);
         }
         _ => {}
     }
@@ -161,18 +172,34 @@ fn to_integer_if(x: f64, round: Round) -> f64 {
 }
 
 /// `cvt.rn.f16x2.f32 d, a, b`: `a` is the high half.
-pub(super) fn cvt_pack(regs: &mut Regs, mask: u32, round: Round, [relu, sat]: [bool; 2], d: Slot, [a, b]: [Slot; 2]) {
-    let one = |bits: u32| {
+/// Two floats side by side, the first one high.
+pub(super) struct Pack {
+    pub(super) to: Ty,
+    pub(super) round: Round,
+    pub(super) relu: bool,
+    pub(super) sat: bool,
+}
+
+pub(super) fn cvt_pack(regs: &mut Regs, mask: u32, pack: Pack, d: Slot, [a, b]: [Slot; 2]) {
+    let Pack { to, round, relu, sat } = pack;
+    let relu = |x: f32| if relu && x <= 0.0 { 0.0 } else { x };
+    let half = |bits: u32| {
         let x = f32::from_bits(bits);
-        let half = f64_to_f16(f64::from(x), round);
-        match half {
-            half if sat => u32::from(f32_to_f16(saturate(f16_to_f32(half)))),
-            NAN16 => u32::from(NAN16),
-            half if relu && half & 0x8000 != 0 => 0,
-            half => u32::from(half),
+        match to {
+            Ty::Bf16x2 => u32::from(f32_to_bf16(relu(x), round)),
+            Ty::E4m3x2 => u32::from(f32_to_e4m3(relu(x))),
+            Ty::E5m2x2 => u32::from(f32_to_e5m2(relu(x))),
+            _ => {
+                let half = f64_to_f16(f64::from(relu(x)), round);
+                u32::from(if sat { f32_to_f16(saturate(f16_to_f32(half))) } else { half })
+            }
         }
     };
-    regs.map2::<u32, u32, u32>(mask, d, a, b, |high, low| one(high) << 16 | one(low));
+    if to.bytes() == 2 {
+        regs.map2::<u32, u32, u16>(mask, d, a, b, |high, low| (half(high) << 8 | half(low)) as u16);
+    } else {
+        regs.map2::<u32, u32, u32>(mask, d, a, b, |high, low| half(high) << 16 | half(low));
+    }
 }
 
 pub(super) struct Setp {

@@ -5,7 +5,7 @@
 
 use super::approx::Approximation;
 use super::regs::Regs;
-use super::round::{NAN16, NAN32, f16_to_f32, f32_to_f16, f64_to_f16, fma16, fma32};
+use super::round::{NAN16, NAN32, f16_to_f32, f32_to_f16, f64_to_f16, fma16, fma32, fma32_to};
 use crate::inst::{FloatMods, FloatOp, Round, Slot, Ty};
 
 pub(super) struct FloatInst {
@@ -136,6 +136,17 @@ fn float32(regs: &mut Regs, mask: u32, inst: FloatInst) {
         Fma if plain => regs.map3::<u32, u32, u32, u32>(mask, d, [a, b, c], |x, y, z| {
             canonical(fma32(f32::from_bits(x), f32::from_bits(y), f32::from_bits(z)))
         }),
+        FmaRz | FmaRm | FmaRp => {
+            let round = match op {
+                FmaRz => Round::Rz,
+                FmaRm => Round::Rm,
+                _ => Round::Rp,
+            };
+            regs.map3::<u32, u32, u32, u32>(mask, d, [a, b, c], |x, y, z| {
+                let [x, y, z] = [x, y, z].map(|bits| input(mods, bits));
+                output(mods, f32::from_bits(fma32_to(x, y, z, round)))
+            });
+        }
         Fma => regs.map3::<u32, u32, u32, u32>(mask, d, [a, b, c], |x, y, z| {
             output(mods, fma32(input(mods, x), input(mods, y), input(mods, z)))
         }),
@@ -181,6 +192,12 @@ fn float64(regs: &mut Regs, mask: u32, inst: FloatInst) {
         Sqrt => regs.map::<u64, u64>(mask, d, a, |x| f64::from_bits(x).sqrt().to_bits()),
         Fma => regs.map3::<u64, u64, u64, u64>(mask, d, [a, b, c], |x, y, z| {
             f64::from_bits(x).mul_add(f64::from_bits(y), f64::from_bits(z)).to_bits()
+        }),
+        // The upper half of the bits: a first guess for Newton's method.
+        RcpApprox => regs.map::<u64, u64>(mask, d, a, |x| {
+            let x = f64::from_bits(x);
+            let flushed = if x.is_subnormal() { 0.0f64.copysign(x) } else { x };
+            (1.0 / flushed).to_bits() & !0xFFFF_FFFF
         }),
         _ => regs.map::<u64, u64>(mask, d, a, |x| (1.0 / f64::from_bits(x)).to_bits()),
     }

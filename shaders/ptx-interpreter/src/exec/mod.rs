@@ -1,24 +1,33 @@
-//! Runs launches: blocks one after the other, the warps of a block in turns.
+//! Runs launches: clusters of blocks one after the other, the warps of a cluster in turns.
 
 mod access;
 mod approx;
 mod atomic;
+mod block;
+mod bulk;
+mod claims;
+mod cluster;
 mod collective;
 mod convert;
+mod copy_async;
 mod float;
 mod int;
+mod mbarrier;
+mod mma;
+mod number;
 mod regs;
 mod round;
 mod schedule;
 mod step;
 mod warp;
+mod wgmma;
 mod wmma;
 
 use crate::error::{Fault, FaultKind};
 use crate::kernel::{Kernel, SHARED_BASE, Special};
 use crate::memory::Memory;
-use crate::race::Shadow;
 use approx::{Approximation, mix};
+use block::Block;
 use warp::Warp;
 
 /// Threads a block may have.
@@ -47,7 +56,8 @@ pub struct RunOptions {
     /// Seed of a random order of blocks, warps and lanes' stores; in order when `None`.
     pub shuffle: Option<u64>,
     /// Whether data races are faults, in shared memory and (between blocks as well) in global memory. Takes 48 bytes
-    /// for each byte of memory that is touched.
+    /// for each byte of memory that is touched. Not of kernels with barriers in shared memory, bulk copies, wgmma or
+    /// clusters, whose order counts of barriers do not tell.
     pub check_races: bool,
     /// Whether reading shared memory that nobody has written is a fault.
     pub check_uninitialised: bool,
@@ -104,16 +114,12 @@ pub(crate) struct Machine<'a> {
     epoch: u32,
     /// First epoch of each block that has started, and its index.
     epochs: Vec<(u32, [u32; 3])>,
-}
-
-/// A block that runs.
-pub(crate) struct Block {
-    index: [u32; 3],
-    first_epoch: u32,
-    shared: Vec<u8>,
-    /// Bytes of shared memory that hold a value; empty when not checked.
-    written: Vec<bool>,
-    shadow: Option<Shadow>,
+    /// The blocks of the cluster that runs, by rank.
+    blocks: Vec<Block>,
+    /// Phases of the cluster's barrier that have ended.
+    cluster_phase: u32,
+    /// Counts what one thread does and another may wait for.
+    progress: u64,
 }
 
 /// Runs `kernel`.
@@ -148,6 +154,9 @@ pub fn run(kernel: &Kernel, memory: &mut Memory, launch: &Launch, options: &RunO
     {
         return Err(refuse(format!("a grid of {:?}", launch.grid)));
     }
+    if launch.grid.iter().zip(kernel.cluster).any(|(&blocks, cluster)| !blocks.is_multiple_of(cluster)) {
+        return Err(refuse(format!("a grid of {:?} in clusters of {:?}", launch.grid, kernel.cluster)));
+    }
     if launch.params.len() != kernel.param_bytes as usize {
         return Err(refuse(format!("{} bytes of parameters for {}", launch.params.len(), kernel.param_bytes)));
     }
@@ -176,6 +185,9 @@ pub fn run(kernel: &Kernel, memory: &mut Memory, launch: &Launch, options: &RunO
         random: options.shuffle,
         epoch: 0,
         epochs: Vec::new(),
+        blocks: Vec::new(),
+        cluster_phase: 0,
+        progress: 0,
     };
     machine.launch(launch.grid, threads, shared, launch.dynamic_shared_bytes)
 }
@@ -183,52 +195,60 @@ pub fn run(kernel: &Kernel, memory: &mut Memory, launch: &Launch, options: &RunO
 impl Machine<'_> {
     fn launch(mut self, grid: [u32; 3], threads: u32, shared: u32, dynamic: u32) -> Result<Stats, Box<Fault>> {
         let kernel = self.kernel;
+        let cluster = kernel.cluster;
+        let ranks = cluster.iter().product::<u32>() as usize;
         let count = threads.div_ceil(32);
-        let mut warps: Vec<Warp> = (0..count).map(|index| Warp::new(index, kernel.rows, kernel.local_bytes)).collect();
+        let each = (0..ranks).flat_map(|rank| (0..count).map(move |index| (rank, index)));
+        let new = |(rank, index)| Warp::new(index, rank, kernel.rows, kernel.local_bytes);
+        let mut warps: Vec<Warp> = each.map(new).collect();
         for warp in &mut warps {
             self.fill_constants(warp, grid, count, dynamic);
         }
-        let blocks = u64::from(grid[0]) * u64::from(grid[1]) * u64::from(grid[2]);
+        let block = || Block::new(shared as usize, self.options.check_uninitialised);
+        self.blocks = (0..ranks).map(|_| block()).collect();
+        let clusters: [u32; 3] = std::array::from_fn(|axis| grid[axis] / cluster[axis]);
+        let total = clusters.iter().map(|&n| u64::from(n)).product::<u64>();
         // A random order: a step coprime to the count from a random start.
         let (mut at, step) = match self.random {
             None => (0, 1),
-            Some(_) => (self.draw() % blocks, coprime(self.draw() | 1, blocks)),
+            Some(_) => (self.draw() % total, coprime(self.draw() | 1, total)),
         };
-        let checked = |wanted: bool| if wanted { shared as usize } else { 0 };
-        let mut block = Block {
-            index: [0; 3],
-            first_epoch: 0,
-            shared: vec![0; shared as usize],
-            written: vec![false; checked(self.options.check_uninitialised)],
-            shadow: None,
-        };
-        for _ in 0..blocks {
-            let x = at % u64::from(grid[0]);
-            let rest = at / u64::from(grid[0]);
-            block.index = [x as u32, (rest % u64::from(grid[1])) as u32, (rest / u64::from(grid[1])) as u32];
-            self.epoch += 1;
-            block.first_epoch = self.epoch;
-            if self.options.check_races {
-                self.epochs.push((self.epoch, block.index));
-                block.shadow = Some(Shadow::new(shared as usize));
-            }
-            // Bytes that are no number as a float of any width.
-            block.shared.fill(0xFF);
-            block.written.fill(false);
-            for warp in &mut warps {
-                for &(special, slot) in &kernel.specials {
-                    if let Special::Ctaid(axis) = special {
-                        *warp.regs.row_mut::<u32>(slot) = [block.index[axis]; 32];
-                    }
-                }
-                let left = threads - warp.index * 32;
-                warp.start(if left >= 32 { u32::MAX } else { (1 << left) - 1 });
-                warp.local.fill(0xFF);
-            }
-            self.run_block(&mut block, &mut warps)?;
-            at = (at + step) % blocks;
+        for _ in 0..total {
+            let [x, y] = [u64::from(clusters[0]), u64::from(clusters[1])];
+            self.start_cluster([(at % x) as u32, (at / x % y) as u32, (at / x / y) as u32], threads, &mut warps);
+            self.run_cluster(&mut warps)?;
+            at = (at + step) % total;
         }
         Ok(self.stats)
+    }
+
+    /// Sets the blocks of a cluster and their warps to the beginning.
+    fn start_cluster(&mut self, index: [u32; 3], threads: u32, warps: &mut [Warp]) {
+        let cluster = self.kernel.cluster;
+        let races = self.options.check_races && !self.kernel.uses_async;
+        self.cluster_phase = 0;
+        for rank in 0..self.blocks.len() {
+            let within = within(rank as u32, cluster);
+            let block: [u32; 3] = std::array::from_fn(|axis| index[axis] * cluster[axis] + within[axis]);
+            self.epoch += 1;
+            if races {
+                self.epochs.push((self.epoch, block));
+            }
+            self.blocks[rank].start(block, self.epoch, races);
+        }
+        for warp in warps {
+            for &(special, slot) in &self.kernel.specials {
+                let value = match special {
+                    Special::Ctaid(axis) => self.blocks[warp.rank].index[axis],
+                    Special::ClusterId(axis) => index[axis],
+                    _ => continue,
+                };
+                *warp.regs.row_mut::<u32>(slot) = [value; 32];
+            }
+            let left = threads - warp.index * 32;
+            warp.start(if left >= 32 { u32::MAX } else { (1 << left) - 1 });
+            warp.local.fill(0xFF);
+        }
     }
 
     /// Rows that no instruction writes.
@@ -237,7 +257,7 @@ impl Machine<'_> {
             warp.regs.fill(class, slot, bits);
         }
         let first = warp.index * 32;
-        let index = warp.index;
+        let (index, warp_rank) = (warp.index, warp.rank as u32);
         for &(special, slot) in &self.kernel.specials {
             let row = warp.regs.row_mut::<u32>(slot);
             for (lane, value) in row.iter_mut().enumerate() {
@@ -246,7 +266,12 @@ impl Machine<'_> {
                     Special::Tid(axis) => self.thread_index(first + lane)[axis],
                     Special::Ntid(axis) => self.block_size[axis],
                     // Filled as blocks begin.
-                    Special::Ctaid(_) => 0,
+                    Special::Ctaid(_) | Special::ClusterId(_) => 0,
+                    Special::NClusterId(axis) => grid[axis] / self.kernel.cluster[axis],
+                    Special::ClusterCtaid(axis) => within(warp_rank, self.kernel.cluster)[axis],
+                    Special::ClusterNctaid(axis) => self.kernel.cluster[axis],
+                    Special::ClusterRank => warp_rank,
+                    Special::ClusterSize => self.kernel.cluster.iter().product(),
                     Special::Nctaid(axis) => grid[axis],
                     Special::LaneId => lane,
                     Special::WarpId => index,
@@ -285,19 +310,24 @@ impl Machine<'_> {
     }
 
     #[cold]
-    fn fault(&self, block: &Block, warp: u32, pc: u32, trouble: Trouble) -> Box<Fault> {
+    fn fault(&self, warp: &Warp, pc: u32, trouble: Trouble) -> Box<Fault> {
         let (lane, kind) = *trouble.0;
         let line = self.kernel.code.get(pc as usize).map_or(0, |inst| inst.line);
         let text = self.kernel.lines.get((line as usize).wrapping_sub(1)).cloned().unwrap_or_default();
         Box::new(Fault {
             kernel: self.kernel.name.clone(),
-            block: block.index,
-            thread: self.thread_index(warp * 32 + lane as u32),
+            block: self.blocks[warp.rank].index,
+            thread: self.thread_index(warp.index * 32 + lane as u32),
             line,
             text,
             kind,
         })
     }
+}
+
+/// The place of block `rank` in a cluster.
+fn within(rank: u32, [x, y, _]: [u32; 3]) -> [u32; 3] {
+    [rank % x, rank / x % y, rank / x / y]
 }
 
 /// The first number from `start` on that is coprime to `n`.

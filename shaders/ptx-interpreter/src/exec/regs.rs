@@ -56,6 +56,11 @@ impl Regs {
         }
     }
 
+    /// Rows of 32 bits.
+    pub(crate) fn words(&self) -> u32 {
+        self.w.len() as u32
+    }
+
     #[inline(always)]
     pub(crate) fn row<T: Lane>(&self, slot: Slot) -> &[T; LANES] {
         &T::rows(self)[slot as usize]

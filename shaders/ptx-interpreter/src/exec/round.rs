@@ -16,6 +16,13 @@ pub(crate) const F16: Format = Format { precision: 11, least: -24, infinity: 0x1
 pub(crate) const F32: Format = Format { precision: 24, least: -149, infinity: 0xff, width: 32 };
 pub(crate) const F64: Format = Format { precision: 53, least: -1074, infinity: 0x7ff, width: 64 };
 
+pub(crate) const BF16: Format = Format { precision: 8, least: -133, infinity: 0xff, width: 16 };
+/// The upper 19 bits of an f32.
+pub(crate) const TF32: Format = Format { precision: 11, least: -136, infinity: 0xff, width: 19 };
+/// Without infinities: what lies beyond its largest number is the caller's to say.
+pub(crate) const E4M3: Format = Format { precision: 4, least: -9, infinity: 0x10, width: 8 };
+pub(crate) const E5M2: Format = Format { precision: 3, least: -16, infinity: 0x1f, width: 8 };
+
 /// What the GPU returns for an invalid operation.
 pub(crate) const NAN16: u16 = 0x7fff;
 pub(crate) const NAN32: u32 = 0x7fff_ffff;
@@ -42,6 +49,7 @@ pub(crate) fn encode(negative: bool, magnitude: u64, exponent: i32, format: Form
             Round::Rz => false,
             Round::Rm => negative && rest != 0,
             Round::Rp => !negative && rest != 0,
+            Round::Rna => rest >= half,
             _ => rest > half || (rest == half && kept & 1 == 1),
         };
         kept + u64::from(up)
@@ -69,7 +77,7 @@ pub(crate) fn encode(negative: bool, magnitude: u64, exponent: i32, format: Form
 }
 
 /// A finite `f64` as sign, magnitude and exponent.
-fn parts(x: f64) -> (bool, u64, i32) {
+pub(crate) fn parts(x: f64) -> (bool, u64, i32) {
     let bits = x.to_bits();
     let (field, fraction) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
     let negative = bits >> 63 != 0;
@@ -96,6 +104,17 @@ pub(crate) fn f64_to_f32(x: f64, round: Round) -> u32 {
     }
     let (negative, magnitude, exponent) = parts(x);
     encode(negative, magnitude, exponent, F32, round) as u32
+}
+
+pub(crate) fn f32_to_bf16(x: f32, round: Round) -> u16 {
+    if x.is_nan() {
+        return NAN16;
+    }
+    if x.is_infinite() {
+        return (x.to_bits() >> 16) as u16;
+    }
+    let (negative, magnitude, exponent) = parts(f64::from(x));
+    encode(negative, magnitude, exponent, BF16, round) as u16
 }
 
 /// To nearest even.
@@ -153,6 +172,11 @@ fn sum_to_odd(a: f64, b: f64) -> f64 {
 #[inline(always)]
 pub(crate) fn fma32(a: f32, b: f32, c: f32) -> f32 {
     sum_to_odd(f64::from(a) * f64::from(b), f64::from(c)) as f32
+}
+
+/// The same, rounded otherwise than to nearest.
+pub(crate) fn fma32_to(a: f32, b: f32, c: f32, round: Round) -> u32 {
+    f64_to_f32(sum_to_odd(f64::from(a) * f64::from(b), f64::from(c)), round)
 }
 
 /// The same for halves.

@@ -2,68 +2,110 @@
 
 use super::step::Stop;
 use super::warp::{Group, PATIENCE, State, Warp};
-use super::{Block, Machine, Trouble};
+use super::{Machine, Trouble};
 use crate::error::{Fault, FaultKind};
-use crate::inst::Op;
+use crate::inst::{Op, Slot};
 
 /// Instructions a group runs before others get a turn.
 const SLICE: u64 = 4096;
 /// The same when the order is random: short, so that threads interleave.
 const SHORT_SLICE: u64 = 24;
+/// Rounds in which everybody asks in vain, after which that will not change.
+const IDLE_ROUNDS: u32 = 16;
 
 impl Machine<'_> {
-    pub(super) fn run_block(&mut self, block: &mut Block, warps: &mut [Warp]) -> Result<(), Box<Fault>> {
+    pub(super) fn run_cluster(&mut self, warps: &mut [Warp]) -> Result<(), Box<Fault>> {
+        let mut idle_rounds = 0;
         loop {
             let count = warps.len();
             let start = self.draw() as usize % count;
+            let before = self.progress;
+            let mut worked = false;
             for turn in 0..count {
-                let warp = &mut warps[(start + turn) % count];
-                self.run_warp(block, warp)?;
+                worked |= self.run_warp(&mut warps[(start + turn) % count])?;
+            }
+            for rank in 0..self.blocks.len() {
+                let mut of_block = warps.iter().filter(|warp| warp.rank == rank);
+                if !self.blocks[rank].ended && of_block.all(|warp| warp.groups.is_empty()) {
+                    self.end_block(rank, warps)?;
+                }
+                worked |= self.release_barriers(rank, warps)?;
             }
             if warps.iter().all(|w| w.groups.is_empty()) {
                 return Ok(());
             }
-            let released = self.release_barriers(block, warps)?;
-            let ready = warps.iter().flat_map(|w| &w.groups).any(|g| g.state == State::Ready);
-            if !released && !ready {
-                return Err(self.deadlock(block, warps));
+            worked |= self.release_cluster(warps);
+            if worked || self.progress > before {
+                idle_rounds = 0;
+                continue;
+            }
+            // Who asks for a phase in vain may ask for others before it comes back to this one.
+            idle_rounds += 1;
+            if idle_rounds > IDLE_ROUNDS || !warps.iter().flat_map(|w| &w.groups).any(|g| g.state == State::Ready) {
+                // Lanes that others of their warp wait for in a loop may be those that wait where paths meet.
+                let released = warps.iter_mut().fold(false, |any, warp| warp.lose_patience() || any);
+                if !released {
+                    return Err(self.deadlock(warps));
+                }
+                idle_rounds = 0;
             }
         }
     }
 
-    /// Some turns of a warp: until nothing is ready, or one slice where the order is random.
-    fn run_warp(&mut self, block: &mut Block, warp: &mut Warp) -> Result<(), Box<Fault>> {
+    /// The last thread of a block is gone.
+    fn end_block(&mut self, rank: usize, warps: &mut [Warp]) -> Result<(), Box<Fault>> {
+        self.blocks[rank].ended = true;
+        self.progress += 1;
+        for warp in warps.iter_mut().filter(|warp| warp.rank == rank) {
+            let done = self.finish_stores(warp);
+            done.map_err(|trouble| self.fault(warp, u32::MAX, trouble))?;
+        }
+        let wrong = self.left_behind(rank).or_else(|| self.compare_warpgroups(warps, rank));
+        match (wrong, warps.iter().find(|warp| warp.rank == rank)) {
+            (Some(kind), Some(warp)) => Err(self.fault(warp, u32::MAX, Trouble::new(0, kind))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Some turns of a warp: until nothing is ready but to ask in vain, or one slice where the order is random. Whether it
+    /// did anything else.
+    fn run_warp(&mut self, warp: &mut Warp) -> Result<bool, Box<Fault>> {
+        let mut worked = false;
+        let mut asked = 0;
         for _ in 0..64 {
             let ready = warp.groups.iter().filter(|g| g.state == State::Ready).count();
-            if ready == 0 {
-                return Ok(());
+            if ready == 0 || asked >= ready {
+                return Ok(worked);
             }
             let pick = self.draw() as usize % ready;
             let mut ready_groups = warp.groups.iter().enumerate().filter(|(_, g)| g.state == State::Ready);
-            let Some(g) = ready_groups.nth(pick).map(|(g, _)| g) else { return Ok(()) };
+            let Some(g) = ready_groups.nth(pick).map(|(g, _)| g) else { return Ok(worked) };
             let budget = if self.random.is_some() { 1 + self.draw() % SHORT_SLICE } else { SLICE };
             let before = self.stats.warp_instructions;
-            let outcome = self.run_group(block, warp, g, budget);
+            let outcome = self.run_group(warp, g, budget);
             warp.since_join += self.stats.warp_instructions - before;
-            let stop = outcome.map_err(|(pc, trouble)| self.fault(block, warp.index, pc, trouble))?;
+            let stop = outcome.map_err(|(pc, trouble)| self.fault(warp, pc, trouble))?;
             if self.stats.warp_instructions > self.options.max_steps {
                 let pc = warp.groups.first().map_or(0, |g| g.pc);
                 let trouble = Trouble::new(0, FaultKind::Steps(self.options.max_steps));
-                return Err(self.fault(block, warp.index, pc, trouble));
+                return Err(self.fault(warp, pc, trouble));
             }
             self.complete_syncs(warp);
-            if warp.since_join > PATIENCE {
+            // Where threads wait at barriers in shared memory, they may wait long for good reason.
+            if warp.since_join > PATIENCE && !self.kernel.uses_async {
                 warp.lose_patience();
             }
-            if stop == Stop::Budget {
-                if self.random.is_some() {
-                    return Ok(());
+            worked |= stop != Stop::Asked;
+            asked += usize::from(stop == Stop::Asked);
+            if stop != Stop::Changed {
+                if self.random.is_some() || stop == Stop::Arrived {
+                    return Ok(worked);
                 }
                 // Another group's turn.
                 warp.groups.rotate_left(1);
             }
         }
-        Ok(())
+        Ok(worked)
     }
 
     /// Runs warp-wide instructions whose lanes have all come.
@@ -90,38 +132,59 @@ impl Machine<'_> {
         }
     }
 
-    /// Lets go those who wait at a barrier to which all have come.
-    fn release_barriers(&mut self, block: &Block, warps: &mut [Warp]) -> Result<bool, Box<Fault>> {
-        let waiting = warps.iter().flat_map(|w| &w.groups).find_map(|g| match g.state {
-            State::Barrier { id, count } => Some((id, count)),
-            _ => None,
+    /// `bar.arrive`: counted at a barrier that others wait for.
+    pub(super) fn arrive(&mut self, warp: &Warp, on: u32, id: Slot, count: Slot) -> Result<(), Trouble> {
+        let lane = on.trailing_zeros() as usize;
+        let (id, count) = (warp.regs.row::<u32>(id)[lane], warp.regs.row::<u32>(count)[lane]);
+        let arrived = &mut self.blocks[warp.rank].arrived;
+        let at = arrived.iter().position(|&(of, wanted, _)| (of, wanted) == (id, count));
+        let at = at.unwrap_or_else(|| {
+            arrived.push((id, count, 0));
+            arrived.len() - 1
         });
-        let Some(first) = waiting else { return Ok(false) };
-        let alive: u32 = warps.iter().map(|w| w.alive.count_ones()).sum();
-        let mut candidates = vec![first];
-        for group in warps.iter().flat_map(|w| &w.groups) {
+        arrived[at].2 += on.count_ones();
+        self.progress += 1;
+        if arrived[at].2 > count {
+            let message = format!("more than {count} threads have arrived at barrier {id}");
+            return Err(Trouble::new(lane, FaultKind::Convergence(message)));
+        }
+        Ok(())
+    }
+
+    /// Lets go those of block `rank` who wait at a barrier to which all have come.
+    fn release_barriers(&mut self, rank: usize, warps: &mut [Warp]) -> Result<bool, Box<Fault>> {
+        let mut candidates: Vec<(u32, u32)> = Vec::new();
+        for group in warps.iter().filter(|w| w.rank == rank).flat_map(|w| &w.groups) {
             if let State::Barrier { id, count } = group.state
                 && !candidates.contains(&(id, count))
             {
                 candidates.push((id, count));
             }
         }
+        // A barrier to which threads only arrive, all of them, ends as well.
+        self.blocks[rank].arrived.retain(|&(_, count, arrived)| arrived < count);
+        if candidates.is_empty() {
+            return Ok(false);
+        }
+        let alive: u32 = warps.iter().filter(|w| w.rank == rank).map(|w| w.alive.count_ones()).sum();
         let mut released = false;
         for (id, count) in candidates {
             let here = |g: &Group| g.state == State::Barrier { id, count };
-            let arrived: u32 =
-                warps.iter().flat_map(|w| &w.groups).filter(|g| here(g)).map(|g| g.mask.count_ones()).sum();
+            let waiting = warps.iter().filter(|w| w.rank == rank).flat_map(|w| &w.groups).filter(|g| here(g));
+            let gone_on = self.blocks[rank].arrived.iter().find(|&&(of, wanted, _)| (of, wanted) == (id, count));
+            let arrived = waiting.map(|g| g.mask.count_ones()).sum::<u32>() + gone_on.map_or(0, |&(.., n)| n);
             if arrived != if count == 0 { alive } else { count } {
                 continue;
             }
-            for warp in warps.iter_mut() {
+            self.blocks[rank].arrived.retain(|&(of, wanted, _)| (of, wanted) != (id, count));
+            for warp in warps.iter_mut().filter(|w| w.rank == rank) {
                 let mut places = warp.groups.iter().filter(|g| here(g)).map(|g| (g.pc, g.mask));
                 if let Some((pc, _)) = places.next()
                     && let Some((other, mask)) = places.find(|&(p, _)| p != pc)
                 {
                     let message = "threads of one warp wait at different barrier instructions".to_owned();
                     let trouble = Trouble::new(mask.trailing_zeros() as usize, FaultKind::Convergence(message));
-                    return Err(self.fault(block, warp.index, other, trouble));
+                    return Err(self.fault(warp, other, trouble));
                 }
                 for group in warp.groups.iter_mut().filter(|g| here(g)) {
                     group.state = State::Ready;
@@ -137,33 +200,47 @@ impl Machine<'_> {
     }
 
     #[cold]
-    fn deadlock(&self, block: &Block, warps: &[Warp]) -> Box<Fault> {
+    fn deadlock(&self, warps: &[Warp]) -> Box<Fault> {
         let mut notes = Vec::new();
         let mut place = None;
+        let several = self.blocks.len() > 1;
         for warp in warps {
             let line = |pc: u32| self.kernel.code.get(pc as usize).map_or(0, |inst| inst.line);
+            let who = if several {
+                format!("block {} warp {}", warp.rank, warp.index)
+            } else {
+                format!("warp {}", warp.index)
+            };
             for group in &warp.groups {
                 let what = match group.state {
-                    State::Ready => continue,
+                    State::Ready => match warp.waits_for {
+                        Some((at, parity)) => {
+                            let barrier = self.blocks[warp.rank].barriers.get(&at);
+                            let missing = barrier.map_or(String::new(), |barrier| barrier.missing());
+                            format!("for a phase of parity {parity} of the barrier at {at:#x}, which has {missing}")
+                        }
+                        None => continue,
+                    },
                     State::Barrier { id, .. } => format!("at barrier {id}"),
                     State::Sync { members } => format!("for the lanes {members:#010x}"),
+                    State::Cluster => "at the cluster's barrier".to_owned(),
                 };
-                place.get_or_insert((warp.index, group.pc, group.mask));
-                notes.push(format!("warp {}: {:#010x} in line {} {what}", warp.index, group.mask, line(group.pc)));
+                place.get_or_insert((warp, group.pc, group.mask));
+                notes.push(format!("{who}: {:#010x} in line {} {what}", group.mask, line(group.pc)));
             }
             for (pc, mask) in warp.waiting_at_joins() {
-                notes.push(format!("warp {}: {mask:#010x} where paths meet in line {}", warp.index, line(pc)));
+                notes.push(format!("{who}: {mask:#010x} where paths meet in line {}", line(pc)));
             }
         }
-        const SHOWN: usize = 6;
+        const SHOWN: usize = 12;
         let more = notes.len().saturating_sub(SHOWN);
         notes.truncate(SHOWN);
         let mut message = format!("all threads wait: {}", notes.join("; "));
         if more > 0 {
             message += &format!("; and {more} more");
         }
-        let (warp, pc, mask) = place.unwrap_or((0, 0, 1));
-        self.fault(block, warp, pc, Trouble::new(mask.trailing_zeros() as usize, FaultKind::Deadlock(message)))
+        let (warp, pc, mask) = place.unwrap_or((&warps[0], 0, 1));
+        self.fault(warp, pc, Trouble::new(mask.trailing_zeros() as usize, FaultKind::Deadlock(message)))
     }
 }
 

@@ -5,7 +5,7 @@ use super::convert::{self, Setp};
 use super::float::FloatInst;
 use super::regs::Lane;
 use super::warp::{Group, State, Warp};
-use super::{Block, Machine, Trouble, collective, float, int};
+use super::{Machine, Trouble, collective, float, int, mma};
 use crate::error::FaultKind;
 use crate::inst::*;
 
@@ -16,16 +16,14 @@ pub(super) enum Stop {
     Budget,
     /// It split, waits or is gone.
     Changed,
+    /// It asked in vain whether a barrier's phase has ended.
+    Asked,
+    /// It arrived at a barrier: those who wait there must be released before it can arrive again.
+    Arrived,
 }
 
 impl Machine<'_> {
-    pub(super) fn run_group(
-        &mut self,
-        block: &mut Block,
-        warp: &mut Warp,
-        g: usize,
-        budget: u64,
-    ) -> Result<Stop, (u32, Trouble)> {
+    pub(super) fn run_group(&mut self, warp: &mut Warp, g: usize, budget: u64) -> Result<Stop, (u32, Trouble)> {
         let code = &self.kernel.code[..];
         let Group { mut pc, mut mask, .. } = warp.groups[g];
         let mut steps = 0;
@@ -70,6 +68,7 @@ impl Machine<'_> {
                     if on == mask {
                         warp.groups.swap_remove(g);
                         warp.exit(on);
+                        self.progress += 1;
                         break Stop::Changed;
                     }
                     pc += 1;
@@ -78,6 +77,27 @@ impl Machine<'_> {
                     warp.exit(on);
                 }
                 _ if on == 0 => pc += 1,
+                Op::Barrier { id, count, arrive: true } => {
+                    self.arrive(warp, on, id, count).map_err(|trouble| (pc, trouble))?;
+                    pc += 1;
+                    warp.groups[g] = Group { pc, mask, ..warp.groups[g] };
+                    break Stop::Arrived;
+                }
+                Op::Mbarrier(op) => {
+                    let waits = self.mbarrier(warp, on, op).map_err(|trouble| (pc, trouble))?;
+                    pc += 1;
+                    if waits {
+                        warp.groups[g] = Group { pc, mask, ..warp.groups[g] };
+                        break Stop::Asked;
+                    }
+                }
+                Op::ClusterWait => {
+                    if !self.cluster_passes(warp, on).map_err(|trouble| (pc, trouble))? {
+                        wait(warp, g, Group { pc, mask, ..warp.groups[g] }, on, State::Cluster);
+                        break Stop::Changed;
+                    }
+                    pc += 1;
+                }
                 Op::Barrier { id, count, .. } => {
                     let lane = on.trailing_zeros() as usize;
                     let id = warp.regs.row::<u32>(id)[lane];
@@ -96,7 +116,7 @@ impl Machine<'_> {
                     pc += 1;
                 }
                 _ => {
-                    self.step(block, warp, &inst.op, on).map_err(|trouble| (pc, trouble))?;
+                    self.step(warp, &inst.op, on).map_err(|trouble| (pc, trouble))?;
                     pc += 1;
                 }
             }
@@ -107,11 +127,14 @@ impl Machine<'_> {
     }
 
     /// Everything that is not control flow.
-    fn step(&mut self, block: &mut Block, warp: &mut Warp, op: &Op, on: u32) -> Result<(), Trouble> {
+    fn step(&mut self, warp: &mut Warp, op: &Op, on: u32) -> Result<(), Trouble> {
         let regs = &mut warp.regs;
         match *op {
             Op::Mov { d, .. } if d == NONE => {}
-            Op::Mov { class: Class::Word, d, a } => regs.map::<u32, u32>(on, d, a, |x| x),
+            Op::Mov { class: Class::Word, d, a } => {
+                warp.wgmma.moved(d, a);
+                warp.regs.map::<u32, u32>(on, d, a, |x| x);
+            }
             Op::Mov { class: Class::Double, d, a } => regs.map::<u64, u64>(on, d, a, |x| x),
             Op::Mov { d, a, .. } => regs.map::<u16, u16>(on, d, a, |x| x),
             Op::Pack { part: Class::Half, d, parts: [a, b, NONE, _] } => {
@@ -186,25 +209,40 @@ impl Machine<'_> {
                 }
             }
             Op::Cvt { convert, to, from, d, a } => convert::cvt(regs, on, convert, to, from, d, a),
-            Op::CvtPack { round, relu, sat, d, a, b } => convert::cvt_pack(regs, on, round, [relu, sat], d, [a, b]),
+            Op::CvtPack { to, round, relu, sat, d, a, b } => {
+                convert::cvt_pack(regs, on, convert::Pack { to, round, relu, sat }, d, [a, b]);
+            }
             Op::Ld { space, ty, class, count, ref dst, address, strength } => {
                 let regs = &dst[..count as usize];
-                self.load(block, warp, on, Transfer { space, ty, class, regs, address, strength })?;
+                self.load(warp, on, Transfer { space, ty, class, regs, address, strength })?;
             }
             Op::St { space, ty, class, count, ref src, address, strength } => {
                 let regs = &src[..count as usize];
-                self.store(block, warp, on, Transfer { space, ty, class, regs, address, strength })?;
+                self.store(warp, on, Transfer { space, ty, class, regs, address, strength })?;
             }
             Op::Atom { space, op, ty, d, address, a, b } => {
-                self.atom(block, warp, on, (space, op, ty), d, address, [a, b])?;
+                self.atom(warp, on, (space, op, ty), d, address, [a, b])?;
             }
-            // One thread after the other: memory is always up to date.
-            Op::Fence => {}
+            // One thread after the other: memory is always up to date. Kernels run one after the other as well.
+            Op::Fence | Op::FenceAsync | Op::WaitForGrid => {}
+            Op::Hint { whole_warp } if whole_warp => mma::whole_warp(on, "setmaxnreg")?,
+            Op::Hint { .. } => {}
             Op::ActiveMask { d } => regs.write(d, on, &[on; 32]),
-            Op::Wmma(ref wmma) => self.wmma(block, warp, on, wmma)?,
+            Op::Wmma(ref wmma) => self.wmma(warp, on, wmma)?,
+            Op::Matrix(ref matrix) => self.matrix(warp, on, matrix)?,
+            Op::Mma(ref mma) => self.mma(warp, on, mma)?,
+            Op::Wgmma(ref wgmma) => self.wgmma(warp, on, wgmma)?,
+            Op::WgmmaFence => mma::whole_warp(on, "wgmma.fence")?,
+            Op::WgmmaCommit => self.wgmma_commit(warp, on)?,
+            Op::WgmmaWait { pending } => self.wgmma_wait(warp, on, pending)?,
+            Op::CopyAsync(op) => self.copy_async(warp, on, op)?,
+            Op::Bulk(ref bulk) => self.bulk(warp, on, bulk)?,
+            Op::MapAddress { class, d, a, rank } => self.map_address(warp, on, class, [d, a, rank])?,
+            Op::ClusterArrive => self.cluster_arrive(warp, on)?,
             Op::Trap => return Err(Trouble::new(on.trailing_zeros() as usize, FaultKind::Trap)),
             // Control flow is `run_group`'s.
             Op::Bra { .. } | Op::Join | Op::Exit | Op::Barrier { .. } | Op::Collective { .. } => {}
+            Op::Mbarrier(_) | Op::ClusterWait => {}
         }
         Ok(())
     }

@@ -5,7 +5,10 @@
 //! ever: when the others have run [`PATIENCE`] instructions, the early ones go on alone, as hardware with independent
 //! thread scheduling lets them, so that a lane may spin until another releases it.
 
+use super::bulk::StoreGroups;
+use super::copy_async::Copies;
 use super::regs::Regs;
+use super::wgmma::Pending;
 use crate::inst::NONE;
 
 /// Warp instructions after which a join lets go.
@@ -23,6 +26,8 @@ pub(super) enum State {
     Sync {
         members: u32,
     },
+    /// At the cluster's barrier.
+    Cluster,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +52,8 @@ struct Join {
 pub(super) struct Warp {
     /// Number in the block.
     pub(super) index: u32,
+    /// The block's number in its cluster.
+    pub(super) rank: usize,
     pub(super) regs: Regs,
     /// Local memory of all lanes, one after the other.
     pub(super) local: Vec<u8>,
@@ -58,12 +65,22 @@ pub(super) struct Warp {
     pub(super) sync: u32,
     /// Instructions since a join was last reached or released.
     pub(super) since_join: u64,
+    pub(super) copies: Copies,
+    /// Bulk stores of each lane.
+    pub(super) stores: Vec<StoreGroups>,
+    pub(super) wgmma: Pending,
+    /// The barrier and the parity that somebody last asked for in vain.
+    pub(super) waits_for: Option<(u32, u32)>,
+    /// Lanes that have arrived at the cluster's barrier, and its phase then.
+    pub(super) at_cluster: u32,
+    pub(super) cluster_phase: u32,
 }
 
 impl Warp {
-    pub(super) fn new(index: u32, rows: [u32; 4], local_bytes: u32) -> Warp {
+    pub(super) fn new(index: u32, rank: usize, rows: [u32; 4], local_bytes: u32) -> Warp {
         Warp {
             index,
+            rank,
             regs: Regs::new(rows),
             local: vec![0; local_bytes as usize * 32],
             groups: Vec::new(),
@@ -71,12 +88,22 @@ impl Warp {
             alive: 0,
             sync: 0,
             since_join: 0,
+            copies: Copies::default(),
+            stores: vec![StoreGroups::default(); 32],
+            wgmma: Pending::default(),
+            waits_for: None,
+            at_cluster: 0,
+            cluster_phase: 0,
         }
     }
 
     /// Starts the lanes in `mask` at the first instruction.
     pub(super) fn start(&mut self, mask: u32) {
         self.alive = mask;
+        self.copies = Copies::default();
+        self.stores.fill(StoreGroups::default());
+        self.wgmma.reset(self.regs.words());
+        (self.waits_for, self.at_cluster, self.cluster_phase) = (None, 0, 0);
         self.joins.clear();
         self.since_join = 0;
         self.groups.clear();
@@ -134,6 +161,7 @@ impl Warp {
     /// Lanes of `mask` are gone; nobody waits for them.
     pub(super) fn exit(&mut self, mask: u32) {
         self.alive &= !mask;
+        self.at_cluster &= !mask;
         for j in 0..self.joins.len() {
             if self.joins[j].expected & mask != 0 {
                 self.joins[j].expected &= !mask;
@@ -144,9 +172,10 @@ impl Warp {
         }
     }
 
-    /// Lets lanes that have waited too long run on without the others.
-    pub(super) fn lose_patience(&mut self) {
+    /// Lets lanes that have waited too long run on without the others; false when none wait.
+    pub(super) fn lose_patience(&mut self) -> bool {
         self.since_join = 0;
+        let waited = self.waiting_at_joins().next().is_some();
         for j in 0..self.joins.len() {
             let join = self.joins[j];
             if join.expected != 0 && join.arrived != 0 {
@@ -155,6 +184,7 @@ impl Warp {
                 self.groups.push(Group { pc: join.pc, mask: join.arrived, join: join.parent, state: State::Ready });
             }
         }
+        waited
     }
 
     /// Lanes that wait at joins, and where.

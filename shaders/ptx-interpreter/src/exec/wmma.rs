@@ -6,7 +6,7 @@ use super::access::lane_address;
 use super::regs::LANES;
 use super::round::{f16_to_f32, f32_to_f16, f64_to_f16};
 use super::warp::Warp;
-use super::{Block, Machine, Trouble};
+use super::{Machine, Trouble};
 use crate::error::FaultKind;
 use crate::inst::*;
 
@@ -52,7 +52,7 @@ fn scatter(warp: &mut Warp, fragment: Fragment, half: bool, regs: &[Slot], tile:
 }
 
 impl Machine<'_> {
-    pub(super) fn wmma(&mut self, block: &mut Block, warp: &mut Warp, mask: u32, wmma: &Wmma) -> Result<(), Trouble> {
+    pub(super) fn wmma(&mut self, warp: &mut Warp, mask: u32, wmma: &Wmma) -> Result<(), Trouble> {
         if mask != u32::MAX {
             let message = format!("wmma needs all 32 threads of the warp, {mask:#010x} execute it");
             return Err(Trouble::new(mask.trailing_zeros() as usize, FaultKind::Convergence(message)));
@@ -66,7 +66,7 @@ impl Machine<'_> {
                     for (j, value) in line.iter_mut().enumerate() {
                         let (major, minor) = if *row { (i, j) } else { (j, i) };
                         let at = start.wrapping_add(size * (major as u64 * stride + minor as u64));
-                        *value = self.tile_read(block, warp, *space, at, *half)?;
+                        *value = self.tile_read(warp, *space, at, *half)?;
                     }
                 }
                 scatter(warp, *fragment, *half, regs, &tile);
@@ -80,7 +80,7 @@ impl Machine<'_> {
                         let (major, minor) = if *row { (i, j) } else { (j, i) };
                         let at = start.wrapping_add(size * (major as u64 * stride + minor as u64));
                         let bits = if *half { u32::from(f32_to_f16(value)) } else { value.to_bits() };
-                        self.tile_write(block, warp, *space, at, bits, *half)?;
+                        self.tile_write(warp, *space, at, bits, *half)?;
                     }
                 }
             }
@@ -122,25 +122,17 @@ impl Machine<'_> {
 
 /// Elements of a 16x16 tile in memory.
 impl Machine<'_> {
-    fn tile_read(
-        &mut self,
-        block: &mut Block,
-        warp: &Warp,
-        space: Space,
-        address: u64,
-        half: bool,
-    ) -> Result<f32, Trouble> {
+    fn tile_read(&mut self, warp: &Warp, space: Space, address: u64, half: bool) -> Result<f32, Trouble> {
         let mut bytes = [0; 4];
         let size = if half { 2 } else { 4 };
         let how = (space, Strength::Weak);
-        self.read(block, warp, 0, how, address, &mut bytes[..size]).map_err(|kind| Trouble::new(0, kind))?;
+        self.read(warp, 0, how, address, &mut bytes[..size]).map_err(|kind| Trouble::new(0, kind))?;
         let bits = u32::from_le_bytes(bytes);
         Ok(if half { f16_to_f32(bits as u16) } else { f32::from_bits(bits) })
     }
 
     fn tile_write(
         &mut self,
-        block: &mut Block,
         warp: &mut Warp,
         space: Space,
         address: u64,
@@ -150,6 +142,6 @@ impl Machine<'_> {
         let size = if half { 2 } else { 4 };
         let how = (space, Strength::Weak);
         let bytes = bits.to_le_bytes();
-        self.write(block, warp, 0, how, address, &bytes[..size]).map_err(|kind| Trouble::new(0, kind))
+        self.write(warp, 0, how, address, &bytes[..size]).map_err(|kind| Trouble::new(0, kind))
     }
 }

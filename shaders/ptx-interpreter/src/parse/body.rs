@@ -34,8 +34,12 @@ impl<'a> Parser<'a> {
         }
         let mut required = None;
         let mut at_most = None;
+        let mut cluster = [1; 3];
         while let Some(&Token::Word(word)) = self.peek() {
             self.at += 1;
+            if word == ".explicitcluster" {
+                continue;
+            }
             let mut values = [1; 3];
             values[0] = self.int()?;
             for value in &mut values[1..] {
@@ -46,6 +50,7 @@ impl<'a> Parser<'a> {
             match word {
                 ".reqntid" => required = Some(values),
                 ".maxntid" => at_most = Some(values),
+                ".reqnctapercluster" => cluster = values,
                 ".minnctapersm" | ".maxnreg" => {}
                 other => return Err(self.error(ParseErrorKind::Directive(other.to_owned()))),
             }
@@ -65,7 +70,13 @@ impl<'a> Parser<'a> {
             match self.peek() {
                 Some(Token::Punct('}')) => {
                     self.at += 1;
-                    break;
+                    if !scope.close_braces() {
+                        break;
+                    }
+                }
+                Some(Token::Punct('{')) => {
+                    self.at += 1;
+                    scope.open_braces();
                 }
                 Some(&Token::Word(word)) if word.starts_with('.') => {
                     self.at += 1;
@@ -107,6 +118,7 @@ impl<'a> Parser<'a> {
             param_bytes,
             required,
             at_most,
+            cluster,
             rows: body.rows,
             immediates: body.immediates,
             specials: body.specials,
@@ -115,6 +127,7 @@ impl<'a> Parser<'a> {
             uses_dynamic,
             local_bytes,
             uses_nc: body.uses_nc,
+            uses_async: body.uses_async,
             code: body.code,
             constants_bank: Arc::default(),
             lines: self.lines.clone(),
@@ -182,6 +195,14 @@ impl<'a> Parser<'a> {
         }
         if self.eat('[') {
             let base = Operand::Name(self.word()?);
+            if self.eat(',') {
+                // A tensor map and where its box starts.
+                let Operand::List(coordinates) = self.operand()? else {
+                    return Err(syntax(self.line(), "expected coordinates in braces"));
+                };
+                self.expect(']')?;
+                return Ok(Operand::Tensor(Box::new(base), coordinates));
+            }
             let mut offset = 0_i64;
             if self.eat('+') {
                 let negative = self.eat('-');

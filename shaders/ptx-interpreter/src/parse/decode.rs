@@ -1,7 +1,9 @@
 //! One statement to one decoded instruction: the cursor over an opcode's parts, and the families that share no file.
 
 use super::scope::{Operand, Scope, operand_error};
-use super::{Result, decode_float, decode_int, decode_memory, decode_warp};
+use super::{
+    Result, decode_async, decode_cluster, decode_float, decode_int, decode_matrix, decode_memory, decode_warp,
+};
 use crate::error::{ParseError, ParseErrorKind};
 use crate::inst::*;
 
@@ -48,16 +50,13 @@ impl<'a> Statement<'_, 'a> {
             "selp" => self.selp(),
             "setp" => self.setp(),
             "cvt" => self.cvt(),
-            "cvta" => {
-                // Global addresses are generic addresses here.
-                self.eat("to");
-                self.need("global")?;
-                self.need("u64")?;
-                let [d, a] = self.take()?;
-                Ok(Op::Mov { class: Class::Double, d: self.dst(Class::Double, &d)?, a: self.src(Ty::U64, &a)? })
-            }
+            "cvta" => self.cvta(),
             "and" | "or" | "xor" | "not" if self.parts.get(1) == Some(&"pred") => self.logic(),
             "ld" | "ldu" | "st" | "atom" | "red" => decode_memory::decode(self, name),
+            "cp" | "mbarrier" => decode_async::decode(self, name),
+            "ldmatrix" | "stmatrix" | "mma" | "wgmma" => decode_matrix::decode(self, name),
+            "mapa" | "griddepcontrol" | "setmaxnreg" | "prefetch" | "nanosleep" => decode_cluster::decode(self, name),
+            "barrier" if self.parts.get(1) == Some(&"cluster") => decode_cluster::decode(self, name),
             "bar" | "barrier" | "membar" | "fence" | "shfl" | "vote" | "redux" | "match" | "activemask" | "elect"
             | "wmma" => decode_warp::decode(self, name),
             "bra" => {
@@ -161,6 +160,16 @@ impl<'a> Statement<'_, 'a> {
             return Ok(());
         }
         let needs = format!("PTX ISA {}.{} and sm_{sm}", version.0, version.1);
+        Err(ParseError { line: self.line, kind: ParseErrorKind::TooOld { opcode: self.opcode.to_owned(), needs } })
+    }
+
+    /// The same for what only `sm_90a` and its like have.
+    pub(super) fn needs_specific(&self, version: (u32, u32), sm: u32) -> Result<()> {
+        let level = self.scope.level;
+        if level.specific && level.sm == sm && level.version >= version {
+            return Ok(());
+        }
+        let needs = format!("PTX ISA {}.{} and sm_{sm}a", version.0, version.1);
         Err(ParseError { line: self.line, kind: ParseErrorKind::TooOld { opcode: self.opcode.to_owned(), needs } })
     }
 

@@ -15,7 +15,14 @@ pub(super) fn decode(s: &mut Statement<'_, '_>, name: &str) -> Result<Option<Op>
     let mut mods = FloatMods::default();
     let op = match name {
         "add" | "sub" | "mul" | "fma" | "mad" => {
-            let rounded = s.eat("rn");
+            let directed = match (name, ty, s.peek()) {
+                ("fma", Ty::F32, Some("rz")) => Some(FmaRz),
+                ("fma", Ty::F32, Some("rm")) => Some(FmaRm),
+                ("fma", Ty::F32, Some("rp")) => Some(FmaRp),
+                _ => None,
+            };
+            s.skip(usize::from(directed.is_some()));
+            let rounded = directed.is_some() || s.eat("rn");
             if !rounded && (name == "fma" || name == "mad") {
                 return Err(s.bad_modifier(s.last()));
             }
@@ -29,7 +36,7 @@ pub(super) fn decode(s: &mut Statement<'_, '_>, name: &str) -> Result<Option<Op>
                 "sub" => Sub,
                 "mul" => Mul,
                 _ if name == "mad" && half => return s.bad(),
-                _ => Fma,
+                _ => directed.unwrap_or(Fma),
             }
         }
         "neg" | "abs" => {
@@ -67,6 +74,13 @@ pub(super) fn decode(s: &mut Statement<'_, '_>, name: &str) -> Result<Option<Op>
             let approx = match s.next()? {
                 "rn" => false,
                 "approx" if ty == Ty::F32 => true,
+                // Always flushed: there is no other.
+                "approx" if name == "rcp" && s.eat("ftz") => {
+                    s.ty()?;
+                    let [d, a] = s.take()?;
+                    let (d, a) = (s.dst(Class::Double, &d)?, s.src(ty, &a)?);
+                    return Ok(Some(Op::Float { op: RcpApprox, ty, mods, d, a, b: NONE, c: NONE }));
+                }
                 _ => return s.bad(),
             };
             mods.ftz = s.eat("ftz");
@@ -110,7 +124,7 @@ pub(super) fn decode(s: &mut Statement<'_, '_>, name: &str) -> Result<Option<Op>
     let [mut b, mut c] = [NONE; 2];
     let (d, a);
     match op {
-        Fma => {
+        Fma | FmaRz | FmaRm | FmaRp => {
             let [to, x, y, z] = s.take()?;
             d = s.dst(class, &to)?;
             (a, b, c) = (s.src(ty, &x)?, s.src(ty, &y)?, s.src(ty, &z)?);

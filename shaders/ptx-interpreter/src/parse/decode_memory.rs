@@ -27,19 +27,23 @@ fn semantics(s: &mut Statement<'_, '_>, words: &[&str]) -> Result<bool> {
 
 fn scope(s: &mut Statement<'_, '_>) -> Result<()> {
     match s.next()? {
-        "cta" | "gpu" | "sys" => Ok(()),
+        "cta" | "cluster" | "gpu" | "sys" => Ok(()),
         _ => s.bad(),
     }
 }
 
+/// The space that is named; without one, addresses are generic.
 fn space(s: &mut Statement<'_, '_>) -> Result<Space> {
-    Ok(match s.next()? {
+    const NAMED: [&str; 7] = ["global", "shared", "shared::cta", "shared::cluster", "local", "param", "const"];
+    let Some(word) = s.peek().filter(|word| NAMED.contains(word)) else { return Ok(Space::Generic) };
+    s.skip(1);
+    Ok(match word {
         "global" => Space::Global,
         "shared" | "shared::cta" => Space::Shared,
+        "shared::cluster" => Space::Cluster,
         "local" => Space::Local,
         "param" => Space::Param,
-        "const" => Space::Const,
-        _ => return s.bad(),
+        _ => Space::Const,
     })
 }
 
@@ -97,7 +101,7 @@ fn access(s: &mut Statement<'_, '_>, load: bool) -> Result<Op> {
     let ty = s.ty()?;
     let too_wide = count * ty.bytes() > 16;
     let no_store = !load && matches!(space, Space::Param | Space::Const);
-    if too_wide || no_store || matches!(ty, Ty::Pred | Ty::F16 | Ty::F16x2 | Ty::Bf16) {
+    if too_wide || no_store || ty == Ty::Pred || ty.is_packed_or_small_float() {
         return s.bad();
     }
     let [first, second] = s.take()?;
@@ -135,11 +139,11 @@ fn atom(s: &mut Statement<'_, '_>, returns: bool) -> Result<Op> {
     let words: &[&str] = if returns { &["relaxed", "acquire", "release", "acq_rel"] } else { &["relaxed", "release"] };
     if semantics(s, words)? {
         s.needs((6, 0), 70)?;
-    } else if matches!(s.peek(), Some("cta" | "gpu" | "sys")) {
+    } else if matches!(s.peek(), Some("cta" | "cluster" | "gpu" | "sys")) {
         scope(s)?;
     }
     let space = space(s)?;
-    if !matches!(space, Space::Global | Space::Shared) {
+    if !matches!(space, Space::Global | Space::Shared | Space::Generic) {
         return s.bad();
     }
     let op = match s.next()? {

@@ -4,11 +4,12 @@ use super::Result;
 use super::decode::Statement;
 use super::scope::{Operand, operand_error};
 use crate::inst::*;
+use crate::kernel::{LOCAL_WINDOW, SHARED_WINDOW};
 
-impl Statement<'_, '_> {
+impl<'a> Statement<'_, 'a> {
     pub(super) fn mov(&mut self) -> Result<Op> {
         let ty = self.ty()?;
-        if matches!(ty, Ty::B8 | Ty::U8 | Ty::S8 | Ty::F16 | Ty::F16x2 | Ty::Bf16) {
+        if ty.bytes() == 1 && ty != Ty::Pred || ty.is_packed_or_small_float() {
             return self.bad();
         }
         let class = ty.class();
@@ -37,29 +38,55 @@ impl Statement<'_, '_> {
             return Ok(Op::Unpack { part, parts, a: self.src(ty, &a)? });
         }
         let d = self.dst(class, &d)?;
-        if let Operand::Name(name) = a {
-            if class == Class::Word
-                && let Some(a) = self.scope.special(name)
-            {
-                return Ok(Op::Mov { class, d, a });
-            }
-            if name != "WARP_SZ"
-                && class >= Class::Word
-                && let Some(a) = self.scope.variable_address(class, name, self.line)?
-            {
-                return Ok(Op::Mov { class, d, a });
-            }
+        if let Operand::Name(name) = a
+            && class == Class::Word
+            && let Some(a) = self.scope.special(name)
+        {
+            return Ok(Op::Mov { class, d, a });
         }
-        let a = self.src(ty, &a)?;
+        let a = self.value_or_address(ty, &a)?;
         if class == Class::Pred {
             return Ok(Op::Logic { op: Logic::Mov, d, a, b: a });
         }
         Ok(Op::Mov { class, d, a })
     }
 
+    /// A value, or the address of the variable of that name.
+    pub(super) fn value_or_address(&mut self, ty: Ty, operand: &Operand<'a>) -> Result<Slot> {
+        if let Operand::Name(name) = *operand
+            && name != "WARP_SZ"
+            && ty.class() >= Class::Word
+            && let Some(address) = self.scope.variable_address(ty.class(), name, self.line)?
+        {
+            return Ok(address);
+        }
+        self.scope.source(ty, operand, self.line)
+    }
+
+    /// Between generic addresses and those of a space, which differ by where its window begins.
+    pub(super) fn cvta(&mut self) -> Result<Op> {
+        let to_space = self.eat("to");
+        let window = match self.next()? {
+            // Generic addresses of global memory and of parameters are those of their space.
+            "global" | "param" | "const" => 0,
+            "shared" | "shared::cta" | "shared::cluster" => SHARED_WINDOW,
+            "local" => LOCAL_WINDOW,
+            _ => return self.bad(),
+        };
+        self.need("u64")?;
+        let [d, a] = self.take()?;
+        let (d, a) = (self.dst(Class::Double, &d)?, self.value_or_address(Ty::U64, &a)?);
+        if window == 0 {
+            return Ok(Op::Mov { class: Class::Double, d, a });
+        }
+        let op = if to_space { IntOp::Sub } else { IntOp::Add };
+        let b = self.scope.immediate(Class::Double, window);
+        Ok(Op::Int { op, class: Class::Double, signed: false, d, a, b, c: NONE })
+    }
+
     pub(super) fn selp(&mut self) -> Result<Op> {
         let ty = self.ty()?;
-        if ty.bytes() == 1 || matches!(ty, Ty::F16 | Ty::F16x2 | Ty::Bf16) {
+        if ty.bytes() == 1 || ty.is_packed_or_small_float() {
             return self.bad();
         }
         let [d, a, b, p] = self.take()?;
@@ -148,24 +175,30 @@ impl Statement<'_, '_> {
             Some("rzi") => Round::Rzi,
             Some("rmi") => Round::Rmi,
             Some("rpi") => Round::Rpi,
+            Some("rna") => Round::Rna,
             _ => Round::Exact,
         };
         self.skip(usize::from(round != Round::Exact));
         let ftz = self.eat("ftz");
         let relu = self.eat("relu");
-        let sat = self.eat("sat");
+        let sat = self.eat("sat") || self.eat("satfinite");
         let to = self.ty()?;
-        if to == Ty::F16x2 {
-            if !matches!(round, Round::Rn | Round::Rz) || ftz {
+        if matches!(to, Ty::F16x2 | Ty::Bf16x2 | Ty::E4m3x2 | Ty::E5m2x2) && self.peek() == Some("f32") {
+            let byte_floats = to.bytes() == 2;
+            let rounds = if byte_floats { round == Round::Rn && sat } else { matches!(round, Round::Rn | Round::Rz) };
+            if !rounds || ftz || (to == Ty::Bf16x2 && sat) {
                 return self.bad();
             }
-            self.needs((7, 0), 80)?;
+            self.needs(if byte_floats { (8, 1) } else { (7, 0) }, if byte_floats { 89 } else { 80 })?;
             self.need("f32")?;
             let [d, a, b] = self.take()?;
             let (a, b) = (self.src(Ty::F32, &a)?, self.src(Ty::F32, &b)?);
-            return Ok(Op::CvtPack { round, relu, sat, d: self.dst(Class::Word, &d)?, a, b });
+            return Ok(Op::CvtPack { to, round, relu, sat, d: self.dst(to.class(), &d)?, a, b });
         }
         let from = self.ty()?;
+        if let Some(op) = self.cvt_small(Convert { to, from, round, sat, ftz }, relu)? {
+            return Ok(op);
+        }
         let integer_round = matches!(round, Round::Rni | Round::Rzi | Round::Rmi | Round::Rpi);
         let float_round = round != Round::Exact && !integer_round;
         let valid = |ty: Ty| ty.is_integer() || matches!(ty, Ty::F16 | Ty::F32 | Ty::F64);
@@ -178,13 +211,32 @@ impl Statement<'_, '_> {
             (true, true) => round == Round::Exact || integer_round,
         };
         let ftz_fits = !ftz || to == Ty::F32 || from == Ty::F32;
-        if !valid(to) || !valid(from) || !rounding_fits || !ftz_fits || relu {
+        if !valid(to) || !valid(from) || !rounding_fits || !ftz_fits || relu || round == Round::Rna {
             return self.bad();
         }
         let [d, a] = self.take()?;
         let (to_class, d) = self.relaxed_dst(to, &d)?;
         let (from_class, a) = self.relaxed_src(from, &a)?;
         Ok(Op::Cvt { convert: Convert { to, from, round, sat, ftz }, to: to_class, from: from_class, d, a })
+    }
+
+    /// Conversions of the floats that only tensor cores calculate with; `None` for all others.
+    fn cvt_small(&mut self, convert: Convert, relu: bool) -> Result<Option<Op>> {
+        let Convert { to, from, round, sat, ftz } = convert;
+        let (needs, rounds) = match (to, from) {
+            (Ty::Tf32, Ty::F32) => (((7, 0), 80), matches!(round, Round::Rna | Round::Rn)),
+            (Ty::Bf16, Ty::F32) => (((7, 0), 80), matches!(round, Round::Rn | Round::Rz)),
+            (Ty::F32, Ty::Bf16) => (((7, 1), 90), round == Round::Exact),
+            (Ty::F16x2, Ty::E4m3x2 | Ty::E5m2x2) => (((8, 1), 89), round == Round::Rn),
+            _ => return Ok(None),
+        };
+        if !rounds || sat || ftz || relu {
+            return self.bad();
+        }
+        self.needs(needs.0, needs.1)?;
+        let [d, a] = self.take()?;
+        let (d, a) = (self.dst(to.class(), &d)?, self.src(from, &a)?);
+        Ok(Some(Op::Cvt { convert, to: to.class(), from: from.class(), d, a }))
     }
 }
 

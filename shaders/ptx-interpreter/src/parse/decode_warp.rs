@@ -16,13 +16,29 @@ pub(super) fn decode(s: &mut Statement<'_, '_>, name: &str) -> Result<Op> {
             }
             _ => s.bad(),
         },
+        "fence" if s.eat("proxy") => {
+            s.needs((8, 0), 90)?;
+            s.need("async")?;
+            for space in ["global", "shared::cta", "shared::cluster"] {
+                s.eat(space);
+            }
+            let [] = s.take()?;
+            Ok(Op::FenceAsync)
+        }
+        "fence" if s.eat("mbarrier_init") => {
+            s.needs((8, 0), 90)?;
+            s.need("release")?;
+            s.need("cluster")?;
+            let [] = s.take()?;
+            Ok(Op::Fence)
+        }
         "fence" => {
             s.needs((6, 0), 70)?;
             if !s.eat("sc") {
                 s.need("acq_rel")?;
             }
             match s.next()? {
-                "cta" | "gpu" | "sys" => {
+                "cta" | "cluster" | "gpu" | "sys" => {
                     let [] = s.take()?;
                     Ok(Op::Fence)
                 }
@@ -48,7 +64,10 @@ fn barrier(s: &mut Statement<'_, '_>, name: &str) -> Result<Op> {
         return Ok(Op::Collective { op: Collective::Barrier, mask: s.src(Ty::B32, &mask)? });
     }
     s.eat("cta");
-    s.need("sync")?;
+    let arrive = s.eat("arrive");
+    if !arrive {
+        s.need("sync")?;
+    }
     if name == "barrier" {
         s.eat("aligned");
     }
@@ -58,7 +77,10 @@ fn barrier(s: &mut Statement<'_, '_>, name: &str) -> Result<Op> {
     };
     let id = s.src(Ty::U32, &id)?;
     let count = count.map_or(Ok(NONE), |count| s.src(Ty::U32, &count))?;
-    Ok(Op::Barrier { id, count, arrive: false })
+    if arrive && count == NONE {
+        return Err(operand_error(s.line, "an arrival needs a count"));
+    }
+    Ok(Op::Barrier { id, count, arrive })
 }
 
 fn collective(s: &mut Statement<'_, '_>, name: &str) -> Result<Op> {

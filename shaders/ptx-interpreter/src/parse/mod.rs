@@ -2,8 +2,11 @@
 
 mod body;
 mod decode;
+mod decode_async;
+mod decode_cluster;
 mod decode_float;
 mod decode_int;
+mod decode_matrix;
 mod decode_memory;
 mod decode_move;
 mod decode_warp;
@@ -29,6 +32,8 @@ type Result<T> = std::result::Result<T, ParseError>;
 struct Level {
     version: (u32, u32),
     sm: u32,
+    /// The `a` of `sm_90a`.
+    specific: bool,
 }
 
 struct Parser<'a> {
@@ -137,6 +142,7 @@ impl<'a> Parser<'a> {
                     let word = self.word()?;
                     let digits = word.strip_prefix("sm_").map(|w| w.trim_end_matches(['a', 'f']));
                     let sm = digits.and_then(|d| d.parse().ok());
+                    self.level.specific = word.ends_with('a');
                     self.level.sm = sm.ok_or_else(|| syntax(line, &format!("`{word}` is not a target")))?;
                 }
                 ".address_size" => {

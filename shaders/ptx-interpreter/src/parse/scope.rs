@@ -20,6 +20,8 @@ pub(super) enum Operand<'a> {
     F64(u64),
     List(Vec<Operand<'a>>),
     Address(Box<Operand<'a>>, i64),
+    /// `[map, {x, y}]`
+    Tensor(Box<Operand<'a>>, Vec<Operand<'a>>),
     /// `a|b`
     Pair(&'a str, &'a str),
     /// `!p`
@@ -44,21 +46,32 @@ pub(super) struct Body {
     pub(super) specials: Vec<(Special, Slot)>,
     pub(super) code: Vec<Inst>,
     pub(super) uses_nc: bool,
+    pub(super) uses_async: bool,
 }
 
 pub(super) struct Scope<'a> {
     pub(super) level: Level,
-    names: HashMap<&'a str, Symbol>,
-    ranges: HashMap<&'a str, (Class, Slot, u32)>,
-    labels: HashMap<&'a str, u32>,
-    /// Branches whose label may come later: instruction, label.
-    branches: Vec<(usize, &'a str)>,
+    /// The innermost of the open braces, and all that there ever were; the body itself is the first.
+    open: usize,
+    braces: Vec<Braces<'a>>,
+    /// Branches whose label may come later: instruction, label, the braces they are in.
+    branches: Vec<(usize, &'a str, usize)>,
     rows: [u32; 4],
     immediates: HashMap<(Class, u64), Slot>,
     specials: HashMap<Special, Slot>,
     dynamic: Option<Slot>,
     code: Vec<Inst>,
     pub(super) uses_nc: bool,
+    pub(super) uses_async: bool,
+}
+
+/// What is declared between two braces: it is known there and further in.
+#[derive(Default)]
+struct Braces<'a> {
+    outer: Option<usize>,
+    names: HashMap<&'a str, Symbol>,
+    ranges: HashMap<&'a str, (Class, Slot, u32)>,
+    labels: HashMap<&'a str, u32>,
 }
 
 fn name_error(line: u32, name: &str) -> ParseError {
@@ -73,9 +86,8 @@ impl<'a> Scope<'a> {
     pub(super) fn new(level: Level) -> Scope<'a> {
         Scope {
             level,
-            names: HashMap::new(),
-            ranges: HashMap::new(),
-            labels: HashMap::new(),
+            open: 0,
+            braces: vec![Braces::default()],
             branches: Vec::new(),
             rows: [0; 4],
             immediates: HashMap::new(),
@@ -83,7 +95,25 @@ impl<'a> Scope<'a> {
             dynamic: None,
             code: Vec::new(),
             uses_nc: false,
+            uses_async: false,
         }
+    }
+
+    pub(super) fn open_braces(&mut self) {
+        self.braces.push(Braces { outer: Some(self.open), ..Braces::default() });
+        self.open = self.braces.len() - 1;
+    }
+
+    /// False when they were the body's own.
+    pub(super) fn close_braces(&mut self) -> bool {
+        let outer = self.braces[self.open].outer;
+        self.open = outer.unwrap_or(0);
+        outer.is_some()
+    }
+
+    /// The braces `from` and those around them, the innermost first.
+    fn around(&self, from: usize) -> impl Iterator<Item = &Braces<'a>> {
+        std::iter::successors(Some(&self.braces[from]), |braces| braces.outer.map(|outer| &self.braces[outer]))
     }
 
     pub(super) fn uses_dynamic(&self) -> bool {
@@ -91,7 +121,7 @@ impl<'a> Scope<'a> {
     }
 
     pub(super) fn declare(&mut self, name: &'a str, symbol: Symbol, line: u32) -> Result<()> {
-        match self.names.insert(name, symbol) {
+        match self.braces[self.open].names.insert(name, symbol) {
             None => Ok(()),
             Some(_) => Err(name_error(line, name)),
         }
@@ -112,31 +142,32 @@ impl<'a> Scope<'a> {
         let first = self.rows[class as usize];
         let end = first.checked_add(count).filter(|&end| end < 1 << 22);
         self.rows[class as usize] = end.ok_or_else(|| operand_error(line, "too many registers"))?;
-        match self.ranges.insert(prefix, (class, first, count)) {
+        match self.braces[self.open].ranges.insert(prefix, (class, first, count)) {
             None => Ok(()),
             Some(_) => Err(name_error(line, prefix)),
         }
     }
 
     pub(super) fn label(&mut self, name: &'a str, line: u32) -> Result<()> {
-        match self.labels.insert(name, self.code.len() as u32) {
+        let here = self.code.len() as u32;
+        match self.braces[self.open].labels.insert(name, here) {
             None => Ok(()),
             Some(_) => Err(name_error(line, name)),
         }
     }
 
     fn symbol(&self, name: &str, line: u32) -> Result<Symbol> {
-        if let Some(&symbol) = self.names.get(name) {
-            return Ok(symbol);
-        }
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         let (prefix, number) = name.split_at(name.len() - digits);
-        let range = self.ranges.get(prefix).copied();
-        let symbol = number.parse().ok().zip(range).filter(|&(n, (_, _, count)): &(u32, _)| n < count);
-        match symbol {
-            Some((n, (class, first, _))) => Ok(Symbol::Register(class, first + n)),
-            None => Err(name_error(line, name)),
-        }
+        let number: Option<u32> = number.parse().ok();
+        let known = |braces: &Braces<'a>| {
+            braces.names.get(name).copied().or_else(|| {
+                let &(class, first, count) = braces.ranges.get(prefix)?;
+                let n = number.filter(|&n| n < count)?;
+                Some(Symbol::Register(class, first + n))
+            })
+        };
+        self.around(self.open).find_map(known).ok_or_else(|| name_error(line, name))
     }
 
     pub(super) fn immediate(&mut self, class: Class, bits: u64) -> Slot {
@@ -219,6 +250,10 @@ impl<'a> Scope<'a> {
             Some(("%ntid", a)) => Special::Ntid(axis(a)?),
             Some(("%ctaid", a)) => Special::Ctaid(axis(a)?),
             Some(("%nctaid", a)) => Special::Nctaid(axis(a)?),
+            Some(("%clusterid", a)) => Special::ClusterId(axis(a)?),
+            Some(("%nclusterid", a)) => Special::NClusterId(axis(a)?),
+            Some(("%cluster_ctaid", a)) => Special::ClusterCtaid(axis(a)?),
+            Some(("%cluster_nctaid", a)) => Special::ClusterNctaid(axis(a)?),
             Some(_) => return None,
             None => match name {
                 "%laneid" => Special::LaneId,
@@ -229,6 +264,8 @@ impl<'a> Scope<'a> {
                 "%lanemask_lt" => Special::LaneMaskLt,
                 "%lanemask_ge" => Special::LaneMaskGe,
                 "%lanemask_gt" => Special::LaneMaskGt,
+                "%cluster_ctarank" => Special::ClusterRank,
+                "%cluster_nctarank" => Special::ClusterSize,
                 "%dynamic_smem_size" => Special::DynamicSharedBytes,
                 _ => return None,
             },
@@ -278,7 +315,7 @@ impl<'a> Scope<'a> {
     }
 
     pub(super) fn branch(&mut self, label: &'a str) {
-        self.branches.push((self.code.len(), label));
+        self.branches.push((self.code.len(), label, self.open));
     }
 
     pub(super) fn push(&mut self, guard: Option<Guard>, op: Op, line: u32) {
@@ -290,12 +327,13 @@ impl<'a> Scope<'a> {
             // PTX lets a body end without `ret`.
             self.push(None, Op::Exit, line);
         }
-        for &(at, label) in &self.branches {
-            let inst = &mut self.code[at];
-            let target = *self.labels.get(label).ok_or_else(|| name_error(inst.line, label))?;
-            inst.op = Op::Bra { target, join: NONE };
+        for (at, label, braces) in std::mem::take(&mut self.branches) {
+            let target = self.around(braces).find_map(|braces| braces.labels.get(label).copied());
+            let target = target.ok_or_else(|| name_error(self.code[at].line, label))?;
+            self.code[at].op = Op::Bra { target, join: NONE };
         }
-        if self.labels.values().any(|&at| at as usize >= self.code.len()) {
+        let mut labels = self.braces.iter().flat_map(|braces| braces.labels.values());
+        if labels.any(|&at| at as usize >= self.code.len()) {
             self.push(None, Op::Exit, line);
         }
         let mut immediates: Vec<_> =
@@ -309,6 +347,7 @@ impl<'a> Scope<'a> {
             specials: self.specials.into_iter().collect(),
             code: flow::with_joins(self.code),
             uses_nc: self.uses_nc,
+            uses_async: self.uses_async,
         })
     }
 }

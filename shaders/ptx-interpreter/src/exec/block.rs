@@ -1,0 +1,121 @@
+//! A block that runs: its shared memory, and who waits in it.
+
+use std::collections::BTreeMap;
+
+use super::claims::{Claims, Use};
+use super::mbarrier::Barrier;
+use crate::error::FaultKind;
+use crate::kernel::SHARED_BASE;
+use crate::race::Shadow;
+
+/// Bytes that the asynchronous units move at once, swizzled or not.
+pub(super) const UNIT: usize = 16;
+
+/// A block that runs.
+pub(crate) struct Block {
+    pub(super) index: [u32; 3],
+    pub(super) first_epoch: u32,
+    pub(super) shared: Vec<u8>,
+    /// Bytes of shared memory that hold a value; empty when not checked.
+    pub(super) written: Vec<bool>,
+    pub(super) shadow: Option<Shadow>,
+    pub(super) claims: Claims,
+    /// Barriers in shared memory, by address.
+    pub(super) barriers: BTreeMap<u32, Barrier>,
+    /// Threads that have arrived at a barrier and gone on: its number, how many it waits for, how many they are.
+    pub(super) arrived: Vec<(u32, u32, u32)>,
+    /// All its threads are gone; so is its shared memory.
+    pub(super) ended: bool,
+}
+
+impl Block {
+    pub(super) fn new(shared_bytes: usize, check_uninitialised: bool) -> Block {
+        Block {
+            index: [0; 3],
+            first_epoch: 0,
+            shared: vec![0; shared_bytes],
+            written: vec![false; if check_uninitialised { shared_bytes } else { 0 }],
+            shadow: None,
+            claims: Claims::default(),
+            barriers: BTreeMap::new(),
+            arrived: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// As a block finds itself when it starts.
+    pub(super) fn start(&mut self, index: [u32; 3], epoch: u32, check_races: bool) {
+        self.index = index;
+        self.first_epoch = epoch;
+        if check_races {
+            self.shadow = Some(Shadow::new(self.shared.len()));
+        }
+        // Bytes that are no number as a float of any width.
+        self.shared.fill(0xFF);
+        self.written.fill(false);
+        self.claims.reset(self.shared.len());
+        self.barriers.clear();
+        self.arrived.clear();
+        self.ended = false;
+    }
+
+    /// Where `bytes` at a shared address lie, checked.
+    pub(super) fn place(&self, address: u64, bytes: usize) -> Result<usize, FaultKind> {
+        let (base, size) = (u64::from(SHARED_BASE), self.shared.len());
+        let at = address.wrapping_sub(base);
+        if at <= size as u64 && bytes as u64 <= size as u64 - at {
+            return Ok(at as usize);
+        }
+        let nearest = format!("there are {size} bytes from {base:#x} on");
+        Err(FaultKind::OutOfBounds { space: "shared", address, bytes: bytes as u32, nearest })
+    }
+
+    /// Demands that nothing under way stands against an access.
+    #[inline]
+    pub(super) fn claimed(&self, at: usize, bytes: usize, how: Use) -> Result<(), FaultKind> {
+        match self.claims.meets(at, bytes, how) {
+            None => Ok(()),
+            Some((byte, what)) => {
+                Err(FaultKind::InFlight { address: u64::from(SHARED_BASE) + (at + byte) as u64, what })
+            }
+        }
+    }
+
+    /// Demands that what is read was written.
+    #[inline]
+    pub(super) fn initialised(&self, at: usize, bytes: usize) -> Result<(), FaultKind> {
+        if !self.written.is_empty()
+            && let Some(hole) = self.written[at..at + bytes].iter().position(|w| !w)
+        {
+            let address = u64::from(SHARED_BASE) + (at + hole) as u64;
+            return Err(FaultKind::Uninitialised { space: "shared", address });
+        }
+        Ok(())
+    }
+
+    /// A unit that wgmma or a bulk store reads from now until somebody waited for it.
+    pub(super) fn read_unit(&mut self, at: usize) -> Result<[u8; UNIT], FaultKind> {
+        self.claimed(at, UNIT, Use::Read)?;
+        self.initialised(at, UNIT)?;
+        self.claims.begin(at, UNIT, Use::Read);
+        let mut unit = [0; UNIT];
+        unit.copy_from_slice(&self.shared[at..at + UNIT]);
+        Ok(unit)
+    }
+
+    /// Bytes that a copy will fill.
+    pub(super) fn begin_filling(&mut self, at: usize, bytes: usize) -> Result<(), FaultKind> {
+        self.claimed(at, bytes, Use::Write)?;
+        self.claims.begin(at, bytes, Use::Write);
+        Ok(())
+    }
+
+    /// They are filled.
+    pub(super) fn fill(&mut self, at: usize, data: &[u8]) {
+        self.claims.end(at, data.len(), Use::Write);
+        self.shared[at..at + data.len()].copy_from_slice(data);
+        if !self.written.is_empty() {
+            self.written[at..at + data.len()].fill(true);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `cp.async`: copies of 4, 8 or 16 bytes to shared memory, each thread's in groups of its own.
+//!
+//! The source is read at the instruction, the destination filled when its thread waits for the group, the latest moment
+//! there is; until then nobody may touch it (see `claims`).
+
+use super::access::{lane_address, lanes};
+use super::warp::Warp;
+use super::{Machine, Trouble};
+use crate::error::FaultKind;
+use crate::inst::*;
+
+/// One thread's copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    lane: u8,
+    bytes: u8,
+    /// The thread's groups that were committed before.
+    group: u32,
+    to: u32,
+    data: [u8; 16],
+}
+
+/// The copies of a warp.
+#[derive(Clone, Debug)]
+pub(super) struct Copies {
+    pending: Vec<Pending>,
+    /// Committed groups of each lane.
+    groups: [u32; 32],
+}
+
+impl Default for Copies {
+    fn default() -> Copies {
+        Copies { pending: Vec::new(), groups: [0; 32] }
+    }
+}
+
+impl Machine<'_> {
+    pub(super) fn copy_async(&mut self, warp: &mut Warp, on: u32, op: CopyAsync) -> Result<(), Trouble> {
+        match op {
+            CopyAsync::Copy { to, from, bytes, there } => {
+                for lane in lanes(on) {
+                    let there = if there == NONE { u32::from(bytes) } else { warp.regs.row::<u32>(there)[lane] };
+                    let (to, from) = (lane_address(warp, to, lane), lane_address(warp, from, lane));
+                    self.start_copy(warp, lane, to, from, [bytes.into(), there as usize])
+                        .map_err(|kind| Trouble::new(lane, kind))?;
+                }
+                Ok(())
+            }
+            CopyAsync::Commit => {
+                lanes(on).for_each(|lane| warp.copies.groups[lane] += 1);
+                Ok(())
+            }
+            CopyAsync::Wait { pending } => {
+                // Group `g` is under way while fewer than `pending` groups were committed after it.
+                let newest = warp.copies.groups.map(|groups| groups.saturating_sub(pending));
+                self.finish_copies(warp, on, |copy| copy.group < newest[usize::from(copy.lane)])
+            }
+            CopyAsync::WaitAll => self.finish_copies(warp, on, |_| true),
+        }
+    }
+
+    fn start_copy(
+        &mut self,
+        warp: &mut Warp,
+        lane: usize,
+        to: u64,
+        from: u64,
+        [bytes, there]: [usize; 2],
+    ) -> Result<(), FaultKind> {
+        let misaligned = |space, address| Err(FaultKind::Misaligned { space, address, bytes: bytes as u32 });
+        if there > bytes {
+            return Err(FaultKind::Asynchronous(format!("cp.async of {bytes} bytes is to read {there}")));
+        }
+        if !to.is_multiple_of(bytes as u64) {
+            return misaligned("shared", to);
+        }
+        if !from.is_multiple_of(bytes as u64) {
+            return misaligned("global", from);
+        }
+        let mut data = [0; 16];
+        if there > 0 {
+            data[..there].copy_from_slice(self.memory.load(from, there, false)?);
+        }
+        let block = &mut self.blocks[warp.rank];
+        let at = block.place(to, bytes)?;
+        block.begin_filling(at, bytes)?;
+        let group = warp.copies.groups[lane];
+        warp.copies.pending.push(Pending { lane: lane as u8, bytes: bytes as u8, group, to: at as u32, data });
+        Ok(())
+    }
+
+    /// Fills what the copies of the lanes `on` that are `done` were to fill.
+    fn finish_copies(&mut self, warp: &mut Warp, on: u32, done: impl Fn(&Pending) -> bool) -> Result<(), Trouble> {
+        let pending = std::mem::take(&mut warp.copies.pending);
+        let (landed, rest): (Vec<_>, Vec<_>) =
+            pending.into_iter().partition(|copy| on >> copy.lane & 1 != 0 && done(copy));
+        warp.copies.pending = rest;
+        self.progress += landed.len() as u64;
+        for Pending { lane, bytes, to, data, .. } in landed {
+            let (at, bytes, lane) = (to as usize, usize::from(bytes), usize::from(lane));
+            self.blocks[warp.rank].fill(at, &data[..bytes]);
+            // To the others it is a write of this thread, now.
+            self.shared_race(
+                warp.rank,
+                warp,
+                lane,
+                Strength::Weak,
+                (at, bytes),
+                crate::race::Kind::Write { changes: true },
+            )
+            .map_err(|kind| Trouble::new(lane, kind))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! Barriers in shared memory (PTX ISA 9.7.13.15): phases that end when all arrivals and all announced bytes have come.
+//!
+//! Bulk copies bring bytes at the latest moment at which a program can notice: when somebody asks for the phase that they
+//! complete, all else of it having come. What reads the destination without asking finds it unfilled (see `claims`).
+
+use std::collections::VecDeque;
+
+use super::access::{lane_address, lanes};
+use super::block::UNIT;
+use super::warp::Warp;
+use super::{Machine, Trouble};
+use crate::error::FaultKind;
+use crate::inst::*;
+use crate::kernel::SHARED_BASE;
+
+/// Most arrivals of a phase, and bytes.
+const MOST_COUNT: i64 = (1 << 20) - 1;
+
+/// A copy that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Landing {
+    /// Where each unit of it goes, from the start of shared memory.
+    pub(super) units: Vec<(u32, [u8; UNIT])>,
+}
+
+/// A barrier.
+#[derive(Clone, Debug)]
+pub(super) struct Barrier {
+    /// Arrivals of a phase.
+    count: u32,
+    /// Those that are still to come.
+    pending: u32,
+    /// Bytes that were announced and have not come.
+    bytes: i64,
+    /// Phases that have ended.
+    phases: u32,
+    copies: VecDeque<Landing>,
+}
+
+impl Barrier {
+    /// What this phase still waits for.
+    pub(super) fn missing(&self) -> String {
+        let Barrier { count, pending, bytes, copies, .. } = self;
+        format!("{pending} of {count} arrivals and {bytes} bytes to come, {} copies under way", copies.len())
+    }
+
+    fn end_phase_if_complete(&mut self) {
+        if self.pending == 0 && self.bytes == 0 {
+            self.phases += 1;
+            self.pending = self.count;
+        }
+    }
+
+    pub(super) fn copies_left(&self) -> usize {
+        self.copies.len()
+    }
+}
+
+fn broken(what: String) -> FaultKind {
+    FaultKind::Asynchronous(what)
+}
+
+impl Machine<'_> {
+    /// One lane after the other; true when a lane asked for a phase that has not ended.
+    pub(super) fn mbarrier(&mut self, warp: &mut Warp, on: u32, op: Mbarrier) -> Result<bool, Trouble> {
+        let mut waits = false;
+        for lane in lanes(on) {
+            waits |= self.one(warp, lane, op).map_err(|kind| Trouble::new(lane, kind))?;
+        }
+        Ok(waits)
+    }
+
+    fn one(&mut self, warp: &mut Warp, lane: usize, op: Mbarrier) -> Result<bool, FaultKind> {
+        let word = |warp: &Warp, slot: Slot| warp.regs.row::<u32>(slot)[lane];
+        match op {
+            Mbarrier::Init { at, count } => {
+                let (at, count) = (lane_address(warp, at, lane), word(warp, count));
+                if count == 0 || i64::from(count) > MOST_COUNT {
+                    return Err(broken(format!("a barrier of {count} arrivals")));
+                }
+                let block = &mut self.blocks[warp.rank];
+                if block.barriers.contains_key(&(at as u32)) {
+                    return Err(broken(format!("the barrier at {at:#x} is initialised again without mbarrier.inval")));
+                }
+                // Bits that only barriers' own instructions may make sense of.
+                self.write(warp, lane, (Space::Shared, Strength::Weak), at, &[0xBA; 8])?;
+                let barrier = Barrier { count, pending: count, bytes: 0, phases: 0, copies: VecDeque::new() };
+                self.blocks[warp.rank].barriers.insert(at as u32, barrier);
+            }
+            Mbarrier::Invalidate { at } => {
+                let at = lane_address(warp, at, lane);
+                self.barrier(warp.rank, at)?;
+                self.blocks[warp.rank].barriers.remove(&(at as u32));
+            }
+            Mbarrier::Arrive { at, remote, count, bytes, d } => {
+                let count = if count == NONE { 1 } else { word(warp, count) };
+                let bytes = if bytes == NONE { 0 } else { word(warp, bytes) };
+                let (rank, at) = self.barrier_address(warp, lane_address(warp, at, lane), remote)?;
+                let barrier = self.barrier(rank, at)?;
+                barrier.bytes += i64::from(bytes);
+                if barrier.pending < count {
+                    return Err(broken(format!(
+                        "{count} arrivals too many at the barrier at {at:#x}: {}",
+                        barrier.missing()
+                    )));
+                }
+                barrier.pending -= count;
+                barrier.end_phase_if_complete();
+                if d != NONE {
+                    warp.regs.row_mut::<u64>(d)[lane] = 0xBABA_BABA_BABA_BABA;
+                }
+                self.progress += 1;
+            }
+            Mbarrier::ExpectBytes { at, remote, bytes } => {
+                let bytes = word(warp, bytes);
+                let (rank, at) = self.barrier_address(warp, lane_address(warp, at, lane), remote)?;
+                self.barrier(rank, at)?.bytes += i64::from(bytes);
+                self.progress += 1;
+            }
+            Mbarrier::Test { d, at, parity } => {
+                let (at, parity) = (lane_address(warp, at, lane), word(warp, parity));
+                if parity > 1 {
+                    return Err(broken(format!("a phase of parity {parity}")));
+                }
+                let ended = self.phase_ended(warp.rank, at, parity)?;
+                if d != NONE {
+                    warp.regs.set(Class::Pred, d, lane, u64::from(ended));
+                }
+                if !ended {
+                    warp.waits_for = Some((at as u32, parity));
+                }
+                return Ok(!ended);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The block and the address within it of a barrier.
+    fn barrier_address(&self, warp: &Warp, address: u64, remote: bool) -> Result<(usize, u64), FaultKind> {
+        if remote { self.in_cluster(warp, address) } else { Ok((warp.rank, address)) }
+    }
+
+    fn barrier(&mut self, rank: usize, at: u64) -> Result<&mut Barrier, FaultKind> {
+        let known = u32::try_from(at).ok().and_then(|at| self.blocks[rank].barriers.get_mut(&at));
+        known.ok_or_else(|| broken(format!("there is no initialised barrier at {at:#x}")))
+    }
+
+    fn phase_ended(&mut self, rank: usize, at: u64, parity: u32) -> Result<bool, FaultKind> {
+        let barrier = self.barrier(rank, at)?;
+        let mut landed = Vec::new();
+        if barrier.phases & 1 == parity && barrier.pending == 0 {
+            while barrier.bytes > 0
+                && let Some(copy) = barrier.copies.pop_front()
+            {
+                barrier.bytes -= (copy.units.len() * UNIT) as i64;
+                landed.push(copy);
+            }
+            if barrier.bytes < 0 {
+                return Err(broken(format!(
+                    "more bytes than announced at the barrier at {at:#x}: {}",
+                    barrier.missing()
+                )));
+            }
+            barrier.end_phase_if_complete();
+        }
+        let ended = barrier.phases & 1 != parity;
+        self.progress += landed.len() as u64;
+        let block = &mut self.blocks[rank];
+        for (to, unit) in landed.iter().flat_map(|copy| &copy.units) {
+            block.fill(*to as usize, unit);
+        }
+        Ok(ended)
+    }
+
+    /// A copy that will complete on the barrier at `at` of block `rank`.
+    pub(super) fn land_on(&mut self, rank: usize, at: u64, copy: Landing) -> Result<(), FaultKind> {
+        self.barrier(rank, at)?;
+        for &(to, _) in &copy.units {
+            self.blocks[rank].begin_filling(to as usize, UNIT)?;
+        }
+        self.barrier(rank, at)?.copies.push_back(copy);
+        self.progress += 1;
+        Ok(())
+    }
+
+    /// What is wrong when the threads of block `rank` are gone.
+    pub(super) fn left_behind(&self, rank: usize) -> Option<FaultKind> {
+        let block = &self.blocks[rank];
+        let copies = block.barriers.iter().find(|(_, barrier)| barrier.copies_left() > 0);
+        if let Some((at, barrier)) = copies {
+            return Some(broken(format!("the block ends while its barrier at {at:#x} has {}", barrier.missing())));
+        }
+        let what = block.claims.left()?;
+        Some(broken(format!("the block ends before it waited for {what} its shared memory (from {SHARED_BASE:#x} on)")))
+    }
+}

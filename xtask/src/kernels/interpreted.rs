@@ -1,0 +1,80 @@
+//! An archive for the interpreted driver (`backend-cuda/interpreted-driver`): PTX where machine code would be.
+//!
+//! The catalogue's targets keep their meaning. Each kernel stands under the number of the machine code that a card of the
+//! chosen compute capability would run, compiled from the same translation unit to the same PTX; what is left out is
+//! `ptxas` alone. [`make::interpreted`] wraps the text as the machine code of that driver, which no card takes. The texts
+//! lie beside the archive as well: faults name their lines.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use polywarp_kernels::make::{self, Line, Manifest, SOURCES};
+use polywarp_kernels::{Form, KernelInfo, Target};
+
+use super::toolchain::{Lines, Toolchain};
+use super::{CACHE, Made, Request, archive, write};
+use crate::Result;
+
+/// Compute capability of the interpreted card, unless another is asked for.
+pub(super) const SM: u32 = 90;
+
+/// The machine code that a card of compute capability `sm` runs.
+fn target(kernel: &KernelInfo, sm: u32) -> Option<Target> {
+    Target::best(kernel.targets.iter().copied().filter(|target| target.form == Form::Machine), sm)
+}
+
+/// Writes the archive, its manifest and a folder of texts to `folder`.
+pub(super) fn make(request: &Request, toolchain: &Toolchain, folder: &Path, sm: u32) -> Result {
+    let wanted = polywarp_kernels::kernels().iter().filter(|kernel| request.wants(kernel));
+    let jobs: Vec<_> = wanted.filter_map(|kernel| target(kernel, sm).map(|target| (kernel, target))).collect();
+    if jobs.is_empty() {
+        return Err(format!("no such kernel for compute capability {}.{}", sm / 10, sm % 10));
+    }
+    let compiled = AtomicUsize::new(0);
+    let made = make::in_parallel(&jobs, |&(kernel, target)| {
+        let text = text(toolchain, kernel, target, &compiled)?;
+        write(&folder.join("ptx").join(format!("{}.ptx", kernel.symbol)), text.as_bytes())?;
+        let code = make::interpreted(&text);
+        let line = Line {
+            symbol: kernel.symbol.clone(),
+            family: kernel.family.to_owned(),
+            target: target.to_string(),
+            source: make::source_digest(kernel, target, Path::new(SOURCES))?,
+            code: make::code_digest(&code),
+            code_bytes: code.len(),
+            usage: None,
+        };
+        Ok(Some(Made { line, code }))
+    });
+    let made = made.into_iter().collect::<Result<Vec<_>>>()?;
+    let lines = made.iter().flatten().map(|made: &Made| made.line.clone()).collect();
+    let manifest = Manifest { compiler: make::COMPILER.to_owned(), kernels: lines };
+    // Read by nobody but this machine, and soon: packing well would take longer than it saves.
+    write(&folder.join("kernels.bin"), &archive(&jobs, &made, 3))?;
+    write(&folder.join("manifest.json"), manifest.text().as_bytes())?;
+    let compiled = compiled.into_inner();
+    println!("{} kernels as PTX in {}: {compiled} compiled", jobs.len(), folder.display());
+    Ok(())
+}
+
+/// The PTX of a kernel, from the cache or compiled and put there.
+fn text(toolchain: &Toolchain, kernel: &KernelInfo, target: Target, compiled: &AtomicUsize) -> Result<String> {
+    let words = |error: String| format!("{} for {target}: {error}", kernel.symbol);
+    let source = make::source_digest(kernel, target, Path::new(SOURCES))?;
+    let kept = Path::new(CACHE).join(format!("{source}-text.ptx"));
+    if let Ok(text) = std::fs::read_to_string(&kept) {
+        return Ok(text);
+    }
+    let base = Path::new(CACHE).join(format!("{source}-text-{}", std::process::id()));
+    let [unit, ptx] = ["cu", "ptx"].map(|extension| base.with_extension(extension));
+    write(&unit, make::translation_unit(kernel).as_bytes())?;
+    toolchain.compile(&unit, target, Lines::Dropped, &ptx).map_err(words)?;
+    let text = std::fs::read_to_string(&ptx).map_err(|e| format!("{}: {e}", ptx.display()))?;
+    make::check_ptx(&text, kernel).map_err(words)?;
+    for file in [unit, ptx] {
+        let _ = std::fs::remove_file(file); // what a failure left is there to be looked at
+    }
+    write(&kept, text.as_bytes())?;
+    compiled.fetch_add(1, Ordering::Relaxed);
+    Ok(text)
+}
