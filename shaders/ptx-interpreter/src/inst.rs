@@ -18,8 +18,6 @@ pub(crate) enum Space {
     Global,
     /// `ld.global.nc`
     NonCoherent,
-    /// Any of the windows of generic addresses: see `kernel::SHARED_WINDOW`.
-    Generic,
     Shared,
     /// `shared::cluster`: shared memory of a block of the cluster, by `mapa`'s address.
     Cluster,
@@ -32,7 +30,6 @@ impl Space {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Space::Global | Space::NonCoherent => "global",
-            Space::Generic => "generic",
             Space::Shared => "shared",
             Space::Cluster => "shared::cluster",
             Space::Local => "local",

@@ -15,10 +15,6 @@ pub(crate) const CONST_BASE: u32 = 8192;
 /// Address of the parameter block: one that 32 bits do not hold, so that the wrong width is noticed.
 pub(crate) const PARAM_BASE: u64 = 3 << 32;
 
-/// Where generic addresses of a block's shared memory begin, and those of local memory. Parameters' generic addresses are
-/// their own ([`PARAM_BASE`]), as are those of global memory.
-pub(crate) const SHARED_WINDOW: u64 = 1 << 32;
-pub(crate) const LOCAL_WINDOW: u64 = 2 << 32;
 /// Bit from which a `shared::cluster` address says which block: 0 is the block itself, else one more than its rank.
 pub(crate) const CLUSTER_SHIFT: u32 = 24;
 

@@ -5,7 +5,7 @@ use super::warp::Warp;
 use super::{Machine, Trouble};
 use crate::error::FaultKind;
 use crate::inst::*;
-use crate::kernel::{CONST_BASE, LOCAL_BASE, LOCAL_WINDOW, PARAM_BASE, Param, SHARED_BASE, SHARED_WINDOW};
+use crate::kernel::{CONST_BASE, LOCAL_BASE, PARAM_BASE, Param, SHARED_BASE};
 use crate::race::{Actor, Found, Kind};
 
 /// One load or store of a warp.
@@ -48,25 +48,6 @@ fn place(space: Space, address: u64, base: impl Into<u64>, bytes: usize, size: u
     }
     let nearest = format!("there are {size} bytes from {base:#x} on");
     Err(FaultKind::OutOfBounds { space: space.name(), address, bytes: bytes as u32, nearest })
-}
-
-/// The space in whose window a generic address lies.
-fn specific(address: u64) -> Result<Space, FaultKind> {
-    match address >> 32 {
-        0 => {
-            let nearest = "no window of generic addresses is there".to_owned();
-            Err(FaultKind::OutOfBounds { space: Space::Generic.name(), address, bytes: 0, nearest })
-        }
-        _ if address >> 32 == SHARED_WINDOW >> 32 => Ok(Space::Cluster),
-        _ if address >> 32 == LOCAL_WINDOW >> 32 => Ok(Space::Local),
-        _ if address >> 32 == PARAM_BASE >> 32 => Ok(Space::Param),
-        _ => Ok(Space::Global),
-    }
-}
-
-/// The address in that space.
-fn in_space(address: u64) -> u64 {
-    if address < PARAM_BASE { address & 0xFFFF_FFFF } else { address }
 }
 
 impl Machine<'_> {
@@ -166,7 +147,6 @@ impl Machine<'_> {
                 let (rank, address) = self.in_cluster(warp, address)?;
                 self.read_shared(rank, warp, lane, strength, address, data)?;
             }
-            Space::Generic => return self.read(warp, lane, (specific(address)?, strength), in_space(address), data),
             Space::Local => {
                 let size = self.kernel.local_bytes as usize;
                 let at = place(space, address, LOCAL_BASE, bytes, size)? + lane * size;
@@ -210,7 +190,6 @@ impl Machine<'_> {
                 let (rank, address) = self.in_cluster(warp, address)?;
                 self.write_shared(rank, warp, lane, strength, address, data)?;
             }
-            Space::Generic => return self.write(warp, lane, (specific(address)?, strength), in_space(address), data),
             Space::Local => {
                 let size = self.kernel.local_bytes as usize;
                 let at = place(space, address, LOCAL_BASE, bytes, size)? + lane * size;
@@ -264,6 +243,7 @@ impl Machine<'_> {
             let what = "written by an ordinary instruction while it is a barrier";
             return Err(FaultKind::InFlight { address, what });
         }
+        block.stored(at, bytes, (warp.index * 32) as usize + lane, self.progress);
         let changes = block.shared[at..at + bytes] != *data;
         block.shared[at..at + bytes].copy_from_slice(data);
         if !block.written.is_empty() {

@@ -1,8 +1,10 @@
 //! A block that runs: its shared memory, and who waits in it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use super::claims::{Claims, Use};
+use super::MAX_THREADS;
+use super::claims::{Claims, Use, WORD};
 use super::mbarrier::Barrier;
 use crate::error::FaultKind;
 use crate::kernel::SHARED_BASE;
@@ -26,6 +28,11 @@ pub(crate) struct Block {
     pub(super) arrived: Vec<(u32, u32, u32)>,
     /// All its threads are gone; so is its shared memory.
     pub(super) ended: bool,
+    /// Per word of shared memory who wrote it last by an ordinary instruction, and when (0: nobody); empty where nothing
+    /// but ordinary instructions will read it.
+    stores: Vec<(u16, u64)>,
+    /// When each thread last made such writes known to the asynchronous units (`fence.proxy.async`).
+    fences: Vec<u64>,
 }
 
 impl Block {
@@ -40,11 +47,13 @@ impl Block {
             barriers: BTreeMap::new(),
             arrived: Vec::new(),
             ended: false,
+            stores: Vec::new(),
+            fences: Vec::new(),
         }
     }
 
     /// As a block finds itself when it starts.
-    pub(super) fn start(&mut self, index: [u32; 3], epoch: u32, check_races: bool) {
+    pub(super) fn start(&mut self, index: [u32; 3], epoch: u32, check_races: bool, asynchronous: bool) {
         self.index = index;
         self.first_epoch = epoch;
         if check_races {
@@ -57,6 +66,42 @@ impl Block {
         self.barriers.clear();
         self.arrived.clear();
         self.ended = false;
+        self.stores.clear();
+        self.fences.clear();
+        if asynchronous {
+            self.stores.resize(self.shared.len().div_ceil(WORD), (0, 0));
+            self.fences.resize(MAX_THREADS as usize, 0);
+        }
+    }
+
+    /// An ordinary write by a thread, at a time that only grows.
+    #[inline]
+    pub(super) fn stored(&mut self, at: usize, bytes: usize, thread: usize, now: u64) {
+        if !self.stores.is_empty() {
+            self.stores[at / WORD..(at + bytes).div_ceil(WORD)].fill((thread as u16, now));
+        }
+    }
+
+    /// `fence.proxy.async` of a thread.
+    pub(super) fn fence(&mut self, thread: usize, now: u64) {
+        if let Some(fence) = self.fences.get_mut(thread) {
+            *fence = now;
+        }
+    }
+
+    /// Demands that whoever wrote a unit made that known since, or whoever (of the threads `readers`) has it read.
+    fn fenced(&self, at: usize, readers: &Range<usize>) -> Result<(), FaultKind> {
+        let Some(words) = self.stores.get(at / WORD..(at + UNIT) / WORD) else { return Ok(()) };
+        for (word, &(thread, when)) in words.iter().enumerate().filter(|(_, store)| store.1 > 0) {
+            let known =
+                self.fences[usize::from(thread)].max(self.fences[readers.clone()].iter().copied().max().unwrap_or(0));
+            if known < when {
+                let address = u64::from(SHARED_BASE) + (at + word * WORD) as u64;
+                let what = "written by an ordinary store and read by wgmma or a bulk store without fence.proxy.async";
+                return Err(FaultKind::InFlight { address, what });
+            }
+        }
+        Ok(())
     }
 
     /// Where `bytes` at a shared address lie, checked.
@@ -93,9 +138,10 @@ impl Block {
         Ok(())
     }
 
-    /// A unit that wgmma or a bulk store reads from now until somebody waited for it.
-    pub(super) fn read_unit(&mut self, at: usize) -> Result<[u8; UNIT], FaultKind> {
+    /// A unit that wgmma or a bulk store of the threads `readers` reads from now until somebody waited for it.
+    pub(super) fn read_unit(&mut self, at: usize, readers: &Range<usize>) -> Result<[u8; UNIT], FaultKind> {
         self.claimed(at, UNIT, Use::Read)?;
+        self.fenced(at, readers)?;
         self.initialised(at, UNIT)?;
         self.claims.begin(at, UNIT, Use::Read);
         let mut unit = [0; UNIT];
@@ -116,6 +162,9 @@ impl Block {
         self.shared[at..at + data.len()].copy_from_slice(data);
         if !self.written.is_empty() {
             self.written[at..at + data.len()].fill(true);
+        }
+        if let Some(words) = self.stores.get_mut(at / WORD..(at + data.len()).div_ceil(WORD)) {
+            words.fill((0, 0));
         }
     }
 }

@@ -246,10 +246,11 @@ impl Machine<'_> {
         let block = &mut self.blocks[warp.rank];
         let start = block.place(from, bytes)?;
         let mut data = Vec::with_capacity(bytes);
+        let readers = warp.threads();
         let stores = &mut warp.stores[lane].open;
         for unit in 0..bytes / UNIT {
             let at = swizzled(start + unit * UNIT, map.swizzle);
-            data.extend(block.read_unit(at)?);
+            data.extend(block.read_unit(at, &readers)?);
             stores.reads.push(at as u32);
         }
         let size = map.element_bytes();

@@ -6,7 +6,7 @@
 //! operations moves.
 
 /// Bytes of what is counted.
-const WORD: usize = 4;
+pub(super) const WORD: usize = 4;
 
 /// Operations under way, per word.
 #[derive(Clone, Debug, Default)]

@@ -98,7 +98,10 @@ impl Machine<'_> {
         self.progress += landed.len() as u64;
         for Pending { lane, bytes, to, data, .. } in landed {
             let (at, bytes, lane) = (to as usize, usize::from(bytes), usize::from(lane));
-            self.blocks[warp.rank].fill(at, &data[..bytes]);
+            let block = &mut self.blocks[warp.rank];
+            block.fill(at, &data[..bytes]);
+            // It is no copy of the asynchronous units: they know of it after a fence.
+            block.stored(at, bytes, warp.threads().start + lane, self.progress);
             // To the others it is a write of this thread, now.
             self.shared_race(
                 warp.rank,

@@ -114,6 +114,7 @@ impl Machine<'_> {
 
     pub(super) fn matrix(&mut self, warp: &mut Warp, on: u32, matrix: &MatrixMove) -> Result<(), Trouble> {
         whole_warp(on, if matrix.load { "ldmatrix" } else { "stmatrix" })?;
+        self.progress += u64::from(!matrix.load);
         let how = (matrix.space, Strength::Weak);
         for (number, &slot) in matrix.regs.iter().enumerate() {
             // Lanes 8 i to 8 i + 7 name the rows of matrix i.

@@ -234,7 +234,7 @@ impl Machine<'_> {
             if races {
                 self.epochs.push((self.epoch, block));
             }
-            self.blocks[rank].start(block, self.epoch, races);
+            self.blocks[rank].start(block, self.epoch, races, self.kernel.uses_async);
         }
         for warp in warps {
             for &(special, slot) in &self.kernel.specials {

@@ -40,15 +40,16 @@ impl Machine<'_> {
                 continue;
             }
             // Who asks for a phase in vain may ask for others before it comes back to this one.
+            let asks = warps.iter().flat_map(|w| &w.groups).any(|g| g.state == State::Ready);
             idle_rounds += 1;
-            if idle_rounds > IDLE_ROUNDS || !warps.iter().flat_map(|w| &w.groups).any(|g| g.state == State::Ready) {
-                // Lanes that others of their warp wait for in a loop may be those that wait where paths meet.
-                let released = warps.iter_mut().fold(false, |any, warp| warp.lose_patience() || any);
-                if !released {
-                    return Err(self.deadlock(warps));
-                }
-                idle_rounds = 0;
+            if asks && idle_rounds <= IDLE_ROUNDS {
+                continue;
             }
+            // Lanes that are asked for in a loop may be those that wait where paths meet.
+            if !asks || !warps.iter_mut().fold(false, |any, warp| warp.lose_patience() || any) {
+                return Err(self.deadlock(warps));
+            }
+            idle_rounds = 0;
         }
     }
 

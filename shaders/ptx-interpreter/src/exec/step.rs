@@ -1,6 +1,6 @@
 //! The loop: one group's instructions until it splits, waits, ends or has had its turn.
 
-use super::access::Transfer;
+use super::access::{Transfer, lanes};
 use super::convert::{self, Setp};
 use super::float::FloatInst;
 use super::regs::Lane;
@@ -223,8 +223,13 @@ impl Machine<'_> {
             Op::Atom { space, op, ty, d, address, a, b } => {
                 self.atom(warp, on, (space, op, ty), d, address, [a, b])?;
             }
+            Op::FenceAsync => {
+                self.progress += 1;
+                let first = warp.threads().start;
+                lanes(on).for_each(|lane| self.blocks[warp.rank].fence(first + lane, self.progress));
+            }
             // One thread after the other: memory is always up to date. Kernels run one after the other as well.
-            Op::Fence | Op::FenceAsync | Op::WaitForGrid => {}
+            Op::Fence | Op::WaitForGrid => {}
             Op::Hint { whole_warp } if whole_warp => mma::whole_warp(on, "setmaxnreg")?,
             Op::Hint { .. } => {}
             Op::ActiveMask { d } => regs.write(d, on, &[on; 32]),

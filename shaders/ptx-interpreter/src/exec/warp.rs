@@ -97,6 +97,12 @@ impl Warp {
         }
     }
 
+    /// Its threads' numbers in the block.
+    pub(super) fn threads(&self) -> std::ops::Range<usize> {
+        let first = self.index as usize * 32;
+        first..first + 32
+    }
+
     /// Starts the lanes in `mask` at the first instruction.
     pub(super) fn start(&mut self, mask: u32) {
         self.alive = mask;

@@ -238,7 +238,7 @@ impl Machine<'_> {
         let block = &mut self.blocks[warp.rank];
         // Descriptors have 18 bits of an address.
         let at = swizzled(block.place((address & 0x3ffff) as u64, UNIT)?, descriptor.swizzle);
-        let unit = block.read_unit(at)?;
+        let unit = block.read_unit(at, &warp.threads())?;
         warp.wgmma.reads.push((warp.wgmma.committed, at as u32));
         Ok(unit)
     }

@@ -32,18 +32,15 @@ fn scope(s: &mut Statement<'_, '_>) -> Result<()> {
     }
 }
 
-/// The space that is named; without one, addresses are generic.
 fn space(s: &mut Statement<'_, '_>) -> Result<Space> {
-    const NAMED: [&str; 7] = ["global", "shared", "shared::cta", "shared::cluster", "local", "param", "const"];
-    let Some(word) = s.peek().filter(|word| NAMED.contains(word)) else { return Ok(Space::Generic) };
-    s.skip(1);
-    Ok(match word {
+    Ok(match s.next()? {
         "global" => Space::Global,
         "shared" | "shared::cta" => Space::Shared,
         "shared::cluster" => Space::Cluster,
         "local" => Space::Local,
         "param" => Space::Param,
-        _ => Space::Const,
+        "const" => Space::Const,
+        _ => return s.bad(),
     })
 }
 
@@ -143,7 +140,7 @@ fn atom(s: &mut Statement<'_, '_>, returns: bool) -> Result<Op> {
         scope(s)?;
     }
     let space = space(s)?;
-    if !matches!(space, Space::Global | Space::Shared | Space::Generic) {
+    if !matches!(space, Space::Global | Space::Shared) {
         return s.bad();
     }
     let op = match s.next()? {

@@ -4,7 +4,6 @@ use super::Result;
 use super::decode::Statement;
 use super::scope::{Operand, operand_error};
 use crate::inst::*;
-use crate::kernel::{LOCAL_WINDOW, SHARED_WINDOW};
 
 impl<'a> Statement<'_, 'a> {
     pub(super) fn mov(&mut self) -> Result<Op> {
@@ -63,25 +62,15 @@ impl<'a> Statement<'_, 'a> {
         self.scope.source(ty, operand, self.line)
     }
 
-    /// Between generic addresses and those of a space, which differ by where its window begins.
+    /// Global addresses and those of parameters are generic addresses here; no other space has any.
     pub(super) fn cvta(&mut self) -> Result<Op> {
-        let to_space = self.eat("to");
-        let window = match self.next()? {
-            // Generic addresses of global memory and of parameters are those of their space.
-            "global" | "param" | "const" => 0,
-            "shared" | "shared::cta" | "shared::cluster" => SHARED_WINDOW,
-            "local" => LOCAL_WINDOW,
-            _ => return self.bad(),
-        };
+        self.eat("to");
+        if !self.eat("param") {
+            self.need("global")?;
+        }
         self.need("u64")?;
         let [d, a] = self.take()?;
-        let (d, a) = (self.dst(Class::Double, &d)?, self.value_or_address(Ty::U64, &a)?);
-        if window == 0 {
-            return Ok(Op::Mov { class: Class::Double, d, a });
-        }
-        let op = if to_space { IntOp::Sub } else { IntOp::Add };
-        let b = self.scope.immediate(Class::Double, window);
-        Ok(Op::Int { op, class: Class::Double, signed: false, d, a, b, c: NONE })
+        Ok(Op::Mov { class: Class::Double, d: self.dst(Class::Double, &d)?, a: self.value_or_address(Ty::U64, &a)? })
     }
 
     pub(super) fn selp(&mut self) -> Result<Op> {

@@ -34,7 +34,7 @@ fn assemble(ptxas: &str, text: &str) {
 /// those letters (`%da`, `%wa`, `%ha`); results are in `%dd`, `%wd`, `%hd`, `%p`.
 pub fn snippet(body: &str, store: &str) -> String {
     format!(
-        ".version 8.0
+        ".version 8.4
 .target sm_90
 .address_size 64
 .visible .entry k(.param .u64 out, .param .u64 a, .param .u64 b, .param .u64 c)

@@ -1,0 +1,281 @@
+//! `wgmma` against products computed here: layouts and swizzles of operands in shared memory, types, and programs that do not
+//! wait. Then clusters.
+
+mod common;
+
+use common::parse;
+use ptx_interpreter::{Fault, FaultKind, Launch, Memory, RunOptions, run};
+
+/// Elements of matrices: -3 to 3.
+fn element(row: usize, column: usize) -> i32 {
+    ((row * 5 + column * 3 + row * column) % 7) as i32 - 3
+}
+
+/// A type of elements: its size, its bits of -3 to 3, and how the instruction is called.
+struct Type {
+    bytes: usize,
+    bits: fn(i32) -> u32,
+    name: &'static str,
+    constants: &'static str,
+}
+
+fn f16(x: i32) -> u32 {
+    [0xc200, 0xc000, 0xbc00, 0, 0x3c00, 0x4000, 0x4200][(x + 3) as usize]
+}
+
+fn f32(x: i32) -> u32 {
+    (x as f32).to_bits()
+}
+
+const F16: Type = Type { bytes: 2, bits: f16, name: "f32.f16.f16", constants: ", 1, 1, 0, 0" };
+const TYPES: [Type; 6] = [
+    F16,
+    Type { bytes: 2, bits: |x| f32(x) >> 16, name: "f32.bf16.bf16", constants: ", 1, 1, 0, 0" },
+    Type { bytes: 4, bits: f32, name: "f32.tf32.tf32", constants: ", 1, 1" },
+    Type { bytes: 1, bits: |x| x as u32 & 0xff, name: "s32.s8.s8", constants: "" },
+    Type { bytes: 1, bits: |x| f16(x) >> 8, name: "f32.e5m2.e5m2", constants: ", 1, 1" },
+    Type {
+        bytes: 1,
+        bits: |x| [0xc4, 0xc0, 0xb8, 0, 0x38, 0x40, 0x44][(x + 3) as usize],
+        name: "f32.e4m3.e4m3",
+        constants: ", 1, 1",
+    },
+];
+
+/// Where B (and, with 64 rows, A) lies: bytes of the swizzle as a power of two over 16, 0 without one.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    mn_major: bool,
+    swizzle: u32,
+}
+
+impl Place {
+    /// Bytes from the matrix's start to an element of `rows` x 32 bytes, before the swizzle.
+    fn byte(self, row: usize, k: usize, size: usize) -> usize {
+        let span = 16 << self.swizzle;
+        match (self.mn_major, self.swizzle) {
+            (false, 0) => row / 8 * 256 + row % 8 * 16 + k * size / 16 * 128 + k * size % 16,
+            (false, _) => row * span + k * size,
+            (true, 0) => row / 8 * 256 + k / 8 * 128 + k % 8 * 16 + row % 8 * size,
+            (true, _) => row * size / span * (16 * span) + k * span + row * size % span,
+        }
+    }
+
+    /// Leading and stride bytes, and the mode.
+    fn fields(self) -> [u64; 3] {
+        let span = 16u64 << self.swizzle;
+        let mode = [0, 3, 2, 1][self.swizzle as usize];
+        match (self.mn_major, self.swizzle) {
+            (false, 0) => [128, 256, mode],
+            (false, _) => [16, 8 * span, mode],
+            (true, 0) => [128, 256, mode],
+            (true, _) => [16 * span, 8 * span, mode],
+        }
+    }
+
+    fn descriptor(self, address: u64) -> u64 {
+        let [leading, stride, mode] = self.fields();
+        (address & 0x3ffff) >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | mode << 62
+    }
+
+    /// The bytes of a matrix of `rows` x `k`, swizzled.
+    fn bytes(self, rows: usize, k: usize, ty: &Type, value: impl Fn(usize, usize) -> i32) -> Vec<u8> {
+        let mut bytes = vec![0; 8192];
+        for row in 0..rows {
+            for at in 0..k {
+                let byte = self.byte(row, at, ty.bytes);
+                let placed = byte ^ (byte >> 7 & ((1 << self.swizzle) - 1)) << 4;
+                bytes[placed..placed + ty.bytes].copy_from_slice(&(ty.bits)(value(row, at)).to_le_bytes()[..ty.bytes]);
+            }
+        }
+        bytes
+    }
+}
+
+/// The first shared variable's address, as this crate places it.
+const TILE: u64 = 1024;
+
+/// A warpgroup copies the input's 16 KiB, A and behind it B, to shared memory and runs `body`; it leaves 8 sums a thread in
+/// `%f0` to `%f7`.
+fn warpgroup(body: &str, input: &[u8]) -> Result<Vec<u32>, Box<Fault>> {
+    let text = format!(
+        ".version 8.4
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 input)
+{{
+    .reg .b64 %out, %in, %at, %a, %b;
+    .reg .b32 %t, %r<8>, %f<16>;
+    .reg .pred %p<4>;
+    .shared .align 1024 .b8 tile[16384];
+    ld.param.u64 %out, [out];
+    ld.param.u64 %in, [input];
+    mov.u32 %t, %tid.x;
+    mov.u32 %r0, 0;
+COPY:
+    mad.lo.u32 %r1, %r0, 128, %t;
+    mad.wide.u32 %at, %r1, 16, %in;
+    ld.global.v4.u32 {{%r2, %r3, %r4, %r5}}, [%at];
+    shl.b32 %r1, %r1, 4;
+    mov.u32 %r6, tile;
+    add.u32 %r1, %r1, %r6;
+    st.shared.v4.u32 [%r1], {{%r2, %r3, %r4, %r5}};
+    add.u32 %r0, %r0, 1;
+    setp.lt.u32 %p0, %r0, 8;
+    @%p0 bra COPY;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    mov.b32 %f0, 0; mov.b32 %f1, 0; mov.b32 %f2, 0; mov.b32 %f3, 0;
+    mov.b32 %f4, 0; mov.b32 %f5, 0; mov.b32 %f6, 0; mov.b32 %f7, 0;
+    setp.eq.u32 %p1, 0, 0;
+    setp.ne.u32 %p2, 0, 0;
+    {body}
+    mad.wide.u32 %at, %t, 32, %out;
+    st.global.v4.u32 [%at], {{%f0, %f1, %f2, %f3}};
+    st.global.v4.u32 [%at+16], {{%f4, %f5, %f6, %f7}};
+    ret;
+}}
+"
+    );
+    let module = parse(&text);
+    let mut memory = Memory::new();
+    let input = memory.alloc_from(input);
+    let out = memory.alloc(4096, 256);
+    let params = [out, input].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let launch = Launch { grid: [1; 3], block: [128, 1, 1], params, ..Launch::default() };
+    run(module.kernel("k").expect("k"), &mut memory, &launch, &RunOptions::strict())?;
+    let bytes = memory.read(out, 4096).expect("the results");
+    Ok(bytes.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect())
+}
+
+const SUMS: &str = "{%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}";
+const WAIT: &str = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;";
+
+/// D of 64 x 16: row and column of each thread's `register`.
+fn place(thread: usize, register: usize) -> (usize, usize) {
+    let lane = thread % 32;
+    (thread / 32 * 16 + lane / 4 + register / 2 % 2 * 8, register / 4 * 8 + lane % 4 * 2 + register % 2)
+}
+
+/// Twice A B, once overwriting and once adding, for operands that lie so.
+fn product(ty: &Type, a: Place, b: Place) {
+    let k = 32 / ty.bytes;
+    let right = |row: usize, at: usize| element(row + 20, at);
+    let mut input = a.bytes(64, k, ty, element);
+    input.extend(b.bytes(16, k, ty, right));
+    let constants = match ty.constants.strip_suffix(", 0, 0") {
+        Some(signs) => format!("{signs}, {}, {}", i32::from(a.mn_major), i32::from(b.mn_major)),
+        None => ty.constants.to_owned(),
+    };
+    let multiply = |predicate: &str| {
+        let name = ty.name;
+        format!("wgmma.mma_async.sync.aligned.m64n16k{k}.{name} {SUMS}, %a, %b, {predicate}{constants};")
+    };
+    let body = format!(
+        "mov.b64 %a, {}; mov.b64 %b, {}; wgmma.fence.sync.aligned; {}{}{WAIT}",
+        a.descriptor(TILE) as i64,
+        b.descriptor(TILE + 8192) as i64,
+        multiply("%p2"),
+        multiply("%p1")
+    );
+    let found = warpgroup(&body, &input).unwrap_or_else(|fault| panic!("{fault}"));
+    for (i, &word) in found.iter().enumerate() {
+        let (row, column) = place(i / 8, i % 8);
+        let sum = 2 * (0..k).map(|at| element(row, at) * right(column, at)).sum::<i32>();
+        let expected = if ty.name.starts_with("s32") { sum as u32 } else { f32(sum) };
+        assert_eq!(word, expected, "{} {a:?} {b:?} row {row} column {column}", ty.name);
+    }
+}
+
+#[test]
+fn every_type_is_multiplied_in_every_swizzle() {
+    for ty in &TYPES {
+        for swizzle in 0..4 {
+            let along_k = Place { mn_major: false, swizzle };
+            product(ty, along_k, along_k);
+        }
+    }
+}
+
+#[test]
+fn operands_of_16_bits_may_lie_across_k() {
+    for swizzle in 0..4 {
+        let (along, across) = (Place { mn_major: false, swizzle: 3 }, Place { mn_major: true, swizzle });
+        // 16 columns fill no wider span than 32 bytes.
+        let narrow = Place { mn_major: true, swizzle: swizzle.min(1) };
+        product(&F16, across, along);
+        product(&F16, along, narrow);
+        product(&F16, across, narrow);
+    }
+}
+
+#[test]
+fn rows_of_a_may_be_in_registers_and_negated() {
+    // All of A is 1, B as above; -A by its sign.
+    let place_b = Place { mn_major: false, swizzle: 3 };
+    let mut input = vec![0; 8192];
+    input.extend(place_b.bytes(16, 16, &F16, element));
+    let body = format!(
+        "mov.b64 %b, {}; mov.b32 %f8, 0x3c003c00; wgmma.fence.sync.aligned;
+         wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {SUMS}, {{%f8, %f8, %f8, %f8}}, %b, %p2, -1, 1, 0; {WAIT}",
+        place_b.descriptor(TILE + 8192) as i64
+    );
+    let found = warpgroup(&body, &input).unwrap_or_else(|fault| panic!("{fault}"));
+    for (i, &word) in found.iter().enumerate() {
+        let (_, column) = place(i / 8, i % 8);
+        assert_eq!(word, f32(-(0..16).map(|at| element(column, at)).sum::<i32>()) & !(u32::from(word == 0) << 31));
+    }
+}
+
+/// A product of ones, 16 each, whose group `rest` has to end.
+fn ones(rest: &str) -> Result<Vec<u32>, Box<Fault>> {
+    let place = Place { mn_major: false, swizzle: 3 };
+    let mut input = place.bytes(64, 16, &F16, |_, _| 1);
+    input.extend(place.bytes(16, 16, &F16, |_, _| 1));
+    let body = format!(
+        "mov.b64 %a, {}; mov.b64 %b, {}; wgmma.fence.sync.aligned;
+         wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {SUMS}, %a, %b, %p2, 1, 1, 0, 0;
+         wgmma.commit_group.sync.aligned; {rest}",
+        place.descriptor(TILE) as i64,
+        place.descriptor(TILE + 8192) as i64
+    );
+    warpgroup(&body, &input)
+}
+
+#[test]
+fn sums_are_there_after_the_wait_and_not_before() {
+    let one = 16f32.to_bits();
+    let waited = ones("wgmma.wait_group.sync.aligned 0;").unwrap_or_else(|fault| panic!("{fault}"));
+    assert!(waited.iter().all(|&word| word == one));
+    // Read before: not one of them is right.
+    let early = "mov.b32 %f8, 0; add.f32 %f8, %f0, %f8; wgmma.wait_group.sync.aligned 0; mov.b32 %f0, %f8;";
+    let early = ones(early).unwrap_or_else(|fault| panic!("{fault}"));
+    assert!(early.iter().enumerate().all(|(i, &word)| (word == one) == (i % 8 != 0)));
+    // A move is no look: the sum arrives in both.
+    let moved = ones("mov.b32 %f1, %f0; wgmma.wait_group.sync.aligned 0;").unwrap_or_else(|fault| panic!("{fault}"));
+    assert!(moved.iter().all(|&word| word == one));
+}
+
+#[test]
+fn operands_are_left_alone_until_the_wait() {
+    let store = "mov.u32 %r6, tile; shl.b32 %r1, %t, 4; add.u32 %r6, %r6, %r1; st.shared.u32 [%r6], %r0;";
+    let kind = ones(&format!("{store} wgmma.wait_group.sync.aligned 0;")).expect_err("too early").kind;
+    assert!(matches!(kind, FaultKind::InFlight { what, .. } if what.contains("still reads")), "{kind}");
+    assert!(ones(&format!("wgmma.wait_group.sync.aligned 0; {store}")).is_ok());
+    let kind = ones("").expect_err("nobody waits").kind;
+    assert!(matches!(&kind, FaultKind::Asynchronous(message) if message.contains("block ends")), "{kind}");
+}
+
+#[test]
+fn warps_of_a_warpgroup_do_the_same() {
+    let again = "
+        wgmma.wait_group.sync.aligned 0;
+        setp.lt.u32 %p3, %t, 32;
+        @%p3 bra OVER;
+        wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, %a, %b, %p2, 1, 1, 0, 0;
+        wgmma.commit_group.sync.aligned;
+        wgmma.wait_group.sync.aligned 0;
+    OVER:";
+    let kind = ones(again).expect_err("one warp of four is missing").kind;
+    assert!(matches!(kind, FaultKind::Convergence(_)), "{kind}");
+}
