@@ -197,34 +197,69 @@ pub fn small() -> Vec<Matmul> {
     products
 }
 
-/// Products of each dtype and layout whose tiles end early in every dimension: K of a part of one stage, of some and of more
-/// than a pipeline has; with and without alignment, bias, activation, alpha and beta.
+/// What a product ends with.
+#[derive(Clone, Copy)]
+enum Ending {
+    Plain,
+    BiasRelu,
+    AlphaBeta,
+}
+
+/// Types of A, B and the result that kernels are made for.
+fn types() -> Vec<[DType; 3]> {
+    use DType::{BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, U8};
+    let mut types = vec![[F16, F16, F16], [F16, F16, F32], [BF16, BF16, BF16], [BF16, BF16, F32]];
+    types.extend([[F32, F32, F32], [F64, F64, F64], [I8, I8, I32], [U8, U8, I32], [I8, I8, F16]]);
+    types.extend([[F8E4M3, F8E4M3, F32], [F8E5M2, F8E5M2, F16], [F8E4M3, F8E5M2, BF16], [F8E5M2, F8E4M3, F32]]);
+    types
+}
+
+/// Products of each type and layout whose tiles end early in every dimension: K of a part of one stage, of some and of more
+/// than any pipeline has; rows of whole vectors and others; with each ending.
 pub fn edges() -> Vec<Matmul> {
-    const DIMS: [[u64; 3]; 6] =
-        [[72, 136, 24], [200, 264, 136], [136, 72, 1000], [1, 200, 304], [130, 131, 77], [264, 8, 520]];
+    const CASES: [([u64; 3], Ending); 6] = [
+        ([200, 264, 1136], Ending::Plain),
+        ([72, 136, 32], Ending::BiasRelu),
+        ([136, 72, 304], Ending::AlphaBeta),
+        ([130, 131, 77], Ending::BiasRelu),
+        ([1, 200, 304], Ending::Plain),
+        ([264, 8, 528], Ending::BiasRelu),
+    ];
+    let precisions = [Precision::Highest, Precision::High, Precision::Medium, Precision::Low];
     let mut products = Vec::new();
-    for (d, &dtype) in DTYPES.iter().enumerate() {
-        for layouts in 0..4 {
-            for (i, &[m, n, k]) in DIMS.iter().enumerate() {
-                let at = d + layouts + i;
-                let mut r = Random((at as u64) << 8 | 1);
-                // Whole vectors and no offset in half of them, so that kernels which ask for that are asked.
-                let pad = |inner: u64| if at % 2 == 0 { inner.next_multiple_of(16) - inner } else { 0 };
-                let lay = |[rows, columns]: [u64; 2], bit: usize| {
-                    let transposed = layouts >> bit & 1 == 1;
-                    let inner = if transposed { rows } else { columns };
-                    let pitch = (inner + pad(inner)) as i64;
-                    let strides = if transposed { [1, pitch] } else { [pitch, 1] };
-                    Layout::strided(Shape::new(&[rows, columns]).unwrap(), &strides, 0).unwrap()
-                };
-                let mut op = product(dtype, &[], [m, n, k], &mut r);
-                op.a = TensorSpec::new(op.a.dtype, lay([m, k], 0));
-                op.b = TensorSpec::new(op.b.dtype, lay([k, n], 1));
-                products.push(op.check().unwrap());
-            }
+    for ([a, b, to], layouts) in types().into_iter().flat_map(|types| (0..4).map(move |layouts| (types, layouts))) {
+        for (dims, ending) in CASES {
+            let f32_ways = if a == DType::F32 { &precisions[..] } else { &precisions[..1] };
+            products.extend(f32_ways.iter().map(|&precision| {
+                let mut op = edge([a, b, to], dims, layouts, ending);
+                op.precision = if a == DType::F32 { precision } else { op.precision };
+                op.check().unwrap()
+            }));
         }
     }
     products
+}
+
+/// One of them; bit 0 of `layouts` transposes A, bit 1 B.
+fn edge([a, b, to]: [DType; 3], [m, n, k]: [u64; 3], layouts: u32, ending: Ending) -> Matmul {
+    let lay = |dtype, dims: [u64; 2], transposed: bool| {
+        let strides = if transposed { [1, dims[0] as i64] } else { [dims[1] as i64, 1] };
+        TensorSpec::new(dtype, Layout::strided(Shape::new(&dims).unwrap(), &strides, 0).unwrap())
+    };
+    let (rows, columns) = (lay(a, [m, k], layouts & 1 == 1), lay(b, [k, n], layouts & 2 == 2));
+    let mut op = Matmul::product(rows, columns, lay(to, [m, n], false));
+    match ending {
+        Ending::Plain => {}
+        Ending::BiasRelu => {
+            op.bias = Some(TensorSpec::new(to, Layout::contiguous(Shape::new(&[n]).unwrap())));
+            op.activation = Some(UnaryFn::Relu).filter(|f| f.defined_for(to));
+        }
+        Ending::AlphaBeta => {
+            (op.alpha, op.beta) = (2.0, -1.0);
+            op.c = Some(lay(to, [m, n], false));
+        }
+    }
+    op
 }
 
 /// `count` products of random shape, layout, dtype and epilogue.
