@@ -55,6 +55,12 @@ fn steps(run: &mut Run) -> Result {
         })?;
     }
     run.step("native kernels", |_| kernels::run(&["--check", "--sample"]))?;
+    run.step("native kernels, interpreted", |counts| {
+        let Some(archive) = kernels::interpreted_sample()? else { return Ok(()) };
+        let line = "cargo test --locked --workspace --test native -- --nocapture";
+        let cmd = Cmd::new(line).env("POLYWARP_KERNELS", archive).env("POLYWARP_TEST_DRIVER", "interpreted");
+        cmd.run_counting(counts)
+    })?;
     run.step("reference", |_| {
         Cmd::new("cargo doc --locked --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings").run()
     })?;

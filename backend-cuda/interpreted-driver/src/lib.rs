@@ -364,7 +364,7 @@ functions! {
     ) {
         need_context!();
         let rank = rank as usize;
-        if !(1..=5).contains(&rank) || (map as usize) % 64 != 0 {
+        if !(1..=5).contains(&rank) || !(map as usize).is_multiple_of(64) {
             return state::INVALID_VALUE;
         }
         // Steps other than 1, interleaved channels and a fill other than zero are in nobody's use.

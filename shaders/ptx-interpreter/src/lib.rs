@@ -1,4 +1,4 @@
-//! Executes NVIDIA PTX on the host, for tests of compilers on machines without an NVIDIA GPU.
+//! Executes NVIDIA PTX on the host, for tests of compilers and of kernels in CUDA C++ on machines without an NVIDIA GPU.
 //!
 //! It reads PTX text, decodes it, and runs kernels exactly (integer and IEEE arithmetic as the PTX ISA defines them)
 //! with checks that no GPU makes: every access against the allocations, alignment, memory that is read through the
@@ -33,18 +33,29 @@
 //!
 //! # How threads run
 //!
-//! Blocks run one after the other. The lanes of a warp run together while they are at one place with one history; after
+//! Blocks run one after the other, those of a cluster together. The lanes of a warp run together while they are at one place with one history; after
 //! a branch they meet again at its immediate post-dominator (see `flow`), and `activemask` gives the lanes that run
 //! together. PTX promises no such thing, but hardware does it. [`RunOptions::shuffle`] runs blocks, warps and stores in
 //! a random order, repeatably, so that races show in the results.
+//!
+//! # What runs in the background
+//!
+//! `cp.async`, bulk copies and wgmma end as late as a program can notice: when somebody waits for them (a `wait_group`, the
+//! phase of an `mbarrier`). Until then whoever reads what they fill, or writes what they fill or read, is at fault at once,
+//! whatever hardware happens to do; a sum of wgmma is no number until its group was waited for. wgmma and bulk stores must
+//! not read what an ordinary store wrote without `fence.proxy.async`, bytes that never come are a deadlock that names them,
+//! and nothing may be under way when a block ends. Data races are not looked for in kernels with barriers in shared memory,
+//! bulk copies, wgmma or clusters: their order is that of phases, which `race` does not count; shared memory of theirs is
+//! held by the rules above alone. wgmma adds in f64 what belongs to one instruction and rounds once, hardware keeps less.
 //!
 //! Registers and shared memory start with bits nobody should rely on. Approximate instructions give the true value
 //! rounded, or ([`RunOptions::perturb`]) one that is off by as much as the ISA allows.
 //!
 //! Read next: `parse/decode.rs` (what is understood), `inst.rs` (what it becomes), `exec/step.rs` (the loop),
-//! `exec/schedule.rs` (whose turn it is), `race.rs` (what counts as ordered).
+//! `exec/schedule.rs` (whose turn it is), `race.rs` (what counts as ordered), `exec/claims.rs` (what runs in the background).
 #![forbid(unsafe_code)]
 
+mod background;
 mod error;
 mod exec;
 mod flow;

@@ -18,6 +18,25 @@ use crate::Result;
 /// Compute capability of the interpreted card, unless another is asked for.
 pub(super) const SM: u32 = 90;
 
+/// Kernels that `cargo xtask test` runs: of each family, type and way to load operands one, as few as that takes.
+pub(super) const SAMPLE: &[&str] = &[
+    "probe_",
+    "gemm_f32_f32_simt_64x64x16_tt",
+    "gemm_f16_mma_64x64x64_tn",
+    "gemm_f8e4m3_mma_64x64x128_tn",
+    "gemm_f64_f64_dmma_64x64_tn",
+    "gemm_f16_f16_wgmma_128x128x64_2x1_pingpong_tn",
+    "gemm_bf16_f32_wgmma_64x128x64_1x1_tt",
+    "gemm_f16_f32_wgmma_64x64x64_1x1x8_tn",
+    "gemm_i8_i32_wgmma_64x128x128_1x1_tn",
+    "gemm_f8e4m3_f32_wgmma_64x128x128_1x1_tn",
+    "gemv_f32_columns4_x1",
+    "gemv_f16_dot_mma2_x8",
+    "gemv_f16_tma_dot64_c2",
+    "pack_b16_k",
+    "splitk_f32_f32",
+];
+
 /// The machine code that a card of compute capability `sm` runs.
 fn target(kernel: &KernelInfo, sm: u32) -> Option<Target> {
     Target::best(kernel.targets.iter().copied().filter(|target| target.form == Form::Machine), sm)
@@ -77,4 +96,36 @@ fn text(toolchain: &Toolchain, kernel: &KernelInfo, target: Target, compiled: &A
     write(&kept, text.as_bytes())?;
     compiled.fetch_add(1, Ordering::Relaxed);
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn sample_names_kernels_of_most_families() {
+        let all = polywarp_kernels::kernels();
+        for name in SAMPLE {
+            let named = |kernel: &&KernelInfo| kernel.symbol.contains(name) && target(kernel, SM).is_some();
+            assert!(all.iter().any(|kernel| named(&kernel)), "{name}");
+        }
+        let sampled = |kernel: &&KernelInfo| SAMPLE.iter().any(|name| kernel.symbol.contains(name));
+        let families: BTreeSet<_> = all.iter().filter(sampled).map(|kernel| kernel.family).collect();
+        let all: BTreeSet<_> = all.iter().map(|kernel| kernel.family).collect();
+        let missing: Vec<_> = all.difference(&families).collect();
+        assert_eq!(missing, [&"quantise"], "products have no use for it");
+    }
+
+    #[test]
+    fn target_is_what_a_card_would_run() {
+        let of = |symbol: &str, sm| {
+            let kernel = polywarp_kernels::find(symbol).expect("a kernel");
+            target(kernel, sm).map(|target| target.to_string())
+        };
+        assert_eq!(of("gemm_f16_f16_wgmma_128x128x64_1x1_pingpong_tn", 90).as_deref(), Some("sm_90a"));
+        assert_eq!(of("gemm_f16_f16_wgmma_128x128x64_1x1_pingpong_tn", 80), None);
+        assert_eq!(of("gemm_f16_mma_64x64x64_tn", 89).as_deref(), Some("sm_80"));
+    }
 }

@@ -105,6 +105,17 @@ pub fn run(arguments: &[&str]) -> Result {
     }
 }
 
+/// An archive for the interpreted driver with some kernels of each family, for `cargo xtask test`; `None` where there is no
+/// compiler.
+pub fn interpreted_sample() -> Result<Option<String>> {
+    let Some(toolchain) = Toolchain::fetch()? else { return Ok(None) };
+    let only = Some(interpreted::SAMPLE.join(","));
+    let folder = Path::new(CACHE).join("interpreted");
+    interpreted::make(&Request { only, ..Request::default() }, &toolchain, &folder, interpreted::SM)?;
+    let archive = folder.join("kernels.bin").canonicalize().map_err(|e| format!("{}: {e}", folder.display()))?;
+    Ok(Some(archive.display().to_string()))
+}
+
 fn make(request: &Request, toolchain: &Toolchain) -> Result {
     let folder = request.to.clone().unwrap_or_else(|| PREPARED.into());
     let lines = if request.lines { Lines::Kept } else { Lines::Dropped };

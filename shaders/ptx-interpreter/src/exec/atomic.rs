@@ -8,7 +8,6 @@ use super::{Machine, Trouble};
 use crate::inst::*;
 
 impl Machine<'_> {
-    #[expect(clippy::too_many_arguments, reason = "the parts of one instruction")]
     pub(super) fn atom(
         &mut self,
         warp: &mut Warp,

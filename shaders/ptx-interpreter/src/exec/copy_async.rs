@@ -21,17 +21,11 @@ pub(super) struct Pending {
 }
 
 /// The copies of a warp.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Copies {
     pending: Vec<Pending>,
     /// Committed groups of each lane.
     groups: [u32; 32],
-}
-
-impl Default for Copies {
-    fn default() -> Copies {
-        Copies { pending: Vec::new(), groups: [0; 32] }
-    }
 }
 
 impl Machine<'_> {

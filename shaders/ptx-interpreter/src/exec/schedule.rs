@@ -46,7 +46,11 @@ impl Machine<'_> {
                 continue;
             }
             // Lanes that are asked for in a loop may be those that wait where paths meet.
-            if !asks || !warps.iter_mut().fold(false, |any, warp| warp.lose_patience() || any) {
+            let mut released = false;
+            if asks {
+                warps.iter_mut().for_each(|warp| released |= warp.lose_patience());
+            }
+            if !released {
                 return Err(self.deadlock(warps));
             }
             idle_rounds = 0;
