@@ -194,9 +194,9 @@ fn every_candidate_of_every_case_conforms() {
     let family = REGISTRY.iter().find(|family| family.name == "matmul").unwrap();
     let mut cases = (family.cases)(level);
     if common::interpreted() {
-        // One in eight, of those that are small: the others are made of the same tiles.
+        // Every third of those that are small: the others are made of the same tiles.
         cases.retain(|case| case.op.cost().flops < 4_000_000);
-        cases = cases.into_iter().step_by(8).collect();
+        cases = cases.into_iter().step_by(3).collect();
     }
     let tally = Tally::default();
     in_parallel(&cases, |case| {

@@ -217,13 +217,15 @@ fn types() -> Vec<[DType; 3]> {
 /// Products of each type and layout whose tiles end early in every dimension: K of a part of one stage, of some and of more
 /// than any pipeline has; rows of whole vectors and others; with each ending.
 pub fn edges() -> Vec<Matmul> {
-    const CASES: [([u64; 3], Ending); 6] = [
+    const CASES: [([u64; 3], Ending); 7] = [
         ([200, 264, 1136], Ending::Plain),
         ([72, 136, 32], Ending::BiasRelu),
         ([136, 72, 304], Ending::AlphaBeta),
         ([130, 131, 77], Ending::BiasRelu),
         ([1, 200, 304], Ending::Plain),
         ([264, 8, 528], Ending::BiasRelu),
+        // One tile: K is cut into slabs.
+        ([24, 40, 2064], Ending::AlphaBeta),
     ];
     let precisions = [Precision::Highest, Precision::High, Precision::Medium, Precision::Low];
     let mut products = Vec::new();

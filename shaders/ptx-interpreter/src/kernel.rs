@@ -109,6 +109,8 @@ pub struct Kernel {
     pub(crate) uses_nc: bool,
     /// It has barriers in shared memory, bulk copies or wgmma, whose order no count of barriers tells.
     pub(crate) uses_async: bool,
+    /// It waits by itself for the kernel before it.
+    pub(crate) waits_for_grid: bool,
     pub(crate) code: Vec<Inst>,
     pub(crate) constants_bank: Arc<Vec<u8>>,
     pub(crate) lines: Arc<Vec<String>>,

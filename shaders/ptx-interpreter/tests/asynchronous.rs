@@ -309,3 +309,11 @@ fn copies_by_threads_are_ordered_by_barriers_as_stores_are() {
     let kind = run(&body("")).expect_err("a race").kind;
     assert!(matches!(kind, FaultKind::Race { .. }), "{kind}");
 }
+
+#[test]
+fn kernel_that_starts_early_waits_before_it_uses_memory() {
+    let early = "ld.global.u32 %r0, [%in]; griddepcontrol.wait; st.global.u32 [%at], %r0;";
+    assert!(matches!(fault(early, 32), FaultKind::Asynchronous(message) if message.contains("griddepcontrol")));
+    let waited = "griddepcontrol.wait; ld.global.u32 %r0, [%in+8]; st.global.u32 [%at], %r0;";
+    assert_eq!(launch(waited, 32, matrix(16, 0)).unwrap_or_else(|f| panic!("{f}"))[..32], [2; 32]);
+}

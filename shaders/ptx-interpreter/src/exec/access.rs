@@ -137,6 +137,7 @@ impl Machine<'_> {
         }
         match space {
             Space::Global | Space::NonCoherent => {
+                self.after_grid(warp.rank)?;
                 data.copy_from_slice(self.memory.load(address, bytes, space == Space::NonCoherent)?);
                 if self.options.check_races && !self.kernel.uses_async {
                     self.global_race(warp, lane, strength, (address, bytes), Kind::Read)?;
@@ -197,6 +198,7 @@ impl Machine<'_> {
             }
             Space::Param | Space::Const => return Err(FaultKind::ReadOnly { address }),
             Space::Global | Space::NonCoherent => {
+                self.after_grid(warp.rank)?;
                 let to = self.memory.store(address, bytes)?;
                 let changes = to != data;
                 to.copy_from_slice(data);
@@ -204,6 +206,16 @@ impl Machine<'_> {
                     self.global_race(warp, lane, strength, (address, bytes), Kind::Write { changes })?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Demands that some thread of the block has waited for the kernel before this one, where the kernel does that by itself:
+    /// it may have been started while that one still runs.
+    pub(super) fn after_grid(&self, rank: usize) -> Result<(), FaultKind> {
+        if self.kernel.waits_for_grid && !self.blocks[rank].grid_waited {
+            let what = "global memory is used before griddepcontrol.wait".to_owned();
+            return Err(FaultKind::Asynchronous(what));
         }
         Ok(())
     }

@@ -28,6 +28,8 @@ pub(crate) struct Block {
     pub(super) arrived: Vec<(u32, u32, u32)>,
     /// All its threads are gone; so is its shared memory.
     pub(super) ended: bool,
+    /// A thread of it has waited for the kernel before this one.
+    pub(super) grid_waited: bool,
     /// Per word of shared memory who wrote it last by an ordinary instruction, and when (0: nobody); empty where nothing
     /// but ordinary instructions will read it.
     stores: Vec<(u16, u64)>,
@@ -47,6 +49,7 @@ impl Block {
             barriers: BTreeMap::new(),
             arrived: Vec::new(),
             ended: false,
+            grid_waited: false,
             stores: Vec::new(),
             fences: Vec::new(),
         }
@@ -66,6 +69,7 @@ impl Block {
         self.barriers.clear();
         self.arrived.clear();
         self.ended = false;
+        self.grid_waited = false;
         self.stores.clear();
         self.fences.clear();
         if asynchronous {

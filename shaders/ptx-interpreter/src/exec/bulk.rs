@@ -89,6 +89,9 @@ impl Machine<'_> {
     }
 
     fn one_bulk(&mut self, warp: &mut Warp, lane: usize, bulk: &Bulk) -> Result<(), FaultKind> {
+        if !matches!(bulk, Bulk::Commit | Bulk::Wait { .. }) {
+            self.after_grid(warp.rank)?;
+        }
         match *bulk {
             Bulk::LoadTensor { to, map, ref at, barrier, blocks } => {
                 let (map, at) = self.tensor(warp, lane, map, at)?;

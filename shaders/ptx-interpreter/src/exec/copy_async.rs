@@ -71,6 +71,7 @@ impl Machine<'_> {
         if !from.is_multiple_of(bytes as u64) {
             return misaligned("global", from);
         }
+        self.after_grid(warp.rank)?;
         let mut data = [0; 16];
         if there > 0 {
             data[..there].copy_from_slice(self.memory.load(from, there, false)?);

@@ -228,8 +228,10 @@ impl Machine<'_> {
                 let first = warp.threads().start;
                 lanes(on).for_each(|lane| self.blocks[warp.rank].fence(first + lane, self.progress));
             }
-            // One thread after the other: memory is always up to date. Kernels run one after the other as well.
-            Op::Fence | Op::WaitForGrid => {}
+            // Kernels run one after the other; all there is to find is who does not wait (`after_grid`).
+            Op::WaitForGrid => self.blocks[warp.rank].grid_waited = true,
+            // One thread after the other: memory is always up to date.
+            Op::Fence => {}
             Op::Hint { whole_warp } if whole_warp => mma::whole_warp(on, "setmaxnreg")?,
             Op::Hint { .. } => {}
             Op::ActiveMask { d } => regs.write(d, on, &[on; 32]),

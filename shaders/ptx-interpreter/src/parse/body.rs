@@ -6,7 +6,7 @@ use super::lex::{Token, syntax};
 use super::scope::{Operand, Scope, Symbol};
 use super::{Parser, Result, decode};
 use crate::error::{ParseError, ParseErrorKind};
-use crate::inst::{Class, Ty};
+use crate::inst::{Class, Op, Ty};
 use crate::kernel::{Kernel, LOCAL_BASE, Param, SHARED_BASE};
 
 impl<'a> Parser<'a> {
@@ -128,6 +128,7 @@ impl<'a> Parser<'a> {
             local_bytes,
             uses_nc: body.uses_nc,
             uses_async: body.uses_async,
+            waits_for_grid: body.code.iter().any(|inst| inst.op == Op::WaitForGrid),
             code: body.code,
             constants_bank: Arc::default(),
             lines: self.lines.clone(),
