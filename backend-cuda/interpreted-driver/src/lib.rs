@@ -14,7 +14,7 @@
 //! | `INTERPRETED_SHUFFLE` | seed of a random order of blocks, warps and stores; in order if unset |
 //!
 //! Its machine code is PTX: what it "links" itself, and what `cargo xtask kernels --ptx` makes of the kernels in CUDA C++.
-//! The latter run with all of the interpreter's checks.
+//! In the latter data races are faults as well.
 //!
 //! [`interpreted_fail`] makes a call fail, for tests that load the library themselves.
 //!

@@ -98,6 +98,10 @@ const TILE: u64 = 1024;
 /// A warpgroup copies the input's 16 KiB, A and behind it B, to shared memory and runs `body`; it leaves 8 sums a thread in
 /// `%f0` to `%f7`.
 fn warpgroup(body: &str, input: &[u8]) -> Result<Vec<u32>, Box<Fault>> {
+    warpgroup_with(body, input, &RunOptions::strict())
+}
+
+fn warpgroup_with(body: &str, input: &[u8], options: &RunOptions) -> Result<Vec<u32>, Box<Fault>> {
     let text = format!(
         ".version 8.4
 .target sm_90a
@@ -143,7 +147,7 @@ COPY:
     let out = memory.alloc(4096, 256);
     let params = [out, input].iter().flat_map(|x| x.to_le_bytes()).collect();
     let launch = Launch { grid: [1; 3], block: [128, 1, 1], params, ..Launch::default() };
-    run(module.kernel("k").expect("k"), &mut memory, &launch, &RunOptions::strict())?;
+    run(module.kernel("k").expect("k"), &mut memory, &launch, options)?;
     let bytes = memory.read(out, 4096).expect("the results");
     Ok(bytes.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect())
 }
@@ -229,6 +233,10 @@ fn rows_of_a_may_be_in_registers_and_negated() {
 
 /// A product of ones, 16 each, whose group `rest` has to end.
 fn ones(rest: &str) -> Result<Vec<u32>, Box<Fault>> {
+    ones_with(rest, &RunOptions::strict())
+}
+
+fn ones_with(rest: &str, options: &RunOptions) -> Result<Vec<u32>, Box<Fault>> {
     let place = Place { mn_major: false, swizzle: 3 };
     let mut input = place.bytes(64, 16, &F16, |_, _| 1);
     input.extend(place.bytes(16, 16, &F16, |_, _| 1));
@@ -239,7 +247,7 @@ fn ones(rest: &str) -> Result<Vec<u32>, Box<Fault>> {
         place.descriptor(TILE) as i64,
         place.descriptor(TILE + 8192) as i64
     );
-    warpgroup(&body, &input)
+    warpgroup_with(&body, &input, options)
 }
 
 #[test]
@@ -268,14 +276,29 @@ fn operands_are_left_alone_until_the_wait() {
 
 #[test]
 fn warps_of_a_warpgroup_do_the_same() {
-    let again = "
-        wgmma.wait_group.sync.aligned 0;
-        setp.lt.u32 %p3, %t, 32;
-        @%p3 bra OVER;
-        wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, %a, %b, %p2, 1, 1, 0, 0;
-        wgmma.commit_group.sync.aligned;
-        wgmma.wait_group.sync.aligned 0;
-    OVER:";
-    let kind = ones(again).expect_err("one warp of four is missing").kind;
-    assert!(matches!(kind, FaultKind::Convergence(_)), "{kind}");
+    let again = |wait: &str| {
+        let multiply = format!(
+            "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {SUMS}, %a, %b, %p2, 1, 1, 0, 0;
+             wgmma.commit_group.sync.aligned;"
+        );
+        format!("wgmma.wait_group.sync.aligned 0; setp.lt.u32 %p3, %t, 32; @%p3 bra OVER; {multiply} OVER: {wait}")
+    };
+    let kind = ones(&again("wgmma.wait_group.sync.aligned 0;")).expect_err("one warp of four is missing").kind;
+    assert!(
+        matches!(&kind, FaultKind::Deadlock(message) if message.contains("other warps of its warpgroup")),
+        "{kind}"
+    );
+    assert!(ones(&again("")).is_err(), "nobody waits");
+}
+
+#[test]
+fn one_warps_wait_ends_the_reads_of_all() {
+    // The first warp overwrites what the others' operations read: they are one operation, which it waited for.
+    let store = "wgmma.wait_group.sync.aligned 0; setp.lt.u32 %p3, %t, 32; @!%p3 bra OVER; mov.u32 %r6, tile;
+        st.shared.u32 [%r6], %r0; st.shared.u32 [%r6+8192], %r0; OVER:";
+    for seed in 0..8 {
+        let result = ones_with(store, &RunOptions { shuffle: Some(seed), ..RunOptions::strict() });
+        let words = result.unwrap_or_else(|fault| panic!("order {seed}: {fault}"));
+        assert!(words.iter().all(|&word| word == 16f32.to_bits()), "order {seed}");
+    }
 }

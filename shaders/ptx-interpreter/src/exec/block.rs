@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::MAX_THREADS;
 use super::claims::{Claims, Use, WORD};
 use super::mbarrier::Barrier;
+use super::wgmma::Warpgroup;
 use crate::error::FaultKind;
 use crate::kernel::SHARED_BASE;
 use crate::race::Shadow;
@@ -28,6 +29,7 @@ pub(crate) struct Block {
     pub(super) arrived: Vec<(u32, u32, u32)>,
     /// All its threads are gone; so is its shared memory.
     pub(super) ended: bool,
+    warpgroups: Vec<Warpgroup>,
     /// A thread of it has waited for the kernel before this one.
     pub(super) grid_waited: bool,
     /// Per word of shared memory who wrote it last by an ordinary instruction, and when (0: nobody); empty where nothing
@@ -49,6 +51,7 @@ impl Block {
             barriers: BTreeMap::new(),
             arrived: Vec::new(),
             ended: false,
+            warpgroups: Vec::new(),
             grid_waited: false,
             stores: Vec::new(),
             fences: Vec::new(),
@@ -69,6 +72,7 @@ impl Block {
         self.barriers.clear();
         self.arrived.clear();
         self.ended = false;
+        self.warpgroups.clear();
         self.grid_waited = false;
         self.stores.clear();
         self.fences.clear();
@@ -76,6 +80,15 @@ impl Block {
             self.stores.resize(self.shared.len().div_ceil(WORD), (0, 0));
             self.fences.resize(MAX_THREADS as usize, 0);
         }
+    }
+
+    /// The warpgroup of a warp.
+    pub(super) fn warpgroup(&mut self, warp: usize) -> &mut Warpgroup {
+        let index = warp / 4;
+        if self.warpgroups.len() <= index {
+            self.warpgroups.resize(index + 1, Warpgroup::default());
+        }
+        &mut self.warpgroups[index]
     }
 
     /// An ordinary write by a thread, at a time that only grows.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::access::{lane_address, lanes};
 use super::block::UNIT;
-use super::warp::Warp;
+use super::warp::{WaitsFor, Warp};
 use super::{Machine, Trouble};
 use crate::error::FaultKind;
 use crate::inst::*;
@@ -127,7 +127,7 @@ impl Machine<'_> {
                     warp.regs.set(Class::Pred, d, lane, u64::from(ended));
                 }
                 if !ended {
-                    warp.waits_for = Some((at as u32, parity));
+                    warp.waits_for = Some(WaitsFor::Phase(at as u32, parity));
                 }
                 return Ok(!ended);
             }

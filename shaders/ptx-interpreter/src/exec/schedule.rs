@@ -1,7 +1,7 @@
 //! Which group of lanes runs when; barriers; deadlocks.
 
 use super::step::Stop;
-use super::warp::{Group, PATIENCE, State, Warp};
+use super::warp::{Group, PATIENCE, State, WaitsFor, Warp};
 use super::{Machine, Trouble};
 use crate::error::{Fault, FaultKind};
 use crate::inst::{Op, Slot};
@@ -219,10 +219,13 @@ impl Machine<'_> {
             for group in &warp.groups {
                 let what = match group.state {
                     State::Ready => match warp.waits_for {
-                        Some((at, parity)) => {
+                        Some(WaitsFor::Phase(at, parity)) => {
                             let barrier = self.blocks[warp.rank].barriers.get(&at);
                             let missing = barrier.map_or(String::new(), |barrier| barrier.missing());
                             format!("for a phase of parity {parity} of the barrier at {at:#x}, which has {missing}")
+                        }
+                        Some(WaitsFor::Warpgroup) => {
+                            "for the other warps of its warpgroup to commit their wgmma".to_owned()
                         }
                         None => continue,
                     },

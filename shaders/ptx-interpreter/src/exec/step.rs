@@ -91,6 +91,13 @@ impl Machine<'_> {
                         break Stop::Asked;
                     }
                 }
+                Op::WgmmaWait { pending } => {
+                    if !self.wgmma_wait(warp, on, pending).map_err(|trouble| (pc, trouble))? {
+                        warp.groups[g] = Group { pc, mask, ..warp.groups[g] };
+                        break Stop::Asked;
+                    }
+                    pc += 1;
+                }
                 Op::ClusterWait => {
                     if !self.cluster_passes(warp, on).map_err(|trouble| (pc, trouble))? {
                         wait(warp, g, Group { pc, mask, ..warp.groups[g] }, on, State::Cluster);
@@ -241,7 +248,6 @@ impl Machine<'_> {
             Op::Wgmma(ref wgmma) => self.wgmma(warp, on, wgmma)?,
             Op::WgmmaFence => mma::whole_warp(on, "wgmma.fence")?,
             Op::WgmmaCommit => self.wgmma_commit(warp, on)?,
-            Op::WgmmaWait { pending } => self.wgmma_wait(warp, on, pending)?,
             Op::CopyAsync(op) => self.copy_async(warp, on, op)?,
             Op::Bulk(ref bulk) => self.bulk(warp, on, bulk)?,
             Op::MapAddress { class, d, a, rank } => self.map_address(warp, on, class, [d, a, rank])?,
@@ -249,7 +255,7 @@ impl Machine<'_> {
             Op::Trap => return Err(Trouble::new(on.trailing_zeros() as usize, FaultKind::Trap)),
             // Control flow is `run_group`'s.
             Op::Bra { .. } | Op::Join | Op::Exit | Op::Barrier { .. } | Op::Collective { .. } => {}
-            Op::Mbarrier(_) | Op::ClusterWait => {}
+            Op::Mbarrier(_) | Op::ClusterWait | Op::WgmmaWait { .. } => {}
         }
         Ok(())
     }

@@ -30,6 +30,15 @@ pub(super) enum State {
     Cluster,
 }
 
+/// What a thread asks for again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WaitsFor {
+    /// The phase of this parity of the barrier at this address.
+    Phase(u32, u32),
+    /// The other warps of its warpgroup.
+    Warpgroup,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     pub(super) pc: u32,
@@ -69,8 +78,8 @@ pub(super) struct Warp {
     /// Bulk stores of each lane.
     pub(super) stores: Vec<StoreGroups>,
     pub(super) wgmma: Pending,
-    /// The barrier and the parity that somebody last asked for in vain.
-    pub(super) waits_for: Option<(u32, u32)>,
+    /// What somebody last asked for in vain.
+    pub(super) waits_for: Option<WaitsFor>,
     /// Lanes that have arrived at the cluster's barrier, and its phase then.
     pub(super) at_cluster: u32,
     pub(super) cluster_phase: u32,

@@ -13,7 +13,7 @@ use super::mma::{canonical, integer_sum, multiply, operand, sum_place, whole_war
 use super::number::to_f32;
 use super::regs::LANES;
 use super::round::{f16_to_f32, f64_to_f16};
-use super::warp::Warp;
+use super::warp::{WaitsFor, Warp};
 use super::{Machine, Trouble};
 use crate::error::FaultKind;
 use crate::inst::*;
@@ -30,10 +30,17 @@ pub(super) struct Pending {
     /// Per row of 32-bit registers the sum that will come, and its group.
     sums: Vec<Option<(u32, Box<[u32; LANES]>)>>,
     under_way: usize,
-    /// Units of shared memory that are claimed, and the group that reads them.
-    reads: Vec<(u32, u32)>,
     /// Count and kinds of all so far, to be compared between the warps of a warpgroup.
     pub(super) history: (u64, u64),
+}
+
+/// The wgmma of a warpgroup: an operation is that of all four warps, begins when they have all come to it, and ends for all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Warpgroup {
+    /// Committed groups of each warp.
+    committed: [u32; 4],
+    /// Units of shared memory that are claimed, and the group that reads them.
+    reads: Vec<(u32, u32)>,
 }
 
 impl Pending {
@@ -161,13 +168,22 @@ impl Machine<'_> {
     pub(super) fn wgmma_commit(&mut self, warp: &mut Warp, on: u32) -> Result<(), Trouble> {
         whole_warp(on, "wgmma")?;
         warp.wgmma.committed += 1;
+        let index = warp.index as usize;
+        self.blocks[warp.rank].warpgroup(index).committed[index % 4] = warp.wgmma.committed;
+        self.progress += 1;
         Ok(())
     }
 
-    /// What is in a group before the newest `pending` ends: sums arrive, operands are free.
-    pub(super) fn wgmma_wait(&mut self, warp: &mut Warp, on: u32, pending: u32) -> Result<(), Trouble> {
+    /// What is in a group before the newest `pending` ends: sums arrive, operands are free. False when other warps of the
+    /// warpgroup have not come so far.
+    pub(super) fn wgmma_wait(&mut self, warp: &mut Warp, on: u32, pending: u32) -> Result<bool, Trouble> {
         whole_warp(on, "wgmma")?;
         let newest = warp.wgmma.committed.saturating_sub(pending);
+        let block = &mut self.blocks[warp.rank];
+        if block.warpgroup(warp.index as usize).committed.iter().any(|&committed| committed < newest) {
+            warp.waits_for = Some(WaitsFor::Warpgroup);
+            return Ok(false);
+        }
         for slot in 0..warp.wgmma.sums.len() {
             if warp.wgmma.sums[slot].as_ref().is_some_and(|&(group, _)| group < newest)
                 && let Some((_, sum)) = warp.wgmma.sums[slot].take()
@@ -176,15 +192,12 @@ impl Machine<'_> {
                 *warp.regs.row_mut::<u32>(slot as Slot) = *sum;
             }
         }
-        let claims = &mut self.blocks[warp.rank].claims;
-        warp.wgmma.reads.retain(|&(group, at)| {
-            if group < newest {
-                claims.end(at as usize, UNIT, Use::Read);
-            }
-            group >= newest
-        });
+        let reads = std::mem::take(&mut block.warpgroup(warp.index as usize).reads);
+        let (done, left): (Vec<_>, Vec<_>) = reads.into_iter().partition(|&(group, _)| group < newest);
+        done.iter().for_each(|&(_, at)| block.claims.end(at as usize, UNIT, Use::Read));
+        block.warpgroup(warp.index as usize).reads = left;
         self.progress += 1;
-        Ok(())
+        Ok(true)
     }
 
     /// A descriptor, which must be the same in all threads.
@@ -239,7 +252,7 @@ impl Machine<'_> {
         // Descriptors have 18 bits of an address.
         let at = swizzled(block.place((address & 0x3ffff) as u64, UNIT)?, descriptor.swizzle);
         let unit = block.read_unit(at, &warp.threads())?;
-        warp.wgmma.reads.push((warp.wgmma.committed, at as u32));
+        block.warpgroup(warp.index as usize).reads.push((warp.wgmma.committed, at as u32));
         Ok(unit)
     }
 
