@@ -44,11 +44,14 @@ impl Barrier {
         format!("{pending} of {count} arrivals and {bytes} bytes to come, {} copies under way", copies.len())
     }
 
-    fn end_phase_if_complete(&mut self) {
-        if self.pending == 0 && self.bytes == 0 {
+    /// Whether it ended.
+    fn end_phase_if_complete(&mut self) -> bool {
+        let complete = self.pending == 0 && self.bytes == 0;
+        if complete {
             self.phases += 1;
             self.pending = self.count;
         }
+        complete
     }
 
     pub(super) fn copies_left(&self) -> usize {
@@ -105,7 +108,7 @@ impl Machine<'_> {
                     )));
                 }
                 barrier.pending -= count;
-                barrier.end_phase_if_complete();
+                self.woken |= barrier.end_phase_if_complete();
                 if d != NONE {
                     warp.regs.row_mut::<u64>(d)[lane] = 0xBABA_BABA_BABA_BABA;
                 }

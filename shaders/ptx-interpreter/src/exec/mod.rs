@@ -118,6 +118,8 @@ pub(crate) struct Machine<'a> {
     blocks: Vec<Block>,
     /// Phases of the cluster's barrier that have ended.
     cluster_phase: u32,
+    /// An arrival has just ended a phase: those who ask for one go next.
+    woken: bool,
     /// Counts what one thread does and another may wait for.
     progress: u64,
 }
@@ -187,6 +189,7 @@ pub fn run(kernel: &Kernel, memory: &mut Memory, launch: &Launch, options: &RunO
         epochs: Vec::new(),
         blocks: Vec::new(),
         cluster_phase: 0,
+        woken: false,
         progress: 0,
     };
     machine.launch(launch.grid, threads, shared, launch.dynamic_shared_bytes)

@@ -23,6 +23,12 @@ impl Machine<'_> {
             let mut worked = false;
             for turn in 0..count {
                 worked |= self.run_warp(&mut warps[(start + turn) % count])?;
+                // Whoever gives memory back too early meets at once those who waited to fill it again.
+                if std::mem::take(&mut self.woken) {
+                    for waiting in warps.iter_mut().filter(|warp| warp.asks) {
+                        worked |= self.run_warp(waiting)?;
+                    }
+                }
             }
             for rank in 0..self.blocks.len() {
                 let mut of_block = warps.iter().filter(|warp| warp.rank == rank);
@@ -75,6 +81,7 @@ impl Machine<'_> {
     /// Some turns of a warp: until nothing is ready but to ask in vain, or one slice where the order is random. Whether it
     /// did anything else.
     fn run_warp(&mut self, warp: &mut Warp) -> Result<bool, Box<Fault>> {
+        warp.asks = false;
         let mut worked = false;
         let mut asked = 0;
         for _ in 0..64 {
@@ -102,6 +109,7 @@ impl Machine<'_> {
             }
             worked |= stop != Stop::Asked;
             asked += usize::from(stop == Stop::Asked);
+            warp.asks |= stop == Stop::Asked;
             if stop != Stop::Changed {
                 if self.random.is_some() || stop == Stop::Arrived {
                     return Ok(worked);

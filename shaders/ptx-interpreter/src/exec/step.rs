@@ -18,7 +18,7 @@ pub(super) enum Stop {
     Changed,
     /// It asked in vain whether a barrier's phase has ended.
     Asked,
-    /// It arrived at a barrier: those who wait there must be released before it can arrive again.
+    /// It arrived at a barrier: those who wait there go on before it can arrive again.
     Arrived,
 }
 
@@ -89,6 +89,10 @@ impl Machine<'_> {
                     if waits {
                         warp.groups[g] = Group { pc, mask, ..warp.groups[g] };
                         break Stop::Asked;
+                    }
+                    if self.woken {
+                        warp.groups[g] = Group { pc, mask, ..warp.groups[g] };
+                        break Stop::Arrived;
                     }
                 }
                 Op::WgmmaWait { pending } => {

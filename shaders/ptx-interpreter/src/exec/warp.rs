@@ -80,6 +80,8 @@ pub(super) struct Warp {
     pub(super) wgmma: Pending,
     /// What somebody last asked for in vain.
     pub(super) waits_for: Option<WaitsFor>,
+    /// Its last turn ended with that.
+    pub(super) asks: bool,
     /// Lanes that have arrived at the cluster's barrier, and its phase then.
     pub(super) at_cluster: u32,
     pub(super) cluster_phase: u32,
@@ -101,6 +103,7 @@ impl Warp {
             stores: vec![StoreGroups::default(); 32],
             wgmma: Pending::default(),
             waits_for: None,
+            asks: false,
             at_cluster: 0,
             cluster_phase: 0,
         }
@@ -118,7 +121,7 @@ impl Warp {
         self.copies = Copies::default();
         self.stores.fill(StoreGroups::default());
         self.wgmma.reset(self.regs.words());
-        (self.waits_for, self.at_cluster, self.cluster_phase) = (None, 0, 0);
+        (self.waits_for, self.asks, self.at_cluster, self.cluster_phase) = (None, false, 0, 0);
         self.joins.clear();
         self.since_join = 0;
         self.groups.clear();
