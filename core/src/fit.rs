@@ -134,7 +134,9 @@ impl Op {
     pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
         Some(match self {
             Op::ArgReduce(op) => op.piece(axis, extent)?.into(),
+            Op::Compress24(op) => op.piece(axis, extent)?.into(),
             Op::Copy(op) => op.piece(axis, extent)?.into(),
+            Op::Decompress24(op) => op.piece(axis, extent)?.into(),
             Op::GroupedMatmul(op) => op.piece(axis, extent)?.into(),
             Op::Map(op) => op.piece(axis, extent)?.into(),
             Op::Matmul(op) => op.piece(axis, extent)?.into(),
@@ -142,6 +144,7 @@ impl Op {
             Op::Random(_) => return None,
             Op::Reduce(op) => op.piece(axis, extent)?.into(),
             Op::Softmax(op) => op.piece(axis, extent)?.into(),
+            Op::SparseMatmul(op) => op.piece(axis, extent)?.into(),
         })
     }
 }
@@ -187,7 +190,9 @@ mod tests {
                 }
                 let rebuilt = match piece.clone() {
                     Op::ArgReduce(op) => ops::ArgReduce::new(op.function, op.input, &op.axes, op.output).map(Op::from),
+                    Op::Compress24(op) => ops::Compress24::new(op.part, op.input, op.output).map(Op::from),
                     Op::Copy(op) => ops::Copy::new(op.input, op.output).map(Op::from),
+                    Op::Decompress24(op) => ops::Decompress24::new(op.values, op.metadata, op.output).map(Op::from),
                     Op::GroupedMatmul(op) => op.check().map(Op::from),
                     Op::Map(op) => ops::Map::new(op.label, op.program, op.inputs, op.output).map(Op::from),
                     Op::Matmul(op) => op.check().map(Op::from),
@@ -196,6 +201,7 @@ mod tests {
                     Op::Reduce(op) if op.axes.is_empty() => Ok(op.into()),
                     Op::Reduce(op) => ops::Reduce::new(op.function, op.input, &op.axes, op.output).map(Op::from),
                     Op::Softmax(op) => ops::Softmax::new(op.function, op.input, op.axis, op.output).map(Op::from),
+                    Op::SparseMatmul(op) => op.check().map(Op::from),
                 };
                 // As text, since a constant may be NaN.
                 let rebuilt = rebuilt.unwrap_or_else(|error| panic!("{}: {error}", case.name));
@@ -203,6 +209,7 @@ mod tests {
             }
         }
         let want = ["argreduce", "binary", "cast", "clamp", "compare", "copy", "expr", "matmul", "reduce", "softmax"];
+        let want = [&want[..], &["sparse24"]].concat();
         assert!(want.iter().all(|family| sliced.contains(family)), "{sliced:?}");
         assert!(!sliced.contains("random") && !sliced.contains("arange"), "{sliced:?}");
     }

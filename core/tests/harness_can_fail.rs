@@ -33,6 +33,7 @@ fn every_fault_is_caught_in_every_family_it_can_show_in() {
         "random",
         "reduce",
         "softmax",
+        "sparse24",
         "unary",
     ];
     for family in families {

@@ -32,6 +32,8 @@ impl BenchCase {
                 batch == 1 && m == n && n == k && as_written && op.precision == Precision::Highest
             }
             Op::GroupedMatmul(_) => false,
+            // Beside the dense products, of the same extents.
+            Op::SparseMatmul(_) => false,
             _ => true,
         }
     }

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::Values;
-use crate::ops::{ArgReduce, GroupedMatmul, Matmul, Random, Reduce, ScaleBlocks, Softmax};
+use crate::ops::{ArgReduce, GroupedMatmul, Matmul, Random, Reduce, ScaleBlocks, Softmax, SparseMatmul};
 use crate::{DType, Layout, Op, Precision, Result, Shape, TensorSpec, UnaryFn};
 
 /// One op on given inputs.
@@ -40,8 +40,8 @@ impl Case {
     /// A case named by its parts. Reductions, products and softmax are also checked for repeatable bits.
     pub fn new(family: &'static str, op: impl Into<Op>, values: Vec<Values>) -> Case {
         let op = op.into();
-        let repeat =
-            matches!(op, Op::Matmul(_) | Op::GroupedMatmul(_) | Op::Reduce(_) | Op::Softmax(_) | Op::ArgReduce(_));
+        let product = op.product().is_some() || matches!(op, Op::GroupedMatmul(_));
+        let repeat = product || matches!(op, Op::Reduce(_) | Op::Softmax(_) | Op::ArgReduce(_));
         Case { name: describe(family, &op, &values), family, op, values, check: Check::Bound, repeat }
     }
 
@@ -212,10 +212,18 @@ fn describe(family: &str, op: &Op, values: &[Values]) -> String {
             name.push_str(if bias.is_some() { " bias" } else { "" });
             describe_end(&mut name, *activation, *precision);
         }
+        Op::SparseMatmul(SparseMatmul { product, .. }) => {
+            // Values of one shape stand for several k.
+            let _ = write!(name, " k{}", product.dims().k);
+            describe_epilogue(&mut name, product);
+        }
+        Op::Decompress24(op) => {
+            let _ = write!(name, " k{}", op.k());
+        }
         Op::Random(Random { distribution, seed, stream, .. }) => {
             let _ = write!(name, " {distribution:?} key{seed:#x} stream{stream:#x}");
         }
-        Op::Copy(_) | Op::Map(_) => {}
+        Op::Compress24(_) | Op::Copy(_) | Op::Map(_) => {}
     }
     let mut recipes: Vec<String> = values.iter().map(Values::name).collect();
     recipes.dedup();

@@ -344,7 +344,7 @@ impl Tally {
     /// Normalised mean square error of plain products: many small errors that each pass, and no longer look random.
     /// 4 h 2^-2p with the chain h of [`crate::oracle::Approx::sum`]; the rounding of 16-bit results is 2^-2p / 3 of it.
     fn check_mean_square(&self, case: &Case, dtype: DType) -> Result<(), Failure> {
-        let Op::Matmul(op) = &case.op else { return Ok(()) };
+        let Some(op) = case.op.product() else { return Ok(()) };
         let plain = op.c.is_none() && op.bias.is_none() && op.activation.is_none();
         if !plain || !dtype.is_float() || self.elements < 256 || self.value_square == 0.0 {
             return Ok(());

@@ -35,6 +35,8 @@ pub enum Values {
     Planted(Plant, Where),
     /// The same value everywhere.
     Constant(f64),
+    /// Words of 2:4 metadata that name two places of each group in ascending order, all six pairs alike; for u32.
+    Places24,
     /// Near 1, so that long products neither overflow nor vanish; -1 and 1 for integers (1 for unsigned ones).
     NearOne,
 }
@@ -83,6 +85,7 @@ impl Values {
             Values::Planted(what, at) => format!("{what:?}@{at:?}").to_lowercase(),
             Values::Constant(value) => format!("const({value})"),
             Values::NearOne => "nearone".into(),
+            Values::Places24 => "places".into(),
         }
     }
 
@@ -145,6 +148,14 @@ impl Values {
             Values::Constant(value) => of(value),
             Values::NearOne if !dtype.is_float() => {
                 Scalar::I(if dtype.is_signed() && mix(seed, i).is_multiple_of(7) { -1 } else { 1 })
+            }
+            Values::Places24 => {
+                // 01, 02, 03, 12, 13, 23: the second place in the upper two bits.
+                const PAIRS: [u64; 6] = [0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110];
+                let bits = mix(seed, i);
+                Scalar::I(
+                    (0..8).fold(0, |word, group| word << 4 | PAIRS[(bits >> (8 * group) & 0xff) as usize % 6]) as i64
+                )
             }
             Values::NearOne => of(1.0 + (unit - 0.5) / 16.0),
             Values::AllBits | Values::RandomBits => Scalar::I(0), // written as bits above

@@ -18,6 +18,8 @@ mod matmul;
 mod random;
 mod reduce;
 mod softmax;
+pub mod sparse24;
+mod sparse_matmul;
 mod unary;
 
 pub use argreduce::{ArgReduce, ArgReduceFn};
@@ -29,6 +31,8 @@ pub use matmul::{Matmul, MatmulDims, ScaleBlocks};
 pub use random::{Distribution, Random, philox4x32_10};
 pub use reduce::{Reduce, ReduceFn};
 pub use softmax::{Softmax, SoftmaxFn};
+pub use sparse_matmul::SparseMatmul;
+pub use sparse24::{Compress24, Decompress24, Part24};
 pub use unary::UnaryFn;
 
 use crate::harness::{BenchCase, BenchSize, Case, Level};
@@ -71,8 +75,12 @@ impl TensorSpec {
 pub enum Op {
     /// Index of the largest or smallest element over axes.
     ArgReduce(ArgReduce),
+    /// Values or metadata of a 2:4 compressed tensor.
+    Compress24(Compress24),
     /// A copy of bits from one layout to another.
     Copy(Copy),
+    /// The dense tensor of a 2:4 compressed one.
+    Decompress24(Decompress24),
     /// Products of runs of rows, each with the matrix of its group.
     GroupedMatmul(GroupedMatmul),
     /// An elementwise expression: unary, binary, comparison, where, clamp, cast, fill, arange and any fusion of them.
@@ -85,6 +93,8 @@ pub enum Op {
     Reduce(Reduce),
     /// Softmax or log-softmax along one axis.
     Softmax(Softmax),
+    /// A (batched) matrix product with a 2:4 compressed left operand.
+    SparseMatmul(SparseMatmul),
 }
 
 /// What an operation must do at least: the denominators of every rate and roofline share.
@@ -139,21 +149,29 @@ registry! {
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",
     "reduce" reduce "sum, mean, prod, max, min, any, all over axes",
     "softmax" softmax "softmax and log-softmax along an axis",
+    "sparse24" sparse24 "2:4 compression: two of four neighbours, and products with what was compressed",
     "unary" unary "functions of one operand",
     "where" where_ "elements of one of two tensors, by a condition",
 }
 
+/// `body` of the op within; `sparse` of a sparse product, which is made round a dense one.
 macro_rules! for_each_op {
     ($op:expr, $inner:ident => $body:expr) => {
+        for_each_op!($op, $inner => $body, sparse => $body)
+    };
+    ($op:expr, $inner:ident => $body:expr, sparse => $sparse:expr) => {
         match $op {
             Op::ArgReduce($inner) => $body,
+            Op::Compress24($inner) => $body,
             Op::Copy($inner) => $body,
+            Op::Decompress24($inner) => $body,
             Op::GroupedMatmul($inner) => $body,
             Op::Map($inner) => $body,
             Op::Matmul($inner) => $body,
             Op::Random($inner) => $body,
             Op::Reduce($inner) => $body,
             Op::Softmax($inner) => $body,
+            Op::SparseMatmul($inner) => $sparse,
         }
     };
 }
@@ -162,7 +180,8 @@ macro_rules! for_each_op {
 /// before an output would make rows of wide stores straddle memory sectors.
 fn at_start(mut benches: Vec<BenchCase>) -> Vec<BenchCase> {
     for bench in &mut benches {
-        for_each_op!(&mut bench.op, op => op.output.layout = op.output.layout.with_offset(0));
+        let output = for_each_op!(&mut bench.op, op => &mut op.output, sparse => &mut op.product.output);
+        output.layout = output.layout.with_offset(0);
     }
     benches
 }
@@ -180,7 +199,7 @@ impl Op {
 
     /// The operand written.
     pub fn output(&self) -> TensorSpec {
-        for_each_op!(self, op => op.output)
+        for_each_op!(self, op => op.output, sparse => op.product.output)
     }
 
     /// Arithmetic and traffic of the op.
@@ -188,6 +207,15 @@ impl Op {
         let flops = for_each_op!(self, op => op.flops());
         let bytes_read = self.inputs().iter().map(TensorSpec::bytes_once).fold(0, u64::saturating_add);
         Cost { flops, bytes_read, bytes_written: self.output().bytes() }
+    }
+
+    /// The dense product that it is, or stands for.
+    pub fn product(&self) -> Option<&Matmul> {
+        match self {
+            Op::Matmul(op) => Some(op),
+            Op::SparseMatmul(op) => Some(&op.product),
+            _ => None,
+        }
     }
 
     /// The reference result; see [`crate::oracle`].
@@ -205,7 +233,7 @@ macro_rules! op_from {
         }
     )*};
 }
-op_from!(ArgReduce, Copy, GroupedMatmul, Map, Matmul, Random, Reduce, Softmax);
+op_from!(ArgReduce, Compress24, Copy, Decompress24, GroupedMatmul, Map, Matmul, Random, Reduce, Softmax, SparseMatmul);
 
 impl TensorSpec {
     /// Bytes of the distinct elements: a broadcast dimension counts once.

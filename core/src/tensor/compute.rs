@@ -3,7 +3,9 @@
 use crate::ops::{
     ArgReduce, ArgReduceFn, Distribution, Matmul, Random, Reduce, ReduceFn, ScaleBlocks, Softmax, SoftmaxFn,
 };
-use crate::{DType, Device, Error, IntoShape, KeepDims, MAX_RANK, Precision, Result, Shape, Tensor, UnaryFn};
+use crate::{
+    DType, Device, Error, IntoShape, KeepDims, Layout, MAX_RANK, Precision, Result, Shape, Tensor, TensorSpec, UnaryFn,
+};
 
 /// What a matrix product does beyond A B: D = activation(alpha (scale_a A)(B scale_b) + beta C + bias).
 #[derive(Clone, Debug)]
@@ -46,6 +48,62 @@ impl Default for MatmulOptions<'_> {
     }
 }
 
+/// The product of a left operand, which is on the device of `lhs` and has its dtype and the shape `a`, with `rhs`, and the
+/// tensors that it reads besides; `view` is the left operand in a batch of the extents it is given. Not checked yet.
+pub(super) fn product<'a>(
+    (lhs, a): (&Tensor, &Shape),
+    rhs: &'a Tensor,
+    options: &MatmulOptions<'a>,
+    view: impl FnOnce(&[u64]) -> Result<TensorSpec>,
+) -> Result<(Matmul, Vec<&'a Tensor>)> {
+    const OP: &str = "matmul";
+    lhs.expect_device(OP, rhs)?;
+    let ([a_batch @ .., m, _], [b_batch @ .., k, n]) = (a.dims(), rhs.dims()) else {
+        return Err(Error::shape_mismatch(OP, a, rhs.shape(), None));
+    };
+    let batch = Shape::broadcast(OP, &Shape::new(a_batch)?, &Shape::new(b_batch)?)?;
+    let with_batch = |rows: u64, cols: u64| {
+        let mut dims = [0; MAX_RANK];
+        let rank = batch.rank();
+        dims[..rank].copy_from_slice(batch.dims());
+        dims[rank] = rows;
+        dims[rank + 1] = cols;
+        Shape::new(&dims[..rank + 2])
+    };
+    let undefined = Error::UndefinedForDType { op: OP, dtype: lhs.dtype };
+    let scaled = (options.scale_a.is_some() || options.scale_b.is_some()).then_some(DType::F32);
+    let dtype = options.output.or(scaled).or(Matmul::output_dtype(lhs.dtype)).ok_or(undefined)?;
+    let shape = with_batch(*m, *n)?;
+    let c = options.add.map(|(c, _)| c);
+    let others: Vec<&Tensor> =
+        [Some(rhs), c, options.bias, options.scale_a, options.scale_b].into_iter().flatten().collect();
+    for other in &others {
+        lhs.expect_device(OP, other)?;
+    }
+    let broadcast = |tensor: &Tensor, shape: Shape| Ok::<_, Error>(tensor.broadcast_to(shape)?.spec());
+    let [of_a, of_b] = match options.scale_blocks {
+        Some(blocks) => blocks.check()?.extents([*m, *n, *k]),
+        None => [[*m, 1], [1, *n]],
+    };
+    let scale = |scale: Option<&Tensor>, [rows, cols]: [u64; 2]| {
+        scale.map(|scale| broadcast(scale, with_batch(rows, cols)?)).transpose()
+    };
+    let output = TensorSpec::new(dtype, Layout::contiguous(shape));
+    let product = Matmul {
+        c: c.map(|c| broadcast(c, shape)).transpose()?,
+        bias: options.bias.map(Tensor::spec),
+        scale_a: scale(options.scale_a, of_a)?,
+        scale_b: scale(options.scale_b, of_b)?,
+        scale_blocks: options.scale_blocks,
+        alpha: options.alpha,
+        beta: options.add.map_or(0.0, |(_, beta)| beta),
+        activation: options.activation,
+        precision: options.precision,
+        ..Matmul::product(view(batch.dims())?, broadcast(rhs, with_batch(*k, *n)?)?, output)
+    };
+    Ok((product, others))
+}
+
 impl Tensor {
     /// The matrix product with `rhs`: [..., m, k] x [..., k, n] -> [..., m, n], batch dimensions broadcast.
     ///
@@ -64,64 +122,15 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::matmul`], and [`Error::InvalidArgument`] for options that have no meaning together.
     pub fn matmul_with(&self, rhs: &Tensor, options: &MatmulOptions<'_>) -> Result<Tensor> {
-        self.expect_device("matmul", rhs)?;
-        let (a, b) = (self.dims(), rhs.dims());
-        if a.len() < 2 || b.len() < 2 {
-            return Err(Error::shape_mismatch("matmul", self.shape(), rhs.shape(), None));
-        }
-        let ([a_batch @ .., m, k], [b_batch @ .., _, n]) = (a, b) else {
-            return Err(Error::shape_mismatch("matmul", self.shape(), rhs.shape(), None));
+        let view = |batch: &[u64]| {
+            let matrix = &self.dims()[self.rank() - 2..];
+            Ok(TensorSpec::new(self.dtype, self.layout.broadcast_to(Shape::new(&[batch, matrix].concat())?)?))
         };
-        let batch = Shape::broadcast("matmul", &Shape::new(a_batch)?, &Shape::new(b_batch)?)?;
-        let with_batch = |rows: u64, cols: u64| {
-            let mut dims = [0; MAX_RANK];
-            let rank = batch.rank();
-            dims[..rank].copy_from_slice(batch.dims());
-            dims[rank] = rows;
-            dims[rank + 1] = cols;
-            Shape::new(&dims[..rank + 2])
-        };
-        let lhs = self.broadcast_to(with_batch(*m, *k)?)?;
-        let rhs = rhs.broadcast_to(with_batch(b[b.len() - 2], *n)?)?;
-        let undefined = Error::UndefinedForDType { op: "matmul", dtype: self.dtype };
-        let scaled = (options.scale_a.is_some() || options.scale_b.is_some()).then_some(DType::F32);
-        let dtype = options.output.or(scaled).or(Matmul::output_dtype(self.dtype)).ok_or(undefined)?;
-        let shape = with_batch(*m, *n)?;
-        let addend = match options.add {
-            Some((c, beta)) => Some((c.broadcast_to(shape)?, beta)),
-            None => None,
-        };
-        let [of_a, of_b] = match options.scale_blocks {
-            Some(blocks) => blocks.check()?.extents([*m, *n, *k]),
-            None => [[*m, 1], [1, *n]],
-        };
-        let scale = |scale: Option<&Tensor>, [rows, cols]: [u64; 2]| {
-            scale.map(|scale| scale.broadcast_to(with_batch(rows, cols)?)).transpose()
-        };
-        let (scale_a, scale_b) = (scale(options.scale_a, of_a)?, scale(options.scale_b, of_b)?);
-        let mut inputs = vec![&lhs, &rhs];
-        inputs.extend(addend.as_ref().map(|(c, _)| c));
-        inputs.extend(options.bias);
-        inputs.extend(&scale_a);
-        inputs.extend(&scale_b);
-        for input in &inputs {
-            self.expect_device("matmul", input)?;
-        }
         // Checked before the output is allocated: a bad request costs nothing.
-        let op = Matmul {
-            c: addend.as_ref().map(|(c, _)| c.spec()),
-            bias: options.bias.map(Tensor::spec),
-            scale_a: scale_a.as_ref().map(Tensor::spec),
-            scale_b: scale_b.as_ref().map(Tensor::spec),
-            scale_blocks: options.scale_blocks,
-            alpha: options.alpha,
-            beta: addend.as_ref().map_or(0.0, |(_, beta)| *beta),
-            activation: options.activation,
-            precision: options.precision,
-            ..Matmul::product(lhs.spec(), rhs.spec(), crate::TensorSpec::new(dtype, crate::Layout::contiguous(shape)))
-        }
-        .check()?;
-        let out = Tensor::empty(&self.device, dtype, shape)?;
+        let (product, others) = product((self, self.shape()), rhs, options, view)?;
+        let op = product.check()?;
+        let out = Tensor::empty(&self.device, op.output.dtype, *op.output.layout.shape())?;
+        let inputs: Vec<&Tensor> = [self].into_iter().chain(others).collect();
         out.fill_by(&op.into(), &inputs)?;
         Ok(out)
     }

@@ -3,17 +3,19 @@
 //! A [`Tensor`] is a device, a shared buffer, a dtype and a [`Layout`]; clones and views share the buffer. Every operation
 //! returns a new tensor and is checked before the device sees it. Nothing waits for the device until a result is read.
 //! Views are in `view.rs`, arithmetic in `math.rs`, products, reductions and random numbers in `compute.rs`, grouped products in
-//! `grouped.rs`, 8-bit tensors with scales in `quantize.rs`.
+//! `grouped.rs`, 8-bit tensors with scales in `quantize.rs`, 2:4 compressed ones in `sparse24.rs`.
 
 mod compute;
 mod grouped;
 mod math;
 pub(crate) mod quantize;
+mod sparse24;
 mod view;
 
 pub use compute::MatmulOptions;
 pub use grouped::GroupedMatmulOptions;
 pub use quantize::{Granularity, Quantized};
+pub use sparse24::Sparse24;
 
 use std::fmt;
 

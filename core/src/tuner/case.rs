@@ -11,7 +11,8 @@ use super::settings::Effort;
 use crate::harness::Values;
 use crate::harness::run::{Operand, operand};
 use crate::harness::values::mix;
-use crate::ops::Matmul;
+use crate::ops::sparse24::shape_of;
+use crate::ops::{Matmul, MatmulDims, Part24, SparseMatmul};
 use crate::oracle::{Expected, HostTensor, Subnormals};
 use crate::{Layout, Op, Result, Scalar, Shape, TensorSpec};
 
@@ -55,10 +56,27 @@ pub fn check_cases(op: &Op, effort: Effort) -> impl Iterator<Item = Op> {
 /// is not smaller than the op itself, or the op is of no kind that is tuned.
 pub(super) fn reduced(op: &Op, effort: Effort, longer: u32) -> Option<Op> {
     // Scales of blocks have one kernel.
-    let Op::Matmul(op) = op else { return None };
-    if op.scale_blocks.is_some() {
-        return None;
+    let product = op.product().filter(|product| product.scale_blocks.is_none())?;
+    let made = reduced_product(product, effort, longer)?;
+    match op {
+        Op::SparseMatmul(op) => reduced_sparse(op, made).map(Op::from),
+        _ => made.check().ok().map(Op::from),
     }
+}
+
+/// `op` with what decompresses to the left operand of `product`: as dense, and as it is aligned.
+fn reduced_sparse(op: &SparseMatmul, product: Matmul) -> Option<SparseMatmul> {
+    let MatmulDims { m, k, .. } = product.dims();
+    let dims = product.output.layout.dims();
+    let batch = op.values.layout.dims().iter().rev().skip(2).rev().map(|&dim| dim.min(MOST_BATCH));
+    let matrix: Vec<u64> = batch.chain([m, k]).collect();
+    let of = |part, spec| dense(spec, shape_of(part, &Shape::new(&matrix).ok()?).ok()?.dims());
+    let (values, metadata) = (of(Part24::Values, &op.values)?, of(Part24::Metadata, &op.metadata)?);
+    let a = SparseMatmul::dense_a(&values, k, &dims[..dims.len() - 2]).ok()?;
+    SparseMatmul { values, metadata, product: Matmul { a, ..product } }.check().ok()
+}
+
+fn reduced_product(op: &Matmul, effort: Effort, longer: u32) -> Option<Matmul> {
     let dims = op.dims();
     let small = |extent: u64, normal: u64| match effort {
         Effort::Normal if longer == 0 => shrink(extent, normal),
@@ -76,7 +94,7 @@ pub(super) fn reduced(op: &Op, effort: Effort, longer: u32) -> Option<Op> {
     }
     let batch: Vec<u64> = op.output.layout.dims().iter().rev().skip(2).rev().map(|&dim| dim.min(MOST_BATCH)).collect();
     let with = |rows: u64, columns: u64| [batch.as_slice(), &[rows, columns]].concat();
-    let made = Matmul {
+    Some(Matmul {
         a: view(&op.a, &with(m, k))?,
         b: view(&op.b, &with(k, n))?,
         c: op.c.as_ref().map_or(Some(None), |c| view(c, &with(m, n)).map(Some))?,
@@ -85,8 +103,7 @@ pub(super) fn reduced(op: &Op, effort: Effort, longer: u32) -> Option<Op> {
         scale_b: op.scale_b.as_ref().map_or(Some(None), |scale| view(scale, &with(1, n)).map(Some))?,
         output: dense(&op.output, &with(m, n))?,
         ..op.clone()
-    };
-    made.check().ok().map(Op::from)
+    })
 }
 
 /// The smallest extent above `base`, and not so small that vector kernels serve it, with the remainder of `extent`;
@@ -135,18 +152,28 @@ impl Trial {
     /// # Errors
     /// Never for an op made by [`reduced`].
     pub(super) fn new(op: Op, seed: u64) -> Result<Trial> {
-        let scales = match &op {
-            Op::Matmul(op) => op.places()[2..].iter().flatten().copied().collect(),
-            _ => Vec::new(),
-        };
+        let sparse = matches!(op, Op::SparseMatmul(_));
+        // Compressed operands have one more: their metadata.
+        let scales: Vec<usize> = op.product().map_or(Vec::new(), |product| {
+            product.places()[2..].iter().flatten().map(|place| place + usize::from(sparse)).collect()
+        });
         let input = |(i, spec): (usize, &TensorSpec)| {
             let seed = mix(seed, i as u64 + 1);
-            if scales.contains(&i) { operand(spec, &SCALES, seed) } else { draw(spec, seed) }
+            match i {
+                1 if sparse => operand(spec, &Values::Places24, seed),
+                _ if scales.contains(&i) => operand(spec, &SCALES, seed),
+                _ => draw(spec, seed),
+            }
         };
         let inputs: Vec<Operand> = op.inputs().iter().enumerate().map(input).collect();
-        let (rows, expected) = match &op {
-            Op::Matmul(matmul) => expect(matmul, &inputs)?,
-            _ => (Vec::new(), Vec::new()),
+        let mut hosts: Vec<HostTensor> = inputs.iter().map(|operand| operand.host.clone()).collect();
+        if let Op::SparseMatmul(op) = &op {
+            let (a, _) = op.dense(&hosts);
+            hosts.splice(..2, [a]);
+        }
+        let (rows, expected) = match op.product() {
+            Some(product) => expect(product, &hosts)?,
+            None => (Vec::new(), Vec::new()),
         };
         Ok(Trial { op, inputs, rows, expected })
     }
@@ -223,7 +250,7 @@ fn draw(spec: &TensorSpec, seed: u64) -> Operand {
 }
 
 /// The rows of each matrix to compare, and what they must be.
-fn expect(op: &Matmul, inputs: &[Operand]) -> Result<(Vec<u64>, Vec<Expected>)> {
+fn expect(op: &Matmul, inputs: &[HostTensor]) -> Result<(Vec<u64>, Vec<Expected>)> {
     let dims = op.dims();
     let each = dims.batch.saturating_mul(dims.n).saturating_mul(dims.k.max(1)).max(1);
     let wanted = (ORACLE_PRODUCTS / each).max(LEAST_ROWS).min(dims.m);
@@ -269,12 +296,12 @@ fn expect(op: &Matmul, inputs: &[Operand]) -> Result<(Vec<u64>, Vec<Expected>)> 
     };
     let specs = part.inputs();
     let [c, _, scale_a, _] = op.places();
-    let hosts = inputs.iter().zip(&specs).enumerate().map(|(i, (operand, spec))| {
+    let hosts = inputs.iter().zip(&specs).enumerate().map(|(i, (host, spec))| {
         let values = match i {
-            0 => pick(&operand.host, dims.k),
-            _ if Some(i) == c => pick(&operand.host, dims.n),
-            _ if Some(i) == scale_a => pick(&operand.host, 1),
-            _ => operand.host.values.clone(),
+            0 => pick(host, dims.k),
+            _ if Some(i) == c => pick(host, dims.n),
+            _ if Some(i) == scale_a => pick(host, 1),
+            _ => host.values.clone(),
         };
         HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }
     });

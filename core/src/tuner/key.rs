@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::ops::Matmul;
+use crate::ops::{Matmul, SparseMatmul};
 use crate::{DType, Op, Precision, TensorSpec};
 
 /// Alignments of an extent, in elements, that kernels tell apart: whole tiles, whole MMA steps, whole vectors.
@@ -39,6 +39,8 @@ pub struct Key {
     scaled: bool,
     /// Operands have scales.
     scales: bool,
+    /// A is 2:4 compressed.
+    sparse: bool,
 }
 
 /// A class of extents.
@@ -76,8 +78,16 @@ impl Key {
     pub fn of(op: &Op) -> Option<Key> {
         match op {
             Op::Matmul(op) if op.scale_blocks.is_none() => Some(Key::of_matmul(op)),
+            Op::SparseMatmul(op) if op.product.scale_blocks.is_none() => Some(Key::of_sparse(op)),
             _ => None,
         }
+    }
+
+    /// The key of the dense product, A aligned as what is kept of it.
+    fn of_sparse(op: &SparseMatmul) -> Key {
+        let dense = Key::of_matmul(&op.product);
+        let align_bytes = Operand::of(&op.values).align_bytes;
+        Key { a: Operand { align_bytes, ..dense.a }, sparse: true, ..dense }
     }
 
     fn of_matmul(op: &Matmul) -> Key {
@@ -99,20 +109,23 @@ impl Key {
             activation: op.activation.is_some(),
             scaled: op.alpha != 1.0,
             scales: op.scale_a.is_some() || op.scale_b.is_some(),
+            sparse: false,
         }
     }
 
     /// What a check of a kernel covers: this without sizes, and with the activation, which changes the code but not which
     /// kernel is best. Batches count as one or many.
     pub(super) fn class(&self, op: &Op) -> String {
-        let activation = match op {
-            Op::Matmul(op) => op.activation.map_or("", |f| f.name()),
-            _ => "",
-        };
+        let activation = op.product().and_then(|product| product.activation).map_or("", |f| f.name());
         let Extent { multiple_of: m, .. } = self.m;
         let (n, k) = (self.n.multiple_of, self.k.multiple_of);
         let batch = if self.batch > 1 { "batched" } else { "single" };
-        format!("matmul {} {batch} m%{m} n%{n} k%{k} {} {activation}", self.types(), self.operands()).trim_end().into()
+        let (kind, types, operands) = (self.kind(), self.types(), self.operands());
+        format!("{kind} {types} {batch} m%{m} n%{n} k%{k} {operands} {activation}").trim_end().into()
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.sparse { "sparse_matmul" } else { "matmul" }
     }
 
     fn types(&self) -> String {
@@ -168,7 +181,7 @@ pub fn find<'a>(names: impl Iterator<Item = &'a str>, wanted: &str) -> Option<us
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Key { batch, m, n, k, .. } = self;
-        write!(f, "matmul {} batch{batch} m{m} n{n} k{k} {}", self.types(), self.operands())
+        write!(f, "{} {} batch{batch} m{m} n{n} k{k} {}", self.kind(), self.types(), self.operands())
     }
 }
 

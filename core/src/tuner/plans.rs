@@ -21,7 +21,7 @@ pub(super) struct Plans<T> {
 
 #[derive(Debug)]
 struct Known<T> {
-    op: Matmul,
+    op: Op,
     generation: u64,
     plan: Arc<T>,
 }
@@ -35,7 +35,7 @@ impl<T> Default for Plans<T> {
 impl<T> Plans<T> {
     /// What was chosen for `op`.
     pub(super) fn get(&self, op: &Op, generation: u64) -> Option<Arc<T>> {
-        let Op::Matmul(op) = op else { return None };
+        op.product()?;
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let found =
             known.get(&fingerprint(op)).filter(|known| known.generation == generation && same(&known.op, op))?;
@@ -44,7 +44,9 @@ impl<T> Plans<T> {
 
     /// Remembers what was chosen; of two ops with one hash the later stays.
     pub(super) fn put(&self, op: &Op, generation: u64, plan: &Arc<T>) {
-        let Op::Matmul(op) = op else { return };
+        if op.product().is_none() {
+            return;
+        }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST_PLANS {
             known.clear();
@@ -53,8 +55,18 @@ impl<T> Plans<T> {
     }
 }
 
+fn same(a: &Op, b: &Op) -> bool {
+    match (a, b) {
+        (Op::Matmul(a), Op::Matmul(b)) => same_product(a, b),
+        (Op::SparseMatmul(a), Op::SparseMatmul(b)) => {
+            a.values == b.values && a.metadata == b.metadata && same_product(&a.product, &b.product)
+        }
+        _ => false,
+    }
+}
+
 /// Equal, and with the same bits in their factors: 0 and -0 are different plans, NaN is itself.
-fn same(a: &Matmul, b: &Matmul) -> bool {
+fn same_product(a: &Matmul, b: &Matmul) -> bool {
     let bits = |op: &Matmul| (op.alpha.to_bits(), op.beta.to_bits());
     a.output == b.output
         && a.a == b.a
@@ -69,7 +81,13 @@ fn same(a: &Matmul, b: &Matmul) -> bool {
         && a.scale_blocks == b.scale_blocks
 }
 
-fn fingerprint(op: &Matmul) -> u64 {
+/// That of the product, turned where A is compressed: only one of both is likely for the same extents, and each is compared.
+fn fingerprint(op: &Op) -> u64 {
+    let turn = if matches!(op, Op::SparseMatmul(_)) { 1 } else { 0 };
+    op.product().map_or(0, |product| fingerprint_of(product).rotate_left(turn))
+}
+
+fn fingerprint_of(op: &Matmul) -> u64 {
     let mut hash = op.a.dtype as u64 | (op.output.dtype as u64) << 8 | (op.precision as u64) << 16;
     hash |= op.activation.map_or(0, |f| f as u64 + 1) << 24 | (op.b.dtype as u64) << 32;
     let mut mix = |word: u64| {
@@ -145,7 +163,7 @@ mod tests {
     #[test]
     fn signs_of_zero_and_nan_are_told_apart() {
         let with = |alpha| Matmul { alpha, ..product(4, 5, 6) };
-        assert!(!same(&with(0.0), &with(-0.0)) && same(&with(f64::NAN), &with(f64::NAN)));
+        assert!(!same_product(&with(0.0), &with(-0.0)) && same_product(&with(f64::NAN), &with(f64::NAN)));
     }
 
     #[test]
@@ -154,7 +172,7 @@ mod tests {
         for m in 1..40 {
             for n in 1..40 {
                 for k in 1..40 {
-                    all.insert(fingerprint(&product(m, n, k)));
+                    all.insert(fingerprint(&product(m, n, k).into()));
                 }
             }
         }

@@ -13,6 +13,7 @@ mod matmul;
 mod random;
 mod reduce;
 mod softmax;
+mod sparse24;
 
 use crate::{Op, TensorSpec};
 use bytemuck::Pod;
@@ -21,13 +22,16 @@ use bytemuck::Pod;
 pub(super) fn execute(op: &Op, inputs: &[&[u8]], output: &mut [u8]) {
     match op {
         Op::ArgReduce(op) => argreduce::execute(op, inputs[0], output),
+        Op::Compress24(op) => sparse24::compress(op, inputs[0], output),
         Op::Copy(op) => copy::execute(op, inputs[0], output),
+        Op::Decompress24(op) => sparse24::decompress(op, inputs, output),
         Op::GroupedMatmul(op) => grouped_matmul::execute(op, inputs, output),
         Op::Map(op) => map::execute(op, inputs, output),
         Op::Matmul(op) => matmul::execute(op, inputs, output),
         Op::Random(op) => random::execute(op, output),
         Op::Reduce(op) => reduce::execute(op, inputs[0], output),
         Op::Softmax(op) => softmax::execute(op, inputs[0], output),
+        Op::SparseMatmul(op) => sparse24::multiply(op, inputs, output),
     }
 }
 

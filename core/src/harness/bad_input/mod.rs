@@ -44,6 +44,7 @@ const ROWS: &[(&str, Test)] = &[
     ("scales of the wrong shape, dtype or operands", parameters::scales),
     ("scales of blocks of the wrong shape, of nothing or of unequal length", parameters::scale_blocks),
     ("quantising what has no steps, rows or columns", parameters::quantize),
+    ("compressing what has no groups, and parts that do not fit", parameters::sparse24),
     ("reshape to another element count", shapes::reshape_size),
     ("reshape with two inferred extents", shapes::reshape_inferred),
     ("shape beyond 2^63 elements", shapes::shape_overflow),

@@ -4,7 +4,7 @@ use super::{Answer, must, ones, refused};
 use crate::ops::Distribution;
 use crate::{
     DType, Device, Error, Expr, Granularity, GroupedMatmulOptions, KeepDims, MAX_INPUTS, MatmulOptions, Program,
-    Quantized, ReduceFn, Scalar, ScaleBlocks, Tensor, UnaryFn,
+    Quantized, ReduceFn, Scalar, ScaleBlocks, Sparse24, Tensor, UnaryFn,
 };
 
 pub(super) fn matmul_epilogue(device: &Device) -> Answer {
@@ -168,6 +168,36 @@ pub(super) fn quantize(device: &Device) -> Answer {
     refused("an i8 bias", x.linear(&weights, Some(weights.values()), None), |e| {
         matches!(e, Error::ShapeMismatch { .. } | Error::DTypeMismatch { .. })
     })
+}
+
+pub(super) fn sparse24(device: &Device) -> Answer {
+    let integers = must(Tensor::from_slice(device, &[1i32; 8], [2, 4]))?;
+    let is = |op| move |e: &Error| matches!(e, Error::UndefinedForDType { op: o, dtype: DType::I32 } if *o == op);
+    refused("i32 compressed", integers.compress_2_4(), is("compress24"))?;
+    refused("a scalar compressed", must(ones(device, &[1])?.reshape([]))?.compress_2_4(), |e| {
+        matches!(e, Error::InvalidArgument { what: "shape", .. })
+    })?;
+    let sparse = must(ones(device, &[2, 9])?.compress_2_4())?;
+    let (values, metadata) = (sparse.values().clone(), sparse.metadata().clone());
+    refused("values of another k", Sparse24::from_parts(values.clone(), metadata.clone(), 13), |e| {
+        matches!(e, Error::InvalidArgument { what: "k", .. })
+    })?;
+    refused("f32 metadata", Sparse24::from_parts(values.clone(), ones(device, &[2, 1])?, 9), |e| {
+        matches!(e, Error::DTypeMismatch { expected: DType::U32, got: DType::F32, .. })
+    })?;
+    let long = must(Tensor::zeros(device, DType::U32, [2, 2]))?;
+    refused("metadata of another shape", Sparse24::from_parts(values, long, 9), |e| {
+        matches!(e, Error::ShapeMismatch { .. })
+    })?;
+    refused("i32 values", Sparse24::from_parts(integers, metadata, 8), is("compress24"))?;
+    refused("a product of 9 and 8", sparse.matmul(&ones(device, &[8, 3])?), |e| {
+        matches!(e, Error::InnerDimension { k_lhs: 9, k_rhs: 8, .. })
+    })?;
+    refused(
+        "a compressed vector multiplied",
+        must(ones(device, &[8])?.compress_2_4())?.matmul(&ones(device, &[8, 3])?),
+        |e| matches!(e, Error::ShapeMismatch { op: "matmul", .. }),
+    )
 }
 
 pub(super) fn empty_reduction(device: &Device) -> Answer {

@@ -1,4 +1,4 @@
-//! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, quantised layers, and users' kernels
+//! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, quantised and pruned layers, and users' kernels
 //! good and bad.
 //!
 //! [`run`] is a table of tests for any backend, as [`super::recording::run`] is for recordings: each on buffers of its own,
@@ -12,6 +12,7 @@ mod memory;
 mod order;
 mod quantised;
 mod refusals;
+mod sparse24;
 pub mod tuner;
 pub mod words;
 
@@ -40,7 +41,7 @@ pub fn run(device: &Device) -> Vec<Row> {
         Err(Error::Unsupported { .. }) => Vec::new(),
         _ => [kernels::ROWS, refusals::ROWS, order::KERNEL_ROWS].concat(),
     };
-    let rows = [memory::ROWS, order::ROWS, quantised::ROWS].concat().into_iter().chain(kernels);
+    let rows = [memory::ROWS, order::ROWS, quantised::ROWS, sparse24::ROWS].concat().into_iter().chain(kernels);
     rows.map(|(name, test)| Row { name, result: outcome(device, test) }).collect()
 }
 

@@ -18,6 +18,7 @@ pub mod quantize;
 pub mod random;
 pub mod reduce;
 pub mod softmax;
+pub mod sparse24;
 pub mod unary;
 pub mod where_;
 
