@@ -71,6 +71,7 @@ families! {
     grouped_products_conform: "grouped_matmul";
     reductions_conform: "argreduce" "reduce" "softmax";
     quantising_conforms: "quantize";
+    compression_conforms: "sparse24";
 }
 
 /// Cases of products, each computed by the candidate that `prefer` names where there is one.

@@ -41,18 +41,22 @@ kernels! {
     Random => random,
     Reduce => reduce,
     Softmax => softmax,
+    Sparse24 => sparse24,
 }
 
 pub(crate) fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
     match op {
         Op::ArgReduce(op) => argreduce::plan(op, caps),
+        Op::Compress24(op) => sparse24::compress(op, caps),
         Op::Copy(op) => copy::plan(op, caps),
+        Op::Decompress24(op) => sparse24::decompress(op, caps),
         Op::GroupedMatmul(op) => grouped_matmul::plan(op, caps),
         Op::Map(op) => map::plan(op, caps),
         Op::Matmul(op) => matmul::plan(op, caps),
         Op::Random(op) => random::plan(op, caps),
         Op::Reduce(op) => reduce::plan(op, caps),
         Op::Softmax(op) => softmax::plan(op, caps),
+        Op::SparseMatmul(op) => sparse24::multiply(op, caps),
         _ => Err(caps.unsupported(op.name(), "no portable kernel serves it")),
     }
 }
@@ -61,6 +65,7 @@ pub(crate) fn candidates(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
     match op {
         Op::GroupedMatmul(op) => grouped_matmul::candidates(op, caps),
         Op::Matmul(op) => matmul::candidates(op, caps),
+        Op::SparseMatmul(op) => sparse24::candidates(op, caps),
         _ => Ok(vec![Candidate { name: op.name().to_owned(), plan: plan(op, caps)?, estimate_ns: 0.0 }]),
     }
 }
