@@ -4,7 +4,7 @@
 //! rows belong is even. Made
 //! by the Philox generator, whose bits do not depend on the device, so the host can know them without a download.
 
-use polywarp_core::ops::GroupedMatmul;
+use polywarp_core::ops::{GroupedMatmul, SparseMatmul};
 use polywarp_core::{Buffer, DType, Device, Distribution, Layout, Result, Shape, Tensor, TensorSpec};
 
 /// A buffer that holds every element `spec` reaches, filled from `seed`.
@@ -34,4 +34,15 @@ pub(super) fn even_ends(device: &Device, op: &GroupedMatmul) -> Result<Buffer> {
     let dims = op.dims();
     let each = (dims.rows / dims.groups.max(1)) as i64;
     Ok(Tensor::arange(device, op.ends.dtype, each, each, dims.groups)?.buffer().clone())
+}
+
+/// Metadata for the compressed operand of a product: that of random numbers, since not all bits name places.
+pub(super) fn metadata(device: &Device, op: &SparseMatmul) -> Result<Buffer> {
+    let mut dims = op.values.layout.dims().to_vec();
+    if let Some(last) = dims.last_mut() {
+        *last = op.product.dims().k;
+    }
+    let uniform = Distribution::Uniform { low: -1.0, high: 1.0 };
+    let dense = Tensor::random(device, DType::F16, Shape::new(&dims)?, uniform, 1, 0)?;
+    Ok(dense.compress_2_4()?.metadata().buffer().clone())
 }

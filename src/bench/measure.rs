@@ -234,6 +234,9 @@ pub(super) fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Buffer)
     if let (Op::GroupedMatmul(op), Some(ends)) = (op, inputs.last_mut()) {
         *ends = data::even_ends(device, op)?;
     }
+    if let Op::SparseMatmul(sparse) = op {
+        inputs[1] = data::metadata(device, sparse)?;
+    }
     let output = device.backend().alloc(op.output().required_bytes().next_multiple_of(16))?;
     Ok((inputs, output))
 }
@@ -247,6 +250,7 @@ pub fn too_slow(op: &Op, device: &Device, flops_per_second: Option<f64>) -> Opti
     let dtype = match op {
         Op::Matmul(op) => op.a.dtype,
         Op::GroupedMatmul(op) => op.a.dtype,
+        Op::SparseMatmul(op) => op.values.dtype,
         _ => return None,
     };
     let info = device.info();

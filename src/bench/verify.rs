@@ -4,7 +4,7 @@
 //! so that tails are seen), the oracle solves it, and the same positions of the device's result are compared. Reductions
 //! of everything to one element are held whole.
 
-use polywarp_core::ops::{ArgReduce, Copy, GroupedMatmul, Map, Matmul, Random, Reduce, Softmax};
+use polywarp_core::ops::{ArgReduce, Copy, GroupedMatmul, Map, Matmul, Random, Reduce, Softmax, SparseMatmul};
 use polywarp_core::oracle::{Expected, HostTensor, Subnormals};
 use polywarp_core::{Error, Layout, Op, Result, Scalar, Shape, Step, TensorSpec};
 
@@ -201,6 +201,7 @@ fn sample_of(op: &Op) -> Result<(Op, Layout)> {
         }
         Op::GroupedMatmul(grouped) => sample_grouped(grouped),
         Op::Matmul(matmul) => sample_matmul(matmul),
+        Op::SparseMatmul(sparse) => sample_sparse(sparse),
         Op::Random(random) => {
             let first = first_elements(&out)?;
             let output = dense(out.dtype, *first.shape());
@@ -260,6 +261,21 @@ fn sample_matmul(op: &Matmul) -> Result<(Op, Layout)> {
         ..op.clone()
     };
     Ok((sample.check()?.into(), positions))
+}
+
+/// The last rows, which alone lie dense in a compressed operand, by some of the columns; of a single product.
+fn sample_sparse(op: &SparseMatmul) -> Result<(Op, Layout)> {
+    const KEEP: u64 = 12;
+    let product = &op.product;
+    let (rank, dims) = (product.output.layout.rank(), product.dims());
+    let rows = |layout: &Layout| layout.slice(layout.rank() - 2, dims.m.saturating_sub(KEEP), dims.m, 1);
+    let last = |spec: &TensorSpec| Ok::<_, Error>(TensorSpec::new(spec.dtype, rows(&spec.layout)?));
+    let positions = thin(&rows(&product.output.layout)?, rank - 1, KEEP)?;
+    let (values, metadata) = (last(&op.values)?, last(&op.metadata)?);
+    let b = TensorSpec::new(product.b.dtype, thin(&product.b.layout, rank - 1, KEEP)?);
+    let a = SparseMatmul::dense_a(&values, dims.k, &[])?;
+    let product = Matmul { a, b, output: dense(product.output.dtype, *positions.shape()), ..product.clone() };
+    Ok((SparseMatmul { values, metadata, product }.check()?.into(), positions))
 }
 
 #[cfg(test)]
