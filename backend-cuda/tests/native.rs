@@ -207,8 +207,9 @@ fn every_candidate_of_every_case_conforms() {
     let Some(backend) = card() else { return };
     let level =
         if std::env::var("POLYWARP_TEST_LEVEL").is_ok_and(|l| l == "full") { Level::Full } else { Level::Quick };
-    let family = REGISTRY.iter().find(|family| family.name == "matmul").unwrap();
-    let mut cases = (family.cases)(level);
+    let families = REGISTRY.iter().filter(|family| ["matmul", "sparse24"].contains(&family.name));
+    let mut cases: Vec<_> = families.flat_map(|family| (family.cases)(level)).collect();
+    cases.retain(|case| case.op.product().is_some());
     if common::interpreted() {
         // Every third of those that are small: the others are made of the same tiles.
         cases.retain(|case| case.op.cost().flops < 4_000_000);

@@ -7,10 +7,12 @@
 pub(crate) mod dmma;
 pub(crate) mod gemv;
 pub(crate) mod gemv_tma;
+pub(crate) mod mma_sparse;
 pub(crate) mod mma_sync;
 pub(crate) mod pack;
 pub(crate) mod probe;
 pub(crate) mod simt;
+pub(crate) mod sparse24;
 pub(crate) mod splitk;
 pub(crate) mod wgmma;
 
@@ -29,10 +31,12 @@ const FAMILIES: &[(&str, List)] = &[
     ("dmma", dmma::kernels),
     ("gemv", gemv::kernels),
     ("gemv_tma", gemv_tma::kernels),
+    ("mma_sparse", mma_sparse::kernels),
     ("mma_sync", mma_sync::kernels),
     ("pack", pack::kernels),
     ("probe", probe::kernels),
     ("simt", simt::kernels),
+    ("sparse24", sparse24::kernels),
     ("splitk", splitk::kernels),
     ("wgmma", wgmma::kernels),
 ];

@@ -7,11 +7,13 @@ mod dmma;
 mod ending;
 mod gemv;
 mod gemv_tma;
+mod mma_sparse;
 mod mma_sync;
 mod operand;
 mod pack;
 mod simt;
 mod source;
+mod sparse24;
 mod splitk;
 mod wgmma;
 
@@ -28,14 +30,16 @@ const FAMILIES: &[(Family, f64)] = &[
     (dmma::candidates, dmma::WORTH_TIMING),
     (gemv::candidates, f64::INFINITY),
     (gemv_tma::candidates, gemv_tma::WORTH_TIMING),
+    (mma_sparse::candidates, mma_sparse::WORTH_TIMING),
     (mma_sync::candidates, mma_sync::WORTH_TIMING),
     (simt::candidates, simt::WORTH_TIMING),
+    (sparse24::candidates, sparse24::WORTH_TIMING),
     (wgmma::candidates, wgmma::WORTH_TIMING),
 ];
 
 /// No family multiplies with scales that change along K.
 fn has_none(op: &Op) -> bool {
-    matches!(op, Op::Matmul(op) if op.scale_blocks.is_some())
+    op.product().is_some_and(|product| product.scale_blocks.is_some())
 }
 
 pub(crate) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {

@@ -1,0 +1,31 @@
+//! Kernels of the family sparse24: the dense matrix of a 2:4 compressed one. Source: `cuda/sparse24.cu`.
+
+use super::KernelInfo;
+use crate::{Param, Target};
+
+/// `THREADS` in `cuda/sparse24.cu`.
+pub(crate) const THREADS: u32 = 256;
+
+/// The kernel for elements of so many bytes: 1, 2 or 4.
+pub(crate) fn symbol(element_bytes: u64) -> String {
+    format!("sparse24_decompress_{element_bytes}")
+}
+
+pub(crate) fn kernels() -> Vec<KernelInfo> {
+    use Param::{Address, U32};
+    let of = |(bytes, cpp): (u64, &str)| {
+        let symbol = symbol(bytes);
+        KernelInfo {
+            source: "sparse24.cu",
+            instance: format!("SPARSE24_DECOMPRESS({symbol}, {cpp})"),
+            symbol,
+            // So small that a driver assembles it in no time.
+            targets: &[Target::SM_80, Target::SM_90, Target::PTX_80],
+            block: [THREADS, 1, 1],
+            // values, metadata, dense; units of a row, words of a row's metadata, units
+            params: vec![Address, Address, Address, U32, U32, U32],
+            ..KernelInfo::default()
+        }
+    };
+    [(1, "uint8_t"), (2, "uint16_t"), (4, "uint32_t")].map(of).into()
+}
