@@ -129,6 +129,9 @@ pub enum FaultKind {
     /// A barrier in shared memory, a bulk copy or wgmma is used against its rules.
     #[error("asynchronous: {0}")]
     Asynchronous(String),
+    /// Metadata of a sparse product break their rule.
+    #[error("sparse: {0}")]
+    Metadata(String),
     /// Two threads access the same byte, one of them writes, and nothing orders them.
     #[error("race at {space} address {address:#x}: {what}, with thread {other:?} of block {other_block:?}")]
     Race {

@@ -68,7 +68,7 @@ pub(crate) struct MatrixMove {
     pub(crate) space: Space,
 }
 
-/// `mma.sync`, A row-major and B column-major.
+/// `mma.sync` and `mma.sp`, A row-major and B column-major.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mma {
     pub(crate) m: usize,
@@ -80,6 +80,16 @@ pub(crate) struct Mma {
     pub(crate) a: Vec<Slot>,
     pub(crate) b: Vec<Slot>,
     pub(crate) c: Vec<Slot>,
+    /// A holds two of each four elements along k.
+    pub(crate) sparse: Option<Metadata>,
+}
+
+/// Where the elements of a sparse A lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Metadata {
+    pub(crate) words: Slot,
+    /// Which lanes' words count.
+    pub(crate) selector: u32,
 }
 
 /// Where wgmma's A is.

@@ -308,6 +308,88 @@ fn matrices_multiply_whatever_the_layout() {
     }
 }
 
+/// A product of a sparse A by one warp, its registers from memory, the lanes' words one after the other.
+fn sparse(instruction: &str, a: &[u32], b: &[u32], metadata: &[u32]) -> Result<Vec<u32>, Box<ptx_interpreter::Fault>> {
+    let text = format!(
+        ".version 8.5 .target sm_80 .address_size 64
+        .visible .entry k(.param .u64 a, .param .u64 b, .param .u64 e, .param .u64 d)
+        {{
+            .reg .b64 %d<6>; .reg .b32 %a<4>, %b<4>, %c<4>, %e, %lane;
+            ld.param.u64 %d0, [a]; ld.param.u64 %d1, [b]; ld.param.u64 %d2, [e]; ld.param.u64 %d3, [d];
+            mov.u32 %lane, %tid.x; mul.wide.u32 %d4, %lane, 16; mul.wide.u32 %d5, %lane, 4;
+            add.u64 %d0, %d0, %d4; add.u64 %d1, %d1, %d4; add.u64 %d2, %d2, %d5; add.u64 %d3, %d3, %d4;
+            ld.global.v4.b32 {{%a0, %a1, %a2, %a3}}, [%d0]; ld.global.v4.b32 {{%b0, %b1, %b2, %b3}}, [%d1];
+            ld.global.b32 %e, [%d2];
+            mov.b32 %c0, 0; mov.b32 %c1, 0; mov.b32 %c2, 0; mov.b32 %c3, 0;
+            mma.sp::ordered_metadata.sync.aligned.{instruction} {{%c0, %c1, %c2, %c3}}, {{%a0, %a1, %a2, %a3}},
+                {{%b0, %b1, %b2, %b3}}, {{%c0, %c1, %c2, %c3}}, %e, 0;
+            st.global.v4.b32 [%d3], {{%c0, %c1, %c2, %c3}};
+            ret;
+        }}"
+    );
+    let module = parse(&text);
+    let mut memory = Memory::new();
+    let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let (a, b, e) = (memory.alloc_from(&bytes(a)), memory.alloc_from(&bytes(b)), memory.alloc_from(&bytes(metadata)));
+    let d = memory.alloc(512, 16);
+    let params = [a, b, e, d].map(u64::to_le_bytes).concat();
+    let launch = Launch { grid: [1; 3], block: [32, 1, 1], params, ..Launch::default() };
+    run(module.kernel("k").unwrap(), &mut memory, &launch, &RunOptions::default())?;
+    Ok(memory.read(d, 512).unwrap().chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect())
+}
+
+/// Ones in A: each element of D adds up the elements of B at the places that metadata names, which tell their k.
+#[test]
+fn sparse_products_take_the_elements_that_metadata_names() {
+    const PAIRS: [u32; 6] = [0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110];
+    let pair = |row: usize, group: usize| PAIRS[(5 * row + 7 * group) % 6];
+    let word =
+        |row: usize, groups: std::ops::Range<usize>| groups.rev().fold(0, |word, group| word << 4 | pair(row, group));
+    let expected = |row: usize, groups: usize, value: fn(usize) -> i32| -> i32 {
+        let places = |group| [pair(row, group) & 3, pair(row, group) >> 2].map(|place| 4 * group + place as usize);
+        (0..groups).flat_map(places).map(value).sum()
+    };
+    let row_of = |register: usize, lane: usize| lane / 4 + 8 * (register / 2);
+
+    // b[i] of lane 4 g + c holds four bytes of k from 16 i + 4 c on.
+    let bytes = |i: usize, lane: usize| u32::from_le_bytes([0, 1, 2, 3].map(|at| (16 * i + 4 * (lane % 4) + at) as u8));
+    let b: Vec<u32> = (0..32).flat_map(|lane| [0, 1, 2, 3].map(|i| bytes(i, lane))).collect();
+    let metadata = |lane: usize| {
+        let first = 8 * (lane % 4 / 2);
+        word(lane / 4 + 8 * (lane % 2), first..first + 8)
+    };
+    let metadata: Vec<u32> = (0..32).map(metadata).collect();
+    let d =
+        sparse("m16n8k64.row.col.s32.s8.s8.s32", &[0x0101_0101; 128], &b, &metadata).unwrap_or_else(|f| panic!("{f}"));
+    for (at, &sum) in d.iter().enumerate() {
+        assert_eq!(sum as i32, expected(row_of(at % 4, at / 4), 16, |k| k as i32), "register {at}");
+    }
+
+    // Halves: 2 where 3 divides k, else 1.
+    let half = |k: usize| if k % 3 == 0 { 0x4000 } else { 0x3c00 };
+    let halves = |i: usize, lane: usize| {
+        let k = 8 * i + 2 * (lane % 4);
+        half(k) | half(k + 1) << 16
+    };
+    let b: Vec<u32> = (0..32).flat_map(|lane| [0, 1, 2, 3].map(|i| halves(i, lane))).collect();
+    let metadata = |lane: usize| {
+        let first = 4 * (lane % 2);
+        // Lanes 2 and 3 of four are not asked with selector 0.
+        let of = |row| if lane % 4 < 2 { word(row, first..first + 4) } else { 0 };
+        of(lane / 4) | of(lane / 4 + 8) << 16
+    };
+    let mut metadata: Vec<u32> = (0..32).map(metadata).collect();
+    let instruction = "m16n8k32.row.col.f32.f16.f16.f32";
+    let d = sparse(instruction, &[0x3c00_3c00; 128], &b, &metadata).unwrap_or_else(|f| panic!("{f}"));
+    for (at, &sum) in d.iter().enumerate() {
+        let want = expected(row_of(at % 4, at / 4), 8, |k| if k % 3 == 0 { 2 } else { 1 });
+        assert_eq!(f32::from_bits(sum), want as f32, "register {at}");
+    }
+    metadata[5] &= !15;
+    let fault = sparse(instruction, &[0; 128], &b, &metadata).expect_err("places out of order");
+    assert!(matches!(fault.kind, ptx_interpreter::FaultKind::Metadata(_)), "{fault}");
+}
+
 #[test]
 fn perturbed_approximations_stay_in_bounds_and_repeat() {
     let body = "cvt.rn.f32.u32 %r1, %t; add.f32 %r1, %r1, 0f3F000000; rcp.approx.f32 %r0, %r1;";

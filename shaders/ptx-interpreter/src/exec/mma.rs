@@ -1,4 +1,4 @@
-//! `ldmatrix`, `stmatrix` and `mma.sync` (PTX ISA 9.7.14): a warp's registers as matrices.
+//! `ldmatrix`, `stmatrix`, `mma.sync` and `mma.sp` (PTX ISA 9.7.14): a warp's registers as matrices.
 //!
 //! All types share one arrangement: lane `4 g + c` holds of A the rows `g` and `g + 8` and of B the column `g`, as many
 //! neighbours along k as a register takes, from `c` times that on; of D it holds the columns `2 c` and `2 c + 1` of these
@@ -12,6 +12,7 @@ use super::warp::Warp;
 use super::{Machine, Trouble};
 use crate::error::FaultKind;
 use crate::inst::*;
+use crate::matrix::Metadata;
 
 /// Demands that the whole warp executes the instruction together.
 pub(super) fn whole_warp(on: u32, name: &str) -> Result<(), Trouble> {
@@ -79,7 +80,13 @@ impl Machine<'_> {
             return Ok(());
         }
         let Mma { m, n, k, types, accumulator, .. } = *mma;
-        let a = operand(warp, types[0], &mma.a, m / 8, k);
+        let a = match mma.sparse {
+            None => operand(warp, types[0], &mma.a, m / 8, k),
+            Some(metadata) => {
+                let kept = operand(warp, types[0], &mma.a, m / 8, k / 2);
+                expanded(warp, metadata, &kept, (k, types[0].bytes()))?
+            }
+        };
         let b = transposed(&operand(warp, types[1], &mma.b, 1, k), n, k);
         let mut sums = vec![0.0; m * n];
         let read = |slot: Slot, lane: usize| warp.regs.row::<u32>(slot)[lane];
@@ -150,6 +157,41 @@ impl Machine<'_> {
         }
         Ok(())
     }
+}
+
+/// A with zeros between the elements that it holds, two of each four along k.
+///
+/// Four bits name the places of a group's two elements, the lower one in the lower bits, ascending groups in ascending bits.
+/// Of 8-bit elements lanes c = 0 and 1 hold the first eight groups of rows g and g + 8, lanes 2 and 3 the next eight. Of 16-bit
+/// elements lanes c = 2 s and 2 s + 1, s the selector, hold the first and the next four groups: of row g in the lower half
+/// of the word, of row g + 8 in the upper. (PTX ISA 9.7.14.6, figures of the metadata of m16n8k64 and m16n8k32.)
+fn expanded(
+    warp: &Warp,
+    metadata: Metadata,
+    kept: &[f32],
+    (k, element_bytes): (usize, usize),
+) -> Result<Vec<f32>, Trouble> {
+    let words = warp.regs.row::<u32>(metadata.words);
+    let selector = metadata.selector as usize;
+    let mut dense = vec![0.0; 2 * kept.len()];
+    for (group, pair) in kept.chunks_exact(2).enumerate() {
+        let (row, group) = (group / (k / 4), group % (k / 4));
+        let (g, half) = (row % 8, row / 8);
+        let (lane, shift) = match element_bytes {
+            1 => (4 * g + half + 2 * (group / 8), 4 * (group % 8)),
+            _ => (4 * g + 2 * selector + group / 4, 16 * half + 4 * (group % 4)),
+        };
+        let places = words[lane] >> shift;
+        let places = [places & 3, places >> 2 & 3];
+        if places[0] >= places[1] {
+            let message = format!("metadata names places {places:?} of four, which are not in order");
+            return Err(Trouble::new(lane, FaultKind::Metadata(message)));
+        }
+        for (&x, place) in pair.iter().zip(places) {
+            dense[row * k + 4 * group + place as usize] = x;
+        }
+    }
+    Ok(dense)
 }
 
 /// An f32 result; what is no number has the GPU's bits.

@@ -5,7 +5,7 @@ use super::decode::Statement;
 use super::decode_async::constant;
 use super::scope::{Operand, operand_error};
 use crate::inst::*;
-use crate::matrix::WgmmaA;
+use crate::matrix::{Metadata, WgmmaA};
 
 pub(super) fn decode(s: &mut Statement<'_, '_>, name: &str) -> Result<Op> {
     match name {
@@ -94,7 +94,9 @@ fn extents(word: &str) -> Option<[usize; 3]> {
 }
 
 fn mma(s: &mut Statement<'_, '_>) -> Result<Op> {
-    s.needs((7, 0), 80)?;
+    // Metadata in any order is another instruction, which nobody here writes.
+    let sparse = s.eat("sp::ordered_metadata");
+    s.needs(if sparse { (8, 5) } else { (7, 0) }, 80)?;
     for word in ["sync", "aligned"] {
         s.need(word)?;
     }
@@ -111,7 +113,9 @@ fn mma(s: &mut Statement<'_, '_>) -> Result<Op> {
     let bytes = types[0].bytes();
     // 16 or 32 bytes of k; of f64 up to 128, and 8 rows only at the first (PTX ISA, table of `mma` shapes).
     let known = match types[0] {
-        Element::F64 => matches!([m, n, k], [8, 8, 4] | [16, 8, 4 | 8 | 16]),
+        Element::F64 if !sparse => matches!([m, n, k], [8, 8, 4] | [16, 8, 4 | 8 | 16]),
+        // 64 bytes, of which A holds half; nothing of 32 is written yet.
+        _ if sparse => m == 16 && k * bytes == 64 && !matches!(types[0], Element::Tf32 | Element::F64),
         Element::S8 | Element::U8 => m == 8 && k == 16 || m == 16 && matches!(k, 16 | 32),
         _ => m == 16 && matches!(k * bytes, 16 | 32),
     };
@@ -124,6 +128,8 @@ fn mma(s: &mut Statement<'_, '_>) -> Result<Op> {
     let class = if types[0] == Element::F64 { Class::Double } else { Class::Word };
     let per = class.bits() as usize / 8 / bytes;
     let sums = m * n / 32 / if result == Accumulator::F16 { 2 } else { 1 };
+    let metadata = if sparse { Some(metadata(s, bytes)?) } else { None };
+    let kept = if sparse { k / 2 } else { k };
     let [d, a, b, c] = s.take()?;
     Ok(Op::Mma(Box::new(Mma {
         m,
@@ -132,10 +138,24 @@ fn mma(s: &mut Statement<'_, '_>) -> Result<Op> {
         types,
         accumulator: result,
         d: registers(s, &d, class, Some(sums), true)?,
-        a: registers(s, &a, class, Some(m * k / 32 / per), false)?,
+        a: registers(s, &a, class, Some(m * kept / 32 / per), false)?,
         b: registers(s, &b, class, Some(n * k / 32 / per), false)?,
         c: registers(s, &c, class, Some(sums), false)?,
+        sparse: metadata,
     })))
+}
+
+/// The last two operands of a sparse product.
+fn metadata(s: &mut Statement<'_, '_>, element_bytes: usize) -> Result<Metadata> {
+    let (Some(selector), Some(words)) = (s.operands.pop(), s.operands.pop()) else {
+        return Err(operand_error(s.line, "metadata and a selector are needed"));
+    };
+    let selector = constant(s, &selector)?;
+    // Two lanes of four give the metadata of 16-bit elements, all four those of 8-bit ones.
+    if selector >= if element_bytes == 2 { 2 } else { 1 } {
+        return Err(operand_error(s.line, format!("{selector} is no selector of this instruction")));
+    }
+    Ok(Metadata { words: s.src(Ty::B32, &words)?, selector })
 }
 
 fn wgmma(s: &mut Statement<'_, '_>) -> Result<Op> {
