@@ -78,6 +78,7 @@ const TO_F16: MatmulOptions<'static> = MatmulOptions {
     output: Some(DType::F16),
     scale_a: None,
     scale_b: None,
+    scale_blocks: None,
 };
 
 const WAYS: &[Way] = &[

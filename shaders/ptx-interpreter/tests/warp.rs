@@ -366,7 +366,7 @@ fn sparse_products_take_the_elements_that_metadata_names() {
     }
 
     // Halves: 2 where 3 divides k, else 1.
-    let half = |k: usize| if k % 3 == 0 { 0x4000 } else { 0x3c00 };
+    let half = |k: usize| if k.is_multiple_of(3) { 0x4000 } else { 0x3c00 };
     let halves = |i: usize, lane: usize| {
         let k = 8 * i + 2 * (lane % 4);
         half(k) | half(k + 1) << 16
