@@ -455,13 +455,19 @@ impl Matmul {
         if self.alpha != 1.0 {
             x = Approx::binary(BinaryFn::Mul, x, constant(self.alpha), dtype);
         }
-        if let Some(c) = c.filter(|_| self.beta != 0.0) {
-            let scaled = Approx::binary(BinaryFn::Mul, Approx::exact(c), constant(self.beta), dtype);
-            x = Approx::binary(BinaryFn::Add, x, scaled, dtype);
-        }
-        if let Some(bias) = bias {
-            x = Approx::binary(BinaryFn::Add, x, Approx::exact(bias), dtype);
-        }
+        let add = |x, y| Approx::binary(BinaryFn::Add, x, y, dtype);
+        let c = c.filter(|_| self.beta != 0.0);
+        let c = c.map(|c| Approx::binary(BinaryFn::Mul, Approx::exact(c), constant(self.beta), dtype));
+        x = match (c, bias.map(Approx::exact)) {
+            (None, None) => x,
+            (Some(y), None) | (None, Some(y)) => add(x, y),
+            // Shader compilers add three terms in the order they like (Mesa's does); which one errs most depends on the terms.
+            (Some(c), Some(bias)) => {
+                let orders = [[x, c, bias], [x, bias, c], [c, bias, x]].map(|[a, b, c]| add(add(a, b), c));
+                let error = orders.iter().map(|sum| sum.error).fold(0.0, f64::max);
+                Approx { error, ..orders[0] }
+            }
+        };
         if let Some(f) = self.activation {
             x = Approx::unary(f, x, dtype);
         }
