@@ -46,8 +46,16 @@ const CAPABILITIES: Capabilities = Capabilities::FLOAT64
 /// Kernels that may spill, by the beginning of their names, and how many bytes, as found for sm_90 (all 3,549) and by
 /// samples: tiles of products that take nearly all registers there are, most so where a fragment's loads are staged; the
 /// others a word or two.
-const MAY_SPILL: [(&str, u32); 6] =
-    [("matmul_coop_", 2048), ("matmul_f64_", 128), ("matmul_", 64), ("softmax_", 16), ("arg", 16), ("map_", 16)];
+const MAY_SPILL: [(&str, u32); 8] = [
+    ("matmul_coop_", 2048),
+    ("matmul_f64_", 128),
+    ("matmul_", 64),
+    ("grouped_matmul_f64_", 128),
+    ("grouped_matmul_", 64),
+    ("softmax_", 16),
+    ("arg", 16),
+    ("map_", 16),
+];
 
 /// Kernels that a usual run assembles, about.
 const SAMPLE: usize = 60;
