@@ -1,4 +1,4 @@
-//! Grouped matrix products: D[r] = activation(A[r] B[g] + bias[g]) for the group g that owns row r, as mixtures of experts
+//! Grouped matrix products: `D[r] = activation(A[r] B[g] + bias[g])` for the group g that owns row r, as mixtures of experts
 //! need them.
 //!
 //! A is [rows, k], B is [groups, k, n], D is [rows, n], bias [groups, n]; transposes are strides. The groups own runs of rows:
@@ -23,7 +23,7 @@ pub struct GroupedMatmul {
     pub b: TensorSpec,
     /// A vector for each group, [groups, n], added to the rows it owns; of the output's dtype.
     pub bias: Option<TensorSpec>,
-    /// The row after the last one of each group, i32 or u32 [groups].
+    /// The row after the last one of each group, i32 or u32 `[groups]`.
     pub ends: TensorSpec,
     /// Applied last: relu, gelu, silu, tanh or sigmoid.
     pub activation: Option<UnaryFn>,

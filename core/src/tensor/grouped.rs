@@ -3,7 +3,7 @@
 use crate::ops::{GroupedMatmul, Matmul};
 use crate::{DType, Error, Layout, Precision, Result, Shape, Tensor, TensorSpec, UnaryFn};
 
-/// What a grouped product does beyond A B: D[r] = activation(A[r] B[g] + bias[g]) for the group g that owns row r.
+/// What a grouped product does beyond A B: `D[r] = activation(A[r] B[g] + bias[g])` for the group g that owns row r.
 #[derive(Clone, Debug, Default)]
 pub struct GroupedMatmulOptions<'a> {
     /// A vector for each group, [groups, n], added to the rows it owns; of the result's dtype.
@@ -19,7 +19,7 @@ pub struct GroupedMatmulOptions<'a> {
 impl Tensor {
     /// The rows of this matrix, each times the matrix of the group that owns it: [rows, k] x [groups, k, n] -> [rows, n].
     ///
-    /// What a mixture of experts computes once its tokens are sorted by expert. `ends` (i32 or u32, [groups]) says for each
+    /// What a mixture of experts computes once its tokens are sorted by expert. `ends` (i32 or u32, `[groups]`) says for each
     /// group the row after its last one; row r belongs to the first group whose end is above r. The ends stay on the
     /// device: nothing waits for them, and a recording takes whatever they hold when it is replayed. So they are not
     /// checked either: a negative end counts as 0, one beyond the last row as the number of rows, and a group whose end is
