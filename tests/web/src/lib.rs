@@ -1,7 +1,7 @@
 //! polywarp in a browser: what `tests/web/index.html` calls, and `cargo xtask web` runs in headless Chromium.
 //!
-//! Three stages, each on a WebGPU device of its own, each giving JSON: [`kernels`] has the browser compile every kernel
-//! that the harness can ask for, [`checks`] tests what is different on the web, [`conformance`] runs the harness. They are
+//! Three stages, each on a WebGPU device of its own, each giving JSON: `kernels` has the browser compile every kernel
+//! that the harness can ask for, `checks` tests what is different on the web, `conformance` runs the harness. They are
 //! apart so that a kernel the browser refuses is told by its own message, and not by a device that fails later.
 
 #![cfg(target_arch = "wasm32")]
