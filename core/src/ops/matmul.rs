@@ -11,7 +11,7 @@
 //! Quantised operands are 8-bit tensors with f32 scales: scale_a [..., m, 1] of A's rows, scale_b [..., 1, n] of B's columns,
 //! one scale for all being a stride of 0. The sum, converted to f32 where it is one of integers, is multiplied with scale_a,
 //! then scale_b, then alpha, in this order on every backend: the order decides what overflows or vanishes on the way. NaN and
-//! infinite scales do what they do in f32. Scales of blocks ([`Matmul::scale_blocks`]) change along K as well:
+//! infinite scales do what they do in f32. The three terms may be added in any order. Scales of blocks ([`Matmul::scale_blocks`]) change along K as well:
 //! `matmul/blocks.rs`.
 
 mod blocks;

@@ -62,6 +62,7 @@ impl<B: Planned> Runner for DeviceRunner<'_, B> {
         if self.situation() == Situation::CannotWait {
             return Ok(Check::Untried);
         }
+        self.repeated = None; // its memory may be what the check needs
         let name = &self.candidates[candidate].name;
         // The smallest case that the planner offers this candidate for.
         for op in check_cases(self.op, self.effort) {
@@ -97,6 +98,8 @@ impl<B: Planned> Runner for DeviceRunner<'_, B> {
     }
 
     fn time(&mut self, candidate: usize, runs: u32) -> Result<f64> {
+        // Its memory may be what this one needs.
+        self.repeated.take_if(|known| known.candidate != candidate);
         if runs > 1 && self.repeat(candidate, runs)? {
             let backend = self.planned.backend();
             if let Some(Repeated { recorded, .. }) = &self.repeated {

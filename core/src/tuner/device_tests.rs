@@ -6,7 +6,7 @@ use super::*;
 use crate::ops::Matmul;
 use crate::{Backend, DType, Device, Layout, Shape, TensorSpec};
 
-/// One way to compute, which counts how often it was given to the device, and may be refused.
+/// Two names for one way to compute, which counts how often it was given to the device, and may be refused.
 struct Counting {
     device: Device,
     given: AtomicUsize,
@@ -21,7 +21,8 @@ impl Planned for Counting {
     }
 
     fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Op>>> {
-        Ok(vec![Candidate { name: "counting".to_owned(), plan: op.clone(), estimate_ns: 1.0 }])
+        let named = |name: &str| Candidate { name: name.to_owned(), plan: op.clone(), estimate_ns: 1.0 };
+        Ok(vec![named("one"), named("other")])
     }
 
     fn plan(&self, op: &Op) -> Result<Op> {
@@ -76,6 +77,21 @@ fn samples_replay_what_was_recorded_once() {
         assert_eq!(given(), 13);
     });
     assert_eq!(first, 4.0);
+}
+
+#[test]
+fn a_recording_gives_its_memory_back_before_the_next_candidate_runs() {
+    let planned = Counting { device: Device::cpu(), given: AtomicUsize::new(0), refuse_from: usize::MAX };
+    with_runner(&planned, |runner| {
+        runner.time(0, 8).unwrap();
+        runner.time(0, 1).unwrap();
+        assert!(runner.repeated.is_some(), "the same candidate goes on with it");
+        runner.time(1, 1).unwrap();
+        assert!(runner.repeated.is_none());
+        runner.time(1, 8).unwrap();
+        runner.check(0).unwrap();
+        assert!(runner.repeated.is_none());
+    });
 }
 
 #[test]
