@@ -1,14 +1,15 @@
 //! Candidates on a real device: checked with buffers of their own, timed on the user's.
 //!
 //! Uses the [`crate::Backend`] trait alone. A check allocates about 2 MiB, keeps below the limit on memory, and runs in a
-//! thread of its own while the calling one records; timing needs no memory but the candidate's scratch space, because every
-//! candidate writes the whole output and reads inputs only. Several runs are timed as the replay of a recording: given one by
-//! one, short ones wait for the host, and all candidates that are faster than it look alike.
+//! thread of its own while the calling one records. Several runs are timed as the replay of a recording: given one by one, short
+//! ones wait for the host, and all candidates that are faster than it look alike. They take turns on copies of the operands
+//! (`copies.rs`), so that those of one product do not come from a cache which they left alone in it.
 
 use std::time::Duration;
 
 use super::case::{Trial, check_cases};
 use super::choose::{Candidate, Planned};
+use super::copies::Copies;
 use super::search::{Check, Runner, Situation, blames_candidate};
 use super::{Effort, is_gone};
 use crate::{Buffer, Error, Op, Recorded, Result};
@@ -21,6 +22,8 @@ pub(super) struct DeviceRunner<'a, B: Planned> {
     candidates: &'a [Candidate<B::Plan>],
     inputs: &'a [&'a Buffer],
     output: &'a Buffer,
+    /// Made when first needed.
+    copies: Option<Copies>,
     /// Made when first needed, one for each length.
     trials: Vec<Trial>,
     /// What was timed last, for its next sample.
@@ -43,7 +46,8 @@ impl<'a, B: Planned> DeviceRunner<'a, B> {
         inputs: &'a [&'a Buffer],
         output: &'a Buffer,
     ) -> DeviceRunner<'a, B> {
-        DeviceRunner { planned, op, effort, candidates, inputs, output, trials: Vec::new(), repeated: None }
+        let (copies, repeated) = (None, None);
+        DeviceRunner { planned, op, effort, candidates, inputs, output, copies, trials: Vec::new(), repeated }
     }
 }
 
@@ -119,9 +123,17 @@ impl<B: Planned> Runner for DeviceRunner<'_, B> {
 const SEED: u64 = 0x706f_6c79_7761_7270;
 
 impl<B: Planned> DeviceRunner<'_, B> {
+    /// `runs` runs of `candidate`: the first on the user's operands, the others on these and their copies in turn.
     fn run(&self, candidate: usize, runs: u32) -> Result<()> {
         let plan = &self.candidates[candidate].plan;
-        (0..runs).try_for_each(|_| self.planned.run(plan, self.inputs, self.output))
+        let copies = self.copies.as_ref().map_or(0, Copies::len);
+        (0..runs as usize).try_for_each(|run| match (&self.copies, run % (copies + 1)) {
+            (Some(copies), turn @ 1..) => {
+                let (inputs, output) = copies.of(turn - 1);
+                self.planned.run(plan, &inputs, output)
+            }
+            _ => self.planned.run(plan, self.inputs, self.output),
+        })
     }
 
     /// Records `runs` runs of `candidate`, unless they are recorded already; false where the device does not record.
@@ -131,6 +143,9 @@ impl<B: Planned> DeviceRunner<'_, B> {
         }
         self.repeated = None; // its memory may be what this one needs
         let backend = self.planned.backend();
+        if self.copies.is_none() {
+            self.copies = Some(Copies::new(backend, self.op, self.inputs)?);
+        }
         if backend.begin_recording().is_err() {
             return Ok(false);
         }

@@ -18,6 +18,7 @@
 
 mod case;
 mod choose;
+mod copies;
 mod device;
 mod key;
 mod plans;

@@ -1,0 +1,94 @@
+//! Copies of an op's operands, for runs that are timed one after the other.
+//!
+//! Weights of a model come from memory, whatever the last product left in the card's cache. Of products that fit it, a
+//! candidate that is the fastest on operands from the cache need not be the fastest on others.
+
+use crate::backend::DeviceKind;
+use crate::ops::Copy;
+use crate::{Backend, Buffer, DType, Error, Layout, Op, Result, Shape, TensorSpec};
+
+/// Memory that all copies cover together: several times the largest cache (60 MB on an H200).
+const COVERED_BYTES: u64 = 256 << 20;
+/// Most copies: what is so small that these stay in a cache is found there in an application, too.
+const MOST_COPIES: u64 = 16;
+
+/// Copies of an op's inputs, with an output each.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    sets: Vec<(Vec<Buffer>, Buffer)>,
+}
+
+impl Copies {
+    /// Copies of `inputs` of `op`: as many as leave the caches, or as memory allows; none where there is no cache to leave, on
+    /// processors and simulated GPUs, whose operands are the host's.
+    ///
+    /// # Errors
+    /// Those of the device, but for a lack of memory.
+    pub(super) fn new(backend: &dyn Backend, op: &Op, inputs: &[&Buffer]) -> Result<Copies> {
+        let mut copies = Copies::default();
+        if matches!(backend.info().kind, DeviceKind::Cpu | DeviceKind::Software) {
+            return Ok(copies);
+        }
+        let specs = op.inputs();
+        let bytes: u64 = specs.iter().chain([&op.output()]).map(TensorSpec::required_bytes).sum();
+        for _ in 1..(COVERED_BYTES / bytes.max(1)).clamp(1, MOST_COPIES) {
+            match copy(backend, op, inputs) {
+                Ok(set) => copies.sets.push(set),
+                Err(Error::OutOfMemory { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(copies)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Inputs and output of copy `index`.
+    pub(super) fn of(&self, index: usize) -> (Vec<&Buffer>, &Buffer) {
+        let (inputs, output) = &self.sets[index];
+        (inputs.iter().collect(), output)
+    }
+}
+
+fn copy(backend: &dyn Backend, op: &Op, inputs: &[&Buffer]) -> Result<(Vec<Buffer>, Buffer)> {
+    let copied = inputs.iter().zip(op.inputs()).map(|(input, spec)| {
+        let bytes = spec.required_bytes();
+        let copied = backend.alloc(bytes)?;
+        // Bytes, whatever they stand for: what a view leaves out between its elements too.
+        let all = || Ok(TensorSpec::new(DType::U8, Layout::contiguous(Shape::new(&[bytes])?)));
+        backend.execute(&Copy::new(all()?, all()?)?.into(), &[input], &copied)?;
+        Ok(copied)
+    });
+    Ok((copied.collect::<Result<Vec<Buffer>>>()?, backend.alloc(op.output().required_bytes())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+    use crate::ops::Matmul;
+
+    #[test]
+    fn copies_hold_what_the_operands_hold() {
+        let device = Device::cpu();
+        let backend = device.backend();
+        let dense = || TensorSpec::new(DType::F16, Layout::contiguous(Shape::new(&[3, 3]).unwrap()));
+        let op: Op = Matmul::product(dense(), dense(), dense()).check().unwrap().into();
+        let buffer = |first: u8| {
+            let buffer = backend.alloc(20).unwrap();
+            let bytes: Vec<u8> = (first..first + 20).collect();
+            backend.write(&buffer, 0, &bytes).unwrap();
+            buffer
+        };
+        let (a, b) = (buffer(1), buffer(100));
+        assert_eq!(Copies::new(backend, &op, &[&a, &b]).unwrap().len(), 0, "a processor's operands");
+        let (inputs, output) = copy(backend, &op, &[&a, &b]).unwrap();
+        assert!(output.size_bytes() >= 18);
+        for (copied, first) in inputs.iter().zip([1, 100]) {
+            let bytes = backend.read_blocking(copied, 0..18).unwrap();
+            assert_eq!(bytes, (first..first + 18).collect::<Vec<u8>>());
+        }
+    }
+}
