@@ -59,7 +59,8 @@ impl Matmul {
 
     /// What the sum over `blocks` stands for: `sum` is that of a block of K, `scales` are those of A and B for its number.
     ///
-    /// Bound: that of each block and its scaling, and of the f32 sum of them ([`Approx::sum`]).
+    /// Bound: that of each block and its scaling, and of the f32 sum of them ([`Approx::sum`]). Where a block's scaled sum
+    /// overflows the element is open: a device may multiply and add in one step, in which it does not.
     pub(super) fn blocked(
         &self,
         blocks: ScaleBlocks,
@@ -67,9 +68,17 @@ impl Matmul {
         scales: impl Fn(usize) -> [Option<Scalar>; 2],
     ) -> Approx {
         let ranges = blocks.along_k(self.dims().k).map(|range| range.start as usize..range.end as usize);
-        let terms: Vec<Approx> = ranges.enumerate().map(|(i, range)| self.scaled(sum(range), scales(i))).collect();
+        let mut overflows = false;
+        let block = |(i, range)| {
+            let scales = scales(i);
+            let term = self.scaled(sum(range), scales);
+            let finite = scales.iter().flatten().all(|scale| scale.as_f64().is_finite());
+            overflows |= finite && term.value.as_f64().is_infinite();
+            term
+        };
+        let terms: Vec<Approx> = ranges.enumerate().map(block).collect();
         let own: f64 = terms.iter().map(|term| term.error).sum();
         let total = Approx::sum(terms.iter().map(|term| term.value.as_f64()), DType::F32, 0.0);
-        Approx { error: total.error + own, ..total }
+        Approx { error: if overflows { f64::INFINITY } else { total.error + own }, ..total }
     }
 }
