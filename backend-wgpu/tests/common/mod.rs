@@ -12,7 +12,8 @@ use polywarp_wgpu::{AdapterEntry, FeatureChoice, LimitChoice, Options, WgpuBacke
 
 pub use support::*;
 
-/// Every usable adapter that `POLYWARP_TEST_ADAPTER` allows.
+/// Every usable adapter that `POLYWARP_TEST_ADAPTER` allows. One whose driver gives no device, as `polywarp devices` says of it
+/// too, is named and left out.
 pub fn entries() -> Vec<AdapterEntry> {
     let wanted = std::env::var("POLYWARP_TEST_ADAPTER").unwrap_or_default().to_lowercase();
     let all = adapters().expect("these tests need an adapter; Debian: mesa-vulkan-drivers and libvulkan1");
@@ -20,6 +21,7 @@ pub fn entries() -> Vec<AdapterEntry> {
         .into_iter()
         .filter(|e| e.unusable.is_none())
         .filter(|e| wanted.is_empty() || [&e.id, e.api, &e.name].iter().any(|s| s.to_lowercase().contains(&wanted)))
+        .filter(gives_devices)
         .collect();
     let required = std::env::var("POLYWARP_REQUIRE_ADAPTERS").unwrap_or_default();
     for api in required.split(',').filter(|api| wanted.is_empty() && !api.is_empty()) {
@@ -27,6 +29,14 @@ pub fn entries() -> Vec<AdapterEntry> {
     }
     assert!(!chosen.is_empty(), "no usable adapter matches POLYWARP_TEST_ADAPTER={wanted}");
     chosen
+}
+
+fn gives_devices(entry: &AdapterEntry) -> bool {
+    let refused = entry.open(Options::default()).err();
+    if let Some(why) = &refused {
+        println!("NOT RUN on {}: {why}", entry.id);
+    }
+    refused.is_none()
 }
 
 /// As the poorest device there is: WebGPU's default limits and no optional feature.
