@@ -1,6 +1,6 @@
 //! Operands, and whether a result is right: a sample of its elements against float64 on the host.
 
-use polywarp_core::{Backend, DType, Op, Precision, Scalar};
+use polywarp_core::{Backend, DType, Op, Scalar};
 use polywarp_cuda::CudaBackend;
 use polywarp_cuda::vendor::Operands;
 
@@ -73,12 +73,7 @@ impl Data {
             DType::F64 => (-53f64).exp2(),
             _ => (-24f64).exp2(),
         };
-        let each = match (input, problem.precision) {
-            (DType::F32, Precision::High) => (-20f64).exp2(),
-            (DType::F32, Precision::Medium) => (-10f64).exp2(),
-            (DType::F32, Precision::Low) => (-7f64).exp2(),
-            _ => u,
-        };
+        let each = u + problem.op()?.product_roundoff();
         let last = match output {
             DType::F16 => (-11f64).exp2(),
             DType::BF16 => (-8f64).exp2(),
