@@ -32,6 +32,11 @@ impl Copies {
         let specs = op.inputs();
         let bytes: u64 = specs.iter().chain([&op.output()]).map(TensorSpec::required_bytes).sum();
         for _ in 1..(COVERED_BYTES / bytes.max(1)).clamp(1, MOST_COPIES) {
+            // A limit must leave room for what candidates take.
+            let memory = backend.memory();
+            if memory.limit_bytes.is_some_and(|limit| limit.saturating_sub(memory.in_use_bytes) / 4 < bytes) {
+                break;
+            }
             match copy(backend, op, inputs) {
                 Ok(set) => copies.sets.push(set),
                 Err(Error::OutOfMemory { .. }) => break,
