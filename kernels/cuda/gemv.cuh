@@ -11,7 +11,7 @@
 // Mapping: grid (l blocks * batches, slabs).
 // Shared memory: `columns`: [WARPS][S][columns] sums. `dot`: none.
 // Traffic: W once, l k elements; X from L1/L2: bound by memory as long as 2 S multiplications an element are hidden.
-// Numerics: f16, bf16, f32 in f32, f64 in f64, i8/u8 in wrapping i32 (dp4a). Fixed order: bitwise repeatable.
+// Numerics: 8-bit floats, f16, bf16, f32 in f32, f64 in f64, i8/u8 in wrapping i32 (dp4a). Fixed order: bitwise repeatable.
 // Requires: sm_80; ALIGNED: W, X, their pitches and batch strides multiples of 16 bytes. Otherwise whole 16-byte words that hold a
 //   wanted byte are read. k_per_slab a multiple of 4.
 // Measured: H200, 2026-11-21, W 16384 x 16384 (beyond L2), TB/s of W, aligned / any address (cuBLAS 13.0 in brackets):
@@ -22,7 +22,10 @@
 //   To repeat: cargo run --release -p polywarp-cuda --example gemm_candidates -- 1 16384 16384 f32 nn
 #pragma once
 
+#include <cuda_fp8.h>
 #include <stdint.h>
+
+#include <type_traits>
 
 #include "epilogue.cuh"
 #include "load.cuh"
@@ -51,17 +54,26 @@ template <class T>
 using Sum = typename SumOf<T>::Type;
 
 template <class T>
-constexpr bool IS_BYTE = sizeof(T) == 1;
+constexpr bool IS_INTEGER = std::is_integral_v<T>;
+template <class T>
+constexpr bool IS_FLOAT8 = sizeof(T) == 1 && !IS_INTEGER<T>;
 
 struct Arguments {
   const void *w, *x;
   void* d;
   uint32_t l, s, k;
   int64_t ldw, ldx, batch_stride_w, batch_stride_x;
-  uint32_t x_is_a, wide, k_per_slab; // wide: D, C and bias are f32, though W has 16 bits
+  uint32_t x_is_a, wide, k_per_slab; // wide: D, C and bias are f32, though Out has 16 bits
 };
 
-// The elements of some words, in the type of the sums (not for bytes).
+// Two neighbours of 8 bits.
+template <class T>
+__device__ __forceinline__ float2 unpack_pair(uint16_t bits) {
+  constexpr __nv_fp8_interpretation_t KIND = std::is_same_v<T, __nv_fp8_e5m2> ? __NV_E5M2 : __NV_E4M3;
+  return __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(bits, KIND)));
+}
+
+// The elements of some words, in the type of the sums (not for integers).
 template <class T, int WORDS>
 __device__ __forceinline__ void unpack(const Words<WORDS>& x, Sum<T> (&to)[4 * WORDS / sizeof(T)]) {
   if constexpr (sizeof(T) == 8) {
@@ -70,6 +82,13 @@ __device__ __forceinline__ void unpack(const Words<WORDS>& x, Sum<T> (&to)[4 * W
   } else if constexpr (sizeof(T) == 4) {
 #pragma unroll
     for (int i = 0; i < WORDS; ++i) to[i] = __uint_as_float(x.word[i]);
+  } else if constexpr (IS_FLOAT8<T>) {
+#pragma unroll
+    for (int i = 0; i < 2 * WORDS; ++i) {
+      const float2 pair = unpack_pair<T>(static_cast<uint16_t>(x.word[i / 2] >> i % 2 * 16));
+      to[2 * i] = pair.x;
+      to[2 * i + 1] = pair.y;
+    }
   } else {
 #pragma unroll
     for (int i = 0; i < WORDS; ++i) {
@@ -194,7 +213,7 @@ struct Dot {
 #pragma unroll
     for (int s = 0; s < S; ++s) {
       const Words<4> vector = load<4, ALIGNED>(x + min(static_cast<uint32_t>(s), p.s - 1) * p.ldx + k, bytes);
-      if constexpr (IS_BYTE<T>) {
+      if constexpr (IS_INTEGER<T>) {
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
 #pragma unroll
@@ -284,7 +303,7 @@ struct Columns {
 #pragma unroll
     for (int s = 0; s < S; ++s) {
       const T* from = x + min(static_cast<uint32_t>(s), p.s - 1) * p.ldx + k;
-      if constexpr (IS_BYTE<T>) {
+      if constexpr (IS_INTEGER<T>) {
         const uint32_t vector = load<1, ALIGNED>(from, count).word[0];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {

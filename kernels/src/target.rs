@@ -58,7 +58,9 @@ impl Target {
     /// it is: the instructions are the same, and what differs (shared memory, multiprocessors) is the planners' business, so
     /// these have no code of their own.
     pub const EVERYWHERE: &[Target] = &[Target::SM_80, Target::SM_90, Target::SM_100, Target::SM_120, Target::PTX_80];
-    /// The same, for kernels whose code for sm_120 spills: there the driver compiles the PTX, for the card it has.
+    /// Those that convert and multiply 8-bit floats.
+    pub const WITH_FLOAT8: &[Target] = &[Target::SM_89, Target::SM_90, Target::SM_100, Target::SM_120];
+    /// As everywhere, for kernels whose code for sm_120 spills: there the driver compiles the PTX, for the card it has.
     pub const BUT_SM_120: &[Target] = &[Target::SM_80, Target::SM_90, Target::SM_100, Target::PTX_80];
 
     const fn machine(sm: u32) -> Target {

@@ -38,10 +38,22 @@ pub(crate) struct Instance {
 }
 
 /// Types of A and B.
-const OPERANDS: [DType; 6] = [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8, DType::U8];
+const OPERANDS: [DType; 8] = [
+    DType::F32,
+    DType::F16,
+    DType::BF16,
+    DType::F64,
+    DType::I8,
+    DType::U8,
+    DType::F8E4M3,
+    DType::F8E5M2,
+];
 
 /// Methods with the vectors and warps they are made for, of operands of this type.
 fn methods(operands: DType) -> Vec<(Method, u32, u32)> {
+    if operands.is_float8() {
+        return vec![(Method::Dot { rows: 2 }, 1, 8), (Method::Dot { rows: 4 }, 4, 4)];
+    }
     // Four columns of sums in f64 need more registers than 512 threads leave to each.
     let warps = if operands == DType::F64 { 8 } else { 16 };
     let mut list = vec![
@@ -103,7 +115,11 @@ impl Instance {
     fn info(&self) -> KernelInfo {
         let Instance { symbol, vectors, warps, aligned, operands, .. } = self;
         let t = super::cpp(*operands);
-        let out = if operands.is_float() { t } else { "int32_t" };
+        let out = match operands {
+            _ if !operands.is_float() => "int32_t",
+            _ if operands.is_float8() => "__half",
+            _ => t,
+        };
         let scalar = if self.operands == DType::F64 { "double" } else { "float" };
         let sixteen = *vectors == 16;
         let instance = match self.method {
@@ -128,7 +144,11 @@ impl Instance {
             symbol: symbol.clone(),
             source: if tensor { "gemv_mma.cuh" } else { "gemv.cuh" },
             instance,
-            targets: if spills_on_sm_120 { Target::BUT_SM_120 } else { Target::EVERYWHERE },
+            targets: match operands {
+                _ if operands.is_float8() => Target::WITH_FLOAT8,
+                _ if spills_on_sm_120 => Target::BUT_SM_120,
+                _ => Target::EVERYWHERE,
+            },
             block: [32 * warps, 1, 1],
             #[rustfmt::skip]
             params: vec![

@@ -225,8 +225,7 @@ impl Instance {
     fn targets(&self) -> &'static [Target] {
         const EVERY_MACHINE: &[Target] = &[Target::SM_80, Target::SM_90, Target::SM_100, Target::SM_120];
         if self.kind.operands.is_float8() {
-            // The first that multiplies them, and later ones.
-            &[Target::SM_89, Target::SM_90, Target::SM_100, Target::SM_120]
+            Target::WITH_FLOAT8
         } else if self.kind.operands == DType::F64 || self.shared_bytes() > GEFORCE_SHARED_BYTES {
             // GeForce cards multiply f64 no faster than plain cores do.
             &[Target::SM_80, Target::SM_90, Target::SM_100]

@@ -105,6 +105,8 @@ pub(crate) fn cpp(dtype: DType) -> &'static str {
         (true, 2) if dtype == DType::BF16 => "__nv_bfloat16",
         (true, 2) => "__half",
         (true, 4) => "float",
+        (true, 1) if dtype == DType::F8E5M2 => "__nv_fp8_e5m2",
+        (true, 1) => "__nv_fp8_e4m3",
         (true, _) => "double",
         (false, _) if dtype == DType::U8 => "uint8_t",
         (false, _) => "int8_t",

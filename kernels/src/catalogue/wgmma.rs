@@ -90,10 +90,16 @@ const SHAPES_16_BIT: [Shape; 4] = [
 /// For 8-bit integers whose sums leave as floats, with scales: large products, middling ones, and two for few tiles.
 const SHAPES_DEQUANTISING: [Shape; 4] = [SHAPES[0], SHAPES[3], SHAPES[4], SHAPES[5]];
 /// For 8-bit floats, whose sums leave the tensor cores every 128 of k: three sets of sums fit no wider tile.
-const SHAPES_FLOAT8: [Shape; 3] = [
+const SHAPES_FLOAT8: [Shape; 8] = [
     cooperative([128, 128], 6, 2, [1, 1, 1]),
     cooperative([128, 64], 8, 2, [1, 1, 1]),
     cooperative([64, 128], 8, 1, [1, 1, 1]),
+    // Few tiles, tiles that share k, and slabs of a long k.
+    cooperative([64, 64], 13, 1, [1, 1, 1]),
+    cooperative([64, 128], 8, 1, [1, 1, 2]),
+    cooperative([128, 64], 8, 2, [1, 1, 2]),
+    cooperative([64, 64], 13, 1, [1, 1, 2]),
+    cooperative([64, 64], 13, 1, [1, 1, 8]),
 ];
 
 /// Types of A and B.

@@ -4,8 +4,8 @@
 //! taken as it lies wherever one of its strides is 1. K is cut into slabs where there are too few blocks to keep the memory
 //! busy. The estimate is traffic over the rate that each method reaches on an H200 (docs/gemm.md).
 
-use polywarp_core::Op;
 use polywarp_core::ops::{Matmul, MatmulDims};
+use polywarp_core::{DType, Op};
 
 use super::ending::Ending;
 use super::operand::Operand;
@@ -74,7 +74,7 @@ impl<'a> Problem<'a> {
             let stride = if instance.along_k() { self.sides.w.k_stride } else { self.sides.w.row_stride };
             let extent = if instance.along_k() { self.sides.w.k } else { self.sides.w.rows };
             let pitch = if instance.along_k() { self.sides.w.row_stride } else { self.sides.w.k_stride };
-            instance.operands == self.sides.op.a.dtype
+            [self.sides.op.a.dtype, self.sides.op.b.dtype] == [instance.operands; 2]
                 && u64::from(instance.vectors) >= self.sides.x.rows
                 && (stride == 1 || extent == 1)
                 && instance.aligned == on_grid(&self.sides.w, pitch)
@@ -119,6 +119,9 @@ impl<'a> Problem<'a> {
 
         let grid = [u32::try_from(blocks).ok().filter(|&blocks| blocks <= i32::MAX as u32)?, slabs as u32, 1];
         let product = |d: Arg, wide: bool, epilogue: Vec<Arg>| {
+            if instance.operands.is_float8() && !wide && self.sides.op.output.dtype != DType::F16 {
+                return None; // its narrow results are f16
+            }
             let at = |operand: &Operand| Arg::Address { slot: operand.slot, offset_bytes: operand.offset_bytes() };
             let word = |value: u64| Arg::U32(value as u32);
             let pitch = if instance.along_k() { self.sides.w.row_stride } else { self.sides.w.k_stride };

@@ -20,8 +20,9 @@ mod source;
 
 use source::{Prepared, Way};
 
-/// Tile rows that blocks walk together before moving along N.
-const RASTER_ROWS: u32 = 8;
+/// Tile rows that blocks walk together before moving along N. Of 2 to 32, 12 was the best or as good as it for large products of
+/// f16 (docs/gemm.md).
+const RASTER_ROWS: u32 = 12;
 /// Tiles of K that each block of a slab has at least; slabs that a product has at most, and blocks that share them: sums of
 /// more cost the second launch more than they save.
 const LEAST_SLAB_TILES: u64 = 4;
