@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `POLYWARP_NATIVE_FILTER` | only candidates whose name contains it, or the portable ones too with `all` |
 //! | `POLYWARP_NATIVE_EDGES` | takes every so manieth of the products at tiles' ends, all if unset |
-//! | `POLYWARP_NATIVE_SHAPES` | random shapes, 3000 if unset |
+//! | `POLYWARP_NATIVE_SHAPES` | random shapes, 3000 if unset (1000 grouped ones) |
 //! | `POLYWARP_TEST_LEVEL` | `full` takes all cases of the harness |
 
 mod common;
@@ -207,9 +207,11 @@ fn every_candidate_of_every_case_conforms() {
     let Some(backend) = card() else { return };
     let level =
         if std::env::var("POLYWARP_TEST_LEVEL").is_ok_and(|l| l == "full") { Level::Full } else { Level::Quick };
-    let families = REGISTRY.iter().filter(|family| ["matmul", "sparse24"].contains(&family.name));
+    let families = REGISTRY.iter().filter(|family| ["grouped_matmul", "matmul", "sparse24"].contains(&family.name));
     let mut cases: Vec<_> = families.flat_map(|family| (family.cases)(level)).collect();
-    cases.retain(|case| case.op.product().is_some());
+    // Nobody plans ops that compute nothing.
+    cases.retain(|case| case.op.output().layout.elements() > 0);
+    cases.retain(|case| case.op.product().is_some() || matches!(case.op, Op::GroupedMatmul(_)));
     if common::interpreted() {
         // Every third of those that are small: the others are made of the same tiles.
         cases.retain(|case| case.op.cost().flops < 4_000_000);
@@ -258,6 +260,26 @@ fn every_candidate_is_exact_on_random_shapes() {
     let Some(backend) = card() else { return };
     let count = number("POLYWARP_NATIVE_SHAPES", common::scaled(3000, 0) as u64);
     products(&backend, native_cases::random(count), |op| selected(&backend, op)).finish("random products");
+    common::assert_alive(&*backend);
+}
+
+/// What ends can say, with tiles that end early in every dimension.
+#[test]
+fn every_candidate_is_exact_where_groups_end() {
+    let Some(backend) = card() else { return };
+    let step = number("POLYWARP_NATIVE_EDGES", 1).max(1) as usize;
+    let all = native_cases::grouped::edges().into_iter().step_by(step).collect();
+    native_cases::grouped::products(&backend, all, |op| selected(&backend, op)).finish("products where groups end");
+    common::assert_alive(&*backend);
+}
+
+/// Random groups, ends in both types and any order, layouts, epilogues.
+#[test]
+fn every_candidate_is_exact_on_random_groups() {
+    let Some(backend) = card() else { return };
+    let count = number("POLYWARP_NATIVE_SHAPES", common::scaled(1000, 0) as u64);
+    let all = native_cases::grouped::random(count);
+    native_cases::grouped::products(&backend, all, |op| selected(&backend, op)).finish("random grouped products");
     common::assert_alive(&*backend);
 }
 

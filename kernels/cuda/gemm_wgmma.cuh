@@ -1,7 +1,9 @@
 // Matrix products on Hopper's tensor cores (sm_90a): tiles arrive by TMA, wgmma multiplies, TMA or plain stores write.
 //
 // Computes      D = activation(alpha (scale_m A) (B scale_n) + beta C + bias), A [batch, m, k], B [batch, k, n], C and D
-//               [batch, m, n], bias [n], scales of 8-bit operands per row and column; or, for split-K, slabs of A B alone.
+//               [batch, m, n], bias [n], scales of 8-bit operands per row and column; or, for split-K, slabs of A B alone;
+//               or, GROUPED, D[r] = activation(A[r] B[g] + bias[g]) for the group g that owns row r, A [m, k], B [groups, k, n],
+//               D [m, n], bias [groups, n], and 0 where none does.
 // Algorithm     Persistent blocks walk over tiles of D. 1. one thread of the producer warpgroup keeps a ring of STAGES
 //               tiles of A and B filled by TMA; 2. consumer warpgroups multiply every stage as it arrives and give it back
 //               one step later; 3. epilogue in registers, 16 columns at a time in a rolled loop, while what the next ones need
@@ -12,6 +14,8 @@
 //               with BLOCK_M / CONSUMERS rows, in slabs of 64. PING_PONG: two warpgroups have a tile each, in turns: one
 //               stores while the other multiplies. CLUSTER_M blocks one below the other share B, CLUSTER_N side by side
 //               share A: each loads its part and multicasts it. CLUSTER_K blocks have one tile, each a part of k.
+//               GROUPED: a group's tiles begin at its first row, whatever that is; of its last, the rows of the next group are
+//               multiplied too, but not stored: 16 rows of which some are its own leave by plain stores of 16 bytes.
 // Mapping       Of a slab of 64 rows, warp w of the warpgroup holds rows 16 w to 16 w + 15; lane l holds rows l / 4 and
 //               l / 4 + 8, columns 2 (l % 4) and the next, of every 8 columns (PTX ISA, wgmma, fragment of D).
 // Shared memory STAGES x (A tile, B tile), each in atoms of 8 rows of 128 bytes, swizzled by 128 bytes; then for each
@@ -23,15 +27,17 @@
 //               every 128 of k, and are added up in f32.
 // Requires      sm_90a; bases and pitches of A and B are multiples of 16 bytes (TMA); 8-bit and tf32 operands K-major.
 //               D may lie anywhere; it is written by TMA only where its base and pitch are multiples of 16 bytes. With
-//               CLUSTER_K > 1 as many clusters as tiles.
-// Measured      NVIDIA H200, 2026-11-21: docs/gemm.md; repeated by the example gemm_candidates of backend-cuda.
+//               CLUSTER_K > 1 as many clusters as tiles. GROUPED: any number of blocks.
+// Measured      NVIDIA H200, 2026-11-21: docs/gemm.md; repeated by the example gemm_candidates of backend-cuda. GROUPED: not
+//               measured.
 // References    PTX ISA 8.x, "Asynchronous Warpgroup Level Matrix Instructions", "cp.async.bulk.tensor", "mbarrier". Turns of
 //               two consumers and sums promoted every 128 of k: NVIDIA CUTLASS, DeepSeek DeepGEMM (described there).
 // Next          gemm_wgmma_config.cuh: constants, tiles; gemm_wgmma_mainloop.cuh: 1, 2; gemm_wgmma_ending.cuh: 3, its activations
-//               in activation.cuh; gemm_wgmma_store.cuh: 4.
+//               in activation.cuh; gemm_wgmma_store.cuh: 4; gemm_wgmma_tiles.cuh: which tiles a block ends, one after the other.
 #pragma once
 #include "gemm_wgmma_mainloop.cuh"
 #include "gemm_wgmma_store.cuh"
+#include "gemm_wgmma_tiles.cuh"
 
 namespace polywarp::gemm_wgmma {
 
@@ -42,10 +48,11 @@ constexpr uint32_t TURN = 2;  // of consumer 0; the next is that of consumer 1
 template <typename C>
 __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap* map_b, const CUtensorMap* map_d,
                                     typename C::Out* d, const Problem& problem, const typename C::Epilogue& epilogue,
-                                    const Scales& scales) {
+                                    const Scales& scales, const Groups& groups) {
     using Load = Mainloop<C>;
     using End = Store<C>;
-    const Ending<C> ending = {epilogue, scales};
+    typename C::Epilogue ended = epilogue;
+    const Ending<C> ending = {ended, scales};
     extern __shared__ uint8_t shared[];
     const uint32_t base = (ptx::smem_address(shared) + 1023) / 1024 * 1024;
     const uint32_t full = base + C::BARRIERS_AT, empty = full + C::STAGES * 8;
@@ -68,17 +75,20 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
         __syncthreads();
     }
     ptx::let_next_kernel_start();
-    const uint32_t tiles = C::tile_count(problem);
+    const uint32_t all = C::tile_count(problem);
     ptx::wait_for_previous_kernels();
     Position<C::STAGES> at;
     if (warpgroup == 0) {
         if constexpr (C::CONSUMERS > 1) {
             ptx::give_registers<C::PRODUCER_REGISTERS>();
         }
-        if (thread == 0) {
-            for (uint32_t index = cluster; index < tiles; index += clusters) {
-                const Tile tile = C::tile_at(problem, index, rank);
-                Load::load_tile(map_a, map_b, problem, tile, C::k_tiles(problem, tile, rank), base, full, empty, at, rank);
+        // A warp finds the tiles of groups; one thread loads.
+        if (thread < (C::GROUPED ? 32 : 1)) {
+            for (Tiles<C> tiles(problem, groups, cluster, clusters, rank, all); tiles.any(); tiles.next()) {
+                const Tile tile = tiles.at();
+                if (thread == 0) {
+                    Load::load_tile(map_a, map_b, problem, tile, C::k_tiles(problem, tile, rank), base, full, empty, at, rank);
+                }
             }
         }
         __syncwarp();
@@ -94,9 +104,11 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
         const uint32_t warpgroup_row = C::PING_PONG ? 0 : consumer * C::WARPGROUP_M;
         const uint32_t first_row = warpgroup_row + warp * 16;
         uint32_t number = 0;
-        for (uint32_t index = cluster; index < tiles; index += clusters, ++number) {
-            const Tile tile = C::tile_at(problem, index, rank);
+        for (Tiles<C> tiles(problem, groups, cluster, clusters, rank, all); tiles.any(); tiles.next(), ++number) {
+            const Tile tile = tiles.at();
             const uint32_t count = C::k_tiles(problem, tile, rank).count;
+            // Found before the other consumer waits for it.
+            const bool any_next = C::PING_PONG && tiles.any_next();
             if constexpr (C::PING_PONG) {
                 if (number % 2 != consumer) {
                     at.skip(count);
@@ -115,7 +127,7 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
                 Load::multiply_tile(sums, count, base, full, empty, at, warpgroup_row, thread, rank);
             }
             if constexpr (C::PING_PONG) {
-                if (index + clusters < tiles) {
+                if (any_next) {
                     ptx::named_barrier_arrive(TURN + (consumer ^ 1), 2 * WARPGROUP);
                 }
             }
@@ -126,7 +138,12 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
                 ptx::cluster_barrier();
                 End::finish_shared(d + tile.layer * problem.batch_stride, base, ending, problem, tile, rank,
                                    consumer * WARPGROUP + thread);
+            } else if (C::is_unowned(problem, tile)) {
+                End::store_zeros(d, problem, tile, first_row, lane);
             } else {
+                if constexpr (C::GROUPED) {
+                    ended.bias = epilogue.bias == nullptr ? nullptr : epilogue.bias + tile.batch * groups.bias_stride;
+                }
                 End::finish(sums, map_d, d, shared + (staging - ptx::smem_address(shared)), staging, ending, problem, tile,
                             first_row, lane);
             }
@@ -155,11 +172,11 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
 // One kernel: operands A of IN_A and B of IN_B, D of OUT; SIZE is the product of the cluster's three numbers. MORE are
 // parameters behind those that all have.
 #define GEMM_WGMMA_KERNEL(SYMBOL, IN_A, IN_B, OUT, BLOCK_M, BLOCK_N, STAGES, SCHEDULE, CONSUMERS, CLUSTER_M, CLUSTER_N,      \
-                          CLUSTER_K, SIZE, A_MAJOR, B_MAJOR, SCALES, MORE)                                                 \
+                          CLUSTER_K, SIZE, A_MAJOR, B_MAJOR, GROUPED, SCALES, GROUPS, MORE)                                \
     using SYMBOL##_t =                                                                                                     \
         polywarp::gemm_wgmma::Config<IN_A, IN_B, OUT, BLOCK_M, BLOCK_N, STAGES, polywarp::gemm_wgmma::Schedule::SCHEDULE,  \
                                      CONSUMERS, CLUSTER_M, CLUSTER_N, CLUSTER_K, ptx::Major::A_MAJOR,                      \
-                                     ptx::Major::B_MAJOR>;                                                                 \
+                                     ptx::Major::B_MAJOR, GROUPED>;                                                        \
     static_assert(SYMBOL##_t::CLUSTER == SIZE);                                                                            \
     extern "C" __global__ void GEMM_WGMMA_CLUSTER_##SIZE __launch_bounds__(SYMBOL##_t::THREADS, 1) SYMBOL(                 \
         const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,                              \
@@ -172,15 +189,22 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
             m,      n,         k,         tiles_m,      tiles_n,    batches,       slabs,       slab_tiles, terms,         \
             raster, batched_a, batched_b, store_by_tma, row_stride, column_stride, batch_stride};                          \
         const SYMBOL##_t::Epilogue epilogue(alpha, beta, c, ldc, batch_stride_c, bias, activation);                        \
-        polywarp::gemm_wgmma::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, SCALES);                       \
+        polywarp::gemm_wgmma::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, SCALES, GROUPS);               \
     }
-#define GEMM_WGMMA(...) GEMM_WGMMA_KERNEL(__VA_ARGS__, polywarp::gemm_wgmma::Scales{}, )
+#define GEMM_WGMMA(...) GEMM_WGMMA_KERNEL(__VA_ARGS__, false, polywarp::gemm_wgmma::Scales{}, polywarp::gemm_wgmma::Groups{}, )
 // The same with scales.
 #define GEMM_WGMMA_COMMA ,
 #define GEMM_WGMMA_SCALED(...)                                                                                             \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__,                                                                                         \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, false,                                                                                  \
                       (polywarp::gemm_wgmma::Scales{scale_m, scale_m_stride, scale_m_batch, scale_n, scale_n_stride,       \
                                                     scale_n_batch}),                                                       \
+                      polywarp::gemm_wgmma::Groups{},                                                                      \
                       GEMM_WGMMA_COMMA const float* scale_m GEMM_WGMMA_COMMA int64_t scale_m_stride GEMM_WGMMA_COMMA        \
                           int64_t scale_m_batch GEMM_WGMMA_COMMA const float* scale_n GEMM_WGMMA_COMMA                     \
                               int64_t scale_n_stride GEMM_WGMMA_COMMA int64_t scale_n_batch)
+// The same of groups: a batch is a run of A's rows.
+#define GEMM_WGMMA_GROUPED(...)                                                                                            \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, true, polywarp::gemm_wgmma::Scales{},                                                   \
+                      (polywarp::gemm_wgmma::Groups{ends, ends_stride, ends_are_signed, bias_stride}),                     \
+                      GEMM_WGMMA_COMMA const uint32_t* ends GEMM_WGMMA_COMMA int64_t ends_stride GEMM_WGMMA_COMMA          \
+                          uint32_t ends_are_signed GEMM_WGMMA_COMMA int64_t bias_stride)

@@ -35,7 +35,7 @@ enum class Schedule {
 // What the planner hands over besides tensor maps and the epilogue's operands.
 struct Problem {
     uint32_t m, n, k;
-    // Tiles of D.
+    // Tiles of D; of groups, whose tiles are known on the device, `tiles_m` says nothing, and `batches` is their number.
     uint32_t tiles_m, tiles_n, batches;
     // Slabs of k, and tiles of k in each but the last.
     uint32_t slabs, slab_tiles;
@@ -68,11 +68,28 @@ struct Scales {
     }
 };
 
-// One tile of D: where it starts, which slab of k, and of which batch.
+// Where the runs of A's rows end that the matrices of B belong to (`batches` of them): 32-bit integers, signed or not, and what
+// leads from one to the next, and from the bias of one to that of the next.
+struct Groups {
+    const uint32_t* ends;
+    int64_t stride;
+    uint32_t are_signed;
+    int64_t bias_stride;
+
+    // The row after the last of `group`, whatever is before it: a number of rows, up to `rows`.
+    __device__ __forceinline__ uint32_t end(uint32_t group, uint32_t rows) const {
+        const uint32_t end = ends[group * stride];
+        return are_signed && static_cast<int32_t>(end) < 0 ? 0 : min(end, rows);
+    }
+};
+
+// One tile of D: where it starts, which slab of k, and of which batch, or group.
 struct Tile {
     uint32_t m, n, batch, slab;
     // Which matrix of D, counting those of every slab.
     uint32_t layer;
+    // The row after the last that may be written.
+    uint32_t end;
 };
 
 // Tiles of k that one block adds up for a tile of D, counting those of all terms and slabs.
@@ -81,7 +98,8 @@ struct Range {
 };
 
 template <typename A_, typename B_, typename Out_, int BLOCK_M_, int BLOCK_N_, int STAGES_, Schedule SCHEDULE_, int CONSUMERS_,
-          int CLUSTER_M_, int CLUSTER_N_, int CLUSTER_K_, Major MAJOR_A_, Major MAJOR_B_>
+          int CLUSTER_M_, int CLUSTER_N_, int CLUSTER_K_, Major MAJOR_A_, Major MAJOR_B_,
+          bool GROUPED_ = false>
 struct Config {
     using A = A_;
     using B = B_;
@@ -95,6 +113,8 @@ struct Config {
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER_K = CLUSTER_K_;
     static constexpr Major MAJOR_A = MAJOR_A_, MAJOR_B = MAJOR_B_;
     static constexpr bool PING_PONG = SCHEDULE_ == Schedule::PING_PONG;
+    // A batch is a group of A's rows (gemm_wgmma_tiles.cuh).
+    static constexpr bool GROUPED = GROUPED_;
 
     static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N * CLUSTER_K;
@@ -112,10 +132,11 @@ struct Config {
     static constexpr bool SCALED = sizeof(A) == 1 && !std::is_same_v<Out, int32_t>;
 
     // Registers a thread: the file's 65,536 over three warpgroups (four: three consumers), taken from the producer for the
-    // consumers. Loads of MN-major operands take more.
+    // consumers. Loads of MN-major operands take more, and so does finding groups.
     static constexpr bool MN_MAJOR = MAJOR_A == Major::MN || MAJOR_B == Major::MN;
-    static constexpr uint32_t PRODUCER_REGISTERS = MN_MAJOR || CONSUMERS == 3 ? 56 : 40;
-    static constexpr uint32_t CONSUMER_REGISTERS = CONSUMERS == 3 ? 152 : MN_MAJOR ? 224 : 232;
+    static constexpr bool LONG_PRODUCER = MN_MAJOR || GROUPED;
+    static constexpr uint32_t PRODUCER_REGISTERS = LONG_PRODUCER || CONSUMERS == 3 ? 56 : 40;
+    static constexpr uint32_t CONSUMER_REGISTERS = CONSUMERS == 3 ? 152 : LONG_PRODUCER ? 224 : 232;
 
     // An MN-major tile is made of columns of 64 elements (128 bytes) that are BLOCK_K deep.
     static constexpr int COLUMNS_A = (BLOCK_M + 63) / 64;
@@ -158,6 +179,7 @@ struct Config {
     static_assert(SLABS * BLOCK_N / 2 * (PROMOTED ? 3 : 1) <= 192, "accumulators must leave registers for the rest");
     static_assert(CLUSTER_K == 1 || (!MULTICAST && !PING_PONG && BLOCK_N % 32 == 0));
     static_assert(CLUSTER_K == 1 || BLOCK_M * SHARED_PITCH * 4 <= STAGES * STAGE_BYTES);
+    static_assert(!GROUPED || (CLUSTER == 1 && !SCALED && MAJOR_A == Major::K), "groups begin at any row of A");
 
     __device__ static __forceinline__ uint32_t cluster_rows(const Problem& problem) {
         return (problem.tiles_m + CLUSTER_M - 1) / CLUSTER_M;
@@ -169,26 +191,39 @@ struct Config {
         return cluster_rows(problem) * cluster_columns(problem) * problem.batches * problem.slabs;
     }
 
-    // Tile `index` of the cluster: groups of `raster` tile rows, within a group row by row in each column.
+    // Cell `index` of a table: bands of `raster` rows, within a band row by row in each column.
+    struct Cell {
+        uint32_t row, column;
+    };
+    __device__ static __forceinline__ Cell cell_at(const Problem& problem, uint32_t rows, uint32_t columns, uint32_t index) {
+        const uint32_t band_tiles = problem.raster * columns;
+        const uint32_t band = index / band_tiles;
+        const uint32_t first = band * problem.raster;
+        const uint32_t height = min(problem.raster, rows - first);
+        const uint32_t rest = index - band * band_tiles;
+        const uint32_t column = rest / height;
+        return {first + rest - column * height, column};
+    }
+
+    // Tile `index` of the cluster.
     __device__ static __forceinline__ Tile tile_at(const Problem& problem, uint32_t index, uint32_t rank) {
         const uint32_t rows = cluster_rows(problem), columns = cluster_columns(problem);
         const uint32_t plane = rows * columns;
         const uint32_t layer = index / plane;
-        const uint32_t within = index - layer * plane;
-        const uint32_t group_tiles = problem.raster * columns;
-        const uint32_t group = within / group_tiles;
-        const uint32_t first = group * problem.raster;
-        const uint32_t height = min(problem.raster, rows - first);
-        const uint32_t rest = within - group * group_tiles;
-        const uint32_t column = rest / height;
-        const uint32_t row = first + rest - column * height;
+        const Cell cell = cell_at(problem, rows, columns, index - layer * plane);
         Tile tile;
-        tile.m = (row * CLUSTER_M + (MULTICAST ? rank / CLUSTER_N : 0)) * BLOCK_M;
-        tile.n = (column * CLUSTER_N + (MULTICAST ? rank % CLUSTER_N : 0)) * BLOCK_N;
+        tile.m = (cell.row * CLUSTER_M + (MULTICAST ? rank / CLUSTER_N : 0)) * BLOCK_M;
+        tile.n = (cell.column * CLUSTER_N + (MULTICAST ? rank % CLUSTER_N : 0)) * BLOCK_N;
         tile.layer = layer;
         tile.slab = layer / problem.batches;
         tile.batch = layer - tile.slab * problem.batches;
+        tile.end = problem.m;
         return tile;
+    }
+
+    // Whether a tile's rows belong to no group.
+    __device__ static __forceinline__ bool is_unowned(const Problem& problem, const Tile& tile) {
+        return GROUPED && tile.batch == problem.batches;
     }
 
     // Tiles of k in one term.
@@ -198,6 +233,9 @@ struct Config {
 
     // A slab's tiles of k, or this block's part of them where the cluster shares them.
     __device__ static __forceinline__ Range k_tiles(const Problem& problem, const Tile& tile, uint32_t rank) {
+        if (is_unowned(problem, tile)) {
+            return {0, 0};
+        }
         const uint32_t first = tile.slab * problem.slab_tiles;
         const uint32_t count = min(problem.slab_tiles, term_tiles(problem) * problem.terms - first);
         if constexpr (CLUSTER_K == 1) {

@@ -70,19 +70,73 @@ struct Store {
     }
 
     // Sends a full buffer on its way to D.
-    __device__ static __forceinline__ void send_buffer(const CUtensorMap* map_d, uint32_t buffer, int chunk, const Tile& tile,
-                                                       uint32_t first_row, uint32_t lane) {
+    __device__ static __forceinline__ void send_buffer(const CUtensorMap* map_d, Out* out, uint32_t buffer, const uint8_t* content,
+                                                       int chunk, const Problem& problem, const Tile& tile, uint32_t first_row,
+                                                       uint32_t lane) {
+        if constexpr (C::GROUPED) {
+            const uint32_t row = tile.m + first_row + chunk / CHUNKS * SLAB_M, column = tile.n + chunk % CHUNKS * CHUNK_N;
+            if (row + 16 > tile.end) {
+                __syncwarp();
+                copy_rows(out, content, problem, row, column, tile.end, lane);
+                // A group of no stores: buffers are counted by groups.
+                if (lane == 0) {
+                    ptx::commit_stores();
+                }
+                return;
+            }
+        }
         ptx::fence_async_proxy();
         __syncwarp();
         if (lane == 0) {
-            ptx::store_tile(map_d, buffer, tile.n + chunk % CHUNKS * CHUNK_N, tile.m + first_row + chunk / CHUNKS * SLAB_M,
-                            tile.layer);
+            ptx::store_tile(map_d, buffer, tile.n + chunk % CHUNKS * CHUNK_N,
+                            tile.m + first_row + chunk / CHUNKS * SLAB_M, tile.layer);
             ptx::commit_stores();
         }
     }
 
+    // The rows of a buffer that are before `end`, the others being those of another group: 16 bytes a lane, which are inside or
+    // outside of D's columns.
+    __device__ static __forceinline__ void copy_rows(Out* d, const uint8_t* buffer, const Problem& problem, uint32_t row,
+                                                     uint32_t column, uint32_t end, uint32_t lane) {
+        constexpr uint32_t UNIT_N = 16 / sizeof(Out), UNITS = CHUNK_N / UNIT_N;
+#pragma unroll 1
+        for (uint32_t i = lane; i < 16 * UNITS && row + i / UNITS < end; i += 32) {
+            const uint32_t within = i / UNITS, unit = i % UNITS;
+            if (column + unit * UNIT_N < problem.n) {
+                const uint8_t* from = buffer + within * ptx::SWIZZLE_ROW_BYTES + (unit ^ within % 8) * 16;
+                *reinterpret_cast<uint4*>(d + (row + within) * problem.row_stride + column + unit * UNIT_N) =
+                    *reinterpret_cast<const uint4*>(from);
+            }
+        }
+    }
+
+    // Zeros for a tile whose rows no group owns.
+    __device__ static __forceinline__ void store_zeros(Out* d, const Problem& problem, const Tile& tile, uint32_t first_row,
+                                                       uint32_t lane) {
+        if (problem.store_by_tma) {
+            fill(d, uint4{0, 0, 0, 0}, problem, tile, first_row, lane);
+        } else {
+            fill(d, polywarp::from_compute<Out>(Compute(0)), problem, tile, first_row, lane);
+        }
+    }
+
+    template <typename Value>
+    __device__ static __forceinline__ void fill(Out* d, Value value, const Problem& problem, const Tile& tile, uint32_t first_row,
+                                                uint32_t lane) {
+        constexpr uint32_t WIDTH = sizeof(Value) / sizeof(Out), UNITS = BLOCK_N / WIDTH;
+#pragma unroll 1
+        for (uint32_t i = lane; i < SLABS * 16 * UNITS; i += 32) {
+            const uint32_t row = tile.m + first_row + i / UNITS / 16 * SLAB_M + i / UNITS % 16;
+            const uint32_t column = tile.n + i % UNITS * WIDTH;
+            if (row < tile.end && column < problem.n) {
+                *reinterpret_cast<Value*>(d + row * problem.row_stride + column * problem.column_stride) = value;
+            }
+        }
+    }
+
     // Phase 4 for aligned D that is the rounded sums: whole chunks of 128 bytes by way of shared memory.
-    __device__ static __forceinline__ void store_chunks(Sums& d, const CUtensorMap* map_d, uint32_t staging, const Tile& tile,
+    __device__ static __forceinline__ void store_chunks(Sums& d, const CUtensorMap* map_d, Out* out, const uint8_t* shared,
+                                                        uint32_t staging, const Problem& problem, const Tile& tile,
                                                         uint32_t first_row, uint32_t lane) {
 #pragma unroll
         for (int chunk = 0; chunk < SLABS * CHUNKS; ++chunk) {
@@ -91,18 +145,18 @@ struct Store {
             for (int part = 0; part < CHUNK_N / 16; ++part) {
                 stage(&d[chunk / CHUNKS][chunk % CHUNKS * CHUNK_N / 2 + part * 8], buffer, part, lane);
             }
-            send_buffer(map_d, buffer, chunk, tile, first_row, lane);
+            send_buffer(map_d, out, buffer, shared + (buffer - staging), chunk, problem, tile, first_row, lane);
         }
     }
 
     // Phases 3 and 4 for aligned D: the same, group by group in a rolled loop, so that each activation's code exists once.
-    __device__ static __forceinline__ void store_ended(Sums& d, const CUtensorMap* map_d, uint32_t staging,
-                                                       const Ending& ending, const Problem& problem, const Tile& tile,
-                                                       uint32_t first_row, uint32_t lane) {
+    __device__ static __forceinline__ void store_ended(Sums& d, const CUtensorMap* map_d, Out* out, const uint8_t* shared,
+                                                       uint32_t staging, const Ending& ending, const Problem& problem,
+                                                       const Tile& tile, uint32_t first_row, uint32_t lane) {
         const uint32_t row = tile.m + first_row + lane / 4, column = tile.n + lane % 4 * 2;
         const auto load = [&](typename Ending::Beside& to, int group) {
             ending.load(to, tile.batch, row + group / GROUPS_A_SLAB * SLAB_M, column + group % GROUPS_A_SLAB * GROUP_N,
-                        problem.m, problem.n);
+                        tile.end, problem.n);
         };
         typename Ending::Beside next;
         load(next, 0);
@@ -126,7 +180,7 @@ struct Store {
                 stage(ended + part * 8, buffer, within * (GROUP_N / 16) + part, lane);
             }
             if (within == GROUPS_A_CHUNK - 1) {
-                send_buffer(map_d, buffer, chunk, tile, first_row, lane);
+                send_buffer(map_d, out, buffer, shared + (buffer - staging), chunk, problem, tile, first_row, lane);
             }
         }
     }
@@ -175,7 +229,7 @@ struct Store {
             const uint32_t within = part % PARTS * 32 + lane, column = tile.n + within;
             if (within < BLOCK_N && column < problem.n) {
                 const uint32_t top = tile.m + first_row + part / PARTS * SLAB_M;
-                const uint32_t rows = top < problem.m ? min(problem.m - top, 16u) : 0;
+                const uint32_t rows = top < tile.end ? min(tile.end - top, 16u) : 0;
 #pragma unroll 1
                 for (uint32_t row = 0; row < rows; ++row) {
                     matrix[(top + row) * problem.row_stride + column * problem.column_stride] =
@@ -197,11 +251,11 @@ struct Store {
         // Sums of integers that leave as floats are converted at least.
         if constexpr (std::is_same_v<Accumulator, Compute>) {
             if (ending.is_plain()) {
-                store_chunks(d, map_d, staging, tile, first_row, lane);
+                store_chunks(d, map_d, out, shared, staging, problem, tile, first_row, lane);
                 return;
             }
         }
-        store_ended(d, map_d, staging, ending, problem, tile, first_row, lane);
+        store_ended(d, map_d, out, shared, staging, ending, problem, tile, first_row, lane);
     }
 
     // ---- Sums that the blocks of a cluster share along k ----

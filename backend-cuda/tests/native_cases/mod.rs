@@ -3,6 +3,8 @@
 
 #![allow(dead_code)]
 
+pub mod grouped;
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Range;

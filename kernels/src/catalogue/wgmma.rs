@@ -102,6 +102,18 @@ const SHAPES_FLOAT8: [Shape; 8] = [
     cooperative([64, 64], 13, 1, [1, 1, 8]),
 ];
 
+/// For groups of A's rows, 16-bit operands with A K-major: groups of many rows, and of few.
+const SHAPES_GROUPED: [Shape; 2] = [SHAPES[3], SHAPES[5]];
+
+/// What a batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Batch {
+    /// A matrix of A, one of B and one of D.
+    Matrices,
+    /// A run of A's and D's rows, which begins wherever the one before it ends, and a matrix of B (`GROUPED` in the source).
+    Groups,
+}
+
 /// Types of A and B.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Kind {
@@ -132,10 +144,15 @@ pub(crate) struct Instance {
     pub output: DType,
     pub major_a: Major,
     pub major_b: Major,
+    batch: Batch,
 }
 
 impl Instance {
     fn new(shape: Shape, kind: &'static Kind, output: DType, major_a: Major, major_b: Major) -> Instance {
+        Instance::of(Batch::Matrices, shape, kind, output, [major_a, major_b])
+    }
+
+    fn of(batch: Batch, shape: Shape, kind: &'static Kind, output: DType, [major_a, major_b]: [Major; 2]) -> Instance {
         let Shape { block_m, block_n, schedule, cluster_m, cluster_n, cluster_k, .. } = shape;
         let block_k = STAGE_ROW_BYTES / kind.operands.size_bytes() as u32;
         let layout = match (major_a, major_b) {
@@ -149,11 +166,12 @@ impl Instance {
             Schedule::Cooperative => "",
             Schedule::PingPong => "_pingpong",
         };
+        let grouped = if batch == Batch::Groups { "grouped_" } else { "" };
         let symbol = format!(
-            "gemm_{}_{output}_wgmma_{block_m}x{block_n}x{block_k}_{cluster_m}x{cluster_n}{along_k}{schedule}_{layout}",
+            "gemm_{}_{output}_wgmma_{grouped}{block_m}x{block_n}x{block_k}_{cluster_m}x{cluster_n}{along_k}{schedule}_{layout}",
             kind.name
         );
-        Instance { symbol, shape, kind, output, major_a, major_b }
+        Instance { symbol, shape, kind, output, major_a, major_b, batch }
     }
 
     /// Whether it takes scales of A's rows and B's columns (`SCALED` in the source): 8-bit operands whose products leave as floats.
@@ -223,7 +241,11 @@ impl Instance {
         let (a, b) = (major(self.major_a), major(self.major_b));
         let cluster = self.shape.cluster();
         let (symbol, operands) = (&self.symbol, self.kind.cpp);
-        let maker = if self.is_scaled() { "GEMM_WGMMA_SCALED" } else { "GEMM_WGMMA" };
+        let maker = match self.batch {
+            Batch::Groups => "GEMM_WGMMA_GROUPED",
+            Batch::Matrices if self.is_scaled() => "GEMM_WGMMA_SCALED",
+            Batch::Matrices => "GEMM_WGMMA",
+        };
         use Param::*;
         let mut params = vec![
             TensorMap, TensorMap, TensorMap, Address, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32,
@@ -231,6 +253,10 @@ impl Instance {
         ];
         if self.is_scaled() {
             params.extend(super::SCALES);
+        }
+        if self.batch == Batch::Groups {
+            // ends, their stride, whether they are signed; elements from a group's bias to the next one's
+            params.extend([Address, I64, U32, I64]);
         }
         KernelInfo {
             symbol: symbol.clone(),
@@ -252,7 +278,22 @@ impl Instance {
     }
 }
 
-/// Every kernel of the family.
+/// Every kernel of the family for groups of A's rows.
+pub(crate) fn grouped_instances() -> &'static [Instance] {
+    static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
+        let mut all = Vec::new();
+        for kind in KINDS.iter().filter(|kind| matches!(kind.operands, DType::F16 | DType::BF16)) {
+            for major_b in [Major::K, Major::Mn] {
+                let of = |shape| Instance::of(Batch::Groups, shape, kind, kind.operands, [Major::K, major_b]);
+                all.extend(SHAPES_GROUPED.map(of));
+            }
+        }
+        all
+    });
+    &INSTANCES
+}
+
+/// Every kernel of the family for matrices and batches of them.
 pub(crate) fn instances() -> &'static [Instance] {
     static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
         use Major::{K, Mn};
@@ -292,5 +333,5 @@ pub(crate) fn instances() -> &'static [Instance] {
 }
 
 pub(crate) fn kernels() -> Vec<KernelInfo> {
-    instances().iter().map(Instance::info).collect()
+    instances().iter().chain(grouped_instances()).map(Instance::info).collect()
 }

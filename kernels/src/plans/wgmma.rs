@@ -2,7 +2,8 @@
 //!
 //! Operands are tensor maps (`wgmma_source.rs`). f32 products run as tf32 at `Medium` and `Low`, and as three products of
 //! tf32 parts at `High`; never at `Highest`. Where tiles are few and K is long, the blocks of a cluster share K, or slabs of
-//! K are summed apart and added by a second launch (`splitk.rs`). What each takes is guessed in `wgmma_estimate.rs`.
+//! K are summed apart and added by a second launch (`splitk.rs`). What each takes is guessed in `wgmma_estimate.rs`; products of
+//! groups of rows are planned in `wgmma_grouped.rs`.
 
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
@@ -15,6 +16,8 @@ use crate::{Arg, Candidate, Caps, Element, Launch, Plan, Promotion, Slot, Swizzl
 
 #[path = "wgmma_estimate.rs"]
 mod estimate;
+#[path = "wgmma_grouped.rs"]
+mod grouped;
 #[path = "wgmma_source.rs"]
 mod source;
 
@@ -32,10 +35,15 @@ const MOST_SLAB_BLOCKS: u64 = 64;
 pub(super) const WORTH_TIMING: f64 = 1.6;
 
 pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
-    match op {
-        Op::Matmul(op) if caps.sm == 90 && caps.tensor_maps => products(op, caps).unwrap_or_default(),
-        _ => Vec::new(),
+    if caps.sm != 90 || !caps.tensor_maps {
+        return Vec::new();
     }
+    let found = match op {
+        Op::Matmul(op) => products(op, caps),
+        Op::GroupedMatmul(op) => grouped::products(op, caps),
+        _ => None,
+    };
+    found.unwrap_or_default()
 }
 
 fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
@@ -142,12 +150,21 @@ impl Problem<'_> {
         let grid = u32::try_from(grid.checked_mul(u64::from(instance.shape.cluster()))?).ok()?;
         // Tiles are counted in 32 bits.
         u32::try_from(clusters.checked_mul(u64::from(instance.shape.cluster()))?).ok().filter(|&n| n < 1 << 31)?;
+        let tiles = [m.div_ceil(u64::from(block_m)), n.div_ceil(u64::from(block_n))];
+        let walk = Walk { tiles, batch, raster: (RASTER_ROWS / cluster_m).max(1) };
+        let mut args = self.args(instance, target, [batch, m, n, k], &walk)?;
+        args.extend(epilogue);
+        Some(Launch { kernel: find(&instance.symbol)?, grid: [grid, 1, 1], args })
+    }
+
+    /// What a kernel takes before the epilogue's arguments (`GEMM_WGMMA_KERNEL` in the source); D has `layers` matrices.
+    fn args(&self, instance: &Instance, target: &Target, [layers, m, n, k]: [u64; 4], walk: &Walk) -> Option<Vec<Arg>> {
         let bytes = target.dtype.size_bytes();
         let by_tma = (n * bytes).is_multiple_of(16) && target.offset_bytes.is_multiple_of(16);
         let [box_a, box_b] = instance.boxes();
         let map_a = self.a.map(box_a);
         // Where D is stored plainly its map is not looked at.
-        let map_d = if by_tma { map_of_d(target, [batch, m, n])? } else { map_a.clone() };
+        let map_d = if by_tma { map_of_d(target, [layers, m, n])? } else { map_a.clone() };
         let word = |value: u64| Arg::U32(value as u32);
         let mut args = vec![
             Arg::TensorMap(map_a),
@@ -155,14 +172,23 @@ impl Problem<'_> {
             Arg::TensorMap(map_d),
             Arg::Address { slot: target.slot, offset_bytes: target.offset_bytes },
         ];
-        args.extend([m, n, k, m.div_ceil(u64::from(block_m)), n.div_ceil(u64::from(block_n)), batch].map(word));
+        let [tiles_m, tiles_n] = walk.tiles;
+        args.extend([m, n, k, tiles_m, tiles_n, walk.batch].map(word));
         args.extend([target.slabs, target.slab_tiles, self.terms].map(word));
-        args.push(Arg::U32((RASTER_ROWS / cluster_m).max(1)));
+        args.push(Arg::U32(walk.raster));
         args.extend([self.a.operand.batch > 1, self.b.operand.batch > 1, by_tma].map(|yes| Arg::U32(u32::from(yes))));
         args.extend([n as i64, 1, (m * n) as i64].map(Arg::I64));
-        args.extend(epilogue);
-        Some(Launch { kernel: find(&instance.symbol)?, grid: [grid, 1, 1], args })
+        Some(args)
     }
+}
+
+/// How blocks go through tiles.
+struct Walk {
+    /// Rows and columns of tiles in a matrix.
+    tiles: [u64; 2],
+    /// Matrices or groups.
+    batch: u64,
+    raster: u32,
 }
 
 /// The map by which blocks store D, 16 rows of 128 bytes at a time: all matrices, of all slabs.

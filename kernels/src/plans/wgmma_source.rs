@@ -49,8 +49,17 @@ pub(super) struct Prepared {
 impl Prepared {
     /// The operand as a tensor map can describe it: where it lies, or packed.
     pub fn operand(&mut self, operand: Operand, way: &Way, caps: &Caps) -> Option<Source> {
+        self.operand_along(operand, way, operand.element_bytes == 2, caps)
+    }
+
+    /// The same with neighbours along K.
+    pub fn operand_along_k(&mut self, operand: Operand, way: &Way, caps: &Caps) -> Option<Source> {
+        self.operand_along(operand, way, false, caps)
+    }
+
+    fn operand_along(&mut self, operand: Operand, way: &Way, along_mn: bool, caps: &Caps) -> Option<Source> {
         if way.terms == 1
-            && let Some(source) = Source::of(operand, way.element, operand.element_bytes == 2, 0)
+            && let Some(source) = Source::of(operand, way.element, along_mn, 0)
         {
             return Some(source);
         }
@@ -59,7 +68,6 @@ impl Prepared {
         self.scratch_bytes.push(packed.bytes);
         self.estimate_ns += packed.estimate_ns;
         let plane_stride = if way.terms == 1 { 0 } else { packed.plane_stride };
-        let along_mn = packed.operand.element_bytes == 2;
-        Source::of(packed.operand, way.element, along_mn, plane_stride)
+        Source::of(packed.operand, way.element, false, plane_stride)
     }
 }
