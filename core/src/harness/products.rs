@@ -3,9 +3,9 @@
 //! [`unchecked`] finds what may never be chosen: a tuner checks a candidate on a small op before it uses it, so each must be
 //! had for one.
 
-use crate::ops::Matmul;
+use crate::ops::{GroupedMatmul, Matmul};
 use crate::tuner::{Effort, check_cases, find};
-use crate::{DType, Layout, Op, Precision, Result, Shape, TensorSpec};
+use crate::{DType, Error, Layout, Op, Precision, Result, Shape, TensorSpec};
 
 /// m, n, k: squares of all sizes, odd ones, those of transformers, skinny, long and flat ones.
 const EXTENTS: [[u64; 3]; 16] = [
@@ -27,7 +27,12 @@ const EXTENTS: [[u64; 3]; 16] = [
     [700, 1, 900],
 ];
 
-/// Dense products of every dtype and precision, and of quantised operands, with each operand as it is and transposed.
+/// Groups, rows, n, k: experts in training, many of them, few tokens, odd extents.
+const GROUPED: [[u64; 4]; 5] =
+    [[8, 8192, 4096, 2048], [256, 4096, 2048, 768], [64, 16, 4096, 2048], [1, 300, 300, 100], [5, 1001, 131, 77]];
+
+/// Dense products of every dtype and precision, of quantised operands, and of groups of rows, with each operand as it is and
+/// transposed.
 ///
 /// # Errors
 /// None that a device could cause: the table itself would be wrong.
@@ -56,7 +61,25 @@ pub fn products() -> Result<Vec<Op>> {
             }
         }
     }
+    for dims in GROUPED {
+        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I8] {
+            for transposed in [false, true] {
+                ops.push(grouped(dtype, dims, transposed)?.into());
+            }
+        }
+    }
     Ok(ops)
+}
+
+fn grouped(dtype: DType, [groups, rows, n, k]: [u64; 4], transposed: bool) -> Result<GroupedMatmul> {
+    let dense = |dtype, dims: &[u64]| Ok::<_, Error>(TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims)?)));
+    let to = Matmul::output_dtype(dtype).ok_or(Error::UndefinedForDType { op: "grouped_matmul", dtype })?;
+    let b = match transposed {
+        true => TensorSpec::new(dtype, dense(dtype, &[groups, n, k])?.layout.transpose(1, 2)?),
+        false => dense(dtype, &[groups, k, n])?,
+    };
+    let ends = dense(DType::I32, &[groups])?;
+    GroupedMatmul::product(dense(dtype, &[rows, k])?, b, ends, dense(to, &[rows, n])?).check()
 }
 
 /// Candidates of the ops that no small op has: a line for each, and how many were looked at. `names` are the candidates of

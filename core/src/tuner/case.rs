@@ -7,6 +7,9 @@
 //! oracle: first, last and those at the edges of tiles, and others. Wrong tiles, wrong tails, wrong columns and wrong
 //! precision cannot miss it; the conformance harness remains the full proof.
 
+#[path = "case_grouped.rs"]
+mod grouped;
+
 use super::settings::Effort;
 use crate::harness::Values;
 use crate::harness::run::{Operand, operand};
@@ -55,6 +58,9 @@ pub fn check_cases(op: &Op, effort: Effort) -> impl Iterator<Item = Op> {
 /// `op` made small; its inner dimension `longer` times doubled, for candidates that only serve long ones. `None` when that
 /// is not smaller than the op itself, or the op is of no kind that is tuned.
 pub(super) fn reduced(op: &Op, effort: Effort, longer: u32) -> Option<Op> {
+    if let Op::GroupedMatmul(op) = op {
+        return grouped::reduced(op, effort, longer).map(Op::from);
+    }
     // Scales of blocks have one kernel.
     let product = op.product().filter(|product| product.scale_blocks.is_none())?;
     let made = reduced_product(product, effort, longer)?;
@@ -157,23 +163,26 @@ impl Trial {
         let scales: Vec<usize> = op.product().map_or(Vec::new(), |product| {
             product.places()[2..].iter().flatten().map(|place| place + usize::from(sparse)).collect()
         });
+        let specs = op.inputs();
         let input = |(i, spec): (usize, &TensorSpec)| {
             let seed = mix(seed, i as u64 + 1);
-            match i {
-                1 if sparse => operand(spec, &Values::Places24, seed),
+            match &op {
+                Op::SparseMatmul(_) if i == 1 => operand(spec, &Values::Places24, seed),
+                Op::GroupedMatmul(op) if i + 1 == specs.len() => operand(spec, &grouped::ends(op), seed),
                 _ if scales.contains(&i) => operand(spec, &SCALES, seed),
                 _ => draw(spec, seed),
             }
         };
-        let inputs: Vec<Operand> = op.inputs().iter().enumerate().map(input).collect();
+        let inputs: Vec<Operand> = specs.iter().enumerate().map(input).collect();
         let mut hosts: Vec<HostTensor> = inputs.iter().map(|operand| operand.host.clone()).collect();
         if let Op::SparseMatmul(op) = &op {
             let (a, _) = op.dense(&hosts);
             hosts.splice(..2, [a]);
         }
-        let (rows, expected) = match op.product() {
-            Some(product) => expect(product, &hosts)?,
-            None => (Vec::new(), Vec::new()),
+        let (rows, expected) = match (&op, op.product()) {
+            (Op::GroupedMatmul(op), _) => grouped::expect(op, &hosts)?,
+            (_, Some(product)) => expect(product, &hosts)?,
+            (_, None) => (Vec::new(), Vec::new()),
         };
         Ok(Trial { op, inputs, rows, expected })
     }
@@ -249,23 +258,28 @@ fn draw(spec: &TensorSpec, seed: u64) -> Operand {
     operand(spec, &values, seed)
 }
 
-/// The rows of each matrix to compare, and what they must be.
-fn expect(op: &Matmul, inputs: &[HostTensor]) -> Result<(Vec<u64>, Vec<Expected>)> {
-    let dims = op.dims();
-    let each = dims.batch.saturating_mul(dims.n).saturating_mul(dims.k.max(1)).max(1);
-    let wanted = (ORACLE_PRODUCTS / each).max(LEAST_ROWS).min(dims.m);
-    let mut rows: Vec<u64> = [dims.m.saturating_sub(1)].into_iter().chain(EDGES).filter(|&row| row < dims.m).collect();
-    rows.truncate(wanted as usize);
+/// Of `m` rows, each of which takes the oracle `each` multiplications, those to compare: the last, `edges`, those at the edges
+/// of tiles, then others; ascending.
+fn sampled(m: u64, each: u64, edges: impl Iterator<Item = u64>) -> Vec<u64> {
+    let wanted = (ORACLE_PRODUCTS / each.max(1)).max(LEAST_ROWS).min(m);
+    let edges = [m.saturating_sub(1)].into_iter().chain(edges).chain(EDGES).filter(|&row| row < m);
     // A step that shares no factor with a power of two meets every lane of a warp.
-    rows.extend((0..dims.m).map(|i| (i * 37 + 5) % dims.m));
+    let others = (0..m).map(|i| (i * 37 + 5) % m);
     let mut seen = std::collections::BTreeSet::new();
-    for row in rows.into_iter().chain(0..dims.m) {
+    for row in edges.chain(others).chain(0..m) {
         if seen.len() as u64 == wanted {
             break;
         }
         seen.insert(row);
     }
-    let rows: Vec<u64> = seen.into_iter().collect();
+    seen.into_iter().collect()
+}
+
+/// The rows of each matrix to compare, and what they must be.
+fn expect(op: &Matmul, inputs: &[HostTensor]) -> Result<(Vec<u64>, Vec<Expected>)> {
+    let dims = op.dims();
+    let each = dims.batch.saturating_mul(dims.n).saturating_mul(dims.k.max(1));
+    let rows = sampled(dims.m, each, std::iter::empty());
     let sample = |spec: &TensorSpec, dims: &[u64]| -> Result<TensorSpec> {
         Ok(TensorSpec::new(spec.dtype, Layout::contiguous(Shape::new(dims)?)))
     };

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::ops::{Matmul, SparseMatmul};
+use crate::ops::{GroupedMatmul, Matmul, SparseMatmul};
 use crate::{DType, Op, Precision, TensorSpec};
 
 /// Alignments of an extent, in elements, that kernels tell apart: whole tiles, whole MMA steps, whole vectors.
@@ -26,7 +26,7 @@ pub struct Key {
     other: Option<DType>,
     output: DType,
     precision: Precision,
-    /// Power of two at or above the number of products.
+    /// Power of two at or above the number of products, or of groups.
     batch: u64,
     m: Extent,
     n: Extent,
@@ -39,8 +39,17 @@ pub struct Key {
     scaled: bool,
     /// Operands have scales.
     scales: bool,
+    kind: Kind,
+}
+
+/// What sort of product it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Dense,
+    /// Of groups of A's rows, which `m` counts together.
+    Grouped,
     /// A is 2:4 compressed.
-    sparse: bool,
+    Sparse,
 }
 
 /// A class of extents.
@@ -79,6 +88,7 @@ impl Key {
         match op {
             Op::Matmul(op) if op.scale_blocks.is_none() => Some(Key::of_matmul(op)),
             Op::SparseMatmul(op) if op.product.scale_blocks.is_none() => Some(Key::of_sparse(op)),
+            Op::GroupedMatmul(op) if op.dims().groups > 0 => Some(Key::of_grouped(op)),
             _ => None,
         }
     }
@@ -87,7 +97,15 @@ impl Key {
     fn of_sparse(op: &SparseMatmul) -> Key {
         let dense = Key::of_matmul(&op.product);
         let align_bytes = Operand::of(&op.values).align_bytes;
-        Key { a: Operand { align_bytes, ..dense.a }, sparse: true, ..dense }
+        Key { a: Operand { align_bytes, ..dense.a }, kind: Kind::Sparse, ..dense }
+    }
+
+    /// The key of all rows times B's matrices, as many products as there are groups.
+    fn of_grouped(op: &GroupedMatmul) -> Key {
+        let all = Matmul { bias: op.bias, activation: op.activation, ..Matmul::product(op.a, op.b, op.output) };
+        let all = Matmul { precision: op.precision, ..all };
+        let batch = op.dims().groups.checked_next_power_of_two().unwrap_or(u64::MAX);
+        Key { batch, kind: Kind::Grouped, ..Key::of_matmul(&all) }
     }
 
     fn of_matmul(op: &Matmul) -> Key {
@@ -109,14 +127,18 @@ impl Key {
             activation: op.activation.is_some(),
             scaled: op.alpha != 1.0,
             scales: op.scale_a.is_some() || op.scale_b.is_some(),
-            sparse: false,
+            kind: Kind::Dense,
         }
     }
 
     /// What a check of a kernel covers: this without sizes, and with the activation, which changes the code but not which
     /// kernel is best. Batches count as one or many.
     pub(super) fn class(&self, op: &Op) -> String {
-        let activation = op.product().and_then(|product| product.activation).map_or("", |f| f.name());
+        let activation = match op {
+            Op::GroupedMatmul(op) => op.activation,
+            _ => op.product().and_then(|product| product.activation),
+        };
+        let activation = activation.map_or("", |f| f.name());
         let Extent { multiple_of: m, .. } = self.m;
         let (n, k) = (self.n.multiple_of, self.k.multiple_of);
         let batch = if self.batch > 1 { "batched" } else { "single" };
@@ -125,7 +147,11 @@ impl Key {
     }
 
     fn kind(&self) -> &'static str {
-        if self.sparse { "sparse_matmul" } else { "matmul" }
+        match self.kind {
+            Kind::Dense => "matmul",
+            Kind::Grouped => "grouped_matmul",
+            Kind::Sparse => "sparse_matmul",
+        }
     }
 
     fn types(&self) -> String {

@@ -156,6 +156,31 @@ fn class_drops_sizes_and_keeps_the_activation() {
 }
 
 #[test]
+fn grouped_products_have_keys_of_their_own() {
+    let of = |groups: u64| {
+        let (a, b) = (dense(DType::F16, &[512, 64]), dense(DType::F16, &[groups, 64, 128]));
+        let ends = dense(DType::I32, &[groups]);
+        GroupedMatmul::product(a, b, ends, dense(DType::F16, &[512, 128])).check().unwrap()
+    };
+    let key = |op: GroupedMatmul| Key::of(&op.into()).map(|key| key.to_string());
+    assert_eq!(
+        key(of(8)).unwrap(),
+        "grouped_matmul f16>f16 highest batch8 m512%128 n128%128 k64%64 a:rows/16 b:rows/16"
+    );
+    assert_eq!(key(of(7)), key(of(8)));
+    let relu = GroupedMatmul { activation: Some(UnaryFn::Relu), ..of(8) };
+    assert!(key(of(9)) != key(of(8)) && key(relu.clone()) != key(of(8)));
+    // Without groups nothing is multiplied.
+    assert_eq!(key(of(0)), None);
+    let class = |op: GroupedMatmul| {
+        let op = Op::from(op);
+        Key::of(&op).unwrap().class(&op)
+    };
+    assert_eq!(class(of(3)), class(of(300)));
+    assert!(class(relu).ends_with("activation relu"));
+}
+
+#[test]
 fn ops_with_one_kernel_have_no_key() {
     let spec = dense(DType::F32, &[4]);
     let sum = crate::ops::Reduce::new(crate::ReduceFn::Sum, spec, &[0], dense(DType::F32, &[])).unwrap();

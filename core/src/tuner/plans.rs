@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::ops::Matmul;
-use crate::{Op, TensorSpec};
+use crate::{Op, Precision, TensorSpec, UnaryFn};
 
 /// Ops remembered; a training step has some hundred.
 const MOST_PLANS: usize = 4096;
@@ -35,23 +35,20 @@ impl<T> Default for Plans<T> {
 impl<T> Plans<T> {
     /// What was chosen for `op`.
     pub(super) fn get(&self, op: &Op, generation: u64) -> Option<Arc<T>> {
-        op.product()?;
+        let hash = fingerprint(op)?;
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let found =
-            known.get(&fingerprint(op)).filter(|known| known.generation == generation && same(&known.op, op))?;
+        let found = known.get(&hash).filter(|known| known.generation == generation && same(&known.op, op))?;
         Some(Arc::clone(&found.plan))
     }
 
     /// Remembers what was chosen; of two ops with one hash the later stays.
     pub(super) fn put(&self, op: &Op, generation: u64, plan: &Arc<T>) {
-        if op.product().is_none() {
-            return;
-        }
+        let Some(hash) = fingerprint(op) else { return };
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST_PLANS {
             known.clear();
         }
-        known.insert(fingerprint(op), Known { op: op.clone(), generation, plan: Arc::clone(plan) });
+        known.insert(hash, Known { op: op.clone(), generation, plan: Arc::clone(plan) });
     }
 }
 
@@ -61,6 +58,7 @@ fn same(a: &Op, b: &Op) -> bool {
         (Op::SparseMatmul(a), Op::SparseMatmul(b)) => {
             a.values == b.values && a.metadata == b.metadata && same_product(&a.product, &b.product)
         }
+        (Op::GroupedMatmul(a), Op::GroupedMatmul(b)) => a == b,
         _ => false,
     }
 }
@@ -82,30 +80,46 @@ fn same_product(a: &Matmul, b: &Matmul) -> bool {
 }
 
 /// That of the product, turned where A is compressed: only one of both is likely for the same extents, and each is compared.
-fn fingerprint(op: &Op) -> u64 {
-    let turn = if matches!(op, Op::SparseMatmul(_)) { 1 } else { 0 };
-    op.product().map_or(0, |product| fingerprint_of(product).rotate_left(turn))
+/// `None` for ops that are not tuned.
+fn fingerprint(op: &Op) -> Option<u64> {
+    match op {
+        Op::Matmul(op) => Some(fingerprint_of(op)),
+        Op::SparseMatmul(op) => Some(fingerprint_of(&op.product).rotate_left(1)),
+        Op::GroupedMatmul(op) => {
+            let types = types([&op.a, &op.b, &op.output], op.precision, op.activation);
+            let ends = u64::from(op.ends.dtype.is_signed());
+            Some(hash(types, ends, [&op.a, &op.b, &op.output, &op.ends].into_iter().chain(&op.bias)))
+        }
+        _ => None,
+    }
 }
 
 fn fingerprint_of(op: &Matmul) -> u64 {
-    let mut hash = op.a.dtype as u64 | (op.output.dtype as u64) << 8 | (op.precision as u64) << 16;
-    hash |= op.activation.map_or(0, |f| f as u64 + 1) << 24 | (op.b.dtype as u64) << 32;
+    let types = types([&op.a, &op.b, &op.output], op.precision, op.activation);
+    let factors = op.alpha.to_bits() ^ op.beta.to_bits().rotate_left(32);
+    // A and B say all extents of the others; these differ in being there, and where.
+    let others = op.c.iter().chain(&op.bias).chain(&op.scale_a).chain(&op.scale_b);
+    hash(types, factors, [&op.a, &op.b, &op.output].into_iter().chain(others))
+}
+
+fn types([a, b, output]: [&TensorSpec; 3], precision: Precision, activation: Option<UnaryFn>) -> u64 {
+    let types = a.dtype as u64 | (output.dtype as u64) << 8 | (precision as u64) << 16 | (b.dtype as u64) << 32;
+    types | activation.map_or(0, |f| f as u64 + 1) << 24
+}
+
+fn hash<'a>(types: u64, factors: u64, operands: impl Iterator<Item = &'a TensorSpec>) -> u64 {
+    let mut hash = types;
     let mut mix = |word: u64| {
         // An odd number near 2^64 / golden ratio spreads neighbouring words over all bits.
         hash = (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     };
-    mix(op.alpha.to_bits() ^ op.beta.to_bits().rotate_left(32));
-    let mut operand = |spec: &TensorSpec| {
+    mix(factors);
+    for spec in operands {
         mix(spec.layout.offset());
         for (&dim, &stride) in spec.layout.dims().iter().zip(spec.layout.strides()) {
             mix(dim ^ stride.rotate_left(32) as u64);
         }
-    };
-    operand(&op.a);
-    operand(&op.b);
-    // A and B say all extents of the others; these differ in being there, and where.
-    operand(&op.output);
-    op.c.iter().chain(&op.bias).chain(&op.scale_a).chain(&op.scale_b).for_each(operand);
+    }
     hash ^ (hash >> 32)
 }
 
@@ -133,7 +147,8 @@ impl Hasher for Plain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, Layout, Precision, Shape};
+    use crate::ops::GroupedMatmul;
+    use crate::{DType, Layout, Shape};
 
     fn product(m: u64, n: u64, k: u64) -> Matmul {
         let spec = |dims: &[u64]| TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(dims).unwrap()));
@@ -157,6 +172,24 @@ mod tests {
             Matmul { scale_b: Some(product(1, 5, 5).output), ..product(4, 5, 6) },
         ] {
             assert_eq!(plans.get(&other.into(), 7), None);
+        }
+    }
+
+    #[test]
+    fn grouped_products_are_known_by_all_operands() {
+        let spec = |dtype, dims: &[u64]| TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims).unwrap()));
+        let (a, b) = (spec(DType::F32, &[9, 6]), spec(DType::F32, &[3, 6, 5]));
+        let op = GroupedMatmul::product(a, b, spec(DType::I32, &[3]), spec(DType::F32, &[9, 5]));
+        let plans = Plans::default();
+        plans.put(&op.clone().into(), 0, &Arc::new("plan"));
+        assert_eq!(plans.get(&op.clone().into(), 0).as_deref(), Some(&"plan"));
+        for other in [
+            GroupedMatmul { ends: spec(DType::U32, &[3]), ..op.clone() },
+            GroupedMatmul { bias: Some(spec(DType::F32, &[3, 5])), ..op.clone() },
+            GroupedMatmul { activation: Some(UnaryFn::Relu), ..op.clone() },
+            GroupedMatmul { precision: Precision::High, ..op },
+        ] {
+            assert_eq!(plans.get(&other.into(), 0), None);
         }
     }
 
