@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{assert_alive, first, scaled};
 use polywarp_core::harness::contract;
-use polywarp_core::ops::Matmul;
+use polywarp_core::ops::{GroupedMatmul, Matmul};
 use polywarp_core::tuner::{Key, Mode};
 use polywarp_core::{Backend, Buffer, DType, Error, Layout, Op, Shape, TensorSpec};
 use polywarp_cuda::CudaBackend;
@@ -74,6 +74,45 @@ fn tuning_ends_with_the_winners_result_and_is_remembered() {
     assert_eq!(tuner.answer(&key), Some(answer));
     assert_eq!(values(&backend, &output, count), vec![2.0 * n as f32; count]);
     assert!(tuner.quarantine().iter().all(|verdict| verdict.candidate != "liar"));
+}
+
+/// Ends that leave rows to none; on a card the native kernels are among what is checked and timed.
+#[test]
+fn grouped_products_are_tuned_with_the_users_own_ends() {
+    let Some(backend) = settled() else { return };
+    let tuner = backend.tuner().unwrap();
+    tuner.set(Mode::Full, Duration::from_millis(200));
+    let rows = scaled(1000, 40) as u64;
+    let halves = |dims: &[u64]| TensorSpec::new(DType::F16, Layout::contiguous(Shape::new(dims).unwrap()));
+    let ends = TensorSpec::new(DType::I32, Layout::contiguous(Shape::new(&[3]).unwrap()));
+    let op = GroupedMatmul::product(halves(&[rows, 24]), halves(&[3, 24, 16]), ends, halves(&[rows, 16]));
+    let op: Op = op.check().unwrap().into();
+    let upload = |bytes: Vec<u8>| {
+        let buffer = backend.alloc(bytes.len() as u64).unwrap();
+        backend.write(&buffer, 0, &bytes).unwrap();
+        buffer
+    };
+    // 1.0, and 1.0, 2.0, 3.0 for the three groups.
+    let a = upload(0x3c00u16.to_le_bytes().repeat(rows as usize * 24));
+    let b = [0x3c00u16, 0x4000, 0x4200].map(|one| one.to_le_bytes().repeat(24 * 16)).concat();
+    let ends = upload([10i32, 10, 33].iter().flat_map(|end| end.to_le_bytes()).collect());
+    let (b, output) = (upload(b), upload(vec![0xff; rows as usize * 32]));
+    for _ in 0..2 {
+        backend.execute(&op, &[&a, &b, &ends], &output).unwrap();
+        let bytes = backend.read_blocking(&output, 0..rows * 32).unwrap();
+        // 24.0 for ten rows, 72.0 for as many as the last group owns, 0 behind.
+        let of_row = |row: u64| match row {
+            0..10 => 0x4e00u16,
+            10..33 => 0x5480,
+            _ => 0,
+        };
+        let expected = (0..rows).flat_map(|row| of_row(row).to_le_bytes().repeat(16));
+        assert!(bytes.iter().copied().eq(expected));
+    }
+    let answer = tuner.answer(&Key::of(&op).unwrap()).expect("it was tuned");
+    println!("{}: {:?}", answer.key, answer.times);
+    assert!(answer.times.iter().any(|timed| timed.candidate == answer.winner));
+    assert!(tuner.quarantine().iter().all(|verdict| !verdict.class.starts_with("grouped")));
 }
 
 #[test]
