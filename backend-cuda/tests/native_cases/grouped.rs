@@ -47,8 +47,11 @@ pub fn edges() -> Vec<Grouped> {
         ([70, 24, 40], rising(32, 60, &mut r)),
         ([130, 8, 528], rising(64, 130, &mut r)),
         ([1, 200, 304], vec![1]),
-        ([129, 130, 16], vec![128]),
+        ([129, 130, 16], vec![5, 70, 128]),
         ([512, 128, 128], vec![128, 256, 272, 512]),
+        ([200, 131, 40], vec![7, 90, 150]),
+        // Beyond what is signed.
+        ([100, 64, 48], vec![40, 3_000_000_000, 60]),
     ];
     let mut all = Vec::new();
     for dtype in [DType::F16, DType::BF16] {
@@ -59,7 +62,8 @@ pub fn edges() -> Vec<Grouped> {
                 if transposed {
                     b.layout = dense(dtype, &[groups, *n, *k]).layout.transpose(1, 2).unwrap();
                 }
-                let spec = dense(DType::I32, &[groups]);
+                let unsigned = ends.iter().any(|&end| end > i64::from(i32::MAX));
+                let spec = dense(if unsigned { DType::U32 } else { DType::I32 }, &[groups]);
                 let mut op = GroupedMatmul::product(dense(dtype, &[*rows, *k]), b, spec, dense(dtype, &[*rows, *n]));
                 if case % 2 == 1 {
                     op.bias = Some(dense(dtype, &[groups, *n]));

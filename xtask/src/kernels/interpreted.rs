@@ -26,6 +26,7 @@ pub(super) const SAMPLE: &[&str] = &[
     "gemm_f8e4m3_mma_64x64x128_tn",
     "gemm_f64_f64_dmma_64x64_tn",
     "gemm_f16_f16_wgmma_128x128x64_2x1_pingpong_tn",
+    "gemm_f16_f16_wgmma_grouped_128x128x64_1x1_pingpong_tt",
     "gemm_bf16_f32_wgmma_64x128x64_1x1_tt",
     "gemm_f16_f32_wgmma_64x64x64_1x1x8_tn",
     "gemm_i8_i32_wgmma_64x128x128_1x1_tn",
