@@ -147,6 +147,7 @@ fn trials() -> Vec<Trial> {
         with_all,
         batched,
         product(DType::I8, [70, 90, 150]),
+        Matmul { output: dense(DType::F16, &[70, 90]), ..product(DType::U8, [70, 90, 1500]) },
         product(DType::BF16, [5, 300, 8]),
         product(DType::F64, [40, 40, 40]),
     ];
