@@ -100,11 +100,11 @@ pub(crate) enum WgmmaA {
     Registers(Vec<Slot>),
 }
 
-/// `wgmma.mma_async` of 64 rows, 16 of them each warp's.
+/// `wgmma.mma_async` and `wgmma.mma_async.sp` of 64 rows, 16 of them each warp's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wgmma {
     pub(crate) n: usize,
-    /// Elements of k, 32 bytes.
+    /// Elements of k: 32 bytes, or 64 of which a sparse A holds half.
     pub(crate) k: usize,
     pub(crate) types: [Element; 2],
     pub(crate) accumulator: Accumulator,
@@ -117,4 +117,6 @@ pub(crate) struct Wgmma {
     pub(crate) negate: [bool; 2],
     /// Whether neighbours in shared memory lie along m of A, and n of B.
     pub(crate) mn_major: [bool; 2],
+    /// A holds two of each four elements along k.
+    pub(crate) sparse: Option<Metadata>,
 }

@@ -1,5 +1,5 @@
 //! `wgmma` against products computed here: layouts and swizzles of operands in shared memory, types, and programs that do not
-//! wait. Then clusters.
+//! wait; and of a sparse A.
 
 mod common;
 
@@ -301,4 +301,127 @@ fn one_warps_wait_ends_the_reads_of_all() {
         let words = result.unwrap_or_else(|fault| panic!("order {seed}: {fault}"));
         assert!(words.iter().all(|&word| word == 16f32.to_bits()), "order {seed}");
     }
+}
+
+/// Bytes behind A and B where each thread finds its word of metadata.
+const METADATA: usize = 8192 + 4096;
+
+/// The places that a group of four of a row of A keeps, as metadata names them.
+fn pair(row: usize, group: usize) -> u32 {
+    [0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110][(5 * row + 7 * group) % 6]
+}
+
+/// Element `k` of a row of a sparse A whose value number i is `element(row, i)`.
+fn sparse_element(row: usize, k: usize) -> i32 {
+    let (group, place) = (k / 4, (k % 4) as u32);
+    let pair = pair(row, group);
+    match place {
+        _ if place == pair & 3 => element(row, 2 * group),
+        _ if place == pair >> 2 => element(row, 2 * group + 1),
+        _ => 0,
+    }
+}
+
+/// The groups `groups` of a row, ascending from bit 0.
+fn metadata(row: usize, groups: std::ops::Range<usize>) -> u32 {
+    groups.rev().fold(0, |word, group| word << 4 | pair(row, group))
+}
+
+/// What each thread gives, by PTX ISA 9.7.15.6.2: warp w gives that of rows 16 w to 16 w + 15. Figure 176 for 16-bit elements:
+/// lanes T0 and T1 of four (selector 0), or T2 and T3 (1), elements 0 to 15 and 16 to 31 of k; lower half row g, upper half
+/// row g + 8. Figures 180 and 181 for 8-bit ones: T0 and T1 elements 0 to 31 of rows g and g + 8, T2 and T3 elements 32 to 63.
+fn metadata_of(thread: usize, bytes: usize, selector: usize) -> u32 {
+    let (warp, g, c) = (thread / 32, thread % 32 / 4, thread % 4);
+    let row = 16 * warp + g;
+    match bytes {
+        1 => metadata(row + 8 * (c % 2), 8 * (c / 2)..8 * (c / 2) + 8),
+        // Nobody looks at those that are not selected: not even places in order.
+        _ if c / 2 != selector => 0,
+        _ => {
+            let groups = 4 * (c % 2)..4 * (c % 2) + 4;
+            metadata(row, groups.clone()) | metadata(row + 8, groups) << 16
+        }
+    }
+}
+
+/// A B of a sparse A, 64 x 16, whose values lie as `a` says; `spoilt` changes what threads give.
+fn sparse_product(
+    ty: &Type,
+    a: Place,
+    b: Place,
+    selector: usize,
+    spoilt: impl Fn(usize, u32) -> u32,
+) -> Result<Vec<u32>, Box<Fault>> {
+    let k = 64 / ty.bytes;
+    let mut input = a.bytes(64, k / 2, ty, element);
+    input.extend(b.bytes(16, k, ty, |row, at| element(row + 20, at)));
+    for thread in 0..128 {
+        let word = spoilt(thread, metadata_of(thread, ty.bytes, selector));
+        input[METADATA + 4 * thread..][..4].copy_from_slice(&word.to_le_bytes());
+    }
+    let constants = match ty.constants.strip_suffix(", 0, 0") {
+        Some(signs) => format!("{signs}, {}, {}", i32::from(a.mn_major), i32::from(b.mn_major)),
+        None => ty.constants.to_owned(),
+    };
+    let body = format!(
+        "mov.b64 %a, {}; mov.b64 %b, {}; mov.u32 %r6, tile; shl.b32 %r1, %t, 2; add.u32 %r6, %r6, %r1;
+         ld.shared.u32 %f8, [%r6+{METADATA}]; wgmma.fence.sync.aligned;
+         wgmma.mma_async.sp.sync.aligned.m64n16k{k}.{} {SUMS}, %a, %b, %f8, {selector}, %p2{constants}; {WAIT}",
+        a.descriptor(TILE) as i64,
+        b.descriptor(TILE + 8192) as i64,
+        ty.name,
+    );
+    warpgroup(&body, &input)
+}
+
+#[test]
+fn sparse_rows_of_a_are_spread_as_metadata_says() {
+    let along = |swizzle| Place { mn_major: false, swizzle };
+    let across = |swizzle| Place { mn_major: true, swizzle };
+    let check = |ty: &Type, a: Place, b: Place, selector: usize| {
+        let found = sparse_product(ty, a, b, selector, |_, word| word).unwrap_or_else(|fault| panic!("{fault}"));
+        for (i, &word) in found.iter().enumerate() {
+            let (row, column) = place(i / 8, i % 8);
+            let sum = (0..64 / ty.bytes).map(|at| sparse_element(row, at) * element(column + 20, at)).sum::<i32>();
+            let expected = if ty.name.starts_with("s32") { sum as u32 } else { f32(sum) };
+            assert_eq!(word, expected, "{} {a:?} {b:?} selector {selector} row {row} column {column}", ty.name);
+        }
+    };
+    // A row of B is 64 bytes along k, which no narrower swizzle holds; one of A's values 32.
+    for ty in TYPES.iter().filter(|ty| ty.bytes < 4) {
+        for (a, b) in [(1, 2), (2, 3), (3, 3)] {
+            check(ty, along(a), along(b), 0);
+        }
+    }
+    for ty in TYPES.iter().filter(|ty| ty.bytes == 2) {
+        check(ty, along(2), along(3), 1);
+        check(ty, along(2), across(1), 1);
+        check(ty, across(3), across(1), 0);
+    }
+}
+
+#[test]
+fn sparse_metadata_out_of_order_or_off_the_selector_is_refused() {
+    let along = |swizzle| Place { mn_major: false, swizzle };
+    for (ty, last, foreign) in [(&TYPES[0], 125, 126), (&TYPES[3], 127, 128)] {
+        let spoil = |who: usize| move |thread: usize, word: u32| if thread == who { word & !15 } else { word };
+        let fault = sparse_product(ty, along(2), along(3), 0, spoil(last)).expect_err("places out of order");
+        assert!(matches!(fault.kind, FaultKind::Metadata(_)), "{fault}");
+        // Other threads' words do not count.
+        assert!(sparse_product(ty, along(2), along(3), 0, spoil(foreign)).is_ok());
+    }
+    let refused = |operands: &str| {
+        let text = format!(
+            ".version 8.4 .target sm_90a .address_size 64 .visible .entry k() {{ .reg .b64 %a; .reg .b32 %e, %f<8>; .reg .pred %p;
+             wgmma.mma_async.sp.sync.aligned.{operands}; ret; }}"
+        );
+        ptx_interpreter::Module::parse(&text).expect_err(operands).to_string()
+    };
+    let f16 = |rest: &str| refused(&format!("m64n16k32.f32.f16.f16 {SUMS}, %a, %a, {rest}"));
+    assert!(f16("%e, 2, %p, 1, 1, 0, 0").contains("no selector"), "only 0 and 1");
+    let bare = f16("%p, 1, 1, 0, 0");
+    assert!(bare.contains("%p") || bare.contains("constant"), "no metadata: {bare}");
+    assert!(refused(&format!("m64n16k64.s32.s8.s8 {SUMS}, %a, %a, %e, 1, %p")).contains("no selector"), "only 0");
+    let shape = refused(&format!("m64n16k16.f32.f16.f16 {SUMS}, %a, %a, %e, 0, %p, 1, 1, 0, 0"));
+    assert!(shape.contains("m64n16k16"), "32 elements of k: {shape}");
 }

@@ -164,8 +164,9 @@ impl Machine<'_> {
 /// Four bits name the places of a group's two elements, the lower one in the lower bits, ascending groups in ascending bits.
 /// Of 8-bit elements lanes c = 0 and 1 hold the first eight groups of rows g and g + 8, lanes 2 and 3 the next eight. Of 16-bit
 /// elements lanes c = 2 s and 2 s + 1, s the selector, hold the first and the next four groups: of row g in the lower half
-/// of the word, of row g + 8 in the upper. (PTX ISA 9.7.14.6, figures of the metadata of m16n8k64 and m16n8k32.)
-fn expanded(
+/// of the word, of row g + 8 in the upper. (PTX ISA 9.7.14.6, figures of the metadata of m16n8k64 and m16n8k32; wgmma has the
+/// same ones.)
+pub(super) fn expanded(
     warp: &Warp,
     metadata: Metadata,
     kept: &[f32],

@@ -1,5 +1,9 @@
 //! `wgmma` (PTX ISA 9.7.15): each warp of a warpgroup multiplies its 16 rows of the 64.
 //!
+//! `wgmma.mma_async.sp` (9.7.15.6): warp w gives the metadata of rows 16 w to 16 w + 15 (table of 9.7.15.6.2), in the lanes
+//! that give them for `mma.sp` of 16 rows: figure 176, of m64nNk32, is that of m16n8k32, figures 180 and 181, of m64nNk64, are
+//! those of m16n8k64. So both are read in one place, `mma::expanded`.
+//!
 //! It runs in the background, and the model of that has two sides. Operands are read at the instruction, but their bytes
 //! stay claimed until a `wgmma.wait_group` that covers it (see `claims`): to overwrite them before is a fault. Sums are known
 //! at once, but their registers hold bits nobody should rely on until then; a `mov` of such a register moves the sum that
@@ -9,7 +13,7 @@
 use super::block::UNIT;
 use super::bulk::swizzled;
 use super::claims::Use;
-use super::mma::{canonical, integer_sum, multiply, operand, sum_place, whole_warp};
+use super::mma::{canonical, expanded, integer_sum, multiply, operand, sum_place, whole_warp};
 use super::number::to_f32;
 use super::regs::LANES;
 use super::round::{f16_to_f32, f64_to_f16};
@@ -115,15 +119,19 @@ impl Machine<'_> {
         let Wgmma { n, k, types, accumulator, .. } = *inst;
         let trouble = |kind| Trouble::new(0, kind);
         let first_row = warp.index as usize % 4 * 16;
-        let mut a = match &inst.a {
-            WgmmaA::Registers(regs) => operand(warp, types[0], regs, 2, k),
+        let held = if inst.sparse.is_some() { k / 2 } else { k };
+        let mut a: Vec<f32> = match &inst.a {
+            WgmmaA::Registers(regs) => operand(warp, types[0], regs, 2, held),
             WgmmaA::Shared(slot) => {
                 let a = self.uniform(warp, *slot)?;
-                let by_k = self.shared_operand(warp, a, types[0], inst.mn_major[0], first_row..first_row + 16, k);
+                let by_k = self.shared_operand(warp, a, types[0], inst.mn_major[0], first_row..first_row + 16, held);
                 let by_k = by_k.map_err(trouble)?;
-                (0..16 * k).map(|i| by_k[i % k * 16 + i / k]).collect()
+                (0..16 * held).map(|i| by_k[i % held * 16 + i / held]).collect()
             }
         };
+        if let Some(metadata) = inst.sparse {
+            a = expanded(warp, metadata, &a, (k, types[0].bytes()))?;
+        }
         let b = self.uniform(warp, inst.b)?;
         let b = self.shared_operand(warp, b, types[1], inst.mn_major[1], 0..n, k).map_err(trouble)?;
         if inst.negate[0] != inst.negate[1] {
@@ -161,7 +169,8 @@ impl Machine<'_> {
         }
         let (count, kinds) = &mut warp.wgmma.history;
         *count += 1;
-        *kinds = kinds.wrapping_mul(31).wrapping_add((n * 512 + k) as u64);
+        let selector = inst.sparse.map_or(0, |metadata| 1 + metadata.selector);
+        *kinds = kinds.wrapping_mul(31).wrapping_add(((n * 512 + k) * 4) as u64 + u64::from(selector));
         Ok(())
     }
 

@@ -150,6 +150,14 @@ fn metadata(s: &mut Statement<'_, '_>, element_bytes: usize) -> Result<Metadata>
     let (Some(selector), Some(words)) = (s.operands.pop(), s.operands.pop()) else {
         return Err(operand_error(s.line, "metadata and a selector are needed"));
     };
+    metadata_of(s, [words, selector], element_bytes)
+}
+
+fn metadata_of<'a>(
+    s: &mut Statement<'_, 'a>,
+    [words, selector]: [Operand<'a>; 2],
+    element_bytes: usize,
+) -> Result<Metadata> {
     let selector = constant(s, &selector)?;
     // Two lanes of four give the metadata of 16-bit elements, all four those of 8-bit ones.
     if selector >= if element_bytes == 2 { 2 } else { 1 } {
@@ -162,6 +170,7 @@ fn wgmma(s: &mut Statement<'_, '_>) -> Result<Op> {
     s.needs_specific((8, 0), 90)?;
     s.scope.uses_async = true;
     let action = s.next()?;
+    let sparse = action == "mma_async" && s.eat("sp");
     s.need("sync")?;
     s.need("aligned")?;
     match action {
@@ -177,12 +186,15 @@ fn wgmma(s: &mut Statement<'_, '_>) -> Result<Op> {
             let [pending] = s.take()?;
             Ok(Op::WgmmaWait { pending: constant(s, &pending)? })
         }
-        "mma_async" => multiply(s),
+        "mma_async" => multiply(s, sparse),
         _ => s.bad(),
     }
 }
 
-fn multiply(s: &mut Statement<'_, '_>) -> Result<Op> {
+fn multiply(s: &mut Statement<'_, '_>, sparse: bool) -> Result<Op> {
+    if sparse {
+        s.needs_specific((8, 2), 90)?;
+    }
     let shape = s.next()?;
     let Some([64, n, k]) = extents(shape) else { return s.bad() };
     // The type of the sums comes first, whether they saturate last.
@@ -193,14 +205,20 @@ fn multiply(s: &mut Statement<'_, '_>) -> Result<Op> {
         s.need("satfinite")?;
     }
     let step = if types[0].is_integer() && n > 32 { 16 } else { 8 };
-    let shaped = n.is_multiple_of(step) && (8..=256).contains(&n) && k * types[0].bytes() == 32;
-    if !shaped || types[0] == Element::F64 || !sums_fit(result, types) {
+    // 32 bytes of k; 64 of which A holds half, where nothing of 32-bit elements is written yet.
+    let bytes = if sparse { 64 } else { 32 };
+    let shaped = n.is_multiple_of(step) && (8..=256).contains(&n) && k * types[0].bytes() == bytes;
+    if !shaped || sparse && types[0] == Element::Tf32 || types[0] == Element::F64 || !sums_fit(result, types) {
         return Err(s.bad_modifier(shape));
     }
     let mut operands = std::mem::take(&mut s.operands).into_iter();
     let mut next = || operands.next();
-    let (Some(d), Some(a), Some(b), Some(add)) = (next(), next(), next(), next()) else {
-        return Err(operand_error(s.line, "D, A, B and a predicate are needed"));
+    let (Some(d), Some(a), Some(b)) = (next(), next(), next()) else {
+        return Err(operand_error(s.line, "D, A and B are needed"));
+    };
+    let metadata = if sparse { next().zip(next()) } else { None };
+    let (Some(add), true) = (next(), metadata.is_some() == sparse) else {
+        return Err(operand_error(s.line, "a predicate is needed, and before it what a sparse A takes"));
     };
     let rest = operands.map(|operand| match operand {
         Operand::Int { bits, negative } => Ok(if negative { (bits as i64) as i32 } else { bits as i32 }),
@@ -215,6 +233,7 @@ fn multiply(s: &mut Statement<'_, '_>) -> Result<Op> {
         descriptor => WgmmaA::Shared(s.src(Ty::B64, descriptor)?),
     };
     let b = s.src(Ty::B64, &b)?;
+    let sparse = metadata.map(|(words, selector)| metadata_of(s, [words, selector], types[0].bytes())).transpose()?;
     let (add, negated) = s.pred(&add)?;
     if negated {
         return Err(operand_error(s.line, "the predicate cannot be negated"));
@@ -237,5 +256,5 @@ fn multiply(s: &mut Statement<'_, '_>) -> Result<Op> {
         [b] => [false, b == 1],
         _ => [false; 2],
     };
-    Ok(Op::Wgmma(Box::new(Wgmma { n, k, types, accumulator: result, d, a, b, add, negate, mn_major })))
+    Ok(Op::Wgmma(Box::new(Wgmma { n, k, types, accumulator: result, d, a, b, add, negate, mn_major, sparse })))
 }
