@@ -33,7 +33,8 @@
 // References    PTX ISA 8.x, "Asynchronous Warpgroup Level Matrix Instructions", "cp.async.bulk.tensor", "mbarrier". Turns of
 //               two consumers and sums promoted every 128 of k: NVIDIA CUTLASS, DeepSeek DeepGEMM (described there).
 // Next          gemm_wgmma_config.cuh: constants, tiles; gemm_wgmma_mainloop.cuh: 1, 2; gemm_wgmma_ending.cuh: 3, its activations
-//               in activation.cuh; gemm_wgmma_store.cuh: 4; gemm_wgmma_tiles.cuh: which tiles a block ends, one after the other.
+//               in activation.cuh; gemm_wgmma_store.cuh: 4; gemm_wgmma_tiles.cuh: which tiles a block ends, one after the other;
+//               gemm_wgmma_sparse.cuh: a compressed A.
 #pragma once
 #include "gemm_wgmma_mainloop.cuh"
 #include "gemm_wgmma_store.cuh"
@@ -48,7 +49,7 @@ constexpr uint32_t TURN = 2;  // of consumer 0; the next is that of consumer 1
 template <typename C>
 __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap* map_b, const CUtensorMap* map_d,
                                     typename C::Out* d, const Problem& problem, const typename C::Epilogue& epilogue,
-                                    const Scales& scales, const Groups& groups) {
+                                    const Scales& scales, const Groups& groups, const Metadata& metadata) {
     using Load = Mainloop<C>;
     using End = Store<C>;
     typename C::Epilogue ended = epilogue;
@@ -87,7 +88,8 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
             for (Tiles<C> tiles(problem, groups, cluster, clusters, rank, all); tiles.any(); tiles.next()) {
                 const Tile tile = tiles.at();
                 if (thread == 0) {
-                    Load::load_tile(map_a, map_b, problem, tile, C::k_tiles(problem, tile, rank), base, full, empty, at, rank);
+                    Load::load_tile(map_a, map_b, problem, metadata, tile, C::k_tiles(problem, tile, rank), base, full, empty,
+                                    at, rank);
                 }
             }
         }
@@ -172,7 +174,7 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
 // One kernel: operands A of IN_A and B of IN_B, D of OUT; SIZE is the product of the cluster's three numbers. MORE are
 // parameters behind those that all have.
 #define GEMM_WGMMA_KERNEL(SYMBOL, IN_A, IN_B, OUT, BLOCK_M, BLOCK_N, STAGES, SCHEDULE, CONSUMERS, CLUSTER_M, CLUSTER_N,      \
-                          CLUSTER_K, SIZE, A_MAJOR, B_MAJOR, GROUPED, SCALES, GROUPS, MORE)                                \
+                          CLUSTER_K, SIZE, A_MAJOR, B_MAJOR, GROUPED, SCALES, GROUPS, METADATA, MORE)                      \
     using SYMBOL##_t =                                                                                                     \
         polywarp::gemm_wgmma::Config<IN_A, IN_B, OUT, BLOCK_M, BLOCK_N, STAGES, polywarp::gemm_wgmma::Schedule::SCHEDULE,  \
                                      CONSUMERS, CLUSTER_M, CLUSTER_N, CLUSTER_K, ptx::Major::A_MAJOR,                      \
@@ -189,22 +191,29 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
             m,      n,         k,         tiles_m,      tiles_n,    batches,       slabs,       slab_tiles, terms,         \
             raster, batched_a, batched_b, store_by_tma, row_stride, column_stride, batch_stride};                          \
         const SYMBOL##_t::Epilogue epilogue(alpha, beta, c, ldc, batch_stride_c, bias, activation);                        \
-        polywarp::gemm_wgmma::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, SCALES, GROUPS);               \
+        polywarp::gemm_wgmma::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, SCALES, GROUPS, METADATA);     \
     }
-#define GEMM_WGMMA(...) GEMM_WGMMA_KERNEL(__VA_ARGS__, false, polywarp::gemm_wgmma::Scales{}, polywarp::gemm_wgmma::Groups{}, )
-// The same with scales.
+// What a kind of kernel does without.
+#define GEMM_WGMMA_NO_SCALES polywarp::gemm_wgmma::Scales{}
+#define GEMM_WGMMA_NO_GROUPS polywarp::gemm_wgmma::Groups{}
+#define GEMM_WGMMA_NO_METADATA polywarp::gemm_wgmma::Metadata{}
 #define GEMM_WGMMA_COMMA ,
+
+#define GEMM_WGMMA(...) \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, false, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_GROUPS, GEMM_WGMMA_NO_METADATA, )
+// The same with scales.
 #define GEMM_WGMMA_SCALED(...)                                                                                             \
     GEMM_WGMMA_KERNEL(__VA_ARGS__, false,                                                                                  \
                       (polywarp::gemm_wgmma::Scales{scale_m, scale_m_stride, scale_m_batch, scale_n, scale_n_stride,       \
                                                     scale_n_batch}),                                                       \
-                      polywarp::gemm_wgmma::Groups{},                                                                      \
+                      GEMM_WGMMA_NO_GROUPS, GEMM_WGMMA_NO_METADATA,                                                        \
                       GEMM_WGMMA_COMMA const float* scale_m GEMM_WGMMA_COMMA int64_t scale_m_stride GEMM_WGMMA_COMMA        \
                           int64_t scale_m_batch GEMM_WGMMA_COMMA const float* scale_n GEMM_WGMMA_COMMA                     \
                               int64_t scale_n_stride GEMM_WGMMA_COMMA int64_t scale_n_batch)
 // The same of groups: a batch is a run of A's rows.
 #define GEMM_WGMMA_GROUPED(...)                                                                                            \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, true, polywarp::gemm_wgmma::Scales{},                                                   \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, true, GEMM_WGMMA_NO_SCALES,                                                             \
                       (polywarp::gemm_wgmma::Groups{ends, ends_stride, ends_are_signed, bias_stride}),                     \
+                      GEMM_WGMMA_NO_METADATA,                                                                              \
                       GEMM_WGMMA_COMMA const uint32_t* ends GEMM_WGMMA_COMMA int64_t ends_stride GEMM_WGMMA_COMMA          \
                           uint32_t ends_are_signed GEMM_WGMMA_COMMA int64_t bias_stride)

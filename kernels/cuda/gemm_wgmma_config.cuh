@@ -6,6 +6,7 @@
 #include "ptx/launch.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
+#include "ptx/wgmma_sparse.cuh"
 
 #include <type_traits>
 
@@ -83,6 +84,13 @@ struct Groups {
     }
 };
 
+// Words that a compressed A's stages take, as sparse24_metadata.cu arranges them, and slabs of 64 rows of each stage; those that
+// hang over A's end are there too.
+struct Metadata {
+    const uint32_t* words;
+    uint32_t slabs;
+};
+
 // One tile of D: where it starts, which slab of k, and of which batch, or group.
 struct Tile {
     uint32_t m, n, batch, slab;
@@ -124,7 +132,12 @@ struct Config {
     static constexpr int READERS = PING_PONG ? 1 : CONSUMERS;
     static constexpr int WARPGROUP_M = BLOCK_M / READERS;
     static constexpr int SLABS = WARPGROUP_M / SLAB_M;
-    static constexpr int BLOCK_K = ptx::SWIZZLE_ROW_BYTES / sizeof(A);
+    static constexpr int BLOCK_K = ptx::SWIZZLE_ROW_BYTES / sizeof(B);
+    // Of a compressed A a stage has rows of half the bytes, and a word of metadata for each thread and slab.
+    static constexpr bool SPARSE = std::is_same_v<A, ptx::Sparse24<B>>;
+    static constexpr uint32_t ROW_BYTES_A = SPARSE ? ptx::SPARSE_ROW_BYTES : ptx::SWIZZLE_ROW_BYTES;
+    static constexpr uint32_t SLAB_METADATA_BYTES = SPARSE ? WARPGROUP * sizeof(uint32_t) : 0;
+    static constexpr uint32_t METADATA_BYTES = BLOCK_M / SLAB_M * SLAB_METADATA_BYTES;
     static constexpr int K_STEPS = BLOCK_K / Instruction::K;
     // 8-bit floats are added up by wgmma with some 14 bits: its sums of a stage are added to others in f32.
     static constexpr bool PROMOTED = sizeof(A) == 1 && std::is_same_v<Accumulator, float>;
@@ -132,9 +145,9 @@ struct Config {
     static constexpr bool SCALED = sizeof(A) == 1 && !std::is_same_v<Out, int32_t>;
 
     // Registers a thread: the file's 65,536 over three warpgroups (four: three consumers), taken from the producer for the
-    // consumers. Loads of MN-major operands take more, and so does finding groups.
+    // consumers. Loads of MN-major operands and of metadata take more, and so does finding groups.
     static constexpr bool MN_MAJOR = MAJOR_A == Major::MN || MAJOR_B == Major::MN;
-    static constexpr bool LONG_PRODUCER = MN_MAJOR || GROUPED;
+    static constexpr bool LONG_PRODUCER = MN_MAJOR || SPARSE || GROUPED;
     static constexpr uint32_t PRODUCER_REGISTERS = LONG_PRODUCER || CONSUMERS == 3 ? 56 : 40;
     static constexpr uint32_t CONSUMER_REGISTERS = CONSUMERS == 3 ? 152 : LONG_PRODUCER ? 224 : 232;
 
@@ -143,13 +156,15 @@ struct Config {
     static constexpr int COLUMNS_B = (BLOCK_N + 63) / 64;
     static constexpr uint32_t COLUMN_BYTES = BLOCK_K * ptx::SWIZZLE_ROW_BYTES;
     static constexpr uint32_t A_BYTES =
-        MAJOR_A == Major::K ? BLOCK_M * ptx::SWIZZLE_ROW_BYTES : COLUMNS_A * COLUMN_BYTES;
+        MAJOR_A == Major::K ? BLOCK_M * ROW_BYTES_A : COLUMNS_A * COLUMN_BYTES;
     static constexpr uint32_t B_BYTES =
         MAJOR_B == Major::K ? (BLOCK_N * ptx::SWIZZLE_ROW_BYTES + 1023) / 1024 * 1024 : COLUMNS_B * COLUMN_BYTES;
     // What arrives of B: a K-major tile of an odd number of atoms leaves a gap.
     static constexpr uint32_t B_LOADED_BYTES =
         MAJOR_B == Major::K ? BLOCK_N * ptx::SWIZZLE_ROW_BYTES : COLUMNS_B * COLUMN_BYTES;
-    static constexpr uint32_t STAGE_BYTES = A_BYTES + B_BYTES;
+    static constexpr uint32_t METADATA_AT = A_BYTES + B_BYTES;
+    static constexpr uint32_t STAGE_BYTES = (METADATA_AT + METADATA_BYTES + 1023) / 1024 * 1024;
+    static constexpr uint32_t LOADED_BYTES = A_BYTES + B_LOADED_BYTES + METADATA_BYTES;
 
     // Columns of D that one TMA store takes: 128 bytes.
     static constexpr int CHUNK_N = ptx::SWIZZLE_ROW_BYTES / sizeof(Out);
@@ -172,6 +187,7 @@ struct Config {
     static_assert(!PING_PONG || CONSUMERS == 2);
     static_assert(BLOCK_N % CHUNK_N == 0, "tiles are stored in whole chunks");
     static_assert(sizeof(A) == 2 || !MN_MAJOR, "only 16-bit operands may be MN-major");
+    static_assert(!SPARSE || (MAJOR_A == Major::K && K_STEPS == 2), "a word of metadata serves two steps");
     static_assert(SHARED_BYTES <= MOST_SHARED_BYTES);
     // Parts that the blocks of a cluster load for each other: rows of K-major tiles in whole atoms, else of k.
     static_assert(MAJOR_A == Major::K ? BLOCK_M % (8 * CLUSTER_N) == 0 : BLOCK_K % (8 * CLUSTER_N) == 0);

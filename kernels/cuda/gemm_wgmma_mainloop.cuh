@@ -1,6 +1,6 @@
 // Phases 1 and 2 of gemm_wgmma.cuh: loads of one stage, products of one stage, and giving it back.
 #pragma once
-#include "gemm_wgmma_config.cuh"
+#include "gemm_wgmma_sparse_stage.cuh"
 
 namespace polywarp::gemm_wgmma {
 
@@ -22,7 +22,7 @@ struct Mainloop {
         const uint32_t at_m = C::MULTICAST ? rank / CLUSTER_N : 0, at_n = C::MULTICAST ? rank % CLUSTER_N : 0;
         if constexpr (MAJOR_A == Major::K) {
             constexpr int PART = BLOCK_M / CLUSTER_N;
-            of_a(at_n * PART * ptx::SWIZZLE_ROW_BYTES, k, tile.m + at_n * PART);
+            of_a(at_n * PART * C::ROW_BYTES_A, C::SPARSE ? k / 2 : k, tile.m + at_n * PART);
         } else {
             constexpr int PART = C::BLOCK_K / CLUSTER_N;
 #pragma unroll
@@ -124,15 +124,19 @@ struct Mainloop {
 
     // Phase 1 for one tile of D: `range` of its tiles of k, each into the next stage that is free.
     __device__ static __forceinline__ void load_tile(const CUtensorMap* map_a, const CUtensorMap* map_b, const Problem& problem,
-                                                     const Tile& tile, Range range, uint32_t base, uint32_t full,
-                                                     uint32_t empty, Position<C::STAGES>& at, uint32_t rank) {
+                                                     const Metadata& metadata, const Tile& tile, Range range, uint32_t base,
+                                                     uint32_t full, uint32_t empty, Position<C::STAGES>& at, uint32_t rank) {
         const uint32_t term_length = C::term_tiles(problem);
         uint32_t term = range.first / term_length, k = range.first % term_length;
         for (uint32_t i = 0; i < range.count; ++i) {
             ptx::barrier_wait(empty + at.stage * 8, at.phase ^ 1);
-            ptx::barrier_arrive_expect(full + at.stage * 8, C::A_BYTES + C::B_LOADED_BYTES);
-            load_stage(map_a, map_b, base + at.stage * C::STAGE_BYTES, full + at.stage * 8, tile, k * C::BLOCK_K,
-                       C::plane_a(problem, tile, term), C::plane_b(problem, tile, term), rank);
+            const uint32_t stage = base + at.stage * C::STAGE_BYTES, barrier = full + at.stage * 8;
+            const int plane_a = C::plane_a(problem, tile, term), plane_b = C::plane_b(problem, tile, term);
+            ptx::barrier_arrive_expect(barrier, C::LOADED_BYTES);
+            load_stage(map_a, map_b, stage, barrier, tile, k * C::BLOCK_K, plane_a, plane_b, rank);
+            if constexpr (C::SPARSE) {
+                SparseStage<C>::load_metadata(metadata, stage, barrier, problem, tile, k, plane_a);
+            }
             at.advance();
             if (++k == term_length) {
                 k = 0;
@@ -149,8 +153,13 @@ struct Mainloop {
         for (uint32_t i = 0; i < count; ++i) {
             ptx::barrier_wait(full + at.stage * 8, at.phase);
             hold(sums);
-            ptx::wgmma_fence();
-            multiply_stage(sums, base + at.stage * C::STAGE_BYTES, first_row, i == 0);
+            const uint32_t stage = base + at.stage * C::STAGE_BYTES;
+            if constexpr (C::SPARSE) {
+                SparseStage<C>::multiply(sums, stage, columns_of_b(stage, 0), first_row, i == 0);
+            } else {
+                ptx::wgmma_fence();
+                multiply_stage(sums, stage, first_row, i == 0);
+            }
             ptx::wgmma_commit();
             hold(sums);
             // The stage before this one has been read.

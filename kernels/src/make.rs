@@ -276,7 +276,8 @@ pub fn usage(said: &str, kernel: &KernelInfo) -> Result<Usage, String> {
     Ok(used)
 }
 
-/// Counts the tensor instructions of a disassembly.
+/// Counts the tensor instructions of a disassembly: by the name up to the first dot, or by the longer one that the kernel's own
+/// has (`HGMMA.SP`).
 ///
 /// # Errors
 /// The kernel has none of those that it is there for, or touches local memory.
@@ -286,15 +287,14 @@ pub fn tensor_instructions(disassembly: &str, kernel: &KernelInfo) -> Result<BTr
     for line in disassembly.lines() {
         // `/*0a30*/  @P0 HGMMA.64x256x16.F32 R24, ...`
         let Some((_, code)) = line.split_once("*/") else { continue };
-        let words = code.split_whitespace();
-        let Some(name) = words.map(|word| word.split('.').next().unwrap_or(word)).find(|word| !word.starts_with('@'))
-        else {
-            continue;
-        };
+        let Some(word) = code.split_whitespace().find(|word| !word.starts_with('@')) else { continue };
+        let name = word.split('.').next().unwrap_or(word);
         if name == "LDL" || name == "STL" {
             return Err(format!("{symbol} uses local memory: {}", code.trim()));
         }
         if name.ends_with("MMA") {
+            let is = |wanted: &&&str| word.strip_prefix(**wanted).is_some_and(|rest| rest.starts_with('.'));
+            let name = kernel.tensor.iter().find(is).map_or(name, |wanted| wanted);
             *found.entry(name.to_owned()).or_default() += 1;
         }
     }

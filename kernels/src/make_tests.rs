@@ -148,6 +148,11 @@ fn tensor_instructions_are_counted_and_missing_ones_refused() {
     assert!(tensor_instructions(DISASSEMBLY, &kernel(&[])).is_ok());
     assert!(tensor_instructions(DISASSEMBLY, &kernel(&["IMMA", "HGMMA"])).is_ok());
     assert!(tensor_instructions(DISASSEMBLY, &kernel(&["QGMMA"])).unwrap_err().contains("no QGMMA"));
+    assert!(tensor_instructions(DISASSEMBLY, &kernel(&["HGMMA.SP"])).unwrap_err().contains("no HGMMA.SP"));
+    let sparse = DISASSEMBLY.replace("HGMMA.", "HGMMA.SP.");
+    let found = tensor_instructions(&sparse, &kernel(&["HGMMA.SP"])).unwrap();
+    assert_eq!(found, BTreeMap::from([("HGMMA.SP".to_owned(), 2)]));
+    assert_eq!(tensor_instructions(&sparse, &kernel(&["HGMMA"])).unwrap()["HGMMA"], 2);
     let local = DISASSEMBLY.replace("LDC R1", "STL [R1]");
     assert!(tensor_instructions(&local, &kernel(&["HGMMA"])).unwrap_err().contains("local memory"));
 }

@@ -33,6 +33,15 @@ __device__ __forceinline__ void load_tile_multicast(
         : "memory");
 }
 
+// cp.async.bulk, global to shared: `bytes` in a row, both ends and the count multiples of 16. PTX ISA, "Data Movement and
+// Conversion Instructions: cp.async.bulk".
+__device__ __forceinline__ void load_bytes(uint32_t destination, const void* source, uint32_t bytes, uint32_t barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(destination),
+        "l"(static_cast<uint64_t>(__cvta_generic_to_global(source))), "r"(bytes), "r"(barrier)
+        : "memory");
+}
+
 // cp.async.bulk.tensor.3d, shared to global, in this thread's current bulk group.
 __device__ __forceinline__ void store_tile(const CUtensorMap* map, uint32_t source, int x, int y, int z) {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(

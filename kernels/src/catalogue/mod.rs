@@ -15,6 +15,7 @@ pub(crate) mod simt;
 pub(crate) mod sparse24;
 pub(crate) mod splitk;
 pub(crate) mod wgmma;
+pub(crate) mod wgmma_sparse;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -39,6 +40,7 @@ const FAMILIES: &[(&str, List)] = &[
     ("sparse24", sparse24::kernels),
     ("splitk", splitk::kernels),
     ("wgmma", wgmma::kernels),
+    ("wgmma_sparse", wgmma_sparse::kernels),
 ];
 
 /// One kernel.

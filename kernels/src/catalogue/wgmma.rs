@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use polywarp_core::DType;
 
 use super::{KernelInfo, Major, Tile};
-use crate::{Param, Target};
+use crate::{Param, Swizzle, Target};
 
 /// Bytes of k in one stage: a row of the widest swizzle.
 const STAGE_ROW_BYTES: u32 = 128;
@@ -44,13 +44,13 @@ pub(crate) struct Shape {
     pub cluster_k: u32,
 }
 
-const fn cooperative([block_m, block_n]: [u32; 2], stages: u32, consumers: u32, cluster: [u32; 3]) -> Shape {
+pub(super) const fn cooperative([block_m, block_n]: [u32; 2], stages: u32, consumers: u32, cluster: [u32; 3]) -> Shape {
     let [cluster_m, cluster_n, cluster_k] = cluster;
     let schedule = Schedule::Cooperative;
     Shape { block_m, block_n, stages, schedule, consumers, cluster_m, cluster_n, cluster_k }
 }
 
-const fn ping_pong(tile: [u32; 2], stages: u32, cluster: [u32; 3]) -> Shape {
+pub(super) const fn ping_pong(tile: [u32; 2], stages: u32, cluster: [u32; 3]) -> Shape {
     Shape { schedule: Schedule::PingPong, ..cooperative(tile, stages, 2, cluster) }
 }
 
@@ -123,16 +123,28 @@ pub(crate) struct Kind {
     cpp: &'static str,
     /// The instruction that multiplies them, as a disassembly names it.
     tensor: &'static [&'static str],
+    /// A is 2:4 compressed.
+    compressed: bool,
+}
+
+const fn kind(operands: DType, name: &'static str, cpp: &'static str, tensor: &'static [&'static str]) -> Kind {
+    Kind { operands, name, cpp, tensor, compressed: false }
 }
 
 const KINDS: [Kind; 7] = [
-    Kind { operands: DType::F16, name: "f16", cpp: "__half", tensor: &["HGMMA"] },
-    Kind { operands: DType::BF16, name: "bf16", cpp: "__nv_bfloat16", tensor: &["HGMMA"] },
-    Kind { operands: DType::F32, name: "tf32", cpp: "ptx::tf32_t", tensor: &["HGMMA"] },
-    Kind { operands: DType::I8, name: "i8", cpp: "int8_t", tensor: &["IGMMA"] },
-    Kind { operands: DType::U8, name: "u8", cpp: "uint8_t", tensor: &["IGMMA"] },
-    Kind { operands: DType::F8E4M3, name: "f8e4m3", cpp: "__nv_fp8_e4m3", tensor: &["QGMMA"] },
-    Kind { operands: DType::F8E5M2, name: "f8e5m2", cpp: "__nv_fp8_e5m2", tensor: &["QGMMA"] },
+    kind(DType::F16, "f16", "__half", &["HGMMA"]),
+    kind(DType::BF16, "bf16", "__nv_bfloat16", &["HGMMA"]),
+    kind(DType::F32, "tf32", "ptx::tf32_t", &["HGMMA"]),
+    kind(DType::I8, "i8", "int8_t", &["IGMMA"]),
+    kind(DType::U8, "u8", "uint8_t", &["IGMMA"]),
+    kind(DType::F8E4M3, "f8e4m3", "__nv_fp8_e4m3", &["QGMMA"]),
+    kind(DType::F8E5M2, "f8e5m2", "__nv_fp8_e5m2", &["QGMMA"]),
+];
+
+/// 16-bit types with a compressed A.
+pub(super) const COMPRESSED: [Kind; 2] = [
+    Kind { compressed: true, ..kind(DType::F16, "f16", "__half", &["HGMMA.SP"]) },
+    Kind { compressed: true, ..kind(DType::BF16, "bf16", "__nv_bfloat16", &["HGMMA.SP"]) },
 ];
 
 /// One kernel.
@@ -148,7 +160,7 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    fn new(shape: Shape, kind: &'static Kind, output: DType, major_a: Major, major_b: Major) -> Instance {
+    pub(super) fn new(shape: Shape, kind: &'static Kind, output: DType, major_a: Major, major_b: Major) -> Instance {
         Instance::of(Batch::Matrices, shape, kind, output, [major_a, major_b])
     }
 
@@ -166,9 +178,13 @@ impl Instance {
             Schedule::Cooperative => "",
             Schedule::PingPong => "_pingpong",
         };
-        let grouped = if batch == Batch::Groups { "grouped_" } else { "" };
+        let special = match batch {
+            Batch::Groups => "grouped_",
+            Batch::Matrices if kind.compressed => "sparse_",
+            Batch::Matrices => "",
+        };
         let symbol = format!(
-            "gemm_{}_{output}_wgmma_{grouped}{block_m}x{block_n}x{block_k}_{cluster_m}x{cluster_n}{along_k}{schedule}_{layout}",
+            "gemm_{}_{output}_wgmma_{special}{block_m}x{block_n}x{block_k}_{cluster_m}x{cluster_n}{along_k}{schedule}_{layout}",
             kind.name
         );
         Instance { symbol, shape, kind, output, major_a, major_b, batch }
@@ -177,6 +193,16 @@ impl Instance {
     /// Whether it takes scales of A's rows and B's columns (`SCALED` in the source): 8-bit operands whose products leave as floats.
     pub fn is_scaled(&self) -> bool {
         self.kind.operands.size_bytes() == 1 && self.output.is_float()
+    }
+
+    /// Whether A is 2:4 compressed: its map is one of values, and arranged metadata follow the other arguments.
+    pub fn is_compressed(&self) -> bool {
+        self.kind.compressed
+    }
+
+    /// How rows of A's boxes are permuted: of values they have half the bytes.
+    pub fn swizzle_a(&self) -> Swizzle {
+        if self.is_compressed() { Swizzle::B64 } else { Swizzle::B128 }
     }
 
     /// The type of A and B; f32 is read as tf32.
@@ -197,7 +223,19 @@ impl Instance {
             Major::Mn => [64, self.block_k() / sharers],
         };
         let Shape { block_m, block_n, cluster_m, cluster_n, .. } = self.shape;
-        [part(self.major_a, block_m, cluster_n), part(self.major_b, block_n, cluster_m)]
+        let [mut a, b] = [part(self.major_a, block_m, cluster_n), part(self.major_b, block_n, cluster_m)];
+        if self.is_compressed() {
+            a[0] /= 2;
+        }
+        [a, b]
+    }
+
+    /// Bytes of one stage, as `cuda/gemm_wgmma_config.cuh` counts them.
+    pub fn stage_bytes(&self) -> u32 {
+        let Shape { block_m, block_n, .. } = self.shape;
+        let (a, b) = (self.tile_bytes(block_m, self.major_a), self.tile_bytes(block_n, self.major_b));
+        // Half of A, and a word of each thread of a warpgroup for 64 rows.
+        if self.is_compressed() { (a / 2 + b + block_m / 64 * WARPGROUP * 4).next_multiple_of(1024) } else { a + b }
     }
 
     /// Bytes that one operand's tile takes, as `cuda/gemm_wgmma_config.cuh` places it.
@@ -213,9 +251,8 @@ impl Instance {
     /// Shared memory of a block, as `cuda/gemm_wgmma_config.cuh` counts it.
     fn shared_bytes(&self) -> u32 {
         let Shape { block_m, block_n, stages, consumers, .. } = self.shape;
-        let stage = self.tile_bytes(block_m, self.major_a) + self.tile_bytes(block_n, self.major_b);
         // Two barriers a stage, and room to align the whole to the swizzle's atoms.
-        let pipeline = stages * (stage + 2 * 8) + 1024;
+        let pipeline = stages * (self.stage_bytes() + 2 * 8) + 1024;
         // For each warp as many chunks of 16 rows x 128 bytes of D as there are, or as there is room for.
         let chunk_columns = STAGE_ROW_BYTES / self.output.size_bytes() as u32;
         let chunks = block_m / self.shape.readers() / 64 * (block_n / chunk_columns);
@@ -225,7 +262,7 @@ impl Instance {
         pipeline + staged * chunk_bytes
     }
 
-    fn info(&self) -> KernelInfo {
+    pub(super) fn info(&self) -> KernelInfo {
         let Shape { block_m, block_n, stages, schedule, consumers, cluster_m, cluster_n, cluster_k } = self.shape;
         let output = match self.output {
             DType::F16 => "__half",
@@ -241,10 +278,12 @@ impl Instance {
         let (a, b) = (major(self.major_a), major(self.major_b));
         let cluster = self.shape.cluster();
         let (symbol, operands) = (&self.symbol, self.kind.cpp);
-        let maker = match self.batch {
-            Batch::Groups => "GEMM_WGMMA_GROUPED",
-            Batch::Matrices if self.is_scaled() => "GEMM_WGMMA_SCALED",
-            Batch::Matrices => "GEMM_WGMMA",
+        let both = || format!("{operands}, {operands}");
+        let (source, maker, operands) = match (self.batch, self.is_compressed(), self.is_scaled()) {
+            (Batch::Groups, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_GROUPED", both()),
+            (_, true, _) => ("gemm_wgmma_sparse.cuh", "GEMM_WGMMA_SPARSE", operands.to_owned()),
+            (_, false, true) => ("gemm_wgmma.cuh", "GEMM_WGMMA_SCALED", both()),
+            (_, false, false) => ("gemm_wgmma.cuh", "GEMM_WGMMA", both()),
         };
         use Param::*;
         let mut params = vec![
@@ -258,11 +297,15 @@ impl Instance {
             // ends, their stride, whether they are signed; elements from a group's bias to the next one's
             params.extend([Address, I64, U32, I64]);
         }
+        if self.is_compressed() {
+            // Arranged metadata, and slabs of 64 rows in each of its stages.
+            params.extend([Address, U32]);
+        }
         KernelInfo {
             symbol: symbol.clone(),
-            source: "gemm_wgmma.cuh",
+            source,
             instance: format!(
-                "{maker}({symbol}, {operands}, {operands}, {output}, {block_m}, {block_n}, {stages}, {schedule}, \
+                "{maker}({symbol}, {operands}, {output}, {block_m}, {block_n}, {stages}, {schedule}, \
                  {consumers}, {cluster_m}, {cluster_n}, {cluster_k}, {cluster}, {a}, {b})"
             ),
             targets: &[Target::SM_90A],

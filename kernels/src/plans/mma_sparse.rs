@@ -8,8 +8,9 @@
 use polywarp_core::Op;
 use polywarp_core::ops::{MatmulDims, SparseMatmul};
 
+use super::compressed::{behind_metadata, values};
 use super::ending::Ending;
-use super::operand::{Operand, batch_stride};
+use super::operand::Operand;
 use super::pack;
 use crate::catalogue::mma_sparse::{INSTANCES, Instance};
 use crate::catalogue::mma_sync::operations_per_clock;
@@ -76,44 +77,10 @@ fn candidate(op: &SparseMatmul, caps: &Caps, instance: &Instance) -> Option<Cand
     Some(Candidate { name: format!("{}{packed}", instance.symbol), plan, estimate_ns })
 }
 
-/// The values as rows of half of K, and the words of metadata from one matrix to the next.
-fn values(op: &SparseMatmul) -> Option<(Operand, i64)> {
-    let layout = &op.product.a.layout;
-    let (dims, strides) = (layout.dims(), layout.strides());
-    let rank = dims.len();
-    let (batch, dense_stride) = batch_stride(&dims[..rank - 2], &strides[..rank - 2])?;
-    let (m, k) = (dims[rank - 2], dims[rank - 1]);
-    // A's matrices lie dense, so each is whole rows from the last.
-    let rows = dense_stride / i64::try_from(k).ok()?;
-    let kept = k / 2;
-    let operand = Operand {
-        slot: Slot::Input(0),
-        element_bytes: op.values.dtype.size_bytes(),
-        offset: op.values.layout.offset(),
-        rows: m,
-        k: kept,
-        row_stride: i64::try_from(kept).ok()?,
-        k_stride: 1,
-        batch: if rows == 0 { 1 } else { batch },
-        batch_stride: rows * i64::try_from(kept).ok()?,
-    };
-    Some((operand, rows * i64::try_from(k.div_ceil(32)).ok()?))
-}
-
 /// Whether neighbours lie along K and every row starts on a 16-byte boundary.
 fn is_on_grid(operand: &Operand) -> bool {
     let steps = [operand.offset, operand.row_stride.unsigned_abs(), operand.batch_stride.unsigned_abs()];
     operand.k_stride == 1 && steps.iter().all(|step| (step * operand.element_bytes).is_multiple_of(16))
-}
-
-/// An argument of the dense product as one of the sparse one, whose metadata stand before everything but values.
-fn behind_metadata(arg: Arg) -> Arg {
-    match arg {
-        Arg::Address { slot: Slot::Input(at), offset_bytes } => {
-            Arg::Address { slot: Slot::Input(at + 1), offset_bytes }
-        }
-        other => other,
-    }
 }
 
 fn tensor_ns(instance: &Instance, blocks: u64, k: u64, caps: &Caps) -> f64 {

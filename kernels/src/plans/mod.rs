@@ -3,6 +3,7 @@
 //! A family returns what it can do for the op on the card, with an honest estimate, and leaves out what it cannot. Here
 //! they are put in order. No family knows another; what several need (packing an operand) is a function beside them.
 
+mod compressed;
 mod dmma;
 mod ending;
 mod gemv;

@@ -3,11 +3,12 @@
 //! Operands are tensor maps (`wgmma_source.rs`). f32 products run as tf32 at `Medium` and `Low`, and as three products of
 //! tf32 parts at `High`; never at `Highest`. Where tiles are few and K is long, the blocks of a cluster share K, or slabs of
 //! K are summed apart and added by a second launch (`splitk.rs`). What each takes is guessed in `wgmma_estimate.rs`; products of
-//! groups of rows are planned in `wgmma_grouped.rs`.
+//! groups of rows are planned in `wgmma_grouped.rs`, those of a 2:4 compressed A in `wgmma_sparse.rs`.
 
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
 
+use super::compressed::behind_metadata;
 use super::ending::{Ending, Scales};
 use super::operand::Operand;
 use super::source::Source;
@@ -20,6 +21,8 @@ mod estimate;
 mod grouped;
 #[path = "wgmma_source.rs"]
 mod source;
+#[path = "wgmma_sparse.rs"]
+mod sparse;
 
 use source::{Prepared, Way};
 
@@ -41,6 +44,7 @@ pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
     let found = match op {
         Op::Matmul(op) => products(op, caps),
         Op::GroupedMatmul(op) => grouped::products(op, caps),
+        Op::SparseMatmul(op) => sparse::products(op, caps),
         _ => None,
     };
     found.unwrap_or_default()
@@ -52,7 +56,7 @@ fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
     let mut prepared = Prepared::default();
     let a = prepared.operand(Operand::a(op)?, &way, caps)?;
     let b = prepared.operand(Operand::b(op)?, &way, caps)?;
-    let problem = Problem { op, a, b, terms: way.terms, ending, caps };
+    let problem = Problem { op, a, b, terms: way.terms, ending, caps, metadata: None };
     let matches = |instance: &&Instance| {
         instance.operands() == op.a.dtype && (instance.major_a, instance.major_b) == (problem.a.major, problem.b.major)
     };
@@ -81,6 +85,8 @@ struct Problem<'a> {
     terms: u64,
     ending: Ending<'a>,
     caps: &'a Caps,
+    /// Of a compressed A, the last arguments: arranged metadata, and slabs of rows in each of its stages.
+    metadata: Option<[Arg; 2]>,
 }
 
 /// Where a launch writes, and how much of K it adds up there.
@@ -153,7 +159,10 @@ impl Problem<'_> {
         let tiles = [m.div_ceil(u64::from(block_m)), n.div_ceil(u64::from(block_n))];
         let walk = Walk { tiles, batch, raster: (RASTER_ROWS / cluster_m).max(1) };
         let mut args = self.args(instance, target, [batch, m, n, k], &walk)?;
-        args.extend(epilogue);
+        match self.metadata.clone() {
+            None => args.extend(epilogue),
+            Some(metadata) => args.extend(epilogue.into_iter().map(behind_metadata).chain(metadata)),
+        }
         Some(Launch { kernel: find(&instance.symbol)?, grid: [grid, 1, 1], args })
     }
 
@@ -162,7 +171,7 @@ impl Problem<'_> {
         let bytes = target.dtype.size_bytes();
         let by_tma = (n * bytes).is_multiple_of(16) && target.offset_bytes.is_multiple_of(16);
         let [box_a, box_b] = instance.boxes();
-        let map_a = self.a.map(box_a);
+        let map_a = TensorMap { swizzle: instance.swizzle_a(), ..self.a.map(box_a) };
         // Where D is stored plainly its map is not looked at.
         let map_d = if by_tma { map_of_d(target, [layers, m, n])? } else { map_a.clone() };
         let word = |value: u64| Arg::U32(value as u32);

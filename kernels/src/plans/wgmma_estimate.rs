@@ -15,6 +15,8 @@ const OUTPUTS_PER_CLOCK: f64 = 32.0;
 const TENSOR_SHARE: f64 = 0.94;
 /// Bytes a clock that one multiprocessor gets from the second-level cache when all of them ask.
 const L2_BYTES_PER_CLOCK: f64 = 64.0;
+/// Bytes a clock that shared memory gives or takes.
+const SHARED_PORT_BYTES: f64 = 128.0;
 /// Share of the highest clock that is held: the card's power limit lowers it in long products.
 const CLOCK_SHORT: f64 = 0.95;
 const CLOCK_LONG: f64 = 0.82;
@@ -40,6 +42,15 @@ const READ_AGAIN: u64 = 8;
 /// Share of the promised memory rate that products reach.
 const MEMORY_SHARE: f64 = 0.85;
 
+/// Clocks of a stage of a compressed A, where the tensor cores would take `dense`: half, or what shared memory takes to give 64
+/// rows of values and all of B for each slab, and to take in the stage (a guess, `cuda/gemm_wgmma_sparse.cuh`).
+fn sparse_stage_clocks(instance: &Instance, dense: f64) -> f64 {
+    let Shape { block_m, block_n, .. } = instance.shape;
+    let slab_bytes = f64::from(64 + 2 * block_n) * ROW_BYTES / 2.0;
+    let moved = f64::from(block_m / 64) * slab_bytes + f64::from(instance.stage_bytes());
+    (dense / 2.0).max(moved / SHARED_PORT_BYTES)
+}
+
 impl Problem<'_> {
     /// Nanoseconds of the product itself, without what prepares its operands.
     pub(super) fn estimate_ns(&self, instance: &Instance, slabs: u64, slab_tiles: u64, sums_bytes: u64) -> f64 {
@@ -51,6 +62,7 @@ impl Problem<'_> {
         };
         let rows = row_cost(&self.a, block_m, cluster_n) + row_cost(&self.b, block_n, cluster_m);
         let tensor = outputs / OUTPUTS_PER_CLOCK / TENSOR_SHARE;
+        let tensor = if instance.is_compressed() { sparse_stage_clocks(instance, tensor) } else { tensor };
         let step = tensor.max(rows * ROW_BYTES / L2_BYTES_PER_CLOCK);
         let depth = slab_tiles.div_ceil(u64::from(cluster_k)) as f64;
         let rounds = (self.clusters(instance) * slabs).div_ceil(self.resident(instance)) as f64;

@@ -153,6 +153,15 @@ fn products(level: Level, cases: &mut Vec<Case>) {
             multiply_exactly(cases, matrices(dtype, dims, LayoutKind::Padded));
         }
     }
+    // Results that are wider than operands, and not, B either way on a 16-byte grid, K longer than any pipeline.
+    for (dtype, to) in [(DType::F16, DType::F32), (DType::BF16, DType::F32), (DType::F16, DType::F16)] {
+        for kind in [DENSE, LayoutKind::Transposed] {
+            multiply_exactly(cases, kind.spec(dtype, &[1040, 24]).and_then(|b| product((dtype, &[70, 1040]), b, to)));
+        }
+    }
+    // More tiles than a card works on at once, twice over.
+    let b = DENSE.spec(DType::F16, &[300, 72, 8]);
+    multiply_exactly(cases, b.and_then(|b| product((DType::F16, &[300, 4, 72]), b, DType::F16)));
     for k in level.list(&[0, 1, 3, 4, 6, 31, 33], &[2, 5, 7, 8, 30, 34, 62, 66]) {
         multiply_exactly(cases, matrices(DType::F32, [5, 7, k], DENSE));
         multiply_exactly(cases, matrices(DType::I8, [5, 7, k], DENSE));
