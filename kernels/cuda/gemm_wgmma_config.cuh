@@ -84,8 +84,8 @@ struct Groups {
     }
 };
 
-// Words that a compressed A's stages take, as sparse24_metadata.cu arranges them, and slabs of 64 rows of each stage; those that
-// hang over A's end are there too.
+// Words that a compressed A's units of 64 of K take, as sparse24_metadata.cu arranges them, and slabs of 64 rows of each unit; what
+// hangs over A's ends is there too.
 struct Metadata {
     const uint32_t* words;
     uint32_t slabs;
@@ -133,11 +133,13 @@ struct Config {
     static constexpr int WARPGROUP_M = BLOCK_M / READERS;
     static constexpr int SLABS = WARPGROUP_M / SLAB_M;
     static constexpr int BLOCK_K = ptx::SWIZZLE_ROW_BYTES / sizeof(B);
-    // Of a compressed A a stage has rows of half the bytes, and a word of metadata for each thread and slab.
+    // Of a compressed A a stage has rows of half the bytes, and for each 64 of K a word of metadata for each thread and slab.
     static constexpr bool SPARSE = std::is_same_v<A, ptx::Sparse24<B>>;
     static constexpr uint32_t ROW_BYTES_A = SPARSE ? ptx::SPARSE_ROW_BYTES : ptx::SWIZZLE_ROW_BYTES;
-    static constexpr uint32_t SLAB_METADATA_BYTES = SPARSE ? WARPGROUP * sizeof(uint32_t) : 0;
-    static constexpr uint32_t METADATA_BYTES = BLOCK_M / SLAB_M * SLAB_METADATA_BYTES;
+    static constexpr int METADATA_K = 64, UNITS = SPARSE ? BLOCK_K / METADATA_K : 0;
+    static constexpr uint32_t SLAB_METADATA_BYTES = WARPGROUP * sizeof(uint32_t);
+    static constexpr uint32_t UNIT_METADATA_BYTES = BLOCK_M / SLAB_M * SLAB_METADATA_BYTES;
+    static constexpr uint32_t METADATA_BYTES = UNITS * UNIT_METADATA_BYTES;
     static constexpr int K_STEPS = BLOCK_K / Instruction::K;
     // 8-bit floats are added up by wgmma with some 14 bits: its sums of a stage are added to others in f32.
     static constexpr bool PROMOTED = sizeof(A) == 1 && std::is_same_v<Accumulator, float>;
@@ -187,7 +189,7 @@ struct Config {
     static_assert(!PING_PONG || CONSUMERS == 2);
     static_assert(BLOCK_N % CHUNK_N == 0, "tiles are stored in whole chunks");
     static_assert(sizeof(A) == 2 || !MN_MAJOR, "only 16-bit operands may be MN-major");
-    static_assert(!SPARSE || (MAJOR_A == Major::K && K_STEPS == 2), "a word of metadata serves two steps");
+    static_assert(!SPARSE || (MAJOR_A == Major::K && K_STEPS == 2));
     static_assert(SHARED_BYTES <= MOST_SHARED_BYTES);
     // Parts that the blocks of a cluster load for each other: rows of K-major tiles in whole atoms, else of k.
     static_assert(MAJOR_A == Major::K ? BLOCK_M % (8 * CLUSTER_N) == 0 : BLOCK_K % (8 * CLUSTER_N) == 0);

@@ -7,9 +7,13 @@ use crate::{Param, Target};
 /// `THREADS` in `cuda/sparse24.cu` and `cuda/sparse24_metadata.cu`.
 pub(crate) const THREADS: u32 = 256;
 
-/// The kernel that arranges metadata for wgmma.sp; `TILE_STAGES` there: stages of 64 of K that a block makes, of 64 rows.
-pub(crate) const ARRANGE: &str = "sparse24_metadata_wgmma";
-pub(crate) const ARRANGED_STAGES: u64 = 16;
+/// `TILE_UNITS` in `cuda/sparse24_metadata.cu`: units of 64 of K that a block makes, of 64 rows.
+pub(crate) const ARRANGED_UNITS: u64 = 16;
+
+/// The kernel that arranges metadata for wgmma.sp, of elements of so many bytes: 1 or 2.
+pub(crate) fn arrange(element_bytes: u64) -> String {
+    format!("sparse24_metadata_wgmma_{element_bytes}")
+}
 
 /// The kernel for elements of so many bytes: 1, 2 or 4.
 pub(crate) fn symbol(element_bytes: u64) -> String {
@@ -32,15 +36,19 @@ pub(crate) fn kernels() -> Vec<KernelInfo> {
             ..KernelInfo::default()
         }
     };
-    let arrange = KernelInfo {
-        symbol: ARRANGE.to_owned(),
-        source: "sparse24_metadata.cu",
-        targets: &[Target::SM_90],
-        block: [THREADS, 1, 1],
-        // metadata, arranged; rows, words of a row, slabs of 64 rows, stages of 64 of K, blocks along K
-        params: vec![Address, Address, U32, U32, U32, U32, U32],
-        starts_early: true,
-        ..KernelInfo::default()
-    };
-    [(1, "uint8_t"), (2, "uint16_t"), (4, "uint32_t")].map(of).into_iter().chain([arrange]).collect()
+    let arranging = [1, 2].map(|bytes| {
+        let symbol = arrange(bytes);
+        KernelInfo {
+            source: "sparse24_metadata.cu",
+            instance: format!("SPARSE24_METADATA({symbol}, {bytes})"),
+            symbol,
+            targets: &[Target::SM_90],
+            block: [THREADS, 1, 1],
+            // metadata, arranged; rows, words of a row, slabs of 64 rows, units of 64 of K, blocks along K
+            params: vec![Address, Address, U32, U32, U32, U32, U32],
+            starts_early: true,
+            ..KernelInfo::default()
+        }
+    });
+    [(1, "uint8_t"), (2, "uint16_t"), (4, "uint32_t")].map(of).into_iter().chain(arranging).collect()
 }

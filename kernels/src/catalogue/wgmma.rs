@@ -141,10 +141,11 @@ const KINDS: [Kind; 7] = [
     kind(DType::F8E5M2, "f8e5m2", "__nv_fp8_e5m2", &["QGMMA"]),
 ];
 
-/// 16-bit types with a compressed A.
-pub(super) const COMPRESSED: [Kind; 2] = [
+/// Types with a compressed A.
+pub(super) const COMPRESSED: [Kind; 3] = [
     Kind { compressed: true, ..kind(DType::F16, "f16", "__half", &["HGMMA.SP"]) },
     Kind { compressed: true, ..kind(DType::BF16, "bf16", "__nv_bfloat16", &["HGMMA.SP"]) },
+    Kind { compressed: true, ..kind(DType::I8, "i8", "int8_t", &["IGMMA.SP"]) },
 ];
 
 /// One kernel.
@@ -234,8 +235,12 @@ impl Instance {
     pub fn stage_bytes(&self) -> u32 {
         let Shape { block_m, block_n, .. } = self.shape;
         let (a, b) = (self.tile_bytes(block_m, self.major_a), self.tile_bytes(block_n, self.major_b));
-        // Half of A, and a word of each thread of a warpgroup for 64 rows.
-        if self.is_compressed() { (a / 2 + b + block_m / 64 * WARPGROUP * 4).next_multiple_of(1024) } else { a + b }
+        if !self.is_compressed() {
+            return a + b;
+        }
+        // A word of each thread of a warpgroup for 64 rows and 64 of k.
+        let metadata = block_m / 64 * (self.block_k() / 64) * WARPGROUP * 4;
+        (a / 2 + b + metadata).next_multiple_of(1024)
     }
 
     /// Bytes that one operand's tile takes, as `cuda/gemm_wgmma_config.cuh` places it.
@@ -298,7 +303,7 @@ impl Instance {
             params.extend([Address, I64, U32, I64]);
         }
         if self.is_compressed() {
-            // Arranged metadata, and slabs of 64 rows in each of its stages.
+            // Arranged metadata, and slabs of 64 rows in each of its units.
             params.extend([Address, U32]);
         }
         KernelInfo {

@@ -19,16 +19,24 @@ const SHAPES: [Shape; 4] = [
 ];
 /// For f32 results, which are rarer.
 const SHAPES_WIDENING: [Shape; 2] = [SHAPES[0], SHAPES[2]];
+/// For i8, whose B is K-major.
+const SHAPES_I8: [Shape; 3] = [SHAPES[0], SHAPES[2], SHAPES[3]];
 
 /// Every kernel of the family.
 pub(crate) fn instances() -> &'static [Instance] {
     static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
         let mut all = Vec::new();
         for kind in &COMPRESSED {
+            let mut add = |shapes: &[Shape], output, major_b| {
+                all.extend(shapes.iter().map(|&shape| Instance::new(shape, kind, output, Major::K, major_b)));
+            };
+            if kind.operands == DType::I8 {
+                add(&SHAPES_I8, DType::I32, Major::K);
+                continue;
+            }
             for major_b in [Major::K, Major::Mn] {
-                let of = |shape: &Shape, output| Instance::new(*shape, kind, output, Major::K, major_b);
-                all.extend(SHAPES.iter().map(|shape| of(shape, kind.operands)));
-                all.extend(SHAPES_WIDENING.iter().map(|shape| of(shape, DType::F32)));
+                add(&SHAPES, kind.operands, major_b);
+                add(&SHAPES_WIDENING, DType::F32, major_b);
             }
         }
         all

@@ -11,12 +11,13 @@ use super::super::ending::Ending;
 use super::super::operand::Operand;
 use super::source::{Prepared, Way};
 use super::{Instance, Problem};
-use crate::catalogue::sparse24::{ARRANGE, ARRANGED_STAGES};
+use crate::catalogue::sparse24::{ARRANGED_UNITS, arrange as arranging};
 use crate::catalogue::wgmma_sparse::instances;
 use crate::{Arg, Candidate, Caps, Launch, Slot, find};
 
-/// K of a stage, and rows and bytes of a slab of its metadata.
-const STAGE_K: u64 = 64;
+/// K of a unit of arranged metadata, of a stage in bytes, and rows and bytes of a slab of a unit.
+const UNIT_K: u64 = 64;
+const STAGE_K_BYTES: u64 = 128;
 const SLAB_ROWS: u64 = 64;
 const SLAB_BYTES: u64 = 512;
 /// Rows of the largest piece of D whose metadata are read at once: two tiles of 128 in a cluster.
@@ -44,21 +45,24 @@ pub(super) fn products(op: &SparseMatmul, caps: &Caps) -> Option<Vec<Candidate>>
 }
 
 /// Adds the launch that arranges the metadata of `batch` matrices, `stride` words apart; where they are then, and slabs of rows in
-/// each stage, those of a piece that hangs over the end of A among them.
+/// each unit, those of a piece that hangs over the end of A among them.
 fn arrange(op: &SparseMatmul, batch: u64, stride: i64, prepared: &mut Prepared, caps: &Caps) -> Option<[Arg; 2]> {
     let MatmulDims { m, k, .. } = op.product.dims();
-    let (words, stages) = (k.div_ceil(32), k.div_ceil(STAGE_K));
+    let element_bytes = op.values.dtype.size_bytes();
+    let words = k.div_ceil(32);
+    // Whole stages.
+    let units = k.next_multiple_of(STAGE_K_BYTES / element_bytes) / UNIT_K;
     let slabs = m.div_ceil(PIECE_ROWS) * (PIECE_ROWS / SLAB_ROWS);
-    let tiles = stages.div_ceil(ARRANGED_STAGES);
+    let tiles = units.div_ceil(ARRANGED_UNITS);
     let dense = batch == 1 || u64::try_from(stride) == Ok(m * words);
-    let bytes = [batch, stages, slabs, SLAB_BYTES].into_iter().try_fold(1u64, u64::checked_mul).filter(|_| dense)?;
+    let bytes = [batch, units, slabs, SLAB_BYTES].into_iter().try_fold(1u64, u64::checked_mul).filter(|_| dense)?;
     let blocks = batch.checked_mul(slabs)?.checked_mul(tiles).filter(|&blocks| blocks <= i32::MAX as u64)?;
     let arranged = Arg::Address { slot: Slot::Scratch(prepared.scratch_bytes.len()), offset_bytes: 0 };
     let mut args =
         vec![Arg::Address { slot: Slot::Input(1), offset_bytes: 4 * op.metadata.layout.offset() }, arranged.clone()];
     // All of them are at most 2^30, or counted in blocks.
-    args.extend([m, words, slabs, stages, tiles].map(|value| Arg::U32(value as u32)));
-    prepared.launches.push(Launch { kernel: find(ARRANGE)?, grid: [blocks as u32, 1, 1], args });
+    args.extend([m, words, slabs, units, tiles].map(|value| Arg::U32(value as u32)));
+    prepared.launches.push(Launch { kernel: find(&arranging(element_bytes))?, grid: [blocks as u32, 1, 1], args });
     prepared.scratch_bytes.push(bytes);
     prepared.estimate_ns += LAUNCH_NS + caps.stream_ns(2 * bytes);
     Some([arranged, Arg::U32(slabs as u32)])

@@ -54,7 +54,7 @@ fn each_type_and_orientation_has_kernels_behind_one_that_arranges_metadata() {
                 assert!(name.starts_with(&format!("gemm_{dtype}_{output}_wgmma_sparse_128x256x64_")), "{name}");
                 assert!(found.iter().all(|found| found.name.ends_with(letters)), "{found:?}");
                 let symbols: Vec<_> = found[0].plan.launches.iter().map(|launch| &launch.kernel.symbol).collect();
-                assert_eq!(symbols, [ARRANGE, name.as_str()]);
+                assert_eq!(symbols, [arranging(2).as_str(), name.as_str()]);
                 op.product.b.layout = dense(dtype, &[4096, 4096]).layout.transpose(0, 1).unwrap();
             }
         }
@@ -62,13 +62,36 @@ fn each_type_and_orientation_has_kernels_behind_one_that_arranges_metadata() {
     let refused = |op: &SparseMatmul, caps: &Caps| candidates(&Op::SparseMatmul(op.clone()), caps).is_empty();
     let op = f16(&[512, 512], &[512, 512]);
     assert!(refused(&op, &Caps::a100()) && refused(&op, &Caps { tensor_maps: false, ..Caps::h200() }));
-    for dtype in [DType::F32, DType::I8, DType::F8E4M3] {
+    for dtype in [DType::F32, DType::U8, DType::F8E4M3] {
         let output = Matmul::output_dtype(dtype).unwrap();
         assert!(refused(&product([dtype, output], &[512, 512], &[512, 512]), &Caps::h200()), "{dtype}");
     }
     // The last group of a row may name places that there are not.
     assert!(refused(&f16(&[64, 66], &[66, 64]), &Caps::h200()));
     assert!(refused(&f16(&[64, 0], &[0, 64]), &Caps::h200()));
+}
+
+#[test]
+fn bytes_have_words_of_their_own_for_each_step() {
+    let mut op = product([DType::I8, DType::I32], &[512, 1056], &[1056, 512]);
+    let symbols = |op: &SparseMatmul| {
+        let found = ranked(op).swap_remove(0);
+        found.plan.launches.iter().map(|launch| launch.kernel.symbol.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(symbols(&op).len(), 3, "a row-major B is packed");
+    op.product.b.layout = dense(DType::I8, &[512, 1056]).layout.transpose(0, 1).unwrap();
+    let [arrange, name] = &symbols(&op)[..] else { panic!("{op:?}") };
+    assert!(*arrange == arranging(1) && name.starts_with("gemm_i8_i32_wgmma_sparse_"), "{name}");
+    let found = ranked(&op).swap_remove(0);
+    // Rows, words, slabs, two units a stage of 128 of K, blocks along K.
+    assert_eq!(words(&found.plan.launches[0]), [512, 33, 8, 18, 2]);
+    let [a, b, _] = maps(&found.plan.launches[1])[..] else { panic!("{found:?}") };
+    assert_eq!((a.box_dims[0], b.box_dims[0], a.swizzle), (64, 128, Swizzle::B64));
+    // Scales would be a second launch's, which dense kernels need not.
+    let scale_a = Some(dense(DType::F32, &[512, 1]));
+    let output = dense(DType::F32, &[512, 512]);
+    let op = SparseMatmul { product: Matmul { scale_a, output, ..op.product }, ..op }.check().unwrap();
+    assert!(ranked(&op).is_empty());
 }
 
 #[test]
@@ -93,7 +116,7 @@ fn maps_describe_values_and_b_as_kernels_load_them() {
         assert_eq!((a.slot, a.dims[..2].to_vec(), a.swizzle), (Slot::Input(0), vec![128, 300], Swizzle::B64));
         assert_eq!((a.box_dims[0], b.box_dims[0], b.slot), (32, 64, Slot::Input(2)));
         assert_eq!((b.swizzle, d.slot), (Swizzle::B128, Slot::Output));
-        // Rows, words, slabs (two pieces of 256 rows), stages, blocks along K.
+        // Rows, words, slabs (two pieces of 256 rows), units, blocks along K.
         assert_eq!(words(arrange), [300, 8, 8, 4, 1]);
         assert_eq!((arrange.grid[0], found.plan.scratch_bytes.as_slice()), (8, &[4 * 8 * SLAB_BYTES][..]));
         assert_eq!(

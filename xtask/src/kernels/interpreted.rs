@@ -33,7 +33,7 @@ pub(super) const SAMPLE: &[&str] = &[
     "gemm_f8e4m3_f32_wgmma_64x128x128_1x1_tn",
     "gemm_f16_mma_sparse_256x128x64_tn",
     "gemm_f16_f16_wgmma_sparse_64x128x64_1x1_tn",
-    "sparse24_metadata_wgmma",
+    "sparse24_metadata_wgmma_2",
     "gemv_f32_columns4_x1",
     "gemv_f16_dot_mma2_x8",
     "gemv_f16_tma_dot64_c2",
