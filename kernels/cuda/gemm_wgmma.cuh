@@ -28,8 +28,7 @@
 // Requires      sm_90a; bases and pitches of A and B are multiples of 16 bytes (TMA); 8-bit and tf32 operands K-major.
 //               D may lie anywhere; it is written by TMA only where its base and pitch are multiples of 16 bytes. With
 //               CLUSTER_K > 1 as many clusters as tiles. GROUPED: any number of blocks.
-// Measured      NVIDIA H200, 2026-11-21: docs/gemm.md; repeated by the example gemm_candidates of backend-cuda. GROUPED: not
-//               measured.
+// Measured      docs/gemm.md, with what repeats it.
 // References    PTX ISA 8.x, "Asynchronous Warpgroup Level Matrix Instructions", "cp.async.bulk.tensor", "mbarrier". Turns of
 //               two consumers and sums promoted every 128 of k: NVIDIA CUTLASS, DeepSeek DeepGEMM (described there).
 // Next          gemm_wgmma_config.cuh: constants, tiles; gemm_wgmma_mainloop.cuh: 1, 2; gemm_wgmma_ending.cuh: 3, its activations

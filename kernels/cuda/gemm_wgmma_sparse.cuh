@@ -23,7 +23,7 @@
 // Numerics      As there. Zeros that were left out are not multiplied: NaN and infinities of B opposite them do not count.
 // Requires      sm_90a; bases and pitches of values and B are multiples of 16 bytes (TMA), values, and an 8-bit B,
 //               K-major; k a multiple of 4.
-// Measured      not measured, and not run on a card: assembled by ptxas, run by an interpreter of PTX.
+// Measured      docs/gemm.md.
 // References    PTX ISA 9.7.15.6 (ptx/wgmma_sparse.cuh).
 // Next          gemm_wgmma_sparse_stage.cuh: what a stage does; gemm_wgmma_config.cuh: what it keeps where.
 #pragma once
