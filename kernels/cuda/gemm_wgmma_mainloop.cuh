@@ -155,7 +155,7 @@ struct Mainloop {
             hold(sums);
             const uint32_t stage = base + at.stage * C::STAGE_BYTES;
             if constexpr (C::SPARSE) {
-                SparseStage<C>::multiply(sums, stage, columns_of_b(stage, 0), first_row, i == 0);
+                SparseStage<C>::multiply(sums, stage, first_row, i == 0);
             } else {
                 ptx::wgmma_fence();
                 multiply_stage(sums, stage, first_row, i == 0);

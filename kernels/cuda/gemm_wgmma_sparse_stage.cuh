@@ -25,11 +25,12 @@ struct SparseStage {
         }
     }
 
-    // Phase 2. Every slab of rows from `first_row` on times both steps of k of a B that `b` describes. Words come while the stage
-    // before is still being multiplied.
-    __device__ static __forceinline__ void multiply(Sums& d, uint32_t stage, uint64_t b, uint32_t first_row, bool fresh) {
+    // Phase 2. Every slab of rows from `first_row` on times both steps of k. Words come while the stage before is still being
+    // multiplied.
+    __device__ static __forceinline__ void multiply(Sums& d, uint32_t stage, uint32_t first_row, bool fresh) {
         uint32_t words[SLABS][C::UNITS];
         uint64_t a[SLABS];
+        const uint64_t b = ptx::matrix_descriptor(stage + C::A_BYTES, C::COLUMN_BYTES, ptx::SWIZZLE_ATOM_BYTES);
 #pragma unroll
         for (int slab = 0; slab < SLABS; ++slab) {
             const uint32_t row = first_row + slab * SLAB_M;

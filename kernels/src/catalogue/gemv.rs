@@ -38,16 +38,8 @@ pub(crate) struct Instance {
 }
 
 /// Types of A and B.
-const OPERANDS: [DType; 8] = [
-    DType::F32,
-    DType::F16,
-    DType::BF16,
-    DType::F64,
-    DType::I8,
-    DType::U8,
-    DType::F8E4M3,
-    DType::F8E5M2,
-];
+const OPERANDS: [DType; 8] =
+    [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8, DType::U8, DType::F8E4M3, DType::F8E5M2];
 
 /// Methods with the vectors and warps they are made for, of operands of this type.
 fn methods(operands: DType) -> Vec<(Method, u32, u32)> {
