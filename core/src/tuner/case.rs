@@ -15,7 +15,7 @@ use crate::harness::Values;
 use crate::harness::run::{Operand, operand};
 use crate::harness::values::mix;
 use crate::ops::sparse24::shape_of;
-use crate::ops::{Matmul, MatmulDims, Part24, SparseMatmul};
+use crate::ops::{Matmul, MatmulDims, Part24, ScaleBlocks, SparseMatmul};
 use crate::oracle::{Expected, HostTensor, Subnormals};
 use crate::{Layout, Op, Result, Scalar, Shape, TensorSpec};
 
@@ -61,10 +61,10 @@ pub(super) fn reduced(op: &Op, effort: Effort, longer: u32) -> Option<Op> {
     if let Op::GroupedMatmul(op) = op {
         return grouped::reduced(op, effort, longer).map(Op::from);
     }
-    // Scales of blocks have one kernel.
-    let product = op.product().filter(|product| product.scale_blocks.is_none())?;
-    let made = reduced_product(product, effort, longer)?;
+    let made = reduced_product(op.product()?, effort, longer)?;
     match op {
+        // With scales of blocks it has one kernel.
+        Op::SparseMatmul(op) if made.scale_blocks.is_some() => None,
         Op::SparseMatmul(op) => reduced_sparse(op, made).map(Op::from),
         _ => made.check().ok().map(Op::from),
     }
@@ -100,13 +100,14 @@ fn reduced_product(op: &Matmul, effort: Effort, longer: u32) -> Option<Matmul> {
     }
     let batch: Vec<u64> = op.output.layout.dims().iter().rev().skip(2).rev().map(|&dim| dim.min(MOST_BATCH)).collect();
     let with = |rows: u64, columns: u64| [batch.as_slice(), &[rows, columns]].concat();
+    let [of_a, of_b] = op.scale_blocks.map_or([[m, 1], [1, n]], |blocks| blocks.extents([m, n, k]));
     Some(Matmul {
         a: view(&op.a, &with(m, k))?,
         b: view(&op.b, &with(k, n))?,
         c: op.c.as_ref().map_or(Some(None), |c| view(c, &with(m, n)).map(Some))?,
         bias: op.bias.as_ref().map_or(Some(None), |bias| view(bias, &[n]).map(Some))?,
-        scale_a: op.scale_a.as_ref().map_or(Some(None), |scale| view(scale, &with(m, 1)).map(Some))?,
-        scale_b: op.scale_b.as_ref().map_or(Some(None), |scale| view(scale, &with(1, n)).map(Some))?,
+        scale_a: op.scale_a.as_ref().map_or(Some(None), |scale| view(scale, &with(of_a[0], of_a[1])).map(Some))?,
+        scale_b: op.scale_b.as_ref().map_or(Some(None), |scale| view(scale, &with(of_b[0], of_b[1])).map(Some))?,
         output: dense(&op.output, &with(m, n))?,
         ..op.clone()
     })
@@ -301,23 +302,28 @@ fn expect(op: &Matmul, inputs: &[HostTensor]) -> Result<(Vec<u64>, Vec<Expected>
         scale_a: op.scale_a.as_ref().map(|scale| with(scale, count)).transpose()?,
         scale_b: op.scale_b.as_ref().map(|scale| sample(scale, scale.layout.dims())).transpose()?,
         output: with(&op.output, count)?,
+        // Each row has its own then.
+        scale_blocks: op.scale_blocks.map(|blocks| ScaleBlocks { m: 1, ..blocks }),
         ..op.clone()
     };
-    let pick = |host: &HostTensor, width: u64| {
-        let row = |matrix: u64, row: u64| {
-            let start = ((matrix * dims.m + row) * width) as usize;
+    // The lines of `width` that belong to the rows: one for each of `shared` neighbours.
+    let pick = |host: &HostTensor, width: u64, shared: u64| {
+        let lines = dims.m.div_ceil(shared);
+        let line = |matrix: u64, row: u64| {
+            let start = ((matrix * lines + row / shared) * width) as usize;
             &host.values[start..start + width as usize]
         };
         let picked = (0..dims.batch).flat_map(|matrix| rows.iter().map(move |&at| (matrix, at)));
-        picked.flat_map(|(matrix, at)| row(matrix, at).to_vec()).collect::<Vec<Scalar>>()
+        picked.flat_map(|(matrix, at)| line(matrix, at).to_vec()).collect::<Vec<Scalar>>()
     };
+    let (along_k, shared) = op.scale_blocks.map_or((1, 1), |blocks| (dims.k.div_ceil(blocks.k), blocks.m));
     let specs = part.inputs();
     let [c, _, scale_a, _] = op.places();
     let hosts = inputs.iter().zip(&specs).enumerate().map(|(i, (host, spec))| {
         let values = match i {
-            0 => pick(host, dims.k),
-            _ if Some(i) == c => pick(host, dims.n),
-            _ if Some(i) == scale_a => pick(host, 1),
+            0 => pick(host, dims.k, 1),
+            _ if Some(i) == c => pick(host, dims.n, 1),
+            _ if Some(i) == scale_a => pick(host, along_k, shared),
             _ => host.values.clone(),
         };
         HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }

@@ -140,9 +140,19 @@ fn trials() -> Vec<Trial> {
         output: dense(DType::F16, &[70, 90]),
         ..product(DType::I8, [70, 90, 150])
     };
+    let blocks = ScaleBlocks { m: 3, n: 128, k: 128 };
+    let [of_a, of_b] = blocks.extents([70, 290, 700]).map(|dims| Some(dense(DType::F32, &dims)));
+    let blocked = Matmul {
+        scale_a: of_a,
+        scale_b: of_b,
+        scale_blocks: Some(blocks),
+        output: dense(DType::F32, &[70, 290]),
+        ..product(DType::I8, [70, 290, 700])
+    };
     let ops = [
         f32(),
         quantised,
+        blocked,
         Matmul { precision: Precision::Low, ..f32() },
         with_all,
         batched,

@@ -39,6 +39,8 @@ pub struct Key {
     scaled: bool,
     /// Operands have scales.
     scales: bool,
+    /// Rows of A, columns of B and elements along K that share one, where scales change along K.
+    blocks: Option<[u64; 3]>,
     kind: Kind,
 }
 
@@ -86,7 +88,7 @@ impl Key {
     /// The key of `op`; `None` for ops that have one kernel, of which nothing is to be chosen.
     pub fn of(op: &Op) -> Option<Key> {
         match op {
-            Op::Matmul(op) if op.scale_blocks.is_none() => Some(Key::of_matmul(op)),
+            Op::Matmul(op) => Some(Key::of_matmul(op)),
             Op::SparseMatmul(op) if op.product.scale_blocks.is_none() => Some(Key::of_sparse(op)),
             Op::GroupedMatmul(op) if op.dims().groups > 0 => Some(Key::of_grouped(op)),
             _ => None,
@@ -127,6 +129,7 @@ impl Key {
             activation: op.activation.is_some(),
             scaled: op.alpha != 1.0,
             scales: op.scale_a.is_some() || op.scale_b.is_some(),
+            blocks: op.scale_blocks.map(|blocks| [blocks.m, blocks.n, blocks.k]),
             kind: Kind::Dense,
         }
     }
@@ -173,6 +176,9 @@ impl Key {
         let parts = [(self.scaled, " alpha"), (self.bias, " bias"), (self.activation, " activation")];
         for (part, name) in parts.into_iter().chain([(self.scales, " scales")]) {
             text.push_str(if part { name } else { "" });
+        }
+        if let Some([m, n, k]) = self.blocks {
+            text.push_str(&format!(" blocks{m}x{n}x{k}"));
         }
         text
     }

@@ -1,6 +1,7 @@
 //! What shares an answer, and what does not.
 
 use super::*;
+use crate::ops::ScaleBlocks;
 use crate::{Layout, Shape, UnaryFn};
 
 fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
@@ -75,6 +76,13 @@ fn quantised() -> Matmul {
     }
 }
 
+/// The same with scales of blocks.
+fn blocked([m, n, k]: [u64; 3]) -> Matmul {
+    let blocks = ScaleBlocks { m, n, k };
+    let [of_a, of_b] = blocks.extents([512; 3]).map(|dims| Some(dense(DType::F32, &dims)));
+    Matmul { scale_a: of_a, scale_b: of_b, scale_blocks: Some(blocks), ..quantised() }
+}
+
 #[test]
 fn precision_dtype_and_epilogue_keep_keys_apart() {
     let plain = || product(DType::F32, [512, 512, 512]);
@@ -93,6 +101,8 @@ fn precision_dtype_and_epilogue_keep_keys_apart() {
         Matmul { output: dense(DType::F32, &[512, 512]), ..product(DType::F16, [512, 512, 512]) },
         Matmul { scale_a: None, scale_b: None, ..quantised() },
         quantised(),
+        blocked([1, 128, 128]),
+        blocked([1, 128, 256]),
     ]
     .into_iter()
     .map(|op| key(op).to_string())

@@ -98,6 +98,15 @@ fn extents(level: Level, cases: &mut Vec<Case>) {
         let op = blocked(product(DType::F8E4M3, dims, [DENSE, LayoutKind::Transposed]), DType::F32, RECIPE);
         push(cases, op, Values::Uniform(-2.0, 2.0), SCALE);
     }
+    // Operands along K on a 16-byte grid, as tensor cores take them where they lie: tails of rows, of columns, of K, several blocks.
+    for (dims, blocks) in [([70, 130, 256], RECIPE), ([5, 300, 656], [2, 256, 128]), ([130, 64, 528], [16, 128, 256])] {
+        for to in TO {
+            let op = of_dtypes([DType::F8E4M3, DType::F8E4M3, to], dims, [DENSE, LayoutKind::Transposed]);
+            push(cases, blocked(op, to, blocks), Values::Uniform(-2.0, 2.0), SCALE);
+        }
+        let op = product(DType::F8E5M2, dims, [DENSE, LayoutKind::Transposed]);
+        push(cases, blocked(op, DType::F32, blocks), SMALL, Values::Integers(1, 9));
+    }
     for dims in [[0, 3, 5], [3, 0, 5], [3, 5, 0], [0, 0, 0]] {
         push(cases, blocked(product(DType::I8, dims, [DENSE; 2]), DType::F32, [2, 2, 2]), BITS, SCALE);
         push(cases, blocked(product(DType::F8E5M2, dims, [DENSE; 2]), DType::BF16, RECIPE), SMALL, SCALE);
