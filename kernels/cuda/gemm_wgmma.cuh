@@ -1,7 +1,8 @@
 // Matrix products on Hopper's tensor cores (sm_90a): tiles arrive by TMA, wgmma multiplies, TMA or plain stores write.
 //
 // Computes      D = activation(alpha (scale_m A) (B scale_n) + beta C + bias), A [batch, m, k], B [batch, k, n], C and D
-//               [batch, m, n], bias [n], scales of 8-bit operands per row and column; or, for split-K, slabs of A B alone;
+//               [batch, m, n], bias [n], scales of 8-bit operands per row and column, or of blocks of k besides; or, for
+//               split-K, slabs of A B alone;
 //               or, GROUPED, D[r] = activation(A[r] B[g] + bias[g]) for the group g that owns row r, A [m, k], B [groups, k, n],
 //               D [m, n], bias [groups, n], and 0 where none does.
 // Algorithm     Persistent blocks walk over tiles of D. 1. one thread of the producer warpgroup keeps a ring of STAGES
@@ -24,7 +25,7 @@
 // Traffic       2 m n k operations; (BLOCK_M + BLOCK_N) x k elements read a tile, less what the cluster shares.
 // Numerics      f32 accumulators (i32 for 8-bit integers), K in ascending order: the same bits on every run. f32 operands
 //               are read as tf32: rounded by the load when the tensor map says TFLOAT32. Sums of 8-bit floats leave wgmma
-//               every 128 of k, and are added up in f32.
+//               every 128 of k, and are added up in f32; SCALED_BLOCKS: each multiplied with A's scale, then B's, before.
 // Requires      sm_90a; bases and pitches of A and B are multiples of 16 bytes (TMA); 8-bit and tf32 operands K-major.
 //               D may lie anywhere; it is written by TMA only where its base and pitch are multiples of 16 bytes. With
 //               CLUSTER_K > 1 as many clusters as tiles. GROUPED: any number of blocks.
@@ -33,7 +34,7 @@
 //               two consumers and sums promoted every 128 of k: NVIDIA CUTLASS, DeepSeek DeepGEMM (described there).
 // Next          gemm_wgmma_config.cuh: constants, tiles; gemm_wgmma_mainloop.cuh: 1, 2; gemm_wgmma_ending.cuh: 3, its activations
 //               in activation.cuh; gemm_wgmma_store.cuh: 4; gemm_wgmma_tiles.cuh: which tiles a block ends, one after the other;
-//               gemm_wgmma_sparse.cuh: a compressed A.
+//               gemm_wgmma_sparse.cuh: a compressed A; gemm_wgmma_blocks.cuh: scales that change along k.
 #pragma once
 #include "gemm_wgmma_mainloop.cuh"
 #include "gemm_wgmma_store.cuh"
@@ -48,7 +49,8 @@ constexpr uint32_t TURN = 2;  // of consumer 0; the next is that of consumer 1
 template <typename C>
 __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap* map_b, const CUtensorMap* map_d,
                                     typename C::Out* d, const Problem& problem, const typename C::Epilogue& epilogue,
-                                    const Scales& scales, const Groups& groups, const Metadata& metadata) {
+                                    const Scales& scales, const BlockScales& block_scales, const Groups& groups,
+                                    const Metadata& metadata) {
     using Load = Mainloop<C>;
     using End = Store<C>;
     typename C::Epilogue ended = epilogue;
@@ -107,7 +109,8 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
         uint32_t number = 0;
         for (Tiles<C> tiles(problem, groups, cluster, clusters, rank, all); tiles.any(); tiles.next(), ++number) {
             const Tile tile = tiles.at();
-            const uint32_t count = C::k_tiles(problem, tile, rank).count;
+            const Range range = C::k_tiles(problem, tile, rank);
+            const uint32_t count = range.count;
             // Found before the other consumer waits for it.
             const bool any_next = C::PING_PONG && tiles.any_next();
             if constexpr (C::PING_PONG) {
@@ -122,8 +125,11 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
                 }
             }
             typename Load::Sums sums;
-            if constexpr (C::PROMOTED) {
-                Load::multiply_tile_promoted(sums, count, base, full, empty, at, warpgroup_row, thread, rank);
+            if constexpr (C::BLOCK_SCALED) {
+                const TileFactors<C> factors(block_scales, problem, tile, range.first, tile.m + first_row + lane / 4);
+                Load::multiply_tile_promoted(sums, factors, count, base, full, empty, at, warpgroup_row, thread, rank);
+            } else if constexpr (C::PROMOTED) {
+                Load::multiply_tile_promoted(sums, Unscaled{}, count, base, full, empty, at, warpgroup_row, thread, rank);
             } else {
                 Load::multiply_tile(sums, count, base, full, empty, at, warpgroup_row, thread, rank);
             }
@@ -173,11 +179,11 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
 // One kernel: operands A of IN_A and B of IN_B, D of OUT; SIZE is the product of the cluster's three numbers. MORE are
 // parameters behind those that all have.
 #define GEMM_WGMMA_KERNEL(SYMBOL, IN_A, IN_B, OUT, BLOCK_M, BLOCK_N, STAGES, SCHEDULE, CONSUMERS, CLUSTER_M, CLUSTER_N,      \
-                          CLUSTER_K, SIZE, A_MAJOR, B_MAJOR, GROUPED, SCALES, GROUPS, METADATA, MORE)                      \
+                          CLUSTER_K, SIZE, A_MAJOR, B_MAJOR, KIND, SCALES, BLOCKS, GROUPS, METADATA, MORE)                   \
     using SYMBOL##_t =                                                                                                     \
         polywarp::gemm_wgmma::Config<IN_A, IN_B, OUT, BLOCK_M, BLOCK_N, STAGES, polywarp::gemm_wgmma::Schedule::SCHEDULE,  \
                                      CONSUMERS, CLUSTER_M, CLUSTER_N, CLUSTER_K, ptx::Major::A_MAJOR,                      \
-                                     ptx::Major::B_MAJOR, GROUPED>;                                                        \
+                                     ptx::Major::B_MAJOR, polywarp::gemm_wgmma::Kind::KIND>;                               \
     static_assert(SYMBOL##_t::CLUSTER == SIZE);                                                                            \
     extern "C" __global__ void GEMM_WGMMA_CLUSTER_##SIZE __launch_bounds__(SYMBOL##_t::THREADS, 1) SYMBOL(                 \
         const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,                              \
@@ -190,29 +196,44 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
             m,      n,         k,         tiles_m,      tiles_n,    batches,       slabs,       slab_tiles, terms,         \
             raster, batched_a, batched_b, store_by_tma, row_stride, column_stride, batch_stride};                          \
         const SYMBOL##_t::Epilogue epilogue(alpha, beta, c, ldc, batch_stride_c, bias, activation);                        \
-        polywarp::gemm_wgmma::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, SCALES, GROUPS, METADATA);     \
+        polywarp::gemm_wgmma::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, SCALES, BLOCKS, GROUPS,        \
+                                                   METADATA);                                                              \
     }
 // What a kind of kernel does without.
 #define GEMM_WGMMA_NO_SCALES polywarp::gemm_wgmma::Scales{}
+#define GEMM_WGMMA_NO_BLOCKS polywarp::gemm_wgmma::BlockScales{}
 #define GEMM_WGMMA_NO_GROUPS polywarp::gemm_wgmma::Groups{}
 #define GEMM_WGMMA_NO_METADATA polywarp::gemm_wgmma::Metadata{}
 #define GEMM_WGMMA_COMMA ,
 
 #define GEMM_WGMMA(...) \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, false, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_GROUPS, GEMM_WGMMA_NO_METADATA, )
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, MATRICES, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS, GEMM_WGMMA_NO_GROUPS,             \
+                      GEMM_WGMMA_NO_METADATA, )
 // The same with scales.
 #define GEMM_WGMMA_SCALED(...)                                                                                             \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, false,                                                                                  \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, MATRICES,                                                                               \
                       (polywarp::gemm_wgmma::Scales{scale_m, scale_m_stride, scale_m_batch, scale_n, scale_n_stride,       \
                                                     scale_n_batch}),                                                       \
-                      GEMM_WGMMA_NO_GROUPS, GEMM_WGMMA_NO_METADATA,                                                        \
+                      GEMM_WGMMA_NO_BLOCKS, GEMM_WGMMA_NO_GROUPS, GEMM_WGMMA_NO_METADATA,                                  \
                       GEMM_WGMMA_COMMA const float* scale_m GEMM_WGMMA_COMMA int64_t scale_m_stride GEMM_WGMMA_COMMA        \
                           int64_t scale_m_batch GEMM_WGMMA_COMMA const float* scale_n GEMM_WGMMA_COMMA                     \
                               int64_t scale_n_stride GEMM_WGMMA_COMMA int64_t scale_n_batch)
 // The same of groups: a batch is a run of A's rows.
 #define GEMM_WGMMA_GROUPED(...)                                                                                            \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, true, GEMM_WGMMA_NO_SCALES,                                                             \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, GROUPS, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS,                                     \
                       (polywarp::gemm_wgmma::Groups{ends, ends_stride, ends_are_signed, bias_stride}),                     \
                       GEMM_WGMMA_NO_METADATA,                                                                              \
                       GEMM_WGMMA_COMMA const uint32_t* ends GEMM_WGMMA_COMMA int64_t ends_stride GEMM_WGMMA_COMMA          \
                           uint32_t ends_are_signed GEMM_WGMMA_COMMA int64_t bias_stride)
+// 8-bit floats with scales of blocks.
+#define GEMM_WGMMA_SCALED_BLOCKS(...)                                                                                      \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, SCALED_BLOCKS, GEMM_WGMMA_NO_SCALES,                                                    \
+                      (polywarp::gemm_wgmma::BlockScales{scale_a, scale_a_row, scale_a_k, scale_a_batch, scale_b,          \
+                                                         scale_b_column, scale_b_k, scale_b_batch, scale_rows,             \
+                                                         scale_columns, scale_stages}),                                    \
+                      GEMM_WGMMA_NO_GROUPS, GEMM_WGMMA_NO_METADATA,                                                        \
+                      GEMM_WGMMA_COMMA const float* scale_a GEMM_WGMMA_COMMA int64_t scale_a_row GEMM_WGMMA_COMMA          \
+                          int64_t scale_a_k GEMM_WGMMA_COMMA int64_t scale_a_batch GEMM_WGMMA_COMMA const float* scale_b   \
+                              GEMM_WGMMA_COMMA int64_t scale_b_column GEMM_WGMMA_COMMA int64_t scale_b_k GEMM_WGMMA_COMMA  \
+                                  int64_t scale_b_batch GEMM_WGMMA_COMMA uint32_t scale_rows GEMM_WGMMA_COMMA              \
+                                      uint32_t scale_columns GEMM_WGMMA_COMMA uint32_t scale_stages)

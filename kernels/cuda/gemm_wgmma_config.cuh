@@ -33,6 +33,15 @@ enum class Schedule {
     PING_PONG,
 };
 
+// What a kernel multiplies.
+enum class Kind {
+    MATRICES,
+    // Groups of A's rows, each with a matrix of B (gemm_wgmma_tiles.cuh).
+    GROUPS,
+    // 8-bit floats with scales that change along K (gemm_wgmma_blocks.cuh).
+    SCALED_BLOCKS,
+};
+
 // What the planner hands over besides tensor maps and the epilogue's operands.
 struct Problem {
     uint32_t m, n, k;
@@ -67,6 +76,16 @@ struct Scales {
     __device__ __forceinline__ float of_column(uint32_t batch, uint32_t column) const {
         return n != nullptr ? n[batch * batch_stride_n + column * stride_n] : 1.0f;
     }
+};
+
+// Scales of blocks of `m` rows of A, of `n` columns of B, and of `stages` of K, each with what leads from block to block along its
+// own dimension and along K, and from batch to batch.
+struct BlockScales {
+    const float* a;
+    int64_t a_row, a_k, a_batch;
+    const float* b;
+    int64_t b_column, b_k, b_batch;
+    uint32_t m, n, stages;
 };
 
 // Where the runs of A's rows end that the matrices of B belong to (`batches` of them): 32-bit integers, signed or not, and what
@@ -107,7 +126,7 @@ struct Range {
 
 template <typename A_, typename B_, typename Out_, int BLOCK_M_, int BLOCK_N_, int STAGES_, Schedule SCHEDULE_, int CONSUMERS_,
           int CLUSTER_M_, int CLUSTER_N_, int CLUSTER_K_, Major MAJOR_A_, Major MAJOR_B_,
-          bool GROUPED_ = false>
+          Kind KIND_>
 struct Config {
     using A = A_;
     using B = B_;
@@ -121,8 +140,7 @@ struct Config {
     static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER_K = CLUSTER_K_;
     static constexpr Major MAJOR_A = MAJOR_A_, MAJOR_B = MAJOR_B_;
     static constexpr bool PING_PONG = SCHEDULE_ == Schedule::PING_PONG;
-    // A batch is a group of A's rows (gemm_wgmma_tiles.cuh).
-    static constexpr bool GROUPED = GROUPED_;
+    static constexpr bool GROUPED = KIND_ == Kind::GROUPS, BLOCK_SCALED = KIND_ == Kind::SCALED_BLOCKS;
 
     static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N * CLUSTER_K;
@@ -144,7 +162,7 @@ struct Config {
     // 8-bit floats are added up by wgmma with some 14 bits: its sums of a stage are added to others in f32.
     static constexpr bool PROMOTED = sizeof(A) == 1 && std::is_same_v<Accumulator, float>;
     // 8-bit operands whose products leave as floats have scales.
-    static constexpr bool SCALED = sizeof(A) == 1 && !std::is_same_v<Out, int32_t>;
+    static constexpr bool SCALED = sizeof(A) == 1 && !std::is_same_v<Out, int32_t> && !BLOCK_SCALED;
 
     // Registers a thread: the file's 65,536 over three warpgroups (four: three consumers), taken from the producer for the
     // consumers. Loads of MN-major operands and of metadata take more, and so does finding groups.
@@ -198,6 +216,7 @@ struct Config {
     static_assert(CLUSTER_K == 1 || (!MULTICAST && !PING_PONG && BLOCK_N % 32 == 0));
     static_assert(CLUSTER_K == 1 || BLOCK_M * SHARED_PITCH * 4 <= STAGES * STAGE_BYTES);
     static_assert(!GROUPED || (CLUSTER == 1 && !SCALED && MAJOR_A == Major::K), "groups begin at any row of A");
+    static_assert(!BLOCK_SCALED || (PROMOTED && CLUSTER == 1));
 
     __device__ static __forceinline__ uint32_t cluster_rows(const Problem& problem) {
         return (problem.tiles_m + CLUSTER_M - 1) / CLUSTER_M;

@@ -1,5 +1,6 @@
 // Phases 1 and 2 of gemm_wgmma.cuh: loads of one stage, products of one stage, and giving it back.
 #pragma once
+#include "gemm_wgmma_blocks.cuh"
 #include "gemm_wgmma_sparse_stage.cuh"
 
 namespace polywarp::gemm_wgmma {
@@ -177,11 +178,13 @@ struct Mainloop {
         }
     }
 
-    // The same with sums of each stage added to others in f32: sums of wgmma are short ones. While one stage's are added, the
-    // next is multiplied into other registers.
-    __device__ static __forceinline__ void multiply_tile_promoted(Sums& sums, uint32_t count, uint32_t base, uint32_t full,
-                                                                  uint32_t empty, Position<C::STAGES>& at,
-                                                                  uint32_t first_row, uint32_t thread, uint32_t rank) {
+    // The same with sums of each stage multiplied with its factors, and added to others in f32: sums of wgmma are short ones. While
+    // one stage's are added, the next is multiplied into other registers.
+    template <typename OfTile>
+    __device__ static __forceinline__ void multiply_tile_promoted(Sums& sums, const OfTile& factors, uint32_t count,
+                                                                  uint32_t base, uint32_t full, uint32_t empty,
+                                                                  Position<C::STAGES>& at, uint32_t first_row,
+                                                                  uint32_t thread, uint32_t rank) {
         // Parts are overwritten; zeros say that nothing of them lives from tile to tile, which would keep their registers.
         Sums even, odd;
 #pragma unroll
@@ -192,26 +195,29 @@ struct Mainloop {
             }
         }
         uint32_t before = 0;
+        auto of_even = factors.at(0), of_odd = of_even;
         for (uint32_t i = 0; i < count; i += 2) {
+            of_even = factors.at(i);
             start_part(even, base, full, at, first_row);
             if (i > 0) {
-                add_part<1>(sums, odd);
+                add_part<1>(sums, odd, of_odd);
                 release(empty + before * 8, thread, rank);
             }
             before = at.stage;
             at.advance();
             if (i + 1 < count) {
+                of_odd = factors.at(i + 1);
                 start_part(odd, base, full, at, first_row);
-                add_part<1>(sums, even);
+                add_part<1>(sums, even, of_even);
                 release(empty + before * 8, thread, rank);
                 before = at.stage;
                 at.advance();
             }
         }
         if (count % 2 == 0) {
-            add_part<0>(sums, odd);
+            add_part<0>(sums, odd, of_odd);
         } else {
-            add_part<0>(sums, even);
+            add_part<0>(sums, even, of_even);
         }
         if (count > 0) {
             release(empty + before * 8, thread, rank);
@@ -230,17 +236,11 @@ struct Mainloop {
     }
 
     // Adds up what was started before the last PENDING stages.
-    template <int PENDING>
-    __device__ static __forceinline__ void add_part(Sums& sums, Sums& part) {
+    template <int PENDING, typename OfStage>
+    __device__ static __forceinline__ void add_part(Sums& sums, Sums& part, const OfStage& factors) {
         ptx::wgmma_wait<PENDING>();
         hold(part);
-#pragma unroll
-        for (int slab = 0; slab < SLABS; ++slab) {
-#pragma unroll
-            for (int i = 0; i < BLOCK_N / 2; ++i) {
-                sums[slab][i] += part[slab][i];
-            }
-        }
+        factors.add(sums, part);
     }
 };
 

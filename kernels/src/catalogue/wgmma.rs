@@ -102,16 +102,20 @@ const SHAPES_FLOAT8: [Shape; 8] = [
     cooperative([64, 64], 13, 1, [1, 1, 8]),
 ];
 
+/// For 8-bit floats with scales that change along K: large products, and few tiles.
+const SHAPES_BLOCKS: [Shape; 2] = [SHAPES_FLOAT8[0], SHAPES_FLOAT8[3]];
 /// For groups of A's rows, 16-bit operands with A K-major: groups of many rows, and of few.
 const SHAPES_GROUPED: [Shape; 2] = [SHAPES[3], SHAPES[5]];
 
-/// What a batch is.
+/// What a kernel multiplies (`Kind` in the source).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Batch {
-    /// A matrix of A, one of B and one of D.
+enum Work {
+    /// Of each batch a matrix of A and one of B.
     Matrices,
-    /// A run of A's and D's rows, which begins wherever the one before it ends, and a matrix of B (`GROUPED` in the source).
+    /// Of each batch a run of A's rows, which begins wherever the one before it ends, and a matrix of B.
     Groups,
+    /// 8-bit floats with scales that change along K.
+    ScaledBlocks,
 }
 
 /// Types of A and B.
@@ -157,15 +161,15 @@ pub(crate) struct Instance {
     pub output: DType,
     pub major_a: Major,
     pub major_b: Major,
-    batch: Batch,
+    work: Work,
 }
 
 impl Instance {
     pub(super) fn new(shape: Shape, kind: &'static Kind, output: DType, major_a: Major, major_b: Major) -> Instance {
-        Instance::of(Batch::Matrices, shape, kind, output, [major_a, major_b])
+        Instance::of(Work::Matrices, shape, kind, output, [major_a, major_b])
     }
 
-    fn of(batch: Batch, shape: Shape, kind: &'static Kind, output: DType, [major_a, major_b]: [Major; 2]) -> Instance {
+    fn of(work: Work, shape: Shape, kind: &'static Kind, output: DType, [major_a, major_b]: [Major; 2]) -> Instance {
         let Shape { block_m, block_n, schedule, cluster_m, cluster_n, cluster_k, .. } = shape;
         let block_k = STAGE_ROW_BYTES / kind.operands.size_bytes() as u32;
         let layout = match (major_a, major_b) {
@@ -179,21 +183,22 @@ impl Instance {
             Schedule::Cooperative => "",
             Schedule::PingPong => "_pingpong",
         };
-        let special = match batch {
-            Batch::Groups => "grouped_",
-            Batch::Matrices if kind.compressed => "sparse_",
-            Batch::Matrices => "",
+        let special = match work {
+            Work::Groups => "grouped_",
+            Work::ScaledBlocks => "blocks_",
+            Work::Matrices if kind.compressed => "sparse_",
+            Work::Matrices => "",
         };
         let symbol = format!(
             "gemm_{}_{output}_wgmma_{special}{block_m}x{block_n}x{block_k}_{cluster_m}x{cluster_n}{along_k}{schedule}_{layout}",
             kind.name
         );
-        Instance { symbol, shape, kind, output, major_a, major_b, batch }
+        Instance { symbol, shape, kind, output, major_a, major_b, work }
     }
 
     /// Whether it takes scales of A's rows and B's columns (`SCALED` in the source): 8-bit operands whose products leave as floats.
     pub fn is_scaled(&self) -> bool {
-        self.kind.operands.size_bytes() == 1 && self.output.is_float()
+        self.kind.operands.size_bytes() == 1 && self.output.is_float() && self.work != Work::ScaledBlocks
     }
 
     /// Whether A is 2:4 compressed: its map is one of values, and arranged metadata follow the other arguments.
@@ -284,8 +289,9 @@ impl Instance {
         let cluster = self.shape.cluster();
         let (symbol, operands) = (&self.symbol, self.kind.cpp);
         let both = || format!("{operands}, {operands}");
-        let (source, maker, operands) = match (self.batch, self.is_compressed(), self.is_scaled()) {
-            (Batch::Groups, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_GROUPED", both()),
+        let (source, maker, operands) = match (self.work, self.is_compressed(), self.is_scaled()) {
+            (Work::Groups, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_GROUPED", both()),
+            (Work::ScaledBlocks, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_SCALED_BLOCKS", both()),
             (_, true, _) => ("gemm_wgmma_sparse.cuh", "GEMM_WGMMA_SPARSE", operands.to_owned()),
             (_, false, true) => ("gemm_wgmma.cuh", "GEMM_WGMMA_SCALED", both()),
             (_, false, false) => ("gemm_wgmma.cuh", "GEMM_WGMMA", both()),
@@ -298,7 +304,11 @@ impl Instance {
         if self.is_scaled() {
             params.extend(super::SCALES);
         }
-        if self.batch == Batch::Groups {
+        if self.work == Work::ScaledBlocks {
+            // Scales of A and of B: steps from block to block and along K, and batch strides; extents of a block, in stages along K.
+            params.extend([Address, I64, I64, I64, Address, I64, I64, I64, U32, U32, U32]);
+        }
+        if self.work == Work::Groups {
             // ends, their stride, whether they are signed; elements from a group's bias to the next one's
             params.extend([Address, I64, U32, I64]);
         }
@@ -326,13 +336,28 @@ impl Instance {
     }
 }
 
+/// Every kernel of the family for scales that change along K.
+pub(crate) fn blocks_instances() -> &'static [Instance] {
+    static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
+        let mut all = Vec::new();
+        for kind in KINDS.iter().filter(|kind| kind.operands.is_float8()) {
+            for output in [DType::F32, DType::F16, DType::BF16] {
+                let of = |shape| Instance::of(Work::ScaledBlocks, shape, kind, output, [Major::K; 2]);
+                all.extend(SHAPES_BLOCKS.map(of));
+            }
+        }
+        all
+    });
+    &INSTANCES
+}
+
 /// Every kernel of the family for groups of A's rows.
 pub(crate) fn grouped_instances() -> &'static [Instance] {
     static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
         let mut all = Vec::new();
         for kind in KINDS.iter().filter(|kind| matches!(kind.operands, DType::F16 | DType::BF16)) {
             for major_b in [Major::K, Major::Mn] {
-                let of = |shape| Instance::of(Batch::Groups, shape, kind, kind.operands, [Major::K, major_b]);
+                let of = |shape| Instance::of(Work::Groups, shape, kind, kind.operands, [Major::K, major_b]);
                 all.extend(SHAPES_GROUPED.map(of));
             }
         }
@@ -381,5 +406,5 @@ pub(crate) fn instances() -> &'static [Instance] {
 }
 
 pub(crate) fn kernels() -> Vec<KernelInfo> {
-    instances().iter().chain(grouped_instances()).map(Instance::info).collect()
+    instances().iter().chain(grouped_instances()).chain(blocks_instances()).map(Instance::info).collect()
 }

@@ -38,29 +38,25 @@ const FAMILIES: &[(Family, f64)] = &[
     (wgmma::candidates, wgmma::WORTH_TIMING),
 ];
 
-/// No family multiplies with scales that change along K.
-fn has_none(op: &Op) -> bool {
-    op.product().is_some_and(|product| product.scale_blocks.is_some())
+/// Scales that change along K are one family's.
+const OF_SCALED_BLOCKS: &[(Family, f64)] = &[(wgmma::candidates, wgmma::WORTH_TIMING)];
+
+fn families(op: &Op) -> &'static [(Family, f64)] {
+    if op.product().is_some_and(|product| product.scale_blocks.is_some()) { OF_SCALED_BLOCKS } else { FAMILIES }
 }
 
 pub(crate) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
-    if has_none(op) {
-        return Vec::new();
-    }
     let promising = |&(family, worth): &(Family, f64)| {
         let mut found = family(op, caps);
         let best = found.iter().map(|candidate| candidate.estimate_ns).fold(f64::INFINITY, f64::min);
         found.retain(|candidate| candidate.estimate_ns <= best * worth);
         found
     };
-    in_order(FAMILIES.iter().flat_map(promising).collect(), op, caps)
+    in_order(families(op).iter().flat_map(promising).collect(), op, caps)
 }
 
 pub(crate) fn every(op: &Op, caps: &Caps) -> Vec<Candidate> {
-    if has_none(op) {
-        return Vec::new();
-    }
-    in_order(FAMILIES.iter().flat_map(|(family, _)| family(op, caps)).collect(), op, caps)
+    in_order(families(op).iter().flat_map(|(family, _)| family(op, caps)).collect(), op, caps)
 }
 
 fn in_order(mut found: Vec<Candidate>, op: &Op, caps: &Caps) -> Vec<Candidate> {

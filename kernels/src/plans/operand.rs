@@ -120,7 +120,7 @@ impl Addends {
 }
 
 /// Where a tensor that is input number `place` starts.
-fn at(spec: &TensorSpec, place: usize) -> Arg {
+pub(super) fn at(spec: &TensorSpec, place: usize) -> Arg {
     Arg::Address { slot: Slot::Input(place), offset_bytes: spec.layout.offset() * spec.dtype.size_bytes() }
 }
 

@@ -3,7 +3,8 @@
 //! Operands are tensor maps (`wgmma_source.rs`). f32 products run as tf32 at `Medium` and `Low`, and as three products of
 //! tf32 parts at `High`; never at `Highest`. Where tiles are few and K is long, the blocks of a cluster share K, or slabs of
 //! K are summed apart and added by a second launch (`splitk.rs`). What each takes is guessed in `wgmma_estimate.rs`; products of
-//! groups of rows are planned in `wgmma_grouped.rs`, those of a 2:4 compressed A in `wgmma_sparse.rs`.
+//! groups of rows are planned in `wgmma_grouped.rs`, those of a 2:4 compressed A in `wgmma_sparse.rs`, those with scales that
+//! change along K in `wgmma_blocks.rs`.
 
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
@@ -15,6 +16,8 @@ use super::source::Source;
 use crate::catalogue::wgmma::{Instance, Shape, instances};
 use crate::{Arg, Candidate, Caps, Element, Launch, Plan, Promotion, Slot, Swizzle, TensorMap, find};
 
+#[path = "wgmma_blocks.rs"]
+mod blocks;
 #[path = "wgmma_estimate.rs"]
 mod estimate;
 #[path = "wgmma_grouped.rs"]
@@ -42,6 +45,7 @@ pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
         return Vec::new();
     }
     let found = match op {
+        Op::Matmul(op) if op.scale_blocks.is_some() => blocks::products(op, caps),
         Op::Matmul(op) => products(op, caps),
         Op::GroupedMatmul(op) => grouped::products(op, caps),
         Op::SparseMatmul(op) => sparse::products(op, caps),
@@ -56,7 +60,7 @@ fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
     let mut prepared = Prepared::default();
     let a = prepared.operand(Operand::a(op)?, &way, caps)?;
     let b = prepared.operand(Operand::b(op)?, &way, caps)?;
-    let problem = Problem { op, a, b, terms: way.terms, ending, caps, metadata: None };
+    let problem = Problem { op, a, b, terms: way.terms, ending, caps, metadata: None, block_scales: Vec::new() };
     let matches = |instance: &&Instance| {
         instance.operands() == op.a.dtype && (instance.major_a, instance.major_b) == (problem.a.major, problem.b.major)
     };
@@ -87,6 +91,8 @@ struct Problem<'a> {
     caps: &'a Caps,
     /// Of a compressed A, the last arguments: arranged metadata, and slabs of rows in each of its stages.
     metadata: Option<[Arg; 2]>,
+    /// Where scales change along K, the last arguments: those scales.
+    block_scales: Vec<Arg>,
 }
 
 /// Where a launch writes, and how much of K it adds up there.
@@ -163,6 +169,7 @@ impl Problem<'_> {
             None => args.extend(epilogue),
             Some(metadata) => args.extend(epilogue.into_iter().map(behind_metadata).chain(metadata)),
         }
+        args.extend(self.block_scales.iter().cloned());
         Some(Launch { kernel: find(&instance.symbol)?, grid: [grid, 1, 1], args })
     }
 
