@@ -304,6 +304,7 @@ pub(crate) use waiter::Waiter;
 mod waiter {
     use std::sync::mpsc::{Sender, channel};
     use std::sync::{Arc, Mutex};
+    use std::thread::JoinHandle;
 
     use polywarp_core::{Error, Result};
 
@@ -317,32 +318,47 @@ mod waiter {
     pub(crate) struct Waiter {
         device: wgpu::Device,
         fault: Arc<Fault>,
-        jobs: Mutex<Option<Sender<Job>>>,
+        running: Mutex<Option<Running>>,
+    }
+
+    #[derive(Debug)]
+    struct Running {
+        jobs: Sender<Job>,
+        thread: JoinHandle<()>,
+    }
+
+    impl Drop for Waiter {
+        /// Waits for the thread: one that went later could destroy the device while the process ends, in which NVIDIA's driver
+        /// crashes. It ends when what it waits for has come, or its patience; where work never does, the device is leaked.
+        fn drop(&mut self) {
+            let Some(Running { jobs, thread }) = lock(&self.running).take() else { return };
+            drop(jobs);
+            // What a future wakes may drop the backend in this very thread.
+            if !self.fault.is_stuck() && thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
     }
 
     impl Waiter {
         pub(crate) fn new(device: wgpu::Device, fault: Arc<Fault>) -> Waiter {
-            Waiter { device, fault, jobs: Mutex::new(None) }
+            Waiter { device, fault, running: Mutex::new(None) }
         }
 
         /// Sees to it that `pending` arrives.
         pub(super) fn watch(&self, pending: &Pending) -> Result<()> {
             let mapped = pending.pieces.iter().map(|piece| Arc::clone(&piece.mapped)).collect();
             let job = (pending.index.clone(), mapped);
-            let mut jobs = lock(&self.jobs);
-            let sender = match &*jobs {
-                Some(sender) => sender.clone(),
-                None => {
-                    let sender = self.start()?;
-                    *jobs = Some(sender.clone());
-                    sender
-                }
+            let mut running = lock(&self.running);
+            let running = match &mut *running {
+                Some(running) => running,
+                none => none.insert(self.start()?),
             };
-            sender.send(job).map_err(|_| self.failed("its thread ended"))
+            running.jobs.send(job).map_err(|_| self.failed("its thread ended"))
         }
 
-        fn start(&self) -> Result<Sender<Job>> {
-            let (sender, receiver) = channel::<Job>();
+        fn start(&self) -> Result<Running> {
+            let (jobs, receiver) = channel::<Job>();
             let (device, fault) = (self.device.clone(), Arc::clone(&self.fault));
             let run = move || {
                 while let Ok((index, mapped)) = receiver.recv() {
@@ -353,7 +369,7 @@ mod waiter {
                 }
             };
             let spawned = std::thread::Builder::new().name("polywarp-wgpu-wait".to_owned()).spawn(run);
-            spawned.map(|_| sender).map_err(|error| self.failed(&error.to_string()))
+            spawned.map(|thread| Running { jobs, thread }).map_err(|error| self.failed(&error.to_string()))
         }
 
         fn failed(&self, reason: &str) -> Error {
