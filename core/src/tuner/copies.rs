@@ -3,9 +3,10 @@
 //! Weights of a model come from memory, whatever the last product left in the card's cache. Of products that fit it, a
 //! candidate that is the fastest on operands from the cache need not be the fastest on others.
 
+use super::is_gone;
 use crate::backend::DeviceKind;
 use crate::ops::Copy;
-use crate::{Backend, Buffer, DType, Error, Layout, Op, Result, Shape, TensorSpec};
+use crate::{Backend, Buffer, DType, Layout, Op, Result, Shape, TensorSpec};
 
 /// Memory that all copies cover together: several times the largest cache (60 MB on an H200).
 const COVERED_BYTES: u64 = 256 << 20;
@@ -23,24 +24,31 @@ impl Copies {
     /// processors and simulated GPUs, whose operands are the host's.
     ///
     /// # Errors
-    /// Those of the device, but for a lack of memory.
+    /// Of a lost device. Whatever else stands in the way of a copy is no candidate's fault: there are fewer then.
     pub(super) fn new(backend: &dyn Backend, op: &Op, inputs: &[&Buffer]) -> Result<Copies> {
-        let mut copies = Copies::default();
         if matches!(backend.info().kind, DeviceKind::Cpu | DeviceKind::Software) {
-            return Ok(copies);
+            return Ok(Copies::default());
         }
-        let specs = op.inputs();
-        let bytes: u64 = specs.iter().chain([&op.output()]).map(TensorSpec::required_bytes).sum();
-        for _ in 1..(COVERED_BYTES / bytes.max(1)).clamp(1, MOST_COPIES) {
+        let most = (COVERED_BYTES / set_bytes(op).max(1)).clamp(1, MOST_COPIES);
+        Copies::make(backend, op, inputs, most - 1)
+    }
+
+    /// At most `most` copies.
+    pub(super) fn make(backend: &dyn Backend, op: &Op, inputs: &[&Buffer], most: u64) -> Result<Copies> {
+        let mut copies = Copies::default();
+        for _ in 0..most {
             // A limit must leave room for what candidates take.
             let memory = backend.memory();
-            if memory.limit_bytes.is_some_and(|limit| limit.saturating_sub(memory.in_use_bytes) / 4 < bytes) {
+            if memory.limit_bytes.is_some_and(|limit| limit.saturating_sub(memory.in_use_bytes) / 4 < set_bytes(op)) {
                 break;
             }
             match copy(backend, op, inputs) {
                 Ok(set) => copies.sets.push(set),
-                Err(Error::OutOfMemory { .. }) => break,
-                Err(error) => return Err(error),
+                Err(error) if is_gone(&error) => return Err(error),
+                Err(error) => {
+                    log::debug!("runs are timed on {} sets of operands: {error}", copies.sets.len() + 1);
+                    break;
+                }
             }
         }
         Ok(copies)
@@ -55,6 +63,11 @@ impl Copies {
         let (inputs, output) = &self.sets[index];
         (inputs.iter().collect(), output)
     }
+}
+
+/// Bytes of an op's inputs and output.
+fn set_bytes(op: &Op) -> u64 {
+    op.inputs().iter().chain([&op.output()]).map(TensorSpec::required_bytes).sum()
 }
 
 fn copy(backend: &dyn Backend, op: &Op, inputs: &[&Buffer]) -> Result<(Vec<Buffer>, Buffer)> {

@@ -1,5 +1,6 @@
 //! How candidates are timed, on the CPU backend.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
@@ -11,6 +12,14 @@ struct Counting {
     device: Device,
     given: AtomicUsize,
     refuse_from: usize,
+    /// What each run was to write.
+    outputs: Mutex<Vec<Buffer>>,
+}
+
+impl Counting {
+    fn new(refuse_from: usize) -> Counting {
+        Counting { device: Device::cpu(), given: AtomicUsize::new(0), refuse_from, outputs: Mutex::default() }
+    }
 }
 
 impl Planned for Counting {
@@ -37,6 +46,7 @@ impl Planned for Counting {
         if self.given.fetch_add(1, Ordering::Relaxed) >= self.refuse_from {
             return Err(Error::Backend { device: "cpu".into(), op: "matmul".into(), message: "refused".into() });
         }
+        self.outputs.lock().unwrap().push(output.clone());
         self.backend().execute(plan, inputs, output)
     }
 
@@ -64,7 +74,7 @@ fn with_runner(planned: &Counting, work: impl FnOnce(&mut DeviceRunner<'_, Count
 
 #[test]
 fn samples_replay_what_was_recorded_once() {
-    let planned = Counting { device: Device::cpu(), given: AtomicUsize::new(0), refuse_from: usize::MAX };
+    let planned = Counting::new(usize::MAX);
     let given = || planned.given.load(Ordering::Relaxed);
     let first = with_runner(&planned, |runner| {
         assert!(runner.time(0, 8).unwrap() >= 0.0);
@@ -80,8 +90,28 @@ fn samples_replay_what_was_recorded_once() {
 }
 
 #[test]
+fn runs_take_turns_on_copies_and_single_ones_are_the_users() {
+    let planned = Counting::new(usize::MAX);
+    with_runner(&planned, |runner| {
+        runner.copies = Some(Copies::make(planned.backend(), runner.op, runner.inputs, 2).unwrap());
+        runner.time(0, 7).unwrap();
+        runner.time(1, 1).unwrap();
+        let outputs = planned.outputs.lock().unwrap();
+        let turns: Vec<usize> =
+            outputs.iter().map(|output| outputs.iter().position(|first| first.same(output)).unwrap()).collect();
+        assert_eq!(turns, [0, 1, 2, 0, 1, 2, 0, 0]);
+        assert!(outputs[0].same(runner.output));
+        // Each computes what the user's operands give.
+        for output in outputs.iter() {
+            let bytes = planned.backend().read_blocking(output, 0..4).unwrap();
+            assert_eq!(f32::from_le_bytes(bytes.try_into().unwrap()), 4.0);
+        }
+    });
+}
+
+#[test]
 fn a_recording_gives_its_memory_back_before_the_next_candidate_runs() {
-    let planned = Counting { device: Device::cpu(), given: AtomicUsize::new(0), refuse_from: usize::MAX };
+    let planned = Counting::new(usize::MAX);
     with_runner(&planned, |runner| {
         runner.time(0, 8).unwrap();
         runner.time(0, 1).unwrap();
@@ -96,7 +126,7 @@ fn a_recording_gives_its_memory_back_before_the_next_candidate_runs() {
 
 #[test]
 fn a_candidate_that_fails_while_it_is_recorded_leaves_the_thread_free() {
-    let planned = Counting { device: Device::cpu(), given: AtomicUsize::new(0), refuse_from: 3 };
+    let planned = Counting::new(3);
     with_runner(&planned, |runner| {
         assert!(matches!(runner.time(0, 8), Err(Error::Backend { .. })));
         assert!(runner.repeated.is_none());
