@@ -10,7 +10,7 @@
 #   benches/card.sh gemm OUT [KIND...]      all products on cuda:0 beside cuBLASLt, one file per kind (about 30 s each)
 #   benches/card.sh torch OUT SCRIPT        PyTorch's rates by SCRIPT, as OUT/torch.txt
 #
-# First tune: OUT/shipped.json becomes core/src/tuner/shipped.json. A program built with it tunes nothing on this card, so that the
+# First tune: OUT/shipped.json becomes core/src/tuner/shipped.json (docs/tuner.md). A program built with it tunes nothing on this card, so that the
 # tables take less time. Afterwards: cargo xtask rates benches/results/FOLDER.
 # Variables: POLYWARP (the program), DEVICE (cuda:0), SECONDS_EACH (a limit for each command, 170), and those of the tests.
 set -uo pipefail
