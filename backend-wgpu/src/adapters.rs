@@ -3,10 +3,14 @@
 //! Order: adapters that can compute before those that cannot, hardware before software, then the API in order of
 //! preference (Vulkan, Metal, DX12, WebGPU, GL), then kind and PCI address; `wgpu:0` is the best one. One card reached
 //! through two APIs is listed twice, and each entry names the other route. wgpu's own variables (`WGPU_BACKEND`,
-//! `WGPU_ADAPTER_NAME`) choose among adapters; `VK_DRIVER_FILES` is read by the Vulkan loader. Opening is in `device.rs`.
+//! `WGPU_ADAPTER_NAME`) choose among adapters; `VK_DRIVER_FILES` is read by the Vulkan loader. Opening is in `open.rs`.
 
 use polywarp_core::{DeviceKind, Error, Result};
 use wgpu::{Backend, DeviceType, DownlevelFlags};
+
+use crate::driver::Kept;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::driver::alone;
 
 /// Storage buffers that a kernel needs at least: a fused map has up to seven inputs and an output, but most have three.
 const FEWEST_STORAGE_BUFFERS: u32 = 4;
@@ -38,7 +42,7 @@ pub struct AdapterEntry {
     pub limits: wgpu::Limits,
     /// The optional features it has.
     pub features: wgpu::Features,
-    pub(crate) adapter: wgpu::Adapter,
+    pub(crate) adapter: Kept<wgpu::Adapter>,
 }
 
 /// Every adapter wgpu finds, best first. Takes tens of milliseconds: drivers are loaded.
@@ -60,8 +64,11 @@ pub async fn adapters_async() -> Result<Vec<AdapterEntry>> {
     descriptor.flags = wgpu::InstanceFlags::VALIDATION_INDIRECT_CALL;
     let descriptor = descriptor.with_env();
     let backends = descriptor.backends;
-    let instance = wgpu::Instance::new(descriptor);
-    let found = instance.enumerate_adapters(backends).await;
+    // Natively the answer is there at once: the future never waits, and the lock is not held across an await.
+    #[cfg(not(target_arch = "wasm32"))]
+    let found = alone(|| pollster::block_on(enumerate(descriptor)));
+    #[cfg(target_arch = "wasm32")]
+    let found = enumerate(descriptor).await;
     let wanted = wanted_name();
     let mut entries: Vec<AdapterEntry> = found.into_iter().map(AdapterEntry::describe).collect();
     let before_filter = entries.len();
@@ -79,8 +86,14 @@ pub async fn adapters_async() -> Result<Vec<AdapterEntry>> {
     Ok(entries)
 }
 
+async fn enumerate(descriptor: wgpu::InstanceDescriptor) -> Vec<Kept<wgpu::Adapter>> {
+    let backends = descriptor.backends;
+    let found = wgpu::Instance::new(descriptor).enumerate_adapters(backends).await;
+    found.into_iter().map(Kept::new).collect()
+}
+
 impl AdapterEntry {
-    fn describe(adapter: wgpu::Adapter) -> AdapterEntry {
+    fn describe(adapter: Kept<wgpu::Adapter>) -> AdapterEntry {
         let info = adapter.get_info();
         let limits = adapter.limits();
         let unusable = why_unusable(&adapter, &limits);

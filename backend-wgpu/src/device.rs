@@ -18,6 +18,7 @@ use polywarp_core::{
 use polywarp_shaders::wgsl::LaunchLimits;
 use polywarp_shaders::{Caps, Plan, Slot};
 
+use crate::driver::Kept;
 use crate::fault::{Fault, lock};
 use crate::memory::{Allocation, Memory, Raw};
 use crate::pipelines::{Pipeline, Pipelines};
@@ -32,8 +33,6 @@ pub struct WgpuBackend {
     pub(crate) info: DeviceInfo,
     pub(crate) caps: Caps,
     pub(crate) launch_limits: LaunchLimits,
-    pub(crate) gpu: wgpu::Device,
-    pub(crate) queue: wgpu::Queue,
     pub(crate) fault: Arc<Fault>,
     pub(crate) pool: Arc<Pool<Memory>>,
     pub(crate) recorders: Arc<Recorders<Tape>>,
@@ -44,6 +43,9 @@ pub struct WgpuBackend {
     pub(crate) chooser: Chooser<Plan>,
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) waiter: Waiter,
+    pub(crate) queue: wgpu::Queue,
+    // Last: everything else goes before the device.
+    pub(crate) gpu: Kept<wgpu::Device>,
 }
 
 impl WgpuBackend {
@@ -53,6 +55,11 @@ impl WgpuBackend {
     }
 
     /// The device underneath.
+    ///
+    /// The last handle of anything on a device destroys it. NVIDIA's Vulkan driver waits for ever when that happens while
+    /// another thread makes a device, so this library does only one of the two at a time. It cannot do that for a clone that
+    /// outlives the backend and its tensors, nor for devices that an application makes itself: there it is for the
+    /// application to see that no other thread opens or drops a device meanwhile.
     pub fn device(&self) -> &wgpu::Device {
         &self.gpu
     }

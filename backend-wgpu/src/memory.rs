@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 use polywarp_core::Result;
 use polywarp_core::pool::{self, Lease, Source};
 
+use crate::driver::Kept;
 use crate::fault::{Fault, lock, watched};
 use crate::recording::Tape;
 use crate::stream::Stream;
@@ -55,7 +56,7 @@ impl Drop for Block {
 /// The device that buffers are made on.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    device: wgpu::Device,
+    device: Kept<wgpu::Device>,
     fault: Arc<Fault>,
     /// Weak: a buffer that outlives the backend needs its device, and nothing of its work.
     stream: Weak<Mutex<Stream>>,
@@ -64,7 +65,12 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Memory of `device`, whose uses are all on `stream`; `dead` is what the stream looks at.
-    pub(crate) fn new(device: wgpu::Device, fault: Arc<Fault>, stream: &Arc<Mutex<Stream>>, dead: Dead) -> Memory {
+    pub(crate) fn new(
+        device: Kept<wgpu::Device>,
+        fault: Arc<Fault>,
+        stream: &Arc<Mutex<Stream>>,
+        dead: Dead,
+    ) -> Memory {
         Memory { device, fault, stream: Arc::downgrade(stream), dead }
     }
 

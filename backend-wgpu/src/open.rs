@@ -13,6 +13,9 @@ use polywarp_shaders::{Caps, Cooperative};
 
 use crate::adapters::AdapterEntry;
 use crate::device::WgpuBackend;
+use crate::driver::Kept;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::driver::alone;
 use crate::fault::{Fault, watched};
 use crate::info::{USEFUL, caps, cooperative, device_info};
 use crate::memory::Memory;
@@ -95,8 +98,13 @@ impl AdapterEntry {
             memory_hints: wgpu::MemoryHints::Manual { suballocated_device_memory_block_size: 8 << 20..128 << 20 },
             ..wgpu::DeviceDescriptor::default()
         };
+        // Natively the answer is there at once: the future never waits, and the lock is not held across an await.
+        #[cfg(not(target_arch = "wasm32"))]
+        let opened = alone(|| pollster::block_on(self.adapter.request_device(&descriptor)));
+        #[cfg(target_arch = "wasm32")]
         let opened = self.adapter.request_device(&descriptor).await;
         let (device, queue) = opened.map_err(|error| unavailable(format!("{} ({}): {error}", self.id, self.name)))?;
+        let device = Kept::new(device);
         let fault = Arc::new(Fault::new(self.id.clone(), options.patience));
         listen(&device, &fault);
         let told = Told {
@@ -130,7 +138,8 @@ fn listen(device: &wgpu::Device, fault: &Arc<Fault>) {
 }
 
 impl WgpuBackend {
-    /// A backend on an application's own device, under the name `id`. No handler of the application is replaced.
+    /// A backend on an application's own device, under the name `id`. No handler of the application is replaced. What to see to
+    /// when such devices are made and dropped on several threads, [`WgpuBackend::device`] says.
     ///
     /// # Errors
     /// [`Error::BackendUnavailable`] when the device was opened without compute shaders or storage buffers.
@@ -149,14 +158,21 @@ impl WgpuBackend {
         let told = Told { adapter: device.adapter_info(), memory_bytes: None, cooperative: Vec::new() };
         let options = Options { memory_limit_bytes, ..Options::default() };
         let fault = Arc::new(Fault::new(id, None));
-        let (backend, error) = watched(&device.clone(), || WgpuBackend::assemble(device, queue, fault, told, options));
+        let gpu = Kept::new(device);
+        let (backend, error) = watched(&gpu.clone(), || WgpuBackend::assemble(gpu, queue, fault, told, options));
         match error {
             None => Ok(backend),
             Some(error) => Err(backend.fault.backend_error("from_wgpu", &error)),
         }
     }
 
-    fn assemble(gpu: wgpu::Device, queue: wgpu::Queue, fault: Arc<Fault>, told: Told, options: Options) -> WgpuBackend {
+    fn assemble(
+        gpu: Kept<wgpu::Device>,
+        queue: wgpu::Queue,
+        fault: Arc<Fault>,
+        told: Told,
+        options: Options,
+    ) -> WgpuBackend {
         let Told { adapter, memory_bytes, cooperative } = told;
         let (limits, features) = (gpu.limits(), gpu.features());
         let caps = Caps { cooperative, ..caps(fault.device(), features, &limits, &adapter) };
@@ -187,9 +203,9 @@ impl WgpuBackend {
             info,
             caps,
             launch_limits,
-            gpu,
-            queue,
             fault,
+            queue,
+            gpu,
         }
     }
 }

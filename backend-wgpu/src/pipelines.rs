@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use polywarp_core::{Error, Result};
 use polywarp_shaders::{Access, KernelKey, Source};
 
+use crate::driver::Kept;
 use crate::fault::{lock, watched, words};
 use crate::native;
 
@@ -69,10 +70,11 @@ type LayoutKey = (Vec<Access>, u64);
 
 #[derive(Debug)]
 pub(crate) struct Pipelines {
-    device: wgpu::Device,
     device_id: String,
     kernels: RwLock<HashMap<KernelKey, Arc<Slot>>>,
     layouts: Mutex<HashMap<LayoutKey, Arc<GroupLayout>>>,
+    // Last: everything else goes before the device.
+    device: Kept<wgpu::Device>,
 }
 
 static NEXT_LAYOUT_ID: AtomicU64 = AtomicU64::new(1);
@@ -83,8 +85,8 @@ pub(crate) fn new_layout_id() -> u64 {
 }
 
 impl Pipelines {
-    pub(crate) fn new(device: wgpu::Device, device_id: String) -> Pipelines {
-        Pipelines { device, device_id, kernels: RwLock::default(), layouts: Mutex::default() }
+    pub(crate) fn new(device: Kept<wgpu::Device>, device_id: String) -> Pipelines {
+        Pipelines { device_id, kernels: RwLock::default(), layouts: Mutex::default(), device }
     }
 
     /// The pipeline for `key`, whose launches have `params_words` words of parameters.

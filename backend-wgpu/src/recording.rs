@@ -12,6 +12,7 @@ use polywarp_core::pool::{self, Pool, TapeMemory};
 use polywarp_core::{Backend, Buffer, Recorded, Result, foreign_recording};
 
 use crate::device::WgpuBackend;
+use crate::driver::Kept;
 use crate::fault::{lock, watched};
 use crate::memory::{Memory, Raw};
 use crate::pipelines::{GroupLayout, Pipeline};
@@ -42,7 +43,7 @@ enum Group {
 }
 
 /// What one thread has recorded so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tape {
     dispatches: Vec<Dispatch>,
     sets: Vec<Set>,
@@ -51,6 +52,8 @@ pub(crate) struct Tape {
     known_groups: HashMap<Box<[u64]>, usize>,
     params: Vec<u8>,
     memory: TapeMemory<Memory>,
+    // Last: a recording that is never ended may go after its backend, and before the device.
+    _gpu: Kept<wgpu::Device>,
 }
 
 impl pool::Tape<Memory> for Tape {
@@ -60,6 +63,19 @@ impl pool::Tape<Memory> for Tape {
 }
 
 impl Tape {
+    fn new(gpu: Kept<wgpu::Device>) -> Tape {
+        Tape {
+            dispatches: Vec::new(),
+            sets: Vec::new(),
+            pipelines: Vec::new(),
+            groups: Vec::new(),
+            known_groups: HashMap::new(),
+            params: Vec::new(),
+            memory: TapeMemory::default(),
+            _gpu: gpu,
+        }
+    }
+
     /// Records a launch of a library kernel.
     pub(crate) fn launch(
         &mut self,
@@ -151,7 +167,7 @@ struct Launches {
 impl WgpuBackend {
     pub(crate) fn start_tape(&self) -> Result<()> {
         self.fault.check()?;
-        self.recorders.begin(self.id(), Tape::default())
+        self.recorders.begin(self.id(), Tape::new(self.gpu.clone()))
     }
 
     pub(crate) fn finish_tape(&self) -> Result<Recorded> {

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use polywarp_core::{Error, Recorders, Result};
 
+use crate::driver::Kept;
 use crate::fault::Fault;
 use crate::memory::{Dead, Raw};
 use crate::pipelines::Pipeline;
@@ -29,7 +30,6 @@ const MOST_GROUPS: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Stream {
-    device: wgpu::Device,
     queue: wgpu::Queue,
     fault: Arc<Fault>,
     recorders: Arc<Recorders<Tape>>,
@@ -52,6 +52,8 @@ pub(crate) struct Stream {
     started: Option<std::time::Instant>,
     in_flight: VecDeque<wgpu::SubmissionIndex>,
     submissions: u64,
+    // Last: everything else goes before the device.
+    device: Kept<wgpu::Device>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +66,7 @@ struct Set {
 
 impl Stream {
     pub(crate) fn new(
-        device: wgpu::Device,
+        device: Kept<wgpu::Device>,
         queue: wgpu::Queue,
         fault: Arc<Fault>,
         recorders: Arc<Recorders<Tape>>,
@@ -77,7 +79,6 @@ impl Stream {
         });
         let params_align = device.limits().min_uniform_buffer_offset_alignment.max(16) as usize;
         Stream {
-            device,
             queue,
             fault,
             recorders,
@@ -97,6 +98,7 @@ impl Stream {
             started: None,
             in_flight: VecDeque::new(),
             submissions: 0,
+            device,
         }
     }
 

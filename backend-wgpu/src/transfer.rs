@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 use polywarp_core::{Backend, Buffer, Error, ReadFuture, Result};
 
 use crate::device::WgpuBackend;
+use crate::driver::Kept;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::fault::unpanicked;
 use crate::fault::{Fault, lock, watched, words};
@@ -79,6 +80,8 @@ pub(crate) struct Pending {
     fault: Arc<Fault>,
     #[cfg(not(target_arch = "wasm32"))]
     index: wgpu::SubmissionIndex,
+    // Last: a read that outlives its backend drops its pieces before the device.
+    _gpu: Kept<wgpu::Device>,
 }
 
 impl Pending {
@@ -200,6 +203,7 @@ impl WgpuBackend {
             fault: Arc::clone(&self.fault),
             #[cfg(not(target_arch = "wasm32"))]
             index,
+            _gpu: self.gpu.clone(),
         }))
     }
 
@@ -309,6 +313,7 @@ mod waiter {
     use polywarp_core::{Error, Result};
 
     use super::{Mapped, Pending, wait};
+    use crate::driver::Kept;
     use crate::fault::{Fault, lock};
 
     type Job = (wgpu::SubmissionIndex, Vec<Arc<Mapped>>);
@@ -316,9 +321,9 @@ mod waiter {
     /// Starts with the first asynchronous read and ends with the backend.
     #[derive(Debug)]
     pub(crate) struct Waiter {
-        device: wgpu::Device,
         fault: Arc<Fault>,
         running: Mutex<Option<Running>>,
+        device: Kept<wgpu::Device>,
     }
 
     #[derive(Debug)]
@@ -341,8 +346,8 @@ mod waiter {
     }
 
     impl Waiter {
-        pub(crate) fn new(device: wgpu::Device, fault: Arc<Fault>) -> Waiter {
-            Waiter { device, fault, running: Mutex::new(None) }
+        pub(crate) fn new(device: Kept<wgpu::Device>, fault: Arc<Fault>) -> Waiter {
+            Waiter { fault, running: Mutex::new(None), device }
         }
 
         /// Sees to it that `pending` arrives.

@@ -2,25 +2,11 @@
 
 mod common;
 
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use common::{add_kernel, bind, entries, upload};
+use common::{add_kernel, bind, entries, upload, within_seconds};
 use polywarp_core::{Backend, Error};
 use polywarp_wgpu::{Options, WgpuBackend};
-
-/// Runs `test` under a deadline: a hang must fail rather than wait.
-fn within_seconds(seconds: u64, test: impl FnOnce() + Send + 'static) {
-    let (done, finished) = channel();
-    let thread = std::thread::spawn(move || {
-        test();
-        let _ = done.send(());
-    });
-    match finished.recv_timeout(Duration::from_secs(seconds)) {
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("still not done after {seconds} s"),
-        _ => thread.join().unwrap(),
-    }
-}
 
 fn assert_lost<T: std::fmt::Debug>(backend: &WgpuBackend, what: &str, result: Result<T, Error>) {
     match result {

@@ -8,6 +8,9 @@
 #[path = "../../../core/tests/support/mod.rs"]
 mod support;
 
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
 use polywarp_wgpu::{AdapterEntry, FeatureChoice, LimitChoice, Options, WgpuBackend, adapters};
 
 pub use support::*;
@@ -62,4 +65,17 @@ pub fn each(test: impl Fn(&WgpuBackend)) {
 /// Runs `test` once, on the best adapter.
 pub fn first() -> WgpuBackend {
     entries()[0].open(Options::default()).expect("open")
+}
+
+/// Runs `test` under a deadline: a hang must fail rather than wait.
+pub fn within_seconds(seconds: u64, test: impl FnOnce() + Send + 'static) {
+    let (done, finished) = channel();
+    let thread = std::thread::spawn(move || {
+        test();
+        let _ = done.send(());
+    });
+    match finished.recv_timeout(Duration::from_secs(seconds)) {
+        Err(RecvTimeoutError::Timeout) => panic!("still not done after {seconds} s"),
+        _ => thread.join().unwrap(),
+    }
 }

@@ -68,25 +68,26 @@ pub struct PoolOptions {
 
 /// A caching pool.
 pub struct Pool<S: Source> {
-    source: S,
     device: String,
     max_block_bytes: u64,
     reuse: Reuse,
     state: Mutex<State<S::Block>>,
     /// Driver allocations still to fail, for tests of the out-of-memory path.
     failures_to_inject: AtomicU32,
+    // Last: a source may be all that keeps the driver's device, which goes after its blocks.
+    source: S,
 }
 
 impl<S: Source> Pool<S> {
     /// An empty pool over `source`.
     pub fn new(source: S, options: PoolOptions) -> Pool<S> {
         Pool {
-            source,
             device: options.device,
             max_block_bytes: options.max_block_bytes / GRANULE_BYTES * GRANULE_BYTES,
             reuse: options.reuse,
             state: Mutex::new(State::new(options.limit_bytes)),
             failures_to_inject: AtomicU32::new(0),
+            source,
         }
     }
 
