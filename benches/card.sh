@@ -83,7 +83,7 @@ tune)
         done
     done
     # What a run past its limit found is in the cache too.
-    "$program" tune --list --export "$out/shipped.json" >"$out/tune-list.txt" 2>&1
+    "$program" tune --list --export "$out/shipped.json" --winners >"$out/tune-list.txt" 2>&1
     tail -1 "$out/tune-list.txt"
     rm -rf "$out/cache"
     ;;

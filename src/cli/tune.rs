@@ -45,6 +45,9 @@ pub struct Args {
     /// Writes answers to a file: those just found, or all with --list or --merge
     #[arg(long, value_name = "F", conflicts_with = "clear")]
     export: Option<PathBuf>,
+    /// Exports the time of each answer's winner only, as tables that ship have it
+    #[arg(long, requires = "export")]
+    winners: bool,
 }
 
 fn parse_size(text: &str) -> Result<BenchSize, String> {
@@ -109,7 +112,8 @@ fn read_table(path: &Path) -> Result<Table, Fault> {
 
 fn export(args: &Args, table: &Table) -> Result<(), Fault> {
     let Some(path) = &args.export else { return Ok(()) };
-    std::fs::write(path, table.to_json()).map_err(|e| Fault::Machine(format!("{}: {e}", path.display())))?;
+    let json = if args.winners { table.winners().to_json() } else { table.to_json() };
+    std::fs::write(path, json).map_err(|e| Fault::Machine(format!("{}: {e}", path.display())))?;
     say(format!("{} answers written to {}", table.len(), path.display()))
 }
 

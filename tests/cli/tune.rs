@@ -54,10 +54,21 @@ fn tables_are_merged_listed_exported_and_forgotten() {
     assert!(said.contains("Card (cuda, 1)\n  matmul x: tiled 1.0 us, the next +50 % (2 timed)"), "{said}");
     let exported: serde_json::Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
     assert_eq!(exported["answers"][0]["winner"], "tiled");
+    assert_eq!(exported["answers"][0]["times"].as_array().unwrap().len(), 2);
+    let (code, said, _) = tune(&folder.0, &["--list", "--export", &out, "--winners"]);
+    assert!(code == Some(0) && said.ends_with(&format!("1 answers written to {out}\n")), "{said}");
+    let winners: serde_json::Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
+    assert_eq!(winners["answers"][0]["times"], serde_json::json!([{"candidate": "tiled", "ns": 1000.0}]));
+    assert_eq!(winners["answers"][0]["key"], exported["answers"][0]["key"]);
+    // What says less of an answer does not take its place; alone it is one.
+    let (_, said, _) = tune(&folder.0, &["--merge", &out]);
+    assert_eq!(said, "0 of 1 answers taken\n");
     let (_, said, _) = tune(&folder.0, &["--clear"]);
     assert!(said.starts_with("1 answers and verdicts forgotten"), "{said}");
     let (_, said, _) = tune(&folder.0, &["--list"]);
     assert_eq!(said, "0 answers, 0 kernels in quarantine\n");
+    let (_, said, _) = tune(&folder.0, &["--merge", &out]);
+    assert_eq!(said, "1 of 1 answers taken\n");
 }
 
 #[test]
@@ -73,6 +84,7 @@ fn wrong_requests_are_refused() {
         (vec!["--device", "cpu"], 2),
         (vec!["--device", "wgpu:99"], 2),
         (vec!["--shape", "12x12"], 2),
+        (vec!["--list", "--winners"], 2),
         (vec!["--budget", "0"], 2),
     ] {
         let (got, said, error) = tune(&folder.0, &args);

@@ -173,6 +173,15 @@ impl Table {
         Ok(table)
     }
 
+    /// The same answers, each with its winner's time alone: all that choosing reads, and a quarter of the bytes.
+    pub fn winners(&self) -> Table {
+        let mut table = self.clone();
+        for answer in table.answers.values_mut() {
+            answer.times.retain(|timed| timed.candidate == answer.winner);
+        }
+        table
+    }
+
     /// The table as JSON, one answer to a line.
     pub fn to_json(&self) -> String {
         let mut text = format!("{{\"format\": \"{FORMAT}\", \"version\": {VERSION}, \"answers\": [");
