@@ -7,7 +7,8 @@
 #   benches/card.sh sanitize OUT [TOOL...]  compute-sanitizer over the native kernels, its pool off
 #   benches/card.sh tune OUT [DTYPE...]     answers of the tuner for cuda:0 (f16: 5 s), and OUT/shipped.json of all
 #   benches/card.sh overview OUT            every suite on every device of the machine, side by side (minutes)
-#   benches/card.sh gemm OUT [KIND...]      all products on cuda:0 beside cuBLASLt, one file per kind (about 30 s each)
+#   benches/card.sh gemm OUT [KIND...]      all products on cuda:0 beside cuBLASLt, one file per kind (about 30 s each); further
+#                                           kinds, by themselves: sparse24, grouped, blocks
 #   benches/card.sh torch OUT SCRIPT        PyTorch's rates by SCRIPT, as OUT/torch.txt
 #
 # First tune: OUT/shipped.json becomes core/src/tuner/shipped.json (docs/tuner.md). A program built with it tunes nothing on this card, so that the
@@ -67,7 +68,11 @@ gemm)
     for kind in "${@:-f16 bf16 f32 f32-high f32-medium f64 i8-nt f8e4m3-nt}"; do
         for each in $kind; do
             # The blank keeps `f32` from meaning `f32-high` too.
-            bench "gemm-$each" --device "$device" --alone --suite gemm --only "gemm $each " --budget 0.1 --sustained 0.3
+            case $each in
+            sparse24 | grouped | blocks) only="$each " ;;
+            *) only="gemm $each " ;;
+            esac
+            bench "gemm-$each" --device "$device" --alone --suite gemm --only "$only" --budget 0.1 --sustained 0.3
         done
     done
     ;;

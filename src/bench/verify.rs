@@ -4,7 +4,9 @@
 //! so that tails are seen), the oracle solves it, and the same positions of the device's result are compared. Reductions
 //! of everything to one element are held whole.
 
-use polywarp_core::ops::{ArgReduce, Copy, GroupedMatmul, Map, Matmul, Random, Reduce, Softmax, SparseMatmul};
+use polywarp_core::ops::{
+    ArgReduce, Copy, GroupedMatmul, Map, Matmul, Random, Reduce, ScaleBlocks, Softmax, SparseMatmul,
+};
 use polywarp_core::oracle::{Expected, HostTensor, Subnormals};
 use polywarp_core::{Error, Layout, Op, Result, Scalar, Shape, Step, TensorSpec};
 
@@ -138,7 +140,7 @@ impl Thinning {
     fn along(layout: &Layout, steps: impl Iterator<Item = (usize, u64)>) -> Result<Layout> {
         let mut out = *layout;
         for (axis, step) in steps.filter(|&(_, step)| step > 1) {
-            out = out.slice(axis, 0, out.dims()[axis], -(step as i64))?;
+            out = every(&out, axis, step)?;
         }
         Ok(out)
     }
@@ -146,8 +148,12 @@ impl Thinning {
 
 /// About `keep` indices along `axis`, the last one included.
 fn thin(layout: &Layout, axis: usize, keep: u64) -> Result<Layout> {
-    let len = layout.dims()[axis];
-    layout.slice(axis, 0, len, -((len / keep).max(1) as i64))
+    every(layout, axis, (layout.dims()[axis] / keep).max(1))
+}
+
+/// Every `step`-th index along `axis`, counted from the last one.
+fn every(layout: &Layout, axis: usize, step: u64) -> Result<Layout> {
+    layout.slice(axis, 0, layout.dims()[axis], -(step as i64))
 }
 
 fn dense(dtype: polywarp_core::DType, shape: Shape) -> TensorSpec {
@@ -234,29 +240,32 @@ fn sample_grouped(op: &GroupedMatmul) -> Result<(Op, Layout)> {
 fn sample_matmul(op: &Matmul) -> Result<(Op, Layout)> {
     /// Rows, columns and products of the batch that are kept.
     const KEEP: u64 = 12;
-    let rank = op.output.layout.rank();
-    let cut = |layout: &Layout, rows: bool, cols: bool| -> Result<Layout> {
-        let mut out = *layout;
+    let (rank, dims) = (op.output.layout.rank(), op.dims());
+    let blocks = op.scale_blocks.unwrap_or(ScaleBlocks { m: 1, n: 1, k: dims.k });
+    // Whole blocks apart, so that the sample's scales lie evenly too: each row and column of it has its own.
+    let step = |len: u64, block: u64| (len / KEEP / block * block).max(block.min(len)).max(1);
+    let (rows, cols) = (step(dims.m, blocks.m), step(dims.n, blocks.n));
+    let cut = |spec: &TensorSpec, steps: [Option<u64>; 2]| -> Result<TensorSpec> {
+        let mut out = spec.layout;
         for axis in 0..rank - 2 {
             out = thin(&out, axis, 2)?;
         }
-        out = if rows { thin(&out, rank - 2, KEEP)? } else { out };
-        if cols { thin(&out, rank - 1, KEEP) } else { Ok(out) }
+        for (axis, step) in (rank - 2..rank).zip(steps) {
+            out = step.map_or(Ok(out), |step| every(&out, axis, step))?;
+        }
+        Ok(TensorSpec::new(spec.dtype, out))
     };
-    let positions = cut(&op.output.layout, true, true)?;
-    let c = match &op.c {
-        Some(c) => Some(TensorSpec::new(c.dtype, cut(&c.layout, true, true)?)),
-        None => None,
-    };
-    let bias = match &op.bias {
-        Some(bias) => Some(TensorSpec::new(bias.dtype, thin(&bias.layout, 0, KEEP)?)),
-        None => None,
-    };
+    let cut_option = |spec: &Option<TensorSpec>, steps| spec.as_ref().map(|spec| cut(spec, steps)).transpose();
+    let bias = |bias: &TensorSpec| Ok::<_, Error>(TensorSpec::new(bias.dtype, every(&bias.layout, 0, cols)?));
+    let positions = cut(&op.output, [Some(rows), Some(cols)])?.layout;
     let sample = Matmul {
-        a: TensorSpec::new(op.a.dtype, cut(&op.a.layout, true, false)?),
-        b: TensorSpec::new(op.b.dtype, cut(&op.b.layout, false, true)?),
-        c,
-        bias,
+        a: cut(&op.a, [Some(rows), None])?,
+        b: cut(&op.b, [None, Some(cols)])?,
+        c: cut_option(&op.c, [Some(rows), Some(cols)])?,
+        bias: op.bias.as_ref().map(bias).transpose()?,
+        scale_a: cut_option(&op.scale_a, [Some(rows.div_ceil(blocks.m)), None])?,
+        scale_b: cut_option(&op.scale_b, [None, Some(cols.div_ceil(blocks.n))])?,
+        scale_blocks: op.scale_blocks.map(|blocks| ScaleBlocks { m: 1, n: 1, k: blocks.k }),
         output: dense(op.output.dtype, *positions.shape()),
         ..op.clone()
     };
@@ -293,6 +302,14 @@ mod tests {
     fn ops() -> Vec<Op> {
         let square = spec(&[300, 300]);
         let ends = dense(DType::I32, Shape::new(&[5]).unwrap());
+        let scaled = |scale_blocks: Option<ScaleBlocks>| -> Op {
+            let eight = |layout| TensorSpec::new(DType::F8E4M3, layout);
+            let weights = eight(square.layout.transpose(0, 1).unwrap());
+            let blocks = scale_blocks.unwrap_or(ScaleBlocks { m: 1, n: 1, k: 300 });
+            let [scale_a, scale_b] = blocks.extents([300; 3]).map(|extents| Some(spec(&extents)));
+            let product = Matmul::product(eight(square.layout), weights, square);
+            Matmul { scale_a, scale_b, scale_blocks, ..product }.check().unwrap().into()
+        };
         let reduce = |axes: &[usize], out: &[u64]| Reduce::new(ReduceFn::Sum, square, axes, spec(out)).unwrap().into();
         vec![
             Copy::new(TensorSpec::new(DType::F32, square.layout.transpose(0, 1).unwrap()), square).unwrap().into(),
@@ -301,6 +318,10 @@ mod tests {
             reduce(&[0, 1], &[]),
             Softmax::new(polywarp_core::ops::SoftmaxFn::Softmax, square, 0, square).unwrap().into(),
             Matmul::product(square, square, square).check().unwrap().into(),
+            scaled(None),
+            scaled(Some(ScaleBlocks { m: 1, n: 128, k: 128 })),
+            scaled(Some(ScaleBlocks { m: 7, n: 16, k: 64 })),
+            scaled(Some(ScaleBlocks { m: 299, n: 1000, k: 1000 })),
             GroupedMatmul::product(square, spec(&[5, 300, 200]), ends, spec(&[300, 200])).check().unwrap().into(),
         ]
     }

@@ -27,7 +27,8 @@ impl CublasLt {
     /// # Errors
     /// Why it does not compute this, in words.
     pub fn plans(&self, backend: &CudaBackend, op: &Matmul) -> Said<Vec<Plan<'_>>> {
-        if op.c.is_some() || op.bias.is_some() || op.activation.is_some() || op.alpha != 1.0 {
+        let scaled = op.scale_a.is_some() || op.scale_b.is_some();
+        if scaled || op.c.is_some() || op.bias.is_some() || op.activation.is_some() || op.alpha != 1.0 {
             return Err("only plain products are compared".to_owned());
         }
         let (a, b, d) = (Matrix::of(&op.a)?, Matrix::of(&op.b)?, Matrix::of(&op.output)?);

@@ -317,7 +317,7 @@ fn benched(dtype: DType, batch: u64, [m, n, k]: [u64; 3], precision: Precision, 
 }
 
 /// Squares of every kind, named `gemm KIND SIDE`; then what is not square, `gemm KIND MxNxK`, and a batch, `gemm KIND
-/// BATCHx(MxNxK)`.
+/// BATCHx(MxNxK)`; last, those with scales of blocks.
 pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     let sides: &[u64] = size.pick(
         &[256, 512, 1000],
@@ -357,5 +357,6 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
         }
         push(format!("{count}x({side}x{side}x{side})"), count, [side; 3]);
     }
+    cases.extend(blocks::benches(size));
     cases
 }

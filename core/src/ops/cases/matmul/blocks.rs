@@ -1,8 +1,9 @@
 //! Products of 8-bit operands with scales of blocks: blocks of all extents, along and across tiles, larger than the operand and
 //! of one element; every dtype of operands and results, layouts, batches, epilogues, scales of 0, NaN and infinity, K = 0.
+//! Benchmarks of the recipe.
 
 use super::{DENSE, FAMILY, add, batched, broadcast, of_dtypes, product};
-use crate::harness::{Case, LayoutKind, Level, Values, output};
+use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Matmul, ScaleBlocks};
 use crate::{DType, Result, UnaryFn};
 
@@ -154,4 +155,25 @@ fn epilogues(cases: &mut Vec<Case>) {
             }
         }
     }
+}
+
+/// The recipe's blocks, with bf16 results and weights that lie along k: squares named `blocks KIND SIDE`, then layers of
+/// DeepSeek-V3, of many tokens and few, named `blocks KIND MxNxK`.
+pub(super) fn benches(size: BenchSize) -> Vec<BenchCase> {
+    let sides: &[u64] = size.pick(&[256], &[1024, 2048], &[4096, 8192]);
+    let layers: &[[u64; 3]] = size.pick(
+        &[[16, 384, 256]],
+        &[[1024, 1792, 512], [64, 3072, 768]],
+        &[[4096, 7168, 2048], [128, 24576, 1536], [64, 24576, 1536]],
+    );
+    let dtype = DType::F8E4M3;
+    let squares = sides.iter().map(|&side| (side.to_string(), [side; 3]));
+    let layers = layers.iter().map(|&[m, n, k]| (format!("{m}x{n}x{k}"), [m, n, k]));
+    let case = |(extents, dims)| {
+        let op = of_dtypes([dtype, dtype, DType::BF16], dims, [DENSE, LayoutKind::Transposed]);
+        let op = blocked(op, DType::BF16, RECIPE).ok()?;
+        let name = format!("blocks {dtype} {extents}");
+        Some(BenchCase { name, suite: Suite::Gemm, op: op.into(), metric: Metric::Flops })
+    };
+    squares.chain(layers).filter_map(case).collect()
 }
