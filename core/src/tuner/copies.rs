@@ -1,7 +1,8 @@
 //! Copies of an op's operands, for runs that are timed one after the other.
 //!
 //! Weights of a model come from memory, whatever the last product left in the card's cache. Of products that fit it, a
-//! candidate that is the fastest on operands from the cache need not be the fastest on others.
+//! candidate that is the fastest on operands from the cache need not be the fastest on others. Dropped copies stay in the pool's
+//! cache, where the next key's find them: asking the driver for them again would take of that key's budget.
 
 use super::is_gone;
 use crate::backend::DeviceKind;

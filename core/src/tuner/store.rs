@@ -2,7 +2,8 @@
 //!
 //! One file to each, so that processes which write at the same time lose nothing of each other's: named by a digest of what
 //! it is about, written whole, and read only when its own digest is right and it is about what was asked. Anything else is a
-//! warning and a miss, never an error. The rules of the directory are [`UserDir`]'s.
+//! warning and a miss, never an error. A verdict is about its check too, so that an older library's is not trusted. The rules of
+//! the directory are [`UserDir`]'s.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -15,6 +16,10 @@ use crate::user_dir::UserDir;
 const SUFFIX: &str = ".tuning";
 /// Longest file that is read.
 const MOST_BYTES: u64 = 1 << 20;
+/// What a check is: part of every verdict's name, so that one of an older check is not found and the candidate is checked again.
+/// The number goes up with every change between versions of what a check computes with, demands or allows: `case.rs`, an
+/// op's oracle, its bound.
+const CHECK: &str = concat!(env!("CARGO_PKG_VERSION"), " 1");
 /// Hexadecimal digits of a SHA-256.
 const DIGEST_DIGITS: usize = 64;
 
@@ -55,7 +60,7 @@ fn answer_name(identity: &Identity, key: &str) -> String {
 }
 
 fn verdict_name(identity: &Identity, class: &str, candidate: &str) -> String {
-    name(identity, &["verdict", class, candidate])
+    name(identity, &["verdict", CHECK, class, candidate])
 }
 
 fn name(identity: &Identity, subject: &[&str]) -> String {

@@ -65,6 +65,22 @@ fn answers_and_verdicts_are_found_again_by_another_process() {
 }
 
 #[test]
+fn verdicts_of_an_older_check_are_not_found() {
+    let directory = Directory::new("older");
+    let store = Store::open(&directory.place());
+    let subject = |check| name(&identity("1"), &["verdict", check, "f32", "tiled"]);
+    let place = |check| directory.0.join(subject(check));
+    for check in ["0.0.1 1", concat!(env!("CARGO_PKG_VERSION"), " 0")] {
+        fs::write(place(check), encode(&Record::Verdict(verdict(Some("wrong")))).unwrap()).unwrap();
+    }
+    assert_eq!(store.verdict(&identity("1"), "f32", "tiled"), None);
+    assert_eq!(store.quarantine(), []);
+    fs::copy(place("0.0.1 1"), place(CHECK)).unwrap();
+    assert_eq!(store.verdict(&identity("1"), "f32", "tiled"), Some(verdict(Some("wrong"))));
+    assert_eq!(store.clear(), 3, "those of older checks go too");
+}
+
+#[test]
 fn every_truncation_flip_and_extension_is_a_miss() {
     let file = encode(&Record::Answer(answer("1", "matmul", "tiled"))).unwrap();
     assert!(decode(&file).is_ok());
