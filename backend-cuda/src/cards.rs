@@ -47,7 +47,11 @@ pub struct CardEntry {
 pub fn cards() -> Result<Vec<CardEntry>> {
     let api = api()?;
     let driver = api.display();
-    let entry = |(ordinal, card): (usize, Card)| CardEntry {
+    Ok(probe_cards(api)?.into_iter().enumerate().map(|(ordinal, card)| entry(ordinal, card, &driver)).collect())
+}
+
+fn entry(ordinal: usize, card: Card, driver: &str) -> CardEntry {
+    CardEntry {
         id: format!("cuda:{ordinal}"),
         name: card.name.clone(),
         uuid: card.uuid.clone(),
@@ -55,12 +59,11 @@ pub fn cards() -> Result<Vec<CardEntry>> {
         compute_capability: card.compute_capability,
         memory_bytes: card.memory_bytes,
         kind: if card.integrated { DeviceKind::Integrated } else { DeviceKind::Discrete },
-        driver: driver.clone(),
+        driver: driver.to_owned(),
         mig: card.is_mig(),
         unusable: unusable(&card),
         card,
-    };
-    Ok(probe_cards(api)?.into_iter().enumerate().map(entry).collect())
+    }
 }
 
 /// The card called `name`: `cuda:1`, a UUID or the beginning of one, or a PCI address.
@@ -129,7 +132,7 @@ fn unusable(card: &Card) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn entry(ordinal: usize, uuid: &str, bus: u32) -> CardEntry {
+    fn test_entry(ordinal: usize, uuid: &str, bus: u32) -> CardEntry {
         let card = Card {
             device: ordinal as i32,
             name: "NVIDIA Test".to_owned(),
@@ -147,24 +150,16 @@ mod tests {
             prohibited: ordinal == 2,
             ..Card::default()
         };
-        CardEntry {
-            id: format!("cuda:{ordinal}"),
-            name: card.name.clone(),
-            uuid: card.uuid.clone(),
-            pci_bus: pci_text(card.pci),
-            compute_capability: card.compute_capability,
-            memory_bytes: card.memory_bytes,
-            kind: DeviceKind::Discrete,
-            driver: String::new(),
-            mig: card.is_mig(),
-            unusable: unusable(&card),
-            card,
-        }
+        entry(ordinal, card, "")
     }
 
     #[test]
     fn find_knows_cards_by_ordinal_uuid_and_pci_address() {
-        let entries = vec![entry(0, "GPU-aaaa1111-x", 0x3b), entry(1, "GPU-aaaa2222-x", 0xaf), entry(2, "MIG-c", 0xb0)];
+        let entries = vec![
+            test_entry(0, "GPU-aaaa1111-x", 0x3b),
+            test_entry(1, "GPU-aaaa2222-x", 0xaf),
+            test_entry(2, "MIG-c", 0xb0),
+        ];
         for (name, id) in [
             ("cuda:1", "cuda:1"),
             ("GPU-aaaa1111-x", "cuda:0"),

@@ -7,25 +7,15 @@ mod common;
 
 use polywarp_core::Device;
 use polywarp_core::harness::bad_input::{self, Row};
-use polywarp_core::harness::{Level, Selection, contract, fit, recording, run};
+use polywarp_core::harness::{contract, fit, recording, run};
 use polywarp_cuda::CudaBackend;
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
 
 #[test]
 fn cuda_conforms_and_nothing_is_unsupported() {
     let Some(backend) = common::first() else { return };
     println!("{backend:?}");
     let device = Device::new(backend);
-    let level = if variable("POLYWARP_TEST_LEVEL").as_deref() == Some("full") { Level::Full } else { Level::Quick };
-    let selection = Selection {
-        family: variable("POLYWARP_TEST_FAMILY"),
-        filter: variable("POLYWARP_TEST_FILTER"),
-        ..Selection::level(level)
-    };
-    let report = run(&device, &selection, &mut |_| {});
+    let report = run(&device, &common::selection(), &mut |_| {});
     println!("{report}");
     assert!(report.ok(), "{}", report.problem().unwrap_or_default());
     for refused in &report.unsupported {

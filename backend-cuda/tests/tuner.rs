@@ -5,31 +5,13 @@ mod common;
 
 use std::time::Duration;
 
+use common::products::{operands, product, values};
 use common::{assert_alive, first, scaled};
 use polywarp_core::harness::contract;
-use polywarp_core::ops::{GroupedMatmul, Matmul};
+use polywarp_core::ops::GroupedMatmul;
 use polywarp_core::tuner::{Key, Mode};
-use polywarp_core::{Backend, Buffer, DType, Error, Layout, Op, Shape, TensorSpec};
+use polywarp_core::{Backend, DType, Error, Layout, Op, Shape, TensorSpec};
 use polywarp_cuda::CudaBackend;
-
-fn spec(dims: &[u64]) -> TensorSpec {
-    TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(dims).unwrap()))
-}
-
-fn product(m: u64, n: u64, k: u64) -> Op {
-    Matmul::product(spec(&[m, k]), spec(&[k, n]), spec(&[m, n])).check().unwrap().into()
-}
-
-/// Operands of `op` whose every product is 1 * 2.
-fn operands(backend: &CudaBackend, op: &Op) -> (Vec<Buffer>, Buffer) {
-    let filled = |spec: &TensorSpec, value: f32| {
-        let buffer = backend.alloc(spec.required_bytes()).unwrap();
-        backend.write(&buffer, 0, &value.to_le_bytes().repeat(spec.layout.elements() as usize)).unwrap();
-        buffer
-    };
-    let inputs = op.inputs().iter().zip([1.0, 2.0]).map(|(spec, value)| filled(spec, value)).collect();
-    (inputs, filled(&op.output(), -7.0))
-}
 
 /// A backend whose driver has shown whether it takes machine code. The interpreted one does not, and from then on native
 /// kernels are no candidates.
@@ -39,11 +21,6 @@ fn settled() -> Option<CudaBackend> {
     let (inputs, output) = operands(&backend, &op);
     backend.execute(&op, &[&inputs[0], &inputs[1]], &output).unwrap();
     Some(backend)
-}
-
-fn values(backend: &CudaBackend, buffer: &Buffer, count: usize) -> Vec<f32> {
-    let bytes = backend.read_blocking(buffer, 0..4 * count as u64).unwrap();
-    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
 #[test]

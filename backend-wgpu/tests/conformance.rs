@@ -9,12 +9,8 @@ mod common;
 
 use common::POOREST;
 use polywarp_core::Device;
-use polywarp_core::harness::{Level, Selection, run, run_async};
+use polywarp_core::harness::{Selection, run, run_async};
 use polywarp_wgpu::{Options, adapters};
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
 
 /// Runs the harness on the best adapter of `api`; on a rich device nothing may be unsupported.
 fn conforms(api: &str, options: Options) {
@@ -37,13 +33,7 @@ fn conforms(api: &str, options: Options) {
     let backend = entry.open(options).expect("open");
     let rich = backend.caps().f64 && backend.caps().i64;
     let device = Device::new(backend);
-    let level = if variable("POLYWARP_TEST_LEVEL").as_deref() == Some("full") { Level::Full } else { Level::Quick };
-    let selection = Selection {
-        family: variable("POLYWARP_TEST_FAMILY"),
-        filter: variable("POLYWARP_TEST_FILTER"),
-        ..Selection::level(level)
-    };
-    let report = run(&device, &selection, &mut |_| {});
+    let report = run(&device, &common::selection(), &mut |_| {});
     println!("{report}");
     assert!(report.ok(), "{}", report.problem().unwrap_or_default());
     for refused in &report.unsupported {

@@ -1,13 +1,15 @@
 //! Choosing among kernels through the traits alone, on a device that is right by construction: what fails later is replaced
 //! within the same call, what is short of memory is not blamed, and a decided op costs next to nothing.
 
+mod support;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use polywarp_core::harness::ReferenceBackend;
-use polywarp_core::ops::Matmul;
 use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Place, Planned};
-use polywarp_core::{Backend, Buffer, DType, Error, Layout, Op, Result, Shape, TensorSpec};
+use polywarp_core::{Backend, Buffer, Error, Op, Result};
+use support::products::{operands, product, values};
 
 /// What a kernel does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,35 +94,16 @@ fn chooser(device: &Device, mode: Mode) -> Chooser<Plan> {
     Chooser::new(Identity::new(device.inner.info(), &["test"]), options)
 }
 
-fn product(m: u64, n: u64, k: u64) -> Op {
-    let spec = |dims: &[u64]| TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(dims).unwrap()));
-    Matmul::product(spec(&[m, k]), spec(&[k, n]), spec(&[m, n])).check().unwrap().into()
-}
-
-/// Ones times twos.
-fn operands(device: &Device, op: &Op) -> (Vec<Buffer>, Buffer) {
-    let filled = |spec: &TensorSpec, value: f32| {
-        let buffer = device.inner.alloc(spec.required_bytes()).unwrap();
-        device.inner.write(&buffer, 0, &value.to_le_bytes().repeat(spec.layout.elements() as usize)).unwrap();
-        buffer
-    };
-    (op.inputs().iter().zip([1.0, 2.0]).map(|(spec, x)| filled(spec, x)).collect(), filled(&op.output(), -7.0))
-}
-
-fn first_value(device: &Device, buffer: &Buffer) -> f32 {
-    f32::from_le_bytes(device.inner.read_blocking(buffer, 0..4).unwrap().try_into().unwrap())
-}
-
 #[test]
 fn a_kernel_that_fails_later_is_replaced_within_the_call() {
     for mode in [Mode::Off, Mode::Full] {
         let device = device(&[("fails", Does::FailsAfter(40)), ("works", Does::Right)]);
         let (chooser, op) = (chooser(&device, mode), product(8, 9, 10));
-        let (inputs, output) = operands(&device, &op);
+        let (inputs, output) = operands(&device.inner, &op);
         for call in 0..80 {
             device.inner.write(&output, 0, &[0xFF; 4]).unwrap();
             chooser.execute(&device, &op, &[&inputs[0], &inputs[1]], &output).unwrap();
-            assert_eq!(first_value(&device, &output), 20.0, "{mode:?}, call {call}");
+            assert_eq!(values(&device.inner, &output, 1), [20.0], "{mode:?}, call {call}");
         }
         if mode == Mode::Off {
             let quarantine = chooser.tuner().quarantine();
@@ -133,7 +116,7 @@ fn a_kernel_that_fails_later_is_replaced_within_the_call() {
 fn when_every_kernel_fails_the_error_is_typed_and_lists_them() {
     let device = device(&[("one", Does::FailsAfter(1)), ("two", Does::FailsAfter(0))]);
     let (chooser, op) = (chooser(&device, Mode::Off), product(8, 9, 10));
-    let (inputs, output) = operands(&device, &op);
+    let (inputs, output) = operands(&device.inner, &op);
     let refused = chooser.execute(&device, &op, &[&inputs[0], &inputs[1]], &output);
     let Err(Error::Backend { message, .. }) = refused else { panic!("{refused:?}") };
     assert!(message.contains("one") && message.contains("two"), "{message}");
@@ -143,28 +126,28 @@ fn when_every_kernel_fails_the_error_is_typed_and_lists_them() {
 fn a_wrong_element_keeps_a_kernel_out() {
     let device = device(&[("wrong", Does::Wrong), ("right", Does::Right)]);
     let (chooser, op) = (chooser(&device, Mode::Full), product(30, 31, 32));
-    let (inputs, output) = operands(&device, &op);
+    let (inputs, output) = operands(&device.inner, &op);
     chooser.execute(&device, &op, &[&inputs[0], &inputs[1]], &output).unwrap();
     let quarantine = chooser.tuner().quarantine();
     assert!(quarantine.len() == 1 && quarantine[0].candidate == "wrong", "{quarantine:?}");
-    assert_eq!(first_value(&device, &output), 64.0);
+    assert_eq!(values(&device.inner, &output, 1), [64.0]);
 }
 
 #[test]
 fn short_of_scratch_space_another_kernel_serves_and_nobody_is_blamed() {
     let device = device(&[("large", Does::Scratch([1 << 20])), ("small", Does::Right)]);
     let (chooser, op) = (chooser(&device, Mode::Off), product(8, 9, 10));
-    let (inputs, output) = operands(&device, &op);
+    let (inputs, output) = operands(&device.inner, &op);
     let run = || chooser.execute(&device, &op, &[&inputs[0], &inputs[1]], &output);
     run().unwrap();
     // Both were right; now there is no room for the first.
     device.inner.set_memory_limit(Some(device.inner.memory().in_use_bytes + 64 * 1024));
     run().unwrap();
-    assert_eq!(first_value(&device, &output), 20.0);
+    assert_eq!(values(&device.inner, &output, 1), [20.0]);
     assert!(chooser.tuner().quarantine().is_empty());
     // Where nothing else would do, the error says what is missing.
     let alone = self::device(&[("large", Does::Scratch([1 << 20]))]);
-    let (inputs, output) = operands(&alone, &op);
+    let (inputs, output) = operands(&alone.inner, &op);
     alone.inner.set_memory_limit(Some(alone.inner.memory().in_use_bytes));
     let refused = self::chooser(&alone, Mode::Off).execute(&alone, &op, &[&inputs[0], &inputs[1]], &output);
     assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
@@ -174,7 +157,7 @@ fn short_of_scratch_space_another_kernel_serves_and_nobody_is_blamed() {
 fn a_decided_op_costs_a_look_up() {
     let device = device(&[("nothing", Does::Nothing)]);
     let (chooser, op) = (chooser(&device, Mode::Off), product(512, 512, 512));
-    let (inputs, output) = operands(&device, &product(1, 1, 1));
+    let (inputs, output) = operands(&device.inner, &product(1, 1, 1));
     let inputs = [&inputs[0], &inputs[1]];
     let mut best = f64::INFINITY;
     for _ in 0..20 {

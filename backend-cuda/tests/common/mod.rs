@@ -16,10 +16,6 @@ use polywarp_cuda::{CardEntry, CudaBackend, Options, cards};
 
 pub use support::*;
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
 /// Whether the tests run on the interpreted driver, which is loaded then.
 pub fn interpreted() -> bool {
     static LOADED: OnceLock<bool> = OnceLock::new();

@@ -2,27 +2,23 @@
 //!
 //! [`run`] works like [`super::bad_input::run`]. The device's memory limit is set low by most rows and lifted again.
 
-use super::bad_input::{Row, still_computes};
+use super::bad_input::Row;
+use super::rows::{Answer, Test, demand, outcome};
 use crate::ops::{Distribution, Matmul, Random, Reduce, Softmax, SoftmaxFn};
 use crate::{
     BinaryFn, Buffer, DType, Device, Error, Expr, Fit, Inputs, Layout, Op, Program, ReduceFn, Result, Shape, Split,
     Tensor, TensorSpec, in_batches,
 };
 
-type Answer = std::result::Result<(), String>;
-type Test = fn(&Device) -> Result<Answer>;
-
 /// Runs every row on `device`, which should hold little: limits are set a few MiB above what is in use.
 pub fn run(device: &Device) -> Vec<Row> {
     let row = |&(name, test): &(&'static str, Test)| {
-        let before = device.memory().in_use_bytes;
-        let result = test(device).unwrap_or_else(|error| Err(format!("failed: {error}")));
-        device.set_memory_limit(None);
-        let result = result.and_then(|()| still_computes(device)).and_then(|()| {
-            let after = device.memory().in_use_bytes;
-            if before == after { Ok(()) } else { Err(format!("{before} bytes in use before, {after} afterwards")) }
-        });
-        Row { name, result }
+        let unlimited = |device: &Device| {
+            let answer = test(device);
+            device.set_memory_limit(None);
+            answer
+        };
+        Row { name, result: outcome(device, unlimited) }
     };
     ROWS.iter().map(row).collect()
 }
@@ -40,14 +36,6 @@ const ROWS: &[(&str, Test)] = &[
     ("batch with an error that is not about memory", batch_error),
     ("batch of nothing, and tensors that do not belong together", batch_shapes),
 ];
-
-macro_rules! demand {
-    ($condition:expr, $($text:tt)+) => {
-        if !$condition {
-            return Ok(Err(format!($($text)+)));
-        }
-    };
-}
 
 fn dense(dims: &[u64]) -> Result<TensorSpec> {
     Ok(TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(dims)?)))

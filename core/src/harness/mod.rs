@@ -30,6 +30,7 @@ pub mod products;
 pub mod recording;
 mod reference;
 mod report;
+mod rows;
 pub(crate) mod run;
 pub mod values;
 

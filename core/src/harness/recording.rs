@@ -5,28 +5,17 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::bad_input::{Row, still_computes};
+use super::bad_input::Row;
+use super::rows::{self, Answer, Test};
 use crate::ops::Map;
 use crate::{
     Binding, DType, Device, Distribution, Error, Expr, Kernel, MatmulOptions, Program, Recording, Result, Tensor,
     UnaryFn,
 };
 
-type Answer = std::result::Result<(), String>;
-type Test = fn(&Device) -> Result<Answer>;
-
 /// Runs every row on `device`.
 pub fn run(device: &Device) -> Vec<Row> {
-    let row = |&(name, test): &(&'static str, Test)| {
-        let before = device.memory().in_use_bytes;
-        let result = test(device).unwrap_or_else(|error| Err(format!("failed: {error}")));
-        let result = result.and_then(|()| still_computes(device)).and_then(|()| {
-            let after = device.memory().in_use_bytes;
-            if before == after { Ok(()) } else { Err(format!("{before} bytes in use before, {after} afterwards")) }
-        });
-        Row { name, result }
-    };
-    ROWS.iter().map(row).collect()
+    rows::run(device, ROWS.iter().copied())
 }
 
 const ROWS: &[(&str, Test)] = &[

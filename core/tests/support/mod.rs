@@ -2,11 +2,29 @@
 
 #![allow(dead_code, unused_imports)]
 
+pub mod products;
+
 use polywarp_core::harness::bad_input::Row;
 use polywarp_core::harness::contract::words as ours;
+use polywarp_core::harness::{Level, Selection};
 use polywarp_core::{Backend, Buffer};
 
 pub use ours::{add_kernel, bind, bytes, copy_add_kernel, words};
+
+/// An environment variable that says something.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The cases that `POLYWARP_TEST_LEVEL`, `POLYWARP_TEST_FAMILY` and `POLYWARP_TEST_FILTER` ask for.
+pub fn selection() -> Selection {
+    let level = if variable("POLYWARP_TEST_LEVEL").as_deref() == Some("full") { Level::Full } else { Level::Quick };
+    Selection {
+        family: variable("POLYWARP_TEST_FAMILY"),
+        filter: variable("POLYWARP_TEST_FILTER"),
+        ..Selection::level(level)
+    }
+}
 
 /// A buffer holding `words`.
 pub fn upload(backend: &dyn Backend, words: &[u32]) -> Buffer {

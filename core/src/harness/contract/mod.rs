@@ -16,24 +16,11 @@ mod sparse24;
 pub mod tuner;
 pub mod words;
 
-use super::bad_input::{Row, still_computes};
-use crate::{Device, Error, Result};
+use super::bad_input::Row;
+use super::rows::{self, Answer, Test, demand, outcome};
+use crate::{Device, Error};
 
 pub use memory::driver_out_of_memory;
-
-type Answer = std::result::Result<(), String>;
-type Test = fn(&Device) -> Result<Answer>;
-
-/// Ends a test with what is wrong, unless the condition holds.
-macro_rules! demand {
-    ($condition:expr, $($what:tt)+) => {
-        match $condition {
-            true => {}
-            false => return Ok(Err(format!($($what)+))),
-        }
-    };
-}
-use demand;
 
 /// Runs every row on `device`, which nobody else uses meanwhile.
 pub fn run(device: &Device) -> Vec<Row> {
@@ -42,14 +29,5 @@ pub fn run(device: &Device) -> Vec<Row> {
         _ => [kernels::ROWS, refusals::ROWS, order::KERNEL_ROWS].concat(),
     };
     let rows = [memory::ROWS, order::ROWS, quantised::ROWS, sparse24::ROWS].concat().into_iter().chain(kernels);
-    rows.map(|(name, test)| Row { name, result: outcome(device, test) }).collect()
-}
-
-fn outcome(device: &Device, test: impl FnOnce(&Device) -> Result<Answer>) -> Answer {
-    let before = device.memory().in_use_bytes;
-    test(device).unwrap_or_else(|error| Err(format!("failed: {error}")))?;
-    still_computes(device)?;
-    device.synchronize().map_err(|error| format!("synchronize: {error}"))?;
-    let after = device.memory().in_use_bytes;
-    if before == after { Ok(()) } else { Err(format!("{before} bytes in use before, {after} afterwards")) }
+    rows::run(device, rows)
 }

@@ -28,6 +28,7 @@ use naga::{
 use super::{Env, WARP};
 use crate::error::{Error, Result};
 use crate::ir::*;
+use crate::lower::unroll::children;
 
 /// `TypeInner::CooperativeMatrix`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -315,42 +316,14 @@ pub(crate) fn stored_major(function: &Function, variable: Handle<LocalVariable>)
 }
 
 fn in_block(function: &Function, block: &naga::Block, variable: Handle<LocalVariable>) -> Option<Major> {
-    block.iter().find_map(|statement| match statement {
-        Statement::Store { pointer, value } => {
-            if root(function, *pointer) == Some(variable) {
-                major_of(function, *value)
-            } else {
-                None
-            }
+    block.iter().find_map(|statement| {
+        if let Statement::Store { pointer, value } = *statement {
+            let stored = root(function, pointer) == Some(variable);
+            return if stored { major_of(function, value) } else { None };
         }
-        Statement::Block(block) => in_block(function, block, variable),
-        Statement::If { condition: _, accept, reject } => {
-            in_block(function, accept, variable).or_else(|| in_block(function, reject, variable))
-        }
-        Statement::Switch { selector: _, cases } => {
-            cases.iter().find_map(|case| in_block(function, &case.body, variable))
-        }
-        Statement::Loop { body, continuing, break_if: _ } => {
-            in_block(function, body, variable).or_else(|| in_block(function, continuing, variable))
-        }
-        Statement::Emit(_)
-        | Statement::Break
-        | Statement::Continue
-        | Statement::Return { .. }
-        | Statement::Kill
-        | Statement::ControlBarrier(_)
-        | Statement::MemoryBarrier(_)
-        | Statement::ImageStore { .. }
-        | Statement::Atomic { .. }
-        | Statement::ImageAtomic { .. }
-        | Statement::WorkGroupUniformLoad { .. }
-        | Statement::Call { .. }
-        | Statement::RayQuery { .. }
-        | Statement::RayPipelineFunction(_)
-        | Statement::SubgroupBallot { .. }
-        | Statement::SubgroupGather { .. }
-        | Statement::SubgroupCollectiveOperation { .. }
-        | Statement::CooperativeStore { .. } => None,
+        let mut found = None;
+        children(statement, &mut |inner| found = found.or_else(|| in_block(function, inner, variable)));
+        found
     })
 }
 

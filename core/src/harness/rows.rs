@@ -1,0 +1,37 @@
+//! Tables of tests on one device: after each the device must still compute, and hold the memory it held before.
+//!
+//! A test answers with what is wrong; an error that it passes on is wrong too. [`demand`] ends it with such an answer.
+
+use super::bad_input::{Row, still_computes};
+use crate::{Device, Result};
+
+/// What was wrong, when something was.
+pub(super) type Answer = std::result::Result<(), String>;
+/// One test of a table.
+pub(super) type Test = fn(&Device) -> Result<Answer>;
+
+/// Ends a test with what is wrong, unless the condition holds.
+macro_rules! demand {
+    ($condition:expr, $($what:tt)+) => {
+        match $condition {
+            true => {}
+            false => return Ok(Err(format!($($what)+))),
+        }
+    };
+}
+pub(super) use demand;
+
+/// Runs every row on `device`, which nobody else uses meanwhile.
+pub(super) fn run(device: &Device, rows: impl IntoIterator<Item = (&'static str, Test)>) -> Vec<Row> {
+    rows.into_iter().map(|(name, test)| Row { name, result: outcome(device, test) }).collect()
+}
+
+/// What came of `test`, and whether it left the device as it was.
+pub(super) fn outcome(device: &Device, test: impl FnOnce(&Device) -> Result<Answer>) -> Answer {
+    let before = device.memory().in_use_bytes;
+    test(device).unwrap_or_else(|error| Err(format!("failed: {error}")))?;
+    still_computes(device)?;
+    device.synchronize().map_err(|error| format!("synchronize: {error}"))?;
+    let after = device.memory().in_use_bytes;
+    if before == after { Ok(()) } else { Err(format!("{before} bytes in use before, {after} afterwards")) }
+}
