@@ -2,25 +2,25 @@
 //
 // Computes      D = activation(alpha A B + beta C + bias), A [batch, m, k], B [batch, k, n], C and D [batch, m, n], bias [n];
 //               D dense. Or slabs of A B for split-K: [slab][batch][m][n].
-// Algorithm     Persistent blocks of no more blocks than tiles. One thread keeps a ring of tiles of A and B under way; two
-//               warpgroups multiply. 1. A warp holds the fragments of A of one step of K and two blocks of B: while it
+// Algorithm     Persistent blocks, no more than tiles, or clusters of CLUSTER_K blocks that share the K of one tile. One
+//               thread keeps a ring of tiles of A and B under way; one or two warpgroups multiply. 1. A warp holds the fragments of A of one step of K and two blocks of B: while it
 //               multiplies with one block, the next is read, and over the later blocks the A of the next step, also of the
 //               next tile; loads stand between two products each, as both warps of a scheduler that issue loads together
 //               would leave the pipe idle (5 % at 128 x 128); 2. sums go from registers to D, with the
 //               epilogue of a few instructions; 3. other activations are applied to what was stored, in a rolled loop, so
-//               that their code exists once.
-// Tiling        BLOCK_M x BLOCK_N, 16 of K a stage; WARPS_M x WARPS_N warps of at least 16 x 16; m16n8k16 alone: one warp keeps
+//               that their code exists once. Blocks that share K leave their sums in shared memory after 1, and each does
+//               2 and 3 for its share of the tile, adding up all of theirs in their order.
+// Tiling        BLOCK_M x BLOCK_N, 16 of K a stage; WARPS_M x WARPS_N (4 or 8) warps of at least 16 x 16; m16n8k16 alone: one warp keeps
 //               the pipe of its scheduler busy with it (98 % of the peak; with m16n8k8 72 %, m16n8k4 89 %), so that it does not
 //               matter what the other one waits for.
 // Mapping       Tiles run through groups of RASTER tile rows, column by column, so that a wave shares A and B in L2.
 // Shared memory STAGES x (A, B), rows of 128 bytes, units of 16 mixed by the accelerator with the row's number. Rows (K-major)
 //               and columns (MN-major) of a block are taken in an order in which half a warp's loads touch every bank once.
+//               Sums that a cluster adds up take the place of the stages, in rows of BLOCK_N + 2.
 // Traffic       2 m n k operations; (BLOCK_M + BLOCK_N) k elements read a tile of D, mostly from L2.
 // Numerics      f64 sums, K in a fixed order: the same bits on every run.
-// Requires      sm_90a; starts, pitches and batch strides multiples of 16 bytes.
-// Measured      H200, 2026-11-21, TFLOP/s (cuBLASLt 13.1 in the same process, taking turns), A K-major, B N-major: 128x128 8192: 55.8
-//               (52.1), 4096: 54.4 (55.6), 2048: 55.5 (55.7); 64x128 1024: 53.4 (52.4), 1000: 50.4 (49.1); 64x64 512: 20.4 (27.2).
-//               Bound by the 700 W of the card from 2048 on: its clock falls to 1.8 GHz, and the same kernel then gives 48 to 56.
+// Requires      sm_90a; starts, pitches and batch strides multiples of 16 bytes. With CLUSTER_K > 1 as many clusters as tiles.
+// Measured      docs/gemm.md, with what repeats it.
 // References    PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", .f64; "Swizzling modes".
 #pragma once
 
@@ -39,6 +39,9 @@ namespace dmma {
 // Tile rows that are walked together.
 constexpr uint32_t RASTER = 8;
 
+// Number of the barrier among the warps that multiply; 0 is that of __syncthreads.
+constexpr uint32_t ALL_CONSUMERS = 1;
+
 enum class Major { K, MN };
 
 // What the planner hands over.
@@ -50,7 +53,7 @@ struct Problem {
     uint32_t a_batches, b_batches;
 };
 
-template <int BLOCK_M, int BLOCK_N, int WARPS_M, int WARPS_N, int STAGES, Major MAJOR_A, Major MAJOR_B>
+template <int BLOCK_M, int BLOCK_N, int WARPS_M, int WARPS_N, int STAGES, int CLUSTER_K, Major MAJOR_A, Major MAJOR_B>
 struct Gemm {
     static constexpr int CONSUMERS = WARPS_M * WARPS_N, THREADS = 32 * CONSUMERS + 128;
     static constexpr int WARP_M = BLOCK_M / WARPS_M, WARP_N = BLOCK_N / WARPS_N;
@@ -59,10 +62,14 @@ struct Gemm {
     static constexpr uint32_t A_BYTES = BLOCK_M * ROW_BYTES, STAGE_BYTES = A_BYTES + BLOCK_N * ROW_BYTES;
     // A tile of 16 along M or N, all of K: one box of an MN-major operand.
     static constexpr uint32_t BOX_BYTES = 16 * ROW_BYTES;
-    // 512 threads' registers in all, of which the loading warpgroup gives most away.
-    static constexpr uint32_t LOADER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
+    // 384 threads' registers in all, of which the loading warpgroup gives most away. Parts of K take it some more.
+    static constexpr uint32_t LOADER_REGISTERS = CLUSTER_K > 1 ? 40 : 24, CONSUMER_REGISTERS = CLUSTER_K > 1 ? 232 : 240;
+    // Bytes from row to row of sums that a cluster adds up; and pairs of neighbours of which each thread ends its share.
+    static constexpr uint32_t SHARED_PITCH = (BLOCK_N + 2) * 8;
+    static constexpr int PAIRS = BLOCK_M * BLOCK_N / 2, PAIRS_EACH = PAIRS / (CLUSTER_K * 32 * CONSUMERS);
 
-    static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0 && CONSUMERS == 8);
+    static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0 && CONSUMERS % 4 == 0 && CONSUMERS <= 8);
+    static_assert(CLUSTER_K == 1 || (PAIRS % (CLUSTER_K * 32 * CONSUMERS) == 0 && BLOCK_M * SHARED_PITCH <= STAGES * STAGE_BYTES));
 
     // First places of a tile, and where in K it begins.
     struct Place {
@@ -73,7 +80,8 @@ struct Gemm {
         return (problem.m + BLOCK_M - 1) / BLOCK_M * ((problem.n + BLOCK_N - 1) / BLOCK_N) * problem.batches * problem.slabs;
     }
 
-    __device__ static __forceinline__ Place place(const Problem& problem, uint32_t tile) {
+    // Of a cluster's tile each block takes a part of K, if there are as many stages of it.
+    __device__ static __forceinline__ Place place(const Problem& problem, uint32_t tile, uint32_t rank) {
         const uint32_t rows = (problem.m + BLOCK_M - 1) / BLOCK_M, columns = (problem.n + BLOCK_N - 1) / BLOCK_N;
         const uint32_t plane = rows * columns;
         const uint32_t layer = tile / plane, within = tile - layer * plane;
@@ -86,7 +94,10 @@ struct Gemm {
         place.slab = layer / problem.batches;
         place.batch = layer - place.slab * problem.batches;
         place.first_k = place.slab * problem.slab_k;
-        place.k_tiles = (min(problem.slab_k, problem.k - place.first_k) + BLOCK_K - 1) / BLOCK_K;
+        const uint32_t all = (min(problem.slab_k, problem.k - place.first_k) + BLOCK_K - 1) / BLOCK_K;
+        const uint32_t before = all * rank / CLUSTER_K;
+        place.first_k += before * BLOCK_K;
+        place.k_tiles = all * (rank + 1) / CLUSTER_K - before;
         return place;
     }
 
@@ -114,11 +125,11 @@ struct Gemm {
     }
 
     // One thread: all tiles of this block, one after the other.
-    __device__ static __forceinline__ void fetch_all(const CUtensorMap* a, const CUtensorMap* b, const Problem& problem, uint32_t shared,
-                                                     uint32_t filled, uint32_t freed) {
+    __device__ static __forceinline__ void fetch_all(const CUtensorMap* a, const CUtensorMap* b, const Problem& problem, uint32_t rank,
+                                                     uint32_t shared, uint32_t filled, uint32_t freed) {
         Ring ring;
-        for (uint32_t tile = blockIdx.x; tile < tiles(problem); tile += gridDim.x) {
-            const Place at = place(problem, tile);
+        for (uint32_t tile = blockIdx.x / CLUSTER_K; tile < tiles(problem); tile += gridDim.x / CLUSTER_K) {
+            const Place at = place(problem, tile, rank);
 #pragma unroll 1
             for (uint32_t i = 0; i < at.k_tiles; ++i) {
                 const uint32_t to = shared + ring.stage * STAGE_BYTES, barrier = filled + 8 * ring.stage;
@@ -191,7 +202,7 @@ struct Gemm {
     };
     // Parts of A: what one column of a step reads ahead, in the later half of the columns.
     static constexpr int PARTS = 4 * BLOCKS_M, PARTS_AHEAD = PARTS / (BLOCKS_N / 2);
-    static_assert(BLOCKS_N % 4 == 0 && PARTS % (BLOCKS_N / 2) == 0);
+    static_assert(BLOCKS_N % 2 == 0 && PARTS % (BLOCKS_N / 2) == 0);
 
     // Phase 1. Begins and ends with the first fragments of a stage in registers, if there are `more` stages after these.
     __device__ static __forceinline__ void multiply(double (&sums)[BLOCKS_M][BLOCKS_N][4], Fragments& x, Ring& ring, uint32_t k_tiles,
@@ -250,84 +261,164 @@ struct Gemm {
         }
     }
 
-    // Phases 2 and 3 for the tile of a warp that begins at (first_m, first_n).
-    __device__ static __forceinline__ void finish(const double (&sums)[BLOCKS_M][BLOCKS_N][4], double* d,
-                                                  const polywarp::Epilogue<double>& epilogue, const Problem& problem, uint32_t batch,
-                                                  uint32_t first_m, uint32_t first_n) {
+    // Two neighbours of a lane's sums: of a row of D, those that begin at column_of(block).
+    __device__ static __forceinline__ void pick(double (&x)[2], const double (&sums)[BLOCKS_M][BLOCKS_N][4], int row, int half, int block) {
+        x[0] = sums[row][block][2 * half];
+        x[1] = sums[row][block][2 * half + 1];
+        if constexpr (MAJOR_B == Major::K) {
+            // Lanes c and c + 2 hold every other one of four neighbours.
+            const bool upper = threadIdx.x % 4 >= 2;
+            const double other = __shfl_xor_sync(~0u, upper ? x[0] : x[1], 2);
+            x[0] = upper ? other : x[0];
+            x[1] = upper ? x[1] : other;
+        }
+    }
+
+    // Phase 2: from sums to D; and 3, other activations than relu, where they are.
+    struct Ending {
+        double* d;
+        const polywarp::Epilogue<double>& epilogue;
+        const Problem& problem;
+        uint32_t batch;
         // Pairs where every row of D (and of C) starts on 16 bytes; the same for the whole launch.
-        const auto in_pairs = [](const double* at, int64_t pitch, int64_t stride) {
+        bool pairs, pairs_c, relu, slow;
+
+        __device__ __forceinline__ Ending(double* d, const polywarp::Epilogue<double>& epilogue, const Problem& problem, uint32_t batch)
+            : d(d), epilogue(epilogue), problem(problem), batch(batch), pairs(in_pairs(d, problem.n, 0)),
+              pairs_c(pairs && in_pairs(epilogue.c, epilogue.ldc, epilogue.batch_stride_c)),
+              relu(epilogue.activation == polywarp::ACTIVATION_RELU), slow(epilogue.activation > polywarp::ACTIVATION_RELU) {}
+
+        __device__ static __forceinline__ bool in_pairs(const double* at, int64_t pitch, int64_t stride) {
             return reinterpret_cast<uint64_t>(at) % 16 == 0 && pitch % 2 == 0 && stride % 2 == 0;
-        };
-        const bool pairs = in_pairs(d, problem.n, 0), pairs_c = pairs && in_pairs(epilogue.c, epilogue.ldc, epilogue.batch_stride_c);
-        const bool relu = epilogue.activation == polywarp::ACTIVATION_RELU, slow = epilogue.activation > polywarp::ACTIVATION_RELU;
-        const bool upper = threadIdx.x % 4 >= 2;
-#pragma unroll
-        for (int block = 0; block < BLOCKS_N; ++block) {
-            const uint32_t n = first_n + column_of(block);
-            double bias[2] = {};
+        }
+
+        __device__ __forceinline__ double* at(uint32_t m, uint32_t n) const { return d + static_cast<int64_t>(m) * problem.n + n; }
+
+        // What is added to column n and the next.
+        __device__ __forceinline__ void load_bias(double (&bias)[2], uint32_t n) const {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                if (epilogue.bias != nullptr && n + i < problem.n) {
-                    bias[i] = epilogue.bias[n + i];
+                bias[i] = epilogue.bias != nullptr && n + i < problem.n ? epilogue.bias[n + i] : 0.0;
+            }
+        }
+
+        // Two sums side by side, the first of which may lie outside.
+        __device__ __forceinline__ void store(double (&x)[2], const double (&bias)[2], uint32_t m, uint32_t n) const {
+            if (m >= problem.m || n >= problem.n) {
+                return;
+            }
+            double addend[2] = {};
+            if (epilogue.c != nullptr) {
+                const double* c = epilogue.c_at(batch, m, n);
+                if (pairs_c) {
+                    const double2 both = *reinterpret_cast<const double2*>(c);
+                    addend[0] = both.x;
+                    addend[1] = both.y;
+                } else {
+                    addend[0] = c[0];
+                    if (n + 1 < problem.n) {
+                        addend[1] = c[1];
+                    }
                 }
             }
 #pragma unroll
-            for (int place = 0; place < 2 * BLOCKS_M; ++place) {
-                const int row = place / 2, half = place % 2;
-                const uint32_t m = first_m + row_of(row, half);
-                double x[2] = {sums[row][block][2 * half], sums[row][block][2 * half + 1]};
-                if constexpr (MAJOR_B == Major::K) {
-                    // Lanes c and c + 2 hold every other one of four neighbours.
-                    const double other = __shfl_xor_sync(~0u, upper ? x[0] : x[1], 2);
-                    x[0] = upper ? other : x[0];
-                    x[1] = upper ? x[1] : other;
+            for (int i = 0; i < 2; ++i) {
+                x[i] = epilogue.alpha * x[i];
+                if (epilogue.c != nullptr) {
+                    x[i] = fma(epilogue.beta, addend[i], x[i]);
                 }
-                if (m < problem.m && n < problem.n) {
-                    double addend[2] = {};
-                    if (epilogue.c != nullptr) {
-                        const double* c = epilogue.c_at(batch, m, n);
-                        if (pairs_c) {
-                            const double2 both = *reinterpret_cast<const double2*>(c);
-                            addend[0] = both.x;
-                            addend[1] = both.y;
-                        } else {
-                            addend[0] = c[0];
-                            if (n + 1 < problem.n) {
-                                addend[1] = c[1];
-                            }
-                        }
-                    }
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) {
-                        x[i] = epilogue.alpha * x[i];
-                        if (epilogue.c != nullptr) {
-                            x[i] = fma(epilogue.beta, addend[i], x[i]);
-                        }
-                        x[i] += bias[i];
-                        x[i] = relu && x[i] < 0.0 ? 0.0 : x[i];
-                    }
-                    double* to = d + static_cast<int64_t>(m) * problem.n + n;
-                    if (pairs) {
-                        *reinterpret_cast<double2*>(to) = make_double2(x[0], x[1]);
-                    } else {
-                        to[0] = x[0];
-                        if (n + 1 < problem.n) {
-                            to[1] = x[1];
-                        }
-                    }
+                x[i] += bias[i];
+                x[i] = relu && x[i] < 0.0 ? 0.0 : x[i];
+            }
+            double* to = at(m, n);
+            if (pairs) {
+                *reinterpret_cast<double2*>(to) = make_double2(x[0], x[1]);
+            } else {
+                to[0] = x[0];
+                if (n + 1 < problem.n) {
+                    to[1] = x[1];
                 }
             }
         }
-        if (slow) {
-            // What this thread has stored.
+
+        // Phase 3 for one that this thread has stored.
+        __device__ __forceinline__ void activate(uint32_t m, uint32_t n) const {
+            if (m < problem.m && n < problem.n) {
+                *at(m, n) = polywarp::activate(*at(m, n), epilogue.activation);
+            }
+        }
+    };
+
+    // Phases 2 and 3 for the tile of a warp that begins at (first_m, first_n).
+    __device__ static __forceinline__ void finish(const double (&sums)[BLOCKS_M][BLOCKS_N][4], const Ending& ending, uint32_t first_m,
+                                                  uint32_t first_n) {
+#pragma unroll
+        for (int block = 0; block < BLOCKS_N; ++block) {
+            const uint32_t n = first_n + column_of(block);
+            double bias[2];
+            ending.load_bias(bias, n);
+#pragma unroll
+            for (int place = 0; place < 2 * BLOCKS_M; ++place) {
+                double x[2];
+                pick(x, sums, place / 2, place % 2, block);
+                ending.store(x, bias, first_m + row_of(place / 2, place % 2), n);
+            }
+        }
+        if (ending.slow) {
 #pragma unroll 1
             for (int i = 0; i < 4 * BLOCKS_M * BLOCKS_N; ++i) {
-                const uint32_t m = first_m + row_of(i / 2 % BLOCKS_M, i / 2 / BLOCKS_M % 2);
-                const uint32_t n = first_n + column_of(i / (4 * BLOCKS_M)) + i % 2;
-                if (m < problem.m && n < problem.n) {
-                    double* at = d + static_cast<int64_t>(m) * problem.n + n;
-                    *at = polywarp::activate(*at, epilogue.activation);
-                }
+                ending.activate(first_m + row_of(i / 2 % BLOCKS_M, i / 2 / BLOCKS_M % 2),
+                                first_n + column_of(i / (4 * BLOCKS_M)) + i % 2);
+            }
+        }
+    }
+
+    // Leaves a warp's sums where its block's stages were; (row, column): where its tile begins in the block's.
+    __device__ static __forceinline__ void share(const double (&sums)[BLOCKS_M][BLOCKS_N][4], uint32_t shared, uint32_t row, uint32_t column) {
+#pragma unroll
+        for (int block = 0; block < BLOCKS_N; ++block) {
+#pragma unroll
+            for (int place = 0; place < 2 * BLOCKS_M; ++place) {
+                double x[2];
+                pick(x, sums, place / 2, place % 2, block);
+                const uint32_t at = (row + row_of(place / 2, place % 2)) * SHARED_PITCH + (column + column_of(block)) * 8;
+                ptx::store_doubles(shared + at, x[0], x[1]);
+            }
+        }
+    }
+
+    // Phases 2 and 3 for a thread's share of the tile that begins at (first_m, first_n), of which every block has left a part.
+    __device__ static __forceinline__ void finish_shared(uint32_t shared, const Ending& ending, uint32_t rank, uint32_t first_m,
+                                                         uint32_t first_n) {
+        const auto pair = [&](int i) { return (i * CLUSTER_K + rank) * 32 * CONSUMERS + threadIdx.x; };
+        const auto row_in = [](uint32_t pair) { return pair / (BLOCK_N / 2); };
+        const auto column_in = [](uint32_t pair) { return pair % (BLOCK_N / 2) * 2; };
+        double parts[PAIRS_EACH][CLUSTER_K][2];
+#pragma unroll
+        for (int i = 0; i < PAIRS_EACH; ++i) {
+            const uint32_t from = shared + row_in(pair(i)) * SHARED_PITCH + column_in(pair(i)) * 8;
+#pragma unroll
+            for (int part = 0; part < CLUSTER_K; ++part) {
+                ptx::load_doubles_of(from, part, parts[i][part][0], parts[i][part][1]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < PAIRS_EACH; ++i) {
+            double x[2] = {parts[i][0][0], parts[i][0][1]};
+#pragma unroll
+            for (int part = 1; part < CLUSTER_K; ++part) {
+                x[0] += parts[i][part][0];
+                x[1] += parts[i][part][1];
+            }
+            const uint32_t n = first_n + column_in(pair(i));
+            double bias[2];
+            ending.load_bias(bias, n);
+            ending.store(x, bias, first_m + row_in(pair(i)), n);
+        }
+        if (ending.slow) {
+#pragma unroll 1
+            for (int i = 0; i < 2 * PAIRS_EACH; ++i) {
+                ending.activate(first_m + row_in(pair(i / 2)), first_n + column_in(pair(i / 2)) + i % 2);
             }
         }
     }
@@ -339,6 +430,7 @@ struct Gemm {
         const uint32_t shared = (ptx::smem_address(memory) + 1023) & ~1023u;
         const uint32_t filled = shared + STAGES * STAGE_BYTES, freed = filled + 8 * STAGES;
         const uint32_t warp = threadIdx.x / 32;
+        const uint32_t rank = CLUSTER_K == 1 ? 0 : ptx::cluster_rank();
         if (threadIdx.x == 0) {
             for (int stage = 0; stage < STAGES; ++stage) {
                 ptx::barrier_init(filled + 8 * stage, 1);
@@ -355,7 +447,13 @@ struct Gemm {
         if (warp >= CONSUMERS) {
             ptx::give_registers<LOADER_REGISTERS>();
             if (threadIdx.x == 32 * CONSUMERS) {
-                fetch_all(map_a, map_b, problem, shared, filled, freed);
+                fetch_all(map_a, map_b, problem, rank, shared, filled, freed);
+            }
+            if constexpr (CLUSTER_K > 1) {
+                // Once when sums are there, once when they have been read.
+                __syncwarp();
+                ptx::cluster_barrier();
+                ptx::cluster_barrier();
             }
             return;
         }
@@ -363,34 +461,53 @@ struct Gemm {
         const uint32_t warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
         const uint32_t from_a = shared + start<MAJOR_A, true>() + warp_m * ROW_BYTES;
         const uint32_t from_b = shared + A_BYTES + start<MAJOR_B, false>() + warp_n * ROW_BYTES;
+        const uint32_t first = blockIdx.x / CLUSTER_K, step = gridDim.x / CLUSTER_K, end = tiles(problem);
         Ring ring;
         Fragments fragments;
-        ptx::barrier_wait(filled, 0);
+        if (CLUSTER_K == 1 || place(problem, first, rank).k_tiles > 0) {
+            ptx::barrier_wait(filled, 0);
 #pragma unroll
-        for (int part = 0; part < PARTS; ++part) {
-            load_a(fragments.a[0][part / 4], from_a, part / 4, part % 4);
+            for (int part = 0; part < PARTS; ++part) {
+                load_a(fragments.a[0][part / 4], from_a, part / 4, part % 4);
+            }
+            load_b(fragments.b[0], from_b, 0);
         }
-        load_b(fragments.b[0], from_b, 0);
-        const uint32_t end = tiles(problem);
-        for (uint32_t tile = blockIdx.x; tile < end; tile += gridDim.x) {
-            const Place at = place(problem, tile);
+        for (uint32_t tile = first; tile < end; tile += step) {
+            const Place at = place(problem, tile, rank);
             double sums[BLOCKS_M][BLOCKS_N][4] = {};
-            multiply(sums, fragments, ring, at.k_tiles, tile + gridDim.x < end, from_a, from_b, filled, freed);
+            multiply(sums, fragments, ring, at.k_tiles, tile + step < end, from_a, from_b, filled, freed);
             const int64_t layer = static_cast<int64_t>(at.slab) * problem.batches + at.batch;
-            finish(sums, d + layer * problem.m * problem.n, epilogue, problem, at.batch, at.m + warp_m, at.n + warp_n);
+            const Ending ending(d + layer * problem.m * problem.n, epilogue, problem, at.batch);
+            if constexpr (CLUSTER_K == 1) {
+                finish(sums, ending, at.m + warp_m, at.n + warp_n);
+            } else {
+                // All stages have been read: sums take their place.
+                ptx::named_barrier(ALL_CONSUMERS, 32 * CONSUMERS);
+                share(sums, shared, warp_m, warp_n);
+                ptx::cluster_barrier();
+                finish_shared(shared, ending, rank, at.m, at.n);
+                ptx::cluster_barrier();
+            }
         }
     }
 };
 
 }  // namespace dmma
 
-// Defines kernel NAME; further arguments are Gemm's.
-#define GEMM_DMMA(NAME, ...)                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(dmma::Gemm<__VA_ARGS__>::THREADS, 1)                                         \
+// What a kernel declares beside its bounds, by the number of blocks in its cluster.
+#define GEMM_DMMA_CLUSTER_1
+#define GEMM_DMMA_CLUSTER_2 __cluster_dims__(2, 1, 1)
+#define GEMM_DMMA_CLUSTER_4 __cluster_dims__(4, 1, 1)
+#define GEMM_DMMA_CLUSTER_8 __cluster_dims__(8, 1, 1)
+
+// Defines kernel NAME of clusters of CLUSTER blocks; further arguments are Gemm's.
+#define GEMM_DMMA(NAME, CLUSTER, BLOCK_M, BLOCK_N, WARPS_M, WARPS_N, STAGES, MAJOR_A, MAJOR_B)                                 \
+    using NAME##_t = dmma::Gemm<BLOCK_M, BLOCK_N, WARPS_M, WARPS_N, STAGES, CLUSTER, MAJOR_A, MAJOR_B>;                        \
+    extern "C" __global__ void GEMM_DMMA_CLUSTER_##CLUSTER __launch_bounds__(NAME##_t::THREADS, 1)                            \
         NAME(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, double* d, uint32_t m, uint32_t n, \
              uint32_t k, uint32_t batches, uint32_t slabs, uint32_t slab_k, uint32_t a_batches, uint32_t b_batches,           \
              double alpha, double beta, const double* c, int64_t ldc, int64_t batch_stride_c, const double* bias,             \
              uint32_t activation) {                                                                                           \
         const polywarp::Epilogue<double> epilogue(alpha, beta, c, ldc, batch_stride_c, bias, activation);                     \
-        dmma::Gemm<__VA_ARGS__>::run(&a, &b, d, {m, n, k, batches, slabs, slab_k, a_batches, b_batches}, epilogue);           \
+        NAME##_t::run(&a, &b, d, {m, n, k, batches, slabs, slab_k, a_batches, b_batches}, epilogue);                          \
     }

@@ -26,6 +26,8 @@
 // Numerics      f32 accumulators (i32 for 8-bit integers), K in ascending order: the same bits on every run. f32 operands
 //               are read as tf32: rounded by the load when the tensor map says TFLOAT32. Sums of 8-bit floats leave wgmma
 //               every 128 of k, and are added up in f32; SCALED_BLOCKS: each multiplied with A's scale, then B's, before.
+//               Tiles up to 64 x 128 a warpgroup are added while its next stage is multiplied, wider ones part by part of
+//               their columns while the other warpgroup multiplies.
 // Requires      sm_90a; bases and pitches of A and B are multiples of 16 bytes (TMA); 8-bit and tf32 operands K-major.
 //               D may lie anywhere; it is written by TMA only where its base and pitch are multiples of 16 bytes. With
 //               CLUSTER_K > 1 as many clusters as tiles. GROUPED: any number of blocks.

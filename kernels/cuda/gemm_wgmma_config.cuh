@@ -161,6 +161,13 @@ struct Config {
     static constexpr int K_STEPS = BLOCK_K / Instruction::K;
     // 8-bit floats are added up by wgmma with some 14 bits: its sums of a stage are added to others in f32.
     static constexpr bool PROMOTED = sizeof(A) == 1 && std::is_same_v<Accumulator, float>;
+    // Registers of a thread for sums. Where they hold three sets, stages leave in turns into two of them; else all but a set of
+    // sums serves a part of the columns.
+    static constexpr int SUM_REGISTERS = 192;
+    static constexpr bool TWO_PARTS = PROMOTED && 3 * SLABS * BLOCK_N / 2 <= SUM_REGISTERS;
+    static constexpr int MOST_PART_N = 2 * SUM_REGISTERS / SLABS - BLOCK_N;
+    static constexpr int PART_N = !PROMOTED || MOST_PART_N > BLOCK_N ? BLOCK_N : MOST_PART_N;
+    static constexpr int PARTS = BLOCK_N / PART_N;
     // 8-bit operands whose products leave as floats have scales.
     static constexpr bool SCALED = sizeof(A) == 1 && !std::is_same_v<Out, int32_t> && !BLOCK_SCALED;
 
@@ -212,11 +219,13 @@ struct Config {
     // Parts that the blocks of a cluster load for each other: rows of K-major tiles in whole atoms, else of k.
     static_assert(MAJOR_A == Major::K ? BLOCK_M % (8 * CLUSTER_N) == 0 : BLOCK_K % (8 * CLUSTER_N) == 0);
     static_assert(MAJOR_B == Major::K ? BLOCK_N % (8 * CLUSTER_M) == 0 : BLOCK_K % (8 * CLUSTER_M) == 0);
-    static_assert(SLABS * BLOCK_N / 2 * (PROMOTED ? 3 : 1) <= 192, "accumulators must leave registers for the rest");
+    static_assert(SLABS * BLOCK_N / 2 <= SUM_REGISTERS, "accumulators must leave registers for the rest");
+    static_assert(PART_N >= 64 && PART_N % 16 == 0 && BLOCK_N % PART_N == 0);
     static_assert(CLUSTER_K == 1 || (!MULTICAST && !PING_PONG && BLOCK_N % 32 == 0));
     static_assert(CLUSTER_K == 1 || BLOCK_M * SHARED_PITCH * 4 <= STAGES * STAGE_BYTES);
     static_assert(!GROUPED || (CLUSTER == 1 && !SCALED && MAJOR_A == Major::K), "groups begin at any row of A");
-    static_assert(!BLOCK_SCALED || (PROMOTED && CLUSTER == 1));
+    // Scales of B's columns are those of 128 or more.
+    static_assert(!BLOCK_SCALED || (PROMOTED && CLUSTER_K == 1 && (PARTS == 1 ? BLOCK_N <= 128 : PART_N == 128)));
 
     __device__ static __forceinline__ uint32_t cluster_rows(const Problem& problem) {
         return (problem.tiles_m + CLUSTER_M - 1) / CLUSTER_M;

@@ -15,6 +15,8 @@ struct Mainloop {
     static constexpr Major MAJOR_A = C::MAJOR_A, MAJOR_B = C::MAJOR_B;
     static constexpr uint32_t COLUMN_BYTES = C::COLUMN_BYTES;
     using Sums = Accumulator[SLABS][BLOCK_N / 2];
+    // Sums of a part of the columns.
+    using Part = Accumulator[SLABS][C::PART_N / 2];
 
     // Phase 1. Each block of a cluster loads its share of what it has in common with the others, for all of them:
     // `of_a(offset in the stage, x, y)` for every box of A, `of_b` for those of B.
@@ -71,11 +73,14 @@ struct Mainloop {
         }
     }
 
-    // Phase 2. One stage: every slab of rows times every step of k.
-    __device__ static __forceinline__ void multiply_stage(Sums& d, uint32_t stage, uint32_t first_row, bool fresh) {
+    // Phase 2. One stage: every slab of rows and as many columns as `d` has, from `column` on, times every step of k.
+    template <int HALF_N>
+    __device__ static __forceinline__ void multiply_stage(Accumulator (&d)[SLABS][HALF_N], uint32_t stage, uint32_t first_row,
+                                                          uint32_t column, bool fresh) {
         using Instruction = typename C::Instruction;
+        static_assert(MAJOR_B == Major::K || 2 * HALF_N == BLOCK_N);
         constexpr uint32_t STRIDE = ptx::SWIZZLE_ATOM_BYTES;
-        const uint32_t stage_b = stage + C::A_BYTES;
+        const uint32_t stage_b = stage + C::A_BYTES + column * ptx::SWIZZLE_ROW_BYTES;
         // Bytes from one step of k to the next: along the row, or K rows of 128 bytes further.
         constexpr uint32_t STEP_A = MAJOR_A == Major::K ? Instruction::K * sizeof(A) : Instruction::K * 128;
         constexpr uint32_t STEP_B = MAJOR_B == Major::K ? Instruction::K * sizeof(B) : Instruction::K * 128;
@@ -91,7 +96,7 @@ struct Mainloop {
         for (int step = 0; step < C::K_STEPS; ++step) {
 #pragma unroll
             for (int slab = 0; slab < SLABS; ++slab) {
-                Instruction::template run<BLOCK_N, MAJOR_A, MAJOR_B>(d[slab], a[slab] + (step * STEP_A >> 4),
+                Instruction::template run<2 * HALF_N, MAJOR_A, MAJOR_B>(d[slab], a[slab] + (step * STEP_A >> 4),
                                                                      b + (step * STEP_B >> 4), step > 0 || !fresh);
             }
         }
@@ -113,11 +118,12 @@ struct Mainloop {
     }
 
     // Sums that wgmma writes in the background stay where they are.
-    __device__ static __forceinline__ void hold(Sums& d) {
+    template <int HALF_N>
+    __device__ static __forceinline__ void hold(Accumulator (&d)[SLABS][HALF_N]) {
 #pragma unroll
         for (int slab = 0; slab < SLABS; ++slab) {
 #pragma unroll
-            for (int i = 0; i < BLOCK_N / 2; ++i) {
+            for (int i = 0; i < HALF_N; ++i) {
                 ptx::keep_in_place(d[slab][i]);
             }
         }
@@ -159,7 +165,7 @@ struct Mainloop {
                 SparseStage<C>::multiply(sums, stage, first_row, i == 0);
             } else {
                 ptx::wgmma_fence();
-                multiply_stage(sums, stage, first_row, i == 0);
+                multiply_stage(sums, stage, first_row, 0, i == 0);
             }
             ptx::wgmma_commit();
             hold(sums);
@@ -178,27 +184,64 @@ struct Mainloop {
         }
     }
 
-    // The same with sums of each stage multiplied with its factors, and added to others in f32: sums of wgmma are short ones. While
-    // one stage's are added, the next is multiplied into other registers.
+    // The same with sums of each stage multiplied with its factors, and added to others in f32: sums of wgmma are short ones.
     template <typename OfTile>
     __device__ static __forceinline__ void multiply_tile_promoted(Sums& sums, const OfTile& factors, uint32_t count,
                                                                   uint32_t base, uint32_t full, uint32_t empty,
                                                                   Position<C::STAGES>& at, uint32_t first_row,
                                                                   uint32_t thread, uint32_t rank) {
-        // Parts are overwritten; zeros say that nothing of them lives from tile to tile, which would keep their registers.
-        Sums even, odd;
-#pragma unroll
-        for (int slab = 0; slab < SLABS; ++slab) {
-#pragma unroll
-            for (int i = 0; i < BLOCK_N / 2; ++i) {
-                sums[slab][i] = even[slab][i] = odd[slab][i] = 0;
-            }
+        if constexpr (C::TWO_PARTS) {
+            multiply_tile_in_turns(sums, factors, count, base, full, empty, at, first_row, thread, rank);
+        } else {
+            multiply_tile_by_parts(sums, factors, count, base, full, empty, at, first_row, thread, rank);
         }
+    }
+
+    // Wide tiles: one part of the columns after the other. While its sums are added, the other warpgroup multiplies.
+    template <typename OfTile>
+    __device__ static __forceinline__ void multiply_tile_by_parts(Sums& sums, const OfTile& factors, uint32_t count,
+                                                                  uint32_t base, uint32_t full, uint32_t empty,
+                                                                  Position<C::STAGES>& at, uint32_t first_row,
+                                                                  uint32_t thread, uint32_t rank) {
+        // See multiply_tile_in_turns.
+        Part part;
+        clear(sums);
+        clear(part);
+        for (uint32_t i = 0; i < count; ++i) {
+            const auto of_stage = factors.at(i);
+            ptx::barrier_wait(full + at.stage * 8, at.phase);
+            const uint32_t stage = base + at.stage * C::STAGE_BYTES;
+#pragma unroll
+            for (int number = 0; number < C::PARTS; ++number) {
+                start_part(part, stage, first_row, number * C::PART_N);
+                ptx::wgmma_wait<0>();
+                hold(part);
+                if (number == C::PARTS - 1) {
+                    release(empty + at.stage * 8, thread, rank);
+                }
+                of_stage.add(sums, part, number);
+            }
+            at.advance();
+        }
+    }
+
+    // While one stage's sums are added, the next is multiplied into other registers.
+    template <typename OfTile>
+    __device__ static __forceinline__ void multiply_tile_in_turns(Sums& sums, const OfTile& factors, uint32_t count,
+                                                                  uint32_t base, uint32_t full, uint32_t empty,
+                                                                  Position<C::STAGES>& at, uint32_t first_row,
+                                                                  uint32_t thread, uint32_t rank) {
+        // Parts are overwritten; zeros say that nothing of them lives from tile to tile, which would keep their registers.
+        Part even, odd;
+        clear(sums);
+        clear(even);
+        clear(odd);
         uint32_t before = 0;
         auto of_even = factors.at(0), of_odd = of_even;
         for (uint32_t i = 0; i < count; i += 2) {
             of_even = factors.at(i);
-            start_part(even, base, full, at, first_row);
+            ptx::barrier_wait(full + at.stage * 8, at.phase);
+            start_part(even, base + at.stage * C::STAGE_BYTES, first_row, 0);
             if (i > 0) {
                 add_part<1>(sums, odd, of_odd);
                 release(empty + before * 8, thread, rank);
@@ -207,7 +250,8 @@ struct Mainloop {
             at.advance();
             if (i + 1 < count) {
                 of_odd = factors.at(i + 1);
-                start_part(odd, base, full, at, first_row);
+                ptx::barrier_wait(full + at.stage * 8, at.phase);
+                start_part(odd, base + at.stage * C::STAGE_BYTES, first_row, 0);
                 add_part<1>(sums, even, of_even);
                 release(empty + before * 8, thread, rank);
                 before = at.stage;
@@ -224,23 +268,29 @@ struct Mainloop {
         }
     }
 
-    // Starts the products of the next stage.
-    __device__ static __forceinline__ void start_part(Sums& part, uint32_t base, uint32_t full, const Position<C::STAGES>& at,
-                                                      uint32_t first_row) {
-        ptx::barrier_wait(full + at.stage * 8, at.phase);
+    // Starts the products of a stage that is there, for a part of its columns.
+    __device__ static __forceinline__ void start_part(Part& part, uint32_t stage, uint32_t first_row, uint32_t column) {
         hold(part);
         ptx::wgmma_fence();
-        multiply_stage(part, base + at.stage * C::STAGE_BYTES, first_row, true);
+        multiply_stage(part, stage, first_row, column, true);
         ptx::wgmma_commit();
         hold(part);
     }
 
     // Adds up what was started before the last PENDING stages.
     template <int PENDING, typename OfStage>
-    __device__ static __forceinline__ void add_part(Sums& sums, Sums& part, const OfStage& factors) {
+    __device__ static __forceinline__ void add_part(Sums& sums, Part& part, const OfStage& factors) {
         ptx::wgmma_wait<PENDING>();
         hold(part);
-        factors.add(sums, part);
+        factors.add(sums, part, 0);
+    }
+
+    template <int HALF_N>
+    __device__ static __forceinline__ void clear(Accumulator (&d)[SLABS][HALF_N]) {
+#pragma unroll
+        for (int i = 0; i < SLABS * HALF_N; ++i) {
+            d[i / HALF_N][i % HALF_N] = 0;
+        }
     }
 };
 

@@ -12,7 +12,7 @@
 // Traffic       Metadata read once and written once, 1/8 of the values' bytes each (of 16-bit ones).
 // Numerics      Bits move.
 // Requires      sm_80; blocks fit 31 bits.
-// Measured      not measured.
+// Measured      docs/gemm.md, with what repeats it.
 // References    PTX ISA 9.7.15.6.2, "Matrix fragments for warpgroup-level multiply-accumulate operation with sparse matrix A".
 #include <stdint.h>
 

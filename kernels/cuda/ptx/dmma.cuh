@@ -26,4 +26,19 @@ __device__ __forceinline__ void load_doubles(double& to0, double& to1, uint32_t 
     asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(to0), "=d"(to1) : "r"(address) : "memory");
 }
 
+// PTX ISA, "st", .v2.
+__device__ __forceinline__ void store_doubles(uint32_t address, double x, double y) {
+    asm volatile("st.shared.v2.f64 [%0], {%1, %2};" ::"r"(address), "d"(x), "d"(y) : "memory");
+}
+
+// 16 bytes of what block `rank` of the cluster has where this block has `address`. PTX ISA, "mapa", "ld", .shared::cluster.
+__device__ __forceinline__ void load_doubles_of(uint32_t address, uint32_t rank, double& to0, double& to1) {
+    asm volatile(
+        "{\n\t"
+        ".reg .b32 remote;\n\t"
+        "mapa.shared::cluster.u32 remote, %2, %3;\n\t"
+        "ld.shared::cluster.v2.f64 {%0, %1}, [remote];\n\t"
+        "}" : "=d"(to0), "=d"(to1) : "r"(address), "r"(rank) : "memory");
+}
+
 }  // namespace ptx

@@ -19,6 +19,8 @@ pub(crate) struct Shape {
     pub tile: Tile,
     /// Warps along M and N.
     warps: [u32; 2],
+    /// Blocks of a cluster that share the K of one tile.
+    pub cluster_k: u32,
     /// Share of the tensor cores' rate that its loop reaches (H200, docs/gemm.md).
     pub efficiency: f64,
 }
@@ -32,12 +34,22 @@ pub(crate) struct Instance {
     pub symbol: String,
 }
 
-const fn shape([m, n]: [u32; 2], stages: u32, warps: [u32; 2], efficiency: f64) -> Shape {
-    Shape { tile: Tile { m, n, k: BLOCK_K, stages }, warps, efficiency }
+const fn shape([m, n]: [u32; 2], stages: u32, warps: [u32; 2], cluster_k: u32, efficiency: f64) -> Shape {
+    Shape { tile: Tile { m, n, k: BLOCK_K, stages }, warps, cluster_k, efficiency }
 }
 
-const SHAPES: [Shape; 3] =
-    [shape([128, 128], 6, [4, 2], 0.97), shape([64, 128], 8, [2, 4], 0.95), shape([64, 64], 12, [4, 2], 0.90)];
+const SHAPES: [Shape; 8] = [
+    shape([128, 128], 6, [4, 2], 1, 0.97),
+    shape([64, 128], 8, [2, 4], 1, 0.95),
+    shape([64, 64], 12, [4, 2], 1, 0.90),
+    // Few tiles, and slabs of a long k.
+    shape([64, 32], 16, [4, 2], 1, 0.85),
+    shape([64, 64], 12, [4, 2], 2, 0.90),
+    shape([64, 64], 12, [4, 2], 4, 0.90),
+    // Few rows, few columns: bound by memory.
+    shape([16, 64], 20, [1, 4], 2, 0.60),
+    shape([64, 16], 20, [4, 1], 2, 0.60),
+];
 
 impl Instance {
     fn new(shape: Shape, a: Major, b: Major) -> Instance {
@@ -45,7 +57,8 @@ impl Instance {
         // BLAS' letters for operands that lie column by column: a K-major A is t, a K-major B is n.
         let a_letter = if a == Major::K { 't' } else { 'n' };
         let b_letter = if b == Major::K { 'n' } else { 't' };
-        Instance { shape, a, b, symbol: format!("gemm_f64_f64_dmma_{m}x{n}_{a_letter}{b_letter}") }
+        let along_k = if shape.cluster_k == 1 { String::new() } else { format!("x{}", shape.cluster_k) };
+        Instance { shape, a, b, symbol: format!("gemm_f64_f64_dmma_{m}x{n}{along_k}_{a_letter}{b_letter}") }
     }
 
     /// The ring on its 1024-byte grid, and two barriers a stage.
@@ -55,14 +68,14 @@ impl Instance {
     }
 
     fn info(&self) -> KernelInfo {
-        let Shape { tile, warps, .. } = self.shape;
+        let Shape { tile, warps, cluster_k, .. } = self.shape;
         let major = |major| if major == Major::K { "K" } else { "MN" };
         use Param::{Address, F64, I64, TensorMap, U32};
         KernelInfo {
             symbol: self.symbol.clone(),
             source: "gemm_dmma.cuh",
             instance: format!(
-                "GEMM_DMMA({}, {}, {}, {}, {}, {}, dmma::Major::{}, dmma::Major::{})",
+                "GEMM_DMMA({}, {cluster_k}, {}, {}, {}, {}, {}, dmma::Major::{}, dmma::Major::{})",
                 self.symbol,
                 tile.m,
                 tile.n,
@@ -74,6 +87,7 @@ impl Instance {
             ),
             targets: &[Target::SM_90A],
             block: [32 * warps[0] * warps[1] + WARPGROUP, 1, 1],
+            cluster: [cluster_k, 1, 1],
             dynamic_shared_bytes: self.shared_bytes(),
             #[rustfmt::skip]
             params: vec![

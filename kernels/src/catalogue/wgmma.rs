@@ -87,10 +87,15 @@ const SHAPES_16_BIT: [Shape; 4] = [
     cooperative([64, 128], 8, 1, [1, 1, 2]),
     cooperative([128, 64], 8, 2, [1, 1, 2]),
 ];
+/// For tf32 and 8-bit integers besides: few tiles, tiles that share k, and slabs of a long k.
+const SHAPES_FEW_TILES: [Shape; 4] =
+    [SHAPES_16_BIT[1], SHAPES_16_BIT[2], SHAPES_16_BIT[3], cooperative([64, 64], 13, 1, [1, 1, 8])];
 /// For 8-bit integers whose sums leave as floats, with scales: large products, middling ones, and two for few tiles.
 const SHAPES_DEQUANTISING: [Shape; 4] = [SHAPES[0], SHAPES[3], SHAPES[4], SHAPES[5]];
-/// For 8-bit floats, whose sums leave the tensor cores every 128 of k: three sets of sums fit no wider tile.
-const SHAPES_FLOAT8: [Shape; 8] = [
+/// For 8-bit floats, whose sums leave the tensor cores every 128 of k.
+const SHAPES_FLOAT8: [Shape; 10] = [
+    cooperative([128, 256], 4, 2, [2, 1, 1]),
+    cooperative([128, 192], 4, 2, [2, 1, 1]),
     cooperative([128, 128], 6, 2, [1, 1, 1]),
     cooperative([128, 64], 8, 2, [1, 1, 1]),
     cooperative([64, 128], 8, 1, [1, 1, 1]),
@@ -102,8 +107,10 @@ const SHAPES_FLOAT8: [Shape; 8] = [
     cooperative([64, 64], 13, 1, [1, 1, 8]),
 ];
 
+/// For those with f32 results besides: 16-bit ones are stored in chunks of 64 columns.
+const SHAPE_FLOAT8_WIDENING: Shape = cooperative([128, 160], 4, 2, [2, 1, 1]);
 /// For 8-bit floats with scales that change along K: large products, and few tiles.
-const SHAPES_BLOCKS: [Shape; 2] = [SHAPES_FLOAT8[0], SHAPES_FLOAT8[3]];
+const SHAPES_BLOCKS: [Shape; 3] = [SHAPES_FLOAT8[0], SHAPES_FLOAT8[2], SHAPES_FLOAT8[5]];
 /// For groups of A's rows, 16-bit operands with A K-major: groups of many rows, and of few.
 const SHAPES_GROUPED: [Shape; 2] = [SHAPES[3], SHAPES[5]];
 
@@ -389,10 +396,15 @@ pub(crate) fn instances() -> &'static [Instance] {
                     for output in [DType::F32, DType::F16, DType::BF16] {
                         all.extend(shapes(&SHAPES_FLOAT8, output, K, K));
                     }
+                    all.extend(shapes(&[SHAPE_FLOAT8_WIDENING], DType::F32, K, K));
                 }
-                DType::F32 => all.extend(shapes(&SHAPES, DType::F32, K, K)),
+                DType::F32 => {
+                    all.extend(shapes(&SHAPES, DType::F32, K, K));
+                    all.extend(shapes(&SHAPES_FEW_TILES, DType::F32, K, K));
+                }
                 DType::I8 => {
                     all.extend(shapes(&SHAPES, DType::I32, K, K));
+                    all.extend(shapes(&SHAPES_FEW_TILES, DType::I32, K, K));
                     for output in [DType::F32, DType::F16, DType::BF16] {
                         all.extend(shapes(&SHAPES_DEQUANTISING, output, K, K));
                     }

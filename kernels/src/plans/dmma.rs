@@ -1,8 +1,8 @@
 //! f64 products on sm_90: which instance of `catalogue/dmma.rs`, with how many slabs of K.
 //!
 //! Operands that tensor maps cannot describe (starts or pitches off the 16-byte grid) are packed first. Blocks are
-//! persistent, one on each multiprocessor; the estimate counts rounds of tiles. Slabs of K serve where they make the rounds
-//! fuller by more than adding them up costs (`cuda/splitk.cu`).
+//! persistent, one on each multiprocessor, or clusters share the K of a tile each; the estimate counts rounds of tiles. Slabs of
+//! K serve where they make the rounds fuller by more than adding them up costs (`cuda/splitk.cu`).
 
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
@@ -21,11 +21,13 @@ pub(super) const WORTH_TIMING: f64 = 1.5;
 /// Clocks from launch to the first tile of K, and for storing a tile.
 const START_CLOCKS: f64 = 8000.0;
 const TILE_CLOCKS: f64 = 3000.0;
+/// Clocks in which blocks of a cluster wait for each other and read what they left.
+const SHARE_CLOCKS: f64 = 2000.0;
 /// What a second launch costs beside its traffic.
 const COMBINE_NS: f64 = 2500.0;
 /// Tiles of K that a slab has at least, and slabs that a product has at most.
 const LEAST_SLAB_TILES: u64 = 8;
-const MOST_SLABS: u64 = 16;
+const MOST_SLABS: u64 = 32;
 
 pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
     let Op::Matmul(op) = op else { return Vec::new() };
@@ -91,8 +93,11 @@ impl<'a> Problem<'a> {
         let slab_k = if slabs == 1 { k } else { k_tiles * u64::from(BLOCK_K) };
         let slabs = k.div_ceil(slab_k);
         let planes = m.div_ceil(u64::from(tile.m)) * n.div_ceil(u64::from(tile.n));
-        let tiles = planes.checked_mul(batch)?.checked_mul(slabs).filter(|&tiles| tiles <= i32::MAX as u64)?;
-        let blocks = tiles.min(u64::from(self.caps.multiprocessors.max(1)));
+        let tiles = planes.checked_mul(batch)?.checked_mul(slabs)?;
+        let blocks = match instance.shape.cluster_k {
+            1 => tiles.min(u64::from(self.caps.multiprocessors.max(1))),
+            shared_by => tiles.checked_mul(u64::from(shared_by)).filter(|&blocks| blocks <= i32::MAX as u64)?,
+        };
         let product = |d: Arg, _wide: bool, epilogue: Vec<Arg>| {
             let word = |value: u64| Arg::U32(value as u32);
             let maps = [self.a.rows_map(tile.m, BLOCK_K), self.b.rows_map(tile.n, BLOCK_K)].map(Arg::TensorMap);
@@ -118,8 +123,13 @@ impl<'a> Problem<'a> {
         let tile = instance.shape.tile;
         let work = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(BLOCK_K) * k_tiles as f64;
         let rate = operations_per_clock(DType::F64, self.caps.sm) * instance.shape.efficiency;
-        let rounds = self.caps.waves(tiles, 1) as f64;
-        let tensor_ns = self.caps.clocks_ns(START_CLOCKS + rounds * (work / rate + TILE_CLOCKS));
+        let shared_by = u64::from(instance.shape.cluster_k);
+        // Clusters of four leave multiprocessors over (measured: 30 on 132).
+        let places = u64::from(self.caps.multiprocessors) * if shared_by > 2 { 10 } else { 11 } / 11;
+        let rounds = tiles.div_ceil((places / shared_by).max(1)) as f64;
+        let share = if shared_by > 1 { SHARE_CLOCKS } else { 0.0 };
+        let tensor_ns =
+            self.caps.clocks_ns(START_CLOCKS + rounds * (work / shared_by as f64 / rate + TILE_CLOCKS + share));
         let elements = |source: &Source| source.operand.batch * source.operand.rows * source.operand.k;
         let moved = elements(&self.a) + elements(&self.b) + self.op.output.layout.elements();
         tensor_ns.max(self.caps.stream_ns(8 * moved))

@@ -33,6 +33,24 @@ fn tiles_follow_the_number_of_multiprocessors() {
 }
 
 #[test]
+fn few_tiles_are_shared_by_clusters() {
+    let named = |op: &Matmul, name: &str| {
+        let found = candidates(&Op::Matmul(op.clone()), &Caps::h200());
+        found.into_iter().find(|candidate| candidate.name == name).unwrap_or_else(|| panic!("no {name}"))
+    };
+    // 64 tiles, two blocks each; a part of K may be empty.
+    for dims in [[512; 3], [512, 512, 16]] {
+        let found = named(&product(dims), "gemm_f64_f64_dmma_64x64x2_tt");
+        assert_eq!((found.plan.launches.len(), found.plan.launches[0].grid), (1, [128, 1, 1]));
+    }
+    assert_eq!(named(&product([16, 4096, 4096]), "gemm_f64_f64_dmma_16x64x2_tt").plan.launches[0].grid, [128, 1, 1]);
+    // Slabs besides, no more clusters than the card holds at once.
+    let long = best(&product([64, 64, 65536]));
+    assert_eq!(long.name, "gemm_f64_f64_dmma_64x64x4_tt_slabs30");
+    assert_eq!(long.plan.launches[0].grid, [120, 1, 1]);
+}
+
+#[test]
 fn operands_off_the_grid_are_packed() {
     let odd = Matmul::product(dense([100, 101]), dense([101, 102]), dense([100, 102])).check().unwrap();
     let found = best(&odd);

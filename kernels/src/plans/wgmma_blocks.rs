@@ -1,8 +1,8 @@
 //! Products of 8-bit floats whose scales change along K (`Matmul::scale_blocks`), by wgmma: each stage's sums are multiplied with
 //! scales before they are added up (`cuda/gemm_wgmma_blocks.cuh`).
 //!
-//! Both operands have scales. A stage is 128 of K, and must lie within one block; so must a tile's columns, which begin at
-//! multiples of 128. Every other block is the portable kernels'.
+//! Both operands have scales. A stage is 128 of K, and must lie within one block; so must each 128 columns of a tile, which begin
+//! at multiples of 128. Every other block is the portable kernels'.
 
 use polywarp_core::TensorSpec;
 use polywarp_core::ops::{Matmul, MatmulDims};
@@ -14,7 +14,7 @@ use super::{Instance, Problem};
 use crate::catalogue::wgmma::blocks_instances;
 use crate::{Arg, Candidate, Caps};
 
-/// K of a stage, and what the columns of all tiles divide.
+/// K of a stage, and what the columns of all tiles divide, or are parts of.
 const STAGE_K: u64 = 128;
 const TILE_N: u64 = 128;
 
