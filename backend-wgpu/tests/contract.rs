@@ -15,7 +15,8 @@ fn every_adapter_keeps_its_promises() {
             let mut rows = contract::run(&device);
             let backend = device.backend_as::<WgpuBackend>().expect("wgpu");
             rows.push(contract::driver_out_of_memory(&device, &|count| backend.inject_out_of_memory(count)));
-            assert_rows(&format!("{device:?} with {options:?}"), &rows, 32);
+            rows.push(contract::outlived(&|| Ok(Device::new(entry.open(options)?))));
+            assert_rows(&format!("{device:?} with {options:?}"), &rows, 34);
         }
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{add_kernel, bind, entries, upload, within_seconds};
-use polywarp_core::{Backend, Error};
+use polywarp_core::{Backend, Device, Error, Tensor};
 use polywarp_wgpu::{Options, WgpuBackend};
 
 fn assert_lost<T: std::fmt::Debug>(backend: &WgpuBackend, what: &str, result: Result<T, Error>) {
@@ -81,6 +81,33 @@ fn destroyed_device_of_an_application_is_found_out() {
             common::assert_alive(&backend);
             device.destroy();
             assert_every_call_says_lost(&backend, &buffer);
+        });
+    }
+}
+
+/// What a user calls, on tensors made before the loss and after it.
+#[test]
+fn tensors_of_a_lost_device_say_so() {
+    for entry in entries() {
+        within_seconds(60, move || {
+            let device = Device::new(entry.open(Options::default()).unwrap());
+            let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0], [2, 2]).unwrap();
+            let backend = device.backend_as::<WgpuBackend>().unwrap();
+            backend.device().destroy();
+            // A read waits for the device, and finds the loss out; before it, work may still be taken.
+            assert_lost(backend, "to_vec", x.to_vec::<f32>());
+            assert_lost(backend, "item", x.select(0, 0).unwrap().select(0, 0).unwrap().item::<f32>());
+            assert_lost(backend, "from_slice", Tensor::from_slice(&device, &[1.0f32], [1]));
+            assert_lost(backend, "write", x.write(&[0.0f32; 4]));
+            assert_lost(backend, "add", x.add(&x));
+            assert_lost(backend, "matmul", x.matmul(&x));
+            assert_lost(backend, "assign", x.assign(&x));
+            assert_lost(backend, "synchronize", device.synchronize());
+            // What is wrong with a request itself is said first.
+            assert!(matches!(x.reshape([3]), Err(Error::ReshapeSize { from: 4, to: 3, .. })));
+            let fresh = Device::new(entry.open(Options::default()).unwrap());
+            let moved = Tensor::from_slice(&fresh, &[1.0f32, 2.0], [2]).unwrap();
+            assert_eq!(moved.add(&moved).unwrap().to_vec::<f32>().unwrap(), [2.0, 4.0]);
         });
     }
 }

@@ -2,15 +2,29 @@
 
 #![cfg(feature = "cpu")]
 
-use polywarp_core::Device;
 use polywarp_core::harness::{ReferenceBackend, contract};
+use polywarp_core::{Device, Error, Kernel};
 
 mod support;
 
 #[test]
 fn cpu_and_reference_keep_their_promises() {
-    for device in [Device::cpu(), Device::new(ReferenceBackend::default())] {
-        let rows = contract::run(&device);
-        support::assert_rows(device.id(), &rows, 11);
+    let opens: [fn() -> Device; 2] = [Device::cpu, || Device::new(ReferenceBackend::default())];
+    for open in opens {
+        let device = open();
+        let mut rows = contract::run(&device);
+        rows.push(contract::outlived(&|| Ok(open())));
+        support::assert_rows(device.id(), &rows, 13);
+    }
+}
+
+#[test]
+fn cpu_runs_no_shaders_and_says_so() {
+    let device = Device::cpu();
+    match device.backend().launch(&Kernel::wgsl("@compute @workgroup_size(1) fn main() {}"), [1, 1, 1], &[]) {
+        Err(Error::Unsupported { device: named, what, reason }) => {
+            assert!(named == device.id() && !what.is_empty() && !reason.is_empty(), "{named}: {what}: {reason}");
+        }
+        other => panic!("{other:?}"),
     }
 }

@@ -11,7 +11,12 @@ pub(super) fn data_length(device: &Device) -> Answer {
     )?;
     refused("23 bytes for [2,3]", Tensor::from_bytes(device, DType::F32, &[0; 23], [2, 3]), |e| {
         matches!(e, Error::DataLength { expected: 6, got: 5, .. })
-    })
+    })?;
+    refused(
+        "7 numbers written to [2,3]",
+        ones(device, &[2, 3])?.write(&[0f32; 7]),
+        |e| matches!(e, Error::DataLength { shape, expected: 6, got: 7 } if shape == &[2, 3]),
+    )
 }
 
 pub(super) fn item(device: &Device) -> Answer {
@@ -25,6 +30,9 @@ pub(super) fn item(device: &Device) -> Answer {
 pub(super) fn read_dtype(device: &Device) -> Answer {
     refused("f32 read as i32", ones(device, &[2])?.to_vec::<i32>(), |e| {
         matches!(e, Error::DTypeMismatch { expected: DType::I32, got: DType::F32, .. })
+    })?;
+    refused("i32 written to f32", ones(device, &[2])?.write(&[1i32, 2]), |e| {
+        matches!(e, Error::DTypeMismatch { op: "write", expected: DType::I32, got: DType::F32 })
     })
 }
 

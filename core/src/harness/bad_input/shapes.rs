@@ -37,6 +37,11 @@ pub(super) fn reshape_size(device: &Device) -> Answer {
         "reshape 12 to [5,3]",
         result,
         |e| matches!(e, Error::ReshapeSize { from: 12, to: 15, shape } if shape == &[5, 3]),
+    )?;
+    refused(
+        "squeeze of an axis of 3",
+        ones(device, &[3, 4])?.squeeze(0),
+        |e| matches!(e, Error::ReshapeSize { from: 12, to: 4, shape } if shape == &[4]),
     )
 }
 
@@ -92,6 +97,7 @@ pub(super) fn axis_range(device: &Device) -> Answer {
     refused("softmax along axis 4", x.softmax(4), is)?;
     refused("flip of axis 4", x.flip(4), is)?;
     refused("transpose of axis 4", x.transpose(0, 4), is)?;
+    refused("squeeze of axis 4", x.squeeze(4), is)?;
     refused("unsqueeze before axis 4", x.unsqueeze(4), is)
 }
 

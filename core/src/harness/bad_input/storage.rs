@@ -34,7 +34,10 @@ pub(super) fn overlapping_output(device: &Device) -> Answer {
         "assign to a broadcast view",
         view.assign(&source),
         |e| matches!(e, Error::OverlappingOutput { op: "copy", shape, strides } if shape == &[4] && strides == &[0]),
-    )
+    )?;
+    refused("numbers written to a broadcast view", view.write(&[1f32; 4]), |e| {
+        matches!(e, Error::OverlappingOutput { .. })
+    })
 }
 
 pub(super) fn view_bounds(device: &Device) -> Answer {

@@ -3,8 +3,8 @@
 use super::words::upload;
 use super::{Answer, Test, demand, outcome};
 use crate::harness::ReferenceBackend;
-use crate::harness::bad_input::Row;
-use crate::{Backend, Device, Error, Result};
+use crate::harness::bad_input::{Row, still_computes};
+use crate::{Backend, Device, Error, Result, Tensor};
 
 pub(super) const ROWS: &[(&str, Test)] = &[
     ("write and read of any alignment touch only their bytes", any_alignment),
@@ -15,6 +15,7 @@ pub(super) const ROWS: &[(&str, Test)] = &[
     ("cache given back on request", emptied),
     ("memory limit", limit),
     ("sizes beyond the device", absurd),
+    ("tensor dropped on another thread", other_thread),
 ];
 
 fn any_alignment(device: &Device) -> Result<Answer> {
@@ -182,6 +183,34 @@ fn absurd(device: &Device) -> Result<Answer> {
     }
     demand!(device.memory().driver_allocations == asked, "the driver was asked");
     Ok(Ok(()))
+}
+
+fn other_thread(device: &Device) -> Result<Answer> {
+    let x = Tensor::from_slice(device, &[1.0f32; 1000], [1000])?;
+    let sum = x.sum(&[])?; // may not have begun yet
+    demand!(std::thread::spawn(move || drop(x)).join().is_ok(), "dropping it panicked");
+    let sum = sum.item::<f32>()?;
+    demand!(sum == 1000.0, "its sum became {sum}");
+    Ok(Ok(()))
+}
+
+/// A tensor outlives every other handle of its device, and a buffer even that, on another thread: no panic, and what
+/// `open` gives next computes correctly.
+pub fn outlived(open: &dyn Fn() -> Result<Device>) -> Row {
+    let test = || -> Result<Answer> {
+        let device = open()?;
+        let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0], [3])?;
+        drop(device);
+        let doubled = x.add(&x)?;
+        let buffer = doubled.buffer().clone();
+        let seen: Vec<f32> = doubled.to_vec()?;
+        demand!(seen == [2.0, 4.0, 6.0], "{seen:?}");
+        drop((x, doubled));
+        demand!(std::thread::spawn(move || drop(buffer)).join().is_ok(), "dropping the buffer panicked");
+        Ok(still_computes(&open()?))
+    };
+    let result = test().unwrap_or_else(|error| Err(format!("failed: {error}")));
+    Row { name: "tensors that outlive their device", result }
 }
 
 /// A driver without memory: it is asked again after the cache was given up, and then refused with every figure. `inject`

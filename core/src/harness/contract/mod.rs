@@ -4,7 +4,7 @@
 //! [`run`] is a table of tests for any backend, as [`super::recording::run`] is for recordings: each on buffers of its own,
 //! and after each the device must still compute and hold the memory it held before. A device that runs no users' kernels
 //! must refuse them by [`Error::Unsupported`]; their rows are then passed over. [`driver_out_of_memory`] needs a fault to be
-//! injected, which is each backend's own; [`tuner`] needs a planner. The tests are in the files beside this one; the small kernels that they run are
+//! injected, which is each backend's own; [`outlived`] ends devices, and opens its own; [`tuner`] needs a planner. The tests are in the files beside this one; the small kernels that they run are
 //! in `words.rs`.
 
 mod kernels;
@@ -20,7 +20,7 @@ use super::bad_input::Row;
 use super::rows::{self, Answer, Test, demand, outcome};
 use crate::{Device, Error};
 
-pub use memory::driver_out_of_memory;
+pub use memory::{driver_out_of_memory, outlived};
 
 /// Runs every row on `device`, which nobody else uses meanwhile.
 pub fn run(device: &Device) -> Vec<Row> {
