@@ -142,7 +142,9 @@ fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<(f64, Way)>> {
                 ways.push((ns + COPY_NS + bytes as f64 / COPY_BYTES_PER_NS, Way::Coop(choice, Operands::Packed)));
             }
             let times = if slow.contains(&true) { SLOW_LOAD_TIMES } else { 1.0 };
-            ways.push((ns * times, Way::Coop(choice, Operands::AsTheyLie)));
+            if !(slow.contains(&true) && choice.spills_by_elements(op)) {
+                ways.push((ns * times, Way::Coop(choice, Operands::AsTheyLie)));
+            }
         }
     }
     ways.sort_by(|(x, _), (y, _)| x.total_cmp(y));

@@ -126,6 +126,26 @@ fn products_on_cooperative_matrices_take_the_kernel_measured_best() {
     assert_eq!(best(DType::F32, cube(4096), Precision::High), "matmul_f32_tiled_128x128x16");
 }
 
+/// Held by `every_kernel_for_cuda_assembles_without_spilling`, which needs NVIDIA's assembler.
+#[test]
+fn bytes_read_one_by_one_have_no_tile_that_fills_the_registers() {
+    let names = |dtype, k, caps: &Caps| -> Vec<String> {
+        let op = product(dtype, (&[], 4096, 4096, k), Order::Plain, Order::Plain);
+        crate::candidates(&op.into(), caps).unwrap().into_iter().map(|candidate| candidate.name).collect()
+    };
+    let caps = full_caps();
+    let has = |dtype, k, tile: &str, packed: bool| {
+        names(dtype, k, &caps).iter().any(|name| name.contains(tile) && name.ends_with("_packed") == packed)
+    };
+    for dtype in [DType::I8, DType::U8] {
+        assert!(has(dtype, 4096, "w64x64_128x128x32", false), "by quads");
+        assert!(!has(dtype, 4093, "w64x64_128x128x32", false), "one by one");
+        assert!(has(dtype, 4093, "w64x64_128x128x32", true) && has(dtype, 4093, "w64x64_256x128x32", false));
+        assert!(has(dtype, 4093, "w32x32_64x64x64", false));
+    }
+    assert!(has(DType::F16, 4093, "w64x64_128x128x32", false), "halves are not unpacked");
+}
+
 #[test]
 fn long_k_with_few_tiles_is_cut_into_slabs() {
     let op = product(DType::F32, (&[], 64, 64, 1 << 16), Order::Plain, Order::Plain);

@@ -54,6 +54,22 @@ pub(in super::super) struct Choice {
     pub parts: Parts,
 }
 
+/// Sums of a thread, and elements on their way to it, from which unpacking bytes one by one takes more registers than
+/// there are: 128x128x32 by 128 threads has 192 and spills up to 160 bytes (i8 and u8, `ptxas` 13.0, sm_80 to sm_120);
+/// 256x128x32 by 256 threads has 176 and does not.
+const FULL: u32 = 192;
+
+impl Choice {
+    /// Whether a kernel that reads operands element by element would keep registers in memory. The same tile on packed
+    /// operands, and all other tiles, serve instead.
+    pub fn spills_by_elements(&self, op: &Matmul) -> bool {
+        let Tile { block_m, block_n, block_k, warps_m, warps_n } = self.shape.tile;
+        let threads = warps_m * warps_n * self.lanes.count();
+        let held = (block_m * block_n + block_k * (block_m + block_n)) / threads;
+        held >= FULL && [&op.a, &op.b].iter().any(|spec| matches!(spec.dtype, DType::I8 | DType::U8))
+    }
+}
+
 /// What scaled factors need besides: three launches, and the reading of the operands at so many bytes in a nanosecond.
 const RANGE_NS: f64 = 12e3;
 const RANGE_BYTES_PER_NS: f64 = 3000.0;
