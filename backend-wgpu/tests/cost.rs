@@ -81,22 +81,33 @@ fn timed_measures_work_and_passes_errors_on() {
 fn missing_driver_is_reported_quickly_and_typed() {
     // In a child process: the loader reads its environment once.
     let own = std::env::current_exe().unwrap();
-    if std::env::var_os("POLYWARP_TEST_NO_DRIVER").is_some() {
+    if let Ok(named) = std::env::var("POLYWARP_TEST_NO_DRIVER") {
         let start = Instant::now();
         match polywarp_wgpu::adapters() {
             Err(Error::BackendUnavailable { backend: "wgpu", reason }) => {
-                assert!(reason.contains("VK_DRIVER_FILES=/nonexistent.json"), "{reason}");
+                assert!(reason.contains(&named), "{reason}");
             }
             other => panic!("{other:?}"),
         }
         assert!(start.elapsed().as_secs() < 5);
         return;
     }
-    let child = |variables: &[(&str, &str)]| {
+    let child = |named: &str, variables: &[(&str, &str)]| {
         let mut command = std::process::Command::new(&own);
-        command.args(["--exact", "missing_driver_is_reported_quickly_and_typed"]).env("POLYWARP_TEST_NO_DRIVER", "1");
-        command.envs(variables.iter().copied()).output().unwrap()
+        command.args(["--exact", "missing_driver_is_reported_quickly_and_typed"]).env("POLYWARP_TEST_NO_DRIVER", named);
+        command.env_remove("VK_DRIVER_FILES").env_remove("VK_ICD_FILENAMES");
+        let out = command.envs(variables.iter().copied()).env("WGPU_BACKEND", "vulkan").output().unwrap();
+        assert!(out.status.success(), "{named}: {}", String::from_utf8_lossy(&out.stdout));
     };
-    let out = child(&[("WGPU_BACKEND", "vulkan"), ("VK_DRIVER_FILES", "/nonexistent.json")]);
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+    child("VK_DRIVER_FILES=/nonexistent.json", &[("VK_DRIVER_FILES", "/nonexistent.json")]);
+    // A loader that cannot be loaded comes before the real one.
+    if cfg!(target_os = "linux") {
+        let folder = std::env::temp_dir().join(format!("polywarp-no-loader-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in ["libvulkan.so", "libvulkan.so.1"] {
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        child("no adapter through vulkan; install", &[("LD_LIBRARY_PATH", folder.to_str().unwrap())]);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }
