@@ -24,6 +24,8 @@ pub fn all(top: &Path) -> Result<Vec<PathBuf>> {
             match is_folder {
                 true if foreign || name == "target" => {}
                 true => folders.push(path),
+                // A further work tree of one repository has a file of this name, which holds a path.
+                false if name == ".git" => {}
                 false => found.push(path),
             }
         }
@@ -41,4 +43,23 @@ pub fn texts(paths: &[PathBuf]) -> Vec<Document> {
 /// Those with this extension.
 pub fn with_extension<'a>(documents: &'a [Document], extension: &'a str) -> impl Iterator<Item = &'a Document> {
     documents.iter().filter(move |document| document.path.extension().is_some_and(|e| e == extension))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_passes_over_what_git_and_cargo_keep() {
+        let top = std::env::temp_dir().join(format!("xtask-files-{}", std::process::id()));
+        for folder in ["target", ".ci", ".idea", "src"] {
+            fs::create_dir_all(top.join(folder)).unwrap();
+            fs::write(top.join(folder).join("file"), "text").unwrap();
+        }
+        fs::write(top.join(".git"), "gitdir: elsewhere").unwrap();
+        fs::write(top.join(".gitignore"), "/target").unwrap();
+        let found = all(&top);
+        fs::remove_dir_all(&top).unwrap();
+        assert_eq!(found.unwrap(), [".ci/file", ".gitignore", "src/file"].map(PathBuf::from));
+    }
 }
