@@ -13,8 +13,8 @@
 #
 # First tune: OUT/shipped.json becomes core/src/tuner/shipped.json (docs/tuner.md). A program built with it tunes nothing on this card, so that the
 # tables take less time. Afterwards: cargo xtask rates benches/results/FOLDER.
-# Variables: POLYWARP (the program), DEVICE (cuda:0), SECONDS_EACH (a limit for each command, 170), WGPU_THREADS (of each test
-# program of wgpu, 1), and those of the tests.
+# Variables: POLYWARP (the program), DEVICE (cuda:0), SECONDS_EACH (a limit for each command, 170), and those of
+# the tests.
 set -uo pipefail
 
 step=${1:?prove, sanitize, overview, gemm, tune or torch} out=${2:?a folder for the results}
@@ -48,10 +48,7 @@ prove)
     fi
     for test in "$here"/cuda-* "$here"/wgpu-*; do
         name=$(basename "$test")
-        # NVIDIA's Vulkan driver waits for ever when one thread makes a device and another destroys one. backend-wgpu does one of
-        # the two at a time (driver.rs); more threads become the default once a card has shown it.
-        [[ $name == wgpu-* ]] && threads=${WGPU_THREADS:-1} || threads=4
-        if [ $# = 0 ] || [[ " $* " == *" $name "* ]]; then run "$name" "$test" --test-threads $threads; fi
+        if [ $# = 0 ] || [[ " $* " == *" $name "* ]]; then run "$name" "$test" --test-threads 4; fi
     done
     ;;
 sanitize)
