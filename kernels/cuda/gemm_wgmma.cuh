@@ -5,7 +5,7 @@
 //               split-K, slabs of A B alone;
 //               or, GROUPED, D[r] = activation(A[r] B[g] + bias[g]) for the group g that owns row r, A [m, k], B [groups, k, n],
 //               D [m, n], bias [groups, n], and 0 where none does.
-// Algorithm     Persistent blocks walk over tiles of D. 1. one thread of the producer warpgroup keeps a ring of STAGES
+// Algorithm     Persistent blocks walk over tiles of D. 1. two threads of the producer warpgroup keep a ring of STAGES
 //               tiles of A and B filled by TMA; 2. consumer warpgroups multiply every stage as it arrives and give it back
 //               one step later; 3. epilogue in registers, 16 columns at a time in a rolled loop, while what the next ones need
 //               of bias, C and scales is being loaded; none where D is the rounded sums; 4. results go through shared memory
@@ -44,6 +44,9 @@
 
 namespace polywarp::gemm_wgmma {
 
+// Warps of the producer warpgroup that load: the first A, the second B. One thread for both would be late for small stages.
+constexpr uint32_t LOADERS = 2;
+
 // Numbers of barriers among warps; 0 is that of __syncthreads.
 constexpr uint32_t ALL_CONSUMERS = 1;
 constexpr uint32_t TURN = 2;  // of consumer 0; the next is that of consumer 1
@@ -65,7 +68,7 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
     const uint32_t cluster = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;
     if (threadIdx.x == 0) {
         for (uint32_t stage = 0; stage < C::STAGES; ++stage) {
-            ptx::barrier_init(full + stage * 8, 1);
+            ptx::barrier_init(full + stage * 8, LOADERS);
             ptx::barrier_init(empty + stage * 8, C::READERS * (C::CLUSTER_M + C::CLUSTER_N - 1));
         }
         ptx::fence_barrier_init();
@@ -86,13 +89,18 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
         if constexpr (C::CONSUMERS > 1) {
             ptx::give_registers<C::PRODUCER_REGISTERS>();
         }
-        // A warp finds the tiles of groups; one thread loads.
-        if (thread < (C::GROUPED ? 32 : 1)) {
+        // One thread of a warp loads; all of its lanes find the tiles of groups.
+        if (thread < 32 * LOADERS && (C::GROUPED || thread % 32 == 0)) {
+            const bool of_a = thread < 32;
             for (Tiles<C> tiles(problem, groups, cluster, clusters, rank, all); tiles.any(); tiles.next()) {
                 const Tile tile = tiles.at();
-                if (thread == 0) {
-                    Load::load_tile(map_a, map_b, problem, metadata, tile, C::k_tiles(problem, tile, rank), base, full, empty,
-                                    at, rank);
+                if (thread % 32 == 0) {
+                    const Range range = C::k_tiles(problem, tile, rank);
+                    if (of_a) {
+                        Load::template load_tile<true>(map_a, problem, metadata, tile, range, base, full, empty, at, rank);
+                    } else {
+                        Load::template load_tile<false>(map_b, problem, metadata, tile, range, base, full, empty, at, rank);
+                    }
                 }
             }
         }

@@ -191,7 +191,6 @@ struct Config {
         MAJOR_B == Major::K ? BLOCK_N * ptx::SWIZZLE_ROW_BYTES : COLUMNS_B * COLUMN_BYTES;
     static constexpr uint32_t METADATA_AT = A_BYTES + B_BYTES;
     static constexpr uint32_t STAGE_BYTES = (METADATA_AT + METADATA_BYTES + 1023) / 1024 * 1024;
-    static constexpr uint32_t LOADED_BYTES = A_BYTES + B_LOADED_BYTES + METADATA_BYTES;
 
     // Columns of D that one TMA store takes: 128 bytes.
     static constexpr int CHUNK_N = ptx::SWIZZLE_ROW_BYTES / sizeof(Out);

@@ -18,49 +18,46 @@ struct Mainloop {
     // Sums of a part of the columns.
     using Part = Accumulator[SLABS][C::PART_N / 2];
 
-    // Phase 1. Each block of a cluster loads its share of what it has in common with the others, for all of them:
-    // `of_a(offset in the stage, x, y)` for every box of A, `of_b` for those of B.
-    template <typename OfA, typename OfB>
-    __device__ static __forceinline__ void boxes(const Tile& tile, int k, uint32_t rank, OfA of_a, OfB of_b) {
+    // Phase 1, of A or of B. Each block of a cluster loads its share of what it has in common with the others, for all of them.
+    template <bool OF_A>
+    __device__ static __forceinline__ void load_stage(const CUtensorMap* map, uint32_t stage, uint32_t barrier, const Tile& tile,
+                                                      int k, int batch, uint32_t rank) {
         const uint32_t at_m = C::MULTICAST ? rank / CLUSTER_N : 0, at_n = C::MULTICAST ? rank % CLUSTER_N : 0;
-        if constexpr (MAJOR_A == Major::K) {
-            constexpr int PART = BLOCK_M / CLUSTER_N;
-            of_a(at_n * PART * C::ROW_BYTES_A, C::SPARSE ? k / 2 : k, tile.m + at_n * PART);
-        } else {
-            constexpr int PART = C::BLOCK_K / CLUSTER_N;
+        if constexpr (OF_A) {
+            // The blocks of this block's row share A.
+            const uint16_t mask = ((1u << CLUSTER_N) - 1) << (at_m * CLUSTER_N);
+            const auto box = [&](uint32_t to, int x, int y) { load<CLUSTER_N>(stage + to, map, barrier, mask, x, y, batch); };
+            if constexpr (MAJOR_A == Major::K) {
+                constexpr int PART = BLOCK_M / CLUSTER_N;
+                box(at_n * PART * C::ROW_BYTES_A, C::SPARSE ? k / 2 : k, tile.m + at_n * PART);
+            } else {
+                constexpr int PART = C::BLOCK_K / CLUSTER_N;
 #pragma unroll
-            for (int i = 0; i < C::COLUMNS_A; ++i) {
-                of_a(at_n * PART * ptx::SWIZZLE_ROW_BYTES + i * COLUMN_BYTES, tile.m + i * 64, k + at_n * PART);
+                for (int i = 0; i < C::COLUMNS_A; ++i) {
+                    box(at_n * PART * ptx::SWIZZLE_ROW_BYTES + i * COLUMN_BYTES, tile.m + i * 64, k + at_n * PART);
+                }
+            }
+        } else {
+            // Those of its column share B.
+            uint16_t mask = 0;
+#pragma unroll
+            for (int i = 0; i < CLUSTER_M; ++i) {
+                mask |= 1u << (i * CLUSTER_N + at_n);
+            }
+            const auto box = [&](uint32_t to, int x, int y) {
+                load<CLUSTER_M>(stage + C::A_BYTES + to, map, barrier, mask, x, y, batch);
+            };
+            if constexpr (MAJOR_B == Major::K) {
+                constexpr int PART = BLOCK_N / CLUSTER_M;
+                box(at_m * PART * ptx::SWIZZLE_ROW_BYTES, k, tile.n + at_m * PART);
+            } else {
+                constexpr int PART = C::BLOCK_K / CLUSTER_M;
+#pragma unroll
+                for (int i = 0; i < C::COLUMNS_B; ++i) {
+                    box(at_m * PART * ptx::SWIZZLE_ROW_BYTES + i * COLUMN_BYTES, tile.n + i * 64, k + at_m * PART);
+                }
             }
         }
-        if constexpr (MAJOR_B == Major::K) {
-            constexpr int PART = BLOCK_N / CLUSTER_M;
-            of_b(C::A_BYTES + at_m * PART * ptx::SWIZZLE_ROW_BYTES, k, tile.n + at_m * PART);
-        } else {
-            constexpr int PART = C::BLOCK_K / CLUSTER_M;
-#pragma unroll
-            for (int i = 0; i < C::COLUMNS_B; ++i) {
-                of_b(C::A_BYTES + at_m * PART * ptx::SWIZZLE_ROW_BYTES + i * COLUMN_BYTES, tile.n + i * 64,
-                     k + at_m * PART);
-            }
-        }
-    }
-
-    __device__ static __forceinline__ void load_stage(const CUtensorMap* map_a, const CUtensorMap* map_b, uint32_t stage,
-                                                      uint32_t barrier, const Tile& tile, int k, int batch_a, int batch_b,
-                                                      uint32_t rank) {
-        const uint32_t at_m = C::MULTICAST ? rank / CLUSTER_N : 0, at_n = C::MULTICAST ? rank % CLUSTER_N : 0;
-        // The blocks of this block's row (they share A) and of its column (they share B).
-        const uint16_t row_mask = ((1u << CLUSTER_N) - 1) << (at_m * CLUSTER_N);
-        uint16_t column_mask = 0;
-#pragma unroll
-        for (int i = 0; i < CLUSTER_M; ++i) {
-            column_mask |= 1u << (i * CLUSTER_N + at_n);
-        }
-        boxes(
-            tile, k, rank,
-            [&](uint32_t to, int x, int y) { load<CLUSTER_N>(stage + to, map_a, barrier, row_mask, x, y, batch_a); },
-            [&](uint32_t to, int x, int y) { load<CLUSTER_M>(stage + to, map_b, barrier, column_mask, x, y, batch_b); });
     }
 
     template <int SHARED_BY>
@@ -130,19 +127,20 @@ struct Mainloop {
     }
 
     // Phase 1 for one tile of D: `range` of its tiles of k, each into the next stage that is free.
-    __device__ static __forceinline__ void load_tile(const CUtensorMap* map_a, const CUtensorMap* map_b, const Problem& problem,
-                                                     const Metadata& metadata, const Tile& tile, Range range, uint32_t base,
-                                                     uint32_t full, uint32_t empty, Position<C::STAGES>& at, uint32_t rank) {
+    template <bool OF_A>
+    __device__ static __forceinline__ void load_tile(const CUtensorMap* map, const Problem& problem, const Metadata& metadata,
+                                                     const Tile& tile, Range range, uint32_t base, uint32_t full,
+                                                     uint32_t empty, Position<C::STAGES>& at, uint32_t rank) {
         const uint32_t term_length = C::term_tiles(problem);
         uint32_t term = range.first / term_length, k = range.first % term_length;
         for (uint32_t i = 0; i < range.count; ++i) {
             ptx::barrier_wait(empty + at.stage * 8, at.phase ^ 1);
             const uint32_t stage = base + at.stage * C::STAGE_BYTES, barrier = full + at.stage * 8;
-            const int plane_a = C::plane_a(problem, tile, term), plane_b = C::plane_b(problem, tile, term);
-            ptx::barrier_arrive_expect(barrier, C::LOADED_BYTES);
-            load_stage(map_a, map_b, stage, barrier, tile, k * C::BLOCK_K, plane_a, plane_b, rank);
-            if constexpr (C::SPARSE) {
-                SparseStage<C>::load_metadata(metadata, stage, barrier, problem, tile, k, plane_a);
+            const int plane = OF_A ? C::plane_a(problem, tile, term) : C::plane_b(problem, tile, term);
+            ptx::barrier_arrive_expect(barrier, OF_A ? C::A_BYTES + C::METADATA_BYTES : C::B_LOADED_BYTES);
+            load_stage<OF_A>(map, stage, barrier, tile, k * C::BLOCK_K, plane, rank);
+            if constexpr (OF_A && C::SPARSE) {
+                SparseStage<C>::load_metadata(metadata, stage, barrier, problem, tile, k, plane);
             }
             at.advance();
             if (++k == term_length) {
