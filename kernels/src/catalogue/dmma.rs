@@ -107,12 +107,17 @@ impl Instance {
     }
 }
 
-/// Every kernel of the family: each shape in all four orientations.
+/// Every kernel of the family: each shape in all four orientations, but for narrow ones, whose long operand is K-major: of others
+/// boxes are 16 elements wide, and no faster than slabs of a wide tile.
 pub(crate) static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
     let mut list = Vec::new();
     for shape in SHAPES {
         for (a, b) in [(Major::K, Major::K), (Major::K, Major::Mn), (Major::Mn, Major::K), (Major::Mn, Major::Mn)] {
-            list.push(Instance::new(shape, a, b));
+            let narrow = shape.tile.m.min(shape.tile.n) == 16;
+            let long = if shape.tile.m < shape.tile.n { b } else { a };
+            if !narrow || long == Major::K {
+                list.push(Instance::new(shape, a, b));
+            }
         }
     }
     list
