@@ -94,10 +94,11 @@ impl<'a> Problem<'a> {
         let slabs = k.div_ceil(slab_k);
         let planes = m.div_ceil(u64::from(tile.m)) * n.div_ceil(u64::from(tile.n));
         let tiles = planes.checked_mul(batch)?.checked_mul(slabs)?;
-        let blocks = match instance.shape.cluster_k {
-            1 => tiles.min(u64::from(self.caps.multiprocessors.max(1))),
-            shared_by => tiles.checked_mul(u64::from(shared_by)).filter(|&blocks| blocks <= i32::MAX as u64)?,
-        };
+        // Tiles, and blocks of clusters that have one each, are counted in 32 bits.
+        let blocks =
+            tiles.checked_mul(u64::from(instance.shape.cluster_k)).filter(|&blocks| blocks <= i32::MAX as u64)?;
+        let persistent = instance.shape.cluster_k == 1;
+        let blocks = if persistent { blocks.min(u64::from(self.caps.multiprocessors.max(1))) } else { blocks };
         let product = |d: Arg, _wide: bool, epilogue: Vec<Arg>| {
             let word = |value: u64| Arg::U32(value as u32);
             let maps = [self.a.rows_map(tile.m, BLOCK_K), self.b.rows_map(tile.n, BLOCK_K)].map(Arg::TensorMap);
@@ -124,9 +125,7 @@ impl<'a> Problem<'a> {
         let work = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(BLOCK_K) * k_tiles as f64;
         let rate = operations_per_clock(DType::F64, self.caps.sm) * instance.shape.efficiency;
         let shared_by = u64::from(instance.shape.cluster_k);
-        // Clusters of four leave multiprocessors over (measured: 30 on 132).
-        let places = u64::from(self.caps.multiprocessors) * if shared_by > 2 { 10 } else { 11 } / 11;
-        let rounds = tiles.div_ceil((places / shared_by).max(1)) as f64;
+        let rounds = tiles.div_ceil(self.caps.clusters(instance.shape.cluster_k)) as f64;
         let share = if shared_by > 1 { SHARE_CLOCKS } else { 0.0 };
         let tensor_ns =
             self.caps.clocks_ns(START_CLOCKS + rounds * (work / shared_by as f64 / rate + TILE_CLOCKS + share));

@@ -54,6 +54,21 @@ fn few_tiles_are_shared_by_clusters() {
 }
 
 #[test]
+fn more_tiles_than_kernels_count_are_left_to_others() {
+    let matrices = |rows: u64, columns: u64| {
+        let dims = Shape::new(&[1 << 30, rows, columns]).unwrap();
+        TensorSpec::new(DType::F64, Layout::contiguous(dims))
+    };
+    let found = |columns| {
+        let op = Matmul::product(matrices(2, 2), matrices(2, columns), matrices(2, columns)).check().unwrap();
+        candidates(&Op::Matmul(op), &Caps::h200())
+    };
+    // 2^30 tiles, and twice as many of the widest.
+    assert!(!found(2).is_empty());
+    assert!(found(130).is_empty());
+}
+
+#[test]
 fn operands_off_the_grid_are_packed() {
     let odd = Matmul::product(dense([100, 101]), dense([101, 102]), dense([100, 102])).check().unwrap();
     let found = best(&odd);

@@ -124,7 +124,7 @@ impl Problem<'_> {
     fn slabs(&self, instance: &Instance) -> u64 {
         let k_tiles = self.k_tiles(instance);
         let sharers = u64::from(instance.shape.cluster_k);
-        let most = (self.resident(instance) / self.clusters(instance).max(1))
+        let most = (self.caps.clusters(instance.shape.cluster()) / self.clusters(instance).max(1))
             .min(k_tiles / (LEAST_SLAB_TILES * sharers))
             .min(MOST_SLABS.min(MOST_SLAB_BLOCKS / sharers));
         // As many as whole tiles of K make.
@@ -145,20 +145,12 @@ impl Problem<'_> {
         clusters(m, block_m, cluster_m) * clusters(n, block_n, cluster_n) * batch
     }
 
-    /// Clusters that the card works on at once: those of four and more leave multiprocessors over (measured: 30 of four and 15
-    /// of eight on 132).
-    fn resident(&self, instance: &Instance) -> u64 {
-        let places = self.caps.multiprocessors;
-        let places = if instance.shape.cluster() > 2 { places * 10 / 11 } else { places };
-        u64::from(places / instance.shape.cluster()).max(1)
-    }
-
     fn launch(&self, instance: &Instance, target: &Target, epilogue: Vec<Arg>) -> Option<Launch> {
         let MatmulDims { batch, m, n, k } = self.op.dims();
         let Shape { block_m, block_n, cluster_m, cluster_k, .. } = instance.shape;
         let clusters = self.clusters(instance).checked_mul(target.slabs)?;
         // Blocks that share K have one tile, others as many as there are.
-        let grid = if cluster_k > 1 { clusters } else { clusters.min(self.resident(instance)) };
+        let grid = if cluster_k > 1 { clusters } else { clusters.min(self.caps.clusters(instance.shape.cluster())) };
         let grid = u32::try_from(grid.checked_mul(u64::from(instance.shape.cluster()))?).ok()?;
         // Tiles are counted in 32 bits.
         u32::try_from(clusters.checked_mul(u64::from(instance.shape.cluster()))?).ok().filter(|&n| n < 1 << 31)?;

@@ -65,7 +65,7 @@ impl Problem<'_> {
         let tensor = if instance.is_compressed() { sparse_stage_clocks(instance, tensor) } else { tensor };
         let step = tensor.max(rows * ROW_BYTES / L2_BYTES_PER_CLOCK);
         let depth = slab_tiles.div_ceil(u64::from(cluster_k)) as f64;
-        let rounds = (self.clusters(instance) * slabs).div_ceil(self.resident(instance)) as f64;
+        let rounds = (self.clusters(instance) * slabs).div_ceil(self.caps.clusters(instance.shape.cluster())) as f64;
         let stored = outputs * instance.output.size_bytes() as f64 / STORED_BYTES_PER_CLOCK;
         // Slabs end in a second launch.
         let ended = if sums_bytes > 0 { 0.0 } else { outputs * self.ending_instructions() / ISSUED_PER_CLOCK };
