@@ -3,16 +3,16 @@
 // Computes      D = activation(alpha A B + beta C + bias), A [batch, m, k], B [batch, k, n], C and D [batch, m, n], bias [n];
 //               D dense. Or slabs of A B for split-K: [slab][batch][m][n].
 // Algorithm     Persistent blocks, no more than tiles, or clusters of CLUSTER_K blocks that share the K of one tile. One
-//               thread keeps a ring of tiles of A and B under way; one or two warpgroups multiply. 1. A warp holds the fragments of A of one step of K and two blocks of B: while it
-//               multiplies with one block, the next is read, and over the later blocks the A of the next step, also of the
-//               next tile; loads stand between two products each, as both warps of a scheduler that issue loads together
-//               would leave the pipe idle (5 % at 128 x 128); 2. sums go from registers to D, with the
-//               epilogue of a few instructions; 3. other activations are applied to what was stored, in a rolled loop, so
-//               that their code exists once. Blocks that share K leave their sums in shared memory after 1, and each does
-//               2 and 3 for its share of the tile, adding up all of theirs in their order.
-// Tiling        BLOCK_M x BLOCK_N, 16 of K a stage; WARPS_M x WARPS_N (4 or 8) warps of at least 16 x 16; m16n8k16 alone: one warp keeps
-//               the pipe of its scheduler busy with it (98 % of the peak; with m16n8k8 72 %, m16n8k4 89 %), so that it does not
-//               matter what the other one waits for.
+//               thread keeps a ring of tiles of A and B under way; one or two warpgroups multiply. 1. A warp holds the
+//               fragments of A of one step of K and two blocks of B: while it multiplies with one block, the next is read, and
+//               over the later blocks the A of the next step, also of the next tile; loads stand between two products each, as
+//               both warps of a scheduler that issue loads together would leave the pipe idle (5 % at 128 x 128); 2. sums go
+//               from registers to D, with the epilogue of a few instructions; 3. other activations are applied to what was
+//               stored, in a rolled loop, so that their code exists once. Blocks that share K leave their sums in shared
+//               memory after 1, and each does 2 and 3 for its share of the tile, adding up all of theirs in their order.
+// Tiling        BLOCK_M x BLOCK_N, 16 of K a stage; WARPS_M x WARPS_N (4 or 8) warps of at least 16 x 16; m16n8k16 alone: one
+//               warp keeps the pipe of its scheduler busy with it (98 % of the peak; with m16n8k8 72 %, m16n8k4 89 %), so that
+//               it does not matter what the other one waits for.
 // Mapping       Tiles run through groups of RASTER tile rows, column by column, so that a wave shares A and B in L2.
 // Shared memory STAGES x (A, B), rows of 128 bytes, units of 16 mixed by the accelerator with the row's number. Rows (K-major)
 //               and columns (MN-major) of a block are taken in an order in which half a warp's loads touch every bank once.
@@ -26,7 +26,7 @@
 
 #include <cuda.h>
 
-#include "epilogue.cuh"
+#include "gemm_dmma_ending.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/dmma.cuh"
 #include "ptx/launch.cuh"
@@ -43,15 +43,6 @@ constexpr uint32_t RASTER = 8;
 constexpr uint32_t ALL_CONSUMERS = 1;
 
 enum class Major { K, MN };
-
-// What the planner hands over.
-struct Problem {
-    uint32_t m, n, k, batches, slabs;
-    // Elements of K in each slab but the last, a multiple of 16; k when there is one slab.
-    uint32_t slab_k;
-    // Whether A, B have a matrix for every batch.
-    uint32_t a_batches, b_batches;
-};
 
 template <int BLOCK_M, int BLOCK_N, int WARPS_M, int WARPS_N, int STAGES, int CLUSTER_K, Major MAJOR_A, Major MAJOR_B>
 struct Gemm {
@@ -273,81 +264,6 @@ struct Gemm {
             x[1] = upper ? x[1] : other;
         }
     }
-
-    // Phase 2: from sums to D; and 3, other activations than relu, where they are.
-    struct Ending {
-        double* d;
-        const polywarp::Epilogue<double>& epilogue;
-        const Problem& problem;
-        uint32_t batch;
-        // Pairs where every row of D (and of C) starts on 16 bytes; the same for the whole launch.
-        bool pairs, pairs_c, relu, slow;
-
-        __device__ __forceinline__ Ending(double* d, const polywarp::Epilogue<double>& epilogue, const Problem& problem, uint32_t batch)
-            : d(d), epilogue(epilogue), problem(problem), batch(batch), pairs(in_pairs(d, problem.n, 0)),
-              pairs_c(pairs && in_pairs(epilogue.c, epilogue.ldc, epilogue.batch_stride_c)),
-              relu(epilogue.activation == polywarp::ACTIVATION_RELU), slow(epilogue.activation > polywarp::ACTIVATION_RELU) {}
-
-        __device__ static __forceinline__ bool in_pairs(const double* at, int64_t pitch, int64_t stride) {
-            return reinterpret_cast<uint64_t>(at) % 16 == 0 && pitch % 2 == 0 && stride % 2 == 0;
-        }
-
-        __device__ __forceinline__ double* at(uint32_t m, uint32_t n) const { return d + static_cast<int64_t>(m) * problem.n + n; }
-
-        // What is added to column n and the next.
-        __device__ __forceinline__ void load_bias(double (&bias)[2], uint32_t n) const {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                bias[i] = epilogue.bias != nullptr && n + i < problem.n ? epilogue.bias[n + i] : 0.0;
-            }
-        }
-
-        // Two sums side by side, the first of which may lie outside.
-        __device__ __forceinline__ void store(double (&x)[2], const double (&bias)[2], uint32_t m, uint32_t n) const {
-            if (m >= problem.m || n >= problem.n) {
-                return;
-            }
-            double addend[2] = {};
-            if (epilogue.c != nullptr) {
-                const double* c = epilogue.c_at(batch, m, n);
-                if (pairs_c) {
-                    const double2 both = *reinterpret_cast<const double2*>(c);
-                    addend[0] = both.x;
-                    addend[1] = both.y;
-                } else {
-                    addend[0] = c[0];
-                    if (n + 1 < problem.n) {
-                        addend[1] = c[1];
-                    }
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                x[i] = epilogue.alpha * x[i];
-                if (epilogue.c != nullptr) {
-                    x[i] = fma(epilogue.beta, addend[i], x[i]);
-                }
-                x[i] += bias[i];
-                x[i] = relu && x[i] < 0.0 ? 0.0 : x[i];
-            }
-            double* to = at(m, n);
-            if (pairs) {
-                *reinterpret_cast<double2*>(to) = make_double2(x[0], x[1]);
-            } else {
-                to[0] = x[0];
-                if (n + 1 < problem.n) {
-                    to[1] = x[1];
-                }
-            }
-        }
-
-        // Phase 3 for one that this thread has stored.
-        __device__ __forceinline__ void activate(uint32_t m, uint32_t n) const {
-            if (m < problem.m && n < problem.n) {
-                *at(m, n) = polywarp::activate(*at(m, n), epilogue.activation);
-            }
-        }
-    };
 
     // Phases 2 and 3 for the tile of a warp that begins at (first_m, first_n).
     __device__ static __forceinline__ void finish(const double (&sums)[BLOCKS_M][BLOCKS_N][4], const Ending& ending, uint32_t first_m,
