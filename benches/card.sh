@@ -11,10 +11,9 @@
 #                                           kinds, by themselves: sparse24, grouped, blocks
 #   benches/card.sh torch OUT SCRIPT        PyTorch's rates by SCRIPT, as OUT/torch.txt
 #
-# First tune: OUT/shipped.json becomes core/src/tuner/shipped.json (docs/tuner.md). A program built with it tunes nothing on this card, so that the
-# tables take less time. Afterwards: cargo xtask rates benches/results/FOLDER.
-# Variables: POLYWARP (the program), DEVICE (cuda:0), SECONDS_EACH (a limit for each command, 170), and those of
-# the tests.
+# First tune: OUT/shipped.json becomes core/src/tuner/shipped.json (docs/tuner.md). A program built with it tunes nothing on this
+# card, so that the tables take less time. Afterwards: cargo xtask rates benches/results/FOLDER.
+# Variables: POLYWARP (the program), DEVICE (cuda:0), SECONDS_EACH (a limit for each command, 170), and those of the tests.
 set -uo pipefail
 
 step=${1:?prove, sanitize, overview, gemm, tune or torch} out=${2:?a folder for the results}
