@@ -59,7 +59,7 @@ sanitize)
         done
     done
     ;;
-overview) bench polywarp --budget 0.1 --sustained 0 "$@" ;;
+overview) bench polywarp --sustained 0 "$@" ;;
 gemm)
     for kind in "${@:-f16 bf16 f32 f32-high f32-medium f64 i8-nt f8e4m3-nt}"; do
         for each in $kind; do
