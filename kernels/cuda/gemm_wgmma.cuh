@@ -28,7 +28,8 @@
 //               every 128 of k, and are added up in f32; SCALED_BLOCKS: each multiplied with A's scale, then B's, before.
 //               Tiles up to 64 x 128 a warpgroup are added while its next stage is multiplied, wider ones part by part of
 //               their columns while the other warpgroup multiplies.
-// Requires      sm_90a; bases and pitches of A and B are multiples of 16 bytes (TMA); 8-bit and tf32 operands K-major.
+// Requires      sm_90a; bases and pitches of A and B are multiples of 16 bytes (TMA); 8-bit operands K-major, tf32 too,
+//               but for the transposed product's A, which lies along its rows.
 //               D may lie anywhere; it is written by TMA only where its base and pitch are multiples of 16 bytes. With
 //               CLUSTER_K > 1 as many clusters as tiles. GROUPED: any number of blocks.
 // Measured      docs/gemm.md, with what repeats it.
@@ -36,7 +37,8 @@
 //               two consumers and sums promoted every 128 of k: NVIDIA CUTLASS, DeepSeek DeepGEMM (described there).
 // Next          gemm_wgmma_config.cuh: constants, tiles; gemm_wgmma_mainloop.cuh: 1, 2; gemm_wgmma_ending.cuh: 3, its activations
 //               in activation.cuh; gemm_wgmma_store.cuh: 4; gemm_wgmma_tiles.cuh: which tiles a block ends, one after the other;
-//               gemm_wgmma_sparse.cuh: a compressed A; gemm_wgmma_blocks.cuh: scales that change along k.
+//               gemm_wgmma_sparse.cuh: a compressed A; gemm_wgmma_blocks.cuh: scales that change along k;
+//               gemm_wgmma_transposed.cuh: D^T = B^T A^T with B^T in registers.
 #pragma once
 #include "gemm_wgmma_mainloop.cuh"
 #include "gemm_wgmma_store.cuh"
@@ -140,6 +142,8 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
                 Load::multiply_tile_promoted(sums, factors, count, base, full, empty, at, warpgroup_row, thread, rank);
             } else if constexpr (C::PROMOTED) {
                 Load::multiply_tile_promoted(sums, Unscaled{}, count, base, full, empty, at, warpgroup_row, thread, rank);
+            } else if constexpr (C::TRANSPOSED) {
+                Load::multiply_tile_of_registers(sums, count, base, full, empty, at, warpgroup_row, thread, rank);
             } else {
                 Load::multiply_tile(sums, count, base, full, empty, at, warpgroup_row, thread, rank);
             }
@@ -151,10 +155,16 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
             if constexpr (C::CLUSTER_K > 1) {
                 // All stages have been read: sums take their place.
                 ptx::named_barrier(ALL_CONSUMERS, C::CONSUMERS * WARPGROUP);
-                End::share(sums, count > 0, base, first_row, lane);
+                if constexpr (C::TRANSPOSED) {
+                    TransposedStore<C>::share(sums, count > 0, base, first_row, lane);
+                } else {
+                    End::share(sums, count > 0, base, first_row, lane);
+                }
                 ptx::cluster_barrier();
                 End::finish_shared(d + tile.layer * problem.batch_stride, base, ending, problem, tile, rank,
                                    consumer * WARPGROUP + thread);
+            } else if constexpr (C::TRANSPOSED) {
+                TransposedStore<C>::finish(sums, d, ending, problem, tile, first_row, lane);
             } else if (C::is_unowned(problem, tile)) {
                 End::store_zeros(d, problem, tile, first_row, lane);
             } else {
@@ -235,6 +245,10 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
                       GEMM_WGMMA_NO_METADATA,                                                                              \
                       GEMM_WGMMA_COMMA const uint32_t* ends GEMM_WGMMA_COMMA int64_t ends_stride GEMM_WGMMA_COMMA          \
                           uint32_t ends_are_signed GEMM_WGMMA_COMMA int64_t bias_stride)
+// The transposed product: what is A here is B^T, and D's columns are rows.
+#define GEMM_WGMMA_TRANSPOSED(...)                                                                                         \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, TRANSPOSED, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS, GEMM_WGMMA_NO_GROUPS,           \
+                      GEMM_WGMMA_NO_METADATA, )
 // 8-bit floats with scales of blocks.
 #define GEMM_WGMMA_SCALED_BLOCKS(...)                                                                                      \
     GEMM_WGMMA_KERNEL(__VA_ARGS__, SCALED_BLOCKS, GEMM_WGMMA_NO_SCALES,                                                    \

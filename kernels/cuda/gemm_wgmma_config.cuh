@@ -40,6 +40,8 @@ enum class Kind {
     GROUPS,
     // 8-bit floats with scales that change along K (gemm_wgmma_blocks.cuh).
     SCALED_BLOCKS,
+    // B^T and A^T, into D^T (gemm_wgmma_transposed.cuh).
+    TRANSPOSED,
 };
 
 // What the planner hands over besides tensor maps and the epilogue's operands.
@@ -141,6 +143,7 @@ struct Config {
     static constexpr Major MAJOR_A = MAJOR_A_, MAJOR_B = MAJOR_B_;
     static constexpr bool PING_PONG = SCHEDULE_ == Schedule::PING_PONG;
     static constexpr bool GROUPED = KIND_ == Kind::GROUPS, BLOCK_SCALED = KIND_ == Kind::SCALED_BLOCKS;
+    static constexpr bool TRANSPOSED = KIND_ == Kind::TRANSPOSED;
 
     static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N * CLUSTER_K;
@@ -178,9 +181,10 @@ struct Config {
     static constexpr uint32_t PRODUCER_REGISTERS = LONG_PRODUCER || CONSUMERS == 3 ? 56 : 40;
     static constexpr uint32_t CONSUMER_REGISTERS = CONSUMERS == 3 ? 152 : LONG_PRODUCER ? 224 : 232;
 
-    // An MN-major tile is made of columns of 64 elements (128 bytes) that are BLOCK_K deep.
-    static constexpr int COLUMNS_A = (BLOCK_M + 63) / 64;
-    static constexpr int COLUMNS_B = (BLOCK_N + 63) / 64;
+    // An MN-major tile is made of columns of 128 bytes that are BLOCK_K deep.
+    static constexpr int COLUMN = ptx::SWIZZLE_ROW_BYTES / sizeof(B);
+    static constexpr int COLUMNS_A = (BLOCK_M + COLUMN - 1) / COLUMN;
+    static constexpr int COLUMNS_B = (BLOCK_N + COLUMN - 1) / COLUMN;
     static constexpr uint32_t COLUMN_BYTES = BLOCK_K * ptx::SWIZZLE_ROW_BYTES;
     static constexpr uint32_t A_BYTES =
         MAJOR_A == Major::K ? BLOCK_M * ROW_BYTES_A : COLUMNS_A * COLUMN_BYTES;
@@ -205,14 +209,17 @@ struct Config {
     static constexpr uint32_t STAGING_BYTES = CONSUMERS * 4 * CHUNKS_A_WARP * CHUNK_BYTES;
     static constexpr uint32_t BARRIERS_AT = STAGES * STAGE_BYTES + STAGING_BYTES;
     static constexpr uint32_t SHARED_BYTES = PIPELINE_BYTES + STAGING_BYTES;
-    // Elements from row to row of sums that a cluster adds up: as for STAGED_PITCH. They take the place of the stages.
-    static constexpr int SHARED_PITCH = BLOCK_N + 8;
+    // Sums that a cluster adds up, rows and columns as D has them, and elements from row to row: as for STAGED_PITCH. They take
+    // the place of the stages.
+    static constexpr int SHARED_M = TRANSPOSED ? BLOCK_N : BLOCK_M, SHARED_N = TRANSPOSED ? BLOCK_M : BLOCK_N;
+    static constexpr int SHARED_PITCH = SHARED_N + (TRANSPOSED ? 4 : 8);
 
     static_assert(sizeof(A) == sizeof(B));
     static_assert(BLOCK_M % (READERS * SLAB_M) == 0 && BLOCK_N % 16 == 0 && BLOCK_N <= 256);
     static_assert(!PING_PONG || CONSUMERS == 2);
     static_assert(BLOCK_N % CHUNK_N == 0, "tiles are stored in whole chunks");
-    static_assert(sizeof(A) == 2 || !MN_MAJOR, "only 16-bit operands may be MN-major");
+    static_assert(sizeof(A) == 2 || !MN_MAJOR || TRANSPOSED, "only 16-bit operands may be MN-major");
+    static_assert(!TRANSPOSED || (std::is_same_v<A, ptx::tf32_t> && MAJOR_A == Major::MN && MAJOR_B == Major::K));
     static_assert(!SPARSE || (MAJOR_A == Major::K && K_STEPS == 2));
     static_assert(SHARED_BYTES <= MOST_SHARED_BYTES);
     // Parts that the blocks of a cluster load for each other: rows of K-major tiles in whole atoms, else of k.
@@ -221,7 +228,7 @@ struct Config {
     static_assert(SLABS * BLOCK_N / 2 <= SUM_REGISTERS, "accumulators must leave registers for the rest");
     static_assert(PART_N >= 64 && PART_N % 16 == 0 && BLOCK_N % PART_N == 0);
     static_assert(CLUSTER_K == 1 || (!MULTICAST && !PING_PONG && BLOCK_N % 32 == 0));
-    static_assert(CLUSTER_K == 1 || BLOCK_M * SHARED_PITCH * 4 <= STAGES * STAGE_BYTES);
+    static_assert(CLUSTER_K == 1 || SHARED_M * SHARED_PITCH * 4 <= STAGES * STAGE_BYTES);
     static_assert(!GROUPED || (CLUSTER == 1 && !SCALED && MAJOR_A == Major::K), "groups begin at any row of A");
     // Scales of B's columns are those of 128 or more.
     static_assert(!BLOCK_SCALED || (PROMOTED && CLUSTER_K == 1 && (PARTS == 1 ? BLOCK_N <= 128 : PART_N == 128)));

@@ -15,6 +15,23 @@ struct alignas(2 * sizeof(Out)) Two {
 // Columns that are ended together, and a lane's sums of them: enough to hide the latency of what is done to each.
 constexpr int GROUP_N = 16, GROUP_SUMS = GROUP_N / 2;
 
+// The sums of group number `group` of COUNT from FIRST on. A register's number is known when it compiles, so each group has
+// code of its own, found by halves: copies under predicates would all be issued.
+template <int FIRST, int COUNT, typename Accumulator, int SLABS, int SLAB_SUMS>
+__device__ __forceinline__ void pick_group(Accumulator (&to)[GROUP_SUMS], const Accumulator (&d)[SLABS][SLAB_SUMS], int group) {
+    if constexpr (COUNT == 1) {
+        constexpr int AT = FIRST * GROUP_SUMS;
+#pragma unroll
+        for (int i = 0; i < GROUP_SUMS; ++i) {
+            to[i] = d[AT / SLAB_SUMS][AT % SLAB_SUMS + i];
+        }
+    } else if (group < FIRST + COUNT / 2) {
+        pick_group<FIRST, COUNT / 2>(to, d, group);
+    } else {
+        pick_group<FIRST + COUNT / 2, COUNT - COUNT / 2>(to, d, group);
+    }
+}
+
 template <typename C>
 struct Ending {
     using Out = typename C::Out;

@@ -2,6 +2,7 @@
 #pragma once
 #include "gemm_wgmma_blocks.cuh"
 #include "gemm_wgmma_sparse_stage.cuh"
+#include "gemm_wgmma_transposed.cuh"
 
 namespace polywarp::gemm_wgmma {
 
@@ -34,7 +35,7 @@ struct Mainloop {
                 constexpr int PART = C::BLOCK_K / CLUSTER_N;
 #pragma unroll
                 for (int i = 0; i < C::COLUMNS_A; ++i) {
-                    box(at_n * PART * ptx::SWIZZLE_ROW_BYTES + i * COLUMN_BYTES, tile.m + i * 64, k + at_n * PART);
+                    box(at_n * PART * ptx::SWIZZLE_ROW_BYTES + i * COLUMN_BYTES, tile.m + i * C::COLUMN, k + at_n * PART);
                 }
             }
         } else {
@@ -54,7 +55,7 @@ struct Mainloop {
                 constexpr int PART = C::BLOCK_K / CLUSTER_M;
 #pragma unroll
                 for (int i = 0; i < C::COLUMNS_B; ++i) {
-                    box(at_m * PART * ptx::SWIZZLE_ROW_BYTES + i * COLUMN_BYTES, tile.n + i * 64, k + at_m * PART);
+                    box(at_m * PART * ptx::SWIZZLE_ROW_BYTES + i * COLUMN_BYTES, tile.n + i * C::COLUMN, k + at_m * PART);
                 }
             }
         }
@@ -177,6 +178,48 @@ struct Mainloop {
         }
         ptx::wgmma_wait<0>();
         hold(sums);
+        if (count > 0) {
+            release(empty + before * 8, thread, rank);
+        }
+    }
+
+    // The same with A in registers: each part of a stage is a group of wgmma, and comes into its registers while the groups of the
+    // other parts are under way. In one line without branches: behind one the assembler was seen to load into registers that
+    // wgmma still read, which the build looks for.
+    __device__ static __forceinline__ void multiply_tile_of_registers(Sums& sums, uint32_t count, uint32_t base, uint32_t full,
+                                                                      uint32_t empty, Position<C::STAGES>& at,
+                                                                      uint32_t first_row, uint32_t thread, uint32_t rank) {
+        using Stage = TransposedStage<C>;
+        constexpr int PARTS = Stage::PARTS;
+        typename Stage::Fragments parts[PARTS] = {};
+        const uint32_t warp_row = first_row + thread / 32 * 16, lane = thread % 32;
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < count; ++i) {
+            const uint32_t stage = base + at.stage * C::STAGE_BYTES;
+#pragma unroll
+            for (int part = 0; part < PARTS; ++part) {
+                // This part of the stage before has been multiplied.
+                ptx::wgmma_wait<PARTS - 1>();
+                Stage::hold(sums);
+                Stage::keep(parts[part]);
+                if (part == 0) {
+                    ptx::barrier_wait(full + at.stage * 8, at.phase);
+                }
+                if (part == PARTS - 1 && i > 0) {
+                    release(empty + before * 8, thread, rank);
+                }
+                Stage::load(parts[part], stage, part, warp_row, lane);
+                Stage::start(sums, parts[part], stage, part, i == 0 && part == 0);
+            }
+            before = at.stage;
+            at.advance();
+        }
+        ptx::wgmma_wait<0>();
+        Stage::hold(sums);
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) {
+            Stage::keep(parts[part]);
+        }
         if (count > 0) {
             release(empty + before * 8, thread, rank);
         }

@@ -168,7 +168,7 @@ struct Store {
                 load(next, group + 1);
             }
             Accumulator sums[GROUP_SUMS];
-            pick<0, GROUPS>(sums, d, group);
+            pick_group<0, GROUPS>(sums, d, group);
             Compute ended[GROUP_SUMS];
             ending.finish(ended, sums, with);
             const int chunk = group / GROUPS_A_CHUNK, within = group % GROUPS_A_CHUNK;
@@ -182,22 +182,6 @@ struct Store {
             if (within == GROUPS_A_CHUNK - 1) {
                 send_buffer(map_d, out, buffer, shared + (buffer - staging), chunk, problem, tile, first_row, lane);
             }
-        }
-    }
-
-    // The sums of group number `group` of COUNT from FIRST on. A register's number is known when it compiles, so each group has
-    // code of its own, found by halves: copies under predicates would all be issued.
-    template <int FIRST, int COUNT>
-    __device__ static __forceinline__ void pick(Accumulator (&to)[GROUP_SUMS], const Sums& d, int group) {
-        if constexpr (COUNT == 1) {
-#pragma unroll
-            for (int i = 0; i < GROUP_SUMS; ++i) {
-                to[i] = d[FIRST / GROUPS_A_SLAB][FIRST % GROUPS_A_SLAB * GROUP_SUMS + i];
-            }
-        } else if (group < FIRST + COUNT / 2) {
-            pick<FIRST, COUNT / 2>(to, d, group);
-        } else {
-            pick<FIRST + COUNT / 2, COUNT - COUNT / 2>(to, d, group);
         }
     }
 
@@ -282,13 +266,17 @@ struct Store {
                                                          const Problem& problem, const Tile& tile, uint32_t rank,
                                                          uint32_t thread) {
         constexpr uint32_t STEP = C::CLUSTER_K * C::CONSUMERS * WARPGROUP;
-        const uint32_t rows = min(problem.m - tile.m, static_cast<uint32_t>(C::BLOCK_M));
-        const uint32_t columns = min(problem.n - tile.n, static_cast<uint32_t>(BLOCK_N));
+        constexpr uint32_t SHARED_N = C::SHARED_N;
+        const uint32_t top = C::TRANSPOSED ? tile.n : tile.m, left = C::TRANSPOSED ? tile.m : tile.n;
+        const uint32_t rows = min((C::TRANSPOSED ? problem.n : problem.m) - top, static_cast<uint32_t>(C::SHARED_M));
+        const uint32_t columns = min((C::TRANSPOSED ? problem.m : problem.n) - left, SHARED_N);
+        const int64_t row_stride = C::TRANSPOSED ? problem.column_stride : problem.row_stride;
+        const int64_t column_stride = C::TRANSPOSED ? problem.row_stride : problem.column_stride;
         const uint32_t first = rank * C::CONSUMERS * WARPGROUP + thread;
         if (problem.store_by_tma) {
 #pragma unroll 1
-            for (uint32_t i = first; i < rows * (BLOCK_N / 4); i += STEP) {
-                const uint32_t row = i / (BLOCK_N / 4), column = i % (BLOCK_N / 4) * 4;
+            for (uint32_t i = first; i < rows * (SHARED_N / 4); i += STEP) {
+                const uint32_t row = i / (SHARED_N / 4), column = i % (SHARED_N / 4) * 4;
                 const uint32_t from = shared + (row * C::SHARED_PITCH + column) * 4;
                 Accumulator parts[C::CLUSTER_K][4];
 #pragma unroll
@@ -305,7 +293,7 @@ struct Store {
                         for (int part = 1; part < C::CLUSTER_K; ++part) {
                             sum += parts[part][j];
                         }
-                        x[j] = ending.inactive(sum, tile.batch, tile.m + row, tile.n + column + j);
+                        x[j] = ending.inactive(sum, tile.batch, top + row, left + column + j);
                     }
                     branchless::activate<Out>(x, ending.epilogue.activation);
                     Four<Out> result;
@@ -313,13 +301,13 @@ struct Store {
                     for (int j = 0; j < 4; ++j) {
                         result.of[j] = polywarp::from_compute<Out>(x[j]);
                     }
-                    *reinterpret_cast<Four<Out>*>(matrix + (tile.m + row) * problem.row_stride + tile.n + column) = result;
+                    *reinterpret_cast<Four<Out>*>(matrix + (top + row) * row_stride + left + column) = result;
                 }
             }
         } else {
 #pragma unroll 1
-            for (uint32_t i = first; i < rows * BLOCK_N; i += STEP) {
-                const uint32_t row = i / BLOCK_N, column = i % BLOCK_N;
+            for (uint32_t i = first; i < rows * SHARED_N; i += STEP) {
+                const uint32_t row = i / SHARED_N, column = i % SHARED_N;
                 const uint32_t from = shared + (row * C::SHARED_PITCH + column) * 4;
                 Accumulator sum = 0;
 #pragma unroll
@@ -329,8 +317,8 @@ struct Store {
                     sum = part == 0 ? x : sum + x;
                 }
                 if (column < columns) {
-                    matrix[(tile.m + row) * problem.row_stride + (tile.n + column) * problem.column_stride] =
-                        ending.at(sum, tile.batch, tile.m + row, tile.n + column);
+                    matrix[(top + row) * row_stride + (left + column) * column_stride] =
+                        ending.at(sum, tile.batch, top + row, left + column);
                 }
             }
         }

@@ -22,6 +22,8 @@ pub mod archive;
 mod caps;
 mod catalogue;
 #[cfg(any(test, feature = "make"))]
+mod in_flight;
+#[cfg(any(test, feature = "make"))]
 pub mod make;
 mod param;
 mod plan;

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::in_flight;
 use crate::target::EARLY_SM;
 use crate::{Form, KernelInfo, Param, Target, kernels};
 
@@ -280,7 +281,7 @@ pub fn usage(said: &str, kernel: &KernelInfo) -> Result<Usage, String> {
 /// has (`HGMMA.SP`).
 ///
 /// # Errors
-/// The kernel has none of those that it is there for, or touches local memory.
+/// The kernel has none of those that it is there for, or touches local memory, or writes registers that wgmma still reads.
 pub fn tensor_instructions(disassembly: &str, kernel: &KernelInfo) -> Result<BTreeMap<String, u32>, String> {
     let symbol = &kernel.symbol;
     let mut found = BTreeMap::new();
@@ -301,6 +302,7 @@ pub fn tensor_instructions(disassembly: &str, kernel: &KernelInfo) -> Result<BTr
     if !kernel.tensor.is_empty() && !kernel.tensor.iter().any(|&name| found.contains_key(name)) {
         return Err(format!("{symbol} has no {}, only {found:?}", kernel.tensor.join(" and no ")));
     }
+    in_flight::check(disassembly).map_err(|line| format!("{symbol} writes what wgmma still reads: {line}"))?;
     Ok(found)
 }
 

@@ -47,7 +47,7 @@ __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// A value that wgmma writes in the background must not be moved across the wait by the compiler.
+// A value that wgmma writes or reads in the background must not be moved across the wait by the compiler.
 template <typename T>
 __device__ __forceinline__ void keep_in_place(T& value);
 template <>
@@ -56,6 +56,10 @@ __device__ __forceinline__ void keep_in_place<float>(float& value) {
 }
 template <>
 __device__ __forceinline__ void keep_in_place<int>(int& value) {
+    asm volatile("" : "+r"(value)::"memory");
+}
+template <>
+__device__ __forceinline__ void keep_in_place<uint32_t>(uint32_t& value) {
     asm volatile("" : "+r"(value)::"memory");
 }
 
@@ -100,22 +104,28 @@ struct Wgmma;
 #define WGMMA_REGISTERS_15(c, d) WGMMA_REGISTERS_14(c, d), WGMMA_EIGHT(c, d, 112)
 #define WGMMA_REGISTERS_16(c, d) WGMMA_REGISTERS_15(c, d), WGMMA_EIGHT(c, d, 120)
 
-// The instruction for N = 16 EIGHTS columns. NAME is what follows "m64nN" in its name; A, B, ADD, TA and TB are the numbers
+// The instruction for N = 16 EIGHTS columns. NAME is what follows "m64nN" in its name; A, B, ADD, TA, TB and LAST are the numbers
 // of the operands after the registers. 16-bit operands say how they lie (TA, TB), other floats only that nothing is
-// negated, integers neither.
+// negated, integers neither. Of an A in four registers these come first, then B and ADD.
 #define WGMMA_OPEN(ADD) "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #ADD ", 0;\n\twgmma.mma_async.sync.aligned.m64n"
 #define WGMMA_BODY(N, NAME, EIGHTS, A, B) #N NAME " {" WGMMA_TEXT_##EIGHTS "}, %" #A ", %" #B ", add"
-#define WGMMA_16BIT(N, NAME, EIGHTS, A, B, ADD, TA, TB)                                                               \
+#define WGMMA_16BIT(N, NAME, EIGHTS, A, B, ADD, TA, TB, LAST)                                                               \
     if constexpr (N_ == N)                                                                                             \
     asm volatile(WGMMA_OPEN(ADD) WGMMA_BODY(N, NAME, EIGHTS, A, B) ", 1, 1, %" #TA ", %" #TB ";\n\t}"                  \
                  : WGMMA_REGISTERS_##EIGHTS("+f", d)                                                                   \
                  : "l"(a), "l"(b), "r"(add), "n"(static_cast<int>(A_)), "n"(static_cast<int>(B_)))
-#define WGMMA_FLOAT(N, NAME, EIGHTS, A, B, ADD, TA, TB)                                                               \
+#define WGMMA_FLOAT(N, NAME, EIGHTS, A, B, ADD, TA, TB, LAST)                                                               \
     if constexpr (N_ == N)                                                                                             \
     asm volatile(WGMMA_OPEN(ADD) WGMMA_BODY(N, NAME, EIGHTS, A, B) ", 1, 1;\n\t}"                                      \
                  : WGMMA_REGISTERS_##EIGHTS("+f", d)                                                                   \
                  : "l"(a), "l"(b), "r"(add))
-#define WGMMA_INTEGER(N, NAME, EIGHTS, A, B, ADD, TA, TB)                                                             \
+#define WGMMA_REGISTER_A(N, NAME, EIGHTS, A0, A1, A2, A3, B, ADD)                                                     \
+    if constexpr (N_ == N)                                                                                             \
+    asm volatile(WGMMA_OPEN(ADD) #N NAME " {" WGMMA_TEXT_##EIGHTS "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B  \
+                                        ", add, 1, 1;\n\t}"                                                           \
+                 : WGMMA_REGISTERS_##EIGHTS("+f", d)                                                                   \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
+#define WGMMA_INTEGER(N, NAME, EIGHTS, A, B, ADD, TA, TB, LAST)                                                             \
     if constexpr (N_ == N)                                                                                             \
     asm volatile(WGMMA_OPEN(ADD) WGMMA_BODY(N, NAME, EIGHTS, A, B) ";\n\t}"                                            \
                  : WGMMA_REGISTERS_##EIGHTS("+r", d)                                                                   \
@@ -123,22 +133,22 @@ struct Wgmma;
 
 // Every width; only the one asked for is compiled.
 #define WGMMA_WIDTHS(CALL, NAME) \
-    CALL(16, NAME, 1, 8, 9, 10, 11, 12); \
-    CALL(32, NAME, 2, 16, 17, 18, 19, 20); \
-    CALL(48, NAME, 3, 24, 25, 26, 27, 28); \
-    CALL(64, NAME, 4, 32, 33, 34, 35, 36); \
-    CALL(80, NAME, 5, 40, 41, 42, 43, 44); \
-    CALL(96, NAME, 6, 48, 49, 50, 51, 52); \
-    CALL(112, NAME, 7, 56, 57, 58, 59, 60); \
-    CALL(128, NAME, 8, 64, 65, 66, 67, 68); \
-    CALL(144, NAME, 9, 72, 73, 74, 75, 76); \
-    CALL(160, NAME, 10, 80, 81, 82, 83, 84); \
-    CALL(176, NAME, 11, 88, 89, 90, 91, 92); \
-    CALL(192, NAME, 12, 96, 97, 98, 99, 100); \
-    CALL(208, NAME, 13, 104, 105, 106, 107, 108); \
-    CALL(224, NAME, 14, 112, 113, 114, 115, 116); \
-    CALL(240, NAME, 15, 120, 121, 122, 123, 124); \
-    CALL(256, NAME, 16, 128, 129, 130, 131, 132);
+    CALL(16, NAME, 1, 8, 9, 10, 11, 12, 13); \
+    CALL(32, NAME, 2, 16, 17, 18, 19, 20, 21); \
+    CALL(48, NAME, 3, 24, 25, 26, 27, 28, 29); \
+    CALL(64, NAME, 4, 32, 33, 34, 35, 36, 37); \
+    CALL(80, NAME, 5, 40, 41, 42, 43, 44, 45); \
+    CALL(96, NAME, 6, 48, 49, 50, 51, 52, 53); \
+    CALL(112, NAME, 7, 56, 57, 58, 59, 60, 61); \
+    CALL(128, NAME, 8, 64, 65, 66, 67, 68, 69); \
+    CALL(144, NAME, 9, 72, 73, 74, 75, 76, 77); \
+    CALL(160, NAME, 10, 80, 81, 82, 83, 84, 85); \
+    CALL(176, NAME, 11, 88, 89, 90, 91, 92, 93); \
+    CALL(192, NAME, 12, 96, 97, 98, 99, 100, 101); \
+    CALL(208, NAME, 13, 104, 105, 106, 107, 108, 109); \
+    CALL(224, NAME, 14, 112, 113, 114, 115, 116, 117); \
+    CALL(240, NAME, 15, 120, 121, 122, 123, 124, 125); \
+    CALL(256, NAME, 16, 128, 129, 130, 131, 132, 133);
 
 // One type of operands: its instruction's NAME after "m64nN", the elements of k it takes, and which operands lie MN-major.
 #define WGMMA_TYPE(TYPE_A, TYPE_B, ACCUMULATOR, K_, CALL, NAME, EITHER_MAJOR)                                        \
@@ -153,6 +163,14 @@ struct Wgmma;
             WGMMA_WIDTHS(CALL, NAME)                                                                                   \
         }                                                                                                              \
     };
+
+// tf32 with A in registers: rows `lane / 4` and 8 further, each at k = `lane % 4`, then both at 4 further (PTX ISA, figure "WGMMA
+// .m64nNk8 register fragment layout for matrix A"). They must stay as they are until the group of this instruction has ended.
+template <int N_>
+__device__ __forceinline__ void wgmma_tf32_of_registers(float (&d)[N_ / 2], const uint32_t (&a)[4], uint64_t b, int add) {
+    static_assert(N_ % 16 == 0 && N_ >= 16 && N_ <= 256);
+    WGMMA_WIDTHS(WGMMA_REGISTER_A, "k8.f32.tf32.tf32")
+}
 
 WGMMA_TYPE(__half, __half, float, 16, WGMMA_16BIT, "k16.f32.f16.f16", true)
 WGMMA_TYPE(__nv_bfloat16, __nv_bfloat16, float, 16, WGMMA_16BIT, "k16.f32.bf16.bf16", true)

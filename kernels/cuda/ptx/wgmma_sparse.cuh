@@ -35,7 +35,7 @@ __device__ __forceinline__ uint64_t sparse_descriptor(uint32_t address) {
 #define WGMMA_SPARSE_OPEN(N, NAME, EIGHTS, A, B, ADD, E)                                                               \
     "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #ADD ", 0;\n\twgmma.mma_async.sp.sync.aligned.m64n" #N NAME " {"      \
         WGMMA_TEXT_##EIGHTS "}, %" #A ", %" #B ", %" #E
-#define WGMMA_SPARSE(SELECTOR, N, NAME, EIGHTS, A, B, ADD, E, TB)                                                     \
+#define WGMMA_SPARSE(SELECTOR, N, NAME, EIGHTS, A, B, ADD, E, TB, LAST)                                              \
     if constexpr (N_ == N && SELECTOR_ == SELECTOR)                                                                    \
     asm volatile(WGMMA_SPARSE_OPEN(N, NAME, EIGHTS, A, B, ADD, E) ", " #SELECTOR ", add, 1, 1, 0, %" #TB ";\n\t}"      \
                  : WGMMA_REGISTERS_##EIGHTS("+f", d)                                                                   \
@@ -44,7 +44,7 @@ __device__ __forceinline__ uint64_t sparse_descriptor(uint32_t address) {
 #define WGMMA_SPARSE_1(...) WGMMA_SPARSE(1, __VA_ARGS__)
 
 // The same for integers, which have neither signs nor transposes.
-#define WGMMA_SPARSE_INTEGER(N, NAME, EIGHTS, A, B, ADD, E, TB)                                                       \
+#define WGMMA_SPARSE_INTEGER(N, NAME, EIGHTS, A, B, ADD, E, TB, LAST)                                                 \
     if constexpr (N_ == N)                                                                                             \
     asm volatile(WGMMA_SPARSE_OPEN(N, NAME, EIGHTS, A, B, ADD, E) ", 0, add;\n\t}"                                     \
                  : WGMMA_REGISTERS_##EIGHTS("+r", d)                                                                   \

@@ -111,6 +111,21 @@ const SHAPES_FLOAT8: [Shape; 10] = [
 const SHAPE_FLOAT8_WIDENING: Shape = cooperative([128, 160], 4, 2, [2, 1, 1]);
 /// For 8-bit floats with scales that change along K: large products, and few tiles.
 const SHAPES_BLOCKS: [Shape; 3] = [SHAPES_FLOAT8[0], SHAPES_FLOAT8[2], SHAPES_FLOAT8[5]];
+/// For tf32 with B along n, as the transposed product, whose rows are B's columns: large products, one for few rounds of tiles,
+/// middling ones, and as [`SHAPES_FEW_TILES`].
+const SHAPES_TRANSPOSED: [Shape; 11] = [
+    SHAPES[1],
+    cooperative([128, 256], 4, 2, [1, 2, 1]),
+    cooperative([128, 192], 4, 2, [1, 1, 1]),
+    cooperative([128, 128], 6, 2, [1, 1, 1]),
+    SHAPES[4],
+    SHAPES[5],
+    SHAPES_FEW_TILES[0],
+    SHAPES_FEW_TILES[1],
+    SHAPES_FEW_TILES[2],
+    cooperative([64, 64], 13, 1, [1, 1, 2]),
+    SHAPES_FEW_TILES[3],
+];
 /// For groups of A's rows, 16-bit operands with A K-major: groups of many rows, and of few.
 const SHAPES_GROUPED: [Shape; 2] = [SHAPES[3], SHAPES[5]];
 
@@ -123,6 +138,8 @@ enum Work {
     Groups,
     /// 8-bit floats with scales that change along K.
     ScaledBlocks,
+    /// B^T and A^T, into D^T.
+    Transposed,
 }
 
 /// Types of A and B.
@@ -193,6 +210,7 @@ impl Instance {
         let special = match work {
             Work::Groups => "grouped_",
             Work::ScaledBlocks => "blocks_",
+            Work::Transposed => "transposed_",
             Work::Matrices if kind.compressed => "sparse_",
             Work::Matrices => "",
         };
@@ -228,12 +246,17 @@ impl Instance {
         STAGE_ROW_BYTES / self.kind.operands.size_bytes() as u32
     }
 
+    /// Whether it computes the transposed product: what it calls A is B^T, and its rows are D's columns.
+    pub fn is_transposed(&self) -> bool {
+        self.work == Work::Transposed
+    }
+
     /// Boxes by which A and B are loaded: elements along the map's first dimension, and along its second. Blocks that share
     /// an operand load parts of it for each other: rows of K-major tiles, else of k.
     pub fn boxes(&self) -> [[u32; 2]; 2] {
         let part = |major, rows: u32, sharers: u32| match major {
             Major::K => [self.block_k(), rows / sharers],
-            Major::Mn => [64, self.block_k() / sharers],
+            Major::Mn => [self.block_k(), self.block_k() / sharers],
         };
         let Shape { block_m, block_n, cluster_m, cluster_n, .. } = self.shape;
         let [mut a, b] = [part(self.major_a, block_m, cluster_n), part(self.major_b, block_n, cluster_m)];
@@ -260,8 +283,8 @@ impl Instance {
         match major {
             // Whole atoms of 8 rows.
             Major::K => (rows * STAGE_ROW_BYTES).next_multiple_of(1024),
-            // Columns of 64 elements.
-            Major::Mn => rows.div_ceil(64) * self.block_k() * STAGE_ROW_BYTES,
+            // Columns as wide as a stage is deep.
+            Major::Mn => rows.div_ceil(self.block_k()) * self.block_k() * STAGE_ROW_BYTES,
         }
     }
 
@@ -299,6 +322,7 @@ impl Instance {
         let (source, maker, operands) = match (self.work, self.is_compressed(), self.is_scaled()) {
             (Work::Groups, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_GROUPED", both()),
             (Work::ScaledBlocks, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_SCALED_BLOCKS", both()),
+            (Work::Transposed, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_TRANSPOSED", both()),
             (_, true, _) => ("gemm_wgmma_sparse.cuh", "GEMM_WGMMA_SPARSE", operands.to_owned()),
             (_, false, true) => ("gemm_wgmma.cuh", "GEMM_WGMMA_SCALED", both()),
             (_, false, false) => ("gemm_wgmma.cuh", "GEMM_WGMMA", both()),
@@ -373,6 +397,19 @@ pub(crate) fn grouped_instances() -> &'static [Instance] {
     &INSTANCES
 }
 
+/// Every kernel of the family for the transposed product of f32 read as tf32.
+pub(crate) fn transposed_instances() -> &'static [Instance] {
+    static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
+        let kinds = KINDS.iter().filter(|kind| kind.operands == DType::F32);
+        let of = |kind| {
+            SHAPES_TRANSPOSED
+                .map(|shape| Instance::of(Work::Transposed, shape, kind, DType::F32, [Major::Mn, Major::K]))
+        };
+        kinds.flat_map(of).collect()
+    });
+    &INSTANCES
+}
+
 /// Every kernel of the family for matrices and batches of them.
 pub(crate) fn instances() -> &'static [Instance] {
     static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
@@ -418,5 +455,6 @@ pub(crate) fn instances() -> &'static [Instance] {
 }
 
 pub(crate) fn kernels() -> Vec<KernelInfo> {
-    instances().iter().chain(grouped_instances()).chain(blocks_instances()).map(Instance::info).collect()
+    let special = grouped_instances().iter().chain(blocks_instances()).chain(transposed_instances());
+    instances().iter().chain(special).map(Instance::info).collect()
 }

@@ -4,7 +4,7 @@
 //! tf32 parts at `High`; never at `Highest`. Where tiles are few and K is long, the blocks of a cluster share K, or slabs of
 //! K are summed apart and added by a second launch (`splitk.rs`). What each takes is guessed in `wgmma_estimate.rs`; products of
 //! groups of rows are planned in `wgmma_grouped.rs`, those of a 2:4 compressed A in `wgmma_sparse.rs`, those with scales that
-//! change along K in `wgmma_blocks.rs`.
+//! change along K in `wgmma_blocks.rs`, transposed ones of f32 in `wgmma_transposed.rs`.
 
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
@@ -26,6 +26,8 @@ mod grouped;
 mod source;
 #[path = "wgmma_sparse.rs"]
 mod sparse;
+#[path = "wgmma_transposed.rs"]
+mod transposed;
 
 use source::{Prepared, Way};
 
@@ -46,7 +48,8 @@ pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
     }
     let found = match op {
         Op::Matmul(op) if op.scale_blocks.is_some() => blocks::products(op, caps),
-        Op::Matmul(op) => products(op, caps),
+        Op::Matmul(op) => products(op, caps)
+            .map(|found| found.into_iter().chain(transposed::products(op, caps).into_iter().flatten()).collect()),
         Op::GroupedMatmul(op) => grouped::products(op, caps),
         Op::SparseMatmul(op) => sparse::products(op, caps),
         _ => None,
@@ -60,7 +63,7 @@ fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
     let mut prepared = Prepared::default();
     let a = prepared.operand(Operand::a(op)?, &way, caps)?;
     let b = prepared.operand(Operand::b(op)?, &way, caps)?;
-    let problem = Problem { op, a, b, terms: way.terms, ending, caps, metadata: None, block_scales: Vec::new() };
+    let problem = Problem { terms: way.terms, ..Problem::new(op, a, b, ending, caps) };
     let matches = |instance: &&Instance| {
         instance.operands() == op.a.dtype && (instance.major_a, instance.major_b) == (problem.a.major, problem.b.major)
     };
@@ -84,6 +87,9 @@ fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
 /// A product whose operands are ready.
 struct Problem<'a> {
     op: &'a Matmul,
+    /// Its extents as the kernel has them: those of D^T where it computes that.
+    dims: MatmulDims,
+    /// What the kernel calls A and B.
     a: Source,
     b: Source,
     terms: u64,
@@ -102,6 +108,12 @@ struct Target {
     dtype: DType,
     slabs: u64,
     slab_tiles: u64,
+}
+
+impl<'a> Problem<'a> {
+    fn new(op: &'a Matmul, a: Source, b: Source, ending: Ending<'a>, caps: &'a Caps) -> Problem<'a> {
+        Problem { op, dims: op.dims(), a, b, terms: 1, ending, caps, metadata: None, block_scales: Vec::new() }
+    }
 }
 
 impl Problem<'_> {
@@ -133,12 +145,12 @@ impl Problem<'_> {
 
     /// Stages that one output adds up.
     fn k_tiles(&self, instance: &Instance) -> u64 {
-        self.op.dims().k.div_ceil(u64::from(instance.block_k())) * self.terms
+        self.dims.k.div_ceil(u64::from(instance.block_k())) * self.terms
     }
 
     /// Clusters of tiles in one slab.
     fn clusters(&self, instance: &Instance) -> u64 {
-        let MatmulDims { batch, m, n, .. } = self.op.dims();
+        let MatmulDims { batch, m, n, .. } = self.dims;
         let Shape { block_m, block_n, cluster_m, cluster_n, .. } = instance.shape;
         let clusters =
             |extent: u64, block: u32, cluster: u32| extent.div_ceil(u64::from(block)).div_ceil(u64::from(cluster));
@@ -146,7 +158,7 @@ impl Problem<'_> {
     }
 
     fn launch(&self, instance: &Instance, target: &Target, epilogue: Vec<Arg>) -> Option<Launch> {
-        let MatmulDims { batch, m, n, k } = self.op.dims();
+        let MatmulDims { batch, m, n, k } = self.dims;
         let Shape { block_m, block_n, cluster_m, cluster_k, .. } = instance.shape;
         let clusters = self.clusters(instance).checked_mul(target.slabs)?;
         // Blocks that share K have one tile, others as many as there are.
@@ -168,11 +180,13 @@ impl Problem<'_> {
     /// What a kernel takes before the epilogue's arguments (`GEMM_WGMMA_KERNEL` in the source); D has `layers` matrices.
     fn args(&self, instance: &Instance, target: &Target, [layers, m, n, k]: [u64; 4], walk: &Walk) -> Option<Vec<Arg>> {
         let bytes = target.dtype.size_bytes();
-        let by_tma = (n * bytes).is_multiple_of(16) && target.offset_bytes.is_multiple_of(16);
+        // D's rows as they lie.
+        let row = if instance.is_transposed() { m } else { n };
+        let by_tma = (row * bytes).is_multiple_of(16) && target.offset_bytes.is_multiple_of(16);
         let [box_a, box_b] = instance.boxes();
         let map_a = TensorMap { swizzle: instance.swizzle_a(), ..self.a.map(box_a) };
         // Where D is stored plainly its map is not looked at.
-        let map_d = if by_tma { map_of_d(target, [layers, m, n])? } else { map_a.clone() };
+        let map_d = if by_tma && !instance.is_transposed() { map_of_d(target, [layers, m, n])? } else { map_a.clone() };
         let word = |value: u64| Arg::U32(value as u32);
         let mut args = vec![
             Arg::TensorMap(map_a),
@@ -185,7 +199,8 @@ impl Problem<'_> {
         args.extend([target.slabs, target.slab_tiles, self.terms].map(word));
         args.push(Arg::U32(walk.raster));
         args.extend([self.a.operand.batch > 1, self.b.operand.batch > 1, by_tma].map(|yes| Arg::U32(u32::from(yes))));
-        args.extend([n as i64, 1, (m * n) as i64].map(Arg::I64));
+        let [row_stride, column_stride] = if instance.is_transposed() { [1, row] } else { [row, 1] };
+        args.extend([row_stride, column_stride, m * n].map(|stride| Arg::I64(stride as i64)));
         Some(args)
     }
 }

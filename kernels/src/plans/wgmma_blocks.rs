@@ -33,7 +33,7 @@ pub(super) fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
     let mut prepared = Prepared::default();
     let a = prepared.operand(Operand::a(&unscaled)?, &way, caps)?;
     let b = prepared.operand(Operand::b(&unscaled)?, &way, caps)?;
-    let problem = Problem { op: &unscaled, a, b, terms: 1, ending, caps, metadata: None, block_scales: scales };
+    let problem = Problem { block_scales: scales, ..Problem::new(&unscaled, a, b, ending, caps) };
     let candidates = blocks_instances().iter().filter(serves);
     Some(candidates.filter_map(|instance| problem.candidate(instance, 1, &prepared)).collect())
 }

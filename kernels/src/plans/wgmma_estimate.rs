@@ -110,7 +110,7 @@ impl Problem<'_> {
 
     /// Bytes of A, B and D, and a share of those that the larger operand is read again: not all are found in L2.
     fn bytes(&self, instance: &Instance) -> u64 {
-        let MatmulDims { batch, m, n, k } = self.op.dims();
+        let MatmulDims { batch, m, n, k } = self.dims;
         let Shape { block_m, block_n, .. } = instance.shape;
         let element = self.op.a.dtype.size_bytes();
         let again = if m > n { n.div_ceil(u64::from(block_n)) } else { m.div_ceil(u64::from(block_m)) } - 1;

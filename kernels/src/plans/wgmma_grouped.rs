@@ -31,7 +31,7 @@ pub(super) fn products(op: &GroupedMatmul, caps: &Caps) -> Option<Vec<Candidate>
     let a = prepared.operand_along_k(Operand::a(&first)?, &way, caps)?;
     let b = prepared.operand(matrices(op, &first)?, &way, caps)?;
     let even = even(op)?;
-    let problem = Problem { op: &even, a, b, terms: 1, ending, caps, metadata: None, block_scales: Vec::new() };
+    let problem = Problem::new(&even, a, b, ending, caps);
     let layouts = (problem.a.major, problem.b.major);
     let matching = grouped_instances().iter().filter(serves);
     let matching = matching.filter(|instance| (instance.major_a, instance.major_b) == layouts);

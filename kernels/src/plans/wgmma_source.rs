@@ -36,6 +36,11 @@ impl Way {
             _ => None,
         }
     }
+
+    /// An operand that a tensor map describes without being packed, along k or along its rows.
+    pub fn as_it_lies(&self, operand: Operand) -> Option<Source> {
+        Source::of(operand, self.element, true, 0)
+    }
 }
 
 /// Launches that come before the product, and the scratch space they fill.
