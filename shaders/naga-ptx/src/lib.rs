@@ -81,6 +81,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+#[path = "../tests/common/assembler.rs"]
+mod assembler;
 mod emit;
 mod error;
 mod ir;
