@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{folder, shaders};
+use common::{folder, shader_of, shaders};
 use naga_ptx::{Error, compile};
 
 #[test]
@@ -40,12 +40,43 @@ fn compiling_twice_gives_the_same_text() {
     }
 }
 
+/// The place is the line that says what is refused.
 #[test]
 fn what_cuda_lacks_is_unsupported_with_its_place() {
     for shader in shaders("refused") {
+        let source = std::fs::read_to_string(folder("refused").join(format!("{}.wgsl", shader.name))).unwrap();
+        let mut marked =
+            (1..).zip(source.lines()).filter_map(|(n, line)| Some((n, line.split_once("// refused: ")?.1)));
+        let (expected, words) = marked.next().unwrap();
         match compile(&shader.module, &shader.info, &shader.options) {
-            Err(Error::Unsupported { span: Some(_), .. }) => {}
+            Err(Error::Unsupported { construct, span: Some(span), .. }) => {
+                assert!(construct.contains(words), "{}: {construct}", shader.name);
+                assert_eq!(span.location(&source).line_number, expected, "{}", shader.name);
+            }
             other => panic!("{}: {other:?}", shader.name),
         }
     }
+}
+
+#[test]
+fn a_graphics_stage_is_unsupported_asked_for_or_alone() {
+    let source = "@fragment fn shade() { var x = 1; }
+        @compute @workgroup_size(1) fn work() {}
+        @fragment fn empty() {}";
+    let mut shader = shader_of("stages".to_owned(), source);
+    let mut compiled = |entry: Option<&str>| {
+        shader.options.entry_point = entry.map(str::to_owned);
+        compile(&shader.module, &shader.info, &shader.options)
+    };
+    // Beside compute stages they are left alone.
+    assert_eq!(compiled(None).unwrap().entry_points.len(), 1);
+    match compiled(Some("shade")) {
+        Err(Error::Unsupported { span: Some(span), .. }) => assert_eq!(span.location(source).line_position, 24),
+        other => panic!("{other:?}"),
+    }
+    // naga has no place for a stage with nothing in it.
+    assert!(matches!(compiled(Some("empty")), Err(Error::Unsupported { .. })));
+    assert!(matches!(compiled(Some("none")), Err(Error::NoEntryPoint { .. })));
+    let none = shader_of("none".to_owned(), "fn helper() {}");
+    assert!(matches!(compile(&none.module, &none.info, &none.options), Err(Error::NoEntryPoint { .. })));
 }

@@ -51,8 +51,7 @@ pub(crate) fn lower(module: &Module, info: &ModuleInfo, options: &Options) -> Re
             continue;
         }
         if entry.stage != ShaderStage::Compute {
-            let construct = format!("the {:?} stage of `{}`", entry.stage, entry.name);
-            return Err(Error::unsupported(construct, "only compute shaders become kernels"));
+            return Err(not_compute(entry));
         }
         let symbol = symbols.unique(&entry.name);
         let (kernel, description) = kernel(module, info, info.get_entry_point(index), options, entry, symbol)?;
@@ -60,6 +59,9 @@ pub(crate) fn lower(module: &Module, info: &ModuleInfo, options: &Options) -> Re
         entry_points.push(description);
     }
     if kernels.is_empty() {
+        if let (None, Some(entry)) = (&options.entry_point, module.entry_points.first()) {
+            return Err(not_compute(entry));
+        }
         let names: Vec<&str> =
             module.entry_points.iter().filter(|e| e.stage == ShaderStage::Compute).map(|e| e.name.as_str()).collect();
         let name = options.entry_point.clone().unwrap_or_else(|| "(any)".to_owned());
@@ -69,6 +71,18 @@ pub(crate) fn lower(module: &Module, info: &ModuleInfo, options: &Options) -> Re
     let version = kernels.iter().map(|k| k.version).fold(least_version(target), PtxVersion::max);
     let text = emit::module(&kernels, version, target);
     Ok(Ptx { text, version, target, entry_points })
+}
+
+/// An entry point of another stage, with the place where its body starts: naga keeps none of its head.
+fn not_compute(entry: &Entry) -> Error {
+    let construct = format!("the {:?} stage of `{}`", entry.stage, entry.name);
+    let error = Error::unsupported(construct, "only compute shaders become kernels");
+    let function = &entry.function;
+    let statements = function.body.span_iter().map(|(_, span)| *span);
+    // A body without statements may return a value or have variables.
+    let locals = function.local_variables.iter().map(|(handle, _)| function.local_variables.get_span(handle));
+    let values = function.expressions.iter().map(|(handle, _)| function.expressions.get_span(handle));
+    statements.chain(locals).chain(values).filter(|span| span.is_defined()).take(1).fold(error, Error::at)
 }
 
 /// The first PTX ISA that knows a target (PTX ISA 11.1.2, and the release notes table of chapter 13).
