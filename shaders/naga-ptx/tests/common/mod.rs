@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod assembler;
+pub mod launch;
 
 use std::path::{Path, PathBuf};
 
