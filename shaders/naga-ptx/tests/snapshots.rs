@@ -3,6 +3,7 @@
 mod common;
 
 use common::{folder, shader_of, shaders};
+use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga_ptx::{Error, compile};
 
 #[test]
@@ -79,4 +80,19 @@ fn a_graphics_stage_is_unsupported_asked_for_or_alone() {
     assert!(matches!(compiled(Some("none")), Err(Error::NoEntryPoint { .. })));
     let none = shader_of("none".to_owned(), "fn helper() {}");
     assert!(matches!(compile(&none.module, &none.info, &none.options), Err(Error::NoEntryPoint { .. })));
+}
+
+/// Why `tests/in/pointers.wgsl` has none.
+#[test]
+fn naga_takes_no_pointers_to_shared_memory_as_parameters() {
+    for space in ["workgroup, u32", "storage, u32, read_write"] {
+        let source = format!(
+            "@group(0) @binding(0) var<storage, read_write> x: u32;
+             var<workgroup> w: u32;
+             fn f(p: ptr<{space}>) {{ *p = 1u; }}"
+        );
+        let module = naga::front::wgsl::parse_str(&source).unwrap();
+        let validated = Validator::new(ValidationFlags::all(), Capabilities::all()).validate(&module);
+        assert!(validated.is_err(), "tests/in/pointers.wgsl and tests/run/semantics.wgsl can have ptr<{space}>");
+    }
 }

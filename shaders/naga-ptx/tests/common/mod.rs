@@ -1,4 +1,5 @@
-//! The shaders of `tests/in` and how they are compiled: a first line `// ptx: sm_90 trusted` chooses target and trust.
+//! The shaders of `tests/in` and how they are compiled: a first line `// ptx: sm_90 trusted` chooses target and trust, and
+//! `WIDTH=48` in it sets an override.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -7,6 +8,7 @@ pub mod launch;
 
 use std::path::{Path, PathBuf};
 
+use naga::back::pipeline_constants::process_overrides;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga_ptx::{Options, Target};
 
@@ -34,6 +36,10 @@ pub fn shader_of(name: String, source: &str) -> Shader {
         .validate(&module)
         .unwrap_or_else(|error| panic!("{}", error.emit_to_string_with_path(source, &name)));
     let words = source.lines().next().and_then(|line| line.strip_prefix("// ptx:")).unwrap_or_default();
+    let set = words.split_whitespace().filter_map(|word| word.split_once('='));
+    let constants = set.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect();
+    let (module, info) = process_overrides(&module, &info, None, &constants).unwrap();
+    let (module, info) = (module.into_owned(), info.into_owned());
     let target = words.split_whitespace().find_map(Target::parse).unwrap_or(Target::OLDEST);
     let options = match words.split_whitespace().any(|word| word == "trusted") {
         true => Options::trusted(target),
