@@ -25,7 +25,10 @@ mod zero;
 use std::collections::HashMap;
 
 use naga::valid::{FunctionInfo, ModuleInfo};
-use naga::{EntryPoint as Entry, GlobalVariable, Handle, Module, Scalar, ShaderStage, TypeInner};
+use naga::{
+    Barrier, Block, EntryPoint as Entry, GlobalVariable, Handle, Module, Scalar, ScalarKind, ShaderStage, Statement,
+    TypeInner,
+};
 
 use crate::emit;
 use crate::error::{Error, Result};
@@ -191,13 +194,21 @@ struct Lowerer<'m> {
 
 /// What the functions of an entry point use, by the types of their expressions.
 fn features(module: &Module, info: &ModuleInfo, entry: &Entry, entry_info: &FunctionInfo) -> Vec<Feature> {
+    let types = Types::new(module);
     let mut features = std::collections::BTreeSet::new();
     let mut note = |function: &naga::Function, info: &FunctionInfo| {
         for (handle, expression) in function.expressions.iter() {
             let inner = info[handle].ty.inner_with(&module.types);
             if let TypeInner::CooperativeMatrix { .. } = inner {
                 features.insert(Feature::CooperativeMatrix);
-            } else if let Some(Scalar { kind: naga::ScalarKind::Float, width }) = inner.scalar() {
+            } else if let Some(TypeInner::Atomic(scalar)) = types.pointee(inner) {
+                // Whatever is done with it, and whether anyone looks at the result.
+                features.extend(match (scalar.kind, scalar.width) {
+                    (ScalarKind::Float, _) => Some(Feature::FloatAtomics),
+                    (_, 8) => Some(Feature::Int64Atomics),
+                    _ => None,
+                });
+            } else if let Some(Scalar { kind: ScalarKind::Float, width }) = inner.scalar() {
                 features.extend(match width {
                     2 => Some(Feature::Float16),
                     8 => Some(Feature::Float64),
@@ -209,11 +220,9 @@ fn features(module: &Module, info: &ModuleInfo, entry: &Entry, entry_info: &Func
             {
                 features.insert(Feature::Subgroups);
             }
-            if let naga::Expression::AtomicResult { ty, .. } = expression
-                && module.types[*ty].inner.scalar().is_some_and(|s| s.width == 8)
-            {
-                features.insert(Feature::Int64Atomics);
-            }
+        }
+        if has_subgroup_barrier(&function.body) {
+            features.insert(Feature::Subgroups);
         }
     };
     note(&entry.function, entry_info);
@@ -221,4 +230,13 @@ fn features(module: &Module, info: &ModuleInfo, entry: &Entry, entry_info: &Func
         note(&module.functions[callee], &info[callee]);
     }
     features.into_iter().collect()
+}
+
+fn has_subgroup_barrier(block: &Block) -> bool {
+    block.iter().any(|statement| {
+        let here = matches!(statement, Statement::ControlBarrier(flags) if flags.contains(Barrier::SUB_GROUP));
+        let mut inside = false;
+        unroll::children(statement, &mut |child| inside |= has_subgroup_barrier(child));
+        here || inside
+    })
 }
