@@ -330,3 +330,24 @@ fn pointers_lead_to_what_they_were_made_of() {
         }
     }
 }
+
+/// Exact while the quotient is; beyond, and where it overflows, still less than the divisor.
+#[test]
+fn remainders_of_floats_are_less_than_the_divisor() {
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> x: array<f64>;
+        @group(0) @binding(1) var<storage, read> y: array<f64>;
+        @compute @workgroup_size(8) fn main(@builtin(local_invocation_index) i: u32) { x[i] = x[i] % y[i]; }";
+    let doubles = |values: &[f64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let x = [0.25, -0.25, 7.5, -7.5, 1e300, 3.0, 1e16, 1.0];
+    let y = [5e-324, 5e-324, 2.0, 2.0, 3.0, f64::INFINITY, 0.75, 0.0];
+    for options in all_options() {
+        let shader = shader_of("remainders".to_owned(), source);
+        let given = Given { buffers: vec![doubles(&x), doubles(&y)], ..Given::default() };
+        let out = launch(&shader, &options, &RunOptions::strict(), &given).unwrap();
+        let got: Vec<f64> = out[0].chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap())).collect();
+        assert_eq!(got[..4], [0.0, 0.0, 1.5, -1.5], "{options:?}");
+        assert!(got[1].is_sign_negative() && (0.0..3.0).contains(&got[4]) && (0.0..0.75).contains(&got[6]), "{got:?}");
+        assert!(got[5] == 3.0 && got[7].is_nan(), "{got:?}");
+    }
+}
