@@ -4,7 +4,7 @@ mod common;
 
 use common::{folder, shader_of, shaders};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
-use naga_ptx::{Error, compile};
+use naga_ptx::{Error, Options, Target, compile};
 
 #[test]
 fn every_construct_gives_its_snapshot() {
@@ -30,6 +30,35 @@ fn no_snapshot_without_a_shader() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         assert!(shaders.contains(&name), "{} has no shader", path.display());
+    }
+}
+
+/// Snapshots with variables in local memory, the bytes of it, and why.
+const LOCAL: [(&str, u32, &str); 2] = [
+    (
+        "arrays",
+        128,
+        "`large`, 4 times 8 numbers, is indexed by what only the invocation knows: too many to choose between",
+    ),
+    ("pointers", 256, "`large`, 64 numbers, is so inside a function that gets a pointer to it"),
+];
+
+/// Checked or trusted, for old cards and new ones: whatever can be in registers is.
+#[test]
+fn local_memory_is_for_arrays_of_unknown_index_alone() {
+    for shader in shaders("in") {
+        let target = shader.options.target;
+        let checked = Options { target, loop_limit: Some(1 << 20), ..Options::default() };
+        let newest = Target::new(12, 0);
+        let all = [checked.clone(), Options::trusted(target), Options { target: newest, ..checked }];
+        for options in [shader.options.clone()].into_iter().chain(all) {
+            let text = compile(&shader.module, &shader.info, &options).unwrap().text;
+            let declared = text.lines().filter_map(|line| line.trim().strip_prefix(".local .align 16 .b8 "));
+            let bytes = declared.map(|of| of.split(['[', ']']).nth(1).unwrap().parse::<u32>().unwrap()).sum::<u32>();
+            let needed = LOCAL.iter().find(|(name, ..)| *name == shader.name).map_or(0, |(_, bytes, _)| *bytes);
+            assert_eq!(bytes, needed, "{} {options:?}", shader.name);
+            assert_eq!(text.contains(".local"), needed > 0, "{}", shader.name);
+        }
     }
 }
 
