@@ -8,7 +8,7 @@ mod common;
 use std::path::Path;
 
 use common::assembler::{assemble, knows, nothing_spilled, on_all_processors, ptxas, spilled_at_most};
-use common::{Shader, folder, shader_of, shaders};
+use common::{Shader, shaders};
 use naga_ptx::{Options, Target, compile};
 
 const TARGETS: [(u32, u32); 8] = [(7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)];
@@ -20,16 +20,10 @@ fn every_snapshot_assembles_on_every_architecture() {
 
 #[test]
 fn every_shader_that_checks_itself_assembles_on_every_architecture() {
-    // Functions are compiled into their callers and this loop is written out: one round of it assembles as 24 do, in
-    // half a second instead of minutes.
-    let (name, rounds) = ("subgroups", "round < 24u");
-    let source = std::fs::read_to_string(folder("device").join(format!("{name}.wgsl"))).unwrap();
-    assert_eq!(source.matches(rounds).count(), 1);
-    let short = shader_of(name.to_owned(), &source.replace(rounds, "round < 1u"));
-    let mut shaders: Vec<Shader> = shaders("device").into_iter().filter(|shader| shader.name != name).collect();
-    shaders.push(short);
-    // One of them spills 8 bytes on sm_100 and sm_120: it keeps the results of all operations until it checks them.
-    all_assemble("device", 8, &shaders, |shader| vec![shader.options.clone(), Options::trusted(shader.options.target)]);
+    // One of them spills a few words: it keeps the results of all operations until it checks them.
+    all_assemble("device", 24, &shaders("device"), |shader| {
+        vec![shader.options.clone(), Options::trusted(shader.options.target)]
+    });
 }
 
 /// Assembles shaders for every target, with the options that each is to have; an entry point may spill so many bytes.

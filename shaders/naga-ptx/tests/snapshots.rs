@@ -111,6 +111,24 @@ fn a_graphics_stage_is_unsupported_asked_for_or_alone() {
     assert!(matches!(compile(&none.module, &none.info, &none.options), Err(Error::NoEntryPoint { .. })));
 }
 
+/// Functions are compiled into their callers: a loop is written out only where what it calls is small as well.
+#[test]
+fn loops_over_calls_of_loops_over_calls_stay_loops() {
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> x: array<u32>;
+        fn a(i: u32) { for (var k = 0u; k < 60u; k++) { x[i + k] = x[i + k] * 3u + x[k] / 7u; } }
+        fn b(i: u32) { for (var k = 0u; k < 60u; k++) { a(i + k); } }
+        fn c(i: u32) { for (var k = 0u; k < 60u; k++) { b(i + k); } }
+        @compute @workgroup_size(1) fn main() { for (var k = 0u; k < 60u; k++) { c(k); } }";
+    let shader = shader_of("nest".to_owned(), source);
+    let text = compile(&shader.module, &shader.info, &shader.options).unwrap().text;
+    // A hundred bytes or so for each unit of weight, of which there are 2^16 at most.
+    assert!(text.len() < 4 << 20, "{} bytes", text.len());
+    let short = shader_of("short".to_owned(), &source.replace("60u", "3u"));
+    let text = compile(&short.module, &short.info, &short.options).unwrap().text;
+    assert_eq!(text.matches("bra").count(), 0, "{text}");
+}
+
 /// Why `tests/in/pointers.wgsl` has none.
 #[test]
 fn naga_takes_no_pointers_to_shared_memory_as_parameters() {
