@@ -14,7 +14,7 @@ use std::time::Instant;
 use naga::valid::{Capabilities, ModuleInfo};
 use naga_ptx::{Options, Ptx, Target};
 use polywarp_core::{Error, Result};
-use polywarp_shaders::wgsl::{guarded, parse_and_validate};
+use polywarp_shaders::wgsl::{ReadKernel, guarded, parse_and_validate, place};
 use polywarp_shaders::{KernelKey, Source};
 
 use crate::cache::{DiskCache, Entry, Key};
@@ -64,7 +64,8 @@ pub(crate) struct Compiler {
 /// What a kernel is made of: a module in WGSL's own terms, or its text.
 enum Input<'a> {
     Text(&'a str),
-    Module(&'a naga::Module, &'a ModuleInfo),
+    /// The text is where places in errors are looked up.
+    Module(&'a naga::Module, &'a ModuleInfo, &'a str),
 }
 
 impl Compiler {
@@ -118,22 +119,17 @@ impl Compiler {
         })
     }
 
-    /// A user's kernel: `module` is its `entry` with overrides set, `identity` all that decided what it is.
-    pub(crate) fn users(
-        &self,
-        module: &naga::Module,
-        info: &ModuleInfo,
-        entry: &str,
-        identity: &str,
-    ) -> Result<Kernel> {
+    /// A user's kernel, read from `text`; `identity` is all that decided what it is.
+    pub(crate) fn users(&self, read: &ReadKernel, text: &str, identity: &str) -> Result<Kernel> {
+        let entry = &read.interface.entry;
         let options = Options {
             target: self.target,
-            entry_point: Some(entry.to_owned()),
+            entry_point: Some(entry.clone()),
             // More rounds than any loop that is meant to end needs, few enough to end within minutes.
             loop_limit: Some(u32::MAX),
             ..Options::default()
         };
-        self.make(entry, identity, Input::Module(module, info), &options)
+        self.make(entry, identity, Input::Module(&read.module, &read.info, text), &options)
     }
 
     fn make(&self, name: &str, identity: &str, input: Input<'_>, options: &Options) -> Result<Kernel> {
@@ -148,9 +144,9 @@ impl Compiler {
         let ptx = match input {
             Input::Text(text) => {
                 let (module, info) = parse_and_validate(text, CAPABILITIES)?;
-                self.compile(&module, &info, options)?
+                self.compile(&module, &info, text, options)?
             }
-            Input::Module(module, info) => self.compile(module, info, options)?,
+            Input::Module(module, info, text) => self.compile(module, info, text, options)?,
         };
         let Some(metadata) = ptx.entry_points.first().and_then(Metadata::of) else {
             let reason = "its parameters cannot be passed by this backend".to_owned();
@@ -173,11 +169,15 @@ impl Compiler {
         }
     }
 
-    /// naga's module as PTX. On a stack that is deep enough for whatever naga accepts.
-    fn compile(&self, module: &naga::Module, info: &ModuleInfo, options: &Options) -> Result<Ptx> {
+    /// naga's module, made of `text`, as PTX. On a stack that is deep enough for whatever naga accepts.
+    fn compile(&self, module: &naga::Module, info: &ModuleInfo, text: &str, options: &Options) -> Result<Ptx> {
         let compiled = guarded(|| Ok(naga_ptx::compile(module, info, options)))?;
         compiled.map_err(|error| match error {
-            naga_ptx::Error::Unsupported { construct, reason, .. } => self.unsupported(construct, reason),
+            naga_ptx::Error::Unsupported { construct, reason, span } => {
+                let at = span.and_then(|span| place(text, span.to_range()?.start));
+                let at = at.map(|(line, column)| format!(" (line {line}, column {column} of the kernel)"));
+                self.unsupported(construct + &at.unwrap_or_default(), reason)
+            }
             naga_ptx::Error::TooComplex { what, limit } => {
                 Error::ShaderTooComplex { what, found: limit.saturating_add(1), limit }
             }

@@ -59,3 +59,22 @@ fn workgroup_beyond_the_card_is_refused_dimension_by_dimension() {
         }
     });
 }
+
+#[test]
+fn what_cards_lack_is_unsupported_with_its_place() {
+    on_card(|backend| {
+        let x = upload(backend, &[0; 128]);
+        let text = "enable wgpu_cooperative_matrix;
+            @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+            @compute @workgroup_size(32) fn main() {
+                let a = coopLoad<coop_mat8x8<f32, C>>(&x[0], 8u);
+                coopStore(a, &x[64], 8u);
+            }";
+        match backend.launch(&Kernel::wgsl(text), [1, 1, 1], &[bind(0, &x)]) {
+            Err(Error::Unsupported { what, .. }) => {
+                assert!(what.contains("8 rows") && what.ends_with("(line 4, column 25 of the kernel)"), "{what}");
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}

@@ -17,7 +17,7 @@ pub enum Error {
         /// Where in the source, when known.
         span: Option<Span>,
     },
-    /// No compute entry point of that name.
+    /// No entry point of that name, or none at all.
     #[error("no compute entry point `{name}`; the module has: {available}")]
     NoEntryPoint {
         /// What was asked for.

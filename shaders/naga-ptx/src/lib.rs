@@ -55,6 +55,7 @@
 //! | construct | why |
 //! |---|---|
 //! | textures, samplers, derivatives, `discard`, ray tracing, builtins of other stages | no part of compute shaders on buffers |
+//! | an entry point of another stage, when asked for or when there is no compute stage | only compute shaders become kernels |
 //! | `coop_mat8x8` | `wmma` has no 8x8 product of f16 (PTX ISA 9.7.14.4.1: m16n16k16, m32n8k16, m8n32k16) |
 //! | cooperative matrices A and B of f32 | tensor cores would round them to 10 bits; C may be f32 |
 //! | storing a matrix of role A or B, composing one of scalars, negating one | fragments have no known layout; naga's WGSL has none of them but the first |
@@ -81,6 +82,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+#[path = "../tests/common/assembler.rs"]
+mod assembler;
 mod emit;
 mod error;
 mod ir;

@@ -53,7 +53,9 @@ impl std::fmt::Display for Target {
 /// What an access outside an array, vector or matrix does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Bounds {
-    /// The index is clamped to the last element: WGSL's guarantee, for shaders nobody vouches for.
+    /// The index is clamped to the last element, a negative one as the large number that it is without its sign. Of a
+    /// variable in registers a read gives some element and a write is left out. WGSL's guarantee, for shaders nobody
+    /// vouches for.
     #[default]
     Clamp,
     /// No check is made: the caller vouches that no index is out of bounds. Out of bounds is undefined behaviour.
@@ -96,7 +98,7 @@ pub enum Contraction {
 pub struct Options {
     /// The architecture to compile for.
     pub target: Target,
-    /// The entry point to compile; all compute entry points when `None`.
+    /// The entry point to compile; all compute entry points when `None`, beside which other stages are left alone.
     pub entry_point: Option<String>,
     /// What out-of-bounds accesses do.
     pub bounds: Bounds,
@@ -106,7 +108,8 @@ pub struct Options {
     pub uniforms: Uniforms,
     /// Fused multiply-add.
     pub contraction: Contraction,
-    /// Rounds after which one execution of a loop ends by force; `None` trusts loops to end.
+    /// Rounds after which one execution of a loop ends by force, as by a `break`; each execution of an inner loop has as
+    /// many of its own. `None` trusts loops to end.
     pub loop_limit: Option<u32>,
 }
 

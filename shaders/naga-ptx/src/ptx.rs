@@ -132,8 +132,10 @@ pub enum Feature {
     Float16,
     /// 64-bit floats.
     Float64,
-    /// 64-bit atomics.
+    /// Atomics of floats.
+    FloatAtomics,
+    /// Atomics of 64-bit integers.
     Int64Atomics,
-    /// Warp operations.
+    /// Warp operations and barriers.
     Subgroups,
 }

@@ -1,9 +1,10 @@
-//! `tests/run/semantics.wgsl`, run on an interpreter of PTX, gives what WGSL says; with and without checks, for an old
-//! and a new target, in any order of threads.
+//! `tests/run/semantics.wgsl` and the shaders here, run on an interpreter of PTX, give what WGSL says; with and without
+//! checks, for an old and a new target, in any order of threads.
 
 mod common;
 
-use common::{folder, shader};
+use common::launch::{Given, bytes, launch, words};
+use common::{folder, shader, shader_of};
 use naga_ptx::{Bounds, Options, ParamKind, Target, Uniforms, WorkgroupMemory, compile};
 use ptx_interpreter::{Launch, Memory, Module, RunOptions, run};
 
@@ -33,10 +34,6 @@ fn execute(entry: &str, options: &Options, run_options: &RunOptions) -> [Vec<u8>
         Launch { grid: [1; 3], block: entry.workgroup_size, params, dynamic_shared_bytes: entry.dynamic_shared_bytes };
     run(kernel, &mut memory, &launch, run_options).unwrap_or_else(|fault| panic!("{options:?}: {fault}\n{}", ptx.text));
     buffers.map(|(address, bytes)| memory.read(address, bytes).unwrap().to_vec())
-}
-
-fn words(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
 /// What invocation `i` must leave at each place.
@@ -230,4 +227,127 @@ fn accesses_out_of_bounds_stay_inside() {
         execute("outside", &Options::trusted(Target::OLDEST), &RunOptions::default());
     });
     assert!(trusted.is_err(), "without checks something lies outside");
+}
+
+/// By value, after the buffers; with constant and with dynamic indices, also those out of bounds.
+#[test]
+fn immediates_and_uniforms_arrive() {
+    let source = "
+        struct Given { a: u32, v: vec3<f32>, w: array<u32, 3>, f: vec2<f32> }
+        struct Same { a: u32, v: vec3<f32>, w: array<vec4<u32>, 3>, f: vec2<f32> }
+        var<immediate> given: Given;
+        @group(0) @binding(1) var<uniform> same: Same;
+        @group(0) @binding(0) var<storage, read_write> out: array<u32, 32>;
+        @compute @workgroup_size(4) fn main(@builtin(local_invocation_index) i: u32) {
+            let whole = given;
+            out[i] = given.w[i];
+            out[4u + i] = same.w[i].y;
+            if i == 0u {
+                out[8] = given.a;
+                out[9] = u32(given.v.z);
+                out[10] = u32(whole.f.y + given.v[1]);
+                out[11] = same.a;
+                out[12] = u32(same.v.y * 10.0 + same.f.x);
+            }
+            let in_vector = u32(given.v[min(i, 2u)]);
+            out[16u + i] = in_vector;
+        }";
+    let shader = shader_of("immediates".to_owned(), source);
+    let f = f32::to_bits;
+    let immediates = bytes(&[9, 0, 0, 0, f(1.0), f(2.0), f(3.0), 40, 41, 42, f(50.0), f(51.0)]);
+    let row = |n: u32| [0, n, 0, 0];
+    let head = [19, 0, 0, 0, f(4.0), f(5.0), f(6.0), 0];
+    let same = [&head[..], &row(60), &row(61), &row(62), &[f(7.0), f(8.0), 0, 0]].concat();
+    let given = Given { buffers: vec![vec![0; 128], bytes(&same)], immediates, guard: Some(0) };
+    for options in all_options() {
+        let out = words(&launch(&shader, &options, &RunOptions::strict(), &given).unwrap()[0]);
+        // Invocation 3 is out of bounds.
+        let inside = |from: usize| &out[from..from + 3];
+        assert_eq!(inside(0), [40, 41, 42], "{options:?}");
+        assert_eq!(inside(4), [60, 61, 62], "{options:?}");
+        if options.bounds == Bounds::Clamp {
+            assert_eq!((out[3], out[7]), (42, 62), "{options:?}");
+        }
+        assert_eq!(out[8..13], [9, 3, 53, 19, 57], "{options:?}");
+        assert_eq!(out[16..20], [1, 2, 3, 3], "{options:?}");
+    }
+}
+
+/// Pointers to parts of private variables and locals, handed on from function to function.
+#[test]
+fn pointers_lead_to_what_they_were_made_of() {
+    let source = "
+        struct Pair { count: u32, at: array<u32, 4>, v: vec4<u32> }
+        @group(0) @binding(0) var<storage, read_write> out: array<u32, 128>;
+        var<private> state: Pair;
+        var<private> large: array<u32, 64>;
+        fn bump(p: ptr<private, Pair>, by: u32) -> u32 {
+            (*p).count += 1u;
+            p.at[p.count & 3u] += by;
+            return p.count;
+        }
+        fn raise(p: ptr<function, u32>) { *p = *p * 2u + 1u; }
+        fn both(p: ptr<private, u32>, q: ptr<function, vec4<u32>>) {
+            var here = *p;
+            raise(&here);
+            *p = here;
+            (*q).y += here;
+        }
+        fn put(p: ptr<private, array<u32, 64>>, i: u32) { (*p)[i] = 5u * i + 1u; }
+        fn swap(p: ptr<function, array<u32, 20>>, i: u32, j: u32) {
+            let kept = p[i];
+            p[i] = p[j];
+            p[j] = kept;
+        }
+        @compute @workgroup_size(16) fn main(@builtin(local_invocation_index) i: u32) {
+            var v = vec4(i, 100u, 0u, 0u);
+            let first = bump(&state, i);
+            let second = bump(&state, 3u);
+            both(&state.at[1], &v);
+            put(&large, i);
+            put(&large, 63u - i);
+            var local: array<u32, 20>;
+            for (var k = 0u; k < 20u; k++) { local[k] = k; }
+            swap(&local, i, 19u - i);
+            out[8u * i] = v.y;
+            out[8u * i + 1u] = state.at[first];
+            out[8u * i + 2u] = state.at[second & 3u];
+            out[8u * i + 3u] = large[i];
+            out[8u * i + 4u] = large[63u - i];
+            out[8u * i + 5u] = local[i] * 100u + local[19u - i];
+            out[8u * i + 6u] = large[16u + i];
+            out[8u * i + 7u] = state.count;
+        }";
+    let shader = shader_of("pointers".to_owned(), source);
+    let given = Given { buffers: vec![vec![0; 512]], guard: Some(0), ..Given::default() };
+    for options in all_options() {
+        let out = words(&launch(&shader, &options, &RunOptions::strict(), &given).unwrap()[0]);
+        for (i, found) in (0..16).zip(out.chunks_exact(8)) {
+            let raised = 2 * i + 1;
+            let ends = [5 * i + 1, 5 * (63 - i) + 1];
+            let expected = [100 + raised, raised, 3, ends[0], ends[1], (19 - i) * 100 + i, 0, 2];
+            assert_eq!(found, expected, "{options:?} {i}");
+        }
+    }
+}
+
+/// Exact while the quotient is; beyond, and where it overflows, still less than the divisor.
+#[test]
+fn remainders_of_floats_are_less_than_the_divisor() {
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> x: array<f64>;
+        @group(0) @binding(1) var<storage, read> y: array<f64>;
+        @compute @workgroup_size(8) fn main(@builtin(local_invocation_index) i: u32) { x[i] = x[i] % y[i]; }";
+    let doubles = |values: &[f64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let x = [0.25, -0.25, 7.5, -7.5, 1e300, 3.0, 1e16, 1.0];
+    let y = [5e-324, 5e-324, 2.0, 2.0, 3.0, f64::INFINITY, 0.75, 0.0];
+    for options in all_options() {
+        let shader = shader_of("remainders".to_owned(), source);
+        let given = Given { buffers: vec![doubles(&x), doubles(&y)], ..Given::default() };
+        let out = launch(&shader, &options, &RunOptions::strict(), &given).unwrap();
+        let got: Vec<f64> = out[0].chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap())).collect();
+        assert_eq!(got[..4], [0.0, 0.0, 1.5, -1.5], "{options:?}");
+        assert!(got[1].is_sign_negative() && (0.0..3.0).contains(&got[4]) && (0.0..0.75).contains(&got[6]), "{got:?}");
+        assert!(got[5] == 3.0 && got[7].is_nan(), "{got:?}");
+    }
 }

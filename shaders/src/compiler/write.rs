@@ -88,11 +88,11 @@ pub(super) fn ptx(
     let entry_point = entry.map(str::to_owned);
     let options = naga_ptx::Options { target: arch, entry_point, ..naga_ptx::Options::default() };
     let ptx = naga_ptx::compile(module, info, &options).map_err(|error| {
-        let Some(place) = error.span().map(|span| span.location(source)) else {
+        let start = error.span().and_then(|span| span.to_range()).map(|range| range.start);
+        let Some((line, column)) = start.and_then(|start| crate::wgsl::place(source, start)) else {
             return write_error(Target::Ptx, error);
         };
-        let message = error.to_string();
-        Error::Shader { line: place.line_number, column: place.line_position, message }
+        Error::Shader { line, column, message: error.to_string() }
     })?;
     let mut slots = Vec::new();
     for entry in &ptx.entry_points {

@@ -191,8 +191,8 @@ fn shader_error(source: &str, start: Option<usize>, message: &str) -> Error {
     Error::Shader { line, column, message: one_line(message) }
 }
 
-/// Line and column, counted from 1 in characters, of the byte at `start`.
-fn place(source: &str, start: usize) -> Option<(u32, u32)> {
+/// Line and column, counted from 1 in characters, of the byte at `start`; none outside of the text.
+pub fn place(source: &str, start: usize) -> Option<(u32, u32)> {
     let before = source.get(..start)?;
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     let line = before.matches('\n').count() + 1;

@@ -25,7 +25,10 @@ mod zero;
 use std::collections::HashMap;
 
 use naga::valid::{FunctionInfo, ModuleInfo};
-use naga::{EntryPoint as Entry, GlobalVariable, Handle, Module, Scalar, ShaderStage, TypeInner};
+use naga::{
+    Barrier, Block, EntryPoint as Entry, GlobalVariable, Handle, Module, Scalar, ScalarKind, ShaderStage, Statement,
+    TypeInner,
+};
 
 use crate::emit;
 use crate::error::{Error, Result};
@@ -51,8 +54,7 @@ pub(crate) fn lower(module: &Module, info: &ModuleInfo, options: &Options) -> Re
             continue;
         }
         if entry.stage != ShaderStage::Compute {
-            let construct = format!("the {:?} stage of `{}`", entry.stage, entry.name);
-            return Err(Error::unsupported(construct, "only compute shaders become kernels"));
+            return Err(not_compute(entry));
         }
         let symbol = symbols.unique(&entry.name);
         let (kernel, description) = kernel(module, info, info.get_entry_point(index), options, entry, symbol)?;
@@ -60,6 +62,9 @@ pub(crate) fn lower(module: &Module, info: &ModuleInfo, options: &Options) -> Re
         entry_points.push(description);
     }
     if kernels.is_empty() {
+        if let (None, Some(entry)) = (&options.entry_point, module.entry_points.first()) {
+            return Err(not_compute(entry));
+        }
         let names: Vec<&str> =
             module.entry_points.iter().filter(|e| e.stage == ShaderStage::Compute).map(|e| e.name.as_str()).collect();
         let name = options.entry_point.clone().unwrap_or_else(|| "(any)".to_owned());
@@ -69,6 +74,18 @@ pub(crate) fn lower(module: &Module, info: &ModuleInfo, options: &Options) -> Re
     let version = kernels.iter().map(|k| k.version).fold(least_version(target), PtxVersion::max);
     let text = emit::module(&kernels, version, target);
     Ok(Ptx { text, version, target, entry_points })
+}
+
+/// An entry point of another stage, with the place where its body starts: naga keeps none of its head.
+fn not_compute(entry: &Entry) -> Error {
+    let construct = format!("the {:?} stage of `{}`", entry.stage, entry.name);
+    let error = Error::unsupported(construct, "only compute shaders become kernels");
+    let function = &entry.function;
+    let statements = function.body.span_iter().map(|(_, span)| *span);
+    // A body without statements may return a value or have variables.
+    let locals = function.local_variables.iter().map(|(handle, _)| function.local_variables.get_span(handle));
+    let values = function.expressions.iter().map(|(handle, _)| function.expressions.get_span(handle));
+    statements.chain(locals).chain(values).filter(|span| span.is_defined()).take(1).fold(error, Error::at)
 }
 
 /// The first PTX ISA that knows a target (PTX ISA 11.1.2, and the release notes table of chapter 13).
@@ -177,13 +194,21 @@ struct Lowerer<'m> {
 
 /// What the functions of an entry point use, by the types of their expressions.
 fn features(module: &Module, info: &ModuleInfo, entry: &Entry, entry_info: &FunctionInfo) -> Vec<Feature> {
+    let types = Types::new(module);
     let mut features = std::collections::BTreeSet::new();
     let mut note = |function: &naga::Function, info: &FunctionInfo| {
         for (handle, expression) in function.expressions.iter() {
             let inner = info[handle].ty.inner_with(&module.types);
             if let TypeInner::CooperativeMatrix { .. } = inner {
                 features.insert(Feature::CooperativeMatrix);
-            } else if let Some(Scalar { kind: naga::ScalarKind::Float, width }) = inner.scalar() {
+            } else if let Some(TypeInner::Atomic(scalar)) = types.pointee(inner) {
+                // Whatever is done with it, and whether anyone looks at the result.
+                features.extend(match (scalar.kind, scalar.width) {
+                    (ScalarKind::Float, _) => Some(Feature::FloatAtomics),
+                    (_, 8) => Some(Feature::Int64Atomics),
+                    _ => None,
+                });
+            } else if let Some(Scalar { kind: ScalarKind::Float, width }) = inner.scalar() {
                 features.extend(match width {
                     2 => Some(Feature::Float16),
                     8 => Some(Feature::Float64),
@@ -195,11 +220,9 @@ fn features(module: &Module, info: &ModuleInfo, entry: &Entry, entry_info: &Func
             {
                 features.insert(Feature::Subgroups);
             }
-            if let naga::Expression::AtomicResult { ty, .. } = expression
-                && module.types[*ty].inner.scalar().is_some_and(|s| s.width == 8)
-            {
-                features.insert(Feature::Int64Atomics);
-            }
+        }
+        if has_subgroup_barrier(&function.body) {
+            features.insert(Feature::Subgroups);
         }
     };
     note(&entry.function, entry_info);
@@ -207,4 +230,13 @@ fn features(module: &Module, info: &ModuleInfo, entry: &Entry, entry_info: &Func
         note(&module.functions[callee], &info[callee]);
     }
     features.into_iter().collect()
+}
+
+fn has_subgroup_barrier(block: &Block) -> bool {
+    block.iter().any(|statement| {
+        let here = matches!(statement, Statement::ControlBarrier(flags) if flags.contains(Barrier::SUB_GROUP));
+        let mut inside = false;
+        unroll::children(statement, &mut |child| inside |= has_subgroup_barrier(child));
+        here || inside
+    })
 }

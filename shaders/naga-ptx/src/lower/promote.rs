@@ -14,7 +14,7 @@ use naga::{
 
 use super::recognise::{self, Pointer};
 use super::types::Types;
-use super::unroll::{Unrolling, children};
+use super::unroll::{Unrolling, Weights, children};
 use crate::error::{Error, Result};
 
 /// Elements that are chosen between by predicates instead of going through memory.
@@ -37,6 +37,7 @@ pub(crate) struct Promotion {
     private_in_memory: HashSet<Handle<GlobalVariable>>,
     functions: HashMap<Option<Handle<Function>>, HashSet<Root>>,
     unrolling: HashMap<Option<Handle<Function>>, Rc<Unrolling>>,
+    weights: Weights,
 }
 
 impl Promotion {
@@ -77,7 +78,8 @@ impl Promotion {
         function: &Function,
     ) -> Result<()> {
         let mut roots = HashSet::new();
-        let unrolling = Unrolling::new(module, function);
+        let unrolling = Unrolling::new(module, function, &self.weights);
+        self.weights.extend(handle.map(|handle| (handle, unrolling.weight())));
         for (_, expression) in function.expressions.iter() {
             let Expression::Access { base, index } = *expression else { continue };
             let Some((root, inner)) = trace(module, types, function, base) else { continue };

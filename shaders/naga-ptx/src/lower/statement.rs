@@ -276,7 +276,8 @@ impl<'m> Lowerer<'m> {
         let uniform = frame.uniformity.rounds_uniform(body, None);
         self.partial |= !uniform;
         let after = self.b.block();
-        for &value in values {
+        let most = self.options.loop_limit.map_or(usize::MAX, |limit| limit as usize);
+        for &value in values.iter().take(most) {
             frame.known.insert(counter, value);
             let next = has_continue(body).then(|| self.b.block());
             frame.loops.push(Jumps { to_break: after, to_continue: next });

@@ -21,6 +21,9 @@ const MAX_ROUNDS: usize = 128;
 const MAX_WEIGHT_FOR_ARRAYS: u64 = 1 << 15;
 /// The same of other loops, which save their counting and let accesses to neighbours join.
 const MAX_WEIGHT: u64 = 1 << 12;
+/// The same of any loop, with the functions called in it, which are compiled into it as often: text that the assembler
+/// takes in seconds.
+const MAX_WEIGHT_WITH_CALLS: u64 = 1 << 16;
 /// Steps the evaluator takes for one expression before it gives up.
 const MAX_STEPS: u32 = 256;
 
@@ -30,15 +33,21 @@ pub(crate) struct Unrolling {
     rounds: HashMap<Handle<LocalVariable>, Vec<u32>>,
     /// Expressions that are known when the counters are.
     known: Vec<bool>,
+    /// Expressions and statements of the function as it will be written, with those of the functions it calls.
+    weight: u64,
 }
 
+/// The weights of functions, with those they call.
+pub(crate) type Weights = HashMap<Handle<Function>, u64>;
+
 impl Unrolling {
-    pub(crate) fn new(module: &Module, function: &Function) -> Unrolling {
+    /// `called` has the weights of the functions that it calls.
+    pub(crate) fn new(module: &Module, function: &Function, called: &Weights) -> Unrolling {
         let mut stores = HashMap::new();
         count_stores(function, &function.body, &mut stores);
         let candidates = index_variables(module, function);
-        let mut planner = Planner { module, function, stores, candidates, rounds: HashMap::new() };
-        planner.weight(&function.body, 0);
+        let mut planner = Planner { module, function, called, stores, candidates, rounds: HashMap::new() };
+        let weight = planner.weight(&function.body, 0).with_calls;
         let rounds = planner.rounds;
         let mut known = Vec::with_capacity(function.expressions.len());
         for (_, expression) in function.expressions.iter() {
@@ -52,7 +61,12 @@ impl Unrolling {
                 Counting::Other => false,
             });
         }
-        Unrolling { rounds, known }
+        Unrolling { rounds, known, weight }
+    }
+
+    /// What the function weighs with those that it calls.
+    pub(crate) fn weight(&self) -> u64 {
+        self.weight
     }
 
     /// Whether `index` is a number at compile time.
@@ -67,9 +81,31 @@ impl Unrolling {
     }
 }
 
+/// Expressions and statements, loops that are written out counted as often as they run.
+#[derive(Clone, Copy, Default)]
+struct Weight {
+    /// A call counted as one.
+    own: u64,
+    /// A call counted as what it calls.
+    with_calls: u64,
+}
+
+impl Weight {
+    fn add(self, other: Weight) -> Weight {
+        let sum = |a: u64, b: u64| a.saturating_add(b);
+        Weight { own: sum(self.own, other.own), with_calls: sum(self.with_calls, other.with_calls) }
+    }
+
+    fn times(self, rounds: usize) -> Weight {
+        let product = |a: u64| a.saturating_mul(rounds as u64);
+        Weight { own: product(self.own), with_calls: product(self.with_calls) }
+    }
+}
+
 struct Planner<'a> {
     module: &'a Module,
     function: &'a Function,
+    called: &'a Weights,
     /// Stores to each variable; `None` when its pointer goes elsewhere.
     stores: HashMap<Handle<LocalVariable>, Option<u32>>,
     /// Variables that indices into variables of the function depend on.
@@ -78,23 +114,26 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Expressions and statements in `block`, loops that are written out counted as often as they run; notes these
-    /// loops.
-    fn weight(&mut self, block: &Block, depth: u32) -> u64 {
-        let mut sum = 0_u64;
+    /// The weight of `block`; notes the loops in it that are written out.
+    fn weight(&mut self, block: &Block, depth: u32) -> Weight {
+        let mut sum = Weight::default();
         for (position, statement) in block.iter().enumerate() {
             let inner_depth = depth + u32::from(matches!(statement, Statement::Loop { .. }));
-            let mut inner = if let Statement::Emit(range) = statement { range.clone().count() as u64 } else { 1 };
-            children(statement, &mut |child| inner = inner.saturating_add(self.weight(child, inner_depth)));
+            let own = if let Statement::Emit(range) = statement { range.clone().count() as u64 } else { 1 };
+            let called =
+                if let Statement::Call { function, .. } = statement { self.called.get(function) } else { None };
+            let callee = called.copied().unwrap_or_default();
+            let mut inner = Weight { own, with_calls: own.saturating_add(callee) };
+            children(statement, &mut |child| inner = inner.add(self.weight(child, inner_depth)));
             if let Some((counter, values)) = self.candidate(block, position, depth) {
-                let written = inner.saturating_mul(values.len() as u64);
+                let written = inner.times(values.len());
                 let most = if self.candidates.contains(&counter) { MAX_WEIGHT_FOR_ARRAYS } else { MAX_WEIGHT };
-                if written <= most {
+                if written.own <= most && written.with_calls <= MAX_WEIGHT_WITH_CALLS {
                     self.rounds.insert(counter, values);
                     inner = written;
                 }
             }
-            sum = sum.saturating_add(inner);
+            sum = sum.add(inner);
         }
         sum
     }

@@ -1,10 +1,14 @@
-//! The shaders of `tests/in` and how they are compiled: a first line `// ptx: sm_90 trusted` chooses target and trust.
+//! The shaders of `tests/in` and how they are compiled: a first line `// ptx: sm_90 trusted` chooses target and trust, and
+//! `WIDTH=48` in it sets an override.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+pub mod assembler;
+pub mod launch;
 
+use std::path::{Path, PathBuf};
+
+use naga::back::pipeline_constants::process_overrides;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga_ptx::{Options, Target};
 
@@ -21,19 +25,26 @@ pub fn folder(name: &str) -> PathBuf {
 }
 
 pub fn shader(path: &Path) -> Shader {
-    let source = std::fs::read_to_string(path).unwrap();
-    let module = naga::front::wgsl::parse_str(&source)
-        .unwrap_or_else(|error| panic!("{}", error.emit_to_string_with_path(&source, &path.display().to_string())));
+    let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+    shader_of(name, &std::fs::read_to_string(path).unwrap())
+}
+
+pub fn shader_of(name: String, source: &str) -> Shader {
+    let module = naga::front::wgsl::parse_str(source)
+        .unwrap_or_else(|error| panic!("{}", error.emit_to_string_with_path(source, &name)));
     let info = Validator::new(ValidationFlags::all(), Capabilities::all())
         .validate(&module)
-        .unwrap_or_else(|error| panic!("{}", error.emit_to_string_with_path(&source, &path.display().to_string())));
+        .unwrap_or_else(|error| panic!("{}", error.emit_to_string_with_path(source, &name)));
     let words = source.lines().next().and_then(|line| line.strip_prefix("// ptx:")).unwrap_or_default();
+    let set = words.split_whitespace().filter_map(|word| word.split_once('='));
+    let constants = set.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect();
+    let (module, info) = process_overrides(&module, &info, None, &constants).unwrap();
+    let (module, info) = (module.into_owned(), info.into_owned());
     let target = words.split_whitespace().find_map(Target::parse).unwrap_or(Target::OLDEST);
     let options = match words.split_whitespace().any(|word| word == "trusted") {
         true => Options::trusted(target),
         false => Options { target, loop_limit: Some(1 << 20), ..Options::default() },
     };
-    let name = path.file_stem().unwrap().to_string_lossy().into_owned();
     Shader { name, module, info, options }
 }
 
@@ -47,10 +58,4 @@ pub fn shaders(folder_name: &str) -> Vec<Shader> {
     paths.sort();
     assert!(!paths.is_empty(), "no shaders in {folder_name}");
     paths.iter().map(|path| shader(path)).collect()
-}
-
-/// NVIDIA's assembler: `PTXAS`, or one on the path.
-pub fn ptxas() -> Option<PathBuf> {
-    let path = std::env::var_os("PTXAS").map_or_else(|| PathBuf::from("ptxas"), PathBuf::from);
-    Command::new(&path).arg("--version").output().ok().filter(|out| out.status.success()).map(|_| path)
 }

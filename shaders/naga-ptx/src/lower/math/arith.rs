@@ -79,7 +79,8 @@ pub(super) fn float_divide(b: &mut Builder, ty: Ty, x: Operand, y: Operand) -> O
 }
 
 /// `x - y * trunc(x / y)`, exact while the quotient is below 2^24 (f16: always; f64: 2^53): a quotient rounded up to
-/// the next integer shows in a remainder of the wrong sign, and is taken back.
+/// the next integer shows in a remainder of the wrong sign, and is taken back. Beyond, where a unit in the last place
+/// of `x` is more than `y`, it still has the sign of `x` and is less than `y`; also where the quotient overflows.
 fn float_remainder(b: &mut Builder, ty: Ty, x: Operand, y: Operand) -> Operand {
     if ty == Ty::F16 {
         return half2(b, x, y, |f, x, y| float_remainder(f.b, Ty::F32, x, y));
@@ -96,6 +97,11 @@ fn float_remainder(b: &mut Builder, ty: Ty, x: Operand, y: Operand) -> Operand {
     let along = f.mul(rest, sign);
     let over = f.lt(along, zero);
     let rest = f.select(over, back, rest);
+    let along = f.mul(rest, sign);
+    let (over, under) = (f.cmp(Compare::Ge, along, magnitude), f.lt(along, zero));
+    let outside = f.b.or(Ty::Pred, over, under);
+    let nothing = f.with_sign(x, zero);
+    let rest = f.select(outside, nothing, rest);
     // A dividend below the divisor is the remainder; so it is for an infinite divisor, whose product would be NaN.
     let x_magnitude = f.abs(x);
     let below = f.lt(x_magnitude, magnitude);

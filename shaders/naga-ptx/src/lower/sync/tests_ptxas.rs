@@ -1,14 +1,12 @@
 //! Every sequence of this folder through the real assembler.
 
-use std::path::Path;
-use std::process::Command;
-
 use naga::{CollectiveOperation as How, CooperativeRole, CooperativeSize, Direction, Scalar, ScalarKind};
 use naga::{SubgroupOperation as Op, VectorSize};
 
 use super::super::math::ty_of;
 use super::atomics::AtomicResult;
 use super::*;
+use crate::assembler::{assemble, knows, nothing_spilled, on_all_processors, ptxas};
 use crate::ir::*;
 use crate::ptx::PtxVersion;
 
@@ -22,6 +20,12 @@ const TARGETS: [(Target, u32, u32); 7] = [
     (Target::new(10, 0), 8, 6),
     (Target::new(12, 0), 8, 7),
 ];
+
+type Write = fn(&mut Module);
+
+/// What writes kernels of which kind.
+const PARTS: [(&str, Write); 3] =
+    [("subgroups", subgroup_kernels), ("atomics", atomic_kernels), ("cooperative", coop_kernels)];
 
 struct Module {
     target: Target,
@@ -213,45 +217,43 @@ fn coop_kernels(module: &mut Module) {
     }
 }
 
-/// `PTXAS=.../ptxas cargo test -p naga-ptx -- --ignored sequences_assemble`
+/// Needs `ptxas` as `tests/ptxas.rs` does.
 #[test]
-#[ignore = "needs ptxas of CUDA 12.9 or 13.0: name it in PTXAS"]
 fn sequences_assemble() {
-    let ptxas = std::env::var_os("PTXAS").unwrap_or_else(|| "ptxas".into());
+    let Some(ptxas) = ptxas() else { return };
     let folder = std::env::temp_dir().join(format!("naga-ptx-sync-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
+    let mut jobs = Vec::new();
     for (target, major, minor) in TARGETS {
-        let mut module = Module { target, least: PtxVersion { major, minor }, kernels: Vec::new() };
-        subgroup_kernels(&mut module);
-        atomic_kernels(&mut module);
-        coop_kernels(&mut module);
-        let version = module.kernels.iter().map(|kernel| kernel.version).max().unwrap();
-        // Volta came before the spelling of activemask and of aligned wmma.
-        let expected = module.least.max(PtxVersion { major: 6, minor: 3 });
-        assert_eq!(version, expected, "an instruction needs a newer PTX ISA than {target} itself");
-        let text = crate::emit::module(&module.kernels, version, target);
-        if assemble(Path::new(&ptxas), &folder, target, &text) {
-            println!("{target}: {} kernels", module.kernels.len());
-        } else {
+        if !knows(&ptxas, &folder.join("known"), &target.to_string()) {
             assert_eq!(target, Target::OLDEST, "this ptxas does not know {target}");
-            println!("{target}: not known to this ptxas, not run");
+            eprintln!("NOT RUN: this ptxas does not know {target}");
+            continue;
+        }
+        for (name, write) in PARTS {
+            let mut module = Module { target, least: PtxVersion { major, minor }, kernels: Vec::new() };
+            write(&mut module);
+            let version = module.kernels.iter().map(|kernel| kernel.version).fold(module.least, PtxVersion::max);
+            jobs.push((format!("{name} for {target}"), crate::emit::module(&module.kernels, version, target), target));
         }
     }
+    let faults = on_all_processors(&jobs, |i, (name, text, target)| {
+        let log = assemble(&ptxas, &folder.join(i.to_string()), text, &target.to_string());
+        log.and_then(|log| nothing_spilled(text, &log)).err().map(|fault| format!("{name}: {fault}"))
+    });
     std::fs::remove_dir_all(&folder).unwrap();
+    assert!(jobs.len() >= (TARGETS.len() - 1) * PARTS.len());
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-fn assemble(ptxas: &Path, folder: &Path, target: Target, text: &str) -> bool {
-    let (source, object) = (folder.join(format!("{target}.ptx")), folder.join(format!("{target}.cubin")));
-    std::fs::write(&source, text).unwrap();
-    let run = Command::new(ptxas).arg(format!("-arch={target}")).arg("-v").arg(&source).arg("-o").arg(&object).output();
-    let run = run.unwrap();
-    let said = String::from_utf8_lossy(&run.stderr);
-    if said.contains("is not defined for option 'gpu-name'") {
-        return false;
+/// Without the assembler, and for a target that it may not know.
+#[test]
+fn sequences_need_no_newer_ptx_than_their_target() {
+    for (target, major, minor) in TARGETS {
+        let mut module = Module { target, least: PtxVersion { major, minor }, kernels: Vec::new() };
+        PARTS.iter().for_each(|(_, write)| write(&mut module));
+        let version = module.kernels.iter().map(|kernel| kernel.version).max().unwrap();
+        // Volta came before the spelling of activemask and of aligned wmma.
+        assert_eq!(version, module.least.max(PtxVersion { major: 6, minor: 3 }), "{target}");
     }
-    assert!(run.status.success(), "{}: {}", source.display(), said.lines().take(20).collect::<Vec<_>>().join("\n"));
-    let assembled = said.matches("Compiling entry function").count();
-    assert_eq!(assembled, text.matches(".visible .entry").count(), "{target}");
-    assert_eq!(said.matches(" 0 bytes spill stores, 0 bytes spill loads").count(), assembled, "{target}");
-    true
 }

@@ -140,7 +140,12 @@ fn f16_functions_are_rounded_once() {
 fn pairs(count: usize) -> (Vec<u64>, Vec<u64>) {
     let mut random = Random(0x1234_5678_9abc_def1);
     (0..count)
-        .map(|i| match i % 4 {
+        .map(|i| match i % 5 {
+            4 => {
+                // Powers of all sizes, of what is near 1 and what is not.
+                let x: f64 = random.within(0.0, 2.0);
+                (from_f64(Ty::F32, x), from_f64(Ty::F32, random.within(-150.0, 128.0) / x.log2()))
+            }
             0 => (random.bits() & 0xffff_ffff, random.bits() & 0xffff_ffff),
             1 => (from_f64(Ty::F32, random.within(0.0, 4.0)), from_f64(Ty::F32, random.within(-60.0, 60.0))),
             2 => (from_f64(Ty::F32, random.within(0.99, 1.01)), from_f64(Ty::F32, random.within(-1e4, 1e4))),
@@ -153,7 +158,7 @@ fn pairs(count: usize) -> (Vec<u64>, Vec<u64>) {
 fn f32_functions_of_two_are_within_their_bounds() {
     type Binary = fn(f64, f64) -> f64;
     let cases: [(Mf, Binary, (f64, f64)); 4] = [
-        (Mf::Pow, f64::powf, (2.0, 4.0)),
+        (Mf::Pow, f64::powf, (6.5, 9.0)),
         (Mf::Atan2, f64::atan2, (2.5, 2.5)),
         (Mf::Step, |edge, x| f64::from(u8::from(edge <= x)), (0.0, 0.0)),
         (Mf::Min, |x, y| if x.is_nan() || y < x { y } else { x }, (0.0, 0.0)),
@@ -170,6 +175,26 @@ fn f32_functions_of_two_are_within_their_bounds() {
             let limit = if off == Off::Not { limits.0 } else { limits.1 };
             assert!(worst <= limit, "{fun:?} {off:?}: {worst:.3} ULP at {:e}, {:e}", xs[i], ys[i]);
         }
+    }
+}
+
+/// Where a device was found to be worst, which the inputs above may miss; the figures that `math/mod.rs` quotes.
+#[test]
+fn f32_functions_where_they_are_worst() {
+    let cases: [(Mf, Function, f32, f64); 7] = [
+        (Mf::Sin, f64::sin, 2.6261389e35, 1.52),
+        (Mf::Cos, f64::cos, 1.4911318e4, 1.49),
+        (Mf::Tan, f64::tan, 2.6328115e4, 2.69),
+        (Mf::Tan, f64::tan, 1.8210919, 2.69),
+        (Mf::Asinh, f64::asinh, -0.3029231, 1.86),
+        (Mf::Acosh, f64::acosh, 1.0019444, 2.03),
+        (Mf::Atanh, f64::atanh, 0.16420421, 2.06),
+    ];
+    for (fun, want, x, limit) in cases {
+        let got = call1(fun, &[scalars(F32, f32s(&[x]))])[0];
+        let error = ulps(Ty::F32, got, want(f64::from(x)));
+        eprintln!("{fun:?}({x:e}): {error:.3} ULP");
+        assert!(error > limit - 0.4 && error <= limit, "{fun:?}({x:e}): {error:.3} ULP");
     }
 }
 

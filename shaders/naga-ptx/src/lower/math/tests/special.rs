@@ -192,6 +192,33 @@ fn float_remainders_are_those_of_the_host() {
     }
 }
 
+/// Of any two numbers: the sign of the dividend, less than the divisor, and exact where the quotient is small enough.
+#[test]
+fn float_remainders_of_all_magnitudes_are_less_than_the_divisor() {
+    let mut random = Random(11);
+    for (scalar, largest) in [(F32, 2f64.powi(24)), (F64, 2f64.powi(53))] {
+        let ty = ty_of(scalar).unwrap();
+        let fixed =
+            [(0.25, 5e-324), (-0.25, 5e-324), (9.223372e18, 0.49999997), (1e300, 3.0), (-1e38, 1e-45), (7.0, -2.0)];
+        let (mut x, mut y): (Vec<f64>, Vec<f64>) = fixed.into_iter().unzip();
+        for _ in 0..1 << 16 {
+            x.push(to_f64(ty, random.bits()));
+            y.push(to_f64(ty, random.bits()));
+        }
+        let (x, y) = (bits(scalar, &x), bits(scalar, &y));
+        for (i, got) in operate(Bo::Modulo, scalar, &x, &y).into_iter().enumerate() {
+            let (x, y, got) = (to_f64(ty, x[i]), to_f64(ty, y[i]), to_f64(ty, got));
+            if !x.is_finite() || !y.is_finite() || y == 0.0 {
+                assert!(got.is_nan() || (x.is_finite() && y.is_infinite() && got == x), "{x:e} % {y:e} is {got:e}");
+                continue;
+            }
+            let sound = got.abs() < y.abs() && got.is_sign_negative() == x.is_sign_negative();
+            let exact = (x / y).abs() >= largest || got == x % y;
+            assert!(sound && exact, "{x:e} % {y:e} of {scalar:?} is {got:e}, not {:e}", x % y);
+        }
+    }
+}
+
 #[test]
 fn bool_operators_and_vectors() {
     let (l, r) = (vec![0, 0, 1, 1], vec![0, 1, 0, 1]);
