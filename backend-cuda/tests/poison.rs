@@ -4,41 +4,18 @@
 
 mod common;
 
-use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{add_kernel, bind, first, upload};
+use common::{add_kernel, bind, first, is_child, upload};
 use polywarp_core::{Backend, Buffer, Error, Kernel};
 use polywarp_cuda::{CudaBackend, Options};
 
-/// Runs the test `name` again in a child process, which must succeed within a minute.
+/// Runs the test `name` in a child process, where there is a card.
 fn in_child(name: &str) {
-    if common::usable().is_empty() {
-        return;
+    if !common::usable().is_empty() {
+        common::in_child(name, &[]);
     }
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", name])
-        .env("POLYWARP_TEST_CHILD", name)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut child = child.unwrap();
-    let started = Instant::now();
-    while child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let hung = child.try_wait().unwrap().is_none();
-    let _ = child.kill();
-    let out = child.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    assert!(!hung, "{name} hangs: {text}");
-    // The child with the endless kernel ends itself by force, when all is said.
-    assert!(text.contains("SURVIVED") && !text.contains("panicked"), "{name}: {:?}: {text}", out.status);
-}
-
-fn is_child(name: &str) -> bool {
-    std::env::var("POLYWARP_TEST_CHILD").is_ok_and(|child| child == name)
 }
 
 fn assert_every_call_fails(backend: &CudaBackend, buffer: &Buffer, is: impl Fn(&Error) -> bool) {

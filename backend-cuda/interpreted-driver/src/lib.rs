@@ -11,12 +11,13 @@
 //! | `INTERPRETED_VERSION` | the CUDA version it claims, 13000 if unset |
 //! | `INTERPRETED_MEMORY` | bytes of each card, 512 MiB if unset |
 //! | `INTERPRETED_SM` | compute capability of each card, 90 if unset: 80 is 8.0 |
+//! | `INTERPRETED_PEERS` | 0: no card reaches the memory of another |
 //! | `INTERPRETED_SHUFFLE` | seed of a random order of blocks, warps and stores; in order if unset |
 //!
 //! Its machine code is PTX: what it "links" itself, and what `cargo xtask kernels --ptx` makes of the kernels in CUDA C++.
 //! In the latter data races are faults as well.
 //!
-//! [`interpreted_fail`] makes a call fail, for tests that load the library themselves.
+//! [`interpreted_fail`] makes a call fail and [`interpreted_staged`] counts copies, for tests that load the library themselves.
 //!
 //! `state.rs` is the driver itself, this file its C functions.
 
@@ -141,6 +142,17 @@ functions! {
     cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) {
         *bytes = state::total_bytes() as usize;
         0
+    }
+    cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) {
+        *can = c_int::from(device != peer && state::number("INTERPRETED_PEERS", 1) != 0);
+        0
+    }
+    cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) {
+        need_context!();
+        match current() {
+            Some(own) if flags == 0 => driver().enable_peer(own, peer),
+            _ => state::INVALID_VALUE,
+        }
     }
     cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) {
         *context = state::FIRST_CONTEXT + device as usize;
@@ -269,9 +281,11 @@ functions! {
         need_context!();
         driver().give(stream, Work::Download { to: to as usize, from, bytes })
     }
-    cuMemcpyPeerAsync(to: u64, _to_context: Handle, from: u64, _from_context: Handle, bytes: usize, stream: Handle) {
+    cuMemcpyPeerAsync(to: u64, to_context: Handle, from: u64, from_context: Handle, bytes: usize, stream: Handle) {
         need_context!();
-        driver().give(stream, Work::Copy { to, from, bytes })
+        let mut driver = driver();
+        driver.count_copy(from_context, to_context);
+        driver.give(stream, Work::Copy { to, from, bytes })
     }
     cuModuleLoadData(module: *mut Handle, image: *const c_char) {
         need_context!();
@@ -452,4 +466,10 @@ pub unsafe extern "system" fn interpreted_fail(name: *const c_char, code: Code, 
 #[unsafe(no_mangle)]
 pub extern "system" fn interpreted_calls() -> u64 {
     state::planned_calls()
+}
+
+/// Copies so far from a context to the memory of another that it has no access to.
+#[unsafe(no_mangle)]
+pub extern "system" fn interpreted_staged() -> u64 {
+    driver().staged_copies
 }

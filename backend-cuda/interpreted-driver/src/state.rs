@@ -4,7 +4,7 @@
 //! runs before somebody waits, and then no more than what was given before. Broken use of a handle ends the process:
 //! a test that does that has found a bug.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -20,6 +20,7 @@ pub const INVALID_CONTEXT: Code = 201;
 pub const INVALID_PTX: Code = 218;
 pub const NOT_FOUND: Code = 500;
 pub const NOT_READY: Code = 600;
+const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 const ILLEGAL_ADDRESS: Code = 700;
 const MISALIGNED_ADDRESS: Code = 716;
 const LAUNCH_FAILED: Code = 719;
@@ -109,6 +110,9 @@ pub struct Driver {
     pub poisoned: Option<Code>,
     /// Recordings of events so far.
     recordings: u64,
+    /// Contexts, and those whose memory they reach.
+    peers: HashSet<(usize, usize)>,
+    pub staged_copies: u64,
 }
 
 /// The one driver of the process.
@@ -334,6 +338,20 @@ impl Driver {
             // What the event stands for was given, and so was done, before.
             Work::Wait => Ok(()),
         }
+    }
+
+    pub fn enable_peer(&mut self, own: usize, peer: usize) -> Code {
+        match own == peer {
+            true => INVALID_VALUE,
+            false if self.peers.insert((own, peer)) => 0,
+            false => PEER_ACCESS_ALREADY_ENABLED,
+        }
+    }
+
+    /// Counts a copy that has to go by way of the host.
+    pub fn count_copy(&mut self, from: usize, to: usize) {
+        let direct = from == to || self.peers.contains(&(from, to));
+        self.staged_copies += u64::from(!direct);
     }
 
     pub fn begin_capture(&mut self, stream: usize) -> Code {

@@ -8,6 +8,7 @@
 mod graph;
 mod memory;
 mod module;
+mod peer;
 mod probe;
 mod stream;
 mod tensor_map;
@@ -28,6 +29,7 @@ pub(crate) use tensor_map::encode;
 
 use crate::driver::{Api, Code, code};
 use crate::fault::Fault;
+use peer::Peers;
 
 /// A CUDA context, held as long as anything of it is.
 pub(crate) struct Context {
@@ -35,6 +37,7 @@ pub(crate) struct Context {
     raw: CUcontext,
     device: CUdevice,
     owner: Owner,
+    peers: Peers,
     pub(crate) fault: Fault,
 }
 
@@ -74,13 +77,13 @@ impl Context {
         if code != code::SUCCESS {
             return Err(fault.error(api, "opening the device", code));
         }
-        Ok(Arc::new(Context { api, raw, device, owner: Owner::Primary, fault }))
+        Ok(Arc::new(Context { api, raw, device, owner: Owner::Primary, peers: Peers::new(), fault }))
     }
 
     /// cudarc's context.
     pub(crate) fn cudarc(api: &'static Api, context: Arc<CudaContext>, fault: Fault) -> Arc<Context> {
         let (raw, device) = (context.cu_ctx(), context.cu_device());
-        Arc::new(Context { api, raw, device, owner: Owner::Cudarc(context), fault })
+        Arc::new(Context { api, raw, device, owner: Owner::Cudarc(context), peers: Peers::new(), fault })
     }
 
     /// An application's context.
@@ -88,7 +91,7 @@ impl Context {
     /// # Safety
     /// `raw` is a context of this process, and stays so until everything made from this is dropped.
     pub(crate) unsafe fn application(api: &'static Api, raw: CUcontext, fault: Fault) -> Result<Arc<Context>> {
-        let mut context = Context { api, raw, device: 0, owner: Owner::Application, fault };
+        let mut context = Context { api, raw, device: 0, owner: Owner::Application, peers: Peers::new(), fault };
         let mut device = 0;
         // SAFETY: the context is current inside of `call`; the pointer is to a live local.
         context.call("looking at the context", |api| unsafe { (api.cuCtxGetDevice)(&mut device) })?;
