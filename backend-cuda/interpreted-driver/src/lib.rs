@@ -1,14 +1,17 @@
 //! A CUDA driver without a card: the functions of libcuda that the backend uses, with PTX interpreted on the host.
 //!
-//! Loaded under the driver's name (`libcuda.so.1`) by `tests/interpreted.rs`, in processes of their own. It is as lazy as
-//! it may be: work waits in one queue until somebody waits for it, so that memory which is freed, reused or filled again
+//! Loaded under the driver's name (`libcuda.so.1`) by the backend's tests (`tests/common`), on machines without a driver or
+//! in processes of their own. It is as lazy as it may be: work waits in one queue until somebody waits for it, so that memory which is freed, reused or filled again
 //! too early shows in results, and a copy from or to page-locked memory that was freed meanwhile ends the process. It is no
 //! model of speed, and knows no error that a call with good arguments cannot have, but those that tests ask for:
 //!
 //! | variable | effect |
 //! |---|---|
 //! | `INTERPRETED_DEVICES` | number of cards, 1 if unset; 0 is a driver without a card |
+//! | `INTERPRETED_INIT` | the status of `cuInit`: 34 is the toolkit's stub |
 //! | `INTERPRETED_VERSION` | the CUDA version it claims, 13000 if unset |
+//! | `INTERPRETED_PTX` | the newest PTX it reads, any if unset: 74 is 7.4 |
+//! | `INTERPRETED_REJECTS` | a text: PTX that has it is refused as invalid |
 //! | `INTERPRETED_MEMORY` | bytes of each card, 512 MiB if unset |
 //! | `INTERPRETED_SM` | compute capability of each card, 90 if unset: 80 is 8.0 |
 //! | `INTERPRETED_PEERS` | 0: no card reaches the memory of another |
@@ -90,7 +93,10 @@ macro_rules! need_context {
 
 functions! {
     cuInit(_flags: c_uint) {
-        if state::number("INTERPRETED_DEVICES", 1) == 0 { state::NO_DEVICE } else { 0 }
+        match state::number("INTERPRETED_INIT", 0) as Code {
+            0 if state::number("INTERPRETED_DEVICES", 1) == 0 => state::NO_DEVICE,
+            code => code,
+        }
     }
     cuDriverGetVersion(version: *mut c_int) {
         *version = state::number("INTERPRETED_VERSION", 13_000) as c_int;

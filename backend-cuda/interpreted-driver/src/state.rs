@@ -14,10 +14,12 @@ use ptx_interpreter::{FaultKind, Launch, Memory, Module, Param, RunOptions};
 pub type Code = u32;
 pub const INVALID_VALUE: Code = 1;
 pub const OUT_OF_MEMORY: Code = 2;
+pub const STUB_LIBRARY: Code = 34;
 pub const NO_DEVICE: Code = 100;
 pub const INVALID_IMAGE: Code = 200;
 pub const INVALID_CONTEXT: Code = 201;
 pub const INVALID_PTX: Code = 218;
+const UNSUPPORTED_PTX_VERSION: Code = 222;
 pub const NOT_FOUND: Code = 500;
 pub const NOT_READY: Code = 600;
 const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
@@ -179,10 +181,12 @@ pub fn name_of(code: Code) -> &'static CStr {
     match code {
         INVALID_VALUE => c"CUDA_ERROR_INVALID_VALUE",
         OUT_OF_MEMORY => c"CUDA_ERROR_OUT_OF_MEMORY",
+        STUB_LIBRARY => c"CUDA_ERROR_STUB_LIBRARY",
         NO_DEVICE => c"CUDA_ERROR_NO_DEVICE",
         INVALID_IMAGE => c"CUDA_ERROR_INVALID_IMAGE",
         INVALID_CONTEXT => c"CUDA_ERROR_INVALID_CONTEXT",
         INVALID_PTX => c"CUDA_ERROR_INVALID_PTX",
+        UNSUPPORTED_PTX_VERSION => c"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
         ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
         MISALIGNED_ADDRESS => c"CUDA_ERROR_MISALIGNED_ADDRESS",
         LAUNCH_FAILED => c"CUDA_ERROR_LAUNCH_FAILED",
@@ -451,8 +455,16 @@ impl Driver {
     pub fn add_ptx(&mut self, link: usize, text: &[u8]) -> Code {
         let Some(link) = self.links.get_mut(&link) else { broken("there is no such link") };
         let text = String::from_utf8_lossy(text.strip_suffix(&[0]).unwrap_or(text)).into_owned();
-        if let Err(error) = Module::parse(&text) {
-            let words = format!("{error}\0");
+        if version_of(&text) > number("INTERPRETED_PTX", u64::MAX) {
+            return UNSUPPORTED_PTX_VERSION;
+        }
+        let rejected = std::env::var("INTERPRETED_REJECTS").ok().filter(|unwanted| text.contains(unwanted));
+        let refused = match rejected {
+            Some(unwanted) => Err(format!("kernel.ptx; error:\n  `{unwanted}` is not taken")),
+            None => Module::parse(&text).map(|_| ()).map_err(|error| error.to_string()),
+        };
+        if let Err(words) = refused {
+            let words = words + "\0";
             let len = words.len().min(link.log_len);
             // SAFETY: the caller of `cuLinkCreate` gave a buffer of this length, for as long as the link lives.
             unsafe { std::ptr::copy_nonoverlapping(words.as_ptr(), link.log as *mut u8, len) };
@@ -548,6 +560,12 @@ impl Driver {
         let work = Work::Launch { module: Arc::clone(module), kernel: function.name.clone(), launch };
         self.give(stream, work)
     }
+}
+
+/// 78 of PTX with the line `.version 7.8`.
+fn version_of(ptx: &str) -> u64 {
+    let digits = ptx.lines().find_map(|line| line.strip_prefix(".version "));
+    digits.and_then(|text| text.trim().replace('.', "").parse().ok()).unwrap_or(0)
 }
 
 fn code_of(kind: &FaultKind) -> Code {
