@@ -4,8 +4,9 @@
 
 mod common;
 
+use std::sync::Mutex;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{add_kernel, bind, first, is_child, upload};
 use polywarp_core::{Backend, Buffer, Error, Kernel};
@@ -14,7 +15,8 @@ use polywarp_cuda::{CudaBackend, Options};
 /// Runs the test `name` in a child process, where there is a card.
 fn in_child(name: &str) {
     if !common::usable().is_empty() {
-        common::in_child(name, &[]);
+        // For the interpreted driver, to which no kernel is endless by itself.
+        common::in_child(name, &[("INTERPRETED_ENDLESS", "4000000000")]);
     }
 }
 
@@ -122,10 +124,6 @@ const ENDLESS: &str = "
 #[test]
 fn kernel_that_does_not_end_loses_a_device_with_patience() {
     const NAME: &str = "kernel_that_does_not_end_loses_a_device_with_patience";
-    if common::interpreted() {
-        println!("skipped: the interpreted driver works while somebody waits, and never beside");
-        return;
-    }
     if !is_child(NAME) {
         return in_child(NAME);
     }
@@ -148,6 +146,64 @@ fn kernel_that_does_not_end_loses_a_device_with_patience() {
     dropped.recv_timeout(Duration::from_secs(10)).expect("dropping waits for the kernel");
     println!("SURVIVED");
     // Not by returning: the driver's own handlers at exit may wait for the kernel, which ends with the process.
+    std::process::abort();
+}
+
+/// What was logged at level warn.
+struct Warnings(Mutex<Vec<String>>);
+
+impl log::Log for Warnings {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        self.0.lock().unwrap().push(record.args().to_string());
+    }
+
+    fn flush(&self) {}
+}
+
+#[test]
+fn kernel_that_does_not_end_does_not_hang_drop() {
+    const NAME: &str = "kernel_that_does_not_end_does_not_hang_drop";
+    static WARNINGS: Warnings = Warnings(Mutex::new(Vec::new()));
+    if !is_child(NAME) {
+        return in_child(NAME);
+    }
+    log::set_logger(&WARNINGS).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
+    // Every wait may take for ever, but that of drop.
+    let options = Options { drop_patience: Duration::from_millis(300), ..Options::default() };
+    assert_eq!((options.patience, Options::default().drop_patience), (None, Duration::from_secs(5)));
+    // A device with nothing under way is dropped at once, and without a word.
+    let Some(idle) = common::open(options) else { return };
+    let buffer = upload(&idle, &[1]);
+    idle.synchronize().unwrap();
+    let start = Instant::now();
+    drop((buffer, idle));
+    assert!(start.elapsed() < options.drop_patience && WARNINGS.0.lock().unwrap().is_empty());
+
+    let Some(backend) = common::open(options) else { return };
+    let (buffer, kept) = (upload(&backend, &[0, 0]), upload(&backend, &[1; 1 << 20]));
+    let event = backend.record_event().unwrap();
+    backend.launch(&Kernel::wgsl(ENDLESS), [64, 1, 1], &[bind(0, &buffer)]).unwrap();
+    backend.write(&kept, 0, &[1; 4]).unwrap();
+    drop(backend.read(&kept, 0..4));
+    let (done, dropped) = channel();
+    std::thread::spawn(move || {
+        let start = Instant::now();
+        drop((kept, backend, buffer));
+        let _ = done.send(start.elapsed());
+    });
+    let took = dropped.recv_timeout(Duration::from_secs(20)).expect("dropping waits for the kernel");
+    assert!(took >= options.drop_patience, "{took:?}");
+    let warnings = WARNINGS.0.lock().unwrap();
+    assert!(matches!(&warnings[..], [one] if one.starts_with("cuda:0: ") && one.contains("300ms")), "{warnings:?}");
+    let lost = event.is_done();
+    assert!(matches!(&lost, Err(Error::DeviceLost { reason, .. }) if reason.contains("dropped")), "{lost:?}");
+    println!("SURVIVED");
+    // Not by returning: see above.
     std::process::abort();
 }
 

@@ -15,6 +15,7 @@
 //! | `INTERPRETED_MEMORY` | bytes of each card, 512 MiB if unset |
 //! | `INTERPRETED_SM` | compute capability of each card, 90 if unset: 80 is 8.0 |
 //! | `INTERPRETED_PEERS` | 0: no card reaches the memory of another |
+//! | `INTERPRETED_ENDLESS` | a text: a launch of a kernel whose PTX has it never ends |
 //! | `INTERPRETED_SHUFFLE` | seed of a random order of blocks, warps and stores; in order if unset |
 //!
 //! Its machine code is PTX: what it "links" itself, and what `cargo xtask kernels --ptx` makes of the kernels in CUDA C++.
@@ -34,7 +35,7 @@ mod state;
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 
-use state::{Code, Work, driver, fails};
+use state::{Code, Driver, Work, driver, fails};
 
 type Handle = usize;
 
@@ -79,6 +80,16 @@ fn ready() -> Code {
         (None, _) => state::INVALID_CONTEXT,
         (_, Some(code)) => code,
         _ => 0,
+    }
+}
+
+/// Works until `done`, which may be never: others have the driver in between.
+fn wait(done: impl Fn(&Driver) -> bool) -> Code {
+    loop {
+        if let Some(code) = driver().finish(&done) {
+            return code;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
 
@@ -195,7 +206,7 @@ functions! {
     }
     cuStreamSynchronize(stream: Handle) {
         need_context!();
-        driver().finish(|driver| driver.idle(stream))
+        wait(|driver| driver.idle(stream))
     }
     cuStreamQuery(stream: Handle) {
         need_context!();
@@ -234,7 +245,7 @@ functions! {
     }
     cuEventSynchronize(event: Handle) {
         need_context!();
-        driver().finish(|driver| driver.passed(event))
+        wait(|driver| driver.passed(event))
     }
     cuEventQuery(event: Handle) {
         need_context!();
@@ -262,7 +273,10 @@ functions! {
     }
     cuMemFree_v2(address: u64) {
         need_context!();
-        driver().free(address)
+        match wait(Driver::is_idle) {
+            0 => driver().free(address),
+            code => code,
+        }
     }
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         need_context!();

@@ -71,6 +71,7 @@ pub struct Image {
     module: Module,
     /// How its kernels run.
     options: RunOptions,
+    is_endless: bool,
 }
 
 #[derive(Default)]
@@ -277,18 +278,35 @@ impl Driver {
         Some(at(&end)?.duration_since(at(&start)?).as_secs_f64())
     }
 
-    /// Runs work until `done`.
-    pub fn finish(&mut self, done: impl Fn(&Driver) -> bool) -> Code {
+    /// Whether there is no work at all.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Runs work until `done`; `None` when it comes to a kernel that never ends.
+    pub fn finish(&mut self, done: impl Fn(&Driver) -> bool) -> Option<Code> {
         while !done(self) {
+            if self.is_stuck() {
+                return None;
+            }
             self.step();
         }
-        self.poisoned.unwrap_or(0)
+        Some(self.poisoned.unwrap_or(0))
+    }
+
+    /// Whether the next piece of work is a kernel that never ends.
+    fn is_stuck(&self) -> bool {
+        self.poisoned.is_none()
+            && matches!(self.queue.front(), Some((_, Work::Launch { module, .. })) if module.is_endless)
     }
 
     /// Runs one piece of work, and says whether `done`.
     pub fn look(&mut self, done: impl Fn(&Driver) -> bool) -> Code {
         if done(self) {
             return self.poisoned.unwrap_or(0);
+        }
+        if self.is_stuck() {
+            return NOT_READY;
         }
         self.step();
         self.poisoned.unwrap_or(NOT_READY)
@@ -405,12 +423,8 @@ impl Driver {
         Some(address)
     }
 
-    /// Waits, as the real one does, for work that may use the memory.
+    /// No work is left then, which the real one waits for as well.
     pub fn free(&mut self, address: u64) -> Code {
-        let waited = self.finish(|driver| driver.queue.is_empty());
-        if waited != 0 {
-            return waited;
-        }
         let Some(bytes) = self.sizes.remove(&address) else { broken("memory that there is not was freed") };
         self.memory.free(address);
         self.allocated_bytes -= bytes as u64;
@@ -503,8 +517,9 @@ impl Driver {
             eprintln!("interpreted driver: {error}");
             INVALID_IMAGE
         })?;
+        let is_endless = std::env::var("INTERPRETED_ENDLESS").is_ok_and(|endless| text.contains(&endless));
         let handle = self.handle();
-        self.modules.insert(handle, Arc::new(Image { module, options }));
+        self.modules.insert(handle, Arc::new(Image { module, options, is_endless }));
         Ok(handle)
     }
 

@@ -15,6 +15,7 @@ mod tensor_map;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUcontext, CUdevice};
@@ -162,16 +163,20 @@ impl Context {
     /// Waits until `done` says so: by `block`, or by asking now and then when patience is limited.
     fn wait(&self, op: &str, done: impl Fn(&Api) -> Code, block: impl Fn(&Api) -> Code) -> Result<()> {
         let Some(patience) = self.fault.patience() else { return self.call(op, block) };
-        let started = std::time::Instant::now();
-        let mut pause = std::time::Duration::from_micros(20);
+        if self.poll(op, patience, done)? { Ok(()) } else { Err(self.fault.give_up()) }
+    }
+
+    /// Asks now and then whether it is `done`, for at most `patience`.
+    fn poll(&self, op: &str, patience: Duration, done: impl Fn(&Api) -> Code) -> Result<bool> {
+        let (started, mut pause) = (Instant::now(), Duration::from_micros(20));
         loop {
             match self.attempt(&done)? {
-                code::SUCCESS => return Ok(()),
-                code::NOT_READY if started.elapsed() >= patience => return Err(self.fault.give_up()),
+                code::SUCCESS => return Ok(true),
+                code::NOT_READY if started.elapsed() >= patience => return Ok(false),
                 code::NOT_READY => std::thread::sleep(pause),
                 failed => return Err(self.error(op, failed)),
             }
-            pause = (pause * 2).min(std::time::Duration::from_millis(1));
+            pause = (pause * 2).min(Duration::from_millis(1));
         }
     }
 }
