@@ -176,13 +176,12 @@ fn kernel_that_does_not_end_does_not_hang_drop() {
     // Every wait may take for ever, but that of drop.
     let options = Options { drop_patience: Duration::from_millis(300), ..Options::default() };
     assert_eq!((options.patience, Options::default().drop_patience), (None, Duration::from_secs(5)));
-    // A device with nothing under way is dropped at once, and without a word.
+    // A device with nothing under way is dropped without a word.
     let Some(idle) = common::open(options) else { return };
     let buffer = upload(&idle, &[1]);
     idle.synchronize().unwrap();
-    let start = Instant::now();
     drop((buffer, idle));
-    assert!(start.elapsed() < options.drop_patience && WARNINGS.0.lock().unwrap().is_empty());
+    assert!(WARNINGS.0.lock().unwrap().is_empty());
 
     let Some(backend) = common::open(options) else { return };
     let (buffer, kept) = (upload(&backend, &[0, 0]), upload(&backend, &[1; 1 << 20]));

@@ -51,7 +51,7 @@ impl Context {
                     match unsafe { can(&mut able, self.device, other.device) } {
                         // SAFETY: this context is current, and the other alive; there are no flags.
                         code::SUCCESS if able != 0 => unsafe { enable(other.raw, 0) },
-                        asked => asked,
+                        answer => answer,
                     }
                 })?;
                 match done {
