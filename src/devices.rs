@@ -9,7 +9,7 @@ use std::fmt;
 
 use polywarp_core::{Device, DeviceKind, Error, Result};
 
-/// The environment variable that chooses what [`best`] returns: `cpu`, `wgpu:0`, `cuda:0`, ...
+/// The environment variable that chooses what [`best`] returns: any name that [`device()`] takes.
 pub const DEVICE_VARIABLE: &str = "POLYWARP_DEVICE";
 
 /// One route to a device, before it is opened.
@@ -215,8 +215,9 @@ fn wgpu_entries() -> Vec<DeviceEntry> {
     adapters.into_iter().map(entry).collect()
 }
 
-/// The device called `name`: `cpu`, `wgpu:0`, `cuda:0`, or, of an NVIDIA card, its UUID (`GPU-...`, `MIG-...`, or the
-/// beginning of one).
+/// The device called `name`: `cpu`, `wgpu:0`, `cuda:0`; the PCI address of a GPU (`0000:3b:00.0`, as `lspci -D` and
+/// nvidia-smi write it), through CUDA where that has the card; or, of an NVIDIA card, its UUID (`GPU-...`, `MIG-...`, or
+/// the beginning of one).
 ///
 /// # Errors
 /// [`Error::NoSuchDevice`] listing the names there are; [`Error::BackendUnavailable`] when it cannot be opened.
@@ -230,8 +231,13 @@ pub fn device(name: &str) -> Result<Device> {
         let card = polywarp_cuda::card(if name == "cuda" { "cuda:0" } else { name })?; // likewise
         return Ok(Device::new(card.open(polywarp_cuda::Options::default())?));
     }
+    let address = pci_address(name);
+    #[cfg(all(feature = "cuda-unpinned", not(target_arch = "wasm32")))]
+    if let Some(card) = address.as_deref().and_then(|address| polywarp_cuda::card(address).ok()) {
+        return Ok(Device::new(card.open(polywarp_cuda::Options::default())?)); // likewise
+    }
     let entries = devices();
-    match entries.iter().find(|entry| entry.id == name) {
+    match named(&entries, name, address.as_deref()) {
         Some(entry) => entry.open(),
         None => {
             // A backend that is not available at all explains more than a list without it.
@@ -243,6 +249,26 @@ pub fn device(name: &str) -> Result<Device> {
             Err(Error::NoSuchDevice { name: name.to_owned(), available: usable.map(|entry| entry.id).collect() })
         }
     }
+}
+
+/// The entry whose id is `name`, or else the best at the PCI address.
+fn named<'a>(entries: &'a [DeviceEntry], name: &str, address: Option<&str>) -> Option<&'a DeviceEntry> {
+    let at = |entry: &&DeviceEntry| address.is_some() && entry.pci_bus.as_deref() == address;
+    let by_id = entries.iter().find(|entry| entry.id == name);
+    by_id.or_else(|| entries.iter().filter(at).min_by_key(|entry| entry.unusable.is_some()))
+}
+
+/// `name` as a PCI address, when it is one, in the spelling of `DeviceEntry::pci_bus`: nvidia-smi writes capitals and eight
+/// digits of the domain.
+fn pci_address(name: &str) -> Option<String> {
+    let (front, function) = name.split_once('.')?;
+    let [domain, bus, device]: [&str; 3] = front.split(':').collect::<Vec<_>>().try_into().ok()?;
+    let hex = |digits: &str, most: usize| {
+        let sound = (1..=most).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        u32::from_str_radix(digits, 16).ok().filter(|_| sound)
+    };
+    let (domain, bus, device, function) = (hex(domain, 8)?, hex(bus, 2)?, hex(device, 2)?, hex(function, 1)?);
+    Some(format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}"))
 }
 
 /// The device to use when nobody chose one: what `POLYWARP_DEVICE` names, else the best real GPU, else the CPU.
@@ -428,6 +454,47 @@ mod tests {
         link_routes(&mut entries);
         let routes: Vec<_> = entries.iter().map(|entry| entry.other_routes.join(" ")).collect();
         assert_eq!(routes, ["wgpu:1", "wgpu:0 wgpu:2", "wgpu:2 cuda:1", "cuda:0", "wgpu:0", ""]);
+    }
+
+    #[test]
+    fn pci_addresses_are_known_in_every_spelling() {
+        for name in ["0000:3b:00.0", "00000000:3B:00.0", "0:3b:0.0", "0000:3B:00.0"] {
+            assert_eq!(pci_address(name).as_deref(), Some("0000:3b:00.0"), "{name}");
+        }
+        assert_eq!(pci_address("00010000:AF:1f.7").as_deref(), Some("10000:af:1f.7"));
+        for name in [
+            "",
+            "cuda:0",
+            "wgpu:0",
+            "3b:00.0",
+            "0000:3b:00",
+            "0000:3b:00.",
+            "0000:3bc:00.0",
+            "0000:+b:00.0",
+            "a.b:c:d.0",
+        ] {
+            assert_eq!(pci_address(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn named_takes_the_best_usable_route_at_an_address() {
+        let at = |id: &str, bus: &str, unusable: Option<&str>| DeviceEntry {
+            pci_bus: Some(bus.to_owned()),
+            ..entry(id, DeviceKind::Discrete, unusable)
+        };
+        let entries = [
+            at("cuda:0", "0000:3b:00.0", Some("prohibited")),
+            at("wgpu:0", "0000:af:00.0", Some("old driver")),
+            at("wgpu:1", "0000:3b:00.0", None),
+            at("wgpu:2", "0000:3b:00.0", None),
+            entry("cpu", DeviceKind::Cpu, None),
+        ];
+        let found = |name: &str| named(&entries, name, pci_address(name).as_deref()).map(|entry| entry.id.as_str());
+        assert_eq!(found("0000:3b:00.0"), Some("wgpu:1"));
+        assert_eq!(found("00000000:AF:00.0"), Some("wgpu:0"), "which says why it cannot be used");
+        assert_eq!((found("0000:3b:00.1"), found("cuda:0"), found("cpu")), (None, Some("cuda:0"), Some("cpu")));
+        assert_eq!(found("nothing"), None, "an entry without an address is no match for a name without one");
     }
 
     #[cfg(feature = "cuda-unpinned")]

@@ -6,6 +6,9 @@
 
 #[path = "cli/compile.rs"]
 mod compile;
+#[cfg(target_os = "linux")]
+#[path = "cli/cuda.rs"]
+mod cuda;
 #[path = "cli/run.rs"]
 mod run;
 #[path = "cli/tune.rs"]

@@ -40,12 +40,22 @@ use crate::versions::OLDEST_CARD;
 const POOL_VARIABLE: &str = "POLYWARP_CUDA_POOL";
 
 /// How to open a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Most bytes the pool may hold, in use and cached.
     pub memory_limit_bytes: Option<u64>,
     /// How long one wait may take before the device counts as lost; `None` waits for ever.
     pub patience: Option<Duration>,
+    /// How long dropping the backend waits for work that is under way (5 s; or `patience`, when that is shorter). What is
+    /// not done by then, such as a kernel that never ends, keeps what it uses: memory, modules, stream and context are left
+    /// to the process, and the log (level warn) says so. What outlives the backend, such as an event, is then lost.
+    pub drop_patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { memory_limit_bytes: None, patience: None, drop_patience: Duration::from_secs(5) }
+    }
 }
 
 /// A device reached through the CUDA driver.
@@ -66,6 +76,7 @@ pub struct CudaBackend {
     pub(crate) sleeping_pieces: Arc<StagingCache>,
     pub(crate) waiter: Waiter,
     recorders: Arc<Recorders<Tape>>,
+    drop_patience: Duration,
 }
 
 /// What a [`Buffer`] of this backend holds.
@@ -118,6 +129,7 @@ impl CudaBackend {
             sleeping_pieces: StagingCache::new(context, EventKind::Sleeping),
             waiter: Waiter::default(),
             recorders: Arc::default(),
+            drop_patience: options.patience.map_or(options.drop_patience, |most| most.min(options.drop_patience)),
             stream,
         })
     }
@@ -289,7 +301,16 @@ impl Backend for CudaBackend {
 
 impl Drop for CudaBackend {
     fn drop(&mut self) {
-        // Pieces of writes that are under way are waited for; after a fault they are leaked, and nothing waits.
+        // Freeing waits for whatever runs. What does not end becomes a fault, after which nothing is freed and nothing waits.
+        let done = self.stream.is_done_within(self.drop_patience);
+        if matches!(done, Ok(false)) {
+            log::warn!(
+                "{}: dropped with work under way that was not done within {:?}; what it uses is not freed",
+                self.id(),
+                self.drop_patience
+            );
+            self.fault().lose(format!("it was dropped, and its work not done within {:?}", self.drop_patience));
+        }
         lock(&self.uploads).clear();
         self.pool.drop_cached();
     }

@@ -41,6 +41,7 @@ pub(crate) mod code {
     pub(crate) const NOT_READY: Code = 600;
     pub(crate) const ILLEGAL_ADDRESS: Code = 700;
     pub(crate) const LAUNCH_TIMEOUT: Code = 702;
+    pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
     pub(crate) const CONTEXT_IS_DESTROYED: Code = 709;
     pub(crate) const ASSERT: Code = 710;
     pub(crate) const HARDWARE_STACK_ERROR: Code = 714;
@@ -148,6 +149,8 @@ functions! {
     cuGraphExecDestroy(CUgraphExec);
     cuGraphDestroy(CUgraph);
     [optional]
+    cuDeviceCanAccessPeer(*mut c_int, CUdevice, CUdevice);
+    cuCtxEnablePeerAccess(CUcontext, c_uint);
     cuLaunchKernelEx(*const c_void, CUfunction, *mut *mut c_void, *mut *mut c_void);
     cuTensorMapEncodeTiled(
         *mut c_void, c_uint, c_uint, *mut c_void, *const u64, *const u64, *const c_uint, *const c_uint, c_uint, c_uint,

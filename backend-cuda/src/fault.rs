@@ -2,7 +2,8 @@
 //!
 //! A kernel that faults (an illegal address, a trap) ends its CUDA context for as long as the process lives: every call
 //! answers with the same status, and so does a new backend on that device. Retrying cannot help; the typed
-//! [`Error::DevicePoisoned`] says to restart. A device that is gone ([`Error::DeviceLost`]) is told apart from that.
+//! [`Error::DevicePoisoned`] says to restart. A device that is gone ([`Error::DeviceLost`]) is told apart from that; so is one
+//! that was dropped while its work did not end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

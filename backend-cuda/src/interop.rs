@@ -143,9 +143,12 @@ impl CudaBackend {
         self.stream.wait_for(&event.0)
     }
 
-    /// Copies `len` bytes from byte `from_offset` of `from` to byte `to_offset` of `to`, a buffer of `other`: directly
-    /// between the cards where they can reach each other, through the host's memory where not. Ordered with the work of
-    /// both, and nobody waits.
+    /// Copies `len` bytes from byte `from_offset` of `from` to byte `to_offset` of `to`, a buffer of `other`. Ordered
+    /// with the work of both, and nobody waits.
+    ///
+    /// The first copy gives this backend's context access to the memory of the other's (`cuCtxEnablePeerAccess`), unless
+    /// it has it already; it stays as long as both contexts. Copies then go directly between the cards. Where the cards or
+    /// the driver refuse, the driver copies by way of the host's memory, and the log (level info) says so.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for bytes outside a buffer or two ranges of one buffer, [`Error::DeviceMismatch`] for a

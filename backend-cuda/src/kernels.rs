@@ -81,8 +81,7 @@ impl Compiler {
 
     /// What the kernel made of `identity` is known by on disk.
     fn key(&self, identity: &str, options: &Options) -> Key {
-        let api = self.context.api.identity();
-        Key::of(&[identity, &format!("{options:?}"), COMPILER, &self.target.to_string(), &api])
+        key(identity, options, COMPILER, self.target, &self.context.api.identity())
     }
 
     /// One of the library's own kernels.
@@ -206,6 +205,11 @@ impl Compiler {
     }
 }
 
+/// The key of all that machine code depends on: what it is made of, by what, and for which card and driver.
+fn key(identity: &str, options: &Options, compiler: &str, target: Target, driver: &str) -> Key {
+    Key::of(&[identity, &format!("{options:?}"), compiler, &target.to_string(), driver])
+}
+
 #[derive(Debug, Default)]
 struct Slot {
     ready: OnceLock<Arc<Kernel>>,
@@ -316,6 +320,30 @@ impl Hasher for Mix {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn key_changes_with_each_of_its_parts() {
+        let (old, new) = (Target::new(8, 0), Target::new(9, 0));
+        let options = Options { target: old, ..Options::default() };
+        let changed = [
+            Options { loop_limit: Some(7), ..options.clone() },
+            Options { entry_point: Some("other".to_owned()), ..options.clone() },
+            Options { target: new, ..options.clone() },
+            Options::trusted(old),
+        ];
+        let mut keys = vec![
+            key("text", &options, COMPILER, old, "CUDA 12.8"),
+            key("text ", &options, COMPILER, old, "CUDA 12.8"),
+            key("text", &options, "0.1.0-0", old, "CUDA 12.8"),
+            key("text", &options, COMPILER, new, "CUDA 12.8"),
+            key("text", &options, COMPILER, old, "CUDA 13.0"),
+        ];
+        keys.extend(changed.iter().map(|options| key("text", options, COMPILER, old, "CUDA 12.8")));
+        for (i, one) in keys.iter().enumerate() {
+            assert!(!keys[i + 1..].contains(one), "key {i} is another's too");
+        }
+        assert_eq!(keys[0], key("text", &options, COMPILER, old, "CUDA 12.8"));
+    }
 
     #[test]
     fn mix_tells_neighbours_apart() {

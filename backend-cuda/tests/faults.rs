@@ -5,9 +5,7 @@
 
 mod common;
 
-use std::ffi::{CString, c_char};
-
-use common::{add_kernel, assert_alive, bind, card_to_myself, download, interpreted, upload, usable};
+use common::{Control, add_kernel, assert_alive, bind, card_to_myself, download, interpreted, upload, usable};
 use polywarp_core::{Backend, DType, Device, Error, Result, Tensor};
 use polywarp_cuda::{CudaBackend, Options, cards};
 
@@ -44,32 +42,6 @@ const FUNCTIONS: [&str; 25] = [
     "cuGraphInstantiateWithFlags",
     "cuGraphLaunch",
 ];
-
-struct Control {
-    fail: unsafe extern "system" fn(*const c_char, u32, u64),
-    calls: extern "system" fn() -> u64,
-}
-
-impl Control {
-    fn new() -> Control {
-        // SAFETY: loaded already, by `interpreted`; the signatures are those of `interpreted-driver/src/lib.rs`.
-        unsafe {
-            let library = libloading::Library::new("libcuda.so.1").unwrap();
-            let control = Control {
-                fail: *library.get(b"interpreted_fail\0").unwrap(),
-                calls: *library.get(b"interpreted_calls\0").unwrap(),
-            };
-            std::mem::forget(library);
-            control
-        }
-    }
-
-    fn fail(&self, name: &str, code: u32, at: u64) {
-        let name = CString::new(name).unwrap();
-        // SAFETY: a string that ends in zero, read during the call.
-        unsafe { (self.fail)(name.as_ptr(), code, at) };
-    }
-}
 
 /// A little of everything; the results are right, or an error says that there are none.
 fn work() -> Result<()> {
@@ -110,7 +82,7 @@ fn every_call_may_fail_once_and_nothing_is_lost() {
             loop {
                 control.fail(name, code, at);
                 let outcome = work();
-                let reached = (control.calls)() > at;
+                let reached = control.calls() > at;
                 control.fail("none", 0, 0);
                 rounds += 1;
                 if !reached {

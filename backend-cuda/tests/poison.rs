@@ -4,41 +4,20 @@
 
 mod common;
 
-use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use common::{add_kernel, bind, first, upload};
+use common::{add_kernel, bind, first, is_child, upload};
 use polywarp_core::{Backend, Buffer, Error, Kernel};
 use polywarp_cuda::{CudaBackend, Options};
 
-/// Runs the test `name` again in a child process, which must succeed within a minute.
+/// Runs the test `name` in a child process, where there is a card.
 fn in_child(name: &str) {
-    if common::usable().is_empty() {
-        return;
+    if !common::usable().is_empty() {
+        // For the interpreted driver, to which no kernel is endless by itself.
+        common::in_child(name, &[("INTERPRETED_ENDLESS", "4000000000")]);
     }
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", name])
-        .env("POLYWARP_TEST_CHILD", name)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut child = child.unwrap();
-    let started = Instant::now();
-    while child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let hung = child.try_wait().unwrap().is_none();
-    let _ = child.kill();
-    let out = child.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    assert!(!hung, "{name} hangs: {text}");
-    // The child with the endless kernel ends itself by force, when all is said.
-    assert!(text.contains("SURVIVED") && !text.contains("panicked"), "{name}: {:?}: {text}", out.status);
-}
-
-fn is_child(name: &str) -> bool {
-    std::env::var("POLYWARP_TEST_CHILD").is_ok_and(|child| child == name)
 }
 
 fn assert_every_call_fails(backend: &CudaBackend, buffer: &Buffer, is: impl Fn(&Error) -> bool) {
@@ -145,10 +124,6 @@ const ENDLESS: &str = "
 #[test]
 fn kernel_that_does_not_end_loses_a_device_with_patience() {
     const NAME: &str = "kernel_that_does_not_end_loses_a_device_with_patience";
-    if common::interpreted() {
-        println!("skipped: the interpreted driver works while somebody waits, and never beside");
-        return;
-    }
     if !is_child(NAME) {
         return in_child(NAME);
     }
@@ -171,6 +146,63 @@ fn kernel_that_does_not_end_loses_a_device_with_patience() {
     dropped.recv_timeout(Duration::from_secs(10)).expect("dropping waits for the kernel");
     println!("SURVIVED");
     // Not by returning: the driver's own handlers at exit may wait for the kernel, which ends with the process.
+    std::process::abort();
+}
+
+/// What was logged at level warn.
+struct Warnings(Mutex<Vec<String>>);
+
+impl log::Log for Warnings {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        self.0.lock().unwrap().push(record.args().to_string());
+    }
+
+    fn flush(&self) {}
+}
+
+#[test]
+fn kernel_that_does_not_end_does_not_hang_drop() {
+    const NAME: &str = "kernel_that_does_not_end_does_not_hang_drop";
+    static WARNINGS: Warnings = Warnings(Mutex::new(Vec::new()));
+    if !is_child(NAME) {
+        return in_child(NAME);
+    }
+    log::set_logger(&WARNINGS).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
+    // Every wait may take for ever, but that of drop.
+    let options = Options { drop_patience: Duration::from_millis(300), ..Options::default() };
+    assert_eq!((options.patience, Options::default().drop_patience), (None, Duration::from_secs(5)));
+    // A device with nothing under way is dropped without a word.
+    let Some(idle) = common::open(options) else { return };
+    let buffer = upload(&idle, &[1]);
+    idle.synchronize().unwrap();
+    drop((buffer, idle));
+    assert!(WARNINGS.0.lock().unwrap().is_empty());
+
+    let Some(backend) = common::open(options) else { return };
+    let (buffer, kept) = (upload(&backend, &[0, 0]), upload(&backend, &[1; 1 << 20]));
+    let event = backend.record_event().unwrap();
+    backend.launch(&Kernel::wgsl(ENDLESS), [64, 1, 1], &[bind(0, &buffer)]).unwrap();
+    backend.write(&kept, 0, &[1; 4]).unwrap();
+    drop(backend.read(&kept, 0..4));
+    let (done, dropped) = channel();
+    std::thread::spawn(move || {
+        let start = Instant::now();
+        drop((kept, backend, buffer));
+        let _ = done.send(start.elapsed());
+    });
+    let took = dropped.recv_timeout(Duration::from_secs(20)).expect("dropping waits for the kernel");
+    assert!(took >= options.drop_patience, "{took:?}");
+    let warnings = WARNINGS.0.lock().unwrap();
+    assert!(matches!(&warnings[..], [one] if one.starts_with("cuda:0: ") && one.contains("300ms")), "{warnings:?}");
+    let lost = event.is_done();
+    assert!(matches!(&lost, Err(Error::DeviceLost { reason, .. }) if reason.contains("dropped")), "{lost:?}");
+    println!("SURVIVED");
+    // Not by returning: see above.
     std::process::abort();
 }
 

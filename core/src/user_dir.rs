@@ -51,18 +51,18 @@ impl UserDir {
     /// # Errors
     /// What the system reports; a link, a directory or a file over `most_bytes`.
     pub fn read(&self, name: &str, most_bytes: u64) -> io::Result<Option<Vec<u8>>> {
-        let path = self.path.join(name);
-        // Not through a link, which could lead to what others write.
-        let found = match fs::symlink_metadata(&path) {
-            Ok(found) => found,
+        let file = match open_itself(&self.path.join(name)) {
+            Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
+        // Of what was opened, whatever has the name by now.
+        let found = file.metadata()?;
         if !found.is_file() || found.len() > most_bytes {
             return Err(io::Error::other("it is not a file of this cache"));
         }
         let mut bytes = Vec::with_capacity(found.len() as usize);
-        fs::File::open(&path)?.take(most_bytes).read_to_end(&mut bytes)?;
+        file.take(most_bytes).read_to_end(&mut bytes)?;
         Ok(Some(bytes))
     }
 
@@ -162,6 +162,22 @@ fn own_user(directory: &Path) -> Option<u32> {
     user
 }
 
+/// Opens a file for reading: not through a link, which could lead to what others write, and without waiting for whoever
+/// writes a pipe.
+#[cfg(unix)]
+fn open_itself(path: &Path) -> io::Result<fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+}
+
+#[cfg(not(unix))]
+fn open_itself(path: &Path) -> io::Result<fs::File> {
+    match fs::symlink_metadata(path)?.is_file() {
+        true => fs::File::open(path),
+        false => Err(io::Error::other("it is not a file itself")),
+    }
+}
+
 fn create_private(path: &Path) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -175,4 +191,34 @@ fn temporary_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.subsec_nanos());
     format!(".{}-{}-{time}.tmp", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_takes_files_themselves_and_nothing_else() {
+        let path = std::env::temp_dir().join(format!("polywarp-user-dir-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        let directory = UserDir::open(path.clone()).unwrap();
+        directory.write("file", b"own").unwrap();
+        assert_eq!(directory.read("file", 3).unwrap().as_deref(), Some(&b"own"[..]));
+        assert!(directory.read("file", 2).is_err(), "longer than it may be");
+        assert_eq!(directory.read("absent", 3).unwrap(), None);
+        // A link is refused wherever it leads, also to a good file and to none.
+        for (name, to) in [("near", path.join("file")), ("far", "/proc/version".into()), ("lost", path.join("absent"))]
+        {
+            std::os::unix::fs::symlink(to, path.join(name)).unwrap();
+            let refused = directory.read(name, 1 << 20).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::ELOOP), "{name}: {refused}");
+        }
+        fs::create_dir(path.join("folder")).unwrap();
+        assert!(directory.read("folder", 1 << 20).is_err());
+        // Nobody writes this pipe: a read that waits for that does not end.
+        if std::process::Command::new("mkfifo").arg(path.join("pipe")).status().is_ok_and(|made| made.success()) {
+            assert!(directory.read("pipe", 1 << 20).is_err());
+        }
+        fs::remove_dir_all(&path).unwrap();
+    }
 }

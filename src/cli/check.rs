@@ -12,7 +12,7 @@ use super::{Fault, Verdict, chosen_device, say, say_json};
 /// Compares a device with the float64 oracle, operation by operation
 #[derive(clap::Args)]
 pub struct Args {
-    /// The device, such as `wgpu:0`; the default one when left out
+    /// The device, such as `wgpu:0`, or its PCI address or UUID; the default one when left out
     #[arg(long, value_name = "D")]
     device: Option<String>,
     /// Only this family of operations, such as `matmul`

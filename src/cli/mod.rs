@@ -23,7 +23,8 @@ use polywarp::{Device, Error};
 
 /// GPU math on every GPU, with nothing to install but the driver.
 ///
-/// Devices are named `cpu`, `cuda:0`, `wgpu:0`, ...; `polywarp devices` lists them. POLYWARP_DEVICE chooses the default;
+/// Devices are named `cpu`, `cuda:0`, `wgpu:0`, ...; `polywarp devices` lists them. A GPU is also known by its PCI address
+/// (`0000:3b:00.0`), an NVIDIA card by its UUID (`GPU-...`, or the beginning of it). POLYWARP_DEVICE chooses the default;
 /// CUDA_VISIBLE_DEVICES, WGPU_BACKEND, WGPU_ADAPTER_NAME, VK_DRIVER_FILES and RUST_LOG are honoured.
 #[derive(Parser)]
 #[command(name = "polywarp", version, arg_required_else_help = true)]

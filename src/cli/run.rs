@@ -15,7 +15,7 @@ use super::{Fault, Verdict, chosen_device, in_shader, parse_define, read_shader,
 pub struct Args {
     /// The WGSL file
     file: PathBuf,
-    /// The device, such as `wgpu:0`; the default one when left out
+    /// The device, such as `wgpu:0`, or its PCI address or UUID; the default one when left out
     #[arg(long, value_name = "D")]
     device: Option<String>,
     /// Workgroups along x, y and z

@@ -15,7 +15,7 @@ use super::{Fault, Verdict, chosen_device, say};
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("action").args(["list", "clear", "merge"]))]
 pub struct Args {
-    /// The device to tune, such as `cuda:0`; the default one when left out
+    /// The device to tune, such as `cuda:0`, or its PCI address or UUID; the default one when left out
     #[arg(long, value_name = "D", conflicts_with = "action")]
     device: Option<String>,
     /// Sizes of the bench cases that are tuned: small (simulated GPUs), normal (CPUs) or large (GPUs)

@@ -5,12 +5,13 @@ use super::*;
 #[test]
 fn every_target_is_written() {
     let folder = Folder::new("targets");
-    let starts: [(&str, &[u8]); 5] = [
+    let starts: [(&str, &[u8]); 6] = [
         ("spirv", &[0x03, 0x02, 0x23, 0x07]),
         ("msl", b"// language: metal2.4"),
         ("hlsl", b""),
         ("glsl", b"#version 310 es"),
         ("wgsl", b""),
+        ("ptx", b".version "),
     ];
     for (target, start) in starts {
         let out = folder.path(target);
@@ -20,6 +21,21 @@ fn every_target_is_written() {
         if target != "spirv" {
             assert!(text(&bytes).contains("saxpy") || target == "glsl", "{target}");
         }
+    }
+    let ptx = |arch: &[&str]| {
+        let out = folder.path("arch.ptx");
+        well(&[&["compile", &shader("saxpy"), "--target", "ptx", "--entry", "saxpy", "-o", &out], arch].concat());
+        std::fs::read_to_string(&out).unwrap()
+    };
+    for (arch, line) in [
+        (&[][..], ".target sm_70"),
+        (&["--arch", "sm_70"], ".target sm_70"),
+        (&["--arch", "sm_90"], ".target sm_90"),
+        (&["--arch", "sm_120"], ".target sm_120"),
+    ] {
+        let text = ptx(arch);
+        assert!(text.lines().any(|found| found == line), "{arch:?}: {text}");
+        assert!(text.contains(".visible .entry saxpy") && !text.contains(".entry clear"), "{arch:?}: {text}");
     }
 }
 
@@ -81,6 +97,10 @@ fn bad_requests_are_refused() {
     assert!(with(&["--define", "BLOCK"]).contains("NAME=VALUE"));
     let target = |target: &str| refused(&["compile", &file, "--target", target, "-o", &out], 2);
     assert!(with(&["--arch", "sm_90"]).contains("PTX"), "only PTX has architectures");
+    for arch in ["sm_60", "sm_1", "hopper", ""] {
+        let line = refused(&["compile", &file, "--target", "ptx", "--arch", arch, "-o", &out], 2);
+        assert!(line.contains("sm_"), "{arch}: {line}");
+    }
     assert!(target("cuda").contains("spirv msl hlsl glsl wgsl ptx"));
     assert!(target("glsl").contains("choose one"), "GLSL holds one entry point");
     assert!(refused(&["compile", &folder.path("missing.wgsl"), "--target", "msl", "-o", &out], 2).contains("missing"));

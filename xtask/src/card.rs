@@ -1,5 +1,6 @@
-//! Everything for a machine that has a card and no cargo: the program, the tests of both GPU backends and the programs that
-//! measure, built in release and stripped, with `benches/card.sh`, which runs them.
+//! Everything for a machine that has a card and no cargo: the program, the tests of both GPU backends, random programs with the
+//! digests of their results, and the programs that measure, built in release and stripped, with `benches/card.sh`, which runs
+//! them.
 //!
 //! They are packed as one file, because executables that embed the same kernels become small only together.
 
@@ -11,13 +12,15 @@ use crate::command::Cmd;
 
 /// Where the files go unless the argument says otherwise.
 const FOLDER: &str = "target/card";
-const SCRIPT: &str = "benches/card.sh";
+/// What goes along as it is.
+const FILES: [&str; 2] = ["benches/card.sh", "shaders/differential/expected-10000.txt"];
 
 /// What cargo builds, and which of it is kept: kinds of targets, as cargo calls them.
-const BUILDS: [(&str, &str); 3] = [
+const BUILDS: [(&str, &str); 4] = [
     ("cargo build --locked --release --package polywarp --bin polywarp", "bin"),
     ("cargo test --locked --release --no-run --package polywarp-cuda --package polywarp-wgpu --tests", "test"),
     ("cargo build --locked --release --package polywarp-cuda --examples", "example"),
+    ("cargo build --locked --release --package differential --bin naga-ptx-differential", "bin"),
 ];
 
 /// Builds into `folder`, or [`FOLDER`], and packs it beside itself.
@@ -32,7 +35,9 @@ pub fn run(folder: Option<&str>) -> Result {
             copy(&executable, &folder.join(name))?;
         }
     }
-    copy(Path::new(SCRIPT), &folder.join("card.sh"))?;
+    for file in FILES.map(Path::new) {
+        copy(file, &folder.join(file.file_name().unwrap_or_default()))?;
+    }
     let packed = PathBuf::from(format!("{}.tar.xz", folder.display()));
     // The dictionary must reach from one executable to the next.
     Cmd::new("tar --create --file")

@@ -1,22 +1,27 @@
 //! A CUDA driver without a card: the functions of libcuda that the backend uses, with PTX interpreted on the host.
 //!
-//! Loaded under the driver's name (`libcuda.so.1`) by `tests/interpreted.rs`, in processes of their own. It is as lazy as
-//! it may be: work waits in one queue until somebody waits for it, so that memory which is freed, reused or filled again
+//! Loaded under the driver's name (`libcuda.so.1`) by the backend's tests (`tests/common`), on machines without a driver or
+//! in processes of their own. It is as lazy as it may be: work waits in one queue until somebody waits for it, so that memory which is freed, reused or filled again
 //! too early shows in results, and a copy from or to page-locked memory that was freed meanwhile ends the process. It is no
 //! model of speed, and knows no error that a call with good arguments cannot have, but those that tests ask for:
 //!
 //! | variable | effect |
 //! |---|---|
 //! | `INTERPRETED_DEVICES` | number of cards, 1 if unset; 0 is a driver without a card |
+//! | `INTERPRETED_INIT` | the status of `cuInit`: 34 is the toolkit's stub |
 //! | `INTERPRETED_VERSION` | the CUDA version it claims, 13000 if unset |
+//! | `INTERPRETED_PTX` | the newest PTX it reads, any if unset: 74 is 7.4 |
+//! | `INTERPRETED_REJECTS` | a text: PTX that has it is refused as invalid |
 //! | `INTERPRETED_MEMORY` | bytes of each card, 512 MiB if unset |
 //! | `INTERPRETED_SM` | compute capability of each card, 90 if unset: 80 is 8.0 |
+//! | `INTERPRETED_PEERS` | 0: no card reaches the memory of another |
+//! | `INTERPRETED_ENDLESS` | a text: a launch of a kernel whose PTX has it never ends |
 //! | `INTERPRETED_SHUFFLE` | seed of a random order of blocks, warps and stores; in order if unset |
 //!
 //! Its machine code is PTX: what it "links" itself, and what `cargo xtask kernels --ptx` makes of the kernels in CUDA C++.
 //! In the latter data races are faults as well.
 //!
-//! [`interpreted_fail`] makes a call fail, for tests that load the library themselves.
+//! [`interpreted_fail`] makes a call fail and [`interpreted_staged`] counts copies, for tests that load the library themselves.
 //!
 //! `state.rs` is the driver itself, this file its C functions.
 
@@ -30,7 +35,7 @@ mod state;
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 
-use state::{Code, Work, driver, fails};
+use state::{Code, Driver, Work, driver, fails};
 
 type Handle = usize;
 
@@ -78,6 +83,16 @@ fn ready() -> Code {
     }
 }
 
+/// Works until `done`, which may be never: others have the driver in between.
+fn wait(done: impl Fn(&Driver) -> bool) -> Code {
+    loop {
+        if let Some(code) = driver().finish(&done) {
+            return code;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 macro_rules! need_context {
     () => {
         let code = ready();
@@ -89,7 +104,10 @@ macro_rules! need_context {
 
 functions! {
     cuInit(_flags: c_uint) {
-        if state::number("INTERPRETED_DEVICES", 1) == 0 { state::NO_DEVICE } else { 0 }
+        match state::number("INTERPRETED_INIT", 0) as Code {
+            0 if state::number("INTERPRETED_DEVICES", 1) == 0 => state::NO_DEVICE,
+            code => code,
+        }
     }
     cuDriverGetVersion(version: *mut c_int) {
         *version = state::number("INTERPRETED_VERSION", 13_000) as c_int;
@@ -142,6 +160,17 @@ functions! {
         *bytes = state::total_bytes() as usize;
         0
     }
+    cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) {
+        *can = c_int::from(device != peer && state::number("INTERPRETED_PEERS", 1) != 0);
+        0
+    }
+    cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) {
+        need_context!();
+        match current() {
+            Some(own) if flags == 0 => driver().enable_peer(own, peer),
+            _ => state::INVALID_VALUE,
+        }
+    }
     cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) {
         *context = state::FIRST_CONTEXT + device as usize;
         driver().poisoned.unwrap_or(0)
@@ -177,7 +206,7 @@ functions! {
     }
     cuStreamSynchronize(stream: Handle) {
         need_context!();
-        driver().finish(|driver| driver.idle(stream))
+        wait(|driver| driver.idle(stream))
     }
     cuStreamQuery(stream: Handle) {
         need_context!();
@@ -216,7 +245,7 @@ functions! {
     }
     cuEventSynchronize(event: Handle) {
         need_context!();
-        driver().finish(|driver| driver.passed(event))
+        wait(|driver| driver.passed(event))
     }
     cuEventQuery(event: Handle) {
         need_context!();
@@ -244,7 +273,10 @@ functions! {
     }
     cuMemFree_v2(address: u64) {
         need_context!();
-        driver().free(address)
+        match wait(Driver::is_idle) {
+            0 => driver().free(address),
+            code => code,
+        }
     }
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         need_context!();
@@ -269,9 +301,11 @@ functions! {
         need_context!();
         driver().give(stream, Work::Download { to: to as usize, from, bytes })
     }
-    cuMemcpyPeerAsync(to: u64, _to_context: Handle, from: u64, _from_context: Handle, bytes: usize, stream: Handle) {
+    cuMemcpyPeerAsync(to: u64, to_context: Handle, from: u64, from_context: Handle, bytes: usize, stream: Handle) {
         need_context!();
-        driver().give(stream, Work::Copy { to, from, bytes })
+        let mut driver = driver();
+        driver.count_copy(from_context, to_context);
+        driver.give(stream, Work::Copy { to, from, bytes })
     }
     cuModuleLoadData(module: *mut Handle, image: *const c_char) {
         need_context!();
@@ -452,4 +486,10 @@ pub unsafe extern "system" fn interpreted_fail(name: *const c_char, code: Code, 
 #[unsafe(no_mangle)]
 pub extern "system" fn interpreted_calls() -> u64 {
     state::planned_calls()
+}
+
+/// Copies so far from a context to the memory of another that it has no access to.
+#[unsafe(no_mangle)]
+pub extern "system" fn interpreted_staged() -> u64 {
+    driver().staged_copies
 }

@@ -4,7 +4,7 @@
 //! runs before somebody waits, and then no more than what was given before. Broken use of a handle ends the process:
 //! a test that does that has found a bug.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -14,12 +14,15 @@ use ptx_interpreter::{FaultKind, Launch, Memory, Module, Param, RunOptions};
 pub type Code = u32;
 pub const INVALID_VALUE: Code = 1;
 pub const OUT_OF_MEMORY: Code = 2;
+pub const STUB_LIBRARY: Code = 34;
 pub const NO_DEVICE: Code = 100;
 pub const INVALID_IMAGE: Code = 200;
 pub const INVALID_CONTEXT: Code = 201;
 pub const INVALID_PTX: Code = 218;
+const UNSUPPORTED_PTX_VERSION: Code = 222;
 pub const NOT_FOUND: Code = 500;
 pub const NOT_READY: Code = 600;
+const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 const ILLEGAL_ADDRESS: Code = 700;
 const MISALIGNED_ADDRESS: Code = 716;
 const LAUNCH_FAILED: Code = 719;
@@ -68,6 +71,7 @@ pub struct Image {
     module: Module,
     /// How its kernels run.
     options: RunOptions,
+    is_endless: bool,
 }
 
 #[derive(Default)]
@@ -109,6 +113,9 @@ pub struct Driver {
     pub poisoned: Option<Code>,
     /// Recordings of events so far.
     recordings: u64,
+    /// Contexts, and those whose memory they reach.
+    peers: HashSet<(usize, usize)>,
+    pub staged_copies: u64,
 }
 
 /// The one driver of the process.
@@ -175,10 +182,12 @@ pub fn name_of(code: Code) -> &'static CStr {
     match code {
         INVALID_VALUE => c"CUDA_ERROR_INVALID_VALUE",
         OUT_OF_MEMORY => c"CUDA_ERROR_OUT_OF_MEMORY",
+        STUB_LIBRARY => c"CUDA_ERROR_STUB_LIBRARY",
         NO_DEVICE => c"CUDA_ERROR_NO_DEVICE",
         INVALID_IMAGE => c"CUDA_ERROR_INVALID_IMAGE",
         INVALID_CONTEXT => c"CUDA_ERROR_INVALID_CONTEXT",
         INVALID_PTX => c"CUDA_ERROR_INVALID_PTX",
+        UNSUPPORTED_PTX_VERSION => c"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
         ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
         MISALIGNED_ADDRESS => c"CUDA_ERROR_MISALIGNED_ADDRESS",
         LAUNCH_FAILED => c"CUDA_ERROR_LAUNCH_FAILED",
@@ -269,18 +278,35 @@ impl Driver {
         Some(at(&end)?.duration_since(at(&start)?).as_secs_f64())
     }
 
-    /// Runs work until `done`.
-    pub fn finish(&mut self, done: impl Fn(&Driver) -> bool) -> Code {
+    /// Whether there is no work at all.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Runs work until `done`; `None` when it comes to a kernel that never ends.
+    pub fn finish(&mut self, done: impl Fn(&Driver) -> bool) -> Option<Code> {
         while !done(self) {
+            if self.is_stuck() {
+                return None;
+            }
             self.step();
         }
-        self.poisoned.unwrap_or(0)
+        Some(self.poisoned.unwrap_or(0))
+    }
+
+    /// Whether the next piece of work is a kernel that never ends.
+    fn is_stuck(&self) -> bool {
+        self.poisoned.is_none()
+            && matches!(self.queue.front(), Some((_, Work::Launch { module, .. })) if module.is_endless)
     }
 
     /// Runs one piece of work, and says whether `done`.
     pub fn look(&mut self, done: impl Fn(&Driver) -> bool) -> Code {
         if done(self) {
             return self.poisoned.unwrap_or(0);
+        }
+        if self.is_stuck() {
+            return NOT_READY;
         }
         self.step();
         self.poisoned.unwrap_or(NOT_READY)
@@ -336,6 +362,20 @@ impl Driver {
         }
     }
 
+    pub fn enable_peer(&mut self, own: usize, peer: usize) -> Code {
+        match own == peer {
+            true => INVALID_VALUE,
+            false if self.peers.insert((own, peer)) => 0,
+            false => PEER_ACCESS_ALREADY_ENABLED,
+        }
+    }
+
+    /// Counts a copy that has to go by way of the host.
+    pub fn count_copy(&mut self, from: usize, to: usize) {
+        let direct = from == to || self.peers.contains(&(from, to));
+        self.staged_copies += u64::from(!direct);
+    }
+
     pub fn begin_capture(&mut self, stream: usize) -> Code {
         self.streams.insert(stream, Some(Vec::new()));
         0
@@ -383,12 +423,8 @@ impl Driver {
         Some(address)
     }
 
-    /// Waits, as the real one does, for work that may use the memory.
+    /// No work is left then, which the real one waits for as well.
     pub fn free(&mut self, address: u64) -> Code {
-        let waited = self.finish(|driver| driver.queue.is_empty());
-        if waited != 0 {
-            return waited;
-        }
         let Some(bytes) = self.sizes.remove(&address) else { broken("memory that there is not was freed") };
         self.memory.free(address);
         self.allocated_bytes -= bytes as u64;
@@ -433,8 +469,16 @@ impl Driver {
     pub fn add_ptx(&mut self, link: usize, text: &[u8]) -> Code {
         let Some(link) = self.links.get_mut(&link) else { broken("there is no such link") };
         let text = String::from_utf8_lossy(text.strip_suffix(&[0]).unwrap_or(text)).into_owned();
-        if let Err(error) = Module::parse(&text) {
-            let words = format!("{error}\0");
+        if version_of(&text) > number("INTERPRETED_PTX", u64::MAX) {
+            return UNSUPPORTED_PTX_VERSION;
+        }
+        let rejected = std::env::var("INTERPRETED_REJECTS").ok().filter(|unwanted| text.contains(unwanted));
+        let refused = match rejected {
+            Some(unwanted) => Err(format!("kernel.ptx; error:\n  `{unwanted}` is not taken")),
+            None => Module::parse(&text).map(|_| ()).map_err(|error| error.to_string()),
+        };
+        if let Err(words) = refused {
+            let words = words + "\0";
             let len = words.len().min(link.log_len);
             // SAFETY: the caller of `cuLinkCreate` gave a buffer of this length, for as long as the link lives.
             unsafe { std::ptr::copy_nonoverlapping(words.as_ptr(), link.log as *mut u8, len) };
@@ -473,8 +517,9 @@ impl Driver {
             eprintln!("interpreted driver: {error}");
             INVALID_IMAGE
         })?;
+        let is_endless = std::env::var("INTERPRETED_ENDLESS").is_ok_and(|endless| text.contains(&endless));
         let handle = self.handle();
-        self.modules.insert(handle, Arc::new(Image { module, options }));
+        self.modules.insert(handle, Arc::new(Image { module, options, is_endless }));
         Ok(handle)
     }
 
@@ -530,6 +575,12 @@ impl Driver {
         let work = Work::Launch { module: Arc::clone(module), kernel: function.name.clone(), launch };
         self.give(stream, work)
     }
+}
+
+/// 78 of PTX with the line `.version 7.8`.
+fn version_of(ptx: &str) -> u64 {
+    let digits = ptx.lines().find_map(|line| line.strip_prefix(".version "));
+    digits.and_then(|text| text.trim().replace('.', "").parse().ok()).unwrap_or(0)
 }
 
 fn code_of(kind: &FaultKind) -> Code {

@@ -184,7 +184,8 @@ impl Stream {
             .call("read", |api| unsafe { (api.cuMemcpyDtoHAsync_v2)(to.start.as_ptr().cast(), from, len, self.raw()) })
     }
 
-    /// Enqueues a copy of `len` bytes to memory of another context, directly between the cards where they can.
+    /// Enqueues a copy of `len` bytes to memory of another context: directly between the cards where one can reach the
+    /// other's memory (`peer.rs`), else by way of the host's, which the driver sees to.
     ///
     /// # Safety
     /// Both are addresses of `len` bytes of device memory, `from` of this context and `to` of `other`, and stay
@@ -196,6 +197,7 @@ impl Stream {
         from: CUdeviceptr,
         len: usize,
     ) -> Result<()> {
+        self.context().reach(other)?;
         // SAFETY: both contexts are alive; the rest the caller promised.
         self.context().call("copy_to_peer", |api| unsafe {
             (api.cuMemcpyPeerAsync)(to, other.raw(), from, self.context().raw(), len, self.raw())

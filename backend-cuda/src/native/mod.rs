@@ -8,12 +8,14 @@
 mod graph;
 mod memory;
 mod module;
+mod peer;
 mod probe;
 mod stream;
 mod tensor_map;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUcontext, CUdevice};
@@ -28,6 +30,7 @@ pub(crate) use tensor_map::encode;
 
 use crate::driver::{Api, Code, code};
 use crate::fault::Fault;
+use peer::Peers;
 
 /// A CUDA context, held as long as anything of it is.
 pub(crate) struct Context {
@@ -35,6 +38,7 @@ pub(crate) struct Context {
     raw: CUcontext,
     device: CUdevice,
     owner: Owner,
+    peers: Peers,
     pub(crate) fault: Fault,
 }
 
@@ -74,13 +78,13 @@ impl Context {
         if code != code::SUCCESS {
             return Err(fault.error(api, "opening the device", code));
         }
-        Ok(Arc::new(Context { api, raw, device, owner: Owner::Primary, fault }))
+        Ok(Arc::new(Context { api, raw, device, owner: Owner::Primary, peers: Peers::new(), fault }))
     }
 
     /// cudarc's context.
     pub(crate) fn cudarc(api: &'static Api, context: Arc<CudaContext>, fault: Fault) -> Arc<Context> {
         let (raw, device) = (context.cu_ctx(), context.cu_device());
-        Arc::new(Context { api, raw, device, owner: Owner::Cudarc(context), fault })
+        Arc::new(Context { api, raw, device, owner: Owner::Cudarc(context), peers: Peers::new(), fault })
     }
 
     /// An application's context.
@@ -88,7 +92,7 @@ impl Context {
     /// # Safety
     /// `raw` is a context of this process, and stays so until everything made from this is dropped.
     pub(crate) unsafe fn application(api: &'static Api, raw: CUcontext, fault: Fault) -> Result<Arc<Context>> {
-        let mut context = Context { api, raw, device: 0, owner: Owner::Application, fault };
+        let mut context = Context { api, raw, device: 0, owner: Owner::Application, peers: Peers::new(), fault };
         let mut device = 0;
         // SAFETY: the context is current inside of `call`; the pointer is to a live local.
         context.call("looking at the context", |api| unsafe { (api.cuCtxGetDevice)(&mut device) })?;
@@ -159,16 +163,20 @@ impl Context {
     /// Waits until `done` says so: by `block`, or by asking now and then when patience is limited.
     fn wait(&self, op: &str, done: impl Fn(&Api) -> Code, block: impl Fn(&Api) -> Code) -> Result<()> {
         let Some(patience) = self.fault.patience() else { return self.call(op, block) };
-        let started = std::time::Instant::now();
-        let mut pause = std::time::Duration::from_micros(20);
+        if self.poll(op, patience, done)? { Ok(()) } else { Err(self.fault.give_up()) }
+    }
+
+    /// Asks now and then whether it is `done`, for at most `patience`.
+    fn poll(&self, op: &str, patience: Duration, done: impl Fn(&Api) -> Code) -> Result<bool> {
+        let (started, mut pause) = (Instant::now(), Duration::from_micros(20));
         loop {
             match self.attempt(&done)? {
-                code::SUCCESS => return Ok(()),
-                code::NOT_READY if started.elapsed() >= patience => return Err(self.fault.give_up()),
+                code::SUCCESS => return Ok(true),
+                code::NOT_READY if started.elapsed() >= patience => return Ok(false),
                 code::NOT_READY => std::thread::sleep(pause),
                 failed => return Err(self.error(op, failed)),
             }
-            pause = (pause * 2).min(std::time::Duration::from_millis(1));
+            pause = (pause * 2).min(Duration::from_millis(1));
         }
     }
 }

@@ -25,7 +25,7 @@ const BUFFER_POINTER: *mut c_void = std::ptr::without_provenance_mut(1);
 const BUFFER_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
 const END: *mut c_void = std::ptr::null_mut();
 
-/// Why the driver did not assemble PTX: its status, and its assembler's words.
+/// Why the driver did not assemble PTX: its status, and its assembler's words, if any.
 #[derive(Debug)]
 pub(crate) struct NotLinked {
     pub(crate) code: Code,
@@ -70,11 +70,7 @@ pub(crate) fn link(context: &Context, ptx: &str) -> Result<Result<Vec<u8>, NotLi
         return Ok(Ok(cubin));
     }
     let len = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
-    let mut words = crate::driver::one_line(&String::from_utf8_lossy(&log[..len]));
-    if words.is_empty() {
-        words = context.api.words(linked);
-    }
-    Ok(Err(NotLinked { code: linked, log: words }))
+    Ok(Err(NotLinked { code: linked, log: crate::driver::one_line(&String::from_utf8_lossy(&log[..len])) }))
 }
 
 /// Loaded machine code.
@@ -266,7 +262,8 @@ pub(crate) fn not_linked(context: &Context, kernel: &str, ptx_version: &str, fai
             needed: first_driver_for(ptx_version),
         },
         code::INVALID_PTX | code::INVALID_IMAGE | code::NO_BINARY_FOR_GPU | code::UNKNOWN => {
-            Error::PtxRejected { device, kernel: kernel.to_owned(), log: failed.log }
+            let log = if failed.log.is_empty() { context.api.words(failed.code) } else { failed.log };
+            Error::PtxRejected { device, kernel: kernel.to_owned(), log }
         }
         code::JIT_COMPILER_NOT_FOUND => Error::Backend {
             device,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cudarc::driver::sys::{CUevent, CUstream};
 use polywarp_core::Result;
@@ -47,6 +48,12 @@ impl Stream {
             |api| unsafe { (api.cuStreamQuery)(self.raw) },
             |api| unsafe { (api.cuStreamSynchronize)(self.raw) },
         )
+    }
+
+    /// Whether everything given to it is done, now or before `patience` is over.
+    pub(crate) fn is_done_within(&self, patience: Duration) -> Result<bool> {
+        // SAFETY: the stream is alive as long as `self`.
+        self.context.poll("waiting for its work", patience, |api| unsafe { (api.cuStreamQuery)(self.raw) })
     }
 
     /// Lets later work wait for `event`, which may be another device's.

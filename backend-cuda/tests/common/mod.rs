@@ -7,6 +7,7 @@
 
 #![allow(dead_code, unused_imports)]
 
+mod interpreted;
 #[path = "../../../core/tests/support/mod.rs"]
 mod support;
 
@@ -14,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use polywarp_cuda::{CardEntry, CudaBackend, Options, cards};
 
+pub use interpreted::*;
 pub use support::*;
 
 /// Whether the tests run on the interpreted driver, which is loaded then.

@@ -2,34 +2,17 @@
 //! and a new one, checked and trusted, in order and in random orders of blocks, warps and lanes.
 
 mod common;
+#[path = "device/head.rs"]
+mod head;
 
 use common::{Shader, folder, shaders};
+use head::Head;
 use naga_ptx::{Options, ParamKind, Target, WorkgroupMemory, compile};
 use ptx_interpreter::{Launch, Memory, Module, RunOptions, run};
 
-/// What a shader's head says of how to run it: `--grid X,Y,Z` and `--bind N=zeros:TYPE:COUNT`.
-struct Head {
-    grid: [u32; 3],
-    /// Bytes of each binding, in order.
-    bytes: Vec<usize>,
-}
-
-fn head(name: &str) -> Head {
-    let source = std::fs::read_to_string(folder("device").join(format!("{name}.wgsl"))).unwrap();
-    let words: Vec<&str> =
-        source.lines().take_while(|line| line.starts_with("//")).flat_map(str::split_whitespace).collect();
-    let after = |flag: &'static str| words.windows(2).filter(move |pair| pair[0] == flag).map(|pair| pair[1]);
-    let grid: Vec<u32> = after("--grid").next().unwrap().split(',').map(|n| n.parse().unwrap()).collect();
-    let bytes = after("--bind").map(|bind| {
-        let [_, element, count] = bind.split(':').collect::<Vec<_>>()[..] else { panic!("{bind}") };
-        let size = if element == "f16" { 2 } else { 4 };
-        size * count.parse::<usize>().unwrap()
-    });
-    Head { grid: grid.try_into().unwrap(), bytes: bytes.collect() }
-}
-
 fn check(shader: &Shader, options: &Options, run_options: &RunOptions) {
-    let head = head(&shader.name);
+    let source = std::fs::read_to_string(folder("device").join(format!("{}.wgsl", shader.name))).unwrap();
+    let head = Head::of(&source);
     let ptx = compile(&shader.module, &shader.info, options).unwrap();
     let module = Module::parse(&ptx.text).unwrap_or_else(|error| panic!("{}: {error}\n{}", shader.name, ptx.text));
     for entry in &ptx.entry_points {
