@@ -4,6 +4,8 @@
 //! there is none.
 #![cfg(feature = "cli")]
 
+#[path = "cli/bench.rs"]
+mod bench;
 #[path = "cli/compile.rs"]
 mod compile;
 #[path = "cli/run.rs"]
