@@ -197,6 +197,23 @@ fn doctor_finds_what_is_broken() {
 }
 
 #[test]
+fn doctor_looks_where_egl_is_told_to() {
+    let name = "__EGL_VENDOR_LIBRARY_DIRS";
+    let output = ended(program(&["doctor", "--json"]).env(name, "/nowhere"));
+    let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let system = &diagnosis["system"];
+    if system["looked"] != true {
+        println!("not run: the system is not looked at here");
+        return;
+    }
+    assert_eq!((&system["egl_variable"], &system["egl_files"]), (&name.into(), &Value::Array(Vec::new())));
+    // A loader without drivers is worth a word where no real GPU makes it idle.
+    let gpu = diagnosis["devices"].as_array().unwrap().iter().any(|d| d["kind"] != "cpu" && d["kind"] != "software");
+    let said = text(&output.stdout).contains("no EGL driver file");
+    assert_eq!(said, system["egl"].is_null() && !gpu, "{diagnosis}");
+}
+
+#[test]
 fn check_on_the_cpu_passes() {
     let report = json(&["check", "--device", "cpu", "--op", "matmul", "--json"]);
     assert_eq!(report["device"], "cpu");
