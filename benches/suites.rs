@@ -3,7 +3,7 @@
 //! The same cases as `polywarp bench`; here with criterion's statistics and its comparison with the last run. A case is
 //! verified before it is timed and a wrong result stops the run. `cargo bench -- gemm` runs one suite, `cargo bench --
 //! cpu` one device, `cargo bench -- --quick` everything in a third of the time.
-//! `POLYWARP_BENCH_SIZE=small|normal|large` overrides the sizes, which otherwise suit the devices.
+//! `POLYWARP_BENCH_SIZE=small|normal|large` overrides the sizes, which otherwise suit each device.
 //! `POLYWARP_BENCH_SUITE=gemm` runs all of one suite: of products also shapes that are not square and lower precisions. On a
 //! machine with cuBLASLt its products are timed too, each sample in turn with one of ours on the same operands.
 
@@ -15,13 +15,13 @@ use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_gr
 use polywarp::bench::{self, BenchCase, BenchSize, Contest, Metric, Prepared, Suite, Vendor};
 use polywarp::{DType, Device};
 
-fn sizes(devices: &[Device]) -> BenchSize {
+fn chosen_size() -> Option<BenchSize> {
     match std::env::var("POLYWARP_BENCH_SIZE").as_deref() {
-        Ok("small") => BenchSize::Small,
-        Ok("normal") => BenchSize::Normal,
-        Ok("large") => BenchSize::Large,
+        Ok("small") => Some(BenchSize::Small),
+        Ok("normal") => Some(BenchSize::Normal),
+        Ok("large") => Some(BenchSize::Large),
         Ok(other) => panic!("POLYWARP_BENCH_SIZE is `{other}`; it may be small, normal or large"),
-        Err(_) => bench::size_for(devices),
+        Err(_) => None,
     }
 }
 
@@ -37,7 +37,8 @@ fn suites(criterion: &mut Criterion) {
     let vendors: Vec<Option<Vendor>> = devices.iter().map(Vendor::open).collect();
     // Operations per second of the largest product so far, by device and dtype.
     let mut rates: HashMap<(String, DType), f64> = HashMap::new();
-    for case in bench::cases(sizes(&devices), chosen_suite().as_deref()) {
+    for planned in bench::plan(&devices, chosen_size(), chosen_suite().as_deref()) {
+        let case = &planned.case;
         let mut group = criterion.benchmark_group(case.suite.name());
         let cost = case.op.cost();
         group.throughput(match case.metric {
@@ -48,7 +49,8 @@ fn suites(criterion: &mut Criterion) {
         for (device, vendor) in devices.iter().zip(&vendors) {
             let key = (device.id().to_owned(), case.op.output().dtype);
             let rate = rates.get(&key).copied();
-            if let Some(reason) = bench::too_slow(&case.op, device, rate).or_else(|| bench::unfit(&case.op, device)) {
+            let reason = planned.not_for(device).or_else(|| bench::too_slow(&case.op, device, rate));
+            if let Some(reason) = reason.or_else(|| bench::unfit(&case.op, device)) {
                 eprintln!("{} on {} is left out: {reason}", case.name, device.id());
                 continue;
             }
@@ -67,7 +69,7 @@ fn suites(criterion: &mut Criterion) {
                 });
             });
             if let (Some(prepared), Some(vendor)) = (&prepared, vendor) {
-                beside_vendor(&mut group, &case, prepared, vendor);
+                beside_vendor(&mut group, case, prepared, vendor);
             }
         }
         group.finish();

@@ -56,3 +56,8 @@ pub use polywarp_wgpu as wgpu;
 /// Reading shaders: limits, errors with their place, overrides, reflection.
 #[cfg(feature = "compiler")]
 pub use polywarp_shaders::wgsl as shader;
+
+/// The README's example is compiled and run with the documented ones.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,6 +4,8 @@
 //! there is none.
 #![cfg(feature = "cli")]
 
+#[path = "cli/bench.rs"]
+mod bench;
 #[path = "cli/compile.rs"]
 mod compile;
 #[cfg(target_os = "linux")]
@@ -195,6 +197,23 @@ fn doctor_finds_what_is_broken() {
         let mut errors = found.lines().filter(|line| line.starts_with("error: "));
         assert!(errors.any(|error| error.contains(expected)), "{found}");
     }
+}
+
+#[test]
+fn doctor_looks_where_egl_is_told_to() {
+    let name = "__EGL_VENDOR_LIBRARY_DIRS";
+    let output = ended(program(&["doctor", "--json"]).env(name, "/nowhere"));
+    let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let system = &diagnosis["system"];
+    if system["looked"] != true {
+        println!("not run: the system is not looked at here");
+        return;
+    }
+    assert_eq!((&system["egl_variable"], &system["egl_files"]), (&name.into(), &Value::Array(Vec::new())));
+    // A loader without drivers is worth a word where no real GPU makes it idle.
+    let gpu = diagnosis["devices"].as_array().unwrap().iter().any(|d| d["kind"] != "cpu" && d["kind"] != "software");
+    let said = text(&output.stdout).contains("no EGL driver file");
+    assert_eq!(said, system["egl"].is_null() && !gpu, "{diagnosis}");
 }
 
 #[test]

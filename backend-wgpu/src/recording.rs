@@ -178,7 +178,7 @@ impl WgpuBackend {
         let uploaded = if params.is_empty() { None } else { Some(self.alloc(params.len() as u64)?) };
         let params_raw = uploaded.as_ref().map(|buffer| self.own(buffer)).transpose()?;
         if let Some(raw) = params_raw {
-            lock(&self.stream).upload(raw, 0, &params)?;
+            lock(&self.stream).upload(raw, 0, &params, || self.pool.stats())?;
         }
         let (groups, error) = watched(&self.gpu, || {
             let groups = groups.into_iter().map(|group| match (group, params_raw) {

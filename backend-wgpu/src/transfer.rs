@@ -134,13 +134,14 @@ impl WgpuBackend {
         }
         // Bytes behind the buffer's size are nobody's: the last word can be written whole.
         let padded = if tail.is_empty() || end < size_bytes { None } else { Some(pad(tail)) };
+        let held = || self.pool.stats();
         let mut stream = lock(&self.stream);
         // An upload submits what uses the buffer: an empty one would split recordings for nothing.
         if !body.is_empty() {
-            stream.upload(raw, body_at, body)?;
+            stream.upload(raw, body_at, body, held)?;
         }
         if let Some(word) = padded {
-            return stream.upload(raw, tail_at, &word);
+            return stream.upload(raw, tail_at, &word, held);
         }
         drop(stream);
         if tail.is_empty() { Ok(()) } else { self.patch(raw, tail_at, tail) }

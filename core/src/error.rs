@@ -402,3 +402,15 @@ fn of_dtype(dtype: &Option<DType>) -> String {
 fn of_limit(limit: &Option<u64>) -> String {
     limit.map(|l| format!(", limit {l}")).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What made it lives in a browser only (`tests/web`); what it says is the same everywhere.
+    #[test]
+    fn would_block_names_the_call_and_the_way_out() {
+        let said = Error::WouldBlock { what: "read_blocking" }.to_string();
+        assert_eq!(said, "read_blocking would block, which a browser's main thread cannot; use the async form");
+    }
+}

@@ -2,6 +2,7 @@
 
 #![cfg(feature = "cpu")]
 
+use polywarp_core::cpu::CpuBackend;
 use polywarp_core::harness::{ReferenceBackend, contract};
 use polywarp_core::{Device, Error, Kernel};
 
@@ -16,6 +17,14 @@ fn cpu_and_reference_keep_their_promises() {
         rows.push(contract::outlived(&|| Ok(open())));
         support::assert_rows(device.id(), &rows, 13);
     }
+}
+
+#[test]
+fn cpu_without_memory_gives_up_its_cache_and_says_what_is_held() {
+    let device = Device::cpu();
+    let backend = device.backend_as::<CpuBackend>().unwrap();
+    let row = contract::driver_out_of_memory(&device, &|count| backend.inject_out_of_memory(count));
+    support::assert_rows(device.id(), &[row], 1);
 }
 
 #[test]

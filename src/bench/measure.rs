@@ -182,21 +182,21 @@ impl Prepared {
     }
 
     /// One execution with its inputs copied to the device and its result copied back, by the host's clock; the better
-    /// of two. `None` on the CPU, whose memory is the host's, and above 1 GiB of traffic.
+    /// of two, above 1 GiB of traffic the only one. `None` on the CPU, whose memory is the host's, and above 4 GiB.
     ///
     /// # Errors
     /// Those of the device.
     pub fn time_with_transfer(&self) -> Result<Option<f64>> {
-        const MAX_BYTES: u64 = 1 << 30;
         let traffic: u64 = self.op.inputs().iter().chain([&self.op.output()]).map(|s| s.required_bytes()).sum();
-        if self.device.info().kind == DeviceKind::Cpu || traffic > MAX_BYTES {
+        let repetitions = transfer_repetitions(traffic);
+        if self.device.info().kind == DeviceKind::Cpu || repetitions == 0 {
             return Ok(None);
         }
         let host = self.input_bytes()?;
         let backend = self.device.backend();
         let (inputs, output) = &self.copies[0];
         let mut best = f64::INFINITY;
-        for _ in 0..2 {
+        for _ in 0..repetitions {
             let start = Instant::now();
             for (buffer, bytes) in inputs.iter().zip(&host) {
                 backend.write(buffer, 0, bytes)?;
@@ -241,6 +241,17 @@ pub(super) fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Buffer)
     Ok((inputs, output))
 }
 
+/// How often an execution with its transfers is timed: 4 GiB hold the operands of 2^28 elements, which take about a second
+/// to and fro; the host's memory for them, and the wait, set the limit.
+fn transfer_repetitions(traffic_bytes: u64) -> usize {
+    const GIB: u64 = 1 << 30;
+    match traffic_bytes.div_ceil(GIB) {
+        0..=1 => 2,
+        2..=4 => 1,
+        _ => 0,
+    }
+}
+
 /// Longest execution that is worth waiting for: each case runs at least five times.
 const MOST_SECONDS: f64 = 5.0;
 
@@ -275,4 +286,19 @@ pub fn unfit(op: &Op, device: &Device) -> Option<String> {
     }
     let all = specs.iter().map(|spec| device.backend().alloc(spec.required_bytes().next_multiple_of(16)));
     all.collect::<Result<Vec<Buffer>>>().err().map(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn largest_rows_of_the_tables_are_timed_with_transfer() {
+        const ELEMENTS: u64 = 1 << 28;
+        // Two operands and a result, in f32.
+        assert_eq!(transfer_repetitions(3 * 4 * ELEMENTS), 1);
+        assert_eq!(transfer_repetitions(4 * ELEMENTS), 2);
+        // The f64 product of side 16384.
+        assert_eq!(transfer_repetitions(3 * 8 * ELEMENTS), 0);
+    }
 }

@@ -11,6 +11,7 @@ mod machine;
 mod measure;
 mod memory;
 mod openblas;
+mod plan;
 mod probe;
 mod streamed;
 mod summary;
@@ -22,6 +23,7 @@ pub use html::html;
 pub use machine::Machine;
 pub use measure::{Prepared, Timing, too_slow, unfit};
 pub use memory::MemoryUse;
+pub use plan::{Planned, cases, plan, size_for};
 pub use polywarp_core::harness::{BenchCase, BenchSize, Metric, Suite};
 pub use probe::Ceilings;
 pub use summary::{TensorCores, VendorMean};
@@ -31,7 +33,6 @@ pub use verify::{Reference, Verdict};
 
 use std::time::Duration;
 
-use polywarp_core::ops::REGISTRY;
 use polywarp_core::tuner::{Mode, Tuner};
 use polywarp_core::{Clock, Device, DeviceInfo, DeviceKind, Op, Result};
 use serde::Serialize;
@@ -43,7 +44,7 @@ pub struct Options {
     pub suite: Option<String>,
     /// Only cases whose name contains this.
     pub only: Option<String>,
-    /// Problem sizes; by the fastest device present when absent.
+    /// Problem sizes of all devices; when absent, each device's own, and those of every other device for the CPU.
     pub size: Option<BenchSize>,
     /// Time to spend on the repetitions of one case on one device.
     pub budget: Duration,
@@ -149,6 +150,21 @@ impl Table {
         rows.max_by(|a, b| a.warm_ns.total_cmp(&b.warm_ns)).map(|row| row.rate * 1e12)
     }
 
+    /// What was left out, those with the same device and reason together: one of them, and the names of all.
+    fn skipped_groups(&self) -> Vec<(&Skipped, Vec<&str>)> {
+        let mut groups: Vec<(&Skipped, Vec<&str>)> = Vec::new();
+        for skipped in &self.skipped {
+            let alike = |known: &Skipped| {
+                (&known.device, &known.reason, known.fault) == (&skipped.device, &skipped.reason, skipped.fault)
+            };
+            match groups.iter_mut().find(|(known, _)| alike(known)) {
+                Some((_, names)) => names.push(&skipped.case),
+                None => groups.push((skipped, vec![&skipped.case])),
+            }
+        }
+        groups
+    }
+
     /// The names of the measured cases, in order.
     pub fn cases(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -188,24 +204,6 @@ impl Table {
     }
 }
 
-/// The cases of the registry at `size`: all of one suite, or the overview of every suite.
-pub fn cases(size: BenchSize, suite: Option<&str>) -> Vec<BenchCase> {
-    let all = REGISTRY.iter().flat_map(|family| (family.benches)(size));
-    all.filter(|case| suite.map_or_else(|| case.in_overview(), |s| s == case.suite.name())).collect()
-}
-
-/// The problem sizes that suit these devices: large with a real GPU, small where a GPU is only simulated.
-pub fn size_for(devices: &[Device]) -> BenchSize {
-    let kinds: Vec<DeviceKind> = devices.iter().map(|d| d.info().kind).collect();
-    if kinds.iter().any(|k| !matches!(k, DeviceKind::Cpu | DeviceKind::Software)) {
-        BenchSize::Large
-    } else if kinds.contains(&DeviceKind::Software) {
-        BenchSize::Small
-    } else {
-        BenchSize::Normal
-    }
-}
-
 /// What the tuner may take for one product before it is timed, as `polywarp tune` gives it.
 const TUNING: Duration = Duration::from_secs(2);
 
@@ -223,18 +221,19 @@ pub struct Progress {
 /// Measures every case on every device. The CPU is measured first where it is among the devices: it is what the others
 /// are compared with.
 pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Progress)) -> Table {
-    let size = options.size.unwrap_or_else(|| size_for(devices));
-    let mut cases = cases(size, options.suite.as_deref());
-    cases.retain(|case| options.only.as_deref().is_none_or(|only| case.name.contains(only)));
-    let mut devices: Vec<&Device> = devices.iter().collect();
-    devices.sort_by_key(|d| d.info().kind != DeviceKind::Cpu);
+    let mut planned = plan(devices, options.size, options.suite.as_deref());
+    planned.retain(|planned| options.only.as_deref().is_none_or(|only| planned.case.name.contains(only)));
+    let size = |device: &Device| options.size.unwrap_or_else(|| size_for(device, devices));
+    let mut sorted: Vec<&Device> = devices.iter().collect();
+    sorted.sort_by_key(|d| d.info().kind != DeviceKind::Cpu);
+    let devices = sorted;
     // First of all: later work raises the pools' peaks.
     let memory = devices.iter().map(|d| {
         let log_failure = |e: &polywarp_core::Error| log::warn!("memory of {} not measured: {e}", d.id());
-        memory::of_product(d, size).inspect_err(log_failure).ok().flatten()
+        memory::of_product(d, size(d)).inspect_err(log_failure).ok().flatten()
     });
     let memory = memory.collect();
-    let ceilings: Vec<Ceilings> = devices.iter().map(|d| probe::ceilings(d, size)).collect();
+    let ceilings: Vec<Ceilings> = devices.iter().map(|d| probe::ceilings(d, size(d))).collect();
     let mut table = Table {
         machine: Machine::here(),
         devices: devices.iter().map(|d| d.info().clone()).collect(),
@@ -243,20 +242,26 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
         rows: Vec::new(),
         skipped: Vec::new(),
     };
-    let total = cases.len() * devices.len();
+    let planned_count = planned.len();
+    let total = planned_count * devices.len();
     // Device by device, so that a GPU does not idle, and lower its clocks, while the CPU is measured.
-    let mut references: Vec<Option<Reference>> = cases.iter().map(|_| None).collect();
+    let mut references: Vec<Option<Reference>> = planned.iter().map(|_| None).collect();
     for (j, device) in devices.iter().enumerate() {
-        let products = cases.iter().any(|case| case.suite == Suite::Gemm);
+        let products = planned.iter().any(|planned| planned.case.suite == Suite::Gemm);
         let vendor = products.then(|| Vendor::open(device)).flatten();
         let ceilings = table.ceilings[j];
         let tuning = device.tuner().filter(|tuner| tuner.mode() == Mode::Full).map(Tuner::budget);
         let bench = Bench { device, ceilings: &ceilings, vendor: vendor.as_ref(), options, tuning };
-        for (i, (case, reference)) in cases.iter().zip(&mut references).enumerate() {
+        for (i, (planned, reference)) in planned.iter().zip(&mut references).enumerate() {
+            let case = &planned.case;
             let what = format!("{} on {}", case.name, device.id());
-            progress(&Progress { done: j * cases.len() + i, total, what });
+            progress(&Progress { done: j * planned_count + i, total, what });
             let rate = table.product_rate(&case.op, device.id());
-            match bench.row(case, rate, reference) {
+            let row = match planned.not_for(device) {
+                Some(reason) => Err(bench.skip(case, reason, false)),
+                None => bench.row(case, rate, reference),
+            };
+            match row {
                 Ok(row) => table.rows.push(row),
                 Err(skipped) => table.skipped.push(skipped),
             }
@@ -265,10 +270,10 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
     }
     progress(&Progress { done: total, total, what: "done".to_owned() });
     // Read suite by suite, case by case, the devices of a case side by side.
-    let place = |name: &str| cases.iter().position(|case| case.name == name).map(|i| (cases[i].suite, i));
-    table.rows.sort_by_key(|row| place(&row.case));
-    for case in &cases {
-        compare_with_cpu(&mut table, &case.name);
+    let named = |name: &str| planned.iter().position(|planned| planned.case.name == name);
+    table.rows.sort_by_key(|row| named(&row.case).map(|i| (planned[i].case.suite, i)));
+    for planned in &planned {
+        compare_with_cpu(&mut table, &planned.case.name);
     }
     table
 }
@@ -293,6 +298,10 @@ struct Measured {
 }
 
 impl Bench<'_> {
+    fn skip(&self, case: &BenchCase, reason: String, fault: bool) -> Skipped {
+        Skipped { case: case.name.clone(), device: self.device.id().to_owned(), reason, fault }
+    }
+
     fn row(
         &self,
         case: &BenchCase,
@@ -300,8 +309,7 @@ impl Bench<'_> {
         reference: &mut Option<Reference>,
     ) -> Result<Row, Skipped> {
         let device = self.device;
-        let skip =
-            |reason: String, fault| Skipped { case: case.name.clone(), device: device.id().to_owned(), reason, fault };
+        let skip = |reason, fault| self.skip(case, reason, fault);
         if let Some(reason) = measure::too_slow(&case.op, device, flops_per_second) {
             return Err(skip(reason, false));
         }

@@ -85,14 +85,16 @@ fn write_all(table: &Table, out: &mut String) -> std::fmt::Result {
     if !table.skipped.is_empty() {
         writeln!(out, "\nnot measured")?;
     }
-    for skipped in &table.skipped {
+    for (skipped, cases) in table.skipped_groups() {
         let mark = if skipped.fault { "FAULT " } else { "" };
-        writeln!(out, "  {mark}{} on {}: {}", skipped.case, skipped.device, skipped.reason)?;
+        writeln!(out, "  {mark}{} on {}: {}", cases.join(", "), skipped.device, skipped.reason)?;
     }
     writeln!(
         out,
         "\nwarm: median of one execution, data on the device. cold: first execution in the process, kernels prepared and tuned.\n\
-         +transfer: inputs copied in, result copied out. ceiling: share of the device's measured copy or multiply-add rate.\n\
+         +transfer: inputs copied in, result copied out; not above 4 GiB. ceiling: share of the device's measured copy rate, of\n\
+         f32 products of its f32 multiply-add rate; - where the ceiling is not measured: products of other dtypes and precisions\n\
+         run on other units, random numbers are bound by neither.\n\
          vs cpu: times faster than the CPU backend in this run. error: share of the bound against the float64 oracle, at\n\
          most 1. OpenBLAS: the CPU backend's rate over OpenBLAS's, where that is installed. vendor: as fast as cuBLASLt, in turns."
     )

@@ -1,14 +1,12 @@
 //! `polywarp bench`: the speedup tables on this machine's own devices.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use polywarp::Device;
 use polywarp::bench::{self, BenchSize, Options, Suite, Table};
 
-use super::{Fault, Verdict, say};
+use super::{Fault, Verdict, progress_bar, say};
 
 /// Measures every device of this machine and prints the speedup tables
 #[derive(clap::Args)]
@@ -25,7 +23,8 @@ pub struct Args {
     /// Only cases whose name contains this, such as `f16`
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
-    /// Problem sizes: small (simulated GPUs), normal (CPUs) or large (GPUs); by the devices when left out
+    /// Problem sizes of all: small (simulated GPUs), normal (CPUs) or large (GPUs); each device's own when left out, and the
+    /// CPU takes those of the others too
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<BenchSize>,
     /// Seconds to spend on repeating each case on each device
@@ -61,7 +60,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         let names = Suite::ALL.map(Suite::name).join(" ");
         return Err(Fault::usage(format!("no suite is called `{name}`: there are {names}")));
     }
-    let devices = chosen_devices(&args.device, args.alone)?;
+    let (devices, all_opened) = chosen_devices(&args.device, args.alone)?;
     let options = Options {
         suite: args.suite.clone(),
         only: args.only.clone(),
@@ -81,11 +80,12 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     if let Some(path) = &args.html {
         save(path, &bench::html(&table))?;
     }
-    Ok(if table.has_faults() { Verdict::Wrong } else { Verdict::Well })
+    Ok(if table.has_faults() || !all_opened { Verdict::Wrong } else { Verdict::Well })
 }
 
-/// The named devices, with the CPU to compare them with unless they are to be `alone`; or every usable device.
-fn chosen_devices(names: &[String], alone: bool) -> Result<Vec<Device>, Fault> {
+/// The named devices, with the CPU to compare them with unless they are to be `alone`; or every usable device, and whether
+/// all of these could be opened.
+fn chosen_devices(names: &[String], alone: bool) -> Result<(Vec<Device>, bool), Fault> {
     if !names.is_empty() {
         let mut devices: Vec<Device> = Vec::new();
         for name in Some("cpu").filter(|_| !alone).into_iter().chain(names.iter().map(String::as_str)) {
@@ -94,27 +94,30 @@ fn chosen_devices(names: &[String], alone: bool) -> Result<Vec<Device>, Fault> {
                 devices.push(device);
             }
         }
-        return Ok(devices);
+        return Ok((devices, true));
     }
-    let mut devices = Vec::new();
-    for entry in polywarp::devices().into_iter().filter(|entry| entry.unusable.is_none()) {
-        // One route that fails must not keep the others from being measured; `doctor` says more of it.
-        match entry.open() {
-            Ok(device) => devices.push(device),
-            Err(error) => eprintln!("left out: {error}"),
-        }
-    }
-    Ok(devices)
+    let usable = polywarp::devices().into_iter().filter(|entry| entry.unusable.is_none());
+    Ok(opened(usable.map(|entry| entry.open())))
 }
 
-/// The bar goes to standard error, and only where somebody can watch it.
-fn run_with_progress(devices: &[Device], options: &Options) -> Table {
-    let target =
-        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed}  {wide_msg}") {
-        bar.set_style(style);
+/// The devices that opened, and whether that is all of them. One route that fails does not keep the others from being
+/// measured; `doctor` says more of it.
+fn opened(attempts: impl Iterator<Item = polywarp::Result<Device>>) -> (Vec<Device>, bool) {
+    let (mut devices, mut all) = (Vec::new(), true);
+    for attempt in attempts {
+        match attempt {
+            Ok(device) => devices.push(device),
+            Err(error) => {
+                eprintln!("left out: {error}");
+                all = false;
+            }
+        }
     }
+    (devices, all)
+}
+
+fn run_with_progress(devices: &[Device], options: &Options) -> Table {
+    let bar = progress_bar("{bar:30} {pos}/{len} {elapsed}  {wide_msg}");
     let table = bench::run(devices, options, &mut |progress| {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
@@ -127,4 +130,18 @@ fn run_with_progress(devices: &[Device], options: &Options) -> Table {
 
 fn save(path: &Path, text: &str) -> Result<(), Fault> {
     std::fs::write(path, text).map_err(|e| Fault::Machine(format!("{}: {e}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_that_does_not_open_is_left_out_and_not_well() {
+        let lost = || polywarp::Error::DeviceLost { device: "wgpu:0".into(), reason: "gone".into() };
+        let (devices, all) = opened([Ok(Device::cpu()), Err(lost()), Ok(Device::cpu())].into_iter());
+        assert_eq!((devices.len(), all), (2, false));
+        let (devices, all) = opened([Ok(Device::cpu())].into_iter());
+        assert_eq!((devices.len(), all), (1, true));
+    }
 }

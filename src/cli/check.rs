@@ -1,13 +1,10 @@
 //! `polywarp check`: the conformance harness on the user's own device.
 
-use std::io::IsTerminal;
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use polywarp::harness::{self, Level, Outcome, Selection};
 use polywarp::ops::REGISTRY;
 use polywarp::{DType, Device};
 
-use super::{Fault, Verdict, chosen_device, say, say_json};
+use super::{Fault, Verdict, chosen_device, progress_bar, say, say_json};
 
 /// Compares a device with the float64 oracle, operation by operation
 #[derive(clap::Args)]
@@ -65,14 +62,8 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     Ok(if report.ok() { Verdict::Well } else { Verdict::Wrong })
 }
 
-/// The bar goes to standard error, and only where somebody can watch it.
 fn run_with_progress(device: &Device, selection: &Selection) -> harness::Report {
-    let target =
-        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(None, target);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed}, {prefix} failed  {wide_msg}") {
-        bar.set_style(style);
-    }
+    let bar = progress_bar("{bar:30} {pos}/{len} {elapsed}, {prefix} failed  {wide_msg}");
     let mut failed = 0;
     let report = harness::run(device, selection, &mut |progress| {
         if matches!(progress.outcome, Outcome::Fail(_)) {

@@ -6,6 +6,9 @@ use serde::Serialize;
 use super::{Fault, Verdict, say, say_json, size};
 
 /// Lists every device on every backend, and says which one is the default and why
+///
+/// Free memory is known of CUDA cards alone: wgpu does not tell how much a GPU has, or how much of it is in use. A card that
+/// has both routes shows it on its CUDA one.
 #[derive(clap::Args)]
 pub struct Args {
     /// Prints JSON
@@ -42,7 +45,7 @@ struct Listed {
     info: Option<DeviceInfo>,
     /// Bytes that this program holds on it.
     in_use_bytes: Option<u64>,
-    /// Bytes that no program holds, where the route can tell.
+    /// Bytes that no program holds, where the route can tell: wgpu cannot.
     free_bytes: Option<u64>,
 }
 

@@ -13,12 +13,13 @@ mod npy;
 mod run;
 mod tune;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::panic;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use polywarp::{Device, Error};
 
 /// GPU math on every GPU, with nothing to install but the driver.
@@ -83,6 +84,16 @@ impl From<Error> for Fault {
             other => Fault::Usage(other.to_string()),
         }
     }
+}
+
+/// A bar for long work: on standard error, and only where somebody can watch it.
+fn progress_bar(template: &str) -> ProgressBar {
+    let target = if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
 }
 
 /// Runs the command line of this process.

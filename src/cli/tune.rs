@@ -8,7 +8,7 @@ use polywarp::ops::Matmul;
 use polywarp::tuner::{Answer, Key, Mode, Place, Store, Table, Tuner, set_progress};
 use polywarp::{DType, Device, Error, Layout, Op, Precision, Shape, TensorSpec};
 
-use super::{Fault, Verdict, chosen_device, say};
+use super::{Fault, Verdict, chosen_device, progress_bar, say};
 
 /// Times the kernels that could serve matrix products on this machine and remembers the fastest; shows, exports, merges or
 /// forgets what is remembered
@@ -159,27 +159,37 @@ fn tune(args: &Args) -> Result<Verdict, Fault> {
         return Err(Fault::usage(format!("{} has one kernel for each operation: nothing to tune", device.id())));
     };
     tuner.set(Mode::Full, Duration::from_millis(args.budget));
-    set_progress(Some(Box::new(|progress| log::info!("{progress}"))));
+    let products = products(args, &device);
+    let bar = progress_bar("{bar:30} {pos}/{len} {elapsed}  {wide_msg}");
+    bar.set_length(products.len() as u64);
+    let watched = bar.clone();
+    set_progress(Some(Box::new(move |progress| {
+        log::info!("{progress}");
+        watched.set_message(progress.to_string());
+    })));
     let mut table = Table::new();
-    for (name, op) in products(args, &device) {
+    for (i, (name, op)) in (0..).zip(products) {
+        bar.set_position(i);
+        bar.set_message(name.clone());
         let Some(key) = Key::of(&op) else { continue };
         if table.get(tuner.identity(), &key.to_string()).is_some() {
             continue; // one answer serves both
         }
         if let Some(reason) = bench::unfit(&op, &device).or_else(|| bench::too_slow(&op, &device, None)) {
-            say(format!("{name}: left out: {reason}"))?;
+            bar.suspend(|| say(format!("{name}: left out: {reason}")))?;
             continue;
         }
         tuner.retune(&key);
         Prepared::new(&op, &device)?;
         match tuner.answer(&key) {
             Some(answer) => {
-                say(format!("{name}: {}", outcome(&answer)))?;
+                bar.suspend(|| say(format!("{name}: {}", outcome(&answer))))?;
                 table.add(answer);
             }
-            None => say(format!("{name}: one kernel serves it"))?,
+            None => bar.suspend(|| say(format!("{name}: one kernel serves it")))?,
         }
     }
+    bar.finish_and_clear();
     export(args, &table)?;
     report_quarantine(tuner)
 }
@@ -212,7 +222,7 @@ fn products(args: &Args, device: &Device) -> Vec<(String, Op)> {
             .filter_map(|(shape, dtype)| product(shape, dtype, Lie::Plain, Lie::Plain, Precision::Highest))
             .collect();
     }
-    let size = args.size.unwrap_or_else(|| bench::size_for(std::slice::from_ref(device)));
+    let size = args.size.unwrap_or_else(|| bench::size_for(device, &[]));
     let cases = bench::cases(size, Some("gemm")).into_iter().filter(|case| Key::of(&case.op).is_some());
     let wanted = |op: &Op| args.dtype.is_none_or(|only| op.inputs().iter().any(|input| input.dtype == only));
     let mut all: Vec<(String, Op)> = cases.filter(|case| wanted(&case.op)).map(|case| (case.name, case.op)).collect();

@@ -54,6 +54,15 @@ fn steps(run: &mut Run) -> Result {
             outcome
         })?;
     }
+    // Built as tests are, and run once each without timing. `cargo bench` itself would build everything anew, optimised.
+    run.step("criterion suite", |counts| {
+        let line = "cargo test --locked --package polywarp --bench suites -- softmax/.*/cpu";
+        let said = Cmd::new(line).env("POLYWARP_BENCH_SIZE", "small").output()?;
+        let ran = said.lines().filter(|line| line.starts_with("Testing softmax/")).count() as u64;
+        print!("{said}");
+        counts.add(Counts { passed: ran, failed: 0 });
+        if ran == 0 { Err(format!("`{line}` ran no benchmark")) } else { Ok(()) }
+    })?;
     run.step("native kernels", |_| kernels::run(&["--check", "--sample"]))?;
     run.step("native kernels, interpreted", |counts| {
         let Some(archive) = kernels::interpreted_sample()? else { return Ok(()) };

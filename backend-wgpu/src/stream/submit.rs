@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use polywarp_core::{Error, Result};
+use polywarp_core::{Error, MemoryStats, Result};
 
 use super::{Set, Stream};
 #[cfg(not(target_arch = "wasm32"))]
@@ -29,8 +29,15 @@ const SUBMIT_AT_UPLOAD_BYTES: u64 = 64 << 20;
 const MOST_IN_FLIGHT: usize = 64;
 
 impl Stream {
-    /// Uploads `data` (offset and length multiples of 4) so that all work recorded earlier sees the old bytes.
-    pub(crate) fn upload(&mut self, raw: &Raw, offset_bytes: u64, data: &[u8]) -> Result<()> {
+    /// Uploads `data` (offset and length multiples of 4) so that all work recorded earlier sees the old bytes. `held` is asked
+    /// when the driver has no memory, for the error.
+    pub(crate) fn upload(
+        &mut self,
+        raw: &Raw,
+        offset_bytes: u64,
+        data: &[u8],
+        held: impl Fn() -> MemoryStats,
+    ) -> Result<()> {
         // An upload runs before the recording it is submitted with: one that touches the buffer must go first.
         if self.uses(raw) {
             self.submit()?;
@@ -41,13 +48,7 @@ impl Stream {
             let (_, error) = watched(&self.device, || self.queue.write_buffer(&raw.buffer, at, piece));
             if let Some(error) = error {
                 return Err(match error {
-                    wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory {
-                        device: self.fault.device().to_owned(),
-                        requested: piece.len() as u64,
-                        in_use: 0,
-                        cached: 0,
-                        limit: None,
-                    },
+                    wgpu::Error::OutOfMemory { .. } => refused_upload(self.fault.device(), piece.len() as u64, held()),
                     error => self.fault.backend_error("write", &error),
                 });
             }
@@ -151,5 +152,26 @@ impl Stream {
     fn bound_in_flight(&mut self) -> Result<()> {
         self.in_flight.clear();
         Ok(())
+    }
+}
+
+/// The driver has no memory for the copy of an upload. No limit of the pool's was reached.
+fn refused_upload(device: &str, requested: u64, held: MemoryStats) -> Error {
+    let MemoryStats { in_use_bytes: in_use, cached_bytes: cached, .. } = held;
+    Error::OutOfMemory { device: device.to_owned(), requested, in_use, cached, limit: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_upload_says_what_the_pool_holds() {
+        let held = MemoryStats { in_use_bytes: 4096, cached_bytes: 512, ..MemoryStats::default() };
+        let error = refused_upload("wgpu:0", 64, held);
+        assert!(
+            matches!(error, Error::OutOfMemory { requested: 64, in_use: 4096, cached: 512, limit: None, .. }),
+            "{error:?}"
+        );
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use bytemuck::{Pod, Zeroable};
 
 use super::recording::Tape;
+use super::scratch::{self, Short};
 use crate::{Buffer, Error, MemoryStats, Recorders, Result};
 
 /// A cache line: the alignment of every buffer, enough for any vector load.
@@ -110,6 +111,8 @@ struct State {
     free: HashMap<usize, Vec<Vec<Line>>>,
     stats: MemoryStats,
     max_bytes: u64,
+    /// Allocations still to fail, for tests of the out-of-memory path.
+    failures_to_inject: u32,
 }
 
 impl std::fmt::Debug for State {
@@ -153,13 +156,6 @@ impl Pool {
             let max = state.max_bytes;
             return Err(Error::BufferTooBig { device: device.to_owned(), requested: size_bytes, max });
         }
-        let out_of_memory = |stats: &MemoryStats| Error::OutOfMemory {
-            device: device.to_owned(),
-            requested: size_bytes,
-            in_use: stats.in_use_bytes,
-            cached: stats.cached_bytes,
-            limit: stats.limit_bytes,
-        };
         let cached = state.free.get_mut(&(lines as usize)).and_then(Vec::pop);
         let memory = match cached {
             Some(memory) => {
@@ -172,14 +168,15 @@ impl Pool {
                     state.empty_cache();
                 }
                 if state.stats.in_use_bytes + bytes > limit {
-                    return Err(out_of_memory(&state.stats));
+                    return Err(state.out_of_memory(size_bytes, device));
                 }
-                let fresh = bytemuck::try_zeroed_vec(lines as usize).or_else(|()| {
+                let fresh = state.ask(lines as usize).or_else(|_| {
                     state.empty_cache();
-                    bytemuck::try_zeroed_vec(lines as usize)
+                    state.ask(lines as usize)
                 });
+                let fresh = fresh.map_err(|_| state.out_of_memory(size_bytes, device))?;
                 state.stats.driver_allocations += 1;
-                fresh.map_err(|()| out_of_memory(&state.stats))?
+                fresh
             }
         };
         state.stats.in_use_bytes += bytes;
@@ -208,6 +205,16 @@ impl Pool {
         self.state().empty_cache();
     }
 
+    /// The error for `requested` bytes that were refused.
+    pub(super) fn out_of_memory(&self, requested: u64, device: &str) -> Error {
+        self.state().out_of_memory(requested, device)
+    }
+
+    /// Makes the next `count` allocations fail.
+    pub(super) fn inject_failures(&self, count: u32) {
+        self.state().failures_to_inject = count;
+    }
+
     pub(super) fn set_limit(&self, limit_bytes: Option<u64>) {
         let mut state = self.state();
         state.stats.limit_bytes = limit_bytes;
@@ -218,6 +225,23 @@ impl Pool {
 }
 
 impl State {
+    /// Zeroed memory of the system.
+    fn ask(&mut self, lines: usize) -> std::result::Result<Vec<Line>, Short> {
+        match self.failures_to_inject.checked_sub(1) {
+            Some(rest) => {
+                self.failures_to_inject = rest;
+                Err(Short { bytes: lines as u64 * LINE_BYTES })
+            }
+            None => scratch::zeroed(lines),
+        }
+    }
+
+    fn out_of_memory(&self, requested: u64, device: &str) -> Error {
+        let MemoryStats { in_use_bytes, cached_bytes, limit_bytes, .. } = self.stats;
+        let device = device.to_owned();
+        Error::OutOfMemory { device, requested, in_use: in_use_bytes, cached: cached_bytes, limit: limit_bytes }
+    }
+
     fn empty_cache(&mut self) {
         self.free.clear();
         self.stats.cached_bytes = 0;

@@ -7,6 +7,7 @@
 //! | to find | look in |
 //! |---|---|
 //! | memory and its cache | `memory.rs` |
+//! | working memory of ops | `scratch.rs` |
 //! | one op | `exec/<stem>.rs` |
 //! | recording and replaying | `recording.rs` |
 //! | vector loops, threads | `simd.rs`, `parallel.rs` |
@@ -21,6 +22,7 @@ mod parallel;
 mod philox;
 mod recording;
 mod reduce;
+mod scratch;
 mod simd;
 mod softmax;
 #[cfg(test)]
@@ -75,6 +77,11 @@ impl CpuBackend {
         CpuBackend { info, pool: Pool::new(max) }
     }
 
+    /// Makes the system refuse the next `count` allocations of tensors' memory: for tests of what follows.
+    pub fn inject_out_of_memory(&self, count: u32) {
+        self.pool.inject_failures(count);
+    }
+
     fn host<'a>(&self, buffer: &'a Buffer) -> Result<&'a Arc<HostBuffer>> {
         buffer.downcast().map(Loan::host).ok_or_else(|| crate::foreign_buffer(&self.info.id))
     }
@@ -121,7 +128,7 @@ impl Backend for CpuBackend {
             let (inputs, output) = (hosts.into_iter().cloned().collect(), Arc::clone(output));
             tapes.with(|tape| tape.record(op, inputs, output));
         } else {
-            run(op, &hosts, output);
+            run(op, &hosts, output, &self.pool, &self.info.id)?;
         }
         Ok(())
     }
@@ -157,8 +164,7 @@ impl Backend for CpuBackend {
     fn replay(&self, recorded: &Recorded) -> Result<()> {
         self.pool.tapes().refuse_replay(&self.info.id)?;
         let steps = recorded.downcast::<Steps>().filter(|steps| steps.belongs_to(&self.pool));
-        steps.ok_or_else(|| crate::foreign_recording(&self.info.id))?.run();
-        Ok(())
+        steps.ok_or_else(|| crate::foreign_recording(&self.info.id))?.run(&self.info.id)
     }
 
     fn flush(&self) -> Result<()> {
@@ -186,8 +192,8 @@ impl Backend for CpuBackend {
     }
 }
 
-/// Runs a checked `op`.
-fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], output: &HostBuffer) {
+/// Runs a checked `op`; once more without the pool's cache where working memory is short. `device` is for errors.
+fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], output: &HostBuffer, pool: &Pool, device: &str) -> Result<()> {
     // One guard per buffer: a second read lock of the same one could wait for a writer that waits for the first.
     let mut guards: Vec<(&HostBuffer, memory::ReadGuard<'_>)> = Vec::with_capacity(inputs.len());
     for host in inputs.iter().map(AsRef::as_ref) {
@@ -201,7 +207,13 @@ fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], output: &HostBuffer) {
         .filter_map(|host| guards.iter().find(|(held, _)| std::ptr::eq(*held, host)))
         .map(|(_, guard)| guard.bytes())
         .collect();
-    exec::execute(op, &sources, output.write().bytes_mut());
+    let mut output = output.write();
+    let mut execute = || exec::execute(op, &sources, output.bytes_mut());
+    let outcome = execute().or_else(|_| {
+        pool.empty_cache();
+        execute()
+    });
+    outcome.map_err(|short| pool.out_of_memory(short.bytes, device))
 }
 
 /// `range` as host indices, when it lies within the buffer.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::memory::{HostBuffer, Pool};
-use crate::Op;
+use crate::{Op, Result};
 
 /// Tells the recordings of one process apart; 0 is none.
 static NEXT_TAPE: AtomicU64 = AtomicU64::new(1);
@@ -73,10 +73,12 @@ impl Steps {
         self.pool.same(pool)
     }
 
-    pub(super) fn run(&self) {
+    /// `device` is for errors; the first one ends the replay.
+    pub(super) fn run(&self, device: &str) -> Result<()> {
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         for step in &self.steps {
-            super::run(&step.op, &step.inputs, &step.output);
+            super::run(&step.op, &step.inputs, &step.output, &self.pool, device)?;
         }
+        Ok(())
     }
 }

@@ -10,6 +10,7 @@
 //! extrema the infinities or the ends of the integer range. NaN propagates through extrema, max(-0, +0) = +0 and min(-0, +0) = -0.
 //! Positions are in [`super::arg_reduce`].
 
+use super::scratch::{self, Done};
 use super::simd::{self, Kernel, MulAdd};
 use crate::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
@@ -348,15 +349,19 @@ impl<T: Element, R: Reduction<T::Acc>> Kernel for Columns<'_, T, R> {
 ///
 /// # Panics
 /// When `x.len() != rows * y.len()`.
+///
+/// # Errors
+/// Without memory for the partial results of [`ROW_BLOCK`] rows each.
 #[allow(clippy::only_used_in_recursion, reason = "the operation is a type; its value only names it")]
-pub fn reduce_columns<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], rows: usize, y: &mut [T::Acc])
+pub fn reduce_columns<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], rows: usize, y: &mut [T::Acc]) -> Done
 where
     T::Acc: Element<Acc = T::Acc>,
 {
     let cols = y.len();
     assert_eq!(Some(x.len()), rows.checked_mul(cols), "reduce_columns: shape");
     if x.is_empty() {
-        return y.fill(R::IDENTITY);
+        y.fill(R::IDENTITY);
+        return Ok(());
     }
     // few columns: several rows count as one wide row, whose parts are combined at the end
     if cols < LANES && rows >= 4 * LANES {
@@ -364,12 +369,12 @@ where
         let whole = rows / group;
         let (body, rest) = x.split_at(whole * group * cols);
         let mut wide = vec![R::IDENTITY; group * cols];
-        reduce_columns(op, body, whole, &mut wide);
-        reduce_columns(op, &wide, group, y);
+        reduce_columns(op, body, whole, &mut wide)?;
+        reduce_columns(op, &wide, group, y)?;
         for row in rest.chunks_exact(cols) {
             y.iter_mut().zip(row).for_each(|(y, v)| *y = R::combine(*y, v.widen()));
         }
-        return;
+        return Ok(());
     }
     let tile = |x: &[T], first: usize, y: &mut [T::Acc]| {
         simd::dispatch(Columns { x, stride: cols, first, y, op: PhantomData::<R> })
@@ -381,16 +386,17 @@ where
         y.par_chunks_mut(COLUMN_TILE).enumerate().for_each(|(t, y)| tile(x, t * COLUMN_TILE, y));
     };
     if rows <= ROW_BLOCK {
-        return tiles(x, y);
+        tiles(x, y);
+        return Ok(());
     }
-    let mut partial = vec![R::IDENTITY; rows.div_ceil(ROW_BLOCK) * cols];
+    let mut partial = scratch::filled(R::IDENTITY, rows.div_ceil(ROW_BLOCK) * cols)?;
     let tasks = partial.par_chunks_mut(cols).zip(x.par_chunks(ROW_BLOCK * cols));
     if x.len() < SERIAL {
         partial.chunks_mut(cols).zip(x.chunks(ROW_BLOCK * cols)).for_each(|(y, x)| tiles(x, y));
     } else {
         tasks.for_each(|(y, x)| tiles(x, y));
     }
-    reduce_columns(op, &partial, rows.div_ceil(ROW_BLOCK), y);
+    reduce_columns(op, &partial, rows.div_ceil(ROW_BLOCK), y)
 }
 
 #[cfg(test)]
@@ -444,7 +450,7 @@ mod tests {
             pool.install(|| {
                 let (mut r, mut c) = (vec![0.0; rows], vec![0.0; cols]);
                 reduce_rows(Sum, &x[..rows * cols], cols, &mut r);
-                reduce_columns(Sum, &x[..rows * cols], rows, &mut c);
+                reduce_columns(Sum, &x[..rows * cols], rows, &mut c).unwrap();
                 r.extend(c);
                 r.push(reduce(Sum, &x));
                 r.iter().map(|v: &f32| v.to_bits()).collect::<Vec<_>>()
@@ -492,14 +498,14 @@ mod tests {
             let x: Vec<f32> = noise(rows * cols).iter().map(|v| (v * 8.0).round()).collect();
             let (mut r, mut c) = (vec![f32::NAN; rows], vec![f32::NAN; cols]);
             reduce_rows(Sum, &x, cols, &mut r);
-            reduce_columns(Sum, &x, rows, &mut c);
+            reduce_columns(Sum, &x, rows, &mut c).unwrap();
             for i in 0..rows {
                 assert_eq!(r[i], x[i * cols..][..cols].iter().sum::<f32>(), "row {i} of {rows}x{cols}");
             }
             for j in 0..cols {
                 assert_eq!(c[j], (0..rows).map(|i| x[i * cols + j]).sum::<f32>(), "column {j} of {rows}x{cols}");
             }
-            reduce_columns(Max, &x, rows, &mut c);
+            reduce_columns(Max, &x, rows, &mut c).unwrap();
             for j in 0..cols {
                 assert_eq!(c[j], (0..rows).map(|i| x[i * cols + j]).fold(f32::NEG_INFINITY, f32::max));
             }

@@ -48,7 +48,8 @@ impl ArgReduce {
     /// A checked argmax or argmin; no axes means all of them.
     ///
     /// # Errors
-    /// As [`super::Reduce::new`], and [`Error::IndexWidth`] when positions do not fit u32.
+    /// As [`super::Reduce::new`], and [`Error::IndexWidth`] when positions do not fit u32. Bool has no order
+    /// ([`Error::UndefinedForDType`]): cast to u8 for the first true or false one.
     pub fn new(function: ArgReduceFn, input: TensorSpec, axes: &[usize], output: TensorSpec) -> Result<ArgReduce> {
         let op = function.name();
         let axes = input.layout.shape().reduction_axes(axes)?;

@@ -28,7 +28,8 @@ pub enum BinaryFn {
     Or,
     /// a^b, floats only, with IEEE 754's special cases (pow(x, 0) = pow(1, y) = 1).
     Pow,
-    /// Integer remainder with the sign of a; a % 0 = 0, MIN % -1 = 0.
+    /// Integer remainder with the sign of a; a % 0 = 0, MIN % -1 = 0. Not of floats: WGSL's is a - b trunc(a / b) with the
+    /// error of that quotient, which for a large one is more than b, so that no bound could be kept on every device.
     Rem,
     /// a - b. Integers wrap.
     Sub,
@@ -69,7 +70,8 @@ impl BinaryFn {
         }
     }
 
-    /// Whether the function exists for `dtype`.
+    /// Whether the function exists for `dtype`: arithmetic for numbers, pow for floats, rem for integers, and, or and xor for
+    /// integers and bool. max and min of bool are or and and.
     pub const fn defined_for(self, dtype: DType) -> bool {
         match self {
             BinaryFn::Add | BinaryFn::Sub | BinaryFn::Mul | BinaryFn::Div | BinaryFn::Max | BinaryFn::Min => {

@@ -43,7 +43,9 @@ pub struct Random {
     pub seed: u64,
     /// The high 64 bits of the counter: independent sequences under one seed.
     pub stream: u64,
-    /// Dense output: u32 for bits, a float of up to 32 bits for the others (computed in f32, then rounded).
+    /// Dense output: u32 for bits, a float of up to 32 bits for the others (computed in f32, then rounded). Not f64: its
+    /// numbers would need two words each and logarithms and cosines that GPUs have not in f64; where 24 random bits are
+    /// enough, cast from f32.
     pub output: TensorSpec,
 }
 

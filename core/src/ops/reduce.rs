@@ -61,7 +61,8 @@ impl ReduceFn {
         }
     }
 
-    /// The dtype of the result for an input of `dtype`; `None` where the reduction has no meaning.
+    /// The dtype of the result for an input of `dtype`; `None` where the reduction has no meaning: largest magnitudes of what
+    /// is no float, and max and min of bool, which are `Any` and `All`.
     pub const fn output_dtype(self, dtype: DType) -> Option<DType> {
         match self {
             ReduceFn::AbsMax if dtype.is_float() => Some(dtype),

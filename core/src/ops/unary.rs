@@ -115,6 +115,9 @@ impl UnaryFn {
 
     /// Whether the function exists for `dtype`: all but `not` for floats; abs, neg, relu, sign and not for integers
     /// (neg only for signed ones); not for bool.
+    ///
+    /// ceil, floor and round would change nothing in an integer: a program that rounds one has most often the wrong dtype,
+    /// and is told. The others have no integer results, so how they round is for a cast to say.
     pub const fn defined_for(self, dtype: DType) -> bool {
         match self {
             UnaryFn::Not => !dtype.is_float(),

@@ -322,3 +322,10 @@ impl fmt::Debug for Tensor {
         write!(f, "Tensor({} {:?} on {})", self.dtype, self.layout, self.device.id())
     }
 }
+
+/// Promised to users, and kept by the compiler: every backend and what buffers hold must be so too.
+const _: fn() = || {
+    fn assert_send_sync<T: Send + Sync>() {}
+    assert_send_sync::<Tensor>();
+    assert_send_sync::<Device>();
+};

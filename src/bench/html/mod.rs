@@ -134,8 +134,10 @@ const EXPLANATION: &str = "<dl>\
     <dt>warm<dd>median of one execution, kernels ready, data on the device; below it the fastest and slowest batch, \
     and whose clock\
     <dt>cold<dd>first execution in the process, kernels prepared, and tuned where nothing is remembered\
-    <dt>+ transfer<dd>inputs copied in, result copied out\
-    <dt>of ceiling<dd>share of the device's own measured copy rate or multiply-add rate, above\
+    <dt>+ transfer<dd>inputs copied in, result copied out; not measured above 4 GiB\
+    <dt>of ceiling<dd>share of the device's own measured copy rate, of f32 products of its f32 multiply-add rate, above; - where \
+    the ceiling is not measured: products of other dtypes and precisions run on other units (tensor cores, integer and double \
+    pipes), random numbers are bound by neither rate\
     <dt>vs CPU<dd>times faster than this library's CPU backend in this run, data on the device or with transfer\
     <dt>error<dd>largest error as a share of the bound against the float64 oracle (at most 1), and relative\
     <dt>OpenBLAS<dd>the CPU backend's rate over OpenBLAS's, where that is installed\
@@ -202,9 +204,10 @@ fn write_skipped(table: &Table, out: &mut String) -> std::fmt::Result {
         return Ok(());
     }
     writeln!(out, "<h2>Not measured</h2>\n<table><tr><th>case<th>device<th>why</tr>")?;
-    for s in &table.skipped {
+    for (s, cases) in table.skipped_groups() {
         let class = if s.fault { " class=\"fault\"" } else { "" };
-        writeln!(out, "<tr{class}><td>{}<td>{}<td>{}</tr>", escape(&s.case), escape(&s.device), escape(&s.reason))?;
+        let cases = escape(&cases.join(", "));
+        writeln!(out, "<tr{class}><td>{cases}<td>{}<td>{}</tr>", escape(&s.device), escape(&s.reason))?;
     }
     writeln!(out, "</table>")
 }

@@ -15,6 +15,15 @@ use super::nvidia::VulkanFile;
 const DRIVER_FOLDERS: [&str; 4] =
     ["/etc/vulkan/icd.d", "/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/usr/local/etc/vulkan/icd.d"];
 
+/// Where EGL's loader looks for driver files on Linux (libglvnd, src/EGL/icd_enumeration.md; its build's own prefixes).
+#[cfg(target_os = "linux")]
+const EGL_FOLDERS: [&str; 2] = ["/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d"];
+/// Variables that name EGL's driver files, or the folders of them, instead (same document).
+#[cfg(target_os = "linux")]
+const EGL_FILES_VARIABLE: &str = "__EGL_VENDOR_LIBRARY_FILENAMES";
+#[cfg(target_os = "linux")]
+const EGL_FOLDERS_VARIABLE: &str = "__EGL_VENDOR_LIBRARY_DIRS";
+
 /// Variables that hide devices, and what they hide.
 const FILTERS: [(&str, &str); 3] = [
     ("WGPU_BACKEND", "only these graphics APIs are used"),
@@ -31,6 +40,12 @@ pub struct System {
     vulkan_loader: Option<String>,
     /// Why `libEGL.so.1` cannot be opened.
     egl: Option<String>,
+    /// Driver files of EGL in effect.
+    egl_files: Vec<PathBuf>,
+    /// The variable that says which they are, when one does.
+    egl_variable: Option<String>,
+    /// Driver files of EGL whose library cannot be opened, with the reason.
+    broken_egl: Vec<(PathBuf, String)>,
     /// Driver files of Vulkan in effect.
     driver_files: Vec<PathBuf>,
     /// Driver files named by a variable that do not exist, with the variable.
@@ -54,11 +69,17 @@ impl System {
         let render_nodes = listed(Path::new("/dev/dri"), |name| name.starts_with("renderD"));
         let closed = |node: &&PathBuf| std::fs::OpenOptions::new().read(true).write(true).open(node).is_err();
         let (driver_files, missing_driver_files) = driver_files();
+        let (egl_files, egl_variable) = egl_files();
+        let faults =
+            |files: &[PathBuf]| files.iter().filter_map(|file| Some((file.clone(), driver_fault(file)?))).collect();
         System {
             looked: true,
             vulkan_loader: library_fault("libvulkan.so.1"),
             egl: library_fault("libEGL.so.1"),
-            broken_drivers: driver_files.iter().filter_map(|file| Some((file.clone(), driver_fault(file)?))).collect(),
+            broken_egl: faults(&egl_files),
+            egl_files,
+            egl_variable,
+            broken_drivers: faults(&driver_files),
             driver_files,
             missing_driver_files,
             closed_nodes: render_nodes.iter().filter(closed).cloned().collect(),
@@ -92,6 +113,11 @@ impl System {
         }
         if self.looked {
             self.linux_findings(real_gpu, &mut found);
+            let usable = |gl: bool| {
+                let wgpu = |entry: &DeviceEntry| entry.id.starts_with("wgpu:") && entry.unusable.is_none();
+                entries.iter().any(|entry| wgpu(entry) && (entry.api == "gl") == gl)
+            };
+            found.extend(self.gl_finding(real_gpu, usable(true), usable(false)));
         }
         if !real_gpu {
             found.push(no_gpu(entries, self.has_card()));
@@ -141,6 +167,45 @@ impl System {
             let fix = "only needed where there is no Vulkan driver: apt install libegl1";
             found.push(Finding::note(format!("no OpenGL: libEGL.so.1 cannot be opened ({fault})"), fix));
         }
+    }
+}
+
+impl System {
+    /// Why OpenGL, whose loader is there, gives no adapter. `gl` says whether it does, `others` whether another API does.
+    fn gl_finding(&self, real_gpu: bool, gl: bool, others: bool) -> Option<Finding> {
+        // Asked for other APIs only, it is not looked for.
+        let hidden = self.filters.iter().any(|(name, ..)| name == "WGPU_BACKEND");
+        if real_gpu || gl || hidden || self.egl.is_some() {
+            return None;
+        }
+        let names = |files: &mut dyn Iterator<Item = &PathBuf>| {
+            files.map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
+        };
+        let (why, fix) = if self.egl_files.is_empty() {
+            let fix = match &self.egl_variable {
+                Some(variable) => format!("unset {variable}, which says where they are looked for"),
+                None => "only needed where there is no Vulkan driver: apt install libegl-mesa0 libgl1-mesa-dri, or NVIDIA's \
+                         own driver; of a container NVIDIA_DRIVER_CAPABILITIES must hold graphics"
+                    .to_owned(),
+            };
+            ("no EGL driver file".to_owned(), fix)
+        } else if !self.broken_egl.is_empty() && self.broken_egl.len() == self.egl_files.len() {
+            let why = format!(
+                "no library that a driver file of EGL names can be opened: {} ({})",
+                names(&mut self.broken_egl.iter().map(|(file, _)| file)),
+                self.broken_egl[0].1
+            );
+            (why, "reinstall the driver that the file is of: apt install --reinstall libegl-mesa0 for Mesa".to_owned())
+        } else {
+            let why = format!("its driver files ({}) give no adapter", names(&mut self.egl_files.iter()));
+            (why, "install what those drivers load: apt install libgl1-mesa-dri for Mesa".to_owned())
+        };
+        let what = format!("no OpenGL: libEGL.so.1 is there but {why}");
+        Some(match (others, self.has_card()) {
+            (true, _) => Finding::note(what, fix),
+            (false, true) => Finding::error(what, fix),
+            (false, false) => Finding::warning(what, fix),
+        })
     }
 }
 
@@ -205,6 +270,23 @@ fn driver_files() -> (Vec<PathBuf>, Vec<(String, PathBuf)>) {
     (folders.iter().flat_map(|folder| listed(folder, is_json)).collect(), Vec::new())
 }
 
+/// The driver files of EGL in effect, and the variable that says which.
+#[cfg(target_os = "linux")]
+fn egl_files() -> (Vec<PathBuf>, Option<String>) {
+    let named = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty());
+    let in_folders = |folders: &mut dyn Iterator<Item = PathBuf>| {
+        folders.flat_map(|folder| listed(&folder, |name| name.ends_with(".json"))).collect()
+    };
+    if let Some(files) = named(EGL_FILES_VARIABLE) {
+        let files = std::env::split_paths(&files).filter(|path| path.is_file());
+        return (files.collect(), Some(EGL_FILES_VARIABLE.to_owned()));
+    }
+    match named(EGL_FOLDERS_VARIABLE) {
+        Some(folders) => (in_folders(&mut std::env::split_paths(&folders)), Some(EGL_FOLDERS_VARIABLE.to_owned())),
+        None => (in_folders(&mut EGL_FOLDERS.iter().map(PathBuf::from)), None),
+    }
+}
+
 /// Why the library that a driver file names cannot be opened.
 #[cfg(target_os = "linux")]
 fn driver_fault(file: &Path) -> Option<String> {
@@ -249,7 +331,12 @@ mod tests {
     use super::*;
 
     fn machine() -> System {
-        System { looked: true, driver_files: vec!["/usr/share/vulkan/icd.d/lvp_icd.json".into()], ..System::default() }
+        System {
+            looked: true,
+            driver_files: vec!["/usr/share/vulkan/icd.d/lvp_icd.json".into()],
+            egl_files: vec!["/usr/share/glvnd/egl_vendor.d/50_mesa.json".into()],
+            ..System::default()
+        }
     }
 
     /// The severity of the only finding that says `what`.
@@ -296,6 +383,31 @@ mod tests {
         assert_eq!(machine().nvidia_vulkan_file(), VulkanFile::Absent);
         let complete = System { driver_files: vec!["/etc/vulkan/icd.d/nvidia_icd.json".into()], ..machine() };
         assert_eq!(complete.nvidia_vulkan_file(), VulkanFile::Present);
+    }
+
+    #[test]
+    fn opengl_without_drivers_says_what_is_missing() {
+        let bare = System { egl_files: vec![], ..machine() };
+        let found = |system: &System, others| system.gl_finding(false, false, others).into_iter().collect::<Vec<_>>();
+        assert_eq!(severity_of(&found(&bare, true), "no EGL driver file"), Some(Severity::Note));
+        assert_eq!(severity_of(&found(&bare, false), "no EGL driver file"), Some(Severity::Warning));
+        let card = System { render_nodes: vec!["/dev/dri/renderD128".into()], ..bare.clone() };
+        assert_eq!(severity_of(&found(&card, false), "no EGL driver file"), Some(Severity::Error));
+        assert_eq!(severity_of(&card.findings(&[]), "no EGL driver file"), Some(Severity::Error), "and is reported");
+        let named = System { egl_variable: Some("__EGL_VENDOR_LIBRARY_DIRS".into()), ..bare.clone() };
+        assert!(found(&named, true)[0].fix.contains("unset __EGL_VENDOR_LIBRARY_DIRS"));
+
+        let idle = machine();
+        assert_eq!(severity_of(&found(&idle, true), "50_mesa.json) give no adapter"), Some(Severity::Note));
+        let broken = System { broken_egl: vec![(idle.egl_files[0].clone(), "no such file".to_owned())], ..idle };
+        assert_eq!(severity_of(&found(&broken, true), "50_mesa.json (no such file)"), Some(Severity::Note));
+
+        // Said once, and not where nothing is missing or nobody looks.
+        let absent = System { egl: Some("not found".into()), ..bare.clone() };
+        let hidden =
+            System { filters: vec![("WGPU_BACKEND".into(), "vulkan".into(), "only these".into())], ..bare.clone() };
+        assert!(found(&absent, true).is_empty() && found(&hidden, true).is_empty());
+        assert!(bare.gl_finding(false, true, true).is_none() && bare.gl_finding(true, false, true).is_none());
     }
 
     #[test]

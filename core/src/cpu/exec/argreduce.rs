@@ -4,12 +4,13 @@ use half::{bf16, f16};
 
 use super::super::arg_reduce as kernels;
 use super::super::reduce::{Element, Max, Min, Reduction};
+use super::super::scratch::{self, Done};
 use super::gather::dense;
 use super::{dense_mut, typed};
 use crate::ops::{ArgReduce, ArgReduceFn};
 use crate::{DType, F8E4M3, F8E5M2};
 
-pub(super) fn execute(op: &ArgReduce, input: &[u8], output: &mut [u8]) {
+pub(super) fn execute(op: &ArgReduce, input: &[u8], output: &mut [u8]) -> Done {
     match op.input.dtype {
         DType::F8E4M3 => search::<F8E4M3>(op, input, output),
         DType::F8E5M2 => search::<F8E5M2>(op, input, output),
@@ -25,7 +26,7 @@ pub(super) fn execute(op: &ArgReduce, input: &[u8], output: &mut [u8]) {
     }
 }
 
-fn search<T: Element + bytemuck::Pod>(op: &ArgReduce, input: &[u8], output: &mut [u8])
+fn search<T: Element + bytemuck::Pod>(op: &ArgReduce, input: &[u8], output: &mut [u8]) -> Done
 where
     T::Acc: Element<Acc = T::Acc>,
 {
@@ -37,13 +38,14 @@ where
     let output: &mut [u32] = dense_mut(&op.output, output);
     let count = op.count() as usize;
     let by_columns = columns.is_contiguous() && !rows.is_contiguous();
-    let x = dense(if by_columns { &columns } else { &rows }, typed::<T>(input));
-    let mut positions = vec![0i64; output.len()];
+    let x = dense(if by_columns { &columns } else { &rows }, typed::<T>(input))?;
+    let mut positions = scratch::zeroed::<i64>(output.len())?;
     match op.function {
         ArgReduceFn::ArgMax => find(Max, &x, count, by_columns, &mut positions),
         ArgReduceFn::ArgMin => find(Min, &x, count, by_columns, &mut positions),
     }
     output.iter_mut().zip(positions).for_each(|(y, position)| *y = position as u32);
+    Ok(())
 }
 
 fn find<T: Element, R: Reduction<T::Acc>>(f: R, x: &[T], count: usize, by_columns: bool, positions: &mut [i64])

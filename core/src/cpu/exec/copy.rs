@@ -4,12 +4,13 @@ use bytemuck::Pod;
 use rayon::prelude::*;
 
 use super::super::parallel::{CHUNK, SERIAL};
+use super::super::scratch::Done;
 use super::gather::{Runs, dense, gather};
 use super::typed;
 use crate::Layout;
 use crate::ops::Copy;
 
-pub(super) fn execute(op: &Copy, input: &[u8], output: &mut [u8]) {
+pub(super) fn execute(op: &Copy, input: &[u8], output: &mut [u8]) -> Done {
     match op.input.dtype.size_bytes() {
         1 => copy::<u8>(op, input, output),
         2 => copy::<u16>(op, input, output),
@@ -18,7 +19,7 @@ pub(super) fn execute(op: &Copy, input: &[u8], output: &mut [u8]) {
     }
 }
 
-fn copy<T: Pod + Send + Sync>(op: &Copy, input: &[u8], output: &mut [u8]) {
+fn copy<T: Pod + Send + Sync>(op: &Copy, input: &[u8], output: &mut [u8]) -> Done {
     let (source, target) = (typed::<T>(input), bytemuck::cast_slice_mut::<u8, T>(output));
     let (from, to) = (&op.input.layout, &op.output.layout);
     if to.is_contiguous() {
@@ -32,9 +33,10 @@ fn copy<T: Pod + Send + Sync>(op: &Copy, input: &[u8], output: &mut [u8]) {
             }
             None => gather(from, source, target),
         }
-        return;
+        return Ok(());
     }
-    scatter(to, &dense(from, source), target);
+    scatter(to, &dense(from, source)?, target);
+    Ok(())
 }
 
 /// Dense elements into a strided view, run by run.

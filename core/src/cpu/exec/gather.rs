@@ -6,18 +6,19 @@ use bytemuck::Pod;
 use rayon::prelude::*;
 
 use super::super::parallel::{CHUNK, SERIAL};
+use super::super::scratch::{self, Short};
 use crate::Layout;
 
 /// The elements of a view, in order: borrowed where they lie densely, gathered where they do not.
-pub(super) fn dense<'a, T: Pod + Send + Sync>(layout: &Layout, storage: &'a [T]) -> Cow<'a, [T]> {
+pub(super) fn dense<'a, T: Pod + Send + Sync>(layout: &Layout, storage: &'a [T]) -> Result<Cow<'a, [T]>, Short> {
     let elements = layout.elements() as usize;
     if layout.is_contiguous() {
         let start = if elements == 0 { 0 } else { layout.offset() as usize };
-        return Cow::Borrowed(&storage[start..start + elements]);
+        return Ok(Cow::Borrowed(&storage[start..start + elements]));
     }
-    let mut out = bytemuck::zeroed_vec(elements);
+    let mut out = scratch::zeroed(elements)?;
     gather(layout, storage, &mut out);
-    Cow::Owned(out)
+    Ok(Cow::Owned(out))
 }
 
 /// All elements of a view, in order, into `out`.
@@ -138,7 +139,7 @@ mod tests {
         ];
         for view in views {
             let expected: Vec<u32> = (0..view.elements()).map(|i| view.index_of(i) as u32).collect();
-            assert_eq!(&*dense(&view, &storage), &expected[..], "{view:?}");
+            assert_eq!(&*dense(&view, &storage).unwrap(), &expected[..], "{view:?}");
             let mut part = vec![0; expected.len() / 3];
             Runs::new(&view).read(&storage, 17, &mut part);
             assert_eq!(part, expected[17..17 + part.len()]);
@@ -152,6 +153,6 @@ mod tests {
         let view = Layout::contiguous(Shape::new(&[3, rows.into(), cols.into()]).unwrap()).transpose(1, 2).unwrap();
         let expected: Vec<u32> = (0..view.elements()).map(|i| view.index_of(i) as u32).collect();
         assert!(Runs::new(&view).is_transposed());
-        assert_eq!(&*dense(&view, &storage), &expected[..]);
+        assert_eq!(&*dense(&view, &storage).unwrap(), &expected[..]);
     }
 }

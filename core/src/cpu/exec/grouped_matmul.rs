@@ -4,18 +4,19 @@
 
 use rayon::prelude::*;
 
+use super::super::scratch::{Done, Short};
 use super::gather::dense;
 use super::{matmul, typed};
 use crate::ops::{GroupedMatmul, GroupedMatmulDims, Matmul};
 use crate::{DType, TensorSpec};
 
-pub(super) fn execute(op: &GroupedMatmul, inputs: &[&[u8]], output: &mut [u8]) {
+pub(super) fn execute(op: &GroupedMatmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     let GroupedMatmulDims { rows, n, .. } = op.dims();
     let size = op.output.dtype.size_bytes();
     let (start, row_bytes) = ((op.output.layout.offset() * size) as usize, (n * size) as usize);
     let mut rest = &mut output[start..start + rows as usize * row_bytes];
     let mut products = Vec::new();
-    for (group, own) in (0..).zip(op.owned(ends(&op.ends, inputs[inputs.len() - 1]))) {
+    for (group, own) in (0..).zip(op.owned(ends(&op.ends, inputs[inputs.len() - 1])?)) {
         let (results, after) = rest.split_at_mut((own.end - own.start) as usize * row_bytes);
         rest = after;
         // Neither can be out of range: the groups own rows that there are.
@@ -28,20 +29,20 @@ pub(super) fn execute(op: &GroupedMatmul, inputs: &[&[u8]], output: &mut [u8]) {
         let operands = [Some(&mut product.a), Some(&mut product.b), product.bias.as_mut()];
         let parts = operands.into_iter().flatten().zip(inputs).map(|(spec, bytes)| reached(spec, bytes));
         let parts: Vec<&[u8]> = parts.collect();
-        matmul::execute(&product, &parts, results);
+        matmul::execute(&product, &parts, results)
     };
     if products.len() >= 2 * rayon::current_num_threads() {
-        products.into_par_iter().for_each(run);
+        products.into_par_iter().try_for_each(run)
     } else {
-        products.into_iter().for_each(run);
+        products.into_iter().try_for_each(run)
     }
 }
 
-fn ends(spec: &TensorSpec, bytes: &[u8]) -> Vec<i64> {
-    match spec.dtype {
-        DType::I32 => dense(&spec.layout, typed::<i32>(bytes)).iter().map(|&end| end.into()).collect(),
-        _ => dense(&spec.layout, typed::<u32>(bytes)).iter().map(|&end| end.into()).collect(),
-    }
+fn ends(spec: &TensorSpec, bytes: &[u8]) -> Result<Vec<i64>, Short> {
+    Ok(match spec.dtype {
+        DType::I32 => dense(&spec.layout, typed::<i32>(bytes))?.iter().map(|&end| end.into()).collect(),
+        _ => dense(&spec.layout, typed::<u32>(bytes))?.iter().map(|&end| end.into()).collect(),
+    })
 }
 
 /// The part of `bytes` that an operand reaches; the operand then lies there.

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use super::super::gemm::{self, Mat, MatMut};
 use super::super::parallel;
 use super::super::reduce::Element as Widen;
+use super::super::scratch::{self, Done, Short};
 use super::gather::dense;
 use super::lanes::{Lanes, narrow_bf16, narrow_f16, unary};
 use super::{dense_mut, typed};
@@ -19,16 +20,16 @@ use crate::ops::{Matmul, MatmulDims};
 use crate::{DType, F8E4M3, F8E5M2, Layout, Scalar, TensorSpec, UnaryFn};
 use blocks::{BlockScales, along_k};
 
-pub(super) fn execute(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
+pub(super) fn execute(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     match op.a.dtype {
         DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => narrow(op, inputs, output),
         DType::F32 => {
             let operands = Operands::new(op, inputs, |bytes| typed::<f32>(bytes));
-            float(op, &operands, dense_mut(&op.output, output));
+            float(op, &operands, dense_mut(&op.output, output))
         }
         DType::F64 => {
             let operands = Operands::new(op, inputs, |bytes| typed::<f64>(bytes));
-            float(op, &operands, dense_mut(&op.output, output));
+            float(op, &operands, dense_mut(&op.output, output))
         }
         // 1024 products of at most 2^14 reach 2^24; 256 of 255^2 stay below it.
         DType::I8 => small_integer::<i8>(op, inputs, output, 1024),
@@ -77,14 +78,14 @@ fn matrix(layout: &Layout, batch: usize) -> gemm::Layout {
     }
 }
 
-/// Runs `product(batch, result)` for every matrix of the batch, in parallel when there are many.
-fn for_each_product<T: Send>(op: &Matmul, out: &mut [T], product: impl Fn(usize, &mut [T]) + Sync) {
+/// Runs `product(batch, result)` for every matrix of the batch, in parallel when there are many; the first failure ends it.
+fn for_each_product<T: Send>(op: &Matmul, out: &mut [T], product: impl Fn(usize, &mut [T]) -> Done + Sync) -> Done {
     let MatmulDims { batch, m, n, .. } = op.dims();
     let results = out.chunks_mut((m * n) as usize);
     if batch as usize >= 2 * rayon::current_num_threads() {
-        out.par_chunks_mut((m * n) as usize).enumerate().for_each(|(i, out)| product(i, out));
+        out.par_chunks_mut((m * n) as usize).enumerate().try_for_each(|(i, out)| product(i, out))
     } else {
-        results.enumerate().for_each(|(i, out)| product(i, out));
+        results.enumerate().try_for_each(|(i, out)| product(i, out))
     }
 }
 
@@ -118,11 +119,11 @@ macro_rules! number {
 }
 number!(f32 F32 f64 F64);
 
-fn float<T: Number>(op: &Matmul, operands: &Operands<'_, T, T>, out: &mut [T]) {
+fn float<T: Number>(op: &Matmul, operands: &Operands<'_, T, T>, out: &mut [T]) -> Done {
     let MatmulDims { m, n, .. } = op.dims();
     let beta = match &operands.c {
         Some((spec, c)) if op.beta != 0.0 => {
-            let c = dense(&spec.layout, c);
+            let c = dense(&spec.layout, c)?;
             parallel::map1(|c: T| c, &c, out);
             T::from_f64(op.beta)
         }
@@ -133,9 +134,11 @@ fn float<T: Number>(op: &Matmul, operands: &Operands<'_, T, T>, out: &mut [T]) {
         let b = Mat::new(operands.b, matrix(&op.b.layout, batch));
         let c = MatMut::new(out, gemm::Layout::row_major(m as usize, n as usize));
         gemm::gemm(T::from_f64(op.alpha), a, b, beta, c);
-    });
-    let bias = operands.bias.as_ref().map(|(spec, bias)| dense(&spec.layout, bias));
+        Ok(())
+    })?;
+    let bias = operands.bias.as_ref().map(|(spec, bias)| dense(&spec.layout, bias)).transpose()?;
     epilogue(bias.as_deref(), op.activation, n as usize, out);
+    Ok(())
 }
 
 /// Bias and activation, row by row.
@@ -148,74 +151,79 @@ fn epilogue<T: Number>(bias: Option<&[T]>, activation: Option<UnaryFn>, n: usize
             row.iter_mut().zip(bias).for_each(|(x, &b)| *x = x.sum(b));
         }
         if let Some(f) = activation {
-            let x = T::lanes(row);
-            let mut y = x.clone();
-            unary(f, &x, &mut y, row.len());
-            T::store(&y, row);
+            // A row may be all of the result: a part at a time, whose copies stay in cache.
+            for part in row.chunks_mut(parallel::CHUNK) {
+                let x = T::lanes(part);
+                let mut y = x.clone();
+                unary(f, &x, &mut y, part.len());
+                T::store(&y, part);
+            }
         }
     });
 }
 
-fn narrow(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
+fn narrow(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     if op.is_quantised() {
         return narrow_scaled(op, inputs, output);
     }
     let specs = crate::Op::from(op.clone()).inputs();
-    let wide: Vec<Vec<f32>> = specs.iter().zip(inputs).map(|(spec, bytes)| widened(spec, bytes)).collect();
+    let wide = specs.iter().zip(inputs).map(|(spec, bytes)| widened(spec, bytes));
+    let wide = wide.collect::<Result<Vec<Vec<f32>>, Short>>()?;
     let mut addends = wide[2..].iter();
     let mut next = |spec: Option<TensorSpec>| spec.and_then(|spec| Some((spec, addends.next()?.as_slice())));
     let operands = Operands { a: &wide[0][..], b: &wide[1][..], c: next(op.c), bias: next(op.bias) };
     if op.output.dtype == DType::F32 {
         return float(op, &operands, dense_mut(&op.output, output));
     }
-    let mut result = vec![0.0; op.output.layout.elements() as usize];
-    float(op, &operands, &mut result);
+    let mut result = scratch::zeroed(op.output.layout.elements() as usize)?;
+    float(op, &operands, &mut result)?;
     match op.output.dtype {
         DType::F16 => parallel::map1(narrow_f16, &result, dense_mut(&op.output, output)),
         _ => parallel::map1(narrow_bf16, &result, dense_mut(&op.output, output)),
     }
+    Ok(())
 }
 
 /// 8-bit floats with scales: the bare sums first, as the op promises.
-fn narrow_scaled(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) {
-    let (a, b) = (widened(&op.a, inputs[0]), widened(&op.b, inputs[1]));
+fn narrow_scaled(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
+    let (a, b) = (widened(&op.a, inputs[0])?, widened(&op.b, inputs[1])?);
     let operands = Operands { a: &a[..], b: &b[..], c: None, bias: None };
-    scaled_sums(op, inputs, output, |part, sums| float(part, &operands, sums));
+    scaled_sums(op, inputs, output, |part, sums| float(part, &operands, sums))
 }
 
 /// The product of quantised operands from `sums`, which makes the bare ones of a product along K.
-fn scaled_sums(op: &Matmul, inputs: &[&[u8]], output: &mut [u8], sums: impl Fn(&Matmul, &mut [f32])) {
+fn scaled_sums(op: &Matmul, inputs: &[&[u8]], output: &mut [u8], sums: impl Fn(&Matmul, &mut [f32]) -> Done) -> Done {
     let dims = op.dims();
-    let mut total = vec![0.0; op.output.layout.elements() as usize];
+    let mut total = scratch::zeroed(op.output.layout.elements() as usize)?;
     match op.scale_blocks {
         None => {
             if let Some(bare) = along_k(op, 0..dims.k) {
-                sums(&bare, &mut total);
+                sums(&bare, &mut total)?;
             }
-            finish_scaled(op, inputs, total, output);
+            finish_scaled(op, inputs, total, output)
         }
         Some(blocks) => {
-            let scales = BlockScales::of(op, blocks, inputs);
-            let mut part = total.clone();
+            let scales = BlockScales::of(op, blocks, inputs)?;
+            let mut part = scratch::zeroed(total.len())?;
             for (i, range) in blocks.along_k(dims.k).enumerate() {
                 if let Some(bare) = along_k(op, range) {
-                    sums(&bare, &mut part);
+                    sums(&bare, &mut part)?;
                     scales.add(i, &part, &mut total);
                 }
             }
             let unscaled = Matmul { scale_a: None, scale_b: None, scale_blocks: None, ..op.clone() };
-            finish_scaled(&unscaled, inputs, total, output);
+            finish_scaled(&unscaled, inputs, total, output)
         }
     }
 }
 
 /// The storage of an operand as f32: only the elements that its view reaches count, but their places must stay.
-fn widened(spec: &TensorSpec, bytes: &[u8]) -> Vec<f32> {
-    fn go<T: Widen<Acc = f32> + bytemuck::Pod>(spec: &TensorSpec, bytes: &[u8]) -> Vec<f32> {
+fn widened(spec: &TensorSpec, bytes: &[u8]) -> Result<Vec<f32>, Short> {
+    fn go<T: Widen<Acc = f32> + bytemuck::Pod>(spec: &TensorSpec, bytes: &[u8]) -> Result<Vec<f32>, Short> {
         let storage = &typed::<T>(bytes)[..spec.layout.required_elements() as usize];
-        let mut wide = vec![0.0; storage.len()];
+        let mut wide = scratch::zeroed(storage.len())?;
         parallel::map1(|x: T| x.widen(), storage, &mut wide);
-        wide
+        Ok(wide)
     }
     match spec.dtype {
         DType::F8E4M3 => go::<F8E4M3>(spec, bytes),
@@ -223,7 +231,7 @@ fn widened(spec: &TensorSpec, bytes: &[u8]) -> Vec<f32> {
         DType::F16 => go::<f16>(spec, bytes),
         DType::BF16 => go::<bf16>(spec, bytes),
         // The operands are one of those; addends of them may be f32.
-        _ => typed(bytes).to_vec(),
+        _ => scratch::copied(typed(bytes)),
     }
 }
 
@@ -255,7 +263,7 @@ macro_rules! wrapping_result {
 }
 wrapping_result!(i32 u32 i64);
 
-fn integer<I, O>(op: &Matmul, inputs: &[&[u8]], output: &mut [u8])
+fn integer<I, O>(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done
 where
     I: gemm::Widen<O> + bytemuck::Pod,
     O: WrappingResult,
@@ -267,39 +275,40 @@ where
         let a = Mat::new(operands.a, matrix(&op.a.layout, batch));
         let b = Mat::new(operands.b, matrix(&op.b.layout, batch));
         let c = MatMut::new(out, gemm::Layout::row_major(m as usize, n as usize));
-        gemm::gemm_integer(O::from_scalar(1.0), a, b, O::from_scalar(0.0), c);
-    });
-    integer_epilogue(op, &operands, out);
+        gemm::gemm_integer(O::from_scalar(1.0), a, b, O::from_scalar(0.0), c)
+    })?;
+    integer_epilogue(op, &operands, out)
 }
 
 /// 8-bit products by f32 ones: sums of up to `exact_k` products stay below 2^24, where f32 is exact; longer ones are
 /// added up in i32.
-fn small_integer<I>(op: &Matmul, inputs: &[&[u8]], output: &mut [u8], exact_k: usize)
+fn small_integer<I>(op: &Matmul, inputs: &[&[u8]], output: &mut [u8], exact_k: usize) -> Done
 where
     I: bytemuck::Pod + Send + Sync + Into<f32>,
 {
     let widened = |bytes| {
         let storage: &[I] = typed(bytes);
-        let mut wide = vec![0f32; storage.len()];
+        let mut wide = scratch::zeroed::<f32>(storage.len())?;
         parallel::map1(|x: I| x.into(), storage, &mut wide);
-        wide
+        Ok(wide)
     };
-    let wide = [widened(inputs[0]), widened(inputs[1])];
+    let wide = [widened(inputs[0])?, widened(inputs[1])?];
     if op.dequantises() {
         return scaled_sums(op, inputs, output, |part, sums| {
-            let mut exact = vec![0; sums.len()];
-            small_integer_sums(part, &wide, &mut exact, exact_k);
+            let mut exact = scratch::zeroed(sums.len())?;
+            small_integer_sums(part, &wide, &mut exact, exact_k)?;
             parallel::map1(|sum: i32| sum as f32, &exact, sums);
+            Ok(())
         });
     }
     let operands = Operands::<I, i32>::new(op, inputs, |bytes| typed::<i32>(bytes));
     let out: &mut [i32] = dense_mut(&op.output, output);
-    small_integer_sums(op, &wide, out, exact_k);
-    integer_epilogue(op, &operands, out);
+    small_integer_sums(op, &wide, out, exact_k)?;
+    integer_epilogue(op, &operands, out)
 }
 
 /// [`scaled`] for the output's type.
-fn finish_scaled(op: &Matmul, inputs: &[&[u8]], sums: Vec<f32>, output: &mut [u8]) {
+fn finish_scaled(op: &Matmul, inputs: &[&[u8]], sums: Vec<f32>, output: &mut [u8]) -> Done {
     match op.output.dtype {
         DType::F16 => scaled::<f16>(op, inputs, sums, output, narrow_f16),
         DType::BF16 => scaled::<bf16>(op, inputs, sums, output, narrow_bf16),
@@ -315,26 +324,28 @@ fn scaled<T>(
     mut sums: Vec<f32>,
     output: &mut [u8],
     narrow: impl Fn(f32) -> T + Copy + Send + Sync,
-) where
+) -> Done
+where
     T: Widen<Acc = f32> + bytemuck::Pod,
 {
     let MatmulDims { m, n, .. } = op.dims();
     let (m, n) = (m as usize, n as usize);
     let places = op.places();
     let factors = |spec: Option<TensorSpec>, place: Option<usize>| {
-        spec.zip(place).map(|(spec, place)| dense(&spec.layout, typed::<f32>(inputs[place])).into_owned())
+        spec.zip(place).map(|(spec, place)| dense(&spec.layout, typed::<f32>(inputs[place]))).transpose()
     };
     let addend = |spec: Option<TensorSpec>, place: Option<usize>| {
-        spec.zip(place).map(|(spec, place)| {
-            let elements = dense(&spec.layout, typed::<T>(inputs[place]));
-            let mut wide = vec![0f32; elements.len()];
+        let widened = |(spec, place): (TensorSpec, usize)| {
+            let elements = dense(&spec.layout, typed::<T>(inputs[place]))?;
+            let mut wide = scratch::zeroed::<f32>(elements.len())?;
             parallel::map1(|x: T| x.widen(), &elements, &mut wide);
-            wide
-        })
+            Ok::<_, Short>(wide)
+        };
+        spec.zip(place).map(widened).transpose()
     };
-    let c = addend(op.c.filter(|_| op.beta != 0.0), places[0]);
-    let bias = addend(op.bias, places[1]);
-    let (by_row, by_column) = (factors(op.scale_a, places[2]), factors(op.scale_b, places[3]));
+    let c = addend(op.c.filter(|_| op.beta != 0.0), places[0])?;
+    let bias = addend(op.bias, places[1])?;
+    let (by_row, by_column) = (factors(op.scale_a, places[2])?, factors(op.scale_b, places[3])?);
     let (alpha, beta) = (op.alpha as f32, op.beta as f32);
     if n > 0 {
         sums.par_chunks_mut(n).enumerate().for_each(|(row, sums)| {
@@ -354,16 +365,17 @@ fn scaled<T>(
         epilogue(bias.as_deref(), op.activation, n, &mut sums);
     }
     parallel::map1(narrow, &sums, dense_mut(&op.output, output));
+    Ok(())
 }
 
 /// The sums alone, in `out`, from the widened storages of A and B.
-fn small_integer_sums(op: &Matmul, [a, b]: &[Vec<f32>; 2], out: &mut [i32], exact_k: usize) {
+fn small_integer_sums(op: &Matmul, [a, b]: &[Vec<f32>; 2], out: &mut [i32], exact_k: usize) -> Done {
     let MatmulDims { m, n, k, .. } = op.dims();
     let (m, n, k) = (m as usize, n as usize, k as usize);
     for_each_product(op, out, |batch, out| {
         out.fill(0);
         let (a_all, b_all) = (matrix(&op.a.layout, batch), matrix(&op.b.layout, batch));
-        let mut sums = vec![0f32; m * n];
+        let mut sums = scratch::zeroed::<f32>(m * n)?;
         for first in (0..k).step_by(exact_k) {
             let len = exact_k.min(k - first);
             let along = |offset: usize, stride: isize| (offset as isize + first as isize * stride) as usize;
@@ -374,21 +386,22 @@ fn small_integer_sums(op: &Matmul, [a, b]: &[Vec<f32>; 2], out: &mut [i32], exac
             let chunks = out.par_chunks_mut(parallel::CHUNK).zip(sums.par_chunks(parallel::CHUNK));
             chunks.for_each(|(out, sums)| out.iter_mut().zip(sums).for_each(|(x, &s)| *x = x.wrapping_add(s as i32)));
         }
-    });
+        Ok(())
+    })
 }
 
 /// alpha, C, bias and relu, in wrapping arithmetic.
-fn integer_epilogue<I, O: WrappingResult>(op: &Matmul, operands: &Operands<'_, I, O>, out: &mut [O]) {
+fn integer_epilogue<I, O: WrappingResult>(op: &Matmul, operands: &Operands<'_, I, O>, out: &mut [O]) -> Done {
     if op.alpha != 1.0 {
         let alpha = O::from_scalar(op.alpha);
         out.iter_mut().for_each(|x| *x = x.product(alpha));
     }
     if let Some((spec, c)) = operands.c.as_ref().filter(|_| op.beta != 0.0) {
         let beta = O::from_scalar(op.beta);
-        out.iter_mut().zip(dense(&spec.layout, c).iter()).for_each(|(x, &c)| *x = x.sum(c.product(beta)));
+        out.iter_mut().zip(dense(&spec.layout, c)?.iter()).for_each(|(x, &c)| *x = x.sum(c.product(beta)));
     }
     if let Some((spec, bias)) = &operands.bias {
-        let bias = dense(&spec.layout, bias);
+        let bias = dense(&spec.layout, bias)?;
         for row in out.chunks_mut(bias.len().max(1)) {
             row.iter_mut().zip(bias.iter()).for_each(|(x, &b)| *x = x.sum(b));
         }
@@ -396,4 +409,5 @@ fn integer_epilogue<I, O: WrappingResult>(op: &Matmul, operands: &Operands<'_, I
     if op.activation == Some(UnaryFn::Relu) {
         out.iter_mut().for_each(|x| *x = x.relu());
     }
+    Ok(())
 }

@@ -1,7 +1,8 @@
 //! Ops on host memory: one file per op, each a function of the op's description and byte slices.
 //!
 //! Bytes become typed slices here ([`typed`]), strided operands become dense ones (`gather.rs`) or are read run by run.
-//! Nothing in this folder can fail: the op's constructor and [`crate::Device::execute`] have checked every request.
+//! Nothing in this folder can fail but for want of working memory ([`Short`](super::scratch::Short)): the op's constructor and
+//! [`crate::Device::execute`] have checked every request.
 
 mod argreduce;
 mod copy;
@@ -15,18 +16,28 @@ mod reduce;
 mod softmax;
 mod sparse24;
 
+use super::scratch::Done;
 use crate::{Op, TensorSpec};
 use bytemuck::Pod;
 
-/// Runs `op` on the bytes of its operands.
-pub(super) fn execute(op: &Op, inputs: &[&[u8]], output: &mut [u8]) {
+/// Runs `op` on the bytes of its operands. Short of working memory it leaves any values in the output.
+pub(super) fn execute(op: &Op, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     match op {
         Op::ArgReduce(op) => argreduce::execute(op, inputs[0], output),
-        Op::Compress24(op) => sparse24::compress(op, inputs[0], output),
+        Op::Compress24(op) => {
+            sparse24::compress(op, inputs[0], output);
+            Ok(())
+        }
         Op::Copy(op) => copy::execute(op, inputs[0], output),
-        Op::Decompress24(op) => sparse24::decompress(op, inputs, output),
+        Op::Decompress24(op) => {
+            sparse24::decompress(op, inputs, output);
+            Ok(())
+        }
         Op::GroupedMatmul(op) => grouped_matmul::execute(op, inputs, output),
-        Op::Map(op) => map::execute(op, inputs, output),
+        Op::Map(op) => {
+            map::execute(op, inputs, output);
+            Ok(())
+        }
         Op::Matmul(op) => matmul::execute(op, inputs, output),
         Op::Random(op) => random::execute(op, output),
         Op::Reduce(op) => reduce::execute(op, inputs[0], output),

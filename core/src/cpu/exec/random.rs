@@ -2,27 +2,29 @@
 
 use super::super::parallel;
 use super::super::philox::{self, Stream};
+use super::super::scratch::{self, Done, Short};
 use super::dense_mut;
 use super::lanes::{narrow_bf16, narrow_f16};
 use crate::ops::{Distribution, Random};
 use crate::{DType, F8E4M3, F8E5M2};
 
-pub(super) fn execute(op: &Random, output: &mut [u8]) {
+pub(super) fn execute(op: &Random, output: &mut [u8]) -> Done {
     let at = Stream { seed: op.seed, stream: op.stream };
     match op.output.dtype {
         DType::U32 => philox::fill_u32(at, dense_mut(&op.output, output)),
         DType::F32 => fill(op.distribution, at, dense_mut(&op.output, output)),
-        DType::F8E4M3 => parallel::map1(F8E4M3::from_f32, &filled(op, at), dense_mut(&op.output, output)),
-        DType::F8E5M2 => parallel::map1(F8E5M2::from_f32, &filled(op, at), dense_mut(&op.output, output)),
-        DType::F16 => parallel::map1(narrow_f16, &filled(op, at), dense_mut(&op.output, output)),
-        _ => parallel::map1(narrow_bf16, &filled(op, at), dense_mut(&op.output, output)),
+        DType::F8E4M3 => parallel::map1(F8E4M3::from_f32, &filled(op, at)?, dense_mut(&op.output, output)),
+        DType::F8E5M2 => parallel::map1(F8E5M2::from_f32, &filled(op, at)?, dense_mut(&op.output, output)),
+        DType::F16 => parallel::map1(narrow_f16, &filled(op, at)?, dense_mut(&op.output, output)),
+        _ => parallel::map1(narrow_bf16, &filled(op, at)?, dense_mut(&op.output, output)),
     }
+    Ok(())
 }
 
-fn filled(op: &Random, at: Stream) -> Vec<f32> {
-    let mut values = vec![0.0; op.output.layout.elements() as usize];
+fn filled(op: &Random, at: Stream) -> Result<Vec<f32>, Short> {
+    let mut values = scratch::zeroed(op.output.layout.elements() as usize)?;
     fill(op.distribution, at, &mut values);
-    values
+    Ok(values)
 }
 
 fn fill(distribution: Distribution, at: Stream, out: &mut [f32]) {

@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use super::super::parallel::{self, CHUNK};
 use super::super::reduce::Element as Widen;
+use super::super::scratch::{self, Done};
 use super::super::softmax as kernels;
 use super::gather::dense;
 use super::lanes::{narrow_bf16, narrow_f16};
@@ -12,17 +13,18 @@ use super::{dense_mut, typed};
 use crate::ops::{Softmax, SoftmaxFn};
 use crate::{DType, F8E4M3, F8E5M2, Layout};
 
-pub(super) fn execute(op: &Softmax, input: &[u8], output: &mut [u8]) {
+pub(super) fn execute(op: &Softmax, input: &[u8], output: &mut [u8]) -> Done {
     match op.input.dtype {
         DType::F8E4M3 => narrow::<F8E4M3>(op, input, output, F8E4M3::from_f32),
         DType::F8E5M2 => narrow::<F8E5M2>(op, input, output, F8E5M2::from_f32),
         DType::F16 => narrow::<f16>(op, input, output, narrow_f16),
         DType::BF16 => narrow::<bf16>(op, input, output, narrow_bf16),
         DType::F64 => along_axis(op, typed::<f64>(input), dense_mut(&op.output, output), |x, y, cols| {
-            y.par_chunks_mut(cols).zip(x.par_chunks(cols)).for_each(|(y, x)| row_f64(op.function, x, y));
+            y.par_chunks_mut(cols).zip(x.par_chunks(cols)).try_for_each(|(y, x)| row_f64(op.function, x, y))
         }),
         _ => along_axis(op, typed::<f32>(input), dense_mut(&op.output, output), |x, y, cols| {
             kernels::rows(form(op), x, cols, y);
+            Ok(())
         }),
     }
 }
@@ -34,20 +36,21 @@ fn form(op: &Softmax) -> kernels::Form {
     }
 }
 
-fn narrow<T>(op: &Softmax, input: &[u8], output: &mut [u8], narrow: fn(f32) -> T)
+fn narrow<T>(op: &Softmax, input: &[u8], output: &mut [u8], narrow: fn(f32) -> T) -> Done
 where
     T: Widen<Acc = f32> + bytemuck::Pod,
 {
     along_axis(op, typed::<T>(input), dense_mut(&op.output, output), |x, y, cols| {
         // Some rows at a time, so that their f32 copies stay in cache.
         let task = CHUNK.div_ceil(cols) * cols;
-        y.par_chunks_mut(task).zip(x.par_chunks(task)).for_each(|(y, x)| {
-            let (mut wide, mut result) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+        y.par_chunks_mut(task).zip(x.par_chunks(task)).try_for_each(|(y, x)| {
+            let (mut wide, mut result) = (scratch::zeroed(x.len())?, scratch::zeroed(x.len())?);
             parallel::map1(|x: T| x.widen(), x, &mut wide);
             kernels::rows(form(op), &wide, cols, &mut result);
             parallel::map1(narrow, &result, y);
-        });
-    });
+            Ok(())
+        })
+    })
 }
 
 /// Calls `rows(x, y, cols)` with the axis innermost, and puts the result back where the axis was.
@@ -55,32 +58,34 @@ fn along_axis<T: bytemuck::Pod + Send + Sync>(
     op: &Softmax,
     input: &[T],
     output: &mut [T],
-    rows: impl Fn(&[T], &mut [T], usize),
-) {
+    rows: impl Fn(&[T], &mut [T], usize) -> Done,
+) -> Done {
     let layout = &op.input.layout;
     let cols = layout.dims()[op.axis] as usize;
     if op.axis + 1 == layout.rank() {
-        return rows(&dense(layout, input), output, cols);
+        return rows(&dense(layout, input)?, output, cols);
     }
     // Swapping the axis with the innermost one, twice, is the identity.
     let last = layout.rank() - 1;
     let swapped = layout.transpose(op.axis, last).unwrap_or(*layout);
-    let x = dense(&swapped, input);
-    let mut y = bytemuck::zeroed_vec(x.len());
-    rows(&x, &mut y, cols);
+    let x = dense(&swapped, input)?;
+    let mut y = scratch::zeroed(x.len())?;
+    rows(&x, &mut y, cols)?;
     let back = Layout::contiguous(*swapped.shape());
     let back = back.transpose(op.axis, last).unwrap_or(back);
     super::gather::gather(&back, &y, output);
+    Ok(())
 }
 
 /// The defining formula in f64, one row.
-fn row_f64(function: SoftmaxFn, x: &[f64], y: &mut [f64]) {
+fn row_f64(function: SoftmaxFn, x: &[f64], y: &mut [f64]) -> Done {
     let max = x.iter().copied().fold(f64::NEG_INFINITY, |m, v| if v.is_nan() || v > m { v } else { m });
     if max == f64::NEG_INFINITY {
         let masked = if function == SoftmaxFn::Softmax { 0.0 } else { f64::NEG_INFINITY };
-        return y.fill(masked);
+        y.fill(masked);
+        return Ok(());
     }
-    let mut exponentials = vec![0.0; x.len()];
+    let mut exponentials = scratch::zeroed(x.len())?;
     exponentials.iter_mut().zip(x).for_each(|(e, x)| *e = (x - max).exp());
     let sum = super::super::reduce::reduce(super::super::reduce::Sum, &exponentials);
     for ((y, x), e) in y.iter_mut().zip(x).zip(&exponentials) {
@@ -89,4 +94,5 @@ fn row_f64(function: SoftmaxFn, x: &[f64], y: &mut [f64]) {
             SoftmaxFn::LogSoftmax => x - max - sum.ln(),
         };
     }
+    Ok(())
 }

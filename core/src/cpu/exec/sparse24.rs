@@ -3,6 +3,7 @@
 use bytemuck::Pod;
 use rayon::prelude::*;
 
+use super::super::scratch::{self, Done};
 use super::{dense_mut, matmul, typed};
 use crate::ops::sparse24::{FIRST_TWO, GROUPS_PER_WORD, groups, magnitude_bits};
 use crate::ops::{Compress24, Decompress24, Part24, SparseMatmul};
@@ -121,14 +122,14 @@ fn decompress_words<T: Word>(op: &Decompress24, inputs: &[&[u8]], output: &mut [
     });
 }
 
-pub(super) fn multiply(op: &SparseMatmul, inputs: &[&[u8]], output: &mut [u8]) {
+pub(super) fn multiply(op: &SparseMatmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     // Of a checked op: always made.
-    let Ok(decompression) = op.decompress() else { return };
+    let Ok(decompression) = op.decompress() else { return Ok(()) };
     // Words of eight bytes hold any element aligned; a whole number of them holds any number of elements.
-    let mut dense = vec![0u64; decompression.output.required_bytes().div_ceil(8) as usize];
+    let mut dense = scratch::zeroed::<u64>(decompression.output.required_bytes().div_ceil(8) as usize)?;
     decompress(&decompression, &inputs[..2], bytemuck::cast_slice_mut(&mut dense));
     let inputs: Vec<&[u8]> = [bytemuck::cast_slice(&dense)].into_iter().chain(inputs[2..].iter().copied()).collect();
-    matmul::execute(&op.product, &inputs, output);
+    matmul::execute(&op.product, &inputs, output)
 }
 
 /// The elements of a dense operand within its buffer.

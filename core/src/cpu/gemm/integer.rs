@@ -4,6 +4,7 @@
 //! A block by block of [`BLOCK_K`] into panels of [`MR`] rows; a tile of MR x NR accumulators stays in registers over a block.
 
 use super::{Mat, MatMut, canonical};
+use crate::cpu::scratch::{self, Done};
 use crate::cpu::simd::{self, Kernel, MulAdd};
 use rayon::prelude::*;
 
@@ -128,13 +129,22 @@ fn tile_product<O: Wrapping>(a: &[O], b: &[O]) -> [[O; NR]; MR] {
 ///
 /// # Panics
 /// When the shapes do not fit.
-pub fn gemm_integer<I: Widen<O>, O: Wrapping>(alpha: O, a: Mat<'_, I>, b: Mat<'_, I>, beta: O, c: MatMut<'_, O>) {
+///
+/// # Errors
+/// Without memory for B, widened and in panels.
+pub fn gemm_integer<I: Widen<O>, O: Wrapping>(
+    alpha: O,
+    a: Mat<'_, I>,
+    b: Mat<'_, I>,
+    beta: O,
+    c: MatMut<'_, O>,
+) -> Done {
     let (a, b, c) = canonical(a, b, c);
     let (m, n, k) = (c.layout.rows, c.layout.cols, a.layout.cols);
     if m == 0 || n == 0 {
-        return;
+        return Ok(());
     }
-    let mut panels = vec![O::ZERO; n.div_ceil(NR) * NR * k];
+    let mut panels = scratch::filled(O::ZERO, n.div_ceil(NR) * NR * k)?;
     if k > 0 {
         panels.par_chunks_mut(k * NR).enumerate().for_each(|(j, panel)| {
             let cols = NR.min(n - j * NR);
@@ -149,6 +159,7 @@ pub fn gemm_integer<I: Widen<O>, O: Wrapping>(alpha: O, a: Mat<'_, I>, b: Mat<'_
     c.for_row_blocks(TASK_ROWS, |first, c, row_stride, col_stride| {
         simd::dispatch(Task { a, panels, first, c, row_stride, col_stride, n, alpha, beta });
     });
+    Ok(())
 }
 
 #[cfg(test)]
@@ -179,7 +190,8 @@ mod tests {
                         Mat::new(&db, lb.0),
                         output(beta),
                         MatMut::new(&mut dc, lc.0),
-                    );
+                    )
+                    .unwrap();
                     let new: Vec<O> =
                         ab.iter().zip(&old).map(|(v, o)| output(v.wrapping_mul(2).wrapping_add(beta * o))).collect();
                     assert_eq!(dc, place(&new, lc, output(9)), "{m}x{n}x{k} beta {beta} layouts {i}");
@@ -209,7 +221,8 @@ mod tests {
             Mat::new(&a, Layout::row_major(k, 1)),
             0,
             MatMut::new(&mut c, Layout::row_major(1, 1)),
-        );
+        )
+        .unwrap();
         assert_eq!(c[0], 128 * 128 * k as i32);
     }
 }

@@ -78,12 +78,17 @@ pub(super) fn unsupported_dtype(device: &Device) -> Answer {
     for lacked in DType::ALL.into_iter().filter(|&dtype| !device.supports(dtype)) {
         let bytes = vec![0; 4 * lacked.size_bytes() as usize];
         let x = must(Tensor::from_bytes(device, lacked, &bytes, [4]))?;
-        refused("a sum in a dtype the device lacks", x.sum(&[]), |e| match e {
+        let named = |e: &Error| match e {
             Error::UnsupportedDType { device: named, dtype, feature } => {
                 named == device.id() && *dtype == lacked && !feature.is_empty()
             }
             _ => false,
-        })?;
+        };
+        let square = must(x.reshape([2, 2]))?;
+        refused("a sum in a dtype the device lacks", x.sum(&[]), named)?;
+        refused("a product in a dtype the device lacks", square.matmul(&square), named)?;
+        refused("a cast from a dtype the device lacks", x.cast(DType::F32), named)?;
+        refused("a cast to a dtype the device lacks", ones(device, &[4])?.cast(lacked), named)?;
         if must(x.to_bytes())? != bytes {
             return Err(format!("{lacked} cannot even be stored"));
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::super::super::scratch::Short;
 use super::super::gather::dense;
 use super::super::typed;
 use crate::TensorSpec;
@@ -28,12 +29,13 @@ pub(super) struct BlockScales<'a> {
 }
 
 impl<'a> BlockScales<'a> {
-    pub fn of(op: &Matmul, blocks: ScaleBlocks, inputs: &[&'a [u8]]) -> BlockScales<'a> {
+    pub fn of(op: &Matmul, blocks: ScaleBlocks, inputs: &[&'a [u8]]) -> Result<BlockScales<'a>, Short> {
         let [_, _, place_a, place_b] = op.places();
         let scales = |spec: Option<TensorSpec>, place: Option<usize>| {
-            spec.zip(place).map(|(spec, place)| dense(&spec.layout, typed::<f32>(inputs[place])))
+            spec.zip(place).map(|(spec, place)| dense(&spec.layout, typed::<f32>(inputs[place]))).transpose()
         };
-        BlockScales { a: scales(op.scale_a, place_a), b: scales(op.scale_b, place_b), blocks, dims: op.dims() }
+        let (a, b) = (scales(op.scale_a, place_a)?, scales(op.scale_b, place_b)?);
+        Ok(BlockScales { a, b, blocks, dims: op.dims() })
     }
 
     /// Adds what the sums of block number `block` of K stand for to `total`.

@@ -1,0 +1,142 @@
+//! `polywarp bench`: what it writes can be read, and its exit code says whether all is well.
+
+use std::fs;
+
+use super::*;
+
+/// A quick run on the CPU.
+const QUICK: [&str; 9] = ["bench", "--device", "cpu", "--suite", "softmax", "--size", "small", "--budget", "0.01"];
+
+fn quick(more: &[&str]) -> Vec<String> {
+    QUICK.iter().chain(more).map(|word| (*word).to_owned()).collect()
+}
+
+fn as_strs(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn table_lines_and_page_of_one_suite() {
+    let folder = Folder::new("bench");
+    let (lines, page) = (folder.path("lines.jsonl"), folder.path("page.html"));
+    let said = well(&as_strs(&quick(&["--json", &lines, "--html", &page])));
+    let shown: Vec<&str> = said.lines().filter(|line| line.trim_start().starts_with("softmax ")).collect();
+    assert!(said.starts_with(&format!("polywarp {}", env!("CARGO_PKG_VERSION"))), "{said}");
+
+    let lines: Vec<Value> = fs::read_to_string(&lines)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .collect();
+    // CPU model and threads, driver, commit.
+    let machine = &lines[0]["machine"];
+    assert!(machine["cpu_threads"].as_u64().unwrap() > 0, "{machine}");
+    for column in ["cpu", "commit", "version", "system", "profile"] {
+        assert!(machine[column].as_str().is_some_and(|text| !text.is_empty()), "{column} in {machine}");
+    }
+    assert_eq!((&lines[1]["device"]["id"], lines[1]["device"]["driver"].is_string()), (&"cpu".into(), true));
+    assert!(lines[1]["ceilings"]["copy_gb_per_s"].as_f64().unwrap() > 0.0, "{}", lines[1]);
+
+    let rows: Vec<&Value> = lines.iter().filter_map(|line| line.get("row")).collect();
+    assert_eq!((rows.len(), shown.len()), (3, 3), "{said}");
+    for row in rows {
+        for column in ["case", "suite", "device", "dtype", "shape", "unit", "clock"] {
+            assert!(row[column].as_str().is_some_and(|text| !text.is_empty()), "{column} in {row}");
+        }
+        for column in ["warm_ns", "cold_ns", "rate", "ceiling_share", "speedup"] {
+            assert!(row[column].as_f64().is_some_and(|x| x.is_finite() && x > 0.0), "{column} in {row}");
+        }
+        assert_eq!((&row["suite"], &row["device"]), (&"softmax".into(), &"cpu".into()));
+        assert!((0.0..=1.0).contains(&row["error_of_bound"].as_f64().unwrap()), "{row}");
+        assert!(row["max_relative_error"].is_number());
+        // There for every row, empty on the CPU: its memory is the host's.
+        for column in ["with_transfer_ns", "speedup_with_transfer"] {
+            assert_eq!(row.get(column), Some(&Value::Null), "{column} in {row}");
+        }
+        assert!(shown.iter().any(|line| line.contains(row["case"].as_str().unwrap())), "{said}");
+    }
+
+    // The CPU alone has no bars of speedups to draw.
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"), "{page}");
+    assert_eq!(page.matches("<td rowspan=").count(), 3, "{page}");
+}
+
+#[test]
+fn page_of_products_has_its_plot() {
+    let folder = Folder::new("bench-plot");
+    let page = folder.path("page.html");
+    let args = ["bench", "--device", "cpu", "--only", "gemm f32 256", "--size", "small", "--budget", "0.01"];
+    well(&[&args[..], &["--html", &page]].concat());
+    let page = fs::read_to_string(&page).unwrap();
+    assert_eq!(page.matches("<svg").count(), 1, "{page}");
+    assert!(page.contains("class=\"curve\""), "{page}");
+}
+
+#[test]
+fn gpu_is_measured_beside_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let folder = Folder::new("bench-gpu");
+    let (lines, page) = (folder.path("lines.jsonl"), folder.path("page.html"));
+    let args = ["bench", "--device", &gpu, "--suite", "softmax", "--size", "small", "--budget", "0.01"];
+    well(&[&args[..], &["--json", &lines, "--html", &page]].concat());
+    let lines = fs::read_to_string(&lines).unwrap();
+    let rows = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let rows: Vec<Value> = rows.filter_map(|line| line.get("row").cloned()).collect();
+    let on_gpu: Vec<&Value> = rows.iter().filter(|row| row["device"] == gpu.as_str()).collect();
+    assert_eq!((on_gpu.len(), rows.len()), (3, 6), "{rows:?}");
+    for row in on_gpu {
+        for column in ["with_transfer_ns", "speedup", "speedup_with_transfer"] {
+            assert!(row[column].as_f64().is_some_and(|x| x.is_finite() && x > 0.0), "{column} in {row}");
+        }
+    }
+    let page = fs::read_to_string(&page).unwrap();
+    assert_eq!(page.matches("<svg").count(), 1, "{page}");
+    assert_eq!(page.matches("<rect class=\"bar\"").count(), 3, "{page}");
+}
+
+#[test]
+fn simulated_gpu_does_not_cut_the_cpus_products() {
+    let software = |device: &&Value| device["kind"] == "software" && device["usable"] == true;
+    let listing = json(&["devices", "--json"]);
+    let Some(gpu) = listing["devices"].as_array().unwrap().iter().find(software) else {
+        println!("not run: no simulated GPU here");
+        return;
+    };
+    let folder = Folder::new("bench-sizes");
+    let lines = folder.path("lines.jsonl");
+    let gpu = gpu["id"].as_str().unwrap();
+    let said = well(&["bench", "--device", gpu, "--only", "gemm f32 1024", "--budget", "0.01", "--json", &lines]);
+    let lines = fs::read_to_string(&lines).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows: Vec<&Value> = lines.iter().filter_map(|line| line.get("row")).collect();
+    assert_eq!((rows.len(), &rows[0]["device"], &rows[0]["case"]), (1, &"cpu".into(), &"gemm f32 1024".into()));
+    let skipped: Vec<&Value> = lines.iter().filter_map(|line| line.get("skipped")).collect();
+    assert_eq!((skipped.len(), &skipped[0]["device"], &skipped[0]["fault"]), (1, &gpu.into(), &false.into()));
+    assert!(said.contains(&format!("gemm f32 1024 on {gpu}: larger than is measured on a simulated GPU")), "{said}");
+}
+
+#[test]
+fn bench_bad_requests_are_refused() {
+    assert!(refused(&["bench", "--suite", "nope"], 2).contains("softmax"));
+    assert!(refused(&["bench", "--size", "huge"], 2).contains("normal"));
+    assert!(refused(&["bench", "--budget", "soon"], 2).contains("seconds"));
+    assert!(refused(&["bench", "--device", "wgpu:99"], 2).contains("available are"));
+    assert!(refused(&["bench", "--alone"], 2).contains("--device"));
+    assert!(refused(&["bench", "--device", "cpu", "--size", "small", "--only", "no such case"], 2).contains("no case"));
+}
+
+#[test]
+fn bench_unwritable_file_is_one_clear_line() {
+    let folder = Folder::new("bench-unwritable");
+    for flag in ["--json", "--html"] {
+        let nowhere = folder.path("missing/file");
+        let output = ended(&mut program(&as_strs(&quick(&[flag, &nowhere]))));
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{flag}: {error}");
+        assert!(error.starts_with("error: ") && error.lines().count() == 1, "{flag}: {error}");
+        assert!(error.contains(&nowhere) && error.contains("os error"), "{flag}: {error}");
+        // What was measured is shown all the same.
+        assert!(text(&output.stdout).contains("softmax rows f32"), "{flag}");
+    }
+}
