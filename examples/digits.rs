@@ -28,9 +28,9 @@ fn main() -> Result<()> {
     let digits = data::load();
     println!("{} digits of {} pixels", digits.labels.len(), data::PIXELS);
     for entry in polywarp::devices() {
-        match &entry.unusable {
-            None => try_on(&entry.open()?, &digits)?,
-            Some(reason) => println!("{}: {reason}", entry.id),
+        match entry.open() {
+            Ok(device) => try_on(&device, &digits)?,
+            Err(error) => println!("{}: {error}", entry.id),
         }
     }
     Ok(())

@@ -139,6 +139,12 @@ impl Pipelines {
         kernels.values().filter(|slot| slot.ready.get().is_some()).count()
     }
 
+    /// Whether `key` was compiled already.
+    pub(crate) fn has(&self, key: &KernelKey) -> bool {
+        let kernels = self.kernels.read().unwrap_or_else(PoisonError::into_inner);
+        kernels.get(key).is_some_and(|slot| slot.ready.get().is_some())
+    }
+
     fn slot(&self, key: &KernelKey) -> Arc<Slot> {
         let kernels = self.kernels.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = kernels.get(key) {

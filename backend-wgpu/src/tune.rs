@@ -1,10 +1,16 @@
 //! What the tuner is told of this backend: whose answers it keeps, what there is to choose from, how a choice runs.
 
+use std::time::Duration;
+
 use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned};
 use polywarp_core::{Backend, Buffer, DeviceInfo, DeviceKind, Op, Result};
 use polywarp_shaders::{Caps, Plan};
 
 use crate::device::WgpuBackend;
+
+/// What a driver takes for one kernel of a product that it has not compiled before: 100 to 900 ms (H200's host, Vulkan), more than
+/// any first use may wait for. Whether a cache of the driver's own has it nobody tells.
+const COMPILE_TIME: Duration = Duration::from_millis(300);
 
 /// The chooser of a device.
 pub(crate) fn chooser(info: &DeviceInfo, caps: &Caps) -> Chooser<Plan> {
@@ -38,6 +44,11 @@ impl Planned for WgpuBackend {
 
     fn scratch<'a>(&self, plan: &'a Plan) -> &'a [u64] {
         &plan.scratch_bytes
+    }
+
+    fn compile_time(&self, plan: &Plan) -> Duration {
+        let compiles = plan.launches.iter().filter(|launch| !self.pipelines.has(&launch.kernel)).count();
+        COMPILE_TIME.saturating_mul(u32::try_from(compiles).unwrap_or(u32::MAX))
     }
 
     fn run(&self, plan: &Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {

@@ -9,7 +9,7 @@ use common::products::{operands, product, values};
 use common::{assert_alive, entries};
 use polywarp_core::harness::contract;
 use polywarp_core::ops::Matmul;
-use polywarp_core::tuner::{Key, Mode};
+use polywarp_core::tuner::{Key, Mode, Planned};
 use polywarp_core::{Backend, Device, Op, Precision};
 use polywarp_wgpu::WgpuBackend;
 
@@ -36,7 +36,7 @@ fn liars_are_caught() {
 fn tuning_keeps_the_order_of_work_and_repeats_bits() {
     each(|backend| {
         let tuner = backend.tuner().unwrap();
-        tuner.set(Mode::Full, Duration::from_millis(200));
+        tuner.set(Mode::Full, Duration::from_secs(2));
         let op = product(96, 80, 64);
         let Op::Matmul(matmul) = &op else { panic!() };
         let (inputs, output) = operands(backend, &op);
@@ -56,6 +56,24 @@ fn tuning_keeps_the_order_of_work_and_repeats_bits() {
         // Another precision has an answer of its own.
         let low: Op = Matmul { precision: Precision::Low, ..matmul.clone() }.check().unwrap().into();
         assert_eq!(tuner.answer(&Key::of(&low).unwrap()), None);
+    });
+}
+
+#[test]
+fn first_use_waits_for_no_kernel_but_its_own() {
+    each(|backend| {
+        let tuner = backend.tuner().unwrap();
+        let budget = tuner.budget();
+        tuner.set(Mode::Full, budget);
+        let op = product(200, 72, 104);
+        let takes = |name: &str| backend.compile_time(&backend.named(&op, name).unwrap().unwrap());
+        let names: Vec<String> = backend.candidates(&op).unwrap().into_iter().map(|found| found.name).collect();
+        assert!(names.len() > 1 && names.iter().all(|name| takes(name) > budget), "{budget:?} is not the usual one");
+        let (inputs, output) = operands(backend, &op);
+        backend.execute(&op, &[&inputs[0], &inputs[1]], &output).unwrap();
+        // What the driver has compiled costs nothing, and nothing else was.
+        let answer = tuner.answer(&Key::of(&op).unwrap()).expect("the first one was timed");
+        assert_eq!((answer.times.len(), takes(&answer.winner)), (1, Duration::ZERO), "{:?}", answer.times);
     });
 }
 
