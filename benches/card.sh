@@ -9,7 +9,7 @@
 #                                           the portable ones (the harness, one process per family); OUT/sanitize.txt sums up
 #   benches/card.sh differential OUT        10,000 random programs against the digests of interpreted PTX (a minute on 16 cores)
 #   benches/card.sh tune OUT [DTYPE...]     answers of the tuner for cuda:0 (f16: 5 s), and OUT/shipped.json of all
-#   benches/card.sh overview OUT            every suite on every device of the machine, side by side (minutes)
+#   benches/card.sh overview OUT [OPTION...] every suite on every device of the machine, side by side (minutes); options of `bench`
 #   benches/card.sh gemm OUT [KIND...]      all products on cuda:0 beside cuBLASLt, one file per kind (about 30 s each); further
 #                                           kinds, by themselves: sparse24, grouped, blocks
 #   benches/card.sh torch OUT SCRIPT        PyTorch's rates by SCRIPT, as OUT/torch.txt

@@ -8,8 +8,8 @@ use polywarp_shaders::{Caps, Plan};
 
 use crate::device::WgpuBackend;
 
-/// What a driver takes for one kernel of a product that it has not compiled before: 100 to 900 ms (H200's host, Vulkan), more than
-/// any first use may wait for. Whether a cache of the driver's own has it nobody tells.
+/// What a driver takes for one kernel of a product that it has not compiled before, roughly (docs/tuner.md): more than any first
+/// use may wait for. Whether a cache of the driver's own has it nobody tells.
 const COMPILE_TIME: Duration = Duration::from_millis(300);
 
 /// The chooser of a device.
