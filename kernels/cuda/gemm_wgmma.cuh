@@ -38,7 +38,7 @@
 // Next          gemm_wgmma_config.cuh: constants, tiles; gemm_wgmma_mainloop.cuh: 1, 2; gemm_wgmma_ending.cuh: 3, its activations
 //               in activation.cuh; gemm_wgmma_store.cuh: 4; gemm_wgmma_tiles.cuh: which tiles a block ends, one after the other;
 //               gemm_wgmma_sparse.cuh: a compressed A; gemm_wgmma_blocks.cuh: scales that change along k;
-//               gemm_wgmma_transposed.cuh: D^T = B^T A^T with B^T in registers.
+//               gemm_wgmma_transposed.cuh: D^T = B^T A^T, of 32-bit operands with B^T in registers.
 #pragma once
 #include "gemm_wgmma_mainloop.cuh"
 #include "gemm_wgmma_store.cuh"
@@ -115,7 +115,8 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
             ptx::take_registers<C::CONSUMER_REGISTERS>();
         }
         const uint32_t consumer = warpgroup - 1, warp = thread / 32, lane = thread % 32;
-        const uint32_t staging = base + C::STAGES * C::STAGE_BYTES + (consumer * 4 + warp) * C::CHUNKS_A_WARP * CHUNK_BYTES;
+        const uint32_t staging = base + C::STAGES * C::STAGE_BYTES +
+                                 (C::STAGES_TILES ? consumer : consumer * 4 + warp) * C::STAGING_BYTES_EACH;
         const uint32_t warpgroup_row = C::PING_PONG ? 0 : consumer * C::WARPGROUP_M;
         const uint32_t first_row = warpgroup_row + warp * 16;
         uint32_t number = 0;
@@ -142,7 +143,7 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
                 Load::multiply_tile_promoted(sums, factors, count, base, full, empty, at, warpgroup_row, thread, rank);
             } else if constexpr (C::PROMOTED) {
                 Load::multiply_tile_promoted(sums, Unscaled{}, count, base, full, empty, at, warpgroup_row, thread, rank);
-            } else if constexpr (C::TRANSPOSED) {
+            } else if constexpr (C::A_IN_REGISTERS) {
                 Load::multiply_tile_of_registers(sums, count, base, full, empty, at, warpgroup_row, thread, rank);
             } else {
                 Load::multiply_tile(sums, count, base, full, empty, at, warpgroup_row, thread, rank);
@@ -164,7 +165,7 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
                 End::finish_shared(d + tile.layer * problem.batch_stride, base, ending, problem, tile, rank,
                                    consumer * WARPGROUP + thread);
             } else if constexpr (C::TRANSPOSED) {
-                TransposedStore<C>::finish(sums, d, ending, problem, tile, first_row, lane);
+                TransposedStore<C>::finish(sums, map_d, d, staging, ending, problem, tile, first_row, consumer, lane);
             } else if (C::is_unowned(problem, tile)) {
                 End::store_zeros(d, problem, tile, first_row, lane);
             } else {
@@ -198,26 +199,26 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
 
 // One kernel: operands A of IN_A and B of IN_B, D of OUT; SIZE is the product of the cluster's three numbers. MORE are
 // parameters behind those that all have.
-#define GEMM_WGMMA_KERNEL(SYMBOL, IN_A, IN_B, OUT, BLOCK_M, BLOCK_N, STAGES, SCHEDULE, CONSUMERS, CLUSTER_M, CLUSTER_N,      \
-                          CLUSTER_K, SIZE, A_MAJOR, B_MAJOR, KIND, SCALES, BLOCKS, GROUPS, METADATA, MORE)                   \
-    using SYMBOL##_t =                                                                                                     \
-        polywarp::gemm_wgmma::Config<IN_A, IN_B, OUT, BLOCK_M, BLOCK_N, STAGES, polywarp::gemm_wgmma::Schedule::SCHEDULE,  \
-                                     CONSUMERS, CLUSTER_M, CLUSTER_N, CLUSTER_K, ptx::Major::A_MAJOR,                      \
-                                     ptx::Major::B_MAJOR, polywarp::gemm_wgmma::Kind::KIND>;                               \
-    static_assert(SYMBOL##_t::CLUSTER == SIZE);                                                                            \
-    extern "C" __global__ void GEMM_WGMMA_CLUSTER_##SIZE __launch_bounds__(SYMBOL##_t::THREADS, 1) SYMBOL(                 \
-        const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,                              \
-        const __grid_constant__ CUtensorMap map_d, OUT* d, uint32_t m, uint32_t n, uint32_t k, uint32_t tiles_m,           \
-        uint32_t tiles_n, uint32_t batches, uint32_t slabs, uint32_t slab_tiles, uint32_t terms, uint32_t raster,          \
-        uint32_t batched_a, uint32_t batched_b, uint32_t store_by_tma, int64_t row_stride, int64_t column_stride,          \
+#define GEMM_WGMMA_KERNEL(SYMBOL, IN_A, IN_B, OUT, BLOCK_M, BLOCK_N, STAGES, SCHEDULE, CONSUMERS, CLUSTER_M, CLUSTER_N,   \
+                          CLUSTER_K, SIZE, A_MAJOR, B_MAJOR, KIND, SCALES, BLOCKS, GROUPS, METADATA, MORE)                \
+    using SYMBOL##_t =                                                                                                    \
+        polywarp::gemm_wgmma::Config<IN_A, IN_B, OUT, BLOCK_M, BLOCK_N, STAGES, polywarp::gemm_wgmma::Schedule::SCHEDULE, \
+                                     CONSUMERS, CLUSTER_M, CLUSTER_N, CLUSTER_K, ptx::Major::A_MAJOR,                     \
+                                     ptx::Major::B_MAJOR, polywarp::gemm_wgmma::Kind::KIND>;                              \
+    static_assert(SYMBOL##_t::CLUSTER == SIZE);                                                                           \
+    extern "C" __global__ void GEMM_WGMMA_CLUSTER_##SIZE __launch_bounds__(SYMBOL##_t::THREADS, 1) SYMBOL(                \
+        const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,                             \
+        const __grid_constant__ CUtensorMap map_d, OUT* d, uint32_t m, uint32_t n, uint32_t k, uint32_t tiles_m,          \
+        uint32_t tiles_n, uint32_t batches, uint32_t slabs, uint32_t slab_tiles, uint32_t terms, uint32_t raster,         \
+        uint32_t batched_a, uint32_t batched_b, uint32_t store_by_tma, int64_t row_stride, int64_t column_stride,         \
         int64_t batch_stride, float alpha, float beta, const OUT* c, int64_t ldc, int64_t batch_stride_c, const OUT* bias, \
-        uint32_t activation MORE) {                                                                                        \
-        const polywarp::gemm_wgmma::Problem problem = {                                                                    \
-            m,      n,         k,         tiles_m,      tiles_n,    batches,       slabs,       slab_tiles, terms,         \
-            raster, batched_a, batched_b, store_by_tma, row_stride, column_stride, batch_stride};                          \
-        const SYMBOL##_t::Epilogue epilogue(alpha, beta, c, ldc, batch_stride_c, bias, activation);                        \
-        polywarp::gemm_wgmma::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, SCALES, BLOCKS, GROUPS,        \
-                                                   METADATA);                                                              \
+        uint32_t activation MORE) {                                                                                       \
+        const polywarp::gemm_wgmma::Problem problem = {                                                                   \
+            m,      n,         k,         tiles_m,      tiles_n,    batches,       slabs,       slab_tiles, terms,        \
+            raster, batched_a, batched_b, store_by_tma, row_stride, column_stride, batch_stride};                         \
+        const SYMBOL##_t::Epilogue epilogue(alpha, beta, c, ldc, batch_stride_c, bias, activation);                       \
+        polywarp::gemm_wgmma::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, SCALES, BLOCKS, GROUPS,       \
+                                                   METADATA);                                                             \
     }
 // What a kind of kernel does without.
 #define GEMM_WGMMA_NO_SCALES polywarp::gemm_wgmma::Scales{}
@@ -227,37 +228,37 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
 #define GEMM_WGMMA_COMMA ,
 
 #define GEMM_WGMMA(...) \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, MATRICES, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS, GEMM_WGMMA_NO_GROUPS,             \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, MATRICES, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS, GEMM_WGMMA_NO_GROUPS,            \
                       GEMM_WGMMA_NO_METADATA, )
 // The same with scales.
-#define GEMM_WGMMA_SCALED(...)                                                                                             \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, MATRICES,                                                                               \
-                      (polywarp::gemm_wgmma::Scales{scale_m, scale_m_stride, scale_m_batch, scale_n, scale_n_stride,       \
-                                                    scale_n_batch}),                                                       \
-                      GEMM_WGMMA_NO_BLOCKS, GEMM_WGMMA_NO_GROUPS, GEMM_WGMMA_NO_METADATA,                                  \
-                      GEMM_WGMMA_COMMA const float* scale_m GEMM_WGMMA_COMMA int64_t scale_m_stride GEMM_WGMMA_COMMA        \
-                          int64_t scale_m_batch GEMM_WGMMA_COMMA const float* scale_n GEMM_WGMMA_COMMA                     \
+#define GEMM_WGMMA_SCALED(...)                                                                                            \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, MATRICES,                                                                              \
+                      (polywarp::gemm_wgmma::Scales{scale_m, scale_m_stride, scale_m_batch, scale_n, scale_n_stride,      \
+                                                    scale_n_batch}),                                                      \
+                      GEMM_WGMMA_NO_BLOCKS, GEMM_WGMMA_NO_GROUPS, GEMM_WGMMA_NO_METADATA,                                 \
+                      GEMM_WGMMA_COMMA const float* scale_m GEMM_WGMMA_COMMA int64_t scale_m_stride GEMM_WGMMA_COMMA      \
+                          int64_t scale_m_batch GEMM_WGMMA_COMMA const float* scale_n GEMM_WGMMA_COMMA                    \
                               int64_t scale_n_stride GEMM_WGMMA_COMMA int64_t scale_n_batch)
 // The same of groups: a batch is a run of A's rows.
-#define GEMM_WGMMA_GROUPED(...)                                                                                            \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, GROUPS, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS,                                     \
-                      (polywarp::gemm_wgmma::Groups{ends, ends_stride, ends_are_signed, bias_stride}),                     \
-                      GEMM_WGMMA_NO_METADATA,                                                                              \
-                      GEMM_WGMMA_COMMA const uint32_t* ends GEMM_WGMMA_COMMA int64_t ends_stride GEMM_WGMMA_COMMA          \
+#define GEMM_WGMMA_GROUPED(...)                                                                                           \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, GROUPS, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS,                                    \
+                      (polywarp::gemm_wgmma::Groups{ends, ends_stride, ends_are_signed, bias_stride}),                    \
+                      GEMM_WGMMA_NO_METADATA,                                                                             \
+                      GEMM_WGMMA_COMMA const uint32_t* ends GEMM_WGMMA_COMMA int64_t ends_stride GEMM_WGMMA_COMMA         \
                           uint32_t ends_are_signed GEMM_WGMMA_COMMA int64_t bias_stride)
 // The transposed product: what is A here is B^T, and D's columns are rows.
-#define GEMM_WGMMA_TRANSPOSED(...)                                                                                         \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, TRANSPOSED, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS, GEMM_WGMMA_NO_GROUPS,           \
+#define GEMM_WGMMA_TRANSPOSED(...)                                                                                        \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, TRANSPOSED, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS, GEMM_WGMMA_NO_GROUPS,          \
                       GEMM_WGMMA_NO_METADATA, )
 // 8-bit floats with scales of blocks.
-#define GEMM_WGMMA_SCALED_BLOCKS(...)                                                                                      \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, SCALED_BLOCKS, GEMM_WGMMA_NO_SCALES,                                                    \
-                      (polywarp::gemm_wgmma::BlockScales{scale_a, scale_a_row, scale_a_k, scale_a_batch, scale_b,          \
-                                                         scale_b_column, scale_b_k, scale_b_batch, scale_rows,             \
-                                                         scale_columns, scale_stages}),                                    \
-                      GEMM_WGMMA_NO_GROUPS, GEMM_WGMMA_NO_METADATA,                                                        \
-                      GEMM_WGMMA_COMMA const float* scale_a GEMM_WGMMA_COMMA int64_t scale_a_row GEMM_WGMMA_COMMA          \
-                          int64_t scale_a_k GEMM_WGMMA_COMMA int64_t scale_a_batch GEMM_WGMMA_COMMA const float* scale_b   \
-                              GEMM_WGMMA_COMMA int64_t scale_b_column GEMM_WGMMA_COMMA int64_t scale_b_k GEMM_WGMMA_COMMA  \
-                                  int64_t scale_b_batch GEMM_WGMMA_COMMA uint32_t scale_rows GEMM_WGMMA_COMMA              \
+#define GEMM_WGMMA_SCALED_BLOCKS(...)                                                                                     \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, SCALED_BLOCKS, GEMM_WGMMA_NO_SCALES,                                                   \
+                      (polywarp::gemm_wgmma::BlockScales{scale_a, scale_a_row, scale_a_k, scale_a_batch, scale_b,         \
+                                                         scale_b_column, scale_b_k, scale_b_batch, scale_rows,            \
+                                                         scale_columns, scale_stages}),                                   \
+                      GEMM_WGMMA_NO_GROUPS, GEMM_WGMMA_NO_METADATA,                                                       \
+                      GEMM_WGMMA_COMMA const float* scale_a GEMM_WGMMA_COMMA int64_t scale_a_row GEMM_WGMMA_COMMA         \
+                          int64_t scale_a_k GEMM_WGMMA_COMMA int64_t scale_a_batch GEMM_WGMMA_COMMA const float* scale_b  \
+                              GEMM_WGMMA_COMMA int64_t scale_b_column GEMM_WGMMA_COMMA int64_t scale_b_k GEMM_WGMMA_COMMA \
+                                  int64_t scale_b_batch GEMM_WGMMA_COMMA uint32_t scale_rows GEMM_WGMMA_COMMA             \
                                       uint32_t scale_columns GEMM_WGMMA_COMMA uint32_t scale_stages)

@@ -4,6 +4,7 @@
 #include "ptx/barrier.cuh"
 #include "ptx/cluster_load.cuh"
 #include "ptx/launch.cuh"
+#include "ptx/store_shared.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
 #include "ptx/wgmma_sparse.cuh"
@@ -144,6 +145,8 @@ struct Config {
     static constexpr bool PING_PONG = SCHEDULE_ == Schedule::PING_PONG;
     static constexpr bool GROUPED = KIND_ == Kind::GROUPS, BLOCK_SCALED = KIND_ == Kind::SCALED_BLOCKS;
     static constexpr bool TRANSPOSED = KIND_ == Kind::TRANSPOSED;
+    // 32-bit operands, which wgmma takes from shared memory along K alone.
+    static constexpr bool A_IN_REGISTERS = TRANSPOSED && sizeof(A) == 4;
 
     static constexpr int THREADS = WARPGROUP * (CONSUMERS + 1);
     static constexpr int CLUSTER = CLUSTER_M * CLUSTER_N * CLUSTER_K;
@@ -162,6 +165,9 @@ struct Config {
     static constexpr uint32_t UNIT_METADATA_BYTES = BLOCK_M / SLAB_M * SLAB_METADATA_BYTES;
     static constexpr uint32_t METADATA_BYTES = UNITS * UNIT_METADATA_BYTES;
     static constexpr int K_STEPS = BLOCK_K / Instruction::K;
+    // Columns that wgmma takes at most, and, of wider tiles, the first of two. Those are whole atoms of an operand of either
+    // major: as many bytes of shared memory.
+    static constexpr int MOST_WGMMA_N = 256, FIRST_WGMMA_N = 128;
     // 8-bit floats are added up by wgmma with some 14 bits: its sums of a stage are added to others in f32.
     static constexpr bool PROMOTED = sizeof(A) == 1 && std::is_same_v<Accumulator, float>;
     // Registers of a thread for sums. Where they hold three sets, stages leave in turns into two of them; else all but a set of
@@ -206,7 +212,12 @@ struct Config {
     static constexpr int WARP_CHUNKS = SLABS * CHUNKS;
     static constexpr int CHUNKS_A_WARP =
         ROOM >= 8 && WARP_CHUNKS >= 8 ? 8 : ROOM >= 4 && WARP_CHUNKS >= 4 ? 4 : 2;
-    static constexpr uint32_t STAGING_BYTES = CONSUMERS * 4 * CHUNKS_A_WARP * CHUNK_BYTES;
+    // Transposed 16-bit results leave as whole tiles.
+    static constexpr bool STAGES_TILES = TRANSPOSED && !A_IN_REGISTERS;
+    // Of each consumer, or of each of its warps.
+    static constexpr uint32_t STAGING_BYTES_EACH =
+        STAGES_TILES ? SLABS * BLOCK_N * ptx::SWIZZLE_ROW_BYTES : CHUNKS_A_WARP * CHUNK_BYTES;
+    static constexpr uint32_t STAGING_BYTES = CONSUMERS * (STAGES_TILES ? 1 : 4) * STAGING_BYTES_EACH;
     static constexpr uint32_t BARRIERS_AT = STAGES * STAGE_BYTES + STAGING_BYTES;
     static constexpr uint32_t SHARED_BYTES = PIPELINE_BYTES + STAGING_BYTES;
     // Sums that a cluster adds up, rows and columns as D has them, and elements from row to row: as for STAGED_PITCH. They take
@@ -215,18 +226,20 @@ struct Config {
     static constexpr int SHARED_PITCH = SHARED_N + (TRANSPOSED ? 4 : 8);
 
     static_assert(sizeof(A) == sizeof(B));
-    static_assert(BLOCK_M % (READERS * SLAB_M) == 0 && BLOCK_N % 16 == 0 && BLOCK_N <= 256);
+    static_assert(BLOCK_M % (READERS * SLAB_M) == 0 && BLOCK_N % 16 == 0 && BLOCK_N <= MOST_WGMMA_N + FIRST_WGMMA_N);
     static_assert(!PING_PONG || CONSUMERS == 2);
-    static_assert(BLOCK_N % CHUNK_N == 0, "tiles are stored in whole chunks");
+    static_assert(BLOCK_N % CHUNK_N == 0 || STAGES_TILES, "tiles are stored in whole chunks");
     static_assert(sizeof(A) == 2 || !MN_MAJOR || TRANSPOSED, "only 16-bit operands may be MN-major");
-    static_assert(!TRANSPOSED || (std::is_same_v<A, ptx::tf32_t> && MAJOR_A == Major::MN && MAJOR_B == Major::K));
+    static_assert(!TRANSPOSED || (sizeof(A) > 1 && MAJOR_A == Major::MN && MAJOR_B == Major::K));
+    static_assert(!STAGES_TILES || (sizeof(Out) == 2 && CLUSTER_K == 1));
     static_assert(!SPARSE || (MAJOR_A == Major::K && K_STEPS == 2));
     static_assert(SHARED_BYTES <= MOST_SHARED_BYTES);
-    // Parts that the blocks of a cluster load for each other: rows of K-major tiles in whole atoms, else of k.
-    static_assert(MAJOR_A == Major::K ? BLOCK_M % (8 * CLUSTER_N) == 0 : BLOCK_K % (8 * CLUSTER_N) == 0);
-    static_assert(MAJOR_B == Major::K ? BLOCK_N % (8 * CLUSTER_M) == 0 : BLOCK_K % (8 * CLUSTER_M) == 0);
+    // Parts that the blocks of a cluster load for each other: rows of K-major tiles, which the swizzle finds by their address, else
+    // of k.
+    static_assert(MAJOR_A == Major::K ? BLOCK_M % CLUSTER_N == 0 : BLOCK_K % (8 * CLUSTER_N) == 0);
+    static_assert(MAJOR_B == Major::K ? BLOCK_N % CLUSTER_M == 0 : BLOCK_K % (8 * CLUSTER_M) == 0);
     static_assert(SLABS * BLOCK_N / 2 <= SUM_REGISTERS, "accumulators must leave registers for the rest");
-    static_assert(PART_N >= 64 && PART_N % 16 == 0 && BLOCK_N % PART_N == 0);
+    static_assert((PART_N == BLOCK_N || PART_N >= 64) && PART_N % 16 == 0 && BLOCK_N % PART_N == 0);
     static_assert(CLUSTER_K == 1 || (!MULTICAST && !PING_PONG && BLOCK_N % 32 == 0));
     static_assert(CLUSTER_K == 1 || SHARED_M * SHARED_PITCH * 4 <= STAGES * STAGE_BYTES);
     static_assert(!GROUPED || (CLUSTER == 1 && !SCALED && MAJOR_A == Major::K), "groups begin at any row of A");

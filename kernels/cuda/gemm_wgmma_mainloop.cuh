@@ -115,18 +115,6 @@ struct Mainloop {
         }
     }
 
-    // Sums that wgmma writes in the background stay where they are.
-    template <int HALF_N>
-    __device__ static __forceinline__ void hold(Accumulator (&d)[SLABS][HALF_N]) {
-#pragma unroll
-        for (int slab = 0; slab < SLABS; ++slab) {
-#pragma unroll
-            for (int i = 0; i < HALF_N; ++i) {
-                ptx::keep_in_place(d[slab][i]);
-            }
-        }
-    }
-
     // Phase 1 for one tile of D: `range` of its tiles of k, each into the next stage that is free.
     template <bool OF_A>
     __device__ static __forceinline__ void load_tile(const CUtensorMap* map, const Problem& problem, const Metadata& metadata,
@@ -158,7 +146,7 @@ struct Mainloop {
         uint32_t before = 0;
         for (uint32_t i = 0; i < count; ++i) {
             ptx::barrier_wait(full + at.stage * 8, at.phase);
-            hold(sums);
+            ptx::keep_in_place(sums);
             const uint32_t stage = base + at.stage * C::STAGE_BYTES;
             if constexpr (C::SPARSE) {
                 SparseStage<C>::multiply(sums, stage, first_row, i == 0);
@@ -167,7 +155,7 @@ struct Mainloop {
                 multiply_stage(sums, stage, first_row, 0, i == 0);
             }
             ptx::wgmma_commit();
-            hold(sums);
+            ptx::keep_in_place(sums);
             // The stage before this one has been read.
             ptx::wgmma_wait<1>();
             if (i > 0) {
@@ -177,7 +165,7 @@ struct Mainloop {
             at.advance();
         }
         ptx::wgmma_wait<0>();
-        hold(sums);
+        ptx::keep_in_place(sums);
         if (count > 0) {
             release(empty + before * 8, thread, rank);
         }
@@ -200,8 +188,8 @@ struct Mainloop {
             for (int part = 0; part < PARTS; ++part) {
                 // This part of the stage before has been multiplied.
                 ptx::wgmma_wait<PARTS - 1>();
-                Stage::hold(sums);
-                Stage::keep(parts[part]);
+                ptx::keep_in_place(sums);
+                ptx::keep_in_place(parts[part]);
                 if (part == 0) {
                     ptx::barrier_wait(full + at.stage * 8, at.phase);
                 }
@@ -215,11 +203,8 @@ struct Mainloop {
             at.advance();
         }
         ptx::wgmma_wait<0>();
-        Stage::hold(sums);
-#pragma unroll
-        for (int part = 0; part < PARTS; ++part) {
-            Stage::keep(parts[part]);
-        }
+        ptx::keep_in_place(sums);
+        ptx::keep_in_place(parts);
         if (count > 0) {
             release(empty + before * 8, thread, rank);
         }
@@ -256,7 +241,7 @@ struct Mainloop {
             for (int number = 0; number < C::PARTS; ++number) {
                 start_part(part, stage, first_row, number * C::PART_N);
                 ptx::wgmma_wait<0>();
-                hold(part);
+                ptx::keep_in_place(part);
                 if (number == C::PARTS - 1) {
                     release(empty + at.stage * 8, thread, rank);
                 }
@@ -311,18 +296,18 @@ struct Mainloop {
 
     // Starts the products of a stage that is there, for a part of its columns.
     __device__ static __forceinline__ void start_part(Part& part, uint32_t stage, uint32_t first_row, uint32_t column) {
-        hold(part);
+        ptx::keep_in_place(part);
         ptx::wgmma_fence();
         multiply_stage(part, stage, first_row, column, true);
         ptx::wgmma_commit();
-        hold(part);
+        ptx::keep_in_place(part);
     }
 
     // Adds up what was started before the last PENDING stages.
     template <int PENDING, typename OfStage>
     __device__ static __forceinline__ void add_part(Sums& sums, Part& part, const OfStage& factors) {
         ptx::wgmma_wait<PENDING>();
-        hold(part);
+        ptx::keep_in_place(part);
         factors.add(sums, part, 0);
     }
 

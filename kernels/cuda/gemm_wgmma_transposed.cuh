@@ -1,14 +1,16 @@
-// The transposed product, D^T = B^T A^T, for 32-bit operands with A along k and B along n (what gemm_wgmma.cuh calls A is B^T
-// here, its rows the columns of D). wgmma takes 32-bit operands from shared memory along k alone; the first it also takes from
-// registers, which any thread may fill from anywhere. So B needs no launch that turns it around.
+// The transposed product, D^T = B^T A^T, with A along k and B along n (what gemm_wgmma.cuh calls A is B^T here, its rows the
+// columns of D). wgmma takes 32-bit operands from shared memory along k alone; the first it also takes from registers, which any
+// thread may fill from anywhere. So B needs no launch that turns it around. 16-bit operands wgmma takes either way; of those A's
+// rows are the columns of a tile, of which there may be any multiple of 16, where rows are multiples of 64: seven times 144 are
+// 1000 with little to spare, and 112 tiles few enough for clusters of four, which share those rows.
 //
-// Mapping       A stage has B^T as columns of 32 (128 bytes) that are BLOCK_K deep. Two warps have the rows of one: which lane
-//               holds which is free, as long as sums are stored so. A lane's 8 bytes at one k are two rows, which fragments
-//               have at 8 rows' distance. Half a warp reads 4 k's of 8 rows each: in units 0 and 4 of 16 bytes, which the
-//               swizzle (unit u of line k at u ^ (k % 8)) sends to eight units: no two in one bank.
+// Mapping       Of 32-bit operands, a stage has B^T as columns of 32 (128 bytes) that are BLOCK_K deep. Two warps have the rows of
+//               one: which lane holds which is free, as long as sums are stored so. A lane's 8 bytes at one k are two rows, which
+//               fragments have at 8 rows' distance. Half a warp reads 4 k's of 8 rows each: in units 0 and 4 of 16 bytes, which
+//               the swizzle (unit u of line k at u ^ (k % 8)) sends to eight units: no two in one bank.
 // Traffic       8 KiB of B^T a slab and stage into registers, as many bytes as wgmma would read itself.
 #pragma once
-#include "gemm_wgmma_ending.cuh"
+#include "gemm_wgmma_store.cuh"
 #include "ptx/ldmatrix.cuh"
 
 namespace polywarp::gemm_wgmma {
@@ -49,7 +51,7 @@ struct TransposedStage {
 
     // Starts the products of a part of a stage.
     __device__ static __forceinline__ void start(Sums& sums, const Fragments& a, uint32_t stage, int part, bool fresh) {
-        hold(sums);
+        ptx::keep_in_place(sums);
         ptx::wgmma_fence();
         const uint64_t b = ptx::matrix_descriptor(stage + C::A_BYTES, C::COLUMN_BYTES, ptx::SWIZZLE_ATOM_BYTES);
 #pragma unroll
@@ -62,45 +64,94 @@ struct TransposedStage {
             }
         }
         ptx::wgmma_commit();
-        hold(sums);
-    }
-
-    __device__ static __forceinline__ void hold(Sums& sums) {
-#pragma unroll
-        for (int i = 0; i < SLABS * C::BLOCK_N / 2; ++i) {
-            ptx::keep_in_place(sums[i / (C::BLOCK_N / 2)][i % (C::BLOCK_N / 2)]);
-        }
-    }
-
-    // Fragments that wgmma reads in the background keep their registers up to here.
-    __device__ static __forceinline__ void keep(Fragments& a) {
-#pragma unroll
-        for (int i = 0; i < SLABS * STEPS * 4; ++i) {
-            ptx::keep_in_place(a[i / (STEPS * 4)][i / 4 % STEPS][i % 4]);
-        }
+        ptx::keep_in_place(sums);
     }
 };
 
-// Phases 3 and 4: from registers straight to D, whose rows are the columns of these sums. The two rows of a lane are eight bytes
-// of D, and what two warps write of it whole lines.
+// Phases 3 and 4: D's rows are the columns of these sums. Of 32 bits they go from registers straight to D: the two rows of a lane
+// are eight bytes of D, and what two warps write of it whole lines. Those of 16 bits are turned around on their way to shared
+// memory (stmatrix.trans), from where a slab of 64 rows, 128 bytes of D, leaves by one TMA store.
 template <typename C>
 struct TransposedStore {
     using Out = typename C::Out;
     using Out2 = Two<Out>;
     using Ending = gemm_wgmma::Ending<C>;
     static constexpr int BLOCK_M = C::BLOCK_M, BLOCK_N = C::BLOCK_N, SLABS = C::SLABS;
+    static constexpr int GROUPS_A_SLAB = BLOCK_N / GROUP_N, GROUPS = SLABS * GROUPS_A_SLAB;
+    static constexpr uint32_t SLAB_BYTES = BLOCK_N * ptx::SWIZZLE_ROW_BYTES;
+    // Barriers of consumers whose tile is on its way to D.
+    static constexpr uint32_t STORING = 4;
     using Sums = float[SLABS][BLOCK_N / 2];
-    static_assert(std::is_same_v<Out, float>);
 
-    __device__ static __forceinline__ void finish(Sums& d, Out* out, const Ending& ending, const Problem& problem,
-                                                  const Tile& tile, uint32_t first_row, uint32_t lane) {
-        const uint32_t row = tile.m + transposed_row(first_row, lane), column = tile.n + lane % 4 * 2;
+    // The first of the two rows that a lane holds, and how far below it the other one is.
+    __device__ static __forceinline__ uint32_t row_of(uint32_t first_row, uint32_t lane) {
+        return C::A_IN_REGISTERS ? transposed_row(first_row, lane) : first_row + lane / 4;
+    }
+    static constexpr uint32_t OTHER_ROW = C::A_IN_REGISTERS ? 1 : 8;
+
+    // `staging`: this consumer's, for tiles that leave as a whole.
+    __device__ static __forceinline__ void finish(Sums& d, const CUtensorMap* map_d, Out* out, uint32_t staging,
+                                                  const Ending& ending, const Problem& problem, const Tile& tile,
+                                                  uint32_t first_row, uint32_t consumer, uint32_t lane) {
+        const uint32_t row = tile.m + row_of(first_row, lane), column = tile.n + lane % 4 * 2;
         Out* const matrix = out + tile.layer * problem.batch_stride;
-        if (problem.store_by_tma && ending.is_plain()) {
-            store_pairs(d, matrix, problem, row, column);
-        } else {
-            store_ended(d, matrix, ending, problem, tile.batch, row, column);
+        if constexpr (C::A_IN_REGISTERS) {
+            if (problem.store_by_tma && ending.is_plain()) {
+                store_pairs(d, matrix, problem, row, column);
+                return;
+            }
+        } else if (problem.store_by_tma) {
+            store_slabs(d, map_d, staging, ending, problem, tile, first_row, consumer, lane);
+            return;
         }
+        store_ended(d, matrix, ending, problem, tile.batch, row, column);
+    }
+
+    // Aligned D of 16 bits.
+    __device__ static __forceinline__ void store_slabs(Sums& d, const CUtensorMap* map_d, uint32_t staging,
+                                                       const Ending& ending, const Problem& problem, const Tile& tile,
+                                                       uint32_t first_row, uint32_t consumer, uint32_t lane) {
+        const bool leads = threadIdx.x % WARPGROUP == 0;
+        if (leads) {
+            ptx::wait_stores_read<0>();
+        }
+        ptx::named_barrier(STORING + consumer, WARPGROUP);
+        if (ending.is_plain()) {
+#pragma unroll
+            for (int group = 0; group < GROUPS; ++group) {
+                const float* x = &d[group / GROUPS_A_SLAB][group % GROUPS_A_SLAB * GROUP_SUMS];
+                stage(x, staging, group, first_row, lane);
+            }
+        } else {
+            const uint32_t row = tile.m + row_of(first_row, lane), column = tile.n + lane % 4 * 2;
+#pragma unroll 1
+            for (int group = 0; group < GROUPS; ++group) {
+                float x[GROUP_SUMS];
+                end_group(x, d, ending, problem, tile.batch, row, column, group);
+                stage(x, staging, group, first_row, lane);
+            }
+        }
+        ptx::fence_async_proxy();
+        ptx::named_barrier(STORING + consumer, WARPGROUP);
+        if (leads) {
+#pragma unroll
+            for (int slab = 0; slab < SLABS; ++slab) {
+                ptx::store_tile(map_d, staging + slab * SLAB_BYTES, tile.m + consumer * C::WARPGROUP_M + slab * SLAB_M, tile.n,
+                                tile.layer);
+            }
+            ptx::commit_stores();
+        }
+    }
+
+    // 16 columns of a warp's 16 rows, as 16 rows of 32 bytes: unit u of line k stands at u ^ (k % 8).
+    __device__ static __forceinline__ void stage(const float* x, uint32_t staging, int group, uint32_t first_row, uint32_t lane) {
+        using Straight = Store<C>;
+        const uint32_t matrix = lane / 8, within = lane % 8;
+        const uint32_t unit = first_row % SLAB_M / 8 + matrix % 2, line = matrix / 2 * 8 + within;
+        const uint32_t slab = group / GROUPS_A_SLAB, first = group % GROUPS_A_SLAB * GROUP_N;
+        ptx::store_matrices_transposed(
+            staging + slab * SLAB_BYTES + (first + line) * ptx::SWIZZLE_ROW_BYTES + (unit ^ within) * 16,
+            Straight::pack(x[0], x[1]), Straight::pack(x[2], x[3]), Straight::pack(x[4], x[5]), Straight::pack(x[6], x[7]));
     }
 
     // D is the sums: pairs are inside or outside, and aligned.
@@ -124,28 +175,41 @@ struct TransposedStore {
     // All else, one by one: eight sums at a time in a rolled loop, so that each activation's code exists once.
     __device__ static __forceinline__ void store_ended(const Sums& d, Out* matrix, const Ending& ending, const Problem& problem,
                                                        uint32_t batch, uint32_t row, uint32_t column) {
-        constexpr int GROUPS_A_SLAB = BLOCK_N / GROUP_N;
 #pragma unroll 1
-        for (int group = 0; group < SLABS * GROUPS_A_SLAB; ++group) {
-            const uint32_t top = row + group / GROUPS_A_SLAB * SLAB_M, left = column + group % GROUPS_A_SLAB * GROUP_N;
+        for (int group = 0; group < GROUPS; ++group) {
             float x[GROUP_SUMS];
-            pick_group<0, SLABS * GROUPS_A_SLAB>(x, d, group);
+            end_group(x, d, ending, problem, batch, row, column, group);
 #pragma unroll
             for (int i = 0; i < GROUP_SUMS; ++i) {
-                const uint32_t at_row = top + i / 2 % 2, at = left + i / 4 * 8 + i % 2;
-                if (at_row < problem.m && at < problem.n) {
-                    x[i] = ending.inactive(x[i], batch, at, at_row);
-                }
-            }
-            branchless::activate<Out>(x, ending.epilogue.activation);
-#pragma unroll
-            for (int i = 0; i < GROUP_SUMS; ++i) {
-                const uint32_t at_row = top + i / 2 % 2, at = left + i / 4 * 8 + i % 2;
+                const uint32_t at_row = row_in(row, group, i), at = column_in(column, group, i);
                 if (at_row < problem.m && at < problem.n) {
                     matrix[at_row * problem.row_stride + at * problem.column_stride] = polywarp::from_compute<Out>(x[i]);
                 }
             }
         }
+    }
+
+    // Where sum `i` of a group stands, of a lane whose first sum stands at (row, column).
+    __device__ static __forceinline__ uint32_t row_in(uint32_t row, int group, int i) {
+        return row + group / GROUPS_A_SLAB * SLAB_M + i / 2 % 2 * OTHER_ROW;
+    }
+    __device__ static __forceinline__ uint32_t column_in(uint32_t column, int group, int i) {
+        return column + group % GROUPS_A_SLAB * GROUP_N + i / 4 * 8 + i % 2;
+    }
+
+    // The results of a group of sums, before they are rounded.
+    __device__ static __forceinline__ void end_group(float (&x)[GROUP_SUMS], const Sums& d, const Ending& ending,
+                                                     const Problem& problem, uint32_t batch, uint32_t row, uint32_t column,
+                                                     int group) {
+        pick_group<0, GROUPS>(x, d, group);
+#pragma unroll
+        for (int i = 0; i < GROUP_SUMS; ++i) {
+            const uint32_t at_row = row_in(row, group, i), at = column_in(column, group, i);
+            if (at_row < problem.m && at < problem.n) {
+                x[i] = ending.inactive(x[i], batch, at, at_row);
+            }
+        }
+        branchless::activate<Out>(x, ending.epilogue.activation);
     }
 
     // Leaves this warp's sums in its block's shared memory as D has them, in rows of SHARED_PITCH; zeros where it had no tile of k.

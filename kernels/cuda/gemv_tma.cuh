@@ -23,6 +23,7 @@
 #include "ptx/cluster.cuh"
 #include "ptx/launch.cuh"
 #include "ptx/ldmatrix.cuh"
+#include "ptx/store_shared.cuh"
 #include "ptx/tma.cuh"
 
 namespace polywarp::gemv {

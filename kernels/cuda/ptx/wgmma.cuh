@@ -62,6 +62,13 @@ template <>
 __device__ __forceinline__ void keep_in_place<uint32_t>(uint32_t& value) {
     asm volatile("" : "+r"(value)::"memory");
 }
+template <typename T, size_t N>
+__device__ __forceinline__ void keep_in_place(T (&values)[N]) {
+#pragma unroll
+    for (size_t i = 0; i < N; ++i) {
+        keep_in_place(values[i]);
+    }
+}
 
 // The instruction for operands of one type: `run<N, A, B>(d, a, b, add)`: d = a b, or d += a b when `add` is not 0.
 // d: N / 2 values a thread; a, b: descriptors. `K` elements of k a call; `Accumulator` is what d holds.
@@ -109,26 +116,26 @@ struct Wgmma;
 // negated, integers neither. Of an A in four registers these come first, then B and ADD.
 #define WGMMA_OPEN(ADD) "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #ADD ", 0;\n\twgmma.mma_async.sync.aligned.m64n"
 #define WGMMA_BODY(N, NAME, EIGHTS, A, B) #N NAME " {" WGMMA_TEXT_##EIGHTS "}, %" #A ", %" #B ", add"
-#define WGMMA_16BIT(N, NAME, EIGHTS, A, B, ADD, TA, TB, LAST)                                                               \
-    if constexpr (N_ == N)                                                                                             \
-    asm volatile(WGMMA_OPEN(ADD) WGMMA_BODY(N, NAME, EIGHTS, A, B) ", 1, 1, %" #TA ", %" #TB ";\n\t}"                  \
-                 : WGMMA_REGISTERS_##EIGHTS("+f", d)                                                                   \
+#define WGMMA_16BIT(N, NAME, EIGHTS, A, B, ADD, TA, TB, LAST)                                                             \
+    if constexpr (N_ == N)                                                                                                \
+    asm volatile(WGMMA_OPEN(ADD) WGMMA_BODY(N, NAME, EIGHTS, A, B) ", 1, 1, %" #TA ", %" #TB ";\n\t}"                     \
+                 : WGMMA_REGISTERS_##EIGHTS("+f", d)                                                                      \
                  : "l"(a), "l"(b), "r"(add), "n"(static_cast<int>(A_)), "n"(static_cast<int>(B_)))
-#define WGMMA_FLOAT(N, NAME, EIGHTS, A, B, ADD, TA, TB, LAST)                                                               \
-    if constexpr (N_ == N)                                                                                             \
-    asm volatile(WGMMA_OPEN(ADD) WGMMA_BODY(N, NAME, EIGHTS, A, B) ", 1, 1;\n\t}"                                      \
-                 : WGMMA_REGISTERS_##EIGHTS("+f", d)                                                                   \
+#define WGMMA_FLOAT(N, NAME, EIGHTS, A, B, ADD, TA, TB, LAST)                                                             \
+    if constexpr (N_ == N)                                                                                                \
+    asm volatile(WGMMA_OPEN(ADD) WGMMA_BODY(N, NAME, EIGHTS, A, B) ", 1, 1;\n\t}"                                         \
+                 : WGMMA_REGISTERS_##EIGHTS("+f", d)                                                                      \
                  : "l"(a), "l"(b), "r"(add))
-#define WGMMA_REGISTER_A(N, NAME, EIGHTS, A0, A1, A2, A3, B, ADD)                                                     \
-    if constexpr (N_ == N)                                                                                             \
-    asm volatile(WGMMA_OPEN(ADD) #N NAME " {" WGMMA_TEXT_##EIGHTS "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B  \
-                                        ", add, 1, 1;\n\t}"                                                           \
-                 : WGMMA_REGISTERS_##EIGHTS("+f", d)                                                                   \
+#define WGMMA_REGISTER_A(N, NAME, EIGHTS, A0, A1, A2, A3, B, ADD)                                                         \
+    if constexpr (N_ == N)                                                                                                \
+    asm volatile(WGMMA_OPEN(ADD) #N NAME " {" WGMMA_TEXT_##EIGHTS "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B     \
+                                        ", add, 1, 1;\n\t}"                                                               \
+                 : WGMMA_REGISTERS_##EIGHTS("+f", d)                                                                      \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
-#define WGMMA_INTEGER(N, NAME, EIGHTS, A, B, ADD, TA, TB, LAST)                                                             \
-    if constexpr (N_ == N)                                                                                             \
-    asm volatile(WGMMA_OPEN(ADD) WGMMA_BODY(N, NAME, EIGHTS, A, B) ";\n\t}"                                            \
-                 : WGMMA_REGISTERS_##EIGHTS("+r", d)                                                                   \
+#define WGMMA_INTEGER(N, NAME, EIGHTS, A, B, ADD, TA, TB, LAST)                                                           \
+    if constexpr (N_ == N)                                                                                                \
+    asm volatile(WGMMA_OPEN(ADD) WGMMA_BODY(N, NAME, EIGHTS, A, B) ";\n\t}"                                               \
+                 : WGMMA_REGISTERS_##EIGHTS("+r", d)                                                                      \
                  : "l"(a), "l"(b), "r"(add))
 
 // Every width; only the one asked for is compiled.
@@ -151,17 +158,17 @@ struct Wgmma;
     CALL(256, NAME, 16, 128, 129, 130, 131, 132, 133);
 
 // One type of operands: its instruction's NAME after "m64nN", the elements of k it takes, and which operands lie MN-major.
-#define WGMMA_TYPE(TYPE_A, TYPE_B, ACCUMULATOR, K_, CALL, NAME, EITHER_MAJOR)                                        \
-    template <>                                                                                                        \
-    struct Wgmma<TYPE_A, TYPE_B> {                                                                                     \
-        using Accumulator = ACCUMULATOR;                                                                               \
-        static constexpr int K = K_;                                                                                   \
-        template <int N_, Major A_, Major B_>                                                                          \
-        __device__ static __forceinline__ void run(ACCUMULATOR (&d)[N_ / 2], uint64_t a, uint64_t b, int add) {        \
-            static_assert(N_ % 16 == 0 && N_ >= 16 && N_ <= 256);                                                      \
-            static_assert(EITHER_MAJOR || (A_ == Major::K && B_ == Major::K));                                         \
-            WGMMA_WIDTHS(CALL, NAME)                                                                                   \
-        }                                                                                                              \
+#define WGMMA_TYPE(TYPE_A, TYPE_B, ACCUMULATOR, K_, CALL, NAME, EITHER_MAJOR)                                             \
+    template <>                                                                                                           \
+    struct Wgmma<TYPE_A, TYPE_B> {                                                                                        \
+        using Accumulator = ACCUMULATOR;                                                                                  \
+        static constexpr int K = K_;                                                                                      \
+        template <int N_, Major A_, Major B_>                                                                             \
+        __device__ static __forceinline__ void run(ACCUMULATOR (&d)[N_ / 2], uint64_t a, uint64_t b, int add) {           \
+            static_assert(N_ % 16 == 0 && N_ >= 16 && N_ <= 256);                                                         \
+            static_assert(EITHER_MAJOR || (A_ == Major::K && B_ == Major::K));                                            \
+            WGMMA_WIDTHS(CALL, NAME)                                                                                      \
+        }                                                                                                                 \
     };
 
 // tf32 with A in registers: rows `lane / 4` and 8 further, each at k = `lane % 4`, then both at 4 further (PTX ISA, figure "WGMMA

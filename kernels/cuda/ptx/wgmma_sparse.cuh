@@ -32,36 +32,36 @@ __device__ __forceinline__ uint64_t sparse_descriptor(uint32_t address) {
 }
 
 // The instruction for N = 16 EIGHTS columns, as WGMMA_16BIT; the selector is part of its text.
-#define WGMMA_SPARSE_OPEN(N, NAME, EIGHTS, A, B, ADD, E)                                                               \
-    "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #ADD ", 0;\n\twgmma.mma_async.sp.sync.aligned.m64n" #N NAME " {"      \
+#define WGMMA_SPARSE_OPEN(N, NAME, EIGHTS, A, B, ADD, E)                                                                  \
+    "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #ADD ", 0;\n\twgmma.mma_async.sp.sync.aligned.m64n" #N NAME " {"         \
         WGMMA_TEXT_##EIGHTS "}, %" #A ", %" #B ", %" #E
-#define WGMMA_SPARSE(SELECTOR, N, NAME, EIGHTS, A, B, ADD, E, TB, LAST)                                              \
-    if constexpr (N_ == N && SELECTOR_ == SELECTOR)                                                                    \
-    asm volatile(WGMMA_SPARSE_OPEN(N, NAME, EIGHTS, A, B, ADD, E) ", " #SELECTOR ", add, 1, 1, 0, %" #TB ";\n\t}"      \
-                 : WGMMA_REGISTERS_##EIGHTS("+f", d)                                                                   \
+#define WGMMA_SPARSE(SELECTOR, N, NAME, EIGHTS, A, B, ADD, E, TB, LAST)                                                   \
+    if constexpr (N_ == N && SELECTOR_ == SELECTOR)                                                                       \
+    asm volatile(WGMMA_SPARSE_OPEN(N, NAME, EIGHTS, A, B, ADD, E) ", " #SELECTOR ", add, 1, 1, 0, %" #TB ";\n\t}"         \
+                 : WGMMA_REGISTERS_##EIGHTS("+f", d)                                                                      \
                  : "l"(a), "l"(b), "r"(add), "r"(metadata), "n"(static_cast<int>(B_)))
 #define WGMMA_SPARSE_0(...) WGMMA_SPARSE(0, __VA_ARGS__)
 #define WGMMA_SPARSE_1(...) WGMMA_SPARSE(1, __VA_ARGS__)
 
 // The same for integers, which have neither signs nor transposes.
-#define WGMMA_SPARSE_INTEGER(N, NAME, EIGHTS, A, B, ADD, E, TB, LAST)                                                 \
-    if constexpr (N_ == N)                                                                                             \
-    asm volatile(WGMMA_SPARSE_OPEN(N, NAME, EIGHTS, A, B, ADD, E) ", 0, add;\n\t}"                                     \
-                 : WGMMA_REGISTERS_##EIGHTS("+r", d)                                                                   \
+#define WGMMA_SPARSE_INTEGER(N, NAME, EIGHTS, A, B, ADD, E, TB, LAST)                                                     \
+    if constexpr (N_ == N)                                                                                                \
+    asm volatile(WGMMA_SPARSE_OPEN(N, NAME, EIGHTS, A, B, ADD, E) ", 0, add;\n\t}"                                        \
+                 : WGMMA_REGISTERS_##EIGHTS("+r", d)                                                                      \
                  : "l"(a), "l"(b), "r"(add), "r"(metadata))
 
 // `run<N, B, SELECTOR>(d, a, b, metadata, add)`, A being K-major; a register of metadata serves STEPS_A_WORD instructions.
-#define WGMMA_SPARSE_FLOAT(TYPE, NAME)                                                                                \
-    template <>                                                                                                        \
-    struct Wgmma<Sparse24<TYPE>, TYPE> {                                                                               \
-        using Accumulator = float;                                                                                     \
-        static constexpr int K = 32, STEPS_A_WORD = 2;                                                                 \
-        template <int N_, Major B_, int SELECTOR_>                                                                     \
+#define WGMMA_SPARSE_FLOAT(TYPE, NAME)                                                                                    \
+    template <>                                                                                                           \
+    struct Wgmma<Sparse24<TYPE>, TYPE> {                                                                                  \
+        using Accumulator = float;                                                                                        \
+        static constexpr int K = 32, STEPS_A_WORD = 2;                                                                    \
+        template <int N_, Major B_, int SELECTOR_>                                                                        \
         __device__ static __forceinline__ void run(float (&d)[N_ / 2], uint64_t a, uint64_t b, uint32_t metadata, int add) { \
-            static_assert(N_ % 16 == 0 && N_ >= 16 && N_ <= 256 && (SELECTOR_ == 0 || SELECTOR_ == 1));                \
-            WGMMA_WIDTHS(WGMMA_SPARSE_0, NAME)                                                                         \
-            WGMMA_WIDTHS(WGMMA_SPARSE_1, NAME)                                                                         \
-        }                                                                                                              \
+            static_assert(N_ % 16 == 0 && N_ >= 16 && N_ <= 256 && (SELECTOR_ == 0 || SELECTOR_ == 1));                   \
+            WGMMA_WIDTHS(WGMMA_SPARSE_0, NAME)                                                                            \
+            WGMMA_WIDTHS(WGMMA_SPARSE_1, NAME)                                                                            \
+        }                                                                                                                 \
     };
 
 WGMMA_SPARSE_FLOAT(__half, "k32.f32.f16.f16")

@@ -80,12 +80,16 @@ const SHAPES: [Shape; 6] = [
 ];
 /// For 16-bit operands with f32 results, which are rarer: large products, few tiles, and slabs of a long k.
 const SHAPES_WIDENING: [Shape; 4] = [SHAPES[2], SHAPES[3], SHAPES[5], cooperative([64, 64], 13, 1, [1, 1, 8])];
+/// Few rows or columns: two blocks share those of the other operand.
+const SHAPES_SHARING: [Shape; 2] = [cooperative([64, 64], 13, 1, [1, 2, 1]), cooperative([64, 64], 13, 1, [2, 1, 1])];
 /// For 16-bit operands with A K-major besides: few tiles, one for pitches that split cache lines, tiles that share k.
-const SHAPES_16_BIT: [Shape; 4] = [
+const SHAPES_16_BIT: [Shape; 6] = [
     cooperative([64, 128], 8, 1, [2, 1, 1]),
     cooperative([64, 64], 13, 1, [1, 1, 1]),
     cooperative([64, 128], 8, 1, [1, 1, 2]),
     cooperative([128, 64], 8, 2, [1, 1, 2]),
+    SHAPES_SHARING[0],
+    SHAPES_SHARING[1],
 ];
 /// For tf32 and 8-bit integers besides: few tiles, tiles that share k, and slabs of a long k.
 const SHAPES_FEW_TILES: [Shape; 4] =
@@ -93,10 +97,11 @@ const SHAPES_FEW_TILES: [Shape; 4] =
 /// For 8-bit integers whose sums leave as floats, with scales: large products, middling ones, and two for few tiles.
 const SHAPES_DEQUANTISING: [Shape; 4] = [SHAPES[0], SHAPES[3], SHAPES[4], SHAPES[5]];
 /// For 8-bit floats, whose sums leave the tensor cores every 128 of k.
-const SHAPES_FLOAT8: [Shape; 10] = [
+const SHAPES_FLOAT8: [Shape; 13] = [
     cooperative([128, 256], 4, 2, [2, 1, 1]),
     cooperative([128, 192], 4, 2, [2, 1, 1]),
     cooperative([128, 128], 6, 2, [1, 1, 1]),
+    cooperative([128, 128], 6, 2, [2, 1, 1]),
     cooperative([128, 64], 8, 2, [1, 1, 1]),
     cooperative([64, 128], 8, 1, [1, 1, 1]),
     // Few tiles, tiles that share k, and slabs of a long k.
@@ -105,18 +110,21 @@ const SHAPES_FLOAT8: [Shape; 10] = [
     cooperative([128, 64], 8, 2, [1, 1, 2]),
     cooperative([64, 64], 13, 1, [1, 1, 2]),
     cooperative([64, 64], 13, 1, [1, 1, 8]),
+    SHAPES_SHARING[0],
+    SHAPES_SHARING[1],
 ];
 
 /// For those with f32 results besides: 16-bit ones are stored in chunks of 64 columns.
-const SHAPE_FLOAT8_WIDENING: Shape = cooperative([128, 160], 4, 2, [2, 1, 1]);
+const SHAPE_FLOAT8_WIDENING: Shape = cooperative([128, 160], 5, 2, [2, 1, 1]);
 /// For 8-bit floats with scales that change along K: large products, and few tiles.
-const SHAPES_BLOCKS: [Shape; 3] = [SHAPES_FLOAT8[0], SHAPES_FLOAT8[2], SHAPES_FLOAT8[5]];
-/// For tf32 with B along n, as the transposed product, whose rows are B's columns: large products, one for few rounds of tiles,
-/// middling ones, and as [`SHAPES_FEW_TILES`].
-const SHAPES_TRANSPOSED: [Shape; 11] = [
+const SHAPES_BLOCKS: [Shape; 3] = [SHAPES_FLOAT8[0], SHAPES_FLOAT8[2], SHAPES_FEW_TILES[0]];
+/// For tf32 with B along n, as the transposed product, whose rows are B's columns: large products, two for few rounds of tiles,
+/// middling ones, as [`SHAPES_FEW_TILES`], and one for few rows of A.
+const SHAPES_TRANSPOSED: [Shape; 13] = [
     SHAPES[1],
     cooperative([128, 256], 4, 2, [1, 2, 1]),
     cooperative([128, 192], 4, 2, [1, 1, 1]),
+    cooperative([128, 160], 5, 2, [1, 1, 1]),
     cooperative([128, 128], 6, 2, [1, 1, 1]),
     SHAPES[4],
     SHAPES[5],
@@ -125,7 +133,10 @@ const SHAPES_TRANSPOSED: [Shape; 11] = [
     SHAPES_FEW_TILES[2],
     cooperative([64, 64], 13, 1, [1, 1, 2]),
     SHAPES_FEW_TILES[3],
+    cooperative([64, 32], 16, 1, [1, 1, 2]),
 ];
+/// The same for 16-bit operands: about 1000 rows and columns, whose pitches split cache lines.
+const SHAPE_TRANSPOSED_16_BIT: Shape = cooperative([64, 144], 7, 1, [4, 1, 1]);
 /// For groups of A's rows, 16-bit operands with A K-major: groups of many rows, and of few.
 const SHAPES_GROUPED: [Shape; 2] = [SHAPES[3], SHAPES[5]];
 
@@ -251,6 +262,15 @@ impl Instance {
         self.work == Work::Transposed
     }
 
+    /// How many of D's rows a TMA store takes, 128 bytes each; none where sums of 32 bits leave registers transposed.
+    pub fn rows_a_store(&self) -> Option<u32> {
+        match (self.is_transposed(), self.output.size_bytes()) {
+            (false, _) => Some(16),
+            (true, 2) => Some(self.shape.block_n),
+            (true, _) => None,
+        }
+    }
+
     /// Boxes by which A and B are loaded: elements along the map's first dimension, and along its second. Blocks that share
     /// an operand load parts of it for each other: rows of K-major tiles, else of k.
     pub fn boxes(&self) -> [[u32; 2]; 2] {
@@ -293,6 +313,10 @@ impl Instance {
         let Shape { block_m, block_n, stages, consumers, .. } = self.shape;
         // Two barriers a stage, and room to align the whole to the swizzle's atoms.
         let pipeline = stages * (self.stage_bytes() + 2 * 8) + 1024;
+        if self.is_transposed() && self.rows_a_store().is_some() {
+            // Whole tiles of 16-bit results.
+            return pipeline + block_m * block_n * 2;
+        }
         // For each warp as many chunks of 16 rows x 128 bytes of D as there are, or as there is room for.
         let chunk_columns = STAGE_ROW_BYTES / self.output.size_bytes() as u32;
         let chunks = block_m / self.shape.readers() / 64 * (block_n / chunk_columns);
@@ -397,15 +421,19 @@ pub(crate) fn grouped_instances() -> &'static [Instance] {
     &INSTANCES
 }
 
-/// Every kernel of the family for the transposed product of f32 read as tf32.
+/// Every kernel of the family for the transposed product, of f32 read as tf32 and of 16-bit operands.
 pub(crate) fn transposed_instances() -> &'static [Instance] {
     static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
-        let kinds = KINDS.iter().filter(|kind| kind.operands == DType::F32);
-        let of = |kind| {
-            SHAPES_TRANSPOSED
-                .map(|shape| Instance::of(Work::Transposed, shape, kind, DType::F32, [Major::Mn, Major::K]))
+        let of = |kind: &'static Kind| {
+            let shapes: &[Shape] = match kind.operands {
+                DType::F32 => &SHAPES_TRANSPOSED,
+                DType::F16 | DType::BF16 => &[SHAPE_TRANSPOSED_16_BIT],
+                _ => &[],
+            };
+            let one = |&shape| Instance::of(Work::Transposed, shape, kind, kind.operands, [Major::Mn, Major::K]);
+            shapes.iter().map(one).collect::<Vec<_>>()
         };
-        kinds.flat_map(of).collect()
+        KINDS.iter().flat_map(of).collect()
     });
     &INSTANCES
 }
@@ -442,6 +470,7 @@ pub(crate) fn instances() -> &'static [Instance] {
                 DType::I8 => {
                     all.extend(shapes(&SHAPES, DType::I32, K, K));
                     all.extend(shapes(&SHAPES_FEW_TILES, DType::I32, K, K));
+                    all.extend(shapes(&SHAPES_SHARING, DType::I32, K, K));
                     for output in [DType::F32, DType::F16, DType::BF16] {
                         all.extend(shapes(&SHAPES_DEQUANTISING, output, K, K));
                     }

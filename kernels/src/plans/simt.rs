@@ -26,7 +26,7 @@ const LAUNCH_NS: f64 = 2500.0;
 const TILE_K: f64 = 40.0;
 /// Slabs of K are at least so long, and at most so many.
 const LEAST_SLAB: u64 = 256;
-const MOST_SLABS: u64 = 32;
+const MOST_SLABS: u64 = 64;
 
 pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
     let Op::Matmul(op) = op else { return Vec::new() };

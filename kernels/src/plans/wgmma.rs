@@ -4,7 +4,7 @@
 //! tf32 parts at `High`; never at `Highest`. Where tiles are few and K is long, the blocks of a cluster share K, or slabs of
 //! K are summed apart and added by a second launch (`splitk.rs`). What each takes is guessed in `wgmma_estimate.rs`; products of
 //! groups of rows are planned in `wgmma_grouped.rs`, those of a 2:4 compressed A in `wgmma_sparse.rs`, those with scales that
-//! change along K in `wgmma_blocks.rs`, transposed ones of f32 in `wgmma_transposed.rs`.
+//! change along K in `wgmma_blocks.rs`, transposed ones in `wgmma_transposed.rs`.
 
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
@@ -76,9 +76,8 @@ fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
         if ends(instance) || (behind && sums(instance)) {
             found.extend(problem.candidate(instance, 1, &prepared));
         }
-        let slabs = problem.slabs(instance);
-        if slabs > 1 && sums(instance) {
-            found.extend(problem.candidate(instance, slabs, &prepared));
+        if sums(instance) {
+            found.extend(problem.by_slabs(instance, &prepared));
         }
     }
     Some(found)
@@ -130,6 +129,12 @@ impl Problem<'_> {
         let name = if sums_bytes == 0 { instance.symbol.clone() } else { format!("{}_slabs{slabs}", instance.symbol) };
         let estimate_ns = prepared.estimate_ns + self.estimate_ns(instance, slabs, slab_tiles, sums_bytes);
         Some(Candidate { name, plan, estimate_ns })
+    }
+
+    /// D by slabs of K, where they help.
+    fn by_slabs(&self, instance: &Instance, prepared: &Prepared) -> Option<Candidate> {
+        let slabs = self.slabs(instance);
+        if slabs > 1 { self.candidate(instance, slabs, prepared) } else { None }
     }
 
     /// Slabs that keep the card busy where tiles alone leave multiprocessors idle.
@@ -184,13 +189,20 @@ impl Problem<'_> {
         let row = if instance.is_transposed() { m } else { n };
         let by_tma = (row * bytes).is_multiple_of(16) && target.offset_bytes.is_multiple_of(16);
         let [box_a, box_b] = instance.boxes();
-        let map_a = TensorMap { swizzle: instance.swizzle_a(), ..self.a.map(box_a) };
-        // Where D is stored plainly its map is not looked at.
-        let map_d = if by_tma && !instance.is_transposed() { map_of_d(target, [layers, m, n])? } else { map_a.clone() };
+        // Lines of 256 bytes were seen to cost what pitches that are not multiples of it read in vain, and to gain nothing.
+        let promotion = Promotion::B128;
+        let map_a = TensorMap { swizzle: instance.swizzle_a(), promotion, ..self.a.map(box_a) };
+        let map_b = TensorMap { promotion, ..self.b.map(box_b) };
+        let map_d = match instance.rows_a_store().filter(|_| by_tma) {
+            Some(rows) if instance.is_transposed() => map_of_d(target, [layers, n, m], rows)?,
+            Some(rows) => map_of_d(target, [layers, m, n], rows)?,
+            // Not looked at.
+            None => map_a.clone(),
+        };
         let word = |value: u64| Arg::U32(value as u32);
         let mut args = vec![
             Arg::TensorMap(map_a),
-            Arg::TensorMap(self.b.map(box_b)),
+            Arg::TensorMap(map_b),
             Arg::TensorMap(map_d),
             Arg::Address { slot: target.slot, offset_bytes: target.offset_bytes },
         ];
@@ -214,8 +226,8 @@ struct Walk {
     raster: u32,
 }
 
-/// The map by which blocks store D, 16 rows of 128 bytes at a time: all matrices, of all slabs.
-fn map_of_d(target: &Target, [batch, m, n]: [u64; 3]) -> Option<TensorMap> {
+/// The map by which blocks store D, so many rows of 128 bytes at a time: all matrices, of all slabs.
+fn map_of_d(target: &Target, [batch, m, n]: [u64; 3], rows: u32) -> Option<TensorMap> {
     let element = match target.dtype {
         DType::F16 => Element::F16,
         DType::BF16 => Element::BF16,
@@ -230,7 +242,7 @@ fn map_of_d(target: &Target, [batch, m, n]: [u64; 3]) -> Option<TensorMap> {
         element,
         dims: vec![n, m, batch * target.slabs],
         strides_bytes: vec![n * bytes, m * n * bytes],
-        box_dims: vec![(128 / bytes) as u32, 16, 1],
+        box_dims: vec![(128 / bytes) as u32, rows, 1],
         swizzle: Swizzle::B128,
         promotion: Promotion::None,
     })

@@ -108,12 +108,17 @@ impl Problem<'_> {
         }
     }
 
-    /// Bytes of A, B and D, and a share of those that the larger operand is read again: not all are found in L2.
+    /// Bytes of A, B and D, and a share of those that the larger operand is read again: not all are found in L2. Blocks of a cluster
+    /// that share it read it once.
     fn bytes(&self, instance: &Instance) -> u64 {
         let MatmulDims { batch, m, n, k } = self.dims;
-        let Shape { block_m, block_n, .. } = instance.shape;
+        let Shape { block_m, block_n, cluster_m, cluster_n, .. } = instance.shape;
         let element = self.op.a.dtype.size_bytes();
-        let again = if m > n { n.div_ceil(u64::from(block_n)) } else { m.div_ceil(u64::from(block_m)) } - 1;
+        let again = if m > n {
+            n.div_ceil(u64::from(block_n * cluster_n))
+        } else {
+            m.div_ceil(u64::from(block_m * cluster_m))
+        } - 1;
         let larger = m.max(n).saturating_mul(k).saturating_mul(element);
         let operands = (m * k + k * n).saturating_mul(element);
         let results = (m * n).saturating_mul(self.op.output.dtype.size_bytes());

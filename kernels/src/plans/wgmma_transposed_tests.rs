@@ -46,6 +46,38 @@ fn a_is_packed_where_it_does_not_lie_along_k() {
     }
 }
 
+/// The same product of 16-bit operands, with `n` columns of which B has `pitch` in a row.
+fn of_16_bits(n: u64, pitch: i64) -> Matmul {
+    let spec = |dims: &[u64], strides: &[i64]| {
+        TensorSpec::new(DType::F16, Layout::strided(Extents::new(dims).unwrap(), strides, 0).unwrap())
+    };
+    Matmul::product(spec(&[1000, 256], &[256, 1]), spec(&[256, n], &[pitch, 1]), spec(&[1000, n], &[n as i64, 1]))
+}
+
+#[test]
+fn operands_of_16_bits_have_a_tile_of_144_rows_that_four_blocks_share() {
+    let [candidate] = &transposed(&of_16_bits(1000, 1000))[..] else { panic!("one tile") };
+    let [launch] = &candidate.plan.launches[..] else { panic!("{:?}", candidate.plan.launches) };
+    let [Arg::TensorMap(b), Arg::TensorMap(a), Arg::TensorMap(d)] = &launch.args[..3] else {
+        panic!("{:?}", launch.args)
+    };
+    assert_eq!((&b.dims[..], &b.box_dims[..]), (&[1000, 256, 1][..], &[64, 64, 1][..]));
+    assert_eq!((&a.dims[..], &a.box_dims[..]), (&[256, 1000, 1][..], &[64, 36, 1][..]));
+    // D as it lies, 64 columns of a whole tile at a time.
+    assert_eq!((&d.dims[..], &d.box_dims[..]), (&[1000, 1000, 1][..], &[64, 144, 1][..]));
+    assert_eq!(launch.args[4..9], [1000, 1000, 256, 16, 7].map(Arg::U32));
+    assert_eq!((launch.grid, &launch.args[17..20]), ([112, 1, 1], &[1, 1000, 1_000_000].map(Arg::I64)[..]));
+}
+
+#[test]
+fn operands_of_16_bits_whose_store_would_be_slow_are_left_to_others() {
+    // Rows of D off the 16-byte grid; an A along M.
+    assert!(transposed(&of_16_bits(1001, 1008)).is_empty());
+    let mut along_m = of_16_bits(1000, 1000);
+    along_m.a.layout = Layout::strided(Extents::new(&[1000, 256]).unwrap(), &[1, 1000], 0).unwrap();
+    assert!(transposed(&along_m).is_empty());
+}
+
 #[test]
 fn all_else_is_left_to_others() {
     // B along k; along neither; at other precisions, of which `Highest` has no candidate at all.

@@ -33,6 +33,8 @@ pub(super) const SAMPLE: &[&str] = &[
     "gemm_i8_i32_wgmma_64x128x128_1x1_tn",
     "gemm_f8e4m3_f32_wgmma_64x128x128_1x1_tn",
     "gemm_f8e4m3_f32_wgmma_128x160x128_2x1_tn",
+    "gemm_bf16_bf16_wgmma_64x64x64_1x2_tt",
+    "gemm_f16_f16_wgmma_transposed_64x144x64_4x1_nn",
     "gemm_tf32_f32_wgmma_transposed_64x128x32_1x1x2_nn",
     "gemm_tf32_f32_wgmma_transposed_128x64x32_1x1_nn",
     "gemm_f16_mma_sparse_256x128x64_tn",
