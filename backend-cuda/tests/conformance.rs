@@ -5,9 +5,12 @@
 
 mod common;
 
+use std::time::Duration;
+
 use polywarp_core::Device;
 use polywarp_core::harness::bad_input::{self, Row};
 use polywarp_core::harness::{contract, fit, recording, run};
+use polywarp_core::ops::REGISTRY;
 use polywarp_cuda::CudaBackend;
 
 #[test]
@@ -23,6 +26,28 @@ fn cuda_conforms_and_nothing_is_unsupported() {
         let wide = refused.reason.contains("f64") || refused.reason.contains("i64");
         let whole = refused.reason.contains("cannot compute in");
         assert!(wide && !whole, "{} cases: {} (such as {})", refused.cases, refused.reason, refused.example);
+    }
+}
+
+/// What compute-sanitizer's initcheck tells on a card: no kernel, and no copy to the host, reads memory that nobody has written.
+/// Without the pool, whose memory was written by whoever had it before.
+#[test]
+fn no_kernel_reads_what_nobody_has_written() {
+    const NAME: &str = "no_kernel_reads_what_nobody_has_written";
+    if common::is_child(NAME) {
+        let device = Device::new(common::first().expect("the interpreted driver"));
+        let report = run(&device, &common::selection(), &mut |_| {});
+        // After a fault nothing works any more: the first failure tells.
+        assert!(report.ok(), "{:?}: {:?}", report.problem(), report.failures.first());
+        println!("SURVIVED");
+        return;
+    }
+    let variables = [("INTERPRETED_UNWRITTEN", "1"), ("POLYWARP_CUDA_POOL", "off"), ("POLYWARP_KERNELS", "off")];
+    for family in REGISTRY {
+        let family = [("POLYWARP_TEST_FAMILY", family.name), ("POLYWARP_TEST_FILTER", ""), ("POLYWARP_TEST_LEVEL", "")];
+        if !common::on_interpreted_within(Duration::from_secs(600), NAME, &[&variables[..], &family].concat()) {
+            return;
+        }
     }
 }
 

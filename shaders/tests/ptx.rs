@@ -1,7 +1,7 @@
 //! Our kernels, compiled to PTX, are right: the conformance harness over an interpreter, with no GPU.
 //!
-//! Every run looks for accesses out of bounds, misaligned or to what is read-only, for races, shared memory that is read
-//! before it is written, barriers and warp operations that not all threads reach. A second one has kernels for the oldest
+//! Every run looks for accesses out of bounds, misaligned or to what is read-only, for races, memory that is read
+//! before it is written (scratch memory too: what compute-sanitizer's initcheck tells on a card), barriers and warp operations that not all threads reach. A second one has kernels for the oldest
 //! target, blocks and threads in a random order, and approximate instructions as wrong as they may be.
 //! `POLYWARP_TEST_FAMILY=reduce` restricts a run to one family, `POLYWARP_TEST_FILTER` to cases by name;
 //! `POLYWARP_TEST_LEVEL=full` takes all sizes.
@@ -10,9 +10,9 @@ mod interpreted;
 
 use interpreted::Interpreted;
 use naga_ptx::Target;
-use polywarp_core::harness::{Failure, Level, Selection, run};
-use polywarp_core::ops::REGISTRY;
-use polywarp_core::{DType, Device};
+use polywarp_core::harness::{Case, Failure, Level, Outcome, Selection, Values, run, run_case};
+use polywarp_core::ops::{Matmul, REGISTRY};
+use polywarp_core::{DType, Device, Layout, Precision, Shape, TensorSpec};
 use polywarp_shaders::Cooperative;
 use ptx_interpreter::RunOptions;
 
@@ -101,6 +101,48 @@ fn every_candidate_of_products_conforms() {
     // Small integers, exact in f16; f32 of less than full precision.
     for dtype in [DType::I8, DType::U8, DType::F32] {
         products_by("coop16", dtype, |_| {});
+    }
+}
+
+/// Operands that are packed first: lines that start anywhere in a word, with neighbours side by side and apart, longer and
+/// shorter than a vector's multiple, along either dimension.
+#[test]
+fn packed_operands_conform_wherever_their_lines_start() {
+    for dtype in [DType::I8, DType::F16, DType::F32] {
+        let mut backend = Interpreted::new(Target::new(9, 0), RunOptions::strict());
+        backend.prefer = "coop16_w16x16_32x32x32_packed".to_owned();
+        let device = Device::new(backend);
+        let lengths = [1, 2, 3].into_iter().flat_map(|near: u64| [65, 67, 131].map(|length: u64| (near, length)));
+        for (case, (near, length)) in (0..).zip(lengths) {
+            // An operand of `lines` lines; what lies beside the matrix is garbage.
+            let operand = |lines: u64, along_last: bool, offset: u64| {
+                let far = 64 * near * length.div_ceil(64) + 1 + 2 * (case % 2);
+                let (shape, strides) =
+                    if along_last { ([lines, length], [far, near]) } else { ([length, lines], [near, far]) };
+                let strides = strides.map(u64::cast_signed);
+                TensorSpec::new(dtype, Layout::strided(Shape::new(&shape).unwrap(), &strides, offset).unwrap())
+            };
+            let dense = |rows, cols| {
+                let to = Matmul::output_dtype(dtype).unwrap();
+                TensorSpec::new(to, Layout::contiguous(Shape::new(&[rows, cols]).unwrap()))
+            };
+            // Both along K, then A along M and B along N.
+            for (a, b, output) in [
+                (operand(5, true, case % 4), operand(7, false, 1 + case), dense(5, 7)),
+                (operand(9, false, 3 + case), operand(9, true, case), dense(length, length)),
+            ] {
+                let product = Matmul { precision: Precision::Low, ..Matmul::product(a, b, output) };
+                let values = vec![Values::Integers(-4, 4); 2];
+                let case = Case::new("matmul", product.check().unwrap(), values).exact();
+                let outcome = run_case(&device, &case, 0);
+                assert!(matches!(outcome, Outcome::Pass { .. }), "{}: {outcome:?}", case.name);
+            }
+        }
+        let names = device.backend_as::<Interpreted>().expect("the interpreter").names();
+        for form in ["", "_strided"] {
+            let packs = format!("matmul_pack_{}bit{form}", 8 * dtype.size_bytes());
+            assert!(names.contains(&packs), "{names:?}");
+        }
     }
 }
 

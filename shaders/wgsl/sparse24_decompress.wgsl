@@ -56,6 +56,6 @@ fn main(
         let whole = q + 1u < params.units || params.tail == 0u;
         let value = quad(q, select(params.tail, 4u, whole));
         let at = params.y_offset + q;
-        if whole { store4_y(at, value); } else { store_tail_y(at, value, params.tail); }
+        if whole || params.whole_end != 0u { store4_y(at, value); } else { store_tail_y(at, value, params.tail); }
     }
 }

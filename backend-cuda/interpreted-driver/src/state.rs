@@ -148,6 +148,11 @@ pub fn total_bytes() -> u64 {
     number("INTERPRETED_MEMORY", 512 << 20)
 }
 
+/// Whether it is a fault to read what nobody has written.
+fn demands_written() -> bool {
+    number("INTERPRETED_UNWRITTEN", 0) != 0
+}
+
 /// A call that must fail: function, status, which call of it (from 0); and how many there were.
 #[derive(Default)]
 struct Plan {
@@ -333,13 +338,14 @@ impl Driver {
             }
             Work::Download { to, from, bytes } => {
                 let data = self.memory.read(from, bytes).map_err(|kind| code_of(&kind))?.to_vec();
+                if let (true, Err(kind)) = (demands_written(), self.memory.demand_written(from, bytes)) {
+                    eprintln!("interpreted driver: a copy to the host: {kind}");
+                    return Err(code_of(&kind));
+                }
                 self.host_bytes(to, bytes).copy_from_slice(&data);
                 Ok(())
             }
-            Work::Copy { to, from, bytes } => {
-                let data = self.memory.read(from, bytes).map_err(|kind| code_of(&kind))?.to_vec();
-                self.memory.write(to, &data).map_err(|kind| code_of(&kind))
-            }
+            Work::Copy { to, from, bytes } => self.memory.copy(to, from, bytes).map_err(|kind| code_of(&kind)),
             Work::Launch { module, kernel, launch } => {
                 let Some(kernel) = module.module.kernel(&kernel) else { broken("a kernel vanished") };
                 match ptx_interpreter::run(kernel, &mut self.memory, &launch, &module.options) {
@@ -414,10 +420,8 @@ impl Driver {
         if bytes == 0 || self.allocated_bytes + bytes as u64 > total_bytes() {
             return None;
         }
-        let address = self.memory.alloc(bytes, 256);
         // Whatever was there before: nothing may rely on zeros.
-        let noise = vec![0xa5; bytes];
-        self.memory.write(address, &noise).ok()?;
+        let address = self.memory.alloc_unwritten(bytes, 0xa5);
         self.sizes.insert(address, bytes);
         self.allocated_bytes += bytes as u64;
         Some(address)
@@ -507,7 +511,7 @@ impl Driver {
         let shuffle = std::env::var("INTERPRETED_SHUFFLE").ok().and_then(|seed| seed.parse().ok());
         let plain = RunOptions { max_steps: 1 << 28, shuffle, ..RunOptions::default() };
         let (text, options) = match (text.strip_prefix(MAGIC), text.strip_prefix(ARCHIVED)) {
-            (Some(text), _) => (text, plain),
+            (Some(text), _) => (text, RunOptions { check_uninitialised: demands_written(), ..plain }),
             // Their order is looked at more closely. Not what they read: pipelines load ahead of the end of k what nobody
             // wrote and nobody uses, and shared memory begins as bits that spoil every result.
             (_, Some(text)) => (text, RunOptions { check_races: true, ..plain }),

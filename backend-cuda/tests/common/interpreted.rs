@@ -10,6 +10,11 @@ const CHILD: &str = "POLYWARP_TEST_CHILD";
 /// Runs the test `name` of this program again in a child process with `variables`, which must print SURVIVED within a
 /// minute; gives what it prints.
 pub fn in_child(name: &str, variables: &[(&str, &str)]) -> String {
+    in_child_within(Duration::from_secs(60), name, variables)
+}
+
+/// [`in_child`] for what takes longer.
+pub fn in_child_within(limit: Duration, name: &str, variables: &[(&str, &str)]) -> String {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture", name])
         .env(CHILD, name)
@@ -19,7 +24,7 @@ pub fn in_child(name: &str, variables: &[(&str, &str)]) -> String {
         .spawn();
     let mut child = child.unwrap();
     let started = Instant::now();
-    while child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(60) {
+    while child.try_wait().unwrap().is_none() && started.elapsed() < limit {
         std::thread::sleep(Duration::from_millis(50));
     }
     let hung = child.try_wait().unwrap().is_none();
@@ -39,12 +44,17 @@ pub fn is_child(name: &str) -> bool {
 
 /// [`in_child`] on the interpreted driver, whatever the machine has; `false` where that driver was not built, which is said.
 pub fn on_interpreted(name: &str, variables: &[(&str, &str)]) -> bool {
+    on_interpreted_within(Duration::from_secs(60), name, variables)
+}
+
+/// [`on_interpreted`] for what takes longer.
+pub fn on_interpreted_within(limit: Duration, name: &str, variables: &[(&str, &str)]) -> bool {
     let library = std::env::current_exe().unwrap().with_file_name("libinterpreted_cuda.so");
     if !library.is_file() {
         println!("NOT RUN: only the interpreted driver can be told to, and there is no {}", library.display());
         return false;
     }
-    in_child(name, &[&[("POLYWARP_TEST_DRIVER", "interpreted")], variables].concat());
+    in_child_within(limit, name, &[&[("POLYWARP_TEST_DRIVER", "interpreted")], variables].concat());
     true
 }
 

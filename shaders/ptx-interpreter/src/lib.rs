@@ -2,7 +2,7 @@
 //!
 //! It reads PTX text, decodes it, and runs kernels exactly (integer and IEEE arithmetic as the PTX ISA defines them)
 //! with checks that no GPU makes: every access against the allocations, alignment, memory that is read through the
-//! read-only path and written in the same launch, shared memory read before it is written, data races, barriers that
+//! read-only path and written in the same launch, memory read before it is written, data races, barriers that
 //! not all threads reach, warp-wide instructions whose threads do not come. It is no model of time, and not all of PTX:
 //! what it does not know it refuses with the line ([`ParseError`]), and never ignores.
 //!

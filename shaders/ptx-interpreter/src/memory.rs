@@ -3,6 +3,8 @@
 //! The number of the allocation is in the address (bits 40 and up), so that a lookup is a shift, and an address that
 //! runs out of an allocation cannot run into another. Allocations start just below a multiple of 4 GiB: arithmetic that
 //! loses the carry between the halves of an address ends far away.
+//!
+//! Memory is zeroed, or (`alloc_unwritten`) no value until somebody writes it: then each byte remembers whether anybody has.
 
 use crate::error::FaultKind;
 use crate::race::Shadow;
@@ -20,6 +22,8 @@ struct Allocation {
     data: Vec<u8>,
     live: bool,
     read_only: bool,
+    /// Bytes that hold a value; empty when all do.
+    filled: Vec<bool>,
     /// Per byte: `WRITTEN`, `NC_READ`; empty when not wanted.
     marks: Vec<u8>,
     shadow: Option<Shadow>,
@@ -30,6 +34,8 @@ struct Allocation {
 pub struct Memory {
     allocations: Vec<Allocation>,
     marking: bool,
+    /// Whether reading what nobody has written is a fault in this launch.
+    demanding: bool,
     /// Allocations with marks or a shadow.
     touched: Vec<usize>,
 }
@@ -46,9 +52,27 @@ impl Memory {
         let align = align.clamp(1, 1 << 16).next_power_of_two().max(256);
         let index = self.allocations.len() as u64;
         let base = ((index + 1) << SHIFT) + (1 << 32) - align;
-        let data = vec![0; bytes];
-        self.allocations.push(Allocation { base, data, live: true, read_only: false, marks: Vec::new(), shadow: None });
+        self.allocations.push(Allocation {
+            base,
+            data: vec![0; bytes],
+            live: true,
+            read_only: false,
+            filled: Vec::new(),
+            marks: Vec::new(),
+            shadow: None,
+        });
         base
+    }
+
+    /// Allocates bytes that have no value before they are written; until then they are `noise`. Launches with
+    /// [`crate::RunOptions::check_uninitialised`] may not read them.
+    pub fn alloc_unwritten(&mut self, bytes: usize, noise: u8) -> u64 {
+        let address = self.alloc(bytes, 256);
+        if let Some(allocation) = self.allocations.last_mut() {
+            allocation.data.fill(noise);
+            allocation.filled = vec![false; bytes];
+        }
+        address
     }
 
     /// Allocates and fills.
@@ -66,6 +90,7 @@ impl Memory {
             Some(allocation) => {
                 allocation.live = false;
                 allocation.data = Vec::new();
+                allocation.filled = Vec::new();
                 true
             }
             None => false,
@@ -83,7 +108,7 @@ impl Memory {
         }
     }
 
-    /// Bytes of a live allocation, from the host.
+    /// Bytes of a live allocation, from the host, which may look at what nobody has written.
     ///
     /// # Errors
     /// [`FaultKind::OutOfBounds`]
@@ -98,8 +123,42 @@ impl Memory {
     /// [`FaultKind::OutOfBounds`]
     pub fn write(&mut self, address: u64, data: &[u8]) -> Result<(), FaultKind> {
         let (index, at) = self.locate(address, data.len())?;
-        self.allocations[index].data[at..at + data.len()].copy_from_slice(data);
+        let allocation = &mut self.allocations[index];
+        allocation.data[at..at + data.len()].copy_from_slice(data);
+        allocation.fill(at, data.len());
         Ok(())
+    }
+
+    /// Copies from one live allocation to another, or within one: bytes without a value stay such.
+    ///
+    /// # Errors
+    /// [`FaultKind::OutOfBounds`]
+    pub fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<(), FaultKind> {
+        let data = self.read(from, bytes)?.to_vec();
+        let (source, at) = self.locate(from, bytes)?;
+        let filled = self.allocations[source].filled.get(at..at + bytes).map(<[bool]>::to_vec);
+        let (target, at) = self.locate(to, bytes)?;
+        let target = &mut self.allocations[target];
+        target.data[at..at + bytes].copy_from_slice(&data);
+        if let (true, Some(filled)) = (target.filled.is_empty(), &filled) {
+            target.filled = if filled.contains(&false) { vec![true; target.data.len()] } else { Vec::new() };
+        }
+        if let Some(to) = target.filled.get_mut(at..at + bytes) {
+            match filled {
+                Some(filled) => to.copy_from_slice(&filled),
+                None => to.fill(true),
+            }
+        }
+        Ok(())
+    }
+
+    /// Demands that all bytes have a value.
+    ///
+    /// # Errors
+    /// [`FaultKind::Uninitialised`], [`FaultKind::OutOfBounds`]
+    pub fn demand_written(&self, address: u64, bytes: usize) -> Result<(), FaultKind> {
+        let (index, at) = self.locate(address, bytes)?;
+        self.allocations[index].demand(at, bytes)
     }
 
     /// Live allocations.
@@ -141,9 +200,11 @@ impl Memory {
         FaultKind::OutOfBounds { space: "global", address, bytes: bytes as u32, nearest }
     }
 
-    /// Forgets what earlier launches did; whether this one has reads through the read-only path to check.
-    pub(crate) fn begin_launch(&mut self, marking: bool) {
+    /// Forgets what earlier launches did; whether this one has reads through the read-only path to check, and may not read
+    /// what nobody has written.
+    pub(crate) fn begin_launch(&mut self, marking: bool, demanding: bool) {
         self.marking = marking;
+        self.demanding = demanding;
         for index in self.touched.drain(..) {
             let allocation = &mut self.allocations[index];
             allocation.marks = Vec::new();
@@ -166,6 +227,9 @@ impl Memory {
     pub(crate) fn load(&mut self, address: u64, bytes: usize, non_coherent: bool) -> Result<&[u8], FaultKind> {
         let (index, at) = self.locate(address, bytes)?;
         let allocation = &mut self.allocations[index];
+        if self.demanding {
+            allocation.demand(at, bytes)?;
+        }
         if non_coherent {
             let marks = allocation.marks(index, &mut self.touched);
             for mark in &mut marks[at..at + bytes] {
@@ -194,11 +258,28 @@ impl Memory {
                 *mark |= WRITTEN;
             }
         }
+        allocation.fill(at, bytes);
         Ok(&mut allocation.data[at..at + bytes])
     }
 }
 
 impl Allocation {
+    /// Bytes that have a value from now on.
+    #[inline]
+    fn fill(&mut self, at: usize, bytes: usize) {
+        if let Some(filled) = self.filled.get_mut(at..at + bytes) {
+            filled.fill(true);
+        }
+    }
+
+    #[inline]
+    fn demand(&self, at: usize, bytes: usize) -> Result<(), FaultKind> {
+        match self.filled.get(at..at + bytes).and_then(|filled| filled.iter().position(|filled| !filled)) {
+            None => Ok(()),
+            Some(hole) => Err(FaultKind::Uninitialised { space: "global", address: self.base + (at + hole) as u64 }),
+        }
+    }
+
     fn marks(&mut self, index: usize, touched: &mut Vec<usize>) -> &mut Vec<u8> {
         if self.marks.is_empty() {
             touched.push(index);

@@ -72,6 +72,54 @@ fn accesses_are_aligned_and_writable() {
 }
 
 #[test]
+fn global_memory_that_nobody_has_written_is_not_read() {
+    // Eight bytes, of which the host wrote the first five.
+    let with = |body: &str, options: &RunOptions| {
+        let module = parse(&threads_text("", body));
+        let mut memory = Memory::new();
+        let data = memory.alloc_unwritten(8, 0xa5);
+        memory.write(data, &[1, 2, 3, 4, 5]).expect("inside");
+        let params = data.to_le_bytes().to_vec();
+        let launch = Launch { grid: [1; 3], block: [1; 3], params, ..Launch::default() };
+        let ran = run(module.kernel("k").expect("k"), &mut memory, &launch, options).map_err(|fault| fault.kind);
+        (ran.map(|_| memory.read(data, 8).expect("inside").to_vec()), memory, data)
+    };
+    let strict = RunOptions::strict();
+    let hole = |body: &str| match with(body, &strict) {
+        (Err(FaultKind::Uninitialised { space: "global", address }), _, data) => address - data,
+        (other, ..) => panic!("{body}: {other:?}"),
+    };
+    assert_eq!(hole("ld.global.u8 %r0, [%out+5];"), 5);
+    assert_eq!(hole("ld.global.u32 %r1, [%out+4]; mov.u32 %r0, 0;"), 5);
+    assert_eq!(hole("ld.global.nc.v2.u32 {%r0, %r1}, [%out];"), 5);
+    // A part of a word that is set by way of the whole word reads the rest, and leaves it without a value.
+    assert_eq!(hole("atom.global.or.b32 %r0, [%out+4], 255;"), 5);
+    // What a store fills, the others may read; what it does not, is none of theirs.
+    assert_eq!(hole("st.global.u8 [%out+5], %t; ld.global.u16 %r0, [%out+6];"), 6);
+    let fine = "st.global.u16 [%out+6], %t; st.global.u8 [%out+5], %t; ld.global.u32 %r0, [%out+4];";
+    assert_eq!(with(fine, &strict).0.expect("all is written"), [5, 0, 0, 0, 5, 0, 0, 0]);
+    // Unasked, it is noise.
+    let noise = with("ld.global.u32 %r0, [%out+4];", &RunOptions::default()).0.expect("allowed");
+    assert_eq!(noise, [5, 0xa5, 0xa5, 0xa5, 5, 0xa5, 0xa5, 0xa5]);
+}
+
+#[test]
+fn copies_of_unwritten_memory_are_unwritten() {
+    let mut memory = Memory::new();
+    let (from, to) = (memory.alloc_unwritten(8, 0xa5), memory.alloc(8, 256));
+    memory.write(from, &[1, 2]).expect("inside");
+    memory.demand_written(to, 8).expect("zeroed");
+    memory.copy(to + 4, from, 4).expect("inside");
+    assert_eq!(memory.read(to, 8).expect("inside"), [0, 0, 0, 0, 1, 2, 0xa5, 0xa5]);
+    memory.demand_written(to, 6).expect("written");
+    let hole = memory.demand_written(to + 4, 4);
+    assert_eq!(hole, Err(FaultKind::Uninitialised { space: "global", address: to + 6 }));
+    let whole = memory.alloc_from(&[7; 4]);
+    memory.copy(to + 4, whole, 4).expect("inside");
+    memory.demand_written(to, 8).expect("written");
+}
+
+#[test]
 fn a_fault_says_where() {
     let fault = fault("", "setp.eq.u32 %p0, %t, 37;\n    @%p0 st.global.u32 [%at+1000], %t;", 64);
     assert_eq!((fault.kernel.as_str(), fault.block, fault.thread), ("k", [0; 3], [37, 0, 0]));

@@ -20,6 +20,7 @@ use super::reduce::template::check_index;
 use crate::element::{Element, Form};
 use crate::{Candidate, Caps, KernelKey, Launch, Plan, Slot, Source};
 use combine::Combine;
+use coop::pack::Pack;
 use coop::range::{self, Range};
 use coop::rank::Choice;
 use coop::{Coop, Parts};
@@ -38,6 +39,7 @@ enum Shape {
     Tiled(Tiled),
     Coop(Coop),
     Range(Range),
+    Pack(Pack),
     Combine(Combine),
     Vector(Vector),
 }
@@ -48,6 +50,7 @@ impl Kernel {
             Shape::Tiled(kernel) => kernel.source(),
             Shape::Coop(kernel) => kernel.source(),
             Shape::Range(kernel) => kernel.source(),
+            Shape::Pack(kernel) => kernel.source(),
             Shape::Combine(kernel) => kernel.source(),
             Shape::Vector(kernel) => kernel.source(),
         }

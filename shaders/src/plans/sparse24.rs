@@ -40,9 +40,10 @@ enum Step {
 }
 
 /// One launch: an invocation makes `ITEMS` of `units`, each four elements or one word.
-fn launch(step: Step, units: u64, bindings: Vec<Slot>, params: [u64; 7], caps: &Caps) -> Result<Launch> {
+fn launch(step: Step, units: u64, bindings: Vec<Slot>, params: &[u64], caps: &Caps) -> Result<Launch> {
     let threads = THREADS.min(caps.max_invocations);
-    let params = [units].into_iter().chain(params).map(|word| word as u32).collect();
+    let mut params: Vec<u32> = [units].iter().chain(params).map(|&word| word as u32).collect();
+    params.resize(params.len().next_multiple_of(4), 0);
     let grid = caps.fold_grid(units.div_ceil(u64::from(threads * ITEMS)))?;
     Ok(Launch { kernel: KernelKey::Sparse24(Kernel { step, threads }), grid, bindings, params })
 }
@@ -55,13 +56,26 @@ pub(crate) fn compress(op: &Compress24, caps: &Caps) -> Result<Plan> {
     // Quads of values, words of metadata.
     let width = if op.part == Part24::Values { 4 } else { 1 };
     let params =
-        [elements % width, op.k(), groups, groups.div_ceil(8), op.input.layout.offset(), offset / width, 0];
+        [elements % width, op.k(), groups, groups.div_ceil(8), op.input.layout.offset(), offset / width];
     let step = Step::Compress { part: op.part, dtype: op.input.dtype };
-    let launch = launch(step, elements.div_ceil(width), vec![Slot::Input(0), Slot::Output], params, caps)?;
+    let launch = launch(step, elements.div_ceil(width), vec![Slot::Input(0), Slot::Output], &params, caps)?;
     Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() })
 }
 
 pub(crate) fn decompress(op: &Decompress24, caps: &Caps) -> Result<Plan> {
+    Ok(Plan { launches: vec![decompression(op, End::Exact, caps)?], scratch_bytes: Vec::new() })
+}
+
+/// What becomes of a short last quad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// What lies behind the last element stays.
+    Exact,
+    /// It is written whole: nothing lies there.
+    Whole,
+}
+
+fn decompression(op: &Decompress24, end: End, caps: &Caps) -> Result<Launch> {
     for spec in [&op.values, &op.metadata, &op.output] {
         check_index(op.name(), spec)?;
     }
@@ -75,11 +89,11 @@ pub(crate) fn decompress(op: &Decompress24, caps: &Caps) -> Result<Plan> {
         op.values.layout.offset(),
         offset / 4,
         op.metadata.layout.offset(),
+        u64::from(end == End::Whole),
     ];
     let step = Step::Decompress { size_bytes: op.output.dtype.size_bytes(), whole: op.k().is_multiple_of(4) };
     let bindings = vec![Slot::Input(0), Slot::Input(1), Slot::Output];
-    let launch = launch(step, elements.div_ceil(4), bindings, params, caps)?;
-    Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() })
+    launch(step, elements.div_ceil(4), bindings, &params, caps)
 }
 
 pub(crate) fn multiply(op: &SparseMatmul, caps: &Caps) -> Result<Plan> {
@@ -111,15 +125,14 @@ fn decompressed(op: &SparseMatmul, mut product: Plan, caps: &Caps) -> Result<Pla
     }
     // A sum of nothing reads no operand.
     if used {
-        let decompression = op.decompress()?;
-        let mut launches = decompress(&decompression, caps)?.launches;
-        for slot in launches.iter_mut().flat_map(|launch| &mut launch.bindings) {
-            *slot = if *slot == Slot::Output { dense } else { *slot };
-        }
+        let decompress = op.decompress()?;
         // Kernels read whole quads.
-        product.scratch_bytes.push(decompression.output.required_bytes().next_multiple_of(16));
-        launches.append(&mut product.launches);
-        product.launches = launches;
+        let mut first = decompression(&decompress, End::Whole, caps)?;
+        for slot in first.bindings.iter_mut().filter(|slot| **slot == Slot::Output) {
+            *slot = dense;
+        }
+        product.scratch_bytes.push(decompress.output.required_bytes().next_multiple_of(16));
+        product.launches.insert(0, first);
     }
     Ok(product)
 }
@@ -128,9 +141,11 @@ impl Kernel {
     pub(crate) fn source(&self) -> Source {
         const PARAMS: &str = "struct Params {\n    units: u32,\n    tail: u32,     // elements of a short last quad\n    \
              k: u32,\n    groups: u32,   // of a row\n    words: u32,    // of a row's metadata\n    \
-             x_offset: u32,\n    y_offset: u32, // units\n    metadata_offset: u32,\n}\n\
-             @group(0) @binding(0) var<uniform> params: Params;\n";
-        let mut text = format!("const THREADS = {}u;\nconst ITEMS = {ITEMS}u;\n\n{PARAMS}\n", self.threads);
+             x_offset: u32,\n    y_offset: u32, // units\n    metadata_offset: u32,\n";
+        // 1: a short last quad is stored whole.
+        let whole_end = if let Step::Decompress { .. } = self.step { "    whole_end: u32,\n" } else { "" };
+        let mut text = format!("const THREADS = {}u;\nconst ITEMS = {ITEMS}u;\n\n{PARAMS}{whole_end}}}\n", self.threads);
+        text += "@group(0) @binding(0) var<uniform> params: Params;\n\n";
         let (name, element, bindings) = match self.step {
             Step::Compress { part, dtype } => {
                 let element = Element::raw(dtype.size_bytes());

@@ -222,7 +222,8 @@ impl Backend for Interpreted {
         // Whole vectors of four words, as backends allocate: the last load of a kernel stays inside.
         let bytes = size_bytes.next_multiple_of(16);
         let mut pool = lock(&self.pool);
-        let address = pool.memory.alloc_from(&vec![0xFF; bytes as usize]);
+        // Nothing may rely on what was there before: reading it is a fault.
+        let address = pool.memory.alloc_unwritten(bytes as usize, 0xFF);
         pool.stats.in_use_bytes += bytes;
         pool.stats.peak_bytes = pool.stats.peak_bytes.max(pool.stats.in_use_bytes);
         pool.stats.driver_allocations += 1;

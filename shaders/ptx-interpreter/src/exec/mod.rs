@@ -59,7 +59,7 @@ pub struct RunOptions {
     /// for each byte of memory that is touched. Not of kernels with barriers in shared memory, bulk copies, wgmma or
     /// clusters, whose order counts of barriers do not tell.
     pub check_races: bool,
-    /// Whether reading shared memory that nobody has written is a fault.
+    /// Whether reading memory that nobody has written is a fault: shared, and global of [`Memory::alloc_unwritten`].
     pub check_uninitialised: bool,
     /// Seed of errors in the approximate functions, as large as the ISA allows; correctly rounded when `None`.
     pub perturb: Option<u64>,
@@ -175,7 +175,7 @@ pub fn run(kernel: &Kernel, memory: &mut Memory, launch: &Launch, options: &RunO
             kernel.static_shared_bytes
         )));
     }
-    memory.begin_launch(kernel.uses_nc);
+    memory.begin_launch(kernel.uses_nc, options.check_uninitialised);
     let machine = Machine {
         kernel,
         options,

@@ -126,6 +126,31 @@ fn products_on_cooperative_matrices_take_the_kernel_measured_best() {
     assert_eq!(best(DType::F32, cube(4096), Precision::High), "matmul_f32_tiled_128x128x16");
 }
 
+/// Nothing reads bytes of scratch memory that no launch wrote: whole vectors, in one launch for each operand.
+#[test]
+fn packing_takes_one_launch_and_writes_every_byte() {
+    let packed = |dtype, dims, a, b| {
+        let list = crate::candidates(&product(dtype, dims, a, b).into(), &full_caps()).unwrap();
+        list.into_iter().find(|candidate| candidate.name.ends_with("_packed")).unwrap().plan
+    };
+    let is_pack = |launch: &&Launch| matches!(launch.kernel, KernelKey::Matmul(Kernel(super::Shape::Pack(_))));
+    let shapes = [(Order::Plain, Order::Plain), (Order::Transposed, Order::Transposed), (Order::Spread, Order::Plain)];
+    for (dtype, size_bytes) in [(DType::F8E4M3, 1), (DType::I8, 1), (DType::F16, 2)] {
+        for (a, b) in shapes {
+            let Plan { launches, scratch_bytes } = packed(dtype, (&[], 131, 129, 133), a, b);
+            let packs: Vec<&Launch> = launches.iter().filter(is_pack).collect();
+            assert_eq!((packs.len(), launches.len()), (2, 3));
+            for (launch, which) in packs.into_iter().zip(0..) {
+                let [Slot::Input(input), Slot::Scratch(copy)] = launch.bindings[..] else { panic!("{launch:?}") };
+                // Lines of 129 to 133 elements become lines of 192.
+                let lines = [129, 131, 133].map(|lines| lines * 192 * size_bytes);
+                assert!(input == which && lines.contains(&scratch_bytes[copy]), "{scratch_bytes:?}");
+                assert_eq!(u64::from(launch.params[0]) * 16, scratch_bytes[copy]);
+            }
+        }
+    }
+}
+
 /// Held by `every_kernel_for_cuda_assembles_without_spilling`, which needs NVIDIA's assembler.
 #[test]
 fn bytes_read_one_by_one_have_no_tile_that_fills_the_registers() {

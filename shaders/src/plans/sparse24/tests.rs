@@ -53,6 +53,7 @@ fn products_read_what_was_decompressed() {
             }
             let dense = Slot::Scratch(scratch_bytes.len() - 1);
             assert!(is_ours(first) && first.bindings == [Slot::Input(0), Slot::Input(1), dense], "{}", found.name);
+            assert_eq!(first.params[8], 1, "a short last quad is written whole: the product reads it");
             assert!(rest.iter().any(|launch| launch.bindings.contains(&dense)), "{}", found.name);
             let reads_parts = |slot: &Slot| matches!(slot, Slot::Input(0 | 1));
             assert!(!rest.iter().any(|launch| is_ours(launch) || launch.bindings.iter().any(reads_parts)));
