@@ -38,7 +38,9 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities::FLOAT64
     .union(Capabilities::SHADER_FLOAT32_ATOMIC)
     .union(Capabilities::SUBGROUP)
     .union(Capabilities::SUBGROUP_BARRIER)
-    .union(Capabilities::COOPERATIVE_MATRIX);
+    .union(Capabilities::COOPERATIVE_MATRIX)
+    .union(Capabilities::MEMORY_DECORATION_COHERENT)
+    .union(Capabilities::MEMORY_DECORATION_VOLATILE);
 
 /// A kernel ready to run.
 #[derive(Debug)]

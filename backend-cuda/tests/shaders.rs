@@ -53,7 +53,7 @@ fn wide_atomics_are_right() {
 
 #[test]
 fn cooperative_matrices_are_right() {
-    checks_itself(shader!("device/cooperative.wgsl"), &[("main", 18_432)]);
+    checks_itself(shader!("device/cooperative.wgsl"), &[("main", 20_480)]);
 }
 
 #[test]

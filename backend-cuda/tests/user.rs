@@ -44,6 +44,22 @@ fn grid_of_more_than_65535_workgroups_along_x_runs_whole() {
 }
 
 #[test]
+fn coherent_and_volatile_buffers_are_read_again() {
+    on_card(|backend| {
+        let text = "@group(0) @binding(0) @coherent var<storage, read_write> x: array<u32>;
+            @group(0) @binding(1) @volatile var<storage, read_write> y: array<u32>;
+            @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {
+                x[i] = i * i;
+                storageBarrier();
+                y[i] = x[63u - i] + x[63u - i];
+            }";
+        let (x, y) = (upload(backend, &[0; 64]), upload(backend, &[0; 64]));
+        backend.launch(&Kernel::wgsl(text), [1, 1, 1], &[bind(0, &x), bind(1, &y)]).unwrap();
+        assert_eq!(download(backend, &y), (0..64).map(|i| 2 * (63 - i) * (63 - i)).collect::<Vec<u32>>());
+    });
+}
+
+#[test]
 fn workgroup_beyond_the_card_is_refused_dimension_by_dimension() {
     on_card(|backend| {
         for (size, along) in

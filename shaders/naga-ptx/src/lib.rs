@@ -59,7 +59,7 @@
 //! | `coop_mat8x8` | `wmma` has no 8x8 product of f16 (PTX ISA 9.7.14.4.1: m16n16k16, m32n8k16, m8n32k16) |
 //! | cooperative matrices A and B of f32 | tensor cores would round them to 10 bits; C may be f32 |
 //! | storing a matrix of role A or B, composing one of scalars, negating one | fragments have no known layout; naga's WGSL has none of them but the first |
-//! | one variable for matrices loaded by rows and by columns | the product's instruction names the layout |
+//! | a factor loaded by rows on one way and by columns on another | the product's instruction names the layout |
 //! | a matrix loaded from a private variable, or kept in memory | such variables are registers; fragments have no layout in memory |
 //! | cooperative operations in workgroups that are no multiple of 32 | they take whole warps |
 //! | a pointer chosen at run time | WGSL has none: pointers are passed to functions, which are compiled into their callers |

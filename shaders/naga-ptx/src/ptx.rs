@@ -73,7 +73,8 @@ pub enum ParamKind {
         /// Least size of the binding, bytes; with a run-time array, one element of it.
         min_bytes: u64,
     },
-    /// The size in bytes (`u64`) of the buffer bound there, for `arrayLength` and bounds checks.
+    /// The size in bytes (`u64`) of the buffer bound there, for `arrayLength` and bounds checks: at most 2^32 - 1
+    /// elements, which WGSL counts in a `u32`.
     BufferBytes {
         /// `@group`
         group: u32,

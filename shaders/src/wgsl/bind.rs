@@ -148,6 +148,15 @@ impl LaunchLimits {
             let (name, needs) = (&declared.name, declared.min_bytes);
             return refuse(format!("`{name}` needs {needs} bytes, {len} are bound"));
         }
+        // WGSL counts elements in a u32: of more, `arrayLength` and the bounds of indices would be what is left over.
+        if let Some(elements) = declared.element_bytes.and_then(|element| bytes.checked_div(element))
+            && elements > u64::from(u32::MAX)
+        {
+            let (name, most) = (&declared.name, u32::MAX);
+            return refuse(format!(
+                "`{name}` would have {elements} elements, of which WGSL counts {most}; bind a part"
+            ));
+        }
         if bytes <= limits.max_bytes {
             return Ok(bytes);
         }

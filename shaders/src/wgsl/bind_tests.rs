@@ -59,7 +59,7 @@ fn limits() -> LaunchLimits {
 }
 
 fn info(binding: u32, usage: BufferUse, min_bytes: u64) -> BufferInfo {
-    BufferInfo { group: 0, binding, name: format!("b{binding}"), usage, min_bytes }
+    BufferInfo { group: 0, binding, name: format!("b{binding}"), usage, min_bytes, element_bytes: None }
 }
 
 fn interface(buffers: Vec<BufferInfo>) -> Interface {
@@ -132,6 +132,26 @@ fn binding_that_does_not_fit_names_its_place_and_why() {
     assert!(matches!(error, Err(Error::DeviceMismatch { .. })), "{error:?}");
     // A declaration that the entry point does not use may be bound, and need not be.
     check(&interface, &[at(0, &x, 0..16), at(1, &y, 0..400), at(7, &x, 0..16)]).unwrap();
+}
+
+#[test]
+fn array_of_more_elements_than_wgsl_counts_is_refused() {
+    let of = |element_bytes| interface(vec![BufferInfo { element_bytes, ..info(0, BufferUse::Read, 16) }]);
+    let limits = LaunchLimits { storage: RangeLimits { align_bytes: 16, max_bytes: u64::MAX }, ..limits() };
+    let bytes = (1_u64 << 34) - 4;
+    let refused = |interface: &Interface, bytes: u64| {
+        let bindings = [at(0, &buffer(1, bytes), 0..bytes)];
+        let checked = interface.check_bindings(&limits, &bindings, |buffer| {
+            buffer.downcast::<Arc<Lease<Nothing>>>().ok_or_else(|| polywarp_core::foreign_buffer("fake:0"))
+        });
+        checked.map(|checked| checked[0].bytes).map_err(|error| error.to_string())
+    };
+    assert_eq!(refused(&of(Some(4)), bytes), Ok(bytes));
+    let why = refused(&of(Some(4)), bytes + 4).unwrap_err();
+    assert!(why.contains("`b0` would have 4294967296 elements") && why.contains("bind a part"), "{why}");
+    assert_eq!(refused(&of(Some(8)), bytes + 4), Ok(bytes + 4));
+    // An array of a fixed size has no length to be wrong about.
+    assert_eq!(refused(&of(None), bytes + 4), Ok(bytes + 4));
 }
 
 #[test]

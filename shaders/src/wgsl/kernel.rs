@@ -36,6 +36,8 @@ pub struct BufferInfo {
     pub usage: BufferUse,
     /// Least bytes that must be bound, a runtime-sized array counted as one element.
     pub min_bytes: u64,
+    /// Bytes from one element of its runtime-sized array to the next; `None` without one.
+    pub element_bytes: Option<u64>,
 }
 
 /// What a host must know to launch a kernel.
@@ -114,8 +116,10 @@ fn buffers(device: &str, module: &Module, info: &ModuleInfo, entry: usize) -> Re
             let reason = format!("`{name}` is not a buffer; kernels bind uniform and storage buffers only");
             return Err(Error::Unsupported { device: device.to_owned(), what: "this shader".to_owned(), reason });
         };
-        let BindingInfo { group, binding, name, min_size_bytes, .. } = bound;
-        found.push(BufferInfo { group, binding, name, usage, min_bytes: min_size_bytes.unwrap_or(u64::MAX) });
+        let BindingInfo { group, binding, name, min_size_bytes, stride_bytes, runtime_sized, .. } = bound;
+        let min_bytes = min_size_bytes.unwrap_or(u64::MAX);
+        let element_bytes = stride_bytes.filter(|_| runtime_sized).map(u64::from);
+        found.push(BufferInfo { group, binding, name, usage, min_bytes, element_bytes });
     }
     found.sort_by_key(|buffer| (buffer.group, buffer.binding));
     Ok(found)
@@ -167,6 +171,8 @@ mod tests {
             buffers,
             [(0, 0, BufferUse::Uniform, 32), (0, 2, BufferUse::Read, 16), (1, 0, BufferUse::ReadWrite, 4)]
         );
+        let elements: Vec<_> = interface.buffers.iter().map(|b| b.element_bytes).collect();
+        assert_eq!(elements, [None, Some(16), Some(4)]);
         assert_eq!((interface.workgroup_size, interface.workgroup_bytes), ([33, 2, 1], 144));
         assert_eq!((interface.declared.len(), interface.private_bytes), (4, 36));
         assert_eq!(

@@ -47,6 +47,13 @@ impl Builder {
         }
     }
 
+    /// Names in each product of cooperative matrices the layouts of its factors, when all is written. An error is the
+    /// first register of a product whose factor was loaded by rows on one way and by columns on another.
+    pub(crate) fn settle_layouts(&mut self) -> Result<(), Reg> {
+        let ended = self.blocks.iter_mut().map(|block| &mut block.lines);
+        layouts::settle(&mut ended.chain([&mut self.open.1]).collect::<Vec<_>>())
+    }
+
     /// The blocks, registers and version of a finished kernel; the open block returns.
     pub(crate) fn finish(mut self) -> (Vec<Block>, [u32; 4], PtxVersion) {
         let (id, lines) = self.open;

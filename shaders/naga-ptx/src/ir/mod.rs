@@ -7,6 +7,7 @@
 
 mod builder;
 mod join;
+mod layouts;
 mod vectorise;
 
 use std::fmt;
@@ -529,7 +530,7 @@ pub(crate) enum Inst {
         address: Address,
         stride: Operand,
     },
-    /// `ab_major`: the layouts with which A and B were loaded.
+    /// `ab_major`: the layouts with which A and B were loaded, named when all is written (`layouts.rs`).
     WmmaMma {
         ab_major: [Major; 2],
         d_ty: Ty,

@@ -10,7 +10,7 @@ use super::Lowerer;
 use super::function::{Frame, Value};
 use super::math::{self, Arg, Shape};
 use super::place::{Index, Place};
-use super::sync::{self, CoopPlace, CoopType};
+use super::sync::{self, CoopPlace, CoopType, CoopValue};
 use super::types::NO_GRAPHICS;
 use crate::error::{Error, Result};
 use crate::ir::{Major, Operand, Ty};
@@ -29,7 +29,6 @@ impl<'m> Lowerer<'m> {
     pub(super) fn leaves(&mut self, frame: &mut Frame<'m>, expression: Handle<Expression>) -> Result<Rc<[Operand]>> {
         match self.value(frame, expression)? {
             Value::Leaves(leaves) => Ok(leaves),
-            Value::Coop(value) => Ok(value.regs.iter().map(|&reg| reg.into()).collect()),
             Value::Place(_) => Err(Error::unsupported("a pointer as a value", "pointers can be passed to functions")),
         }
     }
@@ -44,8 +43,24 @@ impl<'m> Lowerer<'m> {
     pub(super) fn place(&mut self, frame: &mut Frame<'m>, expression: Handle<Expression>) -> Result<Place> {
         match self.value(frame, expression)? {
             Value::Place(place) => Ok(place),
-            Value::Leaves(_) | Value::Coop(_) => Err(Error::invalid("a value where a pointer belongs")),
+            Value::Leaves(_) => Err(Error::invalid("a value where a pointer belongs")),
         }
+    }
+
+    /// A cooperative matrix.
+    pub(super) fn coop(&mut self, frame: &mut Frame<'m>, expression: Handle<Expression>) -> Result<CoopValue> {
+        let TypeInner::CooperativeMatrix { columns, rows, scalar, role } = *self.ty(frame, expression) else {
+            return Err(Error::invalid("something else than a cooperative matrix"));
+        };
+        let ty = CoopType { columns, rows, scalar, role };
+        let (_, register) = ty.registers()?;
+        let leaves = self.leaves(frame, expression)?;
+        let regs = leaves.iter().map(|&leaf| self.b.in_reg(register, leaf)).collect();
+        Ok(CoopValue { ty, regs })
+    }
+
+    fn is_coop(&self, frame: &Frame<'m>, expression: Handle<Expression>) -> bool {
+        matches!(self.ty(frame, expression), TypeInner::CooperativeMatrix { .. })
     }
 
     fn ty<'f>(&self, frame: &'f Frame<'m>, expression: Handle<Expression>) -> &'f TypeInner
@@ -152,14 +167,13 @@ impl<'m> Lowerer<'m> {
                 let scalar = scalar.ok_or_else(|| Error::invalid("a cooperative load of no numbers"))?;
                 let place = self.coop_place(frame, data)?;
                 let ty = CoopType { columns, rows, scalar, role };
-                return Ok(Value::Coop(sync::coop_load(&mut self.b, self.sync, ty, place)?));
+                return Ok(sync::coop_load(&mut self.b, self.sync, ty, place)?.into());
             }
             Expression::CooperativeMultiplyAdd { a, b, c } => {
-                let [a, b, c] = [a, b, c].map(|handle| self.value(frame, handle));
-                let (Value::Coop(a), Value::Coop(b), Value::Coop(c)) = (a?, b?, c?) else {
-                    return Err(Error::invalid("a cooperative product of something else"));
-                };
-                return Ok(Value::Coop(sync::coop_mma(&mut self.b, self.sync, &a, &b, &c)?));
+                let (a, b, c) = (self.coop(frame, a)?, self.coop(frame, b)?, self.coop(frame, c)?);
+                let product = sync::coop_mma(&mut self.b, self.sync, &a, &b, &c)?;
+                self.products.extend(product.regs.first().map(|&reg| (reg, function.expressions.get_span(handle))));
+                return Ok(product.into());
             }
             Expression::ImageSample { .. } | Expression::ImageLoad { .. } | Expression::ImageQuery { .. } => {
                 return Err(Error::unsupported("a texture", NO_GRAPHICS));
@@ -248,7 +262,7 @@ impl<'m> Lowerer<'m> {
         let inner = self.types.inner(ty);
         if let TypeInner::CooperativeMatrix { columns, rows, scalar, role } = *inner {
             let ty = CoopType { columns, rows, scalar, role };
-            return Ok(Value::Coop(sync::coop_splat(&mut self.b, ty, Operand::Imm(0))?));
+            return Ok(sync::coop_splat(&mut self.b, ty, Operand::Imm(0))?.into());
         }
         Ok(Value::Leaves(vec![Operand::Imm(0); self.types.leaf_count(inner)?].into()))
     }
@@ -301,7 +315,6 @@ impl<'m> Lowerer<'m> {
                     let count = self.types.leaf_count(self.types.inner(member.ty))?;
                     slice(&leaves, skipped, count)
                 }
-                Value::Coop(_) => Err(Error::invalid("a member of a cooperative matrix")),
             };
         }
         match self.value(frame, base)? {
@@ -313,7 +326,6 @@ impl<'m> Lowerer<'m> {
                 let count = self.types.leaf_count(&self.types.element(inner)?.ty)?;
                 slice(&leaves, index as usize * count, count)
             }
-            Value::Coop(_) => Err(Error::invalid("an index into a cooperative matrix")),
         }
     }
 
@@ -332,12 +344,6 @@ impl<'m> Lowerer<'m> {
         }
         let leaves = self.types.leaves(&inner)?;
         let values = place.load(&mut self.b, &leaves);
-        if let TypeInner::CooperativeMatrix { columns, rows, scalar, role } = inner {
-            let ty = CoopType { columns, rows, scalar, role };
-            let major = self.variable_of(frame, pointer).and_then(|local| frame.majors.get(&local).copied().flatten());
-            let regs = values.iter().zip(&leaves).map(|(&value, leaf)| self.b.in_reg(leaf.ty, value)).collect();
-            return Ok(Value::Coop(sync::CoopValue { ty, major, regs }));
-        }
         Ok(Value::Leaves(values.into()))
     }
 
@@ -355,31 +361,13 @@ impl<'m> Lowerer<'m> {
             return sync::atomic_store(&mut self.b, *scalar, memory.space, memory.address, value);
         }
         let leaves = self.types.leaves(&inner)?;
-        let stored = self.value(frame, value)?;
-        if let Value::Coop(stored) = &stored {
-            let local = self.variable_of(frame, pointer);
-            let local = local
-                .ok_or_else(|| Error::unsupported("a cooperative matrix in memory", "keep it in a local variable"))?;
-            let mut major = frame.majors.get(&local).copied().flatten();
-            sync::settle_major(&mut major, stored.major)?;
-            frame.majors.insert(local, major);
-        }
         let values = self.leaves(frame, value)?;
         place.store(&mut self.b, &leaves, &values);
         Ok(())
     }
 
-    /// The local variable that a pointer leads into.
-    fn variable_of(&self, frame: &Frame<'m>, pointer: Handle<Expression>) -> Option<Handle<naga::LocalVariable>> {
-        match frame.function.expressions[pointer] {
-            Expression::LocalVariable(local) => Some(local),
-            Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => self.variable_of(frame, base),
-            _ => None,
-        }
-    }
-
     fn unary(&mut self, frame: &mut Frame<'m>, op: naga::UnaryOperator, expr: Handle<Expression>) -> Result<Value> {
-        if let Value::Coop(_) = self.value(frame, expr)? {
+        if self.is_coop(frame, expr) {
             return Err(Error::unsupported("the negation of a cooperative matrix", "multiply it by -1"));
         }
         let (scalar, _) = self.types.shape(self.ty(frame, expr))?;
@@ -398,18 +386,17 @@ impl<'m> Lowerer<'m> {
         left: Handle<Expression>,
         right: Handle<Expression>,
     ) -> Result<Value> {
-        match (op, self.value(frame, left)?, self.value(frame, right)?) {
-            (BinaryOperator::Add, Value::Coop(l), Value::Coop(r)) => {
-                return Ok(Value::Coop(sync::coop_add(&mut self.b, &l, &r)?));
+        match (op, self.is_coop(frame, left), self.is_coop(frame, right)) {
+            (BinaryOperator::Add, true, true) => {
+                let (l, r) = (self.coop(frame, left)?, self.coop(frame, right)?);
+                return Ok(sync::coop_add(&mut self.b, &l, &r)?.into());
             }
-            (BinaryOperator::Subtract, Value::Coop(l), Value::Coop(r)) => {
-                return Ok(Value::Coop(sync::coop_sub(&mut self.b, &l, &r)?));
+            (BinaryOperator::Subtract, true, true) => {
+                let (l, r) = (self.coop(frame, left)?, self.coop(frame, right)?);
+                return Ok(sync::coop_sub(&mut self.b, &l, &r)?.into());
             }
-            (BinaryOperator::Multiply, Value::Coop(matrix), Value::Leaves(x))
-            | (BinaryOperator::Multiply, Value::Leaves(x), Value::Coop(matrix)) => {
-                let x = x.first().copied().ok_or_else(|| Error::invalid("an empty value"))?;
-                return Ok(Value::Coop(sync::coop_scale(&mut self.b, &matrix, x)?));
-            }
+            (BinaryOperator::Multiply, true, false) => return self.coop_scaled(frame, left, right),
+            (BinaryOperator::Multiply, false, true) => return self.coop_scaled(frame, right, left),
             _ => {}
         }
         let (l_scalar, l_shape) = self.types.shape(self.ty(frame, left))?;
@@ -430,6 +417,16 @@ impl<'m> Lowerer<'m> {
             out.push(math::binary(&mut self.b, self.math, op, l_scalar, l, r)?);
         }
         Ok(Value::Leaves(out.into()))
+    }
+
+    fn coop_scaled(
+        &mut self,
+        frame: &mut Frame<'m>,
+        matrix: Handle<Expression>,
+        factor: Handle<Expression>,
+    ) -> Result<Value> {
+        let (matrix, factor) = (self.coop(frame, matrix)?, self.scalar(frame, factor)?);
+        Ok(sync::coop_scale(&mut self.b, &matrix, factor)?.into())
     }
 
     /// Products in which a matrix meets a vector or a matrix; `None` for componentwise ones.

@@ -29,12 +29,10 @@ const MAX_SINGLE_STORES: usize = 32;
 /// The value of an expression.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    /// The scalars of a value.
+    /// The scalars of a value; of a cooperative matrix each lane's registers.
     Leaves(Rc<[Operand]>),
     /// A pointer.
     Place(Place),
-    /// A cooperative matrix.
-    Coop(sync::CoopValue),
 }
 
 /// A function being written.
@@ -48,8 +46,6 @@ pub(crate) struct Frame<'m> {
     pub(crate) unrolling: Rc<Unrolling>,
     /// Counters of loops that are being written out.
     pub(crate) known: HashMap<Handle<LocalVariable>, u32>,
-    /// Layouts of variables that are cooperative matrices.
-    pub(crate) majors: HashMap<Handle<LocalVariable>, Option<crate::ir::Major>>,
     /// Where `break` and `continue` go.
     pub(crate) loops: Vec<Jumps>,
     pub(crate) exit: BlockId,
@@ -220,23 +216,21 @@ impl<'m> Lowerer<'m> {
             locals: HashMap::new(),
             unrolling: self.promotion.unrolling(key),
             known: HashMap::new(),
-            majors: HashMap::new(),
             loops: Vec::new(),
             exit,
             result,
             result_leaves,
         };
         for (handle, local) in function.local_variables.iter() {
-            let inner = self.types.inner(local.ty);
+            let (inner, span) = (self.types.inner(local.ty), function.local_variables.get_span(handle));
             let init = match local.init {
-                Some(init) => Some(self.leaves(&mut frame, init)?.to_vec()),
+                Some(init) => Some(self.leaves(&mut frame, init).map_err(|error| error.at(span))?.to_vec()),
                 None => None,
             };
             let place = self
                 .variable(inner, self.promotion.local_in_memory(key, handle), init)
-                .map_err(|error| error.at(function.local_variables.get_span(handle)))?;
+                .map_err(|error| error.at(span))?;
             frame.locals.insert(handle, place);
-            frame.majors.insert(handle, sync::stored_major(function, handle));
         }
         let partial = self.partial;
         self.block(&mut frame, &function.body)?;

@@ -26,13 +26,13 @@ use std::collections::HashMap;
 
 use naga::valid::{FunctionInfo, ModuleInfo};
 use naga::{
-    Barrier, Block, EntryPoint as Entry, GlobalVariable, Handle, Module, Scalar, ScalarKind, ShaderStage, Statement,
-    TypeInner,
+    Barrier, Block, EntryPoint as Entry, GlobalVariable, Handle, Module, Scalar, ScalarKind, ShaderStage, Span,
+    Statement, TypeInner,
 };
 
 use crate::emit;
 use crate::error::{Error, Result};
-use crate::ir::{Builder, Kernel};
+use crate::ir::{Builder, Kernel, Reg};
 use crate::options::{Options, Target};
 use crate::ptx::{EntryPoint, Feature, Ptx, PtxVersion};
 use interface::{Interface, MAX_STATIC_SHARED_BYTES};
@@ -140,12 +140,21 @@ fn kernel(
         sync,
         promotion,
         globals: interface.places,
+        products: HashMap::new(),
         b,
         local_bytes: 0,
         partial: false,
         depth: 0,
     };
     lowerer.entry(entry, entry_info, &interface.private, interface.shared_bytes)?;
+    if let Err(product) = lowerer.b.settle_layouts() {
+        let place = lowerer.products.get(&product).copied().unwrap_or_default();
+        let error = Error::unsupported(
+            "one cooperative matrix loaded by rows in one place and by columns in another",
+            "its registers are laid out differently; use two variables",
+        );
+        return Err(error.at(place));
+    }
     let local_bytes = lowerer.local_bytes;
     let (blocks, registers, version) = lowerer.b.finish();
     let shared_is_dynamic = interface.shared_bytes > MAX_STATIC_SHARED_BYTES;
@@ -183,6 +192,8 @@ struct Lowerer<'m> {
     sync: sync::Env,
     promotion: Promotion,
     globals: HashMap<Handle<GlobalVariable>, Place>,
+    /// Where products of cooperative matrices are in the source, by the first register of the result.
+    products: HashMap<Reg, Span>,
     b: Builder,
     /// Local memory handed out so far.
     local_bytes: u32,

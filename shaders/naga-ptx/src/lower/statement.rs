@@ -127,9 +127,7 @@ impl<'m> Lowerer<'m> {
                 frame.values[result.index()] = Some(Value::Leaves(values.into()));
             }
             Statement::CooperativeStore { target, data } => {
-                let Value::Coop(value) = self.value(frame, *target)? else {
-                    return Err(Error::invalid("a cooperative store of something else"));
-                };
+                let value = self.coop(frame, *target)?;
                 let place = self.coop_place(frame, data)?;
                 sync::coop_store(&mut self.b, self.sync, &value, place)?;
             }

@@ -1,7 +1,7 @@
 // Cooperative matrices against scalar loops, in all layouts, from workgroup and storage memory. Checks itself:
 //   polywarp run cooperative.wgsl --device D --grid 8,1,1 --bind 0=zeros:u32:34 --bind 1=zeros:f16:4096
 //     --bind 2=zeros:f32:4096 --save 0=out.npy
-// out[0] counts wrong results and must be 0, out[1] results looked at (18,432 for 8 workgroups), out[2 + i] wrong ones
+// out[0] counts wrong results and must be 0, out[1] results looked at (20,480 for 8 workgroups), out[2 + i] wrong ones
 // of kind i. The numbers are small integers, so that every sum is exact.
 enable f16;
 enable wgpu_cooperative_matrix;
@@ -39,6 +39,21 @@ fn product(group: u32, row: u32, column: u32) -> f32 {
   for (var k = 0u; k < 16u; k++) { sum += a_at(group, row, k) * b_at(group, k, column); }
   return sum;
 }
+
+// Factors of two layouts, and a sum that outlives the functions that add to it.
+struct Pair { left: coop_mat16x16<f16, A>, right: coop_mat16x16<f16, B> }
+var<private> total: coop_mat16x16<f32, C>;
+
+fn fill(right: ptr<function, coop_mat16x16<f16, B>>) { *right = coopLoadT<coop_mat16x16<f16, B>>(&b[0], APART); }
+
+fn pair() -> Pair {
+  var p: Pair;
+  p.left = coopLoad<coop_mat16x16<f16, A>>(&a[0], APART);
+  fill(&p.right);
+  return p;
+}
+
+fn add(sum: ptr<private, coop_mat16x16<f32, C>>, p: Pair) { *sum = coopMultiplyAdd(p.left, p.right, *sum); }
 
 @compute @workgroup_size(32)
 fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) id: vec3<u32>) {
@@ -147,5 +162,17 @@ fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) id: v
     let right = product(group, row, column) + c_at(row, column);
     check(d[row * APART + column] == right, 7u);
     check(h[row * APART + column] == f16(right), 8u);
+  }  workgroupBarrier();
+
+  // Through functions, pointers, members and a private variable: 2 A B + C.
+  total = c;
+  add(&total, pair());
+  add(&total, pair());
+  coopStoreT(total, &d[0], APART);
+  workgroupBarrier();
+  for (var i = lane; i < 256u; i += 32u) {
+    let row = i / 16u;
+    let column = i % 16u;
+    check(d[row * APART + column] == 2.0 * product(group, row, column) + c_at(row, column), 9u);
   }
 }

@@ -8,9 +8,10 @@
 //!
 //! Which lane holds which element nobody says, so a fragment can only be loaded, multiplied, stored (C alone), and
 //! combined element by element with one of the same kind. What the ISA does say: A and B must reach the product with
-//! the layout they were loaded with. Hence each value carries it, and a variable takes the layout of what is stored to
-//! it; storing both kinds to one variable is `Unsupported`. (From sm_75 on the assembler transposes while loading, and
-//! the product's machine code is the same for all layouts: ptxas 13.0, sm_75 to sm_120. But that is not promised.)
+//! the layout they were loaded with. It is followed from the loads to each product (`ir/layouts.rs`); a factor that was
+//! loaded by rows on one way and by columns on another is `Unsupported`. (From sm_75 on the assembler transposes while
+//! loading, and the product's machine code is the same for all layouts: ptxas 13.0, sm_75 to sm_120. But that is not
+//! promised.)
 //!
 //! The warp must be whole and come here together. naga's validator sees to the latter: it refuses loads, products and
 //! stores of matrices under a condition that it does not know to be uniform, and it takes local variables for varying.
@@ -21,14 +22,12 @@
 //! of f16). WGSL has no such rule; what ptxas makes of it needs 4 bytes (8 for C of f32) in storage, 16 in workgroup
 //! memory, and faults on less.
 
-use naga::{
-    CooperativeRole, CooperativeSize, Expression, Function, Handle, LocalVariable, Scalar, ScalarKind, Statement,
-};
+use naga::{CooperativeRole, CooperativeSize, Scalar, ScalarKind};
 
 use super::{Env, WARP};
 use crate::error::{Error, Result};
 use crate::ir::*;
-use crate::lower::unroll::children;
+use crate::lower::function::Value;
 
 /// `TypeInner::CooperativeMatrix`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,18 +38,18 @@ pub(crate) struct CoopType {
     pub(crate) role: CooperativeRole,
 }
 
-/// A matrix spread over the lanes of a warp.
-///
-/// A variable of such a type is registers of its own plus a `major`: copy `regs` one by one with `mov_to` (of the type
-/// that [`CoopType::registers`] says), and pass the variable's and the value's `major` to [`settle_major`] at each
-/// store.
+/// A matrix spread over the lanes of a warp. How A or B was loaded, which the product must be told, is found when all is
+/// written (`ir/layouts.rs`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CoopValue {
     pub(crate) ty: CoopType,
-    /// How A or B was loaded, which the product must be told; `None` for role C, and for matrices whose elements are
-    /// all equal, which fit any layout.
-    pub(crate) major: Option<Major>,
     pub(crate) regs: Vec<Reg>,
+}
+
+impl From<CoopValue> for Value {
+    fn from(value: CoopValue) -> Value {
+        Value::Leaves(value.regs.into_iter().map(Operand::from).collect())
+    }
 }
 
 /// Where a matrix is loaded from or stored to: `naga::CooperativeData`.
@@ -127,7 +126,7 @@ impl CoopType {
 pub(crate) fn coop_splat(b: &mut Builder, ty: CoopType, value: Operand) -> Result<CoopValue> {
     let (count, register) = ty.registers()?;
     let value = spread(b, register, value);
-    Ok(CoopValue { ty, major: None, regs: (0..count).map(|_| b.copy(register, value)).collect() })
+    Ok(CoopValue { ty, regs: (0..count).map(|_| b.copy(register, value)).collect() })
 }
 
 /// `value` in every half of a register.
@@ -155,7 +154,7 @@ pub(crate) fn coop_load(b: &mut Builder, env: Env, ty: CoopType, place: CoopPlac
         }
         None => b.push(inst),
     }
-    Ok(CoopValue { ty, major: (fragment != Fragment::C).then_some(major), regs: dst })
+    Ok(CoopValue { ty, regs: dst })
 }
 
 /// `Statement::CooperativeStore`. A matrix that would end after `place.end` is not stored.
@@ -250,7 +249,8 @@ pub(crate) fn coop_mma(
     let d = c.ty.fresh(b)?;
     let ty = c.ty.element();
     b.push(Inst::WmmaMma {
-        ab_major: [left.major.unwrap_or(Major::Row), right.major.unwrap_or(Major::Row)],
+        // As it is for factors of equal elements; `settle_layouts` names what others were loaded with.
+        ab_major: [Major::Row; 2],
         d_ty: ty,
         c_ty: ty,
         d: d.clone(),
@@ -258,7 +258,7 @@ pub(crate) fn coop_mma(
         b: right.regs.clone(),
         c: c.regs.clone(),
     });
-    Ok(CoopValue { ty: c.ty, major: None, regs: d })
+    Ok(CoopValue { ty: c.ty, regs: d })
 }
 
 /// `l + r`, element by element.
@@ -276,11 +276,9 @@ fn elementwise(b: &mut Builder, op: BinaryOp, l: &CoopValue, r: &CoopValue) -> R
         return Err(Error::invalid("a sum of cooperative matrices of two types"));
     }
     let (_, ty) = l.ty.registers()?;
-    let mut major = l.major;
-    settle_major(&mut major, r.major)?;
     let sums = l.regs.iter().zip(&r.regs).map(|(&x, &y)| b.binary(op, ty, x.into(), y.into()));
     let sums: Vec<Operand> = sums.collect();
-    Ok(CoopValue { ty: l.ty, major, regs: sums.into_iter().map(|sum| b.in_reg(ty, sum)).collect() })
+    Ok(CoopValue { ty: l.ty, regs: sums.into_iter().map(|sum| b.in_reg(ty, sum)).collect() })
 }
 
 /// Scalar times matrix.
@@ -290,77 +288,5 @@ pub(crate) fn coop_scale(b: &mut Builder, matrix: &CoopValue, scalar: Operand) -
     let scalar = b.in_reg(ty, scalar).into();
     let products = matrix.regs.iter().map(|&x| b.mul(ty, x.into(), scalar)).collect::<Vec<Operand>>();
     let regs = products.into_iter().map(|product| b.in_reg(ty, product)).collect();
-    Ok(CoopValue { ty: matrix.ty, major: matrix.major, regs })
-}
-
-/// The layout of a variable after a value of layout `stored` was stored to it: `Unsupported` when it had the other one.
-pub(crate) fn settle_major(variable: &mut Option<Major>, stored: Option<Major>) -> Result<()> {
-    match (*variable, stored) {
-        (Some(known), Some(new)) if known != new => Err(Error::unsupported(
-            "one cooperative matrix loaded by rows in one place and by columns in another",
-            "its registers are laid out differently; use two variables",
-        )),
-        (_, None) => Ok(()),
-        (_, Some(new)) => {
-            *variable = Some(new);
-            Ok(())
-        }
-    }
-}
-
-/// The layout that stores in `function` will give the matrix (or array of matrices) `variable`, as far as they store
-/// loaded matrices: what to start the variable's `major` with, so that a product in a loop, before the first store in
-/// program order, is told the right one.
-pub(crate) fn stored_major(function: &Function, variable: Handle<LocalVariable>) -> Option<Major> {
-    in_block(function, &function.body, variable)
-}
-
-fn in_block(function: &Function, block: &naga::Block, variable: Handle<LocalVariable>) -> Option<Major> {
-    block.iter().find_map(|statement| {
-        if let Statement::Store { pointer, value } = *statement {
-            let stored = root(function, pointer) == Some(variable);
-            return if stored { major_of(function, value) } else { None };
-        }
-        let mut found = None;
-        children(statement, &mut |inner| found = found.or_else(|| in_block(function, inner, variable)));
-        found
-    })
-}
-
-/// The variable that a pointer leads into.
-fn root(function: &Function, mut pointer: Handle<Expression>) -> Option<Handle<LocalVariable>> {
-    loop {
-        if let Expression::Access { base, .. } | Expression::AccessIndex { base, .. } = function.expressions[pointer] {
-            pointer = base;
-        } else if let Expression::LocalVariable(variable) = function.expressions[pointer] {
-            return Some(variable);
-        } else {
-            return None;
-        }
-    }
-}
-
-/// The layout of a matrix that is loaded, scaled or summed from loaded ones, or composed of them. Expressions refer to
-/// earlier ones only, so one pass over the arena finds it.
-fn major_of(function: &Function, value: Handle<Expression>) -> Option<Major> {
-    let mut open = vec![value];
-    let mut seen = vec![false; function.expressions.len()];
-    while let Some(handle) = open.pop() {
-        if std::mem::replace(&mut seen[handle.index()], true) {
-            continue;
-        }
-        if let Expression::CooperativeLoad { role, ref data, .. } = function.expressions[handle] {
-            match role {
-                CooperativeRole::C => {}
-                CooperativeRole::A | CooperativeRole::B => {
-                    return Some(if data.row_major { Major::Row } else { Major::Column });
-                }
-            }
-        } else if let Expression::Binary { left, right, .. } = function.expressions[handle] {
-            open.extend([left, right]);
-        } else if let Expression::Compose { ref components, .. } = function.expressions[handle] {
-            open.extend(components);
-        }
-    }
-    None
+    Ok(CoopValue { ty: matrix.ty, regs })
 }

@@ -65,7 +65,7 @@ mod warp;
 pub(crate) use atomics::{AtomicCall, AtomicOp, Use, atomic, atomic_load, atomic_store};
 pub(crate) use barriers::{control_barrier, memory_barrier, uniform_load};
 pub(crate) use coop::{CoopPlace, CoopType, CoopValue, coop_add, coop_load, coop_mma, coop_scale, coop_splat};
-pub(crate) use coop::{coop_store, coop_sub, settle_major, stored_major};
+pub(crate) use coop::{coop_store, coop_sub};
 pub(crate) use lanes::{linear_index, num_subgroups, subgroup_id, subgroup_invocation_id, subgroup_size};
 pub(crate) use reduce::collective;
 pub(crate) use shuffle::{Gather, ballot, gather};

@@ -45,7 +45,6 @@ fn product_names_the_layouts_its_factors_were_loaded_with() {
             let right = coop_load(&mut b, ENV, right, place(b_major, stride, 1)).unwrap();
             let c = matrix(CooperativeRole::C, scalar);
             let c = coop_load(&mut b, ENV, c, place(a_major, stride, 1)).unwrap();
-            assert_eq!((left.major, right.major, c.major), (Some(a_major), Some(b_major), None));
             let left = coop_scale(&mut b, &left, Operand::Imm(0x4000)).unwrap();
             let d = coop_mma(&mut b, ENV, &left, &right, &c).unwrap();
             assert_eq!(
@@ -54,6 +53,7 @@ fn product_names_the_layouts_its_factors_were_loaded_with() {
             );
             assert!(is_unsupported(coop_store(&mut b, ENV, &left, place(a_major, stride, 1))));
             coop_store(&mut b, ENV, &d, place(b_major, stride, 1)).unwrap();
+            assert_eq!(b.settle_layouts(), Ok(()));
             let insts = insts(b);
             let product = insts.iter().find_map(|inst| match inst {
                 Inst::WmmaMma { ab_major, d_ty, c_ty, .. } => Some((*ab_major, *d_ty, *c_ty)),
@@ -116,32 +116,41 @@ fn matrix_that_would_end_behind_the_variable_is_zero_and_not_stored() {
 }
 
 #[test]
-fn splat_fills_both_halves_and_fits_any_layout() {
+fn splat_fills_both_halves() {
     let mut b = builder();
     let one = coop_splat(&mut b, matrix(CooperativeRole::A, Scalar::F16), Operand::Imm(0x3c00)).unwrap();
-    assert_eq!((one.major, one.regs.len()), (None, 8));
+    assert_eq!(one.regs.len(), 8);
     let insts = insts(b);
     assert_eq!(insts.len(), 8);
     assert!(insts.iter().all(|inst| matches!(inst, Inst::Mov { src: Operand::Imm(0x3c00_3c00), .. })), "{insts:?}");
 }
 
 #[test]
-fn sum_of_factors_of_both_layouts_is_refused() {
-    let mut b = builder();
-    let ty = matrix(CooperativeRole::B, Scalar::F16);
-    let rows = coop_load(&mut b, ENV, ty, place(Major::Row, Operand::u32(16), 1)).unwrap();
-    let columns = coop_load(&mut b, ENV, ty, place(Major::Column, Operand::u32(16), 1)).unwrap();
-    let zero = coop_splat(&mut b, ty, Operand::Imm(0)).unwrap();
-    assert!(is_unsupported(coop_add(&mut b, &rows, &columns)));
-    assert_eq!(coop_sub(&mut b, &zero, &columns).unwrap().major, Some(Major::Column));
-    assert_eq!(coop_add(&mut b, &rows, &zero).unwrap().major, Some(Major::Row));
-    let mut variable = None;
-    settle_major(&mut variable, zero.major).unwrap();
-    assert_eq!(variable, None);
-    settle_major(&mut variable, columns.major).unwrap();
-    settle_major(&mut variable, zero.major).unwrap();
-    assert_eq!(variable, Some(Major::Column));
-    assert!(is_unsupported(settle_major(&mut variable, rows.major)));
+fn sum_of_factors_of_both_layouts_is_refused_and_zero_fits_either() {
+    let product = |pick: fn([CoopValue; 3], &mut Builder) -> CoopValue| {
+        let mut b = builder();
+        let ty = matrix(CooperativeRole::B, Scalar::F16);
+        let [rows, columns] = [Major::Row, Major::Column]
+            .map(|major| coop_load(&mut b, ENV, ty, place(major, Operand::u32(16), 1)).unwrap());
+        let zero = coop_splat(&mut b, ty, Operand::Imm(0)).unwrap();
+        // One that other sums take part in as well.
+        coop_add(&mut b, &rows, &zero).unwrap();
+        coop_add(&mut b, &columns, &zero).unwrap();
+        let left = coop_splat(&mut b, matrix(CooperativeRole::A, Scalar::F16), Operand::Imm(0)).unwrap();
+        let c = coop_splat(&mut b, matrix(CooperativeRole::C, Scalar::F32), Operand::Imm(0)).unwrap();
+        let right = pick([rows, columns, zero], &mut b);
+        let d = coop_mma(&mut b, ENV, &left, &right, &c).unwrap();
+        b.settle_layouts().map_err(|reg| assert_eq!(reg, d.regs[0]))?;
+        Ok(insts(b).into_iter().find_map(|inst| match inst {
+            Inst::WmmaMma { ab_major, .. } => Some(ab_major),
+            _ => None,
+        }))
+    };
+    let named = |right| Ok::<_, ()>(Some([Major::Row, right]));
+    assert_eq!(product(|[rows, columns, _], b| coop_add(b, &rows, &columns).unwrap()), Err(()));
+    assert_eq!(product(|[_, columns, zero], b| coop_sub(b, &zero, &columns).unwrap()), named(Major::Column));
+    assert_eq!(product(|[rows, _, zero], b| coop_add(b, &rows, &zero).unwrap()), named(Major::Row));
+    assert_eq!(product(|[_, _, zero], _| zero), named(Major::Row));
 }
 
 #[test]
@@ -172,8 +181,8 @@ fn main() {
     var b: array<coop_mat16x16<f16, B>, 2>;
     var never: coop_mat16x16<f16, B>;
     var sum: array<coop_mat16x16<f32, C>, 2>;
-    for (var k = 0u; k < 64u; k += 16u) {
-        sum[0] = coopMultiplyAdd(a, b[0], sum[0]);
+    for (var k = 0u; k < 6400u; k += 16u) {
+        sum[0] = coopMultiplyAdd(a, b[1], sum[0]);
         sum[1] = coopMultiplyAdd(a, never, sum[1]);
         a = f16(2.0) * coopLoadT<coop_mat16x16<f16, A>>(&x[k], 16u);
         b[1] = coopLoad<coop_mat16x16<f16, B>>(&x[k], 16u) + b[0];
@@ -183,17 +192,93 @@ fn main() {
 }
 ";
 
+/// The products in the PTX of a shader, or why there is none.
+fn products(source: &str) -> Result<Vec<String>, Error> {
+    let module = naga::front::wgsl::parse_str(source).unwrap_or_else(|e| panic!("{}", e.emit_to_string(source)));
+    let info = Validator::new(ValidationFlags::all(), Capabilities::all()).validate(&module).unwrap();
+    let ptx = crate::compile(&module, &info, &crate::Options::default())?;
+    let names = ptx.text.lines().filter_map(|line| line.trim().strip_prefix("wmma.mma.sync.aligned."));
+    Ok(names.map(|rest| rest.split(".m16").next().unwrap_or_default().to_owned()).collect())
+}
+
 #[test]
 fn variables_take_the_layout_of_what_is_stored_to_them_later() {
-    let module = naga::front::wgsl::parse_str(LOOP).unwrap_or_else(|e| panic!("{}", e.emit_to_string(LOOP)));
-    Validator::new(ValidationFlags::all(), Capabilities::all()).validate(&module).unwrap();
-    let function = &module.entry_points[0].function;
-    let found: Vec<(&str, Option<Major>)> = function
-        .local_variables
-        .iter()
-        .filter_map(|(handle, variable)| Some((variable.name.as_deref()?, stored_major(function, handle))))
-        .filter(|(name, _)| *name != "k")
-        .collect();
-    let expected = [("a", Some(Major::Row)), ("b", Some(Major::Column)), ("never", None), ("sum", None)];
-    assert_eq!(found, expected);
+    assert_eq!(products(LOOP).unwrap(), ["row.col", "row.row"]);
+}
+
+const HEAD: &str = "
+enable f16;
+enable wgpu_cooperative_matrix;
+alias Left = coop_mat16x16<f16, A>;
+alias Right = coop_mat16x16<f16, B>;
+alias Sum = coop_mat16x16<f32, C>;
+@group(0) @binding(0) var<storage, read> x: array<f16>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+";
+
+#[test]
+fn layouts_reach_products_through_functions_structs_and_private_variables() {
+    for (what, body) in [
+        (
+            "results",
+            "fn left() -> Left { return coopLoad<Left>(&x[0], 16u); }
+             fn both(a: Left, b: Right) -> Sum { return coopMultiplyAdd(a, b, Sum()); }
+             @compute @workgroup_size(32) fn main() {
+                 coopStore(Sum() + both(left(), coopLoadT<Right>(&x[0], 16u)), &y[0], 16u);
+             }",
+        ),
+        (
+            "pointers",
+            "fn fill(a: ptr<function, Left>) { *a = coopLoad<Left>(&x[0], 16u); }
+             fn add(c: ptr<function, Sum>, a: Left) { *c = coopMultiplyAdd(a, coopLoadT<Right>(&x[0], 16u), *c); }
+             @compute @workgroup_size(32) fn main() {
+                 var a: Left; var c: Sum;
+                 fill(&a); add(&c, a);
+                 coopStore(c, &y[0], 16u);
+             }",
+        ),
+        (
+            "members",
+            "struct Pair { a: Left, b: Right }
+             fn pair() -> Pair { var p: Pair; p.a = coopLoad<Left>(&x[0], 16u); p.b = coopLoadT<Right>(&x[0], 16u); return p; }
+             @compute @workgroup_size(32) fn main() {
+                 coopStore(coopMultiplyAdd(pair().a, pair().b, Sum()), &y[0], 16u);
+             }",
+        ),
+        (
+            "private",
+            "var<private> a: Left; var<private> c: Sum;
+             fn fill() { a = coopLoad<Left>(&x[0], 16u); }
+             @compute @workgroup_size(32) fn main() {
+                 fill();
+                 c = coopMultiplyAdd(a, coopLoadT<Right>(&x[0], 16u), c);
+                 coopStore(c, &y[0], 16u);
+             }",
+        ),
+    ] {
+        let products = products(&format!("{HEAD}{body}")).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(products, ["col.row"], "{what}");
+    }
+}
+
+#[test]
+fn factor_of_two_layouts_is_refused_where_the_product_is() {
+    let body = "@group(0) @binding(2) var<uniform> n: u32;
+        @compute @workgroup_size(32) fn main() {
+            var a: Left;
+            if (n == 0u) { a = coopLoad<Left>(&x[0], 16u); } else { a = coopLoadT<Left>(&x[0], 16u); }
+            coopStore(coopMultiplyAdd(a, Right(), Sum()), &y[0], 16u);
+        }";
+    let source = format!("{HEAD}{body}");
+    let Err(Error::Unsupported { construct, span: Some(span), .. }) = products(&source) else { panic!("compiled") };
+    assert!(construct.contains("by rows in one place"), "{construct}");
+    assert!(source[span.to_range().unwrap()].starts_with("coopMultiplyAdd"), "{:?}", &source[span.to_range().unwrap()]);
+}
+
+#[test]
+fn matrix_that_tensor_cores_lack_is_refused_where_its_variable_is() {
+    let body = "@compute @workgroup_size(32) fn main() { var c = coop_mat8x8<f32, C>(); coopStore(c, &y[0], 8u); }";
+    let source = format!("{HEAD}{body}");
+    let error = products(&source).unwrap_err();
+    assert!(source[error.span().unwrap().to_range().unwrap()].contains('c'), "{error:?}");
 }

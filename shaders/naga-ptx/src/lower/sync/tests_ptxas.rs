@@ -211,6 +211,7 @@ fn coop_kernels(module: &mut Module) {
                     let d = coop_add(b, &d, &zero).unwrap();
                     let out = if space == Space::Constant { Space::Global } else { space };
                     coop_store(b, env, &d, CoopPlace { space: out, stride: Operand::u32(16), ..place(other) }).unwrap();
+                    b.settle_layouts().unwrap();
                 });
             }
         }
