@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{add_kernel, bind, entries, upload, within_seconds};
-use polywarp_core::{Backend, Device, Error, Tensor};
+use polywarp_core::{Backend, DType, Device, Distribution, Error, Granularity, Tensor};
 use polywarp_wgpu::{Options, WgpuBackend};
 
 fn assert_lost<T: std::fmt::Debug>(backend: &WgpuBackend, what: &str, result: Result<T, Error>) {
@@ -93,6 +93,7 @@ fn tensors_of_a_lost_device_say_so() {
             let device = Device::new(entry.open(Options::default()).unwrap());
             let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0], [2, 2]).unwrap();
             let backend = device.backend_as::<WgpuBackend>().unwrap();
+            let recording = device.record(|| x.add(&x)).unwrap();
             backend.device().destroy();
             // A read waits for the device, and finds the loss out; before it, work may still be taken.
             assert_lost(backend, "to_vec", x.to_vec::<f32>());
@@ -102,6 +103,13 @@ fn tensors_of_a_lost_device_say_so() {
             assert_lost(backend, "add", x.add(&x));
             assert_lost(backend, "matmul", x.matmul(&x));
             assert_lost(backend, "assign", x.assign(&x));
+            assert_lost(backend, "softmax", x.softmax(1));
+            assert_lost(backend, "quantize", x.quantize(DType::I8, Granularity::PerRow).map(drop));
+            let uniform = Distribution::Uniform { low: 0.0, high: 1.0 };
+            assert_lost(backend, "random", Tensor::random(&device, DType::F32, [4], uniform, 0, 0));
+            assert_lost(backend, "to_device", x.to_device(&Device::cpu()));
+            assert_lost(backend, "record", device.record(|| x.add(&x)).map(drop));
+            assert_lost(backend, "replay", recording.replay().map(drop));
             assert_lost(backend, "synchronize", device.synchronize());
             // What is wrong with a request itself is said first.
             assert!(matches!(x.reshape([3]), Err(Error::ReshapeSize { from: 4, to: 3, .. })));

@@ -1,12 +1,13 @@
 //! `polywarp bench`: the speedup tables on this machine's own devices.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use polywarp::Device;
 use polywarp::bench::{self, BenchSize, Options, Suite, Table};
 
-use super::{Fault, Verdict, progress_bar, say};
+use super::{Fault, Verdict, check_writable, is_output, progress_bar, say};
 
 /// Measures every device of this machine and prints the speedup tables
 #[derive(clap::Args)]
@@ -33,10 +34,10 @@ pub struct Args {
     /// Seconds that a long product runs without pause, and the vendor's library beside it; 0 for short bursts alone
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = parse_budget)]
     sustained: f64,
-    /// Writes the figures as JSON, one object per line
+    /// Writes the figures as JSON, one object per line; `-` is standard output, and the table goes to standard error then
     #[arg(long, value_name = "F")]
     json: Option<PathBuf>,
-    /// Writes the page with plots
+    /// Writes the page with plots; `-` as with --json
     #[arg(long, value_name = "F")]
     html: Option<PathBuf>,
 }
@@ -60,6 +61,14 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         let names = Suite::ALL.map(Suite::name).join(" ");
         return Err(Fault::usage(format!("no suite is called `{name}`: there are {names}")));
     }
+    // Measuring takes minutes: a file that cannot be written is no surprise to keep for the end.
+    let files: Vec<&PathBuf> = [&args.json, &args.html].into_iter().flatten().collect();
+    if let [json, html] = files[..]
+        && json == html
+    {
+        return Err(Fault::usage(format!("--json and --html name the same file, {}", json.display())));
+    }
+    files.iter().filter(|path| !is_output(path)).try_for_each(|path| check_writable(path))?;
     let (devices, all_opened) = chosen_devices(&args.device, args.alone)?;
     let options = Options {
         suite: args.suite.clone(),
@@ -72,7 +81,12 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     if table.rows.is_empty() && table.skipped.is_empty() {
         return Err(Fault::usage("no case has such a name".to_owned()));
     }
-    say(bench::terminal(&table))?;
+    if files.iter().any(|path| is_output(path)) {
+        // Nobody to tell when standard error is closed.
+        let _ = writeln!(io::stderr(), "{}", bench::terminal(&table));
+    } else {
+        say(bench::terminal(&table))?;
+    }
     if let Some(path) = &args.json {
         let lines = table.json_lines().map_err(|e| Fault::Machine(format!("cannot write JSON: {e}")))?;
         save(path, &lines)?;
@@ -129,6 +143,9 @@ fn run_with_progress(devices: &[Device], options: &Options) -> Table {
 }
 
 fn save(path: &Path, text: &str) -> Result<(), Fault> {
+    if is_output(path) {
+        return say(text.trim_end());
+    }
     std::fs::write(path, text).map_err(|e| Fault::Machine(format!("{}: {e}", path.display())))
 }
 

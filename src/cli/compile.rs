@@ -7,7 +7,7 @@ use polywarp::compiler::{BindSlot, Output, Request, Target, compile};
 use polywarp::shader::Reflection;
 use serde::Serialize;
 
-use super::{Fault, Verdict, in_shader, parse_define, read_shader};
+use super::{Fault, Verdict, in_shader, is_output, parse_define, read_shader};
 
 /// Compiles a WGSL shader to another language
 #[derive(clap::Args)]
@@ -50,6 +50,9 @@ struct Described<'a> {
 }
 
 pub fn run(args: &Args) -> Result<Verdict, Fault> {
+    if args.reflect.as_ref() == Some(&args.output) {
+        return Err(Fault::usage(format!("--reflect and --output name the same file, {}", args.output.display())));
+    }
     let source = read_shader(&args.file)?;
     let request = Request {
         source: &source,
@@ -70,7 +73,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Fault> {
-    if path == Path::new("-") {
+    if is_output(path) {
         let mut out = std::io::stdout().lock();
         return out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| match e.kind() {
             std::io::ErrorKind::BrokenPipe => Fault::OutputClosed,

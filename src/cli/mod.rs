@@ -15,6 +15,7 @@ mod tune;
 
 use std::io::{self, IsTerminal, Write};
 use std::panic;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -173,6 +174,28 @@ fn say_json(value: &impl serde::Serialize) -> Result<(), Fault> {
     say(text)
 }
 
+/// An error unless a file can be written to `path`: said before long work and not after it.
+fn check_writable(path: &Path) -> Result<(), Fault> {
+    let fail = |e: io::Error| Fault::Machine(format!("cannot write {}: {e}", path.display()));
+    match std::fs::metadata(path) {
+        // What is there is kept until it is replaced.
+        Ok(there) if there.is_file() || there.is_dir() => {
+            std::fs::OpenOptions::new().append(true).open(path).map(drop).map_err(fail)
+        }
+        // A pipe or a terminal: opening it is already the use of it.
+        Ok(_) => Ok(()),
+        Err(_) => {
+            std::fs::File::create_new(path).map_err(fail)?;
+            std::fs::remove_file(path).map_err(fail)
+        }
+    }
+}
+
+/// Whether `path` is `-`, standard output.
+fn is_output(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 /// The device a command was given, or the default one.
 fn chosen_device(name: Option<&str>) -> Result<Device, Fault> {
     Ok(match name {
@@ -194,7 +217,7 @@ fn parse_define(text: &str) -> Result<(String, f64), String> {
 }
 
 /// The text of a shader file.
-fn read_shader(path: &std::path::Path) -> Result<String, Fault> {
+fn read_shader(path: &Path) -> Result<String, Fault> {
     let fail = |why: String| Fault::usage(format!("{}: {why}", path.display()));
     let limit = polywarp::shader::MAX_SOURCE_BYTES as u64;
     let file = std::fs::File::open(path).map_err(|e| fail(e.to_string()))?;
@@ -216,7 +239,7 @@ fn read_shader(path: &std::path::Path) -> Result<String, Fault> {
 }
 
 /// `error` of the shader in `path`, as editors understand it: file:line:column.
-fn in_shader(path: &std::path::Path, error: Error) -> Fault {
+fn in_shader(path: &Path, error: Error) -> Fault {
     match error {
         Error::Shader { line, column, message } if line > 0 => {
             Fault::usage(format!("{}:{line}:{column}: {message}", path.display()))

@@ -1,14 +1,17 @@
 //! `polywarp run`: anybody's compute shader on any device, from and to .npy files.
 //!
 //! Files are read and flags are checked before a device is touched. A buffer is as long as its array, rounded up to 4
-//! bytes (what GPUs can bind), so an array of an odd number of 8- or 16-bit elements has padding zeros at its end.
+//! bytes (what GPUs can bind), so an array of an odd number of 8- or 16-bit elements has padding zeros at its end. The shader
+//! reads its bytes whatever their dtype; where that can hardly be meant (numpy's f64 as f32), a line on standard error says so.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use polywarp::compiler::{Request, Target, compile};
 use polywarp::{Binding, Buffer, DType, Device, Kernel};
 
 use super::npy::{self, Form, Kind};
-use super::{Fault, Verdict, chosen_device, in_shader, parse_define, read_shader, say};
+use super::{Fault, Verdict, check_writable, chosen_device, in_shader, parse_define, read_shader, say};
 
 /// Runs a WGSL compute shader from and to .npy files
 #[derive(clap::Args)]
@@ -130,6 +133,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     check_places(args)?;
     let source = read_shader(&args.file)?;
     let arrays = args.binds.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    args.saves.iter().try_for_each(|save| check_writable(&save.path))?;
     let device = chosen_device(args.device.as_deref())?;
     let bound = arrays.into_iter().map(|array| upload(&device, array)).collect::<Result<Vec<_>, Fault>>()?;
     let bindings: Vec<Binding> = bound
@@ -144,6 +148,10 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     let kernel = Kernel { wgsl: source, entry: args.entry.clone(), defines: args.defines.clone() };
     let backend = device.backend();
     backend.launch(&kernel, args.grid, &bindings).map_err(|e| in_shader(&args.file, e))?;
+    for line in misread(&kernel, &bound) {
+        // Nobody to tell when standard error is closed.
+        let _ = writeln!(std::io::stderr(), "warning: {line}");
+    }
     device.synchronize()?;
     for save in &args.saves {
         let Some(array) = bound.iter().find(|array| array.at == save.at) else { continue }; // refused above
@@ -153,6 +161,42 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         say(format!("{}: {}", save.path.display(), array.form))?;
     }
     Ok(Verdict::Well)
+}
+
+/// A line for each array whose elements are of another type than `kernel`, which is valid, declares there.
+fn misread(kernel: &Kernel, bound: &[Bound]) -> Vec<String> {
+    let request = Request {
+        source: &kernel.wgsl,
+        target: Target::Wgsl,
+        entry: kernel.entry.as_deref(),
+        defines: &kernel.defines,
+        arch: None,
+    };
+    // What the compiler does not take is for the device to judge, and it has.
+    let Ok(compiled) = compile(&request) else { return Vec::new() };
+    let lines = bound.iter().filter_map(|array| {
+        let place = (array.at.group, array.at.binding);
+        let declared = compiled.reflection.bindings.iter().find(|b| (b.group, b.binding) == place)?;
+        let kind = array.form.kind.to_string();
+        (!may_be_read_as(&kind, &declared.ty)).then(|| {
+            let (at, name, ty) = (array.at, &declared.name, &declared.ty);
+            format!("binding {at} has elements of type {kind}, which `{name}`, {ty}, reads as they lie; convert them if that is not meant")
+        })
+    });
+    lines.collect()
+}
+
+/// Whether elements called `kind` can be meant to be read as the WGSL type `ty`: as the same, as the other kind of integer,
+/// a complex number as its two parts, anything as words (u32). Of structs nothing is said.
+fn may_be_read_as(kind: &str, ty: &str) -> bool {
+    const SCALARS: [&str; 7] = ["f16", "f32", "f64", "i32", "i64", "u32", "u64"];
+    let mut scalars = ty.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| SCALARS.contains(word)).peekable();
+    scalars.peek().is_none()
+        || scalars.any(|scalar| {
+            let integers = kind.starts_with(['i', 'u']) && scalar.starts_with(['i', 'u']) && kind[1..] == scalar[1..];
+            let parts = matches!((kind, scalar), ("c64", "f32") | ("c128", "f64"));
+            kind == scalar || scalar == "u32" || integers || parts
+        })
 }
 
 fn check_places(args: &Args) -> Result<(), Fault> {
@@ -243,6 +287,25 @@ mod tests {
         assert_eq!(parse_grid("4, 2, 0"), Ok([4, 2, 0]));
         for bad in ["", "1,2,3,4", "-1", "1,,2", "4294967296", "x"] {
             assert!(parse_grid(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn elements_of_another_type_are_noticed() {
+        let fine = [
+            ("f32", "array<f32>"),
+            ("f32", "array<mat4x4<f32>, 20>"),
+            ("u32", "array<atomic<i32>>"),
+            ("u64", "array<vec2<i64>>"),
+            ("c64", "array<vec2<f32>>"),
+            ("bf16", "array<u32>"),
+            ("f64", "array<vec2<u32>>"),
+            ("f64", "Particle"),
+            ("f16", "array<f16, 8>"),
+        ];
+        assert!(fine.iter().all(|(kind, ty)| may_be_read_as(kind, ty)));
+        for (kind, ty) in [("f64", "array<f32>"), ("i64", "array<i32>"), ("i32", "f32"), ("f16", "array<vec4<f32>>")] {
+            assert!(!may_be_read_as(kind, ty), "{kind} as {ty}");
         }
     }
 

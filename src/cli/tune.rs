@@ -8,7 +8,7 @@ use polywarp::ops::Matmul;
 use polywarp::tuner::{Answer, Key, Mode, Place, Store, Table, Tuner, set_progress};
 use polywarp::{DType, Device, Error, Layout, Op, Precision, Shape, TensorSpec};
 
-use super::{Fault, Verdict, chosen_device, progress_bar, say};
+use super::{Fault, Verdict, check_writable, chosen_device, progress_bar, say};
 
 /// Times the kernels that could serve matrix products on this machine and remembers the fastest; shows, exports, merges or
 /// forgets what is remembered
@@ -154,6 +154,7 @@ fn outcome(answer: &Answer) -> String {
 }
 
 fn tune(args: &Args) -> Result<Verdict, Fault> {
+    args.export.as_deref().map_or(Ok(()), check_writable)?;
     let device = chosen_device(args.device.as_deref())?;
     let Some(tuner) = device.tuner() else {
         return Err(Fault::usage(format!("{} has one kernel for each operation: nothing to tune", device.id())));

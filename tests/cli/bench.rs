@@ -63,6 +63,30 @@ fn table_lines_and_page_of_one_suite() {
 }
 
 #[test]
+fn lines_go_to_standard_output() {
+    let output = ended(&mut program(&as_strs(&quick(&["--json", "-"]))));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let rows = text(&output.stdout).lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
+    assert_eq!(rows.filter(|line| line.get("row").is_some()).count(), 3);
+    assert!(text(&output.stderr).contains("softmax rows"), "the table is not lost: {}", text(&output.stderr));
+}
+
+/// Measuring takes minutes: it does not begin for a file that cannot be written.
+#[test]
+fn files_that_cannot_be_written_are_refused_first() {
+    let folder = Folder::new("bench-unwritable");
+    let (nowhere, page) = (folder.path("none/lines.jsonl"), folder.path("page.html"));
+    let line = refused(&as_strs(&quick(&["--html", &page, "--json", &nowhere])), 1);
+    assert!(line.contains("cannot write") && line.contains("none/lines.jsonl"), "{line}");
+    assert!(!Path::new(&page).exists(), "an empty page was left");
+    let folder_itself = folder.path("");
+    assert!(refused(&as_strs(&quick(&["--json", &folder_itself])), 1).contains("cannot write"));
+    for same in [page.as_str(), "-"] {
+        assert!(refused(&as_strs(&quick(&["--html", same, "--json", same])), 2).contains("same file"));
+    }
+}
+
+#[test]
 fn page_of_products_has_its_plot() {
     let folder = Folder::new("bench-plot");
     let page = folder.path("page.html");
@@ -126,17 +150,16 @@ fn bench_bad_requests_are_refused() {
     assert!(refused(&["bench", "--device", "cpu", "--size", "small", "--only", "no such case"], 2).contains("no case"));
 }
 
+/// A disk may be full all the same once it is measured.
+#[cfg(target_os = "linux")]
 #[test]
-fn bench_unwritable_file_is_one_clear_line() {
-    let folder = Folder::new("bench-unwritable");
+fn full_disk_is_one_clear_line_after_the_table() {
     for flag in ["--json", "--html"] {
-        let nowhere = folder.path("missing/file");
-        let output = ended(&mut program(&as_strs(&quick(&[flag, &nowhere]))));
+        let output = ended(&mut program(&as_strs(&quick(&[flag, "/dev/full"]))));
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{flag}: {error}");
         assert!(error.starts_with("error: ") && error.lines().count() == 1, "{flag}: {error}");
-        assert!(error.contains(&nowhere) && error.contains("os error"), "{flag}: {error}");
-        // What was measured is shown all the same.
+        assert!(error.contains("/dev/full") && error.contains("os error"), "{flag}: {error}");
         assert!(text(&output.stdout).contains("softmax rows f32"), "{flag}");
     }
 }

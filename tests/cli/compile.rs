@@ -107,6 +107,11 @@ fn bad_requests_are_refused() {
     let this_folder = folder.path("");
     assert!(refused(&["compile", &this_folder, "--target", "msl", "-o", &out], 2).contains("folder"));
     assert!(!exists(&out), "nothing was written");
+    for same in [out.as_str(), "-"] {
+        let args = ["compile", &file, "--target", "wgsl", "-o", same, "--reflect", same];
+        assert!(refused(&args, 2).contains("same file"));
+    }
+    assert!(!exists(&out), "nothing was written");
     let nowhere = folder.path("no/such/folder/out");
     assert!(refused(&["compile", &file, "--target", "spirv", "-o", &nowhere], 1).contains("cannot write"));
     let double = folder.with("double.wgsl", "@compute @workgroup_size(1) fn main() { var x: f64 = 1.0lf; x += x; }");

@@ -96,6 +96,45 @@ fn zeros_and_every_order_of_bytes() {
     }
 }
 
+/// numpy makes f64 unless told otherwise; a shader with f32 gives nonsense then, and nothing else would say why.
+#[test]
+fn elements_of_another_type_are_warned_of() {
+    let Some(gpu) = gpu() else { return };
+    let folder = Folder::new("types");
+    let double = folder.with(
+        "double.wgsl",
+        "@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+         @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) { x[id.x] *= 2.0; }",
+    );
+    let run = |file: &str| {
+        let bind = format!("0={file}");
+        let out = ended(&mut program(&["run", &double, "--device", &gpu, "--grid", "1", "--bind", &bind]));
+        assert_eq!(out.status.code(), Some(0));
+        text(&out.stderr).to_owned()
+    };
+    let wide = folder.with("wide.npy", npy("<f8", "False", "(1,)", &1.0f64.to_le_bytes()));
+    let said = run(&wide);
+    assert!(said.starts_with("warning: binding 0.0 ") && said.contains("f64") && said.contains("array<f32>"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let right = folder.with("right.npy", npy("<f4", "False", "(1,)", &1.0f32.to_le_bytes()));
+    assert_eq!(run(&right), "");
+}
+
+#[test]
+fn file_that_cannot_be_written_is_refused_first() {
+    let folder = Folder::new("unwritable");
+    let save = format!("1={}", folder.path("none/out.npy"));
+    let flags = ["--device", "cpu", "--grid", "1", "--bind", "1=zeros:f32:4", "--save", &save];
+    let line = refused(&[&["run", &shader("saxpy")], &flags[..]].concat(), 1);
+    assert!(line.contains("cannot write") && !line.contains("cpu does not support"), "{line}");
+    // What is there is not touched before there is something to put in its place.
+    let kept = folder.with("kept.npy", "kept");
+    let save = format!("1={kept}");
+    let flags = ["--device", "cpu", "--grid", "1", "--bind", "1=zeros:f32:4", "--save", &save];
+    assert!(refused(&[&["run", &shader("saxpy")], &flags[..]].concat(), 2).contains("cpu does not support"));
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "kept");
+}
+
 #[test]
 fn cpu_device_says_that_it_cannot() {
     let line = refused(&["run", &shader("saxpy"), "--device", "cpu", "--grid", "1", "--entry", "clear"], 2);

@@ -3,8 +3,8 @@
 //! Three steps: look at the system (`system.rs`) and at NVIDIA's part of it (`nvidia/`), open every device and let it
 //! compute something small (`smoke.rs`), and draw conclusions. Findings are errors, warnings or notes. An error is
 //! something broken: a loader that cannot be opened although there is a GPU, a file that is named but missing, a device
-//! that computes wrongly, a device asked for by `POLYWARP_DEVICE` that is not there, an NVIDIA card that its driver does
-//! not give access to. A machine without a GPU is a warning, since the CPU device works: exit code 0.
+//! that computes wrongly, a device asked for by `POLYWARP_DEVICE` that is not there, a variable of wgpu's that no adapter
+//! answers to, an NVIDIA card that its driver does not give access to. A machine without a GPU is a warning, since the CPU device works: exit code 0.
 
 mod nvidia;
 mod smoke;

@@ -100,10 +100,15 @@ impl System {
         let mut found = Vec::new();
         let real_gpu = entries.iter().any(|entry| entry.is_real_gpu() && entry.unusable.is_none());
         for (name, value, effect) in &self.filters {
-            found.push(Finding::note(
-                format!("{name} is `{value}`: {effect}"),
-                format!("unset {name} to see everything"),
-            ));
+            found.push(match hides_everything(name, entries) {
+                Some(reason) => Finding::error(
+                    format!("{name} is `{value}`: {reason}"),
+                    format!("unset {name}, and `polywarp devices` shows what there is to name"),
+                ),
+                None => {
+                    Finding::note(format!("{name} is `{value}`: {effect}"), format!("unset {name} to see everything"))
+                }
+            });
         }
         for (variable, file) in &self.missing_driver_files {
             found.push(Finding::error(
@@ -229,6 +234,18 @@ fn no_gpu(entries: &[DeviceEntry], card: bool) -> Finding {
 
 fn names_nvidia(file: &Path) -> bool {
     file.file_name().is_some_and(|name| name.to_string_lossy().contains("nvidia"))
+}
+
+/// Why nothing is left through wgpu, where that is for `variable`'s own value: a name that nothing has.
+fn hides_everything(variable: &str, entries: &[DeviceEntry]) -> Option<String> {
+    let wgpu = entries.iter().find(|entry| entry.id == "wgpu")?;
+    let Some(polywarp::Error::BackendUnavailable { reason, .. }) = &wgpu.unusable else { return None };
+    let own = match variable {
+        "WGPU_BACKEND" => reason.starts_with("WGPU_BACKEND names no API"),
+        "WGPU_ADAPTER_NAME" => reason.contains("is named like WGPU_ADAPTER_NAME="),
+        _ => false,
+    };
+    own.then(|| reason.clone())
 }
 
 fn filters() -> Vec<(String, String, String)> {

@@ -89,6 +89,10 @@ pub(super) fn unsupported_dtype(device: &Device) -> Answer {
         refused("a product in a dtype the device lacks", square.matmul(&square), named)?;
         refused("a cast from a dtype the device lacks", x.cast(DType::F32), named)?;
         refused("a cast to a dtype the device lacks", ones(device, &[4])?.cast(lacked), named)?;
+        refused("a fill in a dtype the device lacks", Tensor::full(device, lacked, [4], 1.0), named)?;
+        refused("a position in a dtype the device lacks", x.argmax(&[]), named)?;
+        refused("a comparison in a dtype the device lacks", x.lt(&x), named)?;
+        refused("a recording in a dtype the device lacks", device.record(|| x.abs()), named)?;
         if must(x.to_bytes())? != bytes {
             return Err(format!("{lacked} cannot even be stored"));
         }

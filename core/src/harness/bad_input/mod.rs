@@ -71,6 +71,7 @@ const ROWS: &[(&str, Test)] = &[
     ("buffer larger than the device allows", storage::buffer_too_big),
     ("allocation over the memory limit", storage::memory_limit),
     ("zero-size tensors in every op", shapes::zero_size),
+    ("sums, products and 8-bit forms of nothing", shapes::zero_size_sums),
     ("NaN and infinity cast to integers", dtypes::nan_cast),
     ("output that is also an input", storage::aliased_output),
     ("wrong number of buffers", storage::buffer_count),

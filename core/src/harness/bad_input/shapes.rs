@@ -2,7 +2,8 @@
 
 use super::{Answer, must, ones, refused};
 use crate::ops::{ArgReduce, ArgReduceFn, Distribution};
-use crate::{DType, Device, Error, Layout, MAX_RANK, Result, Shape, Tensor, TensorSpec};
+use crate::tensor::Granularity;
+use crate::{DType, Device, Error, Layout, MAX_RANK, MatmulOptions, Result, Shape, Tensor, TensorSpec, UnaryFn};
 
 pub(super) fn add_shapes(device: &Device) -> Answer {
     let (a, b) = (ones(device, &[2, 3])?, ones(device, &[4, 3])?);
@@ -168,4 +169,49 @@ pub(super) fn zero_size(device: &Device) -> Answer {
         Ok(())
     };
     must(run())
+}
+
+/// Where nothing is reduced or multiplied the result is empty; where nothing is what is added up, it is what is added to it.
+pub(super) fn zero_size_sums(device: &Device) -> Answer {
+    let float = |dims: &[u64]| Tensor::zeros(device, DType::F32, dims);
+    let run = || -> Result<Vec<(&'static str, Tensor, &'static [u64])>> {
+        let (x, y) = (float(&[0, 3])?, float(&[3, 0])?);
+        let (none, ends) = (Tensor::zeros(device, DType::I32, [0])?, Tensor::from_slice(device, &[0i32, 0], [2])?);
+        let blocks = Granularity::Blocks { rows: 2, columns: 2 };
+        Ok(vec![
+            ("sums of no rows", x.sum(&[1])?, &[0]),
+            ("maxima of no rows", x.max(&[1])?, &[0]),
+            ("means of no columns", y.mean(&[0])?, &[0]),
+            ("argmax of no rows", x.argmax(&[1])?, &[0]),
+            ("any of no rows", x.eq(&x)?.any(&[1])?, &[0]),
+            ("log-softmax along nothing", y.log_softmax(1)?, &[3, 0]),
+            ("clamp", x.clamp(0.0, 1.0)?, &[0, 3]),
+            ("no numbers counted", Tensor::arange(device, DType::I32, 0, 1, 0)?, &[0]),
+            ("a product of no rows and no columns", x.matmul(&y)?, &[0, 0]),
+            ("no products", float(&[0, 2, 3])?.matmul(&float(&[3, 4])?)?, &[0, 2, 4]),
+            ("groups of no rows", x.grouped_matmul(&float(&[2, 3, 5])?, &ends)?, &[0, 5]),
+            ("rows of no group", float(&[4, 3])?.grouped_matmul(&float(&[0, 3, 5])?, &none)?, &[4, 5]),
+            ("no row quantised", x.quantize(DType::I8, Granularity::PerRow)?.dequantize(DType::F32)?, &[0, 3]),
+            ("no column quantised", y.quantize(DType::I8, blocks)?.dequantize(DType::F32)?, &[3, 0]),
+            ("nothing compressed", y.compress_2_4()?.decompress()?, &[3, 0]),
+            ("a compressed product over no k", y.compress_2_4()?.matmul(&float(&[0, 2])?)?, &[3, 2]),
+            ("a view of rank 8", x.reshape([1, 0, 1, 3, 1, 1, 2, 1])?.flip(3)?.copy()?, &[1, 0, 1, 3, 1, 1, 2, 1]),
+        ])
+    };
+    for (what, result, dims) in must(run())? {
+        let values = must(result.to_bytes())?;
+        if result.dims() != dims || values.iter().any(|&byte| byte != 0) {
+            return Err(format!("{what}: shape {:?}, not {dims:?}, values {values:?}", result.dims()));
+        }
+    }
+    // activation(alpha A B + beta C + bias) over a k of nothing is activation(beta C + bias).
+    let epilogue = || -> Result<Vec<f32>> {
+        let (c, bias) =
+            (Tensor::full(device, DType::F32, [3, 2], 2.0)?, Tensor::from_slice(device, &[1f32, -9.0], [2])?);
+        let add = Some((&c, 0.5));
+        let options = MatmulOptions { add, bias: Some(&bias), activation: Some(UnaryFn::Relu), ..Default::default() };
+        float(&[3, 0])?.matmul_with(&float(&[0, 2])?, &options)?.to_vec()
+    };
+    let got = must(epilogue())?;
+    if got == [2.0, 0.0, 2.0, 0.0, 2.0, 0.0] { Ok(()) } else { Err(format!("an epilogue over no k gave {got:?}")) }
 }
