@@ -107,13 +107,13 @@ fn tensors_of_a_lost_device_say_so() {
             assert_lost(backend, "quantize", x.quantize(DType::I8, Granularity::PerRow).map(drop));
             let uniform = Distribution::Uniform { low: 0.0, high: 1.0 };
             assert_lost(backend, "random", Tensor::random(&device, DType::F32, [4], uniform, 0, 0));
-            assert_lost(backend, "to_device", x.to_device(&Device::cpu()));
             assert_lost(backend, "record", device.record(|| x.add(&x)).map(drop));
             assert_lost(backend, "replay", recording.replay().map(drop));
             assert_lost(backend, "synchronize", device.synchronize());
             // What is wrong with a request itself is said first.
             assert!(matches!(x.reshape([3]), Err(Error::ReshapeSize { from: 4, to: 3, .. })));
             let fresh = Device::new(entry.open(Options::default()).unwrap());
+            assert_lost(backend, "to_device", x.to_device(&fresh));
             let moved = Tensor::from_slice(&fresh, &[1.0f32, 2.0], [2]).unwrap();
             assert_eq!(moved.add(&moved).unwrap().to_vec::<f32>().unwrap(), [2.0, 4.0]);
         });
