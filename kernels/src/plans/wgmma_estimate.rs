@@ -114,11 +114,9 @@ impl Problem<'_> {
         let MatmulDims { batch, m, n, k } = self.dims;
         let Shape { block_m, block_n, cluster_m, cluster_n, .. } = instance.shape;
         let element = self.op.a.dtype.size_bytes();
-        let again = if m > n {
-            n.div_ceil(u64::from(block_n * cluster_n))
-        } else {
-            m.div_ceil(u64::from(block_m * cluster_m))
-        } - 1;
+        let again =
+            if m > n { n.div_ceil(u64::from(block_n * cluster_n)) } else { m.div_ceil(u64::from(block_m * cluster_m)) }
+                - 1;
         let larger = m.max(n).saturating_mul(k).saturating_mul(element);
         let operands = (m * k + k * n).saturating_mul(element);
         let results = (m * n).saturating_mul(self.op.output.dtype.size_bytes());

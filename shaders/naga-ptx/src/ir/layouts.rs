@@ -46,11 +46,12 @@ pub(super) fn settle(blocks: &mut [&mut Vec<Line>]) -> Result<(), Reg> {
     }
     for line in blocks.iter_mut().flat_map(|lines| lines.iter_mut()) {
         let Inst::WmmaMma { ab_major, d, a, b, .. } = &mut line.inst else { continue };
+        let Some(&product) = d.first() else { continue };
         for (named, factor) in ab_major.iter_mut().zip([&*a, &*b]) {
-            match layouts.get(&factor[0]) {
+            match factor.first().and_then(|reg| layouts.get(reg)) {
                 None => {}
                 Some(Layout::One(major)) => *named = *major,
-                Some(Layout::Both) => return Err(d[0]),
+                Some(Layout::Both) => return Err(product),
             }
         }
     }
