@@ -3,6 +3,7 @@
 //! Steps go from the bus towards the program, and the first that explains why CUDA shows nothing ends the search.
 
 use super::super::{Finding, Severity};
+use super::library::Library;
 use super::{Nvidia, Route, VulkanFile};
 
 /// How to install the driver.
@@ -49,8 +50,28 @@ impl Nvidia {
         }
         if self.library.is_stub() {
             found.push(self.stub(Grave(Severity::Warning)));
+        } else if let (Some(path), Some(why)) = (&self.library.path, self.unstarted()) {
+            // A driver is meant to be here: some containers and virtual machines hide the bus.
+            let fix = "nothing, if there is no card; else reinstall NVIDIA's driver and see whether nvidia-smi works";
+            found.push(Finding::note(format!("{path} is there but not usable: {why}"), fix));
         }
         found
+    }
+
+    /// Why libcuda, where it is there, is of no use, unless it only finds no card or is too old, which `versions` says.
+    fn unstarted(&self) -> Option<&str> {
+        const NO_DEVICE: u32 = 100;
+        let Library { fault, status, words, refusal, cuda_version, .. } = &self.library;
+        if cuda_version.is_some_and(super::versions::too_old) {
+            return None;
+        }
+        match status {
+            None => fault.as_deref(),
+            Some(NO_DEVICE) => None,
+            // It starts, and the backend found something missing in it.
+            Some(0) => refusal.as_deref().filter(|why| why.contains("has no function")),
+            Some(_) => Some(words),
+        }
     }
 
     /// There is a card and CUDA shows none: why.

@@ -35,6 +35,32 @@ fn machine_without_a_card_is_a_fact() {
 }
 
 #[test]
+fn library_that_does_not_start_is_named_where_no_card_is_seen() {
+    let machine = |library: Library| Nvidia {
+        looked: true,
+        library: Library { path: Some("/usr/lib/libcuda.so.1".to_owned()), ..library },
+        ..Nvidia::default()
+    };
+    let named = |library: Library, why: &str| {
+        let found = found(&machine(library));
+        assert_eq!(only(&found, why, "reinstall"), Severity::Note);
+        assert_eq!(found.len(), 2, "{found:?}");
+    };
+    named(missing(), "no such file");
+    named(Library { words: "CUDA_ERROR_UNKNOWN".to_owned(), ..started(999) }, "CUDA_ERROR_UNKNOWN");
+    let refusal = Some("libcuda.so.1 has no function `cuGraphAddKernelNode_v2`: a newer driver is needed".to_owned());
+    named(Library { refusal, ..started(0) }, "cuGraphAddKernelNode_v2");
+    for library in [started(100), Library { refusal: Some("it finds no GPU".to_owned()), ..started(0) }] {
+        assert_eq!(found(&machine(library)).len(), 1, "a driver on a machine without a card");
+    }
+}
+
+/// libcuda of a driver that is new enough, started with this status.
+fn started(status: u32) -> Library {
+    Library { status: Some(status), cuda_version: Some(13_000), ..Library::default() }
+}
+
+#[test]
 fn wsl_without_libcuda_names_windows_driver() {
     let read = Nvidia::read(&Tree::default().file("/dev/dxg", ""), &|_| None);
     let found = found(&Nvidia { library: missing(), ..read });
