@@ -8,7 +8,7 @@ use crate::adapters::{api_name, driver_name, kind_of, name_of};
 
 /// Optional features that make kernels faster or possible. Nothing else is asked for: a feature in use is a code path
 /// in the driver. Timestamps are for `timed`. Not immediates: parameters travel in a uniform with dynamic offsets, which every
-/// device has and which holds more than 128 bytes; a launch costs 3.3 to 5.1 us all the same (ARCHITECTURE.md, "Decisions").
+/// device has and which holds more than 128 bytes; a launch costs 2.7 to 5.0 us all the same (ARCHITECTURE.md, "Decisions").
 pub(crate) const USEFUL: wgpu::Features = wgpu::Features::SHADER_F16
     .union(wgpu::Features::SHADER_F64)
     .union(wgpu::Features::SHADER_INT64)

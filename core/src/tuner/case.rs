@@ -64,7 +64,7 @@ pub(super) fn reduced(op: &Op, effort: Effort, longer: u32) -> Option<Op> {
     let made = reduced_product(op.product()?, effort, longer)?;
     match op {
         // With scales of blocks it has one kernel.
-        Op::SparseMatmul(op) if made.scale_blocks.is_some() => None,
+        Op::SparseMatmul(_) if made.scale_blocks.is_some() => None,
         Op::SparseMatmul(op) => reduced_sparse(op, made).map(Op::from),
         _ => made.check().ok().map(Op::from),
     }
