@@ -13,8 +13,9 @@ pub enum Precision {
     Low,
     /// Operands may be rounded to tf32 (unit roundoff 2^-11, f32's range).
     Medium,
-    /// f32 operands may be split over lower-precision tensor cores; near-f32 error, stated by the op's bound. An infinity
-    /// has no lower part: what it is multiplied into is infinite or NaN.
+    /// f32 operands may be split over lower-precision tensor cores; near-f32 error, stated by the op's bound: a product a b is off by
+    /// at most 2^-20 (|a| + 2^-29 max|A|)(|b| + 2^-29 max|B|), of the largest finite elements of its two matrices. An infinity has
+    /// no lower part: what it is multiplied into is infinite or NaN.
     High,
     /// As exact as a chain of f32 fused multiply-adds. The default.
     #[default]

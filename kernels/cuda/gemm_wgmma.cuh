@@ -26,6 +26,7 @@
 // Numerics      f32 accumulators (i32 for 8-bit integers), K in ascending order: the same bits on every run. f32 operands
 //               are read as tf32: rounded by the load when the tensor map says TFLOAT32. Sums of 8-bit floats leave wgmma
 //               every 128 of k, and are added up in f32; SCALED_BLOCKS: each multiplied with A's scale, then B's, before.
+//               SPLIT: f32 as three products of f16 parts, those with a low part first; split_f16.cu says how exact that is.
 //               Tiles up to 64 x 128 a warpgroup are added while its next stage is multiplied, wider ones part by part of
 //               their columns while the other warpgroup multiplies.
 // Requires      sm_90a; bases and pitches of A and B are multiples of 16 bytes (TMA); 8-bit operands K-major, tf32 too,
@@ -38,7 +39,7 @@
 // Next          gemm_wgmma_config.cuh: constants, tiles; gemm_wgmma_mainloop.cuh: 1, 2; gemm_wgmma_ending.cuh: 3, its activations
 //               in activation.cuh; gemm_wgmma_store.cuh: 4; gemm_wgmma_tiles.cuh: which tiles a block ends, one after the other;
 //               gemm_wgmma_sparse.cuh: a compressed A; gemm_wgmma_blocks.cuh: scales that change along k;
-//               gemm_wgmma_transposed.cuh: D^T = B^T A^T, of 32-bit operands with B^T in registers.
+//               gemm_wgmma_transposed.cuh: D^T = B^T A^T, of 32-bit operands with B^T in registers, 16-bit results by whole tiles.
 #pragma once
 #include "gemm_wgmma_mainloop.cuh"
 #include "gemm_wgmma_store.cuh"
@@ -56,12 +57,11 @@ constexpr uint32_t TURN = 2;  // of consumer 0; the next is that of consumer 1
 template <typename C>
 __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap* map_b, const CUtensorMap* map_d,
                                     typename C::Out* d, const Problem& problem, const typename C::Epilogue& epilogue,
-                                    const Scales& scales, const BlockScales& block_scales, const Groups& groups,
-                                    const Metadata& metadata) {
+                                    const Extras& extras) {
     using Load = Mainloop<C>;
     using End = Store<C>;
     typename C::Epilogue ended = epilogue;
-    const Ending<C> ending = {ended, scales};
+    const Ending<C> ending = {ended, extras.scales};
     extern __shared__ uint8_t shared[];
     const uint32_t base = (ptx::smem_address(shared) + 1023) / 1024 * 1024;
     const uint32_t full = base + C::BARRIERS_AT, empty = full + C::STAGES * 8;
@@ -94,14 +94,14 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
         // One thread of a warp loads; all of its lanes find the tiles of groups.
         if (thread < 32 * LOADERS && (C::GROUPED || thread % 32 == 0)) {
             const bool of_a = thread < 32;
-            for (Tiles<C> tiles(problem, groups, cluster, clusters, rank, all); tiles.any(); tiles.next()) {
+            for (Tiles<C> tiles(problem, extras.groups, cluster, clusters, rank, all); tiles.any(); tiles.next()) {
                 const Tile tile = tiles.at();
                 if (thread % 32 == 0) {
                     const Range range = C::k_tiles(problem, tile, rank);
                     if (of_a) {
-                        Load::template load_tile<true>(map_a, problem, metadata, tile, range, base, full, empty, at, rank);
+                        Load::template load_tile<true>(map_a, problem, extras.metadata, tile, range, base, full, empty, at, rank);
                     } else {
-                        Load::template load_tile<false>(map_b, problem, metadata, tile, range, base, full, empty, at, rank);
+                        Load::template load_tile<false>(map_b, problem, extras.metadata, tile, range, base, full, empty, at, rank);
                     }
                 }
             }
@@ -120,7 +120,7 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
         const uint32_t warpgroup_row = C::PING_PONG ? 0 : consumer * C::WARPGROUP_M;
         const uint32_t first_row = warpgroup_row + warp * 16;
         uint32_t number = 0;
-        for (Tiles<C> tiles(problem, groups, cluster, clusters, rank, all); tiles.any(); tiles.next(), ++number) {
+        for (Tiles<C> tiles(problem, extras.groups, cluster, clusters, rank, all); tiles.any(); tiles.next(), ++number) {
             const Tile tile = tiles.at();
             const Range range = C::k_tiles(problem, tile, rank);
             const uint32_t count = range.count;
@@ -139,14 +139,17 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
             }
             typename Load::Sums sums;
             if constexpr (C::BLOCK_SCALED) {
-                const TileFactors<C> factors(block_scales, problem, tile, range.first, tile.m + first_row + lane / 4);
+                const TileFactors<C> factors(extras.block_scales, problem, tile, range.first, tile.m + first_row + lane / 4);
                 Load::multiply_tile_promoted(sums, factors, count, base, full, empty, at, warpgroup_row, thread, rank);
             } else if constexpr (C::PROMOTED) {
                 Load::multiply_tile_promoted(sums, Unscaled{}, count, base, full, empty, at, warpgroup_row, thread, rank);
             } else if constexpr (C::A_IN_REGISTERS) {
                 Load::multiply_tile_of_registers(sums, count, base, full, empty, at, warpgroup_row, thread, rank);
+            } else if constexpr (C::SPLIT) {
+                Load::multiply_tile_of_parts(sums, extras.parts, problem, tile, range, base, full, empty, at, warpgroup_row, thread,
+                                             rank);
             } else {
-                Load::multiply_tile(sums, count, base, full, empty, at, warpgroup_row, thread, rank);
+                Load::multiply_tile(sums, true, count, base, full, empty, at, warpgroup_row, thread, rank);
             }
             if constexpr (C::PING_PONG) {
                 if (any_next) {
@@ -170,7 +173,7 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
                 End::store_zeros(d, problem, tile, first_row, lane);
             } else {
                 if constexpr (C::GROUPED) {
-                    ended.bias = epilogue.bias == nullptr ? nullptr : epilogue.bias + tile.batch * groups.bias_stride;
+                    ended.bias = epilogue.bias == nullptr ? nullptr : epilogue.bias + tile.batch * extras.groups.bias_stride;
                 }
                 End::finish(sums, map_d, d, shared + (staging - ptx::smem_address(shared)), staging, ending, problem, tile,
                             first_row, lane);
@@ -197,10 +200,10 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
 #define GEMM_WGMMA_CLUSTER_4 __cluster_dims__(4, 1, 1)
 #define GEMM_WGMMA_CLUSTER_8 __cluster_dims__(8, 1, 1)
 
-// One kernel: operands A of IN_A and B of IN_B, D of OUT; SIZE is the product of the cluster's three numbers. MORE are
-// parameters behind those that all have.
+// One kernel: operands A of IN_A and B of IN_B, D of OUT; SIZE is the product of the cluster's three numbers. EXTRAS is what a kernel
+// of KIND is given besides, from MORE: parameters behind those that all have.
 #define GEMM_WGMMA_KERNEL(SYMBOL, IN_A, IN_B, OUT, BLOCK_M, BLOCK_N, STAGES, SCHEDULE, CONSUMERS, CLUSTER_M, CLUSTER_N,   \
-                          CLUSTER_K, SIZE, A_MAJOR, B_MAJOR, KIND, SCALES, BLOCKS, GROUPS, METADATA, MORE)                \
+                          CLUSTER_K, SIZE, A_MAJOR, B_MAJOR, KIND, EXTRAS, MORE)                                          \
     using SYMBOL##_t =                                                                                                    \
         polywarp::gemm_wgmma::Config<IN_A, IN_B, OUT, BLOCK_M, BLOCK_N, STAGES, polywarp::gemm_wgmma::Schedule::SCHEDULE, \
                                      CONSUMERS, CLUSTER_M, CLUSTER_N, CLUSTER_K, ptx::Major::A_MAJOR,                     \
@@ -217,46 +220,36 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
             m,      n,         k,         tiles_m,      tiles_n,    batches,       slabs,       slab_tiles, terms,        \
             raster, batched_a, batched_b, store_by_tma, row_stride, column_stride, batch_stride};                         \
         const SYMBOL##_t::Epilogue epilogue(alpha, beta, c, ldc, batch_stride_c, bias, activation);                       \
-        polywarp::gemm_wgmma::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, SCALES, BLOCKS, GROUPS,       \
-                                                   METADATA);                                                             \
+        polywarp::gemm_wgmma::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, EXTRAS);                      \
     }
-// What a kind of kernel does without.
-#define GEMM_WGMMA_NO_SCALES polywarp::gemm_wgmma::Scales{}
-#define GEMM_WGMMA_NO_BLOCKS polywarp::gemm_wgmma::BlockScales{}
-#define GEMM_WGMMA_NO_GROUPS polywarp::gemm_wgmma::Groups{}
-#define GEMM_WGMMA_NO_METADATA polywarp::gemm_wgmma::Metadata{}
 #define GEMM_WGMMA_COMMA ,
 
-#define GEMM_WGMMA(...) \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, MATRICES, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS, GEMM_WGMMA_NO_GROUPS,            \
-                      GEMM_WGMMA_NO_METADATA, )
+#define GEMM_WGMMA(...) GEMM_WGMMA_KERNEL(__VA_ARGS__, MATRICES, polywarp::gemm_wgmma::Extras(), )
 // The same with scales.
 #define GEMM_WGMMA_SCALED(...)                                                                                            \
     GEMM_WGMMA_KERNEL(__VA_ARGS__, MATRICES,                                                                              \
                       (polywarp::gemm_wgmma::Scales{scale_m, scale_m_stride, scale_m_batch, scale_n, scale_n_stride,      \
                                                     scale_n_batch}),                                                      \
-                      GEMM_WGMMA_NO_BLOCKS, GEMM_WGMMA_NO_GROUPS, GEMM_WGMMA_NO_METADATA,                                 \
                       GEMM_WGMMA_COMMA const float* scale_m GEMM_WGMMA_COMMA int64_t scale_m_stride GEMM_WGMMA_COMMA      \
                           int64_t scale_m_batch GEMM_WGMMA_COMMA const float* scale_n GEMM_WGMMA_COMMA                    \
                               int64_t scale_n_stride GEMM_WGMMA_COMMA int64_t scale_n_batch)
 // The same of groups: a batch is a run of A's rows.
 #define GEMM_WGMMA_GROUPED(...)                                                                                           \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, GROUPS, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS,                                    \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, GROUPS,                                                                                \
                       (polywarp::gemm_wgmma::Groups{ends, ends_stride, ends_are_signed, bias_stride}),                    \
-                      GEMM_WGMMA_NO_METADATA,                                                                             \
                       GEMM_WGMMA_COMMA const uint32_t* ends GEMM_WGMMA_COMMA int64_t ends_stride GEMM_WGMMA_COMMA         \
                           uint32_t ends_are_signed GEMM_WGMMA_COMMA int64_t bias_stride)
 // The transposed product: what is A here is B^T, and D's columns are rows.
-#define GEMM_WGMMA_TRANSPOSED(...)                                                                                        \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, TRANSPOSED, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS, GEMM_WGMMA_NO_GROUPS,          \
-                      GEMM_WGMMA_NO_METADATA, )
+#define GEMM_WGMMA_TRANSPOSED(...) GEMM_WGMMA_KERNEL(__VA_ARGS__, TRANSPOSED, polywarp::gemm_wgmma::Extras(), )
+// f32 in f16 parts.
+#define GEMM_WGMMA_SPLIT(...)                                                                                             \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, SPLIT, polywarp::gemm_wgmma::Parts{factors}, GEMM_WGMMA_COMMA const float* factors)
 // 8-bit floats with scales of blocks.
 #define GEMM_WGMMA_SCALED_BLOCKS(...)                                                                                     \
-    GEMM_WGMMA_KERNEL(__VA_ARGS__, SCALED_BLOCKS, GEMM_WGMMA_NO_SCALES,                                                   \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, SCALED_BLOCKS,                                                                         \
                       (polywarp::gemm_wgmma::BlockScales{scale_a, scale_a_row, scale_a_k, scale_a_batch, scale_b,         \
                                                          scale_b_column, scale_b_k, scale_b_batch, scale_rows,            \
                                                          scale_columns, scale_stages}),                                   \
-                      GEMM_WGMMA_NO_GROUPS, GEMM_WGMMA_NO_METADATA,                                                       \
                       GEMM_WGMMA_COMMA const float* scale_a GEMM_WGMMA_COMMA int64_t scale_a_row GEMM_WGMMA_COMMA         \
                           int64_t scale_a_k GEMM_WGMMA_COMMA int64_t scale_a_batch GEMM_WGMMA_COMMA const float* scale_b  \
                               GEMM_WGMMA_COMMA int64_t scale_b_column GEMM_WGMMA_COMMA int64_t scale_b_k GEMM_WGMMA_COMMA \

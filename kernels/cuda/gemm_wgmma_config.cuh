@@ -43,6 +43,8 @@ enum class Kind {
     SCALED_BLOCKS,
     // B^T and A^T, into D^T (gemm_wgmma_transposed.cuh).
     TRANSPOSED,
+    // f32 as high and low parts of f16 (split_f16.cu).
+    SPLIT,
 };
 
 // What the planner hands over besides tensor maps and the epilogue's operands.
@@ -52,8 +54,9 @@ struct Problem {
     uint32_t tiles_m, tiles_n, batches;
     // Slabs of k, and tiles of k in each but the last.
     uint32_t slabs, slab_tiles;
-    // Products of planes that are added up: 1, or 3 for operands split into a high and a low plane. In the third dimension of
-    // its tensor map an operand has all its high planes, then all its low ones.
+    // Products of planes that are added up: 1, or 3 for operands split into a high and a low plane, smallest first: low x high,
+    // high x low, high x high. In the third dimension of its tensor map an operand has all its high planes, then all its low
+    // ones.
     uint32_t terms;
     // Tile rows that are walked together before moving along n, so that A and B are found in L2.
     uint32_t raster;
@@ -113,6 +116,28 @@ struct Metadata {
     uint32_t slabs;
 };
 
+// What the products of operands that were split in f16 parts are to be multiplied with, one factor after the other, two for each
+// batch: the operands were scaled into f16's range.
+struct Parts {
+    const float* factors;
+};
+
+// What some kinds of kernels are given besides.
+struct Extras {
+    Scales scales;
+    BlockScales block_scales;
+    Groups groups;
+    Metadata metadata;
+    Parts parts;
+
+    __device__ __forceinline__ Extras() : scales{}, block_scales{}, groups{}, metadata{}, parts{} {}
+    __device__ __forceinline__ Extras(const Scales& given) : Extras() { scales = given; }
+    __device__ __forceinline__ Extras(const BlockScales& given) : Extras() { block_scales = given; }
+    __device__ __forceinline__ Extras(const Groups& given) : Extras() { groups = given; }
+    __device__ __forceinline__ Extras(const Metadata& given) : Extras() { metadata = given; }
+    __device__ __forceinline__ Extras(const Parts& given) : Extras() { parts = given; }
+};
+
 // One tile of D: where it starts, which slab of k, and of which batch, or group.
 struct Tile {
     uint32_t m, n, batch, slab;
@@ -144,7 +169,10 @@ struct Config {
     static constexpr Major MAJOR_A = MAJOR_A_, MAJOR_B = MAJOR_B_;
     static constexpr bool PING_PONG = SCHEDULE_ == Schedule::PING_PONG;
     static constexpr bool GROUPED = KIND_ == Kind::GROUPS, BLOCK_SCALED = KIND_ == Kind::SCALED_BLOCKS;
-    static constexpr bool TRANSPOSED = KIND_ == Kind::TRANSPOSED;
+    static constexpr bool TRANSPOSED = KIND_ == Kind::TRANSPOSED, SPLIT = KIND_ == Kind::SPLIT;
+    // Of two operands that were split, terms that have a low part, which is kept so many times as large.
+    static constexpr uint32_t LOW_TERMS = 2;
+    static constexpr float LOW_SCALE = 2048.0f;
     // 32-bit operands, which wgmma takes from shared memory along K alone.
     static constexpr bool A_IN_REGISTERS = TRANSPOSED && sizeof(A) == 4;
 
@@ -233,6 +261,7 @@ struct Config {
     static_assert(!TRANSPOSED || (sizeof(A) > 1 && MAJOR_A == Major::MN && MAJOR_B == Major::K));
     static_assert(!STAGES_TILES || (sizeof(Out) == 2 && CLUSTER_K == 1));
     static_assert(!SPARSE || (MAJOR_A == Major::K && K_STEPS == 2));
+    static_assert(!SPLIT || (std::is_same_v<A, __half> && std::is_same_v<Out, float>));
     static_assert(SHARED_BYTES <= MOST_SHARED_BYTES);
     // Parts that the blocks of a cluster load for each other: rows of K-major tiles, which the swizzle finds by their address, else
     // of k.
@@ -311,7 +340,7 @@ struct Config {
         }
     }
 
-    // The plane of A and of B that a term multiplies, smallest term first: low x high, high x low, high x high.
+    // The plane of A and of B that a term multiplies (Problem::terms).
     __device__ static __forceinline__ int plane_a(const Problem& problem, const Tile& tile, uint32_t term) {
         const bool low = problem.terms > 1 && term == 0;
         return problem.batched_a ? tile.batch + (low ? problem.batches : 0) : low;

@@ -139,8 +139,9 @@ struct Mainloop {
         }
     }
 
-    // Phase 2 for one tile of D: one group of wgmma stays under way, so a stage is given back one step later.
-    __device__ static __forceinline__ void multiply_tile(Sums& sums, uint32_t count, uint32_t base, uint32_t full,
+    // Phase 2 for one tile of D: one group of wgmma stays under way, so a stage is given back one step later. Sums that are
+    // not `fresh` are added to.
+    __device__ static __forceinline__ void multiply_tile(Sums& sums, bool fresh, uint32_t count, uint32_t base, uint32_t full,
                                                          uint32_t empty, Position<C::STAGES>& at, uint32_t first_row,
                                                          uint32_t thread, uint32_t rank) {
         uint32_t before = 0;
@@ -149,10 +150,10 @@ struct Mainloop {
             ptx::keep_in_place(sums);
             const uint32_t stage = base + at.stage * C::STAGE_BYTES;
             if constexpr (C::SPARSE) {
-                SparseStage<C>::multiply(sums, stage, first_row, i == 0);
+                SparseStage<C>::multiply(sums, stage, first_row, fresh && i == 0);
             } else {
                 ptx::wgmma_fence();
-                multiply_stage(sums, stage, first_row, 0, i == 0);
+                multiply_stage(sums, stage, first_row, 0, fresh && i == 0);
             }
             ptx::wgmma_commit();
             ptx::keep_in_place(sums);
@@ -168,6 +169,31 @@ struct Mainloop {
         ptx::keep_in_place(sums);
         if (count > 0) {
             release(empty + before * 8, thread, rank);
+        }
+    }
+
+    // The same of operands that were split: terms with a low part first, whose sums are brought down to what they are before those of
+    // the high parts are added.
+    __device__ static __forceinline__ void multiply_tile_of_parts(Sums& sums, const Parts& parts, const Problem& problem,
+                                                                  const Tile& tile, Range range, uint32_t base, uint32_t full,
+                                                                  uint32_t empty, Position<C::STAGES>& at, uint32_t first_row,
+                                                                  uint32_t thread, uint32_t rank) {
+        const float first_factor = parts.factors[2 * tile.batch], second_factor = parts.factors[2 * tile.batch + 1];
+        const uint32_t low_tiles = C::LOW_TERMS * C::term_tiles(problem);
+        const uint32_t low = range.first < low_tiles ? min(range.count, low_tiles - range.first) : 0;
+#pragma unroll 1
+        for (int high = 0; high < 2; ++high) {
+            multiply_tile(sums, !high || low == 0, high ? range.count - low : low, base, full, empty, at, first_row, thread, rank);
+            multiply_sums(sums, high ? first_factor : 1 / C::LOW_SCALE);
+        }
+        // Not one factor for both: it may be out of range where the product is not.
+        multiply_sums(sums, second_factor);
+    }
+
+    __device__ static __forceinline__ void multiply_sums(Sums& sums, float factor) {
+#pragma unroll
+        for (int i = 0; i < SLABS * BLOCK_N / 2; ++i) {
+            sums[i / (BLOCK_N / 2)][i % (BLOCK_N / 2)] *= factor;
         }
     }
 

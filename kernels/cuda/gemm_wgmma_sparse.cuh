@@ -32,7 +32,6 @@
 // As GEMM_WGMMA; IN is the type of values and B. Behind the parameters that all have stand the arranged metadata and its slabs
 // of 64 rows.
 #define GEMM_WGMMA_SPARSE(SYMBOL, IN, ...)                                                                                 \
-    GEMM_WGMMA_KERNEL(SYMBOL, ptx::Sparse24<IN>, IN, __VA_ARGS__, MATRICES, GEMM_WGMMA_NO_SCALES, GEMM_WGMMA_NO_BLOCKS,    \
-                      GEMM_WGMMA_NO_GROUPS,                                                                                \
+    GEMM_WGMMA_KERNEL(SYMBOL, ptx::Sparse24<IN>, IN, __VA_ARGS__, MATRICES,                                                \
                       (polywarp::gemm_wgmma::Metadata{metadata, slabs_m}),                                                 \
                       GEMM_WGMMA_COMMA const uint32_t* metadata GEMM_WGMMA_COMMA uint32_t slabs_m)

@@ -97,7 +97,7 @@ fn bad_requests_are_refused() {
     assert!(with(&["--define", "BLOCK"]).contains("NAME=VALUE"));
     let target = |target: &str| refused(&["compile", &file, "--target", target, "-o", &out], 2);
     assert!(with(&["--arch", "sm_90"]).contains("PTX"), "only PTX has architectures");
-    for arch in ["sm_60", "sm_1", "hopper", ""] {
+    for arch in ["sm_60", "sm_1", "sm_999", "sm_91", "hopper", ""] {
         let line = refused(&["compile", &file, "--target", "ptx", "--arch", arch, "-o", &out], 2);
         assert!(line.contains("sm_"), "{arch}: {line}");
     }

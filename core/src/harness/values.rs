@@ -33,6 +33,8 @@ pub enum Values {
     Ramp,
     /// Uniform in -1..1 with this value at one position.
     Planted(Plant, Where),
+    /// Of either sign and at most 1, down to 2 to the power of minus this, logarithms uniform.
+    Spread(u32),
     /// The same value everywhere.
     Constant(f64),
     /// Words of 2:4 metadata that name two places of each group in ascending order, all six pairs alike; for u32.
@@ -83,6 +85,7 @@ impl Values {
             Values::Rising(last) => format!("rising({last})"),
             Values::Ramp => "ramp".into(),
             Values::Planted(what, at) => format!("{what:?}@{at:?}").to_lowercase(),
+            Values::Spread(binades) => format!("spread({binades})"),
             Values::Constant(value) => format!("const({value})"),
             Values::NearOne => "nearone".into(),
             Values::Places24 => "places".into(),
@@ -144,6 +147,10 @@ impl Values {
                     Plant::Inf => of(f64::INFINITY),
                     Plant::Top => of(2.0),
                 }
+            }
+            Values::Spread(binades) => {
+                let magnitude = (-f64::from(binades) * unit).exp2();
+                of(if mix(seed, i) & 1 == 0 { magnitude } else { -magnitude })
             }
             Values::Constant(value) => of(value),
             Values::NearOne if !dtype.is_float() => {

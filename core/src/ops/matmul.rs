@@ -27,6 +27,9 @@ use crate::{BinaryFn, DType, Error, Precision, Result, Scalar, Shape};
 /// Products of 8-bit floats that a kernel may have added up along K before it moves the sum to f32.
 pub const PROMOTED_EVERY: u64 = 128;
 
+/// What every element of a matrix counts as at least where f32 is split (`High`), as a share of the matrix's largest.
+const SPLIT_FLOOR: f64 = 1.0 / (1u64 << 29) as f64;
+
 /// Products of 8-bit floats that one instruction adds, and what it cuts off of the largest of them.
 const TENSOR_CORE_PRODUCTS: u64 = 32;
 const TENSOR_CORE_ROUNDOFF: f64 = 1.0 / 8192.0; // 2^-13: 14 bits, the leading one among them
@@ -341,6 +344,11 @@ impl Matmul {
         let [c, bias, scale_a, scale_b] = self.places().map(|place| place.map(|place| &inputs[place].values));
         // What is split over tensor cores has no lower part where it is infinite; see `Precision::High`.
         let split = self.a.dtype == DType::F32 && self.precision == Precision::High;
+        let floors_of = |values: &[f64], matrix: usize| {
+            let of = |x: &[f64]| SPLIT_FLOOR * x.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(0.0, f64::max);
+            if split { values.chunks(matrix.max(1)).map(of).collect() } else { Vec::new() }
+        };
+        let (floors_a, floors_b) = (floors_of(&a_floats, m * k), floors_of(&b_floats, k * n));
         let mut out = Vec::with_capacity(self.output.layout.elements() as usize);
         for row in 0..batch as usize * m {
             let batch_b = row / m * k * n;
@@ -350,7 +358,9 @@ impl Matmul {
                 let sum = |range| {
                     if is_float {
                         let b = |(i, j): (usize, usize)| if left_out(i) { 0.0 } else { b_floats[j] };
-                        self.dot(indices(range).map(|at| (a_floats[at.0], b(at))))
+                        let floor = |floors: &[f64]| floors.get(row / m).copied().unwrap_or(0.0);
+                        let floors = [floor(&floors_a), floor(&floors_b)];
+                        self.dot(indices(range).map(|at| (a_floats[at.0], b(at))), floors)
                     } else {
                         self.dot_integers(indices(range).map(|(i, j)| (a[i], b[j])))
                     }
@@ -410,22 +420,33 @@ impl Matmul {
         x
     }
 
-    fn dot(&self, pairs: impl Iterator<Item = (f64, f64)>) -> Approx {
+    /// The sum of products of `pairs`; `floors`: what either operand's elements count as at least for
+    /// [`Matmul::product_roundoff`].
+    fn dot(&self, pairs: impl Iterator<Item = (f64, f64)>, floors: [f64; 2]) -> Approx {
         let compute = self.output.dtype.compute();
+        let product_roundoff = self.product_roundoff();
         // Each product is rounded once where there is no fused multiply-add; f64 products are not exact here either.
-        let roundoff = compute.unit_roundoff() + self.product_roundoff();
-        let sum = Approx::sum(pairs.map(|(a, b)| a * b), compute, roundoff);
+        let roundoff = compute.unit_roundoff() + product_roundoff;
+        let mut below = 0.0;
+        let products = pairs.map(|(a, b)| {
+            below += (a.abs() + floors[0]) * floors[1] + floors[0] * b.abs();
+            a * b
+        });
+        let sum = Approx::sum(products, compute, roundoff);
         // Products below the normal range may vanish one by one.
         match sum.value {
             Scalar::F(x) if x.is_finite() && sum.error > 0.0 => {
-                Approx { error: sum.error + self.dims().k as f64 * compute.min_normal(), ..sum }
+                let vanished = self.dims().k as f64 * compute.min_normal();
+                Approx { error: sum.error + product_roundoff * below + vanished, ..sum }
             }
             _ => sum,
         }
     }
 
     /// Relative error each product may carry before it is added. f32: two operand roundings at tf32 or f16/bf16 for
-    /// `Medium` and `Low`, the dropped low-order products of a split for `High`; nothing at `Highest`.
+    /// `Medium` and `Low`, the dropped low-order products of a split for `High`; nothing at `Highest`. A split into parts of f16
+    /// scales each matrix into their range, below which parts have a fixed distance: for this error an element counts as
+    /// its magnitude and 2^-29 of the largest finite one of its matrix.
     ///
     /// 8-bit floats: the tensor cores of Ada and Hopper take 32 products and the sum so far, shift them to the largest
     /// exponent among them and cut off all but 14 bits (DeepSeek-V3 technical report, arXiv 2412.19437, section 3.5.2; a sum of

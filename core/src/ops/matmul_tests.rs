@@ -116,3 +116,40 @@ fn only_split_products_with_an_infinity_may_be_nan() {
         }
     }
 }
+
+/// The sum of the two f16 parts of x, which a power of two brings into their range; `shift`: how much larger the low one is kept.
+fn parts(x: f64, scale: f64, shift: f64) -> [f64; 2] {
+    let round = |x: f64| Scalar::F(x).cast(DType::F16).as_f64();
+    let high = round(x * scale);
+    [high, round((x * scale - high) * shift) / shift]
+}
+
+#[test]
+fn small_elements_need_low_parts_that_are_kept_larger() {
+    let dims = [9, 11, 1];
+    let op = Matmul { precision: Precision::High, ..product([DType::F32; 3], dims).unwrap() };
+    let operand = |rows: u64, columns: u64, seed| HostTensor {
+        dtype: DType::F32,
+        shape: Shape::new(&[rows, columns]).unwrap(),
+        values: Values::Spread(26)
+            .bytes(DType::F32, rows * columns, seed)
+            .chunks(4)
+            .map(|bytes| Scalar::from_le_bytes(bytes, DType::F32))
+            .collect(),
+    };
+    let inputs = [operand(9, 1, 1), operand(1, 11, 2)];
+    let expected = op.oracle(&inputs);
+    let accepted = |shift: f64| {
+        let scale = 14f64.exp2();
+        let split = |i: usize, at: usize| parts(inputs[i].values[at].as_f64(), scale, shift);
+        let products = (0..9).flat_map(|row| (0..11).map(move |column| (row, column)));
+        products.zip(&expected).all(|((row, column), expected)| {
+            let ([a_high, a_low], [b_high, b_low]) = (split(0, row), split(1, column));
+            let sum = a_low * b_high + a_high * b_low + a_high * b_high;
+            let product = Scalar::F(sum / scale / scale).cast(DType::F32);
+            expected.accepts(product, DType::F32, Subnormals::Kept)
+        })
+    };
+    assert!(accepted(2048.0));
+    assert!(!accepted(1.0));
+}

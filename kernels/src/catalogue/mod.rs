@@ -13,6 +13,7 @@ pub(crate) mod pack;
 pub(crate) mod probe;
 pub(crate) mod simt;
 pub(crate) mod sparse24;
+pub(crate) mod split_f16;
 pub(crate) mod splitk;
 pub(crate) mod wgmma;
 pub(crate) mod wgmma_sparse;
@@ -38,6 +39,7 @@ const FAMILIES: &[(&str, List)] = &[
     ("probe", probe::kernels),
     ("simt", simt::kernels),
     ("sparse24", sparse24::kernels),
+    ("split_f16", split_f16::kernels),
     ("splitk", splitk::kernels),
     ("wgmma", wgmma::kernels),
     ("wgmma_sparse", wgmma_sparse::kernels),

@@ -137,6 +137,20 @@ const SHAPES_TRANSPOSED: [Shape; 13] = [
 ];
 /// The same for 16-bit operands: about 1000 rows and columns, whose pitches split cache lines.
 const SHAPE_TRANSPOSED_16_BIT: Shape = cooperative([64, 144], 7, 1, [4, 1, 1]);
+/// For f32 in f16 parts, three products of them: large products, middling ones, few tiles, few rows or columns, and slabs of a
+/// long k.
+const SHAPES_SPLIT: [Shape; 10] = [
+    SHAPES[0],
+    SHAPES[1],
+    SHAPES[2],
+    SHAPES[3],
+    SHAPES[5],
+    SHAPES_16_BIT[1],
+    SHAPES_16_BIT[2],
+    SHAPES_SHARING[0],
+    SHAPES_SHARING[1],
+    SHAPES_FEW_TILES[3],
+];
 /// For groups of A's rows, 16-bit operands with A K-major: groups of many rows, and of few.
 const SHAPES_GROUPED: [Shape; 2] = [SHAPES[3], SHAPES[5]];
 
@@ -151,6 +165,8 @@ enum Work {
     ScaledBlocks,
     /// B^T and A^T, into D^T.
     Transposed,
+    /// f32 in high and low parts of f16.
+    Split,
 }
 
 /// Types of A and B.
@@ -222,6 +238,7 @@ impl Instance {
             Work::Groups => "grouped_",
             Work::ScaledBlocks => "blocks_",
             Work::Transposed => "transposed_",
+            Work::Split => "split_",
             Work::Matrices if kind.compressed => "sparse_",
             Work::Matrices => "",
         };
@@ -347,6 +364,7 @@ impl Instance {
             (Work::Groups, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_GROUPED", both()),
             (Work::ScaledBlocks, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_SCALED_BLOCKS", both()),
             (Work::Transposed, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_TRANSPOSED", both()),
+            (Work::Split, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_SPLIT", both()),
             (_, true, _) => ("gemm_wgmma_sparse.cuh", "GEMM_WGMMA_SPARSE", operands.to_owned()),
             (_, false, true) => ("gemm_wgmma.cuh", "GEMM_WGMMA_SCALED", both()),
             (_, false, false) => ("gemm_wgmma.cuh", "GEMM_WGMMA", both()),
@@ -366,6 +384,10 @@ impl Instance {
         if self.work == Work::Groups {
             // ends, their stride, whether they are signed; elements from a group's bias to the next one's
             params.extend([Address, I64, U32, I64]);
+        }
+        if self.work == Work::Split {
+            // factors
+            params.push(Address);
         }
         if self.is_compressed() {
             // Arranged metadata, and slabs of 64 rows in each of its units.
@@ -438,6 +460,21 @@ pub(crate) fn transposed_instances() -> &'static [Instance] {
     &INSTANCES
 }
 
+/// Every kernel of the family for f32 in f16 parts.
+pub(crate) fn split_instances() -> &'static [Instance] {
+    static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
+        let halves = KINDS.iter().filter(|kind| kind.operands == DType::F16);
+        let majors = [Major::K, Major::Mn].map(|a| [Major::K, Major::Mn].map(|b| [a, b])).concat();
+        let of = |kind| {
+            majors.iter().flat_map(move |&majors| {
+                SHAPES_SPLIT.map(|shape| Instance::of(Work::Split, shape, kind, DType::F32, majors))
+            })
+        };
+        halves.flat_map(of).collect()
+    });
+    &INSTANCES
+}
+
 /// Every kernel of the family for matrices and batches of them.
 pub(crate) fn instances() -> &'static [Instance] {
     static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
@@ -485,5 +522,6 @@ pub(crate) fn instances() -> &'static [Instance] {
 
 pub(crate) fn kernels() -> Vec<KernelInfo> {
     let special = grouped_instances().iter().chain(blocks_instances()).chain(transposed_instances());
+    let special = special.chain(split_instances());
     instances().iter().chain(special).map(Instance::info).collect()
 }

@@ -15,6 +15,7 @@ mod pack;
 mod simt;
 mod source;
 mod sparse24;
+mod split_f16;
 mod splitk;
 mod wgmma;
 

@@ -1,7 +1,7 @@
 //! Matrix products on Hopper's tensor cores: which instance of `catalogue/wgmma.rs`, on how many blocks.
 //!
 //! Operands are tensor maps (`wgmma_source.rs`). f32 products run as tf32 at `Medium` and `Low`, and as three products of
-//! tf32 parts at `High`; never at `Highest`. Where tiles are few and K is long, the blocks of a cluster share K, or slabs of
+//! f16 parts (`wgmma_split.rs`) or of tf32 parts at `High`; never at `Highest`. Where tiles are few and K is long, the blocks of a cluster share K, or slabs of
 //! K are summed apart and added by a second launch (`splitk.rs`). What each takes is guessed in `wgmma_estimate.rs`; products of
 //! groups of rows are planned in `wgmma_grouped.rs`, those of a 2:4 compressed A in `wgmma_sparse.rs`, those with scales that
 //! change along K in `wgmma_blocks.rs`, transposed ones in `wgmma_transposed.rs`.
@@ -26,6 +26,8 @@ mod grouped;
 mod source;
 #[path = "wgmma_sparse.rs"]
 mod sparse;
+#[path = "wgmma_split.rs"]
+mod split;
 #[path = "wgmma_transposed.rs"]
 mod transposed;
 
@@ -48,8 +50,10 @@ pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
     }
     let found = match op {
         Op::Matmul(op) if op.scale_blocks.is_some() => blocks::products(op, caps),
-        Op::Matmul(op) => products(op, caps)
-            .map(|found| found.into_iter().chain(transposed::products(op, caps).into_iter().flatten()).collect()),
+        Op::Matmul(op) => {
+            let all = [products(op, caps), transposed::products(op, caps), split::products(op, caps)];
+            Some(all.into_iter().flatten().flatten().collect())
+        }
         Op::GroupedMatmul(op) => grouped::products(op, caps),
         Op::SparseMatmul(op) => sparse::products(op, caps),
         _ => None,
@@ -98,6 +102,8 @@ struct Problem<'a> {
     metadata: Option<[Arg; 2]>,
     /// Where scales change along K, the last arguments: those scales.
     block_scales: Vec<Arg>,
+    /// Of operands that were split in f16 parts, the last argument: what products are to be multiplied with.
+    factors: Option<Arg>,
 }
 
 /// Where a launch writes, and how much of K it adds up there.
@@ -111,7 +117,8 @@ struct Target {
 
 impl<'a> Problem<'a> {
     fn new(op: &'a Matmul, a: Source, b: Source, ending: Ending<'a>, caps: &'a Caps) -> Problem<'a> {
-        Problem { op, dims: op.dims(), a, b, terms: 1, ending, caps, metadata: None, block_scales: Vec::new() }
+        let (metadata, block_scales, factors) = (None, Vec::new(), None);
+        Problem { op, dims: op.dims(), a, b, terms: 1, ending, caps, metadata, block_scales, factors }
     }
 }
 
@@ -178,7 +185,7 @@ impl Problem<'_> {
             None => args.extend(epilogue),
             Some(metadata) => args.extend(epilogue.into_iter().map(behind_metadata).chain(metadata)),
         }
-        args.extend(self.block_scales.iter().cloned());
+        args.extend(self.block_scales.iter().chain(&self.factors).cloned());
         Some(Launch { kernel: find(&instance.symbol)?, grid: [grid, 1, 1], args })
     }
 

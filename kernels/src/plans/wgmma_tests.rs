@@ -78,8 +78,8 @@ fn precision_decides_whether_and_how_f32_runs() {
     op.precision = Precision::High;
     let found = first(&op);
     assert_eq!(found.plan.launches.len(), 3, "both operands are split");
-    // m, n, k, tiles_m, tiles_n, batches, slabs, slab_tiles, terms after three maps and an address: 3 terms of 64 tiles.
-    assert_eq!(found.plan.launches[2].args[11..13], [Arg::U32(192), Arg::U32(3)]);
+    // m, n, k, tiles_m, tiles_n, batches, slabs, slab_tiles, terms after three maps and an address: 3 terms of 32 tiles.
+    assert_eq!(found.plan.launches[2].args[11..13], [Arg::U32(96), Arg::U32(3)]);
 }
 
 #[test]

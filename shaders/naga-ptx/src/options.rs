@@ -19,18 +19,16 @@ impl Target {
         Target { major, minor }
     }
 
-    /// `sm_90`, `compute_90`, `90` or `9.0`; architecture-specific suffixes (`sm_90a`) mean the base architecture.
+    /// `sm_90`, `compute_90`, `90` or `9.0`, of the architectures that PTX ISA 9.0 names (and sm_101, which it calls sm_110);
+    /// architecture-specific suffixes (`sm_90a`) mean the base architecture.
     pub fn parse(text: &str) -> Option<Target> {
+        const NAMED: [u32; 15] = [70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121];
         let digits = text.strip_prefix("sm_").or_else(|| text.strip_prefix("compute_")).unwrap_or(text);
-        let digits = digits.trim_end_matches(['a', 'f']);
-        if let Some((major, minor)) = digits.split_once('.') {
-            return Some(Target { major: major.parse().ok()?, minor: minor.parse().ok()? });
-        }
-        if digits.len() < 2 || digits.len() > 3 || !digits.bytes().all(|b| b.is_ascii_digit()) {
-            return None;
-        }
-        let (major, minor) = digits.split_at(digits.len() - 1);
-        Some(Target { major: major.parse().ok()?, minor: minor.parse().ok()? })
+        let digits = digits.strip_suffix(['a', 'f']).unwrap_or(digits);
+        let same = |target: &Target| {
+            digits == target.sm().to_string() || digits == format!("{}.{}", target.major, target.minor)
+        };
+        NAMED.map(|sm| Target::new(sm / 10, sm % 10)).into_iter().find(same)
     }
 
     /// The number in `sm_90`.
@@ -137,6 +135,21 @@ impl Options {
             workgroup_memory: WorkgroupMemory::Undefined,
             uniforms: Uniforms::Parameters,
             ..Options::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_those_that_ptx_names() {
+        for (text, sm) in [("sm_70", 70), ("compute_89", 89), ("90", 90), ("9.0", 90), ("sm_90a", 90), ("12.0", 120)] {
+            assert_eq!(Target::parse(text).map(Target::sm), Some(sm), "{text}");
+        }
+        for text in ["", "9", "sm_91", "sm_999", "99.9", "sm_90aa", "sm_+90", "sm_090", "hopper"] {
+            assert_eq!(Target::parse(text), None, "{text}");
         }
     }
 }

@@ -159,7 +159,7 @@ fn arch_of(request: &Request<'_>) -> Result<naga_ptx::Target> {
         (_, None) => Ok(naga_ptx::Target::OLDEST),
         (Target::Ptx, Some(text)) => naga_ptx::Target::parse(text)
             .filter(|&target| target >= naga_ptx::Target::OLDEST)
-            .ok_or_else(|| invalid(format!("`{text}` is no architecture from sm_70 on; write sm_90"))),
+            .ok_or_else(|| invalid(format!("`{text}` is no architecture that PTX has from sm_70 on; write sm_90"))),
         (target, Some(_)) => Err(invalid(format!("it is PTX that has architectures, the target is {target}"))),
     }
 }

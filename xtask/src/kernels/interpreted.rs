@@ -30,6 +30,7 @@ pub(super) const SAMPLE: &[&str] = &[
     "gemm_f16_f16_wgmma_grouped_128x128x64_1x1_pingpong_tt",
     "gemm_bf16_f32_wgmma_64x128x64_1x1_tt",
     "gemm_f16_f32_wgmma_64x64x64_1x1x8_tn",
+    "gemm_f16_f32_wgmma_split_64x64x64_1x1_tt",
     "gemm_i8_i32_wgmma_64x128x128_1x1_tn",
     "gemm_f8e4m3_f32_wgmma_64x128x128_1x1_tn",
     "gemm_f8e4m3_f32_wgmma_128x160x128_2x1_tn",
@@ -44,6 +45,7 @@ pub(super) const SAMPLE: &[&str] = &[
     "gemv_f16_dot_mma2_x8",
     "gemv_f16_tma_dot64_c2",
     "pack_b16_k",
+    "split_f16_",
     "splitk_f32_f32",
 ];
 

@@ -272,6 +272,18 @@ fn special(cases: &mut Vec<Case>) {
         let batch = broadcast(DType::F32, &[2, 1, 5, 9], &[3, 9, 8]).and_then(|op| Matmul { precision, ..op }.check());
         add(cases, FAMILY, batch, &[one; 2]);
     }
+    // Parts of smaller numbers hold small elements too, and scales into their range undo each other where one alone is out of f32's.
+    let high =
+        |dims| product(DType::F32, dims, [DENSE; 2]).and_then(|op| Matmul { precision: Precision::High, ..op }.check());
+    for binades in [26, 60] {
+        for dims in [[65, 67, 1], [33, 35, 2], [66, 130, 67]] {
+            add(cases, FAMILY, high(dims), &[Values::Spread(binades); 2]);
+        }
+    }
+    let (largest, smallest) = (Values::Uniform(-3e38, 3e38), Values::Uniform(-1e-38, 1e-38));
+    add(cases, FAMILY, high([35, 33, 3]), &[largest, smallest]);
+    add(cases, FAMILY, high([35, 33, 3]), &[smallest, largest]);
+    add(cases, FAMILY, high([35, 33, 67]), &[Values::Constant(1e-40), largest]);
     // Half precision overflows when stored, not on the way.
     add(cases, FAMILY, product(DType::F16, [17, 19, 129], [DENSE; 2]), &[Values::Constant(60.0); 2]);
 }
