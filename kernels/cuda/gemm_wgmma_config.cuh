@@ -198,15 +198,15 @@ struct Config {
     static constexpr int MOST_WGMMA_N = 256, FIRST_WGMMA_N = 128;
     // 8-bit floats are added up by wgmma with some 14 bits: its sums of a stage are added to others in f32.
     static constexpr bool PROMOTED = sizeof(A) == 1 && std::is_same_v<Accumulator, float>;
-    // Registers of a thread for sums. Where they hold three sets, stages leave in turns into two of them; else all but a set of
-    // sums serves a part of the columns.
-    static constexpr int SUM_REGISTERS = 192;
+    // Registers of a thread for sums; finding groups takes some. Where they hold three sets, stages leave in turns into two of them;
+    // else all but a set of sums serves a part of the columns.
+    static constexpr int SUM_REGISTERS = GROUPED && PROMOTED && CONSUMERS > 1 ? 160 : 192;
     static constexpr bool TWO_PARTS = PROMOTED && 3 * SLABS * BLOCK_N / 2 <= SUM_REGISTERS;
     static constexpr int MOST_PART_N = 2 * SUM_REGISTERS / SLABS - BLOCK_N;
     static constexpr int PART_N = !PROMOTED || MOST_PART_N > BLOCK_N ? BLOCK_N : MOST_PART_N;
     static constexpr int PARTS = BLOCK_N / PART_N;
-    // 8-bit operands whose products leave as floats have scales.
-    static constexpr bool SCALED = sizeof(A) == 1 && !std::is_same_v<Out, int32_t> && !BLOCK_SCALED;
+    // 8-bit operands whose products leave as floats have scales, but for those of groups.
+    static constexpr bool SCALED = sizeof(A) == 1 && !std::is_same_v<Out, int32_t> && !BLOCK_SCALED && !GROUPED;
 
     // Registers a thread: the file's 65,536 over three warpgroups (four: three consumers), taken from the producer for the
     // consumers. Loads of MN-major operands and of metadata take more, and so does finding groups.
@@ -271,7 +271,7 @@ struct Config {
     static_assert((PART_N == BLOCK_N || PART_N >= 64) && PART_N % 16 == 0 && BLOCK_N % PART_N == 0);
     static_assert(CLUSTER_K == 1 || (!MULTICAST && !PING_PONG && BLOCK_N % 32 == 0));
     static_assert(CLUSTER_K == 1 || SHARED_M * SHARED_PITCH * 4 <= STAGES * STAGE_BYTES);
-    static_assert(!GROUPED || (CLUSTER == 1 && !SCALED && MAJOR_A == Major::K), "groups begin at any row of A");
+    static_assert(!GROUPED || (CLUSTER == 1 && MAJOR_A == Major::K), "groups begin at any row of A");
     // Scales of B's columns are those of 128 or more.
     static_assert(!BLOCK_SCALED || (PROMOTED && CLUSTER_K == 1 && (PARTS == 1 ? BLOCK_N <= 128 : PART_N == 128)));
 

@@ -1,6 +1,6 @@
 // Pack: copies a matrix operand of any strides into rows along K that TMA and 16-byte loads can take, converting on the way.
 //
-// Computes: dst[plane][b][r][k] = part_plane(src[b, r, k]) for r < rows, k < k_extent; 0 for k in k_extent..pitch.
+// Computes: dst[b][r][k] = src[b, r, k], converted, for r < rows, k < k_extent; 0 for k in k_extent..pitch.
 //   src element (b, r, k) lies at (b / batch_inner) * stride_outer + (b % batch_inner) * stride_inner
 //   + r * row_stride + k * k_stride (elements; any strides, 0 and negative ones too). "Row" is M of operand A, N of operand B.
 //   dst: rows of `pitch` elements, pitch a multiple of 128 bytes, base aligned to 128 bytes.
@@ -10,22 +10,17 @@
 // Tiling: `_k`: UNROLL units a thread (16 source bytes in `_k_wide`, else a destination word). `_mn`: 32 words of K x ROWS rows.
 // Mapping: 256 threads. `_k`: 2^lanes_log2 threads along K, the rest along rows; grid (row blocks, K blocks, batch).
 //   `_mn`: grid (K tiles, row tiles, batch), K first, so that blocks that run together write neighbouring lines.
-// Shared memory: `_mn`: [plane][slot of row][33 words]; rows that one source word holds lie 32 slots apart, so that both the
+// Shared memory: `_mn`: [slot of row][33 words]; rows that one source word holds lie 32 slots apart, so that both the
 //   scattered stores (bank = lane + i) and the loads along K (bank = lane + slot) are free of conflicts.
-// Traffic: reads the operand once, writes planes * rows * pitch once; bound by memory.
-// Numerics: copies are bit for bit. tf32: nearest, ties away from zero, kept as f32. f16: nearest even, overflow to infinity.
-//   Splits: each plane is the rest rounded to nearest, the first one toward zero where nearest would overflow;
-//   x = hi + lo + e, |e| <= 2^-22 |x| (tf32x2), 2^-16 (bf16x2); bf16x3 loses nothing in the normal range. Planes beyond the
-//   first are 0 for infinities and NaN.
+// Traffic: reads the operand once, writes rows * pitch once; bound by memory.
+// Numerics: copies are bit for bit. tf32: nearest, ties away from zero, kept as f32. bf16: nearest even, overflow to infinity.
 // Requires: sm_80. `_k_wide`: k_stride 1, src, row and batch strides multiples of 16 bytes. 16-byte
 //   pieces that hold a wanted byte are read whole, so the source buffer must be allocated in such pieces.
-// Measured: H200, 2026-11-21, 16384 x 16384 elements, TB/s read and written: `_k_wide` copies 4.0, tf32 and tf32x2 3.8 to 3.9, f16 and
-//   bf16 4.2, bf16x2 3.4, bf16x3 3.3. `_k` 8- and 16-bit 2.5, 32-bit 3.7, f16 3.5. `_mn` 8-bit 2.3, 16-bit 2.0, 32-bit and conversions
-//   3.0 to 3.6.
-// References: Henry, Tang, Heinecke, "Leveraging the bfloat16 AI datatype for higher-precision computations" (2019), the splits.
+// Measured: H200, 2026-11-21, 16384 x 16384 elements, TB/s read and written: `_k_wide` copies 4.0, tf32 3.8 to 3.9, bf16 4.2.
+//   `_k` 8- and 16-bit 2.5, 32-bit 3.7. `_mn` 8-bit 2.3, 16-bit 2.0, 32-bit and conversions 3.0 to 3.6.
+// References: none.
 
 #include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <stdint.h>
 
 #include "load.cuh"
@@ -46,87 +41,37 @@ struct Shape {
   int64_t row_stride, k_stride;
   uint32_t batch, batch_inner;
   int64_t stride_inner, stride_outer;
-  int64_t pitch, dst_batch_stride, dst_plane_stride;
+  int64_t pitch, dst_batch_stride;
 };
 
 // ---- Conversions: what happens to one element ----
 
-__device__ __forceinline__ bool is_finite_bits(uint32_t bits) { return (bits & 0x7f800000u) != 0x7f800000u; }
-
-// The high bits of x, rounded to nearest by adding `half` (at most `mask`'s lowest bit less one); from `huge` on, where nearest
-// would overflow, toward zero. Infinities stay, NaN becomes quiet, so that it still is one when low bits are dropped.
-__device__ __forceinline__ uint32_t round_bits(uint32_t bits, uint32_t half, uint32_t mask, uint32_t huge) {
+// tf32 (10 explicit bits of mantissa), ties away from zero; from the largest on, where nearest would overflow, toward zero.
+// Infinities stay, NaN becomes quiet, so that it still is one when low bits are dropped.
+__device__ __forceinline__ uint32_t round_tf32(uint32_t bits) {
   const uint32_t magnitude = bits & 0x7fffffffu;
-  const uint32_t add = magnitude >= huge ? 0u : half;
+  const uint32_t add = magnitude >= 0x7f7ff000u ? 0u : 0x1000u;
   const uint32_t quiet = magnitude > 0x7f800000u ? 0x400000u : 0u;
-  return ((bits + add) | quiet) & mask;
+  return ((bits + add) | quiet) & 0xffffe000u;
 }
 
-// tf32 (10 explicit bits of mantissa), ties away from zero.
-__device__ __forceinline__ uint32_t round_tf32(uint32_t bits) { return round_bits(bits, 0x1000u, 0xffffe000u, 0x7f7ff000u); }
-
-// bf16 in the upper half of the word, ties to even.
-__device__ __forceinline__ uint32_t round_bf16(uint32_t bits) {
-  return round_bits(bits, 0x7fffu + ((bits >> 16) & 1u), 0xffff0000u, 0x7f7f8000u);
-}
-
-// What is left of a finite x once `part` is taken away; exact, since part shares x's leading bits.
-__device__ __forceinline__ uint32_t rest_of(uint32_t bits, uint32_t part) {
-  const uint32_t rest = __float_as_uint(__fsub_rn(__uint_as_float(bits), __uint_as_float(part)));
-  return is_finite_bits(bits) ? rest : 0u;
-}
-
-// A mode: bytes of a source and a destination element, planes, and the parts of one f32 (in the low bits of each word).
+// A mode: bytes of a source and a destination element, and what one f32 becomes, in the low bits.
 template <int BYTES>
 struct Copy {
-  static constexpr int SRC = BYTES, DST = BYTES, PLANES = 1;
+  static constexpr int SRC = BYTES, DST = BYTES;
   static constexpr bool CONVERTS = false;
 };
 
 struct F32ToTf32 {
-  static constexpr int SRC = 4, DST = 4, PLANES = 1;
+  static constexpr int SRC = 4, DST = 4;
   static constexpr bool CONVERTS = true;
-  static __device__ void convert(uint32_t bits, uint32_t (&part)[PLANES]) { part[0] = round_tf32(bits); }
-};
-
-struct F32ToTf32x2 {
-  static constexpr int SRC = 4, DST = 4, PLANES = 2;
-  static constexpr bool CONVERTS = true;
-  static __device__ void convert(uint32_t bits, uint32_t (&part)[PLANES]) {
-    part[0] = round_tf32(bits);
-    part[1] = round_tf32(rest_of(bits, part[0]));
-  }
-};
-
-struct F32ToF16 {
-  static constexpr int SRC = 4, DST = 2, PLANES = 1;
-  static constexpr bool CONVERTS = true;
-  static __device__ void convert(uint32_t bits, uint32_t (&part)[PLANES]) {
-    part[0] = __half_as_ushort(__float2half_rn(__uint_as_float(bits)));
-  }
+  static __device__ uint32_t convert(uint32_t bits) { return round_tf32(bits); }
 };
 
 struct F32ToBf16 {
-  static constexpr int SRC = 4, DST = 2, PLANES = 1;
+  static constexpr int SRC = 4, DST = 2;
   static constexpr bool CONVERTS = true;
-  static __device__ void convert(uint32_t bits, uint32_t (&part)[PLANES]) {
-    part[0] = __bfloat16_as_ushort(__float2bfloat16_rn(__uint_as_float(bits)));
-  }
-};
-
-template <int N>
-struct F32ToBf16Split {
-  static constexpr int SRC = 4, DST = 2, PLANES = N;
-  static constexpr bool CONVERTS = true;
-  static __device__ void convert(uint32_t bits, uint32_t (&part)[PLANES]) {
-    uint32_t rest = bits;
-#pragma unroll
-    for (int p = 0; p < N; ++p) {
-      const uint32_t rounded = round_bf16(rest);
-      part[p] = rounded >> 16;
-      rest = rest_of(rest, rounded);
-    }
-  }
+  static __device__ uint32_t convert(uint32_t bits) { return __bfloat16_as_ushort(__float2bfloat16_rn(__uint_as_float(bits))); }
 };
 
 // ---- Phase 1: loads ----
@@ -208,7 +153,7 @@ constexpr int UNIT_WORDS = ACCESS == Access::ALIGNED ? 4 : Mode::SRC == 8 ? 2 : 
 template <class Mode, Access ACCESS>
 __device__ __forceinline__ void pack_k(const void* src, void* dst, const Shape& s, uint32_t lanes_log2) {
   constexpr int SOURCE_WORDS = UNIT_WORDS<Mode, ACCESS>, PER_UNIT = 4 * SOURCE_WORDS / Mode::SRC;
-  constexpr int WORDS = PER_UNIT * Mode::DST / 4; // of each plane
+  constexpr int WORDS = PER_UNIT * Mode::DST / 4; // of the destination
   const Lane lane = lane_of(lanes_log2);
   if (lane.row >= s.rows) return;
   for (uint32_t b = blockIdx.z; b < s.batch; b += gridDim.z) {
@@ -224,28 +169,22 @@ __device__ __forceinline__ void pack_k(const void* src, void* dst, const Shape& 
     for (int u = 0; u < UNROLL; ++u) {
       const int64_t k = (lane.first + u * lane.step) * PER_UNIT;
       if (k >= s.pitch) break;
-      uint32_t unit[Mode::PLANES][WORDS] = {};
+      uint32_t unit[WORDS] = {};
 #pragma unroll
       for (int i = 0; i < SOURCE_WORDS; ++i) {
         if constexpr (Mode::CONVERTS) {
-          uint32_t part[Mode::PLANES];
-          Mode::convert(raw[u].word[i], part);
-#pragma unroll
-          for (int p = 0; p < Mode::PLANES; ++p) unit[p][i * Mode::DST / 4] |= part[p] << (8 * (i * Mode::DST % 4));
+          unit[i * Mode::DST / 4] |= Mode::convert(raw[u].word[i]) << (8 * (i * Mode::DST % 4));
         } else {
-          unit[0][i] = raw[u].word[i];
+          unit[i] = raw[u].word[i];
         }
       }
-#pragma unroll
-      for (int p = 0; p < Mode::PLANES; ++p) {
-        uint8_t* at = to + (k + p * s.dst_plane_stride) * Mode::DST;
-        if constexpr (WORDS == 4) {
-          *reinterpret_cast<uint4*>(at) = {unit[p][0], unit[p][1], unit[p][2], unit[p][3]};
-        } else if constexpr (WORDS == 2) {
-          *reinterpret_cast<uint2*>(at) = {unit[p][0], unit[p][1]};
-        } else {
-          *reinterpret_cast<uint32_t*>(at) = unit[p][0];
-        }
+      uint8_t* at = to + k * Mode::DST;
+      if constexpr (WORDS == 4) {
+        *reinterpret_cast<uint4*>(at) = {unit[0], unit[1], unit[2], unit[3]};
+      } else if constexpr (WORDS == 2) {
+        *reinterpret_cast<uint2*>(at) = {unit[0], unit[1]};
+      } else {
+        *reinterpret_cast<uint32_t*>(at) = unit[0];
       }
     }
   }
@@ -281,34 +220,32 @@ __device__ __forceinline__ Words<WORDS_ACROSS<Mode>> load_across(const uint8_t* 
 // Phase 2: the units.
 template <class Mode>
 __device__ __forceinline__ void exchange(const Words<WORDS_ACROSS<Mode>>& x,
-                                         typename UnitOf<Mode::DST>::Type (&unit)[PER_WORD<Mode>][Mode::PLANES]) {
+                                         typename UnitOf<Mode::DST>::Type (&unit)[PER_WORD<Mode>]) {
   if constexpr (Mode::SRC == 8) {
-    unit[0][0] = x.word[0] | static_cast<uint64_t>(x.word[1]) << 32;
+    unit[0] = x.word[0] | static_cast<uint64_t>(x.word[1]) << 32;
   } else if constexpr (Mode::SRC == 4) {
-#pragma unroll
-    for (int p = 0; p < Mode::PLANES; ++p) unit[0][p] = 0;
+    unit[0] = 0;
 #pragma unroll
     for (int j = 0; j < 4 / Mode::DST; ++j) {
-      uint32_t part[Mode::PLANES] = {x.word[j]};
-      if constexpr (Mode::CONVERTS) Mode::convert(x.word[j], part);
-#pragma unroll
-      for (int p = 0; p < Mode::PLANES; ++p) unit[0][p] |= part[p] << (8 * Mode::DST * j);
+      uint32_t element = x.word[j];
+      if constexpr (Mode::CONVERTS) element = Mode::convert(element);
+      unit[0] |= element << (8 * Mode::DST * j);
     }
   } else if constexpr (Mode::SRC == 2) {
-    unit[0][0] = __byte_perm(x.word[0], x.word[1], 0x5410);
-    unit[1][0] = __byte_perm(x.word[0], x.word[1], 0x7632);
+    unit[0] = __byte_perm(x.word[0], x.word[1], 0x5410);
+    unit[1] = __byte_perm(x.word[0], x.word[1], 0x7632);
   } else {
     const uint32_t low01 = __byte_perm(x.word[0], x.word[1], 0x5140), low23 = __byte_perm(x.word[2], x.word[3], 0x5140);
     const uint32_t high01 = __byte_perm(x.word[0], x.word[1], 0x7362), high23 = __byte_perm(x.word[2], x.word[3], 0x7362);
-    unit[0][0] = __byte_perm(low01, low23, 0x5410);
-    unit[1][0] = __byte_perm(low01, low23, 0x7632);
-    unit[2][0] = __byte_perm(high01, high23, 0x5410);
-    unit[3][0] = __byte_perm(high01, high23, 0x7632);
+    unit[0] = __byte_perm(low01, low23, 0x5410);
+    unit[1] = __byte_perm(low01, low23, 0x7632);
+    unit[2] = __byte_perm(high01, high23, 0x5410);
+    unit[3] = __byte_perm(high01, high23, 0x7632);
   }
 }
 
 template <class Mode>
-using SmemTile = typename UnitOf<Mode::DST>::Type[Mode::PLANES][TILE_ROWS<Mode>][PITCH_UNITS];
+using SmemTile = typename UnitOf<Mode::DST>::Type[TILE_ROWS<Mode>][PITCH_UNITS];
 
 template <class Mode, Access ACCESS>
 __device__ __forceinline__ void pack_tiles(SmemTile<Mode>& tile, const void* src, void* dst, const Shape& s) {
@@ -340,13 +277,10 @@ __device__ __forceinline__ void pack_tiles(SmemTile<Mode>& tile, const void* src
       for (int group = 0; group < GROUPS; ++group) {
 #pragma unroll
         for (int u = 0; u < UNITS; ++u) {
-          Unit unit[WORD_ROWS][Mode::PLANES];
+          Unit unit[WORD_ROWS];
           exchange<Mode>(raw[group][u], unit);
 #pragma unroll
-          for (int i = 0; i < WORD_ROWS; ++i) {
-#pragma unroll
-            for (int p = 0; p < Mode::PLANES; ++p) tile[p][(group * WORD_ROWS + i) * 32 + lane][u * WARPS + warp] = unit[i][p];
-          }
+          for (int i = 0; i < WORD_ROWS; ++i) tile[(group * WORD_ROWS + i) * 32 + lane][u * WARPS + warp] = unit[i];
         }
       }
       __syncthreads(); // the tile is whole before any warp stores from it
@@ -359,10 +293,7 @@ __device__ __forceinline__ void pack_tiles(SmemTile<Mode>& tile, const void* src
         const int64_t row = first_row + slot / (32 * WORD_ROWS) * (32 * WORD_ROWS) + slot % 32 * WORD_ROWS + slot / 32 % WORD_ROWS;
         if (row < s.rows && k < s.pitch) {
           uint8_t* to = static_cast<uint8_t*>(dst) + (b * s.dst_batch_stride + row * s.pitch + k) * Mode::DST;
-#pragma unroll
-          for (int p = 0; p < Mode::PLANES; ++p) {
-            *reinterpret_cast<Unit*>(to + p * s.dst_plane_stride * Mode::DST) = tile[p][slot][lane];
-          }
+          *reinterpret_cast<Unit*>(to) = tile[slot][lane];
         }
       }
       __syncthreads(); // stored before the next tile overwrites smem
@@ -387,12 +318,10 @@ __device__ __forceinline__ void pack_mn(const void* src, void* dst, const Shape&
 
 #define SHAPE_ARGUMENTS                                                                                                 \
   const void *src, void *dst, uint32_t rows, uint32_t k, int64_t row_stride, int64_t k_stride, uint32_t batch,         \
-      uint32_t batch_inner, int64_t stride_inner, int64_t stride_outer, int64_t pitch, int64_t dst_batch_stride,       \
-      int64_t dst_plane_stride
+      uint32_t batch_inner, int64_t stride_inner, int64_t stride_outer, int64_t pitch, int64_t dst_batch_stride
 #define SHAPE                                                                                                           \
   Shape {                                                                                                               \
-    rows, k, row_stride, k_stride, batch, batch_inner, stride_inner, stride_outer, pitch, dst_batch_stride,             \
-        dst_plane_stride                                                                                                \
+    rows, k, row_stride, k_stride, batch, batch_inner, stride_inner, stride_outer, pitch, dst_batch_stride              \
   }
 
 #define PACK_K(SYMBOL, ...)                                                                                             \

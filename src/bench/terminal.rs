@@ -101,8 +101,8 @@ fn write_all(table: &Table, out: &mut String) -> std::fmt::Result {
 }
 
 /// What the widths of a product's precisions mean; printed where such products are.
-const PRECISIONS: &str = "f32-high: split over tensor cores, each product off by at most 2^-20 of |a||b|; f32-medium: tf32, at most 2^-10; f32: an FMA\n\
-     chain. All add the roundings of the sum.";
+const PRECISIONS: &str = "f32-high: split over tensor cores, each product off by at most 2^-20 of |a||b|, where small elements count as 2^-29 of their\n\
+     matrix's largest; f32-medium: tf32, at most 2^-10; f32: an FMA chain. All add the roundings of the sum.";
 
 /// Products beside the vendor's library: each, and the means.
 fn write_versus(table: &Table, width: usize, out: &mut String) -> std::fmt::Result {

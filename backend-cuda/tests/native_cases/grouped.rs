@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use polywarp_core::ops::{GroupedMatmul, GroupedMatmulDims};
-use polywarp_core::{Buffer, DType, Layout, Op, Scalar, Shape, TensorSpec, UnaryFn};
+use polywarp_core::{Buffer, DType, Layout, Op, Precision, Scalar, Shape, TensorSpec, UnaryFn};
 use polywarp_cuda::CudaBackend;
 
 use super::{Random, Tally, in_parallel, matrix, run, upload};
@@ -18,6 +18,24 @@ pub struct Grouped {
 fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
     TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims).unwrap()))
 }
+
+/// Operands and results that native kernels have; f32 at `Medium`.
+const TYPES: [[DType; 2]; 14] = [
+    [DType::F16, DType::F16],
+    [DType::F16, DType::F32],
+    [DType::BF16, DType::BF16],
+    [DType::BF16, DType::F32],
+    [DType::F32, DType::F32],
+    [DType::I8, DType::I32],
+    [DType::U8, DType::I32],
+    [DType::I8, DType::F32],
+    [DType::F8E4M3, DType::F32],
+    [DType::F8E4M3, DType::F16],
+    [DType::F8E4M3, DType::BF16],
+    [DType::F8E5M2, DType::F32],
+    [DType::F8E5M2, DType::F16],
+    [DType::F8E5M2, DType::BF16],
+];
 
 /// Ends of `groups` groups that rise to at most `last`, about a third of them empty.
 fn rising(groups: u64, last: u64, r: &mut Random) -> Vec<i64> {
@@ -54,7 +72,7 @@ pub fn edges() -> Vec<Grouped> {
         ([100, 64, 48], vec![40, 3_000_000_000, 60]),
     ];
     let mut all = Vec::new();
-    for dtype in [DType::F16, DType::BF16] {
+    for [dtype, to] in TYPES {
         for transposed in [false, true] {
             for (case, ([rows, n, k], ends)) in lists.iter().enumerate() {
                 let groups = ends.len() as u64;
@@ -64,10 +82,11 @@ pub fn edges() -> Vec<Grouped> {
                 }
                 let unsigned = ends.iter().any(|&end| end > i64::from(i32::MAX));
                 let spec = dense(if unsigned { DType::U32 } else { DType::I32 }, &[groups]);
-                let mut op = GroupedMatmul::product(dense(dtype, &[*rows, *k]), b, spec, dense(dtype, &[*rows, *n]));
+                let mut op = GroupedMatmul::product(dense(dtype, &[*rows, *k]), b, spec, dense(to, &[*rows, *n]));
+                op.precision = Precision::Medium;
                 if case % 2 == 1 {
-                    op.bias = Some(dense(dtype, &[groups, *n]));
-                    op.activation = Some(UnaryFn::Relu);
+                    op.bias = Some(dense(to, &[groups, *n]));
+                    op.activation = Some(UnaryFn::Relu).filter(|f| f.defined_for(to));
                 }
                 all.push(Grouped { op: op.check().unwrap(), ends: ends.clone() });
             }
@@ -86,9 +105,9 @@ pub fn random(count: u64) -> Vec<Grouped> {
     let one = |seed: u64| {
         let mut r = Random(seed ^ 0x6772_6f75_7065_6400);
         let (rows, n, k, groups) = (extent(&mut r), extent(&mut r), extent(&mut r), 1 + r.below(80));
-        let dtype = r.pick(&[DType::F16, DType::BF16]);
+        let [dtype, to] = r.pick(&TYPES);
         let (a, b) = (matrix(dtype, &[], [rows, k], &mut r), matrix(dtype, &[groups], [k, n], &mut r));
-        let output = dense(dtype, &[rows, n]).layout.with_offset(8 * r.below(4));
+        let output = dense(to, &[rows, n]).layout.with_offset(16 / to.size_bytes() * r.below(4));
         let signed = r.below(2) == 1;
         let ends_dtype = if signed { DType::I32 } else { DType::U32 };
         let step = r.pick(&[1i64, 1, 2, -1]);
@@ -99,13 +118,14 @@ pub fn random(count: u64) -> Vec<Grouped> {
             _ => rising(groups, rows, &mut r),
         };
         let mut op =
-            GroupedMatmul::product(a, b, TensorSpec::new(ends_dtype, ends_layout), TensorSpec::new(dtype, output));
+            GroupedMatmul::product(a, b, TensorSpec::new(ends_dtype, ends_layout), TensorSpec::new(to, output));
+        op.precision = Precision::Medium;
         if r.below(2) == 0 {
             let pitch = (n + r.below(4)) as i64;
             let layout = Layout::strided(Shape::new(&[groups, n]).unwrap(), &[pitch, 1], r.below(4));
-            op.bias = Some(TensorSpec::new(dtype, layout.unwrap()));
+            op.bias = Some(TensorSpec::new(to, layout.unwrap()));
         }
-        op.activation = Some(UnaryFn::Relu).filter(|_| r.below(3) == 0);
+        op.activation = Some(UnaryFn::Relu).filter(|f| r.below(3) == 0 && f.defined_for(to));
         Grouped { op: op.check().unwrap(), ends }
     };
     (0..count).map(one).collect()
@@ -138,10 +158,11 @@ pub fn products(
     tally
 }
 
-/// Row-major elements from -3 to 3; where one place has several, they are the same.
+/// Row-major elements from -3 to 3, of unsigned types from 0 to 6; where one place has several, they are the same.
 fn integers(spec: &TensorSpec, r: &mut Random) -> Vec<i32> {
     let seed = r.next();
-    let at = |i: u64| Random(seed ^ spec.layout.index_of(i)).below(7) as i32 - 3;
+    let least = if spec.dtype == DType::U8 { 0 } else { -3 };
+    let at = |i: u64| Random(seed ^ spec.layout.index_of(i)).below(7) as i32 + least;
     (0..spec.layout.elements()).map(at).collect()
 }
 

@@ -62,9 +62,13 @@ pub fn products() -> Result<Vec<Op>> {
         }
     }
     for dims in GROUPED {
-        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I8] {
+        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I8, DType::F8E4M3] {
             for transposed in [false, true] {
-                ops.push(grouped(dtype, dims, transposed)?.into());
+                let op = grouped(dtype, dims, transposed)?;
+                if dtype == DType::F32 {
+                    ops.push(GroupedMatmul { precision: Precision::Medium, ..op.clone() }.into());
+                }
+                ops.push(op.into());
             }
         }
     }

@@ -17,16 +17,8 @@ pub(crate) enum Mode {
     Copy(u64),
     /// f32 rounded to tf32, kept in 32 bits.
     Tf32,
-    /// f32 as the sum of two tf32 parts.
-    Tf32x2,
-    /// f32 rounded to f16.
-    F16,
     /// f32 rounded to bf16.
     Bf16,
-    /// f32 as the sum of two bf16 parts.
-    Bf16x2,
-    /// f32 as the sum of three bf16 parts; exact in the normal range.
-    Bf16x3,
 }
 
 /// How the source lies.
@@ -41,34 +33,20 @@ pub(crate) enum Form {
 }
 
 impl Mode {
-    const ALL: [Mode; 10] = [
-        Mode::Copy(1),
-        Mode::Copy(2),
-        Mode::Copy(4),
-        Mode::Copy(8),
-        Mode::Tf32,
-        Mode::Tf32x2,
-        Mode::F16,
-        Mode::Bf16,
-        Mode::Bf16x2,
-        Mode::Bf16x3,
-    ];
+    const ALL: [Mode; 6] = [Mode::Copy(1), Mode::Copy(2), Mode::Copy(4), Mode::Copy(8), Mode::Tf32, Mode::Bf16];
 
-    /// Bytes of a source and of a destination element, planes of the destination.
-    pub fn sizes(self) -> (u64, u64, u64) {
+    /// Bytes of a source and of a destination element.
+    pub fn sizes(self) -> (u64, u64) {
         match self {
-            Mode::Copy(bytes) => (bytes, bytes, 1),
-            Mode::Tf32 => (4, 4, 1),
-            Mode::Tf32x2 => (4, 4, 2),
-            Mode::F16 | Mode::Bf16 => (4, 2, 1),
-            Mode::Bf16x2 => (4, 2, 2),
-            Mode::Bf16x3 => (4, 2, 3),
+            Mode::Copy(bytes) => (bytes, bytes),
+            Mode::Tf32 => (4, 4),
+            Mode::Bf16 => (4, 2),
         }
     }
 
     /// Elements along K, and rows, that a block of [`Form::Mn`] moves.
     pub fn tile(self) -> [u64; 2] {
-        let (src, dst, _) = self.sizes();
+        let (src, dst) = self.sizes();
         let rows = match src {
             4 => 64,
             8 => 32,
@@ -83,11 +61,7 @@ impl Mode {
         match self {
             Mode::Copy(bytes) => (format!("b{}", 8 * bytes), format!("Copy<{bytes}>")),
             Mode::Tf32 => of("f32_tf32", "F32ToTf32"),
-            Mode::Tf32x2 => of("f32_tf32x2", "F32ToTf32x2"),
-            Mode::F16 => of("f32_f16", "F32ToF16"),
             Mode::Bf16 => of("f32_bf16", "F32ToBf16"),
-            Mode::Bf16x2 => of("f32_bf16x2", "F32ToBf16Split<2>"),
-            Mode::Bf16x3 => of("f32_bf16x3", "F32ToBf16Split<3>"),
         }
     }
 }
@@ -114,7 +88,7 @@ fn info(mode: Mode, form: Form) -> KernelInfo {
         Address, Address,    // source, destination
         U32, U32, I64, I64,  // rows, k, strides of them
         U32, U32, I64, I64,  // batch, its inner extent, strides of inner and outer
-        I64, I64, I64,       // destination: pitch, batch stride, plane stride
+        I64, I64,            // destination: pitch, batch stride
     ];
     if form != Form::Mn {
         params.push(U32); // lanes_log2

@@ -7,8 +7,6 @@ use crate::{Param, Target};
 pub(crate) const THREADS: u32 = 256;
 /// `UNIT` there: elements of a line that a thread takes at a time.
 pub(crate) const UNIT: u64 = 8;
-/// `UNROLL` there: units that it has on their way at once.
-pub(crate) const UNROLL: u64 = 2;
 
 /// The kernel that finds the largest magnitudes.
 pub(crate) const MAXIMA: &str = "split_f16_maxima";

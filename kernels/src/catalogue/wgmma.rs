@@ -151,8 +151,9 @@ const SHAPES_SPLIT: [Shape; 10] = [
     SHAPES_SHARING[1],
     SHAPES_FEW_TILES[3],
 ];
-/// For groups of A's rows, 16-bit operands with A K-major: groups of many rows, and of few.
+/// For groups of A's rows with A K-major: groups of many rows, and of few; of 8-bit floats, whose sums need registers.
 const SHAPES_GROUPED: [Shape; 2] = [SHAPES[3], SHAPES[5]];
+const SHAPES_GROUPED_FLOAT8: [Shape; 2] = [SHAPES_FLOAT8[2], SHAPES_FLOAT8[5]];
 
 /// What a kernel multiplies (`Kind` in the source).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,7 +252,8 @@ impl Instance {
 
     /// Whether it takes scales of A's rows and B's columns (`SCALED` in the source): 8-bit operands whose products leave as floats.
     pub fn is_scaled(&self) -> bool {
-        self.kind.operands.size_bytes() == 1 && self.output.is_float() && self.work != Work::ScaledBlocks
+        let takes_none = matches!(self.work, Work::ScaledBlocks | Work::Groups);
+        self.kind.operands.size_bytes() == 1 && self.output.is_float() && !takes_none
     }
 
     /// Whether A is 2:4 compressed: its map is one of values, and arranged metadata follow the other arguments.
@@ -432,10 +434,17 @@ pub(crate) fn blocks_instances() -> &'static [Instance] {
 pub(crate) fn grouped_instances() -> &'static [Instance] {
     static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
         let mut all = Vec::new();
-        for kind in KINDS.iter().filter(|kind| matches!(kind.operands, DType::F16 | DType::BF16)) {
-            for major_b in [Major::K, Major::Mn] {
-                let of = |shape| Instance::of(Work::Groups, shape, kind, kind.operands, [Major::K, major_b]);
-                all.extend(SHAPES_GROUPED.map(of));
+        for kind in &KINDS {
+            let (shapes, outputs, majors_b): (&[Shape; 2], &[DType], &[Major]) = match kind.operands {
+                DType::F16 | DType::BF16 => (&SHAPES_GROUPED, &[kind.operands, DType::F32], &[Major::K, Major::Mn]),
+                DType::F8E4M3 | DType::F8E5M2 => {
+                    (&SHAPES_GROUPED_FLOAT8, &[DType::F32, DType::F16, DType::BF16], &[Major::K])
+                }
+                DType::F32 => (&SHAPES_GROUPED, &[DType::F32], &[Major::K]),
+                _ => (&SHAPES_GROUPED, &[DType::I32], &[Major::K]),
+            };
+            for (&output, &major_b) in outputs.iter().flat_map(|output| majors_b.iter().map(move |b| (output, b))) {
+                all.extend(shapes.map(|shape| Instance::of(Work::Groups, shape, kind, output, [Major::K, major_b])));
             }
         }
         all

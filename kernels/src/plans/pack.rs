@@ -7,7 +7,7 @@ use super::operand::Operand;
 use crate::catalogue::pack::{Form, Mode, THREADS, UNROLL, symbol};
 use crate::{Arg, Caps, Launch, Slot, find};
 
-/// Bytes that pitches, matrices and planes are multiples of: a line, and the widest row of a tensor map's swizzle.
+/// Bytes that pitches and matrices are multiples of: a line, and the widest row of a tensor map's swizzle.
 const GRID_BYTES: u64 = 128;
 /// Share of the promised memory rate that packing reaches, by form (H200; docs/gemm.md).
 const RATE: f64 = 0.75;
@@ -17,10 +17,8 @@ const LAUNCH_NS: f64 = 2000.0;
 /// An operand that was packed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Packed {
-    /// The first plane: neighbours along K, rows of whole 128 bytes, zeros in between.
+    /// Neighbours along K, rows of whole 128 bytes, zeros in between.
     pub operand: Operand,
-    /// Elements from a plane to the next.
-    pub plane_stride: i64,
     /// Size of the scratch buffer.
     pub bytes: u64,
     /// What packing takes.
@@ -29,12 +27,11 @@ pub(crate) struct Packed {
 
 /// The launch that packs `source` into scratch buffer `scratch`; `None` for sizes beyond 32 bits.
 pub(crate) fn pack(mode: Mode, source: &Operand, scratch: usize, caps: &Caps) -> Option<(Launch, Packed)> {
-    let (src_bytes, dst_bytes, planes) = mode.sizes();
+    let (src_bytes, dst_bytes) = mode.sizes();
     debug_assert_eq!(src_bytes, source.element_bytes);
     let pitch = source.k.checked_mul(dst_bytes)?.checked_next_multiple_of(GRID_BYTES)? / dst_bytes;
     let matrix = source.rows.checked_mul(pitch)?;
-    let plane = source.batch.checked_mul(matrix)?;
-    let bytes = plane.checked_mul(planes)?.checked_mul(dst_bytes)?;
+    let bytes = source.batch.checked_mul(matrix)?.checked_mul(dst_bytes)?;
     let stride = |elements: u64| i64::try_from(elements).ok();
     let word = |value: u64| u32::try_from(value).ok();
 
@@ -53,7 +50,6 @@ pub(crate) fn pack(mode: Mode, source: &Operand, scratch: usize, caps: &Caps) ->
         Arg::I64(0),
         Arg::I64(stride(pitch)?),
         Arg::I64(stride(matrix)?),
-        Arg::I64(stride(plane)?),
     ];
     let [x, y] = if form == Form::Mn {
         let [tile_k, tile_rows] = mode.tile();
@@ -82,7 +78,6 @@ pub(crate) fn pack(mode: Mode, source: &Operand, scratch: usize, caps: &Caps) ->
             batch_stride: if source.batch_stride == 0 { 0 } else { stride(matrix)? },
             ..*source
         },
-        plane_stride: stride(plane)?,
         bytes,
         estimate_ns: LAUNCH_NS + caps.stream_ns(moved) / RATE,
     };
@@ -135,14 +130,14 @@ mod tests {
     fn packed_rows_lie_on_the_grid_and_launches_cover_them() {
         let caps = Caps::h200();
         for (mode, rows, k) in
-            [(Mode::Copy(4), 1, 1), (Mode::Tf32, 4097, 33), (Mode::Bf16x3, 1000, 4095), (Mode::F16, 3, 70_000)]
+            [(Mode::Copy(4), 1, 1), (Mode::Tf32, 4097, 33), (Mode::Bf16, 1000, 4095), (Mode::Copy(4), 3, 70_000)]
         {
-            let (_, dst_bytes, planes) = mode.sizes();
+            let (_, dst_bytes) = mode.sizes();
             for source in [operand(rows, k, k as i64, 1), operand(rows, k, 1, rows as i64)] {
                 let (launch, packed) = pack(mode, &source, 0, &caps).unwrap();
                 let pitch = packed.operand.row_stride as u64;
                 assert!(pitch >= k && (pitch * dst_bytes).is_multiple_of(128) && (pitch - k) * dst_bytes < 128);
-                assert_eq!(packed.bytes, planes * rows * pitch * dst_bytes);
+                assert_eq!(packed.bytes, rows * pitch * dst_bytes);
                 let plan = crate::Plan { launches: vec![launch.clone()], scratch_bytes: vec![packed.bytes] };
                 assert_eq!(plan.check(1), Err("its last launch has no output".to_owned()));
                 let [x, y, _] = launch.grid.map(u64::from);

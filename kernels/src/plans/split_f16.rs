@@ -2,20 +2,22 @@
 //! scratch space, along whichever dimension their neighbours lie.
 
 use super::operand::Operand;
-use crate::catalogue::split_f16::{MAXIMA, PARTS, THREADS, UNIT, UNROLL};
+use crate::catalogue::split_f16::{MAXIMA, PARTS, THREADS, UNIT};
 use crate::{Arg, Caps, Launch, Slot, find};
 
 /// Bytes that lines of parts are multiples of: a row of the widest swizzle of tensor maps.
 const LINE_BYTES: u64 = 128;
 const PART_BYTES: u64 = 2;
-/// Blocks of a matrix that leave a maximum each, which every block behind them reads; blocks that split a matrix.
+/// Units of a thread at least, where there are as many; blocks that leave maxima, which every block behind them reads, and blocks
+/// that split (H200; more of either are as fast or slower).
+const UNITS_A_THREAD: u64 = 2;
 const MOST_MAXIMA: u64 = 512;
-const MOST_BLOCKS: u64 = 2048;
+const MOST_BLOCKS: u64 = 792;
 /// Matrices of a batch: what a grid takes along z.
 const MOST_BATCHES: u64 = 65_535;
-/// Share of the promised memory rate that both launches reach, and what each costs beside its traffic: guesses.
+/// Share of the promised memory rate that both launches reach, and what each costs beside its traffic (H200).
 const RATE: f64 = 0.8;
-const LAUNCH_NS: f64 = 1500.0;
+const LAUNCH_NS: f64 = 1800.0;
 
 /// An operand that was split.
 pub(super) struct Parts {
@@ -80,7 +82,7 @@ pub(super) fn split(operands: [Operand; 2], batch: u64, caps: &Caps) -> Option<S
     }
     let lines = [Lines::of(&operands[0]), Lines::of(&operands[1])];
     let units = lines[0].units()?.max(lines[1].units()?);
-    let blocks = units.div_ceil(u64::from(THREADS) * UNROLL);
+    let blocks = units.div_ceil(u64::from(THREADS) * UNITS_A_THREAD);
     let maxima = blocks.min((MOST_MAXIMA / batch).max(1));
     let grid = |blocks: u64| [blocks as u32, 2, batch as u32];
 

@@ -1,7 +1,7 @@
 //! Matrix products on Hopper's tensor cores: which instance of `catalogue/wgmma.rs`, on how many blocks.
 //!
 //! Operands are tensor maps (`wgmma_source.rs`). f32 products run as tf32 at `Medium` and `Low`, and as three products of
-//! f16 parts (`wgmma_split.rs`) or of tf32 parts at `High`; never at `Highest`. Where tiles are few and K is long, the blocks of a cluster share K, or slabs of
+//! f16 parts at `High` (`wgmma_split.rs`); never at `Highest`. Where tiles are few and K is long, the blocks of a cluster share K, or slabs of
 //! K are summed apart and added by a second launch (`splitk.rs`). What each takes is guessed in `wgmma_estimate.rs`; products of
 //! groups of rows are planned in `wgmma_grouped.rs`, those of a 2:4 compressed A in `wgmma_sparse.rs`, those with scales that
 //! change along K in `wgmma_blocks.rs`, transposed ones in `wgmma_transposed.rs`.
@@ -67,7 +67,7 @@ fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
     let mut prepared = Prepared::default();
     let a = prepared.operand(Operand::a(op)?, &way, caps)?;
     let b = prepared.operand(Operand::b(op)?, &way, caps)?;
-    let problem = Problem { terms: way.terms, ..Problem::new(op, a, b, ending, caps) };
+    let problem = Problem::new(op, a, b, ending, caps);
     let matches = |instance: &&Instance| {
         instance.operands() == op.a.dtype && (instance.major_a, instance.major_b) == (problem.a.major, problem.b.major)
     };

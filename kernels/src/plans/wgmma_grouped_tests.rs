@@ -1,6 +1,6 @@
 //! What the planner of grouped products takes, packs and refuses. No GPU.
 
-use polywarp_core::{Op, UnaryFn};
+use polywarp_core::{Op, Precision, UnaryFn};
 
 use super::*;
 use crate::plans::{candidates, every};
@@ -42,11 +42,31 @@ fn tiles_fit_the_groups() {
         assert_eq!(names(&weights(dtype, [8, 64, 4096, 2048])), [small, large]);
         assert!(names(&product(dtype, [8, 8192, 4096, 2048])).iter().all(|name| name.ends_with("_tt")));
     }
-    for dtype in [DType::F32, DType::I8, DType::F8E4M3] {
-        assert!(ranked(&weights(dtype, [8, 512, 512, 512])).is_empty(), "{dtype}");
+}
+
+#[test]
+fn every_type_of_the_tensor_cores_has_a_kernel_for_what_it_gives() {
+    let large = |dtype, to, precision| {
+        let op = weights(dtype, [8, 8192, 512, 512]);
+        let op = GroupedMatmul { output: dense(to, &[8192, 512]), precision, ..op }.check().unwrap();
+        names(&op).into_iter().next().unwrap_or_default()
+    };
+    let highest = Precision::Highest;
+    assert_eq!(large(DType::F16, DType::F32, highest), "gemm_f16_f32_wgmma_grouped_128x128x64_1x1_pingpong_tn");
+    assert_eq!(large(DType::U8, DType::I32, highest), "gemm_u8_i32_wgmma_grouped_128x128x128_1x1_pingpong_tn");
+    assert_eq!(large(DType::F8E4M3, DType::BF16, highest), "gemm_f8e4m3_bf16_wgmma_grouped_128x128x128_1x1_tn");
+    assert_eq!(
+        large(DType::F32, DType::F32, Precision::Medium),
+        "gemm_tf32_f32_wgmma_grouped_128x128x32_1x1_pingpong_tn"
+    );
+    // Plain cores' f32 and split f32, and integers that leave as floats, are the portable kernels'.
+    for precision in [Precision::High, highest] {
+        assert_eq!(large(DType::F32, DType::F32, precision), "");
     }
-    let op = weights(DType::F16, [8, 512, 512, 512]);
-    assert!(ranked(&GroupedMatmul { output: dense(DType::F32, &[512, 512]), ..op }.check().unwrap()).is_empty());
+    assert_eq!(large(DType::I8, DType::F32, highest), "");
+    // 8-bit operands lie along K, or are packed.
+    let found = ranked(&product(DType::I8, [8, 512, 512, 512]));
+    assert!(found.iter().all(|found| found.name.ends_with("_tn") && found.plan.launches.len() == 2));
 }
 
 #[test]

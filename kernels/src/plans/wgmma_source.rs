@@ -16,23 +16,20 @@ pub(super) struct Way {
     element: Element,
     /// How an operand is packed that cannot stay where it is.
     packing: Mode,
-    /// Products of planes: 1, or 3 for operands split in two.
-    pub terms: u64,
 }
 
 impl Way {
-    /// `None` for types that no instance has, 8-bit floats of two kinds among them, and for f32 at `Highest`.
+    /// `None` for types that no instance has, 8-bit floats of two kinds among them, and for f32 at `Highest` and `High`.
     pub fn of(op: &Matmul) -> Option<Way> {
         if op.a.dtype != op.b.dtype {
             return None;
         }
-        let way = |element, packing| Some(Way { element, packing, terms: 1 });
+        let way = |element, packing| Some(Way { element, packing });
         match (op.a.dtype, op.precision) {
             (DType::F16, _) => way(Element::F16, Mode::Copy(2)),
             (DType::BF16, _) => way(Element::BF16, Mode::Copy(2)),
             (DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2, _) => way(Element::U8, Mode::Copy(1)),
             (DType::F32, Precision::Medium | Precision::Low) => way(Element::Tf32, Mode::Tf32),
-            (DType::F32, Precision::High) => Some(Way { element: Element::Tf32, packing: Mode::Tf32x2, terms: 3 }),
             _ => None,
         }
     }
@@ -63,16 +60,13 @@ impl Prepared {
     }
 
     fn operand_along(&mut self, operand: Operand, way: &Way, along_mn: bool, caps: &Caps) -> Option<Source> {
-        if way.terms == 1
-            && let Some(source) = Source::of(operand, way.element, along_mn, 0)
-        {
+        if let Some(source) = Source::of(operand, way.element, along_mn, 0) {
             return Some(source);
         }
         let (launch, packed) = pack(way.packing, &operand, self.scratch_bytes.len(), caps)?;
         self.launches.push(launch);
         self.scratch_bytes.push(packed.bytes);
         self.estimate_ns += packed.estimate_ns;
-        let plane_stride = if way.terms == 1 { 0 } else { packed.plane_stride };
-        Source::of(packed.operand, way.element, false, plane_stride)
+        Source::of(packed.operand, way.element, false, 0)
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn products(op: &SparseMatmul, caps: &Caps) -> Option<Vec<Candidate>>
     let a = prepared.operand(values, &way, caps)?;
     let b = prepared.operand(Operand { slot: Slot::Input(2), ..Operand::b(product)? }, &way, caps)?;
     let metadata = Some(arrange(op, values.batch, words_stride, &mut prepared, caps)?);
-    let problem = Problem { terms: way.terms, metadata, ..Problem::new(product, a, b, ending, caps) };
+    let problem = Problem { metadata, ..Problem::new(product, a, b, ending, caps) };
     let lies = |instance: &&Instance| (instance.major_a, instance.major_b) == (problem.a.major, problem.b.major);
     let candidates = instances().iter().filter(matches).filter(lies);
     Some(candidates.filter_map(|instance| problem.candidate(instance, 1, &prepared)).collect())

@@ -1,4 +1,4 @@
-//! f32 products at `High` as three of f16 parts: twice as fast as tf32's, whose parts have as many bits.
+//! f32 products at `High` as three of f16 parts: twice as fast as by tf32, whose parts have as many bits.
 //!
 //! Parts lie as the operands do, along k or along rows, which wgmma takes of 16 bits alone.
 

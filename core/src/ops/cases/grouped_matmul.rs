@@ -204,10 +204,14 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
         &[[8192, 8, 4096, 2048], [8192, 128, 2048, 768], [64, 8, 4096, 2048]],
     );
     let mut cases = Vec::new();
-    for dtype in [DType::F32, DType::F16, DType::BF16, DType::I8] {
+    let highest =
+        [DType::F32, DType::F16, DType::BF16, DType::I8, DType::F8E4M3].map(|dtype| (dtype, Precision::Highest));
+    for (dtype, precision) in highest.into_iter().chain([(DType::F32, Precision::Medium)]) {
         for &[rows, groups, n, k] in shapes {
             let Ok(op) = benched(dtype, [rows, groups, n, k]) else { continue };
-            let name = format!("grouped {dtype} {rows}x{n}x{k}/{groups}");
+            let op = GroupedMatmul { precision, ..op };
+            let kind = if precision == Precision::Medium { "f32-medium" } else { dtype.name() };
+            let name = format!("grouped {kind} {rows}x{n}x{k}/{groups}");
             cases.push(BenchCase { name, suite: Suite::Gemm, op: op.into(), metric: Metric::Flops });
         }
     }
