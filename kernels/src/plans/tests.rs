@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use polywarp_core::DType;
 use polywarp_core::harness::{BenchSize, Level};
 use polywarp_core::ops::REGISTRY;
+use polywarp_core::{DType, Precision};
 
 use super::*;
 
@@ -70,8 +70,15 @@ fn grouped_products_have_candidates_where_there_are_kernels() {
     for caps in cards() {
         for op in &ops {
             let found = every(op, &caps).len();
-            let dtypes = [op.inputs()[0].dtype, op.output().dtype];
-            let has = [[DType::F16; 2], [DType::BF16; 2]].contains(&dtypes);
+            let Op::GroupedMatmul(product) = op else { continue };
+            let (a, to) = (product.a.dtype, product.output.dtype);
+            let has = match a {
+                DType::F16 | DType::BF16 => to == a || to == DType::F32,
+                DType::F8E4M3 | DType::F8E5M2 => product.b.dtype == a,
+                DType::I8 | DType::U8 => to == DType::I32,
+                DType::F32 => product.precision <= Precision::Medium,
+                _ => false,
+            };
             assert!(found == 0 || (has && caps.sm == 90 && caps.tensor_maps), "{op:?} on sm_{}", caps.sm);
             served += usize::from(found > 0);
         }
