@@ -12,7 +12,7 @@ use interpreted::Interpreted;
 use naga_ptx::Target;
 use polywarp_core::harness::{Case, Failure, Level, Outcome, Selection, Values, run, run_case};
 use polywarp_core::ops::{Matmul, REGISTRY};
-use polywarp_core::{DType, Device, Layout, Precision, Shape, TensorSpec};
+use polywarp_core::{DType, Device, Layout, Op, Precision, Shape, TensorSpec};
 use polywarp_shaders::Cooperative;
 use ptx_interpreter::RunOptions;
 
@@ -102,6 +102,61 @@ fn every_candidate_of_products_conforms() {
     for dtype in [DType::I8, DType::U8, DType::F32] {
         products_by("coop16", dtype, |_| {});
     }
+}
+
+/// The cases of f32 at one of `precisions`, all at `High`, with their layouts, batches, epilogues and extents, and batches of
+/// matrices that need scales of their own, by `kernel`.
+fn split_products_by(kernel: &str, precisions: &[Precision], options: RunOptions, change: impl Fn(&mut Interpreted)) {
+    let mut backend = Interpreted::new(Target::new(9, 0), options);
+    backend.prefer = kernel.to_owned();
+    change(&mut backend);
+    let device = Device::new(backend);
+    let family = REGISTRY.iter().find(|family| family.name == "matmul").expect("products");
+    let mut cases = Vec::new();
+    for case in (family.cases)(Level::Quick) {
+        if let Op::Matmul(op) = &case.op
+            && op.a.dtype == DType::F32
+            && precisions.contains(&op.precision)
+        {
+            let high = Case::new("matmul", Matmul { precision: Precision::High, ..op.clone() }, case.values);
+            cases.push(Case { check: case.check, ..high });
+        }
+    }
+    let spec = |dims: &[u64], to: &[u64]| {
+        let shape = |dims| Shape::new(dims).unwrap();
+        TensorSpec::new(DType::F32, Layout::contiguous(shape(dims)).broadcast_to(shape(to)).unwrap())
+    };
+    for (a, b) in [([5, 4, 3], [5, 3, 2]), ([1, 4, 3], [5, 3, 2]), ([5, 4, 3], [1, 3, 2])] {
+        let product = Matmul::product(spec(&a, &[5, 4, 3]), spec(&b, &[5, 3, 2]), spec(&[5, 4, 2], &[5, 4, 2]));
+        let product = Matmul { precision: Precision::High, ..product }.check().unwrap();
+        cases.push(Case::new("matmul", product, vec![Values::Spread(60); 2]));
+    }
+    let (a, b) = (spec(&[2, 1, 4, 3], &[2, 3, 4, 3]), spec(&[3, 3, 2], &[2, 3, 3, 2]));
+    let product = Matmul::product(a, b, spec(&[2, 3, 4, 2], &[2, 3, 4, 2]));
+    let product = Matmul { precision: Precision::High, ..product }.check().unwrap();
+    cases.push(Case::new("matmul", product, vec![Values::Spread(60); 2]));
+
+    let start = std::time::Instant::now();
+    let outcomes = cases.iter().map(|case| (&case.name, run_case(&device, case, 0)));
+    let failed: Vec<_> = outcomes.filter(|(_, outcome)| !matches!(outcome, Outcome::Pass { .. })).collect();
+    assert!(failed.is_empty(), "{kernel}: {} of {} failed: {failed:#?}", failed.len(), cases.len());
+    let names = device.backend_as::<Interpreted>().expect("the interpreter").names();
+    let products = names.iter().filter(|name| name.ends_with("_split")).count();
+    println!("{kernel}: {} cases, {products} kernels, {:.1} s", cases.len(), start.elapsed().as_secs_f64());
+    assert!(cases.len() >= 24 && products > 0, "{} cases, {names:?}", cases.len());
+}
+
+#[test]
+fn f32_split_into_parts_of_f16_conforms() {
+    let high = &[Precision::High];
+    for kernel in ["coop16_w64x64_128x128x32_split", "coop16_w32x32_64x64x64_split"] {
+        split_products_by(kernel, high, RunOptions::strict(), |_| {});
+    }
+    let kernel = "coop16_w16x16_32x32x32_split";
+    split_products_by(kernel, &[Precision::Highest, Precision::High], RunOptions::strict(), |_| {});
+    let shuffled = RunOptions { shuffle: Some(1), perturb: Some(2), ..RunOptions::default() };
+    split_products_by(kernel, high, shuffled, |_| {});
+    split_products_by(kernel, high, RunOptions::strict(), |backend| backend.caps.subgroups = Some((4, 16)));
 }
 
 /// Operands that are packed first: lines that start anywhere in a word, with neighbours side by side and apart, longer and

@@ -23,6 +23,7 @@ use combine::Combine;
 use coop::pack::Pack;
 use coop::range::{self, Range};
 use coop::rank::Choice;
+use coop::split::Split;
 use coop::{Coop, Parts};
 use epilogue::Places;
 use rank::Cut;
@@ -40,6 +41,7 @@ enum Shape {
     Coop(Coop),
     Range(Range),
     Pack(Pack),
+    Split(Split),
     Combine(Combine),
     Vector(Vector),
 }
@@ -51,6 +53,7 @@ impl Kernel {
             Shape::Coop(kernel) => kernel.source(),
             Shape::Range(kernel) => kernel.source(),
             Shape::Pack(kernel) => kernel.source(),
+            Shape::Split(kernel) => kernel.source(),
             Shape::Combine(kernel) => kernel.source(),
             Shape::Vector(kernel) => kernel.source(),
         }
@@ -87,6 +90,8 @@ enum Operands {
     AsTheyLie,
     /// Those that are not aligned are copied first.
     Packed,
+    /// Parts of f16, which operands of f32 are split into first.
+    Split,
 }
 
 pub(crate) fn plan(op: &Matmul, caps: &Caps) -> Result<Plan> {
@@ -134,7 +139,9 @@ fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<(f64, Way)>> {
     }
     let cuts = rank::plain(dims, sum, caps).into_iter().filter(|cut| cut.refused.is_none());
     ways.extend(cuts.map(|cut| (cut.ns, Way::Tiled(cut))));
-    let choices = coop::rank::choices(op, caps);
+    let (split, choices): (Vec<_>, Vec<_>) =
+        coop::rank::choices(op, caps).into_iter().partition(|choice| choice.parts == Parts::Split);
+    ways.extend(split.into_iter().map(|choice| (choice.cut.ns, Way::Coop(choice, Operands::Split))));
     if !choices.is_empty() {
         let loads = [coop_operand(op, places, 0, caps)?.0.load, coop_operand(op, places, 1, caps)?.0.load];
         let slow = loads.map(|load| load != Load::Quad);
@@ -169,8 +176,12 @@ impl Way {
             Way::Vector(_) => format!("matmul_{dtype}_vector"),
             Way::Tiled(cut) => format!("matmul_{dtype}_tiled_{}", cut_name(cut)),
             Way::Coop(choice, operands) => {
-                let packed = if *operands == Operands::Packed { "_packed" } else { "" };
-                format!("matmul_{dtype}_{}_{}{packed}", choice.shape.name(choice.product), cut_name(&choice.cut))
+                let made = match operands {
+                    Operands::AsTheyLie => "",
+                    Operands::Packed => "_packed",
+                    Operands::Split => "_split",
+                };
+                format!("matmul_{dtype}_{}_{}{made}", choice.shape.name(choice.product), cut_name(&choice.cut))
             }
         }
     }
@@ -184,6 +195,7 @@ impl Way {
             Way::Tiled(cut) => tiled(op, places, cut, Gate::Open, caps),
             Way::Coop(choice, Operands::AsTheyLie) => coop(op, places, choice, caps),
             Way::Coop(choice, Operands::Packed) => packed(op, places, choice, caps),
+            Way::Coop(choice, Operands::Split) => split(op, places, choice, caps),
         }
     }
 }
@@ -251,7 +263,8 @@ fn coop_tiles(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Resu
         b: b.0,
         tail_m: tail_m && !whole,
         tail_n: tail_n && !whole,
-        tail_k,
+        // Parts are padded.
+        tail_k: tail_k && parts != Parts::Split,
         epilogue: places.epilogue,
         target: grid.target,
         direct: whole && base.is_multiple_of(8) && in_f32 && stored_as_summed,
@@ -295,6 +308,24 @@ fn packed(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<P
     }
     plan.launches = launches;
     Ok(plan)
+}
+
+/// The launches of tiles on parts of f16.
+fn split(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Plan> {
+    let split = coop::split::split(op, places, caps)?;
+    let product = coop_tiles(&split.op, &Places::of(&split.op, caps)?, choice, caps)?;
+    let mut launches = split.launches;
+    for mut launch in product.launches {
+        for slot in &mut launch.bindings {
+            if let Slot::Input(which @ (0 | 1)) = *slot {
+                *slot = Slot::Scratch(which);
+            }
+        }
+        // Bound last.
+        launch.bindings.push(coop::split::FACTORS);
+        launches.push(launch);
+    }
+    Ok(Plan { launches, scratch_bytes: split.scratch_bytes })
 }
 
 /// Puts before the one launch of `plan` what finds the range of the operands, and behind it the plain kernel for operands

@@ -11,7 +11,8 @@
 //! Workgroup     rows are 16 bytes longer than their elements: fragments are read without bank conflicts, and start at
 //! memory        multiples of 32 bytes, as PTX wants (9.7.14.4.3).
 //! Numerics      factors of f16 as they are; sums in f32, rounded or truncated as the hardware does after each SIZE of K.
-//!               f32 made f16 is scaled by powers of two first (`range.rs`).
+//!               f32 made f16 is scaled by powers of two first (`range.rs`). f32 split into two parts of f16 (`split.rs`) takes
+//!               three products; the sums of the first two are multiplied with 2^-11 before the last is added.
 //! Requires      [`crate::Caps::cooperative`]: the product of matrices, square, of 8 or 16.
 //! Measured      NVIDIA H200, driver 580, Vulkan, 2026-11-21, f16, 128x128x32: 4096^3 302 TFLOP/s, A transposed 309,
 //!               2048^3 283, 8192^3 305; 4097x4095x4093 packed 222. All of it: docs/gemm.md, "Through Vulkan".
@@ -25,6 +26,7 @@ mod multiply;
 pub(super) mod pack;
 pub(super) mod range;
 pub(super) mod rank;
+pub(super) mod split;
 mod stage;
 mod stores;
 
@@ -65,6 +67,8 @@ pub(super) enum Parts {
     Whole,
     /// f32, scaled and rounded to f16.
     Scaled,
+    /// f16, low and high parts of f32: two factors each, one behind the other along K (`split.rs`).
+    Split,
 }
 
 /// What a kernel is made of, apart from the op: a row of the table in `coop/rank.rs`.
@@ -130,11 +134,13 @@ impl Coop {
             bindings.extend(self.epilogue.accesses());
         }
         if self.parts != Parts::Whole {
+            // What `range.rs` or `split.rs` found.
             bindings.push(Access::Read);
         }
+        let split = if self.parts == Parts::Split { "_split" } else { "" };
         let enable = if self.half() { "enable f16;\n" } else { "" };
         Source {
-            name: format!("matmul_coop_{}_{block_m}x{block_n}x{block_k}", self.a.element.dtype()),
+            name: format!("matmul_coop_{}_{block_m}x{block_n}x{block_k}{split}", self.a.element.dtype()),
             wgsl: format!("{enable}enable wgpu_cooperative_matrix;\n")
                 + &element::prelude(&elements)
                 + &math::library(&body)
@@ -188,9 +194,14 @@ impl Coop {
             self.write_operand(out, binding, side)?;
         }
         self.write_target(out)?;
-        if self.parts != Parts::Whole {
+        let found = match self.parts {
+            Parts::Whole => None,
+            Parts::Scaled => Some("info: array<u32>"),
+            Parts::Split => Some("factors: array<vec2<f32>>"),
+        };
+        if let Some(found) = found {
             let binding = 4 + if self.target == Target::Partial { 0 } else { self.epilogue.accesses().count() };
-            writeln!(out, "@group(0) @binding({binding}) var<storage, read> info: array<u32>;")?;
+            writeln!(out, "@group(0) @binding({binding}) var<storage, read> {found};")?;
         }
         let axes = usize::from(self.axes);
         *out += &decode("batch_of_a", "params.a_base", 'a', axes);
@@ -206,7 +217,7 @@ impl Coop {
         writeln!(out, "    let id = group.y * groups.x + group.x;\n    let tiles = params.tiles_m * params.tiles_n;")?;
         writeln!(out, "    let layer = id / tiles;")?;
         writeln!(out, "    if layer >= params.batches * params.splits {{ return; }}")?;
-        if self.parts != Parts::Whole {
+        if self.parts == Parts::Scaled {
             writeln!(out, "    if info[0] == 0u {{ return; }} // the plain kernel's turn")?;
             writeln!(out, "    let scale_a = bitcast<f32>(info[1]);\n    let scale_b = bitcast<f32>(info[2]);")?;
             writeln!(out, "    let back = bitcast<f32>(info[3]);")?;
@@ -219,7 +230,12 @@ impl Coop {
         writeln!(out, "    let tile_m = (band_first + in_band % band_rows) * {block_m}u;")?;
         writeln!(out, "    let tile_n = in_band / band_rows * {block_n}u;")?;
         writeln!(out, "    let k_first = split * params.slab;")?;
-        writeln!(out, "    let k_end = min(k_first + params.slab, params.k);")?;
+        if self.parts == Parts::Split {
+            // Low and high parts are two halves of K: low * high, high * low, high * high.
+            writeln!(out, "    let part = params.k / 2u;\n    let k_end = 3u * part;")?;
+        } else {
+            writeln!(out, "    let k_end = min(k_first + params.slab, params.k);")?;
+        }
         let layer = if self.target == Target::Partial { "(split * params.batches + batch)" } else { "batch" };
         let base = if self.target == Target::Partial { "" } else { "params.target_base + " };
         writeln!(out, "    let d_start = {base}{layer} * params.m * params.n;")?;
@@ -247,17 +263,38 @@ impl Coop {
 
     /// The steps along K: the next one's operands travel while one is multiplied.
     fn write_steps(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
-        let block_k = self.shape.tile.block_k;
         self.write_sums(out)?;
         writeln!(out, "    // The first step.")?;
-        self.write_fetch(out, sides, "k_first", "    ")?;
+        self.write_fetch(out, sides, ["k_first"; 2], "    ")?;
         self.write_put(out, sides, "    ")?;
         writeln!(out, "    workgroupBarrier(); // the first step is complete")?;
-        writeln!(out, "    for (var k0 = k_first; k0 < k_end; k0 += {block_k}u) {{")?;
+        if self.parts != Parts::Split {
+            return self.write_loop(out, sides, ["k_first", "k_end"]);
+        }
+        self.write_loop(out, sides, ["k_first", "params.k"])?;
+        writeln!(out, "    // Low parts are kept so much larger.")?;
+        self.write_scaling(out, split::LOW_SCALE_INVERSE)?;
+        self.write_loop(out, sides, ["params.k", "k_end"])?;
+        // Loaded here, where registers are free.
+        writeln!(out, "    // By two factors: one may be out of range.\n    let back = factors[batch];")?;
+        self.write_scaling(out, "back.x")?;
+        self.write_scaling(out, "back.y")
+    }
+
+    fn write_loop(&self, out: &mut String, sides: &[Side; 2], [first, end]: [&str; 2]) -> std::fmt::Result {
+        let block_k = self.shape.tile.block_k;
+        writeln!(out, "    for (var k0 = {first}; k0 < {end}; k0 += {block_k}u) {{")?;
         // No branch: the last round fetches the first step again, for nothing.
         writeln!(out, "        // The next step's operands travel while this one is multiplied.")?;
         writeln!(out, "        let next = select(k_first, k0 + {block_k}u, k0 + {block_k}u < k_end);")?;
-        self.write_fetch(out, sides, "next", "        ")?;
+        if self.parts == Parts::Split {
+            // A is low, high, high, B high, low, high: their third parts are what is there already.
+            writeln!(out, "        let next_a = select(next, next - part, next >= params.k);")?;
+            writeln!(out, "        let next_b = select(next, next - params.k, next >= params.k);")?;
+            self.write_fetch(out, sides, ["next_a", "next_b"], "        ")?;
+        } else {
+            self.write_fetch(out, sides, ["next"; 2], "        ")?;
+        }
         self.write_multiply(out, sides)?;
         writeln!(out, "        workgroupBarrier(); // everyone has read this step")?;
         self.write_put(out, sides, "        ")?;

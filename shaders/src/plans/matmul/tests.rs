@@ -123,7 +123,8 @@ fn products_on_cooperative_matrices_take_the_kernel_measured_best() {
     assert_eq!(half((4097, 4095, 4093)), "matmul_f16_coop16_w64x64_128x128x32_packed");
     assert_eq!(best(DType::I8, cube(4096), Precision::Highest), "matmul_i8_coop16_w64x64_128x128x32_slabs4");
     assert_eq!(best(DType::F32, cube(4096), Precision::Medium), "matmul_f32_coop16_w64x64_256x128x32");
-    assert_eq!(best(DType::F32, cube(4096), Precision::High), "matmul_f32_tiled_128x128x16");
+    assert_eq!(best(DType::F32, cube(4096), Precision::High), "matmul_f32_coop16_w64x64_128x128x32_split");
+    assert_eq!(best(DType::F32, cube(256), Precision::High), best(DType::F32, cube(256), Precision::Highest));
 }
 
 /// Nothing reads bytes of scratch memory that no launch wrote: whole vectors, in one launch for each operand.
@@ -149,6 +150,71 @@ fn packing_takes_one_launch_and_writes_every_byte() {
             }
         }
     }
+}
+
+fn split_of(op: &Matmul, caps: &Caps) -> Vec<Candidate> {
+    let list = crate::candidates(&op.clone().into(), caps).unwrap();
+    list.into_iter().filter(|candidate| candidate.name.ends_with("_split")).collect()
+}
+
+#[test]
+fn split_products_validate_and_parts_are_written_whole() {
+    let orders = [Order::Plain, Order::Transposed, Order::Spread];
+    let mut seen = std::collections::HashSet::new();
+    for &dims in DIMS.iter().filter(|dims| dims.3 > 0) {
+        for (a, b) in orders.into_iter().flat_map(|a| orders.map(|b| (a, b))) {
+            let op = Matmul { precision: Precision::High, ..product(DType::F32, dims, a, b) };
+            for op in [op.clone(), with_everything(op)] {
+                let list = split_of(&op, &full_caps());
+                assert_eq!(list.len(), 5, "{list:?}");
+                for Plan { launches, scratch_bytes } in list.into_iter().map(|candidate| candidate.plan) {
+                    assert_eq!((launches.len(), scratch_bytes.len()), (3, 4));
+                    for (side, bytes) in scratch_bytes[..2].iter().enumerate() {
+                        let word = |i: usize| u64::from(launches[1].params[12 * side + i]);
+                        let [matrices, units] = [word(0), word(7)];
+                        assert_eq!(matrices, op.dims().batch);
+                        assert_eq!(*bytes, matrices * units * 2 * 8, "four parts of each kind a unit");
+                    }
+                    for launch in launches.into_iter().filter(|launch| seen.insert(launch.kernel.clone())) {
+                        let source = launch.kernel.source();
+                        assert_eq!(source.bindings.len(), launch.bindings.len(), "{}", source.name);
+                        if let Err(message) = validate(&source.wgsl, &full_caps()) {
+                            panic!("{}: {message}\n{}", source.name, source.wgsl);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen.len() > 80, "{} kernels", seen.len());
+}
+
+#[test]
+fn operands_that_products_share_are_split_once() {
+    let of = |dims: &[u64], rows: u64, cols: u64| {
+        let shape = |batch: &[u64]| Shape::new(&[batch, &[rows, cols]].concat()).unwrap();
+        TensorSpec::new(DType::F32, Layout::contiguous(shape(dims)).broadcast_to(shape(&[3])).unwrap())
+    };
+    let op = Matmul::product(of(&[1], 64, 64), of(&[3], 64, 64), of(&[3], 64, 64)).check().unwrap();
+    let list = split_of(&Matmul { precision: Precision::High, ..op }, &full_caps());
+    assert_eq!(list[0].plan.scratch_bytes[..2], [64 * 64 * 4, 3 * 64 * 64 * 4]);
+}
+
+#[test]
+fn products_are_split_only_at_high_with_f16_and_parts_that_buffers_hold() {
+    let op = |extent, precision| {
+        Matmul { precision, ..product(DType::F32, (&[], 64, 64, extent), Order::Plain, Order::Plain) }
+    };
+    let count = |extent, precision, caps: &Caps| split_of(&op(extent, precision), caps).len();
+    let full = full_caps();
+    assert_eq!(count(64, Precision::High, &full), 5);
+    for precision in [Precision::Low, Precision::Medium, Precision::Highest] {
+        assert_eq!(count(64, precision, &full), 0);
+    }
+    assert_eq!(count(64, Precision::High, &Caps { f16: false, ..full.clone() }), 0);
+    assert_eq!(count(64, Precision::High, &Caps { cooperative: Vec::new(), ..full.clone() }), 0);
+    // 2 GiB of parts.
+    assert_eq!((count((1 << 23) - 64, Precision::High, &full), count(1 << 23, Precision::High, &full)), (5, 0));
 }
 
 /// Held by `every_kernel_for_cuda_assembles_without_spilling`, which needs NVIDIA's assembler.

@@ -23,6 +23,15 @@ impl Coop {
         Ok(())
     }
 
+    /// All sums times `factor`.
+    pub(super) fn write_scaling(&self, out: &mut String, factor: &str) -> std::fmt::Result {
+        let (rows, columns) = self.fragments();
+        for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+            writeln!(out, "    d{i}_{j} = d{i}_{j} * {factor};")?;
+        }
+        Ok(())
+    }
+
     /// Every fragment has a name of its own: those of all of a step may be loaded before its first product.
     pub(super) fn write_multiply(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
         let (rows, columns) = self.fragments();
@@ -30,7 +39,7 @@ impl Coop {
         let steps = self.shape.tile.block_k / size;
         // 302 TFLOP/s instead of 295 (f16, 4096^3). What is converted on its way takes the registers that this needs.
         let as_it_lies = |operand: &Operand| operand.element.dtype() == self.product.factors;
-        let held = self.parts == Parts::Whole && as_it_lies(&self.a) && as_it_lies(&self.b);
+        let held = self.parts != Parts::Scaled && as_it_lies(&self.a) && as_it_lies(&self.b);
         let at_once = if held { steps } else { 1 };
         for first in (0..steps).step_by(at_once as usize) {
             for k in first..first + at_once {

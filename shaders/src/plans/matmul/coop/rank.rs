@@ -3,10 +3,11 @@
 //! What reaches core's bounds, no more: f16 products must add in f32, so that the f16 sums that adapters offer beside
 //! them are never used. WGSL has no matrices of bf16 or integers.
 
-use polywarp_core::ops::Matmul;
+use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Precision};
 
 use super::super::rank::{Cut, Rated};
+use super::split::Extents;
 use super::{Lanes, Parts, Shape, Tile};
 use crate::{Caps, Cooperative};
 
@@ -93,8 +94,8 @@ fn factors(op: &Matmul, caps: &Caps) -> Option<(Cooperative, Parts, u64)> {
         DType::U8 => Some((half?, Parts::Whole, EXACT_IN_F32 >> 16)),
         DType::F32 => match (single, op.precision) {
             (Some(product), _) => Some((product, Parts::Whole, any)),
-            // Three products of halves of f16 were hardly faster than f32 itself, and not accurate: docs/gemm.md.
-            (None, Precision::Highest | Precision::High) => None,
+            (None, Precision::Highest) => None,
+            (None, Precision::High) => Some((half?, Parts::Split, any)),
             (None, Precision::Medium | Precision::Low) => Some((half?, Parts::Scaled, any)),
         },
         _ => None,
@@ -117,14 +118,23 @@ pub(in super::super) fn choices(op: &Matmul, caps: &Caps) -> Vec<Choice> {
             && row.shape.workgroup_bytes(product) <= caps.max_workgroup_bytes
     };
     let dims = op.dims();
+    let split = if parts == Parts::Split { Extents::of(op) } else { None };
+    if parts == Parts::Split && split.is_none() {
+        return Vec::new();
+    }
     let choice = |row: &Row| {
         let rated = Rated { tile: row.shape.tile, resident: row.resident, alone: row.alone, full: row.full };
-        // Slabs that are added by a launch of their own cannot wait for what the extremes say.
+        // Slabs that are added by a launch of their own cannot wait for what the extremes say, nor hold three sums each.
         let most_slabs = if parts == Parts::Whole { u64::MAX } else { 1 };
-        let mut cut = rated.cut(dims, 4, row.shape.tile.block_n > 32, dims.k.div_ceil(longest)..=most_slabs);
+        let slabs = dims.k.div_ceil(longest)..=most_slabs;
+        let dims = if let Some(parts) = split { MatmulDims { k: 3 * parts.padded_k, ..dims } } else { dims };
+        let mut cut = rated.cut(dims, 4, row.shape.tile.block_n > 32, slabs);
         if parts == Parts::Scaled {
             let read = (dims.m + dims.n) * dims.k * dims.batch * 4;
             cut.ns = cut.ns * row.scaled_times + RANGE_NS + read as f64 / RANGE_BYTES_PER_NS;
+        }
+        if let Some(parts) = split {
+            cut.ns += parts.estimate_ns();
         }
         Choice { cut, shape: row.shape, product, lanes, parts }
     };

@@ -78,7 +78,7 @@ impl Coop {
         }
         let form = if operand.load == Load::Quad { Form::Quad } else { Form::Scalar };
         *out += &operand.element.storage(binding, name, form, Access::Read);
-        let item = if self.parts == Parts::Whole { self.factor() } else { "f32" };
+        let item = if self.parts == Parts::Scaled { "f32" } else { self.factor() };
         let (ty, call) = match operand.load {
             Load::Quad => (format!("vec4<{item}>"), format!("load4_{name}(at)")),
             _ => (item.to_owned(), format!("load_{name}(at)")),
@@ -89,7 +89,7 @@ impl Coop {
 
     /// The type of four elements on their way.
     fn held(&self) -> &'static str {
-        if self.parts == Parts::Whole { "V" } else { "vec4<f32>" }
+        if self.parts == Parts::Scaled { "vec4<f32>" } else { "V" }
     }
 
     fn units(&self, side: &Side) -> u32 {
@@ -149,9 +149,10 @@ impl Coop {
         Ok(())
     }
 
-    /// Fetches the step that starts at `k`; only a partial last step pays for its guards.
-    pub(super) fn write_fetch(&self, out: &mut String, sides: &[Side; 2], k: &str, pad: &str) -> std::fmt::Result {
-        for side in sides {
+    /// Fetches the step that starts at `places` in A and in B; only a partial last step pays for its guards, and there are
+    /// none where those differ.
+    pub(super) fn write_fetch(&self, out: &mut String, sides: &[Side; 2], places: [&str; 2], pad: &str) -> std::fmt::Result {
+        for (side, k) in sides.iter().zip(places) {
             let step = if side.operand.along_k {
                 format!("{k}{}{}", side.near(), side.per_item())
             } else {
@@ -160,8 +161,9 @@ impl Coop {
             writeln!(out, "{pad}let {}_step = {step};", side.name)?;
         }
         if !self.tail_k {
-            return sides.iter().try_for_each(|side| self.write_loads(out, side, k, false, pad));
+            return sides.iter().zip(places).try_for_each(|(side, k)| self.write_loads(out, side, k, false, pad));
         }
+        let k = places[0];
         let deeper = format!("{pad}    ");
         writeln!(out, "{pad}if {k} + {}u <= k_end {{", self.shape.tile.block_k)?;
         sides.iter().try_for_each(|side| self.write_loads(out, side, k, false, &deeper))?;
@@ -232,7 +234,7 @@ impl Coop {
                     writeln!(out, "{pad}{guard}")?;
                 }
                 let value = match self.parts {
-                    Parts::Whole => format!("{n}_held{p}"),
+                    Parts::Whole | Parts::Split => format!("{n}_held{p}"),
                     Parts::Scaled => format!("V({n}_held{p} * scale_{n})"),
                 };
                 writeln!(out, "{pad}{n}_tile[{n}_to{p}] = {value};")?;

@@ -12,7 +12,7 @@ impl Coop {
     pub(super) fn write_stores(&self, out: &mut String) -> std::fmt::Result {
         let (rows, columns) = self.fragments();
         let size = self.product.size;
-        let back = if self.parts == Parts::Whole { "" } else { " * back" };
+        let back = if self.parts == Parts::Scaled { " * back" } else { "" };
         if self.direct {
             // Every argument by name: naga 30 forgets to emit what stands in the statement itself.
             writeln!(out, "    let d_first = d_start + (tile_m + own_m) * params.n + tile_n + own_n;")?;
@@ -57,7 +57,7 @@ impl Coop {
                 "(first + whose)"
             }
         };
-        let back = if self.parts == Parts::Whole { "" } else { " * back" };
+        let back = if self.parts == Parts::Scaled { " * back" } else { "" };
         writeln!(
             out,
             "        let v = sums[whose * {}u + line * {}u + unit % {quads}u]{back};",
