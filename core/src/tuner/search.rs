@@ -271,7 +271,6 @@ fn time(
     meter: &mut Option<Meter>,
     budget: Duration,
 ) -> Result<f64> {
-    let compiles = runner.compile_ns(candidate) > 0;
     // Loads the kernel, makes scratch space, warms caches.
     let warm_ns = runner.time(candidate, 1)?;
     let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
@@ -287,9 +286,8 @@ fn time(
     while samples.len() < SAMPLES {
         let left = end_ns.saturating_sub(runner.now_ns()) as f64;
         let fits = warm_ns * runs <= left;
-        // A candidate that was begun gets its one sample, unless the first one's run alone has broken the budget. One that had to
-        // be compiled has not: what it took says nothing of a run.
-        if !fits && (first && !compiles || !samples.is_empty()) {
+        // A candidate that was begun gets its one sample, unless the first one alone would break the budget.
+        if !fits && (first || !samples.is_empty()) {
             break;
         }
         samples.push(runner.time(candidate, if fits { runs as u32 } else { 1 })?);
