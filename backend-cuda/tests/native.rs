@@ -84,6 +84,9 @@ fn selected(backend: &CudaBackend, op: &Op) -> Vec<String> {
     native.into_iter().map(|native| native.name).collect()
 }
 
+/// Families of the harness that native kernels serve.
+const FAMILIES: [&str; 4] = ["grouped_matmul", "matmul", "reduced_matmul", "sparse24"];
+
 /// A number from the environment.
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
@@ -207,11 +210,12 @@ fn every_candidate_of_every_case_conforms() {
     let Some(backend) = card() else { return };
     let level =
         if std::env::var("POLYWARP_TEST_LEVEL").is_ok_and(|l| l == "full") { Level::Full } else { Level::Quick };
-    let families = REGISTRY.iter().filter(|family| ["grouped_matmul", "matmul", "sparse24"].contains(&family.name));
+    let families = REGISTRY.iter().filter(|family| FAMILIES.contains(&family.name));
     let mut cases: Vec<_> = families.flat_map(|family| (family.cases)(level)).collect();
     // Nobody plans ops that compute nothing.
     cases.retain(|case| case.op.output().layout.elements() > 0);
-    cases.retain(|case| case.op.product().is_some() || matches!(case.op, Op::GroupedMatmul(_)));
+    let other = |op: &Op| matches!(op, Op::GroupedMatmul(_) | Op::ReducedMatmul(_));
+    cases.retain(|case| case.op.product().is_some() || other(&case.op));
     if common::interpreted() {
         // Every third of those that are small: the others are made of the same tiles.
         cases.retain(|case| case.op.cost().flops < 4_000_000);

@@ -59,7 +59,9 @@ fn timed_counts_the_device_and_only_its_own_work() {
             (0..times).try_for_each(|_| backend.launch(&add_kernel(1), [words as u32 / 64, 1, 1], &[bind(0, &x)]))
         };
         launch(1).unwrap();
-        let one = backend.timed(&mut || launch(1)).unwrap();
+        // The shortest of a few: a busy host makes single ones longer.
+        let ones = (0..5).map(|_| backend.timed(&mut || launch(1)).unwrap());
+        let one = ones.min_by(|a, b| a.ns.total_cmp(&b.ns)).unwrap();
         let ten = backend.timed(&mut || launch(10)).unwrap();
         launch(50).unwrap();
         let after_others = backend.timed(&mut || launch(1)).unwrap();

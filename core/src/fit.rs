@@ -5,6 +5,8 @@
 //! scratch space its planner asks for. Nothing is split here: [`crate::Tensor::in_batches`] does that. Other programs on
 //! the same card, and fragmentation below the pool, are not seen: an answer is no reservation.
 
+use std::ops::Range;
+
 use crate::ops::TensorSpec;
 use crate::{Device, Error, Layout, Op, Result};
 
@@ -143,6 +145,7 @@ impl Op {
             // Numbers depend on their position.
             Op::Random(_) => return None,
             Op::Reduce(op) => op.piece(axis, extent)?.into(),
+            Op::ReducedMatmul(op) => op.piece(axis, extent)?.into(),
             Op::Softmax(op) => op.piece(axis, extent)?.into(),
             Op::SparseMatmul(op) => op.piece(axis, extent)?.into(),
         })
@@ -152,7 +155,12 @@ impl Op {
 impl TensorSpec {
     /// The view of the first `extent` indices of `axis`.
     pub(crate) fn first(&self, axis: usize, extent: u64) -> Option<TensorSpec> {
-        Some(TensorSpec { layout: self.layout.slice(axis, 0, extent, 1).ok()?, ..*self })
+        self.range(axis, 0..extent)
+    }
+
+    /// The view of a range of `axis`.
+    pub(crate) fn range(&self, axis: usize, range: Range<u64>) -> Option<TensorSpec> {
+        Some(TensorSpec { layout: self.layout.slice(axis, range.start, range.end, 1).ok()?, ..*self })
     }
 
     /// A dense operand of that shape.
@@ -200,6 +208,7 @@ mod tests {
                     // No axes would mean all of them to the constructor.
                     Op::Reduce(op) if op.axes.is_empty() => Ok(op.into()),
                     Op::Reduce(op) => ops::Reduce::new(op.function, op.input, &op.axes, op.output).map(Op::from),
+                    Op::ReducedMatmul(op) => op.check().map(Op::from),
                     Op::Softmax(op) => ops::Softmax::new(op.function, op.input, op.axis, op.output).map(Op::from),
                     Op::SparseMatmul(op) => op.check().map(Op::from),
                 };
@@ -209,7 +218,7 @@ mod tests {
             }
         }
         let want = ["argreduce", "binary", "cast", "clamp", "compare", "copy", "expr", "matmul", "reduce", "softmax"];
-        let want = [&want[..], &["sparse24"]].concat();
+        let want = [&want[..], &["reduced_matmul", "sparse24"]].concat();
         assert!(want.iter().all(|family| sliced.contains(family)), "{sliced:?}");
         assert!(!sliced.contains("random") && !sliced.contains("arange"), "{sliced:?}");
     }

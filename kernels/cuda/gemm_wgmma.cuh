@@ -4,7 +4,7 @@
 //               [batch, m, n], bias [n], scales of 8-bit operands per row and column, or of blocks of k besides; or, for
 //               split-K, slabs of A B alone;
 //               or, GROUPED, D[r] = activation(A[r] B[g] + bias[g]) for the group g that owns row r, A [m, k], B [groups, k, n],
-//               D [m, n], bias [groups, n], and 0 where none does.
+//               D [m, n], bias [groups, n], and 0 where none does; or, REDUCED, of each row of each tile of D a number.
 // Algorithm     Persistent blocks walk over tiles of D. 1. two threads of the producer warpgroup keep a ring of STAGES
 //               tiles of A and B filled by TMA; 2. consumer warpgroups multiply every stage as it arrives and give it back
 //               one step later; 3. epilogue in registers, 16 columns at a time in a rolled loop, while what the next ones need
@@ -38,10 +38,12 @@
 //               two consumers and sums promoted every 128 of k: NVIDIA CUTLASS, DeepSeek DeepGEMM (described there).
 // Next          gemm_wgmma_config.cuh: constants, tiles; gemm_wgmma_mainloop.cuh: 1, 2; gemm_wgmma_ending.cuh: 3, its activations
 //               in activation.cuh; gemm_wgmma_store.cuh: 4; gemm_wgmma_tiles.cuh: which tiles a block ends, one after the other;
-//               gemm_wgmma_sparse.cuh: a compressed A; gemm_wgmma_blocks.cuh: scales that change along k;
-//               gemm_wgmma_transposed.cuh: D^T = B^T A^T, of 32-bit operands with B^T in registers, 16-bit results by whole tiles.
+//               gemm_wgmma_sparse.cuh: a compressed A; gemm_wgmma_blocks.cuh: scales that change along k; gemm_wgmma_transposed.cuh:
+//               D^T = B^T A^T, of 32-bit operands with B^T in registers, 16-bit results by whole tiles; gemm_wgmma_reduced.cuh:
+//               numbers of rows in place of D.
 #pragma once
 #include "gemm_wgmma_mainloop.cuh"
+#include "gemm_wgmma_reduced.cuh"
 #include "gemm_wgmma_store.cuh"
 #include "gemm_wgmma_tiles.cuh"
 
@@ -169,6 +171,8 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
                                    consumer * WARPGROUP + thread);
             } else if constexpr (C::TRANSPOSED) {
                 TransposedStore<C>::finish(sums, map_d, d, staging, ending, problem, tile, first_row, consumer, lane);
+            } else if constexpr (C::REDUCED) {
+                Reduced<C>::finish_tile(sums, d, ending, extras.reduction, problem, tile, first_row, lane);
             } else if (C::is_unowned(problem, tile)) {
                 End::store_zeros(d, problem, tile, first_row, lane);
             } else {
@@ -244,6 +248,22 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
 // f32 in f16 parts.
 #define GEMM_WGMMA_SPLIT(...)                                                                                             \
     GEMM_WGMMA_KERNEL(__VA_ARGS__, SPLIT, polywarp::gemm_wgmma::Parts{factors}, GEMM_WGMMA_COMMA const float* factors)
+// A number for each row; of 8-bit operands that leave as floats with scales.
+#define GEMM_WGMMA_REDUCTION polywarp::gemm_wgmma::Reduction{c_column, bias_row, bias_column, function, divisor}
+#define GEMM_WGMMA_REDUCED(...)                                                                                           \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, REDUCED, (GEMM_WGMMA_REDUCTION),                                                       \
+                      GEMM_WGMMA_COMMA int64_t c_column GEMM_WGMMA_COMMA int64_t bias_row GEMM_WGMMA_COMMA                \
+                          int64_t bias_column GEMM_WGMMA_COMMA uint32_t function GEMM_WGMMA_COMMA float divisor)
+#define GEMM_WGMMA_REDUCED_SCALED(...)                                                                                    \
+    GEMM_WGMMA_KERNEL(__VA_ARGS__, REDUCED,                                                                               \
+                      (polywarp::gemm_wgmma::Extras(polywarp::gemm_wgmma::Scales{scale_m, scale_m_stride, scale_m_batch,  \
+                                                                                 scale_n, scale_n_stride, scale_n_batch}, \
+                                                    GEMM_WGMMA_REDUCTION)),                                               \
+                      GEMM_WGMMA_COMMA const float* scale_m GEMM_WGMMA_COMMA int64_t scale_m_stride GEMM_WGMMA_COMMA      \
+                          int64_t scale_m_batch GEMM_WGMMA_COMMA const float* scale_n GEMM_WGMMA_COMMA                    \
+                              int64_t scale_n_stride GEMM_WGMMA_COMMA int64_t scale_n_batch GEMM_WGMMA_COMMA              \
+                                  int64_t c_column GEMM_WGMMA_COMMA int64_t bias_row GEMM_WGMMA_COMMA int64_t bias_column \
+                                      GEMM_WGMMA_COMMA uint32_t function GEMM_WGMMA_COMMA float divisor)
 // 8-bit floats with scales of blocks.
 #define GEMM_WGMMA_SCALED_BLOCKS(...)                                                                                     \
     GEMM_WGMMA_KERNEL(__VA_ARGS__, SCALED_BLOCKS,                                                                         \

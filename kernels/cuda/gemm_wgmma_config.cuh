@@ -45,6 +45,8 @@ enum class Kind {
     TRANSPOSED,
     // f32 as high and low parts of f16 (split_f16.cu).
     SPLIT,
+    // One number for each row of D, which is not kept (gemm_wgmma_reduced.cuh).
+    REDUCED,
 };
 
 // What the planner hands over besides tensor maps and the epilogue's operands.
@@ -122,6 +124,14 @@ struct Parts {
     const float* factors;
 };
 
+// How elements of a row become a number (Function in reduction.cuh), which is divided at the end. D may be a transposed one: what
+// leads from column to column of C, and from row to row and column to column of the bias.
+struct Reduction {
+    int64_t c_column, bias_row, bias_column;
+    uint32_t function;
+    float divisor;
+};
+
 // What some kinds of kernels are given besides.
 struct Extras {
     Scales scales;
@@ -129,13 +139,16 @@ struct Extras {
     Groups groups;
     Metadata metadata;
     Parts parts;
+    Reduction reduction;
 
-    __device__ __forceinline__ Extras() : scales{}, block_scales{}, groups{}, metadata{}, parts{} {}
+    __device__ __forceinline__ Extras() : scales{}, block_scales{}, groups{}, metadata{}, parts{}, reduction{} {}
     __device__ __forceinline__ Extras(const Scales& given) : Extras() { scales = given; }
     __device__ __forceinline__ Extras(const BlockScales& given) : Extras() { block_scales = given; }
     __device__ __forceinline__ Extras(const Groups& given) : Extras() { groups = given; }
     __device__ __forceinline__ Extras(const Metadata& given) : Extras() { metadata = given; }
     __device__ __forceinline__ Extras(const Parts& given) : Extras() { parts = given; }
+    __device__ __forceinline__ Extras(const Reduction& given) : Extras() { reduction = given; }
+    __device__ __forceinline__ Extras(const Scales& given, const Reduction& also) : Extras(given) { reduction = also; }
 };
 
 // One tile of D: where it starts, which slab of k, and of which batch, or group.
@@ -170,6 +183,7 @@ struct Config {
     static constexpr bool PING_PONG = SCHEDULE_ == Schedule::PING_PONG;
     static constexpr bool GROUPED = KIND_ == Kind::GROUPS, BLOCK_SCALED = KIND_ == Kind::SCALED_BLOCKS;
     static constexpr bool TRANSPOSED = KIND_ == Kind::TRANSPOSED, SPLIT = KIND_ == Kind::SPLIT;
+    static constexpr bool REDUCED = KIND_ == Kind::REDUCED;
     // Of two operands that were split, terms that have a low part, which is kept so many times as large.
     static constexpr uint32_t LOW_TERMS = 2;
     static constexpr float LOW_SCALE = 2048.0f;
@@ -262,6 +276,7 @@ struct Config {
     static_assert(!STAGES_TILES || (sizeof(Out) == 2 && CLUSTER_K == 1));
     static_assert(!SPARSE || (MAJOR_A == Major::K && K_STEPS == 2));
     static_assert(!SPLIT || (std::is_same_v<A, __half> && std::is_same_v<Out, float>));
+    static_assert(!REDUCED || CLUSTER_K == 1);
     static_assert(SHARED_BYTES <= MOST_SHARED_BYTES);
     // Parts that the blocks of a cluster load for each other: rows of K-major tiles, which the swizzle finds by their address, else
     // of k.

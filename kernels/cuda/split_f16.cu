@@ -85,6 +85,19 @@ __device__ __forceinline__ uint32_t magnitude(float x) {
     return bits < 0x7f800000u ? bits : 0;
 }
 
+// A thread's units from `first` on, `step` apart, of `all` in lines of `units`: all under way at once.
+__device__ __forceinline__ void load_units(float (&x)[UNROLL][UNIT], const Source& source, bool wide, uint64_t first,
+                                           uint64_t step, uint32_t units, uint32_t all) {
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+        const uint64_t at = first + u * step;
+        if (at < all) {
+            const uint32_t line = static_cast<uint32_t>(at) / units;
+            source.load(x[u], wide, blockIdx.z, line, static_cast<uint32_t>(at) - line * units);
+        }
+    }
+}
+
 // Phase 1.
 __device__ __forceinline__ void find_maxima(const Source& source, uint32_t* maxima) {
     const bool wide = source.is_wide();
@@ -93,14 +106,7 @@ __device__ __forceinline__ void find_maxima(const Source& source, uint32_t* maxi
     uint32_t largest = 0;
     for (uint64_t first = blockIdx.x * THREADS + threadIdx.x; first < all; first += step * UNROLL) {
         float x[UNROLL][UNIT] = {};
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-            const uint64_t at = first + u * step;
-            if (at < all) {
-                const uint32_t line = static_cast<uint32_t>(at) / units;
-                source.load(x[u], wide, blockIdx.z, line, static_cast<uint32_t>(at) - line * units);
-            }
-        }
+        load_units(x, source, wide, first, step, units, all);
 #pragma unroll
         for (int i = 0; i < UNROLL * UNIT; ++i) {
             largest = max(largest, magnitude(x[i / UNIT][i % UNIT]));
@@ -153,14 +159,7 @@ __device__ __forceinline__ void split(const Source& source, __half* to, uint32_t
     const uint64_t step = uint64_t{gridDim.x} * THREADS;
     for (uint64_t first = blockIdx.x * THREADS + threadIdx.x; first < all; first += step * UNROLL) {
         float x[UNROLL][UNIT] = {};
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-            const uint64_t at = first + u * step;
-            if (at < all) {
-                const uint32_t line = static_cast<uint32_t>(at) / units;
-                source.load(x[u], wide, blockIdx.z, line, static_cast<uint32_t>(at) - line * units);
-            }
-        }
+        load_units(x, source, wide, first, step, units, all);
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) {
             const uint64_t at = first + u * step;

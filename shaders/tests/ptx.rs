@@ -71,6 +71,7 @@ families! {
     grouped_products_conform: "grouped_matmul";
     reductions_conform: "argreduce" "reduce" "softmax";
     quantising_conforms: "quantize";
+    reduced_products_conform: "reduced_matmul";
     compression_conforms: "sparse24";
 }
 

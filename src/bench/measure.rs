@@ -261,6 +261,7 @@ pub fn too_slow(op: &Op, device: &Device, flops_per_second: Option<f64>) -> Opti
     let dtype = match op {
         Op::Matmul(op) => op.a.dtype,
         Op::GroupedMatmul(op) => op.a.dtype,
+        Op::ReducedMatmul(op) => op.product.a.dtype,
         Op::SparseMatmul(op) => op.values.dtype,
         _ => return None,
     };

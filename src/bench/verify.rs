@@ -5,7 +5,7 @@
 //! of everything to one element are held whole.
 
 use polywarp_core::ops::{
-    ArgReduce, Copy, GroupedMatmul, Map, Matmul, Random, Reduce, ScaleBlocks, Softmax, SparseMatmul,
+    ArgReduce, Copy, GroupedMatmul, Map, Matmul, Random, Reduce, ReducedMatmul, ScaleBlocks, Softmax, SparseMatmul,
 };
 use polywarp_core::oracle::{Expected, HostTensor, Subnormals};
 use polywarp_core::{Error, Layout, Op, Result, Scalar, Shape, Step, TensorSpec};
@@ -207,6 +207,7 @@ fn sample_of(op: &Op) -> Result<(Op, Layout)> {
         }
         Op::GroupedMatmul(grouped) => sample_grouped(grouped),
         Op::Matmul(matmul) => sample_matmul(matmul),
+        Op::ReducedMatmul(reduced) => sample_reduced(reduced),
         Op::SparseMatmul(sparse) => sample_sparse(sparse),
         Op::Random(random) => {
             let first = first_elements(&out)?;
@@ -272,6 +273,28 @@ fn sample_matmul(op: &Matmul) -> Result<(Op, Layout)> {
     Ok((sample.check()?.into(), positions))
 }
 
+/// Some of the results, each of a whole row or column.
+fn sample_reduced(op: &ReducedMatmul) -> Result<(Op, Layout)> {
+    const KEEP: u64 = 12;
+    let (product, rank) = (&op.product, op.product.output.layout.rank());
+    let kept = if op.is_of_rows() { rank - 2 } else { rank - 1 };
+    let step = (product.output.layout.dims()[kept] / KEEP).max(1);
+    let cut =
+        |spec: &TensorSpec, axis: usize| Ok::<_, Error>(TensorSpec::new(spec.dtype, every(&spec.layout, axis, step)?));
+    let cut_option = |spec: &Option<TensorSpec>, axis| spec.as_ref().map(|spec| cut(spec, axis)).transpose();
+    let positions = every(&op.output.layout, op.output.layout.rank() - 1, step)?;
+    let output = dense(product.output.dtype, *cut(&product.output, kept)?.layout.shape());
+    let c = cut_option(&product.c, kept)?;
+    let sample = if op.is_of_rows() {
+        let scale_a = cut_option(&product.scale_a, kept)?;
+        Matmul { a: cut(&product.a, kept)?, scale_a, c, output, ..product.clone() }
+    } else {
+        let (bias, scale_b) = (cut_option(&product.bias, 0)?, cut_option(&product.scale_b, kept)?);
+        Matmul { b: cut(&product.b, kept)?, bias, scale_b, c, output, ..product.clone() }
+    };
+    Ok((ReducedMatmul::new(op.function, op.axis, sample)?.into(), positions))
+}
+
 /// The last rows, which alone lie dense in a compressed operand, by some of the columns; of a single product.
 fn sample_sparse(op: &SparseMatmul) -> Result<(Op, Layout)> {
     const KEEP: u64 = 12;
@@ -322,6 +345,8 @@ mod tests {
             scaled(Some(ScaleBlocks { m: 1, n: 128, k: 128 })),
             scaled(Some(ScaleBlocks { m: 7, n: 16, k: 64 })),
             scaled(Some(ScaleBlocks { m: 299, n: 1000, k: 1000 })),
+            ReducedMatmul::new(ReduceFn::Sum, 1, Matmul::product(square, square, square)).unwrap().into(),
+            ReducedMatmul::new(ReduceFn::Max, 0, Matmul::product(square, square, square)).unwrap().into(),
             GroupedMatmul::product(square, spec(&[5, 300, 200]), ends, spec(&[300, 200])).check().unwrap().into(),
         ]
     }

@@ -23,7 +23,7 @@ pub struct BenchCase {
 
 impl BenchCase {
     /// Whether tables show it when its suite is not asked for by name: all but products that are not square, lie
-    /// transposed, are many or grouped, or are of lower precision.
+    /// transposed, are many, grouped or reduced, or are of lower precision.
     pub fn in_overview(&self) -> bool {
         match &self.op {
             Op::Matmul(op) => {
@@ -31,7 +31,7 @@ impl BenchCase {
                 let as_written = op.a.layout.is_contiguous() && op.b.layout.is_contiguous();
                 batch == 1 && m == n && n == k && as_written && op.precision == Precision::Highest
             }
-            Op::GroupedMatmul(_) => false,
+            Op::GroupedMatmul(_) | Op::ReducedMatmul(_) => false,
             // Beside the dense products, of the same extents.
             Op::SparseMatmul(_) => false,
             _ => true,

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::values::encode;
-use crate::ops::{GroupedMatmul, Matmul};
+use crate::ops::{GroupedMatmul, Matmul, ReducedMatmul};
 use crate::{
     Backend, Binding, Buffer, Device, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Result, Scalar,
     TensorSpec,
@@ -161,6 +161,7 @@ fn shortened(op: &Op) -> Result<Option<Op>> {
     let (a, b) = match op {
         Op::Matmul(op) => (&op.a, &op.b),
         Op::GroupedMatmul(op) => (&op.a, &op.b),
+        Op::ReducedMatmul(op) => (&op.product.a, &op.product.b),
         _ => return Ok(None),
     };
     let (across, down) = (a.layout.rank() - 1, b.layout.rank() - 2);
@@ -170,6 +171,10 @@ fn shortened(op: &Op) -> Result<Option<Op>> {
     Ok(match op {
         Op::Matmul(op) => Some(Matmul { a, b, ..op.clone() }.check()?.into()),
         Op::GroupedMatmul(op) => Some(GroupedMatmul { a, b, ..op.clone() }.check()?.into()),
+        Op::ReducedMatmul(op) => {
+            let product = Matmul { a, b, ..op.product.clone() };
+            Some(ReducedMatmul { product, ..op.clone() }.check()?.into())
+        }
         _ => None,
     })
 }

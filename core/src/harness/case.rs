@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::Values;
-use crate::ops::{ArgReduce, GroupedMatmul, Matmul, Random, Reduce, ScaleBlocks, Softmax, SparseMatmul};
+use crate::ops::{ArgReduce, GroupedMatmul, Matmul, Random, Reduce, ReducedMatmul, ScaleBlocks, Softmax, SparseMatmul};
 use crate::{DType, Layout, Op, Precision, Result, Shape, TensorSpec, UnaryFn};
 
 /// One op on given inputs.
@@ -40,7 +40,7 @@ impl Case {
     /// A case named by its parts. Reductions, products and softmax are also checked for repeatable bits.
     pub fn new(family: &'static str, op: impl Into<Op>, values: Vec<Values>) -> Case {
         let op = op.into();
-        let product = op.product().is_some() || matches!(op, Op::GroupedMatmul(_));
+        let product = op.product().is_some() || matches!(op, Op::GroupedMatmul(_) | Op::ReducedMatmul(_));
         let repeat = product || matches!(op, Op::Reduce(_) | Op::Softmax(_) | Op::ArgReduce(_));
         Case { name: describe(family, &op, &values), family, op, values, check: Check::Bound, repeat }
     }
@@ -211,6 +211,10 @@ fn describe(family: &str, op: &Op, values: &[Values]) -> String {
         Op::GroupedMatmul(GroupedMatmul { bias, activation, precision, .. }) => {
             name.push_str(if bias.is_some() { " bias" } else { "" });
             describe_end(&mut name, *activation, *precision);
+        }
+        Op::ReducedMatmul(ReducedMatmul { function, axis, product, .. }) => {
+            let _ = write!(name, " {} axis[{axis}]", function.name());
+            describe_epilogue(&mut name, product);
         }
         Op::SparseMatmul(SparseMatmul { product, .. }) => {
             // Values of one shape stand for several k.

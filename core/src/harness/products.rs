@@ -3,7 +3,7 @@
 //! [`unchecked`] finds what may never be chosen: a tuner checks a candidate on a small op before it uses it, so each must be
 //! had for one.
 
-use crate::ops::{GroupedMatmul, Matmul};
+use crate::ops::{GroupedMatmul, Matmul, ReduceFn, ReducedMatmul};
 use crate::tuner::{Effort, check_cases, find};
 use crate::{DType, Error, Layout, Op, Precision, Result, Shape, TensorSpec};
 
@@ -31,8 +31,8 @@ const EXTENTS: [[u64; 3]; 16] = [
 const GROUPED: [[u64; 4]; 5] =
     [[8, 8192, 4096, 2048], [256, 4096, 2048, 768], [64, 16, 4096, 2048], [1, 300, 300, 100], [5, 1001, 131, 77]];
 
-/// Dense products of every dtype and precision, of quantised operands, and of groups of rows, with each operand as it is and
-/// transposed.
+/// Dense products of every dtype and precision, of quantised operands, of which rows or columns are reduced, and of groups of
+/// rows, with each operand as it is and transposed.
 ///
 /// # Errors
 /// None that a device could cause: the table itself would be wrong.
@@ -57,6 +57,20 @@ pub fn products() -> Result<Vec<Op>> {
                         let product = Matmul::product(a, b, output);
                         ops.push(Matmul { scale_a, scale_b, ..product }.check()?.into());
                     }
+                }
+            }
+        }
+    }
+    for [m, n, k] in EXTENTS {
+        for dtype in [DType::F8E4M3, DType::F16, DType::BF16, DType::F32, DType::I8] {
+            for axis in [0, 1] {
+                for transposed in [false, true] {
+                    let to = ReducedMatmul::product_dtype(dtype)
+                        .ok_or(Error::UndefinedForDType { op: "reduced_matmul", dtype })?;
+                    let (a, b) = (view(dtype, m, k, false)?, view(dtype, k, n, transposed)?);
+                    let precision = Precision::Medium;
+                    let product = Matmul { precision, ..Matmul::product(a, b, view(to, m, n, false)?) };
+                    ops.push(ReducedMatmul::new(ReduceFn::Sum, axis, product)?.into());
                 }
             }
         }

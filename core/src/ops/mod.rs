@@ -17,6 +17,7 @@ mod map;
 mod matmul;
 mod random;
 mod reduce;
+mod reduced_matmul;
 mod softmax;
 pub mod sparse24;
 mod sparse_matmul;
@@ -30,6 +31,7 @@ pub use map::Map;
 pub use matmul::{Matmul, MatmulDims, ScaleBlocks};
 pub use random::{Distribution, Random, philox4x32_10};
 pub use reduce::{Reduce, ReduceFn};
+pub use reduced_matmul::ReducedMatmul;
 pub use softmax::{Softmax, SoftmaxFn};
 pub use sparse_matmul::SparseMatmul;
 pub use sparse24::{Compress24, Decompress24, Part24};
@@ -91,6 +93,8 @@ pub enum Op {
     Random(Random),
     /// Sum, mean, product, extremum, any or all over axes.
     Reduce(Reduce),
+    /// A reduction of the rows or columns of a (batched) matrix product, which itself is not kept.
+    ReducedMatmul(ReducedMatmul),
     /// Softmax or log-softmax along one axis.
     Softmax(Softmax),
     /// A (batched) matrix product with a 2:4 compressed left operand.
@@ -148,6 +152,7 @@ registry! {
     "quantize" quantize "8-bit steps of floats by scales, and back",
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",
     "reduce" reduce "sum, mean, prod, max, min, any, all over axes",
+    "reduced_matmul" reduced_matmul "sum, mean, max, min, abs_max of the rows or columns of a product that is not kept",
     "softmax" softmax "softmax and log-softmax along an axis",
     "sparse24" sparse24 "2:4 compression: two of four neighbours, and products with what was compressed",
     "unary" unary "functions of one operand",
@@ -170,6 +175,7 @@ macro_rules! for_each_op {
             Op::Matmul($inner) => $body,
             Op::Random($inner) => $body,
             Op::Reduce($inner) => $body,
+            Op::ReducedMatmul($inner) => $body,
             Op::Softmax($inner) => $body,
             Op::SparseMatmul($inner) => $sparse,
         }
@@ -233,7 +239,20 @@ macro_rules! op_from {
         }
     )*};
 }
-op_from!(ArgReduce, Compress24, Copy, Decompress24, GroupedMatmul, Map, Matmul, Random, Reduce, Softmax, SparseMatmul);
+op_from!(
+    ArgReduce,
+    Compress24,
+    Copy,
+    Decompress24,
+    GroupedMatmul,
+    Map,
+    Matmul,
+    Random,
+    Reduce,
+    ReducedMatmul,
+    Softmax,
+    SparseMatmul
+);
 
 impl TensorSpec {
     /// Bytes of the distinct elements: a broadcast dimension counts once.

@@ -1,7 +1,8 @@
 //! Products, reductions, softmax and random numbers.
 
 use crate::ops::{
-    ArgReduce, ArgReduceFn, Distribution, Matmul, Random, Reduce, ReduceFn, ScaleBlocks, Softmax, SoftmaxFn,
+    ArgReduce, ArgReduceFn, Distribution, Matmul, Random, Reduce, ReduceFn, ReducedMatmul, ScaleBlocks, Softmax,
+    SoftmaxFn,
 };
 use crate::{
     DType, Device, Error, IntoShape, KeepDims, Layout, MAX_RANK, Precision, Result, Shape, Tensor, TensorSpec, UnaryFn,
@@ -122,13 +123,53 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::matmul`], and [`Error::InvalidArgument`] for options that have no meaning together.
     pub fn matmul_with(&self, rhs: &Tensor, options: &MatmulOptions<'_>) -> Result<Tensor> {
+        // Checked before the output is allocated: a bad request costs nothing.
+        let (product, others) = self.product(rhs, options)?;
+        let op = product.check()?;
+        let out = Tensor::empty(&self.device, op.output.dtype, *op.output.layout.shape())?;
+        let inputs: Vec<&Tensor> = [self].into_iter().chain(others).collect();
+        out.fill_by(&op.into(), &inputs)?;
+        Ok(out)
+    }
+
+    /// This times `rhs`, not checked yet, and the tensors that it reads besides this one.
+    fn product<'a>(&self, rhs: &'a Tensor, options: &MatmulOptions<'a>) -> Result<(Matmul, Vec<&'a Tensor>)> {
         let view = |batch: &[u64]| {
             let matrix = &self.dims()[self.rank() - 2..];
             Ok(TensorSpec::new(self.dtype, self.layout.broadcast_to(Shape::new(&[batch, matrix].concat())?)?))
         };
-        // Checked before the output is allocated: a bad request costs nothing.
-        let (product, others) = product((self, self.shape()), rhs, options, view)?;
-        let op = product.check()?;
+        product((self, self.shape()), rhs, options, view)
+    }
+
+    /// [`Tensor::matmul_with`] followed by `f` over `axis` of its result, in one operation that never keeps that result: its
+    /// last axis (one number for each row of it), or the one before (one for each column).
+    ///
+    /// For what only sums or extrema of a large product are wanted of: the best of many scores, row sums, largest
+    /// magnitudes. Where operands are small beside the product, writing and reading it would take most of the time, and all
+    /// of the memory. `f` is sum, mean, max, min or abs_max. The product's elements are not rounded to 16 bits: f16 and
+    /// bf16 give f32 here, and so addends are f32; [`MatmulOptions::output`] may ask for nothing else.
+    ///
+    /// ```
+    /// use polywarp_core::ops::ReduceFn;
+    /// use polywarp_core::{Device, MatmulOptions, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let queries = Tensor::from_slice(&device, &[1.0f32, 0.0, 0.0, 2.0], [2, 2])?;
+    /// let keys = Tensor::from_slice(&device, &[3.0f32, -1.0, 0.5, 4.0, 1.0, 1.0], [3, 2])?;
+    /// let best = queries.matmul_reduce(&keys.t()?, &MatmulOptions::default(), ReduceFn::Max, 1)?;
+    /// assert_eq!(best.to_vec::<f32>()?, [3.0, 8.0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::matmul_with`] and [`Tensor::reduce`]; [`Error::InvalidArgument`] for another `f` and for an axis of the
+    /// batch, [`Error::DTypeMismatch`] for another output dtype.
+    pub fn matmul_reduce(&self, rhs: &Tensor, options: &MatmulOptions<'_>, f: ReduceFn, axis: usize) -> Result<Tensor> {
+        let scaled = options.scale_a.is_some() || options.scale_b.is_some();
+        let sums = if scaled { Some(DType::F32) } else { ReducedMatmul::product_dtype(self.dtype) };
+        let options = MatmulOptions { output: options.output.or(sums), ..options.clone() };
+        let (product, others) = self.product(rhs, &options)?;
+        let op = ReducedMatmul::new(f, axis, product)?;
         let out = Tensor::empty(&self.device, op.output.dtype, *op.output.layout.shape())?;
         let inputs: Vec<&Tensor> = [self].into_iter().chain(others).collect();
         out.fill_by(&op.into(), &inputs)?;

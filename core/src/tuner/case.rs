@@ -9,6 +9,8 @@
 
 #[path = "case_grouped.rs"]
 mod grouped;
+#[path = "case_reduced.rs"]
+mod of_reduced;
 
 use super::settings::Effort;
 use crate::harness::Values;
@@ -60,6 +62,9 @@ pub fn check_cases(op: &Op, effort: Effort) -> impl Iterator<Item = Op> {
 pub(super) fn reduced(op: &Op, effort: Effort, longer: u32) -> Option<Op> {
     if let Op::GroupedMatmul(op) = op {
         return grouped::reduced(op, effort, longer).map(Op::from);
+    }
+    if let Op::ReducedMatmul(op) = op {
+        return of_reduced::reduced(op, effort, longer).map(Op::from);
     }
     let made = reduced_product(op.product()?, effort, longer)?;
     match op {
@@ -161,7 +166,8 @@ impl Trial {
     pub(super) fn new(op: Op, seed: u64) -> Result<Trial> {
         let sparse = matches!(op, Op::SparseMatmul(_));
         // Compressed operands have one more: their metadata.
-        let scales: Vec<usize> = op.product().map_or(Vec::new(), |product| {
+        let scaled = if let Op::ReducedMatmul(op) = &op { Some(&op.product) } else { op.product() };
+        let scales: Vec<usize> = scaled.map_or(Vec::new(), |product| {
             product.places()[2..].iter().flatten().map(|place| place + usize::from(sparse)).collect()
         });
         let specs = op.inputs();
@@ -184,6 +190,7 @@ impl Trial {
         }
         let (rows, expected) = match (&op, op.product()) {
             (Op::GroupedMatmul(op), _) => grouped::expect(op, &hosts)?,
+            (Op::ReducedMatmul(op), _) => of_reduced::expect(op, &hosts)?,
             (_, Some(product)) => expect(product, &hosts)?,
             (_, None) => (Vec::new(), Vec::new()),
         };
@@ -219,8 +226,11 @@ impl Trial {
         if let Some(at) = (0..count).find(|&at| dtype.is_float() && !value(at).as_f64().is_finite()) {
             return Some(format!("element {} is missing or not finite", self.place(at)));
         }
-        let dims = output.layout.dims();
-        let (m, n) = (dims[dims.len() - 2], dims[dims.len() - 1]);
+        let (m, n) = match (&self.op, output.layout.dims()) {
+            // A row is one number.
+            (Op::ReducedMatmul(_), dims) => (dims[dims.len() - 1], 1),
+            (_, dims) => (dims[dims.len() - 2], dims[dims.len() - 1]),
+        };
         let places = (0..count / (m * n).max(1)).flat_map(|matrix| self.rows.iter().map(move |row| matrix * m + row));
         let places = places.flat_map(|row| (0..n).map(move |column| row * n + column));
         let mut wrong = places.zip(&self.expected).filter(|(at, want)| !want.accepts(value(*at), dtype, subnormals));

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::ops::{GroupedMatmul, Matmul, SparseMatmul};
+use crate::ops::{GroupedMatmul, Matmul, ReducedMatmul, SparseMatmul};
 use crate::{DType, Op, Precision, TensorSpec};
 
 /// Alignments of an extent, in elements, that kernels tell apart: whole tiles, whole MMA steps, whole vectors.
@@ -50,6 +50,10 @@ enum Kind {
     Dense,
     /// Of groups of A's rows, which `m` counts together.
     Grouped,
+    /// Of which each row gives a number.
+    OfRows,
+    /// Of which each column gives a number.
+    OfColumns,
     /// A is 2:4 compressed.
     Sparse,
 }
@@ -91,6 +95,7 @@ impl Key {
             Op::Matmul(op) => Some(Key::of_matmul(op)),
             Op::SparseMatmul(op) if op.product.scale_blocks.is_none() => Some(Key::of_sparse(op)),
             Op::GroupedMatmul(op) if op.dims().groups > 0 => Some(Key::of_grouped(op)),
+            Op::ReducedMatmul(op) if op.product.scale_blocks.is_none() => Some(Key::of_reduced(op)),
             _ => None,
         }
     }
@@ -100,6 +105,12 @@ impl Key {
         let dense = Key::of_matmul(&op.product);
         let align_bytes = Operand::of(&op.values).align_bytes;
         Key { a: Operand { align_bytes, ..dense.a }, kind: Kind::Sparse, ..dense }
+    }
+
+    /// The key of the product.
+    fn of_reduced(op: &ReducedMatmul) -> Key {
+        let kind = if op.is_of_rows() { Kind::OfRows } else { Kind::OfColumns };
+        Key { kind, ..Key::of_matmul(&op.product) }
     }
 
     /// The key of all rows times B's matrices, as many products as there are groups.
@@ -134,25 +145,30 @@ impl Key {
         }
     }
 
-    /// What a check of a kernel covers: this without sizes, and with the activation, which changes the code but not which
-    /// kernel is best. Batches count as one or many.
+    /// What a check of a kernel covers: this without sizes, and with the activation and the reduction, which change the code but
+    /// not which kernel is best. Batches count as one or many.
     pub(super) fn class(&self, op: &Op) -> String {
         let activation = match op {
             Op::GroupedMatmul(op) => op.activation,
+            Op::ReducedMatmul(op) => op.product.activation,
             _ => op.product().and_then(|product| product.activation),
         };
         let activation = activation.map_or("", |f| f.name());
+        let function = if let Op::ReducedMatmul(op) = op { op.function.name() } else { "" };
         let Extent { multiple_of: m, .. } = self.m;
         let (n, k) = (self.n.multiple_of, self.k.multiple_of);
         let batch = if self.batch > 1 { "batched" } else { "single" };
         let (kind, types, operands) = (self.kind(), self.types(), self.operands());
-        format!("{kind} {types} {batch} m%{m} n%{n} k%{k} {operands} {activation}").trim_end().into()
+        let text = format!("{kind} {types} {batch} m%{m} n%{n} k%{k} {operands} {activation} {function}");
+        text.trim_end().into()
     }
 
     fn kind(&self) -> &'static str {
         match self.kind {
             Kind::Dense => "matmul",
             Kind::Grouped => "grouped_matmul",
+            Kind::OfRows => "reduced_matmul rows",
+            Kind::OfColumns => "reduced_matmul columns",
             Kind::Sparse => "sparse_matmul",
         }
     }

@@ -59,6 +59,9 @@ fn same(a: &Op, b: &Op) -> bool {
             a.values == b.values && a.metadata == b.metadata && same_product(&a.product, &b.product)
         }
         (Op::GroupedMatmul(a), Op::GroupedMatmul(b)) => a == b,
+        (Op::ReducedMatmul(a), Op::ReducedMatmul(b)) => {
+            a.function == b.function && a.axis == b.axis && a.output == b.output && same_product(&a.product, &b.product)
+        }
         _ => false,
     }
 }
@@ -85,6 +88,10 @@ fn fingerprint(op: &Op) -> Option<u64> {
     match op {
         Op::Matmul(op) => Some(fingerprint_of(op)),
         Op::SparseMatmul(op) => Some(fingerprint_of(&op.product).rotate_left(1)),
+        Op::ReducedMatmul(op) => {
+            let turn = 2 + op.function as u32 + 8 * u32::from(op.is_of_rows());
+            Some(fingerprint_of(&op.product).rotate_left(turn) ^ op.output.layout.offset())
+        }
         Op::GroupedMatmul(op) => {
             let types = types([&op.a, &op.b, &op.output], op.precision, op.activation);
             let ends = u64::from(op.ends.dtype.is_signed());

@@ -11,6 +11,7 @@ pub(crate) mod mma_sparse;
 pub(crate) mod mma_sync;
 pub(crate) mod pack;
 pub(crate) mod probe;
+pub(crate) mod reduce_parts;
 pub(crate) mod simt;
 pub(crate) mod sparse24;
 pub(crate) mod split_f16;
@@ -37,6 +38,7 @@ const FAMILIES: &[(&str, List)] = &[
     ("mma_sync", mma_sync::kernels),
     ("pack", pack::kernels),
     ("probe", probe::kernels),
+    ("reduce_parts", reduce_parts::kernels),
     ("simt", simt::kernels),
     ("sparse24", sparse24::kernels),
     ("split_f16", split_f16::kernels),

@@ -155,6 +155,10 @@ const SHAPES_SPLIT: [Shape; 10] = [
 const SHAPES_GROUPED: [Shape; 2] = [SHAPES[3], SHAPES[5]];
 const SHAPES_GROUPED_FLOAT8: [Shape; 2] = [SHAPES_FLOAT8[2], SHAPES_FLOAT8[5]];
 
+/// For products of which rows or columns give a number: large products, middling ones, few tiles.
+const SHAPES_REDUCED: [Shape; 3] = [SHAPES[0], SHAPES[3], SHAPES[5]];
+const SHAPES_REDUCED_FLOAT8: [Shape; 3] = [SHAPES_FLOAT8[0], SHAPES_FLOAT8[2], SHAPES_FLOAT8[5]];
+
 /// What a kernel multiplies (`Kind` in the source).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
@@ -168,6 +172,8 @@ enum Work {
     Transposed,
     /// f32 in high and low parts of f16.
     Split,
+    /// Numbers of D's rows, which is not kept.
+    Reduced,
 }
 
 /// Types of A and B.
@@ -240,6 +246,7 @@ impl Instance {
             Work::ScaledBlocks => "blocks_",
             Work::Transposed => "transposed_",
             Work::Split => "split_",
+            Work::Reduced => "reduced_",
             Work::Matrices if kind.compressed => "sparse_",
             Work::Matrices => "",
         };
@@ -259,6 +266,11 @@ impl Instance {
     /// Whether A is 2:4 compressed: its map is one of values, and arranged metadata follow the other arguments.
     pub fn is_compressed(&self) -> bool {
         self.kind.compressed
+    }
+
+    /// Whether D's rows become numbers.
+    pub fn is_reduced(&self) -> bool {
+        self.work == Work::Reduced
     }
 
     /// How rows of A's boxes are permuted: of values they have half the bytes.
@@ -281,8 +293,12 @@ impl Instance {
         self.work == Work::Transposed
     }
 
-    /// How many of D's rows a TMA store takes, 128 bytes each; none where sums of 32 bits leave registers transposed.
+    /// How many of D's rows a TMA store takes, 128 bytes each; none where sums of 32 bits leave registers transposed, or D does
+    /// not leave.
     pub fn rows_a_store(&self) -> Option<u32> {
+        if self.is_reduced() {
+            return None;
+        }
         match (self.is_transposed(), self.output.size_bytes()) {
             (false, _) => Some(16),
             (true, 2) => Some(self.shape.block_n),
@@ -367,6 +383,8 @@ impl Instance {
             (Work::ScaledBlocks, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_SCALED_BLOCKS", both()),
             (Work::Transposed, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_TRANSPOSED", both()),
             (Work::Split, ..) => ("gemm_wgmma.cuh", "GEMM_WGMMA_SPLIT", both()),
+            (Work::Reduced, _, false) => ("gemm_wgmma.cuh", "GEMM_WGMMA_REDUCED", both()),
+            (Work::Reduced, _, true) => ("gemm_wgmma.cuh", "GEMM_WGMMA_REDUCED_SCALED", both()),
             (_, true, _) => ("gemm_wgmma_sparse.cuh", "GEMM_WGMMA_SPARSE", operands.to_owned()),
             (_, false, true) => ("gemm_wgmma.cuh", "GEMM_WGMMA_SCALED", both()),
             (_, false, false) => ("gemm_wgmma.cuh", "GEMM_WGMMA", both()),
@@ -390,6 +408,10 @@ impl Instance {
         if self.work == Work::Split {
             // factors
             params.push(Address);
+        }
+        if self.is_reduced() {
+            // elements from column to column of C, from row to row and column to column of the bias; function, divisor
+            params.extend([I64, I64, I64, U32, F32]);
         }
         if self.is_compressed() {
             // Arranged metadata, and slabs of 64 rows in each of its units.
@@ -484,6 +506,28 @@ pub(crate) fn split_instances() -> &'static [Instance] {
     &INSTANCES
 }
 
+/// Every kernel of the family for numbers of D's rows. D has the type that is added up in.
+pub(crate) fn reduced_instances() -> &'static [Instance] {
+    static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
+        use Major::{K, Mn};
+        let mut all = Vec::new();
+        for kind in &KINDS {
+            let (shapes, outputs, layouts): (_, &[DType], &[[Major; 2]]) = match kind.operands {
+                DType::F16 | DType::BF16 => (SHAPES_REDUCED, &[DType::F32], &[[K, K], [K, Mn], [Mn, K], [Mn, Mn]]),
+                DType::F8E4M3 | DType::F8E5M2 => (SHAPES_REDUCED_FLOAT8, &[DType::F32], &[[K, K]]),
+                DType::F32 => (SHAPES_REDUCED, &[DType::F32], &[[K, K]]),
+                DType::I8 => (SHAPES_REDUCED, &[DType::I32, DType::F32], &[[K, K]]),
+                _ => continue,
+            };
+            for (&output, &layout) in outputs.iter().flat_map(|output| layouts.iter().map(move |l| (output, l))) {
+                all.extend(shapes.map(|shape| Instance::of(Work::Reduced, shape, kind, output, layout)));
+            }
+        }
+        all
+    });
+    &INSTANCES
+}
+
 /// Every kernel of the family for matrices and batches of them.
 pub(crate) fn instances() -> &'static [Instance] {
     static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
@@ -531,6 +575,6 @@ pub(crate) fn instances() -> &'static [Instance] {
 
 pub(crate) fn kernels() -> Vec<KernelInfo> {
     let special = grouped_instances().iter().chain(blocks_instances()).chain(transposed_instances());
-    let special = special.chain(split_instances());
+    let special = special.chain(split_instances()).chain(reduced_instances());
     instances().iter().chain(special).map(Instance::info).collect()
 }

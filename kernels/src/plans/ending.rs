@@ -86,6 +86,9 @@ impl<'a> Ending<'a> {
         if self.op.a.dtype == DType::F64 { Arg::F64(x) } else { Arg::F32(x as f32) }
     }
 
+    /// Where C's pitch stands among the arguments.
+    const LDC: usize = 3;
+
     /// Alpha, beta, C, its pitch and batch stride, bias, activation; and scales for a kernel that takes them.
     fn applied(&self, scales: Scales) -> Vec<Arg> {
         let Addends { c, ldc, batch_stride_c, bias } = self.addends.clone();
@@ -94,6 +97,22 @@ impl<'a> Ending<'a> {
         if scales == Scales::Taken {
             args.extend(self.scales.iter().flat_map(Scale::args));
         }
+        args
+    }
+
+    /// The same for a kernel that keeps no D, with scales where it takes them, and what follows them: elements from column to
+    /// column of C, from row to row and column to column of the bias. `turned`: its rows are the op's columns.
+    pub fn reduced(&self, scales: Scales, turned: bool) -> Vec<Arg> {
+        let mut args = self.applied(Scales::Unknown);
+        let Addends { ldc, .. } = self.addends;
+        let (row, column, bias) = if turned { (1, ldc, [1, 0]) } else { (ldc, 1, [0, 1]) };
+        args[Ending::LDC] = Arg::I64(row);
+        if scales == Scales::Taken {
+            let [a, b] = &self.scales;
+            let [rows, columns] = if turned { [b, a] } else { [a, b] };
+            args.extend(rows.args().into_iter().chain(columns.args()));
+        }
+        args.extend([column, bias[0], bias[1]].map(Arg::I64));
         args
     }
 

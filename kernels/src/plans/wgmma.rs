@@ -4,7 +4,8 @@
 //! f16 parts at `High` (`wgmma_split.rs`); never at `Highest`. Where tiles are few and K is long, the blocks of a cluster share K, or slabs of
 //! K are summed apart and added by a second launch (`splitk.rs`). What each takes is guessed in `wgmma_estimate.rs`; products of
 //! groups of rows are planned in `wgmma_grouped.rs`, those of a 2:4 compressed A in `wgmma_sparse.rs`, those with scales that
-//! change along K in `wgmma_blocks.rs`, transposed ones in `wgmma_transposed.rs`.
+//! change along K in `wgmma_blocks.rs`, transposed ones in `wgmma_transposed.rs`, those of which rows or columns give a number in
+//! `wgmma_reduced.rs`.
 
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
@@ -22,6 +23,8 @@ mod blocks;
 mod estimate;
 #[path = "wgmma_grouped.rs"]
 mod grouped;
+#[path = "wgmma_reduced.rs"]
+mod reduced;
 #[path = "wgmma_source.rs"]
 mod source;
 #[path = "wgmma_sparse.rs"]
@@ -55,6 +58,7 @@ pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
             Some(all.into_iter().flatten().flatten().collect())
         }
         Op::GroupedMatmul(op) => grouped::products(op, caps),
+        Op::ReducedMatmul(op) => reduced::products(op, caps),
         Op::SparseMatmul(op) => sparse::products(op, caps),
         _ => None,
     };

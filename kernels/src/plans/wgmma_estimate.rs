@@ -30,6 +30,8 @@ const SHARED_BYTES_PER_CLOCK: f64 = 24.0;
 /// sum, and those of gelu, which is the longest activation (counted in the machine code of 128x256 tiles to f16).
 const ISSUED_PER_CLOCK: f64 = 128.0;
 const ENDING: f64 = 15.0;
+/// Those by which a sum becomes part of its row's number (a guess).
+const FOLDING: f64 = 2.0;
 const ACTIVATION: f64 = 20.0;
 /// Clocks of handing sums over: two barriers of the cluster.
 const SHARE_CLOCKS: f64 = 1500.0;
@@ -66,7 +68,10 @@ impl Problem<'_> {
         let step = tensor.max(rows * ROW_BYTES / L2_BYTES_PER_CLOCK);
         let depth = slab_tiles.div_ceil(u64::from(cluster_k)) as f64;
         let rounds = (self.clusters(instance) * slabs).div_ceil(self.caps.clusters(instance.shape.cluster())) as f64;
-        let stored = outputs * instance.output.size_bytes() as f64 / STORED_BYTES_PER_CLOCK;
+        let stored = match instance.is_reduced() {
+            true => outputs * FOLDING / ISSUED_PER_CLOCK,
+            false => outputs * instance.output.size_bytes() as f64 / STORED_BYTES_PER_CLOCK,
+        };
         // Slabs end in a second launch.
         let ended = if sums_bytes > 0 { 0.0 } else { outputs * self.ending_instructions() / ISSUED_PER_CLOCK };
         let stored = stored + ended;
@@ -119,7 +124,8 @@ impl Problem<'_> {
                 - 1;
         let larger = m.max(n).saturating_mul(k).saturating_mul(element);
         let operands = (m * k + k * n).saturating_mul(element);
-        let results = (m * n).saturating_mul(self.op.output.dtype.size_bytes());
+        let kept = if instance.is_reduced() { m } else { m * n };
+        let results = kept.saturating_mul(self.op.output.dtype.size_bytes());
         // Products of many tiles are not bound by memory.
         let read_again = larger.saturating_mul(again.min(2)) / READ_AGAIN;
         batch.saturating_mul(operands.saturating_add(results).saturating_add(read_again))

@@ -31,6 +31,8 @@ macro_rules! kernels {
 
 // Its kernels are those of matrix products.
 mod grouped_matmul;
+// Its kernels are those of matrix products and of reductions.
+mod reduced_matmul;
 
 // The registry: one sorted line per stem.
 kernels! {
@@ -55,6 +57,7 @@ pub(crate) fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
         Op::Matmul(op) => matmul::plan(op, caps),
         Op::Random(op) => random::plan(op, caps),
         Op::Reduce(op) => reduce::plan(op, caps),
+        Op::ReducedMatmul(op) => reduced_matmul::plan(op, caps),
         Op::Softmax(op) => softmax::plan(op, caps),
         Op::SparseMatmul(op) => sparse24::multiply(op, caps),
         _ => Err(caps.unsupported(op.name(), "no portable kernel serves it")),
@@ -65,6 +68,7 @@ pub(crate) fn candidates(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
     match op {
         Op::GroupedMatmul(op) => grouped_matmul::candidates(op, caps),
         Op::Matmul(op) => matmul::candidates(op, caps),
+        Op::ReducedMatmul(op) => reduced_matmul::candidates(op, caps),
         Op::SparseMatmul(op) => sparse24::candidates(op, caps),
         _ => Ok(vec![Candidate { name: op.name().to_owned(), plan: plan(op, caps)?, estimate_ns: 0.0 }]),
     }

@@ -31,7 +31,9 @@ pub(super) const SAMPLE: &[&str] = &[
     "gemm_bf16_f32_wgmma_64x128x64_1x1_tt",
     "gemm_f16_f32_wgmma_64x64x64_1x1x8_tn",
     "gemm_f16_f32_wgmma_split_64x64x64_1x1_tt",
+    "gemm_bf16_f32_wgmma_reduced_64x128x64_1x1_tn",
     "gemm_i8_i32_wgmma_64x128x128_1x1_tn",
+    "gemm_i8_f32_wgmma_reduced_128x128x128_1x1_pingpong_tn",
     "gemm_f8e4m3_f32_wgmma_64x128x128_1x1_tn",
     "gemm_f8e4m3_f32_wgmma_128x160x128_2x1_tn",
     "gemm_bf16_bf16_wgmma_64x64x64_1x2_tt",
@@ -45,6 +47,7 @@ pub(super) const SAMPLE: &[&str] = &[
     "gemv_f16_dot_mma2_x8",
     "gemv_f16_tma_dot64_c2",
     "pack_b16_k",
+    "reduce_parts_f32",
     "split_f16_",
     "splitk_f32_f32",
 ];

@@ -13,6 +13,7 @@ mod map;
 mod matmul;
 mod random;
 mod reduce;
+mod reduced_matmul;
 mod softmax;
 mod sparse24;
 
@@ -41,6 +42,7 @@ pub(super) fn execute(op: &Op, inputs: &[&[u8]], output: &mut [u8]) -> Done {
         Op::Matmul(op) => matmul::execute(op, inputs, output),
         Op::Random(op) => random::execute(op, output),
         Op::Reduce(op) => reduce::execute(op, inputs[0], output),
+        Op::ReducedMatmul(op) => reduced_matmul::execute(op, inputs, output),
         Op::Softmax(op) => softmax::execute(op, inputs[0], output),
         Op::SparseMatmul(op) => sparse24::multiply(op, inputs, output),
     }

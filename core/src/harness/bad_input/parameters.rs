@@ -57,6 +57,37 @@ pub(super) fn grouped_matmul(device: &Device) -> Answer {
     refused("cos as an activation", with(cosine), |e| matches!(e, Error::InvalidArgument { what: "activation", .. }))
 }
 
+pub(super) fn matmul_reduce(device: &Device) -> Answer {
+    let (a, b) = (ones(device, &[2, 4, 3])?, ones(device, &[2, 3, 5])?);
+    let with = |f, axis, options: MatmulOptions<'_>| a.matmul_reduce(&b, &options, f, axis);
+    let plain = MatmulOptions::default;
+    refused("sums over the batch", with(ReduceFn::Sum, 0, plain()), |e| {
+        matches!(e, Error::InvalidArgument { what: "axis", .. })
+    })?;
+    refused("axis 3 of 3", with(ReduceFn::Sum, 3, plain()), |e| {
+        matches!(e, Error::AxisOutOfRange { axis: 3, rank: 3 })
+    })?;
+    refused("products of a product", with(ReduceFn::Prod, 2, plain()), |e| {
+        matches!(e, Error::InvalidArgument { what: "reduction", .. })
+    })?;
+    refused("k of 3 and 5", a.matmul_reduce(&must(b.transpose(1, 2))?, &plain(), ReduceFn::Sum, 2), |e| {
+        matches!(e, Error::InnerDimension { k_lhs: 3, k_rhs: 5, .. })
+    })?;
+    let nothing = ones(device, &[2, 3, 0])?;
+    refused("the largest of nothing", a.matmul_reduce(&nothing, &plain(), ReduceFn::Max, 2), |e| {
+        matches!(e, Error::EmptyReduction { op: "max", .. })
+    })?;
+    let halves = [must(a.cast(DType::F16))?, must(b.cast(DType::F16))?];
+    let rounded = MatmulOptions { output: Some(DType::F16), ..plain() };
+    refused("elements rounded to f16", halves[0].matmul_reduce(&halves[1], &rounded, ReduceFn::Sum, 2), |e| {
+        matches!(e, Error::DTypeMismatch { op: "reduced_matmul", expected: DType::F32, got: DType::F16 })
+    })?;
+    let integers = [must(a.cast(DType::I8))?, must(b.cast(DType::I8))?];
+    refused("magnitudes of i32", integers[0].matmul_reduce(&integers[1], &plain(), ReduceFn::AbsMax, 1), |e| {
+        matches!(e, Error::UndefinedForDType { op: "abs_max", dtype: DType::I32 })
+    })
+}
+
 /// Nobody can refuse what is only on the device: it must have the meaning that is documented, and reach no other memory.
 pub(super) fn group_ends(device: &Device) -> Answer {
     let a = must(Tensor::from_slice(device, &[1.0f32, 2.0, 3.0, 4.0], [4, 1]))?;

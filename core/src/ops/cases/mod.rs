@@ -17,6 +17,7 @@ pub mod matmul;
 pub mod quantize;
 pub mod random;
 pub mod reduce;
+pub mod reduced_matmul;
 pub mod softmax;
 pub mod sparse24;
 pub mod unary;

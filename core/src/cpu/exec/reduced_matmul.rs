@@ -1,0 +1,25 @@
+//! Reductions of products: a product (`matmul.rs`) and its reduction (`reduce.rs`), a part of D after the other.
+
+use super::super::scratch::{self, Done};
+use super::{matmul, reduce};
+use crate::ops::ReducedMatmul;
+
+/// Bytes of D that there are at a time: what the caches of one processor hold, and rows enough for a product to reuse B.
+const PART_BYTES: u64 = 16 << 20;
+
+pub(super) fn execute(op: &ReducedMatmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
+    let parts = op.parts(PART_BYTES);
+    let most = parts.iter().map(|part| part.product.output.required_bytes()).max().unwrap_or(0);
+    // As aligned as the widest element of D.
+    let mut d = scratch::zeroed::<u64>(most.div_ceil(8) as usize)?;
+    for part in parts {
+        // No element of D, or none to be added up, may be there.
+        if part.product.output.layout.elements() > 0 {
+            matmul::execute(&part.product, inputs, bytemuck::cast_slice_mut(&mut d))?;
+        }
+        if part.output.layout.elements() > 0 {
+            reduce::execute(&part.reduce(), bytemuck::cast_slice(&d), output)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Reductions of matrix products: the product by `matmul.rs` into scratch space, its reduction by `reduce.rs`, a part of D after
+//! the other.
+//!
+//! Parts bound what a D takes that nobody asked for, and one that was just written is found in a large cache.
+
+use polywarp_core::Result;
+use polywarp_core::ops::ReducedMatmul;
+use polywarp_core::tuner::find;
+
+use super::{matmul, reduce};
+use crate::plan::Slot;
+use crate::{Candidate, Caps, Plan};
+
+/// Bytes of D that there are at a time: more than a wave of tiles on the largest card, and what any binding allows.
+const PART_BYTES: u64 = 64 << 20;
+
+pub(super) fn plan(op: &ReducedMatmul, caps: &Caps) -> Result<Plan> {
+    let mut whole = Plan::default();
+    for part in op.parts(PART_BYTES) {
+        add(&mut whole, &part, product(&part, caps)?, caps)?;
+    }
+    Ok(whole)
+}
+
+/// One for each way to make the first part's D; other parts have it made in the same way where there is that.
+pub(super) fn candidates(op: &ReducedMatmul, caps: &Caps) -> Result<Vec<Candidate>> {
+    let parts = op.parts(PART_BYTES);
+    let ways = |part: &ReducedMatmul| match part.product.output.layout.elements() {
+        0 => Ok(vec![Candidate { name: "nothing".to_owned(), plan: Plan::default(), estimate_ns: 0.0 }]),
+        _ => matmul::candidates(&part.product, caps),
+    };
+    let all = parts.iter().map(ways).collect::<Result<Vec<Vec<Candidate>>>>()?;
+    let Some(first) = all.first() else { return Ok(Vec::new()) };
+    let composed = |wanted: &Candidate| {
+        let (mut plan, mut estimate_ns) = (Plan::default(), 0.0);
+        for (part, ways) in parts.iter().zip(&all) {
+            let at = find(ways.iter().map(|way| way.name.as_str()), &wanted.name).unwrap_or(0);
+            estimate_ns += ways[at].estimate_ns;
+            add(&mut plan, part, ways[at].plan.clone(), caps)?;
+        }
+        Ok(Candidate { name: format!("reduced_{}", wanted.name), plan, estimate_ns })
+    };
+    first.iter().map(composed).collect()
+}
+
+/// What makes D; nothing where it has no elements.
+fn product(op: &ReducedMatmul, caps: &Caps) -> Result<Plan> {
+    if op.product.output.layout.elements() == 0 { Ok(Plan::default()) } else { matmul::plan(&op.product, caps) }
+}
+
+/// Adds `product`, which makes D, and the reduction of D. All parts share scratch space: first D, then what products use,
+/// then what reductions do.
+fn add(whole: &mut Plan, op: &ReducedMatmul, product: Plan, caps: &Caps) -> Result<()> {
+    if op.output.layout.elements() == 0 {
+        return Ok(());
+    }
+    let reduction = reduce::plan(&op.reduce(), caps)?;
+    // Kernels read and write whole quads.
+    let d_bytes = op.product.output.required_bytes().next_multiple_of(16).max(16);
+    let mut need = |number: usize, bytes: u64| {
+        if whole.scratch_bytes.len() <= number {
+            whole.scratch_bytes.resize(number + 1, 0);
+        }
+        let slot = &mut whole.scratch_bytes[number];
+        *slot = bytes.max(*slot);
+    };
+    let (of_product, of_reduction) = (product.scratch_bytes.len(), reduction.scratch_bytes.len());
+    need(0, d_bytes);
+    for (i, &bytes) in product.scratch_bytes.iter().chain(&reduction.scratch_bytes).enumerate() {
+        need(1 + i, bytes);
+    }
+    debug_assert!(whole.scratch_bytes.len() > of_product + of_reduction);
+    for mut launch in product.launches {
+        for slot in &mut launch.bindings {
+            *slot = match *slot {
+                Slot::Output => Slot::Scratch(0),
+                Slot::Scratch(number) => Slot::Scratch(1 + number),
+                input => input,
+            };
+        }
+        whole.launches.push(launch);
+    }
+    for mut launch in reduction.launches {
+        for slot in &mut launch.bindings {
+            *slot = match *slot {
+                Slot::Input(_) => Slot::Scratch(0),
+                Slot::Scratch(number) => Slot::Scratch(1 + of_product + number),
+                Slot::Output => Slot::Output,
+            };
+        }
+        whole.launches.push(launch);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "reduced_matmul/tests.rs"]
+mod tests;
