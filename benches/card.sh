@@ -11,7 +11,7 @@
 #   benches/card.sh tune OUT [DTYPE...]     answers of the tuner for cuda:0 (f16: 5 s), and OUT/shipped.json of all
 #   benches/card.sh overview OUT [OPTION...] every suite on every device of the machine, side by side (minutes); options of `bench`
 #   benches/card.sh gemm OUT [KIND...]      all products on cuda:0 beside cuBLASLt, one file per kind (about 30 s each); further
-#                                           kinds, by themselves: sparse24, grouped, blocks
+#                                           kinds, by themselves: sparse24, grouped, blocks, reduced
 #   benches/card.sh torch OUT SCRIPT        PyTorch's rates by SCRIPT, as OUT/torch.txt
 #
 # First tune: OUT/shipped.json becomes core/src/tuner/shipped.json (docs/tuner.md). A program built with it tunes nothing on this
@@ -141,7 +141,7 @@ gemm)
         for each in $kind; do
             # The blank keeps `f32` from meaning `f32-high` too.
             case $each in
-            sparse24 | grouped | blocks) only="$each " ;;
+            sparse24 | grouped | blocks | reduced) only="$each " ;;
             *) only="gemm $each " ;;
             esac
             bench "gemm-$each" --device "$device" --alone --suite gemm --only "$only" --budget 0.1 --sustained 0.3

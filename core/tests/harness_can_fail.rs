@@ -32,6 +32,7 @@ fn every_fault_is_caught_in_every_family_it_can_show_in() {
         "matmul",
         "random",
         "reduce",
+        "reduced_matmul",
         "softmax",
         "sparse24",
         "unary",

@@ -52,11 +52,12 @@ fn longer_cases_only_grow_along_k_and_end() {
 
 #[test]
 fn classes_of_small_cases_are_those_of_the_op() {
-    let families =
-        crate::ops::REGISTRY.iter().filter(|family| ["grouped_matmul", "matmul", "sparse24"].contains(&family.name));
+    let tuned = ["grouped_matmul", "matmul", "reduced_matmul", "sparse24"];
+    let families = crate::ops::REGISTRY.iter().filter(|family| tuned.contains(&family.name));
     for case in families.flat_map(|family| (family.cases)(Level::Full)) {
         let k = match (&case.op, case.op.product()) {
             (Op::GroupedMatmul(op), _) => op.dims().k,
+            (Op::ReducedMatmul(op), _) => op.product.dims().k,
             (_, Some(product)) => product.dims().k,
             (_, None) => continue,
         };
