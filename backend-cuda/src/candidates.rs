@@ -1,7 +1,7 @@
 //! Which of several ways computes an op: kernels in CUDA C++ where they serve it, WGSL otherwise.
 //!
-//! Every way is a [`Candidate`]: native ones first, in the order of `polywarp_kernels::candidates`, then portable ones, in the
-//! order of `polywarp_shaders::candidates`. The tuner chooses among them (`polywarp_core::tuner`, told of them by
+//! Every way is a [`Candidate`]: native ones first, in the order of `polywarp_kernels::candidates`, then those that are composed
+//! of both (`composed.rs`), then portable ones, in the order of `polywarp_shaders::candidates`. The tuner chooses among them (`polywarp_core::tuner`, told of them by
 //! [`Planned`]). Tests and benchmarks list all of them and run each on purpose.
 
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned, find};
 use polywarp_core::{Backend, Buffer, DeviceInfo, Error, Op, Result};
 
+use crate::composed::{self, Composed};
 use crate::device::CudaBackend;
 use crate::kernels::COMPILER;
 use crate::machine;
@@ -18,6 +19,9 @@ const NATIVE: &str = env!("POLYWARP_NATIVE");
 
 /// Portable ways that are offered beside native ones: more are not worth the time of trying them.
 const PORTABLE_BESIDE_NATIVE: usize = 2;
+
+/// Ways of native and portable kernels together that are offered.
+const COMPOSED: usize = 2;
 
 /// What the driver's assembler takes for one kernel of a product, between 60 and 860 ms (H200's host, driver 580): more than
 /// any first use may wait for.
@@ -33,14 +37,37 @@ pub enum Work {
     Native(polywarp_kernels::Plan),
     /// Kernels in WGSL, compiled to PTX.
     Portable(polywarp_shaders::Plan),
+    /// Both, one after the other.
+    Composed(Composed),
 }
 
 impl Work {
+    /// Its plans of kernels in CUDA C++.
+    fn natives(&self) -> impl Iterator<Item = &polywarp_kernels::Plan> {
+        let (one, parts) = match self {
+            Work::Native(plan) => (Some(plan), None),
+            Work::Portable(_) => (None, None),
+            Work::Composed(plan) => (None, Some(plan.natives())),
+        };
+        one.into_iter().chain(parts.into_iter().flatten())
+    }
+
+    /// Its plans of kernels in WGSL.
+    fn portables(&self) -> impl Iterator<Item = &polywarp_shaders::Plan> {
+        let (one, parts) = match self {
+            Work::Native(_) => (None, None),
+            Work::Portable(plan) => (Some(plan), None),
+            Work::Composed(plan) => (None, Some(plan.portables())),
+        };
+        one.into_iter().chain(parts.into_iter().flatten())
+    }
+
     /// Sizes of its scratch buffers.
     fn scratch_bytes(&self) -> &[u64] {
         match self {
             Work::Native(plan) => &plan.scratch_bytes,
             Work::Portable(plan) => &plan.scratch_bytes,
+            Work::Composed(plan) => plan.scratch_bytes(),
         }
     }
 }
@@ -69,6 +96,10 @@ impl Planned for CudaBackend {
 
     fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Work>>> {
         let mut all = self.native(op, |plan| Ok(self.may_load(plan)))?;
+        // Reduced alike, so that the best products are the best; beside kernels that reduce as well, what promises more.
+        let best = all.first().map_or(f64::INFINITY, |native| native.estimate_ns);
+        let composed = self.composed(op, COMPOSED)?.into_iter().filter(|way| way.estimate_ns <= best);
+        all.extend(composed.collect::<Vec<_>>());
         let most = if all.is_empty() { usize::MAX } else { PORTABLE_BESIDE_NATIVE };
         all.extend(self.portable(op)?.take(most));
         Ok(all)
@@ -83,15 +114,21 @@ impl Planned for CudaBackend {
                 return Ok(Some(Work::Native(native.swap_remove(at).plan)));
             }
         }
-        let mut portable: Vec<Candidate<Work>> = self.portable(op)?.collect();
-        let at = find(portable.iter().map(|found| found.name.as_str()), name);
-        Ok(at.map(|at| portable.swap_remove(at).plan))
+        let mut others: Vec<Candidate<Work>> =
+            self.composed(op, usize::MAX)?.into_iter().chain(self.portable(op)?).collect();
+        let at = find(others.iter().map(|found| found.name.as_str()), name);
+        Ok(at.map(|at| others.swap_remove(at).plan))
     }
 
     fn plan(&self, op: &Op) -> Result<Work> {
         for candidate in self.native_candidates(op) {
             if self.is_loaded(&candidate.plan)? {
                 return Ok(Work::Native(candidate.plan));
+            }
+        }
+        for candidate in self.composed(op, COMPOSED)? {
+            if self.all_loaded(&candidate.plan)? {
+                return Ok(candidate.plan);
             }
         }
         Ok(Work::Portable(polywarp_shaders::plan(op, self.caps())?))
@@ -102,12 +139,10 @@ impl Planned for CudaBackend {
     }
 
     fn compile_time(&self, plan: &Work) -> Duration {
-        let compiles = match plan {
-            Work::Native(plan) => plan.launches.iter().filter(|launch| self.machine.assembles(launch.kernel)).count(),
-            Work::Portable(plan) => {
-                plan.launches.iter().filter(|launch| !self.kernels.is_compiled(&launch.kernel)).count()
-            }
-        };
+        let natives = plan.natives().flat_map(|plan| &plan.launches);
+        let portables = plan.portables().flat_map(|plan| &plan.launches);
+        let compiles = natives.filter(|launch| self.machine.assembles(launch.kernel)).count()
+            + portables.filter(|launch| !self.kernels.is_compiled(&launch.kernel)).count();
         COMPILE_TIME.saturating_mul(u32::try_from(compiles).unwrap_or(u32::MAX))
     }
 
@@ -115,6 +150,7 @@ impl Planned for CudaBackend {
         match plan {
             Work::Native(plan) => self.run_planned(plan, inputs, output),
             Work::Portable(plan) => self.run_plan(plan, inputs, output),
+            Work::Composed(plan) => plan.run(self, inputs, output),
         }
     }
 
@@ -149,6 +185,18 @@ impl CudaBackend {
         self.run(&found.plan, inputs, output)
     }
 
+    /// Ways of kernels in CUDA C++ for what they can do of `op`, and portable ones for the rest.
+    fn composed(&self, op: &Op, most: usize) -> Result<Vec<Candidate<Work>>> {
+        let Op::ReducedMatmul(op) = op else { return Ok(Vec::new()) };
+        let usable = |op: &Op| {
+            let mut natives =
+                if self.machine.any() { polywarp_kernels::every(op, self.native_caps()) } else { Vec::new() };
+            natives.retain(|native| self.may_load(&native.plan));
+            natives
+        };
+        composed::reduced(op, usable, self.caps(), most)
+    }
+
     fn native_candidates(&self, op: &Op) -> Vec<polywarp_kernels::Candidate> {
         if self.machine.any() { polywarp_kernels::candidates(op, self.native_caps()) } else { Vec::new() }
     }
@@ -157,6 +205,16 @@ impl CudaBackend {
     fn is_loaded(&self, plan: &polywarp_kernels::Plan) -> Result<bool> {
         for launch in &plan.launches {
             if self.machine.get(launch.kernel)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same of all kernels in CUDA C++ of `work`.
+    fn all_loaded(&self, work: &Work) -> Result<bool> {
+        for plan in work.natives() {
+            if !self.is_loaded(plan)? {
                 return Ok(false);
             }
         }
@@ -172,6 +230,11 @@ impl CudaBackend {
     fn all(&self, op: &Op) -> Result<Vec<Candidate<Work>>> {
         let every = if self.machine.any() { polywarp_kernels::every(op, self.native_caps()) } else { Vec::new() };
         let mut all = self.kept(every, |plan| self.is_loaded(plan))?;
+        for composed in self.composed(op, usize::MAX)? {
+            if self.all_loaded(&composed.plan)? {
+                all.push(composed);
+            }
+        }
         all.extend(self.portable(op)?);
         Ok(all)
     }

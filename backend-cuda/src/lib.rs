@@ -27,6 +27,7 @@
 mod cache;
 mod candidates;
 mod cards;
+mod composed;
 mod device;
 mod driver;
 mod fault;

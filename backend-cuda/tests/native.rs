@@ -81,7 +81,8 @@ fn selected(backend: &CudaBackend, op: &Op) -> Vec<String> {
     if !common::interpreted() {
         native.retain(|native| names.contains(&native.name));
     }
-    native.into_iter().map(|native| native.name).collect()
+    let composed = names.into_iter().filter(|name| name.starts_with("composed_") && name.contains(&filter));
+    native.into_iter().map(|native| native.name).chain(composed).collect()
 }
 
 /// Families of the harness that native kernels serve.

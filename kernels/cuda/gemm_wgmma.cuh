@@ -216,13 +216,15 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
     extern "C" __global__ void GEMM_WGMMA_CLUSTER_##SIZE __launch_bounds__(SYMBOL##_t::THREADS, 1) SYMBOL(                \
         const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,                             \
         const __grid_constant__ CUtensorMap map_d, OUT* d, uint32_t m, uint32_t n, uint32_t k, uint32_t tiles_m,          \
-        uint32_t tiles_n, uint32_t batches, uint32_t slabs, uint32_t slab_tiles, uint32_t terms, uint32_t raster,         \
-        uint32_t batched_a, uint32_t batched_b, uint32_t store_by_tma, int64_t row_stride, int64_t column_stride,         \
-        int64_t batch_stride, float alpha, float beta, const OUT* c, int64_t ldc, int64_t batch_stride_c, const OUT* bias, \
-        uint32_t activation MORE) {                                                                                       \
+        uint32_t tiles_n, uint32_t batches, uint32_t slabs, uint32_t slab_tiles, uint32_t raster, uint32_t layer_inverse, \
+        uint32_t band_inverse, uint32_t raster_inverse, uint32_t last_inverse, uint32_t batched_a, uint32_t batched_b,    \
+        uint32_t store_by_tma, int64_t row_stride, int64_t column_stride, int64_t batch_stride, float alpha, float beta,  \
+        const OUT* c, int64_t ldc, int64_t batch_stride_c, const OUT* bias, uint32_t activation MORE) {                   \
         const polywarp::gemm_wgmma::Problem problem = {                                                                   \
-            m,      n,         k,         tiles_m,      tiles_n,    batches,       slabs,       slab_tiles, terms,        \
-            raster, batched_a, batched_b, store_by_tma, row_stride, column_stride, batch_stride};                         \
+            m,          n,             k,            tiles_m,       tiles_n,        batches,                              \
+            slabs,      slab_tiles,    raster,       layer_inverse, band_inverse,   raster_inverse,                       \
+            last_inverse, batched_a,   batched_b,    store_by_tma,  row_stride,     column_stride,                        \
+            batch_stride};                                                                                                \
         const SYMBOL##_t::Epilogue epilogue(alpha, beta, c, ldc, batch_stride_c, bias, activation);                       \
         polywarp::gemm_wgmma::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, EXTRAS);                      \
     }

@@ -49,6 +49,13 @@ enum class Kind {
     REDUCED,
 };
 
+// x / divisor, for x below 2^31: by its inverse, 2^32 / divisor rounded down (2^32 - 1 for 1), a quotient is at most one too small.
+// The hardware's way takes some 150 clocks, and each thread that finds tiles waits for each of them.
+__device__ __forceinline__ uint32_t divided(uint32_t x, uint32_t divisor, uint32_t inverse) {
+    const uint32_t quotient = __umulhi(x, inverse);
+    return quotient + (x - quotient * divisor >= divisor);
+}
+
 // What the planner hands over besides tensor maps and the epilogue's operands.
 struct Problem {
     uint32_t m, n, k;
@@ -56,12 +63,11 @@ struct Problem {
     uint32_t tiles_m, tiles_n, batches;
     // Slabs of k, and tiles of k in each but the last.
     uint32_t slabs, slab_tiles;
-    // Products of planes that are added up: 1, or 3 for operands split into a high and a low plane, smallest first: low x high,
-    // high x low, high x high. In the third dimension of its tensor map an operand has all its high planes, then all its low
-    // ones.
-    uint32_t terms;
-    // Tile rows that are walked together before moving along n, so that A and B are found in L2.
+    // Tile rows that are walked together before moving along n, so that A and B are found in L2: a band.
     uint32_t raster;
+    // Inverses (`divided`) of the clusters in a layer and in a band, of a band's rows, and of those of the last one. Of groups,
+    // the first and the last say nothing.
+    uint32_t layer_inverse, band_inverse, raster_inverse, last_inverse;
     // 1 when the operand differs from batch to batch, 0 when one serves all.
     uint32_t batched_a, batched_b;
     // D by TMA, or by stores of four results; else one by one.
@@ -184,8 +190,10 @@ struct Config {
     static constexpr bool GROUPED = KIND_ == Kind::GROUPS, BLOCK_SCALED = KIND_ == Kind::SCALED_BLOCKS;
     static constexpr bool TRANSPOSED = KIND_ == Kind::TRANSPOSED, SPLIT = KIND_ == Kind::SPLIT;
     static constexpr bool REDUCED = KIND_ == Kind::REDUCED;
-    // Of two operands that were split, terms that have a low part, which is kept so many times as large.
-    static constexpr uint32_t LOW_TERMS = 2;
+    // Products of planes that are added up: 1, or 3 for operands split into a high and a low plane, smallest first: low x high,
+    // high x low, high x high. In the third dimension of its tensor map an operand has all its high planes, then all its low
+    // ones. Terms that have a low part, which is kept so many times as large.
+    static constexpr uint32_t TERMS = SPLIT ? 3 : 1, LOW_TERMS = 2;
     static constexpr float LOW_SCALE = 2048.0f;
     // 32-bit operands, which wgmma takes from shared memory along K alone.
     static constexpr bool A_IN_REGISTERS = TRANSPOSED && sizeof(A) == 4;
@@ -306,11 +314,15 @@ struct Config {
     };
     __device__ static __forceinline__ Cell cell_at(const Problem& problem, uint32_t rows, uint32_t columns, uint32_t index) {
         const uint32_t band_tiles = problem.raster * columns;
-        const uint32_t band = index / band_tiles;
-        const uint32_t first = band * problem.raster;
-        const uint32_t height = min(problem.raster, rows - first);
+        const uint32_t band = divided(index, band_tiles, problem.band_inverse);
+        const uint32_t first = band * problem.raster, height = min(problem.raster, rows - first);
         const uint32_t rest = index - band * band_tiles;
-        const uint32_t column = rest / height;
+        uint32_t column;
+        if (GROUPED && height < problem.raster) {
+            column = rest / height;
+        } else {
+            column = divided(rest, height, height < problem.raster ? problem.last_inverse : problem.raster_inverse);
+        }
         return {first + rest - column * height, column};
     }
 
@@ -318,13 +330,13 @@ struct Config {
     __device__ static __forceinline__ Tile tile_at(const Problem& problem, uint32_t index, uint32_t rank) {
         const uint32_t rows = cluster_rows(problem), columns = cluster_columns(problem);
         const uint32_t plane = rows * columns;
-        const uint32_t layer = index / plane;
+        const uint32_t layer = divided(index, plane, problem.layer_inverse);
         const Cell cell = cell_at(problem, rows, columns, index - layer * plane);
         Tile tile;
         tile.m = (cell.row * CLUSTER_M + (MULTICAST ? rank / CLUSTER_N : 0)) * BLOCK_M;
         tile.n = (cell.column * CLUSTER_N + (MULTICAST ? rank % CLUSTER_N : 0)) * BLOCK_N;
         tile.layer = layer;
-        tile.slab = layer / problem.batches;
+        tile.slab = problem.slabs == 1 ? 0 : layer / problem.batches;
         tile.batch = layer - tile.slab * problem.batches;
         tile.end = problem.m;
         return tile;
@@ -346,7 +358,7 @@ struct Config {
             return {0, 0};
         }
         const uint32_t first = tile.slab * problem.slab_tiles;
-        const uint32_t count = min(problem.slab_tiles, term_tiles(problem) * problem.terms - first);
+        const uint32_t count = min(problem.slab_tiles, term_tiles(problem) * TERMS - first);
         if constexpr (CLUSTER_K == 1) {
             return {first, count};
         } else {
@@ -355,13 +367,13 @@ struct Config {
         }
     }
 
-    // The plane of A and of B that a term multiplies (Problem::terms).
+    // The plane of A and of B that a term multiplies.
     __device__ static __forceinline__ int plane_a(const Problem& problem, const Tile& tile, uint32_t term) {
-        const bool low = problem.terms > 1 && term == 0;
+        const bool low = TERMS > 1 && term == 0;
         return problem.batched_a ? tile.batch + (low ? problem.batches : 0) : low;
     }
     __device__ static __forceinline__ int plane_b(const Problem& problem, const Tile& tile, uint32_t term) {
-        const bool low = problem.terms > 1 && term == 1;
+        const bool low = TERMS > 1 && term == 1;
         return problem.batched_b ? tile.batch + (low ? problem.batches : 0) : low;
     }
 };

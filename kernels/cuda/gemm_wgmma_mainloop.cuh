@@ -121,7 +121,9 @@ struct Mainloop {
                                                      const Tile& tile, Range range, uint32_t base, uint32_t full,
                                                      uint32_t empty, Position<C::STAGES>& at, uint32_t rank) {
         const uint32_t term_length = C::term_tiles(problem);
-        uint32_t term = range.first / term_length, k = range.first % term_length;
+        // Slabs of split operands may begin in any term.
+        uint32_t term = C::TERMS > 1 && range.first >= term_length ? range.first / term_length : 0;
+        uint32_t k = range.first - term * term_length;
         for (uint32_t i = 0; i < range.count; ++i) {
             ptx::barrier_wait(empty + at.stage * 8, at.phase ^ 1);
             const uint32_t stage = base + at.stage * C::STAGE_BYTES, barrier = full + at.stage * 8;
@@ -132,7 +134,7 @@ struct Mainloop {
                 SparseStage<C>::load_metadata(metadata, stage, barrier, problem, tile, k, plane);
             }
             at.advance();
-            if (++k == term_length) {
+            if (++k == term_length && C::TERMS > 1) {
                 k = 0;
                 ++term;
             }

@@ -219,8 +219,9 @@ impl Problem<'_> {
         ];
         let [tiles_m, tiles_n] = walk.tiles;
         args.extend([m, n, k, tiles_m, tiles_n, walk.batch].map(word));
-        args.extend([target.slabs, target.slab_tiles, self.terms].map(word));
+        args.extend([target.slabs, target.slab_tiles].map(word));
         args.push(Arg::U32(walk.raster));
+        args.extend(walk.inverses(instance).map(Arg::U32));
         args.extend([self.a.operand.batch > 1, self.b.operand.batch > 1, by_tma].map(|yes| Arg::U32(u32::from(yes))));
         let [row_stride, column_stride] = if instance.is_transposed() { [1, row] } else { [row, 1] };
         args.extend([row_stride, column_stride, m * n].map(|stride| Arg::I64(stride as i64)));
@@ -235,6 +236,23 @@ struct Walk {
     /// Matrices or groups.
     batch: u64,
     raster: u32,
+}
+
+impl Walk {
+    /// Of the numbers that kernels divide the number of a tile by (`divided` in `cuda/gemm_wgmma_config.cuh`): clusters in a matrix
+    /// and in a band, rows of a band and of the last one.
+    fn inverses(&self, instance: &Instance) -> [u32; 4] {
+        let Shape { cluster_m, cluster_n, .. } = instance.shape;
+        let (rows, columns) = (self.tiles[0].div_ceil(cluster_m.into()), self.tiles[1].div_ceil(cluster_n.into()));
+        let raster = u64::from(self.raster);
+        let last = rows - (rows.max(1) - 1) / raster * raster;
+        [rows * columns, raster * columns, raster, last].map(inverse)
+    }
+}
+
+/// 2^32 / `divisor` rounded down, as far as 32 bits go.
+fn inverse(divisor: u64) -> u32 {
+    u32::try_from((1u64 << 32) / divisor.max(1)).unwrap_or(u32::MAX)
 }
 
 /// The map by which blocks store D, so many rows of 128 bytes at a time: all matrices, of all slabs.

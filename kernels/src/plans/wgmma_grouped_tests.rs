@@ -92,13 +92,13 @@ fn arguments_say_where_groups_are() {
     let op = op.check().unwrap();
     let found = ranked(&op).swap_remove(0);
     let [launch] = &found.plan.launches[..] else { panic!("{:?}", found.plan.launches) };
-    // Rows, n, k; tiles along n, groups; slabs, tiles of k, terms.
+    // Rows, n, k; tiles along n, groups; slabs, tiles of k.
     assert_eq!(launch.args[4..7], [300, 136, 72].map(Arg::U32));
-    assert_eq!(launch.args[8..13], [2, 5, 1, 2, 1].map(Arg::U32));
+    assert_eq!(launch.args[8..12], [2, 5, 1, 2].map(Arg::U32));
     // One A for all groups, a B for each, D by TMA.
-    assert_eq!(launch.args[14..17], [0, 1, 1].map(Arg::U32));
+    assert_eq!(launch.args[17..20], [0, 1, 1].map(Arg::U32));
     let at = |input, offset_bytes| Arg::Address { slot: Slot::Input(input), offset_bytes };
-    assert_eq!(launch.args[25..], [at(2, 6), Arg::U32(3), at(3, 44), Arg::I64(-2), Arg::U32(0), Arg::I64(144)]);
+    assert_eq!(launch.args[28..], [at(2, 6), Arg::U32(3), at(3, 44), Arg::I64(-2), Arg::U32(0), Arg::I64(144)]);
     // D is one matrix, whatever the groups.
     let Arg::TensorMap(d) = &launch.args[2] else { panic!("{:?}", launch.args[2]) };
     assert_eq!(d.dims, [136, 300, 1]);
@@ -118,7 +118,7 @@ fn operands_are_taken_as_they_lie_or_packed() {
     // One matrix for all groups needs no third dimension.
     let shared = op.b.layout.slice(0, 0, 1, 1).unwrap().broadcast_to(*op.b.layout.shape()).unwrap();
     let found = ranked(&GroupedMatmul { b: TensorSpec::new(DType::F16, shared), ..op }).swap_remove(0);
-    assert_eq!(found.plan.launches[0].args[15], Arg::U32(0));
+    assert_eq!(found.plan.launches[0].args[18], Arg::U32(0));
 }
 
 #[test]

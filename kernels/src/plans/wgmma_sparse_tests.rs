@@ -149,10 +149,10 @@ fn batches_and_addends_are_found() {
     let op = f16(&[3, 64, 96], &[3, 96, 32]);
     let found = ranked(&op).swap_remove(0);
     assert_eq!(found.plan.scratch_bytes, [3 * 2 * 4 * SLAB_BYTES]);
-    // batched_a, batched_b after the raster, in front of how D is stored.
-    assert_eq!(found.plan.launches[1].args[14..16], [Arg::U32(1), Arg::U32(1)]);
+    // batched_a, batched_b after the raster and what belongs to it, in front of how D is stored.
+    assert_eq!(found.plan.launches[1].args[17..19], [Arg::U32(1), Arg::U32(1)]);
     let found = ranked(&f16(&[64, 96], &[3, 96, 32])).swap_remove(0);
-    assert_eq!((found.plan.scratch_bytes[0], &found.plan.launches[1].args[14]), (2 * 4 * SLAB_BYTES, &Arg::U32(0)));
+    assert_eq!((found.plan.scratch_bytes[0], &found.plan.launches[1].args[17]), (2 * 4 * SLAB_BYTES, &Arg::U32(0)));
     assert!(ranked(&f16(&[2, 1, 64, 96], &[2, 3, 96, 32])).is_empty(), "two strides are none");
     // C and bias stand behind values, metadata and B.
     let (c, bias) = (Some(dense(DType::F16, &[64, 32])), Some(dense(DType::F16, &[32])));

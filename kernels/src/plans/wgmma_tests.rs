@@ -78,8 +78,8 @@ fn precision_decides_whether_and_how_f32_runs() {
     op.precision = Precision::High;
     let found = first(&op);
     assert_eq!(found.plan.launches.len(), 3, "both operands are split");
-    // m, n, k, tiles_m, tiles_n, batches, slabs, slab_tiles, terms after three maps and an address: 3 terms of 32 tiles.
-    assert_eq!(found.plan.launches[2].args[11..13], [Arg::U32(96), Arg::U32(3)]);
+    // m, n, k, tiles_m, tiles_n, batches, slabs, slab_tiles after three maps and an address: 3 terms of 32 tiles.
+    assert_eq!(found.plan.launches[2].args[11], Arg::U32(96));
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn batches_have_one_stride_and_broadcast_costs_nothing() {
         dense(DType::F16, &[6, 64, 64]),
     );
     let found = first(&op);
-    // batched_a, batched_b after the raster.
-    assert_eq!(found.plan.launches[0].args[14..16], [Arg::U32(1), Arg::U32(0)]);
+    // batched_a, batched_b after the raster and what belongs to it.
+    assert_eq!(found.plan.launches[0].args[17..19], [Arg::U32(1), Arg::U32(0)]);
     op.a.layout = layout(&[2, 3, 64, 128], &[0, 8192, 128, 1], 0);
     op.b = dense(DType::F16, &[2, 3, 128, 64]);
     op.output = dense(DType::F16, &[2, 3, 64, 64]);
@@ -179,4 +179,32 @@ fn activation_counts_where_nothing_hides_it() {
     };
     let (cooperative, ping_pong) = (longer("128x256x64_1x1_tt"), longer("128x128x64_1x1_pingpong_tt"));
     assert!(ping_pong > 0.0 && cooperative > 4.0 * ping_pong, "{cooperative} {ping_pong}");
+}
+
+/// As `divided` of the source does it.
+#[test]
+fn numbers_are_divided_by_their_inverses() {
+    let divided = |x: u32, divisor: u32| {
+        let quotient = (u64::from(x) * u64::from(inverse(divisor.into())) >> 32) as u32;
+        quotient + u32::from(x - quotient * divisor >= divisor)
+    };
+    let most = i32::MAX as u32;
+    let divisors = (1..70).chain([127, 128, 1000, 4096, 65_535, 65_537, 1 << 20, (1 << 30) - 1, 1 << 30, most]);
+    for divisor in divisors {
+        let edges = [0, 1, most / divisor, most / divisor / 2].map(|times| times * divisor);
+        let near = edges.into_iter().flat_map(|x| [x.saturating_sub(1), x, x + 1]).chain([most - 1, most]);
+        for x in near.chain((0..1000).map(|i| (i * 2_147_483) & most)) {
+            assert_eq!(divided(x, divisor), x / divisor, "{x} / {divisor}");
+        }
+    }
+}
+
+#[test]
+fn inverses_are_those_of_clusters() {
+    // 4100 rows are 33 tiles of 128, 17 clusters of two; bands of 6 clusters; 16 columns of 256.
+    let op = product(DType::F16, [4100, 4096, 4096]);
+    let wide = ranked(&op).into_iter().find(|found| found.name.contains("_128x256x64_2x1")).unwrap();
+    let args = &wide.plan.launches[0].args[12..17];
+    assert_eq!(args[0], Arg::U32(6));
+    assert_eq!(args[1..], [17 * 16, 6 * 16, 6, 5].map(|divisor| Arg::U32(inverse(divisor))));
 }
