@@ -185,7 +185,7 @@ fn activation_counts_where_nothing_hides_it() {
 #[test]
 fn numbers_are_divided_by_their_inverses() {
     let divided = |x: u32, divisor: u32| {
-        let quotient = (u64::from(x) * u64::from(inverse(divisor.into())) >> 32) as u32;
+        let quotient = ((u64::from(x) * u64::from(inverse(divisor.into()))) >> 32) as u32;
         quotient + u32::from(x - quotient * divisor >= divisor)
     };
     let most = i32::MAX as u32;

@@ -4,8 +4,8 @@ use super::super::scratch::{self, Done};
 use super::{matmul, reduce};
 use crate::ops::ReducedMatmul;
 
-/// Bytes of D that there are at a time: what the caches of one processor hold, and rows enough for a product to reuse B.
-const PART_BYTES: u64 = 16 << 20;
+/// Bytes of D that there are at a time: few parts, because each of them packs, and widens, its operands anew.
+const PART_BYTES: u64 = 256 << 20;
 
 pub(super) fn execute(op: &ReducedMatmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     let parts = op.parts(PART_BYTES);
