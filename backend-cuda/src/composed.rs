@@ -11,8 +11,8 @@ use polywarp_core::{Backend, Buffer, Op, Result};
 use crate::candidates::Work;
 use crate::device::CudaBackend;
 
-/// Bytes of the product that there are at a time: more than a wave of tiles, and what the second-level cache of a large card holds.
-const PART_BYTES: u64 = 64 << 20;
+/// Bytes of the product that there are at a time: each part packs its operands anew, so few parts, of what no card lacks.
+const PART_BYTES: u64 = 256 << 20;
 /// Bytes of the product that are written and read again in a nanosecond, for ranking alone.
 const BYTES_PER_NS: f64 = 2000.0;
 
