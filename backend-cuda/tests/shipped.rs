@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use polywarp_core::Op;
 use polywarp_core::harness::BenchSize;
 use polywarp_core::ops::REGISTRY;
 use polywarp_core::tuner::{Key, Table, find};
@@ -19,10 +20,14 @@ fn shipped_winners_are_kernels_that_are_offered() {
         for case in REGISTRY.iter().flat_map(|family| (family.benches)(BenchSize::Large)) {
             let Some(key) = Key::of(&case.op).map(|key| key.to_string()) else { continue };
             let Some(winner) = winners.get(key.as_str()) else { continue };
-            let native = every(&case.op, caps);
+            // Of a composed way the product is native.
+            let (native, kernel) = match (&case.op, winner.strip_prefix("composed_")) {
+                (Op::ReducedMatmul(op), Some(kernel)) => (every(&op.product.clone().into(), caps), kernel),
+                _ => (every(&case.op, caps), *winner),
+            };
             // Portable kernels are the shaders' crate's, and called after the op.
-            let portable = winner.starts_with("matmul") || winner.starts_with("grouped_matmul");
-            if find(native.iter().map(|found| found.name.as_str()), winner).is_none() && !portable {
+            let portable = ["matmul", "grouped_matmul", "reduced_"].iter().any(|op| winner.starts_with(op));
+            if find(native.iter().map(|found| found.name.as_str()), kernel).is_none() && !portable {
                 stale.push(format!("{}: {winner}", case.name));
             }
         }
