@@ -91,15 +91,24 @@ fn products_by(prefer: &str, dtype: DType, change: impl Fn(&mut Interpreted)) {
     assert!(report.ok(), "{prefer}: {}", report.problem().unwrap_or_default());
 }
 
+// Apart, so that they run side by side.
 #[test]
-fn every_candidate_of_products_conforms() {
+fn every_cooperative_kernel_conforms() {
     for kernel in ["coop16_w64x64_256x128", "coop16_w64x64_128x128x32", "coop16_w32x32_64x64x64", "coop16_w16x16"] {
         products_by(kernel, DType::F16, |_| {});
     }
+}
+
+#[test]
+fn cooperative_kernels_behind_packing_conform() {
     for dtype in [DType::F16, DType::I8, DType::F32] {
         products_by("coop16_w16x16_32x32x32_packed", dtype, |_| {});
     }
-    // Small integers, exact in f16; f32 of less than full precision.
+}
+
+/// Small integers, exact in f16; f32 of less than full precision.
+#[test]
+fn cooperative_kernels_of_converted_operands_conform() {
     for dtype in [DType::I8, DType::U8, DType::F32] {
         products_by("coop16", dtype, |_| {});
     }
