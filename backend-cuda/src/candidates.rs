@@ -160,7 +160,8 @@ impl Planned for CudaBackend {
 }
 
 impl CudaBackend {
-    /// Names of all ways to compute `op` on this device: native ones, the most promising first, then portable ones.
+    /// Names of all ways to compute `op` on this device: native ones, the most promising first, those composed of both, then
+    /// portable ones.
     ///
     /// # Errors
     /// As [`polywarp_core::Backend::execute`]: there is no portable way.
