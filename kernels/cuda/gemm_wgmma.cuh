@@ -56,6 +56,12 @@ constexpr uint32_t LOADERS = 2;
 constexpr uint32_t ALL_CONSUMERS = 1;
 constexpr uint32_t TURN = 2;  // of consumer 0; the next is that of consumer 1
 
+// Waits for what earlier kernels write, having found a tile: the compiler must not put that off.
+__device__ __forceinline__ void wait_knowing(const Tile& tile, const Range& range) {
+    asm volatile("" ::"r"(tile.m), "r"(tile.n), "r"(tile.batch), "r"(tile.layer), "r"(range.first), "r"(range.count));
+    ptx::wait_for_previous_kernels();
+}
+
 template <typename C>
 __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap* map_b, const CUtensorMap* map_d,
                                     typename C::Out* d, const Problem& problem, const typename C::Epilogue& epilogue,
@@ -76,7 +82,9 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
             ptx::barrier_init(empty + stage * 8, C::READERS * (C::CLUSTER_M + C::CLUSTER_N - 1));
         }
         ptx::fence_barrier_init();
+    } else if (threadIdx.x == 32) {
         ptx::prefetch_map(map_a);
+    } else if (threadIdx.x == 64) {
         ptx::prefetch_map(map_b);
     }
     // Nobody loads into a block or arrives at its barriers before they are initialised.
@@ -87,7 +95,12 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
     }
     ptx::let_next_kernel_start();
     const uint32_t all = C::tile_count(problem);
-    ptx::wait_for_previous_kernels();
+    // Where groups end is in memory; else a block finds its first tile before it waits.
+    bool waits = true;
+    if constexpr (C::GROUPED) {
+        ptx::wait_for_previous_kernels();
+        waits = false;
+    }
     Position<C::STAGES> at;
     if (warpgroup == 0) {
         if constexpr (C::CONSUMERS > 1) {
@@ -100,6 +113,10 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
                 const Tile tile = tiles.at();
                 if (thread % 32 == 0) {
                     const Range range = C::k_tiles(problem, tile, rank);
+                    if (waits) {
+                        wait_knowing(tile, range);
+                        waits = false;
+                    }
                     if (of_a) {
                         Load::template load_tile<true>(map_a, problem, extras.metadata, tile, range, base, full, empty, at, rank);
                     } else {
@@ -126,6 +143,10 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
             const Tile tile = tiles.at();
             const Range range = C::k_tiles(problem, tile, rank);
             const uint32_t count = range.count;
+            if (waits) {
+                wait_knowing(tile, range);
+                waits = false;
+            }
             // Found before the other consumer waits for it.
             const bool any_next = C::PING_PONG && tiles.any_next();
             if constexpr (C::PING_PONG) {

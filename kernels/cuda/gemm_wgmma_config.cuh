@@ -262,6 +262,8 @@ struct Config {
     static constexpr int WARP_CHUNKS = SLABS * CHUNKS;
     static constexpr int CHUNKS_A_WARP =
         ROOM >= 8 && WARP_CHUNKS >= 8 ? 8 : ROOM >= 4 && WARP_CHUNKS >= 4 ? 4 : 2;
+    // Sums that are results, of small tiles, leave from registers; of groups, whose tiles are cut, they do not.
+    static constexpr bool STORES_PAIRS = sizeof(Out) == 4 && WARP_CHUNKS <= 2 && !GROUPED;
     // Transposed 16-bit results leave as whole tiles.
     static constexpr bool STAGES_TILES = TRANSPOSED && !A_IN_REGISTERS;
     // Of each consumer, or of each of its warps.

@@ -134,6 +134,28 @@ struct Store {
         }
     }
 
+    // Phase 4 for aligned D that is the sums, of 32 bits, of a small tile: straight from registers. A way through shared memory takes
+    // longer than a tile's products.
+    __device__ static __forceinline__ void store_pairs(Sums& d, Out* out, const Problem& problem, const Tile& tile,
+                                                       uint32_t first_row, uint32_t lane) {
+        const uint32_t column = tile.n + lane % 4 * 2;
+#pragma unroll
+        for (int half = 0; half < 2 * SLABS; ++half) {
+            const uint32_t row = tile.m + first_row + lane / 4 + half / 2 * SLAB_M + half % 2 * 8;
+            Out* to = out + row * problem.row_stride + column;
+            if (row < tile.end) {
+#pragma unroll
+                for (int eight = 0; eight < BLOCK_N / 8; ++eight) {
+                    // D's rows are whole times 16 bytes: two results are inside or outside.
+                    if (column + eight * 8 < problem.n) {
+                        const Accumulator* x = &d[half / 2][eight * 4 + half % 2 * 2];
+                        *reinterpret_cast<Two<Out>*>(to + eight * 8) = {x[0], x[1]};
+                    }
+                }
+            }
+        }
+    }
+
     // Phase 4 for aligned D that is the rounded sums: whole chunks of 128 bytes by way of shared memory.
     __device__ static __forceinline__ void store_chunks(Sums& d, const CUtensorMap* map_d, Out* out, const uint8_t* shared,
                                                         uint32_t staging, const Problem& problem, const Tile& tile,
@@ -235,6 +257,10 @@ struct Store {
         // Sums of integers that leave as floats are converted at least.
         if constexpr (std::is_same_v<Accumulator, Compute>) {
             if (ending.is_plain()) {
+                if constexpr (C::STORES_PAIRS) {
+                    store_pairs(d, out + tile.layer * problem.batch_stride, problem, tile, first_row, lane);
+                    return;
+                }
                 store_chunks(d, map_d, out, shared, staging, problem, tile, first_row, lane);
                 return;
             }

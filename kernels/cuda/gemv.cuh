@@ -66,6 +66,12 @@ struct Arguments {
   uint32_t x_is_a, wide, k_per_slab; // wide: D, C and bias are f32, though Out has 16 bits
 };
 
+// Of a product whose W and X are tensor maps. `w_batches`, `x_batches`: 0 where one matrix serves the whole batch.
+struct StreamArguments {
+  Arguments shape;
+  uint32_t w_batches, x_batches;
+};
+
 // Two neighbours of 8 bits.
 template <class T>
 __device__ __forceinline__ float2 unpack_pair(uint16_t bits) {
@@ -125,14 +131,10 @@ __device__ __forceinline__ Place place_of(const Arguments& p, uint32_t rows_per_
   return {blockIdx.x / blocks, blockIdx.x % blocks, begin, begin + min(p.k_per_slab, p.k - begin)};
 }
 
+// Ends `sum` as element m, n, which lies at `at`.
 template <class Out, class S>
-__device__ __forceinline__ void store(const Arguments& p, const Epilogue<Out>& epilogue, const Place& place, uint32_t rows_per_block,
-                                      uint32_t l, uint32_t s, S sum) {
-  if (l >= p.l || s >= p.s) return;
-  const int64_t m = p.x_is_a ? s : l, n = p.x_is_a ? l : s, pitch = p.x_is_a ? p.l : p.s;
-  const uint32_t blocks = (p.l + rows_per_block - 1) / rows_per_block;
-  const int64_t matrix = int64_t{blockIdx.y} * (gridDim.x / blocks) + place.batch;
-  const int64_t at = matrix * p.l * p.s + m * pitch + n;
+__device__ __forceinline__ void store_at(const Arguments& p, const Epilogue<Out>& epilogue, const Place& place, int64_t m, int64_t n,
+                                         int64_t at, S sum) {
   if constexpr (sizeof(Out) == 2) {
     if (p.wide) {
       const Epilogue<float> other(epilogue.alpha, epilogue.beta, reinterpret_cast<const float*>(epilogue.c), epilogue.ldc,
@@ -142,6 +144,16 @@ __device__ __forceinline__ void store(const Arguments& p, const Epilogue<Out>& e
     }
   }
   static_cast<Out*>(p.d)[at] = epilogue.at(sum, place.batch, m, n);
+}
+
+template <class Out, class S>
+__device__ __forceinline__ void store(const Arguments& p, const Epilogue<Out>& epilogue, const Place& place, uint32_t rows_per_block,
+                                      uint32_t l, uint32_t s, S sum) {
+  if (l >= p.l || s >= p.s) return;
+  const int64_t m = p.x_is_a ? s : l, n = p.x_is_a ? l : s, pitch = p.x_is_a ? p.l : p.s;
+  const uint32_t blocks = (p.l + rows_per_block - 1) / rows_per_block;
+  const int64_t matrix = int64_t{blockIdx.y} * (gridDim.x / blocks) + place.batch;
+  store_at(p, epilogue, place, m, n, matrix * p.l * p.s + m * pitch + n, sum);
 }
 
 // ---- `dot`: W K-major ----

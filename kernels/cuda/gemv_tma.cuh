@@ -28,12 +28,6 @@
 
 namespace polywarp::gemv {
 
-// `w_batches`, `x_batches`: 0 where one matrix serves the whole batch.
-struct StreamArguments {
-  Arguments shape;
-  uint32_t w_batches, x_batches;
-};
-
 template <class T, class Out, bool K_MAJOR, int ROWS_L, int CLUSTER, int STAGES>
 struct Stream {
   static constexpr int STEP = 64, VECTORS = 16, WARPS = ROWS_L / 16, THREADS = (WARPS + 1) * 32;

@@ -16,6 +16,9 @@ __device__ __forceinline__ uint32_t address_in(uint32_t address, uint32_t rank) 
 __device__ __forceinline__ void store_cluster(uint32_t address, float x, float y) {
     asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
 }
+__device__ __forceinline__ void store_cluster(uint32_t address, int32_t x, int32_t y) {
+    asm volatile("st.shared::cluster.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
+}
 
 // PTX ISA, "barrier.cluster.arrive": earlier writes of this thread are seen by those that waited.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }

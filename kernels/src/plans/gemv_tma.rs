@@ -1,4 +1,4 @@
-//! Products of 16-bit operands with at most 16 rows or columns on sm_90 and later: streams through shared memory.
+//! Products with at most 16 rows or columns on sm_90 and later: streams through shared memory, of 16 bits, on Hopper of 8 bits too.
 //!
 //! The large operand must be one that a tensor map describes; the vectors are packed where they are not. Blocks of a cluster
 //! share K, so that a narrow operand still keeps every multiprocessor loading; very long K is cut into slabs besides. The
@@ -10,15 +10,15 @@ use super::ending::Ending;
 use super::gemv::Sides;
 use super::pack::pack;
 use super::source::Source;
-use crate::catalogue::Major;
-use crate::catalogue::gemv_tma::{INSTANCES, Instance, STEP, VECTORS};
+use crate::catalogue::gemv_tma::{INSTANCES, Instance, Readers, VECTORS};
 use crate::catalogue::pack::Mode;
-use crate::{Arg, Candidate, Caps, Element, Launch, Plan, find};
+use crate::{Arg, Candidate, Caps, Element, Launch, Plan, Promotion, TensorMap, find};
 
 /// Candidates that are at most so many times slower than the best are worth timing.
 pub(super) const WORTH_TIMING: f64 = 1.4;
-/// What starting and ending cost, and what a cluster adds.
-const START_NS: f64 = 3500.0;
+/// What starting and ending cost warps and warpgroups, and what a cluster adds.
+const START_WARPS_NS: f64 = 3500.0;
+const START_WARPGROUPS_NS: f64 = 2700.0;
 const CLUSTER_NS: f64 = 500.0;
 /// What a second launch costs.
 const COMBINE_NS: f64 = 2500.0;
@@ -47,12 +47,13 @@ impl<'a> Problem<'a> {
         let element = match sides.op.a.dtype {
             DType::F16 => Element::F16,
             DType::BF16 => Element::BF16,
+            DType::F8E4M3 | DType::F8E5M2 | DType::I8 | DType::U8 => Element::U8,
             _ => return None,
         };
-        if !caps.tensor_maps {
+        if !caps.tensor_maps || sides.op.a.dtype != sides.op.b.dtype {
             return None;
         }
-        let w = Source::of(sides.w, element, true, 0)?;
+        let w = Source::of(sides.w, element, sides.w.element_bytes == 2, 0)?;
         Some(Problem { ending: Ending::of(sides.op, caps)?, sides, w, element, caps })
     }
 
@@ -69,14 +70,14 @@ impl<'a> Problem<'a> {
     fn of(&self, instance: &Instance) -> Vec<Candidate> {
         let tiles = self.sides.w.rows.div_ceil(u64::from(instance.rows)) * self.sides.op.dims().batch;
         let blocks = tiles * u64::from(instance.cluster);
-        let steps = self.sides.w.k.div_ceil(u64::from(STEP) * u64::from(instance.cluster));
+        let steps = self.sides.w.k.div_ceil(u64::from(instance.step()) * u64::from(instance.cluster));
         let most = (u64::from(self.caps.multiprocessors) / blocks.max(1)).min(steps / LEAST_STEPS).min(MOST_SLABS);
         let slabs = if most > 1 { vec![1, most] } else { vec![1] };
         slabs.into_iter().filter_map(|slabs| self.candidate(instance, tiles, slabs)).collect()
     }
 
     fn candidate(&self, instance: &Instance, tiles: u64, slabs: u64) -> Option<Candidate> {
-        let (k, step) = (self.sides.w.k, u64::from(STEP));
+        let (k, step) = (self.sides.w.k, u64::from(instance.step()));
         let mut plan = Plan::default();
         let mut name = instance.symbol.clone();
         let slab_k = k.div_ceil(slabs).next_multiple_of(step);
@@ -96,10 +97,16 @@ impl<'a> Problem<'a> {
         let tiles = u32::try_from(tiles).ok().filter(|&tiles| tiles <= i32::MAX as u32)?;
         let grid = [tiles, slabs as u32, instance.cluster];
         let product = |d: Arg, wide: bool, epilogue: Vec<Arg>| {
+            if self.sides.op.a.dtype.is_float8() && !wide && self.sides.op.output.dtype != DType::F16 {
+                return None; // its narrow results are f16
+            }
             let word = |value: u64| Arg::U32(value as u32);
-            let part = if instance.major == Major::K { instance.rows } else { STEP };
-            let mut args =
-                vec![Arg::TensorMap(self.w.rows_map(part, STEP)), Arg::TensorMap(x.rows_map(VECTORS, STEP)), d];
+            let map = |source: &Source, rows| {
+                let map = source.rows_map(rows, instance.step());
+                let promotion = if instance.readers == Readers::Warps { map.promotion } else { Promotion::B128 };
+                Arg::TensorMap(TensorMap { promotion, ..map })
+            };
+            let mut args = vec![map(&self.w, instance.rows), map(&x, VECTORS), d];
             args.extend([word(self.sides.w.rows), word(x.operand.rows), word(k)]);
             args.extend([&self.w, &x].map(|source| Arg::U32(u32::from(source.operand.batch > 1))));
             args.extend([word(self.sides.x_is_a.into()), word(wide.into()), word(slab_k)]);
@@ -116,7 +123,7 @@ impl<'a> Problem<'a> {
 
     /// Time of streaming the large operand through so many blocks, one on each multiprocessor at a time.
     fn stream_ns(&self, instance: &Instance, blocks: u64, slab_k: u64) -> f64 {
-        let share_k = slab_k.div_ceil(u64::from(instance.cluster)).next_multiple_of(u64::from(STEP));
+        let share_k = slab_k.div_ceil(u64::from(instance.cluster)).next_multiple_of(u64::from(instance.step()));
         let bytes = u64::from(instance.rows) * share_k * self.sides.w.element_bytes;
         // Clusters lie within a group of 16 or 18 multiprocessors, which larger ones do not fill (H200).
         let (of, fill) = match instance.cluster {
@@ -125,10 +132,17 @@ impl<'a> Problem<'a> {
             _ => (4, 3),
         };
         let multiprocessors = (u64::from(self.caps.multiprocessors) * fill / of).max(1);
-        // When few load, each gets more.
-        let loading = (blocks.min(multiprocessors) as f64).max(multiprocessors as f64 / ALONE);
-        let stream = self.caps.stream_ns(bytes) * loading / RATE * blocks.div_ceil(multiprocessors) as f64;
-        START_NS + stream + if instance.cluster > 1 { CLUSTER_NS } else { 0.0 }
+        let places = multiprocessors * u64::from(instance.blocks_at_once());
+        // When few load, each gets more. Where a multiprocessor has several, the next begins when the first of them ends.
+        let loading = (blocks.min(places) as f64).max(multiprocessors as f64 / ALONE);
+        let rounds = if places > multiprocessors {
+            (blocks as f64 / places as f64).max(1.0)
+        } else {
+            blocks.div_ceil(places) as f64
+        };
+        let stream = self.caps.stream_ns(bytes) * loading / RATE * rounds;
+        let start = if instance.readers == Readers::Warps { START_WARPS_NS } else { START_WARPGROUPS_NS };
+        start + stream + if instance.cluster > 1 { CLUSTER_NS } else { 0.0 }
     }
 }
 

@@ -19,10 +19,12 @@ fn best(op: &Op) -> Option<Candidate> {
 
 #[test]
 fn most_multiprocessors_load_and_all_at_once() {
-    for (n, blocks) in [(4096, 128), (8192, 128), (16384, 128), (2048, 64), (1024, 64)] {
+    // One block on each of 132, or two.
+    for n in [1024, 2048, 4096, 8192, 16384] {
         let op = product(DType::F16, ([16, 4096], [4096, 1]), ([4096, n], [n as i64, 1]));
         let found = best(&op).unwrap();
-        assert_eq!(found.plan.launches[0].grid.iter().product::<u32>(), blocks, "{n}: {}", found.name);
+        let blocks = found.plan.launches[0].grid.iter().product::<u32>();
+        assert!((120..=264).contains(&blocks), "{n}: {} has {blocks} blocks", found.name);
         assert!(found.name.contains("columns"), "{}", found.name);
     }
 }
@@ -56,4 +58,35 @@ fn long_k_is_cut() {
     let op = product(DType::F16, ([16, 1 << 18], [1 << 18, 1]), ([1 << 18, 64], [64, 1]));
     let found = best(&op).unwrap();
     assert!(found.name.contains("slabs") && found.plan.launches.len() == 2, "{}", found.name);
+}
+
+#[test]
+fn operands_of_8_bits_are_multiplied_by_warpgroups_along_k_on_hopper() {
+    let along_k = |dtype| product(dtype, ([16, 4096], [4096, 1]), ([4096, 4096], [1, 4096]));
+    for (dtype, output) in [
+        (DType::F8E4M3, DType::F32),
+        (DType::F8E4M3, DType::F16),
+        (DType::F8E5M2, DType::F32),
+        (DType::I8, DType::I32),
+        (DType::U8, DType::I32),
+    ] {
+        let Op::Matmul(mut op) = along_k(DType::F16) else { unreachable!() };
+        (op.a.dtype, op.b.dtype, op.output.dtype) = (dtype, dtype, output);
+        let found = best(&Op::Matmul(op.clone())).unwrap();
+        assert!(found.name.contains("wgmma_dot64_c2"), "{dtype} {output}: {}", found.name);
+        let Arg::TensorMap(w) = &found.plan.launches[0].args[0] else { panic!("W is a tensor map") };
+        assert_eq!((w.element, w.box_dims.as_slice()), (Element::U8, [128, 64, 1].as_slice()));
+        // Their neighbours lie along n: left to kernels that pack.
+        let Op::Matmul(mut other) = product(DType::F16, ([16, 4096], [4096, 1]), ([4096, 4096], [4096, 1])) else {
+            unreachable!()
+        };
+        (other.a.dtype, other.b.dtype, other.output.dtype) = (dtype, dtype, output);
+        assert!(best(&Op::Matmul(other)).is_none(), "{dtype}");
+    }
+    // Two kinds of 8-bit floats; and results that no kernel of theirs writes, but a second launch does.
+    let Op::Matmul(mut mixed) = along_k(DType::F16) else { unreachable!() };
+    (mixed.a.dtype, mixed.b.dtype, mixed.output.dtype) = (DType::F8E4M3, DType::F8E5M2, DType::F32);
+    assert!(best(&Op::Matmul(mixed.clone())).is_none());
+    (mixed.b.dtype, mixed.output.dtype) = (DType::F8E4M3, DType::BF16);
+    assert!(candidates(&Op::Matmul(mixed), &Caps::h200()).iter().all(|way| way.plan.launches.len() == 2));
 }

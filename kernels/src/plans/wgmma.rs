@@ -39,6 +39,9 @@ use source::{Prepared, Way};
 /// Tile rows that blocks walk together before moving along N. Of 2 to 32, 12 was the best or as good as it for large products of
 /// f16 (docs/gemm.md).
 const RASTER_ROWS: u32 = 12;
+/// Where D is at least so many times as large as both operands, blocks walk along D's rows, which are written one after the other
+/// then; operands stay in the second-level cache anyway. At 16 times, both ways take the same.
+const MOSTLY_RESULTS: u64 = 20;
 /// Tiles of K that each block of a slab has at least; slabs that a product has at most, and blocks that share them: sums of
 /// more cost the second launch more than they save.
 const LEAST_SLAB_TILES: u64 = 4;
@@ -183,7 +186,13 @@ impl Problem<'_> {
         // Tiles are counted in 32 bits.
         u32::try_from(clusters.checked_mul(u64::from(instance.shape.cluster()))?).ok().filter(|&n| n < 1 << 31)?;
         let tiles = [m.div_ceil(u64::from(block_m)), n.div_ceil(u64::from(block_n))];
-        let walk = Walk { tiles, batch, raster: (RASTER_ROWS / cluster_m).max(1) };
+        let raster = match (self.is_mostly_results(instance, target), instance.is_transposed()) {
+            (false, _) => (RASTER_ROWS / cluster_m).max(1),
+            (true, false) => 1,
+            // D's rows are the kernel's columns.
+            (true, true) => u32::try_from(tiles[0].div_ceil(u64::from(cluster_m))).ok()?,
+        };
+        let walk = Walk { tiles, batch, raster };
         let mut args = self.args(instance, target, [batch, m, n, k], &walk)?;
         match self.metadata.clone() {
             None => args.extend(epilogue),
@@ -191,6 +200,13 @@ impl Problem<'_> {
         }
         args.extend(self.block_scales.iter().chain(&self.factors).cloned());
         Some(Launch { kernel: find(&instance.symbol)?, grid: [grid, 1, 1], args })
+    }
+
+    fn is_mostly_results(&self, instance: &Instance, target: &Target) -> bool {
+        let MatmulDims { m, n, k, .. } = self.dims;
+        let read = (m + n).saturating_mul(k * self.terms).saturating_mul(self.a.operand.element_bytes);
+        let written = m.saturating_mul(n).saturating_mul(target.dtype.size_bytes());
+        !instance.is_reduced() && target.slabs == 1 && written >= read.saturating_mul(MOSTLY_RESULTS)
     }
 
     /// What a kernel takes before the epilogue's arguments (`GEMM_WGMMA_KERNEL` in the source); D has `layers` matrices.

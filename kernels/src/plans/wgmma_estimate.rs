@@ -36,9 +36,9 @@ const ACTIVATION: f64 = 20.0;
 /// Clocks of handing sums over: two barriers of the cluster.
 const SHARE_CLOCKS: f64 = 1500.0;
 /// What a second launch costs, each slab that it adds, and the bytes of sums that it reads in a nanosecond.
-const SECOND_LAUNCH_NS: f64 = 1500.0;
+pub(super) const SECOND_LAUNCH_NS: f64 = 1500.0;
 const SLAB_NS: f64 = 60.0;
-const SUMS_BYTES_PER_NS: f64 = 2000.0;
+pub(super) const SUMS_BYTES_PER_NS: f64 = 2000.0;
 /// One of so many bytes that a second block reads comes from memory again.
 const READ_AGAIN: u64 = 8;
 /// Share of the promised memory rate that products reach.

@@ -6,16 +6,13 @@
 use polywarp_core::DType;
 use polywarp_core::ops::{MatmulDims, ReduceFn, ReducedMatmul};
 
+use super::estimate::{SECOND_LAUNCH_NS, SUMS_BYTES_PER_NS};
 use super::source::{Prepared, Way};
 use super::{Operand, Problem, Target};
 use crate::catalogue::reduce_parts::{COLUMNS, number, symbol};
 use crate::catalogue::wgmma::{Instance, reduced_instances};
 use crate::plans::ending::{Ending, Scales};
 use crate::{Arg, Candidate, Caps, Launch, Plan, Slot, find};
-
-/// What the second launch costs, and how many bytes of numbers it reads in a nanosecond.
-const SECOND_LAUNCH_NS: f64 = 1500.0;
-const BYTES_PER_NS: f64 = 2000.0;
 
 pub(super) fn products(op: &ReducedMatmul, caps: &Caps) -> Option<Vec<Candidate>> {
     let product = &op.product;
@@ -73,7 +70,7 @@ impl Folding<'_> {
             plan.scratch_bytes.push(bytes);
             plan.launches.push(self.product(problem, instance, from, 1.0)?);
             plan.launches.push(self.second(instance.output, from, to, [parts, results])?);
-            estimate_ns += SECOND_LAUNCH_NS + bytes as f64 / BYTES_PER_NS;
+            estimate_ns += SECOND_LAUNCH_NS + bytes as f64 / SUMS_BYTES_PER_NS;
         }
         Some(Candidate { name: instance.symbol.clone(), plan, estimate_ns })
     }

@@ -208,3 +208,26 @@ fn inverses_are_those_of_clusters() {
     assert_eq!(args[0], Arg::U32(6));
     assert_eq!(args[1..], [17 * 16, 6 * 16, 6, 5].map(|divisor| Arg::U32(inverse(divisor))));
 }
+
+#[test]
+fn blocks_walk_along_rows_of_a_d_that_is_most_of_what_moves() {
+    let raster = |candidate: &Candidate| match candidate.plan.launches.last().unwrap().args[12] {
+        Arg::U32(rows) => rows,
+        ref other => panic!("{other:?}"),
+    };
+    let rows = |dtype, extents| {
+        let with = |candidate: &Candidate| (candidate.name.clone(), raster(candidate));
+        ranked(&product(dtype, extents)).iter().map(with).collect::<Vec<_>>()
+    };
+    let flat = rows(DType::F16, [8192, 8192, 64]);
+    assert!(!flat.is_empty() && flat.iter().all(|(name, rows)| *rows == 1 || name.contains("transposed")), "{flat:?}");
+    let deep = rows(DType::F16, [4096, 4096, 4096]);
+    assert!(deep.iter().all(|(_, rows)| (2..=RASTER_ROWS).contains(rows)), "{deep:?}");
+    // Of D^T they walk along its columns: all rows of tiles of 128 or 64 are one band.
+    let op = Matmul { precision: Precision::Medium, ..product(DType::F32, [8192, 8192, 64]) };
+    let turned = transposed::products(&op, &Caps::h200()).unwrap();
+    assert!(!turned.is_empty());
+    for candidate in &turned {
+        assert!([16, 32, 64, 128].contains(&raster(candidate)), "{}: {}", candidate.name, raster(candidate));
+    }
+}
