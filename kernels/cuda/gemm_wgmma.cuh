@@ -5,12 +5,14 @@
 //               split-K, slabs of A B alone;
 //               or, GROUPED, D[r] = activation(A[r] B[g] + bias[g]) for the group g that owns row r, A [m, k], B [groups, k, n],
 //               D [m, n], bias [groups, n], and 0 where none does; or, REDUCED, of each row of each tile of D a number.
-// Algorithm     Persistent blocks walk over tiles of D. 1. two threads of the producer warpgroup keep a ring of STAGES
-//               tiles of A and B filled by TMA; 2. consumer warpgroups multiply every stage as it arrives and give it back
-//               one step later; 3. epilogue in registers, 16 columns at a time in a rolled loop, while what the next ones need
-//               of bias, C and scales is being loaded; none where D is the rounded sums; 4. results go through shared memory
-//               to a TMA store, or, where D is not aligned for that, straight to memory. Blocks of a cluster that share k leave
-//               their sums in shared memory after 2, and each ends its share of the tile from all of them, in their order.
+// Algorithm     Persistent blocks walk over tiles of D, and find their first before they wait for the kernel before this one. 1. two
+//               threads of the producer warpgroup keep a ring of STAGES tiles of A and B filled by TMA; 2. consumer
+//               warpgroups multiply every stage as it arrives and give it back one step later; 3. epilogue in registers,
+//               16 columns at a time in a rolled loop, while what the next ones need of bias, C and scales is being loaded;
+//               none where D is the rounded sums; 4. results go through shared memory to a TMA store, or, where D is not
+//               aligned for that, straight to memory; so do bare sums of 32 bits of tiles of 64 columns. Blocks of a cluster
+//               that share k leave their sums in shared memory after 2, and each ends its share of the tile from all of
+//               them, in their order.
 // Tiling        BLOCK_M x BLOCK_N x 128 bytes of k a stage. COOPERATIVE: CONSUMERS warpgroups stand one below the other, each
 //               with BLOCK_M / CONSUMERS rows, in slabs of 64. PING_PONG: two warpgroups have a tile each, in turns: one
 //               stores while the other multiplies. CLUSTER_M blocks one below the other share B, CLUSTER_N side by side
