@@ -6,11 +6,16 @@ use polywarp_core::{Layout, Shape};
 use super::*;
 
 fn product(dtype: DType, a: ([u64; 2], [i64; 2]), b: ([u64; 2], [i64; 2])) -> Op {
+    widening(dtype, dtype, a, b).into()
+}
+
+/// The same with results of another type.
+fn widening(dtype: DType, to: DType, a: ([u64; 2], [i64; 2]), b: ([u64; 2], [i64; 2])) -> Matmul {
     let spec = |dtype, (dims, strides): ([u64; 2], [i64; 2])| {
         TensorSpec::new(dtype, Layout::strided(Shape::new(&dims).unwrap(), &strides, 0).unwrap())
     };
-    let output = spec(dtype, ([a.0[0], b.0[1]], [b.0[1] as i64, 1]));
-    Matmul::product(spec(dtype, a), spec(dtype, b), output).check().unwrap().into()
+    let output = spec(to, ([a.0[0], b.0[1]], [b.0[1] as i64, 1]));
+    Matmul::product(spec(dtype, a), spec(dtype, b), output).check().unwrap()
 }
 
 fn best(op: &Op) -> Option<Candidate> {
@@ -62,7 +67,7 @@ fn long_k_is_cut() {
 
 #[test]
 fn operands_of_8_bits_are_multiplied_by_warpgroups_along_k_on_hopper() {
-    let along_k = |dtype| product(dtype, ([16, 4096], [4096, 1]), ([4096, 4096], [1, 4096]));
+    let (row, along_k, along_n) = (([16, 4096], [4096, 1]), ([4096, 4096], [1, 4096]), ([4096, 4096], [4096, 1]));
     for (dtype, output) in [
         (DType::F8E4M3, DType::F32),
         (DType::F8E4M3, DType::F16),
@@ -70,23 +75,17 @@ fn operands_of_8_bits_are_multiplied_by_warpgroups_along_k_on_hopper() {
         (DType::I8, DType::I32),
         (DType::U8, DType::I32),
     ] {
-        let Op::Matmul(mut op) = along_k(DType::F16) else { unreachable!() };
-        (op.a.dtype, op.b.dtype, op.output.dtype) = (dtype, dtype, output);
-        let found = best(&Op::Matmul(op.clone())).unwrap();
+        let found = best(&widening(dtype, output, row, along_k).into()).unwrap();
         assert!(found.name.contains("wgmma_dot64_c2"), "{dtype} {output}: {}", found.name);
         let Arg::TensorMap(w) = &found.plan.launches[0].args[0] else { panic!("W is a tensor map") };
         assert_eq!((w.element, w.box_dims.as_slice()), (Element::U8, [128, 64, 1].as_slice()));
         // Their neighbours lie along n: left to kernels that pack.
-        let Op::Matmul(mut other) = product(DType::F16, ([16, 4096], [4096, 1]), ([4096, 4096], [4096, 1])) else {
-            unreachable!()
-        };
-        (other.a.dtype, other.b.dtype, other.output.dtype) = (dtype, dtype, output);
-        assert!(best(&Op::Matmul(other)).is_none(), "{dtype}");
+        assert!(best(&widening(dtype, output, row, along_n).into()).is_none(), "{dtype}");
     }
     // Two kinds of 8-bit floats; and results that no kernel of theirs writes, but a second launch does.
-    let Op::Matmul(mut mixed) = along_k(DType::F16) else { unreachable!() };
-    (mixed.a.dtype, mixed.b.dtype, mixed.output.dtype) = (DType::F8E4M3, DType::F8E5M2, DType::F32);
-    assert!(best(&Op::Matmul(mixed.clone())).is_none());
-    (mixed.b.dtype, mixed.output.dtype) = (DType::F8E4M3, DType::BF16);
-    assert!(candidates(&Op::Matmul(mixed), &Caps::h200()).iter().all(|way| way.plan.launches.len() == 2));
+    let mut mixed = widening(DType::F8E4M3, DType::F32, row, along_k);
+    mixed.b.dtype = DType::F8E5M2;
+    assert!(best(&mixed.into()).is_none());
+    let narrow = candidates(&widening(DType::F8E4M3, DType::BF16, row, along_k).into(), &Caps::h200());
+    assert!(!narrow.is_empty() && narrow.iter().all(|way| way.plan.launches.len() == 2));
 }
