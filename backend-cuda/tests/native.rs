@@ -19,7 +19,7 @@ mod native_cases;
 use std::sync::{Arc, LazyLock};
 
 use native_cases::{Forced, Tally, in_parallel, products};
-use polywarp_core::harness::{Level, Outcome, run_case};
+use polywarp_core::harness::{Level, Outcome, Wrapped, run_case};
 use polywarp_core::ops::{Matmul, REGISTRY};
 use polywarp_core::{Backend, DType, Device, Layout, Op, Shape, TensorSpec};
 use polywarp_cuda::CudaBackend;
@@ -225,7 +225,7 @@ fn every_candidate_of_every_case_conforms() {
     let tally = Tally::default();
     in_parallel(&cases, |case| {
         for name in selected(&backend, &case.op) {
-            let device = Device::new(Forced { backend: Arc::clone(&backend), name: name.clone() });
+            let device = Device::new(Wrapped(Forced { backend: Arc::clone(&backend), name: name.clone() }));
             match run_case(&device, case, 0) {
                 Outcome::Pass { share } => tally.passed(&name, share),
                 Outcome::Fail(failure) => tally.failed(&name, format!("{failure}")),

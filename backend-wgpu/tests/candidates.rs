@@ -6,19 +6,14 @@
 
 mod common;
 
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Mutex;
 
 use common::{assert_alive, entries};
-use polywarp_core::harness::{Case, Level, Outcome, run_case};
+use polywarp_core::harness::{Case, Level, Outcome, Wrap, Wrapped, run_case};
 use polywarp_core::ops::{Matmul, REGISTRY};
 use polywarp_core::tuner::Planned;
-use polywarp_core::{
-    Backend, Binding, Buffer, DType, Device, DeviceInfo, Elapsed, Kernel, MemoryStats, Op, Precision, ReadFuture,
-    Recorded, Result,
-};
+use polywarp_core::{Backend, Buffer, DType, Device, Op, Precision, Result};
 use polywarp_shaders::Plan;
 use polywarp_wgpu::{Options, WgpuBackend};
 
@@ -29,58 +24,14 @@ struct Forced {
     plan: Mutex<Plan>,
 }
 
-impl Backend for Forced {
-    fn info(&self) -> &DeviceInfo {
-        self.backend.info()
+impl Wrap for Forced {
+    fn inner(&self) -> &dyn Backend {
+        &self.backend
     }
-    fn alloc(&self, size_bytes: u64) -> Result<Buffer> {
-        self.backend.alloc(size_bytes)
-    }
-    fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
-        self.backend.write(buffer, offset_bytes, data)
-    }
-    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
-        self.backend.read(buffer, range)
-    }
-    fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
-        self.backend.read_blocking(buffer, range)
-    }
+
     fn execute(&self, _: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
         let plan = self.plan.lock().unwrap().clone();
         self.backend.run_plan(&plan, inputs, output)
-    }
-    fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
-        self.backend.launch(kernel, grid, bindings)
-    }
-    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
-        self.backend.timed(work)
-    }
-    fn begin_recording(&self) -> Result<()> {
-        self.backend.begin_recording()
-    }
-    fn end_recording(&self) -> Result<Recorded> {
-        self.backend.end_recording()
-    }
-    fn replay(&self, recorded: &Recorded) -> Result<()> {
-        self.backend.replay(recorded)
-    }
-    fn flush(&self) -> Result<()> {
-        self.backend.flush()
-    }
-    fn synchronize(&self) -> Result<()> {
-        self.backend.synchronize()
-    }
-    fn memory(&self) -> MemoryStats {
-        self.backend.memory()
-    }
-    fn empty_cache(&self) {
-        self.backend.empty_cache();
-    }
-    fn set_memory_limit(&self, limit_bytes: Option<u64>) {
-        self.backend.set_memory_limit(limit_bytes);
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -108,8 +59,8 @@ fn products_of_parts_conform() {
     let wanted = std::env::var("POLYWARP_TEST_CANDIDATES").unwrap_or_else(|_| "_split".to_owned());
     for entry in entries() {
         let plan = Mutex::new(Plan::default());
-        let device = Device::new(Forced { backend: entry.open(Options::default()).unwrap(), plan });
-        let forced = device.backend_as::<Forced>().unwrap();
+        let device = Device::new(Wrapped(Forced { backend: entry.open(Options::default()).unwrap(), plan }));
+        let Wrapped(forced) = device.backend_as::<Wrapped<Forced>>().unwrap();
         let (mut runs, mut failures) = (BTreeMap::<String, usize>::new(), Vec::new());
         for case in cases() {
             let Ok(found) = forced.backend.candidates(&case.op) else { continue };

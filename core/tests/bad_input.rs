@@ -1,7 +1,7 @@
 //! Bad requests are refused by typed errors on every device of this crate, and do no harm.
 
 use polywarp_core::Device;
-use polywarp_core::harness::broken::{BrokenBackend, Fault};
+use polywarp_core::harness::broken::{Fault, broken};
 use polywarp_core::harness::{ReferenceBackend, bad_input};
 
 fn assert_all_refused(device: &Device) {
@@ -25,6 +25,6 @@ fn cpu_refuses_every_bad_request() {
 /// The table can fail: a device that computes nothing afterwards is noticed in every row.
 #[test]
 fn device_that_stops_computing_is_noticed() {
-    let device = Device::new(BrokenBackend::new(Device::new(ReferenceBackend::default()), Fault::NothingDone));
+    let device = broken(Device::new(ReferenceBackend::default()), Fault::NothingDone);
     assert!(bad_input::run(&device).iter().all(|row| row.result.is_err()));
 }

@@ -1,11 +1,11 @@
 //! The harness catches every deliberate fault, and finds none where there is none.
 
-use polywarp_core::harness::broken::{BrokenBackend, Fault};
+use polywarp_core::harness::broken::{Fault, broken};
 use polywarp_core::harness::{self, ExpectedFailure, FailureKind, Level, ReferenceBackend, Report, Selection};
 use polywarp_core::{DType, Device};
 
 fn report(fault: Fault, selection: &Selection) -> Report {
-    let device = Device::new(BrokenBackend::new(Device::new(ReferenceBackend::default()), fault));
+    let device = broken(Device::new(ReferenceBackend::default()), fault);
     harness::run(&device, selection, &mut |_| {})
 }
 
@@ -106,7 +106,7 @@ fn sound_device_passes_and_the_report_says_what_ran() {
 fn asynchronous_run_judges_as_the_blocking_one() {
     for fault in [Fault::None, Fault::PastEnd, Fault::InputChanged, Fault::Unrepeatable, Fault::MiddleElement] {
         let selection = Selection { dtype: Some(DType::F32), ..Selection::family("reduce") };
-        let device = Device::new(BrokenBackend::new(Device::new(ReferenceBackend::default()), fault));
+        let device = broken(Device::new(ReferenceBackend::default()), fault);
         let mut told = 0;
         let mut awaited = pollster::block_on(harness::run_async(&device, &selection, &mut |at| told = at.done));
         let mut blocking = report(fault, &selection);

@@ -2,16 +2,11 @@
 //! heap allocations, which no busy machine changes; the time is printed beside them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::any::Any;
 use std::cell::Cell;
-use std::ops::Range;
 use std::time::Instant;
 
-use polywarp_core::harness::ReferenceBackend;
-use polywarp_core::{
-    Backend, Binding, Buffer, DType, Device, DeviceInfo, Elapsed, Expr, Kernel, MemoryStats, Op, ReadFuture, Result,
-    Tensor,
-};
+use polywarp_core::harness::{ReferenceBackend, Wrap, Wrapped};
+use polywarp_core::{Backend, Buffer, DType, Device, Expr, Op, Result, Tensor};
 use polywarp_shaders::Caps;
 
 /// The system's allocator, counting what the calling thread asks of it.
@@ -56,61 +51,15 @@ struct Planning {
     caps: Caps,
 }
 
-impl Backend for Planning {
-    fn info(&self) -> &DeviceInfo {
-        self.host.info()
-    }
-
-    fn alloc(&self, size_bytes: u64) -> Result<Buffer> {
-        self.host.alloc(size_bytes)
-    }
-
-    fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
-        self.host.write(buffer, offset_bytes, data)
-    }
-
-    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
-        self.host.read(buffer, range)
-    }
-
-    fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
-        self.host.read_blocking(buffer, range)
+impl Wrap for Planning {
+    fn inner(&self) -> &dyn Backend {
+        &self.host
     }
 
     fn execute(&self, op: &Op, _: &[&Buffer], _: &Buffer) -> Result<()> {
         let plan = polywarp_shaders::plan(op, &self.caps)?;
         assert_eq!(std::hint::black_box(plan).launches.len(), 1);
         Ok(())
-    }
-
-    fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
-        self.host.launch(kernel, grid, bindings)
-    }
-
-    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
-        self.host.timed(work)
-    }
-
-    fn flush(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn synchronize(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn memory(&self) -> MemoryStats {
-        self.host.memory()
-    }
-
-    fn empty_cache(&self) {}
-
-    fn set_memory_limit(&self, limit_bytes: Option<u64>) {
-        self.host.set_memory_limit(limit_bytes);
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -133,7 +82,7 @@ fn allocations(what: &str, mut call: impl FnMut() -> Result<Tensor>) -> u64 {
 #[test]
 fn operations_take_few_allocations_of_the_host() {
     let caps = Caps { max_workgroups: [i32::MAX as u32, 65_535, 65_535], ..Caps::webgpu_defaults("plans") };
-    let device = Device::new(Planning { host: ReferenceBackend::new("plans"), caps });
+    let device = Device::new(Wrapped(Planning { host: ReferenceBackend::new("plans"), caps }));
     let vector = |value: f32| Tensor::full(&device, DType::F32, [256], value).unwrap();
     let (x, y) = (vector(1.0), vector(2.0));
     let column = Tensor::full(&device, DType::F32, [16, 1], 1.0).unwrap();

@@ -5,17 +5,13 @@
 
 pub mod grouped;
 
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use polywarp_core::harness::Wrap;
 use polywarp_core::ops::{Matmul, MatmulDims};
-use polywarp_core::{
-    Backend, Binding, Buffer, DType, DeviceInfo, Elapsed, Kernel, Layout, MemoryStats, Op, Precision, ReadFuture,
-    Recorded, Result, Scalar, Shape, TensorSpec, UnaryFn,
-};
+use polywarp_core::{Backend, Buffer, DType, Layout, Op, Precision, Result, Scalar, Shape, TensorSpec, UnaryFn};
 use polywarp_cuda::CudaBackend;
 
 /// A device that computes every op in one way: the candidate of this name.
@@ -25,57 +21,13 @@ pub struct Forced {
     pub name: String,
 }
 
-impl Backend for Forced {
-    fn info(&self) -> &DeviceInfo {
-        self.backend.info()
+impl Wrap for Forced {
+    fn inner(&self) -> &dyn Backend {
+        &*self.backend
     }
-    fn alloc(&self, size_bytes: u64) -> Result<Buffer> {
-        self.backend.alloc(size_bytes)
-    }
-    fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
-        self.backend.write(buffer, offset_bytes, data)
-    }
-    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
-        self.backend.read(buffer, range)
-    }
-    fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
-        self.backend.read_blocking(buffer, range)
-    }
+
     fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
         self.backend.run_candidate(op, &self.name, inputs, output)
-    }
-    fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
-        self.backend.launch(kernel, grid, bindings)
-    }
-    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
-        self.backend.timed(work)
-    }
-    fn begin_recording(&self) -> Result<()> {
-        self.backend.begin_recording()
-    }
-    fn end_recording(&self) -> Result<Recorded> {
-        self.backend.end_recording()
-    }
-    fn replay(&self, recorded: &Recorded) -> Result<()> {
-        self.backend.replay(recorded)
-    }
-    fn flush(&self) -> Result<()> {
-        self.backend.flush()
-    }
-    fn synchronize(&self) -> Result<()> {
-        self.backend.synchronize()
-    }
-    fn memory(&self) -> MemoryStats {
-        self.backend.memory()
-    }
-    fn empty_cache(&self) {
-        self.backend.empty_cache();
-    }
-    fn set_memory_limit(&self, limit_bytes: Option<u64>) {
-        self.backend.set_memory_limit(limit_bytes);
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

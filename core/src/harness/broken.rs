@@ -1,19 +1,15 @@
 //! Deliberately wrong devices: the proof that the harness can fail.
 //!
-//! [`BrokenBackend`] wraps any device, lets it compute, and then damages the result the way real kernels go wrong. Each
+//! [`broken`] wraps any device, lets it compute, and then damages the result the way real kernels go wrong. Each
 //! [`Fault`] must be caught by [`super::run`]; `core/tests/harness_can_fail.rs` demands it, and a third party can demand
 //! it on its own backend.
 
-use std::any::Any;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::values::encode;
+use super::{Wrap, Wrapped};
 use crate::ops::{GroupedMatmul, Matmul, ReducedMatmul};
-use crate::{
-    Backend, Binding, Buffer, Device, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Result, Scalar,
-    TensorSpec,
-};
+use crate::{Backend, Buffer, Device, Error, Op, Result, Scalar, TensorSpec};
 
 /// One way a kernel goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,25 +63,24 @@ impl Fault {
     ];
 }
 
-/// A device that commits one fault after everything it computes.
+/// `device`, but it commits `fault` after everything it computes.
+pub fn broken(device: Device, fault: Fault) -> Device {
+    Device::new(Wrapped(Broken { inner: device, fault, calls: AtomicU64::new(0) }))
+}
+
 #[derive(Debug)]
-pub struct BrokenBackend {
+struct Broken {
     inner: Device,
     fault: Fault,
     calls: AtomicU64,
 }
 
-impl BrokenBackend {
-    /// `inner` with `fault`.
-    pub fn new(inner: Device, fault: Fault) -> BrokenBackend {
-        BrokenBackend { inner, fault, calls: AtomicU64::new(0) }
-    }
-
+impl Broken {
     fn damage(&self, op: &Op, inputs: &[&Buffer], output: &Buffer, before: &[u8]) -> Result<()> {
         let out = op.output();
         let size = out.dtype.size_bytes();
         let count = out.layout.elements();
-        let backend = self.inner.backend();
+        let backend = self.inner();
         let after = backend.read_blocking(output, 0..output.size_bytes())?;
         let place = |i: u64| (out.layout.index_of(i) * size) as usize;
         let bytes = |i: u64| &after[place(i)..place(i) + size as usize];
@@ -148,7 +143,7 @@ impl BrokenBackend {
         if end + size > input.size_bytes() {
             return Ok(());
         }
-        let beyond = self.inner.backend().read_blocking(input, end..end + size)?;
+        let beyond = self.inner().read_blocking(input, end..end + size)?;
         match (last, Scalar::from_le_bytes(&beyond, specs[0].dtype)) {
             (Scalar::I(x), Scalar::I(y)) => put(Scalar::I(x.wrapping_add(y))),
             (x, y) => put(Scalar::F(x.as_f64() + y.as_f64())),
@@ -179,69 +174,21 @@ fn shortened(op: &Op) -> Result<Option<Op>> {
     })
 }
 
-impl Backend for BrokenBackend {
-    fn info(&self) -> &DeviceInfo {
-        self.inner.info()
-    }
-
-    fn alloc(&self, size_bytes: u64) -> Result<Buffer> {
-        self.inner.backend().alloc(size_bytes)
-    }
-
-    fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()> {
-        self.inner.backend().write(buffer, offset_bytes, data)
-    }
-
-    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
-        self.inner.backend().read(buffer, range)
-    }
-
-    fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
-        self.inner.backend().read_blocking(buffer, range)
+impl Wrap for Broken {
+    fn inner(&self) -> &dyn Backend {
+        self.inner.backend()
     }
 
     fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        let before = self.inner.backend().read_blocking(output, 0..output.size_bytes())?;
+        let before = self.inner().read_blocking(output, 0..output.size_bytes())?;
         match (self.fault, op) {
             (Fault::NothingDone, _) => return Ok(()),
             (Fault::DropsProduct, op) => {
                 let shorter = shortened(op)?;
-                self.inner.backend().execute(shorter.as_ref().unwrap_or(op), inputs, output)?;
+                self.inner().execute(shorter.as_ref().unwrap_or(op), inputs, output)?;
             }
-            _ => self.inner.backend().execute(op, inputs, output)?,
+            _ => self.inner().execute(op, inputs, output)?,
         }
         self.damage(op, inputs, output, &before)
-    }
-
-    fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
-        self.inner.backend().launch(kernel, grid, bindings)
-    }
-
-    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
-        self.inner.backend().timed(work)
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.inner.backend().flush()
-    }
-
-    fn synchronize(&self) -> Result<()> {
-        self.inner.backend().synchronize()
-    }
-
-    fn memory(&self) -> MemoryStats {
-        self.inner.backend().memory()
-    }
-
-    fn empty_cache(&self) {
-        self.inner.backend().empty_cache();
-    }
-
-    fn set_memory_limit(&self, limit_bytes: Option<u64>) {
-        self.inner.backend().set_memory_limit(limit_bytes);
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -33,6 +33,7 @@ mod report;
 mod rows;
 pub(crate) mod run;
 pub mod values;
+mod wrapped;
 
 pub use bench::{BenchCase, BenchSize, Metric, Suite};
 pub use case::{Case, Check, LayoutKind, OUTPUT_OFFSET_BYTES, output};
@@ -40,6 +41,7 @@ pub use reference::ReferenceBackend;
 pub use report::{Counts, Failure, FailureKind, Miss, Outcome, Report, Unsupported};
 pub use run::{run_case, run_case_async};
 pub use values::Values;
+pub use wrapped::{Wrap, Wrapped};
 
 use std::fmt;
 

@@ -68,9 +68,13 @@ pub fn products() -> Result<Vec<Op>> {
                     let to = ReducedMatmul::product_dtype(dtype)
                         .ok_or(Error::UndefinedForDType { op: "reduced_matmul", dtype })?;
                     let (a, b) = (view(dtype, m, k, false)?, view(dtype, k, n, transposed)?);
-                    let precision = Precision::Medium;
-                    let product = Matmul { precision, ..Matmul::product(a, b, view(to, m, n, false)?) };
-                    ops.push(ReducedMatmul::new(ReduceFn::Sum, axis, product)?.into());
+                    for precision in [Precision::Highest, Precision::Medium] {
+                        // Other types know one precision.
+                        if dtype == DType::F32 || precision == Precision::Highest {
+                            let product = Matmul { precision, ..Matmul::product(a, b, view(to, m, n, false)?) };
+                            ops.push(ReducedMatmul::new(ReduceFn::Sum, axis, product)?.into());
+                        }
+                    }
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Small cases are like the op they stand for, and wrong results do not pass them.
 
 use super::*;
-use crate::harness::broken::{BrokenBackend, Fault};
+use crate::harness::broken::{Fault, broken};
 use crate::harness::{LayoutKind, Level, ReferenceBackend};
 use crate::ops::GroupedMatmul;
 use crate::tuner::Key;
@@ -38,6 +38,19 @@ fn extents_keep_their_remainders() {
     }
     let dims = small(product(DType::F32, [4097, 1000, 4096]), Effort::Small, 0).dims();
     assert_eq!([dims.m, dims.n, dims.k], [129, 104, 128]);
+}
+
+/// A verdict is kept for other callers, whose factors may be any.
+#[test]
+fn factors_of_a_caller_are_not_those_of_the_check() {
+    for given in [f64::NAN, f64::INFINITY, 1e6, -3.0] {
+        let output = product(DType::F16, [300, 300, 300]).output;
+        let op = Matmul { alpha: given, beta: given, c: Some(output), ..product(DType::F16, [300, 300, 300]) };
+        let small = small(op, Effort::Normal, 0);
+        assert_eq!((small.alpha, small.beta), (-2.0, -2.0), "{given}");
+    }
+    let plain = small(product(DType::F16, [300, 300, 300]), Effort::Normal, 0);
+    assert_eq!((plain.alpha, plain.beta), (1.0, 0.0));
 }
 
 #[test]
@@ -209,7 +222,7 @@ fn faults_do_not_pass() {
         Fault::TileStale,
     ];
     for fault in faults {
-        let device = Device::new(BrokenBackend::new(Device::new(ReferenceBackend::default()), fault));
+        let device = broken(Device::new(ReferenceBackend::default()), fault);
         for trial in trials() {
             // There is no byte before an output at the start of its buffer.
             let nothing_before = fault == Fault::BeforeStart && trial.op.output().layout.offset() == 0;
@@ -219,7 +232,7 @@ fn faults_do_not_pass() {
             assert!(nothing_before || alike || verdict(&device, &trial).is_some(), "{fault:?} passes {:?}", trial.op);
         }
     }
-    let coarse = Device::new(BrokenBackend::new(Device::new(ReferenceBackend::default()), Fault::LowPrecision));
+    let coarse = broken(Device::new(ReferenceBackend::default()), Fault::LowPrecision);
     assert!(verdict(&coarse, &trials()[0]).is_some(), "precision of bf16 passes for f32");
 }
 
