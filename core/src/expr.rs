@@ -230,4 +230,26 @@ mod tests {
         }
         assert_eq!(Program::compile(&sum, &[DType::F32]).unwrap().steps().len(), 101);
     }
+
+    /// A cast of a constant is the constant, not what f32 or i32 makes of it first.
+    #[test]
+    fn constants_are_exact_in_the_dtype_they_are_cast_to() {
+        use crate::cpu::CpuBackend;
+        use crate::harness::ReferenceBackend;
+        use crate::{CompareFn, Device, Tensor};
+
+        for device in [Device::new(CpuBackend::new()), Device::new(ReferenceBackend::default())] {
+            let float = |value: f64| Tensor::full(&device, DType::F64, [1], value).unwrap().to_vec::<f64>().unwrap();
+            let integer = |value: i64| Tensor::full(&device, DType::I64, [1], value).unwrap().to_vec::<i64>().unwrap();
+            for value in [0.1, 1e300, -5e-324, f64::INFINITY] {
+                assert_eq!(float(value), [value]);
+            }
+            for value in [5_000_000_000, i64::MAX, i64::MIN, -1] {
+                assert_eq!(integer(value), [value]);
+            }
+            let x = Tensor::from_slice(&device, &[1.0f32, -1.0], [2]).unwrap();
+            let chosen = Expr::input(0).compare(CompareFn::Gt, 0.0).select(0.1, 1e300).cast(DType::F64);
+            assert_eq!(Tensor::map(&chosen, &[&x]).unwrap().to_vec::<f64>().unwrap(), [0.1, 1e300]);
+        }
+    }
 }

@@ -93,8 +93,8 @@ impl Layout {
         if self.elements() == 0 {
             return 0;
         }
-        // Constructors refuse layouts whose range overflows or is negative.
-        self.checked_range().map_or(u64::MAX, |(_, high)| high as u64 + 1)
+        // Constructors refuse layouts whose range overflows or begins below 0, but `with_offset` may make one: no storage holds it.
+        self.checked_range().filter(|&(low, _)| low >= 0).map_or(u64::MAX, |(_, high)| high as u64 + 1)
     }
 
     /// Smallest and largest storage index reached; `None` on overflow. Meaningless for an empty view.
@@ -399,7 +399,9 @@ mod tests {
         assert!(matches!(Layout::strided(s, &[i64::MAX], 0), Err(Error::InvalidArgument { .. })));
         let pair = Shape::new(&[2]).unwrap();
         assert!(matches!(Layout::strided(pair, &[i64::MIN], 0), Err(Error::InvalidArgument { .. })));
-        assert_eq!(Layout::strided(s, &[-1], 2).unwrap().required_elements(), 3);
+        let backwards = Layout::strided(s, &[-1], 2).unwrap();
+        assert_eq!(backwards.required_elements(), 3);
+        assert_eq!(backwards.with_offset(1).required_elements(), u64::MAX, "begins before the storage");
     }
 
     #[test]

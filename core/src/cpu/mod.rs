@@ -194,20 +194,23 @@ impl Backend for CpuBackend {
 
 /// Runs a checked `op`; once more without the pool's cache where working memory is short. `device` is for errors.
 fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], output: &HostBuffer, pool: &Pool, device: &str) -> Result<()> {
-    // One guard per buffer: a second read lock of the same one could wait for a writer that waits for the first.
-    let mut guards: Vec<(&HostBuffer, memory::ReadGuard<'_>)> = Vec::with_capacity(inputs.len());
-    for host in inputs.iter().map(AsRef::as_ref) {
-        if !guards.iter().any(|(held, _)| std::ptr::eq(*held, host)) {
-            guards.push((host, host.read()));
-        }
-    }
+    // Every thread takes its locks in the order of their addresses, so that none waits for one that waits for it; and one of each: a
+    // second read lock of the same buffer could wait for a writer that waits for the first.
+    let mut hosts: Vec<&HostBuffer> = inputs.iter().map(AsRef::as_ref).collect();
+    hosts.sort_by_key(|host| std::ptr::from_ref(*host));
+    hosts.dedup_by(|a, b| std::ptr::eq(*a, *b));
+    let (before, after): (Vec<_>, Vec<_>) =
+        hosts.into_iter().partition(|host| std::ptr::from_ref(*host) < std::ptr::from_ref(output));
+    let mut guards: Vec<(&HostBuffer, memory::ReadGuard<'_>)> =
+        before.into_iter().map(|host| (host, host.read())).collect();
+    let mut output = output.write();
+    guards.extend(after.into_iter().map(|host| (host, host.read())));
     let sources: Vec<&[u8]> = inputs
         .iter()
         .map(AsRef::as_ref)
         .filter_map(|host| guards.iter().find(|(held, _)| std::ptr::eq(*held, host)))
         .map(|(_, guard)| guard.bytes())
         .collect();
-    let mut output = output.write();
     let mut execute = || exec::execute(op, &sources, output.bytes_mut());
     let outcome = execute().or_else(|_| {
         pool.empty_cache();

@@ -137,6 +137,22 @@ impl<K: Copy + Eq + Hash, V: Copy> Seen<K, V> {
     }
 }
 
+impl Expr {
+    /// Whether this is a constant, the position, or a choice between such: nothing that is computed in a dtype.
+    fn is_literal(&self) -> bool {
+        match &self.0.kind {
+            Kind::Constant(_) | Kind::Index => true,
+            Kind::Select(_, yes, no) => yes.is_literal() && no.is_literal(),
+            Kind::Input(_)
+            | Kind::Unary(..)
+            | Kind::Binary(..)
+            | Kind::Compare(..)
+            | Kind::Cast(..)
+            | Kind::TooDeep => false,
+        }
+    }
+}
+
 impl Compiler<'_> {
     /// The dtype a node has by itself; `None` for constants and the index, which take what they meet.
     fn infer(&mut self, expr: &Expr) -> Result<Option<DType>> {
@@ -206,8 +222,12 @@ impl Compiler<'_> {
                 }
                 Step::Select(self.lower(cond, DType::Bool)?, self.lower(yes, want)?, self.lower(no, want)?)
             }
-            // The position has no dtype of its own: a cast gives it one without a detour through i32.
-            Kind::Cast(_, x) if matches!(x.0.kind, Kind::Index) => Step::Index,
+            // What has no dtype of its own has its value whole in the one it is cast to, without a detour through f32 or i32.
+            Kind::Cast(_, x) if x.is_literal() => {
+                let id = self.lower(x, want)?;
+                self.done.insert(key, id);
+                return Ok(id);
+            }
             Kind::Cast(_, x) => {
                 let from = self.infer(x)?.unwrap_or(x.0.fallback);
                 Step::Cast(self.lower(x, from)?)

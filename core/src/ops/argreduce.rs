@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{TensorSpec, check_dense_output};
+use super::{TensorSpec, check_dense_output, extent_of};
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, KeepDims, Result, Scalar};
 
@@ -63,7 +63,7 @@ impl ArgReduce {
         if shape != *output.layout.shape() {
             return Err(Error::shape_mismatch(op, &shape, output.layout.shape(), None));
         }
-        let count: u64 = axes.iter().map(|&axis| input.layout.dims()[axis]).product();
+        let count = extent_of(&input, &axes);
         if count == 0 {
             return Err(Error::EmptyReduction { op, shape: input.layout.dims().to_vec() });
         }
@@ -76,7 +76,7 @@ impl ArgReduce {
 
     /// Elements compared for each result.
     pub fn count(&self) -> u64 {
-        self.axes.iter().map(|&axis| self.input.layout.dims()[axis]).product()
+        extent_of(&self.input, &self.axes)
     }
 
     /// The function's name.

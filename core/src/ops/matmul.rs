@@ -286,36 +286,6 @@ impl Matmul {
         Matmul::is_dequantised(self.a.dtype, self.output.dtype)
     }
 
-    /// The op on the first `extent` indices of the output's `axis` alone.
-    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Matmul> {
-        self.part(axis, 0..extent)
-    }
-
-    /// The op on a range of the output's `axis` alone, with a dense output; blocks of scales begin where the range does.
-    pub(super) fn part(&self, axis: usize, range: Range<u64>) -> Option<Matmul> {
-        let last = self.output.layout.rank().checked_sub(1)?;
-        let slice = |operand: TensorSpec| operand.range(axis, range.clone());
-        let slice_option = |operand: Option<TensorSpec>| operand.map_or(Some(None), |operand| slice(operand).map(Some));
-        // A and its scales have no columns of D, B and its scales none of its rows, the bias nothing but columns.
-        let a = if axis == last { self.a } else { slice(self.a)? };
-        let b = if axis + 1 == last { self.b } else { slice(self.b)? };
-        // A block that is cut keeps its scale.
-        let blocks = self.scale_blocks.unwrap_or(ScaleBlocks { m: 1, n: 1, k: 1 });
-        let slice_scales = |scales: Option<TensorSpec>, block: u64| {
-            let block = if axis + 2 > last { block } else { 1 };
-            let range = range.start / block..range.end.div_ceil(block);
-            scales.map_or(Some(None), |scales| scales.range(axis, range).map(Some))
-        };
-        let scale_a = if axis == last { self.scale_a } else { slice_scales(self.scale_a, blocks.m)? };
-        let scale_b = if axis + 1 == last { self.scale_b } else { slice_scales(self.scale_b, blocks.n)? };
-        let bias = match self.bias {
-            Some(bias) if axis == last => Some(bias.range(0, range.clone())?),
-            bias => bias,
-        };
-        let output = self.output.dense_first(axis, range.end - range.start)?;
-        Some(Matmul { a, b, c: slice_option(self.c)?, bias, scale_a, scale_b, output, ..self.clone() })
-    }
-
     /// 2 m n k per product.
     pub fn flops(&self) -> u64 {
         let MatmulDims { batch, m, n, k } = self.dims();

@@ -15,6 +15,7 @@ mod copy;
 mod grouped_matmul;
 mod map;
 mod matmul;
+mod matmul_parts;
 mod random;
 mod reduce;
 mod reduced_matmul;
@@ -261,6 +262,12 @@ impl TensorSpec {
         let distinct = dims.filter(|&(_, &stride)| stride != 0).map(|(&dim, _)| dim).fold(1, u64::saturating_mul);
         distinct.min(self.layout.elements()).saturating_mul(self.dtype.size_bytes())
     }
+}
+
+/// Indices of `axes` together: 0 where one of them has none, however many the others have.
+pub(crate) fn extent_of(spec: &TensorSpec, axes: &[usize]) -> u64 {
+    let extents = axes.iter().map(|&axis| spec.layout.dims()[axis]);
+    if extents.clone().any(|extent| extent == 0) { 0 } else { extents.fold(1, u64::saturating_mul) }
 }
 
 /// Checks the output contract of every op but `Copy`.

@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{TensorSpec, check_dense_output};
+use super::{TensorSpec, check_dense_output, extent_of};
 use crate::oracle::{Approx, Expected, HostTensor};
 use crate::{BinaryFn, DType, Error, KeepDims, Result, Scalar, UnaryFn};
 
@@ -121,7 +121,7 @@ impl Reduce {
 
     /// Elements combined into each result.
     pub fn count(&self) -> u64 {
-        self.axes.iter().map(|&axis| self.input.layout.dims()[axis]).product()
+        extent_of(&self.input, &self.axes)
     }
 
     /// The function's name.

@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use super::matmul_parts::ranges;
 use super::{Matmul, Reduce, ReduceFn, TensorSpec, check_dense_output};
 use crate::oracle::{Approx, Expected, HostTensor};
 use crate::{BinaryFn, DType, Error, KeepDims, Layout, Result, Scalar, UnaryFn};
@@ -111,19 +112,21 @@ impl ReducedMatmul {
         // What lies before it has one index, so that a part of the output is dense.
         let Some(axis) = dims.iter().position(|&extent| extent > 1) else { return whole() };
         let extent = dims[axis];
-        let blocks = self.product.scale_blocks.map_or(1, |blocks| match self.axis_of_d(axis) + 2 {
-            end if end == self.product.output.layout.rank() => blocks.m,
-            end if end > self.product.output.layout.rank() => blocks.n,
-            _ => 1,
-        });
-        let step = PART_STEP.saturating_mul(blocks);
+        let along = self.axis_of_d(axis);
+        let is_of_batch = along + 2 < self.product.output.layout.rank();
+        let step = if is_of_batch { 1 } else { PART_STEP.saturating_mul(self.product.scale_block_along(along)) };
         let each = self.product.output.bytes() / extent;
-        let fitting = (most_bytes / each.max(1) / step).max(1).saturating_mul(step);
-        if fitting >= extent {
+        let ranges = ranges(extent, most_bytes / each.max(1), step);
+        if ranges.len() < 2 {
             return whole();
         }
-        let ranges = (0..extent.div_ceil(fitting)).map(|i| i * fitting..extent.min((i + 1) * fitting));
-        ranges.map(|range| self.part(axis, range)).collect::<Option<Vec<_>>>().unwrap_or_else(whole)
+        let parts = ranges.into_iter().map(|range| self.part(axis, range)).collect::<Option<Vec<_>>>();
+        // Of one product that is too large by itself its rows, or columns.
+        let within = |part: ReducedMatmul| match is_of_batch && each > most_bytes {
+            true => part.parts(most_bytes),
+            false => vec![part],
+        };
+        parts.map_or_else(whole, |parts| parts.into_iter().flat_map(within).collect())
     }
 
     /// The op on a range of the output's `axis` alone; its output is that part of this one's.
@@ -267,8 +270,8 @@ mod tests {
                     let part = part.clone().check().unwrap();
                     assert_eq!(part.output.layout.offset(), next, "{dims:?} {axis} {most}");
                     next += part.output.layout.elements();
-                    let forced =
-                        part.output.layout.elements() <= PART_STEP * dims[dims.len() - 2].max(dims[dims.len() - 1]);
+                    // Rows, or columns, of one product.
+                    let forced = part.output.layout.elements() <= PART_STEP;
                     assert!(part.product.output.bytes() <= most || forced, "{dims:?} {axis} {most}: {part:?}");
                 }
                 assert_eq!(next, op.output.layout.elements(), "{dims:?} {axis} {most}");

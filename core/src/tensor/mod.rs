@@ -300,8 +300,8 @@ impl Tensor {
 
     fn byte_range(&self) -> std::ops::Range<u64> {
         let size = self.dtype.size_bytes();
-        let start = self.layout.offset() * size;
-        start..start + self.elements() * size
+        let start = self.layout.offset().saturating_mul(size);
+        start..start.saturating_add(self.elements() * size)
     }
 
     pub(crate) fn expect_dtype(&self, op: &'static str, expected: DType) -> Result<()> {

@@ -127,7 +127,7 @@ impl Tensor {
             return Err(Error::shape_mismatch("linear", self.shape(), weights.values.shape(), None));
         }
         let k = self.dims()[self.rank() - 1];
-        let rows = self.dims()[..self.rank() - 1].iter().product::<u64>();
+        let rows = self.dims()[..self.rank() - 1].iter().copied().fold(1, u64::saturating_mul);
         // One product for all rows, however they are batched.
         let granularity = match weights.blocks {
             Some([_, columns]) => Granularity::Blocks { rows: 1, columns },

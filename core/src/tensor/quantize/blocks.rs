@@ -24,8 +24,8 @@ impl Blocked {
         let (down, across) = (all_rows.div_ceil(rows), all_columns.div_ceil(columns));
         // A block larger than the matrix is filled up no further than the matrix.
         let (rows, columns) = (rows.min((*all_rows).max(1)), columns.min((*all_columns).max(1)));
-        let (filled_rows, filled_columns) = (down * rows, across * columns);
-        let batch = batch.iter().product::<u64>();
+        let (filled_rows, filled_columns) = (down.saturating_mul(rows), across.saturating_mul(columns));
+        let batch = batch.iter().copied().fold(1, u64::saturating_mul);
         let flat = tensor.reshape([batch, *all_rows, *all_columns])?;
         let filled = if filled_rows == *all_rows && filled_columns == *all_columns {
             flat
