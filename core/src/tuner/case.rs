@@ -35,6 +35,8 @@ const LEAST_ROWS: u64 = 4;
 const EDGES: [u64; 10] = [0, 127, 128, 63, 64, 255, 256, 31, 32, 16];
 /// What scales of operands are drawn from: sums of 8-bit products then fit every float.
 const SCALES: Values = Values::Uniform(1.0 / 256.0, 1.0 / 64.0);
+/// What stands for a caller's alpha or beta, which may be 0, infinite or anything else: the verdict serves other callers.
+const FACTOR: f64 = -2.0;
 /// Matrices of a batch.
 const MOST_BATCH: u64 = 2;
 
@@ -114,6 +116,8 @@ fn reduced_product(op: &Matmul, effort: Effort, longer: u32) -> Option<Matmul> {
         scale_a: op.scale_a.as_ref().map_or(Some(None), |scale| view(scale, &with(of_a[0], of_a[1])).map(Some))?,
         scale_b: op.scale_b.as_ref().map_or(Some(None), |scale| view(scale, &with(of_b[0], of_b[1])).map(Some))?,
         output: dense(&op.output, &with(m, n))?,
+        alpha: if op.alpha == 1.0 { 1.0 } else { FACTOR },
+        beta: if op.beta == 0.0 { 0.0 } else { FACTOR },
         ..op.clone()
     })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::device::DeviceRunner;
 use super::plans::Plans;
-use super::search::{Offer, blames_candidate};
+use super::search::{Offer, blames_candidate, is_too_large};
 use super::{Identity, Key, Options, Tuner, find};
 use crate::{Backend, Buffer, Error, Op, Result};
 
@@ -193,12 +193,17 @@ impl<P: Send + Sync> Chooser<P> {
         B: Planned<Plan = P>,
     {
         let Some(key) = Key::of(op) else { return Err(error) };
-        if matches!(error, Error::OutOfMemory { .. }) {
-            // Not its fault: one with less scratch space may do, for this once.
+        if matches!(error, Error::OutOfMemory { .. }) || is_too_large(&error) {
+            // Not its fault: one with less scratch space, or as little and further down the list, may do, for this once.
             let scratch = |plan: &P| planned.scratch(plan).iter().copied().fold(0, u64::saturating_add);
             let needed = scratch(&chosen.plan);
             let mut smaller = planned.candidates(op)?;
-            smaller.retain(|candidate| scratch(&candidate.plan) < needed);
+            let mut passed = false;
+            smaller.retain(|candidate| {
+                let (further, space) = (passed, scratch(&candidate.plan));
+                passed |= candidate.name == chosen.name;
+                space < needed || (space == needed && further)
+            });
             let class = key.class(op);
             let mut runner = self.runner(planned, op, &smaller, inputs, output);
             let Ok(choice) = self.tuner.first_right(&class, &offers(&smaller), &mut runner) else { return Err(error) };

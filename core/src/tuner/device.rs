@@ -62,6 +62,13 @@ impl<B: Planned> Runner for DeviceRunner<'_, B> {
         }
     }
 
+    fn settle(&mut self) -> Result<()> {
+        match self.situation() {
+            Situation::CannotWait => Ok(()),
+            _ => self.elsewhere(|| self.planned.backend().synchronize()).unwrap_or(Ok(())),
+        }
+    }
+
     fn check(&mut self, candidate: usize) -> Result<Check> {
         if self.situation() == Situation::CannotWait {
             return Ok(Check::Untried);
@@ -163,17 +170,18 @@ impl<B: Planned> DeviceRunner<'_, B> {
         if !self.has_room(trial, plan) {
             return Ok(Check::Untried);
         }
+        // Without a thread it could not be tried.
+        self.elsewhere(|| judge(self.planned, trial, plan)).unwrap_or(Ok(Check::Untried))
+    }
+
+    /// What `work` returns, done by a thread that does not record; `None` where there can be no more threads.
+    fn elsewhere<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Option<T> {
         if !self.planned.records() {
-            return judge(self.planned, trial, plan);
+            return Some(work());
         }
-        // A thread of its own does not record.
         std::thread::scope(|scope| {
-            let check = std::thread::Builder::new().spawn_scoped(scope, || judge(self.planned, trial, plan));
-            match check.map(|thread| thread.join()) {
-                Ok(Ok(judged)) => judged,
-                Ok(Err(_)) => Ok(Check::Wrong("its check panicked".to_owned())),
-                Err(_) => Ok(Check::Untried), // no more threads
-            }
+            let thread = std::thread::Builder::new().spawn_scoped(scope, work).ok()?;
+            Some(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })
     }
 
@@ -191,8 +199,6 @@ impl<B: Planned> DeviceRunner<'_, B> {
 /// Runs `plan` on the operands of `trial`.
 fn judge<B: Planned>(planned: &B, trial: &Trial, plan: &B::Plan) -> Result<Check> {
     let backend = planned.backend();
-    // What earlier work did to the device is not this candidate's doing.
-    backend.synchronize()?;
     // An error that does not come twice is no verdict for ever.
     let tried = match try_out(planned, trial, plan) {
         Err(error) if blames_candidate(&error) && !error.is_unsupported() => try_out(planned, trial, plan),

@@ -1,7 +1,7 @@
 //! What a tuned answer is known by: an op reduced to what decides which kernel is best.
 //!
 //! A [`Key`] holds dtypes, precision, the layout of the operands, the parts of the epilogue, and each extent as a class: the
-//! end of a bucket of sizes, and the largest power of two that divides it, up to 128. Buckets let one answer serve its
+//! end of a bucket of sizes, and the largest of 128, 64, 16, 8 and 4 that divides it. Buckets let one answer serve its
 //! neighbours: how well tiles fill a card changes by steps of a tile while a product is small, and by shares of it when it
 //! is large. What divides an extent stays apart, because kernels lose their tail code, or their wide loads, with it. Two
 //! products that differ in precision never share a key. (Every kernel gives the same bits on every run; should an op come to

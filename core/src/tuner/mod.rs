@@ -39,7 +39,7 @@ pub use key::{Key, find};
 pub use search::{Check, Offer, Runner, Situation};
 use search::{Found, Task, search};
 pub use settings::{BUDGET_VARIABLE, Callback, Effort, MODE_VARIABLE, Mode, Options, Place, Progress, set_progress};
-pub use store::{Store, Verdict};
+pub use store::{Store, StoreError, Verdict};
 pub use table::{Answer, Identity, Table, Timed};
 
 use crate::{Error, Result};
@@ -151,7 +151,10 @@ impl Tuner {
     /// for this device into this process. How many were taken.
     pub fn merge(&self, table: &Table) -> usize {
         let taken = if self.store.path().is_some() {
-            self.store.merge(table)
+            self.store.merge(table).unwrap_or_else(|error| {
+                log::warn!("of {} answers {} were merged: {error}", table.len(), error.done);
+                error.done
+            })
         } else {
             let own = table.answers().filter(|answer| answer.identity == self.identity);
             let mut merged = lock(&self.merged);

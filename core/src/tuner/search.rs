@@ -24,6 +24,8 @@ const SAMPLE_NS: f64 = 200_000.0;
 const MOST_RUNS: f64 = 64.0;
 /// After two samples a candidate that is this many times slower than the best so far is given up.
 const FAR_BEHIND: f64 = 1.25;
+/// Compiling may take this many times what it is thought to; a first run that took longer was long itself.
+const LONGEST_COMPILING: f64 = 3.0;
 /// A candidate must be this much faster to displace one that its planner prefers: less is noise.
 const WORTH_CHANGING: f64 = 0.98;
 
@@ -64,6 +66,14 @@ pub enum Check {
 pub trait Runner {
     /// What the outside allows.
     fn situation(&self) -> Situation;
+
+    /// Waits for what was given to the device before a check, whose fault is no candidate's.
+    ///
+    /// # Errors
+    /// What is wrong with the device.
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// Tries `candidate` on a small case against the oracle. Nothing of the user's is touched.
     ///
@@ -139,6 +149,17 @@ pub(super) fn blames_candidate(error: &Error) -> bool {
     }
 }
 
+/// Whether `error` says that this op is too large for what ran: not that it is wrong, nor that it does not run on smaller ones.
+pub(super) fn is_too_large(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::BindingTooLarge { .. }
+            | Error::BufferTooBig { .. }
+            | Error::DispatchTooLarge { .. }
+            | Error::IndexWidth { .. }
+    )
+}
+
 /// Times candidates. `usable` says whether one may be used at all: it checks it when nobody has.
 ///
 /// # Errors
@@ -189,6 +210,7 @@ pub(super) fn search(
         match timed {
             Ok(ns) => found.times.push((candidate, ns)),
             Err(Error::OutOfMemory { .. }) => found.complete = false, // its scratch space; another day
+            Err(error) if is_too_large(&error) => {}                  // no more than that: its class has no sizes
             Err(error) if blames_candidate(&error) => found.failed.push((candidate, error)),
             Err(error) => return Err(error),
         }
@@ -271,9 +293,13 @@ fn time(
     meter: &mut Option<Meter>,
     budget: Duration,
 ) -> Result<f64> {
-    // Loads the kernel, makes scratch space, warms caches.
-    let warm_ns = runner.time(candidate, 1)?;
     let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
+    let compile_ns = runner.compile_ns(candidate) as f64;
+    // Loads the kernel, makes scratch space, warms caches.
+    let mut warm_ns = runner.time(candidate, 1)?;
+    if compile_ns > 0.0 && warm_ns <= LONGEST_COMPILING * compile_ns + budget_ns as f64 {
+        warm_ns = runner.time(candidate, 1)?; // that was the compiler's time
+    }
     let end_ns = match meter {
         Some(meter) => meter.end_ns,
         // The first run was due anyway.

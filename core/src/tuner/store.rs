@@ -4,6 +4,13 @@
 //! it is about, written whole, and read only when its own digest is right and it is about what was asked. Anything else is a
 //! warning and a miss, never an error. A verdict is about its check too, so that an older library's is not trusted. The rules of
 //! the directory are [`UserDir`]'s.
+//!
+//! What cannot be written stops no computation: the first such failure is a warning, and [`Store::failure`] tells of it. Who
+//! asks for a change of the files themselves ([`Store::merge`], [`Store::clear`]) gets the error.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -22,6 +29,10 @@ const MOST_BYTES: u64 = 1 << 20;
 const CHECK: &str = concat!(env!("CARGO_PKG_VERSION"), " 1");
 /// Hexadecimal digits of a SHA-256.
 const DIGEST_DIGITS: usize = 64;
+/// The file that [`Store::check`] writes and removes; no record's name.
+const PROBE: &str = "writable.probe";
+/// Its size: what a record takes on most disks.
+const PROBE_BYTES: usize = 4096;
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,10 +114,43 @@ fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// What a [`Store`] could not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreError {
+    /// The directory or file; `None` where nothing is kept because no directory was chosen.
+    pub path: Option<PathBuf>,
+    /// Why, in words that follow the path.
+    pub reason: String,
+    /// How many answers were taken, or files removed, all the same.
+    pub done: usize,
+}
+
+impl StoreError {
+    fn new(path: &Path, what: &str, error: &std::io::Error) -> StoreError {
+        StoreError { path: Some(path.to_path_buf()), reason: format!("{what}: {error}"), done: 0 }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{} {}", path.display(), self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
 /// The files of this user; without a directory there are none.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     directory: Option<UserDir>,
+    /// Why the directory that was chosen is not used.
+    refused: Option<StoreError>,
+    /// The first failure of what nobody waited for.
+    failure: Arc<OnceLock<StoreError>>,
 }
 
 impl Store {
@@ -114,18 +158,40 @@ impl Store {
     pub fn open(place: &Place) -> Store {
         let Place::At(path) = place else { return Store::default() };
         match UserDir::open(path.clone()) {
-            Ok(directory) => Store { directory: Some(directory) },
+            Ok(directory) => Store { directory: Some(directory), ..Store::default() },
             Err(reason) => {
                 static WARNED: std::sync::Once = std::sync::Once::new();
                 WARNED.call_once(|| log::warn!("tuning is not kept on disk: {} {reason}", path.display()));
-                Store::default()
+                let refused = StoreError { path: Some(path.clone()), reason, done: 0 };
+                Store { refused: Some(refused), ..Store::default() }
             }
         }
     }
 
     /// Where it is.
-    pub fn path(&self) -> Option<&std::path::Path> {
+    pub fn path(&self) -> Option<&Path> {
         self.directory.as_ref().map(UserDir::path)
+    }
+
+    /// Whether something can be kept here now, which is tried: a directory may be read-only, and a disk full.
+    ///
+    /// # Errors
+    /// Why nothing can be kept.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let directory = self.directory()?;
+        let written = directory.write(PROBE, &[0; PROBE_BYTES]);
+        let removed = written.and_then(|()| directory.remove(PROBE));
+        removed.map_err(|error| StoreError::new(directory.path(), "cannot be written", &error))
+    }
+
+    /// The first answer or verdict that could not be kept or forgotten since this was opened, if any.
+    pub fn failure(&self) -> Option<&StoreError> {
+        self.failure.get()
+    }
+
+    fn directory(&self) -> Result<&UserDir, StoreError> {
+        let nowhere = || StoreError { path: None, reason: "no directory was chosen".to_owned(), done: 0 };
+        self.directory.as_ref().ok_or_else(|| self.refused.clone().unwrap_or_else(nowhere))
     }
 
     pub(super) fn answer(&self, identity: &Identity, key: &str) -> Option<Answer> {
@@ -151,27 +217,42 @@ impl Store {
         None
     }
 
-    /// Keeps `record`; a failure costs the next process some time, and is logged.
+    /// Keeps `record`; a failure costs the next process some time, and is noted.
     pub(super) fn put(&self, record: &Record) {
-        let Some(directory) = &self.directory else { return };
-        let Some(bytes) = encode(record) else { return };
-        if let Err(error) = directory.write_soon(&record.name(), &bytes) {
-            log::info!("what the tuner found was not kept in {}: {error}", directory.path().display());
-        }
+        self.note(self.keep(record));
+    }
+
+    fn keep(&self, record: &Record) -> Result<(), StoreError> {
+        let directory = self.directory()?;
+        let fail = |error| StoreError::new(directory.path(), "cannot be written", &error);
+        let bytes = encode(record).ok_or_else(|| fail(std::io::Error::other("no JSON can be made of it")))?;
+        directory.write_soon(&record.name(), &bytes).map_err(fail)
     }
 
     pub(super) fn forget_answer(&self, identity: &Identity, key: &str) {
-        self.remove(&answer_name(identity, key));
+        self.note(self.remove(&answer_name(identity, key)));
     }
 
     pub(super) fn forget_verdict(&self, identity: &Identity, class: &str, candidate: &str) {
-        self.remove(&verdict_name(identity, class, candidate));
+        self.note(self.remove(&verdict_name(identity, class, candidate)));
     }
 
-    fn remove(&self, name: &str) {
-        let Some(directory) = &self.directory else { return };
-        if let Err(error) = directory.remove(name) {
-            log::info!("{name} could not be removed from {}: {error}", directory.path().display());
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let directory = self.directory()?;
+        let fail = |error| StoreError::new(&directory.path().join(name), "cannot be removed", &error);
+        directory.remove(name).map_err(fail)
+    }
+
+    /// Says what went wrong, once aloud: what holds one file back holds back the others too. Of a directory that is not used
+    /// [`Store::open`] has told.
+    fn note(&self, done: Result<(), StoreError>) {
+        let Err(error) = done else { return };
+        if self.directory.is_none() {
+            return;
+        }
+        match self.failure.set(error.clone()) {
+            Ok(()) => log::warn!("tuning is not kept on disk: {error}"),
+            Err(_) => log::info!("tuning is not kept on disk either: {error}"),
         }
     }
 
@@ -218,24 +299,38 @@ impl Store {
     }
 
     /// Keeps the answers of `table` that say more than those already there; how many.
-    pub fn merge(&self, table: &Table) -> usize {
+    ///
+    /// # Errors
+    /// The first that could not be kept, with the number of those that were; the rest is not tried.
+    pub fn merge(&self, table: &Table) -> Result<usize, StoreError> {
+        self.directory()?;
         let mut own = self.table();
-        let mut taken = 0;
+        let mut done = 0;
         for answer in table.answers() {
             if own.add(answer.clone()) {
-                self.put(&Record::Answer(answer.clone()));
-                taken += 1;
+                self.keep(&Record::Answer(answer.clone())).map_err(|error| StoreError { done, ..error })?;
+                done += 1;
             }
         }
-        taken
+        Ok(done)
     }
 
     /// Forgets everything: answers and verdicts. How many files there were.
-    pub fn clear(&self) -> usize {
-        let Some(directory) = &self.directory else { return 0 };
-        let names = directory.names(SUFFIX).unwrap_or_default();
-        names.iter().for_each(|name| self.remove(name));
-        names.len()
+    ///
+    /// # Errors
+    /// The first file that could not be removed, with the number of those that were; all are tried.
+    pub fn clear(&self) -> Result<usize, StoreError> {
+        let directory = self.directory()?;
+        let names = directory.names(SUFFIX);
+        let names = names.map_err(|error| StoreError::new(directory.path(), "cannot be listed", &error))?;
+        let (mut done, mut failure) = (0, None);
+        for name in &names {
+            match self.remove(name) {
+                Ok(()) => done += 1,
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(done), |error| Err(StoreError { done, ..error }))
     }
 }
 

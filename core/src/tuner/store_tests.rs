@@ -77,7 +77,7 @@ fn verdicts_of_an_older_check_are_not_found() {
     assert_eq!(store.quarantine(), []);
     fs::copy(place("0.0.1 1"), place(CHECK)).unwrap();
     assert_eq!(store.verdict(&identity("1"), "f32", "tiled"), Some(verdict(Some("wrong"))));
-    assert_eq!(store.clear(), 3, "those of older checks go too");
+    assert_eq!(store.clear(), Ok(3), "those of older checks go too");
 }
 
 #[test]
@@ -132,6 +132,10 @@ fn a_directory_that_others_can_write_is_not_used() {
     assert_eq!(store.path(), None);
     store.put(&Record::Verdict(verdict(None)));
     assert!(directory.files().is_empty());
+    let why = store.check().unwrap_err();
+    assert_eq!(why.path.as_ref(), Some(&directory.0));
+    assert!(why.to_string().contains("can be written by others (mode 0777)"), "{why}");
+    assert_eq!((store.merge(&Table::new()), store.clear()), (Err(why.clone()), Err(why)));
     // A fresh one is this user's alone.
     let fresh = Directory::new("fresh");
     Store::open(&fresh.place()).put(&Record::Verdict(verdict(None)));
@@ -151,11 +155,49 @@ fn export_and_merge_keep_what_says_more() {
     table.add(answer("2", "a", "split"));
     let read = Table::from_json(&table.to_json()).unwrap();
     assert_eq!(read, table);
-    assert_eq!(store.merge(&read), 2);
+    assert_eq!(store.merge(&read), Ok(2));
     let winner = |driver, key| store.answer(&identity(driver), key).unwrap().winner;
     assert_eq!([winner("1", "a"), winner("1", "b"), winner("2", "a")], ["tiled", "split", "split"]);
-    assert_eq!(store.merge(&read), 0, "twice changes nothing");
-    assert_eq!((store.clear(), store.table().len()), (3, 0));
+    assert_eq!(store.merge(&read), Ok(0), "twice changes nothing");
+    assert_eq!((store.clear(), store.table().len()), (Ok(3), 0));
+}
+
+#[test]
+fn what_cannot_be_written_is_reported_and_not_counted() {
+    let directory = Directory::new("unwritable");
+    let store = Store::open(&directory.place());
+    assert_eq!((store.check(), store.failure()), (Ok(()), None));
+    assert!(directory.files().is_empty(), "a check leaves nothing");
+    // No file takes the place of a folder, whoever runs this.
+    let blocked = directory.0.join(answer_name(&identity("1"), "b"));
+    fs::create_dir(&blocked).unwrap();
+    let mut table = Table::new();
+    for key in ["a", "b", "c"] {
+        table.add(answer("1", key, "tiled"));
+    }
+    let refused = store.merge(&table).unwrap_err();
+    assert_eq!((refused.path.as_ref(), refused.done), (Some(&directory.0), 1));
+    assert!(refused.reason.starts_with("cannot be written: "), "{refused}");
+    assert_eq!(store.table().len(), 1, "what was counted is there");
+    assert_eq!(store.failure(), None, "whoever asked was told");
+    // What nobody waits for is remembered.
+    store.put(&Record::Answer(answer("1", "b", "tiled")));
+    assert_eq!(store.failure().map(|failure| failure.path.as_ref()), Some(Some(&directory.0)));
+    let left = store.clear().unwrap_err();
+    assert_eq!((left.path, left.done), (Some(blocked), 1));
+    assert!(left.reason.starts_with("cannot be removed: "), "{}", left.reason);
+    assert!(store.table().is_empty(), "the others are gone");
+}
+
+#[test]
+fn store_without_a_directory_says_so() {
+    let store = Store::open(&Place::Nowhere);
+    let refused = [store.check().err(), store.merge(&Table::new()).err(), store.clear().err()];
+    for error in refused {
+        assert_eq!(error.map(|error| error.path), Some(None));
+    }
+    store.put(&Record::Verdict(verdict(None)));
+    assert_eq!(store.failure(), None, "nothing was to be kept");
 }
 
 #[test]

@@ -57,6 +57,7 @@ impl Tuner {
             }
             return Ok(Trust::of(verdict.insert(stored)));
         }
+        runner.settle()?;
         let before = runner.now_ns();
         let checked = runner.check(candidate);
         log::debug!("{class}: {name}: checked in {:.1} ms", (runner.now_ns() - before) as f64 / 1e6);
