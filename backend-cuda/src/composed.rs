@@ -74,7 +74,7 @@ pub(crate) fn reduced(
     let Some(first) = ways.first() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for wanted in first.iter().take(most) {
-        let mut composed = Composed { parts: Vec::new(), scratch_bytes: vec![0] };
+        let mut composed = Composed { parts: Vec::new(), scratch_bytes: Vec::new() };
         let mut estimate_ns = op.product.output.bytes() as f64 / BYTES_PER_NS;
         for (part, ways) in parts.iter().zip(&ways) {
             let at = find(ways.iter().map(|way| way.name.as_str()), &wanted.name).unwrap_or(0);
@@ -82,14 +82,9 @@ pub(crate) fn reduced(
             let reduction = polywarp_shaders::plan(&part.reduce().into(), caps)?;
             // Portable kernels read whole quads.
             let bytes = part.product.output.required_bytes().next_multiple_of(16);
-            composed.scratch_bytes[0] = composed.scratch_bytes[0].max(bytes);
-            let others = way.plan.scratch_bytes.iter().chain(&reduction.scratch_bytes);
-            for (i, &bytes) in others.enumerate() {
-                match composed.scratch_bytes.get_mut(1 + i) {
-                    Some(most) => *most = bytes.max(*most),
-                    None => composed.scratch_bytes.push(bytes),
-                }
-            }
+            let needed =
+                [bytes].into_iter().chain(way.plan.scratch_bytes.iter().chain(&reduction.scratch_bytes).copied());
+            polywarp_shaders::share_scratch(&mut composed.scratch_bytes, needed);
             estimate_ns += way.estimate_ns;
             composed.parts.push((way.plan.clone(), reduction));
         }
@@ -97,4 +92,36 @@ pub(crate) fn reduced(
         found.push(Candidate { name, estimate_ns, plan: Work::Composed(composed) });
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use polywarp_core::harness::products::{products, unchecked};
+    use polywarp_kernels::{Caps, candidates, every};
+
+    use super::*;
+
+    /// What cannot be checked with a small op before its first use is never chosen.
+    #[test]
+    fn every_composed_way_is_had_for_an_op_small_enough_to_check_it() {
+        let ops: Vec<Op> = products().unwrap().into_iter().filter(|op| matches!(op, Op::ReducedMatmul(_))).collect();
+        let portable = polywarp_shaders::Caps { f16: true, f64: true, ..polywarp_shaders::Caps::webgpu_defaults("") };
+        for caps in [Caps::h200(), Caps::a100(), Caps::rtx_4090()] {
+            let ways = |op: &Op, natives: &dyn Fn(&Op) -> Vec<polywarp_kernels::Candidate>| {
+                let Op::ReducedMatmul(op) = op else { return Vec::new() };
+                let found = reduced(op, natives, &portable, usize::MAX).unwrap();
+                found.into_iter().map(|way| way.name).collect()
+            };
+            let offered = |op: &Op| ways(op, &|op| candidates(op, &caps));
+            let all = |op: &Op| ways(op, &|op| every(op, &caps));
+            let (seen, missing) = unchecked(&ops, offered, all);
+            println!("sm_{}: {seen} composed ways", caps.sm);
+            assert!(
+                seen > 100 && missing.is_empty(),
+                "{} of {seen} cannot be checked: {:?}",
+                missing.len(),
+                missing.first()
+            );
+        }
+    }
 }

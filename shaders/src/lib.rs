@@ -19,7 +19,9 @@ mod plans;
 mod validate;
 pub mod wgsl;
 
-pub use plan::{Access, Candidate, Caps, Cooperative, KernelKey, Launch, Plan, Slot, Source, candidates, plan};
+pub use plan::{
+    Access, Candidate, Caps, Cooperative, KernelKey, Launch, Plan, Slot, Source, candidates, plan, share_scratch,
+};
 
 /// Which state of these kernels this is: changes whenever one may compute, or perform, differently.
 pub const KERNELS: &str = env!("POLYWARP_SHADERS");

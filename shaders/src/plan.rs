@@ -125,6 +125,16 @@ pub struct Plan {
     pub scratch_bytes: Vec<u64>,
 }
 
+/// Makes `scratch_bytes` do for what needs scratch buffers of `sizes` besides, before or after.
+pub fn share_scratch(scratch_bytes: &mut Vec<u64>, sizes: impl IntoIterator<Item = u64>) {
+    for (number, bytes) in sizes.into_iter().enumerate() {
+        match scratch_bytes.get_mut(number) {
+            Some(most) => *most = bytes.max(*most),
+            None => scratch_bytes.push(bytes),
+        }
+    }
+}
+
 /// One of the ways to compute an op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {

@@ -18,7 +18,7 @@ use polywarp_core::{DType, Error, Layout, Result};
 
 use super::reduce::template::check_index;
 use crate::element::{Element, Form};
-use crate::{Candidate, Caps, KernelKey, Launch, Plan, Slot, Source};
+use crate::{Candidate, Caps, KernelKey, Launch, Plan, Slot, Source, share_scratch};
 use combine::Combine;
 use coop::pack::Pack;
 use coop::range::{self, Range};
@@ -74,6 +74,9 @@ const SLOW_LOAD_TIMES: f64 = 2.1;
 /// What the launches that pack operands cost, and the bytes that they read and write in a nanosecond (the same product).
 const COPY_NS: f64 = 8000.0;
 const COPY_BYTES_PER_NS: f64 = 1000.0;
+
+/// Bytes of sums of slabs of K that there are at a time: what nearly every binding allows, and a small part of a card's memory.
+const MOST_PARTIAL_BYTES: u64 = 256 << 20;
 
 /// One way to compute a product, not yet made.
 enum Way {
@@ -192,12 +195,44 @@ impl Way {
                 Ok(Plan { launches: vec![combine::launch(op, places, 0, None, caps)?], scratch_bytes: Vec::new() })
             }
             Way::Vector(plan) => Ok(plan),
-            Way::Tiled(cut) => tiled(op, places, cut, Gate::Open, caps),
-            Way::Coop(choice, Operands::AsTheyLie) => coop(op, places, choice, caps),
-            Way::Coop(choice, Operands::Packed) => packed(op, places, choice, caps),
-            Way::Coop(choice, Operands::Split) => split(op, places, choice, caps),
+            Way::Tiled(cut) => {
+                in_parts(op, places, (cut.tile, cut.splits), caps, |op, places| tiled(op, places, cut, Gate::Open, caps))
+            }
+            Way::Coop(choice, operands) => {
+                let (tile, splits) = (choice.shape.tile, choice.cut.splits);
+                in_parts(op, places, (tile, splits), caps, |op, places| match operands {
+                    Operands::AsTheyLie => coop(op, places, choice, caps),
+                    Operands::Packed => packed(op, places, choice, caps),
+                    Operands::Split => split(op, places, choice, caps),
+                })
+            }
         }
     }
+}
+
+/// The launches of `plan` for `op`, or for a part of its result after the other where sums of `splits` slabs would take too much.
+fn in_parts(
+    op: &Matmul,
+    places: &Places,
+    (tile, splits): (Tile, u64),
+    caps: &Caps,
+    plan: impl Fn(&Matmul, &Places) -> Result<Plan>,
+) -> Result<Plan> {
+    let each = splits * places.epilogue.accumulator.dtype().size_bytes();
+    let parts = match splits {
+        1 => Vec::new(),
+        _ => op.parts(MOST_PARTIAL_BYTES / each, tile.block_m.max(tile.block_n).into()),
+    };
+    if parts.len() < 2 {
+        return plan(op, places);
+    }
+    let mut whole = Plan::default();
+    for part in parts {
+        let Plan { launches, scratch_bytes } = plan(&part, &Places::of(&part, caps)?)?;
+        whole.launches.extend(launches);
+        share_scratch(&mut whole.scratch_bytes, scratch_bytes);
+    }
+    Ok(whole)
 }
 
 /// The launches of plain tiles.

@@ -93,10 +93,11 @@ mod tests {
     use polywarp_core::{DType, Layout, TensorSpec};
 
     use super::*;
-    use crate::validate::{full_caps, validate};
+    use crate::validate::{Validated, full_caps};
 
     #[test]
     fn every_distribution_validates() {
+        let mut validated = Validated::default();
         for caps in [full_caps(), Caps::webgpu_defaults("test")] {
             for dtype in [DType::U32, DType::F32, DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2] {
                 for distribution in [
@@ -106,11 +107,7 @@ mod tests {
                 ] {
                     let layout = Layout::contiguous(polywarp_core::Shape::new(&[7]).unwrap());
                     let Ok(op) = Random::new(distribution, 1, 2, TensorSpec::new(dtype, layout)) else { continue };
-                    let launch = plan(&op, &caps).unwrap().launches.remove(0);
-                    let source = launch.kernel.source();
-                    if let Err(message) = validate(&source.wgsl, &caps) {
-                        panic!("{}: {message}\n{}", source.name, source.wgsl);
-                    }
+                    validated.check(&plan(&op, &caps).unwrap().launches, &caps);
                 }
             }
         }

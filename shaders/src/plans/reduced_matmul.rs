@@ -9,7 +9,7 @@ use polywarp_core::tuner::find;
 
 use super::{matmul, reduce};
 use crate::plan::Slot;
-use crate::{Candidate, Caps, Plan};
+use crate::{Candidate, Caps, Plan, share_scratch};
 
 /// Bytes of D that there are at a time: more than a wave of tiles on the largest card, and what any binding allows.
 const PART_BYTES: u64 = 64 << 20;
@@ -57,18 +57,9 @@ fn add(whole: &mut Plan, op: &ReducedMatmul, product: Plan, caps: &Caps) -> Resu
     let reduction = reduce::plan(&op.reduce(), caps)?;
     // Kernels read and write whole quads.
     let d_bytes = op.product.output.required_bytes().next_multiple_of(16).max(16);
-    let mut need = |number: usize, bytes: u64| {
-        if whole.scratch_bytes.len() <= number {
-            whole.scratch_bytes.resize(number + 1, 0);
-        }
-        let slot = &mut whole.scratch_bytes[number];
-        *slot = bytes.max(*slot);
-    };
     let of_product = product.scratch_bytes.len();
-    need(0, d_bytes);
-    for (i, &bytes) in product.scratch_bytes.iter().chain(&reduction.scratch_bytes).enumerate() {
-        need(1 + i, bytes);
-    }
+    let needed = [d_bytes].into_iter().chain(product.scratch_bytes).chain(reduction.scratch_bytes);
+    share_scratch(&mut whole.scratch_bytes, needed);
     for mut launch in product.launches {
         for slot in &mut launch.bindings {
             *slot = match *slot {

@@ -4,7 +4,7 @@ use polywarp_core::ops::{ArgReduce, ArgReduceFn};
 use polywarp_core::{DType, KeepDims, Layout, Shape, TensorSpec};
 
 use crate::Caps;
-use crate::validate::{full_caps, validate};
+use crate::validate::{Validated, full_caps};
 
 #[test]
 fn arg_reductions_of_every_dtype_and_layout_validate() {
@@ -18,7 +18,7 @@ fn arg_reductions_of_every_dtype_and_layout_validate() {
         (&[6, 8, 10], &[2, 0, 1], &[1]),
         (&[4, 6, 8, 12], &[0, 1, 2, 3], &[0, 2, 3]),
     ];
-    let mut seen = std::collections::HashSet::new();
+    let mut validated = Validated::default();
     for caps in [full_caps(), Caps::webgpu_defaults("test")] {
         for function in ArgReduceFn::ALL {
             for dtype in DType::ALL.into_iter().filter(|&d| d != DType::Bool && caps.require(d).is_ok()) {
@@ -27,20 +27,12 @@ fn arg_reductions_of_every_dtype_and_layout_validate() {
                     let shape = layout.shape().without_axes(axes, KeepDims::No);
                     let output = TensorSpec::new(DType::U32, Layout::contiguous(shape));
                     let op = ArgReduce::new(function, TensorSpec::new(dtype, layout), axes, output).unwrap();
-                    for launch in crate::plan(&op.into(), &caps).unwrap().launches {
-                        if !seen.insert(launch.kernel.clone()) {
-                            continue;
-                        }
-                        let source = launch.kernel.source();
-                        if let Err(message) = validate(&source.wgsl, &caps) {
-                            panic!("{}: {message}\n{}", source.name, source.wgsl);
-                        }
-                    }
+                    validated.check(&crate::plan(&op.into(), &caps).unwrap().launches, &caps);
                 }
             }
         }
     }
-    assert!(seen.len() > 50, "{} kernels", seen.len());
+    assert!(validated.kernels() > 50, "{} kernels", validated.kernels());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use polywarp_core::{DType, TensorSpec};
 
 use super::*;
-use crate::validate::validate;
+use crate::validate::Validated;
 
 fn caps() -> Caps {
     Caps::webgpu_defaults("test")
@@ -20,10 +20,7 @@ fn copy(dtype: DType, from: Layout, to: Layout) -> Copy {
 /// The algorithm chosen, after its text has been validated; `None` for the elementwise kernel.
 fn chosen(dtype: DType, from: Layout, to: Layout) -> Option<Algorithm> {
     let launch = plan(&copy(dtype, from, to), &caps()).unwrap().launches.remove(0);
-    let source = launch.kernel.source();
-    if let Err(message) = validate(&source.wgsl, &caps()) {
-        panic!("{}: {message}\n{}", source.name, source.wgsl);
-    }
+    Validated::default().check([&launch], &caps());
     match launch.kernel {
         KernelKey::Copy(kernel) => Some(kernel.algorithm),
         _ => None,
@@ -75,7 +72,7 @@ fn eight_dimensions_of_eight_bytes_still_have_a_kernel() {
     let order = [7, 1, 5, 3, 4, 2, 6, 0];
     let from = dense(&[2, 2, 2, 2, 2, 2, 2, 3]).permute(&order).unwrap();
     let launch = plan(&copy(DType::F64, from, dense(&shape)), &caps()).unwrap().launches.remove(0);
-    assert!(validate(&launch.kernel.source().wgsl, &caps()).is_ok());
+    Validated::default().check([&launch], &caps());
 }
 
 #[test]

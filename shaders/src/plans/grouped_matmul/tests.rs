@@ -3,7 +3,7 @@
 use polywarp_core::ops::{GroupedMatmul, Matmul};
 use polywarp_core::{DType, Layout, Shape, TensorSpec, UnaryFn};
 
-use crate::validate::{full_caps, validate};
+use crate::validate::{Validated, full_caps};
 use crate::{Caps, Slot};
 
 fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
@@ -45,7 +45,7 @@ const DIMS: [[u64; 4]; 7] = [
 
 #[test]
 fn grouped_products_of_every_dtype_and_layout_validate_on_every_tile() {
-    let mut seen = std::collections::HashSet::new();
+    let mut validated = Validated::default();
     for caps in [full_caps(), Caps::webgpu_defaults("test")] {
         for dtype in DType::ALL.into_iter().filter(|&d| d != DType::Bool && caps.require(d).is_ok()) {
             for dims in DIMS {
@@ -53,22 +53,13 @@ fn grouped_products_of_every_dtype_and_layout_validate_on_every_tile() {
                     for op in [product(dtype, dims, lies), with_everything(product(dtype, dims, lies))] {
                         let list = crate::candidates(&op.clone().into(), &caps).unwrap();
                         assert_eq!(crate::plan(&op.into(), &caps).unwrap(), list[0].plan);
-                        for launch in list.into_iter().flat_map(|candidate| candidate.plan.launches) {
-                            if !seen.insert(launch.kernel.clone()) {
-                                continue;
-                            }
-                            let source = launch.kernel.source();
-                            assert_eq!(source.bindings.len(), launch.bindings.len(), "{}", source.name);
-                            if let Err(message) = validate(&source.wgsl, &caps) {
-                                panic!("{}: {message}\n{}", source.name, source.wgsl);
-                            }
-                        }
+                        validated.check(list.iter().flat_map(|candidate| &candidate.plan.launches), &caps);
                     }
                 }
             }
         }
     }
-    assert!(seen.len() > 150, "{} kernels", seen.len());
+    assert!(validated.kernels() > 150, "{} kernels", validated.kernels());
 }
 
 #[test]

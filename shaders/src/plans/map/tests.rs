@@ -4,7 +4,7 @@ use polywarp_core::ops::Map;
 use polywarp_core::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Shape, TensorSpec, UnaryFn};
 
 use super::*;
-use crate::validate::{full_caps, validate};
+use crate::validate::{Validated, full_caps};
 
 fn map(expr: &Expr, inputs: &[(DType, Layout)], shape: &[u64]) -> Map {
     let dtypes: Vec<DType> = inputs.iter().map(|i| i.0).collect();
@@ -21,12 +21,7 @@ fn kernel(op: &Map, caps: &Caps) -> Kernel {
 }
 
 fn check(op: &Map, caps: &Caps) {
-    let launch = plan(op, caps).unwrap().launches.remove(0);
-    let source = launch.kernel.source();
-    if let Err(message) = validate(&source.wgsl, caps) {
-        panic!("{}: {message}\n{}", source.name, source.wgsl);
-    }
-    assert_eq!(source.bindings.len(), launch.bindings.len());
+    Validated::default().check(&plan(op, caps).unwrap().launches, caps);
 }
 
 fn dense(dims: &[u64]) -> Layout {

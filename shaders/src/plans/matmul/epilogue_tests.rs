@@ -3,7 +3,7 @@
 use polywarp_core::ops::Matmul;
 use polywarp_core::{DType, Layout, ScaleBlocks, Shape, TensorSpec, UnaryFn};
 
-use crate::validate::{full_caps, validate};
+use crate::validate::{Validated, full_caps};
 use crate::{Caps, Slot};
 
 /// Batch, m, n, k: vectors, few rows, tails, batches, long K, large.
@@ -33,7 +33,7 @@ fn with_everything(op: Matmul) -> Matmul {
 /// With scales per tensor, per row and of blocks, every type of result, alone and with everything else.
 #[test]
 fn products_of_quantised_operands_validate_and_read_their_scales() {
-    let mut seen = std::collections::HashSet::new();
+    let mut validated = Validated::default();
     let dtypes = [DType::I8, DType::F8E4M3];
     for (caps, dtype) in
         [full_caps(), Caps::webgpu_defaults("test")].into_iter().flat_map(|c| dtypes.map(|d| (c.clone(), d)))
@@ -60,20 +60,11 @@ fn products_of_quantised_operands_validate_and_read_their_scales() {
                     for candidate in crate::candidates(&op.into(), &caps).unwrap() {
                         let last = candidate.plan.launches.last().unwrap();
                         assert!(last.bindings.ends_with(&own), "{}: {:?}", candidate.name, last.bindings);
-                        for launch in candidate.plan.launches {
-                            if !seen.insert(launch.kernel.clone()) {
-                                continue;
-                            }
-                            let source = launch.kernel.source();
-                            assert_eq!(source.bindings.len(), launch.bindings.len(), "{}", source.name);
-                            if let Err(message) = validate(&source.wgsl, &caps) {
-                                panic!("{}: {message}\n{}", source.name, source.wgsl);
-                            }
-                        }
+                        validated.check(&candidate.plan.launches, &caps);
                     }
                 }
             }
         }
     }
-    assert!(seen.len() > 50, "{} kernels", seen.len());
+    assert!(validated.kernels() > 50, "{} kernels", validated.kernels());
 }

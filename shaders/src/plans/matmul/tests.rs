@@ -4,7 +4,7 @@ use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Layout, Precision, ScaleBlocks, Shape, TensorSpec, UnaryFn};
 
 use super::*;
-use crate::validate::{full_caps, validate};
+use crate::validate::{Validated, full_caps};
 
 /// Batch dims, m, n, k.
 type Dims<'a> = (&'a [u64], u64, u64, u64);
@@ -63,7 +63,7 @@ const DIMS: &[Dims] = &[
 #[test]
 fn products_of_every_dtype_and_layout_validate() {
     let orders = [Order::Plain, Order::Transposed, Order::Spread];
-    let mut seen = std::collections::HashSet::new();
+    let mut validated = Validated::default();
     for caps in [full_caps(), Caps::webgpu_defaults("test")] {
         for dtype in DType::ALL.into_iter().filter(|&d| d != DType::Bool && caps.require(d).is_ok()) {
             for &dims in DIMS {
@@ -77,22 +77,13 @@ fn products_of_every_dtype_and_layout_validate() {
                         let names: std::collections::HashSet<_> =
                             list.iter().map(|candidate| &candidate.name).collect();
                         assert_eq!(names.len(), list.len(), "{names:?}");
-                        for launch in list.into_iter().flat_map(|candidate| candidate.plan.launches) {
-                            if !seen.insert(launch.kernel.clone()) {
-                                continue;
-                            }
-                            let source = launch.kernel.source();
-                            assert_eq!(source.bindings.len(), launch.bindings.len(), "{}", source.name);
-                            if let Err(message) = validate(&source.wgsl, &caps) {
-                                panic!("{}: {message}\n{}", source.name, source.wgsl);
-                            }
-                        }
+                        validated.check(list.iter().flat_map(|candidate| &candidate.plan.launches), &caps);
                     }
                 }
             }
         }
     }
-    assert!(seen.len() > 300, "{} kernels", seen.len());
+    assert!(validated.kernels() > 300, "{} kernels", validated.kernels());
 }
 
 #[test]
@@ -160,7 +151,7 @@ fn split_of(op: &Matmul, caps: &Caps) -> Vec<Candidate> {
 #[test]
 fn split_products_validate_and_parts_are_written_whole() {
     let orders = [Order::Plain, Order::Transposed, Order::Spread];
-    let mut seen = std::collections::HashSet::new();
+    let mut validated = Validated::default();
     for &dims in DIMS.iter().filter(|dims| dims.3 > 0) {
         for (a, b) in orders.into_iter().flat_map(|a| orders.map(|b| (a, b))) {
             let op = Matmul { precision: Precision::High, ..product(DType::F32, dims, a, b) };
@@ -175,18 +166,12 @@ fn split_products_validate_and_parts_are_written_whole() {
                         assert_eq!(matrices, op.dims().batch);
                         assert_eq!(*bytes, matrices * units * 2 * 8, "four parts of each kind a unit");
                     }
-                    for launch in launches.into_iter().filter(|launch| seen.insert(launch.kernel.clone())) {
-                        let source = launch.kernel.source();
-                        assert_eq!(source.bindings.len(), launch.bindings.len(), "{}", source.name);
-                        if let Err(message) = validate(&source.wgsl, &full_caps()) {
-                            panic!("{}: {message}\n{}", source.name, source.wgsl);
-                        }
-                    }
+                    validated.check(&launches, &full_caps());
                 }
             }
         }
     }
-    assert!(seen.len() > 80, "{} kernels", seen.len());
+    assert!(validated.kernels() > 80, "{} kernels", validated.kernels());
 }
 
 #[test]
@@ -243,6 +228,29 @@ fn long_k_with_few_tiles_is_cut_into_slabs() {
     let plan = crate::plan(&op.into(), &full_caps()).unwrap();
     assert_eq!(plan.launches.len(), 2);
     assert!(plan.scratch_bytes[0] >= 2 * 64 * 64 * 4);
+}
+
+/// Sums of 8-bit integers are exact in f32 for a slab of K alone, so that large products have many of them.
+#[test]
+fn slabs_of_large_products_are_added_a_part_of_the_result_after_the_other() {
+    let op = product(DType::I8, (&[], 8192, 8192, 8192), Order::Plain, Order::Transposed);
+    let list = crate::candidates(&op.clone().into(), &full_caps()).unwrap();
+    let slabs: Vec<_> = list.iter().filter(|candidate| candidate.name.contains("coop16")).collect();
+    assert!(!slabs.is_empty());
+    for Candidate { name, plan, .. } in slabs {
+        assert!(name.contains("_slabs8"), "{name}");
+        assert_eq!(plan.scratch_bytes, [MOST_PARTIAL_BYTES], "{name}");
+        // Eight rounds of tiles and of their addition, on an eighth of A's and of D's rows each.
+        assert_eq!(plan.launches.len(), 16, "{name}");
+        let outputs: Vec<bool> =
+            plan.launches.iter().map(|launch| launch.bindings.contains(&Slot::Output)).collect();
+        assert_eq!(outputs, [false, true].repeat(8), "{name}");
+        let kernels: std::collections::HashSet<_> = plan.launches.iter().map(|launch| &launch.kernel).collect();
+        let params: std::collections::HashSet<_> = plan.launches.iter().map(|launch| &launch.params).collect();
+        assert_eq!((kernels.len(), params.len()), (2, 16), "{name}");
+    }
+    let first = &list[0];
+    assert!(first.name.contains("coop16"), "{} is thought to be faster", first.name);
 }
 
 /// Two sets of sums need registers; quads along K must not reach into the next block.

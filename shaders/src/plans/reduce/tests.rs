@@ -3,7 +3,7 @@
 use polywarp_core::ops::Reduce;
 use polywarp_core::{DType, Error, KeepDims, Layout, ReduceFn, Shape, TensorSpec};
 
-use crate::validate::{full_caps, validate};
+use crate::validate::{Validated, full_caps};
 use crate::{Caps, Plan, Slot};
 
 /// Shapes, the order their axes are viewed in, and what is folded: rows, columns, both, scattered, several passes.
@@ -37,7 +37,7 @@ fn check(plan: &Plan) {
 
 #[test]
 fn reductions_of_every_dtype_and_layout_validate() {
-    let mut seen = std::collections::HashSet::new();
+    let mut validated = Validated::default();
     for caps in [full_caps(), Caps::webgpu_defaults("test")] {
         for function in ReduceFn::ALL {
             for dtype in DType::ALL.into_iter().filter(|&d| caps.require(d).is_ok()) {
@@ -45,20 +45,12 @@ fn reductions_of_every_dtype_and_layout_validate() {
                     let Some(op) = op(function, dtype, case) else { continue };
                     let plan = crate::plan(&op.into(), &caps).unwrap();
                     check(&plan);
-                    for launch in plan.launches {
-                        if !seen.insert(launch.kernel.clone()) {
-                            continue;
-                        }
-                        let source = launch.kernel.source();
-                        if let Err(message) = validate(&source.wgsl, &caps) {
-                            panic!("{}: {message}\n{}", source.name, source.wgsl);
-                        }
-                    }
+                    validated.check(&plan.launches, &caps);
                 }
             }
         }
     }
-    assert!(seen.len() > 200, "{} kernels", seen.len());
+    assert!(validated.kernels() > 200, "{} kernels", validated.kernels());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use polywarp_core::ops::{Softmax, SoftmaxFn};
 use polywarp_core::{DType, Error, Layout, Shape, TensorSpec};
 
 use super::{KernelKey, Step};
-use crate::validate::{full_caps, validate};
+use crate::validate::{Validated, full_caps};
 use crate::{Caps, Plan};
 
 fn softmax(function: SoftmaxFn, dtype: DType, dims: &[u64], order: &[usize], axis: usize, caps: &Caps) -> Plan {
@@ -31,25 +31,17 @@ fn softmax_of_every_dtype_and_layout_validates() {
         (&[6, 8, 10], &[2, 0, 1], 1),
         (&[6, 8, 10], &[0, 1, 2], 1),
     ];
-    let mut seen = std::collections::HashSet::new();
+    let mut validated = Validated::default();
     for caps in [full_caps(), Caps::webgpu_defaults("test")] {
         for function in SoftmaxFn::ALL {
             for dtype in DType::FLOATS.into_iter().filter(|&d| caps.require(d).is_ok()) {
                 for (dims, order, axis) in cases {
-                    for launch in softmax(function, dtype, dims, order, *axis, &caps).launches {
-                        if !seen.insert(launch.kernel.clone()) {
-                            continue;
-                        }
-                        let source = launch.kernel.source();
-                        if let Err(message) = validate(&source.wgsl, &caps) {
-                            panic!("{}: {message}\n{}", source.name, source.wgsl);
-                        }
-                    }
+                    validated.check(&softmax(function, dtype, dims, order, *axis, &caps).launches, &caps);
                 }
             }
         }
     }
-    assert!(seen.len() > 60, "{} kernels", seen.len());
+    assert!(validated.kernels() > 60, "{} kernels", validated.kernels());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use polywarp_core::ops::REGISTRY;
 use polywarp_core::{Op, TensorSpec};
 
 use super::*;
-use crate::validate::{full_caps, validate};
+use crate::validate::{Validated, full_caps};
 
 fn ops() -> Vec<Op> {
     let family = REGISTRY.iter().find(|family| family.name == "sparse24").unwrap();
@@ -19,19 +19,12 @@ fn is_ours(launch: &Launch) -> bool {
 #[test]
 fn every_kernel_validates() {
     for caps in [full_caps(), Caps::webgpu_defaults("test")] {
-        let mut seen = std::collections::HashSet::new();
+        let mut validated = Validated::default();
         for op in ops().into_iter().filter(|op| op.output().layout.elements() > 0) {
-            for launch in crate::plan(&op, &caps).unwrap().launches.into_iter().filter(is_ours) {
-                if seen.insert(launch.kernel.clone()) {
-                    let source = launch.kernel.source();
-                    if let Err(message) = validate(&source.wgsl, &caps) {
-                        panic!("{}: {message}\n{}", source.name, source.wgsl);
-                    }
-                }
-            }
+            validated.check(crate::plan(&op, &caps).unwrap().launches.iter().filter(|launch| is_ours(launch)), &caps);
         }
         // Two parts of seven dtypes; three sizes of elements, whole groups or not.
-        assert_eq!(seen.len(), 2 * 7 + 3 * 2);
+        assert_eq!(validated.kernels(), 2 * 7 + 3 * 2);
     }
 }
 
