@@ -3,8 +3,8 @@
 //! A network of two layers (64 pixels, 512 hidden units, 10 classes) is made once on the CPU: the first layer is random, the
 //! second solves a ridge regression on four fifths of the data by conjugate gradients. Then every device of the machine reads
 //! the remaining fifth twice: with f32 weights, and with i8 weights of one scale per unit, activations being quantised row by
-//! row inside [`polywarp::Tensor::linear`]. These layers are far too small for speed to show: figures of large ones are in
-//! docs/gemm.md, "Quantised layers".
+//! row inside [`polywarp::Tensor::linear`]. These layers are far too small for speed to show: products of i8 of every size are in
+//! benches/results/h200-gemm-2026-11-23c.
 //!
 //! Run: `cargo run --release --example quantised_layer`. The data and its licence: `data/README.md`.
 

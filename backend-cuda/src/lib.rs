@@ -22,7 +22,7 @@
 //! | cuBLASLt beside it, for benchmarks alone (feature `vendor`) | `vendor/` |
 //!
 //! The one decision to know: a device is one stream. Work runs in the order of the calls, so freed memory can be handed
-//! out at once, and nothing but a read waits.
+//! out at once, and nothing waits but a read, and the tuner at the first op of a kind.
 
 mod cache;
 mod candidates;
