@@ -71,7 +71,11 @@ struct Reduced {
             const bool inside = at_row < problem.m && at_column < problem.n;
             const float row_scale = C::SCALED && inside ? ending.scales.of_row(tile.batch, at_row) : 1.0f;
             const float column_scale = C::SCALED && inside ? ending.scales.of_column(tile.batch, at_column) : 1.0f;
-            Compute x = Epilogue::multiply(epilogue.alpha, ending.scaled(sums[i], row_scale, column_scale));
+            // Core multiplies with its A's scale first, which is that of a column where D is a transposed one: steps along rows of
+            // the bias then, instead of along columns.
+            const bool turned = reduction.bias_row != 0;
+            const float first = turned ? column_scale : row_scale, second = turned ? row_scale : column_scale;
+            Compute x = Epilogue::multiply(epilogue.alpha, ending.scaled(sums[i], first, second));
             if (epilogue.c != nullptr && inside) {
                 const Out c = epilogue.c_at(tile.batch, at_row, 0)[at_column * reduction.c_column];
                 x = Epilogue::add(x, Epilogue::multiply(epilogue.beta, c));

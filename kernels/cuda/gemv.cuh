@@ -19,7 +19,7 @@
 //   f32 4.33 (4.35), f16 4.34 (4.36), f64 4.31, i8 4.18; with LANES 4 2.8 to 3.5, but better at 4096 x 4096 in f16.
 //   4 vectors: `dot` f32 4.34 / 2.51 (2.22), f16 3.80 / 2.78 (4.24); `columns` f32 4.30 (2.99), f16 4.11 (4.36).
 //   8: f32 `dot` 3.99, `columns` 3.09. 16: f32 `dot` 1.98 (1.81), `columns` 1.72 (2.43).
-//   To repeat: cargo run --release -p polywarp-cuda --example gemm_candidates -- 1 16384 16384 f32 nn
+//   To repeat: cargo run --release -p polywarp-cuda --example gemm_candidates -- f32 nn 1x16384x16384
 #pragma once
 
 #include <cuda_fp8.h>
@@ -362,6 +362,16 @@ struct Columns {
 
 #define GEMV_RUN(KERNEL, OUT)                                                                                                   \
   KERNEL::run({w, x, d, l, s, k, ldw, ldx, batch_stride_w, batch_stride_x, x_is_a, wide, k_per_slab},                                 \
+              polywarp::Epilogue<OUT>(alpha, beta, c, ldc, batch_stride_c, bias, activation))
+
+// Those of kernels that read W and X by tensor maps (gemv_tma.cuh, gemv_wgmma.cuh).
+#define GEMV_STREAM_ARGUMENTS(OUT)                                                                                              \
+  const __grid_constant__ CUtensorMap w, const __grid_constant__ CUtensorMap x, OUT *d, uint32_t l, uint32_t s, uint32_t k,     \
+      uint32_t w_batches, uint32_t x_batches, uint32_t x_is_a, uint32_t wide, uint32_t k_per_slab, float alpha, float beta,     \
+      const OUT *c, int64_t ldc, int64_t batch_stride_c, const OUT *bias, uint32_t activation
+
+#define GEMV_STREAM_RUN(KERNEL, OUT)                                                                                            \
+  KERNEL::run(&w, &x, {{nullptr, nullptr, d, l, s, k, 0, 0, 0, 0, x_is_a, wide, k_per_slab}, w_batches, x_batches},             \
               polywarp::Epilogue<OUT>(alpha, beta, c, ldc, batch_stride_c, bias, activation))
 
 #define GEMV_DOT(NAME, T, OUT, SCALAR, S, ROWS, WARPS, ALIGNED)                                                                 \

@@ -172,9 +172,4 @@ struct Stream {
 #define GEMV_STREAM(NAME, T, OUT, K_MAJOR, ROWS_L, CLUSTER, STAGES)                                                                   \
   using NAME##_kernel = polywarp::gemv::Stream<T, OUT, K_MAJOR, ROWS_L, CLUSTER, STAGES>;                                             \
   extern "C" __global__ void __cluster_dims__(1, 1, CLUSTER) __launch_bounds__(NAME##_kernel::THREADS, 1)                                       \
-      NAME(const __grid_constant__ CUtensorMap w, const __grid_constant__ CUtensorMap x, OUT* d, uint32_t l, uint32_t s, uint32_t k, \
-           uint32_t w_batches, uint32_t x_batches, uint32_t x_is_a, uint32_t wide, uint32_t k_per_slab, float alpha, float beta, \
-           const OUT* c, int64_t ldc, int64_t batch_stride_c, const OUT* bias, uint32_t activation) {                           \
-    NAME##_kernel::run(&w, &x, {{nullptr, nullptr, d, l, s, k, 0, 0, 0, 0, x_is_a, wide, k_per_slab}, w_batches, x_batches},      \
-                       polywarp::Epilogue<OUT>(alpha, beta, c, ldc, batch_stride_c, bias, activation));                          \
-  }
+      NAME(GEMV_STREAM_ARGUMENTS(OUT)) { GEMV_STREAM_RUN(NAME##_kernel, OUT); }

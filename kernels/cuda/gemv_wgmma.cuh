@@ -3,7 +3,8 @@
 // Computes      what gemv.cuh does, for f16, bf16, f8e4m3, f8e5m2, i8 and u8, for up to 16 vectors X.
 // Algorithm     Blocks of a cluster take 64 rows l and share K, in steps of 128 bytes. 1 one thread keeps a ring of steps of W and X
 //               under way; 2 TURNS warpgroups take steps in turns, W as the rows of wgmma m64n16 and the vectors as its columns: what
-//               is asked for at once arrives at once, and one warpgroup would be late for it; 3 each block of the cluster owns a
+//               is asked for at once arrives at once, and one warpgroup would be late for it; each stage always has the same one of
+//               them for a reader, for its barrier tells rounds apart by one parity bit; 3 each block of the cluster owns a
 //               share of the rows l: all warpgroups of all blocks send it their sums, and it adds them up, always in the same order;
 //               4 epilogue.
 // Tiling        64 rows l, steps of 128 bytes of k, STAGES steps on their way. With about 100 KB of them two blocks fit a
@@ -42,7 +43,7 @@ struct Warpgroups {
   static constexpr int OWN_L = ROWS_L / CLUSTER, PARTS = CLUSTER * TURNS, PITCH = VECTORS + 4;
   static constexpr uint32_t SHARED_BYTES = 1024 + RING_BYTES + BARRIER_BYTES + PARTS * OWN_L * PITCH * 4;
   using Sums = Sum<T>[VECTORS / 2];
-  static_assert(TURNS <= STAGES);
+  static_assert(STAGES % TURNS == 0, "a reader of a stage sees all of its rounds, or it takes an old one for its own");
   static_assert(K_MAJOR || sizeof(T) == 2, "wgmma takes 8-bit operands along k");
 
   // Where in the ring someone stands, and the parity of that round.
@@ -260,9 +261,4 @@ struct Warpgroups {
 #define GEMV_WARPGROUPS(NAME, T, OUT, K_MAJOR, CLUSTER, TURNS, STAGES)                                                                  \
   using NAME##_kernel = polywarp::gemv::Warpgroups<T, OUT, K_MAJOR, CLUSTER, TURNS, STAGES>;                                            \
   extern "C" __global__ void __cluster_dims__(1, 1, CLUSTER) __launch_bounds__(NAME##_kernel::THREADS, 1)                               \
-      NAME(const __grid_constant__ CUtensorMap w, const __grid_constant__ CUtensorMap x, OUT* d, uint32_t l, uint32_t s, uint32_t k,    \
-           uint32_t w_batches, uint32_t x_batches, uint32_t x_is_a, uint32_t wide, uint32_t k_per_slab, float alpha, float beta,        \
-           const OUT* c, int64_t ldc, int64_t batch_stride_c, const OUT* bias, uint32_t activation) {                                   \
-    NAME##_kernel::run(&w, &x, {{nullptr, nullptr, d, l, s, k, 0, 0, 0, 0, x_is_a, wide, k_per_slab}, w_batches, x_batches},            \
-                       polywarp::Epilogue<OUT>(alpha, beta, c, ldc, batch_stride_c, bias, activation));                                 \
-  }
+      NAME(GEMV_STREAM_ARGUMENTS(OUT)) { GEMV_STREAM_RUN(NAME##_kernel, OUT); }

@@ -45,9 +45,10 @@ pub(crate) struct Instance {
 
 /// Rows, blocks of a cluster, steps on their way: as many as shared memory holds.
 const SHAPES: [(u32, u32, u32); 6] = [(128, 1, 11), (128, 2, 11), (128, 4, 11), (64, 2, 20), (64, 4, 20), (64, 8, 20)];
-/// Rows that warpgroups take; blocks of a cluster, warpgroups, steps on their way: as many as half of the shared memory holds, or all.
+/// Rows that warpgroups take; blocks of a cluster, warpgroups, steps on their way: as many as half of the shared memory holds, or all, and
+/// a multiple of the warpgroups, so that each stage has one reader.
 const WARPGROUP_ROWS: u32 = 64;
-const WARPGROUP_SHAPES: [(u32, u32, u32); 6] = [(1, 2, 9), (1, 2, 20), (2, 2, 9), (2, 2, 20), (4, 2, 9), (8, 1, 9)];
+const WARPGROUP_SHAPES: [(u32, u32, u32); 6] = [(1, 2, 10), (1, 2, 20), (2, 2, 10), (2, 2, 20), (4, 2, 10), (8, 1, 10)];
 /// Elements from row to row of sums that warpgroups send.
 const SUM_PITCH: u32 = VECTORS + 4;
 
