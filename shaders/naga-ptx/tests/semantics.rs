@@ -136,6 +136,81 @@ fn immediates_and_uniforms_arrive() {
     }
 }
 
+/// Loops whose number of rounds is known when they are compiled run as often as they would otherwise: counters that start from
+/// themselves, are compared in another type, or are looked at before the loop alone.
+#[test]
+fn loops_that_are_written_out_run_as_often_as_they_should() {
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> out: array<u32, 8>;
+        @compute @workgroup_size(1) fn main() {
+            var n = 0u;
+            var i = 3u;
+            for (i = i + 1u; i < 8u; i = i + 1u) { n = n + i; }
+            out[0] = n;
+            n = 0u;
+            for (var i = 0u; i32(i) - 5 < 0; i += 1u) { n += 1u; }
+            out[1] = n;
+            n = 0u;
+            for (var i = 0; u32(i) - 5u > 3u; i += 1) { n += 1u; }
+            out[2] = n;
+            n = 0u;
+            for (var i = 0u; (i32(i) - 3) / 2 < 3; i += 1u) { n += 1u; }
+            out[3] = n;
+            n = 0u;
+            var j = 0u;
+            let go = j < 4u;
+            for (j = 0u; go; j += 1u) { if (j == 6u) { break; } n += 1u; }
+            out[4] = n;
+            n = 0u;
+            var k = 0u;
+            let next = k + 1u;
+            for (k = 0u; k < 3u; k = next) { n += 1u; if (n >= 9u) { break; } }
+            out[5] = n;
+            n = 0u;
+            for (var i = -8; i < 8; i = i >> 1u) { n += 1u; if (n >= 9u) { break; } }
+            out[6] = n;
+            n = 0u;
+            for (var i = 1u; i != 0u; i <<= 4u) { n += i & 0xffu; }
+            out[7] = n;
+        }";
+    let shader = shader_of("counters".to_owned(), source);
+    let given = Given { buffers: vec![vec![0; 32]], guard: Some(0), ..Given::default() };
+    for options in all_options() {
+        let out = words(&launch(&shader, &options, &RunOptions::strict(), &given).unwrap()[0]);
+        assert_eq!(out, [22, 5, 5, 9, 6, 9, 9, 17], "{options:?}");
+    }
+}
+
+/// A struct of builtins is uniform where the hardware fills it in, not where a function is given one like it.
+#[test]
+fn struct_of_builtins_given_to_a_function_may_vary() {
+    let source = "
+        struct B { @builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32 }
+        @group(0) @binding(0) var<storage, read_write> out: array<u32, 32>;
+        fn helper(b: B) -> u32 { var r = 0u; if (b.wid.x < 10u) { r = subgroupAdd(b.lid); } return r; }
+        @compute @workgroup_size(32) fn main(b: B) { var c = b; c.wid.x = b.lid; out[b.lid] = helper(c); }";
+    let shader = shader_of("builtins".to_owned(), source);
+    let given = Given { buffers: vec![vec![0; 128]], guard: Some(0), ..Given::default() };
+    for options in all_options() {
+        let out = words(&launch(&shader, &options, &RunOptions::strict(), &given).unwrap()[0]);
+        assert_eq!(out, [[45; 10].as_slice(), &[0; 22]].concat(), "{options:?}");
+    }
+}
+
+/// Calls are written out, and two calls of a function that makes two are four.
+#[test]
+fn calls_that_double_from_function_to_function_are_refused() {
+    let mut source = "fn a0() {}\n".to_owned();
+    for i in 1..40 {
+        let before = i - 1;
+        source += &format!("fn a{i}() {{ a{before}(); a{before}(); }}\n");
+    }
+    source += "@compute @workgroup_size(1) fn main() { a39(); }";
+    let shader = shader_of("calls".to_owned(), &source);
+    let error = naga_ptx::compile(&shader.module, &shader.info, &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("calls"), "{error}");
+}
+
 /// Pointers to parts of private variables and locals, handed on from function to function.
 #[test]
 fn pointers_lead_to_what_they_were_made_of() {

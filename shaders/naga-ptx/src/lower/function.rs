@@ -21,6 +21,8 @@ use crate::options::WorkgroupMemory;
 
 /// Calls inside each other; WGSL has no recursion, so this is only met by what was written to meet it.
 const MAX_DEPTH: u32 = 64;
+/// Calls that are written out: functions that call each other twice double them from one to the next.
+const MAX_CALLS: u32 = 1 << 16;
 /// Local memory of one invocation, bytes (CUDA C++ guide, table of compute capabilities: 512 KiB).
 const MAX_LOCAL_BYTES: u64 = 512 << 10;
 /// Scalars of a variable in memory that are set one by one; above, a loop does it.
@@ -199,6 +201,10 @@ impl<'m> Lowerer<'m> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(Error::TooComplex { what: "the depth of calls", limit: u64::from(MAX_DEPTH) });
+        }
+        self.calls += 1;
+        if self.calls > MAX_CALLS {
+            return Err(Error::TooComplex { what: "calls, all of which are written out", limit: u64::from(MAX_CALLS) });
         }
         let uniformity = Uniformity::new(self.module, function, info, uniform, !self.partial);
         let result_leaves = match &function.result {

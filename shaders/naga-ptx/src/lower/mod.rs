@@ -145,6 +145,7 @@ fn kernel(
         local_bytes: 0,
         partial: false,
         depth: 0,
+        calls: 0,
     };
     lowerer.entry(entry, entry_info, &interface.private, interface.shared_bytes)?;
     if let Err(product) = lowerer.b.settle_layouts() {
@@ -201,6 +202,8 @@ struct Lowerer<'m> {
     partial: bool,
     /// Calls inside each other.
     depth: u32,
+    /// Calls that were written out so far.
+    calls: u32,
 }
 
 /// What the functions of an entry point use, by the types of their expressions.

@@ -100,8 +100,11 @@ impl<'m> Uniformity<'m> {
         }
     }
 
-    /// A member of an argument struct of builtins.
+    /// A member of an entry point's argument struct of builtins: what other functions are given may be any such struct.
     fn builtin(&self, base: Handle<Expression>, member: u32) -> Option<bool> {
+        if !self.module.entry_points.iter().any(|entry| std::ptr::eq(&entry.function, self.function)) {
+            return None;
+        }
         let Expression::FunctionArgument(index) = self.function.expressions[base] else { return None };
         let argument = self.function.arguments.get(index as usize)?;
         let TypeInner::Struct { members, .. } = &self.module.types[argument.ty].inner else { return None };

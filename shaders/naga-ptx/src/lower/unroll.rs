@@ -153,18 +153,21 @@ impl Planner<'_> {
             Some(_) | None => return None,
         };
         let condition = guard_of(body)?;
+        let mut inside = HashSet::new();
+        [body, continuing].into_iter().for_each(|block| emitted(block, &mut inside));
         let evaluate = |expression, value| {
-            let mut evaluator = Evaluator { module: self.module, function: self.function, counter, scalar, steps: 0 };
-            evaluator.value(expression, value)
+            let (module, function) = (self.module, self.function);
+            Evaluator { module, function, counter, value, inside: &inside, scalar, steps: 0 }.value(expression)
         };
+        // The counter has no known value before it has its first.
+        let mut value = evaluate(start, None)?;
         let mut values = Vec::new();
-        let mut value = evaluate(start, 0)? as u32;
-        while evaluate(condition, value)? != 0 {
+        while evaluate(condition, Some(value))? == Number::Bool(true) {
             if values.len() == MAX_ROUNDS {
                 return None;
             }
-            values.push(value);
-            value = evaluate(step, value)? as u32;
+            values.push(value.bits(scalar)?);
+            value = evaluate(step, Some(value))?;
         }
         Some((counter, values))
     }
@@ -306,29 +309,148 @@ fn index_variables(module: &Module, function: &Function) -> HashSet<Handle<Local
     found
 }
 
+/// What is computed somewhere in `block`.
+fn emitted(block: &Block, found: &mut HashSet<Handle<Expression>>) {
+    for statement in block {
+        if let Statement::Emit(range) = statement {
+            found.extend(range.clone());
+        }
+        children(statement, &mut |child| emitted(child, found));
+    }
+}
+
+/// A value of an expression of counters, in its own type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    I32(i32),
+    U32(u32),
+    Bool(bool),
+}
+
+impl Number {
+    fn of(literal: Literal) -> Option<Number> {
+        match literal {
+            Literal::I32(value) => Some(Number::I32(value)),
+            Literal::U32(value) => Some(Number::U32(value)),
+            Literal::Bool(value) => Some(Number::Bool(value)),
+            Literal::F64(_)
+            | Literal::F32(_)
+            | Literal::F16(_)
+            | Literal::U16(_)
+            | Literal::I16(_)
+            | Literal::U64(_)
+            | Literal::I64(_)
+            | Literal::AbstractInt(_)
+            | Literal::AbstractFloat(_) => None,
+        }
+    }
+
+    /// The bits of a counter of type `scalar`; `None` for another type.
+    fn bits(self, scalar: Scalar) -> Option<u32> {
+        match self {
+            Number::I32(value) if scalar == Scalar::I32 => Some(value as u32),
+            Number::U32(value) if scalar == Scalar::U32 => Some(value),
+            Number::I32(_) | Number::U32(_) | Number::Bool(_) => None,
+        }
+    }
+
+    fn cast(self, kind: ScalarKind) -> Option<Number> {
+        let bits = match self {
+            Number::I32(value) => value as u32,
+            Number::U32(value) => value,
+            Number::Bool(_) => return None,
+        };
+        match kind {
+            ScalarKind::Sint => Some(Number::I32(bits as i32)),
+            ScalarKind::Uint => Some(Number::U32(bits)),
+            ScalarKind::Float | ScalarKind::Bool | ScalarKind::AbstractInt | ScalarKind::AbstractFloat => None,
+        }
+    }
+
+    /// `self op other` as WGSL has it in their common type; `None` for what is not computed here.
+    fn binary(self, op: BinaryOperator, other: Number) -> Option<Number> {
+        use BinaryOperator as Op;
+        match (self, other) {
+            (Number::Bool(a), Number::Bool(b)) => match op {
+                Op::LogicalAnd => Some(Number::Bool(a && b)),
+                Op::LogicalOr => Some(Number::Bool(a || b)),
+                _ => None,
+            },
+            (Number::I32(a), Number::U32(b)) if op == Op::ShiftLeft => Some(Number::I32(a.wrapping_shl(b))),
+            (Number::I32(a), Number::U32(b)) if op == Op::ShiftRight => Some(Number::I32(a.wrapping_shr(b))),
+            (Number::I32(a), Number::I32(b)) => compared(op, a, b).or_else(|| {
+                Some(Number::I32(match op {
+                    Op::Add => a.wrapping_add(b),
+                    Op::Subtract => a.wrapping_sub(b),
+                    Op::Multiply => a.wrapping_mul(b),
+                    Op::Divide => a.checked_div(b)?,
+                    Op::Modulo => a.checked_rem(b)?,
+                    Op::And => a & b,
+                    Op::InclusiveOr => a | b,
+                    Op::ExclusiveOr => a ^ b,
+                    _ => return None,
+                }))
+            }),
+            (Number::U32(a), Number::U32(b)) => compared(op, a, b).or_else(|| {
+                Some(Number::U32(match op {
+                    Op::Add => a.wrapping_add(b),
+                    Op::Subtract => a.wrapping_sub(b),
+                    Op::Multiply => a.wrapping_mul(b),
+                    Op::Divide => a.checked_div(b)?,
+                    Op::Modulo => a.checked_rem(b)?,
+                    Op::ShiftLeft => a.wrapping_shl(b),
+                    Op::ShiftRight => a.wrapping_shr(b),
+                    Op::And => a & b,
+                    Op::InclusiveOr => a | b,
+                    Op::ExclusiveOr => a ^ b,
+                    _ => return None,
+                }))
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// A comparison; `None` for another operator.
+fn compared<T: PartialOrd>(op: BinaryOperator, a: T, b: T) -> Option<Number> {
+    Some(Number::Bool(match op {
+        BinaryOperator::Equal => a == b,
+        BinaryOperator::NotEqual => a != b,
+        BinaryOperator::Less => a < b,
+        BinaryOperator::LessEqual => a <= b,
+        BinaryOperator::Greater => a > b,
+        BinaryOperator::GreaterEqual => a >= b,
+        _ => return None,
+    }))
+}
+
 /// Integer expressions of one counter.
 struct Evaluator<'a> {
     module: &'a Module,
     function: &'a Function,
     counter: Handle<LocalVariable>,
+    /// What it is in this round.
+    value: Option<Number>,
+    /// What each round computes anew: a `let` before the loop keeps the value that it had.
+    inside: &'a HashSet<Handle<Expression>>,
     scalar: Scalar,
     steps: u32,
 }
 
 impl Evaluator<'_> {
-    /// The value of `expression`, wrapped to the counter's type; comparisons give 0 or 1.
-    fn value(&mut self, expression: Handle<Expression>, counter: u32) -> Option<i64> {
+    /// The value of `expression`; `None` where it is not known.
+    fn value(&mut self, expression: Handle<Expression>) -> Option<Number> {
         // Expressions share operands, so a short chain may have very many paths.
         self.steps += 1;
         if self.steps > MAX_STEPS {
             return None;
         }
         match counting(&self.function.expressions[expression]) {
-            Counting::Literal(literal) => number(literal),
+            Counting::Literal(literal) => Number::of(literal),
             Counting::Constant(constant) => {
                 match counting(&self.module.global_expressions[self.module.constants[constant].init]) {
-                    Counting::Literal(literal) => number(literal),
-                    Counting::Zero => Some(0),
+                    Counting::Literal(literal) => Number::of(literal),
+                    Counting::Zero => self.zero(),
                     Counting::Constant(_)
                     | Counting::Load(_)
                     | Counting::Cast { .. }
@@ -336,61 +458,22 @@ impl Evaluator<'_> {
                     | Counting::Other => None,
                 }
             }
-            Counting::Zero => Some(0),
+            Counting::Zero => self.zero(),
             Counting::Load(pointer) => {
-                (local(self.function, pointer)? == self.counter).then(|| self.wrap(i64::from(counter)))
+                let known = local(self.function, pointer)? == self.counter && self.inside.contains(&expression);
+                self.value.filter(|_| known)
             }
-            Counting::Cast { of, kind, convert: Some(4) } => match kind {
-                ScalarKind::Sint => Some(i64::from(self.value(of, counter)? as u32 as i32)),
-                ScalarKind::Uint => Some(i64::from(self.value(of, counter)? as u32)),
-                ScalarKind::Float | ScalarKind::Bool | ScalarKind::AbstractInt | ScalarKind::AbstractFloat => None,
-            },
+            Counting::Cast { of, kind, convert: Some(4) } => self.value(of)?.cast(kind),
             Counting::Binary { op, left, right } => {
-                let (a, b) = (self.value(left, counter)?, self.value(right, counter)?);
-                Some(match op {
-                    BinaryOperator::Add => self.wrap(a + b),
-                    BinaryOperator::Subtract => self.wrap(a - b),
-                    BinaryOperator::Multiply => self.wrap(a.wrapping_mul(b)),
-                    BinaryOperator::Divide if b != 0 => self.wrap(a / b),
-                    BinaryOperator::Modulo if b != 0 => self.wrap(a % b),
-                    BinaryOperator::ShiftLeft => self.wrap(a << (b & 31)),
-                    BinaryOperator::ShiftRight => self.wrap(a >> (b & 31)),
-                    BinaryOperator::And => a & b,
-                    BinaryOperator::InclusiveOr => a | b,
-                    BinaryOperator::ExclusiveOr => a ^ b,
-                    BinaryOperator::Equal => i64::from(a == b),
-                    BinaryOperator::NotEqual => i64::from(a != b),
-                    BinaryOperator::Less => i64::from(a < b),
-                    BinaryOperator::LessEqual => i64::from(a <= b),
-                    BinaryOperator::Greater => i64::from(a > b),
-                    BinaryOperator::GreaterEqual => i64::from(a >= b),
-                    BinaryOperator::LogicalAnd => i64::from(a != 0 && b != 0),
-                    BinaryOperator::LogicalOr => i64::from(a != 0 || b != 0),
-                    BinaryOperator::Divide | BinaryOperator::Modulo => return None,
-                })
+                let (a, b) = (self.value(left)?, self.value(right)?);
+                a.binary(op, b)
             }
             Counting::Cast { .. } | Counting::Other => None,
         }
     }
 
-    fn wrap(&self, value: i64) -> i64 {
-        if self.scalar == Scalar::I32 { i64::from(value as u32 as i32) } else { i64::from(value as u32) }
-    }
-}
-
-fn number(literal: Literal) -> Option<i64> {
-    match literal {
-        Literal::I32(value) => Some(i64::from(value)),
-        Literal::U32(value) => Some(i64::from(value)),
-        Literal::Bool(value) => Some(i64::from(value)),
-        Literal::F64(_)
-        | Literal::F32(_)
-        | Literal::F16(_)
-        | Literal::U16(_)
-        | Literal::I16(_)
-        | Literal::U64(_)
-        | Literal::I64(_)
-        | Literal::AbstractInt(_)
-        | Literal::AbstractFloat(_) => None,
+    /// A zero of the counter's type, which any other type refuses to be combined with.
+    fn zero(&self) -> Option<Number> {
+        Number::U32(0).cast(self.scalar.kind)
     }
 }

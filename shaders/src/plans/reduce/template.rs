@@ -11,8 +11,9 @@ use polywarp_core::{Error, Result, TensorSpec};
 use super::passes::{ITEMS, Pass, Walk};
 use crate::{Caps, KernelKey, Launch};
 
-/// Largest element count and index that kernels handle: u32 less the longest stride of a workgroup's loop.
-const MAX_INDEX: u64 = u32::MAX as u64 - (1 << 16);
+/// Largest element count and index that kernels handle: u32 less what the last slab, rounded up, may reach beyond the end (some 4
+/// million), and the longest stride of a workgroup's loop.
+const MAX_INDEX: u64 = u32::MAX as u64 - (1 << 24);
 
 /// The frame's specialisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
