@@ -23,7 +23,18 @@ use serde_json::Value;
 
 /// A run of the program with a clean environment.
 fn program(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_polywarp"));
+    cleaned(Command::new(env!("CARGO_BIN_EXE_polywarp")), args)
+}
+
+/// The same where no file can grow, which is what a full disk is to it.
+#[cfg(target_os = "linux")]
+fn on_a_full_disk(args: &[&str]) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_polywarp")]);
+    cleaned(shell, args)
+}
+
+fn cleaned(mut command: Command, args: &[&str]) -> Command {
     command.args(args).stdin(Stdio::null());
     for name in ["POLYWARP_DEVICE", "POLYWARP_TUNE", "RUST_LOG", "WGPU_BACKEND", "WGPU_ADAPTER_NAME"] {
         command.env_remove(name);

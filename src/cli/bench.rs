@@ -1,13 +1,13 @@
 //! `polywarp bench`: the speedup tables on this machine's own devices.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use polywarp::Device;
 use polywarp::bench::{self, BenchSize, Options, Suite, Table};
 
-use super::{Fault, Verdict, check_writable, is_output, progress_bar, say};
+use super::files::{self, check_distinct, check_writable, is_output};
+use super::{Fault, Output, Verdict, progress_bar, say, say_beside};
 
 /// Measures every device of this machine and prints the speedup tables
 #[derive(clap::Args)]
@@ -29,10 +29,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<BenchSize>,
     /// Seconds to spend on repeating each case on each device
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.3, value_parser = parse_budget)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.3, value_parser = parse_budget, allow_negative_numbers = true)]
     budget: f64,
     /// Seconds that a long product runs without pause, and the vendor's library beside it; 0 for short bursts alone
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = parse_budget)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = parse_budget, allow_negative_numbers = true)]
     sustained: f64,
     /// Writes the figures as JSON, one object per line; `-` is standard output, and the table goes to standard error then
     #[arg(long, value_name = "F")]
@@ -62,13 +62,11 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         return Err(Fault::usage(format!("no suite is called `{name}`: there are {names}")));
     }
     // Measuring takes minutes: a file that cannot be written is no surprise to keep for the end.
-    let files: Vec<&PathBuf> = [&args.json, &args.html].into_iter().flatten().collect();
-    if let [json, html] = files[..]
-        && json == html
-    {
-        return Err(Fault::usage(format!("--json and --html name the same file, {}", json.display())));
-    }
-    files.iter().filter(|path| !is_output(path)).try_for_each(|path| check_writable(path))?;
+    let named = [("--json", &args.json), ("--html", &args.html)];
+    let named = named.into_iter().filter_map(|(flag, path)| Some((flag.to_owned(), path.as_deref()?)));
+    let outputs: Vec<(String, &Path)> = named.collect();
+    check_distinct(&[], &outputs)?;
+    outputs.iter().try_for_each(|(_, path)| check_writable(path))?;
     let (devices, all_opened) = chosen_devices(&args.device, args.alone)?;
     let options = Options {
         suite: args.suite.clone(),
@@ -81,12 +79,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     if table.rows.is_empty() && table.skipped.is_empty() {
         return Err(Fault::usage("no case has such a name".to_owned()));
     }
-    if files.iter().any(|path| is_output(path)) {
-        // Nobody to tell when standard error is closed.
-        let _ = writeln!(io::stderr(), "{}", bench::terminal(&table));
-    } else {
-        say(bench::terminal(&table))?;
-    }
+    say_beside(Output::beside(outputs.iter().map(|(_, path)| *path)), bench::terminal(&table))?;
     if let Some(path) = &args.json {
         let lines = table.json_lines().map_err(|e| Fault::Machine(format!("cannot write JSON: {e}")))?;
         save(path, &lines)?;
@@ -146,7 +139,7 @@ fn save(path: &Path, text: &str) -> Result<(), Fault> {
     if is_output(path) {
         return say(text.trim_end());
     }
-    std::fs::write(path, text).map_err(|e| Fault::Machine(format!("{}: {e}", path.display())))
+    files::save(path, &|out| out.write_all(text.as_bytes()))
 }
 
 #[cfg(test)]

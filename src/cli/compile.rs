@@ -1,13 +1,13 @@
 //! `polywarp compile`: the offline shader compiler.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use polywarp::compiler::{BindSlot, Output, Request, Target, compile};
 use polywarp::shader::Reflection;
 use serde::Serialize;
 
-use super::{Fault, Verdict, in_shader, is_output, parse_define, read_shader};
+use super::files::{check_distinct, save};
+use super::{Fault, Verdict, in_shader, parse_define, read_shader};
 
 /// Compiles a WGSL shader to another language
 #[derive(clap::Args)]
@@ -50,9 +50,9 @@ struct Described<'a> {
 }
 
 pub fn run(args: &Args) -> Result<Verdict, Fault> {
-    if args.reflect.as_ref() == Some(&args.output) {
-        return Err(Fault::usage(format!("--reflect and --output name the same file, {}", args.output.display())));
-    }
+    let reflect = args.reflect.iter().map(|path| ("--reflect".to_owned(), path.as_path()));
+    let outputs: Vec<_> = reflect.chain([("--output".to_owned(), args.output.as_path())]).collect();
+    check_distinct(&[("the shader".to_owned(), args.file.as_path())], &outputs)?;
     let source = read_shader(&args.file)?;
     let request = Request {
         source: &source,
@@ -66,19 +66,8 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         let described = Described { target: args.target, shader: &reflection, slots: &slots };
         let mut json = serde_json::to_vec_pretty(&described).map_err(|e| Fault::Machine(format!("JSON: {e}")))?;
         json.push(b'\n');
-        write(path, &json)?;
+        save(path, &|out| out.write_all(&json))?;
     }
-    write(&args.output, &bytes)?;
+    save(&args.output, &|out| out.write_all(&bytes))?;
     Ok(Verdict::Well)
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Fault> {
-    if is_output(path) {
-        let mut out = std::io::stdout().lock();
-        return out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| match e.kind() {
-            std::io::ErrorKind::BrokenPipe => Fault::OutputClosed,
-            _ => Fault::Machine(format!("cannot write to standard output: {e}")),
-        });
-    }
-    std::fs::write(path, bytes).map_err(|e| Fault::Machine(format!("cannot write {}: {e}", path.display())))
 }

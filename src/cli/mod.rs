@@ -9,6 +9,7 @@ mod check;
 mod compile;
 mod devices;
 mod doctor;
+mod files;
 mod npy;
 mod run;
 mod tune;
@@ -53,6 +54,22 @@ enum Verdict {
     Well,
     /// Exit code 1: the output says what is wrong.
     Wrong,
+}
+
+/// Whether a command's result goes to standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    /// No: it is free for what people read.
+    Free,
+    /// Yes: nothing else may be written there.
+    Taken,
+}
+
+impl Output {
+    /// For a command that writes to these.
+    fn beside<'a>(mut paths: impl Iterator<Item = &'a Path>) -> Output {
+        if paths.any(files::is_output) { Output::Taken } else { Output::Free }
+    }
 }
 
 /// Why a command could not do its work.
@@ -162,38 +179,33 @@ fn one_line(text: &str) -> String {
 /// Writes a line to standard output.
 fn say(line: impl AsRef<str>) -> Result<(), Fault> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", line.as_ref()).and_then(|()| out.flush()).map_err(|e| match e.kind() {
+    writeln!(out, "{}", line.as_ref()).and_then(|()| out.flush()).map_err(output_failed)
+}
+
+/// What it means that standard output does not take what is written.
+fn output_failed(error: io::Error) -> Fault {
+    match error.kind() {
         io::ErrorKind::BrokenPipe => Fault::OutputClosed,
-        _ => Fault::Machine(format!("cannot write to standard output: {e}")),
-    })
+        _ => Fault::Machine(format!("cannot write to standard output: {error}")),
+    }
+}
+
+/// Writes a line about the work: to standard output, or to standard error where that is kept for a command's result.
+fn say_beside(output: Output, line: impl AsRef<str>) -> Result<(), Fault> {
+    match output {
+        Output::Free => say(line),
+        Output::Taken => {
+            // Nobody to tell when standard error is closed.
+            let _ = writeln!(io::stderr(), "{}", line.as_ref());
+            Ok(())
+        }
+    }
 }
 
 /// Writes `value` as JSON to standard output.
 fn say_json(value: &impl serde::Serialize) -> Result<(), Fault> {
     let text = serde_json::to_string_pretty(value).map_err(|e| Fault::Machine(format!("cannot write JSON: {e}")))?;
     say(text)
-}
-
-/// An error unless a file can be written to `path`: said before long work and not after it.
-fn check_writable(path: &Path) -> Result<(), Fault> {
-    let fail = |e: io::Error| Fault::Machine(format!("cannot write {}: {e}", path.display()));
-    match std::fs::metadata(path) {
-        // What is there is kept until it is replaced.
-        Ok(there) if there.is_file() || there.is_dir() => {
-            std::fs::OpenOptions::new().append(true).open(path).map(drop).map_err(fail)
-        }
-        // A pipe or a terminal: opening it is already the use of it.
-        Ok(_) => Ok(()),
-        Err(_) => {
-            std::fs::File::create_new(path).map_err(fail)?;
-            std::fs::remove_file(path).map_err(fail)
-        }
-    }
-}
-
-/// Whether `path` is `-`, standard output.
-fn is_output(path: &Path) -> bool {
-    path == Path::new("-")
 }
 
 /// The device a command was given, or the default one.

@@ -7,7 +7,7 @@
 //! the two it is. There `array.view(ml_dtypes.float8_e4m3fn)`, or `float8_e5m2`, reads them.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use npyz::{Endianness, NpyHeader, Order, TypeChar};
@@ -213,9 +213,8 @@ fn to_row_major(bytes: &[u8], form: &Form) -> Result<Vec<u8>, String> {
 }
 
 /// Writes an array of little-endian bytes in row-major order.
-pub fn write(path: &Path, form: &Form, bytes: &[u8]) -> Result<(), String> {
-    let mut file = File::create(path).map_err(|e| e.to_string())?;
-    file.write_all(&header(form)).and_then(|()| file.write_all(bytes)).map_err(|e| e.to_string())
+pub fn write(out: &mut dyn Write, form: &Form, bytes: &[u8]) -> io::Result<()> {
+    out.write_all(&header(form)).and_then(|()| out.write_all(bytes))
 }
 
 /// A version 1.0 header, padded so that the data starts at a multiple of 64 bytes.

@@ -1,8 +1,9 @@
 //! `polywarp run`: anybody's compute shader on any device, from and to .npy files.
 //!
-//! Files are read and flags are checked before a device is touched. A buffer is as long as its array, rounded up to 4
-//! bytes (what GPUs can bind), so an array of an odd number of 8- or 16-bit elements has padding zeros at its end. The shader
-//! reads its bytes whatever their dtype; where that can hardly be meant (numpy's f64 as f32), a line on standard error says so.
+//! Files are read and flags are checked before a device is touched; an array may be saved over the one it was read from. A
+//! buffer is as long as its array, rounded up to 4 bytes (what GPUs can bind), so an array of an odd number of 8- or 16-bit
+//! elements has padding zeros at its end. The shader reads its bytes whatever their dtype; where that can hardly be meant
+//! (numpy's f64 as f32), a line on standard error says so.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,9 @@ use std::path::{Path, PathBuf};
 use polywarp::compiler::{Request, Target, compile};
 use polywarp::{Binding, Buffer, DType, Device, Kernel};
 
+use super::files::{self, check_distinct, check_writable};
 use super::npy::{self, Form, Kind};
-use super::{Fault, Verdict, check_writable, chosen_device, in_shader, parse_define, read_shader, say};
+use super::{Fault, Output, Verdict, chosen_device, in_shader, parse_define, read_shader, say_beside};
 
 /// Runs a WGSL compute shader from and to .npy files
 #[derive(clap::Args)]
@@ -27,7 +29,8 @@ pub struct Args {
     /// Binds a .npy file, or zeros, such as `0=in.npy` or `1.2=zeros:f32:64x64`; may be repeated
     #[arg(long = "bind", value_name = "[GROUP.]BINDING=FILE|zeros:DTYPE:N[xM...]", value_parser = parse_bind)]
     binds: Vec<Bind>,
-    /// Saves what is bound there to a .npy file after the run, in the dtype and shape it was bound with; may be repeated
+    /// Saves what is bound there to a .npy file after the run, in the dtype and shape it was bound with; `-` is standard
+    /// output, and what is said goes to standard error then; may be repeated
     #[arg(long = "save", value_name = "[GROUP.]BINDING=FILE", value_parser = parse_save)]
     saves: Vec<Save>,
     /// The entry point; may be left out when there is one
@@ -131,10 +134,16 @@ struct Bound {
 
 pub fn run(args: &Args) -> Result<Verdict, Fault> {
     check_places(args)?;
+    let saves: Vec<_> = args.saves.iter().map(|save| (format!("--save {}", save.at), save.path.as_path())).collect();
+    check_distinct(&[("the shader".to_owned(), args.file.as_path())], &saves)?;
     let source = read_shader(&args.file)?;
     let arrays = args.binds.iter().map(load).collect::<Result<Vec<_>, _>>()?;
     args.saves.iter().try_for_each(|save| check_writable(&save.path))?;
     let device = chosen_device(args.device.as_deref())?;
+    if args.device.is_none() && device.id() == "cpu" {
+        return Err(no_shaders_by_default());
+    }
+    let output = Output::beside(saves.iter().map(|(_, path)| *path));
     let bound = arrays.into_iter().map(|array| upload(&device, array)).collect::<Result<Vec<_>, Fault>>()?;
     let bindings: Vec<Binding> = bound
         .iter()
@@ -156,11 +165,24 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     for save in &args.saves {
         let Some(array) = bound.iter().find(|array| array.at == save.at) else { continue }; // refused above
         let bytes = backend.read_blocking(&array.buffer, 0..array.size_bytes)?;
-        npy::write(&save.path, &array.form, &bytes)
-            .map_err(|e| Fault::Machine(format!("cannot write {}: {e}", save.path.display())))?;
-        say(format!("{}: {}", save.path.display(), array.form))?;
+        files::save(&save.path, &|out| npy::write(out, &array.form, &bytes))?;
+        say_beside(output, format!("{}: {}", save.path.display(), array.form))?;
     }
     Ok(Verdict::Well)
+}
+
+/// The default device is the CPU, which runs no shaders: which device does. A GPU in software is none by default.
+fn no_shaders_by_default() -> Fault {
+    let runs = |entry: &polywarp::DeviceEntry| entry.unusable.is_none() && entry.id != "cpu";
+    Fault::usage(match polywarp::devices().into_iter().find(runs) {
+        Some(entry) => format!(
+            "the default device, cpu, does not support shaders; name one that does: --device {} ({})",
+            entry.id, entry.name
+        ),
+        None => "the default device, cpu, does not support shaders, and there is no other here, not even a GPU in \
+                 software; `polywarp doctor` says what is missing"
+            .to_owned(),
+    })
 }
 
 /// A line for each array whose elements are of another type than `kernel`, which is valid, declares there.
@@ -205,15 +227,12 @@ fn check_places(args: &Args) -> Result<(), Fault> {
             return Err(Fault::usage(format!("--bind names binding {} twice", bind.at)));
         }
     }
-    for (i, save) in args.saves.iter().enumerate() {
+    for save in &args.saves {
         if args.binds.iter().all(|bind| bind.at != save.at) {
             return Err(Fault::usage(format!(
                 "--save {}: nothing is bound there; add --bind {}=...",
                 save.at, save.at
             )));
-        }
-        if args.saves[..i].iter().any(|other| other.path == save.path) {
-            return Err(Fault::usage(format!("--save names the file {} twice", save.path.display())));
         }
     }
     Ok(())

@@ -84,6 +84,8 @@ fn files_that_cannot_be_written_are_refused_first() {
     for same in [page.as_str(), "-"] {
         assert!(refused(&as_strs(&quick(&["--html", same, "--json", same])), 2).contains("same file"));
     }
+    let other = folder.path("./page.html");
+    assert!(refused(&as_strs(&quick(&["--html", &page, "--json", &other])), 2).contains("same file"));
 }
 
 #[test]
@@ -145,6 +147,9 @@ fn bench_bad_requests_are_refused() {
     assert!(refused(&["bench", "--suite", "nope"], 2).contains("softmax"));
     assert!(refused(&["bench", "--size", "huge"], 2).contains("normal"));
     assert!(refused(&["bench", "--budget", "soon"], 2).contains("seconds"));
+    for flag in ["--budget", "--sustained"] {
+        assert!(refused(&["bench", flag, "-1"], 2).contains("expected 0 to 3600 seconds"), "{flag}");
+    }
     assert!(refused(&["bench", "--device", "wgpu:99"], 2).contains("available are"));
     assert!(refused(&["bench", "--alone"], 2).contains("--device"));
     assert!(refused(&["bench", "--device", "cpu", "--size", "small", "--only", "no such case"], 2).contains("no case"));

@@ -117,3 +117,47 @@ fn bad_requests_are_refused() {
     let double = folder.with("double.wgsl", "@compute @workgroup_size(1) fn main() { var x: f64 = 1.0lf; x += x; }");
     assert!(refused(&["compile", &double, "--target", "msl", "-o", &out], 2).contains("f64"));
 }
+
+/// What would be lost is not found out by losing it.
+#[test]
+fn output_that_is_the_shader_or_another_output_is_refused() {
+    let folder = Folder::new("same-file");
+    let source = std::fs::read_to_string(shader("saxpy")).unwrap();
+    let file = folder.with("k.wgsl", &source);
+    let (out, same_out, same_file) = (folder.path("x"), folder.path("./x"), folder.path("./k.wgsl"));
+    for (output, reflect) in [(&same_file, &out), (&out, &same_file), (&out, &same_out)] {
+        let line =
+            refused(&["compile", &file, "--target", "wgsl", "-o", output.as_str(), "--reflect", reflect.as_str()], 2);
+        assert!(line.contains("same file"), "{line}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), source);
+    assert!(!exists(&out), "nothing was written");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn full_disk_keeps_the_old_file() {
+    let folder = Folder::new("full-disk");
+    let (out, reflect) = (folder.with("out", "old"), folder.with("reflect", "old"));
+    let file = shader("saxpy");
+    let args = ["compile", file.as_str(), "--target", "wgsl", "-o", out.as_str()];
+    for args in [args.to_vec(), [&args[..], &["--reflect", reflect.as_str()]].concat()] {
+        let output = ended(&mut on_a_full_disk(&args));
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("cannot write") && error.lines().count() == 1, "{error}");
+    }
+    assert_eq!([&out, &reflect].map(|file| std::fs::read_to_string(file).unwrap()), ["old", "old"]);
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 2, "nothing else is left");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn devices_are_written_as_they_are() {
+    use std::os::unix::fs::FileTypeExt;
+    let args = ["compile", &shader("saxpy"), "--target", "wgsl", "-o"];
+    well(&[&args[..], &["/dev/null"]].concat());
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    assert!(refused(&[&args[..], &["/dev/full"]].concat(), 1).contains("cannot write /dev/full"));
+    assert_eq!(well(&[&args[..], &["/dev/stdout"]].concat()), well(&[&args[..], &["-"]].concat()));
+}

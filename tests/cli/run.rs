@@ -136,6 +136,61 @@ fn file_that_cannot_be_written_is_refused_first() {
 }
 
 #[test]
+fn file_that_is_the_shader_or_another_result_is_refused() {
+    let folder = Folder::new("run-same-file");
+    let source = std::fs::read_to_string(shader("saxpy")).unwrap();
+    let file = folder.with("k.wgsl", &source);
+    let (over, one, other) = (folder.path("./k.wgsl"), folder.path("a"), folder.path("./a"));
+    let binds = ["--device", "cpu", "--grid", "1", "--bind", "0=zeros:f32:4", "--bind", "1=zeros:f32:4"];
+    let with = |saves: &[String]| {
+        let saves = saves.iter().flat_map(|save| ["--save", save.as_str()]);
+        refused(&["run", &file].into_iter().chain(binds).chain(saves).collect::<Vec<_>>(), 2)
+    };
+    assert!(with(&[format!("0={over}")]).contains("the shader and --save 0.0 name the same file"));
+    let line = with(&[format!("0={one}"), format!("1={other}")]);
+    assert!(line.contains("--save 0.0 and --save 0.1 name the same file"), "{line}");
+    assert!(with(&["0=-".to_owned(), "1=-".to_owned()]).contains("same file"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), source);
+    assert!(!exists(&one));
+}
+
+#[test]
+fn array_is_saved_over_its_own_file_or_to_standard_output() {
+    let Some(gpu) = gpu() else { return };
+    let folder = Folder::new("over");
+    let double = folder.with(
+        "double.wgsl",
+        "@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+         @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) { x[id.x] *= 2.0; }",
+    );
+    let file = folder.with("x.npy", npy("<f4", "False", "(1,)", &floats([1.5])));
+    let (bind, save) = (format!("0={file}"), format!("0={file}"));
+    let args = ["run", &double, "--device", &gpu, "--grid", "1", "--bind", &bind, "--save"];
+    well(&[&args[..], &[save.as_str()]].concat());
+    assert_eq!(std::fs::read(&file).unwrap(), npy("<f4", "False", "(1,)", &floats([3.0])));
+    let output = ended(&mut program(&[&args[..], &["0=-"]].concat()));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(output.stdout, npy("<f4", "False", "(1,)", &floats([6.0])));
+    assert_eq!(text(&output.stderr), "-: f32 1\n");
+    assert!(!exists("-"), "it is no file's name");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 2, "nothing else is left");
+}
+
+#[test]
+fn cpu_by_default_names_the_device_that_can() {
+    let args = ["run", &shader("saxpy"), "--grid", "1", "--entry", "clear"];
+    let output = ended(program(&args).env("POLYWARP_DEVICE", "cpu"));
+    let line = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{line}");
+    assert!(line.starts_with("error: ") && line.lines().count() == 1, "{line}");
+    assert!(line.contains("cpu, does not support shaders"), "{line}");
+    match gpu() {
+        Some(gpu) => assert!(line.contains(&format!("--device {gpu} (")), "{line}"),
+        None => assert!(line.contains("polywarp doctor"), "{line}"),
+    }
+}
+
+#[test]
 fn cpu_device_says_that_it_cannot() {
     let line = refused(&["run", &shader("saxpy"), "--device", "cpu", "--grid", "1", "--entry", "clear"], 2);
     assert!(line.contains("cpu does not support"), "{line}");

@@ -77,6 +77,7 @@ fn wrong_requests_are_refused() {
     let broken = folder.file("broken.json");
     fs::write(&broken, &TABLE[..200]).unwrap();
     let missing = folder.file("missing.json");
+    let same = folder.file("./broken.json");
     for (args, code) in [
         (vec!["--merge", broken.as_str()], 2),
         (vec!["--merge", missing.as_str()], 2),
@@ -86,6 +87,11 @@ fn wrong_requests_are_refused() {
         (vec!["--shape", "12x12"], 2),
         (vec!["--list", "--winners"], 2),
         (vec!["--budget", "0"], 2),
+        (vec!["--budget", "-1"], 2),
+        (vec!["--merge", broken.as_str(), "--export", same.as_str()], 2),
+        (vec!["--shape", "99999999999x99999999999x99999999999"], 2),
+        (vec!["--dtype", "bool"], 2),
+        (vec!["--shape", "8x8x8", "--dtype", "bool"], 2),
     ] {
         let (got, said, error) = tune(&folder.0, &args);
         assert_eq!((got, said.as_str()), (Some(code), ""), "{args:?}: {error}");
@@ -94,21 +100,124 @@ fn wrong_requests_are_refused() {
 }
 
 #[test]
+fn what_cannot_be_tuned_is_refused_with_its_reason() {
+    let folder = Folder::new("cannot");
+    let (_, _, error) = tune(&folder.0, &["--shape", "99999999999x99999999999x99999999999"]);
+    assert!(error.contains("larger than any device can hold") && error.contains("other extents"), "{error}");
+    let (_, _, error) = tune(&folder.0, &["--dtype", "bool"]);
+    assert!(error.contains("--dtype bool") && error.contains("f16 bf16 f32"), "{error}");
+    let (_, _, error) = tune(&folder.0, &["--budget", "-1"]);
+    assert!(error.contains("expected 1 to 600000 milliseconds"), "{error}");
+}
+
+#[test]
+fn table_goes_to_standard_output_alone() {
+    let folder = Folder::new("stdout");
+    let table = folder.file("in.json");
+    fs::write(&table, TABLE).unwrap();
+    assert_eq!(tune(&folder.0, &["--merge", &table]).0, Some(0));
+    let (code, said, error) = tune(&folder.0, &["--list", "--export", "-"]);
+    assert_eq!(code, Some(0), "{error}");
+    let exported: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(exported["answers"][0]["winner"], "tiled");
+    assert!(error.contains("matmul x: tiled"), "{error}");
+}
+
+/// Neither taken nor forgotten is what is only said to be.
+#[test]
+fn what_is_not_kept_or_forgotten_is_an_error() {
+    let folder = Folder::new("blocked");
+    let table = folder.file("in.json");
+    fs::write(&table, TABLE).unwrap();
+    assert_eq!(tune(&folder.0, &["--merge", &table]).0, Some(0));
+    let kept = fs::read_dir(folder.0.join("tuning")).unwrap().next().unwrap().unwrap().path();
+    // No file takes the place of a folder, and no folder is removed as a file, whoever runs this.
+    fs::remove_file(&kept).unwrap();
+    fs::create_dir(&kept).unwrap();
+    for (args, expected) in [
+        (vec!["--merge", table.as_str()], "only 0 of 1 answers taken: "),
+        (vec!["--clear"], "only 0 answers and verdicts forgotten: "),
+    ] {
+        let (code, said, error) = tune(&folder.0, &args);
+        assert_eq!((code, said.as_str()), (Some(1), ""), "{args:?}: {error}");
+        assert!(error.contains(expected) && error.contains("os error"), "{args:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{args:?}: {error}");
+    }
+    fs::remove_dir(&kept).unwrap();
+    #[cfg(target_os = "linux")]
+    {
+        let mut full = super::on_a_full_disk(&["tune", "--merge", &table]);
+        let output = ended(full.env("POLYWARP_CACHE", &folder.0));
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{error}");
+        assert!(error.contains("only 0 of 1 answers taken: ") && error.contains("cannot be written"), "{error}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn place_that_keeps_nothing_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("place");
+    let table = folder.file("in.json");
+    fs::write(&table, TABLE).unwrap();
+    let open = folder.0.join("open/tuning");
+    fs::create_dir_all(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let open = folder.file("open");
+    for (cache, expected) in [
+        ("off", "POLYWARP_CACHE is off"),
+        ("some/where", "`some/where`, which is not an absolute path"),
+        ("", "there is no absolute path in POLYWARP_CACHE, "),
+        (open.as_str(), "can be written by others"),
+    ] {
+        for args in [&["tune", "--merge", table.as_str()][..], &["tune", "--clear"], &["tune", "--list"]] {
+            let mut command = program(args);
+            command.env("POLYWARP_CACHE", cache);
+            for name in ["HOME", "XDG_CACHE_HOME"] {
+                command.env_remove(name);
+            }
+            let output = ended(&mut command);
+            let error = text(&output.stderr);
+            assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{cache}, {args:?}: {error}");
+            assert!(error.contains("nothing is kept") && error.contains(expected), "{cache}, {args:?}: {error}");
+            assert_eq!(error.lines().count(), 1, "{cache}, {args:?}: {error}");
+        }
+    }
+}
+
+/// A device that can be tuned, software included; `None` is said aloud.
+fn gpu() -> Option<String> {
+    let devices = super::json(&["devices", "--json"]);
+    let mut ids = devices["devices"].as_array().unwrap().iter().filter_map(|d| d["id"].as_str());
+    let found = ids.find(|id| id.starts_with("wgpu:")).map(str::to_owned);
+    if found.is_none() {
+        println!("skipped: no GPU");
+    }
+    found
+}
+
+#[test]
+fn tuning_that_is_not_kept_is_warned_of() {
+    let folder = Folder::new("unkept");
+    let Some(id) = gpu() else { return };
+    let args = ["--device", &id, "--shape", "96x64x32", "--dtype", "f32", "--budget", "50", "--export", "-"];
+    let (code, said, error) = tune(std::path::Path::new("off"), &args);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(error.starts_with("warning: what is found is not kept: POLYWARP_CACHE is off\n"), "{error}");
+    assert!(error.contains("f32 nn 96x64x32 highest: "), "{error}");
+    let exported: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(exported["answers"].as_array().unwrap().len(), 1);
+    let (code, _, error) = tune(&folder.0, &args);
+    assert!(code == Some(0) && !error.contains("warning: "), "{error}");
+}
+
+#[test]
 fn a_device_is_tuned_and_remembers() {
     let folder = Folder::new("device");
-    let devices = super::json(&["devices", "--json"]);
-    let gpu = devices["devices"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|d| d["id"].as_str())
-        .find(|id| id.starts_with("wgpu:"));
-    let Some(id) = gpu else {
-        println!("skipped: no GPU");
-        return;
-    };
+    let Some(id) = gpu() else { return };
     let out = folder.file("out.json");
-    let args = ["--device", id, "--shape", "96x64x32", "--dtype", "f32", "--budget", "50", "--export", &out];
+    let args = ["--device", &id, "--shape", "96x64x32", "--dtype", "f32", "--budget", "50", "--export", &out];
     let (code, said, error) = tune(&folder.0, &args);
     assert_eq!(code, Some(0), "{said}{error}");
     assert!(said.contains("f32 nn 96x64x32 highest: matmul_f32_"), "{said}");

@@ -158,9 +158,10 @@ impl Tuner {
         } else {
             let own = table.answers().filter(|answer| answer.identity == self.identity);
             let mut merged = lock(&self.merged);
-            let before = merged.len();
-            merged.extend(own.map(|answer| (answer.key.clone(), Arc::new(answer.clone()))));
-            merged.len() - before
+            let better: Vec<&Answer> =
+                own.filter(|answer| merged.get(&answer.key).is_none_or(|known| answer.outranks(known))).collect();
+            merged.extend(better.iter().map(|&answer| (answer.key.clone(), Arc::new(answer.clone()))));
+            better.len()
         };
         self.forget();
         taken
@@ -276,10 +277,15 @@ impl Tuner {
             .map(|timed| (timed.candidate.clone(), timed.ns))
             .collect();
         let task = Task { device: &self.identity.device, key: text, offers, known: &known, budget };
+        let mut untried = false;
         let usable = &mut |candidate: usize, runner: &mut dyn Runner| {
-            self.usable(class, offers[candidate].name, candidate, runner).map(|trust| trust == Trust::Right)
+            let trust = self.usable(class, offers[candidate].name, candidate, runner)?;
+            untried |= trust == Trust::Unknown;
+            Ok(trust == Trust::Right)
         };
         let mut found = search(&task, runner, usable)?;
+        // Memory for its check may be there another day.
+        found.complete &= !untried;
         for (candidate, error) in &found.failed {
             self.failed(key, class, offers[*candidate].name, error);
         }

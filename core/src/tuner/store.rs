@@ -224,7 +224,7 @@ impl Store {
 
     fn keep(&self, record: &Record) -> Result<(), StoreError> {
         let directory = self.directory()?;
-        let fail = |error| StoreError::new(directory.path(), "cannot be written", &error);
+        let fail = |error: std::io::Error| StoreError::new(directory.path(), "cannot be written", &error);
         let bytes = encode(record).ok_or_else(|| fail(std::io::Error::other("no JSON can be made of it")))?;
         directory.write_soon(&record.name(), &bytes).map_err(fail)
     }
@@ -239,7 +239,7 @@ impl Store {
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
         let directory = self.directory()?;
-        let fail = |error| StoreError::new(&directory.path().join(name), "cannot be removed", &error);
+        let fail = |error: std::io::Error| StoreError::new(&directory.path().join(name), "cannot be removed", &error);
         directory.remove(name).map_err(fail)
     }
 

@@ -106,7 +106,7 @@ impl Answer {
     }
 
     /// Whether this says more than `other`, which is for the same device and key.
-    fn outranks(&self, other: &Answer) -> bool {
+    pub(super) fn outranks(&self, other: &Answer) -> bool {
         (self.complete, self.times.len()) > (other.complete, other.times.len())
     }
 }

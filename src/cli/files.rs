@@ -1,0 +1,289 @@
+//! The files that commands write: whole or not at all, and never over what the same command reads or writes besides.
+//!
+//! A file is written under another name beside it and then renamed, so that an interrupt or a full disk leaves the old one
+//! as it was. What is no regular file (a device, a pipe, a descriptor of this process) is written as it stands: a rename
+//! would put a file in its place.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Fault, output_failed};
+
+/// Most links that are followed to a file, as Linux has it.
+const MOST_LINKS: usize = 40;
+
+/// Writes a file's contents; may be called again from the start.
+type Fill<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
+
+/// Whether `path` is standard output: `-`, or the name that the system has for it.
+pub fn is_output(path: &Path) -> bool {
+    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
+}
+
+/// Writes what `fill` gives to `path`, which may be standard output. What was there stays when that fails.
+pub fn save(path: &Path, fill: Fill<'_>) -> Result<(), Fault> {
+    if is_output(path) {
+        let mut out = io::stdout().lock();
+        return fill(&mut out).and_then(|()| out.flush()).map_err(output_failed);
+    }
+    write(path, fill).map_err(|e| failed(path, &e))
+}
+
+/// An error unless a file can be written to `path`: said before long work and not after it.
+pub fn check_writable(path: &Path) -> Result<(), Fault> {
+    if is_output(path) {
+        return Ok(());
+    }
+    let fail = |e: io::Error| failed(path, &e);
+    let target = followed(path);
+    match fs::metadata(&target) {
+        // What is there is kept until it is replaced.
+        Ok(there) if there.is_file() || there.is_dir() => {
+            OpenOptions::new().append(true).open(&target).map(drop).map_err(fail)
+        }
+        // A pipe or a terminal: opening it is already the use of it.
+        Ok(_) => Ok(()),
+        Err(_) => {
+            File::create_new(&target).map_err(fail)?;
+            fs::remove_file(&target).map_err(fail)
+        }
+    }
+}
+
+/// Refuses a command line whose outputs are the same file, or the same as an input, under whatever names. Each comes with
+/// what the user knows it by.
+pub fn check_distinct(inputs: &[(String, &Path)], outputs: &[(String, &Path)]) -> Result<(), Fault> {
+    let inputs = inputs.iter().map(|(what, path)| (what, place(path)));
+    let mut known: Vec<(&String, PathBuf)> = inputs.collect();
+    for (what, path) in outputs {
+        let own = if is_output(path) { PathBuf::from("-") } else { place(path) };
+        if let Some((other, _)) = known.iter().find(|(_, taken)| *taken == own) {
+            return Err(Fault::usage(format!("{other} and {what} name the same file, {}", path.display())));
+        }
+        known.push((what, own));
+    }
+    Ok(())
+}
+
+fn failed(path: &Path, error: &io::Error) -> Fault {
+    Fault::Machine(format!("cannot write {}: {error}", path.display()))
+}
+
+/// One name for each file, whether it exists or not. What is no regular file keeps its name: several may be one terminal.
+fn place(path: &Path) -> PathBuf {
+    let target = followed(path);
+    match fs::metadata(&target) {
+        Ok(there) if there.is_file() => fs::canonicalize(&target).unwrap_or(target),
+        Ok(_) => path.to_path_buf(),
+        Err(_) => {
+            let folder = fs::canonicalize(folder_of(&target)).ok();
+            let whole = folder.zip(target.file_name()).map(|(folder, name)| folder.join(name));
+            whole.unwrap_or(target)
+        }
+    }
+}
+
+/// The file that links lead to from `path`, whether it exists or not.
+fn followed(path: &Path) -> PathBuf {
+    let mut target = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        if is_descriptor(&target) {
+            break;
+        }
+        let Ok(next) = fs::read_link(&target) else { break };
+        target = folder_of(&target).join(next);
+    }
+    target
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether `path` is what some process has open; where such links lead is no path of a file.
+fn is_descriptor(path: &Path) -> bool {
+    path.starts_with("/dev/fd") || path.starts_with("/proc")
+}
+
+fn write(path: &Path, fill: Fill<'_>) -> io::Result<()> {
+    let target = followed(path);
+    let old = match fs::metadata(&target) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return replace(&target, None, fill),
+        Err(error) => return Err(error),
+    };
+    if is_descriptor(&target) {
+        // Behind what its owner wrote: a second opening has a place of its own in the file.
+        return fill(&mut OpenOptions::new().write(true).append(old.is_file()).open(&target)?);
+    }
+    if !old.is_file() {
+        return fill(&mut OpenOptions::new().write(true).open(&target)?);
+    }
+    // A file that may not be written is not replaced either.
+    drop(OpenOptions::new().append(true).open(&target)?);
+    match replace(&target, Some(&old), fill) {
+        // The file may be written but its folder not, or it is a mount of its own: there is no other way then.
+        Err(error) if is_the_folders(&error) => {
+            let mut file = OpenOptions::new().write(true).truncate(true).open(&target)?;
+            fill(&mut file).and_then(|()| file.sync_all())
+        }
+        done => done,
+    }
+}
+
+/// Whether `error` is about making or replacing a file, and not about what is written into it.
+fn is_the_folders(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | ResourceBusy)
+}
+
+/// Writes beside `target` and renames; with the owner and the rights of the `old` file, if there is one.
+fn replace(target: &Path, old: Option<&Metadata>, fill: Fill<'_>) -> io::Result<()> {
+    let (temporary, mut file) = create_beside(target)?;
+    let kept = old.map_or(Ok(()), |old| keep_rights(&file, old));
+    let filled = kept.and_then(|()| fill(&mut file)).and_then(|()| file.sync_all());
+    drop(file);
+    let renamed = filled.and_then(|()| fs::rename(&temporary, target));
+    if renamed.is_err() {
+        let _ = fs::remove_file(&temporary); // the first error is the one to tell
+    }
+    renamed
+}
+
+fn keep_rights(file: &File, old: &Metadata) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, fchown};
+        // Only the system's administrator may give files away; anybody else's are their own.
+        let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+    }
+    file.set_permissions(old.permissions())
+}
+
+/// A new file in the folder of `target`, under a name that nobody else uses.
+fn create_beside(target: &Path) -> io::Result<(PathBuf, File)> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = folder_of(target).join(format!(".polywarp-{}-{number}.tmp", std::process::id()));
+        match File::create_new(&path) {
+            // Left behind by a process that was killed and had the same number.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(file) => return Ok((path, file)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of one test, gone afterwards.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(test: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("polywarp-files-{test}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Folder(path)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.0).unwrap();
+            let mut names: Vec<String> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn write_that_fails_keeps_the_old_file_and_leaves_no_other() {
+        let folder = Folder::new("fails");
+        let (old, new) = (folder.0.join("old"), folder.0.join("new"));
+        fs::write(&old, "old").unwrap();
+        let full: Fill<'_> = &|out| {
+            out.write_all(b"half of")?;
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        };
+        for path in [&old, &new] {
+            assert_eq!(write(path, full).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        }
+        assert_eq!(folder.names(), ["old"]);
+        assert_eq!(fs::read_to_string(&old).unwrap(), "old");
+        for path in [&old, &new] {
+            write(path, &|out| out.write_all(b"whole")).unwrap();
+            assert_eq!(fs::read_to_string(path).unwrap(), "whole");
+        }
+        assert_eq!(folder.names(), ["new", "old"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn replaced_file_keeps_its_rights_and_the_links_to_it() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = Folder::new("rights");
+        let (file, link) = (folder.0.join("file"), folder.0.join("link"));
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink("file", &link).unwrap();
+        write(&link, &|out| out.write_all(b"new")).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        // A link to nothing makes what it names.
+        let (absent, lost) = (folder.0.join("absent"), folder.0.join("lost"));
+        symlink("absent", &lost).unwrap();
+        write(&lost, &|out| out.write_all(b"new")).unwrap();
+        assert_eq!(fs::read_to_string(&absent).unwrap(), "new");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn device_is_written_and_not_replaced() {
+        use std::os::unix::fs::FileTypeExt;
+        write(Path::new("/dev/null"), &|out| out.write_all(b"lost")).unwrap();
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+        let full = write(Path::new("/dev/full"), &|out| out.write_all(b"lost"));
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn same_file_is_found_under_every_name() {
+        let folder = Folder::new("same");
+        let file = folder.0.join("file");
+        fs::write(&file, "").unwrap();
+        fs::create_dir(folder.0.join("sub")).unwrap();
+        let refused = |inputs: &[&Path], outputs: &[&Path]| {
+            let named = |what: &str, paths: &[&Path]| -> Vec<(String, PathBuf)> {
+                paths.iter().map(|path| (what.to_owned(), path.to_path_buf())).collect()
+            };
+            let (inputs, outputs) = (named("the input", inputs), named("--output", outputs));
+            let inputs: Vec<_> = inputs.iter().map(|(what, path)| (what.clone(), path.as_path())).collect();
+            let outputs: Vec<_> = outputs.iter().map(|(what, path)| (what.clone(), path.as_path())).collect();
+            check_distinct(&inputs, &outputs).is_err()
+        };
+        let (new, round) = (folder.0.join("new"), folder.0.join("sub/../file"));
+        assert!(refused(&[&file], &[&file]) && refused(&[&file], &[&round]), "an input");
+        assert!(refused(&[], &[&new, &folder.0.join("./new")]), "two outputs, neither there yet");
+        assert!(refused(&[], &[&new, &folder.0.join("sub/../new")]));
+        assert!(refused(&[], &[Path::new("-"), Path::new("/dev/stdout")]));
+        assert!(!refused(&[&file, &round], &[&new, Path::new("-")]), "inputs may be the same");
+        #[cfg(unix)]
+        {
+            let link = folder.0.join("link");
+            std::os::unix::fs::symlink("new", &link).unwrap();
+            assert!(refused(&[], &[&new, &link]));
+        }
+    }
+}
