@@ -118,6 +118,18 @@ impl DType {
         self.is_float() || matches!(self, DType::I8 | DType::I32 | DType::I64)
     }
 
+    /// The smallest and the largest integer of an integer type, bool not among them.
+    pub(crate) const fn integer_range(self) -> Option<(i64, i64)> {
+        match self {
+            DType::I8 => Some((i8::MIN as i64, i8::MAX as i64)),
+            DType::U8 => Some((0, u8::MAX as i64)),
+            DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
+            DType::U32 => Some((0, u32::MAX as i64)),
+            DType::I64 => Some((i64::MIN, i64::MAX)),
+            DType::Bool | DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 | DType::F64 => None,
+        }
+    }
+
     /// The type arithmetic is done in: f32 for the smaller floats, 32-bit integers for 8-bit ones, else itself.
     pub const fn compute(self) -> DType {
         match self {

@@ -252,4 +252,26 @@ mod tests {
             assert_eq!(Tensor::map(&chosen, &[&x]).unwrap().to_vec::<f64>().unwrap(), [0.1, 1e300]);
         }
     }
+
+    #[test]
+    fn bounds_beyond_an_integer_type_bound_nothing() {
+        let device = crate::Device::new(crate::cpu::CpuBackend::new());
+        let x = crate::Tensor::from_slice(&device, &[1u8, 2, 3], [3]).unwrap();
+        assert_eq!(x.clamp(-1, 10).unwrap().to_vec::<u8>().unwrap(), [1, 2, 3]);
+        assert_eq!(x.clamp(2, 1000).unwrap().to_vec::<u8>().unwrap(), [2, 2, 3]);
+    }
+
+    /// Operands without a type of their own have one that holds both.
+    #[test]
+    fn position_is_compared_with_a_fraction() {
+        let device = crate::Device::new(crate::cpu::CpuBackend::new());
+        for expr in [
+            Expr::index().compare(crate::CompareFn::Lt, 2.5),
+            Expr::constant(2.5).compare(crate::CompareFn::Gt, Expr::index()),
+        ] {
+            let chosen = expr.select(Expr::input(0), 0.0);
+            let ones = crate::Tensor::full(&device, DType::F32, [4], 1.0).unwrap();
+            assert_eq!(crate::Tensor::map(&chosen, &[&ones]).unwrap().to_vec::<f32>().unwrap(), [1.0, 1.0, 1.0, 0.0]);
+        }
+    }
 }

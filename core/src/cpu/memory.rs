@@ -190,8 +190,9 @@ impl Pool {
         let mut state = self.state();
         let bytes = lines.len() as u64 * LINE_BYTES;
         state.stats.in_use_bytes -= bytes;
-        // Never hold more than was once needed at the same time.
-        if state.stats.in_use_bytes + state.stats.cached_bytes + bytes <= state.stats.peak_bytes {
+        // Never hold more than was once needed at the same time, nor than is allowed now.
+        let most = state.stats.peak_bytes.min(state.stats.limit_bytes.unwrap_or(u64::MAX));
+        if state.stats.in_use_bytes + state.stats.cached_bytes + bytes <= most {
             state.stats.cached_bytes += bytes;
             state.free.entry(lines.len()).or_default().push(lines);
         }
@@ -300,6 +301,16 @@ mod tests {
         assert!(pool.alloc(4096, "cpu").is_ok());
         let err = pool.alloc(2 << 30, "cpu").unwrap_err();
         assert!(matches!(err, Error::BufferTooBig { max, .. } if max == 1 << 30), "{err}");
+    }
+
+    #[test]
+    fn cache_counts_against_a_limit_that_came_later() {
+        let pool = Pool::new(1 << 30);
+        let (a, _b) = (pool.alloc(4096, "cpu").unwrap(), pool.alloc(4096, "cpu").unwrap());
+        pool.set_limit(Some(4096));
+        drop(a);
+        assert!(matches!(pool.alloc(4096, "cpu"), Err(Error::OutOfMemory { .. })));
+        assert_eq!((pool.stats().in_use_bytes, pool.stats().cached_bytes), (4096, 0));
     }
 
     #[test]

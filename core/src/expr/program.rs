@@ -211,7 +211,8 @@ impl Compiler<'_> {
                 Step::Binary(*f, self.lower(a, want)?, self.lower(b, want)?)
             }
             Kind::Compare(f, a, b) => {
-                let dtype = self.unify(f.name(), a, b)?.unwrap_or(a.0.fallback);
+                let together = if a.0.fallback == b.0.fallback { a.0.fallback } else { DType::F32 };
+                let dtype = self.unify(f.name(), a, b)?.unwrap_or(together);
                 defined(f.name(), f.defined_for(dtype), dtype)?;
                 Step::Compare(*f, self.lower(a, dtype)?, self.lower(b, dtype)?)
             }

@@ -72,7 +72,7 @@ impl Tensor {
         Tensor::map_named("where", &choice, &[self, yes, no])
     }
 
-    /// Every element limited to `low..=high`; NaN stays NaN.
+    /// Every element limited to `low..=high`, as far as the dtype reaches; NaN stays NaN.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] when `low` is above `high` or either is NaN; [`Error::UndefinedForDType`] for bool.
@@ -82,7 +82,12 @@ impl Tensor {
             let reason = format!("low {} is above high {}", low.as_f64(), high.as_f64());
             return Err(Error::InvalidArgument { what: "clamp range", reason });
         }
-        Tensor::map_named("clamp", &Expr::input(0).clamp(low, high), &[self])
+        // A bound that an integer type does not reach bounds nothing: converted, it would wrap.
+        let within = |bound: Scalar| match (bound, self.dtype.integer_range()) {
+            (Scalar::I(x), Some((least, most))) => Scalar::I(x.clamp(least, most)),
+            (bound, _) => bound,
+        };
+        Tensor::map_named("clamp", &Expr::input(0).clamp(within(low), within(high)), &[self])
     }
 
     /// Every element converted to `dtype` by the rules of [`Scalar::cast`]; itself when it has that dtype.

@@ -121,21 +121,19 @@ number!(f32 F32 f64 F64);
 
 fn float<T: Number>(op: &Matmul, operands: &Operands<'_, T, T>, out: &mut [T]) -> Done {
     let MatmulDims { m, n, .. } = op.dims();
-    let beta = match &operands.c {
-        Some((spec, c)) if op.beta != 0.0 => {
-            let c = dense(&spec.layout, c)?;
-            parallel::map1(|c: T| c, &c, out);
-            T::from_f64(op.beta)
-        }
-        _ => T::from_f64(0.0),
-    };
     for_each_product(op, out, |batch, out| {
         let a = Mat::new(operands.a, matrix(&op.a.layout, batch));
         let b = Mat::new(operands.b, matrix(&op.b.layout, batch));
         let c = MatMut::new(out, gemm::Layout::row_major(m as usize, n as usize));
-        gemm::gemm(T::from_f64(op.alpha), a, b, beta, c);
+        gemm::gemm(T::from_f64(op.alpha), a, b, T::from_f64(0.0), c);
         Ok(())
     })?;
+    // Behind the product: terms that are added to a large C one by one would be lost in it.
+    if let Some((spec, c)) = operands.c.as_ref().filter(|_| op.beta != 0.0) {
+        let (c, beta) = (dense(&spec.layout, c)?, T::from_f64(op.beta));
+        let parts = out.par_chunks_mut(parallel::CHUNK).zip(c.par_chunks(parallel::CHUNK));
+        parts.for_each(|(out, c)| out.iter_mut().zip(c).for_each(|(x, &c)| *x = x.sum(beta.times(c))));
+    }
     let bias = operands.bias.as_ref().map(|(spec, bias)| dense(&spec.layout, bias)).transpose()?;
     epilogue(bias.as_deref(), op.activation, n as usize, out);
     Ok(())

@@ -5,6 +5,8 @@
 mod blocks;
 mod scaled;
 
+pub(super) use scaled::{LARGE, LITTLE};
+
 use super::{add, unique};
 use crate::harness::values::{Plant, Where};
 use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};

@@ -1,6 +1,8 @@
 //! Cases of reduced products: every function over rows and over columns, dtypes, extents at the edges of tiles and of their
-//! columns, more tiles than one, batches, layouts, epilogues, NaN and infinities, exact integers, nothing to add up.
+//! columns, more tiles than one, batches, layouts, epilogues, scales that overflow in one order alone, NaN and infinities, exact
+//! integers, nothing to add up.
 
+use super::matmul::{LARGE, LITTLE};
 use super::{add, unique};
 use crate::harness::values::{Plant, Where};
 use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
@@ -60,6 +62,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     extents(level, &mut cases);
     layouts(level, &mut cases);
     epilogues(&mut cases);
+    order(&mut cases);
     special(level, &mut cases);
     unique(cases)
 }
@@ -190,14 +193,34 @@ fn epilogues(cases: &mut Vec<Case>) {
         let relu = with(DType::F32, [35, 37, 40], Some(UnaryFn::Relu), false);
         push(cases, reduced(relu, ReduceFn::AbsMax, side), [ONE; 2]);
         for (dtype, operands) in [(DType::I8, SMALL), (DType::F8E4M3, ONE), (DType::F8E5M2, ONE)] {
-            let scaled = || {
-                let op = plain(dtype, [70, 136, 160])?;
-                let (scale_a, scale_b) = (DENSE.spec(DType::F32, &[70, 1])?, DENSE.spec(DType::F32, &[1, 136])?);
-                let output = DENSE.spec(DType::F32, &[70, 136])?;
-                Matmul { scale_a: Some(scale_a), scale_b: Some(scale_b), output, ..op }.check()
-            };
             for function in [ReduceFn::Sum, ReduceFn::Min] {
-                push(cases, reduced(scaled(), function, side), [operands; 2]);
+                push(cases, reduced(scaled(dtype, [70, 136, 160], [DENSE; 2]), function, side), [operands; 2]);
+            }
+        }
+    }
+}
+
+/// A product of 8-bit operands to f32, with scales of A's rows and of B's columns.
+fn scaled(dtype: DType, [m, n, k]: [u64; 3], kinds: [LayoutKind; 2]) -> Result<Matmul> {
+    let op = product(dtype, [m, n, k], kinds)?;
+    let (scale_a, scale_b) = (DENSE.spec(DType::F32, &[m, 1])?, DENSE.spec(DType::F32, &[1, n])?);
+    Matmul { scale_a: Some(scale_a), scale_b: Some(scale_b), output: DENSE.spec(DType::F32, &[m, n])?, ..op }.check()
+}
+
+/// Scales of A come first, then those of B, whether rows or columns are reduced: of a large and a small one the first decides
+/// whether sums overflow.
+fn order(cases: &mut Vec<Case>) {
+    let small = Values::Integers(1, 4);
+    let shapes = [([5, 20, 48], [DENSE; 2]), ([70, 136, 64], [DENSE, LayoutKind::Transposed])];
+    for dtype in [DType::I8, DType::U8, DType::F8E4M3, DType::F8E5M2] {
+        for (dims, kinds) in shapes {
+            for function in [ReduceFn::Max, ReduceFn::Sum] {
+                for side in [ROWS, COLUMNS] {
+                    for [of_a, of_b] in [[LARGE, LITTLE], [LITTLE, LARGE]] {
+                        let op = reduced(scaled(dtype, dims, kinds), function, side);
+                        add(cases, FAMILY, op, &[small, small, of_a, of_b]);
+                    }
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Products of 8-bit operands that leave as floats: scales per tensor, row and column, every result's type, epilogues, layouts,
-//! batches, extents at the edges of tiles, K = 0, scales of 0, NaN and infinity, results beyond f16.
+//! batches, extents at the edges of tiles, K = 0, scales of 0, NaN and infinity, scales that overflow in one order alone, results
+//! beyond f16.
 
 use super::{DENSE, FAMILY, add, batched, broadcast, exact, of_dtypes, product};
 use crate::harness::{Case, LayoutKind, Level, Values, output};
@@ -20,6 +21,10 @@ enum Scales {
 
 const TO: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 const BITS: Values = Values::RandomBits;
+/// A scale by which sums of 4 and more overflow, unless they are multiplied with [`LITTLE`] first: both together are 10.
+pub(in crate::ops::cases) const LARGE: Values = Values::Constant(1e38);
+/// Its products with integers are normal numbers: devices may take others for zero.
+pub(in crate::ops::cases) const LITTLE: Values = Values::Constant(1e-37);
 /// The largest sums of the lengths here then stay within f16.
 const SCALE: Values = Values::Uniform(0.002, 0.02);
 
@@ -48,17 +53,26 @@ fn scaled(op: Result<Matmul>, to: DType, scales: Scales) -> Result<Matmul> {
     Matmul { scale_a, scale_b, output: output(to, &dims)?, ..op }.check()
 }
 
-/// Values of A, B, what is added, and scales.
-fn values(op: &Matmul, operand: Values, scale: Values) -> Vec<Values> {
+/// Values of A, B, what is added, and scales of A and of B.
+fn values(op: &Matmul, operand: Values, scales: [Values; 2]) -> Vec<Values> {
     let places = op.places();
     let mut all = vec![operand; op.inputs().len()];
     places[..2].iter().flatten().for_each(|&place| all[place] = Values::Uniform(-1.0, 1.0));
-    places[2..].iter().flatten().for_each(|&place| all[place] = scale);
+    for (place, scale) in places[2..].iter().zip(scales) {
+        if let Some(place) = *place {
+            all[place] = scale;
+        }
+    }
     all
 }
 
 fn push(cases: &mut Vec<Case>, op: Result<Matmul>, operand: Values, scale: Values) {
-    let list = op.as_ref().map(|op| values(op, operand, scale)).unwrap_or_default();
+    push_with(cases, op, operand, [scale; 2]);
+}
+
+/// The same with scales of A that are not those of B.
+fn push_with(cases: &mut Vec<Case>, op: Result<Matmul>, operand: Values, scales: [Values; 2]) {
+    let list = op.as_ref().map(|op| values(op, operand, scales)).unwrap_or_default();
     add(cases, FAMILY, op, &list);
 }
 
@@ -90,6 +104,7 @@ pub(super) fn cases(level: Level, cases: &mut Vec<Case>) {
     shapes(level, cases);
     epilogues(level, cases);
     special(cases);
+    order(cases);
 }
 
 /// 8-bit floats of both kinds: their sums are f32 already.
@@ -176,4 +191,72 @@ fn special(cases: &mut Vec<Case>) {
     push(cases, op(DType::F16), Values::Constant(100.0), Values::Constant(3.0));
     push(cases, op(DType::F32), Values::Constant(0.0), Values::Constant(f64::INFINITY));
     push(cases, op(DType::BF16), Values::Constant(-128.0), SCALE);
+}
+
+/// Scales of A come first, then those of B: of a large and a small one the first decides whether sums overflow.
+fn order(cases: &mut Vec<Case>) {
+    // No result above 4800 times 10, which f16 holds.
+    let sizes = [[33, 35, 67], [64, 128, 64], [1, 65, 300], [65, 1, 300], [5, 16, 300]];
+    let small = Values::Integers(1, 4);
+    for dtype in [DType::I8, DType::U8, DType::F8E4M3, DType::F8E5M2] {
+        for scales in [[LARGE, LITTLE], [LITTLE, LARGE]] {
+            for to in TO {
+                for dims in sizes {
+                    push_with(cases, scaled(product(dtype, dims, [DENSE; 2]), to, Scales::PerRow), small, scales);
+                }
+                let op = scaled(product(dtype, [33, 35, 67], [DENSE; 2]), to, Scales::PerTensor);
+                push_with(cases, op, small, scales);
+            }
+            // Slabs of K end in a launch of their own, and operands along K need no packing.
+            let along_k = [DENSE, LayoutKind::Transposed];
+            for (dims, kinds) in [([5, 33, 4099], [DENSE; 2]), ([16, 64, 1040], along_k), ([72, 136, 128], along_k)] {
+                push_with(cases, scaled(product(dtype, dims, kinds), DType::F32, Scales::PerRow), small, scales);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::HostTensor;
+    use crate::{Op, Scalar};
+
+    #[test]
+    fn scales_in_another_order_would_overflow_where_these_do_not() {
+        let mut cases = Vec::new();
+        order(&mut cases);
+        let (mut overflowing, mut finite) = (0, 0);
+        for case in cases {
+            let Op::Matmul(op) = &case.op else { panic!("{}", case.name) };
+            // All elements of one scale are alike.
+            let alike = [1, 1, op.dims().k];
+            let one = scaled(product(op.a.dtype, alike, [DENSE; 2]), op.output.dtype, Scales::PerRow).unwrap();
+            // The least and the largest that operands hold.
+            for element in [1i32, 4] {
+                let value = |values: &Values, dtype: DType| match values {
+                    Values::Constant(scale) => Scalar::F(f64::from(*scale as f32)),
+                    _ if dtype.is_float() => Scalar::F(f64::from(element)),
+                    _ => Scalar::I(element.into()),
+                };
+                let host = |(spec, values): (TensorSpec, &Values)| HostTensor {
+                    dtype: spec.dtype,
+                    shape: *spec.layout.shape(),
+                    values: vec![value(values, spec.dtype); spec.layout.elements() as usize],
+                };
+                let inputs = one.inputs().into_iter().zip(&case.values).map(host).collect::<Vec<HostTensor>>();
+                let expected = one.oracle(&inputs)[0];
+                let (value, error) = (expected.value.as_f64(), expected.error);
+                if case.values[2] == LARGE {
+                    assert!(value == f64::INFINITY && error == 0.0, "{}: {value} +- {error}", case.name);
+                    overflowing += 1;
+                } else {
+                    let largest = case.op.output().dtype.max_finite();
+                    assert!(value >= 300.0 && value + error < largest, "{}: {value} +- {error}", case.name);
+                    finite += 1;
+                }
+            }
+        }
+        assert!(overflowing > 50 && overflowing == finite, "{overflowing} {finite}");
+    }
 }
