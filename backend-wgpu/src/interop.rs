@@ -11,6 +11,7 @@ use polywarp_core::{Backend, Buffer, Error, Result};
 use crate::device::WgpuBackend;
 use crate::fault::{unpanicked, watched, words};
 use crate::memory::Allocation;
+use crate::pipelines::VECTOR_BYTES;
 
 /// Usages a wrapped buffer must have.
 const NEEDED: wgpu::BufferUsages =
@@ -36,8 +37,9 @@ impl WgpuBackend {
     /// `wgpu::Instance` apart; one of another instance is the caller's mistake that cannot always be noticed.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when a usage is missing or the size is 0 or not a multiple of 4;
-    /// [`Error::BindingTooLarge`]; [`Error::DeviceMismatch`] for a buffer of another `wgpu::Device`.
+    /// [`Error::InvalidArgument`] when a usage is missing or the size is not a positive multiple of 16 bytes, which kernels
+    /// of the library read at a time; [`Error::BindingTooLarge`]; [`Error::DeviceMismatch`] for a buffer of another
+    /// `wgpu::Device`.
     pub fn wrap(&self, buffer: wgpu::Buffer) -> Result<Buffer> {
         self.fault().check()?;
         let missing = NEEDED - buffer.usage();
@@ -46,12 +48,13 @@ impl WgpuBackend {
         if !missing.is_empty() {
             return invalid(format!("it lacks the usages {missing:?}"));
         }
-        if size == 0 || !size.is_multiple_of(4) {
-            return invalid(format!("its size, {size} bytes, is not a positive multiple of 4"));
-        }
         let limit = self.info().limits.max_binding_bytes;
         if size > limit {
             return Err(Error::BindingTooLarge { device: self.id().to_owned(), size, limit });
+        }
+        if size == 0 || !size.is_multiple_of(VECTOR_BYTES) {
+            let why = "which kernels read at a time; make it longer";
+            return invalid(format!("its size, {size} bytes, is not a positive multiple of {VECTOR_BYTES}, {why}"));
         }
         // wgpu does not tell a buffer's device; binding it is how to find out.
         let probe = || {

@@ -18,6 +18,10 @@ use crate::native;
 /// Parameters are padded to multiples of this, so that most kernels share a layout.
 const PARAMS_STEP_BYTES: u64 = 64;
 
+/// Buffers that the library's kernels bind are a positive multiple of this long: their loads, which nothing checks, take
+/// whole vectors of four words.
+pub(crate) const VECTOR_BYTES: u64 = 16;
+
 /// What a kernel binds: parameters at binding 0, storage buffers from binding 1 on.
 #[derive(Debug)]
 pub(crate) struct GroupLayout {
@@ -30,7 +34,8 @@ pub(crate) struct GroupLayout {
 }
 
 impl GroupLayout {
-    /// A bind group of `params`, with a dynamic offset, and `buffers` at bindings 1, 2, ...
+    /// A bind group of `params`, with a dynamic offset, and `buffers` at bindings 1, 2, ... For callers who have it
+    /// [`watched`].
     pub(crate) fn bind<'a>(
         &self,
         device: &wgpu::Device,
@@ -181,7 +186,7 @@ impl Pipelines {
                 ty: wgpu::BindingType::Buffer {
                     ty: wgpu::BufferBindingType::Storage { read_only: access == Access::Read },
                     has_dynamic_offset: false,
-                    min_binding_size: wgpu::BufferSize::new(16),
+                    min_binding_size: wgpu::BufferSize::new(VECTOR_BYTES),
                 },
                 count: None,
             });

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use polywarp_core::{Error, Recorders, Result};
 
 use crate::driver::Kept;
-use crate::fault::Fault;
+use crate::fault::{Fault, watched};
 use crate::memory::{Dead, Raw};
 use crate::pipelines::Pipeline;
 use crate::recording::Tape;
@@ -137,8 +137,15 @@ impl Stream {
         let same_group = self.pass.is_some() && self.set.group == key;
         if !(same_group && self.set.offset == Some(offset)) {
             if !self.groups.contains_key(key.as_slice()) {
-                let group = self.create_group(pipeline, buffers);
-                self.remember_group(&key, group);
+                match self.create_group(pipeline, buffers) {
+                    Ok(group) => self.remember_group(&key, group),
+                    Err(error) => {
+                        // The offset that is set belongs to other parameters than those placed last.
+                        self.set = Set::default();
+                        self.key = key;
+                        return Err(error);
+                    }
+                }
             }
             self.open_pass();
             if let (Some(pass), Some(group)) = (self.pass.as_mut(), self.groups.get(key.as_slice())) {
@@ -165,7 +172,8 @@ impl Stream {
         groups: Vec<UserGroup<'_>>,
         grid: [u32; 3],
     ) -> Result<()> {
-        let made: Vec<(u32, wgpu::BindGroup)> = groups.iter().map(|g| (g.index, self.user_group(g))).collect();
+        let made = groups.iter().map(|group| Ok((group.index, self.user_group(group)?)));
+        let made = made.collect::<Result<Vec<(u32, wgpu::BindGroup)>>>()?;
         let buffers = || groups.iter().flat_map(|group| group.buffers.iter().copied());
         let record = |tape: &mut Tape| tape.launch_user(pipeline, &made, buffers(), grid);
         if self.recorders.with(record).is_some() {
@@ -235,18 +243,26 @@ impl Stream {
         Ok(start as u32)
     }
 
-    fn create_group(&self, pipeline: &Pipeline, buffers: &[&Arc<Raw>]) -> wgpu::BindGroup {
-        pipeline.layout.bind(&self.device, &self.params_buffer, buffers.iter().map(|raw| &raw.buffer))
+    fn create_group(&self, pipeline: &Pipeline, buffers: &[&Arc<Raw>]) -> Result<wgpu::BindGroup> {
+        let buffers = buffers.iter().map(|raw| &raw.buffer);
+        let (group, error) = watched(&self.device, || pipeline.layout.bind(&self.device, &self.params_buffer, buffers));
+        match error {
+            None => Ok(group),
+            Some(error) => Err(self.refused("launch", &error)),
+        }
     }
 
-    fn user_group(&mut self, group: &UserGroup<'_>) -> wgpu::BindGroup {
+    fn user_group(&mut self, group: &UserGroup<'_>) -> Result<wgpu::BindGroup> {
         if let Some(made) = self.groups.get(group.key.as_slice()) {
-            return made.clone();
+            return Ok(made.clone());
         }
         let descriptor = wgpu::BindGroupDescriptor { label: None, layout: group.layout, entries: &group.entries };
-        let made = self.device.create_bind_group(&descriptor);
+        let (made, error) = watched(&self.device, || self.device.create_bind_group(&descriptor));
+        if let Some(error) = error {
+            return Err(self.refused("launch", &error));
+        }
         self.remember_group(&group.key, made.clone());
-        made
+        Ok(made)
     }
 
     fn remember_group(&mut self, key: &[u64], group: wgpu::BindGroup) {

@@ -5,12 +5,14 @@
 //! refused. Bounds checks, loop bounding and zeroed workgroup memory stay on. Only the bytes of a binding's range are
 //! visible to the kernel.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use naga::valid::Capabilities;
 use polywarp_core::{Binding, Error, Kernel, Result};
 use polywarp_shaders::wgsl::{
-    Bindable, BufferUse, CheckedBinding, Interface, KnownKernels, LaunchLimits, RangeLimits, guarded, read_kernel,
+    Bindable, BufferUse, CheckedBinding, Interface, KnownKernels, LaunchLimits, RangeLimits, guarded, naga_text,
+    read_kernel,
 };
 
 use crate::device::WgpuBackend;
@@ -82,9 +84,12 @@ impl WgpuBackend {
                 bind_group_layouts: &layouts,
                 immediate_size: 0,
             });
+            let text = kernel.wgsl.as_str();
+            // A browser demands the directives that naga does not know.
+            let text = if cfg!(target_arch = "wasm32") { Cow::Borrowed(text) } else { naga_text(text) };
             let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
                 label: Some("user kernel"),
-                source: wgpu::ShaderSource::Wgsl(kernel.wgsl.as_str().into()),
+                source: wgpu::ShaderSource::Wgsl(text),
             });
             let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(&interface.entry),

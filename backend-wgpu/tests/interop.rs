@@ -3,11 +3,18 @@
 mod common;
 
 use common::{POOREST, add_kernel, bind, bytes, download, each, entries, upload, words};
-use polywarp_core::{Backend, Error};
+use polywarp_core::ops::Copy;
+use polywarp_core::{Backend, DType, Error, Layout, Op, Shape, TensorSpec};
 use polywarp_wgpu::{WgpuBackend, wgpu};
 
 const SHARED: wgpu::BufferUsages =
     wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
+
+/// A copy of as many words, by a kernel of the library.
+fn copy(words: usize) -> Op {
+    let spec = TensorSpec::new(DType::U32, Layout::contiguous(Shape::new(&[words as u64]).unwrap()));
+    Copy::new(spec, spec).unwrap().into()
+}
 
 fn application_buffer(backend: &WgpuBackend, size: u64, usage: wgpu::BufferUsages) -> wgpu::Buffer {
     let descriptor = wgpu::BufferDescriptor { label: Some("theirs"), size, usage, mapped_at_creation: false };
@@ -60,10 +67,56 @@ fn buffers_that_cannot_be_wrapped_are_refused() {
         }
         let odd = application_buffer(backend, 62, SHARED);
         assert!(matches!(backend.wrap(odd), Err(Error::InvalidArgument { .. })));
+        for size in [4, 12, 20] {
+            match backend.wrap(application_buffer(backend, size, SHARED)) {
+                Err(Error::InvalidArgument { what: "wgpu::Buffer", reason }) => {
+                    assert!(reason.contains("multiple of 16"))
+                }
+                other => panic!("{other:?}"),
+            }
+        }
         let limits = backend.info().limits;
         if limits.max_buffer_bytes > limits.max_binding_bytes && limits.max_buffer_bytes < 1 << 30 {
             let large = application_buffer(backend, limits.max_binding_bytes + 16, SHARED);
             assert!(matches!(backend.wrap(large), Err(Error::BindingTooLarge { .. })));
+        }
+    });
+}
+
+#[test]
+fn smallest_wrapped_buffer_is_computed_by_kernels_of_the_library() {
+    each(|backend| {
+        for words in [4u32, 8] {
+            let theirs = application_buffer(backend, 4 * u64::from(words), SHARED);
+            let wrapped = backend.wrap(theirs).unwrap();
+            let values: Vec<u32> = (1..=words).collect();
+            backend.write(&wrapped, 0, &bytes(&values)).unwrap();
+            let output = upload(backend, &vec![0; values.len()]);
+            backend.execute(&copy(values.len()), &[&wrapped], &output).unwrap();
+            assert_eq!(download(backend, &output), values);
+        }
+    });
+}
+
+#[test]
+fn buffer_that_the_application_destroyed_fails_its_launches_alone() {
+    each(|backend| {
+        let (good, output) = (upload(backend, &[7; 16]), upload(backend, &[0; 16]));
+        let copied = || {
+            backend.execute(&copy(16), &[&good], &output).unwrap();
+            assert_eq!(download(backend, &output), [7; 16]);
+        };
+        copied();
+        let theirs = application_buffer(backend, 64, SHARED);
+        let wrapped = backend.wrap(theirs.clone()).unwrap();
+        theirs.destroy();
+        for _ in 0..2 {
+            let launched = backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &wrapped)]);
+            assert!(matches!(launched, Err(Error::Backend { .. })), "{launched:?}");
+            // The same parameters as those of the copy that works.
+            let executed = backend.execute(&copy(16), &[&wrapped], &output);
+            assert!(matches!(executed, Err(Error::Backend { .. })), "{executed:?}");
+            copied();
         }
     });
 }

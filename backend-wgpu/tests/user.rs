@@ -46,7 +46,7 @@ fn features_the_device_lacks_are_refused() {
     for entry in entries() {
         let poor = entry.open(common::POOREST).unwrap();
         let halves = "enable f16; @compute @workgroup_size(1) fn main() { var x: f16 = 1.0h; }";
-        assert!(matches!(refusal(&poor, halves, &[]), Error::Shader { .. }));
+        assert!(matches!(refusal(&poor, halves, &[]), Error::Unsupported { .. }));
         let texture = "@group(0) @binding(0) var t: texture_2d<f32>;
             @compute @workgroup_size(1) fn main() { let x = textureDimensions(t); }";
         assert!(matches!(refusal(&poor, texture, &[]), Error::Unsupported { .. }));

@@ -105,6 +105,21 @@ impl Stream {
         Ok(Some(index))
     }
 
+    /// The error of a call that wgpu refused and that recorded nothing: the loss of the device where it is the cause, else
+    /// the call's own.
+    pub(super) fn refused(&self, op: &str, error: &wgpu::Error) -> Error {
+        #[cfg(not(target_arch = "wasm32"))]
+        {
+            if let Err(fault) = poll(&self.device, &self.fault) {
+                return fault;
+            }
+            if is_lost(&self.device) {
+                return self.fault.lose(&words(error));
+            }
+        }
+        self.fault.backend_error(op, error)
+    }
+
     /// Forgets bind groups of buffers that left the pool: they would keep the memory alive.
     fn forget_dead(&mut self) {
         let dead = std::mem::take(&mut *lock(&self.dead));

@@ -8,6 +8,7 @@
 mod write;
 
 pub use write::BindSlot;
+use write::Written;
 
 use std::fmt;
 use std::str::FromStr;
@@ -146,10 +147,13 @@ pub fn compile(request: &Request<'_>) -> Result<Output> {
         Target::Msl => write::msl(&module, &info, &reflection, needs),
         Target::Hlsl => write::hlsl(&module, &info, &reflection, needs),
         Target::Glsl => write::glsl(&module, &info, &reflection, needs),
-        Target::Wgsl => write::wgsl(&module, &info),
+        Target::Wgsl => write::wgsl(&module, &info, needs, request.source),
         Target::Ptx => write::ptx(&module, &info, &reflection, arch, entry.as_deref(), request.source),
     });
-    let (bytes, slots) = written?;
+    let Written { bytes, slots, symbols } = written?;
+    for (entry, symbol) in reflection.entry_points.iter_mut().zip(symbols) {
+        entry.symbol = symbol;
+    }
     Ok(Output { bytes, reflection, slots })
 }
 

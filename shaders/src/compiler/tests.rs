@@ -275,6 +275,58 @@ fn reflection_lists_the_sources_overrides() {
 }
 
 #[test]
+fn entry_point_that_a_language_renames_has_its_symbol() {
+    const NAMES: &str = "@compute @workgroup_size(1) fn main() {}
+        @compute @workgroup_size(1) fn main0() {}
+        @compute @workgroup_size(1) fn gr\u{f6}\u{df}e() {}
+        @compute @workgroup_size(1) fn plain() {}";
+    let mut renamed = 0;
+    for target in Target::ALL.into_iter().filter(|&target| target != Target::Glsl) {
+        let output = built(NAMES, target, &[]).unwrap();
+        let entries = &output.reflection.entry_points;
+        let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["main", "main0", "gr\u{f6}\u{df}e", "plain"], "{target}");
+        let text = String::from_utf8_lossy(&output.bytes);
+        for entry in entries {
+            let symbol = entry.symbol.as_deref().unwrap();
+            assert!(target == Target::Spirv || text.contains(&format!("{symbol}(")), "{target}: {symbol} in {text}");
+            renamed += usize::from(symbol != entry.name);
+        }
+        assert_eq!(entries[3].symbol.as_deref(), Some("plain"), "{target}");
+    }
+    assert!(renamed >= 4, "{renamed}");
+    let of = |source, target| built(source, target, &[]).unwrap().reflection.entry_points[0].symbol.clone();
+    assert_eq!(of(HALF, Target::Msl).as_deref(), Some("main_"));
+    assert_eq!(of(HALF, Target::Spirv).as_deref(), Some("main"));
+    assert_eq!(of(SAXPY, Target::Glsl).as_deref(), Some("main"));
+}
+
+#[test]
+fn entry_point_that_ptx_leaves_out_has_no_symbol() {
+    let source = "@compute @workgroup_size(1) fn go() {}
+        @vertex fn corner() -> @builtin(position) vec4<f32> { return vec4(0.0); }";
+    let entries = built(source, Target::Ptx, &[]).unwrap().reflection.entry_points;
+    let symbols: Vec<_> = entries.iter().map(|entry| (entry.name.as_str(), entry.symbol.as_deref())).collect();
+    assert_eq!(symbols, [("go", Some("go")), ("corner", None)]);
+}
+
+#[test]
+fn subgroups_that_a_browser_has_enabled_compile_and_stay_enabled() {
+    let enabled = format!("enable subgroups;{SUBGROUPS}");
+    for target in Target::ALL.into_iter().filter(|&target| target != Target::Wgsl) {
+        let (with, without) = (built(&enabled, target, &[]), built(SUBGROUPS, target, &[]));
+        match (with, without) {
+            (Ok(with), Ok(without)) => assert_eq!(with.bytes, without.bytes, "{target}"),
+            (Err(with), Err(without)) => assert_eq!(with.to_string(), without.to_string(), "{target}"),
+            other => panic!("{target}: {other:?}"),
+        }
+    }
+    let plain = text(SUBGROUPS, Target::Wgsl, &[]);
+    assert_eq!(text(&enabled, Target::Wgsl, &[]), format!("enable subgroups;\n{plain}"));
+    assert!(!text("enable subgroups; @compute @workgroup_size(1) fn f() {}", Target::Wgsl, &[]).contains("enable"));
+}
+
+#[test]
 fn target_name_parses_back() {
     for target in Target::ALL {
         assert_eq!(target.name().parse::<Target>().unwrap(), target);

@@ -7,6 +7,7 @@
 //! PTX has kernel parameters: addresses of buffers, sizes of those that end in a run-time array, immediates by value.
 //! [`BindSlot`] tells the host all of this as data.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use naga::back::{glsl, hlsl, msl, spv, wgsl};
@@ -17,7 +18,7 @@ use polywarp_core::{Error, Result};
 use serde::Serialize;
 
 use super::{Target, only_entry, write_error};
-use crate::wgsl::{BindingInfo, Reflection};
+use crate::wgsl::{BindingInfo, Reflection, naga_text};
 
 /// Where a target language finds one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,7 +39,15 @@ pub struct BindSlot {
     pub index: u32,
 }
 
-type Written = (Vec<u8>, Vec<BindSlot>);
+/// A shader in the target language.
+pub(super) struct Written {
+    /// SPIR-V words as little-endian bytes, or UTF-8 text.
+    pub(super) bytes: Vec<u8>,
+    /// Where resources are found, unless they keep group and binding.
+    pub(super) slots: Vec<BindSlot>,
+    /// What each entry point is called there, in the module's order; `None` for one that was left out.
+    pub(super) symbols: Vec<Option<String>>,
+}
 
 /// Out-of-range accesses touch some element of the same object instead.
 const CHECKED: BoundsCheckPolicies = BoundsCheckPolicies {
@@ -59,10 +68,11 @@ pub(super) fn spirv(module: &Module, info: &ModuleInfo) -> Result<Written> {
         ..spv::Options::default()
     };
     let words = spv::write_vec(module, info, &options, None).map_err(|e| write_error(Target::Spirv, e))?;
-    Ok((words.iter().flat_map(|word| word.to_le_bytes()).collect(), Vec::new()))
+    let symbols = module.entry_points.iter().map(|entry| Some(entry.name.clone())).collect();
+    Ok(Written { bytes: words.iter().flat_map(|word| word.to_le_bytes()).collect(), slots: Vec::new(), symbols })
 }
 
-pub(super) fn wgsl(module: &Module, info: &ModuleInfo) -> Result<Written> {
+pub(super) fn wgsl(module: &Module, info: &ModuleInfo, needs: Capabilities, source: &str) -> Result<Written> {
     let plain;
     let (module, info) = if module.overrides.is_empty() {
         (module, info)
@@ -72,9 +82,28 @@ pub(super) fn wgsl(module: &Module, info: &ModuleInfo) -> Result<Written> {
         plain = (module, info);
         (&plain.0, &plain.1)
     };
-    let text =
+    let mut text =
         wgsl::write_string(module, info, wgsl::WriterFlags::empty()).map_err(|e| write_error(Target::Wgsl, e))?;
-    Ok((text.into_bytes(), Vec::new()))
+    let symbols: Vec<Option<String>> = names_in_wgsl(&text).map(|name| Some(name.to_owned())).collect();
+    if symbols.len() != module.entry_points.len() {
+        return Err(write_error(Target::Wgsl, "naga wrote the entry points in a form that is not known here"));
+    }
+    // naga knows no such directive, so what the source says for browsers is said again.
+    let subgroups = Capabilities::SUBGROUP | Capabilities::SUBGROUP_BARRIER;
+    if needs.intersects(subgroups) && matches!(naga_text(source), Cow::Owned(_)) {
+        text.insert_str(0, "enable subgroups;\n");
+    }
+    Ok(Written { bytes: text.into_bytes(), slots: Vec::new(), symbols })
+}
+
+/// The names of the entry points in WGSL that naga wrote: functions behind a line of attributes, which others have not.
+fn names_in_wgsl(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().zip(text.lines().skip(1)).filter(|(attributes, _)| attributes.starts_with('@')).filter_map(
+        |(_, function)| {
+            let (name, _) = function.strip_prefix("fn ")?.split_once('(')?;
+            Some(name)
+        },
+    )
 }
 
 pub(super) fn ptx(
@@ -108,7 +137,9 @@ pub(super) fn ptx(
             slots.push(BindSlot { entry: Some(entry.name.clone()), source, name, list, space: 0, index });
         }
     }
-    Ok((ptx.text.into_bytes(), slots))
+    let symbol_of = |name: &str| Some(ptx.entry_points.iter().find(|entry| entry.name == name)?.symbol.clone());
+    let symbols = module.entry_points.iter().map(|entry| symbol_of(&entry.name)).collect();
+    Ok(Written { bytes: ptx.text.into_bytes(), slots, symbols })
 }
 
 /// `module`, whose overrides have been resolved, with their declarations gone too: naga leaves them behind as the
@@ -174,10 +205,9 @@ pub(super) fn msl(module: &Module, info: &ModuleInfo, reflection: &Reflection, n
     let fault = |e: &dyn std::fmt::Display| write_error(Target::Msl, e);
     let (text, translation) =
         msl::write_string(module, info, &options, &msl::PipelineOptions::default()).map_err(|e| fault(&e))?;
-    for name in translation.entry_point_names {
-        name.map_err(|e| fault(&e))?;
-    }
-    Ok((text.into_bytes(), slots))
+    let names = translation.entry_point_names.into_iter().map(|name| name.map(Some).map_err(|e| fault(&e)));
+    let symbols = names.collect::<Result<Vec<_>>>()?;
+    Ok(Written { bytes: text.into_bytes(), slots, symbols })
 }
 
 pub(super) fn hlsl(
@@ -250,10 +280,9 @@ pub(super) fn hlsl(
     let mut text = String::new();
     let fault = |e: &dyn std::fmt::Display| write_error(Target::Hlsl, e);
     let written = hlsl::Writer::new(&mut text, &options, &pipeline).write(module, info, None).map_err(|e| fault(&e))?;
-    for name in written.entry_point_names {
-        name.map_err(|e| fault(&e))?;
-    }
-    Ok((text.into_bytes(), slots))
+    let names = written.entry_point_names.into_iter().map(|name| name.map(Some).map_err(|e| fault(&e)));
+    let symbols = names.collect::<Result<Vec<_>>>()?;
+    Ok(Written { bytes: text.into_bytes(), slots, symbols })
 }
 
 pub(super) fn glsl(
@@ -287,7 +316,8 @@ pub(super) fn glsl(
     let mut writer = glsl::Writer::new(&mut text, module, info, &options, &pipeline, CHECKED)
         .map_err(|e| write_error(Target::Glsl, e))?;
     writer.write().map_err(|e| write_error(Target::Glsl, e))?;
-    Ok((text.into_bytes(), lists.slots))
+    // GLSL has one name for them all.
+    Ok(Written { bytes: text.into_bytes(), slots: lists.slots, symbols: vec![Some("main".to_owned())] })
 }
 
 /// Whether an entry point asks how many workgroups were launched: HLSL has no such value.

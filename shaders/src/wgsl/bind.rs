@@ -75,6 +75,27 @@ pub struct CheckedBinding<'a, S: Source> {
     pub bytes: u64,
 }
 
+impl<S: Source<Block: Bindable>> CheckedBinding<'_, S> {
+    /// Why a launch cannot have both, if it cannot.
+    fn clash(&self, other: &CheckedBinding<'_, S>) -> Option<&'static str> {
+        let is_written = |binding: &CheckedBinding<'_, S>| binding.declared.usage == BufferUse::ReadWrite;
+        let end = |binding: &CheckedBinding<'_, S>| binding.offset_bytes.saturating_add(binding.bytes);
+        if !self.memory.is_same(other.memory) {
+            return None;
+        }
+        match (is_written(self), is_written(other)) {
+            (false, false) => None,
+            // Wherever their bytes lie: wgpu tracks whole buffers, and CUDA reads what is only read through a cache that
+            // does not see writes.
+            (true, false) | (false, true) => Some("and one of both is written"),
+            (true, true) => {
+                let apart = end(self) <= other.offset_bytes || end(other) <= self.offset_bytes;
+                (!apart).then_some("both are written, and they share bytes")
+            }
+        }
+    }
+}
+
 impl LaunchLimits {
     /// Whether `grid` workgroups may be launched at once.
     ///
@@ -178,9 +199,14 @@ impl Interface {
     /// `bindings` held against the kernel's declarations, in the order of [`Interface::buffers`]. `own` finds a buffer's
     /// memory.
     ///
+    /// One buffer may stand at several bindings that are all read, and at several that are all written where their bytes
+    /// lie apart. WebGPU tracks reading beside writing by whole buffers and two writable bindings by their bytes ("Usage
+    /// scopes", "Encoder bind groups alias a writable resource"); natively wgpu does not look at the latter, a browser does.
+    ///
     /// # Errors
     /// [`Error::Binding`] for what is missing, bound twice, declared nowhere, outside of its buffer, badly aligned, too
-    /// short, or written and bound a second time; [`Error::BindingTooLarge`]; what `own` returns.
+    /// short, written while its buffer is bound to be read, or written at two bindings that share bytes;
+    /// [`Error::BindingTooLarge`]; what `own` returns.
     pub fn check_bindings<'a, S>(
         &'a self,
         limits: &LaunchLimits,
@@ -207,19 +233,12 @@ impl Interface {
             };
             let memory = own(&binding.buffer)?;
             let bytes = limits.check_range(declared, binding, memory)?;
-            // A launch may read a buffer at several bindings or write it, not both: wgpu tracks whole buffers, and CUDA
-            // reads what is only read through a cache that does not see writes.
-            let clash = checked.iter().find(|other| {
-                other.memory.is_same(memory)
-                    && other.declared.usage != declared.usage
-                    && (other.declared.usage == BufferUse::ReadWrite || declared.usage == BufferUse::ReadWrite)
-            });
-            if let Some(other) = clash {
+            let new = CheckedBinding { declared, memory, offset_bytes: binding.range.start, bytes };
+            if let Some((other, why)) = checked.iter().find_map(|other| Some((other, other.clash(&new)?))) {
                 let (group, binding) = (other.declared.group, other.declared.binding);
-                let reason = format!("the same buffer is bound at {group}.{binding}, and one of both is written");
-                return Err(refused(at, reason));
+                return Err(refused(at, format!("the same buffer is bound at {group}.{binding}, {why}")));
             }
-            checked.push(CheckedBinding { declared, memory, offset_bytes: binding.range.start, bytes });
+            checked.push(new);
         }
         Ok(checked)
     }

@@ -161,8 +161,23 @@ fn one_buffer_may_be_read_twice_but_a_uniform_not_be_written() {
     check(&reads, &[at(0, &x, 0..64), at(1, &x, 0..64)]).unwrap();
     let writes = interface(vec![info(0, BufferUse::ReadWrite, 4), info(1, BufferUse::Uniform, 4)]);
     assert_eq!(reason(check(&writes, &[at(0, &x, 0..64), at(1, &x, 0..64)])).0, 1);
+    // Not even where their bytes lie apart.
+    let apart = interface(vec![info(0, BufferUse::ReadWrite, 4), info(1, BufferUse::Read, 4)]);
+    assert_eq!(reason(check(&apart, &[at(0, &x, 0..16), at(1, &x, 16..64)])).0, 1);
+}
+
+#[test]
+fn one_buffer_may_be_written_at_two_places_that_lie_apart() {
     let both = interface(vec![info(0, BufferUse::ReadWrite, 4), info(1, BufferUse::ReadWrite, 4)]);
-    check(&both, &[at(0, &x, 0..64), at(1, &x, 0..64)]).unwrap();
+    let (x, y) = (buffer(1, 64), buffer(2, 64));
+    check(&both, &[at(0, &x, 0..64), at(1, &y, 0..64)]).unwrap();
+    for (first, second) in [(0..32, 32..64), (48..64, 0..48), (0..16, 48..64)] {
+        check(&both, &[at(0, &x, first), at(1, &x, second)]).unwrap();
+    }
+    for (first, second) in [(0..64, 0..64), (0..48, 32..64), (32..64, 0..48), (16..32, 0..64), (0..13, 0..4)] {
+        let (place, why) = reason(check(&both, &[at(0, &x, first), at(1, &x, second)]));
+        assert!(place == 1 && why.contains("same buffer is bound at 0.0") && why.contains("share bytes"), "{why}");
+    }
 }
 
 #[test]

@@ -93,12 +93,12 @@ pub(super) fn too_complex(what: &'static str, found: usize, limit: usize) -> Err
 }
 
 /// Where a `//` comment ends, as the WGSL specification lists line breaks.
-fn is_line_end(c: char) -> bool {
+pub(super) fn is_line_end(c: char) -> bool {
     matches!(c, '\u{a}'..='\u{d}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 /// What follows the (nesting) block comment that `text` starts with.
-fn skip_block_comment(text: &str) -> &str {
+pub(super) fn skip_block_comment(text: &str) -> &str {
     let (bytes, mut depth, mut i) = (text.as_bytes(), 0_usize, 0);
     while i < bytes.len() {
         match &bytes[i..] {
@@ -114,7 +114,7 @@ fn skip_block_comment(text: &str) -> &str {
 }
 
 /// Bytes of the identifier or number at the start of `text`.
-fn word_length(text: &str) -> usize {
+pub(super) fn word_length(text: &str) -> usize {
     text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len())
 }
 

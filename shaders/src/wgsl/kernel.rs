@@ -10,7 +10,7 @@ use naga::{AddressSpace, Module, TypeInner};
 use polywarp_core::{Error, Kernel, Result};
 
 use super::reflect::{BindingInfo, binding, entry_point, size_bytes};
-use super::{compute_entry, parse_and_validate, pipeline_constants, resolve_overrides};
+use super::{compute_entry, parse_for, pipeline_constants, resolve_overrides};
 
 /// How a buffer is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,10 +74,10 @@ pub struct ReadKernel {
 /// Parses and validates `kernel` for `device` (a name for errors), whose shaders may use `capabilities`.
 ///
 /// # Errors
-/// Those of [`parse_and_validate`], [`compute_entry`] and [`resolve_overrides`]; [`Error::Unsupported`] and
-/// [`Error::Binding`] for resources that are not buffers.
+/// Those of [`super::parse_and_validate`], [`compute_entry`] and [`resolve_overrides`]; [`Error::Unsupported`] naming the
+/// features beyond `capabilities`; [`Error::Unsupported`] and [`Error::Binding`] for resources that are not buffers.
 pub fn read_kernel(device: &str, kernel: &Kernel, capabilities: Capabilities) -> Result<ReadKernel> {
-    let (written, written_info) = parse_and_validate(&kernel.wgsl, capabilities)?;
+    let (written, written_info) = parse_for(device, &kernel.wgsl, capabilities)?;
     let entry = compute_entry(&written, kernel.entry.as_deref())?.name.clone();
     let constants = pipeline_constants(&written, &kernel.defines)?.into_iter().collect();
     let (module, info) = resolve_overrides(&written, &written_info, Some(&entry), &kernel.defines)?;
@@ -201,5 +201,46 @@ mod tests {
         assert_eq!(read(&Kernel::wgsl(texture).entry("free")).unwrap().declared, [(0, 0)]);
         let missing = read(&Kernel::wgsl("fn helper() {}"));
         assert!(matches!(missing, Err(Error::InvalidArgument { what: "compute entry point", .. })), "{missing:?}");
+    }
+
+    #[test]
+    fn read_kernel_names_the_features_that_the_device_lacks() {
+        let told = |text: &str, capabilities| match read_kernel("test", &Kernel::wgsl(text), capabilities) {
+            Err(Error::Unsupported { device, what, reason }) if device == "test" => (what, reason),
+            other => panic!("{other:?}"),
+        };
+        let wide = "@group(0) @binding(0) var<storage, read_write> x: array<i64>;
+            @compute @workgroup_size(1) fn main() { x[0] = 1li; }";
+        let (what, reason) = told(wide, Capabilities::empty());
+        assert!(what == "int64" && !reason.contains("Capabilities"), "{what}: {reason}");
+        read_kernel("test", &Kernel::wgsl(wide), Capabilities::SHADER_INT64).unwrap();
+        let half = "enable f16; @compute @workgroup_size(1) fn main() { var x = 1.0h; x += x; }";
+        let (what, reason) = told(half, Capabilities::SHADER_INT64);
+        assert!(what == "f16" && reason.contains("(line 1, column 8 of the kernel)"), "{what}: {reason}");
+        let idle = "enable f16; @compute @workgroup_size(1) fn main() { }";
+        assert_eq!(told(idle, Capabilities::empty()).0, "f16");
+        let both = "enable subgroups;
+            @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+            @compute @workgroup_size(32) fn main() { var y: f64 = 1.0lf; y += y; x[0] = subgroupAdd(f32(y)); }";
+        assert_eq!(told(both, Capabilities::empty()).0, "f64, subgroups");
+        assert_eq!(told(both, Capabilities::FLOAT64).0, "subgroups");
+    }
+
+    #[test]
+    fn read_kernel_tells_faults_of_the_text_before_missing_features() {
+        let text = "enable f16;\n@compute @workgroup_size(1) fn main() { let x: f32 = 1u; }";
+        match read_kernel("test", &Kernel::wgsl(text), Capabilities::empty()) {
+            Err(Error::Shader { line: 2, message, .. }) => assert!(!message.contains("f16"), "{message}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn read_kernel_takes_the_directive_that_browsers_demand() {
+        let text = "enable subgroups;
+            @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+            @compute @workgroup_size(32) fn main() { x[0] = subgroupAdd(x[1]); }";
+        let read = read_kernel("test", &Kernel::wgsl(text), Capabilities::SUBGROUP).unwrap();
+        assert_eq!(read.interface.buffers.len(), 1);
     }
 }

@@ -7,12 +7,14 @@
 //! launch binds is checked by [`Interface::check_bindings`].
 
 mod bind;
+mod directives;
 mod guard;
 mod kernel;
 mod known;
 mod reflect;
 
 pub use bind::{Bindable, CheckedBinding, LaunchLimits, RangeLimits};
+pub use directives::naga_text;
 pub use guard::{MAX_CHAIN, MAX_NESTING, MAX_SOURCE_BYTES, THREAD_NAME, check_source, guarded};
 pub use kernel::{BufferInfo, BufferUse, Interface, ReadKernel, read_kernel};
 pub use known::KnownKernels;
@@ -25,11 +27,12 @@ use naga::front::wgsl::{Frontend, Options};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{EntryPoint, Module, Scalar, ShaderStage, TypeInner};
 use polywarp_core::{Error, Result};
+use reflect::feature_name;
 
 /// Where naga's own parser gives up on nesting, some of which comes without a bracket.
 const NAGA_NESTING: usize = 200;
 
-/// The shader in `source`, checked against what the `capabilities` allow.
+/// The shader in `source`, checked against what the `capabilities` allow. Its text is read as [`naga_text`] gives it.
 ///
 /// # Errors
 /// [`Error::ShaderTooComplex`] for text beyond the limits here; [`Error::Shader`] with line and column (from 1) for
@@ -38,7 +41,7 @@ pub fn parse_and_validate(source: &str, capabilities: Capabilities) -> Result<(M
     check_source(source)?;
     guarded(|| {
         let options = Options { parse_doc_comments: false, capabilities };
-        let module = Frontend::new_with_options(options).parse(source).map_err(|e| {
+        let module = Frontend::new_with_options(options).parse(&naga_text(source)).map_err(|e| {
             if e.notes().any(|note| note.contains("recursion limit")) {
                 return too_complex("nesting of expressions", NAGA_NESTING, NAGA_NESTING);
             }
@@ -53,6 +56,53 @@ pub fn parse_and_validate(source: &str, capabilities: Capabilities) -> Result<(M
         })?;
         Ok((module, info))
     })
+}
+
+/// [`parse_and_validate`] for `device` (a name for errors): features that it lacks are named as such.
+///
+/// # Errors
+/// As there; [`Error::Unsupported`] for a shader with no other fault than that it needs more than the `capabilities`.
+fn parse_for(device: &str, source: &str, capabilities: Capabilities) -> Result<(Module, ModuleInfo)> {
+    let refused = match parse_and_validate(source, capabilities) {
+        Err(error @ Error::Shader { .. }) => error,
+        other => return other,
+    };
+    // A fault of the text itself is one on every device, and is told first.
+    let lacking = lacking(source, capabilities)?;
+    if lacking.is_empty() {
+        return Err(refused);
+    }
+    let place = match refused {
+        Error::Shader { line, column, .. } if line > 0 => format!(" (line {line}, column {column} of the kernel)"),
+        _ => String::new(),
+    };
+    let reason = format!("the kernel needs it{place}; use a device that has it");
+    Err(Error::Unsupported { device: device.to_owned(), what: lacking.join(", "), reason })
+}
+
+/// The features that `source` uses or enables beyond `capabilities`, by name, sorted.
+///
+/// # Errors
+/// As [`parse_and_validate`] with every capability.
+fn lacking(source: &str, capabilities: Capabilities) -> Result<Vec<String>> {
+    let (module, _) = parse_and_validate(source, Capabilities::all())?;
+    let used = required_features(&module).into_iter().filter(|(_, capability)| !capabilities.contains(*capability));
+    let mut names: Vec<String> = used.map(|(name, _)| name).collect();
+    // What is enabled and not used is in the text alone.
+    let text = naga_text(source);
+    let enabled = guarded(|| {
+        let head = directives::head(&text);
+        let is_enabled = |capability: Capabilities| {
+            let options = Options { parse_doc_comments: false, capabilities: Capabilities::all() - capability };
+            Frontend::new_with_options(options).parse(head).is_err()
+        };
+        let lacks = (Capabilities::all() - capabilities).iter_names();
+        Ok(lacks.filter(|&(_, lack)| is_enabled(lack)).map(|(name, _)| feature_name(name)).collect::<Vec<_>>())
+    })?;
+    names.extend(enabled);
+    names.sort();
+    names.dedup();
+    Ok(names)
 }
 
 pub(crate) type Invalid = Box<naga::WithSpan<naga::valid::ValidationError>>;

@@ -30,6 +30,9 @@ pub struct Reflection {
 pub struct EntryPointInfo {
     /// The function's name.
     pub name: String,
+    /// The name that a host asks for: after compiling the one in the output, which may differ (MSL has no `main`);
+    /// `None` where the output does not hold it (PTX and other stages).
+    pub symbol: Option<String>,
     /// `compute`, `vertex`, `fragment`, ...
     pub stage: String,
     /// Invocations per workgroup along x, y, z; `None` for other stages, and while an override decides it.
@@ -131,7 +134,7 @@ pub fn required_features(module: &Module) -> Vec<(String, Capabilities)> {
     found.unwrap_or_default()
 }
 
-fn feature_name(capability: &str) -> String {
+pub(super) fn feature_name(capability: &str) -> String {
     match capability {
         "SHADER_FLOAT16" => "f16",
         "FLOAT64" => "f64",
@@ -155,6 +158,7 @@ pub(super) fn entry_point(module: &Module, info: &ModuleInfo, index: usize) -> E
     let decided = entry.stage == ShaderStage::Compute && entry.workgroup_size_overrides.is_none();
     EntryPointInfo {
         name: entry.name.clone(),
+        symbol: Some(entry.name.clone()),
         stage: format!("{:?}", entry.stage).to_lowercase(),
         workgroup_size: decided.then_some(entry.workgroup_size),
         workgroup_bytes: workgroup.map(|(_, g)| Some(size_bytes(module, g.ty)?.next_multiple_of(16))).sum(),

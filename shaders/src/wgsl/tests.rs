@@ -60,6 +60,16 @@ fn parse_without_capability_is_refused() {
 }
 
 #[test]
+fn parse_of_enabled_subgroups_keeps_places() {
+    parsed("enable subgroups; @compute @workgroup_size(1) fn f() { var x = subgroupAdd(1.0); x += x; }");
+    let source = "enable subgroups, f16; fn f() { let x = ; }";
+    let (line, column, message) = shader_fault(parse_and_validate(source, ALL));
+    assert_eq!((line, column), (1, 41), "{message}");
+    // Behind a declaration it is no directive.
+    shader_fault(parse_and_validate("fn f() {} enable subgroups;", ALL));
+}
+
+#[test]
 fn parse_deepest_accepted_text_does_not_overflow() {
     let sum = vec!["x"; MAX_CHAIN - 10].join(" + ");
     parsed(&format!("@compute @workgroup_size(1) fn f() {{ var x = 1.0; let y = {sum}; x = y; }}"));
