@@ -359,7 +359,7 @@ impl Bench<'_> {
     }
 
     fn measure(&self, case: &BenchCase, reference: &mut Option<Reference>) -> Result<Measured> {
-        let Options { budget, sustained, .. } = *self.options;
+        let budget = self.options.budget;
         // The cold time is a first use's; the others are those of a program that `polywarp tune` has run for.
         self.tune_for(Duration::ZERO);
         let prepared = Prepared::new(&case.op, self.device)?;
@@ -372,12 +372,17 @@ impl Bench<'_> {
         let verdict = prepared.verify(expected)?;
         let timing = prepared.time(budget)?;
         let with_transfer_ns = prepared.time_with_transfer()?;
-        let contest = match self.vendor {
-            Some(vendor) => vendor.contest(&prepared, expected)?,
-            None => None,
-        };
-        let versus = contest.map(|contest| contest.run(budget, sustained)).transpose()?;
+        let versus = self.versus(&prepared, expected);
         Ok(Measured { cold_ns: prepared.cold_ns(), timing, verdict, with_transfer_ns, versus })
+    }
+
+    /// The product beside the vendor's. A fault over there is logged: it says nothing about what was measured here.
+    fn versus(&self, prepared: &Prepared, expected: &Reference) -> Option<Versus> {
+        let Options { budget, sustained, .. } = *self.options;
+        let contest = self.vendor?.contest(prepared, expected).transpose()?;
+        let versus = contest.and_then(|contest| contest.run(budget, sustained));
+        let name = prepared.op().name();
+        versus.inspect_err(|e| log::warn!("{name} on {} not beside the vendor's: {e}", self.device.id())).ok()
     }
 }
 

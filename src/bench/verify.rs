@@ -48,8 +48,10 @@ pub(super) fn reference(prepared: &Prepared) -> Result<Reference> {
     Ok(Reference { expected: sample.oracle(&operands), positions })
 }
 
-/// Executes the op once and compares the sampled elements of its result.
+/// Executes the op once, into an output that holds nothing right, and compares the sampled elements of its result.
 pub(super) fn verify(prepared: &Prepared, reference: &Reference) -> Result<Verdict> {
+    // Executions before, such as the cold one, left the right result there, which would speak for a kernel that skips it.
+    prepared.spoil_output()?;
     prepared.execute_once()?;
     judge_output(prepared, reference)
 }
@@ -312,8 +314,11 @@ fn sample_sparse(op: &SparseMatmul) -> Result<(Op, Layout)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use polywarp_core::harness::{Wrap, Wrapped};
     use polywarp_core::ops::ReduceFn;
-    use polywarp_core::{DType, Device};
+    use polywarp_core::{Backend, Buffer, DType, Device};
 
     use super::*;
 
@@ -349,6 +354,38 @@ mod tests {
             ReducedMatmul::new(ReduceFn::Max, 0, Matmul::product(square, square, square)).unwrap().into(),
             GroupedMatmul::product(square, spec(&[5, 300, 200]), ends, spec(&[300, 200])).check().unwrap().into(),
         ]
+    }
+
+    /// Computes as the CPU does for the first time, and nothing from then on.
+    #[derive(Debug)]
+    struct OnceOnly {
+        cpu: Device,
+        computed: AtomicBool,
+    }
+
+    impl Wrap for OnceOnly {
+        fn inner(&self) -> &dyn Backend {
+            self.cpu.backend()
+        }
+
+        fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+            // The operands are made by ops too.
+            if matches!(op, Op::Matmul(_)) && self.computed.swap(true, Ordering::Relaxed) {
+                return Ok(());
+            }
+            self.inner().execute(op, inputs, output)
+        }
+    }
+
+    #[test]
+    fn kernel_that_writes_nothing_over_a_right_result_is_wrong() {
+        let device = Device::new(Wrapped(OnceOnly { cpu: Device::cpu(), computed: AtomicBool::new(false) }));
+        let square = spec(&[64, 64]);
+        let op: Op = Matmul::product(square, square, square).check().unwrap().into();
+        let prepared = Prepared::new(&op, &device).unwrap();
+        let reference = prepared.reference().unwrap();
+        assert!(prepared.judge(&reference).unwrap().is_right());
+        assert!(!prepared.verify(&reference).unwrap().is_right());
     }
 
     #[test]
