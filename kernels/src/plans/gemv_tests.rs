@@ -58,14 +58,33 @@ fn vectors_that_are_no_rows_are_packed() {
 }
 
 #[test]
+fn vectors_longer_than_a_packing_grid_are_not_offered_packed() {
+    // Off the 16-byte grid, and the large operand on it.
+    let offered = |k: u64| {
+        let spec = |layout| TensorSpec::new(DType::F32, layout);
+        let x = Layout::strided(Shape::new(&[2, k]).unwrap(), &[k as i64, 1], 1).unwrap();
+        let [w, d] = [[k, 720], [2, 720]].map(|dims| Layout::contiguous(Shape::new(&dims).unwrap()));
+        let op = Op::Matmul(Matmul::product(spec(x), spec(w), spec(d)).check().unwrap());
+        for candidate in crate::every(&op, &Caps::h200()) {
+            assert_eq!(candidate.plan.check(2), Ok(()), "{}", candidate.name);
+        }
+        names(&op).iter().any(|name| name.contains("_packx"))
+    };
+    assert!(offered(9191) && !offered(101_469_191));
+}
+
+#[test]
 fn slabs_cover_k_and_none_is_empty() {
+    let mut most = 0;
     for k in [1u64, 63, 512, 1025, 4096, 65_537] {
         let op = product(DType::F16, ([2, k], [k as i64, 1]), ([k, 64], [1, k as i64]));
         for candidate in candidates(&op, &Caps::h200()) {
             let launch = candidate.plan.launches.iter().find(|l| l.kernel.symbol.starts_with("gemv")).unwrap();
             let (slabs, Arg::U32(slab_k)) = (u64::from(launch.grid[1]), &launch.args[12]) else { panic!("{launch:?}") };
             let slab_k = u64::from(*slab_k);
+            most = most.max(slabs);
             assert!(slabs * slab_k >= k && (slabs - 1) * slab_k < k && slab_k.is_multiple_of(64), "{}", candidate.name);
         }
     }
+    assert!(most > 1, "{most}");
 }

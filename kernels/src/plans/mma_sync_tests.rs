@@ -158,7 +158,9 @@ fn eight_bit_floats_take_the_kernel_of_their_pair_and_of_their_result() {
 fn slabs_cover_k_and_are_multiples_of_the_tile() {
     let op = product(DType::F16, [64, 64, 65_536]);
     let found = candidates(&Op::Matmul(op), &Caps::a100());
+    let mut seen = 0;
     for candidate in found.iter().filter(|candidate| candidate.name.contains("_slabs")) {
+        seen += 1;
         let launch = &candidate.plan.launches[0];
         let Arg::U32(slab_k) = launch.args[12] else { panic!("{:?}", launch.args) };
         let slabs = 65_536_u64.div_ceil(u64::from(slab_k));
@@ -166,6 +168,7 @@ fn slabs_cover_k_and_are_multiples_of_the_tile() {
         assert_eq!(candidate.plan.scratch_bytes, [slabs * 64 * 64 * 4], "{}", candidate.name);
         assert!(candidate.name.ends_with(&format!("_slabs{slabs}")));
     }
+    assert!(seen > 0, "{found:?}");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use crate::{Arg, Caps, Launch, Slot, find};
 
 /// Bytes that pitches and matrices are multiples of: a line, and the widest row of a tensor map's swizzle.
 const GRID_BYTES: u64 = 128;
+/// Blocks along y that a grid may have (CUDA programming guide, "Technical Specifications").
+const MOST_BLOCKS_Y: u32 = 65_535;
 /// Share of the promised memory rate that packing reaches, by form (H200; docs/gemm.md).
 const RATE: f64 = 0.75;
 /// What a launch costs beside its traffic.
@@ -25,7 +27,8 @@ pub(crate) struct Packed {
     pub estimate_ns: f64,
 }
 
-/// The launch that packs `source` into scratch buffer `scratch`; `None` for sizes beyond 32 bits.
+/// The launch that packs `source` into scratch buffer `scratch`; `None` for sizes beyond 32 bits, and for rows
+/// along K that are longer than a grid.
 pub(crate) fn pack(mode: Mode, source: &Operand, scratch: usize, caps: &Caps) -> Option<(Launch, Packed)> {
     let (src_bytes, dst_bytes) = mode.sizes();
     debug_assert_eq!(src_bytes, source.element_bytes);
@@ -54,7 +57,7 @@ pub(crate) fn pack(mode: Mode, source: &Operand, scratch: usize, caps: &Caps) ->
     let [x, y] = if form == Form::Mn {
         let [tile_k, tile_rows] = mode.tile();
         // The kernel goes on through rows that the grid does not reach.
-        [word(pitch.div_ceil(tile_k))?, source.rows.div_ceil(tile_rows).min(65_535) as u32]
+        [word(pitch.div_ceil(tile_k))?, source.rows.div_ceil(tile_rows).min(u64::from(MOST_BLOCKS_Y)) as u32]
     } else {
         // Lanes along K: whole lines where there are that many units, and no more than reach the end.
         let least = if form == Form::KWide { 8 } else { 32 };
@@ -64,7 +67,8 @@ pub(crate) fn pack(mode: Mode, source: &Operand, scratch: usize, caps: &Caps) ->
         let lanes_log2 = enough.next_power_of_two().trailing_zeros();
         args.push(Arg::U32(lanes_log2));
         let rows = u64::from(THREADS >> lanes_log2);
-        [word(source.rows.div_ceil(rows))?, word(units.div_ceil(u64::from(UNROLL) << lanes_log2))?]
+        let along_k = word(units.div_ceil(u64::from(UNROLL) << lanes_log2))?;
+        [word(source.rows.div_ceil(rows))?, Some(along_k).filter(|&blocks| blocks <= MOST_BLOCKS_Y)?]
     };
     let grid = [x, y, batch.min(65_535)];
     let moved = source.batch * source.rows * source.k * src_bytes + bytes;
@@ -152,5 +156,22 @@ mod tests {
                 assert!(covered[0] >= rows && covered[1] >= pitch, "{mode:?} {rows} x {k}: {covered:?}");
             }
         }
+    }
+
+    #[test]
+    fn rows_longer_than_a_grid_are_refused() {
+        // What 65,535 blocks of 256 threads move, four words each, or elements where those are larger.
+        for (bytes, most) in [(1, 268_431_360), (2, 134_215_680), (4, 67_107_840), (8, 67_107_840)] {
+            let packed = |k: u64| {
+                let source = Operand { element_bytes: bytes, offset: 1, ..operand(2, k, k as i64, 1) };
+                assert_eq!(form(&source), Form::K);
+                pack(Mode::Copy(bytes), &source, 0, &Caps::h200())
+            };
+            assert_eq!(packed(most).map(|(launch, _)| launch.grid), Some([2, 65_535, 1]), "{bytes}");
+            assert!(packed(most + 1).is_none(), "{bytes}");
+        }
+        // Wide units are 16 bytes.
+        assert!(pack(Mode::Copy(4), &operand(2, 268_431_360, 268_431_360, 1), 0, &Caps::h200()).is_some());
+        assert!(pack(Mode::Copy(4), &operand(2, 268_431_364, 268_431_364, 1), 0, &Caps::h200()).is_none());
     }
 }

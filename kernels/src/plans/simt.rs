@@ -53,8 +53,8 @@ impl Read {
         if direct(&operand, access) {
             return Some(Read { operand, packing: None });
         }
-        // Packing for single copies is never better than packing for wide ones.
-        if access != Access::MnWide {
+        // Packing for single copies is never better than packing for wide ones, and one row would become lines of one element.
+        if access != Access::MnWide || operand.rows == 1 {
             return None;
         }
         let (launch, packed) = pack(Mode::Copy(4), &operand.transposed(), scratch, caps)?;

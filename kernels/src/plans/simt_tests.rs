@@ -57,6 +57,22 @@ fn long_k_is_cut_into_slabs_that_a_second_launch_adds() {
 }
 
 #[test]
+fn one_row_is_not_packed_into_lines_of_one_element() {
+    let k = 1_000_000u64;
+    let row = layout([1, k], [k as i64, 1], 0);
+    let column = layout([k, 1], [1, 1], 0);
+    for (op, packed) in [
+        (product(row, layout([k, 64], [64, 1], 0)), "_packa"),
+        (product(row, layout([k, 64], [1, k as i64], 0)), "_packa"),
+        (product(layout([64, k], [k as i64, 1], 0), column), "_packb"),
+    ] {
+        let found = candidates(&op, &Caps::h200());
+        assert!(!found.is_empty());
+        assert!(found.iter().all(|candidate| !candidate.name.contains(packed)), "{found:?}");
+    }
+}
+
+#[test]
 fn every_instance_fits_each_card_that_it_is_offered_on() {
     for caps in [Caps::h200(), Caps::a100(), Caps::rtx_4090()] {
         for candidate in candidates(&square(777), &caps) {

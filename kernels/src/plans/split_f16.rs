@@ -50,8 +50,8 @@ struct Lines {
 impl Lines {
     fn of(operand: &Operand) -> Lines {
         let Operand { rows, k, row_stride, k_stride, .. } = *operand;
-        // A dimension of one element has a stride of 0.
-        let along_rows = k_stride != 1 && k > 1 && (row_stride == 1 || rows == 1);
+        // A dimension of one element has a stride of 0. Each element of a single row would be a line.
+        let along_rows = k_stride != 1 && k > 1 && row_stride == 1 && rows > 1;
         if along_rows {
             Lines { lines: k, length: rows, line_stride: k_stride, step: row_stride, along_k: false }
         } else {

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use polywarp_core::harness::{BenchSize, Level};
-use polywarp_core::ops::REGISTRY;
-use polywarp_core::{DType, Precision};
+use polywarp_core::ops::{Matmul, REGISTRY, TensorSpec};
+use polywarp_core::{DType, Layout, Precision, Shape};
 
 use super::*;
 
@@ -40,6 +40,33 @@ fn check(op: &Op, caps: &Caps, name: &str) -> usize {
     }
     assert!(found.is_sorted_by(|a, b| a.estimate_ns <= b.estimate_ns), "{name}");
     found.len()
+}
+
+/// Strides of a D or of operands of 1 TiB and more are none that a tensor map has.
+#[test]
+fn candidates_for_more_than_a_card_holds_are_sound() {
+    const HALF_A_MEBI: u64 = 1 << 19;
+    for (dtype, n) in [
+        (DType::I8, HALF_A_MEBI),
+        (DType::F8E4M3, HALF_A_MEBI),
+        (DType::F64, HALF_A_MEBI),
+        (DType::F32, HALF_A_MEBI),
+        (DType::F16, 2 * HALF_A_MEBI),
+        (DType::BF16, 2 * HALF_A_MEBI),
+    ] {
+        let spec = |dtype| TensorSpec::new(dtype, Layout::contiguous(Shape::new(&[n, n]).unwrap()));
+        let product = Matmul::product(spec(dtype), spec(dtype), spec(Matmul::output_dtype(dtype).unwrap()));
+        for precision in [Precision::Highest, Precision::High, Precision::Medium, Precision::Low] {
+            let op = Op::Matmul(Matmul { precision, ..product.clone() }.check().unwrap());
+            for caps in cards() {
+                check(&op, &caps, "more than a card holds");
+                // Those that are not worth timing too.
+                for candidate in every(&op, &caps) {
+                    assert_eq!(candidate.plan.check(2), Ok(()), "{} of {dtype}", candidate.name);
+                }
+            }
+        }
+    }
 }
 
 #[test]

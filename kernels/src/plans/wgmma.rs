@@ -13,7 +13,7 @@ use polywarp_core::{DType, Op};
 use super::compressed::behind_metadata;
 use super::ending::{Ending, Scales};
 use super::operand::Operand;
-use super::source::Source;
+use super::source::{Source, reaches};
 use crate::catalogue::wgmma::{Instance, Shape, instances};
 use crate::{Arg, Candidate, Caps, Element, Launch, Plan, Promotion, Slot, Swizzle, TensorMap, find};
 
@@ -271,7 +271,8 @@ fn inverse(divisor: u64) -> u32 {
     u32::try_from((1u64 << 32) / divisor.max(1)).unwrap_or(u32::MAX)
 }
 
-/// The map by which blocks store D, so many rows of 128 bytes at a time: all matrices, of all slabs.
+/// The map by which blocks store D, so many rows of 128 bytes at a time: all matrices, of all slabs. `None` for a D
+/// that is larger than any card.
 fn map_of_d(target: &Target, [batch, m, n]: [u64; 3], rows: u32) -> Option<TensorMap> {
     let element = match target.dtype {
         DType::F16 => Element::F16,
@@ -281,12 +282,13 @@ fn map_of_d(target: &Target, [batch, m, n]: [u64; 3], rows: u32) -> Option<Tenso
         _ => return None,
     };
     let bytes = target.dtype.size_bytes();
-    Some(TensorMap {
+    let strides_bytes = vec![n * bytes, m * n * bytes];
+    reaches(&strides_bytes).then(|| TensorMap {
         slot: target.slot,
         offset_bytes: target.offset_bytes,
         element,
         dims: vec![n, m, batch * target.slabs],
-        strides_bytes: vec![n * bytes, m * n * bytes],
+        strides_bytes,
         box_dims: vec![(128 / bytes) as u32, rows, 1],
         swizzle: Swizzle::B128,
         promotion: Promotion::None,

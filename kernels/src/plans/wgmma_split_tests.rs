@@ -53,6 +53,24 @@ fn parts_lie_as_the_operands_do() {
 }
 
 #[test]
+fn one_row_or_column_is_one_line_whatever_its_stride() {
+    let k = 1u64 << 20;
+    for step in [1, 2] {
+        let row = high(spec(&[1, k], &[1, step], 0), spec(&[k, 64], &[64, 1], 0), &[1, 64]);
+        let column = high(spec(&[64, k], &[k as i64, 1], 0), spec(&[k, 1], &[step, 1], 0), &[64, 1]);
+        for (op, thin, majors) in [(row, 0, "_tt"), (column, 1, "_tn")] {
+            let found = split_up(&op);
+            assert!(!found.is_empty(), "{step}");
+            for candidate in found {
+                // Two planes of 16 bits.
+                assert_eq!(candidate.plan.scratch_bytes[thin], 2 * 2 * k, "{} {step}", candidate.name);
+                assert!(candidate.name.split("_slabs").next().unwrap().ends_with(majors), "{}", candidate.name);
+            }
+        }
+    }
+}
+
+#[test]
 fn both_operands_are_split_by_two_launches_and_the_product_takes_three_terms() {
     // A along k with lines of 256, B along n with lines of 384.
     let found = split_up(&product([256, 1], [384, 1]));
