@@ -16,7 +16,7 @@
 //! | `INTERPRETED_SM` | compute capability of each card, 90 if unset: 80 is 8.0 |
 //! | `INTERPRETED_PEERS` | 0: no card reaches the memory of another |
 //! | `INTERPRETED_ENDLESS` | a text: a launch of a kernel whose PTX has it never ends |
-//! | `INTERPRETED_SHUFFLE` | seed of a random order of blocks, warps and stores; in order if unset |
+//! | `INTERPRETED_SHUFFLE` | seed of a random order of blocks, warps and stores, and of bulk copies that land late; in order and at once if unset |
 //! | `INTERPRETED_UNWRITTEN` | 1: a kernel, or a copy to the host, that reads device memory which nobody has written is at fault; not one of an archive |
 //!
 //! Its machine code is PTX: what it "links" itself, and what `cargo xtask kernels --ptx` makes of the kernels in CUDA C++.

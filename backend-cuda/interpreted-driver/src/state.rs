@@ -509,7 +509,7 @@ impl Driver {
     pub fn load(&mut self, image: &[u8]) -> Result<usize, Code> {
         let text = std::str::from_utf8(image).map_err(|_| INVALID_IMAGE)?;
         let shuffle = std::env::var("INTERPRETED_SHUFFLE").ok().and_then(|seed| seed.parse().ok());
-        let plain = RunOptions { max_steps: 1 << 28, shuffle, ..RunOptions::default() };
+        let plain = RunOptions { max_steps: 1 << 28, shuffle, late_copies: shuffle, ..RunOptions::default() };
         let (text, options) = match (text.strip_prefix(MAGIC), text.strip_prefix(ARCHIVED)) {
             (Some(text), _) => (text, RunOptions { check_uninitialised: demands_written(), ..plain }),
             // Their order is looked at more closely. Not what they read: pipelines load ahead of the end of k what nobody

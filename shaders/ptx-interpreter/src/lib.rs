@@ -44,7 +44,9 @@
 //! phase of an `mbarrier`). Until then whoever reads what they fill, or writes what they fill or read, is at fault at once,
 //! whatever hardware happens to do; a sum of wgmma is no number until its group was waited for. wgmma and bulk stores must
 //! not read what an ordinary store wrote without `fence.proxy.async`, bytes that never come are a deadlock that names them,
-//! and nothing may be under way when a block ends. Data races are not looked for in kernels with barriers in shared memory,
+//! and nothing may be under way when a block ends. What waits for a phase that is not the one it needs may find the copy landed
+//! because somebody else asked for it; [`RunOptions::late_copies`] lets copies land some questions later, repeatably, so that
+//! it does not. Data races are not looked for in kernels with barriers in shared memory,
 //! bulk copies, wgmma or clusters: their order is that of phases, which `race` does not count; shared memory of theirs is
 //! held by the rules above alone. wgmma adds in f64 what belongs to one instruction and rounds once, hardware keeps less.
 //!

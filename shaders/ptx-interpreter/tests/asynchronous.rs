@@ -39,8 +39,12 @@ fn kernel(body: &str) -> String {
 
 /// Waits for the phase of parity `parity`.
 fn wait(parity: u32) -> String {
+    wait_at("%full", parity)
+}
+
+fn wait_at(barrier: &str, parity: u32) -> String {
     format!(
-        "{{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%full], {parity};
+        "{{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [{barrier}], {parity};
            @!done bra again; }}"
     )
 }
@@ -49,6 +53,15 @@ const INPUT_WORDS: u32 = 30 * 20;
 
 /// Runs it with a map of the input, words `i` in rows of 20: `columns` of 30 rows; what `out` holds.
 fn launch(body: &str, threads: u32, map: impl FnOnce(u64) -> TensorMap) -> Result<Vec<u32>, Box<Fault>> {
+    launch_with(body, threads, map, &RunOptions::strict())
+}
+
+fn launch_with(
+    body: &str,
+    threads: u32,
+    map: impl FnOnce(u64) -> TensorMap,
+    options: &RunOptions,
+) -> Result<Vec<u32>, Box<Fault>> {
     let module = parse(&kernel(body));
     let mut memory = Memory::new();
     let words: Vec<u8> = (0..INPUT_WORDS).flat_map(u32::to_le_bytes).collect();
@@ -58,7 +71,7 @@ fn launch(body: &str, threads: u32, map: impl FnOnce(u64) -> TensorMap) -> Resul
     params.extend(out.to_le_bytes());
     params.extend(input.to_le_bytes());
     let launch = Launch { grid: [1; 3], block: [threads, 1, 1], params, ..Launch::default() };
-    run(module.kernel("k").expect("k"), &mut memory, &launch, &RunOptions::strict())?;
+    run(module.kernel("k").expect("k"), &mut memory, &launch, options)?;
     let bytes = memory.read(out, 4096).expect("the results");
     Ok(bytes.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect())
 }
@@ -316,4 +329,113 @@ fn kernel_that_starts_early_waits_before_it_uses_memory() {
     assert!(matches!(fault(early, 32), FaultKind::Asynchronous(message) if message.contains("griddepcontrol")));
     let waited = "griddepcontrol.wait; ld.global.u32 %r0, [%in+8]; st.global.u32 [%at], %r0;";
     assert_eq!(launch(waited, 32, matrix(16, 0)).unwrap_or_else(|f| panic!("{f}"))[..32], [2; 32]);
+}
+
+/// Who waits for a round of a stage.
+#[derive(Clone, Copy, PartialEq)]
+enum Waits {
+    /// Only the reader of that round, which takes the parity of an older one for that of its own.
+    ItsReader,
+    /// Both readers, for every round.
+    Everybody,
+}
+
+/// The first warp fills one stage in three rounds, with boxes from rows 0, 1 and 2; the two others read the stage's first word in
+/// turns, and leave the sum of what they read.
+fn rounds(waits: Waits) -> String {
+    let everybody = waits == Waits::Everybody;
+    let fill = |round: u32| {
+        let freed = if round > 0 { wait_at("%r8", (round - 1) % 2) } else { String::new() };
+        format!(
+            "{freed}
+             mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], 512;
+             cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%tile], [%map, {{0, {round}}}], [%full];"
+        )
+    };
+    let reader = |own: u32| {
+        let pass = |round: u32| {
+            let read = if round % 2 == own { "ld.shared.u32 %r2, [%tile]; add.u32 %r3, %r3, %r2;" } else { "" };
+            if !everybody && read.is_empty() {
+                return String::new();
+            }
+            format!("{} {read} mbarrier.arrive.shared::cta.b64 _, [%r8];", wait(round % 2))
+        };
+        format!("{} st.global.u32 [%at], %r3;", (0..3).map(pass).collect::<String>())
+    };
+    format!(
+        "add.u32 %r8, %tile, 1024;
+         mov.u32 %r3, 0;
+         @%p0 mbarrier.init.shared::cta.b64 [%r8], {};
+         bar.sync 0;
+         and.b32 %r9, %t, 31;
+         setp.ne.u32 %p1, %r9, 0;
+         @%p1 bra OVER;
+         setp.eq.u32 %p2, %t, 32;
+         @%p2 bra EVEN;
+         setp.eq.u32 %p2, %t, 64;
+         @%p2 bra ODD;
+         {}
+         bra OVER;
+    EVEN:
+         {}
+         bra OVER;
+    ODD:
+         {}
+    OVER:",
+        if everybody { 2 } else { 1 },
+        (0..3).map(fill).collect::<String>(),
+        reader(0),
+        reader(1),
+    )
+}
+
+const LATE_SEEDS: std::ops::Range<u64> = 0..8;
+
+#[test]
+fn waiting_for_the_parity_of_another_round_shows_when_copies_land_late() {
+    let run = |late_copies, shuffle| {
+        let options = RunOptions { late_copies, shuffle, ..RunOptions::strict() };
+        launch_with(&rounds(Waits::ItsReader), 96, matrix(16, 0), &options)
+    };
+    // Whoever asks makes the copy land, and asks first where warps run in order.
+    let found = run(None, None).unwrap_or_else(|f| panic!("{f}"));
+    assert_eq!((found[32], found[64]), (40, 20));
+    for seed in LATE_SEEDS {
+        let kind = run(Some(seed), None).expect_err("an old phase of the same parity").kind;
+        assert!(matches!(kind, FaultKind::InFlight { what, .. } if what.contains("read before")), "{seed}: {kind}");
+    }
+}
+
+#[test]
+fn copies_that_land_late_are_right_where_everybody_waits_for_them() {
+    let orders = [(None, None)].into_iter().chain(LATE_SEEDS.flat_map(|seed| {
+        let late = Some(seed);
+        [(late, None), (late, late)]
+    }));
+    for (late_copies, shuffle) in orders {
+        let options = RunOptions { late_copies, shuffle, ..RunOptions::strict() };
+        let found = launch_with(&rounds(Waits::Everybody), 96, matrix(16, 0), &options);
+        let found = found.unwrap_or_else(|f| panic!("{late_copies:?} {shuffle:?}: {f}"));
+        assert_eq!((found[32], found[64]), (40, 20), "{late_copies:?} {shuffle:?}");
+    }
+}
+
+#[test]
+fn lateness_repeats_with_its_seed() {
+    let steps = |late_copies| {
+        let module = parse(&kernel(&rounds(Waits::Everybody)));
+        let mut memory = Memory::new();
+        let input = memory.alloc_from(&[0; INPUT_WORDS as usize * 4]);
+        let out = memory.alloc(4096, 256);
+        let mut params = matrix(16, 0)(input).encode().expect("a map").to_vec();
+        [out, input].iter().for_each(|address| params.extend(address.to_le_bytes()));
+        let launch = Launch { grid: [1; 3], block: [96, 1, 1], params, ..Launch::default() };
+        let options = RunOptions { late_copies, ..RunOptions::strict() };
+        run(module.kernel("k").expect("k"), &mut memory, &launch, &options).unwrap_or_else(|f| panic!("{f}"))
+    };
+    let at_once = steps(None).warp_instructions;
+    let late: Vec<u64> = LATE_SEEDS.map(|seed| steps(Some(seed)).warp_instructions).collect();
+    assert!(late.iter().all(|&steps| steps > at_once), "{at_once} {late:?}");
+    assert_eq!(late, LATE_SEEDS.map(|seed| steps(Some(seed)).warp_instructions).collect::<Vec<u64>>());
+    assert!(late.iter().any(|&steps| steps != late[0]), "{late:?}");
 }

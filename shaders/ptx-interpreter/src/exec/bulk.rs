@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::access::{lane_address, lanes};
 use super::block::UNIT;
 use super::claims::Use;
-use super::mbarrier::Landing;
+use super::mbarrier::Units;
 use super::warp::Warp;
 use super::{Machine, Trouble};
 use crate::error::FaultKind;
@@ -208,7 +208,7 @@ impl Machine<'_> {
         rank: usize,
         barrier: Address,
         blocks: Slot,
-        units: Vec<(u32, [u8; UNIT])>,
+        units: Units,
         bytes: usize,
     ) -> Result<(), FaultKind> {
         let (barrier_rank, barrier) = self.in_cluster(warp, lane_address(warp, barrier, lane))?;
@@ -220,7 +220,7 @@ impl Machine<'_> {
             if barrier_rank != rank {
                 return broken("a bulk copy and its barrier are in different blocks".to_owned());
             }
-            return self.land_on(rank, barrier, Landing { units });
+            return self.land_on(rank, barrier, units);
         }
         let mask = u32::from(warp.regs.row::<u16>(blocks)[lane]);
         if mask == 0 || mask >> self.blocks.len() != 0 {
@@ -228,7 +228,7 @@ impl Machine<'_> {
         }
         for to in lanes(mask) {
             self.alive(to)?;
-            self.land_on(to, barrier, Landing { units: units.clone() })?;
+            self.land_on(to, barrier, units.clone())?;
         }
         Ok(())
     }

@@ -1,11 +1,13 @@
 //! Barriers in shared memory (PTX ISA 9.7.13.15): phases that end when all arrivals and all announced bytes have come.
 //!
 //! Bulk copies bring bytes at the latest moment at which a program can notice: when somebody asks for the phase that they
-//! complete, all else of it having come. What reads the destination without asking finds it unfilled (see `claims`).
+//! complete, all else of it having come. What reads the destination without asking finds it unfilled (see `claims`). With
+//! `RunOptions::late_copies` some questions are in vain first, so that who does not wait for a copy runs ahead of who does.
 
 use std::collections::VecDeque;
 
 use super::access::{lane_address, lanes};
+use super::approx::mix;
 use super::block::UNIT;
 use super::warp::{WaitsFor, Warp};
 use super::{Machine, Trouble};
@@ -16,11 +18,21 @@ use crate::kernel::SHARED_BASE;
 /// Most arrivals of a phase, and bytes.
 const MOST_COUNT: i64 = (1 << 20) - 1;
 
+/// One of so many late copies is late by up to `MOST_QUESTIONS`: long enough for others to go through a ring of stages even where
+/// turns are short. The rest differ a little.
+const VERY_LATE_ONE_OF: u64 = 8;
+const MOST_QUESTIONS: u64 = 1024;
+const FEW_QUESTIONS: u64 = 6;
+
+/// Where each unit of a copy goes, from the start of shared memory.
+pub(super) type Units = Vec<(u32, [u8; UNIT])>;
+
 /// A copy that is under way.
 #[derive(Clone, Debug)]
-pub(super) struct Landing {
-    /// Where each unit of it goes, from the start of shared memory.
-    pub(super) units: Vec<(u32, [u8; UNIT])>,
+struct Landing {
+    units: Units,
+    /// Questions that are still to find it under way.
+    late: u64,
 }
 
 /// A barrier.
@@ -54,6 +66,12 @@ impl Barrier {
         complete
     }
 
+    /// The copy that alone keeps the phase of `parity` from ending, or the first of several.
+    fn awaited(&mut self, parity: u32) -> Option<&mut Landing> {
+        let awaited = self.phases & 1 == parity && self.pending == 0 && self.bytes > 0;
+        self.copies.front_mut().filter(|_| awaited)
+    }
+
     pub(super) fn copies_left(&self) -> usize {
         self.copies.len()
     }
@@ -70,7 +88,40 @@ impl Machine<'_> {
         for lane in lanes(on) {
             waits |= self.one(warp, lane, op).map_err(|kind| Trouble::new(lane, kind))?;
         }
+        if let Mbarrier::Test { at, parity, .. } = op
+            && waits
+            && self.late.is_some()
+        {
+            self.hasten(warp, on, at, parity);
+        }
         Ok(waits)
+    }
+
+    /// Lanes that asked in vain bring late copies nearer: by one question for each barrier, so that all lanes hear the same.
+    fn hasten(&mut self, warp: &Warp, on: u32, at: Address, parity: Slot) {
+        let mut asked = Vec::new();
+        for lane in lanes(on) {
+            let question = (lane_address(warp, at, lane) as u32, warp.regs.row::<u32>(parity)[lane]);
+            if asked.contains(&question) {
+                continue;
+            }
+            asked.push(question);
+            let (at, parity) = question;
+            let barrier = self.blocks[warp.rank].barriers.get_mut(&at);
+            if let Some(copy) = barrier.and_then(|barrier| barrier.awaited(parity)).filter(|copy| copy.late > 0) {
+                copy.late -= 1;
+                self.progress += 1;
+            }
+        }
+    }
+
+    /// Questions that the next copy is late by.
+    fn lateness(&mut self) -> u64 {
+        let Some(state) = &mut self.late else { return 0 };
+        *state = state.wrapping_add(1);
+        let bits = mix(*state);
+        let most = if bits.is_multiple_of(VERY_LATE_ONE_OF) { MOST_QUESTIONS } else { FEW_QUESTIONS };
+        (bits >> 32) % (most + 1)
     }
 
     fn one(&mut self, warp: &mut Warp, lane: usize, op: Mbarrier) -> Result<bool, FaultKind> {
@@ -152,7 +203,7 @@ impl Machine<'_> {
         let barrier = self.barrier(rank, at)?;
         let mut landed = Vec::new();
         if barrier.phases & 1 == parity && barrier.pending == 0 {
-            while barrier.bytes > 0
+            while barrier.awaited(parity).is_some_and(|copy| copy.late == 0)
                 && let Some(copy) = barrier.copies.pop_front()
             {
                 barrier.bytes -= (copy.units.len() * UNIT) as i64;
@@ -176,12 +227,13 @@ impl Machine<'_> {
     }
 
     /// A copy that will complete on the barrier at `at` of block `rank`.
-    pub(super) fn land_on(&mut self, rank: usize, at: u64, copy: Landing) -> Result<(), FaultKind> {
+    pub(super) fn land_on(&mut self, rank: usize, at: u64, units: Units) -> Result<(), FaultKind> {
         self.barrier(rank, at)?;
-        for &(to, _) in &copy.units {
+        for &(to, _) in &units {
             self.blocks[rank].begin_filling(to as usize, UNIT)?;
         }
-        self.barrier(rank, at)?.copies.push_back(copy);
+        let late = self.lateness();
+        self.barrier(rank, at)?.copies.push_back(Landing { units, late });
         self.progress += 1;
         Ok(())
     }

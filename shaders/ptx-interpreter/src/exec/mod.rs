@@ -55,6 +55,9 @@ pub struct RunOptions {
     pub max_steps: u64,
     /// Seed of a random order of blocks, warps and lanes' stores; in order when `None`.
     pub shuffle: Option<u64>,
+    /// Seed of how late bulk copies land: each after some questions in vain about its phase, a few or many; at the first
+    /// question when `None`.
+    pub late_copies: Option<u64>,
     /// Whether data races are faults, in shared memory and (between blocks as well) in global memory. Takes 48 bytes
     /// for each byte of memory that is touched. Not of kernels with barriers in shared memory, bulk copies, wgmma or
     /// clusters, whose order counts of barriers do not tell.
@@ -67,7 +70,14 @@ pub struct RunOptions {
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
-        RunOptions { max_steps: 1 << 32, shuffle: None, check_races: false, check_uninitialised: false, perturb: None }
+        RunOptions {
+            max_steps: 1 << 32,
+            shuffle: None,
+            late_copies: None,
+            check_races: false,
+            check_uninitialised: false,
+            perturb: None,
+        }
     }
 }
 
@@ -110,6 +120,8 @@ pub(crate) struct Machine<'a> {
     approximation: Approximation,
     stats: Stats,
     random: Option<u64>,
+    /// What the lateness of the next bulk copy is drawn from.
+    late: Option<u64>,
     /// Barriers so far over all blocks; blocks begin a new one.
     epoch: u32,
     /// First epoch of each block that has started, and its index.
@@ -185,6 +197,8 @@ pub fn run(kernel: &Kernel, memory: &mut Memory, launch: &Launch, options: &RunO
         approximation: Approximation { seed: options.perturb },
         stats: Stats::default(),
         random: options.shuffle,
+        // Not the numbers of the order, if both have one seed.
+        late: options.late_copies.map(mix),
         epoch: 0,
         epochs: Vec::new(),
         blocks: Vec::new(),
