@@ -38,14 +38,18 @@ impl Matmul {
     }
 
     /// The op cut into others, one after the other, whose results have at most `most_elements` where its shape allows: each writes
-    /// its share of the output in place, of `step` indices of one axis or a multiple of that. One part where that is all.
+    /// its share of the output in place: products of a batch, or of one product a multiple of `step` rows or columns. One part where
+    /// that is all.
     pub fn parts(&self, most_elements: u64, step: u64) -> Vec<Matmul> {
         let whole = || vec![self.clone()];
         let dims = self.output.layout.dims();
         // What lies before it has one index, so that a part of the output is dense.
         let Some(axis) = dims.iter().position(|&extent| extent > 1) else { return whole() };
-        let step = step.saturating_mul(self.scale_block_along(axis));
         let each = self.output.layout.elements() / dims[axis];
+        let step = match axis + 2 < dims.len() {
+            true => aligned_step(each),
+            false => step.next_multiple_of(ALIGNED).saturating_mul(self.scale_block_along(axis)),
+        };
         let ranges = ranges(dims[axis], most_elements / each.max(1), step);
         if ranges.len() < 2 {
             return whole();
@@ -66,6 +70,14 @@ impl Matmul {
             _ => 1,
         })
     }
+}
+
+/// Elements of a part of an output that is dense in the whole: whatever the dtype, the next part begins where outputs may.
+pub(super) const ALIGNED: u64 = 16;
+
+/// How many indices of `each` elements are a multiple of [`ALIGNED`].
+pub(super) fn aligned_step(each: u64) -> u64 {
+    ALIGNED >> each.trailing_zeros().min(ALIGNED.ilog2())
 }
 
 /// `0..extent` in ranges of at most `most` indices, all but the last a multiple of `step`; at least one step each.
@@ -101,7 +113,7 @@ mod tests {
 
     #[test]
     fn parts_write_the_whole_output_once_and_are_as_small_as_asked() {
-        for dims in [&[1000, 40][..], &[1, 1000], &[9, 5, 20], &[1, 300, 7], &[1, 1]] {
+        for dims in [&[1000, 40][..], &[1, 1000], &[9, 5, 20], &[40, 3, 7], &[1, 300, 7], &[1, 1]] {
             let op = product(dims, 16);
             for (most, step) in [(0, 8), (2000, 8), (5000, 256), (u64::MAX, 8)] {
                 let mut next = op.output.layout.offset();
@@ -109,8 +121,9 @@ mod tests {
                     let part = part.check().unwrap();
                     assert_eq!(part.output.layout.offset(), next, "{dims:?} {most} {step}");
                     let extent = part.output.layout.dims().iter().find(|&&extent| extent > 1).copied().unwrap_or(1);
+                    let least = step.next_multiple_of(ALIGNED);
                     assert!(
-                        part.output.layout.elements() <= most || extent <= step,
+                        part.output.layout.elements() <= most || extent <= least,
                         "{dims:?} {most} {step}: {part:?}"
                     );
                     next += part.output.layout.elements();
@@ -140,7 +153,7 @@ mod tests {
     #[test]
     fn products_in_parts_are_the_products() {
         let device = Device::new(crate::harness::Wrapped(InParts(ReferenceBackend::default())));
-        for dims in [&[50, 30][..], &[1, 1000], &[7, 5, 20]] {
+        for dims in [&[50, 30][..], &[1, 1000], &[7, 5, 20], &[40, 3, 7]] {
             let op = product(dims, 16);
             assert!(op.parts(300, 4).len() > 1);
             let case = Case::new("matmul", op, vec![Values::Integers(-5, 5); 4]);

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::matmul_parts::ranges;
+use super::matmul_parts::{aligned_step, ranges};
 use super::{Matmul, Reduce, ReduceFn, TensorSpec, check_dense_output};
 use crate::oracle::{Approx, Expected, HostTensor};
 use crate::{BinaryFn, DType, Error, KeepDims, Layout, Result, Scalar, UnaryFn};
@@ -114,7 +114,10 @@ impl ReducedMatmul {
         let extent = dims[axis];
         let along = self.axis_of_d(axis);
         let is_of_batch = along + 2 < self.product.output.layout.rank();
-        let step = if is_of_batch { 1 } else { PART_STEP.saturating_mul(self.product.scale_block_along(along)) };
+        let step = match is_of_batch {
+            true => aligned_step(self.output.layout.elements() / extent),
+            false => PART_STEP.saturating_mul(self.product.scale_block_along(along)),
+        };
         let each = self.product.output.bytes() / extent;
         let ranges = ranges(extent, most_bytes / each.max(1), step);
         if ranges.len() < 2 {
@@ -122,7 +125,7 @@ impl ReducedMatmul {
         }
         let parts = ranges.into_iter().map(|range| self.part(axis, range)).collect::<Option<Vec<_>>>();
         // Of one product that is too large by itself its rows, or columns.
-        let within = |part: ReducedMatmul| match is_of_batch && each > most_bytes {
+        let within = |part: ReducedMatmul| match is_of_batch && step == 1 && each > most_bytes {
             true => part.parts(most_bytes),
             false => vec![part],
         };
@@ -259,9 +262,14 @@ mod tests {
 
     #[test]
     fn parts_write_the_whole_output_once_and_hold_what_they_may() {
-        for (dims, axis) in
-            [(&[100, 37][..], 1), (&[100, 37], 0), (&[5, 40, 30], 2), (&[70, 3, 4], 1), (&[1, 90, 7], 2)]
-        {
+        for (dims, axis) in [
+            (&[100, 37][..], 1),
+            (&[100, 37], 0),
+            (&[5, 48, 30], 2),
+            (&[70, 3, 4], 1),
+            (&[1, 90, 7], 2),
+            (&[40, 21, 9], 2),
+        ] {
             let op = op(dims, axis);
             for most in [0, 4096, 20_000, u64::MAX] {
                 let parts = op.parts(most);
@@ -270,8 +278,11 @@ mod tests {
                     let part = part.clone().check().unwrap();
                     assert_eq!(part.output.layout.offset(), next, "{dims:?} {axis} {most}");
                     next += part.output.layout.elements();
-                    // Rows, or columns, of one product.
-                    let forced = part.output.layout.elements() <= PART_STEP;
+                    // Rows, or columns, of one product; or as many products as begin together where outputs may.
+                    let inner = op.output.layout.elements() / op.output.layout.dims()[0];
+                    let together = if dims.len() > 2 && dims[0] > 1 { aligned_step(inner) * inner } else { 0 };
+                    let least = if together == inner { PART_STEP } else { PART_STEP.max(together) };
+                    let forced = part.output.layout.elements() <= least;
                     assert!(part.product.output.bytes() <= most || forced, "{dims:?} {axis} {most}: {part:?}");
                 }
                 assert_eq!(next, op.output.layout.elements(), "{dims:?} {axis} {most}");
