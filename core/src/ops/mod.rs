@@ -1,9 +1,9 @@
 //! The operations: plain data that fully describes one computation on one device.
 //!
 //! One file per operation, each with the same parts in the same order: the description with its checked constructor,
-//! the float64 oracle, the error bound, the cost, and the conformance and benchmark cases. An [`Op`] knows dtypes,
+//! the float64 oracle, the error bound and the cost; conformance and benchmark cases lie in `cases/`. An [`Op`] knows dtypes,
 //! shapes and strides but no buffers, so planners are pure functions of it. [`REGISTRY`] holds one line per family;
-//! the harness, the benchmarks and the op table in the docs read it and nothing else lists operations.
+//! the harness, the benchmarks and the op table in the docs read it. CONTRIBUTING.md lists what else knows an op.
 //!
 //! Output contract: every op but [`struct@Copy`] writes a dense row-major output whose first byte lies on a 16-byte boundary
 //! of its buffer; `Copy` writes any view that does not overlap itself.

@@ -1,4 +1,4 @@
-//! Softmax and log-softmax: rows that registers hold in one launch, everything else in three or more.
+//! Softmax and log-softmax: rows that registers hold in one launch, everything else in two or more.
 //!
 //! Along a last axis of moderate length one workgroup reads a row once, keeps it and writes it. Any other axis, and
 //! longer rows, take the passes of a reduction (`reduce/passes.rs`) over pairs of a running maximum and a sum scaled to
