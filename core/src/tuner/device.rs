@@ -63,9 +63,12 @@ impl<B: Planned> Runner for DeviceRunner<'_, B> {
     }
 
     fn settle(&mut self) -> Result<()> {
-        match self.situation() {
-            Situation::CannotWait => Ok(()),
-            _ => self.elsewhere(|| self.planned.backend().synchronize()).unwrap_or(Ok(())),
+        if self.situation() == Situation::CannotWait {
+            return Ok(());
+        }
+        match self.elsewhere(|| self.planned.backend().synchronize()) {
+            Some(Ok(settled)) => settled,
+            Some(Err(_)) | None => Ok(()), // the check will meet it
         }
     }
 
@@ -170,19 +173,20 @@ impl<B: Planned> DeviceRunner<'_, B> {
         if !self.has_room(trial, plan) {
             return Ok(Check::Untried);
         }
-        // Without a thread it could not be tried.
-        self.elsewhere(|| judge(self.planned, trial, plan)).unwrap_or(Ok(Check::Untried))
+        match self.elsewhere(|| judge(self.planned, trial, plan)) {
+            Some(Ok(judged)) => judged,
+            Some(Err(_)) => Ok(Check::Wrong("its check panicked".to_owned())),
+            None => Ok(Check::Untried),
+        }
     }
 
-    /// What `work` returns, done by a thread that does not record; `None` where there can be no more threads.
-    fn elsewhere<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Option<T> {
+    /// What `work` returns, done by a thread that does not record, or that it panicked there; `None` where there can be no more
+    /// threads.
+    fn elsewhere<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Option<std::thread::Result<T>> {
         if !self.planned.records() {
-            return Some(work());
+            return Some(Ok(work()));
         }
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().spawn_scoped(scope, work).ok()?;
-            Some(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        })
+        std::thread::scope(|scope| Some(std::thread::Builder::new().spawn_scoped(scope, work).ok()?.join()))
     }
 
     /// Whether the buffers of a check stay below the limit on memory.
