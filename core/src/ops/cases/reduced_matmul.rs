@@ -62,7 +62,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     extents(level, &mut cases);
     layouts(level, &mut cases);
     epilogues(&mut cases);
-    order(&mut cases);
+    order(level, &mut cases);
     special(level, &mut cases);
     unique(cases)
 }
@@ -209,10 +209,10 @@ fn scaled(dtype: DType, [m, n, k]: [u64; 3], kinds: [LayoutKind; 2]) -> Result<M
 
 /// Scales of A come first, then those of B, whether rows or columns are reduced: of a large and a small one the first decides
 /// whether sums overflow.
-fn order(cases: &mut Vec<Case>) {
+fn order(level: Level, cases: &mut Vec<Case>) {
     let small = Values::Integers(1, 4);
     let shapes = [([5, 20, 48], [DENSE; 2]), ([70, 136, 64], [DENSE, LayoutKind::Transposed])];
-    for dtype in [DType::I8, DType::U8, DType::F8E4M3, DType::F8E5M2] {
+    for dtype in level.list(&[DType::I8, DType::F8E4M3], &[DType::U8, DType::F8E5M2]) {
         for (dims, kinds) in shapes {
             for function in [ReduceFn::Max, ReduceFn::Sum] {
                 for side in [ROWS, COLUMNS] {
