@@ -80,7 +80,11 @@ fn suites(criterion: &mut Criterion) {
 fn beside_vendor(group: &mut BenchmarkGroup<'_, WallTime>, case: &BenchCase, prepared: &Prepared, vendor: &Vendor) {
     let failed = |e: polywarp::Error| -> ! { panic!("{} by {}: {e}", case.name, vendor.name()) };
     let contest = prepared.reference().and_then(|expected| vendor.contest(prepared, &expected));
-    let Some(contest) = contest.unwrap_or_else(|e| failed(e)) else { return };
+    let contest = match contest.unwrap_or_else(|e| failed(e)) {
+        Some(Ok(contest)) => contest,
+        Some(Err(why)) => return eprintln!("{} is not beside {}: {why}", case.name, vendor.name()),
+        None => return,
+    };
     let turn = |contest: &Contest| contest.turn().unwrap_or_else(|e| failed(e));
     type Pick = fn((f64, f64)) -> f64;
     let both: [(String, Pick); 2] =

@@ -31,6 +31,7 @@
 #include "ptx/dmma.cuh"
 #include "ptx/launch.cuh"
 #include "ptx/tma.cuh"
+#include "ptx/warp.cuh"
 
 #include <type_traits>
 
@@ -115,9 +116,10 @@ struct Gemm {
         }
     }
 
-    // One thread: all tiles of this block, one after the other.
+    // By a whole warp: all tiles of this block, one after the other.
     __device__ static __forceinline__ void fetch_all(const CUtensorMap* a, const CUtensorMap* b, const Problem& problem, uint32_t rank,
                                                      uint32_t shared, uint32_t filled, uint32_t freed) {
+        const bool leads = ptx::elected();
         Ring ring;
         for (uint32_t tile = blockIdx.x / CLUSTER_K; tile < tiles(problem); tile += gridDim.x / CLUSTER_K) {
             const Place at = place(problem, tile, rank);
@@ -126,9 +128,11 @@ struct Gemm {
                 const uint32_t to = shared + ring.stage * STAGE_BYTES, barrier = filled + 8 * ring.stage;
                 const int k = at.first_k + i * BLOCK_K;
                 ptx::barrier_wait(freed + 8 * ring.stage, ring.parity ^ 1);
-                ptx::barrier_arrive_expect(barrier, STAGE_BYTES);
-                fetch_operand<MAJOR_A, BLOCK_M>(to, a, barrier, at.m, k, problem.a_batches ? at.batch : 0);
-                fetch_operand<MAJOR_B, BLOCK_N>(to + A_BYTES, b, barrier, at.n, k, problem.b_batches ? at.batch : 0);
+                if (leads) {
+                    ptx::barrier_arrive_expect(barrier, STAGE_BYTES);
+                    fetch_operand<MAJOR_A, BLOCK_M>(to, a, barrier, at.m, k, problem.a_batches ? at.batch : 0);
+                    fetch_operand<MAJOR_B, BLOCK_N>(to + A_BYTES, b, barrier, at.n, k, problem.b_batches ? at.batch : 0);
+                }
                 ring.advance();
             }
         }
@@ -345,7 +349,7 @@ struct Gemm {
         // Swizzled tiles start on 1024 bytes.
         const uint32_t shared = (ptx::smem_address(memory) + 1023) & ~1023u;
         const uint32_t filled = shared + STAGES * STAGE_BYTES, freed = filled + 8 * STAGES;
-        const uint32_t warp = threadIdx.x / 32;
+        const uint32_t warp = ptx::uniform(threadIdx.x / 32);
         const uint32_t rank = CLUSTER_K == 1 ? 0 : ptx::cluster_rank();
         if (threadIdx.x == 0) {
             for (int stage = 0; stage < STAGES; ++stage) {
@@ -362,7 +366,7 @@ struct Gemm {
         ptx::wait_for_previous_kernels();
         if (warp >= CONSUMERS) {
             ptx::give_registers<LOADER_REGISTERS>();
-            if (threadIdx.x == 32 * CONSUMERS) {
+            if (warp == CONSUMERS) {
                 fetch_all(map_a, map_b, problem, rank, shared, filled, freed);
             }
             if constexpr (CLUSTER_K > 1) {

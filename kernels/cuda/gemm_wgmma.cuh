@@ -6,7 +6,7 @@
 //               or, GROUPED, D[r] = activation(A[r] B[g] + bias[g]) for the group g that owns row r, A [m, k], B [groups, k, n],
 //               D [m, n], bias [groups, n], and 0 where none does; or, REDUCED, of each row of each tile of D a number.
 // Algorithm     Persistent blocks walk over tiles of D, and find their first before they wait for the kernel before this one. 1. two
-//               threads of the producer warpgroup keep a ring of STAGES tiles of A and B filled by TMA; 2. consumer
+//               warps of the producer warpgroup keep a ring of STAGES tiles of A and B filled by TMA; 2. consumer
 //               warpgroups multiply every stage as it arrives and give it back one step later; 3. epilogue in registers,
 //               16 columns at a time in a rolled loop, while what the next ones need of bias, C and scales is being loaded;
 //               none where D is the rounded sums; 4. results go through shared memory to a TMA store, or, where D is not
@@ -51,7 +51,7 @@
 
 namespace polywarp::gemm_wgmma {
 
-// Warps of the producer warpgroup that load: the first A, the second B. One thread for both would be late for small stages.
+// Warps of the producer warpgroup that load: the first A, the second B. One for both would be late for small stages.
 constexpr uint32_t LOADERS = 2;
 
 // Numbers of barriers among warps; 0 is that of __syncthreads.
@@ -75,7 +75,8 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
     extern __shared__ uint8_t shared[];
     const uint32_t base = (ptx::smem_address(shared) + 1023) / 1024 * 1024;
     const uint32_t full = base + C::BARRIERS_AT, empty = full + C::STAGES * 8;
-    const uint32_t warpgroup = threadIdx.x / WARPGROUP, thread = threadIdx.x % WARPGROUP;
+    const uint32_t warpgroup = ptx::uniform(threadIdx.x / WARPGROUP), thread = threadIdx.x % WARPGROUP;
+    const uint32_t warp = ptx::uniform(thread / 32);
     const uint32_t rank = C::CLUSTER == 1 ? 0 : ptx::cluster_rank();
     const uint32_t cluster = blockIdx.x / C::CLUSTER, clusters = gridDim.x / C::CLUSTER;
     if (threadIdx.x == 0) {
@@ -108,22 +109,23 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
         if constexpr (C::CONSUMERS > 1) {
             ptx::give_registers<C::PRODUCER_REGISTERS>();
         }
-        // One thread of a warp loads; all of its lanes find the tiles of groups.
-        if (thread < 32 * LOADERS && (C::GROUPED || thread % 32 == 0)) {
-            const bool of_a = thread < 32;
+        if (warp < LOADERS) {
             for (Tiles<C> tiles(problem, extras.groups, cluster, clusters, rank, all); tiles.any(); tiles.next()) {
                 const Tile tile = tiles.at();
-                if (thread % 32 == 0) {
-                    const Range range = C::k_tiles(problem, tile, rank);
-                    if (waits) {
-                        wait_knowing(tile, range);
-                        waits = false;
-                    }
-                    if (of_a) {
-                        Load::template load_tile<true>(map_a, problem, extras.metadata, tile, range, base, full, empty, at, rank);
-                    } else {
-                        Load::template load_tile<false>(map_b, problem, extras.metadata, tile, range, base, full, empty, at, rank);
-                    }
+                const Range range = C::k_tiles(problem, tile, rank);
+                if (waits) {
+                    wait_knowing(tile, range);
+                    waits = false;
+                }
+                const auto load = [&](auto of_a, auto keeps) {
+                    constexpr bool OF_A = decltype(of_a)::value;
+                    Load::template load_tile<OF_A, decltype(keeps)::value>(OF_A ? map_a : map_b, problem, extras.metadata, tile, range,
+                                                                           base, full, empty, at, rank);
+                };
+                if (warp == 0) {
+                    problem.keeps_operands ? load(std::true_type(), std::true_type()) : load(std::true_type(), std::false_type());
+                } else {
+                    problem.keeps_operands ? load(std::false_type(), std::true_type()) : load(std::false_type(), std::false_type());
                 }
             }
         }
@@ -135,7 +137,7 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
         if constexpr (C::CONSUMERS > 1) {
             ptx::take_registers<C::CONSUMER_REGISTERS>();
         }
-        const uint32_t consumer = warpgroup - 1, warp = thread / 32, lane = thread % 32;
+        const uint32_t consumer = warpgroup - 1, lane = thread % 32;
         const uint32_t staging = base + C::STAGES * C::STAGE_BYTES +
                                  (C::STAGES_TILES ? consumer : consumer * 4 + warp) * C::STAGING_BYTES_EACH;
         const uint32_t warpgroup_row = C::PING_PONG ? 0 : consumer * C::WARPGROUP_M;
@@ -206,7 +208,7 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
                             first_row, lane);
             }
         }
-        if (C::CLUSTER_K == 1 && lane == 0) {
+        if (C::CLUSTER_K == 1 && ptx::elected()) {
             ptx::wait_stores_read<0>();
         }
         __syncwarp();
@@ -241,13 +243,14 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
         const __grid_constant__ CUtensorMap map_d, OUT* d, uint32_t m, uint32_t n, uint32_t k, uint32_t tiles_m,          \
         uint32_t tiles_n, uint32_t batches, uint32_t slabs, uint32_t slab_tiles, uint32_t raster, uint32_t layer_inverse, \
         uint32_t band_inverse, uint32_t raster_inverse, uint32_t last_inverse, uint32_t batched_a, uint32_t batched_b,    \
-        uint32_t store_by_tma, int64_t row_stride, int64_t column_stride, int64_t batch_stride, float alpha, float beta,  \
-        const OUT* c, int64_t ldc, int64_t batch_stride_c, const OUT* bias, uint32_t activation MORE) {                   \
+        uint32_t store_by_tma, uint32_t keeps_operands, int64_t row_stride, int64_t column_stride, int64_t batch_stride,  \
+        float alpha, float beta, const OUT* c, int64_t ldc, int64_t batch_stride_c, const OUT* bias,                      \
+        uint32_t activation MORE) {                                                                                       \
         const polywarp::gemm_wgmma::Problem problem = {                                                                   \
-            m,          n,             k,            tiles_m,       tiles_n,        batches,                              \
-            slabs,      slab_tiles,    raster,       layer_inverse, band_inverse,   raster_inverse,                       \
-            last_inverse, batched_a,   batched_b,    store_by_tma,  row_stride,     column_stride,                        \
-            batch_stride};                                                                                                \
+            m,            n,             k,            tiles_m,       tiles_n,        batches,                            \
+            slabs,        slab_tiles,    raster,       layer_inverse, band_inverse,   raster_inverse,                     \
+            last_inverse, batched_a,     batched_b,    store_by_tma,  keeps_operands, row_stride,                         \
+            column_stride, batch_stride};                                                                                 \
         const SYMBOL##_t::Epilogue epilogue(alpha, beta, c, ldc, batch_stride_c, bias, activation);                       \
         polywarp::gemm_wgmma::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, EXTRAS);                      \
     }

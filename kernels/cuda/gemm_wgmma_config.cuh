@@ -6,6 +6,7 @@
 #include "ptx/launch.cuh"
 #include "ptx/store_shared.cuh"
 #include "ptx/tma.cuh"
+#include "ptx/warp.cuh"
 #include "ptx/wgmma.cuh"
 #include "ptx/wgmma_sparse.cuh"
 
@@ -72,6 +73,8 @@ struct Problem {
     uint32_t batched_a, batched_b;
     // D by TMA, or by stores of four results; else one by one.
     uint32_t store_by_tma;
+    // A and B stay in the second-level cache while D passes through it.
+    uint32_t keeps_operands;
     // Elements from row to row, column to column and batch to batch of D; slabs lie `batches` apart.
     int64_t row_stride, column_stride, batch_stride;
 };

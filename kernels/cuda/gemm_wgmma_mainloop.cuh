@@ -20,14 +20,16 @@ struct Mainloop {
     using Part = Accumulator[SLABS][C::PART_N / 2];
 
     // Phase 1, of A or of B. Each block of a cluster loads its share of what it has in common with the others, for all of them.
-    template <bool OF_A>
+    template <bool OF_A, bool KEEPS>
     __device__ static __forceinline__ void load_stage(const CUtensorMap* map, uint32_t stage, uint32_t barrier, const Tile& tile,
                                                       int k, int batch, uint32_t rank) {
         const uint32_t at_m = C::MULTICAST ? rank / CLUSTER_N : 0, at_n = C::MULTICAST ? rank % CLUSTER_N : 0;
         if constexpr (OF_A) {
             // The blocks of this block's row share A.
             const uint16_t mask = ((1u << CLUSTER_N) - 1) << (at_m * CLUSTER_N);
-            const auto box = [&](uint32_t to, int x, int y) { load<CLUSTER_N>(stage + to, map, barrier, mask, x, y, batch); };
+            const auto box = [&](uint32_t to, int x, int y) {
+                load<CLUSTER_N, KEEPS>(stage + to, map, barrier, mask, x, y, batch);
+            };
             if constexpr (MAJOR_A == Major::K) {
                 constexpr int PART = BLOCK_M / CLUSTER_N;
                 box(at_n * PART * C::ROW_BYTES_A, C::SPARSE ? k / 2 : k, tile.m + at_n * PART);
@@ -46,7 +48,7 @@ struct Mainloop {
                 mask |= 1u << (i * CLUSTER_N + at_n);
             }
             const auto box = [&](uint32_t to, int x, int y) {
-                load<CLUSTER_M>(stage + C::A_BYTES + to, map, barrier, mask, x, y, batch);
+                load<CLUSTER_M, KEEPS>(stage + C::A_BYTES + to, map, barrier, mask, x, y, batch);
             };
             if constexpr (MAJOR_B == Major::K) {
                 constexpr int PART = BLOCK_N / CLUSTER_M;
@@ -61,34 +63,44 @@ struct Mainloop {
         }
     }
 
-    template <int SHARED_BY>
+    template <int SHARED_BY, bool KEEPS>
     __device__ static __forceinline__ void load(uint32_t to, const CUtensorMap* map, uint32_t barrier, uint16_t blocks, int x,
                                                 int y, int z) {
-        if constexpr (SHARED_BY == 1) {
+        if constexpr (SHARED_BY == 1 && KEEPS) {
+            ptx::load_tile(to, map, barrier, x, y, z, ptx::kept_longest());
+        } else if constexpr (SHARED_BY == 1) {
             ptx::load_tile(to, map, barrier, x, y, z);
+        } else if constexpr (KEEPS) {
+            ptx::load_tile_multicast(to, map, barrier, blocks, x, y, z, ptx::kept_longest());
         } else {
             ptx::load_tile_multicast(to, map, barrier, blocks, x, y, z);
         }
     }
 
-    // Phase 2. One stage: every slab of rows and as many columns as `d` has, from `column` on, times every step of k.
+    // Where a stage begins, in the units of descriptors.
+    __device__ static __forceinline__ uint32_t unit_of(uint32_t base, uint32_t stage) {
+        return ptx::descriptor_unit(base) + stage * (C::STAGE_BYTES / ptx::DESCRIPTOR_UNIT);
+    }
+
+    // Phase 2. One stage, which begins at `unit`: every slab of rows and as many columns as `d` has, from `column` on, times every step
+    // of k.
     template <int HALF_N>
-    __device__ static __forceinline__ void multiply_stage(Accumulator (&d)[SLABS][HALF_N], uint32_t stage, uint32_t first_row,
+    __device__ static __forceinline__ void multiply_stage(Accumulator (&d)[SLABS][HALF_N], uint32_t unit, uint32_t first_row,
                                                           uint32_t column, bool fresh) {
         using Instruction = typename C::Instruction;
         static_assert(MAJOR_B == Major::K || 2 * HALF_N == BLOCK_N);
-        constexpr uint32_t STRIDE = ptx::SWIZZLE_ATOM_BYTES;
-        const uint32_t stage_b = stage + C::A_BYTES + column * ptx::SWIZZLE_ROW_BYTES;
+        constexpr uint32_t STRIDE = ptx::SWIZZLE_ATOM_BYTES, UNIT = ptx::DESCRIPTOR_UNIT;
         // Bytes from one step of k to the next: along the row, or K rows of 128 bytes further.
         constexpr uint32_t STEP_A = MAJOR_A == Major::K ? Instruction::K * sizeof(A) : Instruction::K * 128;
         constexpr uint32_t STEP_B = MAJOR_B == Major::K ? Instruction::K * sizeof(B) : Instruction::K * 128;
-        const uint64_t b = ptx::matrix_descriptor(stage_b, COLUMN_BYTES, STRIDE);
+        const uint32_t unit_b = unit + C::A_BYTES / UNIT + column * (ptx::SWIZZLE_ROW_BYTES / UNIT);
+        const uint64_t b = ptx::matrix_descriptor(unit_b, COLUMN_BYTES, STRIDE);
         uint64_t a[SLABS];
 #pragma unroll
         for (int slab = 0; slab < SLABS; ++slab) {
             const uint32_t row = first_row + slab * SLAB_M;
-            const uint32_t from = MAJOR_A == Major::K ? row * ptx::SWIZZLE_ROW_BYTES : row / 64 * COLUMN_BYTES;
-            a[slab] = ptx::matrix_descriptor(stage + from, COLUMN_BYTES, STRIDE);
+            const uint32_t from = MAJOR_A == Major::K ? row * (ptx::SWIZZLE_ROW_BYTES / UNIT) : row / 64 * (COLUMN_BYTES / UNIT);
+            a[slab] = ptx::matrix_descriptor(unit + from, COLUMN_BYTES, STRIDE);
         }
 #pragma unroll
         for (int step = 0; step < C::K_STEPS; ++step) {
@@ -115,23 +127,29 @@ struct Mainloop {
         }
     }
 
-    // Phase 1 for one tile of D: `range` of its tiles of k, each into the next stage that is free.
-    template <bool OF_A>
+    // Phase 1 for one tile of D, by a whole warp: `range` of its tiles of k, each into the next stage that is free.
+    // KEEPS: what is loaded, in the second-level cache.
+    template <bool OF_A, bool KEEPS>
     __device__ static __forceinline__ void load_tile(const CUtensorMap* map, const Problem& problem, const Metadata& metadata,
                                                      const Tile& tile, Range range, uint32_t base, uint32_t full,
                                                      uint32_t empty, Position<C::STAGES>& at, uint32_t rank) {
+        const bool leads = ptx::elected();
         const uint32_t term_length = C::term_tiles(problem);
         // Slabs of split operands may begin in any term.
         uint32_t term = C::TERMS > 1 && range.first >= term_length ? range.first / term_length : 0;
         uint32_t k = range.first - term * term_length;
+        // Where results are most of the work, loads are not late.
+#pragma unroll(KEEPS ? 1 : 4)
         for (uint32_t i = 0; i < range.count; ++i) {
             ptx::barrier_wait(empty + at.stage * 8, at.phase ^ 1);
             const uint32_t stage = base + at.stage * C::STAGE_BYTES, barrier = full + at.stage * 8;
             const int plane = OF_A ? C::plane_a(problem, tile, term) : C::plane_b(problem, tile, term);
-            ptx::barrier_arrive_expect(barrier, OF_A ? C::A_BYTES + C::METADATA_BYTES : C::B_LOADED_BYTES);
-            load_stage<OF_A>(map, stage, barrier, tile, k * C::BLOCK_K, plane, rank);
-            if constexpr (OF_A && C::SPARSE) {
-                SparseStage<C>::load_metadata(metadata, stage, barrier, problem, tile, k, plane);
+            if (leads) {
+                ptx::barrier_arrive_expect(barrier, OF_A ? C::A_BYTES + C::METADATA_BYTES : C::B_LOADED_BYTES);
+                load_stage<OF_A, KEEPS>(map, stage, barrier, tile, k * C::BLOCK_K, plane, rank);
+                if constexpr (OF_A && C::SPARSE) {
+                    SparseStage<C>::load_metadata(metadata, stage, barrier, problem, tile, k, plane);
+                }
             }
             at.advance();
             if (++k == term_length && C::TERMS > 1) {
@@ -150,12 +168,11 @@ struct Mainloop {
         for (uint32_t i = 0; i < count; ++i) {
             ptx::barrier_wait(full + at.stage * 8, at.phase);
             ptx::keep_in_place(sums);
-            const uint32_t stage = base + at.stage * C::STAGE_BYTES;
             if constexpr (C::SPARSE) {
-                SparseStage<C>::multiply(sums, stage, first_row, fresh && i == 0);
+                SparseStage<C>::multiply(sums, base + at.stage * C::STAGE_BYTES, first_row, fresh && i == 0);
             } else {
                 ptx::wgmma_fence();
-                multiply_stage(sums, stage, first_row, 0, fresh && i == 0);
+                multiply_stage(sums, unit_of(base, at.stage), first_row, 0, fresh && i == 0);
             }
             ptx::wgmma_commit();
             ptx::keep_in_place(sums);
@@ -264,10 +281,10 @@ struct Mainloop {
         for (uint32_t i = 0; i < count; ++i) {
             const auto of_stage = factors.at(i);
             ptx::barrier_wait(full + at.stage * 8, at.phase);
-            const uint32_t stage = base + at.stage * C::STAGE_BYTES;
+            const uint32_t unit = unit_of(base, at.stage);
 #pragma unroll
             for (int number = 0; number < C::PARTS; ++number) {
-                start_part(part, stage, first_row, number * C::PART_N);
+                start_part(part, unit, first_row, number * C::PART_N);
                 ptx::wgmma_wait<0>();
                 ptx::keep_in_place(part);
                 if (number == C::PARTS - 1) {
@@ -295,7 +312,7 @@ struct Mainloop {
         for (uint32_t i = 0; i < count; i += 2) {
             of_even = factors.at(i);
             ptx::barrier_wait(full + at.stage * 8, at.phase);
-            start_part(even, base + at.stage * C::STAGE_BYTES, first_row, 0);
+            start_part(even, unit_of(base, at.stage), first_row, 0);
             if (i > 0) {
                 add_part<1>(sums, odd, of_odd);
                 release(empty + before * 8, thread, rank);
@@ -305,7 +322,7 @@ struct Mainloop {
             if (i + 1 < count) {
                 of_odd = factors.at(i + 1);
                 ptx::barrier_wait(full + at.stage * 8, at.phase);
-                start_part(odd, base + at.stage * C::STAGE_BYTES, first_row, 0);
+                start_part(odd, unit_of(base, at.stage), first_row, 0);
                 add_part<1>(sums, even, of_even);
                 release(empty + before * 8, thread, rank);
                 before = at.stage;
@@ -323,10 +340,10 @@ struct Mainloop {
     }
 
     // Starts the products of a stage that is there, for a part of its columns.
-    __device__ static __forceinline__ void start_part(Part& part, uint32_t stage, uint32_t first_row, uint32_t column) {
+    __device__ static __forceinline__ void start_part(Part& part, uint32_t unit, uint32_t first_row, uint32_t column) {
         ptx::keep_in_place(part);
         ptx::wgmma_fence();
-        multiply_stage(part, stage, first_row, column, true);
+        multiply_stage(part, unit, first_row, column, true);
         ptx::wgmma_commit();
         ptx::keep_in_place(part);
     }

@@ -30,7 +30,8 @@ struct SparseStage {
     __device__ static __forceinline__ void multiply(Sums& d, uint32_t stage, uint32_t first_row, bool fresh) {
         uint32_t words[SLABS][C::UNITS];
         uint64_t a[SLABS];
-        const uint64_t b = ptx::matrix_descriptor(stage + C::A_BYTES, C::COLUMN_BYTES, ptx::SWIZZLE_ATOM_BYTES);
+        const uint64_t b =
+            ptx::matrix_descriptor(ptx::descriptor_unit(stage + C::A_BYTES), C::COLUMN_BYTES, ptx::SWIZZLE_ATOM_BYTES);
 #pragma unroll
         for (int slab = 0; slab < SLABS; ++slab) {
             const uint32_t row = first_row + slab * SLAB_M;
@@ -39,7 +40,7 @@ struct SparseStage {
             for (int unit = 0; unit < C::UNITS; ++unit) {
                 ptx::load_shared(words[slab][unit], stage + C::METADATA_AT + unit * C::UNIT_METADATA_BYTES + from);
             }
-            a[slab] = ptx::sparse_descriptor(stage + row * C::ROW_BYTES_A);
+            a[slab] = ptx::sparse_descriptor(ptx::descriptor_unit(stage + row * C::ROW_BYTES_A));
         }
         ptx::wgmma_fence();
         multiply_step<0>(d, a, b, words, !fresh);

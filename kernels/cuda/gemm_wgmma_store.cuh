@@ -58,7 +58,7 @@ struct Store {
     // The buffer of chunk number `chunk`, once the store that used it has read it; the last of a tile with an odd number of
     // chunks may have used the first.
     __device__ static __forceinline__ uint32_t take_buffer(uint32_t staging, int chunk, uint32_t lane) {
-        if (lane == 0) {
+        if (ptx::elected()) {
             if (chunk == 0 && SLABS * CHUNKS % CHUNKS_A_WARP != 0) {
                 ptx::wait_stores_read<0>();
             } else {
@@ -79,7 +79,7 @@ struct Store {
                 __syncwarp();
                 copy_rows(out, content, problem, row, column, tile.end, lane);
                 // A group of no stores: buffers are counted by groups.
-                if (lane == 0) {
+                if (ptx::elected()) {
                     ptx::commit_stores();
                 }
                 return;
@@ -87,7 +87,7 @@ struct Store {
         }
         ptx::fence_async_proxy();
         __syncwarp();
-        if (lane == 0) {
+        if (ptx::elected()) {
             ptx::store_tile(map_d, buffer, tile.n + chunk % CHUNKS * CHUNK_N,
                             tile.m + first_row + chunk / CHUNKS * SLAB_M, tile.layer);
             ptx::commit_stores();

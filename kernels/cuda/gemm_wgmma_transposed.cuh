@@ -53,7 +53,8 @@ struct TransposedStage {
     __device__ static __forceinline__ void start(Sums& sums, const Fragments& a, uint32_t stage, int part, bool fresh) {
         ptx::keep_in_place(sums);
         ptx::wgmma_fence();
-        const uint64_t b = ptx::matrix_descriptor(stage + C::A_BYTES, C::COLUMN_BYTES, ptx::SWIZZLE_ATOM_BYTES);
+        const uint64_t b =
+            ptx::matrix_descriptor(ptx::descriptor_unit(stage + C::A_BYTES), C::COLUMN_BYTES, ptx::SWIZZLE_ATOM_BYTES);
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
 #pragma unroll
@@ -111,7 +112,7 @@ struct TransposedStore {
     __device__ static __forceinline__ void store_slabs(Sums& d, const CUtensorMap* map_d, uint32_t staging,
                                                        const Ending& ending, const Problem& problem, const Tile& tile,
                                                        uint32_t first_row, uint32_t consumer, uint32_t lane) {
-        const bool leads = threadIdx.x % WARPGROUP == 0;
+        const bool leads = first_row % SLAB_M == 0 && ptx::elected();
         if (leads) {
             ptx::wait_stores_read<0>();
         }

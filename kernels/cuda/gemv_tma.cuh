@@ -1,7 +1,7 @@
 // Skinny products in 16 bits on sm_90: W streamed once through shared memory by the tensor memory accelerator.
 //
 // Computes: what gemv.cuh does, for f16 and bf16, for up to 16 vectors X.
-// Algorithm: Blocks of a cluster take a tile of ROWS_L rows l and share K, in steps of 64. 1 one thread keeps a ring of steps
+// Algorithm: Blocks of a cluster take a tile of ROWS_L rows l and share K, in steps of 64. 1 one warp keeps a ring of steps
 //   of W and X under way; 2 each warp multiplies 16 rows l as the columns of mma.sync m16n8k16 with the vectors as its rows;
 //   3 each block of the cluster owns a share of the rows l; all send it their sums, and it adds them up in the order of the
 //   blocks; 4 epilogue.
@@ -25,6 +25,7 @@
 #include "ptx/ldmatrix.cuh"
 #include "ptx/store_shared.cuh"
 #include "ptx/tma.cuh"
+#include "ptx/warp.cuh"
 
 namespace polywarp::gemv {
 
@@ -39,24 +40,27 @@ struct Stream {
   static constexpr int OWN_L = ROWS_L / CLUSTER;
   static_assert(OWN_L % 8 == 0, "the rows of a fragment have one owner");
 
-  // Phase 1.
+  // Phase 1, by a whole warp.
   static __device__ __forceinline__ void fetch(const CUtensorMap* w, const CUtensorMap* x, const StreamArguments& p, const Place& place,
                                                uint32_t ring, uint32_t filled, uint32_t freed) {
     const int l = place.block * ROWS_L, w_batch = p.w_batches ? place.batch : 0, x_batch = p.x_batches ? place.batch : 0;
+    const bool leads = ptx::elected();
     uint32_t stage = 0, parity = 1;
     for (uint32_t k = place.begin; k < place.end; k += STEP) {
       ptx::barrier_wait(freed + 8 * stage, parity);
       const uint32_t to = ring + stage * STAGE_BYTES;
-      ptx::barrier_arrive_expect(filled + 8 * stage, STAGE_BYTES);
-      if constexpr (K_MAJOR) {
-        ptx::load_tile(to, w, filled + 8 * stage, k, l, w_batch);
-      } else {
+      if (leads) {
+        ptx::barrier_arrive_expect(filled + 8 * stage, STAGE_BYTES);
+        if constexpr (K_MAJOR) {
+          ptx::load_tile(to, w, filled + 8 * stage, k, l, w_batch);
+        } else {
 #pragma unroll
-        for (int box = 0; box < ROWS_L / BOX_L; ++box) {
-          ptx::load_tile(to + box * BOX_BYTES, w, filled + 8 * stage, l + box * BOX_L, k, w_batch);
+          for (int box = 0; box < ROWS_L / BOX_L; ++box) {
+            ptx::load_tile(to + box * BOX_BYTES, w, filled + 8 * stage, l + box * BOX_L, k, w_batch);
+          }
         }
+        ptx::load_tile(to + W_BYTES, x, filled + 8 * stage, k, 0, x_batch);
       }
-      ptx::load_tile(to + W_BYTES, x, filled + 8 * stage, k, 0, x_batch);
       if (++stage == STAGES) stage = 0, parity ^= 1;
     }
   }
@@ -100,7 +104,7 @@ struct Stream {
     // Swizzled tiles start on 1024 bytes.
     const uint32_t begin = ptx::smem_address(memory), ring = (begin + 1023) & ~1023u;
     const uint32_t filled = ring + RING_BYTES, freed = filled + 8 * STAGES, inbox = filled + BARRIER_BYTES;
-    const uint32_t warp = threadIdx.x / 32, rank = CLUSTER == 1 ? 0 : ptx::cluster_rank();
+    const uint32_t warp = ptx::uniform(threadIdx.x / 32), rank = CLUSTER == 1 ? 0 : ptx::cluster_rank();
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; ++i) {
         ptx::barrier_init(filled + 8 * i, 1);
@@ -123,8 +127,7 @@ struct Stream {
 
     float sum[2][4] = {};
     if (warp == WARPS) {
-      if (threadIdx.x % 32 == 0) fetch(w, x, p, place, ring, filled, freed);
-      __syncwarp();
+      fetch(w, x, p, place, ring, filled, freed);
     } else {
       multiply(sum, place, ring, filled, freed);
     }

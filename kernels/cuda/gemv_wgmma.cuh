@@ -1,7 +1,7 @@
 // Skinny products on Hopper: W streamed once through shared memory by TMA, and multiplied by wgmma as it arrives.
 //
 // Computes      what gemv.cuh does, for f16, bf16, f8e4m3, f8e5m2, i8 and u8, for up to 16 vectors X.
-// Algorithm     Blocks of a cluster take 64 rows l and share K, in steps of 128 bytes. 1 one thread keeps a ring of steps of W and X
+// Algorithm     Blocks of a cluster take 64 rows l and share K, in steps of 128 bytes. 1 one warp keeps a ring of steps of W and X
 //               under way; 2 TURNS warpgroups take steps in turns, W as the rows of wgmma m64n16 and the vectors as its columns: what
 //               is asked for at once arrives at once, and one warpgroup would be late for it; each stage always has the same one of
 //               them for a reader, for its barrier tells rounds apart by one parity bit; 3 each block of the cluster owns a
@@ -28,6 +28,7 @@
 #include "ptx/launch.cuh"
 #include "ptx/store_shared.cuh"
 #include "ptx/tma.cuh"
+#include "ptx/warp.cuh"
 #include "ptx/wgmma.cuh"
 
 namespace polywarp::gemv {
@@ -76,30 +77,33 @@ struct Warpgroups {
     return {{batch, blockIdx.x - batch * blocks, first, min(first + share, end)}, batches};
   }
 
-  // Phase 1.
+  // Phase 1, by a whole warp.
   static __device__ __forceinline__ void fetch(const CUtensorMap* w, const CUtensorMap* x, const StreamArguments& p,
                                                const StreamPlace& place, const Ring& ring) {
     const int l = place.block * ROWS_L, w_batch = p.w_batches ? place.batch : 0, x_batch = p.x_batches ? place.batch : 0;
     Position at = {0, 1};
+    const bool leads = ptx::elected();
     for (uint32_t k = place.begin; k < place.end; k += STEP) {
       const uint32_t to = ring.stages + at.stage * STAGE_BYTES, filled = ring.filled + 8 * at.stage;
       ptx::barrier_wait(ring.freed + 8 * at.stage, at.parity);
-      ptx::barrier_arrive_expect(filled, STAGE_BYTES);
-      ptx::load_tile(to, w, filled, K_MAJOR ? k : l, K_MAJOR ? l : k, w_batch);
-      ptx::load_tile(to + W_BYTES, x, filled, k, 0, x_batch);
+      if (leads) {
+        ptx::barrier_arrive_expect(filled, STAGE_BYTES);
+        ptx::load_tile(to, w, filled, K_MAJOR ? k : l, K_MAJOR ? l : k, w_batch);
+        ptx::load_tile(to + W_BYTES, x, filled, k, 0, x_batch);
+      }
       at.advance(1);
     }
   }
 
-  // Phase 2 for one step: `sums` become its products, or have them added.
-  static __device__ __forceinline__ void start(Sums& sums, uint32_t stage, bool fresh) {
+  // Phase 2 for one step, which begins at `unit` of shared memory: `sums` become its products, or have them added.
+  static __device__ __forceinline__ void start(Sums& sums, uint32_t unit, bool fresh) {
     // wgmma's K takes 32 bytes of a row along k, else so many rows.
     constexpr uint32_t STEP_W = K_MAJOR ? 32 : Instruction::K * ROW_BYTES;
     constexpr ptx::Major MAJOR = K_MAJOR ? ptx::Major::K : ptx::Major::MN;
     ptx::keep_in_place(sums);
     ptx::wgmma_fence();
-    const uint64_t w = ptx::matrix_descriptor(stage, W_BYTES, ptx::SWIZZLE_ATOM_BYTES);
-    const uint64_t x = ptx::matrix_descriptor(stage + W_BYTES, 0, ptx::SWIZZLE_ATOM_BYTES);
+    const uint64_t w = ptx::matrix_descriptor(unit, W_BYTES, ptx::SWIZZLE_ATOM_BYTES);
+    const uint64_t x = ptx::matrix_descriptor(unit + W_BYTES / ptx::DESCRIPTOR_UNIT, 0, ptx::SWIZZLE_ATOM_BYTES);
 #pragma unroll
     for (int i = 0; i < ROW_BYTES / 32; ++i) {
       Instruction::template run<VECTORS, MAJOR, ptx::Major::K>(sums, w + (i * STEP_W >> 4), x + (i * 32 >> 4), i > 0 || !fresh);
@@ -115,7 +119,7 @@ struct Warpgroups {
     uint32_t before = 0;
     const auto wait = [&] {
       ptx::barrier_wait(ring.filled + 8 * at.stage, at.parity);
-      return ring.stages + at.stage * STAGE_BYTES;
+      return ptx::descriptor_unit(ring.stages) + at.stage * (STAGE_BYTES / ptx::DESCRIPTOR_UNIT);
     };
     const auto free_before = [&] {
       if (threadIdx.x % 128 == 0) ptx::barrier_arrive(ring.freed + 8 * before);
@@ -131,6 +135,8 @@ struct Warpgroups {
       Sums even, odd;
       clear(even);
       clear(odd);
+      // Unrolled it would be serialised too.
+#pragma unroll 1
       for (uint32_t i = 0; i < count; i += 2) {
         start(even, wait(), true);
         if (i > 0) {
@@ -218,7 +224,7 @@ struct Warpgroups {
     // Swizzled tiles start on 1024 bytes.
     const uint32_t begin = ptx::smem_address(memory), stages = (begin + 1023) & ~1023u;
     const Ring ring = {stages, stages + RING_BYTES, stages + RING_BYTES + 8 * STAGES};
-    const uint32_t inbox = ring.filled + BARRIER_BYTES, warp = threadIdx.x / 32, rank = CLUSTER == 1 ? 0 : ptx::cluster_rank();
+    const uint32_t inbox = ring.filled + BARRIER_BYTES, warp = ptx::uniform(threadIdx.x / 32), rank = CLUSTER == 1 ? 0 : ptx::cluster_rank();
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; ++i) {
         ptx::barrier_init(ring.filled + 8 * i, 1);
@@ -239,8 +245,7 @@ struct Warpgroups {
 
     Sums sums;
     if (warp == WARPS) {
-      if (threadIdx.x % 32 == 0) fetch(w, x, p, place, ring);
-      __syncwarp();
+      fetch(w, x, p, place, ring);
     } else {
       multiply(sums, place, ring, warp / 4);
     }

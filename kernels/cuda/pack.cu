@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "load.cuh"
+#include "ptx/launch.cuh"
 
 namespace {
 
@@ -323,9 +324,14 @@ __device__ __forceinline__ void pack_mn(const void* src, void* dst, const Shape&
   Shape {                                                                                                               \
     rows, k, row_stride, k_stride, batch, batch_inner, stride_inner, stride_outer, pitch, dst_batch_stride              \
   }
+// Launches are short: the next one gets ready meanwhile, as this one has.
+#define TAKE_TURN                                                                                                       \
+  ptx::let_next_kernel_start();                                                                                         \
+  ptx::wait_for_previous_kernels();
 
 #define PACK_K(SYMBOL, ...)                                                                                             \
   extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(SHAPE_ARGUMENTS, uint32_t lanes_log2) {                  \
+    TAKE_TURN                                                                                                           \
     if (k_stride == 1) {                                                                                                \
       pack_k<__VA_ARGS__, Access::UNALIGNED>(src, dst, SHAPE, lanes_log2);                                              \
     } else {                                                                                                            \
@@ -335,8 +341,12 @@ __device__ __forceinline__ void pack_mn(const void* src, void* dst, const Shape&
 
 #define PACK_K_WIDE(SYMBOL, ...)                                                                                        \
   extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(SHAPE_ARGUMENTS, uint32_t lanes_log2) {                  \
+    TAKE_TURN                                                                                                           \
     pack_k<__VA_ARGS__, Access::ALIGNED>(src, dst, SHAPE, lanes_log2);                                                  \
   }
 
 #define PACK_MN(SYMBOL, ...)                                                                                            \
-  extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(SHAPE_ARGUMENTS) { pack_mn<__VA_ARGS__>(src, dst, SHAPE); }
+  extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(SHAPE_ARGUMENTS) {                                       \
+    TAKE_TURN                                                                                                           \
+    pack_mn<__VA_ARGS__>(src, dst, SHAPE);                                                                              \
+  }

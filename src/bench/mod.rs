@@ -100,6 +100,8 @@ pub struct Row {
     pub of_openblas: Option<f64>,
     /// For products on NVIDIA cards: beside cuBLASLt, where the machine has it.
     pub versus: Option<Versus>,
+    /// Why a product is not beside it all the same.
+    pub not_beside: Option<String>,
 }
 
 /// A case that was not measured, and why.
@@ -294,7 +296,8 @@ struct Measured {
     timing: Timing,
     verdict: Verdict,
     with_transfer_ns: Option<f64>,
-    versus: Option<Versus>,
+    /// Beside the vendor's library, or why not; `None` where there is nothing to compare with.
+    versus: Option<Result<Versus, String>>,
 }
 
 impl Bench<'_> {
@@ -327,6 +330,11 @@ impl Bench<'_> {
             Metric::Elements => (case.op.output().layout.elements() as f64 / 1e9, "Gelem/s", None),
         };
         let rate = work / (timing.median_ns * 1e-9);
+        let (versus, not_beside) = match versus {
+            Some(Ok(versus)) => (Some(versus), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
         let of_openblas = (device.info().kind == DeviceKind::Cpu).then(|| openblas::rate_of(&case.op)).flatten();
         Ok(Row {
             case: case.name.clone(),
@@ -348,6 +356,7 @@ impl Bench<'_> {
             max_relative_error: verdict.max_relative_error,
             of_openblas: of_openblas.map(|blas| rate / blas),
             versus,
+            not_beside,
         })
     }
 
@@ -376,13 +385,11 @@ impl Bench<'_> {
         Ok(Measured { cold_ns: prepared.cold_ns(), timing, verdict, with_transfer_ns, versus })
     }
 
-    /// The product beside the vendor's. A fault over there is logged: it says nothing about what was measured here.
-    fn versus(&self, prepared: &Prepared, expected: &Reference) -> Option<Versus> {
+    /// The product beside the vendor's. A fault over there says nothing about what was measured here.
+    fn versus(&self, prepared: &Prepared, expected: &Reference) -> Option<Result<Versus, String>> {
         let Options { budget, sustained, .. } = *self.options;
-        let contest = self.vendor?.contest(prepared, expected).transpose()?;
-        let versus = contest.and_then(|contest| contest.run(budget, sustained));
-        let name = prepared.op().name();
-        versus.inspect_err(|e| log::warn!("{name} on {} not beside the vendor's: {e}", self.device.id())).ok()
+        let contest = self.vendor?.contest(prepared, expected).map_err(|e| e.to_string()).transpose()?.flatten();
+        Some(contest.and_then(|contest| contest.run(budget, sustained).map_err(|e| e.to_string())))
     }
 }
 

@@ -107,7 +107,7 @@ const PRECISIONS: &str = "f32-high: split over tensor cores, each product off by
 /// Products beside the vendor's library: each, and the means.
 fn write_versus(table: &Table, width: usize, out: &mut String) -> std::fmt::Result {
     let rows: Vec<_> = table.rows.iter().filter_map(|row| Some((row, row.versus.as_ref()?))).collect();
-    if rows.is_empty() {
+    if rows.is_empty() && table.rows.iter().all(|row| row.not_beside.is_none()) {
         return Ok(());
     }
     writeln!(out, "\nbeside the vendor's library, in turns on the same operands")?;
@@ -137,6 +137,11 @@ fn write_versus(table: &Table, width: usize, out: &mut String) -> std::fmt::Resu
             versus.kernel.as_deref().unwrap_or("-"),
             versus.library,
         )?;
+    }
+    for row in &table.rows {
+        if let Some(why) = &row.not_beside {
+            writeln!(out, "  {:width$} {:8} not beside it: {why}", row.case, row.device)?;
+        }
     }
     writeln!(
         out,
@@ -221,6 +226,16 @@ mod tests {
         assert_eq!(duration(12.34), "12.3 ns");
         assert_eq!(duration(12_340.0), "12.3 us");
         assert_eq!(duration(1.5e9), "1.50 s");
+    }
+
+    #[test]
+    fn a_product_that_is_not_beside_the_library_says_why() {
+        let mut table = crate::bench::html::tests::table();
+        let row = table.rows.iter_mut().find(|row| row.versus.is_some()).unwrap();
+        (row.versus, row.not_beside) = (None, Some("it takes no odd pitch".to_owned()));
+        let mut text = String::new();
+        write_versus(&table, 20, &mut text).unwrap();
+        assert_eq!(text.matches("cuda:0   not beside it: it takes no odd pitch\n").count(), 1, "{text}");
     }
 
     #[test]

@@ -104,11 +104,16 @@ mod cublaslt {
             format!("cuBLASLt {}", self.library.version())
         }
 
-        /// A contest over `prepared`; `None` for what the library does not compute rightly.
+        /// A contest over `prepared`; `None` for what is no plain product, and why not for a product that the library does not
+        /// compute rightly.
         ///
         /// # Errors
         /// Those of the device.
-        pub fn contest<'a>(&'a self, prepared: &'a Prepared, reference: &Reference) -> Result<Option<Contest<'a>>> {
+        pub fn contest<'a>(
+            &'a self,
+            prepared: &'a Prepared,
+            reference: &Reference,
+        ) -> Result<Option<Result<Contest<'a>, String>>> {
             let Op::Matmul(op) = prepared.op() else { return Ok(None) };
             let Some(backend) = self.device.backend_as::<CudaBackend>() else { return Ok(None) };
             let sets: Vec<Operands> = prepared
@@ -119,16 +124,13 @@ mod cublaslt {
             let mut is_right = || Ok(prepared.judge(reference)?.is_right());
             let theirs = match self.library.best(backend, op, &sets, SAMPLING, &mut is_right)? {
                 Ok(theirs) => theirs,
-                Err(why) => {
-                    log::info!("{}: not beside cuBLASLt: {why}", prepared.op().name());
-                    return Ok(None);
-                }
+                Err(why) => return Ok(Some(Err(why.to_string()))),
             };
             let run = |set: &Operands| self.device.execute(prepared.op(), &set.inputs(), &set.output);
             let ours = Entrant::ours(backend, "polywarp", &sets, SAMPLING, &run)?;
             let kernel = self.device.tuner().zip(Key::of(prepared.op()));
             let kernel = kernel.and_then(|(tuner, key)| Some(tuner.answer(&key)?.winner));
-            Ok(Some(Contest { vendor: self, backend, entrants: [ours, theirs], aligned: is_aligned(op), kernel }))
+            Ok(Some(Ok(Contest { vendor: self, backend, entrants: [ours, theirs], aligned: is_aligned(op), kernel })))
         }
     }
 
@@ -218,7 +220,7 @@ mod nobody {
         ///
         /// # Errors
         /// None.
-        pub fn contest(&self, _: &Prepared, _: &Reference) -> Result<Option<Contest>> {
+        pub fn contest(&self, _: &Prepared, _: &Reference) -> Result<Option<Result<Contest, String>>> {
             match *self {}
         }
     }

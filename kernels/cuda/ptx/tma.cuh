@@ -13,6 +13,14 @@ __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(map)) : "memory");
 }
 
+// createpolicy.fractional: lines that the second-level cache lets go of last. (A load with the policy L2::evict_normal is no load
+// without one: it was up to 1.6 times as slow, docs/gemm/warpgroup.md.)
+__device__ __forceinline__ uint64_t kept_longest() {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
 // cp.async.bulk.tensor.3d, global to shared: completes on `barrier` with as many bytes as the box has.
 __device__ __forceinline__ void load_tile(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int x, int y, int z) {
     asm volatile(
@@ -22,14 +30,34 @@ __device__ __forceinline__ void load_tile(uint32_t destination, const CUtensorMa
         : "memory");
 }
 
-// load_tile with .multicast::cluster: to the same place in every block whose bit in `blocks` is set, each counting on its
-// own barrier.
-__device__ __forceinline__ void load_tile_multicast(
-    uint32_t destination, const CUtensorMap* map, uint32_t barrier, uint16_t blocks, int x, int y, int z) {
+// load_tile with .L2::cache_hint.
+__device__ __forceinline__ void load_tile(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int x, int y, int z,
+                                          uint64_t policy) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
+        "l"(reinterpret_cast<uint64_t>(map)), "r"(barrier), "r"(x), "r"(y), "r"(z), "l"(policy)
+        : "memory");
+}
+
+// load_tile with .multicast::cluster: to the same place in every block whose bit in `blocks` is set, each counting on its own
+// barrier.
+__device__ __forceinline__ void load_tile_multicast(uint32_t destination, const CUtensorMap* map, uint32_t barrier, uint16_t blocks,
+                                                    int x, int y, int z) {
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
         "[%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(destination),
         "l"(reinterpret_cast<uint64_t>(map)), "r"(barrier), "h"(blocks), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+
+// The same with .L2::cache_hint.
+__device__ __forceinline__ void load_tile_multicast(uint32_t destination, const CUtensorMap* map, uint32_t barrier, uint16_t blocks,
+                                                    int x, int y, int z, uint64_t policy) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%4, %5, %6}], [%2], %3, %7;" ::"r"(destination),
+        "l"(reinterpret_cast<uint64_t>(map)), "r"(barrier), "h"(blocks), "r"(x), "r"(y), "r"(z), "l"(policy)
         : "memory");
 }
 

@@ -22,13 +22,17 @@ enum class Major : int { K = 0, MN = 1 };
 constexpr uint32_t SWIZZLE_ROW_BYTES = 128;
 constexpr uint32_t SWIZZLE_ATOM_BYTES = 1024;
 
-// The descriptor of a matrix in shared memory that is swizzled by 128 bytes. `leading_bytes`: MN-major, from 64 elements
-// along m or n to the next 64; K-major, not used. `stride_bytes`: from 8 rows (along m, n or, MN-major, k) to the next 8.
-// PTX ISA, "Shared memory matrix descriptor": address, leading and stride in units of 16 bytes from bits 0, 16 and 32,
-// swizzle mode (1 = 128 bytes) from bit 62.
-__device__ __forceinline__ uint64_t matrix_descriptor(uint32_t address, uint32_t leading_bytes, uint32_t stride_bytes) {
-    return static_cast<uint64_t>((address & 0x3ffff) >> 4) | static_cast<uint64_t>(leading_bytes >> 4) << 16 |
-           static_cast<uint64_t>(stride_bytes >> 4) << 32 | 1ull << 62;
+// Bytes that addresses in descriptors count, and an address so counted: bits from 18 on are left away, which name a block of the cluster.
+constexpr uint32_t DESCRIPTOR_UNIT = 16;
+__device__ __forceinline__ uint32_t descriptor_unit(uint32_t address) { return (address & 0x3ffff) / DESCRIPTOR_UNIT; }
+
+// The descriptor of a matrix in shared memory that is swizzled by 128 bytes. `unit`: where it begins. `leading_bytes`: MN-major, from 64
+// elements along m or n to the next 64; K-major, not used. `stride_bytes`: from 8 rows (along m, n or, MN-major, k) to the next 8.
+// PTX ISA, "Shared memory matrix descriptor": address, leading and stride in units of 16 bytes from bits 0, 16 and 32, swizzle mode
+// (1 = 128 bytes) from bit 62. What is multiplied next begins a few units on: they are added.
+__device__ __forceinline__ uint64_t matrix_descriptor(uint32_t unit, uint32_t leading_bytes, uint32_t stride_bytes) {
+    const uint32_t low = unit + (leading_bytes / DESCRIPTOR_UNIT << 16), high = stride_bytes / DESCRIPTOR_UNIT | 1u << 30;
+    return static_cast<uint64_t>(high) << 32 | low;
 }
 
 // wgmma.fence: registers and shared memory are ready for the wgmma that follow.

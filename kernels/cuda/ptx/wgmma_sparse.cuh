@@ -26,9 +26,9 @@ constexpr uint32_t SPARSE_ROW_BYTES = 64;
 
 // The descriptor of a K-major matrix whose rows of 64 bytes are swizzled by 64 bytes, in atoms of 8 rows: as
 // `matrix_descriptor`, stride 512, swizzle mode 2.
-__device__ __forceinline__ uint64_t sparse_descriptor(uint32_t address) {
-    constexpr uint64_t STRIDE_BYTES = 8 * SPARSE_ROW_BYTES;
-    return static_cast<uint64_t>((address & 0x3ffff) >> 4) | (STRIDE_BYTES >> 4) << 32 | 2ull << 62;
+__device__ __forceinline__ uint64_t sparse_descriptor(uint32_t unit) {
+    constexpr uint32_t HIGH = 8 * SPARSE_ROW_BYTES / DESCRIPTOR_UNIT | 2u << 30;
+    return static_cast<uint64_t>(HIGH) << 32 | unit;
 }
 
 // The instruction for N = 16 EIGHTS columns, as WGMMA_16BIT; the selector is part of its text.

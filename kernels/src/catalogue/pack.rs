@@ -102,6 +102,7 @@ fn info(mode: Mode, form: Form) -> KernelInfo {
         targets: if spills_on_sm_120 { Target::BUT_SM_120 } else { Target::EVERYWHERE },
         block: [THREADS, 1, 1],
         params,
+        starts_early: true,
         ..KernelInfo::default()
     }
 }

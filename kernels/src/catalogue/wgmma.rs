@@ -392,7 +392,7 @@ impl Instance {
         use Param::*;
         let mut params = vec![
             TensorMap, TensorMap, TensorMap, Address, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32, U32,
-            U32, U32, U32, I64, I64, I64, F32, F32, Address, I64, I64, Address, U32,
+            U32, U32, U32, U32, I64, I64, I64, F32, F32, Address, I64, I64, Address, U32,
         ];
         if self.is_scaled() {
             params.extend(super::SCALES);

@@ -42,6 +42,8 @@ const RASTER_ROWS: u32 = 12;
 /// Where D is at least so many times as large as both operands, blocks walk along D's rows, which are written one after the other
 /// then; operands stay in the second-level cache anyway. At 16 times, both ways take the same.
 const MOSTLY_RESULTS: u64 = 20;
+/// Bytes of K of a small product: eight stages.
+const SHORT_K_BYTES: u64 = 1024;
 /// Tiles of K that each block of a slab has at least; slabs that a product has at most, and blocks that share them: sums of
 /// more cost the second launch more than they save.
 const LEAST_SLAB_TILES: u64 = 4;
@@ -209,6 +211,19 @@ impl Problem<'_> {
         !instance.is_reduced() && target.slabs == 1 && written >= read.saturating_mul(MOSTLY_RESULTS)
     }
 
+    /// Whether the cache is told to keep operands: of many small products, whose results are more than it holds and than what they
+    /// are made of, and push it out before the next tile reads it. Of one product it gained nothing, and cost up to 4 %
+    /// (docs/gemm/warpgroup.md, what writing D costs).
+    fn keeps_operands(&self, instance: &Instance, target: &Target) -> bool {
+        let MatmulDims { batch, m, n, k } = self.dims;
+        let k_bytes = (k * self.terms).saturating_mul(self.a.operand.element_bytes);
+        let read = (m + n).saturating_mul(k_bytes);
+        let written = [m, n, target.slabs, target.dtype.size_bytes()].into_iter().fold(1, u64::saturating_mul);
+        let (small, many) =
+            (k_bytes <= SHORT_K_BYTES && written >= read, written.saturating_mul(batch) > self.caps.l2_bytes);
+        !instance.is_reduced() && batch > 1 && small && many
+    }
+
     /// What a kernel takes before the epilogue's arguments (`GEMM_WGMMA_KERNEL` in the source); D has `layers` matrices.
     fn args(&self, instance: &Instance, target: &Target, [layers, m, n, k]: [u64; 4], walk: &Walk) -> Option<Vec<Arg>> {
         let bytes = target.dtype.size_bytes();
@@ -238,7 +253,9 @@ impl Problem<'_> {
         args.extend([target.slabs, target.slab_tiles].map(word));
         args.push(Arg::U32(walk.raster));
         args.extend(walk.inverses(instance).map(Arg::U32));
-        args.extend([self.a.operand.batch > 1, self.b.operand.batch > 1, by_tma].map(|yes| Arg::U32(u32::from(yes))));
+        let keeps = self.keeps_operands(instance, target);
+        let flags = [self.a.operand.batch > 1, self.b.operand.batch > 1, by_tma, keeps];
+        args.extend(flags.map(|yes| Arg::U32(u32::from(yes))));
         let [row_stride, column_stride] = if instance.is_transposed() { [1, row] } else { [row, 1] };
         args.extend([row_stride, column_stride, m * n].map(|stride| Arg::I64(stride as i64)));
         Some(args)

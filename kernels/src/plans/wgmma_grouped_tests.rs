@@ -96,9 +96,9 @@ fn arguments_say_where_groups_are() {
     assert_eq!(launch.args[4..7], [300, 136, 72].map(Arg::U32));
     assert_eq!(launch.args[8..12], [2, 5, 1, 2].map(Arg::U32));
     // One A for all groups, a B for each, D by TMA.
-    assert_eq!(launch.args[17..20], [0, 1, 1].map(Arg::U32));
+    assert_eq!(launch.args[17..21], [0, 1, 1, 0].map(Arg::U32));
     let at = |input, offset_bytes| Arg::Address { slot: Slot::Input(input), offset_bytes };
-    assert_eq!(launch.args[28..], [at(2, 6), Arg::U32(3), at(3, 44), Arg::I64(-2), Arg::U32(0), Arg::I64(144)]);
+    assert_eq!(launch.args[29..], [at(2, 6), Arg::U32(3), at(3, 44), Arg::I64(-2), Arg::U32(0), Arg::I64(144)]);
     // D is one matrix, whatever the groups.
     let Arg::TensorMap(d) = &launch.args[2] else { panic!("{:?}", launch.args[2]) };
     assert_eq!(d.dims, [136, 300, 1]);

@@ -85,7 +85,7 @@ fn columns_are_rows_of_the_transposed_product() {
     assert_eq!([slot(&columns[0]), slot(&columns[1])], [Some(Slot::Input(1)), Some(Slot::Input(0))]);
     assert_eq!(rows[4..6], [Arg::U32(96), Arg::U32(200)]);
     assert_eq!(columns[4..6], [Arg::U32(200), Arg::U32(96)]);
-    let ends = |args: &[Arg]| (args[26].clone(), args[30..33].to_vec());
+    let ends = |args: &[Arg]| (args[27].clone(), args[31..34].to_vec());
     assert_eq!(ends(&rows), (Arg::I64(200), [1, 0, 1].map(Arg::I64).to_vec()));
     assert_eq!(ends(&columns), (Arg::I64(1), [200, 1, 0].map(Arg::I64).to_vec()));
 }

@@ -210,6 +210,30 @@ fn inverses_are_those_of_clusters() {
 }
 
 #[test]
+fn the_cache_is_told_to_keep_operands_of_many_small_products_with_large_results() {
+    let keeps = |dtype, batch, [m, n, k]: [u64; 3]| {
+        let flag = |candidate: &Candidate| {
+            let launch =
+                candidate.plan.launches.iter().find(|launch| launch.kernel.symbol.contains("_wgmma_")).unwrap();
+            launch.args[20].clone()
+        };
+        let output = Matmul::output_dtype(dtype).unwrap();
+        let [a, b, d] = [(dtype, [m, k]), (dtype, [k, n]), (output, [m, n])];
+        let [a, b, d] = [a, b, d].map(|(dtype, [rows, columns])| dense(dtype, &[batch, rows, columns]));
+        let op = Matmul::product(a, b, d).check().unwrap();
+        let mut flags: Vec<_> = ranked(&op).iter().filter(|c| !c.name.contains("transposed")).map(flag).collect();
+        flags.dedup();
+        flags
+    };
+    let [yes, no] = [1, 0].map(|flag| vec![Arg::U32(flag)]);
+    assert_eq!(keeps(DType::I8, 256, [512; 3]), yes);
+    assert_eq!([keeps(DType::I8, 256, [512, 512, 1024]), keeps(DType::I8, 256, [512, 512, 1040])], [yes, no.clone()]);
+    // One product, results that fit the cache, and such as are less than operands.
+    assert_eq!([keeps(DType::I8, 1, [8192, 8192, 64]), keeps(DType::I8, 32, [512; 3])], [no.clone(), no.clone()]);
+    assert_eq!(keeps(DType::F16, 256, [512; 3]), no);
+}
+
+#[test]
 fn blocks_walk_along_rows_of_a_d_that_is_most_of_what_moves() {
     let raster = |candidate: &Candidate| match candidate.plan.launches.last().unwrap().args[12] {
         Arg::U32(rows) => rows,

@@ -35,7 +35,7 @@ fn b_along_n_is_taken_as_it_lies() {
     assert_eq!((&a.dims[..], &a.box_dims[..]), (&[256, 512, 1][..], &[32, 256, 1][..]));
     // Rows are those of D^T, tiles too; from row to row of it is one element, from column to column a row of D.
     assert_eq!(launch.args[4..9], [384, 512, 256, 3, 2].map(Arg::U32));
-    assert_eq!(launch.args[20..23], [1, 384, 512 * 384].map(Arg::I64));
+    assert_eq!(launch.args[21..24], [1, 384, 512 * 384].map(Arg::I64));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn operands_of_16_bits_have_a_tile_of_144_rows_that_four_blocks_share() {
     // D as it lies, 64 columns of a whole tile at a time.
     assert_eq!((&d.dims[..], &d.box_dims[..]), (&[1000, 1000, 1][..], &[64, 144, 1][..]));
     assert_eq!(launch.args[4..9], [1000, 1000, 256, 16, 7].map(Arg::U32));
-    assert_eq!((launch.grid, &launch.args[20..23]), ([112, 1, 1], &[1, 1000, 1_000_000].map(Arg::I64)[..]));
+    assert_eq!((launch.grid, &launch.args[21..24]), ([112, 1, 1], &[1, 1000, 1_000_000].map(Arg::I64)[..]));
 }
 
 #[test]

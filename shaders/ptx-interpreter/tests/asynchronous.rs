@@ -127,6 +127,22 @@ fn boxes_arrive_swizzled_and_with_zeros_around_the_tensor() {
 }
 
 #[test]
+fn what_the_cache_is_told_changes_nothing() {
+    let plain = load(4, 24, 512);
+    let hinted = plain
+        .replace("complete_tx::bytes [", "complete_tx::bytes.L2::cache_hint [")
+        .replace("[%full];", "[%full], %x1;");
+    assert_eq!(hinted.matches("cache_hint").count(), 1);
+    let stored = |load: &str| {
+        launch(&format!("{load}{}{STORE_TILE}", wait(0)), 128, matrix(16, 0)).unwrap_or_else(|f| panic!("{f}"))
+    };
+    for level in ["evict_last", "evict_normal", "evict_first", "evict_unchanged"] {
+        let policy = format!("createpolicy.fractional.L2::{level}.b64 %x1, 1.0;");
+        assert_eq!(stored(&format!("{policy}{hinted}")), stored(&plain), "{level}");
+    }
+}
+
+#[test]
 fn boxes_go_back_and_leave_alone_what_is_outside() {
     // Loaded from the corner at 0, 0 and stored to the same tensor at 8, 25, where 10 columns and 5 rows are left.
     let body = format!(

@@ -248,6 +248,7 @@ pub(in super::super) mod tests {
             max_relative_error: 1e-7,
             of_openblas: None,
             versus: (device == "cuda:0" && suite == "gemm").then(|| versus(case)),
+            not_beside: None,
         }
     }
 

@@ -55,7 +55,9 @@ impl<'a> Statement<'_, 'a> {
             "ld" | "ldu" | "st" | "atom" | "red" => decode_memory::decode(self, name),
             "cp" | "mbarrier" => decode_async::decode(self, name),
             "ldmatrix" | "stmatrix" | "mma" | "wgmma" => decode_matrix::decode(self, name),
-            "mapa" | "griddepcontrol" | "setmaxnreg" | "prefetch" | "nanosleep" => decode_cluster::decode(self, name),
+            "mapa" | "griddepcontrol" | "setmaxnreg" | "prefetch" | "createpolicy" | "nanosleep" => {
+                decode_cluster::decode(self, name)
+            }
             "barrier" if self.parts.get(1) == Some(&"cluster") => decode_cluster::decode(self, name),
             "bar" | "barrier" | "membar" | "fence" | "shfl" | "vote" | "redux" | "match" | "activemask" | "elect"
             | "wmma" => decode_warp::decode(self, name),

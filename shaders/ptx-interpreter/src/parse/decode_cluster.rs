@@ -1,9 +1,10 @@
-//! Clusters of blocks (PTX ISA 9.7.13.4, `mapa`), grids that start early (`griddepcontrol`), and hints without a result.
+//! Clusters of blocks (PTX ISA 9.7.13.4, `mapa`), grids that start early (`griddepcontrol`), and hints that change no
+//! result.
 
 use super::Result;
 use super::decode::Statement;
 use super::decode_async::constant;
-use super::scope::operand_error;
+use super::scope::{Operand, operand_error};
 use crate::inst::*;
 
 pub(super) fn decode(s: &mut Statement<'_, '_>, name: &str) -> Result<Op> {
@@ -62,6 +63,20 @@ pub(super) fn decode(s: &mut Statement<'_, '_>, name: &str) -> Result<Op> {
             let [at] = s.take()?;
             s.scope.address(false, &at, s.line)?;
             Ok(Op::Hint { whole_warp: false })
+        }
+        "createpolicy" => {
+            s.needs((7, 4), 80)?;
+            s.need("fractional")?;
+            let levels = ["L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"];
+            if !levels.iter().any(|level| s.eat(level)) {
+                return s.bad();
+            }
+            s.need("b64")?;
+            let [d, share] = s.take()?;
+            s.src(Ty::F32, &share)?;
+            // Hints change no result: all policies are one.
+            let a = s.src(Ty::B64, &Operand::Int { bits: 0, negative: false })?;
+            Ok(Op::Mov { class: Class::Double, d: s.dst(Class::Double, &d)?, a })
         }
         "nanosleep" => {
             s.needs((6, 3), 70)?;
