@@ -5,8 +5,9 @@
 //! nothing extra; from then on everything counts against the budget: loading, checks, runs. So a first result is late by the
 //! budget and by the one candidate that was begun when it ended, and by no more. A candidate that its planner thinks three
 //! times slower than the best is left out, and so is one that must be compiled first, which alone would break the budget; one
-//! whose first samples are far behind is given up. What the budget does not reach is left for the next process, which goes on
-//! where this one stopped.
+//! whose first samples are far behind is given up. Those that come out close to the best are timed again in turns, as far as the
+//! budget goes: a card's clock and heat drift from one candidate to the next. What the budget does not reach is left for the next
+//! process, which goes on where this one stopped.
 
 use std::time::Duration;
 
@@ -24,6 +25,12 @@ const SAMPLE_NS: f64 = 200_000.0;
 const MOST_RUNS: f64 = 64.0;
 /// After two samples a candidate that is this many times slower than the best so far is given up.
 const FAR_BEHIND: f64 = 1.25;
+/// Those at most this many times slower than the best are timed again, in turns, so many of them and so often.
+const CLOSE: f64 = 1.08;
+const FINALISTS: usize = 4;
+const ROUNDS: usize = 7;
+/// Rounds below which the times before stay.
+const LEAST_ROUNDS: usize = 3;
 /// Compiling may take this many times what it is thought to; a first run that took longer was long itself.
 const LONGEST_COMPILING: f64 = 3.0;
 /// A candidate must be this much faster to displace one that its planner prefers: less is noise.
@@ -215,6 +222,20 @@ pub(super) fn search(
             Err(error) => return Err(error),
         }
     }
+    if let Some(meter) = &meter {
+        let again = in_turns(&found.times, meter, runner);
+        log::debug!("{}: in turns: {again:?}", task.key);
+        match again {
+            Ok(times) => {
+                for (candidate, ns) in times {
+                    found.times.iter_mut().filter(|(timed, _)| *timed == candidate).for_each(|timed| timed.1 = ns);
+                }
+            }
+            // What was timed before stands; one that fails from now on is taken out when it serves.
+            Err(error) if blames_candidate(&error) || matches!(error, Error::OutOfMemory { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
     settings::spend(runner.now_ns() - entered);
     // Slower ones of earlier searches are remembered, so that nobody times them again: as fractions of what was timed both
     // times, because clocks and heat differ from day to day.
@@ -283,6 +304,37 @@ impl Meter {
         let expected = 2.0 * self.ratio * offer.estimate_ns + compile_ns as f64 + self.check_ns as f64;
         left > 0.0 && (expected <= left || expected.is_nan())
     }
+}
+
+/// New times of those of `times` that are close to the best, each the median of its samples; none where one is far ahead, or the
+/// budget ends before it tells anything.
+fn in_turns(times: &[(usize, f64)], meter: &Meter, runner: &mut dyn Runner) -> Result<Vec<(usize, f64)>> {
+    let mut close: Vec<(usize, f64)> = times.to_vec();
+    close.sort_by(|a, b| a.1.total_cmp(&b.1));
+    close.truncate(FINALISTS);
+    close.retain(|(_, ns)| *ns <= CLOSE * meter.best_ns);
+    if close.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let mut samples: Vec<Vec<f64>> = vec![Vec::with_capacity(ROUNDS); close.len()];
+    let runs = |ns: f64| (SAMPLE_NS / ns.max(1.0)).clamp(1.0, MOST_RUNS);
+    let round_ns: f64 = close.iter().map(|&(_, ns)| ns * runs(ns)).sum();
+    for _ in 0..ROUNDS {
+        if round_ns > meter.end_ns.saturating_sub(runner.now_ns()) as f64 {
+            break;
+        }
+        for (&(candidate, ns), samples) in close.iter().zip(&mut samples) {
+            samples.push(runner.time(candidate, runs(ns) as u32)?);
+        }
+    }
+    if samples[0].len() < LEAST_ROUNDS {
+        return Ok(Vec::new());
+    }
+    let median = |mut samples: Vec<f64>| {
+        samples.sort_by(f64::total_cmp);
+        samples[samples.len() / 2]
+    };
+    Ok(close.into_iter().zip(samples).map(|((candidate, _), samples)| (candidate, median(samples))).collect())
 }
 
 /// The median of a few samples.

@@ -30,6 +30,8 @@ struct Fake {
     fails_with: Error,
     /// What earlier work did to the device.
     settles_with: Option<Error>,
+    /// After so long everything takes twice as long; 0: never.
+    doubles_ns: u64,
 }
 
 impl Fake {
@@ -47,6 +49,7 @@ impl Fake {
             timing_fails_with: None,
             fails_with: broken(),
             settles_with: None,
+            doubles_ns: 0,
         }
     }
 
@@ -85,6 +88,9 @@ impl Runner for Fake {
         let mut ns = self.times[candidate];
         if ns.is_infinite() {
             return Err(self.fails_with.clone());
+        }
+        if self.doubles_ns > 0 {
+            ns *= 1.0 + self.clock_ns as f64 / self.doubles_ns as f64;
         }
         if std::mem::take(&mut self.compiles_ns[candidate]) > 0 {
             ns += self.compiling_ns / f64::from(runs);
@@ -148,6 +154,22 @@ fn one_candidate_is_neither_checked_nor_timed() {
     let mut fake = Fake::new(&[1e6]);
     assert_eq!(decide(&tuner(Mode::Full), &mut fake, &[1.0]), Choice { candidate: 0, settled: true });
     assert!(fake.checked.is_empty() && fake.timed().is_empty());
+}
+
+#[test]
+fn those_that_are_close_are_timed_again_in_turns() {
+    let best = |doubles_ns| {
+        let mut runner = Fake { doubles_ns, ..Fake::new(&[100_000.0, 97_000.0, 130_000.0]) };
+        let choice = tuner(Mode::Full).decide(&key(Precision::Highest), CLASS, &offers(&[1.0; 3]), &mut runner).unwrap();
+        (choice.candidate, runner.runs)
+    };
+    let (steady, runs) = best(0);
+    assert_eq!(steady, 1);
+    // A card that slows down by 1 % each millisecond: the second was timed later than the first, and came out less than 2 % faster.
+    assert_eq!(best(100 * MS).0, 1);
+    // One run to warm up, five samples of two; seven more of those that are close.
+    assert_eq!(runs[..2], [1 + 5 * 2 + 7 * 2; 2]);
+    assert!(runs[2] < 1 + 5 * 2, "{runs:?}");
 }
 
 #[test]
