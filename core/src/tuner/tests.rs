@@ -160,7 +160,8 @@ fn one_candidate_is_neither_checked_nor_timed() {
 fn those_that_are_close_are_timed_again_in_turns() {
     let best = |doubles_ns| {
         let mut runner = Fake { doubles_ns, ..Fake::new(&[100_000.0, 97_000.0, 130_000.0]) };
-        let choice = tuner(Mode::Full).decide(&key(Precision::Highest), CLASS, &offers(&[1.0; 3]), &mut runner).unwrap();
+        let choice =
+            tuner(Mode::Full).decide(&key(Precision::Highest), CLASS, &offers(&[1.0; 3]), &mut runner).unwrap();
         (choice.candidate, runner.runs)
     };
     let (steady, runs) = best(0);
