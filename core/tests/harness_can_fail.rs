@@ -124,6 +124,13 @@ fn nothing_selected_is_a_failure() {
     assert!(!report_of_family("no such family").ok());
 }
 
+#[test]
+fn one_of_so_many_cases_runs() {
+    let all = report_of_family("fill").selected;
+    let of = |every| report(Fault::None, &Selection { every, ..Selection::family("fill") }).selected;
+    assert_eq!([of(0), of(1), of(4), of(all as usize + 1)], [all, all, all.div_ceil(4), 1]);
+}
+
 fn report_of_family(family: &str) -> Report {
     report(Fault::None, &Selection::family(family))
 }

@@ -75,6 +75,14 @@ families! {
     compression_conforms: "sparse24";
 }
 
+/// Of the cases of a family and dtype, which have run already on kernels that are the planner's first, those for others: one of three,
+/// or what a filter names.
+fn further(family: &str, dtype: DType) -> Selection {
+    let filter = variable("POLYWARP_TEST_FILTER");
+    let every = if filter.is_some() { 1 } else { 3 };
+    Selection { dtype: Some(dtype), filter, every, ..Selection::family(family) }
+}
+
 /// Cases of products, each computed by the candidate that `prefer` names where there is one.
 fn products_by(prefer: &str, dtype: DType, change: impl Fn(&mut Interpreted)) {
     let mut backend = Interpreted::new(Target::new(9, 0), RunOptions::strict());
@@ -82,8 +90,7 @@ fn products_by(prefer: &str, dtype: DType, change: impl Fn(&mut Interpreted)) {
     change(&mut backend);
     let device = Device::new(backend);
     let start = std::time::Instant::now();
-    let selection = Selection { dtype: Some(dtype), ..Selection::family("matmul") };
-    let report = run(&device, &Selection { filter: variable("POLYWARP_TEST_FILTER"), ..selection }, &mut |_| {});
+    let report = run(&device, &further("matmul", dtype), &mut |_| {});
     let names = device.backend_as::<Interpreted>().expect("the interpreter").names();
     let cooperative = names.iter().filter(|name| name.contains("coop")).count();
     println!("{prefer}: {cooperative} cooperative kernels, {:.1} s\n{report}", start.elapsed().as_secs_f64());
@@ -217,8 +224,7 @@ fn every_tile_of_grouped_products_conforms() {
         let mut backend = Interpreted::new(Target::new(9, 0), RunOptions::strict());
         backend.prefer = tile.to_owned();
         let device = Device::new(backend);
-        let selection = Selection { dtype: Some(dtype), ..Selection::family("grouped_matmul") };
-        let report = run(&device, &Selection { filter: variable("POLYWARP_TEST_FILTER"), ..selection }, &mut |_| {});
+        let report = run(&device, &further("grouped_matmul", dtype), &mut |_| {});
         let names = device.backend_as::<Interpreted>().expect("the interpreter").names();
         assert!(names.iter().any(|name| name.ends_with(tile)), "{names:?}");
         assert!(report.ok(), "{tile}: {}", report.problem().unwrap_or_default());

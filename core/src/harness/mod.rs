@@ -87,6 +87,8 @@ pub struct Selection {
     pub dtype: Option<DType>,
     /// Cases whose name contains this; `name@seed`, as failures print it, is exactly that case with that seed.
     pub filter: Option<String>,
+    /// Of these one of so many, the first among them; 0 is as good as 1. For further ways to run what all cases have run already.
+    pub every: usize,
     /// How thorough.
     pub level: Level,
     /// Where all random values come from.
@@ -118,7 +120,8 @@ impl Selection {
             named && self.dtype.is_none_or(|dtype| case.uses(dtype))
         };
         let families = ops::REGISTRY.iter().filter(|f| self.family.as_deref().is_none_or(|name| name == f.name));
-        let cases = families.flat_map(|family| (family.cases)(self.level)).filter(keep).collect();
+        let cases = families.flat_map(|family| (family.cases)(self.level)).filter(keep);
+        let cases = cases.step_by(self.every.max(1)).collect();
         (exact.map_or(self.seed, |(_, seed)| seed), cases)
     }
 }

@@ -79,6 +79,8 @@ pub(crate) enum Special {
     LaneMaskGe,
     LaneMaskGt,
     DynamicSharedBytes,
+    /// Where the dynamically sized shared array begins.
+    DynamicShared,
     ClusterId(usize),
     NClusterId(usize),
     /// Of the block within its cluster.

@@ -143,7 +143,10 @@ impl Machine<'_> {
                     self.global_race(warp, lane, strength, (address, bytes), Kind::Read)?;
                 }
             }
-            Space::Shared => self.read_shared(warp.rank, warp, lane, strength, address, data)?,
+            Space::Shared => {
+                let address = self.own(warp, address);
+                self.read_shared(warp.rank, warp, lane, strength, address, data)?;
+            }
             Space::Cluster => {
                 let (rank, address) = self.in_cluster(warp, address)?;
                 self.read_shared(rank, warp, lane, strength, address, data)?;
@@ -186,7 +189,10 @@ impl Machine<'_> {
             return Err(FaultKind::Misaligned { space: space.name(), address, bytes: bytes as u32 });
         }
         match space {
-            Space::Shared => self.write_shared(warp.rank, warp, lane, strength, address, data)?,
+            Space::Shared => {
+                let address = self.own(warp, address);
+                self.write_shared(warp.rank, warp, lane, strength, address, data)?;
+            }
             Space::Cluster => {
                 let (rank, address) = self.in_cluster(warp, address)?;
                 self.write_shared(rank, warp, lane, strength, address, data)?;

@@ -116,7 +116,7 @@ impl Machine<'_> {
             }
             Bulk::StoreTensor { map, ref at, from } => {
                 let (map, at) = self.tensor(warp, lane, map, at)?;
-                let from = lane_address(warp, from, lane);
+                let from = self.own(warp, lane_address(warp, from, lane));
                 self.store_box(warp, lane, &map, &at, from)
             }
             Bulk::Commit => {

@@ -23,6 +23,13 @@ impl Machine<'_> {
         Ok((rank, within))
     }
 
+    /// A shared address of this warp's block without the block's name: in a cluster the dynamic array's address has it, as on
+    /// hardware (there `%cluster_ctarank` from bit 24 on).
+    pub(super) fn own(&self, warp: &Warp, address: u64) -> u64 {
+        let named = self.blocks.len() > 1 && address >> CLUSTER_SHIFT == warp.rank as u64 + 1;
+        if named { address & ((1 << CLUSTER_SHIFT) - 1) } else { address }
+    }
+
     pub(super) fn alive(&self, rank: usize) -> Result<(), FaultKind> {
         if self.blocks[rank].ended {
             return Err(FaultKind::Asynchronous(format!(

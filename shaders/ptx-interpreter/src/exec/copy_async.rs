@@ -34,7 +34,7 @@ impl Machine<'_> {
             CopyAsync::Copy { to, from, bytes, there } => {
                 for lane in lanes(on) {
                     let there = if there == NONE { u32::from(bytes) } else { warp.regs.row::<u32>(there)[lane] };
-                    let (to, from) = (lane_address(warp, to, lane), lane_address(warp, from, lane));
+                    let (to, from) = (self.own(warp, lane_address(warp, to, lane)), lane_address(warp, from, lane));
                     self.start_copy(warp, lane, to, from, [bytes.into(), there as usize])
                         .map_err(|kind| Trouble::new(lane, kind))?;
                 }

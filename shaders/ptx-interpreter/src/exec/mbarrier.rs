@@ -101,7 +101,7 @@ impl Machine<'_> {
     fn hasten(&mut self, warp: &Warp, on: u32, at: Address, parity: Slot) {
         let mut asked = Vec::new();
         for lane in lanes(on) {
-            let question = (lane_address(warp, at, lane) as u32, warp.regs.row::<u32>(parity)[lane]);
+            let question = (self.own(warp, lane_address(warp, at, lane)) as u32, warp.regs.row::<u32>(parity)[lane]);
             if asked.contains(&question) {
                 continue;
             }
@@ -128,7 +128,7 @@ impl Machine<'_> {
         let word = |warp: &Warp, slot: Slot| warp.regs.row::<u32>(slot)[lane];
         match op {
             Mbarrier::Init { at, count } => {
-                let (at, count) = (lane_address(warp, at, lane), word(warp, count));
+                let (at, count) = (self.own(warp, lane_address(warp, at, lane)), word(warp, count));
                 if count == 0 || i64::from(count) > MOST_COUNT {
                     return Err(broken(format!("a barrier of {count} arrivals")));
                 }
@@ -142,7 +142,7 @@ impl Machine<'_> {
                 self.blocks[warp.rank].barriers.insert(at as u32, barrier);
             }
             Mbarrier::Invalidate { at } => {
-                let at = lane_address(warp, at, lane);
+                let at = self.own(warp, lane_address(warp, at, lane));
                 self.barrier(warp.rank, at)?;
                 self.blocks[warp.rank].barriers.remove(&(at as u32));
             }
@@ -172,7 +172,7 @@ impl Machine<'_> {
                 self.progress += 1;
             }
             Mbarrier::Test { d, at, parity } => {
-                let (at, parity) = (lane_address(warp, at, lane), word(warp, parity));
+                let (at, parity) = (self.own(warp, lane_address(warp, at, lane)), word(warp, parity));
                 if parity > 1 {
                     return Err(broken(format!("a phase of parity {parity}")));
                 }
@@ -191,7 +191,7 @@ impl Machine<'_> {
 
     /// The block and the address within it of a barrier.
     fn barrier_address(&self, warp: &Warp, address: u64, remote: bool) -> Result<(usize, u64), FaultKind> {
-        if remote { self.in_cluster(warp, address) } else { Ok((warp.rank, address)) }
+        if remote { self.in_cluster(warp, address) } else { Ok((warp.rank, self.own(warp, address))) }
     }
 
     fn barrier(&mut self, rank: usize, at: u64) -> Result<&mut Barrier, FaultKind> {

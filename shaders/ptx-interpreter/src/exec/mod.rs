@@ -24,7 +24,7 @@ mod wgmma;
 mod wmma;
 
 use crate::error::{Fault, FaultKind};
-use crate::kernel::{Kernel, SHARED_BASE, Special};
+use crate::kernel::{CLUSTER_SHIFT, Kernel, SHARED_BASE, Special};
 use crate::memory::Memory;
 use approx::{Approximation, mix};
 use block::Block;
@@ -299,6 +299,9 @@ impl Machine<'_> {
                     Special::LaneMaskGt => u32::MAX.checked_shl(lane + 1).unwrap_or(0),
                     Special::LaneMaskGe => u32::MAX << lane,
                     Special::DynamicSharedBytes => dynamic,
+                    // In a cluster it names the block, too (see `own`).
+                    Special::DynamicShared if self.kernel.cluster == [1; 3] => self.kernel.dynamic_base,
+                    Special::DynamicShared => (warp_rank + 1) << CLUSTER_SHIFT | self.kernel.dynamic_base,
                 };
             }
         }

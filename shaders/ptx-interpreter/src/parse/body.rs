@@ -111,7 +111,7 @@ impl<'a> Parser<'a> {
         let shared = std::mem::replace(&mut self.shared, module_shared);
         let dynamic_base = shared.next_multiple_of(self.dynamic.map_or(1, |d| d.1.max(16)));
         let uses_dynamic = scope.uses_dynamic();
-        let body = scope.finish(dynamic_base, self.line())?;
+        let body = scope.finish(self.line())?;
         Ok(Kernel {
             name,
             params,

@@ -322,7 +322,7 @@ impl<'a> Scope<'a> {
         self.code.push(Inst { guard, op, line });
     }
 
-    pub(super) fn finish(mut self, dynamic_base: u32, line: u32) -> Result<Body> {
+    pub(super) fn finish(mut self, line: u32) -> Result<Body> {
         if !matches!(self.code.last(), Some(Inst { guard: None, op: Op::Exit | Op::Trap | Op::Bra { .. }, .. })) {
             // PTX lets a body end without `ret`.
             self.push(None, Op::Exit, line);
@@ -336,15 +336,11 @@ impl<'a> Scope<'a> {
         if labels.any(|&at| at as usize >= self.code.len()) {
             self.push(None, Op::Exit, line);
         }
-        let mut immediates: Vec<_> =
-            self.immediates.iter().map(|(&(class, bits), &slot)| (class, slot, bits)).collect();
-        if let Some(slot) = self.dynamic {
-            immediates.push((Class::Word, slot, u64::from(dynamic_base)));
-        }
+        let dynamic = self.dynamic.map(|slot| (Special::DynamicShared, slot));
         Ok(Body {
             rows: self.rows,
-            immediates,
-            specials: self.specials.into_iter().collect(),
+            immediates: self.immediates.iter().map(|(&(class, bits), &slot)| (class, slot, bits)).collect(),
+            specials: self.specials.into_iter().chain(dynamic).collect(),
             code: flow::with_joins(self.code),
             uses_nc: self.uses_nc,
             uses_async: self.uses_async,
