@@ -317,24 +317,34 @@ fn in_turns(times: &[(usize, f64)], meter: &Meter, runner: &mut dyn Runner) -> R
         return Ok(Vec::new());
     }
     let mut samples: Vec<Vec<f64>> = vec![Vec::with_capacity(ROUNDS); close.len()];
-    let runs = |ns: f64| (SAMPLE_NS / ns.max(1.0)).clamp(1.0, MOST_RUNS);
-    let round_ns: f64 = close.iter().map(|&(_, ns)| ns * runs(ns)).sum();
+    let mut round_ns: f64 = close.iter().map(|&(_, ns)| ns * sample_runs(ns)).sum();
     for _ in 0..ROUNDS {
-        if round_ns > meter.end_ns.saturating_sub(runner.now_ns()) as f64 {
+        let began_ns = runner.now_ns();
+        if round_ns > meter.end_ns.saturating_sub(began_ns) as f64 {
             break;
         }
         for (&(candidate, ns), samples) in close.iter().zip(&mut samples) {
-            samples.push(runner.time(candidate, runs(ns) as u32)?);
+            samples.push(runner.time(candidate, sample_runs(ns) as u32)?);
         }
+        // Changing from one to the next takes time, too: each is recorded anew.
+        round_ns = round_ns.max((runner.now_ns() - began_ns) as f64);
     }
     if samples[0].len() < LEAST_ROUNDS {
         return Ok(Vec::new());
     }
-    let median = |mut samples: Vec<f64>| {
-        samples.sort_by(f64::total_cmp);
-        samples[samples.len() / 2]
-    };
-    Ok(close.into_iter().zip(samples).map(|((candidate, _), samples)| (candidate, median(samples))).collect())
+    let again = close.into_iter().zip(samples);
+    Ok(again.filter_map(|((candidate, _), samples)| Some((candidate, median(samples)?))).collect())
+}
+
+/// Runs of one sample of what takes `ns`.
+fn sample_runs(ns: f64) -> f64 {
+    (SAMPLE_NS / ns.max(1.0)).clamp(1.0, MOST_RUNS)
+}
+
+/// The middle one of `samples`.
+fn median(mut samples: Vec<f64>) -> Option<f64> {
+    samples.sort_by(f64::total_cmp);
+    samples.get(samples.len() / 2).copied()
 }
 
 /// The median of a few samples.
@@ -359,7 +369,7 @@ fn time(
     };
     let first = meter.is_none();
     let best_ns = meter.as_ref().map_or(f64::INFINITY, |meter| meter.best_ns);
-    let runs = (SAMPLE_NS / warm_ns.max(1.0)).clamp(1.0, MOST_RUNS);
+    let runs = sample_runs(warm_ns);
     let mut samples: Vec<f64> = Vec::with_capacity(SAMPLES);
     while samples.len() < SAMPLES {
         let left = end_ns.saturating_sub(runner.now_ns()) as f64;
@@ -374,8 +384,7 @@ fn time(
             break;
         }
     }
-    samples.sort_by(f64::total_cmp);
-    let ns = samples.get(samples.len() / 2).copied().unwrap_or(warm_ns);
+    let ns = median(samples).unwrap_or(warm_ns);
     match meter {
         Some(meter) => meter.best_ns = meter.best_ns.min(ns),
         None => *meter = Some(Meter { end_ns, ratio: ns / offer.estimate_ns, best_ns: ns, check_ns: 0 }),
