@@ -36,6 +36,7 @@ pub(super) const SAMPLE: &[&str] = &[
     "gemm_f16_f32_wgmma_reduced_128x128x64_1x1_pingpong_nn",
     "gemm_f8e4m3_f32_wgmma_64x128x128_1x1_tn",
     "gemm_f8e4m3_f32_wgmma_128x160x128_2x1_tn",
+    "gemm_bf16_bf16_wgmma_64x64x64_1x2_tt",
     "gemm_bf16_bf16_wgmma_64x128x64_2x1_tt",
     "gemm_f16_f16_wgmma_transposed_64x144x64_4x1_nn",
     "gemm_tf32_f32_wgmma_transposed_64x128x32_1x1x2_nn",
