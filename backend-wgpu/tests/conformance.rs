@@ -3,7 +3,8 @@
 //! `POLYWARP_REQUIRE_ADAPTERS=vulkan,gl` names the APIs that must be there, hardware or software: an absent one fails.
 //! Unset, it is both on Linux (Debian: mesa-vulkan-drivers, libvulkan1, libegl1, libgl1-mesa-dri) and the system's own
 //! API elsewhere. `POLYWARP_TEST_FAMILY=reduce` restricts a run to one family, `POLYWARP_TEST_FILTER` to cases by name;
-//! `POLYWARP_TEST_LEVEL=full` takes all sizes.
+//! `POLYWARP_TEST_LEVEL=full` takes all sizes. Without any of these three, GL and devices with WebGPU's defaults run a part of the
+//! quick cases ([`EVERY_OF_GL`]).
 
 mod common;
 
