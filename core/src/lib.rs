@@ -16,7 +16,7 @@
 //!
 //! Knows no GPU API. Next: [`ops`], then [`Backend`].
 
-#![deny(unsafe_code)] // but for `cpu/gemm/float.rs`, which calls crate `gemm`
+#![deny(unsafe_code)] // but for `cpu/gemm/float.rs`, which calls crate `gemm`, and `cpu/parallel.rs`, which hands out chunks of slices
 
 mod backend;
 mod batches;

@@ -3,9 +3,9 @@
 //! The lowest index wins among equal values (-0 equals +0), and the first NaN wins over everything. The value is found
 //! first, by the vectorised reduction of [`super::reduce`]; only the first block that holds it is then searched.
 
+use super::parallel;
 use super::reduce::{BLOCK, Element, Number, Reduction, block, blocks};
 use super::simd::{self, Kernel, MulAdd};
-use rayon::prelude::*;
 
 /// Elements below which one thread is faster.
 const SERIAL: usize = 64 * 1024;
@@ -58,8 +58,7 @@ pub fn arg_reduce_rows<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], cols: u
     if x.len() < SERIAL {
         simd::dispatch(ArgRows(x, cols, y, op));
     } else {
-        let tasks = y.par_chunks_mut(rows).zip(x.par_chunks(rows * cols));
-        tasks.for_each(|(y, x)| simd::dispatch(ArgRows(x, cols, y, op)));
+        parallel::pairs((y, rows), (x, rows * cols), |y, x| simd::dispatch(ArgRows(x, cols, y, op)));
     }
 }
 
@@ -106,9 +105,7 @@ pub fn arg_reduce_columns<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], rows
         });
     } else {
         let tile = TILE.min(cols.div_ceil(rayon::current_num_threads())).max(16);
-        y.par_chunks_mut(tile).enumerate().for_each(|(t, y)| {
-            simd::dispatch(ArgColumns { x, cols, first: t * tile, y, op });
-        });
+        parallel::chunks(y, tile, |t, y| simd::dispatch(ArgColumns { x, cols, first: t * tile, y, op }));
     }
 }
 

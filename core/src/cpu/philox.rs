@@ -6,9 +6,9 @@
 //! device, with any number of threads. A GPU kernel that follows these lines gives the same bits for [`fill_u32`] and [`fill_uniform`];
 //! [`fill_normal`] agrees within the error of log, sin and cos.
 
+use super::parallel;
 use super::simd::{self, Kernel, MulAdd};
 use super::vmath;
-use rayon::prelude::*;
 
 /// Multipliers and Weyl increments of the paper, table 2 and section 4.
 const M0: u32 = 0xD251_1F53;
@@ -83,7 +83,7 @@ impl<T: Copy + Default, C: Convert<T>> Kernel for Fill<'_, T, C> {
 }
 
 fn fill<T: Copy + Default + Send, C: Convert<T>>(at: Stream, out: &mut [T], convert: C) {
-    out.par_chunks_mut(TASK).enumerate().for_each(|(t, out)| {
+    parallel::chunks(out, TASK, |t, out| {
         let block = (t * (TASK / 4)) as u64;
         simd::dispatch(Fill { at, block, out, convert });
     });

@@ -10,11 +10,11 @@
 //! extrema the infinities or the ends of the integer range. NaN propagates through extrema, max(-0, +0) = +0 and min(-0, +0) = -0.
 //! Positions are in [`super::arg_reduce`].
 
+use super::parallel;
 use super::scratch::{self, Done};
 use super::simd::{self, Kernel, MulAdd};
 use crate::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
-use rayon::prelude::*;
 use std::marker::PhantomData;
 
 /// Elements per block, the unit of work: 16 KiB of f32.
@@ -257,8 +257,7 @@ pub(crate) fn blocks<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T]) -> Vec<T:
     if x.len() < SERIAL {
         simd::dispatch(Blocks(x, &mut results, op));
     } else {
-        let tasks = results.par_chunks_mut(GROUP).zip(x.par_chunks(GROUP * BLOCK));
-        tasks.for_each(|(y, x)| simd::dispatch(Blocks(x, y, op)));
+        parallel::pairs((&mut results, GROUP), (x, GROUP * BLOCK), |y, x| simd::dispatch(Blocks(x, y, op)));
     }
     results
 }
@@ -304,8 +303,7 @@ pub fn reduce_rows<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], cols: usize
         y.iter_mut().zip(x.chunks_exact(cols)).for_each(|(y, x)| *y = reduce(op, x));
     } else {
         let rows = (16 * BLOCK / cols).max(1);
-        let tasks = y.par_chunks_mut(rows).zip(x.par_chunks(rows * cols));
-        tasks.for_each(|(y, x)| simd::dispatch(Rows(x, cols, y, op)));
+        parallel::pairs((y, rows), (x, rows * cols), |y, x| simd::dispatch(Rows(x, cols, y, op)));
     }
 }
 
@@ -383,18 +381,17 @@ where
         if x.len() < SERIAL {
             return tile(x, 0, y);
         }
-        y.par_chunks_mut(COLUMN_TILE).enumerate().for_each(|(t, y)| tile(x, t * COLUMN_TILE, y));
+        parallel::chunks(y, COLUMN_TILE, |t, y| tile(x, t * COLUMN_TILE, y));
     };
     if rows <= ROW_BLOCK {
         tiles(x, y);
         return Ok(());
     }
     let mut partial = scratch::filled(R::IDENTITY, rows.div_ceil(ROW_BLOCK) * cols)?;
-    let tasks = partial.par_chunks_mut(cols).zip(x.par_chunks(ROW_BLOCK * cols));
     if x.len() < SERIAL {
         partial.chunks_mut(cols).zip(x.chunks(ROW_BLOCK * cols)).for_each(|(y, x)| tiles(x, y));
     } else {
-        tasks.for_each(|(y, x)| tiles(x, y));
+        parallel::pairs((&mut partial, cols), (x, ROW_BLOCK * cols), |y, x| tiles(x, y));
     }
     reduce_columns(op, &partial, rows.div_ceil(ROW_BLOCK), y)
 }

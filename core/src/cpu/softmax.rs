@@ -9,7 +9,6 @@
 use super::reduce::{self, BLOCK, Max, Sum};
 use super::simd::{self, Kernel, Map1, MulAdd};
 use super::{parallel, vmath};
-use rayon::prelude::*;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +87,7 @@ fn long_row(form: Form, x: &[f32], y: &mut [f32]) {
     let sum = reduce::reduce(Sum, &*y);
     if form == Form::Softmax {
         let scale = scale(sum);
-        y.par_chunks_mut(TASK).for_each(|y| simd::dispatch(Scale(scale, y)));
+        parallel::chunks(y, TASK, |_, y| simd::dispatch(Scale(scale, y)));
     } else {
         let mut log = [0.0];
         simd::map1(vmath::Log, &[sum], &mut log);
@@ -123,8 +122,7 @@ pub fn rows(form: Form, x: &[f32], cols: usize, y: &mut [f32]) {
         x.chunks_exact(cols).zip(y.chunks_exact_mut(cols)).for_each(|(x, y)| long_row(form, x, y));
     } else {
         let task = TASK.div_ceil(cols) * cols;
-        let tasks = y.par_chunks_mut(task).zip(x.par_chunks(task));
-        tasks.for_each(|(y, x)| simd::dispatch(Rows(form, x, cols, y)));
+        parallel::pairs((y, task), (x, task), |y, x| simd::dispatch(Rows(form, x, cols, y)));
     }
 }
 

@@ -1,9 +1,8 @@
 //! Copies between any two layouts, as words of the element's size.
 
 use bytemuck::Pod;
-use rayon::prelude::*;
 
-use super::super::parallel::{CHUNK, SERIAL};
+use super::super::parallel::{self, CHUNK, SERIAL};
 use super::super::scratch::Done;
 use super::gather::{Runs, dense, gather};
 use super::typed;
@@ -27,10 +26,7 @@ fn copy<T: Pod + Send + Sync>(op: &Copy, input: &[u8], output: &mut [u8]) -> Don
         let target = &mut target[start..start + to.elements() as usize];
         match Runs::new(from).slice(source, 0, target.len()) {
             Some(source) if target.len() < SERIAL => target.copy_from_slice(source),
-            Some(source) => {
-                let chunks = target.par_chunks_mut(CHUNK).zip(source.par_chunks(CHUNK));
-                chunks.for_each(|(to, from)| to.copy_from_slice(from));
-            }
+            Some(source) => parallel::pairs((target, CHUNK), (source, CHUNK), |to, from| to.copy_from_slice(from)),
             None => gather(from, source, target),
         }
         return Ok(());

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use bytemuck::Pod;
-use rayon::prelude::*;
 
-use super::super::parallel::{CHUNK, SERIAL};
+use super::super::parallel::{self, CHUNK, SERIAL};
 use super::super::scratch::{self, Short};
 use crate::Layout;
 
@@ -30,7 +29,7 @@ pub(super) fn gather<T: Pod + Send + Sync>(layout: &Layout, storage: &[T], out: 
     if runs.is_transposed() {
         return transpose(&runs, storage, out);
     }
-    out.par_chunks_mut(CHUNK).enumerate().for_each(|(i, out)| runs.read(storage, i * CHUNK, out));
+    parallel::chunks(out, CHUNK, |i, out| runs.read(storage, i * CHUNK, out));
 }
 
 /// A view cut into its innermost runs, for reading any range of its elements.
@@ -102,7 +101,7 @@ fn transpose<T: Pod + Send + Sync>(runs: &Runs, storage: &[T], out: &mut [T]) {
     const TILE: usize = 32;
     let rank = runs.layout.rank();
     let (rows, cols) = (runs.layout.dims()[rank - 2] as usize, runs.run);
-    out.par_chunks_mut(TILE * cols).enumerate().for_each(|(band, out)| {
+    parallel::chunks(out, TILE * cols, |band, out| {
         // Bands do not cross matrices only when TILE divides the rows; read those that do run by run.
         let first_row = band * TILE;
         let band_rows = out.len() / cols;

@@ -2,9 +2,7 @@
 //!
 //! Programs of one step over dense f32 operands skip the blocks and stream straight from memory to memory.
 
-use rayon::prelude::*;
-
-use super::super::parallel::{CHUNK, SERIAL};
+use super::super::parallel::{self, CHUNK, SERIAL};
 use super::gather::Runs;
 use super::lanes::{self, BLOCK, Lanes, Stored};
 use super::{dense_mut, for_dtype, typed};
@@ -54,16 +52,15 @@ fn stream_unary(f: UnaryFn, x: &[f32], y: &mut [f32]) {
     if y.len() < SERIAL {
         return lanes::unary_f32(f, x, y);
     }
-    let chunks = y.par_chunks_mut(CHUNK).zip(x.par_chunks(CHUNK));
-    chunks.for_each(|(y, x)| lanes::unary_f32(f, x, y));
+    parallel::pairs((y, CHUNK), (x, CHUNK), |y, x| lanes::unary_f32(f, x, y));
 }
 
 fn stream_binary(f: BinaryFn, a: &[f32], b: &[f32], y: &mut [f32]) {
     if y.len() < SERIAL {
         return lanes::binary_f32(f, a, b, y);
     }
-    let operands = a.par_chunks(CHUNK).zip(b.par_chunks(CHUNK));
-    y.par_chunks_mut(CHUNK).zip(operands).for_each(|(y, (a, b))| lanes::binary_f32(f, a, b, y));
+    let operand = |x, i| parallel::chunk(x, CHUNK, i);
+    parallel::chunks(y, CHUNK, |i, y| lanes::binary_f32(f, operand(a, i), operand(b, i), y));
 }
 
 /// An input: what it is and where its bytes are.
@@ -93,8 +90,7 @@ fn interpret<T: Stored>(program: &Program, sources: &[Source<'_>], output: &mut 
     if output.len() < SERIAL / 8 {
         return interpret_chunk(program, sources, 0, output);
     }
-    let chunks = output.par_chunks_mut(CHUNK).enumerate();
-    chunks.for_each(|(i, out)| interpret_chunk(program, sources, i * CHUNK, out));
+    parallel::chunks(output, CHUNK, |i, out| interpret_chunk(program, sources, i * CHUNK, out));
 }
 
 /// The elements from position `first` on.

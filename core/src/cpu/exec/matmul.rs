@@ -7,7 +7,6 @@
 mod blocks;
 
 use half::{bf16, f16};
-use rayon::prelude::*;
 
 use super::super::gemm::{self, Mat, MatMut};
 use super::super::parallel;
@@ -81,11 +80,11 @@ fn matrix(layout: &Layout, batch: usize) -> gemm::Layout {
 /// Runs `product(batch, result)` for every matrix of the batch, in parallel when there are many; the first failure ends it.
 fn for_each_product<T: Send>(op: &Matmul, out: &mut [T], product: impl Fn(usize, &mut [T]) -> Done + Sync) -> Done {
     let MatmulDims { batch, m, n, .. } = op.dims();
-    let results = out.chunks_mut((m * n) as usize);
+    let elements = (m * n) as usize;
     if batch as usize >= 2 * rayon::current_num_threads() {
-        out.par_chunks_mut((m * n) as usize).enumerate().try_for_each(|(i, out)| product(i, out))
+        parallel::try_chunks(out, elements, product)
     } else {
-        results.enumerate().try_for_each(|(i, out)| product(i, out))
+        out.chunks_mut(elements).enumerate().try_for_each(|(i, out)| product(i, out))
     }
 }
 
@@ -131,8 +130,9 @@ fn float<T: Number>(op: &Matmul, operands: &Operands<'_, T, T>, out: &mut [T]) -
     // Behind the product: terms that are added to a large C one by one would be lost in it.
     if let Some((spec, c)) = operands.c.as_ref().filter(|_| op.beta != 0.0) {
         let (c, beta) = (dense(&spec.layout, c)?, T::from_f64(op.beta));
-        let parts = out.par_chunks_mut(parallel::CHUNK).zip(c.par_chunks(parallel::CHUNK));
-        parts.for_each(|(out, c)| out.iter_mut().zip(c).for_each(|(x, &c)| *x = x.sum(beta.times(c))));
+        parallel::pairs((out, parallel::CHUNK), (&c, parallel::CHUNK), |out, c| {
+            out.iter_mut().zip(c).for_each(|(x, &c)| *x = x.sum(beta.times(c)));
+        });
     }
     let bias = operands.bias.as_ref().map(|(spec, bias)| dense(&spec.layout, bias)).transpose()?;
     epilogue(bias.as_deref(), op.activation, n as usize, out);
@@ -144,7 +144,7 @@ fn epilogue<T: Number>(bias: Option<&[T]>, activation: Option<UnaryFn>, n: usize
     if bias.is_none() && activation.is_none() {
         return;
     }
-    out.par_chunks_mut(n).for_each(|row| {
+    parallel::chunks(out, n, |_, row| {
         if let Some(bias) = bias {
             row.iter_mut().zip(bias).for_each(|(x, &b)| *x = x.sum(b));
         }
@@ -346,7 +346,7 @@ where
     let (by_row, by_column) = (factors(op.scale_a, places[2])?, factors(op.scale_b, places[3])?);
     let (alpha, beta) = (op.alpha as f32, op.beta as f32);
     if n > 0 {
-        sums.par_chunks_mut(n).enumerate().for_each(|(row, sums)| {
+        parallel::chunks(&mut sums, n, |row, sums| {
             if let Some(scales) = &by_row {
                 sums.iter_mut().for_each(|x| *x *= scales[row]);
             }
@@ -381,8 +381,9 @@ fn small_integer_sums(op: &Matmul, [a, b]: &[Vec<f32>; 2], out: &mut [i32], exac
             let b_part = gemm::Layout { offset: along(b_all.offset, b_all.row_stride), rows: len, ..b_all };
             let c = MatMut::new(&mut sums, gemm::Layout::row_major(m, n));
             gemm::gemm(1.0, Mat::new(a, a_part), Mat::new(b, b_part), 0.0, c);
-            let chunks = out.par_chunks_mut(parallel::CHUNK).zip(sums.par_chunks(parallel::CHUNK));
-            chunks.for_each(|(out, sums)| out.iter_mut().zip(sums).for_each(|(x, &s)| *x = x.wrapping_add(s as i32)));
+            parallel::pairs((out, parallel::CHUNK), (&sums, parallel::CHUNK), |out, sums| {
+                out.iter_mut().zip(sums).for_each(|(x, &s)| *x = x.wrapping_add(s as i32));
+            });
         }
         Ok(())
     })

@@ -1,7 +1,6 @@
 //! Softmax: rows are brought together along the axis, done in f32 (f64 for f64), and put back.
 
 use half::{bf16, f16};
-use rayon::prelude::*;
 
 use super::super::parallel::{self, CHUNK};
 use super::super::reduce::Element as Widen;
@@ -20,7 +19,7 @@ pub(super) fn execute(op: &Softmax, input: &[u8], output: &mut [u8]) -> Done {
         DType::F16 => narrow::<f16>(op, input, output, narrow_f16),
         DType::BF16 => narrow::<bf16>(op, input, output, narrow_bf16),
         DType::F64 => along_axis(op, typed::<f64>(input), dense_mut(&op.output, output), |x, y, cols| {
-            y.par_chunks_mut(cols).zip(x.par_chunks(cols)).try_for_each(|(y, x)| row_f64(op.function, x, y))
+            parallel::try_chunks(y, cols, |row, y| row_f64(op.function, parallel::chunk(x, cols, row), y))
         }),
         _ => along_axis(op, typed::<f32>(input), dense_mut(&op.output, output), |x, y, cols| {
             kernels::rows(form(op), x, cols, y);
@@ -43,7 +42,8 @@ where
     along_axis(op, typed::<T>(input), dense_mut(&op.output, output), |x, y, cols| {
         // Some rows at a time, so that their f32 copies stay in cache.
         let task = CHUNK.div_ceil(cols) * cols;
-        y.par_chunks_mut(task).zip(x.par_chunks(task)).try_for_each(|(y, x)| {
+        parallel::try_chunks(y, task, |i, y| {
+            let x = parallel::chunk(x, task, i);
             let (mut wide, mut result) = (scratch::zeroed(x.len())?, scratch::zeroed(x.len())?);
             parallel::map1(|x: T| x.widen(), x, &mut wide);
             kernels::rows(form(op), &wide, cols, &mut result);

@@ -1,8 +1,8 @@
 //! 2:4 compression and its reverse, row by row as words of the element's size; products decompress A first.
 
 use bytemuck::Pod;
-use rayon::prelude::*;
 
+use super::super::parallel;
 use super::super::scratch::{self, Done};
 use super::{dense_mut, matmul, typed};
 use crate::ops::sparse24::{FIRST_TWO, GROUPS_PER_WORD, groups, magnitude_bits};
@@ -47,12 +47,11 @@ fn compress_words<T: Word>(op: &Compress24, input: &[u8], output: &mut [u8]) {
     if k == 0 {
         return;
     }
-    let rows = dense_of::<T>(&op.input, input).par_chunks_exact(k);
+    let rows = dense_of::<T>(&op.input, input);
     let dtype = op.input.dtype;
     match op.part {
         Part24::Values => {
-            let out = dense_mut::<T>(&op.output, output).par_chunks_exact_mut(2 * k.div_ceil(4));
-            out.zip(rows).for_each(|(out, row)| {
+            parallel::pairs((dense_mut::<T>(&op.output, output), 2 * k.div_ceil(4)), (rows, k), |out, row| {
                 for (out, group) in out.chunks_exact_mut(2).zip(row.chunks(4)) {
                     let value = |place: usize| group.get(place).copied().unwrap_or(T::zeroed());
                     out.copy_from_slice(&kept(dtype, group).map(value));
@@ -60,8 +59,8 @@ fn compress_words<T: Word>(op: &Compress24, input: &[u8], output: &mut [u8]) {
             });
         }
         Part24::Metadata => {
-            let out = dense_mut::<u32>(&op.output, output).par_chunks_exact_mut(k.div_ceil(4 * PER_WORD));
-            out.zip(rows).for_each(|(out, row)| {
+            let words = k.div_ceil(4 * PER_WORD);
+            parallel::pairs((dense_mut::<u32>(&op.output, output), words), (rows, k), |out, row| {
                 for (out, groups) in out.iter_mut().zip(row.chunks(4 * PER_WORD)) {
                     *out = groups.chunks(4).enumerate().fold(FIRST_TWO, |word, (i, group)| {
                         let [first, second] = kept(dtype, group);
@@ -105,10 +104,10 @@ fn decompress_words<T: Word>(op: &Decompress24, inputs: &[&[u8]], output: &mut [
         return;
     }
     let groups = groups(op.k()) as usize;
-    let values = dense_of::<T>(&op.values, inputs[0]).par_chunks_exact(2 * groups);
-    let metadata = dense_of::<u32>(&op.metadata, inputs[1]).par_chunks_exact(groups.div_ceil(PER_WORD));
-    let out = dense_mut::<T>(&op.output, output).par_chunks_exact_mut(k);
-    out.zip(values).zip(metadata).for_each(|((out, values), words)| {
+    let (values, metadata) = (dense_of::<T>(&op.values, inputs[0]), dense_of::<u32>(&op.metadata, inputs[1]));
+    parallel::chunks(dense_mut::<T>(&op.output, output), k, |row, out| {
+        let values = parallel::chunk(values, 2 * groups, row);
+        let words = parallel::chunk(metadata, groups.div_ceil(PER_WORD), row);
         out.fill(T::zeroed());
         for (i, (group, pair)) in out.chunks_mut(4).zip(values.chunks_exact(2)).enumerate() {
             let places = words[i / PER_WORD] >> (4 * (i % PER_WORD));

@@ -3,10 +3,10 @@
 //! B is packed once into panels of [`NR`] columns, widened to the result's type; tasks of [`TASK_ROWS`] rows of C pack their own
 //! A block by block of [`BLOCK_K`] into panels of [`MR`] rows; a tile of MR x NR accumulators stays in registers over a block.
 
+use super::super::parallel;
 use super::{Mat, MatMut, canonical};
 use crate::cpu::scratch::{self, Done};
 use crate::cpu::simd::{self, Kernel, MulAdd};
-use rayon::prelude::*;
 
 /// Rows of a register tile: with NR = 16, twelve AVX2 registers of i32.
 const MR: usize = 6;
@@ -146,7 +146,7 @@ pub fn gemm_integer<I: Widen<O>, O: Wrapping>(
     }
     let mut panels = scratch::filled(O::ZERO, n.div_ceil(NR) * NR * k)?;
     if k > 0 {
-        panels.par_chunks_mut(k * NR).enumerate().for_each(|(j, panel)| {
+        parallel::chunks(&mut panels, k * NR, |j, panel| {
             let cols = NR.min(n - j * NR);
             for (p, out) in panel.chunks_exact_mut(NR).enumerate() {
                 for (l, out) in out[..cols].iter_mut().enumerate() {

@@ -20,7 +20,7 @@ mod integer;
 pub use float::{Float, gemm};
 pub use integer::{Widen, Wrapping, gemm_integer};
 
-use rayon::prelude::*;
+use super::parallel;
 
 /// A matrix over a slice: element (i, j) is `data[offset + i * row_stride + j * col_stride]`.
 #[derive(Clone, Copy, Debug)]
@@ -190,12 +190,11 @@ fn canonical<'a, 'c, I, O>(a: Mat<'a, I>, b: Mat<'a, I>, c: MatMut<'c, O>) -> (M
 impl<T: Send> MatMut<'_, T> {
     /// Runs `f(first row, slice, row stride, column stride)` for blocks of `rows` rows of a canonical matrix, in parallel; the slice starts
     /// at the block's first element.
-    fn for_row_blocks(self, rows: usize, f: impl Fn(usize, &mut [T], usize, usize) + Send + Sync) {
+    fn for_row_blocks(self, rows: usize, f: impl Fn(usize, &mut [T], usize, usize) + Sync) {
         let Layout { offset, rows: m, row_stride, col_stride, .. } = self.layout;
         let (row_stride, col_stride) = (row_stride as usize, col_stride as usize);
         let end = self.layout.at(m - 1, self.layout.cols - 1) + 1;
-        let blocks = self.data[offset..end].par_chunks_mut(rows * row_stride);
-        blocks.enumerate().for_each(|(i, c)| f(i * rows, c, row_stride, col_stride));
+        parallel::chunks(&mut self.data[offset..end], rows * row_stride, |i, c| f(i * rows, c, row_stride, col_stride));
     }
 }
 

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use rayon::prelude::*;
-
+use super::super::super::parallel;
 use super::super::super::scratch::Short;
 use super::super::gather::dense;
 use super::super::typed;
@@ -47,7 +46,8 @@ impl<'a> BlockScales<'a> {
         if n == 0 {
             return;
         }
-        total.par_chunks_mut(n).zip(sums.par_chunks(n)).enumerate().for_each(|(row, (total, sums))| {
+        parallel::chunks(total, n, |row, total| {
+            let sums = parallel::chunk(sums, n, row);
             let matrix = row / m;
             let of_row = self.a.as_ref().map_or(1.0, |a| a[(matrix * rows + row % m / block_m) * along + block]);
             let of_columns = self.b.as_ref().map(|b| &b[(matrix * along + block) * columns..][..columns]);
