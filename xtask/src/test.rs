@@ -3,9 +3,9 @@
 //! One profile and as few feature sets as possible, so that the dependencies are built once: lints, feature sets and
 //! documents share checked code, all tests and examples share compiled code.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use crate::command::Cmd;
 use crate::counts::Counts;
@@ -48,15 +48,14 @@ fn steps(run: &mut Run) -> Result {
     run.tests("documented examples", "cargo test --locked --workspace --doc")?;
     for example in examples()? {
         run.step(&format!("example {example}"), |counts| {
-            let cmd = Cmd::new("cargo run --locked --quiet --example").arg(&example);
-            let outcome = cmd.run();
+            let outcome = built_example(&example).and_then(|path| Cmd::new("").program(&path).run());
             counts.add(Counts { passed: outcome.is_ok().into(), failed: outcome.is_err().into() });
             outcome
         })?;
     }
     // Built as tests are, and run once each without timing. `cargo bench` itself would build everything anew, optimised.
     run.step("criterion suite", |counts| {
-        let line = "cargo test --locked --package polywarp --bench suites -- softmax/.*/cpu";
+        let line = "cargo test --locked --workspace --bench suites -- softmax/.*/cpu";
         let said = Cmd::new(line).env("POLYWARP_BENCH_SIZE", "small").output()?;
         let ran = said.lines().filter(|line| line.starts_with("Testing softmax/")).count() as u64;
         print!("{said}");
@@ -108,6 +107,13 @@ impl Run {
             format!("step `{name}`: {message}")
         })
     }
+}
+
+/// An example as the step that builds has left it, beside this program: `cargo run` would build the library and half of its
+/// dependencies once more, with the features of one package instead of the workspace's.
+fn built_example(name: &str) -> Result<PathBuf> {
+    let this = env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
+    Ok(this.with_file_name("examples").join(name).with_extension(env::consts::EXE_EXTENSION))
 }
 
 /// The programs in `examples/`, by name.
