@@ -21,8 +21,9 @@ pub(crate) enum Mode {
     Bf16,
 }
 
-/// How the source lies.
+/// How the source lies; `Form` in `cuda/pack.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub(crate) enum Form {
     /// Denser along K.
     K,
@@ -31,6 +32,17 @@ pub(crate) enum Form {
     /// Denser along rows.
     Mn,
 }
+
+/// Arguments of each of the two operands; behind them comes the number of blocks of the first.
+pub(crate) const OPERAND_PARAMS: [Param; 12] = {
+    use Param::{Address, I64, U32};
+    [
+        Address, Address, // source, destination
+        U32, U32, I64, I64, // rows, k, strides of them
+        I64, I64, // batch stride of the source, pitch of the destination
+        U32, U32, U32, U32, // form, blocks along x and y, lanes_log2
+    ]
+};
 
 impl Mode {
     const ALL: [Mode; 6] = [Mode::Copy(1), Mode::Copy(2), Mode::Copy(4), Mode::Copy(8), Mode::Tf32, Mode::Bf16];
@@ -67,39 +79,18 @@ impl Mode {
 }
 
 /// The kernel's name.
-pub(crate) fn symbol(mode: Mode, form: Form) -> String {
-    let form = match form {
-        Form::K => "k",
-        Form::KWide => "k_wide",
-        Form::Mn => "mn",
-    };
-    format!("pack_{}_{form}", mode.names().0)
+pub(crate) fn symbol(mode: Mode) -> String {
+    format!("pack_{}", mode.names().0)
 }
 
-fn info(mode: Mode, form: Form) -> KernelInfo {
-    use Param::{Address, I64, U32};
-    let name = match form {
-        Form::K => "PACK_K",
-        Form::KWide => "PACK_K_WIDE",
-        Form::Mn => "PACK_MN",
-    };
-    #[rustfmt::skip]
-    let mut params = vec![
-        Address, Address,    // source, destination
-        U32, U32, I64, I64,  // rows, k, strides of them
-        U32, U32, I64, I64,  // batch, its inner extent, strides of inner and outer
-        I64, I64,            // destination: pitch, batch stride
-    ];
-    if form != Form::Mn {
-        params.push(U32); // lanes_log2
-    }
-    let symbol = symbol(mode, form);
-    let spills_on_sm_120 = symbol.as_str() == "pack_b32_k_wide";
+fn info(mode: Mode) -> KernelInfo {
+    let params = [&OPERAND_PARAMS[..], &OPERAND_PARAMS, &[Param::U32]].concat();
+    let symbol = symbol(mode);
     KernelInfo {
-        instance: format!("{name}({symbol}, {})", mode.names().1),
+        instance: format!("PACK({symbol}, {})", mode.names().1),
         symbol,
         source: "pack.cu",
-        targets: if spills_on_sm_120 { Target::BUT_SM_120 } else { Target::EVERYWHERE },
+        targets: Target::EVERYWHERE,
         block: [THREADS, 1, 1],
         params,
         starts_early: true,
@@ -108,6 +99,5 @@ fn info(mode: Mode, form: Form) -> KernelInfo {
 }
 
 pub(crate) fn kernels() -> Vec<KernelInfo> {
-    let forms = [Form::K, Form::KWide, Form::Mn];
-    Mode::ALL.into_iter().flat_map(|mode| forms.map(|form| info(mode, form))).collect()
+    Mode::ALL.map(info).into()
 }

@@ -9,12 +9,12 @@ use polywarp_core::{DType, Op};
 
 use super::ending::Ending;
 use super::operand::Operand;
-use super::pack::pack;
+use super::pack::Prepared;
 use super::source::Source;
 use crate::catalogue::dmma::{BLOCK_K, INSTANCES, Instance};
 use crate::catalogue::mma_sync::operations_per_clock;
 use crate::catalogue::pack::Mode;
-use crate::{Arg, Candidate, Caps, Element, Launch, Plan, find};
+use crate::{Arg, Candidate, Caps, Element, Launch, find};
 
 /// Candidates that are at most so many times slower than the best are worth timing.
 pub(super) const WORTH_TIMING: f64 = 1.5;
@@ -39,8 +39,7 @@ struct Problem<'a> {
     a: Source,
     b: Source,
     /// What packs operands.
-    prepared: Plan,
-    prepared_ns: f64,
+    prepared: Prepared,
     ending: Ending<'a>,
     caps: &'a Caps,
 }
@@ -50,19 +49,15 @@ impl<'a> Problem<'a> {
         if op.a.dtype != DType::F64 || !caps.tensor_maps {
             return None;
         }
-        let (mut prepared, mut prepared_ns) = (Plan::default(), 0.0);
+        let mut prepared = Prepared::default();
         let mut ready = |operand: Operand| {
             if let Some(source) = Source::of(operand, Element::F64, true, 0) {
                 return Some(source);
             }
-            let (launch, packed) = pack(Mode::Copy(8), &operand, prepared.scratch_bytes.len(), caps)?;
-            prepared.launches.push(launch);
-            prepared.scratch_bytes.push(packed.bytes);
-            prepared_ns += packed.estimate_ns;
-            Source::of(packed.operand, Element::F64, true, 0)
+            Source::of(prepared.pack(Mode::Copy(8), &operand, caps)?, Element::F64, true, 0)
         };
         let (a, b) = (ready(Operand::a(op)?)?, ready(Operand::b(op)?)?);
-        Some(Problem { op, a, b, prepared, prepared_ns, ending: Ending::of(op, caps)?, caps })
+        Some(Problem { op, a, b, prepared, ending: Ending::of(op, caps)?, caps })
     }
 
     fn candidates(&self) -> Vec<Candidate> {
@@ -107,10 +102,10 @@ impl<'a> Problem<'a> {
             let args = maps.into_iter().chain([d]).chain(sizes).chain(batches).chain(epilogue).collect();
             Some(Launch { kernel: find(&instance.symbol)?, grid: [blocks as u32, 1, 1], args })
         };
-        let mut plan = self.prepared.clone();
+        let mut plan = self.prepared.plan.clone();
         let summed = self.ending.add(&mut plan, slabs, product)?;
-        let mut estimate_ns = self.prepared_ns + self.product_ns(instance, tiles, k_tiles);
-        let packed = if self.prepared.launches.is_empty() { "" } else { "_packed" };
+        let mut estimate_ns = self.prepared.estimate_ns + self.product_ns(instance, tiles, k_tiles);
+        let packed = if self.prepared.plan.launches.is_empty() { "" } else { "_packed" };
         let mut name = format!("{}{packed}", instance.symbol);
         if slabs > 1 {
             estimate_ns += COMBINE_NS + self.caps.stream_ns(2 * summed);

@@ -9,10 +9,10 @@ use polywarp_core::{DType, Op};
 
 use super::ending::Ending;
 use super::operand::Operand;
-use super::pack::pack;
+use super::pack::Prepared;
 use crate::catalogue::gemv::{INSTANCES, Instance, Method};
 use crate::catalogue::pack::Mode;
-use crate::{Arg, Candidate, Caps, Launch, Plan, find};
+use crate::{Arg, Candidate, Caps, Launch, find};
 
 /// Most vectors that any instance takes.
 const MOST_VECTORS: u64 = 16;
@@ -100,22 +100,18 @@ impl<'a> Problem<'a> {
 
     fn candidate(&self, instance: &Instance, blocks: u64, slabs: u64) -> Option<Candidate> {
         let k = self.sides.op.dims().k;
-        let mut plan = Plan::default();
+        let mut prepared = Prepared::default();
         let mut name = instance.symbol.clone();
-        let mut estimate_ns = LAUNCH_NS;
         let mut x = self.sides.x;
         if (x.k_stride != 1 && x.k != 1) || (instance.aligned && !on_grid(&x, x.row_stride)) {
-            let (launch, packed) = pack(Mode::Copy(x.element_bytes), &x, 0, self.caps)?;
-            plan.launches.push(launch);
-            plan.scratch_bytes.push(packed.bytes);
-            estimate_ns += packed.estimate_ns;
             name.push_str("_packx");
-            x = packed.operand;
+            x = prepared.pack(Mode::Copy(x.element_bytes), &x, self.caps)?;
         }
+        let Prepared { mut plan, mut estimate_ns } = prepared;
         let slab_k =
             if slabs == 1 { k.next_multiple_of(SLAB_STEP) } else { k.div_ceil(slabs).next_multiple_of(SLAB_STEP) };
         let slabs = k.div_ceil(slab_k);
-        estimate_ns += self.stream_ns(instance, blocks * slabs);
+        estimate_ns += LAUNCH_NS + self.stream_ns(instance, blocks * slabs);
 
         let grid = [u32::try_from(blocks).ok().filter(|&blocks| blocks <= i32::MAX as u32)?, slabs as u32, 1];
         let product = |d: Arg, wide: bool, epilogue: Vec<Arg>| {

@@ -8,11 +8,11 @@ use polywarp_core::{DType, Op};
 
 use super::ending::Ending;
 use super::gemv::Sides;
-use super::pack::pack;
+use super::pack::Prepared;
 use super::source::Source;
 use crate::catalogue::gemv_tma::{INSTANCES, Instance, Readers, VECTORS};
 use crate::catalogue::pack::Mode;
-use crate::{Arg, Candidate, Caps, Element, Launch, Plan, Promotion, TensorMap, find};
+use crate::{Arg, Candidate, Caps, Element, Launch, Promotion, TensorMap, find};
 
 /// Candidates that are at most so many times slower than the best are worth timing.
 pub(super) const WORTH_TIMING: f64 = 1.4;
@@ -78,22 +78,20 @@ impl<'a> Problem<'a> {
 
     fn candidate(&self, instance: &Instance, tiles: u64, slabs: u64) -> Option<Candidate> {
         let (k, step) = (self.sides.w.k, u64::from(instance.step()));
-        let mut plan = Plan::default();
+        let mut prepared = Prepared::default();
         let mut name = instance.symbol.clone();
         let slab_k = k.div_ceil(slabs).next_multiple_of(step);
         let slabs = k.div_ceil(slab_k);
-        let mut estimate_ns = self.stream_ns(instance, tiles * u64::from(instance.cluster) * slabs, slab_k);
         let x = match Source::of(self.sides.x, self.element, false, 0) {
             Some(x) => x,
             None => {
-                let (launch, packed) = pack(Mode::Copy(self.sides.x.element_bytes), &self.sides.x, 0, self.caps)?;
-                plan.launches.push(launch);
-                plan.scratch_bytes.push(packed.bytes);
-                estimate_ns += packed.estimate_ns;
                 name.push_str("_packx");
-                Source::of(packed.operand, self.element, false, 0)?
+                let x = prepared.pack(Mode::Copy(self.sides.x.element_bytes), &self.sides.x, self.caps)?;
+                Source::of(x, self.element, false, 0)?
             }
         };
+        let Prepared { mut plan, mut estimate_ns } = prepared;
+        estimate_ns += self.stream_ns(instance, tiles * u64::from(instance.cluster) * slabs, slab_k);
         let tiles = u32::try_from(tiles).ok().filter(|&tiles| tiles <= i32::MAX as u32)?;
         let grid = [tiles, slabs as u32, instance.cluster];
         let product = |d: Arg, wide: bool, epilogue: Vec<Arg>| {

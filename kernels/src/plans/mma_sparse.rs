@@ -11,11 +11,11 @@ use polywarp_core::ops::{MatmulDims, SparseMatmul};
 use super::compressed::{behind_metadata, values};
 use super::ending::Ending;
 use super::operand::Operand;
-use super::pack;
+use super::pack::Prepared;
 use crate::catalogue::mma_sparse::{INSTANCES, Instance};
 use crate::catalogue::mma_sync::operations_per_clock;
 use crate::catalogue::pack::Mode;
-use crate::{Arg, Candidate, Caps, Launch, Plan, Slot, find};
+use crate::{Arg, Candidate, Caps, Launch, Slot, find};
 
 /// There is one kernel for each op.
 pub(super) const WORTH_TIMING: f64 = 1.0;
@@ -43,22 +43,17 @@ fn candidate(op: &SparseMatmul, caps: &Caps, instance: &Instance) -> Option<Cand
     let blocks = m.div_ceil(instance.tile.m.into()) * n.div_ceil(instance.tile.n.into()) * batch;
     let grid = u32::try_from(blocks).ok().filter(|&grid| grid <= i32::MAX as u32)?;
 
-    let mut plan = Plan::default();
-    let mut estimate_ns = 0.0;
+    let mut prepared = Prepared::default();
     let mut ready = |operand: Operand| {
         if is_on_grid(&operand) {
             return Some(operand);
         }
-        let (launch, packed) = pack::pack(Mode::Copy(operand.element_bytes), &operand, plan.scratch_bytes.len(), caps)?;
-        plan.launches.push(launch);
-        plan.scratch_bytes.push(packed.bytes);
-        estimate_ns += packed.estimate_ns;
-        Some(packed.operand)
+        prepared.pack(Mode::Copy(operand.element_bytes), &operand, caps)
     };
     let (values, words_stride) = values(op)?;
     let values = ready(values)?;
     let b = ready(Operand { slot: Slot::Input(2), ..Operand::b(product)? })?;
-    let packed = if plan.launches.is_empty() { "" } else { "_packed" };
+    let packed = if prepared.plan.launches.is_empty() { "" } else { "_packed" };
 
     let metadata = Arg::Address { slot: Slot::Input(1), offset_bytes: 4 * op.metadata.layout.offset() };
     let operand = |operand: Operand| {
@@ -72,6 +67,7 @@ fn candidate(op: &SparseMatmul, caps: &Caps, instance: &Instance) -> Option<Cand
         let args = args.chain(epilogue.into_iter().map(behind_metadata)).collect();
         Some(Launch { kernel: find(&instance.symbol)?, grid: [grid, 1, 1], args })
     };
+    let Prepared { mut plan, mut estimate_ns } = prepared;
     ending.add(&mut plan, 1, launch)?;
     estimate_ns += tensor_ns(instance, blocks, k, caps);
     Some(Candidate { name: format!("{}{packed}", instance.symbol), plan, estimate_ns })

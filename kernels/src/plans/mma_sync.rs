@@ -12,11 +12,11 @@ use polywarp_core::{DType, Op, Precision};
 
 use super::ending::Ending;
 use super::operand::Operand;
-use super::pack;
+use super::pack::Prepared;
 use crate::catalogue::Major;
 use crate::catalogue::mma_sync::{Access, INSTANCES, Instance, operations_per_clock};
 use crate::catalogue::pack::Mode;
-use crate::{Arg, Candidate, Caps, Launch, Plan, find};
+use crate::{Arg, Candidate, Caps, Launch, find};
 
 /// Candidates that are at most so many times slower than the best are worth timing.
 pub(super) const WORTH_TIMING: f64 = 2.0;
@@ -99,18 +99,16 @@ impl View {
 }
 
 /// Operands that are ready, and what makes them so.
-struct Prepared {
+struct Operands {
     a: View,
     b: View,
-    launches: Vec<Launch>,
-    scratch_bytes: Vec<u64>,
-    estimate_ns: f64,
+    prepared: Prepared,
 }
 
-impl Prepared {
+impl Operands {
     /// `None` when an operand cannot be read so, or `Unaligned` finds nothing to do.
-    fn new(op: &Matmul, packing: Packing, caps: &Caps) -> Option<Prepared> {
-        let (mut launches, mut scratch_bytes, mut estimate_ns) = (Vec::new(), Vec::new(), 0.0);
+    fn new(op: &Matmul, packing: Packing, caps: &Caps) -> Option<Operands> {
+        let mut prepared = Prepared::default();
         let mut ready = |operand: Operand| {
             let view = View::of(operand);
             let mode = match packing {
@@ -122,28 +120,25 @@ impl Prepared {
             // Rows of the copy run along whatever has neighbours in the source.
             let along_rows = operand.row_stride.unsigned_abs() < operand.k_stride.unsigned_abs() && operand.rows > 1;
             let source = if along_rows { operand.transposed() } else { operand };
-            let (launch, packed) = pack::pack(mode, &source, scratch_bytes.len(), caps)?;
-            launches.push(launch);
-            scratch_bytes.push(packed.bytes);
-            estimate_ns += packed.estimate_ns;
-            View::of(if along_rows { packed.operand.transposed() } else { packed.operand })
+            let packed = prepared.pack(mode, &source, caps)?;
+            View::of(if along_rows { packed.transposed() } else { packed })
         };
         let (a, b) = (ready(Operand::a(op)?)?, ready(Operand::b(op)?)?);
-        if packing != Packing::Nothing && launches.is_empty() {
+        if packing != Packing::Nothing && prepared.plan.launches.is_empty() {
             return None;
         }
-        Some(Prepared { a, b, launches, scratch_bytes, estimate_ns })
+        Some(Operands { a, b, prepared })
     }
 }
 
-fn on_way(op: &Matmul, caps: &Caps, (operands, packing): (DType, Packing)) -> Option<Vec<Candidate>> {
+fn on_way(op: &Matmul, caps: &Caps, (dtype, packing): (DType, Packing)) -> Option<Vec<Candidate>> {
     let ending = Ending::of(op, caps)?;
-    let prepared = Prepared::new(op, packing, caps)?;
-    let (a, b) = (prepared.a, prepared.b);
-    let problem = Problem { op, packing, prepared, ending, caps };
+    let operands = Operands::new(op, packing, caps)?;
+    let (a, b) = (operands.a, operands.b);
+    let problem = Problem { op, packing, operands, ending, caps };
     let other = Some(op.b.dtype).filter(|&dtype| dtype != op.a.dtype);
     let usable = |instance: &&Instance| {
-        (instance.operands(), instance.other()) == (operands, other)
+        (instance.operands(), instance.other()) == (dtype, other)
             && (instance.a, instance.b) == (a.major, b.major)
             && instance.shape.access.bytes() <= a.alignment.min(b.alignment)
             && instance.shared_bytes() <= caps.max_shared_bytes
@@ -157,7 +152,7 @@ fn on_way(op: &Matmul, caps: &Caps, (operands, packing): (DType, Packing)) -> Op
 struct Problem<'a> {
     op: &'a Matmul,
     packing: Packing,
-    prepared: Prepared,
+    operands: Operands,
     ending: Ending<'a>,
     caps: &'a Caps,
 }
@@ -193,15 +188,14 @@ impl Problem<'_> {
                 false if self.op.a.dtype.is_float8() && self.op.output.dtype == DType::BF16 => 2,
                 false => 0,
             };
-            let args = self.prepared.a.args().into_iter().chain(self.prepared.b.args()).chain([d, Arg::U32(form)]);
+            let args = self.operands.a.args().into_iter().chain(self.operands.b.args()).chain([d, Arg::U32(form)]);
             let args = args.chain(sizes).chain(epilogue).collect();
             Some(Launch { kernel: find(&instance.symbol)?, grid: [grid, 1, 1], args })
         };
-        let mut plan =
-            Plan { launches: self.prepared.launches.clone(), scratch_bytes: self.prepared.scratch_bytes.clone() };
+        let mut plan = self.operands.prepared.plan.clone();
         let summed = self.ending.add(&mut plan, slabs, product)?;
         let product_ns = self.tensor_ns(instance, blocks * slabs, slab_tiles).max(self.stream_ns());
-        let mut estimate_ns = self.prepared.estimate_ns + product_ns;
+        let mut estimate_ns = self.operands.prepared.estimate_ns + product_ns;
         let packed = match self.packing {
             Packing::Nothing => "",
             Packing::Unaligned => "_packed",
@@ -244,7 +238,7 @@ impl Problem<'_> {
     fn stream_ns(&self) -> f64 {
         let bytes = |op: &Operand| op.batch * op.rows * op.k * op.element_bytes;
         let output = self.op.output.layout.elements() * self.op.output.dtype.size_bytes();
-        self.caps.stream_ns(bytes(&self.prepared.a.operand) + bytes(&self.prepared.b.operand) + output)
+        self.caps.stream_ns(bytes(&self.operands.a.operand) + bytes(&self.operands.b.operand) + output)
     }
 }
 

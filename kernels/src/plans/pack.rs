@@ -1,35 +1,81 @@
-//! Packing: the launch that copies an operand of any strides into rows along K, on a 128-byte grid, converted if wanted.
+//! Packing: the launch that copies operands of any strides into rows along K, on a 128-byte grid, converted if wanted.
 //!
 //! What families need whose kernels take only such rows (tensor maps of 8-bit and tf32 operands, odd pitches), or only
-//! 16-byte loads. Rows and K of the operand are a matter of view: [`Operand::transposed`] packs rows along M or N.
+//! 16-byte loads. Rows and K of the operand are a matter of view: [`Operand::transposed`] packs rows along M or N. Both operands
+//! of a product go through one launch.
 
 use super::operand::Operand;
-use crate::catalogue::pack::{Form, Mode, THREADS, UNROLL, symbol};
-use crate::{Arg, Caps, Launch, Slot, find};
+use crate::catalogue::pack::{Form, Mode, OPERAND_PARAMS, THREADS, UNROLL, symbol};
+use crate::{Arg, Caps, Launch, Param, Plan, Slot, find};
 
 /// Bytes that pitches and matrices are multiples of: a line, and the widest row of a tensor map's swizzle.
 const GRID_BYTES: u64 = 128;
-/// Blocks along y that a grid may have (CUDA programming guide, "Technical Specifications").
-const MOST_BLOCKS_Y: u32 = 65_535;
 /// Share of the promised memory rate that packing reaches, by form (H200; docs/gemm.md).
 const RATE: f64 = 0.75;
 /// What a launch costs beside its traffic.
 const LAUNCH_NS: f64 = 2000.0;
 
-/// An operand that was packed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Packed {
-    /// Neighbours along K, rows of whole 128 bytes, zeros in between.
-    pub operand: Operand,
-    /// Size of the scratch buffer.
-    pub bytes: u64,
-    /// What packing takes.
+/// What comes before a product: launches, and the scratch buffers that they fill.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Prepared {
+    pub plan: Plan,
+    /// What its launches take.
     pub estimate_ns: f64,
 }
 
-/// The launch that packs `source` into scratch buffer `scratch`; `None` for sizes beyond 32 bits, and for rows
-/// along K that are longer than a grid.
-pub(crate) fn pack(mode: Mode, source: &Operand, scratch: usize, caps: &Caps) -> Option<(Launch, Packed)> {
+impl Prepared {
+    /// Adds `source` to what a launch packs, the one before where that has room; where it lies then. `None` for sizes beyond 32
+    /// bits.
+    pub fn pack(&mut self, mode: Mode, source: &Operand, caps: &Caps) -> Option<Operand> {
+        let Packed { args, blocks, operand, bytes, moved } = packed(mode, source, self.plan.scratch_bytes.len())?;
+        let kernel = find(&symbol(mode))?;
+        let last = self.plan.launches.last_mut().filter(|launch| launch.kernel.symbol == kernel.symbol);
+        match last.filter(|launch| launch.args[OPERAND_PARAMS.len()] == Arg::Null) {
+            Some(launch) => {
+                launch.grid[0] = grid(u64::from(launch.grid[0]) + blocks)?;
+                launch.args.splice(OPERAND_PARAMS.len()..2 * OPERAND_PARAMS.len(), args);
+            }
+            None => {
+                let (x, none) = (grid(blocks)?, OPERAND_PARAMS.map(nothing));
+                let args = args.into_iter().chain(none).chain([Arg::U32(x)]).collect();
+                self.plan.launches.push(Launch { kernel, grid: [x, 1, 1], args });
+                self.estimate_ns += LAUNCH_NS;
+            }
+        }
+        self.plan.scratch_bytes.push(bytes);
+        self.estimate_ns += caps.stream_ns(moved) / RATE;
+        Some(operand)
+    }
+}
+
+/// So many blocks, if a grid has them.
+fn grid(blocks: u64) -> Option<u32> {
+    u32::try_from(blocks).ok().filter(|&blocks| blocks <= i32::MAX as u32)
+}
+
+/// What stands for an argument of an operand that there is not.
+fn nothing(param: Param) -> Arg {
+    match param {
+        Param::I64 => Arg::I64(0),
+        Param::U32 => Arg::U32(0),
+        _ => Arg::Null,
+    }
+}
+
+/// An operand that is packed.
+struct Packed {
+    /// As [`OPERAND_PARAMS`] says.
+    args: Vec<Arg>,
+    blocks: u64,
+    /// Neighbours along K, rows of whole 128 bytes, zeros in between.
+    operand: Operand,
+    /// Size of the scratch buffer, and bytes read and written.
+    bytes: u64,
+    moved: u64,
+}
+
+/// `source` in scratch buffer number `scratch`.
+fn packed(mode: Mode, source: &Operand, scratch: usize) -> Option<Packed> {
     let (src_bytes, dst_bytes) = mode.sizes();
     debug_assert_eq!(src_bytes, source.element_bytes);
     let pitch = source.k.checked_mul(dst_bytes)?.checked_next_multiple_of(GRID_BYTES)? / dst_bytes;
@@ -39,25 +85,9 @@ pub(crate) fn pack(mode: Mode, source: &Operand, scratch: usize, caps: &Caps) ->
     let word = |value: u64| u32::try_from(value).ok();
 
     let form = form(source);
-    let batch = word(source.batch)?;
-    let mut args = vec![
-        Arg::Address { slot: source.slot, offset_bytes: source.offset_bytes() },
-        Arg::Address { slot: Slot::Scratch(scratch), offset_bytes: 0 },
-        Arg::U32(word(source.rows)?),
-        Arg::U32(word(source.k)?),
-        Arg::I64(source.row_stride),
-        Arg::I64(source.k_stride),
-        Arg::U32(batch),
-        Arg::U32(batch),
-        Arg::I64(source.batch_stride),
-        Arg::I64(0),
-        Arg::I64(stride(pitch)?),
-        Arg::I64(stride(matrix)?),
-    ];
-    let [x, y] = if form == Form::Mn {
+    let ([x, y], lanes_log2) = if form == Form::Mn {
         let [tile_k, tile_rows] = mode.tile();
-        // The kernel goes on through rows that the grid does not reach.
-        [word(pitch.div_ceil(tile_k))?, source.rows.div_ceil(tile_rows).min(u64::from(MOST_BLOCKS_Y)) as u32]
+        ([pitch.div_ceil(tile_k), source.rows.div_ceil(tile_rows)], 0)
     } else {
         // Lanes along K: whole lines where there are that many units, and no more than reach the end.
         let least = if form == Form::KWide { 8 } else { 32 };
@@ -65,27 +95,35 @@ pub(crate) fn pack(mode: Mode, source: &Operand, scratch: usize, caps: &Caps) ->
         let units = pitch / unit;
         let enough = units.div_ceil(u64::from(UNROLL)).max(units.min(least)).min(u64::from(THREADS));
         let lanes_log2 = enough.next_power_of_two().trailing_zeros();
-        args.push(Arg::U32(lanes_log2));
-        let rows = u64::from(THREADS >> lanes_log2);
-        let along_k = word(units.div_ceil(u64::from(UNROLL) << lanes_log2))?;
-        [word(source.rows.div_ceil(rows))?, Some(along_k).filter(|&blocks| blocks <= MOST_BLOCKS_Y)?]
+        let rows = source.rows.div_ceil(u64::from(THREADS >> lanes_log2));
+        ([rows, units.div_ceil(u64::from(UNROLL) << lanes_log2)], lanes_log2)
     };
-    let grid = [x, y, batch.min(65_535)];
+    let args = vec![
+        Arg::Address { slot: source.slot, offset_bytes: source.offset_bytes() },
+        Arg::Address { slot: Slot::Scratch(scratch), offset_bytes: 0 },
+        Arg::U32(word(source.rows)?),
+        Arg::U32(word(source.k)?),
+        Arg::I64(source.row_stride),
+        Arg::I64(source.k_stride),
+        Arg::I64(source.batch_stride),
+        Arg::I64(stride(pitch)?),
+        Arg::U32(form as u32),
+        Arg::U32(word(x)?),
+        Arg::U32(word(y)?),
+        Arg::U32(lanes_log2),
+    ];
+    let operand = Operand {
+        slot: Slot::Scratch(scratch),
+        element_bytes: dst_bytes,
+        offset: 0,
+        row_stride: stride(pitch)?,
+        k_stride: 1,
+        batch_stride: if source.batch_stride == 0 { 0 } else { stride(matrix)? },
+        ..*source
+    };
     let moved = source.batch * source.rows * source.k * src_bytes + bytes;
-    let packed = Packed {
-        operand: Operand {
-            slot: Slot::Scratch(scratch),
-            element_bytes: dst_bytes,
-            offset: 0,
-            row_stride: stride(pitch)?,
-            k_stride: 1,
-            batch_stride: if source.batch_stride == 0 { 0 } else { stride(matrix)? },
-            ..*source
-        },
-        bytes,
-        estimate_ns: LAUNCH_NS + caps.stream_ns(moved) / RATE,
-    };
-    Some((Launch { kernel: find(&symbol(mode, form))?, grid, args }, packed))
+    let blocks = x.checked_mul(y)?.checked_mul(source.batch)?;
+    Some(Packed { args, blocks, operand, bytes, moved })
 }
 
 /// The direction in which the source is read.
@@ -131,27 +169,24 @@ mod tests {
     }
 
     #[test]
-    fn packed_rows_lie_on_the_grid_and_launches_cover_them() {
-        let caps = Caps::h200();
+    fn packed_rows_lie_on_the_grid_and_blocks_cover_them() {
         for (mode, rows, k) in
             [(Mode::Copy(4), 1, 1), (Mode::Tf32, 4097, 33), (Mode::Bf16, 1000, 4095), (Mode::Copy(4), 3, 70_000)]
         {
             let (_, dst_bytes) = mode.sizes();
             for source in [operand(rows, k, k as i64, 1), operand(rows, k, 1, rows as i64)] {
-                let (launch, packed) = pack(mode, &source, 0, &caps).unwrap();
-                let pitch = packed.operand.row_stride as u64;
+                let Packed { args, blocks, operand, bytes, .. } = packed(mode, &source, 0).unwrap();
+                let pitch = operand.row_stride as u64;
                 assert!(pitch >= k && (pitch * dst_bytes).is_multiple_of(128) && (pitch - k) * dst_bytes < 128);
-                assert_eq!(packed.bytes, rows * pitch * dst_bytes);
-                let plan = crate::Plan { launches: vec![launch.clone()], scratch_bytes: vec![packed.bytes] };
-                assert_eq!(plan.check(1), Err("its last launch has no output".to_owned()));
-                let [x, y, _] = launch.grid.map(u64::from);
-                let covered = match launch.args.last() {
-                    Some(&Arg::U32(lanes)) => {
-                        let wide = launch.kernel.symbol.ends_with("wide");
-                        let unit = if wide { 4 } else { 4 / dst_bytes };
-                        [x * u64::from(THREADS >> lanes), ((y * u64::from(UNROLL)) << lanes) * unit]
-                    }
-                    _ => [y * mode.tile()[1], x * mode.tile()[0]],
+                assert_eq!(bytes, rows * pitch * dst_bytes);
+                let [Arg::U32(form), Arg::U32(x), Arg::U32(y), Arg::U32(lanes)] = args[8..] else { panic!("{args:?}") };
+                assert_eq!(blocks, u64::from(x) * u64::from(y));
+                let [x, y] = [x, y].map(u64::from);
+                let covered = if form == Form::Mn as u32 {
+                    [y * mode.tile()[1], x * mode.tile()[0]]
+                } else {
+                    let unit = if form == Form::KWide as u32 { 4 } else { 4 / dst_bytes };
+                    [x * u64::from(THREADS >> lanes), ((y * u64::from(UNROLL)) << lanes) * unit]
                 };
                 assert!(covered[0] >= rows && covered[1] >= pitch, "{mode:?} {rows} x {k}: {covered:?}");
             }
@@ -159,19 +194,30 @@ mod tests {
     }
 
     #[test]
-    fn rows_longer_than_a_grid_are_refused() {
-        // What 65,535 blocks of 256 threads move, four words each, or elements where those are larger.
-        for (bytes, most) in [(1, 268_431_360), (2, 134_215_680), (4, 67_107_840), (8, 67_107_840)] {
-            let packed = |k: u64| {
-                let source = Operand { element_bytes: bytes, offset: 1, ..operand(2, k, k as i64, 1) };
-                assert_eq!(form(&source), Form::K);
-                pack(Mode::Copy(bytes), &source, 0, &Caps::h200())
-            };
-            assert_eq!(packed(most).map(|(launch, _)| launch.grid), Some([2, 65_535, 1]), "{bytes}");
-            assert!(packed(most + 1).is_none(), "{bytes}");
-        }
-        // Wide units are 16 bytes.
-        assert!(pack(Mode::Copy(4), &operand(2, 268_431_360, 268_431_360, 1), 0, &Caps::h200()).is_some());
-        assert!(pack(Mode::Copy(4), &operand(2, 268_431_364, 268_431_364, 1), 0, &Caps::h200()).is_none());
+    fn two_operands_go_through_one_launch() {
+        let caps = Caps::h200();
+        let mut prepared = Prepared::default();
+        let along = |operand: Operand, number| Operand { slot: Slot::Input(number), ..operand };
+        let first = prepared.pack(Mode::Copy(4), &along(operand(9, 5, 5, 1), 0), &caps).unwrap();
+        let alone = prepared.plan.launches[0].clone();
+        let second = prepared.pack(Mode::Copy(4), &along(operand(900, 500, 1, 900), 1), &caps).unwrap();
+        let third = prepared.pack(Mode::Copy(4), &along(operand(9, 5, 5, 1), 2), &caps).unwrap();
+        let other = prepared.pack(Mode::Tf32, &along(operand(9, 5, 5, 1), 3), &caps).unwrap();
+        assert_eq!([first, second, third, other].map(|x| x.slot), [0, 1, 2, 3].map(Slot::Scratch));
+        assert_eq!((prepared.plan.launches.len(), prepared.plan.scratch_bytes.len()), (3, 4));
+        let both = &prepared.plan.launches[0];
+        let blocks = packed(Mode::Copy(4), &operand(900, 500, 1, 900), 0).unwrap().blocks;
+        assert_eq!(u64::from(both.grid[0]), u64::from(alone.grid[0]) + blocks);
+        // The first keeps its arguments, the number of its blocks among them.
+        assert_eq!((&both.args[..12], both.args.last()), (&alone.args[..12], Some(&Arg::U32(alone.grid[0]))));
+        assert_eq!(both.args.len(), both.kernel.params.len());
+    }
+
+    #[test]
+    fn sizes_beyond_32_bits_are_refused() {
+        let source = |k: u64| Operand { offset: 1, ..operand(2, k, k as i64, 1) };
+        assert!(packed(Mode::Copy(4), &source(u64::from(u32::MAX)), 0).is_some());
+        assert!(packed(Mode::Copy(4), &source(1 << 32), 0).is_none());
+        assert_eq!([grid(i32::MAX as u64), grid(1 << 31)], [Some(i32::MAX as u32), None]);
     }
 }

@@ -10,10 +10,10 @@ use polywarp_core::{DType, Op};
 
 use super::ending::Ending;
 use super::operand::Operand;
-use super::pack::{Packed, pack};
+use super::pack::Prepared;
 use crate::catalogue::pack::Mode;
 use crate::catalogue::simt::{Access, INSTANCES, Instance};
-use crate::{Arg, Candidate, Caps, Launch, Plan, find};
+use crate::{Arg, Candidate, Caps, Launch, find};
 
 /// Candidates that are at most so many times slower than the best are worth timing.
 pub(super) const WORTH_TIMING: f64 = 1.6;
@@ -41,30 +41,9 @@ struct Problem<'a> {
     caps: &'a Caps,
 }
 
-/// An operand as an instance reads it.
-struct Read {
-    operand: Operand,
-    packing: Option<(Launch, Packed)>,
-}
-
-impl Read {
-    /// `operand` as it lies where `access` allows that, else packed into scratch buffer `scratch`.
-    fn new(operand: Operand, access: Access, scratch: usize, caps: &Caps) -> Option<Read> {
-        if direct(&operand, access) {
-            return Some(Read { operand, packing: None });
-        }
-        // Packing for single copies is never better than packing for wide ones, and one row would become lines of one element.
-        if access != Access::MnWide || operand.rows == 1 {
-            return None;
-        }
-        let (launch, packed) = pack(Mode::Copy(4), &operand.transposed(), scratch, caps)?;
-        Some(Read { operand: packed.operand.transposed(), packing: Some((launch, packed)) })
-    }
-
-    /// Elements from one line of neighbours to the next.
-    fn pitch(&self, access: Access) -> i64 {
-        if access == Access::K { self.operand.row_stride } else { self.operand.k_stride }
-    }
+/// Elements from one line of neighbours to the next.
+fn pitch(operand: &Operand, access: Access) -> i64 {
+    if access == Access::K { operand.row_stride } else { operand.k_stride }
 }
 
 /// Whether `access` reads `operand` as it lies.
@@ -107,31 +86,32 @@ impl<'a> Problem<'a> {
 
     fn candidate(&self, instance: &Instance, blocks: u64, slabs: u64) -> Option<Candidate> {
         let MatmulDims { m, n, k, .. } = self.op.dims();
-        let mut plan = Plan::default();
+        let mut prepared = Prepared::default();
         let mut name = instance.symbol.clone();
-        let mut estimate_ns = LAUNCH_NS;
-        let mut read = |operand, access, suffix| {
-            let mut read = Read::new(operand, access, plan.scratch_bytes.len(), self.caps)?;
-            if let Some((launch, packed)) = read.packing.take() {
-                plan.launches.push(launch);
-                plan.scratch_bytes.push(packed.bytes);
-                estimate_ns += packed.estimate_ns;
-                name.push_str(suffix);
+        let mut ready = |operand: Operand, access, suffix| {
+            if direct(&operand, access) {
+                return Some(operand);
             }
-            Some(read)
+            // Packing for single copies is never better than packing for wide ones, and one row would become lines of one element.
+            if access != Access::MnWide || operand.rows == 1 {
+                return None;
+            }
+            name.push_str(suffix);
+            Some(prepared.pack(Mode::Copy(4), &operand.transposed(), self.caps)?.transposed())
         };
-        let a = read(self.a, instance.a, "_packa")?;
-        let b = read(self.b, instance.b, "_packb")?;
+        let a = ready(self.a, instance.a, "_packa")?;
+        let b = ready(self.b, instance.b, "_packb")?;
+        let Prepared { mut plan, mut estimate_ns } = prepared;
 
         let k_tiles = k.div_ceil(u64::from(instance.shape.tile.k));
         let slab_k = k_tiles.div_ceil(slabs) * u64::from(instance.shape.tile.k);
-        estimate_ns += self.product_ns(instance, blocks * slabs, slab_k.min(k));
+        estimate_ns += LAUNCH_NS + self.product_ns(instance, blocks * slabs, slab_k.min(k));
         let grid = [u32::try_from(blocks).ok().filter(|&blocks| blocks <= i32::MAX as u32)?, slabs as u32, 1];
         let product = |d: Arg, _wide: bool, epilogue: Vec<Arg>| {
             let at = |operand: &Operand| Arg::Address { slot: operand.slot, offset_bytes: operand.offset_bytes() };
             let word = |value: u64| Arg::U32(value as u32);
-            let mut args = vec![at(&a.operand), at(&b.operand), d, word(m), word(n), word(k)];
-            let strides = [a.pitch(instance.a), b.pitch(instance.b), a.operand.batch_stride, b.operand.batch_stride];
+            let mut args = vec![at(&a), at(&b), d, word(m), word(n), word(k)];
+            let strides = [pitch(&a, instance.a), pitch(&b, instance.b), a.batch_stride, b.batch_stride];
             args.extend(strides.map(Arg::I64));
             args.push(word(slab_k));
             args.extend(epilogue);

@@ -2,8 +2,9 @@
 //! scratch space, along whichever dimension their neighbours lie.
 
 use super::operand::Operand;
+use super::pack::Prepared;
 use crate::catalogue::split_f16::{MAXIMA, PARTS, THREADS, UNIT};
-use crate::{Arg, Caps, Launch, Slot, find};
+use crate::{Arg, Caps, Launch, Plan, Slot, find};
 
 /// Bytes that lines of parts are multiples of: a row of the widest swizzle of tensor maps.
 const LINE_BYTES: u64 = 128;
@@ -29,13 +30,11 @@ pub(super) struct Parts {
 
 /// Both operands, and what their product is to be multiplied with.
 pub(super) struct Split {
-    pub launches: [Launch; 2],
-    /// Of all scratch buffers: the parts of A and of B, maxima, factors.
-    pub scratch_bytes: Vec<u64>,
+    /// Two launches, that fill the parts of A and of B, maxima, factors.
+    pub prepared: Prepared,
     pub operands: [Parts; 2],
     /// Two for each product of the batch.
     pub factors: Arg,
-    pub estimate_ns: f64,
 }
 
 /// An operand as the kernels see it.
@@ -126,5 +125,6 @@ pub(super) fn split(operands: [Operand; 2], batch: u64, caps: &Caps) -> Option<S
     let split = Launch { kernel: find(PARTS)?, grid: grid(blocks.min((MOST_BLOCKS / batch).max(1))), args };
     let operands = <[Parts; 2]>::try_from(parts).ok()?;
     let estimate_ns = 2.0 * LAUNCH_NS + caps.stream_ns(2 * read + written) / RATE;
-    Some(Split { launches: [find_maxima, split], scratch_bytes, operands, factors, estimate_ns })
+    let plan = Plan { launches: vec![find_maxima, split], scratch_bytes };
+    Some(Split { prepared: Prepared { plan, estimate_ns }, operands, factors })
 }

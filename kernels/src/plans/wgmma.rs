@@ -13,9 +13,10 @@ use polywarp_core::{DType, Op};
 use super::compressed::behind_metadata;
 use super::ending::{Ending, Scales};
 use super::operand::Operand;
+use super::pack::Prepared;
 use super::source::{Source, reaches};
 use crate::catalogue::wgmma::{Instance, Shape, instances};
-use crate::{Arg, Candidate, Caps, Element, Launch, Plan, Promotion, Slot, Swizzle, TensorMap, find};
+use crate::{Arg, Candidate, Caps, Element, Launch, Promotion, Slot, Swizzle, TensorMap, find};
 
 #[path = "wgmma_blocks.rs"]
 mod blocks;
@@ -34,7 +35,7 @@ mod split;
 #[path = "wgmma_transposed.rs"]
 mod transposed;
 
-use source::{Prepared, Way};
+use source::Way;
 
 /// Tile rows that blocks walk together before moving along N. Of 2 to 32, 12 was the best or as good as it for large products of
 /// f16 (docs/gemm.md).
@@ -74,8 +75,8 @@ fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
     let way = Way::of(op)?;
     let ending = Ending::of(op, caps)?;
     let mut prepared = Prepared::default();
-    let a = prepared.operand(Operand::a(op)?, &way, caps)?;
-    let b = prepared.operand(Operand::b(op)?, &way, caps)?;
+    let a = way.operand(&mut prepared, Operand::a(op)?, caps)?;
+    let b = way.operand(&mut prepared, Operand::b(op)?, caps)?;
     let problem = Problem::new(op, a, b, ending, caps);
     let matches = |instance: &&Instance| {
         instance.operands() == op.a.dtype && (instance.major_a, instance.major_b) == (problem.a.major, problem.b.major)
@@ -135,7 +136,7 @@ impl Problem<'_> {
     /// D by one launch behind those that prepare the operands, or by one launch for sums of slabs and one that ends them.
     fn candidate(&self, instance: &Instance, slabs: u64, prepared: &Prepared) -> Option<Candidate> {
         let slab_tiles = self.k_tiles(instance).div_ceil(slabs);
-        let mut plan = Plan { launches: prepared.launches.clone(), scratch_bytes: prepared.scratch_bytes.clone() };
+        let mut plan = prepared.plan.clone();
         let scales = if instance.is_scaled() { Scales::Taken } else { Scales::Unknown };
         let sums_bytes = self.ending.add_by(&mut plan, slabs, scales, |d, _, epilogue| {
             let Arg::Address { slot, offset_bytes } = d else { return None };

@@ -9,7 +9,8 @@ use polywarp_core::ops::{Matmul, MatmulDims};
 
 use super::super::ending::Ending;
 use super::super::operand::{Operand, at, batch_stride};
-use super::source::{Prepared, Way};
+use super::super::pack::Prepared;
+use super::source::Way;
 use super::{Instance, Problem};
 use crate::catalogue::wgmma::blocks_instances;
 use crate::{Arg, Candidate, Caps};
@@ -31,8 +32,8 @@ pub(super) fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
     let way = Way::of(&unscaled)?;
     let ending = Ending::of(&unscaled, caps)?;
     let mut prepared = Prepared::default();
-    let a = prepared.operand(Operand::a(&unscaled)?, &way, caps)?;
-    let b = prepared.operand(Operand::b(&unscaled)?, &way, caps)?;
+    let a = way.operand(&mut prepared, Operand::a(&unscaled)?, caps)?;
+    let b = way.operand(&mut prepared, Operand::b(&unscaled)?, caps)?;
     let problem = Problem { block_scales: scales, ..Problem::new(&unscaled, a, b, ending, caps) };
     let candidates = blocks_instances().iter().filter(serves);
     Some(candidates.filter_map(|instance| problem.candidate(instance, 1, &prepared)).collect())

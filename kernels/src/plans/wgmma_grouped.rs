@@ -6,12 +6,13 @@
 use polywarp_core::ops::{GroupedMatmul, GroupedMatmulDims, Matmul, TensorSpec};
 use polywarp_core::{DType, Layout, Shape as Extents};
 
-use super::source::{Prepared, Way};
+use super::source::Way;
 use super::{Problem, RASTER_ROWS, Target, Walk};
 use crate::catalogue::wgmma::{Instance, grouped_instances};
 use crate::plans::ending::Ending;
 use crate::plans::operand::Operand;
-use crate::{Arg, Candidate, Caps, Launch, Plan, Slot, find};
+use crate::plans::pack::Prepared;
+use crate::{Arg, Candidate, Caps, Launch, Slot, find};
 
 /// Groups and rows are counted in 32 bits, and so are tiles.
 const MOST_GROUPS: u64 = 1 << 30;
@@ -28,8 +29,8 @@ pub(super) fn products(op: &GroupedMatmul, caps: &Caps) -> Option<Vec<Candidate>
     let way = Way::of(&first)?;
     let ending = Ending::of(&first, caps)?;
     let mut prepared = Prepared::default();
-    let a = prepared.operand_along_k(Operand::a(&first)?, &way, caps)?;
-    let b = prepared.operand(matrices(op, &first)?, &way, caps)?;
+    let a = way.operand_along_k(&mut prepared, Operand::a(&first)?, caps)?;
+    let b = way.operand(&mut prepared, matrices(op, &first)?, caps)?;
     let even = even(op)?;
     let problem = Problem::new(&even, a, b, ending, caps);
     let layouts = (problem.a.major, problem.b.major);
@@ -60,7 +61,7 @@ fn even(op: &GroupedMatmul) -> Option<Matmul> {
 }
 
 fn candidate(op: &GroupedMatmul, problem: &Problem, instance: &Instance, prepared: &Prepared) -> Option<Candidate> {
-    let mut plan = Plan { launches: prepared.launches.clone(), scratch_bytes: prepared.scratch_bytes.clone() };
+    let mut plan = prepared.plan.clone();
     problem.ending.add(&mut plan, 1, |d, _, epilogue| {
         let Arg::Address { slot, offset_bytes } = d else { return None };
         launch(op, problem, instance, (slot, offset_bytes), epilogue)

@@ -7,12 +7,13 @@ use polywarp_core::DType;
 use polywarp_core::ops::{MatmulDims, ReduceFn, ReducedMatmul};
 
 use super::estimate::{SECOND_LAUNCH_NS, SUMS_BYTES_PER_NS};
-use super::source::{Prepared, Way};
+use super::source::Way;
 use super::{Operand, Problem, Target};
 use crate::catalogue::reduce_parts::{COLUMNS, number, symbol};
 use crate::catalogue::wgmma::{Instance, reduced_instances};
 use crate::plans::ending::{Ending, Scales};
-use crate::{Arg, Candidate, Caps, Launch, Plan, Slot, find};
+use crate::plans::pack::Prepared;
+use crate::{Arg, Candidate, Caps, Launch, Slot, find};
 
 pub(super) fn products(op: &ReducedMatmul, caps: &Caps) -> Option<Vec<Candidate>> {
     let product = &op.product;
@@ -30,8 +31,8 @@ pub(super) fn products(op: &ReducedMatmul, caps: &Caps) -> Option<Vec<Candidate>
     let ending = Ending::of(product, caps)?;
     let turned = !op.is_of_rows();
     let mut prepared = Prepared::default();
-    let a = prepared.operand(Operand::a(product)?, &way, caps)?;
-    let b = prepared.operand(Operand::b(product)?, &way, caps)?;
+    let a = way.operand(&mut prepared, Operand::a(product)?, caps)?;
+    let b = way.operand(&mut prepared, Operand::b(product)?, caps)?;
     let MatmulDims { m, n, .. } = product.dims();
     let (dims, a, b) = match turned {
         true => (MatmulDims { m: n, n: m, ..product.dims() }, b, a),
@@ -57,7 +58,7 @@ struct Folding<'a> {
 
 impl Folding<'_> {
     fn candidate(&self, problem: &Problem, instance: &Instance, prepared: &Prepared) -> Option<Candidate> {
-        let mut plan = Plan { launches: prepared.launches.clone(), scratch_bytes: prepared.scratch_bytes.clone() };
+        let mut plan = prepared.plan.clone();
         let output = self.op.output;
         let to = (Slot::Output, output.layout.offset() * output.dtype.size_bytes());
         let (results, parts) = (output.layout.elements(), problem.dims.n.div_ceil(instance.shape.block_n.into()));

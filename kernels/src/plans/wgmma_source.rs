@@ -6,10 +6,10 @@ use polywarp_core::ops::Matmul;
 use polywarp_core::{DType, Precision};
 
 use super::super::operand::Operand;
-use super::super::pack::pack;
+use super::super::pack::Prepared;
 use super::super::source::Source;
 use crate::catalogue::pack::Mode;
-use crate::{Caps, Element, Launch};
+use crate::{Caps, Element};
 
 /// How operands of a type and precision are multiplied.
 pub(super) struct Way {
@@ -38,35 +38,21 @@ impl Way {
     pub fn as_it_lies(&self, operand: Operand) -> Option<Source> {
         Source::of(operand, self.element, true, 0)
     }
-}
 
-/// Launches that come before the product, and the scratch space they fill.
-#[derive(Default)]
-pub(super) struct Prepared {
-    pub launches: Vec<Launch>,
-    pub scratch_bytes: Vec<u64>,
-    pub estimate_ns: f64,
-}
-
-impl Prepared {
     /// The operand as a tensor map can describe it: where it lies, or packed.
-    pub fn operand(&mut self, operand: Operand, way: &Way, caps: &Caps) -> Option<Source> {
-        self.operand_along(operand, way, operand.element_bytes == 2, caps)
+    pub fn operand(&self, prepared: &mut Prepared, operand: Operand, caps: &Caps) -> Option<Source> {
+        self.operand_along(prepared, operand, operand.element_bytes == 2, caps)
     }
 
     /// The same with neighbours along K.
-    pub fn operand_along_k(&mut self, operand: Operand, way: &Way, caps: &Caps) -> Option<Source> {
-        self.operand_along(operand, way, false, caps)
+    pub fn operand_along_k(&self, prepared: &mut Prepared, operand: Operand, caps: &Caps) -> Option<Source> {
+        self.operand_along(prepared, operand, false, caps)
     }
 
-    fn operand_along(&mut self, operand: Operand, way: &Way, along_mn: bool, caps: &Caps) -> Option<Source> {
-        if let Some(source) = Source::of(operand, way.element, along_mn, 0) {
+    fn operand_along(&self, prepared: &mut Prepared, operand: Operand, along_mn: bool, caps: &Caps) -> Option<Source> {
+        if let Some(source) = Source::of(operand, self.element, along_mn, 0) {
             return Some(source);
         }
-        let (launch, packed) = pack(way.packing, &operand, self.scratch_bytes.len(), caps)?;
-        self.launches.push(launch);
-        self.scratch_bytes.push(packed.bytes);
-        self.estimate_ns += packed.estimate_ns;
-        Source::of(packed.operand, way.element, false, 0)
+        Source::of(prepared.pack(self.packing, &operand, caps)?, self.element, false, 0)
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! Values and B are tensor maps, as they lie or packed. Metadata are arranged by a launch of their own, in the order in which
 //! warpgroups take them (`cuda/sparse24_metadata.cu`); the product starts while that still runs. Rows of K that is no multiple
-//! of 4 are left to the portable way, as in `plans/mma_sparse.rs`. Not run on a card.
+//! of 4 are left to the portable way, as in `plans/mma_sparse.rs`.
 
 use polywarp_core::ops::{MatmulDims, SparseMatmul};
 
 use super::super::compressed::values;
 use super::super::ending::Ending;
 use super::super::operand::Operand;
-use super::source::{Prepared, Way};
+use super::super::pack::Prepared;
+use super::source::Way;
 use super::{Instance, Problem};
 use crate::catalogue::sparse24::{ARRANGED_UNITS, arrange as arranging};
 use crate::catalogue::wgmma_sparse::instances;
@@ -35,8 +36,8 @@ pub(super) fn products(op: &SparseMatmul, caps: &Caps) -> Option<Vec<Candidate>>
     let ending = Ending::of(product, caps).filter(|_| fits)?;
     let mut prepared = Prepared::default();
     let (values, words_stride) = values(op)?;
-    let a = prepared.operand(values, &way, caps)?;
-    let b = prepared.operand(Operand { slot: Slot::Input(2), ..Operand::b(product)? }, &way, caps)?;
+    let a = way.operand(&mut prepared, values, caps)?;
+    let b = way.operand(&mut prepared, Operand { slot: Slot::Input(2), ..Operand::b(product)? }, caps)?;
     let metadata = Some(arrange(op, values.batch, words_stride, &mut prepared, caps)?);
     let problem = Problem { metadata, ..Problem::new(product, a, b, ending, caps) };
     let lies = |instance: &&Instance| (instance.major_a, instance.major_b) == (problem.a.major, problem.b.major);
@@ -57,13 +58,13 @@ fn arrange(op: &SparseMatmul, batch: u64, stride: i64, prepared: &mut Prepared, 
     let dense = batch == 1 || u64::try_from(stride) == Ok(m * words);
     let bytes = [batch, units, slabs, SLAB_BYTES].into_iter().try_fold(1u64, u64::checked_mul).filter(|_| dense)?;
     let blocks = batch.checked_mul(slabs)?.checked_mul(tiles).filter(|&blocks| blocks <= i32::MAX as u64)?;
-    let arranged = Arg::Address { slot: Slot::Scratch(prepared.scratch_bytes.len()), offset_bytes: 0 };
+    let arranged = Arg::Address { slot: Slot::Scratch(prepared.plan.scratch_bytes.len()), offset_bytes: 0 };
     let mut args =
         vec![Arg::Address { slot: Slot::Input(1), offset_bytes: 4 * op.metadata.layout.offset() }, arranged.clone()];
     // All of them are at most 2^30, or counted in blocks.
     args.extend([m, words, slabs, units, tiles].map(|value| Arg::U32(value as u32)));
-    prepared.launches.push(Launch { kernel: find(&arranging(element_bytes))?, grid: [blocks as u32, 1, 1], args });
-    prepared.scratch_bytes.push(bytes);
+    prepared.plan.launches.push(Launch { kernel: find(&arranging(element_bytes))?, grid: [blocks as u32, 1, 1], args });
+    prepared.plan.scratch_bytes.push(bytes);
     prepared.estimate_ns += LAUNCH_NS + caps.stream_ns(2 * bytes);
     Some([arranged, Arg::U32(slabs as u32)])
 }

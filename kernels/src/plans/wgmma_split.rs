@@ -10,7 +10,6 @@ use super::super::operand::Operand;
 use super::super::source::Source;
 use super::super::split_f16::split;
 use super::Problem;
-use super::source::Prepared;
 use crate::catalogue::wgmma::split_instances;
 use crate::{Candidate, Caps, Element};
 
@@ -27,16 +26,11 @@ pub(super) fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
     let (a, b) = (source(0)?, source(1)?);
     let problem =
         Problem { terms: TERMS, factors: Some(parts.factors.clone()), ..Problem::new(op, a, b, ending, caps) };
-    let prepared = Prepared {
-        launches: parts.launches.to_vec(),
-        scratch_bytes: parts.scratch_bytes.clone(),
-        estimate_ns: parts.estimate_ns,
-    };
     let mut found = Vec::new();
     for instance in split_instances() {
         if (instance.major_a, instance.major_b) == (problem.a.major, problem.b.major) {
-            found.extend(problem.candidate(instance, 1, &prepared));
-            found.extend(problem.by_slabs(instance, &prepared));
+            found.extend(problem.candidate(instance, 1, &parts.prepared));
+            found.extend(problem.by_slabs(instance, &parts.prepared));
         }
     }
     Some(found)

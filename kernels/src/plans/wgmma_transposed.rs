@@ -5,11 +5,12 @@
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Precision};
 
-use super::source::{Prepared, Way};
+use super::source::Way;
 use super::{Operand, Problem};
 use crate::catalogue::Major;
 use crate::catalogue::wgmma::{Instance, transposed_instances};
 use crate::plans::ending::Ending;
+use crate::plans::pack::Prepared;
 use crate::{Candidate, Caps};
 
 pub(super) fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
@@ -22,7 +23,7 @@ pub(super) fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {
     let a = if of_16_bits {
         way.as_it_lies(Operand::a(op)?).filter(|a| a.major == Major::K)?
     } else {
-        prepared.operand_along_k(Operand::a(op)?, &way, caps)?
+        way.operand_along_k(&mut prepared, Operand::a(op)?, caps)?
     };
     let MatmulDims { m, n, .. } = op.dims();
     let dims = MatmulDims { m: n, n: m, ..op.dims() };
