@@ -111,11 +111,13 @@ fn write_versus(table: &Table, width: usize, out: &mut String) -> std::fmt::Resu
         return Ok(());
     }
     writeln!(out, "\nbeside the vendor's library, in turns on the same operands")?;
-    writeln!(
-        out,
-        "  {:width$} {:8} {:>10} {:>10} {:>7} {:>9} {:>9} {:>9} {:>17}  kernel, library",
-        "case", "device", "ours", "theirs", "burst", "sustained", "TFLOP/s", "theirs", "MHz"
-    )?;
+    if !rows.is_empty() {
+        writeln!(
+            out,
+            "  {:width$} {:8} {:>10} {:>10} {:>7} {:>9} {:>9} {:>9} {:>17}  kernel, library",
+            "case", "device", "ours", "theirs", "burst", "sustained", "TFLOP/s", "theirs", "MHz"
+        )?;
+    }
     for (row, versus) in &rows {
         let optional = |x: Option<String>| x.unwrap_or_else(|| "-".to_owned());
         let tflops = |ns: f64| significant(row.rate * row.warm_ns / ns);
@@ -142,6 +144,9 @@ fn write_versus(table: &Table, width: usize, out: &mut String) -> std::fmt::Resu
         if let Some(why) = &row.not_beside {
             writeln!(out, "  {:width$} {:8} not beside it: {why}", row.case, row.device)?;
         }
+    }
+    if rows.is_empty() {
+        return Ok(());
     }
     writeln!(
         out,
@@ -231,11 +236,21 @@ mod tests {
     #[test]
     fn a_product_that_is_not_beside_the_library_says_why() {
         let mut table = crate::bench::html::tests::table();
+        let why = Some("it takes no odd pitch".to_owned());
         let row = table.rows.iter_mut().find(|row| row.versus.is_some()).unwrap();
-        (row.versus, row.not_beside) = (None, Some("it takes no odd pitch".to_owned()));
-        let mut text = String::new();
-        write_versus(&table, 20, &mut text).unwrap();
-        assert_eq!(text.matches("cuda:0   not beside it: it takes no odd pitch\n").count(), 1, "{text}");
+        (row.versus, row.not_beside) = (None, why.clone());
+        let text = |table: &Table| {
+            let mut text = String::new();
+            write_versus(table, 20, &mut text).unwrap();
+            text
+        };
+        let some = text(&table);
+        assert_eq!(some.matches("cuda:0   not beside it: it takes no odd pitch\n").count(), 1, "{some}");
+        assert!(some.contains("kernel, library") && some.contains("mean of"), "{some}");
+        // Where none is, nothing is said of rates.
+        table.rows.iter_mut().for_each(|row| (row.versus, row.not_beside) = (None, why.clone()));
+        let none = text(&table);
+        assert_eq!(none.lines().count(), table.rows.len() + 2, "{none}");
     }
 
     #[test]

@@ -87,7 +87,21 @@ unsafe impl Send for CublasLt {}
 unsafe impl Sync for CublasLt {}
 
 pub(super) fn checked(what: &str, status: Status) -> Said {
-    if status == 0 { Ok(()) } else { Err(format!("{what}: cuBLAS status {status}")) }
+    // `cublasStatus_t` (cuBLAS manual).
+    let name = match status {
+        0 => return Ok(()),
+        1 => "not initialized",
+        3 => "allocation failed",
+        7 => "invalid value",
+        8 => "architecture mismatch",
+        11 => "mapping error",
+        13 => "execution failed",
+        14 => "internal error",
+        15 => "not supported",
+        16 => "license error",
+        _ => "unknown",
+    };
+    Err(format!("{what}: cuBLAS status {status}, {name}"))
 }
 
 pub(super) fn driver(what: &str, status: sys::CUresult) -> Said {

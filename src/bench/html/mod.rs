@@ -306,6 +306,15 @@ pub(in super::super) mod tests {
     }
 
     #[test]
+    fn a_product_that_is_not_beside_the_library_says_why() {
+        let mut table = table();
+        table.rows.iter_mut().for_each(|row| (row.versus, row.not_beside) = (None, Some("no <odd> pitch".to_owned())));
+        let page = html(&table);
+        assert!(!page.contains("Beside the vendor's library"));
+        assert_eq!(page.matches("not beside the library: no &lt;odd&gt; pitch</p>").count(), table.rows.len());
+    }
+
+    #[test]
     fn page_without_rows_or_rates_is_still_a_page() {
         let mut empty = table();
         empty.rows.clear();

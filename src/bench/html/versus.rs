@@ -6,11 +6,11 @@ use super::super::terminal::{duration, significant};
 use super::super::{CardState, Pair, Row, Table, Versus};
 use super::{device_index, escape, key};
 
-/// Nothing where nothing was compared.
+/// Nothing where nothing was compared, but for why.
 pub(super) fn write(table: &Table, out: &mut String) -> std::fmt::Result {
     let rows: Vec<(&Row, &Versus)> = table.rows.iter().filter_map(|row| Some((row, row.versus.as_ref()?))).collect();
     if rows.is_empty() {
-        return Ok(());
+        return reasons(table, out);
     }
     writeln!(
         out,
@@ -44,7 +44,19 @@ pub(super) fn write(table: &Table, out: &mut String) -> std::fmt::Result {
             escape(library),
         )?;
     }
-    writeln!(out, "</table></div>")
+    writeln!(out, "</table></div>")?;
+    reasons(table, out)
+}
+
+/// Products that stand alone, and why.
+fn reasons(table: &Table, out: &mut String) -> std::fmt::Result {
+    for row in &table.rows {
+        if let Some(why) = &row.not_beside {
+            let device = key(table, device_index(table, row));
+            writeln!(out, "<p>{} on {device}, not beside the library: {}</p>", escape(&row.case), escape(why))?;
+        }
+    }
+    Ok(())
 }
 
 fn means(table: &Table, out: &mut String) -> std::fmt::Result {
