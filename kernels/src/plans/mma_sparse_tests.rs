@@ -66,7 +66,7 @@ fn what_is_off_the_grid_is_packed() {
     op.product.b = dense(DType::F16, &[64, 64]);
     assert_eq!(launches(&op), Some(2));
     op.values.layout = op.values.layout.with_offset(4);
-    assert_eq!(launches(&op), Some(3));
+    assert_eq!((launches(&op), only(&op, &Caps::a100()).unwrap().plan.scratch_bytes.len()), (Some(2), 2));
     // The last group of a row may name places that there are not.
     assert_eq!(launches(&product(DType::F16, &[64, 66], &[66, 64])), None);
     assert_eq!(launches(&product(DType::F16, &[64, 0], &[0, 64])), None);

@@ -138,7 +138,7 @@ fn what_tensor_maps_do_not_take_is_packed() {
     assert_eq!(launches(&op), 3);
     op.values.layout = op.values.layout.with_offset(4);
     let found = ranked(&op).swap_remove(0);
-    assert_eq!((found.plan.launches.len(), found.plan.scratch_bytes.len()), (4, 3));
+    assert_eq!((found.plan.launches.len(), found.plan.scratch_bytes.len()), (3, 3));
     // Metadata come to the third buffer, and are read there.
     let last = found.plan.launches.last().unwrap();
     assert_eq!(last.args[last.args.len() - 2], Arg::Address { slot: Slot::Scratch(2), offset_bytes: 0 });
