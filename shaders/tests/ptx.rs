@@ -75,11 +75,11 @@ families! {
     compression_conforms: "sparse24";
 }
 
-/// Of the cases of a family and dtype, which have run already on kernels that are the planner's first, those for others: one of three,
+/// Of the cases of a family and dtype, which have run already on kernels that are the planner's first, those for others: one of five,
 /// or all that a filter names or where all sizes are asked for.
 fn further(family: &str, dtype: DType) -> Selection {
     let filter = variable("POLYWARP_TEST_FILTER");
-    let every = if filter.is_some() || variable("POLYWARP_TEST_LEVEL").as_deref() == Some("full") { 1 } else { 3 };
+    let every = if filter.is_some() || variable("POLYWARP_TEST_LEVEL").as_deref() == Some("full") { 1 } else { 5 };
     Selection { dtype: Some(dtype), filter, every, ..Selection::family(family) }
 }
 
