@@ -210,7 +210,9 @@ mod tests {
         assert_eq!(u64::from(both.grid[0]), u64::from(alone.grid[0]) + blocks);
         // The first keeps its arguments, the number of its blocks among them.
         assert_eq!((&both.args[..12], both.args.last()), (&alone.args[..12], Some(&Arg::U32(alone.grid[0]))));
-        assert_eq!(both.args.len(), both.kernel.params.len());
+        let behind = packed(Mode::Copy(4), &along(operand(900, 500, 1, 900), 1), 1).unwrap().args;
+        assert_eq!((&both.args[12..24], both.args.len()), (&behind[..], both.kernel.params.len()));
+        assert_eq!(prepared.plan.check(4), Err("its last launch has no output".to_owned()));
     }
 
     #[test]
