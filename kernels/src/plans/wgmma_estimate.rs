@@ -17,9 +17,13 @@ const TENSOR_SHARE: f64 = 0.94;
 const L2_BYTES_PER_CLOCK: f64 = 64.0;
 /// Bytes a clock that shared memory gives or takes.
 const SHARED_PORT_BYTES: f64 = 128.0;
-/// Share of the highest clock that is held: the card's power limit lowers it in long products.
-const CLOCK_SHORT: f64 = 0.95;
-const CLOCK_LONG: f64 = 0.82;
+/// Share of the highest clock that is held, clocks from which the card's power limit takes some of it, and how much for each row
+/// that an output needs: 128x128 tiles of f16 and bf16 lose 5 % more than 128x256, which fetch a quarter less
+/// (`benches/results/h200-gemm-2026-11-24/edge.txt`). The tuner cannot see that, as what it times in turns has one clock, so the
+/// order of candidates decides there.
+const CLOCK: f64 = 0.95;
+const LONG_CLOCKS: f64 = 150_000.0;
+const ROWS_POWER: f64 = 15.0;
 /// Clocks of starting: launch, first tiles under way; more for clusters, whose blocks wait for each other.
 const START_CLOCKS: f64 = 4200.0;
 const CLUSTER_CLOCKS: f64 = 700.0;
@@ -88,8 +92,9 @@ impl Problem<'_> {
             let read = outputs * 4.0 * f64::from(cluster_k - 1) / f64::from(cluster_k);
             clocks += rounds * (SHARE_CLOCKS + read / SHARED_BYTES_PER_CLOCK);
         }
-        let held = if clocks > 150_000.0 { CLOCK_LONG } else { CLOCK_SHORT };
-        let busy_ns = self.caps.clocks_ns(clocks) / held;
+        let rows_per_output = f64::from(block_m + block_n) / outputs;
+        let drawn = if clocks > LONG_CLOCKS { 1.0 + ROWS_POWER * rows_per_output } else { 1.0 };
+        let busy_ns = self.caps.clocks_ns(clocks) / CLOCK * drawn;
         let memory_ns = self.caps.clocks_ns(START_CLOCKS) + self.caps.stream_ns(self.bytes(instance)) / MEMORY_SHARE;
         let ended_ns = if sums_bytes == 0 {
             0.0
