@@ -39,6 +39,19 @@ fn tiles_fit_the_product() {
     assert_eq!(grid, [132, 1, 1]);
 }
 
+/// Long products draw the card's power, so that the tile which needs fewer rows per output is first, unless a round of others fits.
+#[test]
+fn long_products_are_given_to_the_tile_that_draws_less_power() {
+    for dtype in [DType::F16, DType::BF16] {
+        for dims in [[4096, 4096, 14336], [4096, 14336, 4096]] {
+            let found = first(&product(dtype, dims)).name;
+            assert!(found.contains("_128x256x64_"), "{dims:?}: {found}");
+        }
+        let rounds = first(&product(dtype, [8192, 1280, 8192])).name;
+        assert!(rounds.contains("_128x128x64_"), "{rounds}");
+    }
+}
+
 #[test]
 fn operands_are_taken_as_they_lie_or_packed() {
     let mut op = product(DType::F16, [256, 512, 128]);
