@@ -21,17 +21,28 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Runs one of `every` cases of `families` on kernels for `target`; all that a filter names or where all sizes are asked for.
-fn conforms(families: &[&str], target: Target, options: &RunOptions, every: usize) {
+/// Every how many cases one is taken: all that a filter names or where all sizes are asked for.
+fn every(otherwise: usize) -> usize {
+    if variable("POLYWARP_TEST_FILTER").is_some() || level() == Level::Full { 1 } else { otherwise }
+}
+
+fn level() -> Level {
+    if variable("POLYWARP_TEST_LEVEL").as_deref() == Some("full") { Level::Full } else { Level::Quick }
+}
+
+/// Runs one of so many cases of `families` on kernels for `target` ([`every`]).
+fn conforms(families: &[&str], target: Target, options: &RunOptions, one_of: usize) {
     let only = variable("POLYWARP_TEST_FAMILY");
-    let level = if variable("POLYWARP_TEST_LEVEL").as_deref() == Some("full") { Level::Full } else { Level::Quick };
     let filter = variable("POLYWARP_TEST_FILTER");
-    let every = if filter.is_some() || level == Level::Full { 1 } else { every };
     for family in families.iter().filter(|name| only.as_deref().is_none_or(|only| only == **name)) {
         let start = std::time::Instant::now();
         let device = Device::new(Interpreted::new(target, options.clone()));
-        let selection =
-            Selection { family: Some((*family).to_owned()), filter: filter.clone(), every, ..Selection::level(level) };
+        let selection = Selection {
+            family: Some((*family).to_owned()),
+            filter: filter.clone(),
+            every: every(one_of),
+            ..Selection::level(level())
+        };
         let report = run(&device, &selection, &mut |_| {});
         let backend = device.backend_as::<Interpreted>().expect("the interpreter");
         let (seconds, work) = (start.elapsed().as_secs_f64(), backend.work().thread_instructions as f64);
@@ -77,12 +88,14 @@ families! {
     compression_conforms: "sparse24";
 }
 
-/// Of the cases of a family and dtype, which have run already on kernels that are the planner's first, those for others: one of five,
-/// or all that a filter names or where all sizes are asked for.
+/// Of the cases of a family and dtype, which have run already on kernels that are the planner's first, those for others: one of five.
 fn further(family: &str, dtype: DType) -> Selection {
-    let filter = variable("POLYWARP_TEST_FILTER");
-    let every = if filter.is_some() || variable("POLYWARP_TEST_LEVEL").as_deref() == Some("full") { 1 } else { 5 };
-    Selection { dtype: Some(dtype), filter, every, ..Selection::family(family) }
+    Selection {
+        dtype: Some(dtype),
+        filter: variable("POLYWARP_TEST_FILTER"),
+        every: every(5),
+        ..Selection::family(family)
+    }
 }
 
 /// Cases of products, each computed by the candidate that `prefer` names where there is one.
