@@ -22,3 +22,29 @@ fn threads_that_assign_to_each_others_operands_come_to_an_end() {
         all.recv_timeout(Duration::from_secs(300)).expect("both wait for each other");
     }
 }
+
+/// A thread that waits for the last parts of its operation takes no other task meanwhile: that could want a tensor which the
+/// operation holds.
+#[test]
+fn tasks_of_a_pool_that_share_tensors_come_to_an_end() {
+    let (done, sum) = mpsc::channel();
+    std::thread::spawn(move || {
+        let device = Device::new(CpuBackend::new());
+        let ones = |shape: [u64; 2]| Tensor::full(&device, DType::F32, shape, 1.0).unwrap();
+        let (shared, one, square) = (ones([512, 640]), ones([512, 640]), ones([640, 640]));
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
+        pool.scope(|scope| {
+            for task in 0..300 {
+                let (shared, one, square) = (&shared, &one, &square);
+                scope.spawn(move |_| match task % 3 {
+                    0 => shared.assign(one).unwrap(),
+                    1 => drop(shared.sum(&[0, 1]).unwrap()),
+                    _ => drop(shared.matmul(square).unwrap()),
+                });
+            }
+        });
+        done.send(shared.to_vec::<f32>().unwrap()).unwrap();
+    });
+    let shared = sum.recv_timeout(Duration::from_secs(100)).expect("a task waits for one that it interrupted");
+    assert!(shared.iter().all(|x| *x == 1.0));
+}

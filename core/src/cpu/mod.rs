@@ -1,7 +1,7 @@
 //! The CPU as a device: every op, multi-threaded and vectorised, with this library's own kernels.
 //!
 //! It is the denominator of every published speedup, so it is written to be fast, and the only device that is always
-//! there. Matrix products run on crate `gemm`, threads are rayon's current pool; everything else is here. Work is done
+//! there. Matrix products run on crate `gemm`, threads are of rayon's current pool; everything else is here. Work is done
 //! when a call returns. Not here: the float64 oracle ([`crate::oracle`]), which is naive on purpose.
 //!
 //! | to find | look in |

@@ -4,14 +4,16 @@
 //! caller's thread does all the work, because waking another one costs as much. Broadcasting a scalar is a closure that captures
 //! it: `map1(|x| x + s, ..)`.
 //!
-//! Rayon's iterators are compiled here alone, once: with a closure of their own for each kernel and dtype they were 43 % of the
-//! code that this crate has for the compiler (370 times 2,500 lines of LLVM's), and a call by pointer is nothing to a chunk.
+//! A loop's own thread takes chunks like any other, and waits at its end only for those that others have taken. Rayon's loops take up other
+//! tasks of the pool while they wait; here such a task, if it uses tensors, may want the lock of one that this thread's operation holds.
 
+use std::any::Any;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rayon::prelude::*;
-
-use super::scratch::Done;
+use super::scratch::{Done, Short};
 use super::simd::{self, Map1};
 
 /// Elements below which one thread is faster: an addition of 64 Ki f32 takes about as long as waking a rayon worker (10 us).
@@ -20,14 +22,140 @@ pub const SERIAL: usize = 64 * 1024;
 /// Elements per task: three f32 operands of it (192 KiB) fit half of a 512 KiB L2.
 pub const CHUNK: usize = 16 * 1024;
 
+/// Requests for help that may lie unanswered, for each thread of the pool: more are asked for by a thread whose pool is busy.
+const UNANSWERED: usize = 4;
+
 /// Calls `task` with all numbers below `count`.
+///
+/// # Panics
+/// When a task does: with the first panic, when no task runs any more.
 fn tasks(count: usize, task: &(dyn Fn(usize) + Sync)) {
-    (0..count).into_par_iter().for_each(task);
+    let all = try_tasks(count, &|i| {
+        task(i);
+        Ok(())
+    });
+    debug_assert!(all.is_ok(), "these tasks cannot fail");
 }
 
 /// The same of tasks that can fail; the first failure ends it.
 fn try_tasks(count: usize, task: &(dyn Fn(usize) -> Done + Sync)) -> Done {
-    (0..count).into_par_iter().try_for_each(task)
+    let threads = rayon::current_num_threads().min(count);
+    if threads <= 1 {
+        return (0..count).try_for_each(task);
+    }
+    // SAFETY: the reference is used by threads inside of `Loop::work` alone. Helpers are there only if they came before the loop was
+    // over, `Loop::end` waits until they have left, and it is reached whatever a task does, as `work` catches panics.
+    let task = unsafe {
+        std::mem::transmute::<&(dyn Fn(usize) -> Done + Sync), &'static (dyn Fn(usize) -> Done + Sync)>(task)
+    };
+    let asked = ASKED.try_with(Arc::clone).unwrap_or_default();
+    let all =
+        Arc::new(Loop { task, count, next: AtomicUsize::new(0), state: Mutex::default(), left: Condvar::new(), asked });
+    if all.asked.load(Ordering::Relaxed) < UNANSWERED * threads {
+        all.ask_for(threads - 1);
+    }
+    all.work();
+    all.end()
+}
+
+thread_local! {
+    /// Requests of this thread's loops that no thread of the pool has answered.
+    static ASKED: Arc<AtomicUsize> = Arc::default();
+}
+
+/// Tasks by number, taken by the thread whose loop it is and by helpers.
+struct Loop {
+    task: &'static (dyn Fn(usize) -> Done + Sync),
+    count: usize,
+    /// The next number to take; `count` or more when there is none.
+    next: AtomicUsize,
+    state: Mutex<State>,
+    /// The last helper has left.
+    left: Condvar,
+    asked: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Threads that may be inside of a task, without the loop's own.
+    helpers: usize,
+    /// Whoever comes now comes too late.
+    over: bool,
+    failure: Option<Failure>,
+}
+
+enum Failure {
+    Memory(Short),
+    Panic(Box<dyn Any + Send>),
+}
+
+impl Loop {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks two threads of the pool, who ask two more each, until there are `helpers`: each request costs its sender time.
+    fn ask_for(self: &Arc<Loop>, helpers: usize) {
+        for share in [helpers.div_ceil(2), helpers / 2] {
+            if share > 0 {
+                let own = Arc::clone(self);
+                self.asked.fetch_add(1, Ordering::Relaxed);
+                rayon::spawn(move || own.help(share - 1));
+            }
+        }
+    }
+
+    /// Answers a request, and asks `more` threads in turn.
+    fn help(self: Arc<Loop>, more: usize) {
+        self.asked.fetch_sub(1, Ordering::Relaxed);
+        {
+            let mut state = self.state();
+            if state.over {
+                return;
+            }
+            state.helpers += 1;
+        }
+        self.ask_for(more);
+        self.work();
+        let mut state = self.state();
+        state.helpers -= 1;
+        if state.helpers == 0 {
+            self.left.notify_one();
+        }
+    }
+
+    /// Takes numbers until there are none.
+    fn work(&self) {
+        loop {
+            let i = self.next.fetch_add(1, Ordering::Relaxed);
+            if i >= self.count {
+                return;
+            }
+            let failure = match catch_unwind(AssertUnwindSafe(|| (self.task)(i))) {
+                Ok(Ok(())) => continue,
+                Ok(Err(short)) => Failure::Memory(short),
+                Err(panic) => Failure::Panic(panic),
+            };
+            self.next.store(self.count, Ordering::Relaxed);
+            self.state().failure.get_or_insert(failure);
+        }
+    }
+
+    /// Waits for those inside; nobody comes in afterwards.
+    fn end(&self) -> Done {
+        let mut state = self.state();
+        state.over = true;
+        while state.helpers > 0 {
+            state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let failure = state.failure.take();
+        drop(state);
+        match failure {
+            None => Ok(()),
+            Some(Failure::Memory(short)) => Err(short),
+            Some(Failure::Panic(panic)) => resume_unwind(panic),
+        }
+    }
 }
 
 /// A slice whose chunks of `size` elements are handed out to threads; the last may be shorter.
@@ -58,6 +186,16 @@ impl<'a, T> Chunks<'a, T> {
         // SAFETY: within the slice that was borrowed, as `i` is below `count`; of no other chunk, as each is taken once.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(start), self.size.min(self.len - start)) }
     }
+}
+
+/// Calls `task` with each element of `all`.
+pub(super) fn each<T: Send>(all: &mut [T], task: impl Fn(&mut T) + Sync) {
+    chunks(all, 1, |_, one| one.iter_mut().for_each(&task));
+}
+
+/// The same of a task that can fail.
+pub(super) fn try_each<T: Send>(all: &mut [T], task: impl Fn(&mut T) -> Done + Sync) -> Done {
+    try_chunks(all, 1, |_, one| one.iter_mut().try_for_each(&task))
 }
 
 /// Calls `task(i, chunk)` with every chunk of `size` elements of `y`.
@@ -116,6 +254,84 @@ pub fn map1_in_place<T: Copy + Default + Send>(f: impl Map1<T, T>, x: &mut [T]) 
 mod tests {
     use super::*;
     use crate::cpu::vmath;
+
+    fn pool(threads: usize) -> rayon::ThreadPool {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool")
+    }
+
+    #[test]
+    fn every_task_runs_once_on_any_number_of_threads() {
+        for threads in [1, 2, 3, 16] {
+            for count in [0, 1, 2, 5, 1000] {
+                let mut seen = vec![0; count];
+                pool(threads).install(|| chunks(&mut seen, 1, |_, seen| seen[0] += 1));
+                assert!(seen.iter().all(|times| *times == 1), "{count} on {threads}");
+            }
+        }
+    }
+
+    /// Loops inside of a task, from threads inside and outside of the pool, while it has other work.
+    #[test]
+    fn loops_within_loops_end() {
+        let sum = |n: usize| {
+            let mut rows = vec![vec![0_u64; 300]; n];
+            each(&mut rows, |row| chunks(row, 7, |i, part| part.fill(i as u64)));
+            rows.iter().flatten().sum::<u64>()
+        };
+        let expected = sum(40);
+        let pool = pool(3);
+        pool.scope(|scope| (0..50).for_each(|_| scope.spawn(|_| assert_eq!(sum(40), expected))));
+        std::thread::scope(|scope| (0..5).for_each(|_| drop(scope.spawn(|| assert_eq!(sum(40), expected)))));
+    }
+
+    #[test]
+    fn the_first_failure_ends_a_loop() {
+        let late = AtomicUsize::new(0);
+        let fails = |i: usize| match i {
+            3 => Err(Short { bytes: 7 }),
+            _ => {
+                late.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+        };
+        let outcome = pool(4).install(|| try_tasks(1_000_000, &fails));
+        assert_eq!(outcome.expect_err("it fails").bytes, 7);
+        assert!(late.load(Ordering::Relaxed) < 1_000_000 - 1, "all were done");
+    }
+
+    /// A panic reaches the thread whose loop it is, and no task runs afterwards, when what it borrows may be gone.
+    #[test]
+    fn a_panic_ends_a_loop_and_is_passed_on() {
+        for place in [0, 999] {
+            let inside = AtomicUsize::new(0);
+            let run = || {
+                tasks(1000, &|i| {
+                    inside.fetch_add(1, Ordering::SeqCst);
+                    let panics = i == place;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    assert!(!panics, "number {i}");
+                });
+            };
+            let panic = pool(4).install(|| catch_unwind(AssertUnwindSafe(run))).expect_err("it panics");
+            assert_eq!(panic.downcast_ref::<String>(), Some(&format!("number {place}")));
+            assert_eq!(inside.load(Ordering::SeqCst), 0);
+        }
+    }
+
+    /// A busy pool is not sent requests without end.
+    #[test]
+    fn requests_that_nobody_answers_have_a_limit() {
+        let pool = pool(2);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        pool.spawn(move || assert!(held.recv().is_err(), "nothing is sent"));
+        pool.install(|| {
+            for _ in 0..1000 {
+                tasks(4, &|_| ());
+            }
+            assert!(ASKED.with(|asked| asked.load(Ordering::Relaxed)) <= 2 * UNANSWERED);
+        });
+        drop(release);
+    }
 
     /// Lengths round the chunk and the serial limit, at odd offsets into a larger buffer.
     #[test]

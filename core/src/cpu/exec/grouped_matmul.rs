@@ -2,8 +2,7 @@
 //!
 //! Each sees only the parts of the buffers that its operands reach, because a product widens what it is given.
 
-use rayon::prelude::*;
-
+use super::super::parallel;
 use super::super::scratch::{Done, Short};
 use super::gather::dense;
 use super::{matmul, typed};
@@ -25,16 +24,16 @@ pub(super) fn execute(op: &GroupedMatmul, inputs: &[&[u8]], output: &mut [u8]) -
         }
     }
     rest.fill(0);
-    let run = |(mut product, results): (Matmul, &mut [u8])| {
+    let run = |(product, results): &mut (Matmul, &mut [u8])| {
         let operands = [Some(&mut product.a), Some(&mut product.b), product.bias.as_mut()];
         let parts = operands.into_iter().flatten().zip(inputs).map(|(spec, bytes)| reached(spec, bytes));
         let parts: Vec<&[u8]> = parts.collect();
-        matmul::execute(&product, &parts, results)
+        matmul::execute(product, &parts, results)
     };
     if products.len() >= 2 * rayon::current_num_threads() {
-        products.into_par_iter().try_for_each(run)
+        parallel::try_each(&mut products, run)
     } else {
-        products.into_iter().try_for_each(run)
+        products.iter_mut().try_for_each(run)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Layout, Mat, MatMut, canonical};
+use super::{Layout, Mat, MatMut, canonical, parallel};
 use ::gemm::Parallelism;
 
 /// f32 or f64.
@@ -53,24 +53,10 @@ pub fn gemm<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: MatMut
     }
     // Threads take rectangles of C of their own: each packs what it reads, and none waits for another between blocks of k,
     // as gemm's own threads do. Several rectangles to a thread even out what other processes take from one.
-    let threads = rayon::current_num_threads();
-    let [down, across] = cuts(threads, m, n);
-    if threads == 1 || down * across == 1 {
-        return product(alpha, a, b, beta, Block::of(c), Parallelism::Rayon(0));
-    }
-    let part = |(first_row, first_col, c): (usize, usize, Block<'_, T>)| {
+    let [down, across] = cuts(rayon::current_num_threads(), [m, n, k]);
+    parallel::each(&mut Block::of(c).grid(down, across), |(first_row, first_col, c)| {
         let Layout { rows, cols, .. } = c.layout;
-        product(alpha, a.block(first_row, 0, rows, k), b.block(0, first_col, k, cols), beta, c, Parallelism::None);
-    };
-    rayon::in_place_scope(|scope| {
-        let mut parts = Block::of(c).grid(down, across);
-        // The caller works too instead of waiting.
-        let own = parts.swap_remove(0);
-        for each in parts {
-            let part = &part;
-            scope.spawn(move |_| part(each));
-        }
-        part(own);
+        product(alpha, a.block(*first_row, 0, rows, k), b.block(0, *first_col, k, cols), beta, c);
     });
 }
 
@@ -81,18 +67,27 @@ const MIN_COLS: usize = 48;
 const ROW_TILE: usize = 48;
 const COL_TILE: usize = 8;
 
+/// Multiplications and additions that are worth a second thread.
+const MIN_WORK: usize = 1 << 19;
+
 /// Into how many parts the rows and the columns of C are cut.
 ///
 /// A few threads: rows alone, one part each, since every part packs all of B (1000^3 on 2 threads: 216 GFLOP/s, against 202
-/// with gemm's own threads). More: four parts of rows by enough of columns for four rectangles to a thread, fewer where they
-/// would be small (1000^3 on 16 threads: 1230 GFLOP/s, against 580; 4096^3: 1350, against 935).
-fn cuts(threads: usize, m: usize, n: usize) -> [usize; 2] {
+/// with gemm's own threads); columns where there are few rows. More: four parts of rows by enough of columns for four rectangles to a
+/// thread, fewer where they would be small (1000^3 on 16 threads: 1230 GFLOP/s, against 580; 4096^3: 1350, against 935).
+fn cuts(threads: usize, [m, n, k]: [usize; 3]) -> [usize; 2] {
     const FEW_THREADS: usize = 4;
     const ROW_PARTS: usize = 4;
     let at_most = |parts: usize, extent: usize, least: usize| parts.min(extent / least).max(1);
+    if threads == 1 || m.saturating_mul(n).saturating_mul(k) < MIN_WORK {
+        return [1, 1];
+    }
     if threads <= FEW_THREADS {
-        let fits = m >= threads * 256 && n >= 128;
-        return [if fits { threads } else { 1 }, 1];
+        return if m >= n.min(threads * 256) {
+            [at_most(threads, m, MIN_ROWS), 1]
+        } else {
+            [1, at_most(threads, n, MIN_COLS)]
+        };
     }
     let down = at_most(ROW_PARTS, m, MIN_ROWS);
     [down, at_most((4 * threads).div_ceil(down), n, MIN_COLS)]
@@ -140,7 +135,7 @@ fn edges(extent: usize, parts: usize, tile: usize) -> Vec<usize> {
 }
 
 /// The product of a canonical problem, k > 0 and C not empty.
-fn product<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: Block<'_, T>, parallelism: Parallelism) {
+fn product<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: &mut Block<'_, T>) {
     let (m, n, k) = (c.layout.rows, c.layout.cols, a.layout.cols);
     let (la, lb, lc): (Layout, Layout, Layout) = (a.layout, b.layout, c.layout);
     // once more, beside the unsafe call that relies on it
@@ -175,7 +170,7 @@ fn product<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: Block<'
             false,
             false,
             false,
-            parallelism,
+            Parallelism::None,
         );
     }
 }
@@ -220,7 +215,7 @@ mod tests {
     fn parts_cover_every_element_once() {
         for (m, n) in [(1, 1), (96, 48), (1000, 1000), (4097, 33), (47, 4095), (500, 1)] {
             for threads in [2, 3, 5, 16, 61] {
-                let [down, across] = cuts(threads, m, n);
+                let [down, across] = cuts(threads, [m, n, 1000]);
                 let mut seen = vec![0u8; m * (n + 3)];
                 let layout = Layout { row_stride: n as isize + 3, ..Layout::row_major(m, n) };
                 for (row, col, part) in Block::of(MatMut { data: &mut seen, layout }).grid(down, across) {
