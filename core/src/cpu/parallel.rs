@@ -9,6 +9,7 @@
 
 use std::any::Any;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,10 @@ pub const SERIAL: usize = 64 * 1024;
 
 /// Elements per task: three f32 operands of it (192 KiB) fit half of a 512 KiB L2.
 pub const CHUNK: usize = 16 * 1024;
+
+/// A thread takes one of so many parts, for each thread, of the tasks that are left: neighbours, so that memory is read and written in
+/// long runs (copies lost 12 % on 16 threads where tasks were taken one by one), fewer as the end comes near.
+const RUNS: usize = 2;
 
 /// Requests for help that may lie unanswered, for each thread of the pool: more are asked for by a thread whose pool is busy.
 const UNANSWERED: usize = 4;
@@ -49,8 +54,8 @@ fn try_tasks(count: usize, task: &(dyn Fn(usize) -> Done + Sync)) -> Done {
         std::mem::transmute::<&(dyn Fn(usize) -> Done + Sync), &'static (dyn Fn(usize) -> Done + Sync)>(task)
     };
     let asked = ASKED.try_with(Arc::clone).unwrap_or_default();
-    let all =
-        Arc::new(Loop { task, count, next: AtomicUsize::new(0), state: Mutex::default(), left: Condvar::new(), asked });
+    let (next, runs) = (AtomicUsize::new(0), RUNS * threads);
+    let all = Arc::new(Loop { task, count, runs, next, state: Mutex::default(), left: Condvar::new(), asked });
     if all.asked.load(Ordering::Relaxed) < UNANSWERED * threads {
         all.ask_for(threads - 1);
     }
@@ -63,11 +68,15 @@ thread_local! {
     static ASKED: Arc<AtomicUsize> = Arc::default();
 }
 
+/// Instead of the next number of a loop that has failed.
+const STOPPED: usize = usize::MAX;
+
 /// Tasks by number, taken by the thread whose loop it is and by helpers.
 struct Loop {
     task: &'static (dyn Fn(usize) -> Done + Sync),
     count: usize,
-    /// The next number to take; `count` or more when there is none.
+    runs: usize,
+    /// The next number to take; `count` when there is none, [`STOPPED`] when none is to run any more.
     next: AtomicUsize,
     state: Mutex<State>,
     /// The last helper has left.
@@ -127,18 +136,35 @@ impl Loop {
     /// Takes numbers until there are none.
     fn work(&self) {
         loop {
-            let i = self.next.fetch_add(1, Ordering::Relaxed);
-            if i >= self.count {
+            let run = self.take();
+            if run.is_empty() {
                 return;
             }
-            let failure = match catch_unwind(AssertUnwindSafe(|| (self.task)(i))) {
-                Ok(Ok(())) => continue,
-                Ok(Err(short)) => Failure::Memory(short),
-                Err(panic) => Failure::Panic(panic),
-            };
-            self.next.store(self.count, Ordering::Relaxed);
-            self.state().failure.get_or_insert(failure);
+            for i in run {
+                let failure = match catch_unwind(AssertUnwindSafe(|| (self.task)(i))) {
+                    Ok(Ok(())) if self.next.load(Ordering::Relaxed) != STOPPED => continue,
+                    Ok(Ok(())) => return,
+                    Ok(Err(short)) => Failure::Memory(short),
+                    Err(panic) => Failure::Panic(panic),
+                };
+                self.next.store(STOPPED, Ordering::Relaxed);
+                self.state().failure.get_or_insert(failure);
+                return;
+            }
         }
+    }
+
+    /// The next run of numbers, empty when all are taken.
+    fn take(&self) -> Range<usize> {
+        let mut start = self.next.load(Ordering::Relaxed);
+        while start < self.count {
+            let end = start + ((self.count - start) / self.runs).max(1);
+            match self.next.compare_exchange_weak(start, end, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return start..end,
+                Err(now) => start = now,
+            }
+        }
+        0..0
     }
 
     /// Waits for those inside; nobody comes in afterwards.

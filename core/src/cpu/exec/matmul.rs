@@ -124,8 +124,7 @@ fn float<T: Number>(op: &Matmul, operands: &Operands<'_, T, T>, out: &mut [T]) -
         let a = Mat::new(operands.a, matrix(&op.a.layout, batch));
         let b = Mat::new(operands.b, matrix(&op.b.layout, batch));
         let c = MatMut::new(out, gemm::Layout::row_major(m as usize, n as usize));
-        gemm::gemm(T::from_f64(op.alpha), a, b, T::from_f64(0.0), c);
-        Ok(())
+        gemm::gemm(T::from_f64(op.alpha), a, b, T::from_f64(0.0), c)
     })?;
     // Behind the product: terms that are added to a large C one by one would be lost in it.
     if let Some((spec, c)) = operands.c.as_ref().filter(|_| op.beta != 0.0) {
@@ -380,7 +379,7 @@ fn small_integer_sums(op: &Matmul, [a, b]: &[Vec<f32>; 2], out: &mut [i32], exac
             let a_part = gemm::Layout { offset: along(a_all.offset, a_all.col_stride), cols: len, ..a_all };
             let b_part = gemm::Layout { offset: along(b_all.offset, b_all.row_stride), rows: len, ..b_all };
             let c = MatMut::new(&mut sums, gemm::Layout::row_major(m, n));
-            gemm::gemm(1.0, Mat::new(a, a_part), Mat::new(b, b_part), 0.0, c);
+            gemm::gemm(1.0, Mat::new(a, a_part), Mat::new(b, b_part), 0.0, c)?;
             parallel::pairs((out, parallel::CHUNK), (&sums, parallel::CHUNK), |out, sums| {
                 out.iter_mut().zip(sums).for_each(|(x, &s)| *x = x.wrapping_add(s as i32));
             });

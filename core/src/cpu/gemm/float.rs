@@ -2,15 +2,20 @@
 
 use std::marker::PhantomData;
 
+use super::super::scratch::{self, Done};
 use super::{Layout, Mat, MatMut, canonical, parallel};
 use ::gemm::Parallelism;
 
 /// f32 or f64.
-pub trait Float: Copy + Send + Sync + PartialEq + 'static + sealed::Sealed {
+pub trait Float: bytemuck::Pod + Send + Sync + PartialEq + 'static + sealed::Sealed {
     /// 0
     const ZERO: Self;
+    /// 1
+    const ONE: Self;
     /// a * b
     fn times(self, b: Self) -> Self;
+    /// a + b
+    fn plus(self, b: Self) -> Self;
 }
 
 mod sealed {
@@ -23,7 +28,9 @@ mod sealed {
 macro_rules! float {
     ($($t:ty)*) => {$(impl Float for $t {
         const ZERO: $t = 0.0;
+        const ONE: $t = 1.0;
         fn times(self, b: $t) -> $t { self * b }
+        fn plus(self, b: $t) -> $t { self + b }
     })*};
 }
 float!(f32 f64);
@@ -32,13 +39,16 @@ float!(f32 f64);
 ///
 /// Error: an FMA chain of length k in blocks (k u |A||B| at most).
 ///
+/// # Errors
+/// [`scratch::Short`] when memory for the sums of parts of a long k is refused.
+///
 /// # Panics
 /// When the shapes do not fit.
-pub fn gemm<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: MatMut<'_, T>) {
+pub fn gemm<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: MatMut<'_, T>) -> Done {
     let (a, b, c) = canonical(a, b, c);
     let (m, n, k) = (c.layout.rows, c.layout.cols, a.layout.cols);
     if m == 0 || n == 0 {
-        return;
+        return Ok(());
     }
     if k == 0 || alpha == T::ZERO {
         let cols = c.layout.cols;
@@ -49,7 +59,10 @@ pub fn gemm<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: MatMut
                 }
             }
         });
-        return;
+        return Ok(());
+    }
+    if let Some(depth) = part_of_k([m, n, k]) {
+        return by_parts_of_k(depth, (alpha, a, b), (beta, c));
     }
     // Threads take rectangles of C of their own: each packs what it reads, and none waits for another between blocks of k,
     // as gemm's own threads do. Several rectangles to a thread even out what other processes take from one.
@@ -58,11 +71,42 @@ pub fn gemm<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: MatMut
         let Layout { rows, cols, .. } = c.layout;
         product(alpha, a.block(*first_row, 0, rows, k), b.block(0, *first_col, k, cols), beta, c);
     });
+    Ok(())
 }
 
-/// Rows and columns a rectangle must have for its packing to pay.
-const MIN_ROWS: usize = 96;
-const MIN_COLS: usize = 48;
+/// How much of k is multiplied at a time where C has too few rectangles for threads, and each would read all of a long A or B
+/// (64x64x16384 on 16 threads: 1.27 ms by rectangles). Whatever the number of threads, as it decides the order of the additions.
+fn part_of_k([m, n, k]: [usize; 3]) -> Option<usize> {
+    const FEW_ELEMENTS: usize = 128 * 128;
+    let is_long = k >= 4096 && k / 16 >= m.max(n) && m * n <= FEW_ELEMENTS;
+    is_long.then(|| k.div_ceil(64).max(1024))
+}
+
+/// The product as a sum of products of `depth` of k, added in order.
+fn by_parts_of_k<T: Float>(
+    depth: usize,
+    (alpha, a, b): (T, Mat<'_, T>, Mat<'_, T>),
+    (beta, c): (T, MatMut<'_, T>),
+) -> Done {
+    let (m, n, k) = (c.layout.rows, c.layout.cols, a.layout.cols);
+    let mut sums = scratch::zeroed::<T>(k.div_ceil(depth) * m * n)?;
+    parallel::chunks(&mut sums, m * n, |i, sums| {
+        let (first, len) = (i * depth, depth.min(k - i * depth));
+        let part = MatMut::new(sums, Layout::row_major(m, n));
+        product(T::ONE, a.block(0, first, m, len), b.block(first, 0, len, n), T::ZERO, &mut Block::of(part));
+    });
+    c.for_row_blocks(1, |row, c, _, col_stride| {
+        for (col, c) in c.iter_mut().step_by(col_stride).take(n).enumerate() {
+            let sum = sums[row * n + col..].iter().step_by(m * n).fold(T::ZERO, |sum, &part| sum.plus(part));
+            let sum = alpha.times(sum);
+            *c = if beta == T::ZERO { sum } else { beta.times(*c).plus(sum) };
+        }
+    });
+    Ok(())
+}
+
+/// Rows and columns a rectangle must have for its packing to pay; the second, where otherwise threads would have nothing to do.
+const MIN_EXTENTS: [[usize; 2]; 2] = [[96, 48], [32, 8]];
 /// Multiples of the register tiles of `gemm` (f32 on AVX-512: 48 x 8).
 const ROW_TILE: usize = 48;
 const COL_TILE: usize = 8;
@@ -79,18 +123,24 @@ fn cuts(threads: usize, [m, n, k]: [usize; 3]) -> [usize; 2] {
     const FEW_THREADS: usize = 4;
     const ROW_PARTS: usize = 4;
     let at_most = |parts: usize, extent: usize, least: usize| parts.min(extent / least).max(1);
+    let mut cuts = [1, 1];
     if threads == 1 || m.saturating_mul(n).saturating_mul(k) < MIN_WORK {
-        return [1, 1];
+        return cuts;
     }
-    if threads <= FEW_THREADS {
-        return if m >= n.min(threads * 256) {
-            [at_most(threads, m, MIN_ROWS), 1]
+    for [rows, cols] in MIN_EXTENTS {
+        cuts = if threads > FEW_THREADS {
+            let down = at_most(ROW_PARTS, m, rows);
+            [down, at_most((4 * threads).div_ceil(down), n, cols)]
+        } else if m >= n.min(threads * 256) {
+            [at_most(threads, m, rows), 1]
         } else {
-            [1, at_most(threads, n, MIN_COLS)]
+            [1, at_most(threads, n, cols)]
         };
+        if cuts[0] * cuts[1] >= threads {
+            break;
+        }
     }
-    let down = at_most(ROW_PARTS, m, MIN_ROWS);
-    [down, at_most((4 * threads).div_ceil(down), n, MIN_COLS)]
+    cuts
 }
 
 /// A rectangle of C, canonical, whose elements are its own.
@@ -200,7 +250,8 @@ mod tests {
                             noise(m * n, 3, 5).map(|v| v as f32).collect()
                         };
                         let mut dc = place(&old, lc, 777.0);
-                        gemm(alpha, Mat::new(&da, la.0), Mat::new(&db, lb.0), beta, MatMut::new(&mut dc, lc.0));
+                        gemm(alpha, Mat::new(&da, la.0), Mat::new(&db, lb.0), beta, MatMut::new(&mut dc, lc.0))
+                            .unwrap();
                         let new: Vec<f32> = (0..m * n)
                             .map(|e| alpha * ab[e] as f32 + if beta == 0.0 { 0.0 } else { beta * old[e] })
                             .collect();
@@ -231,6 +282,43 @@ mod tests {
         }
     }
 
+    /// Sums of parts of k, for any number of threads and any layout of C.
+    #[test]
+    fn long_k_is_added_in_parts_and_the_same_on_any_number_of_threads() {
+        let (m, n, k) = (7, 33, 9001);
+        assert_eq!(part_of_k([m, n, k]), Some(1024));
+        assert_eq!(
+            [part_of_k([64, 64, 100_000]), part_of_k([300, 300, 100_000]), part_of_k([7, 300, 4500])],
+            [Some(1563), None, None]
+        );
+        let (a, b): (Vec<i64>, Vec<i64>) =
+            (noise(m * k, 1, 7).map(i64::from).collect(), noise(k * n, 2, 7).map(i64::from).collect());
+        let ab = reference(m, n, k, &a, &b);
+        let [a, b] = [a, b].map(|x| x.into_iter().map(|v| v as f64).collect::<Vec<f64>>());
+        let (la, lb) = (Layout::row_major(m, k), Layout::row_major(k, n));
+        for lc in layouts(m, n) {
+            let expected: Vec<f64> =
+                ab.iter().enumerate().map(|(i, &sum)| 2.0 * sum as f64 - 3.0 * (i % 5) as f64).collect();
+            for threads in [1, 2, 16] {
+                let mut c = place(&(0..m * n).map(|i| (i % 5) as f64).collect::<Vec<_>>(), lc, 777.0);
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool");
+                pool.install(|| gemm(2.0, Mat::new(&a, la), Mat::new(&b, lb), -3.0, MatMut::new(&mut c, lc.0)))
+                    .unwrap();
+                assert_eq!(c, place(&expected, lc, 777.0), "{lc:?}");
+            }
+        }
+        let noisy = |threads| {
+            let [a, b] = [(m * k, 1), (k * n, 2)]
+                .map(|(len, seed)| noise(len, seed, 1000).map(|v| v as f32 * 1e-3).collect::<Vec<_>>());
+            let mut c = vec![f32::NAN; m * n];
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool");
+            let lc = Layout::row_major(m, n);
+            pool.install(|| gemm(1.0, Mat::new(&a, la), Mat::new(&b, lb), 0.0, MatMut::new(&mut c, lc))).unwrap();
+            c
+        };
+        assert!([2, 3, 16].iter().all(|threads| noisy(*threads) == noisy(1)));
+    }
+
     #[test]
     fn large_products_on_any_number_of_threads_agree() {
         let (m, n, k) = (1100, 301, 1100);
@@ -240,7 +328,7 @@ mod tests {
             let mut c = vec![f64::NAN; m * n];
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool");
             let (la, lb, lc) = (Layout::row_major(m, k), Layout::row_major(k, n), Layout::row_major(m, n));
-            pool.install(|| gemm(1.0, Mat::new(&a, la), Mat::new(&b, lb), 0.0, MatMut::new(&mut c, lc)));
+            pool.install(|| gemm(1.0, Mat::new(&a, la), Mat::new(&b, lb), 0.0, MatMut::new(&mut c, lc)).unwrap());
             c
         };
         let one = run(1);
