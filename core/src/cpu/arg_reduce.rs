@@ -104,7 +104,7 @@ pub fn arg_reduce_columns<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], rows
             simd::dispatch(ArgColumns { x, cols, first: t * TILE, y, op });
         });
     } else {
-        let tile = TILE.min(cols.div_ceil(rayon::current_num_threads())).max(16);
+        let tile = TILE.min(cols.div_ceil(parallel::threads())).max(16);
         parallel::chunks(y, tile, |t, y| simd::dispatch(ArgColumns { x, cols, first: t * tile, y, op }));
     }
 }

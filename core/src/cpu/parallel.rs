@@ -8,6 +8,7 @@
 //! tasks of the pool while they wait; here such a task, if it uses tensors, may want the lock of one that this thread's operation holds.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -27,6 +28,13 @@ pub const CHUNK: usize = 16 * 1024;
 /// long runs (copies lost 12 % on 16 threads where tasks were taken one by one), fewer as the end comes near.
 const RUNS: usize = 2;
 
+/// Threads that one asks for help by itself. With four, reductions and copies on 16 threads take 5 to 35 % longer
+/// (benches/results/h200-2026-11-24b/cpu-loops.txt).
+const FAN_OUT: usize = 2;
+
+/// Looks for the last helper's end before the loop's thread sleeps, which costs more than most chunks do (about 20 us).
+const LOOKS: usize = 200;
+
 /// Requests for help that may lie unanswered, for each thread of the pool: more are asked for by a thread whose pool is busy.
 const UNANSWERED: usize = 4;
 
@@ -44,7 +52,9 @@ fn tasks(count: usize, task: &(dyn Fn(usize) + Sync)) {
 
 /// The same of tasks that can fail; the first failure ends it.
 fn try_tasks(count: usize, task: &(dyn Fn(usize) -> Done + Sync)) -> Done {
-    let threads = rayon::current_num_threads().min(count);
+    let threads = threads();
+    let wide = count >= threads;
+    let threads = threads.min(count);
     if threads <= 1 {
         return (0..count).try_for_each(task);
     }
@@ -55,7 +65,7 @@ fn try_tasks(count: usize, task: &(dyn Fn(usize) -> Done + Sync)) -> Done {
     };
     let asked = ASKED.try_with(Arc::clone).unwrap_or_default();
     let (next, runs) = (AtomicUsize::new(0), RUNS * threads);
-    let all = Arc::new(Loop { task, count, runs, next, state: Mutex::default(), left: Condvar::new(), asked });
+    let all = Arc::new(Loop { task, count, wide, runs, next, state: Mutex::default(), left: Condvar::new(), asked });
     if all.asked.load(Ordering::Relaxed) < UNANSWERED * threads {
         all.ask_for(threads - 1);
     }
@@ -63,7 +73,14 @@ fn try_tasks(count: usize, task: &(dyn Fn(usize) -> Done + Sync)) -> Done {
     all.end()
 }
 
+/// Threads that a loop here would have: those of the current pool, but one within a task of a loop that gives each of them something to do.
+pub(super) fn threads() -> usize {
+    if WITHIN_WIDE.get() { 1 } else { rayon::current_num_threads() }
+}
+
 thread_local! {
+    /// Whether this thread runs a task of a loop with as many tasks as the pool has threads.
+    static WITHIN_WIDE: Cell<bool> = const { Cell::new(false) };
     /// Requests of this thread's loops that no thread of the pool has answered.
     static ASKED: Arc<AtomicUsize> = Arc::default();
 }
@@ -75,6 +92,8 @@ const STOPPED: usize = usize::MAX;
 struct Loop {
     task: &'static (dyn Fn(usize) -> Done + Sync),
     count: usize,
+    /// As many tasks as the pool has threads, or more.
+    wide: bool,
     runs: usize,
     /// The next number to take; `count` when there is none, [`STOPPED`] when none is to run any more.
     next: AtomicUsize,
@@ -103,9 +122,10 @@ impl Loop {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks two threads of the pool, who ask two more each, until there are `helpers`: each request costs its sender time.
+    /// Asks some threads of the pool, who ask as many more each, until there are `helpers`: each request costs its sender time.
     fn ask_for(self: &Arc<Loop>, helpers: usize) {
-        for share in [helpers.div_ceil(2), helpers / 2] {
+        for i in 0..FAN_OUT {
+            let share = (helpers + i) / FAN_OUT;
             if share > 0 {
                 let own = Arc::clone(self);
                 self.asked.fetch_add(1, Ordering::Relaxed);
@@ -135,6 +155,12 @@ impl Loop {
 
     /// Takes numbers until there are none.
     fn work(&self) {
+        let outer = WITHIN_WIDE.replace(self.wide);
+        self.run_all();
+        WITHIN_WIDE.set(outer);
+    }
+
+    fn run_all(&self) {
         loop {
             let run = self.take();
             if run.is_empty() {
@@ -169,8 +195,14 @@ impl Loop {
 
     /// Waits for those inside; nobody comes in afterwards.
     fn end(&self) -> Done {
+        self.state().over = true;
+        for _ in 0..LOOKS {
+            if self.state().helpers == 0 {
+                break;
+            }
+            (0..32).for_each(|_| std::hint::spin_loop());
+        }
         let mut state = self.state();
-        state.over = true;
         while state.helpers > 0 {
             state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -342,6 +374,17 @@ mod tests {
             assert_eq!(panic.downcast_ref::<String>(), Some(&format!("number {place}")));
             assert_eq!(inside.load(Ordering::SeqCst), 0);
         }
+    }
+
+    /// Threads that all have tasks of one loop are not asked for another.
+    #[test]
+    fn loops_within_the_tasks_of_a_wide_loop_are_serial() {
+        pool(4).install(|| {
+            for (count, expected) in [(4, 1), (3, 4)] {
+                tasks(count, &|_| assert_eq!(threads(), expected));
+                assert_eq!(threads(), 4, "and afterwards");
+            }
+        });
     }
 
     /// A busy pool is not sent requests without end.

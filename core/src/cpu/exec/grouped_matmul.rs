@@ -30,7 +30,7 @@ pub(super) fn execute(op: &GroupedMatmul, inputs: &[&[u8]], output: &mut [u8]) -
         let parts: Vec<&[u8]> = parts.collect();
         matmul::execute(product, &parts, results)
     };
-    if products.len() >= 2 * rayon::current_num_threads() {
+    if products.len() >= 2 * parallel::threads() {
         parallel::try_each(&mut products, run)
     } else {
         products.iter_mut().try_for_each(run)

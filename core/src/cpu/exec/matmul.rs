@@ -81,7 +81,7 @@ fn matrix(layout: &Layout, batch: usize) -> gemm::Layout {
 fn for_each_product<T: Send>(op: &Matmul, out: &mut [T], product: impl Fn(usize, &mut [T]) -> Done + Sync) -> Done {
     let MatmulDims { batch, m, n, .. } = op.dims();
     let elements = (m * n) as usize;
-    if batch as usize >= 2 * rayon::current_num_threads() {
+    if batch as usize >= 2 * parallel::threads() {
         parallel::try_chunks(out, elements, product)
     } else {
         out.chunks_mut(elements).enumerate().try_for_each(|(i, out)| product(i, out))

@@ -66,7 +66,7 @@ pub fn gemm<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: MatMut
     }
     // Threads take rectangles of C of their own: each packs what it reads, and none waits for another between blocks of k,
     // as gemm's own threads do. Several rectangles to a thread even out what other processes take from one.
-    let [down, across] = cuts(rayon::current_num_threads(), [m, n, k]);
+    let [down, across] = cuts(parallel::threads(), [m, n, k]);
     parallel::each(&mut Block::of(c).grid(down, across), |(first_row, first_col, c)| {
         let Layout { rows, cols, .. } = c.layout;
         product(alpha, a.block(*first_row, 0, rows, k), b.block(0, *first_col, k, cols), beta, c);
