@@ -61,8 +61,9 @@ impl WgpuBackend {
         if let Some(compiled) = self.user_kernels.get(kernel) {
             return Ok(compiled);
         }
-        let capabilities = capabilities_of(self.gpu.features());
-        let interface = read_kernel(self.fault.device(), kernel, capabilities)?.interface;
+        let features = self.gpu.features();
+        let read = read_kernel(self.fault.device(), kernel, capabilities_of(features));
+        let interface = read.map_err(|error| told_apart(error, features))?.interface;
         self.launch_limits.check_resources(&interface)?;
         // Drivers' compilers recurse as naga does.
         let compiled = guarded(|| self.compile(kernel, interface))?;
@@ -204,6 +205,22 @@ pub(crate) fn launch_limits(id: &str, limits: &wgpu::Limits) -> LaunchLimits {
     }
 }
 
+/// What a device has and users' kernels do not get is told apart from what it lacks: neither wgpu nor drivers compare what loads and
+/// stores of cooperative matrices reach with the buffer's size.
+fn told_apart(error: Error, features: wgpu::Features) -> Error {
+    match error {
+        Error::Unsupported { device, what, .. }
+            if what == "cooperative_matrix" && features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) =>
+        {
+            let what = "cooperative matrices in a kernel of your own".to_owned();
+            let reason = "wgpu does not check what they reach; use Tensor::matmul, which takes them, or a cuda device"
+                .to_owned();
+            Error::Unsupported { device, what, reason }
+        }
+        other => other,
+    }
+}
+
 /// What naga may accept for a device with these features.
 fn capabilities_of(features: wgpu::Features) -> Capabilities {
     let pairs = [
@@ -223,4 +240,27 @@ fn capabilities_of(features: wgpu::Features) -> Capabilities {
         capabilities.set(capability, features.contains(feature));
     }
     capabilities
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cooperative_matrices_that_a_device_has_are_not_called_lacking() {
+        let text = "enable wgpu_cooperative_matrix;\n@compute @workgroup_size(32) fn main() {}";
+        let told = |text: &str, features: wgpu::Features| {
+            let read = read_kernel("wgpu:0", &Kernel::wgsl(text), capabilities_of(features));
+            told_apart(read.map(drop).expect_err("it needs cooperative matrices"), features).to_string()
+        };
+        let (none, has) = (wgpu::Features::empty(), wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
+        assert!(
+            told(text, none).contains("does not support cooperative_matrix: the kernel needs it"),
+            "{}",
+            told(text, none)
+        );
+        assert!(told(text, has).contains("in a kernel of your own: wgpu does not check"), "{}", told(text, has));
+        let two = text.replace("wgpu_cooperative_matrix", "wgpu_cooperative_matrix, f16");
+        assert!(told(&two, has).contains("cooperative_matrix, f16: the kernel needs it"), "{}", told(&two, has));
+    }
 }
