@@ -59,18 +59,21 @@ fn try_tasks(count: usize, task: &(dyn Fn(usize) -> Done + Sync)) -> Done {
         return (0..count).try_for_each(task);
     }
     // SAFETY: the reference is used by threads inside of `Loop::work` alone. Helpers are there only if they came before the loop was
-    // over, `Loop::end` waits until they have left, and it is reached whatever a task does, as `work` catches panics.
+    // over, and `Loop::end` waits until they have left; it is reached whichever way this function is left.
     let task = unsafe {
         std::mem::transmute::<&(dyn Fn(usize) -> Done + Sync), &'static (dyn Fn(usize) -> Done + Sync)>(task)
     };
     let asked = ASKED.try_with(Arc::clone).unwrap_or_default();
     let (next, runs) = (AtomicUsize::new(0), RUNS * threads);
     let all = Arc::new(Loop { task, count, wide, runs, next, state: Mutex::default(), left: Condvar::new(), asked });
-    if all.asked.load(Ordering::Relaxed) < UNANSWERED * threads {
-        all.ask_for(threads - 1);
+    {
+        let _end = Finally(|| all.end());
+        if all.asked.load(Ordering::Relaxed) < UNANSWERED * threads {
+            all.ask_for(threads - 1);
+        }
+        all.work();
     }
-    all.work();
-    all.end()
+    all.outcome()
 }
 
 /// Threads that a loop here would have: those of the current pool, but one within a task of a loop that gives each of them something to do.
@@ -117,6 +120,15 @@ enum Failure {
     Panic(Box<dyn Any + Send>),
 }
 
+/// Calls what it holds when it goes, also by a panic.
+struct Finally<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Finally<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 impl Loop {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -144,8 +156,12 @@ impl Loop {
             }
             state.helpers += 1;
         }
+        let _leaves = Finally(|| self.leave());
         self.ask_for(more);
         self.work();
+    }
+
+    fn leave(&self) {
         let mut state = self.state();
         state.helpers -= 1;
         if state.helpers == 0 {
@@ -194,7 +210,7 @@ impl Loop {
     }
 
     /// Waits for those inside; nobody comes in afterwards.
-    fn end(&self) -> Done {
+    fn end(&self) {
         self.state().over = true;
         for _ in 0..LOOKS {
             if self.state().helpers == 0 {
@@ -206,8 +222,11 @@ impl Loop {
         while state.helpers > 0 {
             state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let failure = state.failure.take();
-        drop(state);
+    }
+
+    /// How an ended loop ended.
+    fn outcome(&self) -> Done {
+        let failure = self.state().failure.take();
         match failure {
             None => Ok(()),
             Some(Failure::Memory(short)) => Err(short),

@@ -77,15 +77,58 @@ fn matrix(layout: &Layout, batch: usize) -> gemm::Layout {
     }
 }
 
-/// Runs `product(batch, result)` for every matrix of the batch, in parallel when there are many; the first failure ends it.
-fn for_each_product<T: Send>(op: &Matmul, out: &mut [T], product: impl Fn(usize, &mut [T]) -> Done + Sync) -> Done {
-    let MatmulDims { batch, m, n, .. } = op.dims();
-    let elements = (m * n) as usize;
-    if batch as usize >= 2 * parallel::threads() {
-        parallel::try_chunks(out, elements, product)
-    } else {
-        out.chunks_mut(elements).enumerate().try_for_each(|(i, out)| product(i, out))
+/// Runs `product(part, its rows of the result)` for parts that make up the batch, in parallel; the first failure ends it.
+fn for_each_part<T: Send>(op: &Matmul, out: &mut [T], product: impl Fn(Part, &mut [T]) -> Done + Sync) -> Done {
+    let MatmulDims { batch, m, n, k } = op.dims();
+    let [m, n, k] = [m, n, k].map(|extent| extent as usize);
+    let rows = part_rows(parallel::threads(), batch as usize, [m, n, k]);
+    let whole = |i: usize| Part { batch: i, first: 0, rows: m };
+    match rows {
+        None => out.chunks_mut(m * n).enumerate().try_for_each(|(i, out)| product(whole(i), out)),
+        Some(rows) if rows == m => parallel::try_chunks(out, m * n, |i, out| product(whole(i), out)),
+        Some(rows) => {
+            let parts = |(batch, out): (usize, _)| {
+                let parts = <[T]>::chunks_mut(out, rows * n).enumerate();
+                parts.map(move |(i, out)| (Part { batch, first: i * rows, rows: out.len() / n }, out))
+            };
+            let mut all: Vec<_> = out.chunks_mut(m * n).enumerate().flat_map(parts).collect();
+            parallel::try_each(&mut all, |(part, out)| product(*part, out))
+        }
     }
+}
+
+/// Some rows of one product of a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Part {
+    batch: usize,
+    first: usize,
+    rows: usize,
+}
+
+impl Part {
+    /// Of A's layout in the product's matrix, what this part needs.
+    fn of(self, a: gemm::Layout) -> gemm::Layout {
+        let offset = (a.offset as isize + self.first as isize * a.row_stride) as usize;
+        gemm::Layout { offset, rows: self.rows, ..a }
+    }
+}
+
+/// How many rows of a product one task multiplies: all where there are many products, some where they would leave threads without
+/// work at the end (32 products of 256^3 on 16 threads: `cpu-batches.txt` of benches/results/h200-2026-11-24c). `None`: one product after
+/// the other, each by all threads.
+fn part_rows(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Option<usize> {
+    /// Tasks for each thread that even out what threads differ by.
+    const TASKS: usize = 8;
+    /// Rows whose products pay for packing all of B again, and the elements of a B for which they do.
+    const MIN_ROWS: usize = 32;
+    const B_ELEMENTS: usize = 1 << 18;
+    if batch < 2 || threads == 1 {
+        return None;
+    }
+    let wanted = (TASKS * threads).div_ceil(batch);
+    // A long K is added in an order that depends on all rows.
+    let cut = if n * k > B_ELEMENTS || k >= gemm::LONG_K { 1 } else { wanted.min(m / MIN_ROWS).max(1) };
+    (batch * cut >= 2 * threads).then(|| m.div_ceil(cut))
 }
 
 /// What the epilogue needs of a result type.
@@ -119,11 +162,11 @@ macro_rules! number {
 number!(f32 F32 f64 F64);
 
 fn float<T: Number>(op: &Matmul, operands: &Operands<'_, T, T>, out: &mut [T]) -> Done {
-    let MatmulDims { m, n, .. } = op.dims();
-    for_each_product(op, out, |batch, out| {
-        let a = Mat::new(operands.a, matrix(&op.a.layout, batch));
-        let b = Mat::new(operands.b, matrix(&op.b.layout, batch));
-        let c = MatMut::new(out, gemm::Layout::row_major(m as usize, n as usize));
+    let n = op.dims().n as usize;
+    for_each_part(op, out, |part, out| {
+        let a = Mat::new(operands.a, part.of(matrix(&op.a.layout, part.batch)));
+        let b = Mat::new(operands.b, matrix(&op.b.layout, part.batch));
+        let c = MatMut::new(out, gemm::Layout::row_major(part.rows, n));
         gemm::gemm(T::from_f64(op.alpha), a, b, T::from_f64(0.0), c)
     })?;
     // Behind the product: terms that are added to a large C one by one would be lost in it.
@@ -134,7 +177,7 @@ fn float<T: Number>(op: &Matmul, operands: &Operands<'_, T, T>, out: &mut [T]) -
         });
     }
     let bias = operands.bias.as_ref().map(|(spec, bias)| dense(&spec.layout, bias)).transpose()?;
-    epilogue(bias.as_deref(), op.activation, n as usize, out);
+    epilogue(bias.as_deref(), op.activation, n, out);
     Ok(())
 }
 
@@ -266,12 +309,12 @@ where
     O: WrappingResult,
 {
     let operands = Operands::<I, O>::new(op, inputs, |bytes| typed::<O>(bytes));
-    let MatmulDims { m, n, .. } = op.dims();
+    let n = op.dims().n as usize;
     let out: &mut [O] = dense_mut(&op.output, output);
-    for_each_product(op, out, |batch, out| {
-        let a = Mat::new(operands.a, matrix(&op.a.layout, batch));
-        let b = Mat::new(operands.b, matrix(&op.b.layout, batch));
-        let c = MatMut::new(out, gemm::Layout::row_major(m as usize, n as usize));
+    for_each_part(op, out, |part, out| {
+        let a = Mat::new(operands.a, part.of(matrix(&op.a.layout, part.batch)));
+        let b = Mat::new(operands.b, matrix(&op.b.layout, part.batch));
+        let c = MatMut::new(out, gemm::Layout::row_major(part.rows, n));
         gemm::gemm_integer(O::from_scalar(1.0), a, b, O::from_scalar(0.0), c)
     })?;
     integer_epilogue(op, &operands, out)
@@ -367,18 +410,18 @@ where
 
 /// The sums alone, in `out`, from the widened storages of A and B.
 fn small_integer_sums(op: &Matmul, [a, b]: &[Vec<f32>; 2], out: &mut [i32], exact_k: usize) -> Done {
-    let MatmulDims { m, n, k, .. } = op.dims();
-    let (m, n, k) = (m as usize, n as usize, k as usize);
-    for_each_product(op, out, |batch, out| {
+    let MatmulDims { n, k, .. } = op.dims();
+    let (n, k) = (n as usize, k as usize);
+    for_each_part(op, out, |part, out| {
         out.fill(0);
-        let (a_all, b_all) = (matrix(&op.a.layout, batch), matrix(&op.b.layout, batch));
-        let mut sums = scratch::zeroed::<f32>(m * n)?;
+        let (a_all, b_all) = (part.of(matrix(&op.a.layout, part.batch)), matrix(&op.b.layout, part.batch));
+        let mut sums = scratch::zeroed::<f32>(out.len())?;
         for first in (0..k).step_by(exact_k) {
             let len = exact_k.min(k - first);
             let along = |offset: usize, stride: isize| (offset as isize + first as isize * stride) as usize;
             let a_part = gemm::Layout { offset: along(a_all.offset, a_all.col_stride), cols: len, ..a_all };
             let b_part = gemm::Layout { offset: along(b_all.offset, b_all.row_stride), rows: len, ..b_all };
-            let c = MatMut::new(&mut sums, gemm::Layout::row_major(m, n));
+            let c = MatMut::new(&mut sums, gemm::Layout::row_major(part.rows, n));
             gemm::gemm(1.0, Mat::new(a, a_part), Mat::new(b, b_part), 0.0, c)?;
             parallel::pairs((out, parallel::CHUNK), (&sums, parallel::CHUNK), |out, sums| {
                 out.iter_mut().zip(sums).for_each(|(x, &s)| *x = x.wrapping_add(s as i32));
@@ -408,4 +451,63 @@ fn integer_epilogue<I, O: WrappingResult>(op: &Matmul, operands: &Operands<'_, I
         out.iter_mut().for_each(|x| *x = x.relu());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Shape;
+
+    #[test]
+    fn few_products_are_cut_and_long_or_large_ones_are_not() {
+        let cases = [
+            ((1, 1000, [8, 8, 8]), None),
+            ((16, 1, [256, 256, 256]), None),
+            ((16, 3, [8, 8, 8]), None),
+            ((16, 32, [256, 256, 256]), Some(64)),
+            ((16, 1000, [256, 256, 256]), Some(256)),
+            ((16, 32, [256, 64, 4096]), Some(256)),
+            ((16, 8, [256, 64, 4096]), None),
+            ((16, 31, [4096, 4096, 128]), None),
+        ];
+        for ((threads, batch, dims), expected) in cases {
+            assert_eq!(part_rows(threads, batch, dims), expected, "{batch} x {dims:?} on {threads}");
+        }
+    }
+
+    /// Products whose rows do not divide by parts, whose A is a view of a larger one, on any number of threads: the same bits.
+    #[test]
+    fn parts_of_a_batch_are_the_same_on_any_number_of_threads() {
+        let (batch, m, n, k) = (5, 71, 9, 33);
+        let dense = |dims: [u64; 3]| Layout::contiguous(Shape::new(&dims).unwrap());
+        let rows = dense([batch, m, 2 * k]).slice(2, 1, 1 + k, 1).unwrap();
+        let [a, b, d] = [rows, dense([batch, k, n]), dense([batch, m, n])];
+        let noise = |len: u64, seed: u64| -> Vec<f32> {
+            (0..len).map(|i| ((i * 37 + seed) % 101) as f32 * 0.37 - 18.0).collect()
+        };
+        let (x, y) = (noise(batch * m * 2 * k, 1), noise(batch * k * n, 2));
+        let op = Matmul::product(
+            TensorSpec::new(DType::F32, a),
+            TensorSpec::new(DType::F32, b),
+            TensorSpec::new(DType::F32, d),
+        );
+        let run = |threads: usize| {
+            let mut out = vec![f32::NAN; (batch * m * n) as usize];
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool");
+            let inputs = [bytemuck::cast_slice(&x), bytemuck::cast_slice(&y)];
+            pool.install(|| execute(&op, &inputs, bytemuck::cast_slice_mut(&mut out))).unwrap();
+            out
+        };
+        let one = run(1);
+        let exact = |i: u64| -> f64 {
+            let (of, row, column) = (i / (m * n), i / n % m, i % n);
+            let term = |p: u64| {
+                f64::from(x[((of * m + row) * 2 * k + 1 + p) as usize])
+                    * f64::from(y[((of * k + p) * n + column) as usize])
+            };
+            (0..k).map(term).sum()
+        };
+        assert!(one.iter().enumerate().all(|(i, &sum)| (f64::from(sum) - exact(i as u64)).abs() < 0.02));
+        assert!([2, 3, 4, 16].iter().all(|&threads| run(threads) == one));
+    }
 }

@@ -74,11 +74,14 @@ pub fn gemm<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: MatMut
     Ok(())
 }
 
+/// The least k that is added up in parts.
+pub const LONG_K: usize = 4096;
+
 /// How much of k is multiplied at a time where C has too few rectangles for threads, and each would read all of a long A or B
 /// (64x64x16384 on 16 threads: 1.27 ms by rectangles). Whatever the number of threads, as it decides the order of the additions.
 fn part_of_k([m, n, k]: [usize; 3]) -> Option<usize> {
     const FEW_ELEMENTS: usize = 128 * 128;
-    let is_long = k >= 4096 && k / 16 >= m.max(n) && m * n <= FEW_ELEMENTS;
+    let is_long = k >= LONG_K && k / 16 >= m.max(n) && m * n <= FEW_ELEMENTS;
     is_long.then(|| k.div_ceil(64).max(1024))
 }
 

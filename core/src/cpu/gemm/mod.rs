@@ -17,7 +17,7 @@
 mod float;
 mod integer;
 
-pub use float::{Float, gemm};
+pub use float::{Float, LONG_K, gemm};
 pub use integer::{Widen, Wrapping, gemm_integer};
 
 use super::parallel;
