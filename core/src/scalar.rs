@@ -70,7 +70,10 @@ impl Scalar {
     }
 
     fn round_bf16(self) -> bf16 {
-        bf16_from_f64(self.as_f64())
+        match self {
+            Scalar::F(x) => bf16_from_f64(x),
+            Scalar::I(x) => bf16_from_i64(x),
+        }
     }
 
     fn to_int(self, from_float: fn(f64) -> i64, from_int: fn(i64) -> i64) -> Scalar {
@@ -131,6 +134,15 @@ pub(crate) fn bf16_from_f64(x: f64) -> bf16 {
     bf16::from_f32(round_to_odd(x))
 }
 
+/// `x` rounded once: where f64 cannot hold it, what it cannot is kept as a sticky bit, as in [`round_to_odd`].
+pub(crate) fn bf16_from_i64(x: i64) -> bf16 {
+    /// Bits that the largest magnitude has beyond the 53 of an f64.
+    const BEYOND: i64 = (1 << 10) - 1;
+    let is_exact = x.unsigned_abs() <= 1 << 53;
+    let sticky = if x & BEYOND == 0 { 0 } else { BEYOND + 1 };
+    bf16_from_f64(if is_exact { x } else { x & !BEYOND | sticky } as f64)
+}
+
 /// `x` as f32, rounded toward zero with the lowest bit set when anything was lost: rounding that again, to a type at
 /// least two bits shorter, is the same as rounding `x` itself (Boldo and Melquiond, IEEE Trans. Computers 57(4), 2008).
 pub(crate) fn round_to_odd(x: f64) -> f32 {
@@ -180,6 +192,25 @@ mod tests {
         assert_eq!(half(-tie - (-45f64).exp2()), Scalar::F(-1.0 - (-10f64).exp2()));
         assert_eq!((half(65519.99), half(65520.0)), (Scalar::F(65504.0), Scalar::F(f64::INFINITY)));
         assert_eq!((half(1e-300), cast(1e300)), (Scalar::F(0.0), Scalar::F(f64::INFINITY)));
+    }
+
+    /// Against the two neighbours in 128 bits: no f64 tells a tie from what lies beside it.
+    #[test]
+    fn cast_of_long_integers_to_bf16_rounds_once() {
+        let cast = |x: i64| match Scalar::I(x).cast(DType::BF16) {
+            Scalar::F(y) => y as i128,
+            Scalar::I(_) => panic!("bf16 is a float"),
+        };
+        let near_ties = (129..256).flat_map(|lead| (45..55).map(move |shift| ((2 * lead + 1_i64) << shift) >> 1));
+        for tie in near_ties.chain([i64::MAX, i64::MIN + 1, (1 << 53) + 1, 1 << 62]) {
+            for x in (-2..=2).flat_map(|by| [tie.saturating_add(by), tie.saturating_add(by).wrapping_neg()]) {
+                let (x, y) = (i128::from(x), cast(x));
+                let unit = 1_i128 << (120 - (x.unsigned_abs().leading_zeros()));
+                let off = (x - y).abs() * 2;
+                assert!(off < unit || (off == unit && (y / unit) % 2 == 0), "{x} became {y}, units of {unit}");
+            }
+        }
+        assert_eq!(cast((257 << 54) + 1), 258 << 54);
     }
 
     #[test]

@@ -48,3 +48,30 @@ fn tasks_of_a_pool_that_share_tensors_come_to_an_end() {
     let shared = sum.recv_timeout(Duration::from_secs(100)).expect("a task waits for one that it interrupted");
     assert!(shared.iter().all(|x| *x == 1.0));
 }
+
+/// Where the system refuses threads, the CPU computes on its caller's. (Stacks larger than any address space are refused.)
+#[test]
+fn refused_threads_leave_the_caller() {
+    const NAME: &str = "refused_threads_leave_the_caller";
+    const CHILD: &str = "POLYWARP_TEST_REFUSED_THREADS";
+    if std::env::var_os(CHILD).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child
+            .args(["--exact", NAME, "--test-threads", "1"])
+            .env(CHILD, "1")
+            .env("RUST_MIN_STACK", (1_u64 << 60).to_string());
+        let output = child.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        return;
+    }
+    assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "threads are not refused");
+    let device = Device::new(CpuBackend::new());
+    assert_eq!(device.info().threads, Some(1));
+    let ones = Tensor::full(&device, DType::F32, [300, 300], 1.0).unwrap();
+    assert_eq!(ones.matmul(&ones).unwrap().to_vec::<f32>().unwrap(), vec![300.0; 300 * 300]);
+}

@@ -66,7 +66,7 @@ impl CpuBackend {
             driver: format!("polywarp {} ({})", env!("CARGO_PKG_VERSION"), simd::instruction_set()),
             pci_bus: None,
             memory_bytes,
-            threads: Some(rayon::current_num_threads()),
+            threads: Some(parallel::pool_threads()),
             limits: Limits {
                 max_buffer_bytes: max,
                 max_binding_bytes: max,

@@ -9,11 +9,12 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::error::Error as _;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::scratch::{Done, Short};
 use super::simd::{self, Map1};
@@ -78,7 +79,24 @@ fn try_tasks(count: usize, task: &(dyn Fn(usize) -> Done + Sync)) -> Done {
 
 /// Threads that a loop here would have: those of the current pool, but one within a task of a loop that gives each of them something to do.
 pub(super) fn threads() -> usize {
-    if WITHIN_WIDE.get() { 1 } else { rayon::current_num_threads() }
+    if WITHIN_WIDE.get() { 1 } else { pool_threads() }
+}
+
+/// Threads of the current pool; one where there is none, as the system refuses threads (a browser, a limit of the user's).
+pub(super) fn pool_threads() -> usize {
+    static IS_REFUSED: OnceLock<bool> = OnceLock::new();
+    let is_refused = || {
+        // Rayon starts it at the first use otherwise, and panics when it cannot.
+        let Err(error) = rayon::ThreadPoolBuilder::new().build_global() else { return false };
+        // Without a source: somebody has started it.
+        let Some(refusal) = error.source() else { return false };
+        log::warn!(
+            "the CPU computes on one thread, as others were refused: {refusal}; raise the limit (`ulimit -u`) for more"
+        );
+        true
+    };
+    let is_worker = rayon::current_thread_index().is_some();
+    if !is_worker && *IS_REFUSED.get_or_init(is_refused) { 1 } else { rayon::current_num_threads() }
 }
 
 thread_local! {

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use super::super::reduce::{Element as Widen, Number};
 use super::super::simd;
 use super::super::vmath;
-use crate::scalar::{bf16_from_f64, f16_from_f64};
+use crate::scalar::{bf16_from_f64, bf16_from_i64, f16_from_f64};
 use crate::{BinaryFn, CompareFn, DType, F8E4M3, F8E5M2, Scalar, UnaryFn};
 
 /// Values per block: a handful of f32 blocks stay in a 32 KiB L1.
@@ -336,7 +336,7 @@ convert! {
     f64: f16_from_f64, bf16_from_f64, F8E4M3::from_f64, F8E5M2::from_f64;
     i32: |x| f16_from_f64(x.into()), |x| bf16_from_f64(x.into()), |x| F8E4M3::from_f64(x.into()), |x| F8E5M2::from_f64(x.into());
     u32: |x| f16_from_f64(x.into()), |x| bf16_from_f64(x.into()), |x| F8E4M3::from_f64(x.into()), |x| F8E5M2::from_f64(x.into());
-    i64: |x| f16_from_f64(x as f64), |x| bf16_from_f64(x as f64), |x| F8E4M3::from_f64(x as f64), |x| F8E5M2::from_f64(x as f64);
+    i64: |x| f16_from_f64(x as f64), bf16_from_i64, |x| F8E4M3::from_f64(x as f64), |x| F8E5M2::from_f64(x as f64);
     u8: |x| f16_from_f64(x.into()), |x| bf16_from_f64(x.into()), |x| F8E4M3::from_f64(x.into()), |x| F8E5M2::from_f64(x.into());
 }
 
