@@ -86,10 +86,13 @@ pub(super) fn threads() -> usize {
 pub(super) fn pool_threads() -> usize {
     static IS_REFUSED: OnceLock<bool> = OnceLock::new();
     let is_refused = || {
-        // Rayon starts it at the first use otherwise, and panics when it cannot.
+        // Rayon starts it at the first use otherwise, and panics when it cannot; in browsers it does without.
+        if cfg!(target_family = "wasm") {
+            return false;
+        }
         let Err(error) = rayon::ThreadPoolBuilder::new().build_global() else { return false };
-        // Without a source: somebody has started it.
-        let Some(refusal) = error.source() else { return false };
+        // Without a source: somebody has started it, or could not.
+        let Some(refusal) = error.source() else { return catch_unwind(rayon::current_num_threads).is_err() };
         log::warn!(
             "the CPU computes on one thread, as others were refused: {refusal}; raise the limit (`ulimit -u`) for more"
         );

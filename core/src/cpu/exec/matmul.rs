@@ -81,17 +81,20 @@ fn matrix(layout: &Layout, batch: usize) -> gemm::Layout {
 fn for_each_part<T: Send>(op: &Matmul, out: &mut [T], product: impl Fn(Part, &mut [T]) -> Done + Sync) -> Done {
     let MatmulDims { batch, m, n, k } = op.dims();
     let [m, n, k] = [m, n, k].map(|extent| extent as usize);
-    let rows = part_rows(parallel::threads(), batch as usize, [m, n, k]);
     let whole = |i: usize| Part { batch: i, first: 0, rows: m };
-    match rows {
+    match parts_of_rows(parallel::threads(), batch as usize, [m, n, k]).as_deref() {
         None => out.chunks_mut(m * n).enumerate().try_for_each(|(i, out)| product(whole(i), out)),
-        Some(rows) if rows == m => parallel::try_chunks(out, m * n, |i, out| product(whole(i), out)),
-        Some(rows) => {
-            let parts = |(batch, out): (usize, _)| {
-                let parts = <[T]>::chunks_mut(out, rows * n).enumerate();
-                parts.map(move |(i, out)| (Part { batch, first: i * rows, rows: out.len() / n }, out))
-            };
-            let mut all: Vec<_> = out.chunks_mut(m * n).enumerate().flat_map(parts).collect();
+        Some([_, _]) => parallel::try_chunks(out, m * n, |i, out| product(whole(i), out)),
+        Some(edges) => {
+            let (mut all, mut rest) = (Vec::with_capacity(batch as usize * edges.len()), out);
+            for i in 0..batch as usize {
+                for ends in edges.windows(2) {
+                    let part = Part { batch: i, first: ends[0], rows: ends[1] - ends[0] };
+                    let (own, after) = rest.split_at_mut(part.rows * n);
+                    all.push((part, own));
+                    rest = after;
+                }
+            }
             parallel::try_each(&mut all, |(part, out)| product(*part, out))
         }
     }
@@ -113,10 +116,10 @@ impl Part {
     }
 }
 
-/// How many rows of a product one task multiplies: all where there are many products, some where they would leave threads without
-/// work at the end (32 products of 256^3 on 16 threads: `cpu-batches.txt` of benches/results/h200-2026-11-24c). `None`: one product after
-/// the other, each by all threads.
-fn part_rows(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Option<usize> {
+/// Between which rows products are cut into tasks: nowhere where there are many, into parts where they would leave threads without
+/// work at the end (32 products of 256^3 on 16 threads, 909 us: 813, `cpu-loops.txt` of benches/results/h200-2026-11-24c). `None`: one
+/// product after the other, each by all threads.
+fn parts_of_rows(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Option<Vec<usize>> {
     /// Tasks for each thread that even out what threads differ by.
     const TASKS: usize = 8;
     /// Rows whose products pay for packing all of B again, and the elements of a B for which they do.
@@ -127,8 +130,9 @@ fn part_rows(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Option<usiz
     }
     let wanted = (TASKS * threads).div_ceil(batch);
     // A long K is added in an order that depends on all rows.
-    let cut = if n * k > B_ELEMENTS || k >= gemm::LONG_K { 1 } else { wanted.min(m / MIN_ROWS).max(1) };
-    (batch * cut >= 2 * threads).then(|| m.div_ceil(cut))
+    let parts = if n * k > B_ELEMENTS || k >= gemm::LONG_K { 1 } else { wanted.min(m / MIN_ROWS).max(1) };
+    let edges = gemm::row_edges([m, n], parts);
+    (batch * (edges.len() - 1) >= 2 * threads).then_some(edges)
 }
 
 /// What the epilogue needs of a result type.
@@ -136,7 +140,6 @@ trait Number: gemm::Float + Widen<Acc = Self> + bytemuck::Pod {
     fn from_f64(x: f64) -> Self;
     fn lanes(x: &[Self]) -> Lanes;
     fn store(lanes: &Lanes, x: &mut [Self]);
-    fn sum(self, other: Self) -> Self;
 }
 
 macro_rules! number {
@@ -153,9 +156,6 @@ macro_rules! number {
                     x.copy_from_slice(&lanes[..x.len()]);
                 }
             }
-            fn sum(self, other: $t) -> $t {
-                self + other
-            }
         }
     )*};
 }
@@ -167,18 +167,29 @@ fn float<T: Number>(op: &Matmul, operands: &Operands<'_, T, T>, out: &mut [T]) -
         let a = Mat::new(operands.a, part.of(matrix(&op.a.layout, part.batch)));
         let b = Mat::new(operands.b, matrix(&op.b.layout, part.batch));
         let c = MatMut::new(out, gemm::Layout::row_major(part.rows, n));
-        gemm::gemm(T::from_f64(op.alpha), a, b, T::from_f64(0.0), c)
+        gemm::gemm(a, b, c)
     })?;
+    scale(op.alpha, out);
     // Behind the product: terms that are added to a large C one by one would be lost in it.
     if let Some((spec, c)) = operands.c.as_ref().filter(|_| op.beta != 0.0) {
         let (c, beta) = (dense(&spec.layout, c)?, T::from_f64(op.beta));
         parallel::pairs((out, parallel::CHUNK), (&c, parallel::CHUNK), |out, c| {
-            out.iter_mut().zip(c).for_each(|(x, &c)| *x = x.sum(beta.times(c)));
+            out.iter_mut().zip(c).for_each(|(x, &c)| *x = x.plus(beta.times(c)));
         });
     }
     let bias = operands.bias.as_ref().map(|(spec, bias)| dense(&spec.layout, bias)).transpose()?;
     epilogue(bias.as_deref(), op.activation, n, out);
     Ok(())
+}
+
+/// `out` times alpha; 0 takes nothing along, as in BLAS, be it a NaN.
+fn scale<T: Number>(alpha: f64, out: &mut [T]) {
+    let (factor, zero) = (T::from_f64(alpha), T::from_f64(0.0));
+    if alpha != 1.0 {
+        parallel::chunks(out, parallel::CHUNK, |_, out| {
+            out.iter_mut().for_each(|x| *x = if factor == zero { zero } else { factor.times(*x) });
+        });
+    }
 }
 
 /// Bias and activation, row by row.
@@ -188,7 +199,7 @@ fn epilogue<T: Number>(bias: Option<&[T]>, activation: Option<UnaryFn>, n: usize
     }
     parallel::chunks(out, n, |_, row| {
         if let Some(bias) = bias {
-            row.iter_mut().zip(bias).for_each(|(x, &b)| *x = x.sum(b));
+            row.iter_mut().zip(bias).for_each(|(x, &b)| *x = x.plus(b));
         }
         if let Some(f) = activation {
             // A row may be all of the result: a part at a time, whose copies stay in cache.
@@ -315,7 +326,7 @@ where
         let a = Mat::new(operands.a, part.of(matrix(&op.a.layout, part.batch)));
         let b = Mat::new(operands.b, matrix(&op.b.layout, part.batch));
         let c = MatMut::new(out, gemm::Layout::row_major(part.rows, n));
-        gemm::gemm_integer(O::from_scalar(1.0), a, b, O::from_scalar(0.0), c)
+        gemm::gemm_integer(a, b, c)
     })?;
     integer_epilogue(op, &operands, out)
 }
@@ -422,7 +433,7 @@ fn small_integer_sums(op: &Matmul, [a, b]: &[Vec<f32>; 2], out: &mut [i32], exac
             let a_part = gemm::Layout { offset: along(a_all.offset, a_all.col_stride), cols: len, ..a_all };
             let b_part = gemm::Layout { offset: along(b_all.offset, b_all.row_stride), rows: len, ..b_all };
             let c = MatMut::new(&mut sums, gemm::Layout::row_major(part.rows, n));
-            gemm::gemm(1.0, Mat::new(a, a_part), Mat::new(b, b_part), 0.0, c)?;
+            gemm::gemm(Mat::new(a, a_part), Mat::new(b, b_part), c)?;
             parallel::pairs((out, parallel::CHUNK), (&sums, parallel::CHUNK), |out, sums| {
                 out.iter_mut().zip(sums).for_each(|(x, &s)| *x = x.wrapping_add(s as i32));
             });
@@ -460,37 +471,45 @@ mod tests {
 
     #[test]
     fn few_products_are_cut_and_long_or_large_ones_are_not() {
-        let cases = [
+        let cases: [_; 9] = [
             ((1, 1000, [8, 8, 8]), None),
             ((16, 1, [256, 256, 256]), None),
             ((16, 3, [8, 8, 8]), None),
-            ((16, 32, [256, 256, 256]), Some(64)),
-            ((16, 1000, [256, 256, 256]), Some(256)),
-            ((16, 32, [256, 64, 4096]), Some(256)),
+            ((16, 32, [256, 256, 256]), Some(vec![0, 64, 128, 192, 256])),
+            ((16, 32, [71, 256, 256]), Some(vec![0, 32, 71])),
+            ((16, 1000, [256, 256, 256]), Some(vec![0, 256])),
+            ((16, 32, [256, 64, 4096]), Some(vec![0, 256])),
             ((16, 8, [256, 64, 4096]), None),
             ((16, 31, [4096, 4096, 128]), None),
         ];
         for ((threads, batch, dims), expected) in cases {
-            assert_eq!(part_rows(threads, batch, dims), expected, "{batch} x {dims:?} on {threads}");
+            assert_eq!(parts_of_rows(threads, batch, dims), expected, "{batch} x {dims:?} on {threads}");
         }
     }
 
-    /// Products whose rows do not divide by parts, whose A is a view of a larger one, on any number of threads: the same bits.
+    /// Products whose rows do not divide by parts, whose A is a view of a larger one and B may be transposed, on any number of threads:
+    /// the same bits.
     #[test]
     fn parts_of_a_batch_are_the_same_on_any_number_of_threads() {
-        let (batch, m, n, k) = (5, 71, 9, 33);
+        for (batch, m, n, k) in
+            [(5, 71, 9, 33), (5, 71, 4, 33), (8, 256, 64, 600), (2, 1057, 256, 300), (3, 128, 128, 1000)]
+        {
+            for (alpha, transposed) in [(1.0, false), (0.3, true)] {
+                same_on_any_number_of_threads([batch, m, n, k], alpha, transposed);
+            }
+        }
+    }
+
+    fn same_on_any_number_of_threads([batch, m, n, k]: [u64; 4], alpha: f64, transposed: bool) {
         let dense = |dims: [u64; 3]| Layout::contiguous(Shape::new(&dims).unwrap());
-        let rows = dense([batch, m, 2 * k]).slice(2, 1, 1 + k, 1).unwrap();
-        let [a, b, d] = [rows, dense([batch, k, n]), dense([batch, m, n])];
+        let a = dense([batch, m, 2 * k]).slice(2, 1, 1 + k, 1).unwrap();
+        let b = if transposed { dense([batch, n, k]).permute(&[0, 2, 1]).unwrap() } else { dense([batch, k, n]) };
         let noise = |len: u64, seed: u64| -> Vec<f32> {
             (0..len).map(|i| ((i * 37 + seed) % 101) as f32 * 0.37 - 18.0).collect()
         };
         let (x, y) = (noise(batch * m * 2 * k, 1), noise(batch * k * n, 2));
-        let op = Matmul::product(
-            TensorSpec::new(DType::F32, a),
-            TensorSpec::new(DType::F32, b),
-            TensorSpec::new(DType::F32, d),
-        );
+        let [a_spec, b_spec, d] = [a, b, dense([batch, m, n])].map(|layout| TensorSpec::new(DType::F32, layout));
+        let op = Matmul { alpha, ..Matmul::product(a_spec, b_spec, d) };
         let run = |threads: usize| {
             let mut out = vec![f32::NAN; (batch * m * n) as usize];
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool");
@@ -499,15 +518,23 @@ mod tests {
             out
         };
         let one = run(1);
-        let exact = |i: u64| -> f64 {
-            let (of, row, column) = (i / (m * n), i / n % m, i % n);
-            let term = |p: u64| {
-                f64::from(x[((of * m + row) * 2 * k + 1 + p) as usize])
-                    * f64::from(y[((of * k + p) * n + column) as usize])
-            };
-            (0..k).map(term).sum()
+        let at = |layout: &Layout, values: &[f32], [i, row, column]: [u64; 3]| {
+            let [s, t, u] = [0, 1, 2].map(|axis| layout.strides()[axis]);
+            let place = layout.offset() as i64 + i as i64 * s + row as i64 * t + column as i64 * u;
+            f64::from(values[place as usize])
         };
-        assert!(one.iter().enumerate().all(|(i, &sum)| (f64::from(sum) - exact(i as u64)).abs() < 0.02));
-        assert!([2, 3, 4, 16].iter().all(|&threads| run(threads) == one));
+        for i in (0..batch * m * n).step_by(97) {
+            let (of, row, column) = (i / (m * n), i / n % m, i % n);
+            let terms = (0..k).map(|p| at(&a, &x, [of, row, p]) * at(&b, &y, [of, p, column]));
+            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+            assert!((f64::from(one[i as usize]) - alpha * sum).abs() <= 1e-4 * size, "{i}");
+        }
+        for threads in [2, 3, 4, 16] {
+            let off = run(threads).iter().zip(&one).filter(|(x, y)| x != y).count();
+            assert_eq!(
+                off, 0,
+                "{batch} x {m}x{n}x{k}, alpha {alpha}, B transposed: {transposed}, on {threads} threads"
+            );
+        }
     }
 }

@@ -35,7 +35,7 @@ macro_rules! float {
 }
 float!(f32 f64);
 
-/// C = alpha * A * B + beta * C. A is [m, k], B is [k, n], C is [m, n].
+/// C = A * B. A is [m, k], B is [k, n], C is [m, n].
 ///
 /// Error: an FMA chain of length k in blocks (k u |A||B| at most).
 ///
@@ -44,32 +44,29 @@ float!(f32 f64);
 ///
 /// # Panics
 /// When the shapes do not fit.
-pub fn gemm<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: MatMut<'_, T>) -> Done {
+pub fn gemm<T: Float>(a: Mat<'_, T>, b: Mat<'_, T>, c: MatMut<'_, T>) -> Done {
     let (a, b, c) = canonical(a, b, c);
     let (m, n, k) = (c.layout.rows, c.layout.cols, a.layout.cols);
     if m == 0 || n == 0 {
         return Ok(());
     }
-    if k == 0 || alpha == T::ZERO {
-        let cols = c.layout.cols;
+    if k == 0 {
         c.for_row_blocks(64, |_, c, row_stride, col_stride| {
             for row in c.chunks_mut(row_stride) {
-                for c in row.iter_mut().step_by(col_stride).take(cols) {
-                    *c = if beta == T::ZERO { T::ZERO } else { beta.times(*c) };
-                }
+                row.iter_mut().step_by(col_stride).take(n).for_each(|c| *c = T::ZERO);
             }
         });
         return Ok(());
     }
     if let Some(depth) = part_of_k([m, n, k]) {
-        return by_parts_of_k(depth, (alpha, a, b), (beta, c));
+        return by_parts_of_k(depth, a, b, c);
     }
     // Threads take rectangles of C of their own: each packs what it reads, and none waits for another between blocks of k,
     // as gemm's own threads do. Several rectangles to a thread even out what other processes take from one.
     let [down, across] = cuts(parallel::threads(), [m, n, k]);
     parallel::each(&mut Block::of(c).grid(down, across), |(first_row, first_col, c)| {
         let Layout { rows, cols, .. } = c.layout;
-        product(alpha, a.block(*first_row, 0, rows, k), b.block(0, *first_col, k, cols), beta, c);
+        product(a.block(*first_row, 0, rows, k), b.block(0, *first_col, k, cols), c);
     });
     Ok(())
 }
@@ -80,39 +77,37 @@ pub const LONG_K: usize = 4096;
 /// How much of k is multiplied at a time where C has too few rectangles for threads, and each would read all of a long A or B
 /// (64x64x16384 on 16 threads: 1.27 ms by rectangles). Whatever the number of threads, as it decides the order of the additions.
 fn part_of_k([m, n, k]: [usize; 3]) -> Option<usize> {
-    const FEW_ELEMENTS: usize = 128 * 128;
-    let is_long = k >= LONG_K && k / 16 >= m.max(n) && m * n <= FEW_ELEMENTS;
+    const MOST_ELEMENTS: usize = 128 * 128;
+    let is_long = k >= LONG_K && k / 16 >= m.max(n) && m * n <= MOST_ELEMENTS;
     is_long.then(|| k.div_ceil(64).max(1024))
 }
 
 /// The product as a sum of products of `depth` of k, added in order.
-fn by_parts_of_k<T: Float>(
-    depth: usize,
-    (alpha, a, b): (T, Mat<'_, T>, Mat<'_, T>),
-    (beta, c): (T, MatMut<'_, T>),
-) -> Done {
+fn by_parts_of_k<T: Float>(depth: usize, a: Mat<'_, T>, b: Mat<'_, T>, c: MatMut<'_, T>) -> Done {
     let (m, n, k) = (c.layout.rows, c.layout.cols, a.layout.cols);
     let mut sums = scratch::zeroed::<T>(k.div_ceil(depth) * m * n)?;
     parallel::chunks(&mut sums, m * n, |i, sums| {
         let (first, len) = (i * depth, depth.min(k - i * depth));
         let part = MatMut::new(sums, Layout::row_major(m, n));
-        product(T::ONE, a.block(0, first, m, len), b.block(first, 0, len, n), T::ZERO, &mut Block::of(part));
+        product(a.block(0, first, m, len), b.block(first, 0, len, n), &mut Block::of(part));
     });
     c.for_row_blocks(1, |row, c, _, col_stride| {
         for (col, c) in c.iter_mut().step_by(col_stride).take(n).enumerate() {
-            let sum = sums[row * n + col..].iter().step_by(m * n).fold(T::ZERO, |sum, &part| sum.plus(part));
-            let sum = alpha.times(sum);
-            *c = if beta == T::ZERO { sum } else { beta.times(*c).plus(sum) };
+            *c = sums[row * n + col..].iter().step_by(m * n).fold(T::ZERO, |sum, &part| sum.plus(part));
         }
     });
     Ok(())
 }
 
 /// Rows and columns a rectangle must have for its packing to pay; the second, where otherwise threads would have nothing to do.
-const MIN_EXTENTS: [[usize; 2]; 2] = [[96, 48], [32, 8]];
-/// Multiples of the register tiles of `gemm` (f32 on AVX-512: 48 x 8).
-const ROW_TILE: usize = 48;
-const COL_TILE: usize = 8;
+const MIN_EXTENTS: [[usize; 2]; 2] = [[48, 96], [8, 48]];
+/// Multiples of the register tiles of `gemm` (f32 on AVX-512: 48 x 8 of C^T, as C's rows are longer).
+const ROW_TILE: usize = 8;
+const COL_TILE: usize = 48;
+/// Elements up to which crate `gemm` may take a matrix for many dot products.
+const FEW_ELEMENTS: usize = 256;
+/// How much of k one call of crate `gemm` is given at most: it adds that up in one chain, whatever the rectangle.
+const CHAIN: usize = 512;
 
 /// Multiplications and additions that are worth a second thread.
 const MIN_WORK: usize = 1 << 19;
@@ -120,11 +115,11 @@ const MIN_WORK: usize = 1 << 19;
 /// Into how many parts the rows and the columns of C are cut.
 ///
 /// A few threads: rows alone, one part each, since every part packs all of B (1000^3 on 2 threads: 216 GFLOP/s, against 202
-/// with gemm's own threads); columns where there are few rows. More: four parts of rows by enough of columns for four rectangles to a
-/// thread, fewer where they would be small (1000^3 on 16 threads: 1230 GFLOP/s, against 580; 4096^3: 1350, against 935).
+/// with gemm's own threads); columns where there are few rows. More: four parts of columns by enough of rows for four rectangles to a
+/// thread, fewer where they would be small.
 fn cuts(threads: usize, [m, n, k]: [usize; 3]) -> [usize; 2] {
     const FEW_THREADS: usize = 4;
-    const ROW_PARTS: usize = 4;
+    const COL_PARTS: usize = 4;
     let at_most = |parts: usize, extent: usize, least: usize| parts.min(extent / least).max(1);
     let mut cuts = [1, 1];
     if threads == 1 || m.saturating_mul(n).saturating_mul(k) < MIN_WORK {
@@ -132,8 +127,8 @@ fn cuts(threads: usize, [m, n, k]: [usize; 3]) -> [usize; 2] {
     }
     for [rows, cols] in MIN_EXTENTS {
         cuts = if threads > FEW_THREADS {
-            let down = at_most(ROW_PARTS, m, rows);
-            [down, at_most((4 * threads).div_ceil(down), n, cols)]
+            let across = at_most(COL_PARTS, n, cols);
+            [at_most((4 * threads).div_ceil(across), m, rows), across]
         } else if m >= n.min(threads * 256) {
             [at_most(threads, m, rows), 1]
         } else {
@@ -166,7 +161,8 @@ impl<'c, T> Block<'c, T> {
 
     /// Cut into `down` x `across` rectangles or fewer, even in whole tiles, each with its first row and column.
     fn grid(self, down: usize, across: usize) -> Vec<(usize, usize, Block<'c, T>)> {
-        let (rows, cols) = (edges(self.layout.rows, down, ROW_TILE), edges(self.layout.cols, across, COL_TILE));
+        let Layout { rows: m, cols: n, .. } = self.layout;
+        let (rows, cols) = (row_edges([m, n], down), col_edges([m, n], across));
         let mut parts = Vec::with_capacity(down * across);
         for r in rows.windows(2) {
             for c in cols.windows(2) {
@@ -179,16 +175,45 @@ impl<'c, T> Block<'c, T> {
     }
 }
 
-/// Strictly growing places from 0 to `extent` that cut it into `parts` parts or fewer, between tiles.
+/// Places between rows that cut a matrix of C, or part of its columns, into `parts` parts or fewer.
+pub fn row_edges([m, n]: [usize; 2], parts: usize) -> Vec<usize> {
+    edges(m, parts, least(ROW_TILE, n.min(COL_TILE)))
+}
+
+fn col_edges([m, n]: [usize; 2], parts: usize) -> Vec<usize> {
+    edges(n, parts, least(COL_TILE, m.min(ROW_TILE)))
+}
+
+/// Tiles that, with so many elements across, are a rectangle of more than few elements.
+fn least(tile: usize, across: usize) -> usize {
+    (FEW_ELEMENTS / across.max(1) + 1).next_multiple_of(tile)
+}
+
+/// Strictly growing places from 0 to `extent` that cut it into `parts` parts or fewer, between tiles, none smaller than one.
 fn edges(extent: usize, parts: usize, tile: usize) -> Vec<usize> {
     let tiles = extent.div_ceil(tile);
-    let mut all: Vec<usize> = (0..=parts).map(|i| (tiles * i / parts * tile).min(extent)).collect();
+    let inner = (1..parts).map(|i| tiles * i / parts * tile).filter(|&edge| edge > 0 && edge + tile <= extent);
+    let mut all: Vec<usize> = std::iter::once(0).chain(inner).chain([extent]).collect();
     all.dedup();
     all
 }
 
-/// The product of a canonical problem, k > 0 and C not empty.
-fn product<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: &mut Block<'_, T>) {
+/// The product of a canonical problem or of a rectangle of it, k > 0 and C not empty: the same bits either way.
+///
+/// Crate `gemm` goes by extents: few elements or one row may become dot products, and k is cut for the caches, into other parts
+/// for small matrices. So rectangles are neither unless all of C is (`least`), and others are given k in parts that it does not cut.
+fn product<T: Float>(a: Mat<'_, T>, b: Mat<'_, T>, c: &mut Block<'_, T>) {
+    let (m, n, k) = (c.layout.rows, c.layout.cols, a.layout.cols);
+    let by_chains = m > 1 && n > 1 && m * n > FEW_ELEMENTS;
+    let depth = if by_chains { CHAIN } else { k };
+    for first in (0..k).step_by(depth) {
+        let len = depth.min(k - first);
+        add_product(a.block(0, first, m, len), b.block(first, 0, len, n), first > 0, c);
+    }
+}
+
+/// C = A * B, added to what C holds or not.
+fn add_product<T: Float>(a: Mat<'_, T>, b: Mat<'_, T>, adds: bool, c: &mut Block<'_, T>) {
     let (m, n, k) = (c.layout.rows, c.layout.cols, a.layout.cols);
     let (la, lb, lc): (Layout, Layout, Layout) = (a.layout, b.layout, c.layout);
     // once more, beside the unsafe call that relies on it
@@ -210,7 +235,7 @@ fn product<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: &mut Bl
             c.data.add(lc.offset),
             lc.col_stride,
             lc.row_stride,
-            beta != T::ZERO,
+            adds,
             a.data.as_ptr().add(la.offset),
             la.col_stride,
             la.row_stride,
@@ -218,8 +243,8 @@ fn product<T: Float>(alpha: T, a: Mat<'_, T>, b: Mat<'_, T>, beta: T, c: &mut Bl
             lb.col_stride,
             lb.row_stride,
             // gemm's alpha multiplies C and its beta the product
-            beta,
-            alpha,
+            T::ONE,
+            T::ONE,
             false,
             false,
             false,
@@ -246,20 +271,10 @@ mod tests {
                 for (j, la) in layouts(m, k).into_iter().enumerate() {
                     let lb = layouts(k, n)[(i + j) % 6];
                     let (da, db) = (place(&a, la, f32::NAN), place(&b, lb, f32::NAN));
-                    for (alpha, beta) in [(1.0, 0.0), (2.0, 1.0), (-1.0, 3.0), (0.0, 2.0)] {
-                        let old: Vec<f32> = if beta == 0.0 {
-                            vec![f32::NAN; m * n]
-                        } else {
-                            noise(m * n, 3, 5).map(|v| v as f32).collect()
-                        };
-                        let mut dc = place(&old, lc, 777.0);
-                        gemm(alpha, Mat::new(&da, la.0), Mat::new(&db, lb.0), beta, MatMut::new(&mut dc, lc.0))
-                            .unwrap();
-                        let new: Vec<f32> = (0..m * n)
-                            .map(|e| alpha * ab[e] as f32 + if beta == 0.0 { 0.0 } else { beta * old[e] })
-                            .collect();
-                        assert_eq!(dc, place(&new, lc, 777.0), "{m}x{n}x{k} alpha {alpha} beta {beta} layouts {i} {j}");
-                    }
+                    let mut dc = place(&vec![f32::NAN; m * n], lc, 777.0);
+                    gemm(Mat::new(&da, la.0), Mat::new(&db, lb.0), MatMut::new(&mut dc, lc.0)).unwrap();
+                    let new: Vec<f32> = ab.iter().map(|&sum| sum as f32).collect();
+                    assert_eq!(dc, place(&new, lc, 777.0), "{m}x{n}x{k} layouts {i} {j}");
                 }
             }
         }
@@ -300,13 +315,11 @@ mod tests {
         let [a, b] = [a, b].map(|x| x.into_iter().map(|v| v as f64).collect::<Vec<f64>>());
         let (la, lb) = (Layout::row_major(m, k), Layout::row_major(k, n));
         for lc in layouts(m, n) {
-            let expected: Vec<f64> =
-                ab.iter().enumerate().map(|(i, &sum)| 2.0 * sum as f64 - 3.0 * (i % 5) as f64).collect();
+            let expected: Vec<f64> = ab.iter().map(|&sum| sum as f64).collect();
             for threads in [1, 2, 16] {
-                let mut c = place(&(0..m * n).map(|i| (i % 5) as f64).collect::<Vec<_>>(), lc, 777.0);
+                let mut c = place(&vec![f64::NAN; m * n], lc, 777.0);
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool");
-                pool.install(|| gemm(2.0, Mat::new(&a, la), Mat::new(&b, lb), -3.0, MatMut::new(&mut c, lc.0)))
-                    .unwrap();
+                pool.install(|| gemm(Mat::new(&a, la), Mat::new(&b, lb), MatMut::new(&mut c, lc.0))).unwrap();
                 assert_eq!(c, place(&expected, lc, 777.0), "{lc:?}");
             }
         }
@@ -316,27 +329,65 @@ mod tests {
             let mut c = vec![f32::NAN; m * n];
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool");
             let lc = Layout::row_major(m, n);
-            pool.install(|| gemm(1.0, Mat::new(&a, la), Mat::new(&b, lb), 0.0, MatMut::new(&mut c, lc))).unwrap();
+            pool.install(|| gemm(Mat::new(&a, la), Mat::new(&b, lb), MatMut::new(&mut c, lc))).unwrap();
             c
         };
         assert!([2, 3, 16].iter().all(|threads| noisy(*threads) == noisy(1)));
     }
 
+    /// Extents round those by which crate `gemm` chooses among its ways, each of which adds in an order of its own.
+    fn agree_on_any_number_of_threads<T: Float>(of: impl Fn(f64) -> T, exact: impl Fn(T) -> f64, tolerance: f64) {
+        let shapes = [
+            (1100, 301, 1100),
+            (256, 256, 768),
+            (200, 200, 600),
+            (64, 64, 2000),
+            (64, 128, 2000),
+            (65, 65, 513),
+            (97, 97, 300),
+            (145, 480, 300),
+            (2, 8003, 300),
+            (1, 8003, 300),
+            (8003, 1, 300),
+            (8003, 2, 70),
+            (257, 1, 4000),
+            (5, 1000, 514),
+            (16, 16, 5000),
+            (17, 16, 3000),
+        ];
+        for (m, n, k) in shapes {
+            let values =
+                |len: usize, seed: u32| -> Vec<T> { noise(len, seed, 1000).map(|v| of(f64::from(v) * 1e-3)).collect() };
+            let (a, b) = (values(m * k, 1), values(k * n, 2));
+            for transposed in [false, true] {
+                let lb = Layout {
+                    row_stride: if transposed { 1 } else { n as isize },
+                    col_stride: if transposed { k as isize } else { 1 },
+                    ..Layout::row_major(k, n)
+                };
+                let run = |threads: usize| {
+                    let mut c = vec![T::ZERO; m * n];
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool");
+                    let (la, lc) = (Layout::row_major(m, k), Layout::row_major(m, n));
+                    pool.install(|| gemm(Mat::new(&a, la), Mat::new(&b, lb), MatMut::new(&mut c, lc)).unwrap());
+                    c
+                };
+                let one = run(1);
+                for threads in [2, 3, 4, 5, 16, 61] {
+                    let off = run(threads).iter().zip(&one).filter(|(x, y)| x != y).count();
+                    assert_eq!(off, 0, "of {m}x{n}x{k}, B transposed: {transposed}, on {threads} threads");
+                }
+                for (i, j) in [(0, 0), (m / 2, n - 1), (m - 1, n / 3)] {
+                    let sum: f64 = (0..k).map(|p| exact(a[i * k + p]) * exact(b[lb.at(p, j)])).sum();
+                    assert!((exact(one[i * n + j]) - sum).abs() < tolerance, "({i}, {j}) of {m}x{n}x{k}");
+                }
+            }
+        }
+    }
+
     #[test]
-    fn large_products_on_any_number_of_threads_agree() {
-        let (m, n, k) = (1100, 301, 1100);
-        let a: Vec<f64> = noise(m * k, 1, 1000).map(|v| f64::from(v) * 1e-3).collect();
-        let b: Vec<f64> = noise(k * n, 2, 1000).map(|v| f64::from(v) * 1e-3).collect();
-        let run = |threads| {
-            let mut c = vec![f64::NAN; m * n];
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool");
-            let (la, lb, lc) = (Layout::row_major(m, k), Layout::row_major(k, n), Layout::row_major(m, n));
-            pool.install(|| gemm(1.0, Mat::new(&a, la), Mat::new(&b, lb), 0.0, MatMut::new(&mut c, lc)).unwrap());
-            c
-        };
-        let one = run(1);
-        assert!([2, 3, 4, 5, 16, 61].iter().all(|t| run(*t) == one));
-        let exact: f64 = (0..k).map(|p| a[3 * k + p] * b[p * n + 5]).sum();
-        assert!((one[3 * n + 5] - exact).abs() < 1e-12);
+    fn products_on_any_number_of_threads_agree() {
+        agree_on_any_number_of_threads(|x| x as f32, f64::from, 1e-2);
+        agree_on_any_number_of_threads(|x| x, |x| x, 1e-10);
     }
 }

@@ -1,4 +1,4 @@
-//! Matrix products: C = alpha * A * B + beta * C for any strides, C in place.
+//! Matrix products: C = A * B for any strides.
 //!
 //! | operands | accumulator | by |
 //! |---|---|---|
@@ -10,14 +10,14 @@
 //! inside the slice, no two elements of C in one place) and then turned into one canonical form by [`canonical`]: C with
 //! positive strides and its rows in disjoint runs of its slice. Only [`float`] contains `unsafe`.
 //!
-//! As in BLAS, beta = 0 overwrites C without reading it, so that NaNs there vanish, and alpha = 0 or k = 0 scales C alone.
-//! Threads are those of the current rayon pool; results do not depend on their number.
+//! C is overwritten without being read, with zeros where k = 0. Threads are those of the current rayon pool; results do not depend
+//! on their number.
 
 #[allow(unsafe_code, reason = "crate `gemm` takes raw pointers; the layouts prove every access")]
 mod float;
 mod integer;
 
-pub use float::{Float, LONG_K, gemm};
+pub use float::{Float, LONG_K, gemm, row_edges};
 pub use integer::{Widen, Wrapping, gemm_integer};
 
 use super::parallel;
@@ -240,7 +240,7 @@ mod testing {
         (300, 1, 200),
     ];
 
-    /// alpha A B + beta C on row-major i64.
+    /// A B on row-major i64.
     pub fn reference(m: usize, n: usize, k: usize, a: &[i64], b: &[i64]) -> Vec<i64> {
         let dot =
             |i: usize, j: usize| (0..k).map(|p| a[i * k + p].wrapping_mul(b[p * n + j])).fold(0i64, i64::wrapping_add);
@@ -286,6 +286,6 @@ mod tests {
     fn shapes_that_do_not_fit_panic() {
         let (a, mut c) = ([0f32; 6], [0f32; 6]);
         let l = Layout::row_major(2, 3);
-        gemm(1.0, Mat::new(&a, l), Mat::new(&a, l), 0.0, MatMut::new(&mut c, l)).unwrap();
+        gemm(Mat::new(&a, l), Mat::new(&a, l), MatMut::new(&mut c, l)).unwrap();
     }
 }
