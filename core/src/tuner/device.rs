@@ -5,6 +5,7 @@
 //! ones wait for the host, and all candidates that are faster than it look alike. They take turns on copies of the operands
 //! (`copies.rs`), so that those of one product do not come from a cache which they left alone in it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use super::case::{Trial, check_cases};
@@ -159,10 +160,10 @@ impl<B: Planned> DeviceRunner<'_, B> {
         if backend.begin_recording().is_err() {
             return Ok(false);
         }
-        let ran = self.run(candidate, runs);
+        let ran = catch_unwind(AssertUnwindSafe(|| self.run(candidate, runs)));
         // Ended in any case: the thread must not go on recording.
         let recorded = backend.end_recording();
-        ran?;
+        ran.unwrap_or_else(|panic| resume_unwind(panic))?;
         let recorded = recorded?;
         backend.replay(&recorded)?; // the first replay takes it to the device
         self.repeated = Some(Repeated { candidate, runs, recorded });

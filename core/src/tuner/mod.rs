@@ -28,7 +28,7 @@ mod store;
 mod table;
 mod trust;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub use case::check_cases;
 pub use choose::{Candidate, Chooser, Planned};
 pub use key::{Key, find};
 pub use search::{Check, Offer, Runner, Situation};
-use search::{Found, Task, search};
+use search::{Found, Stopped, Task, search};
 pub use settings::{BUDGET_VARIABLE, Callback, Effort, MODE_VARIABLE, Mode, Options, Place, Progress, set_progress};
 pub use store::{Store, StoreError, Verdict};
 pub use table::{Answer, Identity, Table, Timed};
@@ -56,6 +56,8 @@ pub struct Tuner {
     keys: RwLock<HashMap<Key, Arc<Slot>>>,
     /// By class and candidate.
     verdicts: Mutex<HashMap<(String, String), VerdictSlot>>,
+    /// Those that were right and failed later, which the next process may try again.
+    evicted: Mutex<HashSet<(String, String)>>,
     /// Answers given to this process ([`Tuner::merge`]), by the text of their key.
     merged: Mutex<HashMap<String, Arc<Answer>>>,
     /// Counts what makes plans that were chosen before worth choosing again.
@@ -111,6 +113,7 @@ impl Tuner {
             store: Store::open(&options.place),
             keys: RwLock::default(),
             verdicts: Mutex::default(),
+            evicted: Mutex::default(),
             merged: Mutex::default(),
             generation: AtomicU64::new(0),
         }
@@ -147,21 +150,27 @@ impl Tuner {
         self.forget();
     }
 
-    /// Takes the answers of `table` that say more than those known: into the store, or, where nothing is kept on disk, those
-    /// for this device into this process. How many were taken.
+    /// Takes the answers of `table` that say more than those known: into the store, or, where nothing is kept on disk or it cannot
+    /// be written, those for this device into this process. How many were taken.
     pub fn merge(&self, table: &Table) -> usize {
-        let taken = if self.store.path().is_some() {
-            self.store.merge(table).unwrap_or_else(|error| {
-                log::warn!("of {} answers {} were merged: {error}", table.len(), error.done);
-                error.done
+        let stored = self.store.path().map(|_| {
+            self.store.merge(table).inspect_err(|error| {
+                log::warn!(
+                    "of {} answers {} were stored, the others serve this process: {error}",
+                    table.len(),
+                    error.done
+                );
             })
+        });
+        let taken = if let Some(Ok(taken)) = stored {
+            taken
         } else {
             let own = table.answers().filter(|answer| answer.identity == self.identity);
             let mut merged = lock(&self.merged);
             let better: Vec<&Answer> =
                 own.filter(|answer| merged.get(&answer.key).is_none_or(|known| answer.outranks(known))).collect();
             merged.extend(better.iter().map(|&answer| (answer.key.clone(), Arc::new(answer.clone()))));
-            better.len()
+            better.len().max(stored.map_or(0, |failed| failed.map_or_else(|error| error.done, |taken| taken)))
         };
         self.forget();
         taken
@@ -278,17 +287,23 @@ impl Tuner {
             .collect();
         let task = Task { device: &self.identity.device, key: text, offers, known: &known, budget };
         let mut untried = false;
+        runner.settle()?;
         let usable = &mut |candidate: usize, runner: &mut dyn Runner| {
             let trust = self.usable(class, offers[candidate].name, candidate, runner)?;
             untried |= trust == Trust::Unknown;
             Ok(trust == Trust::Right)
         };
-        let mut found = search(&task, runner, usable)?;
-        // Memory for its check may be there another day.
-        found.complete &= !untried;
+        let mut found = search(&task, runner, usable).map_err(|Stopped { candidate, error }| {
+            if let Some(candidate) = candidate.filter(|_| is_gone(&error)) {
+                self.lost(class, offers[candidate].name, "timed", &error);
+            }
+            error
+        })?;
         for (candidate, error) in &found.failed {
             self.failed(key, class, offers[*candidate].name, error);
         }
+        // Memory for its check may be there another day, and so may what ran before.
+        found.complete &= !untried && !offers.iter().any(|offer| self.is_evicted(class, offer.name));
         while let Some(winner) = found.winner() {
             // What an earlier process timed was not checked in this one.
             if self.usable(class, offers[winner].name, winner, runner)? == Trust::Right {

@@ -115,6 +115,19 @@ pub(super) struct Found {
     pub(super) complete: bool,
 }
 
+/// What ended a search, and which candidate ran then, if one did.
+#[derive(Debug)]
+pub(super) struct Stopped {
+    pub(super) candidate: Option<usize>,
+    pub(super) error: Error,
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Stopped {
+        Stopped { candidate: None, error }
+    }
+}
+
 impl Found {
     /// The fastest; the planner's order decides between those that are as good as equal.
     pub(super) fn winner(&self) -> Option<usize> {
@@ -175,7 +188,7 @@ pub(super) fn search(
     task: &Task<'_>,
     runner: &mut dyn Runner,
     usable: &mut dyn FnMut(usize, &mut dyn Runner) -> Result<bool>,
-) -> Result<Found> {
+) -> std::result::Result<Found, Stopped> {
     let Order { order, carried, finished } = order(task);
     let mut found = Found { complete: true, ..Found::default() };
     if finished {
@@ -219,7 +232,7 @@ pub(super) fn search(
             Err(Error::OutOfMemory { .. }) => found.complete = false, // its scratch space; another day
             Err(error) if is_too_large(&error) => {}                  // no more than that: its class has no sizes
             Err(error) if blames_candidate(&error) => found.failed.push((candidate, error)),
-            Err(error) => return Err(error),
+            Err(error) => return Err(Stopped { candidate: Some(candidate), error }),
         }
     }
     if let Some(meter) = &meter {
@@ -233,7 +246,7 @@ pub(super) fn search(
             }
             // What was timed before stands; one that fails from now on is taken out when it serves.
             Err(error) if blames_candidate(&error) || matches!(error, Error::OutOfMemory { .. }) => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     }
     settings::spend(runner.now_ns() - entered);

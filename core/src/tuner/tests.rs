@@ -373,9 +373,41 @@ fn a_winner_that_fails_later_is_evicted() {
     assert!(tuner.quarantine()[0].wrong.as_ref().unwrap().contains("launch failed"));
     // The next process may try it again, after a check.
     let (next, mut fake) = (open(), Fake::new(&[3e6, 1e6, 2e6]));
-    next.store().clear().unwrap();
     assert_eq!(decide(&next, &mut fake, &estimates).candidate, 1);
     assert!(fake.checked.contains(&1));
+}
+
+#[test]
+fn a_candidate_that_loses_the_device_while_it_is_timed_is_not_tried_by_the_next_process() {
+    let directory = Directory::new("lost");
+    let open = || Tuner::new(identity("1"), options(Mode::Full, directory.place()));
+    let lost = Error::DeviceLost { device: "Card".to_owned(), reason: "an illegal address".to_owned() };
+    let mut fake = Fake { timing_fails_with: Some(lost), ..Fake::new(&[1e6, 2e6]) };
+    let refused = open().decide(&key(Precision::Highest), CLASS, &offers(&[1.0, 1.0]), &mut fake);
+    assert!(matches!(refused, Err(Error::DeviceLost { .. })), "{refused:?}");
+    let (next, mut fake) = (open(), Fake::new(&[1e6, 2e6]));
+    assert_eq!(decide(&next, &mut fake, &[1.0, 1.0]).candidate, 1);
+    assert!(next.quarantine()[0].wrong.as_ref().unwrap().contains("while it was timed"));
+}
+
+/// The folder of answers cannot be written any more: a file lies in its place.
+#[test]
+fn what_cannot_be_stored_is_merged_into_the_process() {
+    let directory = Directory::new("unwritable");
+    let Place::At(path) = directory.place() else { panic!("it has a place") };
+    let tuner = Tuner::new(identity("1"), options(Mode::Full, directory.place()));
+    assert!(tuner.store().path().is_some());
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::write(&path, b"no folder").unwrap();
+    let times = vec![Timed { candidate: "c1".to_owned(), ns: 1e6 }];
+    let key_text = key(Precision::Highest).to_string();
+    let mut table = Table::new();
+    table.add(Answer { identity: identity("1"), key: key_text, winner: "c1".to_owned(), complete: true, times });
+    assert_eq!(tuner.merge(&table), 1);
+    let mut fake = Fake::new(&[1e6, 2e6]);
+    assert_eq!(decide(&tuner, &mut fake, &[1.0, 1.0]).candidate, 1);
+    assert!(fake.timed().is_empty());
+    std::fs::remove_file(path).unwrap();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which candidates may be used: verdicts of checks, found once and kept.
 //!
 //! A verdict is about one candidate, on one device with one driver, for one class of ops ([`super::Key`]). Wrong results and
-//! launches that fail are remembered on disk; so is a device that was lost while a candidate was checked, so that the next
+//! launches that fail are remembered on disk; so is a device that was lost while a candidate was checked or timed, so that the next
 //! process does not walk into it as well. What only this machine's driver lacks, and what fails later although it was right,
 //! is forgotten with the process.
 
@@ -71,9 +71,8 @@ impl Tuner {
                 return Ok(Trust::Wrong);
             }
             Err(error) if is_gone(&error) => {
-                // This process is past saving, the next one must not walk into it as well.
-                let wrong = Some(format!("the device was lost while it was checked: {error}"));
-                self.store.put(&Record::Verdict(self.verdict(class, name, wrong)));
+                // This process is past saving.
+                self.lost(class, name, "checked", &error);
                 return Err(error);
             }
             Err(error) => return Err(error),
@@ -88,6 +87,12 @@ impl Tuner {
         let found = verdict.insert(self.verdict(class, name, wrong));
         self.store.put(&Record::Verdict(found.clone()));
         Ok(Trust::of(found))
+    }
+
+    /// Remembers that the device was lost while a candidate was `doing`: the next process must not walk into it as well.
+    pub(super) fn lost(&self, class: &str, name: &str, doing: &str, error: &Error) {
+        let wrong = Some(format!("the device was lost while it was {doing}: {error}"));
+        self.store.put(&Record::Verdict(self.verdict(class, kernels_of(name), wrong)));
     }
 
     fn verdict(&self, class: &str, candidate: &str, wrong: Option<String>) -> Verdict {
@@ -119,6 +124,7 @@ impl Tuner {
         log::warn!("{}: {name} is not used any more for {class}: {error}", self.identity.device);
         let kernels = kernels_of(name);
         *lock(&self.verdict_slot(class, kernels)) = Some(self.verdict(class, kernels, Some(error.to_string())));
+        lock(&self.evicted).insert((class.to_owned(), kernels.to_owned()));
         self.store.forget_verdict(&self.identity, class, kernels);
         let text = key.to_string();
         if self.store.answer(&self.identity, &text).is_some_and(|answer| answer.winner == name) {
@@ -126,6 +132,11 @@ impl Tuner {
         }
         self.slot(key).set(None);
         self.changed();
+    }
+
+    /// Whether [`Tuner::failed`] took a candidate out.
+    pub(super) fn is_evicted(&self, class: &str, name: &str) -> bool {
+        lock(&self.evicted).contains(&(class.to_owned(), kernels_of(name).to_owned()))
     }
 
     pub(super) fn none_right(&self, class: &str) -> Error {
