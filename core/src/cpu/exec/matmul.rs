@@ -122,15 +122,14 @@ impl Part {
 fn parts_of_rows(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Option<Vec<usize>> {
     /// Tasks for each thread that even out what threads differ by.
     const TASKS: usize = 8;
-    /// Rows whose products pay for packing all of B again, and the elements of a B for which they do.
-    const MIN_ROWS: usize = 32;
+    /// Elements of a B that pays to be packed for each part.
     const B_ELEMENTS: usize = 1 << 18;
     if batch < 2 || threads == 1 {
         return None;
     }
     let wanted = (TASKS * threads).div_ceil(batch);
     // A long K is added in an order that depends on all rows.
-    let parts = if n * k > B_ELEMENTS || k >= gemm::LONG_K { 1 } else { wanted.min(m / MIN_ROWS).max(1) };
+    let parts = if n * k > B_ELEMENTS || k >= gemm::LONG_K { 1 } else { wanted };
     let edges = gemm::row_edges([m, n], parts);
     (batch * (edges.len() - 1) >= 2 * threads).then_some(edges)
 }
@@ -471,12 +470,13 @@ mod tests {
 
     #[test]
     fn few_products_are_cut_and_long_or_large_ones_are_not() {
-        let cases: [_; 9] = [
+        let cases: [_; 10] = [
             ((1, 1000, [8, 8, 8]), None),
             ((16, 1, [256, 256, 256]), None),
             ((16, 3, [8, 8, 8]), None),
-            ((16, 32, [256, 256, 256]), Some(vec![0, 64, 128, 192, 256])),
-            ((16, 32, [71, 256, 256]), Some(vec![0, 32, 71])),
+            ((16, 32, [256, 256, 256]), Some(vec![0, 80, 160, 256])),
+            ((16, 32, [71, 256, 256]), Some(vec![0, 71])),
+            ((16, 32, [512, 2, 256]), Some(vec![0, 160, 336, 512])),
             ((16, 1000, [256, 256, 256]), Some(vec![0, 256])),
             ((16, 32, [256, 64, 4096]), Some(vec![0, 256])),
             ((16, 8, [256, 64, 4096]), None),
