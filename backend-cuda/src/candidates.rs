@@ -205,7 +205,7 @@ impl CudaBackend {
     /// Whether all kernels of `plan` are loaded, now at the latest.
     fn is_loaded(&self, plan: &polywarp_kernels::Plan) -> Result<bool> {
         for launch in &plan.launches {
-            if self.machine.get(launch.kernel)?.is_none() {
+            if self.with_room(|| self.machine.get(launch.kernel))?.is_none() {
                 return Ok(false);
             }
         }

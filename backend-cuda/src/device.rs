@@ -241,7 +241,8 @@ impl Backend for CudaBackend {
     fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
         self.recorders.refuse_timed(self.id())?;
         let context = self.stream.context();
-        let (start, end) = (Event::new(context, EventKind::Timing)?, Event::new(context, EventKind::Timing)?);
+        let event = || self.with_room(|| Event::new(context, EventKind::Timing));
+        let (start, end) = (event()?, event()?);
         start.record(&self.stream)?;
         work()?;
         end.record(&self.stream)?;

@@ -27,11 +27,13 @@ pub(crate) mod code {
     pub(crate) const SUCCESS: Code = 0;
     pub(crate) const INVALID_VALUE: Code = 1;
     pub(crate) const OUT_OF_MEMORY: Code = 2;
+    pub(crate) const NOT_INITIALIZED: Code = 3;
     pub(crate) const DEINITIALIZED: Code = 4;
     pub(crate) const STUB_LIBRARY: Code = 34;
     pub(crate) const DEVICE_UNAVAILABLE: Code = 46;
     pub(crate) const NO_DEVICE: Code = 100;
     pub(crate) const INVALID_IMAGE: Code = 200;
+    pub(crate) const INVALID_CONTEXT: Code = 201;
     pub(crate) const NO_BINARY_FOR_GPU: Code = 209;
     pub(crate) const ECC_UNCORRECTABLE: Code = 214;
     pub(crate) const INVALID_PTX: Code = 218;
@@ -151,6 +153,7 @@ functions! {
     [optional]
     cuDeviceCanAccessPeer(*mut c_int, CUdevice, CUdevice);
     cuCtxEnablePeerAccess(CUcontext, c_uint);
+    cuThreadExchangeStreamCaptureMode(*mut c_uint);
     cuLaunchKernelEx(*const c_void, CUfunction, *mut *mut c_void, *mut *mut c_void);
     cuTensorMapEncodeTiled(
         *mut c_void, c_uint, c_uint, *mut c_void, *const u64, *const u64, *const c_uint, *const c_uint, c_uint, c_uint,

@@ -53,8 +53,26 @@ pub(crate) fn severity(failed: Code) -> Severity {
         | code::ECC_UNCORRECTABLE
         | code::NVLINK_UNCORRECTABLE
         | code::UNKNOWN => Severity::Poisoned,
-        code::DEINITIALIZED | code::DEVICE_UNAVAILABLE | code::CONTEXT_IS_DESTROYED => Severity::Lost,
+        // Our context was current and alive: a forked process has none of its parent's, and another library may reset them all.
+        code::NOT_INITIALIZED
+        | code::INVALID_CONTEXT
+        | code::DEINITIALIZED
+        | code::DEVICE_UNAVAILABLE
+        | code::CONTEXT_IS_DESTROYED => Severity::Lost,
         _ => Severity::Call,
+    }
+}
+
+/// What to do about a device that this process has lost.
+fn advice(failed: Code) -> &'static str {
+    match failed {
+        code::NOT_INITIALIZED => {
+            "; a process that was forked from one that used CUDA cannot: start it anew instead (exec, spawn)"
+        }
+        code::INVALID_CONTEXT | code::CONTEXT_IS_DESTROYED => {
+            "; another library of this process has reset the device (cudaDeviceReset): leave that out, or open the device after it"
+        }
+        _ => "",
     }
 }
 
@@ -108,7 +126,7 @@ impl Fault {
         let device = self.device.clone();
         match severity(failed) {
             Severity::Poisoned => self.keep(Error::DevicePoisoned { device, first_error: words, op: op.to_owned() }),
-            Severity::Lost => self.lose(format!("{op}: {words}")),
+            Severity::Lost => self.lose(format!("{op}: {words}{}", advice(failed))),
             // A call that failed because of an earlier fault is told as that fault.
             Severity::Call => match self.check() {
                 Err(earlier) => earlier,

@@ -18,7 +18,7 @@ use polywarp_shaders::wgsl::{ReadKernel, guarded, parse_and_validate, place};
 use polywarp_shaders::{KernelKey, Source};
 
 use crate::cache::{DiskCache, Entry, Key};
-use crate::driver::one_line;
+use crate::driver::{code, one_line};
 use crate::fault::lock;
 use crate::native::{self, Context, Function, Start};
 use crate::params::Metadata;
@@ -155,6 +155,9 @@ impl Compiler {
         };
         let cubin = match native::link(&self.context, &ptx.text)? {
             Ok(cubin) => cubin,
+            Err(failed) if failed.code == code::OUT_OF_MEMORY => {
+                return Err(self.context.error(&format!("compiling kernel `{name}`"), failed.code));
+            }
             Err(failed) => {
                 log::debug!("the PTX of kernel `{name}` was refused:\n{}", ptx.text);
                 return Err(native::not_linked(&self.context, name, &ptx.version.to_string(), failed));
@@ -189,6 +192,10 @@ impl Compiler {
     fn load(&self, name: &str, entry: &Entry) -> Result<Result<Kernel, crate::driver::Code>> {
         let metadata = &entry.metadata;
         let loaded = native::load(&self.context, &entry.cubin, &metadata.symbol, metadata.dynamic_shared_bytes)?;
+        if matches!(loaded, Err(code::OUT_OF_MEMORY)) {
+            // It may load another time, and says nothing about the code.
+            return Err(self.context.error(&format!("loading kernel `{name}`"), code::OUT_OF_MEMORY));
+        }
         if let (Ok(function), true) = (&loaded, log::log_enabled!(log::Level::Debug)) {
             let (registers, local) = function.usage()?;
             log::debug!("kernel {name}: {registers} registers, {local} bytes of local memory");

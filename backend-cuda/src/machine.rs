@@ -80,7 +80,7 @@ impl Machine {
     /// `kernel`, loaded; `None` when there is no code of it that this card and driver take.
     ///
     /// # Errors
-    /// The device has a fault.
+    /// The device has a fault, or no memory for the code.
     pub(crate) fn get(&self, kernel: &'static KernelInfo) -> Result<Option<Arc<Kernel>>> {
         let key = std::ptr::from_ref(kernel).addr();
         if let Some(known) = self.known(key) {
@@ -91,19 +91,20 @@ impl Machine {
             return Ok(known);
         }
         let (start, symbol) = (Instant::now(), &kernel.symbol);
-        let (kernel, keep) = match self.load(kernel)? {
-            Ok(kernel) => (kernel.map(Arc::new), true),
+        let kernel = match self.load(kernel)? {
+            Ok(kernel) => kernel.map(Arc::new),
+            // It may load another time.
+            Err(code::OUT_OF_MEMORY) => {
+                return Err(self.context.error(&format!("loading kernel `{symbol}`"), code::OUT_OF_MEMORY));
+            }
             Err(failed) => {
-                log::info!("kernel `{}` is not used: {}", kernel.symbol, self.context.api.words(failed));
-                // Short of memory it may load another time.
-                (None, failed != code::OUT_OF_MEMORY)
+                log::info!("kernel `{symbol}` is not used: {}", self.context.api.words(failed));
+                None
             }
         };
         log::debug!("kernel {symbol}: loaded in {:?}", start.elapsed());
         self.loaded.fetch_add(usize::from(kernel.is_some()), Ordering::Relaxed);
-        if keep {
-            self.kernels.write().unwrap_or_else(PoisonError::into_inner).insert(key, kernel.clone());
-        }
+        self.kernels.write().unwrap_or_else(PoisonError::into_inner).insert(key, kernel.clone());
         Ok(kernel)
     }
 

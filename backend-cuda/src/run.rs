@@ -30,7 +30,7 @@ impl CudaBackend {
         let output = self.own(output)?;
         let scratch = plan.scratch_bytes.iter().map(|&bytes| self.allocate(bytes)).collect::<Result<Vec<_>>>()?;
         // All kernels exist before the first is enqueued: an op runs whole or not at all.
-        let kernels = plan.launches.iter().map(|launch| self.kernels.get(&launch.kernel));
+        let kernels = plan.launches.iter().map(|launch| self.with_room(|| self.kernels.get(&launch.kernel)));
         let kernels = kernels.collect::<Result<Vec<_>>>()?;
         let recorded = self.recorders().with(|tape| tape.len());
         let given = self.give_all(plan, &kernels, inputs, output, &scratch);
@@ -64,7 +64,7 @@ impl CudaBackend {
         // All kernels are loaded and all parameters packed before the first is enqueued: an op runs whole or not at all.
         let launches = plan.launches.iter().map(|launch| {
             let symbol = &launch.kernel.symbol;
-            let kernel = self.machine.get(launch.kernel)?;
+            let kernel = self.with_room(|| self.machine.get(launch.kernel))?;
             let missing = || {
                 let reason = "there is no code of it that this card and its driver take".to_owned();
                 Error::Unsupported { device: self.id().to_owned(), what: format!("`{symbol}`"), reason }
@@ -89,6 +89,22 @@ impl CudaBackend {
             self.recorders().with(|tape| tape.truncate(len));
         }
         given
+    }
+
+    /// What `make` makes: where memory is short for the driver's own needs (code, graphs), a second time without what the pool
+    /// keeps for later.
+    ///
+    /// # Errors
+    /// As `make`.
+    pub(crate) fn with_room<T>(&self, make: impl Fn() -> Result<T>) -> Result<T> {
+        match make() {
+            Err(Error::OutOfMemory { .. }) => {
+                self.pool.drop_cached();
+                self.stream.synchronize("waiting for memory")?;
+                make()
+            }
+            made => made,
+        }
     }
 
     fn give_all(

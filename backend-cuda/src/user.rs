@@ -78,7 +78,7 @@ impl CudaBackend {
         self.launch_limits.check_resources(&read.interface)?;
         let entry = &read.interface.entry;
         let identity = format!("user kernel {entry} {:?}\n{}", read.interface.constants, text.wgsl);
-        let kernel = Arc::new(self.kernels.compiler.users(&read, &text.wgsl, &identity)?);
+        let kernel = Arc::new(self.with_room(|| self.kernels.compiler.users(&read, &text.wgsl, &identity))?);
         Ok(self.user_kernels.insert(text, UserKernel { interface: read.interface, kernel }))
     }
 }

@@ -151,3 +151,42 @@ fn failures_of_single_calls_leave_the_device_as_it_was() {
         assert_alive(&backend);
     }
 }
+
+/// Code that finds no memory is loaded again without what the pool keeps for later, whoever asked for it.
+#[test]
+fn code_graphs_and_events_find_memory_that_the_pool_keeps() {
+    let _card = card_to_myself();
+    if !interpreted() {
+        println!("skipped: only the interpreted driver can be told to fail");
+        return;
+    }
+    let control = Control::new();
+    for name in
+        ["cuModuleLoadData", "cuModuleGetFunction", "cuStreamCreate", "cuGraphInstantiateWithFlags", "cuEventCreate"]
+    {
+        let backend: CudaBackend = usable()[0].open(Options::default()).unwrap();
+        let buffer = upload(&backend, &[1; 64]);
+        let device = Device::new(backend);
+        let x = Tensor::full(&device, DType::F32, [8, 8], 2.0).unwrap();
+        control.fail(name, OUT_OF_MEMORY, 0);
+        let backend = device.backend_as::<CudaBackend>().unwrap();
+        backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &buffer)]).unwrap();
+        let step = device.record(|| x.matmul(&x)?.sum(&[1])).unwrap();
+        backend.timed(&mut || Ok(())).unwrap();
+        assert!(control.calls() > 0, "{name} was not called");
+        control.fail("none", 0, 0);
+        assert_eq!(step.replay().unwrap().to_vec::<f32>().unwrap(), [256.0; 8]);
+    }
+}
+
+/// Another library of the process may capture a stream at any time.
+#[test]
+fn captures_of_other_libraries_are_neither_minded_nor_spoilt() {
+    let _card = card_to_myself();
+    if !interpreted() {
+        println!("skipped: another library's capture is the interpreted driver's");
+        return;
+    }
+    let ended = Control::new().beside_a_capture(|| work().unwrap());
+    assert!(ended, "a call of ours spoilt the capture");
+}

@@ -22,7 +22,8 @@
 //! Its machine code is PTX: what it "links" itself, and what `cargo xtask kernels --ptx` makes of the kernels in CUDA C++.
 //! In the latter data races are faults as well.
 //!
-//! [`interpreted_fail`] makes a call fail and [`interpreted_staged`] counts copies, for tests that load the library themselves.
+//! [`interpreted_fail`] makes a call fail, [`interpreted_capture`] is another library's capture and [`interpreted_staged`] counts copies, for
+//! tests that load the library themselves.
 //!
 //! `state.rs` is the driver itself, this file its C functions.
 
@@ -33,8 +34,9 @@
 
 mod state;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use state::{Code, Driver, Work, driver, fails};
 
@@ -43,6 +45,24 @@ type Handle = usize;
 thread_local! {
     /// The contexts that are current on this thread, the last one first.
     static CURRENT: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+    /// What this thread does about captures of others: nothing when relaxed, CU_STREAM_CAPTURE_MODE_GLOBAL at first.
+    static CAPTURE_MODE: Cell<c_uint> = const { Cell::new(0) };
+}
+
+/// CU_STREAM_CAPTURE_MODE_RELAXED.
+const RELAXED: c_uint = 2;
+/// Another library captures a stream, and a call has spoilt that.
+static CAPTURES: AtomicBool = AtomicBool::new(false);
+static SPOILT: AtomicBool = AtomicBool::new(false);
+
+/// Refuses what may not be done while somebody captures in the default mode, as the driver does.
+macro_rules! not_while_captured {
+    () => {
+        if CAPTURES.load(Ordering::SeqCst) && CAPTURE_MODE.get() != RELAXED {
+            SPOILT.store(true, Ordering::SeqCst);
+            return state::STREAM_CAPTURE_UNSUPPORTED;
+        }
+    };
 }
 
 macro_rules! functions {
@@ -205,7 +225,12 @@ functions! {
         need_context!();
         driver().destroy_stream(stream)
     }
+    cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) {
+        *mode = CAPTURE_MODE.replace(*mode);
+        0
+    }
     cuStreamSynchronize(stream: Handle) {
+        not_while_captured!();
         need_context!();
         wait(|driver| driver.idle(stream))
     }
@@ -249,6 +274,7 @@ functions! {
         wait(|driver| driver.passed(event))
     }
     cuEventQuery(event: Handle) {
+        not_while_captured!();
         need_context!();
         driver().look(|driver| driver.passed(event))
     }
@@ -263,6 +289,7 @@ functions! {
         }
     }
     cuMemAlloc_v2(address: *mut u64, bytes: usize) {
+        not_while_captured!();
         need_context!();
         match driver().allocate(bytes) {
             Some(found) => {
@@ -286,6 +313,7 @@ functions! {
         0
     }
     cuMemHostAlloc(start: *mut *mut c_void, bytes: usize, _flags: c_uint) {
+        not_while_captured!();
         need_context!();
         *start = driver().allocate_host(bytes).cast();
         0
@@ -487,6 +515,13 @@ pub unsafe extern "system" fn interpreted_fail(name: *const c_char, code: Code, 
 #[unsafe(no_mangle)]
 pub extern "system" fn interpreted_calls() -> u64 {
     state::planned_calls()
+}
+
+/// Begins (1) or ends (0) another library's capture in the default mode; whether a call has spoilt the last one.
+#[unsafe(no_mangle)]
+pub extern "system" fn interpreted_capture(begins: u32) -> u32 {
+    CAPTURES.store(begins != 0, Ordering::SeqCst);
+    u32::from(SPOILT.swap(false, Ordering::SeqCst))
 }
 
 /// Copies so far from a context to the memory of another that it has no access to.

@@ -22,6 +22,7 @@ pub const INVALID_PTX: Code = 218;
 const UNSUPPORTED_PTX_VERSION: Code = 222;
 pub const NOT_FOUND: Code = 500;
 pub const NOT_READY: Code = 600;
+pub const STREAM_CAPTURE_UNSUPPORTED: Code = 900;
 const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 const ILLEGAL_ADDRESS: Code = 700;
 const MISALIGNED_ADDRESS: Code = 716;

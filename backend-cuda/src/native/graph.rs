@@ -37,8 +37,13 @@ impl Graph {
         let mut graph = std::ptr::null_mut();
         // SAFETY: the stream captures since the call above; the pointer is to a live local. Ended in every case.
         let ended = context.call(op, |api| unsafe { (api.cuStreamEndCapture)(stream.raw(), &mut graph) });
-        enqueued?;
-        ended?;
+        if let Err(error) = enqueued.and(ended) {
+            if !graph.is_null() {
+                // SAFETY: the call above made it, and nobody else has it.
+                context.free("a graph", |api| unsafe { (api.cuGraphDestroy)(graph) });
+            }
+            return Err(error);
+        }
         let mut exec = std::ptr::null_mut();
         let instantiated = context.attempt(|api| {
             // SAFETY: the graph was made just now and is destroyed once, when it has been instantiated.

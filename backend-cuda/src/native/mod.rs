@@ -13,6 +13,7 @@ mod probe;
 mod stream;
 mod tensor_map;
 
+use std::ffi::c_uint;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,6 +67,35 @@ impl Drop for Popped {
         let mut popped = std::ptr::null_mut();
         // SAFETY: this thread pushed a context before; the pointer is to a live local.
         unsafe { (self.0.cuCtxPopCurrent_v2)(&mut popped) };
+    }
+}
+
+/// This thread's way with calls while another thread captures a stream, given back afterwards.
+struct Relaxed<'a> {
+    api: &'a Api,
+    before: Option<c_uint>,
+}
+
+/// CU_STREAM_CAPTURE_MODE_RELAXED.
+const RELAXED: c_uint = 2;
+
+impl<'a> Relaxed<'a> {
+    /// Without it, allocating, waiting and loading are refused while any library captures in the default mode, whose capture they
+    /// spoil. It is not concerned: we never touch what it captures.
+    fn enter(api: &'a Api) -> Relaxed<'a> {
+        let mut mode = RELAXED;
+        // SAFETY: the pointer is to a live local.
+        let exchanged = api.cuThreadExchangeStreamCaptureMode.map(|exchange| unsafe { exchange(&mut mode) });
+        Relaxed { api, before: exchanged.filter(|&status| status == code::SUCCESS).map(|_| mode) }
+    }
+}
+
+impl Drop for Relaxed<'_> {
+    fn drop(&mut self) {
+        if let (Some(exchange), Some(mut before)) = (self.api.cuThreadExchangeStreamCaptureMode, self.before) {
+            // SAFETY: the pointer is to a live local.
+            unsafe { exchange(&mut before) };
+        }
     }
 }
 
@@ -129,6 +159,17 @@ impl Context {
     /// # Errors
     /// The fault that the device has, when it has one.
     pub(crate) fn attempt(&self, work: impl FnOnce(&Api) -> Code) -> Result<Code> {
+        self.attempt_enqueuing(|api| {
+            let _relaxed = Relaxed::enter(api);
+            work(api)
+        })
+    }
+
+    /// The same of work that only enqueues, which no capture of another thread minds.
+    ///
+    /// # Errors
+    /// As [`Context::attempt`].
+    pub(crate) fn attempt_enqueuing(&self, work: impl FnOnce(&Api) -> Code) -> Result<Code> {
         self.fault.check()?;
         Ok(match self.enter() {
             Ok(_entered) => work(self.api),

@@ -210,7 +210,7 @@ impl Stream {
         let none = std::ptr::null_mut();
         let lists = if offsets.is_empty() { (none, extra.as_mut_ptr()) } else { (each.as_mut_ptr(), none) };
         let function = function.function;
-        self.context().attempt(|api| {
+        self.context().attempt_enqueuing(|api| {
             let launch_ex = api.cuLaunchKernelEx.filter(|_| start == Start::Early && api.version >= EARLY_STARTS_FROM);
             if let Some(launch_ex) = launch_ex {
                 let mut attribute = LaunchAttribute { id: STREAM_SERIALIZATION, padding: 0, value: [0; 16] };

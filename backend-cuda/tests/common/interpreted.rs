@@ -63,6 +63,7 @@ pub struct Control {
     fail: unsafe extern "system" fn(*const c_char, u32, u64),
     calls: extern "system" fn() -> u64,
     staged: extern "system" fn() -> u64,
+    capture: extern "system" fn(u32) -> u32,
 }
 
 impl Control {
@@ -74,6 +75,7 @@ impl Control {
                 fail: *library.get(b"interpreted_fail\0").unwrap(),
                 calls: *library.get(b"interpreted_calls\0").unwrap(),
                 staged: *library.get(b"interpreted_staged\0").unwrap(),
+                capture: *library.get(b"interpreted_capture\0").unwrap(),
             };
             std::mem::forget(library);
             control
@@ -95,6 +97,13 @@ impl Control {
     /// Calls of the function that fails or is counted.
     pub fn calls(&self) -> u64 {
         (self.calls)()
+    }
+
+    /// Does `work` while another library captures a stream in the default mode; whether that capture came to its end.
+    pub fn beside_a_capture(&self, work: impl FnOnce()) -> bool {
+        (self.capture)(1);
+        work();
+        (self.capture)(0) == 0
     }
 
     /// Copies from a card to the memory of another that it has no access to.
