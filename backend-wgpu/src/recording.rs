@@ -236,7 +236,7 @@ impl Stream {
                 (fresh, pipeline_set, group_set) = (false, usize::MAX, None);
             }
             self.add_bound_bytes(dispatch.bound_bytes);
-            let pass = self.bare_pass();
+            let pass = self.bare_pass()?;
             if pipeline_set != dispatch.pipeline {
                 pass.set_pipeline(&launches.pipelines[dispatch.pipeline]);
                 pipeline_set = dispatch.pipeline;

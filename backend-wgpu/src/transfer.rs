@@ -175,7 +175,7 @@ impl WgpuBackend {
                     let size = from.end - from.start;
                     encoder.copy_buffer_to_buffer(&raw.buffer, from.start, staging, 0, size);
                 }
-            });
+            })?;
             stream.submit()?
         };
         let Some(index) = index else {
