@@ -25,7 +25,7 @@ use crate::pipelines::{Pipeline, Pipelines};
 use crate::recording::Tape;
 use crate::stream::Stream;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::transfer::{Waiter, wait};
+use crate::transfer::{Waiter, poll, wait};
 use crate::user::UserKernels;
 
 /// A device reached through wgpu.
@@ -229,7 +229,8 @@ impl Backend for WgpuBackend {
         self.pool.drop_cached();
         // A fault is reported by the next call that can; wgpu frees what is no longer in use when it is polled.
         if self.flush().is_ok() {
-            let _ = self.gpu.poll(wgpu::PollType::Poll);
+            #[cfg(not(target_arch = "wasm32"))]
+            let _ = poll(&self.gpu, &self.fault);
         }
     }
 
