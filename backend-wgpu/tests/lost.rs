@@ -118,6 +118,31 @@ fn destroyed_device_without_handlers_is_lost_to_timed() {
     }
 }
 
+#[test]
+fn destroyed_device_without_handlers_is_lost_to_synchronize() {
+    for entry in entries() {
+        for after in 0..4 {
+            let entry = entry.clone();
+            within_seconds(60, move || {
+                let own = entry.open(Options::default()).unwrap();
+                let backend = on_application_device(&own);
+                let buffer = upload(&backend, &[1]);
+                backend.synchronize().unwrap();
+                backend.device().destroy();
+                // They may succeed: it is waiting that finds out.
+                let _ = match after {
+                    0 => Ok(()),
+                    1 => backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &buffer)]),
+                    2 => backend.write(&buffer, 0, &[1, 2, 3, 4]),
+                    _ => backend.write(&buffer, 0, &[1, 2, 3, 4]).and_then(|()| backend.flush()),
+                };
+                assert_lost(&backend, "synchronize", backend.synchronize());
+                assert_every_call_says_lost(&backend, &buffer);
+            });
+        }
+    }
+}
+
 /// What a user calls, on tensors made before the loss and after it.
 #[test]
 fn tensors_of_a_lost_device_say_so() {
