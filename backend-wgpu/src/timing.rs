@@ -8,7 +8,7 @@ mod native {
 
     use crate::device::WgpuBackend;
     use crate::fault::{lock, watched, words};
-    use crate::transfer::{Arrival, Awaited, wait};
+    use crate::transfer::{Awaited, map, wait};
 
     impl WgpuBackend {
         pub(crate) fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
@@ -62,18 +62,15 @@ mod native {
                 })?;
                 stream.submit()?
             };
-            let mapped = Arrival::new();
-            let arrival = std::sync::Arc::clone(&mapped);
-            let ((), error) = watched(&self.gpu, || {
-                staging.map_async(wgpu::MapMode::Read, .., move |result| arrival.arrive(result.is_ok()));
-            });
+            let (mapped, error) = watched(&self.gpu, || map(&staging));
             if let Some(error) = error {
                 // The staging buffer was made and is not mapped yet: only a device that is gone refuses to map it.
                 return Err(self.fault.lose(&words(&error)));
             }
             wait(&self.gpu, &self.fault, index)?;
-            if !pollster::block_on(Awaited(mapped)) {
-                return Err(self.fault.lose("timestamps could not be read"));
+            mapped.block();
+            if let Err(reason) = pollster::block_on(Awaited(mapped)) {
+                return Err(self.fault.lose(&format!("timestamps could not be read: {reason}")));
             }
             let Ok(view) = staging.get_mapped_range(..) else { return Ok(None) };
             let word = |at: usize| view.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
