@@ -224,6 +224,7 @@ impl Stream {
     /// Encodes `launches` again, into one pass unless it is long enough for several submissions.
     fn replay(&mut self, launches: &Launches, params: Option<&Arc<Raw>>) -> Result<()> {
         let raws = || launches.held.iter().chain(params);
+        raws().try_for_each(|raw| self.usable("replay", raw))?;
         let mut fresh = true;
         let mut pipeline_set = usize::MAX;
         let mut group_set: Option<Set> = None;

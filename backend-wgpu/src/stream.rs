@@ -19,6 +19,7 @@ use polywarp_core::{Error, Recorders, Result};
 
 use crate::driver::Kept;
 use crate::fault::{Fault, watched};
+use crate::interop::probe;
 use crate::memory::{Dead, Raw};
 use crate::pipelines::Pipeline;
 use crate::recording::Tape;
@@ -125,6 +126,7 @@ impl Stream {
         if let Some(recorded) = recorded {
             return recorded;
         }
+        buffers.iter().try_for_each(|raw| self.usable("launch", raw))?;
         self.submit_when_due()?;
         let offset = self.place_params(params, pipeline.layout.params_bytes as usize)?;
         let mut key = std::mem::take(&mut self.key);
@@ -173,6 +175,7 @@ impl Stream {
         if self.recorders.with(record).is_some() {
             return Ok(());
         }
+        buffers().try_for_each(|raw| self.usable("launch", raw))?;
         self.submit_when_due()?;
         buffers().for_each(|raw| self.note_use(raw));
         self.open_pass()?;
@@ -192,6 +195,16 @@ impl Stream {
         self.close_pass();
         record(self.open_encoder()?);
         Ok(())
+    }
+
+    /// Refuses an application's buffer that is destroyed or mapped: recorded, it would take the whole submission with it.
+    pub(crate) fn usable(&self, op: &str, raw: &Raw) -> Result<()> {
+        // A browser tells of it later, to nobody in particular, with or without this.
+        if !raw.foreign || cfg!(target_arch = "wasm32") {
+            return Ok(());
+        }
+        let ((), error) = watched(&self.device, || probe(&self.device, &self.queue, &raw.buffer));
+        error.map_or(Ok(()), |error| Err(self.refused(op, &error)))
     }
 
     /// Marks `raw` as used by the recording.

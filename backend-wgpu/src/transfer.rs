@@ -227,6 +227,7 @@ impl WgpuBackend {
         }
         let index = {
             let mut stream = lock(&self.stream);
+            stream.usable("read", raw)?;
             stream.note_use(raw);
             stream.encode(|encoder| {
                 for (staging, from) in &staged {

@@ -72,6 +72,7 @@ impl Stream {
     /// Copies `piece` through a staging buffer of our own: one that wgpu cannot make for itself ends the device.
     #[cfg(not(target_arch = "wasm32"))]
     fn stage(&mut self, raw: &Raw, at: u64, piece: &[u8], held: impl Fn() -> MemoryStats) -> Result<()> {
+        self.usable("write", raw)?;
         let size = piece.len() as u64;
         let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
         let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: true };
