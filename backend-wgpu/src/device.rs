@@ -1,7 +1,7 @@
 //! The backend: what a wgpu device of ours consists of, and the door [`Backend`] into it.
 //!
 //! How one is made is in `open.rs`. Faults that wgpu reports asynchronously arrive by the handlers of devices opened here; an
-//! application that brought its own keeps its own, and calls [`WgpuBackend::mark_lost`] or lets the next read find out. The
+//! application that brought its own keeps its own, and calls [`WgpuBackend::mark_lost`] or lets the next wait find out. The
 //! parts are in the other files; this one puts them together. Lock order: the stream's, then the pool's.
 
 use std::any::Any;
@@ -25,7 +25,7 @@ use crate::pipelines::{Pipeline, Pipelines};
 use crate::recording::Tape;
 use crate::stream::Stream;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::transfer::{Waiter, wait};
+use crate::transfer::{Waiter, is_lost, poll, wait};
 use crate::user::UserKernels;
 
 /// A device reached through wgpu.
@@ -212,8 +212,14 @@ impl Backend for WgpuBackend {
     #[cfg(not(target_arch = "wasm32"))]
     fn synchronize(&self) -> Result<()> {
         self.recorders.refuse_synchronize(self.id())?;
-        self.flush()?;
-        wait(&self.gpu, &self.fault, None)
+        let index = lock(&self.stream).submit()?;
+        let submitted = index.is_some();
+        // A device that is gone finishes everything but what it was given afterwards.
+        wait(&self.gpu, &self.fault, index)?;
+        if !submitted && is_lost(&self.gpu) {
+            return Err(self.fault.lose("it was destroyed, or lost, by somebody else"));
+        }
+        Ok(())
     }
 
     #[cfg(target_arch = "wasm32")]
@@ -229,7 +235,8 @@ impl Backend for WgpuBackend {
         self.pool.drop_cached();
         // A fault is reported by the next call that can; wgpu frees what is no longer in use when it is polled.
         if self.flush().is_ok() {
-            let _ = self.gpu.poll(wgpu::PollType::Poll);
+            #[cfg(not(target_arch = "wasm32"))]
+            let _ = poll(&self.gpu, &self.fault);
         }
     }
 

@@ -36,10 +36,13 @@ impl WgpuBackend {
     /// and never enters the pool; wrap one buffer once only, so that aliasing is seen. wgpu tells buffers of one
     /// `wgpu::Instance` apart; one of another instance is the caller's mistake that cannot always be noticed.
     ///
+    /// While the application has it mapped, or once it has destroyed it, what is asked of it is refused; a buffer that is mapped
+    /// or destroyed between that and the next submission takes all work of that submission with it.
+    ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when a usage is missing or the size is not a positive multiple of 16 bytes, which kernels
-    /// of the library read at a time; [`Error::BindingTooLarge`]; [`Error::DeviceMismatch`] for a buffer of another
-    /// `wgpu::Device`.
+    /// [`Error::InvalidArgument`] when it is mapped or destroyed, a usage is missing or the size is not a positive multiple of 16
+    /// bytes, which kernels of the library read at a time; [`Error::BindingTooLarge`]; [`Error::DeviceMismatch`] for a buffer of
+    /// another `wgpu::Device`.
     pub fn wrap(&self, buffer: wgpu::Buffer) -> Result<Buffer> {
         self.fault().check()?;
         let missing = NEEDED - buffer.usage();
@@ -56,40 +59,44 @@ impl WgpuBackend {
             let why = "which kernels read at a time; make it longer";
             return invalid(format!("its size, {size} bytes, is not a positive multiple of {VECTOR_BYTES}, {why}"));
         }
-        // wgpu does not tell a buffer's device; binding it is how to find out.
-        let probe = || {
-            let layout = self.gpu.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-                label: None,
-                entries: &[wgpu::BindGroupLayoutEntry {
-                    binding: 0,
-                    visibility: wgpu::ShaderStages::COMPUTE,
-                    ty: wgpu::BindingType::Buffer {
-                        ty: wgpu::BufferBindingType::Storage { read_only: false },
-                        has_dynamic_offset: false,
-                        min_binding_size: None,
-                    },
-                    count: None,
-                }],
-            });
-            let entries = [wgpu::BindGroupEntry { binding: 0, resource: buffer.as_entire_binding() }];
-            self.gpu.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: &layout, entries: &entries })
-        };
-        let same_device = match unpanicked(|| watched(&self.gpu, probe).1) {
-            Some(None) => true,
-            Some(Some(error)) => {
-                log::debug!("{}: a buffer was not wrapped: {}", self.id(), words(&error));
-                false
+        // wgpu does not tell a buffer's device, nor its state; using it is how to find out.
+        let probed = unpanicked(|| watched(&self.gpu, || probe(&self.gpu, &self.queue, &buffer)).1);
+        match probed.map(|error| error.as_ref().map(words)) {
+            Some(None) => {}
+            Some(Some(text)) if text.contains("unmapped") => {
+                return invalid("it is mapped; unmap it first".to_owned());
             }
-            None => false,
-        };
-        if !same_device {
-            return Err(Error::DeviceMismatch {
-                op: "wrap",
-                lhs: self.id().to_owned(),
-                rhs: "a buffer of another wgpu::Device".to_owned(),
-            });
+            Some(Some(text)) if text.contains("destroyed") => return invalid("it is destroyed".to_owned()),
+            other => {
+                log::debug!("{}: a buffer was not wrapped: {other:?}", self.id());
+                let (lhs, rhs) = (self.id().to_owned(), "a buffer of another wgpu::Device".to_owned());
+                return Err(Error::DeviceMismatch { op: "wrap", lhs, rhs });
+            }
         }
-        let block = self.pool.source().block(buffer);
+        let block = self.pool.source().adopt(buffer);
         Ok(Buffer::new(size, Arc::new(Allocation::adopt(&self.pool, &self.recorders, block, size))))
     }
+}
+
+/// Touches `buffer` in ways that wgpu refuses at once, to be watched: one that is destroyed, mapped, or of another device would
+/// otherwise have a whole submission refused.
+pub(crate) fn probe(device: &wgpu::Device, queue: &wgpu::Queue, buffer: &wgpu::Buffer) {
+    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: None,
+        entries: &[wgpu::BindGroupLayoutEntry {
+            binding: 0,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage { read_only: false },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        }],
+    });
+    // Refused where it is destroyed.
+    let entries = [wgpu::BindGroupEntry { binding: 0, resource: buffer.as_entire_binding() }];
+    let _ = device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: &layout, entries: &entries });
+    // Refused where it is mapped; writes nothing.
+    queue.write_buffer(buffer, 0, &[]);
 }

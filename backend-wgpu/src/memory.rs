@@ -42,6 +42,8 @@ pub(crate) struct Block {
     pub(crate) buffer: wgpu::Buffer,
     /// Never reused in one process.
     pub(crate) id: u64,
+    /// Whether it is an application's, which may destroy or map it at any time.
+    pub(crate) foreign: bool,
     /// The recording that last used it (see `Stream::epoch`); 0 is none.
     pub(crate) epoch: AtomicU64,
     dead: Dead,
@@ -74,10 +76,14 @@ impl Memory {
         Memory { device, fault, stream: Arc::downgrade(stream), dead }
     }
 
-    /// A block round `buffer`.
-    pub(crate) fn block(&self, buffer: wgpu::Buffer) -> Block {
+    /// A block round an application's `buffer`.
+    pub(crate) fn adopt(&self, buffer: wgpu::Buffer) -> Block {
+        self.block(buffer, true)
+    }
+
+    fn block(&self, buffer: wgpu::Buffer, foreign: bool) -> Block {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Block { buffer, id, epoch: AtomicU64::new(0), dead: Arc::clone(&self.dead) }
+        Block { buffer, id, foreign, epoch: AtomicU64::new(0), dead: Arc::clone(&self.dead) }
     }
 }
 
@@ -89,7 +95,7 @@ impl Source for Memory {
             wgpu::BufferDescriptor { label: None, size: capacity_bytes, usage: USAGES, mapped_at_creation: false };
         let (buffer, error) = watched(&self.device, || self.device.create_buffer(&descriptor));
         match error {
-            None => Ok(Some(self.block(buffer))),
+            None => Ok(Some(self.block(buffer, false))),
             Some(error) => {
                 log::debug!("{}: a buffer of {capacity_bytes} bytes was refused: {error}", self.fault.device());
                 // Drivers call all kinds of things out of memory and the other way round; a lost device is told apart.

@@ -224,6 +224,7 @@ impl Stream {
     /// Encodes `launches` again, into one pass unless it is long enough for several submissions.
     fn replay(&mut self, launches: &Launches, params: Option<&Arc<Raw>>) -> Result<()> {
         let raws = || launches.held.iter().chain(params);
+        raws().try_for_each(|raw| self.usable("replay", raw))?;
         let mut fresh = true;
         let mut pipeline_set = usize::MAX;
         let mut group_set: Option<Set> = None;
@@ -236,7 +237,7 @@ impl Stream {
                 (fresh, pipeline_set, group_set) = (false, usize::MAX, None);
             }
             self.add_bound_bytes(dispatch.bound_bytes);
-            let pass = self.bare_pass();
+            let pass = self.bare_pass()?;
             if pipeline_set != dispatch.pipeline {
                 pass.set_pipeline(&launches.pipelines[dispatch.pipeline]);
                 pipeline_set = dispatch.pipeline;

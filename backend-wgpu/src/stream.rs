@@ -19,6 +19,7 @@ use polywarp_core::{Error, Recorders, Result};
 
 use crate::driver::Kept;
 use crate::fault::{Fault, watched};
+use crate::interop::probe;
 use crate::memory::{Dead, Raw};
 use crate::pipelines::Pipeline;
 use crate::recording::Tape;
@@ -125,6 +126,7 @@ impl Stream {
         if let Some(recorded) = recorded {
             return recorded;
         }
+        buffers.iter().try_for_each(|raw| self.usable("launch", raw))?;
         self.submit_when_due()?;
         let offset = self.place_params(params, pipeline.layout.params_bytes as usize)?;
         let mut key = std::mem::take(&mut self.key);
@@ -136,18 +138,12 @@ impl Stream {
         }
         let same_group = self.pass.is_some() && self.set.group == key;
         if !(same_group && self.set.offset == Some(offset)) {
-            if !self.groups.contains_key(key.as_slice()) {
-                match self.create_group(pipeline, buffers) {
-                    Ok(group) => self.remember_group(&key, group),
-                    Err(error) => {
-                        // The offset that is set belongs to other parameters than those placed last.
-                        self.set = Set::default();
-                        self.key = key;
-                        return Err(error);
-                    }
-                }
+            if let Err(error) = self.ready_group(&key, pipeline, buffers).and_then(|()| self.open_pass()) {
+                // The offset that is set belongs to other parameters than those placed last.
+                self.set = Set::default();
+                self.key = key;
+                return Err(error);
             }
-            self.open_pass();
             if let (Some(pass), Some(group)) = (self.pass.as_mut(), self.groups.get(key.as_slice())) {
                 pass.set_bind_group(0, group, &[offset]);
             }
@@ -179,9 +175,10 @@ impl Stream {
         if self.recorders.with(record).is_some() {
             return Ok(());
         }
+        buffers().try_for_each(|raw| self.usable("launch", raw))?;
         self.submit_when_due()?;
         buffers().for_each(|raw| self.note_use(raw));
-        self.open_pass();
+        self.open_pass()?;
         if let Some(pass) = self.pass.as_mut() {
             made.iter().for_each(|(index, group)| pass.set_bind_group(*index, group, &[]));
         }
@@ -194,9 +191,20 @@ impl Stream {
     }
 
     /// Records with the bare encoder; whatever touches a buffer must also call [`Stream::note_use`].
-    pub(crate) fn encode(&mut self, record: impl FnOnce(&mut wgpu::CommandEncoder)) {
+    pub(crate) fn encode(&mut self, record: impl FnOnce(&mut wgpu::CommandEncoder)) -> Result<()> {
         self.close_pass();
-        record(self.encoder.get_or_insert_with(|| new_encoder(&self.device)));
+        record(self.open_encoder()?);
+        Ok(())
+    }
+
+    /// Refuses an application's buffer that is destroyed or mapped: recorded, it would take the whole submission with it.
+    pub(crate) fn usable(&self, op: &str, raw: &Raw) -> Result<()> {
+        // A browser tells of it later, to nobody in particular, with or without this.
+        if !raw.foreign || cfg!(target_arch = "wasm32") {
+            return Ok(());
+        }
+        let ((), error) = watched(&self.device, || probe(&self.device, &self.queue, &raw.buffer));
+        error.map_or(Ok(()), |error| Err(self.refused(op, &error)))
     }
 
     /// Marks `raw` as used by the recording.
@@ -243,6 +251,15 @@ impl Stream {
         Ok(start as u32)
     }
 
+    /// Sees to it that the bind group of `key` is there.
+    fn ready_group(&mut self, key: &[u64], pipeline: &Pipeline, buffers: &[&Arc<Raw>]) -> Result<()> {
+        if !self.groups.contains_key(key) {
+            let group = self.create_group(pipeline, buffers)?;
+            self.remember_group(key, group);
+        }
+        Ok(())
+    }
+
     fn create_group(&self, pipeline: &Pipeline, buffers: &[&Arc<Raw>]) -> Result<wgpu::BindGroup> {
         let buffers = buffers.iter().map(|raw| &raw.buffer);
         let (group, error) = watched(&self.device, || pipeline.layout.bind(&self.device, &self.params_buffer, buffers));
@@ -273,18 +290,45 @@ impl Stream {
         self.groups.insert(key.into(), group);
     }
 
-    fn open_pass(&mut self) {
+    fn open_pass(&mut self) -> Result<()> {
         if self.pass.is_none() {
-            self.pass = Some(begin_pass(&mut self.encoder, &self.device));
+            self.begin_pass()?;
             self.set.pipeline = None;
             self.set.group.clear();
         }
+        Ok(())
     }
 
     /// The open pass, for a caller that sets everything itself.
-    pub(crate) fn bare_pass(&mut self) -> &mut wgpu::ComputePass<'static> {
+    pub(crate) fn bare_pass(&mut self) -> Result<&mut wgpu::ComputePass<'static>> {
         self.set = Set::default();
-        self.pass.get_or_insert_with(|| begin_pass(&mut self.encoder, &self.device))
+        self.begin_pass()
+    }
+
+    fn begin_pass(&mut self) -> Result<&mut wgpu::ComputePass<'static>> {
+        let pass = match self.pass.take() {
+            Some(pass) => pass,
+            None => {
+                let encoder = self.open_encoder()?;
+                encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
+            }
+        };
+        Ok(self.pass.insert(pass))
+    }
+
+    fn open_encoder(&mut self) -> Result<&mut wgpu::CommandEncoder> {
+        let encoder = match self.encoder.take() {
+            Some(encoder) => encoder,
+            None => {
+                let descriptor = wgpu::CommandEncoderDescriptor { label: None };
+                let (encoder, error) = watched(&self.device, || self.device.create_command_encoder(&descriptor));
+                if let Some(error) = error {
+                    return Err(self.refused("record", &error));
+                }
+                encoder
+            }
+        };
+        Ok(self.encoder.insert(encoder))
     }
 
     fn close_pass(&mut self) {
@@ -308,13 +352,4 @@ pub(crate) struct UserGroup<'a> {
 pub(crate) fn slot_error(words: usize, slot_bytes: usize) -> Error {
     let message = format!("a launch has {words} words of parameters, its kernel {}: a bug of polywarp", slot_bytes / 4);
     Error::Shader { line: 0, column: 0, message }
-}
-
-fn begin_pass(encoder: &mut Option<wgpu::CommandEncoder>, device: &wgpu::Device) -> wgpu::ComputePass<'static> {
-    let encoder = encoder.get_or_insert_with(|| new_encoder(device));
-    encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
-}
-
-fn new_encoder(device: &wgpu::Device) -> wgpu::CommandEncoder {
-    device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None })
 }

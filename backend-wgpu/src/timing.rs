@@ -7,14 +7,14 @@ mod native {
     use polywarp_core::{Backend, Clock, Elapsed, Result};
 
     use crate::device::WgpuBackend;
-    use crate::fault::{lock, watched};
-    use crate::transfer::{Arrival, Awaited, wait};
+    use crate::fault::{lock, watched, words};
+    use crate::transfer::{Awaited, map, wait};
 
     impl WgpuBackend {
         pub(crate) fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
             // Earlier work must not count, and must not be waited for inside the interval either.
             self.synchronize()?;
-            let stamps = self.start_stamps();
+            let stamps = self.start_stamps()?;
             let host = Instant::now();
             work()?;
             let device_ns = match stamps {
@@ -29,18 +29,18 @@ mod native {
         }
 
         /// Records the first timestamp. Written outside of passes: the interval then covers copies and every pass.
-        fn start_stamps(&self) -> Option<wgpu::QuerySet> {
+        fn start_stamps(&self) -> Result<Option<wgpu::QuerySet>> {
             let needed = wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS;
             if !self.gpu.features().contains(needed) || self.queue.get_timestamp_period() <= 0.0 {
-                return None;
+                return Ok(None);
             }
             let descriptor = wgpu::QuerySetDescriptor { label: None, ty: wgpu::QueryType::Timestamp, count: 2 };
             let (queries, error) = watched(&self.gpu, || self.gpu.create_query_set(&descriptor));
             if error.is_some() {
-                return None;
+                return Ok(None);
             }
-            lock(&self.stream).encode(|encoder| encoder.write_timestamp(&queries, 0));
-            Some(queries)
+            lock(&self.stream).encode(|encoder| encoder.write_timestamp(&queries, 0))?;
+            Ok(Some(queries))
         }
 
         /// The nanoseconds between both timestamps; `None` when the device wrote nonsense.
@@ -59,15 +59,18 @@ mod native {
                     encoder.write_timestamp(queries, 1);
                     encoder.resolve_query_set(queries, 0..2, &resolve, 0);
                     encoder.copy_buffer_to_buffer(&resolve, 0, &staging, 0, 16);
-                });
+                })?;
                 stream.submit()?
             };
-            let mapped = Arrival::new();
-            let arrival = std::sync::Arc::clone(&mapped);
-            staging.map_async(wgpu::MapMode::Read, .., move |result| arrival.arrive(result.is_ok()));
+            let (mapped, error) = watched(&self.gpu, || map(&staging));
+            if let Some(error) = error {
+                // The staging buffer was made and is not mapped yet: only a device that is gone refuses to map it.
+                return Err(self.fault.lose(&words(&error)));
+            }
             wait(&self.gpu, &self.fault, index)?;
-            if !pollster::block_on(Awaited(mapped)) {
-                return Err(self.fault.lose("timestamps could not be read"));
+            mapped.block();
+            if let Err(reason) = pollster::block_on(Awaited(mapped)) {
+                return Err(self.fault.lose(&format!("timestamps could not be read: {reason}")));
             }
             let Ok(view) = staging.get_mapped_range(..) else { return Ok(None) };
             let word = |at: usize| view.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);

@@ -9,40 +9,76 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+#[cfg(not(target_arch = "wasm32"))]
+use std::sync::{Condvar, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use polywarp_core::{Backend, Buffer, Error, ReadFuture, Result};
 
 use crate::device::WgpuBackend;
 use crate::driver::Kept;
-#[cfg(not(target_arch = "wasm32"))]
-use crate::fault::unpanicked;
-use crate::fault::{Fault, lock, watched, words};
+use crate::fault::{Fault, lock, unpanicked, watched, words};
 use crate::memory::{Allocation, Raw};
 
 /// Largest staging buffer: longer reads use several, all filled by one submission.
 const STAGING_PIECE_BYTES: u64 = 256 << 20;
 
 /// A value that arrives once.
+///
+/// wgpu tells of one while it holds locks, its own or the stream's: there it is stored, and whoever waits on a user's behalf
+/// wakes the future afterwards. In a browser, where the event loop tells, that is at once.
 #[derive(Debug)]
-pub(crate) struct Arrival<T>(Mutex<(Option<T>, Option<Waker>)>);
+pub(crate) struct Arrival<T> {
+    state: Mutex<State<T>>,
+    #[cfg(not(target_arch = "wasm32"))]
+    stored: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    /// Until it is taken.
+    value: Option<T>,
+    arrived: bool,
+    waker: Option<Waker>,
+}
 
 impl<T> Arrival<T> {
     pub(crate) fn new() -> Arc<Arrival<T>> {
-        Arc::new(Arrival(Mutex::new((None, None))))
+        Arc::new(Arrival {
+            state: Mutex::new(State { value: None, arrived: false, waker: None }),
+            #[cfg(not(target_arch = "wasm32"))]
+            stored: Condvar::new(),
+        })
     }
 
-    /// Sets the value, unless one is there, and wakes who waits.
+    /// Sets the value, unless one came before.
     pub(crate) fn arrive(&self, value: T) {
-        let waker = {
-            let mut state = lock(&self.0);
-            if state.0.is_none() {
-                state.0 = Some(value);
-            }
-            state.1.take()
-        };
+        let mut state = lock(&self.state);
+        if state.arrived {
+            return;
+        }
+        (state.value, state.arrived) = (Some(value), true);
+        drop(state);
+        #[cfg(not(target_arch = "wasm32"))]
+        self.stored.notify_all();
+        #[cfg(target_arch = "wasm32")]
+        self.wake();
+    }
+
+    /// Blocks until the value is there.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn block(&self) {
+        let mut state = lock(&self.state);
+        while !state.arrived {
+            state = self.stored.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Wakes the future that waits, which runs a user's code: to be called without a lock. A panic in it is its own.
+    fn wake(&self) {
+        let waker = lock(&self.state).waker.take();
         if let Some(waker) = waker {
-            waker.wake();
+            unpanicked(|| waker.wake());
         }
     }
 }
@@ -54,18 +90,40 @@ impl<T> Future for Awaited<T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let mut state = lock(&self.0.0);
-        match state.0.take() {
-            Some(value) => Poll::Ready(value),
-            None => {
-                state.1 = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
+        // A waker's own code, to clone and to drop it, runs outside of the lock, which wgpu's callback waits for.
+        let fresh = Some(context.waker().clone());
+        let (value, _old) = {
+            let mut state = lock(&self.0.state);
+            let value = state.value.take();
+            let kept = if value.is_none() { fresh } else { None };
+            (value, std::mem::replace(&mut state.waker, kept))
+        };
+        value.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
-type Mapped = Arrival<std::result::Result<(), String>>;
+/// Whether a buffer was mapped.
+pub(crate) type Mapped = Arrival<std::result::Result<(), String>>;
+
+/// Tells a [`Mapped`], also when wgpu drops the callback without a call.
+struct Teller(Arc<Mapped>);
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        self.0.arrive(Err("nothing was heard of it".to_owned()));
+    }
+}
+
+/// Asks for `staging` to be mapped for reading.
+pub(crate) fn map(staging: &wgpu::Buffer) -> Arc<Mapped> {
+    let mapped = Mapped::new();
+    let teller = Teller(Arc::clone(&mapped));
+    let tell = move |result: std::result::Result<(), _>| {
+        teller.0.arrive(result.map_err(|error: wgpu::BufferAsyncError| error.to_string()));
+    };
+    staging.map_async(wgpu::MapMode::Read, .., tell);
+    mapped
+}
 
 /// A staging buffer being filled, and how many of its bytes are wanted from where.
 struct Piece {
@@ -169,13 +227,14 @@ impl WgpuBackend {
         }
         let index = {
             let mut stream = lock(&self.stream);
+            stream.usable("read", raw)?;
             stream.note_use(raw);
             stream.encode(|encoder| {
                 for (staging, from) in &staged {
                     let size = from.end - from.start;
                     encoder.copy_buffer_to_buffer(&raw.buffer, from.start, staging, 0, size);
                 }
-            });
+            })?;
             stream.submit()?
         };
         let Some(index) = index else {
@@ -184,11 +243,7 @@ impl WgpuBackend {
         let (pieces, error) = watched(&self.gpu, || {
             let pieces = staged.into_iter().map(|(staging, from)| {
                 let wanted = range.start.max(from.start) - from.start..range.end.min(from.end) - from.start;
-                let mapped = Mapped::new();
-                let arrival = Arc::clone(&mapped);
-                staging.map_async(wgpu::MapMode::Read, .., move |result| {
-                    arrival.arrive(result.map_err(|error| error.to_string()));
-                });
+                let mapped = map(&staging);
                 Piece { staging, wanted: wanted.start as usize..wanted.end as usize, mapped }
             });
             pieces.collect()
@@ -226,6 +281,7 @@ impl WgpuBackend {
         let Some(pending) = self.begin_read(buffer, range)? else { return Ok(Vec::new()) };
         wait(&self.gpu, &self.fault, Some(pending.index.clone()))?;
         // Another thread's wait may have taken the callbacks; they arrive at once.
+        pending.pieces.iter().for_each(|piece| piece.mapped.block());
         pollster::block_on(pending.collect())
     }
 
@@ -319,7 +375,8 @@ mod waiter {
 
     type Job = (wgpu::SubmissionIndex, Vec<Arc<Mapped>>);
 
-    /// Starts with the first asynchronous read and ends with the backend.
+    /// Starts with the first asynchronous read and ends with the backend. Wakers run on it, under no lock; one that waits for
+    /// another read there waits for ever.
     #[derive(Debug)]
     pub(crate) struct Waiter {
         fault: Arc<Fault>,
@@ -371,6 +428,11 @@ mod waiter {
                     if let Err(error) = wait(&device, &fault, Some(index)) {
                         // The callbacks may never come now; the fault is what the futures report.
                         mapped.iter().for_each(|arrival| arrival.arrive(Err(error.to_string())));
+                    }
+                    for arrival in mapped {
+                        // Another thread's wait may have taken the callback.
+                        arrival.block();
+                        arrival.wake();
                     }
                 }
             };

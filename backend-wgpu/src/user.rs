@@ -8,11 +8,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use naga::valid::Capabilities;
+use naga::valid::{Capabilities, FunctionInfo};
+use naga::{Expression, Function, MathFunction, Span};
 use polywarp_core::{Binding, Error, Kernel, Result};
 use polywarp_shaders::wgsl::{
-    Bindable, BufferUse, CheckedBinding, Interface, KnownKernels, LaunchLimits, RangeLimits, guarded, naga_text,
-    read_kernel,
+    Bindable, BufferUse, CheckedBinding, Interface, KnownKernels, LaunchLimits, RangeLimits, ReadKernel, guarded,
+    naga_text, place, read_kernel,
 };
 
 use crate::device::WgpuBackend;
@@ -62,8 +63,11 @@ impl WgpuBackend {
             return Ok(compiled);
         }
         let features = self.gpu.features();
-        let read = read_kernel(self.fault.device(), kernel, capabilities_of(features));
-        let interface = read.map_err(|error| told_apart(error, features))?.interface;
+        let device = self.fault.device();
+        let read =
+            read_kernel(device, kernel, capabilities_of(features)).map_err(|error| told_apart(error, features))?;
+        refuse_f64_functions(device, kernel, &read)?;
+        let interface = read.interface;
         self.launch_limits.check_resources(&interface)?;
         // Drivers' compilers recurse as naga does.
         let compiled = guarded(|| self.compile(kernel, interface))?;
@@ -219,6 +223,79 @@ fn told_apart(error: Error, features: wgpu::Features) -> Error {
         }
         other => other,
     }
+}
+
+/// Refuses functions of f64 that drivers compute garbage for, without a word: naga hands them on as instructions that take
+/// 16 and 32 bits alone (SPIR-V, "Extended Instructions for GLSL"). Kernels of the library have their own.
+fn refuse_f64_functions(device: &str, kernel: &Kernel, read: &ReadKernel) -> Result<()> {
+    let (module, info) = (&read.module, &read.info);
+    let entries = module.entry_points.iter().enumerate();
+    let entries = entries.map(|(index, entry)| (&entry.function, info.get_entry_point(index)));
+    let functions = module.functions.iter().map(|(handle, function)| (function, &info[handle])).chain(entries);
+    let found = functions.filter_map(|(function, info)| f64_function(&module.types, function, info)).next();
+    let Some((name, span)) = found else { return Ok(()) };
+    let place = span.to_range().and_then(|range| place(&kernel.wgsl, range.start));
+    let place = place.map_or(String::new(), |(line, column)| format!(" (line {line}, column {column} of the kernel)"));
+    Err(Error::Unsupported {
+        device: device.to_owned(),
+        what: format!("{name} of f64 in a kernel of your own"),
+        reason: format!(
+            "drivers have it for 16 and 32 bits only{place}; compute it in f32, or by a polynomial of your own"
+        ),
+    })
+}
+
+/// The first function of f64 in `function` that SPIR-V lacks, with its place.
+fn f64_function(
+    types: &naga::UniqueArena<naga::Type>,
+    function: &Function,
+    info: &FunctionInfo,
+) -> Option<(&'static str, Span)> {
+    function.expressions.iter().find_map(|(handle, expression)| {
+        let Expression::Math { fun, arg, .. } = expression else { return None };
+        let name = narrow_name(*fun)?;
+        let wide = info[*arg].ty.inner_with(types).scalar_width() == Some(8);
+        wide.then(|| (name, function.expressions.get_span(handle)))
+    })
+}
+
+/// WGSL's name of a function that SPIR-V has for floats of 16 and 32 bits alone.
+fn narrow_name(function: MathFunction) -> Option<&'static str> {
+    use MathFunction as F;
+    Some(match function {
+        F::Cos => "cos",
+        F::Cosh => "cosh",
+        F::Sin => "sin",
+        F::Sinh => "sinh",
+        F::Tan => "tan",
+        F::Tanh => "tanh",
+        F::Acos => "acos",
+        F::Asin => "asin",
+        F::Atan => "atan",
+        F::Atan2 => "atan2",
+        F::Asinh => "asinh",
+        F::Acosh => "acosh",
+        F::Atanh => "atanh",
+        F::Radians => "radians",
+        F::Degrees => "degrees",
+        F::Exp => "exp",
+        F::Exp2 => "exp2",
+        F::Log => "log",
+        F::Log2 => "log2",
+        F::Pow => "pow",
+        F::Abs | F::Min | F::Max | F::Clamp | F::Saturate => return None,
+        F::Ceil | F::Floor | F::Round | F::Fract | F::Trunc | F::Modf | F::Frexp | F::Ldexp => return None,
+        F::Dot | F::Dot4I8Packed | F::Dot4U8Packed | F::Outer | F::Cross | F::Distance | F::Length => return None,
+        F::Normalize | F::FaceForward | F::Reflect | F::Refract => return None,
+        F::Sign | F::Fma | F::Mix | F::Step | F::SmoothStep | F::Sqrt | F::InverseSqrt => return None,
+        F::Inverse | F::Transpose | F::Determinant | F::QuantizeToF16 => return None,
+        F::CountTrailingZeros | F::CountLeadingZeros | F::CountOneBits | F::ReverseBits => return None,
+        F::ExtractBits | F::InsertBits | F::FirstTrailingBit | F::FirstLeadingBit => return None,
+        F::Pack4x8snorm | F::Pack4x8unorm | F::Pack2x16snorm | F::Pack2x16unorm | F::Pack2x16float => return None,
+        F::Pack4xI8 | F::Pack4xU8 | F::Pack4xI8Clamp | F::Pack4xU8Clamp => return None,
+        F::Unpack4x8snorm | F::Unpack4x8unorm | F::Unpack2x16snorm | F::Unpack2x16unorm => return None,
+        F::Unpack2x16float | F::Unpack4xI8 | F::Unpack4xU8 => return None,
+    })
 }
 
 /// What naga may accept for a device with these features.

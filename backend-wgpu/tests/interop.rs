@@ -122,6 +122,78 @@ fn buffer_that_the_application_destroyed_fails_its_launches_alone() {
 }
 
 #[test]
+fn mapped_buffer_is_wrapped_once_it_is_unmapped() {
+    each(|backend| {
+        let descriptor = wgpu::BufferDescriptor { label: None, size: 64, usage: SHARED, mapped_at_creation: true };
+        let theirs = backend.device().create_buffer(&descriptor);
+        match backend.wrap(theirs.clone()) {
+            Err(Error::InvalidArgument { what: "wgpu::Buffer", reason }) => {
+                assert!(reason.contains("mapped"), "{reason}")
+            }
+            other => panic!("{other:?}"),
+        }
+        theirs.unmap();
+        let wrapped = backend.wrap(theirs.clone()).unwrap();
+        backend.launch(&add_kernel(2), [1, 1, 1], &[bind(0, &wrapped)]).unwrap();
+        assert_eq!(download(backend, &wrapped), [2; 16]);
+        theirs.destroy();
+        assert!(matches!(backend.wrap(theirs), Err(Error::InvalidArgument { what: "wgpu::Buffer", .. })));
+    });
+}
+
+/// An application's buffer, wrapped and used, that it destroys or maps: what needs it fails, and nothing else.
+#[test]
+fn wrapped_buffer_that_is_gone_or_mapped_fails_its_calls_alone() {
+    let refused = |what: &str, result: Result<(), Error>| {
+        assert!(matches!(result, Err(Error::Backend { .. })), "{what}: {result:?}");
+    };
+    each(|backend| {
+        for destroyed in [true, false] {
+            let size = 1 << 17;
+            let usage = if destroyed { SHARED } else { SHARED | wgpu::BufferUsages::MAP_READ };
+            let features = wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
+            if !destroyed && !backend.device().features().contains(features) {
+                println!("NOT RUN: this device maps no buffers of kernels");
+                continue;
+            }
+            let theirs = application_buffer(backend, size, usage);
+            let wrapped = backend.wrap(theirs.clone()).unwrap();
+            let good = upload(backend, &[7; 16]);
+            let record = || {
+                backend.begin_recording().unwrap();
+                backend.launch(&add_kernel(0), [1, 1, 1], &[bind(0, &wrapped)]).unwrap();
+                backend.end_recording().unwrap()
+            };
+            let recorded = record();
+            backend.replay(&recorded).unwrap();
+            backend.launch(&add_kernel(0), [1, 1, 1], &[bind(0, &wrapped)]).unwrap();
+            backend.write(&wrapped, 0, &[0; 64]).unwrap();
+            backend.read_blocking(&wrapped, 0..4).unwrap();
+            if destroyed {
+                theirs.destroy();
+            } else {
+                theirs.map_async(wgpu::MapMode::Read, .., |result| result.unwrap());
+                backend.synchronize().unwrap();
+            }
+            // Work of others, recorded and not yet submitted.
+            backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &good)]).unwrap();
+            refused("read", backend.read_blocking(&wrapped, 0..4).map(drop));
+            refused("launch", backend.launch(&add_kernel(0), [1, 1, 1], &[bind(0, &wrapped)]));
+            refused("short write", backend.write(&wrapped, 0, &[0; 4]));
+            refused("long write", backend.write(&wrapped, 0, &vec![0; size as usize]));
+            refused("replay", backend.replay(&recorded));
+            assert_eq!(download(backend, &good), [8; 16]);
+            assert!(backend.wrap(theirs.clone()).is_err());
+            if !destroyed {
+                theirs.unmap();
+                backend.launch(&add_kernel(3), [1, 1, 1], &[bind(0, &wrapped)]).unwrap();
+                assert_eq!(backend.read_blocking(&wrapped, 0..4).unwrap(), [3, 0, 0, 0]);
+            }
+        }
+    });
+}
+
+#[test]
 fn buffer_of_another_device_is_refused() {
     for entry in entries() {
         let (a, b) = (entry.open(POOREST).unwrap(), entry.open(POOREST).unwrap());

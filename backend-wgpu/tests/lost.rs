@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{add_kernel, bind, entries, upload, within_seconds};
@@ -82,6 +83,63 @@ fn destroyed_device_of_an_application_is_found_out() {
             device.destroy();
             assert_every_call_says_lost(&backend, &buffer);
         });
+    }
+}
+
+/// A backend on a device as an application opens it: nobody handles its errors or tells the backend of its loss.
+fn on_application_device(own: &WgpuBackend) -> WgpuBackend {
+    let (device, queue) = (own.device().clone(), own.queue().clone());
+    // What wgpu does by itself.
+    device.on_uncaptured_error(Arc::new(|error| panic!("nobody handles {error}")));
+    WgpuBackend::from_wgpu(device, queue, "shared", None).unwrap()
+}
+
+#[test]
+fn destroyed_device_without_handlers_is_lost_to_timed() {
+    for entry in entries() {
+        for within in [false, true] {
+            let entry = entry.clone();
+            within_seconds(60, move || {
+                let own = entry.open(Options::default()).unwrap();
+                let backend = on_application_device(&own);
+                let buffer = upload(&backend, &[1]);
+                common::assert_alive(&backend);
+                if !within {
+                    backend.device().destroy();
+                }
+                let timed = backend.timed(&mut || {
+                    backend.device().destroy();
+                    backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &buffer)])
+                });
+                assert_lost(&backend, "timed", timed);
+                assert_every_call_says_lost(&backend, &buffer);
+            });
+        }
+    }
+}
+
+#[test]
+fn destroyed_device_without_handlers_is_lost_to_synchronize() {
+    for entry in entries() {
+        for after in 0..4 {
+            let entry = entry.clone();
+            within_seconds(60, move || {
+                let own = entry.open(Options::default()).unwrap();
+                let backend = on_application_device(&own);
+                let buffer = upload(&backend, &[1]);
+                backend.synchronize().unwrap();
+                backend.device().destroy();
+                // They may succeed: it is waiting that finds out.
+                let _ = match after {
+                    0 => Ok(()),
+                    1 => backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &buffer)]),
+                    2 => backend.write(&buffer, 0, &[1, 2, 3, 4]),
+                    _ => backend.write(&buffer, 0, &[1, 2, 3, 4]).and_then(|()| backend.flush()),
+                };
+                assert_lost(&backend, "synchronize", backend.synchronize());
+                assert_every_call_says_lost(&backend, &buffer);
+            });
+        }
     }
 }
 

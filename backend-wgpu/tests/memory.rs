@@ -3,7 +3,7 @@
 mod common;
 
 use common::{POOREST, each, entries, first, upload};
-use polywarp_core::{Backend, Error};
+use polywarp_core::{Backend, DeviceKind, Error};
 use polywarp_wgpu::Options;
 
 #[test]
@@ -64,4 +64,51 @@ fn memory_limit_of_the_options_is_in_force() {
     backend.alloc(4 << 20).unwrap();
     backend.set_memory_limit(None);
     backend.alloc(5 << 20).unwrap();
+}
+
+/// A write that finds no memory for its copy fails alone. (In a child process, whose address space ends a little above what it has.)
+#[test]
+#[cfg(target_os = "linux")]
+fn write_without_host_memory_harms_nothing_else() {
+    const CHILD: &str = "POLYWARP_TEST_NO_HOST_MEMORY";
+    let Ok(id) = std::env::var(CHILD) else {
+        for entry in entries() {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            child
+                .args(["--exact", "--nocapture", "write_without_host_memory_harms_nothing_else"])
+                .env(CHILD, &entry.id);
+            let output = child.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            println!("{}: {said}", entry.id);
+            // A driver that has its memory elsewhere, or already, cannot be made to lack it.
+            let proven = said.contains("PROVEN") || entry.api == "gl" || entry.kind != DeviceKind::Software;
+            assert!(output.status.success() && proven, "{said}{}", String::from_utf8_lossy(&output.stderr));
+        }
+        return;
+    };
+    let entry = entries().into_iter().find(|entry| entry.id == id).unwrap();
+    if entry.api == "gl" {
+        return;
+    }
+    let backend = entry.open(Options::default()).unwrap();
+    let buffer = backend.alloc(64 << 20).unwrap();
+    backend.write(&buffer, 0, &[7; 4096]).unwrap();
+    backend.synchronize().unwrap();
+    let data = vec![9u8; 64 << 20];
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let used = pages.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
+    let args = [format!("--pid={}", std::process::id()), format!("--as={}:", used + (24 << 20))];
+    assert!(std::process::Command::new("prlimit").args(args).status().unwrap().success());
+    let outcomes: Vec<_> = (0..4).map(|_| backend.write(&buffer, 0, &data)).collect();
+    drop(data);
+    for outcome in outcomes {
+        match outcome {
+            Ok(()) => {}
+            Err(Error::OutOfMemory { requested, limit: None, .. }) => println!("PROVEN: {requested} bytes"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    // What was given back is enough for a smaller one.
+    backend.write(&buffer, 0, &[3; 1 << 20]).unwrap();
+    assert_eq!(backend.read_blocking(&buffer, 0..4).unwrap(), [3; 4]);
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{bind, copy_add_kernel, download, each, first, upload, words};
+use common::{bind, bytes, copy_add_kernel, download, each, first, upload, words};
 use polywarp_core::Backend;
 use polywarp_wgpu::WgpuBackend;
 
@@ -20,6 +20,39 @@ fn launches_of_one_recording_keep_their_own_parameters() {
         assert!(backend.submissions() - before < 10);
         let expected: Vec<u8> = (1..=32).collect();
         assert_eq!(backend.read_blocking(&x, 0..32).unwrap(), expected);
+    });
+}
+
+/// Short writes go by wgpu's own copies, which run before the recording; long ones are recorded themselves.
+#[test]
+fn long_and_short_writes_keep_their_order_among_launches() {
+    const WORDS: usize = 40_000;
+    each(|backend| {
+        let x = upload(backend, &vec![1; WORDS]);
+        let y = upload(backend, &vec![0; WORDS]);
+        let (kernel, grid) = (copy_add_kernel(), [(WORDS as u32).div_ceil(64), 1, 1]);
+        let mut expected = vec![1u32; WORDS];
+        let mut reads = Vec::new();
+        for round in 0..6u32 {
+            let long = vec![100 * round; WORDS - 7];
+            backend.write(&x, 12, &bytes(&long)).unwrap();
+            expected[3..WORDS - 4].copy_from_slice(&long);
+            // Over the long one, before and after the launch that reads both; an odd start cuts words.
+            backend.write(&x, 20, &bytes(&[7 + round])).unwrap();
+            expected[5] = 7 + round;
+            backend.launch(&kernel, grid, &[bind(0, &x), bind(1, &y)]).unwrap();
+            reads.push((backend.read(&y, 0..4 * WORDS as u64), expected.iter().map(|x| x + 1).collect::<Vec<u32>>()));
+            backend.write(&x, 24, &bytes(&[9 + round])).unwrap();
+            backend.write(&x, 4, &bytes(&long)[..100_001]).unwrap();
+            expected[6] = 9 + round;
+            let mut now = bytes(&expected);
+            now[4..100_005].copy_from_slice(&bytes(&long)[..100_001]);
+            expected = words(&now);
+        }
+        for (round, (read, expected)) in reads.into_iter().enumerate() {
+            assert!(words(&pollster::block_on(read).unwrap()) == expected, "round {round}");
+        }
+        assert!(download(backend, &x) == expected);
     });
 }
 

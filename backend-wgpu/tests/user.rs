@@ -73,3 +73,49 @@ fn shader_just_under_every_guard_compiles() {
     backend.launch(&Kernel::wgsl(text), [1, 1, 1], &[bind(0, &buffer)]).unwrap();
     assert_eq!(download(&backend, &buffer), [3 * 4001, 3, 3]);
 }
+
+/// What SPIR-V lacks for f64 was computed as garbage: `sin(0.5lf)` as 0.
+#[test]
+fn f64_functions_that_drivers_lack_are_refused() {
+    for entry in entries() {
+        let backend = entry.open(Options::default()).unwrap();
+        if !backend.device().features().contains(polywarp_wgpu::wgpu::Features::SHADER_F64) {
+            continue;
+        }
+        let text = |term: &str| {
+            format!(
+                "@group(0) @binding(0) var<storage, read_write> x: array<f64>;
+                fn term(a: f64, b: f64, v: vec2<f64>) -> f64 {{ return {term}; }}
+                @compute @workgroup_size(1) fn main() {{ x[0] = term(x[1], x[2], vec2(x[1], x[2])); }}"
+            )
+        };
+        let buffer = backend.alloc(32).unwrap();
+        let one = "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh radians degrees exp exp2 log log2";
+        let one = one.split(' ').map(|name| (name, format!("{name}(a)")));
+        let more = [("atan2", "atan2(a, b)"), ("pow", "pow(a, b)"), ("sin", "a + sin(v).y")];
+        for (name, term) in one.chain(more.map(|(name, term)| (name, term.to_owned()))) {
+            match refusal(&backend, &text(&term), &[bind(0, &buffer)]) {
+                Error::Unsupported { what, reason, .. } => {
+                    assert_eq!(what, format!("{name} of f64 in a kernel of your own"));
+                    assert!(reason.contains("(line 2, ") && reason.contains("f32"), "{reason}");
+                }
+                error => panic!("{term}: {error}"),
+            }
+        }
+        for (term, wanted) in [
+            ("sqrt(a)", 1.5),
+            ("floor(a)", 2.0),
+            ("fma(a, b, a)", 3.375),
+            ("mix(a, b, a - 1.75lf)", 1.375),
+            ("f64(exp2(f32(b) + 0.5f))", 2.0),
+            ("length(v * 0.0lf) + abs(-a)", 2.25),
+        ] {
+            let data: Vec<u8> = [0.0f64, 2.25, 0.5, 0.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+            backend.write(&buffer, 0, &data).unwrap();
+            backend.launch(&Kernel::wgsl(text(term)), [1, 1, 1], &[bind(0, &buffer)]).unwrap();
+            let got = backend.read_blocking(&buffer, 0..8).unwrap();
+            assert_eq!(f64::from_le_bytes(got.try_into().unwrap()), wanted, "{term}");
+        }
+        common::assert_alive(&backend);
+    }
+}

@@ -1,7 +1,8 @@
 //! Handing work to the device: when, how much at once, and the bytes that go before it.
 //!
-//! A recording is submitted when enough has gathered, when it is old, or when somebody waits. Uploads run before the
-//! recording that is submitted next, so one that would overtake its users submits them first.
+//! A recording is submitted when enough has gathered, when it is old, or when somebody waits. Short uploads run before the
+//! recording that is submitted next, so one that would overtake its users submits them first. Long ones are recorded in their
+//! place, from staging buffers of our own (in a browser, which tells of no refusal here, all are wgpu's).
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -24,6 +25,9 @@ const SUBMIT_AT_BOUND_BYTES: u64 = 256 << 20;
 const SUBMIT_AT_AGE: std::time::Duration = std::time::Duration::from_micros(500);
 /// Bytes of uploads that may wait for the next submission; wgpu holds a copy of them.
 const SUBMIT_AT_UPLOAD_BYTES: u64 = 64 << 20;
+/// Longest upload whose copy wgpu makes (`Queue::write_buffer`). Where it finds no memory for one, the device is lost to it.
+#[cfg(not(target_arch = "wasm32"))]
+const STAGED_BY_WGPU_BYTES: usize = 64 << 10;
 /// Submissions under way at most: the host waits rather than piling up memory without end.
 #[cfg(not(target_arch = "wasm32"))]
 const MOST_IN_FLIGHT: usize = 64;
@@ -38,20 +42,10 @@ impl Stream {
         data: &[u8],
         held: impl Fn() -> MemoryStats,
     ) -> Result<()> {
-        // An upload runs before the recording it is submitted with: one that touches the buffer must go first.
-        if self.uses(raw) {
-            self.submit()?;
-        }
         // Pieces bound the copy that wgpu keeps until the device has read it.
         let mut at = offset_bytes;
         for piece in data.chunks(SUBMIT_AT_UPLOAD_BYTES as usize) {
-            let (_, error) = watched(&self.device, || self.queue.write_buffer(&raw.buffer, at, piece));
-            if let Some(error) = error {
-                return Err(match error {
-                    wgpu::Error::OutOfMemory { .. } => refused_upload(self.fault.device(), piece.len() as u64, held()),
-                    error => self.fault.backend_error("write", &error),
-                });
-            }
+            self.upload_piece(raw, at, piece, &held)?;
             at += piece.len() as u64;
             self.upload_bytes += piece.len() as u64;
             if self.upload_bytes >= SUBMIT_AT_UPLOAD_BYTES {
@@ -59,6 +53,58 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    /// Sees to it that `piece` arrives before what is recorded next.
+    fn upload_piece(&mut self, raw: &Raw, at: u64, piece: &[u8], held: impl Fn() -> MemoryStats) -> Result<()> {
+        #[cfg(not(target_arch = "wasm32"))]
+        if piece.len() > STAGED_BY_WGPU_BYTES {
+            return self.stage(raw, at, piece, held);
+        }
+        // wgpu's uploads run before the recording they are submitted with: one that touches the buffer must go first.
+        if self.uses(raw) {
+            self.submit()?;
+        }
+        let ((), error) = watched(&self.device, || self.queue.write_buffer(&raw.buffer, at, piece));
+        error.map_or(Ok(()), |error| Err(self.refused_upload(&error, piece.len() as u64, held)))
+    }
+
+    /// Copies `piece` through a staging buffer of our own: one that wgpu cannot make for itself ends the device.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn stage(&mut self, raw: &Raw, at: u64, piece: &[u8], held: impl Fn() -> MemoryStats) -> Result<()> {
+        self.usable("write", raw)?;
+        let size = piece.len() as u64;
+        let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
+        let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: true };
+        let (staging, error) = watched(&self.device, || self.device.create_buffer(&descriptor));
+        if let Some(error) = error {
+            return Err(self.refused_upload(&error, size, held));
+        }
+        let (filled, error) = watched(&self.device, || {
+            let filled = staging.get_mapped_range_mut(..).map(|mut view| view.copy_from_slice(piece));
+            staging.unmap();
+            filled
+        });
+        // It was made mapped: only a device that is gone has none.
+        filled.map_err(|error| self.fault.lose(&error.to_string()))?;
+        if let Some(error) = error {
+            return Err(self.refused("write", &error));
+        }
+        // In its place among what is recorded, and known to use the buffer: a later upload submits it first.
+        self.encode(|encoder| encoder.copy_buffer_to_buffer(&staging, 0, &raw.buffer, at, size))?;
+        self.mark(raw);
+        self.add_bound_bytes(size);
+        Ok(())
+    }
+
+    /// The error of an upload that wgpu refused: no memory for its copy, unless the device is gone.
+    fn refused_upload(&self, error: &wgpu::Error, requested: u64, held: impl Fn() -> MemoryStats) -> Error {
+        match (error, self.refused("write", error)) {
+            (wgpu::Error::OutOfMemory { .. }, Error::Backend { .. }) => {
+                out_of_memory(self.fault.device(), requested, held())
+            }
+            (_, refused) => refused,
+        }
     }
 
     /// Submits what is recorded and uploaded. `None` when there is nothing.
@@ -171,7 +217,7 @@ impl Stream {
 }
 
 /// The driver has no memory for the copy of an upload. No limit of the pool's was reached.
-fn refused_upload(device: &str, requested: u64, held: MemoryStats) -> Error {
+fn out_of_memory(device: &str, requested: u64, held: MemoryStats) -> Error {
     let MemoryStats { in_use_bytes: in_use, cached_bytes: cached, .. } = held;
     Error::OutOfMemory { device: device.to_owned(), requested, in_use, cached, limit: None }
 }
@@ -181,9 +227,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_upload_says_what_the_pool_holds() {
+    fn upload_without_memory_says_what_the_pool_holds() {
         let held = MemoryStats { in_use_bytes: 4096, cached_bytes: 512, ..MemoryStats::default() };
-        let error = refused_upload("wgpu:0", 64, held);
+        let error = out_of_memory("wgpu:0", 64, held);
         assert!(
             matches!(error, Error::OutOfMemory { requested: 64, in_use: 4096, cached: 512, limit: None, .. }),
             "{error:?}"
