@@ -86,7 +86,7 @@ impl CudaBackend {
         };
         let graph = match tape.steps.len() {
             0 => None,
-            _ => Some(self.with_room(|| Graph::capture(self.stream.context(), &enqueue))?),
+            _ => Some(self.with_room(|| Graph::capture(self.stream.context(), enqueue))?),
         };
         let launches = tape.steps.len();
         let replayable = Replayable {

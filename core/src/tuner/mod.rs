@@ -170,7 +170,7 @@ impl Tuner {
             let better: Vec<&Answer> =
                 own.filter(|answer| merged.get(&answer.key).is_none_or(|known| answer.outranks(known))).collect();
             merged.extend(better.iter().map(|&answer| (answer.key.clone(), Arc::new(answer.clone()))));
-            better.len().max(stored.map_or(0, |failed| failed.map_or_else(|error| error.done, |taken| taken)))
+            better.len().max(stored.map_or(0, |failed| failed.unwrap_or_else(|error| error.done)))
         };
         self.forget();
         taken

@@ -49,6 +49,8 @@ fn families(op: &Op) -> &'static [(Family, f64)] {
 pub(crate) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
     let promising = |&(family, worth): &(Family, f64)| {
         let mut found = family(op, caps);
+        // The best that there is on this card.
+        found.retain(|candidate| candidate.plan.runs_on(caps.sm));
         let best = found.iter().map(|candidate| candidate.estimate_ns).fold(f64::INFINITY, f64::min);
         found.retain(|candidate| candidate.estimate_ns <= best * worth);
         found

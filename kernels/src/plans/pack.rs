@@ -121,7 +121,8 @@ fn packed(mode: Mode, source: &Operand, scratch: usize) -> Option<Packed> {
         batch_stride: if source.batch_stride == 0 { 0 } else { stride(matrix)? },
         ..*source
     };
-    let moved = source.batch * source.rows * source.k * src_bytes + bytes;
+    let read = [source.rows, source.k, src_bytes].into_iter().try_fold(source.batch, u64::checked_mul)?;
+    let moved = read.checked_add(bytes)?;
     let blocks = x.checked_mul(y)?.checked_mul(source.batch)?;
     Some(Packed { args, blocks, operand, bytes, moved })
 }

@@ -42,6 +42,42 @@ fn check(op: &Op, caps: &Caps, name: &str) -> usize {
     found.len()
 }
 
+/// Operands whose elements lie in one place have extents without end.
+#[test]
+fn products_of_more_elements_than_there_are_numbers_have_no_native_candidate() {
+    const LONG: u64 = (1 << 30) + 1;
+    let layout = |dims: &[u64], strides: &[i64]| Layout::strided(Shape::new(dims).unwrap(), strides, 0).unwrap();
+    for dtype in [DType::F64, DType::F32] {
+        let spec = |layout| TensorSpec::new(dtype, layout);
+        let (a, b) = (layout(&[LONG, LONG], &[1, 0]), layout(&[LONG, 1], &[1, 1]));
+        let d = Layout::contiguous(Shape::new(&[LONG, 1]).unwrap());
+        let op = Op::Matmul(Matmul::product(spec(a), spec(b), spec(d)));
+        for caps in cards() {
+            assert!(every(&op, &caps).is_empty(), "{dtype} on sm_{}", caps.sm);
+        }
+    }
+}
+
+/// Kernels for another card do not decide which are worth timing on this one.
+#[test]
+fn estimates_of_kernels_for_other_cards_leave_none_out() {
+    let caps = Caps { sm: 100, ..Caps::h200() };
+    let spec = |dims: [u64; 2]| TensorSpec::new(DType::F16, Layout::contiguous(Shape::new(&dims).unwrap()));
+    let b =
+        TensorSpec::new(DType::F16, Layout::contiguous(Shape::new(&[1024, 8192]).unwrap()).permute(&[1, 0]).unwrap());
+    let op = Op::Matmul(Matmul::product(spec([16, 8192]), b, spec([16, 1024])));
+    let offered = candidates(&op, &caps).into_iter().map(|found| found.name).collect::<HashSet<_>>();
+    let mut own = gemv_tma::candidates(&op, &caps);
+    own.retain(|found| found.plan.runs_on(caps.sm));
+    let best = own.iter().map(|found| found.estimate_ns).fold(f64::INFINITY, f64::min);
+    let worth: Vec<_> = own.iter().filter(|found| found.estimate_ns <= best * gemv_tma::WORTH_TIMING).collect();
+    assert!(
+        worth.len() > 1 && worth.iter().all(|found| offered.contains(&found.name)),
+        "{} of {offered:?}",
+        worth.len()
+    );
+}
+
 /// Strides of a D or of operands of 1 TiB and more are none that a tensor map has.
 #[test]
 fn candidates_for_more_than_a_card_holds_are_sound() {
