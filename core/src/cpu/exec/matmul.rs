@@ -117,8 +117,8 @@ impl Part {
 }
 
 /// Between which rows products are cut into tasks: nowhere where there are many, into parts where they would leave threads without
-/// work at the end (32 products of 256^3 on 16 threads, 909 us: 813, `cpu-loops.txt` of benches/results/h200-2026-11-24c). `None`: one
-/// product after the other, each by all threads.
+/// work at the end (32 products of 256^3 on 16 threads, 909 us: 813 by parts of 64 rows, `cpu-loops.txt` of
+/// benches/results/h200-2026-11-24c). `None`: one product after the other, each by all threads.
 fn parts_of_rows(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Option<Vec<usize>> {
     /// Tasks for each thread that even out what threads differ by.
     const TASKS: usize = 8;
