@@ -192,10 +192,6 @@ impl Compiler {
     fn load(&self, name: &str, entry: &Entry) -> Result<Result<Kernel, crate::driver::Code>> {
         let metadata = &entry.metadata;
         let loaded = native::load(&self.context, &entry.cubin, &metadata.symbol, metadata.dynamic_shared_bytes)?;
-        if matches!(loaded, Err(code::OUT_OF_MEMORY)) {
-            // It may load another time, and says nothing about the code.
-            return Err(self.context.error(&format!("loading kernel `{name}`"), code::OUT_OF_MEMORY));
-        }
         if let (Ok(function), true) = (&loaded, log::log_enabled!(log::Level::Debug)) {
             let (registers, local) = function.usage()?;
             log::debug!("kernel {name}: {registers} registers, {local} bytes of local memory");

@@ -93,10 +93,6 @@ impl Machine {
         let (start, symbol) = (Instant::now(), &kernel.symbol);
         let kernel = match self.load(kernel)? {
             Ok(kernel) => kernel.map(Arc::new),
-            // It may load another time.
-            Err(code::OUT_OF_MEMORY) => {
-                return Err(self.context.error(&format!("loading kernel `{symbol}`"), code::OUT_OF_MEMORY));
-            }
             Err(failed) => {
                 log::info!("kernel `{symbol}` is not used: {}", self.context.api.words(failed));
                 None

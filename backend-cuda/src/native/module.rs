@@ -93,7 +93,8 @@ unsafe impl Sync for Function {}
 /// Loads `cubin` and finds `symbol` in it, which may use `dynamic_shared_bytes` of workgroup memory.
 ///
 /// # Errors
-/// The status as `Ok(Err(..))` when the driver refuses the code; [`Error`] for a fault of the device.
+/// The status as `Ok(Err(..))` when the driver refuses the code; [`Error`] for a fault of the device, and where memory is short, which says
+/// nothing about the code.
 pub(crate) fn load(
     context: &Arc<Context>,
     cubin: &[u8],
@@ -106,8 +107,12 @@ pub(crate) fn load(
     // its digest checked from the archive of prepared kernels. The driver copies what it needs. The pointer is to a live
     // local.
     let done = context.attempt(|api| unsafe { (api.cuModuleLoadData)(&mut module, cubin.as_ptr().cast()) })?;
+    let refused = |failed| match failed {
+        code::OUT_OF_MEMORY => Err(context.error(&format!("loading kernel `{symbol}`"), failed)),
+        failed => Ok(Err(failed)),
+    };
     if done != code::SUCCESS {
-        return Ok(Err(done));
+        return refused(done);
     }
     let loaded = Loaded { context: Arc::clone(context), module };
     let mut function = std::ptr::null_mut();
@@ -120,7 +125,7 @@ pub(crate) fn load(
         // SAFETY: the function was found just now.
         unsafe { (api.cuFuncSetAttribute)(function, MAX_DYNAMIC_SHARED_BYTES, dynamic_shared_bytes as i32) }
     })?;
-    Ok(if done == code::SUCCESS { Ok(Function { loaded, function }) } else { Err(done) })
+    if done == code::SUCCESS { Ok(Ok(Function { loaded, function })) } else { refused(done) }
 }
 
 impl Function {
