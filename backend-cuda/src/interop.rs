@@ -102,6 +102,9 @@ impl CudaBackend {
     /// dropped when nothing uses the memory any more from the host's side; if it frees the memory, it must do so in the
     /// order of [`CudaBackend::stream`] or by a call that waits for the device (`cuMemFree` does).
     ///
+    /// Kernels load 16 bytes at a time: where the size is no multiple of 16 they may read, and ignore, the rest of the last
+    /// 16, which lie in the same page of memory. They never write there.
+    ///
     /// # Safety
     /// `address` is `size_bytes` bytes of device memory, valid in this backend's context until `owner` is dropped and the
     /// work given to the backend before that is done. What else touches it is ordered with this backend's work. No part

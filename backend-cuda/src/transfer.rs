@@ -2,7 +2,8 @@
 //!
 //! Both ways go through page-locked pieces, on the one stream, so a transfer sees exactly the work given before it. A
 //! write copies its bytes and returns; small ones share a piece. A read enqueues its copies when it is called; the bytes
-//! arrive by the event behind them, for which a future's thread sleeps (`Waiter`) and a blocking read waits itself.
+//! arrive by the event behind them, for which a future's thread sleeps (`Waiter`) and a blocking read waits itself. Either
+//! way only so much is under way: a longer transfer's call waits for its first pieces.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -27,6 +28,8 @@ const WRITE_ALIGN_BYTES: usize = 64;
 const MOST_UPLOADING_BYTES: usize = 64 << 20;
 /// Pieces of a blocking read that are under way at once.
 const READ_AHEAD: usize = 4;
+/// Pieces of a future's read: 64 MiB, all that is kept for reuse. Page-locking more would take as long as copying it.
+const READ_LATER_AHEAD: usize = 16;
 
 /// Writes that are under way.
 #[derive(Debug, Default)]
@@ -141,41 +144,41 @@ impl CudaBackend {
         Ok((piece, len))
     }
 
-    pub(crate) fn read_now(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
-        let (mut from, mut left) = self.check_read(buffer, &range)?;
-        let mut bytes = Vec::with_capacity(self.host_size(left)?);
+    /// Enqueues the copies of `len` bytes from `from` on through pieces of `cache`, of which `ahead` are under way at once: the
+    /// bytes that arrived meanwhile, in a vector with room for all, and the pieces of the rest.
+    fn begin_read(&self, cache: &Arc<StagingCache>, from: u64, len: u64, ahead: usize) -> Result<(Vec<u8>, Pieces)> {
+        let mut bytes = Vec::with_capacity(self.host_size(len)?);
         let mut pieces = Pieces::new();
-        while left > 0 {
-            if pieces.len() == READ_AHEAD
+        let mut done = 0;
+        while done < len {
+            if pieces.len() == ahead
                 && let Some((mut piece, len)) = pieces.pop_front()
             {
                 piece.collect(&mut bytes, len)?;
             }
-            let (piece, len) = self.begin_piece(&self.quick_pieces, from, left)?;
+            let (piece, len) = self.begin_piece(cache, from + done, len - done)?;
             pieces.push_back((piece, len));
-            from += len as u64;
-            left -= len as u64;
+            done += len as u64;
         }
+        Ok((bytes, pieces))
+    }
+
+    pub(crate) fn read_now(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
+        let (from, len) = self.check_read(buffer, &range)?;
+        let (mut bytes, pieces) = self.begin_read(&self.quick_pieces, from, len, READ_AHEAD)?;
         collect(pieces, &mut bytes)?;
         Ok(bytes)
     }
 
     pub(crate) fn read_later(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
         let begin = || {
-            let (mut from, mut left) = self.check_read(buffer, &range)?;
-            let total = self.host_size(left)?;
-            let mut pieces = Pieces::new();
-            while left > 0 {
-                let (piece, len) = self.begin_piece(&self.sleeping_pieces, from, left)?;
-                pieces.push_back((piece, len));
-                from += len as u64;
-                left -= len as u64;
-            }
-            if total == 0 {
+            let (from, len) = self.check_read(buffer, &range)?;
+            let (bytes, pieces) = self.begin_read(&self.sleeping_pieces, from, len, READ_LATER_AHEAD)?;
+            if len == 0 {
                 return Ok(None);
             }
             let arrival = Arrival::new();
-            self.waiter.watch(self.fault(), Job { pieces, total, arrival: Arc::clone(&arrival) })?;
+            self.waiter.watch(self.fault(), Job { bytes, pieces, arrival: Arc::clone(&arrival) })?;
             Ok(Some(arrival))
         };
         match begin() {
@@ -239,14 +242,15 @@ impl Future for Awaited {
 
 /// A read that somebody awaits, or has stopped awaiting.
 struct Job {
+    /// What arrived before.
+    bytes: Vec<u8>,
     pieces: Pieces,
-    total: usize,
     arrival: Arc<Arrival>,
 }
 
 impl Job {
     fn finish(mut self) {
-        let mut bytes = Vec::with_capacity(self.total);
+        let mut bytes = std::mem::take(&mut self.bytes);
         let outcome = collect(std::mem::take(&mut self.pieces), &mut bytes);
         self.arrival.arrive(outcome.map(|()| bytes));
     }

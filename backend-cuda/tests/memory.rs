@@ -12,7 +12,7 @@ use polywarp_cuda::Options;
 fn transfers_of_every_size_arrive_whole() {
     on_card(|backend| {
         let piece = 4 << 20;
-        for len in [1usize, 4095, 4097, (256 << 10) - 1, (256 << 10) + 1, piece - 1, piece, piece + 1, 9 * piece + 5] {
+        for len in [1usize, 4095, 4097, (256 << 10) - 1, (256 << 10) + 1, piece - 1, piece, piece + 1, 21 * piece + 5] {
             let data: Vec<u8> = (0..len).map(|i| (i * 31 + i / 251) as u8).collect();
             let buffer = backend.alloc(len as u64).unwrap();
             backend.write(&buffer, 0, &data).unwrap();

@@ -220,7 +220,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`Error::DeviceLost`], [`Error::Backend`].
     fn write(&self, buffer: &Buffer, offset_bytes: u64, data: &[u8]) -> Result<()>;
 
-    /// The bytes in `range` of `buffer` after all earlier work. Any alignment.
+    /// The bytes in `range` of `buffer` after all earlier work, and before all later work. Any alignment. The call of a long read
+    /// may wait for its first part.
     ///
     /// # Errors
     /// The future yields [`Error::DeviceLost`], [`Error::OutOfMemory`], [`Error::Backend`].

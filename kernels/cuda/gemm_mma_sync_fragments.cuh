@@ -145,7 +145,8 @@ struct Bf16 : Words<__nv_bfloat16, float> {
     }
 };
 
-// f32 operands, rounded to nearest tf32 as they are read from shared memory.
+// f32 operands, rounded to nearest tf32 as they are read from shared memory; those that would become infinite are left to the
+// instruction, which ignores the bits that tf32 lacks.
 struct Tf32 : Words<float, float> {
     using Result = float;
     template <int BLOCKS, int COUNT>
@@ -154,7 +155,8 @@ struct Tf32 : Words<float, float> {
         for (int block = 0; block < BLOCKS; ++block) {
 #pragma unroll
             for (int i = 0; i < COUNT; ++i) {
-                registers[block][i] = ptx::round_tf32(registers[block][i]);
+                const uint32_t rounded = ptx::round_tf32(registers[block][i]);
+                registers[block][i] = isinf(__uint_as_float(rounded)) ? registers[block][i] : rounded;
             }
         }
     }

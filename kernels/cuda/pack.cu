@@ -15,7 +15,8 @@
 // Shared memory: MN: [slot of row][33 words]; rows that one source word holds lie 32 slots apart, so that both the
 //   scattered stores (bank = lane + i) and the loads along K (bank = lane + slot) are free of conflicts.
 // Traffic: reads the operands once, writes rows * pitch once; bound by memory.
-// Numerics: copies are bit for bit. tf32: nearest, ties away from zero, kept as f32. bf16: nearest even, overflow to infinity.
+// Numerics: copies are bit for bit. tf32: nearest, ties away from zero, kept as f32. bf16: nearest even. What nearest would make
+//   an infinity of is cut off instead.
 // Requires: sm_80. K_WIDE: k_stride 1, src, row and batch strides multiples of 16 bytes. 16-byte
 //   pieces that hold a wanted byte are read whole, so the source buffer must be allocated in such pieces.
 // Measured: H200, 2026-11-21, one operand of 16384 x 16384 elements, a kernel for each form, TB/s read and written: K_WIDE copies
@@ -87,7 +88,12 @@ struct F32ToTf32 {
 struct F32ToBf16 {
   static constexpr int SRC = 4, DST = 2;
   static constexpr bool CONVERTS = true;
-  static __device__ uint32_t convert(uint32_t bits) { return __bfloat16_as_ushort(__float2bfloat16_rn(__uint_as_float(bits))); }
+  static __device__ uint32_t convert(uint32_t bits) {
+    // The largest bf16 instead of the numbers above it; infinities are left as they are, and so is NaN, which compares as false.
+    const float x = __uint_as_float(bits);
+    const bool between = fabsf(x) > __uint_as_float(0x7f7f0000u) && fabsf(x) < __uint_as_float(0x7f800000u);
+    return between ? bits >> 16 : __bfloat16_as_ushort(__float2bfloat16_rn(x));
+  }
 };
 
 // ---- Phase 1: loads ----

@@ -59,7 +59,7 @@ __device__ __forceinline__ void mma_f64_16x8x8(double (&d)[4], const double (&a)
                  : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
 }
 
-// f32 to tf32, to nearest, ties away from zero. PTX ISA, "cvt", .rna.tf32.
+// f32 to tf32, to nearest, ties away from zero; the largest become infinite. PTX ISA, "cvt", .rna.tf32.
 __device__ __forceinline__ uint32_t round_tf32(uint32_t bits) {
     uint32_t rounded;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));

@@ -14,7 +14,7 @@ __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
 }
 
 // createpolicy.fractional: lines that the second-level cache lets go of last. (A load with the policy L2::evict_normal is no load
-// without one: it was up to 1.6 times as slow, docs/gemm/warpgroup.md.)
+// without one: it was up to 1.84 times as slow, docs/gemm/warpgroup.md.)
 __device__ __forceinline__ uint64_t kept_longest() {
     uint64_t policy;
     asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));

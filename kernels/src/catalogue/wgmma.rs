@@ -78,6 +78,15 @@ const SHAPES: [Shape; 6] = [
     cooperative([128, 64], 8, 2, [1, 1, 1]),
     cooperative([64, 128], 8, 1, [1, 1, 1]),
 ];
+/// The same for 8-bit integers, whose sums are wide: where a sixth stage was, more of them wait for their store.
+const SHAPES_INTEGERS: [Shape; 6] = [
+    SHAPES[0],
+    SHAPES[1],
+    ping_pong([128, 128], 5, [2, 1, 1]),
+    ping_pong([128, 128], 5, [1, 1, 1]),
+    SHAPES[4],
+    SHAPES[5],
+];
 /// For 16-bit operands with f32 results, which are rarer: large products, few tiles, and slabs of a long k.
 const SHAPES_WIDENING: [Shape; 4] = [SHAPES[2], SHAPES[3], SHAPES[5], cooperative([64, 64], 13, 1, [1, 1, 8])];
 /// Few rows or columns: two blocks share those of the other operand.
@@ -558,14 +567,14 @@ pub(crate) fn instances() -> &'static [Instance] {
                     all.extend(shapes(&SHAPES_FEW_TILES, DType::F32, K, K));
                 }
                 DType::I8 => {
-                    all.extend(shapes(&SHAPES, DType::I32, K, K));
+                    all.extend(shapes(&SHAPES_INTEGERS, DType::I32, K, K));
                     all.extend(shapes(&SHAPES_FEW_TILES, DType::I32, K, K));
                     all.extend(shapes(&SHAPES_SHARING, DType::I32, K, K));
                     for output in [DType::F32, DType::F16, DType::BF16] {
                         all.extend(shapes(&SHAPES_DEQUANTISING, output, K, K));
                     }
                 }
-                _ => all.extend(shapes(&SHAPES, DType::I32, K, K)),
+                _ => all.extend(shapes(&SHAPES_INTEGERS, DType::I32, K, K)),
             }
         }
         all

@@ -74,6 +74,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     float8(level, &mut cases);
     sizes(level, &mut cases);
     layouts(level, &mut cases);
+    windows(&mut cases);
     batches(&mut cases);
     epilogues(level, &mut cases);
     special(&mut cases);
@@ -200,6 +201,32 @@ fn layouts(level: Level, cases: &mut Vec<Case>) {
     }
 }
 
+/// Sliding windows over one line: rows that share all but 16 of their elements, and matrices of a batch that share rows.
+fn windows(cases: &mut Vec<Case>) {
+    let window = |dtype, dims: &[u64], strides: &[i64]| {
+        Layout::strided(Shape::new(dims)?, strides, 0).map(|layout| TensorSpec::new(dtype, layout))
+    };
+    let of = |dtype: DType, a: Result<TensorSpec>, b: Result<TensorSpec>, d: &[u64]| {
+        let to = Matmul::output_dtype(dtype).ok_or(Error::UndefinedForDType { op: FAMILY, dtype })?;
+        Matmul::product(a?, b?, output(to, d)?).check()
+    };
+    let dense = |dtype, dims: &[u64]| DENSE.spec(dtype, dims);
+    let (m, n, k) = (131, 72, 160);
+    for dtype in [DType::F16, DType::F32, DType::F64, DType::I8, DType::F8E4M3] {
+        let rows_of_a = || of(dtype, window(dtype, &[m, k], &[16, 1]), dense(dtype, &[k, n]), &[m, n]);
+        exact(cases, rows_of_a(), SMALL);
+        exact(cases, of(dtype, dense(dtype, &[m, k]), window(dtype, &[k, n], &[16, 1]), &[m, n]), SMALL);
+        exact(cases, of(dtype, dense(dtype, &[m, k]), window(dtype, &[k, n], &[1, 16]), &[m, n]), SMALL);
+        let batch = window(dtype, &[3, m, k], &[32, 16, 1]);
+        exact(cases, of(dtype, batch, dense(dtype, &[3, k, n]), &[3, m, n]), SMALL);
+        if dtype == DType::F32 {
+            for precision in [Precision::Low, Precision::Medium, Precision::High] {
+                exact(cases, rows_of_a().and_then(|op| Matmul { precision, ..op }.check()), SMALL);
+            }
+        }
+    }
+}
+
 fn batches(cases: &mut Vec<Case>) {
     for dtype in [DType::F32, DType::F16, DType::U8, DType::F8E4M3] {
         exact(cases, batched(dtype, &[3, 17, 9], &[3, 9, 33], &[3, 17, 33], [DENSE; 2]), SMALL);
@@ -270,6 +297,10 @@ fn special(cases: &mut Vec<Case>) {
         add(cases, FAMILY, op(), &[Values::Special, Values::Constant(0.25)]);
         add(cases, FAMILY, op(), &[Values::Constant(0.0), one]);
         add(cases, FAMILY, op(), &[large, small]);
+        // Nearest in fewer bits, the largest would be infinite.
+        let largest = Values::Constant(f32::MAX.into());
+        add(cases, FAMILY, op(), &[largest, Values::Constant(2f64.powi(-7))]);
+        add(cases, FAMILY, op(), &[Values::Constant(-(2f64.powi(-7))), largest]);
         let strided = [LayoutKind::Transposed, LayoutKind::Padded];
         for kinds in [strided, [LayoutKind::Reversed, LayoutKind::BroadcastInner], [LayoutKind::Step; 2]] {
             let op = product(DType::F32, [35, 33, 67], kinds).and_then(|op| Matmul { precision, ..op }.check());
