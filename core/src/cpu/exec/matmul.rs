@@ -5,6 +5,7 @@
 //! scales of blocks (`matmul/blocks.rs`) block by block of K.
 
 mod blocks;
+mod few;
 
 use half::{bf16, f16};
 
@@ -117,8 +118,8 @@ impl Part {
 }
 
 /// Between which rows products are cut into tasks: nowhere where there are many, into parts where they would leave threads without
-/// work at the end (32 products of 256^3 on 16 threads, 909 us: 813 by parts of 64 rows, `cpu-loops.txt` of
-/// benches/results/h200-2026-11-24c). `None`: one product after the other, each by all threads.
+/// work at the end (32 products of 256^3 on 16 threads: 909 us, `cpu-loops.txt` of benches/results/h200-2026-11-24c; by parts 787 us,
+/// `cpu-gemm.txt` of h200-2026-11-24d). `None`: one product after the other, each by all threads.
 fn parts_of_rows(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Option<Vec<usize>> {
     /// Tasks for each thread that even out what threads differ by.
     const TASKS: usize = 8;
@@ -128,8 +129,9 @@ fn parts_of_rows(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Option<
         return None;
     }
     let wanted = (TASKS * threads).div_ceil(batch);
-    // A long K is added in an order that depends on all rows.
-    let parts = if n * k > B_ELEMENTS || k >= gemm::LONG_K { 1 } else { wanted };
+    // A long K, and that of a few rows or columns, is added in an order that depends on all of C.
+    let whole = n * k > B_ELEMENTS || k >= gemm::LONG_K || m.min(n) <= gemm::few::FEW_NARROW;
+    let parts = if whole { 1 } else { wanted };
     let edges = gemm::row_edges([m, n], parts);
     (batch * (edges.len() - 1) >= 2 * threads).then_some(edges)
 }
@@ -168,16 +170,21 @@ fn float<T: Number>(op: &Matmul, operands: &Operands<'_, T, T>, out: &mut [T]) -
         let c = MatMut::new(out, gemm::Layout::row_major(part.rows, n));
         gemm::gemm(a, b, c)
     })?;
+    finish(op, operands.c, operands.bias, out)
+}
+
+/// What follows the product: alpha, C, bias, activation.
+fn finish<T: Number>(op: &Matmul, c: Option<Addend<'_, T>>, bias: Option<Addend<'_, T>>, out: &mut [T]) -> Done {
     scale(op.alpha, out);
     // Behind the product: terms that are added to a large C one by one would be lost in it.
-    if let Some((spec, c)) = operands.c.as_ref().filter(|_| op.beta != 0.0) {
+    if let Some((spec, c)) = c.filter(|_| op.beta != 0.0) {
         let (c, beta) = (dense(&spec.layout, c)?, T::from_f64(op.beta));
         parallel::pairs((out, parallel::CHUNK), (&c, parallel::CHUNK), |out, c| {
             out.iter_mut().zip(c).for_each(|(x, &c)| *x = x.plus(beta.times(c)));
         });
     }
-    let bias = operands.bias.as_ref().map(|(spec, bias)| dense(&spec.layout, bias)).transpose()?;
-    epilogue(bias.as_deref(), op.activation, n, out);
+    let bias = bias.as_ref().map(|(spec, bias)| dense(&spec.layout, bias)).transpose()?;
+    epilogue(bias.as_deref(), op.activation, op.dims().n as usize, out);
     Ok(())
 }
 
@@ -216,17 +223,11 @@ fn narrow(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     if op.is_quantised() {
         return narrow_scaled(op, inputs, output);
     }
-    let specs = crate::Op::from(op.clone()).inputs();
-    let wide = specs.iter().zip(inputs).map(|(spec, bytes)| widened(spec, bytes));
-    let wide = wide.collect::<Result<Vec<Vec<f32>>, Short>>()?;
-    let mut addends = wide[2..].iter();
-    let mut next = |spec: Option<TensorSpec>| spec.and_then(|spec| Some((spec, addends.next()?.as_slice())));
-    let operands = Operands { a: &wide[0][..], b: &wide[1][..], c: next(op.c), bias: next(op.bias) };
     if op.output.dtype == DType::F32 {
-        return float(op, &operands, dense_mut(&op.output, output));
+        return narrow_sums(op, inputs, dense_mut(&op.output, output));
     }
     let mut result = scratch::zeroed(op.output.layout.elements() as usize)?;
-    float(op, &operands, &mut result)?;
+    narrow_sums(op, inputs, &mut result)?;
     match op.output.dtype {
         DType::F16 => parallel::map1(narrow_f16, &result, dense_mut(&op.output, output)),
         _ => parallel::map1(narrow_bf16, &result, dense_mut(&op.output, output)),
@@ -234,8 +235,27 @@ fn narrow(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     Ok(())
 }
 
+/// The whole product with its epilogue, in f32.
+fn narrow_sums(op: &Matmul, inputs: &[&[u8]], out: &mut [f32]) -> Done {
+    let specs = crate::Op::from(op.clone()).inputs();
+    let addends = specs.iter().zip(inputs).skip(2).map(|(spec, bytes)| widened(spec, bytes));
+    let addends = addends.collect::<Result<Vec<Vec<f32>>, Short>>()?;
+    let mut addends = addends.iter();
+    let mut next = |spec: Option<TensorSpec>| spec.and_then(|spec| Some((spec, addends.next()?.as_slice())));
+    let (c, bias) = (next(op.c), next(op.bias));
+    if let Some(side) = few::Side::of(op) {
+        few::narrow(op, side, inputs, out)?;
+        return finish(op, c, bias, out);
+    }
+    let (a, b) = (widened(&op.a, inputs[0])?, widened(&op.b, inputs[1])?);
+    float(op, &Operands { a: &a[..], b: &b[..], c, bias }, out)
+}
+
 /// 8-bit floats with scales: the bare sums first, as the op promises.
 fn narrow_scaled(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
+    if let Some(side) = few::Side::of(op) {
+        return scaled_sums(op, inputs, output, |part, sums| few::narrow(part, side, inputs, sums));
+    }
     let (a, b) = (widened(&op.a, inputs[0])?, widened(&op.b, inputs[1])?);
     let operands = Operands { a: &a[..], b: &b[..], c: None, bias: None };
     scaled_sums(op, inputs, output, |part, sums| float(part, &operands, sums))
@@ -334,7 +354,7 @@ where
 /// added up in i32.
 fn small_integer<I>(op: &Matmul, inputs: &[&[u8]], output: &mut [u8], exact_k: usize) -> Done
 where
-    I: bytemuck::Pod + Send + Sync + Into<f32>,
+    I: bytemuck::Pod + Send + Sync + Into<f32> + Into<i32>,
 {
     let widened = |bytes| {
         let storage: &[I] = typed(bytes);
@@ -342,18 +362,23 @@ where
         parallel::map1(|x: I| x.into(), storage, &mut wide);
         Ok(wide)
     };
-    let wide = [widened(inputs[0])?, widened(inputs[1])?];
+    let side = few::Side::of(op);
+    let wide = if side.is_some() { [Vec::new(), Vec::new()] } else { [widened(inputs[0])?, widened(inputs[1])?] };
+    let exact_sums = |part: &Matmul, sums: &mut [i32]| match side {
+        Some(side) => few::integer::<I>(part, side, inputs, sums),
+        None => small_integer_sums(part, &wide, sums, exact_k),
+    };
     if op.dequantises() {
         return scaled_sums(op, inputs, output, |part, sums| {
             let mut exact = scratch::zeroed(sums.len())?;
-            small_integer_sums(part, &wide, &mut exact, exact_k)?;
+            exact_sums(part, &mut exact)?;
             parallel::map1(|sum: i32| sum as f32, &exact, sums);
             Ok(())
         });
     }
     let operands = Operands::<I, i32>::new(op, inputs, |bytes| typed::<i32>(bytes));
     let out: &mut [i32] = dense_mut(&op.output, output);
-    small_integer_sums(op, &wide, out, exact_k)?;
+    exact_sums(op, out)?;
     integer_epilogue(op, &operands, out)
 }
 
@@ -470,13 +495,14 @@ mod tests {
 
     #[test]
     fn few_products_are_cut_and_long_or_large_ones_are_not() {
-        let cases: [_; 10] = [
+        let cases: [_; 11] = [
             ((1, 1000, [8, 8, 8]), None),
             ((16, 1, [256, 256, 256]), None),
             ((16, 3, [8, 8, 8]), None),
             ((16, 32, [256, 256, 256]), Some(vec![0, 80, 160, 256])),
             ((16, 32, [71, 256, 256]), Some(vec![0, 71])),
-            ((16, 32, [512, 2, 256]), Some(vec![0, 160, 336, 512])),
+            ((16, 32, [512, 16, 256]), Some(vec![0, 512])),
+            ((16, 32, [512, 17, 256]), Some(vec![0, 128, 256, 384, 512])),
             ((16, 1000, [256, 256, 256]), Some(vec![0, 256])),
             ((16, 32, [256, 64, 4096]), Some(vec![0, 256])),
             ((16, 8, [256, 64, 4096]), None),

@@ -3,19 +3,17 @@
 use std::marker::PhantomData;
 
 use super::super::scratch::{self, Done};
-use super::{Layout, Mat, MatMut, canonical, parallel};
+use super::{Layout, Mat, MatMut, canonical, few, parallel};
 use ::gemm::Parallelism;
 
 /// f32 or f64.
-pub trait Float: bytemuck::Pod + Send + Sync + PartialEq + 'static + sealed::Sealed {
+pub trait Float: few::Sum + PartialEq + 'static + sealed::Sealed {
     /// 0
     const ZERO: Self;
     /// 1
     const ONE: Self;
     /// a * b
     fn times(self, b: Self) -> Self;
-    /// a + b
-    fn plus(self, b: Self) -> Self;
 }
 
 mod sealed {
@@ -30,7 +28,6 @@ macro_rules! float {
         const ZERO: $t = 0.0;
         const ONE: $t = 1.0;
         fn times(self, b: $t) -> $t { self * b }
-        fn plus(self, b: $t) -> $t { self + b }
     })*};
 }
 float!(f32 f64);
@@ -57,6 +54,14 @@ pub fn gemm<T: Float>(a: Mat<'_, T>, b: Mat<'_, T>, c: MatMut<'_, T>) -> Done {
             }
         });
         return Ok(());
+    }
+    if few::suits(m, &b.layout, few::FEW) {
+        return few::product(&few::rows(a, |x| x)?, b, c, |x| x);
+    }
+    let (left, right) = (b.transposed(), a.transposed());
+    if few::suits(n, &right.layout, few::FEW) {
+        let c = MatMut { layout: c.layout.transposed(), data: c.data };
+        return few::product(&few::rows(left, |x| x)?, right, c, |x| x);
     }
     if let Some(depth) = part_of_k([m, n, k]) {
         return by_parts_of_k(depth, a, b, c);
@@ -115,7 +120,8 @@ const MIN_WORK: usize = 1 << 19;
 ///
 /// A few threads: rows alone, one part each, since every part packs all of B (1000^3 on 2 threads: 216 GFLOP/s, against 202
 /// with gemm's own threads); columns where there are few rows. More: four parts of rows by enough of columns for four rectangles to a
-/// thread, fewer where they would be small (1000^3 on 16 threads: 1230 GFLOP/s, against 580; 4096^3: 1350, against 935).
+/// thread, fewer where they would be small (1000^3 on 16 threads: 1.3 TFLOP/s, 4096^3 1.6, `cpu-gemm.txt` of
+/// benches/results/h200-2026-11-24d; 0.7 and 1.1 with gemm's own threads, benches/results/cpu-16-threads-2026-11-21).
 fn cuts(threads: usize, [m, n, k]: [usize; 3]) -> [usize; 2] {
     const FEW_THREADS: usize = 4;
     const ROW_PARTS: usize = 4;

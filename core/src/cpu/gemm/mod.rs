@@ -3,6 +3,7 @@
 //! | operands | accumulator | by |
 //! |---|---|---|
 //! | f32, f64 | the same | crate `gemm` ([`float`]) |
+//! | a few rows or columns of anything but wide integers | f32, f64, i32 | as they lie, widened on the way ([`few`]) |
 //! | f16, bf16 | f32 over the whole of k, one rounding at the end | widened by the caller, then as f32 |
 //! | i8 -> i32, u8 -> i32 or u32, integers -> the same | the result's type, wrapping | blocked loops ([`integer`]) |
 //!
@@ -13,6 +14,7 @@
 //! C is overwritten without being read, with zeros where k = 0. Threads are those of the current rayon pool; results do not depend
 //! on their number.
 
+pub mod few;
 #[allow(unsafe_code, reason = "crate `gemm` takes raw pointers; the layouts prove every access")]
 mod float;
 mod integer;
@@ -57,7 +59,8 @@ impl Layout {
         Self { offset: 0, rows, cols, row_stride: cols as isize, col_stride: 1 }
     }
 
-    fn transposed(self) -> Self {
+    /// Of the transposed matrix.
+    pub fn transposed(self) -> Self {
         let Self { offset, rows, cols, row_stride, col_stride } = self;
         Self { offset, rows: cols, cols: rows, row_stride: col_stride, col_stride: row_stride }
     }
