@@ -76,6 +76,24 @@ enum Dense {
     K,
 }
 
+impl Dense {
+    /// Columns of a task: runs of a KiB of f32, or as many long runs as share what is read of A.
+    const fn most_cols(self) -> usize {
+        match self {
+            Dense::Columns => 256,
+            Dense::K => 16,
+        }
+    }
+
+    /// The least k that is worth a task.
+    const fn least_depth(self) -> usize {
+        match self {
+            Dense::Columns => 256,
+            Dense::K => 2048,
+        }
+    }
+}
+
 /// How B, [k, n], is read; `None` where it has no runs.
 fn dense(b: &Layout) -> Option<Dense> {
     match (b.col_stride, b.row_stride) {
@@ -132,26 +150,11 @@ where
     let task = |i: usize, sums: &mut [T]| {
         let (first_k, first_col) = (i / blocks * depth, i % blocks * cols);
         let (depth, width) = (depth.min(k - first_k), cols.min(n - first_col));
-        let (a, b) = (a.chunks(k).map(|a| &a[first_k..first_k + depth]), b.block(first_k, first_col, depth, width));
-        if m == 1 || size_of::<I>() == size_of::<T>() {
-            for (a, sums) in a.zip(sums.chunks_mut(cols)) {
-                simd::dispatch(Row { a, b, along, sums: &mut sums[..width], widen });
-            }
-            return;
-        }
-        // Several rows: B is widened for all of them, a piece at a time.
-        let mut wide = vec![T::zeroed(); WIDE_ELEMENTS];
-        let step = WIDE_ELEMENTS / cols;
-        for first in (0..depth).step_by(step) {
-            let b = b.block(first, 0, step.min(depth - first), width);
-            let b = widened(b, along, widen, &mut wide);
-            for (a, sums) in a.clone().zip(sums.chunks_mut(cols)) {
-                let a = &a[first..first + b.layout.rows];
-                simd::dispatch(Row { a, b, along, sums: &mut sums[..width], widen: |x: T| x });
-            }
-        }
+        let rows = a.chunks(k).map(|a| &a[first_k..first_k + depth]);
+        let results = sums.chunks_mut(cols).map(|sums| &mut sums[..width]);
+        add_block(rows.zip(results).collect(), b.block(first_k, first_col, depth, width), along, widen);
     };
-    if m * n * k < PARALLEL_WORK {
+    if m.saturating_mul(n).saturating_mul(k) < PARALLEL_WORK {
         sums.chunks_mut(m * cols).enumerate().for_each(|(i, sums)| task(i, sums));
     } else {
         parallel::chunks(&mut sums, m * cols, task);
@@ -160,15 +163,32 @@ where
     for part in parts.chunks(total.len()) {
         total.iter_mut().zip(part).for_each(|(x, &y)| *x = x.plus(y));
     }
-    for (block, total) in total.chunks(m * cols).enumerate() {
-        for (i, total) in total.chunks(cols).enumerate() {
-            let first = block * cols;
-            for (j, &x) in (first..n).zip(total) {
-                c.data[c.layout.at(i, j)] = x;
-            }
+    for (place, run) in total.chunks(cols).enumerate() {
+        let (first, row) = (place / m * cols, place % m);
+        for (j, &x) in (first..n).zip(run) {
+            c.data[c.layout.at(row, j)] = x;
         }
     }
     Ok(())
+}
+
+/// Adds rows of A times a block of B to the sums that stand beside them.
+fn add_block<I: Copy, T: Sum>(rows: Vec<(&[T], &mut [T])>, b: Mat<'_, I>, along: Dense, widen: impl Map1<I, T>) {
+    if rows.len() == 1 || size_of::<I>() == size_of::<T>() {
+        rows.into_iter().for_each(|(a, sums)| simd::dispatch(Row { a, b, along, sums, widen }));
+        return;
+    }
+    // Widened for all rows, a piece at a time.
+    let Layout { rows: k, cols, .. } = b.layout;
+    let (mut rows, mut wide) = (rows, vec![T::zeroed(); WIDE_ELEMENTS]);
+    let step = WIDE_ELEMENTS / along.most_cols();
+    for first in (0..k).step_by(step) {
+        let b = widened(b.block(first, 0, step.min(k - first), cols), along, widen, &mut wide);
+        for (a, sums) in &mut rows {
+            let a = &a[first..first + b.layout.rows];
+            simd::dispatch(Row { a, b, along, sums, widen: |x: T| x });
+        }
+    }
 }
 
 /// A block of B, dense along the same dimension in `wide`.
@@ -190,13 +210,10 @@ struct Cut {
     depth: usize,
 }
 
-/// Tasks read runs of a KiB of f32 or more, and are enough of them for many threads where that leaves each something to do.
+/// Enough tasks for many threads, where that leaves each something to do.
 fn cut([n, k]: [usize; 2], along: Dense) -> Cut {
-    let (cols, least_depth) = match along {
-        Dense::Columns => (256, 256),
-        Dense::K => (16, 2048),
-    };
-    let parts = (TASKS / n.div_ceil(cols)).min(k.div_ceil(least_depth)).max(1);
+    let cols = along.most_cols();
+    let parts = (TASKS / n.div_ceil(cols)).min(k.div_ceil(along.least_depth())).max(1);
     Cut { cols, depth: k.div_ceil(parts).next_multiple_of(UNROLL) }
 }
 
