@@ -192,7 +192,7 @@ impl TensorMap {
         }
     }
 
-    /// Whether the driver takes it. Base addresses are multiples of 256.
+    /// Whether the driver takes it. Base addresses are multiples of 16, as the plans see to.
     fn check(&self) -> Result<(), String> {
         let rank = self.dims.len();
         let ranks = (1..=5).contains(&rank) && self.strides_bytes.len() + 1 == rank && self.box_dims.len() == rank;
