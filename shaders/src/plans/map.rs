@@ -4,6 +4,7 @@
 //! goes to `Params`, so kernels are shared. The text is made in `map/text.rs`. An invocation computes quads: four
 //! consecutive elements of the dense output.
 
+mod guards;
 mod text;
 
 use polywarp_core::ops::Map;
@@ -131,6 +132,9 @@ impl Request<'_> {
         let quads = elements.div_ceil(4);
         let mut params = Vec::with_capacity(MOST_PARAMS);
         params.extend([quads as u32, (elements % 4) as u32, (elements - 1) as u32, offset as u32]);
+        if kernel.is_guarded() {
+            params.extend([0, 0]);
+        }
         params.extend(modes.dims.iter().map(|&dim| dim as u32));
         for (i, (_, layout)) in self.inputs.iter().enumerate() {
             params.push(layout.offset() as u32);
@@ -153,6 +157,12 @@ impl Request<'_> {
 }
 
 impl Kernel {
+    /// Whether `Params` has the zero that operands are hidden behind.
+    fn is_guarded(&self) -> bool {
+        let guards = guards::Guards::of(&self.steps);
+        [DType::F32, DType::F64].into_iter().any(|compute| guards.any(&self.steps, compute))
+    }
+
     /// Each constant that a step uses, in the order of the steps, which is the order of `Params`.
     fn constants(&self) -> Vec<(usize, Element)> {
         let constant = |&(step, element): &(Step, Element)| match step {

@@ -1,7 +1,9 @@
 //! Cases of fused expressions: hand-picked ones, and random typed trees from a seed.
 //!
 //! Random trees mix dtypes with casts, share subtrees, compare and select. Functions with poles are fed what keeps them
-//! away from it, so that the oracle's error bounds stay meaningful.
+//! away from it, so that the oracle's error bounds stay meaningful. Programs over NaN, infinities and overflow are `special.rs`.
+
+mod special;
 
 use super::{add, dense_map, map, sizes, strided_map, unique};
 use crate::harness::values::mix;
@@ -47,6 +49,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         add(&mut made, FAMILY, op, &vec![Values::Uniform(-3.0, 3.0); dtypes.len()]);
         cases.extend(made.into_iter().map(|case| case.tagged(&format!("tree{seed}"))));
     }
+    special::cases(level, &mut cases);
     unique(cases)
 }
 
@@ -176,8 +179,22 @@ impl Random {
 mod tests {
     use super::*;
     use crate::harness::ReferenceBackend;
-    use crate::oracle::HostTensor;
+    use crate::oracle::{Expected, HostTensor};
     use crate::{Device, Scalar};
+
+    /// The oracle's answers to a case.
+    pub(super) fn expected(case: &Case) -> Vec<Expected> {
+        let operands = case.op.inputs().into_iter().zip(&case.values);
+        let hosts: Vec<HostTensor> = operands
+            .map(|(spec, values)| {
+                let bytes = values.bytes(spec.dtype, spec.layout.elements(), 5);
+                let decode = |bytes| Scalar::from_le_bytes(bytes, spec.dtype);
+                let values = bytes.chunks_exact(spec.dtype.size_bytes() as usize).map(decode).collect();
+                HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }
+            })
+            .collect();
+        case.op.oracle(&hosts)
+    }
 
     /// A bound that allows anything proves nothing: most elements of random trees must have a narrow one.
     #[test]
@@ -186,20 +203,7 @@ mod tests {
         let trees: Vec<Case> = cases(Level::Quick).into_iter().filter(|case| case.name.contains(" tree")).collect();
         assert_eq!(trees.len(), 30);
         for case in &trees {
-            let hosts: Vec<HostTensor> = case
-                .op
-                .inputs()
-                .iter()
-                .zip(&case.values)
-                .map(|(spec, values)| {
-                    let bytes = values.bytes(spec.dtype, spec.layout.elements(), 5);
-                    let size = spec.dtype.size_bytes() as usize;
-                    let decode = |bytes| Scalar::from_le_bytes(bytes, spec.dtype);
-                    let values = bytes.chunks_exact(size).map(decode).collect();
-                    HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }
-                })
-                .collect();
-            for expected in case.op.oracle(&hosts) {
+            for expected in expected(case) {
                 all += 1;
                 narrow += u64::from(expected.error <= 0.02 * (1.0 + expected.value.as_f64().abs()));
             }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use polywarp_core::{DType, Step, UnaryFn};
 
+use super::guards::Guards;
 use super::{Kernel, Mode};
 use crate::element::{self, Element, Form};
 use crate::{Access, Source, math};
@@ -77,6 +78,10 @@ fn write_params(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
         "    quads: u32,\n    tail: u32,   // elements of a short last quad\n    last: u32,   // last element"
     )?;
     writeln!(out, "    y_offset: u32,")?;
+    if kernel.is_guarded() {
+        writeln!(out, "    zero0: u32,   // 0, as no compiler knows")?;
+        writeln!(out, "    zero1: u32,")?;
+    }
     for dim in 0..kernel.rank {
         writeln!(out, "    d{dim}: u32,")?;
     }
@@ -94,8 +99,30 @@ fn write_params(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     writeln!(out, "}}\n@group(0) @binding(0) var<uniform> params: Params;")
 }
 
+/// `x` behind an operation that changes nothing, as a compiler cannot know: see `guards.rs`.
+const OPAQUE: &str = "\
+fn opaque_f32(x: f32, zero: u32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) ^ zero);
+}
+
+";
+
+/// The same of f64, without the 64-bit integers that a device may lack.
+const OPAQUE_F64: &str = "\
+fn opaque_f64(x: f64, zero: u32) -> f64 {
+    return select(x, f64(zero), zero != 0u);
+}
+
+";
+
 /// One element of the result from one element of each input.
 fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
+    let guards = Guards::of(&kernel.steps);
+    for (dtype, function) in [(DType::F32, OPAQUE), (DType::F64, OPAQUE_F64)] {
+        if guards.any(&kernel.steps, dtype) {
+            out.push_str(function);
+        }
+    }
     let mut parameters: Vec<String> =
         kernel.inputs.iter().enumerate().map(|(i, (element, _))| format!("x{i}: {}", element.scalar())).collect();
     parameters.push("index: u32".to_owned());
@@ -103,7 +130,7 @@ fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     for (id, &(step, element)) in kernel.steps.iter().enumerate() {
         let text = match step {
             Step::Unary(UnaryFn::Exp, x) if rounded_exp(kernel, id, x) => format!("exp_half_f32(s{x})"),
-            _ => step_text(kernel, step, element),
+            _ => step_text(kernel, step, element, |place, x| guards.operand(id, place, x, &kernel.steps)),
         };
         writeln!(out, "    let s{id} = {text};")?;
     }
@@ -117,7 +144,8 @@ fn rounded_exp(kernel: &Kernel, id: usize, x: u16) -> bool {
     id + 1 == kernel.steps.len() && exact && from.dtype() == DType::F16 && kernel.output.dtype() == DType::F16
 }
 
-fn step_text(kernel: &Kernel, step: Step, element: Element) -> String {
+/// A step as an expression; `operand` gives the text of the operand at a place of an arithmetic step.
+fn step_text(kernel: &Kernel, step: Step, element: Element, operand: impl Fn(usize, u16) -> String) -> String {
     let dtype = element.dtype();
     let at = |id: u16| format!("s{id}");
     match step {
@@ -125,12 +153,12 @@ fn step_text(kernel: &Kernel, step: Step, element: Element) -> String {
         Step::Constant(n) => element.param_value(&format!("params.c{n}")),
         // Not rounded to 8- or 16-bit floats: like arithmetic, that happens where the expression ends.
         Step::Index => cast(kernel, DType::U32, dtype.compute(), "index"),
-        Step::Unary(f, x) => math::unary(f, dtype, &at(x)),
+        Step::Unary(f, x) => math::unary(f, dtype, &operand(0, x)),
         Step::Binary(f, a, b) => {
             debug_assert!(kernel.steps[usize::from(a)].1.dtype() == dtype);
-            math::binary(f, dtype, &at(a), &at(b))
+            math::binary(f, dtype, &operand(0, a), &operand(1, b))
         }
-        Step::Compare(f, a, b) => math::compare(f, kernel.steps[usize::from(a)].1.dtype(), &at(a), &at(b)),
+        Step::Compare(f, a, b) => math::compare(f, kernel.steps[usize::from(a)].1.dtype(), &operand(0, a), &operand(1, b)),
         Step::Select(condition, yes, no) => format!("select({}, {}, {})", at(no), at(yes), at(condition)),
         Step::Cast(x) => {
             let (operand, from) = kernel.steps[usize::from(x)];
