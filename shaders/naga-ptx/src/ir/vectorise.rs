@@ -2,7 +2,7 @@
 //!
 //! Within a block, scalar loads from one base register at offsets side by side are gathered at the first of them,
 //! provided that nothing between may write that memory; scalar stores likewise at the last of them, provided that
-//! nothing between may read or write it. The address of the group must be a multiple of its size, which the builder
+//! nothing between may read or write it. No store moves past another one to the same bytes: of two, the later one stays. The address of the group must be a multiple of its size, which the builder
 //! knows of bases (PTX ISA 5.4.2: vector accesses must be aligned to their whole size).
 
 use std::collections::HashMap;
@@ -105,12 +105,15 @@ fn gather_stores(lines: &mut [Line], gone: &mut [bool], at: usize, alignments: &
         let line = &lines[next];
         match (&line.inst, scalar(line)) {
             (Inst::Store { ty: other, src, .. }, Some((s, a, _))) if s == space && a.base == address.base => {
-                // A store to the same place, or of another type, must keep its turn; so must one whose value changes.
+                // A store of another type, or to bytes that a later one writes, must keep its turn; so must one whose
+                // value changes.
                 let changed =
                     src.iter().any(|operand| matches!(operand, super::Operand::Reg(reg) if written.contains(reg)));
-                if *other != ty || changed || members.insert(a.offset, next).is_some() {
+                let overwritten = members.keys().any(|&later| later.abs_diff(a.offset) < u64::from(bytes));
+                if *other != ty || changed || overwritten {
                     break;
                 }
+                members.insert(a.offset, next);
             }
             (inst, _) => {
                 if touches(inst, space) || writes_base(inst, address.base) {
