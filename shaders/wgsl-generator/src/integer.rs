@@ -134,8 +134,14 @@ impl Generator<'_> {
         let by = match self.random.below(3) {
             0 => format!("{counts}({}u)", self.random.below(most)),
             // Counts are taken modulo the width; for 64 bits not every compiler does.
-            // A variable's: naga refuses a vector that is constant in part.
-            1 if scalar.bytes() == 4 => self.changing_leaf(n, Scalar::U32).text,
+            // A variable's: naga looks through a `let`, and refuses a vector that is constant in part.
+            1 if scalar.bytes() == 4 => {
+                let ty = Ty::of(n, Scalar::U32);
+                match self.part(&|other| *other == ty, &|usage| !matches!(usage, Use::Constant | Use::Value), 0) {
+                    Some((_, text, _)) => text,
+                    None => format!("{counts}(h)"),
+                }
+            }
             _ => format!("({} & {counts}({}u))", self.changing(n, Scalar::U32, depth - 1).text, most - 1),
         };
         format!("({} {op} {by})", a.text)

@@ -27,6 +27,7 @@ mod float;
 mod generator;
 mod integer;
 mod masked;
+mod overwrite;
 mod place;
 mod random;
 mod statement;

@@ -21,7 +21,7 @@ impl Generator<'_> {
 
     pub(crate) fn statement(&mut self, depth: usize) {
         let free = self.spend(2.0);
-        match self.random.below(if depth == 0 || !free { 15 } else { 24 }) {
+        match self.random.below(if depth == 0 || !free { 17 } else { 26 }) {
             0..3 => self.declare(depth.min(2) + 1),
             3..8 => self.assign(),
             8 => self.modify(),
@@ -34,9 +34,10 @@ impl Generator<'_> {
             }
             10 => self.leave(),
             11..15 => self.observe(),
-            15..18 => self.choose(depth),
-            18..20 => self.switch(depth),
-            20..23 => self.repeat(depth),
+            15..17 => self.overwrite(),
+            17..20 => self.choose(depth),
+            20..22 => self.switch(depth),
+            22..25 => self.repeat(depth),
             _ => {
                 self.line("{");
                 let count = self.few();
