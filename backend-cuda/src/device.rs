@@ -340,6 +340,7 @@ pub(crate) fn caps(id: &str, card: &Card) -> Caps {
         max_storage_buffers: 128,
         // From Volta on, which is the oldest card the compiler knows.
         cooperative: Cooperative::TENSOR_CORES.to_vec(),
+        max_loop_rounds: None,
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) fn caps(id: &str, features: wgpu::Features, limits: &wgpu::Limits, ad
         max_workgroups: [limits.max_compute_workgroups_per_dimension; 3],
         max_storage_buffers: limits.max_storage_buffers_per_shader_stage.min(buffers),
         cooperative: Vec::new(),
+        max_loop_rounds: None,
     }
 }
 

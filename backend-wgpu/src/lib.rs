@@ -7,6 +7,7 @@
 //! | which adapters there are, and their names | [`adapters`], [`AdapterEntry`] |
 //! | opening a device, or taking an application's own | `open.rs`, [`Options`] |
 //! | one thread at a time makes or destroys a device | `driver.rs` |
+//! | whether a driver ends loops | `loops.rs` |
 //! | memory | `polywarp_core::pool`, `memory.rs` |
 //! | kernels of the library and their pipelines | `pipelines.rs` |
 //! | users' WGSL: guards, reflection, checks | `polywarp_shaders::wgsl`, `user.rs` |
@@ -27,6 +28,7 @@ mod driver;
 mod fault;
 mod info;
 mod interop;
+mod loops;
 mod memory;
 mod native;
 mod open;

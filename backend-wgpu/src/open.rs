@@ -18,6 +18,7 @@ use crate::driver::Kept;
 use crate::driver::alone;
 use crate::fault::{Fault, watched};
 use crate::info::{USEFUL, caps, cooperative, device_info};
+use crate::loops;
 use crate::memory::Memory;
 use crate::native;
 use crate::pipelines::Pipelines;
@@ -107,8 +108,10 @@ impl AdapterEntry {
         let device = Kept::new(device);
         let fault = Arc::new(Fault::new(self.id.clone(), options.patience));
         listen(&device, &fault);
+        let adapter = self.adapter.get_info();
         let told = Told {
-            adapter: self.adapter.get_info(),
+            max_loop_rounds: loops::max_rounds(&device, &queue, &adapter).await,
+            adapter,
             memory_bytes: native::memory_bytes(&self.adapter),
             cooperative: cooperative(&self.adapter, features),
         };
@@ -123,6 +126,7 @@ struct Told {
     adapter: wgpu::AdapterInfo,
     memory_bytes: Option<u64>,
     cooperative: Vec<Cooperative>,
+    max_loop_rounds: Option<u32>,
 }
 
 /// Turns what wgpu reports asynchronously into the device's fault.
@@ -155,11 +159,19 @@ impl WgpuBackend {
             let reason = format!("{id}: the device was opened without compute shaders or with under 4 storage buffers");
             return Err(Error::BackendUnavailable { backend: "wgpu", reason });
         }
-        let told = Told { adapter: device.adapter_info(), memory_bytes: None, cooperative: Vec::new() };
+        let adapter = device.adapter_info();
         let options = Options { memory_limit_bytes, ..Options::default() };
         let fault = Arc::new(Fault::new(id, None));
         let gpu = Kept::new(device);
-        let (backend, error) = watched(&gpu.clone(), || WgpuBackend::assemble(gpu, queue, fault, told, options));
+        let (backend, error) = watched(&gpu.clone(), || {
+            #[cfg(not(target_arch = "wasm32"))]
+            let max_loop_rounds = pollster::block_on(loops::max_rounds(&gpu, &queue, &adapter));
+            // Nothing may block in a browser: the shortest loops that a driver is known to end.
+            #[cfg(target_arch = "wasm32")]
+            let max_loop_rounds = Some(loops::ASSUMED);
+            let told = Told { adapter, memory_bytes: None, cooperative: Vec::new(), max_loop_rounds };
+            WgpuBackend::assemble(gpu, queue, fault, told, options)
+        });
         match error {
             None => Ok(backend),
             Some(error) => Err(backend.fault.backend_error("from_wgpu", &error)),
@@ -173,9 +185,9 @@ impl WgpuBackend {
         told: Told,
         options: Options,
     ) -> WgpuBackend {
-        let Told { adapter, memory_bytes, cooperative } = told;
+        let Told { adapter, memory_bytes, cooperative, max_loop_rounds } = told;
         let (limits, features) = (gpu.limits(), gpu.features());
-        let caps = Caps { cooperative, ..caps(fault.device(), features, &limits, &adapter) };
+        let caps = Caps { cooperative, max_loop_rounds, ..caps(fault.device(), features, &limits, &adapter) };
         let info = device_info(&caps, features, &limits, &adapter, memory_bytes);
         let launch_limits = launch_limits(fault.device(), &limits);
         let recorders = Arc::default();

@@ -38,6 +38,9 @@ pub struct Caps {
     pub max_storage_buffers: u32,
     /// Products of cooperative matrices that shaders may use; none where there is no such feature.
     pub cooperative: Vec<Cooperative>,
+    /// Rounds after which the driver ends the loops of an invocation, all of them and nested ones counted together, and goes on
+    /// with what there is by then. `None` where it lets loops run. Plans stay below it ([`Plan::loop_rounds`]).
+    pub max_loop_rounds: Option<u32>,
 }
 
 /// A product of cooperative matrices: SIZE x SIZE x SIZE, square, held by a subgroup.
@@ -74,6 +77,7 @@ impl Caps {
             max_workgroups: [65_535; 3],
             max_storage_buffers: 8,
             cooperative: Vec::new(),
+            max_loop_rounds: None,
         }
     }
 

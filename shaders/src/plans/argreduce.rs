@@ -63,6 +63,10 @@ pub(crate) fn plan(op: &ArgReduce, caps: &Caps) -> Result<Plan> {
 }
 
 impl Kernel {
+    pub(crate) fn loop_rounds(&self, params: &[u32]) -> u64 {
+        self.frame.loop_rounds(params)
+    }
+
     pub(crate) fn source(&self) -> Source {
         let form = if self.frame.quad { Form::Quad } else { Form::Scalar };
         let mut wgsl = element::prelude(&[self.input]);

@@ -15,6 +15,7 @@ use self::normal::{Dim, Move};
 use crate::element::Element;
 use crate::plans::KernelKey;
 use crate::plans::map::Request;
+use crate::plans::rounds::looped;
 use crate::{Caps, Launch, Plan, Slot, Source};
 
 /// Specialisation.
@@ -45,6 +46,19 @@ const TRANSPOSE_FROM: u64 = 16;
 impl Kernel {
     pub(crate) fn source(&self) -> Source {
         text::source(self)
+    }
+
+    pub(crate) fn loop_rounds(&self, _params: &[u32]) -> u64 {
+        let threads = u64::from(self.threads);
+        match self.algorithm {
+            Algorithm::Scatter => 0,
+            // Blocks to workgroup memory, then their four vectors from there.
+            Algorithm::TransposeQuads { side } => {
+                let passes = u64::from(side * side) / threads;
+                looped(passes, 0) + looped(4 * passes, 0)
+            }
+            Algorithm::TransposeScalar { side } => 2 * looped(u64::from(side * side).div_ceil(threads), 0),
+        }
     }
 }
 

@@ -6,14 +6,17 @@
 //! finds the group, `matmul/tiled.rs` multiplies.
 
 use polywarp_core::ops::{GroupedMatmul, GroupedMatmulDims, Map, Matmul, MatmulDims};
-use polywarp_core::{Error, Expr, Program, Result, Scalar};
+use polywarp_core::{Error, Expr, Program, Result, Scalar, TensorSpec};
 
 use super::matmul::epilogue::Places;
 use super::matmul::rank::{self, Cut};
 use super::matmul::tiled::{Gate, Load, Tiled};
-use super::matmul::{TileGrid, combine, is_large, operand};
+use super::matmul::{TileGrid, combine, index, operand};
 use super::reduce::template::check_index;
-use crate::{Candidate, Caps, Plan};
+use crate::{Candidate, Caps, Plan, Slot};
+
+/// Groups that every tile goes through by itself; of more a table is made first, which takes a launch.
+const MOST_LISTED: u64 = 256;
 
 pub(super) fn plan(op: &GroupedMatmul, caps: &Caps) -> Result<Plan> {
     if let Some(plan) = empty(op, caps)? {
@@ -52,13 +55,18 @@ fn empty(op: &GroupedMatmul, caps: &Caps) -> Result<Option<Plan>> {
     if k > 0 {
         return Ok(None);
     }
-    let Grouped { product, places, .. } = Grouped::of(op, caps)?;
-    let launches = vec![combine::launch(&product, &places, 0, None, caps)?];
-    Ok(Some(Plan { launches, scratch_bytes: Vec::new() }))
+    let mut grouped = Grouped::of(op, caps)?;
+    let mut plan = Plan::default();
+    grouped.index(&mut plan, 1, caps)?;
+    plan.launches.push(combine::launch(&grouped.product, &grouped.places, 0, None, caps)?);
+    Ok(Some(plan))
 }
 
 /// A grouped product as the tiled kernel sees it.
+#[derive(Clone)]
 struct Grouped {
+    /// Which input the ends are, and how they lie.
+    ends: (usize, TensorSpec),
     /// All rows times the matrix of the first group.
     product: Matmul,
     places: Places,
@@ -76,7 +84,8 @@ impl Grouped {
         let product = Matmul { output: op.output, ..op.of_group(0, 0..rows)? };
         let places = Places::of_groups(op, &product, caps)?;
         let last = op.b.layout.required_elements().saturating_sub(1) as u32;
-        Ok(Grouped { product, places, groups, last })
+        let ends = (op.inputs().len() - 1, op.ends);
+        Ok(Grouped { ends, product, places, groups, last })
     }
 
     /// Tiles that the device can run, in order of preference, for groups that own as many rows each.
@@ -84,12 +93,45 @@ impl Grouped {
         let MatmulDims { m: rows, n, k, .. } = self.product.dims();
         let batch = self.groups.clamp(1, rows.max(1));
         let dims = MatmulDims { batch, m: rows.div_ceil(batch), n, k };
-        let cuts = rank::whole(dims, self.places.epilogue.accumulator.dtype(), caps);
+        let cuts = rank::whole(dims, u64::MAX, self.places.epilogue.accumulator.dtype(), caps);
         cuts.into_iter().filter(|cut| cut.refused.is_none())
     }
 
+    /// Where there are many groups, adds to `plan` what makes the table that they are found in, for tiles of `height` rows.
+    fn index(&mut self, plan: &mut Plan, height: u32, caps: &Caps) -> Result<()> {
+        if self.groups <= MOST_LISTED {
+            return Ok(());
+        }
+        let table = Slot::Scratch(plan.scratch_bytes.len());
+        plan.scratch_bytes.push(index::table_bytes(self.groups).next_multiple_of(16));
+        let (slot, ends) = &self.ends;
+        plan.launches.push(index::launch((*slot, ends), self.product.dims().m, height, table, caps)?);
+        self.places.indexed(table);
+        Ok(())
+    }
+
     fn plan(&self, cut: Cut, caps: &Caps) -> Result<Plan> {
-        let Grouped { product, places, groups, last } = self;
+        let (mut with_index, mut grouped) = (Plan::default(), self.clone());
+        grouped.index(&mut with_index, cut.tile.block_m, caps)?;
+        let mut plan = grouped.tiles(cut, caps)?;
+        // The table stands first among the scratch buffers.
+        let before = with_index.scratch_bytes.len();
+        let table = Slot::Scratch(0);
+        for launch in &mut plan.launches {
+            let tables = launch.bindings.len() - usize::from(before > 0 && launch.bindings.last() == Some(&table));
+            for slot in &mut launch.bindings[..tables] {
+                if let Slot::Scratch(number) = slot {
+                    *number += before;
+                }
+            }
+        }
+        with_index.launches.append(&mut plan.launches);
+        with_index.scratch_bytes.append(&mut plan.scratch_bytes);
+        Ok(with_index)
+    }
+
+    fn tiles(&self, cut: Cut, caps: &Caps) -> Result<Plan> {
+        let Grouped { product, places, groups, last, .. } = self;
         let (rows, block_m) = (product.dims().m, u64::from(cut.tile.block_m));
         // As many partial tiles as there are groups, and one of the rows that none owns; but none without a row.
         let most_tiles = rows.min((rows + (groups + 1) * (block_m - 1)) / block_m);
@@ -109,7 +151,7 @@ impl Grouped {
             tail_m: true,
             tail_n,
             tail_k,
-            unroll: is_large(product),
+            unroll: grid.unrolls(product, caps),
             epilogue: places.epilogue,
             target: grid.target,
             gate: Gate::Open,

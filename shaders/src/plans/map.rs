@@ -12,6 +12,7 @@ use polywarp_core::{DType, Error, Layout, Result, Scalar, Step, collapse_togethe
 
 use crate::element::{Element, Form};
 use crate::plans::KernelKey;
+use crate::plans::rounds::{looped, of_step};
 use crate::{Caps, Launch, Plan, Slot, Source, math};
 
 /// Invocations of a workgroup: 8 warps of 32; more or fewer gained nothing on an H200.
@@ -57,6 +58,13 @@ enum Mode {
 impl Kernel {
     pub(crate) fn source(&self) -> Source {
         text::source(self)
+    }
+
+    /// Every quad is loaded and stored in a loop; each step of its four elements may have one of its own.
+    pub(crate) fn loop_rounds(&self, _params: &[u32]) -> u64 {
+        let steps: u64 = self.steps.iter().map(|(step, element)| of_step(*step, element.dtype())).sum();
+        let items = self.items.into();
+        looped(items, 4 * steps) + looped(items, 0)
     }
 }
 

@@ -9,6 +9,7 @@
 pub(super) mod combine;
 mod coop;
 pub(super) mod epilogue;
+pub(super) mod index;
 pub(super) mod rank;
 pub(super) mod tiled;
 mod vector;
@@ -26,6 +27,7 @@ use coop::rank::Choice;
 use coop::split::Split;
 use coop::{Coop, Parts};
 use epilogue::Places;
+use index::Index;
 use rank::Cut;
 use tiled::{Gate, Load, Operand, Target, Tile, Tiled};
 use vector::Vector;
@@ -43,6 +45,7 @@ enum Shape {
     Pack(Pack),
     Split(Split),
     Combine(Combine),
+    Index(Index),
     Vector(Vector),
 }
 
@@ -55,7 +58,21 @@ impl Kernel {
             Shape::Pack(kernel) => kernel.source(),
             Shape::Split(kernel) => kernel.source(),
             Shape::Combine(kernel) => kernel.source(),
+            Shape::Index(kernel) => kernel.source(),
             Shape::Vector(kernel) => kernel.source(),
+        }
+    }
+
+    pub(crate) fn loop_rounds(&self, params: &[u32]) -> u64 {
+        match &self.0 {
+            Shape::Tiled(kernel) => kernel.loop_rounds(params),
+            Shape::Coop(kernel) => kernel.loop_rounds(params),
+            Shape::Range(kernel) => kernel.loop_rounds(params),
+            Shape::Pack(_) => 0,
+            Shape::Split(kernel) => kernel.loop_rounds(params),
+            Shape::Combine(kernel) => kernel.loop_rounds(params),
+            Shape::Index(kernel) => kernel.loop_rounds(params),
+            Shape::Vector(kernel) => kernel.loop_rounds(params),
         }
     }
 }
@@ -132,7 +149,9 @@ fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<(f64, Way)>> {
     }
     let sum = places.epilogue.accumulator.dtype();
     if op.scale_blocks.is_some() {
-        let cuts = rank::whole(dims, sum, caps).into_iter().filter(|cut| cut.refused.is_none() && cut.tile.has_room());
+        let block = op.scale_blocks.map_or(u64::MAX, |blocks| blocks.k);
+        let cuts = rank::whole(dims, block, sum, caps).into_iter();
+        let cuts = cuts.filter(|cut| cut.refused.is_none() && cut.tile.has_room());
         return Ok(cuts.map(|cut| (cut.ns, Way::Tiled(cut))).collect());
     }
     let mut ways = Vec::new();
@@ -149,7 +168,9 @@ fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<(f64, Way)>> {
         let loads = [coop_operand(op, places, 0, caps)?.0.load, coop_operand(op, places, 1, caps)?.0.load];
         let slow = loads.map(|load| load != Load::Quad);
         let copied = copied_bytes(op, slow);
-        for choice in choices {
+        // The plain kernel behind scaled factors cannot leave slabs to a launch of their own.
+        let uncut = rank::whole(dims, u64::MAX, DType::F32, caps).iter().any(|cut| cut.refused.is_none() && cut.splits == 1);
+        for choice in choices.into_iter().filter(|choice| choice.parts == Parts::Whole || uncut) {
             let ns = choice.cut.ns;
             if let Some(bytes) = copied {
                 ways.push((ns + COPY_NS + bytes as f64 / COPY_BYTES_PER_NS, Way::Coop(choice, Operands::Packed)));
@@ -218,7 +239,7 @@ fn in_parts(
     caps: &Caps,
     plan: impl Fn(&Matmul, &Places) -> Result<Plan>,
 ) -> Result<Plan> {
-    let each = splits * places.epilogue.accumulator.dtype().size_bytes();
+    let each = splits * places.epilogue.sum().dtype().size_bytes();
     let parts = match splits {
         1 => Vec::new(),
         _ => op.parts(MOST_PARTIAL_BYTES / each, tile.block_m.max(tile.block_n).into()),
@@ -240,7 +261,7 @@ fn tiled(op: &Matmul, places: &Places, cut: Cut, gate: Gate, caps: &Caps) -> Res
     let grid = TileGrid::of(op, cut, cut.tile.block_k);
     let mut a = operand(op, places, 0, caps)?;
     let mut b = operand(op, places, 1, caps)?;
-    let unroll = is_large(op);
+    let unroll = grid.unrolls(op, caps);
     let [tail_m, tail_n, mut tail_k] = grid.tails(op);
     if let Some(blocks) = op.scale_blocks {
         // Steps begin with every block, and end with it.
@@ -367,7 +388,8 @@ fn split(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Pl
 /// beyond it.
 fn with_range(op: &Matmul, places: &Places, plan: &mut Plan, caps: &Caps) -> Result<()> {
     let (mut launches, scratch_bytes) = range::launches(op, caps)?;
-    let cut = rank::whole(op.dims(), DType::F32, caps).into_iter().find(|cut| cut.refused.is_none());
+    let mut cuts = rank::whole(op.dims(), u64::MAX, DType::F32, caps).into_iter();
+    let cut = cuts.find(|cut| cut.refused.is_none() && cut.splits == 1);
     let cut = cut.ok_or_else(|| no_tile(caps))?;
     let plain = tiled(op, places, cut, Gate::Zero, caps)?;
     for mut launch in plan.launches.drain(..).chain(plain.launches) {
@@ -379,7 +401,7 @@ fn with_range(op: &Matmul, places: &Places, plan: &mut Plan, caps: &Caps) -> Res
     Ok(())
 }
 
-pub(super) fn is_large(op: &Matmul) -> bool {
+fn is_large(op: &Matmul) -> bool {
     let dims = op.dims();
     dims.m * dims.n * dims.k * dims.batch >= WORTH_UNROLLING
 }
@@ -401,7 +423,11 @@ impl TileGrid {
     /// `step`: what slabs of K are a multiple of.
     pub fn of(op: &Matmul, cut: Cut, step: u32) -> TileGrid {
         let (dims, tile) = (op.dims(), cut.tile);
-        let slab = dims.k.div_ceil(cut.splits).next_multiple_of(step.into());
+        let mut slab = dims.k.div_ceil(cut.splits).next_multiple_of(step.into());
+        if let Some(blocks) = op.scale_blocks.filter(|blocks| cut.splits > 1 && blocks.k <= slab) {
+            // Slabs begin with a block.
+            slab = dims.k.div_ceil(cut.splits).next_multiple_of(blocks.k);
+        }
         let splits = dims.k.div_ceil(slab);
         let target = match splits {
             1 if dims.n.is_multiple_of(4) && op.output.layout.offset().is_multiple_of(4) => Target::Output(Form::Quad),
@@ -410,6 +436,12 @@ impl TileGrid {
         };
         let (tiles_m, tiles_n) = (dims.m.div_ceil(tile.block_m.into()), dims.n.div_ceil(tile.block_n.into()));
         TileGrid { tile, step, tiles_m, tiles_n, slab, splits, target }
+    }
+
+    /// Whether every k of a step is written out: for large products, and where the driver would end the loops otherwise.
+    pub fn unrolls(&self, op: &Matmul, caps: &Caps) -> bool {
+        let block = op.scale_blocks.map_or(u64::MAX, |blocks| blocks.k);
+        is_large(op) || self.slab.min(op.dims().k) > self.tile.longest_slab(block, false, caps.loop_limit())
     }
 
     /// Whether M, N and K leave partial tiles. Small products share one kernel, whatever their remainders: it is compiled
@@ -441,8 +473,11 @@ impl TileGrid {
         let mut bindings = vec![Slot::Input(0), Slot::Input(1)];
         let (scratch_bytes, base) = if self.target == Target::Partial {
             bindings.push(Slot::Scratch(0));
+            if places.epilogue.is_read_on_the_way() {
+                bindings.extend(&places.slots);
+            }
             let elements = splits * dims.batch * dims.m * dims.n;
-            (vec![elements * places.epilogue.accumulator.dtype().size_bytes()], Some(0))
+            (vec![elements * places.epilogue.sum().dtype().size_bytes()], Some(0))
         } else {
             bindings.push(Slot::Output);
             bindings.extend(&places.slots);

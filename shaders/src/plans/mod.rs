@@ -25,6 +25,14 @@ macro_rules! kernels {
                     $(KernelKey::$variant(kernel) => kernel.source(),)*
                 }
             }
+
+            /// The most rounds that all loops of one invocation make together, nested ones counted, for a launch with `params`.
+            /// The round that finds a loop at its end counts.
+            pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+                match self {
+                    $(KernelKey::$variant(kernel) => kernel.loop_rounds(params),)*
+                }
+            }
         }
     };
 }
@@ -33,6 +41,7 @@ macro_rules! kernels {
 mod grouped_matmul;
 // Its kernels are those of matrix products and of reductions.
 mod reduced_matmul;
+mod rounds;
 
 // The registry: one sorted line per stem.
 kernels! {
@@ -47,6 +56,14 @@ kernels! {
 }
 
 pub(crate) fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
+    caps.or_shorter(op.name(), first(op, caps)?, || all(op, caps))
+}
+
+pub(crate) fn candidates(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
+    caps.that_run_to_the_end(op.name(), all(op, caps)?)
+}
+
+fn first(op: &Op, caps: &Caps) -> Result<Plan> {
     match op {
         Op::ArgReduce(op) => argreduce::plan(op, caps),
         Op::Compress24(op) => sparse24::compress(op, caps),
@@ -64,12 +81,12 @@ pub(crate) fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
     }
 }
 
-pub(crate) fn candidates(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
+fn all(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
     match op {
         Op::GroupedMatmul(op) => grouped_matmul::candidates(op, caps),
         Op::Matmul(op) => matmul::candidates(op, caps),
         Op::ReducedMatmul(op) => reduced_matmul::candidates(op, caps),
         Op::SparseMatmul(op) => sparse24::candidates(op, caps),
-        _ => Ok(vec![Candidate { name: op.name().to_owned(), plan: plan(op, caps)?, estimate_ns: 0.0 }]),
+        _ => Ok(vec![Candidate { name: op.name().to_owned(), plan: first(op, caps)?, estimate_ns: 0.0 }]),
     }
 }

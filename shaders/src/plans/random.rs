@@ -8,10 +8,13 @@ use polywarp_core::{Distribution, Error, Result};
 
 use crate::element::{self, Element, Form};
 use crate::plans::KernelKey;
+use crate::plans::rounds::looped;
 use crate::{Access, Caps, Launch, Plan, Slot, Source, math};
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
+/// Of `wgsl/random.wgsl`.
+const PHILOX_ROUNDS: u64 = 10;
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,6 +65,10 @@ pub(crate) fn plan(op: &Random, caps: &Caps) -> Result<Plan> {
 }
 
 impl Kernel {
+    pub(crate) fn loop_rounds(&self, _params: &[u32]) -> u64 {
+        looped(self.items.into(), looped(PHILOX_ROUNDS, 0))
+    }
+
     pub(crate) fn source(&self) -> Source {
         let (name, convert) = match self.shape {
             Shape::Bits => ("random_bits", "bits"),

@@ -113,6 +113,10 @@ fn as_bits(function: ReduceFn, dtype: DType) -> DType {
 }
 
 impl Kernel {
+    pub(crate) fn loop_rounds(&self, params: &[u32]) -> u64 {
+        self.frame.loop_rounds(params)
+    }
+
     pub(crate) fn source(&self) -> Source {
         let columns = matches!(self.frame.walk, Walk::Columns { .. });
         let (quad_in, quad_out) = (self.frame.quad, columns && self.frame.quad && !self.spread);

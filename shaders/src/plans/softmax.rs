@@ -10,8 +10,9 @@ use polywarp_core::ops::{Softmax, SoftmaxFn};
 use polywarp_core::{DType, Layout, Result};
 
 use super::reduce::ABSORB;
-use super::reduce::passes::{Partials, Pass, View, Walk, passes};
+use super::reduce::passes::{MOST_FOLDED, Partials, Pass, View, Walk, passes};
 use super::reduce::template::{Frame, check_index, decode, launch};
+use super::rounds::looped;
 use crate::element::{self, Element, Form};
 use crate::{Access, Caps, KernelKey, Launch, Plan, Slot, Source, math};
 
@@ -176,6 +177,16 @@ fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) 
 }
 
 impl Kernel {
+    pub(crate) fn loop_rounds(&self, params: &[u32]) -> u64 {
+        match &self.step {
+            // Loads, exponentials and stores; a thread folds at most FAN values, and then at most as many heads, of both folds.
+            Step::Held { items, .. } => 3 * looped((*items).into(), 0) + 4 * looped(MOST_FOLDED, 0),
+            Step::Stats { frame, .. } => frame.loop_rounds(params),
+            Step::Apply { .. } => 2 * looped(APPLY_ITEMS.into(), 0),
+            Step::ApplyColumns { .. } => 2 * looped(COLUMN_ITEMS.into(), 0),
+        }
+    }
+
     pub(crate) fn source(&self) -> Source {
         let mut body = String::new();
         // Formatting into a String cannot fail.

@@ -11,6 +11,7 @@ use super::matmul;
 use super::reduce::template::check_index;
 use crate::element::{self, Element, Form};
 use crate::plans::KernelKey;
+use crate::plans::rounds::looped;
 use crate::{Access, Candidate, Caps, Launch, Plan, Slot, Source};
 
 /// Invocations of a workgroup.
@@ -138,6 +139,12 @@ fn decompressed(op: &SparseMatmul, mut product: Plan, caps: &Caps) -> Result<Pla
 }
 
 impl Kernel {
+    pub(crate) fn loop_rounds(&self, _params: &[u32]) -> u64 {
+        // A word of metadata holds eight groups.
+        let groups = if let Step::Compress { part: Part24::Metadata, .. } = self.step { looped(8, 0) } else { 0 };
+        looped(ITEMS.into(), groups)
+    }
+
     pub(crate) fn source(&self) -> Source {
         const PARAMS: &str = "struct Params {\n    units: u32,\n    tail: u32,     // elements of a short last quad\n    \
              k: u32,\n    groups: u32,   // of a row\n    words: u32,    // of a row's metadata\n    \

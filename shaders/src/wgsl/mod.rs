@@ -11,6 +11,7 @@ mod directives;
 mod guard;
 mod kernel;
 mod known;
+pub mod loops;
 mod reflect;
 
 pub use bind::{Bindable, CheckedBinding, LaunchLimits, RangeLimits};

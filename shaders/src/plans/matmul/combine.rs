@@ -9,6 +9,7 @@ use polywarp_core::ops::Matmul;
 
 use super::epilogue::{Epilogue, Places};
 use super::key;
+use crate::plans::rounds::looped;
 use crate::element::{self, Form};
 use crate::{Access, Caps, Launch, Slot, Source, math};
 
@@ -45,6 +46,14 @@ pub(in crate::plans) fn launch(op: &Matmul, places: &Places, splits: u64, sums: 
 }
 
 impl Combine {
+    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+        let (_, own) = self.epilogue.words();
+        let splits = params.get(own + 1).copied().unwrap_or(u32::MAX);
+        let sums = if self.sums { looped(splits.into(), 0) } else { 0 };
+        let result = sums + self.epilogue.group_rounds(params);
+        if self.quad { looped(4, result) } else { result }
+    }
+
     pub fn source(&self) -> Source {
         let mut body = String::new();
         // Formatting into a String cannot fail.
@@ -65,7 +74,7 @@ impl Combine {
         let mut binding = 1;
         *out += &self.epilogue.params_text(self.axes, &["elements", "splits"]);
         if self.sums {
-            *out += &self.epilogue.accumulator.storage(binding, "sums", Form::Scalar, Access::Read);
+            *out += &self.epilogue.sum().storage(binding, "sums", Form::Scalar, Access::Read);
             binding += 1;
         }
         *out += &self.epilogue.output.storage(binding, "d", form, Access::ReadWrite);

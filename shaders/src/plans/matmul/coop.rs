@@ -36,9 +36,10 @@ use polywarp_core::DType;
 use stage::Side;
 
 use super::epilogue::Epilogue;
-use super::tiled::{OWN_PARAMS, Operand, Target, Tile};
+use super::tiled::{OWN_PARAMS, Operand, SLAB, Target, Tile};
 use crate::element::{self, Form};
 use crate::plans::reduce::template::decode;
+use crate::plans::rounds::looped;
 use crate::{Access, Cooperative, Source, math};
 
 /// Tile rows walked together before moving along N.
@@ -146,6 +147,24 @@ impl Coop {
                 + &math::library(&body)
                 + &body,
             bindings,
+        }
+    }
+
+    /// The most rounds that loops make, for a launch with `params`.
+    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+        let (k, own) = self.epilogue.words();
+        let word = |at: usize| u64::from(params.get(at).copied().unwrap_or(u32::MAX));
+        let k = word(k);
+        let steps = match self.parts {
+            // Low by high and high by low over all of both parts, high by high over half.
+            Parts::Split => 2 + (k + k / 2).div_ceil(self.shape.tile.block_k.into()),
+            _ => word(own + SLAB).min(k).div_ceil(self.shape.tile.block_k.into()),
+        };
+        let stores = if self.direct { 0 } else { self.store_rounds() };
+        let round = looped(steps, 0) + stores;
+        match self.lanes {
+            Lanes::Exactly(_) => round,
+            Lanes::About(_) => looped(self.warps().into(), round),
         }
     }
 

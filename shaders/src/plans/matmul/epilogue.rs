@@ -7,6 +7,7 @@ use polywarp_core::ops::{GroupedMatmul, Matmul, MatmulDims};
 use polywarp_core::{DType, Layout, Result, Scalar, TensorSpec, UnaryFn};
 
 use crate::element::{Element, Form};
+use crate::plans::rounds::looped;
 use crate::{Access, Caps, Slot, math};
 
 /// What the end of a kernel does: part of its key.
@@ -24,13 +25,31 @@ pub(in crate::plans) struct Epilogue {
     pub bias: bool,
     pub activation: Option<UnaryFn>,
     /// Rows belong to groups, which end where a buffer of these says; the group is what is called the batch here.
-    pub ends: Option<Element>,
+    pub ends: Option<Ends>,
     /// How sums are held.
     pub accumulator: Element,
     /// What the epilogue computes in: as sums are held, or f32 where sums of integers are stored as floats.
     pub value: Element,
     /// How D, C and bias are stored.
     pub output: Element,
+}
+
+/// How a kernel finds the group that owns a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::plans) enum Ends {
+    /// It goes through the ends, as they are stored.
+    Listed(Element),
+    /// It searches the table that `index.rs` made of them.
+    Indexed,
+}
+
+/// Declares the ends at `binding`, and `fn end_of(group)`.
+pub(super) fn end_of(ends: Element, binding: u32) -> String {
+    let mut text = ends.storage(binding, "ends", Form::Scalar, Access::Read);
+    let end = "load_ends(params.ends_base + group * params.ends_step)";
+    let end = if ends.dtype() == DType::I32 { format!("u32(max({end}, 0))") } else { end.to_owned() };
+    let _ = writeln!(text, "fn end_of(group: u32) -> u32 {{ return {end}; }}");
+    text
 }
 
 /// One batch dimension: its extent and the strides of A, B, C and the scales.
@@ -41,6 +60,7 @@ pub(in crate::plans) struct BatchAxis {
 }
 
 /// Where the operands lie: everything that does not depend on the kernel.
+#[derive(Clone)]
 pub(in crate::plans) struct Places {
     pub epilogue: Epilogue,
     /// Outermost first, merged where all operands step evenly.
@@ -95,6 +115,11 @@ impl Epilogue {
         self.scale_a || self.scale_b
     }
 
+    /// Whether kernels that leave the end to another one read operands of it all the same: scales of blocks, ends of groups.
+    pub fn is_read_on_the_way(&self) -> bool {
+        self.blocks || self.ends.is_some()
+    }
+
     /// What the epilogue begins with: sums as they are held, or those of blocks.
     pub fn sum(&self) -> Element {
         if self.blocks { self.value } else { self.accumulator }
@@ -120,6 +145,14 @@ impl Epilogue {
         text + "\n}\n@group(0) @binding(0) var<uniform> params: Params;\n"
     }
 
+    /// Which word of `Params` is K, and which is the first of a kernel's own.
+    pub fn words(&self) -> (usize, usize) {
+        let numbers = 2 * self.value.param_words(Scalar::I(0)).len();
+        let has = |names: &[&str], wanted| if wanted { names.len() } else { 0 };
+        let more = has(&SCALES, self.has_scales()) + has(&BLOCKS, self.blocks) + has(&GROUPS, self.ends.is_some());
+        (numbers + 2, numbers + COMMON.len() + more)
+    }
+
     /// Declares C, bias and scales from `binding` on, and `fn epilogue(sum, batch, row, col)`.
     pub fn text(&self, binding: u32, axes: u8) -> String {
         let (acc, value) = (self.sum().scalar(), self.value.scalar());
@@ -138,13 +171,7 @@ impl Epilogue {
                 next += 1;
             }
         }
-        if let Some(ends) = self.ends {
-            text += &ends.storage(next, "ends", Form::Scalar, Access::Read);
-            let end = "load_ends(params.ends_base + group * params.ends_step)";
-            let end = if ends.dtype() == DType::I32 { format!("u32(max({end}, 0))") } else { end.to_owned() };
-            let _ = writeln!(text, "fn end_of(group: u32) -> u32 {{ return {end}; }}");
-            text += include_str!("../../../wgsl/grouped_matmul.wgsl");
-        }
+        text += &self.ends_text(next);
         let mut decode = |wanted, name, base, stride| {
             if wanted {
                 text += &super::super::reduce::template::decode(name, base, stride, axes.into());
@@ -181,6 +208,29 @@ impl Epilogue {
         text + "    return x;\n}\n"
     }
 
+    /// Declares at `binding` what says which rows a group owns, and the functions that find a tile's and a row's; nothing where there
+    /// are no groups.
+    pub fn ends_text(&self, binding: u32) -> String {
+        match self.ends {
+            None => String::new(),
+            Some(Ends::Listed(ends)) => end_of(ends, binding) + include_str!("../../../wgsl/grouped_matmul.wgsl"),
+            Some(Ends::Indexed) => {
+                let index = format!("@group(0) @binding({binding}) var<storage, read> index: array<vec2<u32>>;\n");
+                index + include_str!("../../../wgsl/grouped_indexed.wgsl")
+            }
+        }
+    }
+
+    /// The most rounds that finding the group of a tile or of a row takes, for a launch with `params`.
+    pub fn group_rounds(&self, params: &[u32]) -> u64 {
+        let (_, own) = self.words();
+        match self.ends {
+            None => 0,
+            Some(Ends::Listed(_)) => looped(1 + u64::from(params.get(own - GROUPS.len()).copied().unwrap_or(u32::MAX)), 0),
+            Some(Ends::Indexed) => looped(u32::BITS.into(), 0),
+        }
+    }
+
     /// Reads of the storage buffers that [`Epilogue::text`] declares.
     pub fn accesses(&self) -> impl Iterator<Item = Access> {
         [self.add, self.bias, self.scale_a, self.scale_b, self.ends.is_some()].into_iter().filter(|&wanted| wanted).map(|_| Access::Read)
@@ -208,7 +258,7 @@ impl Places {
         let bias = op.bias.map_or(0, |bias| bias.layout.strides()[0]);
         let ends = &op.ends.layout;
         places.groups = vec![groups as u32, bias as u32, ends.offset() as u32, ends.strides()[0] as u32];
-        places.epilogue.ends = Some(Element::new(op.ends.dtype, caps)?);
+        places.epilogue.ends = Some(Ends::Listed(Element::new(op.ends.dtype, caps)?));
         places.slots.push(Slot::Input(op.inputs().len() - 1));
         Ok(places)
     }
@@ -240,6 +290,15 @@ impl Places {
         let (alpha, beta) = (words(op.alpha), words(op.beta));
         let target = op.output.layout.offset();
         Ok(Places { epilogue, batch, alpha, beta, bias, scales, blocks, groups: Vec::new(), target, slots })
+    }
+
+    /// Groups are found in the table that lies in `slot`.
+    pub fn indexed(&mut self, slot: Slot) {
+        self.epilogue.ends = Some(Ends::Indexed);
+        // Bound last.
+        if let Some(ends) = self.slots.last_mut() {
+            *ends = slot;
+        }
     }
 
     /// Batch dimensions left after merging.

@@ -80,10 +80,11 @@ pub(in crate::plans) struct Cut {
 
 /// How the plain tiles cut a product, each with its best number of slabs, in order of preference.
 pub(super) fn plain(dims: MatmulDims, sum: DType, caps: &Caps) -> Vec<Cut> {
-    plain_in(dims, sum, caps, 1..=u64::MAX)
+    plain_in(dims, u64::MAX, sum, caps, u64::MAX)
 }
 
-fn plain_in(dims: MatmulDims, sum: DType, caps: &Caps, slabs: RangeInclusive<u64>) -> Vec<Cut> {
+/// `block`: elements of K that share scales. No more than `most_slabs`, but for those it takes where drivers end loops.
+fn plain_in(dims: MatmulDims, block: u64, sum: DType, caps: &Caps, most_slabs: u64) -> Vec<Cut> {
     let element_bytes = sum.size_bytes() as u32;
     let mut list: Vec<Cut> = TILES
         .iter()
@@ -100,16 +101,18 @@ fn plain_in(dims: MatmulDims, sum: DType, caps: &Caps, slabs: RangeInclusive<u64
             } else {
                 None
             };
-            Cut { refused, ..rated.cut(dims, element_bytes, tile.block_n > 32, slabs.clone()) }
+            let least = dims.k.div_ceil(tile.longest_slab(block, true, caps.loop_limit())).max(1);
+            Cut { refused, ..rated.cut(dims, element_bytes, tile.block_n > 32, least..=most_slabs.max(least)) }
         })
         .collect();
     order(&mut list);
     list
 }
 
-/// How the plain tiles cut a product in one slab of K, in order of preference.
-pub(in crate::plans) fn whole(dims: MatmulDims, sum: DType, caps: &Caps) -> Vec<Cut> {
-    plain_in(dims, sum, caps, 1..=1)
+/// How the plain tiles cut a product in one slab of K, or in as few as it takes where drivers end loops, in order of preference.
+/// `block`: elements of K that share scales.
+pub(in crate::plans) fn whole(dims: MatmulDims, block: u64, sum: DType, caps: &Caps) -> Vec<Cut> {
+    plain_in(dims, block, sum, caps, 1)
 }
 
 /// What can be used first, then what is expected to be faster.

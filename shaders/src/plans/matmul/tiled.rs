@@ -27,6 +27,7 @@ use operands::Side;
 use super::epilogue::Epilogue;
 use crate::element::{self, Element, Form};
 use crate::plans::reduce::template::decode;
+use crate::plans::rounds::looped;
 use crate::{Access, Source, math};
 
 /// Tile rows walked together before moving along N.
@@ -71,6 +72,43 @@ impl Tile {
 
     pub const fn workgroup_bytes(&self, element_bytes: u32) -> u32 {
         self.block_k * (self.block_m + self.block_n) * element_bytes
+    }
+
+    /// The most steps that `slab` elements of K take, where steps begin with every block of `block` elements. A slab begins with a
+    /// block where it is no shorter.
+    fn steps(&self, slab: u64, block: u64) -> u64 {
+        let step = u64::from(self.block_k);
+        if block > slab {
+            return slab.div_ceil(step) + 1;
+        }
+        (slab / block) * block.div_ceil(step) + (slab % block).div_ceil(step)
+    }
+
+    /// The most rounds that loops make for a slab of K, in blocks of `block` elements that share scales.
+    pub fn slab_rounds(&self, slab: u64, block: u64, unroll: bool) -> u64 {
+        self.loop_rounds(self.steps(slab, block), unroll)
+    }
+
+    /// The most rounds that the loops of so many steps, and those that store the results, make.
+    fn loop_rounds(&self, steps: u64, unroll: bool) -> u64 {
+        match unroll {
+            true => looped(steps, 0),
+            false => {
+                let vectors = u64::from(self.thread_m() * self.thread_n() / 4);
+                looped(steps, looped(self.block_k.into(), 0)) + looped(vectors, looped(4, 0))
+            }
+        }
+    }
+
+    /// The longest slab of K for which loops make no more than `most_rounds`, but no shorter than one step: whole blocks of
+    /// `block` elements, or whole steps where those are longer.
+    pub fn longest_slab(&self, block: u64, unroll: bool, most_rounds: u64) -> u64 {
+        let (step, block) = (u64::from(self.block_k), block.min(1 << 32));
+        let each = self.loop_rounds(2, unroll) - self.loop_rounds(1, unroll);
+        let steps = most_rounds.saturating_sub(self.loop_rounds(1, unroll) + ROUNDS_BESIDE) / each;
+        let elements = steps.saturating_mul(block) / block.div_ceil(step);
+        let unit = if block <= elements { block } else { step };
+        (elements / unit).max(1).saturating_mul(unit)
     }
 }
 
@@ -131,6 +169,11 @@ pub(in crate::plans) struct Tiled {
     pub axes: u8,
 }
 
+/// Rounds that finding a row's group may take besides, in the table of an index (`matmul/index.rs`), and cut blocks.
+const ROUNDS_BESIDE: u64 = 256;
+/// Which of the kernel's own words is the slab.
+pub(super) const SLAB: usize = 4;
+
 /// `Params` members of this kernel, after the common ones.
 pub(super) const OWN_PARAMS: [&str; 13] = [
     "tiles_m", "tiles_n", "batches", "splits", "slab", "a_base", "a_x", "a_k", "a_last", "b_base", "b_x", "b_k",
@@ -145,7 +188,7 @@ impl Tiled {
         let elements = [self.a.element, self.b.element, self.epilogue.accumulator, self.epilogue.output];
         let Tile { block_m, block_n, block_k, .. } = self.tile;
         let mut bindings = vec![Access::Read, Access::Read, Access::ReadWrite];
-        if self.target != Target::Partial {
+        if self.target != Target::Partial || self.epilogue.is_read_on_the_way() {
             bindings.extend(self.epilogue.accesses());
         }
         if self.gate == Gate::Zero {
@@ -161,6 +204,16 @@ impl Tiled {
             wgsl: element::prelude(&elements) + &math::library(&body) + &body,
             bindings,
         }
+    }
+
+    /// The most rounds that loops make, for a launch with `params`.
+    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+        let (k, own) = self.epilogue.words();
+        let word = |at: usize| u64::from(params.get(at).copied().unwrap_or(u32::MAX));
+        let slab = word(own + SLAB).min(word(k));
+        // Steps begin with every block. How long those are is the last word before the kernel's own.
+        let block = if self.epilogue.blocks { word(own - 1) } else { u64::MAX };
+        self.tile.slab_rounds(slab, block, self.unroll) + self.epilogue.group_rounds(params)
     }
 
     /// Whether a tile's rows belong to a group, and lie where the ends of the groups say.
@@ -195,7 +248,10 @@ impl Tiled {
                 *out += &self.epilogue.text(4, self.axes);
             }
             Target::Partial => {
-                *out += &self.epilogue.accumulator.storage(3, "d", Form::Scalar, Access::ReadWrite);
+                *out += &self.epilogue.sum().storage(3, "d", Form::Scalar, Access::ReadWrite);
+                if self.epilogue.is_read_on_the_way() {
+                    *out += &self.epilogue.text(4, self.axes);
+                }
             }
         }
         if self.gate == Gate::Zero {
@@ -232,8 +288,18 @@ impl Tiled {
             writeln!(out, "    let tile_m = (band_first + in_band % band_rows) * {block_m}u;")?;
         }
         writeln!(out, "    let tile_n = in_band / band_rows * {block_n}u;")?;
-        if self.is_grouped() {
+        let partial = self.target == Target::Partial;
+        if self.is_grouped() && partial {
+            writeln!(out, "    let split = layer % params.splits;\n    let k_first = split * params.slab;")?;
+            writeln!(out, "    let slab_end = min(k_first + params.slab, params.k);")?;
+            writeln!(out, "    let k_end = select(k_first, slab_end, batch < params.groups);")?;
+        } else if self.is_grouped() {
             writeln!(out, "    let k_first = 0u;\n    let k_end = select(0u, params.k, batch < params.groups);")?;
+        } else if self.epilogue.blocks && partial {
+            writeln!(out, "    let k_first = split * params.slab;")?;
+            writeln!(out, "    let slab_end = min(k_first + params.slab, params.k);")?;
+            writeln!(out, "    // Of a block, which may have begun before.")?;
+            writeln!(out, "    var k_end = k_first + min(params.block_k - k_first % params.block_k, slab_end - k_first);")?;
         } else if self.epilogue.blocks {
             writeln!(out, "    let k_first = 0u;\n    var k_end = min(params.block_k, params.k); // of a block")?;
         } else {

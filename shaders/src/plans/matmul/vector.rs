@@ -96,6 +96,10 @@ pub(super) fn plan(op: &Matmul, places: &Places, caps: &Caps) -> Result<Option<P
 }
 
 impl Vector {
+    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+        self.frame.loop_rounds(params)
+    }
+
     pub fn source(&self) -> Source {
         let mut wgsl = element::prelude(&[self.input, self.vector, self.accumulator, self.output]);
         // Formatting into a String cannot fail.

@@ -18,6 +18,13 @@ const ENOUGH_GROUPS: u64 = 1056;
 /// Columns gain from more, shorter slabs (H200, 16384 x 16384: 16 slabs of 1024 rows).
 const ENOUGH_COLUMN_GROUPS: u64 = 4096;
 
+/// The most values that a thread folds in the end, of each of two levels (`reduce_rows.wgsl`).
+pub(in crate::plans) const MOST_FOLDED: u64 = 32;
+/// Rounds of loops for each vector (`Rows`) or element (`Columns`) that a thread takes from its slab, no fewer: 11 for four in the
+/// loops of reductions, 28 for eight in `softmax_columns.wgsl`; and those of a slab, whatever its length.
+const ROUNDS_EACH: u64 = 4;
+const ROUNDS_BESIDE: u64 = 160;
+
 /// One dimension of a source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::plans) struct Axis {
@@ -82,6 +89,27 @@ pub(in crate::plans) enum Walk {
     Rows { lanes: u32 },
     /// `lanes` threads side by side, `deep` threads down the column.
     Columns { lanes: u32, deep: u32 },
+}
+
+impl Walk {
+    /// Threads along the folded axis.
+    fn along(self) -> u64 {
+        match self {
+            Walk::Rows { lanes } => lanes.into(),
+            Walk::Columns { deep, .. } => deep.into(),
+        }
+    }
+
+    /// The most rounds that the loops of a thread make for a slab.
+    pub fn loop_rounds(self, slab: u64) -> u64 {
+        ROUNDS_EACH * slab.div_ceil(self.along()) + ROUNDS_BESIDE
+    }
+
+    /// The longest slab, of whole steps, for which loops make no more than `most_rounds`.
+    fn longest_slab(self, most_rounds: u64) -> u64 {
+        let each = most_rounds.saturating_sub(ROUNDS_BESIDE) / ROUNDS_EACH;
+        (each / u64::from(ITEMS)).max(1).saturating_mul(self.along() * u64::from(ITEMS))
+    }
 }
 
 /// One launch: a fold of one axis.
@@ -194,8 +222,8 @@ fn next_pass(view: &View, partial: bool, quads: bool, caps: &Caps) -> Pass {
         .filter(|&i| pass.kept[i].stride != 0)
         .min_by_key(|&i| (pass.kept[i].stride.unsigned_abs(), std::cmp::Reverse(i)));
     match densest {
-        Some(i) if pass.kept[i].stride.unsigned_abs() < along.stride.unsigned_abs() => columns(pass, i, quads),
-        _ => rows(pass, quads),
+        Some(i) if pass.kept[i].stride.unsigned_abs() < along.stride.unsigned_abs() => columns(pass, i, quads, caps),
+        _ => rows(pass, quads, caps),
     }
 }
 
@@ -206,7 +234,7 @@ fn lanes_for(wanted: u64) -> u64 {
     if lanes.trailing_zeros().is_multiple_of(2) { lanes } else { 2 * lanes }
 }
 
-fn rows(mut pass: Pass, quads: bool) -> Pass {
+fn rows(mut pass: Pass, quads: bool, caps: &Caps) -> Pass {
     let aligned = pass.base.is_multiple_of(4) && pass.kept.iter().all(|axis| axis.stride % 4 == 0);
     // Behind an operand's last element lies something; behind the last partial result nobody has written yet.
     let written = !pass.partial || pass.count.is_multiple_of(4);
@@ -221,15 +249,16 @@ fn rows(mut pass: Pass, quads: bool) -> Pass {
         let wanted = (ENOUGH_GROUPS / blocks).min(units.div_ceil(2 * step));
         // Slabs of whole steps, so that only the last one has a remainder.
         pass.slab = units.div_ceil(wanted).next_multiple_of(step);
-        pass.slabs = units.div_ceil(pass.slab);
     } else {
         pass.slab = units;
     }
+    pass.slab = pass.slab.min(pass.walk.longest_slab(caps.loop_limit()));
+    pass.slabs = units.div_ceil(pass.slab.max(1)).max(1);
     pass.workgroups = blocks * pass.slabs;
     pass
 }
 
-fn columns(mut pass: Pass, densest: usize, quads: bool) -> Pass {
+fn columns(mut pass: Pass, densest: usize, quads: bool, caps: &Caps) -> Pass {
     if densest + 1 != pass.kept.len() {
         let mut strides = vec![1u64; pass.kept.len()];
         for i in (0..pass.kept.len() - 1).rev() {
@@ -260,6 +289,7 @@ fn columns(mut pass: Pass, densest: usize, quads: bool) -> Pass {
     let step = u64::from(deep * ITEMS);
     let wanted = (ENOUGH_COLUMN_GROUPS / blocks).min(pass.count / (4 * step)).max(1);
     pass.slab = pass.count.div_ceil(wanted).next_multiple_of(step).min(pass.count);
+    pass.slab = pass.slab.min(pass.walk.longest_slab(caps.loop_limit()));
     pass.slabs = pass.count.div_ceil(pass.slab);
     pass.workgroups = blocks * pass.slabs;
     pass

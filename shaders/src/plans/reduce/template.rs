@@ -15,6 +15,9 @@ use crate::{Caps, KernelKey, Launch};
 /// million), and the longest stride of a workgroup's loop.
 const MAX_INDEX: u64 = u32::MAX as u64 - (1 << 24);
 
+/// Which word of `Params` is the slab.
+const SLAB: usize = 3;
+
 /// The frame's specialisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::plans) struct Frame {
@@ -37,6 +40,11 @@ impl Frame {
             axes: pass.kept.len() as u8,
             scatter: pass.scatter.is_some(),
         }
+    }
+
+    /// The most rounds that loops make, for the `params` of [`launch`]. Functions of the ops have no loops.
+    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+        self.walk.loop_rounds(params.get(SLAB).copied().unwrap_or(u32::MAX).into())
     }
 
     /// `_rows` or `_columns`, for kernel names.

@@ -15,6 +15,7 @@ use polywarp_core::{DType, Layout, Precision, Result, TensorSpec};
 use super::super::{Shape, key};
 use crate::element::{self, Element, Form};
 use crate::plans::reduce::template::decode;
+use crate::plans::rounds::looped;
 use crate::{Access, Caps, Launch, Slot, Source};
 
 /// Workgroups that look for extremes, and their threads.
@@ -90,6 +91,17 @@ fn axes(layout: &Layout) -> (Vec<(u64, i64)>, bool) {
 }
 
 impl Range {
+    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+        let folds = looped(THREADS.ilog2().into(), 0);
+        match self {
+            Range::Extremes { .. } => {
+                let units = params.first().copied().unwrap_or(u32::MAX);
+                looped(units.div_ceil(THREADS * GROUPS).into(), 0) + folds
+            }
+            Range::Decide => 2 * folds,
+        }
+    }
+
     pub fn source(&self) -> Source {
         let mut text = String::new();
         // Formatting into a String cannot fail.

@@ -126,7 +126,7 @@ pub(in super::super) fn choices(op: &Matmul, caps: &Caps) -> Vec<Choice> {
         let rated = Rated { tile: row.shape.tile, resident: row.resident, alone: row.alone, full: row.full };
         // Slabs that are added by a launch of their own cannot wait for what the extremes say, nor hold three sums each.
         let most_slabs = if parts == Parts::Whole { u64::MAX } else { 1 };
-        let slabs = dims.k.div_ceil(longest)..=most_slabs;
+        let slabs = dims.k.div_ceil(longest.min(longest_slab(row, product, lanes, caps)))..=most_slabs;
         let dims = if let Some(parts) = split { MatmulDims { k: 3 * parts.padded_k, ..dims } } else { dims };
         let mut cut = rated.cut(dims, 4, row.shape.tile.block_n > 32, slabs);
         if parts == Parts::Scaled {
@@ -139,4 +139,17 @@ pub(in super::super) fn choices(op: &Matmul, caps: &Caps) -> Vec<Choice> {
         Choice { cut, shape: row.shape, product, lanes, parts }
     };
     rows.iter().filter(usable).map(choice).collect()
+}
+
+/// The longest slab of K, of whole steps, for which the device lets loops run: no shorter than one step.
+fn longest_slab(row: &Row, product: Cooperative, lanes: Lanes, caps: &Caps) -> u64 {
+    let Tile { block_m, block_n, block_k, warps_m, warps_n } = row.shape.tile;
+    let each = match lanes {
+        Lanes::Exactly(_) => 1,
+        Lanes::About(_) => u64::from(warps_m * warps_n),
+    };
+    // Stores read every sum once, by quads or less.
+    let stores = u64::from(block_m * block_n / product.size);
+    let steps = (caps.loop_limit() / each).saturating_sub(stores);
+    steps.max(1).saturating_mul(block_k.into())
 }

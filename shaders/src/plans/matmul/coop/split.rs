@@ -16,6 +16,7 @@ use polywarp_core::{DType, Layout, Result, TensorSpec};
 use super::super::{Load, Places, Shape, key, operand};
 use crate::element::{self, Element, Form};
 use crate::plans::reduce::template::decode;
+use crate::plans::rounds::looped;
 use crate::{Access, Caps, Launch, Slot, Source};
 
 /// A product of parts, and how operands become them.
@@ -69,6 +70,11 @@ const MOST_BYTES: u64 = (1 << 31) - 16;
 const LAUNCHES_NS: f64 = 8000.0;
 const BYTES_PER_NS: f64 = 2000.0;
 
+/// Words of `Params` for an operand, and which of them are the units of a matrix; the workgroups for a matrix, before the maxima.
+const LINES_WORDS: usize = 12;
+const UNITS: usize = 7;
+const BLOCKS: usize = 2 * LINES_WORDS + 1;
+
 /// The sizes of parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extents {
@@ -110,7 +116,7 @@ fn is_shared(layout: &Layout) -> bool {
 struct Lines {
     form: Form,
     /// The words of `Lines` in the kernels.
-    words: [u32; 12],
+    words: [u32; LINES_WORDS],
     parts: TensorSpec,
     /// Units of a matrix.
     units: u64,
@@ -196,6 +202,15 @@ pub(in super::super) fn split(op: &Matmul, places: &Places, caps: &Caps) -> Resu
 }
 
 impl Split {
+    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+        let word = |at: usize| params.get(at).copied().unwrap_or(u32::MAX);
+        let units = word(UNITS).max(word(UNITS + LINES_WORDS));
+        let turns = units.div_ceil(THREADS.saturating_mul(word(BLOCKS).max(1)));
+        let maxima = word(BLOCKS + 1).div_ceil(THREADS);
+        let folds = looped(THREADS.ilog2().into(), 0);
+        looped(turns.into(), 0) + looped(maxima.into(), 0) + folds
+    }
+
     pub fn source(&self) -> Source {
         let mut text = String::new();
         // Formatting into a String cannot fail.

@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use super::{Coop, Lanes, Parts, Target, Tile};
 use crate::element::Form;
+use crate::plans::rounds::looped;
 
 impl Coop {
     pub(super) fn write_stores(&self, out: &mut String) -> std::fmt::Result {
@@ -41,6 +42,14 @@ impl Coop {
             }
         }
         Ok(())
+    }
+
+    /// The most rounds of its loops.
+    pub(super) fn store_rounds(&self) -> u64 {
+        let (rows, columns) = self.fragments();
+        let units = self.warps() * self.product.size * self.shape.end_fragments * self.product.size / 4;
+        let loops = rows * columns.div_ceil(self.shape.end_fragments);
+        u64::from(loops) * looped(units.div_ceil(self.threads()).into(), 0)
     }
 
     /// Reads what the subgroups put down, the fragments at row `i` and column `j` of their rectangles, `quads` a row.

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::operands::Side;
-use super::{LANES_M, LANES_N, Tiled};
+use super::{LANES_M, LANES_N, Target, Tiled};
 
 impl Tiled {
     /// The sums of all blocks, and where the scales of a thread's rows and columns begin.
@@ -39,11 +39,19 @@ impl Tiled {
     /// The loop over K, the first step being fetched.
     pub(super) fn write_block_loop(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
         let step = self.tile.block_k;
-        writeln!(out, "    var block = 0u;\n    var k0 = 0u;\n    while k0 < params.k {{")?;
+        let (first, end) = match self.target {
+            Target::Output(_) => ("0u", "params.k"),
+            Target::Partial => ("k_first", "slab_end"),
+        };
+        match self.target {
+            Target::Output(_) => writeln!(out, "    var block = 0u;")?,
+            Target::Partial => writeln!(out, "    var block = k_first / params.block_k;")?,
+        }
+        writeln!(out, "    var k0 = {first};\n    while k0 < {end} {{")?;
         writeln!(out, "        let after = min(k0 + {step}u, k_end);\n        let ends_block = after == k_end;")?;
         // As without blocks, the last round fetches the first step again, for nothing.
-        writeln!(out, "        let next = select(after, 0u, after >= params.k);")?;
-        writeln!(out, "        if ends_block {{ k_end = next + min(params.block_k, params.k - next); }}")?;
+        writeln!(out, "        let next = select(after, {first}, after >= {end});")?;
+        writeln!(out, "        if ends_block {{ k_end = next + min(params.block_k, {end} - next); }}")?;
         self.write_fetch(out, sides, "next", "        ")?;
         self.write_multiply(out)?;
         writeln!(out, "        if ends_block {{")?;

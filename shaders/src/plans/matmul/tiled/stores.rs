@@ -12,7 +12,9 @@ impl Tiled {
         let partial = self.target == Target::Partial;
         let layer = if partial { "(split * params.batches + batch)" } else { "batch" };
         let base = if partial { "" } else { "params.target_base + " };
-        if self.is_grouped() {
+        if self.is_grouped() && partial {
+            writeln!(out, "    let d_start = split * params.m * params.n;")?;
+        } else if self.is_grouped() {
             writeln!(out, "    let d_start = params.target_base;")?;
         } else {
             writeln!(out, "    let d_start = {base}{layer} * params.m * params.n;")?;
