@@ -82,6 +82,7 @@ impl GroupedMatmul {
             return Err(Error::DTypeMismatch { op: OP, expected: DType::I32, got: self.ends.dtype });
         }
         Matmul::check_dtypes(OP, self.a.dtype, self.b.dtype, self.output.dtype)?;
+        Matmul::check_exact(self.a.dtype, self.output.dtype, *k_lhs)?;
         if let Some(bias) = &self.bias {
             if bias.layout.dims() != [*groups, *n] {
                 return Err(Error::shape_mismatch(OP, bias.layout.shape(), &Shape::new(&[*groups, *n])?, None));

@@ -159,8 +159,33 @@ impl Matmul {
         Matmul::check_dtypes(OP, self.a.dtype, self.b.dtype, self.output.dtype)?;
         self.check_scales()?;
         self.check_epilogue()?;
+        let run = self.scale_blocks.map_or(u64::MAX, |blocks| blocks.k).min(self.dims().k);
+        Matmul::check_exact(self.a.dtype, self.output.dtype, run)?;
         check_dense_output(OP, &self.output)?;
         Ok(self)
+    }
+
+    /// How many products of integers of `dtype` always add up in i32.
+    pub const fn longest_exact(dtype: DType) -> u64 {
+        let largest: u64 = match dtype {
+            DType::I8 => 128 * 128,
+            DType::U8 => 255 * 255,
+            _ => return u64::MAX,
+        };
+        (i32::MAX as u64) / largest
+    }
+
+    /// Whether a sum of `k` products that is stored as a float is that of the products: wrapped, it would stand for another number.
+    pub(super) fn check_exact(input: DType, output: DType, k: u64) -> Result<()> {
+        let longest = Matmul::longest_exact(input);
+        if !Matmul::is_dequantised(input, output) || k <= longest {
+            return Ok(());
+        }
+        let reason = format!(
+            "{k} products of {input} may not fit the i32 that they are added in; {longest} do: give scales in blocks of no more \
+             along k, add up products of parts of k, or take i32 results, which wrap"
+        );
+        Err(Error::InvalidArgument { what: "k", reason })
     }
 
     /// The dtypes of operands and result, for `op`.

@@ -8,6 +8,9 @@ use crate::{
     DType, Device, Error, IntoShape, KeepDims, Layout, MAX_RANK, Precision, Result, Shape, Tensor, TensorSpec, UnaryFn,
 };
 
+/// Elements of k in a block where sums of 8-bit integers would not fit i32: as many as u8 allows, in whole steps of every tile.
+const EXACT_BLOCK: u64 = 1 << 15;
+
 /// What a matrix product does beyond A B: D = activation(alpha (scale_a A)(B scale_b) + beta C + bias).
 #[derive(Clone, Debug)]
 pub struct MatmulOptions<'a> {
@@ -82,7 +85,11 @@ pub(super) fn product<'a>(
         lhs.expect_device(OP, other)?;
     }
     let broadcast = |tensor: &Tensor, shape: Shape| Ok::<_, Error>(tensor.broadcast_to(shape)?.spec());
-    let [of_a, of_b] = match options.scale_blocks {
+    // Longer sums of integers are cut into blocks that share their scales.
+    let cut = Matmul::longest_exact(lhs.dtype) < *k && dtype.is_float() && scaled.is_some();
+    let blocks = ScaleBlocks { m: 1, n: 1, k: EXACT_BLOCK };
+    let scale_blocks = options.scale_blocks.or(cut.then_some(blocks));
+    let [of_a, of_b] = match scale_blocks {
         Some(blocks) => blocks.check()?.extents([*m, *n, *k]),
         None => [[*m, 1], [1, *n]],
     };
@@ -95,7 +102,7 @@ pub(super) fn product<'a>(
         bias: options.bias.map(Tensor::spec),
         scale_a: scale(options.scale_a, of_a)?,
         scale_b: scale(options.scale_b, of_b)?,
-        scale_blocks: options.scale_blocks,
+        scale_blocks,
         alpha: options.alpha,
         beta: options.add.map_or(0.0, |(_, beta)| beta),
         activation: options.activation,

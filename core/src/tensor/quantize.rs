@@ -116,7 +116,7 @@ impl Tensor {
     /// per tensor, per row (output channel) or of blocks, bias `[n]` of x's dtype; the result is `[..., m, n]` of x's dtype.
     ///
     /// x is quantised to the weights' dtype per row, or for weights with scales of blocks in runs of a row as long as the blocks
-    /// are along k; the product of i8 is exact in i32, and scales, bias and activation follow in f32
+    /// are along k; the product of i8 is exact in i32, of more than 131,071 elements along k in blocks whose sums are added in f32, and scales, bias and activation follow in f32
     /// before the one rounding to x's dtype. The error is that of quantising: as i8 at most 0.4 % of a row's largest magnitude
     /// on each factor, which averages out along k.
     ///

@@ -120,6 +120,10 @@ fn sizes(level: Level, cases: &mut Vec<Case>) {
             exact(cases, product(DType::F32, dims, [DENSE; 2]), all(dims));
         }
     }
+    // More rounds of loops than some drivers allow; more groups than tiles go through one by one.
+    for dims in [[3, 2, 4, 70_000], [90, 300, 5, 9], [700, 257, 5, 9], [9, 300, 5, 0]] {
+        exact(cases, product(DType::F32, dims, [DENSE; 2]), all(dims));
+    }
     let quick = [[1, 8, 65, 129], [8, 64, 33, 64], [257, 1, 16, 32], [200, 200, 4, 20], [5, 3, 7, 1027]];
     for dims in level
         .list(&quick, &[[1025, 8, 33, 65], [512, 3, 256, 160], [600, 2, 300, 100], [64, 4, 4099, 16], [5, 3, 7, 4099]])

@@ -167,6 +167,10 @@ fn sizes(level: Level, cases: &mut Vec<Case>) {
             exact(cases, product(DType::F32, dims, [DENSE; 2]), SMALL);
         }
     }
+    // More rounds of loops than some drivers allow.
+    for dims in [[2, 3, 70_000], [1, 3, 70_000], [3, 1, 70_000]] {
+        exact(cases, product(DType::F32, dims, [DENSE; 2]), SMALL);
+    }
     // Vectors, outer and inner products, long K (split), tall and wide.
     let quick = [[1, 1025, 65], [1025, 1, 65], [1, 1, 1025], [257, 255, 1], [5, 3, 4099], [1, 65, 1025], [300, 1, 1]];
     for dims in level.list(&quick, &[[2, 2, 65_537], [4099, 3, 5], [3, 4099, 5], [257, 257, 257], [1, 65_537, 3]]) {

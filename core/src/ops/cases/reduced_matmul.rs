@@ -96,6 +96,8 @@ fn functions(level: Level, cases: &mut Vec<Case>) {
 
 /// Tiles, their tails, and more tiles along the reduced axis than one.
 fn extents(level: Level, cases: &mut Vec<Case>) {
+    // More rounds of loops than some drivers allow.
+    exact(cases, reduced(plain(DType::F32, [2, 3, 70_000]), ReduceFn::Max, ROWS));
     let quick = [[1, 1, 1], [300, 1, 64], [129, 257, 65], [70, 1030, 24]];
     let further = [
         [1, 300, 64],

@@ -143,6 +143,8 @@ fn products(level: Level, cases: &mut Vec<Case>) {
             multiply_exactly(cases, matrices(dtype, dims, LayoutKind::Transposed));
         }
     }
+    // More rounds of loops than some drivers allow.
+    multiply_exactly(cases, matrices(DType::I8, [2, 3, 70_000], DENSE));
     // Tiles of kernels that read compressed operands, and their tails.
     for dtype in [DType::F16, DType::BF16, DType::I8] {
         let quick = [[128, 128, 128], [130, 136, 192], [1, 16, 64], [64, 1, 128], [257, 72, 320]];

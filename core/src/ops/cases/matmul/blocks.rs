@@ -54,6 +54,9 @@ pub(super) fn cases(level: Level, cases: &mut Vec<Case>) {
         push(cases, op(DType::I8), BITS, Values::Constant(scale));
         push(cases, op(DType::F8E4M3), Values::Uniform(-2.0, 2.0), Values::Constant(scale));
     }
+    // More rounds of loops than some drivers allow.
+    let op = blocked(product(DType::I8, [2, 3, 70_000], [DENSE; 2]), DType::F32, [1, 1, 128]);
+    push(cases, op, BITS, Values::Uniform(0.25, 1.0));
     // What a block's scale does not fit shows in that block alone: scales that differ by much more than a sum's rounding.
     let op = blocked(product(DType::I8, [17, 33, 260], [DENSE; 2]), DType::F32, [1, 16, 64]);
     push(cases, op, BITS, Values::Special);
