@@ -13,7 +13,7 @@ use naga::{Expression, Function, MathFunction, Span};
 use polywarp_core::{Binding, Error, Kernel, Result};
 use polywarp_shaders::wgsl::{
     Bindable, BufferUse, CheckedBinding, Interface, KnownKernels, LaunchLimits, RangeLimits, ReadKernel, guarded,
-    naga_text, place, read_kernel,
+    loops, naga_text, place, read_kernel,
 };
 
 use crate::device::WgpuBackend;
@@ -67,6 +67,9 @@ impl WgpuBackend {
         let read =
             read_kernel(device, kernel, capabilities_of(features)).map_err(|error| told_apart(error, features))?;
         refuse_f64_functions(device, kernel, &read)?;
+        if let Some(limit) = self.caps.max_loop_rounds {
+            check_loops(device, limit, kernel, &read)?;
+        }
         let interface = read.interface;
         self.launch_limits.check_resources(&interface)?;
         // Drivers' compilers recurse as naga does.
@@ -243,6 +246,38 @@ fn refuse_f64_functions(device: &str, kernel: &Kernel, read: &ReadKernel) -> Res
             "drivers have it for 16 and 32 bits only{place}; compute it in f32, or by a polynomial of your own"
         ),
     })
+}
+
+/// Refuses loops that the driver would end before they are done, where the text tells how long they are; where it does not, a warning
+/// names the limit, once for a kernel.
+fn check_loops(device: &str, limit: u32, kernel: &Kernel, read: &ReadKernel) -> Result<()> {
+    let entry = read.module.entry_points.iter().position(|entry| entry.name == read.interface.entry);
+    let found = guarded(|| Ok(loops::of_entry(&read.module, entry.unwrap_or(usize::MAX))))?;
+    let at = |span: Span| {
+        let place = span.to_range().and_then(|range| place(&kernel.wgsl, range.start));
+        place.map_or(String::new(), |(line, column)| format!(" (line {line}, column {column} of the kernel)"))
+    };
+    if found.certain > u64::from(limit) {
+        let place = found.longest.map_or(String::new(), |(_, span)| at(span));
+        let reason = format!(
+            "its driver ends the loops of an invocation after {limit} rounds in all, nested ones counted, and goes on with what there \
+             is by then; the longest loop{place} makes more, or all together do: share the rounds among more invocations or launches"
+        );
+        return Err(Error::Unsupported {
+            device: device.to_owned(),
+            what: format!("{} rounds of loops in a kernel of your own", found.certain),
+            reason,
+        });
+    }
+    if let Some(span) = found.unknown {
+        log::warn!(
+            "{device} ends the loops of an invocation after {limit} rounds in all, nested ones counted, and goes on with what there is by \
+             then; how many `{}` makes its text does not tell{}: keep them below that",
+            read.interface.entry,
+            at(span)
+        );
+    }
+    Ok(())
 }
 
 /// The first function of f64 in `function` that SPIR-V lacks, with its place.

@@ -243,8 +243,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Runs a user's kernel over `grid` workgroups.
     ///
+    /// Some drivers end the loops of an invocation after so many rounds, nested ones counted together, and go on with what there is
+    /// by then (Mesa's llvmpipe: 65,535). There a kernel is refused whose text tells that it makes more, and a warning in the log
+    /// names the limit, once for a kernel, where the text does not tell: keep such loops short, by more invocations or launches.
+    ///
     /// # Errors
-    /// [`Error::Unsupported`] where the device cannot run shaders; [`Error::Shader`], [`Error::ShaderTooComplex`],
+    /// [`Error::Unsupported`] where the device cannot run shaders, or would end the kernel's loops; [`Error::Shader`], [`Error::ShaderTooComplex`],
     /// [`Error::InvalidArgument`] for an entry point or a define that the shader lacks, [`Error::Binding`],
     /// [`Error::DispatchTooLarge`], [`Error::ResourceLimit`].
     fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()>;

@@ -21,16 +21,17 @@ pub struct LoopRounds {
     pub unknown: Option<Span>,
 }
 
-/// The rounds of the loops of entry point number `entry`, and of the functions that it calls.
+/// The rounds of the loops of entry point number `entry`, and of the functions that it calls. Recurses as deeply as the text is nested:
+/// for modules that [`super::guarded`] code made, within such.
 pub fn of_entry(module: &Module, entry: usize) -> LoopRounds {
     let mut known: HashMap<Handle<Function>, LoopRounds> = HashMap::new();
     // Functions stand behind those that they call.
     for (handle, function) in module.functions.iter() {
-        let found = Reader { module, function, known: &known }.block(&function.body, &Before::default());
+        let found = Reader { module, function, known: &known }.block(&function.body, &Before::NOTHING);
         known.insert(handle, found);
     }
     let Some(entry) = module.entry_points.get(entry) else { return LoopRounds::default() };
-    Reader { module, function: &entry.function, known: &known }.block(&entry.function.body, &Before::default())
+    Reader { module, function: &entry.function, known: &known }.block(&entry.function.body, &Before::NOTHING)
 }
 
 impl LoopRounds {
@@ -59,15 +60,26 @@ struct Reader<'a> {
     known: &'a HashMap<Handle<Function>, LoopRounds>,
 }
 
-/// What runs before a statement: of the round of the innermost loop, or of the function.
-#[derive(Clone, Debug, Default)]
+/// How many statements before a loop are looked through for what its variable starts with.
+const MOST_BEFORE: usize = 1000;
+
+/// What runs before a statement: in its block, and before that; up to the round of the innermost loop, or to the function.
+#[derive(Clone, Copy)]
 struct Before<'a> {
-    statements: Vec<&'a Statement>,
+    statements: &'a [Statement],
+    outer: Option<&'a Before<'a>>,
     in_loop: bool,
 }
 
-impl Before<'_> {
-    const IN_LOOP: Before<'static> = Before { statements: Vec::new(), in_loop: true };
+impl<'a> Before<'a> {
+    const NOTHING: Before<'static> = Before { statements: &[], outer: None, in_loop: false };
+    const IN_LOOP: Before<'static> = Before { statements: &[], outer: None, in_loop: true };
+
+    /// Latest first.
+    fn backwards(&self) -> impl Iterator<Item = &'a Statement> + use<'a> {
+        let outer = std::iter::successors(self.outer, |before| before.outer);
+        self.statements.iter().rev().chain(outer.flat_map(|before| before.statements.iter().rev()))
+    }
 }
 
 /// A loop's way of counting.
@@ -78,10 +90,10 @@ struct Counter {
 
 impl Reader<'_> {
     /// The rounds of `block`; `before` are the statements that run before it.
-    fn block<'b>(&self, block: &'b Block, before: &Before<'b>) -> LoopRounds {
+    fn block(&self, block: &Block, before: &Before<'_>) -> LoopRounds {
         let mut total = LoopRounds::default();
-        let mut earlier = before.clone();
-        for (statement, &span) in block.span_iter() {
+        for (index, (statement, &span)) in block.span_iter().enumerate() {
+            let earlier = Before { statements: &block[..index], outer: Some(before), in_loop: before.in_loop };
             let found = match statement {
                 Statement::Block(inner) => self.block(inner, &earlier),
                 Statement::Call { function, .. } => self.known.get(function).copied().unwrap_or_default(),
@@ -108,13 +120,12 @@ impl Reader<'_> {
             if ends(statement) {
                 break;
             }
-            earlier.statements.push(statement);
         }
         total
     }
 
     /// The rounds of a loop, where they are known.
-    fn rounds(&self, body: &Block, continuing: &Block, breaks: bool, before: &Before) -> Option<u64> {
+    fn rounds(&self, body: &Block, continuing: &Block, breaks: bool, before: &Before<'_>) -> Option<u64> {
         // What naga makes of `for`: the condition first, and nothing but it leaves the loop.
         let (condition, rest) = first_test(body)?;
         if breaks || rest.iter().any(|statement| leaves(statement, Within::Loop)) {
@@ -167,7 +178,10 @@ impl Reader<'_> {
 
     /// How many stores to `variable` there may be in `statement`.
     fn stores(&self, statement: &Statement, variable: Handle<LocalVariable>) -> usize {
-        let in_block = |block: &Block| block.iter().map(|statement| self.stores(statement, variable)).sum::<usize>();
+        // Two stand for more.
+        let in_block = |block: &Block| {
+            block.iter().map(|statement| self.stores(statement, variable)).fold(0, usize::saturating_add).min(2)
+        };
         match statement {
             Statement::Store { pointer, .. } => usize::from(self.root(*pointer) == Some(variable)),
             Statement::Atomic { pointer, .. } => usize::from(self.root(*pointer) == Some(variable)),
@@ -177,7 +191,9 @@ impl Reader<'_> {
             }
             Statement::Block(block) => in_block(block),
             Statement::If { accept, reject, .. } => in_block(accept) + in_block(reject),
-            Statement::Switch { cases, .. } => cases.iter().map(|case| in_block(&case.body)).sum(),
+            Statement::Switch { cases, .. } => {
+                cases.iter().map(|case| in_block(&case.body)).fold(0, usize::saturating_add)
+            }
             // As many times as it likes.
             Statement::Loop { body, continuing, .. } => 2 * (in_block(body) + in_block(continuing)),
             _ => 0,
@@ -185,8 +201,11 @@ impl Reader<'_> {
     }
 
     /// What `variable` holds when a loop begins.
-    fn start(&self, variable: Handle<LocalVariable>, before: &Before) -> Option<i128> {
-        for statement in before.statements.iter().rev() {
+    fn start(&self, variable: Handle<LocalVariable>, before: &Before<'_>) -> Option<i128> {
+        for (index, statement) in before.backwards().enumerate() {
+            if index == MOST_BEFORE {
+                return None;
+            }
             match statement {
                 Statement::Store { pointer, value } if self.local(*pointer) == Some(variable) => {
                     return self.number(*value);
