@@ -102,6 +102,11 @@ impl DType {
         matches!(self, DType::F8E4M3 | DType::F8E5M2)
     }
 
+    /// Whether this is a float that is computed in a wider type: of 8 or 16 bits.
+    pub(crate) const fn is_narrow_float(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16) || self.is_float8()
+    }
+
     /// Whether conversion to this float type turns what is beyond its largest number, infinity included, into that number:
     /// the 8-bit ones do ([`F8E4M3`] says why), the others overflow to infinity.
     pub const fn saturates(self) -> bool {

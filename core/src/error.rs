@@ -3,7 +3,7 @@
 //! Variants carry the operation, shapes, dtypes and device they concern, and each message says what to do next.
 //! Shape, dtype and aliasing faults are found in this crate before any backend sees the request.
 
-use crate::{DType, Shape};
+use crate::{DType, Scalar, Shape};
 
 /// `std::result::Result` with [`enum@Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -206,6 +206,16 @@ pub enum Error {
         /// Why it is refused.
         reason: String,
     },
+    /// A number beside a tensor that the tensor's dtype cannot hold.
+    #[error("{op}: programs in {dtype} cannot hold the number {number}{}", beside(*.dtype))]
+    NumberOutOfRange {
+        /// The operation asked for.
+        op: &'static str,
+        /// The dtype of the tensor, or of what the number meets in an expression.
+        dtype: DType,
+        /// The number.
+        number: Scalar,
+    },
     /// One allocation larger than the device could ever hold.
     #[error("{device}: a buffer of {requested} bytes is over the device's largest, {max}; split the tensor")]
     BufferTooBig {
@@ -397,6 +407,15 @@ fn at_axis(axis: &Option<usize>) -> String {
 
 fn of_dtype(dtype: &Option<DType>) -> String {
     dtype.map(|d| format!(" of {d}")).unwrap_or_default()
+}
+
+fn beside(dtype: DType) -> String {
+    if dtype.is_float() {
+        return format!(", which is infinite or 0 in {}; choose another or cast the tensor to f64", dtype.compute());
+    }
+    let integers = dtype.integer_range().map(|(least, most)| format!("integers of {least} to {most}"));
+    let held = integers.unwrap_or_else(|| "0 and 1".to_owned());
+    format!(", only {held}; cast the tensor to a dtype that can, or convert the number with Expr::cast")
 }
 
 fn of_limit(limit: &Option<u64>) -> String {

@@ -5,8 +5,10 @@
 //! All elementwise ops are programs: `a.exp()` is a program of one step.
 //!
 //! Arithmetic: steps in floats of 8 and 16 bits are computed in f32 and rounded once, where the program ends or casts; 8-bit
-//! integers wrap after every step. Constants are kept apart from the steps, so kernels that differ only in them are the same.
+//! integers wrap after every step. What is only chosen is not rounded. Constants are kept apart from the steps, so kernels that
+//! differ only in them are the same.
 
+pub(crate) mod number;
 mod program;
 
 use std::ops;
@@ -39,6 +41,10 @@ struct Node {
     depth: usize,
     /// What the expression is computed in when no input or cast decides: i32 for integers alone, else f32.
     fallback: DType,
+    /// Whether values are computed and not only taken, chosen, converted or compared.
+    is_arithmetic: bool,
+    /// Whether this is a constant, the position, or a choice between such: nothing that is computed in a dtype.
+    is_literal: bool,
 }
 
 #[derive(Debug)]
@@ -61,7 +67,15 @@ impl Expr {
         Expr::leaf(Kind::Input(index))
     }
 
-    /// A constant; takes the dtype of what it is combined with.
+    /// A constant: a number beside what it is combined with.
+    ///
+    /// It is the number it is, in full. A comparison with it has the answer of mathematics, whatever the dtype: every u8 is
+    /// below 256, no i32 equals 2.5, and no f32 equals 0.1, which is an f64 (0.1f32 is one); integers beyond 2^53 are
+    /// compared exactly, too. Of integers the larger of x and 2.5 is the least integer that is below neither (3 for 2), the
+    /// smaller likewise, so that a clamp stays in its range. Anything else takes the number in the type that the program
+    /// computes in: floats the nearest (f32 for those of 8 and 16 bits, so that f16 + 1e-8 adds 1e-8 before it rounds), and
+    /// [`Error::NumberOutOfRange`](crate::Error::NumberOutOfRange) is what becomes of u8 + 256, i32 + 2.5 and f32 * 1e300.
+    /// [`Expr::cast`] converts a number by the rules of [`Scalar::cast`] instead, but for an infinity, which f8e5m2 keeps.
     pub fn constant(value: impl Into<Scalar>) -> Expr {
         Expr::leaf(Kind::Constant(value.into()))
     }
@@ -74,7 +88,10 @@ impl Expr {
     fn leaf(kind: Kind) -> Expr {
         let integer = matches!(kind, Kind::Constant(Scalar::I(_)) | Kind::Index);
         let fallback = if integer { DType::I32 } else { DType::F32 };
-        Expr(Arc::new(Node { kind, depth: 1, fallback }))
+        let is_literal = matches!(kind, Kind::Constant(_) | Kind::Index);
+        // The position is rounded like arithmetic.
+        let is_arithmetic = matches!(kind, Kind::Index);
+        Expr(Arc::new(Node { kind, depth: 1, fallback, is_arithmetic, is_literal }))
     }
 
     fn node(kind: Kind) -> Expr {
@@ -88,7 +105,17 @@ impl Expr {
         let depth = 1 + operands.iter().flatten().chain(&condition).map(|x| x.0.depth).max().unwrap_or(0);
         let integer = operands.iter().flatten().all(|x| x.0.fallback == DType::I32);
         let fallback = if integer { DType::I32 } else { DType::F32 };
-        Expr(Arc::new(Node { kind: if depth > MAX_STEPS { Kind::TooDeep } else { kind }, depth, fallback }))
+        let of_arithmetic = operands.iter().flatten().any(|x| x.0.is_arithmetic);
+        let is_arithmetic = match kind {
+            Kind::Unary(f, _) => !f.chooses() || of_arithmetic,
+            Kind::Binary(f, ..) => !f.chooses() || of_arithmetic,
+            Kind::Select(..) => of_arithmetic,
+            Kind::Compare(..) | Kind::Cast(..) | Kind::TooDeep => false,
+            Kind::Input(_) | Kind::Constant(_) | Kind::Index => false,
+        };
+        let is_literal = matches!(kind, Kind::Select(..)) && operands.iter().flatten().all(|x| x.0.is_literal);
+        let kind = if depth > MAX_STEPS { Kind::TooDeep } else { kind };
+        Expr(Arc::new(Node { kind, depth, fallback, is_arithmetic, is_literal }))
     }
 
     /// `f` of this.
@@ -111,7 +138,7 @@ impl Expr {
         Expr::node(Kind::Select(self.clone(), yes.into(), no.into()))
     }
 
-    /// This limited to `low..=high`; NaN stays NaN.
+    /// This limited to `low..=high`; NaN stays NaN. Integers are limited to those of the range.
     pub fn clamp(&self, low: impl Into<Expr>, high: impl Into<Expr>) -> Expr {
         self.binary(BinaryFn::Max, low).binary(BinaryFn::Min, high)
     }

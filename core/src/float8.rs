@@ -9,8 +9,9 @@
 //! largest number, infinity included, becomes the largest number of its sign; NaN stays NaN. That is OFP8's saturation mode
 //! and the only one that NVIDIA's conversions have (PTX ISA, `cvt.rn.satfinite.e4m3x2.f32`), so every backend can agree to
 //! the bit; and where numbers are scaled to fit eight bits, one that is clipped does little harm, while a NaN (all that e4m3
-//! could give instead) spoils a whole product. An e5m2 infinity that lies in memory is read as infinity and copied as it is;
-//! arithmetic never stores one.
+//! could give instead) spoils a whole product. An e5m2 infinity that lies in memory is read as infinity, and stays one where it is only moved or chosen:
+//! by copies, where, the larger and the smaller of two, clamps, magnitudes, changes of sign, largest and smallest elements.
+//! Arithmetic and conversions never store one.
 //!
 //! Bit arithmetic without branches, so that loops over them vectorise. Next: [`crate::Scalar::cast`].
 
@@ -156,6 +157,14 @@ float8!(
 impl F8E5M2 {
     /// Infinity. Conversions saturate and never give it.
     pub const INFINITY: F8E5M2 = F8E5M2(0x7c);
+
+    /// As [`F8E5M2::from_f32`], but an infinity stays one: for numbers of this type that were widened and only moved since.
+    #[inline(always)]
+    pub(crate) fn kept_from_f32(x: f32) -> F8E5M2 {
+        let magnitude = x.to_bits() & 0x7fff_ffff;
+        let infinity = (x.to_bits() >> 24) as u8 & 0x80 | 0x7c;
+        if magnitude == 0x7f80_0000 { F8E5M2(infinity) } else { F8E5M2::from_f32(x) }
+    }
 }
 
 #[cfg(test)]

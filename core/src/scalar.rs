@@ -3,6 +3,8 @@
 //! Wide enough for every dtype: f64 for the floats, i64 for the integers and bool. [`Scalar::cast`] is the one
 //! definition of conversion between dtypes; backends must agree with it.
 
+use std::fmt;
+
 use half::{bf16, f16};
 
 use crate::{DType, F8E4M3, F8E5M2};
@@ -65,6 +67,15 @@ impl Scalar {
         }
     }
 
+    /// As [`Scalar::cast`], but an infinity stays one in f8e5m2, which has it: a number of the dtype, not what arithmetic
+    /// rounds to it.
+    pub fn kept_in(self, dtype: DType) -> Scalar {
+        match self {
+            Scalar::F(x) if dtype == DType::F8E5M2 && x.is_infinite() => self,
+            _ => self.cast(dtype),
+        }
+    }
+
     fn round_f16(self) -> f16 {
         f16_from_f64(self.as_f64())
     }
@@ -83,11 +94,11 @@ impl Scalar {
         })
     }
 
-    /// Little-endian bytes of the value converted to `dtype`; [`DType::size_bytes`] of them.
+    /// Little-endian bytes of the value converted to `dtype` as [`Scalar::kept_in`] does; [`DType::size_bytes`] of them.
     pub fn to_le_bytes(self, dtype: DType) -> Vec<u8> {
         match dtype {
             DType::F8E4M3 => vec![F8E4M3::from_f64(self.as_f64()).to_bits()],
-            DType::F8E5M2 => vec![F8E5M2::from_f64(self.as_f64()).to_bits()],
+            DType::F8E5M2 => vec![F8E5M2::kept_from_f32(round_to_odd(self.as_f64())).to_bits()],
             DType::F16 => self.round_f16().to_le_bytes().to_vec(),
             DType::BF16 => self.round_bf16().to_le_bytes().to_vec(),
             DType::F32 => (self.cast(dtype).as_f64() as f32).to_le_bytes().to_vec(),
@@ -153,6 +164,16 @@ pub(crate) fn round_to_odd(x: f64) -> f32 {
     let bits = near.to_bits();
     let toward_zero = if f64::from(near).abs() > x.abs() { bits - 1 } else { bits };
     f32::from_bits(toward_zero | 1)
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::F(x) if *x != 0.0 && !(1e-4..1e16).contains(&x.abs()) => write!(f, "{x:e}"),
+            Scalar::F(x) => fmt::Display::fmt(x, f),
+            Scalar::I(x) => fmt::Display::fmt(x, f),
+        }
+    }
 }
 
 macro_rules! scalar_from {
@@ -223,6 +244,10 @@ mod tests {
         // One rounding: by way of f32 this would become the tie 1.0625, and 1.
         assert_eq!(cast(Scalar::F(1.0625 + (-40f64).exp2())).0, Scalar::F(1.125));
         assert_eq!(Scalar::from_le_bytes(&[0x7c], DType::F8E5M2), Scalar::F(f64::INFINITY));
+        let infinity = Scalar::F(f64::NEG_INFINITY);
+        assert_eq!((infinity.kept_in(DType::F8E5M2), infinity.to_le_bytes(DType::F8E5M2)), (infinity, vec![0xfc]));
+        assert_eq!(infinity.kept_in(DType::F8E4M3), Scalar::F(-448.0));
+        assert_eq!(Scalar::F(1e9).to_le_bytes(DType::F8E5M2), [0x7b]);
     }
 
     #[test]

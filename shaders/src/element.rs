@@ -51,6 +51,8 @@ enum Kind {
     NativeF16,
     /// Two bytes as they are, in a u32.
     RawHalf,
+    /// f8e5m2 of which infinities are stored as they are: numbers of it that were only moved or chosen.
+    Kept,
 }
 
 /// How a buffer is addressed.
@@ -91,9 +93,18 @@ impl Element {
         }
     }
 
+    /// The same element where what is stored are numbers of its dtype already: an infinite f8e5m2 is not clipped.
+    pub(crate) fn kept(self) -> Element {
+        if self.dtype == DType::F8E5M2 { Element { kind: Kind::Kept, ..self } } else { self }
+    }
+
     /// What the conversion functions of packed elements are named by.
     fn suffix(self) -> &'static str {
-        if self.kind == Kind::RawHalf { "u16" } else { self.dtype.name() }
+        match self.kind {
+            Kind::RawHalf => "u16",
+            Kind::Kept => "f8e5m2_kept",
+            Kind::Plain | Kind::NativeF16 => self.dtype.name(),
+        }
     }
 
     /// The dtype.
@@ -126,9 +137,10 @@ impl Element {
         if self.dtype == DType::Bool { "u32" } else { self.scalar() }
     }
 
-    /// The words of `value` as a member of [`Element::param_type`], low word first. Align two words to an even offset.
+    /// The words of `value` as a member of [`Element::param_type`], low word first: of floats in the type that computes, not
+    /// rounded to the dtype. Align two words to an even offset.
     pub(crate) fn param_words(self, value: Scalar) -> Vec<u32> {
-        let value = value.cast(self.dtype);
+        let value = if self.dtype.is_float() { value } else { value.cast(self.dtype) };
         let carried = if self.dtype == DType::Bool { DType::U32 } else { self.dtype.compute() };
         let bytes = value.to_le_bytes(carried);
         bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
@@ -298,6 +310,8 @@ pub(crate) fn compute_type(dtype: DType) -> &'static str {
 /// What a kernel over these elements starts with: `enable` directives, then the conversions of each dtype once.
 pub(crate) fn prelude(elements: &[Element]) -> String {
     let mut distinct = elements.to_vec();
+    // Its functions call the plain ones.
+    distinct.extend(elements.iter().filter(|e| e.kind == Kind::Kept).map(|e| Element { kind: Kind::Plain, ..*e }));
     distinct.sort_unstable();
     distinct.dedup();
     let enable = if distinct.iter().any(|e| e.kind == Kind::NativeF16) { "enable f16;\n" } else { "" };
@@ -307,6 +321,7 @@ pub(crate) fn prelude(elements: &[Element]) -> String {
         DType::F16 => include_str!("../wgsl/element/f16.wgsl"),
         DType::BF16 => include_str!("../wgsl/element/bf16.wgsl"),
         DType::F8E4M3 => include_str!("../wgsl/element/f8e4m3.wgsl"),
+        DType::F8E5M2 if e.kind == Kind::Kept => include_str!("../wgsl/element/f8e5m2_kept.wgsl"),
         DType::F8E5M2 => include_str!("../wgsl/element/f8e5m2.wgsl"),
         DType::I8 => include_str!("../wgsl/element/i8.wgsl"),
         DType::U8 => include_str!("../wgsl/element/u8.wgsl"),

@@ -7,7 +7,9 @@ fn every_storage(caps: &Caps) -> Vec<(String, String)> {
     let mut kernels = Vec::new();
     for dtype in DType::ALL {
         let Ok(element) = Element::new(dtype, caps) else { continue };
-        for form in [Form::Scalar, Form::Quad] {
+        let kept = [element, element.kept()];
+        let ways = if dtype == DType::F8E5M2 { &kept[..] } else { &kept[..1] };
+        for (&element, form) in ways.iter().flat_map(|way| [(way, Form::Scalar), (way, Form::Quad)]) {
             let mut text = prelude(&[element, element]);
             text += &element.storage(1, "x", form, Access::Read);
             text += &element.storage(2, "y", form, Access::ReadWrite);
@@ -27,7 +29,7 @@ fn every_storage(caps: &Caps) -> Vec<(String, String)> {
 fn storage_of_every_dtype_validates() {
     for caps in [full_caps(), Caps::webgpu_defaults("test")] {
         let kernels = every_storage(&caps);
-        assert_eq!(kernels.len(), if caps.f64 { 24 } else { 20 });
+        assert_eq!(kernels.len(), if caps.f64 { 26 } else { 22 });
         for (name, text) in kernels {
             if let Err(message) = validate(&text, &caps) {
                 panic!("{name}: {message}\n{text}");
@@ -40,7 +42,8 @@ fn storage_of_every_dtype_validates() {
 fn param_words_carry_the_computed_value() {
     let caps = full_caps();
     let words = |dtype, value: Scalar| Element::new(dtype, &caps).map(|e| e.param_words(value)).ok();
-    assert_eq!(words(DType::F16, Scalar::F(0.1)), Some(vec![f32::from(polywarp_core::f16::from_f64(0.1)).to_bits()]));
+    assert_eq!(words(DType::F16, Scalar::F(0.1)), Some(vec![0.1f32.to_bits()]));
+    assert_eq!(words(DType::F8E5M2, Scalar::F(1e9)), Some(vec![1e9f32.to_bits()]));
     assert_eq!(words(DType::I8, Scalar::I(-2)), Some(vec![-2i32 as u32]));
     assert_eq!(words(DType::Bool, Scalar::I(7)), Some(vec![1]));
     assert_eq!(words(DType::I64, Scalar::I(-1)), Some(vec![u32::MAX; 2]));

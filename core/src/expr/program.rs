@@ -1,12 +1,18 @@
 //! Compiled expressions: [`Program`], and how an [`Expr`] becomes one.
 //!
-//! Two walks over the tree: the first finds the dtype of each node (constants take what they meet), the second writes the
-//! steps. Both remember nodes by address, so a shared subtree is visited once and becomes one step.
+//! Two walks over the tree: the first finds the dtype of each node (constants take what they meet: `expr/number.rs`), the second
+//! writes the steps. Both remember nodes by address, so a shared subtree is visited once and becomes one step.
+//!
+//! Arithmetic in floats of 8 and 16 bits is rounded where the program ends or casts. What is only chosen there is not: where, the
+//! larger, the smaller, magnitudes and changes of sign keep an infinite f8e5m2, which rounding would clip. Where choices
+//! meet arithmetic, the arithmetic is rounded before the choice ([`Program::is_rounded`]).
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use super::number::{self, Comparison};
 use super::{Expr, Kind, MAX_INPUTS, MAX_STEPS, Node};
 use crate::{BinaryFn, CompareFn, DType, Error, Result, Scalar, UnaryFn};
 
@@ -34,22 +40,13 @@ pub enum Step {
     Cast(StepId),
 }
 
-impl Step {
-    /// Whether the step gives a number of its dtype as it is. Arithmetic in floats of 8 and 16 bits does not: it is rounded
-    /// where the program ends or casts, and so is the position.
-    pub const fn is_rounded(&self) -> bool {
-        match self {
-            Step::Input(_) | Step::Constant(_) | Step::Cast(_) => true,
-            Step::Index | Step::Unary(..) | Step::Binary(..) | Step::Compare(..) | Step::Select(..) => false,
-        }
-    }
-}
-
 /// A compiled expression: typed steps in order of evaluation; the last one is the result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
     steps: Vec<(Step, DType)>,
     constants: Vec<Scalar>,
+    /// Per step: see [`Program::is_rounded`].
+    rounded: Vec<bool>,
 }
 
 impl Program {
@@ -58,15 +55,22 @@ impl Program {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an input that is not there, too many inputs or steps; [`Error::DTypeMismatch`]
-    /// where two operands differ in dtype; [`Error::UndefinedForDType`] where a function has no meaning.
+    /// where two operands differ in dtype; [`Error::UndefinedForDType`] where a function has no meaning;
+    /// [`Error::NumberOutOfRange`] for a constant that the dtype it meets cannot hold.
     pub fn compile(expr: &Expr, inputs: &[DType]) -> Result<Program> {
         if inputs.len() > MAX_INPUTS {
             return Err(invalid(format!("{} inputs, at most {MAX_INPUTS} fit one kernel", inputs.len())));
         }
-        let mut compiler =
-            Compiler { inputs, program: Program::default(), inferred: Seen::default(), done: Seen::default() };
+        let mut compiler = Compiler {
+            inputs,
+            program: Program::default(),
+            inferred: Seen::default(),
+            done: Seen::default(),
+            chosen: Seen::default(),
+            literals: Seen::default(),
+        };
         let dtype = compiler.infer(expr)?.unwrap_or(expr.0.fallback);
-        compiler.lower(expr, dtype)?;
+        compiler.chosen(expr, dtype)?;
         Ok(compiler.program)
     }
 
@@ -75,7 +79,19 @@ impl Program {
         &self.steps
     }
 
-    /// The constants; [`Step::Constant`] numbers them.
+    /// Whether step `id` gives a number of its dtype as it is. Arithmetic in floats of 8 and 16 bits does not, and numbers and
+    /// positions beside it do not: it is rounded where the program ends or casts. What is rounded already must stay as it is,
+    /// an infinite f8e5m2 too.
+    pub fn is_rounded(&self, id: StepId) -> bool {
+        self.rounded.get(usize::from(id)).copied().unwrap_or(false)
+    }
+
+    /// [`Program::is_rounded`] of the result.
+    pub fn is_result_rounded(&self) -> bool {
+        self.rounded.last().copied().unwrap_or(false)
+    }
+
+    /// The constants, numbers of the types that the steps are computed in; [`Step::Constant`] numbers them.
     pub fn constants(&self) -> &[Scalar] {
         &self.constants
     }
@@ -99,6 +115,10 @@ struct Compiler<'a> {
     /// one step.
     inferred: Seen<*const Node, Option<DType>>,
     done: Seen<(*const Node, DType), StepId>,
+    /// The same for nodes that are lowered by [`Compiler::chosen`].
+    chosen: Seen<(*const Node, DType), StepId>,
+    /// The same for [`Compiler::literal`].
+    literals: Seen<(*const Node, DType), StepId>,
 }
 
 /// A map that is a list while it is short: most expressions are one step, compiled at every call, and hashing and
@@ -133,22 +153,6 @@ impl<K: Copy + Eq + Hash, V: Copy> Seen<K, V> {
             None => {
                 self.many.insert(key, value);
             }
-        }
-    }
-}
-
-impl Expr {
-    /// Whether this is a constant, the position, or a choice between such: nothing that is computed in a dtype.
-    fn is_literal(&self) -> bool {
-        match &self.0.kind {
-            Kind::Constant(_) | Kind::Index => true,
-            Kind::Select(_, yes, no) => yes.is_literal() && no.is_literal(),
-            Kind::Input(_)
-            | Kind::Unary(..)
-            | Kind::Binary(..)
-            | Kind::Compare(..)
-            | Kind::Cast(..)
-            | Kind::TooDeep => false,
         }
     }
 }
@@ -195,54 +199,223 @@ impl Compiler<'_> {
         if let Some(id) = self.done.get(key) {
             return Ok(id);
         }
-        let step = match &expr.0.kind {
-            Kind::Input(i) => Step::Input(*i as u8),
-            Kind::Constant(value) => {
-                self.program.constants.push(value.cast(want));
-                Step::Constant((self.program.constants.len() - 1) as u16)
-            }
-            Kind::Index => Step::Index,
-            Kind::Unary(f, x) => {
-                defined(f.name(), f.defined_for(want), want)?;
-                Step::Unary(*f, self.lower(x, want)?)
-            }
-            Kind::Binary(f, a, b) => {
-                defined(f.name(), f.defined_for(want), want)?;
-                Step::Binary(*f, self.lower(a, want)?, self.lower(b, want)?)
-            }
-            Kind::Compare(f, a, b) => {
-                let together = if a.0.fallback == b.0.fallback { a.0.fallback } else { DType::F32 };
-                let dtype = self.unify(f.name(), a, b)?.unwrap_or(together);
-                defined(f.name(), f.defined_for(dtype), dtype)?;
-                Step::Compare(*f, self.lower(a, dtype)?, self.lower(b, dtype)?)
-            }
-            Kind::Select(cond, yes, no) => {
-                let got = self.infer(cond)?.unwrap_or(DType::Bool);
-                if got != DType::Bool {
-                    return Err(Error::DTypeMismatch { op: "where", expected: DType::Bool, got });
-                }
-                Step::Select(self.lower(cond, DType::Bool)?, self.lower(yes, want)?, self.lower(no, want)?)
-            }
-            // What has no dtype of its own has its value whole in the one it is cast to, without a detour through f32 or i32.
-            Kind::Cast(_, x) if x.is_literal() => {
-                let id = self.lower(x, want)?;
-                self.done.insert(key, id);
-                return Ok(id);
-            }
-            Kind::Cast(_, x) => {
-                let from = self.infer(x)?.unwrap_or(x.0.fallback);
-                Step::Cast(self.lower(x, from)?)
-            }
-            Kind::TooDeep => return Err(invalid(format!("nested deeper than {MAX_STEPS} steps; split it"))),
-        };
-        if self.program.steps.len() >= MAX_STEPS {
-            return Err(invalid(format!("more than {MAX_STEPS} steps; split it")));
-        }
-        self.program.steps.push((step, want));
-        let id = (self.program.steps.len() - 1) as StepId;
+        let id = self.lower_node(&expr.0.kind, want)?;
         self.done.insert(key, id);
         Ok(id)
     }
+
+    fn lower_node(&mut self, kind: &Kind, want: DType) -> Result<StepId> {
+        let step = match kind {
+            Kind::Input(i) => Step::Input(*i as u8),
+            Kind::Constant(value) => return self.constant(number::operand("constant", want, *value)?, want),
+            Kind::Index => Step::Index,
+            Kind::Unary(f, x) => {
+                defined(f.name(), f.defined_for(want), want)?;
+                Step::Unary(*f, self.operand(f.name(), x, want)?)
+            }
+            Kind::Binary(f, a, b) => {
+                defined(f.name(), f.defined_for(want), want)?;
+                check_clamp(*f, a, b, want)?;
+                let [a, b] = [a, b].map(|x| match (f.chooses(), &x.0.kind) {
+                    (true, Kind::Constant(value)) => self.constant(number::extremum(*f, want, *value)?, want),
+                    _ => self.operand(f.name(), x, want),
+                });
+                Step::Binary(*f, a?, b?)
+            }
+            Kind::Compare(f, a, b) => return self.compare(*f, a, b),
+            Kind::Select(cond, yes, no) => {
+                let cond = self.condition(cond)?;
+                Step::Select(cond, self.operand("where", yes, want)?, self.operand("where", no, want)?)
+            }
+            Kind::Cast(_, x) => return self.cast(x, want),
+            Kind::TooDeep => return Err(invalid(format!("nested deeper than {MAX_STEPS} steps; split it"))),
+        };
+        self.push(step, want)
+    }
+
+    /// The same for what a program or the operand of a cast ends with: choices of numbers of `want` are such numbers, where
+    /// rounding would clip infinities.
+    fn chosen(&mut self, expr: &Expr, want: DType) -> Result<StepId> {
+        if want != DType::F8E5M2 {
+            return self.lower(expr, want);
+        }
+        let key = (Arc::as_ptr(&expr.0), want);
+        if let Some(id) = self.chosen.get(key) {
+            return Ok(id);
+        }
+        let id = self.chosen_node(expr, want)?;
+        self.chosen.insert(key, id);
+        Ok(id)
+    }
+
+    fn chosen_node(&mut self, expr: &Expr, want: DType) -> Result<StepId> {
+        match &expr.0.kind {
+            Kind::Constant(value) => {
+                number::operand("constant", want, *value)?;
+                self.rounded_constant(*value, want)
+            }
+            // The sign of a sum that is not rounded yet is a number of every dtype.
+            Kind::Unary(f @ UnaryFn::Sign, x) => {
+                let x = self.lower(x, want)?;
+                self.choice(Step::Unary(*f, x), [], want)
+            }
+            Kind::Unary(f @ (UnaryFn::Abs | UnaryFn::Neg | UnaryFn::Relu), x) => {
+                let x = self.chosen(x, want)?;
+                self.choice(Step::Unary(*f, x), [x], want)
+            }
+            // Not of sums: rounding them first could reach the next whole number.
+            Kind::Unary(f, x) if f.chooses() && !x.0.is_arithmetic => {
+                let x = self.chosen(x, want)?;
+                self.choice(Step::Unary(*f, x), [x], want)
+            }
+            Kind::Binary(f, a, b) if f.chooses() => {
+                let [a, b] = [a, b].map(|x| match &x.0.kind {
+                    Kind::Constant(value) => self.rounded_constant(*value, want),
+                    _ => self.chosen(x, want),
+                });
+                let [a, b] = self.rounded_alike([a?, b?], want)?;
+                self.choice(Step::Binary(*f, a, b), [a, b], want)
+            }
+            Kind::Select(cond, yes, no) => {
+                let cond = self.condition(cond)?;
+                let [yes, no] = [self.chosen(yes, want)?, self.chosen(no, want)?];
+                let [yes, no] = self.rounded_alike([yes, no], want)?;
+                self.choice(Step::Select(cond, yes, no), [yes, no], want)
+            }
+            Kind::Input(_) | Kind::Index | Kind::Unary(..) | Kind::Binary(..) => self.lower(expr, want),
+            Kind::Compare(..) | Kind::Cast(..) | Kind::TooDeep => self.lower(expr, want),
+        }
+    }
+
+    /// Where only one of two is a number of `want`, the other is rounded, too.
+    fn rounded_alike(&mut self, two: [StepId; 2], want: DType) -> Result<[StepId; 2]> {
+        let [a, b] = two;
+        match two.map(|id| self.program.is_rounded(id)) {
+            [true, false] => Ok([a, self.push(Step::Cast(b), want)?]),
+            [false, true] => Ok([self.push(Step::Cast(a), want)?, b]),
+            _ => Ok(two),
+        }
+    }
+
+    /// A step that gives a number of `want` where each of `from` is one.
+    fn choice<const N: usize>(&mut self, step: Step, from: [StepId; N], want: DType) -> Result<StepId> {
+        let id = self.push(step, want)?;
+        self.program.rounded[usize::from(id)] = from.iter().all(|&x| self.program.is_rounded(x));
+        Ok(id)
+    }
+
+    /// An operand of `op`: its name is for the refusal of a number.
+    fn operand(&mut self, op: &'static str, expr: &Expr, want: DType) -> Result<StepId> {
+        if let Kind::Constant(value) = &expr.0.kind {
+            number::operand(op, want, *value)?;
+        }
+        self.lower(expr, want)
+    }
+
+    fn condition(&mut self, expr: &Expr) -> Result<StepId> {
+        let got = self.infer(expr)?.unwrap_or(DType::Bool);
+        if got != DType::Bool {
+            return Err(Error::DTypeMismatch { op: "where", expected: DType::Bool, got });
+        }
+        self.operand("where", expr, DType::Bool)
+    }
+
+    fn compare(&mut self, f: CompareFn, a: &Expr, b: &Expr) -> Result<StepId> {
+        let together = match (&a.0.kind, &b.0.kind) {
+            // A number has no say.
+            (_, Kind::Constant(_)) => a.0.fallback,
+            (Kind::Constant(_), _) => b.0.fallback,
+            _ if a.0.fallback == b.0.fallback => a.0.fallback,
+            _ => DType::F32,
+        };
+        let dtype = self.unify(f.name(), a, b)?.unwrap_or(together);
+        defined(f.name(), f.defined_for(dtype), dtype)?;
+        let (x, f, value) = match (&a.0.kind, &b.0.kind) {
+            (Kind::Constant(a), Kind::Constant(b)) => {
+                return self.constant(Scalar::from(f.of(number::compared(*a, *b))), DType::Bool);
+            }
+            (_, Kind::Constant(value)) => (a, f, *value),
+            (Kind::Constant(value), _) => (b, f.swapped(), *value),
+            _ => {
+                let step = Step::Compare(f, self.lower(a, dtype)?, self.lower(b, dtype)?);
+                return self.push(step, DType::Bool);
+            }
+        };
+        match number::comparison(f, dtype, value) {
+            Comparison::Always(answer) => self.constant(Scalar::from(answer), DType::Bool),
+            Comparison::With(f, value) => {
+                let x = self.lower(x, dtype)?;
+                let value = self.constant(value, dtype)?;
+                self.push(Step::Compare(f, x, value), DType::Bool)
+            }
+        }
+    }
+
+    fn cast(&mut self, x: &Expr, to: DType) -> Result<StepId> {
+        // What has no dtype of its own has its value whole in the one it is cast to, without a detour through f32 or i32.
+        if x.0.is_literal {
+            return self.literal(x, to);
+        }
+        let from = self.infer(x)?.unwrap_or(x.0.fallback);
+        let x = self.chosen(x, from)?;
+        if from == to && self.program.is_rounded(x) { Ok(x) } else { self.push(Step::Cast(x), to) }
+    }
+
+    /// A constant, the position, or a choice of such, converted to `to`.
+    fn literal(&mut self, expr: &Expr, to: DType) -> Result<StepId> {
+        let key = (Arc::as_ptr(&expr.0), to);
+        if let Some(id) = self.literals.get(key) {
+            return Ok(id);
+        }
+        let id = match &expr.0.kind {
+            Kind::Constant(value) => self.rounded_constant(*value, to)?,
+            Kind::Select(cond, yes, no) => {
+                let cond = self.condition(cond)?;
+                let [yes, no] = [self.literal(yes, to)?, self.literal(no, to)?];
+                self.choice(Step::Select(cond, yes, no), [yes, no], to)?
+            }
+            _ => self.lower(expr, to)?,
+        };
+        self.literals.insert(key, id);
+        Ok(id)
+    }
+
+    /// A number that the step's compute type holds.
+    fn constant(&mut self, value: Scalar, dtype: DType) -> Result<StepId> {
+        self.program.constants.push(value);
+        self.push(Step::Constant((self.program.constants.len() - 1) as u16), dtype)
+    }
+
+    /// A number converted to `dtype`.
+    fn rounded_constant(&mut self, value: Scalar, dtype: DType) -> Result<StepId> {
+        let id = self.constant(value.kept_in(dtype), dtype)?;
+        self.program.rounded[usize::from(id)] = true;
+        Ok(id)
+    }
+
+    fn push(&mut self, step: Step, dtype: DType) -> Result<StepId> {
+        if self.program.steps.len() >= MAX_STEPS {
+            return Err(invalid(format!("more than {MAX_STEPS} steps; split it")));
+        }
+        self.program.steps.push((step, dtype));
+        self.program.rounded.push(!dtype.is_narrow_float() || matches!(step, Step::Input(_) | Step::Cast(_)));
+        Ok((self.program.steps.len() - 1) as StepId)
+    }
+}
+
+/// A clamp to a range in which there is no value of `dtype` has no answer.
+fn check_clamp(f: BinaryFn, a: &Expr, b: &Expr, dtype: DType) -> Result<()> {
+    let Kind::Constant(high) = &b.0.kind else { return Ok(()) };
+    let Kind::Binary(BinaryFn::Max, _, low) = &a.0.kind else { return Ok(()) };
+    let Kind::Constant(low) = &low.0.kind else { return Ok(()) };
+    let is_range = number::compared(*low, *high).is_some_and(Ordering::is_le);
+    if f == BinaryFn::Min && !dtype.is_float() && is_range && number::is_empty_range(dtype, *low, *high) {
+        return Err(Error::InvalidArgument {
+            what: "clamp range",
+            reason: format!("no {dtype} lies in {low}..={high}"),
+        });
+    }
+    Ok(())
 }
 
 fn defined(op: &'static str, is_defined: bool, dtype: DType) -> Result<()> {

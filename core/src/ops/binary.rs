@@ -3,6 +3,8 @@
 //! A binary function gives the operands' dtype, a comparison gives bool. Both run as one step of an expression
 //! ([`crate::Program`]).
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{DType, Scalar};
@@ -81,6 +83,11 @@ impl BinaryFn {
             BinaryFn::Rem => dtype.is_integer(),
             BinaryFn::And | BinaryFn::Or | BinaryFn::Xor => !dtype.is_float(),
         }
+    }
+
+    /// Whether the result is one of the operands.
+    pub(crate) const fn chooses(self) -> bool {
+        matches!(self, BinaryFn::Max | BinaryFn::Min)
     }
 
     /// The value in float64, or exactly for integers, wrapped to `dtype`. Call only where [`BinaryFn::defined_for`].
@@ -199,6 +206,29 @@ impl CompareFn {
         match (a, b) {
             (Scalar::I(a), Scalar::I(b)) => self.holds(&a, &b),
             (a, b) => self.holds(&a.as_f64(), &b.as_f64()),
+        }
+    }
+
+    /// The truth value where a stands to b as `order` says; `None` where one of them is NaN.
+    pub(crate) fn of(self, order: Option<Ordering>) -> bool {
+        match self {
+            CompareFn::Eq => order.is_some_and(Ordering::is_eq),
+            CompareFn::Ge => order.is_some_and(Ordering::is_ge),
+            CompareFn::Gt => order.is_some_and(Ordering::is_gt),
+            CompareFn::Le => order.is_some_and(Ordering::is_le),
+            CompareFn::Lt => order.is_some_and(Ordering::is_lt),
+            CompareFn::Ne => order.is_none_or(Ordering::is_ne),
+        }
+    }
+
+    /// The comparison that b stands in to a.
+    pub(crate) const fn swapped(self) -> CompareFn {
+        match self {
+            CompareFn::Ge => CompareFn::Le,
+            CompareFn::Gt => CompareFn::Lt,
+            CompareFn::Le => CompareFn::Ge,
+            CompareFn::Lt => CompareFn::Gt,
+            CompareFn::Eq | CompareFn::Ne => self,
         }
     }
 

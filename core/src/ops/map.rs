@@ -6,7 +6,7 @@
 
 use super::{TensorSpec, check_dense_output};
 use crate::oracle::{Approx, Expected, HostTensor};
-use crate::{Error, Program, Result, Scalar, Step};
+use crate::{DType, Error, Program, Result, Scalar, Step};
 
 /// An elementwise expression over broadcast inputs.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,8 +68,16 @@ impl Map {
     pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
         let mut values = Vec::with_capacity(self.program.steps().len());
         (0..self.output.layout.elements() as usize)
-            .map(|i| self.evaluate(i, inputs, &mut values).round_to(self.output.dtype).into_expected())
+            .map(|i| {
+                self.rounded(self.evaluate(i, inputs, &mut values), self.program.is_result_rounded(), self.output.dtype)
+            })
+            .map(Approx::into_expected)
             .collect()
+    }
+
+    /// What is exactly a number of `dtype` stays as it is: an infinite f8e5m2 would become the largest number.
+    fn rounded(&self, x: Approx, is_rounded: bool, dtype: DType) -> Approx {
+        if is_rounded && dtype.is_narrow_float() && x.error == 0.0 { x } else { x.round_to(dtype) }
     }
 
     fn evaluate(&self, i: usize, inputs: &[HostTensor], values: &mut Vec<Approx>) -> Approx {
@@ -85,10 +93,12 @@ impl Map {
                 Step::Binary(f, a, b) => Approx::binary(f, at(a), at(b), dtype),
                 Step::Compare(f, a, b) => Approx::compare(f, at(a), at(b)),
                 Step::Select(c, yes, no) => Approx::select(at(c), at(yes), at(no)),
-                Step::Cast(x) => {
-                    let (operand, from) = steps[usize::from(x)];
-                    if operand.is_rounded() { at(x).cast(dtype) } else { at(x).round_to(from).cast(dtype) }
-                }
+                Step::Cast(x) => match steps[usize::from(x)] {
+                    (Step::Input(_) | Step::Constant(_) | Step::Cast(_), _) if self.program.is_rounded(x) => {
+                        at(x).cast(dtype)
+                    }
+                    (_, from) => self.rounded(at(x), self.program.is_rounded(x), from).cast(dtype),
+                },
             };
             let computed = !matches!(step, Step::Input(_) | Step::Constant(_) | Step::Index);
             let intermediate = computed && id + 1 < steps.len();

@@ -127,6 +127,21 @@ impl UnaryFn {
         }
     }
 
+    /// Whether the result is the operand, its whole number or 0, but for the sign: a number of every dtype that the operand is
+    /// one of, without rounding.
+    pub(crate) const fn chooses(self) -> bool {
+        matches!(
+            self,
+            UnaryFn::Abs
+                | UnaryFn::Ceil
+                | UnaryFn::Floor
+                | UnaryFn::Neg
+                | UnaryFn::Relu
+                | UnaryFn::Round
+                | UnaryFn::Sign
+        )
+    }
+
     /// Whether this can be the activation of a fused epilogue.
     pub const fn is_activation(self) -> bool {
         matches!(self, UnaryFn::Relu | UnaryFn::Gelu | UnaryFn::Silu | UnaryFn::Tanh | UnaryFn::Sigmoid)

@@ -1,5 +1,8 @@
 //! Elementwise arithmetic: each method is a one-step expression; [`Tensor::map`] fuses several.
 
+use std::cmp::Ordering;
+
+use crate::expr::number;
 use crate::ops::Map;
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, Program, Result, Scalar, Shape, Tensor, TensorSpec, UnaryFn};
 
@@ -47,10 +50,11 @@ impl Tensor {
         Tensor::map_named(f.name(), &Expr::input(0).binary(f, Expr::input(1)), &[self, rhs])
     }
 
-    /// `f` of every element and one number, converted to the tensor's dtype.
+    /// `f` of every element and one number, which is what [`Expr::constant`] says: the larger and the smaller answer for the
+    /// number itself, whatever the dtype; the rest computes with it in f32 for floats of 8 and 16 bits, else in the dtype.
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`].
+    /// [`Error::UndefinedForDType`]; [`Error::NumberOutOfRange`] for a number that the dtype cannot hold.
     pub fn binary_scalar(&self, f: BinaryFn, rhs: impl Into<Scalar>) -> Result<Tensor> {
         Tensor::map_named(f.name(), &Expr::input(0).binary(f, rhs.into()), &[self])
     }
@@ -63,6 +67,15 @@ impl Tensor {
         Tensor::map_named(f.name(), &Expr::input(0).compare(f, Expr::input(1)), &[self, rhs])
     }
 
+    /// The comparison of every element with one number, as bool: the answer of mathematics, whatever the dtype can hold. An f64 is
+    /// compared as such with f32 as well, so that none equals 0.1; 0.1f32 is a number of f32.
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`].
+    pub fn compare_scalar(&self, f: CompareFn, rhs: impl Into<Scalar>) -> Result<Tensor> {
+        Tensor::map_named(f.name(), &Expr::input(0).compare(f, rhs.into()), &[self])
+    }
+
     /// `yes` where this (bool) is true, else `no`, broadcast.
     ///
     /// # Errors
@@ -72,22 +85,19 @@ impl Tensor {
         Tensor::map_named("where", &choice, &[self, yes, no])
     }
 
-    /// Every element limited to `low..=high`, as far as the dtype reaches; NaN stays NaN.
+    /// Every element limited to `low..=high`, integers to those of the range; NaN stays NaN. A bound that the dtype does not
+    /// reach bounds nothing.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when `low` is above `high` or either is NaN; [`Error::UndefinedForDType`] for bool.
+    /// [`Error::InvalidArgument`] when `low` is above `high`, either is NaN, or no integer of the dtype lies between them;
+    /// [`Error::UndefinedForDType`] for bool.
     pub fn clamp(&self, low: impl Into<Scalar>, high: impl Into<Scalar>) -> Result<Tensor> {
         let (low, high) = (low.into(), high.into());
-        if low.is_nan() || high.is_nan() || low.as_f64() > high.as_f64() {
-            let reason = format!("low {} is above high {}", low.as_f64(), high.as_f64());
+        if !number::compared(low, high).is_some_and(Ordering::is_le) {
+            let reason = format!("low {low} is above high {high}");
             return Err(Error::InvalidArgument { what: "clamp range", reason });
         }
-        // A bound that an integer type does not reach bounds nothing: converted, it would wrap.
-        let within = |bound: Scalar| match (bound, self.dtype.integer_range()) {
-            (Scalar::I(x), Some((least, most))) => Scalar::I(x.clamp(least, most)),
-            (bound, _) => bound,
-        };
-        Tensor::map_named("clamp", &Expr::input(0).clamp(within(low), within(high)), &[self])
+        Tensor::map_named("clamp", &Expr::input(0).clamp(low, high), &[self])
     }
 
     /// Every element converted to `dtype` by the rules of [`Scalar::cast`]; itself when it has that dtype.

@@ -19,6 +19,7 @@ pub use sparse24::Sparse24;
 
 use std::fmt;
 
+use crate::expr::number;
 use crate::ops::Copy;
 use crate::{Buffer, DType, Device, Element, Error, Expr, IntoShape, Layout, Op, Result, Scalar, Shape, TensorSpec};
 
@@ -68,13 +69,12 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// Every element `value`, converted to `dtype`.
+    /// Every element `value`, converted to `dtype` as [`Scalar::cast`] does; an infinity stays one in f8e5m2, too.
     ///
     /// # Errors
     /// [`Error::UnsupportedDType`]; memory errors of the device.
     pub fn full(device: &Device, dtype: DType, shape: impl IntoShape, value: impl Into<Scalar>) -> Result<Tensor> {
-        let value = Expr::constant(value.into().cast(dtype)).cast(dtype);
-        Tensor::generate(device, "fill", dtype, shape, &value)
+        Tensor::generate(device, "fill", dtype, shape, &Expr::constant(value).cast(dtype))
     }
 
     /// Every element zero.
@@ -87,8 +87,11 @@ impl Tensor {
 
     /// `start + step i` for i in 0..count, in `dtype`'s own arithmetic (floats of 8 and 16 bits: f32, rounded once).
     ///
+    /// Beyond its range an integer dtype wraps. A step may be negative in every dtype.
+    ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for bool; memory errors of the device.
+    /// [`Error::UndefinedForDType`] for bool; [`Error::NumberOutOfRange`] for a start that `dtype` cannot hold, and for a step of
+    /// integers that is none; memory errors of the device.
     pub fn arange(
         device: &Device,
         dtype: DType,
@@ -99,8 +102,7 @@ impl Tensor {
         if dtype == DType::Bool {
             return Err(Error::UndefinedForDType { op: "arange", dtype });
         }
-        let ramp = Expr::index().cast(dtype.compute()) * Expr::constant(step) + Expr::constant(start);
-        Tensor::generate(device, "arange", dtype, [count], &ramp.cast(dtype))
+        Tensor::generate(device, "arange", dtype, [count], &ramp(dtype, start.into(), step.into())?)
     }
 
     /// A tensor computed from positions alone: `expr` has no inputs.
@@ -315,6 +317,16 @@ impl Tensor {
         let (lhs, rhs) = (self.device.id().to_owned(), other.device.id().to_owned());
         Err(Error::DeviceMismatch { op, lhs, rhs })
     }
+}
+
+/// `start + step i`, as [`Tensor::arange`] computes it.
+pub(crate) fn ramp(dtype: DType, start: Scalar, step: Scalar) -> Result<Expr> {
+    const OP: &str = "arange";
+    number::operand(OP, dtype, start)?;
+    // A step is a difference: in unsigned integers -1 and the largest number are the same one.
+    number::operand(OP, if dtype.is_float() { dtype } else { DType::I64 }, step)?;
+    let (compute, exact) = (dtype.compute(), |x| Expr::constant(x).cast(dtype.compute()));
+    Ok((Expr::index().cast(compute) * exact(step) + exact(start)).cast(dtype))
 }
 
 impl fmt::Debug for Tensor {

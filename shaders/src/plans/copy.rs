@@ -79,7 +79,8 @@ fn gather(moved: &Move, caps: &Caps) -> Result<Launch> {
     let strides: Vec<i64> = moved.dims.iter().map(|d| d.from).collect();
     let layout = Layout::strided(Shape::new(&extents)?, &strides, moved.from)?;
     let steps = vec![(Step::Input(0), element)];
-    let request = Request { name: "copy", steps, constants: &[], inputs: vec![(element, layout)], output: element };
+    let inputs = vec![(element, layout)];
+    let request = Request { name: "copy", steps, rounded: vec![true], constants: &[], inputs, output: element };
     request.launch(moved.elements(), moved.to, caps)
 }
 

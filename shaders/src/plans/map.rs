@@ -25,6 +25,8 @@ const MOST_PARAMS: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
     steps: Vec<(Step, Element)>,
+    /// Of each step, whether its value is a number of its dtype as it is.
+    rounded: Vec<bool>,
     inputs: Vec<(Element, Mode)>,
     output: Element,
     /// Quads, but for 8-byte elements that start in the middle of one.
@@ -83,7 +85,9 @@ pub(crate) fn plan(op: &Map, caps: &Caps) -> Result<Plan> {
         inputs.push((Element::new(input.dtype, caps)?, input.layout));
     }
     let output = Element::new(op.output.dtype, caps)?;
-    let request = Request { name: op.name(), steps, constants: op.program.constants(), inputs, output };
+    let output = if op.program.is_result_rounded() { output.kept() } else { output };
+    let rounded = (0..steps.len()).map(|id| op.program.is_rounded(id as u16)).collect();
+    let request = Request { name: op.name(), steps, rounded, constants: op.program.constants(), inputs, output };
     let launch = request.launch(op.output.layout.elements(), op.output.layout.offset(), caps)?;
     Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() })
 }
@@ -93,6 +97,8 @@ pub(super) struct Request<'a> {
     /// For errors.
     pub(super) name: &'static str,
     pub(super) steps: Vec<(Step, Element)>,
+    /// Of each step, as in [`polywarp_core::Program::is_rounded`].
+    pub(super) rounded: Vec<bool>,
     pub(super) constants: &'a [Scalar],
     pub(super) inputs: Vec<(Element, Layout)>,
     pub(super) output: Element,
@@ -127,6 +133,7 @@ impl Request<'_> {
         let nearest_conversions = caps.nearest_conversions || !self.converts_integers();
         let kernel = Kernel {
             steps: self.steps,
+            rounded: self.rounded,
             inputs: self.inputs.iter().zip(&modes.modes).map(|(i, &mode)| (i.0, mode)).collect(),
             output: self.output,
             output_form: if offset.is_multiple_of(4) { Form::Quad } else { Form::Scalar },

@@ -46,6 +46,11 @@ pub(crate) fn plan(op: &Reduce, caps: &Caps) -> Result<Plan> {
     let accumulator = Element::new(accumulator(op.function, op.input.dtype), caps)?;
     let input = Element::new(as_bits(op.function, op.input.dtype), caps)?;
     let output = Element::new(as_bits(op.function, op.output.dtype), caps)?;
+    // One of the elements, or its magnitude: an infinite f8e5m2 stays one.
+    let output = match op.function {
+        ReduceFn::AbsMax | ReduceFn::Max | ReduceFn::Min => output.kept(),
+        ReduceFn::All | ReduceFn::Any | ReduceFn::Mean | ReduceFn::Prod | ReduceFn::Sum => output,
+    };
     let (list, elements) = passes(View::of_input(&op.input.layout, &op.axes), Partials::Elements, caps);
     let launch = |pass: &Pass| {
         let columns = matches!(pass.walk, Walk::Columns { .. });

@@ -392,10 +392,14 @@ pub(super) trait Stored: bytemuck::Pod + Send + Sync {
     fn load(x: &[Self], lanes: &mut Lanes);
     /// Stored elements from the first `y.len()` lanes, which are of this type's compute type.
     fn store(lanes: &Lanes, y: &mut [Self]);
+    /// The same of lanes that hold numbers of this type, which stay as they are.
+    fn store_rounded(lanes: &Lanes, y: &mut [Self]) {
+        Self::store(lanes, y);
+    }
 }
 
 macro_rules! stored {
-    ($($t:ident, $variant:ident, $widen:expr, $narrow:expr;)*) => {$(
+    ($($t:ident, $variant:ident, $widen:expr, $narrow:expr $(, $kept:expr)?;)*) => {$(
         impl Stored for $t {
             fn load(x: &[$t], lanes: &mut Lanes) {
                 if let Lanes::$variant(lanes) = lanes {
@@ -408,12 +412,19 @@ macro_rules! stored {
                     simd::map1($narrow, &lanes[..y.len()], y);
                 }
             }
+            $(
+                fn store_rounded(lanes: &Lanes, y: &mut [$t]) {
+                    if let Lanes::$variant(lanes) = lanes {
+                        simd::map1($kept, &lanes[..y.len()], y);
+                    }
+                }
+            )?
         }
     )*};
 }
 stored! {
     F8E4M3, F32, |x: F8E4M3| x.to_f32(), F8E4M3::from_f32;
-    F8E5M2, F32, |x: F8E5M2| x.to_f32(), F8E5M2::from_f32;
+    F8E5M2, F32, |x: F8E5M2| x.to_f32(), F8E5M2::from_f32, F8E5M2::kept_from_f32;
     f16, F32, |x: f16| x.widen(), narrow_f16;
     bf16, F32, |x: bf16| x.widen(), narrow_bf16;
     f32, F32, |x: f32| x, |x: f32| x;

@@ -131,8 +131,8 @@ fn interpret_chunk<T: Stored>(program: &Program, sources: &[Source<'_>], first: 
                 Step::Compare(f, a, b) => lanes::compare(f, at(a), at(b), y, len),
                 Step::Select(c, yes, no) => lanes::select(at(c), at(yes), at(no), y, len),
                 Step::Cast(x) => {
-                    let (operand, from) = program.steps()[usize::from(x)];
-                    if operand.is_rounded() || !from.is_float() || from == from.compute() {
+                    let from = program.steps()[usize::from(x)].1;
+                    if program.is_rounded(x) {
                         lanes::cast(at(x), dtype, y, len);
                     } else {
                         let mut rounded = Lanes::new(from);
@@ -145,6 +145,10 @@ fn interpret_chunk<T: Stored>(program: &Program, sources: &[Source<'_>], first: 
                 y.wrap(dtype);
             }
         }
-        T::store(&values[last], out);
+        if program.is_result_rounded() {
+            T::store_rounded(&values[last], out);
+        } else {
+            T::store(&values[last], out);
+        }
     }
 }

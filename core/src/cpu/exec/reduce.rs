@@ -40,6 +40,9 @@ pub(super) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) -> Done {
             finish(op, output, sums, |x| if mean { x / count } else { x });
         }
         DType::F8E4M3 => small_float::<F8E4M3>(op, input, output, F8E4M3::from_f32)?,
+        DType::F8E5M2 if op.is_extremum() || op.is_magnitude() => {
+            small_float::<F8E5M2>(op, input, output, F8E5M2::kept_from_f32)?;
+        }
         DType::F8E5M2 => small_float::<F8E5M2>(op, input, output, F8E5M2::from_f32)?,
         DType::F16 => small_float::<f16>(op, input, output, narrow_f16)?,
         DType::BF16 => small_float::<bf16>(op, input, output, narrow_bf16)?,

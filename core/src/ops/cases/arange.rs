@@ -3,12 +3,12 @@
 use super::{add, dense_map, sizes, unique};
 use crate::harness::{BenchCase, BenchSize, Case, Level};
 use crate::ops::Map;
-use crate::{DType, Expr, Result, Scalar};
+use crate::tensor::ramp;
+use crate::{DType, Result, Scalar};
 
 /// The same expression as [`crate::Tensor::arange`].
 fn arange(dtype: DType, start: Scalar, step: Scalar, count: u64) -> Result<Map> {
-    let ramp = Expr::index().cast(dtype.compute()) * Expr::constant(step) + Expr::constant(start);
-    dense_map("arange", &ramp.cast(dtype), &[], &[count])
+    dense_map("arange", &ramp(dtype, start, step)?, &[], &[count])
 }
 
 pub(crate) fn cases(level: Level) -> Vec<Case> {

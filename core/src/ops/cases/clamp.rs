@@ -15,6 +15,9 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != DType::Bool) {
         push(dtype, Scalar::I(2), Scalar::I(60), LayoutKind::Dense, &[1031]);
         push(dtype, Scalar::I(5), Scalar::I(5), LayoutKind::Dense, &[257]);
+        // Beyond the range of many, and between values.
+        push(dtype, Scalar::F(-300.5), Scalar::F(5.5), LayoutKind::Dense, &[1031]);
+        push(dtype, Scalar::F(2.5), Scalar::I(70_000), LayoutKind::Dense, &[1031]);
         if dtype.is_float() {
             push(dtype, Scalar::F(f64::NEG_INFINITY), Scalar::F(0.5), LayoutKind::Dense, &[1031]);
             push(dtype, Scalar::F(-0.0), Scalar::F(f64::INFINITY), LayoutKind::Dense, &[1031]);

@@ -32,7 +32,24 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         let kinds = [kind, LayoutKind::Dense];
         add(&mut cases, FAMILY, compare(CompareFn::Ge, DType::F32, kinds, &[3, 17, 9]), &[Values::Integers(-2, 2); 2]);
     }
+    with_numbers(&mut cases);
     unique(cases)
+}
+
+/// Numbers that dtypes cannot hold, or only rounded: beyond their range, between their values, NaN and infinities.
+fn with_numbers(cases: &mut Vec<Case>) {
+    for dtype in
+        [DType::U8, DType::I8, DType::I32, DType::U32, DType::I64, DType::F16, DType::F8E5M2, DType::F32, DType::F64]
+    {
+        for number in [-1.0, 2.5, 256.0, 65_519.0, 1e10, 1e-8, 1e39, f64::INFINITY, f64::NAN] {
+            for f in [CompareFn::Eq, CompareFn::Lt, CompareFn::Ge] {
+                let mut made = Vec::new();
+                let expr = Expr::input(0).compare(f, number);
+                add(&mut made, FAMILY, super::dense_map(f.name(), &expr, &[dtype], &[1031]), &[Values::Special]);
+                cases.extend(made.into_iter().map(|case| case.tagged(&format!("number{number:e}"))));
+            }
+        }
+    }
 }
 
 pub(crate) fn benches(_: BenchSize) -> Vec<BenchCase> {

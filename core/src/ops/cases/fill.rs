@@ -8,7 +8,7 @@ use crate::{DType, Expr, Result, Scalar};
 
 /// The same expression as [`crate::Tensor::full`].
 fn fill(dtype: DType, value: Scalar, dims: &[u64]) -> Result<Map> {
-    dense_map("fill", &Expr::constant(value.cast(dtype)).cast(dtype), &[], dims)
+    dense_map("fill", &Expr::constant(value).cast(dtype), &[], dims)
 }
 
 pub(crate) fn cases(level: Level) -> Vec<Case> {

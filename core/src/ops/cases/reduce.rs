@@ -131,6 +131,12 @@ fn special(cases: &mut Vec<Case>) {
             add(cases, FAMILY, reduce(f, dtype, DENSE, &[0], &[]), &[Values::Normal]);
         }
     }
+    for f in [ReduceFn::AbsMax, ReduceFn::Max, ReduceFn::Min] {
+        for value in [f64::NEG_INFINITY, f64::INFINITY] {
+            add(cases, FAMILY, reduce(f, DType::F8E5M2, DENSE, &[259, 3], &[0]), &[Values::Constant(value)]);
+        }
+        add(cases, FAMILY, reduce(f, DType::F8E5M2, DENSE, &[515, 3], &[1]), &[Values::RandomBits]);
+    }
     for axis in 0..2 {
         add(cases, FAMILY, reduce(ReduceFn::AbsMax, DType::F16, DENSE, &[259, 131], &[axis]), &[Values::Special]);
         add(

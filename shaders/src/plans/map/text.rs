@@ -139,8 +139,7 @@ fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
 
 /// Whether step `id` is the exponential of an exact f16, step `x`, and the f16 that the kernel writes.
 fn rounded_exp(kernel: &Kernel, id: usize, x: u16) -> bool {
-    let (operand, from) = kernel.steps[usize::from(x)];
-    let exact = matches!(operand, Step::Input(_) | Step::Constant(_) | Step::Cast(_));
+    let (exact, from) = (kernel.rounded[usize::from(x)], kernel.steps[usize::from(x)].1);
     id + 1 == kernel.steps.len() && exact && from.dtype() == DType::F16 && kernel.output.dtype() == DType::F16
 }
 
@@ -161,9 +160,10 @@ fn step_text(kernel: &Kernel, step: Step, element: Element, operand: impl Fn(usi
         Step::Compare(f, a, b) => math::compare(f, kernel.steps[usize::from(a)].1.dtype(), &operand(0, a), &operand(1, b)),
         Step::Select(condition, yes, no) => format!("select({}, {}, {})", at(no), at(yes), at(condition)),
         Step::Cast(x) => {
-            let (operand, from) = kernel.steps[usize::from(x)];
-            // Arithmetic in floats of 8 and 16 bits is rounded where it ends: here. Leaves and casts are already exact.
-            let value = if operand.is_rounded() || !from.dtype().is_float() { at(x) } else { from.round(&at(x)) };
+            let from = kernel.steps[usize::from(x)].1;
+            // Arithmetic in floats of 8 and 16 bits is rounded where it ends: here. Inputs, casts and choices of them are already
+            // exact.
+            let value = if kernel.rounded[usize::from(x)] { at(x) } else { from.round(&at(x)) };
             cast(kernel, from.dtype(), dtype, &value)
         }
     }
