@@ -198,6 +198,9 @@ impl<T: Into<Scalar>> From<T> for Expr {
 }
 
 #[cfg(test)]
+mod chosen_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::Error;

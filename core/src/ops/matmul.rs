@@ -2,7 +2,12 @@
 //!
 //! A is [..., m, k], B [..., k, n], C and D [..., m, n], bias [n]. Transposes are strides of the operands' layouts. Batch
 //! dimensions are broadcast before the op exists (stride 0). Products of 8- and 16-bit floats accumulate in f32, i8 and u8
-//! products in i32; the other integers wrap. C is not read when beta is 0.
+//! products in i32; the other integers wrap.
+//!
+//! What is scaled by 0 is not there, as in BLAS: with a beta of 0 C is not read, with an alpha of 0 neither are A, B and their
+//! scales, and D = activation(beta C + bias) whatever NaN and infinities they hold. [`Matmul::check`] sees to that for every
+//! backend, because a kernel's own product of 0 and NaN is NaN: it leaves nothing to add up (a K of 0). An alpha that is 0 in
+//! the type that computes counts as 0.
 //!
 //! The two 8-bit floats may be mixed, as hardware does, and give f32, f16 or bf16. Their products are exact in f32, but
 //! Hopper's and Ada's tensor cores add them with 14 bits ([`Matmul::product_roundoff`]): a kernel on those must move its sum to
@@ -52,9 +57,9 @@ pub struct Matmul {
     /// Scales are those of blocks: of A [..., ceil(m / block m), ceil(k / block k)], of B [..., ceil(k / block k),
     /// ceil(n / block n)].
     pub scale_blocks: Option<ScaleBlocks>,
-    /// Scale of the product.
+    /// Scale of the product; where it is 0, A, B and their scales are not read.
     pub alpha: f64,
-    /// Scale of C.
+    /// Scale of C; where it is 0, C is not read.
     pub beta: f64,
     /// Applied last: relu, gelu, silu, tanh or sigmoid.
     pub activation: Option<UnaryFn>,
@@ -128,7 +133,7 @@ impl Matmul {
         }
     }
 
-    /// This op, when its parts fit together.
+    /// This op, when its parts fit together; without its product where alpha is 0: A, B and their scales have a K of 0 then.
     ///
     /// The operands have one dtype, or are both 8-bit floats; the output has one that [`Matmul::gives`] allows.
     ///
@@ -136,6 +141,39 @@ impl Matmul {
     /// [`Error::ShapeMismatch`], [`Error::InnerDimension`], [`Error::DTypeMismatch`], [`Error::UndefinedForDType`],
     /// [`Error::InvalidArgument`] for an epilogue that has no meaning.
     pub fn check(self) -> Result<Matmul> {
+        let op = self.check_whole()?;
+        if op.is_without_product() { op.without_product() } else { Ok(op) }
+    }
+
+    /// Whether alpha leaves nothing of the product.
+    pub(super) fn is_without_product(&self) -> bool {
+        Scalar::F(self.alpha).cast(self.compute()).as_f64() == 0.0
+    }
+
+    /// What alpha and beta are numbers of.
+    fn compute(&self) -> DType {
+        if self.output.dtype.is_float() { self.output.dtype.compute() } else { DType::F64 }
+    }
+
+    fn without_product(self) -> Result<Matmul> {
+        let rank = self.output.layout.rank();
+        let empty =
+            |spec: TensorSpec, axis| Ok::<_, Error>(TensorSpec { layout: spec.layout.slice(axis, 0, 0, 1)?, ..spec });
+        let has_scales = self.scale_a.is_some() || self.scale_b.is_some();
+        Ok(Matmul {
+            a: empty(self.a, rank - 1)?,
+            b: empty(self.b, rank - 2)?,
+            // Of no block along K there is no scale to read; that of a row would be multiplied with the sum.
+            scale_a: self.scale_a.map(|scale| empty(scale, rank - 1)).transpose()?,
+            scale_b: self.scale_b.map(|scale| empty(scale, rank - 2)).transpose()?,
+            scale_blocks: self.scale_blocks.or(has_scales.then_some(ScaleBlocks { m: 1, n: 1, k: 1 })),
+            alpha: 0.0,
+            ..self
+        })
+    }
+
+    /// The checks of [`Matmul::check`] alone.
+    pub(super) fn check_whole(self) -> Result<Matmul> {
         const OP: &str = "matmul";
         let (a, b, d) = (self.a.layout.shape(), self.b.layout.shape(), self.output.layout.shape());
         let rank = d.rank();

@@ -153,3 +153,31 @@ fn small_elements_need_low_parts_that_are_kept_larger() {
     assert!(accepted(2048.0));
     assert!(!accepted(1.0));
 }
+
+#[test]
+fn products_scaled_by_zero_have_a_k_of_zero_and_read_no_scales() {
+    let dims = [9, 11, 40];
+    for alpha in [0.0, -0.0, 1e-60] {
+        let op = Matmul { alpha, ..product([DType::F32; 3], dims).unwrap() }.check().unwrap();
+        assert_eq!((op.dims().k, op.inputs().len(), op.alpha), (0, 2, 0.0), "{alpha}");
+        assert_eq!((op.a.layout.elements(), op.b.layout.elements()), (0, 0));
+    }
+    let kept = Matmul { alpha: 1e-60, ..product([DType::F64; 3], dims).unwrap() }.check().unwrap();
+    assert_eq!(kept.dims().k, 40, "1e-60 is a number of f64");
+    let scales = |scale_blocks, a: &[u64], b: &[u64]| Matmul {
+        alpha: 0.0,
+        scale_a: Some(spec(DType::F32, a)),
+        scale_b: Some(spec(DType::F32, b)),
+        scale_blocks,
+        ..product([DType::F8E4M3, DType::F8E4M3, DType::F32], dims).unwrap()
+    };
+    let blocks = Some(ScaleBlocks { m: 2, n: 3, k: 16 });
+    for op in [scales(None, &[9, 1], &[1, 11]), scales(blocks, &[5, 3], &[3, 4])] {
+        let op = op.check().unwrap();
+        assert!(op.inputs()[..4].iter().all(|spec| spec.layout.elements() == 0), "{op:?}");
+        // Once without its product it stays so.
+        assert_eq!(op.clone().check().unwrap(), op);
+    }
+    // What does not fit is refused as ever.
+    assert!(scales(None, &[9, 2], &[1, 11]).check().is_err());
+}

@@ -8,7 +8,7 @@
 use super::sparse24::{check_parts, dense_layout, scatter};
 use super::{Matmul, TensorSpec};
 use crate::oracle::{Expected, HostTensor};
-use crate::{Error, Result, Scalar, Shape};
+use crate::{Error, Layout, Result, Scalar, Shape};
 
 /// A (batched) matrix product with a compressed A.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ impl SparseMatmul {
     /// As [`Matmul::check`] and [`super::Decompress24::new`].
     pub fn check(self) -> Result<SparseMatmul> {
         const OP: &str = "sparse_matmul";
-        let product = self.product.check()?;
+        let product = self.product.check_whole()?;
         let batch = product.output.layout.dims();
         let k = product.dims().k;
         let a = SparseMatmul::dense_a(&self.values, k, &batch[..batch.len() - 2])?;
@@ -50,7 +50,24 @@ impl SparseMatmul {
             return Err(Error::shape_mismatch(OP, a.layout.shape(), product.a.layout.shape(), None));
         }
         check_parts(OP, &self.values, &self.metadata, dense_layout(self.values.layout.shape(), k)?.shape())?;
+        if product.is_without_product() {
+            return SparseMatmul { product, ..self }.without_product();
+        }
         Ok(SparseMatmul { product, ..self })
+    }
+
+    /// The same with a K of 0, where alpha is 0: see `ops/matmul.rs`.
+    fn without_product(self) -> Result<SparseMatmul> {
+        let empty = |spec: TensorSpec| {
+            let mut dims = spec.layout.dims().to_vec();
+            dims.last_mut().map(|last| *last = 0);
+            Ok::<_, Error>(TensorSpec::new(spec.dtype, Layout::contiguous(Shape::new(&dims)?)))
+        };
+        let (values, metadata) = (empty(self.values)?, empty(self.metadata)?);
+        let product = self.product.check()?;
+        let batch = product.output.layout.dims();
+        let a = SparseMatmul::dense_a(&values, 0, &batch[..batch.len() - 2])?;
+        Ok(SparseMatmul { values, metadata, product: Matmul { a, ..product } })
     }
 
     /// What decompresses A into a dense tensor of its own.

@@ -14,9 +14,9 @@ const EXACT_BLOCK: u64 = 1 << 15;
 /// What a matrix product does beyond A B: D = activation(alpha (scale_a A)(B scale_b) + beta C + bias).
 #[derive(Clone, Debug)]
 pub struct MatmulOptions<'a> {
-    /// Scale of the product; 1 by default.
+    /// Scale of the product; 1 by default. With 0 the operands and their scales are not read, as in BLAS: NaN in them does not show.
     pub alpha: f64,
-    /// C and its scale beta; C is broadcast to the result's shape.
+    /// C and its scale beta; C is broadcast to the result's shape. With a beta of 0 C is not read.
     pub add: Option<(&'a Tensor, f64)>,
     /// A vector of length n added to every row.
     pub bias: Option<&'a Tensor>,

@@ -169,3 +169,20 @@ fn scales_of_blocks_have_candidates_where_there_are_kernels() {
     }
     assert!(served > 10, "{served}");
 }
+
+/// Kernels multiply what they added up by alpha, and 0 times NaN is NaN: such a product is left to those that read nothing.
+#[test]
+fn products_scaled_by_zero_have_no_native_candidate() {
+    let dense = |dtype, dims: &[u64]| TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims).unwrap()));
+    for dtype in [DType::F64, DType::F32, DType::F16, DType::F8E4M3, DType::I8] {
+        let output = dense(Matmul::output_dtype(dtype).unwrap(), &[256, 256]);
+        let of = |alpha| {
+            let product = Matmul::product(dense(dtype, &[256, 256]), dense(dtype, &[256, 256]), output);
+            Op::Matmul(Matmul { alpha, precision: Precision::Medium, ..product }.check().unwrap())
+        };
+        assert!(cards().iter().any(|caps| !every(&of(2.0), caps).is_empty()), "{dtype}");
+        for caps in cards() {
+            assert!(every(&of(0.0), &caps).is_empty(), "{dtype} on sm_{}", caps.sm);
+        }
+    }
+}

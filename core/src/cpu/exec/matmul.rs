@@ -188,12 +188,12 @@ fn finish<T: Number>(op: &Matmul, c: Option<Addend<'_, T>>, bias: Option<Addend<
     Ok(())
 }
 
-/// `out` times alpha; 0 takes nothing along, as in BLAS, be it a NaN.
+/// `out` times alpha. (With an alpha of 0 the op has no product.)
 fn scale<T: Number>(alpha: f64, out: &mut [T]) {
-    let (factor, zero) = (T::from_f64(alpha), T::from_f64(0.0));
+    let factor = T::from_f64(alpha);
     if alpha != 1.0 {
         parallel::chunks(out, parallel::CHUNK, |_, out| {
-            out.iter_mut().for_each(|x| *x = if factor == zero { zero } else { factor.times(*x) });
+            out.iter_mut().for_each(|x| *x = factor.times(*x));
         });
     }
 }

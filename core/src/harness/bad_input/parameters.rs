@@ -3,8 +3,8 @@
 use super::{Answer, must, ones, refused};
 use crate::ops::Distribution;
 use crate::{
-    DType, Device, Error, Expr, Granularity, GroupedMatmulOptions, KeepDims, MAX_INPUTS, MatmulOptions, Program,
-    Quantized, ReduceFn, Scalar, ScaleBlocks, Sparse24, Tensor, UnaryFn,
+    BinaryFn, DType, Device, Error, Expr, Granularity, GroupedMatmulOptions, KeepDims, MAX_INPUTS, MatmulOptions,
+    Program, Quantized, ReduceFn, Scalar, ScaleBlocks, Sparse24, Tensor, UnaryFn,
 };
 
 pub(super) fn matmul_epilogue(device: &Device) -> Answer {
@@ -253,6 +253,16 @@ pub(super) fn expressions(device: &Device) -> Answer {
     refused("no input", Tensor::map(&Expr::constant(1.0), &[]), |e| {
         matches!(e, Error::InvalidArgument { what: "inputs", .. })
     })?;
+    let bytes = must(Tensor::from_slice(device, &[1u8, 2], [2]))?;
+    for (what, result) in [
+        ("u8 + 256", bytes.add_scalar(256)),
+        ("u8 * 2.5", bytes.mul_scalar(2.5)),
+        ("u8 - NaN", bytes.sub_scalar(f64::NAN)),
+        ("f32 * 1e39", x.mul_scalar(1e39)),
+        ("the larger of u8 and 256", bytes.binary_scalar(BinaryFn::Max, 256)),
+    ] {
+        refused(what, result, |e| matches!(e, Error::NumberOutOfRange { .. }))?;
+    }
     let deep = (0..100_000).fold(Expr::input(0), |expr, _| -expr);
     refused("100,000 nested steps", Program::compile(&deep, &[DType::F32]), is)
 }

@@ -1,5 +1,5 @@
-//! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, quantised and pruned layers, and users' kernels
-//! good and bad.
+//! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, quantised and pruned layers, what is
+//! scaled by 0, and users' kernels good and bad.
 //!
 //! [`run`] is a table of tests for any backend, as [`super::recording::run`] is for recordings: each on buffers of its own,
 //! and after each the device must still compute and hold the memory it held before. A device that runs no users' kernels
@@ -12,6 +12,7 @@ mod memory;
 mod order;
 mod quantised;
 mod refusals;
+mod scaled_by_zero;
 mod sparse24;
 pub mod tuner;
 pub mod words;
@@ -28,6 +29,9 @@ pub fn run(device: &Device) -> Vec<Row> {
         Err(Error::Unsupported { .. }) => Vec::new(),
         _ => [kernels::ROWS, refusals::ROWS, order::KERNEL_ROWS].concat(),
     };
-    let rows = [memory::ROWS, order::ROWS, quantised::ROWS, sparse24::ROWS].concat().into_iter().chain(kernels);
+    let rows = [memory::ROWS, order::ROWS, quantised::ROWS, scaled_by_zero::ROWS, sparse24::ROWS]
+        .concat()
+        .into_iter()
+        .chain(kernels);
     rows::run(device, rows)
 }
