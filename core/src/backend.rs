@@ -162,6 +162,9 @@ pub struct Kernel {
 
 impl Kernel {
     /// A kernel from WGSL source with one entry point.
+    ///
+    /// Floats that may be NaN: on Vulkan `a != b` is false where one of them is (naga 30 writes an ordered comparison); `!(a == b)`
+    /// is right everywhere.
     pub fn wgsl(source: impl Into<String>) -> Kernel {
         Kernel { wgsl: source.into(), entry: None, defines: Vec::new() }
     }

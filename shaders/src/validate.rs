@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use naga::valid::{Capabilities, ValidationFlags, Validator};
+use naga::valid::{Capabilities, FunctionInfo, ValidationFlags, Validator};
+use naga::{BinaryOperator, Expression, Function, Module, ScalarKind};
 
 use crate::plan::{KernelKey, Launch};
 use crate::{Caps, Cooperative};
@@ -31,11 +32,34 @@ fn allowed(caps: &Caps) -> Capabilities {
     allowed
 }
 
-/// Parses and validates `wgsl` with the capabilities that `caps` implies and no others.
+/// Parses and validates `wgsl` with the capabilities that `caps` implies and no others. `!=` between floats is refused as
+/// well: naga 30 makes `OpFOrdNotEqual` of it, which is false with a NaN.
 pub(crate) fn validate(wgsl: &str, caps: &Caps) -> Result<(), String> {
     let module = naga::front::wgsl::parse_str(wgsl).map_err(|e| e.emit_to_string(wgsl))?;
     let mut validator = Validator::new(ValidationFlags::all(), allowed(caps));
-    validator.validate(&module).map(|_| ()).map_err(|e| e.emit_to_string(wgsl))
+    let info = validator.validate(&module).map_err(|e| e.emit_to_string(wgsl))?;
+    let functions = module.functions.iter().map(|(handle, function)| (function, &info[handle]));
+    let entries = module.entry_points.iter().enumerate().map(|(i, entry)| (&entry.function, info.get_entry_point(i)));
+    let unequal = functions.chain(entries).find_map(|(function, info)| float_inequality(&module, function, info));
+    match unequal {
+        Some(span) => {
+            let (line, text) = (span.location(wgsl).line_number, &wgsl[span.to_range().unwrap_or(0..0)]);
+            Err(format!("line {line}: `{text}` is false with a NaN on Vulkan: write !(a == b)"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Where floats are compared by `!=`.
+fn float_inequality(module: &Module, function: &Function, info: &FunctionInfo) -> Option<naga::Span> {
+    let is_float =
+        |of: naga::Handle<Expression>| info[of].ty.inner_with(&module.types).scalar_kind() == Some(ScalarKind::Float);
+    function.expressions.iter().find_map(|(handle, expression)| match *expression {
+        Expression::Binary { op: BinaryOperator::NotEqual, left, .. } if is_float(left) => {
+            Some(function.expressions.get_span(handle))
+        }
+        _ => None,
+    })
 }
 
 /// Kernels that were found valid, each looked at once for devices of the same features.
@@ -62,5 +86,55 @@ impl Validated {
     /// How many different ones there were.
     pub(crate) fn kernels(&self) -> usize {
         self.seen.iter().map(|(kernel, _)| kernel).collect::<HashSet<_>>().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polywarp_core::harness::{BenchSize, Level};
+    use polywarp_core::ops::REGISTRY;
+
+    use super::*;
+    use crate::candidates;
+
+    #[test]
+    fn inequality_of_floats_is_found_wherever_it_stands() {
+        let caps = full_caps();
+        let main = |body: &str| {
+            format!(
+                "var<private> v: vec4<f64>;\n@compute @workgroup_size(1)\nfn main() {{\n    let x = v.x;\n    {body}\n}}"
+            )
+        };
+        for fault in
+            ["let y = x != 1.0lf;", "if any(v != vec4<f64>(0.0lf)) { v.y = x; }", "let y = f32(x) != f32(v.y);"]
+        {
+            let message = validate(&main(fault), &caps).unwrap_err();
+            assert!(message.starts_with("line 5: `") && message.contains("write !(a == b)"), "{message}");
+        }
+        let function = format!("fn f(a: f32) -> bool {{ return a != 0.0; }}\n{}", main("let y = f(f32(x));"));
+        assert!(validate(&function, &caps).unwrap_err().starts_with("line 1: `a != 0.0`"));
+        for right in ["let y = !(x == 1.0lf);", "let y = i32(x) != 1;", "let y = (x == v.y) != (x < v.y);"] {
+            assert_eq!(validate(&main(right), &caps), Ok(()), "{right}");
+        }
+    }
+
+    /// What planners make of every case of the registry, for devices with everything and with nothing that is optional.
+    #[test]
+    fn no_kernel_of_any_case_compares_floats_by_inequality() {
+        let without = Caps { cooperative: Vec::new(), f16: false, ..full_caps() };
+        for caps in [full_caps(), without, Caps::webgpu_defaults("test")] {
+            let mut validated = Validated::default();
+            for family in REGISTRY {
+                let cases = (family.cases)(Level::Quick).into_iter().map(|case| case.op);
+                let benches = (family.benches)(BenchSize::Normal).into_iter().map(|case| case.op);
+                for op in cases.chain(benches).filter(|op| op.output().layout.elements() > 0) {
+                    // What a device lacks is for other tests.
+                    for candidate in candidates(&op, &caps).unwrap_or_default() {
+                        validated.check(&candidate.plan.launches, &caps);
+                    }
+                }
+            }
+            assert!(validated.kernels() > 1000, "{} kernels", validated.kernels());
+        }
     }
 }

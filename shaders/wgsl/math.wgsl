@@ -171,7 +171,7 @@ fn pow_f32(a: f32, b: f32) -> f32 {
     let a_negative = a_bits >= 0x80000000u;
     let magnitude = bitcast<f32>(b_size);
     let integer = floor(magnitude) == magnitude; // all from 2^23 on, and even ones from 2^24 on
-    let odd = integer & (floor(magnitude * 0.5) * 2.0 != magnitude);
+    let odd = integer & !(floor(magnitude * 0.5) * 2.0 == magnitude);
     var value = exp2_f32(b * log2_inside_f32(bitcast<f32>(a_size)));
     let infinite_b = b_size == 0x7f800000u;
     // A base of 0 or infinity, an infinite power: towards 0 or infinity, whatever was computed.

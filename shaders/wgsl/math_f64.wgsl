@@ -182,7 +182,7 @@ fn pow_f64(a: f64, b: f64) -> f64 {
     }
     // 2^53 and above every f64 is an even integer.
     let integer = floor(power) == power;
-    let odd = integer && power < 9007199254740992.0lf && floor(0.5lf * power) != 0.5lf * power;
+    let odd = integer && power < 9007199254740992.0lf && !(floor(0.5lf * power) == 0.5lf * power);
     let negative = (bits_f64(a) >> 63u) == 1lu;
     let sign = select(1.0lf, -1.0lf, negative && odd);
     if size_bits == 0lu || size_bits == infinite {

@@ -198,7 +198,8 @@ impl Kernel {
                     // Bits without the sign: NaN is true, -0 false, subnormals true.
                     DType::U32 if self.float => "(x << V(1u)) != V(0u)",
                     DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => "(bitcast<V>(x) << V(1u)) != V(0u)",
-                    DType::F64 => "x != X(0.0lf)",
+                    // Not `!=`, which naga 30 makes an ordered comparison: false with a NaN.
+                    DType::F64 => "!(x == X(0.0lf))",
                     DType::I64 => "x != X(0li)",
                     DType::I8 | DType::I32 => "x != X(0i)",
                     _ => "x != X(0u)",

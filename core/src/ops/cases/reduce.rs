@@ -131,6 +131,12 @@ fn special(cases: &mut Vec<Case>) {
             add(cases, FAMILY, reduce(f, dtype, DENSE, &[0], &[]), &[Values::Normal]);
         }
     }
+    for f in [ReduceFn::All, ReduceFn::Any] {
+        for dtype in DType::FLOATS {
+            add(cases, FAMILY, reduce(f, dtype, DENSE, &[3, 259], &[1]), &[Values::Constant(f64::NAN)]);
+            add(cases, FAMILY, reduce(f, dtype, DENSE, &[260, 8], &[0]), &[Values::Constant(f64::NAN)]);
+        }
+    }
     for f in [ReduceFn::AbsMax, ReduceFn::Max, ReduceFn::Min] {
         for value in [f64::NEG_INFINITY, f64::INFINITY] {
             add(cases, FAMILY, reduce(f, DType::F8E5M2, DENSE, &[259, 3], &[0]), &[Values::Constant(value)]);
