@@ -60,7 +60,9 @@ impl SparseMatmul {
     fn without_product(self) -> Result<SparseMatmul> {
         let empty = |spec: TensorSpec| {
             let mut dims = spec.layout.dims().to_vec();
-            dims.last_mut().map(|last| *last = 0);
+            if let Some(last) = dims.last_mut() {
+                *last = 0;
+            }
             Ok::<_, Error>(TensorSpec::new(spec.dtype, Layout::contiguous(Shape::new(&dims)?)))
         };
         let (values, metadata) = (empty(self.values)?, empty(self.metadata)?);
