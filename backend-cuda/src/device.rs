@@ -112,6 +112,9 @@ impl CudaBackend {
                 },
             },
         );
+        let pool = Arc::new(pool);
+        let held = Arc::downgrade(&pool);
+        context.fault.tell_held(move || held.upgrade().map(|pool| pool.stats()).unwrap_or_default());
         let (major, minor) = card.compute_capability;
         Ok(CudaBackend {
             chooser: chooser(&info, &caps, &native_caps),
@@ -119,7 +122,7 @@ impl CudaBackend {
             caps,
             machine: Machine::new(context, native_caps.sm),
             native_caps,
-            pool: Arc::new(pool),
+            pool,
             kernels: Kernels::new(Compiler::new(context, Target::new(major, minor))),
             user_kernels: UserKernels::default(),
             launch_limits,

@@ -20,7 +20,7 @@ use crate::versions::{LEAST_CUDA, LEAST_DRIVER, version_text};
 /// `CUresult`, as the number it is.
 pub(crate) type Code = c_uint;
 
-/// The statuses that are told apart (cuda.h, `CUresult`).
+/// The statuses that calls tell apart (cuda.h, `CUresult`); what each means for later calls is in `status.rs`.
 pub(crate) mod code {
     use super::Code;
 
@@ -28,30 +28,17 @@ pub(crate) mod code {
     pub(crate) const INVALID_VALUE: Code = 1;
     pub(crate) const OUT_OF_MEMORY: Code = 2;
     pub(crate) const NOT_INITIALIZED: Code = 3;
-    pub(crate) const DEINITIALIZED: Code = 4;
     pub(crate) const STUB_LIBRARY: Code = 34;
-    pub(crate) const DEVICE_UNAVAILABLE: Code = 46;
     pub(crate) const NO_DEVICE: Code = 100;
     pub(crate) const INVALID_IMAGE: Code = 200;
     pub(crate) const INVALID_CONTEXT: Code = 201;
     pub(crate) const NO_BINARY_FOR_GPU: Code = 209;
-    pub(crate) const ECC_UNCORRECTABLE: Code = 214;
     pub(crate) const INVALID_PTX: Code = 218;
-    pub(crate) const NVLINK_UNCORRECTABLE: Code = 220;
     pub(crate) const JIT_COMPILER_NOT_FOUND: Code = 221;
     pub(crate) const UNSUPPORTED_PTX_VERSION: Code = 222;
     pub(crate) const NOT_READY: Code = 600;
-    pub(crate) const ILLEGAL_ADDRESS: Code = 700;
-    pub(crate) const LAUNCH_TIMEOUT: Code = 702;
     pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
     pub(crate) const CONTEXT_IS_DESTROYED: Code = 709;
-    pub(crate) const ASSERT: Code = 710;
-    pub(crate) const HARDWARE_STACK_ERROR: Code = 714;
-    pub(crate) const ILLEGAL_INSTRUCTION: Code = 715;
-    pub(crate) const MISALIGNED_ADDRESS: Code = 716;
-    pub(crate) const INVALID_ADDRESS_SPACE: Code = 717;
-    pub(crate) const INVALID_PC: Code = 718;
-    pub(crate) const LAUNCH_FAILED: Code = 719;
     pub(crate) const UNKNOWN: Code = 999;
 }
 
@@ -245,7 +232,10 @@ impl Api {
         match (text(self.cuGetErrorName), text(self.cuGetErrorString)) {
             (Some(name), Some(words)) => format!("{name} ({words})"),
             (Some(name), None) => name,
-            _ => format!("CUDA error {failed}"),
+            _ => match crate::status::name(failed) {
+                Some(name) => format!("{name} ({failed})"),
+                None => format!("CUDA error {failed}"),
+            },
         }
     }
 

@@ -5,13 +5,15 @@
 //! [`Error::DevicePoisoned`] says to restart. A device that is gone ([`Error::DeviceLost`]) is told apart from that; so is one
 //! that was dropped while its work did not end.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use polywarp_core::{Error, Result};
+use polywarp_core::{Error, MemoryStats, Result};
 
 use crate::driver::{Api, Code, code};
+use crate::status::{Severity, severity};
 
 /// Locks, also after a panic elsewhere: every structure guarded this way is left valid between statements.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -25,43 +27,20 @@ pub(crate) struct Fault {
     patience: Option<Duration>,
     set: AtomicBool,
     error: Mutex<Option<Error>>,
+    held: OnceLock<Held>,
 }
 
-/// What a status means for everything after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Severity {
-    /// The one call failed.
-    Call,
-    /// The context has ended; only another process can go on.
-    Poisoned,
-    /// The device or its driver is gone.
-    Lost,
-}
+/// Tells what the device's pool holds. It is asked while a call fails, under no lock.
+struct Held(Box<dyn Fn() -> MemoryStats + Send + Sync>);
 
-/// cuda.h says of each poisoning status that "the context cannot be used" or that "the process must be terminated".
-pub(crate) fn severity(failed: Code) -> Severity {
-    match failed {
-        code::ILLEGAL_ADDRESS
-        | code::LAUNCH_TIMEOUT
-        | code::ASSERT
-        | code::HARDWARE_STACK_ERROR
-        | code::ILLEGAL_INSTRUCTION
-        | code::MISALIGNED_ADDRESS
-        | code::INVALID_ADDRESS_SPACE
-        | code::INVALID_PC
-        | code::LAUNCH_FAILED
-        | code::ECC_UNCORRECTABLE
-        | code::NVLINK_UNCORRECTABLE
-        | code::UNKNOWN => Severity::Poisoned,
-        // Our context was current and alive: a forked process has none of its parent's, and another library may reset them all.
-        code::NOT_INITIALIZED
-        | code::INVALID_CONTEXT
-        | code::DEINITIALIZED
-        | code::DEVICE_UNAVAILABLE
-        | code::CONTEXT_IS_DESTROYED => Severity::Lost,
-        _ => Severity::Call,
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Held")
     }
 }
+
+/// CUDA_ERROR_STREAM_DETACHED.
+const STREAM_DETACHED: Code = 917;
 
 /// What to do about a device that this process has lost.
 fn advice(failed: Code) -> &'static str {
@@ -72,13 +51,20 @@ fn advice(failed: Code) -> &'static str {
         code::INVALID_CONTEXT | code::CONTEXT_IS_DESTROYED => {
             "; another library of this process has reset the device (cudaDeviceReset): leave that out, or open the device after it"
         }
+        STREAM_DETACHED => "; the application has destroyed the green context it gave: keep that as long as the device",
         _ => "",
     }
 }
 
 impl Fault {
     pub(crate) fn new(device: String, patience: Option<Duration>) -> Fault {
-        Fault { device, patience, set: AtomicBool::new(false), error: Mutex::new(None) }
+        let (set, error, held) = (AtomicBool::new(false), Mutex::new(None), OnceLock::new());
+        Fault { device, patience, set, error, held }
+    }
+
+    /// Says who knows what memory is held, for errors; the first stays.
+    pub(crate) fn tell_held(&self, held: impl Fn() -> MemoryStats + Send + Sync + 'static) {
+        let _ = self.held.set(Held(Box::new(held)));
     }
 
     /// The device's name.
@@ -117,12 +103,13 @@ impl Fault {
         self.lose(format!("its work was not done within {:?}", self.patience.unwrap_or_default()))
     }
 
-    /// What the status `failed` of `op` is as an error; a fault that stays is recorded.
-    pub(crate) fn error(&self, api: &Api, op: &str, failed: Code) -> Error {
-        self.judge(op, failed, api.words(failed))
+    /// What the status `failed` of `op` is as an error; a fault that stays is recorded. `requested` are the bytes that `op` was
+    /// to have, 0 when only the driver knows.
+    pub(crate) fn error(&self, api: &Api, op: &str, failed: Code, requested: u64) -> Error {
+        self.judge(op, failed, requested, api.words(failed))
     }
 
-    fn judge(&self, op: &str, failed: Code, words: String) -> Error {
+    fn judge(&self, op: &str, failed: Code, requested: u64, words: String) -> Error {
         let device = self.device.clone();
         match severity(failed) {
             Severity::Poisoned => self.keep(Error::DevicePoisoned { device, first_error: words, op: op.to_owned() }),
@@ -130,11 +117,22 @@ impl Fault {
             // A call that failed because of an earlier fault is told as that fault.
             Severity::Call => match self.check() {
                 Err(earlier) => earlier,
-                Ok(()) if failed == code::OUT_OF_MEMORY => {
-                    Error::OutOfMemory { device, requested: 0, in_use: 0, cached: 0, limit: None }
-                }
+                Ok(()) if failed == code::OUT_OF_MEMORY => self.out_of_memory(op, requested),
                 Ok(()) => Error::Backend { device, op: op.to_owned(), message: words },
             },
+        }
+    }
+
+    /// Before there is a pool nothing is held.
+    fn out_of_memory(&self, op: &str, requested: u64) -> Error {
+        let stats = self.held.get().map(|held| (held.0)()).unwrap_or_default();
+        log::info!("{}: {op}: the driver has no memory left", self.device);
+        Error::OutOfMemory {
+            device: self.device.clone(),
+            requested,
+            in_use: stats.in_use_bytes,
+            cached: stats.cached_bytes,
+            limit: None, // which only the pool itself refuses by
         }
     }
 
@@ -149,16 +147,19 @@ impl Fault {
 mod tests {
     use super::*;
 
+    const ILLEGAL_ADDRESS: Code = 700;
+    const LAUNCH_FAILED: Code = 719;
+
     #[test]
     fn first_fault_stays_and_answers_every_later_failure() {
         let fault = Fault::new("cuda:7".to_owned(), None);
-        let call = fault.judge("write", code::INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE".to_owned());
+        let call = fault.judge("write", code::INVALID_VALUE, 0, "CUDA_ERROR_INVALID_VALUE".to_owned());
         assert!(matches!(call, Error::Backend { .. }) && fault.check().is_ok(), "{call:?}");
-        let first = fault.judge("read", code::ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned());
+        let first = fault.judge("read", ILLEGAL_ADDRESS, 0, "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned());
         assert!(matches!(first, Error::DevicePoisoned { .. }), "{first:?}");
         for later in [
-            fault.judge("launch", code::LAUNCH_FAILED, "later".to_owned()),
-            fault.judge("write", code::INVALID_VALUE, "later".to_owned()),
+            fault.judge("launch", LAUNCH_FAILED, 0, "later".to_owned()),
+            fault.judge("write", code::INVALID_VALUE, 0, "later".to_owned()),
             fault.lose("later".to_owned()),
             fault.check().unwrap_err(),
         ] {
@@ -174,10 +175,15 @@ mod tests {
     }
 
     #[test]
-    fn severity_tells_one_call_from_the_context_and_the_device() {
-        assert_eq!(severity(code::OUT_OF_MEMORY), Severity::Call);
-        assert_eq!(severity(code::NOT_READY), Severity::Call);
-        assert_eq!(severity(code::LAUNCH_FAILED), Severity::Poisoned);
-        assert_eq!(severity(code::CONTEXT_IS_DESTROYED), Severity::Lost);
+    fn out_of_memory_tells_what_was_asked_for_and_what_is_held() {
+        let fault = Fault::new("cuda:7".to_owned(), None);
+        let early = fault.judge("opening", code::OUT_OF_MEMORY, 0, String::new());
+        assert!(matches!(early, Error::OutOfMemory { in_use: 0, cached: 0, .. }), "{early:?}");
+        fault.tell_held(|| MemoryStats { in_use_bytes: 300, cached_bytes: 20, ..MemoryStats::default() });
+        let late = fault.judge("loading", code::OUT_OF_MEMORY, 4096, String::new());
+        let told = matches!(late, Error::OutOfMemory { requested: 4096, in_use: 300, cached: 20, limit: None, .. });
+        assert!(told, "{late:?}");
+        let unknown = fault.judge("making an event", code::OUT_OF_MEMORY, 0, String::new()).to_string();
+        assert!(unknown.contains("the driver's own needs, 300 in use, 20 cached"), "{unknown}");
     }
 }

@@ -130,7 +130,7 @@ impl CudaBackend {
     /// [`Error::DeviceLost`], [`Error::DevicePoisoned`]; [`Error::Recording`] while this thread records.
     pub fn record_event(&self) -> Result<DeviceEvent> {
         self.recorders().refuse(self.id(), "an event", "record it before or after a replay")?;
-        let event = Event::new(self.stream.context(), EventKind::Sleeping)?;
+        let event = self.new_event()?;
         event.record(&self.stream)?;
         Ok(DeviceEvent(event))
     }
@@ -187,8 +187,11 @@ impl CudaBackend {
         if bytes == 0 {
             return Ok(());
         }
+        // Both events are made before the copy is given: where there is no memory for one, nothing is under way.
+        let (ready, done) = (other.new_event()?, self.new_event()?);
         // The other device's work so far may still use the destination.
-        self.wait_event(&other.record_event()?)?;
+        ready.record(&other.stream)?;
+        self.stream.wait_for(&ready)?;
         // SAFETY: both ranges are inside live buffers, as checked. Either may be dropped before the copy is done: `from`
         // goes back to this backend's pool, in the order of this stream; the next owner of `to` has its work behind the
         // event that `other` is made to wait for below, and the driver frees memory only when nothing uses it.
@@ -196,6 +199,21 @@ impl CudaBackend {
             let context = other.stream.context();
             self.stream.copy_to_peer(context, destination + to_offset, source + from_offset, bytes)?;
         }
-        other.wait_event(&self.record_event()?)
+        let ordered = done.record(&self.stream).and_then(|()| other.stream.wait_for(&done));
+        ordered.or_else(|error| self.end_copy(other, &error))
+    }
+
+    /// Ends a copy that is under way and that `other` could not be made to wait for: by waiting here.
+    fn end_copy(&self, other: &CudaBackend, error: &Error) -> Result<()> {
+        log::info!("{}: a copy to {} is waited for: {error}", self.id(), other.id());
+        self.stream.synchronize("copy_to_peer").inspect_err(|_| {
+            // Nobody knows what is in its memory, or when the copy ends.
+            other.fault().lose(format!("a copy from {} did not end as it should: {error}", self.id()));
+        })?;
+        other.fault().check()
+    }
+
+    fn new_event(&self) -> Result<Event> {
+        self.with_room(|| Event::new(self.stream.context(), EventKind::Sleeping))
     }
 }

@@ -156,7 +156,7 @@ impl Compiler {
         let cubin = match native::link(&self.context, &ptx.text)? {
             Ok(cubin) => cubin,
             Err(failed) if failed.code == code::OUT_OF_MEMORY => {
-                return Err(self.context.error(&format!("compiling kernel `{name}`"), failed.code));
+                return Err(self.context.error_for(&format!("compiling kernel `{name}`"), failed.code, ptx.text.len()));
             }
             Err(failed) => {
                 log::debug!("the PTX of kernel `{name}` was refused:\n{}", ptx.text);

@@ -10,7 +10,7 @@
 //! | an application's own context, addresses, events, copies between cards | `interop.rs` |
 //! | the driver library, and what is said when it is missing or old | `driver.rs`, [`versions`] |
 //! | every call into it, and almost every `unsafe` block | `native/` |
-//! | faults that stay: poisoned and lost devices | `fault.rs` |
+//! | faults that stay: poisoned and lost devices; what each status means | `fault.rs`, `status.rs` |
 //! | memory | `polywarp_core::pool`, `native/memory.rs` |
 //! | WGSL to machine code; the cache on disk; kernels compiled before | `kernels.rs`, `cache.rs`, `prepared.rs` |
 //! | polywarp's own CUDA kernels (`polywarp-kernels`), loaded | `machine.rs` |
@@ -41,6 +41,7 @@ mod recording;
 mod run;
 mod slices;
 mod staging;
+mod status;
 mod transfer;
 mod user;
 #[cfg(feature = "vendor")]

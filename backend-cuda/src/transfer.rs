@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -217,8 +218,17 @@ impl Arrival {
             state.1.take()
         };
         if let Some(waker) = waker {
-            waker.wake();
+            wake(waker);
         }
+    }
+}
+
+/// Wakes, which runs a user's code, on the thread that all reads wait for: a panic there is the user's, and ends no other read.
+fn wake(waker: Waker) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        log::error!("a waker of a read has panicked");
+        // Not dropped: what somebody panics with may panic in turn.
+        std::mem::forget(panic);
     }
 }
 
@@ -229,14 +239,15 @@ impl Future for Awaited {
     type Output = Outcome;
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Outcome> {
-        let mut state = lock(&self.0.0);
-        match state.0.take() {
-            Some(value) => Poll::Ready(value),
-            None => {
-                state.1 = Some(task.waker().clone());
-                Poll::Pending
-            }
-        }
+        // A waker's own code, to clone and to drop it, runs outside of the lock, for which the thread that waits may wait.
+        let fresh = Some(task.waker().clone());
+        let (value, _old) = {
+            let mut state = lock(&self.0.0);
+            let value = state.0.take();
+            let kept = if value.is_none() { fresh } else { None };
+            (value, std::mem::replace(&mut state.1, kept))
+        };
+        value.map_or(Poll::Pending, Poll::Ready)
     }
 }
 

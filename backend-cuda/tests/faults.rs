@@ -5,6 +5,11 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Wake};
+use std::time::{Duration, Instant};
+
 use common::{Control, add_kernel, assert_alive, bind, card_to_myself, download, interpreted, upload, usable};
 use polywarp_core::{Backend, DType, Device, Error, Result, Tensor};
 use polywarp_cuda::{CudaBackend, Options, cards};
@@ -189,4 +194,159 @@ fn captures_of_other_libraries_are_neither_minded_nor_spoilt() {
     }
     let ended = Control::new().beside_a_capture(|| work().unwrap());
     assert!(ended, "a call of ours spoilt the capture");
+}
+
+/// A status of which cuda.h says that the process must be restarted is never told as the failure of one call.
+#[test]
+fn statuses_that_end_the_context_poison_the_device() {
+    let _card = card_to_myself();
+    if !interpreted() {
+        println!("skipped: only the interpreted driver can be told to fail");
+        return;
+    }
+    let control = Control::new();
+    // Contained errors of a card, leaks of tensor memory, a client that MPS ended, data of another device; the way to MPS.
+    for (code, poisoned) in [(226, true), (721, true), (810, true), (911, true), (719, true), (806, false), (46, false)]
+    {
+        let backend: CudaBackend = usable()[0].open(Options::default()).unwrap();
+        let buffer = upload(&backend, &[1, 2, 3]);
+        control.fail("cuStreamSynchronize", code, 0);
+        let answers = [backend.synchronize().err(), backend.alloc(4).err(), backend.write(&buffer, 0, &[1; 4]).err()];
+        control.fail("none", 0, 0);
+        for answer in answers {
+            let told = match &answer {
+                Some(Error::DevicePoisoned { .. }) => poisoned,
+                Some(Error::DeviceLost { .. }) => !poisoned,
+                _ => false,
+            };
+            assert!(told, "{code}: {answer:?}");
+        }
+    }
+    assert_alive(&usable()[0].open(Options::default()).unwrap());
+}
+
+/// The driver's own allocations that fail say what was asked for and what the pool holds, as the pool's do.
+#[test]
+fn out_of_memory_outside_of_the_pool_tells_true_figures() {
+    let _card = card_to_myself();
+    if !interpreted() {
+        println!("skipped: only the interpreted driver can be told to fail");
+        return;
+    }
+    let control = Control::new();
+    let backend: CudaBackend = usable()[0].open(Options::default()).unwrap();
+    let own = upload(&backend, &[7; 1000]);
+    drop(upload(&backend, &[7; 3000]));
+    let (in_use, cached) = (backend.memory().in_use_bytes, backend.memory().cached_bytes);
+    assert!(in_use >= 4000 && cached >= 12_000, "{in_use} {cached}");
+    let told = |name: &str, at: u64, work: &dyn Fn() -> Result<()>| {
+        control.fail(name, OUT_OF_MEMORY, at);
+        let error = work().unwrap_err();
+        control.fail("none", 0, 0);
+        match error {
+            Error::OutOfMemory { requested, in_use: held, cached: kept, limit: None, .. } => {
+                assert_eq!((held, kept), (in_use, cached), "{name}");
+                requested
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    };
+    // A read of a size that no piece is kept for: a page-locked one is made.
+    let read = || backend.read_blocking(&own, 0..4000).map(|_| ());
+    assert_eq!(told("cuMemHostAlloc", 0, &read), 4096);
+    // What an event takes only the driver knows.
+    let copy = || backend.read_blocking(&own, 0..4000).map(|_| ());
+    assert_eq!(told("cuEventCreate", 0, &copy), 0);
+    assert_alive(&backend);
+}
+
+/// A copy between devices is either not given, or ended by somebody: never under way with nobody behind it.
+#[test]
+fn copy_to_peer_that_fails_leaves_no_copy_under_way() {
+    let _card = card_to_myself();
+    if !interpreted() {
+        println!("skipped: only the interpreted driver can be told to fail");
+        return;
+    }
+    let control = Control::new();
+    for (name, code, calls) in [
+        ("cuEventCreate", INVALID_VALUE, 2),
+        ("cuEventRecord", INVALID_VALUE, 2),
+        ("cuStreamWaitEvent", INVALID_VALUE, 2),
+        ("cuMemcpyPeerAsync", INVALID_VALUE, 1),
+    ] {
+        for at in 0..calls {
+            let [a, b]: [CudaBackend; 2] = [0, 1].map(|_| usable()[0].open(Options::default()).unwrap());
+            let (x, y) = (upload(&a, &[1, 2, 3]), upload(&b, &[7, 8, 9]));
+            a.synchronize().unwrap();
+            b.synchronize().unwrap();
+            control.fail(name, code, at);
+            let copied = a.copy_to_peer(&x, 0, &b, &y, 0, 12);
+            assert!(control.calls() > at, "{name} is called too few times");
+            let there = download(&b, &y);
+            control.fail("none", 0, 0);
+            match &copied {
+                Ok(()) => assert_eq!(there, [1, 2, 3], "{name} {at}"),
+                Err(Error::Backend { .. }) => assert_eq!(there, [7, 8, 9], "{name} {at}: a copy was under way"),
+                other => panic!("{name} {at}: {other:?}"),
+            }
+            assert_alive(&a);
+            assert_alive(&b);
+        }
+    }
+    // Where the copy cannot even be waited for, the device that it goes to has memory that nobody can vouch for.
+    let [a, b]: [CudaBackend; 2] = [0, 1].map(|_| usable()[0].open(Options::default()).unwrap());
+    let (x, y) = (upload(&a, &[1, 2, 3]), upload(&b, &[7, 8, 9]));
+    control.fail("cuStreamWaitEvent", LAUNCH_FAILED, 1);
+    let copied = a.copy_to_peer(&x, 0, &b, &y, 0, 12);
+    control.fail("none", 0, 0);
+    assert!(matches!(copied, Err(Error::DevicePoisoned { .. })), "{copied:?}");
+    assert!(matches!(b.synchronize(), Err(Error::DevicePoisoned { .. } | Error::DeviceLost { .. })));
+}
+
+/// Counts, and panics with what panics in turn when it is dropped.
+struct Panics(AtomicU32);
+
+struct Again;
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        panic!("and what it panicked with");
+    }
+}
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        std::panic::panic_any(Again);
+    }
+}
+
+#[test]
+fn waker_that_panics_harms_no_other_read() {
+    let _card = card_to_myself();
+    if !interpreted() {
+        println!("skipped: reads that are pending for sure need the interpreted driver");
+        return;
+    }
+    let backend: CudaBackend = usable()[0].open(Options::default()).unwrap();
+    let busy = upload(&backend, &[0]);
+    let mut woken = 0;
+    for round in 0..20 {
+        (0..200).for_each(|_| backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &busy)]).unwrap());
+        let waker = Arc::new(Panics(AtomicU32::new(0)));
+        let mut read = backend.read(&busy, 0..4);
+        let pending = read.as_mut().poll(&mut Context::from_waker(&Arc::clone(&waker).into())).is_pending();
+        let started = Instant::now();
+        while pending && waker.0.load(Ordering::SeqCst) == 0 {
+            assert!(started.elapsed() < Duration::from_secs(20), "never woken");
+            std::thread::yield_now();
+        }
+        woken += u32::from(pending);
+        // The bytes came all the same, and so do those of reads after it.
+        assert_eq!(common::words(&pollster::block_on(read).unwrap()), [200 * (round + 1)]);
+        let other = upload(&backend, &[9]);
+        assert_eq!(common::words(&pollster::block_on(backend.read(&other, 0..4)).unwrap()), [9]);
+    }
+    assert!(woken > 0, "no read was ever pending");
 }

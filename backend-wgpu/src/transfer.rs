@@ -7,6 +7,7 @@
 
 use std::future::Future;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 #[cfg(not(target_arch = "wasm32"))]
@@ -77,8 +78,10 @@ impl<T> Arrival<T> {
     /// Wakes the future that waits, which runs a user's code: to be called without a lock. A panic in it is its own.
     fn wake(&self) {
         let waker = lock(&self.state).waker.take();
-        if let Some(waker) = waker {
-            unpanicked(|| waker.wake());
+        if let Some(Err(panic)) = waker.map(|waker| catch_unwind(AssertUnwindSafe(|| waker.wake()))) {
+            log::error!("a waker of a read has panicked");
+            // Not dropped: what somebody panics with may panic in turn.
+            std::mem::forget(panic);
         }
     }
 }

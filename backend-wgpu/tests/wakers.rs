@@ -72,10 +72,19 @@ fn waker_that_launches_does_not_wait_for_itself() {
 /// Counts, and panics.
 struct Panics(AtomicU32);
 
+/// What it panics with, which panics in turn when it is dropped.
+struct Again;
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        panic!("and what it panicked with");
+    }
+}
+
 impl Wake for Panics {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
-        panic!("a waker of a user's");
+        std::panic::panic_any(Again);
     }
 }
 

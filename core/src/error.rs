@@ -237,11 +237,11 @@ pub enum Error {
         limit: u64,
     },
     /// No memory left now; dropping tensors and trying again can help.
-    #[error("{device}: out of memory: {requested} bytes requested, {in_use} in use, {cached} cached{}; drop tensors or split the batch", of_limit(.limit))]
+    #[error("{device}: out of memory: {}, {in_use} in use, {cached} cached{}; drop tensors or split the batch", of_request(*.requested), of_limit(.limit))]
     OutOfMemory {
         /// The device asked.
         device: String,
-        /// Bytes asked for.
+        /// Bytes asked for; 0 when they were for the driver's own needs (an event, a graph), of which it does not tell the size.
         requested: u64,
         /// Bytes held by live tensors.
         in_use: u64,
@@ -416,6 +416,13 @@ fn beside(dtype: DType) -> String {
     let integers = dtype.integer_range().map(|(least, most)| format!("integers of {least} to {most}"));
     let held = integers.unwrap_or_else(|| "0 and 1".to_owned());
     format!(", only {held}; cast the tensor to a dtype that can, or convert the number with Expr::cast")
+}
+
+fn of_request(requested: u64) -> String {
+    match requested {
+        0 => "for the driver's own needs".to_owned(),
+        bytes => format!("{bytes} bytes requested"),
+    }
 }
 
 fn of_limit(limit: &Option<u64>) -> String {

@@ -112,10 +112,10 @@ impl Pinned {
         let mut start = std::ptr::null_mut();
         let op = "allocating page-locked memory";
         // SAFETY: the pointer is to a live local.
-        context.call(op, |api| unsafe { (api.cuMemHostAlloc)(&mut start, len, PORTABLE) })?;
+        context.call_for(op, len, |api| unsafe { (api.cuMemHostAlloc)(&mut start, len, PORTABLE) })?;
         match NonNull::new(start.cast::<u8>()) {
             Some(start) => Ok(Pinned { context: Arc::clone(context), start, len }),
-            None => Err(context.error(op, code::OUT_OF_MEMORY)),
+            None => Err(context.error_for(op, code::OUT_OF_MEMORY, len)),
         }
     }
 

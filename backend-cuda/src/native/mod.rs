@@ -106,7 +106,7 @@ impl Context {
         // SAFETY: the driver is initialised, and the pointer is to a live local.
         let code = unsafe { (api.cuDevicePrimaryCtxRetain)(&mut raw, device) };
         if code != code::SUCCESS {
-            return Err(fault.error(api, "opening the device", code));
+            return Err(fault.error(api, "opening the device", code, 0));
         }
         Ok(Arc::new(Context { api, raw, device, owner: Owner::Primary, peers: Peers::new(), fault }))
     }
@@ -182,9 +182,17 @@ impl Context {
     /// # Errors
     /// What the status of `work` means.
     pub(crate) fn call(&self, op: &str, work: impl FnOnce(&Api) -> Code) -> Result<()> {
+        self.call_for(op, 0, work)
+    }
+
+    /// [`Context::call`] of work that is to have `requested` bytes of memory.
+    ///
+    /// # Errors
+    /// As [`Context::call`].
+    pub(crate) fn call_for(&self, op: &str, requested: usize, work: impl FnOnce(&Api) -> Code) -> Result<()> {
         match self.attempt(work)? {
             code::SUCCESS => Ok(()),
-            failed => Err(self.error(op, failed)),
+            failed => Err(self.error_for(op, failed, requested)),
         }
     }
 
@@ -198,7 +206,12 @@ impl Context {
 
     /// What a status means.
     pub(crate) fn error(&self, op: &str, failed: Code) -> Error {
-        self.fault.error(self.api, op, failed)
+        self.error_for(op, failed, 0)
+    }
+
+    /// What a status means of work that was to have `requested` bytes of memory.
+    pub(crate) fn error_for(&self, op: &str, failed: Code, requested: usize) -> Error {
+        self.fault.error(self.api, op, failed, requested as u64)
     }
 
     /// Waits until `done` says so: by `block`, or by asking now and then when patience is limited.

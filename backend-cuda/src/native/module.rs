@@ -108,7 +108,7 @@ pub(crate) fn load(
     // local.
     let done = context.attempt(|api| unsafe { (api.cuModuleLoadData)(&mut module, cubin.as_ptr().cast()) })?;
     let refused = |failed| match failed {
-        code::OUT_OF_MEMORY => Err(context.error(&format!("loading kernel `{symbol}`"), failed)),
+        code::OUT_OF_MEMORY => Err(context.error_for(&format!("loading kernel `{symbol}`"), failed, cubin.len())),
         failed => Ok(Err(failed)),
     };
     if done != code::SUCCESS {

@@ -12,7 +12,8 @@ use polywarp_core::Result;
 
 use super::Context;
 use crate::driver::code;
-use crate::fault::{Severity, lock, severity};
+use crate::fault::lock;
+use crate::status::{Severity, severity};
 
 /// The contexts that one was to be given access to.
 pub(super) struct Peers {
