@@ -1,11 +1,12 @@
 //! Compiled kernels on disk, so that a process starts without compiling anything.
 //!
 //! A cache of code is code: it lives in a directory of the user's own ([`UserDir`]: mode 0700, never /tmp; one that others
-//! can write or own is refused with a warning), and every entry is one file that holds the code *and* how it is launched,
+//! can write, own or replace is refused with a warning), and every entry is one file that holds the code *and* how it is launched,
 //! under a SHA-256 that is checked on the very bytes that are used. A file that is torn, altered, renamed or foreign is a
 //! miss, never an error. Uses no GPU.
 //!
-//! `POLYWARP_CACHE=off` turns it off, `POLYWARP_CACHE=/a/directory` puts it elsewhere (under the same rules).
+//! `POLYWARP_CACHE=off` turns it off, `POLYWARP_CACHE=/a/directory` puts it elsewhere (under the same rules). Beyond 1 GiB, or
+//! what `POLYWARP_CACHE_LIMIT_MIB` says, the kernels that were not used for longest go.
 
 use std::path::{Path, PathBuf};
 
@@ -128,7 +129,7 @@ impl DiskCache {
 
     /// Whether there is a file for `key`; it is not read.
     pub(crate) fn has(&self, key: &Key) -> bool {
-        self.directory.as_ref().is_some_and(|directory| directory.path().join(key.file_name()).is_file())
+        self.directory.as_ref().is_some_and(|directory| directory.has(&key.file_name()))
     }
 
     /// The entry of `key`, if there is a sound one.
