@@ -6,6 +6,7 @@
 //! computes on the CPU, only slower than the CPU device. `POLYWARP_DEVICE` names the device that [`best`] returns.
 
 use std::fmt;
+use std::time::Duration;
 
 use polywarp_core::{Device, DeviceKind, Error, Result};
 
@@ -47,27 +48,63 @@ enum Route {
     Missing,
 }
 
+/// How to open a device; [`Opening::default`] is what [`device()`] and [`DeviceEntry::open`] do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Opening {
+    /// How long one wait for a GPU may take before the device counts as lost ([`Error::DeviceLost`]); `None` waits for ever. For
+    /// kernels that may never end. The CPU computes in the call, and is not waited for.
+    pub patience: Option<Duration>,
+}
+
+impl Opening {
+    /// With this patience.
+    pub fn patience(mut self, patience: Option<Duration>) -> Opening {
+        self.patience = patience;
+        self
+    }
+
+    #[cfg(all(feature = "cuda-unpinned", not(target_arch = "wasm32")))]
+    fn cuda(self) -> polywarp_cuda::Options {
+        polywarp_cuda::Options { patience: self.patience, ..polywarp_cuda::Options::default() }
+    }
+
+    #[cfg(all(feature = "wgpu", not(target_arch = "wasm32")))]
+    fn wgpu(self) -> polywarp_wgpu::Options {
+        polywarp_wgpu::Options { patience: self.patience, ..polywarp_wgpu::Options::default() }
+    }
+}
+
 impl DeviceEntry {
     /// Opens the device.
     ///
     /// # Errors
     /// [`Error::BackendUnavailable`] when it cannot be used.
     pub fn open(&self) -> Result<Device> {
+        self.open_with(Opening::default())
+    }
+
+    /// Opens the device as `opening` says.
+    ///
+    /// # Errors
+    /// As [`DeviceEntry::open`].
+    pub fn open_with(&self, opening: Opening) -> Result<Device> {
         if let Some(reason) = &self.unusable {
             return Err(reason.clone());
         }
-        self.open_route()
+        self.open_route(opening)
     }
 
     #[cfg(any(feature = "cpu", all(any(feature = "wgpu", feature = "cuda-unpinned"), not(target_arch = "wasm32"))))]
-    fn open_route(&self) -> Result<Device> {
+    fn open_route(&self, opening: Opening) -> Result<Device> {
+        let _ = opening; // the CPU has no use for it
         match &self.route {
             #[cfg(feature = "cpu")]
             Route::Cpu => Ok(Device::cpu()),
             #[cfg(all(feature = "cuda-unpinned", not(target_arch = "wasm32")))]
-            Route::Cuda(card) => Ok(Device::new(card.open(polywarp_cuda::Options::default())?)),
+            Route::Cuda(card) => Ok(Device::new(card.open(opening.cuda())?)),
             #[cfg(all(feature = "wgpu", not(target_arch = "wasm32")))]
-            Route::Wgpu(adapter) => Ok(Device::new(adapter.open(polywarp_wgpu::Options::default())?)),
+            Route::Wgpu(adapter) => Ok(Device::new(adapter.open(opening.wgpu())?)),
             #[cfg(all(any(feature = "wgpu", feature = "cuda-unpinned"), not(target_arch = "wasm32")))]
             Route::Missing => Err(Error::NoSuchDevice { name: self.id.clone(), available: Vec::new() }),
         }
@@ -77,7 +114,7 @@ impl DeviceEntry {
         feature = "cpu",
         all(any(feature = "wgpu", feature = "cuda-unpinned"), not(target_arch = "wasm32"))
     )))]
-    fn open_route(&self) -> Result<Device> {
+    fn open_route(&self, _opening: Opening) -> Result<Device> {
         match self.route {}
     }
 
@@ -222,6 +259,14 @@ fn wgpu_entries() -> Vec<DeviceEntry> {
 /// # Errors
 /// [`Error::NoSuchDevice`] listing the names there are; [`Error::BackendUnavailable`] when it cannot be opened.
 pub fn device(name: &str) -> Result<Device> {
+    device_with(name, Opening::default())
+}
+
+/// [`device()`], opened as `opening` says.
+///
+/// # Errors
+/// As [`device()`].
+pub fn device_with(name: &str, opening: Opening) -> Result<Device> {
     #[cfg(feature = "cpu")]
     if name == "cpu" {
         return Ok(Device::cpu()); // without loading graphics drivers
@@ -229,16 +274,16 @@ pub fn device(name: &str) -> Result<Device> {
     #[cfg(all(feature = "cuda-unpinned", not(target_arch = "wasm32")))]
     if name == "cuda" || ["cuda:", "GPU-", "MIG-"].iter().any(|prefix| name.starts_with(prefix)) {
         let card = polywarp_cuda::card(if name == "cuda" { "cuda:0" } else { name })?; // likewise
-        return Ok(Device::new(card.open(polywarp_cuda::Options::default())?));
+        return Ok(Device::new(card.open(opening.cuda())?));
     }
     let address = pci_address(name);
     #[cfg(all(feature = "cuda-unpinned", not(target_arch = "wasm32")))]
     if let Some(card) = address.as_deref().and_then(|address| polywarp_cuda::card(address).ok()) {
-        return Ok(Device::new(card.open(polywarp_cuda::Options::default())?)); // likewise
+        return Ok(Device::new(card.open(opening.cuda())?)); // likewise
     }
     let entries = devices();
     match named(&entries, name, address.as_deref()) {
-        Some(entry) => entry.open(),
+        Some(entry) => entry.open_with(opening),
         None => {
             // A backend that is not available at all explains more than a list without it.
             let backend = name.split(':').next().unwrap_or_default();
@@ -276,7 +321,15 @@ fn pci_address(name: &str) -> Option<String> {
 /// # Errors
 /// As [`best_with_reasons`].
 pub fn best() -> Result<Device> {
-    best_with_reasons().map(|choice| choice.device)
+    best_with(Opening::default())
+}
+
+/// [`best`], opened as `opening` says.
+///
+/// # Errors
+/// As [`best_with_reasons`].
+pub fn best_with(opening: Opening) -> Result<Device> {
+    best_opened(opening).map(|choice| choice.device)
 }
 
 /// What [`best_with_reasons`] found.
@@ -333,12 +386,16 @@ impl fmt::Display for Rejected {
 /// What [`device()`] says of the name in `POLYWARP_DEVICE`; [`Error::BackendUnavailable`] with every reason when no device
 /// is left.
 pub fn best_with_reasons() -> Result<Choice> {
+    best_opened(Opening::default())
+}
+
+fn best_opened(opening: Opening) -> Result<Choice> {
     if let Some(name) = std::env::var_os(DEVICE_VARIABLE).filter(|name| !name.is_empty()) {
-        return Ok(Choice { device: device(&name.to_string_lossy())?, rejected: Vec::new() });
+        return Ok(Choice { device: device_with(&name.to_string_lossy(), opening)?, rejected: Vec::new() });
     }
     // Each step only when the one before it found nothing: loading graphics drivers takes longer than starting CUDA.
     let gpus = std::iter::once_with(cuda_entries).chain(std::iter::once_with(wgpu_entries)).flatten();
-    choose(gpus.chain(std::iter::once_with(cpu_entry).flatten()), DeviceEntry::open)
+    choose(gpus.chain(std::iter::once_with(cpu_entry).flatten()), |entry| entry.open_with(opening))
 }
 
 fn choose(

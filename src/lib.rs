@@ -37,7 +37,8 @@ mod devices;
 pub mod bench;
 
 pub use devices::{
-    Choice, DEVICE_VARIABLE, DeviceEntry, Rejected, Rejection, best, best_with_reasons, device, devices,
+    Choice, DEVICE_VARIABLE, DeviceEntry, Opening, Rejected, Rejection, best, best_with, best_with_reasons, device,
+    device_with, devices,
 };
 pub use polywarp_core::*;
 

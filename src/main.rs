@@ -7,6 +7,15 @@ fn main() -> std::process::ExitCode {
     cli::main()
 }
 
+/// Ends the process at once: no handler of a driver's or of the C library's runs, which could wait for work that does not end.
+fn end_now(code: u8) -> ! {
+    unsafe extern "C" {
+        fn _exit(code: std::ffi::c_int) -> !;
+    }
+    // SAFETY: `_exit` of the C library may be called at any time, and returns to nobody.
+    unsafe { _exit(std::ffi::c_int::from(code)) }
+}
+
 /// Keeps libwayland, which wgpu's GL asks for a display that this program does not need, from printing an error of its
 /// own where there is no desktop.
 #[cfg(target_os = "linux")]

@@ -161,7 +161,7 @@ pub enum Error {
         reason: String,
     },
     /// Operands that live on different devices.
-    #[error("{op}: operands are on {lhs} and {rhs}; move one with to_device()")]
+    #[error("{op}: {}", of_devices(.lhs, .rhs))]
     DeviceMismatch {
         /// The operation asked for.
         op: &'static str,
@@ -418,6 +418,17 @@ fn beside(dtype: DType) -> String {
     format!(", only {held}; cast the tensor to a dtype that can, or convert the number with Expr::cast")
 }
 
+/// Two devices of one name are two all the same: each has memory of its own.
+fn of_devices(lhs: &str, rhs: &str) -> String {
+    if lhs == rhs {
+        return format!(
+            "operands are on two devices that were opened separately as `{lhs}`; open it once and clone the handle \
+             (`Device` is a handle), or move one operand with to_device()"
+        );
+    }
+    format!("operands are on {lhs} and {rhs}; move one with to_device()")
+}
+
 fn of_request(requested: u64) -> String {
     match requested {
         0 => "for the driver's own needs".to_owned(),
@@ -432,6 +443,17 @@ fn of_limit(limit: &Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_of_one_name_are_told_apart() {
+        let said = |lhs: &str, rhs: &str| {
+            Error::DeviceMismatch { op: "add", lhs: lhs.to_owned(), rhs: rhs.to_owned() }.to_string()
+        };
+        assert_eq!(said("cpu", "cuda:0"), "add: operands are on cpu and cuda:0; move one with to_device()");
+        let same = said("cpu", "cpu");
+        assert!(same.contains("opened separately as `cpu`") && same.contains("clone the handle"), "{same}");
+        assert!(!same.contains("cpu and cpu"), "{same}");
+    }
 
     /// What made it lives in a browser only (`tests/web`); what it says is the same everywhere.
     #[test]

@@ -1,8 +1,8 @@
 //! The files that commands write: whole or not at all, and never over what the same command reads or writes besides.
 //!
 //! A file is written under another name beside it and then renamed, so that an interrupt or a full disk leaves the old one
-//! as it was. What is no regular file (a device, a pipe, a descriptor of this process) is written as it stands: a rename
-//! would put a file in its place.
+//! as it was. A device, and a descriptor of this process, are written as they stand: a rename would put a file in their place.
+//! What hangs when it is opened, or was hardly meant, is refused: pipes with a name, sockets, disks.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -43,8 +43,8 @@ pub fn check_writable(path: &Path) -> Result<(), Fault> {
         Ok(there) if there.is_file() || there.is_dir() => {
             OpenOptions::new().append(true).open(&target).map(drop).map_err(fail)
         }
-        // A pipe or a terminal: opening it is already the use of it.
-        Ok(_) => Ok(()),
+        // A descriptor or a terminal: opening it is already the use of it.
+        Ok(there) => check_kind(&target, &there).map_err(fail),
         Err(_) => {
             File::create_new(&target).map_err(fail)?;
             fs::remove_file(&target).map_err(fail)
@@ -65,6 +65,61 @@ pub fn check_distinct(inputs: &[(String, &Path)], outputs: &[(String, &Path)]) -
         known.push((what, own));
     }
     Ok(())
+}
+
+/// Why `path` is not read, if it is not: a pipe with a name, whose opening waits for whoever writes it; a folder; a socket. What
+/// this process has open, such as a shell's `<(...)`, is read.
+pub fn check_readable(path: &Path) -> Result<(), String> {
+    let target = followed(path);
+    let there = fs::metadata(&target).map_err(|error| error.to_string())?;
+    match kind(&there) {
+        Some(what @ ("a folder" | "a socket")) => Err(format!("it is {what}, not a file")),
+        Some(what @ "a named pipe") if !is_descriptor(&target) => {
+            Err(format!("it is {what}, not a file; copy what it gives into one"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Why `path` is not a file with contents of its own, if it is none.
+pub fn check_regular(path: &Path) -> Result<(), String> {
+    match kind(&fs::metadata(path).map_err(|error| error.to_string())?) {
+        None => Ok(()),
+        Some(what) => Err(format!("not a regular file but {what}")),
+    }
+}
+
+/// What is no regular file, in a word.
+fn kind(there: &Metadata) -> Option<&'static str> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let ty = there.file_type();
+        let kinds = [
+            (ty.is_fifo(), "a named pipe"),
+            (ty.is_socket(), "a socket"),
+            (ty.is_block_device(), "a disk or part of one"),
+            (ty.is_char_device(), "a device"),
+        ];
+        if let Some((_, what)) = kinds.into_iter().find(|(is, _)| *is) {
+            return Some(what);
+        }
+    }
+    match (there.is_dir(), there.is_file()) {
+        (true, _) => Some("a folder"),
+        (_, true) => None,
+        _ => Some("something else"),
+    }
+}
+
+/// Refuses to write to a pipe with a name, whose opening waits for whoever reads it, to sockets and to disks; what this process
+/// has open, and devices such as /dev/null, are written.
+fn check_kind(target: &Path, there: &Metadata) -> io::Result<()> {
+    match kind(there) {
+        None | Some("a device" | "a folder") => Ok(()), // a folder does not open
+        Some(_) if is_descriptor(target) => Ok(()),
+        Some(what) => Err(io::Error::other(format!("it is {what}; name a regular file, or - for standard output"))),
+    }
 }
 
 fn failed(path: &Path, error: &io::Error) -> Fault {
@@ -118,6 +173,7 @@ fn write(path: &Path, fill: Fill<'_>) -> io::Result<()> {
         // Behind what its owner wrote: a second opening has a place of its own in the file.
         return fill(&mut OpenOptions::new().write(true).append(old.is_file()).open(&target)?);
     }
+    check_kind(&target, &old)?;
     if !old.is_file() {
         return fill(&mut OpenOptions::new().write(true).open(&target)?);
     }

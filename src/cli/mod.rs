@@ -1,7 +1,8 @@
 //! The program's frame: commands, exit codes, output that may be cut off, errors on one line.
 //!
 //! Exit code 0: all is well. 1: something is wrong with the machine or a result (a failed check, a finding of `doctor`,
-//! a lost device, a file that cannot be written). 2: the request is wrong (flags, files, shaders). One file per command;
+//! a lost device, a file that cannot be written). 2: the request is wrong (flags, files, shaders). 124: the work did not end in
+//! time, as `timeout` of coreutils has it; the process ends without waiting for it. One file per command;
 //! each has an `Args` for clap and `run(Args) -> Result<Verdict, Fault>`. Nothing here computes.
 
 mod bench;
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use polywarp::{Device, Error};
+use polywarp::{Device, Error, Opening};
 
 /// GPU math on every GPU, with nothing to install but the driver.
 ///
@@ -79,6 +80,8 @@ enum Fault {
     Usage(String),
     /// Exit code 1: the machine failed.
     Machine(String),
+    /// Exit code 124: work on a device did not end in time, and may never.
+    TimedOut(String),
     /// Whoever read the output went away: nothing to say, and nobody to say it to.
     OutputClosed,
 }
@@ -137,14 +140,22 @@ pub fn main() -> ExitCode {
         Ok(Ok(Verdict::Wrong) | Err(Fault::OutputClosed)) => (1, None),
         Ok(Err(Fault::Usage(message))) => (2, Some(message)),
         Ok(Err(Fault::Machine(message))) => (1, Some(message)),
+        Ok(Err(Fault::TimedOut(message))) => (TIMED_OUT, Some(message)),
         Err(panic) => (1, Some(format!("internal fault, please report it: {}", panic_text(&*panic)))),
     };
     if let Some(message) = message {
         // Nobody to tell when standard error is closed as well.
         let _ = writeln!(io::stderr(), "error: {}", one_line(&message));
     }
+    if code == TIMED_OUT {
+        // What a driver does at exit may wait for the work that does not end.
+        crate::end_now(code);
+    }
     ExitCode::from(code)
 }
+
+/// What `timeout` of coreutils ends with.
+const TIMED_OUT: u8 = 124;
 
 /// Help and version go to standard output; anything else is one line on standard error.
 fn parse_failed(error: &clap::Error) -> ExitCode {
@@ -210,9 +221,13 @@ fn say_json(value: &impl serde::Serialize) -> Result<(), Fault> {
 
 /// The device a command was given, or the default one.
 fn chosen_device(name: Option<&str>) -> Result<Device, Fault> {
+    opened_device(name, Opening::default())
+}
+
+fn opened_device(name: Option<&str>, opening: Opening) -> Result<Device, Fault> {
     Ok(match name {
-        Some(name) => polywarp::device(name)?,
-        None => polywarp::best()?,
+        Some(name) => polywarp::device_with(name, opening)?,
+        None => polywarp::best_with(opening)?,
     })
 }
 
@@ -232,11 +247,9 @@ fn parse_define(text: &str) -> Result<(String, f64), String> {
 fn read_shader(path: &Path) -> Result<String, Fault> {
     let fail = |why: String| Fault::usage(format!("{}: {why}", path.display()));
     let limit = polywarp::shader::MAX_SOURCE_BYTES as u64;
+    // Looked at first: opening a pipe waits for whoever writes it.
+    files::check_readable(path).map_err(fail)?;
     let file = std::fs::File::open(path).map_err(|e| fail(e.to_string()))?;
-    let info = file.metadata().map_err(|e| fail(e.to_string()))?;
-    if info.is_dir() {
-        return Err(fail("it is a folder".to_owned()));
-    }
     let mut bytes = Vec::new();
     // One byte more than allowed: enough to see that it is too long, whatever kind of file it is.
     io::Read::read_to_end(&mut io::Read::take(file, limit + 1), &mut bytes).map_err(|e| fail(e.to_string()))?;

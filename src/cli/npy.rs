@@ -88,6 +88,8 @@ impl std::fmt::Display for Form {
 
 /// Reads an array as little-endian bytes in row-major order.
 pub fn read(path: &Path) -> Result<(Form, Vec<u8>), String> {
+    // Looked at first: opening a pipe waits for whoever writes it.
+    super::files::check_regular(path)?;
     let mut file = File::open(path).map_err(|e| e.to_string())?;
     let info = file.metadata().map_err(|e| e.to_string())?;
     if !info.is_file() {

@@ -3,17 +3,20 @@
 //! Files are read and flags are checked before a device is touched; an array may be saved over the one it was read from. A
 //! buffer is as long as its array, rounded up to 4 bytes (what GPUs can bind), so an array of an odd number of 8- or 16-bit
 //! elements has padding zeros at its end. The shader reads its bytes whatever their dtype; where that can hardly be meant
-//! (numpy's f64 as f32), a line on standard error says so.
+//! (numpy's f64 as f32), a line on standard error says so. A shader that does not end is given up after `--timeout`, and the
+//! process ends without it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
 use polywarp::compiler::{Request, Target, compile};
-use polywarp::{Binding, Buffer, DType, Device, Kernel};
+use polywarp::{Binding, Buffer, DType, Device, Kernel, Opening};
 
 use super::files::{self, check_distinct, check_writable};
 use super::npy::{self, Form, Kind};
-use super::{Fault, Output, Verdict, chosen_device, in_shader, parse_define, read_shader, say_beside};
+use super::{Fault, Output, Verdict, in_shader, opened_device, parse_define, read_shader, say_beside};
 
 /// Runs a WGSL compute shader from and to .npy files
 #[derive(clap::Args)]
@@ -39,6 +42,23 @@ pub struct Args {
     /// Sets an `override` of the shader; may be repeated
     #[arg(long = "define", value_name = "N=V", value_parser = parse_define)]
     defines: Vec<(String, f64)>,
+    /// Seconds after which a shader that has not ended is given up, with exit code 124; 0 waits for ever
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = parse_timeout)]
+    timeout: Timeout,
+}
+
+/// How long the shader may take, compiling and reading included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Timeout(Option<Duration>);
+
+/// What a driver that does not come back from its own calls is granted beyond the patience for waits, which ends with more order.
+const GRACE: Duration = Duration::from_secs(2);
+
+fn parse_timeout(text: &str) -> Result<Timeout, String> {
+    let refused = || format!("`{text}` is not a number of seconds");
+    let seconds: f64 = text.parse().map_err(|_| refused())?;
+    let time = Duration::try_from_secs_f64(seconds).map_err(|_| refused())?;
+    Ok(Timeout(Some(time).filter(|time| !time.is_zero())))
 }
 
 /// `[GROUP.]BINDING`.
@@ -139,36 +159,94 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     let source = read_shader(&args.file)?;
     let arrays = args.binds.iter().map(load).collect::<Result<Vec<_>, _>>()?;
     args.saves.iter().try_for_each(|save| check_writable(&save.path))?;
-    let device = chosen_device(args.device.as_deref())?;
+    let device = opened_device(args.device.as_deref(), Opening::default().patience(args.timeout.0))?;
     if args.device.is_none() && device.id() == "cpu" {
         return Err(no_shaders_by_default());
     }
     let output = Output::beside(saves.iter().map(|(_, path)| *path));
     let bound = arrays.into_iter().map(|array| upload(&device, array)).collect::<Result<Vec<_>, Fault>>()?;
-    let bindings: Vec<Binding> = bound
-        .iter()
-        .map(|array| Binding {
-            group: array.at.group,
-            binding: array.at.binding,
-            buffer: array.buffer.clone(),
-            range: 0..padded(array.size_bytes),
-        })
-        .collect();
     let kernel = Kernel { wgsl: source, entry: args.entry.clone(), defines: args.defines.clone() };
-    let backend = device.backend();
-    backend.launch(&kernel, args.grid, &bindings).map_err(|e| in_shader(&args.file, e))?;
-    for line in misread(&kernel, &bound) {
-        // Nobody to tell when standard error is closed.
-        let _ = writeln!(std::io::stderr(), "warning: {line}");
-    }
-    device.synchronize()?;
-    for save in &args.saves {
-        let Some(array) = bound.iter().find(|array| array.at == save.at) else { continue }; // refused above
-        let bytes = backend.read_blocking(&array.buffer, 0..array.size_bytes)?;
-        files::save(&save.path, &|out| npy::write(out, &array.form, &bytes))?;
-        say_beside(output, format!("{}: {}", save.path.display(), array.form))?;
+    let id = device.id().to_owned();
+    let work = Work { device, file: args.file.clone(), kernel, grid: args.grid, bound, saves: args.saves.clone() };
+    for (save, form, bytes) in within(args.timeout, &id, move || work.run())? {
+        files::save(&save.path, &|out| npy::write(out, &form, &bytes))?;
+        say_beside(output, format!("{}: {}", save.path.display(), form))?;
     }
     Ok(Verdict::Well)
+}
+
+/// What `work` gives, done on a thread of its own: a driver may wait inside of a call, where no patience helps.
+fn within<T: Send + 'static>(
+    timeout: Timeout,
+    device: &str,
+    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let started = Instant::now();
+    let spawned = std::thread::Builder::new().name("polywarp-run".to_owned()).spawn(move || {
+        let _ = sender.send(work()); // nobody listens any more when the time is over
+    });
+    let worker = spawned.map_err(|error| Fault::Machine(format!("no thread can be started: {error}")))?;
+    let given_up = |limit: Duration| {
+        Fault::TimedOut(format!(
+            "{device}: the shader has not ended within {limit:?}; give it longer by --timeout SECONDS (0 waits for ever), or see \
+             whether a loop of it ends"
+        ))
+    };
+    let answer = match timeout.0 {
+        None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        Some(limit) => receiver.recv_timeout(limit.saturating_add(GRACE)),
+    };
+    match (answer, timeout.0) {
+        // The device that was waited for longer than it may take counts as lost.
+        (Ok(Err(Fault::Machine(_))), Some(limit)) if started.elapsed() >= limit => Err(given_up(limit)),
+        (Ok(answer), _) => answer,
+        (Err(RecvTimeoutError::Timeout), limit) => Err(given_up(limit.unwrap_or_default())),
+        (Err(RecvTimeoutError::Disconnected), _) => match worker.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => Err(Fault::Machine("the shader's thread ended without an answer".to_owned())),
+        },
+    }
+}
+
+/// The shader with all that it works on.
+struct Work {
+    device: Device,
+    file: PathBuf,
+    kernel: Kernel,
+    grid: [u32; 3],
+    bound: Vec<Bound>,
+    saves: Vec<Save>,
+}
+
+impl Work {
+    /// Runs it: the arrays to save.
+    fn run(self) -> Result<Vec<(Save, Form, Vec<u8>)>, Fault> {
+        let bindings: Vec<Binding> = self
+            .bound
+            .iter()
+            .map(|array| Binding {
+                group: array.at.group,
+                binding: array.at.binding,
+                buffer: array.buffer.clone(),
+                range: 0..padded(array.size_bytes),
+            })
+            .collect();
+        let backend = self.device.backend();
+        backend.launch(&self.kernel, self.grid, &bindings).map_err(|e| in_shader(&self.file, e))?;
+        for line in misread(&self.kernel, &self.bound) {
+            // Nobody to tell when standard error is closed.
+            let _ = writeln!(std::io::stderr(), "warning: {line}");
+        }
+        self.device.synchronize()?;
+        let mut arrays = Vec::new();
+        for save in self.saves {
+            let Some(array) = self.bound.iter().find(|array| array.at == save.at) else { continue }; // refused above
+            let bytes = backend.read_blocking(&array.buffer, 0..array.size_bytes)?;
+            arrays.push((save, array.form.clone(), bytes));
+        }
+        Ok(arrays)
+    }
 }
 
 /// The default device is the CPU, which runs no shaders: which device does. A GPU in software is none by default.
@@ -298,6 +376,37 @@ fn upload(device: &Device, array: Loaded) -> Result<Bound, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn timeout_is_in_seconds_and_zero_is_none() {
+        assert_eq!(parse_timeout("0"), Ok(Timeout(None)));
+        assert_eq!(parse_timeout("1.5"), Ok(Timeout(Some(Duration::from_millis(1500)))));
+        for bad in ["-1", "", "nan", "inf", "1e300", "2s"] {
+            assert!(parse_timeout(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn work_that_does_not_end_in_time_is_given_up() {
+        let limit = |milliseconds| Timeout(Some(Duration::from_millis(milliseconds)));
+        let stuck = within(limit(10), "wgpu:7", || {
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(())
+        });
+        assert!(
+            matches!(&stuck, Err(Fault::TimedOut(why)) if why.contains("wgpu:7") && why.contains("--timeout")),
+            "{stuck:?}"
+        );
+        let lost = within(limit(10), "wgpu:7", || -> Result<(), Fault> {
+            std::thread::sleep(Duration::from_millis(30));
+            Err(Fault::Machine("the device was lost".to_owned()))
+        });
+        assert!(matches!(lost, Err(Fault::TimedOut(_))), "{lost:?}");
+        let failed =
+            within(limit(60_000), "wgpu:7", || -> Result<(), Fault> { Err(Fault::Machine("lost".to_owned())) });
+        assert!(matches!(failed, Err(Fault::Machine(_))), "a fault before the time is over is itself: {failed:?}");
+        assert!(matches!(within(Timeout(None), "wgpu:7", || Ok(7)), Ok(7)));
+    }
 
     #[test]
     fn grid_missing_extents_are_one() {

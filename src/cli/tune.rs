@@ -146,6 +146,7 @@ fn read_table(path: &Path) -> Result<Table, Fault> {
     if length > MOST_TABLE_BYTES {
         return Err(fail(format!("more than {MOST_TABLE_BYTES} bytes, which no table has")));
     }
+    super::files::check_readable(path).map_err(fail)?;
     let text = std::fs::read_to_string(path).map_err(|e| fail(e.to_string()))?;
     Table::from_json(&text).map_err(|error| fail(error.to_string()))
 }

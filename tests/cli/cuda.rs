@@ -124,3 +124,19 @@ fn doctor_lets_a_card_compute() {
     assert_eq!(output.status.code(), Some(1), "{found}");
     assert!(found.lines().any(|line| line.starts_with("error: ") && line.contains("cuda:1")), "{found}");
 }
+
+/// The card is the interpreted driver's, to which the kernel is endless.
+#[test]
+fn run_gives_up_a_shader_that_does_not_end() {
+    let Some(folder) = driver("cuda-endless") else { return };
+    let source = "@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+        @compute @workgroup_size(1) fn main() { for (var i = 0u; i < 4000000000u; i++) { x[0] += i; } }";
+    let endless = folder.with("endless.wgsl", source);
+    let args = ["run", &endless, "--device", "cuda:0", "--grid", "1", "--bind", "0=zeros:u32:4", "--timeout", "1"];
+    let started = std::time::Instant::now();
+    let output = ended(with_driver(&folder, &args).env("INTERPRETED_ENDLESS", "4000000000"));
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(124), "{error}");
+    assert!(error.contains("cuda:0") && error.contains("1s") && error.lines().count() == 1, "{error}");
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}

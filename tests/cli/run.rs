@@ -268,3 +268,71 @@ fn bad_kernels_are_refused_by_the_device() {
     let huge = ["--entry", "clear", "--bind", "1=zeros:f32:999999999999"];
     assert!(run(&saxpy, &huge).contains("999999999999") || run(&saxpy, &huge).contains("bytes"));
 }
+
+/// With a grid of 65535 x 65535 this runs for days. A single endless loop does not serve: llvmpipe leaves every loop after
+/// 65,535 rounds, whatever the shader says.
+const ENDLESS: &str = "
+    @group(0) @binding(0) var<storage, read_write> x: array<atomic<u32>>;
+    @compute @workgroup_size(64) fn main() { loop { if atomicAdd(&x[0], 1u) == 5u && atomicLoad(&x[1]) == 7u { break; } } }";
+
+/// Every GPU in software: one in hardware would have to be reset.
+#[test]
+fn shader_that_does_not_end_is_given_up_and_the_process_ends() {
+    let folder = Folder::new("endless");
+    let (endless, out) = (folder.with("endless.wgsl", ENDLESS), folder.path("out.npy"));
+    let listing = json(&["devices", "--json"]);
+    let software = |device: &&Value| device["usable"] == true && device["kind"] == "software";
+    for device in listing["devices"].as_array().unwrap().iter().filter(software) {
+        let id = device["id"].as_str().unwrap();
+        let started = std::time::Instant::now();
+        let save = format!("0={out}");
+        let args =
+            ["run", &endless, "--device", id, "--grid", "65535,65535", "--bind", "0=zeros:u32:2", "--save", &save];
+        let error = refused(&[&args[..], &["--timeout", "1.5"]].concat(), 124);
+        assert!(error.contains(id) && error.contains("1.5s") && error.contains("--timeout"), "{error}");
+        assert!(started.elapsed().as_secs() < 30, "{id}: {:?}", started.elapsed());
+        assert!(!exists(&out), "nothing was computed");
+        println!("{id} ({}): given up after {:?}", device["api"], started.elapsed());
+    }
+    assert!(refused(&["run", &endless, "--grid", "1", "--timeout=-1"], 2).contains("seconds"));
+}
+
+/// Opening a pipe waits for its other end, which may never come.
+#[cfg(unix)]
+#[test]
+fn what_is_no_regular_file_is_refused_at_once() {
+    let folder = Folder::new("pipes");
+    let (pipe, socket, sub) = (folder.path("pipe"), folder.path("socket"), folder.path("sub"));
+    if !Command::new("mkfifo").arg(&pipe).status().is_ok_and(|made| made.success()) {
+        println!("not run: no mkfifo here");
+        return;
+    }
+    let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::fs::create_dir(&sub).unwrap();
+    let link = folder.path("link");
+    std::os::unix::fs::symlink(&pipe, &link).unwrap();
+    let saxpy = shader("saxpy");
+    for (path, what) in [
+        (&pipe, "named pipe"),
+        (&link, "named pipe"),
+        (&socket, "socket"),
+        (&sub, "folder"),
+        (&"/dev/zero".to_owned(), "device"),
+    ] {
+        let bind = format!("0={path}");
+        let error = refused(&["run", &saxpy, "--grid", "1", "--bind", &bind], 2);
+        assert!(error.contains(&**path) && error.contains("not a regular file") && error.contains(what), "{error}");
+    }
+    for (path, what) in [(&pipe, "named pipe"), (&link, "named pipe"), (&socket, "socket"), (&sub, "directory")] {
+        let save = format!("0={path}");
+        let error = refused(&["run", &saxpy, "--grid", "1", "--bind", "0=zeros:f32:4", "--save", &save], 1);
+        assert!(error.contains(&**path) && error.contains(what), "{error}");
+    }
+    // The same of every file that a command reads or writes.
+    for (path, what) in [(&pipe, "named pipe"), (&socket, "socket"), (&sub, "folder")] {
+        assert!(refused(&["run", path, "--grid", "1"], 2).contains(what));
+        assert!(refused(&["compile", path, "--target", "wgsl"], 2).contains(what));
+        assert!(refused(&["tune", "--device", "cpu", "--merge", path], 2).contains(what), "{path}");
+    }
+    assert!(refused(&["compile", &saxpy, "--target", "wgsl", "-o", &pipe], 1).contains("named pipe"));
+}
