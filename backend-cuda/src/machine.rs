@@ -4,9 +4,10 @@
 //! take (one older than the code, or none that runs machine code at all) is left out, and ops are computed another way.
 //!
 //! `POLYWARP_KERNELS=off` leaves all of them unused. For work on kernels it names an archive's file, as `cargo xtask kernels
-//! --to` writes it, that is used instead of the embedded one.
+//! --to` writes it, that is used instead of the embedded one. A file that others can write or replace is not: it is code.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
@@ -23,6 +24,9 @@ use crate::params::Metadata;
 
 /// The environment variable that leaves these kernels unused (`off`) or names another archive.
 const VARIABLE: &str = "POLYWARP_KERNELS";
+
+/// Far above any archive: that of all kernels for all architectures has some megabytes.
+const MAX_ARCHIVE_BYTES: u64 = 256 << 20;
 
 /// The kernels of one card.
 #[derive(Debug)]
@@ -160,6 +164,15 @@ pub(crate) fn chosen_archive() -> String {
     std::env::var_os(VARIABLE).map_or(String::new(), |path| format!("{} {:?}", path.display(), changed(&path)))
 }
 
+/// The archive in the file `path`: code, which like the cache of kernels only this user or root may be able to write. Its blocks are
+/// checked against the index, and kernels found by a digest of what the catalogue says of them, as those of the embedded one.
+fn chosen(path: &Path) -> Result<Archive<'static>, String> {
+    let bytes = polywarp_core::read_trusted(path, MAX_ARCHIVE_BYTES)?;
+    Archive::parse(&bytes).map_err(|why| format!("is not used: {why}"))?;
+    // Read once for the process, as the embedded one is.
+    Archive::parse(bytes.leak()).map_err(str::to_owned)
+}
+
 /// The archive in use; its index is checked once.
 fn archive() -> Option<Archive<'static>> {
     static PARSED: OnceLock<Option<Archive<'static>>> = OnceLock::new();
@@ -167,13 +180,39 @@ fn archive() -> Option<Archive<'static>> {
         let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
         let parsed: Result<Archive<'static>, String> = match variable {
             Some(value) if value == "off" => return None,
-            Some(path) => match std::fs::read(&path) {
-                // Read once for the process, as the embedded one is.
-                Ok(bytes) => Archive::parse(bytes.leak()).map_err(str::to_owned),
-                Err(error) => Err(format!("{VARIABLE}={}: {error}", path.display())),
-            },
+            Some(path) => chosen(Path::new(&path)).map_err(|why| format!("{VARIABLE}: {} {why}", path.display())),
             None => Archive::parse(prepared::ARCHIVE).map_err(str::to_owned),
         };
         parsed.inspect_err(|why| log::warn!("the kernels in CUDA C++ are not used: {why}")).ok()
     })
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn archive_that_others_can_write_or_that_is_none_is_not_used() {
+        let folder = std::env::temp_dir().join(format!("polywarp-archive-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).unwrap();
+        set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+        let file = folder.join("kernels.bin");
+        write(&file, prepared::ARCHIVE).unwrap();
+        set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        assert!(chosen(&file).is_ok());
+        set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+        assert!(chosen(&file).unwrap_err().contains("can be written by others (mode 0666)"));
+        set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        assert!(chosen(&file).unwrap_err().contains("where others can replace it"));
+        set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+        write(&file, &prepared::ARCHIVE[..1000]).unwrap();
+        assert!(chosen(&file).unwrap_err().contains("is not used"));
+        assert!(chosen(&folder).unwrap_err().contains("not a regular file"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

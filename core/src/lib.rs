@@ -59,7 +59,7 @@ pub use recording::{Recorded, Recorders, Recording, foreign_recording};
 pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
 pub use tensor::{Granularity, GroupedMatmulOptions, MatmulOptions, Quantized, Sparse24, Tensor};
-pub use user_dir::{CACHE_VARIABLE, LIMIT_VARIABLE, UserDir};
+pub use user_dir::{CACHE_VARIABLE, LIMIT_VARIABLE, UserDir, read_trusted};
 
 /// The half-precision element types.
 pub use half::{bf16, f16};

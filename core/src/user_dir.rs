@@ -158,6 +158,26 @@ impl UserDir {
     }
 }
 
+/// The bytes of the file `path`, of a user's choosing, that steers what runs on a device: only root and this user may be able to write
+/// it or to put another in its place, by the rules of [`UserDir`]. A link is refused, and so is more than `most_bytes`.
+///
+/// # Errors
+/// Why it is not trusted or cannot be read, in words that follow its name.
+pub fn read_trusted(path: &Path, most_bytes: u64) -> Result<Vec<u8>, String> {
+    Folder::trusted(path, most_bytes)
+}
+
+/// All bytes of `file`.
+fn whole(file: std::fs::File, most_bytes: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = file.take(most_bytes.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|error| format!("cannot be read: {error}"))?;
+    match bytes.len() as u64 > most_bytes {
+        true => Err(format!("has more than {most_bytes} bytes")),
+        false => Ok(bytes),
+    }
+}
+
 /// `name`, which leads nowhere else.
 fn plain(name: &str) -> io::Result<&str> {
     match name.contains(['/', '\\', '\0']) || name == ".." {

@@ -174,3 +174,37 @@ fn temporary_files_of_killed_processes_go_and_fresh_ones_stay() {
     directory.write("file", b"own").unwrap();
     assert_eq!(directory.names("").unwrap(), [names[1], names[2], "file"]);
 }
+
+#[test]
+fn file_that_others_can_write_or_replace_is_not_trusted() {
+    let place = Place::new("trusted");
+    let folder = place.with("folder", 0o755);
+    let file = folder.join("file");
+    fs::write(&file, "code").unwrap();
+    let with = |folder_mode: u32, file_mode: u32| {
+        fs::set_permissions(&folder, Permissions::from_mode(folder_mode)).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(file_mode)).unwrap();
+        read_trusted(&file, 4)
+    };
+    assert_eq!(with(0o755, 0o644).unwrap(), b"code");
+    assert_eq!(with(0o1777, 0o600).unwrap(), b"code");
+    for mode in [0o664, 0o646, 0o666] {
+        assert!(with(0o755, mode).unwrap_err().contains("can be written by others"), "{mode:o}");
+    }
+    for mode in [0o775, 0o757, 0o777] {
+        let why = with(mode, 0o644).unwrap_err();
+        assert!(why.contains("where others can replace it") && why.contains("copy it"), "{mode:o}: {why}");
+    }
+    with(0o755, 0o644).unwrap();
+    assert!(read_trusted(&file, 3).unwrap_err().contains("more than 3 bytes"));
+    symlink(&file, folder.join("link")).unwrap();
+    assert!(read_trusted(&folder.join("link"), 4).unwrap_err().contains("is a link"));
+    assert!(read_trusted(&folder, 4).unwrap_err().contains("not a regular file"));
+    assert!(read_trusted(&folder.join("absent/file"), 4).is_err() && !folder.join("absent").exists());
+    // The folder may be reached by a link under the same rules.
+    symlink(&folder, place.0.join("way")).unwrap();
+    assert_eq!(read_trusted(&place.0.join("way/file"), 4).unwrap(), b"code");
+    if std::process::Command::new("mkfifo").arg(folder.join("pipe")).status().is_ok_and(|made| made.success()) {
+        assert!(read_trusted(&folder.join("pipe"), 4).unwrap_err().contains("not a regular file"));
+    }
+}

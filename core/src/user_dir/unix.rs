@@ -38,12 +38,35 @@ impl Folder {
     /// The directory `path`; what is missing of it is made for this user alone.
     pub(super) fn open(path: &Path) -> Result<Folder, String> {
         let path = std::path::absolute(path).map_err(|error| format!("cannot be found: {error}"))?;
-        let mut walk = Walk::new()?;
-        let mut ahead = steps(&path);
-        while let Some(step) = ahead.pop_front() {
-            walk.take(step, &mut ahead)?;
+        Walk::to(&path, Missing::Made, "choose another place by POLYWARP_CACHE")?.end()
+    }
+
+    /// The bytes of the file `path`, which like every directory on the way to it only root and this user can write.
+    pub(super) fn trusted(path: &Path, most_bytes: u64) -> Result<Vec<u8>, String> {
+        let path = std::path::absolute(path).map_err(|error| format!("cannot be found: {error}"))?;
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err("is not a file".to_owned());
+        };
+        let walk = Walk::to(parent, Missing::Refused, "copy it to where only you can write")?;
+        walk.check_passed()?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&walk.here().0, name, flags, Mode::empty());
+        let opened = opened.map_err(|error| match error {
+            Errno::LOOP => "is a link; name the file itself".to_owned(),
+            error => format!("cannot be opened: {error}"),
+        })?;
+        let found = rustix::fs::fstat(&opened).map_err(|error| format!("cannot be looked at: {error}"))?;
+        let mode = found.st_mode & 0o7777;
+        if kind(&found) != FileType::RegularFile {
+            return Err("is not a regular file".to_owned());
         }
-        walk.end()
+        if found.st_uid != 0 && found.st_uid != walk.user {
+            return Err(format!("belongs to user {}, not to user {}", found.st_uid, walk.user));
+        }
+        if mode & OTHERS_WRITE != 0 {
+            return Err(format!("can be written by others (mode {mode:04o}); run chmod go-w on it"));
+        }
+        super::whole(opened.into(), most_bytes)
     }
 
     /// Opens a file for reading: not through a link, which could lead to what others write, and without waiting for whoever
@@ -96,26 +119,47 @@ fn kind(found: &Stat) -> FileType {
     FileType::from_raw_mode(found.st_mode)
 }
 
+/// What to do where there is no directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    /// It is made for this user alone.
+    Made,
+    Refused,
+}
+
 /// Where one has come to: every directory from the root on, open, with its name for people.
 struct Walk {
     user: u32,
     root: (Arc<OwnedFd>, PathBuf),
     passed: Vec<(Arc<OwnedFd>, PathBuf)>,
     links: usize,
+    missing: Missing,
+    /// What to do about a place that is not trusted.
+    advice: &'static str,
     /// The mode and the owner of the last one.
     last: (u32, u32),
 }
 
 impl Walk {
-    fn new() -> Result<Walk, String> {
+    /// Goes to `path`, an absolute one.
+    fn to(path: &Path, missing: Missing, advice: &'static str) -> Result<Walk, String> {
+        let mut walk = Walk::new(missing, advice)?;
+        let mut ahead = steps(path);
+        while let Some(step) = ahead.pop_front() {
+            walk.take(step, &mut ahead)?;
+        }
+        Ok(walk)
+    }
+
+    fn new(missing: Missing, advice: &'static str) -> Result<Walk, String> {
         let flags = PASS | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root =
             rustix::fs::open("/", flags, Mode::empty()).map_err(|error| format!("cannot be reached: {error}"))?;
         let root = (Arc::new(root), PathBuf::from("/"));
         let found = stat(&root)?;
         let user = rustix::process::geteuid().as_raw();
-        let walk = Walk { user, root, passed: Vec::new(), links: 0, last: (found.st_mode, found.st_uid) };
-        Ok(walk)
+        let last = (found.st_mode, found.st_uid);
+        Ok(Walk { user, root, passed: Vec::new(), links: 0, missing, advice, last })
     }
 
     fn here(&self) -> &(Arc<OwnedFd>, PathBuf) {
@@ -133,7 +177,7 @@ impl Walk {
         self.check_passed()?;
         let (folder, shown) = (Arc::clone(&self.here().0), self.here().1.join(&step));
         let found = match rustix::fs::statat(&folder, &step, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => {
+            Err(Errno::NOENT) if self.missing == Missing::Made => {
                 match rustix::fs::mkdirat(&folder, &step, Mode::RWXU) {
                     // Another process was quicker.
                     Ok(()) | Err(Errno::EXIST) => {}
@@ -145,7 +189,9 @@ impl Walk {
         };
         let found = found.map_err(|error| format!("cannot be looked at: {}: {error}", shown.display()))?;
         match kind(&found) {
-            FileType::Symlink if ahead.is_empty() => Err("is not a directory itself".to_owned()),
+            FileType::Symlink if ahead.is_empty() && self.missing == Missing::Made => {
+                Err("is not a directory itself".to_owned())
+            }
             FileType::Symlink => self.follow(&folder, &step, &shown, found.st_uid, ahead),
             FileType::Directory => {
                 let flags = PASS | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -193,7 +239,7 @@ impl Walk {
     /// Refuses to go on from a directory in which others could put something of theirs.
     fn check_passed(&self) -> Result<(), String> {
         let ((mode, owner), shown) = (self.last, self.here().1.display());
-        let advice = "choose another place by POLYWARP_CACHE";
+        let advice = self.advice;
         if owner != 0 && owner != self.user {
             return Err(format!("lies in {shown}, which belongs to user {owner}; {advice}"));
         }
