@@ -176,7 +176,8 @@ fn why_unusable(adapter: &wgpu::Adapter, limits: &wgpu::Limits) -> Option<String
     if buffers < FEWEST_STORAGE_BUFFERS {
         return Some(format!("kernels need {FEWEST_STORAGE_BUFFERS} storage buffers, it has {buffers}"));
     }
-    None
+    let info = adapter.get_info();
+    if info.backend == Backend::Gl { crate::gl::too_old(&info.driver_info) } else { None }
 }
 
 pub(crate) fn api_name(backend: Backend) -> &'static str {

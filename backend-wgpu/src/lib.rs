@@ -26,6 +26,7 @@ mod adapters;
 mod device;
 mod driver;
 mod fault;
+mod gl;
 mod info;
 mod interop;
 mod loops;

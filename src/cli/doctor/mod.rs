@@ -152,7 +152,12 @@ fn try_device(entry: &DeviceEntry, nvidia: &Nvidia, findings: &mut Vec<Finding>)
         }
         // Of CUDA's cards `nvidia` has said it.
         if entry.api != "cuda" {
-            let fix = "nothing to do when another route to the same card works; else update its driver";
+            let fix = match &entry.other_routes[..] {
+                [] => "use another device, or another API by WGPU_BACKEND".to_owned(),
+                others => {
+                    format!("nothing to do unless you need this API: {} reach the same card", others.join(" and "))
+                }
+            };
             findings.push(Finding::note(reason.to_string(), fix));
         }
         return Some(tried);
@@ -171,32 +176,61 @@ fn try_device(entry: &DeviceEntry, nvidia: &Nvidia, findings: &mut Vec<Finding>)
             findings.extend(quarantined(&device));
         }
         Err(smoke::Failure::Refused(error)) => {
-            let failed = format!("{label} could not run a small computation: {error}");
-            let (what, fix) = match &error {
-                polywarp::Error::OutOfMemory { .. } => (
-                    format!("{label} has no memory left: {error}"),
-                    "close what else uses the card (nvidia-smi, radeontop and intel_gpu_top show it)".to_owned(),
-                ),
-                polywarp::Error::DriverTooOld { needed, .. } => {
-                    (failed, format!("install NVIDIA's driver {needed} or newer (of a container: on the host)"))
-                }
-                _ if entry.api == "cuda" => (
-                    failed,
-                    "see the other findings and nvidia-smi; reset the card (nvidia-smi --gpu-reset) or reboot"
-                        .to_owned(),
-                ),
-                _ => {
-                    (failed, "update or reinstall the graphics driver; set WGPU_BACKEND to try another API".to_owned())
-                }
-            };
-            findings.push(Finding::error(what, fix));
+            findings.push(refused(&label, &entry.api, &entry.other_routes, has_display(), &error));
         }
         Err(smoke::Failure::Wrong(what)) => {
-            let fix = format!("run `polywarp check --device {}` for the details; update the graphics driver", entry.id);
+            let fix = format!(
+                "use another device; `polywarp check --device {}` has the details, please report them with the driver's version",
+                entry.id
+            );
             findings.push(Finding::error(format!("{label} computes wrongly: {what}"), fix));
         }
     }
     Some(tried)
+}
+
+/// Whether this machine shows anything, as far as the environment says; Linux alone has GL without.
+fn has_display() -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "/dev/null/no-display");
+    !cfg!(target_os = "linux") || set("DISPLAY") || set("WAYLAND_DISPLAY")
+}
+
+/// What it means that a device refused a small computation, and what to do: only what follows from the error. A driver is
+/// blamed, and an update advised, where the error says so.
+fn refused(label: &str, api: &str, others: &[String], display: bool, error: &polywarp::Error) -> Finding {
+    use polywarp::Error;
+    let failed = format!("{label} could not run a small computation: {error}");
+    let trace =
+        "`RUST_LOG=wgpu_hal=debug,wgpu_core=debug polywarp doctor` shows what the driver was asked for and refused";
+    match error {
+        Error::OutOfMemory { .. } => Finding::error(
+            format!("{label} has no memory left: {error}"),
+            "close what else uses the card (nvidia-smi, radeontop and intel_gpu_top show it)",
+        ),
+        Error::DriverTooOld { needed, .. } => {
+            Finding::error(failed, format!("install NVIDIA's driver {needed} or newer (of a container: on the host)"))
+        }
+        _ if api == "cuda" => Finding::error(
+            failed,
+            "see the other findings and nvidia-smi; reset the card (nvidia-smi --gpu-reset) or reboot",
+        ),
+        // The driver has named the card, so GL itself is there; nothing else is known of why it goes no further.
+        _ if api == "gl" => {
+            let place = if display { "" } else { ", on a machine without a display (EGL without a surface)" };
+            let what = format!("{label}: GL finds the card and opens no device that works{place}: {error}");
+            match others {
+                [] => Finding::error(what, format!("set WGPU_BACKEND to try another API; {trace}")),
+                others => Finding::note(
+                    what,
+                    format!(
+                        "nothing to do unless you need GL: {} reach the same card and are not affected; {trace}",
+                        others.join(" and ")
+                    ),
+                ),
+            }
+        }
+        _ => Finding::error(failed, format!("set WGPU_BACKEND to try another API; {trace}")),
+    }
 }
 
 /// Limits far below what the library is made for.
@@ -267,4 +301,52 @@ fn print(diagnosis: &Diagnosis) -> Result<(), Fault> {
         count(Severity::Error),
         count(Severity::Warning)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polywarp::Error;
+
+    /// What wgpu says of GL on an NVIDIA card without a display.
+    fn lost() -> Error {
+        let reason = "wgpu:1 (NVIDIA H200/PCIe/SSE2): Parent device is lost".to_owned();
+        Error::BackendUnavailable { backend: "wgpu", reason }
+    }
+
+    #[test]
+    fn gl_that_does_not_open_is_no_fault_where_the_card_is_reached_otherwise() {
+        let others = ["cuda:0".to_owned(), "wgpu:0".to_owned()];
+        let found = refused("wgpu:1 (H200, gl)", "gl", &others, false, &lost());
+        assert_eq!(found.severity, Severity::Note);
+        assert!(found.what.contains("without a display") && found.what.contains("Parent device is lost"), "{found:?}");
+        assert!(found.fix.starts_with("nothing to do unless you need GL: cuda:0 and wgpu:0"), "{found:?}");
+        let alone = refused("wgpu:1 (H200, gl)", "gl", &[], true, &lost());
+        assert_eq!(alone.severity, Severity::Error);
+        assert!(alone.fix.contains("WGPU_BACKEND") && !alone.what.contains("display"), "{alone:?}");
+    }
+
+    #[test]
+    fn update_of_a_driver_is_advised_only_where_the_error_says_so() {
+        let backend =
+            Error::Backend { device: "wgpu:0".to_owned(), op: "submit".to_owned(), message: "refused".to_owned() };
+        let memory =
+            Error::OutOfMemory { device: "wgpu:0".to_owned(), requested: 1, in_use: 0, cached: 0, limit: None };
+        for api in ["gl", "vulkan", "dx12", "metal", "cuda"] {
+            for error in [lost(), backend.clone(), memory.clone()] {
+                for others in [&[][..], &["cuda:0".to_owned()]] {
+                    let found = refused("a card", api, others, true, &error);
+                    assert!(!format!("{found:?}").contains("update"), "{found:?}");
+                    assert!(!found.fix.is_empty());
+                }
+            }
+        }
+        let old = Error::DriverTooOld {
+            device: "cuda:0".to_owned(),
+            what: "a kernel".to_owned(),
+            driver: "470".to_owned(),
+            needed: "525".to_owned(),
+        };
+        assert!(refused("cuda:0", "cuda", &[], true, &old).fix.contains("525 or newer"));
+    }
 }
