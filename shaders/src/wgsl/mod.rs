@@ -8,18 +8,22 @@
 
 mod bind;
 mod directives;
+mod expand;
 mod guard;
 mod kernel;
 mod known;
 pub mod loops;
 mod reflect;
+mod sizes;
 
 pub use bind::{Bindable, CheckedBinding, LaunchLimits, RangeLimits};
 pub use directives::naga_text;
+pub use expand::MAX_EXPANDED;
 pub use guard::{MAX_CHAIN, MAX_NESTING, MAX_SOURCE_BYTES, THREAD_NAME, check_source, guarded};
 pub use kernel::{BufferInfo, BufferUse, Interface, ReadKernel, read_kernel};
 pub use known::KnownKernels;
 pub use reflect::{BindingInfo, EntryPointInfo, OverrideInfo, Reflection, reflect, required_features};
+pub use sizes::MAX_TYPE_DEPTH;
 
 use guard::too_complex;
 use naga::back::PipelineConstants;
@@ -41,6 +45,7 @@ const NAGA_NESTING: usize = 200;
 pub fn parse_and_validate(source: &str, capabilities: Capabilities) -> Result<(Module, ModuleInfo)> {
     check_source(source)?;
     guarded(|| {
+        expand::check_expansion(source)?;
         let options = Options { parse_doc_comments: false, capabilities };
         let module = Frontend::new_with_options(options).parse(&naga_text(source)).map_err(|e| {
             if e.notes().any(|note| note.contains("recursion limit")) {
@@ -51,6 +56,7 @@ pub fn parse_and_validate(source: &str, capabilities: Capabilities) -> Result<(M
             let parts = [Some(e.message()), label].into_iter().flatten().chain(e.notes());
             shader_error(source, start, &parts.collect::<Vec<_>>().join(": "))
         })?;
+        sizes::check_sizes(&module, source)?;
         let info = validate(&module, capabilities).map_err(|e| {
             let start = e.spans().find_map(|(span, _)| span.to_range()).map(|range| range.start);
             shader_error(source, start, &with_causes(e.as_inner()))
@@ -160,6 +166,8 @@ pub fn resolve_overrides(
     guarded(|| {
         let entry = entry.map(|e| (e.stage, e.name.as_str()));
         let (module, info) = process_overrides(module, info, entry, &constants).map_err(override_error)?;
+        // Without a place: the text is the caller's.
+        sizes::check_sizes(&module, "")?;
         Ok((module.into_owned(), info.into_owned()))
     })
 }
