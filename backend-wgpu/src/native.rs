@@ -4,12 +4,12 @@
 ///
 /// Never for a user's text. Divisions keep their checks: kernels divide users' integers by users' integers, and WGSL
 /// defines what a zero divisor gives.
-pub(crate) fn trusted_module(device: &wgpu::Device, name: &str, wgsl: &str) -> wgpu::ShaderModule {
-    let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(wgsl.into()) };
+pub(crate) fn trusted_module(device: &wgpu::Device, name: &str, source: wgpu::ShaderSource<'_>) -> wgpu::ShaderModule {
+    let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
     let mut checks = wgpu::ShaderRuntimeChecks::checked();
     checks.bounds_checks = false;
     checks.force_loop_bounding = false;
-    // SAFETY: the text comes from `polywarp_shaders` or this crate, never from a caller. Its kernels stay inside their
+    // SAFETY: the text, or the module that was made of it, comes from `polywarp_shaders` or this crate, never from a caller. Its kernels stay inside their
     // buffers by construction: they compare every index with the element counts in their parameters, which
     // `polywarp_core::Device::execute` has compared with the buffers' sizes; the conformance harness runs each of them
     // with guard bytes round its outputs. Their loops run to counts held in parameters, so all of them end. wgpu still

@@ -9,6 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use polywarp_core::{Error, Result};
+#[cfg(not(target_arch = "wasm32"))]
+use polywarp_shaders::for_glsl;
+#[cfg(not(target_arch = "wasm32"))]
+use polywarp_shaders::wgsl::{guarded, parse_and_validate};
 use polywarp_shaders::{Access, KernelKey, Source};
 
 use crate::driver::Kept;
@@ -78,6 +82,8 @@ pub(crate) struct Pipelines {
     device_id: String,
     kernels: RwLock<HashMap<KernelKey, Arc<Slot>>>,
     layouts: Mutex<HashMap<LayoutKey, Arc<GroupLayout>>>,
+    /// Whether wgpu turns kernels into GLSL, for which they are rewritten.
+    writes_glsl: bool,
     // Last: everything else goes before the device.
     device: Kept<wgpu::Device>,
 }
@@ -91,7 +97,13 @@ pub(crate) fn new_layout_id() -> u64 {
 
 impl Pipelines {
     pub(crate) fn new(device: Kept<wgpu::Device>, device_id: String) -> Pipelines {
-        Pipelines { device_id, kernels: RwLock::default(), layouts: Mutex::default(), device }
+        let writes_glsl = device.adapter_info().backend == wgpu::Backend::Gl;
+        Pipelines { device_id, kernels: RwLock::default(), layouts: Mutex::default(), writes_glsl, device }
+    }
+
+    /// Whether wgpu turns kernels into GLSL.
+    pub(crate) fn writes_glsl(&self) -> bool {
+        self.writes_glsl
     }
 
     /// The pipeline for `key`, whose launches have `params_words` words of parameters.
@@ -110,9 +122,10 @@ impl Pipelines {
 
     /// Compiles `source` with the library's trust.
     pub(crate) fn create(&self, source: &Source, params_words: usize) -> Result<Arc<Pipeline>> {
+        let written = self.written(source)?;
         let (pipeline, error) = watched(&self.device, || {
             let layout = self.layout(&source.bindings, params_words);
-            let module = native::trusted_module(&self.device, &source.name, &source.wgsl);
+            let module = native::trusted_module(&self.device, &source.name, written);
             let raw = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(&source.name),
                 layout: Some(&layout.pipeline),
@@ -136,6 +149,23 @@ impl Pipelines {
             words(&error)
         );
         Err(Error::Shader { line: 0, column: 0, message })
+    }
+
+    /// A kernel of the library as wgpu is given it. Kernels divide users' integers, and convert users' floats: on GL that would
+    /// have other values than WGSL promises.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn written<'a>(&self, source: &'a Source) -> Result<wgpu::ShaderSource<'a>> {
+        if !self.writes_glsl {
+            return Ok(wgpu::ShaderSource::Wgsl(source.wgsl.as_str().into()));
+        }
+        let (module, info) = parse_and_validate(&source.wgsl, naga::valid::Capabilities::all())?;
+        let (module, _) = guarded(|| for_glsl(&module, &info, &self.device_id, &source.wgsl))?;
+        Ok(wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(module)))
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn written<'a>(&self, source: &'a Source) -> Result<wgpu::ShaderSource<'a>> {
+        Ok(wgpu::ShaderSource::Wgsl(source.wgsl.as_str().into()))
     }
 
     /// Kernels compiled so far.

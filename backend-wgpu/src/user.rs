@@ -3,7 +3,8 @@
 //! A kernel is read (`polywarp_shaders::wgsl`) and compiled once per (text, entry point, defines). Its bindings are
 //! checked against its own declarations at every launch, since wgpu reports a wrong one only when the whole recording is
 //! refused. Bounds checks, loop bounding and zeroed workgroup memory stay on. Only the bytes of a binding's range are
-//! visible to the kernel.
+//! visible to the kernel. On GL wgpu is given the kernel as a module that was rewritten (`polywarp_shaders::for_glsl`): the
+//! GLSL that it makes of the text would have other values.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,9 +12,13 @@ use std::sync::Arc;
 use naga::valid::{Capabilities, FunctionInfo};
 use naga::{Expression, Function, MathFunction, Span};
 use polywarp_core::{Binding, Error, Kernel, Result};
+#[cfg(not(target_arch = "wasm32"))]
+use polywarp_shaders::for_glsl;
+#[cfg(not(target_arch = "wasm32"))]
+use polywarp_shaders::wgsl::naga_text;
 use polywarp_shaders::wgsl::{
     Bindable, BufferUse, CheckedBinding, Interface, KnownKernels, LaunchLimits, RangeLimits, ReadKernel, guarded,
-    loops, naga_text, place, read_kernel,
+    loops, place, read_kernel,
 };
 
 use crate::device::WgpuBackend;
@@ -70,16 +75,19 @@ impl WgpuBackend {
         if let Some(limit) = self.caps.max_loop_rounds {
             check_loops(device, limit, kernel, &read)?;
         }
-        let interface = read.interface;
-        self.launch_limits.check_resources(&interface)?;
+        self.launch_limits.check_resources(&read.interface)?;
         // Drivers' compilers recurse as naga does.
-        let compiled = guarded(|| self.compile(kernel, interface))?;
+        let compiled = guarded(|| self.compile(kernel, read))?;
         Ok(self.user_kernels.insert(kernel, compiled))
     }
 
-    fn compile(&self, kernel: &Kernel, interface: Interface) -> Result<UserKernel> {
+    fn compile(&self, kernel: &Kernel, read: ReadKernel) -> Result<UserKernel> {
         let device = &self.gpu;
-        let constants: Vec<(&str, f64)> = interface.constants.iter().map(|(name, v)| (name.as_str(), *v)).collect();
+        let written = self.source_of(kernel, &read)?;
+        let interface = read.interface;
+        // A module that was rewritten has its values already.
+        let named = written.constants_are_open.then_some(&interface.constants);
+        let constants: Vec<(&str, f64)> = named.into_iter().flatten().map(|(name, v)| (name.as_str(), *v)).collect();
         let ((pipeline, groups), error) = watched(device, || {
             let groups = group_layouts(device, &interface);
             let count = groups.last().map_or(0, |group| group.index as usize + 1);
@@ -92,12 +100,9 @@ impl WgpuBackend {
                 bind_group_layouts: &layouts,
                 immediate_size: 0,
             });
-            let text = kernel.wgsl.as_str();
-            // A browser demands the directives that naga does not know.
-            let text = if cfg!(target_arch = "wasm32") { Cow::Borrowed(text) } else { naga_text(text) };
             let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
                 label: Some("user kernel"),
-                source: wgpu::ShaderSource::Wgsl(text),
+                source: written.source,
             });
             let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(&interface.entry),
@@ -116,6 +121,31 @@ impl WgpuBackend {
             None => Ok(UserKernel { interface, pipeline, groups }),
             Some(error) => Err(Error::Shader { line: 0, column: 0, message: words(&error) }),
         }
+    }
+}
+
+/// A kernel as wgpu is given it.
+struct Written<'a> {
+    source: wgpu::ShaderSource<'a>,
+    /// Its overrides take their values when a pipeline is made.
+    constants_are_open: bool,
+}
+
+impl WgpuBackend {
+    #[cfg(not(target_arch = "wasm32"))]
+    fn source_of<'a>(&self, kernel: &'a Kernel, read: &ReadKernel) -> Result<Written<'a>> {
+        if !self.pipelines.writes_glsl() {
+            return Ok(Written { source: wgpu::ShaderSource::Wgsl(naga_text(&kernel.wgsl)), constants_are_open: true });
+        }
+        let (module, _) = for_glsl(&read.module, &read.info, self.fault.device(), &kernel.wgsl)?;
+        Ok(Written { source: wgpu::ShaderSource::Naga(Cow::Owned(module)), constants_are_open: false })
+    }
+
+    /// A browser demands the directives that naga does not know.
+    #[cfg(target_arch = "wasm32")]
+    fn source_of<'a>(&self, kernel: &'a Kernel, _: &ReadKernel) -> Result<Written<'a>> {
+        let source = wgpu::ShaderSource::Wgsl(Cow::Borrowed(kernel.wgsl.as_str()));
+        Ok(Written { source, constants_are_open: true })
     }
 }
 

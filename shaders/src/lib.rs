@@ -7,11 +7,13 @@
 //! | how elements of each dtype are read and written | `src/element.rs` |
 //! | exp, sin, erf ... as WGSL | `wgsl/math.wgsl` |
 //! | reading anybody's WGSL: limits, errors, overrides, reflection | [`wgsl`] |
+//! | a module that naga's GLSL gives WGSL's values | `src/glsl/` |
 //! | the offline shader compiler | `src/compiler/` (feature `compiler`) |
 
 #[cfg(feature = "compiler")]
 pub mod compiler;
 mod element;
+mod glsl;
 mod math;
 mod plan;
 mod plans;
@@ -19,6 +21,7 @@ mod plans;
 mod validate;
 pub mod wgsl;
 
+pub use glsl::for_glsl;
 pub use plan::{
     Access, Candidate, Caps, Cooperative, KernelKey, Launch, Plan, Slot, Source, candidates, plan, share_scratch,
 };

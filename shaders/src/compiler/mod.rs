@@ -3,7 +3,7 @@
 //! [`compile`] reads the text (see [`crate::wgsl`] for limits and errors), replaces overrides by values, checks that the
 //! target language can say what the shader needs, and writes it. It optimises nothing: drivers do. The decision to
 //! know: accesses are bounds-checked (in GLSL only those of textures: naga has no more there), workgroup memory starts as
-//! zero and loops are bounded, as WebGPU promises. How each language numbers its bindings is in `write.rs`.
+//! zero and loops are bounded, as WebGPU promises. For GLSL the module is rewritten first (`src/glsl/`). How each language numbers its bindings is in `write.rs`.
 
 mod write;
 
@@ -18,6 +18,7 @@ use naga::{Module, back};
 use polywarp_core::{Error, Result};
 use serde::Serialize;
 
+use crate::glsl::for_glsl;
 use crate::wgsl::{Reflection, find_entry, guarded, parse_and_validate, reflect, required_features, resolve_overrides};
 
 /// A language that shaders are compiled to.
@@ -146,7 +147,10 @@ pub fn compile(request: &Request<'_>) -> Result<Output> {
         Target::Spirv => write::spirv(&module, &info),
         Target::Msl => write::msl(&module, &info, &reflection, needs),
         Target::Hlsl => write::hlsl(&module, &info, &reflection, needs),
-        Target::Glsl => write::glsl(&module, &info, &reflection, needs),
+        Target::Glsl => {
+            let (module, info) = for_glsl(&module, &info, "target glsl", request.source)?;
+            write::glsl(&module, &info, &reflection, needs)
+        }
         Target::Wgsl => write::wgsl(&module, &info, needs, request.source),
         Target::Ptx => write::ptx(&module, &info, &reflection, arch, entry.as_deref(), request.source),
     });

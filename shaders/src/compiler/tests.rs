@@ -333,3 +333,64 @@ fn target_name_parses_back() {
     }
     assert!(matches!("cuda".parse::<Target>(), Err(Error::InvalidArgument { what: "target", .. })));
 }
+
+const EDGES: &str = "struct A { s: atomic<i32>, u: atomic<u32> }
+@group(0) @binding(0) var<storage, read_write> a: A;
+@group(0) @binding(1) var<storage, read_write> x: array<vec2<i32>>;
+@group(0) @binding(2) var<storage, read> y: array<f32>;
+@compute @workgroup_size(1) fn main(@builtin(workgroup_id) w: vec3<u32>) {
+    x[0] = x[1] / x[2]; x[3].x = x[4].x % x[5].y; x[6].x = i32(y[w.x]); x[7].y = x[8].x << w.y;
+    x[9].x = x[9].x / 7; x[9].y = atomicSub(&a.s, -1i); atomicSub(&a.u, abs(w.z));
+}";
+
+#[test]
+fn glsl_guards_what_it_leaves_undefined() {
+    let glsl = text(EDGES, Target::Glsl, &[]);
+    assert!(!glsl.contains("--") && !glsl.contains('%') && !glsl.contains("abs("), "{glsl}");
+    assert_pieces(&glsl, &["-2147483600.0, 2147483500.0", "& 31u", "/ 7)", "atomicAdd("]);
+    // HLSL and MSL have functions of naga's for the same.
+    assert_pieces(&text(EDGES, Target::Msl, &[]), &["naga_div", "naga_mod", "naga_f2i32"]);
+    let hlsl = text(EDGES, Target::Hlsl, &[]);
+    for helper in ["naga_div", "naga_mod", "naga_f2i32"] {
+        assert!(hlsl.contains(helper), "{helper} in {hlsl}");
+    }
+}
+
+const PLACED: &str = "struct Inner { @size(32) a: f32, @align(16) b: vec2<f32> }
+struct U { s: f32, m: mat3x2<f32>, @align(64) inner: array<Inner, 2>, @size(100) last: f32, end: f32 }
+struct W { @size(16) a: u32, @align(32) b: vec2<u32>, list: array<u32> }
+@group(0) @binding(0) var<uniform> u: U;
+@group(0) @binding(1) var<storage, read_write> w: W;
+@compute @workgroup_size(1) fn main(@builtin(workgroup_id) g: vec3<u32>) {
+    let whole = u; w.b = vec2<u32>(u.m[g.x]); w.list[g.y] = u32(whole.inner[1].b.x + u.end) + arrayLength(&w.list);
+}";
+
+#[test]
+fn glsl_pads_what_attributes_move_and_splits_matrices_of_two_rows() {
+    let glsl = text(PLACED, Target::Glsl, &[]);
+    assert_pieces(
+        &glsl,
+        &[
+            "vec2 m_column_0_;",
+            "vec2 m_column_1_;",
+            "vec2 m_column_2_;",
+            "uvec4 padding_32_[2]",
+            "float last;",
+            "uvec4 padding_176_[5]",
+        ],
+    );
+    assert_pieces(&glsl, &["uint a;", "uint padding_4[", "uvec2 b;", "uint list[];"]);
+}
+
+#[test]
+fn nested_constants_are_refused_for_every_target() {
+    let constants: String = (1..=28).map(|n| format!("const c{n} = array(c{m}, c{m});\n", m = n - 1)).collect();
+    let source = format!("const c0 = 1u;\n{constants}@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+        @compute @workgroup_size(1) fn main() {{ x[0] = c28[0][1][0][1][0][1][0][1][0][1][0][1][0][1][0][1][0][1][0][1][0][1][0][1][0][1][0][1]; }}");
+    for target in Target::ALL {
+        match built(&source, target, &[]) {
+            Err(Error::Shader { line: 21, message, .. }) => assert!(message.contains("1048576"), "{message}"),
+            other => panic!("{target}: {:?}", other.map(drop)),
+        }
+    }
+}
