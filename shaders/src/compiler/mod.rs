@@ -3,8 +3,10 @@
 //! [`compile`] reads the text (see [`crate::wgsl`] for limits and errors), replaces overrides by values, checks that the
 //! target language can say what the shader needs, and writes it. It optimises nothing: drivers do. The decision to
 //! know: accesses are bounds-checked (in GLSL only those of textures: naga has no more there), workgroup memory starts as
-//! zero and loops are bounded, as WebGPU promises. For GLSL the module is rewritten first (`src/glsl/`). How each language numbers its bindings is in `write.rs`.
+//! zero and loops are bounded, as WebGPU promises. For GLSL the module is rewritten first (`src/glsl/`); WGSL is read again and
+//! compared (`wgsl.rs`). How each language numbers its bindings is in `write.rs`.
 
+mod wgsl;
 mod write;
 
 pub use write::BindSlot;

@@ -379,7 +379,63 @@ fn glsl_pads_what_attributes_move_and_splits_matrices_of_two_rows() {
             "uvec4 padding_176_[5]",
         ],
     );
-    assert_pieces(&glsl, &["uint a;", "uint padding_4[", "uvec2 b;", "uint list[];"]);
+    assert_pieces(&glsl, &["uint a;", "uint padding_4_[7];", "uvec2 b;", "uint list[];"]);
+}
+
+#[test]
+fn wgsl_keeps_sizes_and_alignments() {
+    let wgsl = text(PLACED, Target::Wgsl, &[]);
+    assert_pieces(
+        &wgsl,
+        &["@size(32) a: f32,", "@size(56) m: mat3x2<f32>,", "@size(100) last: f32,", "@align(32) @size(32) a: u32,"],
+    );
+    let (module, info) = parse_and_validate(&wgsl, Capabilities::all()).unwrap();
+    let original = built(PLACED, Target::Wgsl, &[]).unwrap().reflection;
+    assert_eq!(reflect(&module, &info).bindings, original.bindings);
+}
+
+#[test]
+fn wgsl_enables_f16_for_values_alone_and_names_results() {
+    let half = "enable f16; @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+        @compute @workgroup_size(1) fn main() { x[0] = f32(vec2<f16>(vec2<f32>(x[1], 2.0)).x + 1.5h); }";
+    let wgsl = text(half, Target::Wgsl, &[]);
+    assert!(wgsl.contains("enable f16;"), "{wgsl}");
+    parse_and_validate(&wgsl, Capabilities::all()).unwrap();
+    let results = "@group(0) @binding(0) var<storage, read_write> a: atomic<i32>;
+        @group(0) @binding(1) var<storage, read_write> out: array<vec2<f32>>;
+        @compute @workgroup_size(1) fn main() {
+            var hit = atomicCompareExchangeWeak(&a, -9, 11);
+            while !hit.exchanged { hit = atomicCompareExchangeWeak(&a, hit.old_value, 11); }
+            var parts = modf(out[0]); var halves = frexp(out[1].x); let copy = parts; parts = copy;
+            out[2] = parts.fract + parts.whole; out[3].x = halves.fract; let once = atomicCompareExchangeWeak(&a, 1, 2);
+            out[4].y = f32(once.old_value);
+        }";
+    let wgsl = text(results, Target::Wgsl, &[]);
+    assert!(!wgsl.contains("__"), "{wgsl}");
+    parse_and_validate(&wgsl, Capabilities::all()).unwrap();
+}
+
+#[test]
+fn wgsl_that_would_mean_something_else_is_refused_with_its_place() {
+    let (module, info) = parse_and_validate(PLACED, Capabilities::all()).unwrap();
+    let plain = PLACED.replace("@size(100) ", "");
+    match super::wgsl::compare(&plain, &module, &info, PLACED) {
+        Err(Error::Unsupported { reason, .. }) => {
+            assert!(reason.contains("layout of `u`") && reason.contains("line 2"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+    for (from, to) in [
+        ("@workgroup_size(1)", "@workgroup_size(2)"),
+        ("workgroup_id", "local_invocation_id"),
+        ("var<uniform> u", "var<storage> u"),
+        ("binding(1)", "binding(2)"),
+        ("u32(whole", "nothing(whole"),
+    ] {
+        let other = PLACED.replace(from, to);
+        assert!(super::wgsl::compare(&other, &module, &info, PLACED).is_err(), "{to}");
+    }
+    super::wgsl::compare(PLACED, &module, &info, PLACED).unwrap();
 }
 
 #[test]

@@ -17,6 +17,7 @@ use naga::{ArraySize, Binding, BuiltIn, Module, ResourceBinding, TypeInner};
 use polywarp_core::{Error, Result};
 use serde::Serialize;
 
+use super::wgsl::{compare, nameable, with_sizes};
 use super::{Target, only_entry, write_error};
 use crate::wgsl::{BindingInfo, Reflection, naga_text};
 
@@ -82,17 +83,29 @@ pub(super) fn wgsl(module: &Module, info: &ModuleInfo, needs: Capabilities, sour
         plain = (module, info);
         (&plain.0, &plain.1)
     };
-    let mut text =
+    let named = nameable(module, info)?;
+    let (module, info) = named.as_ref().map_or((module, info), |(module, info)| (module, info));
+    let text =
         wgsl::write_string(module, info, wgsl::WriterFlags::empty()).map_err(|e| write_error(Target::Wgsl, e))?;
+    let mut text = with_sizes(&text, module);
     let symbols: Vec<Option<String>> = names_in_wgsl(&text).map(|name| Some(name.to_owned())).collect();
     if symbols.len() != module.entry_points.len() {
         return Err(write_error(Target::Wgsl, "naga wrote the entry points in a form that is not known here"));
+    }
+    // naga looks at the types alone, which literals and conversions are not among.
+    let directives = [(Capabilities::SHADER_FLOAT16, "f16"), (Capabilities::SHADER_INT16, "wgpu_int16")];
+    for (capability, name) in directives {
+        let directive = format!("enable {name};\n");
+        if needs.contains(capability) && !text.contains(&directive) {
+            text.insert_str(0, &directive);
+        }
     }
     // naga knows no such directive, so what the source says for browsers is said again.
     let subgroups = Capabilities::SUBGROUP | Capabilities::SUBGROUP_BARRIER;
     if needs.intersects(subgroups) && matches!(naga_text(source), Cow::Owned(_)) {
         text.insert_str(0, "enable subgroups;\n");
     }
+    compare(&text, module, info, source)?;
     Ok(Written { bytes: text.into_bytes(), slots: Vec::new(), symbols })
 }
 
