@@ -33,8 +33,8 @@ const FLAT: Value = Value { scalars: 1, depth: 0 };
 
 /// A word or a single character, without white space and comments.
 #[derive(Clone, Copy)]
-struct Token<'a> {
-    text: &'a str,
+pub(super) struct Token<'a> {
+    pub(super) text: &'a str,
     start: usize,
 }
 
@@ -288,7 +288,8 @@ fn composite_types<'a>(tokens: &[Token<'a>]) -> HashSet<&'a str> {
     found
 }
 
-fn tokens(source: &str) -> Vec<Token<'_>> {
+/// The tokens of `source`, as far as anybody here tells them apart.
+pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
     let (mut tokens, mut at) = (Vec::new(), 0);
     while let Some(first) = source[at..].chars().next() {
         let rest = &source[at..];

@@ -6,6 +6,7 @@
 //! offers is described by [`reflect`]; the steps together, for a backend that runs it, are [`read_kernel`], and what a
 //! launch binds is checked by [`Interface::check_bindings`].
 
+mod align;
 mod bind;
 mod directives;
 mod expand;
@@ -57,6 +58,7 @@ pub fn parse_and_validate(source: &str, capabilities: Capabilities) -> Result<(M
             shader_error(source, start, &parts.collect::<Vec<_>>().join(": "))
         })?;
         sizes::check_sizes(&module, source)?;
+        align::check_alignment(&module, source)?;
         let info = validate(&module, capabilities).map_err(|e| {
             let start = e.spans().find_map(|(span, _)| span.to_range()).map(|range| range.start);
             shader_error(source, start, &with_causes(e.as_inner()))
