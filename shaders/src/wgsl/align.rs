@@ -20,7 +20,7 @@ pub(super) fn check_alignment(module: &Module, source: &str) -> Result<()> {
     if !source.contains("align") {
         return Ok(());
     }
-    let wanted = aligned(module, &tokens(source));
+    let wanted = aligned(&tokens(source));
     if wanted.is_empty() {
         return Ok(());
     }
@@ -68,7 +68,7 @@ pub(super) fn check_alignment(module: &Module, source: &str) -> Result<()> {
 }
 
 /// The largest `@align` in each struct of the text.
-fn aligned<'a>(module: &Module, tokens: &[Token<'a>]) -> HashMap<&'a str, u32> {
+fn aligned<'a>(tokens: &[Token<'a>]) -> HashMap<&'a str, u32> {
     let mut found = HashMap::new();
     let mut name = "";
     for (at, token) in tokens.iter().enumerate() {
@@ -76,7 +76,7 @@ fn aligned<'a>(module: &Module, tokens: &[Token<'a>]) -> HashMap<&'a str, u32> {
         match token.text {
             "struct" => name = text(1),
             "align" if at > 0 && tokens[at - 1].text == "@" && text(1) == "(" => {
-                if let Some(align) = number(module, text(2)) {
+                if let Some(align) = number(tokens, text(2)) {
                     let most: &mut u32 = found.entry(name).or_insert(1);
                     *most = (*most).max(align);
                 }
@@ -87,23 +87,23 @@ fn aligned<'a>(module: &Module, tokens: &[Token<'a>]) -> HashMap<&'a str, u32> {
     found
 }
 
-/// A literal, or the constant of that name.
-fn number(module: &Module, text: &str) -> Option<u32> {
-    let digits = text.trim_end_matches(['u', 'i']);
-    let literal = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        Some(hex) => u32::from_str_radix(hex, 16).ok(),
-        None => digits.parse().ok(),
-    };
-    let constant = || {
-        let (_, constant) = module.constants.iter().find(|(_, constant)| constant.name.as_deref() == Some(text))?;
-        match module.global_expressions[constant.init] {
-            naga::Expression::Literal(naga::Literal::U32(value)) => Some(value),
-            naga::Expression::Literal(naga::Literal::I32(value)) => u32::try_from(value).ok(),
-            naga::Expression::Literal(naga::Literal::AbstractInt(value)) => u32::try_from(value).ok(),
-            _ => None,
+/// A literal, or the constant of that name whose value is one: naga keeps no constant that has no concrete type.
+fn number(tokens: &[Token<'_>], text: &str) -> Option<u32> {
+    let literal = |text: &str| {
+        let digits = text.trim_end_matches(['u', 'i']);
+        match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+            Some(hex) => u32::from_str_radix(hex, 16).ok(),
+            None => digits.parse().ok(),
         }
     };
-    literal.or_else(constant).filter(|align| align.is_power_of_two())
+    let constant = || {
+        let declared = tokens.windows(2).position(|pair| pair[0].text == "const" && pair[1].text == text)?;
+        let mut value = tokens[declared..].iter().take_while(|token| token.text != ";");
+        value.find(|token| token.text == "=")?;
+        let (number, None) = (value.next()?, value.next()) else { return None };
+        literal(number.text)
+    };
+    literal(text).or_else(constant).filter(|align| align.is_power_of_two())
 }
 
 /// Which types lie in buffers.
