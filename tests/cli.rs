@@ -6,6 +6,8 @@
 
 #[path = "cli/bench.rs"]
 mod bench;
+#[path = "cli/cases.rs"]
+mod cases;
 #[path = "cli/compile.rs"]
 mod compile;
 #[cfg(target_os = "linux")]

@@ -20,6 +20,8 @@ use polywarp_shaders::wgsl::{
     Bindable, BufferUse, CheckedBinding, Interface, KnownKernels, LaunchLimits, RangeLimits, ReadKernel, guarded,
     loops, place, read_kernel,
 };
+#[cfg(not(target_arch = "wasm32"))]
+use polywarp_shaders::wgsl::{Text, with_whole_arguments};
 
 use crate::device::WgpuBackend;
 use crate::fault::{lock, watched, words};
@@ -134,10 +136,19 @@ struct Written<'a> {
 impl WgpuBackend {
     #[cfg(not(target_arch = "wasm32"))]
     fn source_of<'a>(&self, kernel: &'a Kernel, read: &ReadKernel) -> Result<Written<'a>> {
-        if !self.pipelines.writes_glsl() {
-            return Ok(Written { source: wgpu::ShaderSource::Wgsl(naga_text(&kernel.wgsl)), constants_are_open: true });
-        }
-        let (module, _) = for_glsl(&read.module, &read.info, self.fault.device(), &kernel.wgsl)?;
+        let module = if self.pipelines.writes_glsl() {
+            for_glsl(&read.module, &read.info, self.fault.device(), &kernel.wgsl)?.0
+        } else {
+            // naga, as wgpu uses it, takes some texts for faulty, and cannot write parts of variables as arguments.
+            match (with_whole_arguments(&read.module), &read.text) {
+                (Some(module), _) => module,
+                (None, Text::Settled) => read.module.clone(),
+                (None, Text::AsWritten) => {
+                    let source = wgpu::ShaderSource::Wgsl(naga_text(&kernel.wgsl));
+                    return Ok(Written { source, constants_are_open: true });
+                }
+            }
+        };
         Ok(Written { source: wgpu::ShaderSource::Naga(Cow::Owned(module)), constants_are_open: false })
     }
 

@@ -4,7 +4,7 @@
 use super::*;
 
 /// A folder in which the interpreted driver is `libcuda.so.1`; `None` where it was not built, which is said.
-fn driver(test: &str) -> Option<Folder> {
+pub(super) fn driver(test: &str) -> Option<Folder> {
     let library = std::env::current_exe().unwrap().with_file_name("libinterpreted_cuda.so");
     if !library.is_file() {
         println!("NOT RUN: there is no {}", library.display());
@@ -16,7 +16,7 @@ fn driver(test: &str) -> Option<Folder> {
 }
 
 /// The program where that driver is found first.
-fn with_driver(folder: &Folder, args: &[&str]) -> Command {
+pub(super) fn with_driver(folder: &Folder, args: &[&str]) -> Command {
     let mut command = program(args);
     command.env("LD_LIBRARY_PATH", &folder.0).env("POLYWARP_CACHE", "off").env("POLYWARP_TUNE", "off");
     command.env_remove("CUDA_VISIBLE_DEVICES");

@@ -108,3 +108,29 @@ fn the_last_store_to_a_place_stays() {
     }
     assert_eq!(compared, 4 * 5 * 2 * VECTORS);
 }
+
+/// A variable in a loop starts as zero in every round, however large it is; and a value of zero leaves the padding alone.
+#[test]
+fn large_variables_in_loops_are_zero_again() {
+    let source = "
+struct Padded { v: array<vec3<u32>, 20>, last: u32 }
+@group(0) @binding(0) var<storage, read_write> a: array<u32, 4>;
+@group(0) @binding(1) var<storage, read_write> p: Padded;
+@compute @workgroup_size(1) fn main() {
+    for (var r = 0u; r < a[0]; r++) {
+        var big: array<u32, 20000>;
+        big[a[1] + r] += 1u;
+        big[19999u - r] += 1u;
+        a[2] += big[a[1]] + big[19999];
+    }
+    p = Padded();
+}";
+    let shader = shader_of("large".to_owned(), source);
+    let options = Options { target: Target::new(9, 0), ..Options::default() };
+    let given = Given { buffers: vec![bytes(&[3, 5, 0, 0]), vec![0xab; 336]], ..Given::default() };
+    let after = launch(&shader, &options, &RunOptions::strict(), &given).unwrap();
+    assert_eq!(words(&after[0]), [3, 5, 2, 0]);
+    let padded = words(&after[1]);
+    assert!((0..80).all(|i| padded[i] == if i % 4 == 3 { 0xabab_abab } else { 0 }), "{padded:?}");
+    assert_eq!(padded[80..], [0, 0xabab_abab, 0xabab_abab, 0xabab_abab]);
+}

@@ -59,6 +59,16 @@ const CHECKED: BoundsCheckPolicies = BoundsCheckPolicies {
 };
 
 pub(super) fn spirv(module: &Module, info: &ModuleInfo) -> Result<Written> {
+    let copied;
+    let (module, info) = match crate::wgsl::with_whole_arguments(module) {
+        None => (module, info),
+        Some(module) => {
+            let info =
+                crate::wgsl::validate(&module, Capabilities::all()).map_err(|e| write_error(Target::Spirv, e))?;
+            copied = (module, info);
+            (&copied.0, &copied.1)
+        }
+    };
     let options = spv::Options {
         lang_version: (1, 3),
         // Without DEBUG, which naga sets in debug builds only, the same source gives the same words.

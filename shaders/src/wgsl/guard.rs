@@ -16,6 +16,10 @@ pub const MAX_NESTING: usize = 127;
 /// deeply as it is long once parsed. Also the longest chain of `else if`.
 pub const MAX_CHAIN: usize = 4096;
 
+/// Most names and numbers in one function: naga's frontend walks over all expressions so far for each new one, which takes
+/// seconds from here on, and minutes for five times as many.
+pub const MAX_WORDS: usize = 1 << 17;
+
 /// Stack of the compiling thread. The deepest text accepted needs 2 to 8 MiB at opt-level 1; reserved, not used, until then.
 #[cfg(not(target_arch = "wasm32"))]
 const STACK_BYTES: usize = 64 << 20;
@@ -39,6 +43,7 @@ pub fn check_source(source: &str) -> Result<()> {
     }
     let mut frames = vec![Frame::default()];
     let mut chain_below = 0; // operators in all frames but the last
+    let (mut words, mut in_body) = (0, false);
     let mut rest = source;
     while let Some(c) = rest.chars().next() {
         let after = &rest[c.len_utf8()..];
@@ -64,6 +69,9 @@ pub fn check_source(source: &str) -> Result<()> {
             '(' | '[' | '{' => {
                 frames[top].chain += usize::from(c == '['); // `a[0][0]...` nests like an operator
                 chain_below += frames[top].chain;
+                if frames.len() == 1 {
+                    (words, in_body) = (0, c == '{');
+                }
                 frames.push(Frame::default());
                 if frames.len() - 1 > MAX_NESTING {
                     return Err(too_complex("nesting of brackets", frames.len() - 1, MAX_NESTING));
@@ -78,6 +86,10 @@ pub fn check_source(source: &str) -> Result<()> {
             ',' | ';' => frames[top].chain = 0,
             _ if word > 0 => frames[top].chain += usize::from(&rest[..word] == "else"),
             _ => frames[top].chain += 1,
+        }
+        words += usize::from(word > 0 && in_body);
+        if words > MAX_WORDS {
+            return Err(too_complex("names and numbers in one function, which can be split,", words, MAX_WORDS));
         }
         let chain = chain_below + frames.last().map_or(0, |frame| frame.chain);
         if chain > MAX_CHAIN {
@@ -192,6 +204,17 @@ mod tests {
         assert_eq!(refused(&format!("if a {{}} {}", "else if a {} ".repeat(MAX_CHAIN + 1))), operators);
         let spread = format!("{}1{}", "a + a + (".repeat(100), ")".repeat(100)).replace("a + ", &"a + ".repeat(24));
         assert_eq!(refused(&spread), operators);
+    }
+
+    #[test]
+    fn functions_may_not_grow_without_limit_and_the_text_may() {
+        let function = |statements: usize| format!("fn f() {{ {} }}\n", "a[1] = 2;".repeat(statements));
+        let most = (MAX_WORDS) / 3;
+        check_source(&function(most)).unwrap();
+        check_source(&function(most).repeat(2)).unwrap();
+        check_source(&format!("const c = array({});", "1,".repeat(MAX_WORDS + 1))).unwrap();
+        let refused = check_source(&function(most + 1)).unwrap_err();
+        assert!(matches!(refused, Error::ShaderTooComplex { limit, .. } if limit == MAX_WORDS as u64), "{refused}");
     }
 
     #[test]

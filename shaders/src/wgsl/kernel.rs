@@ -10,7 +10,7 @@ use naga::{AddressSpace, Module, TypeInner};
 use polywarp_core::{Error, Kernel, Result};
 
 use super::reflect::{BindingInfo, binding, entry_point, size_bytes};
-use super::{compute_entry, parse_for, pipeline_constants, resolve_overrides};
+use super::{Text, compute_entry, parse_for, pipeline_constants, resolve_overrides};
 
 /// How a buffer is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,6 +67,8 @@ pub struct ReadKernel {
     pub module: Module,
     /// What validation found out about `module`.
     pub info: ModuleInfo,
+    /// Whether naga takes the text as well; else the module alone can be handed on.
+    pub text: Text,
     /// How it is launched.
     pub interface: Interface,
 }
@@ -77,7 +79,7 @@ pub struct ReadKernel {
 /// Those of [`super::parse_and_validate`], [`compute_entry`] and [`resolve_overrides`]; [`Error::Unsupported`] naming the
 /// features beyond `capabilities`; [`Error::Unsupported`] and [`Error::Binding`] for resources that are not buffers.
 pub fn read_kernel(device: &str, kernel: &Kernel, capabilities: Capabilities) -> Result<ReadKernel> {
-    let (written, written_info) = parse_for(device, &kernel.wgsl, capabilities)?;
+    let (written, written_info, text) = parse_for(device, &kernel.wgsl, capabilities)?;
     let entry = compute_entry(&written, kernel.entry.as_deref())?.name.clone();
     let constants = pipeline_constants(&written, &kernel.defines)?.into_iter().collect();
     let (module, info) = resolve_overrides(&written, &written_info, Some(&entry), &kernel.defines)?;
@@ -97,7 +99,7 @@ pub fn read_kernel(device: &str, kernel: &Kernel, capabilities: Capabilities) ->
         entry,
         constants,
     };
-    Ok(ReadKernel { module, info, interface })
+    Ok(ReadKernel { module, info, text, interface })
 }
 
 fn buffers(device: &str, module: &Module, info: &ModuleInfo, entry: usize) -> Result<Vec<BufferInfo>> {

@@ -7,20 +7,23 @@
 //! launch binds is checked by [`Interface::check_bindings`].
 
 mod align;
+mod arguments;
 mod bind;
 mod directives;
 mod expand;
 mod guard;
+mod indices;
 mod kernel;
 mod known;
 pub mod loops;
 mod reflect;
 mod sizes;
 
+pub use arguments::with_whole_arguments;
 pub use bind::{Bindable, CheckedBinding, LaunchLimits, RangeLimits};
 pub use directives::naga_text;
 pub use expand::MAX_EXPANDED;
-pub use guard::{MAX_CHAIN, MAX_NESTING, MAX_SOURCE_BYTES, THREAD_NAME, check_source, guarded};
+pub use guard::{MAX_CHAIN, MAX_NESTING, MAX_SOURCE_BYTES, MAX_WORDS, THREAD_NAME, check_source, guarded};
 pub use kernel::{BufferInfo, BufferUse, Interface, ReadKernel, read_kernel};
 pub use known::KnownKernels;
 pub use reflect::{BindingInfo, EntryPointInfo, OverrideInfo, Reflection, reflect, required_features};
@@ -44,11 +47,24 @@ const NAGA_NESTING: usize = 200;
 /// [`Error::ShaderTooComplex`] for text beyond the limits here; [`Error::Shader`] with line and column (from 1) for
 /// everything else that is wrong with it.
 pub fn parse_and_validate(source: &str, capabilities: Capabilities) -> Result<(Module, ModuleInfo)> {
+    parse(source, capabilities).map(|(module, info, _)| (module, info))
+}
+
+/// Whether a module means its text as naga itself reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Text {
+    /// It does.
+    AsWritten,
+    /// naga refuses the text, which is valid.
+    Settled,
+}
+
+fn parse(source: &str, capabilities: Capabilities) -> Result<(Module, ModuleInfo, Text)> {
     check_source(source)?;
     guarded(|| {
         expand::check_expansion(source)?;
         let options = Options { parse_doc_comments: false, capabilities };
-        let module = Frontend::new_with_options(options).parse(&naga_text(source)).map_err(|e| {
+        let mut module = Frontend::new_with_options(options).parse(&naga_text(source)).map_err(|e| {
             if e.notes().any(|note| note.contains("recursion limit")) {
                 return too_complex("nesting of expressions", NAGA_NESTING, NAGA_NESTING);
             }
@@ -59,11 +75,16 @@ pub fn parse_and_validate(source: &str, capabilities: Capabilities) -> Result<(M
         })?;
         sizes::check_sizes(&module, source)?;
         align::check_alignment(&module, source)?;
-        let info = validate(&module, capabilities).map_err(|e| {
+        let refused = match validate(&module, capabilities) {
+            Ok(info) => return Ok((module, info, Text::AsWritten)),
+            Err(refused) => refused,
+        };
+        let settled = if indices::settle(&mut module, source) { validate(&module, capabilities) } else { Err(refused) };
+        let info = settled.map_err(|e| {
             let start = e.spans().find_map(|(span, _)| span.to_range()).map(|range| range.start);
             shader_error(source, start, &with_causes(e.as_inner()))
         })?;
-        Ok((module, info))
+        Ok((module, info, Text::Settled))
     })
 }
 
@@ -71,8 +92,8 @@ pub fn parse_and_validate(source: &str, capabilities: Capabilities) -> Result<(M
 ///
 /// # Errors
 /// As there; [`Error::Unsupported`] for a shader with no other fault than that it needs more than the `capabilities`.
-fn parse_for(device: &str, source: &str, capabilities: Capabilities) -> Result<(Module, ModuleInfo)> {
-    let refused = match parse_and_validate(source, capabilities) {
+fn parse_for(device: &str, source: &str, capabilities: Capabilities) -> Result<(Module, ModuleInfo, Text)> {
+    let refused = match parse(source, capabilities) {
         Err(error @ Error::Shader { .. }) => error,
         other => return other,
     };

@@ -360,6 +360,9 @@ impl<'m> Lowerer<'m> {
             let value = self.scalar(frame, value)?;
             return sync::atomic_store(&mut self.b, *scalar, memory.space, memory.address, value);
         }
+        if let (Expression::ZeroValue(_), Place::Memory(memory)) = (&frame.function.expressions[value], &place) {
+            return self.store_zero(memory, &inner);
+        }
         let leaves = self.types.leaves(&inner)?;
         let values = self.leaves(frame, value)?;
         place.store(&mut self.b, &leaves, &values);

@@ -26,7 +26,7 @@ const MAX_CALLS: u32 = 1 << 16;
 /// Local memory of one invocation, bytes (CUDA C++ guide, table of compute capabilities: 512 KiB).
 const MAX_LOCAL_BYTES: u64 = 512 << 10;
 /// Scalars of a variable in memory that are set one by one; above, a loop does it.
-const MAX_SINGLE_STORES: usize = 32;
+pub(super) const MAX_SINGLE_STORES: usize = 32;
 
 /// The value of an expression.
 #[derive(Clone, Debug)]

@@ -164,7 +164,7 @@ impl Memory {
         })
     }
 
-    fn offset(&self, bytes: u32) -> Memory {
+    pub(super) fn offset(&self, bytes: u32) -> Memory {
         let align = if bytes == 0 { self.align } else { self.align.min(1 << bytes.trailing_zeros().min(4)) };
         let address = Address { offset: self.address.offset + i64::from(bytes), ..self.address };
         Memory { address, align, from_start: self.from_start + bytes, ..*self }
@@ -182,7 +182,7 @@ impl Memory {
         Some(b.cvt(Ty::U32, Ty::U64, Round::None, count))
     }
 
-    fn index(&self, b: &mut Builder, index: Operand, stride: u32) -> Memory {
+    pub(super) fn index(&self, b: &mut Builder, index: Operand, stride: u32) -> Memory {
         if let Some(bytes) = index.imm().and_then(|constant| u32::try_from(constant * u64::from(stride)).ok()) {
             return self.offset(bytes);
         }
@@ -225,7 +225,7 @@ impl Memory {
         values
     }
 
-    fn store(&self, b: &mut Builder, leaves: &[Leaf], values: &[Operand]) {
+    pub(super) fn store(&self, b: &mut Builder, leaves: &[Leaf], values: &[Operand]) {
         let mut rest = values;
         for run in runs(leaves, self.align) {
             let (these, others) = rest.split_at(run.len().min(rest.len()));

@@ -1,9 +1,12 @@
 //! Memory that must start as zero: workgroup variables by all invocations together, large variables by a loop.
 
+use naga::TypeInner;
+
 use super::Lowerer;
+use super::function::MAX_SINGLE_STORES;
 use super::place::Memory;
 use super::sync;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::{Address, Base, BinaryOp, Compare, Inst, Operand, Space, Terminator, Ty};
 
 impl Lowerer<'_> {
@@ -50,6 +53,38 @@ impl Lowerer<'_> {
         let start = self.b.add(Ty::U32, base.into(), Operand::u32(memory.address.offset as u32));
         let address = self.b.in_reg(Ty::U32, start);
         self.zero_loop(memory.space, address, Operand::Imm(0), bytes.next_multiple_of(4), 4);
+    }
+
+    /// Stores zero in an `inner`: element by element in a loop where it is a long array, so that its padding is left alone.
+    pub(super) fn store_zero(&mut self, memory: &Memory, inner: &TypeInner) -> Result<()> {
+        if self.types.leaf_count(inner).is_ok_and(|count| count <= MAX_SINGLE_STORES) {
+            let leaves = self.types.leaves(inner)?;
+            memory.store(&mut self.b, &leaves, &vec![Operand::Imm(0); leaves.len()]);
+            return Ok(());
+        }
+        match inner {
+            TypeInner::Struct { members, .. } => {
+                for member in members {
+                    self.store_zero(&memory.offset(member.offset), self.types.inner(member.ty))?;
+                }
+                Ok(())
+            }
+            array => {
+                let element = self.types.element(array)?;
+                let count = element.count.ok_or_else(|| Error::invalid("a run-time array as a value"))?;
+                let (head, body, done) = (self.b.block(), self.b.block(), self.b.block());
+                let index = self.b.copy(Ty::U32, Operand::Imm(0));
+                self.b.end(Terminator::Jump(head), head);
+                let inside = self.b.setp(Compare::Lt, Ty::U32, index.into(), Operand::u32(count));
+                self.b.branch(inside, body, done, body);
+                let place = memory.index(&mut self.b, index.into(), element.stride);
+                self.store_zero(&place, &element.ty)?;
+                let next = self.b.add(Ty::U32, index.into(), Operand::u32(1));
+                self.b.mov_to(Ty::U32, index, next);
+                self.b.end(Terminator::Jump(head), done);
+                Ok(())
+            }
+        }
     }
 
     /// Words at `address`, `address + step`, ... while the distance from the start, first `from`, is less than `bytes`.
