@@ -6,38 +6,43 @@
 //!
 //! A loop's own thread takes chunks like any other, and waits at its end only for those that others have taken. Rayon's loops take up other
 //! tasks of the pool while they wait; here such a task, if it uses tensors, may want the lock of one that this thread's operation holds.
+//! How numbers are handed out is in `parallel/hand_out.rs`; `core/loom` tries it in every order of its threads.
 
-use std::any::Any;
+mod hand_out;
+
 use std::cell::Cell;
 use std::error::Error as _;
 use std::marker::PhantomData;
-use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::panic::catch_unwind;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 
-use super::scratch::{Done, Short};
+use super::scratch::Done;
 use super::simd::{self, Map1};
+
+/// What [`hand_out`] is made of; `core/loom` has loom's.
+mod platform {
+    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
+    pub(super) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+    pub(super) use super::super::scratch::{Done, Short};
+    pub(super) use super::within;
+    pub(super) use rayon::spawn;
+
+    /// Looks for the last helper's end before the loop's thread sleeps, which costs more than most chunks do (about 20 us).
+    pub(super) const LOOKS: usize = 200;
+
+    /// What passes between two looks.
+    pub(super) fn pause() {
+        (0..32).for_each(|_| std::hint::spin_loop());
+    }
+}
 
 /// Elements below which one thread is faster: an addition of 64 Ki f32 takes about as long as waking a rayon worker (10 us).
 pub const SERIAL: usize = 64 * 1024;
 
 /// Elements per task: three f32 operands of it (192 KiB) fit half of a 512 KiB L2.
 pub const CHUNK: usize = 16 * 1024;
-
-/// A thread takes one of so many parts, for each thread, of the tasks that are left: neighbours, so that memory is read and written in
-/// long runs (copies lost 12 % on 16 threads where tasks were taken one by one), fewer as the end comes near.
-const RUNS: usize = 2;
-
-/// Threads that one asks for help by itself. With four, reductions and copies on 16 threads take 5 to 35 % longer
-/// (benches/results/h200-2026-11-24b/cpu-loops.txt).
-const FAN_OUT: usize = 2;
-
-/// Looks for the last helper's end before the loop's thread sleeps, which costs more than most chunks do (about 20 us).
-const LOOKS: usize = 200;
-
-/// Requests for help that may lie unanswered, for each thread of the pool: more are asked for by a thread whose pool is busy.
-const UNANSWERED: usize = 4;
 
 /// Calls `task` with all numbers below `count`.
 ///
@@ -59,22 +64,8 @@ fn try_tasks(count: usize, task: &(dyn Fn(usize) -> Done + Sync)) -> Done {
     if threads <= 1 {
         return (0..count).try_for_each(task);
     }
-    // SAFETY: the reference is used by threads inside of `Loop::work` alone. Helpers are there only if they came before the loop was
-    // over, and `Loop::end` waits until they have left; it is reached whichever way this function is left.
-    let task = unsafe {
-        std::mem::transmute::<&(dyn Fn(usize) -> Done + Sync), &'static (dyn Fn(usize) -> Done + Sync)>(task)
-    };
     let asked = ASKED.try_with(Arc::clone).unwrap_or_default();
-    let (next, runs) = (AtomicUsize::new(0), RUNS * threads);
-    let all = Arc::new(Loop { task, count, wide, runs, next, state: Mutex::default(), left: Condvar::new(), asked });
-    {
-        let _end = Finally(|| all.end());
-        if all.asked.load(Ordering::Relaxed) < UNANSWERED * threads {
-            all.ask_for(threads - 1);
-        }
-        all.work();
-    }
-    all.outcome()
+    hand_out::hand_out(count, threads, wide, &asked, task)
 }
 
 /// Threads that a loop here would have: those of the current pool, but one within a task of a loop that gives each of them something to do.
@@ -109,151 +100,11 @@ thread_local! {
     static ASKED: Arc<AtomicUsize> = Arc::default();
 }
 
-/// Instead of the next number of a loop that has failed.
-const STOPPED: usize = usize::MAX;
-
-/// Tasks by number, taken by the thread whose loop it is and by helpers.
-struct Loop {
-    task: &'static (dyn Fn(usize) -> Done + Sync),
-    count: usize,
-    /// As many tasks as the pool has threads, or more.
-    wide: bool,
-    runs: usize,
-    /// The next number to take; `count` when there is none, [`STOPPED`] when none is to run any more.
-    next: AtomicUsize,
-    state: Mutex<State>,
-    /// The last helper has left.
-    left: Condvar,
-    asked: Arc<AtomicUsize>,
-}
-
-#[derive(Default)]
-struct State {
-    /// Threads that may be inside of a task, without the loop's own.
-    helpers: usize,
-    /// Whoever comes now comes too late.
-    over: bool,
-    failure: Option<Failure>,
-}
-
-enum Failure {
-    Memory(Short),
-    Panic(Box<dyn Any + Send>),
-}
-
-/// Calls what it holds when it goes, also by a panic.
-struct Finally<F: Fn()>(F);
-
-impl<F: Fn()> Drop for Finally<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
-impl Loop {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Asks some threads of the pool, who ask as many more each, until there are `helpers`: each request costs its sender time.
-    fn ask_for(self: &Arc<Loop>, helpers: usize) {
-        for i in 0..FAN_OUT {
-            let share = (helpers + i) / FAN_OUT;
-            if share > 0 {
-                let own = Arc::clone(self);
-                self.asked.fetch_add(1, Ordering::Relaxed);
-                rayon::spawn(move || own.help(share - 1));
-            }
-        }
-    }
-
-    /// Answers a request, and asks `more` threads in turn.
-    fn help(self: Arc<Loop>, more: usize) {
-        self.asked.fetch_sub(1, Ordering::Relaxed);
-        {
-            let mut state = self.state();
-            if state.over {
-                return;
-            }
-            state.helpers += 1;
-        }
-        let _leaves = Finally(|| self.leave());
-        self.ask_for(more);
-        self.work();
-    }
-
-    fn leave(&self) {
-        let mut state = self.state();
-        state.helpers -= 1;
-        if state.helpers == 0 {
-            self.left.notify_one();
-        }
-    }
-
-    /// Takes numbers until there are none.
-    fn work(&self) {
-        let outer = WITHIN_WIDE.replace(self.wide);
-        self.run_all();
-        WITHIN_WIDE.set(outer);
-    }
-
-    fn run_all(&self) {
-        loop {
-            let run = self.take();
-            if run.is_empty() {
-                return;
-            }
-            for i in run {
-                let failure = match catch_unwind(AssertUnwindSafe(|| (self.task)(i))) {
-                    Ok(Ok(())) if self.next.load(Ordering::Relaxed) != STOPPED => continue,
-                    Ok(Ok(())) => return,
-                    Ok(Err(short)) => Failure::Memory(short),
-                    Err(panic) => Failure::Panic(panic),
-                };
-                self.next.store(STOPPED, Ordering::Relaxed);
-                self.state().failure.get_or_insert(failure);
-                return;
-            }
-        }
-    }
-
-    /// The next run of numbers, empty when all are taken.
-    fn take(&self) -> Range<usize> {
-        let mut start = self.next.load(Ordering::Relaxed);
-        while start < self.count {
-            let end = start + ((self.count - start) / self.runs).max(1);
-            match self.next.compare_exchange_weak(start, end, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return start..end,
-                Err(now) => start = now,
-            }
-        }
-        0..0
-    }
-
-    /// Waits for those inside; nobody comes in afterwards.
-    fn end(&self) {
-        self.state().over = true;
-        for _ in 0..LOOKS {
-            if self.state().helpers == 0 {
-                break;
-            }
-            (0..32).for_each(|_| std::hint::spin_loop());
-        }
-        let mut state = self.state();
-        while state.helpers > 0 {
-            state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// How an ended loop ended.
-    fn outcome(&self) -> Done {
-        let failure = self.state().failure.take();
-        match failure {
-            None => Ok(()),
-            Some(Failure::Memory(short)) => Err(short),
-            Some(Failure::Panic(panic)) => resume_unwind(panic),
-        }
-    }
+/// Calls `work`, within which [`threads`] knows whether it is of a `wide` loop.
+fn within(wide: bool, work: impl FnOnce()) {
+    let outer = WITHIN_WIDE.replace(wide);
+    work();
+    WITHIN_WIDE.set(outer);
 }
 
 /// A slice whose chunks of `size` elements are handed out to threads; the last may be shorter.
@@ -350,7 +201,12 @@ pub fn map1_in_place<T: Copy + Default + Send>(f: impl Map1<T, T>, x: &mut [T]) 
 
 #[cfg(test)]
 mod tests {
+    use std::panic::AssertUnwindSafe;
+    use std::sync::atomic::Ordering;
+
+    use super::hand_out::UNANSWERED;
     use super::*;
+    use crate::cpu::scratch::Short;
     use crate::cpu::vmath;
 
     fn pool(threads: usize) -> rayon::ThreadPool {
