@@ -167,6 +167,9 @@ fn warn_once(directory: &Path, reason: &str) {
     WARNED.call_once(|| log::warn!("kernels are not kept on disk: {} {reason}", directory.display()));
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "cache_fuzzing.rs"]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 #[path = "cache_tests.rs"]
 mod tests;

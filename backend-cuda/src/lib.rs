@@ -54,5 +54,12 @@ pub use device::{CudaBackend, Options};
 pub use interop::DeviceEvent;
 pub use slices::{Slice, slices};
 
+/// What `fuzz/` calls; no part of the library.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::cache::fuzzing::fuzz as cache;
+}
+
 /// The cudarc whose types the functions for sharing use.
 pub use cudarc;

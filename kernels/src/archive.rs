@@ -219,6 +219,10 @@ pub mod write {
     }
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "archive_fuzzing.rs"]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(test)]
 #[path = "archive_tests.rs"]
 mod tests;

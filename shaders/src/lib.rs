@@ -13,6 +13,9 @@
 #[cfg(feature = "compiler")]
 pub mod compiler;
 mod element;
+#[cfg(any(feature = "fuzzing", all(test, feature = "compiler")))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod glsl;
 mod math;
 mod plan;

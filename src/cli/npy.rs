@@ -16,6 +16,9 @@ use polywarp::DType;
 /// Headers are a hundred bytes; format version 1 cannot exceed this.
 const MAX_HEADER_BYTES: u64 = 65_536;
 
+/// Deepest nesting of brackets in a header: a record's fields, of a shape of their own, have four.
+const MAX_NESTING: usize = 6;
+
 /// Most dimensions numpy itself makes.
 const MAX_DIMS: usize = 64;
 
@@ -98,10 +101,12 @@ pub fn read(path: &Path) -> Result<(Form, Vec<u8>), String> {
     read_from(&mut file, info.len())
 }
 
-fn read_from(file: &mut impl Read, length: u64) -> Result<(Form, Vec<u8>), String> {
+/// The same from a file of `length` bytes.
+pub fn read_from(file: &mut impl Read, length: u64) -> Result<(Form, Vec<u8>), String> {
     let header = header_bytes(file, length)?;
     let data_bytes = length - header.len() as u64;
-    // npyz multiplies the extents unchecked and recurses with brackets: behind the guard both are errors.
+    check_nesting(&header)?;
+    // npyz multiplies the extents unchecked: behind the guard that is an error.
     let parsed = polywarp::shader::guarded(|| Ok(NpyHeader::from_reader(&header[..]).map_err(|e| brief(&e))));
     let parsed =
         parsed.map_err(|_| "a header that makes no sense".to_owned())?.map_err(|e| format!("bad header: {e}"))?;
@@ -128,6 +133,22 @@ fn read_from(file: &mut impl Read, length: u64) -> Result<(Form, Vec<u8>), Strin
         bytes = to_row_major(&bytes, &form)?;
     }
     Ok((form, bytes))
+}
+
+/// Refuses brackets in brackets: npyz's parser takes each level several times (40 of them kept it busy for minutes) and recurses.
+fn check_nesting(header: &[u8]) -> Result<(), String> {
+    let mut depth = 0_usize;
+    for byte in header {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_NESTING {
+            return Err(format!("a header with more than {MAX_NESTING} brackets within one another"));
+        }
+    }
+    Ok(())
 }
 
 /// The parser's words, without the header that it quotes.
@@ -235,5 +256,7 @@ fn header(form: &Form) -> Vec<u8> {
     header
 }
 
+#[cfg(test)]
+mod fuzzing;
 #[cfg(test)]
 mod tests;

@@ -39,6 +39,9 @@ pub use key::{Key, find};
 pub use search::{Check, Offer, Runner, Situation};
 use search::{Found, Stopped, Task, search};
 pub use settings::{BUDGET_VARIABLE, Callback, Effort, MODE_VARIABLE, Mode, Options, Place, Progress, set_progress};
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use store::fuzzing;
 pub use store::{Store, StoreError, Verdict};
 pub use table::{Answer, Identity, Table, Timed};
 

@@ -334,6 +334,9 @@ impl Store {
     }
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "store_fuzzing.rs"]
+pub mod fuzzing;
 #[cfg(test)]
 #[path = "store_tests.rs"]
 pub(super) mod tests;

@@ -1,0 +1,9 @@
+//! An archive of machine code: `cargo xtask prove fuzz`; `README.md` says more.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use polywarp_fuzz::tolerate_guarded;
+
+fuzz_target!(init: tolerate_guarded(), |bytes: &[u8]| {
+    polywarp_kernels::archive::fuzzing::fuzz(bytes);
+});
