@@ -8,15 +8,19 @@ mod bench;
 mod card;
 mod command;
 mod counts;
+mod deny;
 mod docs;
 mod kernels;
 mod prepare;
+mod prove;
 mod ptxas;
 mod rates;
+mod run;
 mod setup;
 mod test;
 mod wasm;
 mod web;
+mod wheel;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,7 +33,9 @@ usage: cargo xtask <command>
 
   setup            install the Vulkan and GL pieces this machine lacks
   test             everything: format, lints, feature sets, tests on every backend, examples, documents
+  prove [STEP ...] the tests, then what takes hours: fuzzing, loom, Miri, random programs; or some of these steps alone
   bench [ARGS]     set up, build in release, run `polywarp bench ARGS`, say where the page is
+  deny             licences, sources and known faults of what we depend on (deny.toml)
   docs [--write]   check the documents; --write makes the generated ones anew
   prepare [--check]
                    compile the kernels that backend-cuda ships ready to run; --check compares them only
@@ -50,7 +56,10 @@ fn main() -> ExitCode {
     let outcome = std::env::set_current_dir(root()).map_err(|e| e.to_string()).and_then(|()| match arguments[..] {
         ["setup"] => setup::run(setup::Need::SoftwareGpus),
         ["test"] => test::run(),
+        ["prove"] => prove::run(&[]),
+        ["prove", ref only @ ..] => prove::run(only),
         ["bench", ref rest @ ..] => bench::run(rest),
+        ["deny"] => deny::run(),
         ["docs"] => docs::check(),
         ["docs", "--write"] => docs::write(),
         ["prepare"] => prepare::write(),

