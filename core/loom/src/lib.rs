@@ -5,6 +5,7 @@
 //! chooses how deep it looks: 2 in `cargo xtask test` (seconds), more in `cargo xtask prove`.
 
 #[cfg(test)]
+#[allow(clippy::reversed_empty_ranges, reason = "a model looks at nothing before it waits")]
 #[path = "../../src/cpu/parallel/hand_out.rs"]
 mod hand_out;
 #[cfg(test)]
