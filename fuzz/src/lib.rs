@@ -10,6 +10,8 @@ mod npy;
 #[path = "../../src/cli/npy/fuzzing.rs"]
 mod npy_fuzzing;
 
+use std::backtrace::Backtrace;
+
 use npy::{read_from, write};
 pub use npy_fuzzing::fuzz as npy;
 
@@ -18,18 +20,28 @@ fn one_line(text: &str) -> String {
     text.split(|c: char| c.is_control() || c.is_whitespace()).filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Crates of others whose panics `polywarp::shader::guarded` is there for: the library makes them errors.
-const GUARDED: [&str; 5] = ["/naga-", "/npyz-", "/py_literal-", "/pest", "/num-bigint-"];
+/// Crates of others whose panics `polywarp::shader::guarded` is there for, as backtraces name them: the library makes them errors.
+const GUARDED: [&str; 5] = [" naga::", " npyz::", " py_literal::", " pest::", " num_bigint::"];
+/// Ours, and what else is no excuse.
+const OURS: [&str; 2] = [" naga_ptx", " polywarp"];
 
 /// Lets panics pass that the library catches, which libFuzzer's hook would take for faults; to be called once, after that hook was
 /// set. A panic in polywarp itself stays a fault, wherever it is caught.
 pub fn tolerate_guarded() {
     let others = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        let file = info.location().map_or("", |location| location.file());
         let guarded = std::thread::current().name() == Some(polywarp::shader::THREAD_NAME);
-        if !guarded || !GUARDED.iter().any(|name| file.contains(name)) {
+        if !guarded || !is_theirs(&Backtrace::force_capture().to_string()) {
             others(info);
         }
     }));
+}
+
+/// Whether the code that panicked, behind the standard library's, is of a guarded crate.
+fn is_theirs(backtrace: &str) -> bool {
+    let names = |line: &str, crates: &[&str]| crates.iter().any(|name| line.replace('<', " ").contains(name));
+    // This file's own frames come first.
+    let frames = backtrace.lines().filter(|line| !line.contains("polywarp_fuzz"));
+    let mut known = frames.filter(|line| names(line, &GUARDED) || names(line, &OURS));
+    known.next().is_some_and(|line| names(line, &GUARDED))
 }
