@@ -27,6 +27,9 @@ pub struct Args {
     /// Where random values come from
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     seed: u64,
+    /// Instead of the cases N random fused expressions over special values, from `--seed` on
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["op", "dtype", "filter", "full"])]
+    random: u64,
     /// Prints JSON
     #[arg(long)]
     json: bool,
@@ -51,6 +54,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         filter: args.filter.clone(),
         level: if args.full { Level::Full } else { Level::Quick },
         seed: args.seed,
+        random_programs: args.random,
         ..Selection::default()
     };
     let report = run_with_progress(&device, &selection);

@@ -13,12 +13,14 @@ use crate::run::Run;
 use crate::{Result, test};
 
 /// What the tests leave to this command.
-pub const WHAT: &str = "left to `cargo xtask prove`: loom at depth, Miri, fuzzing, 100,000 random programs";
+pub const WHAT: &str =
+    "left to `cargo xtask prove`: loom at depth, Miri, fuzzing, 100,000 random programs, fused expressions";
 
 /// A step's name, and what it does.
 type Step = (&'static str, fn(&mut Run) -> Result);
 
-const STEPS: &[Step] = &[("test", test::steps), ("loom", loom), ("miri", miri), ("fuzz", fuzz), ("programs", programs)];
+const STEPS: &[Step] =
+    &[("test", test::steps), ("loom", loom), ("miri", miri), ("fuzz", fuzz), ("programs", programs), ("fused", fused)];
 
 /// Runs the steps named in `only`, or all.
 pub fn run(only: &[&str]) -> Result {
@@ -155,4 +157,19 @@ fn programs(run: &mut Run) -> Result {
         counts.add(Counts { passed: outcome.is_ok().into(), failed: outcome.is_err().into() });
         outcome
     })
+}
+
+/// Random fused expressions over special values, from a seed of today's: on software Vulkan, whose compiler takes floats for real
+/// numbers, and on the CPU.
+fn fused(run: &mut Run) -> Result {
+    let today = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    for (device, count) in [("cpu", 100_000), ("wgpu:0", 10_000)] {
+        run.step(&format!("fused expressions on {device}"), |counts| {
+            let line = format!("cargo run --locked --bin polywarp -- check --device {device} --random {count} --seed");
+            let outcome = Cmd::new(&line).args([(today * 1_000_000).to_string()]).run();
+            counts.add(Counts { passed: outcome.is_ok().into(), failed: outcome.is_err().into() });
+            outcome
+        })?;
+    }
+    Ok(())
 }

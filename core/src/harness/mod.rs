@@ -94,6 +94,8 @@ pub struct Selection {
     pub level: Level,
     /// Where all random values come from.
     pub seed: u64,
+    /// Instead of the cases of the registry this many random fused programs over special values, from [`Selection::seed`] on.
+    pub random_programs: u64,
     /// Cases known to fail on some device.
     pub expected_failures: Vec<ExpectedFailure>,
 }
@@ -111,6 +113,10 @@ impl Selection {
 
     /// The seed and the cases selected.
     fn cases(&self) -> (u64, Vec<Case>) {
+        if self.random_programs > 0 {
+            let seeds = (0..self.random_programs).map(|i| self.seed.wrapping_add(i));
+            return (self.seed, seeds.filter_map(ops::cases::expr::random).collect());
+        }
         let filter = self.filter.as_deref().unwrap_or("");
         let exact = filter.rsplit_once('@').and_then(|(name, seed)| Some((name, seed.parse::<u64>().ok()?)));
         let keep = |case: &Case| {

@@ -56,7 +56,7 @@ impl Folder {
             error => format!("cannot be opened: {error}"),
         })?;
         let found = rustix::fs::fstat(&opened).map_err(|error| format!("cannot be looked at: {error}"))?;
-        let mode = found.st_mode & 0o7777;
+        let mode = rights(&found, walk.user).0 & 0o7777;
         if kind(&found) != FileType::RegularFile {
             return Err("is not a regular file".to_owned());
         }
@@ -158,7 +158,7 @@ impl Walk {
         let root = (Arc::new(root), PathBuf::from("/"));
         let found = stat(&root)?;
         let user = rustix::process::geteuid().as_raw();
-        let last = (found.st_mode, found.st_uid);
+        let last = rights(&found, user);
         Ok(Walk { user, root, passed: Vec::new(), links: 0, missing, advice, last })
     }
 
@@ -171,7 +171,7 @@ impl Walk {
         if step == ".." {
             self.passed.pop();
             let found = stat(self.here())?;
-            self.last = (found.st_mode, found.st_uid);
+            self.last = rights(&found, self.user);
             return Ok(());
         }
         self.check_passed()?;
@@ -200,7 +200,7 @@ impl Walk {
                 let next = (Arc::new(opened), shown);
                 // Of what was opened, whatever has the name by now.
                 let found = stat(&next)?;
-                self.last = (found.st_mode, found.st_uid);
+                self.last = rights(&found, self.user);
                 self.passed.push(next);
                 Ok(())
             }
@@ -230,7 +230,7 @@ impl Walk {
         if target.is_absolute() {
             self.passed.clear();
             let found = stat(&self.root)?;
-            self.last = (found.st_mode, found.st_uid);
+            self.last = rights(&found, self.user);
         }
         steps(&target).into_iter().rev().for_each(|step| ahead.push_front(step));
         Ok(())
@@ -267,6 +267,32 @@ impl Walk {
     }
 }
 
+/// The mode of a directory or file, and its owner. A group with the number of `user` is that user's own, as the systems have it
+/// whose new files it may write (umask 002): it is nobody else.
+fn rights(found: &Stat, user: u32) -> (u32, u32) {
+    let own_group = user != 0 && found.st_gid == user && found.st_uid == user;
+    let mode = if own_group { found.st_mode & !0o020 } else { found.st_mode };
+    (mode, found.st_uid)
+}
+
 fn stat((folder, shown): &(Arc<OwnedFd>, PathBuf)) -> Result<Stat, String> {
     rustix::fs::fstat(folder).map_err(|error| format!("cannot be looked at: {}: {error}", shown.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn group_of_the_users_own_is_nobody_else() {
+        let mut found = stat(&Walk::new(Missing::Refused, "").unwrap().root).unwrap();
+        (found.st_mode, found.st_uid, found.st_gid) = (0o040775, 1000, 1000);
+        assert_eq!(rights(&found, 1000).0 & OTHERS_WRITE, 0);
+        found.st_mode = 0o040777;
+        assert_eq!(rights(&found, 1000).0 & OTHERS_WRITE, 0o002, "everybody is somebody else");
+        (found.st_mode, found.st_gid) = (0o040775, 100);
+        assert_eq!(rights(&found, 1000).0 & OTHERS_WRITE, 0o020, "a group of many");
+        (found.st_uid, found.st_gid) = (0, 0);
+        assert_eq!(rights(&found, 0).0 & OTHERS_WRITE, 0o020, "root's group has members elsewhere");
+    }
 }

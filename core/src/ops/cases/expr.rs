@@ -5,6 +5,8 @@
 
 mod special;
 
+pub(crate) use special::random;
+
 use super::{add, dense_map, map, sizes, strided_map, unique};
 use crate::harness::values::mix;
 use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};

@@ -69,7 +69,7 @@ fn push(cases: &mut Vec<Case>, expr: &Expr, dtype: DType, inputs: usize, word: &
 }
 
 /// A random program of two or three inputs that uses what it has made again and again.
-pub(super) fn random(seed: u64) -> Option<Case> {
+pub(crate) fn random(seed: u64) -> Option<Case> {
     let mut drawn = 0;
     let mut below = |n: usize| {
         drawn += 1;
