@@ -174,8 +174,7 @@ impl Request<'_> {
 impl Kernel {
     /// Whether `Params` has the zero that operands are hidden behind.
     fn is_guarded(&self) -> bool {
-        let guards = guards::Guards::of(&self.steps);
-        [DType::F32, DType::F64].into_iter().any(|compute| guards.any(&self.steps, compute))
+        guards::any(&self.steps, None)
     }
 
     /// Each constant that a step uses, in the order of the steps, which is the order of `Params`.

@@ -12,54 +12,46 @@ use polywarp_core::{DType, Step};
 
 use crate::element::Element;
 
-/// For every step the operands that are hidden.
-pub(super) struct Guards(Vec<[bool; 2]>);
-
-impl Guards {
-    pub(super) fn of(steps: &[(Step, Element)]) -> Guards {
-        let mut used = Vec::new();
-        let mut hide = |x: u16| {
-            let (step, element) = steps[usize::from(x)];
-            if !element.dtype().is_float() {
-                return false;
-            }
-            match step {
-                // By what is read, since every mention of an input is a step of its own.
-                Step::Input(_) | Step::Constant(_) => {
-                    let again = used.contains(&step);
-                    used.push(step);
-                    again
-                }
-                _ => true,
-            }
-        };
-        let of_step = |&(step, _): &(Step, Element)| match step {
-            Step::Unary(_, x) => [hide(x), false],
-            Step::Binary(_, a, b) | Step::Compare(_, a, b) => [hide(a), hide(b)],
-            Step::Input(_) | Step::Constant(_) | Step::Index | Step::Select(..) | Step::Cast(_) => [false; 2],
-        };
-        Guards(steps.iter().map(of_step).collect())
+/// The operands of an arithmetic step.
+fn operands(step: Step) -> [Option<u16>; 2] {
+    match step {
+        Step::Unary(_, x) => [Some(x), None],
+        Step::Binary(_, a, b) | Step::Compare(_, a, b) => [Some(a), Some(b)],
+        Step::Input(_) | Step::Constant(_) | Step::Index | Step::Select(..) | Step::Cast(_) => [None, None],
     }
+}
 
-    /// Whether an operand that is computed in `compute` is hidden.
-    pub(super) fn any(&self, steps: &[(Step, Element)], compute: DType) -> bool {
-        let hidden = |(&(step, _), hide): (&(Step, Element), &[bool; 2])| {
-            let operands = match step {
-                Step::Unary(_, x) => [x, x],
-                Step::Binary(_, a, b) | Step::Compare(_, a, b) => [a, b],
-                _ => return false,
-            };
-            let of = |(x, &hide): (u16, &bool)| hide && steps[usize::from(x)].1.dtype().compute() == compute;
-            operands.into_iter().zip(hide).any(of)
-        };
-        steps.iter().zip(&self.0).any(hidden)
+/// Whether operand `place` of step `id` is hidden. Nothing is allocated: every elementwise call asks.
+fn is_hidden(steps: &[(Step, Element)], id: usize, place: usize) -> bool {
+    let Some(x) = operands(steps[id].0)[place] else { return false };
+    let (leaf, element) = steps[usize::from(x)];
+    if !element.dtype().is_float() {
+        return false;
     }
+    // By what is read, since every mention of an input is a step of its own.
+    let is_leaf = |y: u16| steps[usize::from(y)].0 == leaf;
+    match leaf {
+        Step::Input(_) | Step::Constant(_) => {
+            let before = steps[..id].iter().flat_map(|&(step, _)| operands(step));
+            before.chain(operands(steps[id].0).into_iter().take(place)).flatten().any(is_leaf)
+        }
+        _ => true,
+    }
+}
 
-    /// The text of operand `x` at a place of step `id`.
-    pub(super) fn operand(&self, id: usize, place: usize, x: u16, steps: &[(Step, Element)]) -> String {
-        let hidden = || format!("opaque_{}(s{x}, params.zero{place})", steps[usize::from(x)].1.scalar());
-        if self.0[id][place] { hidden() } else { format!("s{x}") }
-    }
+/// Whether any operand is hidden, of those that are computed in `compute` where that is named.
+pub(super) fn any(steps: &[(Step, Element)], compute: Option<DType>) -> bool {
+    let of = |x: u16| compute.is_none_or(|compute| steps[usize::from(x)].1.dtype().compute() == compute);
+    (0..steps.len()).any(|id| {
+        let operands = operands(steps[id].0);
+        (0..2).any(|place| operands[place].is_some_and(of) && is_hidden(steps, id, place))
+    })
+}
+
+/// The text of operand `x`, which is at `place` of step `id`.
+pub(super) fn operand(steps: &[(Step, Element)], id: usize, place: usize, x: u16) -> String {
+    let hidden = || format!("opaque_{}(s{x}, params.zero{place})", steps[usize::from(x)].1.scalar());
+    if is_hidden(steps, id, place) { hidden() } else { format!("s{x}") }
 }
 
 #[cfg(test)]
@@ -73,7 +65,7 @@ mod tests {
         let program = Program::compile(expr, inputs).unwrap();
         let element = |&(step, dtype): &(Step, DType)| (step, Element::new(dtype, &full_caps()).unwrap());
         let steps: Vec<_> = program.steps().iter().map(element).collect();
-        Guards::of(&steps).0.iter().flatten().filter(|hide| **hide).count()
+        (0..2 * steps.len()).filter(|i| is_hidden(&steps, i / 2, i % 2)).count()
     }
 
     #[test]

@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use polywarp_core::{DType, Step, UnaryFn};
 
-use super::guards::Guards;
-use super::{Kernel, Mode};
+use super::{Kernel, Mode, guards};
 use crate::element::{self, Element, Form};
 use crate::{Access, Source, math};
 
@@ -117,9 +116,8 @@ fn opaque_f64(x: f64, zero: u32) -> f64 {
 
 /// One element of the result from one element of each input.
 fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
-    let guards = Guards::of(&kernel.steps);
     for (dtype, function) in [(DType::F32, OPAQUE), (DType::F64, OPAQUE_F64)] {
-        if guards.any(&kernel.steps, dtype) {
+        if guards::any(&kernel.steps, Some(dtype)) {
             out.push_str(function);
         }
     }
@@ -130,7 +128,7 @@ fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     for (id, &(step, element)) in kernel.steps.iter().enumerate() {
         let text = match step {
             Step::Unary(UnaryFn::Exp, x) if rounded_exp(kernel, id, x) => format!("exp_half_f32(s{x})"),
-            _ => step_text(kernel, step, element, |place, x| guards.operand(id, place, x, &kernel.steps)),
+            _ => step_text(kernel, step, element, |place, x| guards::operand(&kernel.steps, id, place, x)),
         };
         writeln!(out, "    let s{id} = {text};")?;
     }
