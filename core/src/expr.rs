@@ -14,7 +14,7 @@ mod program;
 use std::ops;
 use std::sync::Arc;
 
-pub use program::{Program, Step, StepId};
+pub use program::{Program, Step, StepId, StepSet};
 
 use crate::{BinaryFn, CompareFn, DType, Scalar, UnaryFn};
 

@@ -40,13 +40,38 @@ pub enum Step {
     Cast(StepId),
 }
 
+/// Some steps of a program, which takes no memory of its own: every elementwise call makes one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StepSet([u64; MAX_STEPS.div_ceil(64)]);
+
+impl StepSet {
+    /// Of these steps.
+    pub fn of(steps: impl IntoIterator<Item = StepId>) -> StepSet {
+        let mut set = StepSet::default();
+        steps.into_iter().for_each(|id| set.set(id, true));
+        set
+    }
+
+    /// Whether step `id` is among them.
+    pub fn has(&self, id: StepId) -> bool {
+        self.0.get(usize::from(id) / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
+    }
+
+    fn set(&mut self, id: StepId, whether: bool) {
+        if let Some(word) = self.0.get_mut(usize::from(id) / 64) {
+            let bit = 1 << (id % 64);
+            *word = if whether { *word | bit } else { *word & !bit };
+        }
+    }
+}
+
 /// A compiled expression: typed steps in order of evaluation; the last one is the result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
     steps: Vec<(Step, DType)>,
     constants: Vec<Scalar>,
     /// Per step: see [`Program::is_rounded`].
-    rounded: Vec<bool>,
+    rounded: StepSet,
 }
 
 impl Program {
@@ -83,12 +108,17 @@ impl Program {
     /// positions beside it do not: it is rounded where the program ends or casts. What is rounded already must stay as it is,
     /// an infinite f8e5m2 too.
     pub fn is_rounded(&self, id: StepId) -> bool {
-        self.rounded.get(usize::from(id)).copied().unwrap_or(false)
+        self.rounded.has(id)
+    }
+
+    /// The steps of which that holds.
+    pub fn rounded(&self) -> StepSet {
+        self.rounded
     }
 
     /// [`Program::is_rounded`] of the result.
     pub fn is_result_rounded(&self) -> bool {
-        self.rounded.last().copied().unwrap_or(false)
+        self.steps.len().checked_sub(1).is_some_and(|last| self.rounded.has(last as StepId))
     }
 
     /// The constants, numbers of the types that the steps are computed in; [`Step::Constant`] numbers them.
@@ -300,7 +330,8 @@ impl Compiler<'_> {
     /// A step that gives a number of `want` where each of `from` is one.
     fn choice<const N: usize>(&mut self, step: Step, from: [StepId; N], want: DType) -> Result<StepId> {
         let id = self.push(step, want)?;
-        self.program.rounded[usize::from(id)] = from.iter().all(|&x| self.program.is_rounded(x));
+        let all = from.iter().all(|&x| self.program.is_rounded(x));
+        self.program.rounded.set(id, all);
         Ok(id)
     }
 
@@ -389,7 +420,7 @@ impl Compiler<'_> {
     /// A number converted to `dtype`.
     fn rounded_constant(&mut self, value: Scalar, dtype: DType) -> Result<StepId> {
         let id = self.constant(value.kept_in(dtype), dtype)?;
-        self.program.rounded[usize::from(id)] = true;
+        self.program.rounded.set(id, true);
         Ok(id)
     }
 
@@ -397,9 +428,10 @@ impl Compiler<'_> {
         if self.program.steps.len() >= MAX_STEPS {
             return Err(invalid(format!("more than {MAX_STEPS} steps; split it")));
         }
+        let id = self.program.steps.len() as StepId;
         self.program.steps.push((step, dtype));
-        self.program.rounded.push(!dtype.is_narrow_float() || matches!(step, Step::Input(_) | Step::Cast(_)));
-        Ok((self.program.steps.len() - 1) as StepId)
+        self.program.rounded.set(id, !dtype.is_narrow_float() || matches!(step, Step::Input(_) | Step::Cast(_)));
+        Ok(id)
     }
 }
 

@@ -9,7 +9,7 @@ mod normal;
 mod text;
 
 use polywarp_core::ops::Copy;
-use polywarp_core::{Layout, Result, Shape, Step};
+use polywarp_core::{Layout, Result, Shape, Step, StepSet};
 
 use self::normal::{Dim, Move};
 use crate::element::Element;
@@ -80,7 +80,7 @@ fn gather(moved: &Move, caps: &Caps) -> Result<Launch> {
     let layout = Layout::strided(Shape::new(&extents)?, &strides, moved.from)?;
     let steps = vec![(Step::Input(0), element)];
     let inputs = vec![(element, layout)];
-    let request = Request { name: "copy", steps, rounded: vec![true], constants: &[], inputs, output: element };
+    let request = Request { name: "copy", steps, rounded: StepSet::of([0]), constants: &[], inputs, output: element };
     request.launch(moved.elements(), moved.to, caps)
 }
 

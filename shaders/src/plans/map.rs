@@ -8,7 +8,7 @@ mod guards;
 mod text;
 
 use polywarp_core::ops::Map;
-use polywarp_core::{DType, Error, Layout, Result, Scalar, Step, collapse_together};
+use polywarp_core::{DType, Error, Layout, Result, Scalar, Step, StepSet, collapse_together};
 
 use crate::element::{Element, Form};
 use crate::plans::KernelKey;
@@ -26,7 +26,7 @@ const MOST_PARAMS: usize = 32;
 pub struct Kernel {
     steps: Vec<(Step, Element)>,
     /// Of each step, whether its value is a number of its dtype as it is.
-    rounded: Vec<bool>,
+    rounded: StepSet,
     inputs: Vec<(Element, Mode)>,
     output: Element,
     /// Quads, but for 8-byte elements that start in the middle of one.
@@ -86,7 +86,7 @@ pub(crate) fn plan(op: &Map, caps: &Caps) -> Result<Plan> {
     }
     let output = Element::new(op.output.dtype, caps)?;
     let output = if op.program.is_result_rounded() { output.kept() } else { output };
-    let rounded = (0..steps.len()).map(|id| op.program.is_rounded(id as u16)).collect();
+    let rounded = op.program.rounded();
     let request = Request { name: op.name(), steps, rounded, constants: op.program.constants(), inputs, output };
     let launch = request.launch(op.output.layout.elements(), op.output.layout.offset(), caps)?;
     Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() })
@@ -98,7 +98,7 @@ pub(super) struct Request<'a> {
     pub(super) name: &'static str,
     pub(super) steps: Vec<(Step, Element)>,
     /// Of each step, as in [`polywarp_core::Program::is_rounded`].
-    pub(super) rounded: Vec<bool>,
+    pub(super) rounded: StepSet,
     pub(super) constants: &'a [Scalar],
     pub(super) inputs: Vec<(Element, Layout)>,
     pub(super) output: Element,

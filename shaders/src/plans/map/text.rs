@@ -137,7 +137,7 @@ fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
 
 /// Whether step `id` is the exponential of an exact f16, step `x`, and the f16 that the kernel writes.
 fn rounded_exp(kernel: &Kernel, id: usize, x: u16) -> bool {
-    let (exact, from) = (kernel.rounded[usize::from(x)], kernel.steps[usize::from(x)].1);
+    let (exact, from) = (kernel.rounded.has(x), kernel.steps[usize::from(x)].1);
     id + 1 == kernel.steps.len() && exact && from.dtype() == DType::F16 && kernel.output.dtype() == DType::F16
 }
 
@@ -161,7 +161,7 @@ fn step_text(kernel: &Kernel, step: Step, element: Element, operand: impl Fn(usi
             let from = kernel.steps[usize::from(x)].1;
             // Arithmetic in floats of 8 and 16 bits is rounded where it ends: here. Inputs, casts and choices of them are already
             // exact.
-            let value = if kernel.rounded[usize::from(x)] { at(x) } else { from.round(&at(x)) };
+            let value = if kernel.rounded.has(x) { at(x) } else { from.round(&at(x)) };
             cast(kernel, from.dtype(), dtype, &value)
         }
     }
