@@ -13,8 +13,12 @@ fn floor_f64(x: f64) -> f64 {
     return floor(x);
 }
 
+// Halves to even. Not by the builtin, which Mesa's software driver rounds halves down with on some processors, and loses -0.
 fn round_f64(x: f64) -> f64 {
-    return round(x);
+    let low = floor(x);
+    let part = x - low;
+    let up = part > 0.5lf || (part == 0.5lf && !(floor(0.5lf * low) * 2.0lf == low));
+    return select(low, select(low + 1.0lf, -0.0lf, low == -1.0lf), up);
 }
 
 fn sqrt_f64(x: f64) -> f64 {
