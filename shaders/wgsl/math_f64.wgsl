@@ -13,7 +13,7 @@ fn floor_f64(x: f64) -> f64 {
     return floor(x);
 }
 
-// Halves to even. Not by the builtin, which Mesa's software driver rounds halves down with on some processors, and loses -0.
+// Halves to even. Not by the builtin: Mesa 22.3's llvmpipe was seen to give 1 for 1.5 and to lose -0.
 fn round_f64(x: f64) -> f64 {
     let low = floor(x);
     let part = x - low;
