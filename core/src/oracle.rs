@@ -1,10 +1,14 @@
 //! The float64 oracle's vocabulary: operands on the host, expected results, and how far a backend may be from them.
 //!
 //! Each op computes its own reference (`Op::oracle`), naively, in float64 or exact integers. Results are [`Expected`]: a
-//! value and the absolute error allowed for that element. Errors of composed steps are carried forward by [`Approx`].
-//! Comparison with what a device wrote is [`Expected::accepts`]; running cases is [`crate::harness`].
+//! value and the absolute error allowed for that element. Sums are [`Approx`], composed steps [`Span`]. Comparison with what
+//! a device wrote is [`Expected::accepts`]; running cases is [`crate::harness`].
 
-use crate::{BinaryFn, CompareFn, DType, Scalar, Shape, UnaryFn};
+mod span;
+
+pub use span::Span;
+
+use crate::{DType, Scalar, Shape};
 
 /// A tensor on the host as the oracle sees it: logical elements in row-major order, strides resolved.
 #[derive(Clone, Debug)]
@@ -116,7 +120,8 @@ impl Expected {
             return true;
         }
         // Overflow: the bound reaches past the largest finite value on the side of the infinity that was given.
-        got.is_infinite() && want.signum() == got.signum() && want.abs() + self.error > dtype.max_finite()
+        let beyond = || want.is_infinite() || (self.error > 0.0 && want.abs() + self.error >= dtype.max_finite());
+        got.is_infinite() && want.signum() == got.signum() && beyond()
     }
 }
 
@@ -129,10 +134,10 @@ pub enum Subnormals {
     MayFlush,
 }
 
-/// A value with the error carried to it so far: forward error analysis, one step at a time.
+/// A value and how far a backend may be off: forward error analysis.
 ///
-/// Steps are computed in a dtype's compute type and not rounded in between ([`DType::compute`]). Infinities and NaN made
-/// from exact operands are exact: they must come out as they are. An error of infinity leaves the element open.
+/// Infinities and NaN made from exact operands are exact: they must come out as they are. An error of infinity leaves the
+/// element open.
 #[derive(Clone, Copy, Debug)]
 pub struct Approx {
     /// The reference value.
@@ -183,70 +188,6 @@ impl Approx {
         Approx { value: Scalar::F(total), error: if may_overflow { f64::INFINITY } else { error } }.settle(compute)
     }
 
-    /// `f` of this: its own error plus how far the incoming error can move it.
-    pub fn unary(f: UnaryFn, x: Approx, dtype: DType) -> Approx {
-        let value = f.eval(x.value, dtype);
-        let (Scalar::F(at), Scalar::F(y)) = (x.value, value) else {
-            return Approx { value, error: if x.error > 0.0 { f64::INFINITY } else { 0.0 } };
-        };
-        let compute = dtype.compute();
-        let own = if y.is_finite() { f.error(at, y, compute) } else { 0.0 };
-        let crosses_pole = x.error > 0.0 && at.abs() <= x.error && f == UnaryFn::Reciprocal;
-        let moved = match f {
-            _ if crosses_pole => f64::INFINITY,
-            // Not monotonic: the ends of the interval say nothing, the slope (at most 1) does.
-            UnaryFn::Sin | UnaryFn::Cos => x.error.min(2.0),
-            _ => moved_by(&x.ends(compute), x.error, y, |x| f.eval(Scalar::F(x), dtype).as_f64()),
-        };
-        Approx { value, error: own + moved }.settle(compute)
-    }
-
-    /// `f` of two values.
-    pub fn binary(f: BinaryFn, a: Approx, b: Approx, dtype: DType) -> Approx {
-        let value = f.eval(a.value, b.value, dtype);
-        let error = a.error.max(b.error);
-        let (Scalar::F(x), Scalar::F(y), Scalar::F(z)) = (a.value, b.value, value) else {
-            return Approx { value, error: if error > 0.0 { f64::INFINITY } else { 0.0 } };
-        };
-        let compute = dtype.compute();
-        let own = if z.is_finite() { f.error(x, y, z, compute) } else { 0.0 };
-        let crosses_pole = match f {
-            BinaryFn::Div => b.error > 0.0 && y.abs() <= b.error,
-            BinaryFn::Pow => a.error > 0.0 && x <= a.error,
-            _ => false,
-        };
-        // Every function here is monotonic in each operand, so the corners of the box bound the movement inside.
-        let moved = if crosses_pole {
-            f64::INFINITY
-        } else {
-            let ends = b.ends(compute);
-            a.ends(compute)
-                .into_iter()
-                .map(|x| moved_by(&ends, error, z, |y| f.eval(Scalar::F(x), Scalar::F(y), dtype).as_f64()))
-                .fold(0.0, f64::max)
-        };
-        Approx { value, error: own + moved }.settle(compute)
-    }
-
-    /// A comparison: open (error 1) when the operands' errors could turn it.
-    pub fn compare(f: CompareFn, a: Approx, b: Approx) -> Approx {
-        let open = a.error + b.error;
-        let apart = (a.value.as_f64() - b.value.as_f64()).abs();
-        let near = open == f64::INFINITY || apart <= open;
-        Approx { value: Scalar::from(f.eval(a.value, b.value)), error: if open > 0.0 && near { 1.0 } else { 0.0 } }
-    }
-
-    /// `yes` or `no`; an open condition allows either.
-    pub fn select(condition: Approx, yes: Approx, no: Approx) -> Approx {
-        let taken = if condition.value.as_i64() != 0 { yes } else { no };
-        if condition.error == 0.0 {
-            return taken;
-        }
-        let apart = (yes.value.as_f64() - no.value.as_f64()).abs();
-        let error = apart + yes.error.max(no.error);
-        Approx { value: taken.value, error: if error.is_nan() { f64::INFINITY } else { error } }
-    }
-
     /// The value, computed in `dtype`'s compute type, stored in `dtype`. f32 and f64 are their own compute types: what
     /// was computed in them is already rounded. An exact value is rounded to nearest even, exactly.
     pub fn round_to(self, dtype: DType) -> Approx {
@@ -265,53 +206,9 @@ impl Approx {
         Approx { value: self.value, error: self.error + rounding + tiny }.settle(dtype)
     }
 
-    /// The value converted to `dtype`; an inexact value near a boundary may land on either side.
-    pub fn cast(self, dtype: DType) -> Approx {
-        let value = self.value.cast(dtype);
-        if self.error == 0.0 {
-            return Approx::exact(value);
-        }
-        let x = self.value.as_f64();
-        if dtype.is_float() {
-            let u = dtype.unit_roundoff();
-            let error = self.error * (1.0 + 2.0 * u) + u * x.abs() + u * dtype.min_normal();
-            return Approx { value: Scalar::F(x), error }.settle(dtype);
-        }
-        if !matches!(self.value, Scalar::F(_)) {
-            return Approx { value, error: f64::INFINITY };
-        }
-        if dtype == DType::Bool {
-            return Approx { value, error: if x.abs() <= self.error { 1.0 } else { 0.0 } };
-        }
-        let moved = moved_by(&[x - self.error, x + self.error], self.error, value.as_f64(), |x| {
-            Scalar::F(x).cast(dtype).as_f64()
-        });
-        Approx { value, error: moved }
-    }
-
     /// The end of the chain.
     pub fn into_expected(self) -> Expected {
         Expected { value: self.value, error: self.error, nan_allowed: false }
-    }
-
-    /// An intermediate result that a device may flush: what flushing adds to its error.
-    pub(crate) fn flushable(self, compute: DType) -> Approx {
-        match self.value {
-            Scalar::F(x) if x != 0.0 && x.abs() < 2.0 * compute.min_normal() => {
-                Approx { error: self.error + compute.min_normal(), ..self }
-            }
-            _ => self,
-        }
-    }
-
-    /// The interval's ends, beyond the largest finite value replaced by the infinity that arithmetic gives there.
-    fn ends(self, compute: DType) -> Vec<f64> {
-        let x = self.value.as_f64();
-        if self.error == 0.0 {
-            return vec![x];
-        }
-        let clip = |x: f64| if x.abs() > compute.max_finite() { f64::INFINITY.copysign(x) } else { x };
-        vec![clip(x - self.error), clip(x + self.error)]
     }
 
     /// Overflow made visible: a value that no `dtype` of any backend can hold is the infinity of its sign, or where the
@@ -334,34 +231,19 @@ impl Approx {
     }
 }
 
-/// How far `f` moves from `y` over the `ends` of an operand's interval; 0 when no operand carries an error.
-fn moved_by(ends: &[f64], error: f64, y: f64, f: impl Fn(f64) -> f64) -> f64 {
-    if error == 0.0 {
-        return 0.0;
-    }
-    ends.iter()
-        .map(|&end| {
-            let z = f(end);
-            // A pole or domain edge inside the interval: anything goes.
-            if z == y || (z.is_nan() && y.is_nan()) {
-                0.0
-            } else if (z - y).is_nan() {
-                f64::INFINITY
-            } else {
-                (z - y).abs()
-            }
-        })
-        .fold(0.0, f64::max)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{BinaryFn, UnaryFn};
 
     const KEPT: Subnormals = Subnormals::Kept;
 
+    fn f32_of(x: Span) -> Expected {
+        x.round_to(DType::F32).into_expected(DType::F32)
+    }
+
     fn exp(x: f64) -> Expected {
-        Approx::unary(UnaryFn::Exp, Approx::exact(Scalar::F(x)), DType::F32).round_to(DType::F32).into_expected()
+        f32_of(Span::exact(Scalar::F(x)).unary(UnaryFn::Exp, DType::F32))
     }
 
     #[test]
@@ -396,17 +278,16 @@ mod tests {
     #[test]
     fn f32_addition_has_half_an_ulp() {
         let (a, b) = (1.0, (-24f64).exp2() * 1.5);
-        let sum = Approx::binary(BinaryFn::Add, Approx::exact(Scalar::F(a)), Approx::exact(Scalar::F(b)), DType::F32)
-            .round_to(DType::F32)
-            .into_expected();
+        let [x, y] = [a, b].map(|x| Span::exact(Scalar::F(x)));
+        let sum = f32_of(x.binary(BinaryFn::Add, y, DType::F32));
         assert!(sum.accepts(Scalar::F(f64::from(1.0 + b as f32)), DType::F32, KEPT));
         assert!(!sum.accepts(Scalar::F(1.0), DType::F32, KEPT), "0.75 ulp away");
     }
 
     #[test]
     fn overflow_on_the_way_is_an_infinity_for_what_follows() {
-        let big = Approx::unary(UnaryFn::Exp, Approx::exact(Scalar::F(100.0)), DType::F32);
-        let log = Approx::unary(UnaryFn::Log, big, DType::F32).round_to(DType::F32).into_expected();
+        let big = Span::exact(Scalar::F(100.0)).unary(UnaryFn::Exp, DType::F32);
+        let log = f32_of(big.unary(UnaryFn::Log, DType::F32));
         assert!(log.accepts(Scalar::F(f64::INFINITY), DType::F32, KEPT));
         assert!(!log.accepts(Scalar::F(100.0), DType::F32, KEPT));
     }

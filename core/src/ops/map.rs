@@ -5,7 +5,7 @@
 //! the output's shape before the op exists: their layouts carry stride 0.
 
 use super::{TensorSpec, check_dense_output};
-use crate::oracle::{Approx, Expected, HostTensor};
+use crate::oracle::{Expected, HostTensor, Span};
 use crate::{DType, Error, Program, Result, Scalar, Step};
 
 /// An elementwise expression over broadcast inputs.
@@ -64,35 +64,35 @@ impl Map {
         self.program.operations().saturating_mul(self.output.layout.elements())
     }
 
-    /// Every step in float64, with the error each step may add carried forward.
+    /// Every step in float64, with what each may make of the results so far ([`Span`]).
     pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
         let mut values = Vec::with_capacity(self.program.steps().len());
         (0..self.output.layout.elements() as usize)
             .map(|i| {
                 self.rounded(self.evaluate(i, inputs, &mut values), self.program.is_result_rounded(), self.output.dtype)
             })
-            .map(Approx::into_expected)
+            .map(|x| x.into_expected(self.output.dtype))
             .collect()
     }
 
     /// What is exactly a number of `dtype` stays as it is: an infinite f8e5m2 would become the largest number.
-    fn rounded(&self, x: Approx, is_rounded: bool, dtype: DType) -> Approx {
-        if is_rounded && dtype.is_narrow_float() && x.error == 0.0 { x } else { x.round_to(dtype) }
+    fn rounded(&self, x: Span, is_rounded: bool, dtype: DType) -> Span {
+        if is_rounded && dtype.is_narrow_float() && x.is_exact() { x } else { x.round_to(dtype) }
     }
 
-    fn evaluate(&self, i: usize, inputs: &[HostTensor], values: &mut Vec<Approx>) -> Approx {
+    fn evaluate(&self, i: usize, inputs: &[HostTensor], values: &mut Vec<Span>) -> Span {
         let steps = self.program.steps();
         values.clear();
         for (id, &(step, dtype)) in steps.iter().enumerate() {
             let at = |id: u16| values[usize::from(id)];
             let value = match step {
-                Step::Input(n) => Approx::exact(inputs[usize::from(n)].values[i]),
-                Step::Constant(n) => Approx::exact(self.program.constants()[usize::from(n)]),
-                Step::Index => Approx::exact(Scalar::I(i as i64).cast(dtype.compute())),
-                Step::Unary(f, x) => Approx::unary(f, at(x), dtype),
-                Step::Binary(f, a, b) => Approx::binary(f, at(a), at(b), dtype),
-                Step::Compare(f, a, b) => Approx::compare(f, at(a), at(b)),
-                Step::Select(c, yes, no) => Approx::select(at(c), at(yes), at(no)),
+                Step::Input(n) => Span::exact(inputs[usize::from(n)].values[i]),
+                Step::Constant(n) => Span::exact(self.program.constants()[usize::from(n)]),
+                Step::Index => Span::exact(Scalar::I(i as i64).cast(dtype.compute())),
+                Step::Unary(f, x) => at(x).unary(f, dtype),
+                Step::Binary(f, a, b) => at(a).binary(f, at(b), dtype),
+                Step::Compare(f, a, b) => at(a).compare(f, at(b)),
+                Step::Select(c, yes, no) => at(c).select(at(yes), at(no)),
                 Step::Cast(x) => match steps[usize::from(x)] {
                     (Step::Input(_) | Step::Constant(_) | Step::Cast(_), _) if self.program.is_rounded(x) => {
                         at(x).cast(dtype)
@@ -104,6 +104,6 @@ impl Map {
             let intermediate = computed && id + 1 < steps.len();
             values.push(if intermediate { value.flushable(dtype.compute()) } else { value });
         }
-        values.last().copied().unwrap_or(Approx::exact(Scalar::F(0.0)))
+        values.last().copied().unwrap_or(Span::exact(Scalar::F(0.0)))
     }
 }

@@ -26,7 +26,7 @@ use std::ops::Range;
 pub use blocks::ScaleBlocks;
 
 use super::{TensorSpec, UnaryFn, check_dense_output};
-use crate::oracle::{Approx, Expected, HostTensor};
+use crate::oracle::{Approx, Expected, HostTensor, Span};
 use crate::{BinaryFn, DType, Error, Precision, Result, Scalar, Shape};
 
 /// Products of 8-bit floats that a kernel may have added up along K before it moves the sum to f32.
@@ -446,7 +446,8 @@ impl Matmul {
             Scalar::F(_) => product,
         };
         for scale in scales.into_iter().flatten() {
-            x = Approx::binary(BinaryFn::Mul, x, Approx::exact(scale), DType::F32).flushable(DType::F32);
+            let scaled = Span::from(x).binary(BinaryFn::Mul, Span::exact(scale), DType::F32);
+            x = scaled.flushable(DType::F32).into_approx(DType::F32);
         }
         x
     }
@@ -501,29 +502,28 @@ impl Matmul {
     fn epilogue(&self, product: Approx, c: Option<Scalar>, bias: Option<Scalar>) -> Expected {
         let dtype = self.output.dtype;
         let constant = |x: f64| {
-            Approx::exact(if dtype.is_float() { Scalar::F(x).cast(dtype.compute()) } else { Scalar::I(x as i64) })
+            Span::exact(if dtype.is_float() { Scalar::F(x).cast(dtype.compute()) } else { Scalar::I(x as i64) })
         };
-        let mut x = product;
+        let mut x = Span::from(product);
         if self.alpha != 1.0 {
-            x = Approx::binary(BinaryFn::Mul, x, constant(self.alpha), dtype);
+            x = x.binary(BinaryFn::Mul, constant(self.alpha), dtype);
         }
-        let add = |x, y| Approx::binary(BinaryFn::Add, x, y, dtype);
+        let add = |x: Span, y| x.binary(BinaryFn::Add, y, dtype);
         let c = c.filter(|_| self.beta != 0.0);
-        let c = c.map(|c| Approx::binary(BinaryFn::Mul, Approx::exact(c), constant(self.beta), dtype));
-        x = match (c, bias.map(Approx::exact)) {
+        let c = c.map(|c| Span::exact(c).binary(BinaryFn::Mul, constant(self.beta), dtype));
+        x = match (c, bias.map(Span::exact)) {
             (None, None) => x,
             (Some(y), None) | (None, Some(y)) => add(x, y),
             // Shader compilers add three terms in the order they like (Mesa's does); which one errs most depends on the terms.
             (Some(c), Some(bias)) => {
                 let orders = [[x, c, bias], [x, bias, c], [c, bias, x]].map(|[a, b, c]| add(add(a, b), c));
-                let error = orders.iter().map(|sum| sum.error).fold(0.0, f64::max);
-                Approx { error, ..orders[0] }
+                orders[0].or(orders[1]).or(orders[2])
             }
         };
         if let Some(f) = self.activation {
-            x = Approx::unary(f, x, dtype);
+            x = x.unary(f, dtype);
         }
-        x.round_to(dtype).into_expected()
+        x.round_to(dtype).into_expected(dtype)
     }
 }
 
