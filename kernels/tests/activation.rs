@@ -4,7 +4,7 @@
 //! Inputs: every 4096th f32 (2^20 of them), every f16 and every bf16. What is not shown here: that the compiler keeps these
 //! steps; the native tests of `polywarp-cuda` run the kernels.
 
-use polywarp_core::oracle::{Approx, Subnormals};
+use polywarp_core::oracle::{Span, Subnormals};
 use polywarp_core::{DType, Scalar, UnaryFn};
 
 const SOURCE: &str = include_str!("../cuda/activation.cuh");
@@ -150,8 +150,8 @@ fn wrong(
 ) -> (usize, Vec<(f32, f64, f64)>) {
     let (mut count, mut wrong) = (0, Vec::new());
     for x in inputs {
-        let exact = Approx::exact(Scalar::F(f64::from(x)));
-        let expected = Approx::unary(f, exact, dtype).round_to(dtype).into_expected();
+        let exact = Span::exact(Scalar::F(f64::from(x)));
+        let expected = exact.unary(f, dtype).round_to(dtype).into_expected(dtype);
         let y = Scalar::F(f64::from(machine.value(f, x, dtype))).cast(dtype);
         count += 1;
         if !expected.accepts(y, dtype, Subnormals::Kept) {

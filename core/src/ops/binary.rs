@@ -140,7 +140,8 @@ impl BinaryFn {
             BinaryFn::Div => 2.5 * ulp * y.abs(),
             BinaryFn::Pow => {
                 let exponent = (b * a.abs().log2()).abs();
-                let exponent = if exponent.is_finite() { exponent } else { 0.0 };
+                // What is far out of every range is 0 or infinite, and exact: no error of it may be infinity times 0.
+                let exponent = if exponent.is_finite() { exponent.min(1e300) } else { 0.0 };
                 (16.0 + 4.0 * exponent) * ulp * y.abs()
             }
             _ => 0.0,

@@ -83,6 +83,8 @@ impl Map {
     fn evaluate(&self, i: usize, inputs: &[HostTensor], values: &mut Vec<Span>) -> Span {
         let steps = self.program.steps();
         values.clear();
+        // A single step on numbers as they are read is held to its value, though a device might flush them.
+        let is_fused = steps.iter().filter(|(step, _)| is_computed(*step)).count() > 1;
         for (id, &(step, dtype)) in steps.iter().enumerate() {
             let at = |id: u16| values[usize::from(id)];
             let value = match step {
@@ -100,10 +102,14 @@ impl Map {
                     (_, from) => self.rounded(at(x), self.program.is_rounded(x), from).cast(dtype),
                 },
             };
-            let computed = !matches!(step, Step::Input(_) | Step::Constant(_) | Step::Index);
-            let intermediate = computed && id + 1 < steps.len();
+            let intermediate = is_fused && id + 1 < steps.len();
             values.push(if intermediate { value.flushable(dtype.compute()) } else { value });
         }
         values.last().copied().unwrap_or(Span::exact(Scalar::F(0.0)))
     }
+}
+
+/// Whether the step is not a mere operand.
+fn is_computed(step: Step) -> bool {
+    !matches!(step, Step::Input(_) | Step::Constant(_) | Step::Index)
 }

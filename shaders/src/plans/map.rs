@@ -37,6 +37,8 @@ pub struct Kernel {
     whole_rows: bool,
     /// Whether the device's own conversion of integers to f32 will do ([`Caps::nearest_conversions`]).
     nearest_conversions: bool,
+    /// Whether a hidden f64 goes through a 64-bit integer ([`Caps::i64`]).
+    wide_integers: bool,
     threads: u32,
     /// Quads an invocation computes: 16 bytes of output.
     items: u32,
@@ -131,6 +133,7 @@ impl Request<'_> {
         let modes = Modes::of(&self.inputs);
         // Without such a conversion there is one kernel for both.
         let nearest_conversions = caps.nearest_conversions || !self.converts_integers();
+        let wide_integers = caps.i64 || !guards::any(&self.steps, Some(DType::F64));
         let kernel = Kernel {
             steps: self.steps,
             rounded: self.rounded,
@@ -140,6 +143,7 @@ impl Request<'_> {
             rank: modes.dims.len(),
             whole_rows: modes.whole_rows(),
             nearest_conversions,
+            wide_integers,
             threads: THREADS.min(caps.max_invocations),
             items: (4 / self.output.dtype().size_bytes() as u32).max(1),
         };

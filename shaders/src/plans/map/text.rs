@@ -106,8 +106,17 @@ fn opaque_f32(x: f32, zero: u32) -> f32 {
 
 ";
 
-/// The same of f64, without the 64-bit integers that a device may lack.
+/// The same of f64.
 const OPAQUE_F64: &str = "\
+fn opaque_f64(x: f64, zero: u32) -> f64 {
+    return bitcast<f64>(bitcast<u64>(x) ^ u64(zero));
+}
+
+";
+
+/// The same where there are no 64-bit integers. NVIDIA's driver sees through a choice: it takes a loop whose condition
+/// does not change apart, and has no NaN where arithmetic is equal to itself.
+const OPAQUE_F64_CHOSEN: &str = "\
 fn opaque_f64(x: f64, zero: u32) -> f64 {
     return select(x, f64(zero), zero != 0u);
 }
@@ -116,7 +125,8 @@ fn opaque_f64(x: f64, zero: u32) -> f64 {
 
 /// One element of the result from one element of each input.
 fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
-    for (dtype, function) in [(DType::F32, OPAQUE), (DType::F64, OPAQUE_F64)] {
+    let wide = if kernel.wide_integers { OPAQUE_F64 } else { OPAQUE_F64_CHOSEN };
+    for (dtype, function) in [(DType::F32, OPAQUE), (DType::F64, wide)] {
         if guards::any(&kernel.steps, Some(dtype)) {
             out.push_str(function);
         }
