@@ -128,6 +128,13 @@ fn cases_give_the_right_bits_on_vulkan() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn cases_give_the_right_bits_on_gl() {
+    let (ran, wrong) = run_cases(&[Route::Wgpu("gl")]);
+    println!("{ran} cases ran");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn cases_give_the_right_bits_on_a_card() {
