@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use polywarp_core::ops::ReducedMatmul;
 use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned, find};
 use polywarp_core::{Backend, Buffer, DeviceInfo, Error, Op, Result};
 
@@ -188,7 +189,7 @@ impl CudaBackend {
 
     /// Ways of kernels in CUDA C++ for what they can do of `op`, and portable ones for the rest.
     fn composed(&self, op: &Op, most: usize) -> Result<Vec<Candidate<Work>>> {
-        let Op::ReducedMatmul(op) = op else { return Ok(Vec::new()) };
+        let Some(op) = op.get::<ReducedMatmul>() else { return Ok(Vec::new()) };
         let usable = |op: &Op| {
             let mut natives =
                 if self.machine.any() { polywarp_kernels::every(op, self.native_caps()) } else { Vec::new() };

@@ -104,11 +104,11 @@ mod tests {
     /// What cannot be checked with a small op before its first use is never chosen.
     #[test]
     fn every_composed_way_is_had_for_an_op_small_enough_to_check_it() {
-        let ops: Vec<Op> = products().unwrap().into_iter().filter(|op| matches!(op, Op::ReducedMatmul(_))).collect();
+        let ops: Vec<Op> = products().unwrap().into_iter().filter(|op| op.is::<ReducedMatmul>()).collect();
         let portable = polywarp_shaders::Caps { f16: true, f64: true, ..polywarp_shaders::Caps::webgpu_defaults("") };
         for caps in [Caps::h200(), Caps::a100(), Caps::rtx_4090()] {
             let ways = |op: &Op, natives: &dyn Fn(&Op) -> Vec<polywarp_kernels::Candidate>| {
-                let Op::ReducedMatmul(op) = op else { return Vec::new() };
+                let Some(op) = op.get::<ReducedMatmul>() else { return Vec::new() };
                 let found = reduced(op, natives, &portable, usize::MAX).unwrap();
                 found.into_iter().map(|way| way.name).collect()
             };

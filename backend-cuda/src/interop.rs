@@ -179,7 +179,7 @@ impl CudaBackend {
             }
         }
         if from.same(to) {
-            let reason = "a copy within one buffer is `Op::Copy`'s to do".to_owned();
+            let reason = "a copy within one buffer is `ops::Copy`'s to do".to_owned();
             return Err(Error::InvalidArgument { what: "destination", reason });
         }
         let (source, destination) = (self.own(from)?.address(), other.own(to)?.address());

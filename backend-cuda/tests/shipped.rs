@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use polywarp_core::Op;
 use polywarp_core::harness::BenchSize;
 use polywarp_core::ops::REGISTRY;
+use polywarp_core::ops::ReducedMatmul;
 use polywarp_core::tuner::{Key, Table, find};
 use polywarp_kernels::{Caps, every};
 
@@ -21,8 +21,8 @@ fn shipped_winners_are_kernels_that_are_offered() {
             let Some(key) = Key::of(&case.op).map(|key| key.to_string()) else { continue };
             let Some(winner) = winners.get(key.as_str()) else { continue };
             // Of a composed way the product is native.
-            let (native, kernel) = match (&case.op, winner.strip_prefix("composed_")) {
-                (Op::ReducedMatmul(op), Some(kernel)) => (every(&op.product.clone().into(), caps), kernel),
+            let (native, kernel) = match (case.op.get::<ReducedMatmul>(), winner.strip_prefix("composed_")) {
+                (Some(op), Some(kernel)) => (every(&op.product.clone().into(), caps), kernel),
                 _ => (every(&case.op, caps), *winner),
             };
             // Portable kernels are the shaders' crate's, and called after the op.

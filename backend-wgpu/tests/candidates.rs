@@ -42,7 +42,7 @@ fn cases() -> Vec<Case> {
     let family = REGISTRY.iter().find(|family| family.name == "matmul").expect("products");
     let mut cases = (family.cases)(level);
     for at in 0..cases.len() {
-        let Op::Matmul(op) = &cases[at].op else { continue };
+        let Some(op) = cases[at].op.get::<Matmul>() else { continue };
         if op.a.dtype == DType::F32 && op.precision == Precision::Highest {
             let op = Matmul { precision: Precision::High, ..op.clone() };
             let high = Case::new("matmul", op, cases[at].values.clone());

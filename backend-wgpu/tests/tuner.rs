@@ -38,7 +38,7 @@ fn tuning_keeps_the_order_of_work_and_repeats_bits() {
         let tuner = backend.tuner().unwrap();
         tuner.set(Mode::Full, Duration::from_secs(2));
         let op = product(96, 80, 64);
-        let Op::Matmul(matmul) = &op else { panic!() };
+        let matmul = op.get::<Matmul>().unwrap();
         let (inputs, output) = operands(backend, &op);
         // Work before the first use is not seen late, work after it not early.
         let fours = 4.0f32.to_le_bytes().repeat(96 * 64);

@@ -35,6 +35,14 @@ impl Scalar {
         }
     }
 
+    /// Whether it is a float, and its bits: what tells 0 from -0 and one NaN from another.
+    pub(crate) fn bits(self) -> (bool, u64) {
+        match self {
+            Scalar::F(x) => (true, x.to_bits()),
+            Scalar::I(x) => (false, x as u64),
+        }
+    }
+
     /// Whether the value is a NaN.
     pub fn is_nan(self) -> bool {
         matches!(self, Scalar::F(x) if x.is_nan())

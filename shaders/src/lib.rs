@@ -18,6 +18,8 @@ mod element;
 pub mod fuzzing;
 mod glsl;
 mod math;
+#[cfg(test)]
+mod pins;
 mod plan;
 mod plans;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use interpreted::Interpreted;
 use naga_ptx::Target;
 use polywarp_core::harness::{Case, Failure, Level, Outcome, Selection, Values, run, run_case};
 use polywarp_core::ops::{Matmul, REGISTRY};
-use polywarp_core::{DType, Device, Layout, Op, Precision, Shape, TensorSpec};
+use polywarp_core::{DType, Device, Layout, Precision, Shape, TensorSpec};
 use polywarp_shaders::Cooperative;
 use ptx_interpreter::RunOptions;
 
@@ -146,7 +146,7 @@ fn split_products_by(kernel: &str, precisions: &[Precision], options: RunOptions
     let family = REGISTRY.iter().find(|family| family.name == "matmul").expect("products");
     let mut cases = Vec::new();
     for case in (family.cases)(Level::Quick) {
-        if let Op::Matmul(op) = &case.op
+        if let Some(op) = case.op.get::<Matmul>()
             && op.a.dtype == DType::F32
             && precisions.contains(&op.precision)
         {

@@ -1,10 +1,8 @@
 //! Benchmark operands: random numbers made on the device itself, the same on every device.
 //!
-//! Uniform in [-1, 1) for floats, all bit patterns for integers (i8 products: all of -128..127), fair coins for bool; what says where
-//! rows belong is even. Made
-//! by the Philox generator, whose bits do not depend on the device, so the host can know them without a download.
+//! Uniform in [-1, 1) for floats, all bit patterns for integers (i8 products: all of -128..127), fair coins for bool; groups get
+//! equal numbers of rows. Made by the Philox generator, whose bits do not depend on the device, so the host can know them without a download.
 
-use polywarp_core::ops::{GroupedMatmul, SparseMatmul};
 use polywarp_core::{Buffer, DType, Device, Distribution, Layout, Result, Shape, Tensor, TensorSpec};
 
 /// A buffer that holds every element `spec` reaches, filled from `seed`.
@@ -30,17 +28,17 @@ pub(super) fn operand(device: &Device, spec: &TensorSpec, seed: u64) -> Result<B
 }
 
 /// The ends of groups that own as many rows each.
-pub(super) fn even_ends(device: &Device, op: &GroupedMatmul) -> Result<Buffer> {
-    let dims = op.dims();
-    let each = (dims.rows / dims.groups.max(1)) as i64;
-    Ok(Tensor::arange(device, op.ends.dtype, each, each, dims.groups)?.buffer().clone())
+pub(super) fn even_ends(device: &Device, ends: &TensorSpec, rows: u64) -> Result<Buffer> {
+    let groups = ends.layout.elements();
+    let each = (rows / groups.max(1)) as i64;
+    Ok(Tensor::arange(device, ends.dtype, each, each, groups)?.buffer().clone())
 }
 
 /// Metadata for the compressed operand of a product: that of random numbers, since not all bits name places.
-pub(super) fn metadata(device: &Device, op: &SparseMatmul) -> Result<Buffer> {
-    let mut dims = op.values.layout.dims().to_vec();
+pub(super) fn metadata(device: &Device, metadata: &TensorSpec, k: u64) -> Result<Buffer> {
+    let mut dims = metadata.layout.dims().to_vec();
     if let Some(last) = dims.last_mut() {
-        *last = op.product.dims().k;
+        *last = k;
     }
     let uniform = Distribution::Uniform { low: -1.0, high: 1.0 };
     let dense = Tensor::random(device, DType::F16, Shape::new(&dims)?, uniform, 1, 0)?;

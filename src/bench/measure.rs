@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use polywarp_core::operation::Content;
 use polywarp_core::{Buffer, Clock, Device, DeviceKind, Op, Result};
 
 use super::{Reference, Verdict, data};
@@ -245,14 +246,12 @@ impl Prepared {
 
 pub(super) fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Buffer)> {
     let inputs = op.inputs();
-    let made = inputs.iter().zip(1..).map(|(spec, seed)| data::operand(device, spec, seed));
-    let mut inputs = made.collect::<Result<Vec<Buffer>>>()?;
-    if let (Op::GroupedMatmul(op), Some(ends)) = (op, inputs.last_mut()) {
-        *ends = data::even_ends(device, op)?;
-    }
-    if let Op::SparseMatmul(sparse) = op {
-        inputs[1] = data::metadata(device, sparse)?;
-    }
+    let made = inputs.iter().enumerate().map(|(i, spec)| match op.content(i) {
+        Content::Any | Content::Scales => data::operand(device, spec, i as u64 + 1),
+        Content::Ends { rows } => data::even_ends(device, spec, rows),
+        Content::Places24 { k } => data::metadata(device, spec, k),
+    });
+    let inputs = made.collect::<Result<Vec<Buffer>>>()?;
     let output = device.backend().alloc(op.output().required_bytes().next_multiple_of(16))?;
     Ok((inputs, output))
 }
@@ -274,13 +273,7 @@ const MOST_SECONDS: f64 = 5.0;
 /// Why a product is left out on a device where it would take minutes: simulated GPUs, dtypes without a fast product.
 /// `flops_per_second` is what the device reached with a smaller one of the same dtype, where one was measured.
 pub fn too_slow(op: &Op, device: &Device, flops_per_second: Option<f64>) -> Option<String> {
-    let dtype = match op {
-        Op::Matmul(op) => op.a.dtype,
-        Op::GroupedMatmul(op) => op.a.dtype,
-        Op::ReducedMatmul(op) => op.product.a.dtype,
-        Op::SparseMatmul(op) => op.values.dtype,
-        _ => return None,
-    };
+    let dtype = op.arithmetic().multiplies?;
     let info = device.info();
     let threads = info.threads.unwrap_or(1) as f64;
     // The CPU multiplies 8-bit integers as floats; wider ones by plain loops.

@@ -13,7 +13,6 @@ mod memory;
 mod openblas;
 mod plan;
 mod probe;
-mod streamed;
 mod summary;
 mod terminal;
 mod vendor;

@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use libloading::Library;
+use polywarp_core::ops::Matmul;
 use polywarp_core::{DType, Op};
 
 /// `cblas_sgemm` or `cblas_dgemm`: order, transposes, extents, alpha, A, lda, B, ldb, beta, C, ldc.
@@ -16,7 +17,7 @@ const NO_TRANSPOSE: i32 = 111;
 
 /// OpenBLAS's rate on a single dense f32 or f64 product in TFLOP/s; `None` for other ops or where it is not installed.
 pub(super) fn rate_of(op: &Op) -> Option<f64> {
-    let Op::Matmul(matmul) = op else { return None };
+    let matmul = op.get::<Matmul>()?;
     let dims = matmul.dims();
     let plain = dims.batch == 1 && matmul.a.layout.is_contiguous() && matmul.b.layout.is_contiguous();
     if !plain || matmul.c.is_some() || matmul.bias.is_some() || matmul.activation.is_some() {

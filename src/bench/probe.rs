@@ -25,10 +25,9 @@ impl Ceilings {
     /// The ceiling of a product, in TFLOP/s: known for f32. The others run on units (tensor cores, integer and double
     /// pipes) whose rate no kernel of the library measures by itself, and a share of the f32 rate would say nothing.
     pub(super) fn flops(&self, op: &Op) -> Option<f64> {
-        match op {
-            Op::Matmul(m) if m.a.dtype == DType::F32 && m.precision == Precision::Highest => self.f32_tflop_per_s,
-            _ => None,
-        }
+        let product = op.get::<Matmul>()?;
+        let plain = product.a.dtype == DType::F32 && product.precision == Precision::Highest;
+        plain.then_some(self.f32_tflop_per_s).flatten()
     }
 }
 

@@ -58,7 +58,7 @@ mod cublaslt {
 
     use polywarp_core::ops::Matmul;
     use polywarp_core::tuner::Key;
-    use polywarp_core::{Device, Op, Result};
+    use polywarp_core::{Device, Result};
     use polywarp_cuda::vendor::{Clocks, CublasLt, Entrant, Operands, Sampling, State, rounds, sustained};
     use polywarp_cuda::{CudaBackend, card};
 
@@ -114,7 +114,7 @@ mod cublaslt {
             prepared: &'a Prepared,
             reference: &Reference,
         ) -> Result<Option<Result<Contest<'a>, String>>> {
-            let Op::Matmul(op) = prepared.op() else { return Ok(None) };
+            let Some(op) = prepared.op().get::<Matmul>() else { return Ok(None) };
             let Some(backend) = self.device.backend_as::<CudaBackend>() else { return Ok(None) };
             let sets: Vec<Operands> = prepared
                 .copies()

@@ -1,16 +1,13 @@
 //! Right before fast: a sample of each result is held to the op's own oracle and bound.
 //!
-//! A sub-problem is cut out of the op by striding its operands (every so-many-th row, column or line, counted from the end
-//! so that tails are seen), the oracle solves it, and the same positions of the device's result are compared. Reductions
-//! of everything to one element are held whole.
+//! The op names a part of itself that is small enough ([`polywarp_core::Operation::sample`]), the oracle solves it, and the same
+//! positions of the device's result are compared. Reductions of everything to one element are held whole.
 
-use polywarp_core::ops::{
-    ArgReduce, Copy, GroupedMatmul, Map, Matmul, Random, Reduce, ReducedMatmul, ScaleBlocks, Softmax, SparseMatmul,
-};
+use polywarp_core::ops::Sample;
 use polywarp_core::oracle::{Expected, HostTensor, Subnormals};
-use polywarp_core::{Error, Layout, Op, Result, Scalar, Shape, Step, TensorSpec};
+use polywarp_core::{Layout, Result, Scalar, TensorSpec};
 
-use super::{Prepared, streamed};
+use super::Prepared;
 
 /// How far a result was from its reference.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,13 +36,17 @@ pub struct Reference {
 /// Solves a sample of the op by its oracle, from the operands on the device.
 pub(super) fn reference(prepared: &Prepared) -> Result<Reference> {
     let inputs: Vec<Vec<u8>> = prepared.input_bytes()?;
-    if let Some(expected) = inputs.first().and_then(|bytes| streamed::whole(prepared.op(), bytes)) {
-        return Ok(Reference { expected: vec![expected], positions: prepared.op().output().layout });
+    let op = prepared.op();
+    let bytes: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    if let Some(expected) = op.oracle_of_bytes(&bytes) {
+        return Ok(Reference { expected, positions: op.output().layout });
     }
-    let (sample, positions) = sample_of(prepared.op())?;
+    let whole = || Sample { op: op.clone(), positions: op.output().layout };
+    let Sample { op: sample, positions } = op.sample()?.unwrap_or_else(whole);
     let operands: Vec<HostTensor> =
         sample.inputs().iter().zip(&inputs).map(|(spec, bytes)| host_tensor(spec, bytes)).collect();
-    Ok(Reference { expected: sample.oracle(&operands), positions })
+    let expected = sample.oracle(&operands).into_iter().next().unwrap_or_default();
+    Ok(Reference { expected, positions })
 }
 
 /// Executes the op once, into an output that holds nothing right, and compares the sampled elements of its result.
@@ -104,223 +105,19 @@ fn host_tensor(spec: &TensorSpec, bytes: &[u8]) -> HostTensor {
     HostTensor { dtype: spec.dtype, shape: *layout.shape(), values }
 }
 
-/// Every so-many-th index along each axis, counted from the last one: which part of a shape a sample keeps.
-struct Thinning {
-    /// One step per axis; 1 keeps them all.
-    steps: Vec<u64>,
-}
-
-impl Thinning {
-    /// Thins the axes that `free` allows, outermost first, until about 4096 elements are left (three indices of each
-    /// axis at least).
-    fn new(dims: &[u64], free: impl Fn(usize) -> bool) -> Thinning {
-        const SAMPLE: u64 = 4096;
-        let mut left = dims.to_vec();
-        let steps = (0..dims.len()).map(|axis| {
-            if !free(axis) {
-                return 1;
-            }
-            let others: u64 = (0..dims.len()).filter(|&a| a != axis).map(|a| left[a]).product();
-            let step = (dims[axis] / (SAMPLE / others.max(1)).max(3)).max(1);
-            left[axis] = dims[axis].div_ceil(step);
-            step
-        });
-        Thinning { steps: steps.collect() }
-    }
-
-    /// The sample of a view of that shape.
-    fn of(&self, layout: &Layout) -> Result<Layout> {
-        Thinning::along(layout, self.steps.iter().copied().enumerate())
-    }
-
-    /// The sample of the output of a reduction over `axes`, which has the other axes only.
-    fn of_kept(&self, axes: &[usize], output: &Layout) -> Result<Layout> {
-        let kept = (0..self.steps.len()).filter(|axis| !axes.contains(axis));
-        Thinning::along(output, kept.map(|axis| self.steps[axis]).enumerate())
-    }
-
-    fn along(layout: &Layout, steps: impl Iterator<Item = (usize, u64)>) -> Result<Layout> {
-        let mut out = *layout;
-        for (axis, step) in steps.filter(|&(_, step)| step > 1) {
-            out = every(&out, axis, step)?;
-        }
-        Ok(out)
-    }
-}
-
-/// About `keep` indices along `axis`, the last one included.
-fn thin(layout: &Layout, axis: usize, keep: u64) -> Result<Layout> {
-    every(layout, axis, (layout.dims()[axis] / keep).max(1))
-}
-
-/// Every `step`-th index along `axis`, counted from the last one.
-fn every(layout: &Layout, axis: usize, step: u64) -> Result<Layout> {
-    layout.slice(axis, 0, layout.dims()[axis], -(step as i64))
-}
-
-fn dense(dtype: polywarp_core::DType, shape: Shape) -> TensorSpec {
-    TensorSpec::new(dtype, Layout::contiguous(shape))
-}
-
-/// A small op over strided parts of the operands of `op`, and where its results lie in the output of `op`.
-fn sample_of(op: &Op) -> Result<(Op, Layout)> {
-    let out = op.output();
-    match op {
-        // What a position makes depends on the position alone: the first elements are a sample without stride.
-        Op::Map(map) if map.program.steps().iter().any(|(step, _)| matches!(step, Step::Index)) => {
-            let first = first_elements(&out)?;
-            let sample = Map::new(map.label, map.program.clone(), Vec::new(), dense(out.dtype, *first.shape()))?;
-            Ok((sample.into(), first))
-        }
-        Op::Map(map) => {
-            let thinning = Thinning::new(out.layout.dims(), |_| true);
-            let positions = thinning.of(&out.layout)?;
-            let inputs = map.inputs.iter().map(|spec| Ok(TensorSpec::new(spec.dtype, thinning.of(&spec.layout)?)));
-            let inputs = inputs.collect::<Result<Vec<_>>>()?;
-            let sample = Map::new(map.label, map.program.clone(), inputs, dense(out.dtype, *positions.shape()))?;
-            Ok((sample.into(), positions))
-        }
-        Op::Copy(copy) => {
-            let thinning = Thinning::new(out.layout.dims(), |_| true);
-            let positions = thinning.of(&out.layout)?;
-            let input = TensorSpec::new(copy.input.dtype, thinning.of(&copy.input.layout)?);
-            Ok((Copy::new(input, dense(out.dtype, *positions.shape()))?.into(), positions))
-        }
-        Op::Softmax(softmax) => {
-            let thinning = Thinning::new(out.layout.dims(), |axis| axis != softmax.axis);
-            let positions = thinning.of(&out.layout)?;
-            let input = TensorSpec::new(softmax.input.dtype, thinning.of(&softmax.input.layout)?);
-            let sample = Softmax::new(softmax.function, input, softmax.axis, dense(out.dtype, *positions.shape()))?;
-            Ok((sample.into(), positions))
-        }
-        Op::Reduce(reduce) => {
-            let thinning = Thinning::new(reduce.input.layout.dims(), |axis| !reduce.axes.contains(&axis));
-            let positions = thinning.of_kept(&reduce.axes, &out.layout)?;
-            let input = TensorSpec::new(reduce.input.dtype, thinning.of(&reduce.input.layout)?);
-            let output = dense(out.dtype, *positions.shape());
-            Ok((Reduce::new(reduce.function, input, &reduce.axes, output)?.into(), positions))
-        }
-        Op::ArgReduce(arg) => {
-            let thinning = Thinning::new(arg.input.layout.dims(), |axis| !arg.axes.contains(&axis));
-            let positions = thinning.of_kept(&arg.axes, &out.layout)?;
-            let input = TensorSpec::new(arg.input.dtype, thinning.of(&arg.input.layout)?);
-            let output = dense(out.dtype, *positions.shape());
-            Ok((ArgReduce::new(arg.function, input, &arg.axes, output)?.into(), positions))
-        }
-        Op::GroupedMatmul(grouped) => sample_grouped(grouped),
-        Op::Matmul(matmul) => sample_matmul(matmul),
-        Op::ReducedMatmul(reduced) => sample_reduced(reduced),
-        Op::SparseMatmul(sparse) => sample_sparse(sparse),
-        Op::Random(random) => {
-            let first = first_elements(&out)?;
-            let output = dense(out.dtype, *first.shape());
-            Ok((Random::new(random.distribution, random.seed, random.stream, output)?.into(), first))
-        }
-        _ => Ok((op.clone(), out.layout)),
-    }
-}
-
-/// The first 4096 elements of a dense output, in order.
-fn first_elements(output: &TensorSpec) -> Result<Layout> {
-    let shape = Shape::new(&[output.layout.elements().min(4096)])?;
-    Ok(Layout::contiguous(shape).with_offset(output.layout.offset()))
-}
-
-/// Whole columns: which group owns a row is for the ends of all of them to say.
-fn sample_grouped(op: &GroupedMatmul) -> Result<(Op, Layout)> {
-    const KEEP: u64 = 3;
-    let positions = thin(&op.output.layout, 1, KEEP)?;
-    let cut = |spec: &TensorSpec, axis| Ok::<_, Error>(TensorSpec::new(spec.dtype, thin(&spec.layout, axis, KEEP)?));
-    let sample = GroupedMatmul {
-        b: cut(&op.b, 2)?,
-        bias: op.bias.as_ref().map(|bias| cut(bias, 1)).transpose()?,
-        output: dense(op.output.dtype, *positions.shape()),
-        ..op.clone()
-    };
-    Ok((sample.check()?.into(), positions))
-}
-
-fn sample_matmul(op: &Matmul) -> Result<(Op, Layout)> {
-    /// Rows, columns and products of the batch that are kept.
-    const KEEP: u64 = 12;
-    let (rank, dims) = (op.output.layout.rank(), op.dims());
-    let blocks = op.scale_blocks.unwrap_or(ScaleBlocks { m: 1, n: 1, k: dims.k });
-    // Whole blocks apart, so that the sample's scales lie evenly too: each row and column of it has its own.
-    let step = |len: u64, block: u64| (len / KEEP / block * block).max(block.min(len)).max(1);
-    let (rows, cols) = (step(dims.m, blocks.m), step(dims.n, blocks.n));
-    let cut = |spec: &TensorSpec, steps: [Option<u64>; 2]| -> Result<TensorSpec> {
-        let mut out = spec.layout;
-        for axis in 0..rank - 2 {
-            out = thin(&out, axis, 2)?;
-        }
-        for (axis, step) in (rank - 2..rank).zip(steps) {
-            out = step.map_or(Ok(out), |step| every(&out, axis, step))?;
-        }
-        Ok(TensorSpec::new(spec.dtype, out))
-    };
-    let cut_option = |spec: &Option<TensorSpec>, steps| spec.as_ref().map(|spec| cut(spec, steps)).transpose();
-    let bias = |bias: &TensorSpec| Ok::<_, Error>(TensorSpec::new(bias.dtype, every(&bias.layout, 0, cols)?));
-    let positions = cut(&op.output, [Some(rows), Some(cols)])?.layout;
-    let sample = Matmul {
-        a: cut(&op.a, [Some(rows), None])?,
-        b: cut(&op.b, [None, Some(cols)])?,
-        c: cut_option(&op.c, [Some(rows), Some(cols)])?,
-        bias: op.bias.as_ref().map(bias).transpose()?,
-        scale_a: cut_option(&op.scale_a, [Some(rows.div_ceil(blocks.m)), None])?,
-        scale_b: cut_option(&op.scale_b, [None, Some(cols.div_ceil(blocks.n))])?,
-        scale_blocks: op.scale_blocks.map(|blocks| ScaleBlocks { m: 1, n: 1, k: blocks.k }),
-        output: dense(op.output.dtype, *positions.shape()),
-        ..op.clone()
-    };
-    Ok((sample.check()?.into(), positions))
-}
-
-/// Some of the results, each of a whole row or column.
-fn sample_reduced(op: &ReducedMatmul) -> Result<(Op, Layout)> {
-    const KEEP: u64 = 12;
-    let (product, rank) = (&op.product, op.product.output.layout.rank());
-    let kept = if op.is_of_rows() { rank - 2 } else { rank - 1 };
-    let step = (product.output.layout.dims()[kept] / KEEP).max(1);
-    let cut =
-        |spec: &TensorSpec, axis: usize| Ok::<_, Error>(TensorSpec::new(spec.dtype, every(&spec.layout, axis, step)?));
-    let cut_option = |spec: &Option<TensorSpec>, axis| spec.as_ref().map(|spec| cut(spec, axis)).transpose();
-    let positions = every(&op.output.layout, op.output.layout.rank() - 1, step)?;
-    let output = dense(product.output.dtype, *cut(&product.output, kept)?.layout.shape());
-    let c = cut_option(&product.c, kept)?;
-    let sample = if op.is_of_rows() {
-        let scale_a = cut_option(&product.scale_a, kept)?;
-        Matmul { a: cut(&product.a, kept)?, scale_a, c, output, ..product.clone() }
-    } else {
-        let (bias, scale_b) = (cut_option(&product.bias, 0)?, cut_option(&product.scale_b, kept)?);
-        Matmul { b: cut(&product.b, kept)?, bias, scale_b, c, output, ..product.clone() }
-    };
-    Ok((ReducedMatmul::new(op.function, op.axis, sample)?.into(), positions))
-}
-
-/// The last rows, which alone lie dense in a compressed operand, by some of the columns; of a single product.
-fn sample_sparse(op: &SparseMatmul) -> Result<(Op, Layout)> {
-    const KEEP: u64 = 12;
-    let product = &op.product;
-    let (rank, dims) = (product.output.layout.rank(), product.dims());
-    let rows = |layout: &Layout| layout.slice(layout.rank() - 2, dims.m.saturating_sub(KEEP), dims.m, 1);
-    let last = |spec: &TensorSpec| Ok::<_, Error>(TensorSpec::new(spec.dtype, rows(&spec.layout)?));
-    let positions = thin(&rows(&product.output.layout)?, rank - 1, KEEP)?;
-    let (values, metadata) = (last(&op.values)?, last(&op.metadata)?);
-    let b = TensorSpec::new(product.b.dtype, thin(&product.b.layout, rank - 1, KEEP)?);
-    let a = SparseMatmul::dense_a(&values, dims.k, &[])?;
-    let product = Matmul { a, b, output: dense(product.output.dtype, *positions.shape()), ..product.clone() };
-    Ok((SparseMatmul { values, metadata, product }.check()?.into(), positions))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use polywarp_core::harness::{Wrap, Wrapped};
-    use polywarp_core::ops::ReduceFn;
-    use polywarp_core::{Backend, Buffer, DType, Device};
+    use polywarp_core::ops::{Copy, GroupedMatmul, Matmul, Reduce, ReduceFn, ReducedMatmul, ScaleBlocks, Softmax};
+    use polywarp_core::{Backend, Buffer, DType, Device, Op, Shape};
 
     use super::*;
+
+    fn dense(dtype: DType, shape: Shape) -> TensorSpec {
+        TensorSpec::new(dtype, Layout::contiguous(shape))
+    }
 
     fn spec(dims: &[u64]) -> TensorSpec {
         dense(DType::F32, Shape::new(dims).unwrap())
@@ -370,7 +167,7 @@ mod tests {
 
         fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
             // The operands are made by ops too.
-            if matches!(op, Op::Matmul(_)) && self.computed.swap(true, Ordering::Relaxed) {
+            if op.is::<Matmul>() && self.computed.swap(true, Ordering::Relaxed) {
                 return Ok(());
             }
             self.inner().execute(op, inputs, output)

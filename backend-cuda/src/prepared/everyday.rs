@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use polywarp_core::harness::{BenchCase, BenchSize};
+use polywarp_core::harness::BenchSize;
 use polywarp_core::ops::{
     ArgReduce, ArgReduceFn, BinaryFn, CompareFn, Copy, Distribution, Map, Matmul, REGISTRY, Random, Reduce, ReduceFn,
     Softmax, SoftmaxFn, UnaryFn,
@@ -47,7 +47,7 @@ fn benchmarked() -> impl Iterator<Item = Op> {
     REGISTRY
         .iter()
         .flat_map(move |family| sizes.into_iter().flat_map(|size| (family.benches)(size)))
-        .filter(BenchCase::in_overview)
+        .filter(|case| case.in_overview)
         .map(|case| case.op)
         // Seldom enough to be compiled where they are used: the kernels in CUDA C++ come first.
         .filter(|op| !op.inputs().iter().any(|input| input.dtype.is_float8()))

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use polywarp_core::ops::{GroupedMatmul, GroupedMatmulDims};
-use polywarp_core::{Buffer, DType, Layout, Op, Precision, Scalar, Shape, TensorSpec, UnaryFn};
+use polywarp_core::{Buffer, DType, Layout, Op, Operation, Precision, Scalar, Shape, TensorSpec, UnaryFn};
 use polywarp_cuda::CudaBackend;
 
 use super::{Random, Tally, in_parallel, matrix, run, upload};

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use polywarp_core::harness::Wrap;
 use polywarp_core::ops::{Matmul, MatmulDims};
-use polywarp_core::{Backend, Buffer, DType, Layout, Op, Precision, Result, Scalar, Shape, TensorSpec, UnaryFn};
+use polywarp_core::{
+    Backend, Buffer, DType, Layout, Op, Operation, Precision, Result, Scalar, Shape, TensorSpec, UnaryFn,
+};
 use polywarp_cuda::CudaBackend;
 
 /// A device that computes every op in one way: the candidate of this name.

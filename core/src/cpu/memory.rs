@@ -231,7 +231,7 @@ impl State {
         match self.failures_to_inject.checked_sub(1) {
             Some(rest) => {
                 self.failures_to_inject = rest;
-                Err(Short { bytes: lines as u64 * LINE_BYTES })
+                Err(Short::OutOfMemory { bytes: lines as u64 * LINE_BYTES })
             }
             None => scratch::zeroed(lines),
         }

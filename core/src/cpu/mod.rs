@@ -15,7 +15,7 @@
 //! | sums, extrema, products of matrices, random bits | `reduce.rs`, `arg_reduce.rs`, `gemm.rs`, `philox.rs` |
 
 mod arg_reduce;
-mod exec;
+pub(crate) mod exec;
 mod gemm;
 mod memory;
 #[allow(
@@ -38,6 +38,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::operation::HostError;
 use crate::oracle::Subnormals;
 use crate::{
     Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
@@ -215,12 +216,22 @@ fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], output: &HostBuffer, pool: &
         .filter_map(|host| guards.iter().find(|(held, _)| std::ptr::eq(*held, host)))
         .map(|(_, guard)| guard.bytes())
         .collect();
-    let mut execute = || exec::execute(op, &sources, output.bytes_mut());
-    let outcome = execute().or_else(|_| {
-        pool.empty_cache();
-        execute()
-    });
-    outcome.map_err(|short| pool.out_of_memory(short.bytes, device))
+    let mut execute = || op.host(&sources, output.bytes_mut());
+    let outcome = match execute() {
+        Err(HostError::OutOfMemory { .. }) => {
+            pool.empty_cache();
+            execute()
+        }
+        outcome => outcome,
+    };
+    outcome.map_err(|error| match error {
+        HostError::OutOfMemory { bytes } => pool.out_of_memory(bytes, device),
+        HostError::NoRoutine => Error::Unsupported {
+            device: device.to_owned(),
+            what: op.name().to_owned(),
+            reason: "the operation has no routine for the CPU (`Operation::host`); use a GPU".to_owned(),
+        },
+    })
 }
 
 /// `range` as host indices, when it lies within the buffer.

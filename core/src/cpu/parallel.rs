@@ -242,14 +242,14 @@ mod tests {
     fn the_first_failure_ends_a_loop() {
         let late = AtomicUsize::new(0);
         let fails = |i: usize| match i {
-            3 => Err(Short { bytes: 7 }),
+            3 => Err(Short::OutOfMemory { bytes: 7 }),
             _ => {
                 late.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
         };
         let outcome = pool(4).install(|| try_tasks(1_000_000, &fails));
-        assert_eq!(outcome.expect_err("it fails").bytes, 7);
+        assert_eq!(outcome, Err(Short::OutOfMemory { bytes: 7 }));
         assert!(late.load(Ordering::Relaxed) < 1_000_000 - 1, "all were done");
     }
 

@@ -5,17 +5,13 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// That many bytes of working memory were refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Short {
-    pub(super) bytes: u64,
-}
+pub(super) use crate::operation::HostError as Short;
 
 /// What an op ends with.
 pub(super) type Done = Result<(), Short>;
 
 fn short<T>(len: usize) -> Short {
-    Short { bytes: (len as u64).saturating_mul(size_of::<T>() as u64) }
+    Short::OutOfMemory { bytes: (len as u64).saturating_mul(size_of::<T>() as u64) }
 }
 
 /// `len` zeros, in pages that cost nothing before they are written.
@@ -46,8 +42,8 @@ mod tests {
     #[test]
     fn what_no_machine_has_is_refused_with_its_size() {
         let len = isize::MAX as usize / 8;
-        assert_eq!(zeroed::<f32>(len).unwrap_err(), Short { bytes: len as u64 * 4 });
-        assert_eq!(filled(1.0f32, len).unwrap_err(), Short { bytes: len as u64 * 4 });
+        assert_eq!(zeroed::<f32>(len).unwrap_err(), Short::OutOfMemory { bytes: len as u64 * 4 });
+        assert_eq!(filled(1.0f32, len).unwrap_err(), Short::OutOfMemory { bytes: len as u64 * 4 });
         assert_eq!((zeroed::<i64>(3).unwrap(), filled(7, 2).unwrap()), (vec![0; 3], vec![7; 2]));
         assert_eq!(copied(&[1.0f32, 2.0]).unwrap(), [1.0, 2.0]);
     }

@@ -9,7 +9,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::number::{self, Comparison};
@@ -66,12 +66,31 @@ impl StepSet {
 }
 
 /// A compiled expression: typed steps in order of evaluation; the last one is the result.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Program {
     steps: Vec<(Step, DType)>,
     constants: Vec<Scalar>,
     /// Per step: see [`Program::is_rounded`].
     rounded: StepSet,
+}
+
+impl PartialEq for Program {
+    fn eq(&self, other: &Program) -> bool {
+        let bits = |program| Program::constants(program).iter().map(|constant| constant.bits());
+        // What is rounded follows from the expression, not from the steps alone.
+        self.steps == other.steps && self.rounded == other.rounded && bits(self).eq(bits(other))
+    }
+}
+
+impl Eq for Program {}
+
+impl Hash for Program {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Program { steps, constants, rounded } = self;
+        steps.hash(state);
+        rounded.hash(state);
+        constants.iter().for_each(|constant| constant.bits().hash(state));
+    }
 }
 
 impl Program {

@@ -5,8 +5,7 @@
 
 use serde::Serialize;
 
-use crate::ops::MatmulDims;
-use crate::{Op, Precision};
+use crate::Op;
 
 /// One op to time.
 #[derive(Clone, Debug)]
@@ -19,23 +18,21 @@ pub struct BenchCase {
     pub op: Op,
     /// What its rate counts.
     pub metric: Metric,
+    /// Whether tables show it when its suite is not asked for by name.
+    pub in_overview: bool,
 }
 
 impl BenchCase {
-    /// Whether tables show it when its suite is not asked for by name: all but products that are not square, lie
-    /// transposed, are many, grouped or reduced, or are of lower precision.
-    pub fn in_overview(&self) -> bool {
-        match &self.op {
-            Op::Matmul(op) => {
-                let MatmulDims { batch, m, n, k } = op.dims();
-                let as_written = op.a.layout.is_contiguous() && op.b.layout.is_contiguous();
-                batch == 1 && m == n && n == k && as_written && op.precision == Precision::Highest
-            }
-            Op::GroupedMatmul(_) | Op::ReducedMatmul(_) => false,
-            // Beside the dense products, of the same extents.
-            Op::SparseMatmul(_) => false,
-            _ => true,
-        }
+    /// `op` under this name in this table.
+    pub fn new(name: impl Into<String>, suite: Suite, op: impl Into<Op>, metric: Metric) -> BenchCase {
+        BenchCase { name: name.into(), suite, op: op.into(), metric, in_overview: true }
+    }
+
+    /// The same, shown only where its suite is asked for by name.
+    #[must_use]
+    pub fn beside(mut self) -> BenchCase {
+        self.in_overview = false;
+        self
     }
 }
 

@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::values::encode;
 use super::{Wrap, Wrapped};
-use crate::ops::{GroupedMatmul, Matmul, ReducedMatmul};
-use crate::{Backend, Buffer, Device, Error, Op, Result, Scalar, TensorSpec};
+use crate::{Backend, Buffer, Device, Op, Result, Scalar};
 
 /// One way a kernel goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,29 +150,6 @@ impl Broken {
     }
 }
 
-/// The same product with the last k left out; `None` for what is no product, or sums up nothing.
-fn shortened(op: &Op) -> Result<Option<Op>> {
-    let (a, b) = match op {
-        Op::Matmul(op) => (&op.a, &op.b),
-        Op::GroupedMatmul(op) => (&op.a, &op.b),
-        Op::ReducedMatmul(op) => (&op.product.a, &op.product.b),
-        _ => return Ok(None),
-    };
-    let (across, down) = (a.layout.rank() - 1, b.layout.rank() - 2);
-    let Some(k) = a.layout.dims()[across].checked_sub(1) else { return Ok(None) };
-    let cut = |spec: &TensorSpec, axis| Ok::<_, Error>(TensorSpec::new(spec.dtype, spec.layout.slice(axis, 0, k, 1)?));
-    let (a, b) = (cut(a, across)?, cut(b, down)?);
-    Ok(match op {
-        Op::Matmul(op) => Some(Matmul { a, b, ..op.clone() }.check()?.into()),
-        Op::GroupedMatmul(op) => Some(GroupedMatmul { a, b, ..op.clone() }.check()?.into()),
-        Op::ReducedMatmul(op) => {
-            let product = Matmul { a, b, ..op.product.clone() };
-            Some(ReducedMatmul { product, ..op.clone() }.check()?.into())
-        }
-        _ => None,
-    })
-}
-
 impl Wrap for Broken {
     fn inner(&self) -> &dyn Backend {
         self.inner.backend()
@@ -184,7 +160,7 @@ impl Wrap for Broken {
         match (self.fault, op) {
             (Fault::NothingDone, _) => return Ok(()),
             (Fault::DropsProduct, op) => {
-                let shorter = shortened(op)?;
+                let shorter = op.shortened()?;
                 self.inner().execute(shorter.as_ref().unwrap_or(op), inputs, output)?;
             }
             _ => self.inner().execute(op, inputs, output)?,

@@ -7,8 +7,7 @@
 use std::fmt::Write;
 
 use super::Values;
-use crate::ops::{ArgReduce, GroupedMatmul, Matmul, Random, Reduce, ReducedMatmul, ScaleBlocks, Softmax, SparseMatmul};
-use crate::{DType, Layout, Op, Precision, Result, Shape, TensorSpec, UnaryFn};
+use crate::{DType, Layout, Op, Result, Shape, TensorSpec};
 
 /// One op on given inputs.
 #[derive(Clone, Debug)]
@@ -40,8 +39,7 @@ impl Case {
     /// A case named by its parts. Reductions, products and softmax are also checked for repeatable bits.
     pub fn new(family: &'static str, op: impl Into<Op>, values: Vec<Values>) -> Case {
         let op = op.into();
-        let product = op.product().is_some() || matches!(op, Op::GroupedMatmul(_) | Op::ReducedMatmul(_));
-        let repeat = product || matches!(op, Op::Reduce(_) | Op::Softmax(_) | Op::ArgReduce(_));
+        let repeat = op.facts().repeats;
         Case { name: describe(family, &op, &values), family, op, values, check: Check::Bound, repeat }
     }
 
@@ -196,69 +194,17 @@ fn describe(family: &str, op: &Op, values: &[Values]) -> String {
         let _ = write!(name, " {}", inputs.iter().map(dims).collect::<Vec<_>>().join("x"));
     }
     let strided = |spec: &TensorSpec| if spec.layout.is_contiguous() { String::new() } else { strides(spec) };
-    for spec in inputs.iter().chain(matches!(op, Op::Copy(_)).then_some(&out)) {
+    for spec in inputs.iter().chain(op.facts().scatters.then_some(&out)) {
         let offset = spec.layout.offset();
         let _ = write!(name, "{}{}", strided(spec), if offset > 0 { format!("+{offset}") } else { String::new() });
     }
-    match op {
-        Op::ArgReduce(ArgReduce { axes, .. }) | Op::Reduce(Reduce { axes, .. }) => {
-            let _ = write!(name, " axes{axes:?}");
-        }
-        Op::Softmax(Softmax { axis, .. }) => {
-            let _ = write!(name, " axis[{axis}]");
-        }
-        Op::Matmul(op) => describe_epilogue(&mut name, op),
-        Op::GroupedMatmul(GroupedMatmul { bias, activation, precision, .. }) => {
-            name.push_str(if bias.is_some() { " bias" } else { "" });
-            describe_end(&mut name, *activation, *precision);
-        }
-        Op::ReducedMatmul(ReducedMatmul { function, axis, product, .. }) => {
-            let _ = write!(name, " {} axis[{axis}]", function.name());
-            describe_epilogue(&mut name, product);
-        }
-        Op::SparseMatmul(SparseMatmul { product, .. }) => {
-            // Values of one shape stand for several k.
-            let _ = write!(name, " k{}", product.dims().k);
-            describe_epilogue(&mut name, product);
-        }
-        Op::Decompress24(op) => {
-            let _ = write!(name, " k{}", op.k());
-        }
-        Op::Random(Random { distribution, seed, stream, .. }) => {
-            let _ = write!(name, " {distribution:?} key{seed:#x} stream{stream:#x}");
-        }
-        Op::Compress24(_) | Op::Copy(_) | Op::Map(_) => {}
-    }
+    op.describe(&mut name);
     let mut recipes: Vec<String> = values.iter().map(Values::name).collect();
     recipes.dedup();
     if !recipes.is_empty() {
         let _ = write!(name, " {}", recipes.join(","));
     }
     name.replace(", ", ",")
-}
-
-fn describe_epilogue(name: &mut String, op: &Matmul) {
-    if op.alpha != 1.0 {
-        let _ = write!(name, " alpha{}", op.alpha);
-    }
-    if op.c.is_some() {
-        let _ = write!(name, " c beta{}", op.beta);
-    }
-    let parts = [(op.bias, " bias"), (op.scale_a, " scale_a"), (op.scale_b, " scale_b")];
-    parts.into_iter().filter(|(part, _)| part.is_some()).for_each(|(_, word)| name.push_str(word));
-    if let Some(ScaleBlocks { m, n, k }) = op.scale_blocks {
-        let _ = write!(name, " blocks{m}x{n}x{k}");
-    }
-    describe_end(name, op.activation, op.precision);
-}
-
-fn describe_end(name: &mut String, activation: Option<UnaryFn>, precision: Precision) {
-    if let Some(f) = activation {
-        let _ = write!(name, " {}", f.name());
-    }
-    if precision != Precision::default() {
-        let _ = write!(name, " {precision:?}");
-    }
 }
 
 fn dims(spec: &TensorSpec) -> String {

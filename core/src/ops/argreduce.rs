@@ -4,7 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{TensorSpec, check_dense_output, extent_of};
+use super::reduce::streamed;
+use super::sample::{self, Thinning};
+use super::{Arithmetic, Facts, HostError, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
+#[cfg(feature = "cpu")]
+use crate::cpu;
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, KeepDims, Result, Scalar};
 
@@ -32,7 +36,7 @@ impl ArgReduceFn {
 }
 
 /// Position of the extremum of `input` over `axes`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArgReduce {
     /// Which element wins.
     pub function: ArgReduceFn,
@@ -51,8 +55,13 @@ impl ArgReduce {
     /// As [`super::Reduce::new`], and [`Error::IndexWidth`] when positions do not fit u32. Bool has no order
     /// ([`Error::UndefinedForDType`]): cast to u8 for the first true or false one.
     pub fn new(function: ArgReduceFn, input: TensorSpec, axes: &[usize], output: TensorSpec) -> Result<ArgReduce> {
-        let op = function.name();
         let axes = input.layout.shape().reduction_axes(axes)?;
+        ArgReduce::over(function, input, axes, output)
+    }
+
+    /// The same over these axes, ascending and each once, be it none.
+    fn over(function: ArgReduceFn, input: TensorSpec, axes: Vec<usize>, output: TensorSpec) -> Result<ArgReduce> {
+        let op = function.name();
         if input.dtype == DType::Bool {
             return Err(Error::UndefinedForDType { op, dtype: input.dtype });
         }
@@ -78,31 +87,29 @@ impl ArgReduce {
     pub fn count(&self) -> u64 {
         extent_of(&self.input, &self.axes)
     }
+}
 
-    /// The function's name.
-    pub fn name(&self) -> &'static str {
+impl Operation for ArgReduce {
+    fn name(&self) -> &'static str {
         self.function.name()
     }
 
-    /// The operand read.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        vec![self.input]
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        each(Operand::read(self.input));
+        each(Operand::write(self.output));
     }
 
-    /// The op on the first `extent` indices of the output's `axis` alone.
-    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<ArgReduce> {
-        let kept = (0..self.input.layout.rank()).filter(|axis| !self.axes.contains(axis)).nth(axis)?;
-        let input = self.input.first(kept, extent)?;
-        Some(ArgReduce { input, output: self.output.dense_first(axis, extent)?, ..self.clone() })
+    fn validate(&self) -> Result<()> {
+        ArgReduce::over(self.function, self.input, self.axes.clone(), self.output).map(drop)
     }
 
     /// One comparison per element.
-    pub fn flops(&self) -> u64 {
-        self.input.layout.elements()
+    fn arithmetic(&self) -> Arithmetic {
+        Arithmetic::flops(self.input.layout.elements())
     }
 
     /// A linear search that keeps the first winner, exactly.
-    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
+    fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
         let wins = |x: Scalar, best: Scalar| match (self.function, x, best) {
             (_, x, best) if x.is_nan() || best.is_nan() => x.is_nan() && !best.is_nan(),
             (ArgReduceFn::ArgMax, Scalar::I(x), Scalar::I(best)) => x > best,
@@ -110,13 +117,46 @@ impl ArgReduce {
             (ArgReduceFn::ArgMax, x, best) => x.as_f64() > best.as_f64(),
             (ArgReduceFn::ArgMin, x, best) => x.as_f64() < best.as_f64(),
         };
-        inputs[0]
-            .groups(&self.axes)
-            .iter()
-            .map(|group| {
-                let first = (1..group.len()).fold(0, |best, i| if wins(group[i], group[best]) { i } else { best });
-                Expected::exact(Scalar::I(first as i64))
-            })
-            .collect()
+        let winner = |group: &Vec<Scalar>| {
+            let first = (1..group.len()).fold(0, |best, i| if wins(group[i], group[best]) { i } else { best });
+            Expected::exact(Scalar::I(first as i64))
+        };
+        vec![inputs[0].groups(&self.axes).iter().map(winner).collect()]
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        cpu::exec::argreduce::execute(self, inputs[0], output)
+    }
+
+    fn describe(&self, name: &mut String) {
+        name.push_str(&format!(" axes{:?}", self.axes));
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { repeats: true, ..Facts::default() }
+    }
+
+    /// The op on the first `extent` indices of the output's `axis` alone.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        let kept = (0..self.input.layout.rank()).filter(|axis| !self.axes.contains(axis)).nth(axis)?;
+        let input = self.input.first(kept, extent)?;
+        Some(ArgReduce { input, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
+    }
+
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        Some(ArgReduce { output, ..self.clone() }.into())
+    }
+
+    fn sample(&self) -> Result<Option<Sample>> {
+        let thinning = Thinning::new(self.input.layout.dims(), |axis| !self.axes.contains(&axis));
+        let positions = thinning.of_kept(&self.axes, &self.output.layout)?;
+        let output = sample::dense(self.output.dtype, &positions);
+        let input = thinning.of_spec(&self.input)?;
+        Ok(Some(Sample { op: ArgReduce { input, output, ..self.clone() }.into(), positions }))
+    }
+
+    fn oracle_of_bytes(&self, inputs: &[&[u8]]) -> Option<Vec<Expected>> {
+        Some(vec![streamed::place(self, inputs.first()?)?])
     }
 }

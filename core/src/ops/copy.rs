@@ -3,12 +3,15 @@
 //! Contiguous, transposed and sliced copies, on either side. Bits move unchanged, NaN payloads and subnormals included;
 //! conversion between dtypes is a cast ([`super::Map`]). The only op whose output may be a strided view.
 
-use super::TensorSpec;
+use super::sample::{self, Thinning};
+use super::{Arithmetic, Facts, HostError, Op, Operand, Operation, Sample, TensorSpec};
+#[cfg(feature = "cpu")]
+use crate::cpu;
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Result};
 
 /// A copy of every element of one view into another of the same shape.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Copy {
     /// What is read.
     pub input: TensorSpec,
@@ -37,29 +40,54 @@ impl Copy {
         }
         Ok(Copy { input, output })
     }
+}
 
-    /// `copy`.
-    pub fn name(&self) -> &'static str {
+impl Operation for Copy {
+    fn name(&self) -> &'static str {
         "copy"
     }
 
-    /// The operand read.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        vec![self.input]
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        each(Operand::read(self.input));
+        each(Operand::write(self.output));
     }
 
-    /// The op on the first `extent` indices of the output's `axis` alone.
-    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Copy> {
-        Some(Copy { input: self.input.first(axis, extent)?, output: self.output.first(axis, extent)? })
+    fn validate(&self) -> Result<()> {
+        Copy::new(self.input, self.output).map(drop)
     }
 
     /// None: bits only move.
-    pub fn flops(&self) -> u64 {
-        0
+    fn arithmetic(&self) -> Arithmetic {
+        Arithmetic::flops(0)
     }
 
     /// The input, exactly.
-    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
-        inputs[0].values.iter().map(|&value| Expected::exact(value)).collect()
+    fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
+        vec![inputs[0].values.iter().map(|&value| Expected::exact(value)).collect()]
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        cpu::exec::copy::execute(self, inputs[0], output)
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { moves_bits: true, scatters: true, ..Facts::default() }
+    }
+
+    /// The op on the first `extent` indices of the output's `axis` alone.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        Some(Copy { input: self.input.first(axis, extent)?, output: self.output.first(axis, extent)? }.into())
+    }
+
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        Some(Copy { output, ..self.clone() }.into())
+    }
+
+    fn sample(&self) -> Result<Option<Sample>> {
+        let thinning = Thinning::new(self.output.layout.dims(), |_| true);
+        let positions = thinning.of(&self.output.layout)?;
+        let output = sample::dense(self.output.dtype, &positions);
+        Ok(Some(Sample { op: Copy::new(thinning.of_spec(&self.input)?, output)?.into(), positions }))
     }
 }

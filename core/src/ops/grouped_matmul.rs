@@ -8,14 +8,23 @@
 //! nothing. Rows that no group owns are 0, whatever bias and activation would make of them. Dtypes, accumulation,
 //! precision and the bound of each product are those of [`Matmul`].
 
+mod tuned;
+
 use std::ops::Range;
 
-use super::{Matmul, TensorSpec, check_dense_output};
+use super::matmul::{describe_end, without_last_k};
+use super::sample::{self, thin};
+use super::{
+    Arithmetic, Content, Facts, HostError, Matmul, Op, Operand, Operation, Sample, TensorSpec, check_dense_output,
+};
+#[cfg(feature = "cpu")]
+use crate::cpu;
 use crate::oracle::{Expected, HostTensor};
+use crate::tuner::Tuned;
 use crate::{DType, Error, Layout, Precision, Result, Scalar, Shape, UnaryFn};
 
 /// A grouped matrix product with its epilogue.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupedMatmul {
     /// Left operand, [rows, k].
     pub a: TensorSpec,
@@ -102,32 +111,6 @@ impl GroupedMatmul {
         GroupedMatmulDims { groups: b[0], rows: a[0], n: b[2], k: a[1] }
     }
 
-    /// `grouped_matmul`.
-    pub fn name(&self) -> &'static str {
-        OP
-    }
-
-    /// A, B, bias where given, ends.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        [Some(self.a), Some(self.b), self.bias, Some(self.ends)].into_iter().flatten().collect()
-    }
-
-    /// 2 rows n k: as if some group owned every row.
-    pub fn flops(&self) -> u64 {
-        let GroupedMatmulDims { rows, n, k, .. } = self.dims();
-        [2, rows, n, k].into_iter().fold(1, u64::saturating_mul)
-    }
-
-    /// The op on the first `extent` indices of the output's `axis` alone: columns. Which group owns a row depends on data.
-    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<GroupedMatmul> {
-        if axis != 1 {
-            return None;
-        }
-        let bias = self.bias.map_or(Some(None), |bias| bias.first(1, extent).map(Some))?;
-        let output = self.output.dense_first(1, extent)?;
-        Some(GroupedMatmul { b: self.b.first(2, extent)?, bias, output, ..self.clone() })
-    }
-
     /// The rows that each group owns: disjoint and ascending, some of them empty.
     pub fn owned(&self, ends: impl IntoIterator<Item = i64>) -> Vec<Range<u64>> {
         let rows = self.dims().rows;
@@ -159,9 +142,34 @@ impl GroupedMatmul {
             ..Matmul::product(a, one(&self.b)?, TensorSpec::new(self.output.dtype, output))
         })
     }
+}
 
-    /// [`Matmul::oracle`] of every group, and zeros for the rows that none owns.
-    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
+impl Operation for GroupedMatmul {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        each(Operand::read(self.a));
+        each(Operand::read(self.b));
+        self.bias.iter().for_each(|&bias| each(Operand::read(bias)));
+        each(Operand::read(self.ends));
+        each(Operand::write(self.output));
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.clone().check().map(drop)
+    }
+
+    /// 2 rows n k: as if some group owned every row.
+    fn arithmetic(&self) -> Arithmetic {
+        let GroupedMatmulDims { rows, n, k, .. } = self.dims();
+        let flops = [2, rows, n, k].into_iter().fold(1, u64::saturating_mul);
+        Arithmetic { flops, multiplies: Some(self.a.dtype) }
+    }
+
+    /// The reference of every group, and zeros for the rows that none owns.
+    fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
         let GroupedMatmulDims { rows, n, k, .. } = self.dims();
         let zero = if self.output.dtype.is_float() { Scalar::F(0.0) } else { Scalar::I(0) };
         let part = |input: usize, range: Range<u64>, width: u64| {
@@ -176,10 +184,67 @@ impl GroupedMatmul {
             let this = group..group + 1;
             let mut operands = vec![part(0, own, k), part(1, this.clone(), k * n)];
             operands.extend(self.bias.map(|_| part(2, this, n)));
-            out.extend(product.oracle(&operands));
+            out.extend(product.expected(&operands));
         }
         out.resize((rows * n) as usize, Expected::exact(zero));
-        out
+        vec![out]
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        cpu::exec::grouped_matmul::execute(self, inputs, output)
+    }
+
+    fn describe(&self, name: &mut String) {
+        name.push_str(if self.bias.is_some() { " bias" } else { "" });
+        describe_end(name, self.activation, self.precision);
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { repeats: true, ..Facts::default() }
+    }
+
+    fn tuned(&self) -> Option<&dyn Tuned> {
+        (self.dims().groups > 0).then_some(self)
+    }
+
+    /// The op on the first `extent` indices of the output's `axis` alone: columns. Which group owns a row depends on data.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        if axis != 1 {
+            return None;
+        }
+        let bias = self.bias.map_or(Some(None), |bias| bias.first(1, extent).map(Some))?;
+        let output = self.output.dense_first(1, extent)?;
+        Some(GroupedMatmul { b: self.b.first(2, extent)?, bias, output, ..self.clone() }.into())
+    }
+
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        Some(GroupedMatmul { output, ..self.clone() }.into())
+    }
+
+    fn content(&self, input: usize) -> Content {
+        let ends = 2 + usize::from(self.bias.is_some());
+        if input == ends { Content::Ends { rows: self.dims().rows } } else { Content::Any }
+    }
+
+    fn shortened(&self) -> Result<Option<Op>> {
+        let Some([a, b]) = without_last_k(&self.a, &self.b)? else { return Ok(None) };
+        Ok(Some(GroupedMatmul { a, b, ..self.clone() }.check()?.into()))
+    }
+
+    /// Whole columns: which group owns a row is for the ends of all of them to say.
+    fn sample(&self) -> Result<Option<Sample>> {
+        const KEEP: u64 = 3;
+        let positions = thin(&self.output.layout, 1, KEEP)?;
+        let cut =
+            |spec: &TensorSpec, axis| Ok::<_, Error>(TensorSpec::new(spec.dtype, thin(&spec.layout, axis, KEEP)?));
+        let op = GroupedMatmul {
+            b: cut(&self.b, 2)?,
+            bias: self.bias.as_ref().map(|bias| cut(bias, 1)).transpose()?,
+            output: sample::dense(self.output.dtype, &positions),
+            ..self.clone()
+        };
+        Ok(Some(Sample { op: op.check()?.into(), positions }))
     }
 }
 
@@ -232,7 +297,7 @@ mod tests {
             tensor(&[2, 3, 5], vec![Scalar::F(1.0); 30]),
             tensor(&[2], vec![Scalar::I(1), Scalar::I(3)]),
         ];
-        let values: Vec<f64> = op.oracle(&inputs).iter().map(|expected| expected.value.as_f64()).collect();
+        let values: Vec<f64> = op.oracle(&inputs)[0].iter().map(|expected| expected.value.as_f64()).collect();
         assert_eq!(values, [vec![0.5; 15], vec![0.0; 5]].concat());
     }
 }

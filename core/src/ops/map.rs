@@ -4,12 +4,15 @@
 //! programs, so each backend has one elementwise kernel (generator) and fusion comes for free. Inputs are broadcast to
 //! the output's shape before the op exists: their layouts carry stride 0.
 
-use super::{TensorSpec, check_dense_output};
+use super::sample::{self, Thinning};
+use super::{Arithmetic, HostError, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
+#[cfg(feature = "cpu")]
+use crate::cpu;
 use crate::oracle::{Expected, HostTensor, Span};
-use crate::{DType, Error, Program, Result, Scalar, Step};
+use crate::{DType, Error, Layout, Program, Result, Scalar, Step};
 
 /// An elementwise expression over broadcast inputs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Map {
     /// What the caller asked for (`add`, `cast`, `expr`): for errors and names.
     pub label: &'static str,
@@ -38,41 +41,6 @@ impl Map {
         }
         check_dense_output(label, &output)?;
         Ok(Map { label, program, inputs, output })
-    }
-
-    /// The caller's word for it.
-    pub fn name(&self) -> &'static str {
-        self.label
-    }
-
-    /// The operands read.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        self.inputs.clone()
-    }
-
-    /// The op on the first `extent` indices of the output's `axis` alone; `None` where elements depend on their position.
-    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Map> {
-        if self.program.steps().iter().any(|(step, _)| *step == Step::Index) {
-            return None;
-        }
-        let inputs = self.inputs.iter().map(|input| input.first(axis, extent)).collect::<Option<_>>()?;
-        Some(Map { inputs, output: self.output.dense_first(axis, extent)?, ..self.clone() })
-    }
-
-    /// One operation per arithmetic step and element.
-    pub fn flops(&self) -> u64 {
-        self.program.operations().saturating_mul(self.output.layout.elements())
-    }
-
-    /// Every step in float64, with what each may make of the results so far ([`Span`]).
-    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
-        let mut values = Vec::with_capacity(self.program.steps().len());
-        (0..self.output.layout.elements() as usize)
-            .map(|i| {
-                self.rounded(self.evaluate(i, inputs, &mut values), self.program.is_result_rounded(), self.output.dtype)
-            })
-            .map(|x| x.into_expected(self.output.dtype))
-            .collect()
     }
 
     /// What is exactly a number of `dtype` stays as it is: an infinite f8e5m2 would become the largest number.
@@ -106,6 +74,71 @@ impl Map {
             values.push(if intermediate { value.flushable(dtype.compute()) } else { value });
         }
         values.last().copied().unwrap_or(Span::exact(Scalar::F(0.0)))
+    }
+}
+
+impl Operation for Map {
+    fn name(&self) -> &'static str {
+        self.label
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        self.inputs.iter().for_each(|&input| each(Operand::read(input)));
+        each(Operand::write(self.output));
+    }
+
+    fn validate(&self) -> Result<()> {
+        Map::new(self.label, self.program.clone(), self.inputs.clone(), self.output).map(drop)
+    }
+
+    /// One operation per arithmetic step and element.
+    fn arithmetic(&self) -> Arithmetic {
+        Arithmetic::flops(self.program.operations().saturating_mul(self.output.layout.elements()))
+    }
+
+    /// Every step in float64, with what each may make of the results so far ([`Span`]).
+    fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
+        let mut values = Vec::with_capacity(self.program.steps().len());
+        let dtype = self.output.dtype;
+        let mut element = |i| {
+            let value = self.evaluate(i, inputs, &mut values);
+            self.rounded(value, self.program.is_result_rounded(), dtype).into_expected(dtype)
+        };
+        vec![(0..self.output.layout.elements() as usize).map(&mut element).collect()]
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        cpu::exec::map::execute(self, inputs, output);
+        Ok(())
+    }
+
+    /// The op on the first `extent` indices of the output's `axis` alone; `None` where elements depend on their position.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        if self.program.steps().iter().any(|(step, _)| *step == Step::Index) {
+            return None;
+        }
+        let inputs = self.inputs.iter().map(|input| input.first(axis, extent)).collect::<Option<_>>()?;
+        Some(Map { inputs, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
+    }
+
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        Some(Map { output, ..self.clone() }.into())
+    }
+
+    fn sample(&self) -> Result<Option<Sample>> {
+        let output = |positions: &Layout| sample::dense(self.output.dtype, positions);
+        // What a position makes depends on the position alone: the first elements are a sample without stride.
+        if self.program.steps().iter().any(|(step, _)| matches!(step, Step::Index)) {
+            let positions = sample::first_elements(&self.output)?;
+            let op = Map::new(self.label, self.program.clone(), Vec::new(), output(&positions))?.into();
+            return Ok(Some(Sample { op, positions }));
+        }
+        let thinning = Thinning::new(self.output.layout.dims(), |_| true);
+        let positions = thinning.of(&self.output.layout)?;
+        let inputs = self.inputs.iter().map(|input| thinning.of_spec(input)).collect::<Result<Vec<_>>>()?;
+        let op = Map::new(self.label, self.program.clone(), inputs, output(&positions))?.into();
+        Ok(Some(Sample { op, positions }))
     }
 }
 

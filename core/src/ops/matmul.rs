@@ -20,13 +20,23 @@
 //! `matmul/blocks.rs`.
 
 mod blocks;
+pub(super) mod key;
+pub(super) mod tuned;
 
+use std::fmt::Write;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 pub use blocks::ScaleBlocks;
 
-use super::{TensorSpec, UnaryFn, check_dense_output};
+use super::sample::{self, every, thin};
+use super::{
+    Arithmetic, Content, Facts, HostError, Op, Operand, Operation, Sample, TensorSpec, UnaryFn, check_dense_output,
+};
+#[cfg(feature = "cpu")]
+use crate::cpu;
 use crate::oracle::{Approx, Expected, HostTensor, Span};
+use crate::tuner::Tuned;
 use crate::{BinaryFn, DType, Error, Precision, Result, Scalar, Shape};
 
 /// Products of 8-bit floats that a kernel may have added up along K before it moves the sum to f32.
@@ -40,7 +50,7 @@ const TENSOR_CORE_PRODUCTS: u64 = 32;
 const TENSOR_CORE_ROUNDOFF: f64 = 1.0 / 8192.0; // 2^-13: 14 bits, the leading one among them
 
 /// A (batched) matrix product with its epilogue.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Matmul {
     /// Left operand, [..., m, k].
     pub a: TensorSpec,
@@ -67,6 +77,29 @@ pub struct Matmul {
     pub precision: Precision,
     /// Dense output, [..., m, n].
     pub output: TensorSpec,
+}
+
+impl Matmul {
+    /// Everything it is, factors by their bits: 0 and -0 are different products, NaN is itself.
+    fn identity(&self) -> impl Eq + Hash + use<'_> {
+        let Matmul { a, b, c, bias, scale_a, scale_b, scale_blocks, alpha, beta, activation, precision, output } = self;
+        let operands = (a, b, c, bias, scale_a, scale_b, output);
+        (operands, scale_blocks, [alpha.to_bits(), beta.to_bits()], activation, precision)
+    }
+}
+
+impl PartialEq for Matmul {
+    fn eq(&self, other: &Matmul) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Matmul {}
+
+impl Hash for Matmul {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
 }
 
 /// The extents of a matrix product.
@@ -317,18 +350,7 @@ impl Matmul {
         }
     }
 
-    /// `matmul`.
-    pub fn name(&self) -> &'static str {
-        "matmul"
-    }
-
-    /// A, B, then C, bias, scale_a and scale_b where given.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        let optional = [self.c, self.bias, self.scale_a, self.scale_b];
-        [self.a, self.b].into_iter().chain(optional.into_iter().flatten()).collect()
-    }
-
-    /// Where C, bias, scale_a and scale_b stand among [`Matmul::inputs`].
+    /// Where C, bias, scale_a and scale_b stand among the operands read.
     pub fn places(&self) -> [Option<usize>; 4] {
         let mut next = 2;
         [self.c, self.bias, self.scale_a, self.scale_b].map(|operand| {
@@ -349,23 +371,17 @@ impl Matmul {
         Matmul::is_dequantised(self.a.dtype, self.output.dtype)
     }
 
-    /// 2 m n k per product.
-    pub fn flops(&self) -> u64 {
-        let MatmulDims { batch, m, n, k } = self.dims();
-        [2, batch, m, n, k].into_iter().fold(1, u64::saturating_mul)
-    }
-
     /// Three loops in float64 (integers: wrapping i64), then the epilogue step by step.
     ///
     /// Bound (Higham, section 3.5): |error| <= (h + 1) u |alpha| sum|a||b| with the chain h of [`Approx::sum`], which
     /// blocked accumulation satisfies with room; see [`Matmul::product_roundoff`] for what lower precisions add.
-    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
-        self.oracle_without(inputs, |_| false)
+    pub(crate) fn expected(&self, inputs: &[HostTensor]) -> Vec<Expected> {
+        self.expected_without(inputs, |_| false)
     }
 
     /// The same where some elements of A, by their positions, are zeros that need not be multiplied: opposite NaN and infinity
     /// they may count as nothing or as NaN.
-    pub(crate) fn oracle_without(&self, inputs: &[HostTensor], left_out: impl Fn(usize) -> bool) -> Vec<Expected> {
+    pub(crate) fn expected_without(&self, inputs: &[HostTensor], left_out: impl Fn(usize) -> bool) -> Vec<Expected> {
         let MatmulDims { batch, m, n, k } = self.dims();
         let (m, n, k) = (m as usize, n as usize, k as usize);
         let (a, b) = (&inputs[0].values, &inputs[1].values);
@@ -524,6 +540,146 @@ impl Matmul {
             x = x.unary(f, dtype);
         }
         x.round_to(dtype).into_expected(dtype)
+    }
+}
+
+impl Operation for Matmul {
+    fn name(&self) -> &'static str {
+        "matmul"
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        each(Operand::read(self.a));
+        each(Operand::read(self.b));
+        let others = [self.c, self.bias, self.scale_a, self.scale_b];
+        others.into_iter().flatten().for_each(|spec| each(Operand::read(spec)));
+        each(Operand::write(self.output));
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.clone().check().map(drop)
+    }
+
+    /// 2 m n k per product.
+    fn arithmetic(&self) -> Arithmetic {
+        let MatmulDims { batch, m, n, k } = self.dims();
+        let flops = [2, batch, m, n, k].into_iter().fold(1, u64::saturating_mul);
+        Arithmetic { flops, multiplies: Some(self.a.dtype) }
+    }
+
+    fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
+        vec![self.expected(inputs)]
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        cpu::exec::matmul::execute(self, inputs, output)
+    }
+
+    fn describe(&self, name: &mut String) {
+        describe_epilogue(name, self);
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { repeats: true, ..Facts::default() }
+    }
+
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        Some(self.first(axis, extent)?.into())
+    }
+
+    fn tuned(&self) -> Option<&dyn Tuned> {
+        Some(self)
+    }
+
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        Some(Matmul { output, ..self.clone() }.into())
+    }
+
+    fn content(&self, input: usize) -> Content {
+        let [_, _, scale_a, scale_b] = self.places();
+        if [scale_a, scale_b].contains(&Some(input)) { Content::Scales } else { Content::Any }
+    }
+
+    fn shortened(&self) -> Result<Option<Op>> {
+        let Some([a, b]) = without_last_k(&self.a, &self.b)? else { return Ok(None) };
+        Ok(Some(Matmul { a, b, ..self.clone() }.check()?.into()))
+    }
+
+    fn sample(&self) -> Result<Option<Sample>> {
+        /// Rows, columns and products of the batch that are kept.
+        const KEEP: u64 = 12;
+        let (rank, dims) = (self.output.layout.rank(), self.dims());
+        let blocks = self.scale_blocks.unwrap_or(ScaleBlocks { m: 1, n: 1, k: dims.k });
+        // Whole blocks apart, so that the sample's scales lie evenly too: each row and column of it has its own.
+        let step = |len: u64, block: u64| (len / KEEP / block * block).max(block.min(len)).max(1);
+        let (rows, cols) = (step(dims.m, blocks.m), step(dims.n, blocks.n));
+        let cut = |spec: &TensorSpec, steps: [Option<u64>; 2]| -> Result<TensorSpec> {
+            let mut out = spec.layout;
+            for axis in 0..rank - 2 {
+                out = thin(&out, axis, 2)?;
+            }
+            for (axis, step) in (rank - 2..rank).zip(steps) {
+                out = step.map_or(Ok(out), |step| every(&out, axis, step))?;
+            }
+            Ok(TensorSpec::new(spec.dtype, out))
+        };
+        let cut_option = |spec: &Option<TensorSpec>, steps| spec.as_ref().map(|spec| cut(spec, steps)).transpose();
+        let bias = |bias: &TensorSpec| Ok::<_, Error>(TensorSpec::new(bias.dtype, every(&bias.layout, 0, cols)?));
+        let positions = cut(&self.output, [Some(rows), Some(cols)])?.layout;
+        let op = Matmul {
+            a: cut(&self.a, [Some(rows), None])?,
+            b: cut(&self.b, [None, Some(cols)])?,
+            c: cut_option(&self.c, [Some(rows), Some(cols)])?,
+            bias: self.bias.as_ref().map(bias).transpose()?,
+            scale_a: cut_option(&self.scale_a, [Some(rows.div_ceil(blocks.m)), None])?,
+            scale_b: cut_option(&self.scale_b, [None, Some(cols.div_ceil(blocks.n))])?,
+            scale_blocks: self.scale_blocks.map(|blocks| ScaleBlocks { m: 1, n: 1, k: blocks.k }),
+            output: sample::dense(self.output.dtype, &positions),
+            ..self.clone()
+        };
+        Ok(Some(Sample { op: op.check()?.into(), positions }))
+    }
+}
+
+impl dyn Operation {
+    /// The dense product that it is, or stands for.
+    pub fn product(&self) -> Option<&Matmul> {
+        self.get::<Matmul>().or_else(|| Some(&self.get::<super::SparseMatmul>()?.product))
+    }
+}
+
+/// A and B without the last k; `None` where there is none.
+pub(super) fn without_last_k(a: &TensorSpec, b: &TensorSpec) -> Result<Option<[TensorSpec; 2]>> {
+    let (across, down) = (a.layout.rank() - 1, b.layout.rank() - 2);
+    let Some(k) = a.layout.dims()[across].checked_sub(1) else { return Ok(None) };
+    let cut = |spec: &TensorSpec, axis| Ok::<_, Error>(TensorSpec::new(spec.dtype, spec.layout.slice(axis, 0, k, 1)?));
+    Ok(Some([cut(a, across)?, cut(b, down)?]))
+}
+
+/// What a case's name says of a product.
+pub(super) fn describe_epilogue(name: &mut String, op: &Matmul) {
+    if op.alpha != 1.0 {
+        let _ = write!(name, " alpha{}", op.alpha);
+    }
+    if op.c.is_some() {
+        let _ = write!(name, " c beta{}", op.beta);
+    }
+    let parts = [(op.bias, " bias"), (op.scale_a, " scale_a"), (op.scale_b, " scale_b")];
+    parts.into_iter().filter(|(part, _)| part.is_some()).for_each(|(_, word)| name.push_str(word));
+    if let Some(ScaleBlocks { m, n, k }) = op.scale_blocks {
+        let _ = write!(name, " blocks{m}x{n}x{k}");
+    }
+    describe_end(name, op.activation, op.precision);
+}
+
+/// What it says of its end.
+pub(super) fn describe_end(name: &mut String, activation: Option<UnaryFn>, precision: Precision) {
+    if let Some(f) = activation {
+        let _ = write!(name, " {}", f.name());
+    }
+    if precision != Precision::default() {
+        let _ = write!(name, " {precision:?}");
     }
 }
 

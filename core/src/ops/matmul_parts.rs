@@ -8,7 +8,7 @@ use crate::ScaleBlocks;
 
 impl Matmul {
     /// The op on the first `extent` indices of the output's `axis` alone.
-    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Matmul> {
+    pub(crate) fn first(&self, axis: usize, extent: u64) -> Option<Matmul> {
         self.part(axis, 0..extent)
     }
 
@@ -143,7 +143,7 @@ mod tests {
             &self.0
         }
         fn execute(&self, op: &crate::Op, inputs: &[&crate::Buffer], output: &crate::Buffer) -> crate::Result<()> {
-            let crate::Op::Matmul(op) = op else { return self.inner().execute(op, inputs, output) };
+            let Some(op) = op.get::<Matmul>() else { return self.inner().execute(op, inputs, output) };
             op.parts(300, 4)
                 .into_iter()
                 .try_for_each(|part| self.inner().execute(&part.check()?.into(), inputs, output))

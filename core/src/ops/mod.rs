@@ -1,9 +1,9 @@
 //! The operations: plain data that fully describes one computation on one device.
 //!
-//! One file per operation, each with the same parts in the same order: the description with its checked constructor,
-//! the float64 oracle, the error bound and the cost; conformance and benchmark cases lie in `cases/`. An [`Op`] knows dtypes,
-//! shapes and strides but no buffers, so planners are pure functions of it. [`REGISTRY`] holds one line per family;
-//! the harness, the benchmarks and the op table in the docs read it. CONTRIBUTING.md lists what else knows an op.
+//! One file per operation, each with the same parts in the same order: the description with its checked constructor, then
+//! [`Operation`]: operands, cost, the float64 oracle with its bound, the host's routine, and what tools ask. Conformance and
+//! benchmark cases lie in `cases/`. An [`Op`] knows dtypes, shapes and strides but no buffers, so planners are pure functions of
+//! it. [`REGISTRY`] holds one line per family; the harness, the benchmarks and the op table in the docs read it.
 //!
 //! Output contract: every op but [`struct@Copy`] writes a dense row-major output whose first byte lies on a 16-byte boundary
 //! of its buffer; `Copy` writes any view that does not overlap itself.
@@ -19,6 +19,7 @@ mod matmul_parts;
 mod random;
 mod reduce;
 mod reduced_matmul;
+mod sample;
 mod softmax;
 pub mod sparse24;
 mod sparse_matmul;
@@ -39,6 +40,7 @@ pub use sparse24::{Compress24, Decompress24, Part24};
 pub use unary::UnaryFn;
 
 use crate::harness::{BenchCase, BenchSize, Case, Level};
+pub use crate::operation::{Arithmetic, Content, Cost, Facts, HostError, Op, Operand, Operation, Role, Sample};
 use crate::{DType, Error, Layout, Result};
 
 /// Bytes every dense output starts at a multiple of, within its buffer.
@@ -68,49 +70,6 @@ impl TensorSpec {
     pub fn bytes(&self) -> u64 {
         self.layout.elements().saturating_mul(self.dtype.size_bytes())
     }
-}
-
-/// One computation: operands by dtype and layout, parameters by value, no buffers.
-// A product carries four layouts; an op lives for one call, so a box would cost more than the bytes.
-#[allow(clippy::large_enum_variant)]
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Op {
-    /// Index of the largest or smallest element over axes.
-    ArgReduce(ArgReduce),
-    /// Values or metadata of a 2:4 compressed tensor.
-    Compress24(Compress24),
-    /// A copy of bits from one layout to another.
-    Copy(Copy),
-    /// The dense tensor of a 2:4 compressed one.
-    Decompress24(Decompress24),
-    /// Products of runs of rows, each with the matrix of its group.
-    GroupedMatmul(GroupedMatmul),
-    /// An elementwise expression: unary, binary, comparison, where, clamp, cast, fill, arange and any fusion of them.
-    Map(Map),
-    /// A (batched) matrix product with a fused epilogue.
-    Matmul(Matmul),
-    /// Random numbers.
-    Random(Random),
-    /// Sum, mean, product, extremum, any or all over axes.
-    Reduce(Reduce),
-    /// A reduction of the rows or columns of a (batched) matrix product, which itself is not kept.
-    ReducedMatmul(ReducedMatmul),
-    /// Softmax or log-softmax along one axis.
-    Softmax(Softmax),
-    /// A (batched) matrix product with a 2:4 compressed left operand.
-    SparseMatmul(SparseMatmul),
-}
-
-/// What an operation must do at least: the denominators of every rate and roofline share.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
-    /// Arithmetic operations (a fused multiply-add counts two).
-    pub flops: u64,
-    /// Bytes read, each input element once.
-    pub bytes_read: u64,
-    /// Bytes written, each output element once.
-    pub bytes_written: u64,
 }
 
 /// One kind of operation, as users and tables name it.
@@ -160,104 +119,20 @@ registry! {
     "where" where_ "elements of one of two tensors, by a condition",
 }
 
-/// `body` of the op within; `sparse` of a sparse product, which is made round a dense one.
-macro_rules! for_each_op {
-    ($op:expr, $inner:ident => $body:expr) => {
-        for_each_op!($op, $inner => $body, sparse => $body)
-    };
-    ($op:expr, $inner:ident => $body:expr, sparse => $sparse:expr) => {
-        match $op {
-            Op::ArgReduce($inner) => $body,
-            Op::Compress24($inner) => $body,
-            Op::Copy($inner) => $body,
-            Op::Decompress24($inner) => $body,
-            Op::GroupedMatmul($inner) => $body,
-            Op::Map($inner) => $body,
-            Op::Matmul($inner) => $body,
-            Op::Random($inner) => $body,
-            Op::Reduce($inner) => $body,
-            Op::ReducedMatmul($inner) => $body,
-            Op::Softmax($inner) => $body,
-            Op::SparseMatmul($inner) => $sparse,
-        }
-    };
-}
-
 /// Benchmark cases with outputs at the start of their buffers, as tensors have them: the guard bytes that conformance puts
 /// before an output would make rows of wide stores straddle memory sectors.
 fn at_start(mut benches: Vec<BenchCase>) -> Vec<BenchCase> {
     for bench in &mut benches {
-        let output = for_each_op!(&mut bench.op, op => &mut op.output, sparse => &mut op.product.output);
-        output.layout = output.layout.with_offset(0);
+        let output = bench.op.output();
+        let moved = bench.op.with_output(TensorSpec { layout: output.layout.with_offset(0), ..output });
+        bench.op = moved.unwrap_or_else(|| bench.op.clone());
     }
     benches
 }
 
-impl Op {
-    /// The name used in errors, case names and tables: the function where there is one (`add`, `sum`), else the op.
-    pub fn name(&self) -> &'static str {
-        for_each_op!(self, op => op.name())
-    }
-
-    /// The operands read, in the order backends receive their buffers.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        for_each_op!(self, op => op.inputs())
-    }
-
-    /// The operand written.
-    pub fn output(&self) -> TensorSpec {
-        for_each_op!(self, op => op.output, sparse => op.product.output)
-    }
-
-    /// Arithmetic and traffic of the op.
-    pub fn cost(&self) -> Cost {
-        let flops = for_each_op!(self, op => op.flops());
-        let bytes_read = self.inputs().iter().map(TensorSpec::bytes_once).fold(0, u64::saturating_add);
-        Cost { flops, bytes_read, bytes_written: self.output().bytes() }
-    }
-
-    /// The dense product that it is, or stands for.
-    pub fn product(&self) -> Option<&Matmul> {
-        match self {
-            Op::Matmul(op) => Some(op),
-            Op::SparseMatmul(op) => Some(&op.product),
-            _ => None,
-        }
-    }
-
-    /// The reference result; see [`crate::oracle`].
-    pub fn oracle(&self, inputs: &[crate::oracle::HostTensor]) -> Vec<crate::oracle::Expected> {
-        for_each_op!(self, op => op.oracle(inputs))
-    }
-}
-
-macro_rules! op_from {
-    ($($ty:ident),*) => {$(
-        impl From<$ty> for Op {
-            fn from(op: $ty) -> Op {
-                Op::$ty(op)
-            }
-        }
-    )*};
-}
-op_from!(
-    ArgReduce,
-    Compress24,
-    Copy,
-    Decompress24,
-    GroupedMatmul,
-    Map,
-    Matmul,
-    Random,
-    Reduce,
-    ReducedMatmul,
-    Softmax,
-    SparseMatmul
-);
-
 impl TensorSpec {
     /// Bytes of the distinct elements: a broadcast dimension counts once.
-    fn bytes_once(&self) -> u64 {
+    pub(crate) fn bytes_once(&self) -> u64 {
         let dims = self.layout.dims().iter().zip(self.layout.strides());
         let distinct = dims.filter(|&(_, &stride)| stride != 0).map(|(&dim, _)| dim).fold(1, u64::saturating_mul);
         distinct.min(self.layout.elements()).saturating_mul(self.dtype.size_bytes())

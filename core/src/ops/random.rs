@@ -5,14 +5,18 @@
 //! a result depends on nothing but seed, stream and position. Bits and uniforms are bit-equal everywhere; normals agree
 //! to the error of the logarithm, square root and cosine they are made from.
 
+use std::hash::{Hash, Hasher};
+
 use serde::{Deserialize, Serialize};
 
-use super::{TensorSpec, check_dense_output};
+use super::{Arithmetic, HostError, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
+#[cfg(feature = "cpu")]
+use crate::cpu;
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, Result, Scalar};
 
 /// What the random bits become.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distribution {
     /// All 32 bits, as u32.
@@ -34,8 +38,33 @@ pub enum Distribution {
     },
 }
 
+impl Distribution {
+    /// Its kind and parameters, by their bits.
+    fn bits(self) -> (u8, [u32; 2]) {
+        match self {
+            Distribution::Bits => (0, [0; 2]),
+            Distribution::Uniform { low, high } => (1, [low, high].map(f32::to_bits)),
+            Distribution::Normal { mean, std } => (2, [mean, std].map(f32::to_bits)),
+        }
+    }
+}
+
+impl PartialEq for Distribution {
+    fn eq(&self, other: &Distribution) -> bool {
+        self.bits() == other.bits()
+    }
+}
+
+impl Eq for Distribution {}
+
+impl Hash for Distribution {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bits().hash(state);
+    }
+}
+
 /// A dense tensor of random numbers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Random {
     /// What the bits become.
     pub distribution: Distribution,
@@ -82,30 +111,6 @@ impl Random {
         Ok(op)
     }
 
-    /// The distribution's name.
-    pub fn name(&self) -> &'static str {
-        match self.distribution {
-            Distribution::Bits => "random_bits",
-            Distribution::Uniform { .. } => "uniform",
-            Distribution::Normal { .. } => "normal",
-        }
-    }
-
-    /// None.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        Vec::new()
-    }
-
-    /// Ten rounds of two multiplications and four exclusive ors make four words: 15 per element.
-    pub fn flops(&self) -> u64 {
-        self.output.layout.elements().saturating_mul(15)
-    }
-
-    /// The definitions above in float64; bits and uniforms exactly.
-    pub fn oracle(&self, _inputs: &[HostTensor]) -> Vec<Expected> {
-        (0..self.output.layout.elements()).map(|i| self.element(i)).collect()
-    }
-
     fn element(&self, i: u64) -> Expected {
         const UNIT: f64 = 1.0 / 16_777_216.0; // 2^-24: 24 bits fill an f32 significand exactly
         let words = philox4x32_10(self.counter(i / 4), self.key());
@@ -145,6 +150,55 @@ impl Random {
     /// The key, low word first.
     pub fn key(&self) -> [u32; 2] {
         [self.seed as u32, (self.seed >> 32) as u32]
+    }
+}
+
+impl Operation for Random {
+    fn name(&self) -> &'static str {
+        match self.distribution {
+            Distribution::Bits => "random_bits",
+            Distribution::Uniform { .. } => "uniform",
+            Distribution::Normal { .. } => "normal",
+        }
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        each(Operand::write(self.output));
+    }
+
+    fn validate(&self) -> Result<()> {
+        Random::new(self.distribution, self.seed, self.stream, self.output).map(drop)
+    }
+
+    /// Ten rounds of two multiplications and four exclusive ors make four words: 15 per element.
+    fn arithmetic(&self) -> Arithmetic {
+        Arithmetic::flops(self.output.layout.elements().saturating_mul(15))
+    }
+
+    /// The definitions above in float64; bits and uniforms exactly.
+    fn oracle(&self, _inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
+        vec![(0..self.output.layout.elements()).map(|i| self.element(i)).collect()]
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        let _ = inputs;
+        cpu::exec::random::execute(self, output)
+    }
+
+    fn describe(&self, name: &mut String) {
+        let Random { distribution, seed, stream, .. } = self;
+        name.push_str(&format!(" {distribution:?} key{seed:#x} stream{stream:#x}"));
+    }
+
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        Some(Random { output, ..self.clone() }.into())
+    }
+
+    fn sample(&self) -> Result<Option<Sample>> {
+        let positions = sample::first_elements(&self.output)?;
+        let output = sample::dense(self.output.dtype, &positions);
+        Ok(Some(Sample { op: Random { output, ..self.clone() }.into(), positions }))
     }
 }
 

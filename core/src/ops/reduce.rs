@@ -8,7 +8,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{TensorSpec, check_dense_output, extent_of};
+pub(super) mod streamed;
+
+use super::sample::{self, Thinning};
+use super::{Arithmetic, Facts, HostError, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
+#[cfg(feature = "cpu")]
+use crate::cpu;
 use crate::oracle::{Approx, Expected, HostTensor};
 use crate::{BinaryFn, DType, Error, KeepDims, Result, Scalar, UnaryFn};
 
@@ -83,7 +88,7 @@ impl ReduceFn {
 }
 
 /// A reduction of `input` over `axes`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reduce {
     /// How elements are combined.
     pub function: ReduceFn,
@@ -102,8 +107,13 @@ impl Reduce {
     /// [`Error::AxisOutOfRange`], [`Error::DuplicateAxis`], [`Error::UndefinedForDType`], [`Error::EmptyReduction`],
     /// [`Error::ShapeMismatch`] or [`Error::DTypeMismatch`] for an output of another shape or dtype.
     pub fn new(function: ReduceFn, input: TensorSpec, axes: &[usize], output: TensorSpec) -> Result<Reduce> {
-        let op = function.name();
         let axes = input.layout.shape().reduction_axes(axes)?;
+        Reduce::over(function, input, axes, output)
+    }
+
+    /// The same over these axes, ascending and each once, be it none.
+    fn over(function: ReduceFn, input: TensorSpec, axes: Vec<usize>, output: TensorSpec) -> Result<Reduce> {
+        let op = function.name();
         let dtype = function.output_dtype(input.dtype).ok_or(Error::UndefinedForDType { op, dtype: input.dtype })?;
         if dtype != output.dtype {
             return Err(Error::DTypeMismatch { op, expected: dtype, got: output.dtype });
@@ -122,33 +132,6 @@ impl Reduce {
     /// Elements combined into each result.
     pub fn count(&self) -> u64 {
         extent_of(&self.input, &self.axes)
-    }
-
-    /// The function's name.
-    pub fn name(&self) -> &'static str {
-        self.function.name()
-    }
-
-    /// The operand read.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        vec![self.input]
-    }
-
-    /// The op on the first `extent` indices of the output's `axis` alone.
-    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Reduce> {
-        let kept = (0..self.input.layout.rank()).filter(|axis| !self.axes.contains(axis)).nth(axis)?;
-        let input = self.input.first(kept, extent)?;
-        Some(Reduce { input, output: self.output.dense_first(axis, extent)?, ..self.clone() })
-    }
-
-    /// One operation per element.
-    pub fn flops(&self) -> u64 {
-        self.input.layout.elements()
-    }
-
-    /// Plain accumulation in float64 (integers: wrapping i64), with the bounds stated at `Reduce::bound`.
-    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
-        inputs[0].groups(&self.axes).iter().map(|group| self.reduce_group(group)).collect()
     }
 
     fn reduce_group(&self, group: &[Scalar]) -> Expected {
@@ -206,5 +189,66 @@ impl Reduce {
             _ => Approx::sum(values, compute, 0.0),
         };
         result.round_to(self.output.dtype).into_expected()
+    }
+}
+
+impl Operation for Reduce {
+    fn name(&self) -> &'static str {
+        self.function.name()
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        each(Operand::read(self.input));
+        each(Operand::write(self.output));
+    }
+
+    fn validate(&self) -> Result<()> {
+        Reduce::over(self.function, self.input, self.axes.clone(), self.output).map(drop)
+    }
+
+    /// One operation per element.
+    fn arithmetic(&self) -> Arithmetic {
+        Arithmetic::flops(self.input.layout.elements())
+    }
+
+    /// Plain accumulation in float64 (integers: wrapping i64), with the bounds stated at `Reduce::bound`.
+    fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
+        vec![inputs[0].groups(&self.axes).iter().map(|group| self.reduce_group(group)).collect()]
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        cpu::exec::reduce::execute(self, inputs[0], output)
+    }
+
+    fn describe(&self, name: &mut String) {
+        name.push_str(&format!(" axes{:?}", self.axes));
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { repeats: true, ..Facts::default() }
+    }
+
+    /// The op on the first `extent` indices of the output's `axis` alone.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        let kept = (0..self.input.layout.rank()).filter(|axis| !self.axes.contains(axis)).nth(axis)?;
+        let input = self.input.first(kept, extent)?;
+        Some(Reduce { input, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
+    }
+
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        Some(Reduce { output, ..self.clone() }.into())
+    }
+
+    fn sample(&self) -> Result<Option<Sample>> {
+        let thinning = Thinning::new(self.input.layout.dims(), |axis| !self.axes.contains(&axis));
+        let positions = thinning.of_kept(&self.axes, &self.output.layout)?;
+        let output = sample::dense(self.output.dtype, &positions);
+        let input = thinning.of_spec(&self.input)?;
+        Ok(Some(Sample { op: Reduce { input, output, ..self.clone() }.into(), positions }))
+    }
+
+    fn oracle_of_bytes(&self, inputs: &[&[u8]]) -> Option<Vec<Expected>> {
+        Some(vec![streamed::reduced(self, inputs.first()?)?])
     }
 }

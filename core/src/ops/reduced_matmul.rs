@@ -6,18 +6,28 @@
 //! floats of up to 32 bits and for dequantised integers, f64, or integers, which wrap. Scores of which the best counts,
 //! distances to the nearest of many, norms and row sums of an attention or a loss are such products.
 
+mod tuned;
+
 use std::ops::Range;
 
+use super::matmul::{describe_epilogue, without_last_k};
 use super::matmul_parts::{aligned_step, ranges};
-use super::{Matmul, Reduce, ReduceFn, TensorSpec, check_dense_output};
+use super::sample::{self, every};
+use super::{
+    Arithmetic, Content, Facts, HostError, Matmul, Op, Operand, Operation, Reduce, ReduceFn, Role, Sample, TensorSpec,
+    check_dense_output,
+};
+#[cfg(feature = "cpu")]
+use crate::cpu;
 use crate::oracle::{Approx, Expected, HostTensor};
+use crate::tuner::Tuned;
 use crate::{BinaryFn, DType, Error, KeepDims, Layout, Result, Scalar, UnaryFn};
 
 /// Results of a part start on 16 bytes, whatever their dtype and how they are batched, when there are so many before it.
 const PART_STEP: u64 = 16;
 
 /// A reduction over the rows or the columns of a (batched) matrix product.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReducedMatmul {
     /// How elements of D are combined: sum, mean, max, min or abs_max.
     pub function: ReduceFn,
@@ -88,16 +98,6 @@ impl ReducedMatmul {
         self.product.output.layout.dims()[self.axis]
     }
 
-    /// `reduced_matmul`.
-    pub fn name(&self) -> &'static str {
-        "reduced_matmul"
-    }
-
-    /// Those of the product.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        self.product.inputs()
-    }
-
     /// The reduction of a D that lies at the start of a buffer.
     pub fn reduce(&self) -> Reduce {
         let (function, input, axes) = (self.function, self.product.output, vec![self.axis]);
@@ -139,38 +139,9 @@ impl ReducedMatmul {
         Some(ReducedMatmul { product, output: TensorSpec::new(self.output.dtype, layout), ..self.clone() })
     }
 
-    /// The op on the first `extent` indices of the output's `axis` alone.
-    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<ReducedMatmul> {
-        let product = self.product.piece(self.axis_of_d(axis), extent)?;
-        Some(ReducedMatmul { product, output: self.output.dense_first(axis, extent)?, ..self.clone() })
-    }
-
     /// Which axis of D the output's `axis` is.
     fn axis_of_d(&self, axis: usize) -> usize {
         if axis < self.axis { axis } else { axis + 1 }
-    }
-
-    /// 2 m n k per product, and one operation for each element of D.
-    pub fn flops(&self) -> u64 {
-        self.product.flops().saturating_add(self.product.output.layout.elements())
-    }
-
-    /// The product's reference, reduced.
-    ///
-    /// Bound: an extremum is off by no more than the element that is off most. A sum: each element's error, the f32 (f64) sum of
-    /// what was computed ([`Approx::sum`]), a mean's division as in `ops/reduce.rs`. Where an element may overflow the
-    /// result is open.
-    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
-        let elements = self.product.oracle(inputs);
-        let dims = self.product.output.layout.dims();
-        let inner: usize = dims[self.axis + 1..].iter().product::<u64>() as usize;
-        let count = dims[self.axis] as usize;
-        let results = self.output.layout.elements() as usize;
-        let group = |at: usize| {
-            let (outer, within) = (at / inner.max(1), at % inner.max(1));
-            (0..count).map(move |i| (outer * count + i) * inner + within)
-        };
-        (0..results).map(|at| self.combine(&group(at).map(|i| elements[i]).collect::<Vec<Expected>>())).collect()
     }
 
     fn combine(&self, elements: &[Expected]) -> Expected {
@@ -241,6 +212,111 @@ impl ReducedMatmul {
         shape.axis(axis)?;
         let output = TensorSpec::new(dtype, Layout::contiguous(shape.without_axes(&[axis], KeepDims::No)));
         ReducedMatmul { function, axis, product, output }.check()
+    }
+}
+
+impl Operation for ReducedMatmul {
+    fn name(&self) -> &'static str {
+        "reduced_matmul"
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        self.product.operands(&mut |operand| {
+            if operand.role == Role::Read {
+                each(operand);
+            }
+        });
+        each(Operand::write(self.output));
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.clone().check().map(drop)
+    }
+
+    /// 2 m n k per product, and one operation for each element of D.
+    fn arithmetic(&self) -> Arithmetic {
+        let Arithmetic { flops, multiplies } = self.product.arithmetic();
+        Arithmetic { flops: flops.saturating_add(self.product.output.layout.elements()), multiplies }
+    }
+
+    /// The product's reference, reduced.
+    ///
+    /// Bound: an extremum is off by no more than the element that is off most. A sum: each element's error, the f32 (f64) sum of
+    /// what was computed ([`Approx::sum`]), a mean's division as in `ops/reduce.rs`. Where an element may overflow the
+    /// result is open.
+    fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
+        let elements = self.product.expected(inputs);
+        let dims = self.product.output.layout.dims();
+        let inner: usize = dims[self.axis + 1..].iter().product::<u64>() as usize;
+        let count = dims[self.axis] as usize;
+        let results = self.output.layout.elements() as usize;
+        let group = |at: usize| {
+            let (outer, within) = (at / inner.max(1), at % inner.max(1));
+            (0..count).map(move |i| (outer * count + i) * inner + within)
+        };
+        let result = |at| self.combine(&group(at).map(|i| elements[i]).collect::<Vec<Expected>>());
+        vec![(0..results).map(result).collect()]
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        cpu::exec::reduced_matmul::execute(self, inputs, output)
+    }
+
+    fn describe(&self, name: &mut String) {
+        name.push_str(&format!(" {} axis[{}]", self.function.name(), self.axis));
+        describe_epilogue(name, &self.product);
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { repeats: true, ..Facts::default() }
+    }
+
+    fn tuned(&self) -> Option<&dyn Tuned> {
+        (self.product.scale_blocks.is_none()).then_some(self)
+    }
+
+    /// The op on the first `extent` indices of the output's `axis` alone.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        let product = self.product.first(self.axis_of_d(axis), extent)?;
+        Some(ReducedMatmul { product, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
+    }
+
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        Some(ReducedMatmul { output, ..self.clone() }.into())
+    }
+
+    fn content(&self, input: usize) -> Content {
+        self.product.content(input)
+    }
+
+    fn shortened(&self) -> Result<Option<Op>> {
+        let Some([a, b]) = without_last_k(&self.product.a, &self.product.b)? else { return Ok(None) };
+        let product = Matmul { a, b, ..self.product.clone() };
+        Ok(Some(ReducedMatmul { product, ..self.clone() }.check()?.into()))
+    }
+
+    /// Some of the results, each of a whole row or column.
+    fn sample(&self) -> Result<Option<Sample>> {
+        const KEEP: u64 = 12;
+        let (product, rank) = (&self.product, self.product.output.layout.rank());
+        let kept = if self.is_of_rows() { rank - 2 } else { rank - 1 };
+        let step = (product.output.layout.dims()[kept] / KEEP).max(1);
+        let cut = |spec: &TensorSpec, axis: usize| {
+            Ok::<_, Error>(TensorSpec::new(spec.dtype, every(&spec.layout, axis, step)?))
+        };
+        let cut_option = |spec: &Option<TensorSpec>, axis| spec.as_ref().map(|spec| cut(spec, axis)).transpose();
+        let positions = every(&self.output.layout, self.output.layout.rank() - 1, step)?;
+        let output = sample::dense(product.output.dtype, &cut(&product.output, kept)?.layout);
+        let c = cut_option(&product.c, kept)?;
+        let part = if self.is_of_rows() {
+            let scale_a = cut_option(&product.scale_a, kept)?;
+            Matmul { a: cut(&product.a, kept)?, scale_a, c, output, ..product.clone() }
+        } else {
+            let (bias, scale_b) = (cut_option(&product.bias, 0)?, cut_option(&product.scale_b, kept)?);
+            Matmul { b: cut(&product.b, kept)?, bias, scale_b, c, output, ..product.clone() }
+        };
+        Ok(Some(Sample { op: ReducedMatmul::new(self.function, self.axis, part)?.into(), positions }))
     }
 }
 

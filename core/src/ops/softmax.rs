@@ -5,7 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{TensorSpec, check_dense_output};
+use super::sample::{self, Thinning};
+use super::{Arithmetic, Facts, HostError, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
+#[cfg(feature = "cpu")]
+use crate::cpu;
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Result, Scalar};
 
@@ -33,7 +36,7 @@ impl SoftmaxFn {
 }
 
 /// Softmax or log-softmax of `input` along `axis`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Softmax {
     /// Which of the two.
     pub function: SoftmaxFn,
@@ -66,40 +69,36 @@ impl Softmax {
         check_dense_output(op, &output)?;
         Ok(Softmax { function, input, axis, output })
     }
+}
 
-    /// The function's name.
-    pub fn name(&self) -> &'static str {
+impl Operation for Softmax {
+    fn name(&self) -> &'static str {
         self.function.name()
     }
 
-    /// The operand read.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        vec![self.input]
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        each(Operand::read(self.input));
+        each(Operand::write(self.output));
     }
 
-    /// The op on the first `extent` indices of the output's `axis` alone; `None` along the axis of competition.
-    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Softmax> {
-        if axis == self.axis {
-            return None;
-        }
-        let input = self.input.first(axis, extent)?;
-        Some(Softmax { input, output: self.output.dense_first(axis, extent)?, ..self.clone() })
+    fn validate(&self) -> Result<()> {
+        Softmax::new(self.function, self.input, self.axis, self.output).map(drop)
     }
 
     /// Maximum, subtraction, exponential, sum and scale: five per element.
-    pub fn flops(&self) -> u64 {
-        self.input.layout.elements().saturating_mul(5)
+    fn arithmetic(&self) -> Arithmetic {
+        Arithmetic::flops(self.input.layout.elements().saturating_mul(5))
     }
 
     /// The defining formula in float64.
     ///
     /// Bound of softmax, relative: the exponential's ULPs and its argument's rounding (u |x - max|), the sum's chain, one
     /// division. Of log-softmax, absolute: rounding of x - max and of the difference, and the relative error of the sum.
-    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
+    fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
         let input = &inputs[0];
         let dtype = self.output.dtype;
         let u = dtype.compute().unit_roundoff();
-        input.map_groups(self.axis, |row| {
+        let expected = input.map_groups(self.axis, |row| {
             let x: Vec<f64> = row.iter().map(|s| s.as_f64()).collect();
             let max = x.iter().copied().fold(f64::NEG_INFINITY, |m, v| if v.is_nan() || v > m { v } else { m });
             let nan = x.iter().any(|v| v.is_nan());
@@ -126,7 +125,43 @@ impl Softmax {
                     Expected::within(Scalar::F(value), error).round_to(dtype)
                 })
                 .collect()
-        })
+        });
+        vec![expected]
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        cpu::exec::softmax::execute(self, inputs[0], output)
+    }
+
+    fn describe(&self, name: &mut String) {
+        name.push_str(&format!(" axis[{}]", self.axis));
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { repeats: true, ..Facts::default() }
+    }
+
+    /// The op on the first `extent` indices of the output's `axis` alone; `None` along the axis of competition.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        if axis == self.axis {
+            return None;
+        }
+        let input = self.input.first(axis, extent)?;
+        Some(Softmax { input, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
+    }
+
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        Some(Softmax { output, ..self.clone() }.into())
+    }
+
+    /// Whole lines, of which some.
+    fn sample(&self) -> Result<Option<Sample>> {
+        let thinning = Thinning::new(self.output.layout.dims(), |axis| axis != self.axis);
+        let positions = thinning.of(&self.output.layout)?;
+        let output = sample::dense(self.output.dtype, &positions);
+        let op = Softmax::new(self.function, thinning.of_spec(&self.input)?, self.axis, output)?.into();
+        Ok(Some(Sample { op, positions }))
     }
 }
 

@@ -10,7 +10,9 @@
 //! signs of zero stay. The product is `ops/sparse_matmul.rs`. Operands are dense row-major: [`crate::Tensor::compress_2_4`]
 //! copies views first.
 
-use super::{TensorSpec, check_dense_output};
+use super::{Arithmetic, HostError, Op, Operand, Operation, TensorSpec, check_dense_output};
+#[cfg(feature = "cpu")]
+use crate::cpu;
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, Layout, Result, Scalar, Shape};
 
@@ -30,7 +32,7 @@ pub enum Part24 {
 }
 
 /// One part of the 2:4 compression of `input`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Compress24 {
     /// Which part.
     pub part: Part24,
@@ -41,7 +43,7 @@ pub struct Compress24 {
 }
 
 /// The dense tensor that a compressed one stands for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Decompress24 {
     /// Dense, [..., rows, 2 g].
     pub values: TensorSpec,
@@ -159,34 +161,32 @@ impl Compress24 {
     pub fn k(&self) -> u64 {
         self.input.layout.dims().last().copied().unwrap_or(0)
     }
+}
 
-    /// `compress24` or `compress24_metadata`.
-    pub fn name(&self) -> &'static str {
+impl Operation for Compress24 {
+    fn name(&self) -> &'static str {
         match self.part {
             Part24::Values => "compress24",
             Part24::Metadata => "compress24_metadata",
         }
     }
 
-    /// The operand read.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        vec![self.input]
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        each(Operand::read(self.input));
+        each(Operand::write(self.output));
     }
 
-    /// The op on the first `extent` indices of the output's `axis` alone: of any but the last.
-    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Compress24> {
-        let whole_rows = axis + 1 < self.output.layout.rank();
-        let (input, output) = (self.input.dense_first(axis, extent), self.output.dense_first(axis, extent));
-        whole_rows.then_some(Compress24 { input: input?, output: output?, ..*self })
+    fn validate(&self) -> Result<()> {
+        Compress24::new(self.part, self.input, self.output).map(drop)
     }
 
     /// Five comparisons find two of four.
-    pub fn flops(&self) -> u64 {
-        self.input.layout.elements() / 4 * 5
+    fn arithmetic(&self) -> Arithmetic {
+        Arithmetic::flops(self.input.layout.elements() / 4 * 5)
     }
 
     /// A count of what beats each element of a group, exactly.
-    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
+    fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
         let mut out = Vec::new();
         for row in groups_of(&inputs[0], self.k() as usize) {
             let pairs: Vec<[usize; 2]> = row.iter().map(|&group| kept(group)).collect();
@@ -203,7 +203,24 @@ impl Compress24 {
                 })),
             }
         }
-        out
+        vec![out]
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        cpu::exec::sparse24::compress(self, inputs[0], output);
+        Ok(())
+    }
+
+    /// The op on the first `extent` indices of the output's `axis` alone: of any but the last.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        let whole_rows = axis + 1 < self.output.layout.rank();
+        let (input, output) = (self.input.dense_first(axis, extent), self.output.dense_first(axis, extent));
+        whole_rows.then_some(Compress24 { input: input?, output: output?, ..*self }.into())
+    }
+
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        Some(Compress24 { output, ..*self }.into())
     }
 }
 
@@ -226,39 +243,56 @@ impl Decompress24 {
     pub fn k(&self) -> u64 {
         self.output.layout.dims().last().copied().unwrap_or(0)
     }
+}
 
-    /// `decompress24`.
-    pub fn name(&self) -> &'static str {
+impl Operation for Decompress24 {
+    fn name(&self) -> &'static str {
         "decompress24"
     }
 
-    /// Values and metadata.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        vec![self.values, self.metadata]
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        each(Operand::read(self.values));
+        each(Operand::read(self.metadata));
+        each(Operand::write(self.output));
     }
 
-    /// The op on the first `extent` indices of the output's `axis` alone: of any but the last.
-    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<Decompress24> {
-        let first = |spec: &TensorSpec| spec.dense_first(axis, extent);
-        (axis + 1 < self.output.layout.rank()).then_some(())?;
-        Some(Decompress24 {
-            values: first(&self.values)?,
-            metadata: first(&self.metadata)?,
-            output: first(&self.output)?,
-        })
+    fn validate(&self) -> Result<()> {
+        Decompress24::new(self.values, self.metadata, self.output).map(drop)
     }
 
     /// None: bits move.
-    pub fn flops(&self) -> u64 {
-        0
+    fn arithmetic(&self) -> Arithmetic {
+        Arithmetic::flops(0)
     }
 
     /// Each value at its place, +0 elsewhere, exactly. Where metadata names one place twice the second value is there, and where
     /// it names a place beyond k its value is nowhere.
-    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
+    fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
         let zero = Scalar::F(0.0).cast(self.output.dtype);
         let dense = scatter(self.k() as usize, inputs, zero, |i| inputs[0].values[i]);
-        dense.into_iter().map(Expected::exact).collect()
+        vec![dense.into_iter().map(Expected::exact).collect()]
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        cpu::exec::sparse24::decompress(self, inputs, output);
+        Ok(())
+    }
+
+    fn describe(&self, name: &mut String) {
+        name.push_str(&format!(" k{}", self.k()));
+    }
+
+    /// The op on the first `extent` indices of the output's `axis` alone: of any but the last.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        let first = |spec: &TensorSpec| spec.dense_first(axis, extent);
+        (axis + 1 < self.output.layout.rank()).then_some(())?;
+        let (values, metadata) = (first(&self.values)?, first(&self.metadata)?);
+        Some(Decompress24 { values, metadata, output: first(&self.output)? }.into())
+    }
+
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        Some(Decompress24 { output, ..*self }.into())
     }
 }
 

@@ -5,13 +5,18 @@
 //! right as well, and differs where B is NaN or infinite opposite one: there both results are accepted. Metadata that breaks
 //! the order of places gives unspecified numbers and nothing worse.
 
+use super::matmul::describe_epilogue;
+use super::sample::{self, thin};
 use super::sparse24::{check_parts, dense_layout, scatter};
-use super::{Matmul, TensorSpec};
+use super::{Arithmetic, Content, Facts, HostError, Matmul, Op, Operand, Operation, Sample, TensorSpec};
+#[cfg(feature = "cpu")]
+use crate::cpu;
 use crate::oracle::{Expected, HostTensor};
+use crate::tuner::Tuned;
 use crate::{Error, Layout, Result, Scalar, Shape};
 
 /// A (batched) matrix product with a compressed A.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SparseMatmul {
     /// What A keeps: dense, [..., m, 2 ceil(k / 4)], each batch extent that of the output or 1.
     pub values: TensorSpec,
@@ -81,44 +86,6 @@ impl SparseMatmul {
         super::Decompress24::new(self.values, self.metadata, TensorSpec::new(self.values.dtype, dense))
     }
 
-    /// `sparse_matmul`.
-    pub fn name(&self) -> &'static str {
-        "sparse_matmul"
-    }
-
-    /// Values, metadata, B, then what else the product takes.
-    pub fn inputs(&self) -> Vec<TensorSpec> {
-        let others = self.product.inputs();
-        [self.values, self.metadata].into_iter().chain(others.into_iter().skip(1)).collect()
-    }
-
-    /// The op on the first `extent` indices of the output's `axis` alone.
-    pub(crate) fn piece(&self, axis: usize, extent: u64) -> Option<SparseMatmul> {
-        let rank = self.product.output.layout.rank();
-        let product = self.product.piece(axis, extent)?;
-        // Extents in front that the values lack are 1: they repeat.
-        let own = (axis + self.values.layout.rank()).checked_sub(rank);
-        let own = own.filter(|&own| axis + 1 < rank && self.values.layout.dims()[own] > 1);
-        let first = |spec: &TensorSpec| own.map_or(Some(*spec), |own| spec.dense_first(own, extent));
-        let (values, metadata) = (first(&self.values)?, first(&self.metadata)?);
-        let batch = &product.output.layout.dims()[..rank - 2];
-        let a = SparseMatmul::dense_a(&values, product.dims().k, batch).ok()?;
-        Some(SparseMatmul { values, metadata, product: Matmul { a, ..product } })
-    }
-
-    /// 2 m n k per product, as if A were dense: rates then compare with those of dense products.
-    pub fn flops(&self) -> u64 {
-        self.product.flops()
-    }
-
-    /// The product of decompressed A, with that of `ops/matmul.rs`'s bound; NaN as well where a zero that was left out meets NaN or
-    /// infinity.
-    pub fn oracle(&self, inputs: &[HostTensor]) -> Vec<Expected> {
-        let (a, left_out) = self.dense(inputs);
-        let hosts: Vec<HostTensor> = [a].into_iter().chain(inputs[2..].iter().cloned()).collect();
-        self.product.oracle_without(&hosts, |i| left_out[i])
-    }
-
     /// A as the product has it, and which of its elements were left out.
     pub(crate) fn dense(&self, inputs: &[HostTensor]) -> (HostTensor, Vec<bool>) {
         let k = self.product.dims().k as usize;
@@ -131,5 +98,102 @@ impl SparseMatmul {
         let stored = (0..a.layout.elements()).step_by(matrix.max(1)).map(|i| a.layout.index_of(i) as usize);
         let (values, left_out) = stored.flat_map(|start| dense[start..start + matrix].to_vec()).unzip();
         (HostTensor { dtype: a.dtype, shape: *a.layout.shape(), values }, left_out)
+    }
+}
+
+impl Operation for SparseMatmul {
+    fn name(&self) -> &'static str {
+        "sparse_matmul"
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        each(Operand::read(self.values));
+        each(Operand::read(self.metadata));
+        let mut own = true;
+        self.product.operands(&mut |operand| {
+            // The dense A is not there.
+            if !std::mem::take(&mut own) {
+                each(operand);
+            }
+        });
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.clone().check().map(drop)
+    }
+
+    /// 2 m n k per product, as if A were dense: rates then compare with those of dense products.
+    fn arithmetic(&self) -> Arithmetic {
+        self.product.arithmetic()
+    }
+
+    /// The product of decompressed A, with that of `ops/matmul.rs`'s bound; NaN as well where a zero that was left out meets NaN or
+    /// infinity.
+    fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
+        let (a, left_out) = self.dense(inputs);
+        let hosts: Vec<HostTensor> = [a].into_iter().chain(inputs[2..].iter().cloned()).collect();
+        vec![self.product.expected_without(&hosts, |i| left_out[i])]
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        cpu::exec::sparse24::multiply(self, inputs, output)
+    }
+
+    fn describe(&self, name: &mut String) {
+        // Values of one shape stand for several k.
+        name.push_str(&format!(" k{}", self.product.dims().k));
+        describe_epilogue(name, &self.product);
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { repeats: true, ..Facts::default() }
+    }
+
+    fn tuned(&self) -> Option<&dyn Tuned> {
+        (self.product.scale_blocks.is_none()).then_some(self)
+    }
+
+    /// The op on the first `extent` indices of the output's `axis` alone.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        let rank = self.product.output.layout.rank();
+        let product = self.product.first(axis, extent)?;
+        // Extents in front that the values lack are 1: they repeat.
+        let own = (axis + self.values.layout.rank()).checked_sub(rank);
+        let own = own.filter(|&own| axis + 1 < rank && self.values.layout.dims()[own] > 1);
+        let first = |spec: &TensorSpec| own.map_or(Some(*spec), |own| spec.dense_first(own, extent));
+        let (values, metadata) = (first(&self.values)?, first(&self.metadata)?);
+        let batch = &product.output.layout.dims()[..rank - 2];
+        let a = SparseMatmul::dense_a(&values, product.dims().k, batch).ok()?;
+        Some(SparseMatmul { values, metadata, product: Matmul { a, ..product } }.into())
+    }
+
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        let product = Matmul { output, ..self.product.clone() };
+        Some(SparseMatmul { product, ..self.clone() }.into())
+    }
+
+    fn content(&self, input: usize) -> Content {
+        match input {
+            1 => Content::Places24 { k: self.product.dims().k },
+            // Metadata is one more.
+            _ => self.product.content(input.saturating_sub(1)),
+        }
+    }
+
+    /// The last rows, which alone lie dense in a compressed operand, by some of the columns; of a single product.
+    fn sample(&self) -> Result<Option<Sample>> {
+        const KEEP: u64 = 12;
+        let product = &self.product;
+        let (rank, dims) = (product.output.layout.rank(), product.dims());
+        let rows = |layout: &Layout| layout.slice(layout.rank() - 2, dims.m.saturating_sub(KEEP), dims.m, 1);
+        let last = |spec: &TensorSpec| Ok::<_, Error>(TensorSpec::new(spec.dtype, rows(&spec.layout)?));
+        let positions = thin(&rows(&product.output.layout)?, rank - 1, KEEP)?;
+        let (values, metadata) = (last(&self.values)?, last(&self.metadata)?);
+        let b = TensorSpec::new(product.b.dtype, thin(&product.b.layout, rank - 1, KEEP)?);
+        let a = SparseMatmul::dense_a(&values, dims.k, &[])?;
+        let output = sample::dense(product.output.dtype, &positions);
+        let op = SparseMatmul { values, metadata, product: Matmul { a, b, output, ..product.clone() } };
+        Ok(Some(Sample { op: op.check()?.into(), positions }))
     }
 }

@@ -3,9 +3,9 @@
 use super::*;
 use crate::harness::broken::{Fault, broken};
 use crate::harness::{LayoutKind, Level, ReferenceBackend};
-use crate::ops::GroupedMatmul;
+use crate::ops::{GroupedMatmul, Matmul, Operation, ScaleBlocks};
 use crate::tuner::Key;
-use crate::{Buffer, DType, Device, Precision, UnaryFn};
+use crate::{Buffer, DType, Device, Layout, Precision, Shape, UnaryFn};
 
 fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
     TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims).unwrap()))
@@ -17,8 +17,8 @@ fn product(dtype: DType, [m, n, k]: [u64; 3]) -> Matmul {
 }
 
 fn small(op: Matmul, effort: Effort, longer: u32) -> Matmul {
-    let Some(Op::Matmul(op)) = reduced(&op.check().unwrap().into(), effort, longer) else { panic!("not reduced") };
-    op
+    let small = reduced(&op.check().unwrap().into(), effort, longer).expect("not reduced");
+    small.get::<Matmul>().unwrap().clone()
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn longer_cases_only_grow_along_k_and_end() {
     let op = product(DType::F16, [4096, 4096, 3000]);
     let lengths: Vec<u64> = (0..7)
         .map_while(|longer| reduced(&op.clone().check().unwrap().into(), Effort::Normal, longer))
-        .map(|op| if let Op::Matmul(op) = op { op.dims().k } else { 0 })
+        .map(|op| op.get::<Matmul>().map_or(0, |op| op.dims().k))
         .collect();
     assert_eq!(lengths, [128 + 56, 256 + 56, 512 + 56, 1024 + 56, 2048 + 56, 3000]);
 }
@@ -68,13 +68,7 @@ fn classes_of_small_cases_are_those_of_the_op() {
     let tuned = ["grouped_matmul", "matmul", "reduced_matmul", "sparse24"];
     let families = crate::ops::REGISTRY.iter().filter(|family| tuned.contains(&family.name));
     for case in families.flat_map(|family| (family.cases)(Level::Full)) {
-        let k = match (&case.op, case.op.product()) {
-            (Op::GroupedMatmul(op), _) => op.dims().k,
-            (Op::ReducedMatmul(op), _) => op.product.dims().k,
-            (_, Some(product)) => product.dims().k,
-            (_, None) => continue,
-        };
-        if case.op.output().layout.elements() == 0 || k == 0 {
+        if case.op.output().layout.elements() == 0 || case.op.arithmetic().flops == 0 {
             continue;
         }
         // What has one kernel is neither tuned nor checked.
@@ -84,7 +78,7 @@ fn classes_of_small_cases_are_those_of_the_op() {
         }
         for effort in [Effort::Normal, Effort::Small] {
             let small = reduced(&case.op, effort, 0).unwrap_or_else(|| panic!("{} is not reduced", case.name));
-            let class = |op: &Op| Key::of(op).unwrap().class(op);
+            let class = |op: &Op| op.tuned().unwrap().class();
             assert_eq!(class(&small), class(&case.op), "{}", case.name);
             let bytes: u64 = small.inputs().iter().map(TensorSpec::required_bytes).sum();
             assert!(bytes <= 8 << 20, "{}: {bytes} bytes", case.name);
@@ -184,21 +178,21 @@ fn trials() -> Vec<Trial> {
 /// Groups of several lengths, rows of none, and the edges of both among the rows that are compared.
 #[test]
 fn cases_of_groups_have_rows_of_each_and_of_none() {
-    let Some(Op::GroupedMatmul(small)) = reduced(&grouped(DType::F16).into(), Effort::Normal, 0) else { panic!() };
+    let small = reduced(&grouped(DType::F16).into(), Effort::Normal, 0).unwrap();
+    let small = small.get::<GroupedMatmul>().unwrap();
     let trial = Trial::new(small.clone().into(), 1).unwrap();
     assert_eq!((small.dims().groups, small.dims().rows), (4, 200));
     let ends = trial.inputs.last().unwrap().host.values.iter().map(|end| end.as_i64());
     let owned = small.owned(ends);
     assert_eq!(owned.last().unwrap().end, 200 - 12);
+    let Judged { positions, expected } = &trial.judged;
     for edge in owned.iter().flat_map(|own| [own.start, own.end]).chain([199]) {
-        assert!(trial.rows.contains(&edge), "{edge} of {owned:?} is not in {:?}", trial.rows);
+        assert!(positions.contains(&(edge * small.dims().n)), "{edge} of {owned:?} is not in {positions:?}");
     }
     // As the op itself says of all rows.
     let hosts: Vec<HostTensor> = trial.inputs.iter().map(|operand| operand.host.clone()).collect();
-    let all = small.oracle(&hosts);
-    let n = small.dims().n;
-    let picked = trial.rows.iter().flat_map(|row| row * n..(row + 1) * n);
-    assert!(picked.zip(&trial.expected).all(|(at, expected)| all[at as usize] == *expected));
+    let all = &small.oracle(&hosts)[0];
+    assert!(positions.iter().zip(expected).all(|(&at, expected)| all[at as usize] == *expected));
 }
 
 #[test]
@@ -227,8 +221,7 @@ fn faults_do_not_pass() {
             // There is no byte before an output at the start of its buffer.
             let nothing_before = fault == Fault::BeforeStart && trial.op.output().layout.offset() == 0;
             // The last rows of groups are zeros like those before them.
-            let alike =
-                matches!(fault, Fault::TailOffByOne | Fault::TileStale) && matches!(trial.op, Op::GroupedMatmul(_));
+            let alike = matches!(fault, Fault::TailOffByOne | Fault::TileStale) && trial.op.is::<GroupedMatmul>();
             assert!(nothing_before || alike || verdict(&device, &trial).is_some(), "{fault:?} passes {:?}", trial.op);
         }
     }
@@ -241,9 +234,9 @@ fn the_last_row_and_the_edges_of_tiles_are_compared() {
     let op = small(product(DType::F32, [4095, 4096, 4096]), Effort::Normal, 0);
     let trial = Trial::new(op.into(), 1).unwrap();
     for row in [0, 127, 128, 382] {
-        assert!(trial.rows.contains(&row), "{row} is not in {:?}", trial.rows);
+        assert!(trial.judged.positions.contains(&(row * 384)), "{row} is not in {:?}", trial.judged.positions);
     }
-    assert_eq!(trial.expected.len() as u64, trial.rows.len() as u64 * 384);
+    assert_eq!(trial.judged.expected.len(), trial.judged.positions.len());
 }
 
 #[test]

@@ -10,13 +10,13 @@ use std::time::Duration;
 use super::device::DeviceRunner;
 use super::plans::Plans;
 use super::search::{Offer, blames_candidate, is_too_large};
-use super::{Identity, Key, Options, Tuner, find};
+use super::{Identity, Options, Tuned, Tuner, find};
 use crate::{Backend, Buffer, Error, Op, Result};
 
 /// One way to compute an op.
 #[derive(Clone, Debug)]
 pub struct Candidate<P> {
-    /// Says which kernels: the same for ops of one [`Key`], on every run.
+    /// Says which kernels: the same for ops of one [`Key`](super::Key), on every run.
     pub name: String,
     /// How.
     pub plan: P,
@@ -32,8 +32,8 @@ pub trait Planned: Send + Sync {
     /// The device itself.
     fn backend(&self) -> &dyn Backend;
 
-    /// Every way to compute `op`, the most promising first; never none. What is offered for an op can be had for a small
-    /// one of the same kind, too ([`Planned::named`]): that is where it is checked.
+    /// Every way to compute `op`, the most promising first; never none. Every candidate for an op must also
+    /// exist for a small op of its kind ([`Planned::named`]): that is where it is checked.
     ///
     /// # Errors
     /// As [`Backend::execute`].
@@ -111,13 +111,14 @@ impl<P: Send + Sync> Chooser<P> {
         B: Planned<Plan = P>,
     {
         let generation = self.tuner.generation();
-        let known = self.plans.get(op, generation);
-        let mut chosen = match known {
-            Some(chosen) => chosen,
-            None => match Key::of(op) {
-                Some(key) => self.choose(planned, op, &key, inputs, output)?,
-                None => return planned.run(&planned.plan(op)?, inputs, output),
-            },
+        let mut chosen = match (self.plans.get(op, generation), op.tuned()) {
+            (Some(chosen), _) => chosen,
+            (None, Some(tuned)) => self.choose(planned, op, tuned, inputs, output)?,
+            (None, None) => {
+                let chosen = Arc::new(Chosen { name: String::new(), plan: planned.plan(op)?, alone: true });
+                self.plans.put(op, generation, &chosen);
+                chosen
+            }
         };
         loop {
             match planned.run(&chosen.plan, inputs, output) {
@@ -138,12 +139,19 @@ impl<P: Send + Sync> Chooser<P> {
         Ok(planned.scratch(&planned.plan(op)?).to_vec())
     }
 
-    fn choose<B>(&self, planned: &B, op: &Op, key: &Key, inputs: &[&Buffer], output: &Buffer) -> Result<Arc<Chosen<P>>>
+    fn choose<B>(
+        &self,
+        planned: &B,
+        op: &Op,
+        tuned: &dyn Tuned,
+        inputs: &[&Buffer],
+        output: &Buffer,
+    ) -> Result<Arc<Chosen<P>>>
     where
         B: Planned<Plan = P>,
     {
         let generation = self.tuner.generation();
-        let class = key.class(op);
+        let (key, class) = (&tuned.key(), tuned.class());
         // Another op of a decided key: only its plan is made.
         if let Some(name) = self.tuner.settled(key, &class)
             && let Some(plan) = planned.named(op, &name)?
@@ -192,7 +200,7 @@ impl<P: Send + Sync> Chooser<P> {
     where
         B: Planned<Plan = P>,
     {
-        let Some(key) = Key::of(op) else { return Err(error) };
+        let Some(tuned) = op.tuned() else { return Err(error) };
         if matches!(error, Error::OutOfMemory { .. }) || is_too_large(&error) {
             // Not its fault: one with less scratch space, or as little and further down the list, may do, for this once.
             let scratch = |plan: &P| planned.scratch(plan).iter().copied().fold(0, u64::saturating_add);
@@ -204,7 +212,7 @@ impl<P: Send + Sync> Chooser<P> {
                 passed |= candidate.name == chosen.name;
                 space < needed || (space == needed && further)
             });
-            let class = key.class(op);
+            let class = tuned.class();
             let mut runner = self.runner(planned, op, &smaller, inputs, output);
             let Ok(choice) = self.tuner.first_right(&class, &offers(&smaller), &mut runner) else { return Err(error) };
             let Candidate { name, plan, .. } = smaller.swap_remove(choice.candidate);
@@ -213,8 +221,8 @@ impl<P: Send + Sync> Chooser<P> {
         if !blames_candidate(&error) {
             return Err(error);
         }
-        self.tuner.failed(&key, &key.class(op), &chosen.name, &error);
-        self.choose(planned, op, &key, inputs, output)
+        self.tuner.failed(&tuned.key(), &tuned.class(), &chosen.name, &error);
+        self.choose(planned, op, tuned, inputs, output)
     }
 }
 

@@ -1,203 +1,61 @@
-//! What a tuned answer is known by: an op reduced to what decides which kernel is best.
-//!
-//! A [`Key`] holds dtypes, precision, the layout of the operands, the parts of the epilogue, and each extent as a class: the
-//! end of a bucket of sizes, and the largest of 128, 64, 16, 8 and 4 that divides it. Buckets let one answer serve its
-//! neighbours: how well tiles fill a card changes by steps of a tile while a product is small, and by shares of it when it
-//! is large. What divides an extent stays apart, because kernels lose their tail code, or their wide loads, with it. Two
-//! products that differ in precision never share a key. (Every kernel gives the same bits on every run; should an op come to
-//! ask for less, that belongs into the key as well.) Pure; no device, no clock.
+//! What a tuned answer is known by ([`Key`]), and what an operation says so that its kernels can be chosen ([`Tuned`]).
 
 use std::fmt;
 
-use crate::ops::{GroupedMatmul, Matmul, ReducedMatmul, SparseMatmul};
-use crate::{DType, Op, Precision, TensorSpec};
+use super::Effort;
+use crate::oracle::{Expected, HostTensor};
+use crate::{Op, Result};
 
-/// Alignments of an extent, in elements, that kernels tell apart: whole tiles, whole MMA steps, whole vectors.
-const EXTENT_ALIGNMENTS: [u64; 5] = [128, 64, 16, 8, 4];
-
-/// The widest load of any kernel, and what TMA demands of every row.
-const MOST_ALIGNMENT_BYTES: u64 = 16;
-
-/// An op, reduced to what decides which of its kernels is best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
-    input: DType,
-    /// B's dtype, where it is not A's.
-    other: Option<DType>,
-    output: DType,
-    precision: Precision,
-    /// Power of two at or above the number of products, or of groups.
-    batch: u64,
-    m: Extent,
-    n: Extent,
-    k: Extent,
-    a: Operand,
-    b: Operand,
-    c: Option<Operand>,
-    bias: bool,
-    activation: bool,
-    scaled: bool,
-    /// Operands have scales.
-    scales: bool,
-    /// Rows of A, columns of B and elements along K that share one, where scales change along K.
-    blocks: Option<[u64; 3]>,
-    kind: Kind,
-}
-
-/// What sort of product it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
-    Dense,
-    /// Of groups of A's rows, which `m` counts together.
-    Grouped,
-    /// Of which each row gives a number.
-    OfRows,
-    /// Of which each column gives a number.
-    OfColumns,
-    /// A is 2:4 compressed.
-    Sparse,
-}
-
-/// A class of extents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Extent {
-    /// The largest extent of the bucket.
-    at_most: u64,
-    /// The largest of [`EXTENT_ALIGNMENTS`] that divides it; 1 when none does.
-    multiple_of: u64,
-}
-
-/// A class of layouts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Operand {
-    order: Order,
-    /// Bytes that every row, and the first one, starts at a multiple of: 16 or a smaller power of two.
-    align_bytes: u64,
-    /// Whether one matrix serves the whole batch.
-    broadcast: bool,
-}
-
-/// Which neighbours of a matrix are neighbours in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Order {
-    /// Along the second dimension.
-    Rows,
-    /// Along the first.
-    Columns,
-    /// Neither.
-    Strided,
-}
+/// An operation, reduced to what decides which of its kernels is best, as text: the same on every machine, what answers are
+/// stored under.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key(String);
 
 impl Key {
-    /// The key of `op`; `None` for ops that have one kernel, of which nothing is to be chosen.
+    /// The key of this text.
+    pub fn new(text: impl Into<String>) -> Key {
+        Key(text.into())
+    }
+
+    /// The key of `op`; `None` for operations of which nothing is to be chosen.
     pub fn of(op: &Op) -> Option<Key> {
-        match op {
-            Op::Matmul(op) => Some(Key::of_matmul(op)),
-            Op::SparseMatmul(op) if op.product.scale_blocks.is_none() => Some(Key::of_sparse(op)),
-            Op::GroupedMatmul(op) if op.dims().groups > 0 => Some(Key::of_grouped(op)),
-            Op::ReducedMatmul(op) if op.product.scale_blocks.is_none() => Some(Key::of_reduced(op)),
-            _ => None,
-        }
+        op.tuned().map(|tuned| tuned.key())
     }
+}
 
-    /// The key of the dense product, A aligned as what is kept of it.
-    fn of_sparse(op: &SparseMatmul) -> Key {
-        let dense = Key::of_matmul(&op.product);
-        let align_bytes = Operand::of(&op.values).align_bytes;
-        Key { a: Operand { align_bytes, ..dense.a }, kind: Kind::Sparse, ..dense }
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
+}
 
-    /// The key of the product.
-    fn of_reduced(op: &ReducedMatmul) -> Key {
-        let kind = if op.is_of_rows() { Kind::OfRows } else { Kind::OfColumns };
-        Key { kind, ..Key::of_matmul(&op.product) }
-    }
+/// What an operation whose kernels are chosen says of itself, in its own file.
+pub trait Tuned {
+    /// What decides which kernel is best. Operations that differ in what they promise never share one. (Every kernel gives the
+    /// same bits on every run; should an op come to ask for less, that belongs into the key as well.)
+    fn key(&self) -> Key;
 
-    /// The key of all rows times B's matrices, as many products as there are groups.
-    fn of_grouped(op: &GroupedMatmul) -> Key {
-        let all = Matmul { bias: op.bias, activation: op.activation, ..Matmul::product(op.a, op.b, op.output) };
-        let all = Matmul { precision: op.precision, ..all };
-        let batch = op.dims().groups.checked_next_power_of_two().unwrap_or(u64::MAX);
-        Key { batch, kind: Kind::Grouped, ..Key::of_matmul(&all) }
-    }
+    /// What a check of a kernel covers: the key without sizes, and with what changes the code but not which kernel is best.
+    fn class(&self) -> String;
 
-    fn of_matmul(op: &Matmul) -> Key {
-        let dims = op.dims();
-        Key {
-            input: op.a.dtype,
-            other: Some(op.b.dtype).filter(|&dtype| dtype != op.a.dtype),
-            output: op.output.dtype,
-            precision: op.precision,
-            batch: dims.batch.checked_next_power_of_two().unwrap_or(u64::MAX),
-            // A tile is 32 to 256 wide; K only decides how long each tile takes and whether it is split.
-            m: Extent::of(dims.m, 8),
-            n: Extent::of(dims.n, 8),
-            k: Extent::of(dims.k, 4),
-            a: Operand::of(&op.a),
-            b: Operand::of(&op.b),
-            c: op.c.as_ref().filter(|_| op.beta != 0.0).map(Operand::of),
-            bias: op.bias.is_some(),
-            activation: op.activation.is_some(),
-            scaled: op.alpha != 1.0,
-            scales: op.scale_a.is_some() || op.scale_b.is_some(),
-            blocks: op.scale_blocks.map(|blocks| [blocks.m, blocks.n, blocks.k]),
-            kind: Kind::Dense,
-        }
-    }
+    /// The operation made small: of its class, so that kernels take the same paths, with its inner dimension `longer` times
+    /// doubled for candidates that only serve long ones. `None` where that is not smaller than the operation itself.
+    fn small(&self, effort: Effort, longer: u32) -> Option<Op>;
 
-    /// What a check of a kernel covers: this without sizes, and with the activation and the reduction, which change the code but
-    /// not which kernel is best. Batches count as one or many.
-    pub(super) fn class(&self, op: &Op) -> String {
-        let activation = match op {
-            Op::GroupedMatmul(op) => op.activation,
-            Op::ReducedMatmul(op) => op.product.activation,
-            _ => op.product().and_then(|product| product.activation),
-        };
-        let activation = activation.map_or("", |f| f.name());
-        let function = if let Op::ReducedMatmul(op) = op { op.function.name() } else { "" };
-        let Extent { multiple_of: m, .. } = self.m;
-        let (n, k) = (self.n.multiple_of, self.k.multiple_of);
-        let batch = if self.batch > 1 { "batched" } else { "single" };
-        let (kind, types, operands) = (self.kind(), self.types(), self.operands());
-        let text = format!("{kind} {types} {batch} m%{m} n%{n} k%{k} {operands} {activation} {function}");
-        text.trim_end().into()
-    }
+    /// Which elements of a small operation's result are compared, and what they must be, for operands that hold `inputs`.
+    ///
+    /// # Errors
+    /// Never for what [`Tuned::small`] makes.
+    fn judged(&self, inputs: &[HostTensor]) -> Result<Judged>;
+}
 
-    fn kind(&self) -> &'static str {
-        match self.kind {
-            Kind::Dense => "matmul",
-            Kind::Grouped => "grouped_matmul",
-            Kind::OfRows => "reduced_matmul rows",
-            Kind::OfColumns => "reduced_matmul columns",
-            Kind::Sparse => "sparse_matmul",
-        }
-    }
-
-    fn types(&self) -> String {
-        let precision = match self.precision {
-            Precision::Low => "low",
-            Precision::Medium => "medium",
-            Precision::High => "high",
-            Precision::Highest => "highest",
-        };
-        let other = self.other.map_or(String::new(), |dtype| format!("x{dtype}"));
-        format!("{}{other}>{} {precision}", self.input, self.output)
-    }
-
-    fn operands(&self) -> String {
-        let mut text = format!("a:{} b:{}", self.a, self.b);
-        if let Some(c) = &self.c {
-            text.push_str(&format!(" c:{c}"));
-        }
-        let parts = [(self.scaled, " alpha"), (self.bias, " bias"), (self.activation, " activation")];
-        for (part, name) in parts.into_iter().chain([(self.scales, " scales")]) {
-            text.push_str(if part { name } else { "" });
-        }
-        if let Some([m, n, k]) = self.blocks {
-            text.push_str(&format!(" blocks{m}x{n}x{k}"));
-        }
-        text
-    }
+/// What of a result is compared.
+#[derive(Clone, Debug, Default)]
+pub struct Judged {
+    /// Elements of the output, by their row-major positions, ascending.
+    pub positions: Vec<u64>,
+    /// What they must be.
+    pub expected: Vec<Expected>,
 }
 
 /// The kernels of a candidate: its name without the number of slabs that K is cut into, which differs between ops of one key.
@@ -225,76 +83,20 @@ pub fn find<'a>(names: impl Iterator<Item = &'a str>, wanted: &str) -> Option<us
     alike
 }
 
-/// The same text on every machine: what answers are stored under.
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Key { batch, m, n, k, .. } = self;
-        write!(f, "{} {} batch{batch} m{m} n{n} k{k} {}", self.kind(), self.types(), self.operands())
-    }
-}
-
-impl Extent {
-    /// The class of `extent` with `steps` buckets (a power of two) to each octave.
-    fn of(extent: u64, steps: u64) -> Extent {
-        let multiple_of = EXTENT_ALIGNMENTS.into_iter().find(|&align| extent.is_multiple_of(align)).unwrap_or(1);
-        Extent { at_most: bucket(extent, steps), multiple_of }
-    }
-}
-
-/// The largest extent that is in one bucket with `extent`. Below 256 two buckets to an octave do: there a launch takes
-/// longer than the product.
-fn bucket(extent: u64, steps: u64) -> u64 {
-    if extent <= 2 {
-        return extent;
-    }
-    let octave = 1u64 << (extent - 1).ilog2(); // below extent, and at least half of it
-    let steps = if extent <= 256 { 2 } else { steps };
-    let step = (octave / steps).max(1);
-    octave.saturating_add((extent - octave).div_ceil(step).saturating_mul(step))
-}
-
-impl fmt::Display for Extent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}%{}", self.at_most, self.multiple_of)
-    }
-}
-
-impl Operand {
-    fn of(spec: &TensorSpec) -> Operand {
-        let layout = &spec.layout;
-        let rank = layout.rank();
-        let (dims, strides) = (layout.dims(), layout.strides());
-        let (row, column) = (rank - 2, rank - 1);
-        // A dimension of one element has no neighbours: its stride never counts.
-        let unit = |axis: usize| strides[axis] == 1 || dims[axis] == 1;
-        let (order, far) = match () {
-            () if unit(column) => (Order::Rows, Some(row)),
-            () if unit(row) => (Order::Columns, Some(column)),
-            () => (Order::Strided, None),
-        };
-        let size = spec.dtype.size_bytes();
-        let batches = (0..rank - 2).filter(|&axis| dims[axis] > 1);
-        let steps = batches.chain(far.filter(|&axis| dims[axis] > 1)).map(|axis| strides[axis].unsigned_abs());
-        // The lowest bit that any of them has set.
-        let bits =
-            steps.chain([layout.offset()]).fold(MOST_ALIGNMENT_BYTES, |bits, step| bits | step.wrapping_mul(size));
-        let broadcast = dims[..rank - 2].iter().any(|&dim| dim > 1)
-            && (0..rank - 2).all(|axis| dims[axis] == 1 || strides[axis] == 0);
-        Operand { order, align_bytes: 1 << bits.trailing_zeros(), broadcast }
-    }
-}
-
-impl fmt::Display for Operand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let order = match self.order {
-            Order::Rows => "rows",
-            Order::Columns => "columns",
-            Order::Strided => "strided",
-        };
-        write!(f, "{order}/{}{}", self.align_bytes, if self.broadcast { "*" } else { "" })
-    }
-}
-
 #[cfg(test)]
-#[path = "key_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn find_takes_the_very_name_before_one_of_the_same_kernels() {
+        let names = ["tiled_slabs4", "tiled", "tiled_slabs8", "other_slabs"];
+        for (wanted, at) in [("tiled", Some(1)), ("tiled_slabs8", Some(2)), ("tiled_slabs3", Some(0)), ("tile", None)] {
+            assert_eq!(find(names.into_iter(), wanted), at, "{wanted}");
+        }
+        assert_eq!(find(names.into_iter(), "other_slabs2"), Some(3));
+        assert_eq!(
+            (kernels_of("a_slabs12"), kernels_of("a_slabs12x"), kernels_of("a")),
+            ("a_slabs", "a_slabs12x", "a")
+        );
+    }
+}

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 pub use case::check_cases;
 pub use choose::{Candidate, Chooser, Planned};
-pub use key::{Key, find};
+pub use key::{Judged, Key, Tuned, find};
 pub use search::{Check, Offer, Runner, Situation};
 use search::{Found, Stopped, Task, search};
 pub use settings::{BUDGET_VARIABLE, Callback, Effort, MODE_VARIABLE, Mode, Options, Place, Progress, set_progress};
@@ -191,7 +191,7 @@ impl Tuner {
         lock(&self.merged).remove(&text);
         self.store.forget_answer(&self.identity, &text);
         let slot = Slot { remembered: OnceLock::from(None), ..Slot::default() };
-        self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(*key, Arc::new(slot));
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), Arc::new(slot));
         self.changed();
     }
 
@@ -375,7 +375,7 @@ impl Tuner {
         }
         drop(keys);
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(keys.entry(*key).or_default())
+        Arc::clone(keys.entry(key.clone()).or_default())
     }
 }
 

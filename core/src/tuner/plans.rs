@@ -1,14 +1,13 @@
-//! Plans that were chosen before, by the very op: what makes a decided op cost a look-up and no planning.
+//! Plans of operations that were planned before: what makes an operation cost a look-up and no planning.
 //!
-//! An op is found by a hash of what differs between ops in practice, then compared whole. The cache forgets everything when
-//! it is full, and an entry when the tuner has learnt something since ([`super::Tuner::generation`]).
+//! An operation is found by its hash, then compared in full, so a collision costs a new plan and nothing else. The cache forgets
+//! everything when it is full, and an entry when the tuner has learnt something since ([`super::Tuner::generation`]).
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::ops::Matmul;
-use crate::{Op, Precision, TensorSpec, UnaryFn};
+use crate::Op;
 
 /// Ops remembered; a training step has some hundred.
 const MOST_PLANS: usize = 4096;
@@ -35,15 +34,15 @@ impl<T> Default for Plans<T> {
 impl<T> Plans<T> {
     /// What was chosen for `op`.
     pub(super) fn get(&self, op: &Op, generation: u64) -> Option<Arc<T>> {
-        let hash = fingerprint(op)?;
+        let hash = fingerprint(op);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let found = known.get(&hash).filter(|known| known.generation == generation && same(&known.op, op))?;
+        let found = known.get(&hash).filter(|known| known.generation == generation && known.op == *op)?;
         Some(Arc::clone(&found.plan))
     }
 
     /// Remembers what was chosen; of two ops with one hash the later stays.
     pub(super) fn put(&self, op: &Op, generation: u64, plan: &Arc<T>) {
-        let Some(hash) = fingerprint(op) else { return };
+        let hash = fingerprint(op);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST_PLANS {
             known.clear();
@@ -52,82 +51,53 @@ impl<T> Plans<T> {
     }
 }
 
-fn same(a: &Op, b: &Op) -> bool {
-    match (a, b) {
-        (Op::Matmul(a), Op::Matmul(b)) => same_product(a, b),
-        (Op::SparseMatmul(a), Op::SparseMatmul(b)) => {
-            a.values == b.values && a.metadata == b.metadata && same_product(&a.product, &b.product)
-        }
-        (Op::GroupedMatmul(a), Op::GroupedMatmul(b)) => a == b,
-        (Op::ReducedMatmul(a), Op::ReducedMatmul(b)) => {
-            a.function == b.function && a.axis == b.axis && a.output == b.output && same_product(&a.product, &b.product)
-        }
-        _ => false,
+/// The operation's own hash, by a function fast enough for the hundred or two words that one has.
+fn fingerprint(op: &Op) -> u64 {
+    let mut words = Words(0);
+    op.hash(&mut words);
+    words.finish()
+}
+
+/// Mixes words: enough to tell operations apart, each of which is compared in full.
+#[derive(Clone, Copy, Debug)]
+struct Words(u64);
+
+impl Hasher for Words {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
     }
-}
 
-/// Equal, and with the same bits in their factors: 0 and -0 are different plans, NaN is itself.
-fn same_product(a: &Matmul, b: &Matmul) -> bool {
-    let bits = |op: &Matmul| (op.alpha.to_bits(), op.beta.to_bits());
-    a.output == b.output
-        && a.a == b.a
-        && a.b == b.b
-        && bits(a) == bits(b)
-        && a.precision == b.precision
-        && a.activation == b.activation
-        && a.c == b.c
-        && a.bias == b.bias
-        && a.scale_a == b.scale_a
-        && a.scale_b == b.scale_b
-        && a.scale_blocks == b.scale_blocks
-}
-
-/// That of the product, turned where A is compressed: only one of both is likely for the same extents, and each is compared.
-/// `None` for ops that are not tuned.
-fn fingerprint(op: &Op) -> Option<u64> {
-    match op {
-        Op::Matmul(op) => Some(fingerprint_of(op)),
-        Op::SparseMatmul(op) => Some(fingerprint_of(&op.product).rotate_left(1)),
-        Op::ReducedMatmul(op) => {
-            let turn = 2 + op.function as u32 + 8 * u32::from(op.is_of_rows());
-            Some(fingerprint_of(&op.product).rotate_left(turn) ^ op.output.layout.offset())
+    fn write(&mut self, bytes: &[u8]) {
+        let mut chunks = bytes.chunks_exact(8);
+        for chunk in &mut chunks {
+            self.write_u64(u64::from_le_bytes(chunk.try_into().unwrap_or_default()));
         }
-        Op::GroupedMatmul(op) => {
-            let types = types([&op.a, &op.b, &op.output], op.precision, op.activation);
-            let ends = u64::from(op.ends.dtype.is_signed());
-            Some(hash(types, ends, [&op.a, &op.b, &op.output, &op.ends].into_iter().chain(&op.bias)))
+        let rest = chunks.remainder();
+        if !rest.is_empty() {
+            self.write_u64(rest.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)));
         }
-        _ => None,
     }
-}
 
-fn fingerprint_of(op: &Matmul) -> u64 {
-    let types = types([&op.a, &op.b, &op.output], op.precision, op.activation);
-    let factors = op.alpha.to_bits() ^ op.beta.to_bits().rotate_left(32);
-    // A and B say all extents of the others; these differ in being there, and where.
-    let others = op.c.iter().chain(&op.bias).chain(&op.scale_a).chain(&op.scale_b);
-    hash(types, factors, [&op.a, &op.b, &op.output].into_iter().chain(others))
-}
+    fn write_u8(&mut self, word: u8) {
+        self.write_u64(word.into());
+    }
 
-fn types([a, b, output]: [&TensorSpec; 3], precision: Precision, activation: Option<UnaryFn>) -> u64 {
-    let types = a.dtype as u64 | (output.dtype as u64) << 8 | (precision as u64) << 16 | (b.dtype as u64) << 32;
-    types | activation.map_or(0, |f| f as u64 + 1) << 24
-}
+    fn write_u16(&mut self, word: u16) {
+        self.write_u64(word.into());
+    }
 
-fn hash<'a>(types: u64, factors: u64, operands: impl Iterator<Item = &'a TensorSpec>) -> u64 {
-    let mut hash = types;
-    let mut mix = |word: u64| {
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(word.into());
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    fn write_u64(&mut self, word: u64) {
         // An odd number near 2^64 / golden ratio spreads neighbouring words over all bits.
-        hash = (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    };
-    mix(factors);
-    for spec in operands {
-        mix(spec.layout.offset());
-        for (&dim, &stride) in spec.layout.dims().iter().zip(spec.layout.strides()) {
-            mix(dim ^ stride.rotate_left(32) as u64);
-        }
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
-    hash ^ (hash >> 32)
 }
 
 /// The hash is its own hash.
@@ -155,7 +125,8 @@ impl Hasher for Plain {
 mod tests {
     use super::*;
     use crate::ops::GroupedMatmul;
-    use crate::{DType, Layout, Shape};
+    use crate::ops::Matmul;
+    use crate::{DType, Layout, Precision, Shape, TensorSpec, UnaryFn};
 
     fn product(m: u64, n: u64, k: u64) -> Matmul {
         let spec = |dims: &[u64]| TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(dims).unwrap()));
@@ -202,8 +173,29 @@ mod tests {
 
     #[test]
     fn signs_of_zero_and_nan_are_told_apart() {
-        let with = |alpha| Matmul { alpha, ..product(4, 5, 6) };
-        assert!(!same_product(&with(0.0), &with(-0.0)) && same_product(&with(f64::NAN), &with(f64::NAN)));
+        let with = |alpha| Op::from(Matmul { alpha, ..product(4, 5, 6) });
+        assert!(with(0.0) != with(-0.0) && with(f64::NAN) == with(f64::NAN) && with(1.0) == with(1.0));
+    }
+
+    /// A field that equality or hash forgets would give one operation another's plan.
+    #[test]
+    fn cases_that_differ_as_text_differ_in_equality_and_hash() {
+        let cases = crate::ops::REGISTRY.iter().flat_map(|family| (family.cases)(crate::harness::Level::Full));
+        let mut by_text: HashMap<String, Op> = HashMap::new();
+        let mut by_hash: HashMap<u64, Op> = HashMap::new();
+        let mut collisions = 0;
+        for op in cases.map(|case| case.op) {
+            let text = format!("{op:?}");
+            let first = by_text.entry(text).or_insert_with(|| op.clone());
+            assert!(*first == op && fingerprint(first) == fingerprint(&op), "{op:?}");
+            let same_hash = by_hash.entry(fingerprint(&op)).or_insert_with(|| op.clone());
+            if *same_hash != op {
+                collisions += 1;
+            } else {
+                assert_eq!(format!("{same_hash:?}"), format!("{op:?}"));
+            }
+        }
+        assert!(by_text.len() > 5000 && collisions == 0, "{} operations, {collisions} collisions", by_text.len());
     }
 
     #[test]

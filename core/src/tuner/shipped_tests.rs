@@ -63,7 +63,8 @@ fn shipped_answers_are_used_on_their_card_with_any_driver_and_on_no_other() {
         let offers =
             [Offer { name: "the planner's first", estimate_ns: 1.0 }, Offer { name: &answer.winner, estimate_ns: 2.0 }];
         let choose = |device: &str| {
-            let choice = elsewhere(answer, device).decide(&key, &key.class(op), &offers, &mut Trusting).unwrap();
+            let choice =
+                elsewhere(answer, device).decide(&key, &op.tuned().unwrap().class(), &offers, &mut Trusting).unwrap();
             choice.candidate
         };
         assert_eq!(choose(&answer.identity.device), 1, "{}", answer.key);

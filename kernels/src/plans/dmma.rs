@@ -30,7 +30,7 @@ const LEAST_SLAB_TILES: u64 = 8;
 const MOST_SLABS: u64 = 32;
 
 pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
-    let Op::Matmul(op) = op else { return Vec::new() };
+    let Some(op) = op.get::<Matmul>() else { return Vec::new() };
     Problem::new(op, caps).map(|problem| problem.candidates()).unwrap_or_default()
 }
 

@@ -1,7 +1,7 @@
 //! What the planner of dmma takes, packs and cuts. No GPU.
 
 use polywarp_core::ops::TensorSpec;
-use polywarp_core::{Layout, Shape};
+use polywarp_core::{Layout, Operation, Shape};
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn product([m, n, k]: [u64; 3]) -> Matmul {
 }
 
 fn best(op: &Matmul) -> Candidate {
-    let found = candidates(&Op::Matmul(op.clone()), &Caps::h200());
+    let found = candidates(&Op::from(op.clone()), &Caps::h200());
     assert!(found.iter().all(|candidate| candidate.plan.check(op.inputs().len()) == Ok(())));
     found.into_iter().min_by(|a, b| a.estimate_ns.total_cmp(&b.estimate_ns)).unwrap()
 }
@@ -35,7 +35,7 @@ fn tiles_follow_the_number_of_multiprocessors() {
 #[test]
 fn few_tiles_are_shared_by_clusters() {
     let named = |op: &Matmul, name: &str| {
-        let found = candidates(&Op::Matmul(op.clone()), &Caps::h200());
+        let found = candidates(&Op::from(op.clone()), &Caps::h200());
         found.into_iter().find(|candidate| candidate.name == name).unwrap_or_else(|| panic!("no {name}"))
     };
     // 64 tiles, two blocks each; a part of K may be empty.
@@ -45,7 +45,7 @@ fn few_tiles_are_shared_by_clusters() {
     }
     // Narrow ones where the long operand is K-major.
     assert_eq!(named(&product([4096, 16, 4096]), "gemm_f64_f64_dmma_64x16x2_tt").plan.launches[0].grid, [128, 1, 1]);
-    let found = candidates(&Op::Matmul(product([16, 4096, 4096])), &Caps::h200());
+    let found = candidates(&Op::from(product([16, 4096, 4096])), &Caps::h200());
     assert!(found.iter().all(|candidate| !candidate.name.contains("16x64")));
     // Slabs besides, no more clusters than the card holds at once.
     let long = best(&product([64, 64, 65536]));
@@ -61,7 +61,7 @@ fn more_tiles_than_kernels_count_are_left_to_others() {
     };
     let found = |columns| {
         let op = Matmul::product(matrices(2, 2), matrices(2, columns), matrices(2, columns)).check().unwrap();
-        candidates(&Op::Matmul(op), &Caps::h200())
+        candidates(&Op::from(op), &Caps::h200())
     };
     // 2^30 tiles, and twice as many of the widest.
     assert!(!found(2).is_empty());
@@ -82,8 +82,8 @@ fn operands_off_the_grid_are_packed() {
 
 #[test]
 fn other_cards_and_types_are_left_to_others() {
-    assert!(candidates(&Op::Matmul(product([64; 3])), &Caps::a100()).is_empty());
+    assert!(candidates(&Op::from(product([64; 3])), &Caps::a100()).is_empty());
     let f32s = |dims: [u64; 2]| TensorSpec::new(DType::F32, dense(dims).layout);
     let op = Matmul::product(f32s([64, 64]), f32s([64, 64]), f32s([64, 64])).check().unwrap();
-    assert!(candidates(&Op::Matmul(op), &Caps::h200()).is_empty());
+    assert!(candidates(&Op::from(op), &Caps::h200()).is_empty());
 }

@@ -14,7 +14,7 @@ fn product(dtype: DType, a: ([u64; 2], [i64; 2]), b: ([u64; 2], [i64; 2])) -> Op
         Layout::contiguous(Shape::new(&[a.0[0], b.0[1]]).unwrap()),
     );
     let spec = |operand| TensorSpec::new(dtype, layout(operand));
-    Op::Matmul(Matmul::product(spec(a), spec(b), output).check().unwrap())
+    Op::from(Matmul::product(spec(a), spec(b), output).check().unwrap())
 }
 
 fn names(op: &Op) -> Vec<String> {
@@ -64,7 +64,7 @@ fn vectors_of_any_length_are_packed() {
         let spec = |layout| TensorSpec::new(DType::F32, layout);
         let x = Layout::strided(Shape::new(&[2, k]).unwrap(), &[k as i64, 1], 1).unwrap();
         let [w, d] = [[k, 720], [2, 720]].map(|dims| Layout::contiguous(Shape::new(&dims).unwrap()));
-        let op = Op::Matmul(Matmul::product(spec(x), spec(w), spec(d)).check().unwrap());
+        let op = Op::from(Matmul::product(spec(x), spec(w), spec(d)).check().unwrap());
         for candidate in crate::every(&op, &Caps::h200()) {
             assert_eq!(candidate.plan.check(2), Ok(()), "{}", candidate.name);
         }

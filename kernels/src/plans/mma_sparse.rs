@@ -26,7 +26,7 @@ const START_CLOCKS: f64 = 4500.0;
 const ROUND_CLOCKS: f64 = 1500.0;
 
 pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
-    let Op::SparseMatmul(op) = op else { return Vec::new() };
+    let Some(op) = op.get::<SparseMatmul>() else { return Vec::new() };
     INSTANCES.iter().filter_map(|instance| candidate(op, caps, instance)).collect()
 }
 

@@ -1,7 +1,7 @@
 //! What the planner of mma_sparse takes, packs and refuses. No GPU.
 
 use polywarp_core::ops::{Matmul, Part24, TensorSpec, sparse24};
-use polywarp_core::{DType, Layout, Shape};
+use polywarp_core::{DType, Layout, Operation, Shape};
 
 use super::*;
 

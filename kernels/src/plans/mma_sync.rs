@@ -34,7 +34,7 @@ const COMBINE_NS: f64 = 2500.0;
 const MOST_SLABS: u64 = 32;
 
 pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
-    let Op::Matmul(op) = op else { return Vec::new() };
+    let Some(op) = op.get::<Matmul>() else { return Vec::new() };
     ways(op).iter().filter_map(|way| on_way(op, caps, *way)).flatten().collect()
 }
 

@@ -20,7 +20,7 @@ fn product(dtype: DType, [m, n, k]: [u64; 3]) -> Matmul {
 }
 
 fn names(op: &Matmul, caps: &Caps) -> Vec<String> {
-    let mut found = candidates(&Op::Matmul(op.clone()), caps);
+    let mut found = candidates(&Op::from(op.clone()), caps);
     found.sort_by(|a, b| a.estimate_ns.total_cmp(&b.estimate_ns));
     found.into_iter().map(|candidate| candidate.name).collect()
 }
@@ -134,7 +134,7 @@ fn eight_bit_floats_take_the_kernel_of_their_pair_and_of_their_result() {
         (e5m2, e5m2, "gemm_f8e5m2_mma"),
     ] {
         for (d, number) in [(DType::F32, 1), (DType::F16, 0), (DType::BF16, 2)] {
-            let found = candidates(&Op::Matmul(op(a, b, d)), &Caps::rtx_4090());
+            let found = candidates(&Op::from(op(a, b, d)), &Caps::rtx_4090());
             assert!(
                 !found.is_empty() && found.iter().all(|candidate| candidate.name.starts_with(symbol)),
                 "{a} {b} {d}"
@@ -147,7 +147,7 @@ fn eight_bit_floats_take_the_kernel_of_their_pair_and_of_their_result() {
         }
     }
     // No family takes one kind for the other.
-    let mixed = Op::Matmul(op(e4m3, e5m2, DType::F32));
+    let mixed = Op::from(op(e4m3, e5m2, DType::F32));
     let found = crate::candidates(&mixed, &Caps::h200());
     assert!(!found.is_empty() && found.iter().all(|candidate| candidate.name.starts_with("gemm_f8e4m3_f8e5m2_")));
     // Ampere does not multiply them.
@@ -157,7 +157,7 @@ fn eight_bit_floats_take_the_kernel_of_their_pair_and_of_their_result() {
 #[test]
 fn slabs_cover_k_and_are_multiples_of_the_tile() {
     let op = product(DType::F16, [64, 64, 65_536]);
-    let found = candidates(&Op::Matmul(op), &Caps::a100());
+    let found = candidates(&Op::from(op), &Caps::a100());
     let mut seen = 0;
     for candidate in found.iter().filter(|candidate| candidate.name.contains("_slabs")) {
         seen += 1;
@@ -185,7 +185,7 @@ fn quantised_products_end_in_a_second_launch() {
     ];
     for (dtype, output, name) in cases {
         let op = scaled(dtype, output);
-        let found = candidates(&Op::Matmul(op.clone()), &Caps::rtx_4090());
+        let found = candidates(&Op::from(op.clone()), &Caps::rtx_4090());
         assert!(!found.is_empty(), "{dtype}");
         for candidate in found {
             let [product, end] = &candidate.plan.launches[candidate.plan.launches.len() - 2..] else { panic!() };
@@ -204,5 +204,5 @@ fn quantised_products_end_in_a_second_launch() {
     }
     // Nothing to scale: one launch.
     let plain = Matmul { scale_a: None, scale_b: None, ..scaled(DType::F8E4M3, DType::F32) };
-    assert!(candidates(&Op::Matmul(plain), &Caps::rtx_4090()).iter().any(|found| found.plan.launches.len() == 1));
+    assert!(candidates(&Op::from(plain), &Caps::rtx_4090()).iter().any(|found| found.plan.launches.len() == 1));
 }

@@ -29,7 +29,7 @@ const LEAST_SLAB: u64 = 256;
 const MOST_SLABS: u64 = 64;
 
 pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
-    let Op::Matmul(op) = op else { return Vec::new() };
+    let Some(op) = op.get::<Matmul>() else { return Vec::new() };
     Problem::new(op, caps).map(|problem| problem.candidates()).unwrap_or_default()
 }
 

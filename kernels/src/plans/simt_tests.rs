@@ -13,7 +13,7 @@ fn product(a: Layout, b: Layout) -> Op {
     let d = [a.dims()[0], b.dims()[1]];
     let spec = |layout| TensorSpec::new(DType::F32, layout);
     let output = spec(Layout::contiguous(Shape::new(&d).unwrap()));
-    Op::Matmul(Matmul::product(spec(a), spec(b), output).check().unwrap())
+    Op::from(Matmul::product(spec(a), spec(b), output).check().unwrap())
 }
 
 fn square(n: u64) -> Op {
@@ -85,7 +85,7 @@ fn every_instance_fits_each_card_that_it_is_offered_on() {
 fn views_that_no_kernel_reads_are_left_to_others() {
     let spec = |dtype, dims: [u64; 2]| TensorSpec::new(dtype, Layout::contiguous(Shape::new(&dims).unwrap()));
     let f16 = Matmul::product(spec(DType::F16, [64, 64]), spec(DType::F16, [64, 64]), spec(DType::F16, [64, 64]));
-    assert!(candidates(&Op::Matmul(f16.check().unwrap()), &Caps::h200()).is_empty());
+    assert!(candidates(&Op::from(f16.check().unwrap()), &Caps::h200()).is_empty());
     // Every second element of each row of A: packed.
     let strided = product(layout([256, 256], [1024, 2], 0), layout([256, 256], [256, 1], 0));
     assert!(candidates(&strided, &Caps::h200()).iter().all(|c| c.name.contains("_packa")));

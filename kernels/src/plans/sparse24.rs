@@ -18,11 +18,11 @@ const UNIT_BYTES: u64 = 16;
 const LAUNCH_NS: f64 = 2000.0;
 
 pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
-    let Op::SparseMatmul(op) = op else { return Vec::new() };
+    let Some(op) = op.get::<SparseMatmul>() else { return Vec::new() };
     let Some((launch, bytes)) = decompression(op) else { return Vec::new() };
     // Half is read, all is written, and read again as the dense product counts it.
     let estimate_ns = LAUNCH_NS + caps.stream_ns(2 * bytes);
-    let dense = super::every(&Op::Matmul(op.product.clone()), caps);
+    let dense = super::every(&op.product.clone().into(), caps);
     let with = |found: Candidate| Candidate {
         name: format!("sparse24_{}", found.name),
         plan: behind(&launch, bytes, found.plan),

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 
+use polywarp_core::harness::pins::Pins;
+use polywarp_core::harness::products::products;
 use polywarp_core::harness::{BenchSize, Level};
-use polywarp_core::ops::{Matmul, REGISTRY, TensorSpec};
+use polywarp_core::ops::{GroupedMatmul, Matmul, REGISTRY, TensorSpec};
 use polywarp_core::{DType, Layout, Precision, Shape};
 
 use super::*;
@@ -51,7 +53,7 @@ fn products_of_more_elements_than_there_are_numbers_have_no_native_candidate() {
         let spec = |layout| TensorSpec::new(dtype, layout);
         let (a, b) = (layout(&[LONG, LONG], &[1, 0]), layout(&[LONG, 1], &[1, 1]));
         let d = Layout::contiguous(Shape::new(&[LONG, 1]).unwrap());
-        let op = Op::Matmul(Matmul::product(spec(a), spec(b), spec(d)));
+        let op = Op::from(Matmul::product(spec(a), spec(b), spec(d)));
         for caps in cards() {
             assert!(every(&op, &caps).is_empty(), "{dtype} on sm_{}", caps.sm);
         }
@@ -65,7 +67,7 @@ fn estimates_of_kernels_for_other_cards_leave_none_out() {
     let spec = |dims: [u64; 2]| TensorSpec::new(DType::F16, Layout::contiguous(Shape::new(&dims).unwrap()));
     let b =
         TensorSpec::new(DType::F16, Layout::contiguous(Shape::new(&[1024, 8192]).unwrap()).permute(&[1, 0]).unwrap());
-    let op = Op::Matmul(Matmul::product(spec([16, 8192]), b, spec([16, 1024])));
+    let op = Op::from(Matmul::product(spec([16, 8192]), b, spec([16, 1024])));
     let offered = candidates(&op, &caps).into_iter().map(|found| found.name).collect::<HashSet<_>>();
     let mut own = gemv_tma::candidates(&op, &caps);
     own.retain(|found| found.plan.runs_on(caps.sm));
@@ -93,7 +95,7 @@ fn candidates_for_more_than_a_card_holds_are_sound() {
         let spec = |dtype| TensorSpec::new(dtype, Layout::contiguous(Shape::new(&[n, n]).unwrap()));
         let product = Matmul::product(spec(dtype), spec(dtype), spec(Matmul::output_dtype(dtype).unwrap()));
         for precision in [Precision::Highest, Precision::High, Precision::Medium, Precision::Low] {
-            let op = Op::Matmul(Matmul { precision, ..product.clone() }.check().unwrap());
+            let op = Op::from(Matmul { precision, ..product.clone() }.check().unwrap());
             for caps in cards() {
                 check(&op, &caps, "more than a card holds");
                 // Those that are not worth timing too.
@@ -133,7 +135,7 @@ fn grouped_products_have_candidates_where_there_are_kernels() {
     for caps in cards() {
         for op in &ops {
             let found = every(op, &caps).len();
-            let Op::GroupedMatmul(product) = op else { continue };
+            let Some(product) = op.get::<GroupedMatmul>() else { continue };
             let (a, to) = (product.a.dtype, product.output.dtype);
             let has = match a {
                 DType::F16 | DType::BF16 => to == a || to == DType::F32,
@@ -154,7 +156,7 @@ fn grouped_products_have_candidates_where_there_are_kernels() {
 fn scales_of_blocks_have_candidates_where_there_are_kernels() {
     let family = REGISTRY.iter().find(|family| family.name == "matmul").expect("registered");
     let cases = (family.cases)(Level::Full).into_iter().map(|case| case.op);
-    let blocked = |op: &Op| matches!(op, Op::Matmul(op) if op.scale_blocks.is_some());
+    let blocked = |op: &Op| op.get::<Matmul>().is_some_and(|op| op.scale_blocks.is_some());
     let ops: Vec<Op> = cases.filter(blocked).collect();
     assert!(ops.len() > 100);
     let mut served = 0;
@@ -178,11 +180,25 @@ fn products_scaled_by_zero_have_no_native_candidate() {
         let output = dense(Matmul::output_dtype(dtype).unwrap(), &[256, 256]);
         let of = |alpha| {
             let product = Matmul::product(dense(dtype, &[256, 256]), dense(dtype, &[256, 256]), output);
-            Op::Matmul(Matmul { alpha, precision: Precision::Medium, ..product }.check().unwrap())
+            Op::from(Matmul { alpha, precision: Precision::Medium, ..product }.check().unwrap())
         };
         assert!(cards().iter().any(|caps| !every(&of(2.0), caps).is_empty()), "{dtype}");
         for caps in cards() {
             assert!(every(&of(0.0), &caps).is_empty(), "{dtype} on sm_{}", caps.sm);
         }
     }
+}
+
+/// Names in the order of estimates: stores of tuned answers know candidates by them.
+#[test]
+fn pins_of_native_candidates_hold() {
+    let mut pins = Pins::default();
+    let cases = REGISTRY.iter().flat_map(|family| (family.cases)(Level::Quick)).map(|case| case.op);
+    let ops: Vec<Op> = cases.chain(products().unwrap()).filter(|op| op.output().layout.elements() > 0).collect();
+    for (card, caps) in cards().into_iter().enumerate() {
+        let found = ops.iter().flat_map(|op| candidates(op, &caps));
+        pins.pin(&format!("candidates {card} sm_{}", caps.sm), found.map(|candidate| candidate.name));
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/pins.txt");
+    pins.differences(include_str!("../pins.txt"), path).unwrap_or_else(|text| panic!("{text}"));
 }

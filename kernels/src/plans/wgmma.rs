@@ -57,18 +57,17 @@ pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
     if caps.sm != 90 || !caps.tensor_maps {
         return Vec::new();
     }
-    let found = match op {
-        Op::Matmul(op) if op.scale_blocks.is_some() => blocks::products(op, caps),
-        Op::Matmul(op) => {
-            let all = [products(op, caps), transposed::products(op, caps), split::products(op, caps)];
-            Some(all.into_iter().flatten().flatten().collect())
+    let dense = |op: &Matmul| {
+        if op.scale_blocks.is_some() {
+            return blocks::products(op, caps);
         }
-        Op::GroupedMatmul(op) => grouped::products(op, caps),
-        Op::ReducedMatmul(op) => reduced::products(op, caps),
-        Op::SparseMatmul(op) => sparse::products(op, caps),
-        _ => None,
+        let all = [products(op, caps), transposed::products(op, caps), split::products(op, caps)];
+        Some(all.into_iter().flatten().flatten().collect())
     };
-    found.unwrap_or_default()
+    let found = op.get().and_then(dense);
+    let found = found.or_else(|| grouped::products(op.get()?, caps));
+    let found = found.or_else(|| reduced::products(op.get()?, caps));
+    found.or_else(|| sparse::products(op.get()?, caps)).unwrap_or_default()
 }
 
 fn products(op: &Matmul, caps: &Caps) -> Option<Vec<Candidate>> {

@@ -1,7 +1,7 @@
 //! Which scales of blocks the planner takes, and what it hands to kernels. No GPU.
 
 use polywarp_core::ops::ScaleBlocks;
-use polywarp_core::{DType, Layout, Op, Shape as Extents, TensorSpec};
+use polywarp_core::{DType, Layout, Op, Operation, Shape as Extents, TensorSpec};
 
 use super::super::candidates;
 use super::*;
@@ -21,7 +21,7 @@ fn product([a, b, output]: [DType; 3], [m, n, k]: [u64; 3], [block_m, block_n, b
 }
 
 fn found(op: &Matmul) -> Vec<Candidate> {
-    let found = candidates(&Op::Matmul(op.clone()), &Caps::h200());
+    let found = candidates(&Op::from(op.clone()), &Caps::h200());
     for candidate in &found {
         assert_eq!(candidate.plan.check(op.inputs().len()), Ok(()), "{}", candidate.name);
     }

@@ -1,7 +1,7 @@
 //! What the planner of wgmma.sp takes, packs and refuses. No GPU.
 
 use polywarp_core::ops::{Matmul, Part24, TensorSpec, sparse24};
-use polywarp_core::{DType, Layout, Op, Shape as Extents};
+use polywarp_core::{DType, Layout, Op, Operation, Shape as Extents};
 
 use super::super::candidates;
 use super::*;
@@ -26,7 +26,7 @@ fn f16(a: &[u64], b: &[u64]) -> SparseMatmul {
 }
 
 fn ranked(op: &SparseMatmul) -> Vec<Candidate> {
-    let mut found = candidates(&Op::SparseMatmul(op.clone()), &Caps::h200());
+    let mut found = candidates(&Op::from(op.clone()), &Caps::h200());
     found.sort_by(|a, b| a.estimate_ns.total_cmp(&b.estimate_ns));
     for candidate in &found {
         assert_eq!(candidate.plan.check(op.inputs().len()), Ok(()), "{}", candidate.name);
@@ -59,7 +59,7 @@ fn each_type_and_orientation_has_kernels_behind_one_that_arranges_metadata() {
             }
         }
     }
-    let refused = |op: &SparseMatmul, caps: &Caps| candidates(&Op::SparseMatmul(op.clone()), caps).is_empty();
+    let refused = |op: &SparseMatmul, caps: &Caps| candidates(&Op::from(op.clone()), caps).is_empty();
     let op = f16(&[512, 512], &[512, 512]);
     assert!(refused(&op, &Caps::a100()) && refused(&op, &Caps { tensor_maps: false, ..Caps::h200() }));
     for dtype in [DType::F32, DType::U8, DType::F8E4M3] {
@@ -101,7 +101,7 @@ fn tiles_fit_the_product() {
     // Fewer clocks than the dense product of the same tile, more than half of them.
     let sparse = ranked(&f16(&[8192, 8192], &[8192, 8192]));
     let op = f16(&[8192, 8192], &[8192, 8192]).product;
-    let found = candidates(&Op::Matmul(op), &Caps::h200());
+    let found = candidates(&Op::from(op), &Caps::h200());
     let of = |found: &[Candidate], part: &str| found.iter().find(|c| c.name.contains(part)).unwrap().estimate_ns;
     let share = of(&sparse, "128x256x64_2x1_tt") / of(&found, "128x256x64_2x1_tt");
     assert!((0.5..1.0).contains(&share), "{share}");

@@ -19,7 +19,7 @@ fn product(dtype: DType, [m, n, k]: [u64; 3]) -> Matmul {
 }
 
 fn ranked(op: &Matmul) -> Vec<Candidate> {
-    let mut found = candidates(&Op::Matmul(op.clone()), &Caps::h200());
+    let mut found = candidates(&Op::from(op.clone()), &Caps::h200());
     found.sort_by(|a, b| a.estimate_ns.total_cmp(&b.estimate_ns));
     found
 }
@@ -121,11 +121,11 @@ fn batches_have_one_stride_and_broadcast_costs_nothing() {
 
 #[test]
 fn other_cards_and_empty_products_have_no_candidates() {
-    let op = Op::Matmul(product(DType::F16, [512, 512, 512]));
+    let op = Op::from(product(DType::F16, [512, 512, 512]));
     assert!(candidates(&op, &Caps::a100()).is_empty());
     assert!(candidates(&op, &Caps { tensor_maps: false, ..Caps::h200() }).is_empty());
-    assert!(candidates(&Op::Matmul(product(DType::F16, [0, 512, 512])), &Caps::h200()).is_empty());
-    assert!(candidates(&Op::Matmul(product(DType::F16, [512, 512, 0])), &Caps::h200()).is_empty());
+    assert!(candidates(&Op::from(product(DType::F16, [0, 512, 512])), &Caps::h200()).is_empty());
+    assert!(candidates(&Op::from(product(DType::F16, [512, 512, 0])), &Caps::h200()).is_empty());
 }
 
 /// Operands of `dtype`, B K-major, with scales per row of A and one for all of B.

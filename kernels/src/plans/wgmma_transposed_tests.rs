@@ -1,6 +1,6 @@
 //! Which products are transposed, and what their kernels are handed. No GPU.
 
-use polywarp_core::{Layout, Op, Shape as Extents, TensorSpec};
+use polywarp_core::{Layout, Op, Operation, Shape as Extents, TensorSpec};
 
 use super::super::candidates;
 use super::*;
@@ -17,7 +17,7 @@ fn product(a: [i64; 2], b: [i64; 2]) -> Matmul {
 }
 
 fn transposed(op: &Matmul) -> Vec<Candidate> {
-    let mut found = candidates(&Op::Matmul(op.clone()), &Caps::h200());
+    let mut found = candidates(&Op::from(op.clone()), &Caps::h200());
     found.retain(|candidate| candidate.name.contains("_transposed_"));
     for candidate in &found {
         assert_eq!(candidate.plan.check(op.inputs().len()), Ok(()), "{}", candidate.name);

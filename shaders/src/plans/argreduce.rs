@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use polywarp_core::ops::{ArgReduce, ArgReduceFn};
-use polywarp_core::{DType, Result};
+use polywarp_core::{DType, Result, Operation};
 
 use super::reduce::ABSORB;
 use super::reduce::passes::{Partials, Pass, View, Walk, passes};

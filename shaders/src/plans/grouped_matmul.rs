@@ -6,7 +6,7 @@
 //! finds the group, `matmul/tiled.rs` multiplies.
 
 use polywarp_core::ops::{GroupedMatmul, GroupedMatmulDims, Map, Matmul, MatmulDims};
-use polywarp_core::{Error, Expr, Program, Result, Scalar, TensorSpec};
+use polywarp_core::{Error, Expr, Operation, Program, Result, Scalar, TensorSpec};
 
 use super::matmul::epilogue::Places;
 use super::matmul::rank::{self, Cut};

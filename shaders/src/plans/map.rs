@@ -8,7 +8,7 @@ mod guards;
 mod text;
 
 use polywarp_core::ops::Map;
-use polywarp_core::{DType, Error, Layout, Result, Scalar, Step, StepSet, collapse_together};
+use polywarp_core::{DType, Error, Layout, Result, Scalar, Step, StepSet, collapse_together, Operation};
 
 use crate::element::{Element, Form};
 use crate::plans::KernelKey;

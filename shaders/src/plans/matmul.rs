@@ -15,7 +15,7 @@ pub(super) mod tiled;
 mod vector;
 
 use polywarp_core::ops::Matmul;
-use polywarp_core::{DType, Error, Layout, Result};
+use polywarp_core::{DType, Error, Layout, Result, Operation};
 
 use super::reduce::template::check_index;
 use crate::element::{Element, Form};

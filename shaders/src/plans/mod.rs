@@ -1,5 +1,9 @@
 //! One planner per op, under the op's stem; each pairs with `wgsl/<stem>.wgsl` and its specialisations.
 
+use polywarp_core::ops::{
+    ArgReduce, Compress24, Copy, Decompress24, GroupedMatmul, Map, Matmul, Random, Reduce, ReducedMatmul, Softmax,
+    SparseMatmul,
+};
 use polywarp_core::{Op, Result};
 
 use crate::{Candidate, Caps, Plan, Source};
@@ -63,30 +67,57 @@ pub(crate) fn candidates(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
     caps.that_run_to_the_end(op.name(), all(op, caps)?)
 }
 
+/// A planner of one kind of operation.
+struct Planner {
+    /// The first way, if the operation is of its kind.
+    plan: fn(&Op, &Caps) -> Option<Result<Plan>>,
+    /// All ways.
+    candidates: fn(&Op, &Caps) -> Option<Result<Vec<Candidate>>>,
+}
+
+macro_rules! planners {
+    ($($op:ident: $plan:path $(, $candidates:path)?;)*) => {
+        /// One sorted line per operation.
+        const PLANNERS: &[Planner] = &[$(
+            Planner {
+                plan: |op, caps| Some($plan(op.get::<$op>()?, caps)),
+                candidates: |op, caps| {
+                    let of_kind = op.get::<$op>()?;
+                    $(return Some($candidates(of_kind, caps));)?
+                    #[allow(unreachable_code)]
+                    Some($plan(of_kind, caps).map(|plan| only(op, plan)))
+                },
+            },
+        )*];
+    };
+}
+
+planners! {
+    ArgReduce: argreduce::plan;
+    Compress24: sparse24::compress;
+    Copy: copy::plan;
+    Decompress24: sparse24::decompress;
+    GroupedMatmul: grouped_matmul::plan, grouped_matmul::candidates;
+    Map: map::plan;
+    Matmul: matmul::plan, matmul::candidates;
+    Random: random::plan;
+    Reduce: reduce::plan;
+    ReducedMatmul: reduced_matmul::plan, reduced_matmul::candidates;
+    Softmax: softmax::plan;
+    SparseMatmul: sparse24::multiply, sparse24::candidates;
+}
+
+/// The one way of an operation.
+fn only(op: &Op, plan: Plan) -> Vec<Candidate> {
+    vec![Candidate { name: op.name().to_owned(), plan, estimate_ns: 0.0 }]
+}
+
 fn first(op: &Op, caps: &Caps) -> Result<Plan> {
-    match op {
-        Op::ArgReduce(op) => argreduce::plan(op, caps),
-        Op::Compress24(op) => sparse24::compress(op, caps),
-        Op::Copy(op) => copy::plan(op, caps),
-        Op::Decompress24(op) => sparse24::decompress(op, caps),
-        Op::GroupedMatmul(op) => grouped_matmul::plan(op, caps),
-        Op::Map(op) => map::plan(op, caps),
-        Op::Matmul(op) => matmul::plan(op, caps),
-        Op::Random(op) => random::plan(op, caps),
-        Op::Reduce(op) => reduce::plan(op, caps),
-        Op::ReducedMatmul(op) => reduced_matmul::plan(op, caps),
-        Op::Softmax(op) => softmax::plan(op, caps),
-        Op::SparseMatmul(op) => sparse24::multiply(op, caps),
-        _ => Err(caps.unsupported(op.name(), "no portable kernel serves it")),
-    }
+    let planned = PLANNERS.iter().find_map(|planner| (planner.plan)(op, caps));
+    planned.unwrap_or_else(|| Err(caps.unsupported(op.name(), "no portable kernel serves it")))
 }
 
 fn all(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
-    match op {
-        Op::GroupedMatmul(op) => grouped_matmul::candidates(op, caps),
-        Op::Matmul(op) => matmul::candidates(op, caps),
-        Op::ReducedMatmul(op) => reduced_matmul::candidates(op, caps),
-        Op::SparseMatmul(op) => sparse24::candidates(op, caps),
-        _ => Ok(vec![Candidate { name: op.name().to_owned(), plan: first(op, caps)?, estimate_ns: 0.0 }]),
-    }
+    let planned = PLANNERS.iter().find_map(|planner| (planner.candidates)(op, caps));
+    planned.unwrap_or_else(|| Err(caps.unsupported(op.name(), "no portable kernel serves it")))
 }

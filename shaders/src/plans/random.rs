@@ -4,7 +4,7 @@
 //! Where shaders have 64-bit integers the wide products are native: integer arithmetic, not memory, is the bound.
 
 use polywarp_core::ops::Random;
-use polywarp_core::{Distribution, Error, Result};
+use polywarp_core::{Distribution, Error, Result, Operation};
 
 use crate::element::{self, Element, Form};
 use crate::plans::KernelKey;

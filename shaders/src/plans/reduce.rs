@@ -10,7 +10,7 @@ pub(super) mod template;
 use std::fmt::Write;
 
 use polywarp_core::ops::{Map, Reduce};
-use polywarp_core::{DType, Expr, Program, ReduceFn, Result, Scalar};
+use polywarp_core::{DType, Expr, Program, ReduceFn, Result, Scalar, Operation};
 
 use crate::element::{self, Element, Form};
 use crate::{Access, Caps, KernelKey, Plan, Source};

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use polywarp_core::ops::{Softmax, SoftmaxFn};
-use polywarp_core::{DType, Layout, Result};
+use polywarp_core::{DType, Layout, Result, Operation};
 
 use super::reduce::ABSORB;
 use super::reduce::passes::{MOST_FOLDED, Partials, Pass, View, Walk, passes};

@@ -5,7 +5,7 @@
 
 use polywarp_core::ops::sparse24::magnitude_bits;
 use polywarp_core::ops::{Compress24, Decompress24, Part24, SparseMatmul};
-use polywarp_core::{DType, Result};
+use polywarp_core::{DType, Result, Operation};
 
 use super::matmul;
 use super::reduce::template::check_index;

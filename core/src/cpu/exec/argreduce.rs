@@ -10,7 +10,7 @@ use super::{dense_mut, typed};
 use crate::ops::{ArgReduce, ArgReduceFn};
 use crate::{DType, F8E4M3, F8E5M2};
 
-pub(super) fn execute(op: &ArgReduce, input: &[u8], output: &mut [u8]) -> Done {
+pub(crate) fn execute(op: &ArgReduce, input: &[u8], output: &mut [u8]) -> Done {
     match op.input.dtype {
         DType::F8E4M3 => search::<F8E4M3>(op, input, output),
         DType::F8E5M2 => search::<F8E5M2>(op, input, output),

@@ -9,7 +9,7 @@ use super::typed;
 use crate::Layout;
 use crate::ops::Copy;
 
-pub(super) fn execute(op: &Copy, input: &[u8], output: &mut [u8]) -> Done {
+pub(crate) fn execute(op: &Copy, input: &[u8], output: &mut [u8]) -> Done {
     match op.input.dtype.size_bytes() {
         1 => copy::<u8>(op, input, output),
         2 => copy::<u16>(op, input, output),

@@ -9,7 +9,7 @@ use super::{matmul, typed};
 use crate::ops::{GroupedMatmul, GroupedMatmulDims, Matmul};
 use crate::{DType, TensorSpec};
 
-pub(super) fn execute(op: &GroupedMatmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
+pub(crate) fn execute(op: &GroupedMatmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     let GroupedMatmulDims { rows, n, .. } = op.dims();
     let size = op.output.dtype.size_bytes();
     let (start, row_bytes) = ((op.output.layout.offset() * size) as usize, (n * size) as usize);

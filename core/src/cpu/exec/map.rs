@@ -9,7 +9,7 @@ use super::{dense_mut, for_dtype, typed};
 use crate::ops::Map;
 use crate::{BinaryFn, DType, Program, Step, TensorSpec, UnaryFn};
 
-pub(super) fn execute(op: &Map, inputs: &[&[u8]], output: &mut [u8]) {
+pub(crate) fn execute(op: &Map, inputs: &[&[u8]], output: &mut [u8]) {
     if stream(op, inputs, output).is_some() {
         return;
     }

@@ -20,7 +20,7 @@ use crate::ops::{Matmul, MatmulDims};
 use crate::{DType, F8E4M3, F8E5M2, Layout, Scalar, TensorSpec, UnaryFn};
 use blocks::{BlockScales, along_k};
 
-pub(super) fn execute(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
+pub(crate) fn execute(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     match op.a.dtype {
         DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => narrow(op, inputs, output),
         DType::F32 => {

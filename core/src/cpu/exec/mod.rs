@@ -4,49 +4,21 @@
 //! Nothing in this folder can fail but for want of working memory ([`Short`](super::scratch::Short)): the op's constructor and
 //! [`crate::Device::execute`] have checked every request.
 
-mod argreduce;
-mod copy;
+pub(crate) mod argreduce;
+pub(crate) mod copy;
 mod gather;
-mod grouped_matmul;
+pub(crate) mod grouped_matmul;
 mod lanes;
-mod map;
-mod matmul;
-mod random;
-mod reduce;
-mod reduced_matmul;
-mod softmax;
-mod sparse24;
+pub(crate) mod map;
+pub(crate) mod matmul;
+pub(crate) mod random;
+pub(crate) mod reduce;
+pub(crate) mod reduced_matmul;
+pub(crate) mod softmax;
+pub(crate) mod sparse24;
 
-use super::scratch::Done;
-use crate::{Op, TensorSpec};
+use crate::TensorSpec;
 use bytemuck::Pod;
-
-/// Runs `op` on the bytes of its operands. Short of working memory it leaves any values in the output.
-pub(super) fn execute(op: &Op, inputs: &[&[u8]], output: &mut [u8]) -> Done {
-    match op {
-        Op::ArgReduce(op) => argreduce::execute(op, inputs[0], output),
-        Op::Compress24(op) => {
-            sparse24::compress(op, inputs[0], output);
-            Ok(())
-        }
-        Op::Copy(op) => copy::execute(op, inputs[0], output),
-        Op::Decompress24(op) => {
-            sparse24::decompress(op, inputs, output);
-            Ok(())
-        }
-        Op::GroupedMatmul(op) => grouped_matmul::execute(op, inputs, output),
-        Op::Map(op) => {
-            map::execute(op, inputs, output);
-            Ok(())
-        }
-        Op::Matmul(op) => matmul::execute(op, inputs, output),
-        Op::Random(op) => random::execute(op, output),
-        Op::Reduce(op) => reduce::execute(op, inputs[0], output),
-        Op::ReducedMatmul(op) => reduced_matmul::execute(op, inputs, output),
-        Op::Softmax(op) => softmax::execute(op, inputs[0], output),
-        Op::SparseMatmul(op) => sparse24::multiply(op, inputs, output),
-    }
-}
 
 /// A whole buffer as elements (buffers are aligned to 64 bytes and hold a multiple of 64).
 fn typed<T: Pod>(bytes: &[u8]) -> &[T] {

@@ -8,7 +8,7 @@ use super::lanes::{narrow_bf16, narrow_f16};
 use crate::ops::{Distribution, Random};
 use crate::{DType, F8E4M3, F8E5M2};
 
-pub(super) fn execute(op: &Random, output: &mut [u8]) -> Done {
+pub(crate) fn execute(op: &Random, output: &mut [u8]) -> Done {
     let at = Stream { seed: op.seed, stream: op.stream };
     match op.output.dtype {
         DType::U32 => philox::fill_u32(at, dense_mut(&op.output, output)),

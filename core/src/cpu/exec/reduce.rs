@@ -16,7 +16,7 @@ use super::{dense_mut, typed};
 use crate::ops::{Reduce, ReduceFn};
 use crate::{DType, F8E4M3, F8E5M2, Layout};
 
-pub(super) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) -> Done {
+pub(crate) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) -> Done {
     let mean = op.function == ReduceFn::Mean;
     let count = op.count() as f64;
     match op.input.dtype {

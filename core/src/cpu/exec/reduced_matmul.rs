@@ -8,7 +8,7 @@ use crate::ops::ReducedMatmul;
 /// fresh memory costs more than a product of short k (256 MiB: 50 ms on 16 threads, where 8192 x 8192 x 64 takes 9).
 const PART_BYTES: u64 = 64 << 20;
 
-pub(super) fn execute(op: &ReducedMatmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
+pub(crate) fn execute(op: &ReducedMatmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     let parts = op.parts(PART_BYTES);
     let most = parts.iter().map(|part| part.product.output.required_bytes()).max().unwrap_or(0);
     // As aligned as the widest element of D.

@@ -12,7 +12,7 @@ use super::{dense_mut, typed};
 use crate::ops::{Softmax, SoftmaxFn};
 use crate::{DType, F8E4M3, F8E5M2, Layout};
 
-pub(super) fn execute(op: &Softmax, input: &[u8], output: &mut [u8]) -> Done {
+pub(crate) fn execute(op: &Softmax, input: &[u8], output: &mut [u8]) -> Done {
     match op.input.dtype {
         DType::F8E4M3 => narrow::<F8E4M3>(op, input, output, F8E4M3::from_f32),
         DType::F8E5M2 => narrow::<F8E5M2>(op, input, output, F8E5M2::from_f32),

@@ -34,7 +34,7 @@ impl Word for u32 {
     }
 }
 
-pub(super) fn compress(op: &Compress24, input: &[u8], output: &mut [u8]) {
+pub(crate) fn compress(op: &Compress24, input: &[u8], output: &mut [u8]) {
     match op.input.dtype.size_bytes() {
         1 => compress_words::<u8>(op, input, output),
         2 => compress_words::<u16>(op, input, output),
@@ -90,7 +90,7 @@ fn magnitude(dtype: DType, bits: u32) -> u32 {
     }
 }
 
-pub(super) fn decompress(op: &Decompress24, inputs: &[&[u8]], output: &mut [u8]) {
+pub(crate) fn decompress(op: &Decompress24, inputs: &[&[u8]], output: &mut [u8]) {
     match op.values.dtype.size_bytes() {
         1 => decompress_words::<u8>(op, inputs, output),
         2 => decompress_words::<u16>(op, inputs, output),
@@ -121,7 +121,7 @@ fn decompress_words<T: Word>(op: &Decompress24, inputs: &[&[u8]], output: &mut [
     });
 }
 
-pub(super) fn multiply(op: &SparseMatmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
+pub(crate) fn multiply(op: &SparseMatmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     // Of a checked op: always made.
     let Ok(decompression) = op.decompress() else { return Ok(()) };
     // Words of eight bytes hold any element aligned; a whole number of them holds any number of elements.

@@ -104,7 +104,7 @@ impl<P: Planned> Planned for Liar<'_, P> {
 
 /// `op`, a product, without its last row, or without the last element of K.
 fn less(op: &Op, row: bool) -> Result<Op> {
-    let Op::Matmul(op) = op else {
+    let Some(op) = op.get::<Matmul>() else {
         return Err(Error::InvalidArgument { what: "op", reason: "not a product".to_owned() });
     };
     let cut = |spec: &TensorSpec, from_end: usize| {

@@ -74,8 +74,6 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     ];
     wanted
         .into_iter()
-        .filter_map(|(name, op)| {
-            Some(BenchCase { name: name.into(), suite: Suite::Reduce, op: op.ok()?.into(), metric: Metric::Bytes })
-        })
+        .filter_map(|(name, op)| Some(BenchCase::new(name, Suite::Reduce, op.ok()?, Metric::Bytes)))
         .collect()
 }

@@ -85,12 +85,12 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     [(BinaryFn::Add, DType::F32), (BinaryFn::Add, DType::F16), (BinaryFn::Mul, DType::F32)]
         .into_iter()
         .filter_map(|(f, dtype)| {
-            Some(BenchCase {
-                name: format!("{} {dtype}", f.name()),
-                suite: Suite::Elementwise,
-                op: binary(f, dtype, [LayoutKind::Dense; 2], &[size.elements()]).ok()?.into(),
-                metric: Metric::Bytes,
-            })
+            Some(BenchCase::new(
+                format!("{} {dtype}", f.name()),
+                Suite::Elementwise,
+                binary(f, dtype, [LayoutKind::Dense; 2], &[size.elements()]).ok()?,
+                Metric::Bytes,
+            ))
         })
         .collect()
 }

@@ -44,12 +44,12 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     [(DType::F32, DType::F16), (DType::F16, DType::F32)]
         .into_iter()
         .filter_map(|(from, to)| {
-            Some(BenchCase {
-                name: format!("cast {from}->{to}"),
-                suite: Suite::Elementwise,
-                op: cast(from, to, LayoutKind::Dense, &[size.elements()]).ok()?.into(),
-                metric: Metric::Bytes,
-            })
+            Some(BenchCase::new(
+                format!("cast {from}->{to}"),
+                Suite::Elementwise,
+                cast(from, to, LayoutKind::Dense, &[size.elements()]).ok()?,
+                Metric::Bytes,
+            ))
         })
         .collect()
 }

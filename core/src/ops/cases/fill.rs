@@ -45,7 +45,5 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
 
 pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     let op = fill(DType::F32, Scalar::F(1.0), &[size.elements()]);
-    op.map(|op| BenchCase { name: "fill f32".into(), suite: Suite::Copy, op: op.into(), metric: Metric::Bytes })
-        .into_iter()
-        .collect()
+    op.map(|op| BenchCase::new("fill f32", Suite::Copy, op, Metric::Bytes)).into_iter().collect()
 }

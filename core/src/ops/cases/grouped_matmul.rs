@@ -216,7 +216,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
             let op = GroupedMatmul { precision, ..op };
             let kind = if precision == Precision::Medium { "f32-medium" } else { dtype.name() };
             let name = format!("grouped {kind} {rows}x{n}x{k}/{groups}");
-            cases.push(BenchCase { name, suite: Suite::Gemm, op: op.into(), metric: Metric::Flops });
+            cases.push(BenchCase::new(name, Suite::Gemm, op, Metric::Flops).beside());
         }
     }
     cases

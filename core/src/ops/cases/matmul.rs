@@ -10,7 +10,7 @@ pub(super) use scaled::{LARGE, LITTLE};
 use super::{add, unique};
 use crate::harness::values::{Plant, Where};
 use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
-use crate::ops::Matmul;
+use crate::ops::{Matmul, MatmulDims};
 use crate::{DType, Error, Layout, Precision, Result, Shape, TensorSpec, UnaryFn};
 
 const FAMILY: &str = "matmul";
@@ -372,6 +372,15 @@ fn benched(dtype: DType, batch: u64, [m, n, k]: [u64; 3], precision: Precision, 
 
 /// Squares of every kind, named `gemm KIND SIDE`; then what is not square, `gemm KIND MxNxK`, and a batch, `gemm KIND
 /// BATCHx(MxNxK)`; last, those with scales of blocks.
+/// Overviews show square products of rows as they are written, at full precision.
+fn bench(name: String, op: Matmul) -> BenchCase {
+    let MatmulDims { batch, m, n, k } = op.dims();
+    let as_written = op.a.layout.is_contiguous() && op.b.layout.is_contiguous();
+    let plain = batch == 1 && m == n && n == k && as_written && op.precision == Precision::Highest;
+    let case = BenchCase::new(name, Suite::Gemm, op, Metric::Flops);
+    if plain { case } else { case.beside() }
+}
+
 pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     let sides: &[u64] = size.pick(
         &[256, 512, 1000],
@@ -401,7 +410,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
         let mut push = |shape: String, batch, dims| {
             let Ok(op) = benched(dtype, batch, dims, precision, b) else { return };
             let name = format!("gemm {kind} {shape}");
-            cases.push(BenchCase { name, suite: Suite::Gemm, op: op.into(), metric: Metric::Flops });
+            cases.push(bench(name, op));
         };
         for &side in sides {
             push(side.to_string(), 1, [side; 3]);

@@ -50,12 +50,12 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     wanted
         .into_iter()
         .filter_map(|(name, distribution)| {
-            Some(BenchCase {
-                name: format!("{name} f32"),
-                suite: Suite::Random,
-                op: random(distribution, DType::F32, 1, 0, &[size.elements()]).ok()?.into(),
-                metric: Metric::Elements,
-            })
+            Some(BenchCase::new(
+                format!("{name} f32"),
+                Suite::Random,
+                random(distribution, DType::F32, 1, 0, &[size.elements()]).ok()?,
+                Metric::Elements,
+            ))
         })
         .collect()
 }

@@ -6,7 +6,7 @@ use super::matmul::{LARGE, LITTLE};
 use super::{add, unique};
 use crate::harness::values::{Plant, Where};
 use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
-use crate::ops::{Matmul, ReduceFn, ReducedMatmul};
+use crate::ops::{Matmul, Operation, ReduceFn, ReducedMatmul};
 use crate::{DType, Error, KeepDims, Layout, Precision, Result, Shape, TensorSpec, UnaryFn};
 
 const FAMILY: &str = "reduced_matmul";
@@ -269,7 +269,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
             };
             let Ok(op) = op() else { continue };
             let name = format!("reduced {dtype} {m}x{n}x{k}");
-            cases.push(BenchCase { name, suite: Suite::Gemm, op: op.into(), metric: Metric::Flops });
+            cases.push(BenchCase::new(name, Suite::Gemm, op, Metric::Flops).beside());
         }
     }
     cases

@@ -71,12 +71,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
         .into_iter()
         .filter_map(|(name, dtype, axis)| {
             let op = softmax(SoftmaxFn::Softmax, dtype, LayoutKind::Dense, &[side, side], axis).ok()?;
-            Some(BenchCase {
-                name: format!("{name} {dtype}"),
-                suite: Suite::Softmax,
-                op: op.into(),
-                metric: Metric::Bytes,
-            })
+            Some(BenchCase::new(format!("{name} {dtype}"), Suite::Softmax, op, Metric::Bytes))
         })
         .collect()
 }

@@ -5,7 +5,7 @@ use super::{add, unique};
 use crate::harness::values::{Plant, Where};
 use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::sparse24::{compresses, shape_of};
-use crate::ops::{Compress24, Decompress24, Matmul, Part24, SparseMatmul};
+use crate::ops::{Compress24, Decompress24, Matmul, Operation, Part24, SparseMatmul};
 use crate::{DType, Error, Layout, Precision, Result, Shape, TensorSpec, UnaryFn};
 
 const FAMILY: &str = "sparse24";
@@ -256,7 +256,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
             };
             let Some(Ok(op)) = Matmul::output_dtype(dtype).map(square) else { continue };
             let (name, suite) = (format!("{FAMILY} {dtype} {side}"), Suite::Gemm);
-            cases.push(BenchCase { name, suite, op: op.into(), metric: Metric::Flops });
+            cases.push(BenchCase::new(name, suite, op, Metric::Flops).beside());
         }
     }
     cases

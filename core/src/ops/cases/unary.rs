@@ -69,12 +69,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     wanted
         .filter_map(|(f, dtype)| {
             let op = dense_map(f.name(), &Expr::input(0).unary(f), &[dtype], &[size.elements()]).ok()?;
-            Some(BenchCase {
-                name: format!("{} {dtype}", f.name()),
-                suite: Suite::Elementwise,
-                op: op.into(),
-                metric: Metric::Bytes,
-            })
+            Some(BenchCase::new(format!("{} {dtype}", f.name()), Suite::Elementwise, op, Metric::Bytes))
         })
         .collect()
 }

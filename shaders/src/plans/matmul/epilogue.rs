@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use polywarp_core::ops::{GroupedMatmul, Matmul, MatmulDims};
-use polywarp_core::{DType, Layout, Result, Scalar, TensorSpec, UnaryFn};
+use polywarp_core::{DType, Layout, Result, Scalar, TensorSpec, UnaryFn, Operation};
 
 use crate::element::{Element, Form};
 use crate::plans::rounds::looped;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use polywarp_core::harness::Level;
 use polywarp_core::ops::{Matmul, REGISTRY, ReduceFn};
-use polywarp_core::{DType, Layout, Op, Shape, TensorSpec};
+use polywarp_core::{DType, Layout, Shape, TensorSpec};
 
 use super::*;
 use crate::KernelKey;
@@ -24,7 +24,7 @@ fn products_go_to_scratch_space_and_reductions_read_it() {
     let family = REGISTRY.iter().find(|family| family.name == "reduced_matmul").unwrap();
     for caps in [full_caps(), Caps::webgpu_defaults("test")] {
         for case in (family.cases)(Level::Quick) {
-            let Op::ReducedMatmul(op) = &case.op else { panic!("{}", case.name) };
+            let op = case.op.get::<ReducedMatmul>().unwrap_or_else(|| panic!("{}", case.name));
             // Dtypes that the device lacks.
             let Ok(found) = candidates(op, &caps) else { continue };
             let names: HashSet<&str> = found.iter().map(|way| way.name.as_str()).collect();

@@ -32,7 +32,7 @@ fn every_kernel_validates() {
 fn products_read_what_was_decompressed() {
     let mut products = 0;
     for op in ops() {
-        let Op::SparseMatmul(sparse) = &op else { continue };
+        let Some(sparse) = op.get::<SparseMatmul>() else { continue };
         if op.output().layout.elements() == 0 {
             continue;
         }

@@ -3,8 +3,8 @@
 //! Benchmarks of the recipe.
 
 use super::{DENSE, FAMILY, add, batched, broadcast, of_dtypes, product};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
-use crate::ops::{Matmul, ScaleBlocks};
+use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Values, output};
+use crate::ops::{Matmul, Operation, ScaleBlocks};
 use crate::{DType, Result, UnaryFn};
 
 const TO: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
@@ -176,7 +176,7 @@ pub(super) fn benches(size: BenchSize) -> Vec<BenchCase> {
         let op = of_dtypes([dtype, dtype, DType::BF16], dims, [DENSE, LayoutKind::Transposed]);
         let op = blocked(op, DType::BF16, RECIPE).ok()?;
         let name = format!("blocks {dtype} {extents}");
-        Some(BenchCase { name, suite: Suite::Gemm, op: op.into(), metric: Metric::Flops })
+        Some(super::bench(name, op))
     };
     squares.chain(layers).filter_map(case).collect()
 }

@@ -4,7 +4,7 @@
 
 use super::{DENSE, FAMILY, add, batched, broadcast, exact, of_dtypes, product};
 use crate::harness::{Case, LayoutKind, Level, Values, output};
-use crate::ops::Matmul;
+use crate::ops::{Matmul, Operation};
 use crate::{DType, Layout, Result, Shape, TensorSpec, UnaryFn};
 
 /// Whose scale is whose.
@@ -219,8 +219,8 @@ fn order(level: Level, cases: &mut Vec<Case>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Scalar;
     use crate::oracle::HostTensor;
-    use crate::{Op, Scalar};
 
     #[test]
     fn scales_in_another_order_would_overflow_where_these_do_not() {
@@ -228,7 +228,7 @@ mod tests {
         order(Level::Full, &mut cases);
         let (mut overflowing, mut finite) = (0, 0);
         for case in cases {
-            let Op::Matmul(op) = &case.op else { panic!("{}", case.name) };
+            let op = case.op.get::<Matmul>().unwrap_or_else(|| panic!("{}", case.name));
             // All elements of one scale are alike.
             let alike = [1, 1, op.dims().k];
             let one = scaled(product(op.a.dtype, alike, [DENSE; 2]), op.output.dtype, Scales::PerRow).unwrap();
@@ -245,7 +245,7 @@ mod tests {
                     values: vec![value(values, spec.dtype); spec.layout.elements() as usize],
                 };
                 let inputs = one.inputs().into_iter().zip(&case.values).map(host).collect::<Vec<HostTensor>>();
-                let expected = one.oracle(&inputs)[0];
+                let expected = one.expected(&inputs)[0];
                 let (value, error) = (expected.value.as_f64(), expected.error);
                 if case.values[2] == LARGE {
                     assert!(value == f64::INFINITY && error == 0.0, "{}: {value} +- {error}", case.name);

@@ -4,35 +4,36 @@
 //! before anything is timed. Same values, same order, same bounds ([`Approx::sum`]); a test holds the two together. What is
 //! not here (`None`) goes to the op's own.
 
-use polywarp_core::ops::{ArgReduceFn, ReduceFn};
-use polywarp_core::oracle::{Approx, Expected};
-use polywarp_core::{Op, Scalar, TensorSpec};
+use crate::ops::{ArgReduce, ArgReduceFn, Reduce, ReduceFn};
+use crate::oracle::{Approx, Expected};
+use crate::{Scalar, TensorSpec};
 
-/// What `op` must give for an operand that holds `bytes`.
-pub(super) fn whole(op: &Op, bytes: &[u8]) -> Option<Expected> {
-    match op {
-        Op::Reduce(reduce) if reduce.axes.len() == reduce.input.layout.rank() => {
-            let values = || values(&reduce.input, bytes);
-            let to = reduce.output.dtype;
-            match reduce.function {
-                ReduceFn::Sum => {
-                    Some(Approx::sum(values()?.map(|x| x.as_f64()), to.compute(), 0.0).round_to(to).into_expected())
-                }
-                ReduceFn::Max => Some(Expected::exact(Scalar::F(best(values()?, |x, best| x > best)?.1).cast(to))),
-                ReduceFn::Min => Some(Expected::exact(Scalar::F(best(values()?, |x, best| x < best)?.1).cast(to))),
-                ReduceFn::AbsMax | ReduceFn::Mean | ReduceFn::Prod | ReduceFn::Any | ReduceFn::All => None,
-            }
-        }
-        Op::ArgReduce(arg) if arg.axes.len() == arg.input.layout.rank() => {
-            let values = values(&arg.input, bytes)?;
-            let (first, _) = match arg.function {
-                ArgReduceFn::ArgMax => best(values, |x, best| x > best)?,
-                ArgReduceFn::ArgMin => best(values, |x, best| x < best)?,
-            };
-            Some(Expected::exact(Scalar::I(first)))
-        }
-        _ => None,
+/// What a reduction of everything must give for an operand that holds `bytes`.
+pub(in crate::ops) fn reduced(op: &Reduce, bytes: &[u8]) -> Option<Expected> {
+    if op.axes.len() != op.input.layout.rank() {
+        return None;
     }
+    let values = values(&op.input, bytes)?;
+    let to = op.output.dtype;
+    match op.function {
+        ReduceFn::Sum => Some(Approx::sum(values.map(|x| x.as_f64()), to.compute(), 0.0).round_to(to).into_expected()),
+        ReduceFn::Max => Some(Expected::exact(Scalar::F(best(values, |x, best| x > best)?.1).cast(to))),
+        ReduceFn::Min => Some(Expected::exact(Scalar::F(best(values, |x, best| x < best)?.1).cast(to))),
+        ReduceFn::AbsMax | ReduceFn::Mean | ReduceFn::Prod | ReduceFn::Any | ReduceFn::All => None,
+    }
+}
+
+/// Where the largest or smallest of all elements is.
+pub(in crate::ops) fn place(op: &ArgReduce, bytes: &[u8]) -> Option<Expected> {
+    if op.axes.len() != op.input.layout.rank() {
+        return None;
+    }
+    let values = values(&op.input, bytes)?;
+    let (first, _) = match op.function {
+        ArgReduceFn::ArgMax => best(values, |x, best| x > best)?,
+        ArgReduceFn::ArgMin => best(values, |x, best| x < best)?,
+    };
+    Some(Expected::exact(Scalar::I(first)))
 }
 
 /// The elements of a dense operand of floats.
@@ -62,11 +63,9 @@ fn best(values: impl Iterator<Item = Scalar>, beats: fn(f64, f64) -> bool) -> Op
 
 #[cfg(test)]
 mod tests {
-    use polywarp_core::ops::{ArgReduce, Reduce};
-    use polywarp_core::oracle::HostTensor;
-    use polywarp_core::{DType, Layout, Shape};
-
     use super::*;
+    use crate::oracle::HostTensor;
+    use crate::{DType, Layout, Op, Shape};
 
     #[test]
     fn streamed_answers_are_the_oracles() {
@@ -82,10 +81,10 @@ mod tests {
             let ops = [ReduceFn::Sum, ReduceFn::Max, ReduceFn::Min].map(reduce);
             for op in ops.into_iter().chain([ArgReduceFn::ArgMax, ArgReduceFn::ArgMin].map(arg)) {
                 let host = HostTensor { dtype, shape, values: values.clone() };
-                let (own, streamed) = (&op.oracle(&[host])[0], whole(&op, &bytes).unwrap());
-                assert_eq!((own.value, own.error), (streamed.value, streamed.error), "{} {dtype}", op.name());
+                let streamed = op.oracle_of_bytes(&[&bytes]).unwrap();
+                assert_eq!(op.oracle(&[host]), [streamed], "{} {dtype}", op.name());
             }
-            assert!(whole(&reduce(ReduceFn::Mean), &bytes).is_none());
+            assert!(reduce(ReduceFn::Mean).oracle_of_bytes(&[&bytes]).is_none());
         }
     }
 }

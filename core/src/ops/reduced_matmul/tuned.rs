@@ -1,21 +1,40 @@
-//! The small case of a reduced product: its product made small, and some of its results compared; `case.rs` does the rest.
+//! How reduced products are tuned: the product is made small, and some of its results are compared.
 
-use super::{reduced_product, sampled};
-use crate::ops::{Matmul, MatmulDims, ReducedMatmul};
-use crate::oracle::{Expected, HostTensor};
-use crate::tuner::Effort;
+use crate::ops::matmul::key::ProductKey;
+use crate::ops::matmul::tuned::{dense, positions, reduced_product, sampled};
+use crate::ops::{Matmul, MatmulDims, Op, Operation, ReducedMatmul};
+use crate::oracle::HostTensor;
+use crate::tuner::{Effort, Judged, Key, Tuned};
 use crate::{Layout, Result, Shape, TensorSpec};
 
-/// `op` made small, as `super::reduced` says.
-pub(super) fn reduced(op: &ReducedMatmul, effort: Effort, longer: u32) -> Option<ReducedMatmul> {
+impl Tuned for ReducedMatmul {
+    fn key(&self) -> Key {
+        Key::new(ProductKey::of_reduced(self).to_string())
+    }
+
+    fn class(&self) -> String {
+        ProductKey::of_reduced(self).class(self.product.activation, self.function.name())
+    }
+
+    fn small(&self, effort: Effort, longer: u32) -> Option<Op> {
+        reduced(self, effort, longer).map(Op::from)
+    }
+
+    fn judged(&self, inputs: &[HostTensor]) -> Result<Judged> {
+        expect(self, inputs)
+    }
+}
+
+/// `op` made small.
+fn reduced(op: &ReducedMatmul, effort: Effort, longer: u32) -> Option<ReducedMatmul> {
     let product = reduced_product(&op.product, effort, longer)?;
     let small = ReducedMatmul::new(op.function, op.axis, product).ok()?;
-    let output = super::dense(&op.output, small.output.layout.dims())?;
+    let output = dense(&op.output, small.output.layout.dims())?;
     ReducedMatmul { output, ..small }.check().ok()
 }
 
 /// The results to compare, of each matrix, and what they must be.
-pub(super) fn expect(op: &ReducedMatmul, inputs: &[HostTensor]) -> Result<(Vec<u64>, Vec<Expected>)> {
+fn expect(op: &ReducedMatmul, inputs: &[HostTensor]) -> Result<Judged> {
     let MatmulDims { batch, m, n, k } = op.product.dims();
     let (results, reduced) = if op.is_of_rows() { (m, n) } else { (n, m) };
     let taken = sampled(results, batch.saturating_mul(reduced).saturating_mul(k.max(1)), std::iter::empty());
@@ -60,6 +79,7 @@ pub(super) fn expect(op: &ReducedMatmul, inputs: &[HostTensor]) -> Result<(Vec<u
         HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }
     });
     let hosts: Vec<HostTensor> = hosts.collect();
-    let expected = part.oracle(&hosts);
-    Ok((taken, expected))
+    let expected = part.oracle(&hosts).swap_remove(0);
+    // A row is one number.
+    Ok(Judged { positions: positions(batch, results, 1, &taken), expected })
 }

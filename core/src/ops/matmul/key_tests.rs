@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ops::ScaleBlocks;
+use crate::tuner::{Key, Tuned};
 use crate::{Layout, Shape, UnaryFn};
 
 fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
@@ -12,11 +13,11 @@ fn product(dtype: DType, [m, n, k]: [u64; 3]) -> Matmul {
     Matmul::product(dense(dtype, &[m, k]), dense(dtype, &[k, n]), dense(dtype, &[m, n])).check().unwrap()
 }
 
-fn key(op: Matmul) -> Key {
-    Key::of(&op.check().unwrap().into()).unwrap()
+fn key(op: Matmul) -> ProductKey {
+    ProductKey::of_matmul(&op.check().unwrap())
 }
 
-fn sized(m: u64, n: u64, k: u64) -> Key {
+fn sized(m: u64, n: u64, k: u64) -> ProductKey {
     key(product(DType::F32, [m, n, k]))
 }
 
@@ -51,7 +52,7 @@ fn neighbours_share_a_key() {
 
 #[test]
 fn alignment_of_extents_keeps_keys_apart() {
-    let mut keys: Vec<Key> = [4096, 4032, 4080, 4088, 4092, 4093].map(|m| sized(m, 4096, 4096)).to_vec();
+    let mut keys: Vec<ProductKey> = [4096, 4032, 4080, 4088, 4092, 4093].map(|m| sized(m, 4096, 4096)).to_vec();
     keys.push(sized(4096, 4096, 4093));
     keys.push(sized(4096, 4093, 4096));
     let all = keys.len();
@@ -154,10 +155,7 @@ fn a_broadcast_operand_is_another_class_than_a_batched_one() {
 
 #[test]
 fn class_drops_sizes_and_keeps_the_activation() {
-    let class = |op: Matmul| {
-        let op: Op = op.check().unwrap().into();
-        Key::of(&op).unwrap().class(&op)
-    };
+    let class = |op: Matmul| op.check().unwrap().class();
     let plain = |m| product(DType::F32, [m, 512, 512]);
     assert_eq!(class(plain(1024)), class(plain(2048)));
     assert_ne!(class(plain(1024)), class(plain(1025)));
@@ -182,10 +180,7 @@ fn grouped_products_have_keys_of_their_own() {
     assert!(key(of(9)) != key(of(8)) && key(relu.clone()) != key(of(8)));
     // Without groups nothing is multiplied.
     assert_eq!(key(of(0)), None);
-    let class = |op: GroupedMatmul| {
-        let op = Op::from(op);
-        Key::of(&op).unwrap().class(&op)
-    };
+    let class = |op: GroupedMatmul| op.class();
     assert_eq!(class(of(3)), class(of(300)));
     assert!(class(relu).ends_with("activation relu"));
 }
@@ -195,14 +190,4 @@ fn ops_with_one_kernel_have_no_key() {
     let spec = dense(DType::F32, &[4]);
     let sum = crate::ops::Reduce::new(crate::ReduceFn::Sum, spec, &[0], dense(DType::F32, &[])).unwrap();
     assert_eq!(Key::of(&sum.into()), None);
-}
-
-#[test]
-fn find_takes_the_very_name_before_one_of_the_same_kernels() {
-    let names = ["tiled_slabs4", "tiled", "tiled_slabs8", "other_slabs"];
-    for (wanted, at) in [("tiled", Some(1)), ("tiled_slabs8", Some(2)), ("tiled_slabs3", Some(0)), ("tile", None)] {
-        assert_eq!(find(names.into_iter(), wanted), at, "{wanted}");
-    }
-    assert_eq!(find(names.into_iter(), "other_slabs2"), Some(3));
-    assert_eq!((kernels_of("a_slabs12"), kernels_of("a_slabs12x"), kernels_of("a")), ("a_slabs", "a_slabs12x", "a"));
 }

@@ -1,19 +1,35 @@
-//! The small case of a grouped product: its groups become few, with ends that leave some rows to none; `case.rs` does the rest.
+//! How grouped products are tuned: their groups become few in the small case; `ops/matmul/tuned.rs` does the rest.
 
-use super::{reduced_product, sampled, view};
-use crate::harness::Values;
-use crate::ops::{GroupedMatmul, GroupedMatmulDims, Matmul, MatmulDims};
-use crate::oracle::{Expected, HostTensor};
-use crate::tuner::Effort;
+use crate::ops::matmul::key::ProductKey;
+use crate::ops::matmul::tuned::{positions, reduced_product, sampled, view};
+use crate::ops::{GroupedMatmul, GroupedMatmulDims, Matmul, MatmulDims, Op, Operation};
+use crate::oracle::HostTensor;
+use crate::tuner::{Effort, Judged, Key, Tuned};
 use crate::{Layout, Result, Scalar, Shape, TensorSpec};
 
 /// Groups of a case.
 const MOST_GROUPS: u64 = 4;
-/// One of so many rows is left to no group.
-const UNOWNED: u64 = 16;
 
-/// `op` made small, as `super::reduced` says; `None` without groups, which have one kernel.
-pub(super) fn reduced(op: &GroupedMatmul, effort: Effort, longer: u32) -> Option<GroupedMatmul> {
+impl Tuned for GroupedMatmul {
+    fn key(&self) -> Key {
+        Key::new(ProductKey::of_grouped(self).to_string())
+    }
+
+    fn class(&self) -> String {
+        ProductKey::of_grouped(self).class(self.activation, "")
+    }
+
+    fn small(&self, effort: Effort, longer: u32) -> Option<Op> {
+        reduced(self, effort, longer).map(Op::from)
+    }
+
+    fn judged(&self, inputs: &[HostTensor]) -> Result<Judged> {
+        expect(self, inputs)
+    }
+}
+
+/// `op` made small; `None` without groups, which have one kernel.
+fn reduced(op: &GroupedMatmul, effort: Effort, longer: u32) -> Option<GroupedMatmul> {
     let GroupedMatmulDims { groups, rows, .. } = op.dims();
     if groups == 0 {
         return None;
@@ -27,20 +43,13 @@ pub(super) fn reduced(op: &GroupedMatmul, effort: Effort, longer: u32) -> Option
     GroupedMatmul { a: small.a, b, bias, ends, output: small.output, ..op.clone() }.check().ok()
 }
 
-/// What the ends of a case hold.
-pub(super) fn ends(op: &GroupedMatmul) -> Values {
-    let rows = op.dims().rows;
-    // Extents of cases are small.
-    Values::Rising((rows - rows / UNOWNED) as u32)
-}
-
 /// The rows to compare, those at which groups begin and end among them, and what they must be.
-pub(super) fn expect(op: &GroupedMatmul, inputs: &[HostTensor]) -> Result<(Vec<u64>, Vec<Expected>)> {
-    let GroupedMatmulDims { rows, n, k, .. } = op.dims();
+fn expect(op: &GroupedMatmul, inputs: &[HostTensor]) -> Result<Judged> {
+    let GroupedMatmulDims { rows: m, n, k, .. } = op.dims();
     let last = inputs.len() - 1;
     let owned = op.owned(inputs[last].values.iter().map(|end| end.as_i64()));
     let edges = owned.iter().flat_map(|own| [own.start, own.end.saturating_sub(1), own.end]);
-    let rows = sampled(rows, n.saturating_mul(k), edges);
+    let rows = sampled(m, n.saturating_mul(k), edges);
     let sample = |spec: &TensorSpec, dims: &[u64]| -> Result<TensorSpec> {
         Ok(TensorSpec::new(spec.dtype, Layout::contiguous(Shape::new(dims)?)))
     };
@@ -65,5 +74,6 @@ pub(super) fn expect(op: &GroupedMatmul, inputs: &[HostTensor]) -> Result<(Vec<u
         HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }
     });
     let hosts: Vec<HostTensor> = hosts.collect();
-    Ok((rows, part.check()?.oracle(&hosts)))
+    let expected = part.check()?.oracle(&hosts).swap_remove(0);
+    Ok(Judged { positions: positions(1, m, n, &rows), expected })
 }

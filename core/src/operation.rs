@@ -1,0 +1,325 @@
+//! What an operation is: [`Operation`], and [`Op`], a cheap handle to one.
+//!
+//! An operation is plain data: dtypes, shapes, strides and parameters, no buffers. Its file says what it is (operands, checks,
+//! float64 oracle, cost), how the host computes it, and what tools ask of it. Backends, tuner, harness and benchmarks know
+//! operations by this trait alone; where one kind is meant, [`dyn Operation::get`](trait.Operation.html#method.get) finds it.
+
+use std::any::Any;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::oracle::{Expected, HostTensor};
+use crate::tuner::Tuned;
+use crate::{DType, Layout, Result, TensorSpec};
+
+/// How a buffer takes part in an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It is read.
+    Read,
+    /// It is written, whatever it held.
+    Write,
+}
+
+/// One operand: what becomes of its buffer, and how its elements lie there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Operand {
+    /// Whether it is read or written.
+    pub role: Role,
+    /// Dtype and layout.
+    pub spec: TensorSpec,
+}
+
+impl Operand {
+    /// An operand that is read.
+    pub fn read(spec: TensorSpec) -> Operand {
+        Operand { role: Role::Read, spec }
+    }
+
+    /// An operand that is written.
+    pub fn write(spec: TensorSpec) -> Operand {
+        Operand { role: Role::Write, spec }
+    }
+}
+
+/// The arithmetic of an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arithmetic {
+    /// Operations (a fused multiply-add counts two).
+    pub flops: u64,
+    /// The dtype of the factors, of matrix products: their time grows faster than their bytes.
+    pub multiplies: Option<DType>,
+}
+
+impl Arithmetic {
+    /// This many operations, of no matrix product.
+    pub fn flops(flops: u64) -> Arithmetic {
+        Arithmetic { flops, multiplies: None }
+    }
+}
+
+/// What an operation must do at least: the denominators of every rate and roofline share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Arithmetic operations (a fused multiply-add counts two).
+    pub flops: u64,
+    /// Bytes read, each input element once.
+    pub bytes_read: u64,
+    /// Bytes written, each output element once.
+    pub bytes_written: u64,
+}
+
+/// What holds for an operation, for those who run it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Sums in an order that a device might change from run to run: results are checked to have the same bits twice.
+    pub repeats: bool,
+    /// Bits move unchanged, NaN payloads included, from the only operand read to the only one written.
+    pub moves_bits: bool,
+    /// The operand written may be any view that reaches no element twice; else it is dense and starts at a multiple of
+    /// [`crate::ops::OUTPUT_ALIGNMENT_BYTES`].
+    pub scatters: bool,
+}
+
+/// A small operation on parts of the operands of a large one, and where its results lie in the large one's output.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// The small operation; its operands are views into the same buffers but for the output, which is dense.
+    pub op: Op,
+    /// The large output's elements that it computes.
+    pub positions: Layout,
+}
+
+/// What an operand must hold for the operation to make sense of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Any numbers.
+    Any,
+    /// Where runs of `rows` rows end, ascending.
+    Ends {
+        /// Rows that there are.
+        rows: u64,
+    },
+    /// The places that a 2:4 compression of rows of `k` elements keeps.
+    Places24 {
+        /// Elements of a row.
+        k: u64,
+    },
+    /// Factors of other operands, small enough that sums of products fit any float.
+    Scales,
+}
+
+/// Why the host did not compute an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostError {
+    /// This much working memory was refused.
+    OutOfMemory {
+        /// How much was asked for.
+        bytes: u64,
+    },
+    /// There is no routine of the host for it.
+    NoRoutine,
+}
+
+/// One computation on one device. See the [module](self).
+pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
+    /// The name used in errors, case names and tables: the function where there is one (`add`, `sum`), else the operation.
+    fn name(&self) -> &'static str;
+
+    /// Hands out the operands in the order of their buffers: those read, then the one written. Allocates nothing.
+    fn operands(&self, each: &mut dyn FnMut(Operand));
+
+    /// Refuses what the constructors refuse.
+    ///
+    /// # Errors
+    /// A typed error that names the operation and what is wrong.
+    fn validate(&self) -> Result<()>;
+
+    /// What is computed, beside reading and writing the operands.
+    fn arithmetic(&self) -> Arithmetic;
+
+    /// For each operand written, what its elements must be, in row-major order; `before` holds the operands read.
+    fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>>;
+
+    /// Computes it on the host, from and to the bytes of whole buffers. Short of working memory it may leave any values in the
+    /// output.
+    ///
+    /// # Errors
+    /// [`HostError::NoRoutine`] unless the operation says how.
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+        let _ = (inputs, output);
+        Err(HostError::NoRoutine)
+    }
+
+    /// Adds to the name of a case what operands do not tell: axes, parameters.
+    fn describe(&self, name: &mut String) {
+        let _ = name;
+    }
+
+    /// The operation on the first `extent` indices of the output's `axis` alone; `None` where slices, computed one by one,
+    /// would not give the operation's result.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        let _ = (axis, extent);
+        None
+    }
+
+    /// The same, written to `output`, which differs in its place alone; `None` where it lies where it lies.
+    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+        let _ = output;
+        None
+    }
+
+    /// What input number `input` must hold.
+    fn content(&self, input: usize) -> Content {
+        let _ = input;
+        Content::Any
+    }
+
+    /// A part small enough for the oracle, in which a fault of any tile shows; `None` to compare the whole result.
+    ///
+    /// # Errors
+    /// None that a device could cause: operand and sample do not fit together.
+    fn sample(&self) -> Result<Option<Sample>> {
+        Ok(None)
+    }
+
+    /// The result for operands that hold these bytes, where that can be said without a scalar for every element; the same as
+    /// [`Operation::oracle`] gives.
+    fn oracle_of_bytes(&self, inputs: &[&[u8]]) -> Option<Vec<Expected>> {
+        let _ = inputs;
+        None
+    }
+
+    /// The same with the last term of every sum left out, as a broken device might; `None` where nothing is summed up.
+    ///
+    /// # Errors
+    /// None that a device could cause.
+    fn shortened(&self) -> Result<Option<Op>> {
+        Ok(None)
+    }
+
+    /// How it is tuned; `None` for operations of which nothing is to be chosen.
+    fn tuned(&self) -> Option<&dyn Tuned> {
+        None
+    }
+
+    /// What holds for it.
+    fn facts(&self) -> Facts {
+        Facts::default()
+    }
+
+    /// The operands read, in order.
+    fn inputs(&self) -> Vec<TensorSpec> {
+        let mut inputs = Vec::new();
+        self.operands(&mut |operand| {
+            if operand.role == Role::Read {
+                inputs.push(operand.spec);
+            }
+        });
+        inputs
+    }
+
+    /// The operand written.
+    fn output(&self) -> TensorSpec {
+        let mut output = None;
+        self.operands(&mut |operand| {
+            if operand.role == Role::Write {
+                output = output.or(Some(operand.spec));
+            }
+        });
+        // One is written by every operation.
+        output.unwrap_or(TensorSpec::new(DType::U8, Layout::contiguous(crate::Shape::SCALAR)))
+    }
+
+    /// Arithmetic and traffic.
+    fn cost(&self) -> Cost {
+        let mut cost = Cost { flops: self.arithmetic().flops, ..Cost::default() };
+        self.operands(&mut |Operand { role, spec }| match role {
+            Role::Read => cost.bytes_read = cost.bytes_read.saturating_add(spec.bytes_once()),
+            Role::Write => cost.bytes_written = cost.bytes_written.saturating_add(spec.bytes()),
+        });
+        cost
+    }
+}
+
+/// What [`Operation`]s have by being plain data: a copy, equality and a hash, of floats by their bits.
+pub trait Identity {
+    /// For [`dyn Operation::get`](trait.Operation.html#method.get).
+    fn as_any(&self) -> &dyn Any;
+    /// A handle to a copy.
+    fn to_op(&self) -> Op;
+    /// Whether `other` is an equal operation of the same kind.
+    fn is_same(&self, other: &dyn Operation) -> bool;
+    /// Adds it to `state`.
+    fn hash_into(&self, state: &mut dyn Hasher);
+}
+
+impl<T: Operation + Clone + Eq + Hash> Identity for T {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn to_op(&self) -> Op {
+        Op(Arc::new(self.clone()))
+    }
+
+    fn is_same(&self, other: &dyn Operation) -> bool {
+        other.get::<T>().is_some_and(|other| other == self)
+    }
+
+    fn hash_into(&self, mut state: &mut dyn Hasher) {
+        self.hash(&mut state);
+    }
+}
+
+impl dyn Operation {
+    /// This operation, if it is of kind `T`.
+    pub fn get<T: Operation>(&self) -> Option<&T> {
+        self.as_any().downcast_ref()
+    }
+
+    /// Whether it is of kind `T`.
+    pub fn is<T: Operation>(&self) -> bool {
+        self.as_any().is::<T>()
+    }
+}
+
+/// A handle to an operation: cheap to clone, equal and hashed by what it describes, floats by their bits.
+#[derive(Clone)]
+pub struct Op(Arc<dyn Operation>);
+
+impl<T: Operation> From<T> for Op {
+    fn from(op: T) -> Op {
+        Op(Arc::new(op))
+    }
+}
+
+impl Deref for Op {
+    type Target = dyn Operation;
+
+    fn deref(&self) -> &dyn Operation {
+        &*self.0
+    }
+}
+
+impl PartialEq for Op {
+    fn eq(&self, other: &Op) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.is_same(&**other)
+    }
+}
+
+impl Eq for Op {}
+
+impl Hash for Op {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash_into(state);
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

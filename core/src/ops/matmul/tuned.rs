@@ -1,0 +1,228 @@
+//! How products are tuned: the small product that stands for a large one when a kernel is checked, and what of its result is
+//! compared.
+//!
+//! Dtypes, precision, epilogue, order of strides and batching stay, and extents, pitches and offsets keep their remainders by
+//! 128, so that kernels take the same paths as on the large one: tails where it has tails, wide loads where its rows are
+//! aligned. Whole rows are compared: first, last and those at the edges of tiles, and others.
+
+use super::key::ProductKey;
+use crate::ops::sparse24::shape_of;
+use crate::ops::{Matmul, MatmulDims, Op, Operation, Part24, ScaleBlocks, SparseMatmul};
+use crate::oracle::HostTensor;
+use crate::tuner::{Effort, Judged, Key, Tuned};
+use crate::{Layout, Result, Scalar, Shape, TensorSpec};
+
+/// What remainders are kept by: the widest tile's alignment, and a multiple of every vector.
+const KEPT_REMAINDER: u64 = 128;
+/// Large extents do not become smaller than this.
+const LEAST_EXTENT: u64 = 17;
+/// Multiplications that the oracle may take: some ten milliseconds.
+const ORACLE_PRODUCTS: u64 = 1 << 20;
+/// Rows compared at least, however long they are.
+const LEAST_ROWS: u64 = 4;
+/// Rows at which tiles end and begin, compared first.
+const EDGES: [u64; 10] = [0, 127, 128, 63, 64, 255, 256, 31, 32, 16];
+/// What stands for a caller's alpha or beta, which may be 0, infinite or anything else: the verdict serves other callers.
+const FACTOR: f64 = -2.0;
+/// Matrices of a batch.
+const MOST_BATCH: u64 = 2;
+
+impl Tuned for Matmul {
+    fn key(&self) -> Key {
+        Key::new(ProductKey::of_matmul(self).to_string())
+    }
+
+    fn class(&self) -> String {
+        ProductKey::of_matmul(self).class(self.activation, "")
+    }
+
+    fn small(&self, effort: Effort, longer: u32) -> Option<Op> {
+        Some(reduced_product(self, effort, longer)?.check().ok()?.into())
+    }
+
+    fn judged(&self, inputs: &[HostTensor]) -> Result<Judged> {
+        expect(self, inputs)
+    }
+}
+
+impl Tuned for SparseMatmul {
+    fn key(&self) -> Key {
+        Key::new(ProductKey::of_sparse(self).to_string())
+    }
+
+    fn class(&self) -> String {
+        ProductKey::of_sparse(self).class(self.product.activation, "")
+    }
+
+    fn small(&self, effort: Effort, longer: u32) -> Option<Op> {
+        Some(reduced_sparse(self, reduced_product(&self.product, effort, longer)?)?.into())
+    }
+
+    fn judged(&self, inputs: &[HostTensor]) -> Result<Judged> {
+        let (a, _) = self.dense(inputs);
+        let hosts: Vec<HostTensor> = [a].into_iter().chain(inputs[2..].iter().cloned()).collect();
+        expect(&self.product, &hosts)
+    }
+}
+
+/// `op` with what decompresses to the left operand of `product`: as dense, and as it is aligned.
+fn reduced_sparse(op: &SparseMatmul, product: Matmul) -> Option<SparseMatmul> {
+    let MatmulDims { m, k, .. } = product.dims();
+    let dims = product.output.layout.dims();
+    let batch = op.values.layout.dims().iter().rev().skip(2).rev().map(|&dim| dim.min(MOST_BATCH));
+    let matrix: Vec<u64> = batch.chain([m, k]).collect();
+    let of = |part, spec| dense(spec, shape_of(part, &Shape::new(&matrix).ok()?).ok()?.dims());
+    let (values, metadata) = (of(Part24::Values, &op.values)?, of(Part24::Metadata, &op.metadata)?);
+    let a = SparseMatmul::dense_a(&values, k, &dims[..dims.len() - 2]).ok()?;
+    SparseMatmul { values, metadata, product: Matmul { a, ..product } }.check().ok()
+}
+
+pub(in crate::ops) fn reduced_product(op: &Matmul, effort: Effort, longer: u32) -> Option<Matmul> {
+    let dims = op.dims();
+    let small = |extent: u64, normal: u64| match effort {
+        Effort::Normal if longer == 0 => shrink(extent, normal),
+        _ => shrink(extent, 0),
+    };
+    let (m, n) = (small(dims.m, 256), small(dims.n, 256));
+    let base = match effort {
+        Effort::Normal => KEPT_REMAINDER,
+        Effort::Small => 0,
+    };
+    // Doubled whole, so that the remainder stays.
+    let k = shrink(dims.k, if longer == 0 { base } else { KEPT_REMAINDER.checked_shl(longer)? });
+    if longer > 0 && k == shrink(dims.k, KEPT_REMAINDER.checked_shl(longer - 1)?) {
+        return None;
+    }
+    let batch: Vec<u64> = op.output.layout.dims().iter().rev().skip(2).rev().map(|&dim| dim.min(MOST_BATCH)).collect();
+    let with = |rows: u64, columns: u64| [batch.as_slice(), &[rows, columns]].concat();
+    let [of_a, of_b] = op.scale_blocks.map_or([[m, 1], [1, n]], |blocks| blocks.extents([m, n, k]));
+    Some(Matmul {
+        a: view(&op.a, &with(m, k))?,
+        b: view(&op.b, &with(k, n))?,
+        c: op.c.as_ref().map_or(Some(None), |c| view(c, &with(m, n)).map(Some))?,
+        bias: op.bias.as_ref().map_or(Some(None), |bias| view(bias, &[n]).map(Some))?,
+        scale_a: op.scale_a.as_ref().map_or(Some(None), |scale| view(scale, &with(of_a[0], of_a[1])).map(Some))?,
+        scale_b: op.scale_b.as_ref().map_or(Some(None), |scale| view(scale, &with(of_b[0], of_b[1])).map(Some))?,
+        output: dense(&op.output, &with(m, n))?,
+        alpha: if op.alpha == 1.0 { 1.0 } else { FACTOR },
+        beta: if op.beta == 0.0 { 0.0 } else { FACTOR },
+        ..op.clone()
+    })
+}
+
+/// The smallest extent above `base`, and not so small that vector kernels serve it, with the remainder of `extent`;
+/// `extent` where that is less.
+fn shrink(extent: u64, base: u64) -> u64 {
+    let rest = extent % KEPT_REMAINDER;
+    let above = base + rest;
+    extent.min(if rest == 0 || above < LEAST_EXTENT { above + KEPT_REMAINDER } else { above })
+}
+
+/// A view of shape `dims` with the order, the signs and the alignment of `spec`'s strides.
+pub(in crate::ops) fn view(spec: &TensorSpec, dims: &[u64]) -> Option<TensorSpec> {
+    let layout = &spec.layout;
+    let mut axes: Vec<usize> = (0..layout.rank()).collect();
+    axes.sort_by_key(|&axis| (layout.strides()[axis].unsigned_abs(), std::cmp::Reverse(axis)));
+    let mut strides = vec![0i64; dims.len()];
+    let (mut span, mut before) = (1u64, 0u64);
+    for axis in axes {
+        let stride = layout.strides()[axis];
+        let size = stride.unsigned_abs();
+        if size == 0 {
+            continue;
+        }
+        // At least what lies inside, and the same modulo 128.
+        let least = span.max(1);
+        let rest = (size % KEPT_REMAINDER + KEPT_REMAINDER - least % KEPT_REMAINDER) % KEPT_REMAINDER;
+        let small = (least + rest).min(size.max(least));
+        strides[axis] = i64::try_from(small).ok()? * stride.signum();
+        let reach = small.checked_mul(dims[axis].max(1) - 1)?;
+        span = span.checked_add(reach)?;
+        before += if stride < 0 { reach } else { 0 };
+    }
+    let offset = before.next_multiple_of(KEPT_REMAINDER) + layout.offset() % KEPT_REMAINDER;
+    Some(TensorSpec::new(spec.dtype, Layout::strided(Shape::new(dims).ok()?, &strides, offset).ok()?))
+}
+
+/// A dense result of shape `dims`, aligned as `spec` is.
+pub(in crate::ops) fn dense(spec: &TensorSpec, dims: &[u64]) -> Option<TensorSpec> {
+    let layout = Layout::contiguous(Shape::new(dims).ok()?);
+    Some(TensorSpec::new(spec.dtype, layout.with_offset(spec.layout.offset() % KEPT_REMAINDER)))
+}
+
+/// Of `m` rows, each of which takes the oracle `each` multiplications, those to compare: the last, `edges`, those at the edges
+/// of tiles, then others; ascending.
+pub(in crate::ops) fn sampled(m: u64, each: u64, edges: impl Iterator<Item = u64>) -> Vec<u64> {
+    let wanted = (ORACLE_PRODUCTS / each.max(1)).max(LEAST_ROWS).min(m);
+    let edges = [m.saturating_sub(1)].into_iter().chain(edges).chain(EDGES).filter(|&row| row < m);
+    // A step that shares no factor with a power of two meets every lane of a warp.
+    let others = (0..m).map(|i| (i * 37 + 5) % m);
+    let mut seen = std::collections::BTreeSet::new();
+    for row in edges.chain(others).chain(0..m) {
+        if seen.len() as u64 == wanted {
+            break;
+        }
+        seen.insert(row);
+    }
+    seen.into_iter().collect()
+}
+
+/// The rows of each matrix to compare, and what they must be.
+fn expect(op: &Matmul, inputs: &[HostTensor]) -> Result<Judged> {
+    let dims = op.dims();
+    let each = dims.batch.saturating_mul(dims.n).saturating_mul(dims.k.max(1));
+    let rows = sampled(dims.m, each, std::iter::empty());
+    let sample = |spec: &TensorSpec, dims: &[u64]| -> Result<TensorSpec> {
+        Ok(TensorSpec::new(spec.dtype, Layout::contiguous(Shape::new(dims)?)))
+    };
+    let with = |spec: &TensorSpec, count: u64| -> Result<TensorSpec> {
+        let mut dims = spec.layout.dims().to_vec();
+        let at = dims.len() - 2;
+        dims[at] = count;
+        sample(spec, &dims)
+    };
+    let count = rows.len() as u64;
+    let part = Matmul {
+        a: with(&op.a, count)?,
+        b: sample(&op.b, op.b.layout.dims())?,
+        c: op.c.as_ref().map(|c| with(c, count)).transpose()?,
+        bias: op.bias.as_ref().map(|bias| sample(bias, bias.layout.dims())).transpose()?,
+        scale_a: op.scale_a.as_ref().map(|scale| with(scale, count)).transpose()?,
+        scale_b: op.scale_b.as_ref().map(|scale| sample(scale, scale.layout.dims())).transpose()?,
+        output: with(&op.output, count)?,
+        // Each row has its own then.
+        scale_blocks: op.scale_blocks.map(|blocks| ScaleBlocks { m: 1, ..blocks }),
+        ..op.clone()
+    };
+    // The lines of `width` that belong to the rows: one for each of `shared` neighbours.
+    let pick = |host: &HostTensor, width: u64, shared: u64| {
+        let lines = dims.m.div_ceil(shared);
+        let line = |matrix: u64, row: u64| {
+            let start = ((matrix * lines + row / shared) * width) as usize;
+            &host.values[start..start + width as usize]
+        };
+        let picked = (0..dims.batch).flat_map(|matrix| rows.iter().map(move |&at| (matrix, at)));
+        picked.flat_map(|(matrix, at)| line(matrix, at).to_vec()).collect::<Vec<Scalar>>()
+    };
+    let (along_k, shared) = op.scale_blocks.map_or((1, 1), |blocks| (dims.k.div_ceil(blocks.k), blocks.m));
+    let specs = part.inputs();
+    let [c, _, scale_a, _] = op.places();
+    let hosts = inputs.iter().zip(&specs).enumerate().map(|(i, (host, spec))| {
+        let values = match i {
+            0 => pick(host, dims.k, 1),
+            _ if Some(i) == c => pick(host, dims.n, 1),
+            _ if Some(i) == scale_a => pick(host, along_k, shared),
+            _ => host.values.clone(),
+        };
+        HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }
+    });
+    let hosts: Vec<HostTensor> = hosts.collect();
+    let expected = part.check()?.expected(&hosts);
+    Ok(Judged { positions: positions(dims.batch, dims.m, dims.n, &rows), expected })
+}
+
+/// The elements of the `rows` of each of `batch` matrices of m rows and n columns.
+pub(in crate::ops) fn positions(batch: u64, m: u64, n: u64, rows: &[u64]) -> Vec<u64> {
+    let all = (0..batch).flat_map(|matrix| rows.iter().map(move |row| matrix * m + row));
+    all.flat_map(|row| row * n..(row + 1) * n).collect()
+}
