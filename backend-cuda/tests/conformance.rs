@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use polywarp_core::Device;
 use polywarp_core::harness::bad_input::{self, Row};
-use polywarp_core::harness::{Selection, contract, fit, recording, run};
+use polywarp_core::harness::{Part, Selection, contract, fit, recording, run};
 use polywarp_core::ops::REGISTRY;
 use polywarp_cuda::CudaBackend;
 
@@ -37,7 +37,7 @@ fn no_kernel_reads_what_nobody_has_written() {
     const NAME: &str = "no_kernel_reads_what_nobody_has_written";
     if common::is_child(NAME) {
         let device = Device::new(common::first().expect("the interpreted driver"));
-        let report = run(&device, &Selection { every: 3, ..common::selection() }, &mut |_| {});
+        let report = run(&device, &Selection { part: Part::today(3), ..common::selection() }, &mut |_| {});
         // After a fault nothing works any more: the first failure tells.
         assert!(report.ok(), "{:?}: {:?}", report.problem(), report.failures.first());
         println!("SURVIVED");

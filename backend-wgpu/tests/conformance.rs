@@ -10,16 +10,16 @@ mod common;
 
 use common::POOREST;
 use polywarp_core::Device;
-use polywarp_core::harness::{Level, Selection, run, run_async};
+use polywarp_core::harness::{Level, Part, Selection, run, run_async};
 use polywarp_wgpu::{Options, adapters};
 
 /// Of the quick cases, which Vulkan with all it has runs whole, devices with WebGPU's defaults and those of GL, whose kernels are
-/// written in another language, run one of so many: software GPUs compile for minutes.
-const EVERY_OF_WEBGPU_DEFAULTS: usize = 4;
-const EVERY_OF_GL: usize = 2;
+/// written in another language, run a part of so many every day: software GPUs compile for minutes.
+const EVERY_OF_WEBGPU_DEFAULTS: u64 = 4;
+const EVERY_OF_GL: u64 = 2;
 
-/// Runs one of `every` cases of the harness on the best adapter of `api`; on a rich device nothing may be unsupported.
-fn conforms(api: &str, options: Options, every: usize) {
+/// Runs a part of `parts` of the cases of the harness on the best adapter of `api`; on a rich device nothing may be unsupported.
+fn conforms(api: &str, options: Options, parts: u64) {
     let default = if cfg!(target_os = "linux") {
         "vulkan,gl"
     } else if cfg!(target_vendor = "apple") {
@@ -42,7 +42,8 @@ fn conforms(api: &str, options: Options, every: usize) {
     let selection = common::selection();
     // Asked for all sizes, or for something in particular, it leaves nothing out.
     let whole = selection.level == Level::Full || selection.family.is_some() || selection.filter.is_some();
-    let report = run(&device, &Selection { every: if whole { 1 } else { every }, ..selection }, &mut |_| {});
+    let report =
+        run(&device, &Selection { part: if whole { Part::ALL } else { Part::today(parts) }, ..selection }, &mut |_| {});
     println!("{report}");
     assert!(report.ok(), "{}", report.problem().unwrap_or_default());
     for refused in &report.unsupported {

@@ -73,8 +73,9 @@ impl Wrap for Forced {
     }
 }
 
-/// Fewer rounds than any driver allows: sums of a hundred elements are cut.
-const FEW: u32 = 264;
+/// Families, each with fewer rounds than any driver allows: products of a hundred elements along k are cut, and reductions of a
+/// few thousand.
+const FEW: [(&str, u32); 4] = [("matmul", 264), ("grouped_matmul", 264), ("reduce", 180), ("argreduce", 180)];
 
 /// All plans are looked at, one of so many runs: a software GPU compiles each for a tenth of a second and more.
 const ONE_OF: usize = 8;
@@ -83,11 +84,11 @@ const ONE_OF: usize = 8;
 fn sums_that_are_cut_for_few_rounds_conform() {
     let Some(entry) = entries().into_iter().next() else { return };
     let backend = entry.open(Options::default()).unwrap();
-    let caps = Caps { max_loop_rounds: Some(FEW), ..backend.caps().clone() };
     let free = backend.caps().clone();
     let device = Device::new(Wrapped(Forced { backend, plan: Mutex::default() }));
     let Wrapped(forced) = device.backend_as::<Wrapped<Forced>>().unwrap();
-    for name in ["matmul", "grouped_matmul", "reduce", "argreduce", "softmax"] {
+    for (name, few) in FEW {
+        let caps = Caps { max_loop_rounds: Some(few), ..free.clone() };
         let family = REGISTRY.iter().find(|family| family.name == name).expect(name);
         let (mut planned, mut cut) = (0, 0);
         for case in (family.cases)(Level::Quick).iter().filter(|case| case.op.output().layout.elements() > 0) {
@@ -103,7 +104,7 @@ fn sums_that_are_cut_for_few_rounds_conform() {
             if plan == whole {
                 continue;
             }
-            assert!(plan.loop_rounds() <= u64::from(FEW), "{}", case.name);
+            assert!(plan.loop_rounds() <= u64::from(few), "{}", case.name);
             planned += 1;
             if planned % ONE_OF != 1 {
                 continue;
@@ -114,7 +115,7 @@ fn sums_that_are_cut_for_few_rounds_conform() {
             cut += 1;
         }
         println!("{name}: {cut} of {planned} cases");
-        assert!(cut > 2 || name == "softmax", "{name}: {cut} cases were cut");
+        assert!(cut > 2, "{name}: {cut} cases were cut");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The harness catches every deliberate fault, and finds none where there is none.
 
 use polywarp_core::harness::broken::{Fault, broken};
-use polywarp_core::harness::{self, ExpectedFailure, FailureKind, Level, ReferenceBackend, Report, Selection};
+use polywarp_core::harness::{self, ExpectedFailure, FailureKind, Level, Part, ReferenceBackend, Report, Selection};
 use polywarp_core::{DType, Device};
 
 fn report(fault: Fault, selection: &Selection) -> Report {
@@ -16,11 +16,11 @@ fn kinds(report: &Report) -> Vec<FailureKind> {
 }
 
 /// One of so many cases is enough to see a fault, and to see none.
-const EVERY: usize = 4;
+const EVERY: u64 = 4;
 
 /// The f32 cases among them of one family.
 fn some_of(family: &str) -> Selection {
-    Selection { dtype: Some(DType::F32), every: EVERY, ..Selection::family(family) }
+    Selection { dtype: Some(DType::F32), part: Part::first(EVERY), ..Selection::family(family) }
 }
 
 /// Faults that spoil values whatever the op is.
@@ -101,7 +101,7 @@ fn dropped_product_at_long_k_is_caught_by_exact_integers_alone() {
 
 #[test]
 fn sound_device_passes_and_the_report_says_what_ran() {
-    let report = report(Fault::None, &Selection { every: EVERY, ..Selection::level(Level::Quick) });
+    let report = report(Fault::None, &Selection { part: Part::first(EVERY), ..Selection::level(Level::Quick) });
     assert!(report.ok(), "{report}");
     assert_eq!(report.total.passed, report.selected);
     assert_eq!(report.families.len(), polywarp_core::ops::REGISTRY.len());
@@ -135,11 +135,14 @@ fn nothing_selected_is_a_failure() {
 #[test]
 fn one_of_so_many_cases_runs() {
     let all = report_of_family("fill").selected;
-    let of = |every| report(Fault::None, &Selection { every, ..Selection::family("fill") }).selected;
+    let of = |parts| {
+        let selection = Selection { part: Part::first(parts), ..Selection::family("fill") };
+        report(Fault::None, &selection).selected
+    };
     assert_eq!([of(0), of(1)], [all, all]);
     assert!((all / 8..all / 2).contains(&of(4)), "{} of {all}", of(4));
     // The first of those that a filter leaves is always among them.
-    assert!(of(usize::MAX) >= 1);
+    assert!(of(u64::MAX) >= 1);
 }
 
 fn report_of_family(family: &str) -> Report {

@@ -1,11 +1,15 @@
 //! For tests: what naga says of a kernel's text, given the features a device has.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use naga::valid::{Capabilities, FunctionInfo, ValidationFlags, Validator};
 use naga::{BinaryOperator, Expression, Function, Module, ScalarKind};
+use polywarp_core::harness::Part;
 
 use crate::plan::{KernelKey, Launch};
+use crate::wgsl::loops;
 use crate::{Caps, Cooperative};
 
 /// A device with every optional feature.
@@ -34,7 +38,7 @@ fn allowed(caps: &Caps) -> Capabilities {
 
 /// Parses and validates `wgsl` with the capabilities that `caps` implies and no others. `!=` between floats is refused as
 /// well: naga 30 makes `OpFOrdNotEqual` of it, which is false with a NaN.
-pub(crate) fn validate(wgsl: &str, caps: &Caps) -> Result<(), String> {
+pub(crate) fn validate(wgsl: &str, caps: &Caps) -> Result<Module, String> {
     let module = naga::front::wgsl::parse_str(wgsl).map_err(|e| e.emit_to_string(wgsl))?;
     let mut validator = Validator::new(ValidationFlags::all(), allowed(caps));
     let info = validator.validate(&module).map_err(|e| e.emit_to_string(wgsl))?;
@@ -46,7 +50,7 @@ pub(crate) fn validate(wgsl: &str, caps: &Caps) -> Result<(), String> {
             let (line, text) = (span.location(wgsl).line_number, &wgsl[span.to_range().unwrap_or(0..0)]);
             Err(format!("line {line}: `{text}` is false with a NaN on Vulkan: write !(a == b)"))
         }
-        None => Ok(()),
+        None => Ok(module),
     }
 }
 
@@ -62,6 +66,21 @@ fn float_inequality(module: &Module, function: &Function, info: &FunctionInfo) -
     })
 }
 
+/// Texts that some test of this process found valid, each with the features that were enough.
+static VALID: LazyLock<Mutex<HashMap<String, Vec<Capabilities>>>> = LazyLock::new(Mutex::default);
+
+/// Whether a kernel is looked at today: a third of all are. Every kernel that changes is, with `POLYWARP_TEST_PART=all`.
+fn is_of_today(kernel: &KernelKey) -> bool {
+    static TODAY: LazyLock<Part> = LazyLock::new(|| Part::today(3));
+    let mut hasher = DefaultHasher::new();
+    kernel.hash(&mut hasher);
+    TODAY.takes(hasher.finish())
+}
+
+fn lock() -> MutexGuard<'static, HashMap<String, Vec<Capabilities>>> {
+    VALID.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Kernels that were found valid, each looked at once for devices of the same features.
 #[derive(Default)]
 pub(crate) struct Validated {
@@ -69,17 +88,29 @@ pub(crate) struct Validated {
 }
 
 impl Validated {
-    /// Panics where a kernel of `launches` is not valid on a device with `caps`, or is not given what it binds.
+    /// Panics where a kernel of `launches` is not valid on a device with `caps`, is not given what it binds, or makes more rounds of
+    /// loops than it says.
     pub(crate) fn check<'l>(&mut self, launches: impl IntoIterator<Item = &'l Launch>, caps: &Caps) {
+        let features = allowed(caps);
         for launch in launches {
-            if !self.seen.insert((launch.kernel.clone(), allowed(caps).bits())) {
+            if !self.seen.insert((launch.kernel.clone(), features.bits())) || !is_of_today(&launch.kernel) {
                 continue;
             }
             let source = launch.kernel.source();
             assert_eq!(source.bindings.len(), launch.bindings.len(), "{}", source.name);
-            if let Err(message) = validate(&source.wgsl, caps) {
-                panic!("{}: {message}\n{}", source.name, source.wgsl);
+            // What is valid with fewer features is valid with more.
+            let known = |list: &Vec<Capabilities>| list.iter().any(|enough| features.contains(*enough));
+            if lock().get(&source.wgsl).is_some_and(known) {
+                continue;
             }
+            let module = validate(&source.wgsl, caps);
+            let module = module.unwrap_or_else(|message| panic!("{}: {message}\n{}", source.name, source.wgsl));
+            let found = loops::of_entry(&module, 0);
+            let counted = launch.kernel.loop_rounds(&launch.params);
+            assert!(counted >= found.certain, "{}: {counted} of {found:?}\n{}", source.name, source.wgsl);
+            let any = found.certain > 0 || found.unknown.is_some();
+            assert!(counted > 0 || !any, "{}: loops that are not counted\n{}", source.name, source.wgsl);
+            lock().entry(source.wgsl).or_default().push(features);
         }
     }
 
@@ -114,15 +145,15 @@ mod tests {
         let function = format!("fn f(a: f32) -> bool {{ return a != 0.0; }}\n{}", main("let y = f(f32(x));"));
         assert!(validate(&function, &caps).unwrap_err().starts_with("line 1: `a != 0.0`"));
         for right in ["let y = !(x == 1.0lf);", "let y = i32(x) != 1;", "let y = (x == v.y) != (x < v.y);"] {
-            assert_eq!(validate(&main(right), &caps), Ok(()), "{right}");
+            assert!(validate(&main(right), &caps).is_ok(), "{right}");
         }
     }
 
     /// What planners make of every case of the registry, for devices with everything and with nothing that is optional.
     #[test]
-    fn no_kernel_of_any_case_compares_floats_by_inequality() {
+    fn kernels_of_every_case_are_valid_and_count_their_loops() {
         let without = Caps { cooperative: Vec::new(), f16: false, ..full_caps() };
-        for caps in [full_caps(), without, Caps::webgpu_defaults("test")] {
+        for caps in [Caps::webgpu_defaults("test"), without, full_caps()] {
             let mut validated = Validated::default();
             for family in REGISTRY {
                 let cases = (family.cases)(Level::Quick).into_iter().map(|case| case.op);

@@ -13,14 +13,14 @@ use crate::run::Run;
 use crate::{Result, test};
 
 /// What the tests leave to this command.
-pub const WHAT: &str =
-    "left to `cargo xtask prove`: loom at depth, Miri, fuzzing, 100,000 random programs, fused expressions";
+pub const WHAT: &str = "left to `cargo xtask prove`: the other days' parts of some cases (POLYWARP_TEST_PART=all runs them), loom at depth, Miri, \
+     fuzzing, 100,000 random programs, fused expressions";
 
 /// A step's name, and what it does.
 type Step = (&'static str, fn(&mut Run) -> Result);
 
 const STEPS: &[Step] =
-    &[("test", test::steps), ("loom", loom), ("miri", miri), ("fuzz", fuzz), ("programs", programs), ("fused", fused)];
+    &[("test", tests), ("loom", loom), ("miri", miri), ("fuzz", fuzz), ("programs", programs), ("fused", fused)];
 
 /// Runs the steps named in `only`, or all.
 pub fn run(only: &[&str]) -> Result {
@@ -32,6 +32,12 @@ pub fn run(only: &[&str]) -> Result {
         let mut chosen = STEPS.iter().filter(|(name, _)| only.is_empty() || only.contains(name));
         chosen.try_for_each(|(_, step)| step(run))
     })
+}
+
+/// The tests, with all of what they run a part of every day.
+fn tests(run: &mut Run) -> Result {
+    run.whole = true;
+    test::steps(run)
 }
 
 /// The models that the tests run with two preemptions, with four: two minutes instead of a second.

@@ -18,6 +18,8 @@ pub struct Run {
     left_out: Vec<String>,
     /// NVIDIA's `ptxas`, where there is one.
     pub assembler: Option<String>,
+    /// Whether tests that run a part of their cases every day run all of them.
+    pub whole: bool,
 }
 
 impl Run {
@@ -53,6 +55,9 @@ impl Run {
         let mut cmd = Cmd::new(line).env("POLYWARP_REQUIRE_ADAPTERS", REQUIRED_ADAPTERS);
         if let Some(path) = &self.assembler {
             cmd = cmd.env("PTXAS", path).env("POLYWARP_REQUIRE_PTXAS", "1");
+        }
+        if self.whole {
+            cmd = cmd.env("POLYWARP_TEST_PART", "all");
         }
         self.step(name, |counts| cmd.run_counting(counts))
     }

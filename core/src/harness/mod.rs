@@ -26,6 +26,7 @@ mod case;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod contract;
 pub mod fit;
+pub mod part;
 pub mod pins;
 pub mod products;
 pub mod recording;
@@ -38,6 +39,7 @@ mod wrapped;
 
 pub use bench::{BenchCase, BenchSize, Metric, Suite};
 pub use case::{Case, Check, LayoutKind, OUTPUT_OFFSET_BYTES, output};
+pub use part::Part;
 pub use reference::ReferenceBackend;
 pub use report::{Counts, Failure, FailureKind, Miss, Outcome, Report, Unsupported};
 pub use run::{run_case, run_case_async};
@@ -88,9 +90,8 @@ pub struct Selection {
     pub dtype: Option<DType>,
     /// Cases whose name contains this; `name@seed`, as failures print it, is exactly that case with that seed.
     pub filter: Option<String>,
-    /// Of these about one of so many, the first among them and the same every time; 0 is as good as 1. For further ways to run what all
-    /// cases have run already.
-    pub every: usize,
+    /// A part of these; all of them by default.
+    pub part: Part,
     /// How thorough.
     pub level: Level,
     /// Where all random values come from.
@@ -129,11 +130,7 @@ impl Selection {
         };
         let families = ops::REGISTRY.iter().filter(|f| self.family.as_deref().is_none_or(|name| name == f.name));
         let cases = families.flat_map(|family| (family.cases)(self.level)).filter(keep);
-        // Scattered (Fibonacci hashing): cases come by dtype and shape in turns, of which a fixed step would leave some out for good.
-        let scattered = |at: usize| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let every = self.every.max(1) as u64;
-        let cases =
-            cases.enumerate().filter(|&(at, _)| scattered(at).is_multiple_of(every)).map(|(_, case)| case).collect();
+        let cases = (0..).zip(cases).filter(|&(i, _)| self.part.takes(i)).map(|(_, case)| case).collect();
         (exact.map_or(self.seed, |(_, seed)| seed), cases)
     }
 }

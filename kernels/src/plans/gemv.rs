@@ -43,7 +43,7 @@ impl<'a> Sides<'a> {
     /// `None` for what is no product, or has more than `most` rows and columns. Of two small dimensions the vectors run along
     /// the smaller one.
     pub fn of(op: &'a Op, most: u64) -> Option<Sides<'a>> {
-        let Some(op) = op.get::<Matmul>() else { return None };
+        let op = op.get::<Matmul>()?;
         let MatmulDims { m, n, .. } = op.dims();
         let (a, b, x_is_a) = (Operand::a(op)?, Operand::b(op)?, m <= n);
         let (w, x) = if x_is_a { (b, a) } else { (a, b) };
