@@ -236,7 +236,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// As [`Backend::read`]; [`Error::WouldBlock`] in a browser.
     fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>>;
 
-    /// Runs `op`, reading `inputs` (in the order of [`Op::inputs`]) and writing `output`. The output shares no buffer
+    /// Runs `op`, reading `inputs` (in the order of [`Operation::inputs`](crate::Operation::inputs)) and writing `output`. The output shares no buffer
     /// with an input and has at least one element.
     ///
     /// # Errors

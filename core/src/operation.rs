@@ -123,6 +123,9 @@ pub enum HostError {
     NoRoutine,
 }
 
+/// How [`Operation::host`] ends.
+pub type HostResult = std::result::Result<(), HostError>;
+
 /// One computation on one device. See the [module](self).
 pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
     /// The name used in errors, case names and tables: the function where there is one (`add`, `sum`), else the operation.
@@ -148,7 +151,7 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`HostError::NoRoutine`] unless the operation says how.
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         let _ = (inputs, output);
         Err(HostError::NoRoutine)
     }

@@ -1,6 +1,6 @@
 //! The float64 oracle's vocabulary: operands on the host, expected results, and how far a backend may be from them.
 //!
-//! Each op computes its own reference (`Op::oracle`), naively, in float64 or exact integers. Results are [`Expected`]: a
+//! Each op computes its own reference ([`crate::Operation::oracle`]), naively, in float64 or exact integers. Results are [`Expected`]: a
 //! value and the absolute error allowed for that element. Sums are [`Approx`], composed steps [`Span`]. Comparison with what
 //! a device wrote is [`Expected::accepts`]; running cases is [`crate::harness`].
 

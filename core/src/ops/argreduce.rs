@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::reduce::streamed;
 use super::sample::{self, Thinning};
-use super::{Arithmetic, Facts, HostError, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
-#[cfg(feature = "cpu")]
-use crate::cpu;
+use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, KeepDims, Result, Scalar};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
 
 /// Which element wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -125,7 +125,7 @@ impl Operation for ArgReduce {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         cpu::exec::argreduce::execute(self, inputs[0], output)
     }
 

@@ -4,11 +4,11 @@
 //! conversion between dtypes is a cast ([`super::Map`]). The only op whose output may be a strided view.
 
 use super::sample::{self, Thinning};
-use super::{Arithmetic, Facts, HostError, Op, Operand, Operation, Sample, TensorSpec};
-#[cfg(feature = "cpu")]
-use crate::cpu;
+use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec};
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Result};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
 
 /// A copy of every element of one view into another of the same shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -67,7 +67,7 @@ impl Operation for Copy {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         cpu::exec::copy::execute(self, inputs[0], output)
     }
 

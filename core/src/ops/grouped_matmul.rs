@@ -14,14 +14,12 @@ use std::ops::Range;
 
 use super::matmul::{describe_end, without_last_k};
 use super::sample::{self, thin};
-use super::{
-    Arithmetic, Content, Facts, HostError, Matmul, Op, Operand, Operation, Sample, TensorSpec, check_dense_output,
-};
-#[cfg(feature = "cpu")]
-use crate::cpu;
+use super::{Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
 use crate::oracle::{Expected, HostTensor};
 use crate::tuner::Tuned;
 use crate::{DType, Error, Layout, Precision, Result, Scalar, Shape, UnaryFn};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
 
 /// A grouped matrix product with its epilogue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -191,7 +189,7 @@ impl Operation for GroupedMatmul {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         cpu::exec::grouped_matmul::execute(self, inputs, output)
     }
 

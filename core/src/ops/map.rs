@@ -5,11 +5,11 @@
 //! the output's shape before the op exists: their layouts carry stride 0.
 
 use super::sample::{self, Thinning};
-use super::{Arithmetic, HostError, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
-#[cfg(feature = "cpu")]
-use crate::cpu;
+use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
 use crate::oracle::{Expected, HostTensor, Span};
 use crate::{DType, Error, Layout, Program, Result, Scalar, Step};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
 
 /// An elementwise expression over broadcast inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -108,7 +108,7 @@ impl Operation for Map {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         cpu::exec::map::execute(self, inputs, output);
         Ok(())
     }

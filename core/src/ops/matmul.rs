@@ -30,14 +30,12 @@ use std::ops::Range;
 pub use blocks::ScaleBlocks;
 
 use super::sample::{self, every, thin};
-use super::{
-    Arithmetic, Content, Facts, HostError, Op, Operand, Operation, Sample, TensorSpec, UnaryFn, check_dense_output,
-};
-#[cfg(feature = "cpu")]
-use crate::cpu;
+use super::{Arithmetic, Content, Facts, Op, Operand, Operation, Sample, TensorSpec, UnaryFn, check_dense_output};
 use crate::oracle::{Approx, Expected, HostTensor, Span};
 use crate::tuner::Tuned;
 use crate::{BinaryFn, DType, Error, Precision, Result, Scalar, Shape};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
 
 /// Products of 8-bit floats that a kernel may have added up along K before it moves the sum to f32.
 pub const PROMOTED_EVERY: u64 = 128;
@@ -572,7 +570,7 @@ impl Operation for Matmul {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         cpu::exec::matmul::execute(self, inputs, output)
     }
 

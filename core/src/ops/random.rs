@@ -9,11 +9,11 @@ use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Arithmetic, HostError, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
-#[cfg(feature = "cpu")]
-use crate::cpu;
+use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, Result, Scalar};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
 
 /// What the random bits become.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -181,7 +181,7 @@ impl Operation for Random {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         let _ = inputs;
         cpu::exec::random::execute(self, output)
     }

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 pub(super) mod streamed;
 
 use super::sample::{self, Thinning};
-use super::{Arithmetic, Facts, HostError, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
-#[cfg(feature = "cpu")]
-use crate::cpu;
+use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
 use crate::oracle::{Approx, Expected, HostTensor};
 use crate::{BinaryFn, DType, Error, KeepDims, Result, Scalar, UnaryFn};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
 
 /// How elements are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -217,7 +217,7 @@ impl Operation for Reduce {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         cpu::exec::reduce::execute(self, inputs[0], output)
     }
 

@@ -14,14 +14,14 @@ use super::matmul::{describe_epilogue, without_last_k};
 use super::matmul_parts::{aligned_step, ranges};
 use super::sample::{self, every};
 use super::{
-    Arithmetic, Content, Facts, HostError, Matmul, Op, Operand, Operation, Reduce, ReduceFn, Role, Sample, TensorSpec,
+    Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Reduce, ReduceFn, Role, Sample, TensorSpec,
     check_dense_output,
 };
-#[cfg(feature = "cpu")]
-use crate::cpu;
 use crate::oracle::{Approx, Expected, HostTensor};
 use crate::tuner::Tuned;
 use crate::{BinaryFn, DType, Error, KeepDims, Layout, Result, Scalar, UnaryFn};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
 
 /// Results of a part start on 16 bytes, whatever their dtype and how they are batched, when there are so many before it.
 const PART_STEP: u64 = 16;
@@ -259,7 +259,7 @@ impl Operation for ReducedMatmul {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         cpu::exec::reduced_matmul::execute(self, inputs, output)
     }
 

@@ -6,11 +6,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::sample::{self, Thinning};
-use super::{Arithmetic, Facts, HostError, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
-#[cfg(feature = "cpu")]
-use crate::cpu;
+use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Result, Scalar};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -130,7 +130,7 @@ impl Operation for Softmax {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         cpu::exec::softmax::execute(self, inputs[0], output)
     }
 

@@ -10,11 +10,11 @@
 //! signs of zero stay. The product is `ops/sparse_matmul.rs`. Operands are dense row-major: [`crate::Tensor::compress_2_4`]
 //! copies views first.
 
-use super::{Arithmetic, HostError, Op, Operand, Operation, TensorSpec, check_dense_output};
-#[cfg(feature = "cpu")]
-use crate::cpu;
+use super::{Arithmetic, Op, Operand, Operation, TensorSpec, check_dense_output};
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, Layout, Result, Scalar, Shape};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
 
 /// Groups of four whose places one word of metadata holds.
 pub const GROUPS_PER_WORD: u64 = 8;
@@ -207,7 +207,7 @@ impl Operation for Compress24 {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         cpu::exec::sparse24::compress(self, inputs[0], output);
         Ok(())
     }
@@ -274,7 +274,7 @@ impl Operation for Decompress24 {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         cpu::exec::sparse24::decompress(self, inputs, output);
         Ok(())
     }

@@ -8,12 +8,12 @@
 use super::matmul::describe_epilogue;
 use super::sample::{self, thin};
 use super::sparse24::{check_parts, dense_layout, scatter};
-use super::{Arithmetic, Content, Facts, HostError, Matmul, Op, Operand, Operation, Sample, TensorSpec};
-#[cfg(feature = "cpu")]
-use crate::cpu;
+use super::{Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Sample, TensorSpec};
 use crate::oracle::{Expected, HostTensor};
 use crate::tuner::Tuned;
 use crate::{Error, Layout, Result, Scalar, Shape};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
 
 /// A (batched) matrix product with a compressed A.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -136,7 +136,7 @@ impl Operation for SparseMatmul {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> std::result::Result<(), HostError> {
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         cpu::exec::sparse24::multiply(self, inputs, output)
     }
 
