@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    let mut files = vec![PathBuf::from("src/element.rs"), PathBuf::from("src/math.rs"), PathBuf::from("src/plan.rs")];
+    let mut files: Vec<PathBuf> = ["src/element.rs", "src/math.rs", "../core/src/plan.rs"].map(PathBuf::from).into();
     collect(Path::new("src/plans"), &mut files);
     collect(Path::new("wgsl"), &mut files);
     files.sort();

@@ -391,7 +391,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn shape_mismatch(op: &'static str, lhs: &Shape, rhs: &Shape, axis: Option<usize>) -> Error {
+    /// [`Error::ShapeMismatch`] of `op`; `axis` where the shapes first differ, if it is known.
+    pub fn shape_mismatch(op: &'static str, lhs: &Shape, rhs: &Shape, axis: Option<usize>) -> Error {
         Error::ShapeMismatch { op, lhs: lhs.dims().to_vec(), rhs: rhs.dims().to_vec(), axis }
     }
 

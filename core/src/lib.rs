@@ -5,6 +5,7 @@
 //! |---|---|
 //! | element types, shapes, strides | [`DType`], [`Shape`], [`Layout`] |
 //! | what users hold | [`Tensor`], [`Device`], [`Expr`] |
+//! | what an operation is, your own too | [`operation`], [`plan`] |
 //! | one operation: checks, oracle, bound, cost, cases | [`ops`] |
 //! | what a device implements | [`Backend`] |
 //! | memory kept for reuse, for backends that allocate from a driver | [`pool`] |
@@ -33,6 +34,7 @@ mod layout;
 pub mod operation;
 pub mod ops;
 pub mod oracle;
+pub mod plan;
 pub mod pool;
 mod precision;
 mod recording;

@@ -11,6 +11,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps};
 use crate::tuner::Tuned;
 use crate::{DType, Layout, Result, TensorSpec};
 
@@ -154,6 +155,15 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
     fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
         let _ = (inputs, output);
         Err(HostError::NoRoutine)
+    }
+
+    /// The ways in which GPUs compute it by kernels in WGSL, what is expected to be fastest first: a pure function of the operation
+    /// and the device. Each must be right by its own.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] unless the operation says how.
+    fn portable(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+        Err(caps.unsupported(self.name(), "no portable kernel serves it"))
     }
 
     /// Adds to the name of a case what operands do not tell: axes, parameters.

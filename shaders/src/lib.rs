@@ -27,8 +27,9 @@ mod validate;
 pub mod wgsl;
 
 pub use glsl::for_glsl;
-pub use plan::{
-    Access, Candidate, Caps, Cooperative, KernelKey, Launch, Plan, Slot, Source, candidates, plan, share_scratch,
+pub use plan::{candidates, plan};
+pub use polywarp_core::plan::{
+    Access, Candidate, Caps, Cooperative, KernelKey, KernelText, Launch, Plan, Slot, Source, share_scratch,
 };
 
 /// Which state of these kernels this is: changes whenever one may compute, or perform, differently.

@@ -8,9 +8,9 @@ use naga::valid::{Capabilities, FunctionInfo, ValidationFlags, Validator};
 use naga::{BinaryOperator, Expression, Function, Module, ScalarKind};
 use polywarp_core::harness::Part;
 
-use crate::plan::{KernelKey, Launch};
 use crate::wgsl::loops;
 use crate::{Caps, Cooperative};
+use crate::{KernelKey, Launch};
 
 /// A device with every optional feature.
 pub(crate) fn full_caps() -> Caps {

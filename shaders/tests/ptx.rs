@@ -12,7 +12,7 @@ mod interpreted;
 use interpreted::Interpreted;
 use naga_ptx::Target;
 use polywarp_core::harness::{Case, Failure, Level, Outcome, Part, Selection, Values, run, run_case};
-use polywarp_core::ops::{Matmul, REGISTRY};
+use polywarp_core::ops::{Family, Matmul, REGISTRY};
 use polywarp_core::{DType, Device, Layout, Precision, Shape, TensorSpec};
 use polywarp_shaders::Cooperative;
 use ptx_interpreter::RunOptions;
@@ -56,36 +56,49 @@ fn conforms(families: &[&str], target: Target, options: &RunOptions, parts: u64)
     }
 }
 
-macro_rules! families {
-    ($($test:ident: $($family:literal)* in $parts:literal;)*) => {
+/// The families of shard number `shard`, which tests run side by side: products, which take longest, have one each.
+fn shard(shard: usize) -> Vec<(&'static str, bool)> {
+    let multiplies =
+        |family: &Family| (family.cases)(Level::Quick).iter().any(|case| case.op.arithmetic().multiplies.is_some());
+    let (products, others): (Vec<&Family>, Vec<&Family>) = REGISTRY.iter().partition(|family| multiplies(family));
+    let of = |list: &[&Family], long| {
+        list.iter().skip(shard).step_by(SHARDS).map(|family| (family.name, long)).collect::<Vec<_>>()
+    };
+    [of(&products, true), of(&others, false)].concat()
+}
+
+/// Of the families of products a half of the cases runs each day.
+fn shard_conforms(number: usize) {
+    for (family, long) in shard(number) {
+        conforms(&[family], Target::new(9, 0), &RunOptions::strict(), if long { 2 } else { 1 });
+    }
+}
+
+macro_rules! shards {
+    ($($test:ident: $number:literal;)*) => {
+        const SHARDS: usize = [$($number),*].len();
+
         $(
             #[test]
             fn $test() {
-                conforms(&[$($family),*], Target::new(9, 0), &RunOptions::strict(), $parts);
+                shard_conforms($number);
             }
         )*
-
-        #[test]
-        fn no_family_is_left_out() {
-            let tested = [$($($family),*),*];
-            for family in REGISTRY {
-                assert!(tested.contains(&family.name), "{} is not tested", family.name);
-            }
-        }
     };
 }
 
-families! {
-    maps_conform: "arange" "clamp" "compare" "expr" "fill" "where" in 1;
-    arithmetic_conforms: "binary" "cast" in 1;
-    functions_conform: "unary" in 1;
-    copies_conform: "copy" "random" in 1;
-    products_conform: "matmul" in 2;
-    grouped_products_conform: "grouped_matmul" in 2;
-    reductions_conform: "argreduce" "reduce" "softmax" in 1;
-    quantising_conforms: "quantize" in 1;
-    reduced_products_conform: "reduced_matmul" in 2;
-    compression_conforms: "sparse24" in 1;
+shards! {
+    families_of_shard_0_conform: 0;
+    families_of_shard_1_conform: 1;
+    families_of_shard_2_conform: 2;
+    families_of_shard_3_conform: 3;
+}
+
+#[test]
+fn every_family_is_in_one_shard() {
+    let mut names: Vec<&str> = (0..SHARDS).flat_map(shard).map(|(family, _)| family).collect();
+    names.sort_unstable();
+    assert_eq!(names, REGISTRY.iter().map(|family| family.name).collect::<Vec<_>>());
 }
 
 /// Of the cases of a family and dtype, which have run already on kernels that are the planner's first, those for others: a part.

@@ -141,6 +141,32 @@ impl Tensor {
         Ok(Tensor { device: device.clone(), buffer, dtype, layout })
     }
 
+    /// The result of `op`, such as an operation of your own, on `inputs`, whose dtypes and layouts are those that it names.
+    ///
+    /// # Errors
+    /// What the operation refuses; [`Error::InvalidArgument`] for tensors that are not its operands, and for an output that is not
+    /// dense from the start of its buffer; [`Error::DeviceMismatch`]; what the device reports.
+    pub fn apply(device: &Device, op: impl Into<Op>, inputs: &[&Tensor]) -> Result<Tensor> {
+        let op = op.into();
+        op.validate()?;
+        let specs = op.inputs();
+        for (at, (input, spec)) in inputs.iter().zip(&specs).enumerate() {
+            same_device(op.name(), device, &input.device)?;
+            if input.spec() != *spec {
+                let reason = format!("input {at} of {} is {spec:?}, and the tensor is {:?}", op.name(), input.spec());
+                return Err(Error::InvalidArgument { what: "inputs", reason });
+            }
+        }
+        let output = op.output();
+        if !output.layout.is_contiguous() || output.layout.offset() != 0 {
+            let reason = format!("{} writes {:?}, not a dense tensor from the start", op.name(), output.layout);
+            return Err(Error::InvalidArgument { what: "output", reason });
+        }
+        let result = Tensor::empty(device, output.dtype, *output.layout.shape())?;
+        result.fill_by(&op, inputs)?;
+        Ok(result)
+    }
+
     /// Runs `op` on `inputs`, writing this tensor.
     pub(crate) fn fill_by(&self, op: &Op, inputs: &[&Tensor]) -> Result<()> {
         let buffers: Vec<&Buffer> = inputs.iter().map(|t| &t.buffer).collect();
@@ -311,12 +337,15 @@ impl Tensor {
     }
 
     pub(crate) fn expect_device(&self, op: &'static str, other: &Tensor) -> Result<()> {
-        if self.device.same(&other.device) {
-            return Ok(());
-        }
-        let (lhs, rhs) = (self.device.id().to_owned(), other.device.id().to_owned());
-        Err(Error::DeviceMismatch { op, lhs, rhs })
+        same_device(op, &self.device, &other.device)
     }
+}
+
+fn same_device(op: &'static str, one: &Device, other: &Device) -> Result<()> {
+    if one.same(other) {
+        return Ok(());
+    }
+    Err(Error::DeviceMismatch { op, lhs: one.id().to_owned(), rhs: other.id().to_owned() })
 }
 
 /// `start + step i`, as [`Tensor::arange`] computes it.

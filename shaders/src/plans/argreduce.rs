@@ -52,7 +52,7 @@ pub(crate) fn plan(op: &ArgReduce, caps: &Caps) -> Result<Plan> {
             last: pass.last,
         };
         let target = if pass.last { op.output.layout.offset() } else { 0 };
-        launch(KernelKey::ArgReduce(kernel), pass, 0, target, caps)
+        launch(KernelKey::new(kernel), pass, 0, target, caps)
     };
     // A pair is a key and a position; WGSL pads the wide one to the key's alignment.
     let pair_bytes = if input.dtype().size_bytes() == 8 { 16 } else { 8 };

@@ -13,9 +13,9 @@ use polywarp_core::{Layout, Result, Shape, Step, StepSet};
 
 use self::normal::{Dim, Move};
 use crate::element::Element;
-use crate::plans::KernelKey;
+use crate::KernelKey;
 use crate::plans::map::Request;
-use crate::plans::rounds::looped;
+use polywarp_core::plan::looped;
 use crate::{Caps, Launch, Plan, Slot, Source};
 
 /// Specialisation.
@@ -148,7 +148,7 @@ fn push_walk(params: &mut Vec<u32>, moved: &Move, dims: &[Dim]) {
 fn launch(kernel: Kernel, mut params: Vec<u32>, workgroups: u64, caps: &Caps) -> Result<Launch> {
     params.resize(params.len().next_multiple_of(4), 0);
     let grid = caps.fold_grid(workgroups)?;
-    Ok(Launch { kernel: KernelKey::Copy(kernel), grid, bindings: vec![Slot::Input(0), Slot::Output], params })
+    Ok(Launch { kernel: KernelKey::new(kernel), grid, bindings: vec![Slot::Input(0), Slot::Output], params })
 }
 
 #[cfg(test)]

@@ -11,8 +11,9 @@ use polywarp_core::ops::Map;
 use polywarp_core::{DType, Error, Layout, Result, Scalar, Step, StepSet, collapse_together, Operation};
 
 use crate::element::{Element, Form};
-use crate::plans::KernelKey;
-use crate::plans::rounds::{looped, of_step};
+use crate::KernelKey;
+use polywarp_core::plan::looped;
+use crate::plans::rounds::of_step;
 use crate::{Caps, Launch, Plan, Slot, Source, math};
 
 /// Invocations of a workgroup: 8 warps of 32; more or fewer gained nothing on an H200.
@@ -171,7 +172,7 @@ impl Request<'_> {
 
         let grid = caps.fold_grid(quads.div_ceil(u64::from(kernel.threads * kernel.items)))?;
         let bindings = (0..self.inputs.len()).map(Slot::Input).chain([Slot::Output]).collect();
-        Ok(Launch { kernel: KernelKey::Map(kernel), grid, bindings, params })
+        Ok(Launch { kernel: KernelKey::new(kernel), grid, bindings, params })
     }
 }
 

@@ -78,7 +78,7 @@ impl Kernel {
 }
 
 fn key(shape: Shape) -> KernelKey {
-    KernelKey::Matmul(Kernel(shape))
+    KernelKey::new(Kernel(shape))
 }
 
 /// Multiplications from which the time to compute counts more than the time to compile (about 400^3).
@@ -357,7 +357,7 @@ fn packed(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<P
     let mut launches = packed.launches;
     launches.iter_mut().for_each(|launch| place(launch, copy));
     for mut launch in plan.launches.drain(..) {
-        if matches!(launch.kernel, KernelKey::Matmul(Kernel(Shape::Coop(_)))) {
+        if matches!(launch.kernel.get(), Some(Kernel(Shape::Coop(_)))) {
             place(&mut launch, operand);
         }
         launches.push(launch);

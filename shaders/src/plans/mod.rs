@@ -6,38 +6,23 @@ use polywarp_core::ops::{
 };
 use polywarp_core::{Op, Result};
 
-use crate::{Candidate, Caps, Plan, Source};
+use crate::{Candidate, Caps, KernelText, Plan, Source};
 
 macro_rules! kernels {
-    ($($variant:ident => $module:ident),* $(,)?) => {
-        $(mod $module;)*
+    ($($module:ident),* $(,)?) => {
+        $(
+            mod $module;
 
-        /// A kernel and its specialisation: two launches with equal keys run the same pipeline.
-        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum KernelKey {
-            $(
-                #[doc = concat!("A kernel of `plans/", stringify!($module), ".rs`.")]
-                $variant($module::Kernel),
-            )*
-        }
+            impl KernelText for $module::Kernel {
+                fn source(&self) -> Source {
+                    $module::Kernel::source(self)
+                }
 
-        impl KernelKey {
-            /// The kernel's WGSL. Costs a text generation: call it once per key.
-            pub fn source(&self) -> Source {
-                match self {
-                    $(KernelKey::$variant(kernel) => kernel.source(),)*
+                fn loop_rounds(&self, params: &[u32]) -> u64 {
+                    $module::Kernel::loop_rounds(self, params)
                 }
             }
-
-            /// The most rounds that all loops of one invocation make together, nested ones counted, for a launch with `params`.
-            /// The round that finds a loop at its end counts.
-            pub fn loop_rounds(&self, params: &[u32]) -> u64 {
-                match self {
-                    $(KernelKey::$variant(kernel) => kernel.loop_rounds(params),)*
-                }
-            }
-        }
+        )*
     };
 }
 
@@ -47,16 +32,16 @@ mod grouped_matmul;
 mod reduced_matmul;
 mod rounds;
 
-// The registry: one sorted line per stem.
+// Those that have kernels of their own: one sorted line per stem.
 kernels! {
-    ArgReduce => argreduce,
-    Copy => copy,
-    Map => map,
-    Matmul => matmul,
-    Random => random,
-    Reduce => reduce,
-    Softmax => softmax,
-    Sparse24 => sparse24,
+    argreduce,
+    copy,
+    map,
+    matmul,
+    random,
+    reduce,
+    softmax,
+    sparse24,
 }
 
 pub(crate) fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
@@ -114,10 +99,16 @@ fn only(op: &Op, plan: Plan) -> Vec<Candidate> {
 
 fn first(op: &Op, caps: &Caps) -> Result<Plan> {
     let planned = PLANNERS.iter().find_map(|planner| (planner.plan)(op, caps));
-    planned.unwrap_or_else(|| Err(caps.unsupported(op.name(), "no portable kernel serves it")))
+    planned.unwrap_or_else(|| Ok(own(op, caps)?.swap_remove(0).plan))
 }
 
 fn all(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
     let planned = PLANNERS.iter().find_map(|planner| (planner.candidates)(op, caps));
-    planned.unwrap_or_else(|| Err(caps.unsupported(op.name(), "no portable kernel serves it")))
+    planned.unwrap_or_else(|| own(op, caps))
+}
+
+/// The ways that an operation of another crate has of its own; never none.
+fn own(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
+    let found = op.portable(caps)?;
+    if found.is_empty() { Err(caps.unsupported(op.name(), "its planner offers no kernel")) } else { Ok(found) }
 }

@@ -69,7 +69,7 @@ pub(crate) fn plan(op: &Reduce, caps: &Caps) -> Result<Plan> {
         };
         let in_quads = columns && pass.quad && !spread;
         let target = if in_quads { offset / 4 } else { offset };
-        launch(KernelKey::Reduce(kernel), pass, op.count(), target, caps)
+        launch(KernelKey::new(kernel), pass, op.count(), target, caps)
     };
     Ok(Plan {
         launches: list.iter().map(launch).collect::<Result<_>>()?,

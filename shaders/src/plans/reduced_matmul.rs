@@ -8,7 +8,7 @@ use polywarp_core::ops::ReducedMatmul;
 use polywarp_core::tuner::find;
 
 use super::{matmul, reduce};
-use crate::plan::Slot;
+use crate::Slot;
 use crate::{Candidate, Caps, Plan, share_scratch};
 
 /// Bytes of D that there are at a time: more than a wave of tiles on the largest card, and what any binding allows.

@@ -6,13 +6,13 @@
 
 use std::fmt::Write;
 
+use polywarp_core::plan::looped;
 use polywarp_core::ops::{Softmax, SoftmaxFn};
 use polywarp_core::{DType, Layout, Result, Operation};
 
 use super::reduce::ABSORB;
 use super::reduce::passes::{MOST_FOLDED, Partials, Pass, View, Walk, passes};
 use super::reduce::template::{Frame, check_index, decode, launch};
-use super::rounds::looped;
 use crate::element::{self, Element, Form};
 use crate::{Access, Caps, KernelKey, Launch, Plan, Slot, Source, math};
 
@@ -112,7 +112,7 @@ fn held(op: &Softmax, element: Element, caps: &Caps) -> Result<Option<Launch>> {
     params.extend(axes.iter().rev().map(|axis| axis.extent as u32));
     params.extend(axes.iter().rev().map(|axis| (axis.stride / width as i64) as u32));
     Ok(Some(Launch {
-        kernel: KernelKey::Softmax(Kernel { step, function: op.function, element }),
+        kernel: KernelKey::new(Kernel { step, function: op.function, element }),
         grid: caps.fold_grid(rows.div_ceil(threads / lanes))?,
         bindings: vec![Slot::Input(0), Slot::Output],
         params,
@@ -131,7 +131,7 @@ fn by_stats(op: &Softmax, element: Element, inner: u64, caps: &Caps) -> Result<P
     }
     let stats = |pass: &Pass| {
         let step = Step::Stats { frame: Frame::of(pass), partial: pass.partial };
-        launch(KernelKey::Softmax(Kernel { step, function: op.function, element }), pass, 0, 0, caps)
+        launch(KernelKey::new(Kernel { step, function: op.function, element }), pass, 0, 0, caps)
     };
     let state_bytes = if op.input.dtype == DType::F64 { 16 } else { 8 };
     let mut launches = list.iter().map(stats).collect::<Result<Vec<_>>>()?;
@@ -169,7 +169,7 @@ fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) 
     params.extend(dims.iter().rev().enumerate().map(|(i, &d)| if i == 0 { d / width } else { d } as u32));
     params.extend(strides.iter().rev().enumerate().map(|(i, &s)| if i == 0 { s } else { s / width as i64 } as u32));
     Ok(Launch {
-        kernel: KernelKey::Softmax(Kernel { step, function: op.function, element }),
+        kernel: KernelKey::new(Kernel { step, function: op.function, element }),
         grid: caps.fold_grid(threads.div_ceil(APPLY_THREADS.into()))?,
         bindings: vec![Slot::Input(0), states, Slot::Output],
         params,

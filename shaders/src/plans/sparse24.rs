@@ -10,8 +10,8 @@ use polywarp_core::{DType, Result, Operation};
 use super::matmul;
 use super::reduce::template::check_index;
 use crate::element::{self, Element, Form};
-use crate::plans::KernelKey;
-use crate::plans::rounds::looped;
+use crate::KernelKey;
+use polywarp_core::plan::looped;
 use crate::{Access, Candidate, Caps, Launch, Plan, Slot, Source};
 
 /// Invocations of a workgroup.
@@ -46,7 +46,7 @@ fn launch(step: Step, units: u64, bindings: Vec<Slot>, params: &[u64], caps: &Ca
     let mut params: Vec<u32> = [units].iter().chain(params).map(|&word| word as u32).collect();
     params.resize(params.len().next_multiple_of(4), 0);
     let grid = caps.fold_grid(units.div_ceil(u64::from(threads * ITEMS)))?;
-    Ok(Launch { kernel: KernelKey::Sparse24(Kernel { step, threads }), grid, bindings, params })
+    Ok(Launch { kernel: KernelKey::new(Kernel { step, threads }), grid, bindings, params })
 }
 
 pub(crate) fn compress(op: &Compress24, caps: &Caps) -> Result<Plan> {

@@ -21,10 +21,7 @@ fn copy(dtype: DType, from: Layout, to: Layout) -> Copy {
 fn chosen(dtype: DType, from: Layout, to: Layout) -> Option<Algorithm> {
     let launch = plan(&copy(dtype, from, to), &caps()).unwrap().launches.remove(0);
     Validated::default().check([&launch], &caps());
-    match launch.kernel {
-        KernelKey::Copy(kernel) => Some(kernel.algorithm),
-        _ => None,
-    }
+    launch.kernel.get::<super::Kernel>().map(|kernel| kernel.algorithm)
 }
 
 #[test]

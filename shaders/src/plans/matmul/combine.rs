@@ -9,7 +9,7 @@ use polywarp_core::ops::Matmul;
 
 use super::epilogue::{Epilogue, Places};
 use super::key;
-use crate::plans::rounds::looped;
+use polywarp_core::plan::looped;
 use crate::element::{self, Form};
 use crate::{Access, Caps, Launch, Slot, Source, math};
 

@@ -39,7 +39,7 @@ use super::epilogue::Epilogue;
 use super::tiled::{OWN_PARAMS, Operand, SLAB, Target, Tile};
 use crate::element::{self, Form};
 use crate::plans::reduce::template::decode;
-use crate::plans::rounds::looped;
+use polywarp_core::plan::looped;
 use crate::{Access, Cooperative, Source, math};
 
 /// Tile rows walked together before moving along N.

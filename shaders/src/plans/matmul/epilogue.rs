@@ -7,7 +7,7 @@ use polywarp_core::ops::{GroupedMatmul, Matmul, MatmulDims};
 use polywarp_core::{DType, Layout, Result, Scalar, TensorSpec, UnaryFn, Operation};
 
 use crate::element::{Element, Form};
-use crate::plans::rounds::looped;
+use polywarp_core::plan::looped;
 use crate::{Access, Caps, Slot, math};
 
 /// What the end of a kernel does: part of its key.

@@ -9,7 +9,7 @@ use polywarp_core::{Result, TensorSpec};
 use super::epilogue::end_of;
 use super::key;
 use crate::element::{self, Element};
-use crate::plans::rounds::looped;
+use polywarp_core::plan::looped;
 use crate::{Access, Caps, Launch, Slot, Source};
 
 /// Threads that go through the ends, side by side.

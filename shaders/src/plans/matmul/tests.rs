@@ -134,7 +134,7 @@ fn packing_takes_one_launch_and_writes_every_byte() {
         let list = crate::candidates(&product(dtype, dims, a, b).into(), &full_caps()).unwrap();
         list.into_iter().find(|candidate| candidate.name.ends_with("_packed")).unwrap().plan
     };
-    let is_pack = |launch: &&Launch| matches!(launch.kernel, KernelKey::Matmul(Kernel(super::Shape::Pack(_))));
+    let is_pack = |launch: &&Launch| matches!(launch.kernel.get(), Some(Kernel(super::Shape::Pack(_))));
     let shapes = [(Order::Plain, Order::Plain), (Order::Transposed, Order::Transposed), (Order::Spread, Order::Plain)];
     for (dtype, size_bytes) in [(DType::F8E4M3, 1), (DType::I8, 1), (DType::F16, 2)] {
         for (a, b) in shapes {

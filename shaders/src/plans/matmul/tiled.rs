@@ -27,7 +27,7 @@ use operands::Side;
 use super::epilogue::Epilogue;
 use crate::element::{self, Element, Form};
 use crate::plans::reduce::template::decode;
-use crate::plans::rounds::looped;
+use polywarp_core::plan::looped;
 use crate::{Access, Source, math};
 
 /// Tile rows walked together before moving along N.

@@ -7,7 +7,6 @@ use polywarp_core::ops::{Matmul, REGISTRY, ReduceFn};
 use polywarp_core::{DType, Layout, Shape, TensorSpec};
 
 use super::*;
-use crate::KernelKey;
 use crate::validate::full_caps;
 
 fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
@@ -33,7 +32,7 @@ fn products_go_to_scratch_space_and_reductions_read_it() {
                 for launch in &way.plan.launches {
                     // Of nothing, what it gives is filled in.
                     let nothing = op.product.output.layout.elements() == 0;
-                    let reduces = matches!(launch.kernel, KernelKey::Reduce(_)) || nothing;
+                    let reduces = launch.kernel.get::<crate::plans::reduce::Kernel>().is_some() || nothing;
                     let output = launch.bindings.contains(&Slot::Output);
                     assert!(!output || reduces, "{}: {launch:?}", case.name);
                     let input = launch.bindings.iter().any(|slot| matches!(slot, Slot::Input(_)));

@@ -3,7 +3,7 @@
 use polywarp_core::ops::{Softmax, SoftmaxFn};
 use polywarp_core::{DType, Error, Layout, Shape, TensorSpec};
 
-use super::{KernelKey, Step};
+use super::Step;
 use crate::validate::{Validated, full_caps};
 use crate::{Caps, Plan};
 
@@ -49,7 +49,7 @@ fn rows_are_held_up_to_16384_elements() {
     for (caps, lanes) in [(Caps { max_invocations: 1024, ..full_caps() }, 512), (Caps::webgpu_defaults("test"), 256)] {
         let plan = softmax(SoftmaxFn::Softmax, DType::F32, &[3, 16384], &[0, 1], 1, &caps);
         assert_eq!(plan.launches.len(), 1);
-        let KernelKey::Softmax(kernel) = &plan.launches[0].kernel else { panic!("not a softmax") };
+        let kernel = plan.launches[0].kernel.get::<super::Kernel>().expect("a softmax");
         assert!(matches!(kernel.step, Step::Held { full: true, lanes: l, .. } if l == lanes), "{kernel:?}");
     }
     let plan = softmax(SoftmaxFn::Softmax, DType::F32, &[3, 1 << 20], &[0, 1], 1, &full_caps());

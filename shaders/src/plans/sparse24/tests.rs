@@ -13,7 +13,7 @@ fn ops() -> Vec<Op> {
 }
 
 fn is_ours(launch: &Launch) -> bool {
-    matches!(launch.kernel, KernelKey::Sparse24(_))
+    launch.kernel.get::<super::Kernel>().is_some()
 }
 
 #[test]

@@ -15,7 +15,7 @@ use polywarp_core::{DType, Layout, Precision, Result, TensorSpec};
 use super::super::{Shape, key};
 use crate::element::{self, Element, Form};
 use crate::plans::reduce::template::decode;
-use crate::plans::rounds::looped;
+use polywarp_core::plan::looped;
 use crate::{Access, Caps, Launch, Slot, Source};
 
 /// Workgroups that look for extremes, and their threads.

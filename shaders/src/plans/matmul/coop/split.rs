@@ -16,7 +16,7 @@ use polywarp_core::{DType, Layout, Result, TensorSpec};
 use super::super::{Load, Places, Shape, key, operand};
 use crate::element::{self, Element, Form};
 use crate::plans::reduce::template::decode;
-use crate::plans::rounds::looped;
+use polywarp_core::plan::looped;
 use crate::{Access, Caps, Launch, Slot, Source};
 
 /// A product of parts, and how operands become them.

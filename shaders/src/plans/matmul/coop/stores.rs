@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use super::{Coop, Lanes, Parts, Target, Tile};
 use crate::element::Form;
-use crate::plans::rounds::looped;
+use polywarp_core::plan::looped;
 
 impl Coop {
     pub(super) fn write_stores(&self, out: &mut String) -> std::fmt::Result {

@@ -1,0 +1,171 @@
+//! An operation of your own: what it is, its float64 oracle with a bound, how the CPU and GPUs run it, and the library's harness
+//! over it on every device of this machine.
+//!
+//! [`PrefixSum`] is plain data. Backends plan it, count its memory, record it and keep its plans as they do the library's own;
+//! nothing in the library names it. Run: `cargo run --example own_operation`.
+
+use polywarp::harness::{Case, Outcome, Values, output, run_case};
+use polywarp::operation::{Arithmetic, Facts, HostResult, Operand};
+use polywarp::oracle::{Expected, HostTensor};
+use polywarp::plan::{Access, Candidate, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
+use polywarp::{DType, Device, Error, Layout, Op, Operation, Result, Scalar, Shape, Tensor, TensorSpec};
+
+/// The sums of the first 1, 2, 3, ... elements of each row of a dense f32 matrix.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct PrefixSum {
+    input: TensorSpec,
+    output: TensorSpec,
+}
+
+impl PrefixSum {
+    fn extents(&self) -> (usize, usize) {
+        let dims = self.input.layout.dims();
+        (dims[0] as usize, dims[1] as usize)
+    }
+}
+
+impl Operation for PrefixSum {
+    fn name(&self) -> &'static str {
+        "prefix_sum"
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        each(Operand::read(self.input));
+        each(Operand::write(self.output));
+    }
+
+    fn validate(&self) -> Result<()> {
+        for spec in [&self.input, &self.output] {
+            if spec.dtype != DType::F32 {
+                return Err(Error::DTypeMismatch { op: self.name(), expected: DType::F32, got: spec.dtype });
+            }
+            if spec.layout.rank() != 2 || !spec.layout.is_contiguous() {
+                let reason = format!("{} takes dense matrices, not {:?}; copy it first", self.name(), spec.layout);
+                return Err(Error::InvalidArgument { what: "operand", reason });
+            }
+        }
+        if self.input.layout.shape() != self.output.layout.shape() {
+            let (from, to) = (self.input.layout.shape(), self.output.layout.shape());
+            return Err(Error::shape_mismatch(self.name(), from, to, None));
+        }
+        Ok(())
+    }
+
+    fn arithmetic(&self) -> Arithmetic {
+        Arithmetic::flops(self.input.layout.elements())
+    }
+
+    /// The definition in float64. Bound: n additions one after the other err by at most n u sum|x| (Higham, Accuracy and Stability
+    /// of Numerical Algorithms, section 4.2), in any order.
+    fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
+        let columns = self.extents().1.max(1);
+        let u = DType::F32.unit_roundoff();
+        let sums = before[0].values.chunks(columns).flat_map(|row| {
+            let (mut sum, mut magnitude) = (0.0, 0.0);
+            (0u32..).zip(row).map(move |(i, x)| {
+                sum += x.as_f64();
+                magnitude += x.as_f64().abs();
+                Expected::within(Scalar::F(sum), f64::from(i) * u * magnitude + f64::MIN_POSITIVE)
+            })
+        });
+        vec![sums.collect()]
+    }
+
+    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
+        let (rows, columns) = self.extents();
+        let [from, to] = [&self.input, &self.output].map(|spec| spec.layout.offset() as usize);
+        for row in 0..rows {
+            let mut sum = 0f32;
+            for column in 0..columns {
+                let [at, end] = [from, to].map(|first| 4 * (first + row * columns + column));
+                let x = [0, 1, 2, 3].map(|byte| inputs[0][at + byte]);
+                sum += f32::from_le_bytes(x);
+                output[end..end + 4].copy_from_slice(&sum.to_le_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    fn portable(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+        let (rows, columns) = self.extents();
+        let elements = self.input.layout.required_elements().max(self.output.layout.required_elements());
+        if elements > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op: self.name(), elements, max: u32::MAX.into() });
+        }
+        let offset = |spec: &TensorSpec| spec.layout.offset() as u32;
+        let launch = Launch {
+            kernel: KernelKey::new(RowByRow),
+            grid: caps.fold_grid((rows as u64).div_ceil(64))?,
+            bindings: vec![Slot::Input(0), Slot::Output],
+            params: vec![rows as u32, columns as u32, offset(&self.input), offset(&self.output)],
+        };
+        let plan = Plan { launches: vec![launch], scratch_bytes: Vec::new() };
+        Ok(vec![Candidate { name: "prefix_sum".to_owned(), plan, estimate_ns: 0.0 }])
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { repeats: true, ..Facts::default() }
+    }
+}
+
+/// The one kernel; what it is specialised by would be its fields.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct RowByRow;
+
+impl KernelText for RowByRow {
+    fn source(&self) -> Source {
+        Source {
+            name: "prefix_sum".to_owned(),
+            wgsl: include_str!("shaders/prefix_sum.wgsl").to_owned(),
+            bindings: vec![Access::Read, Access::ReadWrite],
+        }
+    }
+
+    /// The one loop goes over a row, and finds itself at the end once.
+    fn loop_rounds(&self, params: &[u32]) -> u64 {
+        u64::from(params[1]) + 1
+    }
+}
+
+/// The sums along the rows of `x`.
+fn prefix_sum(x: &Tensor) -> Result<Tensor> {
+    let output = TensorSpec::new(x.dtype(), Layout::contiguous(*x.shape()));
+    Tensor::apply(x.device(), PrefixSum { input: x.spec(), output }, &[x])
+}
+
+/// Cases of any shape and values, as the library's own operations have: results, bytes beside them, and the same bits twice.
+fn conforms(device: &Device) -> Result<usize> {
+    let mut right = 0;
+    for dims in [[1, 1], [3, 257], [65, 31], [1000, 64], [0, 5], [5, 0]] {
+        for values in [Values::Uniform(-1.0, 1.0), Values::Integers(-4, 4)] {
+            let input = TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(&dims)?));
+            let op = PrefixSum { input, output: output(DType::F32, &dims)? };
+            op.validate()?;
+            let case = Case::new("prefix_sum", op, vec![values]);
+            let outcome = run_case(device, &case, 1);
+            assert!(matches!(outcome, Outcome::Pass { .. }), "{} on {}: {outcome:?}", case.name, device.id());
+            right += 1;
+        }
+    }
+    Ok(right)
+}
+
+fn main() -> Result<()> {
+    let routes = polywarp::devices();
+    for entry in routes.iter().filter(|entry| entry.unusable.is_none()) {
+        let device = entry.open()?;
+        let cases = conforms(&device)?;
+        let x = Tensor::arange(&device, DType::F32, 1, 1, 8)?.reshape([2, 4])?;
+        let recording = device.record(|| prefix_sum(&x))?;
+        let sums: Vec<f32> = recording.replay()?.to_vec()?;
+        assert_eq!(sums, [1.0, 3.0, 6.0, 10.0, 5.0, 11.0, 18.0, 26.0]);
+        println!("{} ({}): {cases} cases of prefix_sum right, and replayed", entry.id, entry.name);
+    }
+    // What does not fit is refused by name, before anything runs.
+    let whole = Tensor::zeros(&Device::cpu(), DType::I32, [2, 2])?;
+    println!("refused: {}", prefix_sum(&whole).expect_err("integers"));
+    let equal = |a: PrefixSum, b: PrefixSum| Op::from(a) == Op::from(b);
+    let spec = TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(&[2, 4])?));
+    assert!(equal(PrefixSum { input: spec, output: spec }, PrefixSum { input: spec, output: spec }));
+    Ok(())
+}
