@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use naga::valid::{Capabilities, ModuleInfo};
-use naga_ptx::{Options, Ptx, Target};
+use naga_ptx::{Options, Ptx, Target, Uniforms};
 use polywarp_core::{Error, Result};
 use polywarp_shaders::wgsl::{ReadKernel, guarded, parse_and_validate, place};
 use polywarp_shaders::{KernelKey, Source};
@@ -76,9 +76,34 @@ impl Compiler {
         Compiler { context: Arc::clone(context), target, prepared, disk }
     }
 
-    /// Whether [`Compiler::own`] would only load `source`.
-    fn is_compiled(&self, source: &Source) -> bool {
+    /// Whether the kernel `key` would only be loaded.
+    fn is_compiled(&self, key: &KernelKey) -> bool {
+        let source = key.source();
+        if !polywarp_shaders::is_own(key) {
+            return self.disk.has(&self.key(&source.wgsl, &self.brought_options()));
+        }
         self.prepared.has(&source.wgsl) || self.disk.has(&self.key(&source.wgsl, &own_options(self.target)))
+    }
+
+    /// How what others wrote is compiled: with every check.
+    fn checked(&self, entry: &str) -> Options {
+        Options {
+            target: self.target,
+            entry_point: Some(entry.to_owned()),
+            // More rounds than any loop that is meant to end needs, few enough to end within minutes.
+            loop_limit: Some(u32::MAX),
+            ..Options::default()
+        }
+    }
+
+    /// The same for what an operation of another crate brings, which has its `Params` as plans hand them over.
+    fn brought_options(&self) -> Options {
+        Options { uniforms: Uniforms::Parameters, ..self.checked("main") }
+    }
+
+    /// A kernel that an operation of another crate brings: trusted with nothing.
+    fn brought(&self, source: &Source) -> Result<Kernel> {
+        self.make(&source.name, &source.wgsl, Input::Text(&source.wgsl), &self.brought_options())
     }
 
     /// What the kernel made of `identity` is known by on disk.
@@ -123,14 +148,7 @@ impl Compiler {
     /// A user's kernel, read from `text`; `identity` is all that decided what it is.
     pub(crate) fn users(&self, read: &ReadKernel, text: &str, identity: &str) -> Result<Kernel> {
         let entry = &read.interface.entry;
-        let options = Options {
-            target: self.target,
-            entry_point: Some(entry.clone()),
-            // More rounds than any loop that is meant to end needs, few enough to end within minutes.
-            loop_limit: Some(u32::MAX),
-            ..Options::default()
-        };
-        self.make(entry, identity, Input::Module(&read.module, &read.info, text), &options)
+        self.make(entry, identity, Input::Module(&read.module, &read.info, text), &self.checked(entry))
     }
 
     fn make(&self, name: &str, identity: &str, input: Input<'_>, options: &Options) -> Result<Kernel> {
@@ -244,14 +262,15 @@ impl Kernels {
             return Ok(Arc::clone(kernel));
         }
         let (start, source) = (Instant::now(), key.source());
-        let kernel = Arc::new(self.compiler.own(&source)?);
+        let own = polywarp_shaders::is_own(key);
+        let kernel = Arc::new(if own { self.compiler.own(&source)? } else { self.compiler.brought(&source)? });
         log::debug!("kernel {}: ready in {:?}", source.name, start.elapsed());
         Ok(Arc::clone(slot.ready.get_or_init(|| kernel)))
     }
 
     /// Whether the kernel for `key` is loaded, or can be without compiling anything.
     pub(crate) fn is_compiled(&self, key: &KernelKey) -> bool {
-        self.slot(key).ready.get().is_some() || self.compiler.is_compiled(&key.source())
+        self.slot(key).ready.get().is_some() || self.compiler.is_compiled(key)
     }
 
     /// Kernels loaded so far.

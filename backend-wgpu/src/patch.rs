@@ -8,7 +8,7 @@ use polywarp_shaders::{Access, Source};
 use crate::device::WgpuBackend;
 use crate::fault::lock;
 use crate::memory::Raw;
-use crate::pipelines::Pipeline;
+use crate::pipelines::{Pipeline, Trust};
 
 /// Parameters: index of the word, the bits to replace, their new value.
 const PATCH_WGSL: &str = "
@@ -44,7 +44,7 @@ impl WgpuBackend {
         }
         let source =
             Source { name: "patch_bytes".to_owned(), wgsl: PATCH_WGSL.to_owned(), bindings: vec![Access::ReadWrite] };
-        let pipeline = self.pipelines.create(&source, 4)?;
+        let pipeline = self.pipelines.create(&source, 4, Trust::Own)?;
         *made = Some(Arc::clone(&pipeline));
         Ok(pipeline)
     }

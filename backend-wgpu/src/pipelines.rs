@@ -61,6 +61,15 @@ impl GroupLayout {
     }
 }
 
+/// Where a kernel comes from, and so what it is trusted with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// The library: it stays inside its buffers, and its loops end.
+    Own,
+    /// An operation of another crate: nothing.
+    Brought,
+}
+
 /// A kernel ready to run.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
@@ -116,16 +125,23 @@ impl Pipelines {
         if let Some(pipeline) = slot.ready.get() {
             return Ok(Arc::clone(pipeline));
         }
-        let pipeline = self.create(&key.source(), params_words)?;
+        let trust = if polywarp_shaders::is_own(key) { Trust::Own } else { Trust::Brought };
+        let pipeline = self.create(&key.source(), params_words, trust)?;
         Ok(Arc::clone(slot.ready.get_or_init(|| pipeline)))
     }
 
-    /// Compiles `source` with the library's trust.
-    pub(crate) fn create(&self, source: &Source, params_words: usize) -> Result<Arc<Pipeline>> {
-        let written = self.written(source)?;
+    /// Compiles `source`, a kernel of this provenance.
+    pub(crate) fn create(&self, source: &Source, params_words: usize, trust: Trust) -> Result<Arc<Pipeline>> {
+        let written = self.written(source, trust)?;
         let (pipeline, error) = watched(&self.device, || {
             let layout = self.layout(&source.bindings, params_words);
-            let module = native::trusted_module(&self.device, &source.name, written);
+            let module = match trust {
+                Trust::Own => native::trusted_module(&self.device, &source.name, written),
+                Trust::Brought => {
+                    let label = Some(source.name.as_str());
+                    self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source: written })
+                }
+            };
             let raw = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(&source.name),
                 layout: Some(&layout.pipeline),
@@ -133,8 +149,8 @@ impl Pipelines {
                 entry_point: Some("main"),
                 compilation_options: wgpu::PipelineCompilationOptions {
                     constants: &[],
-                    // Kernels write workgroup memory before they read it.
-                    zero_initialize_workgroup_memory: false,
+                    // Own kernels write workgroup memory before they read it.
+                    zero_initialize_workgroup_memory: trust == Trust::Brought,
                 },
                 cache: None,
             });
@@ -142,29 +158,33 @@ impl Pipelines {
         });
         let Some(error) = error else { return Ok(pipeline) };
         log::debug!("kernel {} was refused; its source:\n{}", source.name, source.wgsl);
-        let message = format!(
-            "kernel `{}` does not compile on {}, which is a bug of polywarp, please report it: {}",
-            source.name,
-            self.device_id,
-            words(&error)
-        );
+        let whose = match trust {
+            Trust::Own => ", which is a bug of polywarp, please report it",
+            Trust::Brought => "",
+        };
+        let (name, device) = (&source.name, &self.device_id);
+        let message = format!("kernel `{name}` does not compile on {device}{whose}: {}", words(&error));
         Err(Error::Shader { line: 0, column: 0, message })
     }
 
     /// A kernel of the library as wgpu is given it. Kernels divide users' integers, and convert users' floats: on GL that would
     /// have other values than WGSL promises.
     #[cfg(not(target_arch = "wasm32"))]
-    fn written<'a>(&self, source: &'a Source) -> Result<wgpu::ShaderSource<'a>> {
-        if !self.writes_glsl {
+    fn written<'a>(&self, source: &'a Source, trust: Trust) -> Result<wgpu::ShaderSource<'a>> {
+        if trust == Trust::Own && !self.writes_glsl {
             return Ok(wgpu::ShaderSource::Wgsl(source.wgsl.as_str().into()));
         }
+        // A text that was brought may be nested without end, which would end the process elsewhere.
         let (module, info) = parse_and_validate(&source.wgsl, naga::valid::Capabilities::all())?;
+        if !self.writes_glsl {
+            return Ok(wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(module)));
+        }
         let (module, _) = guarded(|| for_glsl(&module, &info, &self.device_id, &source.wgsl))?;
         Ok(wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(module)))
     }
 
     #[cfg(target_arch = "wasm32")]
-    fn written<'a>(&self, source: &'a Source) -> Result<wgpu::ShaderSource<'a>> {
+    fn written<'a>(&self, source: &'a Source, _: Trust) -> Result<wgpu::ShaderSource<'a>> {
         Ok(wgpu::ShaderSource::Wgsl(source.wgsl.as_str().into()))
     }
 

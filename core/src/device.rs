@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::operation::{Operand, Role};
 use crate::tuner::Tuner;
 use crate::{Backend, Buffer, DType, DeviceInfo, Error, Fit, Inputs, MemoryStats, Op, Recording, Result};
 
@@ -59,26 +60,42 @@ impl Device {
     /// [`Error::InvalidArgument`] for a wrong number of buffers or an output that is also an input,
     /// [`Error::ViewOutOfBounds`] for a buffer too small, and what the backend reports.
     pub fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        let specs = op.inputs();
-        if specs.len() != inputs.len() {
-            let reason = format!("{} takes {} buffers, got {}", op.name(), specs.len(), inputs.len());
+        let (mut read, mut written) = (0, 0);
+        op.operands(&mut |operand| match operand.role {
+            Role::Read => read += 1,
+            Role::Write => written += 1,
+        });
+        if written != 1 {
+            let reason = format!("{} writes {written} operands, and devices run those that write one", op.name());
+            return Err(Error::InvalidArgument { what: "operation", reason });
+        }
+        if read != inputs.len() {
+            let reason = format!("{} takes {read} buffers, got {}", op.name(), inputs.len());
             return Err(Error::InvalidArgument { what: "inputs", reason });
         }
-        let output_spec = op.output();
-        let operands = specs.iter().zip(inputs.iter().copied()).chain([(&output_spec, output)]);
-        for (spec, buffer) in operands {
-            if spec.required_bytes() > buffer.size_bytes() {
-                return Err(Error::ViewOutOfBounds {
-                    needed: spec.layout.required_elements(),
-                    have: buffer.size_bytes() / spec.dtype.size_bytes(),
-                });
+        // Nothing is allocated here: every call comes by.
+        let (mut rest, mut fits, mut is_empty) = (inputs.iter(), Ok(()), false);
+        op.operands(&mut |Operand { role, spec }| {
+            let buffer = match role {
+                Role::Read => rest.next().copied(),
+                Role::Write => Some(output),
+            };
+            is_empty |= role == Role::Write && spec.layout.elements() == 0;
+            match buffer {
+                Some(buffer) if spec.required_bytes() > buffer.size_bytes() && fits.is_ok() => {
+                    let (needed, have) =
+                        (spec.layout.required_elements(), buffer.size_bytes() / spec.dtype.size_bytes());
+                    fits = Err(Error::ViewOutOfBounds { needed, have });
+                }
+                _ => {}
             }
-        }
+        });
+        fits?;
         if inputs.iter().any(|input| input.same(output)) {
             let reason = format!("{} cannot write to a buffer it reads; copy the input first", op.name());
             return Err(Error::InvalidArgument { what: "output", reason });
         }
-        if output_spec.layout.elements() == 0 {
+        if is_empty {
             return Ok(());
         }
         self.0.execute(op, inputs, output)

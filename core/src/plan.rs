@@ -293,6 +293,52 @@ pub fn looped(rounds: u64, inner: u64) -> u64 {
 }
 
 impl Plan {
+    /// Refuses what no device could run: for plans that were not made, and tested, with the library's own operations. `op` names the
+    /// operation, which has `inputs` operands that are read.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the operation, the launch and what is wrong with it.
+    pub fn check(&self, op: &str, inputs: usize, caps: &Caps) -> Result<()> {
+        let refuse = |reason: String| Err(Error::InvalidArgument { what: "plan", reason: format!("{op}: {reason}") });
+        if self.launches.is_empty() {
+            return refuse("a plan without launches".to_owned());
+        }
+        for (number, Launch { kernel, grid, bindings, params }) in self.launches.iter().enumerate() {
+            let source = kernel.source();
+            let who = format!("launch {number} ({})", source.name);
+            if source.bindings.len() != bindings.len() {
+                return refuse(format!("{who} binds {} buffers of {}", bindings.len(), source.bindings.len()));
+            }
+            if bindings.len() > caps.max_storage_buffers as usize {
+                return refuse(format!("{who} binds {} buffers, {} fit", bindings.len(), caps.max_storage_buffers));
+            }
+            if grid.contains(&0) || grid.iter().zip(caps.max_workgroups).any(|(&size, most)| size > most) {
+                return refuse(format!("{who} has a grid of {grid:?}, within 1 and {:?} each", caps.max_workgroups));
+            }
+            if params.is_empty() {
+                return refuse(format!("{who} has no parameters; kernels have a uniform at binding 0"));
+            }
+            for (at, (slot, access)) in bindings.iter().zip(&source.bindings).enumerate() {
+                let twice = *access == Access::ReadWrite && bindings.iter().filter(|other| *other == slot).count() > 1;
+                let fault = match *slot {
+                    Slot::Input(input) if input >= inputs => Some(format!("is input {input} of {inputs}")),
+                    Slot::Input(_) if *access == Access::ReadWrite => {
+                        Some("is an input that the kernel writes".to_owned())
+                    }
+                    Slot::Scratch(scratch) if scratch >= self.scratch_bytes.len() => {
+                        Some(format!("is scratch buffer {scratch} of {}", self.scratch_bytes.len()))
+                    }
+                    _ if twice => Some("is written, and bound twice".to_owned()),
+                    _ => None,
+                };
+                if let Some(fault) = fault {
+                    return refuse(format!("binding {} of {who} {fault}", at + 1));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The most rounds that all loops of an invocation of one of its launches make together.
     pub fn loop_rounds(&self) -> u64 {
         self.launches.iter().map(|launch| launch.kernel.loop_rounds(&launch.params)).max().unwrap_or(0)
@@ -335,5 +381,65 @@ impl Caps {
              compute it in parts, or on another device"
         );
         self.unsupported(format!("{name} of this size"), reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel that reads its first buffer and writes its second.
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    struct Kernel;
+
+    impl KernelText for Kernel {
+        fn source(&self) -> Source {
+            let bindings = vec![Access::Read, Access::ReadWrite];
+            Source { name: "kernel".to_owned(), wgsl: String::new(), bindings }
+        }
+
+        fn loop_rounds(&self, _params: &[u32]) -> u64 {
+            0
+        }
+    }
+
+    fn launch(bindings: [Slot; 2]) -> Launch {
+        Launch { kernel: KernelKey::new(Kernel), grid: [1; 3], bindings: bindings.into(), params: vec![0] }
+    }
+
+    #[test]
+    fn plans_that_no_device_could_run_are_refused_with_their_place() {
+        let caps = Caps::webgpu_defaults("here");
+        let check = |launch: Launch, scratch: usize| {
+            let plan = Plan { launches: vec![launch], scratch_bytes: vec![16; scratch] };
+            plan.check("mine", 1, &caps).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(launch([Slot::Input(0), Slot::Output]), 0), Ok(()));
+        assert_eq!(check(launch([Slot::Scratch(0), Slot::Output]), 1), Ok(()));
+        let right = || launch([Slot::Input(0), Slot::Output]);
+        for (launch, words) in [
+            (launch([Slot::Input(1), Slot::Output]), "binding 1 of launch 0 (kernel) is input 1 of 1"),
+            (
+                launch([Slot::Output, Slot::Input(0)]),
+                "binding 2 of launch 0 (kernel) is an input that the kernel writes",
+            ),
+            (launch([Slot::Scratch(0), Slot::Output]), "is scratch buffer 0 of 0"),
+            (launch([Slot::Output, Slot::Output]), "is written, and bound twice"),
+            (Launch { grid: [1, 0, 1], ..right() }, "a grid of [1, 0, 1]"),
+            (Launch { grid: [70_000, 1, 1], ..right() }, "a grid of [70000, 1, 1]"),
+            (Launch { params: Vec::new(), ..right() }, "has no parameters"),
+            (Launch { bindings: vec![Slot::Output], ..right() }, "binds 1 buffers of 2"),
+        ] {
+            let refused = check(launch, 0).unwrap_err();
+            assert!(refused.contains("mine: ") && refused.contains(words), "{refused}");
+        }
+        let none = Plan::default().check("mine", 1, &caps).unwrap_err();
+        assert!(none.to_string().contains("a plan without launches"), "{none}");
+    }
+
+    #[test]
+    fn keys_are_equal_by_kind_and_content() {
+        let (one, other) = (KernelKey::new(Kernel), KernelKey::new(Kernel));
+        assert!(one == other && one.get::<Kernel>().is_some() && one == one.clone());
     }
 }

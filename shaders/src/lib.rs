@@ -28,6 +28,7 @@ pub mod wgsl;
 
 pub use glsl::for_glsl;
 pub use plan::{candidates, plan};
+pub use plans::is_own;
 pub use polywarp_core::plan::{
     Access, Candidate, Caps, Cooperative, KernelKey, KernelText, Launch, Plan, Slot, Source, share_scratch,
 };

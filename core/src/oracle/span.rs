@@ -229,8 +229,10 @@ impl Span {
         let (value, error) = match (low == f64::NEG_INFINITY, high == f64::INFINITY) {
             (true, true) if low < high => (self.value, f64::INFINITY),
             (true, true) | (false, false) => {
-                let middle = low / 2.0 + high / 2.0;
-                let value = if low <= at && at <= high { self.value } else { Scalar::F(middle) };
+                // One error holds for both sides: about the reference, unless that lies near an end.
+                let (below, above) = (at - low, high - at);
+                let is_amid = below >= 0.0 && above >= 0.0 && below <= 2.0 * above && above <= 2.0 * below;
+                let value = if is_amid { self.value } else { Scalar::F(low / 2.0 + high / 2.0) };
                 let x = value.as_f64();
                 (value, (high - x).max(x - low).max(f64::MIN_POSITIVE))
             }
@@ -404,4 +406,111 @@ fn wave(f: UnaryFn, of: Hull, compute: DType) -> Hull {
     }
     let y = f.eval(Scalar::F(middle), compute).as_f64();
     Hull::of(y).widened(half + f.error(of.low.abs().max(of.high.abs()), y, compute) + f.error(middle, 1.0, compute))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::Subnormals;
+
+    const INF: f64 = f64::INFINITY;
+
+    fn exact(x: f64) -> Span {
+        Span::exact(Scalar::F(x))
+    }
+
+    fn about(x: f64, error: f64) -> Span {
+        Span::from(Approx { value: Scalar::F(x), error })
+    }
+
+    /// Which of `candidates` are right for an f32 that came of `span`.
+    fn right<const N: usize>(span: Span, candidates: [f64; N]) -> [bool; N] {
+        let expected = span.round_to(DType::F32).into_expected(DType::F32);
+        candidates.map(|x| expected.accepts(Scalar::F(x), DType::F32, Subnormals::Kept))
+    }
+
+    #[test]
+    fn a_sum_that_may_overflow_leaves_infinity_and_the_largest_number() {
+        let max = DType::F32.max_finite();
+        let sum = about(max, max * 1e-7).binary(BinaryFn::Add, exact(0.0), DType::F32);
+        assert_eq!(right(sum, [max, INF, -INF, f64::NAN, 1.0]), [true, true, false, false, false]);
+        // Infinity from itself is NaN; two large numbers give one near 0.
+        let nothing = sum.binary(BinaryFn::Sub, sum, DType::F32);
+        assert_eq!(right(nothing, [0.0, f64::NAN]), [true, true]);
+        let certain = exact(max).binary(BinaryFn::Add, exact(max), DType::F32);
+        assert_eq!(right(certain, [INF, max, f64::NAN]), [true, false, false]);
+        let none = certain.binary(BinaryFn::Sub, certain, DType::F32);
+        assert_eq!(right(none, [f64::NAN, 0.0]), [true, false]);
+    }
+
+    #[test]
+    fn poles_and_edges_of_domains_are_open_within_an_error_of_them() {
+        let near_zero = about(1e-30, 2e-30);
+        let reciprocal = near_zero.unary(UnaryFn::Reciprocal, DType::F32);
+        assert_eq!(right(reciprocal, [INF, -INF, 1e30, -3.0]), [true; 4]);
+        let root = near_zero.unary(UnaryFn::Sqrt, DType::F32);
+        assert_eq!(right(root, [f64::NAN, 0.0, 1e-15, 1.0]), [true, true, true, false]);
+        let quotient = exact(0.0).binary(BinaryFn::Div, near_zero, DType::F32);
+        assert_eq!(right(quotient, [f64::NAN, 0.0]), [true, true]);
+        let product = near_zero.binary(BinaryFn::Mul, exact(INF), DType::F32);
+        assert_eq!(right(product, [f64::NAN, INF, -INF]), [true; 3]);
+        // Away from them nothing of it is.
+        let away = about(2.0, 0.5).unary(UnaryFn::Reciprocal, DType::F32);
+        assert_eq!(right(away, [0.5, 0.4, 0.66, 0.7, f64::NAN]), [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn functions_that_turn_take_the_value_where_they_do() {
+        let least = about(-1.0, 0.9).unary(UnaryFn::Silu, DType::F32);
+        assert_eq!(right(least, [-0.278, -0.1, -0.29, 0.01]), [true, true, false, false]);
+        let size = about(0.5, 1.0).unary(UnaryFn::Abs, DType::F32);
+        assert_eq!(right(size, [0.0, 1.5, 1.6]), [true, true, false]);
+        let wave = about(0.0, 0.1).unary(UnaryFn::Cos, DType::F32);
+        assert_eq!(right(wave, [1.0, 0.995, 0.8]), [true, true, false]);
+    }
+
+    #[test]
+    fn sums_that_f32_holds_are_exact_and_others_are_not() {
+        let [one, tiny] = [1.0, (-30f64).exp2()].map(exact);
+        assert!(one.binary(BinaryFn::Add, one, DType::F32).is_exact());
+        assert!(!one.binary(BinaryFn::Add, tiny, DType::F32).is_exact());
+        assert!(!one.binary(BinaryFn::Div, one, DType::F32).is_exact());
+        // f64 rounds the reference itself.
+        assert!(!one.binary(BinaryFn::Add, one, DType::F64).is_exact());
+    }
+
+    #[test]
+    fn comparisons_are_decided_where_every_outcome_agrees() {
+        let [low, high] = [about(1.0, 0.5), about(3.0, 0.5)];
+        let is = |span: Span| span.is_exact().then(|| span.value.as_i64());
+        assert_eq!(is(low.compare(CompareFn::Lt, high)), Some(1));
+        assert_eq!(is(low.compare(CompareFn::Eq, high)), Some(0));
+        assert_eq!(is(low.compare(CompareFn::Lt, about(1.6, 0.2))), None);
+        let maybe_nan = about(1.0, 2.0).unary(UnaryFn::Sqrt, DType::F32);
+        assert_eq!(is(maybe_nan.compare(CompareFn::Lt, exact(9.0))), None);
+        assert_eq!(is(maybe_nan.compare(CompareFn::Gt, exact(9.0))), Some(0));
+        assert_eq!(is(maybe_nan.compare(CompareFn::Ne, exact(9.0))), Some(1));
+        let open = low.compare(CompareFn::Lt, about(1.6, 0.2));
+        let chosen = open.select(exact(5.0), exact(-5.0));
+        assert_eq!(right(chosen, [5.0, -5.0, 6.0, f64::NAN]), [true, true, false, false]);
+    }
+
+    #[test]
+    fn what_may_be_flushed_may_be_zero_and_nothing_beyond() {
+        let tiny = DType::F32.min_normal() / 2.0;
+        let flushed = exact(tiny).flushable(DType::F32);
+        assert_eq!(right(flushed, [tiny, 0.0, -tiny, 2.0 * tiny]), [true, true, false, false]);
+        assert!(exact(1.0).flushable(DType::F32).is_exact());
+        let inverse = flushed.unary(UnaryFn::Reciprocal, DType::F32);
+        assert_eq!(right(inverse, [1.0 / tiny, INF]), [true, true]);
+    }
+
+    #[test]
+    fn rounding_to_a_narrow_type_may_take_either_neighbour_and_overflow() {
+        let half = about(65_515.0, 20.0).round_to(DType::F16).into_expected(DType::F16);
+        let accepts = |x: f64| half.accepts(Scalar::F(x), DType::F16, Subnormals::Kept);
+        assert!(accepts(65_504.0) && accepts(INF) && !accepts(-INF) && !accepts(65_408.0));
+        let clipped = about(460.0, 20.0).round_to(DType::F8E4M3).into_expected(DType::F8E4M3);
+        assert!(clipped.accepts(Scalar::F(448.0), DType::F8E4M3, Subnormals::Kept));
+    }
 }

@@ -6,10 +6,16 @@ use polywarp_core::ops::{
 };
 use polywarp_core::{Op, Result};
 
-use crate::{Candidate, Caps, KernelText, Plan, Source};
+use crate::{Candidate, Caps, KernelKey, KernelText, Plan, Source};
 
 macro_rules! kernels {
     ($($module:ident),* $(,)?) => {
+        /// Whether `key` is that of a kernel of this crate, which stays inside its buffers by construction. What an operation of
+        /// another crate brings may not: backends compile it with every check, as they do users' kernels.
+        pub fn is_own(key: &KernelKey) -> bool {
+            $(key.get::<$module::Kernel>().is_some())||*
+        }
+
         $(
             mod $module;
 
@@ -110,5 +116,10 @@ fn all(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
 /// The ways that an operation of another crate has of its own; never none.
 fn own(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
     let found = op.portable(caps)?;
-    if found.is_empty() { Err(caps.unsupported(op.name(), "its planner offers no kernel")) } else { Ok(found) }
+    if found.is_empty() {
+        return Err(caps.unsupported(op.name(), "its planner offers no kernel"));
+    }
+    let inputs = op.inputs().len();
+    found.iter().try_for_each(|candidate| candidate.plan.check(op.name(), inputs, caps))?;
+    Ok(found)
 }
