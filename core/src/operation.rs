@@ -178,7 +178,7 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// The same, written to `output`, which differs in its place alone; `None` where it lies where it lies.
+    /// The same, written to `output`, which differs in its place alone; with `None` benchmarks write where the operation does.
     fn with_output(&self, output: TensorSpec) -> Option<Op> {
         let _ = output;
         None
