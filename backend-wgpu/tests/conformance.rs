@@ -14,7 +14,7 @@ use polywarp_core::harness::{Level, Part, Selection, run, run_async};
 use polywarp_wgpu::{Options, adapters};
 
 /// Of the quick cases, which Vulkan with all it has runs whole, devices with WebGPU's defaults and those of GL, whose kernels are
-/// written in another language, run a part of so many every day: software GPUs compile for minutes.
+/// written in another language, run another part every day: software GPUs take minutes to compile.
 const EVERY_OF_WEBGPU_DEFAULTS: u64 = 4;
 const EVERY_OF_GL: u64 = 2;
 

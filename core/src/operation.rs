@@ -213,7 +213,7 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// How it is tuned; `None` for operations of which nothing is to be chosen.
+    /// How it is tuned; `None` for operations with one way to run.
     fn tuned(&self) -> Option<&dyn Tuned> {
         None
     }

@@ -287,7 +287,7 @@ impl fmt::Debug for KernelKey {
     }
 }
 
-/// The rounds of a loop of `rounds`, each of which makes `inner` in loops of its own.
+/// The rounds of a loop of `rounds` whose body makes `inner` rounds in loops of its own.
 pub fn looped(rounds: u64, inner: u64) -> u64 {
     rounds.saturating_mul(inner.saturating_add(1)).saturating_add(1)
 }

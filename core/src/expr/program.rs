@@ -130,7 +130,7 @@ impl Program {
         self.rounded.has(id)
     }
 
-    /// The steps of which that holds.
+    /// All steps for which [`Program::is_rounded`] is true.
     pub fn rounded(&self) -> StepSet {
         self.rounded
     }

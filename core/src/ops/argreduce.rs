@@ -59,7 +59,7 @@ impl ArgReduce {
         ArgReduce::over(function, input, axes, output)
     }
 
-    /// The same over these axes, ascending and each once, be it none.
+    /// The same over exactly these axes, which ascend without repetition; an empty list folds nothing.
     fn over(function: ArgReduceFn, input: TensorSpec, axes: Vec<usize>, output: TensorSpec) -> Result<ArgReduce> {
         let op = function.name();
         if input.dtype == DType::Bool {

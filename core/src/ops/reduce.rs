@@ -111,7 +111,7 @@ impl Reduce {
         Reduce::over(function, input, axes, output)
     }
 
-    /// The same over these axes, ascending and each once, be it none.
+    /// The same over exactly these axes, which ascend without repetition; an empty list folds nothing.
     fn over(function: ReduceFn, input: TensorSpec, axes: Vec<usize>, output: TensorSpec) -> Result<Reduce> {
         let op = function.name();
         let dtype = function.output_dtype(input.dtype).ok_or(Error::UndefinedForDType { op, dtype: input.dtype })?;

@@ -155,7 +155,7 @@ impl Operation for Softmax {
         Some(Softmax { output, ..self.clone() }.into())
     }
 
-    /// Whole lines, of which some.
+    /// Some lines, each whole.
     fn sample(&self) -> Result<Option<Sample>> {
         let thinning = Thinning::new(self.output.layout.dims(), |axis| axis != self.axis);
         let positions = thinning.of(&self.output.layout)?;

@@ -150,8 +150,8 @@ pub(in crate::ops) fn dense(spec: &TensorSpec, dims: &[u64]) -> Option<TensorSpe
     Some(TensorSpec::new(spec.dtype, layout.with_offset(spec.layout.offset() % KEPT_REMAINDER)))
 }
 
-/// Of `m` rows, each of which takes the oracle `each` multiplications, those to compare: the last, `edges`, those at the edges
-/// of tiles, then others; ascending.
+/// Which of `m` rows to compare, ascending: the last, `edges`, those at the edges of tiles, then others. The oracle takes `each`
+/// multiplications for a row.
 pub(in crate::ops) fn sampled(m: u64, each: u64, edges: impl Iterator<Item = u64>) -> Vec<u64> {
     let wanted = (ORACLE_PRODUCTS / each.max(1)).max(LEAST_ROWS).min(m);
     let edges = [m.saturating_sub(1)].into_iter().chain(edges).chain(EDGES).filter(|&row| row < m);
