@@ -71,7 +71,7 @@ impl Operation for PrefixSum {
         vec![sums.collect()]
     }
 
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         let (rows, columns) = self.extents();
         let [from, to] = [&self.input, &self.output].map(|spec| spec.layout.offset() as usize);
         for row in 0..rows {
@@ -80,7 +80,7 @@ impl Operation for PrefixSum {
                 let [at, end] = [from, to].map(|first| 4 * (first + row * columns + column));
                 let x = [0, 1, 2, 3].map(|byte| inputs[0][at + byte]);
                 sum += f32::from_le_bytes(x);
-                output[end..end + 4].copy_from_slice(&sum.to_le_bytes());
+                outputs[0][end..end + 4].copy_from_slice(&sum.to_le_bytes());
             }
         }
         Ok(())
@@ -96,7 +96,7 @@ impl Operation for PrefixSum {
         let launch = Launch {
             kernel: KernelKey::new(RowByRow),
             grid: caps.fold_grid((rows as u64).div_ceil(64))?,
-            bindings: vec![Slot::Input(0), Slot::Output],
+            bindings: vec![Slot::Input(0), Slot::Output(0)],
             params: vec![rows as u32, columns as u32, offset(&self.input), offset(&self.output)],
         };
         let plan = Plan { launches: vec![launch], scratch_bytes: Vec::new() };
@@ -130,7 +130,8 @@ impl KernelText for RowByRow {
 /// The sums along the rows of `x`.
 fn prefix_sum(x: &Tensor) -> Result<Tensor> {
     let output = TensorSpec::new(x.dtype(), Layout::contiguous(*x.shape()));
-    Tensor::apply(x.device(), PrefixSum { input: x.spec(), output }, &[x])
+    let mut results = Tensor::apply(x.device(), PrefixSum { input: x.spec(), output }, &[x])?;
+    Ok(results.swap_remove(0))
 }
 
 /// Cases of any shape and values, as the library's own operations have: results, bytes beside them, and the same bits twice.

@@ -147,11 +147,11 @@ impl Planned for CudaBackend {
         COMPILE_TIME.saturating_mul(u32::try_from(compiles).unwrap_or(u32::MAX))
     }
 
-    fn run(&self, plan: &Work, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    fn run(&self, plan: &Work, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         match plan {
-            Work::Native(plan) => self.run_planned(plan, inputs, output),
-            Work::Portable(plan) => self.run_plan(plan, inputs, output),
-            Work::Composed(plan) => plan.run(self, inputs, output),
+            Work::Native(plan) => self.run_planned(plan, inputs, outputs),
+            Work::Portable(plan) => self.run_plan(plan, inputs, outputs),
+            Work::Composed(plan) => plan.run(self, inputs, outputs),
         }
     }
 
@@ -176,15 +176,15 @@ impl CudaBackend {
     /// # Errors
     /// [`Error::InvalidArgument`] for a name that is none of [`CudaBackend::candidates`]; else as
     /// [`polywarp_core::Backend::execute`].
-    pub fn run_candidate(&self, op: &Op, name: &str, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        check_buffers(op, inputs, output)?;
+    pub fn run_candidate(&self, op: &Op, name: &str, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
+        check_buffers(op, inputs, outputs)?;
         if op.output().layout.elements() == 0 {
             return Ok(());
         }
         let found = self.all(op)?.into_iter().find(|candidate| candidate.name == name);
         let reason = || format!("{name} is no way to compute this {} on {}", op.name(), self.id());
         let found = found.ok_or_else(|| Error::InvalidArgument { what: "candidate", reason: reason() })?;
-        self.run(&found.plan, inputs, output)
+        self.run(&found.plan, inputs, outputs)
     }
 
     /// Ways of kernels in CUDA C++ for what they can do of `op`, and portable ones for the rest.
@@ -270,12 +270,19 @@ impl CudaBackend {
 }
 
 /// The rules of [`polywarp_core::Device::execute`], for calls that do not come through it.
-fn check_buffers(op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-    let (specs, to) = (op.inputs(), op.output());
+fn check_buffers(op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
+    let (specs, written) = (op.inputs(), op.outputs());
     let fits = specs.len() == inputs.len()
         && specs.iter().zip(inputs).all(|(spec, buffer)| spec.required_bytes() <= buffer.size_bytes())
-        && to.required_bytes() <= output.size_bytes()
-        && !inputs.iter().any(|input| input.same(output));
-    let reason = || format!("{} takes {} of its own size, and an output that is none of them", op.name(), specs.len());
+        && written.len() == outputs.len()
+        && written.iter().zip(outputs).all(|(to, buffer)| to.spec.required_bytes() <= buffer.size_bytes())
+        && outputs
+            .iter()
+            .enumerate()
+            .all(|(at, output)| !inputs.iter().chain(&outputs[..at]).any(|other| other.same(output)));
+    let reason = || {
+        let (read, written) = (specs.len(), written.len());
+        format!("{} takes {read} inputs and {written} outputs of its own size, no output twice or an input", op.name())
+    };
     if fits { Ok(()) } else { Err(Error::InvalidArgument { what: "buffers", reason: reason() }) }
 }

@@ -42,12 +42,12 @@ impl Composed {
     }
 
     /// Runs, or records, all parts: all of them or none.
-    pub(crate) fn run(&self, backend: &CudaBackend, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    pub(crate) fn run(&self, backend: &CudaBackend, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         let place = backend.alloc(self.scratch_bytes.first().copied().unwrap_or(0))?;
         let recorded = backend.recorders().with(|tape| tape.len());
         let given = self.parts.iter().try_for_each(|(product, reduction)| {
-            backend.run_planned(product, inputs, &place)?;
-            backend.run_plan(reduction, &[&place], output)
+            backend.run_planned(product, inputs, &[&place])?;
+            backend.run_plan(reduction, &[&place], outputs)
         });
         if let (Err(_), Some(len)) = (&given, recorded) {
             backend.recorders().with(|tape| tape.truncate(len));

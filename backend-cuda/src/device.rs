@@ -232,9 +232,9 @@ impl Backend for CudaBackend {
         self.read_now(buffer, range)
     }
 
-    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         self.fault().check()?;
-        self.chooser.execute(self, op, inputs, output)
+        self.chooser.execute(self, op, inputs, outputs)
     }
 
     fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {

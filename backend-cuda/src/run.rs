@@ -25,15 +25,14 @@ impl CudaBackend {
     ///
     /// # Errors
     /// As [`polywarp_core::Backend::execute`]; [`Error::InvalidArgument`] for a plan that names a buffer there is not.
-    pub fn run_plan(&self, plan: &Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    pub fn run_plan(&self, plan: &Plan, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         self.fault().check()?;
-        let output = self.own(output)?;
         let scratch = plan.scratch_bytes.iter().map(|&bytes| self.allocate(bytes)).collect::<Result<Vec<_>>>()?;
         // All kernels exist before the first is enqueued: an op runs whole or not at all.
         let kernels = plan.launches.iter().map(|launch| self.with_room(|| self.kernels.get(&launch.kernel)));
         let kernels = kernels.collect::<Result<Vec<_>>>()?;
         let recorded = self.recorders().with(|tape| tape.len());
-        let given = self.give_all(plan, &kernels, inputs, output, &scratch);
+        let given = self.give_all(plan, &kernels, (inputs, outputs), &scratch);
         if let (Err(_), Some(len)) = (&given, recorded) {
             self.recorders().with(|tape| tape.truncate(len));
         }
@@ -45,14 +44,22 @@ impl CudaBackend {
     /// # Errors
     /// As [`polywarp_core::Backend::execute`]; [`Error::InvalidArgument`] for a plan that is not sound,
     /// [`Error::Unsupported`] for one whose kernels this card or its driver does not take.
-    pub fn run_native(&self, plan: &polywarp_kernels::Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    pub fn run_native(&self, plan: &polywarp_kernels::Plan, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         plan.check(inputs.len()).map_err(bad_plan)?;
-        self.run_planned(plan, inputs, output)
+        self.run_planned(plan, inputs, outputs)
     }
 
     /// Runs a plan that a planner of `polywarp_kernels` made: those are sound, which tests see to.
-    pub(crate) fn run_planned(&self, plan: &polywarp_kernels::Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    pub(crate) fn run_planned(
+        &self,
+        plan: &polywarp_kernels::Plan,
+        inputs: &[&Buffer],
+        outputs: &[&Buffer],
+    ) -> Result<()> {
         self.fault().check()?;
+        let [output] = outputs else {
+            return Err(bad_plan(format!("native kernels write one output, got {}", outputs.len())));
+        };
         let output = self.own(output)?;
         let scratch = plan.scratch_bytes.iter().map(|&bytes| self.allocate(bytes)).collect::<Result<Vec<_>>>()?;
         let inputs = inputs.iter().map(|input| self.own(input)).collect::<Result<Vec<_>>>()?;
@@ -111,8 +118,7 @@ impl CudaBackend {
         &self,
         plan: &Plan,
         kernels: &[Arc<Kernel>],
-        inputs: &[&Buffer],
-        output: &Allocation,
+        (inputs, outputs): (&[&Buffer], &[&Buffer]),
         scratch: &[Allocation],
     ) -> Result<()> {
         for (launch, kernel) in plan.launches.iter().zip(kernels) {
@@ -125,7 +131,7 @@ impl CudaBackend {
             for (index, slot) in launch.bindings.iter().enumerate() {
                 let found = match *slot {
                     Slot::Input(number) => inputs.get(number).map(|input| self.own(input)).transpose()?,
-                    Slot::Output => Some(output),
+                    Slot::Output(number) => outputs.get(number).map(|output| self.own(output)).transpose()?,
                     Slot::Scratch(number) => scratch.get(number),
                 };
                 let Some(found) = found else { return Err(bad_plan(format!("it names {slot:?}, which there is not"))) };

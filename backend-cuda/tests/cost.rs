@@ -75,7 +75,7 @@ fn host_cost_of_operations_launches_and_replays() {
     let plan = polywarp_shaders::plan(&sum, backend.caps()).unwrap();
     assert_eq!(plan.launches.len(), 1);
     per_call("launch of a planned kernel", 500, &mut || {
-        backend.run_plan(&plan, &[rows.buffer()], sums.buffer()).unwrap();
+        backend.run_plan(&plan, &[rows.buffer()], &[sums.buffer()]).unwrap();
     });
     // What choosing a kernel costs once the key is decided: the operation, beside the launch of its plan.
     let n = common::scaled(64, 8) as u64;
@@ -83,11 +83,11 @@ fn host_cost_of_operations_launches_and_replays() {
     let operands: Vec<Tensor> = (0..3).map(|_| Tensor::full(&device, DType::F32, [n, n], 1.0).unwrap()).collect();
     let inputs = [operands[0].buffer(), operands[1].buffer()];
     let chosen = per_call("product, decided", 300, &mut || {
-        backend.execute(&product, &inputs, operands[2].buffer()).unwrap();
+        backend.execute(&product, &inputs, &[operands[2].buffer()]).unwrap();
     });
     let planned = per_call("product, planned each time", 300, &mut || {
         let plan = polywarp_shaders::plan(&product, backend.caps()).unwrap();
-        backend.run_plan(&plan, &inputs, operands[2].buffer()).unwrap();
+        backend.run_plan(&plan, &inputs, &[operands[2].buffer()]).unwrap();
     });
     println!("choosing costs {:.2} us more than planning", chosen - planned);
     let step = device.record(|| (0..50).try_fold(x.clone(), |z, _| z.add(&y))).unwrap();

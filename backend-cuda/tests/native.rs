@@ -126,7 +126,7 @@ fn check_arguments(backend: &CudaBackend, run: impl Fn(&polywarp_core::Buffer)) 
 fn launch_passes_every_kind_of_argument_and_shared_memory() {
     let Some(backend) = card_with_probes() else { return };
     let plan = arguments_plan();
-    check_arguments(&backend, |output| backend.run_native(&plan, &[], output).unwrap());
+    check_arguments(&backend, |output| backend.run_native(&plan, &[], &[output]).unwrap());
     assert_eq!(backend.native_kernels(), 1);
 }
 
@@ -136,7 +136,7 @@ fn launch_can_be_recorded_and_replayed() {
     let plan = arguments_plan();
     check_arguments(&backend, |output| {
         backend.begin_recording().unwrap();
-        backend.run_native(&plan, &[], output).unwrap();
+        backend.run_native(&plan, &[], &[output]).unwrap();
         let recorded = backend.end_recording().unwrap();
         backend.write(output, 64, &[0; 6 * 64]).unwrap();
         backend.replay(&recorded).unwrap();
@@ -149,10 +149,10 @@ fn plan_that_does_not_fit_is_refused_and_nothing_runs() {
     let output = backend.alloc(1024).unwrap();
     let mut plan = arguments_plan();
     plan.launches[0].args.pop();
-    assert!(backend.run_native(&plan, &[], &output).is_err());
+    assert!(backend.run_native(&plan, &[], &[&output]).is_err());
     let mut plan = arguments_plan();
     plan.launches[0].args[1] = Arg::Address { slot: Slot::Input(0), offset_bytes: 0 };
-    assert!(backend.run_native(&plan, &[], &output).is_err());
+    assert!(backend.run_native(&plan, &[], &[&output]).is_err());
     common::assert_alive(&*backend);
 }
 
@@ -164,7 +164,7 @@ fn driver_that_takes_no_machine_code_is_told_apart() {
         return;
     }
     let output = backend.alloc(1024).unwrap();
-    let error = backend.run_native(&arguments_plan(), &[], &output).unwrap_err();
+    let error = backend.run_native(&arguments_plan(), &[], &[&output]).unwrap_err();
     assert!(error.to_string().contains("no code of"), "{error}");
     assert_eq!(backend.native_kernels(), 0);
     common::assert_alive(&backend);
@@ -195,7 +195,7 @@ fn tensor_maps_read_what_they_describe() {
         let launch = Launch { kernel, grid: [columns.div_ceil(32).next_multiple_of(2), rows.div_ceil(8), 1], args };
         let output = common::upload(&*backend, &vec![7; (rows * columns) as usize]);
         let plan = Plan { launches: vec![launch], scratch_bytes: Vec::new() };
-        backend.run_native(&plan, &[&input], &output).unwrap();
+        backend.run_native(&plan, &[&input], &[&output]).unwrap();
         let found = common::download(&*backend, &output);
         for y in 0..rows {
             for x in 0..columns {
@@ -310,11 +310,11 @@ fn products_need_no_native_kernel() {
         let ones = backend.alloc(64 * 64 * dtype.size_bytes()).unwrap();
         backend.write(&ones, 0, &one.repeat(64 * 64)).unwrap();
         let outputs = [0, 1].map(|_| backend.alloc(64 * 64 * dtype.size_bytes()).unwrap());
-        backend.run_candidate(&op, names.last().unwrap(), &[&ones, &ones], &outputs[0]).unwrap();
-        backend.execute(&op, &[&ones, &ones], &outputs[1]).unwrap();
+        backend.run_candidate(&op, names.last().unwrap(), &[&ones, &ones], &[&outputs[0]]).unwrap();
+        backend.execute(&op, &[&ones, &ones], &[&outputs[1]]).unwrap();
         let [x, y] = outputs.map(|output| backend.read_blocking(&output, 0..output.size_bytes()).unwrap());
         let sixty_four = if dtype == DType::F16 { vec![0x00, 0x54] } else { vec![0, 0, 0x80, 0x42] };
         assert!(x == y && x[..sixty_four.len()] == sixty_four[..], "{dtype}");
-        assert!(backend.run_candidate(&op, "no such way", &[&ones, &ones], &ones).is_err());
+        assert!(backend.run_candidate(&op, "no such way", &[&ones, &ones], &[&ones]).is_err());
     }
 }

@@ -19,7 +19,7 @@ fn settled() -> Option<CudaBackend> {
     let backend = first()?;
     let op = product(8, 8, 8);
     let (inputs, output) = operands(&backend, &op);
-    backend.execute(&op, &[&inputs[0], &inputs[1]], &output).unwrap();
+    backend.execute(&op, &[&inputs[0], &inputs[1]], &[&output]).unwrap();
     Some(backend)
 }
 
@@ -40,14 +40,14 @@ fn tuning_ends_with_the_winners_result_and_is_remembered() {
     let n = scaled(1024, 40) as u64;
     let op = product(n, n, n);
     let (inputs, output) = operands(&backend, &op);
-    backend.execute(&op, &[&inputs[0], &inputs[1]], &output).unwrap();
+    backend.execute(&op, &[&inputs[0], &inputs[1]], &[&output]).unwrap();
     let count = (n * n) as usize;
     assert_eq!(values(&backend, &output, count), vec![2.0 * n as f32; count]);
     let key = Key::of(&op).unwrap();
     let answer = tuner.answer(&key).expect("it was tuned");
     println!("{}: {:?}", answer.key, answer.times);
     assert!(answer.times.iter().any(|timed| timed.candidate == answer.winner));
-    backend.execute(&op, &[&inputs[0], &inputs[1]], &output).unwrap();
+    backend.execute(&op, &[&inputs[0], &inputs[1]], &[&output]).unwrap();
     assert_eq!(tuner.answer(&key), Some(answer));
     assert_eq!(values(&backend, &output, count), vec![2.0 * n as f32; count]);
     assert!(tuner.quarantine().iter().all(|verdict| verdict.candidate != "liar"));
@@ -75,7 +75,7 @@ fn grouped_products_are_tuned_with_the_users_own_ends() {
     let ends = upload([10i32, 10, 33].iter().flat_map(|end| end.to_le_bytes()).collect());
     let (b, output) = (upload(b), upload(vec![0xff; rows as usize * 32]));
     for _ in 0..2 {
-        backend.execute(&op, &[&a, &b, &ends], &output).unwrap();
+        backend.execute(&op, &[&a, &b, &ends], &[&output]).unwrap();
         let bytes = backend.read_blocking(&output, 0..rows * 32).unwrap();
         // 24.0 for ten rows, 72.0 for as many as the last group owns, 0 behind.
         let of_row = |row: u64| match row {
@@ -100,7 +100,7 @@ fn faults_of_the_user_are_not_blamed_on_kernels() {
     let (inputs, _) = operands(&backend, &op);
     let (_, foreign) = operands(&other, &op);
     let before = tuner.quarantine();
-    let refused = backend.execute(&op, &[&inputs[0], &inputs[1]], &foreign);
+    let refused = backend.execute(&op, &[&inputs[0], &inputs[1]], &[&foreign]);
     assert!(matches!(refused, Err(Error::DeviceMismatch { .. })), "{refused:?}");
     assert_eq!(tuner.quarantine().len(), before.len(), "{:?}", tuner.quarantine());
 }

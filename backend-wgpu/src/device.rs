@@ -93,10 +93,10 @@ impl WgpuBackend {
     ///
     /// # Errors
     /// As [`Backend::execute`]; [`Error::InvalidArgument`] for a plan that names a buffer there is not.
-    pub fn run_plan(&self, plan: &Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    pub fn run_plan(&self, plan: &Plan, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         self.fault.check()?;
         let inputs = inputs.iter().map(|input| self.own(input)).collect::<Result<Vec<_>>>()?;
-        let output = self.own(output)?;
+        let outputs = outputs.iter().map(|output| self.own(output)).collect::<Result<Vec<_>>>()?;
         let scratch = plan.scratch_bytes.iter().map(|&bytes| self.alloc(bytes)).collect::<Result<Vec<_>>>()?;
         let scratch_raws = scratch.iter().map(|buffer| self.own(buffer)).collect::<Result<Vec<_>>>()?;
         let pipelines = plan.launches.iter().map(|launch| self.pipelines.get(&launch.kernel, launch.params.len()));
@@ -110,7 +110,7 @@ impl WgpuBackend {
                 for slot in &launch.bindings {
                     let found = match *slot {
                         Slot::Input(index) => inputs.get(index).copied(),
-                        Slot::Output => Some(output),
+                        Slot::Output(index) => outputs.get(index).copied(),
                         Slot::Scratch(index) => scratch_raws.get(index).copied(),
                     };
                     let Some(found) = found else {
@@ -171,9 +171,9 @@ impl Backend for WgpuBackend {
         self.read_now(buffer, range)
     }
 
-    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         self.fault.check()?;
-        self.chooser.execute(self, op, inputs, output)
+        self.chooser.execute(self, op, inputs, outputs)
     }
 
     fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {

@@ -51,8 +51,8 @@ impl Planned for WgpuBackend {
         COMPILE_TIME.saturating_mul(u32::try_from(compiles).unwrap_or(u32::MAX))
     }
 
-    fn run(&self, plan: &Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        self.run_plan(plan, inputs, output)
+    fn run(&self, plan: &Plan, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
+        self.run_plan(plan, inputs, outputs)
     }
 
     fn records(&self) -> bool {

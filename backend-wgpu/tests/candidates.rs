@@ -29,9 +29,9 @@ impl Wrap for Forced {
         &self.backend
     }
 
-    fn execute(&self, _: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    fn execute(&self, _: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         let plan = self.plan.lock().unwrap().clone();
-        self.backend.run_plan(&plan, inputs, output)
+        self.backend.run_plan(&plan, inputs, outputs)
     }
 }
 

@@ -92,7 +92,7 @@ fn smallest_wrapped_buffer_is_computed_by_kernels_of_the_library() {
             let values: Vec<u32> = (1..=words).collect();
             backend.write(&wrapped, 0, &bytes(&values)).unwrap();
             let output = upload(backend, &vec![0; values.len()]);
-            backend.execute(&copy(values.len()), &[&wrapped], &output).unwrap();
+            backend.execute(&copy(values.len()), &[&wrapped], &[&output]).unwrap();
             assert_eq!(download(backend, &output), values);
         }
     });
@@ -103,7 +103,7 @@ fn buffer_that_the_application_destroyed_fails_its_launches_alone() {
     each(|backend| {
         let (good, output) = (upload(backend, &[7; 16]), upload(backend, &[0; 16]));
         let copied = || {
-            backend.execute(&copy(16), &[&good], &output).unwrap();
+            backend.execute(&copy(16), &[&good], &[&output]).unwrap();
             assert_eq!(download(backend, &output), [7; 16]);
         };
         copied();
@@ -114,7 +114,7 @@ fn buffer_that_the_application_destroyed_fails_its_launches_alone() {
             let launched = backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &wrapped)]);
             assert!(matches!(launched, Err(Error::Backend { .. })), "{launched:?}");
             // The same parameters as those of the copy that works.
-            let executed = backend.execute(&copy(16), &[&wrapped], &output);
+            let executed = backend.execute(&copy(16), &[&wrapped], &[&output]);
             assert!(matches!(executed, Err(Error::Backend { .. })), "{executed:?}");
             copied();
         }

@@ -151,7 +151,7 @@ fn plan_that_fails_half_way_is_not_recorded() {
         let recording = device
             .record(|| {
                 x.assign(&x.add_scalar(1.0)?)?;
-                let error = backend.run_plan(&plan, &[x.buffer()], y.buffer());
+                let error = backend.run_plan(&plan, &[x.buffer()], &[y.buffer()]);
                 assert!(matches!(error, Err(Error::InvalidArgument { what: "plan", .. })), "{error:?}");
                 x.assign(&x.mul_scalar(3.0)?)
             })

@@ -43,7 +43,7 @@ fn tuning_keeps_the_order_of_work_and_repeats_bits() {
         // Work before the first use is not seen late, work after it not early.
         let fours = 4.0f32.to_le_bytes().repeat(96 * 64);
         backend.write(&inputs[0], 0, &fours).unwrap();
-        backend.execute(&op, &[&inputs[0], &inputs[1]], &output).unwrap();
+        backend.execute(&op, &[&inputs[0], &inputs[1]], &[&output]).unwrap();
         backend.write(&inputs[0], 0, &vec![0; fours.len()]).unwrap();
         assert_eq!(values(backend, &output, 96 * 80), vec![8.0 * 64.0; 96 * 80]);
         let answer = tuner.answer(&Key::of(&op).unwrap()).expect("it was tuned");
@@ -51,7 +51,7 @@ fn tuning_keeps_the_order_of_work_and_repeats_bits() {
         assert!(answer.times.iter().any(|timed| timed.candidate == answer.winner && timed.ns > 0.0));
         // Nothing is compiled or timed any more.
         let compiled = backend.compiled_kernels();
-        backend.execute(&op, &[&inputs[0], &inputs[1]], &output).unwrap();
+        backend.execute(&op, &[&inputs[0], &inputs[1]], &[&output]).unwrap();
         assert_eq!(backend.compiled_kernels(), compiled);
         // Another precision has an answer of its own.
         let low: Op = Matmul { precision: Precision::Low, ..matmul.clone() }.check().unwrap().into();
@@ -70,7 +70,7 @@ fn first_use_waits_for_no_kernel_but_its_own() {
         let names: Vec<String> = backend.candidates(&op).unwrap().into_iter().map(|found| found.name).collect();
         assert!(names.len() > 1 && names.iter().all(|name| takes(name) > budget), "{budget:?} is not the usual one");
         let (inputs, output) = operands(backend, &op);
-        backend.execute(&op, &[&inputs[0], &inputs[1]], &output).unwrap();
+        backend.execute(&op, &[&inputs[0], &inputs[1]], &[&output]).unwrap();
         // What the driver has compiled costs nothing, and nothing else was.
         let answer = tuner.answer(&Key::of(&op).unwrap()).expect("the first one was timed");
         assert_eq!((answer.times.len(), takes(&answer.winner)), (1, Duration::ZERO), "{:?}", answer.times);

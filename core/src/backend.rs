@@ -236,13 +236,14 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// As [`Backend::read`]; [`Error::WouldBlock`] in a browser.
     fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>>;
 
-    /// Runs `op`, reading `inputs` (in the order of [`Operation::inputs`](crate::Operation::inputs)) and writing `output`. The output shares no buffer
-    /// with an input and has at least one element.
+    /// Runs `op` on buffers in the order of [`Operation::operands`](crate::Operation::operands): `inputs` are read, `outputs` written
+    /// or updated. No output shares its buffer with another operand, and one at least has elements. An error means that
+    /// nothing was enqueued.
     ///
     /// # Errors
     /// [`Error::Unsupported`], [`Error::UnsupportedDType`] before anything is enqueued; [`Error::OutOfMemory`] for
     /// scratch space, [`Error::DeviceLost`].
-    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()>;
+    fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()>;
 
     /// Runs a user's kernel over `grid` workgroups.
     ///

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::operation::{Operand, Role};
+use crate::operation::Operand;
 use crate::tuner::Tuner;
 use crate::{Backend, Buffer, DType, DeviceInfo, Error, Fit, Inputs, MemoryStats, Op, Recording, Result};
 
@@ -54,51 +54,63 @@ impl Device {
         self.info().dtypes.contains(&dtype)
     }
 
-    /// Runs `op` on buffers of this device: every rule [`Backend::execute`] promises its implementors is checked here.
+    /// Runs `op` on buffers of this device: every rule that [`Backend::execute`] promises its implementors is checked here.
+    /// `inputs` are the operands read, `outputs` those written or updated, each in the operation's order.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a wrong number of buffers or an output that is also an input,
+    /// [`Error::InvalidArgument`] for a wrong number of buffers or an output that is also another operand,
     /// [`Error::ViewOutOfBounds`] for a buffer too small, and what the backend reports.
-    pub fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        let (mut read, mut written) = (0, 0);
-        op.operands(&mut |operand| match operand.role {
-            Role::Read => read += 1,
-            Role::Write => written += 1,
-        });
-        if written != 1 {
-            let reason = format!("{} writes {written} operands, and devices run those that write one", op.name());
-            return Err(Error::InvalidArgument { what: "operation", reason });
-        }
-        if read != inputs.len() {
-            let reason = format!("{} takes {read} buffers, got {}", op.name(), inputs.len());
-            return Err(Error::InvalidArgument { what: "inputs", reason });
-        }
+    pub fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         // Nothing is allocated here: every call comes by.
-        let (mut rest, mut fits, mut is_empty) = (inputs.iter(), Ok(()), false);
+        let (mut read, mut written, mut is_ordered) = (0, 0, true);
+        let (mut fits, mut is_empty) = (Ok(()), true);
         op.operands(&mut |Operand { role, spec }| {
-            let buffer = match role {
-                Role::Read => rest.next().copied(),
-                Role::Write => Some(output),
+            let buffer = if role.is_written() {
+                is_empty &= spec.layout.elements() == 0;
+                written += 1;
+                outputs.get(written - 1)
+            } else {
+                is_ordered &= written == 0;
+                read += 1;
+                inputs.get(read - 1)
             };
-            is_empty |= role == Role::Write && spec.layout.elements() == 0;
-            match buffer {
-                Some(buffer) if spec.required_bytes() > buffer.size_bytes() && fits.is_ok() => {
-                    let (needed, have) =
-                        (spec.layout.required_elements(), buffer.size_bytes() / spec.dtype.size_bytes());
-                    fits = Err(Error::ViewOutOfBounds { needed, have });
-                }
-                _ => {}
+            if let Some(buffer) = buffer
+                && spec.required_bytes() > buffer.size_bytes()
+                && fits.is_ok()
+            {
+                let (needed, have) = (spec.layout.required_elements(), buffer.size_bytes() / spec.dtype.size_bytes());
+                fits = Err(Error::ViewOutOfBounds { needed, have });
             }
         });
+        if written == 0 || !is_ordered {
+            let reason = if written == 0 {
+                "writes no operand"
+            } else {
+                "names an operand that it reads after one that it writes"
+            };
+            return Err(Error::InvalidArgument { what: "operation", reason: format!("{} {reason}", op.name()) });
+        }
+        for (what, count, given) in [("inputs", read, inputs.len()), ("outputs", written, outputs.len())] {
+            if count != given {
+                let reason = format!("{} takes {count} buffers as {what}, got {given}", op.name());
+                return Err(Error::InvalidArgument { what, reason });
+            }
+        }
         fits?;
-        if inputs.iter().any(|input| input.same(output)) {
-            let reason = format!("{} cannot write to a buffer it reads; copy the input first", op.name());
-            return Err(Error::InvalidArgument { what: "output", reason });
+        for (at, output) in outputs.iter().enumerate() {
+            if inputs.iter().any(|input| input.same(output)) {
+                let reason = format!("{} cannot write to a buffer it reads; copy the input first", op.name());
+                return Err(Error::InvalidArgument { what: "output", reason });
+            }
+            if outputs[..at].iter().any(|other| other.same(output)) {
+                let reason = format!("{} cannot write two operands to one buffer (output {at} and another)", op.name());
+                return Err(Error::InvalidArgument { what: "output", reason });
+            }
         }
         if is_empty {
             return Ok(());
         }
-        self.0.execute(op, inputs, output)
+        self.0.execute(op, inputs, outputs)
     }
 
     /// Whether `op` fits as things stand, before anything is allocated: peak bytes, largest binding, and the splitting

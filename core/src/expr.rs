@@ -21,6 +21,9 @@ use crate::{BinaryFn, CompareFn, DType, Scalar, UnaryFn};
 /// Most inputs of one expression: WebGPU guarantees 8 storage buffers, one holds the result.
 pub const MAX_INPUTS: usize = 7;
 
+/// Most inputs, and most results, of expressions that are compiled together ([`Program::compile_all`]). Devices may have fewer buffers.
+pub const MAX_OPERANDS: usize = 15;
+
 /// Most steps of one compiled expression.
 pub const MAX_STEPS: usize = 256;
 

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use crate::operation::{Operand, Role};
 use crate::ops::TensorSpec;
 use crate::{Device, Error, Layout, Op, Result};
 
@@ -121,12 +122,16 @@ fn need(device: &Device, op: &Op, inputs: Inputs, bytes: fn(&TensorSpec) -> u64)
     let allocated = |bytes: u64| backend.allocated_bytes(bytes);
     let sum = |bytes: &[u64]| bytes.iter().map(|&bytes| allocated(bytes)).fold(0, u64::saturating_add);
     let read: Vec<u64> = op.inputs().iter().map(bytes).collect();
-    let written = bytes(&op.output());
-    let (read_bytes, scratch_bytes) = (sum(&read), sum(&scratch));
-    let new_bytes = allocated(written).saturating_add(scratch_bytes);
-    let peak = read_bytes.saturating_add(new_bytes);
+    let (mut written, mut updated) = (Vec::new(), Vec::new());
+    for Operand { role, spec } in op.outputs() {
+        if role == Role::Update { &mut updated } else { &mut written }.push(bytes(&spec));
+    }
+    // What is updated is there before, as what is read.
+    let (held_bytes, scratch_bytes) = (sum(&read).saturating_add(sum(&updated)), sum(&scratch));
+    let new_bytes = sum(&written).saturating_add(scratch_bytes);
+    let peak = held_bytes.saturating_add(new_bytes);
     let needed = if inputs == Inputs::Missing { peak } else { new_bytes };
-    let largest = read.into_iter().chain(scratch).chain([written]).max().unwrap_or(0);
+    let largest = read.into_iter().chain(updated).chain(scratch).chain(written).max().unwrap_or(0);
     Ok(Need { peak, needed, scratch: scratch_bytes, largest, too_large })
 }
 

@@ -52,7 +52,7 @@ pub use batches::in_batches;
 pub use device::Device;
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
-pub use expr::{Expr, MAX_INPUTS, MAX_STEPS, Program, Step, StepId, StepSet};
+pub use expr::{Expr, MAX_INPUTS, MAX_OPERANDS, MAX_STEPS, Program, Step, StepId, StepSet};
 pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
 pub use layout::{Layout, collapse_together};

@@ -22,12 +22,26 @@ pub enum Role {
     Read,
     /// It is written, whatever it held.
     Write,
+    /// It is read and written in place.
+    Update,
+}
+
+impl Role {
+    /// Whether the operand holds something before.
+    pub fn is_read(self) -> bool {
+        self != Role::Write
+    }
+
+    /// Whether the operand holds something else afterwards.
+    pub fn is_written(self) -> bool {
+        self != Role::Read
+    }
 }
 
 /// One operand: what becomes of its buffer, and how its elements lie there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operand {
-    /// Whether it is read or written.
+    /// Whether it is read, written, or both.
     pub role: Role,
     /// Dtype and layout.
     pub spec: TensorSpec,
@@ -42,6 +56,11 @@ impl Operand {
     /// An operand that is written.
     pub fn write(spec: TensorSpec) -> Operand {
         Operand { role: Role::Write, spec }
+    }
+
+    /// An operand that is read and written in place.
+    pub fn update(spec: TensorSpec) -> Operand {
+        Operand { role: Role::Update, spec }
     }
 }
 
@@ -84,13 +103,13 @@ pub struct Facts {
     pub scatters: bool,
 }
 
-/// A small operation on parts of the operands of a large one, and where its results lie in the large one's output.
+/// A small operation on parts of the operands of a large one, and where its results lie in the large one's outputs.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// The small operation; its operands are views into the same buffers but for the output, which is dense.
+    /// The small operation; its operands are views into the same buffers but for the outputs, which are dense.
     pub op: Op,
-    /// The large output's elements that it computes.
-    pub positions: Layout,
+    /// The elements that it computes of each of the large one's outputs.
+    pub positions: Vec<Layout>,
 }
 
 /// What an operand must hold for the operation to make sense of it.
@@ -132,7 +151,8 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
     /// The name used in errors, case names and tables: the function where there is one (`add`, `sum`), else the operation.
     fn name(&self) -> &'static str;
 
-    /// Hands out the operands in the order of their buffers: those read, then the one written. Allocates nothing.
+    /// Hands out the operands in the order of their buffers: inputs, which are read, then outputs, which are written or updated.
+    /// Allocates nothing.
     fn operands(&self, each: &mut dyn FnMut(Operand));
 
     /// Refuses what the constructors refuse.
@@ -144,16 +164,17 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
     /// What is computed, beside reading and writing the operands.
     fn arithmetic(&self) -> Arithmetic;
 
-    /// For each operand written, what its elements must be, in row-major order; `before` holds the operands read.
+    /// For each output, what its elements must be, in row-major order; `before` holds what was in the operands that are read or
+    /// updated ([`Operation::held`]).
     fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>>;
 
-    /// Computes it on the host, from and to the bytes of whole buffers. Short of working memory it may leave any values in the
-    /// output.
+    /// Computes it on the host, from the bytes of whole buffers to those of others. Short of working memory it may leave any values
+    /// in outputs that it writes; in those that it updates it leaves what was there, since it is asked once more.
     ///
     /// # Errors
     /// [`HostError::NoRoutine`] unless the operation says how.
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
-        let _ = (inputs, output);
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        let _ = (inputs, outputs);
         Err(HostError::NoRoutine)
     }
 
@@ -171,7 +192,7 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
         let _ = name;
     }
 
-    /// The operation on the first `extent` indices of the output's `axis` alone; `None` where slices, computed one by one,
+    /// The operation on the first `extent` indices of the first output's `axis` alone; `None` where slices, computed one by one,
     /// would not give the operation's result.
     fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
         let _ = (axis, extent);
@@ -184,7 +205,7 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// What input number `input` must hold.
+    /// What operand number `input` of [`Operation::held`] must hold.
     fn content(&self, input: usize) -> Content {
         let _ = input;
         Content::Any
@@ -234,11 +255,11 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
         inputs
     }
 
-    /// The operand written.
+    /// The first operand written: of most operations the only one.
     fn output(&self) -> TensorSpec {
         let mut output = None;
         self.operands(&mut |operand| {
-            if operand.role == Role::Write {
+            if operand.role.is_written() {
                 output = output.or(Some(operand.spec));
             }
         });
@@ -246,12 +267,45 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
         output.unwrap_or(TensorSpec::new(DType::U8, Layout::contiguous(crate::Shape::SCALAR)))
     }
 
+    /// The operands written or updated, in order.
+    fn outputs(&self) -> Vec<Operand> {
+        let mut outputs = Vec::new();
+        self.operands(&mut |operand| {
+            if operand.role.is_written() {
+                outputs.push(operand);
+            }
+        });
+        outputs
+    }
+
+    /// The operands that hold something before: those read, then those updated.
+    fn held(&self) -> Vec<TensorSpec> {
+        let mut held = Vec::new();
+        self.operands(&mut |operand| {
+            if operand.role.is_read() {
+                held.push(operand.spec);
+            }
+        });
+        held
+    }
+
+    /// Whether an operand is updated: such an operation gives something else when it runs once more.
+    fn updates(&self) -> bool {
+        let mut updates = false;
+        self.operands(&mut |operand| updates |= operand.role == Role::Update);
+        updates
+    }
+
     /// Arithmetic and traffic.
     fn cost(&self) -> Cost {
         let mut cost = Cost { flops: self.arithmetic().flops, ..Cost::default() };
-        self.operands(&mut |Operand { role, spec }| match role {
-            Role::Read => cost.bytes_read = cost.bytes_read.saturating_add(spec.bytes_once()),
-            Role::Write => cost.bytes_written = cost.bytes_written.saturating_add(spec.bytes()),
+        self.operands(&mut |Operand { role, spec }| {
+            if role.is_read() {
+                cost.bytes_read = cost.bytes_read.saturating_add(spec.bytes_once());
+            }
+            if role.is_written() {
+                cost.bytes_written = cost.bytes_written.saturating_add(spec.bytes());
+            }
         });
         cost
     }
@@ -388,7 +442,7 @@ mod tests {
         assert_eq!((op.inputs().len(), op.cost().bytes_read, op.cost().flops), (1, 16, 4));
         let device = Device::new(ReferenceBackend::default());
         let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0], [4]).unwrap();
-        let y: Vec<f32> = Tensor::apply(&device, op, &[&x]).unwrap().to_vec().unwrap();
+        let y: Vec<f32> = Tensor::apply(&device, op, &[&x]).unwrap()[0].to_vec().unwrap();
         assert_eq!(y, [2.0, 4.0, 6.0, 8.0]);
     }
 
@@ -396,17 +450,69 @@ mod tests {
     fn operations_that_no_device_runs_are_refused_by_name() {
         let device = Device::new(ReferenceBackend::default());
         let x = Tensor::from_slice(&device, &[1.0f32; 4], [4]).unwrap();
-        for results in [0, 2] {
-            let error = Tensor::apply(&device, twice(results, 4), &[&x]).unwrap_err();
-            assert!(error.to_string().contains(&format!("twice writes {results} operands")), "{error}");
-        }
+        let error = Tensor::apply(&device, twice(0, 4), &[&x]).unwrap_err();
+        assert!(error.to_string().contains("twice writes no operand"), "{error}");
         let error = Tensor::apply(&device, twice(1, 4), &[]).unwrap_err();
-        assert!(error.to_string().contains("twice takes 1 buffers, got 0"), "{error}");
+        assert!(error.to_string().contains("twice takes 1 operands, got 0"), "{error}");
         let other = x.reshape([2, 2]).unwrap();
         let error = Tensor::apply(&device, twice(1, 4), &[&other]).unwrap_err();
-        assert!(error.to_string().contains("input 0 of twice"), "{error}");
+        assert!(error.to_string().contains("operand 0 of twice"), "{error}");
         let error = twice(1, 4).portable(&Caps::webgpu_defaults("here")).unwrap_err();
         assert!(matches!(error, Error::Unsupported { what, .. } if what == "twice"));
+    }
+
+    /// Doubles its operand in place; short of memory the first time.
+    #[cfg(feature = "cpu")]
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    struct Double {
+        spec: TensorSpec,
+    }
+
+    #[cfg(feature = "cpu")]
+    static DOUBLINGS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
+    #[cfg(feature = "cpu")]
+    impl Operation for Double {
+        fn name(&self) -> &'static str {
+            "double"
+        }
+
+        fn operands(&self, each: &mut dyn FnMut(Operand)) {
+            each(Operand::update(self.spec));
+        }
+
+        fn validate(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn arithmetic(&self) -> Arithmetic {
+            Arithmetic::flops(self.spec.layout.elements())
+        }
+
+        fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
+            vec![before[0].values.iter().map(|x| Expected::exact(Scalar::F(2.0 * x.as_f64()))).collect()]
+        }
+
+        fn host(&self, _: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+            // Before anything is written, as `Operation::host` demands.
+            if DOUBLINGS.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 {
+                return Err(HostError::OutOfMemory { bytes: 64 });
+            }
+            for x in outputs[0].chunks_exact_mut(4) {
+                let doubled = 2.0 * f32::from_le_bytes([x[0], x[1], x[2], x[3]]);
+                x.copy_from_slice(&doubled.to_le_bytes());
+            }
+            Ok(())
+        }
+    }
+
+    #[cfg(feature = "cpu")]
+    #[test]
+    fn an_update_that_was_short_of_memory_is_made_once() {
+        let device = Device::cpu();
+        let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0], [4]).unwrap();
+        assert!(Tensor::apply(&device, Double { spec: x.spec() }, &[&x]).unwrap().is_empty());
+        assert_eq!(x.to_vec::<f32>().unwrap(), [2.0, 4.0, 6.0, 8.0]);
     }
 
     #[cfg(feature = "cpu")]

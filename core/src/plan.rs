@@ -172,8 +172,8 @@ pub struct Launch {
 pub enum Slot {
     /// Input number `.0` of the op.
     Input(usize),
-    /// The op's output.
-    Output,
+    /// Output number `.0` of the op: written, or read and written where it updates it.
+    Output(usize),
     /// Scratch buffer number `.0` of the plan.
     Scratch(usize),
 }
@@ -294,11 +294,11 @@ pub fn looped(rounds: u64, inner: u64) -> u64 {
 
 impl Plan {
     /// Refuses what no device could run: for plans that were not made, and tested, with the library's own operations. `op` names the
-    /// operation, which has `inputs` operands that are read.
+    /// operation, which has `inputs` operands that are read and `outputs` that are written or updated.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the operation, the launch and what is wrong with it.
-    pub fn check(&self, op: &str, inputs: usize, caps: &Caps) -> Result<()> {
+    pub fn check(&self, op: &str, inputs: usize, outputs: usize, caps: &Caps) -> Result<()> {
         let refuse = |reason: String| Err(Error::InvalidArgument { what: "plan", reason: format!("{op}: {reason}") });
         if self.launches.is_empty() {
             return refuse("a plan without launches".to_owned());
@@ -325,6 +325,7 @@ impl Plan {
                     Slot::Input(_) if *access == Access::ReadWrite => {
                         Some("is an input that the kernel writes".to_owned())
                     }
+                    Slot::Output(output) if output >= outputs => Some(format!("is output {output} of {outputs}")),
                     Slot::Scratch(scratch) if scratch >= self.scratch_bytes.len() => {
                         Some(format!("is scratch buffer {scratch} of {}", self.scratch_bytes.len()))
                     }
@@ -412,28 +413,29 @@ mod tests {
         let caps = Caps::webgpu_defaults("here");
         let check = |launch: Launch, scratch: usize| {
             let plan = Plan { launches: vec![launch], scratch_bytes: vec![16; scratch] };
-            plan.check("mine", 1, &caps).map_err(|error| error.to_string())
+            plan.check("mine", 1, 1, &caps).map_err(|error| error.to_string())
         };
-        assert_eq!(check(launch([Slot::Input(0), Slot::Output]), 0), Ok(()));
-        assert_eq!(check(launch([Slot::Scratch(0), Slot::Output]), 1), Ok(()));
-        let right = || launch([Slot::Input(0), Slot::Output]);
+        assert_eq!(check(launch([Slot::Input(0), Slot::Output(0)]), 0), Ok(()));
+        assert_eq!(check(launch([Slot::Scratch(0), Slot::Output(0)]), 1), Ok(()));
+        let right = || launch([Slot::Input(0), Slot::Output(0)]);
         for (launch, words) in [
-            (launch([Slot::Input(1), Slot::Output]), "binding 1 of launch 0 (kernel) is input 1 of 1"),
+            (launch([Slot::Input(1), Slot::Output(0)]), "binding 1 of launch 0 (kernel) is input 1 of 1"),
             (
-                launch([Slot::Output, Slot::Input(0)]),
+                launch([Slot::Output(0), Slot::Input(0)]),
                 "binding 2 of launch 0 (kernel) is an input that the kernel writes",
             ),
-            (launch([Slot::Scratch(0), Slot::Output]), "is scratch buffer 0 of 0"),
-            (launch([Slot::Output, Slot::Output]), "is written, and bound twice"),
+            (launch([Slot::Scratch(0), Slot::Output(0)]), "is scratch buffer 0 of 0"),
+            (launch([Slot::Output(0), Slot::Output(0)]), "is written, and bound twice"),
+            (launch([Slot::Input(0), Slot::Output(1)]), "binding 2 of launch 0 (kernel) is output 1 of 1"),
             (Launch { grid: [1, 0, 1], ..right() }, "a grid of [1, 0, 1]"),
             (Launch { grid: [70_000, 1, 1], ..right() }, "a grid of [70000, 1, 1]"),
             (Launch { params: Vec::new(), ..right() }, "has no parameters"),
-            (Launch { bindings: vec![Slot::Output], ..right() }, "binds 1 buffers of 2"),
+            (Launch { bindings: vec![Slot::Output(0)], ..right() }, "binds 1 buffers of 2"),
         ] {
             let refused = check(launch, 0).unwrap_err();
             assert!(refused.contains("mine: ") && refused.contains(words), "{refused}");
         }
-        let none = Plan::default().check("mine", 1, &caps).unwrap_err();
+        let none = Plan::default().check("mine", 1, 1, &caps).unwrap_err();
         assert!(none.to_string().contains("a plan without launches"), "{none}");
     }
 

@@ -68,6 +68,29 @@ fn results_that_change_and_terms_left_out_are_caught_in_every_family_of_sums() {
     assert!(repeating >= 7 && summing >= 3, "{repeating} families repeat, {summing} sum up");
 }
 
+/// Faults of operands that are updated, and of results after the first.
+const UPDATE_FAULTS: [Fault; 3] = [Fault::UpdateIgnored, Fault::UpdatedTwice, Fault::SecondOutputStale];
+
+#[test]
+fn updates_that_are_left_out_or_made_twice_and_stale_results_are_caught() {
+    let mut families = 0;
+    for family in REGISTRY {
+        let cases = (family.cases)(Level::Quick);
+        let selection = Selection { part: Part::first(1), ..some_of(family.name) };
+        let faults = UPDATE_FAULTS.into_iter().filter(|fault| match fault {
+            Fault::SecondOutputStale => cases.iter().any(|case| case.op.outputs().len() > 1),
+            _ => cases.iter().any(|case| case.op.updates()),
+        });
+        let faults: Vec<Fault> = faults.collect();
+        families += u64::from(!faults.is_empty());
+        for fault in faults {
+            let found = kinds(&report(fault, &selection));
+            assert!(found.contains(&FailureKind::Wrong), "{fault:?} in {}: {found:?}", family.name);
+        }
+    }
+    assert!(families > 0);
+}
+
 #[test]
 fn fault_specific_evidence_is_found() {
     let expected = [
@@ -91,7 +114,8 @@ fn fault_specific_evidence_is_found() {
     // In the families that say so, by a test of their own.
     let of_sums = [Fault::Unrepeatable, Fault::DropsProduct];
     let covered = |fault: &Fault| {
-        VALUE_FAULTS.contains(fault) || of_sums.contains(fault) || expected.iter().any(|row| row.0 == *fault)
+        let elsewhere = [&VALUE_FAULTS[..], &of_sums, &UPDATE_FAULTS].concat();
+        elsewhere.contains(fault) || expected.iter().any(|row| row.0 == *fault)
     };
     assert!(Fault::ALL.iter().all(covered));
 }

@@ -61,7 +61,7 @@ impl Planned for Device {
         if let Does::Scratch(bytes) = &plan.does { bytes } else { &[] }
     }
 
-    fn run(&self, plan: &Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    fn run(&self, plan: &Plan, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         match plan.does {
             Does::Nothing => return Ok(()),
             Does::FailsAfter(most) if self.runs.fetch_add(1, Ordering::Relaxed) >= most => {
@@ -71,11 +71,11 @@ impl Planned for Device {
             Does::Scratch([bytes]) => drop(self.inner.alloc(bytes)?),
             _ => {}
         }
-        self.inner.execute(&plan.op, inputs, output)?;
+        self.inner.execute(&plan.op, inputs, outputs)?;
         if plan.does == Does::Wrong {
             let spec = plan.op.output();
             let at = spec.required_bytes() - spec.dtype.size_bytes();
-            self.inner.write(output, at, &vec![0x3C; spec.dtype.size_bytes() as usize])?;
+            self.inner.write(outputs[0], at, &vec![0x3C; spec.dtype.size_bytes() as usize])?;
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ fn a_kernel_that_fails_later_is_replaced_within_the_call() {
         let (inputs, output) = operands(&device.inner, &op);
         for call in 0..80 {
             device.inner.write(&output, 0, &[0xFF; 4]).unwrap();
-            chooser.execute(&device, &op, &[&inputs[0], &inputs[1]], &output).unwrap();
+            chooser.execute(&device, &op, &[&inputs[0], &inputs[1]], &[&output]).unwrap();
             assert_eq!(values(&device.inner, &output, 1), [20.0], "{mode:?}, call {call}");
         }
         if mode == Mode::Off {
@@ -117,7 +117,7 @@ fn when_every_kernel_fails_the_error_is_typed_and_lists_them() {
     let device = device(&[("one", Does::FailsAfter(1)), ("two", Does::FailsAfter(0))]);
     let (chooser, op) = (chooser(&device, Mode::Off), product(8, 9, 10));
     let (inputs, output) = operands(&device.inner, &op);
-    let refused = chooser.execute(&device, &op, &[&inputs[0], &inputs[1]], &output);
+    let refused = chooser.execute(&device, &op, &[&inputs[0], &inputs[1]], &[&output]);
     let Err(Error::Backend { message, .. }) = refused else { panic!("{refused:?}") };
     assert!(message.contains("one") && message.contains("two"), "{message}");
 }
@@ -127,7 +127,7 @@ fn a_wrong_element_keeps_a_kernel_out() {
     let device = device(&[("wrong", Does::Wrong), ("right", Does::Right)]);
     let (chooser, op) = (chooser(&device, Mode::Full), product(30, 31, 32));
     let (inputs, output) = operands(&device.inner, &op);
-    chooser.execute(&device, &op, &[&inputs[0], &inputs[1]], &output).unwrap();
+    chooser.execute(&device, &op, &[&inputs[0], &inputs[1]], &[&output]).unwrap();
     let quarantine = chooser.tuner().quarantine();
     assert!(quarantine.len() == 1 && quarantine[0].candidate == "wrong", "{quarantine:?}");
     assert_eq!(values(&device.inner, &output, 1), [64.0]);
@@ -138,7 +138,7 @@ fn short_of_scratch_space_another_kernel_serves_and_nobody_is_blamed() {
     let device = device(&[("large", Does::Scratch([1 << 20])), ("small", Does::Right)]);
     let (chooser, op) = (chooser(&device, Mode::Off), product(8, 9, 10));
     let (inputs, output) = operands(&device.inner, &op);
-    let run = || chooser.execute(&device, &op, &[&inputs[0], &inputs[1]], &output);
+    let run = || chooser.execute(&device, &op, &[&inputs[0], &inputs[1]], &[&output]);
     run().unwrap();
     // Both were right; now there is no room for the first.
     device.inner.set_memory_limit(Some(device.inner.memory().in_use_bytes + 64 * 1024));
@@ -149,7 +149,7 @@ fn short_of_scratch_space_another_kernel_serves_and_nobody_is_blamed() {
     let alone = self::device(&[("large", Does::Scratch([1 << 20]))]);
     let (inputs, output) = operands(&alone.inner, &op);
     alone.inner.set_memory_limit(Some(alone.inner.memory().in_use_bytes));
-    let refused = self::chooser(&alone, Mode::Off).execute(&alone, &op, &[&inputs[0], &inputs[1]], &output);
+    let refused = self::chooser(&alone, Mode::Off).execute(&alone, &op, &[&inputs[0], &inputs[1]], &[&output]);
     assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
 }
 
@@ -163,7 +163,7 @@ fn a_decided_op_costs_a_look_up() {
     for _ in 0..20 {
         let start = Instant::now();
         for _ in 0..10_000 {
-            chooser.execute(&device, std::hint::black_box(&op), &inputs, &output).unwrap();
+            chooser.execute(&device, std::hint::black_box(&op), &inputs, &[&output]).unwrap();
         }
         best = best.min(start.elapsed().as_secs_f64() * 1e9 / 1e4);
     }

@@ -56,7 +56,7 @@ impl Wrap for Planning {
         &self.host
     }
 
-    fn execute(&self, op: &Op, _: &[&Buffer], _: &Buffer) -> Result<()> {
+    fn execute(&self, op: &Op, _: &[&Buffer], _: &[&Buffer]) -> Result<()> {
         let plan = polywarp_shaders::plan(op, &self.caps)?;
         assert_eq!(std::hint::black_box(plan).launches.len(), 1);
         Ok(())

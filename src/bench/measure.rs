@@ -7,8 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use polywarp_core::operation::Content;
-use polywarp_core::{Buffer, Clock, Device, DeviceKind, Op, Result};
+use polywarp_core::operation::{Content, Operand};
+use polywarp_core::{Buffer, Clock, Device, DeviceKind, Op, Result, TensorSpec};
 
 use super::{Reference, Verdict, data};
 
@@ -23,8 +23,8 @@ const MAX_COPIES: u64 = 64;
 pub struct Prepared {
     op: Op,
     device: Device,
-    /// Inputs and output; all copies hold the same values.
-    copies: Vec<(Vec<Buffer>, Buffer)>,
+    /// Inputs and outputs; all copies held the same values before.
+    copies: Vec<(Vec<Buffer>, Vec<Buffer>)>,
     cold_ns: f64,
 }
 
@@ -50,7 +50,7 @@ impl Prepared {
         let first = operands(op, device)?;
         device.synchronize()?;
         let start = Instant::now();
-        device.execute(op, &first.0.iter().collect::<Vec<_>>(), &first.1)?;
+        device.execute(op, &refs(&first.0), &refs(&first.1))?;
         device.synchronize()?;
         let cold_ns = start.elapsed().as_secs_f64() * 1e9;
         let cost = op.cost();
@@ -92,8 +92,8 @@ impl Prepared {
     }
 
     fn execute(&self, copy: usize) -> Result<()> {
-        let (inputs, output) = &self.copies[copy % self.copies.len()];
-        self.device.execute(&self.op, &inputs.iter().collect::<Vec<_>>(), output)
+        let (inputs, outputs) = &self.copies[copy % self.copies.len()];
+        self.device.execute(&self.op, &refs(inputs), &refs(outputs))
     }
 
     /// The oracle's answer to a sample of the op. Devices make the same operands, so one answer serves all of them.
@@ -104,18 +104,25 @@ impl Prepared {
         super::verify::reference(self)
     }
 
-    /// Fills the first output with bytes of ones, which no right result consists of: NaN as a float.
-    pub(super) fn spoil_output(&self) -> Result<()> {
+    /// Makes the first copy's outputs what they must be before an execution that counts: bytes of ones, which no right result consists
+    /// of (NaN as a float), or what an operand that is updated held at first.
+    pub(super) fn spoil_outputs(&self) -> Result<()> {
         // Outputs of gigabytes go over in pieces.
         const PIECE_BYTES: u64 = 64 << 20;
-        let (_, output) = &self.copies[0];
-        let size = output.size_bytes();
-        let ones = vec![0xff; size.min(PIECE_BYTES) as usize];
-        let mut done = 0;
-        while done < size {
-            let piece = (size - done).min(PIECE_BYTES);
-            self.device.backend().write(output, done, &ones[..piece as usize])?;
-            done += piece;
+        let backend = self.device.backend();
+        let mut updated = self.op.inputs().len();
+        for (Operand { role, spec }, output) in self.op.outputs().iter().zip(&self.copies[0].1) {
+            let size = if role.is_read() { spec.required_bytes() } else { output.size_bytes() };
+            let fresh = if role.is_read() { Some(held(&self.op, updated, spec, &self.device)?) } else { None };
+            updated += usize::from(role.is_read());
+            let ones = vec![0xff; size.min(PIECE_BYTES) as usize];
+            let mut done = 0;
+            while done < size {
+                let piece = (size - done).min(PIECE_BYTES);
+                let bytes = fresh.as_ref().map(|fresh| backend.read_blocking(fresh, done..done + piece)).transpose()?;
+                backend.write(output, done, bytes.as_deref().unwrap_or(&ones[..piece as usize]))?;
+                done += piece;
+            }
         }
         Ok(())
     }
@@ -128,16 +135,16 @@ impl Prepared {
         super::verify::verify(self, reference)
     }
 
-    /// Holds what lies in the first output now, whoever wrote it, to the oracle's answer.
+    /// Holds what lies in the first copy's outputs now, whoever wrote it, to the oracle's answer.
     ///
     /// # Errors
     /// Those of the device.
     pub fn judge(&self, reference: &Reference) -> Result<Verdict> {
-        super::verify::judge_output(self, reference)
+        super::verify::judge_outputs(self, reference)
     }
 
-    /// Inputs and output of each copy of the operands.
-    pub fn copies(&self) -> &[(Vec<Buffer>, Buffer)] {
+    /// Inputs and outputs of each copy of the operands.
+    pub fn copies(&self) -> &[(Vec<Buffer>, Vec<Buffer>)] {
         &self.copies
     }
 
@@ -198,62 +205,89 @@ impl Prepared {
         })
     }
 
-    /// One execution with its inputs copied to the device and its result copied back, by the host's clock; the better
+    /// One execution with its operands copied to the device and its results copied back, by the host's clock; the better
     /// of two, above 1 GiB of traffic the only one. `None` on the CPU, whose memory is the host's, and above 4 GiB.
     ///
     /// # Errors
     /// Those of the device.
     pub fn time_with_transfer(&self) -> Result<Option<f64>> {
-        let traffic: u64 = self.op.inputs().iter().chain([&self.op.output()]).map(|s| s.required_bytes()).sum();
+        let (held, written) = (self.op.held(), self.op.outputs());
+        let written = || written.iter().map(|output| output.spec.required_bytes());
+        let traffic: u64 = held.iter().map(|s| s.required_bytes()).chain(written()).sum();
         let repetitions = transfer_repetitions(traffic);
         if self.device.info().kind == DeviceKind::Cpu || repetitions == 0 {
             return Ok(None);
         }
-        let host = self.input_bytes()?;
+        let host = self.held_bytes()?;
         let backend = self.device.backend();
-        let (inputs, output) = &self.copies[0];
+        let (inputs, outputs) = &self.copies[0];
+        let updated = self.op.outputs().into_iter().zip(outputs).filter(|(output, _)| output.role.is_read());
+        let held: Vec<&Buffer> = inputs.iter().chain(updated.map(|(_, buffer)| buffer)).collect();
         let mut best = f64::INFINITY;
         for _ in 0..repetitions {
             let start = Instant::now();
-            for (buffer, bytes) in inputs.iter().zip(&host) {
+            for (buffer, bytes) in held.iter().zip(&host) {
                 backend.write(buffer, 0, bytes)?;
             }
             self.execute(0)?;
-            backend.read_blocking(output, 0..self.op.output().required_bytes())?;
+            for (output, bytes) in outputs.iter().zip(written()) {
+                backend.read_blocking(output, 0..bytes)?;
+            }
             best = best.min(start.elapsed().as_secs_f64() * 1e9);
         }
         Ok(Some(best))
     }
 
-    /// The inputs' bytes, on the host.
+    /// The bytes, on the host, of what the operands held before the first execution: of those read, then of those updated.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn input_bytes(&self) -> Result<Vec<Vec<u8>>> {
-        let specs = self.op.inputs();
-        let buffers = self.copies[0].0.iter().zip(&specs);
-        buffers.map(|(b, spec)| self.device.backend().read_blocking(b, 0..spec.required_bytes())).collect()
+    pub fn held_bytes(&self) -> Result<Vec<Vec<u8>>> {
+        let (inputs, _) = &self.copies[0];
+        let read = |(i, spec): (usize, &TensorSpec)| {
+            let fresh = if i < inputs.len() { None } else { Some(held(&self.op, i, spec, &self.device)?) };
+            let buffer = fresh.as_ref().unwrap_or_else(|| &inputs[i]);
+            self.device.backend().read_blocking(buffer, 0..spec.required_bytes())
+        };
+        self.op.held().iter().enumerate().map(read).collect()
     }
 
-    /// The output's bytes, on the host.
+    /// The outputs' bytes, on the host.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn output_bytes(&self) -> Result<Vec<u8>> {
-        self.device.backend().read_blocking(&self.copies[0].1, 0..self.op.output().required_bytes())
+    pub fn output_bytes(&self) -> Result<Vec<Vec<u8>>> {
+        let outputs = self.op.outputs().into_iter().zip(&self.copies[0].1);
+        outputs.map(|(o, buffer)| self.device.backend().read_blocking(buffer, 0..o.spec.required_bytes())).collect()
     }
 }
 
-pub(super) fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Buffer)> {
+fn refs(buffers: &[Buffer]) -> Vec<&Buffer> {
+    buffers.iter().collect()
+}
+
+/// Inputs and outputs for `op`.
+pub(super) fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Vec<Buffer>)> {
     let inputs = op.inputs();
-    let made = inputs.iter().enumerate().map(|(i, spec)| match op.content(i) {
-        Content::Any | Content::Scales => data::operand(device, spec, i as u64 + 1),
+    let made = inputs.iter().enumerate().map(|(i, spec)| held(op, i, spec, device)).collect::<Result<Vec<Buffer>>>()?;
+    let mut updated = inputs.len();
+    let outputs = op.outputs().into_iter().map(|Operand { role, spec }| {
+        if role.is_read() {
+            updated += 1;
+            return held(op, updated - 1, &spec, device);
+        }
+        device.backend().alloc(spec.required_bytes().next_multiple_of(16))
+    });
+    Ok((made, outputs.collect::<Result<Vec<Buffer>>>()?))
+}
+
+/// A buffer with what operand number `number` of those that hold something holds before.
+fn held(op: &Op, number: usize, spec: &TensorSpec, device: &Device) -> Result<Buffer> {
+    match op.content(number) {
+        Content::Any | Content::Scales => data::operand(device, spec, number as u64 + 1),
         Content::Ends { rows } => data::even_ends(device, spec, rows),
         Content::Places24 { k } => data::metadata(device, spec, k),
-    });
-    let inputs = made.collect::<Result<Vec<Buffer>>>()?;
-    let output = device.backend().alloc(op.output().required_bytes().next_multiple_of(16))?;
-    Ok((inputs, output))
+    }
 }
 
 /// How often an execution with its transfers is timed: 4 GiB hold the operands of 2^28 elements, which take about a second
@@ -290,7 +324,8 @@ pub fn too_slow(op: &Op, device: &Device, flops_per_second: Option<f64>) -> Opti
 
 /// Why `op` cannot run on `device` at all: a dtype that it does not compute in, or operands that it has no room for.
 pub fn unfit(op: &Op, device: &Device) -> Option<String> {
-    let specs = op.inputs().into_iter().chain([op.output()]).collect::<Vec<_>>();
+    let mut specs = Vec::new();
+    op.operands(&mut |operand| specs.push(operand.spec));
     if let Some(spec) = specs.iter().find(|spec| !device.supports(spec.dtype)) {
         return Some(format!("{} does not compute in {}", device.info().name, spec.dtype));
     }

@@ -42,8 +42,8 @@ fn peak_of(device: &Device, dtype: DType, side: u64) -> Result<Option<u64>> {
     let spec = TensorSpec::new(dtype, Layout::contiguous(Shape::new(&[side, side])?));
     let op = Matmul::product(spec, spec, spec).check()?.into();
     let before = device.memory();
-    let (inputs, output) = operands(&op, device)?;
-    device.execute(&op, &inputs.iter().collect::<Vec<_>>(), &output)?;
+    let (inputs, outputs) = operands(&op, device)?;
+    device.execute(&op, &inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>())?;
     device.synchronize()?;
     let peak = device.memory().peak_bytes;
     Ok((peak > before.peak_bytes).then(|| peak - before.in_use_bytes))

@@ -119,14 +119,16 @@ mod cublaslt {
             let sets: Vec<Operands> = prepared
                 .copies()
                 .iter()
-                .map(|(inputs, output)| Operands { inputs: inputs.clone(), output: output.clone() })
+                .filter_map(|(inputs, outputs)| {
+                    Some(Operands { inputs: inputs.clone(), output: outputs.first()?.clone() })
+                })
                 .collect();
             let mut is_right = || Ok(prepared.judge(reference)?.is_right());
             let theirs = match self.library.best(backend, op, &sets, SAMPLING, &mut is_right)? {
                 Ok(theirs) => theirs,
                 Err(why) => return Ok(Some(Err(why.to_string()))),
             };
-            let run = |set: &Operands| self.device.execute(prepared.op(), &set.inputs(), &set.output);
+            let run = |set: &Operands| self.device.execute(prepared.op(), &set.inputs(), &[&set.output]);
             let ours = Entrant::ours(backend, "polywarp", &sets, SAMPLING, &run)?;
             let kernel = self.device.tuner().zip(Key::of(prepared.op()));
             let kernel = kernel.and_then(|(tuner, key)| Some(tuner.answer(&key)?.winner));

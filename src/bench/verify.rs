@@ -25,45 +25,51 @@ impl Verdict {
     }
 }
 
-/// What a sample of an op's result must be, for the operands every device makes alike.
+/// What a sample of an op's results must be, for the operands every device makes alike: of each output the elements, and where they
+/// lie in it.
 #[derive(Clone, Debug)]
 pub struct Reference {
-    expected: Vec<Expected>,
-    /// Where the sampled elements lie in the output.
-    positions: Layout,
+    outputs: Vec<(Vec<Expected>, Layout)>,
 }
 
-/// Solves a sample of the op by its oracle, from the operands on the device.
+/// Solves a sample of the op by its oracle, from what its operands held before.
 pub(super) fn reference(prepared: &Prepared) -> Result<Reference> {
-    let inputs: Vec<Vec<u8>> = prepared.input_bytes()?;
+    let held: Vec<Vec<u8>> = prepared.held_bytes()?;
     let op = prepared.op();
-    let bytes: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let bytes: Vec<&[u8]> = held.iter().map(Vec::as_slice).collect();
     if let Some(expected) = op.oracle_of_bytes(&bytes) {
-        return Ok(Reference { expected, positions: op.output().layout });
+        return Ok(Reference { outputs: vec![(expected, op.output().layout)] });
     }
-    let whole = || Sample { op: op.clone(), positions: op.output().layout };
+    let layouts = || op.outputs().into_iter().map(|output| output.spec.layout).collect();
+    let whole = || Sample { op: op.clone(), positions: layouts() };
     let Sample { op: sample, positions } = op.sample()?.unwrap_or_else(whole);
     let operands: Vec<HostTensor> =
-        sample.inputs().iter().zip(&inputs).map(|(spec, bytes)| host_tensor(spec, bytes)).collect();
-    let expected = sample.oracle(&operands).into_iter().next().unwrap_or_default();
-    Ok(Reference { expected, positions })
+        sample.held().iter().zip(&held).map(|(spec, bytes)| host_tensor(spec, bytes)).collect();
+    Ok(Reference { outputs: sample.oracle(&operands).into_iter().zip(positions).collect() })
 }
 
-/// Executes the op once, into an output that holds nothing right, and compares the sampled elements of its result.
+/// Executes the op once, into outputs that hold nothing right, and compares the sampled elements of its results.
 pub(super) fn verify(prepared: &Prepared, reference: &Reference) -> Result<Verdict> {
     // Executions before, such as the cold one, left the right result there, which would speak for a kernel that skips it.
-    prepared.spoil_output()?;
+    prepared.spoil_outputs()?;
     prepared.execute_once()?;
-    judge_output(prepared, reference)
+    judge_outputs(prepared, reference)
 }
 
-/// Compares the sampled elements of what lies in the first output now.
-pub(super) fn judge_output(prepared: &Prepared, reference: &Reference) -> Result<Verdict> {
-    let output = prepared.output_bytes()?;
-    let dtype = prepared.op().output().dtype;
-    let positions = &reference.positions;
-    let got = (0..positions.elements()).map(|i| element(&output, positions, i, dtype));
-    Ok(judge(&reference.expected, got, dtype, prepared.device().info().subnormals))
+/// Compares the sampled elements of what lies in the first copy of the outputs now.
+pub(super) fn judge_outputs(prepared: &Prepared, reference: &Reference) -> Result<Verdict> {
+    let subnormals = prepared.device().info().subnormals;
+    let mut worst = Verdict::default();
+    let outputs = prepared.output_bytes()?;
+    for ((output, bytes), (expected, positions)) in prepared.op().outputs().iter().zip(&outputs).zip(&reference.outputs)
+    {
+        let dtype = output.spec.dtype;
+        let got = (0..positions.elements()).map(|i| element(bytes, positions, i, dtype));
+        let verdict = judge(expected, got, dtype, subnormals);
+        worst.error_of_bound = worst.error_of_bound.max(verdict.error_of_bound);
+        worst.max_relative_error = worst.max_relative_error.max(verdict.max_relative_error);
+    }
+    Ok(worst)
 }
 
 fn judge(
@@ -110,7 +116,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use polywarp_core::harness::{Wrap, Wrapped};
-    use polywarp_core::ops::{Copy, GroupedMatmul, Matmul, Reduce, ReduceFn, ReducedMatmul, ScaleBlocks, Softmax};
+    use polywarp_core::ops::{Copy, GroupedMatmul, Map, Matmul, Reduce, ReduceFn, ReducedMatmul, ScaleBlocks, Softmax};
     use polywarp_core::{Backend, Buffer, DType, Device, Op, Shape};
 
     use super::*;
@@ -165,12 +171,12 @@ mod tests {
             self.cpu.backend()
         }
 
-        fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+        fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
             // The operands are made by ops too.
             if op.is::<Matmul>() && self.computed.swap(true, Ordering::Relaxed) {
                 return Ok(());
             }
-            self.inner().execute(op, inputs, output)
+            self.inner().execute(op, inputs, outputs)
         }
     }
 
@@ -185,6 +191,28 @@ mod tests {
         assert!(!prepared.verify(&reference).unwrap().is_right());
     }
 
+    /// Adds in place, and a copy of the sum as a second result.
+    fn update() -> Op {
+        let flat = spec(&[70_000]);
+        let sum = polywarp_core::Expr::input(1) + polywarp_core::Expr::input(0);
+        let program = polywarp_core::Program::compile_all(&[sum.clone(), sum], &[DType::F32; 2]).unwrap();
+        Map::several("update", program, vec![flat], &[flat; 2], 1).unwrap().into()
+    }
+
+    #[test]
+    fn updates_are_judged_by_what_was_there_before_the_first_execution() {
+        let device = Device::cpu();
+        let prepared = Prepared::new(&update(), &device).unwrap();
+        let reference = prepared.reference().unwrap();
+        // However often it ran.
+        prepared.batch(3).unwrap();
+        for _ in 0..2 {
+            assert!(prepared.verify(&reference).unwrap().is_right());
+        }
+        prepared.execute_once().unwrap();
+        assert!(!prepared.judge(&reference).unwrap().is_right(), "a sum that was made twice");
+    }
+
     #[test]
     fn samples_of_right_results_are_accepted_and_wrong_elements_seen() {
         let device = Device::cpu();
@@ -194,12 +222,12 @@ mod tests {
             let verdict = prepared.verify(&reference).unwrap();
             assert!(verdict.is_right(), "{}: {verdict:?}", op.name());
             // The last element is always in the sample.
-            let mut bytes = prepared.output_bytes().unwrap();
+            let mut bytes = prepared.output_bytes().unwrap().swap_remove(0);
             let end = bytes.len();
             bytes[end - 2..].copy_from_slice(&[0xff, 0x42]);
-            let positions = &reference.positions;
+            let (expected, positions) = &reference.outputs[0];
             let got = (0..positions.elements()).map(|i| element(&bytes, positions, i, DType::F32));
-            assert!(!judge(&reference.expected, got, DType::F32, Subnormals::Kept).is_right(), "{}", op.name());
+            assert!(!judge(expected, got, DType::F32, Subnormals::Kept).is_right(), "{}", op.name());
         }
     }
 }

@@ -192,7 +192,7 @@ fn measure(
     let names_len = names.len();
     let (mut rows, mut all_right) = (Vec::new(), true);
     for name in names {
-        let run = |set: &Operands| backend.run_candidate(&op, &name, &set.inputs(), &set.output);
+        let run = |set: &Operands| backend.run_candidate(&op, &name, &set.inputs(), &[&set.output]);
         spoil()?;
         run(&sets[0])?;
         let error = data.error(backend, &sets[0], problem)?;
@@ -244,7 +244,7 @@ fn host_us(backend: &CudaBackend, op: &Op, set: &Operands, rows: &[Row]) -> Fall
         backend.synchronize()?;
         let start = Instant::now();
         for _ in 0..calls {
-            backend.execute(op, &set.inputs(), &set.output)?;
+            backend.execute(op, &set.inputs(), &[&set.output])?;
         }
         best = best.min(start.elapsed().as_secs_f64() * 1e6 / f64::from(calls));
     }

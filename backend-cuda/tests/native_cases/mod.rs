@@ -28,8 +28,8 @@ impl Wrap for Forced {
         &*self.backend
     }
 
-    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        self.backend.run_candidate(op, &self.name, inputs, output)
+    fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
+        self.backend.run_candidate(op, &self.name, inputs, outputs)
     }
 }
 
@@ -422,7 +422,7 @@ fn run(
     for fill in [0xff, 0xa5] {
         let output = backend.alloc(size as u64).map_err(|e| e.to_string())?;
         backend.write(&output, 0, &vec![fill; size]).map_err(|e| e.to_string())?;
-        backend.run_candidate(op, name, inputs, &output).map_err(|e| e.to_string())?;
+        backend.run_candidate(op, name, inputs, &[&output]).map_err(|e| e.to_string())?;
         let found = backend.read_blocking(&output, 0..size as u64).map_err(|e| e.to_string())?;
         let (before, rest) = found.split_at(start);
         let (result, after) = rest.split_at(expected.len());

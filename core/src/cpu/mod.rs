@@ -125,15 +125,15 @@ impl Backend for CpuBackend {
         Ok(self.host(buffer)?.read().bytes()[range].to_vec())
     }
 
-    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         let hosts = inputs.iter().map(|b| self.host(b)).collect::<Result<Vec<_>>>()?;
-        let output = self.host(output)?;
+        let outputs = outputs.iter().map(|b| self.host(b)).collect::<Result<Vec<_>>>()?;
         let tapes = self.pool.tapes();
         if tapes.recording() {
-            let (inputs, output) = (hosts.into_iter().cloned().collect(), Arc::clone(output));
-            tapes.with(|tape| tape.record(op, inputs, output));
+            let kept = |hosts: Vec<&Arc<HostBuffer>>| hosts.into_iter().cloned().collect();
+            tapes.with(|tape| tape.record(op, kept(hosts), kept(outputs)));
         } else {
-            run(op, &hosts, output, &self.pool, &self.info.id)?;
+            run(op, &hosts, &outputs, &self.pool, &self.info.id)?;
         }
         Ok(())
     }
@@ -198,25 +198,29 @@ impl Backend for CpuBackend {
 }
 
 /// Runs a checked `op`; once more without the pool's cache where working memory is short. `device` is for errors.
-fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], output: &HostBuffer, pool: &Pool, device: &str) -> Result<()> {
+fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], outputs: &[H], pool: &Pool, device: &str) -> Result<()> {
     // Every thread takes its locks in the order of their addresses, so that none waits for one that waits for it; and one of each: a
     // second read lock of the same buffer could wait for a writer that waits for the first.
-    let mut hosts: Vec<&HostBuffer> = inputs.iter().map(AsRef::as_ref).collect();
-    hosts.sort_by_key(|host| std::ptr::from_ref(*host));
-    hosts.dedup_by(|a, b| std::ptr::eq(*a, *b));
-    let (before, after): (Vec<_>, Vec<_>) =
-        hosts.into_iter().partition(|host| std::ptr::from_ref(*host) < std::ptr::from_ref(output));
-    let mut guards: Vec<(&HostBuffer, memory::ReadGuard<'_>)> =
-        before.into_iter().map(|host| (host, host.read())).collect();
-    let mut output = output.write();
-    guards.extend(after.into_iter().map(|host| (host, host.read())));
-    let sources: Vec<&[u8]> = inputs
-        .iter()
-        .map(AsRef::as_ref)
-        .filter_map(|host| guards.iter().find(|(held, _)| std::ptr::eq(*held, host)))
-        .map(|(_, guard)| guard.bytes())
-        .collect();
-    let mut execute = || op.host(&sources, output.bytes_mut());
+    let read = inputs.iter().map(|host| (host.as_ref(), None));
+    let written = outputs.iter().enumerate().map(|(number, host)| (host.as_ref(), Some(number)));
+    let mut hosts: Vec<(&HostBuffer, Option<usize>)> = read.chain(written).collect();
+    hosts.sort_by_key(|(host, _)| std::ptr::from_ref(*host));
+    hosts.dedup_by(|a, b| std::ptr::eq(a.0, b.0));
+    let (mut reading, mut writing) = (Vec::with_capacity(hosts.len()), Vec::with_capacity(outputs.len()));
+    for (host, output) in hosts {
+        match output {
+            None => reading.push((host, host.read())),
+            Some(number) => writing.push((number, host.write())),
+        }
+    }
+    let bytes_of = |host: &H| {
+        let held = reading.iter().find(|(held, _)| std::ptr::eq(*held, host.as_ref()));
+        held.map(|(_, guard)| guard.bytes())
+    };
+    let sources: Vec<&[u8]> = inputs.iter().filter_map(bytes_of).collect();
+    writing.sort_by_key(|(number, _)| *number);
+    let mut targets: Vec<&mut [u8]> = writing.iter_mut().map(|(_, guard)| guard.bytes_mut()).collect();
+    let mut execute = || op.host(&sources, &mut targets);
     let outcome = match execute() {
         Err(HostError::OutOfMemory { .. }) => {
             pool.empty_cache();

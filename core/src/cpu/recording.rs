@@ -17,7 +17,7 @@ static NEXT_TAPE: AtomicU64 = AtomicU64::new(1);
 struct Step {
     op: Op,
     inputs: Vec<Arc<HostBuffer>>,
-    output: Arc<HostBuffer>,
+    outputs: Vec<Arc<HostBuffer>>,
 }
 
 /// What one thread has recorded so far.
@@ -34,8 +34,8 @@ impl Tape {
         Tape { id: NEXT_TAPE.fetch_add(1, Ordering::Relaxed), steps: Vec::new(), free: Vec::new() }
     }
 
-    pub(super) fn record(&mut self, op: &Op, inputs: Vec<Arc<HostBuffer>>, output: Arc<HostBuffer>) {
-        self.steps.push(Step { op: op.clone(), inputs, output });
+    pub(super) fn record(&mut self, op: &Op, inputs: Vec<Arc<HostBuffer>>, outputs: Vec<Arc<HostBuffer>>) {
+        self.steps.push(Step { op: op.clone(), inputs, outputs });
     }
 
     /// Takes memory that a buffer of this recording no longer needs.
@@ -77,7 +77,7 @@ impl Steps {
     pub(super) fn run(&self, device: &str) -> Result<()> {
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         for step in &self.steps {
-            super::run(&step.op, &step.inputs, &step.output, &self.pool, device)?;
+            super::run(&step.op, &step.inputs, &step.outputs, &self.pool, device)?;
         }
         Ok(())
     }

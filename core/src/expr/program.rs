@@ -13,7 +13,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::number::{self, Comparison};
-use super::{Expr, Kind, MAX_INPUTS, MAX_STEPS, Node};
+use super::{Expr, Kind, MAX_INPUTS, MAX_OPERANDS, MAX_STEPS, Node};
 use crate::{BinaryFn, CompareFn, DType, Error, Result, Scalar, UnaryFn};
 
 /// Number of a step within its program.
@@ -65,20 +65,26 @@ impl StepSet {
     }
 }
 
-/// A compiled expression: typed steps in order of evaluation; the last one is the result.
+/// Compiled expressions: typed steps in order of evaluation. Of one expression the last step is the result; several are compiled
+/// together so that what they share is computed once.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     steps: Vec<(Step, DType)>,
     constants: Vec<Scalar>,
     /// Per step: see [`Program::is_rounded`].
     rounded: StepSet,
+    /// The results in order; none where the last step is the only one.
+    results: Vec<StepId>,
 }
 
 impl PartialEq for Program {
     fn eq(&self, other: &Program) -> bool {
         let bits = |program| Program::constants(program).iter().map(|constant| constant.bits());
         // What is rounded follows from the expression, not from the steps alone.
-        self.steps == other.steps && self.rounded == other.rounded && bits(self).eq(bits(other))
+        self.steps == other.steps
+            && self.rounded == other.rounded
+            && self.results == other.results
+            && bits(self).eq(bits(other))
     }
 }
 
@@ -86,8 +92,9 @@ impl Eq for Program {}
 
 impl Hash for Program {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Program { steps, constants, rounded } = self;
+        let Program { steps, constants, rounded, results } = self;
         steps.hash(state);
+        results.hash(state);
         rounded.hash(state);
         constants.iter().for_each(|constant| constant.bits().hash(state));
     }
@@ -105,16 +112,29 @@ impl Program {
         if inputs.len() > MAX_INPUTS {
             return Err(invalid(format!("{} inputs, at most {MAX_INPUTS} fit one kernel", inputs.len())));
         }
-        let mut compiler = Compiler {
-            inputs,
-            program: Program::default(),
-            inferred: Seen::default(),
-            done: Seen::default(),
-            chosen: Seen::default(),
-            literals: Seen::default(),
-        };
-        let dtype = compiler.infer(expr)?.unwrap_or(expr.0.fallback);
-        compiler.chosen(expr, dtype)?;
+        let mut compiler = Compiler::new(inputs);
+        compiler.result(expr)?;
+        Ok(compiler.program)
+    }
+
+    /// The same of several expressions over the same inputs, a result of each; what they share is computed once.
+    ///
+    /// # Errors
+    /// As [`Program::compile`]; [`Error::InvalidArgument`] for no expression, and for more inputs and results than [`MAX_OPERANDS`].
+    pub fn compile_all(exprs: &[Expr], inputs: &[DType]) -> Result<Program> {
+        if exprs.is_empty() {
+            return Err(invalid("there is none".to_owned()));
+        }
+        if inputs.len() > MAX_OPERANDS || exprs.len() > MAX_OPERANDS {
+            let reason = format!("{} inputs and {} results, of each at most {MAX_OPERANDS}", inputs.len(), exprs.len());
+            return Err(invalid(reason));
+        }
+        let mut compiler = Compiler::new(inputs);
+        let results = exprs.iter().map(|expr| compiler.result(expr)).collect::<Result<Vec<StepId>>>()?;
+        let last = compiler.program.steps.len().saturating_sub(1);
+        if results.len() > 1 || results.iter().any(|&id| usize::from(id) != last) {
+            compiler.program.results = results;
+        }
         Ok(compiler.program)
     }
 
@@ -135,9 +155,25 @@ impl Program {
         self.rounded
     }
 
-    /// [`Program::is_rounded`] of the result.
+    /// [`Program::is_rounded`] of the first result.
     pub fn is_result_rounded(&self) -> bool {
-        self.steps.len().checked_sub(1).is_some_and(|last| self.rounded.has(last as StepId))
+        !self.steps.is_empty() && self.rounded.has(self.result(0))
+    }
+
+    /// How many results there are: one or more.
+    pub fn result_count(&self) -> usize {
+        self.results.len().max(1)
+    }
+
+    /// The step that gives result number `number`.
+    pub fn result(&self, number: usize) -> StepId {
+        let last = self.steps.len().saturating_sub(1) as StepId;
+        self.results.get(number).copied().unwrap_or(last)
+    }
+
+    /// The steps that give the results, in their order.
+    pub fn results(&self) -> impl Iterator<Item = StepId> + '_ {
+        (0..self.result_count()).map(|number| self.result(number))
     }
 
     /// The constants, numbers of the types that the steps are computed in; [`Step::Constant`] numbers them.
@@ -145,9 +181,20 @@ impl Program {
         &self.constants
     }
 
-    /// The dtype of the result.
+    /// The dtype of the first result.
     pub fn dtype(&self) -> DType {
-        self.steps.last().map_or(DType::F32, |s| s.1)
+        self.result_dtype(0)
+    }
+
+    /// The dtype of result number `number`.
+    pub fn result_dtype(&self, number: usize) -> DType {
+        self.steps.get(usize::from(self.result(number))).map_or(DType::F32, |step| step.1)
+    }
+
+    /// How many inputs it reads at least: one more than the largest number among them.
+    pub fn inputs(&self) -> usize {
+        let number = |step: &(Step, DType)| if let Step::Input(n) = step.0 { usize::from(n) + 1 } else { 0 };
+        self.steps.iter().map(number).max().unwrap_or(0)
     }
 
     /// Arithmetic steps per element: what [`crate::Cost`] counts as operations.
@@ -206,7 +253,24 @@ impl<K: Copy + Eq + Hash, V: Copy> Seen<K, V> {
     }
 }
 
-impl Compiler<'_> {
+impl<'a> Compiler<'a> {
+    fn new(inputs: &'a [DType]) -> Compiler<'a> {
+        Compiler {
+            inputs,
+            program: Program::default(),
+            inferred: Seen::default(),
+            done: Seen::default(),
+            chosen: Seen::default(),
+            literals: Seen::default(),
+        }
+    }
+
+    /// Writes the steps of a whole expression; the one that gives its value.
+    fn result(&mut self, expr: &Expr) -> Result<StepId> {
+        let dtype = self.infer(expr)?.unwrap_or(expr.0.fallback);
+        self.chosen(expr, dtype)
+    }
+
     /// The dtype a node has by itself; `None` for constants and the index, which take what they meet.
     fn infer(&mut self, expr: &Expr) -> Result<Option<DType>> {
         let key = Arc::as_ptr(&expr.0);

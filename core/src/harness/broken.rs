@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::values::encode;
 use super::{Wrap, Wrapped};
-use crate::{Backend, Buffer, Device, Op, Result, Scalar};
+use crate::operation::Role;
+use crate::{Backend, Buffer, Device, Op, Result, Scalar, TensorSpec};
 
 /// One way a kernel goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +42,17 @@ pub enum Fault {
     TailOffByOne,
     /// Elements from the last multiple of 64 on are those of the tile before (a missing barrier).
     TileStale,
+    /// An operand to be updated stays as it was.
+    UpdateIgnored,
+    /// Updates are made twice, as by a launch that is repeated.
+    UpdatedTwice,
+    /// Of several results the first alone is written.
+    SecondOutputStale,
 }
 
 impl Fault {
     /// Every fault, but none.
-    pub const ALL: [Fault; 13] = [
+    pub const ALL: [Fault; 16] = [
         Fault::BeforeStart,
         Fault::DropsProduct,
         Fault::FastMath,
@@ -59,6 +66,9 @@ impl Fault {
         Fault::TailNotWritten,
         Fault::TailOffByOne,
         Fault::TileStale,
+        Fault::UpdateIgnored,
+        Fault::UpdatedTwice,
+        Fault::SecondOutputStale,
     ];
 }
 
@@ -75,8 +85,8 @@ struct Broken {
 }
 
 impl Broken {
-    fn damage(&self, op: &Op, inputs: &[&Buffer], output: &Buffer, before: &[u8]) -> Result<()> {
-        let out = op.output();
+    /// Spoils one output, which held `before`.
+    fn damage(&self, op: &Op, inputs: &[&Buffer], (out, output): (TensorSpec, &Buffer), before: &[u8]) -> Result<()> {
         let size = out.dtype.size_bytes();
         let count = out.layout.elements();
         let backend = self.inner();
@@ -92,7 +102,9 @@ impl Broken {
         let value = |i: u64| Scalar::from_le_bytes(bytes(i), out.dtype);
         let last = count - 1;
         match self.fault {
-            Fault::None | Fault::DropsProduct | Fault::NothingDone => Ok(()),
+            Fault::None | Fault::DropsProduct | Fault::NothingDone | Fault::UpdatedTwice => Ok(()),
+            // Those of other outputs are put back by `execute`.
+            Fault::UpdateIgnored | Fault::SecondOutputStale => Ok(()),
             Fault::BeforeStart => match place(0).checked_sub(1) {
                 Some(at) => backend.write(output, at as u64, &[!after[at]]),
                 None => Ok(()),
@@ -120,7 +132,7 @@ impl Broken {
             Fault::ReadsPadding => self.read_padding(op, inputs, value(last), |value| put_value(last, value)),
             Fault::Unrepeatable => {
                 let mut first = bytes(0).to_vec();
-                first[0] ^= (self.calls.fetch_add(1, Ordering::Relaxed) & 1) as u8;
+                first[0] ^= (self.calls.load(Ordering::Relaxed) & 1) as u8;
                 put(0, &first)
             }
             Fault::TailNotWritten => put(last, &before[place(last)..place(last) + size as usize]),
@@ -155,16 +167,38 @@ impl Wrap for Broken {
         self.inner.backend()
     }
 
-    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        let before = self.inner().read_blocking(output, 0..output.size_bytes())?;
-        match (self.fault, op) {
-            (Fault::NothingDone, _) => return Ok(()),
-            (Fault::DropsProduct, op) => {
+    fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
+        let inner = self.inner();
+        let read = |output: &&Buffer| inner.read_blocking(output, 0..output.size_bytes());
+        let before = outputs.iter().map(read).collect::<Result<Vec<_>>>()?;
+        match self.fault {
+            Fault::NothingDone => return Ok(()),
+            Fault::DropsProduct => {
                 let shorter = op.shortened()?;
-                self.inner().execute(shorter.as_ref().unwrap_or(op), inputs, output)?;
+                inner.execute(shorter.as_ref().unwrap_or(op), inputs, outputs)?;
             }
-            _ => self.inner().execute(op, inputs, output)?,
+            Fault::UpdatedTwice if op.updates() => {
+                inner.execute(op, inputs, outputs)?;
+                inner.execute(op, inputs, outputs)?;
+            }
+            _ => inner.execute(op, inputs, outputs)?,
         }
-        self.damage(op, inputs, output, &before)
+        let specs = op.outputs();
+        // Any output may be the one that a kernel gets wrong: another one at each call.
+        let turn = self.calls.fetch_add(1, Ordering::Relaxed) as usize;
+        for (number, ((output, before), operand)) in outputs.iter().zip(&before).zip(&specs).enumerate() {
+            let stale = match self.fault {
+                Fault::UpdateIgnored => operand.role == Role::Update,
+                Fault::SecondOutputStale => number == 1,
+                _ => false,
+            };
+            if stale {
+                inner.write(output, 0, before)?;
+            }
+            if operand.spec.layout.elements() > 0 && number == turn % specs.len() {
+                self.damage(op, inputs, (operand.spec, output), before)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -18,7 +18,7 @@ pub struct Case {
     pub family: &'static str,
     /// What is computed.
     pub op: Op,
-    /// What the inputs hold, in the op's order.
+    /// What the operands read, then those updated hold, in the op's order.
     pub values: Vec<Values>,
     /// How the result is judged.
     pub check: Check,
@@ -69,7 +69,9 @@ impl Case {
 
     /// Whether `dtype` is that of an operand or the result.
     pub fn uses(&self, dtype: DType) -> bool {
-        self.op.output().dtype == dtype || self.op.inputs().iter().any(|input| input.dtype == dtype)
+        let mut uses = false;
+        self.op.operands(&mut |operand| uses |= operand.spec.dtype == dtype);
+        uses
     }
 }
 
@@ -178,7 +180,7 @@ pub fn output(dtype: DType, dims: &[u64]) -> Result<TensorSpec> {
 
 fn describe(family: &str, op: &Op, values: &[Values]) -> String {
     let mut name = format!("{family}/{}", op.name());
-    let inputs = op.inputs();
+    let inputs = op.held();
     let mut dtypes: Vec<&str> = inputs.iter().map(|input| input.dtype.name()).collect();
     dtypes.dedup();
     let out = op.output();

@@ -69,8 +69,8 @@ fn ops() -> Result<Vec<Op>> {
 fn run_op(device: &Device, op: &Op) -> Result<()> {
     let buffer = |spec: &TensorSpec| device.backend().alloc(spec.required_bytes());
     let inputs = op.inputs().iter().map(buffer).collect::<Result<Vec<Buffer>>>()?;
-    let output = buffer(&op.output())?;
-    device.execute(op, &inputs.iter().collect::<Vec<_>>(), &output)
+    let outputs = op.outputs().iter().map(|output| buffer(&output.spec)).collect::<Result<Vec<Buffer>>>()?;
+    device.execute(op, &inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>())
 }
 
 /// The limit that leaves `bytes` free.

@@ -22,6 +22,7 @@ const ROWS: &[(&str, Test)] = &[
     ("replay of a chain equals direct calls, bit for bit", chain_equals_direct),
     ("inputs written and assigned between replays", inputs_change),
     ("inputs written between replays that nobody waits for", writes_keep_their_turn),
+    ("updates in place, by counters on the device", updates),
     ("launches on the same buffers with their own parameters", own_parameters),
     ("a hundred replays of a state update", state_update),
     ("hundreds of launches in one recording", long_chain),
@@ -137,12 +138,26 @@ fn writes_keep_their_turn(device: &Device) -> Result<Answer> {
     Ok(equal("sum", &sum.to_vec::<u32>()?, &[111; 5]))
 }
 
+fn updates(device: &Device) -> Result<Answer> {
+    // What changes from step to step lives on the device: each replay goes on where the last one ended.
+    let count = Tensor::zeros(device, DType::U32, [1])?;
+    let x = Tensor::from_slice(device, &[1u32, 2, 3], [3])?;
+    let recording = device.record(|| {
+        count.add_scalar_(1)?;
+        x.add_(&count)
+    })?;
+    let nothing_yet = x.to_vec::<u32>()?;
+    (0..3).try_for_each(|_| recording.replay().map(drop))?;
+    let all = [nothing_yet, x.to_vec::<u32>()?, count.to_vec::<u32>()?].concat();
+    Ok(equal("steps", &all, &[1, 2, 3, 7, 8, 9, 3]))
+}
+
 fn own_parameters(device: &Device) -> Result<Answer> {
     let (x, y) = (Tensor::arange(device, DType::U32, 0, 1, 5)?, Tensor::zeros(device, DType::U32, [5])?);
     let add = |value: i64| -> Result<()> {
         let program = Program::compile(&(Expr::input(0) + value), &[DType::U32])?;
         let op = Map::new("add", program, vec![x.spec()], y.spec())?.into();
-        device.execute(&op, &[x.buffer()], y.buffer())
+        device.execute(&op, &[x.buffer()], &[y.buffer()])
     };
     let recording = device.record(|| [5, 6, 700].into_iter().try_for_each(add))?;
     recording.replay()?;

@@ -150,11 +150,13 @@ impl Backend for ReferenceBackend {
         Ok(lock(&block.bytes)[range].to_vec())
     }
 
-    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        let out = op.output();
-        let size = out.dtype.size_bytes() as usize;
-        if let (true, [spec], [input]) = (op.facts().moves_bits, &op.inputs()[..], inputs) {
+    fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
+        let written = op.outputs();
+        if let (true, [spec], [input], [out], [output]) =
+            (op.facts().moves_bits, &op.inputs()[..], inputs, &written[..], outputs)
+        {
             // Bits, not values: NaN payloads survive.
+            let (out, size) = (out.spec, out.spec.dtype.size_bytes() as usize);
             let source = lock(&self.block(input)?.bytes).clone();
             let mut bytes = lock(&self.block(output)?.bytes);
             for i in 0..out.layout.elements() {
@@ -164,17 +166,19 @@ impl Backend for ReferenceBackend {
             }
             return Ok(());
         }
-        let specs = op.inputs();
-        let hosts = specs
-            .iter()
-            .zip(inputs)
-            .map(|(spec, buffer)| self.host_tensor(spec, buffer))
+        let read = op.inputs().into_iter().zip(inputs);
+        let updated = written.iter().zip(outputs).filter(|(operand, _)| operand.role.is_read());
+        let hosts = read
+            .map(|(spec, buffer)| self.host_tensor(&spec, buffer))
+            .chain(updated.map(|(operand, buffer)| self.host_tensor(&operand.spec, buffer)))
             .collect::<Result<Vec<_>>>()?;
-        let results = op.oracle(&hosts);
-        let mut bytes = lock(&self.block(output)?.bytes);
-        for (i, expected) in results.iter().flatten().enumerate() {
-            let at = out.layout.index_of(i as u64) as usize * size;
-            encode(expected.value, out.dtype, &mut bytes[at..at + size]);
+        for ((operand, output), expected) in written.iter().zip(outputs).zip(op.oracle(&hosts)) {
+            let (out, size) = (operand.spec, operand.spec.dtype.size_bytes() as usize);
+            let mut bytes = lock(&self.block(output)?.bytes);
+            for (i, expected) in expected.iter().enumerate() {
+                let at = out.layout.index_of(i as u64) as usize * size;
+                encode(expected.value, out.dtype, &mut bytes[at..at + size]);
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Runs one case on one device and judges what came back.
 //!
-//! Phases: inputs are laid out in storages larger than their views, everything outside the view filled with garbage; the
-//! output starts as a pattern no correct result leaves behind; the op runs; then every element is compared with the
+//! Phases: operands are laid out in storages larger than their views, everything outside the view filled with garbage; outputs
+//! start as a pattern no correct result leaves behind; the op runs; then every element is compared with the
 //! oracle, every byte outside the result with what it was, the inputs with what was written, and for repeated cases the
 //! bits of a second run with the first. Nothing here knows an op's name; bounds come from [`crate::oracle`].
 //!
@@ -17,7 +17,7 @@ use std::task::Poll;
 use super::report::{Failure, FailureKind, Miss, Outcome};
 use super::{Case, Check, values};
 use crate::oracle::{Expected, HostTensor, Subnormals};
-use crate::{Buffer, DType, Device, Error, Layout, Op, Result, Scalar, TensorSpec};
+use crate::{Buffer, DType, Device, Error, Layout, Op, Result, Scalar, TensorSpec, operation};
 
 /// Elements of garbage after every input; odd, so that no power of two fits.
 const INPUT_GUARD_ELEMENTS: u64 = 19;
@@ -96,7 +96,7 @@ impl From<Failure> for Fault {
     }
 }
 
-/// One input on the host: its whole storage, and its elements in row-major order.
+/// One operand on the host: its whole storage, and its elements in row-major order.
 #[derive(Debug)]
 pub(crate) struct Operand {
     pub(crate) storage: Vec<u8>,
@@ -105,28 +105,34 @@ pub(crate) struct Operand {
 
 /// The largest share of an allowed error that was used, when all is well.
 async fn attempt(device: &Device, case: &Case, seed: u64, reads: Reads) -> Result<f64, Fault> {
-    let operands: Vec<Operand> = case
+    let held: Vec<Operand> = case
         .op
-        .inputs()
+        .held()
         .iter()
         .zip(&case.values)
         .enumerate()
         .map(|(i, (spec, values))| operand(spec, values, values::mix(seed ^ fingerprint(&case.name), i as u64)))
         .collect();
-    let buffers = operands.iter().map(|operand| upload(device, &operand.storage)).collect::<Result<Vec<Buffer>>>()?;
+    let (read_only, updated) = held.split_at(case.op.inputs().len().min(held.len()));
+    let buffers = read_only.iter().map(|operand| upload(device, &operand.storage)).collect::<Result<Vec<Buffer>>>()?;
     let inputs: Vec<&Buffer> = buffers.iter().collect();
 
-    let out = case.op.output();
-    let size = (out.required_bytes() + OUTPUT_GUARD_BYTES) as usize;
-    let before = vec![if out.dtype.is_float() { 0xFF } else { 0xA5 }; size];
+    let outputs = case.op.outputs();
+    let before = before(&outputs, updated, |dtype| if dtype.is_float() { 0xFF } else { 0xA5 });
     let after = execute(device, &case.op, &inputs, &before, reads).await?;
-    check_untouched(case, seed, &out, &before, &after)?;
-    let share = check_elements(case, seed, device.info().subnormals, &operands, &after)?;
-    if case.repeat {
-        let again = execute(device, &case.op, &inputs, &vec![0; size], reads).await?;
-        check_repeated(case, seed, &out, &after, &again)?;
+    for (number, output) in outputs.iter().enumerate() {
+        check_untouched(case, seed, &output.spec, &before[number], &after[number])
+            .map_err(|failure| of_output(failure, number, outputs.len()))?;
     }
-    for (i, (operand, buffer)) in operands.iter().zip(&buffers).enumerate() {
+    let share = check_outputs(case, seed, device.info().subnormals, &held, &after)?;
+    if case.repeat {
+        let again = execute(device, &case.op, &inputs, &self::before(&outputs, updated, |_| 0), reads).await?;
+        for (number, output) in outputs.iter().enumerate() {
+            check_repeated(case, seed, &output.spec, &after[number], &again[number])
+                .map_err(|failure| of_output(failure, number, outputs.len()))?;
+        }
+    }
+    for (i, (operand, buffer)) in read_only.iter().zip(&buffers).enumerate() {
         let len = operand.storage.len();
         if len <= INPUT_CHECK_BYTES && read(device, buffer, len, reads).await? != operand.storage {
             let text = format!("input {i} was written to");
@@ -136,22 +142,50 @@ async fn attempt(device: &Device, case: &Case, seed: u64, reads: Reads) -> Resul
     Ok(share)
 }
 
+/// What the buffers of `outputs` start as: the `updated` operands' content, and else `fill`, which no right result leaves behind.
+fn before(outputs: &[operation::Operand], updated: &[Operand], fill: impl Fn(DType) -> u8) -> Vec<Vec<u8>> {
+    let mut updated = updated.iter();
+    let start = |output: &operation::Operand| {
+        let held = if output.role.is_read() { updated.next() } else { None };
+        let mut bytes = held.map(|operand| operand.storage.clone()).unwrap_or_default();
+        let size = (output.spec.required_bytes() + OUTPUT_GUARD_BYTES) as usize;
+        bytes.resize(size.max(bytes.len()), fill(output.spec.dtype));
+        bytes
+    };
+    outputs.iter().map(start).collect()
+}
+
+/// `failure`, saying which output it is of where there are several.
+fn of_output(failure: Failure, number: usize, outputs: usize) -> Failure {
+    if outputs < 2 { failure } else { Failure { message: format!("output {number}: {}", failure.message), ..failure } }
+}
+
 fn upload(device: &Device, bytes: &[u8]) -> Result<Buffer> {
     let buffer = device.backend().alloc(bytes.len() as u64)?;
     device.backend().write(&buffer, 0, bytes)?;
     Ok(buffer)
 }
 
-/// Runs the op into a fresh buffer that starts as `before`; the buffer's bytes afterwards.
-async fn execute(device: &Device, op: &Op, inputs: &[&Buffer], before: &[u8], reads: Reads) -> Result<Vec<u8>> {
-    let output = upload(device, before)?;
-    device.execute(op, inputs, &output)?;
-    let bytes = read(device, &output, before.len(), reads).await?;
-    if bytes.len() != before.len() {
-        let message = format!("{} bytes read of {}", bytes.len(), before.len());
-        return Err(Error::Backend { device: device.id().to_owned(), op: "read".to_owned(), message });
+/// Runs the op into fresh buffers that start as `before`; the buffers' bytes afterwards.
+async fn execute(
+    device: &Device,
+    op: &Op,
+    inputs: &[&Buffer],
+    before: &[Vec<u8>],
+    reads: Reads,
+) -> Result<Vec<Vec<u8>>> {
+    let outputs = before.iter().map(|bytes| upload(device, bytes)).collect::<Result<Vec<Buffer>>>()?;
+    device.execute(op, inputs, &outputs.iter().collect::<Vec<_>>())?;
+    let mut after = Vec::with_capacity(outputs.len());
+    for (output, before) in outputs.iter().zip(before) {
+        let bytes = read(device, output, before.len(), reads).await?;
+        if bytes.len() != before.len() {
+            let message = format!("{} bytes read of {}", bytes.len(), before.len());
+            return Err(Error::Backend { device: device.id().to_owned(), op: "read".to_owned(), message });
+        }
+        after.push(bytes);
     }
-    Ok(bytes)
+    Ok(after)
 }
 
 /// The first `len` bytes of `buffer`.
@@ -232,45 +266,75 @@ fn check_repeated(case: &Case, seed: u64, out: &TensorSpec, first: &[u8], again:
     }
 }
 
-fn check_elements(
+/// Every element of every output against the oracle; the largest share of an allowed error.
+fn check_outputs(
     case: &Case,
     seed: u64,
     subnormals: Subnormals,
-    operands: &[Operand],
-    after: &[u8],
+    held: &[Operand],
+    after: &[Vec<u8>],
 ) -> Result<f64, Failure> {
-    let out = case.op.output();
-    let size = out.dtype.size_bytes() as usize;
-    if let (true, [source]) = (case.op.facts().moves_bits, operands) {
+    if let (true, [source], [after]) = (case.op.facts().moves_bits, held, after) {
         return check_copy(case, seed, source, after);
     }
-    let hosts: Vec<HostTensor> = operands.iter().map(|operand| operand.host.clone()).collect();
-    let oracle = |hosts: &[HostTensor]| case.op.oracle(hosts).into_iter().next().unwrap_or_default();
-    let expected = oracle(&hosts);
-    if expected.len() as u64 != out.layout.elements() {
-        let text = format!("the oracle gave {} elements of {}", expected.len(), out.layout.elements());
+    let outputs = case.op.outputs();
+    let hosts: Vec<HostTensor> = held.iter().map(|operand| operand.host.clone()).collect();
+    let expected = case.op.oracle(&hosts);
+    if expected.len() != outputs.len() {
+        let text = format!("the oracle gave {} results of {}", expected.len(), outputs.len());
         return Err(Failure::new(case, seed, FailureKind::Oracle, text));
     }
     // A device that flushes subnormal operands computes something else, as correctly.
-    let flushed = (subnormals == Subnormals::MayFlush).then(|| flush(&hosts)).flatten().map(|hosts| oracle(&hosts));
-    let accepts = |want: &Expected, got: Scalar| match case.check {
-        Check::Bound => want.accepts(got, out.dtype, subnormals),
-        Check::Exact => want.value.cast(out.dtype) == got,
-    };
-    let mut tally = Tally::default();
-    for (i, at) in positions(&out.layout, size).enumerate() {
-        let bytes = &after[at..at + size];
-        let got = Scalar::from_le_bytes(bytes, out.dtype);
-        let want = &expected[i];
-        let malformed = out.dtype == DType::Bool && bytes[0] > 1;
-        let ok =
-            !malformed && (accepts(want, got) || flushed.as_ref().is_some_and(|flushed| accepts(&flushed[i], got)));
-        tally.add(i as u64, want, got, ok, || if malformed { format!("byte {:#x}", bytes[0]) } else { show(got) });
+    let flushed =
+        (subnormals == Subnormals::MayFlush).then(|| flush(&hosts)).flatten().map(|hosts| case.op.oracle(&hosts));
+    let mut share = 0f64;
+    for (number, output) in outputs.iter().enumerate() {
+        let flushed = flushed.as_ref().and_then(|results| results.get(number)).map(Vec::as_slice);
+        let judge = Judge { case, seed, subnormals, out: &output.spec, expected: &expected[number], flushed };
+        let used = judge.elements(&after[number]).map_err(|failure| of_output(failure, number, outputs.len()))?;
+        share = share.max(used);
     }
-    if tally.wrong == 0 {
-        tally.check_mean_square(case, out.dtype)?;
+    Ok(share)
+}
+
+/// What one output is compared with.
+struct Judge<'a> {
+    case: &'a Case,
+    seed: u64,
+    subnormals: Subnormals,
+    out: &'a TensorSpec,
+    expected: &'a [Expected],
+    /// The same for operands without subnormals.
+    flushed: Option<&'a [Expected]>,
+}
+
+impl Judge<'_> {
+    fn elements(&self, after: &[u8]) -> Result<f64, Failure> {
+        let Judge { case, seed, subnormals, out, expected, flushed } = *self;
+        let size = out.dtype.size_bytes() as usize;
+        if expected.len() as u64 != out.layout.elements() {
+            let text = format!("the oracle gave {} elements of {}", expected.len(), out.layout.elements());
+            return Err(Failure::new(case, seed, FailureKind::Oracle, text));
+        }
+        let accepts = |want: &Expected, got: Scalar| match case.check {
+            Check::Bound => want.accepts(got, out.dtype, subnormals),
+            Check::Exact => want.value.cast(out.dtype) == got,
+        };
+        let mut tally = Tally::default();
+        for (i, at) in positions(&out.layout, size).enumerate() {
+            let bytes = &after[at..at + size];
+            let got = Scalar::from_le_bytes(bytes, out.dtype);
+            let want = &expected[i];
+            let malformed = out.dtype == DType::Bool && bytes[0] > 1;
+            let is_flushed = || flushed.and_then(|flushed| flushed.get(i)).is_some_and(|want| accepts(want, got));
+            let ok = !malformed && (accepts(want, got) || is_flushed());
+            tally.add(i as u64, want, got, ok, || if malformed { format!("byte {:#x}", bytes[0]) } else { show(got) });
+        }
+        if tally.wrong == 0 {
+            tally.check_mean_square(case, out.dtype)?;
+        }
+        tally.finish(case, seed)
     }
-    tally.finish(case, seed)
 }
 
 /// Copies move bits: NaN payloads and subnormals included.

@@ -20,7 +20,7 @@ use crate::{Backend, Binding, Buffer, DeviceInfo, Elapsed, Kernel, MemoryStats, 
 ///     fn inner(&self) -> &dyn Backend {
 ///         &self.0
 ///     }
-///     fn execute(&self, _: &Op, _: &[&Buffer], _: &Buffer) -> Result<()> {
+///     fn execute(&self, _: &Op, _: &[&Buffer], _: &[&Buffer]) -> Result<()> {
 ///         Ok(())
 ///     }
 /// }
@@ -38,7 +38,7 @@ pub trait Wrap: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// As there.
-    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()>;
+    fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()>;
 }
 
 /// The backend that a [`Wrap`] describes: its ops, and the inner backend's memory, kernels, clock and recordings.
@@ -66,8 +66,8 @@ impl<W: Wrap> Backend for Wrapped<W> {
         self.0.inner().read_blocking(buffer, range)
     }
 
-    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
-        self.0.execute(op, inputs, output)
+    fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
+        self.0.execute(op, inputs, outputs)
     }
 
     fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {

@@ -125,8 +125,8 @@ impl Operation for ArgReduce {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
-        cpu::exec::argreduce::execute(self, inputs[0], output)
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        cpu::exec::argreduce::execute(self, inputs[0], outputs[0])
     }
 
     fn describe(&self, name: &mut String) {
@@ -153,7 +153,7 @@ impl Operation for ArgReduce {
         let positions = thinning.of_kept(&self.axes, &self.output.layout)?;
         let output = sample::dense(self.output.dtype, &positions);
         let input = thinning.of_spec(&self.input)?;
-        Ok(Some(Sample { op: ArgReduce { input, output, ..self.clone() }.into(), positions }))
+        Ok(Some(Sample { op: ArgReduce { input, output, ..self.clone() }.into(), positions: vec![positions] }))
     }
 
     fn oracle_of_bytes(&self, inputs: &[&[u8]]) -> Option<Vec<Expected>> {

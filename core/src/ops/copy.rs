@@ -67,8 +67,8 @@ impl Operation for Copy {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
-        cpu::exec::copy::execute(self, inputs[0], output)
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        cpu::exec::copy::execute(self, inputs[0], outputs[0])
     }
 
     fn facts(&self) -> Facts {
@@ -88,6 +88,6 @@ impl Operation for Copy {
         let thinning = Thinning::new(self.output.layout.dims(), |_| true);
         let positions = thinning.of(&self.output.layout)?;
         let output = sample::dense(self.output.dtype, &positions);
-        Ok(Some(Sample { op: Copy::new(thinning.of_spec(&self.input)?, output)?.into(), positions }))
+        Ok(Some(Sample { op: Copy::new(thinning.of_spec(&self.input)?, output)?.into(), positions: vec![positions] }))
     }
 }

@@ -3,15 +3,18 @@
 //! Unary and binary functions, comparisons, where, clamp, cast, fill and arange are all this one op with short
 //! programs, so each backend has one elementwise kernel (generator) and fusion comes for free. Inputs are broadcast to
 //! the output's shape before the op exists: their layouts carry stride 0.
+//!
+//! A program may have several results, and results may be updates: the operand is read, and the result takes its place. So an
+//! optimiser's step is one pass over parameters, gradients and moments.
 
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
 use crate::oracle::{Expected, HostTensor, Span};
-use crate::{DType, Error, Layout, Program, Result, Scalar, Step};
+use crate::{DType, Error, Program, Result, Scalar, Step};
 #[cfg(feature = "cpu")]
 use crate::{cpu, operation::HostResult};
 
-/// An elementwise expression over broadcast inputs.
+/// An elementwise expression, or several, over broadcast inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Map {
     /// What the caller asked for (`add`, `cast`, `expr`): for errors and names.
@@ -20,27 +23,102 @@ pub struct Map {
     pub program: Program,
     /// Inputs; each layout has the output's shape.
     pub inputs: Vec<TensorSpec>,
-    /// Dense output; its dtype is the program's.
+    /// Dense first output; its dtype is that of the program's first result.
     pub output: TensorSpec,
+    /// The outputs after it: dense, of its shape and of their result's dtype.
+    pub others: Vec<TensorSpec>,
+    /// So many outputs, the first ones, are updated: the program reads what they hold as inputs after [`Map::inputs`].
+    pub updates: usize,
 }
 
 impl Map {
-    /// A checked elementwise op.
+    /// A checked elementwise op of one result.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] when an input has not the output's shape, [`Error::DTypeMismatch`] when the output
-    /// is not of the program's dtype, [`Error::InvalidArgument`] for an output that is not dense and aligned.
+    /// is not of the program's dtype, [`Error::InvalidArgument`] for an output that is not dense and aligned, and for a program of
+    /// other inputs or several results.
     pub fn new(label: &'static str, program: Program, inputs: Vec<TensorSpec>, output: TensorSpec) -> Result<Map> {
-        for input in &inputs {
-            if input.layout.shape() != output.layout.shape() {
-                return Err(Error::shape_mismatch(label, input.layout.shape(), output.layout.shape(), None));
+        Map { label, program, inputs, output, others: Vec::new(), updates: 0 }.check()
+    }
+
+    /// A checked elementwise op that writes each of `outputs`, the first `updates` of which it reads as well.
+    ///
+    /// # Errors
+    /// As [`Map::new`]; [`Error::InvalidArgument`] for more updates than outputs and for outputs that the program has no results for.
+    pub fn several(
+        label: &'static str,
+        program: Program,
+        inputs: Vec<TensorSpec>,
+        outputs: &[TensorSpec],
+        updates: usize,
+    ) -> Result<Map> {
+        let Some((&output, others)) = outputs.split_first() else {
+            return Err(Error::InvalidArgument { what: "outputs", reason: format!("{label} has none") });
+        };
+        Map { label, program, inputs, output, others: others.to_vec(), updates }.check()
+    }
+
+    fn check(self) -> Result<Map> {
+        let label = self.label;
+        for spec in self.inputs.iter().chain(&self.others) {
+            if spec.layout.shape() != self.output.layout.shape() {
+                return Err(Error::shape_mismatch(label, spec.layout.shape(), self.output.layout.shape(), None));
             }
         }
-        if program.dtype() != output.dtype {
-            return Err(Error::DTypeMismatch { op: label, expected: program.dtype(), got: output.dtype });
+        let (outputs, results) = (1 + self.others.len(), self.program.result_count());
+        if outputs != results || self.updates > outputs {
+            let reason =
+                format!("{label} has {outputs} outputs, {} of them updated, for {results} results", self.updates);
+            return Err(Error::InvalidArgument { what: "outputs", reason });
         }
-        check_dense_output(label, &output)?;
-        Ok(Map { label, program, inputs, output })
+        for (number, output) in self.results().enumerate() {
+            let expected = self.program.result_dtype(number);
+            if expected != output.dtype {
+                return Err(Error::DTypeMismatch { op: label, expected, got: output.dtype });
+            }
+            check_dense_output(label, output)?;
+        }
+        // The compiler of programs knows dtypes, not operands.
+        for &(step, dtype) in self.program.steps() {
+            if let Step::Input(number) = step {
+                match self.operand(usize::from(number)) {
+                    Some(spec) if spec.dtype == dtype => {}
+                    Some(spec) => return Err(Error::DTypeMismatch { op: label, expected: dtype, got: spec.dtype }),
+                    None => {
+                        let reason =
+                            format!("{label} reads input {number}, and has {}", self.inputs.len() + self.updates);
+                        return Err(Error::InvalidArgument { what: "inputs", reason });
+                    }
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    /// The outputs in order.
+    pub fn results(&self) -> impl Iterator<Item = &TensorSpec> {
+        [&self.output].into_iter().chain(&self.others)
+    }
+
+    /// What the program reads as input `number`: an input, or an output that is updated.
+    fn operand(&self, number: usize) -> Option<&TensorSpec> {
+        match number.checked_sub(self.inputs.len()) {
+            None => self.inputs.get(number),
+            Some(updated) => self.results().take(self.updates).nth(updated),
+        }
+    }
+
+    /// The same with each operand replaced by what `replace` makes of it; outputs by what `output` makes of their number and
+    /// them.
+    fn with_operands(
+        &self,
+        replace: impl Fn(&TensorSpec) -> Option<TensorSpec>,
+        output: impl Fn(usize, &TensorSpec) -> Option<TensorSpec>,
+    ) -> Option<Map> {
+        let inputs = self.inputs.iter().map(replace).collect::<Option<_>>()?;
+        let others = self.others.iter().enumerate().map(|(at, other)| output(1 + at, other)).collect::<Option<_>>()?;
+        Some(Map { inputs, output: output(0, &self.output)?, others, ..self.clone() })
     }
 
     /// What is exactly a number of `dtype` stays as it is: an infinite f8e5m2 would become the largest number.
@@ -48,15 +126,18 @@ impl Map {
         if is_rounded && dtype.is_narrow_float() && x.is_exact() { x } else { x.round_to(dtype) }
     }
 
-    fn evaluate(&self, i: usize, inputs: &[HostTensor], values: &mut Vec<Span>) -> Span {
+    /// What each step gives for element `i`, and in `results` what is stored of it.
+    fn evaluate(&self, i: usize, held: &[HostTensor], values: &mut Vec<Span>, results: &mut Vec<Span>) {
         let steps = self.program.steps();
         values.clear();
+        results.clear();
+        results.resize(self.program.result_count(), Span::exact(Scalar::F(0.0)));
         // A single step on numbers as they are read is held to its value, though a device might flush them.
         let is_fused = steps.iter().filter(|(step, _)| is_computed(*step)).count() > 1;
         for (id, &(step, dtype)) in steps.iter().enumerate() {
             let at = |id: u16| values[usize::from(id)];
             let value = match step {
-                Step::Input(n) => Span::exact(inputs[usize::from(n)].values[i]),
+                Step::Input(n) => Span::exact(held[usize::from(n)].values[i]),
                 Step::Constant(n) => Span::exact(self.program.constants()[usize::from(n)]),
                 Step::Index => Span::exact(Scalar::I(i as i64).cast(dtype.compute())),
                 Step::Unary(f, x) => at(x).unary(f, dtype),
@@ -70,10 +151,13 @@ impl Map {
                     (_, from) => self.rounded(at(x), self.program.is_rounded(x), from).cast(dtype),
                 },
             };
-            let intermediate = is_fused && id + 1 < steps.len();
-            values.push(if intermediate { value.flushable(dtype.compute()) } else { value });
+            for (number, result) in results.iter_mut().enumerate() {
+                if usize::from(self.program.result(number)) == id {
+                    *result = self.rounded(value, self.program.is_rounded(id as u16), dtype);
+                }
+            }
+            values.push(if is_fused { value.flushable(dtype.compute()) } else { value });
         }
-        values.last().copied().unwrap_or(Span::exact(Scalar::F(0.0)))
     }
 }
 
@@ -84,11 +168,13 @@ impl Operation for Map {
 
     fn operands(&self, each: &mut dyn FnMut(Operand)) {
         self.inputs.iter().for_each(|&input| each(Operand::read(input)));
-        each(Operand::write(self.output));
+        for (number, &output) in self.results().enumerate() {
+            each(if number < self.updates { Operand::update(output) } else { Operand::write(output) });
+        }
     }
 
     fn validate(&self) -> Result<()> {
-        Map::new(self.label, self.program.clone(), self.inputs.clone(), self.output).map(drop)
+        self.clone().check().map(drop)
     }
 
     /// One operation per arithmetic step and element.
@@ -97,29 +183,43 @@ impl Operation for Map {
     }
 
     /// Every step in float64, with what each may make of the results so far ([`Span`]).
-    fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
-        let mut values = Vec::with_capacity(self.program.steps().len());
-        let dtype = self.output.dtype;
-        let mut element = |i| {
-            let value = self.evaluate(i, inputs, &mut values);
-            self.rounded(value, self.program.is_result_rounded(), dtype).into_expected(dtype)
-        };
-        vec![(0..self.output.layout.elements() as usize).map(&mut element).collect()]
+    fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
+        let (mut values, mut results) = (Vec::with_capacity(self.program.steps().len()), Vec::new());
+        let elements = self.output.layout.elements() as usize;
+        let dtypes: Vec<DType> = self.results().map(|output| output.dtype).collect();
+        let mut expected: Vec<Vec<Expected>> = dtypes.iter().map(|_| Vec::with_capacity(elements)).collect();
+        for i in 0..elements {
+            self.evaluate(i, before, &mut values, &mut results);
+            for ((expected, &result), &dtype) in expected.iter_mut().zip(&results).zip(&dtypes) {
+                expected.push(result.into_expected(dtype));
+            }
+        }
+        expected
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
-        cpu::exec::map::execute(self, inputs, output);
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        cpu::exec::map::execute(self, inputs, outputs);
         Ok(())
     }
 
-    /// The op on the first `extent` indices of the output's `axis` alone; `None` where elements depend on their position.
+    fn describe(&self, name: &mut String) {
+        if !self.others.is_empty() {
+            name.push_str(&format!(" results{}", 1 + self.others.len()));
+        }
+        if self.updates > 0 {
+            name.push_str(&format!(" updates{}", self.updates));
+        }
+    }
+
+    /// The op on the first `extent` indices of the output's `axis` alone; `None` where elements depend on their position, and where
+    /// an operand is updated: its parts are no buffers of their own.
     fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
-        if self.program.steps().iter().any(|(step, _)| *step == Step::Index) {
+        if self.updates > 0 || self.program.steps().iter().any(|(step, _)| *step == Step::Index) {
             return None;
         }
-        let inputs = self.inputs.iter().map(|input| input.first(axis, extent)).collect::<Option<_>>()?;
-        Some(Map { inputs, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
+        let piece = self.with_operands(|input| input.first(axis, extent), |_, output| output.dense_first(axis, extent));
+        piece.map(Op::from)
     }
 
     fn with_output(&self, output: TensorSpec) -> Option<Op> {
@@ -127,18 +227,27 @@ impl Operation for Map {
     }
 
     fn sample(&self) -> Result<Option<Sample>> {
-        let output = |positions: &Layout| sample::dense(self.output.dtype, positions);
         // What a position makes depends on the position alone: the first elements are a sample without stride.
         if self.program.steps().iter().any(|(step, _)| matches!(step, Step::Index)) {
-            let positions = sample::first_elements(&self.output)?;
-            let op = Map::new(self.label, self.program.clone(), Vec::new(), output(&positions))?.into();
-            return Ok(Some(Sample { op, positions }));
+            if !self.inputs.is_empty() || self.updates > 0 {
+                return Ok(None);
+            }
+            let positions = self.results().map(sample::first_elements).collect::<Result<Vec<_>>>()?;
+            let dense =
+                |_, output: &TensorSpec| Some(sample::dense(output.dtype, &sample::first_elements(output).ok()?));
+            let part = self.with_operands(|input| Some(*input), dense);
+            return Ok(part.map(|part| Sample { op: part.into(), positions }));
         }
         let thinning = Thinning::new(self.output.layout.dims(), |_| true);
-        let positions = thinning.of(&self.output.layout)?;
-        let inputs = self.inputs.iter().map(|input| thinning.of_spec(input)).collect::<Result<Vec<_>>>()?;
-        let op = Map::new(self.label, self.program.clone(), inputs, output(&positions))?.into();
-        Ok(Some(Sample { op, positions }))
+        let positions = self.results().map(|output| thinning.of(&output.layout)).collect::<Result<Vec<_>>>()?;
+        let thin = |spec: &TensorSpec| thinning.of_spec(spec).ok();
+        // What is updated is read where it lies.
+        let output = |number, output: &TensorSpec| {
+            let thinned = thin(output)?;
+            Some(if number < self.updates { thinned } else { sample::dense(output.dtype, &thinned.layout) })
+        };
+        let part = self.with_operands(thin, output);
+        Ok(part.map(|part| Sample { op: part.into(), positions }))
     }
 }
 

@@ -570,8 +570,8 @@ impl Operation for Matmul {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
-        cpu::exec::matmul::execute(self, inputs, output)
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        cpu::exec::matmul::execute(self, inputs, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {
@@ -636,7 +636,7 @@ impl Operation for Matmul {
             output: sample::dense(self.output.dtype, &positions),
             ..self.clone()
         };
-        Ok(Some(Sample { op: op.check()?.into(), positions }))
+        Ok(Some(Sample { op: op.check()?.into(), positions: vec![positions] }))
     }
 }
 

@@ -142,11 +142,11 @@ mod tests {
         fn inner(&self) -> &dyn crate::Backend {
             &self.0
         }
-        fn execute(&self, op: &crate::Op, inputs: &[&crate::Buffer], output: &crate::Buffer) -> crate::Result<()> {
-            let Some(op) = op.get::<Matmul>() else { return self.inner().execute(op, inputs, output) };
+        fn execute(&self, op: &crate::Op, inputs: &[&crate::Buffer], outputs: &[&crate::Buffer]) -> crate::Result<()> {
+            let Some(op) = op.get::<Matmul>() else { return self.inner().execute(op, inputs, outputs) };
             op.parts(300, 4)
                 .into_iter()
-                .try_for_each(|part| self.inner().execute(&part.check()?.into(), inputs, output))
+                .try_for_each(|part| self.inner().execute(&part.check()?.into(), inputs, outputs))
         }
     }
 

@@ -116,6 +116,7 @@ registry! {
     "softmax" softmax "softmax and log-softmax along an axis",
     "sparse24" sparse24 "2:4 compression: two of four neighbours, and products with what was compressed",
     "unary" unary "functions of one operand",
+    "update" update "several results of one pass, and updates in place, such as the step of an optimiser",
     "where" where_ "elements of one of two tensors, by a condition",
 }
 

@@ -181,9 +181,9 @@ impl Operation for Random {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         let _ = inputs;
-        cpu::exec::random::execute(self, output)
+        cpu::exec::random::execute(self, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {
@@ -198,7 +198,7 @@ impl Operation for Random {
     fn sample(&self) -> Result<Option<Sample>> {
         let positions = sample::first_elements(&self.output)?;
         let output = sample::dense(self.output.dtype, &positions);
-        Ok(Some(Sample { op: Random { output, ..self.clone() }.into(), positions }))
+        Ok(Some(Sample { op: Random { output, ..self.clone() }.into(), positions: vec![positions] }))
     }
 }
 

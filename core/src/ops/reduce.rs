@@ -217,8 +217,8 @@ impl Operation for Reduce {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
-        cpu::exec::reduce::execute(self, inputs[0], output)
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        cpu::exec::reduce::execute(self, inputs[0], outputs[0])
     }
 
     fn describe(&self, name: &mut String) {
@@ -245,7 +245,7 @@ impl Operation for Reduce {
         let positions = thinning.of_kept(&self.axes, &self.output.layout)?;
         let output = sample::dense(self.output.dtype, &positions);
         let input = thinning.of_spec(&self.input)?;
-        Ok(Some(Sample { op: Reduce { input, output, ..self.clone() }.into(), positions }))
+        Ok(Some(Sample { op: Reduce { input, output, ..self.clone() }.into(), positions: vec![positions] }))
     }
 
     fn oracle_of_bytes(&self, inputs: &[&[u8]]) -> Option<Vec<Expected>> {

@@ -259,8 +259,8 @@ impl Operation for ReducedMatmul {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
-        cpu::exec::reduced_matmul::execute(self, inputs, output)
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        cpu::exec::reduced_matmul::execute(self, inputs, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {
@@ -316,7 +316,7 @@ impl Operation for ReducedMatmul {
             let (bias, scale_b) = (cut_option(&product.bias, 0)?, cut_option(&product.scale_b, kept)?);
             Matmul { b: cut(&product.b, kept)?, bias, scale_b, c, output, ..product.clone() }
         };
-        Ok(Some(Sample { op: ReducedMatmul::new(self.function, self.axis, part)?.into(), positions }))
+        Ok(Some(Sample { op: ReducedMatmul::new(self.function, self.axis, part)?.into(), positions: vec![positions] }))
     }
 }
 

@@ -130,8 +130,8 @@ impl Operation for Softmax {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
-        cpu::exec::softmax::execute(self, inputs[0], output)
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        cpu::exec::softmax::execute(self, inputs[0], outputs[0])
     }
 
     fn describe(&self, name: &mut String) {
@@ -161,7 +161,7 @@ impl Operation for Softmax {
         let positions = thinning.of(&self.output.layout)?;
         let output = sample::dense(self.output.dtype, &positions);
         let op = Softmax::new(self.function, thinning.of_spec(&self.input)?, self.axis, output)?.into();
-        Ok(Some(Sample { op, positions }))
+        Ok(Some(Sample { op, positions: vec![positions] }))
     }
 }
 

@@ -207,8 +207,8 @@ impl Operation for Compress24 {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
-        cpu::exec::sparse24::compress(self, inputs[0], output);
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        cpu::exec::sparse24::compress(self, inputs[0], outputs[0]);
         Ok(())
     }
 
@@ -274,8 +274,8 @@ impl Operation for Decompress24 {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
-        cpu::exec::sparse24::decompress(self, inputs, output);
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        cpu::exec::sparse24::decompress(self, inputs, outputs[0]);
         Ok(())
     }
 

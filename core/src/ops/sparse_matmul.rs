@@ -136,8 +136,8 @@ impl Operation for SparseMatmul {
     }
 
     #[cfg(feature = "cpu")]
-    fn host(&self, inputs: &[&[u8]], output: &mut [u8]) -> HostResult {
-        cpu::exec::sparse24::multiply(self, inputs, output)
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        cpu::exec::sparse24::multiply(self, inputs, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {
@@ -194,6 +194,6 @@ impl Operation for SparseMatmul {
         let a = SparseMatmul::dense_a(&values, dims.k, &[])?;
         let output = sample::dense(product.output.dtype, &positions);
         let op = SparseMatmul { values, metadata, product: Matmul { a, b, output, ..product.clone() } };
-        Ok(Some(Sample { op: op.check()?.into(), positions }))
+        Ok(Some(Sample { op: op.check()?.into(), positions: vec![positions] }))
     }
 }

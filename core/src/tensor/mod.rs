@@ -3,13 +3,14 @@
 //! A [`Tensor`] is a device, a shared buffer, a dtype and a [`Layout`]; clones and views share the buffer. Every operation
 //! returns a new tensor and is checked before the device sees it. Nothing waits for the device until a result is read.
 //! Views are in `view.rs`, arithmetic in `math.rs`, products, reductions and random numbers in `compute.rs`, grouped products in
-//! `grouped.rs`, 8-bit tensors with scales in `quantize.rs`, 2:4 compressed ones in `sparse24.rs`.
+//! `grouped.rs`, programs of several results and updates in place in `update.rs`, 8-bit tensors with scales in `quantize.rs`, 2:4 compressed ones in `sparse24.rs`.
 
 mod compute;
 mod grouped;
 mod math;
 pub(crate) mod quantize;
 mod sparse24;
+mod update;
 mod view;
 
 pub use compute::MatmulOptions;
@@ -20,6 +21,7 @@ pub use sparse24::Sparse24;
 use std::fmt;
 
 use crate::expr::number;
+use crate::operation::{Operand, Role};
 use crate::ops::Copy;
 use crate::{Buffer, DType, Device, Element, Error, Expr, IntoShape, Layout, Op, Result, Scalar, Shape, TensorSpec};
 
@@ -141,36 +143,54 @@ impl Tensor {
         Ok(Tensor { device: device.clone(), buffer, dtype, layout })
     }
 
-    /// The result of `op`, such as an operation of your own, on `inputs`, whose dtypes and layouts are those that it names.
+    /// The results of `op`, such as an operation of your own, on the operands that hold something before: those it reads, then those
+    /// it updates in place, in its order and of the dtypes and layouts that it names ([`Operation::held`](crate::Operation::held)).
+    /// What it writes is new, one tensor of each.
     ///
     /// # Errors
     /// What the operation refuses; [`Error::InvalidArgument`] for tensors that are not its operands, and for an output that is not
     /// dense from the start of its buffer; [`Error::DeviceMismatch`]; what the device reports.
-    pub fn apply(device: &Device, op: impl Into<Op>, inputs: &[&Tensor]) -> Result<Tensor> {
+    pub fn apply(device: &Device, op: impl Into<Op>, held: &[&Tensor]) -> Result<Vec<Tensor>> {
         let op = op.into();
         op.validate()?;
-        let specs = op.inputs();
-        for (at, (input, spec)) in inputs.iter().zip(&specs).enumerate() {
-            same_device(op.name(), device, &input.device)?;
-            if input.spec() != *spec {
-                let reason = format!("input {at} of {} is {spec:?}, and the tensor is {:?}", op.name(), input.spec());
-                return Err(Error::InvalidArgument { what: "inputs", reason });
+        let specs = op.held();
+        if held.len() != specs.len() {
+            let reason = format!("{} takes {} operands, got {}", op.name(), specs.len(), held.len());
+            return Err(Error::InvalidArgument { what: "operands", reason });
+        }
+        for (at, (tensor, spec)) in held.iter().zip(&specs).enumerate() {
+            same_device(op.name(), device, &tensor.device)?;
+            if tensor.spec() != *spec {
+                let reason =
+                    format!("operand {at} of {} is {spec:?}, and the tensor is {:?}", op.name(), tensor.spec());
+                return Err(Error::InvalidArgument { what: "operands", reason });
             }
         }
-        let output = op.output();
-        if !output.layout.is_contiguous() || output.layout.offset() != 0 {
-            let reason = format!("{} writes {:?}, not a dense tensor from the start", op.name(), output.layout);
-            return Err(Error::InvalidArgument { what: "output", reason });
+        let (inputs, updated) = held.split_at(op.inputs().len());
+        let (mut updated, mut written) = (updated.iter(), Vec::new());
+        let mut buffers = Vec::new();
+        for Operand { role, spec } in op.outputs() {
+            if role == Role::Update {
+                buffers.extend(updated.next().map(|tensor| tensor.buffer.clone()));
+                continue;
+            }
+            if !spec.layout.is_contiguous() || spec.layout.offset() != 0 {
+                let reason = format!("{} writes {:?}, not a dense tensor from the start", op.name(), spec.layout);
+                return Err(Error::InvalidArgument { what: "output", reason });
+            }
+            let result = Tensor::empty(device, spec.dtype, *spec.layout.shape())?;
+            buffers.push(result.buffer.clone());
+            written.push(result);
         }
-        let result = Tensor::empty(device, output.dtype, *output.layout.shape())?;
-        result.fill_by(&op, inputs)?;
-        Ok(result)
+        let inputs: Vec<&Buffer> = inputs.iter().map(|tensor| &tensor.buffer).collect();
+        device.execute(&op, &inputs, &buffers.iter().collect::<Vec<_>>())?;
+        Ok(written)
     }
 
     /// Runs `op` on `inputs`, writing this tensor.
     pub(crate) fn fill_by(&self, op: &Op, inputs: &[&Tensor]) -> Result<()> {
         let buffers: Vec<&Buffer> = inputs.iter().map(|t| &t.buffer).collect();
-        self.device.execute(op, &buffers, &self.buffer)
+        self.device.execute(op, &buffers, &[&self.buffer])
     }
 
     /// The device that holds it.

@@ -12,9 +12,9 @@ use super::settings::Effort;
 use crate::harness::Values;
 use crate::harness::run::{Operand, operand};
 use crate::harness::values::mix;
-use crate::operation::Content;
+use crate::operation::{Content, Operand as Spec, Role};
 use crate::oracle::{HostTensor, Subnormals};
-use crate::{Op, Result, Scalar, TensorSpec};
+use crate::{Layout, Op, Result, Scalar, TensorSpec};
 
 /// Bytes after the output that must stay as they were.
 const GUARD_BYTES: u64 = 64;
@@ -23,12 +23,13 @@ const UNOWNED: u64 = 16;
 /// What scales of operands are drawn from: sums of 8-bit products then fit every float.
 const SCALES: Values = Values::Uniform(1.0 / 256.0, 1.0 / 64.0);
 
-/// A case with its inputs and what must come of them.
+/// A case with what its operands hold before, and what must come of them.
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) op: Op,
-    inputs: Vec<Operand>,
-    judged: Judged,
+    /// Operands that are read, then those that are updated.
+    held: Vec<Operand>,
+    judged: Vec<Judged>,
 }
 
 /// How often the inner dimension of a check is doubled at most, for candidates that only serve long ones.
@@ -52,11 +53,11 @@ impl Trial {
     /// # Errors
     /// Never for an op made by [`reduced`].
     pub(super) fn new(op: Op, seed: u64) -> Result<Trial> {
-        let specs = op.inputs();
+        let specs = op.held();
         // Sums of integers that no scale makes smaller fit every float, f16 too, when the integers are small.
         let is_scaled = (0..specs.len()).any(|i| op.content(i) == Content::Scales);
         let most = if op.output().dtype.is_float() && !is_scaled { 2 } else { 100 };
-        let input = |(i, spec): (usize, &TensorSpec)| {
+        let hold = |(i, spec): (usize, &TensorSpec)| {
             let values = match op.content(i) {
                 Content::Any => plain(spec, most),
                 // Extents of cases are small.
@@ -66,29 +67,53 @@ impl Trial {
             };
             operand(spec, &values, mix(seed, i as u64 + 1))
         };
-        let inputs: Vec<Operand> = specs.iter().enumerate().map(input).collect();
-        let hosts: Vec<HostTensor> = inputs.iter().map(|operand| operand.host.clone()).collect();
+        let held: Vec<Operand> = specs.iter().enumerate().map(hold).collect();
+        let hosts: Vec<HostTensor> = held.iter().map(|operand| operand.host.clone()).collect();
         let judged = op.tuned().map(|tuned| tuned.judged(&hosts)).transpose()?.unwrap_or_default();
-        Ok(Trial { op, inputs, judged })
+        Ok(Trial { op, held, judged })
     }
 
     /// The bytes of each input's buffer.
     pub(super) fn inputs(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.inputs.iter().map(|operand| operand.storage.as_slice())
+        let inputs = self.op.inputs().len();
+        self.held[..inputs].iter().map(|operand| operand.storage.as_slice())
     }
 
-    /// What the output's buffer holds before: NaN, or bytes that no small sum has.
-    pub(super) fn before(&self) -> Vec<u8> {
-        let output = self.op.output();
-        vec![if output.dtype.is_float() { 0xFF } else { 0xA5 }; (output.required_bytes() + GUARD_BYTES) as usize]
+    /// What the outputs' buffers hold before: what is updated, or NaN, or bytes that no small sum has.
+    pub(super) fn before(&self) -> Vec<Vec<u8>> {
+        let mut updated = self.held[self.op.inputs().len()..].iter();
+        let hold = |Spec { role, spec }: Spec| {
+            let size = (spec.required_bytes() + GUARD_BYTES) as usize;
+            let fill = if spec.dtype.is_float() { 0xFF } else { 0xA5 };
+            let mut bytes = match role {
+                Role::Update => updated.next().map(|operand| operand.storage.clone()).unwrap_or_default(),
+                Role::Read | Role::Write => Vec::new(),
+            };
+            bytes.resize(size.max(bytes.len()), fill);
+            bytes
+        };
+        self.op.outputs().into_iter().map(hold).collect()
     }
 
-    /// What is wrong with the output's buffer `after` the op, if anything.
-    pub(super) fn judge(&self, after: &[u8], subnormals: Subnormals) -> Option<String> {
-        let output = self.op.output();
+    /// What is wrong with the outputs' buffers `after` the op, if anything.
+    pub(super) fn judge(&self, after: &[Vec<u8>], subnormals: Subnormals) -> Option<String> {
+        let outputs = self.op.outputs().into_iter().zip(self.before()).zip(after);
+        outputs.enumerate().find_map(|(number, ((output, before), after))| {
+            let fault = self.judge_output(number, &output.spec, &before, after, subnormals)?;
+            Some(if number == 0 { fault } else { format!("output {number}: {fault}") })
+        })
+    }
+
+    fn judge_output(
+        &self,
+        number: usize,
+        output: &TensorSpec,
+        before: &[u8],
+        after: &[u8],
+        subnormals: Subnormals,
+    ) -> Option<String> {
         let (dtype, size) = (output.dtype, output.dtype.size_bytes() as usize);
         let (start, end) = (output.layout.offset() as usize * size, output.required_bytes() as usize);
-        let before = self.before();
         if after.len() != before.len() {
             return Some(format!("{} bytes were read of {}", after.len(), before.len()));
         }
@@ -99,9 +124,12 @@ impl Trial {
         let value = |at: u64| Scalar::from_le_bytes(&results[at as usize * size..][..size], dtype);
         let count = output.layout.elements();
         if let Some(at) = (0..count).find(|&at| dtype.is_float() && !value(at).as_f64().is_finite()) {
-            return Some(format!("element {} is missing or not finite", self.place(at)));
+            return Some(format!("element {} is missing or not finite", place(&output.layout, at)));
         }
-        let Judged { positions, expected } = &self.judged;
+        // Of an operation that says too little of an output nothing is taken.
+        let Some(Judged { positions, expected }) = self.judged.get(number) else {
+            return Some("nothing says what its output must be".to_owned());
+        };
         let compared = positions.iter().copied().zip(expected);
         let mut wrong = compared.filter(|(at, want)| !want.accepts(value(*at), dtype, subnormals));
         let (at, want) = wrong.next()?;
@@ -110,24 +138,23 @@ impl Trial {
         Some(format!(
             "{share} of {} compared elements are wrong; {} is {got:e}, not {:e} +- {:.1e}",
             expected.len(),
-            self.place(at),
+            place(&output.layout, at),
             want.value.as_f64(),
             want.error
         ))
     }
+}
 
-    /// The indices of element `at`.
-    fn place(&self, at: u64) -> String {
-        let output = self.op.output();
-        let mut rest = at;
-        let mut index: Vec<u64> = Vec::new();
-        for &dim in output.layout.dims().iter().rev() {
-            index.push(rest % dim.max(1));
-            rest /= dim.max(1);
-        }
-        index.reverse();
-        format!("{index:?} of {:?}", output.layout.dims())
+/// The indices of element `at`.
+fn place(layout: &Layout, at: u64) -> String {
+    let mut rest = at;
+    let mut index: Vec<u64> = Vec::new();
+    for &dim in layout.dims().iter().rev() {
+        index.push(rest % dim.max(1));
+        rest /= dim.max(1);
     }
+    index.reverse();
+    format!("{index:?} of {:?}", layout.dims())
 }
 
 /// Floats of -1..1, or integers up to `most`, twice that where there are no negative ones.

@@ -107,10 +107,10 @@ fn verdict(device: &Device, trial: &Trial) -> Option<String> {
         buffer
     };
     let inputs: Vec<Buffer> = trial.inputs().map(upload).collect();
-    let output = upload(&trial.before());
-    device.execute(&trial.op, &inputs.iter().collect::<Vec<_>>(), &output).unwrap();
+    let output = upload(&trial.before()[0]);
+    device.execute(&trial.op, &inputs.iter().collect::<Vec<_>>(), &[&output]).unwrap();
     let bytes = device.backend().read_blocking(&output, 0..output.size_bytes()).unwrap();
-    trial.judge(&bytes, Subnormals::Kept)
+    trial.judge(&[bytes], Subnormals::Kept)
 }
 
 /// Groups whose weights lie as layers keep them, with the epilogue that makes something of zeros.
@@ -182,15 +182,15 @@ fn cases_of_groups_have_rows_of_each_and_of_none() {
     let small = small.get::<GroupedMatmul>().unwrap();
     let trial = Trial::new(small.clone().into(), 1).unwrap();
     assert_eq!((small.dims().groups, small.dims().rows), (4, 200));
-    let ends = trial.inputs.last().unwrap().host.values.iter().map(|end| end.as_i64());
+    let ends = trial.held.last().unwrap().host.values.iter().map(|end| end.as_i64());
     let owned = small.owned(ends);
     assert_eq!(owned.last().unwrap().end, 200 - 12);
-    let Judged { positions, expected } = &trial.judged;
+    let Judged { positions, expected } = &trial.judged[0];
     for edge in owned.iter().flat_map(|own| [own.start, own.end]).chain([199]) {
         assert!(positions.contains(&(edge * small.dims().n)), "{edge} of {owned:?} is not in {positions:?}");
     }
     // As the op itself says of all rows.
-    let hosts: Vec<HostTensor> = trial.inputs.iter().map(|operand| operand.host.clone()).collect();
+    let hosts: Vec<HostTensor> = trial.held.iter().map(|operand| operand.host.clone()).collect();
     let all = &small.oracle(&hosts)[0];
     assert!(positions.iter().zip(expected).all(|(&at, expected)| all[at as usize] == *expected));
 }
@@ -234,9 +234,9 @@ fn the_last_row_and_the_edges_of_tiles_are_compared() {
     let op = small(product(DType::F32, [4095, 4096, 4096]), Effort::Normal, 0);
     let trial = Trial::new(op.into(), 1).unwrap();
     for row in [0, 127, 128, 382] {
-        assert!(trial.judged.positions.contains(&(row * 384)), "{row} is not in {:?}", trial.judged.positions);
+        assert!(trial.judged[0].positions.contains(&(row * 384)), "{row} is not in {:?}", trial.judged[0].positions);
     }
-    assert_eq!(trial.judged.expected.len(), trial.judged.positions.len());
+    assert_eq!(trial.judged[0].expected.len(), trial.judged[0].positions.len());
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! A backend lists candidates and runs plans ([`Planned`]); [`Chooser`] does the rest with nothing but the [`Backend`]
 //! trait. Checks have small buffers of their own; timing uses the user's, whose output is dense, shares nothing with the
-//! inputs and is written whole by every candidate, so that the winner's last run leaves what one run would have left.
+//! inputs and is written whole by every candidate, so that the winner's last run leaves what one run would have left. Of
+//! operations that update an operand copies alone are used: there each run gives something else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +69,7 @@ pub trait Planned: Send + Sync {
     ///
     /// # Errors
     /// As [`Backend::execute`].
-    fn run(&self, plan: &Self::Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()>;
+    fn run(&self, plan: &Self::Plan, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()>;
 
     /// Whether the calling thread records.
     fn records(&self) -> bool;
@@ -106,14 +107,14 @@ impl<P: Send + Sync> Chooser<P> {
     ///
     /// # Errors
     /// As [`Backend::execute`].
-    pub fn execute<B>(&self, planned: &B, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()>
+    pub fn execute<B>(&self, planned: &B, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()>
     where
         B: Planned<Plan = P>,
     {
         let generation = self.tuner.generation();
         let mut chosen = match (self.plans.get(op, generation), op.tuned()) {
             (Some(chosen), _) => chosen,
-            (None, Some(tuned)) => self.choose(planned, op, tuned, inputs, output)?,
+            (None, Some(tuned)) => self.choose(planned, op, tuned, inputs, outputs)?,
             (None, None) => {
                 let chosen = Arc::new(Chosen { name: String::new(), plan: planned.plan(op)?, alone: true });
                 self.plans.put(op, generation, &chosen);
@@ -121,8 +122,10 @@ impl<P: Send + Sync> Chooser<P> {
             }
         };
         loop {
-            match planned.run(&chosen.plan, inputs, output) {
-                Err(error) if !chosen.alone => chosen = self.replace(planned, op, &chosen, error, inputs, output)?,
+            match planned.run(&chosen.plan, inputs, outputs) {
+                // How far it came is not known: what it updated must not be updated once more.
+                Err(error) if op.updates() => return Err(self.blame(op, &chosen, error)),
+                Err(error) if !chosen.alone => chosen = self.replace(planned, op, &chosen, error, inputs, outputs)?,
                 ran => return ran,
             }
         }
@@ -145,7 +148,7 @@ impl<P: Send + Sync> Chooser<P> {
         op: &Op,
         tuned: &dyn Tuned,
         inputs: &[&Buffer],
-        output: &Buffer,
+        outputs: &[&Buffer],
     ) -> Result<Arc<Chosen<P>>>
     where
         B: Planned<Plan = P>,
@@ -162,7 +165,7 @@ impl<P: Send + Sync> Chooser<P> {
         }
         let mut candidates = planned.candidates(op)?;
         let alone = candidates.len() == 1;
-        let mut runner = self.runner(planned, op, &candidates, inputs, output);
+        let mut runner = self.runner(planned, op, &candidates, inputs, outputs);
         let choice = self.tuner.decide(key, &class, &offers(&candidates), &mut runner)?;
         if choice.candidate >= candidates.len() {
             return Err(Error::InvalidArgument { what: "plan", reason: "the planner offers none".to_owned() });
@@ -182,9 +185,9 @@ impl<P: Send + Sync> Chooser<P> {
         op: &'a Op,
         candidates: &'a [Candidate<P>],
         inputs: &'a [&'a Buffer],
-        output: &'a Buffer,
+        outputs: &'a [&'a Buffer],
     ) -> DeviceRunner<'a, B> {
-        DeviceRunner::new((planned, candidates), op, self.tuner.effort(), inputs, output)
+        DeviceRunner::new((planned, candidates), op, self.tuner.effort(), inputs, outputs)
     }
 
     /// What runs instead of `chosen`, which ended with `error`; that error when nothing else may do better.
@@ -195,7 +198,7 @@ impl<P: Send + Sync> Chooser<P> {
         chosen: &Chosen<P>,
         error: Error,
         inputs: &[&Buffer],
-        output: &Buffer,
+        outputs: &[&Buffer],
     ) -> Result<Arc<Chosen<P>>>
     where
         B: Planned<Plan = P>,
@@ -213,7 +216,7 @@ impl<P: Send + Sync> Chooser<P> {
                 space < needed || (space == needed && further)
             });
             let class = tuned.class();
-            let mut runner = self.runner(planned, op, &smaller, inputs, output);
+            let mut runner = self.runner(planned, op, &smaller, inputs, outputs);
             let Ok(choice) = self.tuner.first_right(&class, &offers(&smaller), &mut runner) else { return Err(error) };
             let Candidate { name, plan, .. } = smaller.swap_remove(choice.candidate);
             return Ok(Arc::new(Chosen { name, plan, alone: false }));
@@ -221,8 +224,21 @@ impl<P: Send + Sync> Chooser<P> {
         if !blames_candidate(&error) {
             return Err(error);
         }
-        self.tuner.failed(&tuned.key(), &tuned.class(), &chosen.name, &error);
-        self.choose(planned, op, tuned, inputs, output)
+        self.blame(op, chosen, error);
+        self.choose(planned, op, tuned, inputs, outputs)
+    }
+}
+
+impl<P> Chooser<P> {
+    /// Takes the candidate that ended with `error` out of what is chosen from, where it is to blame; the error.
+    fn blame(&self, op: &Op, chosen: &Chosen<P>, error: Error) -> Error {
+        if let Some(tuned) = op.tuned()
+            && !chosen.alone
+            && blames_candidate(&error)
+        {
+            self.tuner.failed(&tuned.key(), &tuned.class(), &chosen.name, &error);
+        }
+        error
     }
 }
 

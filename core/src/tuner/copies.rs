@@ -6,6 +6,7 @@
 
 use super::is_gone;
 use crate::backend::DeviceKind;
+use crate::operation::{Operand, Role};
 use crate::ops::Copy;
 use crate::{Backend, Buffer, DType, Layout, Op, Result, Shape, TensorSpec};
 
@@ -14,28 +15,35 @@ const COVERED_BYTES: u64 = 256 << 20;
 /// Most copies: what is so small that these stay in a cache is found there in an application, too.
 const MOST_COPIES: u64 = 16;
 
-/// Copies of an op's inputs, with an output each.
+/// Copies of an op's operands: of what they hold where they hold something.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
-    sets: Vec<(Vec<Buffer>, Buffer)>,
+    sets: Vec<(Vec<Buffer>, Vec<Buffer>)>,
 }
 
 impl Copies {
-    /// Copies of `inputs` of `op`: as many as leave the caches, or as memory allows; none where there is no cache to leave, on
-    /// processors and simulated GPUs, whose operands are the host's.
+    /// Copies of `inputs` and `outputs` of `op`: as many as leave the caches, or as memory allows; none where there is no cache to
+    /// leave, on processors and simulated GPUs, whose operands are the host's. Of an op that updates an operand at least one, since
+    /// the user's is not to be touched.
     ///
     /// # Errors
     /// Of a lost device. Whatever else stands in the way of a copy is no candidate's fault: there are fewer then.
-    pub(super) fn new(backend: &dyn Backend, op: &Op, inputs: &[&Buffer]) -> Result<Copies> {
+    pub(super) fn new(backend: &dyn Backend, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<Copies> {
+        let least = u64::from(op.updates());
         if matches!(backend.info().kind, DeviceKind::Cpu | DeviceKind::Software) {
-            return Ok(Copies::default());
+            return Copies::make(backend, op, (inputs, outputs), least);
         }
         let most = (COVERED_BYTES / set_bytes(op).max(1)).clamp(1, MOST_COPIES);
-        Copies::make(backend, op, inputs, most - 1)
+        Copies::make(backend, op, (inputs, outputs), (most - 1).max(least))
     }
 
     /// At most `most` copies.
-    pub(super) fn make(backend: &dyn Backend, op: &Op, inputs: &[&Buffer], most: u64) -> Result<Copies> {
+    pub(super) fn make(
+        backend: &dyn Backend,
+        op: &Op,
+        operands: (&[&Buffer], &[&Buffer]),
+        most: u64,
+    ) -> Result<Copies> {
         let mut copies = Copies::default();
         for _ in 0..most {
             // A limit must leave room for what candidates take.
@@ -43,7 +51,7 @@ impl Copies {
             if memory.limit_bytes.is_some_and(|limit| limit.saturating_sub(memory.in_use_bytes) / 4 < set_bytes(op)) {
                 break;
             }
-            match copy(backend, op, inputs) {
+            match copy(backend, op, operands) {
                 Ok(set) => copies.sets.push(set),
                 Err(error) if is_gone(&error) => return Err(error),
                 Err(error) => {
@@ -59,28 +67,37 @@ impl Copies {
         self.sets.len()
     }
 
-    /// Inputs and output of copy `index`.
-    pub(super) fn of(&self, index: usize) -> (Vec<&Buffer>, &Buffer) {
-        let (inputs, output) = &self.sets[index];
-        (inputs.iter().collect(), output)
+    /// Inputs and outputs of copy `index`.
+    pub(super) fn of(&self, index: usize) -> (Vec<&Buffer>, Vec<&Buffer>) {
+        let (inputs, outputs) = &self.sets[index];
+        (inputs.iter().collect(), outputs.iter().collect())
     }
 }
 
-/// Bytes of an op's inputs and output.
-fn set_bytes(op: &Op) -> u64 {
-    op.inputs().iter().chain([&op.output()]).map(TensorSpec::required_bytes).sum()
+/// Bytes of an op's operands.
+pub(super) fn set_bytes(op: &Op) -> u64 {
+    let mut bytes = 0u64;
+    op.operands(&mut |operand| bytes = bytes.saturating_add(operand.spec.required_bytes()));
+    bytes
 }
 
-fn copy(backend: &dyn Backend, op: &Op, inputs: &[&Buffer]) -> Result<(Vec<Buffer>, Buffer)> {
-    let copied = inputs.iter().zip(op.inputs()).map(|(input, spec)| {
+fn copy(backend: &dyn Backend, op: &Op, operands: (&[&Buffer], &[&Buffer])) -> Result<(Vec<Buffer>, Vec<Buffer>)> {
+    let copied = |buffer: &Buffer, spec: &TensorSpec| {
         let bytes = spec.required_bytes();
         let copied = backend.alloc(bytes)?;
         // Bytes, whatever they stand for: what a view leaves out between its elements too.
         let all = || Ok(TensorSpec::new(DType::U8, Layout::contiguous(Shape::new(&[bytes])?)));
-        backend.execute(&Copy::new(all()?, all()?)?.into(), &[input], &copied)?;
+        backend.execute(&Copy::new(all()?, all()?)?.into(), &[buffer], &[&copied])?;
         Ok(copied)
+    };
+    let (inputs, outputs) = operands;
+    let inputs =
+        inputs.iter().zip(op.inputs()).map(|(input, spec)| copied(input, &spec)).collect::<Result<Vec<_>>>()?;
+    let outputs = outputs.iter().zip(op.outputs()).map(|(output, Operand { role, spec })| match role {
+        Role::Update => copied(output, &spec),
+        Role::Read | Role::Write => backend.alloc(spec.required_bytes()),
     });
-    Ok((copied.collect::<Result<Vec<Buffer>>>()?, backend.alloc(op.output().required_bytes())?))
+    Ok((inputs, outputs.collect::<Result<Vec<Buffer>>>()?))
 }
 
 #[cfg(test)]
@@ -102,9 +119,10 @@ mod tests {
             buffer
         };
         let (a, b) = (buffer(1), buffer(100));
-        assert_eq!(Copies::new(backend, &op, &[&a, &b]).unwrap().len(), 0, "a processor's operands");
-        let (inputs, output) = copy(backend, &op, &[&a, &b]).unwrap();
-        assert!(output.size_bytes() >= 18);
+        let d = buffer(200);
+        assert_eq!(Copies::new(backend, &op, &[&a, &b], &[&d]).unwrap().len(), 0, "a processor's operands");
+        let (inputs, outputs) = copy(backend, &op, (&[&a, &b], &[&d])).unwrap();
+        assert!(outputs.len() == 1 && outputs[0].size_bytes() >= 18);
         for (copied, first) in inputs.iter().zip([1, 100]) {
             let bytes = backend.read_blocking(copied, 0..18).unwrap();
             assert_eq!(bytes, (first..first + 18).collect::<Vec<u8>>());

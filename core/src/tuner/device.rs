@@ -22,7 +22,7 @@ pub(super) struct DeviceRunner<'a, B: Planned> {
     effort: Effort,
     candidates: &'a [Candidate<B::Plan>],
     inputs: &'a [&'a Buffer],
-    output: &'a Buffer,
+    outputs: &'a [&'a Buffer],
     /// Made when first needed.
     copies: Option<Copies>,
     /// Made when first needed, one for each length.
@@ -45,10 +45,10 @@ impl<'a, B: Planned> DeviceRunner<'a, B> {
         op: &'a Op,
         effort: Effort,
         inputs: &'a [&'a Buffer],
-        output: &'a Buffer,
+        outputs: &'a [&'a Buffer],
     ) -> DeviceRunner<'a, B> {
         let (copies, repeated) = (None, None);
-        DeviceRunner { planned, op, effort, candidates, inputs, output, copies, trials: Vec::new(), repeated }
+        DeviceRunner { planned, op, effort, candidates, inputs, outputs, copies, trials: Vec::new(), repeated }
     }
 }
 
@@ -121,6 +121,9 @@ impl<B: Planned> Runner for DeviceRunner<'_, B> {
                 return Ok(backend.timed(&mut || backend.replay(recorded))?.ns / f64::from(runs));
             }
         }
+        if self.op.updates() {
+            self.copy_operands()?;
+        }
         let mut work = || self.run(candidate, runs);
         Ok(self.planned.backend().timed(&mut work)?.ns / f64::from(runs.max(1)))
     }
@@ -134,17 +137,42 @@ impl<B: Planned> Runner for DeviceRunner<'_, B> {
 const SEED: u64 = 0x706f_6c79_7761_7270;
 
 impl<B: Planned> DeviceRunner<'_, B> {
-    /// `runs` runs of `candidate`: the first on the user's operands, the others on these and their copies in turn.
+    /// `runs` runs of `candidate`: the first on the user's operands, the others on these and their copies in turn; on copies alone
+    /// where an operand is updated.
     fn run(&self, candidate: usize, runs: u32) -> Result<()> {
         let plan = &self.candidates[candidate].plan;
-        let copies = self.copies.as_ref().map_or(0, Copies::len);
-        (0..runs as usize).try_for_each(|run| match (&self.copies, run % (copies + 1)) {
-            (Some(copies), turn @ 1..) => {
-                let (inputs, output) = copies.of(turn - 1);
-                self.planned.run(plan, &inputs, output)
+        let of_user = usize::from(!self.op.updates());
+        let turns = of_user + self.copies.as_ref().map_or(0, Copies::len);
+        if turns == 0 {
+            return Err(self.no_copies());
+        }
+        (0..runs as usize).try_for_each(|run| match (&self.copies, (run % turns).checked_sub(of_user)) {
+            (Some(copies), Some(copy)) => {
+                let (inputs, outputs) = copies.of(copy);
+                self.planned.run(plan, &inputs, &outputs)
             }
-            _ => self.planned.run(plan, self.inputs, self.output),
+            _ => self.planned.run(plan, self.inputs, self.outputs),
         })
+    }
+
+    /// Makes the copies of the operands, unless they are made.
+    fn copy_operands(&mut self) -> Result<()> {
+        if self.copies.is_none() {
+            self.copies = Some(Copies::new(self.planned.backend(), self.op, self.inputs, self.outputs)?);
+        }
+        Ok(())
+    }
+
+    /// Why nothing can be timed where the user's operands must not be touched.
+    fn no_copies(&self) -> Error {
+        let memory = self.planned.backend().memory();
+        Error::OutOfMemory {
+            device: self.planned.backend().info().id.clone(),
+            requested: super::copies::set_bytes(self.op),
+            in_use: memory.in_use_bytes,
+            cached: memory.cached_bytes,
+            limit: memory.limit_bytes,
+        }
     }
 
     /// Records `runs` runs of `candidate`, unless they are recorded already; false where the device does not record.
@@ -153,10 +181,8 @@ impl<B: Planned> DeviceRunner<'_, B> {
             return Ok(true);
         }
         self.repeated = None; // its memory may be what this one needs
+        self.copy_operands()?;
         let backend = self.planned.backend();
-        if self.copies.is_none() {
-            self.copies = Some(Copies::new(backend, self.op, self.inputs)?);
-        }
         if backend.begin_recording().is_err() {
             return Ok(false);
         }
@@ -195,7 +221,9 @@ impl<B: Planned> DeviceRunner<'_, B> {
         let backend = self.planned.backend();
         let memory = backend.memory();
         let inputs = trial.inputs().map(|bytes| bytes.len() as u64);
-        let all = inputs.chain([trial.before().len() as u64]).chain(self.planned.scratch(plan).iter().copied());
+        let all = inputs
+            .chain(trial.before().into_iter().map(|bytes| bytes.len() as u64))
+            .chain(self.planned.scratch(plan).iter().copied());
         let needed = all.map(|bytes| backend.allocated_bytes(bytes)).fold(0, u64::saturating_add);
         memory.limit_bytes.is_none_or(|limit| memory.in_use_bytes.saturating_add(needed) <= limit)
     }
@@ -224,7 +252,7 @@ fn judge<B: Planned>(planned: &B, trial: &Trial, plan: &B::Plan) -> Result<Check
     }
 }
 
-fn try_out<B: Planned>(planned: &B, trial: &Trial, plan: &B::Plan) -> Result<Vec<u8>> {
+fn try_out<B: Planned>(planned: &B, trial: &Trial, plan: &B::Plan) -> Result<Vec<Vec<u8>>> {
     let backend = planned.backend();
     let upload = |bytes: &[u8]| {
         let buffer = backend.alloc(bytes.len() as u64)?;
@@ -233,9 +261,10 @@ fn try_out<B: Planned>(planned: &B, trial: &Trial, plan: &B::Plan) -> Result<Vec
     };
     let inputs = trial.inputs().map(upload).collect::<Result<Vec<Buffer>>>()?;
     let before = trial.before();
-    let output = upload(&before)?;
-    planned.run(plan, &inputs.iter().collect::<Vec<_>>(), &output)?;
-    backend.read_blocking(&output, 0..before.len() as u64)
+    let outputs = before.iter().map(|bytes| upload(bytes)).collect::<Result<Vec<Buffer>>>()?;
+    planned.run(plan, &inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>())?;
+    let read = |(output, before): (&Buffer, &Vec<u8>)| backend.read_blocking(output, 0..before.len() as u64);
+    outputs.iter().zip(&before).map(read).collect()
 }
 
 #[cfg(not(target_arch = "wasm32"))]

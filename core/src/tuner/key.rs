@@ -42,11 +42,11 @@ pub trait Tuned {
     /// doubled for candidates that only serve long ones. `None` where that is not smaller than the operation itself.
     fn small(&self, effort: Effort, longer: u32) -> Option<Op>;
 
-    /// Which elements of a small operation's result are compared, and what they must be, for operands that hold `inputs`.
+    /// For each output of a small operation, which of its elements are compared and what they must be, for operands that held `before`.
     ///
     /// # Errors
     /// Never for what [`Tuned::small`] makes.
-    fn judged(&self, inputs: &[HostTensor]) -> Result<Judged>;
+    fn judged(&self, before: &[HostTensor]) -> Result<Vec<Judged>>;
 }
 
 /// What of a result is compared.

@@ -14,7 +14,7 @@ use polywarp_core::{Layout, Result, Shape, Step, StepSet};
 use self::normal::{Dim, Move};
 use crate::element::Element;
 use crate::KernelKey;
-use crate::plans::map::Request;
+use crate::plans::map::{Request, Target};
 use polywarp_core::plan::looped;
 use crate::{Caps, Launch, Plan, Slot, Source};
 
@@ -80,8 +80,10 @@ fn gather(moved: &Move, caps: &Caps) -> Result<Launch> {
     let layout = Layout::strided(Shape::new(&extents)?, &strides, moved.from)?;
     let steps = vec![(Step::Input(0), element)];
     let inputs = vec![(element, layout)];
-    let request = Request { name: "copy", steps, rounded: StepSet::of([0]), constants: &[], inputs, output: element };
-    request.launch(moved.elements(), moved.to, caps)
+    let (rounded, output) = (StepSet::of([0]), Target { step: 0, element, offset: moved.to });
+    let request =
+        Request { name: "copy", steps, rounded, constants: &[], inputs, output, others: Vec::new(), updates: 0 };
+    request.launch(moved.elements(), caps)
 }
 
 fn scatter(moved: &Move, caps: &Caps) -> Result<Launch> {
@@ -148,7 +150,7 @@ fn push_walk(params: &mut Vec<u32>, moved: &Move, dims: &[Dim]) {
 fn launch(kernel: Kernel, mut params: Vec<u32>, workgroups: u64, caps: &Caps) -> Result<Launch> {
     params.resize(params.len().next_multiple_of(4), 0);
     let grid = caps.fold_grid(workgroups)?;
-    Ok(Launch { kernel: KernelKey::new(kernel), grid, bindings: vec![Slot::Input(0), Slot::Output], params })
+    Ok(Launch { kernel: KernelKey::new(kernel), grid, bindings: vec![Slot::Input(0), Slot::Output(0)], params })
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Elementwise expressions: one launch of a generated kernel around `wgsl/map.wgsl`.
+//! Elementwise expressions: one launch of a generated kernel around `wgsl/map.wgsl`, or `wgsl/map_update.wgsl` where an operand is
+//! updated in place.
 //!
 //! The planner decides how each input is read ([`Mode`]); what differs in numbers only (extents, strides, constants)
 //! goes to `Params`, so kernels are shared. The text is made in `map/text.rs`. An invocation computes quads: four
@@ -29,9 +30,10 @@ pub struct Kernel {
     /// Of each step, whether its value is a number of its dtype as it is.
     rounded: StepSet,
     inputs: Vec<(Element, Mode)>,
-    output: Element,
-    /// Quads, but for 8-byte elements that start in the middle of one.
-    output_form: Form,
+    output: Output,
+    others: Vec<Output>,
+    /// So many outputs, the first ones, are read as well: inputs after `inputs`.
+    updates: usize,
     /// Collapsed dimensions of the strided inputs; 0 when there is none.
     rank: usize,
     /// Whether the innermost of them is a multiple of four, so that no quad spans two rows.
@@ -43,6 +45,16 @@ pub struct Kernel {
     threads: u32,
     /// Quads an invocation computes: 16 bytes of output.
     items: u32,
+}
+
+/// Where a result goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Output {
+    /// The step that gives it.
+    step: u16,
+    element: Element,
+    /// Quads, but for 8-byte elements that start in the middle of one.
+    form: Form,
 }
 
 /// How an input is read.
@@ -58,6 +70,8 @@ enum Mode {
     Splat,
     /// Element by element.
     Gather,
+    /// Dense from no multiple of four, as an output that is updated may lie.
+    Beside,
 }
 
 impl Kernel {
@@ -87,11 +101,16 @@ pub(crate) fn plan(op: &Map, caps: &Caps) -> Result<Plan> {
     for input in &op.inputs {
         inputs.push((Element::new(input.dtype, caps)?, input.layout));
     }
-    let output = Element::new(op.output.dtype, caps)?;
-    let output = if op.program.is_result_rounded() { output.kept() } else { output };
-    let rounded = op.program.rounded();
-    let request = Request { name: op.name(), steps, rounded, constants: op.program.constants(), inputs, output };
-    let launch = request.launch(op.output.layout.elements(), op.output.layout.offset(), caps)?;
+    let mut outputs = op.results().enumerate().map(|(number, output)| {
+        let (step, element) = (op.program.result(number), Element::new(output.dtype, caps)?);
+        let element = if op.program.is_rounded(step) { element.kept() } else { element };
+        Ok(Target { step, element, offset: output.layout.offset() })
+    });
+    let output = outputs.next().unwrap_or_else(|| Err(caps.unsupported(op.name(), "it has no result")))?;
+    let others = outputs.collect::<Result<Vec<Target>>>()?;
+    let (rounded, constants, updates) = (op.program.rounded(), op.program.constants(), op.updates);
+    let request = Request { name: op.name(), steps, rounded, constants, inputs, output, others, updates };
+    let launch = request.launch(op.output.layout.elements(), caps)?;
     Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() })
 }
 
@@ -104,7 +123,27 @@ pub(super) struct Request<'a> {
     pub(super) rounded: StepSet,
     pub(super) constants: &'a [Scalar],
     pub(super) inputs: Vec<(Element, Layout)>,
-    pub(super) output: Element,
+    pub(super) output: Target,
+    pub(super) others: Vec<Target>,
+    /// So many of the outputs, the first ones, are read as well.
+    pub(super) updates: usize,
+}
+
+/// A dense output of a [`Request`].
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    /// The step that gives its elements.
+    pub(super) step: u16,
+    pub(super) element: Element,
+    /// Its first element within the buffer.
+    pub(super) offset: u64,
+}
+
+impl Target {
+    fn output(self) -> Output {
+        let form = if self.offset.is_multiple_of(4) { Form::Quad } else { Form::Scalar };
+        Output { step: self.step, element: self.element, form }
+    }
 }
 
 impl Request<'_> {
@@ -118,14 +157,19 @@ impl Request<'_> {
         self.steps.iter().any(|(step, element)| element.dtype().compute() == DType::F32 && wide(step))
     }
 
-    /// The launch that writes `elements` dense elements from element `offset` of the output on.
-    pub(super) fn launch(self, elements: u64, offset: u64, caps: &Caps) -> Result<Launch> {
-        let reached = self.inputs.iter().map(|i| i.1.required_elements()).max().unwrap_or(0).max(offset + elements);
+    fn targets(&self) -> impl Iterator<Item = &Target> {
+        [&self.output].into_iter().chain(&self.others)
+    }
+
+    /// The launch that writes `elements` dense elements of each output.
+    pub(super) fn launch(self, elements: u64, caps: &Caps) -> Result<Launch> {
+        let written = self.targets().map(|target| target.offset + elements);
+        let reached = self.inputs.iter().map(|i| i.1.required_elements()).chain(written).max().unwrap_or(0);
         let max = u64::from(u32::MAX);
         if reached > max {
             return Err(Error::IndexWidth { op: self.name, elements: reached, max });
         }
-        let buffers = self.inputs.len() + 1;
+        let buffers = self.inputs.len() + 1 + self.others.len();
         if buffers > caps.max_storage_buffers as usize {
             let reason = format!("it takes {buffers} buffers, {} fit one kernel", caps.max_storage_buffers);
             return Err(caps.unsupported(self.name, reason));
@@ -135,23 +179,27 @@ impl Request<'_> {
         // Without such a conversion there is one kernel for both.
         let nearest_conversions = caps.nearest_conversions || !self.converts_integers();
         let wide_integers = caps.i64 || !guards::any(&self.steps, Some(DType::F64));
+        let widest = self.targets().map(|target| target.element.dtype().size_bytes()).max().unwrap_or(4) as u32;
+        let offsets: Vec<u32> = self.others.iter().map(|target| target.offset as u32).collect();
         let kernel = Kernel {
             steps: self.steps,
             rounded: self.rounded,
             inputs: self.inputs.iter().zip(&modes.modes).map(|(i, &mode)| (i.0, mode)).collect(),
-            output: self.output,
-            output_form: if offset.is_multiple_of(4) { Form::Quad } else { Form::Scalar },
+            output: self.output.output(),
+            others: self.others.into_iter().map(Target::output).collect(),
+            updates: self.updates,
             rank: modes.dims.len(),
             whole_rows: modes.whole_rows(),
             nearest_conversions,
             wide_integers,
             threads: THREADS.min(caps.max_invocations),
-            items: (4 / self.output.dtype().size_bytes() as u32).max(1),
+            items: (4 / widest).max(1),
         };
 
         let quads = elements.div_ceil(4);
         let mut params = Vec::with_capacity(MOST_PARAMS);
-        params.extend([quads as u32, (elements % 4) as u32, (elements - 1) as u32, offset as u32]);
+        params.extend([quads as u32, (elements % 4) as u32, (elements - 1) as u32, self.output.offset as u32]);
+        params.extend(offsets);
         if kernel.is_guarded() {
             params.extend([0, 0]);
         }
@@ -171,12 +219,16 @@ impl Request<'_> {
         params.resize(params.len().next_multiple_of(4), 0);
 
         let grid = caps.fold_grid(quads.div_ceil(u64::from(kernel.threads * kernel.items)))?;
-        let bindings = (0..self.inputs.len()).map(Slot::Input).chain([Slot::Output]).collect();
+        let bindings = (0..self.inputs.len()).map(Slot::Input).chain((0..=kernel.others.len()).map(Slot::Output)).collect();
         Ok(Launch { kernel: KernelKey::new(kernel), grid, bindings, params })
     }
 }
 
 impl Kernel {
+    fn outputs(&self) -> impl Iterator<Item = &Output> {
+        [&self.output].into_iter().chain(&self.others)
+    }
+
     /// Whether `Params` has the zero that operands are hidden behind.
     fn is_guarded(&self) -> bool {
         guards::any(&self.steps, None)

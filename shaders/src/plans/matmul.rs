@@ -479,7 +479,7 @@ impl TileGrid {
             let elements = splits * dims.batch * dims.m * dims.n;
             (vec![elements * places.epilogue.sum().dtype().size_bytes()], Some(0))
         } else {
-            bindings.push(Slot::Output);
+            bindings.push(Slot::Output(0));
             bindings.extend(&places.slots);
             (Vec::new(), None)
         };

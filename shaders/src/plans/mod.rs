@@ -119,7 +119,7 @@ fn own(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
     if found.is_empty() {
         return Err(caps.unsupported(op.name(), "its planner offers no kernel"));
     }
-    let inputs = op.inputs().len();
-    found.iter().try_for_each(|candidate| candidate.plan.check(op.name(), inputs, caps))?;
+    let (inputs, outputs) = (op.inputs().len(), op.outputs().len());
+    found.iter().try_for_each(|candidate| candidate.plan.check(op.name(), inputs, outputs, caps))?;
     Ok(found)
 }

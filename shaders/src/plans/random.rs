@@ -60,7 +60,7 @@ pub(crate) fn plan(op: &Random, caps: &Caps) -> Result<Plan> {
     params.extend([seed_low, seed_high, stream_low, stream_high, a.to_bits(), b.to_bits()]);
     params.resize(params.len().next_multiple_of(4), 0);
     let grid = caps.fold_grid(quads.div_ceil(u64::from(kernel.threads * kernel.items)))?;
-    let launch = Launch { kernel: KernelKey::new(kernel), grid, bindings: vec![Slot::Output], params };
+    let launch = Launch { kernel: KernelKey::new(kernel), grid, bindings: vec![Slot::Output(0)], params };
     Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() })
 }
 

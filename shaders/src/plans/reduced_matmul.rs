@@ -63,7 +63,7 @@ fn add(whole: &mut Plan, op: &ReducedMatmul, product: Plan, caps: &Caps) -> Resu
     for mut launch in product.launches {
         for slot in &mut launch.bindings {
             *slot = match *slot {
-                Slot::Output => Slot::Scratch(0),
+                Slot::Output(_) => Slot::Scratch(0),
                 Slot::Scratch(number) => Slot::Scratch(1 + number),
                 input => input,
             };
@@ -75,7 +75,7 @@ fn add(whole: &mut Plan, op: &ReducedMatmul, product: Plan, caps: &Caps) -> Resu
             *slot = match *slot {
                 Slot::Input(_) => Slot::Scratch(0),
                 Slot::Scratch(number) => Slot::Scratch(1 + of_product + number),
-                Slot::Output => Slot::Output,
+                output @ Slot::Output(_) => output,
             };
         }
         whole.launches.push(launch);

@@ -114,7 +114,7 @@ fn held(op: &Softmax, element: Element, caps: &Caps) -> Result<Option<Launch>> {
     Ok(Some(Launch {
         kernel: KernelKey::new(Kernel { step, function: op.function, element }),
         grid: caps.fold_grid(rows.div_ceil(threads / lanes))?,
-        bindings: vec![Slot::Input(0), Slot::Output],
+        bindings: vec![Slot::Input(0), Slot::Output(0)],
         params,
     }))
 }
@@ -171,7 +171,7 @@ fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) 
     Ok(Launch {
         kernel: KernelKey::new(Kernel { step, function: op.function, element }),
         grid: caps.fold_grid(threads.div_ceil(APPLY_THREADS.into()))?,
-        bindings: vec![Slot::Input(0), states, Slot::Output],
+        bindings: vec![Slot::Input(0), states, Slot::Output(0)],
         params,
     })
 }

@@ -59,7 +59,7 @@ pub(crate) fn compress(op: &Compress24, caps: &Caps) -> Result<Plan> {
     let params =
         [elements % width, op.k(), groups, groups.div_ceil(8), op.input.layout.offset(), offset / width];
     let step = Step::Compress { part: op.part, dtype: op.input.dtype };
-    let launch = launch(step, elements.div_ceil(width), vec![Slot::Input(0), Slot::Output], &params, caps)?;
+    let launch = launch(step, elements.div_ceil(width), vec![Slot::Input(0), Slot::Output(0)], &params, caps)?;
     Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() })
 }
 
@@ -93,7 +93,7 @@ fn decompression(op: &Decompress24, end: End, caps: &Caps) -> Result<Launch> {
         u64::from(end == End::Whole),
     ];
     let step = Step::Decompress { size_bytes: op.output.dtype.size_bytes(), whole: op.k().is_multiple_of(4) };
-    let bindings = vec![Slot::Input(0), Slot::Input(1), Slot::Output];
+    let bindings = vec![Slot::Input(0), Slot::Input(1), Slot::Output(0)];
     launch(step, elements.div_ceil(4), bindings, &params, caps)
 }
 
@@ -129,7 +129,7 @@ fn decompressed(op: &SparseMatmul, mut product: Plan, caps: &Caps) -> Result<Pla
         let decompress = op.decompress()?;
         // Kernels read whole quads.
         let mut first = decompression(&decompress, End::Whole, caps)?;
-        for slot in first.bindings.iter_mut().filter(|slot| **slot == Slot::Output) {
+        for slot in first.bindings.iter_mut().filter(|slot| **slot == Slot::Output(0)) {
             *slot = dense;
         }
         product.scratch_bytes.push(decompress.output.required_bytes().next_multiple_of(16));

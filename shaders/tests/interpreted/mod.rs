@@ -248,14 +248,14 @@ impl Backend for Interpreted {
         bytes.map(<[u8]>::to_vec).map_err(failed)
     }
 
-    fn execute(&self, op: &Op, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         let plan = self.plan(op)?;
         let scratch = plan.scratch_bytes.iter().map(|&bytes| self.alloc(bytes)).collect::<Result<Vec<_>>>()?;
         for launch in &plan.launches {
             let kernel = self.kernel(&launch.kernel)?;
             let buffer = |slot: &Slot| match *slot {
                 Slot::Input(index) => self.block(inputs[index]),
-                Slot::Output => self.block(output),
+                Slot::Output(index) => self.block(outputs[index]),
                 Slot::Scratch(index) => self.block(&scratch[index]),
             };
             let buffers = launch.bindings.iter().map(buffer).collect::<Result<Vec<_>>>()?;

@@ -7,10 +7,10 @@ use super::gather::Runs;
 use super::lanes::{self, BLOCK, Lanes, Stored};
 use super::{dense_mut, for_dtype, typed};
 use crate::ops::Map;
-use crate::{BinaryFn, DType, Program, Step, TensorSpec, UnaryFn};
+use crate::{BinaryFn, DType, Step, TensorSpec, UnaryFn};
 
-pub(crate) fn execute(op: &Map, inputs: &[&[u8]], output: &mut [u8]) {
-    if stream(op, inputs, output).is_some() {
+pub(crate) fn execute(op: &Map, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
+    if op.updates == 0 && op.others.is_empty() && stream(op, inputs, outputs[0]).is_some() {
         return;
     }
     let sources: Vec<Source<'_>> = op
@@ -19,7 +19,7 @@ pub(crate) fn execute(op: &Map, inputs: &[&[u8]], output: &mut [u8]) {
         .zip(inputs)
         .map(|(spec, bytes)| Source { spec, runs: Runs::new(&spec.layout), bytes })
         .collect();
-    for_dtype!(op.output.dtype, T => interpret::<T>(&op.program, &sources, dense_mut(&op.output, output)));
+    interpret(op, &sources, outputs);
 }
 
 /// One-step programs over dense f32; `None` when this is not one.
@@ -86,22 +86,58 @@ impl Source<'_> {
     }
 }
 
-fn interpret<T: Stored>(program: &Program, sources: &[Source<'_>], output: &mut [T]) {
-    if output.len() < SERIAL / 8 {
-        return interpret_chunk(program, sources, 0, output);
-    }
-    parallel::chunks(output, CHUNK, |i, out| interpret_chunk(program, sources, i * CHUNK, out));
+/// A run of elements of every output, from position `first` on.
+struct Chunk<'a> {
+    first: usize,
+    len: usize,
+    outputs: Vec<Target<'a>>,
 }
 
-/// The elements from position `first` on.
-fn interpret_chunk<T: Stored>(program: &Program, sources: &[Source<'_>], first: usize, output: &mut [T]) {
+/// Dense elements of one output.
+struct Target<'a> {
+    dtype: DType,
+    bytes: &'a mut [u8],
+}
+
+impl Target<'_> {
+    /// The `len` elements from number `start` of the run on.
+    fn elements<T: Stored>(&mut self, start: usize, len: usize) -> &mut [T] {
+        &mut bytemuck::cast_slice_mut(self.bytes)[start..start + len]
+    }
+}
+
+fn interpret(op: &Map, sources: &[Source<'_>], outputs: &mut [&mut [u8]]) {
+    let len = op.output.layout.elements() as usize;
+    let mut rests: Vec<(DType, &mut [u8])> = op
+        .results()
+        .zip(outputs)
+        .map(|(spec, bytes)| {
+            (spec.dtype, for_dtype!(spec.dtype, T => bytemuck::cast_slice_mut(dense_mut::<T>(spec, bytes))))
+        })
+        .collect();
+    let size = if len < SERIAL / 8 { len.max(1) } else { CHUNK };
+    let mut chunks = Vec::with_capacity(len.div_ceil(size));
+    for first in (0..len).step_by(size) {
+        let len = size.min(len - first);
+        let outputs = rests.iter_mut().map(|(dtype, rest)| {
+            let (bytes, behind) = std::mem::take(rest).split_at_mut(len * dtype.size_bytes() as usize);
+            *rest = behind;
+            Target { dtype: *dtype, bytes }
+        });
+        chunks.push(Chunk { first, len, outputs: outputs.collect() });
+    }
+    parallel::each(&mut chunks, |chunk| interpret_chunk(op, sources, chunk));
+}
+
+fn interpret_chunk(op: &Map, sources: &[Source<'_>], chunk: &mut Chunk<'_>) {
+    let program = &op.program;
     let mut values: Vec<Lanes> = program.steps().iter().map(|&(_, dtype)| Lanes::new(dtype)).collect();
     for (&(step, _), lanes) in program.steps().iter().zip(&mut values) {
         match step {
             Step::Constant(n) => lanes.fill(program.constants()[usize::from(n)]),
             Step::Input(n) => {
                 // A broadcast scalar is loaded once per chunk, like a constant.
-                let source = &sources[usize::from(n)];
+                let Some(source) = sources.get(usize::from(n)) else { continue };
                 for_dtype!(source.spec.dtype, S => {
                     if let Some(x) = source.runs.constant(typed::<S>(source.bytes)) {
                         S::load(&[x; BLOCK], lanes);
@@ -111,32 +147,34 @@ fn interpret_chunk<T: Stored>(program: &Program, sources: &[Source<'_>], first: 
             _ => {}
         }
     }
-    let last = values.len() - 1;
-    for (block, out) in output.chunks_mut(BLOCK).enumerate() {
-        let (start, len) = (first + block * BLOCK, out.len());
+    for at in (0..chunk.len).step_by(BLOCK) {
+        let (start, len) = (chunk.first + at, BLOCK.min(chunk.len - at));
         for (i, &(step, dtype)) in program.steps().iter().enumerate() {
             let (earlier, rest) = values.split_at_mut(i);
-            let (at, y) = (|id: u16| &earlier[usize::from(id)], &mut rest[0]);
+            let (of, y) = (|id: u16| &earlier[usize::from(id)], &mut rest[0]);
             match step {
                 Step::Constant(_) => {}
-                Step::Input(n) => {
-                    let source = &sources[usize::from(n)];
-                    if !source.runs.is_constant() {
-                        source.load(start, len, y);
+                Step::Input(n) => match sources.get(usize::from(n)) {
+                    Some(source) if source.runs.is_constant() => {}
+                    Some(source) => source.load(start, len, y),
+                    // All that is updated is read before any of it is written, below.
+                    None => {
+                        let target = &mut chunk.outputs[usize::from(n) - sources.len()];
+                        for_dtype!(target.dtype, S => S::load(target.elements::<S>(at, len), y));
                     }
-                }
+                },
                 Step::Index => y.fill_index(start as u64),
-                Step::Unary(f, x) => lanes::unary(f, at(x), y, len),
-                Step::Binary(f, a, b) => lanes::binary(f, at(a), at(b), y, len),
-                Step::Compare(f, a, b) => lanes::compare(f, at(a), at(b), y, len),
-                Step::Select(c, yes, no) => lanes::select(at(c), at(yes), at(no), y, len),
+                Step::Unary(f, x) => lanes::unary(f, of(x), y, len),
+                Step::Binary(f, a, b) => lanes::binary(f, of(a), of(b), y, len),
+                Step::Compare(f, a, b) => lanes::compare(f, of(a), of(b), y, len),
+                Step::Select(c, yes, no) => lanes::select(of(c), of(yes), of(no), y, len),
                 Step::Cast(x) => {
                     let from = program.steps()[usize::from(x)].1;
                     if program.is_rounded(x) {
-                        lanes::cast(at(x), dtype, y, len);
+                        lanes::cast(of(x), dtype, y, len);
                     } else {
                         let mut rounded = Lanes::new(from);
-                        lanes::cast(at(x), from, &mut rounded, len);
+                        lanes::cast(of(x), from, &mut rounded, len);
                         lanes::cast(&rounded, dtype, y, len);
                     }
                 }
@@ -145,10 +183,13 @@ fn interpret_chunk<T: Stored>(program: &Program, sources: &[Source<'_>], first: 
                 y.wrap(dtype);
             }
         }
-        if program.is_result_rounded() {
-            T::store_rounded(&values[last], out);
-        } else {
-            T::store(&values[last], out);
+        for (number, target) in chunk.outputs.iter_mut().enumerate() {
+            let result = program.result(number);
+            let lanes = &values[usize::from(result)];
+            for_dtype!(target.dtype, T => {
+                let out = target.elements::<T>(at, len);
+                if program.is_rounded(result) { T::store_rounded(lanes, out) } else { T::store(lanes, out) }
+            });
         }
     }
 }

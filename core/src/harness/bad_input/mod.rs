@@ -75,6 +75,7 @@ const ROWS: &[(&str, Test)] = &[
     ("sums, products and 8-bit forms of nothing", shapes::zero_size_sums),
     ("NaN and infinity cast to integers", dtypes::nan_cast),
     ("output that is also an input", storage::aliased_output),
+    ("updates of one buffer twice, of views with gaps, of other shapes and dtypes", storage::updates),
     ("wrong number of buffers", storage::buffer_count),
     ("expression with a missing input or too many", parameters::expressions),
     ("clamp with low above high or NaN", parameters::clamp_range),

@@ -3,7 +3,7 @@
 use super::{Answer, must, ones, refused};
 use crate::harness::ReferenceBackend;
 use crate::ops::Copy;
-use crate::{DType, Device, Error, Layout, Op, Shape, Tensor, TensorSpec};
+use crate::{DType, Device, Error, Expr, Layout, Op, Shape, Tensor, TensorSpec};
 
 pub(super) fn two_devices(device: &Device) -> Answer {
     let other = Device::new(ReferenceBackend::new("elsewhere"));
@@ -22,7 +22,7 @@ pub(super) fn foreign(device: &Device) -> Answer {
     let (theirs, mine) = (ones(&other, &[4])?, ones(device, &[4])?);
     let op = Op::from(must(Copy::new(theirs.spec(), mine.spec()))?);
     let is = |e: &Error| matches!(e, Error::DeviceMismatch { .. });
-    refused("copy from a foreign buffer", device.execute(&op, &[theirs.buffer()], mine.buffer()), is)?;
+    refused("copy from a foreign buffer", device.execute(&op, &[theirs.buffer()], &[mine.buffer()]), is)?;
     refused("read of a foreign buffer", device.backend().read_blocking(theirs.buffer(), 0..4), is)?;
     refused("write to a foreign buffer", device.backend().write(theirs.buffer(), 0, &[0; 4]), is)
 }
@@ -52,7 +52,7 @@ pub(super) fn view_bounds(device: &Device) -> Answer {
     )?;
     let op = Op::from(must(Copy::new(TensorSpec::new(DType::F32, layout), x.spec()))?);
     let out = ones(device, &[4])?;
-    refused("an op past its input", device.execute(&op, &[x.buffer()], out.buffer()), |e| {
+    refused("an op past its input", device.execute(&op, &[x.buffer()], &[out.buffer()]), |e| {
         matches!(e, Error::ViewOutOfBounds { needed: 3_000_001, .. })
     })
 }
@@ -102,7 +102,7 @@ pub(super) fn memory_limit(device: &Device) -> Answer {
 pub(super) fn aliased_output(device: &Device) -> Answer {
     let x = ones(device, &[8])?;
     let op = Op::from(must(Copy::new(x.spec(), x.spec()))?);
-    refused("a copy onto itself", device.execute(&op, &[x.buffer()], x.buffer()), |e| {
+    refused("a copy onto itself", device.execute(&op, &[x.buffer()], &[x.buffer()]), |e| {
         matches!(e, Error::InvalidArgument { what: "output", .. })
     })
 }
@@ -110,7 +110,31 @@ pub(super) fn aliased_output(device: &Device) -> Answer {
 pub(super) fn buffer_count(device: &Device) -> Answer {
     let (x, y) = (ones(device, &[8])?, ones(device, &[8])?);
     let op = Op::from(must(Copy::new(x.spec(), y.spec()))?);
-    refused("a copy of nothing", device.execute(&op, &[], y.buffer()), |e| {
+    refused("a copy of nothing", device.execute(&op, &[], &[y.buffer()]), |e| {
         matches!(e, Error::InvalidArgument { what: "inputs", .. })
     })
+}
+
+pub(super) fn updates(device: &Device) -> Answer {
+    let (x, y) = (ones(device, &[8])?, ones(device, &[8])?);
+    let is = |what: &'static str| move |e: &Error| matches!(e, Error::InvalidArgument { what: w, .. } if *w == what);
+    let sum = || Expr::input(0) + Expr::input(1);
+    let part = |tensor: &Tensor| must(tensor.slice(0, 0..4));
+    refused("one buffer updated twice", Tensor::update(&[sum(), sum()], &[], &[&x, &x]), is("output"))?;
+    refused("what is updated read as well", part(&x)?.add_(&must(x.slice(0, 4..8))?), is("output"))?;
+    refused("every second element updated", must(x.slice_step(0, 0..8, 2))?.add_scalar_(1), is("output"))?;
+    refused("more to update than expressions", Tensor::update(&[sum()], &[], &[&x, &y]), is("outputs"))?;
+    refused("nothing to update", Tensor::update(&[sum()], &[&x, &y], &[]), is("updated"))?;
+    refused("updates of two shapes", Tensor::update(&[sum(), sum()], &[], &[&x, &part(&y)?]), |e| {
+        matches!(e, Error::ShapeMismatch { op: "update", .. })
+    })?;
+    refused("an input that does not fit", x.add_(&ones(device, &[3])?), |e| matches!(e, Error::ShapeMismatch { .. }))?;
+    refused(
+        "a bool for a float",
+        Tensor::update(&[Expr::input(0).compare(crate::CompareFn::Gt, 0)], &[], &[&x]),
+        |e| matches!(e, Error::DTypeMismatch { op: "update", .. }),
+    )?;
+    // Nothing of all this reached them.
+    let values: Vec<f32> = [must(x.to_vec())?, must(y.to_vec())?].concat();
+    if values == [1.0; 16] { Ok(()) } else { Err(format!("tensors were changed: {values:?}")) }
 }

@@ -81,7 +81,7 @@ impl<P: Planned> Planned for Liar<'_, P> {
         }
     }
 
-    fn run(&self, plan: &Self::Plan, inputs: &[&Buffer], output: &Buffer) -> Result<()> {
+    fn run(&self, plan: &Self::Plan, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         let plan = match plan {
             Plan::Honest(plan) => plan,
             Plan::Liar(plan) => {
@@ -94,7 +94,7 @@ impl<P: Planned> Planned for Liar<'_, P> {
                 }
             }
         };
-        self.inner.run(plan, inputs, output)
+        self.inner.run(plan, inputs, outputs)
     }
 
     fn records(&self) -> bool {
@@ -151,7 +151,7 @@ impl<'a> Product<'a> {
     }
 
     fn execute<P: Planned>(&self, chooser: &Chooser<P::Plan>, planned: &P) -> Result<()> {
-        chooser.execute(planned, &self.op, &[&self.inputs[0], &self.inputs[1]], &self.output)
+        chooser.execute(planned, &self.op, &[&self.inputs[0], &self.inputs[1]], &[&self.output])
     }
 
     /// Whether each of the first `count` floats of a buffer is `value`.

@@ -21,6 +21,7 @@ pub mod reduced_matmul;
 pub mod softmax;
 pub mod sparse24;
 pub mod unary;
+pub mod update;
 pub mod where_;
 
 use super::Map;

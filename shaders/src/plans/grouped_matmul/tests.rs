@@ -98,7 +98,7 @@ fn rows_that_begin_anywhere_are_not_read_by_quads_along_them() {
 fn nothing_to_add_up_reads_no_operands() {
     let caps = full_caps();
     let none = crate::plan(&with_everything(product(DType::F16, [5, 0, 7, 3], [dense; 2])).into(), &caps).unwrap();
-    assert_eq!((none.launches.len(), &none.launches[0].bindings[..]), (1, &[Slot::Output][..]));
+    assert_eq!((none.launches.len(), &none.launches[0].bindings[..]), (1, &[Slot::Output(0)][..]));
     let zero = crate::plan(&with_everything(product(DType::F16, [5, 2, 7, 0], [dense; 2])).into(), &caps).unwrap();
-    assert_eq!(zero.launches[0].bindings, [Slot::Output, Slot::Input(2), Slot::Input(3)]);
+    assert_eq!(zero.launches[0].bindings, [Slot::Output(0), Slot::Input(2), Slot::Input(3)]);
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use polywarp_core::{DType, Step, UnaryFn};
 
-use super::{Kernel, Mode, guards};
+use super::{Kernel, Mode, Output, guards};
 use crate::element::{self, Element, Form};
 use crate::{Access, Source, math};
 
@@ -19,18 +19,18 @@ pub(super) fn source(kernel: &Kernel) -> Source {
     let elements: Vec<Element> = kernel
         .inputs
         .iter()
-        .chain([&(kernel.output, Mode::Dense)])
-        .map(|i| i.0)
-        .chain(kernel.steps.iter().map(|s| s.1))
+        .map(|input| input.0)
+        .chain(kernel.outputs().map(|output| output.element))
+        .chain(kernel.steps.iter().map(|step| step.1))
         .collect();
     let mut bindings = vec![Access::Read; kernel.inputs.len()];
-    bindings.push(Access::ReadWrite);
+    bindings.extend(kernel.outputs().map(|_| Access::ReadWrite));
     Source { name: name(kernel), wgsl: element::prelude(&elements) + &text + &functions, bindings }
 }
 
-/// `map_` and what the last step does, with the dtype of the result.
+/// `map_` and what the first result's step does, with its dtype; behind it how many results there are, where there are several.
 fn name(kernel: &Kernel) -> String {
-    let what = match kernel.steps.last().map(|s| s.0) {
+    let what = match kernel.steps.get(usize::from(kernel.output.step)).map(|s| s.0) {
         Some(Step::Unary(f, _)) => f.name(),
         Some(Step::Binary(f, ..)) => f.name(),
         Some(Step::Compare(f, ..)) => f.name(),
@@ -40,22 +40,67 @@ fn name(kernel: &Kernel) -> String {
         Some(Step::Constant(_)) => "fill",
         Some(Step::Input(_)) | None => "copy",
     };
-    format!("map_{what}_{}_{}steps", kernel.output.dtype(), kernel.steps.len())
+    let name = format!("map_{what}_{}_{}steps", kernel.output.element.dtype(), kernel.steps.len());
+    let results = if kernel.others.is_empty() { String::new() } else { format!("_{}results", kernel.outputs().count()) };
+    let updates = if kernel.updates == 0 { String::new() } else { format!("_{}updates", kernel.updates) };
+    name + &results + &updates
+}
+
+/// The array of output `number`.
+fn y(kernel: &Kernel, number: usize) -> String {
+    if kernel.others.is_empty() { "y".to_owned() } else { format!("y{number}") }
+}
+
+/// The type of one element of all results, and of four.
+fn result_types(kernel: &Kernel) -> [String; 2] {
+    if kernel.others.is_empty() {
+        return [kernel.output.element.scalar().to_owned(), kernel.output.element.vector()];
+    }
+    ["Results".to_owned(), "Quad".to_owned()]
+}
+
+/// What the program reads as an input: its value is `x{number}`, its elements come from `array`.
+struct Operand {
+    array: String,
+    element: Element,
+    mode: Mode,
+}
+
+/// Inputs, then outputs that are updated.
+fn operands(kernel: &Kernel) -> Vec<Operand> {
+    let inputs = kernel.inputs.iter().enumerate();
+    let inputs = inputs.map(|(i, &(element, mode))| Operand { array: format!("x{i}"), element, mode });
+    let updated = kernel.outputs().enumerate().take(kernel.updates).map(|(number, output)| {
+        let mode = if output.form == Form::Quad { Mode::Dense } else { Mode::Beside };
+        Operand { array: y(kernel, number), element: output.element, mode }
+    });
+    inputs.chain(updated).collect()
 }
 
 fn write_kernel(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     writeln!(out, "const THREADS = {}u;\nconst ITEMS = {}u;", kernel.threads, kernel.items)?;
-    writeln!(out, "alias Quad = {};\n", kernel.output.vector())?;
+    if kernel.others.is_empty() {
+        writeln!(out, "alias Quad = {};\n", kernel.output.element.vector())?;
+    } else {
+        let members = |of: fn(Element) -> String| {
+            let all = kernel.outputs().enumerate();
+            all.map(|(number, output)| format!("    y{number}: {},\n", of(output.element))).collect::<String>()
+        };
+        writeln!(out, "struct Quad {{\n{}}}", members(Element::vector))?;
+        writeln!(out, "struct Results {{\n{}}}\n", members(|element| element.scalar().to_owned()))?;
+    }
     write_params(kernel, out)?;
     for (i, &(element, mode)) in kernel.inputs.iter().enumerate() {
         let form = match mode {
             Mode::Dense | Mode::Rows => Form::Quad,
-            Mode::Uniform | Mode::Splat | Mode::Gather => Form::Scalar,
+            Mode::Uniform | Mode::Splat | Mode::Gather | Mode::Beside => Form::Scalar,
         };
         out.push_str(&element.storage(i as u32 + 1, &format!("x{i}"), form, Access::Read));
     }
-    let binding = kernel.inputs.len() as u32 + 1;
-    out.push_str(&kernel.output.storage(binding, "y", kernel.output_form, Access::ReadWrite));
+    for (number, output) in kernel.outputs().enumerate() {
+        let binding = (kernel.inputs.len() + number) as u32 + 1;
+        out.push_str(&output.element.storage(binding, &y(kernel, number), output.form, Access::ReadWrite));
+    }
     out.push('\n');
     write_body(kernel, out)?;
     if kernel.rank == 0 || kernel.whole_rows {
@@ -64,7 +109,10 @@ fn write_kernel(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
         write_broken_quad(kernel, out)?;
     }
     write_stores(kernel, out)?;
-    out.push_str(include_str!("../../../wgsl/map.wgsl"));
+    out.push_str(match kernel.updates {
+        0 => include_str!("../../../wgsl/map.wgsl"),
+        _ => include_str!("../../../wgsl/map_update.wgsl"),
+    });
     out.push('\n');
     Ok(())
 }
@@ -76,7 +124,9 @@ fn write_params(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
         out,
         "    quads: u32,\n    tail: u32,   // elements of a short last quad\n    last: u32,   // last element"
     )?;
-    writeln!(out, "    y_offset: u32,")?;
+    for number in 0..=kernel.others.len() {
+        writeln!(out, "    {}_offset: u32,", y(kernel, number))?;
+    }
     if kernel.is_guarded() {
         writeln!(out, "    zero0: u32,   // 0, as no compiler knows")?;
         writeln!(out, "    zero1: u32,")?;
@@ -131,10 +181,11 @@ fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
             out.push_str(function);
         }
     }
-    let mut parameters: Vec<String> =
-        kernel.inputs.iter().enumerate().map(|(i, (element, _))| format!("x{i}: {}", element.scalar())).collect();
+    let operands = operands(kernel).into_iter().enumerate();
+    let mut parameters: Vec<String> = operands.map(|(i, operand)| format!("x{i}: {}", operand.element.scalar())).collect();
     parameters.push("index: u32".to_owned());
-    writeln!(out, "fn body({}) -> {} {{", parameters.join(", "), kernel.output.scalar())?;
+    let [results, _] = result_types(kernel);
+    writeln!(out, "fn body({}) -> {results} {{", parameters.join(", "))?;
     for (id, &(step, element)) in kernel.steps.iter().enumerate() {
         let text = match step {
             Step::Unary(UnaryFn::Exp, x) if rounded_exp(kernel, id, x) => format!("exp_half_f32(s{x})"),
@@ -142,13 +193,18 @@ fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
         };
         writeln!(out, "    let s{id} = {text};")?;
     }
-    writeln!(out, "    return s{};\n}}\n", kernel.steps.len().saturating_sub(1))
+    let results: Vec<String> = kernel.outputs().map(|output| format!("s{}", output.step)).collect();
+    match results.as_slice() {
+        [one] => writeln!(out, "    return {one};\n}}\n"),
+        several => writeln!(out, "    return Results({});\n}}\n", several.join(", ")),
+    }
 }
 
 /// Whether step `id` is the exponential of an exact f16, step `x`, and the f16 that the kernel writes.
 fn rounded_exp(kernel: &Kernel, id: usize, x: u16) -> bool {
     let (exact, from) = (kernel.rounded.has(x), kernel.steps[usize::from(x)].1);
-    id + 1 == kernel.steps.len() && exact && from.dtype() == DType::F16 && kernel.output.dtype() == DType::F16
+    let is_last = kernel.others.is_empty() && id + 1 == kernel.steps.len();
+    is_last && exact && from.dtype() == DType::F16 && kernel.output.element.dtype() == DType::F16
 }
 
 /// A step as an expression; `operand` gives the text of the operand at a place of an arithmetic step.
@@ -186,41 +242,70 @@ fn cast(kernel: &Kernel, from: DType, to: DType, value: &str) -> String {
 
 /// Four elements at once: every input gives a whole quad, or one value for it.
 fn write_quad(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
-    writeln!(out, "fn quad(q: u32) -> {} {{", kernel.output.vector())?;
+    let [_, quad] = result_types(kernel);
+    writeln!(out, "fn quad(q: u32) -> {quad} {{")?;
     if kernel.rank > 0 {
         write_coordinates(kernel, out, "4u * q")?;
     }
-    for (i, &(element, mode)) in kernel.inputs.iter().enumerate() {
-        let at = format!("params.x{i}_offset{}", steps(kernel, i, mode));
+    let operands = operands(kernel);
+    for (i, Operand { array, element, mode }) in operands.iter().enumerate() {
+        let at = format!("params.{array}_offset{}", steps(kernel, i, *mode));
         match mode {
-            Mode::Dense => writeln!(out, "    let v{i} = load4_x{i}(params.x{i}_offset / 4u + q);")?,
-            Mode::Uniform | Mode::Splat => writeln!(out, "    let v{i} = load_x{i}({at});")?,
-            Mode::Rows => writeln!(out, "    let v{i} = load4_x{i}(({at}) / 4u);")?,
+            Mode::Uniform | Mode::Splat => writeln!(out, "    let v{i} = load_{array}({at});")?,
+            Mode::Rows => writeln!(out, "    let v{i} = load4_{array}(({at}) / 4u);")?,
             Mode::Gather => {
-                let step = format!("params.x{i}_s{}", kernel.rank - 1);
+                let step = format!("params.{array}_s{}", kernel.rank - 1);
                 writeln!(out, "    let a{i} = {at};")?;
                 writeln!(
                     out,
-                    "    let v{i} = {}(load_x{i}(a{i}), load_x{i}(a{i} + {step}), load_x{i}(a{i} + 2u * {step}), load_x{i}(a{i} + 3u * {step}));",
+                    "    let v{i} = {}(load_{array}(a{i}), load_{array}(a{i} + {step}), load_{array}(a{i} + 2u * {step}), load_{array}(a{i} + 3u * {step}));",
                     element.vector()
                 )?;
             }
+            Mode::Dense | Mode::Beside => write_dense_load(out, i, &operands[i])?,
         }
     }
     let lanes = (0..4).map(|lane| {
-        let mut arguments: Vec<String> = kernel
-            .inputs
+        let mut arguments: Vec<String> = operands
             .iter()
             .enumerate()
-            .map(|(i, (_, mode))| match mode {
+            .map(|(i, operand)| match operand.mode {
                 Mode::Uniform | Mode::Splat => format!("v{i}"),
                 _ => format!("v{i}.{}", LANES[lane]),
             })
             .collect();
         arguments.push(if lane == 0 { "4u * q".to_owned() } else { format!("4u * q + {lane}u") });
-        format!("        body({})", arguments.join(", "))
+        format!("body({})", arguments.join(", "))
     });
-    writeln!(out, "    return {}(\n{},\n    );\n}}\n", kernel.output.vector(), lanes.collect::<Vec<_>>().join(",\n"))
+    write_lanes(kernel, out, lanes)
+}
+
+/// `v3`: the four elements of operand 3, which lie as those of the output do.
+fn write_dense_load(out: &mut String, i: usize, Operand { array, element, mode }: &Operand) -> std::fmt::Result {
+    if *mode == Mode::Dense {
+        return writeln!(out, "    let v{i} = load4_{array}(params.{array}_offset / 4u + q);");
+    }
+    // Behind the last element it is read again: the buffer may end there.
+    let load = |lane: usize| format!("load_{array}(params.{array}_offset + min(4u * q + {lane}u, params.last))");
+    let loads: Vec<String> = (0..4).map(load).collect();
+    writeln!(out, "    let v{i} = {}({});", element.vector(), loads.join(", "))
+}
+
+/// Returns the results of four elements, each computed by a call.
+fn write_lanes(kernel: &Kernel, out: &mut String, calls: impl Iterator<Item = String>) -> std::fmt::Result {
+    if kernel.others.is_empty() {
+        let lanes: Vec<String> = calls.map(|call| format!("        {call}")).collect();
+        return writeln!(out, "    return {}(\n{},\n    );\n}}\n", kernel.output.element.vector(), lanes.join(",\n"));
+    }
+    for (call, lane) in calls.zip(LANES) {
+        writeln!(out, "    let {lane} = {call};")?;
+    }
+    writeln!(out, "    return Quad(")?;
+    for (number, output) in kernel.outputs().enumerate() {
+        let lanes = LANES.map(|lane| format!("{lane}.y{number}")).join(", ");
+        writeln!(out, "        {}({lanes}),", output.element.vector())?;
+    }
+    writeln!(out, "    );\n}}\n")
 }
 
 /// Rows end inside quads: each element finds its own coordinates. Behind the last element it is evaluated again.
@@ -228,45 +313,47 @@ fn write_broken_quad(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     let gathered = |mode: Mode| mode == Mode::Gather;
     let mut parameters = vec!["index: u32".to_owned()];
     let mut arguments = Vec::new();
-    for (i, &(element, mode)) in kernel.inputs.iter().enumerate() {
-        if gathered(mode) {
-            arguments.push(format!("load_x{i}(params.x{i}_offset{})", steps(kernel, i, mode)));
+    let operands = operands(kernel);
+    for (i, Operand { array, element, mode }) in operands.iter().enumerate() {
+        if gathered(*mode) {
+            arguments.push(format!("load_{array}(params.{array}_offset{})", steps(kernel, i, *mode)));
         } else {
             parameters.push(format!("x{i}: {}", element.scalar()));
             arguments.push(format!("x{i}"));
         }
     }
     arguments.push("index".to_owned());
+    let [results, quad] = result_types(kernel);
     writeln!(
         out,
-        "fn element(at: u32{}) -> {} {{",
+        "fn element(at: u32{}) -> {results} {{",
         parameters[1..].iter().map(|p| format!(", {p}")).collect::<String>(),
-        kernel.output.scalar()
     )?;
     writeln!(out, "    let index = min(at, params.last);")?;
     write_coordinates(kernel, out, "index")?;
     writeln!(out, "    return body({});\n}}\n", arguments.join(", "))?;
 
-    writeln!(out, "fn quad(q: u32) -> {} {{", kernel.output.vector())?;
-    for (i, &(_, mode)) in kernel.inputs.iter().enumerate() {
-        match mode {
-            Mode::Dense => writeln!(out, "    let v{i} = load4_x{i}(params.x{i}_offset / 4u + q);")?,
-            Mode::Uniform => writeln!(out, "    let v{i} = load_x{i}(params.x{i}_offset);")?,
-            _ => {}
+    writeln!(out, "fn quad(q: u32) -> {quad} {{")?;
+    for (i, operand) in operands.iter().enumerate() {
+        let array = &operand.array;
+        match operand.mode {
+            Mode::Dense | Mode::Beside => write_dense_load(out, i, operand)?,
+            Mode::Uniform => writeln!(out, "    let v{i} = load_{array}(params.{array}_offset);")?,
+            Mode::Rows | Mode::Splat | Mode::Gather => {}
         }
     }
     let lanes = (0..4).map(|lane| {
-        let mut text = format!("        element(4u * q + {lane}u");
-        for (i, &(_, mode)) in kernel.inputs.iter().enumerate() {
-            match mode {
-                Mode::Dense => text += &format!(", v{i}.{}", LANES[lane]),
+        let mut text = format!("element(4u * q + {lane}u");
+        for (i, operand) in operands.iter().enumerate() {
+            match operand.mode {
+                Mode::Dense | Mode::Beside => text += &format!(", v{i}.{}", LANES[lane]),
                 Mode::Uniform => text += &format!(", v{i}"),
-                _ => {}
+                Mode::Rows | Mode::Splat | Mode::Gather => {}
             }
         }
         text + ")"
     });
-    writeln!(out, "    return {}(\n{},\n    );\n}}\n", kernel.output.vector(), lanes.collect::<Vec<_>>().join(",\n"))
+    write_lanes(kernel, out, lanes)
 }
 
 /// `i0`, `i1`, ...: the coordinates of element `index`, innermost found first.
@@ -284,7 +371,7 @@ fn write_coordinates(kernel: &Kernel, out: &mut String, index: &str) -> std::fmt
 fn steps(kernel: &Kernel, i: usize, mode: Mode) -> String {
     // Every element of a row of `Splat` is the same.
     let dims = match mode {
-        Mode::Dense | Mode::Uniform => 0,
+        Mode::Dense | Mode::Beside | Mode::Uniform => 0,
         Mode::Splat => kernel.rank - 1,
         Mode::Rows | Mode::Gather => kernel.rank,
     };
@@ -293,19 +380,35 @@ fn steps(kernel: &Kernel, i: usize, mode: Mode) -> String {
 
 /// Where quads go.
 fn write_stores(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
-    let vector = kernel.output.vector();
-    match kernel.output_form {
+    for (number, output) in kernel.outputs().enumerate() {
+        let suffix = if kernel.others.is_empty() { String::new() } else { number.to_string() };
+        write_store(out, &y(kernel, number), output, &suffix)?;
+    }
+    if kernel.others.is_empty() {
+        return Ok(());
+    }
+    let all = |call: &dyn Fn(usize) -> String| (0..kernel.outputs().count()).map(call).collect::<Vec<_>>().join(" ");
+    let quads = all(&|number| format!("write_quad{number}(q, v.y{number});"));
+    let tails = all(&|number| format!("write_tail{number}(q, v.y{number}, count);"));
+    writeln!(out, "fn write_quad(q: u32, v: Quad) {{ {quads} }}")?;
+    writeln!(out, "fn write_tail(q: u32, v: Quad, count: u32) {{ {tails} }}\n")
+}
+
+/// The stores of one output; `suffix` tells them from those of others.
+fn write_store(out: &mut String, y: &str, output: &Output, suffix: &str) -> std::fmt::Result {
+    let vector = output.element.vector();
+    match output.form {
         Form::Quad => {
-            writeln!(out, "fn write_quad(q: u32, v: {vector}) {{ store4_y(params.y_offset / 4u + q, v); }}")?;
-            writeln!(out, "fn write_tail(q: u32, v: {vector}, count: u32) {{")?;
-            writeln!(out, "    store_tail_y(params.y_offset / 4u + q, v, count);\n}}\n")
+            writeln!(out, "fn write_quad{suffix}(q: u32, v: {vector}) {{ store4_{y}(params.{y}_offset / 4u + q, v); }}")?;
+            writeln!(out, "fn write_tail{suffix}(q: u32, v: {vector}, count: u32) {{")?;
+            writeln!(out, "    store_tail_{y}(params.{y}_offset / 4u + q, v, count);\n}}\n")
         }
         Form::Scalar => {
-            writeln!(out, "fn write_quad(q: u32, v: {vector}) {{ write_tail(q, v, 4u); }}")?;
-            writeln!(out, "fn write_tail(q: u32, v: {vector}, count: u32) {{")?;
-            writeln!(out, "    let at = params.y_offset + 4u * q;")?;
+            writeln!(out, "fn write_quad{suffix}(q: u32, v: {vector}) {{ write_tail{suffix}(q, v, 4u); }}")?;
+            writeln!(out, "fn write_tail{suffix}(q: u32, v: {vector}, count: u32) {{")?;
+            writeln!(out, "    let at = params.{y}_offset + 4u * q;")?;
             for (i, lane) in LANES.iter().enumerate() {
-                writeln!(out, "    if count > {i}u {{ store_y(at + {i}u, v.{lane}); }}")?;
+                writeln!(out, "    if count > {i}u {{ store_{y}(at + {i}u, v.{lane}); }}")?;
             }
             writeln!(out, "}}\n")
         }

@@ -34,7 +34,7 @@ pub(in crate::plans) fn launch(op: &Matmul, places: &Places, splits: u64, sums: 
     let quad = op.output.layout.offset().is_multiple_of(4);
     let kernel = Combine { epilogue: places.epilogue, axes: places.axes(), sums: sums.is_some(), quad };
     let mut bindings: Vec<Slot> = sums.into_iter().collect();
-    bindings.push(Slot::Output);
+    bindings.push(Slot::Output(0));
     bindings.extend(&places.slots);
     let threads = if quad { elements.div_ceil(4) } else { elements };
     Ok(Launch {

@@ -252,7 +252,7 @@ fn slabs_of_large_products_are_added_a_part_of_the_result_after_the_other() {
         // Eight rounds of tiles and of their addition, on an eighth of A's and of D's rows each.
         assert_eq!(plan.launches.len(), 16, "{name}");
         let outputs: Vec<bool> =
-            plan.launches.iter().map(|launch| launch.bindings.contains(&Slot::Output)).collect();
+            plan.launches.iter().map(|launch| launch.bindings.contains(&Slot::Output(0))).collect();
         assert_eq!(outputs, [false, true].repeat(8), "{name}");
         let kernels: std::collections::HashSet<_> = plan.launches.iter().map(|launch| &launch.kernel).collect();
         let params: std::collections::HashSet<_> = plan.launches.iter().map(|launch| &launch.params).collect();

@@ -205,7 +205,7 @@ fn next_pass(view: &View, partial: bool, quads: bool, caps: &Caps) -> Pass {
         quad: false,
         source: view.slot,
         partial,
-        target: Slot::Output,
+        target: Slot::Output(0),
         last: false,
         base: view.base,
         count: along.extent,

@@ -29,7 +29,7 @@ fn op(function: ReduceFn, dtype: DType, case: &(&[u64], &[usize], &[usize])) -> 
 }
 
 fn check(plan: &Plan) {
-    assert_eq!(plan.launches.last().and_then(|l| l.bindings.last()), Some(&Slot::Output));
+    assert_eq!(plan.launches.last().and_then(|l| l.bindings.last()), Some(&Slot::Output(0)));
     for launch in &plan.launches {
         assert!(launch.grid.iter().all(|&n| n > 0), "{launch:?}");
     }

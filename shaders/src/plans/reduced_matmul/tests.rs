@@ -33,7 +33,7 @@ fn products_go_to_scratch_space_and_reductions_read_it() {
                     // Of nothing, what it gives is filled in.
                     let nothing = op.product.output.layout.elements() == 0;
                     let reduces = launch.kernel.get::<crate::plans::reduce::Kernel>().is_some() || nothing;
-                    let output = launch.bindings.contains(&Slot::Output);
+                    let output = launch.bindings.contains(&Slot::Output(0));
                     assert!(!output || reduces, "{}: {launch:?}", case.name);
                     let input = launch.bindings.iter().any(|slot| matches!(slot, Slot::Input(_)));
                     assert!(!input || !reduces, "{}: {launch:?}", case.name);
@@ -64,7 +64,7 @@ fn large_products_are_made_in_parts() {
                 way.name,
                 way.plan.scratch_bytes
             );
-            let writes = way.plan.launches.iter().filter(|launch| launch.bindings.contains(&Slot::Output)).count();
+            let writes = way.plan.launches.iter().filter(|launch| launch.bindings.contains(&Slot::Output(0))).count();
             assert_eq!(writes as u64, d_bytes / PART_BYTES, "{}", way.name);
         }
     }
