@@ -132,6 +132,12 @@ impl Planned for CudaBackend {
                 return Ok(candidate.plan);
             }
         }
+        if let Some(graph) = op.decompose()?
+            && let Some(composed) = composed::of_graph(&graph, |step| self.settled(step))?
+        {
+            graph.check(op.name(), &op.inputs(), &op.outputs())?;
+            return Ok(Work::Composed(composed));
+        }
         Ok(Work::Portable(polywarp_shaders::plan(op, self.caps())?))
     }
 
@@ -185,6 +191,22 @@ impl CudaBackend {
         let reason = || format!("{name} is no way to compute this {} on {}", op.name(), self.id());
         let found = found.ok_or_else(|| Error::InvalidArgument { what: "candidate", reason: reason() })?;
         self.run(&found.plan, inputs, outputs)
+    }
+
+    /// The way that the tuner has settled for `op`, else the planner's first.
+    fn settled(&self, op: &Op) -> Result<Work> {
+        let known = op.tuned().and_then(|tuned| self.tuner()?.settled(&tuned.key(), &tuned.class()));
+        let known = known.map(|name| self.named(op, &name)).transpose()?.flatten();
+        known.map_or_else(|| self.plan(op), Ok)
+    }
+
+    /// Loads or compiles every kernel of `composed`.
+    pub(crate) fn load_all(&self, composed: &Composed) -> Result<()> {
+        for plan in composed.natives() {
+            self.is_loaded(plan)?;
+        }
+        let mut launches = composed.portables().flat_map(|plan| &plan.launches);
+        launches.try_for_each(|launch| self.with_room(|| self.kernels.get(&launch.kernel)).map(drop))
     }
 
     /// Ways of kernels in CUDA C++ for what they can do of `op`, and portable ones for the rest.

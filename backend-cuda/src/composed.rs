@@ -1,12 +1,13 @@
-//! Ops of which kernels in CUDA C++ do a part, and portable kernels the rest: reductions of products whose types or precisions no
-//! native kernel reduces in its registers.
+//! Ways of several plans: of operations that are graphs of others, and of reductions of products whose types or precisions no native
+//! kernel reduces in its registers. Kernels in CUDA C++ do what they can do, portable ones the rest.
 //!
-//! The product is made by one, the number of each row or column by the other, a part of the product after the other, as
-//! `shaders/src/plans/reduced_matmul.rs` does it with portable kernels alone.
+//! Of a reduced product one kernel makes the product, another the number of each row or column, a part of the product after the
+//! other, as `shaders/src/plans/reduced_matmul.rs` does it with portable kernels alone.
 
+use polywarp_core::graph::{Graph, Place};
 use polywarp_core::ops::ReducedMatmul;
 use polywarp_core::tuner::{Candidate, find};
-use polywarp_core::{Backend, Buffer, Op, Result};
+use polywarp_core::{Backend, Buffer, Error, Op, Operation, Result};
 
 use crate::candidates::Work;
 use crate::device::CudaBackend;
@@ -16,44 +17,121 @@ const PART_BYTES: u64 = 256 << 20;
 /// Bytes of the product that are written and read again in a nanosecond, for ranking alone.
 const BYTES_PER_NS: f64 = 2000.0;
 
-/// A way of several plans.
+/// A plan of kernels of one kind.
+#[derive(Clone, Debug)]
+enum Single {
+    Native(polywarp_kernels::Plan),
+    Portable(polywarp_shaders::Plan),
+}
+
+impl Single {
+    fn scratch_bytes(&self) -> &[u64] {
+        match self {
+            Single::Native(plan) => &plan.scratch_bytes,
+            Single::Portable(plan) => &plan.scratch_bytes,
+        }
+    }
+}
+
+/// One plan, and where its operands lie.
+#[derive(Clone, Debug)]
+struct Part {
+    plan: Single,
+    inputs: Vec<Place>,
+    outputs: Vec<Place>,
+}
+
+/// A way of several plans, one after the other.
 #[derive(Clone, Debug)]
 pub struct Composed {
-    /// What makes each part of the product, in the same place, and what reduces it.
-    parts: Vec<(polywarp_kernels::Plan, polywarp_shaders::Plan)>,
-    /// That place, then what any of the plans needs.
+    parts: Vec<Part>,
+    /// How many of the buffers below are temporaries; `Place::Temp` numbers them.
+    temps: usize,
+    /// Temporaries, then what any of the plans needs.
     scratch_bytes: Vec<u64>,
 }
 
 impl Composed {
+    fn new(temps: Vec<u64>) -> Composed {
+        Composed { parts: Vec::new(), temps: temps.len(), scratch_bytes: temps }
+    }
+
+    fn push(&mut self, plan: Single, inputs: Vec<Place>, outputs: Vec<Place>) {
+        let mut beside = self.scratch_bytes.split_off(self.temps);
+        polywarp_shaders::share_scratch(&mut beside, plan.scratch_bytes().iter().copied());
+        self.scratch_bytes.extend(beside);
+        self.parts.push(Part { plan, inputs, outputs });
+    }
+
     /// Its plans of kernels in CUDA C++.
     pub(crate) fn natives(&self) -> impl Iterator<Item = &polywarp_kernels::Plan> {
-        self.parts.iter().map(|part| &part.0)
+        self.parts.iter().filter_map(|part| if let Single::Native(plan) = &part.plan { Some(plan) } else { None })
     }
 
     /// Its plans of kernels in WGSL.
     pub(crate) fn portables(&self) -> impl Iterator<Item = &polywarp_shaders::Plan> {
-        self.parts.iter().map(|part| &part.1)
+        self.parts.iter().filter_map(|part| if let Single::Portable(plan) = &part.plan { Some(plan) } else { None })
     }
 
-    /// Bytes of the product's place, and of scratch buffers beside it.
+    /// Bytes of temporaries, and of scratch buffers beside them.
     pub(crate) fn scratch_bytes(&self) -> &[u64] {
         &self.scratch_bytes
     }
 
     /// Runs, or records, all parts: all of them or none.
     pub(crate) fn run(&self, backend: &CudaBackend, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
-        let place = backend.alloc(self.scratch_bytes.first().copied().unwrap_or(0))?;
+        let temps = self.scratch_bytes[..self.temps].iter().map(|&bytes| backend.alloc(bytes));
+        let temps = temps.collect::<Result<Vec<Buffer>>>()?;
+        // All kernels exist before the first part is enqueued.
+        backend.load_all(self)?;
+        let find = |place: &Place| {
+            let found = match *place {
+                Place::Input(number) => inputs.get(number).copied(),
+                Place::Output(number) => outputs.get(number).copied(),
+                Place::Temp(number) => temps.get(number),
+            };
+            let reason = || format!("it names {place:?}, which there is not");
+            found.ok_or_else(|| Error::InvalidArgument { what: "plan", reason: reason() })
+        };
         let recorded = backend.recorders().with(|tape| tape.len());
-        let given = self.parts.iter().try_for_each(|(product, reduction)| {
-            backend.run_planned(product, inputs, &[&place])?;
-            backend.run_plan(reduction, &[&place], outputs)
+        let given = self.parts.iter().try_for_each(|part| {
+            let read = part.inputs.iter().map(find).collect::<Result<Vec<_>>>()?;
+            let written = part.outputs.iter().map(find).collect::<Result<Vec<_>>>()?;
+            match &part.plan {
+                Single::Native(plan) => backend.run_planned(plan, &read, &written),
+                Single::Portable(plan) => backend.run_plan(plan, &read, &written),
+            }
         });
         if let (Err(_), Some(len)) = (&given, recorded) {
             backend.recorders().with(|tape| tape.truncate(len));
         }
         given
     }
+}
+
+/// The way of an operation that is `graph`, each of whose steps `plan` plans; `None` where no native kernel serves any of them.
+///
+/// # Errors
+/// Those of `plan`.
+pub(crate) fn of_graph(graph: &Graph, plan: impl Fn(&Op) -> Result<Work>) -> Result<Option<Composed>> {
+    let (of, sizes) = graph.buffers();
+    let mut composed = Composed::new(sizes);
+    let placed = |places: &[Place]| {
+        let place = |place: &Place| if let Place::Temp(temp) = *place { Place::Temp(of[temp]) } else { *place };
+        places.iter().map(place).collect::<Vec<_>>()
+    };
+    let is_empty = |op: &Op| op.outputs().iter().all(|output| output.spec.layout.elements() == 0);
+    for step in graph.steps.iter().filter(|step| !is_empty(&step.op)) {
+        let plan = match plan(&step.op)? {
+            Work::Native(plan) => Single::Native(plan),
+            Work::Portable(plan) => Single::Portable(plan),
+            // A step that is composed itself: all of this by portable kernels instead.
+            Work::Composed(_) => return Ok(None),
+        };
+        composed.push(plan, placed(&step.inputs), placed(&step.outputs));
+    }
+    let has_native = composed.natives().next().is_some();
+    Ok(has_native.then_some(composed))
 }
 
 /// The ways to reduce a product that `natives` have a way to make: the `most` promising ones, by its first part.
@@ -74,19 +152,18 @@ pub(crate) fn reduced(
     let Some(first) = ways.first() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for wanted in first.iter().take(most) {
-        let mut composed = Composed { parts: Vec::new(), scratch_bytes: Vec::new() };
+        // Portable kernels read whole quads.
+        let bytes = parts.iter().map(|part| part.product.output.required_bytes().next_multiple_of(16)).max().unwrap_or(0);
+        let mut composed = Composed::new(vec![bytes]);
         let mut estimate_ns = op.product.output.bytes() as f64 / BYTES_PER_NS;
         for (part, ways) in parts.iter().zip(&ways) {
             let at = find(ways.iter().map(|way| way.name.as_str()), &wanted.name).unwrap_or(0);
             let Some(way) = ways.get(at) else { return Ok(Vec::new()) };
             let reduction = polywarp_shaders::plan(&part.reduce().into(), caps)?;
-            // Portable kernels read whole quads.
-            let bytes = part.product.output.required_bytes().next_multiple_of(16);
-            let needed =
-                [bytes].into_iter().chain(way.plan.scratch_bytes.iter().chain(&reduction.scratch_bytes).copied());
-            polywarp_shaders::share_scratch(&mut composed.scratch_bytes, needed);
+            let inputs = (0..op.inputs().len()).map(Place::Input).collect();
+            composed.push(Single::Native(way.plan.clone()), inputs, vec![Place::Temp(0)]);
+            composed.push(Single::Portable(reduction), vec![Place::Temp(0)], vec![Place::Output(0)]);
             estimate_ns += way.estimate_ns;
-            composed.parts.push((way.plan.clone(), reduction));
         }
         let name = format!("composed_{}", wanted.name);
         found.push(Candidate { name, estimate_ns, plan: Work::Composed(composed) });

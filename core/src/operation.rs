@@ -10,6 +10,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::graph::Graph;
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Candidate, Caps};
 use crate::tuner::Tuned;
@@ -168,21 +169,33 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
     /// updated ([`Operation::held`]).
     fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>>;
 
+    /// The operation as a graph of others, whose inputs and outputs are its own. It runs that way where [`Operation::host`] and
+    /// [`Operation::portable`] say nothing else; `None` for operations that are not made of others.
+    ///
+    /// # Errors
+    /// None that a device could cause: steps that do not fit together.
+    fn decompose(&self) -> Result<Option<Graph>> {
+        Ok(None)
+    }
+
     /// Computes it on the host, from the bytes of whole buffers to those of others. Short of working memory it may leave any values
     /// in outputs that it writes; in those that it updates it leaves what was there, since it is asked once more.
     ///
     /// # Errors
-    /// [`HostError::NoRoutine`] unless the operation says how.
+    /// [`HostError::NoRoutine`] unless the operation says how, or is a graph of others.
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        let _ = (inputs, outputs);
-        Err(HostError::NoRoutine)
+        match self.decompose() {
+            Ok(Some(graph)) => graph.host(inputs, outputs),
+            Ok(None) | Err(_) => Err(HostError::NoRoutine),
+        }
     }
 
     /// The ways in which GPUs compute it by kernels in WGSL, what is expected to be fastest first: a pure function of the operation
     /// and the device. Each must be right by its own.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`] unless the operation says how.
+    /// [`crate::Error::Unsupported`] unless the operation says how. One that is a graph of others runs as such then, and where a device
+    /// lacks what its kernels need.
     fn portable(&self, caps: &Caps) -> Result<Vec<Candidate>> {
         Err(caps.unsupported(self.name(), "no portable kernel serves it"))
     }
@@ -199,9 +212,9 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// The same, written to `output`, which differs in its place alone; with `None` benchmarks write where the operation does.
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
-        let _ = output;
+    /// The same with output `number` written to `output`, which differs in its place alone; `None` where it writes where it does.
+    fn with_output(&self, number: usize, output: TensorSpec) -> Option<Op> {
+        let _ = (number, output);
         None
     }
 

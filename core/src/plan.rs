@@ -297,7 +297,8 @@ impl Plan {
     /// operation, which has `inputs` operands that are read and `outputs` that are written or updated.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming the operation, the launch and what is wrong with it.
+    /// [`Error::InvalidArgument`] naming the operation, the launch and what is wrong with it; [`Error::Unsupported`] for more buffers than a
+    /// kernel of the device has.
     pub fn check(&self, op: &str, inputs: usize, outputs: usize, caps: &Caps) -> Result<()> {
         let refuse = |reason: String| Err(Error::InvalidArgument { what: "plan", reason: format!("{op}: {reason}") });
         if self.launches.is_empty() {
@@ -310,7 +311,8 @@ impl Plan {
                 return refuse(format!("{who} binds {} buffers of {}", bindings.len(), source.bindings.len()));
             }
             if bindings.len() > caps.max_storage_buffers as usize {
-                return refuse(format!("{who} binds {} buffers, {} fit", bindings.len(), caps.max_storage_buffers));
+                let reason = format!("{who} binds {} buffers, {} fit", bindings.len(), caps.max_storage_buffers);
+                return Err(caps.unsupported(op, reason));
             }
             if grid.contains(&0) || grid.iter().zip(caps.max_workgroups).any(|(&size, most)| size > most) {
                 return refuse(format!("{who} has a grid of {grid:?}, within 1 and {:?} each", caps.max_workgroups));

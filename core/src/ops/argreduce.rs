@@ -144,7 +144,7 @@ impl Operation for ArgReduce {
         Some(ArgReduce { input, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
     }
 
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(ArgReduce { output, ..self.clone() }.into())
     }
 

@@ -80,7 +80,7 @@ impl Operation for Copy {
         Some(Copy { input: self.input.first(axis, extent)?, output: self.output.first(axis, extent)? }.into())
     }
 
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(Copy { output, ..self.clone() }.into())
     }
 

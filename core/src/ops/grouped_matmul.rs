@@ -216,7 +216,7 @@ impl Operation for GroupedMatmul {
         Some(GroupedMatmul { b: self.b.first(2, extent)?, bias, output, ..self.clone() }.into())
     }
 
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(GroupedMatmul { output, ..self.clone() }.into())
     }
 

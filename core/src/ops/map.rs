@@ -222,8 +222,13 @@ impl Operation for Map {
         piece.map(Op::from)
     }
 
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
-        Some(Map { output, ..self.clone() }.into())
+    fn with_output(&self, number: usize, output: TensorSpec) -> Option<Op> {
+        let mut op = self.clone();
+        match number.checked_sub(1) {
+            None => op.output = output,
+            Some(other) => *op.others.get_mut(other)? = output,
+        }
+        Some(op.into())
     }
 
     fn sample(&self) -> Result<Option<Sample>> {

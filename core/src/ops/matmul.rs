@@ -590,7 +590,7 @@ impl Operation for Matmul {
         Some(self)
     }
 
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(Matmul { output, ..self.clone() }.into())
     }
 

@@ -125,7 +125,7 @@ registry! {
 fn at_start(mut benches: Vec<BenchCase>) -> Vec<BenchCase> {
     for bench in &mut benches {
         let output = bench.op.output();
-        let moved = bench.op.with_output(TensorSpec { layout: output.layout.with_offset(0), ..output });
+        let moved = bench.op.with_output(0, TensorSpec { layout: output.layout.with_offset(0), ..output });
         bench.op = moved.unwrap_or_else(|| bench.op.clone());
     }
     benches

@@ -191,7 +191,7 @@ impl Operation for Random {
         name.push_str(&format!(" {distribution:?} key{seed:#x} stream{stream:#x}"));
     }
 
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(Random { output, ..self.clone() }.into())
     }
 

@@ -236,7 +236,7 @@ impl Operation for Reduce {
         Some(Reduce { input, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
     }
 
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(Reduce { output, ..self.clone() }.into())
     }
 

@@ -282,7 +282,7 @@ impl Operation for ReducedMatmul {
         Some(ReducedMatmul { product, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
     }
 
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(ReducedMatmul { output, ..self.clone() }.into())
     }
 

@@ -151,7 +151,7 @@ impl Operation for Softmax {
         Some(Softmax { input, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
     }
 
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(Softmax { output, ..self.clone() }.into())
     }
 

@@ -219,7 +219,7 @@ impl Operation for Compress24 {
         whole_rows.then_some(Compress24 { input: input?, output: output?, ..*self }.into())
     }
 
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(Compress24 { output, ..*self }.into())
     }
 }
@@ -291,7 +291,7 @@ impl Operation for Decompress24 {
         Some(Decompress24 { values, metadata, output: first(&self.output)? }.into())
     }
 
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(Decompress24 { output, ..*self }.into())
     }
 }

@@ -168,7 +168,7 @@ impl Operation for SparseMatmul {
         Some(SparseMatmul { values, metadata, product: Matmul { a, ..product } }.into())
     }
 
-    fn with_output(&self, output: TensorSpec) -> Option<Op> {
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         let product = Matmul { output, ..self.product.clone() };
         Some(SparseMatmul { product, ..self.clone() }.into())
     }

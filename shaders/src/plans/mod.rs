@@ -115,11 +115,27 @@ fn all(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
 
 /// The ways that an operation of another crate has of its own; never none.
 fn own(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
-    let found = op.portable(caps)?;
-    if found.is_empty() {
-        return Err(caps.unsupported(op.name(), "its planner offers no kernel"));
-    }
-    let (inputs, outputs) = (op.inputs().len(), op.outputs().len());
-    found.iter().try_for_each(|candidate| candidate.plan.check(op.name(), inputs, outputs, caps))?;
+    let found = op.portable(caps).and_then(|found| {
+        if found.is_empty() {
+            return Err(caps.unsupported(op.name(), "its planner offers no kernel"));
+        }
+        let (inputs, outputs) = (op.inputs().len(), op.outputs().len());
+        found.iter().try_for_each(|candidate| candidate.plan.check(op.name(), inputs, outputs, caps))?;
+        Ok(found)
+    });
+    let Some(graph) = op.decompose()? else { return found };
+    // Beside its kernels, and where there are none or the device lacks what they need: as what it is made of.
+    let mut found = match found {
+        Err(error) if !error.is_unsupported() => return Err(error),
+        found => found.unwrap_or_default(),
+    };
+    graph.check(op.name(), &op.inputs(), &op.outputs())?;
+    let plan = graph.plan(|step| plan(step, caps))?;
+    found.push(Candidate { name: COMPOSED.to_owned(), plan, estimate_ns: COMPOSED_NS });
     Ok(found)
 }
+
+/// The name of the way by other operations.
+const COMPOSED: &str = "composed";
+/// Behind every kernel that has an estimate.
+const COMPOSED_NS: f64 = 1e15;

@@ -1,0 +1,312 @@
+//! Writing graphs with the words of tensors.
+
+use super::{Graph, GraphStep, Place};
+use crate::operation::{Op, Role};
+use crate::ops::{Copy, Map, Matmul, Reduce, ReduceFn, Softmax, SoftmaxFn};
+use crate::{DType, Error, Expr, IntoShape, KeepDims, Layout, MAX_RANK, Precision, Program, Result, Scalar, Shape, TensorSpec};
+
+/// A view of a place of a graph under construction. What changes the view alone costs nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value {
+    place: Place,
+    spec: TensorSpec,
+}
+
+impl Value {
+    /// Dtype and layout.
+    pub fn spec(&self) -> TensorSpec {
+        self.spec
+    }
+
+    /// The extents.
+    pub fn dims(&self) -> &[u64] {
+        self.spec.layout.dims()
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.spec.dtype
+    }
+
+    fn viewed(&self, layout: Layout) -> Value {
+        Value { spec: TensorSpec { layout, ..self.spec }, ..*self }
+    }
+
+    /// Repeated to a larger shape.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] when it does not broadcast to it.
+    pub fn broadcast_to(&self, shape: impl IntoShape) -> Result<Value> {
+        Ok(self.viewed(self.spec.layout.broadcast_to(shape.into_shape()?)?))
+    }
+
+    /// With two axes exchanged.
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`].
+    pub fn transpose(&self, a: usize, b: usize) -> Result<Value> {
+        Ok(self.viewed(self.spec.layout.transpose(a, b)?))
+    }
+
+    /// The last two axes exchanged.
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`] below rank 2.
+    pub fn t(&self) -> Result<Value> {
+        let rank = self.dims().len();
+        self.transpose(rank.wrapping_sub(2), rank.wrapping_sub(1))
+    }
+
+    /// In another shape of as many elements.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] for another number of elements; [`Error::InvalidArgument`] where only a copy could have that shape.
+    pub fn reshape(&self, shape: impl IntoShape) -> Result<Value> {
+        let shape = shape.into_shape()?;
+        let layout = self.spec.layout.reshape(shape)?;
+        let reason = || format!("{:?} has no view of shape {:?}; make it contiguous first", self.spec.layout, shape.dims());
+        layout.map(|layout| self.viewed(layout)).ok_or_else(|| Error::InvalidArgument { what: "reshape", reason: reason() })
+    }
+
+    /// The indices `start..end` of `axis`.
+    ///
+    /// # Errors
+    /// As [`Layout::slice`].
+    pub fn slice(&self, axis: usize, start: u64, end: u64) -> Result<Value> {
+        Ok(self.viewed(self.spec.layout.slice(axis, start, end, 1)?))
+    }
+
+    /// What was reduced over `axes`, with these axes back as extents of 1.
+    fn with_ones(&self, axes: &[usize]) -> Result<Value> {
+        let mut dims: Vec<u64> = self.dims().to_vec();
+        for &axis in axes {
+            dims.insert(axis, 1);
+        }
+        self.reshape(Shape::new(&dims)?)
+    }
+}
+
+/// A graph under construction: each method adds a step and gives its result.
+#[derive(Debug)]
+pub struct Builder {
+    inputs: Vec<TensorSpec>,
+    graph: Graph,
+}
+
+impl Builder {
+    /// A graph over these inputs.
+    pub fn new(inputs: Vec<TensorSpec>) -> Builder {
+        Builder { inputs, graph: Graph::default() }
+    }
+
+    /// Input number `number`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when there are fewer.
+    pub fn input(&self, number: usize) -> Result<Value> {
+        let spec = self.inputs.get(number).copied();
+        let reason = || format!("input {number} of {}", self.inputs.len());
+        let spec = spec.ok_or_else(|| Error::InvalidArgument { what: "graph", reason: reason() })?;
+        Ok(Value { place: Place::Input(number), spec })
+    }
+
+    /// Adds `op` on `inputs`; a value for each operand that it writes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for values that are not the op's inputs, and for an op that updates an operand.
+    pub fn apply(&mut self, op: impl Into<Op>, inputs: &[Value]) -> Result<Vec<Value>> {
+        let op = op.into();
+        let specs = op.inputs();
+        let is_given = specs.len() == inputs.len() && specs.iter().zip(inputs).all(|(spec, value)| *spec == value.spec);
+        if !is_given || op.updates() {
+            let given: Vec<TensorSpec> = inputs.iter().map(|value| value.spec).collect();
+            let reason = format!("{} reads {specs:?} and updates nothing, not {given:?}", op.name());
+            return Err(Error::InvalidArgument { what: "graph", reason });
+        }
+        let mut results = Vec::new();
+        for output in op.outputs() {
+            debug_assert!(output.role == Role::Write);
+            results.push(Value { place: Place::Temp(self.graph.temps.len()), spec: output.spec });
+            self.graph.temps.push(output.spec);
+        }
+        let outputs = results.iter().map(|value| value.place).collect();
+        self.graph.steps.push(GraphStep { op, inputs: inputs.iter().map(|value| value.place).collect(), outputs });
+        Ok(results)
+    }
+
+    fn one(&mut self, op: impl Into<Op>, inputs: &[Value]) -> Result<Value> {
+        let name = "graph";
+        let first = self.apply(op, inputs)?.into_iter().next();
+        first.ok_or_else(|| Error::InvalidArgument { what: name, reason: "a step without a result".to_owned() })
+    }
+
+    /// Elementwise expressions over `values`, which are broadcast to one shape: a result of each.
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::map_all`].
+    pub fn map_all(&mut self, exprs: &[Expr], values: &[Value]) -> Result<Vec<Value>> {
+        let Some((first, others)) = values.split_first() else {
+            return Err(Error::InvalidArgument { what: "graph", reason: "an expression of no value".to_owned() });
+        };
+        let shape = others.iter().try_fold(*first.spec.layout.shape(), |shape, value| {
+            Shape::broadcast("map", &shape, value.spec.layout.shape())
+        })?;
+        let dtypes: Vec<DType> = values.iter().map(Value::dtype).collect();
+        let program = Program::compile_all(exprs, &dtypes)?;
+        let values = values.iter().map(|value| value.broadcast_to(shape)).collect::<Result<Vec<_>>>()?;
+        let outputs: Vec<TensorSpec> = (0..exprs.len()).map(|result| dense(program.result_dtype(result), shape)).collect();
+        let inputs = values.iter().map(|value| value.spec).collect();
+        self.apply(Map::several("map", program, inputs, &outputs, 0)?, &values)
+    }
+
+    /// One elementwise expression over `values`, which are broadcast to one shape.
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::map`].
+    pub fn map(&mut self, expr: &Expr, values: &[Value]) -> Result<Value> {
+        Ok(self.map_all(std::slice::from_ref(expr), values)?.swap_remove(0))
+    }
+
+    /// One number everywhere.
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::full`].
+    pub fn full(&mut self, dtype: DType, shape: Shape, value: impl Into<Scalar>) -> Result<Value> {
+        let program = Program::compile(&Expr::constant(value).cast(dtype), &[])?;
+        self.one(Map::new("fill", program, Vec::new(), dense(dtype, shape))?, &[])
+    }
+
+    /// Converted to `dtype`.
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::cast`].
+    pub fn cast(&mut self, x: Value, dtype: DType) -> Result<Value> {
+        if x.dtype() == dtype { Ok(x) } else { self.map(&Expr::input(0).cast(dtype), &[x]) }
+    }
+
+    /// `f` over `axes`, which disappear or stay with extent 1. No axes: nothing is reduced.
+    ///
+    /// # Errors
+    /// As [`Reduce::new`].
+    pub fn reduce(&mut self, f: ReduceFn, x: Value, axes: &[usize], keep: KeepDims) -> Result<Value> {
+        if axes.is_empty() {
+            return Ok(x);
+        }
+        let shape = x.spec.layout.shape();
+        let dtype = f.output_dtype(x.dtype()).ok_or(Error::UndefinedForDType { op: f.name(), dtype: x.dtype() })?;
+        let output = dense(dtype, shape.without_axes(axes, KeepDims::No));
+        let reduced = self.one(Reduce::new(f, x.spec, axes, output)?, &[x])?;
+        if keep == KeepDims::Yes { reduced.with_ones(axes) } else { Ok(reduced) }
+    }
+
+    /// Softmax or its logarithm along `axis`.
+    ///
+    /// # Errors
+    /// As [`Softmax::new`].
+    pub fn softmax(&mut self, f: SoftmaxFn, x: Value, axis: usize) -> Result<Value> {
+        let output = dense(x.dtype(), *x.spec.layout.shape());
+        self.one(Softmax::new(f, x.spec, axis, output)?, &[x])
+    }
+
+    /// The matrix product of the last two axes, batches broadcast, in `output`'s dtype.
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::matmul`].
+    pub fn matmul(&mut self, a: Value, b: Value, precision: Precision, output: DType) -> Result<Value> {
+        let ([a_batch @ .., m, k], [b_batch @ .., _, n]) = (a.dims(), b.dims()) else {
+            return Err(Error::shape_mismatch("matmul", a.spec.layout.shape(), b.spec.layout.shape(), None));
+        };
+        let batch = Shape::broadcast("matmul", &Shape::new(a_batch)?, &Shape::new(b_batch)?)?;
+        let with = |rows: u64, columns: u64| {
+            let mut dims = [0; MAX_RANK];
+            let rank = batch.rank();
+            dims[..rank].copy_from_slice(batch.dims());
+            dims[rank..rank + 2].copy_from_slice(&[rows, columns]);
+            Shape::new(&dims[..rank + 2])
+        };
+        let b_rows = b.dims()[b.dims().len() - 2];
+        let (a, b) = (a.broadcast_to(with(*m, *k)?)?, b.broadcast_to(with(b_rows, *n)?)?);
+        let product = Matmul { precision, ..Matmul::product(a.spec, b.spec, dense(output, with(*m, *n)?)) };
+        self.one(product.check()?, &[a, b])
+    }
+
+    /// The same elements, dense.
+    ///
+    /// # Errors
+    /// As [`Copy::new`].
+    pub fn contiguous(&mut self, x: Value) -> Result<Value> {
+        if x.spec.layout.is_contiguous() {
+            return Ok(x);
+        }
+        self.one(Copy::new(x.spec, dense(x.dtype(), *x.spec.layout.shape()))?, &[x])
+    }
+
+    /// The sum over what `x` repeats beyond `shape`, in `shape`: what becomes of the gradient of a value that was broadcast.
+    ///
+    /// # Errors
+    /// As [`Reduce::new`].
+    pub fn sum_to(&mut self, x: Value, shape: Shape) -> Result<Value> {
+        let (from, to) = (x.dims().to_vec(), shape.dims());
+        let new = from.len().saturating_sub(to.len());
+        let is_repeated = |axis: usize| axis < new || (to[axis - new] == 1 && from[axis] != 1);
+        let axes: Vec<usize> = (0..from.len()).filter(|&axis| is_repeated(axis)).collect();
+        let summed = self.reduce(ReduceFn::Sum, x, &axes, KeepDims::No)?;
+        let summed = if axes.is_empty() { self.contiguous(summed)? } else { summed };
+        summed.reshape(shape)
+    }
+
+    /// The graph whose outputs, laid out as `outputs` say, hold `results`.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] and [`Error::DTypeMismatch`] for results of another shape or dtype, [`Error::InvalidArgument`] for another
+    /// number of them; what [`Graph::check`] refuses.
+    pub fn finish(mut self, name: &'static str, results: &[Value], outputs: &[TensorSpec]) -> Result<Graph> {
+        if results.len() != outputs.len() {
+            let reason = format!("{name} has {} results for {} outputs", results.len(), outputs.len());
+            return Err(Error::InvalidArgument { what: "graph", reason });
+        }
+        for (number, (result, output)) in results.iter().zip(outputs).enumerate() {
+            if result.dtype() != output.dtype {
+                return Err(Error::DTypeMismatch { op: name, expected: output.dtype, got: result.dtype() });
+            }
+            if result.spec.layout.shape() != output.layout.shape() {
+                return Err(Error::shape_mismatch(name, output.layout.shape(), result.spec.layout.shape(), None));
+            }
+            let others = results.iter().enumerate().filter(|&(other, value)| other != number && value.place == result.place);
+            if others.count() > 0 || !self.redirect(result, number, *output) {
+                let op = Copy::new(result.spec, *output)?.into();
+                let step = GraphStep { op, inputs: vec![result.place], outputs: vec![Place::Output(number)] };
+                self.graph.steps.push(step);
+            }
+        }
+        let operands: Vec<_> = outputs.iter().map(|&spec| crate::operation::Operand::write(spec)).collect();
+        self.graph.check(name, &self.inputs, &operands)?;
+        Ok(self.graph)
+    }
+
+    /// Has the step that makes all of `result` write output `number` instead, where nobody else reads it.
+    fn redirect(&mut self, result: &Value, number: usize, output: TensorSpec) -> bool {
+        let Place::Temp(temp) = result.place else { return false };
+        let is_whole = self.graph.temps[temp].layout.elements() == output.layout.elements()
+            && result.spec.layout.is_contiguous()
+            && result.spec.layout.offset() == 0;
+        if !is_whole || self.graph.reads(result.place) {
+            return false;
+        }
+        let Some(step) = self.graph.steps.iter_mut().find(|step| step.outputs.contains(&result.place)) else { return false };
+        let Some(at) = step.outputs.iter().position(|place| *place == result.place) else { return false };
+        // The step has its own shape of the same elements.
+        let shape = *self.graph.temps[temp].layout.shape();
+        let layout = Layout::contiguous(shape).with_offset(output.layout.offset());
+        let Some(moved) = step.op.with_output(at, TensorSpec { layout, ..output }).filter(|_| output.layout.is_contiguous()) else {
+            return false;
+        };
+        step.op = moved;
+        step.outputs[at] = Place::Output(number);
+        true
+    }
+}
+
+fn dense(dtype: DType, shape: Shape) -> TensorSpec {
+    TensorSpec::new(dtype, Layout::contiguous(shape))
+}
