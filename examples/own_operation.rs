@@ -1,14 +1,18 @@
-//! An operation of your own: what it is, its float64 oracle with a bound, how the CPU and GPUs run it, and the library's harness
-//! over it on every device of this machine.
+//! An operation of your own: what it is, its float64 oracle with a bound, its gradient, how the CPU and GPUs run it, and the library's
+//! harness over it on every device of this machine.
 //!
 //! [`PrefixSum`] is plain data. Backends plan it, count its memory, record it and keep its plans as they do the library's own;
 //! nothing in the library names it. Run: `cargo run --example own_operation`.
 
+use polywarp::gradient::{Gradient, Needs, RuleBuilder};
+use polywarp::harness::gradients::prove;
 use polywarp::harness::{Case, Outcome, Values, output, run_case};
 use polywarp::operation::{Arithmetic, Facts, HostResult, Operand};
 use polywarp::oracle::{Expected, HostTensor};
 use polywarp::plan::{Access, Candidate, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
-use polywarp::{DType, Device, Error, Layout, Op, Operation, Result, Scalar, Shape, Tensor, TensorSpec};
+use polywarp::{
+    DType, Device, Error, Expr, KeepDims, Layout, Op, Operation, ReduceFn, Result, Scalar, Shape, Tensor, TensorSpec,
+};
 
 /// The sums of the first 1, 2, 3, ... elements of each row of a dense f32 matrix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +73,22 @@ impl Operation for PrefixSum {
             })
         });
         vec![sums.collect()]
+    }
+
+    /// An element counts in all sums from its own on: its gradient is the sum of their gradients, which is that of the row less those
+    /// before. The graph has an operation of the library's and this one itself.
+    fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+        let mut rule = RuleBuilder::new(self, needs)?;
+        if !rule.wants(0) {
+            return rule.finish(Vec::new());
+        }
+        let dy = rule.gradient(0)?;
+        let total = rule.graph.reduce(ReduceFn::Sum, dy, &[1], KeepDims::Yes)?;
+        let before = PrefixSum { input: dy.spec(), output: dy.spec() };
+        let before = rule.graph.apply(before, &[dy])?[0];
+        let [total_of, before_of, own] = [0, 1, 2].map(Expr::input);
+        let gradient = rule.graph.map(&(total_of - before_of + own), &[total, before, dy])?;
+        rule.finish(vec![Some(gradient)])
     }
 
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
@@ -162,6 +182,10 @@ fn main() -> Result<()> {
         assert_eq!(sums, [1.0, 3.0, 6.0, 10.0, 5.0, 11.0, 18.0, 26.0]);
         println!("{} ({}): {cases} cases of prefix_sum right, and replayed", entry.id, entry.name);
     }
+    // Its gradient is proved by central differences of its own oracle.
+    let spec = TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(&[3, 5])?));
+    let proved = prove(&PrefixSum { input: spec, output: spec }.into(), &[Values::Uniform(-1.0, 1.0)], 1);
+    println!("gradient: {:?}", proved.expect("the rule is the derivative").expect("there is a rule"));
     // What does not fit is refused by name, before anything runs.
     let whole = Tensor::zeros(&Device::cpu(), DType::I32, [2, 2])?;
     println!("refused: {}", prefix_sum(&whole).expect_err("integers"));

@@ -153,7 +153,8 @@ pub(crate) fn reduced(
     let mut found = Vec::new();
     for wanted in first.iter().take(most) {
         // Portable kernels read whole quads.
-        let bytes = parts.iter().map(|part| part.product.output.required_bytes().next_multiple_of(16)).max().unwrap_or(0);
+        let bytes =
+            parts.iter().map(|part| part.product.output.required_bytes().next_multiple_of(16)).max().unwrap_or(0);
         let mut composed = Composed::new(vec![bytes]);
         let mut estimate_ns = op.product.output.bytes() as f64 / BYTES_PER_NS;
         for (part, ways) in parts.iter().zip(&ways) {

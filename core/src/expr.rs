@@ -8,6 +8,7 @@
 //! integers wrap after every step. What is only chosen is not rounded. Constants are kept apart from the steps, so kernels that
 //! differ only in them are the same.
 
+mod derivative;
 pub(crate) mod number;
 mod program;
 

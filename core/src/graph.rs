@@ -53,7 +53,8 @@ impl Graph {
     /// temporary or output that is read before it is written, an input that is written, one place written and bound twice, an output
     /// that nobody writes, and anything after an update.
     pub fn check(&self, name: &str, inputs: &[TensorSpec], outputs: &[Operand]) -> Result<()> {
-        let refuse = |reason: String| Err(Error::InvalidArgument { what: "graph", reason: format!("{name}: {reason}") });
+        let refuse =
+            |reason: String| Err(Error::InvalidArgument { what: "graph", reason: format!("{name}: {reason}") });
         let mut is_written = vec![false; self.temps.len()];
         let mut is_output_written = vec![false; outputs.len()];
         let mut updates = false;
@@ -63,7 +64,11 @@ impl Graph {
             let (specs, results) = (op.inputs(), op.outputs());
             if specs.len() != read.len() || results.len() != written.len() {
                 let (reads, writes) = (specs.len(), results.len());
-                return refuse(format!("{who} has places for {} and {} operands of {reads} and {writes}", read.len(), written.len()));
+                return refuse(format!(
+                    "{who} has places for {} and {} operands of {reads} and {writes}",
+                    read.len(),
+                    written.len()
+                ));
             }
             if updates {
                 return refuse(format!("{who} comes after an update, which must be the last step"));
@@ -150,7 +155,11 @@ impl Graph {
                 sizes[at] = bytes.max(sizes[at]);
                 of[temp] = at;
             }
-            free.extend((0..self.temps.len()).filter(|&temp| is_placed[temp] && last[temp] == Some(number)).map(|temp| of[temp]));
+            free.extend(
+                (0..self.temps.len())
+                    .filter(|&temp| is_placed[temp] && last[temp] == Some(number))
+                    .map(|temp| of[temp]),
+            );
         }
         (of, sizes)
     }

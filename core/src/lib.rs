@@ -29,6 +29,7 @@ mod error;
 mod expr;
 mod fit;
 mod float8;
+pub mod gradient;
 pub mod graph;
 pub mod harness;
 mod layout;

@@ -10,6 +10,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Candidate, Caps};
@@ -168,6 +169,12 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
     /// For each output, what its elements must be, in row-major order; `before` holds what was in the operands that are read or
     /// updated ([`Operation::held`]).
     fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>>;
+
+    /// How gradients of its outputs become gradients of its inputs, or why there is no rule: see [`crate::gradient`].
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] for needs that are not of its operands, or that name an operand without a gradient.
+    fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient>;
 
     /// The operation as a graph of others, whose inputs and outputs are its own. It runs that way where [`Operation::host`] and
     /// [`Operation::portable`] say nothing else; `None` for operations that are not made of others.
@@ -436,6 +443,10 @@ mod tests {
             Arithmetic::flops(self.spec.layout.elements())
         }
 
+        fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
+            Ok(Gradient::Refused("a test"))
+        }
+
         fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
             let twice = |x: &Scalar| Expected::exact(Scalar::F(2.0 * x.as_f64()));
             vec![before[0].values.iter().take(self.answers as usize).map(twice).collect()]
@@ -500,6 +511,10 @@ mod tests {
 
         fn arithmetic(&self) -> Arithmetic {
             Arithmetic::flops(self.spec.layout.elements())
+        }
+
+        fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
+            Ok(Gradient::Refused("a test"))
         }
 
         fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {

@@ -176,6 +176,22 @@ impl Program {
         (0..self.result_count()).map(|number| self.result(number))
     }
 
+    /// The same over the inputs alone that are read, and their numbers before.
+    pub fn compact(mut self) -> (Program, Vec<usize>) {
+        let mut used: Vec<usize> = Vec::new();
+        for (step, _) in &mut self.steps {
+            if let Step::Input(n) = step {
+                let number = usize::from(*n);
+                let at = used.iter().position(|&known| known == number).unwrap_or(used.len());
+                if at == used.len() {
+                    used.push(number);
+                }
+                *n = at as u8;
+            }
+        }
+        (self, used)
+    }
+
     /// The constants, numbers of the types that the steps are computed in; [`Step::Constant`] numbers them.
     pub fn constants(&self) -> &[Scalar] {
         &self.constants

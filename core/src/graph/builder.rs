@@ -3,7 +3,9 @@
 use super::{Graph, GraphStep, Place};
 use crate::operation::{Op, Role};
 use crate::ops::{Copy, Map, Matmul, Reduce, ReduceFn, Softmax, SoftmaxFn};
-use crate::{DType, Error, Expr, IntoShape, KeepDims, Layout, MAX_RANK, Precision, Program, Result, Scalar, Shape, TensorSpec};
+use crate::{
+    DType, Error, Expr, IntoShape, KeepDims, Layout, MAX_RANK, Precision, Program, Result, Scalar, Shape, TensorSpec,
+};
 
 /// A view of a place of a graph under construction. What changes the view alone costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +66,11 @@ impl Value {
     pub fn reshape(&self, shape: impl IntoShape) -> Result<Value> {
         let shape = shape.into_shape()?;
         let layout = self.spec.layout.reshape(shape)?;
-        let reason = || format!("{:?} has no view of shape {:?}; make it contiguous first", self.spec.layout, shape.dims());
-        layout.map(|layout| self.viewed(layout)).ok_or_else(|| Error::InvalidArgument { what: "reshape", reason: reason() })
+        let reason =
+            || format!("{:?} has no view of shape {:?}; make it contiguous first", self.spec.layout, shape.dims());
+        layout
+            .map(|layout| self.viewed(layout))
+            .ok_or_else(|| Error::InvalidArgument { what: "reshape", reason: reason() })
     }
 
     /// The indices `start..end` of `axis`.
@@ -154,9 +159,26 @@ impl Builder {
         let dtypes: Vec<DType> = values.iter().map(Value::dtype).collect();
         let program = Program::compile_all(exprs, &dtypes)?;
         let values = values.iter().map(|value| value.broadcast_to(shape)).collect::<Result<Vec<_>>>()?;
-        let outputs: Vec<TensorSpec> = (0..exprs.len()).map(|result| dense(program.result_dtype(result), shape)).collect();
+        let outputs: Vec<TensorSpec> =
+            (0..exprs.len()).map(|result| dense(program.result_dtype(result), shape)).collect();
         let inputs = values.iter().map(|value| value.spec).collect();
         self.apply(Map::several("map", program, inputs, &outputs, 0)?, &values)
+    }
+
+    /// [`Builder::map_all`] over those of `values` alone that the expressions read; all are of one shape.
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::map_all`].
+    pub fn map_used(&mut self, exprs: &[Expr], values: &[Value]) -> Result<Vec<Value>> {
+        let Some(first) = values.first().filter(|_| !exprs.is_empty()) else { return Ok(Vec::new()) };
+        let shape = *first.spec.layout.shape();
+        let dtypes: Vec<DType> = values.iter().map(Value::dtype).collect();
+        let (program, used) = Program::compile_all(exprs, &dtypes)?.compact();
+        let used: Vec<Value> = used.into_iter().filter_map(|number| values.get(number).copied()).collect();
+        let outputs: Vec<TensorSpec> =
+            (0..exprs.len()).map(|result| dense(program.result_dtype(result), shape)).collect();
+        let inputs = used.iter().map(|value| value.spec).collect();
+        self.apply(Map::several("map", program, inputs, &outputs, 0)?, &used)
     }
 
     /// One elementwise expression over `values`, which are broadcast to one shape.
@@ -272,7 +294,8 @@ impl Builder {
             if result.spec.layout.shape() != output.layout.shape() {
                 return Err(Error::shape_mismatch(name, output.layout.shape(), result.spec.layout.shape(), None));
             }
-            let others = results.iter().enumerate().filter(|&(other, value)| other != number && value.place == result.place);
+            let others =
+                results.iter().enumerate().filter(|&(other, value)| other != number && value.place == result.place);
             if others.count() > 0 || !self.redirect(result, number, *output) {
                 let op = Copy::new(result.spec, *output)?.into();
                 let step = GraphStep { op, inputs: vec![result.place], outputs: vec![Place::Output(number)] };
@@ -293,12 +316,16 @@ impl Builder {
         if !is_whole || self.graph.reads(result.place) {
             return false;
         }
-        let Some(step) = self.graph.steps.iter_mut().find(|step| step.outputs.contains(&result.place)) else { return false };
+        let Some(step) = self.graph.steps.iter_mut().find(|step| step.outputs.contains(&result.place)) else {
+            return false;
+        };
         let Some(at) = step.outputs.iter().position(|place| *place == result.place) else { return false };
         // The step has its own shape of the same elements.
         let shape = *self.graph.temps[temp].layout.shape();
         let layout = Layout::contiguous(shape).with_offset(output.layout.offset());
-        let Some(moved) = step.op.with_output(at, TensorSpec { layout, ..output }).filter(|_| output.layout.is_contiguous()) else {
+        let Some(moved) =
+            step.op.with_output(at, TensorSpec { layout, ..output }).filter(|_| output.layout.is_contiguous())
+        else {
             return false;
         };
         step.op = moved;

@@ -41,7 +41,9 @@ impl Graph {
             let mut targets: Vec<&mut [u8]> = Vec::with_capacity(step.outputs.len());
             for place in &step.outputs {
                 match place {
-                    Place::Temp(_) => targets.extend(of_temps.next().map(|(_, memory)| bytemuck::cast_slice_mut(memory))),
+                    Place::Temp(_) => {
+                        targets.extend(of_temps.next().map(|(_, memory)| bytemuck::cast_slice_mut(memory)))
+                    }
                     Place::Output(_) => targets.extend(of_outputs.next().map(|(_, bytes)| &mut **bytes)),
                     Place::Input(_) => {}
                 }

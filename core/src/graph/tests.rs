@@ -1,6 +1,7 @@
 //! Graphs: what is refused, what shares memory, and that host and oracle agree.
 
 use super::*;
+use crate::gradient::{Gradient, Needs};
 use crate::harness::{Case, Outcome, ReferenceBackend, Values, output, run_case};
 use crate::operation::{Arithmetic, Operation};
 use crate::ops::ReduceFn;
@@ -43,6 +44,10 @@ impl Operation for Center {
 
     fn arithmetic(&self) -> Arithmetic {
         Arithmetic::flops(2 * self.input.layout.elements())
+    }
+
+    fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
+        Ok(Gradient::Refused("a test"))
     }
 
     fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {

@@ -26,6 +26,7 @@ mod case;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod contract;
 pub mod fit;
+pub mod gradients;
 pub mod part;
 pub mod pins;
 pub mod products;

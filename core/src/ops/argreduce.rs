@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::reduce::streamed;
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
+use crate::gradient::{Gradient, Needs};
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, KeepDims, Result, Scalar};
 #[cfg(feature = "cpu")]
@@ -122,6 +123,10 @@ impl Operation for ArgReduce {
             Expected::exact(Scalar::I(first as i64))
         };
         vec![inputs[0].groups(&self.axes).iter().map(winner).collect()]
+    }
+
+    fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
+        Ok(Gradient::Refused("positions are whole numbers, which do not change by small steps"))
     }
 
     #[cfg(feature = "cpu")]

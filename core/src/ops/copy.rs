@@ -5,6 +5,7 @@
 
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec};
+use crate::gradient::{Gradient, Needs, RuleBuilder};
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Result};
 #[cfg(feature = "cpu")]
@@ -64,6 +65,14 @@ impl Operation for Copy {
     /// The input, exactly.
     fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
         vec![inputs[0].values.iter().map(|&value| Expected::exact(value)).collect()]
+    }
+
+    /// The gradient is the output's.
+    fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+        let rule = RuleBuilder::new(self, needs)?;
+        let gradient = rule.gradient(0)?;
+        let wanted = if rule.wants(0) { vec![Some(gradient)] } else { Vec::new() };
+        rule.finish(wanted)
     }
 
     #[cfg(feature = "cpu")]

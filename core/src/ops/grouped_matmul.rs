@@ -15,6 +15,7 @@ use std::ops::Range;
 use super::matmul::{describe_end, without_last_k};
 use super::sample::{self, thin};
 use super::{Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
+use crate::gradient::{Gradient, Needs};
 use crate::oracle::{Expected, HostTensor};
 use crate::tuner::Tuned;
 use crate::{DType, Error, Layout, Precision, Result, Scalar, Shape, UnaryFn};
@@ -186,6 +187,10 @@ impl Operation for GroupedMatmul {
         }
         out.resize((rows * n) as usize, Expected::exact(zero));
         vec![out]
+    }
+
+    fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
+        Ok(Gradient::Refused("grouped products have no rule yet: multiply each group by itself"))
     }
 
     #[cfg(feature = "cpu")]

@@ -9,8 +9,9 @@
 
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
+use crate::gradient::{Gradient, Needs, RuleBuilder};
 use crate::oracle::{Expected, HostTensor, Span};
-use crate::{DType, Error, Program, Result, Scalar, Step};
+use crate::{DType, Error, Expr, Program, Result, Scalar, Step};
 #[cfg(feature = "cpu")]
 use crate::{cpu, operation::HostResult};
 
@@ -195,6 +196,24 @@ impl Operation for Map {
             }
         }
         expected
+    }
+
+    /// The program's derivative, in one pass ([`Program::derivative`]).
+    fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+        if self.updates > 0 {
+            return Ok(Gradient::Refused("it updates an operand in place, whose value before is gone"));
+        }
+        let mut rule = RuleBuilder::new(self, needs)?;
+        let wanted: Vec<usize> = (0..self.inputs.len()).filter(|&input| rule.wants(input)).collect();
+        let exprs = self.program.derivative(self.inputs.len(), &wanted, needs.outputs)?;
+        let results = self.results().count();
+        let values = (0..self.inputs.len()).map(|n| rule.input(n)).collect::<Result<Vec<_>>>()?;
+        let written = (0..results).map(|n| rule.output(n)).chain((0..results).map(|n| rule.gradient(n)));
+        let values = [values, written.collect::<Result<Vec<_>>>()?].concat();
+        let known: Vec<Expr> = exprs.iter().flatten().cloned().collect();
+        let mut made = rule.graph.map_used(&known, &values)?.into_iter();
+        let gradients = exprs.iter().map(|expr| expr.as_ref().and_then(|_| made.next())).collect();
+        rule.finish(gradients)
     }
 
     #[cfg(feature = "cpu")]

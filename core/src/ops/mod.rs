@@ -13,6 +13,7 @@ mod binary;
 pub(crate) mod cases;
 mod copy;
 mod grouped_matmul;
+mod layer_norm;
 mod map;
 mod matmul;
 mod matmul_parts;
@@ -29,6 +30,7 @@ pub use argreduce::{ArgReduce, ArgReduceFn};
 pub use binary::{BinaryFn, CompareFn};
 pub use copy::Copy;
 pub use grouped_matmul::{GroupedMatmul, GroupedMatmulDims};
+pub use layer_norm::LayerNorm;
 pub use map::Map;
 pub use matmul::{Matmul, MatmulDims, ScaleBlocks};
 pub use random::{Distribution, Random, philox4x32_10};
@@ -108,6 +110,7 @@ registry! {
     "expr" expr "several elementwise steps fused in one kernel",
     "fill" fill "one value everywhere",
     "grouped_matmul" grouped_matmul "runs of rows times the matrix of their group (mixture of experts), with a fused epilogue",
+    "layer_norm" layer_norm "rows less their mean over their deviation, with factors and addends",
     "matmul" matmul "matrix products, batched and broadcast, with a fused epilogue",
     "quantize" quantize "8-bit steps of floats by scales, and back",
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",

@@ -10,6 +10,7 @@ use std::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
 
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
+use crate::gradient::{Gradient, Needs};
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, Result, Scalar};
 #[cfg(feature = "cpu")]
@@ -178,6 +179,10 @@ impl Operation for Random {
     /// The definitions above in float64; bits and uniforms exactly.
     fn oracle(&self, _inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
         vec![(0..self.output.layout.elements()).map(|i| self.element(i)).collect()]
+    }
+
+    fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
+        Ok(Gradient::Refused("it reads nothing: random numbers depend on no tensor"))
     }
 
     #[cfg(feature = "cpu")]

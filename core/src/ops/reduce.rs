@@ -12,8 +12,10 @@ pub(super) mod streamed;
 
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
+use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::graph::Value;
 use crate::oracle::{Approx, Expected, HostTensor};
-use crate::{BinaryFn, DType, Error, KeepDims, Result, Scalar, UnaryFn};
+use crate::{BinaryFn, CompareFn, DType, Error, Expr, KeepDims, Result, Scalar, UnaryFn};
 #[cfg(feature = "cpu")]
 use crate::{cpu, operation::HostResult};
 
@@ -214,6 +216,43 @@ impl Operation for Reduce {
     /// Plain accumulation in float64 (integers: wrapping i64), with the bounds stated at `Reduce::bound`.
     fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
         vec![inputs[0].groups(&self.axes).iter().map(|group| self.reduce_group(group)).collect()]
+    }
+
+    /// Each element's share of the gradient of its sum, mean or extremum; of several largest an equal share each, as PyTorch's amax.
+    fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+        if matches!(self.function, ReduceFn::Prod) {
+            return Ok(Gradient::Refused("a product has no rule yet: exponentiate the sum of logarithms"));
+        }
+        if matches!(self.function, ReduceFn::All | ReduceFn::Any) {
+            return Ok(Gradient::Refused("all and any give bool, which has no gradient"));
+        }
+        let mut rule = RuleBuilder::new(self, needs)?;
+        if !rule.wants(0) {
+            return rule.finish(Vec::new());
+        }
+        let (shape, dtype) = (*self.input.layout.shape(), self.input.dtype);
+        let compute = dtype.compute();
+        let kept = shape.without_axes(&self.axes, KeepDims::Yes);
+        let spread = |value: Value| value.reshape(kept)?.broadcast_to(shape);
+        let (x, y, dy) = (rule.input(0)?, spread(rule.output(0)?)?, spread(rule.gradient(0)?)?);
+        let [a, b, c, d] = [0, 1, 2, 3].map(|number| Expr::input(number).cast(compute));
+        let gradient = match self.function {
+            ReduceFn::Sum => dy,
+            ReduceFn::Mean => {
+                let count = super::extent_of(&self.input, &self.axes);
+                rule.graph.map(&(a / count as f64).cast(dtype), &[dy])?
+            }
+            _ => {
+                let magnitude = if self.function == ReduceFn::AbsMax { a.abs() } else { a.clone() };
+                let is_it = magnitude.compare(CompareFn::Eq, b);
+                let marks = rule.graph.map(&is_it.select(1.0, 0.0).cast(compute), &[x, y])?;
+                let count = rule.graph.reduce(ReduceFn::Sum, marks, &self.axes, KeepDims::Yes)?;
+                let share = c / d;
+                let share = if self.function == ReduceFn::AbsMax { share * a.sign() } else { share };
+                rule.graph.map(&is_it.select(share, 0.0).cast(dtype), &[x, y, dy, count])?
+            }
+        };
+        rule.finish(vec![Some(gradient)])
     }
 
     #[cfg(feature = "cpu")]

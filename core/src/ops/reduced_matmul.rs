@@ -17,6 +17,7 @@ use super::{
     Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Reduce, ReduceFn, Role, Sample, TensorSpec,
     check_dense_output,
 };
+use crate::gradient::{Gradient, Needs};
 use crate::oracle::{Approx, Expected, HostTensor};
 use crate::tuner::Tuned;
 use crate::{BinaryFn, DType, Error, KeepDims, Layout, Result, Scalar, UnaryFn};
@@ -256,6 +257,10 @@ impl Operation for ReducedMatmul {
         };
         let result = |at| self.combine(&group(at).map(|i| elements[i]).collect::<Vec<Expected>>());
         vec![(0..results).map(result).collect()]
+    }
+
+    fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
+        Ok(Gradient::Refused("reduced products have no rule yet: make the product, then reduce it"))
     }
 
     #[cfg(feature = "cpu")]

@@ -6,9 +6,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::sample::{self, Thinning};
-use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
+use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
+use crate::gradient::{Gradient, Needs, RuleBuilder};
 use crate::oracle::{Expected, HostTensor};
-use crate::{Error, Result, Scalar};
+use crate::{Error, Expr, KeepDims, Result, Scalar};
 #[cfg(feature = "cpu")]
 use crate::{cpu, operation::HostResult};
 
@@ -127,6 +128,29 @@ impl Operation for Softmax {
                 .collect()
         });
         vec![expected]
+    }
+
+    /// Of y = softmax(x): y (dy - sum(dy y)); of y = log softmax(x): dy - exp(y) sum(dy).
+    fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+        let mut rule = RuleBuilder::new(self, needs)?;
+        if !rule.wants(0) {
+            return rule.finish(Vec::new());
+        }
+        let [dtype, compute] = [self.output.dtype, self.output.dtype.compute()];
+        let (y, dy) = (rule.output(0)?, rule.gradient(0)?);
+        let [a, b, c] = [0, 1, 2].map(|number| Expr::input(number).cast(compute));
+        let graph = &mut rule.graph;
+        let terms = match self.function {
+            SoftmaxFn::Softmax => graph.map(&(b.clone() * &a), &[y, dy])?,
+            SoftmaxFn::LogSoftmax => graph.cast(dy, compute)?,
+        };
+        let sum = graph.reduce(ReduceFn::Sum, terms, &[self.axis], KeepDims::Yes)?;
+        let gradient = match self.function {
+            SoftmaxFn::Softmax => a * (b - c),
+            SoftmaxFn::LogSoftmax => b - a.exp() * c,
+        };
+        let gradient = graph.map(&gradient.cast(dtype), &[y, dy, sum])?;
+        rule.finish(vec![Some(gradient)])
     }
 
     #[cfg(feature = "cpu")]

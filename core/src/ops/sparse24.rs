@@ -11,6 +11,7 @@
 //! copies views first.
 
 use super::{Arithmetic, Op, Operand, Operation, TensorSpec, check_dense_output};
+use crate::gradient::{Gradient, Needs};
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, Layout, Result, Scalar, Shape};
 #[cfg(feature = "cpu")]
@@ -206,6 +207,12 @@ impl Operation for Compress24 {
         vec![out]
     }
 
+    fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
+        Ok(Gradient::Refused(
+            "which elements are kept does not change by small steps: give the gradient of the dense matrix",
+        ))
+    }
+
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         cpu::exec::sparse24::compress(self, inputs[0], outputs[0]);
@@ -271,6 +278,10 @@ impl Operation for Decompress24 {
         let zero = Scalar::F(0.0).cast(self.output.dtype);
         let dense = scatter(self.k() as usize, inputs, zero, |i| inputs[0].values[i]);
         vec![dense.into_iter().map(Expected::exact).collect()]
+    }
+
+    fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
+        Ok(Gradient::Refused("decompression has no rule yet"))
     }
 
     #[cfg(feature = "cpu")]

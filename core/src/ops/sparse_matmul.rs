@@ -9,6 +9,7 @@ use super::matmul::describe_epilogue;
 use super::sample::{self, thin};
 use super::sparse24::{check_parts, dense_layout, scatter};
 use super::{Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Sample, TensorSpec};
+use crate::gradient::{Gradient, Needs};
 use crate::oracle::{Expected, HostTensor};
 use crate::tuner::Tuned;
 use crate::{Error, Layout, Result, Scalar, Shape};
@@ -133,6 +134,10 @@ impl Operation for SparseMatmul {
         let (a, left_out) = self.dense(inputs);
         let hosts: Vec<HostTensor> = [a].into_iter().chain(inputs[2..].iter().cloned()).collect();
         vec![self.product.expected_without(&hosts, |i| left_out[i])]
+    }
+
+    fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
+        Ok(Gradient::Refused("products of compressed matrices have no rule yet: decompress them first"))
     }
 
     #[cfg(feature = "cpu")]

@@ -12,7 +12,10 @@ pub mod compare;
 pub mod copy;
 pub mod expr;
 pub mod fill;
+#[cfg(test)]
+mod gradients;
 pub mod grouped_matmul;
+pub mod layer_norm;
 pub mod matmul;
 pub mod quantize;
 pub mod random;

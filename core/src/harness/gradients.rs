@@ -1,0 +1,146 @@
+//! The proof of a rule: central differences of the operation's own float64 oracle, without a device.
+//!
+//! For every subset of the float inputs, the rule's graph is evaluated by the oracles of its steps and compared with (f(x + h) -
+//! f(x - h)) / 2h, where f is the sum of all results, each times a random number: the gradient that the rule is given. Inputs
+//! are compared as they lie in memory, so that an element which a view repeats gets the sum. Operations in f64 alone: the
+//! oracle rounds nothing there.
+
+use super::Values;
+use super::run::operand;
+use super::values::mix;
+use crate::gradient::{Gradient, Needs, Rule};
+use crate::oracle::HostTensor;
+use crate::{Op, Scalar, TensorSpec};
+
+/// Half the distance of the two points, of numbers around 1.
+const STEP: f64 = 1e-5;
+/// What third derivatives and cancellation leave, relative to the largest gradient.
+const TOLERANCE: f64 = 2e-6;
+
+/// What was proved of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proved {
+    /// Subsets of inputs.
+    pub subsets: u32,
+    /// Gradients compared.
+    pub elements: u64,
+}
+
+/// Proves the rule of `op` on operands drawn from `values` and `seed`; `None` where the operation refuses to have one.
+///
+/// # Errors
+/// The input and element whose gradient is not the central difference, or what else is wrong with the rule.
+pub fn prove(op: &Op, values: &[Values], seed: u64) -> Result<Option<Proved>, String> {
+    let inputs = op.inputs();
+    let outputs = op.outputs();
+    let floats: Vec<usize> = (0..inputs.len()).filter(|&input| inputs[input].dtype.is_float()).collect();
+    let given = vec![true; outputs.len()];
+    let memory: Vec<Vec<Scalar>> = inputs
+        .iter()
+        .zip(values)
+        .enumerate()
+        .map(|(i, (spec, values))| drawn(spec, values, mix(seed, i as u64)))
+        .collect();
+    let results = evaluate(op, &memory);
+    let weight = |number: usize| {
+        Values::Uniform(-1.0, 1.0).bytes(
+            crate::DType::F64,
+            results[number].len() as u64,
+            mix(seed, 1000 + number as u64),
+        )
+    };
+    let weights: Vec<Vec<Scalar>> = (0..outputs.len())
+        .map(|number| {
+            weight(number).chunks_exact(8).map(|bytes| Scalar::from_le_bytes(bytes, crate::DType::F64)).collect()
+        })
+        .collect();
+    let mut proved = Proved { subsets: 0, elements: 0 };
+    for subset in 0u32..1 << floats.len() {
+        let wanted: Vec<bool> = (0..inputs.len())
+            .map(|input| floats.iter().position(|&f| f == input).is_some_and(|at| subset >> at & 1 == 1))
+            .collect();
+        let rule = match op.gradient(&Needs { inputs: &wanted, outputs: &given }).map_err(|error| error.to_string())? {
+            Gradient::Refused(_) => return Ok(None),
+            Gradient::Rule(rule) => rule,
+        };
+        let all = [&memory[..], &results, &weights].concat();
+        let found = rule.graph.evaluate(&all, &rule.outputs);
+        let wanted = (0..inputs.len()).filter(|&input| wanted[input]);
+        if found.len() != wanted.clone().count() {
+            return Err(format!("{} gradients for {} inputs", found.len(), wanted.count()));
+        }
+        for (input, found) in wanted.zip(&found) {
+            proved.elements += compare(op, &memory, &weights, input, found, &rule)?;
+        }
+        proved.subsets += 1;
+    }
+    Ok(Some(proved))
+}
+
+/// The elements of memory that a view of `values` reaches; NaN elsewhere.
+fn drawn(spec: &TensorSpec, values: &Values, seed: u64) -> Vec<Scalar> {
+    let host = operand(spec, values, seed).host;
+    let mut memory = vec![Scalar::F(f64::NAN); spec.layout.required_elements() as usize];
+    for (i, &value) in host.values.iter().enumerate() {
+        memory[spec.layout.index_of(i as u64) as usize] = value;
+    }
+    memory
+}
+
+/// The results, dense.
+fn evaluate(op: &Op, memory: &[Vec<Scalar>]) -> Vec<Vec<Scalar>> {
+    let view = |(spec, memory): (&TensorSpec, &Vec<Scalar>)| HostTensor {
+        dtype: spec.dtype,
+        shape: *spec.layout.shape(),
+        values: (0..spec.layout.elements()).map(|i| memory[spec.layout.index_of(i) as usize]).collect(),
+    };
+    let hosts: Vec<HostTensor> = op.inputs().iter().zip(memory).map(view).collect();
+    op.oracle(&hosts).iter().map(|result| result.iter().map(|expected| expected.value).collect()).collect()
+}
+
+fn loss(op: &Op, memory: &[Vec<Scalar>], weights: &[Vec<Scalar>]) -> f64 {
+    let results = evaluate(op, memory);
+    let terms = results.iter().zip(weights).flat_map(|(result, weights)| result.iter().zip(weights));
+    terms.map(|(y, w)| y.as_f64() * w.as_f64()).sum()
+}
+
+/// Compares the gradient of `input`, dense in `found`, with central differences; how many elements.
+fn compare(
+    op: &Op,
+    memory: &[Vec<Scalar>],
+    weights: &[Vec<Scalar>],
+    input: usize,
+    found: &[Scalar],
+    rule: &Rule,
+) -> Result<u64, String> {
+    let spec = op.inputs()[input];
+    let mut summed = vec![0.0; memory[input].len()];
+    for (i, value) in found.iter().enumerate() {
+        summed[spec.layout.index_of(i as u64) as usize] += value.as_f64();
+    }
+    let largest = summed.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+    let mut compared = 0;
+    for (at, &analytic) in summed.iter().enumerate() {
+        let x = memory[input][at].as_f64();
+        if x.is_nan() {
+            continue;
+        }
+        let h = STEP * x.abs().max(1.0);
+        let moved = |by: f64| {
+            let mut memory = memory.to_vec();
+            memory[input][at] = Scalar::F(x + by);
+            loss(op, &memory, weights)
+        };
+        let numeric = (moved(h) - moved(-h)) / (2.0 * h);
+        // NaN is never near.
+        let is_near = (numeric - analytic).abs() <= TOLERANCE * (1.0 + largest.max(numeric.abs()));
+        if !is_near {
+            let steps: Vec<&str> = rule.graph.steps.iter().map(|step| step.op.name()).collect();
+            return Err(format!(
+                "gradient of input {input} at element {at} ({x}) is {analytic} by {steps:?}, not {numeric}"
+            ));
+        }
+        compared += 1;
+    }
+    Ok(compared)
+}

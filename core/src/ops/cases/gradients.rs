@@ -1,0 +1,247 @@
+//! Cases for the proof of gradients: small, in f64, of every operation with a rule, away from kinks.
+
+use super::add;
+use crate::harness::{Case, LayoutKind, Values, output};
+use crate::ops::{Copy, LayerNorm, Map, Matmul, Reduce, ReduceFn, Softmax, SoftmaxFn};
+use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
+
+const F64: DType = DType::F64;
+
+fn dense(dims: &[u64]) -> Result<TensorSpec> {
+    LayoutKind::Dense.spec(F64, dims)
+}
+
+fn map(exprs: &[Expr], inputs: Vec<TensorSpec>, dims: &[u64]) -> Result<Map> {
+    let dtypes: Vec<DType> = inputs.iter().map(|input| input.dtype).collect();
+    let program = Program::compile_all(exprs, &dtypes)?;
+    let outputs = (0..exprs.len()).map(|n| output(program.result_dtype(n), dims)).collect::<Result<Vec<_>>>()?;
+    Map::several("map", program, inputs, &outputs, 0)
+}
+
+/// All of them.
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let (x, y, z) = (Expr::input(0), Expr::input(1), Expr::input(2));
+    // Each function where it is smooth: positive for those with poles, no whole numbers and halves for those that round.
+    for f in UnaryFn::ALL.into_iter().filter(|f| f.defined_for(F64)) {
+        let op = dense(&[23]).and_then(|input| map(&[x.unary(f)], vec![input], &[23]));
+        add(&mut cases, "unary", op, &[Values::Uniform(0.55, 0.95)]);
+        if !matches!(f, UnaryFn::Log | UnaryFn::Log2 | UnaryFn::Sqrt | UnaryFn::Rsqrt) {
+            let op = dense(&[23]).and_then(|input| map(&[x.unary(f)], vec![input], &[23]));
+            add(&mut cases, "unary", op, &[Values::Uniform(-1.9, -1.6)]);
+        }
+    }
+    for f in [BinaryFn::Add, BinaryFn::Sub, BinaryFn::Mul, BinaryFn::Div, BinaryFn::Max, BinaryFn::Min, BinaryFn::Pow] {
+        for kinds in [[LayoutKind::Dense; 2], [LayoutKind::BroadcastOuter, LayoutKind::BroadcastInner]] {
+            let inputs = || kinds.iter().map(|kind| kind.spec(F64, &[4, 5])).collect::<Result<Vec<_>>>();
+            let op = inputs().and_then(|inputs| map(&[x.binary(f, &y)], inputs, &[4, 5]));
+            add(&mut cases, "binary", op, &[Values::Uniform(0.5, 1.0), Values::Uniform(1.1, 2.0)]);
+        }
+        let op = dense(&[9]).and_then(|input| map(&[x.binary(f, 1.5)], vec![input], &[9]));
+        add(&mut cases, "binary", op, &[Values::Uniform(0.5, 1.0)]);
+        let op = dense(&[9]).and_then(|input| map(&[Expr::constant(1.5).binary(f, &x)], vec![input], &[9]));
+        add(&mut cases, "binary", op, &[Values::Uniform(0.5, 1.0)]);
+    }
+    // Several results that share steps, choices, a value used twice, one that no result depends on.
+    let shared = (x.clone() * &y).tanh();
+    let chosen = x.compare(CompareFn::Gt, 0.7).select(shared.clone() * &x, z.clone().exp());
+    let two = [shared.clone() + &x, chosen.clone() - x.clone() * &x];
+    let three = || vec![dense(&[3, 5]); 3].into_iter().collect::<Result<Vec<_>>>();
+    add(&mut cases, "expr", three().and_then(|inputs| map(&two, inputs, &[3, 5])), &[Values::Uniform(0.0, 1.0); 3]);
+    add(&mut cases, "expr", three().and_then(|inputs| map(&[y.sigmoid()], inputs, &[3, 5])), &[Values::Normal; 3]);
+    let clamped = [(x.clone() * 2.0).clamp(-0.5, 0.5) * &y];
+    let both = || Ok(vec![dense(&[31])?, dense(&[31])?]);
+    add(&mut cases, "clamp", both().and_then(|inputs| map(&clamped, inputs, &[31])), &[Values::Normal; 2]);
+    add(
+        &mut cases,
+        "expr",
+        both().and_then(|inputs| map(&[x.clone() * &y], inputs, &[31])),
+        &[Values::Constant(0.0); 2],
+    );
+    for dims in [&[0, 4][..], &[4, 0]] {
+        let op = dense(dims).and_then(|input| map(&[x.exp()], vec![input], dims));
+        add(&mut cases, "unary", op, &[Values::Normal]);
+    }
+    for f in [ReduceFn::Sum, ReduceFn::Mean, ReduceFn::Max, ReduceFn::Min, ReduceFn::AbsMax] {
+        for axes in [&[0][..], &[1], &[0, 2], &[0, 1, 2]] {
+            for kind in [LayoutKind::Dense, LayoutKind::Transposed, LayoutKind::BroadcastOuter] {
+                // Of a broadcast input each element comes several times: a tie.
+                if kind == LayoutKind::BroadcastOuter && !matches!(f, ReduceFn::Sum | ReduceFn::Mean) {
+                    continue;
+                }
+                let dims = [3, 4, 2];
+                let kept: Vec<u64> = (0..3).filter(|axis| !axes.contains(axis)).map(|axis| dims[axis]).collect();
+                let op = kind.spec(F64, &dims).and_then(|input| Reduce::new(f, input, axes, output(F64, &kept)?));
+                add(&mut cases, "reduce", op, &[Values::Normal]);
+            }
+        }
+    }
+    let op = dense(&[0, 3]).and_then(|input| Reduce::new(ReduceFn::Sum, input, &[0], output(F64, &[3])?));
+    add(&mut cases, "reduce", op, &[Values::Normal]);
+    for f in SoftmaxFn::ALL {
+        for (axis, kind) in [(0, LayoutKind::Dense), (1, LayoutKind::Transposed), (1, LayoutKind::BroadcastOuter)] {
+            let op = kind.spec(F64, &[4, 7]).and_then(|input| Softmax::new(f, input, axis, output(F64, &[4, 7])?));
+            add(&mut cases, "softmax", op, &[Values::Normal]);
+        }
+    }
+    for kind in [LayoutKind::Dense, LayoutKind::Transposed, LayoutKind::BroadcastOuter] {
+        let op = || LayerNorm::new(kind.spec(F64, &[4, 6])?, dense(&[6])?, dense(&[6])?, 1e-3);
+        add(&mut cases, "layer_norm", op(), &[Values::Normal; 3]);
+    }
+    for kind in [LayoutKind::Transposed, LayoutKind::Reversed, LayoutKind::BroadcastInner] {
+        let op = kind.spec(F64, &[3, 5]).and_then(|input| Copy::new(input, output(F64, &[3, 5])?));
+        add(&mut cases, "copy", op, &[Values::Normal]);
+    }
+    for (batch, kind) in
+        [(&[][..], LayoutKind::Dense), (&[2], LayoutKind::Transposed), (&[2], LayoutKind::BroadcastOuter)]
+    {
+        let dims = |rows, columns| [batch, &[rows, columns]].concat();
+        let product = || {
+            Ok::<_, crate::Error>(Matmul::product(
+                kind.spec(F64, &dims(3, 4))?,
+                dense(&dims(4, 5))?,
+                output(F64, &dims(3, 5))?,
+            ))
+        };
+        add(&mut cases, "matmul", product().and_then(Matmul::check), &[Values::Normal; 2]);
+        let whole = || {
+            let bias = TensorSpec::new(F64, Layout::contiguous(Shape::new(&[5])?));
+            let c = dense(&dims(3, 5))?;
+            Matmul { c: Some(c), bias: Some(bias), alpha: 0.5, beta: -2.0, ..product()? }.check()
+        };
+        add(&mut cases, "matmul", whole(), &[Values::Normal; 4]);
+    }
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::Scalar;
+    use crate::gradient::{Gradient, Needs};
+    use crate::harness::Level;
+    use crate::harness::gradients::prove;
+    use crate::ops::REGISTRY;
+    use crate::oracle::HostTensor;
+
+    #[test]
+    fn rules_are_the_central_differences_of_what_operations_mean() {
+        let (mut proved, mut elements) = (0, 0);
+        for case in cases() {
+            let found = prove(&case.op, &case.values, 7).unwrap_or_else(|why| panic!("{}: {why}", case.name));
+            let found = found.unwrap_or_else(|| panic!("{} has no rule", case.name));
+            (proved, elements) = (proved + found.subsets, elements + found.elements);
+        }
+        println!("{proved} rules, {elements} gradients");
+        assert!(proved > 200 && elements > 5000, "{proved} rules, {elements} gradients");
+    }
+
+    /// A rule that nobody proves, and a refusal without a reason, would be found by users.
+    #[test]
+    fn every_kind_of_operation_is_proved_or_says_why_not() {
+        let kind = |op: &crate::Op| op.name().to_owned();
+        let proved: HashSet<String> = cases().iter().map(|case| kind(&case.op)).collect();
+        for case in REGISTRY.iter().flat_map(|family| (family.cases)(Level::Quick)) {
+            let (inputs, outputs) = (vec![false; case.op.inputs().len()], vec![true; case.op.outputs().len()]);
+            match case.op.gradient(&Needs { inputs: &inputs, outputs: &outputs }) {
+                Ok(Gradient::Refused(why)) => assert!(why.len() > 10, "{}", case.name),
+                Ok(Gradient::Rule(_)) => {
+                    let is_map = case.op.is::<Map>();
+                    assert!(is_map || proved.contains(&kind(&case.op)), "{} has a rule that no case proves", case.name);
+                }
+                // A program with a step that has none, by name.
+                Err(error) => {
+                    assert!(case.op.is::<Map>() && error.to_string().contains("derivative"), "{}: {error}", case.name)
+                }
+            }
+        }
+    }
+
+    /// What a rule gives where there is no derivative, for a gradient of 1 of every result.
+    fn kinks(op: impl Into<crate::Op>, inputs: &[&[f64]], input: usize) -> Vec<f64> {
+        let op = op.into();
+        let wanted: Vec<bool> = (0..inputs.len()).map(|number| number == input).collect();
+        let Ok(Gradient::Rule(rule)) = op.gradient(&Needs { inputs: &wanted, outputs: &[true] }) else {
+            panic!("{} has no rule", op.name())
+        };
+        let numbers = |values: &[f64]| values.iter().map(|&x| Scalar::F(x)).collect::<Vec<_>>();
+        let memory: Vec<Vec<Scalar>> = inputs.iter().map(|values| numbers(values)).collect();
+        let hosts = op.inputs().into_iter().zip(&memory).map(|(spec, values)| HostTensor {
+            dtype: spec.dtype,
+            shape: *spec.layout.shape(),
+            values: values.clone(),
+        });
+        let results = op.oracle(&hosts.collect::<Vec<_>>()).swap_remove(0);
+        let results: Vec<Scalar> = results.iter().map(|expected| expected.value).collect();
+        let ones = numbers(&vec![1.0; results.len()]);
+        let found = rule.graph.evaluate(&[memory, vec![results, ones]].concat(), &rule.outputs);
+        found[0].iter().map(|x| x.as_f64()).collect()
+    }
+
+    #[test]
+    fn at_kinks_and_ties_gradients_are_pytorchs() {
+        let (x, y) = (Expr::input(0), Expr::input(1));
+        let one = |expr: Expr, values: &[f64]| {
+            let dims = [values.len() as u64];
+            kinks(map(&[expr], vec![dense(&dims).unwrap()], &dims).unwrap(), &[values], 0)
+        };
+        assert_eq!(one(x.relu(), &[-1.0, 0.0, 2.0]), [0.0, 0.0, 1.0]);
+        assert_eq!(one(x.abs(), &[-1.0, 0.0, 2.0]), [-1.0, 0.0, 1.0]);
+        assert_eq!(one(x.clamp(-1.0, 1.0), &[-2.0, -1.0, 0.0, 1.0, 2.0]), [0.0, 1.0, 1.0, 1.0, 0.0]);
+        assert_eq!(one(x.floor() + x.round() + x.sign(), &[0.0, 0.5, 1.0]), [0.0; 3]);
+        assert_eq!(one(x.binary(BinaryFn::Pow, 0.0), &[0.0, 2.0]), [0.0, 0.0]);
+        assert_eq!(one(x.binary(BinaryFn::Pow, 1.0), &[0.0, 2.0]), [1.0, 1.0]);
+        assert_eq!(one(x.clone() * &x, &[0.0, 3.0]), [0.0, 6.0]);
+        for (f, want) in [(BinaryFn::Max, [0.0, 0.5, 1.0]), (BinaryFn::Min, [1.0, 0.5, 0.0])] {
+            let op = map(&[x.binary(f, &y)], vec![dense(&[3]).unwrap(); 2], &[3]).unwrap();
+            assert_eq!(kinks(op, &[&[1.0, 2.0, 3.0], &[2.0; 3]], 0), want);
+        }
+        let reduce = |f, values: &[f64]| {
+            let input = dense(&[values.len() as u64]).unwrap();
+            kinks(Reduce::new(f, input, &[0], output(F64, &[]).unwrap()).unwrap(), &[values], 0)
+        };
+        assert_eq!(reduce(ReduceFn::Max, &[3.0, 1.0, 3.0, 3.0, 3.0]), [0.25, 0.0, 0.25, 0.25, 0.25]);
+        assert_eq!(reduce(ReduceFn::AbsMax, &[-3.0, 1.0, 3.0]), [-0.5, 0.0, 0.5]);
+        assert_eq!(reduce(ReduceFn::Sum, &[0.0, 0.0]), [1.0, 1.0]);
+    }
+
+    /// Wrong rules are found: the proof can fail.
+    #[test]
+    fn a_wrong_rule_is_found() {
+        let inputs = [dense(&[5]).unwrap()];
+        let right: crate::Op = map(&[Expr::input(0).exp()], inputs.to_vec(), &[5]).unwrap().into();
+        let wrong = Wrong(right);
+        let found = prove(&wrong.into(), &[Values::Normal], 0).unwrap_err();
+        assert!(found.contains("gradient of input 0 at element 0"), "{found}");
+    }
+
+    /// exp with the gradient of its own result.
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    struct Wrong(crate::Op);
+
+    impl crate::Operation for Wrong {
+        fn name(&self) -> &'static str {
+            "wrong"
+        }
+        fn operands(&self, each: &mut dyn FnMut(crate::operation::Operand)) {
+            self.0.operands(each);
+        }
+        fn validate(&self) -> Result<()> {
+            Ok(())
+        }
+        fn arithmetic(&self) -> crate::operation::Arithmetic {
+            self.0.arithmetic()
+        }
+        fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+            let rule = crate::gradient::RuleBuilder::new(self, needs)?;
+            let dy = rule.gradient(0)?;
+            let gradients = if rule.wants(0) { vec![Some(dy)] } else { Vec::new() };
+            rule.finish(gradients)
+        }
+        fn oracle(&self, before: &[crate::oracle::HostTensor]) -> Vec<Vec<crate::oracle::Expected>> {
+            self.0.oracle(before)
+        }
+    }
+}
