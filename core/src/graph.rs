@@ -6,9 +6,11 @@
 //! are views of places, so reshaping, broadcasting and slicing cost nothing.
 
 mod builder;
+mod op;
 mod run;
 
 pub use builder::{Builder, Value};
+pub use op::GraphOp;
 
 use crate::operation::{Op, Operand, Role};
 use crate::plan::{Plan, Slot, share_scratch};

@@ -42,6 +42,7 @@ mod precision;
 mod recording;
 mod scalar;
 mod shape;
+mod tape;
 mod tensor;
 pub mod tuner;
 mod user_dir;
@@ -64,6 +65,7 @@ pub use precision::Precision;
 pub use recording::{Recorded, Recorders, Recording, foreign_recording};
 pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
+pub use tape::{Gradients, Tape};
 pub use tensor::{Granularity, GroupedMatmulOptions, MatmulOptions, Quantized, Sparse24, Tensor};
 pub use user_dir::{CACHE_VARIABLE, LIMIT_VARIABLE, UserDir, read_trusted};
 

@@ -19,10 +19,12 @@ pub use quantize::{Granularity, Quantized};
 pub use sparse24::Sparse24;
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use crate::expr::number;
 use crate::operation::{Operand, Role};
 use crate::ops::Copy;
+use crate::tape::{self, Track};
 use crate::{Buffer, DType, Device, Element, Error, Expr, IntoShape, Layout, Op, Result, Scalar, Shape, TensorSpec};
 
 /// A multi-dimensional array on a device. `Send + Sync`; a clone shares the data.
@@ -32,6 +34,8 @@ pub struct Tensor {
     buffer: Buffer,
     dtype: DType,
     layout: Layout,
+    /// Where it stands on a tape, when one watches it.
+    track: OnceLock<Track>,
 }
 
 impl Tensor {
@@ -125,7 +129,8 @@ impl Tensor {
     pub(crate) fn empty(device: &Device, dtype: DType, shape: impl IntoShape) -> Result<Tensor> {
         let shape = shape.into_shape()?;
         let buffer = device.backend().alloc(shape.bytes(dtype)?)?;
-        Ok(Tensor { device: device.clone(), buffer, dtype, layout: Layout::contiguous(shape) })
+        let track = OnceLock::new();
+        Ok(Tensor { device: device.clone(), buffer, dtype, layout: Layout::contiguous(shape), track })
     }
 
     /// A tensor over an existing buffer of `device`, such as one wrapped from another library.
@@ -140,7 +145,7 @@ impl Tensor {
                 have: buffer.size_bytes() / dtype.size_bytes(),
             });
         }
-        Ok(Tensor { device: device.clone(), buffer, dtype, layout })
+        Ok(Tensor { device: device.clone(), buffer, dtype, layout, track: OnceLock::new() })
     }
 
     /// The results of `op`, such as an operation of your own, on the operands that hold something before: those it reads, then those
@@ -182,15 +187,47 @@ impl Tensor {
             buffers.push(result.buffer.clone());
             written.push(result);
         }
-        let inputs: Vec<&Buffer> = inputs.iter().map(|tensor| &tensor.buffer).collect();
-        device.execute(&op, &inputs, &buffers.iter().collect::<Vec<_>>())?;
+        let updates = &held[inputs.len()..];
+        tape::refuse_overwriting(op.name(), updates)?;
+        let pending = tape::pending(&op, inputs)?;
+        let sources: Vec<&Buffer> = inputs.iter().map(|tensor| &tensor.buffer).collect();
+        device.execute(&op, &sources, &buffers.iter().collect::<Vec<_>>())?;
+        if let Some(pending) = pending {
+            pending.record(&op, inputs, &written.iter().collect::<Vec<_>>());
+        }
         Ok(written)
     }
 
-    /// Runs `op` on `inputs`, writing this tensor.
+    /// Runs `op` on `inputs`, writing this tensor, which is new.
     pub(crate) fn fill_by(&self, op: &Op, inputs: &[&Tensor]) -> Result<()> {
+        let pending = tape::pending(op, inputs)?;
         let buffers: Vec<&Buffer> = inputs.iter().map(|t| &t.buffer).collect();
-        self.device.execute(op, &buffers, &[&self.buffer])
+        self.device.execute(op, &buffers, &[&self.buffer])?;
+        if let Some(pending) = pending {
+            pending.record(op, inputs, &[self]);
+        }
+        Ok(())
+    }
+
+    /// Where it stands on a tape.
+    pub(crate) fn track(&self) -> Option<&Track> {
+        self.track.get()
+    }
+
+    /// The same tensor on a tape.
+    pub(crate) fn tracked(&self, track: Track) -> Tensor {
+        Tensor { track: OnceLock::from(track), ..self.clone() }
+    }
+
+    /// A new tensor comes on a tape.
+    pub(crate) fn start_tracking(&self, track: Track) {
+        // A new tensor stands on none.
+        let _ = self.track.set(track);
+    }
+
+    /// Its memory as `spec` says, on no tape.
+    pub(crate) fn seen_as(&self, spec: TensorSpec) -> Tensor {
+        Tensor { dtype: spec.dtype, layout: spec.layout, track: OnceLock::new(), ..self.clone() }
     }
 
     /// The device that holds it.
@@ -341,9 +378,15 @@ impl Tensor {
         let op = Copy::new(source.spec(), self.spec())?;
         if source.buffer.same(&self.buffer) {
             let apart = source.copy()?;
-            return self.fill_by(&Copy::new(apart.spec(), self.spec())?.into(), &[&apart]);
+            return self.overwrite(&Copy::new(apart.spec(), self.spec())?.into(), &apart);
         }
-        self.fill_by(&op.into(), &[&source])
+        self.overwrite(&op.into(), &source)
+    }
+
+    /// Runs `op`, which writes this tensor in the place of what it held. No tape records that: gradients are of values that stay.
+    fn overwrite(&self, op: &Op, source: &Tensor) -> Result<()> {
+        tape::refuse_overwriting("assign", &[self, source])?;
+        self.device.execute(op, &[&source.buffer], &[&self.buffer])
     }
 
     fn byte_range(&self) -> std::ops::Range<u64> {

@@ -4,7 +4,8 @@
 //! what parameters, moments and counters of a training loop need, since a recorded step works on the buffers it was recorded with.
 
 use crate::ops::Map;
-use crate::{BinaryFn, DType, Device, Error, Expr, Program, Result, Scalar, Shape, Tensor, TensorSpec};
+use crate::tape;
+use crate::{BinaryFn, Buffer, DType, Device, Error, Expr, Program, Result, Scalar, Shape, Tensor, TensorSpec};
 
 impl Tensor {
     /// One kernel for several expressions over the same inputs, a new tensor of each: what they share is computed once.
@@ -118,8 +119,14 @@ fn run(
     let outputs: Vec<&Tensor> = updated.iter().copied().chain(&new).collect();
     let written: Vec<TensorSpec> = outputs.iter().map(|tensor| tensor.spec()).collect();
     let op = Map::several(label, program, specs, &written, updated.len())?;
-    let buffers = |tensors: &[&Tensor]| tensors.iter().map(|tensor| tensor.buffer.clone()).collect::<Vec<_>>();
-    let (inputs, outputs) = (buffers(inputs), buffers(&outputs));
-    device.execute(&op.into(), &inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>())?;
+    let op = op.into();
+    tape::refuse_overwriting(label, updated)?;
+    let pending = tape::pending(&op, inputs)?;
+    let sources: Vec<&Buffer> = inputs.iter().map(|tensor| &tensor.buffer).collect();
+    let targets: Vec<&Buffer> = outputs.iter().map(|tensor| &tensor.buffer).collect();
+    device.execute(&op, &sources, &targets)?;
+    if let Some(pending) = pending {
+        pending.record(&op, inputs, &outputs);
+    }
     Ok(new)
 }

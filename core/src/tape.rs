@@ -1,0 +1,307 @@
+//! The tape: what was computed from watched tensors, and how gradients come back.
+//!
+//! There is no second kind of tensor. [`Tape::watch`] gives a tensor that shares its memory with the one watched; every method works on
+//! it and on what is computed from it, and the one call through which tensors execute records. An operation that has no rule and reads
+//! such a tensor is refused there, by name, before it runs; results that are whole numbers or bool, such as positions and masks, carry no
+//! gradient and are not recorded. What a rule reads is kept, everything else goes as it would without a tape.
+//!
+//! [`Tape::backward`] takes the tape: a second one does not compile. It walks back from the loss through what the loss depends on
+//! alone, frees what was kept with its last use, and gives the gradients of the watched tensors. The whole of it, forward and back,
+//! can be recorded ([`Device::record`]) and replayed.
+//!
+//! Gradients belong to memory: that of a view is laid back into the tensor it is a view of, summed where the view repeats.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::gradient::{Gradient, Needs, Rule};
+use crate::graph::GraphOp;
+use crate::{Device, Error, KeepDims, Op, ReduceFn, Result, Shape, Tensor, TensorSpec};
+
+/// Tells tapes apart.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A record of operations on watched tensors. See the [module](self).
+///
+/// ```
+/// use polywarp_core::{Device, Tape, Tensor};
+///
+/// let device = Device::cpu();
+/// let w = Tensor::from_slice(&device, &[1.0f32, -2.0, 3.0], [3])?;
+/// let tape = Tape::new();
+/// let x = tape.watch(&w)?;
+/// let loss = x.mul(&x)?.sum(&[])?;
+/// let gradients = tape.backward(&loss)?;
+/// let dx = gradients.of(&x).expect("the loss depends on x");
+/// assert_eq!(dx.to_vec::<f32>()?, [2.0, -4.0, 6.0]);
+/// # Ok::<(), polywarp_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Tape {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    id: u64,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Dense tensors with gradients: those watched, and results.
+    nodes: Vec<TensorSpec>,
+    /// Which of them are watched.
+    watched: Vec<bool>,
+    entries: Vec<Entry>,
+}
+
+/// One operation that read a tracked tensor.
+#[derive(Debug)]
+struct Entry {
+    op: Op,
+    /// The node that each input is a view of, where it is tracked.
+    inputs: Vec<Option<usize>>,
+    /// The node of each output.
+    outputs: Vec<usize>,
+    /// What the rule reads: inputs as the operation saw them, then outputs.
+    saved: Vec<Option<Tensor>>,
+}
+
+/// Where a tensor stands on a tape. Part of the tensor.
+#[derive(Clone, Debug)]
+pub(crate) struct Track {
+    shared: Weak<Shared>,
+    tape: u64,
+    node: usize,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic while recording leaves an entry out: what it would have made is not tracked then.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn node(&mut self, spec: TensorSpec, is_watched: bool) -> usize {
+        self.nodes.push(spec);
+        self.watched.push(is_watched);
+        self.nodes.len() - 1
+    }
+}
+
+impl Default for Tape {
+    fn default() -> Tape {
+        Tape::new()
+    }
+}
+
+impl Tape {
+    /// A tape with nothing on it.
+    pub fn new() -> Tape {
+        let shared = Shared { id: NEXT.fetch_add(1, Ordering::Relaxed), inner: Mutex::default() };
+        Tape { shared: Arc::new(shared) }
+    }
+
+    /// `tensor`, watched: the same memory, and gradients of what is computed from the result.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a tensor that is no float, that is not dense, or that a live tape watches already.
+    pub fn watch(&self, tensor: &Tensor) -> Result<Tensor> {
+        let refuse = |reason: String| Err(Error::InvalidArgument { what: "watched tensor", reason });
+        if !tensor.dtype().is_float() {
+            return refuse(format!("{} has no gradient; watch floats", tensor.dtype()));
+        }
+        if !tensor.layout().is_contiguous() {
+            return refuse(format!("{:?} is not dense; watch the tensor that it is a view of", tensor.layout()));
+        }
+        if live(tensor).is_some() {
+            return refuse("a tape watches it already".to_owned());
+        }
+        let node = self.shared.lock().node(tensor.spec(), true);
+        Ok(tensor.tracked(Track { shared: Arc::downgrade(&self.shared), tape: self.shared.id, node }))
+    }
+
+    /// The gradients of `loss`, one element, by every watched tensor that it depends on.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a loss of several elements, and for one that this tape knows nothing of; memory errors of the device.
+    pub fn backward(self, loss: &Tensor) -> Result<Gradients> {
+        let refuse = |reason: &str| Err(Error::InvalidArgument { what: "loss", reason: reason.to_owned() });
+        if loss.shape().elements() != 1 {
+            return refuse("it has several elements; sum or average them first");
+        }
+        let track = loss.track().filter(|track| track.tape == self.shared.id);
+        let Some(node) = track.map(|track| track.node) else {
+            return refuse("it depends on no tensor that this tape watches");
+        };
+        let (device, mut inner) = (loss.device().clone(), std::mem::take(&mut *self.shared.lock()));
+        let mut gradients: Vec<Option<Tensor>> = vec![None; inner.nodes.len()];
+        let one = Tensor::full(&device, loss.dtype(), *loss.shape(), 1.0)?;
+        gradients[node] = Some(into_base(&inner.nodes[node], &loss.spec(), one)?);
+        // Entries stand in the order in which they ran: nothing later reads what an earlier one wrote.
+        while let Some(entry) = inner.entries.pop() {
+            let of_outputs: Vec<Option<Tensor>> = entry.outputs.iter().map(|&node| gradients[node].take()).collect();
+            if of_outputs.iter().all(Option::is_none) {
+                continue;
+            }
+            let found = entry.backward(&device, &of_outputs)?;
+            let tracked = entry.inputs.iter().zip(entry.op.inputs()).filter_map(|(node, spec)| Some(((*node)?, spec)));
+            for ((node, spec), gradient) in tracked.zip(found) {
+                let gradient = into_base(&inner.nodes[node], &spec, gradient)?;
+                gradients[node] = Some(match gradients[node].take() {
+                    Some(sum) => sum.add(&gradient)?,
+                    None => gradient,
+                });
+            }
+        }
+        let watched = gradients.into_iter().enumerate().filter(|(node, _)| inner.watched[*node]);
+        let of = watched.filter_map(|(node, gradient)| Some((node, gradient?))).collect();
+        Ok(Gradients { tape: self.shared.id, of })
+    }
+}
+
+impl Entry {
+    /// The gradients of the tracked inputs, in order, dense and of the shapes that the operation saw.
+    fn backward(&self, device: &Device, of_outputs: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
+        let wanted: Vec<bool> = self.inputs.iter().map(Option::is_some).collect();
+        let given: Vec<bool> = of_outputs.iter().map(Option::is_some).collect();
+        let rule = rule(&self.op, &Needs { inputs: &wanted, outputs: &given })?;
+        let missing = || Error::InvalidArgument {
+            what: "gradient",
+            reason: format!("{} reads what was not kept", self.op.name()),
+        };
+        let all = self.saved.iter().chain(of_outputs).map(Option::as_ref);
+        let (op, used) = GraphOp::new(self.op.name(), rule.graph, rule.inputs, rule.outputs);
+        let all: Vec<Option<&Tensor>> = all.collect();
+        let held = used.iter().map(|&number| all.get(number).copied().flatten().ok_or_else(missing));
+        Tensor::apply(device, op, &held.collect::<Result<Vec<_>>>()?)
+    }
+}
+
+/// The gradients of watched tensors.
+#[derive(Debug)]
+pub struct Gradients {
+    tape: u64,
+    of: HashMap<usize, Tensor>,
+}
+
+impl Gradients {
+    /// The gradient of `watched`, a tensor that [`Tape::watch`] gave: dense, of its shape and dtype. `None` where the loss does not
+    /// depend on it.
+    pub fn of(&self, watched: &Tensor) -> Option<&Tensor> {
+        let track = watched.track().filter(|track| track.tape == self.tape)?;
+        self.of.get(&track.node)
+    }
+}
+
+/// The live tape that `tensor` is tracked by, and its node there.
+fn live(tensor: &Tensor) -> Option<(Arc<Shared>, usize)> {
+    let track = tensor.track()?;
+    Some((track.shared.upgrade()?, track.node))
+}
+
+/// The rule of `op`.
+fn rule(op: &Op, needs: &Needs<'_>) -> Result<Rule> {
+    match op.gradient(needs)? {
+        Gradient::Rule(rule) => Ok(rule),
+        Gradient::Refused(reason) => {
+            let reason = format!("{} has no gradient: {reason}", op.name());
+            Err(Error::InvalidArgument { what: "gradient", reason })
+        }
+    }
+}
+
+/// An operation that is about to run on tracked tensors.
+pub(crate) struct Pending {
+    shared: Arc<Shared>,
+    inputs: Vec<Option<usize>>,
+    rule: Rule,
+}
+
+/// What must be recorded of `op` on `inputs`; `None` where no live tape watches any of them, or no result has a gradient.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for an operation without a rule, and for tensors of two tapes.
+pub(crate) fn pending(op: &Op, inputs: &[&Tensor]) -> Result<Option<Pending>> {
+    // Most calls end here.
+    if inputs.iter().all(|tensor| tensor.track().is_none()) {
+        return Ok(None);
+    }
+    let tracks: Vec<Option<(Arc<Shared>, usize)>> = inputs.iter().map(|tensor| live(tensor)).collect();
+    let outputs = op.outputs();
+    let given: Vec<bool> = outputs.iter().map(|output| output.spec.dtype.is_float()).collect();
+    let Some(shared) = tracks.iter().flatten().next().map(|(shared, _)| Arc::clone(shared)) else { return Ok(None) };
+    if !given.contains(&true) {
+        return Ok(None);
+    }
+    if tracks.iter().flatten().any(|(other, _)| !Arc::ptr_eq(other, &shared)) {
+        let reason = format!("{} of tensors that two tapes watch", op.name());
+        return Err(Error::InvalidArgument { what: "gradient", reason });
+    }
+    let inputs: Vec<Option<usize>> = tracks.into_iter().map(|track| track.map(|(_, node)| node)).collect();
+    let wanted: Vec<bool> = inputs.iter().map(Option::is_some).collect();
+    let rule = rule(op, &Needs { inputs: &wanted, outputs: &given })?;
+    Ok(Some(Pending { shared, inputs, rule }))
+}
+
+impl Pending {
+    /// Records that `op` has run on `inputs` and made `outputs`, which are tracked from now on.
+    pub(crate) fn record(self, op: &Op, inputs: &[&Tensor], outputs: &[&Tensor]) {
+        let of_inputs = inputs.iter().zip(op.inputs()).enumerate().map(|(number, (tensor, spec))| {
+            // As the operation saw it, and known to no tape.
+            self.rule.saves_input(number).then(|| tensor.seen_as(spec))
+        });
+        let of_outputs = outputs.iter().enumerate();
+        let of_outputs =
+            of_outputs.map(|(number, tensor)| self.rule.saves_output(number).then(|| tensor.seen_as(tensor.spec())));
+        let saved = of_inputs.chain(of_outputs).collect();
+        let mut inner = self.shared.lock();
+        let nodes: Vec<usize> = outputs.iter().map(|tensor| inner.node(tensor.spec(), false)).collect();
+        inner.entries.push(Entry { op: op.clone(), inputs: self.inputs, outputs: nodes.clone(), saved });
+        drop(inner);
+        for (tensor, node) in outputs.iter().zip(nodes).filter(|(tensor, _)| tensor.dtype().is_float()) {
+            tensor.start_tracking(Track { shared: Arc::downgrade(&self.shared), tape: self.shared.id, node });
+        }
+    }
+}
+
+/// Refuses to overwrite tensors that a live tape watches: gradients would be those of other values.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] saying what to do.
+pub(crate) fn refuse_overwriting(op: &'static str, tensors: &[&Tensor]) -> Result<()> {
+    if tensors.iter().all(|tensor| live(tensor).is_none()) {
+        return Ok(());
+    }
+    let reason =
+        format!("{op} overwrites a tensor that a live tape watches; end the tape by backward, or drop it, first");
+    Err(Error::InvalidArgument { what: "updated", reason })
+}
+
+/// A gradient of a view of `base`, laid back into the shape of `base`.
+fn into_base(base: &TensorSpec, view: &TensorSpec, gradient: Tensor) -> Result<Tensor> {
+    let dims = view.layout.dims().iter().zip(view.layout.strides()).enumerate();
+    let repeated: Vec<usize> =
+        dims.filter(|(_, (dim, stride))| **dim > 1 && **stride == 0).map(|(axis, _)| axis).collect();
+    let (mut gradient, mut layout) = (gradient, view.layout);
+    if !repeated.is_empty() {
+        gradient = gradient.reduce(ReduceFn::Sum, &repeated, KeepDims::Yes)?;
+        for axis in repeated {
+            layout = layout.slice(axis, 0, 1, 1)?;
+        }
+    }
+    let elements = base.layout.elements();
+    let layout = layout.with_offset(layout.offset() - base.layout.offset());
+    if layout.is_contiguous() && layout.elements() == elements {
+        return gradient.reshape(*base.layout.shape());
+    }
+    let whole = Tensor::zeros(gradient.device(), base.dtype, Shape::new(&[elements])?)?;
+    whole.seen_as(TensorSpec::new(base.dtype, layout)).assign(&gradient)?;
+    whole.reshape(*base.layout.shape())
+}
+
+#[cfg(test)]
+mod tests;
