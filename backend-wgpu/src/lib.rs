@@ -36,6 +36,7 @@ mod open;
 mod patch;
 mod pipelines;
 mod recording;
+mod shared_bool;
 mod stream;
 mod timing;
 mod transfer;

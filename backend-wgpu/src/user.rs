@@ -27,6 +27,7 @@ use crate::device::WgpuBackend;
 use crate::fault::{lock, watched, words};
 use crate::memory::{Block, Memory};
 use crate::pipelines::new_layout_id;
+use crate::shared_bool;
 use crate::stream::UserGroup;
 
 /// Most bytes of private variables and locals: eight times what WGSL guarantees (8192, "Limits"). Software drivers put
@@ -74,6 +75,7 @@ impl WgpuBackend {
         let read =
             read_kernel(device, kernel, capabilities_of(features)).map_err(|error| told_apart(error, features))?;
         refuse_f64_functions(device, kernel, &read)?;
+        shared_bool::refuse(device, &self.gpu.adapter_info(), kernel, &read)?;
         if let Some(limit) = self.caps.max_loop_rounds {
             check_loops(device, limit, kernel, &read)?;
         }
@@ -269,6 +271,12 @@ fn told_apart(error: Error, features: wgpu::Features) -> Error {
     }
 }
 
+/// ` (line 3, column 5 of the kernel)`; nothing where it is not known.
+pub(crate) fn place_of(kernel: &Kernel, span: Span) -> String {
+    let place = span.to_range().and_then(|range| place(&kernel.wgsl, range.start));
+    place.map_or(String::new(), |(line, column)| format!(" (line {line}, column {column} of the kernel)"))
+}
+
 /// Refuses functions of f64 that drivers compute garbage for, without a word: naga hands them on as instructions that take
 /// 16 and 32 bits alone (SPIR-V, "Extended Instructions for GLSL"). Kernels of the library have their own.
 fn refuse_f64_functions(device: &str, kernel: &Kernel, read: &ReadKernel) -> Result<()> {
@@ -278,8 +286,7 @@ fn refuse_f64_functions(device: &str, kernel: &Kernel, read: &ReadKernel) -> Res
     let functions = module.functions.iter().map(|(handle, function)| (function, &info[handle])).chain(entries);
     let found = functions.filter_map(|(function, info)| f64_function(&module.types, function, info)).next();
     let Some((name, span)) = found else { return Ok(()) };
-    let place = span.to_range().and_then(|range| place(&kernel.wgsl, range.start));
-    let place = place.map_or(String::new(), |(line, column)| format!(" (line {line}, column {column} of the kernel)"));
+    let place = place_of(kernel, span);
     Err(Error::Unsupported {
         device: device.to_owned(),
         what: format!("{name} of f64 in a kernel of your own"),
@@ -294,10 +301,7 @@ fn refuse_f64_functions(device: &str, kernel: &Kernel, read: &ReadKernel) -> Res
 fn check_loops(device: &str, limit: u32, kernel: &Kernel, read: &ReadKernel) -> Result<()> {
     let entry = read.module.entry_points.iter().position(|entry| entry.name == read.interface.entry);
     let found = guarded(|| Ok(loops::of_entry(&read.module, entry.unwrap_or(usize::MAX))))?;
-    let at = |span: Span| {
-        let place = span.to_range().and_then(|range| place(&kernel.wgsl, range.start));
-        place.map_or(String::new(), |(line, column)| format!(" (line {line}, column {column} of the kernel)"))
-    };
+    let at = |span: Span| place_of(kernel, span);
     if found.certain > u64::from(limit) {
         let place = found.longest.map_or(String::new(), |(_, span)| at(span));
         let reason = format!(
