@@ -42,7 +42,7 @@ mod precision;
 mod recording;
 mod scalar;
 mod shape;
-mod tape;
+pub mod tape;
 mod tensor;
 pub mod tuner;
 mod user_dir;

@@ -17,9 +17,9 @@ use crate::{Error, Expr, KeepDims, Layout, Result, Scalar, Shape, Tensor};
 pub struct LayerNorm {
     /// What is normalised, [..., n].
     pub input: TensorSpec,
-    /// Factors, [n], of the input's dtype.
+    /// Factors, `[n]`, of the input's dtype.
     pub gamma: TensorSpec,
-    /// Addends, [n], of the input's dtype.
+    /// Addends, `[n]`, of the input's dtype.
     pub beta: TensorSpec,
     /// Added to the variance; positive.
     pub epsilon: f64,
@@ -277,7 +277,7 @@ impl Operation for LayerNorm {
 }
 
 impl Tensor {
-    /// Each row of the last axis less its mean, over its deviation, times `gamma`, plus `beta` (both [n]): [`LayerNorm`].
+    /// Each row of the last axis less its mean, over its deviation, times `gamma`, plus `beta` (both `[n]`): [`LayerNorm`].
     ///
     /// # Errors
     /// As [`LayerNorm::new`]; [`Error::DeviceMismatch`]; memory errors of the device.
