@@ -13,10 +13,20 @@ pub fn in_child(name: &str, variables: &[(&str, &str)]) -> String {
     in_child_within(Duration::from_secs(60), name, variables)
 }
 
+/// What this program calls the test `name`: in a program of several files its module stands before it.
+fn path(name: &str) -> String {
+    let said = Command::new(std::env::current_exe().unwrap()).args(["--list", "--format", "terse"]).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    let mut paths = said.lines().filter_map(|line| line.strip_suffix(": test"));
+    let path =
+        paths.find(|path| path.strip_suffix(name).is_some_and(|module| module.is_empty() || module.ends_with("::")));
+    path.unwrap_or_else(|| panic!("there is no test {name}")).to_owned()
+}
+
 /// [`in_child`] for what takes longer.
 pub fn in_child_within(limit: Duration, name: &str, variables: &[(&str, &str)]) -> String {
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", name])
+        .args(["--exact", "--nocapture", &path(name)])
         .env(CHILD, name)
         .envs(variables.iter().copied())
         .stdout(Stdio::piped())

@@ -1,7 +1,7 @@
 //! Deliberately wrong devices: the proof that the harness can fail.
 //!
 //! [`broken`] wraps any device, lets it compute, and then damages the result the way real kernels go wrong. Each
-//! [`Fault`] must be caught by [`super::run`]; `core/tests/harness_can_fail.rs` demands it, and a third party can demand
+//! [`Fault`] must be caught by [`super::run`]; `core/tests/suite/harness_can_fail.rs` demands it, and a third party can demand
 //! it on its own backend.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What modules become for GLSL. That the values are right is `backend-wgpu/tests/values.rs`, on a GL driver; that valid
+//! What modules become for GLSL. That the values are right is `backend-wgpu/tests/suite/values.rs`, on a GL driver; that valid
 //! modules stay valid, and what is refused, is here.
 
 use naga::valid::Capabilities;

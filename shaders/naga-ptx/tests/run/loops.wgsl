@@ -1,5 +1,5 @@
 // Loops that do not end by themselves, or end sooner than they are made to: `n[0]` counts rounds, `n[1]` those of a loop
-// inside or of what goes on at a loop's end, `n[2]` is set after the loop. `tests/loops.rs` knows how many there must be.
+// inside or of what goes on at a loop's end, `n[2]` is set after the loop. `tests/suite/loops.rs` knows how many there must be.
 @group(0) @binding(0) var<storage, read_write> n: array<u32, 4>;
 
 @compute @workgroup_size(1)

@@ -1,4 +1,4 @@
-// What WGSL says of operations, memory and control flow, one result per place of `out`; `tests/semantics.rs` knows what
+// What WGSL says of operations, memory and control flow, one result per place of `out`; `tests/suite/semantics.rs` knows what
 // they must be. Nothing is known when compiling: every operand depends on the invocation or on `zeros`.
 struct Inner { x: u32, v: vec3<f32>, y: f32 }
 struct Layout {

@@ -218,7 +218,7 @@ fn coop_kernels(module: &mut Module) {
     }
 }
 
-/// Needs `ptxas` as `tests/ptxas.rs` does.
+/// Needs `ptxas` as `tests/suite/ptxas.rs` does.
 #[test]
 fn sequences_assemble() {
     let Some(ptxas) = ptxas() else { return };

@@ -1,6 +1,6 @@
 //! Every function on every type it takes, assembled by `ptxas`: PTX has the instructions, and they take the operands.
 //!
-//! Needs `ptxas` as `tests/ptxas.rs` does: `PTXAS` or the path; required when `POLYWARP_REQUIRE_PTXAS` is set.
+//! Needs `ptxas` as `tests/suite/ptxas.rs` does: `PTXAS` or the path; required when `POLYWARP_REQUIRE_PTXAS` is set.
 
 use naga::{BinaryOperator as Bo, ScalarKind, UnaryOperator};
 
