@@ -7,18 +7,24 @@ mod common;
 
 use std::time::Duration;
 
-use polywarp_core::Device;
 use polywarp_core::harness::bad_input::{self, Row};
-use polywarp_core::harness::{Part, Selection, contract, fit, recording, run};
+use polywarp_core::harness::{Level, Part, Selection, contract, fit, recording, run};
 use polywarp_core::ops::REGISTRY;
+use polywarp_core::{DType, Device};
 use polywarp_cuda::CudaBackend;
 
+/// All cases on a card. On the interpreted driver f32 whole, every other dtype of a family once, and of the rest another part
+/// every day: `shaders/tests/suite/ptx.rs` interprets the same kernels without a driver.
 #[test]
 fn cuda_conforms_and_nothing_is_unsupported() {
     let Some(backend) = common::first() else { return };
     println!("{backend:?}");
     let device = Device::new(backend);
-    let report = run(&device, &common::selection(), &mut |_| {});
+    let selection = common::selection();
+    let whole = selection.level == Level::Full || selection.family.is_some() || selection.filter.is_some();
+    let (part, in_full) =
+        if whole || !common::interpreted() { (Part::ALL, None) } else { (Part::today(4), Some(DType::F32)) };
+    let report = run(&device, &Selection { part, in_full, ..selection }, &mut |_| {});
     println!("{report}");
     assert!(report.ok(), "{}", report.problem().unwrap_or_default());
     for refused in &report.unsupported {

@@ -3,23 +3,31 @@
 //! `POLYWARP_REQUIRE_ADAPTERS=vulkan,gl` names the APIs that must be there, hardware or software: an absent one fails.
 //! Unset, it is both on Linux (Debian: mesa-vulkan-drivers, libvulkan1, libegl1, libgl1-mesa-dri) and the system's own
 //! API elsewhere. `POLYWARP_TEST_FAMILY=reduce` restricts a run to one family, `POLYWARP_TEST_FILTER` to cases by name;
-//! `POLYWARP_TEST_LEVEL=full` takes all sizes. Without any of these three, GL and devices with WebGPU's defaults run a part of the
-//! quick cases ([`EVERY_OF_GL`]).
+//! `POLYWARP_TEST_LEVEL=full` takes all sizes. Without any of these three, a part of the quick cases runs, another every day
+//! ([`Parts`]).
 
 mod common;
 
 use common::POOREST;
-use polywarp_core::Device;
 use polywarp_core::harness::{Level, Part, Selection, run, run_async};
+use polywarp_core::{DType, Device, DeviceKind};
 use polywarp_wgpu::{Options, adapters};
 
-/// Of the quick cases, which Vulkan with all it has runs whole, devices with WebGPU's defaults and those of GL, whose kernels are
-/// written in another language, run another part every day: software GPUs take minutes to compile.
-const EVERY_OF_WEBGPU_DEFAULTS: u64 = 4;
-const EVERY_OF_GL: u64 = 2;
+/// Which of the quick cases run: software GPUs take minutes to compile all of their kernels.
+enum Parts {
+    /// All on a real GPU; on a software one f32 whole, every other dtype of a family once, and of the rest one of so many.
+    F32And(u64),
+    /// One of so many.
+    Of(u64),
+}
 
-/// Runs a part of `parts` of the cases of the harness on the best adapter of `api`; on a rich device nothing may be unsupported.
-fn conforms(api: &str, options: Options, parts: u64) {
+const RICH: Parts = Parts::F32And(3);
+const WEBGPU_DEFAULTS: Parts = Parts::Of(4);
+/// Its kernels are written in another language.
+const GL: Parts = Parts::Of(2);
+
+/// Runs `parts` of the cases of the harness on the best adapter of `api`; on a rich device nothing may be unsupported.
+fn conforms(api: &str, options: Options, parts: Parts) {
     let default = if cfg!(target_os = "linux") {
         "vulkan,gl"
     } else if cfg!(target_vendor = "apple") {
@@ -42,8 +50,13 @@ fn conforms(api: &str, options: Options, parts: u64) {
     let selection = common::selection();
     // Asked for all sizes, or for something in particular, it leaves nothing out.
     let whole = selection.level == Level::Full || selection.family.is_some() || selection.filter.is_some();
-    let report =
-        run(&device, &Selection { part: if whole { Part::ALL } else { Part::today(parts) }, ..selection }, &mut |_| {});
+    let (part, in_full) = match parts {
+        _ if whole => (Part::ALL, None),
+        Parts::F32And(_) if entry.kind != DeviceKind::Software => (Part::ALL, None),
+        Parts::F32And(of) => (Part::today(of), Some(DType::F32)),
+        Parts::Of(of) => (Part::today(of), None),
+    };
+    let report = run(&device, &Selection { part, in_full, ..selection }, &mut |_| {});
     println!("{report}");
     assert!(report.ok(), "{}", report.problem().unwrap_or_default());
     for refused in &report.unsupported {
@@ -62,12 +75,12 @@ fn conforms(api: &str, options: Options, parts: u64) {
 
 #[test]
 fn vulkan_conforms() {
-    conforms("vulkan", Options::default(), 1);
+    conforms("vulkan", Options::default(), RICH);
 }
 
 #[test]
 fn vulkan_with_webgpu_defaults_conforms() {
-    conforms("vulkan", POOREST, EVERY_OF_WEBGPU_DEFAULTS);
+    conforms("vulkan", POOREST, WEBGPU_DEFAULTS);
 }
 
 /// As in a browser, where nothing may block; on native targets a thread then waits for the device.
@@ -85,17 +98,17 @@ fn vulkan_read_asynchronously_conforms() {
 
 #[test]
 fn gl_conforms() {
-    conforms("gl", Options::default(), EVERY_OF_GL);
+    conforms("gl", Options::default(), GL);
 }
 
 #[cfg(target_vendor = "apple")]
 #[test]
 fn metal_conforms() {
-    conforms("metal", Options::default(), 1);
+    conforms("metal", Options::default(), RICH);
 }
 
 #[cfg(windows)]
 #[test]
 fn dx12_conforms() {
-    conforms("dx12", Options::default(), 1);
+    conforms("dx12", Options::default(), RICH);
 }

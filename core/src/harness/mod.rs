@@ -47,6 +47,7 @@ pub use run::{run_case, run_case_async};
 pub use values::Values;
 pub use wrapped::{Wrap, Wrapped};
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,10 @@ pub struct Selection {
     pub filter: Option<String>,
     /// A part of these; all of them by default.
     pub part: Part,
+    /// With a part of the cases: those whose operands and results all have this dtype run every time, and of a family the first
+    /// case of every other combination of dtypes. Kernels for dtypes differ in how elements are loaded, stored and widened, which
+    /// one case shows, while their indices, tails and loops are the same text.
+    pub in_full: Option<DType>,
     /// How thorough.
     pub level: Level,
     /// Where all random values come from.
@@ -131,7 +136,14 @@ impl Selection {
         };
         let families = ops::REGISTRY.iter().filter(|f| self.family.as_deref().is_none_or(|name| name == f.name));
         let cases = families.flat_map(|family| (family.cases)(self.level)).filter(keep);
-        let cases = (0..).zip(cases).filter(|&(i, _)| self.part.takes(i)).map(|(_, case)| case).collect();
+        let mut met = HashSet::new();
+        let mut always = |case: &Case| {
+            let dtypes: Vec<DType> = case.op.inputs().iter().chain([case.op.output()]).map(|spec| spec.dtype).collect();
+            self.in_full.is_some_and(|dtype| dtypes.iter().all(|&of| of == dtype) || met.insert((case.family, dtypes)))
+        };
+        // A case of today's part is the first of its dtypes as well.
+        let takes = |&(i, ref case): &(u64, Case)| always(case) | self.part.takes(i);
+        let cases = (0..).zip(cases).filter(takes).map(|(_, case)| case).collect();
         (exact.map_or(self.seed, |(_, seed)| seed), cases)
     }
 }
@@ -216,5 +228,34 @@ fn expected(selection: &Selection, device: &Device, case: &Case, seed: u64, outc
             Outcome::Fail(Failure::new(case, seed, FailureKind::UnexpectedPass, text))
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_with_f32_in_full_meets_every_dtype_of_every_family() {
+        let (_, all) = Selection::default().cases();
+        let dtypes = |case: &Case| -> Vec<DType> {
+            case.op.inputs().iter().chain([case.op.output()]).map(|spec| spec.dtype).collect()
+        };
+        let kinds = |cases: &[Case]| cases.iter().map(|case| (case.family, dtypes(case))).collect::<HashSet<_>>();
+        let f32s = |cases: &[Case]| {
+            let of_f32 = cases.iter().filter(|case| dtypes(case).iter().all(|&dtype| dtype == DType::F32));
+            of_f32.map(|case| case.name.clone()).collect::<Vec<_>>()
+        };
+        let mut met = HashSet::new();
+        for day in 0..3 {
+            let selection = Selection { part: Part::named(3, Some(&day.to_string())), ..Selection::default() };
+            let (_, some) = Selection { in_full: Some(DType::F32), ..selection.clone() }.cases();
+            assert!(some.len() < all.len() && kinds(&some) == kinds(&all) && f32s(&some) == f32s(&all), "{day}");
+            let names: HashSet<String> = some.into_iter().map(|case| case.name).collect();
+            let (_, part) = selection.cases();
+            assert!(part.iter().all(|case| names.contains(&case.name)), "{day}");
+            met.extend(names);
+        }
+        assert_eq!(met.len(), all.len());
     }
 }

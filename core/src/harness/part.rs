@@ -24,7 +24,7 @@ impl Part {
         Part { of: of.max(1), at: 0 }
     }
 
-    fn named(of: u64, name: Option<&str>) -> Part {
+    pub(super) fn named(of: u64, name: Option<&str>) -> Part {
         if name == Some("all") {
             return Part::ALL;
         }
