@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use crate::Result;
@@ -14,13 +14,20 @@ pub struct Cmd {
     program: String,
     arguments: Vec<String>,
     variables: Vec<(&'static str, String)>,
+    /// Where it runs, if not where this program does.
+    folder: Option<PathBuf>,
 }
 
 impl Cmd {
     /// A command written as on a shell's line, without quoting: words are split at spaces.
     pub fn new(line: &str) -> Cmd {
         let mut words = line.split_whitespace().map(str::to_owned);
-        Cmd { program: words.next().unwrap_or_default(), arguments: words.collect(), variables: Vec::new() }
+        Cmd {
+            program: words.next().unwrap_or_default(),
+            arguments: words.collect(),
+            variables: Vec::new(),
+            folder: None,
+        }
     }
 
     /// Runs `path` instead, which may contain spaces.
@@ -40,6 +47,11 @@ impl Cmd {
 
     pub fn env(mut self, name: &'static str, value: impl Into<String>) -> Cmd {
         self.variables.push((name, value.into()));
+        self
+    }
+
+    pub fn within(mut self, folder: &Path) -> Cmd {
+        self.folder = Some(folder.to_owned());
         self
     }
 
@@ -75,6 +87,17 @@ impl Cmd {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Runs it and gives what it printed, its errors last, whether it failed or not.
+    pub fn text(&self) -> (String, Result) {
+        match self.command().output() {
+            Ok(output) => {
+                let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+                (format!("{out}{err}"), self.ended(Ok(output.status)))
+            }
+            Err(error) => (String::new(), self.ended(Err(error))),
+        }
+    }
+
     fn ended(&self, status: std::io::Result<ExitStatus>) -> Result {
         match status {
             Ok(status) if status.success() => Ok(()),
@@ -87,6 +110,9 @@ impl Cmd {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null());
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
         command
     }
 }

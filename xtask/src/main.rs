@@ -12,6 +12,7 @@ mod deny;
 mod docs;
 mod kernels;
 mod prepare;
+mod programs;
 mod prove;
 mod ptxas;
 mod rates;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Result;
 use crate::command::Cmd;
 use crate::counts::Counts;
+use crate::{Result, programs};
 
 /// GPU routes the tests may not skip, though a machine may lack a GPU: set-up makes sure of them on Linux.
 const REQUIRED_ADAPTERS: &str = if cfg!(target_os = "linux") { "vulkan,gl" } else { "" };
@@ -51,15 +51,31 @@ impl Run {
         self.step(name, |_| Cmd::new(line).run())
     }
 
+    /// Runs the tests of `line`, one program of cargo's after the other.
     pub fn tests(&mut self, name: &str, line: &str) -> Result {
-        let mut cmd = Cmd::new(line).env("POLYWARP_REQUIRE_ADAPTERS", REQUIRED_ADAPTERS);
-        if let Some(path) = &self.assembler {
-            cmd = cmd.env("PTXAS", path).env("POLYWARP_REQUIRE_PTXAS", "1");
-        }
-        if self.whole {
-            cmd = cmd.env("POLYWARP_TEST_PART", "all");
-        }
+        let cmd = self.variables()(Cmd::new(line));
         self.step(name, |counts| cmd.run_counting(counts))
+    }
+
+    /// Runs the test programs of `line` beside each other ([`programs`]).
+    pub fn programs(&mut self, name: &str, line: &str) -> Result {
+        let variables = self.variables();
+        self.step(name, |counts| programs::run(line, variables, counts))
+    }
+
+    /// Sets what tests are told.
+    fn variables(&self) -> impl Fn(Cmd) -> Cmd + Sync + use<> {
+        let (assembler, whole) = (self.assembler.clone(), self.whole);
+        move |mut cmd| {
+            cmd = cmd.env("POLYWARP_REQUIRE_ADAPTERS", REQUIRED_ADAPTERS);
+            if let Some(path) = &assembler {
+                cmd = cmd.env("PTXAS", path).env("POLYWARP_REQUIRE_PTXAS", "1");
+            }
+            if whole {
+                cmd = cmd.env("POLYWARP_TEST_PART", "all");
+            }
+            cmd
+        }
     }
 
     pub fn step(&mut self, name: &str, work: impl FnOnce(&mut Counts) -> Result) -> Result {

@@ -39,7 +39,7 @@ pub fn steps(run: &mut Run) -> Result {
     run.command("build", "cargo test --locked --workspace --no-run")?;
     // Examples with tests of their own are not among them as programs.
     run.command("examples", "cargo build --locked --workspace --examples")?;
-    run.tests("tests", "cargo test --locked --workspace --lib --bins --tests")?;
+    run.programs("tests", "cargo test --locked --workspace --lib --bins --tests")?;
     run.tests("documented examples", "cargo test --locked --workspace --doc")?;
     for example in examples()? {
         run.step(&format!("example {example}"), |counts| {

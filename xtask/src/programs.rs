@@ -1,0 +1,153 @@
+//! Test programs, two at a time: cargo runs one after the other, and at the end of each all processors but one wait for its
+//! longest test.
+//!
+//! What cargo builds it says in messages (`--message-format`); each program then runs as cargo would run it, in its package's
+//! folder. What one prints comes whole, when it has ended. The longest start first.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::Result;
+use crate::command::Cmd;
+use crate::counts::Counts;
+
+/// Programs at once. Each runs as many tests at once as there are processors, so that more would only take memory.
+const AT_ONCE: usize = 2;
+
+/// Programs that take half a minute and more, the longest first: the package's folder, and the program's name, `lib` for the
+/// tests within a library. The others follow as cargo names them.
+const LONGEST: [(&str, &str); 0] = [];
+
+/// A test program.
+struct Program {
+    /// How a `cargo test` selects it alone.
+    selected: String,
+    executable: PathBuf,
+    /// Its package's, where it runs.
+    folder: PathBuf,
+    name: String,
+}
+
+impl Program {
+    /// The one of which cargo says in `message` that it built it.
+    fn of_message(message: &serde_json::Value) -> Option<Program> {
+        let (target, executable) = (&message["target"], message["executable"].as_str()?);
+        if message["profile"]["test"] != true {
+            return None;
+        }
+        let (name, kind) = (target["name"].as_str()?, target["kind"][0].as_str()?);
+        let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
+        // `path+file:///folder#name@version`; `#version` alone where the folder has the package's name.
+        let (source, id) = message["package_id"].as_str()?.split_once('#')?;
+        let package = id.split_once('@').map_or_else(|| source.rsplit('/').next(), |(name, _)| Some(name))?;
+        let (name, selected) = match kind {
+            "bin" | "example" | "test" => (name, format!("--{kind} {name}")),
+            _ => ("lib", "--lib".to_owned()),
+        };
+        Some(Program {
+            selected: format!("--package {package} {selected}"),
+            executable: executable.into(),
+            folder: folder.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    fn rank(&self) -> usize {
+        let is_this = |&(folder, name): &(&str, &str)| self.folder.ends_with(folder) && self.name == name;
+        LONGEST.iter().position(is_this).unwrap_or(LONGEST.len())
+    }
+}
+
+/// Builds what `line` names, a `cargo test` of the workspace, and runs it with the variables that `with` sets. After a failure no
+/// other program starts.
+pub fn run(line: &str, with: impl Fn(Cmd) -> Cmd + Sync, counts: &mut Counts) -> Result {
+    let said = Cmd::new(line).args(["--no-run", "--message-format", "json-render-diagnostics"]).output()?;
+    let mut programs = of_messages(&said)?;
+    programs.sort_by_key(Program::rank);
+    let state = Mutex::new(State { waiting: programs.into(), counts, failed: None });
+    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(program) = { lock().next() } {
+                    // Which one it is that hangs, if one does.
+                    println!("-- {} starts", program.selected);
+                    let start = Instant::now();
+                    let command = Cmd::new("").program(&program.executable).within(&program.folder);
+                    let (text, outcome) = with(command).text();
+                    let mut state = lock();
+                    println!("\n-- {}: {:.1} s\n{text}", program.selected, start.elapsed().as_secs_f64());
+                    text.lines().for_each(|line| state.counts.add(Counts::of_line(line)));
+                    if let Err(why) = outcome {
+                        let again = with(Cmd::new(&format!("cargo test --locked {}", program.selected)));
+                        state.failed.get_or_insert(format!("{why}; to repeat it: {again}"));
+                    }
+                }
+            });
+        }
+    });
+    let failed = lock().failed.take();
+    failed.map_or(Ok(()), Err)
+}
+
+struct State<'a> {
+    waiting: VecDeque<Program>,
+    counts: &'a mut Counts,
+    failed: Option<String>,
+}
+
+impl State<'_> {
+    fn next(&mut self) -> Option<Program> {
+        if self.failed.is_some() { None } else { self.waiting.pop_front() }
+    }
+}
+
+/// The test programs among cargo's messages.
+fn of_messages(said: &str) -> Result<Vec<Program>> {
+    let mut programs = Vec::new();
+    for line in said.lines().filter(|line| line.starts_with('{')) {
+        let message = serde_json::from_str(line).map_err(|e| format!("cargo printed {line}: {e}"))?;
+        programs.extend(Program::of_message(&message));
+    }
+    if programs.is_empty() { Err("cargo built no test program".to_owned()) } else { Ok(programs) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_read_from_cargos_messages() {
+        let message = |id: &str, kind: &str, test: bool| {
+            serde_json::json!({
+                "reason": "compiler-artifact", "package_id": id, "manifest_path": "/w/core/Cargo.toml",
+                "target": {"kind": [kind], "name": "suite"}, "profile": {"test": test}, "executable": "/w/target/suite-1",
+            })
+            .to_string()
+        };
+        let test = message("path+file:///w/core#polywarp-core@0.1.0", "test", true);
+        let library = message("path+file:///w/xtask#0.1.0", "lib", true);
+        let program = message("path+file:///w/xtask#0.1.0", "bin", false);
+        let found = of_messages(&[test, program.clone(), library].join("\n")).unwrap();
+        let selected: Vec<&str> = found.iter().map(|program| program.selected.as_str()).collect();
+        assert_eq!(selected, ["--package polywarp-core --test suite", "--package xtask --lib"]);
+        assert_eq!(
+            (found[0].executable.as_path(), found[0].folder.as_path()),
+            (Path::new("/w/target/suite-1"), Path::new("/w/core"))
+        );
+        assert!(of_messages(&program).is_err());
+    }
+
+    #[test]
+    fn longest_programs_are_there() {
+        for (folder, program) in LONGEST {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
+            let is = [format!("tests/{program}.rs"), format!("tests/{program}/main.rs")]
+                .iter()
+                .any(|file| path.join(file).is_file());
+            assert!(is || (program == "lib" && path.join("src/lib.rs").is_file()), "{folder} {program}");
+        }
+    }
+}
