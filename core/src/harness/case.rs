@@ -73,6 +73,13 @@ impl Case {
         self.op.operands(&mut |operand| uses |= operand.spec.dtype == dtype);
         uses
     }
+
+    /// The dtypes of its operands, results among them, in the op's order.
+    pub(super) fn dtypes(&self) -> Vec<DType> {
+        let mut dtypes = Vec::new();
+        self.op.operands(&mut |operand| dtypes.push(operand.spec.dtype));
+        dtypes
+    }
 }
 
 /// How many elements outermost to innermost a case reads, in a view of which kind.

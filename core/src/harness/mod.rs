@@ -138,7 +138,7 @@ impl Selection {
         let cases = families.flat_map(|family| (family.cases)(self.level)).filter(keep);
         let mut met = HashSet::new();
         let mut always = |case: &Case| {
-            let dtypes: Vec<DType> = case.op.inputs().iter().chain([case.op.output()]).map(|spec| spec.dtype).collect();
+            let dtypes = case.dtypes();
             self.in_full.is_some_and(|dtype| dtypes.iter().all(|&of| of == dtype) || met.insert((case.family, dtypes)))
         };
         // A case of today's part is the first of its dtypes as well.
@@ -238,12 +238,9 @@ mod tests {
     #[test]
     fn part_with_f32_in_full_meets_every_dtype_of_every_family() {
         let (_, all) = Selection::default().cases();
-        let dtypes = |case: &Case| -> Vec<DType> {
-            case.op.inputs().iter().chain([case.op.output()]).map(|spec| spec.dtype).collect()
-        };
-        let kinds = |cases: &[Case]| cases.iter().map(|case| (case.family, dtypes(case))).collect::<HashSet<_>>();
+        let kinds = |cases: &[Case]| cases.iter().map(|case| (case.family, case.dtypes())).collect::<HashSet<_>>();
         let f32s = |cases: &[Case]| {
-            let of_f32 = cases.iter().filter(|case| dtypes(case).iter().all(|&dtype| dtype == DType::F32));
+            let of_f32 = cases.iter().filter(|case| case.dtypes().iter().all(|&dtype| dtype == DType::F32));
             of_f32.map(|case| case.name.clone()).collect::<Vec<_>>()
         };
         let mut met = HashSet::new();
