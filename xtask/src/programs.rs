@@ -18,7 +18,13 @@ const AT_ONCE: usize = 2;
 
 /// Programs that take half a minute and more, the longest first: the package's folder, and the program's name, `lib` for the
 /// tests within a library. The others follow as cargo names them.
-const LONGEST: [(&str, &str); 0] = [];
+const LONGEST: [(&str, &str); 5] = [
+    ("backend-wgpu", "conformance"),
+    ("shaders", "suite"),
+    ("backend-cuda", "conformance"),
+    ("backend-wgpu", "suite"),
+    ("shaders", "lib"),
+];
 
 /// A test program.
 struct Program {

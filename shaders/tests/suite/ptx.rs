@@ -28,8 +28,8 @@ fn level() -> Level {
     if variable("POLYWARP_TEST_LEVEL").as_deref() == Some("full") { Level::Full } else { Level::Quick }
 }
 
-/// Runs a part of so many of the cases of `families` on kernels for `target` ([`part`]).
-fn conforms(families: &[&str], target: Target, options: &RunOptions, parts: u64) {
+/// Runs a part of so many of the cases of `families` on kernels for `target` ([`part`]), beside it those of `in_full`.
+fn conforms(families: &[&str], target: Target, options: &RunOptions, parts: u64, in_full: Option<DType>) {
     let only = variable("POLYWARP_TEST_FAMILY");
     let filter = variable("POLYWARP_TEST_FILTER");
     for family in families.iter().filter(|name| only.as_deref().is_none_or(|only| only == **name)) {
@@ -39,6 +39,7 @@ fn conforms(families: &[&str], target: Target, options: &RunOptions, parts: u64)
             family: Some((*family).to_owned()),
             filter: filter.clone(),
             part: part(parts),
+            in_full,
             ..Selection::level(level())
         };
         let report = run(&device, &selection, &mut |_| {});
@@ -65,10 +66,10 @@ fn shard(shard: usize) -> Vec<(&'static str, bool)> {
     [of(&products, true), of(&others, false)].concat()
 }
 
-/// Of the families of products a half of the cases runs each day.
+/// f32 whole and every other dtype of a family once; of the rest one of three each day, of the families of products one of four.
 fn shard_conforms(number: usize) {
     for (family, long) in shard(number) {
-        conforms(&[family], Target::new(9, 0), &RunOptions::strict(), if long { 2 } else { 1 });
+        conforms(&[family], Target::new(9, 0), &RunOptions::strict(), if long { 4 } else { 3 }, Some(DType::F32));
     }
 }
 
@@ -281,12 +282,12 @@ fn products_do_not_depend_on_the_size_of_subgroups() {
     }
 }
 
-/// Of cases that all run in order as well, a part.
+/// Of cases that run in order as well, on one day or another, a part.
 #[test]
 fn any_order_and_the_worst_approximations_conform() {
     let options = RunOptions { shuffle: Some(1), perturb: Some(2), ..RunOptions::default() };
     let families: Vec<&str> = REGISTRY.iter().map(|family| family.name).collect();
-    conforms(&families, Target::OLDEST, &options, 4);
+    conforms(&families, Target::OLDEST, &options, 8, None);
 }
 
 /// The checks see something: kernels without their barriers do not pass.
