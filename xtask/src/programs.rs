@@ -26,6 +26,9 @@ const LONGEST: [(&str, &str); 5] = [
     ("shaders", "lib"),
 ];
 
+/// Programs that measure times, which others beside them would lengthen: one at a time, after the rest.
+const ALONE: [(&str, &str); 3] = [("backend-cuda", "cost"), ("backend-cuda", "order"), ("backend-wgpu", "cost")];
+
 /// A test program.
 struct Program {
     /// How a `cargo test` selects it alone.
@@ -60,9 +63,9 @@ impl Program {
         })
     }
 
-    fn rank(&self) -> usize {
-        let is_this = |&(folder, name): &(&str, &str)| self.folder.ends_with(folder) && self.name == name;
-        LONGEST.iter().position(is_this).unwrap_or(LONGEST.len())
+    /// Where it stands in `list`.
+    fn place(&self, list: &[(&str, &str)]) -> Option<usize> {
+        list.iter().position(|&(folder, name)| self.folder.ends_with(folder) && self.name == name)
     }
 }
 
@@ -71,11 +74,22 @@ impl Program {
 pub fn run(line: &str, with: impl Fn(Cmd) -> Cmd + Sync, counts: &mut Counts) -> Result {
     let said = Cmd::new(line).args(["--no-run", "--message-format", "json-render-diagnostics"]).output()?;
     let mut programs = of_messages(&said)?;
-    programs.sort_by_key(Program::rank);
+    programs.sort_by_key(|program| program.place(&LONGEST).unwrap_or(LONGEST.len()));
+    let (alone, beside) = programs.into_iter().partition(|program| program.place(&ALONE).is_some());
+    run_at_once(AT_ONCE, beside, &with, counts)?;
+    run_at_once(1, alone, &with, counts)
+}
+
+fn run_at_once(
+    most: usize,
+    programs: Vec<Program>,
+    with: &(impl Fn(Cmd) -> Cmd + Sync),
+    counts: &mut Counts,
+) -> Result {
     let state = Mutex::new(State { waiting: programs.into(), counts, failed: None });
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..most {
             scope.spawn(|| {
                 while let Some(program) = { lock().next() } {
                     // Which one it is that hangs, if one does.
@@ -147,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn longest_programs_are_there() {
-        for (folder, program) in LONGEST {
+    fn programs_with_a_place_are_there() {
+        for (folder, program) in LONGEST.into_iter().chain(ALONE) {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
             let is = [format!("tests/{program}.rs"), format!("tests/{program}/main.rs")]
                 .iter()
