@@ -21,10 +21,10 @@ enum Parts {
     Of(u64),
 }
 
-const RICH: Parts = Parts::F32And(3);
-const WEBGPU_DEFAULTS: Parts = Parts::Of(4);
+const RICH: Parts = Parts::F32And(6);
+const WEBGPU_DEFAULTS: Parts = Parts::Of(8);
 /// Its kernels are written in another language.
-const GL: Parts = Parts::Of(2);
+const GL: Parts = Parts::Of(6);
 
 /// Runs `parts` of the cases of the harness on the best adapter of `api`; on a rich device nothing may be unsupported.
 fn conforms(api: &str, options: Options, parts: Parts) {
