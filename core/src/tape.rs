@@ -17,10 +17,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::gradient::{Gradient, Needs, Rule};
 use crate::graph::GraphOp;
-use crate::{Device, Error, KeepDims, Op, ReduceFn, Result, Shape, Tensor, TensorSpec};
+use crate::{Buffer, Device, Error, KeepDims, Op, ReduceFn, Result, Shape, Tensor, TensorSpec};
 
 /// Tells tapes apart.
 static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Tapes that live: what they keep must not be overwritten, by whatever handle.
+static LIVE: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 /// A record of operations on watched tensors. See the [module](self).
 ///
@@ -48,8 +51,21 @@ struct Shared {
     inner: Mutex<Inner>,
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Its own handle is dead by now, as are those of others that are dropping.
+        live_tapes().retain(|tape| tape.strong_count() > 0);
+    }
+}
+
+fn live_tapes() -> MutexGuard<'static, Vec<Weak<Shared>>> {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[derive(Debug, Default)]
 struct Inner {
+    /// The memory of what is watched.
+    kept: Vec<Buffer>,
     /// Dense tensors with gradients: those watched, and results.
     nodes: Vec<TensorSpec>,
     /// Which of them are watched.
@@ -101,8 +117,9 @@ impl Default for Tape {
 impl Tape {
     /// A tape with nothing on it.
     pub fn new() -> Tape {
-        let shared = Shared { id: NEXT.fetch_add(1, Ordering::Relaxed), inner: Mutex::default() };
-        Tape { shared: Arc::new(shared) }
+        let shared = Arc::new(Shared { id: NEXT.fetch_add(1, Ordering::Relaxed), inner: Mutex::default() });
+        live_tapes().push(Arc::downgrade(&shared));
+        Tape { shared }
     }
 
     /// `tensor`, watched: the same memory, and gradients of what is computed from the result.
@@ -120,7 +137,10 @@ impl Tape {
         if live(tensor).is_some() {
             return refuse("a tape watches it already".to_owned());
         }
-        let node = self.shared.lock().node(tensor.spec(), true);
+        let mut inner = self.shared.lock();
+        let node = inner.node(tensor.spec(), true);
+        inner.kept.push(tensor.buffer().clone());
+        drop(inner);
         Ok(tensor.tracked(Track { shared: Arc::downgrade(&self.shared), tape: self.shared.id, node }))
     }
 
@@ -268,17 +288,41 @@ impl Pending {
     }
 }
 
-/// Refuses to overwrite tensors that a live tape watches: gradients would be those of other values.
+/// Refuses to overwrite memory that a live tape watches or keeps, through whichever tensor, and tensors that depend on what it
+/// watches: gradients would be those of other values.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] saying what to do.
 pub(crate) fn refuse_overwriting(op: &'static str, tensors: &[&Tensor]) -> Result<()> {
-    if tensors.iter().all(|tensor| live(tensor).is_none()) {
+    // The lock is let go before any tape may be: the last handle of one takes it.
+    let tapes: Vec<Arc<Shared>> = live_tapes().iter().filter_map(Weak::upgrade).collect();
+    let keeps = |tape: &Arc<Shared>, tensor: &Tensor| {
+        let inner = tape.lock();
+        let saved = inner.entries.iter().flat_map(|entry| entry.saved.iter().flatten());
+        saved.map(Tensor::buffer).chain(&inner.kept).any(|kept| kept.same(tensor.buffer()))
+    };
+    let is_kept = |tensor: &Tensor| live(tensor).is_some() || tapes.iter().any(|tape| keeps(tape, tensor));
+    if !tensors.iter().any(|tensor| is_kept(tensor)) {
         return Ok(());
     }
-    let reason =
-        format!("{op} overwrites a tensor that a live tape watches; end the tape by backward, or drop it, first");
+    let reason = format!(
+        "{op} overwrites a tensor that a live tape watches or keeps; end the tape by backward, or drop it, first"
+    );
     Err(Error::InvalidArgument { what: "updated", reason })
+}
+
+/// Refuses to put what a live tape watches where no tape follows: its gradient would end there in silence.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] saying what to do.
+pub(crate) fn refuse_leaving(op: &'static str, source: &Tensor) -> Result<()> {
+    if live(source).is_none() {
+        return Ok(());
+    }
+    let reason = format!(
+        "{op} puts what a live tape watches where no tape follows it; make a new tensor, or end the tape first"
+    );
+    Err(Error::InvalidArgument { what: "source", reason })
 }
 
 /// A gradient of a view of `base`, laid back into the shape of `base`.

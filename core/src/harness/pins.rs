@@ -30,23 +30,27 @@ impl Pins {
     /// # Errors
     /// The lines that differ, in a message that says what to do; or that the file cannot be written.
     pub fn differences(&self, kept: &str, path: &str) -> Result<(), String> {
+        let Some(differences) = self.compared(kept, path) else { return Ok(()) };
+        if std::env::var("POLYWARP_PINS").is_ok_and(|value| value == "renew") {
+            return std::fs::write(path, &self.0).map_err(|error| format!("{path}: {error}"));
+        }
+        Err(differences)
+    }
+
+    fn compared(&self, kept: &str, path: &str) -> Option<String> {
         let missing = |from: &str, of: &str| -> Vec<String> {
             of.lines().filter(|line| !from.lines().any(|other| other == *line)).map(str::to_owned).collect()
         };
         let (gone, new) = (missing(&self.0, kept), missing(kept, &self.0));
-        if gone.is_empty() && new.is_empty() {
-            return Ok(());
-        }
-        if std::env::var("POLYWARP_PINS").is_ok_and(|value| value == "renew") {
-            return std::fs::write(path, &self.0).map_err(|error| format!("{path}: {error}"));
-        }
         let list = |lines: &[String]| lines.iter().map(|line| format!("\n    {line}")).collect::<String>();
-        Err(format!(
-            "texts that must not change by accident are not those of {path}\n  before:{}\n  now:{}\nPOLYWARP_PINS=renew \
-             keeps them",
-            list(&gone),
-            list(&new)
-        ))
+        (!gone.is_empty() || !new.is_empty()).then(|| {
+            format!(
+                "texts that must not change by accident are not those of {path}\n  before:{}\n  now:{}\nPOLYWARP_PINS=renew \
+                 keeps them",
+                list(&gone),
+                list(&new)
+            )
+        })
     }
 }
 
@@ -63,10 +67,10 @@ mod tests {
         let mut pins = Pins::default();
         pins.pin("a", ["x", "y"]);
         let kept = pins.0.clone();
-        assert_eq!(pins.differences(&kept, "nowhere"), Ok(()));
+        assert_eq!(pins.compared(&kept, "here"), None);
         let mut other = Pins::default();
         other.pin("a", ["xy"]);
-        assert!(other.differences(&kept, "nowhere").unwrap_err().contains("before:\n    a 2 "));
+        assert!(other.compared(&kept, "here").is_some_and(|text| text.contains("before:\n    a 2 ")));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::bad_input::Row;
 use super::rows::{self, Answer, Test};
 use crate::ops::Map;
 use crate::{
-    Binding, DType, Device, Distribution, Error, Expr, Kernel, MatmulOptions, Program, Recording, Result, Tensor,
+    Binding, DType, Device, Distribution, Error, Expr, Kernel, MatmulOptions, Program, Recording, Result, Tape, Tensor,
     UnaryFn,
 };
 
@@ -23,6 +23,7 @@ const ROWS: &[(&str, Test)] = &[
     ("inputs written and assigned between replays", inputs_change),
     ("inputs written between replays that nobody waits for", writes_keep_their_turn),
     ("updates in place, by counters on the device", updates),
+    ("a step of training, with the bits and the memory of eager ones", training),
     ("launches on the same buffers with their own parameters", own_parameters),
     ("a hundred replays of a state update", state_update),
     ("hundreds of launches in one recording", long_chain),
@@ -136,6 +137,43 @@ fn writes_keep_their_turn(device: &Device) -> Result<Answer> {
     }
     x.write(&[7u32; 5])?;
     Ok(equal("sum", &sum.to_vec::<u32>()?, &[111; 5]))
+}
+
+fn training(device: &Device) -> Result<Answer> {
+    // y = tanh(x w), a loss, its gradient, and w less a part of it, in place.
+    let step = |w: &Tensor, x: &Tensor| -> Result<()> {
+        let tape = Tape::new();
+        let watched = tape.watch(w)?;
+        let y = x.matmul(&watched)?.tanh()?;
+        let gradients = tape.backward(&y.mul(&y)?.mean(&[])?)?;
+        let [gradient, value] = [0, 1].map(Expr::input);
+        match gradients.of(&watched) {
+            Some(found) => Tensor::update(&[value - gradient * 0.5], &[found], &[w]).map(drop),
+            None => Err(Error::InvalidArgument { what: "gradient", reason: "the loss depends on w".to_owned() }),
+        }
+    };
+    let x = Tensor::arange(device, DType::F32, -1.0, 0.125, 20)?.reshape([5, 4])?;
+    let weights = || Tensor::arange(device, DType::F32, -0.75, 0.125, 12)?.reshape([4, 3])?.copy();
+    let (eager, replayed) = (weights()?, weights()?);
+    let recording = device.record(|| step(&replayed, &x))?;
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        step(&eager, &x)?;
+        recording.replay()?;
+        device.synchronize()?;
+        held.push(device.memory().in_use_bytes);
+    }
+    let bits =
+        |tensor: &Tensor| Ok::<_, Error>(tensor.to_vec::<f32>()?.iter().map(|x| x.to_bits()).collect::<Vec<u32>>());
+    let before = bits(&weights()?)?;
+    let (eager, replayed) = (bits(&eager)?, bits(&replayed)?);
+    if eager == before {
+        return Ok(Err("the step changes nothing".to_owned()));
+    }
+    if held.iter().any(|bytes| *bytes != held[0]) {
+        return Ok(Err(format!("bytes in use differ from step to step: {held:?}")));
+    }
+    Ok(equal("weights", &replayed, &eager))
 }
 
 fn updates(device: &Device) -> Result<Answer> {

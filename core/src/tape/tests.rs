@@ -84,6 +84,16 @@ fn what_cannot_be_differentiated_is_refused_before_it_runs() {
     invalid(watched.prod(&[]).unwrap_err(), "prod has no gradient: a product has no rule yet");
     invalid(watched.add_scalar_(1).unwrap_err(), "a live tape watches");
     invalid(watched.assign(&x).unwrap_err(), "a live tape watches");
+    // By whichever handle, and what a rule will read as well.
+    invalid(x.add_scalar_(1).unwrap_err(), "a live tape watches");
+    let kept = numbers(&device, 6, &[2, 3]);
+    let product = watched.mul(&kept).unwrap();
+    invalid(kept.mul_scalar_(2).unwrap_err(), "watches or keeps");
+    invalid(kept.slice(0, 0..1).unwrap().assign(&kept.slice(0, 1..2).unwrap()).unwrap_err(), "watches or keeps");
+    invalid(kept.write(&[0.0; 6]).unwrap_err(), "watches or keeps");
+    let elsewhere = numbers(&device, 6, &[2, 3]);
+    invalid(elsewhere.assign(&product).unwrap_err(), "where no tape follows");
+    elsewhere.assign(&kept).unwrap();
     let other = Tape::new();
     invalid(other.watch(&x).unwrap().add(&watched).unwrap_err(), "two tapes");
     // Positions and masks carry none, and stop nothing.
@@ -97,7 +107,8 @@ fn what_cannot_be_differentiated_is_refused_before_it_runs() {
     let gradients = tape.backward(&sum).unwrap();
     assert_eq!(gradients.of(&watched).unwrap().to_vec::<f64>().unwrap(), [1.0; 6]);
     assert!(gradients.of(&unrelated).is_none() && gradients.of(&x).is_none());
-    // The tape is gone: what it watched is a tensor like any other.
+    drop(other);
+    // The tapes are gone: what they watched is a tensor like any other.
     watched.add_scalar_(1).unwrap();
     assert!(watched.prod(&[]).is_ok());
     let tape = Tape::new();

@@ -360,6 +360,7 @@ impl Tensor {
             let (shape, expected) = (self.dims().to_vec(), self.elements());
             return Err(Error::DataLength { shape, expected, got: data.len() as u64 });
         }
+        tape::refuse_overwriting("write", &[self])?;
         if self.layout.is_contiguous() {
             return self.device.backend().write(&self.buffer, self.byte_range().start, T::as_bytes(data));
         }
@@ -385,7 +386,8 @@ impl Tensor {
 
     /// Runs `op`, which writes this tensor in the place of what it held. No tape records that: gradients are of values that stay.
     fn overwrite(&self, op: &Op, source: &Tensor) -> Result<()> {
-        tape::refuse_overwriting("assign", &[self, source])?;
+        tape::refuse_overwriting("assign", &[self])?;
+        tape::refuse_leaving("assign", source)?;
         self.device.execute(op, &[&source.buffer], &[&self.buffer])
     }
 
