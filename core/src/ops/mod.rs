@@ -86,6 +86,14 @@ pub struct Family {
     pub benches: fn(BenchSize) -> Vec<BenchCase>,
 }
 
+impl Family {
+    /// Whether its operations are graphs of others, and have no kernels of their own.
+    pub fn is_composed(&self) -> bool {
+        let first = (self.cases)(Level::Quick).into_iter().next();
+        first.is_some_and(|case| matches!(case.op.decompose(), Ok(Some(_))))
+    }
+}
+
 macro_rules! registry {
     ($($name:literal $file:ident $summary:literal),* $(,)?) => {
         /// Every family, sorted by name.
