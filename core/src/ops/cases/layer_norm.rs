@@ -57,7 +57,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     let wanted = [DType::F32, DType::F16].into_iter();
     wanted
         .filter_map(|dtype| {
-            Some(BenchCase::new(format!("layer norm {dtype}"), Suite::Softmax, op(dtype).ok()?, Metric::Bytes))
+            Some(BenchCase::new(format!("layer norm {dtype}"), Suite::Reduce, op(dtype).ok()?, Metric::Bytes))
         })
         .collect()
 }
