@@ -15,9 +15,9 @@ use polywarp_wgpu::{Options, adapters};
 
 /// Which of the quick cases run: software GPUs take minutes to compile all of their kernels.
 enum Parts {
-    /// All on a real GPU; on a software one f32 whole, every other dtype of a family once, and of the rest one of so many.
+    /// A real GPU runs all cases. A software one runs all of f32, one case of every other dtype of a family, and of the rest every n-th.
     F32And(u64),
-    /// One of so many.
+    /// Every n-th case.
     Of(u64),
 }
 

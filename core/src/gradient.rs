@@ -12,7 +12,7 @@ use crate::graph::{Builder, Graph, Place, Value};
 use crate::operation::Operation;
 use crate::{Error, Layout, Result, TensorSpec};
 
-/// Of which operands gradients are asked for, and of which they are there.
+/// Which gradients are asked for, and which are given.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs<'a> {
     /// For each operand read, whether its gradient is wanted.

@@ -40,7 +40,7 @@ struct Program {
 }
 
 impl Program {
-    /// The one of which cargo says in `message` that it built it.
+    /// The program that cargo says it built; `message` is cargo's line. `None` for other messages.
     fn of_message(message: &serde_json::Value) -> Option<Program> {
         let (target, executable) = (&message["target"], message["executable"].as_str()?);
         if message["profile"]["test"] != true {

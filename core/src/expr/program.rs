@@ -207,12 +207,6 @@ impl Program {
         self.steps.get(usize::from(self.result(number))).map_or(DType::F32, |step| step.1)
     }
 
-    /// How many inputs it reads at least: one more than the largest number among them.
-    pub fn inputs(&self) -> usize {
-        let number = |step: &(Step, DType)| if let Step::Input(n) = step.0 { usize::from(n) + 1 } else { 0 };
-        self.steps.iter().map(number).max().unwrap_or(0)
-    }
-
     /// Arithmetic steps per element: what [`crate::Cost`] counts as operations.
     pub fn operations(&self) -> u64 {
         let leaf = |step: &Step| matches!(step, Step::Input(_) | Step::Constant(_) | Step::Index);

@@ -140,9 +140,8 @@ impl Builder {
     }
 
     fn one(&mut self, op: impl Into<Op>, inputs: &[Value]) -> Result<Value> {
-        let name = "graph";
         let first = self.apply(op, inputs)?.into_iter().next();
-        first.ok_or_else(|| Error::InvalidArgument { what: name, reason: "a step without a result".to_owned() })
+        first.ok_or_else(|| Error::InvalidArgument { what: "graph", reason: "a step without a result".to_owned() })
     }
 
     /// Elementwise expressions over `values`, which are broadcast to one shape: a result of each.

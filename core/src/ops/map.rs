@@ -28,7 +28,7 @@ pub struct Map {
     pub output: TensorSpec,
     /// The outputs after it: dense, of its shape and of their result's dtype.
     pub others: Vec<TensorSpec>,
-    /// So many outputs, the first ones, are updated: the program reads what they hold as inputs after [`Map::inputs`].
+    /// The number of outputs that are updated: the first ones. The program reads what they hold as inputs after [`Map::inputs`].
     pub updates: usize,
 }
 
@@ -43,7 +43,7 @@ impl Map {
         Map { label, program, inputs, output, others: Vec::new(), updates: 0 }.check()
     }
 
-    /// A checked elementwise op that writes each of `outputs`, the first `updates` of which it reads as well.
+    /// A checked elementwise op of several outputs. It updates the first `updates` of them and writes the others.
     ///
     /// # Errors
     /// As [`Map::new`]; [`Error::InvalidArgument`] for more updates than outputs and for outputs that the program has no results for.

@@ -20,6 +20,7 @@
 //! `matmul/blocks.rs`.
 
 mod blocks;
+mod gradient;
 pub(super) mod key;
 pub(super) mod tuned;
 
@@ -31,11 +32,10 @@ pub use blocks::ScaleBlocks;
 
 use super::sample::{self, every, thin};
 use super::{Arithmetic, Content, Facts, Op, Operand, Operation, Sample, TensorSpec, UnaryFn, check_dense_output};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
-use crate::graph::Value;
+use crate::gradient::{Gradient, Needs};
 use crate::oracle::{Approx, Expected, HostTensor, Span};
 use crate::tuner::Tuned;
-use crate::{BinaryFn, DType, Error, Expr, KeepDims, Precision, ReduceFn, Result, Scalar, Shape};
+use crate::{BinaryFn, DType, Error, Precision, Result, Scalar, Shape};
 #[cfg(feature = "cpu")]
 use crate::{cpu, operation::HostResult};
 
@@ -571,47 +571,8 @@ impl Operation for Matmul {
         vec![self.expected(inputs)]
     }
 
-    /// Of D = alpha A B + beta C + bias: dA = alpha dD B^T, dB = alpha A^T dD, dC = beta dD, the bias's is the sum of dD's rows.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
-        if self.activation.is_some() {
-            return Ok(Gradient::Refused("with an activation what it was applied to is gone: apply it by itself"));
-        }
-        if self.scale_a.is_some() || self.scale_b.is_some() || !self.output.dtype.is_float() {
-            return Ok(Gradient::Refused("quantised products have no rule: train in floats"));
-        }
-        let mut rule = RuleBuilder::new(self, needs)?;
-        let (a, b, dd) = (rule.input(0)?, rule.input(1)?, rule.gradient(0)?);
-        let [of_c, of_bias, ..] = self.places();
-        let scaled = |rule: &mut RuleBuilder, value: Value, factor: f64, dtype: DType| {
-            let compute = value.dtype().compute();
-            if factor == 1.0 && value.dtype() == dtype {
-                return Ok(value);
-            }
-            rule.graph.map(&(Expr::input(0).cast(compute) * Expr::constant(factor).cast(compute)).cast(dtype), &[value])
-        };
-        let mut gradients = Vec::new();
-        // Of operands of one kind: a gradient in a wider dtype becomes theirs before it is multiplied.
-        let dd_of_a = rule.graph.cast(dd, self.a.dtype)?;
-        for input in 0..needs.inputs.len() {
-            if !rule.wants(input) {
-                continue;
-            }
-            let gradient = match input {
-                0 | 1 => {
-                    let (left, right) = if input == 0 { (dd_of_a, b.t()?) } else { (a.t()?, dd_of_a) };
-                    let product = rule.graph.matmul(left, right, self.precision, self.a.dtype)?;
-                    scaled(&mut rule, product, self.alpha, self.a.dtype)?
-                }
-                _ if of_c == Some(input) => scaled(&mut rule, dd, self.beta, self.output.dtype)?,
-                _ if of_bias == Some(input) => {
-                    let axes: Vec<usize> = (0..dd.dims().len() - 1).collect();
-                    rule.graph.reduce(ReduceFn::Sum, dd, &axes, KeepDims::No)?
-                }
-                _ => continue,
-            };
-            gradients.push(Some(gradient));
-        }
-        rule.finish(gradients)
+        gradient::of(self, needs)
     }
 
     #[cfg(feature = "cpu")]

@@ -32,7 +32,7 @@ pub struct Kernel {
     inputs: Vec<(Element, Mode)>,
     output: Output,
     others: Vec<Output>,
-    /// So many outputs, the first ones, are read as well: inputs after `inputs`.
+    /// The number of outputs that are read as well, as inputs after `inputs`: the first ones.
     updates: usize,
     /// Collapsed dimensions of the strided inputs; 0 when there is none.
     rank: usize,

@@ -28,7 +28,7 @@ fn level() -> Level {
     if variable("POLYWARP_TEST_LEVEL").as_deref() == Some("full") { Level::Full } else { Level::Quick }
 }
 
-/// Runs a part of so many of the cases of `families` on kernels for `target` ([`part`]), beside it those of `in_full`.
+/// Runs one of `parts` parts of the cases of `families` on kernels for `target` ([`part`]), and all cases of the dtype `in_full`.
 fn conforms(families: &[&str], target: Target, options: &RunOptions, parts: u64, in_full: Option<DType>) {
     let only = variable("POLYWARP_TEST_FAMILY");
     let filter = variable("POLYWARP_TEST_FILTER");

@@ -8,7 +8,7 @@ use crate::{CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec};
 
 const FAMILY: &str = "update";
 
-/// A program of these results over `inputs` and over the outputs that are updated, the first so many.
+/// A program of these results. It reads `inputs`, and the outputs that it updates: the first ones, of the dtypes `updated`.
 fn several(exprs: &[Expr], inputs: Vec<TensorSpec>, updated: &[DType], dims: &[u64]) -> Result<Map> {
     let dtypes: Vec<DType> = inputs.iter().map(|input| input.dtype).chain(updated.iter().copied()).collect();
     let program = Program::compile_all(exprs, &dtypes)?;

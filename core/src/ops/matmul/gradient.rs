@@ -1,0 +1,49 @@
+//! The gradient of a product, by products of its factors.
+
+use super::Matmul;
+use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::graph::Value;
+use crate::{DType, Expr, KeepDims, ReduceFn, Result};
+
+/// Of D = alpha A B + beta C + bias: dA = alpha dD B^T, dB = alpha A^T dD, dC = beta dD, the bias's is the sum of dD's rows.
+pub(super) fn of(op: &Matmul, needs: &Needs<'_>) -> Result<Gradient> {
+    if op.activation.is_some() {
+        return Ok(Gradient::Refused("with an activation what it was applied to is gone: apply it by itself"));
+    }
+    if op.scale_a.is_some() || op.scale_b.is_some() || !op.output.dtype.is_float() {
+        return Ok(Gradient::Refused("quantised products have no rule: train in floats"));
+    }
+    let mut rule = RuleBuilder::new(op, needs)?;
+    let (a, b, dd) = (rule.input(0)?, rule.input(1)?, rule.gradient(0)?);
+    let [of_c, of_bias, ..] = op.places();
+    let scaled = |rule: &mut RuleBuilder, value: Value, factor: f64, dtype: DType| {
+        let compute = value.dtype().compute();
+        if factor == 1.0 && value.dtype() == dtype {
+            return Ok(value);
+        }
+        rule.graph.map(&(Expr::input(0).cast(compute) * Expr::constant(factor).cast(compute)).cast(dtype), &[value])
+    };
+    let mut gradients = Vec::new();
+    // Of operands of one kind: a gradient in a wider dtype becomes theirs before it is multiplied.
+    let dd_of_a = rule.graph.cast(dd, op.a.dtype)?;
+    for input in 0..needs.inputs.len() {
+        if !rule.wants(input) {
+            continue;
+        }
+        let gradient = match input {
+            0 | 1 => {
+                let (left, right) = if input == 0 { (dd_of_a, b.t()?) } else { (a.t()?, dd_of_a) };
+                let product = rule.graph.matmul(left, right, op.precision, op.a.dtype)?;
+                scaled(&mut rule, product, op.alpha, op.a.dtype)?
+            }
+            _ if of_c == Some(input) => scaled(&mut rule, dd, op.beta, op.output.dtype)?,
+            _ if of_bias == Some(input) => {
+                let axes: Vec<usize> = (0..dd.dims().len() - 1).collect();
+                rule.graph.reduce(ReduceFn::Sum, dd, &axes, KeepDims::No)?
+            }
+            _ => continue,
+        };
+        gradients.push(Some(gradient));
+    }
+    rule.finish(gradients)
+}
