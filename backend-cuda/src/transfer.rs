@@ -183,7 +183,7 @@ impl CudaBackend {
             Ok(Some(arrival))
         };
         match begin() {
-            Ok(Some(arrival)) => Box::pin(Awaited(arrival)),
+            Ok(Some(arrival)) => Box::pin(Awaited(Some(arrival))),
             Ok(None) => Box::pin(std::future::ready(Ok(Vec::new()))),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }
@@ -232,22 +232,29 @@ fn wake(waker: Waker) {
     }
 }
 
-/// Waits for an [`Arrival`].
-struct Awaited(Arc<Arrival>);
+/// Waits for an [`Arrival`], which is given away with its value.
+struct Awaited(Option<Arc<Arrival>>);
 
 impl Future for Awaited {
     type Output = Outcome;
 
-    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Outcome> {
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Outcome> {
+        let Some(arrival) = &self.0 else {
+            // Nothing would ever wake who waits for a second value.
+            let reason = "the future has given its bytes already; start another read".to_owned();
+            return Poll::Ready(Err(Error::InvalidArgument { what: "read", reason }));
+        };
         // A waker's own code, to clone and to drop it, runs outside of the lock, for which the thread that waits may wait.
         let fresh = Some(task.waker().clone());
         let (value, _old) = {
-            let mut state = lock(&self.0.0);
+            let mut state = lock(&arrival.0);
             let value = state.0.take();
             let kept = if value.is_none() { fresh } else { None };
             (value, std::mem::replace(&mut state.1, kept))
         };
-        value.map_or(Poll::Pending, Poll::Ready)
+        let Some(value) = value else { return Poll::Pending };
+        self.0 = None;
+        Poll::Ready(value)
     }
 }
 

@@ -7,7 +7,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Wake};
+use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
 
 use common::{Control, add_kernel, assert_alive, bind, card_to_myself, download, interpreted, upload, usable};
@@ -336,15 +336,21 @@ fn waker_that_panics_harms_no_other_read() {
         (0..200).for_each(|_| backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &busy)]).unwrap());
         let waker = Arc::new(Panics(AtomicU32::new(0)));
         let mut read = backend.read(&busy, 0..4);
-        let pending = read.as_mut().poll(&mut Context::from_waker(&Arc::clone(&waker).into())).is_pending();
+        let first = read.as_mut().poll(&mut Context::from_waker(&Arc::clone(&waker).into()));
         let started = Instant::now();
-        while pending && waker.0.load(Ordering::SeqCst) == 0 {
+        while first.is_pending() && waker.0.load(Ordering::SeqCst) == 0 {
             assert!(started.elapsed() < Duration::from_secs(20), "never woken");
             std::thread::yield_now();
         }
-        woken += u32::from(pending);
+        woken += u32::from(first.is_pending());
         // The bytes came all the same, and so do those of reads after it.
-        assert_eq!(common::words(&pollster::block_on(read).unwrap()), [200 * (round + 1)]);
+        let bytes = match first {
+            Poll::Ready(bytes) => bytes,
+            Poll::Pending => pollster::block_on(&mut read),
+        };
+        assert_eq!(common::words(&bytes.unwrap()), [200 * (round + 1)]);
+        let again = pollster::block_on(read);
+        assert!(matches!(again, Err(Error::InvalidArgument { what: "read", .. })), "{again:?}");
         let other = upload(&backend, &[9]);
         assert_eq!(common::words(&pollster::block_on(backend.read(&other, 0..4)).unwrap()), [9]);
     }

@@ -1,9 +1,11 @@
 //! Running other programs: what is run is also what is printed, so that a reader can repeat it.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::counts::Counts;
@@ -87,14 +89,30 @@ impl Cmd {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs it and gives what it printed, its errors last, whether it failed or not.
-    pub fn text(&self) -> (String, Result) {
-        match self.command().output() {
-            Ok(output) => {
-                let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
-                (format!("{out}{err}"), self.ended(Ok(output.status)))
+    /// Runs it for `most` at the longest, with what it prints going to the file `printed`. After that time it is killed, and the
+    /// error says that it hangs.
+    pub fn run_within(&self, most: Duration, printed: &Path) -> Result {
+        // Not a pipe, which processes that the program leaves behind would keep open.
+        let unwritable = |error| format!("cannot write {}: {error}", printed.display());
+        let out = File::create(printed).map_err(unwritable)?;
+        let err = out.try_clone().map_err(unwritable)?;
+        let mut child = match self.command().stdout(out).stderr(err).spawn() {
+            Ok(child) => child,
+            Err(error) => return self.ended(Err(error)),
+        };
+        let start = Instant::now();
+        loop {
+            match child.try_wait() {
+                Ok(None) if start.elapsed() < most => std::thread::sleep(Duration::from_millis(20)),
+                Ok(None) => {
+                    // It may have ended by itself meanwhile, which is as good.
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(format!("`{self}` hangs: killed after {} s", most.as_secs()));
+                }
+                Ok(Some(status)) => return self.ended(Ok(status)),
+                Err(error) => return self.ended(Err(error)),
             }
-            Err(error) => (String::new(), self.ended(Err(error))),
         }
     }
 
@@ -159,6 +177,16 @@ mod tests {
     fn display_is_a_shell_line() {
         let cmd = Cmd::new("cargo test --doc").env("RUSTDOCFLAGS", "-D warnings").arg("it's");
         assert_eq!(cmd.to_string(), r"RUSTDOCFLAGS='-D warnings' cargo test --doc 'it'\''s'");
+    }
+
+    #[test]
+    fn run_within_ends_what_hangs_and_keeps_what_it_printed() {
+        let file = std::env::temp_dir().join(format!("polywarp-xtask-{}", std::process::id()));
+        let patient = Cmd::new("echo some words").run_within(Duration::from_secs(60), &file);
+        assert_eq!((patient, std::fs::read_to_string(&file).unwrap().as_str()), (Ok(()), "some words\n"));
+        let hangs = Cmd::new("sleep 600").run_within(Duration::from_millis(100), &file).unwrap_err();
+        assert!(hangs.contains("`sleep 600` hangs"), "{hangs}");
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::command::Cmd;
@@ -15,6 +15,9 @@ use crate::counts::Counts;
 
 /// Programs at once. Each runs as many tests at once as there are processors, so that more would only take memory.
 const AT_ONCE: usize = 2;
+
+/// What runs longer hangs: the longest takes two minutes on two processors.
+const LONGEST_RUN: Duration = Duration::from_secs(900);
 
 /// Programs that take half a minute and more, the longest first: the package's folder, and the program's name, `lib` for the
 /// tests within a library. The others follow as cargo names them.
@@ -96,7 +99,10 @@ fn run_at_once(
                     println!("-- {} starts", program.selected);
                     let start = Instant::now();
                     let command = Cmd::new("").program(&program.executable).within(&program.folder);
-                    let (text, outcome) = with(command).text();
+                    let printed = program.executable.with_extension("printed");
+                    let outcome = with(command).run_within(LONGEST_RUN, &printed);
+                    let text = std::fs::read(&printed).unwrap_or_default();
+                    let text = String::from_utf8_lossy(&text);
                     let mut state = lock();
                     println!("\n-- {}: {:.1} s\n{text}", program.selected, start.elapsed().as_secs_f64());
                     text.lines().for_each(|line| state.counts.add(Counts::of_line(line)));
