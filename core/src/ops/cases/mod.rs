@@ -10,6 +10,7 @@ pub mod cast;
 pub mod clamp;
 pub mod compare;
 pub mod copy;
+pub mod cross_entropy;
 pub mod expr;
 pub mod fill;
 #[cfg(test)]
@@ -21,8 +22,10 @@ pub mod quantize;
 pub mod random;
 pub mod reduce;
 pub mod reduced_matmul;
+pub mod scatter_add;
 pub mod softmax;
 pub mod sparse24;
+pub mod take;
 pub mod unary;
 pub mod update;
 pub mod where_;
