@@ -21,6 +21,7 @@
 //! | your own shader on a device | [`Kernel`], [`Backend::launch`] |
 //! | the same work again and again, at a small part of the host's cost | [`Device::record`], [`Recording`] |
 //! | whether an operation fits, and batches that shrink until they do | [`Device::fits`], [`in_batches`] |
+//! | training: parameters, optimisers, schedules, checkpoints | [`Tape`], [`nn`] |
 //! | the proof that a device computes rightly | [`harness`] |
 //! | what only wgpu devices have: your own `wgpu::Device`, buffers in and out | `wgpu` (feature `wgpu`) |
 //! | what only CUDA devices have: your own context, addresses in and out, events, copies between cards | `cuda` (feature `cuda`) |
@@ -41,6 +42,7 @@ pub use devices::{
     device_with, devices,
 };
 pub use polywarp_core::*;
+pub use polywarp_nn as nn;
 
 /// The offline shader compiler.
 #[cfg(feature = "compiler")]

@@ -378,6 +378,16 @@ pub enum Error {
         /// What to do instead.
         advice: &'static str,
     },
+    /// A file that could not be read or written, or that does not hold what was asked for.
+    #[error("{path}{}: {reason}", of_tensor(.tensor))]
+    File {
+        /// The file.
+        path: String,
+        /// The tensor in it that is at fault, where it is one.
+        tensor: Option<String>,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// The driver or graphics API refused a call the library made.
     #[error("{device}: {op} failed: {message}")]
     Backend {
@@ -435,6 +445,10 @@ fn of_request(requested: u64) -> String {
         0 => "for the driver's own needs".to_owned(),
         bytes => format!("{bytes} bytes requested"),
     }
+}
+
+fn of_tensor(tensor: &Option<String>) -> String {
+    tensor.as_ref().map(|name| format!(", tensor `{name}`")).unwrap_or_default()
 }
 
 fn of_limit(limit: &Option<u64>) -> String {

@@ -15,7 +15,7 @@ use crate::{Result, docs, setup};
 const TARGET: &str = "wasm32-unknown-unknown";
 
 /// No default features: the CPU backend's thread pool has no threads to run on there.
-const CRATES: &str = "--no-default-features --package polywarp-core --package polywarp-shaders --package polywarp-wgpu";
+const CRATES: &str = "--no-default-features --package polywarp-core --package polywarp-nn --package polywarp-shaders --package polywarp-wgpu";
 
 /// The program that `cargo xtask web` runs.
 const PROGRAM: &str = "--package polywarp-web-tests";
@@ -26,7 +26,7 @@ const FOLDER: &str = "target/wasm/sid";
 /// A compiler, the web's standard library, its linker, and a C library for build scripts to link with.
 const PACKAGES: &str = "rustc,cargo,libstd-rust-dev-wasm32,lld,libc6-dev";
 
-/// Builds the three crates, by whichever compiler can.
+/// Builds the crates, by whichever compiler can.
 pub fn run() -> Result {
     build(CRATES).map(|_| ())
 }

@@ -1,0 +1,240 @@
+//! Tensors in files: safetensors, read and written whole.
+//!
+//! The format is a length, a header in JSON and raw little-endian elements (github.com/huggingface/safetensors); crate `safetensors` reads
+//! and writes it. Pickle, which runs code when it is read, is recognised and refused. The decision to know: [`save`] writes beside the
+//! file and renames, so a crash leaves the file before or the new one, never a half.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use polywarp_core::{DType, Device, Error, IntoShape, Result, Shape, Tensor};
+use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorView};
+
+/// The bytes before the header, which hold its length.
+const LENGTH_BYTES: usize = 8;
+
+/// Temporary files that may lie beside a file before it is an error.
+const MOST_LEFT: u32 = 1000;
+
+/// Writes `tensors` under their names, with `metadata` beside them. Waits for the device.
+///
+/// # Errors
+/// [`Error::File`] for a name that is given twice or is the format's own, and for what the operating system refuses; as
+/// [`Tensor::to_bytes`].
+pub fn save(path: impl AsRef<Path>, tensors: &[(&str, &Tensor)], metadata: &BTreeMap<String, String>) -> Result<()> {
+    let path = path.as_ref();
+    let mut held: BTreeMap<&str, (Dtype, Vec<usize>, Vec<u8>)> = BTreeMap::new();
+    for &(name, tensor) in tensors {
+        if name == "__metadata__" {
+            return Err(fault(path, Some(name), "the format keeps this name for itself"));
+        }
+        let dims = tensor.dims().iter().map(|&dim| usize::try_from(dim)).collect::<Result<_, _>>();
+        let dims = dims.map_err(|_| fault(path, Some(name), "it is larger than this machine can address"))?;
+        let dtype = DTYPES.iter().find(|(dtype, _)| *dtype == tensor.dtype());
+        let Some(&(_, dtype)) = dtype else {
+            return Err(fault(path, Some(name), &format!("the format has no {}", tensor.dtype())));
+        };
+        if held.insert(name, (dtype, dims, tensor.to_bytes()?)).is_some() {
+            return Err(fault(path, Some(name), "the name is given twice"));
+        }
+    }
+    let mut views = Vec::with_capacity(held.len());
+    for (name, (dtype, dims, bytes)) in &held {
+        let view = TensorView::new(*dtype, dims.clone(), bytes);
+        views.push((*name, view.map_err(|error| fault(path, Some(name), &error.to_string()))?));
+    }
+    let metadata =
+        (!metadata.is_empty()).then(|| metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect());
+    let bytes = safetensors::serialize(views, metadata).map_err(|error| fault(path, None, &error.to_string()))?;
+    replace(path, &bytes).map_err(|error| fault(path, None, &format!("cannot be written: {error}")))
+}
+
+/// Reads the file and its header. Tensors are made as they are asked for.
+///
+/// # Errors
+/// [`Error::File`] for a file that cannot be read, is no safetensors file, is damaged or cut off, or has a dtype that the format does not know.
+pub fn load(path: impl AsRef<Path>) -> Result<Loaded> {
+    let path = path.as_ref();
+    let bytes = fs::read(path).map_err(|error| fault(path, None, &format!("cannot be read: {error}")))?;
+    if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02") {
+        let reason = "it is a zip or pickle file, such as torch.save writes, which runs code when it is read; convert it where it was made, \
+                      by safetensors.torch.save_file";
+        return Err(fault(path, None, reason));
+    }
+    let (length, header) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(path, &bytes, &error))?;
+    Ok(Loaded { path: path.to_owned(), bytes, start: LENGTH_BYTES + length, header })
+}
+
+/// A file that was read: tensors by name, and metadata.
+#[derive(Debug)]
+pub struct Loaded {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    /// Where the elements begin.
+    start: usize,
+    header: Metadata,
+}
+
+impl Loaded {
+    /// The names, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let mut names = self.header.offset_keys();
+        names.sort_unstable();
+        names
+    }
+
+    /// Whether there is a tensor `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.header.info(name).is_some()
+    }
+
+    /// The text under `key`.
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.header.metadata().as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The tensor `name`, on `device`.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a name that is not there, a dtype that polywarp has not, and bytes that are no bool; memory errors of the device.
+    pub fn tensor(&self, device: &Device, name: &str) -> Result<Tensor> {
+        let (dtype, shape) = self.spec(name)?;
+        let bytes = self.elements(name)?;
+        if dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
+            return Err(self.fault(Some(name), "a byte of it is neither 0 nor 1, which a bool is"));
+        }
+        Tensor::from_bytes(device, dtype, bytes, shape)
+    }
+
+    /// The tensor `name`, which must be of `dtype` and `shape`.
+    ///
+    /// # Errors
+    /// [`Error::File`] for another dtype or shape, and as [`Loaded::tensor`].
+    pub fn tensor_of(&self, device: &Device, name: &str, dtype: DType, shape: impl IntoShape) -> Result<Tensor> {
+        self.expect(name, dtype, &shape.into_shape()?)?;
+        self.tensor(device, name)
+    }
+
+    /// Refuses the tensor `name` where it is not of `dtype` and `shape`.
+    pub(crate) fn expect(&self, name: &str, dtype: DType, shape: &Shape) -> Result<()> {
+        let (has, of) = self.spec(name)?;
+        if has != dtype {
+            return Err(self.fault(Some(name), &format!("it is {has}, not {dtype}")));
+        }
+        if of != *shape {
+            return Err(self.fault(Some(name), &format!("its shape is {of}, not {shape}")));
+        }
+        Ok(())
+    }
+
+    /// The dtype and shape of the tensor `name`.
+    ///
+    /// # Errors
+    /// As [`Loaded::tensor`].
+    pub fn spec(&self, name: &str) -> Result<(DType, Shape)> {
+        let info = self.header.info(name).ok_or_else(|| self.fault(Some(name), "there is none of this name"))?;
+        let unknown = || self.fault(Some(name), &format!("polywarp has no dtype {:?}", info.dtype));
+        let (dtype, _) = DTYPES.into_iter().find(|(_, stored)| *stored == info.dtype).ok_or_else(unknown)?;
+        let dims: Vec<u64> = info.shape.iter().map(|&dim| dim as u64).collect();
+        let shape = Shape::new(&dims).map_err(|error| self.fault(Some(name), &error.to_string()))?;
+        Ok((dtype, shape))
+    }
+
+    /// The bytes of the tensor `name`.
+    fn elements(&self, name: &str) -> Result<&[u8]> {
+        // The header was checked against the file's length.
+        let range = self.header.info(name).map(|info| info.data_offsets);
+        let bytes = range.and_then(|(from, to)| self.bytes.get(self.start..)?.get(from..to));
+        bytes.ok_or_else(|| self.fault(Some(name), "there is none of this name"))
+    }
+
+    pub(crate) fn fault(&self, tensor: Option<&str>, reason: &str) -> Error {
+        fault(&self.path, tensor, reason)
+    }
+}
+
+/// [`Error::File`].
+pub(crate) fn fault(path: &Path, tensor: Option<&str>, reason: &str) -> Error {
+    let (path, tensor) = (path.display().to_string(), tensor.map(str::to_owned));
+    Error::File { path, tensor, reason: reason.to_owned() }
+}
+
+/// Which fault of the file the crate means.
+fn damaged(path: &Path, bytes: &[u8], error: &SafeTensorError) -> Error {
+    match error {
+        SafeTensorError::MetadataIncompleteBuffer => {
+            fault(path, None, "it is cut off, or longer than its header says; fetch or write it again")
+        }
+        SafeTensorError::InvalidHeaderDeserialization(cause) => {
+            let tensor = of_unknown_dtype(bytes);
+            fault(path, tensor.as_deref(), &format!("its header is damaged or of a newer format: {cause}"))
+        }
+        SafeTensorError::InvalidOffset(name) => fault(path, Some(name), &format!("the header is damaged: {error}")),
+        other => fault(path, None, &format!("it is no safetensors file, or its header is damaged: {other}")),
+    }
+}
+
+/// The first tensor, if any, that has a dtype which the format does not know.
+fn of_unknown_dtype(bytes: &[u8]) -> Option<String> {
+    let length: [u8; LENGTH_BYTES] = bytes.get(..LENGTH_BYTES)?.try_into().ok()?;
+    let end = LENGTH_BYTES.checked_add(usize::try_from(u64::from_le_bytes(length)).ok()?)?;
+    let header: serde_json::Value = serde_json::from_slice(bytes.get(LENGTH_BYTES..end)?).ok()?;
+    let is_unknown = |entry: &serde_json::Value| serde_json::from_value::<Dtype>(entry["dtype"].clone()).is_err();
+    let mut tensors = header.as_object()?.iter().filter(|(name, _)| *name != "__metadata__");
+    tensors.find(|(_, entry)| is_unknown(entry)).map(|(name, _)| name.clone())
+}
+
+/// Puts `bytes` in the place of the file, whole or not at all.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (temporary, mut file) = beside(path)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let replaced = written.and_then(|()| fs::rename(&temporary, path));
+    if replaced.is_err() {
+        // The first error is the one to tell of.
+        let _ = fs::remove_file(&temporary);
+    }
+    replaced
+}
+
+/// A new file in the folder of `path`. What others write there at the same time, or left there, has other names.
+fn beside(path: &Path) -> io::Result<(PathBuf, fs::File)> {
+    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
+    let mut number = 0;
+    loop {
+        let temporary = path.with_file_name(format!(".{}.{number}.part", name.to_string_lossy()));
+        match fs::File::create_new(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_LEFT => number += 1,
+            opened => return opened.map(|file| (temporary, file)),
+        }
+    }
+}
+
+/// The dtypes that both sides have.
+const DTYPES: [(DType, Dtype); 12] = [
+    (DType::Bool, Dtype::BOOL),
+    (DType::I8, Dtype::I8),
+    (DType::U8, Dtype::U8),
+    (DType::I32, Dtype::I32),
+    (DType::U32, Dtype::U32),
+    (DType::I64, Dtype::I64),
+    (DType::F8E4M3, Dtype::F8_E4M3),
+    (DType::F8E5M2, Dtype::F8_E5M2),
+    (DType::F16, Dtype::F16),
+    (DType::BF16, Dtype::BF16),
+    (DType::F32, Dtype::F32),
+    (DType::F64, Dtype::F64),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dtype_has_a_place_in_the_format() {
+        for dtype in DType::ALL {
+            assert!(DTYPES.iter().any(|(own, _)| *own == dtype), "{dtype}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Flat tensors: a number for every element of every parameter, in few buffers.
+//!
+//! Values, gradients, moments and averages all are a [`Flat`]: one f32 tensor for each bucket. So an optimiser's step is one launch for each
+//! bucket and not for each parameter. The decision to know: parameters with the same options share a bucket, in reverse order of their
+//! registration, because backward finishes the last ones first; each starts at a multiple of [`ALIGNMENT`] elements, and what lies between
+//! them is 0 and stays 0.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use polywarp_core::{DType, Device, Error, Result, Shape, Tensor};
+
+use crate::{Decay, Init, invalid};
+
+/// Elements: 256 bytes, the widest alignment that WebGPU may ask of a binding's offset.
+pub(crate) const ALIGNMENT: u64 = 64;
+
+/// A parameter as it is registered.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub name: String,
+    pub shape: Shape,
+    pub init: Init,
+    pub decay: Decay,
+}
+
+/// Where a parameter lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub bucket: usize,
+    /// Its first element in the bucket.
+    pub start: u64,
+    pub shape: Shape,
+}
+
+/// Where all parameters lie: what everything flat is laid out by.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// In order of registration.
+    pub names: Vec<String>,
+    pub places: Vec<Place>,
+    /// Elements of each bucket, and whether what is in it decays.
+    pub buckets: Vec<(u64, Decay)>,
+    numbers: HashMap<String, usize>,
+}
+
+impl Places {
+    /// `most` is how many elements a bucket may have, as long as it holds more than one parameter.
+    pub fn new(entries: &[Entry], most: u64) -> Result<Places> {
+        let mut buckets: Vec<(u64, Decay)> = Vec::new();
+        let mut places = Vec::with_capacity(entries.len());
+        for Entry { shape, decay, .. } in entries.iter().rev() {
+            let too_large = || Error::SizeOverflow { shape: shape.dims().to_vec(), dtype: Some(DType::F32) };
+            let elements = shape.elements().checked_next_multiple_of(ALIGNMENT).ok_or_else(too_large)?;
+            let fits = |end: u64| end.checked_add(elements).is_some_and(|end| end <= most);
+            let open = buckets.iter().rposition(|(_, of)| of == decay).filter(|&open| fits(buckets[open].0));
+            let bucket = open.unwrap_or_else(|| {
+                buckets.push((0, *decay));
+                buckets.len() - 1
+            });
+            places.push(Place { bucket, start: buckets[bucket].0, shape: *shape });
+            buckets[bucket].0 += elements;
+        }
+        places.reverse();
+        let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+        let numbers = names.iter().enumerate().map(|(number, name)| (name.clone(), number)).collect();
+        Ok(Places { names, places, buckets, numbers })
+    }
+
+    /// The registration number of `name`.
+    pub fn number(&self, name: &str) -> Result<usize> {
+        match self.numbers.get(name) {
+            Some(&number) => Ok(number),
+            None => invalid("parameter", format!("there is none named `{name}`")),
+        }
+    }
+}
+
+/// One f32 tensor for each bucket of some [`Parameters`](crate::Parameters), and in it a place for each parameter.
+#[derive(Clone, Debug)]
+pub struct Flat {
+    pub(crate) places: Arc<Places>,
+    tensors: Vec<Tensor>,
+    /// A view of each parameter's place, in order of registration.
+    views: Vec<Tensor>,
+}
+
+impl Flat {
+    /// All zero.
+    pub(crate) fn zeros(device: &Device, places: &Arc<Places>) -> Result<Flat> {
+        let tensors = places.buckets.iter().map(|&(elements, _)| Tensor::zeros(device, DType::F32, [elements]));
+        Flat::of(places, tensors.collect::<Result<_>>()?)
+    }
+
+    /// A copy in memory of its own.
+    pub(crate) fn copy(&self) -> Result<Flat> {
+        Flat::of(&self.places, self.tensors.iter().map(Tensor::copy).collect::<Result<_>>()?)
+    }
+
+    fn of(places: &Arc<Places>, tensors: Vec<Tensor>) -> Result<Flat> {
+        let view = |place: &Place| {
+            let elements = place.start..place.start + place.shape.elements();
+            tensors[place.bucket].slice(0, elements)?.reshape(place.shape)
+        };
+        let views = places.places.iter().map(view).collect::<Result<_>>()?;
+        Ok(Flat { places: Arc::clone(places), tensors, views })
+    }
+
+    /// The tensors of the buckets, `[n]` each: padding between parameters included, which is 0.
+    pub fn buckets(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// The place of the parameter `name`, of its shape: a view, which sees every change.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an unknown name.
+    pub fn get(&self, name: &str) -> Result<&Tensor> {
+        Ok(&self.views[self.places.number(name)?])
+    }
+
+    /// The places with their names, in order of registration.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.places.names.iter().map(String::as_str).zip(&self.views)
+    }
+
+    pub(crate) fn views(&self) -> &[Tensor] {
+        &self.views
+    }
+
+    /// Whether both are laid out for the same parameters; `what` is refused if not.
+    pub(crate) fn expect_places(&self, what: &'static str, places: &Arc<Places>) -> Result<()> {
+        if Arc::ptr_eq(&self.places, places) {
+            return Ok(());
+        }
+        invalid(what, "it was made for other parameters")
+    }
+}

@@ -1,0 +1,96 @@
+//! Training: parameters, optimisers, schedules, loss scaling and checkpoints, over tensors of any device.
+//!
+//! This crate adds no operation and knows no backend: it calls the methods of [`Tensor`] alone. Gradients come from
+//! [`Tape`](polywarp_core::Tape); layers are here only as far as examples need them.
+//!
+//! The decision to know: everything that changes from step to step (learning rate, step number, loss scale, clip coefficient) is a tensor of
+//! one element on the device, and no step reads a value back. So a whole step is recorded once by
+//! [`Device::record`] and replayed without the host.
+//!
+//! ```
+//! use polywarp_core::{Device, Tape, Tensor};
+//! use polywarp_nn::{Adam, Bias, Builder, Linear, Method, Optimiser, Reduction, Schedule, StepOptions, mse_loss};
+//!
+//! let device = Device::cpu();
+//! let mut builder = Builder::new(7);
+//! let layer = Linear::new(&mut builder, "layer", 2, 1, Bias::Yes)?;
+//! let parameters = builder.build(&device)?;
+//! let optimiser = Optimiser::new(&parameters, Method::AdamW(Adam::default()), Schedule::Constant, 0.1)?;
+//! let x = Tensor::from_slice(&device, &[0.0f32, 1.0, 1.0, 0.0, 1.0, 1.0], [3, 2])?;
+//! let y = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0], [3, 1])?;
+//! let step = device.record(|| {
+//!     let tape = Tape::new();
+//!     let watched = parameters.watch(&tape)?;
+//!     let loss = mse_loss(&layer.forward(&watched, &x)?, &y, Reduction::Mean)?;
+//!     parameters.collect(&watched, &tape.backward(&loss)?)?;
+//!     optimiser.step(&parameters, &StepOptions::default())?;
+//!     Ok(loss)
+//! })?;
+//! let first = step.replay()?.item::<f32>()?;
+//! for _ in 0..100 {
+//!     step.replay()?;
+//! }
+//! assert!(step.outputs().item::<f32>()? < first / 100.0);
+//! # Ok::<(), polywarp_core::Error>(())
+//! ```
+//!
+//! | to find | look in |
+//! |---|---|
+//! | named parameters, their gradients | [`Builder`], [`Parameters`], [`Watched`], [`Init`] |
+//! | a step | [`Optimiser`], [`Method`], [`StepOptions`] |
+//! | learning rates | [`Schedule`] |
+//! | clipping by the global norm | [`Clip`] |
+//! | f16 gradients that must not underflow | [`LossScale`] |
+//! | averaged weights | [`Average`] |
+//! | files | [`mod@file`], [`Checkpoint`] |
+//! | layers and losses | [`Linear`], [`LayerNorm`], [`mse_loss`], [`binary_cross_entropy_with_logits`] |
+
+#![forbid(unsafe_code)]
+
+mod average;
+mod checkpoint;
+mod clip;
+pub mod file;
+mod flat;
+mod init;
+mod lamb;
+mod layers;
+mod losses;
+mod method;
+mod optimiser;
+mod parameters;
+mod rules;
+mod scale;
+mod schedule;
+mod watched;
+
+pub use average::{Average, Ramp};
+pub use checkpoint::Checkpoint;
+pub use clip::Clip;
+pub use flat::Flat;
+pub use init::Init;
+pub use layers::{Bias, LayerNorm, Linear};
+pub use losses::{Reduction, binary_cross_entropy_with_logits, mse_loss};
+pub use method::{Adam, Lamb, Method, Sgd, TrustRatio};
+pub use optimiser::{Optimiser, StepOptions};
+pub use parameters::{Builder, Decay, Parameters};
+pub use scale::{LossScale, LossScaleOptions};
+pub use schedule::Schedule;
+pub use watched::Watched;
+
+use polywarp_core::{DType, Device, Error, Expr, Result, Tensor};
+
+/// A tensor of one f32 on `device`, `[1]`.
+fn number(device: &Device, value: f64) -> Result<Tensor> {
+    Tensor::full(device, DType::F32, [1], value)
+}
+
+/// A constant of f32, whatever it meets.
+fn constant(value: f64) -> Expr {
+    Expr::constant(value).cast(DType::F32)
+}
+
+/// [`Error::InvalidArgument`].
+fn invalid<T>(what: &'static str, reason: impl Into<String>) -> Result<T> {
+    Err(Error::InvalidArgument { what, reason: reason.into() })
+}

@@ -1,0 +1,233 @@
+//! Named parameters in flat buckets, with their gradients.
+//!
+//! Not a module tree: a layer registers its parameters in a [`Builder`] under names and asks for them by these names. The decision to know: a
+//! parameter is a view of its bucket, so whoever writes the bucket (an optimiser, a file) changes the parameter, under recordings as well.
+//! Layout: `flat.rs`. Handles on a tape: `watched.rs`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use polywarp_core::{DType, Device, Error, Gradients, IntoShape, Result, Tape, Tensor};
+
+use crate::flat::{ALIGNMENT, Entry, Places};
+use crate::{Flat, Init, Watched, constant, invalid};
+
+/// Whether weight decay applies to a parameter. By convention it does to matrices, not to biases and normalisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Decay {
+    /// The optimiser's weight decay applies.
+    Yes,
+    /// It does not.
+    No,
+}
+
+/// Registers parameters, before there is a device.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    seed: u64,
+    entries: Vec<Entry>,
+    names: HashSet<String>,
+}
+
+impl Builder {
+    /// Without parameters. `seed` decides all random starting values.
+    pub fn new(seed: u64) -> Builder {
+        Builder { seed, entries: Vec::new(), names: HashSet::new() }
+    }
+
+    /// One more parameter, f32. Its random numbers come from stream n of the seed if n parameters stand before it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an empty name, a name that there is already, and a shape without elements; as [`IntoShape`].
+    pub fn add(&mut self, name: impl Into<String>, shape: impl IntoShape, init: Init, decay: Decay) -> Result<()> {
+        let (name, shape) = (name.into(), shape.into_shape()?);
+        if name.is_empty() {
+            return invalid("parameter", "its name is empty");
+        }
+        if shape.elements() == 0 {
+            return invalid("parameter", format!("`{name}` of shape {shape} has no elements"));
+        }
+        if !self.names.insert(name.clone()) {
+            return invalid("parameter", format!("there are two named `{name}`"));
+        }
+        self.entries.push(Entry { name, shape, init, decay });
+        Ok(())
+    }
+
+    /// The parameters on `device`, at their starting values, with gradients of 0.
+    ///
+    /// Of parameters with the same options there is one bucket; another begins where a device's largest buffer or binding would be exceeded.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for no parameters, and as [`Init::tensor`]; memory errors of the device.
+    pub fn build(&self, device: &Device) -> Result<Parameters> {
+        if self.entries.is_empty() {
+            return invalid("parameters", "there are none");
+        }
+        let limits = &device.info().limits;
+        let most = limits.max_buffer_bytes.min(limits.max_binding_bytes) / DType::F32.size_bytes();
+        let places = Arc::new(Places::new(&self.entries, most / ALIGNMENT * ALIGNMENT)?);
+        let values = Flat::zeros(device, &places)?;
+        for (stream, (entry, view)) in self.entries.iter().zip(values.views()).enumerate() {
+            view.assign(&entry.init.tensor(device, entry.shape, self.seed, stream as u64)?)?;
+        }
+        Ok(Parameters { device: device.clone(), gradients: Flat::zeros(device, &places)?, values })
+    }
+}
+
+/// Named parameters and their gradients on a device, in few flat tensors ([`Flat`]).
+///
+/// A parameter is a view of its bucket: whoever writes the bucket, such as an optimiser or a file, changes the parameter, under recordings
+/// as well.
+#[derive(Debug)]
+pub struct Parameters {
+    device: Device,
+    values: Flat,
+    gradients: Flat,
+}
+
+impl Parameters {
+    /// The device that holds them.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The values.
+    pub fn values(&self) -> &Flat {
+        &self.values
+    }
+
+    /// The gradients, as [`Parameters::collect`] and [`Parameters::accumulate`] left them.
+    pub fn gradients(&self) -> &Flat {
+        &self.gradients
+    }
+
+    /// The names, in order of registration.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.places().names.iter().map(String::as_str)
+    }
+
+    /// How many numbers are trained, padding not among them.
+    pub fn elements(&self) -> u64 {
+        self.places().places.iter().map(|place| place.shape.elements()).sum()
+    }
+
+    /// The parameter `name`: a view, which sees every step, and on no tape.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an unknown name.
+    pub fn get(&self, name: &str) -> Result<Tensor> {
+        self.values.get(name).cloned()
+    }
+
+    /// Puts `value` in the place of the parameter `name`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an unknown name, and while a live tape watches the parameter; [`Error::ShapeMismatch`] for another shape,
+    /// even one that would broadcast; [`Error::DTypeMismatch`] for another dtype than f32; [`Error::DeviceMismatch`].
+    pub fn set(&self, name: &str, value: &Tensor) -> Result<()> {
+        put(self.values.get(name)?, value)
+    }
+
+    /// Puts `values` in the places of all parameters. Nothing is written where a name is missing, unknown or twice there, or a shape or
+    /// dtype differs.
+    ///
+    /// # Errors
+    /// As [`Parameters::set`], which also sets some alone.
+    pub fn load<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<()> {
+        let mut found: Vec<Option<&Tensor>> = vec![None; self.values.views().len()];
+        for (name, value) in values {
+            let number = self.places().number(name)?;
+            fits(&self.values.views()[number], value)?;
+            if found[number].replace(value).is_some() {
+                return invalid("parameters", format!("`{name}` is given twice"));
+            }
+        }
+        if let Some(number) = found.iter().position(Option::is_none) {
+            return invalid("parameters", format!("`{}` is missing", self.places().names[number]));
+        }
+        self.values
+            .views()
+            .iter()
+            .zip(found)
+            .try_for_each(|(view, value)| value.map_or(Ok(()), |value| view.assign(value)))
+    }
+
+    /// The parameters, watched by `tape`.
+    ///
+    /// # Errors
+    /// As [`Tape::watch`].
+    pub fn watch(&self, tape: &Tape) -> Result<Watched> {
+        let handles = self.values.views().iter().map(|view| tape.watch(view)).collect::<Result<_>>()?;
+        Ok(Watched::new(Arc::clone(self.places()), handles))
+    }
+
+    /// The parameters as layers take them, on no tape: for use after training.
+    pub fn unwatched(&self) -> Watched {
+        Watched::of(&self.values)
+    }
+
+    /// Writes each parameter's gradient into its place of the flat gradients, 0 where the loss does not depend on it. The launches are one
+    /// copy for each parameter.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for handles of other parameters; what the device reports.
+    pub fn collect(&self, watched: &Watched, gradients: &Gradients) -> Result<()> {
+        self.gradients.expect_places("watched parameters", &watched.places)?;
+        for (view, handle) in self.gradients.views().iter().zip(watched.handles()) {
+            match gradients.of(handle) {
+                Some(gradient) => view.assign(gradient)?,
+                None => zero(view)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// [`Parameters::collect`], but adds: the sum over micro-batches, which begins with [`Parameters::zero_gradients`]. Let each loss be a
+    /// sum, and divide once by the count of all of them ([`StepOptions::count`](crate::StepOptions::count)): a mean of means weighs
+    /// micro-batches of few terms too much.
+    ///
+    /// # Errors
+    /// As [`Parameters::collect`].
+    pub fn accumulate(&self, watched: &Watched, gradients: &Gradients) -> Result<()> {
+        self.gradients.expect_places("watched parameters", &watched.places)?;
+        for (view, handle) in self.gradients.views().iter().zip(watched.handles()) {
+            if let Some(gradient) = gradients.of(handle) {
+                view.add_(gradient)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All gradients become 0, whatever they hold.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn zero_gradients(&self) -> Result<()> {
+        self.gradients.buckets().iter().try_for_each(zero)
+    }
+
+    pub(crate) fn places(&self) -> &Arc<Places> {
+        &self.values.places
+    }
+}
+
+fn zero(tensor: &Tensor) -> Result<()> {
+    Tensor::update(&[constant(0.0)], &[], &[tensor]).map(drop)
+}
+
+/// Whether `value` can stand where `place` is.
+fn fits(place: &Tensor, value: &Tensor) -> Result<()> {
+    if value.shape() != place.shape() {
+        return Err(Error::shape_mismatch("set", place.shape(), value.shape(), None));
+    }
+    if value.dtype() != place.dtype() {
+        return Err(Error::DTypeMismatch { op: "set", expected: place.dtype(), got: value.dtype() });
+    }
+    Ok(())
+}
+
+fn put(place: &Tensor, value: &Tensor) -> Result<()> {
+    fits(place, value)?;
+    place.assign(value)
+}

@@ -1,0 +1,140 @@
+//! Files: what comes back, and what is said of damaged ones.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use polywarp_core::{DType, Device, Error, Tensor, bf16, f16};
+use polywarp_nn::file;
+
+/// A folder of its own for a test, which goes with it.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("polywarp-nn-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn every_dtype_comes_back(device: &Device) {
+    let folder = Folder::new("dtypes");
+    let path = folder.file("all.safetensors");
+    let host: Vec<f32> = (0..6).map(|n| n as f32 - 2.0).collect();
+    let base = Tensor::from_slice(device, &host, [2, 3]).unwrap();
+    let dtypes: Vec<DType> = DType::ALL.into_iter().filter(|&dtype| device.supports(dtype)).collect();
+    let mut tensors: Vec<(String, Tensor)> =
+        dtypes.iter().map(|&dtype| (format!("of {dtype}"), base.cast(dtype).unwrap())).collect();
+    // A view is stored as what it shows; a number has no extents; no elements are a tensor as well.
+    tensors.push(("view".to_owned(), base.t().unwrap()));
+    tensors.push(("number".to_owned(), base.sum(&[]).unwrap()));
+    tensors.push(("none".to_owned(), Tensor::zeros(device, DType::F32, [0, 3]).unwrap()));
+    let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    let metadata: BTreeMap<String, String> = [("made by".to_owned(), "a test".to_owned())].into();
+    file::save(&path, &named, &metadata).unwrap();
+    let loaded = file::load(&path).unwrap();
+    assert_eq!((loaded.metadata("made by"), loaded.metadata("other")), (Some("a test"), None));
+    assert_eq!(loaded.names().len(), tensors.len());
+    for (name, tensor) in &tensors {
+        let again = loaded.tensor_of(device, name, tensor.dtype(), *tensor.shape()).unwrap();
+        assert_eq!(again.to_bytes().unwrap(), tensor.to_bytes().unwrap(), "{name}");
+    }
+    // Over what is there already, and nothing beside it.
+    file::save(&path, &named[..1], &BTreeMap::new()).unwrap();
+    assert_eq!(file::load(&path).unwrap().names().len(), 1);
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+}
+
+/// What `load` says of a file with `bytes`.
+fn refused(path: &Path, bytes: &[u8]) -> (Option<String>, String) {
+    fs::write(path, bytes).unwrap();
+    told(file::load(path).map(drop), path)
+}
+
+fn told(result: polywarp_core::Result<()>, path: &Path) -> (Option<String>, String) {
+    let error = result.unwrap_err();
+    assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+    let Error::File { tensor, reason, .. } = error else { panic!("{error}") };
+    (tensor, reason)
+}
+
+fn with_header(header: &str, data: &[u8]) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
+}
+
+#[test]
+fn damaged_files_are_refused_by_name() {
+    let folder = Folder::new("damaged");
+    let path = folder.file("w.safetensors");
+    let header = r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+    let good = with_header(header, &[0; 8]);
+    fs::write(&path, &good).unwrap();
+    file::load(&path).unwrap();
+
+    let said = |bytes: &[u8]| refused(&path, bytes);
+    assert!(said(&good[..good.len() - 1]).1.contains("cut off"));
+    assert!(said(&[&good[..], &[0]].concat()).1.contains("cut off, or longer"));
+    // Cut at every byte: an error, never a panic.
+    (0..good.len()).for_each(|end| drop(said(&good[..end])));
+    assert!(said(b"").1.contains("no safetensors file"));
+    assert!(said(&with_header("{\"w\":", &[])).1.contains("damaged"));
+    let huge = [&u64::MAX.to_le_bytes()[..], &good[8..]].concat();
+    assert!(said(&huge).1.contains("damaged"));
+    let (tensor, reason) = said(&with_header(&header.replace("F32", "F33"), &[0; 8]));
+    assert!(tensor.as_deref() == Some("w") && reason.contains("F33"), "{tensor:?} {reason}");
+    let (tensor, _) = said(&with_header(&header.replace("[0,8]", "[4,12]"), &[0; 12]));
+    assert_eq!(tensor.as_deref(), Some("w"));
+    assert!(said(&with_header(&header.replace("[2]", "[3]"), &[0; 8])).1.contains("damaged"));
+    assert!(said(b"PK\x03\x04 and so on").1.contains("safetensors.torch.save_file"));
+    assert!(said(b"\x80\x02\x8a and so on").1.contains("runs code"));
+    fs::remove_file(&path).unwrap();
+    assert!(told(file::load(&path).map(drop), &path).1.contains("cannot be read"));
+}
+
+pub fn other_tensors_than_asked_for_are_refused(device: &Device) {
+    let folder = Folder::new("other");
+    let path = folder.file("w.safetensors");
+    let header = r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"i":{"dtype":"I16","shape":[1],"data_offsets":[8,10]},
+        "t":{"dtype":"BOOL","shape":[1],"data_offsets":[10,11]}}"#;
+    fs::write(&path, with_header(header, &[2; 11])).unwrap();
+    let loaded = file::load(&path).unwrap();
+    let said = |name: &str, dtype: DType, dims: &[u64]| {
+        let (tensor, reason) = told(loaded.tensor_of(device, name, dtype, dims).map(drop), &path);
+        assert_eq!(tensor.as_deref(), Some(name));
+        reason
+    };
+    assert!(said("x", DType::F32, &[2]).contains("none of this name"));
+    assert!(said("w", DType::F32, &[1, 2]).contains("its shape is [2], not [1, 2]"));
+    assert!(said("w", DType::F16, &[2]).contains("it is f32, not f16"));
+    assert!(said("i", DType::I32, &[1]).contains("I16"));
+    assert!(said("t", DType::Bool, &[1]).contains("neither 0 nor 1"));
+}
+
+pub fn saving_what_cannot_be_leaves_nothing(device: &Device) {
+    let folder = Folder::new("saving");
+    let tensor = Tensor::from_slice(device, &[f16::ONE], [1]).unwrap();
+    let other = Tensor::from_slice(device, &[bf16::ONE], [1]).unwrap();
+    let save = |path: &Path, tensors: &[(&str, &Tensor)]| told(file::save(path, tensors, &BTreeMap::new()), path);
+    let path = folder.file("w.safetensors");
+    assert!(save(&path, &[("w", &tensor), ("w", &other)]).1.contains("twice"));
+    assert!(save(&path, &[("__metadata__", &tensor)]).1.contains("itself"));
+    let beyond = folder.file("no folder").join("w.safetensors");
+    assert!(save(&beyond, &[("w", &tensor)]).1.contains("cannot be written"));
+    // A folder in the file's place: the rename fails, and the temporary file goes.
+    fs::create_dir(&path).unwrap();
+    assert!(save(&path, &[("w", &tensor)]).1.contains("cannot be written"));
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+}
+
+on_the_cpu!(every_dtype_comes_back, other_tensors_than_asked_for_are_refused, saving_what_cannot_be_leaves_nothing);
