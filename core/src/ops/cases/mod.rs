@@ -10,6 +10,7 @@ pub mod cast;
 pub mod clamp;
 pub mod compare;
 pub mod copy;
+pub mod dropout;
 pub mod expr;
 pub mod fill;
 #[cfg(test)]
