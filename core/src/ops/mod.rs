@@ -122,6 +122,7 @@ registry! {
     "compare" compare "eq, ne, lt, le, gt, ge, broadcast",
     "copy" copy "contiguous, strided and transposed copies",
     "cross_entropy" cross_entropy "negative log-likelihood of classes, with smoothing, weights and ignored targets",
+    "dropout" dropout "random bits and uniform numbers as steps of a program, and elements dropped by them",
     "expr" expr "several elementwise steps fused in one kernel",
     "fill" fill "one value everywhere",
     "grouped_matmul" grouped_matmul "runs of rows times the matrix of their group (mixture of experts), with a fused epilogue",

@@ -1,6 +1,7 @@
 //! Cases for the proof of gradients: small, in f64, of every operation with a rule, away from kinks.
 
 use super::add;
+use crate::generator::dropped;
 use crate::harness::{Case, LayoutKind, Values, output};
 use crate::ops::{
     Copy, CrossEntropy, LayerNorm, Map, Matmul, Missing, Reduce, ReduceFn, ScatterAdd, Softmax, SoftmaxFn, Take,
@@ -60,6 +61,16 @@ fn cases() -> Vec<Case> {
         both().and_then(|inputs| map(&[x.clone() * &y], inputs, &[31])),
         &[Values::Constant(0.0); 2],
     );
+    // What is random depends on key and position, and not on what is moved.
+    for (p, kind) in [(0.5, LayoutKind::Dense), (0.25, LayoutKind::Transposed), (1.0, LayoutKind::BroadcastOuter)] {
+        let inputs = || {
+            let word = Layout::contiguous(Shape::new(&[])?).broadcast_to(Shape::new(&[4, 6])?)?;
+            Ok::<_, crate::Error>([vec![kind.spec(F64, &[4, 6])?], vec![TensorSpec::new(DType::U32, word); 4]].concat())
+        };
+        let noisy = [dropped(p) * x.exp(), (Expr::uniform([1, 2, 3, 4].map(Expr::input)).cast(F64) + 1.0) * &x];
+        let values = [&[Values::Normal][..], &[Values::RandomBits; 4]].concat();
+        add(&mut cases, "dropout", inputs().and_then(|inputs| map(&noisy, inputs, &[4, 6])), &values);
+    }
     for dims in [&[0, 4][..], &[4, 0]] {
         let op = dense(dims).and_then(|input| map(&[x.exp()], vec![input], dims));
         add(&mut cases, "unary", op, &[Values::Normal]);

@@ -11,6 +11,7 @@ pub mod clamp;
 pub mod compare;
 pub mod copy;
 pub mod cross_entropy;
+pub mod dropout;
 pub mod expr;
 pub mod fill;
 #[cfg(test)]
