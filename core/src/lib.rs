@@ -62,7 +62,9 @@ pub use float8::{F8E4M3, F8E5M2};
 pub use generator::{Generator, RandomKey};
 pub use layout::{Layout, collapse_together};
 pub use operation::{Cost, Op, Operation};
-pub use ops::{BinaryFn, CompareFn, Distribution, ReduceFn, ScaleBlocks, TensorSpec, UnaryFn};
+pub use ops::{
+    BinaryFn, CompareFn, CrossEntropyOptions, Distribution, Losses, Missing, ReduceFn, ScaleBlocks, TensorSpec, UnaryFn,
+};
 pub use precision::Precision;
 pub use recording::{Recorded, Recorders, Recording, foreign_recording};
 pub use scalar::Scalar;

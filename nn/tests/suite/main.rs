@@ -18,6 +18,8 @@ macro_rules! on_the_cpu {
 
 mod support;
 
+mod attention;
+mod bert;
 mod checkpoints;
 mod files;
 mod layers;
