@@ -3,7 +3,7 @@
 //! One file per subject. Bodies take a device, so that any backend can run them; here it is the CPU.
 
 /// Functions of a device as tests on the CPU.
-macro_rules! on_the_cpu {
+macro_rules! on_devices {
     ($($name:ident),* $(,)?) => {
         mod on_the_cpu {
             $(
@@ -14,6 +14,11 @@ macro_rules! on_the_cpu {
             )*
         }
     };
+}
+
+/// Steps that BERT is trained here: all that PyTorch's losses are there for.
+fn bert_steps() -> usize {
+    20
 }
 
 mod support;
