@@ -326,25 +326,21 @@ pub(crate) fn refuse_leaving(op: &'static str, source: &Tensor) -> Result<()> {
 }
 
 /// A gradient of a view of `base`, laid back into the shape of `base`.
-fn into_base(base: &TensorSpec, view: &TensorSpec, gradient: Tensor) -> Result<Tensor> {
-    let dims = view.layout.dims().iter().zip(view.layout.strides()).enumerate();
-    let repeated: Vec<usize> =
-        dims.filter(|(_, (dim, stride))| **dim > 1 && **stride == 0).map(|(axis, _)| axis).collect();
-    let (mut gradient, mut layout) = (gradient, view.layout);
+fn into_base(base: &TensorSpec, view: &TensorSpec, mut gradient: Tensor) -> Result<Tensor> {
+    let (repeated, layout) = view.layout.without_repeats()?;
     if !repeated.is_empty() {
         gradient = gradient.reduce(ReduceFn::Sum, &repeated, KeepDims::Yes)?;
-        for axis in repeated {
-            layout = layout.slice(axis, 0, 1, 1)?;
-        }
     }
-    let elements = base.layout.elements();
+    let shape = *base.layout.shape();
     let layout = layout.with_offset(layout.offset() - base.layout.offset());
-    if layout.is_contiguous() && layout.elements() == elements {
-        return gradient.reshape(*base.layout.shape());
+    if layout.elements() == shape.elements()
+        && let Some(order) = layout.dense_order()
+    {
+        return gradient.permute(&order)?.contiguous()?.reshape(shape);
     }
-    let whole = Tensor::zeros(gradient.device(), base.dtype, Shape::new(&[elements])?)?;
+    let whole = Tensor::zeros(gradient.device(), base.dtype, Shape::new(&[shape.elements()])?)?;
     whole.seen_as(TensorSpec::new(base.dtype, layout)).assign(&gradient)?;
-    whole.reshape(*base.layout.shape())
+    whole.reshape(shape)
 }
 
 #[cfg(test)]

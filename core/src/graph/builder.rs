@@ -10,8 +10,8 @@ use crate::{
 /// A view of a place of a graph under construction. What changes the view alone costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
-    place: Place,
-    spec: TensorSpec,
+    pub(super) place: Place,
+    pub(super) spec: TensorSpec,
 }
 
 impl Value {
@@ -30,7 +30,7 @@ impl Value {
         self.spec.dtype
     }
 
-    fn viewed(&self, layout: Layout) -> Value {
+    pub(super) fn viewed(&self, layout: Layout) -> Value {
         Value { spec: TensorSpec { layout, ..self.spec }, ..*self }
     }
 
@@ -137,6 +137,33 @@ impl Builder {
         let outputs = results.iter().map(|value| value.place).collect();
         self.graph.steps.push(GraphStep { op, inputs: inputs.iter().map(|value| value.place).collect(), outputs });
         Ok(results)
+    }
+
+    /// Room for a temporary that [`Builder::push`] writes.
+    pub(super) fn temp(&mut self, spec: TensorSpec) -> Place {
+        self.graph.temps.push(spec);
+        Place::Temp(self.graph.temps.len() - 1)
+    }
+
+    /// A step as it is.
+    pub(super) fn push(&mut self, op: Op, inputs: Vec<Place>, outputs: Vec<Place>) {
+        self.graph.steps.push(GraphStep { op, inputs, outputs });
+    }
+
+    /// The steps of `graph`, whose inputs lie at `inputs`; those it does not read need no place. A value for each of its `outputs`.
+    pub(super) fn inline(&mut self, graph: &Graph, inputs: &[Option<Place>], outputs: &[TensorSpec]) -> Vec<Value> {
+        let results: Vec<Value> = outputs.iter().map(|&spec| Value { place: self.temp(spec), spec }).collect();
+        let temps: Vec<Place> = graph.temps.iter().map(|&spec| self.temp(spec)).collect();
+        let at = |place: &Place| match *place {
+            Place::Input(number) => inputs.get(number).copied().flatten().unwrap_or(*place),
+            Place::Output(number) => results[number].place,
+            Place::Temp(number) => temps[number],
+        };
+        for step in &graph.steps {
+            let [read, written] = [&step.inputs, &step.outputs].map(|places| places.iter().map(at).collect());
+            self.graph.steps.push(GraphStep { op: step.op.clone(), inputs: read, outputs: written });
+        }
+        results
     }
 
     fn one(&mut self, op: impl Into<Op>, inputs: &[Value]) -> Result<Value> {

@@ -153,6 +153,7 @@ mod tests {
     use super::*;
     use crate::Scalar;
     use crate::gradient::{Gradient, Needs};
+    use crate::graph::GraphOp;
     use crate::harness::Level;
     use crate::harness::gradients::prove;
     use crate::ops::REGISTRY;
@@ -168,6 +169,58 @@ mod tests {
         }
         println!("{proved} rules, {elements} gradients");
         assert!(proved > 200 && elements > 5000, "{proved} rules, {elements} gradients");
+    }
+
+    /// Rules are graphs, which have rules by their steps: gradients of second order, and of operations that are graphs of others.
+    #[test]
+    fn rules_of_graphs_are_central_differences_too() {
+        let (mut proved, mut elements, mut refused) = (0, 0, HashSet::new());
+        for case in cases() {
+            let floats: Vec<bool> = case.op.inputs().iter().map(|input| input.dtype.is_float()).collect();
+            let given = vec![true; case.op.outputs().len()];
+            let Ok(Gradient::Rule(rule)) = case.op.gradient(&Needs { inputs: &floats, outputs: &given }) else {
+                panic!("{} has no rule", case.name)
+            };
+            let (second, used) = GraphOp::new("second", rule.graph, rule.inputs.clone(), rule.outputs.clone());
+            let inputs = case.op.inputs().len();
+            // Outputs and their gradients may be any numbers here: but those of a root are positive.
+            let values: Vec<Values> = used
+                .iter()
+                .map(|&number| case.values.get(number).copied().unwrap_or(Values::Uniform(0.5, 1.5)))
+                .collect();
+            assert!(used.iter().all(|&number| number < inputs || rule.inputs[number].layout.is_contiguous()));
+            let mut prove_one = |op: crate::Op, values: &[Values]| {
+                let found = prove(&op, values, 11).unwrap_or_else(|why| panic!("{}: {why}", case.name));
+                match found {
+                    Some(found) => (proved, elements) = (proved + found.subsets, elements + found.elements),
+                    None => drop(refused.insert(case.name.clone())),
+                }
+            };
+            // An extremum that is none of the elements has no place to go, as other numbers than results have here. Each input doubles
+            // the subsets.
+            let is_extremum = ["max", "min", "abs_max"].contains(&case.op.name()) && case.op.is::<Reduce>();
+            if values.len() <= 5 && !is_extremum {
+                prove_one(second.into(), &values);
+            }
+            if let Ok(Some(graph)) = case.op.decompose() {
+                let inputs = case.op.inputs();
+                let outputs: Vec<TensorSpec> =
+                    case.op.outputs().iter().map(|output| dense_at_start(&output.spec)).collect();
+                let moved =
+                    outputs.iter().enumerate().try_fold(case.op.clone(), |op, (n, spec)| op.with_output(n, *spec));
+                let graph = moved.and_then(|op| op.decompose().ok().flatten()).unwrap_or(graph);
+                let (composed, used) = GraphOp::new("composed", graph, inputs, outputs);
+                let values: Vec<Values> = used.iter().map(|&number| case.values[number]).collect();
+                prove_one(composed.into(), &values);
+            }
+        }
+        println!("{proved} rules, {elements} gradients; without a rule: {refused:?}");
+        assert!(proved > 400 && elements > 5000, "{proved} rules, {elements} gradients");
+        assert!(refused.is_empty(), "{refused:?}");
+    }
+
+    fn dense_at_start(spec: &TensorSpec) -> TensorSpec {
+        TensorSpec::new(spec.dtype, Layout::contiguous(*spec.layout.shape()))
     }
 
     /// A rule that nobody proves, and a refusal without a reason, would be found by users.
