@@ -278,6 +278,17 @@ impl Builder {
         self.one(product.check()?, &[a, b])
     }
 
+    /// Zeros of `shape`, with `x` where the view `place` of them is.
+    ///
+    /// # Errors
+    /// As [`Copy::new`].
+    pub(crate) fn laid(&mut self, x: Value, place: TensorSpec, shape: Shape) -> Result<Value> {
+        let zeros = self.full(place.dtype, shape, 0)?;
+        let copy = Copy::new(x.spec, place)?;
+        self.push(Op::from(copy), vec![x.place], vec![zeros.place]);
+        Ok(zeros)
+    }
+
     /// The same elements, dense.
     ///
     /// # Errors
@@ -341,6 +352,16 @@ impl Builder {
             && result.spec.layout.offset() == 0;
         if !is_whole || self.graph.reads(result.place) {
             return false;
+        }
+        let writers = self.graph.steps.iter().filter(|step| step.outputs.contains(&result.place)).count();
+        if writers > 1 {
+            // One of them writes a part, whose place in the output is the same where that begins its buffer.
+            let is_same = output.layout.is_contiguous() && output.layout.offset() == 0;
+            if is_same {
+                let all = self.graph.steps.iter_mut().flat_map(|step| &mut step.outputs);
+                all.filter(|place| **place == result.place).for_each(|place| *place = Place::Output(number));
+            }
+            return is_same;
         }
         let Some(step) = self.graph.steps.iter_mut().find(|step| step.outputs.contains(&result.place)) else {
             return false;

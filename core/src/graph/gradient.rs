@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::{Builder, Graph, GraphStep, Place, Value};
 use crate::gradient::{Gradient, Needs, RuleBuilder};
-use crate::operation::{Op, Operation};
+use crate::operation::Operation;
 use crate::ops::{Copy, ReduceFn};
 use crate::{Expr, KeepDims, Layout, Result, TensorSpec};
 
@@ -31,8 +31,8 @@ impl Graph {
         for (number, _) in needs.outputs.iter().enumerate().filter(|(_, given)| **given) {
             gradients.insert(Place::Output(number), backward.rule.gradient(number)?);
         }
-        for step in self.steps.iter().rev() {
-            if let Some(refused) = backward.through(step, &reached, &mut gradients)? {
+        for (number, step) in self.steps.iter().enumerate().rev() {
+            if let Some(refused) = backward.through(number, step, &reached, &mut gradients)? {
                 return Ok(Gradient::Refused(refused));
             }
         }
@@ -69,12 +69,13 @@ impl Backward<'_> {
     /// Takes the gradients of the step's outputs, and adds to those of its inputs; or says why there is no rule.
     fn through(
         &mut self,
+        number: usize,
         step: &GraphStep,
         reached: &[Place],
         gradients: &mut HashMap<Place, Value>,
     ) -> Result<Option<&'static str>> {
         let (specs, results) = (step.op.inputs(), step.op.outputs());
-        let of_outputs: Vec<Option<Value>> = step.outputs.iter().map(|place| gradients.remove(place)).collect();
+        let mut of_outputs: Vec<Option<Value>> = step.outputs.iter().map(|place| gradients.remove(place)).collect();
         let given: Vec<bool> = of_outputs.iter().map(Option::is_some).collect();
         let wants = |(place, spec): (&Place, &TensorSpec)| spec.dtype.is_float() && reached.contains(place);
         let wanted: Vec<bool> = step.inputs.iter().zip(&specs).map(wants).collect();
@@ -85,10 +86,16 @@ impl Backward<'_> {
             Gradient::Rule(rule) => rule,
             Gradient::Refused(reason) => return Ok(Some(reason)),
         };
-        for (place, result) in step.outputs.iter().zip(&results) {
-            if self.base(*place).layout.elements() != result.spec.layout.elements() {
+        for ((place, result), gradient) in step.outputs.iter().zip(&results).zip(&mut of_outputs) {
+            if self.base(*place).layout.elements() == result.spec.layout.elements() {
+                continue;
+            }
+            // A copy into a part: what was there before must not depend on anything.
+            let earlier = self.graph.steps[..number].iter().filter(|step| step.outputs.contains(place));
+            if !step.op.is::<Copy>() || earlier.flat_map(|step| &step.inputs).any(|input| reached.contains(input)) {
                 return Ok(Some("a step writes a part of an intermediate"));
             }
+            *gradient = gradient.map(|whole| whole.viewed(result.spec.layout));
         }
         let count = rule.inputs.len();
         let mut held: Vec<Option<Place>> = vec![None; count];
@@ -179,10 +186,7 @@ fn into_base(graph: &mut Builder, base: &TensorSpec, view: &TensorSpec, gradient
         let ordered = gradient.viewed(gradient.spec.layout.permute(&order)?);
         return Ok(Some(graph.contiguous(ordered)?.reshape(shape)?));
     }
-    let zeros = graph.full(base.dtype, shape, 0)?;
-    let copy = Copy::new(gradient.spec, TensorSpec::new(base.dtype, layout))?;
-    graph.push(Op::from(copy), vec![gradient.place], vec![zeros.place]);
-    Ok(Some(zeros))
+    graph.laid(gradient, TensorSpec::new(base.dtype, layout), shape).map(Some)
 }
 
 /// For each axis of `base` the one of `view` that it is, if these are its axes in another order.
