@@ -61,6 +61,7 @@ enum Kind {
     Compare(CompareFn, Expr, Expr),
     Select(Expr, Expr, Expr),
     Cast(DType, Expr),
+    Random([Expr; 4]),
     /// Replaces a node nested deeper than [`MAX_STEPS`], so that neither compiling nor dropping can exhaust the stack.
     TooDeep,
 }
@@ -89,6 +90,35 @@ impl Expr {
         Expr::leaf(Kind::Index)
     }
 
+    /// 32 random bits for each element, as u32. The key is four u32: seed low, seed high, stream low, stream high.
+    ///
+    /// The element at row-major position i of the result takes word i mod 4 of the block of Philox4x32-10 (Salmon et al., SC'11) whose
+    /// 128-bit counter has i div 4 in its low half and the stream in its high half, under the key `seed`: bit for bit what
+    /// [`Tensor::random`](crate::Tensor::random) gives as [`Distribution::Bits`](crate::Distribution::Bits) there. A key may be
+    /// read from a tensor, so that it changes from launch to launch ([`Generator::key`](crate::Generator::key)), and may differ from
+    /// element to element. Numbers have no gradient.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Distribution, DType, Expr, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::zeros(&device, DType::U32, [5])?;
+    /// let bits = Expr::random([7, 0, 3, 0].map(Expr::constant)) ^ Expr::input(0);
+    /// let same = Tensor::random(&device, DType::U32, [5], Distribution::Bits, 7, 3)?;
+    /// assert_eq!(Tensor::map(&bits, &[&x])?.to_vec::<u32>()?, same.to_vec::<u32>()?);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    pub fn random(key: [Expr; 4]) -> Expr {
+        Expr::node(Kind::Random(key))
+    }
+
+    /// Uniform f32 in [0, 1): (bits div 256) 2^-24 of [`Expr::random`], 24 random bits. Every step is exact: the bits are those of
+    /// [`Distribution::Uniform`](crate::Distribution::Uniform) from 0 to 1.
+    pub fn uniform(key: [Expr; 4]) -> Expr {
+        const UNIT: f64 = 1.0 / 16_777_216.0; // 2^-24: 24 bits fill an f32 significand
+        (Expr::random(key) / 256).cast(DType::F32) * UNIT
+    }
+
     fn leaf(kind: Kind) -> Expr {
         let integer = matches!(kind, Kind::Constant(Scalar::I(_)) | Kind::Index);
         let fallback = if integer { DType::I32 } else { DType::F32 };
@@ -104,9 +134,13 @@ impl Expr {
             Kind::Unary(_, x) | Kind::Cast(_, x) => ([Some(x), None], None),
             Kind::Binary(_, a, b) | Kind::Compare(_, a, b) => ([Some(a), Some(b)], None),
             Kind::Select(condition, a, b) => ([Some(a), Some(b)], Some(condition)),
+            // The words of a key decide nothing: bits are u32.
+            Kind::Random(_) => ([None, None], None),
             Kind::Input(_) | Kind::Constant(_) | Kind::Index | Kind::TooDeep => ([None, None], None),
         };
-        let depth = 1 + operands.iter().flatten().chain(&condition).map(|x| x.0.depth).max().unwrap_or(0);
+        let key: &[Expr] = if let Kind::Random(key) = &kind { key } else { &[] };
+        let below = operands.iter().flatten().chain(&condition).copied().chain(key);
+        let depth = 1 + below.map(|x| x.0.depth).max().unwrap_or(0);
         let integer = operands.iter().flatten().all(|x| x.0.fallback == DType::I32);
         let fallback = if integer { DType::I32 } else { DType::F32 };
         let of_arithmetic = operands.iter().flatten().any(|x| x.0.is_arithmetic);
@@ -114,7 +148,7 @@ impl Expr {
             Kind::Unary(f, _) => !f.chooses() || of_arithmetic,
             Kind::Binary(f, ..) => !f.chooses() || of_arithmetic,
             Kind::Select(..) => of_arithmetic,
-            Kind::Compare(..) | Kind::Cast(..) | Kind::TooDeep => false,
+            Kind::Compare(..) | Kind::Cast(..) | Kind::Random(_) | Kind::TooDeep => false,
             Kind::Input(_) | Kind::Constant(_) | Kind::Index => false,
         };
         let is_literal = matches!(kind, Kind::Select(..)) && operands.iter().flatten().all(|x| x.0.is_literal);

@@ -29,6 +29,7 @@ mod error;
 mod expr;
 mod fit;
 mod float8;
+mod generator;
 pub mod gradient;
 pub mod graph;
 pub mod harness;
@@ -58,9 +59,12 @@ pub use error::{Error, Result};
 pub use expr::{Expr, MAX_INPUTS, MAX_OPERANDS, MAX_STEPS, Program, Step, StepId, StepSet};
 pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
+pub use generator::{Generator, RandomKey};
 pub use layout::{Layout, collapse_together};
 pub use operation::{Cost, Op, Operation};
-pub use ops::{BinaryFn, CompareFn, Distribution, ReduceFn, ScaleBlocks, TensorSpec, UnaryFn};
+pub use ops::{
+    BinaryFn, CompareFn, CrossEntropyOptions, Distribution, Losses, Missing, ReduceFn, ScaleBlocks, TensorSpec, UnaryFn,
+};
 pub use precision::Precision;
 pub use recording::{Recorded, Recorders, Recording, foreign_recording};
 pub use scalar::Scalar;

@@ -124,6 +124,11 @@ pub enum Content {
         /// Rows that there are.
         rows: u64,
     },
+    /// Positions of rows, most of them within `rows`.
+    Rows {
+        /// Rows that there are.
+        rows: u64,
+    },
     /// The places that a 2:4 compression of rows of `k` elements keeps.
     Places24 {
         /// Elements of a row.

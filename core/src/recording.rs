@@ -32,7 +32,9 @@ use crate::{Device, Error, Result};
 ///   [`Tensor::write`](crate::Tensor::write) from the host or [`Tensor::assign`](crate::Tensor::assign) on the device.
 /// * Outputs are the tensors that the closure returned. Every replay overwrites them; take a
 ///   [`copy`](crate::Tensor::copy) of what must outlive the next one.
-/// * Shapes, dtypes, constants and seeds are those of the recording: a replayed random number is the same number.
+/// * Shapes, dtypes, constants and seeds are those of the recording: [`Tensor::random`](crate::Tensor::random) gives the same numbers
+///   at every replay. What a [`Generator`](crate::Generator) draws, as for [`Tensor::dropout`](crate::Tensor::dropout), is new at each: its
+///   state lives on the device.
 /// * Every buffer that the work uses stays alive, and counts as memory in use, until the recording and all tensors of it
 ///   are dropped.
 /// * Only the recording thread's work on this one device is recorded. Other threads, and other devices, work as ever.

@@ -97,6 +97,11 @@ impl Flat {
         Flat::of(&self.places, self.tensors.iter().map(Tensor::copy).collect::<Result<_>>()?)
     }
 
+    /// The same in another dtype, in memory of its own: one launch for each bucket.
+    pub(crate) fn cast(&self, dtype: DType) -> Result<Flat> {
+        Flat::of(&self.places, self.tensors.iter().map(|tensor| tensor.cast(dtype)).collect::<Result<_>>()?)
+    }
+
     fn of(places: &Arc<Places>, tensors: Vec<Tensor>) -> Result<Flat> {
         let view = |place: &Place| {
             let elements = place.start..place.start + place.shape.elements();

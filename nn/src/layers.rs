@@ -1,9 +1,9 @@
-//! Two layers: as many as examples need.
+//! Layers of one operation: linear, embedding, layer normalisation, dropout. Attention is in `attention.rs`.
 //!
 //! A layer holds names and sizes, no tensors: it registers its parameters when it is made, and asks a [`Watched`] for them when it is used. The
 //! decision to know: names, shapes and starting values are PyTorch's, so that a `state_dict` fits.
 
-use polywarp_core::{Error, MatmulOptions, Result, Tensor};
+use polywarp_core::{Error, Generator, MatmulOptions, Missing, Result, Tensor};
 
 use crate::{Builder, Decay, Init, Watched};
 
@@ -31,13 +31,29 @@ impl Linear {
     /// # Errors
     /// As [`Builder::add`].
     pub fn new(builder: &mut Builder, prefix: &str, inputs: u64, outputs: u64, bias: Bias) -> Result<Linear> {
-        let (weight, init) = (format!("{prefix}.weight"), Init::Linear { fan_in: inputs });
-        builder.add(weight.as_str(), [outputs, inputs], init, Decay::Yes)?;
-        let bias = (bias == Bias::Yes).then(|| format!("{prefix}.bias"));
-        if let Some(bias) = &bias {
-            builder.add(bias.as_str(), [outputs], init, Decay::No)?;
+        let init = Init::Linear { fan_in: inputs };
+        Linear::with_init(builder, prefix, inputs, outputs, init, (bias == Bias::Yes).then_some(init))
+    }
+
+    /// The same with other starting values of weights and, where there is one, bias.
+    ///
+    /// # Errors
+    /// As [`Builder::add`].
+    pub fn with_init(
+        builder: &mut Builder,
+        prefix: &str,
+        inputs: u64,
+        outputs: u64,
+        weights: Init,
+        bias: Option<Init>,
+    ) -> Result<Linear> {
+        let weight = format!("{prefix}.weight");
+        builder.add(weight.as_str(), [outputs, inputs], weights, Decay::Yes)?;
+        let name = bias.map(|_| format!("{prefix}.bias"));
+        if let (Some(name), Some(init)) = (&name, bias) {
+            builder.add(name.as_str(), [outputs], init, Decay::No)?;
         }
-        Ok(Linear { weight, bias, inputs, outputs })
+        Ok(Linear { weight, bias: name, inputs, outputs })
     }
 
     /// `[..., inputs]` -> `[..., outputs]`, one product for all rows.
@@ -51,8 +67,76 @@ impl Linear {
         };
         let bias = self.bias.as_ref().map(|name| parameters.get(name)).transpose()?;
         let matrix = if rows.len() == 1 { x.clone() } else { x.reshape([rows.iter().product(), last])? };
-        let y = matrix.matmul_with(&weight.t()?, &MatmulOptions { bias, ..MatmulOptions::default() })?;
+        let options = MatmulOptions { bias, precision: parameters.policy().products, ..MatmulOptions::default() };
+        let y = matrix.matmul_with(&weight.t()?, &options)?;
         if rows.len() == 1 { Ok(y) } else { y.reshape([rows, &[self.outputs]].concat()) }
+    }
+}
+
+/// Rows of a table W `[rows, width]` at `<prefix>.weight` (decays), by index.
+#[derive(Clone, Debug)]
+pub struct Embedding {
+    weight: String,
+    padding: Option<u32>,
+}
+
+impl Embedding {
+    /// Registers the table. The gradient of the row `padding`, if any, is zero.
+    ///
+    /// # Errors
+    /// As [`Builder::add`].
+    pub fn new(
+        builder: &mut Builder,
+        prefix: &str,
+        [rows, width]: [u64; 2],
+        init: Init,
+        padding: Option<u32>,
+    ) -> Result<Embedding> {
+        let weight = format!("{prefix}.weight");
+        builder.add(weight.as_str(), [rows, width], init, Decay::Yes)?;
+        Ok(Embedding { weight, padding })
+    }
+
+    /// Whole numbers [...] -> [..., width]: [`Tensor::take`]. An index that is no row gives NaN.
+    ///
+    /// # Errors
+    /// As [`Tensor::take`].
+    pub fn forward(&self, parameters: &Watched, indices: &Tensor) -> Result<Tensor> {
+        parameters.get(&self.weight)?.take_with(indices, Missing::Nan, self.padding)
+    }
+
+    /// The table's name, for layers that share it.
+    pub fn weight(&self) -> &str {
+        &self.weight
+    }
+}
+
+/// How often an element is dropped, and where the random numbers come from: [`Tensor::dropout`]. For use after training there is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dropout<'a> {
+    generator: Option<&'a Generator>,
+}
+
+impl<'a> Dropout<'a> {
+    /// Elements are dropped by numbers of this generator, at the rates that a network names.
+    pub fn by(generator: &'a Generator) -> Dropout<'a> {
+        Dropout { generator: Some(generator) }
+    }
+
+    /// Nothing is dropped.
+    pub fn none() -> Dropout<'a> {
+        Dropout { generator: None }
+    }
+
+    /// `x` with each element dropped at this rate, the others scaled by 1 / (1 - rate).
+    ///
+    /// # Errors
+    /// As [`Tensor::dropout`].
+    pub fn forward(&self, x: &Tensor, rate: f64) -> Result<Tensor> {
+        match self.generator {
+            Some(generator) if rate != 0.0 => x.dropout(rate, generator),
+            _ => Ok(x.clone()),
+        }
     }
 }
 

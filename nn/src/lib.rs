@@ -43,10 +43,14 @@
 //! | f16 gradients that must not underflow | [`LossScale`] |
 //! | averaged weights | [`Average`] |
 //! | files | [`mod@file`], [`Checkpoint`] |
-//! | layers and losses | [`Linear`], [`LayerNorm`], [`mse_loss`], [`binary_cross_entropy_with_logits`] |
+//! | layers | [`Linear`], [`Embedding`], [`LayerNorm`], [`Dropout`], [`attention()`] |
+//! | losses | [`Tensor::cross_entropy`], [`mse_loss`], [`binary_cross_entropy_with_logits`] |
+//! | in what all of that computes | [`Policy`] |
+//! | networks | [`models`] |
 
 #![forbid(unsafe_code)]
 
+mod attention;
 mod average;
 mod checkpoint;
 mod clip;
@@ -57,23 +61,27 @@ mod lamb;
 mod layers;
 mod losses;
 mod method;
+pub mod models;
 mod optimiser;
 mod parameters;
+mod policy;
 mod rules;
 mod scale;
 mod schedule;
 mod watched;
 
+pub use attention::{AttentionOptions, attention};
 pub use average::{Average, Ramp};
 pub use checkpoint::Checkpoint;
 pub use clip::Clip;
 pub use flat::Flat;
 pub use init::Init;
-pub use layers::{Bias, LayerNorm, Linear};
+pub use layers::{Bias, Dropout, Embedding, LayerNorm, Linear};
 pub use losses::{Reduction, binary_cross_entropy_with_logits, mse_loss};
 pub use method::{Adam, Lamb, Method, Sgd, TrustRatio};
 pub use optimiser::{Optimiser, StepOptions};
 pub use parameters::{Builder, Decay, Parameters};
+pub use policy::Policy;
 pub use scale::{LossScale, LossScaleOptions};
 pub use schedule::Schedule;
 pub use watched::Watched;

@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use polywarp_core::{DType, Device, Error, Gradients, IntoShape, Result, Tape, Tensor};
+use polywarp_core::{DType, Device, Error, Expr, Gradients, IntoShape, Result, Tape, Tensor};
 
 use crate::flat::{ALIGNMENT, Entry, Places};
-use crate::{Flat, Init, Watched, constant, invalid};
+use crate::{Flat, Init, Policy, Watched, constant, invalid};
 
 /// Whether weight decay applies to a parameter. By convention it does to matrices, not to biases and normalisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,12 +27,19 @@ pub struct Builder {
     seed: u64,
     entries: Vec<Entry>,
     names: HashSet<String>,
+    all_decay: bool,
 }
 
 impl Builder {
     /// Without parameters. `seed` decides all random starting values.
     pub fn new(seed: u64) -> Builder {
-        Builder { seed, entries: Vec::new(), names: HashSet::new() }
+        Builder { seed, entries: Vec::new(), names: HashSet::new(), all_decay: false }
+    }
+
+    /// The same where all parameters decay, biases and normalisation too: what PyTorch's optimisers do unless parameters are put in
+    /// groups.
+    pub fn with_decay_of_all(self) -> Builder {
+        Builder { all_decay: true, ..self }
     }
 
     /// One more parameter, f32. Its random numbers come from stream n of the seed if n parameters stand before it.
@@ -50,6 +57,7 @@ impl Builder {
         if !self.names.insert(name.clone()) {
             return invalid("parameter", format!("there are two named `{name}`"));
         }
+        let decay = if self.all_decay { Decay::Yes } else { decay };
         self.entries.push(Entry { name, shape, init, decay });
         Ok(())
     }
@@ -158,8 +166,23 @@ impl Parameters {
     /// # Errors
     /// As [`Tape::watch`].
     pub fn watch(&self, tape: &Tape) -> Result<Watched> {
-        let handles = self.values.views().iter().map(|view| tape.watch(view)).collect::<Result<_>>()?;
-        Ok(Watched::new(Arc::clone(self.places()), handles))
+        self.watch_as(tape, Policy::F32)
+    }
+
+    /// The parameters in the dtype that `policy` computes in, watched by `tape`. Where that is not f32 each bucket is converted first,
+    /// in one launch; gradients then come in that dtype, and [`Parameters::collect`] converts them.
+    ///
+    /// # Errors
+    /// As [`Tape::watch`]; [`Error::UndefinedForDType`] for a policy that computes in anything but f32, f16 or bf16.
+    pub fn watch_as(&self, tape: &Tape, policy: Policy) -> Result<Watched> {
+        let lowered = match policy.compute {
+            DType::F32 => None,
+            DType::F16 | DType::BF16 => Some(self.values.cast(policy.compute)?),
+            dtype => return Err(Error::UndefinedForDType { op: "policy", dtype }),
+        };
+        let views = lowered.as_ref().unwrap_or(&self.values).views();
+        let handles = views.iter().map(|view| tape.watch(view)).collect::<Result<_>>()?;
+        Ok(Watched::new(Arc::clone(self.places()), handles, policy))
     }
 
     /// The parameters as layers take them, on no tape: for use after training.
@@ -176,7 +199,10 @@ impl Parameters {
         self.gradients.expect_places("watched parameters", &watched.places)?;
         for (view, handle) in self.gradients.views().iter().zip(watched.handles()) {
             match gradients.of(handle) {
-                Some(gradient) => view.assign(gradient)?,
+                Some(gradient) if gradient.dtype() == view.dtype() => view.assign(gradient)?,
+                Some(gradient) => {
+                    Tensor::update(&[Expr::input(0).cast(view.dtype())], &[gradient], &[view]).map(drop)?
+                }
                 None => zero(view)?,
             }
         }
@@ -193,7 +219,8 @@ impl Parameters {
         self.gradients.expect_places("watched parameters", &watched.places)?;
         for (view, handle) in self.gradients.views().iter().zip(watched.handles()) {
             if let Some(gradient) = gradients.of(handle) {
-                view.add_(gradient)?;
+                let sum = Expr::input(1) + Expr::input(0).cast(view.dtype());
+                Tensor::update(&[sum], &[gradient], &[view])?;
             }
         }
         Ok(())

@@ -8,23 +8,29 @@ use std::sync::Arc;
 
 use polywarp_core::{Result, Tensor};
 
-use crate::Flat;
 use crate::flat::Places;
+use crate::{Flat, Policy};
 
 /// Handles of all parameters.
 #[derive(Clone, Debug)]
 pub struct Watched {
     pub(crate) places: Arc<Places>,
     handles: Vec<Tensor>,
+    policy: Policy,
 }
 
 impl Watched {
-    pub(crate) fn new(places: Arc<Places>, handles: Vec<Tensor>) -> Watched {
-        Watched { places, handles }
+    pub(crate) fn new(places: Arc<Places>, handles: Vec<Tensor>, policy: Policy) -> Watched {
+        Watched { places, handles, policy }
     }
 
     pub(crate) fn of(flat: &Flat) -> Watched {
-        Watched::new(Arc::clone(&flat.places), flat.views().to_vec())
+        Watched::new(Arc::clone(&flat.places), flat.views().to_vec(), Policy::F32)
+    }
+
+    /// In what the parameters are given, and how exact products are.
+    pub fn policy(&self) -> Policy {
+        self.policy
     }
 
     /// The parameter `name`.

@@ -3,7 +3,7 @@
 //! Uniform in [-1, 1) for floats, all bit patterns for integers (i8 products: all of -128..127), fair coins for bool; groups get
 //! equal numbers of rows. Made by the Philox generator, whose bits do not depend on the device, so the host can know them without a download.
 
-use polywarp_core::{Buffer, DType, Device, Distribution, Layout, Result, Shape, Tensor, TensorSpec};
+use polywarp_core::{BinaryFn, Buffer, DType, Device, Distribution, Layout, Result, Shape, Tensor, TensorSpec};
 
 /// A buffer that holds every element `spec` reaches, filled from `seed`.
 pub(super) fn operand(device: &Device, spec: &TensorSpec, seed: u64) -> Result<Buffer> {
@@ -32,6 +32,17 @@ pub(super) fn even_ends(device: &Device, ends: &TensorSpec, rows: u64) -> Result
     let groups = ends.layout.elements();
     let each = (rows / groups.max(1)) as i64;
     Ok(Tensor::arange(device, ends.dtype, each, each, groups)?.buffer().clone())
+}
+
+/// Positions of random rows.
+pub(super) fn places(device: &Device, places: &TensorSpec, rows: u64) -> Result<Buffer> {
+    let shape = Shape::new(&[places.layout.required_elements()])?;
+    let bits = Tensor::random(device, DType::U32, shape, Distribution::Bits, 1, 0)?;
+    Ok(bits
+        .binary_scalar(BinaryFn::Rem, rows.clamp(1, u64::from(u32::MAX)) as u32)?
+        .cast(places.dtype)?
+        .buffer()
+        .clone())
 }
 
 /// Metadata for the compressed operand of a product: that of random numbers, since not all bits name places.

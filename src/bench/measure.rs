@@ -286,6 +286,7 @@ fn held(op: &Op, number: usize, spec: &TensorSpec, device: &Device) -> Result<Bu
     match op.content(number) {
         Content::Any | Content::Scales => data::operand(device, spec, number as u64 + 1),
         Content::Ends { rows } => data::even_ends(device, spec, rows),
+        Content::Rows { rows } => data::places(device, spec, rows),
         Content::Places24 { k } => data::metadata(device, spec, k),
     }
 }

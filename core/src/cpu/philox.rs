@@ -89,6 +89,11 @@ fn fill<T: Copy + Default + Send, C: Convert<T>>(at: Stream, out: &mut [T], conv
     });
 }
 
+/// The words of whole blocks from number `block` on, on this thread.
+pub(crate) fn words_from(at: Stream, block: u64, out: &mut [u32]) {
+    simd::dispatch(Fill { at, block, out, convert: Words });
+}
+
 #[derive(Clone, Copy)]
 struct Words;
 #[derive(Clone, Copy)]

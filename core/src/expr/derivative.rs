@@ -40,7 +40,7 @@ impl Program {
             let (of, y) = (|x: u16| values[usize::from(x)].clone(), values[id].clone());
             let is_number = |x: u16| matches!(self.steps()[usize::from(x)].0, Step::Constant(_));
             match step {
-                Step::Input(_) | Step::Constant(_) | Step::Index => {}
+                Step::Input(_) | Step::Constant(_) | Step::Index | Step::Random(_) => {}
                 Step::Unary(f, x) => {
                     if let Some(dx) = unary(f, dy, of(x), y)? {
                         add(&mut adjoints[usize::from(x)], dx);
@@ -90,6 +90,7 @@ impl Program {
             Step::Compare(f, a, b) => of(a).compare(f, of(b)),
             Step::Select(condition, yes, no) => of(condition).select(of(yes), of(no)),
             Step::Cast(x) => of(x).cast(dtype).cast(dtype.compute()),
+            Step::Random(key) => Expr::random(key.map(of)),
         }
     }
 }

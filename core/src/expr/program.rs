@@ -38,6 +38,15 @@ pub enum Step {
     Select(StepId, StepId, StepId),
     /// Step `.0` converted to this step's dtype.
     Cast(StepId),
+    /// 32 random bits for the element's position, of four u32 ([`Expr::random`]): seed low, seed high, stream low, stream high.
+    Random([StepId; 4]),
+}
+
+impl Step {
+    /// Whether its value follows from where the element stands in the result, and not from its operands alone.
+    pub fn depends_on_position(self) -> bool {
+        matches!(self, Step::Index | Step::Random(_))
+    }
 }
 
 /// Some steps of a program, which takes no memory of its own: every elementwise call makes one.
@@ -207,10 +216,20 @@ impl Program {
         self.steps.get(usize::from(self.result(number))).map_or(DType::F32, |step| step.1)
     }
 
-    /// Arithmetic steps per element: what [`crate::Cost`] counts as operations.
+    /// Whether any step's value follows from where the element stands ([`Step::depends_on_position`]).
+    pub fn depends_on_position(&self) -> bool {
+        self.steps.iter().any(|(step, _)| step.depends_on_position())
+    }
+
+    /// Arithmetic steps per element: what [`crate::Cost`] counts as operations. Random bits are 15, a quarter of a block of four words:
+    /// ten rounds of two multiplications and four exclusive ors.
     pub fn operations(&self) -> u64 {
-        let leaf = |step: &Step| matches!(step, Step::Input(_) | Step::Constant(_) | Step::Index);
-        self.steps.iter().filter(|(step, _)| !leaf(step)).count() as u64
+        let operations = |step: &Step| match step {
+            Step::Input(_) | Step::Constant(_) | Step::Index => 0,
+            Step::Random(_) => 15,
+            Step::Unary(..) | Step::Binary(..) | Step::Compare(..) | Step::Select(..) | Step::Cast(_) => 1,
+        };
+        self.steps.iter().map(|(step, _)| operations(step)).sum()
     }
 }
 
@@ -304,6 +323,7 @@ impl<'a> Compiler<'a> {
             Kind::Compare(..) => Ok(Some(DType::Bool)),
             Kind::Select(_, yes, no) => self.unify("where", yes, no),
             Kind::Cast(dtype, _) => Ok(Some(*dtype)),
+            Kind::Random(_) => Ok(Some(DType::U32)),
             Kind::TooDeep => Err(invalid(format!("nested deeper than {MAX_STEPS} steps; split it"))),
         }
     }
@@ -351,6 +371,7 @@ impl<'a> Compiler<'a> {
                 Step::Select(cond, self.operand("where", yes, want)?, self.operand("where", no, want)?)
             }
             Kind::Cast(_, x) => return self.cast(x, want),
+            Kind::Random([a, b, c, d]) => Step::Random([self.word(a)?, self.word(b)?, self.word(c)?, self.word(d)?]),
             Kind::TooDeep => return Err(invalid(format!("nested deeper than {MAX_STEPS} steps; split it"))),
         };
         self.push(step, want)
@@ -406,7 +427,7 @@ impl<'a> Compiler<'a> {
                 self.choice(Step::Select(cond, yes, no), [yes, no], want)
             }
             Kind::Input(_) | Kind::Index | Kind::Unary(..) | Kind::Binary(..) => self.lower(expr, want),
-            Kind::Compare(..) | Kind::Cast(..) | Kind::TooDeep => self.lower(expr, want),
+            Kind::Compare(..) | Kind::Cast(..) | Kind::Random(_) | Kind::TooDeep => self.lower(expr, want),
         }
     }
 
@@ -434,6 +455,15 @@ impl<'a> Compiler<'a> {
             number::operand(op, want, *value)?;
         }
         self.lower(expr, want)
+    }
+
+    /// A word of a key of random numbers.
+    fn word(&mut self, expr: &Expr) -> Result<StepId> {
+        let got = self.infer(expr)?.unwrap_or(DType::U32);
+        if got != DType::U32 {
+            return Err(Error::DTypeMismatch { op: "random", expected: DType::U32, got });
+        }
+        self.operand("random", expr, DType::U32)
     }
 
     fn condition(&mut self, expr: &Expr) -> Result<StepId> {

@@ -9,8 +9,8 @@ use super::bad_input::Row;
 use super::rows::{self, Answer, Test};
 use crate::ops::Map;
 use crate::{
-    Binding, DType, Device, Distribution, Error, Expr, Kernel, MatmulOptions, Program, Recording, Result, Tape, Tensor,
-    UnaryFn,
+    Binding, DType, Device, Distribution, Error, Expr, Generator, Kernel, MatmulOptions, Program, Recording, Result,
+    Tape, Tensor, UnaryFn,
 };
 
 /// Runs every row on `device`.
@@ -24,6 +24,7 @@ const ROWS: &[(&str, Test)] = &[
     ("inputs written between replays that nobody waits for", writes_keep_their_turn),
     ("updates in place, by counters on the device", updates),
     ("a step of training, with the bits and the memory of eager ones", training),
+    ("new random numbers at each replay, forward and back", random_numbers),
     ("launches on the same buffers with their own parameters", own_parameters),
     ("a hundred replays of a state update", state_update),
     ("hundreds of launches in one recording", long_chain),
@@ -174,6 +175,54 @@ fn training(device: &Device) -> Result<Answer> {
         return Ok(Err(format!("bytes in use differ from step to step: {held:?}")));
     }
     Ok(equal("weights", &replayed, &eager))
+}
+
+fn random_numbers(device: &Device) -> Result<Answer> {
+    // Of ones, dropout is its own gradient: the backward pass must drop what the forward pass dropped.
+    const COUNT: u64 = 4099;
+    let x = Tensor::full(device, DType::F32, [COUNT], 1.0)?;
+    let step = |generator: &Generator| -> Result<[Tensor; 3]> {
+        let tape = Tape::new();
+        let watched = tape.watch(&x)?;
+        let once = watched.dropout(0.25, generator)?;
+        let twice = once.dropout(0.5, generator)?;
+        let gradients = tape.backward(&twice.sum(&[])?)?;
+        match gradients.of(&watched) {
+            Some(found) => Ok([once, twice, found.clone()]),
+            None => Err(Error::InvalidArgument { what: "gradient", reason: "the loss depends on x".to_owned() }),
+        }
+    };
+    let (eager, replayed) = (Generator::new(device, 77)?, Generator::new(device, 77)?);
+    // Beside the end of the stream's low word, so that it carries.
+    for generator in [&eager, &replayed] {
+        generator.set_state([77, 0, u32::MAX - 2, 5])?;
+    }
+    let recording = device.record(|| step(&replayed))?;
+    let mut seen: Vec<Vec<Vec<u8>>> = Vec::new();
+    for _ in 0..3 {
+        let want = bytes(&step(&eager)?)?;
+        let made = recording.replay()?;
+        demand!(equal("a step's tensors", &bytes(made)?, &want));
+        let [once, twice, gradient] = made;
+        let (once, twice) = (once.to_vec::<f32>()?, twice.to_vec::<f32>()?);
+        demand!(equal("gradient", &gradient.to_vec::<f32>()?, &twice));
+        let wrong = |values: &[f32], scale: f32| values.iter().find(|&&y| y != 0.0 && y != scale).copied();
+        if let Some(y) = wrong(&once, 1.0 / 0.75).or(wrong(&twice, 2.0 / 0.75)) {
+            return Ok(Err(format!("a kept element is {y}")));
+        }
+        // Six standard deviations of a binomial number.
+        let kept = once.iter().filter(|&&y| y != 0.0).count() as f64;
+        let (mean, deviation) = (0.75 * COUNT as f64, (0.75 * 0.25 * COUNT as f64).sqrt());
+        if (kept - mean).abs() > 6.0 * deviation {
+            return Ok(Err(format!("{kept} elements of {COUNT} are kept")));
+        }
+        if seen.contains(&want) {
+            return Ok(Err("two steps drop the same elements".to_owned()));
+        }
+        seen.push(want);
+    }
+    let (state, other) = (replayed.state()?, eager.state()?);
+    Ok(equal("states", &[state, other], &[[77, 0, 3, 6]; 2]))
 }
 
 fn updates(device: &Device) -> Result<Answer> {

@@ -7,6 +7,7 @@
 //! A program may have several results, and results may be updates: the operand is read, and the result takes its place. So an
 //! optimiser's step is one pass over parameters, gradients and moments.
 
+use super::random::random_word;
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs, RuleBuilder};
@@ -145,6 +146,7 @@ impl Map {
                 Step::Binary(f, a, b) => at(a).binary(f, at(b), dtype),
                 Step::Compare(f, a, b) => at(a).compare(f, at(b)),
                 Step::Select(c, yes, no) => at(c).select(at(yes), at(no)),
+                Step::Random(key) => Span::of_words(key.map(at), |key| random_word(key, i as u64)),
                 Step::Cast(x) => match steps[usize::from(x)] {
                     (Step::Input(_) | Step::Constant(_) | Step::Cast(_), _) if self.program.is_rounded(x) => {
                         at(x).cast(dtype)
@@ -234,7 +236,7 @@ impl Operation for Map {
     /// The op on the first `extent` indices of the output's `axis` alone; `None` where elements depend on their position, and where
     /// an operand is updated: its parts are no buffers of their own.
     fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
-        if self.updates > 0 || self.program.steps().iter().any(|(step, _)| *step == Step::Index) {
+        if self.updates > 0 || self.program.depends_on_position() {
             return None;
         }
         let piece = self.with_operands(|input| input.first(axis, extent), |_, output| output.dense_first(axis, extent));
@@ -252,7 +254,7 @@ impl Operation for Map {
 
     fn sample(&self) -> Result<Option<Sample>> {
         // What a position makes depends on the position alone: the first elements are a sample without stride.
-        if self.program.steps().iter().any(|(step, _)| matches!(step, Step::Index)) {
+        if self.program.depends_on_position() {
             if !self.inputs.is_empty() || self.updates > 0 {
                 return Ok(None);
             }

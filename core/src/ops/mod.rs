@@ -12,6 +12,7 @@ mod argreduce;
 mod binary;
 pub(crate) mod cases;
 mod copy;
+mod cross_entropy;
 mod grouped_matmul;
 mod layer_norm;
 mod map;
@@ -21,14 +22,17 @@ mod random;
 mod reduce;
 mod reduced_matmul;
 mod sample;
+mod scatter_add;
 mod softmax;
 pub mod sparse24;
 mod sparse_matmul;
+mod take;
 mod unary;
 
 pub use argreduce::{ArgReduce, ArgReduceFn};
 pub use binary::{BinaryFn, CompareFn};
 pub use copy::Copy;
+pub use cross_entropy::{CrossEntropy, CrossEntropyOptions, Losses};
 pub use grouped_matmul::{GroupedMatmul, GroupedMatmulDims};
 pub use layer_norm::LayerNorm;
 pub use map::Map;
@@ -36,9 +40,11 @@ pub use matmul::{Matmul, MatmulDims, ScaleBlocks};
 pub use random::{Distribution, Random, philox4x32_10};
 pub use reduce::{Reduce, ReduceFn};
 pub use reduced_matmul::ReducedMatmul;
+pub use scatter_add::ScatterAdd;
 pub use softmax::{Softmax, SoftmaxFn};
 pub use sparse_matmul::SparseMatmul;
 pub use sparse24::{Compress24, Decompress24, Part24};
+pub use take::{Missing, Take};
 pub use unary::UnaryFn;
 
 use crate::harness::{BenchCase, BenchSize, Case, Level};
@@ -115,6 +121,8 @@ registry! {
     "clamp" clamp "values limited to an interval",
     "compare" compare "eq, ne, lt, le, gt, ge, broadcast",
     "copy" copy "contiguous, strided and transposed copies",
+    "cross_entropy" cross_entropy "negative log-likelihood of classes, with smoothing, weights and ignored targets",
+    "dropout" dropout "random bits and uniform numbers as steps of a program, and elements dropped by them",
     "expr" expr "several elementwise steps fused in one kernel",
     "fill" fill "one value everywhere",
     "grouped_matmul" grouped_matmul "runs of rows times the matrix of their group (mixture of experts), with a fused epilogue",
@@ -124,8 +132,10 @@ registry! {
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",
     "reduce" reduce "sum, mean, prod, max, min, any, all over axes",
     "reduced_matmul" reduced_matmul "sum, mean, max, min, abs_max of the rows or columns of a product that is not kept",
+    "scatter_add" scatter_add "sums of rows by the place that indices name",
     "softmax" softmax "softmax and log-softmax along an axis",
     "sparse24" sparse24 "2:4 compression: two of four neighbours, and products with what was compressed",
+    "take" take "rows of a table by indices (embedding)",
     "unary" unary "functions of one operand",
     "update" update "several results of one pass, and updates in place, such as the step of an optimiser",
     "where" where_ "elements of one of two tensors, by a condition",

@@ -207,6 +207,13 @@ impl Operation for Random {
     }
 }
 
+/// The random bits of the element at `position` under a key: seed low, seed high, stream low, stream high.
+pub(super) fn random_word([seed_low, seed_high, stream_low, stream_high]: [u32; 4], position: u64) -> u32 {
+    let block = position / 4;
+    let counter = [block as u32, (block >> 32) as u32, stream_low, stream_high];
+    philox4x32_10(counter, [seed_low, seed_high])[(position % 4) as usize]
+}
+
 /// One block of Philox4x32 with ten rounds (Salmon et al., SC'11, section 3.3).
 pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];

@@ -86,6 +86,15 @@ pub fn first_elements(output: &TensorSpec) -> Result<Layout> {
     Ok(Layout::contiguous(shape).with_offset(output.layout.offset()))
 }
 
+/// The last `keep` elements of a dense operand, in order.
+///
+/// # Errors
+/// None: no such shape is too large.
+pub fn last_elements(operand: &TensorSpec, keep: u64) -> Result<Layout> {
+    let first = operand.layout.offset() + operand.layout.elements() - keep;
+    Ok(Layout::contiguous(Shape::new(&[keep])?).with_offset(first))
+}
+
 /// A dense operand of the shape of `positions`.
 pub fn dense(dtype: DType, positions: &Layout) -> TensorSpec {
     TensorSpec::new(dtype, Layout::contiguous(*positions.shape()))

@@ -134,6 +134,12 @@ impl Span {
         Span::new(value, hull.settled(compute))
     }
 
+    /// `f` of four integers, the bits of u32; anything where one of them is open.
+    pub fn of_words(words: [Span; 4], f: impl Fn([u32; 4]) -> u32) -> Span {
+        let value = Scalar::I(f(words.map(|word| word.value.as_i64() as u32)).into());
+        if words.iter().all(|word| word.is_exact()) { Span::exact(value) } else { Span::any(value) }
+    }
+
     /// A comparison: decided where every pair of numbers that there may be agrees.
     pub fn compare(self, f: CompareFn, other: Span) -> Span {
         let value = Scalar::from(f.eval(self.value, other.value));

@@ -241,7 +241,8 @@ impl Tensor {
         self.softmax_by(SoftmaxFn::LogSoftmax, axis)
     }
 
-    /// Random numbers; the same seed and stream give the same numbers on every device.
+    /// Random numbers; the same seed and stream give the same numbers on every device, and at every replay of a recording. Numbers
+    /// that go on from call to call are a [`Generator`](crate::Generator)'s, whose streams are numbered from 0 under its seed.
     ///
     /// # Errors
     /// As [`Random::new`]; memory errors of the device.

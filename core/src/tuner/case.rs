@@ -62,6 +62,7 @@ impl Trial {
                 Content::Any => plain(spec, most),
                 // Extents of cases are small.
                 Content::Ends { rows } => Values::Rising((rows - rows / UNOWNED) as u32),
+                Content::Rows { rows } => Values::Integers(0, (rows.max(1) - 1) as i32),
                 Content::Places24 { .. } => Values::Places24,
                 Content::Scales => SCALES,
             };

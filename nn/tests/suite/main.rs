@@ -16,5 +16,7 @@ macro_rules! cases {
     };
 }
 
+mod attention;
+mod bert;
 mod cases;
 mod refusals;

@@ -40,7 +40,7 @@ pub struct Kernel {
     whole_rows: bool,
     /// Whether the device's own conversion of integers to f32 will do ([`Caps::nearest_conversions`]).
     nearest_conversions: bool,
-    /// Whether a hidden f64 goes through a 64-bit integer ([`Caps::i64`]).
+    /// Whether a hidden f64 goes through a 64-bit integer, and random bits through 64-bit products ([`Caps::i64`]).
     wide_integers: bool,
     threads: u32,
     /// Quads an invocation computes: 16 bytes of output.
@@ -178,7 +178,8 @@ impl Request<'_> {
         let modes = Modes::of(&self.inputs);
         // Without such a conversion there is one kernel for both.
         let nearest_conversions = caps.nearest_conversions || !self.converts_integers();
-        let wide_integers = caps.i64 || !guards::any(&self.steps, Some(DType::F64));
+        let is_random = self.steps.iter().any(|(step, _)| matches!(step, Step::Random(_)));
+        let wide_integers = caps.i64 || !(is_random || guards::any(&self.steps, Some(DType::F64)));
         let widest = self.targets().map(|target| target.element.dtype().size_bytes()).max().unwrap_or(4) as u32;
         let offsets: Vec<u32> = self.others.iter().map(|target| target.offset as u32).collect();
         let kernel = Kernel {

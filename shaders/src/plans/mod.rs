@@ -1,8 +1,8 @@
 //! One planner per op, under the op's stem; each pairs with `wgsl/<stem>.wgsl` and its specialisations.
 
 use polywarp_core::ops::{
-    ArgReduce, Compress24, Copy, Decompress24, GroupedMatmul, Map, Matmul, Random, Reduce, ReducedMatmul, Softmax,
-    SparseMatmul,
+    ArgReduce, Compress24, Copy, Decompress24, GroupedMatmul, Map, Matmul, Random, Reduce, ReducedMatmul, ScatterAdd,
+    Softmax, SparseMatmul, Take,
 };
 use polywarp_core::{Op, Result};
 
@@ -46,8 +46,10 @@ kernels! {
     matmul,
     random,
     reduce,
+    scatter_add,
     softmax,
     sparse24,
+    take,
 }
 
 pub(crate) fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
@@ -94,8 +96,10 @@ planners! {
     Random: random::plan;
     Reduce: reduce::plan;
     ReducedMatmul: reduced_matmul::plan, reduced_matmul::candidates;
+    ScatterAdd: scatter_add::plan;
     Softmax: softmax::plan;
     SparseMatmul: sparse24::multiply, sparse24::candidates;
+    Take: take::plan;
 }
 
 /// The one way of an operation.

@@ -13,8 +13,10 @@ use crate::{Access, Caps, Launch, Plan, Slot, Source, math};
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
-/// Of `wgsl/random.wgsl`.
-const PHILOX_ROUNDS: u64 = 10;
+/// Of `philox` in `wgsl/random.wgsl`.
+pub(super) const PHILOX_ROUNDS: u64 = 10;
+/// All of the kernel that is the same for every distribution.
+const TEXT: &str = include_str!("../../wgsl/random.wgsl");
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -75,17 +77,12 @@ impl Kernel {
             Shape::Uniform => ("random_uniform", "params.a + params.b * unit_interval(bits)"),
             Shape::Normal => ("random_normal", "params.a + params.b * normal(bits)"),
         };
-        let product = if self.wide {
-            "    let p = u64(a) * u64(b);\n    return vec2<u32>(u32(p & 0xfffffffflu), u32(p >> 32u));"
-        } else {
-            "    return vec2<u32>(a * b, mul_high(a, b));"
-        };
         let mut text = format!("const THREADS = {}u;\nconst ITEMS = {}u;\n\n", self.threads, self.items);
         text += &self.element.storage(1, "y", Form::Quad, Access::ReadWrite);
-        text += "\n// Low and high word of a * b.\n";
-        text += &format!("fn wide_product(a: u32, b: u32) -> vec2<u32> {{\n{product}\n}}\n\n");
+        text.push('\n');
+        text += &wide_product(self.wide);
         text += &format!("fn sample(bits: vec4<u32>) -> {} {{\n    return {convert};\n}}\n\n", self.element.vector());
-        text += include_str!("../../wgsl/random.wgsl");
+        text += TEXT;
         let library = math::library(&text);
         Source {
             name: format!("{name}_{}", self.element.dtype()),
@@ -93,6 +90,22 @@ impl Kernel {
             bindings: vec![Access::ReadWrite],
         }
     }
+}
+
+/// The product of two words, by one u64 product where `is_wide`.
+fn wide_product(is_wide: bool) -> String {
+    let product = if is_wide {
+        "    let p = u64(a) * u64(b);\n    return vec2<u32>(u32(p & 0xfffffffflu), u32(p >> 32u));"
+    } else {
+        "    return vec2<u32>(a * b, mul_high(a, b));"
+    };
+    format!("// Low and high word of a * b.\nfn wide_product(a: u32, b: u32) -> vec2<u32> {{\n{product}\n}}\n\n")
+}
+
+/// `philox` of `wgsl/random.wgsl` and what it calls, for kernels of other kinds; by u64 products where `is_wide`.
+pub(super) fn philox(is_wide: bool) -> String {
+    let philox = TEXT.split("\n\n").find(|part| part.starts_with("fn philox(")).unwrap_or_default();
+    wide_product(is_wide) + philox + "\n\n"
 }
 
 #[cfg(test)]

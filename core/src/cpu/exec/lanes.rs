@@ -5,6 +5,7 @@
 
 use half::{bf16, f16};
 
+use super::super::philox::{self, Stream, philox4x32_10};
 use super::super::reduce::{Element as Widen, Number};
 use super::super::simd;
 use super::super::vmath;
@@ -282,6 +283,35 @@ pub(super) fn select(condition: &Lanes, yes: &Lanes, no: &Lanes, y: &mut Lanes, 
         (Lanes::I64(a), Lanes::I64(b), Lanes::I64(y)) => go(c, &a[..len], &b[..len], &mut y[..len]),
         (Lanes::Bool(a), Lanes::Bool(b), Lanes::Bool(y)) => go(c, &a[..len], &b[..len], &mut y[..len]),
         _ => {}
+    }
+}
+
+/// Random bits of the first `len` elements, which stand at `start`, `start + 1`, ..., under the keys of each: seed low, seed high,
+/// stream low, stream high. Neighbours of one key share blocks of four; where all have one key the loop is a vector loop.
+pub(super) fn random(key: [&Lanes; 4], start: u64, y: &mut Lanes, len: usize) {
+    let (Lanes::U32(a), Lanes::U32(b), Lanes::U32(c), Lanes::U32(d), Lanes::U32(y)) =
+        (key[0], key[1], key[2], key[3], y)
+    else {
+        return;
+    };
+    let (key, y) = ([a, b, c, d].map(|word| &word[..len]), &mut y[..len]);
+    let is_same = key.iter().all(|word| word.iter().all(|value| *value == word[0]));
+    if is_same && len > 0 && start.is_multiple_of(4) {
+        let wide = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+        let at = Stream { seed: wide(key[0][0], key[1][0]), stream: wide(key[2][0], key[3][0]) };
+        return philox::words_from(at, start / 4, y);
+    }
+    let mut made = None;
+    for (i, (y, position)) in y.iter_mut().zip(start..).enumerate() {
+        let block = position / 4;
+        let counter = [block as u32, (block >> 32) as u32, key[2][i], key[3][i]];
+        let seed = [key[0][i], key[1][i]];
+        let words = match made {
+            Some((of, words)) if of == (counter, seed) => words,
+            _ => philox4x32_10(counter, seed),
+        };
+        made = Some(((counter, seed), words));
+        *y = words[(position % 4) as usize];
     }
 }
 

@@ -168,6 +168,7 @@ fn interpret_chunk(op: &Map, sources: &[Source<'_>], chunk: &mut Chunk<'_>) {
                 Step::Binary(f, a, b) => lanes::binary(f, of(a), of(b), y, len),
                 Step::Compare(f, a, b) => lanes::compare(f, of(a), of(b), y, len),
                 Step::Select(c, yes, no) => lanes::select(of(c), of(yes), of(no), y, len),
+                Step::Random(key) => lanes::random(key.map(of), start as u64, y, len),
                 Step::Cast(x) => {
                     let from = program.steps()[usize::from(x)].1;
                     if program.is_rounded(x) {

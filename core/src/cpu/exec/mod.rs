@@ -14,6 +14,7 @@ pub(crate) mod matmul;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod reduced_matmul;
+pub(crate) mod rows;
 pub(crate) mod softmax;
 pub(crate) mod sparse24;
 

@@ -41,6 +41,7 @@ const ROWS: &[(&str, Test)] = &[
     ("matmul epilogue of the wrong shape, dtype or kind", parameters::matmul_epilogue),
     ("grouped product of the wrong ranks, shapes or dtypes", parameters::grouped_matmul),
     ("reduced product over a batch, by another function, of 16 bits", parameters::matmul_reduce),
+    ("rows by indices of the wrong dtype or shape", parameters::rows_by_index),
     ("ends of groups out of order or out of range", parameters::group_ends),
     ("scales of the wrong shape, dtype or operands", parameters::scales),
     ("scales of blocks of the wrong shape, of nothing or of unequal length", parameters::scale_blocks),

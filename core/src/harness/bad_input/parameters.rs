@@ -1,7 +1,7 @@
 //! Parameters of single operations that have no meaning.
 
 use super::{Answer, must, ones, refused};
-use crate::ops::Distribution;
+use crate::ops::{Distribution, Missing};
 use crate::{
     BinaryFn, DType, Device, Error, Expr, Granularity, GroupedMatmulOptions, KeepDims, MAX_INPUTS, MatmulOptions,
     Program, Quantized, ReduceFn, Scalar, ScaleBlocks, Sparse24, Tensor, UnaryFn,
@@ -55,6 +55,27 @@ pub(super) fn grouped_matmul(device: &Device) -> Answer {
     refused("f64 of f32", f64_output, dtype(DType::F32, DType::F64))?;
     let cosine = GroupedMatmulOptions { activation: Some(UnaryFn::Cos), ..Default::default() };
     refused("cos as an activation", with(cosine), |e| matches!(e, Error::InvalidArgument { what: "activation", .. }))
+}
+
+pub(super) fn rows_by_index(device: &Device) -> Answer {
+    let table = ones(device, &[4, 3])?;
+    let at = must(Tensor::from_slice(device, &[1i32, 9], [2]))?;
+    let halves = ones(device, &[2])?;
+    let is_no_index = |e: &Error| matches!(e, Error::UndefinedForDType { dtype: DType::F32, .. });
+    refused("f32 indices", table.take(&halves), is_no_index)?;
+    refused("f32 places", table.scatter_add(&halves, 4), is_no_index)?;
+    let scalar = must(table.select(0, 0).and_then(|row| row.select(0, 0)))?;
+    refused("rows of a scalar", scalar.take(&at), |e| matches!(e, Error::InvalidArgument { what: "table", .. }))?;
+    refused("a padding row of 4 in 4", table.take_with(&at, Missing::Nan, Some(4)), |e| {
+        matches!(e, Error::InvalidArgument { what: "padding", .. })
+    })?;
+    refused("4 rows into 2 places", table.scatter_add(&at, 2), |e| {
+        matches!(e, Error::ShapeMismatch { op: "scatter_add", .. })
+    })?;
+    let integers = must(Tensor::from_slice(device, &[1i32, 2], [2]))?;
+    refused("sums of i32", integers.scatter_add(&at, 2), |e| {
+        matches!(e, Error::UndefinedForDType { op: "scatter_add", dtype: DType::I32 })
+    })
 }
 
 pub(super) fn matmul_reduce(device: &Device) -> Answer {

@@ -1,8 +1,11 @@
 //! Cases for the proof of gradients: small, in f64, of every operation with a rule, away from kinks.
 
 use super::add;
+use crate::generator::dropped;
 use crate::harness::{Case, LayoutKind, Values, output};
-use crate::ops::{Copy, LayerNorm, Map, Matmul, Reduce, ReduceFn, Softmax, SoftmaxFn};
+use crate::ops::{
+    Copy, CrossEntropy, LayerNorm, Map, Matmul, Missing, Reduce, ReduceFn, ScatterAdd, Softmax, SoftmaxFn, Take,
+};
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
 
 const F64: DType = DType::F64;
@@ -58,6 +61,16 @@ fn cases() -> Vec<Case> {
         both().and_then(|inputs| map(&[x.clone() * &y], inputs, &[31])),
         &[Values::Constant(0.0); 2],
     );
+    // What is random depends on key and position, and not on what is moved.
+    for (p, kind) in [(0.5, LayoutKind::Dense), (0.25, LayoutKind::Transposed), (1.0, LayoutKind::BroadcastOuter)] {
+        let inputs = || {
+            let word = Layout::contiguous(Shape::new(&[])?).broadcast_to(Shape::new(&[4, 6])?)?;
+            Ok::<_, crate::Error>([vec![kind.spec(F64, &[4, 6])?], vec![TensorSpec::new(DType::U32, word); 4]].concat())
+        };
+        let noisy = [dropped(p) * x.exp(), (Expr::uniform([1, 2, 3, 4].map(Expr::input)).cast(F64) + 1.0) * &x];
+        let values = [&[Values::Normal][..], &[Values::RandomBits; 4]].concat();
+        add(&mut cases, "dropout", inputs().and_then(|inputs| map(&noisy, inputs, &[4, 6])), &values);
+    }
     for dims in [&[0, 4][..], &[4, 0]] {
         let op = dense(dims).and_then(|input| map(&[x.exp()], vec![input], dims));
         add(&mut cases, "unary", op, &[Values::Normal]);
@@ -88,6 +101,25 @@ fn cases() -> Vec<Case> {
         let op = || LayerNorm::new(kind.spec(F64, &[4, 6])?, dense(&[6])?, dense(&[6])?, 1e-3);
         add(&mut cases, "layer_norm", op(), &[Values::Normal; 3]);
     }
+    for (weighted, smoothing) in [(false, 0.0), (true, 0.0), (false, 0.1), (true, 0.25)] {
+        let op = || {
+            let weights = if weighted { Some(dense(&[5])?) } else { None };
+            let targets = LayoutKind::Dense.spec(DType::I32, &[7])?;
+            CrossEntropy::new(LayoutKind::Transposed.spec(F64, &[7, 5])?, targets, weights, smoothing, Some(-1))
+        };
+        let values = [Values::Normal, Values::Integers(-1, 4), Values::Uniform(0.5, 2.0)];
+        add(&mut cases, "cross_entropy", op(), &values[..if weighted { 3 } else { 2 }]);
+    }
+    let indices = || LayoutKind::Dense.spec(DType::I32, &[2, 5]);
+    // Places that are no row would be NaN, which is no number's neighbour.
+    for (padding, missing) in [(None, Missing::Zero), (Some(1), Missing::Zero)] {
+        let op = || Take::new(dense(&[4, 3])?, indices()?, missing, padding);
+        // The padding row has a gradient that is not that of the value: nothing names it here.
+        let places = if padding.is_some() { Values::Integers(2, 5) } else { Values::Integers(-1, 5) };
+        add(&mut cases, "take", op(), &[Values::Normal, places]);
+    }
+    let op = || ScatterAdd::new(dense(&[2, 5, 3])?, indices()?, 4);
+    add(&mut cases, "scatter_add", op(), &[Values::Normal, Values::Integers(-1, 5)]);
     for kind in [LayoutKind::Transposed, LayoutKind::Reversed, LayoutKind::BroadcastInner] {
         let op = kind.spec(F64, &[3, 5]).and_then(|input| Copy::new(input, output(F64, &[3, 5])?));
         add(&mut cases, "copy", op, &[Values::Normal]);

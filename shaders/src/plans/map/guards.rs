@@ -17,7 +17,9 @@ fn operands(step: Step) -> [Option<u16>; 2] {
     match step {
         Step::Unary(_, x) => [Some(x), None],
         Step::Binary(_, a, b) | Step::Compare(_, a, b) => [Some(a), Some(b)],
-        Step::Input(_) | Step::Constant(_) | Step::Index | Step::Select(..) | Step::Cast(_) => [None, None],
+        Step::Input(_) | Step::Constant(_) | Step::Index | Step::Select(..) | Step::Cast(_) | Step::Random(_) => {
+            [None, None]
+        }
     }
 }
 

@@ -53,6 +53,38 @@ fn constants_are_parameters_not_text() {
 }
 
 #[test]
+fn random_bits_of_one_key_are_a_block_for_each_quad() {
+    let key = || std::array::from_fn::<Expr, 4, _>(Expr::input);
+    let one = || dense(&[]).broadcast_to(Shape::new(&[6, 7]).unwrap()).unwrap();
+    let row = dense(&[7]).broadcast_to(Shape::new(&[6, 7]).unwrap()).unwrap();
+    let bits = |expr: Expr, last: Layout| {
+        let inputs = [one(), one(), one(), last].map(|layout| (DType::U32, layout));
+        map(&expr, &inputs, &[6, 7])
+    };
+    let [a, b, c, d] = key();
+    let computed = Expr::random([a, b, c + 1, d]);
+    for caps in [full_caps(), Caps::webgpu_defaults("test")] {
+        // Calls of `philox`, and whether elements have blocks of their own.
+        for (op, calls, alone) in [
+            (bits(Expr::random(key()), one()), 1, false),
+            (bits(Expr::random(key()) ^ Expr::random([1, 2, 3, 4].map(Expr::constant)), one()), 2, false),
+            (bits(Expr::random(key()), row), 1, true),
+            (bits(computed.clone(), one()), 1, true),
+            (bits(Expr::random(key()) ^ &computed, one()), 2, true),
+            // Rows end inside of quads.
+            (bits(Expr::random(key()) ^ Expr::random([1, 2, 3, 4].map(Expr::constant)), row), 2, true),
+        ] {
+            check(&op, &caps);
+            let text = kernel(&op, &caps).source().wgsl;
+            assert_eq!(text.matches(" philox(vec4<u32>").count(), calls, "{text}");
+            assert_eq!(text.matches("fn philox(").count(), 1);
+            assert_eq!(text.contains("fn random_word("), alone, "{text}");
+            assert_eq!(text.contains("u64("), caps.i64, "{text}");
+        }
+    }
+}
+
+#[test]
 fn every_step_of_every_dtype_validates() {
     for caps in [full_caps(), Caps::webgpu_defaults("test")] {
         for dtype in DType::ALL.into_iter().filter(|&d| caps.require(d).is_ok()) {

@@ -7,6 +7,7 @@ use polywarp_core::{DType, Step, UnaryFn};
 
 use super::{Kernel, Mode, Output, guards};
 use crate::element::{self, Element, Form};
+use crate::plans::random;
 use crate::{Access, Source, math};
 
 const LANES: [&str; 4] = ["x", "y", "z", "w"];
@@ -37,6 +38,7 @@ fn name(kernel: &Kernel) -> String {
         Some(Step::Select(..)) => "where",
         Some(Step::Cast(_)) => "cast",
         Some(Step::Index) => "index",
+        Some(Step::Random(_)) => "random",
         Some(Step::Constant(_)) => "fill",
         Some(Step::Input(_)) | None => "copy",
     };
@@ -181,14 +183,23 @@ fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
             out.push_str(function);
         }
     }
+    let random = kernel.steps.iter().filter(|(step, _)| matches!(step, Step::Random(_))).count();
+    if random > 0 {
+        out.push_str(&random::philox(kernel.wide_integers));
+    }
+    if random > shared_blocks(kernel).count() {
+        out.push_str(RANDOM_WORD);
+    }
     let operands = operands(kernel).into_iter().enumerate();
     let mut parameters: Vec<String> = operands.map(|(i, operand)| format!("x{i}: {}", operand.element.scalar())).collect();
     parameters.push("index: u32".to_owned());
+    parameters.extend(shared_blocks(kernel).map(|(id, _)| format!("bits{id}: u32")));
     let [results, _] = result_types(kernel);
     writeln!(out, "fn body({}) -> {results} {{", parameters.join(", "))?;
     for (id, &(step, element)) in kernel.steps.iter().enumerate() {
         let text = match step {
             Step::Unary(UnaryFn::Exp, x) if rounded_exp(kernel, id, x) => format!("exp_half_f32(s{x})"),
+            Step::Random(key) if shared_key(kernel, key).is_some() => format!("bits{id}"),
             _ => step_text(kernel, step, element, |place, x| guards::operand(&kernel.steps, id, place, x)),
         };
         writeln!(out, "    let s{id} = {text};")?;
@@ -198,6 +209,45 @@ fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
         [one] => writeln!(out, "    return {one};\n}}\n"),
         several => writeln!(out, "    return Results({});\n}}\n", several.join(", ")),
     }
+}
+
+/// Random bits of one element, where its neighbours may have other keys: a block of four for one word.
+const RANDOM_WORD: &str = "\
+fn random_word(index: u32, seed_low: u32, seed_high: u32, stream_low: u32, stream_high: u32) -> u32 {
+    return philox(vec4<u32>(index >> 2u, 0u, stream_low, stream_high), vec2<u32>(seed_low, seed_high))[index & 3u];
+}
+
+";
+
+/// The texts of a key's words within `quad`, where they are one for all elements: constants, and inputs that are one element.
+fn shared_key(kernel: &Kernel, key: [u16; 4]) -> Option<[String; 4]> {
+    let mut words = [const { String::new() }; 4];
+    for (word, id) in words.iter_mut().zip(key) {
+        let (step, element) = kernel.steps[usize::from(id)];
+        *word = match step {
+            Step::Input(n) if kernel.inputs.get(usize::from(n))?.1 == Mode::Uniform => format!("v{n}"),
+            Step::Constant(n) => element.param_value(&format!("params.c{n}")),
+            _ => return None,
+        };
+    }
+    Some(words)
+}
+
+/// The steps that give random bits by one key for all elements: a quad of the output is one block of four words.
+fn shared_blocks(kernel: &Kernel) -> impl Iterator<Item = (usize, [String; 4])> + '_ {
+    kernel.steps.iter().enumerate().filter_map(|(id, (step, _))| match step {
+        Step::Random(key) => Some((id, shared_key(kernel, *key)?)),
+        _ => None,
+    })
+}
+
+/// `bits3`: the block of step 3 for quad `q`.
+fn write_shared_blocks(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
+    for (id, [seed_low, seed_high, stream_low, stream_high]) in shared_blocks(kernel) {
+        let counter = format!("vec4<u32>(q, 0u, {stream_low}, {stream_high})");
+        writeln!(out, "    let bits{id} = philox({counter}, vec2<u32>({seed_low}, {seed_high}));")?;
+    }
+    Ok(())
 }
 
 /// Whether step `id` is the exponential of an exact f16, step `x`, and the f16 that the kernel writes.
@@ -222,6 +272,7 @@ fn step_text(kernel: &Kernel, step: Step, element: Element, operand: impl Fn(usi
             math::binary(f, dtype, &operand(0, a), &operand(1, b))
         }
         Step::Compare(f, a, b) => math::compare(f, kernel.steps[usize::from(a)].1.dtype(), &operand(0, a), &operand(1, b)),
+        Step::Random([a, b, c, d]) => format!("random_word(index, {}, {}, {}, {})", at(a), at(b), at(c), at(d)),
         Step::Select(condition, yes, no) => format!("select({}, {}, {})", at(no), at(yes), at(condition)),
         Step::Cast(x) => {
             let from = kernel.steps[usize::from(x)].1;
@@ -265,6 +316,7 @@ fn write_quad(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
             Mode::Dense | Mode::Beside => write_dense_load(out, i, &operands[i])?,
         }
     }
+    write_shared_blocks(kernel, out)?;
     let lanes = (0..4).map(|lane| {
         let mut arguments: Vec<String> = operands
             .iter()
@@ -275,6 +327,7 @@ fn write_quad(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
             })
             .collect();
         arguments.push(if lane == 0 { "4u * q".to_owned() } else { format!("4u * q + {lane}u") });
+        arguments.extend(shared_blocks(kernel).map(|(id, _)| format!("bits{id}.{}", LANES[lane])));
         format!("body({})", arguments.join(", "))
     });
     write_lanes(kernel, out, lanes)
@@ -323,6 +376,10 @@ fn write_broken_quad(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
         }
     }
     arguments.push("index".to_owned());
+    for (id, _) in shared_blocks(kernel) {
+        parameters.push(format!("bits{id}: u32"));
+        arguments.push(format!("bits{id}"));
+    }
     let [results, quad] = result_types(kernel);
     writeln!(
         out,
@@ -342,6 +399,7 @@ fn write_broken_quad(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
             Mode::Rows | Mode::Splat | Mode::Gather => {}
         }
     }
+    write_shared_blocks(kernel, out)?;
     let lanes = (0..4).map(|lane| {
         let mut text = format!("element(4u * q + {lane}u");
         for (i, operand) in operands.iter().enumerate() {
@@ -350,6 +408,9 @@ fn write_broken_quad(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
                 Mode::Uniform => text += &format!(", v{i}"),
                 Mode::Rows | Mode::Splat | Mode::Gather => {}
             }
+        }
+        for (id, _) in shared_blocks(kernel) {
+            text += &format!(", bits{id}.{}", LANES[lane]);
         }
         text + ")"
     });

@@ -1,0 +1,162 @@
+//! Random sequences that go on from launch to launch: [`Generator`], the [`RandomKey`]s it gives, and dropout.
+//!
+//! [`Tensor::random`] takes its seed and stream from the host, so a recorded call gives the same numbers at every replay. A
+//! generator's state lives on the device instead: one launch copies it and moves it on, and a program reads the copy
+//! ([`Expr::random`]). A recorded step therefore draws new numbers at each replay, the same as eager steps would. The copy is
+//! never written again: a backward pass makes the same numbers from it.
+//!
+//! The state is a seed and a stream number, 64 bits each; the generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel
+//! random numbers: as easy as 1, 2, 3", SC'11). Every key has a stream of its own.
+
+use crate::{CompareFn, Device, Error, Expr, Result, Tensor};
+
+/// A sequence of keys for random numbers. Clones share its state.
+///
+/// Key number n, from 0, of a new generator opens stream n under the generator's seed: its numbers are those of [`Tensor::random`] for
+/// that seed and stream. Two uses of one seed that must differ need streams apart: those of this generator are 0, 1, 2, ... in the order
+/// of the calls. Keys repeat after 2^64.
+///
+/// ```
+/// use polywarp_core::{Device, Expr, Generator, Tensor};
+///
+/// let device = Device::cpu();
+/// let generator = Generator::new(&device, 42)?;
+/// let x = Tensor::from_slice(&device, &[1.0f32; 6], [2, 3])?;
+/// let noisy = Expr::input(0) + Expr::uniform([1, 2, 3, 4].map(Expr::input));
+/// let step = device.record(|| {
+///     let [seed_low, seed_high, stream_low, stream_high] = &generator.key()?.words()?;
+///     Tensor::map(&noisy, &[&x, seed_low, seed_high, stream_low, stream_high])
+/// })?;
+/// let first = step.replay()?.to_vec::<f32>()?;
+/// assert_ne!(step.replay()?.to_vec::<f32>()?, first);
+/// # Ok::<(), polywarp_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Generator {
+    /// The low words of seed and stream, u32[2].
+    low: Tensor,
+    /// Their high words.
+    high: Tensor,
+}
+
+/// Seed and stream of random numbers, on the device. A key is never overwritten: whoever holds one can make its numbers again.
+#[derive(Clone, Debug)]
+pub struct RandomKey {
+    low: Tensor,
+    high: Tensor,
+}
+
+impl Generator {
+    /// The generator of `seed`, at stream 0. Not while recording: it is written from the host.
+    ///
+    /// # Errors
+    /// Memory errors of the device; [`Error::Recording`].
+    pub fn new(device: &Device, seed: u64) -> Result<Generator> {
+        let low = Tensor::from_slice(device, &[seed as u32, 0], [2])?;
+        let high = Tensor::from_slice(device, &[(seed >> 32) as u32, 0], [2])?;
+        Ok(Generator { low, high })
+    }
+
+    /// The present seed and stream; the generator goes on to the next stream. One launch of 4 buffers, which can be recorded.
+    ///
+    /// # Errors
+    /// Memory errors of the device.
+    pub fn key(&self) -> Result<RandomKey> {
+        let [low, high] = [0, 1].map(Expr::input);
+        // The seed is element 0, to which its position adds nothing; the stream is element 1.
+        let next = low.clone() + Expr::index();
+        let carry = next.compare(CompareFn::Lt, &low).select(1, 0);
+        let exprs = [next, high.clone() + carry, low, high];
+        let mut present = Tensor::update(&exprs, &[], &[&self.low, &self.high])?.into_iter();
+        match (present.next(), present.next()) {
+            (Some(low), Some(high)) => Ok(RandomKey { low, high }),
+            _ => Err(Error::InvalidArgument { what: "key", reason: "an update gave no new tensors".to_owned() }),
+        }
+    }
+
+    /// Seed low, seed high, stream low, stream high of the next key: a checkpoint for [`Generator::set_state`]. Waits for the device.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_vec`].
+    pub fn state(&self) -> Result<[u32; 4]> {
+        let (low, high) = (self.low.to_vec::<u32>()?, self.high.to_vec::<u32>()?);
+        match (low.as_slice(), high.as_slice()) {
+            (&[seed_low, stream_low], &[seed_high, stream_high]) => Ok([seed_low, seed_high, stream_low, stream_high]),
+            _ => Err(Error::InvalidArgument { what: "state", reason: "two words were not read".to_owned() }),
+        }
+    }
+
+    /// Goes on from `state`, which [`Generator::state`] gave; steps that were recorded do, too. Keys drawn before stay as they are.
+    ///
+    /// # Errors
+    /// As [`Tensor::write`].
+    pub fn set_state(&self, state: [u32; 4]) -> Result<()> {
+        let [seed_low, seed_high, stream_low, stream_high] = state;
+        self.low.write(&[seed_low, stream_low])?;
+        self.high.write(&[seed_high, stream_high])
+    }
+}
+
+impl RandomKey {
+    /// Seed low, seed high, stream low, stream high, of rank 0: inputs of a program for [`Expr::random`] and [`Expr::uniform`].
+    ///
+    /// # Errors
+    /// None that a key of [`Generator::key`] could have.
+    pub fn words(&self) -> Result<[Tensor; 4]> {
+        let word = |of: &Tensor, at: u64| of.slice(0, at..at + 1)?.squeeze(0);
+        Ok([word(&self.low, 0)?, word(&self.high, 0)?, word(&self.low, 1)?, word(&self.high, 1)?])
+    }
+}
+
+impl Tensor {
+    /// Each element times 1 / (1 - p) with probability 1 - p, else 0, NaN and infinities too (Srivastava et al., JMLR 15, 2014). `p` =
+    /// 0 is the tensor itself and draws no key, 1 gives zeros. The element at row-major position i is kept where the uniform number
+    /// ([`Expr::uniform`]) at i of the generator's next key is not below `p`, exactly: p counts in steps of 2^-24.
+    ///
+    /// The gradient is 1 / (1 - p) where the element was kept, else 0; it is made from the key, no mask is stored.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Generator, Tape, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let generator = Generator::new(&device, 1)?;
+    /// let tape = Tape::new();
+    /// let x = tape.watch(&Tensor::from_slice(&device, &[1.0f32; 8], [8])?)?;
+    /// let y = x.dropout(0.5, &generator)?;
+    /// let gradients = tape.backward(&y.sum(&[])?)?;
+    /// // Of ones the result is its own gradient.
+    /// let dx = gradients.of(&x).expect("the loss depends on x");
+    /// assert_eq!(dx.to_vec::<f32>()?, y.to_vec::<f32>()?);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a `p` that is not in 0..=1, [`Error::UndefinedForDType`] for integers and bool,
+    /// [`Error::DeviceMismatch`] for a generator of another device; memory errors of the device.
+    pub fn dropout(&self, p: f64, generator: &Generator) -> Result<Tensor> {
+        const OP: &str = "dropout";
+        if !(0.0..=1.0).contains(&p) {
+            return Err(Error::InvalidArgument { what: "dropout", reason: format!("{p} is no probability") });
+        }
+        if !self.dtype().is_float() {
+            return Err(Error::UndefinedForDType { op: OP, dtype: self.dtype() });
+        }
+        self.expect_device(OP, &generator.low)?;
+        if p == 0.0 {
+            return Ok(self.clone());
+        }
+        let [seed_low, seed_high, stream_low, stream_high] = &generator.key()?.words()?;
+        Tensor::map_named(OP, &dropped(p), &[self, seed_low, seed_high, stream_low, stream_high])
+    }
+}
+
+/// Input 0, dropped out by the key of inputs 1 to 4.
+pub(crate) fn dropped(p: f64) -> Expr {
+    // Nothing is kept for p = 1, whose scale would make the gradient 0 times infinity.
+    let scale = if p < 1.0 { 1.0 / (1.0 - p) } else { 0.0 };
+    let kept = Expr::uniform([1, 2, 3, 4].map(Expr::input)).compare(CompareFn::Ge, p);
+    kept.select(Expr::input(0) * scale, 0.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! Cases of sums of rows by place: every float, many rows in one place, places that are no row, rows beyond one workgroup's columns.
+
+use super::{add, sizes, unique};
+use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use crate::ops::ScatterAdd;
+use crate::{DType, Layout, Result, Shape, TensorSpec};
+
+const FAMILY: &str = "scatter_add";
+
+fn dense(dtype: DType, dims: &[u64]) -> Result<TensorSpec> {
+    LayoutKind::Dense.spec(dtype, dims)
+}
+
+/// Dense values [at..., row...] into `rows` rows.
+fn sum(dtype: DType, index: DType, at: &[u64], row: &[u64], rows: u64) -> Result<ScatterAdd> {
+    ScatterAdd::new(dense(dtype, &[at, row].concat())?, dense(index, at)?, rows)
+}
+
+pub(crate) fn cases(level: Level) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let around = |rows: i32| [Values::Normal, Values::Integers(-rows / 8 - 1, rows + rows / 8)];
+    for dtype in DType::FLOATS {
+        for row in [1, 7, 64] {
+            add(&mut cases, FAMILY, sum(dtype, DType::I32, &[300], &[row], 40), &around(40));
+        }
+    }
+    for count in sizes(level).into_iter().filter(|&count| count < 5000) {
+        let op = sum(DType::F32, DType::U32, &[count], &[3], 17);
+        add(&mut cases, FAMILY, op, &[Values::Normal, Values::Integers(0, 16)]);
+    }
+    // All in one place; each in its own; special values.
+    for place in [0.0, 4.0, 5.0, -1.0] {
+        let op = sum(DType::F32, DType::I32, &[700], &[5], 5);
+        add(&mut cases, FAMILY, op, &[Values::Uniform(-1.0, 1.0), Values::Constant(place)]);
+    }
+    let op = sum(DType::F32, DType::I32, &[121], &[5], 130);
+    add(&mut cases, FAMILY, op, &[Values::Special, Values::Ramp]);
+    for (at, row, rows) in [
+        (&[2, 3][..], &[4, 4][..], 9),
+        (&[6], &[], 4),
+        (&[6], &[0], 4),
+        (&[0, 2], &[3], 4),
+        (&[6], &[3], 0),
+        (&[40], &[2050], 3),
+        (&[], &[5], 3),
+    ] {
+        for dtype in [DType::F32, DType::BF16] {
+            add(&mut cases, FAMILY, sum(dtype, DType::I32, at, row, rows), &around(4));
+        }
+    }
+    // Rows within wider ones, and one row for all.
+    for (strides, offset) in [([20, 1], 5), ([-12, 1], 348), ([0, 1], 3)] {
+        let op = || {
+            let values = Layout::strided(Shape::new(&[30, 12])?, &strides, offset)?;
+            ScatterAdd::new(TensorSpec::new(DType::F16, values), dense(DType::I32, &[30])?, 10)
+        };
+        add(&mut cases, FAMILY, op(), &around(10));
+    }
+    unique(cases)
+}
+
+pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
+    let positions = (size.elements() / 4096).max(1);
+    let op = sum(DType::F32, DType::I32, &[positions], &[768], 30_522).ok();
+    op.map(|op| BenchCase::new("rows of 768 f32 by place", Suite::Elementwise, op, Metric::Bytes)).into_iter().collect()
+}
