@@ -1,33 +1,33 @@
-//! A network trains as PyTorch does on the first card: the tests of `nn/tests/suite/bert.rs`.
+//! Training on CUDA: the cases of polywarp-nn on the first card.
 
 use polywarp_core::Device;
 
 use crate::common::{first, scaled};
 
 /// Functions of a device as tests on the first card.
-macro_rules! on_devices {
+macro_rules! cases {
     ($($name:ident),* $(,)?) => {
-        mod on_the_first_card {
+        mod on_cuda {
             $(
                 #[test]
                 fn $name() {
-                    crate::training::on_the_first_card(super::$name);
+                    crate::training::on_first(super::$name);
                 }
             )*
         }
     };
 }
 
-fn on_the_first_card(test: impl Fn(&Device)) {
-    if let Some(backend) = first() {
-        test(&Device::new(backend));
-    }
-}
-
-/// The interpreter takes seconds for a step.
+/// Steps that BERT is trained here; the interpreter takes seconds for one.
 fn bert_steps() -> usize {
     scaled(20, 2)
 }
 
-#[path = "../../../nn/tests/suite/bert.rs"]
-mod bert;
+#[path = "../../../nn/tests/suite/cases/mod.rs"]
+mod cases;
+
+fn on_first(test: impl FnOnce(&Device)) {
+    if let Some(backend) = first() {
+        test(&Device::new(backend));
+    }
+}

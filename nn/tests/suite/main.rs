@@ -1,9 +1,9 @@
 //! The tests of this crate from outside, in one program: linked once, and run side by side.
 //!
-//! One file per subject. Bodies take a device, so that any backend can run them; here it is the CPU.
+//! Bodies take a device (`cases/`), so that the tests of backends run them, too; here it is the CPU.
 
 /// Functions of a device as tests on the CPU.
-macro_rules! on_devices {
+macro_rules! cases {
     ($($name:ident),* $(,)?) => {
         mod on_the_cpu {
             $(
@@ -16,21 +16,10 @@ macro_rules! on_devices {
     };
 }
 
-/// Steps that BERT is trained here: all that PyTorch's losses are there for.
+/// Steps that BERT is trained here: as many as there are losses of PyTorch's.
 fn bert_steps() -> usize {
     20
 }
 
-mod support;
-
-mod attention;
-mod bert;
-mod checkpoints;
-mod files;
-mod layers;
-mod losses;
-mod optimisers;
-mod parameters;
-mod recorded;
-mod scaling;
-mod schedules;
+mod cases;
+mod refusals;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::bert_steps;
+use super::super::bert_steps;
 use polywarp_core::{DType, Device, Recording, Result, Tape, Tensor};
 use polywarp_nn::models::{Bert, BertConfig, BertInput};
 use polywarp_nn::{
@@ -10,7 +10,7 @@ use polywarp_nn::{
     StepOptions, file,
 };
 
-on_devices! {
+cases! {
     first_gradients_are_pytorchs,
     losses_are_pytorchs_eager_and_replayed,
     a_stopped_run_goes_on_bit_for_bit,
