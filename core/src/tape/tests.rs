@@ -1,8 +1,8 @@
 //! Gradients through whole computations: against numbers and central differences, and what is refused.
 
 use super::*;
-use crate::{DType, Shape};
 use crate::harness::ReferenceBackend;
+use crate::{DType, Shape};
 
 fn devices() -> Vec<Device> {
     #[cfg(feature = "cpu")]

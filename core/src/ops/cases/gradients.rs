@@ -75,11 +75,11 @@ fn cases() -> Vec<Case> {
         let op = dense(dims).and_then(|input| map(&[x.exp()], vec![input], dims));
         add(&mut cases, "unary", op, &[Values::Normal]);
     }
-    for f in [ReduceFn::Sum, ReduceFn::Mean, ReduceFn::Max, ReduceFn::Min, ReduceFn::AbsMax] {
+    for f in [ReduceFn::Sum, ReduceFn::Mean, ReduceFn::Max, ReduceFn::Min, ReduceFn::AbsMax, ReduceFn::Prod] {
         for axes in [&[0][..], &[1], &[0, 2], &[0, 1, 2]] {
             for kind in [LayoutKind::Dense, LayoutKind::Transposed, LayoutKind::BroadcastOuter] {
                 // Of a broadcast input each element comes several times: a tie.
-                if kind == LayoutKind::BroadcastOuter && !matches!(f, ReduceFn::Sum | ReduceFn::Mean) {
+                if kind == LayoutKind::BroadcastOuter && !matches!(f, ReduceFn::Sum | ReduceFn::Mean | ReduceFn::Prod) {
                     continue;
                 }
                 let dims = [3, 4, 2];
@@ -142,6 +142,10 @@ fn cases() -> Vec<Case> {
             Matmul { c: Some(c), bias: Some(bias), alpha: 0.5, beta: -2.0, ..product()? }.check()
         };
         add(&mut cases, "matmul", whole(), &[Values::Normal; 4]);
+        for activation in [UnaryFn::Tanh, UnaryFn::Gelu, UnaryFn::Sigmoid] {
+            let op = || Matmul { activation: Some(activation), ..whole()? }.check();
+            add(&mut cases, "matmul", op(), &[Values::Normal; 4]);
+        }
     }
     cases
 }
@@ -290,6 +294,9 @@ mod tests {
         assert_eq!(reduce(ReduceFn::Max, &[3.0, 1.0, 3.0, 3.0, 3.0]), [0.25, 0.0, 0.25, 0.25, 0.25]);
         assert_eq!(reduce(ReduceFn::AbsMax, &[-3.0, 1.0, 3.0]), [-0.5, 0.0, 0.5]);
         assert_eq!(reduce(ReduceFn::Sum, &[0.0, 0.0]), [1.0, 1.0]);
+        assert_eq!(reduce(ReduceFn::Prod, &[2.0, -3.0, 4.0]), [-12.0, 8.0, -6.0]);
+        assert_eq!(reduce(ReduceFn::Prod, &[2.0, 0.0, 4.0]), [0.0, 8.0, 0.0]);
+        assert_eq!(reduce(ReduceFn::Prod, &[0.0, 0.0, 4.0]), [0.0; 3]);
     }
 
     /// Wrong rules are found: the proof can fail.
