@@ -22,6 +22,7 @@ mod attention;
 mod bert;
 mod checkpoints;
 mod files;
+mod functions;
 mod layers;
 mod losses;
 mod optimisers;
