@@ -21,6 +21,7 @@ mod support;
 mod attention;
 mod bert;
 mod checkpoints;
+mod decoder;
 mod files;
 mod functions;
 mod layers;
