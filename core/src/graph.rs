@@ -6,6 +6,7 @@
 //! are views of places, so reshaping, broadcasting and slicing cost nothing.
 
 mod builder;
+mod gradient;
 mod op;
 mod run;
 

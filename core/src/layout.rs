@@ -261,6 +261,26 @@ impl Layout {
         Ok(Some(out))
     }
 
+    /// The axes along which elements repeat, and the layout with one index of each.
+    ///
+    /// # Errors
+    /// None: these axes are there.
+    pub(crate) fn without_repeats(&self) -> Result<(Vec<usize>, Layout)> {
+        let is_repeated = |&axis: &usize| self.dims()[axis] > 1 && self.strides()[axis] == 0;
+        let repeated: Vec<usize> = (0..self.rank()).filter(is_repeated).collect();
+        let layout = repeated.iter().try_fold(*self, |layout, &axis| layout.slice(axis, 0, 1, 1))?;
+        Ok((repeated, layout))
+    }
+
+    /// The order of axes in which it is dense, if there is one.
+    pub(crate) fn dense_order(&self) -> Option<Vec<usize>> {
+        let mut order: Vec<usize> = (0..self.rank()).collect();
+        order.sort_by_key(|&axis| {
+            std::cmp::Reverse(if self.dims()[axis] == 1 { i64::MAX } else { self.strides()[axis] })
+        });
+        self.permute(&order).ok().filter(Layout::is_contiguous).map(|_| order)
+    }
+
     /// The same elements in the same row-major order with the fewest dimensions: extents of 1 dropped, neighbours
     /// that step evenly merged. Rank 0 for a single element.
     pub fn collapse(&self) -> Layout {
@@ -402,6 +422,18 @@ mod tests {
         let backwards = Layout::strided(s, &[-1], 2).unwrap();
         assert_eq!(backwards.required_elements(), 3);
         assert_eq!(backwards.with_offset(1).required_elements(), u64::MAX, "begins before the storage");
+    }
+
+    #[test]
+    fn dense_order_undoes_permutations_alone() {
+        let permuted = dense(&[2, 1, 3, 4]).permute(&[3, 1, 0, 2]).unwrap();
+        let order = permuted.dense_order().unwrap();
+        assert!(permuted.permute(&order).unwrap().is_contiguous());
+        assert_eq!(dense(&[4, 6]).slice(1, 0, 6, 2).unwrap().dense_order(), None);
+        assert_eq!(dense(&[4, 6]).slice(0, 0, 4, -1).unwrap().dense_order(), None);
+        let (repeated, once) =
+            dense(&[3, 1]).broadcast_to(Shape::new(&[2, 3, 2]).unwrap()).unwrap().without_repeats().unwrap();
+        assert_eq!((repeated, once.dims()), (vec![0, 2], &[1, 3, 1][..]));
     }
 
     #[test]

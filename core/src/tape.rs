@@ -9,15 +9,23 @@
 //! alone, frees what was kept with its last use, and gives the gradients of the watched tensors. The whole of it, forward and back,
 //! can be recorded ([`Device::record`]) and replayed.
 //!
+//! [`Tape::gradients`] leaves the tape as it is and puts the gradients on it, so that a loss may depend on them; [`Tape::checkpoint`] keeps
+//! the inputs of a stretch alone and runs it again on the way back.
+//!
 //! Gradients belong to memory: that of a view is laid back into the tensor it is a view of, summed where the view repeats.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+mod second;
+mod stretch;
+
+use self::stretch::Stretch;
+
 use crate::gradient::{Gradient, Needs, Rule};
-use crate::graph::GraphOp;
-use crate::{Buffer, Device, Error, KeepDims, Op, ReduceFn, Result, Shape, Tensor, TensorSpec};
+use crate::graph::{Builder, GraphOp};
+use crate::{Buffer, Device, Error, KeepDims, Layout, Op, ReduceFn, Result, Tensor, TensorSpec};
 
 /// Tells tapes apart.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -73,16 +81,33 @@ struct Inner {
     entries: Vec<Entry>,
 }
 
-/// One operation that read a tracked tensor.
+/// One operation that read a tracked tensor, or a stretch of them.
 #[derive(Debug)]
 struct Entry {
-    op: Op,
+    made: Made,
     /// The node that each input is a view of, where it is tracked.
     inputs: Vec<Option<usize>>,
     /// The node of each output.
     outputs: Vec<usize>,
     /// What the rule reads: inputs as the operation saw them, then outputs.
     saved: Vec<Option<Tensor>>,
+}
+
+/// What made the outputs of an entry.
+#[derive(Clone, Debug)]
+enum Made {
+    By(Op),
+    Again(Stretch),
+}
+
+impl Made {
+    /// What was read, as it was seen.
+    fn inputs(&self) -> Vec<TensorSpec> {
+        match self {
+            Made::By(op) => op.inputs(),
+            Made::Again(stretch) => stretch.inputs.clone(),
+        }
+    }
 }
 
 /// Where a tensor stands on a tape. Part of the tensor.
@@ -149,32 +174,50 @@ impl Tape {
     /// # Errors
     /// [`Error::InvalidArgument`] for a loss of several elements, and for one that this tape knows nothing of; memory errors of the device.
     pub fn backward(self, loss: &Tensor) -> Result<Gradients> {
+        let node = self.loss(loss)?;
+        let one = Tensor::full(loss.device(), loss.dtype(), *loss.shape(), 1.0)?;
+        self.back(loss.device(), vec![(node, loss.spec(), one)])
+    }
+
+    /// The node of a loss.
+    fn loss(&self, loss: &Tensor) -> Result<usize> {
         let refuse = |reason: &str| Err(Error::InvalidArgument { what: "loss", reason: reason.to_owned() });
         if loss.shape().elements() != 1 {
             return refuse("it has several elements; sum or average them first");
         }
-        let track = loss.track().filter(|track| track.tape == self.shared.id);
-        let Some(node) = track.map(|track| track.node) else {
-            return refuse("it depends on no tensor that this tape watches");
-        };
-        let (device, mut inner) = (loss.device().clone(), std::mem::take(&mut *self.shared.lock()));
+        match self.node(loss) {
+            Some(node) => Ok(node),
+            None => refuse("it depends on no tensor that this tape watches"),
+        }
+    }
+
+    /// The node of a tensor that this tape tracks.
+    fn node(&self, tensor: &Tensor) -> Option<usize> {
+        tensor.track().filter(|track| track.tape == self.shared.id).map(|track| track.node)
+    }
+
+    /// The gradients of all that is watched, from those of some nodes, each as a view of it.
+    fn back(self, device: &Device, seeds: Vec<(usize, TensorSpec, Tensor)>) -> Result<Gradients> {
+        let mut inner = std::mem::take(&mut *self.shared.lock());
         let mut gradients: Vec<Option<Tensor>> = vec![None; inner.nodes.len()];
-        let one = Tensor::full(&device, loss.dtype(), *loss.shape(), 1.0)?;
-        gradients[node] = Some(into_base(&inner.nodes[node], &loss.spec(), one)?);
+        for (node, view, gradient) in seeds {
+            add(&mut gradients[node], into_base(&inner.nodes[node], &view, gradient)?)?;
+        }
         // Entries stand in the order in which they ran: nothing later reads what an earlier one wrote.
         while let Some(entry) = inner.entries.pop() {
             let of_outputs: Vec<Option<Tensor>> = entry.outputs.iter().map(|&node| gradients[node].take()).collect();
             if of_outputs.iter().all(Option::is_none) {
                 continue;
             }
-            let found = entry.backward(&device, &of_outputs)?;
-            let tracked = entry.inputs.iter().zip(entry.op.inputs()).filter_map(|(node, spec)| Some(((*node)?, spec)));
+            let wanted: Vec<bool> = entry.inputs.iter().map(Option::is_some).collect();
+            let found = match &entry.made {
+                Made::By(op) => by_rule(op, device, &wanted, &entry.saved, &of_outputs)?,
+                Made::Again(stretch) => stretch.backward(device, &wanted, &entry.saved, &of_outputs)?,
+            };
+            let inputs = entry.made.inputs();
+            let tracked = entry.inputs.iter().zip(&inputs).filter_map(|(node, spec)| Some(((*node)?, spec)));
             for ((node, spec), gradient) in tracked.zip(found) {
-                let gradient = into_base(&inner.nodes[node], &spec, gradient)?;
-                gradients[node] = Some(match gradients[node].take() {
-                    Some(sum) => sum.add(&gradient)?,
-                    None => gradient,
-                });
+                add(&mut gradients[node], into_base(&inner.nodes[node], spec, gradient)?)?;
             }
         }
         let watched = gradients.into_iter().enumerate().filter(|(node, _)| inner.watched[*node]);
@@ -183,22 +226,30 @@ impl Tape {
     }
 }
 
-impl Entry {
-    /// The gradients of the tracked inputs, in order, dense and of the shapes that the operation saw.
-    fn backward(&self, device: &Device, of_outputs: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
-        let wanted: Vec<bool> = self.inputs.iter().map(Option::is_some).collect();
-        let given: Vec<bool> = of_outputs.iter().map(Option::is_some).collect();
-        let rule = rule(&self.op, &Needs { inputs: &wanted, outputs: &given })?;
-        let missing = || Error::InvalidArgument {
-            what: "gradient",
-            reason: format!("{} reads what was not kept", self.op.name()),
-        };
-        let all = self.saved.iter().chain(of_outputs).map(Option::as_ref);
-        let (op, used) = GraphOp::new(self.op.name(), rule.graph, rule.inputs, rule.outputs);
-        let all: Vec<Option<&Tensor>> = all.collect();
-        let held = used.iter().map(|&number| all.get(number).copied().flatten().ok_or_else(missing));
-        Tensor::apply(device, op, &held.collect::<Result<Vec<_>>>()?)
-    }
+fn add(sum: &mut Option<Tensor>, gradient: Tensor) -> Result<()> {
+    *sum = Some(match sum.take() {
+        Some(sum) => sum.add(&gradient)?,
+        None => gradient,
+    });
+    Ok(())
+}
+
+/// The gradients of the wanted inputs of `op`, in order, dense and of the shapes that it saw.
+fn by_rule(
+    op: &Op,
+    device: &Device,
+    wanted: &[bool],
+    saved: &[Option<Tensor>],
+    of_outputs: &[Option<Tensor>],
+) -> Result<Vec<Tensor>> {
+    let given: Vec<bool> = of_outputs.iter().map(Option::is_some).collect();
+    let rule = rule(op, &Needs { inputs: wanted, outputs: &given })?;
+    let missing =
+        || Error::InvalidArgument { what: "gradient", reason: format!("{} reads what was not kept", op.name()) };
+    let all: Vec<Option<&Tensor>> = saved.iter().chain(of_outputs).map(Option::as_ref).collect();
+    let (op, used) = GraphOp::new(op.name(), rule.graph, rule.inputs, rule.outputs);
+    let held = used.iter().map(|&number| all.get(number).copied().flatten().ok_or_else(missing));
+    Tensor::apply(device, op, &held.collect::<Result<Vec<_>>>()?)
 }
 
 /// The gradients of watched tensors.
@@ -280,7 +331,7 @@ impl Pending {
         let saved = of_inputs.chain(of_outputs).collect();
         let mut inner = self.shared.lock();
         let nodes: Vec<usize> = outputs.iter().map(|tensor| inner.node(tensor.spec(), false)).collect();
-        inner.entries.push(Entry { op: op.clone(), inputs: self.inputs, outputs: nodes.clone(), saved });
+        inner.entries.push(Entry { made: Made::By(op.clone()), inputs: self.inputs, outputs: nodes.clone(), saved });
         drop(inner);
         for (tensor, node) in outputs.iter().zip(nodes).filter(|(tensor, _)| tensor.dtype().is_float()) {
             tensor.start_tracking(Track { shared: Arc::downgrade(&self.shared), tape: self.shared.id, node });
@@ -326,25 +377,26 @@ pub(crate) fn refuse_leaving(op: &'static str, source: &Tensor) -> Result<()> {
 }
 
 /// A gradient of a view of `base`, laid back into the shape of `base`.
-fn into_base(base: &TensorSpec, view: &TensorSpec, gradient: Tensor) -> Result<Tensor> {
-    let dims = view.layout.dims().iter().zip(view.layout.strides()).enumerate();
-    let repeated: Vec<usize> =
-        dims.filter(|(_, (dim, stride))| **dim > 1 && **stride == 0).map(|(axis, _)| axis).collect();
-    let (mut gradient, mut layout) = (gradient, view.layout);
+fn into_base(base: &TensorSpec, view: &TensorSpec, mut gradient: Tensor) -> Result<Tensor> {
+    let (repeated, layout) = view.layout.without_repeats()?;
     if !repeated.is_empty() {
         gradient = gradient.reduce(ReduceFn::Sum, &repeated, KeepDims::Yes)?;
-        for axis in repeated {
-            layout = layout.slice(axis, 0, 1, 1)?;
-        }
     }
-    let elements = base.layout.elements();
+    let shape = *base.layout.shape();
     let layout = layout.with_offset(layout.offset() - base.layout.offset());
-    if layout.is_contiguous() && layout.elements() == elements {
-        return gradient.reshape(*base.layout.shape());
+    if layout.elements() == shape.elements()
+        && let Some(order) = layout.dense_order()
+    {
+        return gradient.permute(&order)?.contiguous()?.reshape(shape);
     }
-    let whole = Tensor::zeros(gradient.device(), base.dtype, Shape::new(&[elements])?)?;
-    whole.seen_as(TensorSpec::new(base.dtype, layout)).assign(&gradient)?;
-    whole.reshape(*base.layout.shape())
+    // One operation, so that a tape follows it.
+    let (name, inputs) = ("view's gradient", vec![gradient.spec()]);
+    let outputs = vec![TensorSpec::new(base.dtype, Layout::contiguous(shape))];
+    let mut graph = Builder::new(inputs.clone());
+    let value = graph.input(0)?;
+    let laid = graph.laid(value, TensorSpec::new(base.dtype, layout), shape)?;
+    let (op, _) = GraphOp::new(name, graph.finish(name, &[laid], &outputs)?, inputs, outputs);
+    Ok(Tensor::apply(gradient.device(), op, &[&gradient])?.swap_remove(0))
 }
 
 #[cfg(test)]

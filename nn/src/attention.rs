@@ -81,7 +81,7 @@ fn masked(scores: &Tensor, options: &AttentionOptions<'_>, dims: [u64; 4]) -> Re
     }
     if options.causal {
         let device = scores.device();
-        // The last key that each query sees, and each key.
+        // The last key that each query sees, and each key: in i32, which every device has.
         let last = Tensor::arange(device, DType::I32, keys as i64 - queries as i64, 1, queries)?.unsqueeze(1)?;
         let key = Tensor::arange(device, DType::I32, 0, 1, keys)?;
         let is_later = Expr::input(held.len() + 2).compare(CompareFn::Gt, Expr::input(held.len() + 1));

@@ -141,3 +141,25 @@ impl Flat {
         invalid(what, "it was made for other parameters")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last first; each from a multiple of 64; a bucket ends before it has more than the most, and one parameter fits any.
+    #[test]
+    fn places_of_full_buckets_go_into_new_ones() {
+        let entry = |(name, elements, decay): (&str, u64, Decay)| {
+            Ok(Entry { name: name.to_owned(), shape: Shape::new(&[elements])?, init: Init::Zeros, decay })
+        };
+        let entries = [("a", 1, Decay::Yes), ("b", 64, Decay::No), ("c", 65, Decay::Yes), ("d", 300, Decay::Yes)];
+        let entries: Vec<Entry> = entries.into_iter().map(entry).collect::<Result<_>>().unwrap();
+        let placed = |most: u64| {
+            let places = Places::new(&entries, most).unwrap();
+            let starts: Vec<(usize, u64)> = places.places.iter().map(|place| (place.bucket, place.start)).collect();
+            (starts, places.buckets.iter().map(|(elements, _)| *elements).collect::<Vec<u64>>())
+        };
+        assert_eq!(placed(1 << 20), (vec![(0, 448), (1, 0), (0, 320), (0, 0)], vec![512, 64]));
+        assert_eq!(placed(192), (vec![(1, 128), (2, 0), (1, 0), (0, 0)], vec![320, 192, 64]));
+    }
+}

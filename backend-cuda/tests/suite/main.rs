@@ -18,5 +18,6 @@ mod recording;
 mod refusals;
 mod shaders;
 mod shipped;
+mod training;
 mod tuner;
 mod user;

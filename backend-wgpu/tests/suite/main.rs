@@ -16,6 +16,7 @@ mod memory;
 mod order;
 mod recording;
 mod threads;
+mod training;
 mod tuner;
 mod user;
 mod values;

@@ -10,8 +10,8 @@ use crate::{
 /// A view of a place of a graph under construction. What changes the view alone costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
-    place: Place,
-    spec: TensorSpec,
+    pub(super) place: Place,
+    pub(super) spec: TensorSpec,
 }
 
 impl Value {
@@ -30,7 +30,7 @@ impl Value {
         self.spec.dtype
     }
 
-    fn viewed(&self, layout: Layout) -> Value {
+    pub(super) fn viewed(&self, layout: Layout) -> Value {
         Value { spec: TensorSpec { layout, ..self.spec }, ..*self }
     }
 
@@ -137,6 +137,33 @@ impl Builder {
         let outputs = results.iter().map(|value| value.place).collect();
         self.graph.steps.push(GraphStep { op, inputs: inputs.iter().map(|value| value.place).collect(), outputs });
         Ok(results)
+    }
+
+    /// Room for a temporary that [`Builder::push`] writes.
+    pub(super) fn temp(&mut self, spec: TensorSpec) -> Place {
+        self.graph.temps.push(spec);
+        Place::Temp(self.graph.temps.len() - 1)
+    }
+
+    /// A step as it is.
+    pub(super) fn push(&mut self, op: Op, inputs: Vec<Place>, outputs: Vec<Place>) {
+        self.graph.steps.push(GraphStep { op, inputs, outputs });
+    }
+
+    /// The steps of `graph`, whose inputs lie at `inputs`; those it does not read need no place. A value for each of its `outputs`.
+    pub(super) fn inline(&mut self, graph: &Graph, inputs: &[Option<Place>], outputs: &[TensorSpec]) -> Vec<Value> {
+        let results: Vec<Value> = outputs.iter().map(|&spec| Value { place: self.temp(spec), spec }).collect();
+        let temps: Vec<Place> = graph.temps.iter().map(|&spec| self.temp(spec)).collect();
+        let at = |place: &Place| match *place {
+            Place::Input(number) => inputs.get(number).copied().flatten().unwrap_or(*place),
+            Place::Output(number) => results[number].place,
+            Place::Temp(number) => temps[number],
+        };
+        for step in &graph.steps {
+            let [read, written] = [&step.inputs, &step.outputs].map(|places| places.iter().map(at).collect());
+            self.graph.steps.push(GraphStep { op: step.op.clone(), inputs: read, outputs: written });
+        }
+        results
     }
 
     fn one(&mut self, op: impl Into<Op>, inputs: &[Value]) -> Result<Value> {
@@ -251,6 +278,17 @@ impl Builder {
         self.one(product.check()?, &[a, b])
     }
 
+    /// Zeros of `shape`, with `x` where the view `place` of them is.
+    ///
+    /// # Errors
+    /// As [`Copy::new`].
+    pub(crate) fn laid(&mut self, x: Value, place: TensorSpec, shape: Shape) -> Result<Value> {
+        let zeros = self.full(place.dtype, shape, 0)?;
+        let copy = Copy::new(x.spec, place)?;
+        self.push(Op::from(copy), vec![x.place], vec![zeros.place]);
+        Ok(zeros)
+    }
+
     /// The same elements, dense.
     ///
     /// # Errors
@@ -314,6 +352,16 @@ impl Builder {
             && result.spec.layout.offset() == 0;
         if !is_whole || self.graph.reads(result.place) {
             return false;
+        }
+        let writers = self.graph.steps.iter().filter(|step| step.outputs.contains(&result.place)).count();
+        if writers > 1 {
+            // One of them writes a part, whose place in the output is the same where that begins its buffer.
+            let is_same = output.layout.is_contiguous() && output.layout.offset() == 0;
+            if is_same {
+                let all = self.graph.steps.iter_mut().flat_map(|step| &mut step.outputs);
+                all.filter(|place| **place == result.place).for_each(|place| *place = Place::Output(number));
+            }
+            return is_same;
         }
         let Some(step) = self.graph.steps.iter_mut().find(|step| step.outputs.contains(&result.place)) else {
             return false;

@@ -71,8 +71,9 @@ impl Operation for GraphOp {
             .collect()
     }
 
-    fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
-        Ok(Gradient::Refused("it is a gradient itself, and gradients of second order have no rule yet"))
+    /// By the rules of its steps.
+    fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+        self.graph.gradient(self, needs)
     }
 
     fn decompose(&self) -> Result<Option<Graph>> {

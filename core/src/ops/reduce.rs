@@ -220,9 +220,6 @@ impl Operation for Reduce {
 
     /// Each element's share of the gradient of its sum, mean or extremum; of several largest an equal share each, as PyTorch's amax.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
-        if matches!(self.function, ReduceFn::Prod) {
-            return Ok(Gradient::Refused("a product has no rule yet: exponentiate the sum of logarithms"));
-        }
         if matches!(self.function, ReduceFn::All | ReduceFn::Any) {
             return Ok(Gradient::Refused("all and any give bool, which has no gradient"));
         }
@@ -241,6 +238,18 @@ impl Operation for Reduce {
             ReduceFn::Mean => {
                 let count = super::extent_of(&self.input, &self.axes);
                 rule.graph.map(&(a / count as f64).cast(dtype), &[dy])?
+            }
+            // The product of all others: of a single zero that of what is not zero, of several none.
+            ReduceFn::Prod => {
+                let is_zero = a.compare(CompareFn::Eq, 0.0);
+                let parts = [is_zero.select(1.0, 0.0).cast(compute), is_zero.select(1.0, a.clone()).cast(compute)];
+                let parts = rule.graph.map_all(&parts, &[x])?;
+                let zeros = rule.graph.reduce(ReduceFn::Sum, parts[0], &self.axes, KeepDims::Yes)?;
+                let others = rule.graph.reduce(ReduceFn::Prod, parts[1], &self.axes, KeepDims::Yes)?;
+                let of_zero = is_zero.select(b.clone() * &c, 0.0);
+                let of_one = d.compare(CompareFn::Eq, 1.0).select(of_zero, 0.0);
+                let slope = d.compare(CompareFn::Eq, 0.0).select(b * c / a, of_one);
+                rule.graph.map(&slope.cast(dtype), &[x, dy, others, zeros])?
             }
             _ => {
                 let magnitude = if self.function == ReduceFn::AbsMax { a.abs() } else { a.clone() };

@@ -1,8 +1,8 @@
 //! Gradients through whole computations: against numbers and central differences, and what is refused.
 
 use super::*;
-use crate::DType;
 use crate::harness::ReferenceBackend;
+use crate::{DType, Shape};
 
 fn devices() -> Vec<Device> {
     #[cfg(feature = "cpu")]
@@ -149,4 +149,97 @@ fn a_recorded_step_is_the_eager_one_and_memory_stays_the_same() {
     let bits = |tensor: &Tensor| tensor.to_vec::<f64>().unwrap().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&eager), bits(&replayed));
     assert!(in_use.iter().all(|bytes| *bytes == in_use[0]), "{in_use:?}");
+}
+
+/// The squared gradient of a network's loss by its input: its value, and its gradients by input and weights.
+fn penalty(device: &Device, x: &[f64], w: &[f64]) -> (f64, [Vec<f64>; 2]) {
+    let tape = Tape::new();
+    let watch =
+        |values: &[f64], dims: [u64; 2]| tape.watch(&Tensor::from_slice(device, values, dims).unwrap()).unwrap();
+    let (x, w) = (watch(x, [3, 4]), watch(w, [4, 2]));
+    let loss = x.matmul(&w).and_then(|y| y.tanh()?.softmax(1)?.slice(1, 0..1)?.log()?.sum(&[])).unwrap();
+    let slope = tape.gradients(&loss, &[&x]).unwrap().swap_remove(0).unwrap();
+    let whole = slope.mul(&slope).and_then(|squares| squares.sum(&[])?.add(&loss)).unwrap();
+    let value = whole.to_vec::<f64>().unwrap()[0];
+    let gradients = tape.backward(&whole).unwrap();
+    (value, [&x, &w].map(|of| gradients.of(of).unwrap().to_vec::<f64>().unwrap()))
+}
+
+#[test]
+fn gradients_of_second_order_are_those_of_the_gradient() {
+    for device in devices() {
+        let [x, w]: [Vec<f64>; 2] = [12, 8].map(|count| numbers(&device, count, &[count]).to_vec().unwrap());
+        let (_, found) = penalty(&device, &x, &w);
+        for (operand, values) in [&x, &w].into_iter().enumerate() {
+            for i in 0..values.len() {
+                let moved = |by: f64| {
+                    let mut both = [x.clone(), w.clone()];
+                    both[operand][i] += by;
+                    penalty(&device, &both[0], &both[1]).0
+                };
+                let numeric = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+                let off = (found[operand][i] - numeric).abs();
+                assert!(off < 1e-6 * (1.0 + numeric.abs()), "{operand} at {i}: {}, not {numeric}", found[operand][i]);
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_on_the_tape_are_asked_for_tensors_that_it_tracks() {
+    let device = Device::new(ReferenceBackend::default());
+    let tape = Tape::new();
+    let x = tape.watch(&numbers(&device, 3, &[3])).unwrap();
+    let stranger = numbers(&device, 3, &[3]);
+    let loss = x.mul(&x).and_then(|y| y.sum(&[])).unwrap();
+    let error = tape.gradients(&loss, &[&stranger]).unwrap_err().to_string();
+    assert!(error.contains("does not track"), "{error}");
+    let unused = tape.watch(&stranger).unwrap();
+    let found = tape.gradients(&loss, &[&unused, &x]).unwrap();
+    assert!(found[0].is_none() && found[1].is_some());
+}
+
+/// A deep network, each layer a stretch or not: the gradients, and the most bytes that were in use.
+fn deep(device: &Device, checkpointed: bool) -> (Vec<u8>, u64) {
+    let tape = Tape::new();
+    let w = tape.watch(&numbers(device, 64 * 64, &[64, 64])).unwrap();
+    let layer = |inputs: &[Tensor]| {
+        let y = inputs[0].matmul(&inputs[1])?.mul_scalar(0.1)?.tanh()?;
+        Ok(vec![y.add(&y.exp()?)?.sub(&inputs[0])?])
+    };
+    let mut x = numbers(device, 64 * 64, &[64, 64]);
+    for _ in 0..6 {
+        x = match checkpointed {
+            true => tape.checkpoint(&[&x, &w], layer).unwrap().swap_remove(0),
+            false => layer(&[x, w.clone()]).unwrap().swap_remove(0),
+        };
+    }
+    let kept = device.memory().in_use_bytes;
+    let gradients = tape.backward(&x.sum(&[]).unwrap()).unwrap();
+    (gradients.of(&w).unwrap().to_bytes().unwrap(), kept)
+}
+
+#[test]
+fn a_checkpointed_stretch_has_the_same_gradients_and_keeps_its_inputs_alone() {
+    for device in devices() {
+        let (whole, kept) = deep(&device, false);
+        let (again, kept_again) = deep(&device, true);
+        assert!(whole == again, "the gradients differ");
+        assert!(2 * kept_again < kept, "{kept_again} bytes of {kept}");
+    }
+}
+
+#[test]
+fn a_checkpoint_that_would_lose_a_gradient_is_refused() {
+    let device = Device::new(ReferenceBackend::default());
+    let tape = Tape::new();
+    let x = tape.watch(&numbers(&device, 3, &[3])).unwrap();
+    let w = tape.watch(&numbers(&device, 3, &[3])).unwrap();
+    let hidden = w.clone();
+    let error = tape.checkpoint(&[&x], move |inputs| Ok(vec![inputs[0].mul(&hidden)?])).unwrap_err().to_string();
+    assert!(error.contains("none of its inputs"), "{error}");
+    // A stretch of nothing that is watched is not on the tape.
+    let plain = numbers(&device, 3, &[3]);
+    let y = tape.checkpoint(&[&plain], |inputs| Ok(vec![inputs[0].exp()?])).unwrap().swap_remove(0);
+    assert!(tape.backward(&y.sum(&[]).unwrap()).is_err());
 }

@@ -1,9 +1,9 @@
 //! The tests of this crate from outside, in one program: linked once, and run side by side.
 //!
-//! One file per subject. Bodies take a device, so that any backend can run them; here it is the CPU.
+//! Bodies take a device (`cases/`), so that the tests of backends run them, too; here it is the CPU.
 
 /// Functions of a device as tests on the CPU.
-macro_rules! on_the_cpu {
+macro_rules! cases {
     ($($name:ident),* $(,)?) => {
         mod on_the_cpu {
             $(
@@ -16,18 +16,12 @@ macro_rules! on_the_cpu {
     };
 }
 
-mod support;
+/// Steps that BERT is trained here: as many as there are losses of PyTorch's.
+fn bert_steps() -> usize {
+    20
+}
 
-mod attention;
-mod bert;
-mod checkpoints;
-mod decoder;
-mod files;
+mod cases;
 mod functions;
-mod layers;
-mod losses;
-mod optimisers;
-mod parameters;
-mod recorded;
-mod scaling;
-mod schedules;
+mod refusals;
+mod text;

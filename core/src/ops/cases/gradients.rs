@@ -75,11 +75,11 @@ fn cases() -> Vec<Case> {
         let op = dense(dims).and_then(|input| map(&[x.exp()], vec![input], dims));
         add(&mut cases, "unary", op, &[Values::Normal]);
     }
-    for f in [ReduceFn::Sum, ReduceFn::Mean, ReduceFn::Max, ReduceFn::Min, ReduceFn::AbsMax] {
+    for f in [ReduceFn::Sum, ReduceFn::Mean, ReduceFn::Max, ReduceFn::Min, ReduceFn::AbsMax, ReduceFn::Prod] {
         for axes in [&[0][..], &[1], &[0, 2], &[0, 1, 2]] {
             for kind in [LayoutKind::Dense, LayoutKind::Transposed, LayoutKind::BroadcastOuter] {
                 // Of a broadcast input each element comes several times: a tie.
-                if kind == LayoutKind::BroadcastOuter && !matches!(f, ReduceFn::Sum | ReduceFn::Mean) {
+                if kind == LayoutKind::BroadcastOuter && !matches!(f, ReduceFn::Sum | ReduceFn::Mean | ReduceFn::Prod) {
                     continue;
                 }
                 let dims = [3, 4, 2];
@@ -142,6 +142,10 @@ fn cases() -> Vec<Case> {
             Matmul { c: Some(c), bias: Some(bias), alpha: 0.5, beta: -2.0, ..product()? }.check()
         };
         add(&mut cases, "matmul", whole(), &[Values::Normal; 4]);
+        for activation in [UnaryFn::Tanh, UnaryFn::Gelu, UnaryFn::Sigmoid] {
+            let op = || Matmul { activation: Some(activation), ..whole()? }.check();
+            add(&mut cases, "matmul", op(), &[Values::Normal; 4]);
+        }
     }
     cases
 }
@@ -153,6 +157,7 @@ mod tests {
     use super::*;
     use crate::Scalar;
     use crate::gradient::{Gradient, Needs};
+    use crate::graph::GraphOp;
     use crate::harness::Level;
     use crate::harness::gradients::prove;
     use crate::ops::REGISTRY;
@@ -168,6 +173,58 @@ mod tests {
         }
         println!("{proved} rules, {elements} gradients");
         assert!(proved > 200 && elements > 5000, "{proved} rules, {elements} gradients");
+    }
+
+    /// Rules are graphs, which have rules by their steps: gradients of second order, and of operations that are graphs of others.
+    #[test]
+    fn rules_of_graphs_are_central_differences_too() {
+        let (mut proved, mut elements, mut refused) = (0, 0, HashSet::new());
+        for case in cases() {
+            let floats: Vec<bool> = case.op.inputs().iter().map(|input| input.dtype.is_float()).collect();
+            let given = vec![true; case.op.outputs().len()];
+            let Ok(Gradient::Rule(rule)) = case.op.gradient(&Needs { inputs: &floats, outputs: &given }) else {
+                panic!("{} has no rule", case.name)
+            };
+            let (second, used) = GraphOp::new("second", rule.graph, rule.inputs.clone(), rule.outputs.clone());
+            let inputs = case.op.inputs().len();
+            // Outputs and their gradients may be any numbers here: but those of a root are positive.
+            let values: Vec<Values> = used
+                .iter()
+                .map(|&number| case.values.get(number).copied().unwrap_or(Values::Uniform(0.5, 1.5)))
+                .collect();
+            assert!(used.iter().all(|&number| number < inputs || rule.inputs[number].layout.is_contiguous()));
+            let mut prove_one = |op: crate::Op, values: &[Values]| {
+                let found = prove(&op, values, 11).unwrap_or_else(|why| panic!("{}: {why}", case.name));
+                match found {
+                    Some(found) => (proved, elements) = (proved + found.subsets, elements + found.elements),
+                    None => drop(refused.insert(case.name.clone())),
+                }
+            };
+            // An extremum that is none of the elements has no place to go, as other numbers than results have here. Each input doubles
+            // the subsets.
+            let is_extremum = ["max", "min", "abs_max"].contains(&case.op.name()) && case.op.is::<Reduce>();
+            if values.len() <= 5 && !is_extremum {
+                prove_one(second.into(), &values);
+            }
+            if let Ok(Some(graph)) = case.op.decompose() {
+                let inputs = case.op.inputs();
+                let outputs: Vec<TensorSpec> =
+                    case.op.outputs().iter().map(|output| dense_at_start(&output.spec)).collect();
+                let moved =
+                    outputs.iter().enumerate().try_fold(case.op.clone(), |op, (n, spec)| op.with_output(n, *spec));
+                let graph = moved.and_then(|op| op.decompose().ok().flatten()).unwrap_or(graph);
+                let (composed, used) = GraphOp::new("composed", graph, inputs, outputs);
+                let values: Vec<Values> = used.iter().map(|&number| case.values[number]).collect();
+                prove_one(composed.into(), &values);
+            }
+        }
+        println!("{proved} rules, {elements} gradients; without a rule: {refused:?}");
+        assert!(proved > 400 && elements > 5000, "{proved} rules, {elements} gradients");
+        assert!(refused.is_empty(), "{refused:?}");
+    }
+
+    fn dense_at_start(spec: &TensorSpec) -> TensorSpec {
+        TensorSpec::new(spec.dtype, Layout::contiguous(*spec.layout.shape()))
     }
 
     /// A rule that nobody proves, and a refusal without a reason, would be found by users.
@@ -237,6 +294,9 @@ mod tests {
         assert_eq!(reduce(ReduceFn::Max, &[3.0, 1.0, 3.0, 3.0, 3.0]), [0.25, 0.0, 0.25, 0.25, 0.25]);
         assert_eq!(reduce(ReduceFn::AbsMax, &[-3.0, 1.0, 3.0]), [-0.5, 0.0, 0.5]);
         assert_eq!(reduce(ReduceFn::Sum, &[0.0, 0.0]), [1.0, 1.0]);
+        assert_eq!(reduce(ReduceFn::Prod, &[2.0, -3.0, 4.0]), [-12.0, 8.0, -6.0]);
+        assert_eq!(reduce(ReduceFn::Prod, &[2.0, 0.0, 4.0]), [0.0, 8.0, 0.0]);
+        assert_eq!(reduce(ReduceFn::Prod, &[0.0, 0.0, 4.0]), [0.0; 3]);
     }
 
     /// Wrong rules are found: the proof can fail.

@@ -3,18 +3,16 @@
 use super::Matmul;
 use crate::gradient::{Gradient, Needs, RuleBuilder};
 use crate::graph::Value;
-use crate::{DType, Expr, KeepDims, ReduceFn, Result};
+use crate::{DType, Expr, KeepDims, Layout, Program, ReduceFn, Result, TensorSpec};
 
-/// Of D = alpha A B + beta C + bias: dA = alpha dD B^T, dB = alpha A^T dD, dC = beta dD, the bias's is the sum of dD's rows.
+/// Of D = alpha A B + beta C + bias: dA = alpha dD B^T, dB = alpha A^T dD, dC = beta dD, the bias's is the sum of dD's rows. With an
+/// activation D is computed again without it, and the activation's derivative there multiplies the gradient first.
 pub(super) fn of(op: &Matmul, needs: &Needs<'_>) -> Result<Gradient> {
-    if op.activation.is_some() {
-        return Ok(Gradient::Refused("with an activation what it was applied to is gone: apply it by itself"));
-    }
     if op.scale_a.is_some() || op.scale_b.is_some() || !op.output.dtype.is_float() {
         return Ok(Gradient::Refused("quantised products have no rule: train in floats"));
     }
     let mut rule = RuleBuilder::new(op, needs)?;
-    let (a, b, dd) = (rule.input(0)?, rule.input(1)?, rule.gradient(0)?);
+    let (a, b, mut dd) = (rule.input(0)?, rule.input(1)?, rule.gradient(0)?);
     let [of_c, of_bias, ..] = op.places();
     let scaled = |rule: &mut RuleBuilder, value: Value, factor: f64, dtype: DType| {
         let compute = value.dtype().compute();
@@ -23,6 +21,20 @@ pub(super) fn of(op: &Matmul, needs: &Needs<'_>) -> Result<Gradient> {
         }
         rule.graph.map(&(Expr::input(0).cast(compute) * Expr::constant(factor).cast(compute)).cast(dtype), &[value])
     };
+    if let Some(activation) = op.activation.filter(|_| needs.inputs.contains(&true)) {
+        let inputs = (0..needs.inputs.len()).map(|input| rule.input(input)).collect::<Result<Vec<_>>>()?;
+        let output = TensorSpec::new(op.output.dtype, Layout::contiguous(*op.output.layout.shape()));
+        let before = rule.graph.apply(Matmul { activation: None, output, ..op.clone() }.check()?, &inputs)?;
+        let program = Program::compile(&Expr::input(0).unary(activation), &[op.output.dtype])?;
+        let slopes = program.derivative(1, &[0], &[true])?;
+        let values = [before[0], rule.output(0)?, dd];
+        let known: Vec<Expr> = slopes.into_iter().flatten().collect();
+        dd = rule
+            .graph
+            .map_used(&known, &values)?
+            .pop()
+            .map_or_else(|| rule.graph.full(dd.dtype(), *op.output.layout.shape(), 0), Ok)?;
+    }
     let mut gradients = Vec::new();
     // Of operands of one kind: a gradient in a wider dtype becomes theirs before it is multiplied.
     let dd_of_a = rule.graph.cast(dd, op.a.dtype)?;

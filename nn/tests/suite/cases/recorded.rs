@@ -6,7 +6,7 @@ use polywarp_nn::{
     StepOptions,
 };
 
-use crate::support::{Problem, bits, parameters, values};
+use super::support::{Problem, bits, parameters, values};
 
 /// Everything that a step may have.
 struct Training {
@@ -90,4 +90,4 @@ pub fn memory_is_constant_over_replays(device: &Device) {
     assert_eq!(device.memory().in_use_bytes, before.in_use_bytes);
 }
 
-on_the_cpu!(replay_equals_eager, memory_is_constant_over_replays);
+cases!(replay_equals_eager, memory_is_constant_over_replays);

@@ -3,7 +3,7 @@
 use polywarp_core::{Device, Error, Tape, Tensor};
 use polywarp_nn::{Reduction, binary_cross_entropy_with_logits, mse_loss};
 
-use crate::support::close;
+use super::support::close;
 
 /// The terms of `loss`, and the gradient of their sum by x.
 fn measured(
@@ -71,4 +71,4 @@ pub fn shapes_must_be_equal(device: &Device) {
     assert!(matches!(found, Err(Error::ShapeMismatch { op: "mse_loss", .. })));
 }
 
-on_the_cpu!(squared_error_agrees, cross_entropy_with_logits_agrees, cross_entropy_keeps_its_tail, shapes_must_be_equal);
+cases!(squared_error_agrees, cross_entropy_with_logits_agrees, cross_entropy_keeps_its_tail, shapes_must_be_equal);

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use polywarp_core::Device;
 use polywarp_nn::{Method, Optimiser, Schedule, Sgd, StepOptions};
 
-use crate::support::parameters;
+use super::support::parameters;
 
 /// transformers' and PyTorch's formulas; behind `total` what is left stays.
 fn expected(schedule: Schedule, step: u64) -> f64 {
@@ -49,4 +49,4 @@ pub fn rates_agree(device: &Device) {
     }
 }
 
-on_the_cpu!(rates_agree);
+cases!(rates_agree);

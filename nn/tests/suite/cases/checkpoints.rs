@@ -6,8 +6,8 @@ use polywarp_nn::{
     StepOptions,
 };
 
-use crate::files::Folder;
-use crate::support::{Problem, bits, parameters, values};
+use super::files::Folder;
+use super::support::{Problem, bits, parameters, values};
 
 struct Run {
     parameters: Parameters,
@@ -114,4 +114,4 @@ pub fn checkpoints_of_other_runs_are_refused_whole(device: &Device) {
     refuse(&same, same.checkpoint(), "polywarp.checkpoint is missing, not 1");
 }
 
-on_the_cpu!(stopped_run_goes_on_bit_for_bit, checkpoints_of_other_runs_are_refused_whole);
+cases!(stopped_run_goes_on_bit_for_bit, checkpoints_of_other_runs_are_refused_whole);

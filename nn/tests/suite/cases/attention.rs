@@ -3,7 +3,7 @@
 use polywarp_core::{DType, Device, Distribution, Tape, Tensor};
 use polywarp_nn::{AttentionOptions, attention};
 
-on_the_cpu! { attention_is_its_definition, queries_that_see_nothing_give_zeros, what_is_hidden_has_no_influence }
+cases! { attention_is_its_definition, queries_that_see_nothing_give_zeros, what_is_hidden_has_no_influence }
 
 fn normal(device: &Device, dims: [u64; 4], stream: u64) -> Tensor {
     Tensor::random(device, DType::F32, dims, Distribution::Normal { mean: 0.0, std: 1.0 }, 3, stream).unwrap()

@@ -4,7 +4,7 @@
 use polywarp_core::Device;
 use polywarp_nn::{Adam, Decay, Lamb, Method, Optimiser, Schedule, Sgd, StepOptions, TrustRatio};
 
-use crate::support::{PARAMETERS, Problem, close_beyond, gradient, parameters, values};
+use super::support::{PARAMETERS, Problem, close_beyond, gradient, parameters, values};
 
 const STEPS: usize = 20;
 const RATE: f64 = 0.02;
@@ -131,7 +131,7 @@ pub fn lamb_with_ratios_for_all_agrees(device: &Device) {
     agrees(device, Method::Lamb(Lamb { decay: 0.1, ratio: TrustRatio::All, ..Lamb::default() }));
 }
 
-on_the_cpu!(
+cases!(
     sgd_agrees,
     momentum_agrees,
     dampening_agrees,
@@ -142,21 +142,3 @@ on_the_cpu!(
     lamb_agrees,
     lamb_with_ratios_for_all_agrees,
 );
-
-#[test]
-fn numbers_without_meaning_are_refused() {
-    let parameters = parameters(&Device::cpu());
-    let refused = |method: Method, schedule: Schedule, rate: f64| {
-        let error = Optimiser::new(&parameters, method, schedule, rate).unwrap_err();
-        assert!(matches!(error, polywarp_core::Error::InvalidArgument { .. }), "{error}");
-    };
-    let adamw = Method::AdamW(Adam::default());
-    refused(Method::Sgd(Sgd { nesterov: true, ..Sgd::default() }), Schedule::Constant, RATE);
-    refused(Method::Adam(Adam { betas: [0.9, 1.0], ..Adam::default() }), Schedule::Constant, RATE);
-    refused(Method::Lamb(Lamb { decay: -1.0, ..Lamb::default() }), Schedule::Constant, RATE);
-    refused(adamw, Schedule::Linear { warm_up: 5, total: 5 }, RATE);
-    refused(adamw, Schedule::Constant, f64::NAN);
-    let optimiser = Optimiser::new(&parameters, adamw, Schedule::Constant, RATE).unwrap();
-    let others = crate::support::parameters(&Device::cpu());
-    assert!(optimiser.step(&others, &StepOptions::default()).is_err());
-}

@@ -6,7 +6,7 @@ use polywarp_nn::{
     binary_cross_entropy_with_logits,
 };
 
-use crate::support::close;
+use super::support::close;
 
 pub fn linear_agrees(device: &Device) {
     for bias in [Bias::Yes, Bias::No] {
@@ -86,4 +86,4 @@ pub fn network_learns(device: &Device) {
     assert!(scores[0] < 0.0 && scores[1] > 0.0 && scores[2] > 0.0 && scores[3] < 0.0, "{scores:?}");
 }
 
-on_the_cpu!(linear_agrees, layer_norm_starts_as_the_identity_of_scale, network_learns);
+cases!(linear_agrees, layer_norm_starts_as_the_identity_of_scale, network_learns);

@@ -56,50 +56,17 @@ pub fn every_dtype_comes_back(device: &Device) {
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 }
 
-/// What `load` says of a file with `bytes`.
-fn refused(path: &Path, bytes: &[u8]) -> (Option<String>, String) {
-    fs::write(path, bytes).unwrap();
-    told(file::load(path).map(drop), path)
-}
-
-fn told(result: polywarp_core::Result<()>, path: &Path) -> (Option<String>, String) {
+/// The tensor and the reason of an error that names `path`.
+pub fn told(result: polywarp_core::Result<()>, path: &Path) -> (Option<String>, String) {
     let error = result.unwrap_err();
     assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     let Error::File { tensor, reason, .. } = error else { panic!("{error}") };
     (tensor, reason)
 }
 
-fn with_header(header: &str, data: &[u8]) -> Vec<u8> {
+/// A file of `header` and `data`.
+pub fn with_header(header: &str, data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
-}
-
-#[test]
-fn damaged_files_are_refused_by_name() {
-    let folder = Folder::new("damaged");
-    let path = folder.file("w.safetensors");
-    let header = r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
-    let good = with_header(header, &[0; 8]);
-    fs::write(&path, &good).unwrap();
-    file::load(&path).unwrap();
-
-    let said = |bytes: &[u8]| refused(&path, bytes);
-    assert!(said(&good[..good.len() - 1]).1.contains("cut off"));
-    assert!(said(&[&good[..], &[0]].concat()).1.contains("cut off, or longer"));
-    // Cut at every byte: an error, never a panic.
-    (0..good.len()).for_each(|end| drop(said(&good[..end])));
-    assert!(said(b"").1.contains("no safetensors file"));
-    assert!(said(&with_header("{\"w\":", &[])).1.contains("damaged"));
-    let huge = [&u64::MAX.to_le_bytes()[..], &good[8..]].concat();
-    assert!(said(&huge).1.contains("damaged"));
-    let (tensor, reason) = said(&with_header(&header.replace("F32", "F33"), &[0; 8]));
-    assert!(tensor.as_deref() == Some("w") && reason.contains("F33"), "{tensor:?} {reason}");
-    let (tensor, _) = said(&with_header(&header.replace("[0,8]", "[4,12]"), &[0; 12]));
-    assert_eq!(tensor.as_deref(), Some("w"));
-    assert!(said(&with_header(&header.replace("[2]", "[3]"), &[0; 8])).1.contains("damaged"));
-    assert!(said(b"PK\x03\x04 and so on").1.contains("safetensors.torch.save_file"));
-    assert!(said(b"\x80\x02\x8a and so on").1.contains("runs code"));
-    fs::remove_file(&path).unwrap();
-    assert!(told(file::load(&path).map(drop), &path).1.contains("cannot be read"));
 }
 
 pub fn other_tensors_than_asked_for_are_refused(device: &Device) {
@@ -137,4 +104,4 @@ pub fn saving_what_cannot_be_leaves_nothing(device: &Device) {
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 }
 
-on_the_cpu!(every_dtype_comes_back, other_tensors_than_asked_for_are_refused, saving_what_cannot_be_leaves_nothing);
+cases!(every_dtype_comes_back, other_tensors_than_asked_for_are_refused, saving_what_cannot_be_leaves_nothing);

@@ -5,7 +5,7 @@ use polywarp_nn::{
     Adam, Average, Clip, Lamb, LossScale, LossScaleOptions, Method, Optimiser, Ramp, Schedule, Sgd, StepOptions,
 };
 
-use crate::support::{Problem, bits, close, gradient, parameters, values};
+use super::support::{Problem, bits, close, gradient, parameters, values};
 
 /// Good steps, an infinite gradient, a NaN, good steps: the scale, the count and the number of steps after each, and that the bad ones
 /// change nothing else.
@@ -166,7 +166,7 @@ pub fn averages_follow_the_weights(device: &Device) {
     }
 }
 
-on_the_cpu!(
+cases!(
     bad_gradients_skip_the_step,
     scaled_steps_equal_plain_ones,
     scale_stays_within_its_bounds,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::super::bert_steps;
 use polywarp_core::{DType, Device, Recording, Result, Tape, Tensor};
 use polywarp_nn::models::{Bert, BertConfig, BertInput};
 use polywarp_nn::{
@@ -9,17 +10,16 @@ use polywarp_nn::{
     StepOptions, file,
 };
 
-on_the_cpu! {
+cases! {
     first_gradients_are_pytorchs,
     losses_are_pytorchs_eager_and_replayed,
     a_stopped_run_goes_on_bit_for_bit,
     sixteen_bits_train_as_f32_does,
 }
 
-const STEPS: usize = 20;
-
 fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/bert-tiny").join(name)
+    // Backends' tests include this file, from folders beside this crate's.
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/data/bert-tiny").join(name)
 }
 
 /// The network, what it trains on, and PyTorch's losses.
@@ -152,26 +152,26 @@ fn first_gradients_are_pytorchs(device: &Device) {
 
 fn losses_are_pytorchs_eager_and_replayed(device: &Device) {
     let eager = Run::new(device, Policy::F32);
-    let losses = eager.eager(0..STEPS);
+    let losses = eager.eager(0..bert_steps());
     for (step, (found, want)) in losses.iter().zip(pytorchs_losses()).enumerate() {
         assert!((f64::from(*found) / want - 1.0).abs() < 1e-4, "step {step}: {found}, PyTorch's {want}");
     }
     let replayed = Run::new(device, Policy::F32);
     let recording = replayed.recorded();
-    assert_eq!(replayed.replayed(&recording, 0..STEPS), losses);
+    assert_eq!(replayed.replayed(&recording, 0..bert_steps()), losses);
     assert!(replayed.bits() == eager.bits(), "parameters differ");
 }
 
 fn a_stopped_run_goes_on_bit_for_bit(device: &Device) {
     let straight = Run::new(device, Policy::F32);
-    let losses = straight.eager(0..STEPS);
+    let losses = straight.eager(0..bert_steps());
     let path = std::env::temp_dir().join(format!(
         "polywarp-bert-{}-{:?}.safetensors",
         std::process::id(),
         std::thread::current().id()
     ));
     let stopped = Run::new(device, Policy::F32);
-    stopped.eager(0..STEPS / 2);
+    stopped.eager(0..bert_steps() / 2);
     let state = |run: &Run, save: bool| {
         let checkpoint = Checkpoint {
             parameters: &run.parameters,
@@ -188,21 +188,21 @@ fn a_stopped_run_goes_on_bit_for_bit(device: &Device) {
     let recording = resumed.recorded();
     state(&resumed, false).unwrap();
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(resumed.replayed(&recording, STEPS / 2..STEPS), losses[STEPS / 2..]);
+    assert_eq!(resumed.replayed(&recording, bert_steps() / 2..bert_steps()), losses[bert_steps() / 2..]);
     assert!(resumed.bits() == straight.bits(), "parameters differ");
 }
 
 fn sixteen_bits_train_as_f32_does(device: &Device) {
-    let want = Run::new(device, Policy::F32).eager(0..STEPS);
+    let want = Run::new(device, Policy::F32).eager(0..bert_steps());
     for policy in [Policy::BF16, Policy::F16] {
         let run = Run::new(device, policy);
-        for (step, (found, want)) in run.eager(0..STEPS).iter().zip(&want).enumerate() {
+        for (step, (found, want)) in run.eager(0..bert_steps()).iter().zip(&want).enumerate() {
             assert!((found / want - 1.0).abs() < 2e-2, "{policy:?}, step {step}: {found}, in f32 {want}");
         }
         if let Some(scale) = &run.scale {
             // None of these gradients overflows.
             assert_eq!(scale.scale().item::<f32>().unwrap(), 65_536.0);
         }
-        assert_eq!(run.optimiser.steps().item::<f32>().unwrap(), STEPS as f32);
+        assert_eq!(run.optimiser.steps().item::<f32>().unwrap(), bert_steps() as f32);
     }
 }

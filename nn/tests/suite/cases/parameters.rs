@@ -3,18 +3,7 @@
 use polywarp_core::{DType, Device, Error, Tape, Tensor};
 use polywarp_nn::{Builder, Decay, Init};
 
-use crate::support::{bits, close, gradient, parameters, values};
-
-#[test]
-fn names_and_shapes_without_meaning_are_refused() {
-    let mut builder = Builder::new(0);
-    assert!(builder.build(&Device::cpu()).is_err(), "no parameters");
-    builder.add("w", [2], Init::Zeros, Decay::Yes).unwrap();
-    for (name, dims) in [("", [2u64, 1]), ("w", [2, 1]), ("empty", [0, 3])] {
-        let error = builder.add(name, dims, Init::Zeros, Decay::Yes).unwrap_err();
-        assert!(matches!(error, Error::InvalidArgument { what: "parameter", .. }), "{error}");
-    }
-}
+use super::support::{bits, close, gradient, parameters, values};
 
 /// One bucket for each option, the last parameter first, each at a multiple of 64 elements.
 pub fn buckets_hold_parameters_in_reverse(device: &Device) {
@@ -71,14 +60,14 @@ pub fn gradients_come_to_their_places(device: &Device) {
     assert_eq!((gradient("b"), gradient("v")), (vec![0.0; 5], vec![2.0; 7]));
     parameters.zero_gradients().unwrap();
     assert_eq!(gradient("w"), [0.0; 6]);
-    let others = crate::support::parameters(device);
+    let others = super::support::parameters(device);
     backward(&|watched, gradients| assert!(others.collect(watched, gradients).is_err()));
 }
 
 /// The problem of these tests has the gradients that its formula says.
 pub fn problem_has_its_gradients(device: &Device) {
     let parameters = parameters(device);
-    crate::support::Problem::new(device).backward(&parameters, None).unwrap();
+    super::support::Problem::new(device).backward(&parameters, None).unwrap();
     for (number, (value, (_, found))) in values(&parameters).iter().zip(parameters.gradients().iter()).enumerate() {
         let value: Vec<f64> = value.iter().copied().map(f64::from).collect();
         close(&found.to_vec().unwrap(), &gradient(number, &value), 1e-6);
@@ -107,7 +96,7 @@ pub fn values_are_set_whole_or_not(device: &Device) {
     parameters.set("w", &w).unwrap();
 }
 
-on_the_cpu!(
+cases!(
     buckets_hold_parameters_in_reverse,
     one_more_parameter_changes_none_before,
     gradients_come_to_their_places,
