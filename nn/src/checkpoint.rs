@@ -1,13 +1,13 @@
 //! The whole state of training in one file.
 //!
-//! What a step changes, and nothing else: parameters, moments, the number of steps and the rate, loss scale, averages. Not the method's
-//! numbers nor the schedule, which are the program's. The decision to know: tensors are stored by parameter and not by bucket, so that a
+//! What a step changes, and nothing else: parameters, moments, the number of steps and the rate, loss scale, averages, random numbers. Not the
+//! method's numbers nor the schedule, which are the program's. The decision to know: tensors are stored by parameter and not by bucket, so that a
 //! file fits any device; a run that goes on from one on the same device is the run that was never stopped, bit for bit.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use polywarp_core::{Result, Tensor};
+use polywarp_core::{Generator, Result, Tensor};
 
 use crate::{Average, LossScale, Optimiser, Parameters, file};
 
@@ -18,7 +18,8 @@ const VERSION_KEY: &str = "polywarp.checkpoint";
 const METHOD_KEY: &str = "polywarp.method";
 
 /// What is saved and loaded together. A file holds `value.<name>`, `moment.0.<name>`, `moment.1.<name>` and `average.<name>` for each parameter,
-/// and the numbers `optimiser.steps`, `optimiser.rate`, `scale.scale` and `scale.clean`, all f32.
+/// and the numbers `optimiser.steps`, `optimiser.rate`, `scale.scale` and `scale.clean`, all f32; `generator.low` and `generator.high`
+/// are the words of a generator's state ([`Generator::tensors`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Checkpoint<'a> {
     /// The parameters.
@@ -29,6 +30,8 @@ pub struct Checkpoint<'a> {
     pub scale: Option<&'a LossScale>,
     /// Averages, where there are any.
     pub average: Option<&'a Average>,
+    /// Where random numbers come from, such as those of dropout, where any are drawn: the run goes on with those it would have drawn next.
+    pub generator: Option<&'a Generator>,
 }
 
 impl Checkpoint<'_> {
@@ -87,6 +90,11 @@ impl Checkpoint<'_> {
         }
         if let Some(average) = self.average {
             tensors.extend(average.values().iter().map(|(name, view)| (format!("average.{name}"), view)));
+        }
+        if let Some(generator) = self.generator {
+            let [low, high] = generator.tensors();
+            tensors.push(("generator.low".to_owned(), low));
+            tensors.push(("generator.high".to_owned(), high));
         }
         tensors
     }

@@ -1,11 +1,11 @@
-//! Layers of one operation: linear, embedding, layer normalisation, dropout. Attention is in `attention.rs`.
+//! Layers of one operation: linear, embedding, layer and RMS normalisation, dropout. Attention is in `attention.rs`.
 //!
 //! A layer holds names and sizes, no tensors: it registers its parameters when it is made, and asks a [`Watched`] for them when it is used. The
 //! decision to know: names, shapes and starting values are PyTorch's, so that a `state_dict` fits.
 
 use polywarp_core::{Error, Generator, MatmulOptions, Missing, Result, Tensor};
 
-use crate::{Builder, Decay, Init, Watched};
+use crate::{Builder, Decay, Init, Watched, rms_norm};
 
 /// Whether a layer adds a bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,5 +167,33 @@ impl LayerNorm {
     /// As [`Tensor::layer_norm`].
     pub fn forward(&self, parameters: &Watched, x: &Tensor) -> Result<Tensor> {
         x.layer_norm(parameters.get(&self.weight)?, parameters.get(&self.bias)?, self.epsilon)
+    }
+}
+
+/// Root-mean-square normalisation over the last axis, of n elements: [`rms_norm`] with the weight `[n]` at `<prefix>.weight`, 1 at first, which
+/// does not decay.
+#[derive(Clone, Debug)]
+pub struct RmsNorm {
+    weight: String,
+    epsilon: f64,
+}
+
+impl RmsNorm {
+    /// Registers the parameter. Llama's `epsilon` is 1e-5 or 1e-6.
+    ///
+    /// # Errors
+    /// As [`Builder::add`].
+    pub fn new(builder: &mut Builder, prefix: &str, n: u64, epsilon: f64) -> Result<RmsNorm> {
+        let weight = format!("{prefix}.weight");
+        builder.add(weight.as_str(), [n], Init::Ones, Decay::No)?;
+        Ok(RmsNorm { weight, epsilon })
+    }
+
+    /// `[..., n]` -> `[..., n]`.
+    ///
+    /// # Errors
+    /// As [`rms_norm`].
+    pub fn forward(&self, parameters: &Watched, x: &Tensor) -> Result<Tensor> {
+        rms_norm(x, parameters.get(&self.weight)?, self.epsilon)
     }
 }

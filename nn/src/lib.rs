@@ -43,7 +43,8 @@
 //! | f16 gradients that must not underflow | [`LossScale`] |
 //! | averaged weights | [`Average`] |
 //! | files | [`mod@file`], [`Checkpoint`] |
-//! | layers | [`Linear`], [`Embedding`], [`LayerNorm`], [`Dropout`], [`attention()`] |
+//! | layers | [`Linear`], [`Embedding`], [`LayerNorm`], [`RmsNorm`], [`Dropout`], [`attention()`] |
+//! | functions composed of operations | [`rms_norm`], [`gelu_tanh`] |
 //! | losses | [`Tensor::cross_entropy`], [`mse_loss`], [`binary_cross_entropy_with_logits`] |
 //! | in what all of that computes | [`Policy`] |
 //! | networks | [`models`] |
@@ -56,6 +57,7 @@ mod checkpoint;
 mod clip;
 pub mod file;
 mod flat;
+mod functions;
 mod init;
 mod lamb;
 mod layers;
@@ -75,8 +77,9 @@ pub use average::{Average, Ramp};
 pub use checkpoint::Checkpoint;
 pub use clip::Clip;
 pub use flat::Flat;
+pub use functions::{gelu_tanh, rms_norm};
 pub use init::Init;
-pub use layers::{Bias, Dropout, Embedding, LayerNorm, Linear};
+pub use layers::{Bias, Dropout, Embedding, LayerNorm, Linear, RmsNorm};
 pub use losses::{Reduction, binary_cross_entropy_with_logits, mse_loss};
 pub use method::{Adam, Lamb, Method, Sgd, TrustRatio};
 pub use optimiser::{Optimiser, StepOptions};

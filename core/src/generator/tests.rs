@@ -42,6 +42,22 @@ fn keys_are_the_states_in_order_and_streams_carry() {
 }
 
 #[test]
+fn tensors_are_the_state_that_a_generator_goes_on_from() {
+    for device in devices() {
+        let [from, to] = [5, 6].map(|seed| Generator::new(&device, seed << 32).unwrap());
+        from.set_state([1, 2, 3, 4]).unwrap();
+        let before = to.key().unwrap();
+        for (place, value) in to.tensors().into_iter().zip(from.tensors()) {
+            place.assign(value).unwrap();
+        }
+        assert_eq!(words(&to.key().unwrap()), [1, 2, 3, 4]);
+        assert_eq!(words(&before), [0, 6, 0, 0]);
+        assert_eq!(to.state().unwrap(), [1, 2, 4, 4]);
+        assert_eq!(from.state().unwrap(), [1, 2, 3, 4]);
+    }
+}
+
+#[test]
 fn numbers_of_a_key_are_those_of_its_seed_and_stream() {
     for device in devices() {
         let generator = Generator::new(&device, 1 << 40 | 9).unwrap();

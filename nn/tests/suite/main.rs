@@ -22,4 +22,6 @@ fn bert_steps() -> usize {
 }
 
 mod cases;
+mod functions;
 mod refusals;
+mod text;

@@ -173,8 +173,13 @@ fn a_stopped_run_goes_on_bit_for_bit(device: &Device) {
     let stopped = Run::new(device, Policy::F32);
     stopped.eager(0..bert_steps() / 2);
     let state = |run: &Run, save: bool| {
-        let checkpoint =
-            Checkpoint { parameters: &run.parameters, optimiser: &run.optimiser, scale: None, average: None };
+        let checkpoint = Checkpoint {
+            parameters: &run.parameters,
+            optimiser: &run.optimiser,
+            scale: None,
+            average: None,
+            generator: None,
+        };
         if save { checkpoint.save(&path) } else { checkpoint.load(&path) }
     };
     state(&stopped, true).unwrap();

@@ -1,6 +1,6 @@
 //! A run that was stopped goes on as if it had not been.
 
-use polywarp_core::{Device, Error, Result, Tensor};
+use polywarp_core::{Device, Error, Generator, Result, Tensor};
 use polywarp_nn::{
     Adam, Average, Checkpoint, Lamb, LossScale, LossScaleOptions, Method, Optimiser, Parameters, Ramp, Schedule, Sgd,
     StepOptions,
@@ -14,7 +14,14 @@ struct Run {
     optimiser: Optimiser,
     scale: LossScale,
     average: Average,
+    generator: Generator,
     problem: Problem,
+}
+
+fn generator(device: &Device, state: [u32; 4]) -> Generator {
+    let generator = Generator::new(device, 0).unwrap();
+    generator.set_state(state).unwrap();
+    generator
 }
 
 impl Run {
@@ -26,13 +33,17 @@ impl Run {
             optimiser: Optimiser::new(&parameters, method, schedule, 0.05).unwrap(),
             scale: LossScale::new(device, options).unwrap(),
             average: Average::new(&parameters, 0.9, Ramp::Yes).unwrap(),
+            // Its streams carry in the sixth key.
+            generator: generator(device, [9, 8, u32::MAX - 4, 7]),
             problem: Problem::new(device),
             parameters,
         }
     }
 
     fn step(&self) -> Result<Tensor> {
-        let loss = self.problem.backward(&self.parameters, Some(self.scale.scale()))?;
+        // Half of all steps have gradients of zero, the others twice their own.
+        let factor = self.scale.scale().dropout(0.5, &self.generator)?;
+        let loss = self.problem.backward(&self.parameters, Some(&factor))?;
         self.optimiser.step(&self.parameters, &StepOptions { scale: Some(&self.scale), ..StepOptions::default() })?;
         self.average.update(&self.parameters, &self.optimiser)?;
         Ok(loss)
@@ -40,7 +51,8 @@ impl Run {
 
     fn checkpoint(&self) -> Checkpoint<'_> {
         let (scale, average) = (Some(&self.scale), Some(&self.average));
-        Checkpoint { parameters: &self.parameters, optimiser: &self.optimiser, scale, average }
+        let generator = Some(&self.generator);
+        Checkpoint { parameters: &self.parameters, optimiser: &self.optimiser, scale, average, generator }
     }
 
     fn state(&self) -> Vec<Vec<u32>> {
@@ -68,6 +80,8 @@ pub fn stopped_run_goes_on_bit_for_bit(device: &Device) {
             recording.replay().unwrap();
         }
         assert_eq!(next.state(), straight.state(), "{method:?}");
+        assert_eq!(next.generator.state().unwrap(), straight.generator.state().unwrap());
+        assert_eq!(next.generator.state().unwrap(), [9, 8, 5, 8]);
     }
 }
 
@@ -87,6 +101,13 @@ pub fn checkpoints_of_other_runs_are_refused_whole(device: &Device) {
     refuse(&sgd, sgd.checkpoint(), "polywarp.method is adamw, not sgd");
     let same = Run::new(device, Method::AdamW(Adam::default()));
     refuse(&same, Checkpoint { scale: None, ..same.checkpoint() }, "tensor `scale.clean`: nothing here takes it");
+    refuse(
+        &same,
+        Checkpoint { generator: None, ..same.checkpoint() },
+        "tensor `generator.high`: nothing here takes it",
+    );
+    Checkpoint { generator: None, ..run.checkpoint() }.save(&path).unwrap();
+    refuse(&same, same.checkpoint(), "tensor `generator.low`: there is none of this name");
     Checkpoint { average: None, ..run.checkpoint() }.save(&path).unwrap();
     refuse(&same, same.checkpoint(), "tensor `average.w`: there is none of this name");
     polywarp_nn::file::save(&path, &[], &Default::default()).unwrap();
