@@ -64,3 +64,8 @@ pub use polywarp_shaders::wgsl as shader;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So is that of the guide to training.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/training.md")]
+struct Training;
