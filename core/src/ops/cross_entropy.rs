@@ -495,7 +495,7 @@ mod tests {
         near(x.cross_entropy(&y).unwrap(), ((a - 2.0) + (b - 3.0)) / 2.0);
         let weights = Tensor::from_slice(&device, &[1.0f32, 2.0, 0.5], [3]).unwrap();
         let options = CrossEntropyOptions { weights: Some(&weights), smoothing: 0.1, ignored: Some(-100) };
-        let smooth = |lse: f64, x: [f64; 3]| (x[0] * -1.0 + lse + 2.0 * (lse - x[1]) + 0.5 * (lse - x[2])) * 0.1 / 3.0;
+        let smooth = |lse: f64, x: [f64; 3]| (lse - x[0] + 2.0 * (lse - x[1]) + 0.5 * (lse - x[2])) * 0.1 / 3.0;
         let sum = 0.9 * (2.0 * (a - 2.0) + 0.5 * (b - 3.0)) + smooth(a, [1.0, 2.0, 0.5]) + smooth(b, [-1.0, 0.0, 3.0]);
         let losses = x.cross_entropy_with(&y, &options).unwrap();
         near(losses.sum().unwrap(), sum);
