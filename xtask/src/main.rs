@@ -11,6 +11,7 @@ mod counts;
 mod deny;
 mod docs;
 mod kernels;
+mod op;
 mod prepare;
 mod programs;
 mod prove;
@@ -35,6 +36,9 @@ usage: cargo xtask <command>
   setup            install the Vulkan and GL pieces this machine lacks
   test             everything: format, lints, feature sets, tests on every backend, examples, documents
   prove [STEP ...] the tests, then what takes hours: fuzzing, loom, Miri, random programs; or some of these steps alone
+  op NAME          one family of operations everywhere: CPU, GPUs, interpreted PTX, CUDA, lists, shipped kernels, documents
+  new-op NAME --like OTHER
+                   make the files of a new operation after those of another, such as logsumexp, with its lines in the lists
   bench [ARGS]     set up, build in release, run `polywarp bench ARGS`, say where the page is
   deny             licences, sources and known faults of what we depend on (deny.toml)
   docs [--write]   check the documents; --write makes the generated ones anew
@@ -59,6 +63,8 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["prove"] => prove::run(&[]),
         ["prove", ref only @ ..] => prove::run(only),
+        ["op", name] => op::run(name),
+        ["new-op", name, "--like", like] => op::new(name, like),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["deny"] => deny::run(),
         ["docs"] => docs::check(),

@@ -15,6 +15,7 @@ mod copy;
 mod cross_entropy;
 mod grouped_matmul;
 mod layer_norm;
+mod logsumexp;
 mod map;
 mod matmul;
 mod matmul_parts;
@@ -35,6 +36,7 @@ pub use copy::Copy;
 pub use cross_entropy::{CrossEntropy, CrossEntropyOptions, Losses};
 pub use grouped_matmul::{GroupedMatmul, GroupedMatmulDims};
 pub use layer_norm::LayerNorm;
+pub use logsumexp::LogSumExp;
 pub use map::Map;
 pub use matmul::{Matmul, MatmulDims, ScaleBlocks};
 pub use random::{Distribution, Random, philox4x32_10};
@@ -127,6 +129,7 @@ registry! {
     "fill" fill "one value everywhere",
     "grouped_matmul" grouped_matmul "runs of rows times the matrix of their group (mixture of experts), with a fused epilogue",
     "layer_norm" layer_norm "rows less their mean over their deviation, with factors and addends",
+    "logsumexp" logsumexp "logarithm of the sum of exponentials along an axis",
     "matmul" matmul "matrix products, batched and broadcast, with a fused epilogue",
     "quantize" quantize "8-bit steps of floats by scales, and back",
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",

@@ -81,7 +81,9 @@ fn what_cannot_be_differentiated_is_refused_before_it_runs() {
     invalid(tape.watch(&Tensor::zeros(&device, DType::I32, [2]).unwrap()).unwrap_err(), "has no gradient");
     let watched = tape.watch(&x).unwrap();
     invalid(tape.watch(&watched).unwrap_err(), "watches it already");
-    invalid(watched.prod(&[]).unwrap_err(), "prod has no gradient: a product has no rule yet");
+    let (groups, ends) = (numbers(&device, 6, &[1, 3, 2]), Tensor::from_slice(&device, &[2i32], [1]).unwrap());
+    let grouped = watched.grouped_matmul(&groups, &ends).unwrap_err();
+    invalid(grouped, "grouped_matmul has no gradient: grouped products have no rule yet");
     invalid(watched.add_scalar_(1).unwrap_err(), "a live tape watches");
     invalid(watched.assign(&x).unwrap_err(), "a live tape watches");
     // By whichever handle, and what a rule will read as well.

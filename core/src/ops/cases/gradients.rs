@@ -4,7 +4,8 @@ use super::add;
 use crate::generator::dropped;
 use crate::harness::{Case, LayoutKind, Values, output};
 use crate::ops::{
-    Copy, CrossEntropy, LayerNorm, Map, Matmul, Missing, Reduce, ReduceFn, ScatterAdd, Softmax, SoftmaxFn, Take,
+    Copy, CrossEntropy, LayerNorm, LogSumExp, Map, Matmul, Missing, Reduce, ReduceFn, ScatterAdd, Softmax, SoftmaxFn,
+    Take,
 };
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
 
@@ -96,6 +97,10 @@ fn cases() -> Vec<Case> {
             let op = kind.spec(F64, &[4, 7]).and_then(|input| Softmax::new(f, input, axis, output(F64, &[4, 7])?));
             add(&mut cases, "softmax", op, &[Values::Normal]);
         }
+    }
+    for (axis, kind) in [(0, LayoutKind::Dense), (1, LayoutKind::Transposed), (1, LayoutKind::BroadcastOuter)] {
+        let op = kind.spec(F64, &[4, 6]).and_then(|input| LogSumExp::new(input, axis));
+        add(&mut cases, "logsumexp", op, &[Values::Normal]);
     }
     for kind in [LayoutKind::Dense, LayoutKind::Transposed, LayoutKind::BroadcastOuter] {
         let op = || LayerNorm::new(kind.spec(F64, &[4, 6])?, dense(&[6])?, dense(&[6])?, 1e-3);

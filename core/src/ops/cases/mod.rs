@@ -18,6 +18,7 @@ pub mod fill;
 mod gradients;
 pub mod grouped_matmul;
 pub mod layer_norm;
+pub mod logsumexp;
 pub mod matmul;
 pub mod quantize;
 pub mod random;
