@@ -86,7 +86,7 @@ impl Generator {
         }
     }
 
-    /// The state itself, u32 [2] each: the low words of seed and stream, and their high words. They are the generator's memory and not a
+    /// The state itself, u32 `[2]` each: the low words of seed and stream, and their high words. They are the generator's memory and not a
     /// copy: what is assigned to them is the state that it goes on from, under recordings too.
     pub fn tensors(&self) -> [&Tensor; 2] {
         [&self.low, &self.high]

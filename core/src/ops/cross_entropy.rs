@@ -1,8 +1,8 @@
-//! Cross-entropy of classes: of each row of logits x with target t, -log softmax(x)[t], as PyTorch's `cross_entropy` gives it.
+//! Cross-entropy of classes: of each row of logits x with target t, `-log softmax(x)[t]`, as PyTorch's `cross_entropy` gives it.
 //!
-//! With weights w of K classes and smoothing e, a row's loss is w[t] (1 - e) (lse - x[t]) + e / K sum_c w[c] (lse - x[c]), where lse =
-//! log sum_c exp(x[c]), with the largest logit taken out. A row whose target is the ignored one has loss 0 and counts nothing; one whose
-//! target is no class has NaN, so that a wrong target is seen. The mean is the sum of losses over the sum of w[t] of the rows that
+//! With weights w of K classes and smoothing e, a row's loss is `w[t] (1 - e) (lse - x[t]) + e / K sum_c w[c] (lse - x[c])`, where
+//! `lse = log sum_c exp(x[c])`, with the largest logit taken out. A row whose target is the ignored one has loss 0 and counts nothing; one whose
+//! target is no class has NaN, so that a wrong target is seen. The mean is the sum of losses over the sum of `w[t]` of the rows that
 //! count: NaN where none does. Over several batches add up both and divide once ([`Losses`]).
 //!
 //! Losses, what each row counts, and lse are results in f32 (f64 for f64); the gradient needs the latter two and no probabilities.
@@ -24,7 +24,7 @@ pub struct CrossEntropy {
     pub logits: TensorSpec,
     /// The class of each row, i32 or u32, [...].
     pub targets: TensorSpec,
-    /// A factor for each class, [classes], in f32 (f64 for f64).
+    /// A factor for each class, `[classes]`, in f32 (f64 for f64).
     pub weights: Option<TensorSpec>,
     /// The share of the target that all classes have in equal parts, 0 to 1.
     pub smoothing: f64,
@@ -218,9 +218,9 @@ impl Operation for CrossEntropy {
         vec![losses, counted, logs]
     }
 
-    /// With p = exp(x - lse), W = sum w and g the gradient of a row's loss: dx[c] = g (w[t] (1 - e) (p[c] - [c = t]) + e / K (W p[c] - w[c])), plus
-    /// p[c] times that of lse; nothing where the target is ignored. dw[c] is the sum over rows of g ((1 - e) [c = t] + e / K) (lse - x[c])
-    /// and of what comes to the counts of class c.
+    /// With p = exp(x - lse), W = sum w and g the gradient of a row's loss, `dx[c] = g (w[t] (1 - e) (p[c] - [c = t]) + e / K (W p[c] - w[c]))`,
+    /// plus `p[c]` times that of lse; nothing where the target is ignored. `dw[c]` is the sum over rows of
+    /// `g ((1 - e) [c = t] + e / K) (lse - x[c])` and of what comes to the counts of class c.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
         let mut rule = RuleBuilder::new(self, needs)?;
         let (dtype, compute, axis) = (self.logits.dtype, self.outputs[0].dtype, self.axis());

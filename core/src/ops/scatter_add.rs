@@ -1,4 +1,4 @@
-//! Sums of rows by place: y[r, ...] is the sum of x[i, ...] over the positions i with indices[i] = r. The gradient of [`Take`], and
+//! Sums of rows by place: `y[r, ...]` is the sum of `x[i, ...]` over the positions i with `indices[i]` = r. The gradient of [`Take`], and
 //! so of an embedding.
 //!
 //! The order of a sum is that of the positions, on every device: the same bits at each run, without atomic additions. Floats of 8 and
@@ -127,7 +127,7 @@ impl Operation for ScatterAdd {
         vec![expected.collect()]
     }
 
-    /// dx[i] = dy[indices[i]], zero where that is no row.
+    /// `dx[i] = dy[indices[i]]`, zero where that is no row.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
         let mut rule = RuleBuilder::new(self, needs)?;
         if !rule.wants(0) {

@@ -1,4 +1,4 @@
-//! Rows of a table, chosen by position: y[i, ...] = x[indices[i], ...]. An embedding is this.
+//! Rows of a table, chosen by position: `y[i, ...] = x[indices[i], ...]`. An embedding is this.
 //!
 //! Positions that are no row of the table give rows of NaN in floats and of zeros in other dtypes ([`Missing`]), whatever their sign:
 //! nothing outside of the table is read, and a loss that depends on such a row shows it. Bits are moved as they are. The gradient adds
@@ -171,7 +171,7 @@ impl Operation for Take {
         vec![before[1].values.iter().flat_map(of).collect()]
     }
 
-    /// dx[r] is the sum of dy[i] over the positions i with indices[i] = r, but for the padding row.
+    /// `dx[r]` is the sum of `dy[i]` over the positions i with `indices[i]` = r, but for the padding row.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
         let mut rule = RuleBuilder::new(self, needs)?;
         if !rule.wants(0) {

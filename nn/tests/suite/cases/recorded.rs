@@ -90,4 +90,20 @@ pub fn memory_is_constant_over_replays(device: &Device) {
     assert_eq!(device.memory().in_use_bytes, before.in_use_bytes);
 }
 
-cases!(replay_equals_eager, memory_is_constant_over_replays);
+/// Eager steps leave nothing behind, neither their tapes nor what these kept.
+pub fn memory_is_constant_over_a_thousand_steps(device: &Device) {
+    let training = Training::new(device, Method::AdamW(Adam::default()));
+    training.step().unwrap();
+    device.synchronize().unwrap();
+    let before = device.memory().in_use_bytes;
+    // A thousand, but for the interpreter.
+    for _ in 0..5 * super::super::bert_steps() {
+        for _ in 0..10 {
+            training.step().unwrap();
+        }
+        device.synchronize().unwrap();
+        assert_eq!(device.memory().in_use_bytes, before);
+    }
+}
+
+cases!(replay_equals_eager, memory_is_constant_over_replays, memory_is_constant_over_a_thousand_steps);
