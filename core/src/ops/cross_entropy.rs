@@ -118,15 +118,10 @@ impl CrossEntropy {
         made[0].broadcast_to(*self.logits.layout.shape())
     }
 
-    /// Whether `target` is the ignored one.
-    fn is_ignored(&self, target: &Expr) -> Option<Expr> {
-        self.ignored.map(|ignored| target.compare(CompareFn::Eq, ignored))
-    }
-
-    /// `counted` where the row counts, `other` where it is ignored.
-    fn unless_ignored(&self, target: &Expr, counted: Expr, other: f64) -> Expr {
-        match self.is_ignored(target) {
-            Some(ignored) => ignored.select(Expr::constant(other), counted),
+    /// `counted` where the row counts, zero where it is ignored: by choice, so that NaN there does not show.
+    fn unless_ignored(&self, target: &Expr, counted: Expr) -> Expr {
+        match self.ignored {
+            Some(ignored) => target.compare(CompareFn::Eq, ignored).select(0.0, counted),
             None => counted,
         }
     }
@@ -258,7 +253,7 @@ impl Operation for CrossEntropy {
                 if e > 0.0 {
                     slope = slope + (all * &p - &weight) * share;
                 }
-                terms.push(self.unless_ignored(&target, dloss.clone() * slope, 0.0));
+                terms.push(self.unless_ignored(&target, dloss.clone() * slope));
             }
             if needs.outputs[2] {
                 terms.push(dlse * p);
@@ -270,10 +265,10 @@ impl Operation for CrossEntropy {
             let mut terms = Vec::new();
             if needs.outputs[0] {
                 let part = is_target.select(Expr::constant(1.0 - e + share), Expr::constant(share)).cast(compute);
-                terms.push(self.unless_ignored(&target, dloss * part * (lse - x), 0.0));
+                terms.push(self.unless_ignored(&target, dloss * part * (lse - x)));
             }
             if needs.outputs[1] {
-                terms.push(self.unless_ignored(&target, is_target.select(dcounted, Expr::constant(0.0)), 0.0));
+                terms.push(self.unless_ignored(&target, is_target.select(dcounted, Expr::constant(0.0))));
             }
             let dw = terms.into_iter().reduce(|sum, term| sum + term);
             let of_rows = graph.map_used(dw.as_slice(), &values)?.pop();
@@ -340,8 +335,7 @@ impl Operation for CrossEntropy {
         ];
         let wrong = || Expr::constant(f64::NAN).cast(compute);
         let or_nan = |value: Expr| within[0].select(within[1].select(value, wrong()), wrong());
-        let results =
-            [self.unless_ignored(&target, or_nan(loss), 0.0), self.unless_ignored(&target, or_nan(counted), 0.0), lse];
+        let results = [self.unless_ignored(&target, or_nan(loss)), self.unless_ignored(&target, or_nan(counted)), lse];
         let rows = *self.outputs[0].layout.shape();
         let results = graph.map_all(&results, &values)?;
         let results = results.into_iter().map(|value| value.reshape(rows)).collect::<Result<Vec<_>>>()?;
@@ -480,9 +474,9 @@ mod tests {
         Tensor::from_slice(device, &[1.0f32, 2.0, 0.5, -1.0, 0.0, 3.0, 2.0, 2.0, 2.0], [3, 3]).unwrap()
     }
 
-    /// By PyTorch 2.11: `cross_entropy(x, y)` of these logits.
+    /// The formula of PyTorch's documentation, in f64.
     #[test]
-    fn losses_are_pytorchs() {
+    fn losses_are_those_of_the_formula() {
         let device = Device::cpu();
         let x = logits(&device);
         let y = Tensor::from_slice(&device, &[1i64, 2, -100], [3]).unwrap();
