@@ -1,11 +1,11 @@
 //! Cases of random numbers within programs: bits against Philox's definition by keys of one element and of every layout, uniform
 //! numbers, dropout of every float, several results, updates in place.
 
-use super::{add, map, ranks, sizes, unique};
+use super::{add, map, ranks, several, sizes, unique};
 use crate::generator::dropped;
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Values, output};
+use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
 use crate::ops::Map;
-use crate::{CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec};
+use crate::{CompareFn, DType, Expr, Layout, Result, Shape, TensorSpec};
 
 const FAMILY: &str = "dropout";
 
@@ -26,15 +26,6 @@ fn bits() -> Expr {
 /// Elements of this dtype and layout, and behind them a key for all: what [`dropped`] reads.
 fn beside_key(dtype: DType, kind: LayoutKind, dims: &[u64]) -> Result<Vec<TensorSpec>> {
     Ok([vec![kind.spec(dtype, dims)?], key(dims)?].concat())
-}
-
-/// Several results, the first of which update what the program reads behind `inputs`.
-fn several(exprs: &[Expr], inputs: Vec<TensorSpec>, updated: &[DType], dims: &[u64]) -> Result<Map> {
-    let dtypes: Vec<DType> = inputs.iter().map(|input| input.dtype).chain(updated.iter().copied()).collect();
-    let program = Program::compile_all(exprs, &dtypes)?;
-    let outputs =
-        (0..exprs.len()).map(|number| output(program.result_dtype(number), dims)).collect::<Result<Vec<_>>>()?;
-    Map::several(FAMILY, program, inputs, &outputs, updated.len())
 }
 
 pub(crate) fn cases(level: Level) -> Vec<Case> {
@@ -67,7 +58,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
             push("p0.3", inputs.and_then(|inputs| map(FAMILY, &dropped(0.3), inputs, dims)), &values);
         }
     }
-    // Two streams of one seed, the second of which is computed.
+    // Two streams of one seed: one is given, one computed.
     let [a, b, c, d] = [0, 1, 2, 3].map(Expr::input);
     let two = bits() ^ Expr::random([a, b, c ^ 1, d]);
     push("streams", key(&[1027]).and_then(|key| map(FAMILY, &two, key, &[1027])), &words);
@@ -82,14 +73,15 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     let number = Expr::uniform([1, 2, 3, 4].map(Expr::input));
     let both = [dropped(0.25), number.compare(CompareFn::Ge, 0.25), number];
     for dims in [&[1031][..], &[5, 7, 31]] {
-        let op = beside_key(DType::F16, LayoutKind::Dense, dims).and_then(|inputs| several(&both, inputs, &[], dims));
+        let op = beside_key(DType::F16, LayoutKind::Dense, dims)
+            .and_then(|inputs| several(FAMILY, &both, inputs, &[], dims));
         push("mask", op, &[Values::Normal, words[0], words[1], words[2], words[3]]);
     }
     // In place: what is dropped out, and the state of a generator.
     let kept = Expr::uniform(std::array::from_fn(Expr::input)).compare(CompareFn::Ge, 0.5);
     let in_place = [kept.select(Expr::input(4) * 2.0, 0.0)];
     for dtype in [DType::BF16, DType::F32, DType::F64] {
-        let op = key(&[1031]).and_then(|key| several(&in_place, key, &[dtype], &[1031]));
+        let op = key(&[1031]).and_then(|key| several(FAMILY, &in_place, key, &[dtype], &[1031]));
         push("in-place", op, &[words[0], words[1], words[2], words[3], Values::Normal]);
     }
     unique(cases)

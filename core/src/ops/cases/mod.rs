@@ -67,6 +67,21 @@ pub(crate) fn map(label: &'static str, expr: &Expr, inputs: Vec<TensorSpec>, dim
     Map::new(label, program, inputs, out)
 }
 
+/// An elementwise op of several results. It reads `inputs` and the outputs that it updates: the first ones, of the dtypes `updated`.
+pub(crate) fn several(
+    label: &'static str,
+    exprs: &[Expr],
+    inputs: Vec<TensorSpec>,
+    updated: &[DType],
+    dims: &[u64],
+) -> Result<Map> {
+    let dtypes: Vec<DType> = inputs.iter().map(|input| input.dtype).chain(updated.iter().copied()).collect();
+    let program = Program::compile_all(exprs, &dtypes)?;
+    let outputs =
+        (0..exprs.len()).map(|number| output(program.result_dtype(number), dims)).collect::<Result<Vec<_>>>()?;
+    Map::several(label, program, inputs, &outputs, updated.len())
+}
+
 /// An elementwise op over dense inputs of these dtypes.
 pub(crate) fn dense_map(label: &'static str, expr: &Expr, dtypes: &[DType], dims: &[u64]) -> Result<Map> {
     strided_map(label, expr, dtypes, &vec![LayoutKind::Dense; dtypes.len()], dims)
