@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use polywarp_core::graph::RowProgram;
 use polywarp_core::ops::ReducedMatmul;
 use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned, find};
 use polywarp_core::{Backend, Buffer, DeviceInfo, Error, Op, Result};
@@ -132,8 +133,10 @@ impl Planned for CudaBackend {
                 return Ok(candidate.plan);
             }
         }
-        if let Some(graph) = op.decompose()?
-            && let Some(composed) = composed::of_graph(&graph, |step| self.settled(step))?
+        // A row program is a portable kernel, or the graph of portable ones that it is made of.
+        let graph = if op.get::<RowProgram>().is_some() { None } else { op.decompose()? };
+        if let Some(graph) = graph
+            && let Some(composed) = composed::of_graph(&graph.by_rows("rows"), |step| self.settled(step))?
         {
             graph.check(op.name(), &op.inputs(), &op.outputs())?;
             return Ok(Work::Composed(composed));

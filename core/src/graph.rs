@@ -8,10 +8,12 @@
 mod builder;
 mod gradient;
 mod op;
+mod rows;
 mod run;
 
 pub use builder::{Builder, Value};
 pub use op::GraphOp;
+pub use rows::{Extent, RowProgram};
 
 use crate::operation::{Op, Operand, Role};
 use crate::plan::{Plan, Slot, share_scratch};

@@ -19,6 +19,8 @@
 //! |---|---|---|
 //! | `Scalar` | `Read` | `load_x(i: u32) -> C` |
 //! | `Scalar` | `ReadWrite` | also `store_x(i: u32, v: C)`; several invocations may write elements of one word (atomics) |
+//! | `Pair` | `Read` | `load2_x(p: u32) -> vec2<C>` of elements 2p, 2p+1; not of 8-bit types |
+//! | `Pair` | `ReadWrite` | also `store2_x(p: u32, v: vec2<C>)` |
 //! | `Quad` | `Read` | `load_x(i: u32) -> C`, `load4_x(q: u32) -> vec4<C>` of elements 4q .. 4q+3 |
 //! | `Quad` | `ReadWrite` | also `store4_x(q: u32, v: vec4<C>)` and `store_tail_x(q: u32, v: vec4<C>, count: u32)` |
 //!
@@ -60,6 +62,8 @@ enum Kind {
 pub(crate) enum Form {
     /// One element at a time, at any index.
     Scalar,
+    /// Two consecutive elements at a time, from a multiple of two: of types of 16 bits and more.
+    Pair,
     /// Four consecutive elements at a time, from a multiple of four.
     Quad,
 }
@@ -157,6 +161,7 @@ impl Element {
         // Formatting into a String cannot fail.
         let _ = match form {
             Form::Scalar => self.write_scalar(&mut text, binding, name, access),
+            Form::Pair => self.write_pair(&mut text, binding, name, access),
             Form::Quad => self.write_quad(&mut text, binding, name, access),
         };
         text
@@ -209,6 +214,28 @@ impl Element {
                     writeln!(out, "}}")?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A pair is one vector, or one word of two halves.
+    fn write_pair(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
+        let (v2, suffix) = (format!("vec2<{}>", self.scalar()), self.suffix());
+        let (item, load, store) = match self.repr() {
+            Repr::Typed(t) => {
+                let t2 = format!("vec2<{t}>");
+                (t2.clone(), convert(&v2, &t2, &format!("{name}[p]")), convert(&t2, &v2, "v"))
+            }
+            Repr::Packed { .. } => {
+                let half = |shift: &str| format!("value_{suffix}(({name}[p]{shift}) & 0xffffu)");
+                let store = format!("bits_{suffix}(v.x) | (bits_{suffix}(v.y) << 16u)");
+                ("u32".to_owned(), format!("{v2}({}, {})", half(""), half(" >> 16u")), store)
+            }
+        };
+        declare(out, binding, name, &item, access)?;
+        writeln!(out, "fn load2_{name}(p: u32) -> {v2} {{ return {load}; }}")?;
+        if access == Access::ReadWrite {
+            writeln!(out, "fn store2_{name}(p: u32, v: {v2}) {{ {name}[p] = {store}; }}")?;
         }
         Ok(())
     }

@@ -9,16 +9,23 @@ fn every_storage(caps: &Caps) -> Vec<(String, String)> {
         let Ok(element) = Element::new(dtype, caps) else { continue };
         let kept = [element, element.kept()];
         let ways = if dtype == DType::F8E5M2 { &kept[..] } else { &kept[..1] };
-        for (&element, form) in ways.iter().flat_map(|way| [(way, Form::Scalar), (way, Form::Quad)]) {
+        for (&element, form) in
+            ways.iter().flat_map(|way| [Form::Scalar, Form::Pair, Form::Quad].map(|form| (way, form)))
+        {
+            if form == Form::Pair && dtype.size_bytes() == 1 {
+                continue;
+            }
             let mut text = prelude(&[element, element]);
             text += &element.storage(1, "x", form, Access::Read);
             text += &element.storage(2, "y", form, Access::ReadWrite);
             text += "@compute @workgroup_size(64)\nfn main(@builtin(global_invocation_id) id: vec3<u32>) {\n";
             text += match form {
                 Form::Scalar => "    store_y(id.x, load_x(id.x));\n",
+                Form::Pair => "    store2_y(id.x, load2_x(id.x));\n",
                 Form::Quad => "    store4_y(id.x, load4_x(id.x));\n    store_tail_y(id.x, load4_y(id.y), id.z);\n",
             };
-            text += &format!("    let kept = {};\n}}\n", element.round("load_x(id.y)"));
+            let value = if form == Form::Pair { "load2_x(id.y).x" } else { "load_x(id.y)" };
+            text += &format!("    let kept = {};\n}}\n", element.round(value));
             kernels.push((format!("{dtype} {form:?}"), text));
         }
     }
@@ -29,7 +36,7 @@ fn every_storage(caps: &Caps) -> Vec<(String, String)> {
 fn storage_of_every_dtype_validates() {
     for caps in [full_caps(), Caps::webgpu_defaults("test")] {
         let kernels = every_storage(&caps);
-        assert_eq!(kernels.len(), if caps.f64 { 26 } else { 22 });
+        assert_eq!(kernels.len(), if caps.f64 { 33 } else { 27 });
         for (name, text) in kernels {
             if let Err(message) = validate(&text, &caps) {
                 panic!("{name}: {message}\n{text}");

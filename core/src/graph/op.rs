@@ -32,6 +32,11 @@ impl GraphOp {
         let inputs = used.iter().filter_map(|&number| inputs.get(number).copied()).collect();
         (GraphOp { name, graph, inputs, outputs }, used)
     }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
 }
 
 impl Operation for GraphOp {

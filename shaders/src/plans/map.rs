@@ -5,13 +5,15 @@
 //! goes to `Params`, so kernels are shared. The text is made in `map/text.rs`. An invocation computes quads: four
 //! consecutive elements of the dense output.
 
-mod guards;
-mod text;
+pub(super) mod body;
+pub(super) mod guards;
+pub(super) mod text;
 
 use polywarp_core::ops::Map;
 use polywarp_core::{DType, Error, Layout, Result, Scalar, Step, StepSet, collapse_together, Operation};
 
 use crate::element::{Element, Form};
+use body::Body;
 use crate::KernelKey;
 use polywarp_core::plan::looped;
 use crate::plans::rounds::of_step;
@@ -226,6 +228,11 @@ impl Request<'_> {
 }
 
 impl Kernel {
+    fn body(&self) -> Body<'_> {
+        let Kernel { steps, rounded, nearest_conversions, .. } = self;
+        Body { steps, rounded: *rounded, nearest_conversions: *nearest_conversions, constants: "c" }
+    }
+
     fn outputs(&self) -> impl Iterator<Item = &Output> {
         [&self.output].into_iter().chain(&self.others)
     }

@@ -1,5 +1,6 @@
 //! One planner per op, under the op's stem; each pairs with `wgsl/<stem>.wgsl` and its specialisations.
 
+use polywarp_core::graph::RowProgram;
 use polywarp_core::ops::{
     ArgReduce, Compress24, Copy, Decompress24, GroupedMatmul, Map, Matmul, Random, Reduce, ReducedMatmul, ScatterAdd,
     Softmax, SparseMatmul, Take,
@@ -46,6 +47,7 @@ kernels! {
     matmul,
     random,
     reduce,
+    rows,
     scatter_add,
     softmax,
     sparse24,
@@ -127,6 +129,9 @@ fn own(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
         found.iter().try_for_each(|candidate| candidate.plan.check(op.name(), inputs, outputs, caps))?;
         Ok(found)
     });
+    if let Some(fused) = op.get::<RowProgram>().and_then(|program| rows::plan(program, caps)) {
+        return Ok(only(op, fused?));
+    }
     let Some(graph) = op.decompose()? else { return found };
     // Beside its kernels, and where there are none or the device lacks what they need: as what it is made of.
     let mut found = match found {
@@ -134,11 +139,23 @@ fn own(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
         found => found.unwrap_or_default(),
     };
     graph.check(op.name(), &op.inputs(), &op.outputs())?;
+    if op.get::<RowProgram>().is_none() {
+        let by_rows = graph.by_rows(ROWS);
+        if by_rows != graph {
+            let plan = by_rows.plan(|step| plan(step, caps))?;
+            found.push(Candidate { name: BY_ROWS.to_owned(), plan, estimate_ns: BY_ROWS_NS });
+        }
+    }
     let plan = graph.plan(|step| plan(step, caps))?;
     found.push(Candidate { name: COMPOSED.to_owned(), plan, estimate_ns: COMPOSED_NS });
     Ok(found)
 }
 
+/// What steps over the same rows are called together.
+const ROWS: &str = "rows";
+/// The name of the way by other operations, of which those over the same rows are one.
+const BY_ROWS: &str = "rows";
+const BY_ROWS_NS: f64 = 1e14;
 /// The name of the way by other operations.
 const COMPOSED: &str = "composed";
 /// Behind every kernel that has an estimate.

@@ -42,7 +42,7 @@ fn is_hidden(steps: &[(Step, Element)], id: usize, place: usize) -> bool {
 }
 
 /// Whether any operand is hidden, of those that are computed in `compute` where that is named.
-pub(super) fn any(steps: &[(Step, Element)], compute: Option<DType>) -> bool {
+pub(in crate::plans) fn any(steps: &[(Step, Element)], compute: Option<DType>) -> bool {
     let of = |x: u16| compute.is_none_or(|compute| steps[usize::from(x)].1.dtype().compute() == compute);
     (0..steps.len()).any(|id| {
         let operands = operands(steps[id].0);
@@ -51,7 +51,7 @@ pub(super) fn any(steps: &[(Step, Element)], compute: Option<DType>) -> bool {
 }
 
 /// The text of operand `x`, which is at `place` of step `id`.
-pub(super) fn operand(steps: &[(Step, Element)], id: usize, place: usize, x: u16) -> String {
+pub(in crate::plans) fn operand(steps: &[(Step, Element)], id: usize, place: usize, x: u16) -> String {
     let hidden = || format!("opaque_{}(s{x}, params.zero{place})", steps[usize::from(x)].1.scalar());
     if is_hidden(steps, id, place) { hidden() } else { format!("s{x}") }
 }

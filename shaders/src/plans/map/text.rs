@@ -151,7 +151,7 @@ fn write_params(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
 }
 
 /// `x` behind an operation that changes nothing, as a compiler cannot know: see `guards.rs`.
-const OPAQUE: &str = "\
+pub(in crate::plans) const OPAQUE: &str = "\
 fn opaque_f32(x: f32, zero: u32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) ^ zero);
 }
@@ -159,7 +159,7 @@ fn opaque_f32(x: f32, zero: u32) -> f32 {
 ";
 
 /// The same of f64.
-const OPAQUE_F64: &str = "\
+pub(in crate::plans) const OPAQUE_F64: &str = "\
 fn opaque_f64(x: f64, zero: u32) -> f64 {
     return bitcast<f64>(bitcast<u64>(x) ^ u64(zero));
 }
@@ -168,7 +168,7 @@ fn opaque_f64(x: f64, zero: u32) -> f64 {
 
 /// The same where there are no 64-bit integers. NVIDIA's driver sees through a choice: it takes a loop whose condition
 /// does not change apart, and has no NaN where arithmetic is equal to itself.
-const OPAQUE_F64_CHOSEN: &str = "\
+pub(in crate::plans) const OPAQUE_F64_CHOSEN: &str = "\
 fn opaque_f64(x: f64, zero: u32) -> f64 {
     return select(x, f64(zero), zero != 0u);
 }
@@ -200,7 +200,7 @@ fn write_body(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
         let text = match step {
             Step::Unary(UnaryFn::Exp, x) if rounded_exp(kernel, id, x) => format!("exp_half_f32(s{x})"),
             Step::Random(key) if shared_key(kernel, key).is_some() => format!("bits{id}"),
-            _ => step_text(kernel, step, element, |place, x| guards::operand(&kernel.steps, id, place, x)),
+            _ => kernel.body().step(id, step, element),
         };
         writeln!(out, "    let s{id} = {text};")?;
     }
@@ -255,40 +255,6 @@ fn rounded_exp(kernel: &Kernel, id: usize, x: u16) -> bool {
     let (exact, from) = (kernel.rounded.has(x), kernel.steps[usize::from(x)].1);
     let is_last = kernel.others.is_empty() && id + 1 == kernel.steps.len();
     is_last && exact && from.dtype() == DType::F16 && kernel.output.element.dtype() == DType::F16
-}
-
-/// A step as an expression; `operand` gives the text of the operand at a place of an arithmetic step.
-fn step_text(kernel: &Kernel, step: Step, element: Element, operand: impl Fn(usize, u16) -> String) -> String {
-    let dtype = element.dtype();
-    let at = |id: u16| format!("s{id}");
-    match step {
-        Step::Input(n) => format!("x{n}"),
-        Step::Constant(n) => element.param_value(&format!("params.c{n}")),
-        // Not rounded to 8- or 16-bit floats: like arithmetic, that happens where the expression ends.
-        Step::Index => cast(kernel, DType::U32, dtype.compute(), "index"),
-        Step::Unary(f, x) => math::unary(f, dtype, &operand(0, x)),
-        Step::Binary(f, a, b) => {
-            debug_assert!(kernel.steps[usize::from(a)].1.dtype() == dtype);
-            math::binary(f, dtype, &operand(0, a), &operand(1, b))
-        }
-        Step::Compare(f, a, b) => math::compare(f, kernel.steps[usize::from(a)].1.dtype(), &operand(0, a), &operand(1, b)),
-        Step::Random([a, b, c, d]) => format!("random_word(index, {}, {}, {}, {})", at(a), at(b), at(c), at(d)),
-        Step::Select(condition, yes, no) => format!("select({}, {}, {})", at(no), at(yes), at(condition)),
-        Step::Cast(x) => {
-            let from = kernel.steps[usize::from(x)].1;
-            // Arithmetic in floats of 8 and 16 bits is rounded where it ends: here. Inputs, casts and choices of them are already
-            // exact.
-            let value = if kernel.rounded.has(x) { at(x) } else { from.round(&at(x)) };
-            cast(kernel, from.dtype(), dtype, &value)
-        }
-    }
-}
-
-fn cast(kernel: &Kernel, from: DType, to: DType, value: &str) -> String {
-    match (from, to) {
-        (DType::I32 | DType::U32, DType::F32) if !kernel.nearest_conversions => format!("f32_from_{from}({value})"),
-        _ => math::cast(from, to, value),
-    }
 }
 
 /// Four elements at once: every input gives a whole quad, or one value for it.
@@ -464,7 +430,8 @@ fn write_store(out: &mut String, y: &str, output: &Output, suffix: &str) -> std:
             writeln!(out, "fn write_tail{suffix}(q: u32, v: {vector}, count: u32) {{")?;
             writeln!(out, "    store_tail_{y}(params.{y}_offset / 4u + q, v, count);\n}}\n")
         }
-        Form::Scalar => {
+        // Maps know no pairs.
+        Form::Pair | Form::Scalar => {
             writeln!(out, "fn write_quad{suffix}(q: u32, v: {vector}) {{ write_tail{suffix}(q, v, 4u); }}")?;
             writeln!(out, "fn write_tail{suffix}(q: u32, v: {vector}, count: u32) {{")?;
             writeln!(out, "    let at = params.{y}_offset + 4u * q;")?;
