@@ -75,7 +75,7 @@ impl Training {
             Some(scale) => loss.mul(&scale.scale().reshape(*loss.shape())?)?,
             None => loss.clone(),
         };
-        self.parameters.collect(&watched, &tape.backward(&scaled)?)?;
+        self.parameters.backward(tape, &watched, &scaled)?;
         self.optimiser.step(&self.parameters, &StepOptions { scale: self.scale.as_ref(), ..StepOptions::default() })?;
         Ok(loss)
     }

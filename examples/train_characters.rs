@@ -161,7 +161,7 @@ impl Training {
         let watched = self.parameters.watch(&tape)?;
         let logits = self.decoder.forward(&watched, tokens, Dropout::by(&self.generator))?;
         let loss = logits.cross_entropy(targets)?;
-        self.parameters.collect(&watched, &tape.backward(&loss)?)?;
+        self.parameters.backward(tape, &watched, &loss)?;
         self.optimiser.step(&self.parameters, &StepOptions { clip: Some(&self.clip), ..StepOptions::default() })?;
         Ok(loss)
     }

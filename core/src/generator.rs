@@ -140,19 +140,42 @@ impl Tensor {
     /// [`Error::InvalidArgument`] for a `p` that is not in 0..=1, [`Error::UndefinedForDType`] for integers and bool,
     /// [`Error::DeviceMismatch`] for a generator of another device; memory errors of the device.
     pub fn dropout(&self, p: f64, generator: &Generator) -> Result<Tensor> {
-        const OP: &str = "dropout";
+        self.dropout_by("dropout", p, generator, None)
+    }
+
+    /// [`Tensor::dropout`], plus `residual`, in one pass: the end of a residual block. `p` = 0 draws no key.
+    ///
+    /// # Errors
+    /// As [`Tensor::dropout`]; [`Error::DTypeMismatch`] for a residual of another dtype, [`Error::ShapeMismatch`] for one that does not
+    /// broadcast with it.
+    pub fn dropout_add(&self, p: f64, generator: &Generator, residual: &Tensor) -> Result<Tensor> {
+        self.dropout_by("dropout_add", p, generator, Some(residual))
+    }
+
+    fn dropout_by(&self, op: &'static str, p: f64, generator: &Generator, residual: Option<&Tensor>) -> Result<Tensor> {
         if !(0.0..=1.0).contains(&p) {
             return Err(Error::InvalidArgument { what: "dropout", reason: format!("{p} is no probability") });
         }
         if !self.dtype().is_float() {
-            return Err(Error::UndefinedForDType { op: OP, dtype: self.dtype() });
+            return Err(Error::UndefinedForDType { op, dtype: self.dtype() });
         }
-        self.expect_device(OP, &generator.low)?;
+        self.expect_device(op, &generator.low)?;
         if p == 0.0 {
-            return Ok(self.clone());
+            return residual.map_or_else(|| Ok(self.clone()), |residual| self.add(residual));
+        }
+        if let Some(residual) = residual.filter(|residual| residual.shape() != self.shape()) {
+            // Positions decide what is kept: they are those of this tensor.
+            return self.dropout(p, generator)?.add(residual);
         }
         let [seed_low, seed_high, stream_low, stream_high] = &generator.key()?.words()?;
-        Tensor::map_named(OP, &dropped(p), &[self, seed_low, seed_high, stream_low, stream_high])
+        let inputs = [self, seed_low, seed_high, stream_low, stream_high];
+        match residual {
+            None => Tensor::map_named(op, &dropped(p), &inputs),
+            Some(residual) => {
+                let inputs: Vec<&Tensor> = inputs.into_iter().chain([residual]).collect();
+                Tensor::map_named(op, &(dropped(p) + Expr::input(5)), &inputs)
+            }
+        }
     }
 }
 

@@ -6,12 +6,14 @@
 //! are views of places, so reshaping, broadcasting and slicing cost nothing.
 
 mod builder;
+mod ends;
 mod gradient;
 mod op;
 mod rows;
 mod run;
 
 pub use builder::{Builder, Value};
+pub use ends::End;
 pub use op::GraphOp;
 pub use rows::{Extent, RowProgram};
 

@@ -18,8 +18,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+mod ends;
 mod second;
 mod stretch;
+
+use self::ends::Places;
 
 use self::stretch::Stretch;
 
@@ -174,9 +177,21 @@ impl Tape {
     /// # Errors
     /// [`Error::InvalidArgument`] for a loss of several elements, and for one that this tape knows nothing of; memory errors of the device.
     pub fn backward(self, loss: &Tensor) -> Result<Gradients> {
+        self.backward_into(loss, &[])
+    }
+
+    /// [`Tape::backward`] with places for the gradients of some watched tensors, each as a pair: dense and of the watched tensor's shape,
+    /// f32 or its dtype. What they held is gone; where the loss does not depend on a tensor its place becomes zero. Products and sums
+    /// write there directly, in the place's dtype, so that gradients of 16-bit parameters add up in f32 and nothing is copied.
+    ///
+    /// # Errors
+    /// As [`Tape::backward`]; [`Error::InvalidArgument`] for a tensor that this tape does not watch, a place that is not dense, overlaps what the
+    /// tape keeps or starts at no multiple of 16 bytes, [`Error::ShapeMismatch`] and [`Error::DTypeMismatch`] for a place of another shape or dtype.
+    pub fn backward_into(self, loss: &Tensor, places: &[(&Tensor, &Tensor)]) -> Result<Gradients> {
         let node = self.loss(loss)?;
+        let places = self.places(places)?;
         let one = Tensor::full(loss.device(), loss.dtype(), *loss.shape(), 1.0)?;
-        self.back(loss.device(), vec![(node, loss.spec(), one)])
+        self.back(loss.device(), vec![(node, loss.spec(), one)], places)
     }
 
     /// The node of a loss.
@@ -197,11 +212,11 @@ impl Tape {
     }
 
     /// The gradients of all that is watched, from those of some nodes, each as a view of it.
-    fn back(self, device: &Device, seeds: Vec<(usize, TensorSpec, Tensor)>) -> Result<Gradients> {
+    fn back(self, device: &Device, seeds: Vec<(usize, TensorSpec, Tensor)>, mut places: Places) -> Result<Gradients> {
         let mut inner = std::mem::take(&mut *self.shared.lock());
         let mut gradients: Vec<Option<Tensor>> = vec![None; inner.nodes.len()];
         for (node, view, gradient) in seeds {
-            add(&mut gradients[node], into_base(&inner.nodes[node], &view, gradient)?)?;
+            places.add(node, &mut gradients[node], into_base(&inner.nodes[node], &view, gradient)?)?;
         }
         // Entries stand in the order in which they ran: nothing later reads what an earlier one wrote.
         while let Some(entry) = inner.entries.pop() {
@@ -210,16 +225,29 @@ impl Tape {
                 continue;
             }
             let wanted: Vec<bool> = entry.inputs.iter().map(Option::is_some).collect();
-            let found = match &entry.made {
-                Made::By(op) => by_rule(op, device, &wanted, &entry.saved, &of_outputs)?,
-                Made::Again(stretch) => stretch.backward(device, &wanted, &entry.saved, &of_outputs)?,
-            };
             let inputs = entry.made.inputs();
-            let tracked = entry.inputs.iter().zip(&inputs).filter_map(|(node, spec)| Some(((*node)?, spec)));
-            for ((node, spec), gradient) in tracked.zip(found) {
-                add(&mut gradients[node], into_base(&inner.nodes[node], spec, gradient)?)?;
+            let tracked: Vec<(usize, TensorSpec)> =
+                entry.inputs.iter().zip(inputs).filter_map(|(node, spec)| Some(((*node)?, spec))).collect();
+            let found = match &entry.made {
+                Made::By(op) => {
+                    let views = tracked.iter().map(|&(node, view)| {
+                        let place = places.for_first(node, &gradients);
+                        ends::Wanted { base: inner.nodes[node], view, place }
+                    });
+                    ends::by_rule(op, device, &wanted, &entry.saved, &of_outputs, views.collect())?
+                }
+                Made::Again(stretch) => {
+                    let found = stretch.backward(device, &wanted, &entry.saved, &of_outputs)?;
+                    let laid = tracked.iter().zip(found);
+                    laid.map(|((node, view), gradient)| into_base(&inner.nodes[*node], view, gradient))
+                        .collect::<Result<_>>()?
+                }
+            };
+            for ((node, _), gradient) in tracked.into_iter().zip(found) {
+                places.add(node, &mut gradients[node], gradient)?;
             }
         }
+        places.finish(&mut gradients)?;
         let watched = gradients.into_iter().enumerate().filter(|(node, _)| inner.watched[*node]);
         let of = watched.filter_map(|(node, gradient)| Some((node, gradient?))).collect();
         Ok(Gradients { tape: self.shared.id, of })
@@ -232,24 +260,6 @@ fn add(sum: &mut Option<Tensor>, gradient: Tensor) -> Result<()> {
         None => gradient,
     });
     Ok(())
-}
-
-/// The gradients of the wanted inputs of `op`, in order, dense and of the shapes that it saw.
-fn by_rule(
-    op: &Op,
-    device: &Device,
-    wanted: &[bool],
-    saved: &[Option<Tensor>],
-    of_outputs: &[Option<Tensor>],
-) -> Result<Vec<Tensor>> {
-    let given: Vec<bool> = of_outputs.iter().map(Option::is_some).collect();
-    let rule = rule(op, &Needs { inputs: wanted, outputs: &given })?;
-    let missing =
-        || Error::InvalidArgument { what: "gradient", reason: format!("{} reads what was not kept", op.name()) };
-    let all: Vec<Option<&Tensor>> = saved.iter().chain(of_outputs).map(Option::as_ref).collect();
-    let (op, used) = GraphOp::new(op.name(), rule.graph, rule.inputs, rule.outputs);
-    let held = used.iter().map(|&number| all.get(number).copied().flatten().ok_or_else(missing));
-    Tensor::apply(device, op, &held.collect::<Result<Vec<_>>>()?)
 }
 
 /// The gradients of watched tensors.

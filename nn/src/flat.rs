@@ -3,7 +3,8 @@
 //! Values, gradients, moments and averages all are a [`Flat`]: one f32 tensor for each bucket. So an optimiser's step is one launch for each
 //! bucket and not for each parameter. The decision to know: parameters with the same options share a bucket, in reverse order of their
 //! registration, because backward finishes the last ones first; each starts at a multiple of [`ALIGNMENT`] elements, and what lies between
-//! them is 0 and stays 0.
+//! them is 0 and stays 0. Matrices and vectors lie apart, so that one operation can write the gradients of a layer's weights and of its bias
+//! where they belong: a buffer that is written stands once among the operands of a launch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,14 +49,18 @@ impl Places {
     /// `most` is how many elements a bucket may have, as long as it holds more than one parameter.
     pub fn new(entries: &[Entry], most: u64) -> Result<Places> {
         let mut buckets: Vec<(u64, Decay)> = Vec::new();
+        let mut has_matrices: Vec<bool> = Vec::new();
         let mut places = Vec::with_capacity(entries.len());
         for Entry { shape, decay, .. } in entries.iter().rev() {
             let too_large = || Error::SizeOverflow { shape: shape.dims().to_vec(), dtype: Some(DType::F32) };
             let elements = shape.elements().checked_next_multiple_of(ALIGNMENT).ok_or_else(too_large)?;
             let fits = |end: u64| end.checked_add(elements).is_some_and(|end| end <= most);
-            let open = buckets.iter().rposition(|(_, of)| of == decay).filter(|&open| fits(buckets[open].0));
+            let is_matrix = shape.rank() > 1;
+            let alike = |bucket: &usize| buckets[*bucket].1 == *decay && has_matrices[*bucket] == is_matrix;
+            let open = (0..buckets.len()).rev().find(alike).filter(|&open| fits(buckets[open].0));
             let bucket = open.unwrap_or_else(|| {
                 buckets.push((0, *decay));
+                has_matrices.push(is_matrix);
                 buckets.len() - 1
             });
             places.push(Place { bucket, start: buckets[bucket].0, shape: *shape });

@@ -138,6 +138,17 @@ impl<'a> Dropout<'a> {
             _ => Ok(x.clone()),
         }
     }
+
+    /// [`Dropout::forward`] of `x`, plus `residual`, in one pass.
+    ///
+    /// # Errors
+    /// As [`Tensor::dropout_add`].
+    pub fn forward_add(&self, x: &Tensor, rate: f64, residual: &Tensor) -> Result<Tensor> {
+        match self.generator {
+            Some(generator) => x.dropout_add(rate, generator, residual),
+            None => x.add(residual),
+        }
+    }
 }
 
 /// Layer normalisation over the last axis, of n elements: [`Tensor::layer_norm`] with gamma `[n]` at `<prefix>.weight`, 1 at first, and beta `[n]`

@@ -22,7 +22,7 @@
 //!     let tape = Tape::new();
 //!     let watched = parameters.watch(&tape)?;
 //!     let loss = mse_loss(&layer.forward(&watched, &x)?, &y, Reduction::Mean)?;
-//!     parameters.collect(&watched, &tape.backward(&loss)?)?;
+//!     parameters.backward(tape, &watched, &loss)?;
 //!     optimiser.step(&parameters, &StepOptions::default())?;
 //!     Ok(loss)
 //! })?;

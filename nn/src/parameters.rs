@@ -64,7 +64,7 @@ impl Builder {
 
     /// The parameters on `device`, at their starting values, with gradients of 0.
     ///
-    /// Of parameters with the same options there is one bucket; another begins where a device's largest buffer or binding would be exceeded.
+    /// Of matrices with the same options there is one bucket, of vectors another; another begins where a device's largest buffer or binding would be exceeded.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for no parameters, and as [`Init::tensor`]; memory errors of the device.
@@ -190,7 +190,19 @@ impl Parameters {
         Watched::of(&self.values)
     }
 
-    /// Writes each parameter's gradient into its place of the flat gradients, 0 where the loss does not depend on it. The launches are one
+    /// The gradients of `loss`, one element, by the parameters that `tape` watches as `watched`: written into their places of the flat gradients,
+    /// 0 where the loss does not depend on a parameter. The usual way from a loss to a step; most gradients are written there by the operation
+    /// that computes them ([`Tape::backward_into`]). The gradients of other tensors that the tape watches are given back.
+    ///
+    /// # Errors
+    /// As [`Tape::backward`]; [`Error::InvalidArgument`] for handles of other parameters.
+    pub fn backward(&self, tape: Tape, watched: &Watched, loss: &Tensor) -> Result<Gradients> {
+        self.gradients.expect_places("watched parameters", &watched.places)?;
+        let places: Vec<(&Tensor, &Tensor)> = watched.handles().iter().zip(self.gradients.views()).collect();
+        tape.backward_into(loss, &places)
+    }
+
+    /// What [`Parameters::backward`] does, from gradients that are there already: writes each parameter's gradient into its place of the flat gradients, 0 where the loss does not depend on it. The launches are one
     /// copy for each parameter.
     ///
     /// # Errors

@@ -180,3 +180,34 @@ fn gradient_of_dropout_is_the_scale_where_elements_were_kept() {
         }
     }
 }
+
+/// The residual is added to what dropout gives, by the key that it would draw; and both have gradients.
+#[test]
+fn dropout_with_a_residual_is_dropout_and_a_sum() {
+    for device in devices() {
+        let x =
+            Tensor::from_slice(&device, &(0..60).map(|i| i as f32 / 7.0 - 3.0).collect::<Vec<_>>(), [3, 20]).unwrap();
+        let row = Tensor::from_slice(&device, &[0.5f32; 20], [20]).unwrap();
+        for (residual, p) in [(&x.mul_scalar(0.5).unwrap(), 0.3), (&row, 0.3), (&row, 0.0)] {
+            let [one, other] = [0, 1].map(|_| Generator::new(&device, 3).unwrap());
+            let tape = Tape::new();
+            let watched = [x.clone(), residual.clone()].map(|x| tape.watch(&x).unwrap());
+            let y = watched[0].dropout_add(p, &one, &watched[1]).unwrap();
+            let gradients = tape.backward(&y.mul(&y).unwrap().sum(&[]).unwrap()).unwrap();
+            let tape = Tape::new();
+            let parts = [x.clone(), residual.clone()].map(|x| tape.watch(&x).unwrap());
+            let sum = parts[0].dropout(p, &other).unwrap().add(&parts[1]).unwrap();
+            let want = tape.backward(&sum.mul(&sum).unwrap().sum(&[]).unwrap()).unwrap();
+            // One rounding less.
+            let near = |found: &Tensor, want: &Tensor| {
+                let (found, want) = (found.to_vec::<f32>().unwrap(), want.to_vec::<f32>().unwrap());
+                assert!(found.iter().zip(&want).all(|(x, y)| (x - y).abs() <= 1e-6 * y.abs()), "{found:?} {want:?}");
+            };
+            near(&y, &sum);
+            assert_eq!(one.state().unwrap(), other.state().unwrap());
+            for (found, want) in watched.iter().map(|x| gradients.of(x)).zip(parts.iter().map(|x| want.of(x))) {
+                near(found.unwrap(), want.unwrap());
+            }
+        }
+    }
+}

@@ -70,10 +70,11 @@ impl Operation for GraphOp {
             memory
         });
         let results = self.graph.evaluate(&memory.collect::<Vec<_>>(), &self.outputs);
-        results
-            .into_iter()
-            .map(|result| result.into_iter().map(|x| Expected::within(x, f64::INFINITY)).collect())
-            .collect()
+        let of_output = |(memory, spec): (Vec<Scalar>, &TensorSpec)| {
+            let at = |i: u64| Expected::within(memory[spec.layout.index_of(i) as usize], f64::INFINITY);
+            (0..spec.layout.elements()).map(at).collect()
+        };
+        results.into_iter().zip(&self.outputs).map(of_output).collect()
     }
 
     /// By the rules of its steps.

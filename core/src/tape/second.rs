@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{Made, Tape, Track, add, by_rule, into_base};
+use super::ends::{Wanted, by_rule};
+use super::{Made, Tape, Track, add, into_base};
 use crate::{Error, Result, Tensor};
 
 impl Tape {
@@ -65,9 +66,10 @@ impl Tape {
                 .map(|(node, spec)| (node, inner.nodes[node], spec))
                 .collect();
             drop(inner);
-            let found = by_rule(&op, loss.device(), &wanted, &saved, &of_outputs)?;
-            for ((node, base, spec), gradient) in inputs.into_iter().zip(found) {
-                add(gradients.entry(node).or_default(), into_base(&base, &spec, gradient)?)?;
+            let views = inputs.iter().map(|&(_, base, view)| Wanted { base, view, place: None }).collect();
+            let found = by_rule(&op, loss.device(), &wanted, &saved, &of_outputs, views)?;
+            for ((node, ..), gradient) in inputs.into_iter().zip(found) {
+                add(gradients.entry(node).or_default(), gradient)?;
             }
         }
         Ok(targets.iter().map(|node| gradients.get(node).cloned().flatten()).collect())

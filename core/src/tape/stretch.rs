@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::ends::Places;
 use super::{Entry, Made, Tape, Track, live};
 use crate::{Device, Error, Result, Tensor, TensorSpec};
 
@@ -112,7 +113,7 @@ impl Stretch {
                 seeds.push((node, output.spec(), gradient.clone()));
             }
         }
-        let gradients = tape.back(device, seeds)?;
+        let gradients = tape.back(device, seeds, Places::default())?;
         let of = |input: &Tensor| match gradients.of(input) {
             Some(gradient) => Ok(gradient.clone()),
             None => Tensor::zeros(device, input.dtype(), *input.shape()),

@@ -245,3 +245,89 @@ fn a_checkpoint_that_would_lose_a_gradient_is_refused() {
     let y = tape.checkpoint(&[&plain], |inputs| Ok(vec![inputs[0].exp()?])).unwrap().swap_remove(0);
     assert!(tape.backward(&y.sum(&[]).unwrap()).is_err());
 }
+
+/// Places get what new tensors would, bit for bit where the dtype is the same: transposed weights, repeats, reuse and what the loss does
+/// not depend on; each in the middle of a buffer.
+#[test]
+fn gradients_go_to_their_places() {
+    for device in devices() {
+        let inputs = [&[4u64, 6][..], &[5, 6], &[5], &[3], &[5, 5]].map(|shape| {
+            let x = numbers(&device, shape.iter().product(), shape);
+            x.cast(DType::F32).unwrap()
+        });
+        let loss = |t: &[Tensor]| {
+            let y = t[0].matmul(&t[1].t()?)?.add(&t[2])?.gelu()?;
+            let tied = t[4].matmul(&t[4].t()?)?;
+            y.matmul(&tied)?.mul(&t[2])?.sum(&[])
+        };
+        let watch = |tape: &Tape| inputs.iter().map(|input| tape.watch(input).unwrap()).collect::<Vec<Tensor>>();
+        let tape = Tape::new();
+        let watched = watch(&tape);
+        let of_new = tape.backward(&loss(&watched).unwrap()).unwrap();
+        let want: Vec<Option<Vec<f32>>> =
+            watched.iter().map(|x| of_new.of(x).map(|gradient| gradient.to_vec().unwrap())).collect();
+        // Two of them lie in one buffer.
+        let matrices = Tensor::full(&device, DType::F32, [8 + 30 + 2 + 25], f32::NAN).unwrap();
+        let others: Vec<Tensor> =
+            inputs.iter().map(|x| Tensor::full(&device, DType::F32, *x.shape(), 7.0f32).unwrap()).collect();
+        let part = |from: u64, rows: u64, columns: u64| {
+            matrices.slice(0, from..from + rows * columns).unwrap().reshape([rows, columns]).unwrap()
+        };
+        let places = [others[0].clone(), part(8, 5, 6), others[2].clone(), others[3].clone(), part(40, 5, 5)];
+        let tape = Tape::new();
+        let watched = watch(&tape);
+        let loss = loss(&watched).unwrap();
+        let pairs: Vec<(&Tensor, &Tensor)> = watched.iter().zip(&places).collect();
+        let found = tape.backward_into(&loss, &pairs).unwrap();
+        for (number, (place, want)) in places.iter().zip(want).enumerate() {
+            let value = place.to_vec::<f32>().unwrap();
+            match want {
+                Some(want) => {
+                    for (found, want) in value.iter().zip(want) {
+                        assert!((found - want).abs() <= 1e-5 * (1.0 + want.abs()), "input {number}: {found}, {want}");
+                    }
+                    assert!(found.of(&watched[number]).unwrap().buffer().same(place.buffer()));
+                }
+                None => assert_eq!(value, [0.0; 3]),
+            }
+        }
+        // What lies around a place is untouched.
+        assert!(matrices.slice(0, 0..8).unwrap().to_vec::<f32>().unwrap().iter().all(|x| x.is_nan()));
+    }
+}
+
+/// Gradients of 16-bit tensors are added up in f32 places.
+#[test]
+fn places_may_be_wider_than_what_is_watched() {
+    for device in devices() {
+        let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0], [3]).unwrap().cast(DType::F16).unwrap();
+        let place = Tensor::zeros(&device, DType::F32, [3]).unwrap();
+        let tape = Tape::new();
+        let watched = tape.watch(&x).unwrap();
+        // 2048 + 1 is no f16.
+        let large = watched.mul_scalar(2048.0).unwrap().sum(&[]).unwrap();
+        let loss = large.add(&watched.sum(&[]).unwrap()).unwrap();
+        tape.backward_into(&loss, &[(&watched, &place)]).unwrap();
+        assert_eq!(place.to_vec::<f32>().unwrap(), [2049.0; 3]);
+    }
+}
+
+#[test]
+fn places_that_do_not_fit_are_refused() {
+    for device in devices() {
+        let x = Tensor::from_slice(&device, &[1.0f32, 2.0], [2]).unwrap();
+        let refused = |place: &Tensor, of_stranger: bool| {
+            let tape = Tape::new();
+            let watched = tape.watch(&x).unwrap();
+            let loss = watched.sum(&[]).unwrap();
+            let of = if of_stranger { &loss } else { &watched };
+            tape.backward_into(&loss, &[(of, place)]).unwrap_err().to_string()
+        };
+        let zeros = |dtype, shape: &[u64]| Tensor::zeros(&device, dtype, Shape::new(shape).unwrap()).unwrap();
+        assert!(refused(&zeros(DType::F32, &[3]), false).contains("[3]"));
+        assert!(refused(&zeros(DType::F16, &[2]), false).contains("f16"));
+        assert!(refused(&zeros(DType::F32, &[4]).slice_step(0, 0..4, 2).unwrap(), false).contains("not dense"));
+        assert!(refused(&zeros(DType::F32, &[]), true).contains("does not watch"));
+        assert!(refused(&x, false).contains("live tape"));
+    }
+}

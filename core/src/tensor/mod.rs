@@ -157,37 +157,18 @@ impl Tensor {
     /// dense from the start of its buffer; [`Error::DeviceMismatch`]; what the device reports.
     pub fn apply(device: &Device, op: impl Into<Op>, held: &[&Tensor]) -> Result<Vec<Tensor>> {
         let op = op.into();
-        op.validate()?;
-        let specs = op.held();
-        if held.len() != specs.len() {
-            let reason = format!("{} takes {} operands, got {}", op.name(), specs.len(), held.len());
-            return Err(Error::InvalidArgument { what: "operands", reason });
-        }
-        for (at, (tensor, spec)) in held.iter().zip(&specs).enumerate() {
-            same_device(op.name(), device, &tensor.device)?;
-            if tensor.spec() != *spec {
-                let reason =
-                    format!("operand {at} of {} is {spec:?}, and the tensor is {:?}", op.name(), tensor.spec());
-                return Err(Error::InvalidArgument { what: "operands", reason });
-            }
-        }
-        let (inputs, updated) = held.split_at(op.inputs().len());
-        let (mut updated, mut written) = (updated.iter(), Vec::new());
+        let (inputs, updates) = operands(device, &op, held)?;
+        let (mut updated, mut written) = (updates.iter(), Vec::new());
         let mut buffers = Vec::new();
         for Operand { role, spec } in op.outputs() {
             if role == Role::Update {
                 buffers.extend(updated.next().map(|tensor| tensor.buffer.clone()));
                 continue;
             }
-            if !spec.layout.is_contiguous() || spec.layout.offset() != 0 {
-                let reason = format!("{} writes {:?}, not a dense tensor from the start", op.name(), spec.layout);
-                return Err(Error::InvalidArgument { what: "output", reason });
-            }
-            let result = Tensor::empty(device, spec.dtype, *spec.layout.shape())?;
+            let result = new_output(device, &op, &spec)?;
             buffers.push(result.buffer.clone());
             written.push(result);
         }
-        let updates = &held[inputs.len()..];
         tape::refuse_overwriting(op.name(), updates)?;
         let pending = tape::pending(&op, inputs)?;
         let sources: Vec<&Buffer> = inputs.iter().map(|tensor| &tensor.buffer).collect();
@@ -196,6 +177,32 @@ impl Tensor {
             pending.record(&op, inputs, &written.iter().collect::<Vec<_>>());
         }
         Ok(written)
+    }
+
+    /// [`Tensor::apply`] of an operation that updates nothing, on no tape, with outputs that are there already where `places` has one: of
+    /// the dtype and layout that the operation writes.
+    pub(crate) fn apply_into(
+        device: &Device,
+        op: impl Into<Op>,
+        held: &[&Tensor],
+        places: &[Option<&Tensor>],
+    ) -> Result<Vec<Tensor>> {
+        let op = op.into();
+        let (inputs, _) = operands(device, &op, held)?;
+        let outputs = op.outputs().into_iter().zip(places).map(|(output, place)| match place {
+            Some(place) if place.spec() == output.spec => Ok((*place).clone()),
+            Some(place) => {
+                let reason = format!("{} writes {:?}, and its place is {:?}", op.name(), output.spec, place.spec());
+                Err(Error::InvalidArgument { what: "output", reason })
+            }
+            None => new_output(device, &op, &output.spec),
+        });
+        let outputs = outputs.collect::<Result<Vec<Tensor>>>()?;
+        let [sources, targets] =
+            [inputs, &outputs.iter().collect::<Vec<_>>()].map(|tensors| tensors.iter().map(|t| &t.buffer).collect());
+        let (sources, targets): (Vec<&Buffer>, Vec<&Buffer>) = (sources, targets);
+        device.execute(&op, &sources, &targets)?;
+        Ok(outputs)
     }
 
     /// Runs `op` on `inputs`, writing this tensor, which is new.
@@ -411,6 +418,33 @@ fn same_device(op: &'static str, one: &Device, other: &Device) -> Result<()> {
         return Ok(());
     }
     Err(Error::DeviceMismatch { op, lhs: one.id().to_owned(), rhs: other.id().to_owned() })
+}
+
+/// The tensors that `op` reads and those that it updates, if `held` are its operands.
+fn operands<'a, 'b>(device: &Device, op: &Op, held: &'a [&'b Tensor]) -> Result<(&'a [&'b Tensor], &'a [&'b Tensor])> {
+    op.validate()?;
+    let specs = op.held();
+    if held.len() != specs.len() {
+        let reason = format!("{} takes {} operands, got {}", op.name(), specs.len(), held.len());
+        return Err(Error::InvalidArgument { what: "operands", reason });
+    }
+    for (at, (tensor, spec)) in held.iter().zip(&specs).enumerate() {
+        same_device(op.name(), device, &tensor.device)?;
+        if tensor.spec() != *spec {
+            let reason = format!("operand {at} of {} is {spec:?}, and the tensor is {:?}", op.name(), tensor.spec());
+            return Err(Error::InvalidArgument { what: "operands", reason });
+        }
+    }
+    Ok(held.split_at(op.inputs().len()))
+}
+
+/// A new tensor for what `op` writes to the start of a buffer.
+fn new_output(device: &Device, op: &Op, spec: &TensorSpec) -> Result<Tensor> {
+    if !spec.layout.is_contiguous() || spec.layout.offset() != 0 {
+        let reason = format!("{} writes {:?}, not a dense tensor from the start", op.name(), spec.layout);
+        return Err(Error::InvalidArgument { what: "output", reason });
+    }
+    Tensor::empty(device, spec.dtype, *spec.layout.shape())
 }
 
 /// `start + step i`, as [`Tensor::arange`] computes it.

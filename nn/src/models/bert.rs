@@ -251,10 +251,10 @@ impl Layer {
         };
         let attended = attention(&q, &k, &v, &options)?;
         let attended = attended.transpose(1, 2)?.contiguous()?.reshape([dims[0], dims[1], config.hidden])?;
-        let attended = dropout.forward(&self.attended.forward(parameters, &attended)?, config.dropout)?;
-        let x = self.attended_norm.forward(parameters, &attended.add(x)?)?;
+        let attended = dropout.forward_add(&self.attended.forward(parameters, &attended)?, config.dropout, x)?;
+        let x = self.attended_norm.forward(parameters, &attended)?;
         let up = self.up.forward(parameters, &x)?.gelu()?;
-        let down = dropout.forward(&self.down.forward(parameters, &up)?, config.dropout)?;
-        self.norm.forward(parameters, &down.add(&x)?)
+        let down = dropout.forward_add(&self.down.forward(parameters, &up)?, config.dropout, &x)?;
+        self.norm.forward(parameters, &down)
     }
 }

@@ -237,10 +237,8 @@ impl Layer {
         };
         let attended = attention(&part(0)?, &part(1)?, &part(2)?, &options)?;
         let attended = attended.transpose(1, 2)?.contiguous()?.reshape([texts, length, width])?;
-        let attended = dropout.forward(&self.attended.forward(parameters, &attended)?, config.dropout)?;
-        let x = x.add(&attended)?;
+        let x = dropout.forward_add(&self.attended.forward(parameters, &attended)?, config.dropout, x)?;
         let up = gelu_tanh(&self.up.forward(parameters, &self.norm.forward(parameters, &x)?)?)?;
-        let down = dropout.forward(&self.down.forward(parameters, &up)?, config.dropout)?;
-        x.add(&down)
+        dropout.forward_add(&self.down.forward(parameters, &up)?, config.dropout, &x)
     }
 }

@@ -23,7 +23,7 @@ fn a_learnt_text_is_generated() {
             let tape = Tape::new();
             let watched = parameters.watch(&tape)?;
             let loss = decoder.forward(&watched, &x, Dropout::none())?.cross_entropy(&y)?;
-            parameters.collect(&watched, &tape.backward(&loss)?)?;
+            parameters.backward(tape, &watched, &loss)?;
             optimiser.step(&parameters, &StepOptions::default())?;
             Ok(loss)
         })

@@ -87,7 +87,7 @@ impl Run {
             Some(scale) => loss.mul(&scale.scale().reshape(*loss.shape())?)?,
             None => loss.clone(),
         };
-        self.parameters.collect(&watched, &tape.backward(&scaled)?)?;
+        self.parameters.backward(tape, &watched, &scaled)?;
         Ok(loss)
     }
 

@@ -123,7 +123,7 @@ pub fn logits_and_gradients_are_those_of_the_definition(device: &Device) {
         assert!((f64::from(*found) - want).abs() < 5e-5, "{found}, not {want}");
     }
     let loss = logits.cross_entropy(&y).unwrap();
-    parameters.collect(&watched, &tape.backward(&loss).unwrap()).unwrap();
+    parameters.backward(tape, &watched, &loss).unwrap();
     let gradients: Values = parameters.gradients().iter().map(read).collect();
     const STEP: f64 = 1e-5;
     for (name, found) in &gradients {
@@ -217,7 +217,7 @@ impl Run {
         let watched = self.parameters.watch(&tape)?;
         let logits = self.decoder.forward(&watched, &self.batch[0], Dropout::by(&self.generator))?;
         let loss = logits.cross_entropy(&self.batch[1])?;
-        self.parameters.collect(&watched, &tape.backward(&loss)?)?;
+        self.parameters.backward(tape, &watched, &loss)?;
         self.optimiser.step(&self.parameters, &StepOptions { clip: Some(&self.clip), ..StepOptions::default() })?;
         Ok(loss)
     }

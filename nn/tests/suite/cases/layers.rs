@@ -72,7 +72,7 @@ pub fn network_learns(device: &Device) {
             let tape = Tape::new();
             let watched = parameters.watch(&tape)?;
             let loss = binary_cross_entropy_with_logits(&scores(&watched)?, &z, Reduction::Mean)?;
-            parameters.collect(&watched, &tape.backward(&loss)?)?;
+            parameters.backward(tape, &watched, &loss)?;
             optimiser.step(&parameters, &StepOptions { clip: Some(&clip), ..StepOptions::default() })?;
             Ok(loss)
         })

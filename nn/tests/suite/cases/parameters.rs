@@ -81,7 +81,7 @@ pub fn values_are_set_whole_or_not(device: &Device) {
     let wrong = Tensor::full(device, DType::F16, [5], 2.0).unwrap();
     assert!(matches!(parameters.set("b", &wrong), Err(Error::DTypeMismatch { .. })));
     let start = bits(&values(&parameters));
-    let [w, b, v] = [of(&[3, 2]), of(&[5]), of(&[7])];
+    let [w, b, v] = [of(&[3, 2]), of(&[5]), of(&[7, 1])];
     for refused in [&[("w", &w), ("b", &b)][..], &[("w", &w), ("b", &b), ("v", &v), ("w", &w)], &[("x", &w)]] {
         assert!(parameters.load(refused.iter().copied()).is_err());
         assert_eq!(bits(&values(&parameters)), start);

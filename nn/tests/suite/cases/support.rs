@@ -3,9 +3,9 @@
 use polywarp_core::{Device, Result, Tape, Tensor};
 use polywarp_nn::{Builder, Decay, Init, Parameters, Watched};
 
-/// The parameters: name, shape, whether they decay. Two share a bucket, and neither fills its place.
+/// The parameters: name, shape, whether they decay. Two matrices share a bucket, and neither fills its place.
 pub const PARAMETERS: [(&str, &[u64], Decay); 3] =
-    [("w", &[3, 2], Decay::Yes), ("b", &[5], Decay::No), ("v", &[7], Decay::Yes)];
+    [("w", &[3, 2], Decay::Yes), ("b", &[5], Decay::No), ("v", &[7, 1], Decay::Yes)];
 
 /// The parameters at their starting values.
 pub fn parameters(device: &Device) -> Parameters {
