@@ -387,3 +387,6 @@ fn describe(op: &Attention, name: &mut String) {
         name.push_str(&format!(" {:?}", op.precision));
     }
 }
+
+#[cfg(test)]
+mod tests;

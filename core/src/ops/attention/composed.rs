@@ -6,6 +6,7 @@
 use super::{Attention, AttentionDims, AttentionGradient, OP};
 use crate::generator::dropped;
 use crate::graph::{Builder, Graph, Value};
+use crate::operation::Operation;
 use crate::ops::{LogSumExp, Map, ReduceFn, SoftmaxFn};
 use crate::{CompareFn, DType, Expr, KeepDims, Layout, Program, Result, Shape, TensorSpec};
 
@@ -23,7 +24,7 @@ impl Attention {
         let shares = writer.graph.softmax(SoftmaxFn::Softmax, scores, 4)?;
         let shares = writer.graph.cast(shares, self.q.dtype)?;
         let shares = writer.dropped(shares, shape)?;
-        let v = writer.of_group(2)?;
+        let v = writer.of_group(writer.heads[2])?;
         let sums = writer.product(shares, v, self.q.dtype)?;
         let out = writer.by_query(sums)?;
         writer.graph.finish(OP, &[out, lse], &[self.out, self.lse])
@@ -59,8 +60,9 @@ pub(super) fn backward(op: &AttentionGradient) -> Result<Graph> {
         }
         None => delta,
     };
-    let (dout, q) = (writer.of_head(first + 2)?, writer.of_head(0)?);
-    let (k, v) = (writer.of_group(1)?, writer.of_group(2)?);
+    let [q, k, v] = writer.heads;
+    let (dout, q) = (writer.of_head(dout)?, writer.of_head(q)?);
+    let (k, v) = (writer.of_group(k)?, writer.of_group(v)?);
     let slopes = writer.graph.matmul(dout, v.t()?, op.forward.precision, compute)?;
     let slopes = writer.dropped(slopes, shape)?;
     let [_, p, slope, delta_of] = [0, 1, 2, 3].map(Expr::input);
@@ -76,11 +78,7 @@ pub(super) fn backward(op: &AttentionGradient) -> Result<Graph> {
     let dq = writer.by_query(dq)?;
     let dk = writer.by_key(dk, &scaled.cast(dtype))?;
     let dv = writer.by_key(dv, &Expr::input(0).cast(dtype))?;
-    writer.graph.finish(op_name(), &[dq, dk, dv], &[op.dq, op.dk, op.dv])
-}
-
-fn op_name() -> &'static str {
-    "attention_gradient"
+    writer.graph.finish(op.name(), &[dq, dk, dv], &[op.dq, op.dk, op.dv])
 }
 
 /// A graph under construction. Its tensors of pairs are [batch, groups, heads of a group, queries, keys].
@@ -88,11 +86,19 @@ struct Writer<'a> {
     op: &'a Attention,
     dims: AttentionDims,
     graph: Builder,
+    /// q, k and v, dense: a graph has gradients of views of an input, and not of views of a view.
+    heads: [Value; 3],
 }
 
 impl<'a> Writer<'a> {
     fn new(op: &'a Attention, inputs: Vec<TensorSpec>) -> Result<Writer<'a>> {
-        Ok(Writer { op, dims: op.dims(), graph: Builder::new(inputs) })
+        let mut graph = Builder::new(inputs);
+        let mut dense = |number: usize| {
+            let x = graph.input(number)?;
+            graph.contiguous(x)
+        };
+        let heads = [dense(0)?, dense(1)?, dense(2)?];
+        Ok(Writer { op, dims: op.dims(), graph, heads })
     }
 
     /// Whether there are pairs that are not seen.
@@ -100,18 +106,18 @@ impl<'a> Writer<'a> {
         self.op.causal || self.op.mask.is_some()
     }
 
-    /// Operand `number` [batch, queries, heads, n] as [batch, groups, heads of a group, queries, n].
-    fn of_head(&self, number: usize) -> Result<Value> {
+    /// `x` [batch, queries, heads, n] as [batch, groups, heads of a group, queries, n].
+    fn of_head(&self, x: Value) -> Result<Value> {
         let AttentionDims { batch, queries, groups, .. } = self.dims;
-        let x = self.graph.input(number)?.transpose(1, 2)?;
+        let x = x.transpose(1, 2)?;
         let n = x.dims()[3];
         x.reshape([batch, groups, self.dims.shared(), queries, n])
     }
 
-    /// Operand `number` [batch, keys, groups, n] as [batch, groups, 1, keys, n].
-    fn of_group(&self, number: usize) -> Result<Value> {
+    /// `x` [batch, keys, groups, n] as [batch, groups, 1, keys, n].
+    fn of_group(&self, x: Value) -> Result<Value> {
         let AttentionDims { batch, keys, groups, .. } = self.dims;
-        let x = self.graph.input(number)?.transpose(1, 2)?;
+        let x = x.transpose(1, 2)?;
         let n = x.dims()[3];
         x.reshape([batch, groups, 1, keys, n])
     }
@@ -120,7 +126,7 @@ impl<'a> Writer<'a> {
     fn scores(&mut self) -> Result<Value> {
         let AttentionDims { batch, queries, keys, groups, .. } = self.dims;
         let compute = self.op.q.dtype.compute();
-        let (q, k) = (self.of_head(0)?, self.of_group(1)?);
+        let (q, k) = (self.of_head(self.heads[0])?, self.of_group(self.heads[1])?);
         let products = self.graph.matmul(q, k.t()?, self.op.precision, compute)?;
         let shape = Shape::new(&[batch, groups, self.dims.shared(), queries, keys])?;
         let (mut values, mut hidden): (Vec<Value>, Option<Expr>) = (vec![products], None);

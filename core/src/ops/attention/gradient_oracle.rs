@@ -4,7 +4,7 @@
 //!
 //! | number | error |
 //! |---|---|
-//! | p | relative, `t = e^off - 1 + u (16 + 4 abs(s) + 4 abs(lse)) + 3 w` |
+//! | p | relative, `t = e^off - 1 + u (16 + 6 abs(s) + 6 abs(lse)) + 3 w` |
 //! | delta = sum dout out | `D = u h(width) sum abs(dout out)` |
 //! | dP = sum dout v | `E = (u h(width) + 2 r) sum abs(dout v)` |
 //! | dS = p (m dP - delta + dlse) | `p (t abs(m dP - delta + dlse) + m E + D + 4 u (m abs(dP) + abs(delta) + abs(dlse)))`, then w |
@@ -58,7 +58,7 @@ pub(super) fn backward(op: &AttentionGradient, before: &[HostTensor]) -> Vec<Vec
             let [s, off] = pairs.score([b, h, i, j]);
             // A query whose scores are all -inf has seen nothing either.
             let p = if lse == f64::NEG_INFINITY { 0.0 } else { (s - lse).exp() };
-            let t = off.exp_m1() + u * (16.0 + 4.0 * s.abs() + 4.0 * lse.abs()) + 3.0 * w;
+            let t = off.exp_m1() + u * (16.0 + 6.0 * s.abs() + 6.0 * lse.abs()) + 3.0 * w;
             let t = if p == 0.0 { 0.0 } else { t };
             let kept = pairs.kept([b, h, i, j]);
             let (query, key, value) = (pairs.query(b, i, h), pairs.key_of(b, j, h), pairs.value_of(b, j, h));

@@ -6,7 +6,7 @@
 //! | number | error |
 //! |---|---|
 //! | score s | `off = scale sum abs(q k) (u h(size) + 2 r) + 4 u abs(s)`, r being what factors of f32 products may lose |
-//! | exponential | relative, `t = e^off - 1 + u (16 + 2 abs(s - max) + 2 abs(max))` |
+//! | exponential | relative, `t = e^off - 1 + u (16 + 6 abs(s - max) + 2 abs(max))` |
 //! | their sum | relative, `T = sum p t + u h(keys)` |
 //! | lse | `T (1 + T) + u (16 + 8 abs(log sum) + 2 abs(max) + 2 abs(lse))` |
 //! | out | `sum p abs(v) ((t + T) / (1 - T) + u h(keys) + 4 w)`, and what is lost where a probability is subnormal |
@@ -211,7 +211,7 @@ fn row(pairs: &Pairs<'_>, [b, h, i]: [u64; 3]) -> (Expected, Vec<Expected>) {
         .iter()
         .map(|&[s, off]| {
             let share = (s - lse).exp();
-            let relative = off.exp_m1() + u * (16.0 + 2.0 * (s - max).abs() + 2.0 * max.abs());
+            let relative = off.exp_m1() + u * (16.0 + 6.0 * (s - max).abs() + 2.0 * max.abs());
             if share == 0.0 { [0.0, 0.0] } else { [share, relative] }
         })
         .collect();
