@@ -137,6 +137,9 @@ impl<'a, A: Real> Heads<'a, A> {
 
     /// Row `i` of a place.
     fn row(&self, place: gemm::Layout, i: usize) -> &[A] {
+        if place.cols == 0 {
+            return &[];
+        }
         let start = (place.offset as isize + i as isize * place.row_stride) as usize;
         &self.data[start..start + place.cols]
     }
