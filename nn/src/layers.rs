@@ -3,7 +3,7 @@
 //! A layer holds names and sizes, no tensors: it registers its parameters when it is made, and asks a [`Watched`] for them when it is used. The
 //! decision to know: names, shapes and starting values are PyTorch's, so that a `state_dict` fits.
 
-use polywarp_core::{Error, Generator, MatmulOptions, Missing, Result, Tensor};
+use polywarp_core::{Error, Generator, MatmulOptions, Missing, RandomKey, Result, Tensor};
 
 use crate::{Builder, Decay, Init, Watched, rms_norm};
 
@@ -126,6 +126,11 @@ impl<'a> Dropout<'a> {
     /// Nothing is dropped.
     pub fn none() -> Dropout<'a> {
         Dropout { generator: None }
+    }
+
+    /// The key of the next numbers; none where nothing is dropped.
+    pub(crate) fn key(&self) -> Result<Option<RandomKey>> {
+        self.generator.map(Generator::key).transpose()
     }
 
     /// `x` with each element dropped at this rate, the others scaled by 1 / (1 - rate).
