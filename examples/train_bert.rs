@@ -70,7 +70,7 @@ impl Training {
         let watched = self.parameters.watch_as(&tape, self.policy)?;
         let dropout = self.generator.as_ref().map_or_else(Dropout::none, Dropout::by);
         let hidden = self.bert.forward(&watched, &BertInput::new(&self.batch[0]), dropout)?;
-        let loss = self.bert.predict(&watched, &hidden)?.cross_entropy(&self.batch[1])?;
+        let loss = self.bert.loss(&watched, &hidden, &self.batch[1])?;
         let scaled = match &self.scale {
             Some(scale) => loss.mul(&scale.scale().reshape(*loss.shape())?)?,
             None => loss.clone(),

@@ -19,10 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 mod ends;
+mod parts;
 mod second;
 mod stretch;
 
-use self::ends::Places;
+use self::ends::{Places, Wanted};
+use self::parts::Sum;
 
 use self::stretch::Stretch;
 
@@ -212,44 +214,57 @@ impl Tape {
     }
 
     /// The gradients of all that is watched, from those of some nodes, each as a view of it.
-    fn back(self, device: &Device, seeds: Vec<(usize, TensorSpec, Tensor)>, mut places: Places) -> Result<Gradients> {
+    fn back(self, device: &Device, seeds: Vec<(usize, TensorSpec, Tensor)>, places: Places) -> Result<Gradients> {
         let mut inner = std::mem::take(&mut *self.shared.lock());
-        let mut gradients: Vec<Option<Tensor>> = vec![None; inner.nodes.len()];
+        let mut sums: Vec<Sum> = inner.nodes.iter().map(|_| Sum::None).collect();
         for (node, view, gradient) in seeds {
-            places.add(node, &mut gradients[node], into_base(&inner.nodes[node], &view, gradient)?)?;
+            let base = inner.nodes[node];
+            places.add(node, &base, &mut sums[node], into_base(&base, &view, gradient)?)?;
         }
         // Entries stand in the order in which they ran: nothing later reads what an earlier one wrote.
         while let Some(entry) = inner.entries.pop() {
-            let of_outputs: Vec<Option<Tensor>> = entry.outputs.iter().map(|&node| gradients[node].take()).collect();
+            let of_outputs = entry.outputs.iter().map(|&node| sums[node].take(&inner.nodes[node]));
+            let of_outputs = of_outputs.collect::<Result<Vec<Option<Tensor>>>>()?;
             if of_outputs.iter().all(Option::is_none) {
                 continue;
             }
             let wanted: Vec<bool> = entry.inputs.iter().map(Option::is_some).collect();
-            let inputs = entry.made.inputs();
-            let tracked: Vec<(usize, TensorSpec)> =
-                entry.inputs.iter().zip(inputs).filter_map(|(node, spec)| Some(((*node)?, spec))).collect();
+            let inputs = entry.inputs.iter().zip(entry.made.inputs());
+            let views: Vec<(usize, Wanted<'_>)> = inputs
+                .filter_map(|(node, view)| Some(((*node)?, view)))
+                .map(|(node, view)| {
+                    let (base, sum) = (inner.nodes[node], &sums[node]);
+                    let is_part = places.takes_part(node, &base, &view, sum);
+                    (node, Wanted { base, view, place: places.for_first(node, sum), is_part })
+                })
+                .collect();
             let found = match &entry.made {
                 Made::By(op) => {
-                    let views = tracked.iter().map(|&(node, view)| {
-                        let place = places.for_first(node, &gradients);
-                        ends::Wanted { base: inner.nodes[node], view, place }
-                    });
-                    ends::by_rule(op, device, &wanted, &entry.saved, &of_outputs, views.collect())?
+                    let views: Vec<Wanted<'_>> = views.iter().map(|(_, view)| view.clone()).collect();
+                    ends::by_rule(op, device, &wanted, &entry.saved, &of_outputs, &views)?
                 }
                 Made::Again(stretch) => {
                     let found = stretch.backward(device, &wanted, &entry.saved, &of_outputs)?;
-                    let laid = tracked.iter().zip(found);
-                    laid.map(|((node, view), gradient)| into_base(&inner.nodes[*node], view, gradient))
-                        .collect::<Result<_>>()?
+                    views.iter().zip(found).map(|((_, view), gradient)| view.laid(gradient)).collect::<Result<_>>()?
                 }
             };
-            for ((node, _), gradient) in tracked.into_iter().zip(found) {
-                places.add(node, &mut gradients[node], gradient)?;
+            for ((node, Wanted { base, view, is_part, .. }), gradient) in views.into_iter().zip(found) {
+                // Two inputs may be one part of one tensor: the second is laid.
+                if is_part && places.takes_part(node, &base, &view, &sums[node]) {
+                    places.add_part(node, &base, &view, &mut sums[node], gradient)?;
+                } else {
+                    let gradient = if is_part { into_base(&base, &view, gradient)? } else { gradient };
+                    places.add(node, &base, &mut sums[node], gradient)?;
+                }
             }
         }
-        places.finish(&mut gradients)?;
-        let watched = gradients.into_iter().enumerate().filter(|(node, _)| inner.watched[*node]);
-        let of = watched.filter_map(|(node, gradient)| Some((node, gradient?))).collect();
+        places.finish(&sums)?;
+        let mut of = HashMap::new();
+        for (node, sum) in sums.iter_mut().enumerate().filter(|(node, _)| inner.watched[*node]) {
+            if let Some(gradient) = sum.take(&inner.nodes[node])? {
+                of.insert(node, gradient);
+            }
+        }
         Ok(Gradients { tape: self.shared.id, of })
     }
 }

@@ -21,6 +21,8 @@ pub(crate) const ALIGNMENT: u64 = 64;
 pub(crate) struct Entry {
     pub name: String,
     pub shape: Shape,
+    /// The shape with the room behind it: more of the first axis, or the same.
+    pub room: Shape,
     pub init: Init,
     pub decay: Decay,
 }
@@ -32,6 +34,8 @@ pub(crate) struct Place {
     /// Its first element in the bucket.
     pub start: u64,
     pub shape: Shape,
+    /// The shape with the room behind it, which is 0 and stays 0.
+    pub room: Shape,
 }
 
 /// Where all parameters lie: what everything flat is laid out by.
@@ -51,9 +55,9 @@ impl Places {
         let mut buckets: Vec<(u64, Decay)> = Vec::new();
         let mut has_matrices: Vec<bool> = Vec::new();
         let mut places = Vec::with_capacity(entries.len());
-        for Entry { shape, decay, .. } in entries.iter().rev() {
+        for Entry { shape, room, decay, .. } in entries.iter().rev() {
             let too_large = || Error::SizeOverflow { shape: shape.dims().to_vec(), dtype: Some(DType::F32) };
-            let elements = shape.elements().checked_next_multiple_of(ALIGNMENT).ok_or_else(too_large)?;
+            let elements = room.elements().checked_next_multiple_of(ALIGNMENT).ok_or_else(too_large)?;
             let fits = |end: u64| end.checked_add(elements).is_some_and(|end| end <= most);
             let is_matrix = shape.rank() > 1;
             let alike = |bucket: &usize| buckets[*bucket].1 == *decay && has_matrices[*bucket] == is_matrix;
@@ -63,7 +67,7 @@ impl Places {
                 has_matrices.push(is_matrix);
                 buckets.len() - 1
             });
-            places.push(Place { bucket, start: buckets[bucket].0, shape: *shape });
+            places.push(Place { bucket, start: buckets[bucket].0, shape: *shape, room: *room });
             buckets[bucket].0 += elements;
         }
         places.reverse();
@@ -88,6 +92,8 @@ pub struct Flat {
     tensors: Vec<Tensor>,
     /// A view of each parameter's place, in order of registration.
     views: Vec<Tensor>,
+    /// The same with the room behind it.
+    rooms: Vec<Tensor>,
 }
 
 impl Flat {
@@ -108,12 +114,13 @@ impl Flat {
     }
 
     fn of(places: &Arc<Places>, tensors: Vec<Tensor>) -> Result<Flat> {
-        let view = |place: &Place| {
-            let elements = place.start..place.start + place.shape.elements();
-            tensors[place.bucket].slice(0, elements)?.reshape(place.shape)
+        let view = |place: &Place, shape: Shape| {
+            let elements = place.start..place.start + shape.elements();
+            tensors[place.bucket].slice(0, elements)?.reshape(shape)
         };
-        let views = places.places.iter().map(view).collect::<Result<_>>()?;
-        Ok(Flat { places: Arc::clone(places), tensors, views })
+        let views = places.places.iter().map(|place| view(place, place.shape)).collect::<Result<_>>()?;
+        let rooms = places.places.iter().map(|place| view(place, place.room)).collect::<Result<_>>()?;
+        Ok(Flat { places: Arc::clone(places), tensors, views, rooms })
     }
 
     /// The tensors of the buckets, `[n]` each: padding between parameters included, which is 0.
@@ -138,6 +145,11 @@ impl Flat {
         &self.views
     }
 
+    /// The places with the room behind them.
+    pub(crate) fn rooms(&self) -> &[Tensor] {
+        &self.rooms
+    }
+
     /// Whether both are laid out for the same parameters; `what` is refused if not.
     pub(crate) fn expect_places(&self, what: &'static str, places: &Arc<Places>) -> Result<()> {
         if Arc::ptr_eq(&self.places, places) {
@@ -155,7 +167,8 @@ mod tests {
     #[test]
     fn places_of_full_buckets_go_into_new_ones() {
         let entry = |(name, elements, decay): (&str, u64, Decay)| {
-            Ok(Entry { name: name.to_owned(), shape: Shape::new(&[elements])?, init: Init::Zeros, decay })
+            let shape = Shape::new(&[elements])?;
+            Ok(Entry { name: name.to_owned(), shape, room: shape, init: Init::Zeros, decay })
         };
         let entries = [("a", 1, Decay::Yes), ("b", 64, Decay::No), ("c", 65, Decay::Yes), ("d", 300, Decay::Yes)];
         let entries: Vec<Entry> = entries.into_iter().map(entry).collect::<Result<_>>().unwrap();

@@ -92,8 +92,20 @@ impl Embedding {
         init: Init,
         padding: Option<u32>,
     ) -> Result<Embedding> {
+        Embedding::with_room(builder, prefix, [rows, width], 1, init, padding)
+    }
+
+    /// The same with room for a multiple of rows: see [`Builder::add_with_room`].
+    pub(crate) fn with_room(
+        builder: &mut Builder,
+        prefix: &str,
+        [rows, width]: [u64; 2],
+        multiple: u64,
+        init: Init,
+        padding: Option<u32>,
+    ) -> Result<Embedding> {
         let weight = format!("{prefix}.weight");
-        builder.add(weight.as_str(), [rows, width], init, Decay::Yes)?;
+        builder.add_with_room(weight.as_str(), [rows, width], multiple, init, Decay::Yes)?;
         Ok(Embedding { weight, padding })
     }
 

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use polywarp_core::{DType, Device, Error, Expr, Gradients, IntoShape, Result, Tape, Tensor};
+use polywarp_core::{DType, Device, Error, Expr, Gradients, IntoShape, Result, Shape, Tape, Tensor};
 
 use crate::flat::{ALIGNMENT, Entry, Places};
 use crate::{Flat, Init, Policy, Watched, constant, invalid};
@@ -47,6 +47,19 @@ impl Builder {
     /// # Errors
     /// [`Error::InvalidArgument`] for an empty name, a name that there is already, and a shape without elements; as [`IntoShape`].
     pub fn add(&mut self, name: impl Into<String>, shape: impl IntoShape, init: Init, decay: Decay) -> Result<()> {
+        self.add_with_room(name, shape, 1, init, decay)
+    }
+
+    /// One more parameter, with room behind it for a first extent that is a multiple of `multiple`: zeros, for products that are faster so.
+    /// Whoever reads the room ([`Watched::with_room`]) answers for a gradient of exactly zero there.
+    pub(crate) fn add_with_room(
+        &mut self,
+        name: impl Into<String>,
+        shape: impl IntoShape,
+        multiple: u64,
+        init: Init,
+        decay: Decay,
+    ) -> Result<()> {
         let (name, shape) = (name.into(), shape.into_shape()?);
         if name.is_empty() {
             return invalid("parameter", "its name is empty");
@@ -58,7 +71,11 @@ impl Builder {
             return invalid("parameter", format!("there are two named `{name}`"));
         }
         let decay = if self.all_decay { Decay::Yes } else { decay };
-        self.entries.push(Entry { name, shape, init, decay });
+        let mut room = shape.dims().to_vec();
+        if let Some(first) = room.first_mut() {
+            *first = first.checked_next_multiple_of(multiple).unwrap_or(*first);
+        }
+        self.entries.push(Entry { name, shape, room: Shape::new(&room)?, init, decay });
         Ok(())
     }
 
@@ -180,9 +197,9 @@ impl Parameters {
             DType::F16 | DType::BF16 => Some(self.values.cast(policy.compute)?),
             dtype => return Err(Error::UndefinedForDType { op: "policy", dtype }),
         };
-        let views = lowered.as_ref().unwrap_or(&self.values).views();
-        let handles = views.iter().map(|view| tape.watch(view)).collect::<Result<_>>()?;
-        Ok(Watched::new(Arc::clone(self.places()), handles, policy))
+        let rooms = lowered.as_ref().unwrap_or(&self.values).rooms();
+        let rooms = rooms.iter().map(|view| tape.watch(view)).collect::<Result<_>>()?;
+        Watched::new(Arc::clone(self.places()), rooms, policy)
     }
 
     /// The parameters as layers take them, on no tape: for use after training.
@@ -198,7 +215,7 @@ impl Parameters {
     /// As [`Tape::backward`]; [`Error::InvalidArgument`] for handles of other parameters.
     pub fn backward(&self, tape: Tape, watched: &Watched, loss: &Tensor) -> Result<Gradients> {
         self.gradients.expect_places("watched parameters", &watched.places)?;
-        let places: Vec<(&Tensor, &Tensor)> = watched.handles().iter().zip(self.gradients.views()).collect();
+        let places: Vec<(&Tensor, &Tensor)> = watched.rooms().iter().zip(self.gradients.rooms()).collect();
         tape.backward_into(loss, &places)
     }
 
@@ -209,7 +226,7 @@ impl Parameters {
     /// [`Error::InvalidArgument`] for handles of other parameters; what the device reports.
     pub fn collect(&self, watched: &Watched, gradients: &Gradients) -> Result<()> {
         self.gradients.expect_places("watched parameters", &watched.places)?;
-        for (view, handle) in self.gradients.views().iter().zip(watched.handles()) {
+        for (view, handle) in self.gradients.rooms().iter().zip(watched.rooms()) {
             match gradients.of(handle) {
                 Some(gradient) if gradient.dtype() == view.dtype() => view.assign(gradient)?,
                 Some(gradient) => {
@@ -229,7 +246,7 @@ impl Parameters {
     /// As [`Parameters::collect`].
     pub fn accumulate(&self, watched: &Watched, gradients: &Gradients) -> Result<()> {
         self.gradients.expect_places("watched parameters", &watched.places)?;
-        for (view, handle) in self.gradients.views().iter().zip(watched.handles()) {
+        for (view, handle) in self.gradients.rooms().iter().zip(watched.rooms()) {
             if let Some(gradient) = gradients.of(handle) {
                 let sum = Expr::input(1) + Expr::input(0).cast(view.dtype());
                 Tensor::update(&[sum], &[gradient], &[view])?;

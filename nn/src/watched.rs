@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use polywarp_core::{Result, Tensor};
 
-use crate::flat::Places;
+use crate::flat::{Place, Places};
 use crate::{Flat, Policy};
 
 /// Handles of all parameters.
@@ -16,16 +16,23 @@ use crate::{Flat, Policy};
 pub struct Watched {
     pub(crate) places: Arc<Places>,
     handles: Vec<Tensor>,
+    /// What a tape watches: with the room behind each.
+    rooms: Vec<Tensor>,
     policy: Policy,
 }
 
 impl Watched {
-    pub(crate) fn new(places: Arc<Places>, handles: Vec<Tensor>, policy: Policy) -> Watched {
-        Watched { places, handles, policy }
+    pub(crate) fn new(places: Arc<Places>, rooms: Vec<Tensor>, policy: Policy) -> Result<Watched> {
+        let exact = |(room, place): (&Tensor, &Place)| {
+            if place.room == place.shape { Ok(room.clone()) } else { room.slice(0, 0..place.shape.dims()[0]) }
+        };
+        let handles = rooms.iter().zip(&places.places).map(exact).collect::<Result<_>>()?;
+        Ok(Watched { places, handles, rooms, policy })
     }
 
     pub(crate) fn of(flat: &Flat) -> Watched {
-        Watched::new(Arc::clone(&flat.places), flat.views().to_vec(), Policy::F32)
+        let (handles, rooms) = (flat.views().to_vec(), flat.rooms().to_vec());
+        Watched { places: Arc::clone(&flat.places), handles, rooms, policy: Policy::F32 }
     }
 
     /// In what the parameters are given, and how exact products are.
@@ -41,8 +48,13 @@ impl Watched {
         Ok(&self.handles[self.places.number(name)?])
     }
 
-    /// In order of registration.
-    pub(crate) fn handles(&self) -> &[Tensor] {
-        &self.handles
+    /// The parameter `name` with the room behind it, zeros: for products whose extents are to be multiples.
+    pub(crate) fn with_room(&self, name: &str) -> Result<&Tensor> {
+        Ok(&self.rooms[self.places.number(name)?])
+    }
+
+    /// What a tape watches, in order of registration.
+    pub(crate) fn rooms(&self) -> &[Tensor] {
+        &self.rooms
     }
 }

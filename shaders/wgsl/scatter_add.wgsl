@@ -1,12 +1,12 @@
 // Computes      y[r, c] = sum of x[i, c] over the positions i with at[i] = r, for every r that is named; the others are zero already.
 // Algorithm     1. a workgroup for each position looks whether an earlier one names the same row, and leaves that row to it;
-//               2. by THREADS positions at a time it marks those of its row and adds their values in order.
+//               2. by THREADS positions at a time it marks those of its row and adds their values in order, DEPTH loaded at once.
 // Tiling        THREADS * COLUMNS columns a workgroup.
 // Mapping       workgroup = (position, run of columns); thread t owns columns t, t + THREADS, ... of the run.
 // Shared memory a bit for each position of a pass, and two words.
 // Traffic       every value once, every sum once; indices positions^2 / 2 times, from caches.
 // Numerics      one sum in the order of the positions, in the computed type.
-// Requires      prelude: Params; const THREADS, COLUMNS, WORDS (THREADS / 32); alias Sum; load_x, load_at, store_y.
+// Requires      prelude: Params; const THREADS, COLUMNS, WORDS (THREADS / 32), DEPTH; alias Sum; load_x, load_at, store_y.
 // Measured      not measured.
 
 var<workgroup> marks: array<atomic<u32>, WORDS>;
@@ -46,17 +46,34 @@ fn main(
             atomicOr(&marks[thread / 32u], 1u << (thread % 32u));
         }
         workgroupBarrier(); // all marks are there
-        for (var word = 0u; word < WORDS; word++) {
-            var left = atomicLoad(&marks[word]);
-            while left != 0u {
-                let position = start + word * 32u + countTrailingZeros(left);
-                left &= left - 1u;
-                let x = params.x_offset + position * params.x_stride;
-                for (var column = 0u; column < COLUMNS; column++) {
-                    let c = first + column * THREADS;
-                    if c < params.row { sums[column] += load_x(x + c); }
+        var word = 0u;
+        var left = atomicLoad(&marks[0]);
+        var more = true;
+        while more {
+            // The next DEPTH marked positions; all their loads are under way before one is added.
+            var taken: array<u32, DEPTH>;
+            var found = 0u;
+            for (var i = 0u; i < DEPTH; i++) {
+                while left == 0u && word + 1u < WORDS {
+                    word++;
+                    left = atomicLoad(&marks[word]);
+                }
+                taken[i] = own;
+                if left != 0u {
+                    taken[i] = start + word * 32u + countTrailingZeros(left);
+                    left &= left - 1u;
+                    found++;
                 }
             }
+            for (var column = 0u; column < COLUMNS; column++) {
+                let c = first + column * THREADS;
+                if c < params.row {
+                    var values: array<Sum, DEPTH>;
+                    for (var i = 0u; i < DEPTH; i++) { values[i] = load_x(params.x_offset + taken[i] * params.x_stride + c); }
+                    for (var i = 0u; i < DEPTH; i++) { sums[column] += select(Sum(), values[i], i < found); }
+                }
+            }
+            more = found == DEPTH;
         }
         workgroupBarrier(); // the marks have been read
     }

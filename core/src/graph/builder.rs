@@ -284,9 +284,22 @@ impl Builder {
     /// As [`Copy::new`].
     pub(crate) fn laid(&mut self, x: Value, place: TensorSpec, shape: Shape) -> Result<Value> {
         let zeros = self.full(place.dtype, shape, 0)?;
-        let copy = Copy::new(x.spec, place)?;
-        self.push(Op::from(copy), vec![x.place], vec![zeros.place]);
+        self.lay(x, zeros, place)?;
         Ok(zeros)
+    }
+
+    /// Room for `spec`, for [`Builder::lay`] to fill.
+    pub(crate) fn place(&mut self, spec: TensorSpec) -> Value {
+        Value { place: self.temp(spec), spec }
+    }
+
+    /// Puts `x` where the view `place` of `whole` is.
+    ///
+    /// # Errors
+    /// As [`Copy::new`].
+    pub(crate) fn lay(&mut self, x: Value, whole: Value, place: TensorSpec) -> Result<()> {
+        self.push(Op::from(Copy::new(x.spec, place)?), vec![x.place], vec![whole.place]);
+        Ok(())
     }
 
     /// The same elements, dense.

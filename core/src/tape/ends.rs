@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use super::parts::Sum;
 use super::{Tape, add, into_base, rule};
 use crate::gradient::Needs;
 use crate::graph::{End, GraphOp};
@@ -19,25 +20,59 @@ pub(super) struct Places {
 
 impl Places {
     /// The place of `node`, if nothing is there yet.
-    pub fn for_first(&self, node: usize, gradients: &[Option<Tensor>]) -> Option<&Tensor> {
-        self.of.get(&node).filter(|_| gradients[node].is_none())
+    pub fn for_first(&self, node: usize, sum: &Sum) -> Option<&Tensor> {
+        self.of.get(&node).filter(|_| sum.is_none())
+    }
+
+    /// Whether the gradient of `view` is wanted as the operation gives it: its part of a place that has a gradient already, or one of
+    /// several parts.
+    pub fn takes_part(&self, node: usize, base: &TensorSpec, view: &TensorSpec, sum: &Sum) -> bool {
+        if self.of.contains_key(&node) {
+            return !sum.is_none() && view.layout.is_contiguous();
+        }
+        sum.takes(base, view)
+    }
+
+    /// Adds the gradient of a part, which is taken.
+    pub fn add_part(
+        &self,
+        node: usize,
+        base: &TensorSpec,
+        view: &TensorSpec,
+        sum: &mut Sum,
+        gradient: Tensor,
+    ) -> Result<()> {
+        let Some(place) = self.of.get(&node) else {
+            sum.put(base, *view, gradient);
+            return Ok(());
+        };
+        let offset = place.layout().offset() + view.layout.offset() - base.layout.offset();
+        let part =
+            place.seen_as(TensorSpec::new(place.dtype(), Layout::contiguous(*view.layout.shape()).with_offset(offset)));
+        let value = Expr::input(0).cast(place.dtype());
+        Tensor::update(&[Expr::input(1) + value], &[&gradient], &[&part]).map(drop)
     }
 
     /// Adds a contribution to the gradient of `node`: in its place, if it has one.
-    pub fn add(&mut self, node: usize, sum: &mut Option<Tensor>, gradient: Tensor) -> Result<()> {
-        let Some(place) = self.of.get(&node) else { return add(sum, gradient) };
+    pub fn add(&self, node: usize, base: &TensorSpec, sum: &mut Sum, gradient: Tensor) -> Result<()> {
+        let Some(place) = self.of.get(&node) else {
+            let mut whole = sum.take(base)?;
+            add(&mut whole, gradient)?;
+            *sum = whole.map_or(Sum::None, Sum::Whole);
+            return Ok(());
+        };
         let value = Expr::input(0).cast(place.dtype());
-        if sum.is_some() {
+        if !sum.is_none() {
             Tensor::update(&[Expr::input(1) + value], &[&gradient], &[place])?;
         } else if !is_same(place, &gradient) {
             Tensor::update(&[value], &[&gradient], &[place])?;
         }
-        *sum = Some(place.clone());
+        *sum = Sum::Whole(place.clone());
         Ok(())
     }
 
     /// Places without a gradient become zero.
-    pub fn finish(self, gradients: &mut [Option<Tensor>]) -> Result<()> {
+    pub fn finish(self, gradients: &[Sum]) -> Result<()> {
         for (node, place) in self.of {
             if gradients[node].is_none() {
                 Tensor::update(&[Expr::constant(0.0).cast(place.dtype())], &[], &[&place])?;
@@ -79,6 +114,7 @@ impl Tape {
 }
 
 /// A gradient that is wanted.
+#[derive(Clone)]
 pub(super) struct Wanted<'a> {
     /// The tensor that it is of.
     pub base: TensorSpec,
@@ -86,13 +122,23 @@ pub(super) struct Wanted<'a> {
     pub view: TensorSpec,
     /// Where it goes.
     pub place: Option<&'a Tensor>,
+    /// It is wanted as the operation gives it, to be added in a place.
+    pub is_part: bool,
 }
 
 impl Wanted<'_> {
+    /// What an operation gives for the view, as it is wanted.
+    pub fn laid(&self, gradient: Tensor) -> Result<Tensor> {
+        if self.is_part { Ok(gradient) } else { into_base(&self.base, &self.view, gradient) }
+    }
+
     /// How the rule's result is to end: in the order of memory, where the view is the whole in another order; in its place, where that is
     /// 16 bytes from the last, as operations write.
     fn end(&self, taken: &[&Tensor]) -> Option<(End, Option<&Tensor>)> {
         let (base, view) = (&self.base, &self.view);
+        if self.is_part {
+            return None;
+        }
         let order = view.layout.dense_order()?;
         let shape = *view.layout.permute(&order).ok()?.shape();
         let is_whole = view.layout.elements() == base.layout.elements();
@@ -116,14 +162,14 @@ impl Wanted<'_> {
     }
 }
 
-/// The gradients of the wanted inputs of `op`, in order, each laid into the tensor that it is of.
+/// The gradients of the wanted inputs of `op`, in order, each laid into the tensor that it is of unless it is to be added there.
 pub(super) fn by_rule(
     op: &Op,
     device: &Device,
     wanted: &[bool],
     saved: &[Option<Tensor>],
     of_outputs: &[Option<Tensor>],
-    views: Vec<Wanted<'_>>,
+    views: &[Wanted<'_>],
 ) -> Result<Vec<Tensor>> {
     let given: Vec<bool> = of_outputs.iter().map(Option::is_some).collect();
     let mut rule = rule(op, &Needs { inputs: wanted, outputs: &given })?;
@@ -151,7 +197,7 @@ pub(super) fn by_rule(
     let found =
         if is_new { Tensor::apply(device, op, &held)? } else { Tensor::apply_into(device, op, &held, &places)? };
     let laid = found.into_iter().zip(views).zip(is_ended).map(|((gradient, view), is_ended)| {
-        if is_ended { gradient.reshape(*view.base.layout.shape()) } else { into_base(&view.base, &view.view, gradient) }
+        if is_ended { gradient.reshape(*view.base.layout.shape()) } else { view.laid(gradient) }
     });
     laid.collect()
 }

@@ -66,8 +66,9 @@ impl Tape {
                 .map(|(node, spec)| (node, inner.nodes[node], spec))
                 .collect();
             drop(inner);
-            let views = inputs.iter().map(|&(_, base, view)| Wanted { base, view, place: None }).collect();
-            let found = by_rule(&op, loss.device(), &wanted, &saved, &of_outputs, views)?;
+            let views = inputs.iter().map(|&(_, base, view)| Wanted { base, view, place: None, is_part: false });
+            let views: Vec<Wanted<'_>> = views.collect();
+            let found = by_rule(&op, loss.device(), &wanted, &saved, &of_outputs, &views)?;
             for ((node, ..), gradient) in inputs.into_iter().zip(found) {
                 add(gradients.entry(node).or_default(), gradient)?;
             }

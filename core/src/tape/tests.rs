@@ -331,3 +331,23 @@ fn places_that_do_not_fit_are_refused() {
         assert!(refused(&x, false).contains("live tape"));
     }
 }
+
+/// Parts of one product, transposed, overlapping and not all of it, have the gradients that laying and adding gives.
+#[test]
+fn parts_of_a_product_have_its_gradients() {
+    check(&[&[2, 3, 4], &[4, 12]], |t| {
+        let y = t[0].matmul(&t[1])?;
+        let head = |from: u64| y.slice(2, from..from + 4)?.reshape([2, 3, 2, 2])?.transpose(1, 2);
+        head(0)?.mul(&head(4)?)?.mul(&head(8)?)?.sum(&[])
+    });
+    // A gap, an overlap, and the whole besides.
+    for ranges in [[0..4, 6..10], [0..8, 4..12], [0..4, 0..4]] {
+        check(&[&[3, 4], &[4, 12]], |t| {
+            let y = t[0].matmul(&t[1])?;
+            let [a, b] = ranges.clone().map(|range| y.slice(1, range));
+            let (a, b) = (a?, b?);
+            let product = a.mul(&a)?.sum(&[])?.mul(&b.sum(&[])?)?;
+            if ranges[0].end == 8 { product.add(&y.mul(&y)?.sum(&[])?) } else { Ok(product) }
+        });
+    }
+}

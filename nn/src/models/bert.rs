@@ -4,7 +4,7 @@
 //! and a network of two products with GELU between them (the erf form), each added to what it read and normalised after that. The
 //! decision to know: the head multiplies by the table of tokens again (tied), and tied weights are one parameter, whose gradients add up.
 
-use polywarp_core::{Result, Tensor};
+use polywarp_core::{CompareFn, Expr, MatmulOptions, Result, Tensor};
 
 use crate::{
     AttentionOptions, Builder, Decay, Dropout, Embedding, Init, LayerNorm, Linear, Watched, attention, invalid,
@@ -113,6 +113,9 @@ pub struct Bert {
 /// What stands before the names of the head.
 const HEAD: &str = "cls.predictions";
 
+/// The table of tokens has room for a multiple of so many, which products of tensor cores read faster.
+const ROOM: u64 = 64;
+
 impl Bert {
     /// Registers encoder and head, under the names of `BertForMaskedLM`.
     ///
@@ -125,7 +128,7 @@ impl Bert {
         let transform = Linear::with_init(builder, &dense, n, n, init, Some(Init::Zeros))?;
         let norm = LayerNorm::new(builder, &format!("{HEAD}.transform.LayerNorm"), n, config.epsilon)?;
         let bias = format!("{HEAD}.bias");
-        builder.add(bias.as_str(), [config.vocabulary], Init::Zeros, Decay::No)?;
+        builder.add_with_room(bias.as_str(), [config.vocabulary], ROOM, Init::Zeros, Decay::No)?;
         Ok(Bert { head: Some(Head { transform, norm, bias }), ..bert })
     }
 
@@ -139,12 +142,13 @@ impl Bert {
             return invalid("BERT", format!("{heads} heads do not divide {hidden} elements"));
         }
         let init = Init::Normal { mean: 0.0, std: config.deviation as f32 };
-        let mut table = |name: &str, rows: u64, padding: Option<u32>| {
-            Embedding::new(builder, &format!("{prefix}embeddings.{name}_embeddings"), [rows, hidden], init, padding)
+        let mut table = |name: &str, rows: u64, multiple: u64, padding: Option<u32>| {
+            let prefix = format!("{prefix}embeddings.{name}_embeddings");
+            Embedding::with_room(builder, &prefix, [rows, hidden], multiple, init, padding)
         };
-        let tokens = table("word", config.vocabulary, config.padding)?;
-        let positions = table("position", config.positions, None)?;
-        let segments = table("token_type", config.segments, None)?;
+        let tokens = table("word", config.vocabulary, ROOM, config.padding)?;
+        let positions = table("position", config.positions, 1, None)?;
+        let segments = table("token_type", config.segments, 1, None)?;
         let norm = LayerNorm::new(builder, &format!("{prefix}embeddings.LayerNorm"), hidden, epsilon)?;
         let layers = (0..config.layers).map(|number| Layer::new(builder, prefix, number, &config));
         let layers = layers.collect::<Result<Vec<Layer>>>()?;
@@ -162,22 +166,20 @@ impl Bert {
     /// [`Error::InvalidArgument`](polywarp_core::Error::InvalidArgument) for tokens that are not of rank 2 or more than there are positions; as the
     /// operations.
     pub fn forward(&self, parameters: &Watched, input: &BertInput<'_>, dropout: Dropout<'_>) -> Result<Tensor> {
-        let &[texts, length] = input.tokens.dims() else {
+        let &[_, length] = input.tokens.dims() else {
             return invalid("tokens", format!("they must be [texts, tokens], not {}", input.tokens.shape()));
         };
         if length > self.config.positions {
             return invalid("tokens", format!("{length} of a text, and there are {} positions", self.config.positions));
         }
-        let device = input.tokens.device();
-        let whole = |value: u64| Tensor::full(device, polywarp_core::DType::I32, [texts, length], value as i64);
-        let segments = match input.segments {
-            Some(segments) => segments.clone(),
-            None => whole(0)?,
-        };
-        let places = Tensor::arange(device, polywarp_core::DType::I32, 0, 1, length)?;
         let x = self.tokens.forward(parameters, input.tokens)?;
-        let x = x.add(&self.segments.forward(parameters, &segments)?)?;
-        let x = x.add(&self.positions.forward(parameters, &places)?)?;
+        // Of one kind of segment, and of places in their order, rows of the table as they lie: no choice by index.
+        let segments = match input.segments {
+            Some(segments) => self.segments.forward(parameters, segments)?,
+            None => parameters.get(self.segments.weight())?.slice(0, 0..1)?,
+        };
+        let places = parameters.get(self.positions.weight())?.slice(0, 0..length)?;
+        let x = x.add(&segments)?.add(&places)?;
         let mut x = dropout.forward(&self.norm.forward(parameters, &x)?, self.config.dropout)?;
         // [texts, 1, 1, tokens]: for all heads and queries.
         let mask = input.mask.map(|mask| mask.unsqueeze(1)?.unsqueeze(1)).transpose()?;
@@ -193,20 +195,51 @@ impl Bert {
     /// # Errors
     /// [`Error::InvalidArgument`](polywarp_core::Error::InvalidArgument) for an encoder without a head; as the operations.
     pub fn predict(&self, parameters: &Watched, hidden: &Tensor) -> Result<Tensor> {
-        let Some(Head { transform, norm, bias }) = &self.head else {
-            return invalid("BERT", "this is an encoder without the head; make it by `Bert::new`");
-        };
-        let x = norm.forward(parameters, &transform.forward(parameters, hidden)?.gelu()?)?;
-        let rows = x.elements() / self.config.hidden.max(1);
-        let (matrix, table) = (x.reshape([rows, self.config.hidden])?, parameters.get(self.tokens.weight())?);
-        let options = polywarp_core::MatmulOptions {
-            bias: Some(parameters.get(bias)?),
-            precision: parameters.policy().products,
-            ..Default::default()
-        };
-        let logits = matrix.matmul_with(&table.t()?, &options)?;
+        let head = self.head()?;
+        let (table, bias) = (parameters.get(self.tokens.weight())?, parameters.get(&head.bias)?);
+        let logits = self.logits(head, parameters, hidden, table, bias)?;
         let rows = &hidden.dims()[..hidden.rank() - 1];
         logits.reshape([rows, &[self.config.vocabulary]].concat())
+    }
+
+    /// The mean cross-entropy of [`Bert::predict`] and `targets`, whole numbers [texts, tokens], of which -100 do not count. The same number,
+    /// sooner: the product is as wide as tensor cores like it, and the columns beyond the vocabulary are those of no word.
+    ///
+    /// # Errors
+    /// As [`Bert::predict`] and [`Tensor::cross_entropy`].
+    pub fn loss(&self, parameters: &Watched, hidden: &Tensor, targets: &Tensor) -> Result<Tensor> {
+        let head = self.head()?;
+        let (table, bias) = (parameters.with_room(self.tokens.weight())?, parameters.with_room(&head.bias)?);
+        // Below everything, so that the exponential there is 0, and with it the gradient.
+        let number = Expr::index();
+        let is_word = number.compare(CompareFn::Lt, self.config.vocabulary as i64);
+        let nowhere = Expr::constant(f64::NEG_INFINITY);
+        let bias = Tensor::map(&is_word.select(Expr::input(0), nowhere), &[bias])?;
+        let logits = self.logits(head, parameters, hidden, table, &bias)?;
+        logits.cross_entropy(&targets.reshape([targets.elements()])?)
+    }
+
+    fn head(&self) -> Result<&Head> {
+        match &self.head {
+            Some(head) => Ok(head),
+            None => invalid("BERT", "this is an encoder without the head; make it by `Bert::new`"),
+        }
+    }
+
+    /// [rows of `hidden`, rows of `table`].
+    fn logits(
+        &self,
+        head: &Head,
+        parameters: &Watched,
+        hidden: &Tensor,
+        table: &Tensor,
+        bias: &Tensor,
+    ) -> Result<Tensor> {
+        let Head { transform, norm, .. } = head;
+        let x = norm.forward(parameters, &transform.forward(parameters, hidden)?.gelu()?)?;
+        let rows = x.elements() / self.config.hidden.max(1);
+        let options = MatmulOptions { bias: Some(bias), precision: parameters.policy().products, ..Default::default() };
+        x.reshape([rows, self.config.hidden])?.matmul_with(&table.t()?, &options)
     }
 }
 

@@ -13,6 +13,8 @@ use crate::{Access, Caps, KernelKey, Launch, Plan, Slot, Source};
 const THREADS: u32 = 256;
 /// Columns of an invocation: a row of 1024 elements is one workgroup's.
 const COLUMNS: u64 = 4;
+/// Positions of a row whose values are loaded before the first is added.
+const DEPTH: u64 = 8;
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,8 +54,9 @@ impl Kernel {
     pub(crate) fn loop_rounds(&self, params: &[u32]) -> u64 {
         let (positions, threads) = (u64::from(params.first().copied().unwrap_or(0)), u64::from(self.threads));
         let passes = positions.div_ceil(threads);
-        let adding = looped(positions, looped(COLUMNS, 0));
-        looped(passes, 0) + looped(passes, looped(threads / 32, 0)) + adding + looped(COLUMNS, 0)
+        let adding = looped(DEPTH, 0) + looped(COLUMNS, 2 * looped(DEPTH, 0));
+        let rounds = positions.div_ceil(DEPTH).saturating_add(passes);
+        looped(passes, looped(threads / 32, 0)) + looped(passes, 0) + looped(rounds, adding) + looped(COLUMNS, 0)
     }
 
     pub(crate) fn source(&self) -> Source {
@@ -61,6 +64,7 @@ impl Kernel {
         let mut text = element::prelude(&[self.element, index]);
         let words = self.threads / 32;
         text += &format!("const THREADS = {}u;\nconst WORDS = {words}u;\nconst COLUMNS = {COLUMNS}u;\n", self.threads);
+        text += &format!("const DEPTH = {DEPTH}u;\n");
         text += &format!("alias Sum = {};\n\nstruct Params {{\n", self.element.scalar());
         for member in ["positions", "runs", "row", "rows", "at_offset", "x_offset", "x_stride", "y_offset"] {
             text += &format!("    {member}: u32,\n");

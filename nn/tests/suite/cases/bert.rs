@@ -12,6 +12,7 @@ use polywarp_nn::{
 
 cases! {
     first_gradients_are_pytorchs,
+    loss_is_the_cross_entropy_of_the_logits,
     losses_are_pytorchs_eager_and_replayed,
     a_stopped_run_goes_on_bit_for_bit,
     sixteen_bits_train_as_f32_does,
@@ -82,7 +83,7 @@ impl Run {
         let tape = Tape::new();
         let watched = self.parameters.watch_as(&tape, self.policy)?;
         let hidden = self.bert.forward(&watched, &BertInput::new(&self.batch[0]), Dropout::none())?;
-        let loss = self.bert.predict(&watched, &hidden)?.cross_entropy(&self.batch[1])?;
+        let loss = self.bert.loss(&watched, &hidden, &self.batch[1])?;
         let scaled = match &self.scale {
             Some(scale) => loss.mul(&scale.scale().reshape(*loss.shape())?)?,
             None => loss.clone(),
@@ -148,6 +149,19 @@ fn first_gradients_are_pytorchs(device: &Device) {
         // f32's error of some thousand terms; gradients that PyTorch has as noise around zero are held to those of the table.
         assert!(off <= 2e-5 * largest.max(1e-3), "{name}: off by {off}, the largest is {largest}");
     }
+}
+
+/// The loss over the table with its room is that of the logits over the vocabulary.
+fn loss_is_the_cross_entropy_of_the_logits(device: &Device) {
+    let run = Run::new(device, Policy::F32);
+    run.feed(0);
+    let parameters = run.parameters.unwatched();
+    let hidden = run.bert.forward(&parameters, &BertInput::new(&run.batch[0]), Dropout::none()).unwrap();
+    let logits = run.bert.predict(&parameters, &hidden).unwrap();
+    assert_eq!(logits.dims(), [4, 32, 500]);
+    let want = logits.cross_entropy(&run.batch[1]).unwrap().item::<f32>().unwrap();
+    let found = run.bert.loss(&parameters, &hidden, &run.batch[1]).unwrap().item::<f32>().unwrap();
+    assert!((found / want - 1.0).abs() < 1e-6, "{found}, of the logits {want}");
 }
 
 fn losses_are_pytorchs_eager_and_replayed(device: &Device) {
