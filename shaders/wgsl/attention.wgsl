@@ -8,8 +8,8 @@
 // Shared memory shares, ROWS x COLUMNS of S; staged, (ROWS + COLUMNS) PITCH quads, a quad more a line than is staged so that lines lie in
 //               different banks; one word.
 // Traffic       q, k and v once for each block of queries; no scores. Bound by arithmetic: 2 (size + width) flops a pair.
-// Numerics      sums in S; probabilities are rounded to nothing. Marks of rows are finite numbers, because shaders may assume that there are
-//               no others.
+// Numerics      sums and probabilities in S. Marks of rows are finite numbers, because shaders may assume that there are no
+//               others.
 // Requires      from plans/attention: S, V, U, K and their constants; Params; vectors of q, k and v; what stores; attention_pairs.wgsl, attention_kept.wgsl,
 //               softmax_scalar.wgsl; LARGEST, the largest finite S. Holes: PLACE, PRODUCT, SUMS, RESCALE, ADD, STORE.
 // Measured      not measured.

@@ -1,4 +1,4 @@
-    // SUM += shares times rows of RIGHT, quads PART * ACROSS .. of them; KEYS rows at a time.
+// SUM += shares times rows of RIGHT, quads PART * ACROSS .. of them; KEYS rows at a time.
     for (var first = 0u; first < COLUMNS; first += KEYS) {
         workgroupBarrier(); // what was staged before has been read, and shares are written
         for (var n = thread; n < KEYS * ACROSS; n += THREADS) {

@@ -1,4 +1,4 @@
-    // TILE = ROWS rows of LEFT times COLUMNS rows of RIGHT, DEPTH quads of their LENGTH at a time.
+// TILE = ROWS rows of LEFT times COLUMNS rows of RIGHT, DEPTH quads of their LENGTH at a time.
     for (var first = 0u; first < params.LENGTH; first += 4u * DEPTH) {
         workgroupBarrier(); // what was staged before has been read
         for (var n = thread; n < (ROWS + COLUMNS) * DEPTH; n += THREADS) {

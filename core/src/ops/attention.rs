@@ -6,7 +6,7 @@
 //!
 //! The decision to know: a key that is not seen is left out by choice and never by a number that is added or multiplied, so that what
 //! lies there, NaN too, has no influence. A query that sees nothing has out = 0 and lse = -inf. Beside out, lse is a result, because the
-//! gradient ([`AttentionGradient`](super::AttentionGradient)) makes the probabilities again from it.
+//! gradient ([`AttentionGradient`]) makes the probabilities again from it.
 
 mod composed;
 mod gradient;

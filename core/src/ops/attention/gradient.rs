@@ -22,8 +22,8 @@ use crate::{cpu, operation::HostResult};
 
 const OP: &str = "attention_gradient";
 
-/// The gradients of q, k and v; see the [module](self). It reads what [`AttentionGradient::forward`] reads (q, k, v, then mask and key where
-/// there are), out, lse, dout and, where there is one, dlse.
+/// The gradients of q, k and v, by probabilities that are made again from lse. It reads what [`AttentionGradient::forward`] reads (q, k, v,
+/// then mask and key where there are), out, lse, dout and, where there is one, dlse.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionGradient {
     /// What it is the gradient of. Its out and lse are read here.

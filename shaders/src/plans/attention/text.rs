@@ -76,7 +76,10 @@ fn write(kernel: &Kernel, out: &mut String, bindings: &mut Vec<Access>) -> std::
             writeln!(out, "fn slope_of_lse(row: u32) -> S {{ return S(); }}")?;
         }
     } else {
-        write_mask(kernel, out, &mut declare)?;
+        if kernel.masked {
+            declare(out, ((kernel.mask, "xm"), Form::Scalar), Access::Read);
+        }
+        write_mask(kernel, out)?;
     }
     if kernel.drops && matches!(kernel.step, Step::Forward | Step::Delta) {
         declare(out, scalar(word, "low"), Access::Read);
@@ -174,16 +177,11 @@ fn write_vector(kernel: &Kernel, out: &mut String, name: &str, rows: &str, lengt
     writeln!(out, "    return quad_{name}(base + i * params.{name}_row, at);\n}}")
 }
 
-fn write_mask(
-    kernel: &Kernel,
-    out: &mut String,
-    declare: &mut dyn FnMut(&mut String, ((Element, &'static str), Form), Access),
-) -> std::fmt::Result {
+fn write_mask(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     let head = "fn is_shown(b: u32, h: u32, i: u32, j: u32) -> bool";
     if !kernel.masked {
         return writeln!(out, "{head} {{ return true; }}");
     }
-    declare(out, ((kernel.mask, "xm"), Form::Scalar), Access::Read);
     writeln!(out, "{head} {{\n    let head = params.m_offset + b * params.m_batch + h * params.m_head;")?;
     writeln!(out, "    return load_xm(head + i * params.m_row + j * params.m_column);\n}}")
 }
