@@ -11,6 +11,7 @@
 mod argreduce;
 mod binary;
 pub(crate) mod cases;
+pub(crate) mod convolution;
 mod copy;
 mod cross_entropy;
 mod grouped_matmul;
@@ -32,6 +33,9 @@ mod unary;
 
 pub use argreduce::{ArgReduce, ArgReduceFn};
 pub use binary::{BinaryFn, CompareFn};
+pub use convolution::{
+    Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Geometry, Window, pixel_pitch,
+};
 pub use copy::Copy;
 pub use cross_entropy::{CrossEntropy, CrossEntropyOptions, Losses};
 pub use grouped_matmul::{GroupedMatmul, GroupedMatmulDims};
@@ -122,6 +126,7 @@ registry! {
     "cast" cast "conversion between dtypes",
     "clamp" clamp "values limited to an interval",
     "compare" compare "eq, ne, lt, le, gt, ge, broadcast",
+    "convolution" convolution "convolutions of one to three spatial axes, grouped and transposed, with a fused epilogue, and their gradients",
     "copy" copy "contiguous, strided and transposed copies",
     "cross_entropy" cross_entropy "negative log-likelihood of classes, with smoothing, weights and ignored targets",
     "dropout" dropout "random bits and uniform numbers as steps of a program, and elements dropped by them",

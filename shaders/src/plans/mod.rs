@@ -1,8 +1,8 @@
 //! One planner per op, under the op's stem; each pairs with `wgsl/<stem>.wgsl` and its specialisations.
 
 use polywarp_core::ops::{
-    ArgReduce, Compress24, Copy, Decompress24, GroupedMatmul, Map, Matmul, Random, Reduce, ReducedMatmul, ScatterAdd,
-    Softmax, SparseMatmul, Take,
+    ArgReduce, Compress24, Convolution, ConvolutionInput, ConvolutionWeights, Copy, Decompress24, GroupedMatmul, Map,
+    Matmul, Random, Reduce, ReducedMatmul, ScatterAdd, Softmax, SparseMatmul, Take,
 };
 use polywarp_core::{Op, Result};
 
@@ -41,6 +41,7 @@ mod rounds;
 // Those that have kernels of their own: one sorted line per stem.
 kernels! {
     argreduce,
+    convolution,
     copy,
     map,
     matmul,
@@ -88,6 +89,9 @@ macro_rules! planners {
 planners! {
     ArgReduce: argreduce::plan;
     Compress24: sparse24::compress;
+    Convolution: convolution::forward_plan, convolution::forward;
+    ConvolutionInput: convolution::input_plan, convolution::input;
+    ConvolutionWeights: convolution::weights_plan, convolution::weights;
     Copy: copy::plan;
     Decompress24: sparse24::decompress;
     GroupedMatmul: grouped_matmul::plan, grouped_matmul::candidates;

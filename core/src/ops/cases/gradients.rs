@@ -4,8 +4,8 @@ use super::add;
 use crate::generator::dropped;
 use crate::harness::{Case, LayoutKind, Values, output};
 use crate::ops::{
-    Copy, CrossEntropy, LayerNorm, LogSumExp, Map, Matmul, Missing, Reduce, ReduceFn, ScatterAdd, Softmax, SoftmaxFn,
-    Take,
+    Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Copy, CrossEntropy, Geometry, LayerNorm,
+    LogSumExp, Map, Matmul, Missing, PoolOptions, Reduce, ReduceFn, ScatterAdd, Softmax, SoftmaxFn, Take,
 };
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
 
@@ -125,6 +125,7 @@ fn cases() -> Vec<Case> {
     }
     let op = || ScatterAdd::new(dense(&[2, 5, 3])?, indices()?, 4);
     add(&mut cases, "scatter_add", op(), &[Values::Normal, Values::Integers(-1, 5)]);
+    convolutions(&mut cases);
     for kind in [LayoutKind::Transposed, LayoutKind::Reversed, LayoutKind::BroadcastInner] {
         let op = kind.spec(F64, &[3, 5]).and_then(|input| Copy::new(input, output(F64, &[3, 5])?));
         add(&mut cases, "copy", op, &[Values::Normal]);
@@ -153,6 +154,33 @@ fn cases() -> Vec<Case> {
         }
     }
     cases
+}
+
+/// Convolutions with windows of every kind, one tap, an epilogue; and both gradients.
+fn convolutions(cases: &mut Vec<Case>) {
+    let plain = ConvolutionOptions::default;
+    let several = || ConvolutionOptions { stride: vec![2, 1], padding: vec![[1, 0], [0, 2]], ..plain() };
+    for (x, w, options) in [
+        (&[2, 4, 5, 3][..], &[2, 3, 2, 3][..], several()),
+        (&[1, 6, 4, 4], &[4, 2, 2, 2], plain().stride(3).groups(2)),
+        (&[2, 7, 3], &[3, 2, 1], plain().dilation(2).groups(3)),
+        (&[2, 3, 2, 4], &[3, 1, 1, 4], plain()),
+        (&[1, 2, 3, 3, 2], &[2, 2, 1, 2, 2], plain().padding(1).stride(2)),
+    ] {
+        let geometry = || Geometry::new("convolution", &Shape::new(x)?, &Shape::new(w)?, &options);
+        let y = || Ok::<_, crate::Error>(TensorSpec::new(F64, Layout::contiguous(geometry()?.output_shape()?)));
+        let op = || Convolution::new(dense(x)?, dense(w)?, &options);
+        add(cases, "convolution", op(), &[Values::Normal; 2]);
+        let bias = || dense(&w[..1]);
+        let whole = || Convolution { residual: Some(y()?), bias: Some(bias()?), ..op()? }.check();
+        add(cases, "convolution", whole(), &[Values::Normal; 4]);
+        let op = || Convolution { activation: Some(UnaryFn::Tanh), ..whole()? }.check();
+        add(cases, "convolution", op(), &[Values::Normal; 4]);
+        let op = || ConvolutionInput::of(geometry()?, y()?, dense(w)?);
+        add(cases, "convolution", op(), &[Values::Normal; 2]);
+        let op = || ConvolutionWeights::of(geometry()?, y()?, dense(x)?);
+        add(cases, "convolution", op(), &[Values::Normal; 2]);
+    }
 }
 
 #[cfg(test)]

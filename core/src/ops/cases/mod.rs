@@ -9,6 +9,7 @@ pub mod binary;
 pub mod cast;
 pub mod clamp;
 pub mod compare;
+pub mod convolution;
 pub mod copy;
 pub mod cross_entropy;
 pub mod dropout;
