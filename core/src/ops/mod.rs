@@ -20,6 +20,7 @@ mod logsumexp;
 mod map;
 mod matmul;
 mod matmul_parts;
+pub(crate) mod pool;
 mod random;
 mod reduce;
 mod reduced_matmul;
@@ -43,6 +44,7 @@ pub use layer_norm::LayerNorm;
 pub use logsumexp::LogSumExp;
 pub use map::Map;
 pub use matmul::{Matmul, MatmulDims, ScaleBlocks};
+pub use pool::{Divisor, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, PoolOptions};
 pub use random::{Distribution, Random, philox4x32_10};
 pub use reduce::{Reduce, ReduceFn};
 pub use reduced_matmul::ReducedMatmul;
@@ -136,6 +138,7 @@ registry! {
     "layer_norm" layer_norm "rows less their mean over their deviation, with factors and addends",
     "logsumexp" logsumexp "logarithm of the sum of exponentials along an axis",
     "matmul" matmul "matrix products, batched and broadcast, with a fused epilogue",
+    "pool" pool "maxima and averages of windows of one to three spatial axes, adaptive and global, and their gradients",
     "quantize" quantize "8-bit steps of floats by scales, and back",
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",
     "reduce" reduce "sum, mean, prod, max, min, any, all over axes",

@@ -2,7 +2,7 @@
 
 use polywarp_core::ops::{
     ArgReduce, Compress24, Convolution, ConvolutionInput, ConvolutionWeights, Copy, Decompress24, GroupedMatmul, Map,
-    Matmul, Random, Reduce, ReducedMatmul, ScatterAdd, Softmax, SparseMatmul, Take,
+    Matmul, Pool, PoolChosen, PoolGradient, Random, Reduce, ReducedMatmul, ScatterAdd, Softmax, SparseMatmul, Take,
 };
 use polywarp_core::{Op, Result};
 
@@ -45,6 +45,7 @@ kernels! {
     copy,
     map,
     matmul,
+    pool,
     random,
     reduce,
     scatter_add,
@@ -97,6 +98,9 @@ planners! {
     GroupedMatmul: grouped_matmul::plan, grouped_matmul::candidates;
     Map: map::plan;
     Matmul: matmul::plan, matmul::candidates;
+    Pool: pool::pool;
+    PoolChosen: pool::chosen;
+    PoolGradient: pool::gradient;
     Random: random::plan;
     Reduce: reduce::plan;
     ReducedMatmul: reduced_matmul::plan, reduced_matmul::candidates;

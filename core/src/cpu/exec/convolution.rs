@@ -42,7 +42,7 @@ macro_rules! of_float {
         }
     };
 }
-use of_float;
+pub(super) use of_float;
 
 /// Pixels of channels within a buffer.
 #[derive(Clone, Copy)]

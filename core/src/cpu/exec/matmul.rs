@@ -139,6 +139,7 @@ fn parts_of_rows(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Option<
 /// What the epilogue needs of a result type.
 pub(super) trait Number: gemm::Float + Widen<Acc = Self> + bytemuck::Pod {
     fn from_f64(x: f64) -> Self;
+    fn over(self, divisor: Self) -> Self;
     fn lanes(x: &[Self]) -> Lanes;
     fn store(lanes: &Lanes, x: &mut [Self]);
 }
@@ -148,6 +149,9 @@ macro_rules! number {
         impl Number for $t {
             fn from_f64(x: f64) -> $t {
                 x as $t
+            }
+            fn over(self, divisor: $t) -> $t {
+                self / divisor
             }
             fn lanes(x: &[$t]) -> Lanes {
                 Lanes::$variant(x.to_vec())

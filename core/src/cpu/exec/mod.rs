@@ -12,6 +12,7 @@ pub(crate) mod grouped_matmul;
 mod lanes;
 pub(crate) mod map;
 pub(crate) mod matmul;
+pub(crate) mod pool;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod reduced_matmul;

@@ -1,7 +1,7 @@
-//! Convolutions whose windows have no meaning.
+//! Convolutions and pools whose windows have no meaning.
 
 use super::{Answer, must, ones, refused};
-use crate::ops::ConvolutionOptions;
+use crate::ops::{ConvolutionOptions, Divisor, PoolOptions};
 use crate::{DType, Device, Error, UnaryFn};
 
 pub(super) fn convolutions(device: &Device) -> Answer {
@@ -33,4 +33,22 @@ pub(super) fn convolutions(device: &Device) -> Answer {
     refused("a padding larger than the result", back.conv_transpose(&w, &plain().padding(9)), |e| {
         matches!(e, Error::InvalidArgument { what: "padding", .. })
     })
+}
+
+pub(super) fn pools(device: &Device) -> Answer {
+    let x = ones(device, &[1, 5, 4, 2])?;
+    let window = |e: &Error| matches!(e, Error::InvalidArgument { what: "window", .. });
+    refused("no window", x.max_pool(&PoolOptions::default()), window)?;
+    refused("a window of 0", x.max_pool(&PoolOptions::window(0)), window)?;
+    refused("a window larger than the input", x.avg_pool(&PoolOptions::window(5)), window)?;
+    refused("a window in padding alone", x.max_pool(&PoolOptions::window(2).padding(2)), |e| {
+        matches!(e, Error::InvalidArgument { what: "padding", .. })
+    })?;
+    refused("a divisor of 0", x.avg_pool(&PoolOptions::window(2).divisor(Divisor::Number(0))), |e| {
+        matches!(e, Error::InvalidArgument { what: "divisor", .. })
+    })?;
+    let nothing = ones(device, &[1, 0, 4, 2])?;
+    let outputs = |e: &Error| matches!(e, Error::InvalidArgument { what: "outputs", .. });
+    refused("parts of an empty axis", nothing.adaptive_avg_pool(&[2]), outputs)?;
+    refused("3 numbers for 2 axes", x.adaptive_avg_pool(&[1, 2, 3]), outputs)
 }

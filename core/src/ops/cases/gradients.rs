@@ -4,8 +4,9 @@ use super::add;
 use crate::generator::dropped;
 use crate::harness::{Case, LayoutKind, Values, output};
 use crate::ops::{
-    Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Copy, CrossEntropy, Geometry, LayerNorm,
-    LogSumExp, Map, Matmul, Missing, PoolOptions, Reduce, ReduceFn, ScatterAdd, Softmax, SoftmaxFn, Take,
+    Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Copy, CrossEntropy, Divisor, Geometry,
+    LayerNorm, LogSumExp, Map, Matmul, Missing, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, PoolOptions,
+    Reduce, ReduceFn, ScatterAdd, Softmax, SoftmaxFn, Take,
 };
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
 
@@ -126,6 +127,7 @@ fn cases() -> Vec<Case> {
     let op = || ScatterAdd::new(dense(&[2, 5, 3])?, indices()?, 4);
     add(&mut cases, "scatter_add", op(), &[Values::Normal, Values::Integers(-1, 5)]);
     convolutions(&mut cases);
+    pools(&mut cases);
     for kind in [LayoutKind::Transposed, LayoutKind::Reversed, LayoutKind::BroadcastInner] {
         let op = kind.spec(F64, &[3, 5]).and_then(|input| Copy::new(input, output(F64, &[3, 5])?));
         add(&mut cases, "copy", op, &[Values::Normal]);
@@ -180,6 +182,37 @@ fn convolutions(cases: &mut Vec<Case>) {
         add(cases, "convolution", op(), &[Values::Normal; 2]);
         let op = || ConvolutionWeights::of(geometry()?, y()?, dense(x)?);
         add(cases, "convolution", op(), &[Values::Normal; 2]);
+    }
+}
+
+/// Pools of overlapping windows, with padding, in unequal parts; their gradients, and what is chosen by places.
+fn pools(cases: &mut Vec<Case>) {
+    let of = |x: &[u64]| {
+        let shape = Shape::new(x)?;
+        let options = PoolOptions::window(3).stride(2).padding(1);
+        let outputs = vec![2; x.len() - 2];
+        Ok::<_, crate::Error>([
+            PoolGeometry::new("pool", &shape, &options)?,
+            PoolGeometry::adaptive("pool", &shape, &outputs)?,
+        ])
+    };
+    for x in [&[2, 6, 3][..], &[1, 5, 4, 2]] {
+        for number in 0..2 {
+            let geometry = || Ok::<_, crate::Error>(of(x)?[number]);
+            let y = || dense(geometry()?.output_shape()?.dims());
+            for function in [PoolFn::Max, PoolFn::Average(Divisor::Padded), PoolFn::Average(Divisor::Inside)] {
+                let op = || Pool::new(function, dense(x)?, geometry()?);
+                add(cases, "pool", op(), &[Values::Normal]);
+                let index = || op().map(|op| op.index);
+                let op = || PoolGradient::new(function, y()?, index()?, geometry()?);
+                let values = [Values::Normal, Values::Integers(0, 8)];
+                add(cases, "pool", op(), &values[..if function == PoolFn::Max { 2 } else { 1 }]);
+                if function == PoolFn::Max {
+                    let op = || PoolChosen::new(dense(x)?, index()?.map_or_else(y, Ok)?, geometry()?);
+                    add(cases, "pool", op(), &values);
+                }
+            }
+        }
     }
 }
 

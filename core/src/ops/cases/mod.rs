@@ -21,6 +21,7 @@ pub mod grouped_matmul;
 pub mod layer_norm;
 pub mod logsumexp;
 pub mod matmul;
+pub mod pool;
 pub mod quantize;
 pub mod random;
 pub mod reduce;
