@@ -362,6 +362,8 @@ impl<T: Operation + Clone + Eq + Hash> Identity for T {
     }
 
     fn hash_into(&self, mut state: &mut dyn Hasher) {
+        // Operations of two kinds may hold the same words.
+        std::any::TypeId::of::<T>().hash(&mut state);
         self.hash(&mut state);
     }
 }

@@ -30,7 +30,7 @@ impl Value {
         self.spec.dtype
     }
 
-    pub(super) fn viewed(&self, layout: Layout) -> Value {
+    pub(crate) fn viewed(&self, layout: Layout) -> Value {
         Value { spec: TensorSpec { layout, ..self.spec }, ..*self }
     }
 

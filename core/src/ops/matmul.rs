@@ -524,23 +524,28 @@ impl Matmul {
         if self.alpha != 1.0 {
             x = x.binary(BinaryFn::Mul, constant(self.alpha), dtype);
         }
-        let add = |x: Span, y| x.binary(BinaryFn::Add, y, dtype);
         let c = c.filter(|_| self.beta != 0.0);
         let c = c.map(|c| Span::exact(c).binary(BinaryFn::Mul, constant(self.beta), dtype));
-        x = match (c, bias.map(Span::exact)) {
-            (None, None) => x,
-            (Some(y), None) | (None, Some(y)) => add(x, y),
-            // Shader compilers add three terms in the order they like (Mesa's does); which one errs most depends on the terms.
-            (Some(c), Some(bias)) => {
-                let orders = [[x, c, bias], [x, bias, c], [c, bias, x]].map(|[a, b, c]| add(add(a, b), c));
-                orders[0].or(orders[1]).or(orders[2])
-            }
-        };
-        if let Some(f) = self.activation {
-            x = x.unary(f, dtype);
-        }
-        x.round_to(dtype).into_expected(dtype)
+        ended(x, [c, bias.map(Span::exact)], self.activation, dtype)
     }
+}
+
+/// What the end of a product or convolution makes of the sum `x`: addends, in any order, then the activation.
+pub(super) fn ended(x: Span, [c, bias]: [Option<Span>; 2], activation: Option<UnaryFn>, dtype: DType) -> Expected {
+    let add = |x: Span, y| x.binary(BinaryFn::Add, y, dtype);
+    let mut x = match (c, bias) {
+        (None, None) => x,
+        (Some(y), None) | (None, Some(y)) => add(x, y),
+        // Shader compilers add three terms in the order they like (Mesa's does); which one errs most depends on the terms.
+        (Some(c), Some(bias)) => {
+            let orders = [[x, c, bias], [x, bias, c], [c, bias, x]].map(|[a, b, c]| add(add(a, b), c));
+            orders[0].or(orders[1]).or(orders[2])
+        }
+    };
+    if let Some(f) = activation {
+        x = x.unary(f, dtype);
+    }
+    x.round_to(dtype).into_expected(dtype)
 }
 
 impl Operation for Matmul {

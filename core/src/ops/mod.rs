@@ -12,6 +12,7 @@ mod argreduce;
 pub mod attention;
 mod binary;
 pub(crate) mod cases;
+pub(crate) mod convolution;
 mod copy;
 mod cross_entropy;
 mod grouped_matmul;
@@ -20,6 +21,7 @@ mod logsumexp;
 mod map;
 mod matmul;
 mod matmul_parts;
+pub(crate) mod pool;
 mod random;
 mod reduce;
 mod reduced_matmul;
@@ -37,6 +39,9 @@ pub use attention::{
     LseGradient,
 };
 pub use binary::{BinaryFn, CompareFn};
+pub use convolution::{
+    Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Geometry, Window, pixel_pitch,
+};
 pub use copy::Copy;
 pub use cross_entropy::{CrossEntropy, CrossEntropyOptions, Losses};
 pub use grouped_matmul::{GroupedMatmul, GroupedMatmulDims};
@@ -44,6 +49,7 @@ pub use layer_norm::LayerNorm;
 pub use logsumexp::LogSumExp;
 pub use map::Map;
 pub use matmul::{Matmul, MatmulDims, ScaleBlocks};
+pub use pool::{Divisor, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, PoolOptions};
 pub use random::{Distribution, Random, philox4x32_10};
 pub use reduce::{Reduce, ReduceFn};
 pub use reduced_matmul::ReducedMatmul;
@@ -128,6 +134,7 @@ registry! {
     "cast" cast "conversion between dtypes",
     "clamp" clamp "values limited to an interval",
     "compare" compare "eq, ne, lt, le, gt, ge, broadcast",
+    "convolution" convolution "convolutions of one to three spatial axes, grouped and transposed, with a fused epilogue, and their gradients",
     "copy" copy "contiguous, strided and transposed copies",
     "cross_entropy" cross_entropy "negative log-likelihood of classes, with smoothing, weights and ignored targets",
     "dropout" dropout "random bits and uniform numbers as steps of a program, and elements dropped by them",
@@ -137,6 +144,7 @@ registry! {
     "layer_norm" layer_norm "rows less their mean over their deviation, with factors and addends",
     "logsumexp" logsumexp "logarithm of the sum of exponentials along an axis",
     "matmul" matmul "matrix products, batched and broadcast, with a fused epilogue",
+    "pool" pool "maxima and averages of windows of one to three spatial axes, adaptive and global, and their gradients",
     "quantize" quantize "8-bit steps of floats by scales, and back",
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",
     "reduce" reduce "sum, mean, prod, max, min, any, all over axes",

@@ -2,8 +2,9 @@
 
 use polywarp_core::graph::RowProgram;
 use polywarp_core::ops::{
-    ArgReduce, Attention, AttentionGradient, Compress24, Copy, Decompress24, GroupedMatmul, Map, Matmul, Random,
-    Reduce, ReducedMatmul, ScatterAdd, Softmax, SparseMatmul, Take,
+    ArgReduce, Attention, AttentionGradient, Compress24, Convolution, ConvolutionInput, ConvolutionWeights, Copy,
+    Decompress24, GroupedMatmul, Map, Matmul, Pool, PoolChosen, PoolGradient, Random, Reduce, ReducedMatmul,
+    ScatterAdd, Softmax, SparseMatmul, Take,
 };
 use polywarp_core::{Op, Result};
 
@@ -43,9 +44,11 @@ mod rounds;
 kernels! {
     argreduce,
     attention,
+    convolution,
     copy,
     map,
     matmul,
+    pool,
     random,
     reduce,
     rows,
@@ -93,11 +96,17 @@ planners! {
     Attention: attention::forward, attention::forward_candidates;
     AttentionGradient: attention::backward, attention::backward_candidates;
     Compress24: sparse24::compress;
+    Convolution: convolution::forward_plan, convolution::forward;
+    ConvolutionInput: convolution::input_plan, convolution::input;
+    ConvolutionWeights: convolution::weights_plan, convolution::weights;
     Copy: copy::plan;
     Decompress24: sparse24::decompress;
     GroupedMatmul: grouped_matmul::plan, grouped_matmul::candidates;
     Map: map::plan;
     Matmul: matmul::plan, matmul::candidates;
+    Pool: pool::pool;
+    PoolChosen: pool::chosen;
+    PoolGradient: pool::gradient;
     Random: random::plan;
     Reduce: reduce::plan;
     ReducedMatmul: reduced_matmul::plan, reduced_matmul::candidates;

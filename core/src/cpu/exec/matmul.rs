@@ -137,8 +137,9 @@ fn parts_of_rows(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Option<
 }
 
 /// What the epilogue needs of a result type.
-trait Number: gemm::Float + Widen<Acc = Self> + bytemuck::Pod {
+pub(super) trait Number: gemm::Float + Widen<Acc = Self> + bytemuck::Pod {
     fn from_f64(x: f64) -> Self;
+    fn over(self, divisor: Self) -> Self;
     fn lanes(x: &[Self]) -> Lanes;
     fn store(lanes: &Lanes, x: &mut [Self]);
 }
@@ -148,6 +149,9 @@ macro_rules! number {
         impl Number for $t {
             fn from_f64(x: f64) -> $t {
                 x as $t
+            }
+            fn over(self, divisor: $t) -> $t {
+                self / divisor
             }
             fn lanes(x: &[$t]) -> Lanes {
                 Lanes::$variant(x.to_vec())
@@ -199,7 +203,7 @@ fn scale<T: Number>(alpha: f64, out: &mut [T]) {
 }
 
 /// Bias and activation, row by row.
-fn epilogue<T: Number>(bias: Option<&[T]>, activation: Option<UnaryFn>, n: usize, out: &mut [T]) {
+pub(super) fn epilogue<T: Number>(bias: Option<&[T]>, activation: Option<UnaryFn>, n: usize, out: &mut [T]) {
     if bias.is_none() && activation.is_none() {
         return;
     }

@@ -6,12 +6,14 @@
 
 pub(crate) mod argreduce;
 pub(crate) mod attention;
+pub(crate) mod convolution;
 pub(crate) mod copy;
 mod gather;
 pub(crate) mod grouped_matmul;
 mod lanes;
 pub(crate) mod map;
 pub(crate) mod matmul;
+pub(crate) mod pool;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod reduced_matmul;

@@ -9,6 +9,7 @@ mod dtypes;
 mod parameters;
 mod shapes;
 mod storage;
+mod windows;
 
 use crate::{Device, Error, Result, Tensor};
 
@@ -42,6 +43,8 @@ const ROWS: &[(&str, Test)] = &[
     ("grouped product of the wrong ranks, shapes or dtypes", parameters::grouped_matmul),
     ("reduced product over a batch, by another function, of 16 bits", parameters::matmul_reduce),
     ("rows by indices of the wrong dtype or shape", parameters::rows_by_index),
+    ("convolutions of the wrong windows, groups, shapes or dtypes", windows::convolutions),
+    ("pools of the wrong windows, paddings or divisors", windows::pools),
     ("ends of groups out of order or out of range", parameters::group_ends),
     ("scales of the wrong shape, dtype or operands", parameters::scales),
     ("scales of blocks of the wrong shape, of nothing or of unequal length", parameters::scale_blocks),

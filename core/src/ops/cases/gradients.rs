@@ -4,8 +4,9 @@ use super::add;
 use crate::generator::dropped;
 use crate::harness::{Case, LayoutKind, Values, output};
 use crate::ops::{
-    Attention, AttentionDropout, Copy, CrossEntropy, LayerNorm, LogSumExp, Map, Matmul, Missing, Reduce, ReduceFn,
-    ScatterAdd, Softmax, SoftmaxFn, Take,
+    Attention, AttentionDropout, Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Copy,
+    CrossEntropy, Divisor, Geometry, LayerNorm, LogSumExp, Map, Matmul, Missing, Pool, PoolChosen, PoolFn,
+    PoolGeometry, PoolGradient, PoolOptions, Reduce, ReduceFn, ScatterAdd, Softmax, SoftmaxFn, Take,
 };
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
 
@@ -146,6 +147,8 @@ fn cases() -> Vec<Case> {
     }
     let op = || ScatterAdd::new(dense(&[2, 5, 3])?, indices()?, 4);
     add(&mut cases, "scatter_add", op(), &[Values::Normal, Values::Integers(-1, 5)]);
+    convolutions(&mut cases);
+    pools(&mut cases);
     for kind in [LayoutKind::Transposed, LayoutKind::Reversed, LayoutKind::BroadcastInner] {
         let op = kind.spec(F64, &[3, 5]).and_then(|input| Copy::new(input, output(F64, &[3, 5])?));
         add(&mut cases, "copy", op, &[Values::Normal]);
@@ -174,6 +177,64 @@ fn cases() -> Vec<Case> {
         }
     }
     cases
+}
+
+/// Convolutions with windows of every kind, one tap, an epilogue; and both gradients.
+fn convolutions(cases: &mut Vec<Case>) {
+    let plain = ConvolutionOptions::default;
+    let several = || ConvolutionOptions { stride: vec![2, 1], padding: vec![[1, 0], [0, 2]], ..plain() };
+    for (x, w, options) in [
+        (&[2, 4, 5, 3][..], &[2, 3, 2, 3][..], several()),
+        (&[1, 6, 4, 4], &[4, 2, 2, 2], plain().stride(3).groups(2)),
+        (&[2, 7, 3], &[3, 2, 1], plain().dilation(2).groups(3)),
+        (&[2, 3, 2, 4], &[3, 1, 1, 4], plain()),
+        (&[1, 2, 3, 3, 2], &[2, 2, 1, 2, 2], plain().padding(1).stride(2)),
+    ] {
+        let geometry = || Geometry::new("convolution", &Shape::new(x)?, &Shape::new(w)?, &options);
+        let y = || Ok::<_, crate::Error>(TensorSpec::new(F64, Layout::contiguous(geometry()?.output_shape()?)));
+        let op = || Convolution::new(dense(x)?, dense(w)?, &options);
+        add(cases, "convolution", op(), &[Values::Normal; 2]);
+        let bias = || dense(&w[..1]);
+        let whole = || Convolution { residual: Some(y()?), bias: Some(bias()?), ..op()? }.check();
+        add(cases, "convolution", whole(), &[Values::Normal; 4]);
+        let op = || Convolution { activation: Some(UnaryFn::Tanh), ..whole()? }.check();
+        add(cases, "convolution", op(), &[Values::Normal; 4]);
+        let op = || ConvolutionInput::of(geometry()?, y()?, dense(w)?);
+        add(cases, "convolution", op(), &[Values::Normal; 2]);
+        let op = || ConvolutionWeights::of(geometry()?, y()?, dense(x)?);
+        add(cases, "convolution", op(), &[Values::Normal; 2]);
+    }
+}
+
+/// Pools of overlapping windows, with padding, in unequal parts; their gradients, and what is chosen by places.
+fn pools(cases: &mut Vec<Case>) {
+    let of = |x: &[u64]| {
+        let shape = Shape::new(x)?;
+        let options = PoolOptions::window(3).stride(2).padding(1);
+        let outputs = vec![2; x.len() - 2];
+        Ok::<_, crate::Error>([
+            PoolGeometry::new("pool", &shape, &options)?,
+            PoolGeometry::adaptive("pool", &shape, &outputs)?,
+        ])
+    };
+    for x in [&[2, 6, 3][..], &[1, 5, 4, 2]] {
+        for number in 0..2 {
+            let geometry = || Ok::<_, crate::Error>(of(x)?[number]);
+            let y = || dense(geometry()?.output_shape()?.dims());
+            for function in [PoolFn::Max, PoolFn::Average(Divisor::Padded), PoolFn::Average(Divisor::Inside)] {
+                let op = || Pool::new(function, dense(x)?, geometry()?);
+                add(cases, "pool", op(), &[Values::Normal]);
+                let index = || op().map(|op| op.index);
+                let op = || PoolGradient::new(function, y()?, index()?, geometry()?);
+                let values = [Values::Normal, Values::Integers(0, 8)];
+                add(cases, "pool", op(), &values[..if function == PoolFn::Max { 2 } else { 1 }]);
+                if function == PoolFn::Max {
+                    let op = || PoolChosen::new(dense(x)?, index()?.map_or_else(y, Ok)?, geometry()?);
+                    add(cases, "pool", op(), &values);
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

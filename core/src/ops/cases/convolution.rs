@@ -1,0 +1,297 @@
+//! Cases of convolutions and both gradients: every remainder of strides, paddings of each side and beyond half of a window, dilation,
+//! groups, one to three axes, nothing at all, sums long enough for slabs, layouts, epilogues, values that are not finite.
+
+use super::{add, unique};
+use crate::harness::values::{Plant, Where};
+use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::ops::{Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Geometry};
+use crate::{DType, Layout, Result, Shape, TensorSpec, UnaryFn};
+
+const FAMILY: &str = "convolution";
+const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
+const SMALL: Values = Values::Integers(-3, 3);
+const ONE: Values = Values::Uniform(-1.0, 1.0);
+
+fn dense(dtype: DType, shape: Shape) -> TensorSpec {
+    TensorSpec::new(dtype, Layout::contiguous(shape))
+}
+
+/// One to three numbers for each axis: taps, then how windows move.
+#[derive(Clone, Default)]
+struct Windows {
+    taps: Vec<u64>,
+    options: ConvolutionOptions,
+}
+
+fn windows(taps: &[u64]) -> Windows {
+    Windows { taps: taps.to_vec(), options: ConvolutionOptions::default() }
+}
+
+impl Windows {
+    fn stride(mut self, stride: &[u64]) -> Windows {
+        self.options.stride = stride.to_vec();
+        self
+    }
+    fn dilation(mut self, dilation: &[u64]) -> Windows {
+        self.options.dilation = dilation.to_vec();
+        self
+    }
+    fn padding(mut self, padding: &[[u64; 2]]) -> Windows {
+        self.options.padding = padding.to_vec();
+        self
+    }
+    fn groups(mut self, groups: u64) -> Windows {
+        self.options.groups = groups;
+        self
+    }
+
+    /// Of x [batch, spatial..., channels] with `filters`.
+    fn geometry(&self, x: &[u64], filters: u64) -> Result<Geometry> {
+        let channels = x.last().copied().unwrap_or(0) / self.options.groups;
+        let weights = Shape::new(&[&[filters], &self.taps[..], &[channels]].concat())?;
+        Geometry::new(FAMILY, &Shape::new(x)?, &weights, &self.options)
+    }
+}
+
+/// The three operations of one geometry, on dense operands.
+fn all_three(geometry: &Result<Geometry>, dtype: DType) -> [Result<crate::Op>; 3] {
+    let made = || {
+        let geometry = geometry.clone()?;
+        let [x, w, y] = [geometry.input_shape()?, geometry.weights_shape()?, geometry.output_shape()?];
+        let [x_spec, w_spec, y_spec] = [x, w, y].map(|shape| dense(dtype, shape));
+        let to = |shape: Shape| output(dtype, shape.dims());
+        let forward = Convolution { output: to(y)?, ..Convolution::of(geometry, x_spec, w_spec)? }.check()?;
+        let input = ConvolutionInput { output: to(x)?, ..ConvolutionInput::of(geometry, y_spec, w_spec)? };
+        let weights = ConvolutionWeights { output: to(w)?, ..ConvolutionWeights::of(geometry, y_spec, x_spec)? };
+        Ok([crate::Op::from(forward), input.into(), weights.into()])
+    };
+    match made() {
+        Ok(ops) => ops.map(Ok),
+        Err(error) => [(); 3].map(|()| Err(crate::Error::clone(&error))),
+    }
+}
+
+fn push(cases: &mut Vec<Case>, geometry: &Result<Geometry>, dtype: DType, values: [Values; 2]) {
+    for op in all_three(geometry, dtype) {
+        add(cases, FAMILY, op, &values);
+    }
+}
+
+/// Small integers, whose sums are exact.
+fn exact(cases: &mut Vec<Case>, geometry: &Result<Geometry>, dtype: DType) {
+    let mut made = Vec::new();
+    push(&mut made, geometry, dtype, [SMALL; 2]);
+    cases.extend(made.into_iter().map(Case::exact));
+}
+
+pub(crate) fn cases(level: Level) -> Vec<Case> {
+    let mut cases = Vec::new();
+    dtypes(&mut cases);
+    edges(&mut cases);
+    sizes(level, &mut cases);
+    layouts(&mut cases);
+    epilogues(&mut cases);
+    special(&mut cases);
+    unique(cases)
+}
+
+fn dtypes(cases: &mut Vec<Case>) {
+    for dtype in DTYPES {
+        let three = windows(&[3, 3]).padding(&[[1, 1]]);
+        for (x, filters, windows) in [
+            ([2, 9, 7, 5], 6, three.clone()),
+            ([1, 8, 8, 16], 32, three.clone().stride(&[2])),
+            ([1, 7, 9, 12], 12, three.clone().groups(12)),
+            ([2, 7, 5, 6], 4, three.groups(2)),
+            ([2, 5, 3, 7], 9, windows(&[1, 1])),
+        ] {
+            push(cases, &windows.geometry(&x, filters), dtype, [ONE; 2]);
+            exact(cases, &windows.geometry(&x, filters), dtype);
+        }
+    }
+}
+
+/// What training has met, in exact f32.
+fn edges(cases: &mut Vec<Case>) {
+    let mut of = |windows: Windows, x: &[u64], filters: u64| exact(cases, &windows.geometry(x, filters), DType::F32);
+    // Every remainder of the input that windows leave unread; kernels smaller than, as large as and larger than the stride.
+    for stride in 1..=4 {
+        for extra in 0..stride {
+            for taps in [1, 2, 3, 5] {
+                of(windows(&[taps]).stride(&[stride]), &[2, taps + 2 * stride + extra, 3], 4);
+            }
+        }
+    }
+    // Paddings of either side, beyond half of a window, around an input smaller than the window.
+    for padding in [[0, 1], [1, 0], [2, 1], [0, 3], [4, 4]] {
+        of(windows(&[5, 5]).padding(&[padding, [1, 2]]), &[1, 6, 7, 3], 5);
+        of(windows(&[5, 3]).padding(&[padding, [2, 0]]).stride(&[2, 3]), &[2, 6, 5, 3], 5);
+    }
+    of(windows(&[5, 5]).padding(&[[2, 2]]), &[1, 2, 1, 3], 4);
+    of(windows(&[3, 3]).padding(&[[4, 3]]), &[1, 1, 2, 2], 3);
+    for (dilation, stride) in [(2, 1), (3, 2), (2, 2), (2, 3), (4, 6)] {
+        of(windows(&[3, 2]).dilation(&[dilation]).stride(&[stride]).padding(&[[1, 2]]), &[1, 12, 13, 3], 4);
+    }
+    of(windows(&[3, 3]).dilation(&[1, 2]).stride(&[2, 1]).padding(&[[0, 1], [3, 2]]), &[2, 7, 9, 3], 5);
+    for groups in [1, 2, 3, 6] {
+        for filters in [6, 12] {
+            of(windows(&[3, 3]).padding(&[[1, 1]]).stride(&[2]).groups(groups), &[2, 5, 6, 6], filters);
+        }
+    }
+    // Groups that are products of their own, and a stride as large as the window.
+    of(windows(&[3, 3]).padding(&[[1, 1]]).groups(2), &[1, 6, 5, 40], 36);
+    of(windows(&[4, 4]).stride(&[4]), &[2, 16, 12, 3], 20);
+    of(windows(&[2, 2]).stride(&[5]), &[1, 13, 12, 3], 4);
+    // One pixel out; one pixel in; one channel.
+    of(windows(&[4, 5]), &[3, 4, 5, 2], 3);
+    of(windows(&[1, 1]), &[1, 1, 1, 1], 1);
+    of(windows(&[1, 1]).stride(&[2]), &[1, 5, 4, 3], 4);
+    of(windows(&[1, 1]).padding(&[[1, 0]]), &[1, 3, 4, 3], 4);
+    // One and three axes.
+    for length in [1, 2, 17, 64, 65] {
+        of(windows(&[3]).padding(&[[1, 1]]), &[2, length, 3], 5);
+    }
+    let cube = windows(&[2, 3, 3]);
+    of(cube.clone().padding(&[[1, 0], [1, 1], [0, 2]]).stride(&[1, 2, 1]), &[2, 4, 5, 6, 3], 4);
+    of(cube.clone().dilation(&[2, 1, 2]).groups(3), &[1, 5, 4, 6, 3], 6);
+    of(windows(&[1, 1, 1]), &[2, 2, 3, 2, 5], 4);
+    // Nothing: no image, no channel, no filter.
+    for (x, filters) in [([0, 5, 4, 3], 2), ([2, 5, 4, 0], 2), ([2, 5, 4, 3], 0)] {
+        of(windows(&[3, 3]).padding(&[[1, 1]]), &x, filters);
+        of(windows(&[1, 1]), &x, filters);
+    }
+}
+
+/// Extents round those of tiles, and sums that are cut into slabs.
+fn sizes(level: Level, cases: &mut Vec<Case>) {
+    let three = || windows(&[3, 3]).padding(&[[1, 1]]);
+    for edge in level.list(&[1, 15, 17, 31, 33, 63, 65], &[16, 32, 64, 127, 129]) {
+        for (x, filters) in [([1, 4, 5, edge], 7), ([1, 4, 5, 7], edge), ([1, 1, edge, 5], 3)] {
+            exact(cases, &three().geometry(&x, filters), DType::F32);
+        }
+    }
+    for dtype in [DType::F32, DType::BF16] {
+        // Long sums of taps and channels, then of pixels.
+        push(cases, &three().geometry(&[1, 4, 4, 700], 5), dtype, [ONE; 2]);
+        push(cases, &three().geometry(&[2, 40, 33, 3], 4), dtype, [ONE; 2]);
+        push(cases, &three().groups(5).geometry(&[2, 40, 33, 5], 5), dtype, [ONE; 2]);
+    }
+    // More rounds of loops than some drivers allow.
+    exact(cases, &windows(&[3]).geometry(&[1, 3, 25_000], 2), DType::F32);
+    exact(cases, &windows(&[3]).padding(&[[1, 1]]).geometry(&[2, 40_000, 1], 2), DType::F32);
+    if level == Level::Full {
+        for x in [[2, 28, 28, 64], [3, 14, 13, 96]] {
+            push(cases, &three().geometry(&x, 64), DType::F32, [ONE; 2]);
+            push(cases, &three().stride(&[2]).geometry(&x, 128), DType::F16, [ONE; 2]);
+        }
+    }
+}
+
+/// Channels of wider pixels, pixels backwards and one for all, filters within wider ones.
+fn layouts(cases: &mut Vec<Case>) {
+    let geometry = windows(&[3, 2]).stride(&[2, 1]).padding(&[[1, 0]]).geometry(&[2, 5, 4, 3], 4);
+    for dtype in [DType::F32, DType::F16] {
+        let view = |shape: Shape, kind: LayoutKind| -> Result<TensorSpec> {
+            let dims = shape.dims();
+            let (pixels, last) = (dims[..dims.len() - 1].iter().product::<u64>(), dims[dims.len() - 1]);
+            // Pixels are one axis where they lie at one distance: back to the shape.
+            let layout = match kind {
+                LayoutKind::Reversed => {
+                    let rows = Layout::contiguous(Shape::new(&[pixels, last])?).slice(0, 0, pixels, -1)?;
+                    rows.reshape(shape)?.unwrap_or(Layout::contiguous(shape))
+                }
+                LayoutKind::BroadcastOuter => {
+                    let ones = [vec![1; dims.len() - 1], vec![last]].concat();
+                    Layout::contiguous(Shape::new(&ones)?).with_offset(2).broadcast_to(shape)?
+                }
+                _ => kind.layout(dims)?,
+            };
+            Ok(TensorSpec::new(dtype, layout))
+        };
+        for kind in [LayoutKind::Offset, LayoutKind::Padded, LayoutKind::Reversed, LayoutKind::BroadcastOuter] {
+            let made = || {
+                let geometry = geometry.clone()?;
+                let [x, w, y] = [geometry.input_shape()?, geometry.weights_shape()?, geometry.output_shape()?];
+                let [x, w, y] = [view(x, kind)?, view(w, kind)?, view(y, kind)?];
+                let forward = Convolution { residual: Some(y), ..Convolution::of(geometry, x, w)? }.check()?;
+                let input = ConvolutionInput::of(geometry, y, w)?;
+                Ok::<_, crate::Error>((forward, input, ConvolutionWeights::of(geometry, y, x)?))
+            };
+            let (forward, input, weights) = match made() {
+                Ok((forward, input, weights)) => (Ok(forward), Ok(input), Ok(weights)),
+                Err(error) => (Err(error.clone()), Err(error.clone()), Err(error)),
+            };
+            add(cases, FAMILY, forward, &[SMALL; 3]);
+            add(cases, FAMILY, input, &[SMALL; 2]);
+            add(cases, FAMILY, weights, &[SMALL; 2]);
+        }
+    }
+}
+
+fn epilogues(cases: &mut Vec<Case>) {
+    let with = |dtype: DType, windows: &Windows, [residual, bias]: [bool; 2], activation| {
+        let geometry = windows.geometry(&[2, 5, 4, 6], 6)?;
+        let plain =
+            Convolution::of(geometry, dense(dtype, geometry.input_shape()?), dense(dtype, geometry.weights_shape()?))?;
+        let y = dense(dtype, geometry.output_shape()?);
+        let bias = if bias { Some(dense(dtype, Shape::new(&[6])?)) } else { None };
+        Convolution { residual: residual.then_some(y), bias, activation, ..plain }.check()
+    };
+    let three = windows(&[3, 3]).padding(&[[1, 1]]);
+    for windows in [three.clone(), three.groups(6), windows(&[1, 1])] {
+        for dtype in DTYPES {
+            for parts in [[true, false], [false, true], [true, true]] {
+                let count = 2 + parts.iter().filter(|part| **part).count();
+                add(cases, FAMILY, with(dtype, &windows, parts, None), &vec![ONE; count]);
+            }
+            add(cases, FAMILY, with(dtype, &windows, [true; 2], Some(UnaryFn::Relu)), &[ONE; 4]);
+        }
+        for f in UnaryFn::ALL.into_iter().filter(|f| f.is_activation()) {
+            add(cases, FAMILY, with(DType::F32, &windows, [false, true], Some(f)), &[ONE; 3]);
+        }
+    }
+}
+
+/// What is not finite shows in what it is a term of, and nowhere else but where it meets padding.
+fn special(cases: &mut Vec<Case>) {
+    for windows in [windows(&[3, 3]).padding(&[[1, 1]]), windows(&[2, 3]).stride(&[2]).groups(3)] {
+        let geometry = windows.geometry(&[2, 5, 6, 3], 6);
+        for plant in [Plant::Nan, Plant::Inf] {
+            for at in [Where::First, Where::Last, Where::Middle] {
+                push(cases, &geometry, DType::F32, [Values::Planted(plant, at), ONE]);
+                push(cases, &geometry, DType::F16, [ONE, Values::Planted(plant, at)]);
+            }
+        }
+    }
+    // Half precision overflows when stored, not on the way.
+    push(cases, &windows(&[3, 3]).geometry(&[1, 4, 5, 30], 4), DType::F16, [Values::Constant(60.0); 2]);
+}
+
+/// Named `conv KIND DTYPE shape`: shapes of ResNet-50 and of a network of depthwise convolutions.
+pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
+    let batch = size.pick(1, 8, 64);
+    let three = || windows(&[3, 3]).padding(&[[1, 1]]);
+    let shapes = [
+        ("3x3 c64 56x56", three(), [56, 56, 64], 64),
+        ("3x3 c256 14x14", three(), [14, 14, 256], 256),
+        ("3x3 s2 c128 56x56", three().stride(&[2]), [56, 56, 128], 128),
+        ("1x1 c256-64 56x56", windows(&[1, 1]), [56, 56, 256], 64),
+        ("7x7 s2 c3-64 224x224", windows(&[7, 7]).stride(&[2]).padding(&[[3, 3]]), [224, 224, 3], 64),
+        ("3x3 depthwise c256 28x28", three().groups(256), [28, 28, 256], 256),
+    ];
+    let dtypes = size.pick(&[DType::F32][..], &[DType::F32, DType::F16], &[DType::F32, DType::F16]);
+    let mut cases = Vec::new();
+    for &dtype in dtypes {
+        for (name, windows, image, filters) in &shapes {
+            let x = [&[batch][..], image].concat();
+            let kinds = ["forward", "input", "weights"];
+            for (kind, op) in kinds.into_iter().zip(all_three(&windows.geometry(&x, *filters), dtype)) {
+                let Ok(op) = op else { continue };
+                let name = format!("conv {kind} {dtype} {name} n{batch}");
+                let metric = if windows.options.groups > 1 { Metric::Bytes } else { Metric::Flops };
+                cases.push(BenchCase::new(name, Suite::Gemm, op, metric).beside());
+            }
+        }
+    }
+    cases
+}

@@ -1,0 +1,335 @@
+//! Convolutions: `y[n, o, k] = activation(sum + residual[n, o, k] + bias[k])`, the sum being that of
+//! `x[n, o stride + t dilation - before, c] w[k, t, c]` over taps t and channels c.
+//!
+//! x is [batch, spatial..., channels], weights are [filters, taps..., channels / groups], y is [batch, outputs..., filters], of one to
+//! three spatial axes, each with its own stride, dilation and two paddings: cross-correlation, as every network means it. With groups a
+//! filter reads the channels of its own group. Floats of 16 bits are summed up in f32 and rounded once. Padding is zero; where an
+//! infinite or NaN weight meets it, devices give a product of zero or NaN.
+//!
+//! The sum is linear in x, in the weights and in what its result is multiplied with: so each of the three operations here
+//! ([`Convolution`], [`ConvolutionInput`], [`ConvolutionWeights`]) has the other two as its gradients. One tap without padding is a
+//! matrix product ([`Matmul`]), and runs as such. Next: `convolution/geometry.rs`, `convolution/gradients.rs`.
+
+pub(crate) mod geometry;
+mod gradients;
+mod oracle;
+mod tensor;
+pub(crate) mod window;
+
+pub use geometry::{ConvolutionOptions, Geometry, pixel_pitch};
+pub use gradients::{ConvolutionInput, ConvolutionWeights};
+pub use window::Window;
+
+use geometry::check_pixels;
+
+use super::matmul::{describe_end, ended};
+use super::{
+    Arithmetic, Facts, Matmul, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, UnaryFn, check_dense_output,
+    sample,
+};
+use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::graph::{Builder, Graph};
+use crate::oracle::{Expected, HostTensor, Span};
+use crate::{DType, Error, KeepDims, Layout, Precision, Program, Result, Shape};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
+
+const OP: &str = "convolution";
+
+/// Images and filters that a sample keeps.
+const KEEP: u64 = 8;
+
+/// A convolution with its epilogue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Convolution {
+    /// What is convolved, [batch, spatial..., channels]: channels one after the other, pixels at one distance.
+    pub x: TensorSpec,
+    /// The filters, [filters, taps..., channels / groups], of x's dtype, as x lies.
+    pub weights: TensorSpec,
+    /// Added to the sum, of y's shape, dtype and kind of layout.
+    pub residual: Option<TensorSpec>,
+    /// Added to every pixel, `[filters]`, of y's dtype.
+    pub bias: Option<TensorSpec>,
+    /// How windows move.
+    pub geometry: Geometry,
+    /// Applied last: relu, gelu, silu, tanh or sigmoid.
+    pub activation: Option<UnaryFn>,
+    /// Dense output y, [batch, outputs..., filters], of x's dtype.
+    pub output: TensorSpec,
+}
+
+impl Convolution {
+    /// A convolution whose output starts its buffer; fill in residual and bias and call [`Convolution::check`].
+    ///
+    /// # Errors
+    /// As [`Geometry::new`] and [`Convolution::check`].
+    pub fn new(x: TensorSpec, weights: TensorSpec, options: &ConvolutionOptions) -> Result<Convolution> {
+        let geometry = Geometry::new(OP, x.layout.shape(), weights.layout.shape(), options)?;
+        let activation = options.activation;
+        Convolution::of(geometry, x, weights).and_then(|op| Convolution { activation, ..op }.check())
+    }
+
+    /// That of a known geometry, without epilogue.
+    pub(super) fn of(geometry: Geometry, x: TensorSpec, weights: TensorSpec) -> Result<Convolution> {
+        let output = TensorSpec::new(x.dtype, Layout::contiguous(geometry.output_shape()?));
+        Convolution { x, weights, residual: None, bias: None, geometry, activation: None, output }.check()
+    }
+
+    /// This op, when its parts fit together.
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`] for other dtypes than f16, bf16, f32 and f64, [`Error::DTypeMismatch`], [`Error::ShapeMismatch`],
+    /// [`Error::InvalidArgument`] for operands that do not lie as they must, a geometry or an activation without meaning.
+    pub fn check(self) -> Result<Convolution> {
+        let geometry = &self.geometry;
+        let y = geometry.output_shape()?;
+        let operands = [
+            ("x", Some(self.x), geometry.input_shape()?),
+            ("weights", Some(self.weights), geometry.weights_shape()?),
+            ("residual", self.residual, y),
+        ];
+        let operands = operands.into_iter().filter_map(|(what, spec, shape)| Some((what, spec?, shape)));
+        check_operands(OP, geometry, operands, (self.output, y))?;
+        if let Some(bias) = self.bias {
+            if bias.layout.dims() != [geometry.filters] {
+                return Err(Error::shape_mismatch(OP, bias.layout.shape(), &y, Some(geometry.rank + 1)));
+            }
+            if bias.dtype != self.output.dtype {
+                return Err(Error::DTypeMismatch { op: OP, expected: self.output.dtype, got: bias.dtype });
+            }
+        }
+        Matmul::check_activation(self.activation, self.output.dtype)?;
+        Ok(self)
+    }
+
+    /// The matrix product of pixels and filters that it is, over the same operands in the same order.
+    ///
+    /// # Errors
+    /// None that the operands could cause.
+    pub fn as_product(&self) -> Result<Option<Matmul>> {
+        if !self.geometry.is_pointwise() {
+            return Ok(None);
+        }
+        let weights = as_matrix(&self.weights)?;
+        let product = Matmul {
+            c: self.residual.as_ref().map(as_matrix).transpose()?,
+            beta: if self.residual.is_some() { 1.0 } else { 0.0 },
+            bias: self.bias,
+            activation: self.activation,
+            ..Matmul::product(as_matrix(&self.x)?, transposed(weights)?, as_matrix(&self.output)?)
+        };
+        product.check().map(Some)
+    }
+}
+
+/// Checks the operands of one of the three operations, and its dense output.
+fn check_operands(
+    op: &'static str,
+    geometry: &Geometry,
+    operands: impl Iterator<Item = (&'static str, TensorSpec, Shape)>,
+    (output, shape): (TensorSpec, Shape),
+) -> Result<()> {
+    geometry.check_numbers(op)?;
+    let dtype = output.dtype;
+    if !matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64) {
+        return Err(Error::UndefinedForDType { op, dtype });
+    }
+    for (what, spec, shape) in operands {
+        if spec.dtype != dtype {
+            return Err(Error::DTypeMismatch { op, expected: dtype, got: spec.dtype });
+        }
+        if *spec.layout.shape() != shape {
+            return Err(Error::shape_mismatch(op, spec.layout.shape(), &shape, None));
+        }
+        check_pixels(op, what, &spec)?;
+    }
+    if *output.layout.shape() != shape {
+        return Err(Error::shape_mismatch(op, output.layout.shape(), &shape, None));
+    }
+    check_dense_output(op, &output)
+}
+
+/// [pixels, channels] of [batch, spatial..., channels].
+fn as_matrix(spec: &TensorSpec) -> Result<TensorSpec> {
+    let dims = spec.layout.dims();
+    let (last, pixels) = (dims.len() - 1, dims[..dims.len() - 1].iter().product());
+    // Checked when the op was made.
+    let pitch = pixel_pitch(spec).unwrap_or(0);
+    let layout = Layout::strided(Shape::new(&[pixels, dims[last]])?, &[pitch, 1], spec.layout.offset())?;
+    Ok(TensorSpec::new(spec.dtype, layout))
+}
+
+fn transposed(spec: TensorSpec) -> Result<TensorSpec> {
+    Ok(TensorSpec { layout: spec.layout.transpose(0, 1)?, ..spec })
+}
+
+/// The graph that is one product of the operands.
+fn graph_of(
+    name: &'static str,
+    inputs: Vec<TensorSpec>,
+    product: Option<Matmul>,
+    output: TensorSpec,
+) -> Result<Option<Graph>> {
+    let Some(product) = product else { return Ok(None) };
+    let mut graph = Builder::new(inputs.clone());
+    let views = inputs.iter().zip(Op::from(product.clone()).inputs()).enumerate();
+    let views =
+        views.map(|(number, (_, spec))| Ok(graph.input(number)?.viewed(spec.layout))).collect::<Result<Vec<_>>>()?;
+    let dense = TensorSpec { layout: Layout::contiguous(*product.output.layout.shape()), ..product.output };
+    let y = graph.apply(Matmul { output: dense, ..product }, &views)?[0].reshape(*output.layout.shape())?;
+    graph.finish(name, &[y], &[output]).map(Some)
+}
+
+impl Operation for Convolution {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        [self.x, self.weights].map(Operand::read).into_iter().for_each(&mut *each);
+        [self.residual, self.bias].into_iter().flatten().for_each(|spec| each(Operand::read(spec)));
+        each(Operand::write(self.output));
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.clone().check().map(drop)
+    }
+
+    fn arithmetic(&self) -> Arithmetic {
+        Arithmetic { flops: self.geometry.flops(), multiplies: Some(self.x.dtype) }
+    }
+
+    fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
+        let dtype = self.output.dtype;
+        let mut others = before[2..].iter();
+        let residual = self.residual.and_then(|_| others.next());
+        let bias = self.bias.and_then(|_| others.next());
+        let filters = self.geometry.filters as usize;
+        let sums = oracle::forward(&self.geometry, &before[0], &before[1], dtype).into_iter().enumerate();
+        let ends = |(i, (sum, may_be_nan)): (usize, oracle::Sum)| {
+            let addends = [residual.map(|c| c.values[i]), bias.map(|bias| bias.values[i % filters])];
+            let y = ended(Span::from(sum), addends.map(|addend| addend.map(Span::exact)), self.activation, dtype);
+            if may_be_nan { y.or_nan() } else { y }
+        };
+        vec![sums.map(ends).collect()]
+    }
+
+    /// dx and dw are [`ConvolutionInput`] and [`ConvolutionWeights`] of dy; the bias's is its sum over pixels, the residual's is itself. With
+    /// an activation y is computed again without it, and the activation's derivative there multiplies dy first.
+    fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+        let mut rule = RuleBuilder::new(self, needs)?;
+        let mut dy = rule.gradient(0)?;
+        if let Some(activation) = self.activation.filter(|_| needs.inputs.contains(&true)) {
+            let inputs = (0..needs.inputs.len()).map(|input| rule.input(input)).collect::<Result<Vec<_>>>()?;
+            let before = Convolution { activation: None, output: dy.spec(), ..self.clone() }.check()?;
+            let before = rule.graph.apply(before, &inputs)?;
+            let program = Program::compile(&crate::Expr::input(0).unary(activation), &[self.output.dtype])?;
+            let slopes = program.derivative(1, &[0], &[true])?;
+            let values = [before[0], rule.output(0)?, dy];
+            let known: Vec<crate::Expr> = slopes.into_iter().flatten().collect();
+            let found = rule.graph.map_used(&known, &values)?.pop();
+            dy = found.map_or_else(|| rule.graph.full(dy.dtype(), *self.output.layout.shape(), 0), Ok)?;
+        }
+        let bias = 2 + usize::from(self.residual.is_some());
+        let mut gradients = Vec::new();
+        for input in (0..needs.inputs.len()).filter(|&input| needs.inputs[input]) {
+            gradients.push(match input {
+                0 => {
+                    let weights = rule.input(1)?;
+                    let op = ConvolutionInput::of(self.geometry, dy.spec(), weights.spec())?;
+                    rule.graph.apply(op, &[dy, weights])?.pop()
+                }
+                1 => {
+                    let x = rule.input(0)?;
+                    let op = ConvolutionWeights::of(self.geometry, dy.spec(), x.spec())?;
+                    rule.graph.apply(op, &[dy, x])?.pop()
+                }
+                _ if input == bias => {
+                    let axes: Vec<usize> = (0..=self.geometry.rank).collect();
+                    Some(rule.graph.reduce(ReduceFn::Sum, dy, &axes, KeepDims::No)?)
+                }
+                _ => Some(dy),
+            });
+        }
+        rule.finish(gradients)
+    }
+
+    fn decompose(&self) -> Result<Option<Graph>> {
+        graph_of(OP, self.inputs(), self.as_product()?, self.output)
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        match self.as_product() {
+            Ok(Some(product)) => cpu::exec::matmul::execute(&product, inputs, outputs[0]),
+            _ => cpu::exec::convolution::forward(self, inputs, outputs[0]),
+        }
+    }
+
+    fn describe(&self, name: &mut String) {
+        self.geometry.describe(name);
+        let parts = [(self.residual, " residual"), (self.bias, " bias")];
+        parts.into_iter().filter(|(part, _)| part.is_some()).for_each(|(_, word)| name.push_str(word));
+        describe_end(name, self.activation, Precision::default());
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { repeats: true, ..Facts::default() }
+    }
+
+    /// The op on the first `extent` images.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        if axis != 0 {
+            return None;
+        }
+        let geometry = Geometry { batch: extent, ..self.geometry };
+        let (x, output) = (self.x.first(0, extent)?, self.output.dense_first(0, extent)?);
+        let residual = self.residual.map_or(Some(None), |spec| spec.first(0, extent).map(Some))?;
+        Some(Convolution { x, residual, geometry, output, ..self.clone() }.into())
+    }
+
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
+        Some(Convolution { output, ..self.clone() }.into())
+    }
+
+    /// The last image and the last filters of one group.
+    fn sample(&self) -> Result<Option<Sample>> {
+        let Geometry { batch, filters, groups, rank, .. } = self.geometry;
+        if batch == 0 || groups != 1 {
+            return Ok(None);
+        }
+        let keep = filters.min(KEEP);
+        let last = |spec: &TensorSpec, axis: usize, keep: u64| {
+            let extent = spec.layout.dims()[axis];
+            Ok::<_, Error>(TensorSpec { layout: spec.layout.slice(axis, extent - keep, extent, 1)?, ..*spec })
+        };
+        let cut = |spec: &TensorSpec| last(&last(spec, 0, 1)?, rank + 1, keep);
+        let positions = cut(&self.output)?.layout;
+        let op = Convolution {
+            x: last(&self.x, 0, 1)?,
+            weights: last(&self.weights, 0, keep)?,
+            residual: self.residual.as_ref().map(cut).transpose()?,
+            bias: self.bias.as_ref().map(|bias| last(bias, 0, keep)).transpose()?,
+            geometry: Geometry { batch: 1, filters: keep, ..self.geometry },
+            output: sample::dense(self.output.dtype, &positions),
+            ..self.clone()
+        };
+        Ok(Some(Sample { op: op.check()?.into(), positions: vec![positions] }))
+    }
+
+    /// Without the last channel.
+    fn shortened(&self) -> Result<Option<Op>> {
+        let channels = self.geometry.channels;
+        if self.geometry.groups != 1 || channels == 0 {
+            return Ok(None);
+        }
+        let axis = self.geometry.rank + 1;
+        let cut = |spec: &TensorSpec| {
+            Ok::<_, Error>(TensorSpec { layout: spec.layout.slice(axis, 0, channels - 1, 1)?, ..*spec })
+        };
+        let geometry = Geometry { channels: channels - 1, ..self.geometry };
+        Ok(Some(
+            Convolution { x: cut(&self.x)?, weights: cut(&self.weights)?, geometry, ..self.clone() }.check()?.into(),
+        ))
+    }
+}
