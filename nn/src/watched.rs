@@ -16,23 +16,24 @@ use crate::{Flat, Policy};
 pub struct Watched {
     pub(crate) places: Arc<Places>,
     handles: Vec<Tensor>,
-    /// What a tape watches: with the room behind each.
-    rooms: Vec<Tensor>,
+    /// What a tape watches.
+    units: Vec<Tensor>,
     policy: Policy,
 }
 
 impl Watched {
-    pub(crate) fn new(places: Arc<Places>, rooms: Vec<Tensor>, policy: Policy) -> Result<Watched> {
-        let exact = |(room, place): (&Tensor, &Place)| {
-            if place.room == place.shape { Ok(room.clone()) } else { room.slice(0, 0..place.shape.dims()[0]) }
+    pub(crate) fn new(places: Arc<Places>, units: Vec<Tensor>, policy: Policy) -> Result<Watched> {
+        let part = |place: &Place| {
+            let (unit, rows) = (&units[place.unit], place.shape.dims().first().copied().unwrap_or(0));
+            if *unit.shape() == place.shape { Ok(unit.clone()) } else { unit.slice(0, place.first..place.first + rows) }
         };
-        let handles = rooms.iter().zip(&places.places).map(exact).collect::<Result<_>>()?;
-        Ok(Watched { places, handles, rooms, policy })
+        let handles = places.places.iter().map(part).collect::<Result<_>>()?;
+        Ok(Watched { places, handles, units, policy })
     }
 
     pub(crate) fn of(flat: &Flat) -> Watched {
-        let (handles, rooms) = (flat.views().to_vec(), flat.rooms().to_vec());
-        Watched { places: Arc::clone(&flat.places), handles, rooms, policy: Policy::F32 }
+        let (handles, units) = (flat.views().to_vec(), flat.units().to_vec());
+        Watched { places: Arc::clone(&flat.places), handles, units, policy: Policy::F32 }
     }
 
     /// In what the parameters are given, and how exact products are.
@@ -48,13 +49,13 @@ impl Watched {
         Ok(&self.handles[self.places.number(name)?])
     }
 
-    /// The parameter `name` with the room behind it, zeros: for products whose extents are to be multiples.
-    pub(crate) fn with_room(&self, name: &str) -> Result<&Tensor> {
-        Ok(&self.rooms[self.places.number(name)?])
+    /// The parameter `name` with the room behind it, zeros, or with those that it is joined with: for products that are faster so.
+    pub(crate) fn unit(&self, name: &str) -> Result<&Tensor> {
+        Ok(&self.units[self.places.places[self.places.number(name)?].unit])
     }
 
-    /// What a tape watches, in order of registration.
-    pub(crate) fn rooms(&self) -> &[Tensor] {
-        &self.rooms
+    /// What a tape watches.
+    pub(crate) fn units(&self) -> &[Tensor] {
+        &self.units
     }
 }
