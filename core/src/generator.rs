@@ -104,6 +104,11 @@ impl Generator {
 }
 
 impl RandomKey {
+    /// The low words of seed and stream, and their high words, u32 `[2]` each: for operations that read a key as it lies.
+    pub fn tensors(&self) -> [&Tensor; 2] {
+        [&self.low, &self.high]
+    }
+
     /// Seed low, seed high, stream low, stream high, of rank 0: inputs of a program for [`Expr::random`] and [`Expr::uniform`].
     ///
     /// # Errors

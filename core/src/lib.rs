@@ -63,7 +63,8 @@ pub use generator::{Generator, RandomKey};
 pub use layout::{Layout, collapse_together};
 pub use operation::{Cost, Op, Operation};
 pub use ops::{
-    BinaryFn, CompareFn, CrossEntropyOptions, Distribution, Losses, Missing, ReduceFn, ScaleBlocks, TensorSpec, UnaryFn,
+    Attended, AttentionForm, AttentionOptions, BinaryFn, CompareFn, CrossEntropyOptions, Distribution, Losses, Missing,
+    ReduceFn, ScaleBlocks, TensorSpec, UnaryFn,
 };
 pub use precision::Precision;
 pub use recording::{Recorded, Recorders, Recording, foreign_recording};

@@ -9,6 +9,7 @@
 //! of its buffer; `Copy` writes any view that does not overlap itself.
 
 mod argreduce;
+pub mod attention;
 mod binary;
 pub(crate) mod cases;
 mod copy;
@@ -31,6 +32,10 @@ mod take;
 mod unary;
 
 pub use argreduce::{ArgReduce, ArgReduceFn};
+pub use attention::{
+    Attended, Attention, AttentionDims, AttentionDropout, AttentionForm, AttentionGradient, AttentionOptions,
+    LseGradient,
+};
 pub use binary::{BinaryFn, CompareFn};
 pub use copy::Copy;
 pub use cross_entropy::{CrossEntropy, CrossEntropyOptions, Losses};
@@ -118,6 +123,7 @@ macro_rules! registry {
 registry! {
     "arange" arange "evenly spaced numbers",
     "argreduce" argreduce "position of the maximum or minimum over axes",
+    "attention" attention "softmax of the products of queries and keys, times values, of heads, with masks and dropout; and its gradient",
     "binary" binary "add, sub, mul, div, rem, pow, max, min, and, or, xor, broadcast",
     "cast" cast "conversion between dtypes",
     "clamp" clamp "values limited to an interval",

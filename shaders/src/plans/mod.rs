@@ -1,8 +1,8 @@
 //! One planner per op, under the op's stem; each pairs with `wgsl/<stem>.wgsl` and its specialisations.
 
 use polywarp_core::ops::{
-    ArgReduce, Compress24, Copy, Decompress24, GroupedMatmul, Map, Matmul, Random, Reduce, ReducedMatmul, ScatterAdd,
-    Softmax, SparseMatmul, Take,
+    ArgReduce, Attention, AttentionGradient, Compress24, Copy, Decompress24, GroupedMatmul, Map, Matmul, Random,
+    Reduce, ReducedMatmul, ScatterAdd, Softmax, SparseMatmul, Take,
 };
 use polywarp_core::{Op, Result};
 
@@ -41,6 +41,7 @@ mod rounds;
 // Those that have kernels of their own: one sorted line per stem.
 kernels! {
     argreduce,
+    attention,
     copy,
     map,
     matmul,
@@ -87,6 +88,8 @@ macro_rules! planners {
 
 planners! {
     ArgReduce: argreduce::plan;
+    Attention: attention::forward, attention::forward_candidates;
+    AttentionGradient: attention::backward, attention::backward_candidates;
     Compress24: sparse24::compress;
     Copy: copy::plan;
     Decompress24: sparse24::decompress;

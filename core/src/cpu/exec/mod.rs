@@ -5,6 +5,7 @@
 //! [`crate::Device::execute`] have checked every request.
 
 pub(crate) mod argreduce;
+pub(crate) mod attention;
 pub(crate) mod copy;
 mod gather;
 pub(crate) mod grouped_matmul;

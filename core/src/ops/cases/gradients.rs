@@ -4,8 +4,8 @@ use super::add;
 use crate::generator::dropped;
 use crate::harness::{Case, LayoutKind, Values, output};
 use crate::ops::{
-    Copy, CrossEntropy, LayerNorm, LogSumExp, Map, Matmul, Missing, Reduce, ReduceFn, ScatterAdd, Softmax, SoftmaxFn,
-    Take,
+    Attention, AttentionDropout, Copy, CrossEntropy, LayerNorm, LogSumExp, Map, Matmul, Missing, Reduce, ReduceFn,
+    ScatterAdd, Softmax, SoftmaxFn, Take,
 };
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
 
@@ -105,6 +105,27 @@ fn cases() -> Vec<Case> {
     for kind in [LayoutKind::Dense, LayoutKind::Transposed, LayoutKind::BroadcastOuter] {
         let op = || LayerNorm::new(kind.spec(F64, &[4, 6])?, dense(&[6])?, dense(&[6])?, 1e-3);
         add(&mut cases, "layer_norm", op(), &[Values::Normal; 3]);
+    }
+    for ([queries, keys], [heads, groups], causal, rate, n) in [
+        ([3, 4], [2, 2], false, None, 3),
+        ([4, 3], [4, 2], true, None, 2),
+        ([3, 5], [2, 1], true, Some(0.3), 3),
+        // Longer heads than kernels serve: a graph of other operations.
+        ([2, 3], [2, 1], true, Some(0.3), 258),
+    ] {
+        let op = || {
+            let words = LayoutKind::Dense.spec(DType::U32, &[2])?;
+            let dropout = rate.map(|rate| AttentionDropout { rate, key: [words; 2] });
+            let mask =
+                rate.map(|_| LayoutKind::Transposed.spec(DType::Bool, &[1, heads, queries, keys])).transpose()?;
+            let q = LayoutKind::Padded.spec(F64, &[1, queries, heads, n])?;
+            let op = Attention::new(q, dense(&[1, keys, groups, n])?, dense(&[1, keys, groups, 2])?)?;
+            // Where all are hidden, lse is -inf, and no number's neighbour.
+            Attention { mask, dropout, causal: causal && queries <= keys, ..op }.check()
+        };
+        let mut values = vec![Values::Normal; 3];
+        values.extend(rate.into_iter().flat_map(|_| [Values::Constant(1.0), Values::RandomBits, Values::RandomBits]));
+        add(&mut cases, "attention", op(), &values);
     }
     for (weighted, smoothing) in [(false, 0.0), (true, 0.0), (false, 0.1), (true, 0.25)] {
         let op = || {

@@ -5,6 +5,7 @@
 
 pub mod arange;
 pub mod argreduce;
+pub mod attention;
 pub mod binary;
 pub mod cast;
 pub mod clamp;
