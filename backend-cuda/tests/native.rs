@@ -96,7 +96,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 fn arguments_plan() -> Plan {
     let args = vec![
         Arg::U32(0xdead_beef),
-        Arg::Address { slot: Slot::Output, offset_bytes: 64 },
+        Arg::Address { slot: Slot::Output(0), offset_bytes: 64 },
         Arg::F32(1.5),
         Arg::I64(-2),
         Arg::U32(1000),
@@ -187,7 +187,7 @@ fn tensor_maps_read_what_they_describe() {
         let map = TensorMap::matrix(at, element, size, 4 * u64::from(pitch), [8, 32], Swizzle::B128);
         let args = vec![
             Arg::TensorMap(map),
-            Arg::Address { slot: Slot::Output, offset_bytes: 0 },
+            Arg::Address { slot: Slot::Output(0), offset_bytes: 0 },
             Arg::U32(rows),
             Arg::U32(columns),
         ];

@@ -130,7 +130,7 @@ struct QueriesConsumer {
         }
     }
 
-    __device__ __forceinline__ void tile(const Problem& problem, const Mask& mask, const Key& random, float kept_factor, const QueryTile& tile,
+    __device__ __forceinline__ void tile(const Problem& problem, const Mask& mask, const Dropout& dropout, const QueryTile& tile,
                                          const Statistics& statistics, T* dq, const Strides& strides) {
         const float scale_log2 = problem.scale * LOG2_E;
         const uint32_t first_row = tile.row + consumer * SLAB + warp * 16, row = first_row + lane / 4;
@@ -163,9 +163,9 @@ struct QueriesConsumer {
                 ptx::wgmma_commit();
                 const int key = block * N;
                 Kept<N> kept;
-                if (C::WITH_EXTRAS && random.threshold > 0) {
+                if (C::WITH_EXTRAS && dropout.threshold > 0) {
                     const uint64_t pairs = static_cast<uint64_t>(problem.queries) * problem.keys;
-                    kept.find(random, head_number * pairs, problem.keys, row, key, lane);
+                    kept.find(Key(dropout), head_number * pairs, problem.keys, row, key, lane);
                 }
                 // With overlap, also phase 4 of the block before.
                 ptx::wgmma_wait<1>();
@@ -186,7 +186,7 @@ struct QueriesConsumer {
                 if (key + N - 1 > seen_by_all || (C::WITH_EXTRAS && mask.seen != nullptr)) {
                     hide_unseen<N>(problem, C::WITH_EXTRAS ? mask : Mask{}, tile.batch, tile.head, row, key, lane, [&](int i) { s[i] = 0; });
                 }
-                if (C::WITH_EXTRAS && random.threshold > 0) {
+                if (C::WITH_EXTRAS && dropout.threshold > 0) {
                     kept.for_dropped([&](int i) { s[i] = -s[i]; });
                 }
                 ptx::wgmma_wait<0>();
@@ -196,7 +196,7 @@ struct QueriesConsumer {
                 // Phases 3 and 4.
 #pragma unroll
                 for (int i = 0; i < N / 2; ++i) {
-                    s[i] = score_gradient(s[i], dp[i], delta[i / 2 % 2], C::WITH_EXTRAS ? kept_factor : 1);
+                    s[i] = score_gradient(s[i], dp[i], delta[i / 2 % 2], C::WITH_EXTRAS ? dropout.factor : 1);
                 }
                 round_sums<T, N>(ds, s);
                 ptx::keep_in_place(ds);
@@ -277,10 +277,9 @@ __device__ __forceinline__ void run_queries(const CUtensorMap* map_q, const CUte
     } else {
         ptx::take_registers<240>();
         QueriesConsumer<C> consumer = {base, warpgroup - 1, warp, threadIdx.x % 32, at};
-        const Key random(dropout);
         for (Walk walk; walk.any(tiles, all, problem.causal); walk.next(tiles, problem.causal)) {
             const QueryTile tile = QueryTile::of<C::BLOCK_M, C::BLOCK_N>(problem, walk.head(tiles, problem.causal), walk.place(tiles, problem.causal));
-            consumer.tile(problem, mask, random, dropout.factor, tile, statistics, dq, strides);
+            consumer.tile(problem, mask, dropout, tile, statistics, dq, strides);
         }
     }
 }

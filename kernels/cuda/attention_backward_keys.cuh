@@ -68,7 +68,7 @@ struct KeysConsumer {
         ptx::keep_in_place(ds);
     }
 
-    __device__ __forceinline__ void tile(const Problem& problem, const Mask& mask, const Key& random, float kept_factor, const KeyTile& tile,
+    __device__ __forceinline__ void tile(const Problem& problem, const Mask& mask, const Dropout& dropout, const KeyTile& tile,
                                          T* dk, const Strides& of_dk, T* dv, const Strides& of_dv) {
         const float scale_log2 = problem.scale * LOG2_E;
         const uint32_t row = consumer * SLAB, first_key = tile.row + row + warp * 16, share = problem.heads / problem.groups;
@@ -94,9 +94,9 @@ struct KeysConsumer {
                 ptx::wgmma_commit();
                 const uint32_t query = block * M;
                 KeptColumns<M> kept;
-                if (C::WITH_EXTRAS && random.threshold > 0) {
+                if (C::WITH_EXTRAS && dropout.threshold > 0) {
                     const uint64_t pairs = static_cast<uint64_t>(problem.queries) * problem.keys;
-                    kept.find(random, (tile.batch * problem.heads + head) * pairs, problem.keys, query, first_key, lane);
+                    kept.find(Key(dropout), (tile.batch * problem.heads + head) * pairs, problem.keys, query, first_key, lane);
                 }
                 // With overlap, also phases 3 and 5 of the block before.
                 ptx::wgmma_wait<1>();
@@ -128,7 +128,7 @@ struct KeysConsumer {
                     hide_unseen_columns<M>(problem, C::WITH_EXTRAS ? mask : Mask{}, tile.batch, head, query, first_key + lane / 4, lane,
                                            [&](int i) { s[i] = 0; });
                 }
-                if (C::WITH_EXTRAS && random.threshold > 0) {
+                if (C::WITH_EXTRAS && dropout.threshold > 0) {
                     kept.for_dropped([&](int i) { s[i] = -s[i]; });
                     round_kept<T, M>(p, s);
                 } else {
@@ -148,7 +148,7 @@ struct KeysConsumer {
 #pragma unroll
                     for (int j = 0; j < 4; ++j) {
                         s[4 * c + j] = score_gradient(s[4 * c + j], dp[4 * c + j], j % 2 ? of_columns.y : of_columns.x,
-                                                      C::WITH_EXTRAS ? kept_factor : 1);
+                                                      C::WITH_EXTRAS ? dropout.factor : 1);
                     }
                 }
                 round_sums<T, M>(ds, s);
@@ -176,7 +176,7 @@ struct KeysConsumer {
             of_k.advance();
         }
         const float scales[2] = {problem.scale, problem.scale};
-        const float factor = C::WITH_EXTRAS ? kept_factor : 1, factors[2] = {factor, factor};
+        const float factor = C::WITH_EXTRAS ? dropout.factor : 1, factors[2] = {factor, factor};
         const auto place = [&](const Strides& strides) {
             return tile.batch * strides.batch + tile.group * strides.head + first_key * strides.row;
         };
@@ -245,11 +245,10 @@ __device__ __forceinline__ void run_keys(const CUtensorMap* map_q, const CUtenso
     } else {
         ptx::take_registers<240>();
         KeysConsumer<C> consumer = {shared + (base - begin), base, warpgroup - 1, warp, threadIdx.x % 32, kv_full, kv_empty, full, empty};
-        const Key random(dropout);
         for (Walk walk; walk.any(tiles, all, problem.causal); walk.next(tiles, problem.causal)) {
             const KeyTile tile =
                 KeyTile::of<C::BLOCK_M, C::BLOCK_N>(problem, walk.head(tiles, problem.causal), walk.place(tiles, problem.causal));
-            consumer.tile(problem, mask, random, dropout.factor, tile, dk, of_dk, dv, of_dv);
+            consumer.tile(problem, mask, dropout, tile, dk, of_dk, dv, of_dv);
         }
     }
 }

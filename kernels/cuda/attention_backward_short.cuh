@@ -86,7 +86,7 @@ struct ShortConsumer {
         }
     }
 
-    __device__ __forceinline__ void head(const Problem& problem, const Mask& mask, const Key& random, float kept_factor, uint32_t number,
+    __device__ __forceinline__ void head(const Problem& problem, const Mask& mask, const Dropout& dropout, uint32_t number,
                                          const float* lse, const float* dlse, T* dq, const Strides& of_dq, T* dk, const Strides& of_dk,
                                          T* dv, const Strides& of_dv) {
         const float scale_log2 = problem.scale * LOG2_E;
@@ -102,9 +102,9 @@ struct ShortConsumer {
             of_dlse[h] = inside && dlse != nullptr ? dlse[place] : 0;
         }
         Kept<N> kept;
-        if (C::WITH_EXTRAS && random.threshold > 0) {
+        if (C::WITH_EXTRAS && dropout.threshold > 0) {
             const uint64_t pairs = static_cast<uint64_t>(problem.queries) * problem.keys;
-            kept.find(random, number * pairs, problem.keys, row, 0, lane);
+            kept.find(Key(dropout), number * pairs, problem.keys, row, 0, lane);
         }
         // Phase 1.
         float s[N / 2], dp[N / 2];
@@ -130,7 +130,7 @@ struct ShortConsumer {
             hide_unseen<N>(problem, C::WITH_EXTRAS ? mask : Mask{}, batch, head, row, 0, lane, [&](int i) { s[i] = 0; });
         }
         if constexpr (C::WITH_EXTRAS) {
-            if (random.threshold > 0) {
+            if (dropout.threshold > 0) {
                 kept.for_dropped([&](int i) { s[i] = -s[i]; });
             }
             ptx::wgmma_fence();
@@ -150,7 +150,7 @@ struct ShortConsumer {
         ptx::keep_in_place(dp);
 #pragma unroll
         for (int i = 0; i < N / 2; ++i) {
-            s[i] = score_gradient(s[i], dp[i], delta[i / 2 % 2], C::WITH_EXTRAS ? kept_factor : 1);
+            s[i] = score_gradient(s[i], dp[i], delta[i / 2 % 2], C::WITH_EXTRAS ? dropout.factor : 1);
         }
         round_sums<T, N>(a, s);
         leave(base + C::DS_AT, a);
@@ -177,7 +177,7 @@ struct ShortConsumer {
         ptx::keep_in_place(a);
         // Phase 4.
         const float scales[2] = {problem.scale, problem.scale};
-        const float factor = C::WITH_EXTRAS ? kept_factor : 1, factors[2] = {factor, factor};
+        const float factor = C::WITH_EXTRAS ? dropout.factor : 1, factors[2] = {factor, factor};
         const auto place = [&](const Strides& strides) { return batch * strides.batch + head * strides.head + first_row * strides.row; };
         store<T, D>(dq + place(of_dq), of_dq.row, sums_q, scales, first_row, problem.queries, problem.size, lane);
         ptx::wgmma_wait<0>();
@@ -234,9 +234,8 @@ __device__ __forceinline__ void run_short(const CUtensorMap* map_q, const CUtens
     } else {
         ptx::take_registers<240>();
         ShortConsumer<C> consumer = {shared + (base - begin), base, warpgroup - 1, warp, threadIdx.x % 32, full, empty};
-        const Key random(dropout);
         for (uint32_t number = blockIdx.x; number < all; number += gridDim.x) {
-            consumer.head(problem, mask, random, dropout.factor, number, lse, dlse, dq, of_dq, dk, of_dk, dv, of_dv);
+            consumer.head(problem, mask, dropout, number, lse, dlse, dq, of_dq, dk, of_dk, dv, of_dv);
         }
     }
 }

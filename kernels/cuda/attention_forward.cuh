@@ -159,7 +159,7 @@ struct ForwardConsumer {
     }
 
     // Phases 2 to 5 for one tile.
-    __device__ __forceinline__ void tile(const Problem& problem, const Mask& mask, const Key& random, float kept_factor, const QueryTile& tile,
+    __device__ __forceinline__ void tile(const Problem& problem, const Mask& mask, const Dropout& dropout, const QueryTile& tile,
                                          T* out, float* lse) {
         const float scale_log2 = problem.scale * LOG2_E;
         const uint32_t first_row = tile.row + consumer * SLAB + warp * 16, row = first_row + lane / 4;
@@ -181,12 +181,12 @@ struct ForwardConsumer {
             };
             Kept<N> kept;
             const auto find_kept = [&](uint32_t block) {
-                if (C::WITH_EXTRAS && random.threshold > 0) {
-                    kept.find(random, head_number * problem.queries * problem.keys, problem.keys, row, block * N, lane);
+                if (C::WITH_EXTRAS && dropout.threshold > 0) {
+                    kept.find(Key(dropout), head_number * problem.queries * problem.keys, problem.keys, row, block * N, lane);
                 }
             };
             const auto drop = [&] {
-                if (C::WITH_EXTRAS && random.threshold > 0) {
+                if (C::WITH_EXTRAS && dropout.threshold > 0) {
                     kept.for_dropped([&](int i) { s[i] = 0; });
                 }
             };
@@ -256,7 +256,7 @@ struct ForwardConsumer {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
             const float sum = row_sum(online.sum[h]);
-            factors[h] = sum == 0 ? 0 : (C::WITH_EXTRAS ? kept_factor : 1) / sum;
+            factors[h] = sum == 0 ? 0 : (C::WITH_EXTRAS ? dropout.factor : 1) / sum;
             if (lane % 4 == 0 && row + 8 * h < problem.queries) {
                 lse[head_number * problem.queries + row + 8 * h] =
                     sum == 0 ? -INFINITY : fmaf(online.maximum[h], problem.scale, logf(sum));
@@ -317,13 +317,12 @@ __device__ __forceinline__ void run_forward(const CUtensorMap* map_q, const CUte
     } else {
         ptx::take_registers<C::CONSUMER_REGISTERS>();
         ForwardConsumer<C> consumer = {base, warpgroup - 1, warp, threadIdx.x % 32, at};
-        const Key random(dropout);
         if (C::TURNS && consumer.consumer == 1) {
             ptx::named_barrier_arrive(TURN, C::CONSUMERS * WARPGROUP);
         }
         for (Walk walk; walk.any(tiles, all, problem.causal); walk.next(tiles, problem.causal)) {
             const QueryTile tile = QueryTile::of<C::BLOCK_M, C::BLOCK_N>(problem, walk.head(tiles, problem.causal), walk.place(tiles, problem.causal));
-            consumer.tile(problem, mask, random, dropout.factor, tile, out, lse);
+            consumer.tile(problem, mask, dropout, tile, out, lse);
         }
         if (C::TURNS && consumer.consumer == 0) {
             ptx::named_barrier(TURN, C::CONSUMERS * WARPGROUP);

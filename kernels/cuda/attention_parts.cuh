@@ -253,20 +253,16 @@ __device__ __forceinline__ void hide_unseen_columns(const Problem& problem, cons
 
 // ---- Dropout ----
 
-// Seed and stream, read once.
+// Seed and stream, read where they are needed: between blocks registers are scarce.
 struct Key {
     uint32_t seed_low, seed_high, stream_low, stream_high, threshold;
 
-    __device__ __forceinline__ explicit Key(const Dropout& dropout) : threshold(dropout.threshold) {
-        if (threshold > 0) {
-            seed_low = dropout.low[0];
-            seed_high = dropout.high[0];
-            stream_low = dropout.low[1];
-            stream_high = dropout.high[1];
-        } else {
-            seed_low = seed_high = stream_low = stream_high = 0;
-        }
-    }
+    __device__ __forceinline__ explicit Key(const Dropout& dropout)
+        : seed_low(dropout.low[0]),
+          seed_high(dropout.high[0]),
+          stream_low(dropout.low[1]),
+          stream_high(dropout.high[1]),
+          threshold(dropout.threshold) {}
 
     // Bit w: whether element 4 block + w is kept.
     __device__ __forceinline__ uint32_t kept_of_block(uint64_t block) const {

@@ -48,7 +48,7 @@ pub(crate) fn offset(end: usize, param: Param) -> usize {
 
 /// Room for five tensor maps and a long list of numbers; a launch may have 4 KiB (CUDA programming guide, "Function
 /// Parameters").
-const WORDS: usize = 96;
+const WORDS: usize = 128;
 
 /// Parameters of one launch, on the stack.
 #[derive(Clone, Debug)]
