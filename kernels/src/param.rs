@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn too_many_are_refused() {
         let mut block = Block::default();
-        assert!((0..6).all(|_| block.put(Param::TensorMap, &[0; 128]).is_ok()));
+        assert!((0..WORDS / 16).all(|_| block.put(Param::TensorMap, &[0; 128]).is_ok()));
         assert!(block.put(Param::U32, &[0; 4]).is_err());
     }
 }
