@@ -81,15 +81,20 @@ pub(crate) struct Instance {
 
 /// Of each length of heads and without and with extras: tiles of queries and keys, stages of both, turns.
 #[rustfmt::skip]
-const FORWARD: [(u32, Extras, [u32; 2], [u32; 2], bool); 7] = [
-    (64, Extras::Without, [192, 128], [1, 4], false),
-    (64, Extras::Without, [128, 128], [3, 4], true),
-    (64, Extras::With, [128, 128], [3, 4], true),
-    (128, Extras::Without, [128, 128], [1, 2], true),
-    (128, Extras::With, [128, 128], [1, 2], true),
-    (256, Extras::Without, [128, 80], [1, 2], true),
-    (256, Extras::With, [128, 48], [1, 3], true),
+const FORWARD: [(u32, Extras, Makes); 7] = [
+    (64, Extras::Without, forward([192, 128], [1, 4], false)),
+    (64, Extras::Without, forward([128, 128], [3, 4], true)),
+    (64, Extras::With, forward([128, 128], [3, 4], true)),
+    (128, Extras::Without, forward([128, 128], [1, 2], true)),
+    (128, Extras::With, forward([128, 128], [1, 2], true)),
+    (256, Extras::Without, forward([128, 80], [1, 2], true)),
+    (256, Extras::With, forward([128, 48], [1, 3], true)),
 ];
+
+const fn forward([queries, keys]: [u32; 2], stages: [u32; 2], turns: bool) -> Makes {
+    Makes::Forward { queries, keys, stages, turns }
+}
+
 /// The same of dq: keys of a step, stages, overlap.
 #[rustfmt::skip]
 const QUERIES: [(u32, Extras, u32, u32, bool); 4] = [
@@ -219,8 +224,8 @@ pub(crate) static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
     let mut list = Vec::new();
     for operands in [DType::F16, DType::BF16] {
         let mut push = |columns, extras, makes| list.push(Instance::new(operands, columns, extras, makes));
-        for (columns, extras, [queries, keys], stages, turns) in FORWARD {
-            push(columns, extras, Makes::Forward { queries, keys, stages, turns });
+        for (columns, extras, makes) in FORWARD {
+            push(columns, extras, makes);
         }
         for (columns, extras, keys, stages, overlaps) in QUERIES {
             push(columns, extras, Makes::Queries { keys, stages, overlaps });
