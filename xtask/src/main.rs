@@ -20,6 +20,7 @@ mod rates;
 mod run;
 mod setup;
 mod test;
+mod text_encoder;
 mod wasm;
 mod web;
 mod wheel;
@@ -33,7 +34,7 @@ type Result<T = ()> = std::result::Result<T, String>;
 const HELP: &str = "\
 usage: cargo xtask <command>
 
-  setup            install the Vulkan and GL pieces this machine lacks
+  setup            install the Vulkan and GL pieces this machine lacks, fetch the weights of the example text_to_vectors
   test             everything: format, lints, feature sets, tests on every backend, examples, documents
   prove [STEP ...] the tests, then what takes hours: fuzzing, loom, Miri, random programs; or some of these steps alone
   op NAME          one family of operations everywhere: CPU, GPUs, interpreted PTX, CUDA, lists, shipped kernels, documents
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = std::env::set_current_dir(root()).map_err(|e| e.to_string()).and_then(|()| match arguments[..] {
-        ["setup"] => setup::run(setup::Need::SoftwareGpus),
+        ["setup"] => setup::run(setup::Need::SoftwareGpus).and_then(|()| text_encoder::set_up()),
         ["test"] => test::run(),
         ["prove"] => prove::run(&[]),
         ["prove", ref only @ ..] => prove::run(only),
