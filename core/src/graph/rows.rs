@@ -145,6 +145,9 @@ impl Graph {
     }
 }
 
+/// Operands of a row program: where each lies in the graph, and how it is seen.
+type Operands = Vec<(Place, TensorSpec)>;
+
 /// What becomes of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Where {
@@ -266,13 +269,13 @@ impl Gathering {
     fn is_worth_while(&self, graph: &Graph) -> bool {
         let members: Vec<&GraphStep> = self.members(graph).collect();
         let is_made = |step: &GraphStep| step.inputs.iter().any(|place| self.made.contains_key(place));
-        let is_fold = |step: &&GraphStep| step.op.get::<Reduce>().is_some();
-        let is_row_fold = |step: &&&GraphStep| is_fold(*step) && !self.late.contains(&step.outputs[0]);
+        let is_fold = |step: &GraphStep| step.op.get::<Reduce>().is_some();
+        let is_row_fold = |step: &GraphStep| is_fold(step) && !self.late.contains(&step.outputs[0]);
         let joined = members.iter().filter(|step| is_made(step)).count();
         let columns = self.shape.dims()[self.shape.rank() - 1];
         // A fold along rows, or down columns of what is made here, or several steps over rows that are long enough.
         joined > 0
-            && (members.iter().filter(is_row_fold).count() > 0
+            && (members.iter().any(|step| is_row_fold(step))
                 || members.iter().any(|step| is_fold(step) && is_made(step))
                 || columns >= LEAST_COLUMNS)
     }
@@ -280,7 +283,7 @@ impl Gathering {
     /// The graph with the members as one step.
     fn graph(&self, graph: &Graph, name: &'static str) -> Graph {
         let mut program = Graph::default();
-        let (mut read, mut written): (Vec<(Place, TensorSpec)>, Vec<(Place, TensorSpec)>) = (Vec::new(), Vec::new());
+        let (mut read, mut written): (Operands, Operands) = (Vec::new(), Vec::new());
         let mut temps: HashMap<Place, Place> = HashMap::new();
         let others = || graph.steps.iter().zip(&self.steps).filter(|(_, place)| **place != Where::Member);
         for step in self.members(graph) {
@@ -311,8 +314,8 @@ impl Gathering {
             let outputs = outputs.collect();
             program.steps.push(GraphStep { op: step.op.clone(), inputs, outputs });
         }
-        let specs = |places: &[(Place, TensorSpec)]| places.iter().map(|(_, spec)| *spec).collect();
-        let places = |places: Vec<(Place, TensorSpec)>| places.into_iter().map(|(place, _)| place).collect();
+        let specs = |places: &Operands| places.iter().map(|(_, spec)| *spec).collect();
+        let places = |places: Operands| places.into_iter().map(|(place, _)| place).collect();
         // Each input is read by the step that named it, so none is left out.
         let (of, _) = GraphOp::new(name, program, specs(&read), specs(&written));
         let op = Op::from(RowProgram { of, shape: self.shape });

@@ -1,3 +1,5 @@
+//! Results that end transposed, wider, elsewhere: the same numbers by fewer steps.
+
 use super::*;
 use crate::graph::Builder;
 use crate::operation::Operand;

@@ -1,3 +1,5 @@
+//! Which steps are gathered, that the graph means the same, and that what depends on others stays behind them.
+
 use super::*;
 use crate::graph::Builder;
 use crate::ops::{CrossEntropy, LayerNorm};
