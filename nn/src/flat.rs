@@ -13,6 +13,16 @@ use polywarp_core::{DType, Device, Error, Result, Shape, Tensor};
 
 use crate::{Decay, Init, invalid};
 
+/// How a parameter lies in its bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Row-major, as its shape says.
+    AsShaped,
+    /// Its second axis innermost: filters, of the shape [filters, channels, taps...] in PyTorch and its files, lie as convolutions read
+    /// them, [filters, taps..., channels]. Whoever asks for the parameter sees PyTorch's shape: a view.
+    ChannelsLast,
+}
+
 /// Elements: 256 bytes, the widest alignment that WebGPU may ask of a binding's offset.
 pub(crate) const ALIGNMENT: u64 = 64;
 
@@ -21,8 +31,9 @@ pub(crate) const ALIGNMENT: u64 = 64;
 pub(crate) struct Entry {
     pub name: String,
     pub shape: Shape,
-    /// The shape with the room behind it: more of the first axis, or the same.
+    /// What lies in the bucket: more of the first axis, other order, or the same.
     pub room: Shape,
+    pub order: Order,
     pub init: Init,
     pub decay: Decay,
 }
@@ -34,8 +45,23 @@ pub(crate) struct Place {
     /// Its first element in the bucket.
     pub start: u64,
     pub shape: Shape,
-    /// The shape with the room behind it, which is 0 and stays 0.
+    /// What lies in the bucket: the shape in its order, with the room behind it, which is 0 and stays 0.
     pub room: Shape,
+    pub order: Order,
+}
+
+impl Place {
+    /// The parameter itself in what lies in the bucket: a view.
+    pub fn exact(&self, room: &Tensor) -> Result<Tensor> {
+        match self.order {
+            Order::ChannelsLast => {
+                let channels = room.rank() - 1;
+                room.permute(&[&[0, channels][..], &(1..channels).collect::<Vec<usize>>()].concat())
+            }
+            Order::AsShaped if self.room == self.shape => Ok(room.clone()),
+            Order::AsShaped => room.slice(0, 0..self.shape.dims()[0]),
+        }
+    }
 }
 
 /// Where all parameters lie: what everything flat is laid out by.
@@ -55,7 +81,7 @@ impl Places {
         let mut buckets: Vec<(u64, Decay)> = Vec::new();
         let mut has_matrices: Vec<bool> = Vec::new();
         let mut places = Vec::with_capacity(entries.len());
-        for Entry { shape, room, decay, .. } in entries.iter().rev() {
+        for Entry { shape, room, order, decay, .. } in entries.iter().rev() {
             let too_large = || Error::SizeOverflow { shape: shape.dims().to_vec(), dtype: Some(DType::F32) };
             let elements = room.elements().checked_next_multiple_of(ALIGNMENT).ok_or_else(too_large)?;
             let fits = |end: u64| end.checked_add(elements).is_some_and(|end| end <= most);
@@ -67,7 +93,7 @@ impl Places {
                 has_matrices.push(is_matrix);
                 buckets.len() - 1
             });
-            places.push(Place { bucket, start: buckets[bucket].0, shape: *shape, room: *room });
+            places.push(Place { bucket, start: buckets[bucket].0, shape: *shape, room: *room, order: *order });
             buckets[bucket].0 += elements;
         }
         places.reverse();
@@ -92,7 +118,7 @@ pub struct Flat {
     tensors: Vec<Tensor>,
     /// A view of each parameter's place, in order of registration.
     views: Vec<Tensor>,
-    /// The same with the room behind it.
+    /// The same as they lie, with the room behind them.
     rooms: Vec<Tensor>,
 }
 
@@ -114,12 +140,12 @@ impl Flat {
     }
 
     fn of(places: &Arc<Places>, tensors: Vec<Tensor>) -> Result<Flat> {
-        let view = |place: &Place, shape: Shape| {
-            let elements = place.start..place.start + shape.elements();
-            tensors[place.bucket].slice(0, elements)?.reshape(shape)
+        let room = |place: &Place| {
+            let elements = place.start..place.start + place.room.elements();
+            tensors[place.bucket].slice(0, elements)?.reshape(place.room)
         };
-        let views = places.places.iter().map(|place| view(place, place.shape)).collect::<Result<_>>()?;
-        let rooms = places.places.iter().map(|place| view(place, place.room)).collect::<Result<_>>()?;
+        let rooms = places.places.iter().map(room).collect::<Result<Vec<Tensor>>>()?;
+        let views = places.places.iter().zip(&rooms).map(|(place, room)| place.exact(room)).collect::<Result<_>>()?;
         Ok(Flat { places: Arc::clone(places), tensors, views, rooms })
     }
 
@@ -145,7 +171,7 @@ impl Flat {
         &self.views
     }
 
-    /// The places with the room behind them.
+    /// The places as they lie, with the room behind them: dense.
     pub(crate) fn rooms(&self) -> &[Tensor] {
         &self.rooms
     }
@@ -168,7 +194,7 @@ mod tests {
     fn places_of_full_buckets_go_into_new_ones() {
         let entry = |(name, elements, decay): (&str, u64, Decay)| {
             let shape = Shape::new(&[elements])?;
-            Ok(Entry { name: name.to_owned(), shape, room: shape, init: Init::Zeros, decay })
+            Ok(Entry { name: name.to_owned(), shape, room: shape, order: Order::AsShaped, init: Init::Zeros, decay })
         };
         let entries = [("a", 1, Decay::Yes), ("b", 64, Decay::No), ("c", 65, Decay::Yes), ("d", 300, Decay::Yes)];
         let entries: Vec<Entry> = entries.into_iter().map(entry).collect::<Result<_>>().unwrap();

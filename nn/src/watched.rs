@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use polywarp_core::{Result, Tensor};
 
-use crate::flat::{Place, Places};
+use crate::buffers::Buffers;
+use crate::flat::Places;
 use crate::{Flat, Policy};
 
 /// Handles of all parameters.
@@ -16,23 +17,26 @@ use crate::{Flat, Policy};
 pub struct Watched {
     pub(crate) places: Arc<Places>,
     handles: Vec<Tensor>,
-    /// What a tape watches: with the room behind each.
+    /// What a tape watches: as it lies, with the room behind each.
     rooms: Vec<Tensor>,
+    buffers: Arc<Buffers>,
     policy: Policy,
 }
 
 impl Watched {
-    pub(crate) fn new(places: Arc<Places>, rooms: Vec<Tensor>, policy: Policy) -> Result<Watched> {
-        let exact = |(room, place): (&Tensor, &Place)| {
-            if place.room == place.shape { Ok(room.clone()) } else { room.slice(0, 0..place.shape.dims()[0]) }
-        };
-        let handles = rooms.iter().zip(&places.places).map(exact).collect::<Result<_>>()?;
-        Ok(Watched { places, handles, rooms, policy })
+    pub(crate) fn new(
+        places: Arc<Places>,
+        rooms: Vec<Tensor>,
+        buffers: &Arc<Buffers>,
+        policy: Policy,
+    ) -> Result<Watched> {
+        let handles = rooms.iter().zip(&places.places).map(|(room, place)| place.exact(room)).collect::<Result<_>>()?;
+        Ok(Watched { places, handles, rooms, buffers: Arc::clone(buffers), policy })
     }
 
-    pub(crate) fn of(flat: &Flat) -> Watched {
-        let (handles, rooms) = (flat.views().to_vec(), flat.rooms().to_vec());
-        Watched { places: Arc::clone(&flat.places), handles, rooms, policy: Policy::F32 }
+    pub(crate) fn of(flat: &Flat, buffers: &Arc<Buffers>) -> Watched {
+        let (handles, rooms, buffers) = (flat.views().to_vec(), flat.rooms().to_vec(), Arc::clone(buffers));
+        Watched { places: Arc::clone(&flat.places), handles, rooms, buffers, policy: Policy::F32 }
     }
 
     /// In what the parameters are given, and how exact products are.
@@ -48,7 +52,15 @@ impl Watched {
         Ok(&self.handles[self.places.number(name)?])
     }
 
-    /// The parameter `name` with the room behind it, zeros: for products whose extents are to be multiples.
+    /// The buffer `name`: no tape watches it, and who writes it changes it for all.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](polywarp_core::Error::InvalidArgument) for an unknown name.
+    pub fn buffer(&self, name: &str) -> Result<&Tensor> {
+        self.buffers.get(name)
+    }
+
+    /// The parameter `name` as it lies, with the room behind it, zeros: for products whose extents are to be multiples, and filters.
     pub(crate) fn with_room(&self, name: &str) -> Result<&Tensor> {
         Ok(&self.rooms[self.places.number(name)?])
     }
