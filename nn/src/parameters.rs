@@ -127,6 +127,11 @@ impl Builder {
         Ok((name, shape))
     }
 
+    /// How many numbers are to be trained.
+    pub fn elements(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.shape.elements()).sum()
+    }
+
     /// The parameters on `device`, at their starting values, with gradients of 0.
     ///
     /// Of matrices with the same options there is one bucket, of vectors another; another begins where a device's largest buffer or binding would be exceeded.

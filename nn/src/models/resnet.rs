@@ -204,3 +204,25 @@ impl ResNet {
         self.head.forward(parameters, &x.mean(&[1, 2])?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What torchvision says of its networks.
+    #[test]
+    fn networks_have_as_many_parameters_as_torchvisions() {
+        for (config, parameters) in [
+            (ResNetConfig::resnet18(), 11_689_512),
+            (ResNetConfig::resnet34(), 21_797_672),
+            (ResNetConfig::resnet50(), 25_557_032),
+            (ResNetConfig::resnet101(), 44_549_160),
+        ] {
+            let mut builder = Builder::new(0);
+            ResNet::new(&mut builder, config.clone()).unwrap();
+            assert_eq!(builder.elements(), parameters, "{config:?}");
+        }
+        let none = ResNetConfig { stages: Vec::new(), ..ResNetConfig::resnet18() };
+        assert!(ResNet::new(&mut Builder::new(0), none).is_err());
+    }
+}
