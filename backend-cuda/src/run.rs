@@ -57,15 +57,12 @@ impl CudaBackend {
         outputs: &[&Buffer],
     ) -> Result<()> {
         self.fault().check()?;
-        let [output] = outputs else {
-            return Err(bad_plan(format!("native kernels write one output, got {}", outputs.len())));
-        };
-        let output = self.own(output)?;
+        let outputs = outputs.iter().map(|output| self.own(output)).collect::<Result<Vec<_>>>()?;
         let scratch = plan.scratch_bytes.iter().map(|&bytes| self.allocate(bytes)).collect::<Result<Vec<_>>>()?;
         let inputs = inputs.iter().map(|input| self.own(input)).collect::<Result<Vec<_>>>()?;
         let find = |slot: native::Slot| match slot {
             native::Slot::Input(number) => inputs.get(number).copied(),
-            native::Slot::Output => Some(output),
+            native::Slot::Output(number) => outputs.get(number).copied(),
             native::Slot::Scratch(number) => scratch.get(number),
         };
         // All kernels are loaded and all parameters packed before the first is enqueued: an op runs whole or not at all.

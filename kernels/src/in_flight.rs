@@ -12,8 +12,9 @@ const A_REGISTERS: u32 = 4;
 
 /// One line of a disassembly that matters.
 enum Step {
-    /// wgmma with A in registers from this one on; whether it ends a group.
-    Multiply { first: u32, ends: bool },
+    /// wgmma, with A in registers from this one on or in shared memory; whether it ends a group. Groups without registers count too: waits
+    /// do not tell them from others.
+    Multiply { first: Option<u32>, ends: bool },
     /// Until at most so many groups are under way.
     Wait { pending: usize },
     /// Registers that are written, and the line.
@@ -35,7 +36,7 @@ impl Flight {
     fn pass(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::Multiply { first, ends } => {
-                self.open.push(*first);
+                self.open.extend(*first);
                 if *ends {
                     self.groups.push(std::mem::take(&mut self.open));
                 }
@@ -105,8 +106,7 @@ fn step(line: &str) -> Option<Step> {
     let opcode = name.split('.').next().unwrap_or(name);
     match opcode {
         "HGMMA" | "QGMMA" | "IGMMA" => {
-            let first = register(operands.get(1))?;
-            Some(Step::Multiply { first, ends: operands.contains(&"gsb0") })
+            Some(Step::Multiply { first: register(operands.get(1)), ends: operands.contains(&"gsb0") })
         }
         "WARPGROUP" if name.starts_with("WARPGROUP.DEPBAR") => {
             let pending =
@@ -164,6 +164,17 @@ mod tests {
     fn what_is_still_read_may_not() {
         assert_eq!(check(&kernel("0x1", "R154")), Err("@!P0 LDS.64 R154, [R5+0x800]".to_owned()));
         assert_eq!(check(&kernel("0x1", "R151")), Err("@!P0 LDS.64 R151, [R5+0x800]".to_owned()));
+        // Of two groups the later one, whose operands are in shared memory, is still under way: the first has been read.
+        let of_two = |pending: &str| {
+            format!(
+                "/*0010*/ HGMMA.64x64x16.F32 R24, R152, gdesc[UR8].tnspB, R24, gsb0 ;\n\
+                 /*0020*/ HGMMA.64x64x16.F32 R88, gdesc[UR8], RZ, !UPT, gsb0 ;\n\
+                 /*0030*/ WARPGROUP.DEPBAR.LE gsb0, {pending} ;\n\
+                 /*0040*/ MUFU.EX2 R152, R88 ;\n"
+            )
+        };
+        assert_eq!(check(&of_two("0x1")), Ok(()));
+        assert_eq!(check(&of_two("0x2")), Err("MUFU.EX2 R152, R88".to_owned()));
         // Only the next round of the loop writes what the first one's group still reads.
         assert_eq!(check(&kernel("0x2", "R156")), Err("LDS.64 R152, [R5]".to_owned()));
     }

@@ -48,7 +48,7 @@ pub(crate) fn offset(end: usize, param: Param) -> usize {
 
 /// Room for five tensor maps and a long list of numbers; a launch may have 4 KiB (CUDA programming guide, "Function
 /// Parameters").
-const WORDS: usize = 96;
+const WORDS: usize = 128;
 
 /// Parameters of one launch, on the stack.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn too_many_are_refused() {
         let mut block = Block::default();
-        assert!((0..6).all(|_| block.put(Param::TensorMap, &[0; 128]).is_ok()));
+        assert!((0..WORDS / 16).all(|_| block.put(Param::TensorMap, &[0; 128]).is_ok()));
         assert!(block.put(Param::U32, &[0; 4]).is_err());
     }
 }

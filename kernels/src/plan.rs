@@ -44,8 +44,8 @@ pub struct Launch {
 pub enum Slot {
     /// Input number `.0` of the op.
     Input(usize),
-    /// The op's output.
-    Output,
+    /// Output number `.0` of the op.
+    Output(usize),
     /// Scratch buffer number `.0` of the plan.
     Scratch(usize),
 }
@@ -308,13 +308,14 @@ impl Plan {
             let missing = launch.slots().find(|slot| match *slot {
                 Slot::Input(n) => n >= inputs,
                 Slot::Scratch(n) => n >= self.scratch_bytes.len(),
-                Slot::Output => false,
+                // A backend, which has them, finds those that there are not.
+                Slot::Output(_) => false,
             });
             if let Some(slot) = missing {
                 return Err(format!("{} uses {slot:?}, which there is not", launch.kernel.symbol));
             }
         }
-        let writes = self.launches.last().is_some_and(|last| last.slots().any(|slot| slot == Slot::Output));
+        let writes = self.launches.last().is_some_and(|last| last.slots().any(|slot| matches!(slot, Slot::Output(_))));
         if writes { Ok(()) } else { Err("its last launch has no output".to_owned()) }
     }
 

@@ -13,7 +13,7 @@ fn map() -> TensorMap {
 }
 
 fn plan(map: TensorMap) -> Plan {
-    let output = Arg::Address { slot: Slot::Output, offset_bytes: 0 };
+    let output = Arg::Address { slot: Slot::Output(0), offset_bytes: 0 };
     let args = vec![Arg::TensorMap(map), output, Arg::U32(100), Arg::U32(33)];
     Plan { launches: vec![Launch { kernel: kernel(), grid: [2, 13, 1], args }], scratch_bytes: Vec::new() }
 }
@@ -65,7 +65,7 @@ fn check_refuses_launches_that_do_not_fit_their_kernel() {
 #[test]
 fn pack_puts_addresses_and_maps_where_the_kernel_expects_them() {
     let plan = plan(map());
-    let address = |slot: Slot| Some(if slot == Slot::Output { 0x1000 } else { 0x2000 });
+    let address = |slot: Slot| Some(if slot == Slot::Output(0) { 0x1000 } else { 0x2000 });
     let encode = |_: &TensorMap, at: u64| {
         let mut encoded = [0; 128];
         encoded[..8].copy_from_slice(&at.to_le_bytes());

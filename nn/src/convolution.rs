@@ -80,6 +80,6 @@ impl Conv2d {
     /// As [`Tensor::conv_with`].
     pub fn forward(&self, parameters: &Watched, x: &Tensor) -> Result<Tensor> {
         let bias = self.bias.as_ref().map(|name| parameters.get(name)).transpose()?;
-        x.conv_with(parameters.with_room(&self.weight)?, None, bias, &self.options)
+        x.conv_with(parameters.unit(&self.weight)?, None, bias, &self.options)
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Entry {
     pub order: Order,
     pub init: Init,
     pub decay: Decay,
+    /// Lies right behind the entry of this number, as one tensor with it.
+    pub behind: Option<usize>,
 }
 
 /// Where a parameter lies.
@@ -45,23 +47,35 @@ pub(crate) struct Place {
     /// Its first element in the bucket.
     pub start: u64,
     pub shape: Shape,
-    /// What lies in the bucket: the shape in its order, with the room behind it, which is 0 and stays 0.
-    pub room: Shape,
+    /// The number of the unit that it is part of, and its first row there.
+    pub unit: usize,
+    pub first: u64,
     pub order: Order,
 }
 
 impl Place {
-    /// The parameter itself in what lies in the bucket: a view.
-    pub fn exact(&self, room: &Tensor) -> Result<Tensor> {
+    /// The parameter itself in its unit: a view.
+    pub fn exact(&self, unit: &Tensor) -> Result<Tensor> {
         match self.order {
             Order::ChannelsLast => {
-                let channels = room.rank() - 1;
-                room.permute(&[&[0, channels][..], &(1..channels).collect::<Vec<usize>>()].concat())
+                let channels = unit.rank() - 1;
+                unit.permute(&[&[0, channels][..], &(1..channels).collect::<Vec<usize>>()].concat())
             }
-            Order::AsShaped if self.room == self.shape => Ok(room.clone()),
-            Order::AsShaped => room.slice(0, 0..self.shape.dims()[0]),
+            Order::AsShaped if *unit.shape() == self.shape => Ok(unit.clone()),
+            Order::AsShaped => {
+                let rows = self.shape.dims().first().copied().unwrap_or(0);
+                unit.slice(0, self.first..self.first + rows)
+            }
         }
     }
+}
+
+/// What a tape watches: a parameter with the room behind it, which is 0 and stays 0, or several parameters one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unit {
+    pub bucket: usize,
+    pub start: u64,
+    pub shape: Shape,
 }
 
 /// Where all parameters lie: what everything flat is laid out by.
@@ -70,6 +84,7 @@ pub(crate) struct Places {
     /// In order of registration.
     pub names: Vec<String>,
     pub places: Vec<Place>,
+    pub units: Vec<Unit>,
     /// Elements of each bucket, and whether what is in it decays.
     pub buckets: Vec<(u64, Decay)>,
     numbers: HashMap<String, usize>,
@@ -80,10 +95,13 @@ impl Places {
     pub fn new(entries: &[Entry], most: u64) -> Result<Places> {
         let mut buckets: Vec<(u64, Decay)> = Vec::new();
         let mut has_matrices: Vec<bool> = Vec::new();
-        let mut places = Vec::with_capacity(entries.len());
-        for Entry { shape, room, order, decay, .. } in entries.iter().rev() {
-            let too_large = || Error::SizeOverflow { shape: shape.dims().to_vec(), dtype: Some(DType::F32) };
-            let elements = room.elements().checked_next_multiple_of(ALIGNMENT).ok_or_else(too_large)?;
+        let (mut places, mut units) = (vec![None; entries.len()], Vec::new());
+        for number in (0..entries.len()).rev().filter(|&number| entries[number].behind.is_none()) {
+            let members = members(entries, number);
+            let Entry { shape, decay, .. } = &entries[number];
+            let unit = unit_shape(entries, &members)?;
+            let too_large = || Error::SizeOverflow { shape: unit.dims().to_vec(), dtype: Some(DType::F32) };
+            let elements = unit.elements().checked_next_multiple_of(ALIGNMENT).ok_or_else(too_large)?;
             let fits = |end: u64| end.checked_add(elements).is_some_and(|end| end <= most);
             let is_matrix = shape.rank() > 1;
             let alike = |bucket: &usize| buckets[*bucket].1 == *decay && has_matrices[*bucket] == is_matrix;
@@ -93,13 +111,22 @@ impl Places {
                 has_matrices.push(is_matrix);
                 buckets.len() - 1
             });
-            places.push(Place { bucket, start: buckets[bucket].0, shape: *shape, room: *room, order: *order });
+            let start = buckets[bucket].0;
+            let (mut at, mut first) = (start, 0);
+            for member in members {
+                let Entry { shape, room, order, .. } = &entries[member];
+                let (shape, order) = (*shape, *order);
+                places[member] = Some(Place { bucket, start: at, shape, unit: units.len(), first, order });
+                at += room.elements();
+                first += room.dims().first().copied().unwrap_or(0);
+            }
+            units.push(Unit { bucket, start, shape: unit });
             buckets[bucket].0 += elements;
         }
-        places.reverse();
+        let places: Vec<Place> = places.into_iter().flatten().collect();
         let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
         let numbers = names.iter().enumerate().map(|(number, name)| (name.clone(), number)).collect();
-        Ok(Places { names, places, buckets, numbers })
+        Ok(Places { names, places, units, buckets, numbers })
     }
 
     /// The registration number of `name`.
@@ -111,6 +138,25 @@ impl Places {
     }
 }
 
+/// The entries of one unit, in order of memory: `number` and those behind it.
+fn members(entries: &[Entry], number: usize) -> Vec<usize> {
+    let mut members = vec![number];
+    while let Some(next) = (0..entries.len()).find(|&next| entries[next].behind == members.last().copied()) {
+        members.push(next);
+    }
+    members
+}
+
+/// Of entries that agree in all but the first extent.
+fn unit_shape(entries: &[Entry], members: &[usize]) -> Result<Shape> {
+    let room = &entries[members[0]].room;
+    let mut dims = room.dims().to_vec();
+    if let Some(first) = dims.first_mut() {
+        *first = members.iter().map(|&member| entries[member].room.dims()[0]).sum();
+    }
+    Shape::new(&dims)
+}
+
 /// One f32 tensor for each bucket of some [`Parameters`](crate::Parameters), and in it a place for each parameter.
 #[derive(Clone, Debug)]
 pub struct Flat {
@@ -118,8 +164,8 @@ pub struct Flat {
     tensors: Vec<Tensor>,
     /// A view of each parameter's place, in order of registration.
     views: Vec<Tensor>,
-    /// The same as they lie, with the room behind them.
-    rooms: Vec<Tensor>,
+    /// A view of each unit.
+    units: Vec<Tensor>,
 }
 
 impl Flat {
@@ -140,13 +186,13 @@ impl Flat {
     }
 
     fn of(places: &Arc<Places>, tensors: Vec<Tensor>) -> Result<Flat> {
-        let room = |place: &Place| {
-            let elements = place.start..place.start + place.room.elements();
-            tensors[place.bucket].slice(0, elements)?.reshape(place.room)
+        let view = |bucket: usize, start: u64, shape: Shape| {
+            tensors[bucket].slice(0, start..start + shape.elements())?.reshape(shape)
         };
-        let rooms = places.places.iter().map(room).collect::<Result<Vec<Tensor>>>()?;
-        let views = places.places.iter().zip(&rooms).map(|(place, room)| place.exact(room)).collect::<Result<_>>()?;
-        Ok(Flat { places: Arc::clone(places), tensors, views, rooms })
+        let units = places.units.iter().map(|unit| view(unit.bucket, unit.start, unit.shape));
+        let units = units.collect::<Result<Vec<Tensor>>>()?;
+        let views = places.places.iter().map(|place| place.exact(&units[place.unit])).collect::<Result<_>>()?;
+        Ok(Flat { places: Arc::clone(places), tensors, views, units })
     }
 
     /// The tensors of the buckets, `[n]` each: padding between parameters included, which is 0.
@@ -171,9 +217,9 @@ impl Flat {
         &self.views
     }
 
-    /// The places as they lie, with the room behind them: dense.
-    pub(crate) fn rooms(&self) -> &[Tensor] {
-        &self.rooms
+    /// What a tape watches.
+    pub(crate) fn units(&self) -> &[Tensor] {
+        &self.units
     }
 
     /// Whether both are laid out for the same parameters; `what` is refused if not.
@@ -194,7 +240,15 @@ mod tests {
     fn places_of_full_buckets_go_into_new_ones() {
         let entry = |(name, elements, decay): (&str, u64, Decay)| {
             let shape = Shape::new(&[elements])?;
-            Ok(Entry { name: name.to_owned(), shape, room: shape, order: Order::AsShaped, init: Init::Zeros, decay })
+            Ok(Entry {
+                name: name.to_owned(),
+                shape,
+                room: shape,
+                order: Order::AsShaped,
+                init: Init::Zeros,
+                decay,
+                behind: None,
+            })
         };
         let entries = [("a", 1, Decay::Yes), ("b", 64, Decay::No), ("c", 65, Decay::Yes), ("d", 300, Decay::Yes)];
         let entries: Vec<Entry> = entries.into_iter().map(entry).collect::<Result<_>>().unwrap();
@@ -205,5 +259,20 @@ mod tests {
         };
         assert_eq!(placed(1 << 20), (vec![(0, 448), (1, 0), (0, 320), (0, 0)], vec![512, 64]));
         assert_eq!(placed(192), (vec![(1, 128), (2, 0), (1, 0), (0, 0)], vec![320, 192, 64]));
+    }
+
+    /// Those that are joined lie one behind the other, in the order in which they were joined, where the last of them would.
+    #[test]
+    fn joined_parameters_are_one_unit() {
+        let shape = |rows: u64| Shape::new(&[rows, 32]).unwrap();
+        let entry = |name: &str, rows: u64, behind: Option<usize>| {
+            let (shape, name) = (shape(rows), name.to_owned());
+            Entry { name, shape, room: shape, order: Order::AsShaped, init: Init::Zeros, decay: Decay::Yes, behind }
+        };
+        let entries = [entry("a", 2, None), entry("b", 4, None), entry("c", 6, Some(0)), entry("d", 2, Some(2))];
+        let places = Places::new(&entries, 1 << 20).unwrap();
+        let of = |number: usize| (places.places[number].start, places.places[number].unit, places.places[number].first);
+        assert_eq!([of(0), of(1), of(2), of(3)], [(128, 1, 0), (0, 0, 0), (192, 1, 2), (384, 1, 8)]);
+        assert_eq!(places.units[1].shape, shape(10));
     }
 }

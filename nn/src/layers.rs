@@ -5,6 +5,7 @@
 
 use polywarp_core::{Error, Generator, MatmulOptions, Missing, RandomKey, Result, Tensor};
 
+use crate::flat::ALIGNMENT;
 use crate::{Builder, Decay, Init, Watched, rms_norm};
 
 /// Whether a layer adds a bias.
@@ -61,16 +62,57 @@ impl Linear {
     /// # Errors
     /// [`Error::ShapeMismatch`] for another last extent; as [`Tensor::matmul_with`].
     pub fn forward(&self, parameters: &Watched, x: &Tensor) -> Result<Tensor> {
-        let weight = parameters.get(&self.weight)?;
+        let bias = self.bias.as_ref().map(|name| parameters.get(name)).transpose()?;
+        self.product(parameters, x, parameters.get(&self.weight)?, bias)
+    }
+
+    fn product(&self, parameters: &Watched, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let Some((&last, rows)) = x.dims().split_last().filter(|(last, _)| **last == self.inputs) else {
             return Err(Error::shape_mismatch("linear", x.shape(), weight.shape(), None));
         };
-        let bias = self.bias.as_ref().map(|name| parameters.get(name)).transpose()?;
         let matrix = if rows.len() == 1 { x.clone() } else { x.reshape([rows.iter().product(), last])? };
         let options = MatmulOptions { bias, precision: parameters.policy().products, ..MatmulOptions::default() };
         let y = matrix.matmul_with(&weight.t()?, &options)?;
-        if rows.len() == 1 { Ok(y) } else { y.reshape([rows, &[self.outputs]].concat()) }
+        if rows.len() == 1 { Ok(y) } else { y.reshape([rows, &weight.dims()[..1]].concat()) }
     }
+
+    /// Has layers of one input compute as one product where their sizes allow it: see [`Linear::forward_joined`].
+    pub(crate) fn join(builder: &mut Builder, layers: &[&Linear]) -> Result<Joined> {
+        let biases: Option<Vec<&str>> = layers.iter().map(|layer| layer.bias.as_deref()).collect();
+        let weights: Vec<&str> = layers.iter().map(|layer| layer.weight.as_str()).collect();
+        let Some(biases) = biases else { return Ok(Joined::No) };
+        // Either both or none: a product reads a weight and a bias.
+        let is_whole = layers.iter().all(|layer| layer.outputs.is_multiple_of(ALIGNMENT));
+        Ok(if is_whole && builder.join(&biases)? && builder.join(&weights)? { Joined::Yes } else { Joined::No })
+    }
+
+    /// What each of `layers` gives for `x`, by one product where they are joined: views of its columns.
+    pub(crate) fn forward_joined(
+        layers: &[&Linear],
+        joined: Joined,
+        parameters: &Watched,
+        x: &Tensor,
+    ) -> Result<Vec<Tensor>> {
+        let (Joined::Yes, Some(first)) = (joined, layers.first()) else {
+            return layers.iter().map(|layer| layer.forward(parameters, x)).collect();
+        };
+        let bias = first.bias.as_ref().map(|name| parameters.unit(name)).transpose()?;
+        let all = first.product(parameters, x, parameters.unit(&first.weight)?, bias)?;
+        let mut start = 0;
+        let part = |layer: &&Linear| {
+            let columns = start..start + layer.outputs;
+            start = columns.end;
+            all.slice(all.rank() - 1, columns)
+        };
+        layers.iter().map(part).collect()
+    }
+}
+
+/// Whether layers compute as one product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joined {
+    Yes,
+    No,
 }
 
 /// Rows of a table W `[rows, width]` at `<prefix>.weight` (decays), by index.

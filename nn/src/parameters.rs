@@ -53,7 +53,7 @@ impl Builder {
     }
 
     /// One more parameter, with room behind it for a first extent that is a multiple of `multiple`: zeros, for products that are faster so.
-    /// Whoever reads the room ([`Watched::with_room`]) answers for a gradient of exactly zero there.
+    /// Whoever reads the room ([`Watched::unit`]) answers for a gradient of exactly zero there.
     pub(crate) fn add_with_room(
         &mut self,
         name: impl Into<String>,
@@ -68,12 +68,20 @@ impl Builder {
         if let Some(first) = room.first_mut() {
             *first = first.checked_next_multiple_of(multiple).unwrap_or(*first);
         }
-        self.entries.push(Entry { name, shape, room: Shape::new(&room)?, order: Order::AsShaped, init, decay });
+        self.entries.push(Entry {
+            name,
+            shape,
+            room: Shape::new(&room)?,
+            order: Order::AsShaped,
+            init,
+            decay,
+            behind: None,
+        });
         Ok(())
     }
 
     /// One more parameter of filters, of PyTorch's shape [filters, channels, taps...], which lies as convolutions read it, [filters, taps...,
-    /// channels]: a view everywhere but for [`Watched::with_room`], so that neither steps nor files convert anything.
+    /// channels]: a view everywhere but for [`Watched::unit`], so that neither steps nor files convert anything.
     pub(crate) fn add_filters(
         &mut self,
         name: impl Into<String>,
@@ -87,7 +95,7 @@ impl Builder {
         };
         let room = Shape::new(&[&[*filters], taps, &[*channels]].concat())?;
         let decay = if self.all_decay { Decay::Yes } else { decay };
-        self.entries.push(Entry { name, shape, room, order: Order::ChannelsLast, init, decay });
+        self.entries.push(Entry { name, shape, room, order: Order::ChannelsLast, init, decay, behind: None });
         Ok(())
     }
 
@@ -130,6 +138,33 @@ impl Builder {
     /// How many numbers are to be trained.
     pub fn elements(&self) -> u64 {
         self.entries.iter().map(|entry| entry.shape.elements()).sum()
+    }
+
+    /// Has parameters that differ in their first extent alone lie one behind the other, so that they can be read as one
+    /// ([`Watched::unit`]); nothing else changes. False, and nothing is done, where their sizes leave gaps.
+    pub(crate) fn join(&mut self, names: &[&str]) -> Result<bool> {
+        let number = |name: &&str| match self.entries.iter().position(|entry| entry.name == *name) {
+            Some(number) => Ok(number),
+            None => invalid("parameter", format!("there is none named `{name}`")),
+        };
+        let numbers = names.iter().map(number).collect::<Result<Vec<usize>>>()?;
+        let Some((&first, others)) = numbers.split_first() else { return Ok(false) };
+        let of = |number: usize| &self.entries[number];
+        let rest = |number: usize| of(number).shape.dims().get(1..);
+        let is_alike = |number: usize| {
+            let entry = of(number);
+            let is_whole = entry.room == entry.shape
+                && entry.order == Order::AsShaped
+                && entry.shape.elements().is_multiple_of(ALIGNMENT);
+            is_whole && entry.behind.is_none() && entry.decay == of(first).decay && rest(number) == rest(first)
+        };
+        if others.is_empty() || !numbers.iter().all(|&number| is_alike(number)) {
+            return Ok(false);
+        }
+        for pair in numbers.windows(2) {
+            self.entries[pair[1]].behind = Some(pair[0]);
+        }
+        Ok(true)
     }
 
     /// The parameters on `device`, at their starting values, with gradients of 0.
@@ -275,9 +310,9 @@ impl Parameters {
             DType::F16 | DType::BF16 => Some(self.values.cast(policy.compute)?),
             dtype => return Err(Error::UndefinedForDType { op: "policy", dtype }),
         };
-        let rooms = lowered.as_ref().unwrap_or(&self.values).rooms();
-        let rooms = rooms.iter().map(|view| tape.watch(view)).collect::<Result<_>>()?;
-        Watched::new(Arc::clone(self.places()), rooms, &self.buffers, policy)
+        let units = lowered.as_ref().unwrap_or(&self.values).units();
+        let units = units.iter().map(|view| tape.watch(view)).collect::<Result<_>>()?;
+        Watched::new(Arc::clone(self.places()), units, &self.buffers, policy)
     }
 
     /// The parameters as layers take them, on no tape: for use after training.
@@ -293,7 +328,7 @@ impl Parameters {
     /// As [`Tape::backward`]; [`Error::InvalidArgument`] for handles of other parameters.
     pub fn backward(&self, tape: Tape, watched: &Watched, loss: &Tensor) -> Result<Gradients> {
         self.gradients.expect_places("watched parameters", &watched.places)?;
-        let places: Vec<(&Tensor, &Tensor)> = watched.rooms().iter().zip(self.gradients.rooms()).collect();
+        let places: Vec<(&Tensor, &Tensor)> = watched.units().iter().zip(self.gradients.units()).collect();
         tape.backward_into(loss, &places)
     }
 
@@ -304,7 +339,7 @@ impl Parameters {
     /// [`Error::InvalidArgument`] for handles of other parameters; what the device reports.
     pub fn collect(&self, watched: &Watched, gradients: &Gradients) -> Result<()> {
         self.gradients.expect_places("watched parameters", &watched.places)?;
-        for (view, handle) in self.gradients.rooms().iter().zip(watched.rooms()) {
+        for (view, handle) in self.gradients.units().iter().zip(watched.units()) {
             match gradients.of(handle) {
                 Some(gradient) if gradient.dtype() == view.dtype() => view.assign(gradient)?,
                 Some(gradient) => {
@@ -324,7 +359,7 @@ impl Parameters {
     /// As [`Parameters::collect`].
     pub fn accumulate(&self, watched: &Watched, gradients: &Gradients) -> Result<()> {
         self.gradients.expect_places("watched parameters", &watched.places)?;
-        for (view, handle) in self.gradients.rooms().iter().zip(watched.rooms()) {
+        for (view, handle) in self.gradients.units().iter().zip(watched.units()) {
             if let Some(gradient) = gradients.of(handle) {
                 let sum = Expr::input(1) + Expr::input(0).cast(view.dtype());
                 Tensor::update(&[sum], &[gradient], &[view])?;

@@ -17,8 +17,8 @@ use crate::{Flat, Policy};
 pub struct Watched {
     pub(crate) places: Arc<Places>,
     handles: Vec<Tensor>,
-    /// What a tape watches: as it lies, with the room behind each.
-    rooms: Vec<Tensor>,
+    /// What a tape watches.
+    units: Vec<Tensor>,
     buffers: Arc<Buffers>,
     policy: Policy,
 }
@@ -26,17 +26,17 @@ pub struct Watched {
 impl Watched {
     pub(crate) fn new(
         places: Arc<Places>,
-        rooms: Vec<Tensor>,
+        units: Vec<Tensor>,
         buffers: &Arc<Buffers>,
         policy: Policy,
     ) -> Result<Watched> {
-        let handles = rooms.iter().zip(&places.places).map(|(room, place)| place.exact(room)).collect::<Result<_>>()?;
-        Ok(Watched { places, handles, rooms, buffers: Arc::clone(buffers), policy })
+        let handles = places.places.iter().map(|place| place.exact(&units[place.unit])).collect::<Result<_>>()?;
+        Ok(Watched { places, handles, units, buffers: Arc::clone(buffers), policy })
     }
 
     pub(crate) fn of(flat: &Flat, buffers: &Arc<Buffers>) -> Watched {
-        let (handles, rooms, buffers) = (flat.views().to_vec(), flat.rooms().to_vec(), Arc::clone(buffers));
-        Watched { places: Arc::clone(&flat.places), handles, rooms, buffers, policy: Policy::F32 }
+        let (handles, units, buffers) = (flat.views().to_vec(), flat.units().to_vec(), Arc::clone(buffers));
+        Watched { places: Arc::clone(&flat.places), handles, units, buffers, policy: Policy::F32 }
     }
 
     /// In what the parameters are given, and how exact products are.
@@ -60,13 +60,14 @@ impl Watched {
         self.buffers.get(name)
     }
 
-    /// The parameter `name` as it lies, with the room behind it, zeros: for products whose extents are to be multiples, and filters.
-    pub(crate) fn with_room(&self, name: &str) -> Result<&Tensor> {
-        Ok(&self.rooms[self.places.number(name)?])
+    /// The parameter `name` as it lies, with the room behind it, zeros, or with those that it is joined with: for products that are faster so, and
+    /// for filters, which lie as convolutions read them.
+    pub(crate) fn unit(&self, name: &str) -> Result<&Tensor> {
+        Ok(&self.units[self.places.places[self.places.number(name)?].unit])
     }
 
-    /// What a tape watches, in order of registration.
-    pub(crate) fn rooms(&self) -> &[Tensor] {
-        &self.rooms
+    /// What a tape watches.
+    pub(crate) fn units(&self) -> &[Tensor] {
+        &self.units
     }
 }

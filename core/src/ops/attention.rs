@@ -5,8 +5,9 @@
 //! exponentials and the sums of values so far (Dao et al., arXiv 2205.14135; Dao, arXiv 2307.08691).
 //!
 //! The decision to know: a key that is not seen is left out by choice and never by a number that is added or multiplied, so that what
-//! lies there, NaN too, has no influence. A query that sees nothing has out = 0 and lse = -inf. Beside out, lse is a result, because the
-//! gradient ([`AttentionGradient`]) makes the probabilities again from it.
+//! lies there, NaN too, has no influence. (The tensor-core kernels of f16 and bf16 on Hopper multiply a hidden value by a probability of
+//! 0: of finite ones nothing is left there, see docs/attention.md.) A query that sees nothing has out = 0 and lse = -inf. Beside out, lse
+//! is a result, because the gradient ([`AttentionGradient`]) makes the probabilities again from it.
 
 mod composed;
 mod gradient;

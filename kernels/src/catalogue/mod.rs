@@ -4,6 +4,7 @@
 //! Families write their instances as data of their own (tile, stages, dtypes) and derive the symbol, the line and the
 //! numbers from it, so that nothing is said twice. The archive, the manifest and the planners all read this list.
 
+pub(crate) mod attention;
 pub(crate) mod dmma;
 pub(crate) mod gemv;
 pub(crate) mod gemv_tma;
@@ -31,6 +32,7 @@ type List = fn() -> Vec<KernelInfo>;
 
 /// The families, by name.
 const FAMILIES: &[(&str, List)] = &[
+    ("attention", attention::kernels),
     ("dmma", dmma::kernels),
     ("gemv", gemv::kernels),
     ("gemv_tma", gemv_tma::kernels),

@@ -67,7 +67,7 @@ impl<'a> Ending<'a> {
     ) -> Option<u64> {
         let output = &self.op.output;
         let offset_bytes = output.layout.offset() * output.dtype.size_bytes();
-        let d = Arg::Address { slot: Slot::Output, offset_bytes };
+        let d = Arg::Address { slot: Slot::Output(0), offset_bytes };
         if slabs == 1 && (scales == Scales::Taken || !self.op.is_quantised()) {
             plan.launches.push(product(d, output.dtype == DType::F32, self.applied(scales))?);
             return Some(0);

@@ -3,6 +3,7 @@
 //! A family returns what it can do for the op on the card, with an honest estimate, and leaves out what it cannot. Here
 //! they are put in order. No family knows another; what several need (packing an operand) is a function beside them.
 
+mod attention;
 mod compressed;
 mod dmma;
 mod ending;
@@ -29,6 +30,7 @@ type Family = fn(&Op, &Caps) -> Vec<Candidate>;
 /// The families that plan, by name, each with how many times slower than its best a candidate of it may seem to be and still
 /// be worth timing.
 const FAMILIES: &[(Family, f64)] = &[
+    (attention::candidates, attention::WORTH_TIMING),
     (dmma::candidates, dmma::WORTH_TIMING),
     (gemv::candidates, f64::INFINITY),
     (gemv_tma::candidates, gemv_tma::WORTH_TIMING),

@@ -61,7 +61,7 @@ fn behind(launch: &Launch, bytes: u64, plan: Plan) -> Plan {
         Slot::Input(0) => Slot::Scratch(0),
         Slot::Input(other) => Slot::Input(other + 1),
         Slot::Scratch(other) => Slot::Scratch(other + 1),
-        Slot::Output => Slot::Output,
+        Slot::Output(number) => Slot::Output(number),
     };
     let mut launches = vec![launch.clone()];
     for mut dense in plan.launches {

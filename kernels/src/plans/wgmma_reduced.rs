@@ -60,7 +60,7 @@ impl Folding<'_> {
     fn candidate(&self, problem: &Problem, instance: &Instance, prepared: &Prepared) -> Option<Candidate> {
         let mut plan = prepared.plan.clone();
         let output = self.op.output;
-        let to = (Slot::Output, output.layout.offset() * output.dtype.size_bytes());
+        let to = (Slot::Output(0), output.layout.offset() * output.dtype.size_bytes());
         let (results, parts) = (output.layout.elements(), problem.dims.n.div_ceil(instance.shape.block_n.into()));
         let mut estimate_ns = prepared.estimate_ns + problem.estimate_ns(instance, 1, problem.k_tiles(instance), 0);
         if parts == 1 {

@@ -115,7 +115,7 @@ fn maps_describe_values_and_b_as_kernels_load_them() {
         let [a, b, d] = maps(product)[..] else { panic!("{found:?}") };
         assert_eq!((a.slot, a.dims[..2].to_vec(), a.swizzle), (Slot::Input(0), vec![128, 300], Swizzle::B64));
         assert_eq!((a.box_dims[0], b.box_dims[0], b.slot), (32, 64, Slot::Input(2)));
-        assert_eq!((b.swizzle, d.slot), (Swizzle::B128, Slot::Output));
+        assert_eq!((b.swizzle, d.slot), (Swizzle::B128, Slot::Output(0)));
         // Rows, words, slabs (two pieces of 256 rows), units, blocks along K.
         assert_eq!(words(arrange), [300, 8, 8, 4, 1]);
         assert_eq!((arrange.grid[0], found.plan.scratch_bytes.as_slice()), (8, &[4 * 8 * SLAB_BYTES][..]));

@@ -6,6 +6,7 @@
 
 use polywarp_core::{CompareFn, Expr, MatmulOptions, Result, Tensor};
 
+use crate::layers::Joined;
 use crate::{
     AttentionOptions, Builder, Decay, Dropout, Embedding, Init, LayerNorm, Linear, Watched, attention, invalid,
 };
@@ -83,6 +84,7 @@ struct Layer {
     query: Linear,
     key: Linear,
     value: Linear,
+    joined: Joined,
     attended: Linear,
     attended_norm: LayerNorm,
     up: Linear,
@@ -209,7 +211,7 @@ impl Bert {
     /// As [`Bert::predict`] and [`Tensor::cross_entropy`].
     pub fn loss(&self, parameters: &Watched, hidden: &Tensor, targets: &Tensor) -> Result<Tensor> {
         let head = self.head()?;
-        let (table, bias) = (parameters.with_room(self.tokens.weight())?, parameters.with_room(&head.bias)?);
+        let (table, bias) = (parameters.unit(self.tokens.weight())?, parameters.unit(&head.bias)?);
         // Below everything, so that the exponential there is 0, and with it the gradient.
         let number = Expr::index();
         let is_word = number.compare(CompareFn::Lt, self.config.vocabulary as i64);
@@ -258,7 +260,8 @@ impl Layer {
         let down = linear("output.dense", config.intermediate, hidden)?;
         let attended_norm = LayerNorm::new(builder, &name("attention.output.LayerNorm"), hidden, config.epsilon)?;
         let norm = LayerNorm::new(builder, &name("output.LayerNorm"), hidden, config.epsilon)?;
-        Ok(Layer { query, key, value, attended, attended_norm, up, down, norm })
+        let joined = Linear::join(builder, &[&query, &key, &value])?;
+        Ok(Layer { query, key, value, joined, attended, attended_norm, up, down, norm })
     }
 
     fn forward(
@@ -273,16 +276,17 @@ impl Layer {
         let dims = [x.dims()[0], x.dims()[1]];
         // [texts, tokens, hidden] -> [texts, heads, tokens, size]: a view.
         let split = |x: Tensor| x.reshape([dims[0], dims[1], heads, size])?.transpose(1, 2);
-        let q = split(self.query.forward(parameters, x)?)?;
-        let k = split(self.key.forward(parameters, x)?)?;
-        let v = split(self.value.forward(parameters, x)?)?;
+        let layers = [&self.query, &self.key, &self.value];
+        let read = Linear::forward_joined(&layers, self.joined, parameters, x)?;
+        let read = read.into_iter().map(split).collect::<Result<Vec<Tensor>>>()?;
+        let [q, k, v] = [&read[0], &read[1], &read[2]];
         let options = AttentionOptions {
             mask,
             precision: parameters.policy().products,
             dropout: Some((config.attention_dropout, dropout)),
             ..AttentionOptions::default()
         };
-        let attended = attention(&q, &k, &v, &options)?;
+        let attended = attention(q, k, v, &options)?;
         let attended = attended.transpose(1, 2)?.contiguous()?.reshape([dims[0], dims[1], config.hidden])?;
         let attended = dropout.forward_add(&self.attended.forward(parameters, &attended)?, config.dropout, x)?;
         let x = self.attended_norm.forward(parameters, &attended)?;

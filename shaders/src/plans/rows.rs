@@ -25,8 +25,8 @@ const MOST_LANES: u32 = 512;
 const ITEMS: u64 = 4;
 /// 32-bit registers that what is held of a row may take: operands and sums down the columns.
 const MOST_HELD: u64 = 64;
-/// Rows whose sums down the columns are left for a reduction to add up.
-const PARTIAL_ROWS: u64 = 1024;
+/// Workgroups whose sums down the columns are left for a reduction to add up.
+const PARTIAL_ROWS: u64 = 256;
 /// Fewer rows than this of more columns than that are no work for one workgroup each.
 const FEW_ROWS: u64 = 32;
 const MANY_COLUMNS: u64 = 1 << 14;
@@ -214,7 +214,7 @@ impl Planning {
         let at_once = u64::from(kernel.threads / kernel.lanes);
         let mut groups = rows.div_ceil(at_once);
         if !sums.is_empty() {
-            groups = groups.min((PARTIAL_ROWS / at_once).max(1));
+            groups = groups.min(PARTIAL_ROWS);
         }
         let rounds = rows.div_ceil(groups * at_once);
         let width = u64::from(kernel.width);
@@ -241,7 +241,7 @@ impl Planning {
             params.extend(words);
         }
         params.resize(params.len().next_multiple_of(4), 0);
-        let partial_rows = groups * at_once;
+        let partial_rows = groups;
         let bindings = slots.into_iter().chain((0..sums.len()).map(Slot::Scratch)).collect();
         let grid = caps.fold_grid(groups)?;
         let mut launches = vec![Launch { kernel: KernelKey::new(kernel), grid, bindings, params }];
@@ -509,7 +509,7 @@ impl Kernel {
         let items = if self.items == 0 { units.div_ceil(self.lanes.into()) } else { self.items.into() };
         let stages = 1 + self.nodes.iter().filter(|node| matches!(node, Node::Fold { .. })).count() as u64;
         let walk = looped(items, each) + looped(items, 0) + 2 * looped(MOST_FOLDED, 0);
-        looped(rounds, stages.saturating_mul(walk))
+        looped(rounds, stages.saturating_mul(walk)) + looped(items, 2 * looped((self.threads / self.lanes).into(), 0))
     }
 }
 

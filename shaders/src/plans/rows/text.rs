@@ -167,6 +167,9 @@ impl Text<'_> {
             let item = self.vector("f32");
             writeln!(out, "@group(0) @binding({}) var<storage, read_write> p{number}: array<{item}>;", next())?;
         }
+        if !self.downs.is_empty() && kernel.threads > kernel.lanes {
+            writeln!(out, "var<workgroup> down: array<{}, THREADS>;", self.vector("f32"))?;
+        }
         // Where a row of each operand begins.
         for (number, _) in kernel.operands.iter().enumerate().filter(|(_, operand)| operand.walks()) {
             writeln!(out, "fn base_x{number}(row: u32) -> u32 {{\n    var at = params.x{number}_offset;")?;
@@ -304,16 +307,27 @@ impl Text<'_> {
             writeln!(out, "        if live && lane == 0u {{ store_y{number}(params.y{number}_offset + row, {value}); }}")?;
         }
         writeln!(out, "    }}")?;
-        if !self.downs.is_empty() {
-            writeln!(out, "    if group < params.groups {{")?;
-            writeln!(out, "        let start = (group * ROWS + thread / LANES) * params.units;")?;
-            writeln!(out, "        for (var i = 0u; i < ITEMS; i++) {{\n            let at = lane + i * LANES;")?;
-            for number in &self.downs {
-                writeln!(out, "            if at < params.units {{ p{number}[start + at] = d{number}[i]; }}")?;
-            }
-            writeln!(out, "        }}\n    }}")?;
-        }
+        self.write_down(out)?;
         writeln!(out, "}}\n")
+    }
+
+    /// The sums down the columns: those of the rows of a workgroup become one.
+    fn write_down(&self, out: &mut String) -> std::fmt::Result {
+        if self.downs.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "    for (var i = 0u; i < ITEMS; i++) {{\n        let at = lane + i * LANES;")?;
+        for number in &self.downs {
+            writeln!(out, "        var total{number} = d{number}[i];")?;
+            if self.kernel.threads > self.kernel.lanes {
+                writeln!(out, "        down[thread] = total{number};\n        workgroupBarrier(); // the sums of all rows are there")?;
+                writeln!(out, "        for (var row = 1u; row < ROWS; row++) {{ total{number} += down[lane + row * LANES]; }}")?;
+                writeln!(out, "        workgroupBarrier(); // they have been read")?;
+            }
+            writeln!(out, "        if thread < LANES && group < params.groups && at < params.units {{")?;
+            writeln!(out, "            p{number}[group * params.units + at] = total{number};\n        }}")?;
+        }
+        writeln!(out, "    }}")
     }
 
     /// What is read once for a row.

@@ -1,0 +1,111 @@
+//! Which kernels attention and its gradient get, without a GPU.
+
+use polywarp_core::ops::{AttentionDropout, LseGradient};
+use polywarp_core::{Layout, Shape};
+
+use super::*;
+
+fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
+    TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims).unwrap()))
+}
+
+/// [batch, rows, heads, size], queries and keys alike.
+fn op(dtype: DType, batch: u64, rows: u64, [heads, groups]: [u64; 2], size: u64) -> Attention {
+    let of = |heads| dense(dtype, &[batch, rows, heads, size]);
+    Attention::new(of(heads), of(groups), of(groups)).unwrap()
+}
+
+fn names(op: impl Into<Op>) -> Vec<String> {
+    candidates(&op.into(), &Caps::h200()).into_iter().map(|found| found.name).collect()
+}
+
+fn gradient(op: Attention) -> AttentionGradient {
+    AttentionGradient::new(op, LseGradient::Absent).unwrap()
+}
+
+#[test]
+fn heads_get_the_shortest_tiles_that_hold_them() {
+    for (size, columns) in [(8, 64), (64, 64), (72, 128), (128, 128), (136, 256), (256, 256)] {
+        let found = names(op(DType::F16, 2, 512, [4, 4], size));
+        assert!(!found.is_empty() && found.iter().all(|name| name.contains(&format!("_d{columns}_"))), "{found:?}");
+    }
+    // Rows of 16 bytes; of the gradient heads up to 128.
+    assert!(names(op(DType::F16, 2, 512, [4, 4], 60)).is_empty());
+    assert!(names(op(DType::F32, 2, 512, [4, 4], 64)).is_empty());
+    assert!(names(gradient(op(DType::BF16, 2, 512, [4, 4], 136))).is_empty());
+    assert_eq!(names(gradient(op(DType::BF16, 2, 512, [4, 4], 128))).len(), 1);
+}
+
+#[test]
+fn short_gradients_are_one_launch_and_others_three() {
+    let launches = |op: Attention| {
+        let found = candidates(&gradient(op).into(), &Caps::h200());
+        found.iter().map(|found| found.plan.launches.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(launches(op(DType::F16, 32, 128, [12, 12], 64)), [1, 3]);
+    assert_eq!(launches(op(DType::F16, 32, 129, [12, 12], 64)), [3]);
+    assert_eq!(launches(op(DType::F16, 32, 128, [12, 4], 64)), [3]);
+    assert_eq!(launches(op(DType::F16, 32, 128, [12, 12], 128)), [3]);
+    // The one is thought to be quicker.
+    let found = candidates(&gradient(op(DType::F16, 32, 128, [12, 12], 64)).into(), &Caps::h200());
+    assert!(found[0].estimate_ns < found[1].estimate_ns);
+}
+
+#[test]
+fn views_of_a_packed_projection_are_taken_as_they_lie() {
+    let (batch, rows, heads, size) = (4, 128, 12, 64);
+    let row = 3 * heads * size;
+    let view = |part: u64| {
+        let strides = [rows * row, row, size, 1].map(|stride| stride as i64);
+        let shape = Shape::new(&[batch, rows, heads, size]).unwrap();
+        TensorSpec::new(DType::BF16, Layout::strided(shape, &strides, part * heads * size).unwrap())
+    };
+    let found = candidates(&Attention::new(view(0), view(1), view(2)).unwrap().into(), &Caps::h200());
+    let Arg::TensorMap(k) = &found[0].plan.launches[0].args[1] else { panic!("k is a tensor map") };
+    assert_eq!(k.dims, [size, rows, heads, batch]);
+    assert_eq!(k.strides_bytes, [2 * row, 2 * size, 2 * rows * row]);
+    assert_eq!((k.offset_bytes, k.slot), (2 * heads * size, Slot::Input(1)));
+    // One element further it is none that tensor maps describe; nor where heads lie in one place.
+    let shape = Shape::new(&[batch, rows, heads, size]).unwrap();
+    let of = |stride: i64, offset| {
+        TensorSpec::new(DType::BF16, Layout::strided(shape, &[98_304, 768, stride, 1], offset).unwrap())
+    };
+    for q in [of(64, 1), of(0, 0)] {
+        assert!(names(Attention::new(q, view(1), view(2)).unwrap()).is_empty());
+    }
+}
+
+#[test]
+fn masks_and_dropout_are_for_kernels_that_know_them() {
+    let plain = op(DType::F16, 2, 300, [4, 4], 64);
+    let mask = dense(DType::Bool, &[2, 4, 300, 300]);
+    let dropout = AttentionDropout { rate: 0.1, key: [dense(DType::U32, &[2]); 2] };
+    let both = Attention { mask: Some(mask), dropout: Some(dropout), ..plain.clone() }.check().unwrap();
+    for (op, extras) in [(plain.clone(), false), (Attention { mask: None, ..both.clone() }, true), (both.clone(), true)]
+    {
+        let found = candidates(&op.clone().into(), &Caps::h200());
+        assert!(!found.is_empty() && found.iter().all(|found| found.name.ends_with("_extras") == extras), "{found:?}");
+        let found = candidates(&gradient(op).into(), &Caps::h200());
+        assert!(!found.is_empty() && found.iter().all(|found| found.name.contains("_extras") == extras), "{found:?}");
+    }
+    // Behind q, k and v: the mask, then the words of the key.
+    let found = candidates(&both.into(), &Caps::h200());
+    let args = &found[0].plan.launches[0].args;
+    let slots: Vec<Slot> = found[0].plan.launches[0].slots().collect();
+    assert_eq!(slots[5..], [3, 4, 5].map(Slot::Input));
+    assert!(args.contains(&Arg::U32(1_677_722)), "the threshold of 0.1 in f32, as steps of 2^-24, rounded up");
+    // A scale of which scores would turn round is the portable kernels'.
+    for scale in [-1.0, 0.0, 1e-60] {
+        assert!(names(Attention { scale, ..plain.clone() }.check().unwrap()).is_empty(), "{scale}");
+    }
+}
+
+#[test]
+fn grids_have_a_block_for_each_piece_of_work_or_each_multiprocessor() {
+    let blocks = |op: Attention| candidates(&op.into(), &Caps::h200())[0].plan.launches[0].grid[0];
+    assert_eq!(blocks(op(DType::F16, 8, 4096, [16, 16], 128)), 132);
+    assert_eq!(blocks(op(DType::F16, 1, 640, [4, 4], 128)), 20);
+    // Two tiles of a head are one piece; of five the middle one is alone.
+    let causal = Attention { causal: true, ..op(DType::F16, 1, 640, [4, 4], 128) };
+    assert_eq!(blocks(causal.check().unwrap()), 12);
+}
