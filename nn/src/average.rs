@@ -3,8 +3,11 @@
 //! Not an optimiser: it reads the parameters after a step. The decision to know: a step that was skipped moves no average either, so it asks
 //! the optimiser.
 
+use std::sync::Arc;
+
 use polywarp_core::{BinaryFn, CompareFn, Expr, Result, Tensor};
 
+use crate::buffers::Buffers;
 use crate::{Flat, Optimiser, Parameters, Watched, constant, invalid};
 
 /// Whether the decay grows over the first steps.
@@ -20,6 +23,7 @@ pub enum Ramp {
 #[derive(Debug)]
 pub struct Average {
     values: Flat,
+    buffers: Arc<Buffers>,
     decay: f64,
     ramp: Ramp,
 }
@@ -33,7 +37,8 @@ impl Average {
         if !(0.0..=1.0).contains(&decay) {
             return invalid("decay of an average", format!("{decay} is not of 0..=1"));
         }
-        Ok(Average { values: parameters.values().copy()?, decay, ramp })
+        let (values, buffers) = (parameters.values().copy()?, Arc::clone(parameters.shared_buffers()));
+        Ok(Average { values, buffers, decay, ramp })
     }
 
     /// The averages.
@@ -41,9 +46,9 @@ impl Average {
         &self.values
     }
 
-    /// The averages as layers take them.
+    /// The averages as layers take them. Buffers, such as running statistics, are those of the parameters: averages already.
     pub fn unwatched(&self) -> Watched {
-        Watched::of(&self.values)
+        Watched::of(&self.values, &self.buffers)
     }
 
     /// Takes in the parameters after a step of `optimiser`: one launch for each bucket.

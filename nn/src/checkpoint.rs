@@ -18,7 +18,7 @@ const VERSION_KEY: &str = "polywarp.checkpoint";
 const METHOD_KEY: &str = "polywarp.method";
 
 /// What is saved and loaded together. A file holds `value.<name>`, `moment.0.<name>`, `moment.1.<name>` and `average.<name>` for each parameter,
-/// and the numbers `optimiser.steps`, `optimiser.rate`, `scale.scale` and `scale.clean`, all f32; `generator.low` and `generator.high`
+/// `buffer.<name>` for each buffer, and the numbers `optimiser.steps`, `optimiser.rate`, `scale.scale` and `scale.clean`, all f32 but counts of buffers, which are i32; `generator.low` and `generator.high`
 /// are the words of a generator's state ([`Generator::tensors`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Checkpoint<'a> {
@@ -78,6 +78,7 @@ impl Checkpoint<'_> {
         let mut tensors = Vec::new();
         let values = self.parameters.values();
         tensors.extend(values.iter().map(|(name, view)| (format!("value.{name}"), view)));
+        tensors.extend(self.parameters.buffers().map(|(name, buffer)| (format!("buffer.{name}"), buffer)));
         for (number, moment) in self.optimiser.moments.iter().enumerate() {
             tensors.extend(moment.iter().map(|(name, view)| (format!("moment.{number}.{name}"), view)));
         }

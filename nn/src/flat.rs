@@ -13,6 +13,16 @@ use polywarp_core::{DType, Device, Error, Result, Shape, Tensor};
 
 use crate::{Decay, Init, invalid};
 
+/// How a parameter lies in its bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Row-major, as its shape says.
+    AsShaped,
+    /// Its second axis innermost: filters, of the shape [filters, channels, taps...] in PyTorch and its files, lie as convolutions read
+    /// them, [filters, taps..., channels]. Whoever asks for the parameter sees PyTorch's shape: a view.
+    ChannelsLast,
+}
+
 /// Elements: 256 bytes, the widest alignment that WebGPU may ask of a binding's offset.
 pub(crate) const ALIGNMENT: u64 = 64;
 
@@ -21,8 +31,9 @@ pub(crate) const ALIGNMENT: u64 = 64;
 pub(crate) struct Entry {
     pub name: String,
     pub shape: Shape,
-    /// The shape with the room behind it: more of the first axis, or the same.
+    /// What lies in the bucket: more of the first axis, other order, or the same.
     pub room: Shape,
+    pub order: Order,
     pub init: Init,
     pub decay: Decay,
     /// Lies right behind the entry of this number, as one tensor with it.
@@ -39,6 +50,24 @@ pub(crate) struct Place {
     /// The number of the unit that it is part of, and its first row there.
     pub unit: usize,
     pub first: u64,
+    pub order: Order,
+}
+
+impl Place {
+    /// The parameter itself in its unit: a view.
+    pub fn exact(&self, unit: &Tensor) -> Result<Tensor> {
+        match self.order {
+            Order::ChannelsLast => {
+                let channels = unit.rank() - 1;
+                unit.permute(&[&[0, channels][..], &(1..channels).collect::<Vec<usize>>()].concat())
+            }
+            Order::AsShaped if *unit.shape() == self.shape => Ok(unit.clone()),
+            Order::AsShaped => {
+                let rows = self.shape.dims().first().copied().unwrap_or(0);
+                unit.slice(0, self.first..self.first + rows)
+            }
+        }
+    }
 }
 
 /// What a tape watches: a parameter with the room behind it, which is 0 and stays 0, or several parameters one behind the other.
@@ -85,8 +114,9 @@ impl Places {
             let start = buckets[bucket].0;
             let (mut at, mut first) = (start, 0);
             for member in members {
-                let Entry { shape, room, .. } = &entries[member];
-                places[member] = Some(Place { bucket, start: at, shape: *shape, unit: units.len(), first });
+                let Entry { shape, room, order, .. } = &entries[member];
+                let (shape, order) = (*shape, *order);
+                places[member] = Some(Place { bucket, start: at, shape, unit: units.len(), first, order });
                 at += room.elements();
                 first += room.dims().first().copied().unwrap_or(0);
             }
@@ -159,9 +189,9 @@ impl Flat {
         let view = |bucket: usize, start: u64, shape: Shape| {
             tensors[bucket].slice(0, start..start + shape.elements())?.reshape(shape)
         };
-        let views = places.places.iter().map(|place| view(place.bucket, place.start, place.shape));
         let units = places.units.iter().map(|unit| view(unit.bucket, unit.start, unit.shape));
-        let (views, units) = (views.collect::<Result<_>>()?, units.collect::<Result<_>>()?);
+        let units = units.collect::<Result<Vec<Tensor>>>()?;
+        let views = places.places.iter().map(|place| place.exact(&units[place.unit])).collect::<Result<_>>()?;
         Ok(Flat { places: Arc::clone(places), tensors, views, units })
     }
 
@@ -210,7 +240,15 @@ mod tests {
     fn places_of_full_buckets_go_into_new_ones() {
         let entry = |(name, elements, decay): (&str, u64, Decay)| {
             let shape = Shape::new(&[elements])?;
-            Ok(Entry { name: name.to_owned(), shape, room: shape, init: Init::Zeros, decay, behind: None })
+            Ok(Entry {
+                name: name.to_owned(),
+                shape,
+                room: shape,
+                order: Order::AsShaped,
+                init: Init::Zeros,
+                decay,
+                behind: None,
+            })
         };
         let entries = [("a", 1, Decay::Yes), ("b", 64, Decay::No), ("c", 65, Decay::Yes), ("d", 300, Decay::Yes)];
         let entries: Vec<Entry> = entries.into_iter().map(entry).collect::<Result<_>>().unwrap();
@@ -229,7 +267,7 @@ mod tests {
         let shape = |rows: u64| Shape::new(&[rows, 32]).unwrap();
         let entry = |name: &str, rows: u64, behind: Option<usize>| {
             let (shape, name) = (shape(rows), name.to_owned());
-            Entry { name, shape, room: shape, init: Init::Zeros, decay: Decay::Yes, behind }
+            Entry { name, shape, room: shape, order: Order::AsShaped, init: Init::Zeros, decay: Decay::Yes, behind }
         };
         let entries = [entry("a", 2, None), entry("b", 4, None), entry("c", 6, Some(0)), entry("d", 2, Some(2))];
         let places = Places::new(&entries, 1 << 20).unwrap();

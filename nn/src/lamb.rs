@@ -24,7 +24,7 @@ pub(crate) fn step(lamb: &Lamb, optimiser: &Optimiser, parameters: &Parameters) 
         }
         let square = |x: usize| Expr::input(x) * Expr::input(x);
         let squares = Tensor::map_all(&[square(0), square(1)], &[value, &direction])?;
-        for (place, view) in parameters.places().places.iter().zip(parameters.values().views()) {
+        for place in &parameters.places().places {
             if place.bucket != bucket {
                 continue;
             }
@@ -32,8 +32,7 @@ pub(crate) fn step(lamb: &Lamb, optimiser: &Optimiser, parameters: &Parameters) 
             let part = |flat: &Tensor| flat.slice(0, elements.clone());
             let sum = |flat: &Tensor| part(flat)?.sum(&[])?.reshape([1]);
             let norms = [sum(&squares[0])?, sum(&squares[1])?];
-            let view = view.reshape([place.shape.elements()])?;
-            move_by(&view, &part(&direction)?, numbers, Some(&norms))?;
+            move_by(&part(value)?, &part(&direction)?, numbers, Some(&norms))?;
         }
     }
     Ok(())

@@ -43,7 +43,7 @@
 //! | f16 gradients that must not underflow | [`LossScale`] |
 //! | averaged weights | [`Average`] |
 //! | files | [`mod@file`], [`Checkpoint`] |
-//! | layers | [`Linear`], [`Embedding`], [`LayerNorm`], [`RmsNorm`], [`Dropout`], [`attention()`] |
+//! | layers | [`Linear`], [`Embedding`], [`Conv2d`], [`BatchNorm`], [`LayerNorm`], [`RmsNorm`], [`Dropout`], [`attention()`] |
 //! | functions composed of operations | [`rms_norm`], [`gelu_tanh`] |
 //! | losses | [`Tensor::cross_entropy`], [`mse_loss`], [`binary_cross_entropy_with_logits`] |
 //! | in what all of that computes | [`Policy`] |
@@ -53,8 +53,11 @@
 
 mod attention;
 mod average;
+mod batch_norm;
+mod buffers;
 mod checkpoint;
 mod clip;
+mod convolution;
 pub mod file;
 mod flat;
 mod functions;
@@ -74,8 +77,10 @@ mod watched;
 
 pub use attention::{AttentionOptions, attention};
 pub use average::{Average, Ramp};
+pub use batch_norm::{BatchNorm, Mode};
 pub use checkpoint::Checkpoint;
 pub use clip::Clip;
+pub use convolution::Conv2d;
 pub use flat::Flat;
 pub use functions::{gelu_tanh, rms_norm};
 pub use init::Init;

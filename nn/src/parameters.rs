@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use polywarp_core::{DType, Device, Error, Expr, Gradients, IntoShape, Result, Shape, Tape, Tensor};
 
-use crate::flat::{ALIGNMENT, Entry, Places};
+use crate::buffers::{self, Buffers};
+use crate::flat::{ALIGNMENT, Entry, Order, Places};
 use crate::{Flat, Init, Policy, Watched, constant, invalid};
 
 /// Whether weight decay applies to a parameter. By convention it does to matrices, not to biases and normalisation.
@@ -26,6 +27,7 @@ pub enum Decay {
 pub struct Builder {
     seed: u64,
     entries: Vec<Entry>,
+    buffers: Vec<buffers::Entry>,
     names: HashSet<String>,
     all_decay: bool,
 }
@@ -33,7 +35,7 @@ pub struct Builder {
 impl Builder {
     /// Without parameters. `seed` decides all random starting values.
     pub fn new(seed: u64) -> Builder {
-        Builder { seed, entries: Vec::new(), names: HashSet::new(), all_decay: false }
+        Builder { seed, entries: Vec::new(), buffers: Vec::new(), names: HashSet::new(), all_decay: false }
     }
 
     /// The same where all parameters decay, biases and normalisation too: what PyTorch's optimisers do unless parameters are put in
@@ -60,7 +62,67 @@ impl Builder {
         init: Init,
         decay: Decay,
     ) -> Result<()> {
-        let (name, shape) = (name.into(), shape.into_shape()?);
+        let (name, shape) = self.named(name.into(), shape)?;
+        let decay = if self.all_decay { Decay::Yes } else { decay };
+        let mut room = shape.dims().to_vec();
+        if let Some(first) = room.first_mut() {
+            *first = first.checked_next_multiple_of(multiple).unwrap_or(*first);
+        }
+        self.entries.push(Entry {
+            name,
+            shape,
+            room: Shape::new(&room)?,
+            order: Order::AsShaped,
+            init,
+            decay,
+            behind: None,
+        });
+        Ok(())
+    }
+
+    /// One more parameter of filters, of PyTorch's shape [filters, channels, taps...], which lies as convolutions read it, [filters, taps...,
+    /// channels]: a view everywhere but for [`Watched::unit`], so that neither steps nor files convert anything.
+    pub(crate) fn add_filters(
+        &mut self,
+        name: impl Into<String>,
+        shape: impl IntoShape,
+        init: Init,
+        decay: Decay,
+    ) -> Result<()> {
+        let (name, shape) = self.named(name.into(), shape)?;
+        let [filters, channels, taps @ ..] = shape.dims() else {
+            return invalid("parameter", format!("`{name}` of shape {shape} is no [filters, channels, taps...]"));
+        };
+        let room = Shape::new(&[&[*filters], taps, &[*channels]].concat())?;
+        let decay = if self.all_decay { Decay::Yes } else { decay };
+        self.entries.push(Entry { name, shape, room, order: Order::ChannelsLast, init, decay, behind: None });
+        Ok(())
+    }
+
+    /// One more buffer, f32: numbers that no gradient moves, but that layers read and write, such as running statistics. They live on
+    /// the device, so recorded steps change them, and are loaded and saved by name.
+    ///
+    /// # Errors
+    /// As [`Builder::add`].
+    pub fn add_buffer(&mut self, name: impl Into<String>, shape: impl IntoShape, init: Init) -> Result<()> {
+        let (name, shape) = self.named(name.into(), shape)?;
+        self.buffers.push(buffers::Entry { name, shape, init: Some(init) });
+        Ok(())
+    }
+
+    /// One more buffer, a count: i32, one element of rank 0, 0 at first.
+    ///
+    /// # Errors
+    /// As [`Builder::add`].
+    pub fn add_count(&mut self, name: impl Into<String>) -> Result<()> {
+        let (name, shape) = self.named(name.into(), Shape::new(&[])?)?;
+        self.buffers.push(buffers::Entry { name, shape, init: None });
+        Ok(())
+    }
+
+    /// A name that nothing has yet, and a shape with elements.
+    fn named(&mut self, name: String, shape: impl IntoShape) -> Result<(String, Shape)> {
+        let shape = shape.into_shape()?;
         if name.is_empty() {
             return invalid("parameter", "its name is empty");
         }
@@ -70,13 +132,12 @@ impl Builder {
         if !self.names.insert(name.clone()) {
             return invalid("parameter", format!("there are two named `{name}`"));
         }
-        let decay = if self.all_decay { Decay::Yes } else { decay };
-        let mut room = shape.dims().to_vec();
-        if let Some(first) = room.first_mut() {
-            *first = first.checked_next_multiple_of(multiple).unwrap_or(*first);
-        }
-        self.entries.push(Entry { name, shape, room: Shape::new(&room)?, init, decay, behind: None });
-        Ok(())
+        Ok((name, shape))
+    }
+
+    /// How many numbers are to be trained.
+    pub fn elements(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.shape.elements()).sum()
     }
 
     /// Has parameters that differ in their first extent alone lie one behind the other, so that they can be read as one
@@ -92,7 +153,9 @@ impl Builder {
         let rest = |number: usize| of(number).shape.dims().get(1..);
         let is_alike = |number: usize| {
             let entry = of(number);
-            let is_whole = entry.room == entry.shape && entry.shape.elements().is_multiple_of(ALIGNMENT);
+            let is_whole = entry.room == entry.shape
+                && entry.order == Order::AsShaped
+                && entry.shape.elements().is_multiple_of(ALIGNMENT);
             is_whole && entry.behind.is_none() && entry.decay == of(first).decay && rest(number) == rest(first)
         };
         if others.is_empty() || !numbers.iter().all(|&number| is_alike(number)) {
@@ -121,7 +184,9 @@ impl Builder {
         for (stream, (entry, view)) in self.entries.iter().zip(values.views()).enumerate() {
             view.assign(&entry.init.tensor(device, entry.shape, self.seed, stream as u64)?)?;
         }
-        Ok(Parameters { device: device.clone(), gradients: Flat::zeros(device, &places)?, values })
+        // Their random numbers, if any, come from the streams behind the parameters'.
+        let buffers = Arc::new(Buffers::new(device, &self.buffers, self.seed, self.entries.len() as u64)?);
+        Ok(Parameters { device: device.clone(), gradients: Flat::zeros(device, &places)?, values, buffers })
     }
 }
 
@@ -134,6 +199,7 @@ pub struct Parameters {
     device: Device,
     values: Flat,
     gradients: Flat,
+    buffers: Arc<Buffers>,
 }
 
 impl Parameters {
@@ -152,7 +218,16 @@ impl Parameters {
         &self.gradients
     }
 
-    /// The names, in order of registration.
+    /// The buffers with their names, in order of registration: what layers keep beside parameters ([`Builder::add_buffer`]).
+    pub fn buffers(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.buffers.iter()
+    }
+
+    pub(crate) fn shared_buffers(&self) -> &Arc<Buffers> {
+        &self.buffers
+    }
+
+    /// The names of parameters, in order of registration.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.places().names.iter().map(String::as_str)
     }
@@ -162,31 +237,42 @@ impl Parameters {
         self.places().places.iter().map(|place| place.shape.elements()).sum()
     }
 
-    /// The parameter `name`: a view, which sees every step, and on no tape.
+    /// The parameter or buffer `name`: a view, which sees every step, and on no tape.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an unknown name.
     pub fn get(&self, name: &str) -> Result<Tensor> {
-        self.values.get(name).cloned()
+        if self.buffers.has(name) { self.buffers.get(name).cloned() } else { self.values.get(name).cloned() }
     }
 
-    /// Puts `value` in the place of the parameter `name`.
+    /// Puts `value` in the place of the parameter or buffer `name`. A count takes whole numbers of 32 and 64 bits, from any device.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an unknown name, and while a live tape watches the parameter; [`Error::ShapeMismatch`] for another shape,
     /// even one that would broadcast; [`Error::DTypeMismatch`] for another dtype than f32; [`Error::DeviceMismatch`].
     pub fn set(&self, name: &str, value: &Tensor) -> Result<()> {
+        if self.buffers.has(name) {
+            return self.buffers.get(name)?.assign(&self.buffers.fitting(name, value)?);
+        }
         put(self.values.get(name)?, value)
     }
 
-    /// Puts `values` in the places of all parameters. Nothing is written where a name is missing, unknown or twice there, or a shape or
+    /// Puts `values` in the places of all parameters and buffers, as a `state_dict` of PyTorch has them. Nothing is written where a name is missing, unknown or twice there, or a shape or
     /// dtype differs.
     ///
     /// # Errors
     /// As [`Parameters::set`], which also sets some alone.
     pub fn load<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<()> {
         let mut found: Vec<Option<&Tensor>> = vec![None; self.values.views().len()];
+        let mut kept: Vec<(&str, Tensor)> = Vec::new();
         for (name, value) in values {
+            if self.buffers.has(name) {
+                if kept.iter().any(|(other, _)| *other == name) {
+                    return invalid("parameters", format!("`{name}` is given twice"));
+                }
+                kept.push((name, self.buffers.fitting(name, value)?));
+                continue;
+            }
             let number = self.places().number(name)?;
             fits(&self.values.views()[number], value)?;
             if found[number].replace(value).is_some() {
@@ -196,11 +282,13 @@ impl Parameters {
         if let Some(number) = found.iter().position(Option::is_none) {
             return invalid("parameters", format!("`{}` is missing", self.places().names[number]));
         }
-        self.values
-            .views()
-            .iter()
-            .zip(found)
-            .try_for_each(|(view, value)| value.map_or(Ok(()), |value| view.assign(value)))
+        if let Some((name, _)) = self.buffers.iter().find(|(name, _)| !kept.iter().any(|(other, _)| other == name)) {
+            return invalid("parameters", format!("the buffer `{name}` is missing"));
+        }
+        for (view, value) in self.values.views().iter().zip(found) {
+            value.map_or(Ok(()), |value| view.assign(value))?;
+        }
+        kept.iter().try_for_each(|(name, value)| self.buffers.get(name)?.assign(value))
     }
 
     /// The parameters, watched by `tape`.
@@ -224,12 +312,12 @@ impl Parameters {
         };
         let units = lowered.as_ref().unwrap_or(&self.values).units();
         let units = units.iter().map(|view| tape.watch(view)).collect::<Result<_>>()?;
-        Watched::new(Arc::clone(self.places()), units, policy)
+        Watched::new(Arc::clone(self.places()), units, &self.buffers, policy)
     }
 
     /// The parameters as layers take them, on no tape: for use after training.
     pub fn unwatched(&self) -> Watched {
-        Watched::of(&self.values)
+        Watched::of(&self.values, &self.buffers)
     }
 
     /// The gradients of `loss`, one element, by the parameters that `tape` watches as `watched`: written into their places of the flat gradients,
@@ -298,7 +386,7 @@ fn zero(tensor: &Tensor) -> Result<()> {
 }
 
 /// Whether `value` can stand where `place` is.
-fn fits(place: &Tensor, value: &Tensor) -> Result<()> {
+pub(crate) fn fits(place: &Tensor, value: &Tensor) -> Result<()> {
     if value.shape() != place.shape() {
         return Err(Error::shape_mismatch("set", place.shape(), value.shape(), None));
     }

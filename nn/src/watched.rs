@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use polywarp_core::{Result, Tensor};
 
-use crate::flat::{Place, Places};
+use crate::buffers::Buffers;
+use crate::flat::Places;
 use crate::{Flat, Policy};
 
 /// Handles of all parameters.
@@ -18,22 +19,24 @@ pub struct Watched {
     handles: Vec<Tensor>,
     /// What a tape watches.
     units: Vec<Tensor>,
+    buffers: Arc<Buffers>,
     policy: Policy,
 }
 
 impl Watched {
-    pub(crate) fn new(places: Arc<Places>, units: Vec<Tensor>, policy: Policy) -> Result<Watched> {
-        let part = |place: &Place| {
-            let (unit, rows) = (&units[place.unit], place.shape.dims().first().copied().unwrap_or(0));
-            if *unit.shape() == place.shape { Ok(unit.clone()) } else { unit.slice(0, place.first..place.first + rows) }
-        };
-        let handles = places.places.iter().map(part).collect::<Result<_>>()?;
-        Ok(Watched { places, handles, units, policy })
+    pub(crate) fn new(
+        places: Arc<Places>,
+        units: Vec<Tensor>,
+        buffers: &Arc<Buffers>,
+        policy: Policy,
+    ) -> Result<Watched> {
+        let handles = places.places.iter().map(|place| place.exact(&units[place.unit])).collect::<Result<_>>()?;
+        Ok(Watched { places, handles, units, buffers: Arc::clone(buffers), policy })
     }
 
-    pub(crate) fn of(flat: &Flat) -> Watched {
-        let (handles, units) = (flat.views().to_vec(), flat.units().to_vec());
-        Watched { places: Arc::clone(&flat.places), handles, units, policy: Policy::F32 }
+    pub(crate) fn of(flat: &Flat, buffers: &Arc<Buffers>) -> Watched {
+        let (handles, units, buffers) = (flat.views().to_vec(), flat.units().to_vec(), Arc::clone(buffers));
+        Watched { places: Arc::clone(&flat.places), handles, units, buffers, policy: Policy::F32 }
     }
 
     /// In what the parameters are given, and how exact products are.
@@ -49,7 +52,16 @@ impl Watched {
         Ok(&self.handles[self.places.number(name)?])
     }
 
-    /// The parameter `name` with the room behind it, zeros, or with those that it is joined with: for products that are faster so.
+    /// The buffer `name`: no tape watches it, and who writes it changes it for all.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](polywarp_core::Error::InvalidArgument) for an unknown name.
+    pub fn buffer(&self, name: &str) -> Result<&Tensor> {
+        self.buffers.get(name)
+    }
+
+    /// The parameter `name` as it lies, with the room behind it, zeros, or with those that it is joined with: for products that are faster so, and
+    /// for filters, which lie as convolutions read them.
     pub(crate) fn unit(&self, name: &str) -> Result<&Tensor> {
         Ok(&self.units[self.places.places[self.places.number(name)?].unit])
     }

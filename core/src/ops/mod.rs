@@ -10,6 +10,7 @@
 
 mod argreduce;
 pub mod attention;
+mod batch_norm;
 mod binary;
 pub(crate) mod cases;
 pub(crate) mod convolution;
@@ -38,6 +39,7 @@ pub use attention::{
     Attended, Attention, AttentionDims, AttentionDropout, AttentionForm, AttentionGradient, AttentionOptions,
     LseGradient,
 };
+pub use batch_norm::{BatchNorm, BatchNormalised};
 pub use binary::{BinaryFn, CompareFn};
 pub use convolution::{
     Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Geometry, Window, pixel_pitch,
@@ -130,6 +132,7 @@ registry! {
     "arange" arange "evenly spaced numbers",
     "argreduce" argreduce "position of the maximum or minimum over axes",
     "attention" attention "softmax of the products of queries and keys, times values, of heads, with masks and dropout; and its gradient",
+    "batch_norm" batch_norm "channels less their mean over their deviation, over all other axes, with factors and addends",
     "binary" binary "add, sub, mul, div, rem, pow, max, min, and, or, xor, broadcast",
     "cast" cast "conversion between dtypes",
     "clamp" clamp "values limited to an interval",

@@ -62,6 +62,7 @@ fn views_repeats_and_reuse_bring_their_gradients_together() {
         across.mul(&across)?.sum(&[])?.add(&part)?.add(&all.max(&[])?)
     });
     check(&[&[2, 3, 5], &[5], &[5]], |t| t[0].layer_norm(&t[1], &t[2], 1e-3)?.tanh()?.sum(&[]));
+    check(&[&[2, 3, 5], &[5], &[5]], |t| t[0].batch_norm(&t[1], &t[2], 1e-3)?.y.tanh()?.sum(&[]));
     check(&[&[2, 3, 4], &[4, 3]], |t| {
         let scores = t[0].matmul(&t[1])?;
         scores.matmul(&scores.softmax(2)?.t()?)?.mean(&[])

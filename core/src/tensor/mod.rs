@@ -232,6 +232,12 @@ impl Tensor {
         let _ = self.track.set(track);
     }
 
+    /// The same memory on no tape: what is computed from it adds nothing to gradients. For what a step records beside its loss, such as
+    /// running statistics.
+    pub fn detach(&self) -> Tensor {
+        self.seen_as(self.spec())
+    }
+
     /// Its memory as `spec` says, on no tape.
     pub(crate) fn seen_as(&self, spec: TensorSpec) -> Tensor {
         Tensor { dtype: spec.dtype, layout: spec.layout, track: OnceLock::new(), ..self.clone() }

@@ -1,7 +1,9 @@
-//! Whole networks, with the names that PyTorch's and transformers' files give their parameters.
+//! Whole networks, with the names that PyTorch's, torchvision's and transformers' files give their parameters.
 
 mod bert;
 mod decoder;
+mod resnet;
 
 pub use bert::{Bert, BertConfig, BertInput};
 pub use decoder::{Decoder, DecoderConfig, TokenChoice};
+pub use resnet::{ResNet, ResNetBlock, ResNetConfig};

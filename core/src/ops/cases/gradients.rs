@@ -4,8 +4,8 @@ use super::add;
 use crate::generator::dropped;
 use crate::harness::{Case, LayoutKind, Values, output};
 use crate::ops::{
-    Attention, AttentionDropout, Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Copy,
-    CrossEntropy, Divisor, Geometry, LayerNorm, LogSumExp, Map, Matmul, Missing, Pool, PoolChosen, PoolFn,
+    Attention, AttentionDropout, BatchNorm, Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights,
+    Copy, CrossEntropy, Divisor, Geometry, LayerNorm, LogSumExp, Map, Matmul, Missing, Pool, PoolChosen, PoolFn,
     PoolGeometry, PoolGradient, PoolOptions, Reduce, ReduceFn, ScatterAdd, Softmax, SoftmaxFn, Take,
 };
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
@@ -106,6 +106,13 @@ fn cases() -> Vec<Case> {
     for kind in [LayoutKind::Dense, LayoutKind::Transposed, LayoutKind::BroadcastOuter] {
         let op = || LayerNorm::new(kind.spec(F64, &[4, 6])?, dense(&[6])?, dense(&[6])?, 1e-3);
         add(&mut cases, "layer_norm", op(), &[Values::Normal; 3]);
+    }
+    for (kind, dims) in
+        [(LayoutKind::Dense, &[5, 3][..]), (LayoutKind::Transposed, &[2, 3, 4]), (LayoutKind::Step, &[4, 2])]
+    {
+        let row = || dense(&dims[dims.len() - 1..]);
+        let op = || BatchNorm::new(kind.spec(F64, dims)?, row()?, row()?, 1e-2);
+        add(&mut cases, "batch_norm", op(), &[Values::Normal; 3]);
     }
     for ([queries, keys], [heads, groups], causal, rate, n) in [
         ([3, 4], [2, 2], false, None, 3),

@@ -6,6 +6,7 @@
 pub mod arange;
 pub mod argreduce;
 pub mod attention;
+pub mod batch_norm;
 pub mod binary;
 pub mod cast;
 pub mod clamp;

@@ -1,9 +1,10 @@
 //! Layers against sums on the host, and a network that learns.
 
+use polywarp_core::ops::ConvolutionOptions;
 use polywarp_core::{DType, Device, Error, Tape, Tensor};
 use polywarp_nn::{
-    Adam, Bias, Builder, Clip, LayerNorm, Linear, Method, Optimiser, Reduction, Schedule, StepOptions,
-    binary_cross_entropy_with_logits,
+    Adam, BatchNorm, Bias, Builder, Clip, Conv2d, LayerNorm, Linear, Method, Mode, Optimiser, Reduction, Schedule,
+    StepOptions, binary_cross_entropy_with_logits,
 };
 
 use super::support::close;
@@ -51,6 +52,66 @@ pub fn layer_norm_starts_as_the_identity_of_scale(device: &Device) {
     assert_eq!(parameters.names().collect::<Vec<_>>(), ["norm.weight", "norm.bias"]);
 }
 
+/// PyTorch's rule: a tenth of the batch's mean and of its unbiased variance, at every replay; and what running statistics then do.
+pub fn batch_norm_moves_its_running_statistics(device: &Device) {
+    let mut builder = Builder::new(5);
+    let layer = BatchNorm::new(&mut builder, "bn", 2).unwrap();
+    let parameters = builder.build(device).unwrap();
+    let x = Tensor::from_slice(device, &[1.0f32, 10.0, 3.0, 30.0, 5.0, 50.0], [3, 2]).unwrap();
+    let train = || layer.forward(&parameters.unwatched(), &x, Mode::Training);
+    let y = train().unwrap().to_vec::<f32>().unwrap();
+    let end = 1.5f64.sqrt();
+    close(&[y[0], y[2], y[4]], &[-end, 0.0, end], 1e-4);
+    let read = |name: &str| parameters.get(&format!("bn.{name}")).unwrap().to_vec::<f32>().unwrap();
+    close(&read("running_mean"), &[0.3, 3.0], 1e-6);
+    close(&read("running_var"), &[1.3, 40.9], 1e-6);
+    let recording = device.record(train).unwrap();
+    recording.replay().unwrap();
+    close(&read("running_mean"), &[0.57, 5.7], 1e-6);
+    close(&read("running_var"), &[1.57, 76.81], 1e-6);
+    assert_eq!(parameters.get("bn.num_batches_tracked").unwrap().item::<i32>().unwrap(), 2);
+    let y = layer.forward(&parameters.unwatched(), &x, Mode::Evaluation).unwrap().to_vec::<f32>().unwrap();
+    let normal = |x: f64, mean: f64, variance: f64| (x - mean) / (variance + 1e-5).sqrt();
+    close(&y[..2], &[normal(1.0, 0.57, 1.57), normal(10.0, 5.7, 76.81)], 1e-5);
+    assert_eq!(parameters.get("bn.num_batches_tracked").unwrap().item::<i32>().unwrap(), 2);
+    let one = x.slice(0, 0..1).unwrap();
+    let refused = layer.forward(&parameters.unwatched(), &one, Mode::Training);
+    assert!(matches!(refused, Err(Error::InvalidArgument { what: "values", .. })), "{refused:?}");
+    close(&read("running_mean"), &[0.57, 5.7], 1e-6);
+}
+
+/// Filters are PyTorch's by name and shape, whatever order they lie in.
+pub fn conv2d_has_pytorchs_filters(device: &Device) {
+    let mut builder = Builder::new(5);
+    let options = || ConvolutionOptions::default().groups(2);
+    let layer = Conv2d::new(&mut builder, "conv", [4, 2], [1, 3], options(), Bias::Yes).unwrap();
+    let parameters = builder.build(device).unwrap();
+    // Filter k reads channels 2 k and 2 k + 1; its element of channel c and tap t is 100 k + 10 c + t.
+    let filters: Vec<f32> =
+        [0.0, 100.0].iter().flat_map(|k| [0.0, 1.0, 2.0, 10.0, 11.0, 12.0].map(|x| k + x)).collect();
+    let weight = Tensor::from_slice(device, &filters, [2, 2, 1, 3]).unwrap();
+    let bias = Tensor::from_slice(device, &[0.5f32, 0.25], [2]).unwrap();
+    parameters.load([("conv.weight", &weight), ("conv.bias", &bias)]).unwrap();
+    assert_eq!(parameters.get("conv.weight").unwrap().to_vec::<f32>().unwrap(), filters);
+    // One at channel 1, tap 2, and two at channel 2, tap 0.
+    let mut pixels = [0.0f32; 12];
+    (pixels[9], pixels[2]) = (1.0, 2.0);
+    let x = Tensor::from_slice(device, &pixels, [1, 1, 3, 4]).unwrap();
+    let y = layer.forward(&parameters.unwatched(), &x).unwrap();
+    assert_eq!(y.dims(), [1, 1, 1, 2]);
+    assert_eq!(y.to_vec::<f32>().unwrap(), [12.5, 200.25]);
+    let tape = Tape::new();
+    let watched = parameters.watch(&tape).unwrap();
+    let loss = layer.forward(&watched, &x).unwrap().sum(&[]).unwrap();
+    parameters.backward(tape, &watched, &loss).unwrap();
+    let gradient = parameters.gradients().get("conv.weight").unwrap();
+    let mut expected = [0.0f32; 12];
+    (expected[5], expected[6]) = (1.0, 2.0);
+    assert_eq!((gradient.dims(), gradient.to_vec::<f32>().unwrap()), (&[2u64, 2, 1, 3][..], expected.to_vec()));
+    let refused = Conv2d::new(&mut Builder::new(0), "conv", [3, 2], [1, 3], options(), Bias::No);
+    assert!(matches!(refused, Err(Error::InvalidArgument { what: "groups", .. })), "{refused:?}");
+}
+
 /// Exclusive or, by two layers with a norm between them, clipped, in recorded steps.
 pub fn network_learns(device: &Device) {
     let mut builder = Builder::new(1);
@@ -86,4 +147,10 @@ pub fn network_learns(device: &Device) {
     assert!(scores[0] < 0.0 && scores[1] > 0.0 && scores[2] > 0.0 && scores[3] < 0.0, "{scores:?}");
 }
 
-cases!(linear_agrees, layer_norm_starts_as_the_identity_of_scale, network_learns);
+cases!(
+    linear_agrees,
+    layer_norm_starts_as_the_identity_of_scale,
+    batch_norm_moves_its_running_statistics,
+    conv2d_has_pytorchs_filters,
+    network_learns,
+);

@@ -16,5 +16,6 @@ pub mod losses;
 pub mod optimisers;
 pub mod parameters;
 pub mod recorded;
+pub mod resnet;
 pub mod scaling;
 pub mod schedules;

@@ -1,0 +1,386 @@
+//! Batch normalisation over all axes but the last: y = (x - mean) / sqrt(variance + epsilon), times gamma, plus beta, mean and variance
+//! being those of a channel (Ioffe and Szegedy, arXiv 1502.03167).
+//!
+//! x is [..., channels]. The variance is the mean of squared differences (biased), as PyTorch's, and never a difference of two large sums.
+//! Mean and variance of each channel are results of their own, in f32 (f64 for f64): the gradient reads them, and running statistics are
+//! made of them. The decision to know: the variance is kept and not 1 / sqrt(variance + epsilon), from which a variance below epsilon could
+//! not be had again. Floats only; those of 8 and 16 bits are computed in f32. What running statistics do is a map,
+//! [`Tensor::batch_norm_with`]. A channel with NaN or an infinity is NaN throughout.
+
+use super::sample::{self, Thinning};
+use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
+use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::graph::{Builder, Graph, Value};
+use crate::oracle::{Expected, HostTensor};
+use crate::{Error, Expr, KeepDims, Layout, Result, Scalar, Shape, Tensor};
+
+const OP: &str = "batch_norm";
+
+/// Normalisation of each channel, the last axis of `input`, over all others.
+#[derive(Clone, Debug)]
+pub struct BatchNorm {
+    /// What is normalised, [..., channels]: at least two values of a channel.
+    pub input: TensorSpec,
+    /// Factors, `[channels]`, of the input's dtype.
+    pub gamma: TensorSpec,
+    /// Addends, `[channels]`, of the input's dtype.
+    pub beta: TensorSpec,
+    /// Added to the variance; positive.
+    pub epsilon: f64,
+    /// Dense output of the input's shape and dtype.
+    pub output: TensorSpec,
+    /// Dense means, `[channels]`, f32 or f64.
+    pub mean: TensorSpec,
+    /// Dense biased variances, as `mean`.
+    pub variance: TensorSpec,
+}
+
+impl BatchNorm {
+    /// A checked normalisation whose results start their buffers.
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`] for integers and bool, [`Error::ShapeMismatch`] for gamma and beta that are not of one number for each
+    /// channel, [`Error::DTypeMismatch`], [`Error::InvalidArgument`] for a scalar, for less than two values of a channel and for an epsilon that
+    /// is not positive.
+    pub fn new(input: TensorSpec, gamma: TensorSpec, beta: TensorSpec, epsilon: f64) -> Result<BatchNorm> {
+        let channels = input.layout.dims().last().copied().unwrap_or(0);
+        let of_channel = TensorSpec::new(input.dtype.compute(), Layout::contiguous(Shape::new(&[channels])?));
+        let output = TensorSpec::new(input.dtype, Layout::contiguous(*input.layout.shape()));
+        BatchNorm { input, gamma, beta, epsilon, output, mean: of_channel, variance: of_channel }.check()
+    }
+
+    /// This op, when its parts fit together.
+    ///
+    /// # Errors
+    /// As [`BatchNorm::new`].
+    pub fn check(self) -> Result<BatchNorm> {
+        let (dtype, compute, shape) = (self.input.dtype, self.input.dtype.compute(), *self.input.layout.shape());
+        let channels = channels_of(&shape)?;
+        if !dtype.is_float() {
+            return Err(Error::UndefinedForDType { op: OP, dtype });
+        }
+        check_epsilon(self.epsilon)?;
+        let values = self.values();
+        if values < 2 {
+            let reason = format!(
+                "{OP} of {shape} has {values} of each channel, the last axis, and a variance needs two; take a larger batch, or normalise \
+                 by running statistics (batch_norm_with)"
+            );
+            return Err(Error::InvalidArgument { what: "values", reason });
+        }
+        let wanted = [(self.gamma, channels, dtype), (self.beta, channels, dtype), (self.output, shape, dtype)];
+        for (spec, shape, dtype) in
+            wanted.into_iter().chain([(self.mean, channels, compute), (self.variance, channels, compute)])
+        {
+            if *spec.layout.shape() != shape {
+                return Err(Error::shape_mismatch(OP, spec.layout.shape(), &shape, None));
+            }
+            if spec.dtype != dtype {
+                return Err(Error::DTypeMismatch { op: OP, expected: dtype, got: spec.dtype });
+            }
+        }
+        [self.output, self.mean, self.variance].iter().try_for_each(|output| check_dense_output(OP, output))?;
+        Ok(self)
+    }
+
+    /// Everything it is, epsilon by its bits.
+    fn identity(&self) -> impl Eq + std::hash::Hash + use<> {
+        let BatchNorm { input, gamma, beta, epsilon, output, mean, variance } = *self;
+        (input, gamma, beta, epsilon.to_bits(), output, mean, variance)
+    }
+
+    /// The last axis.
+    fn axis(&self) -> usize {
+        self.input.layout.rank() - 1
+    }
+
+    /// The axes over which a channel goes.
+    fn axes(&self) -> Vec<usize> {
+        (0..self.axis()).collect()
+    }
+
+    /// How many values a channel has.
+    fn values(&self) -> u64 {
+        self.input.layout.dims().iter().rev().skip(1).product()
+    }
+}
+
+/// `[channels]` of [..., channels].
+fn channels_of(shape: &Shape) -> Result<Shape> {
+    match shape.dims().last() {
+        Some(&channels) => Shape::new(&[channels]),
+        None => {
+            let reason = format!("{OP} of a scalar, which has no channels; the last axis is that of channels");
+            Err(Error::InvalidArgument { what: "operand", reason })
+        }
+    }
+}
+
+fn check_epsilon(epsilon: f64) -> Result<()> {
+    if epsilon > 0.0 && epsilon.is_finite() {
+        return Ok(());
+    }
+    let reason = format!("{OP}: {epsilon} is not positive: a constant channel has no variance");
+    Err(Error::InvalidArgument { what: "epsilon", reason })
+}
+
+impl PartialEq for BatchNorm {
+    fn eq(&self, other: &BatchNorm) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for BatchNorm {}
+
+impl std::hash::Hash for BatchNorm {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
+}
+
+impl Operation for BatchNorm {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        [self.input, self.gamma, self.beta].map(Operand::read).into_iter().for_each(&mut *each);
+        [self.output, self.mean, self.variance].map(Operand::write).into_iter().for_each(each);
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.clone().check().map(drop)
+    }
+
+    /// Two sums, a square, two differences and the affine map: eight per element.
+    fn arithmetic(&self) -> Arithmetic {
+        Arithmetic::flops(self.input.layout.elements().saturating_mul(8))
+    }
+
+    /// The definition in float64. Bounds, u being the roundoff and h the chain of a sum of n terms (2 sqrt n, at least 8): the mean
+    /// errs by h u mean|x|, a difference c by that and u|c|, the variance by what its terms do and h u of itself; 1 / sqrt is
+    /// evaluated at both ends of the variance; the rest are single roundings.
+    fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
+        let (dtype, compute) = (self.output.dtype, self.mean.dtype);
+        let (u, tiny) = (compute.unit_roundoff(), compute.min_normal());
+        let [x, gamma, beta] = [0, 1, 2].map(|i| before[i].values.iter().map(|x| x.as_f64()).collect::<Vec<_>>());
+        let channels = gamma.len();
+        let n = self.values() as f64;
+        let chain = (2.0 * n.sqrt()).max(8.0) + 4.0;
+        let within =
+            |value: f64, error: f64| Expected::within(Scalar::F(value), if value.is_finite() { error } else { 0.0 });
+        let (mut outputs, mut means, mut variances) = (vec![None; x.len()], Vec::new(), Vec::new());
+        for channel in 0..channels {
+            let of_channel = || x.iter().skip(channel).step_by(channels);
+            let mean = of_channel().sum::<f64>() / n;
+            let off_mean = chain * u * of_channel().map(|x| x.abs()).sum::<f64>() / n + tiny;
+            let off = |c: f64| off_mean + u * c.abs() + tiny;
+            let variance = of_channel().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
+            let of_term = |x: &f64| off(x - mean) * (2.0 * (x - mean).abs() + off(x - mean));
+            let off_variance = of_channel().map(of_term).sum::<f64>() / n + chain * u * variance + tiny;
+            // NaN stays NaN.
+            let root = |variance: f64| 1.0 / (if variance < 0.0 { 0.0 } else { variance } + self.epsilon).sqrt();
+            let rstd = root(variance);
+            let ends = [root(variance - off_variance), root(variance + off_variance)].map(|end| (end - rstd).abs());
+            let off_rstd = ends[0].max(ends[1]) + 8.0 * u * rstd;
+            means.push(within(mean, off_mean));
+            variances.push(within(variance, off_variance));
+            let (gamma, beta) = (gamma[channel], beta[channel]);
+            for (x, output) in of_channel().zip(outputs.iter_mut().skip(channel).step_by(channels)) {
+                let c = x - mean;
+                let scaled = c * rstd * gamma;
+                let error = gamma.abs() * (off(c) * (rstd + off_rstd) + c.abs() * off_rstd);
+                let y = within(scaled + beta, error + 4.0 * u * (scaled.abs() + beta.abs()) + tiny);
+                *output = Some(y.round_to(dtype));
+            }
+        }
+        vec![outputs.into_iter().flatten().collect(), means, variances]
+    }
+
+    /// With r = 1 / sqrt(variance + epsilon), h = (x - mean) r and n values of a channel: dbeta = sum dy, dgamma = sum dy h,
+    /// dx = gamma r (dy - dbeta / n - h dgamma / n) + (dmean + 2 (x - mean) dvariance) / n.
+    fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+        let mut rule = RuleBuilder::new(self, needs)?;
+        let (dtype, compute, axes) = (self.input.dtype, self.mean.dtype, self.axes());
+        let (shape, n) = (*self.input.layout.shape(), self.values() as f64);
+        let (x, gamma, dy) = (rule.input(0)?, rule.input(1)?, rule.gradient(0)?);
+        let values = [x, gamma, dy, rule.output(1)?, rule.output(2)?, rule.gradient(1)?, rule.gradient(2)?];
+        let [x_of, gamma_of, dy_of, mean_of, variance_of, dmean_of, dvariance_of] =
+            std::array::from_fn(|number| Expr::input(number).cast(compute));
+        let wants = [0, 1, 2].map(|input| rule.wants(input));
+        let graph = &mut rule.graph;
+        let values = values.iter().map(|value| value.broadcast_to(shape));
+        let mut values = values.collect::<Result<Vec<Value>>>()?;
+        let rstd = (variance_of + self.epsilon).rsqrt();
+        let c = x_of - mean_of;
+        let h = c.clone() * &rstd;
+        // The affine map makes y alone: of mean and variance nothing depends on gamma and beta.
+        let sums = if needs.outputs[0] {
+            let wide = graph.cast(dy, compute)?;
+            let products = graph.map_used(&[dy_of.clone() * &h], &values)?[0];
+            let mut sum = |terms: Value| graph.reduce(ReduceFn::Sum, terms, &axes, KeepDims::No);
+            let dgamma = if wants[0] || wants[1] { Some(sum(products)?) } else { None };
+            let dbeta = if wants[0] || wants[2] { Some(sum(wide)?) } else { None };
+            [dgamma, dbeta]
+        } else {
+            [None, None]
+        };
+        let mut gradients = Vec::new();
+        if wants[0] {
+            let mut terms = Vec::new();
+            if let [Some(dgamma), Some(dbeta)] = sums {
+                values.extend([dgamma.broadcast_to(shape)?, dbeta.broadcast_to(shape)?]);
+                let centred = dy_of - Expr::input(8) / n - h * (Expr::input(7) / n);
+                terms.push(gamma_of * &rstd * centred);
+            }
+            if needs.outputs[1] {
+                terms.push(dmean_of / n);
+            }
+            if needs.outputs[2] {
+                terms.push(c * dvariance_of * (2.0 / n));
+            }
+            let dx = terms.into_iter().reduce(|sum, term| sum + term).map(|dx| dx.cast(dtype));
+            gradients.push(graph.map_used(dx.as_slice(), &values)?.pop());
+        }
+        for (_, sum) in wants[1..].iter().zip(sums).filter(|(wanted, _)| **wanted) {
+            gradients.push(sum.map(|sum| graph.cast(sum, dtype)).transpose()?);
+        }
+        rule.finish(gradients)
+    }
+
+    fn decompose(&self) -> Result<Option<Graph>> {
+        let mut graph = Builder::new(vec![self.input, self.gamma, self.beta]);
+        let (dtype, compute, axes) = (self.input.dtype, self.mean.dtype, self.axes());
+        let (x, gamma, beta) = (graph.input(0)?, graph.input(1)?, graph.input(2)?);
+        let of = |number: usize| Expr::input(number).cast(compute);
+        let wide = graph.cast(x, compute)?;
+        let mean = graph.reduce(ReduceFn::Mean, wide, &axes, KeepDims::No)?;
+        let c = of(0) - of(1);
+        let squares = graph.map(&(c.clone() * &c), &[wide, mean])?;
+        let variance = graph.reduce(ReduceFn::Mean, squares, &axes, KeepDims::No)?;
+        let y = c * (of(2) + self.epsilon).rsqrt() * of(3) + of(4);
+        let y = graph.map(&y.cast(dtype), &[x, mean, variance, gamma, beta])?;
+        Ok(Some(graph.finish(OP, &[y, mean, variance], &[self.output, self.mean, self.variance])?))
+    }
+
+    fn describe(&self, name: &mut String) {
+        name.push_str(&format!(" eps{:e}", self.epsilon));
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { repeats: true, ..Facts::default() }
+    }
+
+    /// The op on the first `extent` channels: every other axis goes into the sums.
+    fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
+        if axis != self.axis() {
+            return None;
+        }
+        let [mean, variance] = [self.mean, self.variance].map(|spec| spec.dense_first(0, extent));
+        let [gamma, beta] = [self.gamma, self.beta].map(|spec| spec.first(0, extent));
+        let (input, output) = (self.input.first(axis, extent)?, self.output.dense_first(axis, extent)?);
+        let (gamma, beta, mean, variance) = (gamma?, beta?, mean?, variance?);
+        Some(BatchNorm { input, gamma, beta, output, mean, variance, epsilon: self.epsilon }.into())
+    }
+
+    fn with_output(&self, number: usize, output: TensorSpec) -> Option<Op> {
+        let op = self.clone();
+        let moved = match number {
+            0 => BatchNorm { output, ..op },
+            1 => BatchNorm { mean: output, ..op },
+            _ => BatchNorm { variance: output, ..op },
+        };
+        Some(moved.into())
+    }
+
+    /// Some channels, each whole.
+    fn sample(&self) -> Result<Option<Sample>> {
+        let (axis, axes) = (self.axis(), self.axes());
+        let thinning = Thinning::new(self.output.layout.dims(), |other| other == axis);
+        let of_channel = |spec: &TensorSpec| thinning.of_kept(&axes, &spec.layout);
+        let positions = vec![thinning.of(&self.output.layout)?, of_channel(&self.mean)?, of_channel(&self.variance)?];
+        let dense = |number: usize, spec: &TensorSpec| sample::dense(spec.dtype, &positions[number]);
+        let op = BatchNorm {
+            input: thinning.of_spec(&self.input)?,
+            gamma: TensorSpec { layout: of_channel(&self.gamma)?, ..self.gamma },
+            beta: TensorSpec { layout: of_channel(&self.beta)?, ..self.beta },
+            epsilon: self.epsilon,
+            output: dense(0, &self.output),
+            mean: dense(1, &self.mean),
+            variance: dense(2, &self.variance),
+        };
+        Ok(Some(Sample { op: op.into(), positions }))
+    }
+}
+
+/// What [`Tensor::batch_norm`] gives.
+#[derive(Clone, Debug)]
+pub struct BatchNormalised {
+    /// The normalised tensor, of the operand's shape and dtype.
+    pub y: Tensor,
+    /// The mean of each channel, `[channels]`, f32 (f64 for f64).
+    pub mean: Tensor,
+    /// The biased variance of each channel: the mean of squared differences. Running variances are made of n / (n - 1) times it.
+    pub variance: Tensor,
+}
+
+impl Tensor {
+    /// Each channel, the last axis, less its mean over all other axes, over its deviation, times `gamma`, plus `beta` (both `[channels]`), as a
+    /// network is trained: [`BatchNorm`](crate::ops::BatchNorm).
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1.0f32, 10.0, 3.0, 30.0], [2, 2])?;
+    /// let (gamma, beta) = (Tensor::from_slice(&device, &[1.0f32, 1.0], [2])?, Tensor::from_slice(&device, &[0.0f32, 5.0], [2])?);
+    /// let normal = x.batch_norm(&gamma, &beta, 1e-12)?;
+    /// assert_eq!(normal.mean.to_vec::<f32>()?, [2.0, 20.0]);
+    /// assert_eq!(normal.variance.to_vec::<f32>()?, [1.0, 100.0]);
+    /// assert_eq!(normal.y.to_vec::<f32>()?, [-1.0, 4.0, 1.0, 6.0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`BatchNorm::new`](crate::ops::BatchNorm::new); [`Error::DeviceMismatch`]; memory errors of the device.
+    pub fn batch_norm(&self, gamma: &Tensor, beta: &Tensor, epsilon: f64) -> Result<BatchNormalised> {
+        let op = BatchNorm::new(self.spec(), gamma.spec(), beta.spec(), epsilon)?;
+        let mut results = Tensor::apply(self.device(), op, &[self, gamma, beta])?;
+        let (variance, mean, y) = (results.swap_remove(2), results.swap_remove(1), results.swap_remove(0));
+        Ok(BatchNormalised { y, mean, variance })
+    }
+
+    /// (x - mean) / sqrt(variance + epsilon) gamma + beta by known numbers, as a trained network is used: one map. `statistics`
+    /// are mean and variance, f32 (f64 for f64); `gamma` and `beta` are of this tensor's dtype; all are `[channels]`.
+    ///
+    /// # Errors
+    /// As [`BatchNorm::new`](crate::ops::BatchNorm::new), but for how many values a channel has; [`Error::DeviceMismatch`]; memory errors of
+    /// the device.
+    pub fn batch_norm_with(
+        &self,
+        statistics: [&Tensor; 2],
+        gamma: &Tensor,
+        beta: &Tensor,
+        epsilon: f64,
+    ) -> Result<Tensor> {
+        let (dtype, compute) = (self.dtype(), self.dtype().compute());
+        let channels = channels_of(self.shape())?;
+        if !dtype.is_float() {
+            return Err(Error::UndefinedForDType { op: OP, dtype });
+        }
+        check_epsilon(epsilon)?;
+        let [mean, variance] = statistics;
+        for (tensor, expected) in [(mean, compute), (variance, compute), (gamma, dtype), (beta, dtype)] {
+            if *tensor.shape() != channels {
+                return Err(Error::shape_mismatch(OP, tensor.shape(), &channels, None));
+            }
+            if tensor.dtype() != expected {
+                return Err(Error::DTypeMismatch { op: OP, expected, got: tensor.dtype() });
+            }
+        }
+        let [x_of, mean_of, variance_of, gamma_of, beta_of] =
+            std::array::from_fn(|number| Expr::input(number).cast(compute));
+        let y = (x_of - mean_of) * (variance_of + epsilon).rsqrt() * gamma_of + beta_of;
+        Tensor::map(&y.cast(dtype), &[self, mean, variance, gamma, beta])
+    }
+}
