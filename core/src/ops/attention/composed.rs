@@ -16,6 +16,13 @@ impl Attention {
     /// # Errors
     /// None that a device could cause: shapes beyond any device.
     pub fn composed(&self) -> Result<Graph> {
+        if self.dims().keys == 0 {
+            // Queries that see nothing; over no scores there is no largest.
+            let mut graph = Builder::new(self.reads().collect());
+            let out = graph.full(self.out.dtype, *self.out.layout.shape(), 0)?;
+            let lse = graph.full(self.lse.dtype, *self.lse.layout.shape(), f64::NEG_INFINITY)?;
+            return graph.finish(OP, &[out, lse], &[self.out, self.lse]);
+        }
         let mut writer = Writer::new(self, self.reads().collect())?;
         let scores = writer.scores()?;
         let shape = *scores.spec().layout.shape();

@@ -68,3 +68,17 @@ fn loops_of_a_driver_that_ends_them_are_counted() {
     };
     assert!(of(2048) < 65_535 && of(100_000) > 65_535, "{} {}", of(2048), of(100_000));
 }
+
+/// Of no keys every way is a plan: zeros, and -inf where sums would be.
+#[test]
+fn attention_to_no_keys_has_every_way() {
+    let caps = full_caps();
+    let [q, k] = [[1, 3, 2, 16], [1, 0, 1, 16]].map(|dims| dense(DType::F32, &dims));
+    let op = Attention::new(q, k, k).unwrap();
+    let names = |op: polywarp_core::Op| -> Vec<String> {
+        crate::plans::candidates(&op, &caps).unwrap().into_iter().map(|way| way.name).collect()
+    };
+    assert_eq!(names(op.clone().into()).last().map(String::as_str), Some("composed"));
+    let gradient = AttentionGradient::new(op, LseGradient::Absent).unwrap();
+    assert_eq!(names(gradient.into()).last().map(String::as_str), Some("composed"));
+}
