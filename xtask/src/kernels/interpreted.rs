@@ -50,6 +50,8 @@ pub(super) const SAMPLE: &[&str] = &[
     "gemv_f16_wgmma_columns64_c1_s10",
     "gemv_f8e4m3_wgmma_dot64_c2_s10",
     "gemv_i8_wgmma_dot64_c4_s10",
+    "attention_f16_d64_128x128",
+    "attention_f16_gradient_d64_128x128",
     "pack_b16",
     "pack_b8",
     "reduce_parts_f32",
