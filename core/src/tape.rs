@@ -188,7 +188,7 @@ impl Tape {
     ///
     /// # Errors
     /// As [`Tape::backward`]; [`Error::InvalidArgument`] for a tensor that this tape does not watch, a place that is not dense, overlaps what the
-    /// tape keeps or starts at no multiple of 16 bytes, [`Error::ShapeMismatch`] and [`Error::DTypeMismatch`] for a place of another shape or dtype.
+    /// tape keeps or another place, or starts at no multiple of 16 bytes, [`Error::ShapeMismatch`] and [`Error::DTypeMismatch`] for a place of another shape or dtype.
     pub fn backward_into(self, loss: &Tensor, places: &[(&Tensor, &Tensor)]) -> Result<Gradients> {
         let node = self.loss(loss)?;
         let places = self.places(places)?;

@@ -10,6 +10,7 @@ use super::parts::Sum;
 use super::{Tape, add, into_base, rule};
 use crate::gradient::Needs;
 use crate::graph::{End, GraphOp};
+use crate::ops::OUTPUT_ALIGNMENT_BYTES;
 use crate::{DType, Device, Error, Expr, Layout, Op, Result, Tensor, TensorSpec};
 
 /// Places for the gradients of watched nodes.
@@ -27,10 +28,10 @@ impl Places {
     /// Whether the gradient of `view` is wanted as the operation gives it: its part of a place that has a gradient already, or one of
     /// several parts.
     pub fn takes_part(&self, node: usize, base: &TensorSpec, view: &TensorSpec, sum: &Sum) -> bool {
-        if self.of.contains_key(&node) {
-            return !sum.is_none() && view.layout.is_contiguous();
-        }
-        sum.takes(base, view)
+        let Some(place) = self.of.get(&node) else { return sum.takes(base, view) };
+        // Operations write from 16-byte boundaries.
+        let offset = place.layout().offset() + view.layout.offset() - base.layout.offset();
+        !sum.is_none() && view.layout.is_contiguous() && is_aligned(offset, place.dtype())
     }
 
     /// Adds the gradient of a part, which is taken.
@@ -82,6 +83,11 @@ impl Places {
     }
 }
 
+/// Whether an operation can write from element `offset` on.
+fn is_aligned(offset: u64, dtype: DType) -> bool {
+    offset.saturating_mul(dtype.size_bytes()).is_multiple_of(OUTPUT_ALIGNMENT_BYTES)
+}
+
 /// Whether both are one memory.
 fn is_same(a: &Tensor, b: &Tensor) -> bool {
     a.buffer().same(b.buffer()) && a.spec() == b.spec()
@@ -104,8 +110,22 @@ impl Tape {
             if !place.layout().is_contiguous() {
                 return refuse(format!("{:?} is not dense", place.layout()));
             }
+            if !is_aligned(place.layout().offset(), place.dtype()) {
+                return refuse(format!("{:?} does not start at a multiple of 16 bytes", place.layout()));
+            }
             place.expect_device("backward", watched)?;
-            of.insert(node, (*place).clone());
+            let of_place = |place: &Tensor| {
+                let start = place.layout().offset() * place.dtype().size_bytes();
+                start..start + place.elements() * place.dtype().size_bytes()
+            };
+            let own = of_place(place);
+            let overlaps = |other: &Tensor| {
+                let other_bytes = of_place(other);
+                other.buffer().same(place.buffer()) && own.start < other_bytes.end && other_bytes.start < own.end
+            };
+            if of.values().any(overlaps) || of.insert(node, (*place).clone()).is_some() {
+                return refuse("two gradients would share it, or one tensor has two; give each its own".to_owned());
+            }
         }
         let all: Vec<&Tensor> = of.values().collect();
         super::refuse_overwriting("backward", &all)?;
@@ -132,8 +152,8 @@ impl Wanted<'_> {
         if self.is_part { Ok(gradient) } else { into_base(&self.base, &self.view, gradient) }
     }
 
-    /// How the rule's result is to end: in the order of memory, where the view is the whole in another order; in its place, where that is
-    /// 16 bytes from the last, as operations write.
+    /// How the rule's result is to end: in the order of memory, where the view is the whole in another order; in its place, unless
+    /// the buffer is among the operands already.
     fn end(&self, taken: &[&Tensor]) -> Option<(End, Option<&Tensor>)> {
         let (base, view) = (&self.base, &self.view);
         if self.is_part {
@@ -142,16 +162,12 @@ impl Wanted<'_> {
         let order = view.layout.dense_order()?;
         let shape = *view.layout.permute(&order).ok()?.shape();
         let is_whole = view.layout.elements() == base.layout.elements();
-        let is_aligned = |place: &&Tensor| {
-            let bytes = place.layout().offset() * place.dtype().size_bytes();
-            bytes.is_multiple_of(crate::ops::OUTPUT_ALIGNMENT_BYTES)
-        };
         if !is_whole {
             return None;
         }
         // A buffer that is written stands once among the operands.
         let free = |place: &&Tensor| !taken.iter().any(|other| other.buffer().same(place.buffer()));
-        let place = self.place.filter(is_aligned).filter(free);
+        let place = self.place.filter(free);
         let dense = Layout::contiguous(shape);
         let spec = match place {
             Some(place) => TensorSpec::new(place.dtype(), dense.with_offset(place.layout().offset())),

@@ -330,6 +330,31 @@ fn places_that_do_not_fit_are_refused() {
         assert!(refused(&zeros(DType::F32, &[4]).slice_step(0, 0..4, 2).unwrap(), false).contains("not dense"));
         assert!(refused(&zeros(DType::F32, &[]), true).contains("does not watch"));
         assert!(refused(&x, false).contains("live tape"));
+        assert!(refused(&zeros(DType::F32, &[3]).slice(0, 1..3).unwrap(), false).contains("16 bytes"));
+        // One place for two, and two for one.
+        let (place, other) = (zeros(DType::F32, &[2]), zeros(DType::F32, &[2]));
+        for is_one_tensor in [false, true] {
+            let tape = Tape::new();
+            let [a, b] = [x.clone(), x.copy().unwrap()].map(|x| tape.watch(&x).unwrap());
+            let loss = a.mul(&b).unwrap().sum(&[]).unwrap();
+            let pairs = if is_one_tensor { [(&a, &place), (&a, &other)] } else { [(&a, &place), (&b, &place)] };
+            assert!(tape.backward_into(&loss, &pairs).unwrap_err().to_string().contains("its own"));
+        }
+    }
+}
+
+/// A part that begins where no operation can write is laid first.
+#[test]
+fn parts_of_a_place_may_begin_anywhere() {
+    for device in devices() {
+        let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]).unwrap();
+        let place = Tensor::zeros(&device, DType::F32, [2, 3]).unwrap();
+        let tape = Tape::new();
+        let watched = tape.watch(&x).unwrap();
+        let part = watched.slice(0, 1..2).unwrap();
+        let loss = part.mul(&part).unwrap().sum(&[]).unwrap().add(&watched.sum(&[]).unwrap()).unwrap();
+        tape.backward_into(&loss, &[(&watched, &place)]).unwrap();
+        assert_eq!(place.to_vec::<f32>().unwrap(), [1.0, 1.0, 1.0, 9.0, 11.0, 13.0]);
     }
 }
 
