@@ -23,7 +23,7 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 /// Where `cargo xtask setup` leaves the weights.
 const FETCHED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/tools/text-encoder/model");
 
-/// A text is cut after so many tokens (`sentence_bert_config.json` of the model).
+/// The most tokens of a text; the rest is cut off (`sentence_bert_config.json` of the model).
 const MOST_TOKENS: usize = 256;
 /// Tokens of a batch, padding among them; a longer text would be alone.
 const BATCH_TOKENS: usize = 256;

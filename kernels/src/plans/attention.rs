@@ -215,7 +215,7 @@ impl<'a> Problem<'a> {
         if self.op.causal { rows.div_ceil(2) } else { rows }
     }
 
-    /// Time of a kernel of so many tiles a batch, which reads and writes `tensors` of about q's size.
+    /// Time of a kernel with this number of tiles for each batch, that reads and writes `tensors` of about q's size.
     fn estimate_ns(&self, tiles: u64, clocks: f64, tensors: u64) -> f64 {
         let rounds = tiles.saturating_mul(self.dims.batch).div_ceil(u64::from(self.caps.multiprocessors.max(1)));
         let bytes = (self.op.q.bytes() + self.op.k.bytes()).saturating_mul(tensors);

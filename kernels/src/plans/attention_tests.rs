@@ -94,7 +94,7 @@ fn masks_and_dropout_are_for_kernels_that_know_them() {
     let slots: Vec<Slot> = found[0].plan.launches[0].slots().collect();
     assert_eq!(slots[5..], [3, 4, 5].map(Slot::Input));
     assert!(args.contains(&Arg::U32(1_677_722)), "the threshold of 0.1 in f32, as steps of 2^-24, rounded up");
-    // A scale of which scores would turn round is the portable kernels'.
+    // A negative scale would reverse the order of scores: the portable kernels take it.
     for scale in [-1.0, 0.0, 1e-60] {
         assert!(names(Attention { scale, ..plain.clone() }.check().unwrap()).is_empty(), "{scale}");
     }

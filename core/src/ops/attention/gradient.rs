@@ -140,7 +140,7 @@ impl Operation for AttentionGradient {
         self.clone().check().map(drop)
     }
 
-    /// Five products, of which the forward operation has two.
+    /// Five products where the forward operation has two.
     fn arithmetic(&self) -> Arithmetic {
         self.forward.flops([3, 2])
     }

@@ -27,7 +27,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// Adds `a b`, of which a is off by `error`. Nothing times what is not finite may be nothing or NaN, as may what is nearly nothing.
+    /// Adds `a b`, where a is off by `error`. Zero times a value that is not finite may be zero or NaN; so may a product of almost zero.
     fn add(&mut self, a: f64, error: f64, b: f64, nearly_nothing: f64) {
         if !b.is_finite() && a.abs() <= nearly_nothing {
             self.is_open = true;

@@ -109,7 +109,7 @@ impl Text<'_> {
         for stage in 0..self.stages {
             self.write_fold(out, stage)?;
         }
-        if out.contains("largest_key(") || self.folds_extrema() {
+        if self.folds_extrema() {
             out.push_str(include_str!("../../../wgsl/rows_keys.wgsl"));
         }
         self.write_main(out)
