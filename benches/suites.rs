@@ -4,14 +4,16 @@
 //! verified before it is timed and a wrong result stops the run. `cargo bench -- gemm` runs one suite, `cargo bench --
 //! cpu` one device, `cargo bench -- --quick` everything in a third of the time.
 //! `POLYWARP_BENCH_SIZE=small|normal|large` overrides the sizes, which otherwise suit each device.
-//! `POLYWARP_BENCH_SUITE=gemm` runs all of one suite: of products also shapes that are not square and lower precisions. On a
-//! machine with cuBLASLt its products are timed too, each sample in turn with one of ours on the same operands.
+//! `POLYWARP_BENCH_SUITE=gemm` runs all of one suite: of products also shapes that are not square and lower precisions;
+//! `POLYWARP_BENCH_SUITE=networks` trains and asks BERT-base and ResNet-50. On a machine with cuBLASLt its products are timed too, each
+//! sample in turn with one of ours on the same operands.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use polywarp::bench::networks::{self, Step};
 use polywarp::bench::{self, BenchCase, BenchSize, Contest, Metric, Prepared, Suite, Vendor};
 use polywarp::{DType, Device};
 
@@ -27,7 +29,7 @@ fn chosen_size() -> Option<BenchSize> {
 
 fn chosen_suite() -> Option<String> {
     let suite = std::env::var("POLYWARP_BENCH_SUITE").ok()?;
-    let names = Suite::ALL.map(Suite::name);
+    let names = bench::suites();
     assert!(names.contains(&suite.as_str()), "POLYWARP_BENCH_SUITE is `{suite}`; there are {}", names.join(" "));
     Some(suite)
 }
@@ -110,9 +112,38 @@ fn verified(op: &polywarp::Op, device: &Device, name: &str) -> Prepared {
     }
 }
 
+/// Steps of whole networks, where the suite is asked for: each is checked against the CPU's first.
+fn networks(criterion: &mut Criterion) {
+    if chosen_suite().as_deref() != Some(networks::SUITE) {
+        return;
+    }
+    let devices: Vec<Device> = polywarp::devices().into_iter().filter_map(|entry| entry.open().ok()).collect();
+    let mut group = criterion.benchmark_group(networks::SUITE);
+    for device in &devices {
+        let size = chosen_size().unwrap_or_else(|| bench::size_for(device, &devices));
+        for job in networks::jobs(device.info().kind, size) {
+            let name = job.name();
+            group.throughput(Throughput::Elements(job.batch));
+            let mut step: Option<Step> = None;
+            group.bench_function(BenchmarkId::new(&name, device.id()), |bencher| {
+                let failed = |e: polywarp::Error| -> ! { panic!("{name} on {}: {e}", device.id()) };
+                let step = step.get_or_insert_with(|| match networks::checked(&job, device) {
+                    Ok(Ok(step)) => step,
+                    Ok(Err(wrong)) => panic!("{name} on {}: {wrong}", device.id()),
+                    Err(e) => failed(e),
+                });
+                bencher.iter_custom(|count| {
+                    Duration::from_nanos(step.replays(count).unwrap_or_else(|e| failed(e)) as u64)
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
 criterion_group! {
     name = all;
     config = Criterion::default().sample_size(10).warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1));
-    targets = suites
+    targets = suites, networks
 }
 criterion_main!(all);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use polywarp_core::{BinaryFn, CompareFn, Expr, Result, Tensor};
 
 use crate::buffers::Buffers;
-use crate::{Flat, Optimiser, Parameters, Watched, constant, invalid};
+use crate::{Flat, Optimiser, Parameters, Policy, Watched, constant, invalid};
 
 /// Whether the decay grows over the first steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Average {
 
     /// The averages as layers take them. Buffers, such as running statistics, are those of the parameters: averages already.
     pub fn unwatched(&self) -> Watched {
-        Watched::of(&self.values, &self.buffers)
+        Watched::of(&self.values, &self.buffers, Policy::F32)
     }
 
     /// Takes in the parameters after a step of `optimiser`: one launch for each bucket.

@@ -305,11 +305,7 @@ impl Parameters {
     /// # Errors
     /// As [`Tape::watch`]; [`Error::UndefinedForDType`] for a policy that computes in anything but f32, f16 or bf16.
     pub fn watch_as(&self, tape: &Tape, policy: Policy) -> Result<Watched> {
-        let lowered = match policy.compute {
-            DType::F32 => None,
-            DType::F16 | DType::BF16 => Some(self.values.cast(policy.compute)?),
-            dtype => return Err(Error::UndefinedForDType { op: "policy", dtype }),
-        };
+        let lowered = self.lowered(policy)?;
         let units = lowered.as_ref().unwrap_or(&self.values).units();
         let units = units.iter().map(|view| tape.watch(view)).collect::<Result<_>>()?;
         Watched::new(Arc::clone(self.places()), units, &self.buffers, policy)
@@ -317,7 +313,26 @@ impl Parameters {
 
     /// The parameters as layers take them, on no tape: for use after training.
     pub fn unwatched(&self) -> Watched {
-        Watched::of(&self.values, &self.buffers)
+        Watched::of(&self.values, &self.buffers, Policy::F32)
+    }
+
+    /// [`Parameters::unwatched`] in the dtype that `policy` computes in. In 16 bits these are a copy, made once: half of the memory to read, and
+    /// blind to later changes of the parameters.
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`] for a policy that computes in anything but f32, f16 or bf16; memory errors of the device.
+    pub fn unwatched_as(&self, policy: Policy) -> Result<Watched> {
+        let lowered = self.lowered(policy)?;
+        Ok(Watched::of(lowered.as_ref().unwrap_or(&self.values), &self.buffers, policy))
+    }
+
+    /// A copy in the dtype that `policy` computes in, where that is not f32.
+    fn lowered(&self, policy: Policy) -> Result<Option<Flat>> {
+        match policy.compute {
+            DType::F32 => Ok(None),
+            DType::F16 | DType::BF16 => self.values.cast(policy.compute).map(Some),
+            dtype => Err(Error::UndefinedForDType { op: "policy", dtype }),
+        }
     }
 
     /// The gradients of `loss`, one element, by the parameters that `tape` watches as `watched`: written into their places of the flat gradients,

@@ -34,9 +34,9 @@ impl Watched {
         Ok(Watched { places, handles, units, buffers: Arc::clone(buffers), policy })
     }
 
-    pub(crate) fn of(flat: &Flat, buffers: &Arc<Buffers>) -> Watched {
+    pub(crate) fn of(flat: &Flat, buffers: &Arc<Buffers>, policy: Policy) -> Watched {
         let (handles, units, buffers) = (flat.views().to_vec(), flat.units().to_vec(), Arc::clone(buffers));
-        Watched { places: Arc::clone(&flat.places), handles, units, buffers, policy: Policy::F32 }
+        Watched { places: Arc::clone(&flat.places), handles, units, buffers, policy }
     }
 
     /// In what the parameters are given, and how exact products are.

@@ -2,14 +2,16 @@
 //!
 //! One run measures all devices of the machine side by side. Each [`Row`] says what a sceptic would ask: warm and cold
 //! time, with and without the transfers, rate and share of the device's own measured ceiling, error against the float64
-//! oracle, and the CPU it is compared with. `polywarp bench` prints the rows; `cargo bench` times the same cases with
-//! criterion. Not here: choosing cases (the ops do), drawing (`terminal.rs`, `html/`).
+//! oracle, and the CPU it is compared with. Whole networks stand beside the cases (`networks/`), and what is quoted of speedups
+//! beside what was measured (`claims.rs`). `polywarp bench` prints all of it; `cargo bench` times the same with criterion. Not here: choosing cases (the ops do), drawing (`terminal.rs`, `html/`).
 
+mod claims;
 mod data;
 mod html;
 mod machine;
 mod measure;
 mod memory;
+pub mod networks;
 mod openblas;
 mod plan;
 mod probe;
@@ -18,10 +20,12 @@ mod terminal;
 mod vendor;
 mod verify;
 
+pub use claims::{CLAIMS, Claim, Finding};
 pub use html::html;
 pub use machine::Machine;
 pub use measure::{Prepared, Timing, too_slow, unfit};
 pub use memory::MemoryUse;
+pub use networks::NetworkRow;
 pub use plan::{Planned, cases, plan, size_for};
 pub use polywarp_core::harness::{BenchCase, BenchSize, Metric, Suite};
 pub use probe::Ceilings;
@@ -39,7 +43,7 @@ use serde::Serialize;
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Only cases of this suite (`gemm`, `elementwise`, ...), and all of them; without it, the overview of every suite.
+    /// Only cases of this suite ([`suites`]), and all of them; without it, the overview of every suite.
     pub suite: Option<String>,
     /// Only cases whose name contains this.
     pub only: Option<String>,
@@ -129,6 +133,8 @@ pub struct Table {
     pub memory: Vec<Option<MemoryUse>>,
     /// What was measured, case by case.
     pub rows: Vec<Row>,
+    /// Whole networks, device by device.
+    pub networks: Vec<NetworkRow>,
     /// What was not.
     pub skipped: Vec<Skipped>,
 }
@@ -191,6 +197,12 @@ impl Table {
         for row in &self.rows {
             lines.push(serde_json::to_string(&serde_json::json!({ "row": row }))?);
         }
+        for row in &self.networks {
+            lines.push(serde_json::to_string(&serde_json::json!({ "network": row }))?);
+        }
+        for claim in self.claims() {
+            lines.push(serde_json::to_string(&serde_json::json!({ "claim": claim }))?);
+        }
         for mean in self.vendor_means() {
             lines.push(serde_json::to_string(&serde_json::json!({ "vendor_mean": mean }))?);
         }
@@ -241,6 +253,7 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
         ceilings,
         memory,
         rows: Vec::new(),
+        networks: Vec::new(),
         skipped: Vec::new(),
     };
     let planned_count = planned.len();
@@ -269,6 +282,11 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
         }
         bench.tune_for(Duration::ZERO);
     }
+    if is_for_networks(options, &devices) {
+        let (rows, skipped) = networks::run(&devices, options, progress);
+        table.networks = rows;
+        table.skipped.extend(skipped);
+    }
     progress(&Progress { done: total, total, what: "done".to_owned() });
     // Read suite by suite, case by case, the devices of a case side by side.
     let named = |name: &str| planned.iter().position(|planned| planned.case.name == name);
@@ -277,6 +295,19 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
         compare_with_cpu(&mut table, &planned.case.name);
     }
     table
+}
+
+/// The names of all suites, alphabetically.
+pub fn suites() -> Vec<&'static str> {
+    let mut names: Vec<&str> = Suite::ALL.iter().map(|suite| suite.name()).chain([networks::SUITE]).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Networks are measured where they are asked for, and in the overview of a machine that has a real GPU: a simulated one takes minutes.
+fn is_for_networks(options: &Options, devices: &[&Device]) -> bool {
+    let is_real = |device: &&Device| !matches!(device.info().kind, DeviceKind::Cpu | DeviceKind::Software);
+    options.suite.as_deref().map_or_else(|| devices.iter().any(is_real), |suite| suite == networks::SUITE)
 }
 
 /// What every case on one device is measured with.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Row, Table};
+use super::{Row, Table, claims, networks};
 
 /// The whole table: machine, devices, one line per row, what was left out.
 pub fn terminal(table: &Table) -> String {
@@ -82,6 +82,8 @@ fn write_all(table: &Table, out: &mut String) -> std::fmt::Result {
         write_row(row, width, out)?;
     }
     write_versus(table, width, out)?;
+    networks::write(table, out)?;
+    claims::write(table, out)?;
     if !table.skipped.is_empty() {
         writeln!(out, "\nnot measured")?;
     }

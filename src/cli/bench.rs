@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use polywarp::Device;
-use polywarp::bench::{self, BenchSize, Options, Suite, Table};
+use polywarp::bench::{self, BenchSize, Options, Table};
 
 use super::files::{self, check_distinct, check_writable, is_output};
 use super::{Fault, Output, Verdict, progress_bar, say, say_beside};
@@ -18,7 +18,7 @@ pub struct Args {
     /// Without the CPU, unless it is named
     #[arg(long, requires = "device")]
     alone: bool,
-    /// Only this suite, and all of it: copy, elementwise, gemm, random, reduce or softmax
+    /// Only this suite, and all of it: copy, elementwise, gemm, networks, random, reduce or softmax
     #[arg(long, value_name = "S")]
     suite: Option<String>,
     /// Only cases whose name contains this, such as `f16`
@@ -57,8 +57,9 @@ fn parse_budget(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(args: &Args) -> Result<Verdict, Fault> {
-    if let Some(name) = args.suite.as_deref().filter(|name| Suite::ALL.iter().all(|s| s.name() != *name)) {
-        let names = Suite::ALL.map(Suite::name).join(" ");
+    let suites = bench::suites();
+    if let Some(name) = args.suite.as_deref().filter(|name| !suites.contains(name)) {
+        let names = suites.join(" ");
         return Err(Fault::usage(format!("no suite is called `{name}`: there are {names}")));
     }
     // Measuring takes minutes: a file that cannot be written is no surprise to keep for the end.
@@ -76,7 +77,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         sustained: Duration::from_secs_f64(args.sustained),
     };
     let table = run_with_progress(&devices, &options);
-    if table.rows.is_empty() && table.skipped.is_empty() {
+    if table.rows.is_empty() && table.networks.is_empty() && table.skipped.is_empty() {
         return Err(Fault::usage("no case has such a name".to_owned()));
     }
     say_beside(Output::beside(outputs.iter().map(|(_, path)| *path)), bench::terminal(&table))?;

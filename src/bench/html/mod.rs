@@ -1,8 +1,9 @@
 //! The table as one self-contained page: figures as SVG, no script, no font, no file beside it.
 //!
-//! Here: the frame of the page and its tables. The two plots (speedup over the CPU, matrix-product rate by size) are drawn
-//! in `plots.rs`.
+//! Here: the frame of the page and its tables. The plots (claims, speedup over the CPU, matrix-product rate by size) are drawn
+//! in `plots.rs`; claims and networks are `networks.rs`, products beside the vendor's `versus.rs`.
 
+mod networks;
 mod plots;
 mod versus;
 
@@ -41,6 +42,8 @@ fn write_page(table: &Table, out: &mut String) -> std::fmt::Result {
         escape(&m.cpu)
     )?;
     write_devices(table, out)?;
+    networks::claims(table, out)?;
+    networks::rows(table, out)?;
     plots::speedups(table, out)?;
     plots::products(table, out)?;
     write_memory(table, out)?;
@@ -286,6 +289,7 @@ pub(in super::super) mod tests {
             ceilings: vec![Ceilings::default(); 3],
             memory: vec![None, Some(memory), None],
             rows,
+            networks: Vec::new(),
             skipped: Vec::new(),
         }
     }

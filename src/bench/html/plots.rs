@@ -1,11 +1,11 @@
-//! The plots of the page, as SVG: bars of speedups, curves of matrix-product rates. All axes are logarithmic.
+//! The plots of the page, as SVG: bars of speedups and of claims, curves of matrix-product rates. All axes are logarithmic.
 
 use std::fmt::{Result, Write};
 
 use polywarp_core::{DType, DeviceKind};
 
 use super::super::terminal::significant;
-use super::super::{Row, Table};
+use super::super::{Finding, Row, Table};
 use super::{colour, device_index, escape, key};
 
 /// Width of the drawings in their own units; the page scales them.
@@ -130,6 +130,58 @@ pub(super) fn speedups(table: &Table, out: &mut String) -> Result {
             y += BAR;
         }
         y += GAP;
+    }
+    writeln!(out, "</svg>")
+}
+
+/// Horizontal bars of what was measured for each claim, and a line where the quoted ratio is.
+pub(super) fn claims(table: &Table, found: &[Finding], out: &mut String) -> Result {
+    const LEFT: f64 = 470.0;
+    const BAR: f64 = 13.0;
+    const GAP: f64 = 12.0;
+    const TOP: f64 = 24.0;
+    let values = found.iter().flat_map(|finding| [finding.times, finding.claim.times]).chain([1.0]);
+    let Some(axis) = Axis::over(values, 0.25, LEFT, WIDTH - 20.0) else { return Ok(()) };
+    let index = |id: &str| table.devices.iter().position(|device| device.id == id).unwrap_or(0);
+    let mut shown: Vec<usize> = found.iter().map(|finding| index(&finding.device)).collect();
+    shown.sort_unstable();
+    shown.dedup();
+    legend(table, &shown, out)?;
+    let claims: Vec<&[Finding]> = found.chunk_by(|a, b| a.claim == b.claim).collect();
+    let height = 2.0 * TOP + GAP * claims.len() as f64 + BAR * found.len() as f64;
+    writeln!(out, "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"quoted and measured speedups\">")?;
+    for tick in axis.ticks() {
+        let (x, class) = (axis.at(tick), if tick == 1.0 { "one" } else { "grid" });
+        writeln!(out, "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{}\" class=\"{class}\"/>", height - TOP)?;
+        writeln!(out, "<text x=\"{x:.1}\" y=\"{}\" class=\"tick\">{}x</text>", height - 8.0, tick_label(tick))?;
+    }
+    let mut y = TOP;
+    for findings in claims {
+        let (claim, tall) = (&findings[0].claim, BAR * findings.len() as f64);
+        let label = escape(claim.quoted);
+        writeln!(out, "<text x=\"{}\" y=\"{:.1}\" class=\"label\">{label}</text>", LEFT - 10.0, y + tall / 2.0 + 4.0)?;
+        for (row, finding) in findings.iter().enumerate() {
+            let (one, tip, y) = (axis.at(1.0), axis.at(finding.times), y + BAR * row as f64);
+            writeln!(
+                out,
+                "<rect class=\"claim\" x=\"{:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{}\" fill=\"{}\"/>",
+                one.min(tip),
+                (one - tip).abs().max(1.0),
+                BAR - 1.0,
+                colour(index(&finding.device))
+            )?;
+            let value = significant(finding.times);
+            writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\" class=\"value\">{value}x</text>", tip + 4.0, y + 10.0)?;
+        }
+        let x = axis.at(claim.times);
+        writeln!(
+            out,
+            "<line class=\"quoted\" x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{:.1}\"><title>quoted: {}x</title></line>",
+            y - 4.0,
+            y + tall + 3.0,
+            claim.times
+        )?;
+        y += tall + GAP;
     }
     writeln!(out, "</svg>")
 }

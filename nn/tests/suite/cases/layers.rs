@@ -3,11 +3,11 @@
 use polywarp_core::ops::ConvolutionOptions;
 use polywarp_core::{DType, Device, Error, Tape, Tensor};
 use polywarp_nn::{
-    Adam, BatchNorm, Bias, Builder, Clip, Conv2d, LayerNorm, Linear, Method, Mode, Optimiser, Reduction, Schedule,
-    StepOptions, binary_cross_entropy_with_logits,
+    Adam, BatchNorm, Bias, Builder, Clip, Conv2d, LayerNorm, Linear, Method, Mode, Optimiser, Policy, Reduction,
+    Schedule, StepOptions, binary_cross_entropy_with_logits,
 };
 
-use super::support::close;
+use super::support::{close, close_beyond};
 
 pub fn linear_agrees(device: &Device) {
     for bias in [Bias::Yes, Bias::No] {
@@ -40,6 +40,29 @@ pub fn linear_agrees(device: &Device) {
             Err(Error::ShapeMismatch { op: "linear", .. })
         ));
     }
+}
+
+/// A copy in 16 bits gives what the parameters give, as exactly as that dtype can, and does not see them change.
+pub fn parameters_are_used_in_16_bits(device: &Device) {
+    let mut builder = Builder::new(3);
+    let layer = Linear::new(&mut builder, "fc", 4, 3, Bias::Yes).unwrap();
+    let parameters = builder.build(device).unwrap();
+    let x = Tensor::from_slice(device, &[0.5f32, -1.0, 0.25, 2.0], [1, 4]).unwrap();
+    let y = layer.forward(&parameters.unwatched(), &x).unwrap().to_vec::<f32>().unwrap();
+    let y: Vec<f64> = y.into_iter().map(f64::from).collect();
+    for policy in [Policy::BF16, Policy::F16] {
+        let lowered = parameters.unwatched_as(policy).unwrap();
+        assert_eq!((lowered.policy(), lowered.get("fc.weight").unwrap().dtype()), (policy, policy.compute));
+        let forward = || layer.forward(&lowered, &x.cast(policy.compute).unwrap()).unwrap().cast(DType::F32).unwrap();
+        let before = forward().to_vec::<f32>().unwrap();
+        close_beyond(1.0, &before, &y, 2e-2);
+        let weight = parameters.get("fc.weight").unwrap();
+        weight.assign(&weight.neg().unwrap()).unwrap();
+        assert_eq!(forward().to_vec::<f32>().unwrap(), before);
+        weight.assign(&weight.neg().unwrap()).unwrap();
+    }
+    let other = Policy { compute: DType::F64, ..Policy::F32 };
+    assert!(matches!(parameters.unwatched_as(other), Err(Error::UndefinedForDType { op: "policy", .. })));
 }
 
 pub fn layer_norm_starts_as_the_identity_of_scale(device: &Device) {
@@ -152,5 +175,6 @@ cases!(
     layer_norm_starts_as_the_identity_of_scale,
     batch_norm_moves_its_running_statistics,
     conv2d_has_pytorchs_filters,
+    parameters_are_used_in_16_bits,
     network_learns,
 );

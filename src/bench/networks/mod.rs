@@ -1,0 +1,390 @@
+//! Whole networks, trained and asked: BERT-base and ResNet-50 in recorded steps, as a user runs them.
+//!
+//! Not cases of operations: a step is hundreds of launches, and what is compared with the CPU is texts or images per second. The decision to
+//! know: every step is checked against the CPU's in f32 before it is timed, from the same weights and on the same few texts, and each is
+//! measured on a device of its own, opened anew, so that the peak of its memory is its own. What a step is: `step.rs`; tables: `text.rs`.
+
+mod step;
+mod text;
+
+use std::time::{Duration, Instant};
+
+use polywarp_core::harness::BenchSize;
+use polywarp_core::{Device, DeviceKind, Result};
+use polywarp_nn::Policy;
+use polywarp_nn::models::{BertConfig, ResNetConfig};
+use serde::Serialize;
+
+use super::{Options, Progress, Skipped, is_too_large, plan};
+
+pub use step::Step;
+pub(super) use text::write;
+
+/// The name of the suite, beside those of operations.
+pub const SUITE: &str = "networks";
+
+/// A network and what it reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    /// `bert-base`
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a network is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// An encoder of texts of so many tokens.
+    Bert(BertConfig, u64),
+    /// A classifier of square images of so many pixels a side.
+    ResNet(ResNetConfig, u64),
+}
+
+impl Network {
+    /// BERT-base on texts of 128 tokens.
+    pub fn bert_base() -> Network {
+        Network { name: "bert-base", kind: Kind::Bert(BertConfig::base(), 128) }
+    }
+
+    /// ResNet-50 on images of 224 pixels.
+    pub fn resnet50() -> Network {
+        Network { name: "resnet50", kind: Kind::ResNet(ResNetConfig::resnet50(), 224) }
+    }
+
+    /// What there are many of.
+    pub fn items(&self) -> &'static str {
+        match self.kind {
+            Kind::Bert(..) => "texts",
+            Kind::ResNet(..) => "images",
+        }
+    }
+
+    /// What asking it is called.
+    fn asking(&self) -> &'static str {
+        match self.kind {
+            Kind::Bert(..) => "encode",
+            Kind::ResNet(..) => "classify",
+        }
+    }
+}
+
+/// What is done with a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// A step: forward, backward and the optimiser, AdamW for texts and SGD with momentum for images.
+    Train,
+    /// Forward alone: vectors of tokens, or logits.
+    Ask,
+}
+
+/// In what a network computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compute {
+    /// f32.
+    F32,
+    /// bf16, parameters and their moments in f32.
+    Bf16,
+    /// f16 with a scaled loss, parameters and their moments in f32.
+    F16,
+}
+
+impl Compute {
+    fn name(self) -> &'static str {
+        match self {
+            Compute::F32 => "f32",
+            Compute::Bf16 => "bf16",
+            Compute::F16 => "f16",
+        }
+    }
+
+    fn policy(self) -> Policy {
+        match self {
+            Compute::F32 => Policy::F32,
+            Compute::Bf16 => Policy::BF16,
+            Compute::F16 => Policy::F16,
+        }
+    }
+
+    /// How far a number of the check may be from the CPU's in f32, as a share of it.
+    fn tolerance(self) -> f64 {
+        if self == Compute::F32 { 1e-3 } else { 5e-2 }
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// The network.
+    pub network: Network,
+    /// What is done with it.
+    pub task: Task,
+    /// In what it computes.
+    pub compute: Compute,
+    /// Texts or images of a step.
+    pub batch: u64,
+    /// In how many parts a step goes through them, its gradients added up.
+    pub parts: u64,
+}
+
+impl Job {
+    /// `bert-base train bf16 b32`
+    pub fn name(&self) -> String {
+        let Job { network, task, compute, batch, parts } = self;
+        let task = if *task == Task::Train { "train" } else { network.asking() };
+        let parts = if *parts > 1 { format!(" in {parts} parts") } else { String::new() };
+        format!("{} {task} {} b{batch}{parts}", network.name, compute.name())
+    }
+}
+
+/// What of networks is measured on a device of this kind at this size.
+pub fn jobs(kind: DeviceKind, size: BenchSize) -> Vec<Job> {
+    jobs_of(kind, size, [Network::bert_base(), Network::resnet50()])
+}
+
+fn jobs_of(kind: DeviceKind, size: BenchSize, [bert, resnet]: [Network; 2]) -> Vec<Job> {
+    let job =
+        |network: &Network, task, compute, batch, parts| Job { network: network.clone(), task, compute, batch, parts };
+    if matches!(kind, DeviceKind::Cpu | DeviceKind::Software) {
+        // A rate is one of texts: the CPU's is that of few.
+        let both = [Task::Train, Task::Ask];
+        return [&bert, &resnet].into_iter().flat_map(|n| both.map(|task| job(n, task, Compute::F32, 2, 1))).collect();
+    }
+    let (texts, images) = (size.pick(2, 8, 32), size.pick(2, 16, 64));
+    let (bf16, f16) = (Compute::Bf16, Compute::F16);
+    vec![
+        job(&bert, Task::Train, Compute::F32, texts, 1),
+        job(&bert, Task::Train, bf16, texts, 1),
+        job(&bert, Task::Train, bf16, texts, size.pick(2, 4, 4)),
+        job(&bert, Task::Train, bf16, 4 * texts, 1),
+        job(&bert, Task::Ask, Compute::F32, texts, 1),
+        job(&bert, Task::Ask, bf16, texts, 1),
+        job(&resnet, Task::Train, Compute::F32, images, 1),
+        job(&resnet, Task::Train, f16, images, 1),
+        job(&resnet, Task::Train, f16, 4 * images, 1),
+        job(&resnet, Task::Ask, Compute::F32, images, 1),
+        job(&resnet, Task::Ask, f16, images, 1),
+    ]
+}
+
+/// One job on one device.
+#[derive(Clone, Debug, Serialize)]
+pub struct NetworkRow {
+    /// The job's name with the batch that was measured, unique on a device.
+    pub case: String,
+    /// `bert-base`
+    pub network: String,
+    /// `train`, `encode` or `classify`
+    pub task: String,
+    /// `f32`, `bf16` or `f16`: what it computes in.
+    pub compute: String,
+    /// The device's id.
+    pub device: String,
+    /// Texts or images of a step.
+    pub batch: u64,
+    /// The batch that was asked for and did not fit.
+    pub wanted_batch: Option<u64>,
+    /// Parts that a step goes through them in.
+    pub parts: u64,
+    /// `texts` or `images`
+    pub items: &'static str,
+    /// Launches of a step.
+    pub launches: usize,
+    /// The first step in this process, kernels prepared and products tuned, by the host's clock, nanoseconds.
+    pub cold_ns: f64,
+    /// Median time of a replayed step, by the host's clock, nanoseconds.
+    pub step_ns: f64,
+    /// Fastest and slowest, nanoseconds.
+    pub spread_ns: (f64, f64),
+    /// Items per second, their data on the device.
+    pub per_second: f64,
+    /// Items per second where each step has its data copied in and its result copied out.
+    pub per_second_with_transfer: f64,
+    /// The most that the device's pool held, bytes: parameters, moments, gradients, activations, scratch space.
+    pub peak_bytes: u64,
+    /// How far the numbers of the check were from the CPU's in f32, at most; a share of them.
+    pub error: f64,
+    /// Up to what that is right.
+    pub tolerance: f64,
+    /// Of training: the loss of the first step and of the last, with dropout where the network has it.
+    pub losses: Option<(f64, f64)>,
+    /// How many times more items per second than the CPU in f32, in the same run.
+    pub speedup: Option<f64>,
+    /// The same with transfers.
+    pub speedup_with_transfer: Option<f64>,
+}
+
+/// A network's numbers on the CPU in f32, by network and task.
+#[derive(Default)]
+struct References(Vec<(Network, Task, Vec<f32>)>);
+
+impl References {
+    fn of(&mut self, job: &Job) -> Result<&[f32]> {
+        let alike = |(network, task, _): &(Network, Task, Vec<f32>)| *network == job.network && *task == job.task;
+        let at = match self.0.iter().position(alike) {
+            Some(at) => at,
+            None => {
+                let numbers = Step::check(&Job { compute: Compute::F32, ..job.clone() }, &Device::cpu())?;
+                self.0.push((job.network.clone(), job.task, numbers));
+                self.0.len() - 1
+            }
+        };
+        Ok(&self.0[at].2)
+    }
+}
+
+/// Measures the jobs of every device, the CPU first where it is among them.
+pub(super) fn run(
+    devices: &[&Device],
+    options: &Options,
+    progress: &mut dyn FnMut(&Progress),
+) -> (Vec<NetworkRow>, Vec<Skipped>) {
+    let all: Vec<Device> = devices.iter().map(|&device| device.clone()).collect();
+    let named = |job: &Job| options.only.as_deref().is_none_or(|only| job.name().contains(only));
+    let of = |device: &Device| {
+        let size = options.size.unwrap_or_else(|| plan::size_for(device, &all));
+        jobs(device.info().kind, size).into_iter().filter(named).collect::<Vec<Job>>()
+    };
+    let planned: Vec<(&Device, Job)> =
+        devices.iter().flat_map(|&device| of(device).into_iter().map(move |job| (device, job))).collect();
+    measure(&planned, options.budget, progress)
+}
+
+fn measure(
+    planned: &[(&Device, Job)],
+    budget: Duration,
+    progress: &mut dyn FnMut(&Progress),
+) -> (Vec<NetworkRow>, Vec<Skipped>) {
+    let (mut rows, mut skipped) = (Vec::new(), Vec::new());
+    let mut references = References::default();
+    for (done, (device, job)) in planned.iter().enumerate() {
+        let what = format!("{} on {}", job.name(), device.id());
+        progress(&Progress { done, total: planned.len(), what });
+        let skip =
+            |reason: String, fault: bool| Skipped { case: job.name(), device: device.id().to_owned(), reason, fault };
+        if let Some(dtype) = [job.compute.policy().compute].into_iter().find(|&dtype| !device.supports(dtype)) {
+            skipped.push(skip(format!("{} does not compute in {dtype}", device.info().name), false));
+            continue;
+        }
+        match row(device, job, budget, &mut references) {
+            Ok(Ok(row)) => rows.push(row),
+            Ok(Err(wrong)) => skipped.push(skip(wrong, true)),
+            Err(error) => skipped.push(skip(error.to_string(), !(error.is_unsupported() || is_too_large(&error)))),
+        }
+    }
+    compare_with_cpu(&mut rows, planned);
+    (rows, skipped)
+}
+
+/// The job at its batch, or at the largest half of it that fits; or what is wrong with what it computes.
+fn row(
+    device: &Device,
+    job: &Job,
+    budget: Duration,
+    references: &mut References,
+) -> Result<Result<NetworkRow, String>> {
+    let expected = references.of(job)?;
+    let mut fitting = job.clone();
+    loop {
+        match row_at(device, &fitting, budget, expected) {
+            Err(error) if is_too_large(&error) && fitting.batch / 2 >= fitting.parts => fitting.batch /= 2,
+            Ok(Ok(row)) if fitting.batch < job.batch => {
+                return Ok(Ok(NetworkRow { wanted_batch: Some(job.batch), ..row }));
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// A device of the same name with a pool of its own, or the same one where no other can be opened.
+fn anew(device: &Device) -> Device {
+    crate::device(device.id()).unwrap_or_else(|_| device.clone())
+}
+
+fn row_at(device: &Device, job: &Job, budget: Duration, expected: &[f32]) -> Result<Result<NetworkRow, String>> {
+    let device = anew(device);
+    let held_before = device.memory().in_use_bytes;
+    let start = Instant::now();
+    let error = match judged(job, &device, expected)? {
+        Ok(error) => error,
+        Err(wrong) => return Ok(Err(wrong)),
+    };
+    let checked = start.elapsed();
+    let step = Step::new(job, &device)?;
+    let timing = step.time(budget)?;
+    let transfer_ns = step.time_with_transfer()?;
+    let per_second = |ns: f64| job.batch as f64 / (ns * 1e-9);
+    let policy = job.compute;
+    Ok(Ok(NetworkRow {
+        case: job.name(),
+        network: job.network.name.to_owned(),
+        task: if job.task == Task::Train { "train" } else { job.network.asking() }.to_owned(),
+        compute: policy.name().to_owned(),
+        device: device.id().to_owned(),
+        batch: job.batch,
+        wanted_batch: None,
+        parts: job.parts,
+        items: job.network.items(),
+        launches: step.launches(),
+        cold_ns: checked.as_secs_f64() * 1e9 + step.cold_ns(),
+        step_ns: timing.median_ns,
+        spread_ns: (timing.fastest_ns, timing.slowest_ns),
+        per_second: per_second(timing.median_ns),
+        per_second_with_transfer: per_second(transfer_ns),
+        peak_bytes: device.memory().peak_bytes.saturating_sub(held_before),
+        error,
+        tolerance: job.compute.tolerance(),
+        losses: step.losses()?,
+        speedup: None,
+        speedup_with_transfer: None,
+    }))
+}
+
+/// How far the job's numbers are from what is expected, or what is wrong with them.
+fn judged(job: &Job, device: &Device, expected: &[f32]) -> Result<Result<f64, String>> {
+    let found = Step::check(job, device)?;
+    let (error, tolerance) = (error_of(&found, expected), job.compute.tolerance());
+    Ok(match (job.task, &found[..]) {
+        _ if error > tolerance => Err(format!("wrong result: {error:.1e} from the CPU's, {tolerance:.0e} is right")),
+        (Task::Train, [before, after]) if after >= before => {
+            Err(format!("a step does not make its loss fall: {before} before, {after} behind it"))
+        }
+        _ => Ok(error),
+    })
+}
+
+/// The job's step once its numbers were found to be the CPU's; or what is wrong with them.
+///
+/// # Errors
+/// Those of the device.
+pub fn checked(job: &Job, device: &Device) -> Result<Result<Step, String>> {
+    let expected = Step::check(&Job { compute: Compute::F32, ..job.clone() }, &Device::cpu())?;
+    match judged(job, device, &expected)? {
+        Ok(_) => Step::new(job, device).map(Ok),
+        Err(wrong) => Ok(Err(wrong)),
+    }
+}
+
+/// The length of the difference as a share of that of what is expected; infinite where that cannot be said.
+fn error_of(found: &[f32], expected: &[f32]) -> f64 {
+    let size: f64 = expected.iter().map(|&x| f64::from(x).powi(2)).sum();
+    let off: f64 = found.iter().zip(expected).map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2)).sum();
+    let share = (off / size).sqrt();
+    if found.len() == expected.len() && share.is_finite() { share } else { f64::INFINITY }
+}
+
+/// Beside the CPU's texts or images per second in f32, at whatever batch it had.
+fn compare_with_cpu(rows: &mut [NetworkRow], planned: &[(&Device, Job)]) {
+    let cpus: Vec<&str> =
+        planned.iter().filter(|(d, _)| d.info().kind == DeviceKind::Cpu).map(|(d, _)| d.id()).collect();
+    let known: Vec<NetworkRow> = rows.iter().filter(|row| cpus.contains(&row.device.as_str())).cloned().collect();
+    for row in rows {
+        let alike = |cpu: &&NetworkRow| cpu.network == row.network && cpu.task == row.task && cpu.compute == "f32";
+        let cpu = known.iter().find(alike).map(|cpu| cpu.per_second);
+        row.speedup = cpu.map(|cpu| row.per_second / cpu);
+        row.speedup_with_transfer = cpu.map(|cpu| row.per_second_with_transfer / cpu);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+use polywarp_nn::models::ResNetBlock;
+
+use super::*;
+
+/// Both networks, as small as they can be.
+pub fn small() -> [Network; 2] {
+    let bert = BertConfig {
+        vocabulary: 50,
+        hidden: 16,
+        layers: 1,
+        heads: 2,
+        intermediate: 32,
+        positions: 16,
+        ..BertConfig::base()
+    };
+    let stages = vec![[1, 8], [1, 8]];
+    let resnet = ResNetConfig { block: ResNetBlock::Bottleneck, stages, channels: 3, stem: 8, classes: 5 };
+    [
+        Network { name: "small-bert", kind: Kind::Bert(bert, 15) },
+        Network { name: "small-resnet", kind: Kind::ResNet(resnet, 24) },
+    ]
+}
+
+#[test]
+fn names_of_a_devices_jobs_are_identities() {
+    for kind in [DeviceKind::Cpu, DeviceKind::Software, DeviceKind::Discrete] {
+        for size in [BenchSize::Small, BenchSize::Normal, BenchSize::Large] {
+            let mut names: Vec<String> = jobs(kind, size).iter().map(Job::name).collect();
+            assert!(names.iter().all(|name| name.starts_with("bert-base ") || name.starts_with("resnet50 ")));
+            let all = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all, "{kind:?} {size:?}");
+        }
+    }
+    let large = jobs(DeviceKind::Discrete, BenchSize::Large);
+    assert!(large.iter().any(|job| job.name() == "bert-base train bf16 b32 in 4 parts"));
+    assert!(large.iter().any(|job| job.name() == "resnet50 classify f16 b64"));
+}
+
+/// As a GPU would be measured, on the CPU: every job runs, is right, learns, and uses what it says.
+#[test]
+fn every_job_is_measured_and_right() {
+    let device = Device::cpu();
+    let jobs = jobs_of(DeviceKind::Discrete, BenchSize::Small, small());
+    let planned: Vec<(&Device, Job)> = jobs.into_iter().map(|job| (&device, job)).collect();
+    let mut told = Vec::new();
+    let (rows, skipped) = measure(&planned, Duration::from_millis(1), &mut |at| told.push((at.done, at.total)));
+    assert!(skipped.is_empty(), "{skipped:?}");
+    assert_eq!((rows.len(), told.len(), told[0]), (planned.len(), planned.len(), (0, planned.len())));
+    for row in &rows {
+        assert!(row.per_second > 0.0 && row.per_second_with_transfer > 0.0 && row.peak_bytes > 0, "{row:?}");
+        assert!(row.launches > 10 && row.step_ns <= row.cold_ns, "{row:?}");
+        assert_eq!(row.losses.is_some(), row.task == "train", "{row:?}");
+        assert!(row.losses.is_none_or(|(first, last)| first.is_finite() && last.is_finite()), "{row:?}");
+        assert!(row.wanted_batch.is_none() && row.speedup.is_some_and(|x| x > 0.0), "{row:?}");
+    }
+    // The CPU is as fast as itself.
+    let trained = rows.iter().find(|row| row.case == "small-bert train f32 b2").unwrap();
+    assert_eq!(trained.speedup, Some(1.0));
+}
+
+#[test]
+fn error_is_a_share_of_what_is_expected() {
+    assert_eq!(error_of(&[1.0, 2.0], &[1.0, 2.0]), 0.0);
+    let off = error_of(&[3.0, 4.5], &[3.0, 4.0]);
+    assert!((off - 0.1).abs() < 1e-9, "{off}");
+    for wrong in [&[1.0, f32::NAN][..], &[1.0]] {
+        assert_eq!(error_of(wrong, &[1.0, 2.0]), f64::INFINITY);
+    }
+}
+
+/// A wrong result gives no time.
+#[test]
+fn what_is_not_right_is_not_timed() {
+    let device = Device::cpu();
+    let [bert, _] = small();
+    let job = |task| Job { network: bert.clone(), task, compute: Compute::F32, batch: 2, parts: 1 };
+    let mut references = References::default();
+    for task in [Task::Ask, Task::Train] {
+        let job = job(task);
+        let judged = |references: &mut References| row(&device, &job, Duration::ZERO, references).unwrap();
+        assert!(judged(&mut references).is_ok());
+        references.0.last_mut().unwrap().2.iter_mut().for_each(|x| *x += 1.0);
+        let wrong = judged(&mut references).unwrap_err();
+        assert!(wrong.starts_with("wrong result"), "{wrong}");
+    }
+}
