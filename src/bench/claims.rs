@@ -243,6 +243,7 @@ mod tests {
     fn claims_are_judged_by_the_machines_own_ratios() {
         let mut table = crate::bench::html::tests::table();
         assert!(table.claims().is_empty() && table.claims_not_measured().len() == CLAIMS.len());
+        assert_eq!(crate::bench::claims_plot(&table), None);
         let mut nothing = String::new();
         write(&table, &mut nothing).unwrap();
         assert!(nothing.is_empty());
@@ -263,7 +264,10 @@ mod tests {
         assert_eq!(text.matches("not measured here").count(), 2, "{text}");
         let page = crate::bench::html(&table);
         assert_eq!(page.matches("<rect class=\"claim\"").count(), 4, "a bar for each finding");
-        assert_eq!(page.matches("<line class=\"quoted\"").count(), 4, "a line for each claim");
+        assert_eq!(page.matches("<line class=\"quoted\"").count(), 5, "a line for each claim, and in the legend");
+        let plot = crate::bench::claims_plot(&table).unwrap();
+        assert!(plot.starts_with("<svg xmlns=") && plot.matches("<rect class=\"claim\"").count() == 4, "{plot}");
+        assert!(!plot.contains("NaN") && !plot.contains("inf"), "{plot}");
         assert_eq!(page.matches("<td>no<td>").count(), 2);
         assert_eq!(page.matches("images/s").count(), table.networks.len(), "a row for each network");
     }

@@ -21,7 +21,7 @@ mod vendor;
 mod verify;
 
 pub use claims::{CLAIMS, Claim, Finding};
-pub use html::html;
+pub use html::{claims_plot, html};
 pub use machine::Machine;
 pub use measure::{Prepared, Timing, too_slow, unfit};
 pub use memory::MemoryUse;

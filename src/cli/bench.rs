@@ -40,6 +40,9 @@ pub struct Args {
     /// Writes the page with plots; `-` as with --json
     #[arg(long, value_name = "F")]
     html: Option<PathBuf>,
+    /// Writes the plot of the claims as SVG; `-` as with --json
+    #[arg(long, value_name = "F")]
+    svg: Option<PathBuf>,
 }
 
 fn parse_size(text: &str) -> Result<BenchSize, String> {
@@ -63,7 +66,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         return Err(Fault::usage(format!("no suite is called `{name}`: there are {names}")));
     }
     // Measuring takes minutes: a file that cannot be written is no surprise to keep for the end.
-    let named = [("--json", &args.json), ("--html", &args.html)];
+    let named = [("--json", &args.json), ("--html", &args.html), ("--svg", &args.svg)];
     let named = named.into_iter().filter_map(|(flag, path)| Some((flag.to_owned(), path.as_deref()?)));
     let outputs: Vec<(String, &Path)> = named.collect();
     check_distinct(&[], &outputs)?;
@@ -87,6 +90,15 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     }
     if let Some(path) = &args.html {
         save(path, &bench::html(&table))?;
+    }
+    if let Some(path) = &args.svg {
+        let Some(plot) = bench::claims_plot(&table) else {
+            return Err(Fault::usage(
+                "no claim was measured: a GPU is needed, and what claims are of (`--suite networks`, or all)"
+                    .to_owned(),
+            ));
+        };
+        save(path, &plot)?;
     }
     Ok(if table.has_faults() || !all_opened { Verdict::Wrong } else { Verdict::Well })
 }

@@ -25,6 +25,14 @@ pub fn html(table: &Table) -> String {
     page
 }
 
+/// The plot of the claims as an SVG file; `None` where nothing was measured for any.
+pub fn claims_plot(table: &Table) -> Option<String> {
+    let (found, mut drawing) = (table.claims(), String::new());
+    // Writing to a String cannot fail.
+    let _ = plots::claims(table, &found, true, &mut drawing);
+    (!found.is_empty()).then_some(drawing)
+}
+
 fn write_page(table: &Table, out: &mut String) -> std::fmt::Result {
     let m = &table.machine;
     write!(

@@ -17,7 +17,7 @@ pub(super) fn claims(table: &Table, out: &mut String) -> std::fmt::Result {
         "<h2>The claims</h2>\n<p>Speedups that people quote, and what this machine's GPUs give beside its own CPU: a claim holds where the \
          measured ratio is the quoted one or more. Quotes name no hardware.</p>"
     )?;
-    plots::claims(table, &found, out)?;
+    plots::claims(table, &found, false, out)?;
     writeln!(
         out,
         "<div class=\"wide\"><table><tr><th>quoted<th>device<th class=\"n\">quoted<th class=\"n\">measured<th>holds<th>of what</tr>"

@@ -134,53 +134,70 @@ pub(super) fn speedups(table: &Table, out: &mut String) -> Result {
     writeln!(out, "</svg>")
 }
 
-/// Horizontal bars of what was measured for each claim, and a line where the quoted ratio is.
-pub(super) fn claims(table: &Table, found: &[Finding], out: &mut String) -> Result {
+/// What a drawing that stands alone needs of the page's style.
+const ALONE: &str = "text { font: 12px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #333 } .grid { stroke: #e2e2e2 } \
+    .one { stroke: #999 } .quoted { stroke: #111; stroke-width: 2 } .label { text-anchor: end } .tick { text-anchor: middle; fill: #777 }";
+
+/// Horizontal bars of what was measured for each claim, and a line where the quoted ratio is. `alone`: as a file of its own.
+pub(super) fn claims(table: &Table, found: &[Finding], alone: bool, out: &mut String) -> Result {
     const LEFT: f64 = 470.0;
     const BAR: f64 = 13.0;
     const GAP: f64 = 12.0;
-    const TOP: f64 = 24.0;
+    const TOP: f64 = 34.0;
+    const BOTTOM: f64 = 24.0;
     let values = found.iter().flat_map(|finding| [finding.times, finding.claim.times]).chain([1.0]);
     let Some(axis) = Axis::over(values, 0.25, LEFT, WIDTH - 20.0) else { return Ok(()) };
     let index = |id: &str| table.devices.iter().position(|device| device.id == id).unwrap_or(0);
     let mut shown: Vec<usize> = found.iter().map(|finding| index(&finding.device)).collect();
     shown.sort_unstable();
     shown.dedup();
-    legend(table, &shown, out)?;
     let claims: Vec<&[Finding]> = found.chunk_by(|a, b| a.claim == b.claim).collect();
-    let height = 2.0 * TOP + GAP * claims.len() as f64 + BAR * found.len() as f64;
-    writeln!(out, "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"quoted and measured speedups\">")?;
+    let height = TOP + BOTTOM + GAP * claims.len() as f64 + BAR * found.len() as f64;
+    let space = if alone { "xmlns=\"http://www.w3.org/2000/svg\" " } else { "" };
+    let label = "quoted and measured speedups over the CPU";
+    writeln!(out, "<svg {space}viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{label}\">")?;
+    if alone {
+        writeln!(out, "<style>{ALONE}</style>\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>")?;
+    }
+    // The legend: a square and a name for each device, then the quoted ratio's line.
+    let mut x = 4.0;
+    for &device in &shown {
+        let name = escape(&format!("{}, {}", table.devices[device].name, table.devices[device].api));
+        writeln!(out, "<rect x=\"{x:.1}\" y=\"6\" width=\"11\" height=\"11\" fill=\"{}\"/>", colour(device))?;
+        writeln!(out, "<text x=\"{:.1}\" y=\"16\">{name}</text>", x + 16.0)?;
+        x += 40.0 + 7.0 * name.len() as f64;
+    }
+    writeln!(out, "<line class=\"quoted\" x1=\"{x:.1}\" y1=\"4\" x2=\"{x:.1}\" y2=\"19\"/>")?;
+    writeln!(out, "<text x=\"{:.1}\" y=\"16\">what is quoted</text>", x + 8.0)?;
     for tick in axis.ticks() {
         let (x, class) = (axis.at(tick), if tick == 1.0 { "one" } else { "grid" });
-        writeln!(out, "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{}\" class=\"{class}\"/>", height - TOP)?;
+        let end = height - BOTTOM;
+        writeln!(out, "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{end}\" class=\"{class}\"/>")?;
         writeln!(out, "<text x=\"{x:.1}\" y=\"{}\" class=\"tick\">{}x</text>", height - 8.0, tick_label(tick))?;
     }
     let mut y = TOP;
     for findings in claims {
         let (claim, tall) = (&findings[0].claim, BAR * findings.len() as f64);
-        let label = escape(claim.quoted);
-        writeln!(out, "<text x=\"{}\" y=\"{:.1}\" class=\"label\">{label}</text>", LEFT - 10.0, y + tall / 2.0 + 4.0)?;
+        let (quoted, middle) = (escape(claim.quoted), y + tall / 2.0 + 4.0);
+        writeln!(out, "<text x=\"{}\" y=\"{middle:.1}\" class=\"label\">{quoted}</text>", LEFT - 10.0)?;
         for (row, finding) in findings.iter().enumerate() {
             let (one, tip, y) = (axis.at(1.0), axis.at(finding.times), y + BAR * row as f64);
+            let (start, width, fill) = (one.min(tip), (one - tip).abs().max(1.0), colour(index(&finding.device)));
             writeln!(
                 out,
-                "<rect class=\"claim\" x=\"{:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{}\" fill=\"{}\"/>",
-                one.min(tip),
-                (one - tip).abs().max(1.0),
-                BAR - 1.0,
-                colour(index(&finding.device))
+                "<rect class=\"claim\" x=\"{start:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{}\" fill=\"{fill}\"/>",
+                BAR - 1.0
             )?;
             let value = significant(finding.times);
-            writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\" class=\"value\">{value}x</text>", tip + 4.0, y + 10.0)?;
+            writeln!(
+                out,
+                "<text x=\"{:.1}\" y=\"{:.1}\" class=\"value\">{value}x</text>",
+                one.max(tip) + 4.0,
+                y + 10.0
+            )?;
         }
-        let x = axis.at(claim.times);
-        writeln!(
-            out,
-            "<line class=\"quoted\" x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{:.1}\"><title>quoted: {}x</title></line>",
-            y - 4.0,
-            y + tall + 3.0,
-            claim.times
-        )?;
+        let (x, end) = (axis.at(claim.times), y + tall + 3.0);
+        writeln!(out, "<line class=\"quoted\" x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{end:.1}\"/>", y - 4.0)?;
         y += tall + GAP;
     }
     writeln!(out, "</svg>")
