@@ -65,6 +65,11 @@ pub use polywarp_shaders::wgsl as shader;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// So are those of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/embedding.md")]
+struct Embedding;
+
 /// So is that of the guide to training.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/training.md")]

@@ -48,7 +48,7 @@ usage: cargo xtask <command>
   assemble [sm_XX] assemble every kernel that planners make for CUDA, for all architectures or one
   kernels [--only FAMILY] [--check [--sample]] [--to FOLDER [--lines | --ptx[=80]]]
                    compile the CUDA C++ of kernels/; --check compares only, --ptx makes an archive for the interpreted driver
-  rates FOLDER     make FOLDER/rates.md, and the README's tables of it, from the JSON lines of `polywarp bench` kept there
+  rates FOLDER     make FOLDER/rates.md, and the tables of docs/performance.md, from the JSON lines of `polywarp bench` kept there
   card [FOLDER]    program, tests and measuring programs for a machine with a card and no cargo, packed (target/card.tar.xz)
   wasm             build core, shaders and backend-wgpu for the web
   web [--level full] [--filter TEXT] [--pipelines] [--serve]

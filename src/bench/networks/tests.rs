@@ -1,3 +1,5 @@
+//! Every job on the CPU, with networks as small as they can be.
+
 use polywarp_nn::models::ResNetBlock;
 
 use super::*;

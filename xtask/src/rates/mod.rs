@@ -1,7 +1,7 @@
 //! The kept tables of rates, made from what `polywarp bench --json` wrote, so that no figure is typed by hand.
 //!
 //! A folder of `benches/results` that has a `rates.md` holds a measured machine: JSON lines of one or more runs, and
-//! PyTorch's rates in `torch.txt` where there are any (`name  time  rate unit`). The README's tables, of rates and of products
+//! PyTorch's rates in `torch.txt` where there are any (`name  time  rate unit`). The tables of `docs/performance.md`, of rates and of products
 //! beside the vendor's library (`products.rs`), are each made from the one folder that they name. `cargo xtask docs` compares
 //! all of them with their sources.
 
@@ -17,7 +17,9 @@ use crate::Result;
 use products::Products;
 
 const TABLE: &str = "rates.md";
-/// A table of the README.
+/// The document that keeps tables.
+const DOCUMENT: &str = "docs/performance.md";
+/// A table of it.
 struct Kept {
     /// It stands between these; the first goes on with the folder's name and ` -->`.
     begin: &'static str,
@@ -26,12 +28,12 @@ struct Kept {
 }
 
 const KEPT: [Kept; 2] = [
-    Kept { begin: "<!-- rates: ", end: "<!-- end of rates -->", make: Run::readme },
-    Kept { begin: "<!-- products: ", end: "<!-- end of products -->", make: Run::readme_products },
+    Kept { begin: "<!-- rates: ", end: "<!-- end of rates -->", make: Run::document },
+    Kept { begin: "<!-- products: ", end: "<!-- end of products -->", make: Run::document_products },
 ];
 
-/// The README's rows: cases of one row stand side by side.
-const README_ROWS: [(&str, &[&str]); 8] = [
+/// The document's rows: cases of one row stand side by side.
+const DOCUMENT_ROWS: [(&str, &[&str]); 8] = [
     ("copy", &["copy f32"]),
     ("add", &["add f32"]),
     ("exp", &["exp f32"]),
@@ -169,15 +171,15 @@ impl Run {
         out
     }
 
-    /// The README's table of products beside the vendor's library.
-    fn readme_products(&self) -> String {
+    /// The document's table of products beside the vendor's library.
+    fn document_products(&self) -> String {
         let mut out = String::new();
         self.products.means(&mut out);
         out
     }
 
-    /// The README's table of rates.
-    fn readme(&self) -> String {
+    /// The document's table of rates.
+    fn document(&self) -> String {
         let gpus = self.gpus();
         let first = gpus.first().copied().unwrap_or("cpu");
         let torch_copy = self.torch("copy f32");
@@ -187,7 +189,7 @@ impl Run {
         });
         line(&mut out, &format!("| | {} | PyTorch | {share} |", gpus.join(" | ")));
         line(&mut out, &format!("|---{}|", "|---".repeat(gpus.len() + 2)));
-        for (label, cases) in README_ROWS {
+        for (label, cases) in DOCUMENT_ROWS {
             let Some(unit) = self.rates.iter().find(|rate| rate.case == cases[0]).map(|rate| rate.unit.as_str()) else {
                 continue;
             };
@@ -289,16 +291,16 @@ fn text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Start and end of a table of the README, and the folder it is made from; `None` while it has none.
-fn place(readme: &str, kept: &Kept) -> Option<(std::ops::Range<usize>, PathBuf)> {
-    let begin = readme.find(kept.begin)? + kept.begin.len();
-    let name_end = begin + readme[begin..].find(" -->\n")?;
+/// Start and end of a table of the document, and the folder it is made from; `None` while it has none.
+fn place(document: &str, kept: &Kept) -> Option<(std::ops::Range<usize>, PathBuf)> {
+    let begin = document.find(kept.begin)? + kept.begin.len();
+    let name_end = begin + document[begin..].find(" -->\n")?;
     let start = name_end + " -->\n".len();
-    let end = start + readme[start..].find(kept.end)?;
-    Some((start..end, PathBuf::from(readme[begin..name_end].trim())))
+    let end = start + document[start..].find(kept.end)?;
+    Some((start..end, PathBuf::from(document[begin..name_end].trim())))
 }
 
-/// Makes the table of `folder`; and the README's, when it is made from that folder.
+/// Makes the table of `folder`; and the document's, when it is made from that folder.
 pub fn write(folder: &str) -> Result {
     let folder = Path::new(folder.trim_end_matches('/'));
     let run = Run::read(folder)?;
@@ -306,17 +308,17 @@ pub fn write(folder: &str) -> Result {
     std::fs::write(&target, run.table()).map_err(|error| format!("{}: {error}", target.display()))?;
     println!("{} has {} rates", target.display(), run.rates.len());
     for kept in &KEPT {
-        let readme = text(Path::new("README.md"))?;
-        match place(&readme, kept) {
+        let document = text(Path::new(DOCUMENT))?;
+        match place(&document, kept) {
             Some((range, named)) if named == folder => {
-                let made = format!("{}{}{}", &readme[..range.start], (kept.make)(&run), &readme[range.end..]);
-                std::fs::write("README.md", made).map_err(|error| format!("README.md: {error}"))?;
-                println!("README.md has the table of `{}` anew", kept.begin);
+                let made = format!("{}{}{}", &document[..range.start], (kept.make)(&run), &document[range.end..]);
+                std::fs::write(DOCUMENT, made).map_err(|error| format!("{DOCUMENT}: {error}"))?;
+                println!("{DOCUMENT} has the table of `{}` anew", kept.begin);
             }
             Some((_, named)) => {
-                println!("README.md has the table of `{}` from {}: change that line", kept.begin, named.display())
+                println!("{DOCUMENT} has the table of `{}` from {}: change that line", kept.begin, named.display())
             }
-            None => println!("README.md has no `{}FOLDER -->` line", kept.begin),
+            None => println!("{DOCUMENT} has no `{}FOLDER -->` line", kept.begin),
         }
     }
     Ok(())
@@ -337,13 +339,13 @@ pub fn complaints() -> Vec<String> {
             Err(error) => found.push(error),
         }
     }
-    let readme = std::fs::read_to_string("README.md").unwrap_or_default();
+    let document = std::fs::read_to_string(DOCUMENT).unwrap_or_default();
     for kept in &KEPT {
-        let Some((range, folder)) = place(&readme, kept) else { continue };
+        let Some((range, folder)) = place(&document, kept) else { continue };
         match Run::read(&folder).map(|run| (kept.make)(&run)) {
-            Ok(made) if made == readme[range] => {}
-            Ok(_) => found.push(format!("README.md: its rates differ: cargo xtask rates {}", folder.display())),
-            Err(error) => found.push(format!("README.md: {error}")),
+            Ok(made) if made == document[range] => {}
+            Ok(_) => found.push(format!("{DOCUMENT}: its rates differ: cargo xtask rates {}", folder.display())),
+            Err(error) => found.push(format!("{DOCUMENT}: {error}")),
         }
     }
     found

@@ -165,7 +165,7 @@ impl Products {
         }
     }
 
-    /// The README's table: one line for each kind.
+    /// The document's table: one line for each kind.
     pub fn means(&self, out: &mut String) {
         line(
             out,

@@ -27,8 +27,8 @@ fn table_has_every_case_beside_pytorchs() {
 }
 
 #[test]
-fn readme_leaves_out_what_was_not_measured() {
-    let table = run().readme();
+fn document_leaves_out_what_was_not_measured() {
+    let table = run().document();
     assert!(table.contains("| copy, GB/s | 4280 | 4000 | 1.07 |"), "{table}");
     assert!(
         table.contains("| f32 product, 4096^3, TFLOP/s | 41.52 | 51.30 | - |") && !table.contains("softmax"),
@@ -61,10 +61,10 @@ fn products_stand_beside_the_vendors() {
     assert!(table.contains("memory of the pool in f16 0.50 of that in f32 (384 of 768 MiB)"), "{table}");
     let row = "| gemm f16 4096 | cuda:0 | 198.0 | 207.9 | 1.050 | 1.050 | 597.4 | 568.9 | 1500 / 1480 | wgmma / cuBLASLt 13.1.0 #2 |";
     assert!(table.contains(row), "{table}");
-    let readme = run.readme_products();
+    let document = run.document_products();
     assert!(
-        readme.contains("| f16 | 17 | 1.21 | 1.06 | 1.05 | 0.96 (64x64x65536) | 597.4; library 568.9 |"),
-        "{readme}"
+        document.contains("| f16 | 17 | 1.21 | 1.06 | 1.05 | 0.96 (64x64x65536) | 597.4; library 568.9 |"),
+        "{document}"
     );
     let mean = BESIDE.lines().find(|line| line.contains("vendor_mean")).unwrap();
     assert!(run.add(mean).unwrap_err().contains("two means of f16 on cuda:0"));
@@ -86,7 +86,7 @@ fn pytorch_is_compared_at_equal_sizes_only() {
 }
 
 #[test]
-fn place_finds_the_readmes_table() {
+fn place_finds_the_documents_table() {
     for kept in &KEPT {
         let text = format!("a\n{}benches/results/x -->\n| b |\n{}\nc", kept.begin, kept.end);
         let (range, folder) = place(&text, kept).unwrap();
