@@ -45,8 +45,8 @@ use serde::Serialize;
 pub struct Options {
     /// Only cases of this suite ([`suites`]), and all of them; without it, the overview of every suite.
     pub suite: Option<String>,
-    /// Only cases whose name contains this.
-    pub only: Option<String>,
+    /// Only cases whose name contains one of these; all where there are none.
+    pub only: Vec<String>,
     /// Problem sizes of all devices; when absent, each device's own, and those of every other device for the CPU.
     pub size: Option<BenchSize>,
     /// Time to spend on the repetitions of one case on one device.
@@ -55,10 +55,17 @@ pub struct Options {
     pub sustained: Duration,
 }
 
+impl Options {
+    /// Whether a case of this name is to be measured.
+    fn names(&self, case: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|word| case.contains(word.as_str()))
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         let (budget, sustained) = (Duration::from_millis(300), Duration::from_millis(500));
-        Options { suite: None, only: None, size: None, budget, sustained }
+        Options { suite: None, only: Vec::new(), size: None, budget, sustained }
     }
 }
 
@@ -235,7 +242,7 @@ pub struct Progress {
 /// are compared with.
 pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Progress)) -> Table {
     let mut planned = plan(devices, options.size, options.suite.as_deref());
-    planned.retain(|planned| options.only.as_deref().is_none_or(|only| planned.case.name.contains(only)));
+    planned.retain(|planned| options.names(&planned.case.name));
     let size = |device: &Device| options.size.unwrap_or_else(|| size_for(device, devices));
     let mut sorted: Vec<&Device> = devices.iter().collect();
     sorted.sort_by_key(|d| d.info().kind != DeviceKind::Cpu);

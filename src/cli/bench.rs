@@ -21,9 +21,9 @@ pub struct Args {
     /// Only this suite, and all of it: copy, elementwise, gemm, networks, random, reduce or softmax
     #[arg(long, value_name = "S")]
     suite: Option<String>,
-    /// Only cases whose name contains this, such as `f16`
+    /// Only cases whose name contains this, such as `f16`; may be given again for more
     #[arg(long, value_name = "WORD")]
-    only: Option<String>,
+    only: Vec<String>,
     /// Problem sizes of all: small (simulated GPUs), normal (CPUs) or large (GPUs); each device's own when left out, and the
     /// CPU takes those of the others too
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

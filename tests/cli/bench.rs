@@ -92,11 +92,13 @@ fn files_that_cannot_be_written_are_refused_first() {
 fn page_of_products_has_its_plot() {
     let folder = Folder::new("bench-plot");
     let page = folder.path("page.html");
-    let args = ["bench", "--device", "cpu", "--only", "gemm f32 256", "--size", "small", "--budget", "0.01"];
+    let args = ["bench", "--device", "cpu", "--only", "gemm f32 256", "--only", "gemm f16 256", "--size", "small"];
+    let args = [&args[..], &["--budget", "0.01"]].concat();
     well(&[&args[..], &["--html", &page]].concat());
     let page = fs::read_to_string(&page).unwrap();
     assert_eq!(page.matches("<svg").count(), 1, "{page}");
     assert!(page.contains("class=\"curve\""), "{page}");
+    assert!(page.contains("gemm f32 256<small>") && page.contains("gemm f16 256<small>"), "{page}");
 }
 
 #[test]

@@ -240,10 +240,9 @@ pub(super) fn run(
     progress: &mut dyn FnMut(&Progress),
 ) -> (Vec<NetworkRow>, Vec<Skipped>) {
     let all: Vec<Device> = devices.iter().map(|&device| device.clone()).collect();
-    let named = |job: &Job| options.only.as_deref().is_none_or(|only| job.name().contains(only));
     let of = |device: &Device| {
         let size = options.size.unwrap_or_else(|| plan::size_for(device, &all));
-        jobs(device.info().kind, size).into_iter().filter(named).collect::<Vec<Job>>()
+        jobs(device.info().kind, size).into_iter().filter(|job| options.names(&job.name())).collect::<Vec<Job>>()
     };
     let planned: Vec<(&Device, Job)> =
         devices.iter().flat_map(|&device| of(device).into_iter().map(move |job| (device, job))).collect();
