@@ -4,13 +4,15 @@
 //! and writes it. Pickle, which runs code when it is read, is recognised and refused. The decision to know: [`save`] writes beside the
 //! file and renames, so a crash leaves the file before or the new one, never a half.
 
+mod index;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use polywarp_core::{DType, Device, Error, IntoShape, Result, Shape, Tensor};
-use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorInfo, TensorView};
 
 /// The bytes before the header, which hold its length.
 const LENGTH_BYTES: usize = 8;
@@ -51,25 +53,24 @@ pub fn save(path: impl AsRef<Path>, tensors: &[(&str, &Tensor)], metadata: &BTre
     replace(path, &bytes).map_err(|error| fault(path, None, &format!("cannot be written: {error}")))
 }
 
-/// Reads the file and its header. Tensors are made as they are asked for.
+/// Reads the file and its header, or all files that an index (`model.safetensors.index.json`) names. Tensors are made as they are asked for.
 ///
 /// # Errors
-/// [`Error::File`] for a file that cannot be read, is no safetensors file, is damaged or cut off, or has a dtype that the format does not know.
+/// [`Error::File`] for a file that cannot be read, is no safetensors file, is damaged or cut off, or has a dtype that the format does not know;
+/// for an index that names other files than those of its folder, or tensors that these have not.
 pub fn load(path: impl AsRef<Path>) -> Result<Loaded> {
     let path = path.as_ref();
-    let bytes = fs::read(path).map_err(|error| fault(path, None, &format!("cannot be read: {error}")))?;
-    if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02") {
-        let reason = "it is a zip or pickle file, such as torch.save writes, which runs code when it is read; convert it where it was made, \
-                      by safetensors.torch.save_file";
-        return Err(fault(path, None, reason));
+    if path.extension().is_some_and(|extension| extension == "json") {
+        return index::load(path);
     }
-    let (length, header) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(path, &bytes, &error))?;
-    Ok(Loaded { path: path.to_owned(), bytes, start: LENGTH_BYTES + length, header })
+    let file = One::read(path)?;
+    let places = file.header.offset_keys().into_iter().map(|name| (name, 0)).collect();
+    Ok(Loaded { path: path.to_owned(), files: vec![file], places })
 }
 
-/// A file that was read: tensors by name, and metadata.
+/// One file, whole.
 #[derive(Debug)]
-pub struct Loaded {
+struct One {
     path: PathBuf,
     bytes: Vec<u8>,
     /// Where the elements begin.
@@ -77,22 +78,54 @@ pub struct Loaded {
     header: Metadata,
 }
 
+impl One {
+    fn read(path: &Path) -> Result<One> {
+        let bytes = read(path)?;
+        if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02") {
+            let reason = "it is a zip or pickle file, such as torch.save writes, which runs code when it is read; convert it where it was made, \
+                          by safetensors.torch.save_file";
+            return Err(fault(path, None, reason));
+        }
+        let (length, header) = SafeTensors::read_metadata(&bytes).map_err(|error| damaged(path, &bytes, &error))?;
+        Ok(One { path: path.to_owned(), bytes, start: LENGTH_BYTES + length, header })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|error| fault(path, None, &format!("cannot be read: {error}")))
+}
+
+/// A file that was read, or several by their index: tensors by name, and metadata.
+#[derive(Debug)]
+pub struct Loaded {
+    path: PathBuf,
+    files: Vec<One>,
+    /// In which file a tensor is.
+    places: BTreeMap<String, usize>,
+}
+
 impl Loaded {
     /// The names, sorted.
     pub fn names(&self) -> Vec<String> {
-        let mut names = self.header.offset_keys();
-        names.sort_unstable();
-        names
+        self.places.keys().cloned().collect()
     }
 
     /// Whether there is a tensor `name`.
     pub fn has(&self, name: &str) -> bool {
-        self.header.info(name).is_some()
+        self.places.contains_key(name)
     }
 
-    /// The text under `key`.
+    /// The text under `key`, of the first file that has it.
     pub fn metadata(&self, key: &str) -> Option<&str> {
-        self.header.metadata().as_ref()?.get(key).map(String::as_str)
+        let mut metadata = self.files.iter().filter_map(|file| file.header.metadata().as_ref());
+        metadata.find_map(|texts| texts.get(key)).map(String::as_str)
+    }
+
+    /// The file that the tensor `name` is in, and what its header says of it.
+    fn find(&self, name: &str) -> Result<(&One, &TensorInfo)> {
+        let file = self.places.get(name).map(|&number| &self.files[number]);
+        let found = file.and_then(|file| Some((file, file.header.info(name)?)));
+        found.ok_or_else(|| self.fault(Some(name), "there is none of this name"))
     }
 
     /// The tensor `name`, on `device`.
@@ -101,9 +134,11 @@ impl Loaded {
     /// [`Error::File`] for a name that is not there, a dtype that polywarp has not, and bytes that are no bool; memory errors of the device.
     pub fn tensor(&self, device: &Device, name: &str) -> Result<Tensor> {
         let (dtype, shape) = self.spec(name)?;
-        let bytes = self.elements(name)?;
+        let (file, info) = self.find(name)?;
+        // The header was checked against the file's length.
+        let bytes = &file.bytes[file.start..][info.data_offsets.0..info.data_offsets.1];
         if dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
-            return Err(self.fault(Some(name), "a byte of it is neither 0 nor 1, which a bool is"));
+            return Err(fault(&file.path, Some(name), "a byte of it is neither 0 nor 1, which a bool is"));
         }
         Tensor::from_bytes(device, dtype, bytes, shape)
     }
@@ -134,20 +169,12 @@ impl Loaded {
     /// # Errors
     /// As [`Loaded::tensor`].
     pub fn spec(&self, name: &str) -> Result<(DType, Shape)> {
-        let info = self.header.info(name).ok_or_else(|| self.fault(Some(name), "there is none of this name"))?;
-        let unknown = || self.fault(Some(name), &format!("polywarp has no dtype {:?}", info.dtype));
+        let (file, info) = self.find(name)?;
+        let unknown = || fault(&file.path, Some(name), &format!("polywarp has no dtype {:?}", info.dtype));
         let (dtype, _) = DTYPES.into_iter().find(|(_, stored)| *stored == info.dtype).ok_or_else(unknown)?;
         let dims: Vec<u64> = info.shape.iter().map(|&dim| dim as u64).collect();
-        let shape = Shape::new(&dims).map_err(|error| self.fault(Some(name), &error.to_string()))?;
+        let shape = Shape::new(&dims).map_err(|error| fault(&file.path, Some(name), &error.to_string()))?;
         Ok((dtype, shape))
-    }
-
-    /// The bytes of the tensor `name`.
-    fn elements(&self, name: &str) -> Result<&[u8]> {
-        // The header was checked against the file's length.
-        let range = self.header.info(name).map(|info| info.data_offsets);
-        let bytes = range.and_then(|(from, to)| self.bytes.get(self.start..)?.get(from..to));
-        bytes.ok_or_else(|| self.fault(Some(name), "there is none of this name"))
     }
 
     pub(crate) fn fault(&self, tensor: Option<&str>, reason: &str) -> Error {

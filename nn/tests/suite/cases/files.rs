@@ -56,6 +56,43 @@ pub fn every_dtype_comes_back(device: &Device) {
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 }
 
+/// Tensors of two files by their index; and what is said of an index that is wrong.
+pub fn files_of_an_index_are_one(device: &Device) {
+    let folder = Folder::new("index");
+    let index = folder.file("model.safetensors.index.json");
+    let part = |number: usize| format!("model-{number}-of-2.safetensors");
+    for (number, name) in [(1, "a"), (2, "b")] {
+        let tensor = Tensor::from_slice(device, &[number as f32], [1]).unwrap();
+        let metadata = [(format!("part {number}"), "here".to_owned())].into();
+        file::save(folder.file(&part(number)), &[(name, &tensor)], &metadata).unwrap();
+    }
+    let write = |text: &str| fs::write(&index, text).unwrap();
+    let map = |a: &str, b: &str| format!(r#"{{"metadata":{{}},"weight_map":{{"a":"{a}","b":"{b}"}}}}"#);
+    write(&map(&part(1), &part(2)));
+    let loaded = file::load(&index).unwrap();
+    assert_eq!((loaded.names(), loaded.has("b"), loaded.has("c")), (vec!["a".into(), "b".into()], true, false));
+    assert_eq!(loaded.metadata("part 2"), Some("here"));
+    for (name, value) in [("a", 1.0), ("b", 2.0)] {
+        assert_eq!(loaded.tensor(device, name).unwrap().to_vec::<f32>().unwrap(), [value]);
+    }
+    assert_eq!(told(loaded.tensor(device, "c").map(drop), &index).0.as_deref(), Some("c"));
+    // A tensor that its file has not.
+    write(&map(&part(2), &part(2)));
+    let (tensor, reason) = told(file::load(&index).map(drop), &index);
+    assert!(tensor.as_deref() == Some("a") && reason.contains("has none"), "{reason}");
+    for elsewhere in ["../model-1-of-2.safetensors", "/etc/passwd", "", ".", "sub/model.safetensors"] {
+        write(&map(elsewhere, &part(2)));
+        let (tensor, reason) = told(file::load(&index).map(drop), &index);
+        assert!(tensor.as_deref() == Some("a") && reason.contains("folder"), "{elsewhere}: {reason}");
+    }
+    write(&map("missing.safetensors", &part(2)));
+    assert!(told(file::load(&index).map(drop), &folder.file("missing.safetensors")).1.contains("cannot be read"));
+    for (text, word) in [("{\"weight_map\"", "JSON"), ("{}", "weight_map"), ("[]", "weight_map")] {
+        write(text);
+        assert!(told(file::load(&index).map(drop), &index).1.contains(word), "{text}");
+    }
+}
+
 /// The tensor and the reason of an error that names `path`.
 pub fn told(result: polywarp_core::Result<()>, path: &Path) -> (Option<String>, String) {
     let error = result.unwrap_err();
@@ -104,4 +141,9 @@ pub fn saving_what_cannot_be_leaves_nothing(device: &Device) {
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 }
 
-cases!(every_dtype_comes_back, other_tensors_than_asked_for_are_refused, saving_what_cannot_be_leaves_nothing);
+cases!(
+    every_dtype_comes_back,
+    files_of_an_index_are_one,
+    other_tensors_than_asked_for_are_refused,
+    saving_what_cannot_be_leaves_nothing
+);
