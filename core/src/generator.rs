@@ -74,6 +74,49 @@ impl Generator {
         }
     }
 
+    /// A generator of its own, whose seed is 64 random bits of this one's next key: for a part of a computation that may draw any number of keys
+    /// and must draw them again. Two launches, which can be recorded.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Generator, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let generator = Generator::new(&device, 7)?;
+    /// let forked = generator.fork()?;
+    /// let x = Tensor::from_slice(&device, &[1.0f32; 8], [8])?;
+    /// let drawn = || x.dropout(0.5, &forked.copy()?)?.to_vec::<f32>();
+    /// assert_eq!(drawn()?, drawn()?);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Memory errors of the device.
+    pub fn fork(&self) -> Result<Generator> {
+        let [seed_low, seed_high, stream_low, stream_high] = &self.key()?.words()?;
+        let [low, high, stream, far] = [0, 1, 2, 3].map(Expr::input);
+        // The second word is of a stream that no generator comes to: its number is above half of all.
+        let beyond = far.clone() ^ i64::from(1u32 << 31);
+        let seeds = [[low.clone(), high.clone(), stream.clone(), far], [low, high, stream, beyond]].map(Expr::random);
+        // Of this shape: the seed, and stream 0.
+        let shape = Expr::input(4) * 0;
+        let is_seed = Expr::index().compare(CompareFn::Eq, 0);
+        let words = seeds.map(|seed| is_seed.clone().select(seed, 0) + shape.clone());
+        let mut words =
+            Tensor::map_all(&words, &[seed_low, seed_high, stream_low, stream_high, &self.low])?.into_iter();
+        match (words.next(), words.next()) {
+            (Some(low), Some(high)) => Ok(Generator { low, high }),
+            _ => Err(Error::InvalidArgument { what: "fork", reason: "a program gave no two results".to_owned() }),
+        }
+    }
+
+    /// A generator that goes on as this one would, and leaves this one as it is. Two launches, which can be recorded.
+    ///
+    /// # Errors
+    /// Memory errors of the device.
+    pub fn copy(&self) -> Result<Generator> {
+        Ok(Generator { low: self.low.copy()?, high: self.high.copy()? })
+    }
+
     /// Seed low, seed high, stream low, stream high of the next key: a checkpoint for [`Generator::set_state`]. Waits for the device.
     ///
     /// # Errors

@@ -241,14 +241,19 @@ impl Tape {
             let found = match &entry.made {
                 Made::By(op) => {
                     let views: Vec<Wanted<'_>> = views.iter().map(|(_, view)| view.clone()).collect();
-                    ends::by_rule(op, device, &wanted, &entry.saved, &of_outputs, &views)?
+                    let found = ends::by_rule(op, device, &wanted, &entry.saved, &of_outputs, &views)?;
+                    found.into_iter().map(Some).collect::<Vec<_>>()
                 }
                 Made::Again(stretch) => {
                     let found = stretch.backward(device, &wanted, &entry.saved, &of_outputs)?;
-                    views.iter().zip(found).map(|((_, view), gradient)| view.laid(gradient)).collect::<Result<_>>()?
+                    let laid = |((_, view), found): (&(_, Wanted<'_>), Option<Tensor>)| {
+                        found.map(|gradient| view.laid(gradient)).transpose()
+                    };
+                    views.iter().zip(found).map(laid).collect::<Result<_>>()?
                 }
             };
             for ((node, Wanted { base, view, is_part, .. }), gradient) in views.into_iter().zip(found) {
+                let Some(gradient) = gradient else { continue };
                 // Two inputs may be one part of one tensor: the second is laid.
                 if is_part && places.takes_part(node, &base, &view, &sums[node]) {
                     places.add_part(node, &base, &view, &mut sums[node], gradient)?;

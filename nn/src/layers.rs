@@ -182,6 +182,11 @@ impl<'a> Dropout<'a> {
         Dropout { generator: None }
     }
 
+    /// A generator for a part of a network; none where nothing is dropped.
+    pub(crate) fn fork(&self) -> Result<Option<Generator>> {
+        self.generator.map(Generator::fork).transpose()
+    }
+
     /// The key of the next numbers; none where nothing is dropped.
     pub(crate) fn key(&self) -> Result<Option<RandomKey>> {
         self.generator.map(Generator::key).transpose()

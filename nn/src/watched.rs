@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use polywarp_core::{Result, Tensor};
+use polywarp_core::{Generator, Result, Tape, Tensor};
 
 use crate::buffers::Buffers;
 use crate::flat::Places;
-use crate::{Flat, Policy};
+use crate::{Dropout, Flat, Policy};
 
 /// Handles of all parameters.
 #[derive(Clone, Debug)]
@@ -58,6 +58,53 @@ impl Watched {
     /// [`Error::InvalidArgument`](polywarp_core::Error::InvalidArgument) for an unknown name.
     pub fn buffer(&self, name: &str) -> Result<&Tensor> {
         self.buffers.get(name)
+    }
+
+    /// What `run` makes of `inputs` and these parameters, without keeping what its operations read: on the way back it runs a second time, and
+    /// draws the same random numbers. A stretch of a deep network, such as one of its layers: memory for time ([`Tape::checkpoint`]). Where
+    /// `dropout` draws, the stretch draws from a generator that is forked from it.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Generator, Tape, Tensor};
+    /// use polywarp_nn::{Bias, Builder, Dropout, Linear};
+    ///
+    /// let device = Device::cpu();
+    /// let mut builder = Builder::new(0);
+    /// let layer = Linear::new(&mut builder, "fc", 4, 4, Bias::Yes)?;
+    /// let parameters = builder.build(&device)?;
+    /// let generator = Generator::new(&device, 1)?;
+    ///
+    /// let tape = Tape::new();
+    /// let watched = parameters.watch(&tape)?;
+    /// let x = Tensor::from_slice(&device, &[1.0f32, -1.0, 2.0, 0.5], [1, 4])?;
+    /// let run = move |parameters: &_, inputs: &[Tensor], dropout: Dropout<'_>| {
+    ///     Ok(vec![dropout.forward(&layer.forward(parameters, &inputs[0])?.gelu()?, 0.1)?])
+    /// };
+    /// let y = watched.checkpoint(&tape, &[&x], Dropout::by(&generator), run)?.swap_remove(0);
+    /// parameters.backward(tape, &watched, &y.sum(&[])?)?;
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tape::checkpoint`]: those of `run`, and results that depend on other watched tensors than these.
+    pub fn checkpoint(
+        &self,
+        tape: &Tape,
+        inputs: &[&Tensor],
+        dropout: Dropout<'_>,
+        run: impl Fn(&Watched, &[Tensor], Dropout<'_>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
+    ) -> Result<Vec<Tensor>> {
+        let forked = dropout.fork()?;
+        let (places, buffers, policy, count) =
+            (Arc::clone(&self.places), Arc::clone(&self.buffers), self.policy, inputs.len());
+        let again = move |given: &[Tensor]| {
+            let (inputs, units) = given.split_at(count);
+            let watched = Watched::new(Arc::clone(&places), units.to_vec(), &buffers, policy)?;
+            let drawn = forked.as_ref().map(Generator::copy).transpose()?;
+            run(&watched, inputs, drawn.as_ref().map_or_else(Dropout::none, Dropout::by))
+        };
+        let given: Vec<&Tensor> = inputs.iter().copied().chain(&self.units).collect();
+        tape.checkpoint(&given, again)
     }
 
     /// The parameter `name` as it lies, with the room behind it, zeros, or with those that it is joined with: for products that are faster so, and

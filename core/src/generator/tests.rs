@@ -15,6 +15,28 @@ fn words(key: &RandomKey) -> [u32; 4] {
     key.words().unwrap().map(|word| word.item::<u32>().unwrap())
 }
 
+/// A fork starts at stream 0 of a seed that the next key's random bits are; a copy goes on as what it was made of.
+#[test]
+fn forks_have_seeds_of_their_own_and_copies_do_not() {
+    for device in devices() {
+        let generator = Generator::new(&device, 5).unwrap();
+        let forks: Vec<Generator> = (0..3).map(|_| generator.fork().unwrap()).collect();
+        for (n, fork) in (0..).zip(&forks) {
+            let word = |stream_high: u32| {
+                let stream = u64::from(stream_high) << 32 | n;
+                let bits = Tensor::random(&device, DType::U32, [1], Distribution::Bits, 5, stream).unwrap();
+                bits.item::<u32>().unwrap()
+            };
+            assert_eq!(fork.state().unwrap(), [word(0), word(1 << 31), 0, 0]);
+        }
+        assert_eq!(generator.state().unwrap(), [5, 0, 3, 0]);
+        let copy = forks[0].copy().unwrap();
+        assert_eq!(words(&copy.key().unwrap()), words(&forks[0].key().unwrap()));
+        copy.key().unwrap();
+        assert_eq!(forks[0].state().unwrap()[2], 1, "a copy's keys are its own");
+    }
+}
+
 #[test]
 fn keys_are_the_states_in_order_and_streams_carry() {
     for device in devices() {

@@ -29,7 +29,7 @@ impl fmt::Debug for Stretch {
 impl Tape {
     /// What `run` makes of `inputs`, without keeping what its operations read: on the way back it runs a second time. Gradients flow to
     /// `inputs` alone, so give it every tensor whose gradient is wanted, parameters too. It must do the same each time; where it draws
-    /// random numbers, let it draw them by a key that was drawn before.
+    /// random numbers, let it draw them from a copy of a generator that was forked before ([`Generator::fork`](crate::Generator::fork)).
     ///
     /// ```
     /// use polywarp_core::{Device, Tape, Tensor};
@@ -87,14 +87,15 @@ impl Tape {
 }
 
 impl Stretch {
-    /// The gradients of the wanted inputs, in order: the stretch runs on a tape of its own, and back from its results.
+    /// The gradients of the wanted inputs, in order, of those that a result depends on: the stretch runs on a tape of its own, and back from
+    /// its results.
     pub fn backward(
         &self,
         device: &Device,
         wanted: &[bool],
         saved: &[Option<Tensor>],
         of_outputs: &[Option<Tensor>],
-    ) -> Result<Vec<Tensor>> {
+    ) -> Result<Vec<Option<Tensor>>> {
         let tape = Tape::new();
         let (mut inputs, mut watched) = (Vec::new(), Vec::new());
         for (input, wanted) in saved.iter().flatten().zip(wanted) {
@@ -114,10 +115,6 @@ impl Stretch {
             }
         }
         let gradients = tape.back(device, seeds, Places::default())?;
-        let of = |input: &Tensor| match gradients.of(input) {
-            Some(gradient) => Ok(gradient.clone()),
-            None => Tensor::zeros(device, input.dtype(), *input.shape()),
-        };
-        watched.iter().map(of).collect()
+        Ok(watched.iter().map(|input| gradients.of(input).cloned()).collect())
     }
 }

@@ -1,9 +1,9 @@
 //! A recorded step is the step, and takes no memory as it is replayed.
 
-use polywarp_core::{Device, Result, Tensor};
+use polywarp_core::{Device, Generator, Result, Tape, Tensor};
 use polywarp_nn::{
-    Adam, Average, Clip, Lamb, LossScale, LossScaleOptions, Method, Optimiser, Parameters, Ramp, Schedule, Sgd,
-    StepOptions,
+    Adam, Average, Bias, Builder, Clip, Dropout, Lamb, Linear, LossScale, LossScaleOptions, Method, Optimiser,
+    Parameters, Ramp, Schedule, Sgd, StepOptions, Watched,
 };
 
 use super::support::{Problem, bits, parameters, values};
@@ -48,6 +48,60 @@ impl Training {
         let all: Vec<Vec<f32>> = values(&self.parameters).into_iter().chain(averages).chain(numbers).collect();
         bits(&all)
     }
+}
+
+/// Layers whose stretches run again: the loss and the gradients that the same layers have with the same random numbers, bit for bit, and less memory.
+pub fn stretches_run_again_with_the_same_numbers(device: &Device) {
+    const LAYERS: usize = 6;
+    let mut builder = Builder::new(2);
+    let names: Vec<String> = (0..LAYERS).map(|number| format!("layer.{number}")).collect();
+    let layers: Vec<Linear> =
+        names.iter().map(|name| Linear::new(&mut builder, name, 32, 32, Bias::Yes).unwrap()).collect();
+    let parameters = builder.build(device).unwrap();
+    let host: Vec<f32> = (0..32 * 64).map(|n| ((n * 37) % 64) as f32 / 32.0 - 1.0).collect();
+    let x = Tensor::from_slice(device, &host, [64, 32]).unwrap();
+    fn layer(layer: &Linear, parameters: &Watched, x: &Tensor, dropout: Dropout<'_>) -> Result<Tensor> {
+        dropout.forward(&layer.forward(parameters, x)?.gelu()?.tanh()?.exp()?, 0.25)
+    }
+    // The loss, the gradients, and what the tape kept.
+    let run = |again: bool| {
+        let generator = Generator::new(device, 9).unwrap();
+        let tape = Tape::new();
+        let watched = parameters.watch(&tape).unwrap();
+        let before = device.memory().in_use_bytes;
+        let mut y = x.clone();
+        for number in &layers {
+            y = if again {
+                let number = number.clone();
+                let run = move |parameters: &Watched, inputs: &[Tensor], dropout: Dropout<'_>| {
+                    Ok(vec![layer(&number, parameters, &inputs[0], dropout)?])
+                };
+                watched.checkpoint(&tape, &[&y], Dropout::by(&generator), run).unwrap().swap_remove(0)
+            } else {
+                layer(number, &watched, &y, Dropout::by(&generator.fork().unwrap())).unwrap()
+            };
+        }
+        let loss = y.sum(&[]).unwrap();
+        let kept = device.memory().in_use_bytes - before;
+        parameters.backward(tape, &watched, &loss).unwrap();
+        let gradients: Vec<Vec<f32>> =
+            parameters.gradients().iter().map(|(_, view)| view.to_vec::<f32>().unwrap()).collect();
+        (loss.item::<f32>().unwrap().to_bits(), bits(&gradients), kept)
+    };
+    let (whole, again) = (run(false), run(true));
+    assert_eq!((again.0, &again.1), (whole.0, &whole.1));
+    assert!(again.1.iter().all(|gradient| gradient.iter().any(|&bits| bits != 0)), "a gradient is zero");
+    assert!(2 * again.2 < whole.2, "{} bytes kept, {} without", again.2, whole.2);
+    // No dropout draws nothing.
+    let tape = Tape::new();
+    let watched = parameters.watch(&tape).unwrap();
+    let first = layers[0].clone();
+    let run = move |parameters: &Watched, inputs: &[Tensor], dropout: Dropout<'_>| {
+        Ok(vec![layer(&first, parameters, &inputs[0], dropout)?])
+    };
+    let y = watched.checkpoint(&tape, &[&x], Dropout::none(), run).unwrap().swap_remove(0);
+    let same = layer(&layers[0], &parameters.unwatched(), &x, Dropout::none()).unwrap();
+    assert_eq!(y.to_bytes().unwrap(), same.to_bytes().unwrap());
 }
 
 pub fn replay_equals_eager(device: &Device) {
@@ -106,4 +160,9 @@ pub fn memory_is_constant_over_a_thousand_steps(device: &Device) {
     }
 }
 
-cases!(replay_equals_eager, memory_is_constant_over_replays, memory_is_constant_over_a_thousand_steps);
+cases!(
+    replay_equals_eager,
+    memory_is_constant_over_replays,
+    memory_is_constant_over_a_thousand_steps,
+    stretches_run_again_with_the_same_numbers,
+);
