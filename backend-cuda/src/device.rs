@@ -360,7 +360,7 @@ fn native_caps(id: &str, card: &Card, api: &Api) -> polywarp_kernels::Caps {
         clock_mhz: (card.clock_khz / 1000).max(1000),
         // Two transfers a clock. Drivers of cards with unified memory may tell of no bus.
         memory_bytes_per_s: (250.0 * f64::from(card.memory_clock_khz) * f64::from(card.memory_bus_bits)).max(1e11),
-        tensor_maps: major >= 9 && api.cuTensorMapEncodeTiled.is_some(),
+        tensor_maps: major >= 9 && api.cuTensorMapEncodeTiled.is_some() && api.cuTensorMapEncodeIm2col.is_some(),
     }
 }
 

@@ -146,6 +146,10 @@ functions! {
         *mut c_void, c_uint, c_uint, *mut c_void, *const u64, *const u64, *const c_uint, *const c_uint, c_uint, c_uint,
         c_uint, c_uint
     );
+    cuTensorMapEncodeIm2col(
+        *mut c_void, c_uint, c_uint, *mut c_void, *const u64, *const u64, *const c_int, *const c_int, c_uint, c_uint,
+        *const c_uint, c_uint, c_uint, c_uint, c_uint
+    );
 }
 
 /// The driver, opened and initialised once for the process.

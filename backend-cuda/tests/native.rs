@@ -20,7 +20,10 @@ use std::sync::{Arc, LazyLock};
 
 use native_cases::{Forced, Tally, in_parallel, products};
 use polywarp_core::harness::{Level, Outcome, Wrapped, run_case};
-use polywarp_core::ops::{Attention, AttentionGradient, GroupedMatmul, Matmul, REGISTRY, ReducedMatmul};
+use polywarp_core::ops::{
+    Attention, AttentionGradient, Convolution, ConvolutionInput, ConvolutionWeights, GroupedMatmul, Matmul, REGISTRY,
+    ReducedMatmul,
+};
 use polywarp_core::{Backend, DType, Device, Layout, Op, Shape, TensorSpec};
 use polywarp_cuda::CudaBackend;
 use polywarp_kernels::archive::Archive;
@@ -86,7 +89,7 @@ fn selected(backend: &CudaBackend, op: &Op) -> Vec<String> {
 }
 
 /// Families of the harness that native kernels serve.
-const FAMILIES: [&str; 5] = ["attention", "grouped_matmul", "matmul", "reduced_matmul", "sparse24"];
+const FAMILIES: [&str; 6] = ["attention", "convolution", "grouped_matmul", "matmul", "reduced_matmul", "sparse24"];
 
 /// A number from the environment.
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -216,7 +219,9 @@ fn every_candidate_of_every_case_conforms() {
     // Nobody plans ops that compute nothing.
     cases.retain(|case| case.op.output().layout.elements() > 0);
     let attention = |op: &Op| op.is::<Attention>() || op.is::<AttentionGradient>();
-    let other = |op: &Op| op.is::<GroupedMatmul>() || op.is::<ReducedMatmul>() || attention(op);
+    let convolution = |op: &Op| op.is::<Convolution>() || op.is::<ConvolutionInput>() || op.is::<ConvolutionWeights>();
+    let served = |op: &Op| convolution(op) && !polywarp_kernels::every(op, backend.native_caps()).is_empty();
+    let other = |op: &Op| op.is::<GroupedMatmul>() || op.is::<ReducedMatmul>() || attention(op) || served(op);
     cases.retain(|case| case.op.product().is_some() || other(&case.op));
     // No native kernel is for attention to no keys.
     cases.retain(|case| !attention(&case.op) || case.op.inputs().iter().all(|input| input.layout.elements() > 0));
@@ -226,7 +231,7 @@ fn every_candidate_of_every_case_conforms() {
         let mut number = 0;
         cases.retain(|case| {
             number += 1;
-            attention(&case.op) || number % 3 == 1
+            attention(&case.op) || convolution(&case.op) || number % 3 == 1
         });
     }
     let tally = Tally::default();

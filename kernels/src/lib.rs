@@ -34,7 +34,7 @@ mod target;
 pub use caps::Caps;
 pub use catalogue::{KernelInfo, Tile, find, kernels};
 pub use param::{Block, Param};
-pub use plan::{Arg, Candidate, Element, Launch, Plan, Promotion, Slot, Swizzle, TensorMap};
+pub use plan::{Arg, Candidate, Element, Launch, Pixels, Plan, Promotion, Slot, Swizzle, TensorMap};
 pub use target::{Form, Target};
 
 use polywarp_core::Op;

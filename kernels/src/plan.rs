@@ -74,8 +74,8 @@ pub enum Arg {
     F64(f64),
 }
 
-/// Arguments of `cuTensorMapEncodeTiled` (CUDA driver API, "Tensor Map Object Management"). What lies outside of the
-/// tensor reads as zero.
+/// Arguments of `cuTensorMapEncodeTiled`, or of `cuTensorMapEncodeIm2col` (CUDA driver API, "Tensor Map Object Management"). What lies
+/// outside of the tensor reads as zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorMap {
     /// The buffer.
@@ -88,12 +88,26 @@ pub struct TensorMap {
     pub dims: Vec<u64>,
     /// Bytes from one index to the next, from dimension 1 on; multiples of 16.
     pub strides_bytes: Vec<u64>,
-    /// Elements per dimension of what one instruction copies; at most 256.
+    /// Elements per dimension of what one instruction copies; at most 256. Of pixels two numbers: channels, at most 256, and pixels, at
+    /// most 1024.
     pub box_dims: Vec<u32>,
+    /// How pixels are walked over, where the tensor is images [channels, width, height, images].
+    pub pixels: Option<Pixels>,
     /// How rows of the box are permuted in shared memory.
     pub swizzle: Swizzle,
     /// How much of a line the second-level cache fetches.
     pub promotion: Promotion,
+}
+
+/// The pixels that a copy may start at and go on to (PTX ISA, "Im2col mode"): width first, then height.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pixels {
+    /// The first one; negative in the padding. -128 to 127.
+    pub lower: [i32; 2],
+    /// The last one, counted from an image's last pixel. -128 to 127.
+    pub upper: [i32; 2],
+    /// From a pixel to the next one; 1 to 8.
+    pub steps: [u32; 2],
 }
 
 /// `CUtensorMapDataType`.
@@ -187,6 +201,7 @@ impl TensorMap {
             dims: vec![columns, rows],
             strides_bytes: vec![pitch_bytes],
             box_dims: vec![box_columns, box_rows],
+            pixels: None,
             swizzle,
             promotion: Promotion::default(),
         }
@@ -195,7 +210,11 @@ impl TensorMap {
     /// Whether the driver takes it. Base addresses are multiples of 16, as the plans see to.
     fn check(&self) -> Result<(), String> {
         let rank = self.dims.len();
-        let ranks = (1..=5).contains(&rank) && self.strides_bytes.len() + 1 == rank && self.box_dims.len() == rank;
+        let (boxes, most, walks) = match &self.pixels {
+            None => (rank, 256, true),
+            Some(pixels) => (2, 1024, rank == 4 && pixels.is_sound(&self.dims)),
+        };
+        let ranks = (1..=5).contains(&rank) && self.strides_bytes.len() + 1 == rank && self.box_dims.len() == boxes;
         let inner_bytes = self.box_dims.first().map_or(0, |&n| u64::from(n) * self.element.size_bytes());
         let span = match self.swizzle {
             Swizzle::None => u64::MAX,
@@ -206,11 +225,23 @@ impl TensorMap {
         let sound = ranks
             && self.dims.iter().all(|n| (1..=1 << 32).contains(n))
             && self.strides_bytes.iter().all(|n| n.is_multiple_of(16) && (1..1 << 40).contains(n))
-            && self.box_dims.iter().all(|n| (1..=256).contains(n))
+            && walks
+            && self.box_dims.iter().all(|n| (1..=most).contains(n))
+            && self.box_dims.first().is_some_and(|&n| n <= 256)
             && inner_bytes.is_multiple_of(16)
             && inner_bytes <= span
             && self.offset_bytes.is_multiple_of(16);
         if sound { Ok(()) } else { Err(format!("the driver would refuse {self:?}")) }
+    }
+}
+
+impl Pixels {
+    /// Whether the driver takes it for images [channels, width, height, images].
+    fn is_sound(&self, dims: &[u64]) -> bool {
+        let corners = self.lower.iter().chain(&self.upper).all(|corner| (-128..=127).contains(corner));
+        let steps = self.steps.iter().all(|step| (1..=8).contains(step));
+        let some = (0..2).all(|axis| i64::from(self.lower[axis]) < dims[axis + 1] as i64 + i64::from(self.upper[axis]));
+        corners && steps && some
     }
 }
 

@@ -91,6 +91,20 @@ pub struct LaunchConfig {
     _attribute_count: c_uint,
 }
 
+/// Writes the 128 bytes of a map.
+unsafe fn encoded(tensor: &ptx_interpreter::TensorMap, map: *mut [u8; 128]) -> Code {
+    match tensor.encode() {
+        Ok(bytes) => {
+            unsafe { *map = bytes };
+            0
+        }
+        Err(error) => {
+            eprintln!("interpreted driver: {error}");
+            state::INVALID_VALUE
+        }
+    }
+}
+
 fn current() -> Option<Handle> {
     CURRENT.with_borrow(|stack| stack.last().copied())
 }
@@ -441,18 +455,36 @@ functions! {
             dims: std::slice::from_raw_parts(dims, rank).to_vec(),
             strides_bytes: std::slice::from_raw_parts(strides, rank - 1).to_vec(),
             box_dims: std::slice::from_raw_parts(box_dims, rank).to_vec(),
+            pixels: None,
             swizzle,
         };
-        match tensor.encode() {
-            Ok(bytes) => {
-                *map = bytes;
-                0
-            }
-            Err(error) => {
-                eprintln!("interpreted driver: {error}");
-                state::INVALID_VALUE
-            }
+        encoded(&tensor, map)
+    }
+    cuTensorMapEncodeIm2col(
+        map: *mut [u8; 128], data_type: c_uint, rank: c_uint, address: *mut c_void, dims: *const u64,
+        strides: *const u64, lower: *const c_int, upper: *const c_int, channels: c_uint, pixels: c_uint,
+        steps: *const c_uint, interleave: c_uint, swizzle: c_uint, _promotion: c_uint, fill: c_uint
+    ) {
+        need_context!();
+        // Images of two axes alone are in use.
+        if rank != 4 || !(map as usize).is_multiple_of(64) || interleave != 0 || fill != 0 {
+            return state::INVALID_VALUE;
         }
+        let walk = ptx_interpreter::Pixels {
+            lower: [*lower, *lower.add(1)],
+            upper: [*upper, *upper.add(1)],
+            steps: [*steps.add(1), *steps.add(2)],
+        };
+        let tensor = ptx_interpreter::TensorMap {
+            address: address as u64,
+            data_type,
+            dims: std::slice::from_raw_parts(dims, 4).to_vec(),
+            strides_bytes: std::slice::from_raw_parts(strides, 3).to_vec(),
+            box_dims: vec![channels, pixels],
+            pixels: Some(walk),
+            swizzle,
+        };
+        encoded(&tensor, map)
     }
     cuLinkCreate_v2(count: c_uint, options: *mut c_uint, values: *mut *mut c_void, link: *mut Handle) {
         need_context!();

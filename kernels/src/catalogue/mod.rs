@@ -5,6 +5,7 @@
 //! numbers from it, so that nothing is said twice. The archive, the manifest and the planners all read this list.
 
 pub(crate) mod attention;
+pub(crate) mod convolution;
 pub(crate) mod dmma;
 pub(crate) mod gemv;
 pub(crate) mod gemv_tma;
@@ -33,6 +34,7 @@ type List = fn() -> Vec<KernelInfo>;
 /// The families, by name.
 const FAMILIES: &[(&str, List)] = &[
     ("attention", attention::kernels),
+    ("convolution", convolution::kernels),
     ("dmma", dmma::kernels),
     ("gemv", gemv::kernels),
     ("gemv_tma", gemv_tma::kernels),

@@ -246,6 +246,7 @@ impl<'a> Problem<'a> {
             dims: vec![dims[3], dims[1], dims[2], dims[0]],
             strides_bytes: vec![stride(1)?, stride(2)?, stride(0)?],
             box_dims: vec![BOX_COLUMNS, rows, 1, 1],
+            pixels: None,
             swizzle: Swizzle::B128,
             promotion: Promotion::B256,
         }))

@@ -5,6 +5,7 @@
 
 mod attention;
 mod compressed;
+mod convolution;
 mod dmma;
 mod ending;
 mod gemv;
@@ -31,6 +32,7 @@ type Family = fn(&Op, &Caps) -> Vec<Candidate>;
 /// be worth timing.
 const FAMILIES: &[(Family, f64)] = &[
     (attention::candidates, attention::WORTH_TIMING),
+    (convolution::candidates, convolution::WORTH_TIMING),
     (dmma::candidates, dmma::WORTH_TIMING),
     (gemv::candidates, f64::INFINITY),
     (gemv_tma::candidates, gemv_tma::WORTH_TIMING),

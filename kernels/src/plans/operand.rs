@@ -162,8 +162,13 @@ impl Scale {
 
 /// The number by which kernels know an activation (`Activation` in `cuda/epilogue.cuh`).
 pub(crate) fn activation(op: &Matmul) -> Option<u32> {
+    activation_number(op.activation)
+}
+
+/// The same of the activation itself.
+pub(crate) fn activation_number(activation: Option<polywarp_core::ops::UnaryFn>) -> Option<u32> {
     use polywarp_core::ops::UnaryFn;
-    Some(match op.activation {
+    Some(match activation {
         None => 0,
         Some(UnaryFn::Relu) => 1,
         Some(UnaryFn::Gelu) => 2,

@@ -84,6 +84,7 @@ impl Source {
             dims: vec![all, all_lines, batch * self.planes],
             strides_bytes: self.strides_bytes.to_vec(),
             box_dims: vec![length, lines, 1],
+            pixels: None,
             swizzle: Swizzle::B128,
             promotion: Promotion::B256,
         }

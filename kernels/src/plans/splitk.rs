@@ -7,6 +7,11 @@ use polywarp_core::ops::{Matmul, MatmulDims};
 use crate::catalogue::splitk::{INSTANCES, Instance, THREADS};
 use crate::{Arg, Launch, find};
 
+/// The epilogue's arguments for sums that are the result.
+pub(super) fn plain() -> Vec<Arg> {
+    vec![Arg::F32(1.0), Arg::F32(0.0), Arg::Null, Arg::I64(0), Arg::I64(0), Arg::Null, Arg::U32(0)]
+}
+
 /// Ends `op` from `slabs` dense [batch, m, n] arrays of sums at `sums` (f32 for floats of 8 and 16 bits, i32 for 8-bit integers, else
 /// the operands' type). `epilogue`: alpha, beta, C, its pitch and batch stride, bias, activation, and scales where the op is
 /// quantised. `None` for types and sizes that it does not serve.

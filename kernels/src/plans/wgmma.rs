@@ -284,7 +284,7 @@ impl Walk {
 }
 
 /// 2^32 / `divisor` rounded down, as far as 32 bits go.
-fn inverse(divisor: u64) -> u32 {
+pub(super) fn inverse(divisor: u64) -> u32 {
     u32::try_from((1u64 << 32) / divisor.max(1)).unwrap_or(u32::MAX)
 }
 
@@ -307,6 +307,7 @@ fn map_of_d(target: &Target, [batch, m, n]: [u64; 3], rows: u32) -> Option<Tenso
         dims: vec![n, m, batch * target.slabs],
         strides_bytes,
         box_dims: vec![(128 / bytes) as u32, rows, 1],
+        pixels: None,
         swizzle: Swizzle::B128,
         promotion: Promotion::None,
     })

@@ -61,6 +61,8 @@ pub(crate) enum Bulk {
         to: Address,
         map: Slot,
         at: Vec<Slot>,
+        /// Offsets of pixels, where the map is of those.
+        offsets: Vec<Slot>,
         barrier: Address,
         blocks: Slot,
     },

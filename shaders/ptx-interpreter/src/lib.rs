@@ -75,4 +75,4 @@ pub use error::{Fault, FaultKind, ParseError, ParseErrorKind};
 pub use exec::{Launch, RunOptions, Stats, run};
 pub use kernel::{Kernel, Module, Param};
 pub use memory::Memory;
-pub use tensor_map::{MapError, TensorMap};
+pub use tensor_map::{MapError, Pixels, TensorMap};

@@ -89,6 +89,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     dtypes(&mut cases);
     edges(&mut cases);
     sizes(level, &mut cases);
+    whole_vectors(&mut cases);
     layouts(&mut cases);
     epilogues(&mut cases);
     special(&mut cases);
@@ -184,6 +185,51 @@ fn sizes(level: Level, cases: &mut Vec<Case>) {
             push(cases, &three().geometry(&x, 64), DType::F32, [ONE; 2]);
             push(cases, &three().stride(&[2]).geometry(&x, 128), DType::F16, [ONE; 2]);
         }
+    }
+}
+
+/// 16-bit pixels that begin at multiples of 16 bytes, or can be made to: what tensor cores are given.
+fn whole_vectors(cases: &mut Vec<Case>) {
+    let three = || windows(&[3, 3]).padding(&[[1, 1]]);
+    // Windows that reach far into the padding, skip inputs, lie apart; more channels and filters than a tile, in no whole tiles.
+    let shapes = [
+        (three(), vec![2, 7, 6, 8], 16),
+        (three().stride(&[2]).padding(&[[1, 0]]), vec![2, 9, 8, 16], 24),
+        (windows(&[1, 1]).stride(&[2]), vec![2, 6, 5, 8], 8),
+        (three().dilation(&[2]).padding(&[[2, 2]]), vec![1, 9, 9, 8], 8),
+        (windows(&[5, 4]).padding(&[[4, 4], [6, 3]]), vec![1, 5, 6, 8], 8),
+        (windows(&[2, 2]).stride(&[3]), vec![1, 8, 7, 8], 8),
+        (windows(&[3]).padding(&[[1, 0]]), vec![2, 17, 16], 8),
+        (three(), vec![1, 6, 5, 72], 136),
+        (three().stride(&[2, 1]), vec![1, 13, 29, 8], 72),
+        // Taps become channels; y's pixels begin anywhere.
+        (windows(&[7, 7]).stride(&[2]).padding(&[[3, 3]]), vec![2, 15, 14, 3], 16),
+        (windows(&[4, 4]).stride(&[4]), vec![1, 9, 8, 3], 10),
+        (three(), vec![1, 5, 4, 36], 8),
+    ];
+    for (windows, x, filters) in shapes {
+        push(cases, &windows.geometry(&x, filters), DType::F16, [ONE; 2]);
+    }
+    push(cases, &three().geometry(&[2, 7, 6, 8], 16), DType::BF16, [ONE; 2]);
+    push(cases, &three().stride(&[2]).geometry(&[2, 9, 8, 24], 8), DType::BF16, [ONE; 2]);
+    exact(cases, &three().geometry(&[2, 6, 7, 8], 8), DType::F16);
+    exact(cases, &three().stride(&[2]).geometry(&[2, 6, 7, 8], 8), DType::F16);
+    // What is not finite shows where it is a term. Zeros of taps' and channels' ends are none.
+    for plant in [Plant::Nan, Plant::Inf] {
+        for at in [Where::First, Where::Last] {
+            push(cases, &three().geometry(&[2, 5, 6, 8], 8), DType::F16, [Values::Planted(plant, at), ONE]);
+        }
+    }
+    for parts in [[true, false], [true, true]] {
+        let made = || {
+            let geometry = three().geometry(&[2, 5, 4, 8], 24)?;
+            let [x, w, y] = [geometry.input_shape()?, geometry.weights_shape()?, geometry.output_shape()?];
+            let plain = Convolution::of(geometry, dense(DType::F16, x), dense(DType::F16, w))?;
+            let bias = if parts[1] { Some(dense(DType::F16, Shape::new(&[24])?)) } else { None };
+            let residual = Some(dense(DType::F16, y));
+            Convolution { residual, bias, activation: Some(UnaryFn::Silu), ..plain }.check()
+        };
+        add(cases, FAMILY, made(), &[ONE; 4][..2 + parts.iter().filter(|part| **part).count()]);
     }
 }
 

@@ -15,7 +15,7 @@ use super::{Machine, Trouble};
 use crate::error::FaultKind;
 use crate::inst::*;
 use crate::kernel::{PARAM_BASE, SHARED_BASE};
-use crate::tensor_map::TensorMap;
+use crate::tensor_map::{Pixels, TensorMap};
 
 /// The stores of one thread that belong together.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,41 @@ pub(super) struct StoreGroups {
 struct Row {
     at: Vec<i64>,
     offset: usize,
+}
+
+/// The pixels that a copy takes (PTX ISA, "Im2col mode"): from `at` on, one of the bounding box, along rows, then images, each read at its
+/// offset.
+fn pixels(map: &TensorMap, pixels: &Pixels, at: &[i32], offsets: &[u16]) -> Result<Vec<Row>, FaultKind> {
+    let pixel_bytes = map.box_dims[0] as usize * map.element_bytes();
+    let [first, last] = [0, 1].map(|end| {
+        [0, 1].map(|axis| if end == 0 { i64::from(pixels.lower[axis]) } else { pixels.last(&map.dims, axis) })
+    });
+    let [w, h, mut image] = [at[1], at[2], at[3]].map(i64::from);
+    let mut place = [w, h];
+    let starts = (0..2).all(|axis| {
+        (first[axis]..=last[axis]).contains(&place[axis])
+            && (place[axis] - first[axis]) % i64::from(pixels.steps[axis]) == 0
+    });
+    if !starts {
+        return broken(format!(
+            "a copy of pixels from {place:?} on, which is none of {first:?} to {last:?} by {:?}",
+            pixels.steps
+        ));
+    }
+    let mut rows = Vec::new();
+    for index in 0..map.box_dims[1] as usize {
+        let [x, y] = [0, 1].map(|axis| place[axis] + i64::from(offsets[axis]));
+        rows.push(Row { at: vec![i64::from(at[0]), x, y, image], offset: index * pixel_bytes });
+        place[0] += i64::from(pixels.steps[0]);
+        if place[0] > last[0] {
+            place = [first[0], place[1] + i64::from(pixels.steps[1])];
+        }
+        if place[1] > last[1] {
+            place[1] = first[1];
+            image += 1;
+        }
+    }
+    Ok(rows)
 }
 
 /// The rows of the box that starts at `at`.
@@ -93,9 +128,15 @@ impl Machine<'_> {
             self.after_grid(warp.rank)?;
         }
         match *bulk {
-            Bulk::LoadTensor { to, map, ref at, barrier, blocks } => {
+            Bulk::LoadTensor { to, map, ref at, ref offsets, barrier, blocks } => {
                 let (map, at) = self.tensor(warp, lane, map, at)?;
-                let units = self.load_box(&map, &at)?;
+                let offsets: Vec<u16> = offsets.iter().map(|&slot| warp.regs.row::<u16>(slot)[lane]).collect();
+                let rows = match &map.pixels {
+                    None if offsets.is_empty() => rows(&map, &at),
+                    Some(walk) if offsets.len() == 2 => pixels(&map, walk, &at, &offsets)?,
+                    _ => return broken("a copy by a tensor map of the other mode (tile, im2col)".to_owned()),
+                };
+                let units = self.load_box(&map, rows)?;
                 let to = self.destination(warp, lane_address(warp, to, lane), map.swizzle)?;
                 let place = |(i, unit): (usize, [u8; UNIT])| (swizzled(to.1 + i * UNIT, map.swizzle) as u32, unit);
                 let units = units.into_iter().enumerate().map(place).collect();
@@ -116,6 +157,9 @@ impl Machine<'_> {
             }
             Bulk::StoreTensor { map, ref at, from } => {
                 let (map, at) = self.tensor(warp, lane, map, at)?;
+                if map.pixels.is_some() {
+                    return broken("a store by a tensor map of pixels is not modelled".to_owned());
+                }
                 let from = self.own(warp, lane_address(warp, from, lane));
                 self.store_box(warp, lane, &map, &at, from)
             }
@@ -168,10 +212,10 @@ impl Machine<'_> {
     }
 
     /// A box as it will stand in shared memory, but for the swizzle: zeros where the tensor has nothing.
-    fn load_box(&mut self, map: &TensorMap, at: &[i32]) -> Result<Vec<[u8; UNIT]>, FaultKind> {
+    fn load_box(&mut self, map: &TensorMap, rows: Vec<Row>) -> Result<Vec<[u8; UNIT]>, FaultKind> {
         let size = map.element_bytes();
         let mut data = vec![0; map.box_bytes()];
-        for row in rows(map, at) {
+        for row in rows {
             if let Some((skipped, count, address)) = inside(map, &row) {
                 let from = self.memory.load(address, count * size, false)?;
                 data[row.offset + skipped * size..][..count * size].copy_from_slice(from);

@@ -82,6 +82,15 @@ fn tensor<'a>(s: &mut Statement<'_, 'a>, operand: &Operand<'a>, dims: usize) -> 
     Ok((s.src(Ty::B64, map)?, at))
 }
 
+/// `{w, h}`, the offsets of pixels: two less than the instruction has dimensions.
+fn offsets_of<'a>(s: &mut Statement<'_, 'a>, operand: &Operand<'a>, dims: usize) -> Result<Vec<Slot>> {
+    let wanted = dims.saturating_sub(2);
+    match operand {
+        Operand::List(offsets) if offsets.len() == wanted => offsets.iter().map(|x| s.src(Ty::B16, x)).collect(),
+        other => Err(operand_error(s.line, format!("{wanted} offsets are needed, not {other:?}"))),
+    }
+}
+
 fn bulk(s: &mut Statement<'_, '_>) -> Result<Bulk> {
     if s.eat("commit_group") {
         let [] = s.take()?;
@@ -120,11 +129,13 @@ fn bulk(s: &mut Statement<'_, '_>) -> Result<Bulk> {
     }
     s.need("global")?;
     s.eat("tile");
+    let pixels = s.eat("im2col");
     s.need("mbarrier::complete_tx::bytes")?;
     let multicast = s.eat("multicast::cluster");
     let hinted = s.eat("L2::cache_hint");
     let mut operands = std::mem::take(&mut s.operands);
-    let wanted = if dims.is_some() { 3 } else { 4 } + usize::from(multicast) + usize::from(hinted);
+    let wanted =
+        if dims.is_some() { 3 } else { 4 } + usize::from(multicast) + usize::from(hinted) + usize::from(pixels);
     if operands.len() != wanted {
         return Err(operand_error(s.line, format!("{wanted} operands are needed, {} given", operands.len())));
     }
@@ -135,13 +146,18 @@ fn bulk(s: &mut Statement<'_, '_>) -> Result<Bulk> {
         Some(blocks) => s.src(Ty::B16, &blocks)?,
         None => NONE,
     };
+    let offsets = operands.pop_if(|_| pixels);
     s.operands = operands;
     match dims {
         Some(dims) => {
+            let offsets = match offsets {
+                Some(offsets) => offsets_of(s, &offsets, dims)?,
+                None => Vec::new(),
+            };
             let [to, from, barrier] = s.take()?;
             let (map, at) = tensor(s, &from, dims)?;
             let (to, barrier) = (s.scope.address(false, &to, s.line)?, s.scope.address(false, &barrier, s.line)?);
-            Ok(Bulk::LoadTensor { to, map, at, barrier, blocks })
+            Ok(Bulk::LoadTensor { to, map, at, offsets, barrier, blocks })
         }
         None => {
             let [to, from, bytes, barrier] = s.take()?;

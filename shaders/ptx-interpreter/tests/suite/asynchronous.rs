@@ -2,7 +2,7 @@
 //! programs that do not wait for them.
 
 use crate::common::parse;
-use ptx_interpreter::{Fault, FaultKind, Launch, Memory, RunOptions, TensorMap, run};
+use ptx_interpreter::{Fault, FaultKind, Launch, Memory, Pixels, RunOptions, TensorMap, run};
 
 /// A kernel `k(map, out, input)` with a barrier `full` of one arrival, initialised, and 4 KiB of shared memory at `tile`;
 /// thread 0 has `%p0`, every thread its word of `out` at `%at`.
@@ -82,6 +82,7 @@ fn matrix(inner: u32, swizzle: u32) -> impl Fn(u64) -> TensorMap {
         dims: vec![18, 30],
         strides_bytes: vec![80],
         box_dims: vec![inner, 8],
+        pixels: None,
         swizzle,
     }
 }
@@ -122,6 +123,64 @@ fn boxes_arrive_swizzled_and_with_zeros_around_the_tensor() {
             }
         }
     }
+}
+
+/// Two images of 4 x 5 pixels of 4 words, under windows of 3 x 2 taps, padding 1 before, strides 1 and 2.
+fn images(address: u64) -> TensorMap {
+    TensorMap {
+        address,
+        data_type: 2,
+        dims: vec![4, 5, 4, 2],
+        strides_bytes: vec![16, 80, 320],
+        box_dims: vec![4, 12],
+        pixels: Some(Pixels { lower: [-1, -1], upper: [-2, -1], steps: [1, 2] }),
+        swizzle: 0,
+    }
+}
+
+fn load_pixels(at: [i32; 4], [w, h]: [u16; 2]) -> String {
+    let at = at.map(|x| x.to_string()).join(", ");
+    format!(
+        "@!%p0 bra LOADED;
+         mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], 192;
+         cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%tile], [%map, {{{at}}}], [%full], {{{w}, {h}}};
+         LOADED:"
+    )
+}
+
+#[test]
+fn pixels_arrive_window_by_window_with_zeros_around_the_images() {
+    // Windows start at columns -1 to 2 and rows -1 and 1: four by two of each image.
+    let windows: Vec<[i32; 3]> =
+        (0..2).flat_map(|n| [-1, 1].into_iter().flat_map(move |y| (-1..3).map(move |x| [x, y, n]))).collect();
+    assert_eq!(windows.len(), 16);
+    for first in [0, 3, 7, 13] {
+        for offset in [[0, 0], [2, 1], [1, 0]] {
+            let [x, y, n] = windows[first];
+            let body = format!("{}{}{STORE_TILE}", load_pixels([0, x, y, n], offset), wait(0));
+            let found = launch(&body, 48, images).unwrap_or_else(|f| panic!("{f}"));
+            for (number, word) in found[..48].iter().enumerate() {
+                let source = windows.get(first + number / 4).and_then(|&[x, y, n]| {
+                    let (x, y) = (x + i32::from(offset[0]), y + i32::from(offset[1]));
+                    let inside = (0..5).contains(&x) && (0..4).contains(&y);
+                    inside.then(|| ((n * 4 + y) * 5 + x) as usize * 4 + number % 4)
+                });
+                assert_eq!(*word as usize, source.unwrap_or(0), "word {number} from window {first} on, {offset:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pixels_outside_of_the_bounding_box_and_other_modes_are_faults() {
+    // Row 0 is none of -1, 1.
+    for at in [[0, -2, -1, 0], [0, 3, -1, 0], [0, -1, 0, 0]] {
+        let body = format!("{}{}{STORE_TILE}", load_pixels(at, [0, 0]), wait(0));
+        assert!(matches!(launch(&body, 48, images).expect_err("outside").kind, FaultKind::Asynchronous(_)), "{at:?}");
+    }
+    let tile = load_pixels([0, 0, 1, 0], [0, 0]).replace(".im2col", "").replace(", {0, 0};", ";");
+    let body = format!("{tile}{}{STORE_TILE}", wait(0));
+    assert!(matches!(launch(&body, 48, images).expect_err("tile").kind, FaultKind::Asynchronous(_)));
 }
 
 #[test]

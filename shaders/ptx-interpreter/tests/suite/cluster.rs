@@ -51,7 +51,7 @@ fn launch(arrivals: u32, body: &str) -> Result<Vec<u32>, Box<Fault>> {
     let words: Vec<u8> = (100..164u32).flat_map(u32::to_le_bytes).collect();
     let (dims, strides_bytes, box_dims) = (vec![16, 4], vec![64], vec![16, 4]);
     let address = memory.alloc_from(&words);
-    let map = TensorMap { address, data_type: 2, dims, strides_bytes, box_dims, swizzle: 0 };
+    let map = TensorMap { address, data_type: 2, dims, strides_bytes, box_dims, pixels: None, swizzle: 0 };
     let out = memory.alloc(1024, 256);
     let mut params = map.encode().expect("a map").to_vec();
     params.extend(out.to_le_bytes());
