@@ -1,8 +1,9 @@
 //! Taps of weights as channels of images (`cuda/convolution_fold.cu`): where pixels begin at no multiples of 16 bytes, or fill little
 //! of a stage's 64 channels.
 //!
-//! All taps of a window's row are one run of neighbours then, and of a stride as many rows as it has are one: 7 x 7 taps of 3 channels
-//! at stride 2 are 4 taps of 56. Padding becomes real.
+//! All taps of a window's row are one run of neighbours then, and of a stride as many rows as it has are one: 4 x 4 taps of 3 channels
+//! at stride 2 are 2 taps of 32. Padding becomes real. Rows that would be one more than a window has are multiplied by zeros, and what is
+//! not finite there would show: a convolution takes rows together only where they are whole; the gradient of the weights leaves such taps out.
 
 use polywarp_core::ops::{Geometry, TensorSpec, Window, pixel_pitch};
 
@@ -60,14 +61,24 @@ fn pitch_of(spec: &TensorSpec, pixels: u64) -> Option<i64> {
     if pixels == 1 { Some(0) } else { pixel_pitch(spec) }
 }
 
+/// What reads folded pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    /// Sums over taps.
+    Convolution,
+    /// Every tap is a result of its own.
+    Gradient,
+}
+
 impl Fold {
     /// As few channels as let windows begin at multiples of 16 bytes, and be whole pairs.
-    fn of(channels: u64, [height, width]: [Window; 2]) -> Option<Fold> {
+    fn of(channels: u64, [height, width]: [Window; 2], reader: Reader) -> Option<Fold> {
         if width.dilation != 1 {
             return None;
         }
         // Dilated rows stay rows.
-        let folds_rows = height.dilation == 1 && height.stride > 1;
+        let whole = height.taps < height.stride || height.taps.is_multiple_of(height.stride);
+        let folds_rows = height.dilation == 1 && height.stride > 1 && (whole || reader == Reader::Gradient);
         let (step, group) = if folds_rows { (height.stride, height.stride.min(height.taps)) } else { (1, 1) };
         let fits = |padded: &u64| {
             (padded * group * width.stride).is_multiple_of(8) && (padded * group * width.taps).is_multiple_of(2)
@@ -169,7 +180,8 @@ pub(super) fn folded(
 ) -> Option<Folded> {
     let [height, width] = windows;
     let Geometry { batch, channels, filters, .. } = *geometry;
-    let fold = Fold::of(channels, windows)?;
+    let reader = if weights.is_some() { Reader::Convolution } else { Reader::Gradient };
+    let fold = Fold::of(channels, windows, reader)?;
     let pitch = pitch_of(x, width.input * height.input * batch)?;
     let (mut plan, run) = (Plan::default(), fold.run());
     let copied = batch.checked_mul(fold.rows)?.checked_mul(fold.pitch)?;

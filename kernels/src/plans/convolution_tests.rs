@@ -137,13 +137,22 @@ fn few_channels_are_folded_and_odd_ones_must_be() {
     let [forward, input, weights] = ops(DType::F16, &[64, 224, 224, 3], 64, &[7, 7], &stem);
     let found = candidates(&forward, &Caps::h200());
     assert!(found.len() == 3 && found.iter().all(|found| found.name.ends_with("_folded")), "{found:?}");
-    // Two rows of seven taps of three channels and a zero are 56 of a stage; windows begin 32 bytes apart.
+    // Seven taps of three channels and a zero are 28 of a stage; windows begin 16 bytes apart. An eighth row would be one of x.
     let launch = found[0].plan.launches.last().unwrap();
     let (map, walk) = pixels(&launch.args[0]);
+    assert_eq!((&map.dims[..], map.strides_bytes[0]), ([28, 112, 224, 64].as_slice(), 16));
+    assert_eq!((walk.lower, walk.steps, &launch.args[8]), ([0, -3], [1, 2], &Arg::U32(7)));
+    assert_eq!(found[0].plan.launches.len(), 3);
+    // Of the weights' gradient it is a tap that is left out: two rows are one, 56 of a stage.
+    let found = candidates(&weights, &Caps::h200());
+    let (map, walk) = pixels(&found[0].plan.launches[1].args[1]);
     assert_eq!((&map.dims[..], map.strides_bytes[0]), ([56, 112, 115, 64].as_slice(), 32));
     assert_eq!((walk.lower, walk.upper, walk.steps), ([0, 0], [0, -3], [1, 1]));
-    assert_eq!(launch.args[8], Arg::U32(4));
-    assert_eq!(found[0].plan.launches.len(), 3);
+    // So it is where rows are whole: 4 x 4 taps.
+    let [even, ..] = ops(DType::F16, &[64, 224, 224, 3], 64, &[4, 4], &ConvolutionOptions::default().stride(2));
+    let found = candidates(&even, &Caps::h200());
+    let launch = found[0].plan.launches.last().unwrap();
+    assert_eq!((pixels(&launch.args[0]).0.dims[0], &launch.args[8]), (32, &Arg::U32(2)));
     // dx has pixels of six bytes.
     assert!(names(&input).is_empty());
     assert!(names(&weights).iter().all(|name| name.contains("_folded")) && !names(&weights).is_empty());
