@@ -43,6 +43,44 @@ fn check_refuses_tensor_maps_that_the_driver_refuses() {
     }
 }
 
+/// Of two images of 9 x 7 pixels of 40 channels, under windows of 3 x 3 taps.
+fn images() -> TensorMap {
+    TensorMap {
+        element: Element::F16,
+        dims: vec![40, 7, 9, 2],
+        strides_bytes: vec![80, 560, 5040],
+        box_dims: vec![64, 1000],
+        pixels: Some(Pixels { lower: [-1; 2], upper: [-1; 2], steps: [1, 2] }),
+        ..map()
+    }
+}
+
+#[test]
+fn check_refuses_maps_of_pixels_that_the_driver_refuses() {
+    assert_eq!(plan(images()).check(1), Ok(()));
+    let walk = |change: fn(&mut Pixels)| {
+        let mut pixels = images().pixels.unwrap();
+        change(&mut pixels);
+        TensorMap { pixels: Some(pixels), ..images() }
+    };
+    for wrong in [
+        walk(|pixels| pixels.lower[0] = -129),
+        walk(|pixels| pixels.upper[1] = 128),
+        walk(|pixels| pixels.steps[0] = 0),
+        walk(|pixels| pixels.steps[1] = 9),
+        // No pixel is left.
+        walk(|pixels| pixels.upper[0] = -8),
+        TensorMap { box_dims: vec![64, 1025], ..images() },
+        TensorMap { box_dims: vec![64, 1, 1, 1], ..images() },
+        TensorMap { box_dims: vec![72, 8], ..images() },
+        TensorMap { dims: vec![40, 7, 9], strides_bytes: vec![80, 560], ..images() },
+        TensorMap { pixels: None, ..images() },
+    ] {
+        let text = format!("{wrong:?}");
+        assert!(plan(wrong).check(1).is_err(), "{text}");
+    }
+}
+
 #[test]
 fn check_refuses_launches_that_do_not_fit_their_kernel() {
     let with = |change: &dyn Fn(&mut Plan)| {

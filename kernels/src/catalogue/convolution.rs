@@ -148,25 +148,36 @@ pub(crate) static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
     list
 });
 
-/// The kernel that copies taps of a row to be channels, and units and rows of its blocks.
+/// The kernel that makes channels of taps: threads along a row and rows of its blocks, elements of a thread.
 pub(crate) const FOLD: &str = "convolution_fold";
 pub(crate) const FOLD_UNITS: u32 = 64;
 pub(crate) const FOLD_ROWS: u32 = 4;
+pub(crate) const FOLD_VECTOR: u32 = 8;
+/// The kernel that makes taps of channels of weights' gradient again, and its threads.
+pub(crate) const UNFOLD: &str = "convolution_unfold";
+pub(crate) const UNFOLD_THREADS: u32 = 256;
 
-fn fold() -> KernelInfo {
+fn folding() -> [KernelInfo; 2] {
     use Param::{Address, I64, U32};
-    KernelInfo {
-        symbol: FOLD.to_owned(),
+    let of = |symbol: &str, threads, params: &[&[Param]]| KernelInfo {
+        symbol: symbol.to_owned(),
+        instance: format!("{}({symbol})", symbol.to_uppercase()),
         source: "convolution_fold.cu",
         targets: &[Target::SM_90],
-        block: [FOLD_UNITS * FOLD_ROWS, 1, 1],
+        block: [threads, 1, 1],
         starts_early: true,
-        // source, destination; rows, width, channels, columns, padded channels, pitch, padding before; strides of rows and pixels
-        params: [&[Address; 2][..], &[U32; 7], &[I64; 2]].concat(),
+        params: params.concat(),
         ..KernelInfo::default()
-    }
+    };
+    [
+        // Source, destination; images, height, width, channels, rows, columns, padded channels, group, step, pitch, padding of both axes,
+        // inverses of rows, padded channels and group, whether eight are neighbours; strides of images, rows and pixels.
+        of(FOLD, FOLD_UNITS * FOLD_ROWS, &[&[Address; 2], &[U32; 16], &[I64; 3]]),
+        // Source, destination; filters, rows, taps of both axes, channels, padded channels, group.
+        of(UNFOLD, UNFOLD_THREADS, &[&[Address; 2], &[U32; 7]]),
+    ]
 }
 
 pub(crate) fn kernels() -> Vec<KernelInfo> {
-    INSTANCES.iter().map(Instance::info).chain([fold()]).collect()
+    INSTANCES.iter().map(Instance::info).chain(folding()).collect()
 }

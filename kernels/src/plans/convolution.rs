@@ -4,7 +4,7 @@
 //! A convolution is one launch. The gradient of the input is the same with taps in reverse and weights read along their channels: one
 //! launch for each remainder of the stride, whose inputs no other reaches. The gradient of the weights is summed in slabs of outputs
 //! (`convolution_weights.rs`), which a second launch adds. What no tensor map describes, or wastes most of a stage, is folded first
-//! (`convolution_reads.rs`). Estimates are the rounds of tiles times what a stage takes to come.
+//! (`convolution_fold.rs`). Estimates are the rounds of tiles times what a stage takes to come.
 
 use polywarp_core::Op;
 use polywarp_core::ops::{Convolution, ConvolutionInput, Geometry, TensorSpec, Window, pixel_pitch};
@@ -14,6 +14,8 @@ use super::wgmma::inverse;
 use crate::catalogue::convolution::{BLOCK_K, INSTANCES, Instance, Makes};
 use crate::{Arg, Candidate, Caps, Element, Launch, Plan, Promotion, Slot, Swizzle, TensorMap, find};
 
+#[path = "convolution_fold.rs"]
+mod fold;
 #[path = "convolution_reads.rs"]
 mod reads;
 #[path = "convolution_weights.rs"]
@@ -265,8 +267,8 @@ impl Pass<'_> {
         args.extend(strides.map(|stride| Arg::I64(stride as i64)));
         args.extend(self.addends.iter().cloned());
 
-        let clocks =
-            START_CLOCKS + count.div_ceil(u64::from(self.caps.multiprocessors)) as f64 * tile_clocks(instance, steps);
+        let clocks = START_CLOCKS
+            + count.div_ceil(u64::from(self.caps.multiprocessors)) as f64 * tile_clocks(instance, steps, self.reads);
         let bytes =
             2 * (self.reads.count * self.reads.extents[0] * self.reads.extents[1] * self.reads.channels + m * n);
         let ns = self.caps.clocks_ns(clocks).max(self.caps.stream_ns(bytes) / MEMORY_SHARE);
@@ -291,9 +293,11 @@ impl Pass<'_> {
 }
 
 /// What a tile of `steps` stages takes, its end included.
-fn tile_clocks(instance: &Instance, steps: u64) -> f64 {
+fn tile_clocks(instance: &Instance, steps: u64, pixels: &Images) -> f64 {
     let (m, n) = (f64::from(instance.shape.block_m), f64::from(instance.shape.block_n));
-    let stage = (m * n / OUTPUTS_A_CLOCK).max((m + n) * 128.0 / STAGE_BYTES_A_CLOCK);
+    let slow = pixels.slowness(instance.makes);
+    let rows = if instance.makes == Makes::Weights { m + slow * n } else { slow * m + n };
+    let stage = (m * n / OUTPUTS_A_CLOCK).max(rows * 128.0 / STAGE_BYTES_A_CLOCK);
     // Two consumers that take turns hide what storing takes.
     let stored = if instance.shape.turns { 0.0 } else { m * n * 2.0 / 32.0 };
     steps as f64 * stage + stored

@@ -1,16 +1,11 @@
-//! What convolutions read, as tensor maps describe it: images, taps of weights; and images whose taps were folded into channels.
-//!
-//! Pixels must begin at multiples of 16 bytes. Where they do not, or a pixel fills little of a stage's 64 channels, x and the weights
-//! are copied first so that all taps of a row are neighbours (`cuda/convolution_fold.cu`): channels are taps times channels then, and
-//! the width has one tap.
+//! What convolutions read, as tensor maps describe it: images, and taps of weights; where they lie, or folded (`convolution_fold.rs`).
 
 use polywarp_core::ops::{Geometry, TensorSpec, Window, pixel_pitch};
 
-use crate::catalogue::convolution::{BLOCK_K, FOLD, FOLD_ROWS, FOLD_UNITS};
-use crate::{Arg, Caps, Element, Launch, Pixels, Plan, Promotion, Slot, Swizzle, TensorMap, find};
+use super::fold::{Fold, Folded, folded, pays};
+use crate::catalogue::convolution::{BLOCK_K, Makes};
+use crate::{Caps, Element, Pixels, Plan, Promotion, Slot, Swizzle, TensorMap};
 
-/// Channels up to which folding is worth timing.
-const FEW_CHANNELS: u64 = 32;
 /// Offsets of taps, and steps, that tensor maps of pixels have at most.
 const MOST_OFFSET: u64 = 255;
 const MOST_STEP: u64 = 8;
@@ -18,8 +13,8 @@ const MOST_STEP: u64 = 8;
 const STRIDE_LIMIT_BYTES: u64 = 1 << 40;
 /// Bytes at whose multiples pixels begin.
 const UNIT_BYTES: u64 = 16;
-/// Elements that folding copies in a nanosecond (a guess: its instructions decide).
-const FOLDED_PER_NS: f64 = 1500.0;
+/// Elements that folding copies in a nanosecond: its instructions decide (docs/convolution.md).
+const FOLDED_PER_NS: f64 = 700.0;
 
 /// One spatial axis: output o under tap t reads pixel `first + o stride + t dilation`.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +28,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    fn of(window: &Window) -> Axis {
+    pub fn of(window: &Window) -> Axis {
         let Window { output, taps, stride, dilation, before, .. } = *window;
         Axis { first: -(before as i64), outputs: output, stride, dilation, taps }
     }
@@ -75,10 +70,30 @@ impl Images {
         (self.slot, self.offset_bytes, self.strides_bytes[0])
     }
 
+    /// Folded ones, at the start of the first scratch buffer; elements from pixel to pixel and from row to row.
+    pub fn of_scratch(channels: u64, extents: [u64; 2], count: u64, pitches: [u64; 2]) -> Option<Images> {
+        let [pixel, row] = pitches.map(|pitch| 2 * pitch);
+        let strides_bytes = [pixel, row, row.checked_mul(extents[1])?];
+        let images = Images { slot: Slot::Scratch(0), offset_bytes: 0, channels, extents, count, strides_bytes };
+        images.is_described().then_some(images)
+    }
+
     fn is_described(&self) -> bool {
         let strides =
             self.strides_bytes.iter().all(|&bytes| bytes.is_multiple_of(UNIT_BYTES) && bytes < STRIDE_LIMIT_BYTES);
         strides && self.offset_bytes.is_multiple_of(UNIT_BYTES)
+    }
+
+    /// How many times as long as pixels of whole lines of the cache these take to come, when a stage has `BLOCK_M` or 64 of them: those of
+    /// one line come one after the other (docs/convolution.md).
+    pub fn slowness(&self, makes: Makes) -> f64 {
+        let at = match self.strides_bytes[0] {
+            ..32 => 0,
+            32..64 => 1,
+            64..128 => 2,
+            _ => 3,
+        };
+        if makes == Makes::Weights { [2.0, 1.5, 1.4, 1.3][at] } else { [6.0, 3.0, 2.0, 1.0][at] }
     }
 
     /// The map by which `pixels` pixels are read at a time, of 64 channels; `None` where windows are too large for one.
@@ -138,6 +153,12 @@ impl Taps {
         })
     }
 
+    /// Folded ones, in the second scratch buffer, `pitch` elements from tap to tap.
+    pub fn of_scratch(channels: u64, taps: u64, filters: u64, pitch: u64) -> Taps {
+        let strides_bytes = [2 * pitch, 2 * pitch * taps];
+        Taps { slot: Slot::Scratch(1), offset_bytes: 0, channels, taps, filters, strides_bytes }
+    }
+
     /// The map by which 64 channels of one tap of `filters` filters are read.
     pub fn map(&self, element: Element, filters: u32) -> TensorMap {
         TensorMap {
@@ -151,26 +172,6 @@ impl Taps {
             swizzle: Swizzle::B128,
             promotion: Promotion::B128,
         }
-    }
-}
-
-/// Taps of a row as channels.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fold {
-    /// Channels of a pixel with zeros behind them, and pixels of a row.
-    pub padded: u64,
-    columns: u64,
-    /// Elements of a row.
-    pitch: u64,
-}
-
-impl Fold {
-    /// As few channels as let windows begin at multiples of 16 bytes, and be whole pairs.
-    fn of(channels: u64, width: &Window) -> Option<Fold> {
-        let fits = |padded: &u64| (padded * width.stride).is_multiple_of(8) && (padded * width.taps).is_multiple_of(2);
-        let padded = (channels..channels + 8).find(fits)?;
-        let columns = (width.output - 1) * width.stride + width.taps;
-        Some(Fold { padded, columns, pitch: (columns * padded).next_multiple_of(8) })
     }
 }
 
@@ -235,126 +236,21 @@ impl Reads {
         })
     }
 
-    /// x, and weights where there are some, copied so that the width has one tap.
+    /// x, and weights where there are some, folded.
     pub fn folded(
         x: &TensorSpec,
         slot: Slot,
         weights: Option<(&TensorSpec, Slot)>,
-        [height, width]: [Window; 2],
+        windows: [Window; 2],
         geometry: &Geometry,
     ) -> Option<Reads> {
-        let Geometry { batch, channels, filters, .. } = *geometry;
-        if width.dilation != 1 {
-            return None;
-        }
-        let fold = Fold::of(channels, &width)?;
-        let pitch = ascending_any(x, width.input * height.input * batch)?;
-        let mut plan = Plan::default();
-        let rows = batch * height.input;
-        let x_bytes = 2 * x.layout.offset();
-        plan.scratch_bytes.push(rows.checked_mul(2 * fold.pitch)?);
-        plan.launches.push(
-            Copy {
-                rows,
-                width: width.input,
-                channels,
-                columns: fold.columns,
-                padded: fold.padded,
-                pitch: fold.pitch,
-                before: width.before,
-                row_stride: width.input as i64 * pitch,
-                pixel_stride: pitch,
-            }
-            .launch((slot, x_bytes), (Slot::Scratch(0), 0))?,
-        );
-        let row_bytes = 2 * fold.pitch;
-        let images = Images {
-            slot: Slot::Scratch(0),
-            offset_bytes: 0,
-            channels: width.taps * fold.padded,
-            extents: [width.output, height.input],
-            count: batch,
-            strides_bytes: [2 * width.stride * fold.padded, row_bytes, row_bytes.checked_mul(height.input)?],
-        };
-        if !images.is_described() {
-            return None;
-        }
-        // Filters' rows of taps, each from a multiple of 16 bytes on.
-        let taps_pitch = (width.taps * fold.padded).next_multiple_of(8);
-        if let Some((weights, of_weights)) = weights {
-            let taps = ascending_any(weights, geometry.taps() * filters)?;
-            let rows = filters * height.taps;
-            plan.scratch_bytes.push(2 * rows.checked_mul(taps_pitch)?);
-            plan.launches.push(
-                Copy {
-                    rows,
-                    width: width.taps,
-                    channels,
-                    columns: width.taps,
-                    padded: fold.padded,
-                    pitch: taps_pitch,
-                    before: 0,
-                    row_stride: width.taps as i64 * taps,
-                    pixel_stride: taps,
-                }
-                .launch((of_weights, 2 * weights.layout.offset()), (Slot::Scratch(1), 0))?,
-            );
-        }
-        let weights = Taps {
-            slot: Slot::Scratch(1),
-            offset_bytes: 0,
-            channels: width.taps * fold.padded,
-            taps: height.taps,
-            filters,
-            strides_bytes: [2 * taps_pitch, 2 * taps_pitch * height.taps],
-        };
-        let axes = [Axis { first: 0, outputs: width.output, stride: 1, dilation: 1, taps: 1 }, Axis::of(&height)];
-        Some(Reads { images, weights, axes, plan, suffix: "_folded", fold: Some(fold), copied: rows * fold.pitch })
+        let Folded { fold, images, weights, axes, plan, copied } = folded(x, slot, weights, windows, geometry)?;
+        Some(Reads { images, weights, axes, plan, suffix: "_folded", fold: Some(fold), copied })
     }
 
     /// What the copies take.
     pub fn estimate_ns(&self, caps: &Caps) -> f64 {
         let bytes = caps.stream_ns(4 * self.copied);
         if self.copied == 0 { 0.0 } else { bytes.max(self.copied as f64 / FOLDED_PER_NS) + 3000.0 }
-    }
-}
-
-/// Whether folding may pay where it need not be.
-pub(super) fn pays(geometry: &Geometry, width: &Window) -> bool {
-    geometry.channels <= FEW_CHANNELS && width.taps > 1
-}
-
-/// Elements from pixel to pixel, whichever way.
-fn ascending_any(spec: &TensorSpec, pixels: u64) -> Option<i64> {
-    if pixels == 1 { Some(0) } else { pixel_pitch(spec) }
-}
-
-/// Arguments of `convolution_fold`.
-pub(super) struct Copy {
-    pub rows: u64,
-    pub width: u64,
-    pub channels: u64,
-    pub columns: u64,
-    pub padded: u64,
-    pub pitch: u64,
-    pub before: u64,
-    pub row_stride: i64,
-    pub pixel_stride: i64,
-}
-
-impl Copy {
-    pub fn launch(&self, from: (Slot, u64), to: (Slot, u64)) -> Option<Launch> {
-        let Copy { rows, width, channels, columns, padded, pitch, before, row_stride, pixel_stride } = *self;
-        let address = |(slot, offset_bytes)| Arg::Address { slot, offset_bytes };
-        let vector = if pitch.is_multiple_of(4) { 4 } else { 1 };
-        let grid = [rows.div_ceil(u64::from(FOLD_ROWS)), pitch.div_ceil(vector).div_ceil(u64::from(FOLD_UNITS))];
-        let [x, y] = grid.map(|blocks| u32::try_from(blocks).ok());
-        let mut args = vec![address(from), address(to)];
-        for value in [rows, width, channels, columns, padded, pitch, before] {
-            args.push(Arg::U32(u32::try_from(value).ok().filter(|&value| value < 1 << 31)?));
-        }
-        args.extend([row_stride, pixel_stride].map(Arg::I64));
-        let grid = [x.filter(|&x| x < 1 << 31)?, y.filter(|&y| y <= 65_535)?, 1];
-        Some(Launch { kernel: find(FOLD)?, grid, args })
     }
 }

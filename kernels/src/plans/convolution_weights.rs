@@ -8,7 +8,8 @@ use polywarp_core::{Layout, Shape};
 
 use super::super::splitk;
 use super::super::wgmma::inverse;
-use super::reads::{Copy, Images, Reads, pays};
+use super::fold::pays;
+use super::reads::{Images, Reads};
 use super::{LAUNCH_NS, MEMORY_SHARE, START_CLOCKS, instances, raster, serves, tile_clocks, window};
 use crate::catalogue::convolution::{BLOCK_K, Instance, Makes};
 use crate::{Arg, Candidate, Caps, Element, Launch, Promotion, Slot, Swizzle, TensorMap, find};
@@ -114,24 +115,11 @@ impl Work<'_> {
             estimate_ns += SUMS_NS + 2.0 * sums_bytes as f64 / SUMS_BYTES_PER_NS;
         }
         if let Some(fold) = &self.reads.fold {
-            let (of_tap, own) = (fold.padded as i64, self.op.geometry.channels);
-            let width = channels / fold.padded;
-            let copy = Copy {
-                rows: filters * axes[1].taps,
-                width,
-                channels: own,
-                columns: width,
-                padded: own,
-                pitch: width * own,
-                before: 0,
-                row_stride: channels as i64,
-                pixel_stride: of_tap,
-            };
-            plan.launches.push(copy.launch(result, output)?);
+            plan.launches.push(fold.unfold(result.0, output, filters)?);
             estimate_ns += SUMS_NS;
         }
         let rounds = (count * slabs).div_ceil(processors) as f64;
-        let busy_ns = caps.clocks_ns(START_CLOCKS + rounds * tile_clocks(self.instance, slab_tiles));
+        let busy_ns = caps.clocks_ns(START_CLOCKS + rounds * tile_clocks(self.instance, slab_tiles, images));
         let read = 2 * (self.outputs * filters + images.count * images.extents[0] * images.extents[1] * channels);
         estimate_ns += busy_ns.max(caps.stream_ns(read) / MEMORY_SHARE);
         let cut = if slabs > 1 { format!("_slabs{slabs}") } else { String::new() };

@@ -60,6 +60,7 @@ pub(super) const SAMPLE: &[&str] = &[
     "pack_b8",
     "reduce_parts_f32",
     "split_f16_",
+    "splitk_f32_f16",
     "splitk_f32_f32",
 ];
 

@@ -200,6 +200,8 @@ fn whole_vectors(cases: &mut Vec<Case>) {
         (windows(&[5, 4]).padding(&[[4, 4], [6, 3]]), vec![1, 5, 6, 8], 8),
         (windows(&[2, 2]).stride(&[3]), vec![1, 8, 7, 8], 8),
         (windows(&[3]).padding(&[[1, 0]]), vec![2, 17, 16], 8),
+        // Long enough for slabs of outputs.
+        (windows(&[2]).padding(&[[0, 1]]), vec![1, 600, 8], 8),
         (three(), vec![1, 6, 5, 72], 136),
         (three().stride(&[2, 1]), vec![1, 13, 29, 8], 72),
         // Taps become channels; y's pixels begin anywhere.
