@@ -314,13 +314,10 @@ impl Tensor {
         let mut dims = [self.dims(), &[size]].concat();
         dims[axis] = count;
         if self.track().is_some() {
-            let at = Expr::index().cast(DType::U32);
-            let at = at.clone() / size as i64 * step as i64 + at % size as i64;
-            let at = Tensor::generate(self.device(), "sliding_windows", DType::U32, [count * size], &at)?;
-            let mut apart = self.dims().to_vec();
-            apart.splice(axis..=axis, [count, size]);
-            let order: Vec<usize> = (0..=self.rank()).filter(|&other| other != axis + 1).chain([axis + 1]).collect();
-            return self.index_select(&at, axis)?.reshape(apart)?.permute(&order);
+            let reach = (count - 1) * step + 1;
+            let elements = (0..size).map(|first| self.slice_step(axis, first..first + reach, step as i64));
+            let elements = elements.collect::<Result<Vec<_>>>()?;
+            return Tensor::stack(&elements.iter().collect::<Vec<_>>(), self.rank());
         }
         let own = self.layout().strides()[axis];
         let mut strides = [self.layout().strides(), &[own]].concat();

@@ -9,13 +9,12 @@ fn vector(device: &Device, x: &[f32]) -> Tensor {
 }
 
 /// The gradient of the sum of what `f` gives, each element times its number from 1.
-fn gradient(x: &[f32], dims: &[u64], f: impl Fn(&Tensor) -> Result<Tensor>) -> Vec<f32> {
-    let device = Device::cpu();
+fn gradient(device: &Device, x: &[f32], dims: &[u64], f: impl Fn(&Tensor) -> Result<Tensor>) -> Vec<f32> {
     let tape = Tape::new();
-    let watched = tape.watch(&Tensor::from_slice(&device, x, dims).unwrap()).unwrap();
+    let watched = tape.watch(&Tensor::from_slice(device, x, dims).unwrap()).unwrap();
     let y = f(&watched).unwrap();
     let weights: Vec<f32> = (1..=y.elements()).map(|i| i as f32).collect();
-    let weights = Tensor::from_slice(&device, &weights, *y.shape()).unwrap();
+    let weights = Tensor::from_slice(device, &weights, *y.shape()).unwrap();
     let loss = y.mul(&weights).unwrap().sum(&[]).unwrap();
     let gradients = tape.backward(&loss).unwrap();
     gradients.of(&watched).unwrap().to_vec().unwrap()
@@ -23,8 +22,8 @@ fn gradient(x: &[f32], dims: &[u64], f: impl Fn(&Tensor) -> Result<Tensor>) -> V
 
 #[test]
 fn gradients_of_views_and_moves_add_up_by_element() {
-    let x = [1.0, 2.0, 3.0, 4.0];
-    let of = |f: &dyn Fn(&Tensor) -> Result<Tensor>| gradient(&x, &[4], f);
+    let (device, x) = (Device::cpu(), [1.0, 2.0, 3.0, 4.0]);
+    let of = |f: &dyn Fn(&Tensor) -> Result<Tensor>| gradient(&device, &x, &[4], f);
     // Windows [0, 1, 2] and [1, 2, 3] share two elements.
     assert_eq!(of(&|x| x.sliding_windows(3, 1, 0)), [1.0, 6.0, 8.0, 6.0]);
     assert_eq!(of(&|x| Tensor::cat(&[x, x], 0)), [6.0, 8.0, 10.0, 12.0]);
@@ -35,7 +34,7 @@ fn gradients_of_views_and_moves_add_up_by_element() {
     // Positions 1 to 7 hold elements 1, 0, 1, 2, 3, 2, 1.
     assert_eq!(of(&|x| x.pad(&[(1, 2)], PadMode::Reflect)), [2.0, 11.0, 10.0, 5.0]);
     assert_eq!(of(&|x| x.diag(1)), [2.0, 8.0, 14.0, 20.0]);
-    let of_matrix = |f: &dyn Fn(&Tensor) -> Result<Tensor>| gradient(&x, &[2, 2], f);
+    let of_matrix = |f: &dyn Fn(&Tensor) -> Result<Tensor>| gradient(&device, &x, &[2, 2], f);
     assert_eq!(of_matrix(&|x| x.tril(0)), [1.0, 0.0, 3.0, 4.0]);
     assert_eq!(of_matrix(&|x| x.diagonal(0, 0, 1)), [1.0, 0.0, 0.0, 2.0]);
     assert_eq!(of_matrix(&|x| x.sliding_windows(2, 1, 1)), [1.0, 2.0, 3.0, 4.0]);
@@ -46,15 +45,15 @@ fn gradients_of_indexing_go_where_elements_came_from() {
     let x = [1.0, 2.0, 3.0, 4.0];
     let device = Device::cpu();
     let mask = Tensor::from_slice(&device, &[true, false, true, true], [4]).unwrap();
-    assert_eq!(gradient(&x, &[4], |x| x.masked_select(&mask)), [1.0, 0.0, 2.0, 3.0]);
-    assert_eq!(gradient(&x, &[4], |x| x.masked_fill(&mask, 9.0)), [0.0, 2.0, 0.0, 0.0]);
+    assert_eq!(gradient(&device, &x, &[4], |x| x.masked_select(&mask)), [1.0, 0.0, 2.0, 3.0]);
+    assert_eq!(gradient(&device, &x, &[4], |x| x.masked_fill(&mask, 9.0)), [0.0, 2.0, 0.0, 0.0]);
     let at = Tensor::from_slice(&device, &[1i32, 1, 0], [3]).unwrap();
-    assert_eq!(gradient(&x, &[2, 2], |x| x.index_select(&at, 1)), [3.0, 3.0, 6.0, 9.0]);
+    assert_eq!(gradient(&device, &x, &[2, 2], |x| x.index_select(&at, 1)), [3.0, 3.0, 6.0, 9.0]);
     // Rows 1 and 1 put: the second stays.
     let zeros = Tensor::zeros(&device, DType::F32, [3, 2]).unwrap();
     let rows = Tensor::from_slice(&device, &[1i32, 1], [2]).unwrap();
-    assert_eq!(gradient(&x, &[2, 2], |x| zeros.index_put(&[&rows], x, ScatterFn::Set)), [0.0, 0.0, 3.0, 4.0]);
-    assert_eq!(gradient(&x, &[2, 2], |x| zeros.index_put(&[&rows], x, ScatterFn::Sum)), [3.0, 4.0, 3.0, 4.0]);
+    assert_eq!(gradient(&device, &x, &[2, 2], |x| zeros.index_put(&[&rows], x, ScatterFn::Set)), [0.0, 0.0, 3.0, 4.0]);
+    assert_eq!(gradient(&device, &x, &[2, 2], |x| zeros.index_put(&[&rows], x, ScatterFn::Sum)), [3.0, 4.0, 3.0, 4.0]);
 }
 
 #[test]

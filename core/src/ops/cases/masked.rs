@@ -1,8 +1,8 @@
-//! Cases of elements by a mask: every dtype, none, all, more and fewer than there is room for, several blocks.
+//! Cases of elements and positions by a mask: every dtype, none, all, more and fewer than there is room for, several blocks.
 
 use super::{add, unique};
 use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
-use crate::ops::{MaskedScatter, MaskedSelect, Missing};
+use crate::ops::{MaskedScatter, MaskedSelect, Missing, Nonzero};
 use crate::{DType, Op, Result};
 
 const FAMILY: &str = "masked";
@@ -20,6 +20,10 @@ fn select(dtype: DType, kind: LayoutKind, dims: &[u64], count: u64, missing: Mis
 fn scatter(dtype: DType, kind: LayoutKind, dims: &[u64], count: u64) -> Result<Op> {
     let source = kind.spec(dtype, &[count])?;
     placed(MaskedScatter::new(kind.spec(dtype, dims)?, kind.spec(DType::Bool, dims)?, source)?.into())
+}
+
+fn nonzero(kind: LayoutKind, dims: &[u64], count: u64) -> Result<Op> {
+    placed(Nonzero::new(kind.spec(DType::Bool, dims)?, count)?.into())
 }
 
 pub(crate) fn cases(level: Level) -> Vec<Case> {
@@ -45,6 +49,16 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     add(&mut cases, FAMILY, select(DType::F64, LayoutKind::Dense, &[3, 0], 3, Missing::Nan), &[bits; 2]);
     add(&mut cases, FAMILY, select(DType::F32, LayoutKind::Dense, &[9], 0, Missing::Nan), &[bits; 2]);
     add(&mut cases, FAMILY, scatter(DType::F32, LayoutKind::Dense, &[], 0), &[bits, Values::Constant(1.0), bits]);
+    let counts = level.list(&[(17, 4), (255, 300), (4096, 9000), (12_289, 7000)], &[(1_048_583, 600_000)]);
+    for (elements, count) in counts {
+        for mask in [bits, Values::Constant(0.0), Values::Constant(1.0)] {
+            add(&mut cases, FAMILY, nonzero(LayoutKind::Dense, &[elements], count), &[mask]);
+        }
+    }
+    add(&mut cases, FAMILY, nonzero(LayoutKind::Offset, &[70, 3, 5], 1050), &[bits]);
+    add(&mut cases, FAMILY, nonzero(LayoutKind::Dense, &[], 1), &[Values::Constant(1.0)]);
+    add(&mut cases, FAMILY, nonzero(LayoutKind::Dense, &[0, 3], 4), &[bits]);
+    add(&mut cases, FAMILY, nonzero(LayoutKind::Dense, &[9], 0), &[bits]);
     unique(cases)
 }
 
@@ -53,6 +67,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     let count = (elements / 2).max(1);
     let ops = [
         ("half chosen f32", select(DType::F32, LayoutKind::Dense, &[elements], count, Missing::Nan)),
+        ("half found", nonzero(LayoutKind::Dense, &[elements], count)),
         ("half put f32", scatter(DType::F32, LayoutKind::Dense, &[elements], count)),
     ];
     let case = |(name, op): (&str, Result<Op>)| Some(BenchCase::new(name, Suite::Elementwise, op.ok()?, Metric::Bytes));

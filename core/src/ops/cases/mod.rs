@@ -26,7 +26,6 @@ pub mod layer_norm;
 pub mod logsumexp;
 pub mod masked;
 pub mod matmul;
-pub mod nonzero;
 pub mod pad;
 pub mod pool;
 pub mod quantize;
