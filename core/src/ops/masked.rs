@@ -43,11 +43,9 @@ pub struct MaskedScatter {
 
 /// Refuses operands that are not dense, of several dtypes or shapes, and longer than positions count.
 fn check(op: &'static str, [input, mask, vector, output]: [&TensorSpec; 4]) -> Result<()> {
-    mask.dtype.eq(&DType::Bool).then_some(()).ok_or(Error::DTypeMismatch {
-        op,
-        expected: DType::Bool,
-        got: mask.dtype,
-    })?;
+    if mask.dtype != DType::Bool {
+        return Err(Error::DTypeMismatch { op, expected: DType::Bool, got: mask.dtype });
+    }
     for got in [vector.dtype, output.dtype] {
         if got != input.dtype {
             return Err(Error::DTypeMismatch { op, expected: input.dtype, got });

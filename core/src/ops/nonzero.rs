@@ -3,7 +3,7 @@
 //! The number of results is the caller's, so that shapes do not depend on data and a recording can have it; where fewer are true, the
 //! rest is `u32::MAX`, which is no position. No atomics reach the result: places are prefix sums, the same at each run.
 
-use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
+use super::{Arithmetic, Op, Operand, Operation, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, Layout, Result, Scalar, Shape};
@@ -90,9 +90,5 @@ impl Operation for Nonzero {
 
     fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(Nonzero { output, ..self.clone() }.into())
-    }
-
-    fn sample(&self) -> Result<Option<Sample>> {
-        Ok(None)
     }
 }

@@ -142,7 +142,7 @@ impl Scatter {
         Ok(graph.apply(op, &[numbers, at, source])?.swap_remove(0))
     }
 
-    /// For each position the number at its place; `missing` where it has none.
+    /// For each position the number at its place; zero where it has none.
     fn there(&self, graph: &mut Builder, numbers: Value, at: Value) -> Result<Value> {
         let op = Gather::new(numbers.spec(), at.spec(), self.axis, Missing::Zero)?;
         Ok(graph.apply(op, &[numbers, at])?.swap_remove(0))

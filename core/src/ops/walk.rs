@@ -36,7 +36,7 @@ impl Walk {
         merged(dims, &views.iter().map(Vec::as_slice).collect::<Vec<_>>())
     }
 
-    /// Makes the kept dimension and the one behind it one, if all views step evenly there: how many indices of it one was then.
+    /// Merges the kept dimension with the one behind it, if all views step evenly there, and gives the extent that the latter had.
     pub(crate) fn join_inner(&mut self) -> Option<u64> {
         let inner = *self.dims.get(self.axis + 1)?;
         let step = i64::try_from(inner).ok()?;

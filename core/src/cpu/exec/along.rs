@@ -63,7 +63,7 @@ fn gather_words<T: Pod + Send + Sync>(op: &Gather, input: &[T], indices: &[u32],
 
 pub(crate) fn scatter(op: &Scatter, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     if op.function == ScatterFn::Set {
-        return for_size!(op.output.dtype.size_bytes(), T => put::<T, T>(op, inputs, output, (|x| x, |x| x), |_, x| x));
+        return for_size!(op.output.dtype.size_bytes(), T => put::<T, T>(op, inputs, output, |x| x, |x| x, |_, x| x));
     }
     let keeps = op.function.chooses();
     match op.output.dtype {
@@ -93,7 +93,7 @@ where
         ScatterFn::Max => T::Acc::maximum,
         ScatterFn::Min => T::Acc::minimum,
     };
-    put::<T, T::Acc>(op, inputs, output, (T::widen, narrow), step)
+    put::<T, T::Acc>(op, inputs, output, T::widen, narrow, step)
 }
 
 /// Lines of the result by themselves, each over its positions in order.
@@ -101,7 +101,8 @@ fn put<T, A>(
     op: &Scatter,
     inputs: &[&[u8]],
     output: &mut [u8],
-    (widen, narrow): (fn(T) -> A, fn(A) -> T),
+    widen: fn(T) -> A,
+    narrow: fn(A) -> T,
     step: fn(A, A) -> A,
 ) -> Done
 where
