@@ -13,26 +13,34 @@ pub mod attention;
 mod batch_norm;
 mod binary;
 pub(crate) mod cases;
+mod cat;
 pub(crate) mod convolution;
 mod copy;
 mod cross_entropy;
+mod gather;
 mod grouped_matmul;
 mod layer_norm;
 mod logsumexp;
 mod map;
+mod masked;
 mod matmul;
 mod matmul_parts;
+mod nonzero;
+mod pad;
 pub(crate) mod pool;
 mod random;
 mod reduce;
 mod reduced_matmul;
 mod sample;
+mod scatter;
 mod scatter_add;
+mod searchsorted;
 mod softmax;
 pub mod sparse24;
 mod sparse_matmul;
-mod take;
+pub(crate) mod take;
 mod unary;
+mod walk;
 
 pub use argreduce::{ArgReduce, ArgReduceFn};
 pub use attention::{
@@ -41,26 +49,34 @@ pub use attention::{
 };
 pub use batch_norm::{BatchNorm, BatchNormalised};
 pub use binary::{BinaryFn, CompareFn};
+pub use cat::{Cat, CatWalk};
 pub use convolution::{
     Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Geometry, Window, pixel_pitch,
 };
 pub use copy::Copy;
 pub use cross_entropy::{CrossEntropy, CrossEntropyOptions, Losses};
+pub use gather::Gather;
 pub use grouped_matmul::{GroupedMatmul, GroupedMatmulDims};
 pub use layer_norm::LayerNorm;
 pub use logsumexp::LogSumExp;
 pub use map::Map;
+pub use masked::{MaskedScatter, MaskedSelect};
 pub use matmul::{Matmul, MatmulDims, ScaleBlocks};
+pub use nonzero::Nonzero;
+pub use pad::{Pad, PadAxis, PadMode};
 pub use pool::{Divisor, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, PoolOptions};
 pub use random::{Distribution, Random, philox4x32_10};
 pub use reduce::{Reduce, ReduceFn};
 pub use reduced_matmul::ReducedMatmul;
+pub use scatter::{Scatter, ScatterFn};
 pub use scatter_add::ScatterAdd;
+pub use searchsorted::{SearchSide, SearchSorted};
 pub use softmax::{Softmax, SoftmaxFn};
 pub use sparse_matmul::SparseMatmul;
 pub use sparse24::{Compress24, Decompress24, Part24};
 pub use take::{Missing, Take};
 pub use unary::UnaryFn;
+pub use walk::Walk;
 
 use crate::harness::{BenchCase, BenchSize, Case, Level};
 pub use crate::operation::{Arithmetic, Content, Cost, Facts, HostError, Op, Operand, Operation, Role, Sample};
@@ -135,6 +151,7 @@ registry! {
     "batch_norm" batch_norm "channels less their mean over their deviation, over all other axes, with factors and addends",
     "binary" binary "add, sub, mul, div, rem, pow, max, min, and, or, xor, broadcast",
     "cast" cast "conversion between dtypes",
+    "cat" cat "tensors one behind the other along an axis (concatenation, stacks)",
     "clamp" clamp "values limited to an interval",
     "compare" compare "eq, ne, lt, le, gt, ge, broadcast",
     "convolution" convolution "convolutions of one to three spatial axes, grouped and transposed, with a fused epilogue, and their gradients",
@@ -143,16 +160,21 @@ registry! {
     "dropout" dropout "random bits and uniform numbers as steps of a program, and elements dropped by them",
     "expr" expr "several elementwise steps fused in one kernel",
     "fill" fill "one value everywhere",
+    "gather" gather "elements along an axis by indices (take_along_axis, index_select)",
     "grouped_matmul" grouped_matmul "runs of rows times the matrix of their group (mixture of experts), with a fused epilogue",
     "layer_norm" layer_norm "rows less their mean over their deviation, with factors and addends",
     "logsumexp" logsumexp "logarithm of the sum of exponentials along an axis",
+    "masked" masked "elements chosen by a mask, put where it is true, and where that is (nonzero)",
     "matmul" matmul "matrix products, batched and broadcast, with a fused epilogue",
+    "pad" pad "padding with a number, edges, reflections or the whole again; cropping, rolling, tiling",
     "pool" pool "maxima and averages of windows of one to three spatial axes, adaptive and global, and their gradients",
     "quantize" quantize "8-bit steps of floats by scales, and back",
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",
     "reduce" reduce "sum, mean, prod, max, min, any, all over axes",
     "reduced_matmul" reduced_matmul "sum, mean, max, min, abs_max of the rows or columns of a product that is not kept",
+    "scatter" scatter "elements set, added, multiplied or compared along an axis where indices name",
     "scatter_add" scatter_add "sums of rows by the place that indices name",
+    "searchsorted" searchsorted "where numbers belong among sorted ones (bucketize)",
     "softmax" softmax "softmax and log-softmax along an axis",
     "sparse24" sparse24 "2:4 compression: two of four neighbours, and products with what was compressed",
     "take" take "rows of a table by indices (embedding)",

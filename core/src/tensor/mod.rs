@@ -2,11 +2,14 @@
 //!
 //! A [`Tensor`] is a device, a shared buffer, a dtype and a [`Layout`]; clones and views share the buffer. Every operation
 //! returns a new tensor and is checked before the device sees it. Nothing waits for the device until a result is read.
-//! Views are in `view.rs`, arithmetic in `math.rs`, products, reductions and random numbers in `compute.rs`, grouped products in
+//! Views are in `view.rs`, what joins and moves elements in `join.rs`, what is made by position in `fill.rs`, indexing in `along.rs`, arithmetic in `math.rs`, products, reductions and random numbers in `compute.rs`, grouped products in
 //! `grouped.rs`, programs of several results and updates in place in `update.rs`, 8-bit tensors with scales in `quantize.rs`, 2:4 compressed ones in `sparse24.rs`.
 
+mod along;
 mod compute;
+mod fill;
 mod grouped;
+mod join;
 mod math;
 pub(crate) mod quantize;
 mod sparse24;
@@ -15,6 +18,7 @@ mod view;
 
 pub use compute::MatmulOptions;
 pub use grouped::GroupedMatmulOptions;
+pub use join::MeshOrder;
 pub use quantize::{Granularity, Quantized};
 pub use sparse24::Sparse24;
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::{Error, IntoShape, Layout, Result, Shape, Tensor};
 
 impl Tensor {
-    fn with_layout(&self, layout: Layout) -> Tensor {
+    pub(super) fn with_layout(&self, layout: Layout) -> Tensor {
         Tensor { layout, ..self.clone() }
     }
 

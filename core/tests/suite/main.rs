@@ -16,6 +16,7 @@ mod exact_integers;
 mod fit;
 mod harness_can_fail;
 mod layout_properties;
+mod moves;
 #[cfg(feature = "cpu")]
 mod recording;
 #[cfg(all(feature = "cpu", target_os = "linux"))]

@@ -2,9 +2,9 @@
 
 use polywarp_core::graph::RowProgram;
 use polywarp_core::ops::{
-    ArgReduce, Attention, AttentionGradient, Compress24, Convolution, ConvolutionInput, ConvolutionWeights, Copy,
-    Decompress24, GroupedMatmul, Map, Matmul, Pool, PoolChosen, PoolGradient, Random, Reduce, ReducedMatmul,
-    ScatterAdd, Softmax, SparseMatmul, Take,
+    ArgReduce, Attention, AttentionGradient, Cat, Compress24, Convolution, ConvolutionInput, ConvolutionWeights, Copy,
+    Decompress24, Gather, GroupedMatmul, Map, MaskedScatter, MaskedSelect, Matmul, Nonzero, Pad, Pool, PoolChosen,
+    PoolGradient, Random, Reduce, ReducedMatmul, Scatter, ScatterAdd, SearchSorted, Softmax, SparseMatmul, Take,
 };
 use polywarp_core::{Op, Result};
 
@@ -34,6 +34,12 @@ macro_rules! kernels {
     };
 }
 
+// Kernels of `elements`.
+mod cat;
+mod gather;
+mod pad;
+mod scatter;
+mod searchsorted;
 // Its kernels are those of matrix products.
 mod grouped_matmul;
 // Its kernels are those of matrix products and of reductions.
@@ -46,7 +52,9 @@ kernels! {
     attention,
     convolution,
     copy,
+    elements,
     map,
+    masked,
     matmul,
     pool,
     random,
@@ -95,22 +103,30 @@ planners! {
     ArgReduce: argreduce::plan;
     Attention: attention::forward, attention::forward_candidates;
     AttentionGradient: attention::backward, attention::backward_candidates;
+    Cat: cat::plan;
     Compress24: sparse24::compress;
     Convolution: convolution::forward_plan, convolution::forward;
     ConvolutionInput: convolution::input_plan, convolution::input;
     ConvolutionWeights: convolution::weights_plan, convolution::weights;
     Copy: copy::plan;
     Decompress24: sparse24::decompress;
+    Gather: gather::plan;
     GroupedMatmul: grouped_matmul::plan, grouped_matmul::candidates;
     Map: map::plan;
+    MaskedScatter: masked::scatter;
+    MaskedSelect: masked::select;
     Matmul: matmul::plan, matmul::candidates;
+    Nonzero: masked::nonzero;
+    Pad: pad::plan;
     Pool: pool::pool;
     PoolChosen: pool::chosen;
     PoolGradient: pool::gradient;
     Random: random::plan;
     Reduce: reduce::plan;
     ReducedMatmul: reduced_matmul::plan, reduced_matmul::candidates;
+    Scatter: scatter::plan;
     ScatterAdd: scatter_add::plan;
+    SearchSorted: searchsorted::plan;
     Softmax: softmax::plan;
     SparseMatmul: sparse24::multiply, sparse24::candidates;
     Take: take::plan;

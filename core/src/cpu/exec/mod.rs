@@ -4,14 +4,17 @@
 //! Nothing in this folder can fail but for want of working memory ([`Short`](super::scratch::Short)): the op's constructor and
 //! [`crate::Device::execute`] have checked every request.
 
+pub(crate) mod along;
 pub(crate) mod argreduce;
 pub(crate) mod attention;
 pub(crate) mod convolution;
 pub(crate) mod copy;
 mod gather;
 pub(crate) mod grouped_matmul;
+pub(crate) mod join;
 mod lanes;
 pub(crate) mod map;
+pub(crate) mod masked;
 pub(crate) mod matmul;
 pub(crate) mod pool;
 pub(crate) mod random;

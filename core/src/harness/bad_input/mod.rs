@@ -6,6 +6,7 @@
 //! requests themselves are in the files beside this one.
 
 mod dtypes;
+mod moves;
 mod parameters;
 mod shapes;
 mod storage;
@@ -43,6 +44,11 @@ const ROWS: &[(&str, Test)] = &[
     ("grouped product of the wrong ranks, shapes or dtypes", parameters::grouped_matmul),
     ("reduced product over a batch, by another function, of 16 bits", parameters::matmul_reduce),
     ("rows by indices of the wrong dtype or shape", parameters::rows_by_index),
+    ("joins of nothing, and of the wrong shapes, axes or dtypes", moves::joins),
+    ("padding and rolling of the wrong axes, amounts or numbers", moves::pads),
+    ("triangles, diagonals, ranges, masks and bits that do not fit", moves::by_position),
+    ("indexing along the wrong axes, by the wrong shapes or dtypes", moves::along_axes),
+    ("positions outside of an axis", moves::positions),
     ("convolutions of the wrong windows, groups, shapes or dtypes", windows::convolutions),
     ("pools of the wrong windows, paddings or divisors", windows::pools),
     ("ends of groups out of order or out of range", parameters::group_ends),

@@ -4,9 +4,10 @@ use super::add;
 use crate::generator::dropped;
 use crate::harness::{Case, LayoutKind, Values, output};
 use crate::ops::{
-    Attention, AttentionDropout, BatchNorm, Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights,
-    Copy, CrossEntropy, Divisor, Geometry, LayerNorm, LogSumExp, Map, Matmul, Missing, Pool, PoolChosen, PoolFn,
-    PoolGeometry, PoolGradient, PoolOptions, Reduce, ReduceFn, ScatterAdd, Softmax, SoftmaxFn, Take,
+    Attention, AttentionDropout, BatchNorm, Cat, Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights,
+    Copy, CrossEntropy, Divisor, Gather, Geometry, LayerNorm, LogSumExp, Map, MaskedScatter, MaskedSelect, Matmul,
+    Missing, Pad, PadMode, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, PoolOptions, Reduce, ReduceFn,
+    Scatter, ScatterAdd, ScatterFn, Softmax, SoftmaxFn, Take,
 };
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
 
@@ -154,6 +155,7 @@ fn cases() -> Vec<Case> {
     }
     let op = || ScatterAdd::new(dense(&[2, 5, 3])?, indices()?, 4);
     add(&mut cases, "scatter_add", op(), &[Values::Normal, Values::Integers(-1, 5)]);
+    moves(&mut cases);
     convolutions(&mut cases);
     pools(&mut cases);
     for kind in [LayoutKind::Transposed, LayoutKind::Reversed, LayoutKind::BroadcastInner] {
@@ -184,6 +186,42 @@ fn cases() -> Vec<Case> {
         }
     }
     cases
+}
+
+/// Joins of several operands; padding of every mode, less than a period of it and more, and what is left out.
+fn moves(cases: &mut Vec<Case>) {
+    let op = || Cat::new(vec![dense(&[2, 3])?, LayoutKind::Transposed.spec(F64, &[2, 1])?, dense(&[2, 4])?], 1);
+    add(cases, "cat", op(), &[Values::Normal; 3]);
+    for mode in PadMode::ALL {
+        for (n, before, to) in [(4, 1, 6), (4, -1, 2), (4, 9, 17), (1, 2, 4), (2, 3, 8), (3, 5, 4), (3, -7, 9)] {
+            let op = || Pad::new(dense(&[2, n, 2])?, mode, vec![0, before, 0], &[2, to, 2], 0);
+            add(cases, "pad", op(), &[Values::Normal]);
+        }
+        let op = || Pad::new(LayoutKind::BroadcastOuter.spec(F64, &[2, 3])?, mode, vec![1, 2], &[4, 3], 0);
+        add(cases, "pad", op(), &[Values::Normal]);
+    }
+    // Positions that come twice, and that are none.
+    for (axis, at) in [(0, [5, 3, 2]), (1, [2, 7, 2]), (2, [2, 3, 4])] {
+        let indices = || LayoutKind::Dense.spec(DType::I32, &at);
+        let places = Values::Integers(-1, 3);
+        let x = || LayoutKind::Transposed.spec(F64, &[2, 3, 2]);
+        let op = || Gather::new(x()?, indices()?, axis, Missing::Zero);
+        add(cases, "gather", op(), &[Values::Normal, places]);
+        for function in ScatterFn::ALL.into_iter().filter(|&function| function != ScatterFn::Prod) {
+            let op = || Scatter::new(function, x()?, indices()?, dense(&at)?, axis);
+            add(cases, "scatter", op(), &[Values::Normal, places, Values::Normal]);
+        }
+    }
+    let mask = || LayoutKind::Dense.spec(DType::Bool, &[4, 5]);
+    for count in [3, 20] {
+        let op = || MaskedSelect::new(dense(&[4, 5])?, mask()?, Missing::Zero, count);
+        add(cases, "masked", op(), &[Values::Normal, Values::RandomBits]);
+        let op = || MaskedScatter::new(dense(&[4, 5])?, mask()?, dense(&[count])?);
+        add(cases, "masked", op(), &[Values::Normal, Values::RandomBits, Values::Normal]);
+    }
+    let repeated = || LayoutKind::BroadcastInner.spec(DType::I32, &[3, 2]);
+    let op = || Gather::new(LayoutKind::BroadcastOuter.spec(F64, &[4, 2])?, repeated()?, 0, Missing::Zero);
+    add(cases, "gather", op(), &[Values::Normal, Values::Integers(0, 3)]);
 }
 
 /// Convolutions with windows of every kind, one tap, an epilogue; and both gradients.
@@ -297,6 +335,7 @@ mod tests {
             // An extremum that is none of the elements has no place to go, as other numbers than results have here. Each input doubles
             // the subsets.
             let is_extremum = ["max", "min", "abs_max"].contains(&case.op.name()) && case.op.is::<Reduce>();
+            let is_extremum = is_extremum || ["scatter_max", "scatter_min"].contains(&case.op.name());
             if values.len() <= 5 && !is_extremum {
                 prove_one(second.into(), &values);
             }

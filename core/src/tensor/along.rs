@@ -1,0 +1,327 @@
+//! Elements by position: gathered and scattered along an axis, put at several axes' positions, chosen by a mask; and windows, which
+//! are views.
+
+use crate::ops::take::{check_rows, positions};
+use crate::ops::{Gather, MaskedScatter, MaskedSelect, Missing, Nonzero, ReduceFn, Scatter, ScatterFn};
+use crate::{CompareFn, DType, Error, Expr, Layout, Result, Shape, Tensor};
+
+impl Tensor {
+    /// `y[.., i, ..] = x[.., indices[.., i, ..], ..]` along `axis`: of the shape of `indices` (i32 or u32, others are converted), which is
+    /// broadcast to this tensor's extents along all other axes. Positions that are none of the axis, negative ones among them, give NaN
+    /// in floats and zeros in other dtypes. The standard's and NumPy's `take_along_axis`, PyTorch's `gather`.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1i32, 2, 3, 4, 5, 6], [2, 3])?;
+    /// let at = Tensor::from_slice(&device, &[2u32, 0, 1, 9], [2, 2])?;
+    /// assert_eq!(x.gather(&at, 1)?.to_vec::<i32>()?, [3, 1, 5, 0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Gather::new`]; [`Error::UndefinedForDType`] for indices that are floats or bool; [`Error::DeviceMismatch`]; memory errors of
+    /// the device.
+    pub fn gather(&self, indices: &Tensor, axis: usize) -> Result<Tensor> {
+        let indices = self.along("gather", &positions("gather", indices)?, axis)?;
+        let op = Gather::new(self.spec(), indices.spec(), axis, Missing::Nan)?;
+        Ok(Tensor::apply(self.device(), op, &[self, &indices])?.swap_remove(0))
+    }
+
+    /// `x` broadcast to this tensor's extents but for those of `axis`.
+    fn along(&self, op: &'static str, x: &Tensor, axis: usize) -> Result<Tensor> {
+        let axis = self.shape().axis(axis)?;
+        if x.rank() != self.rank() {
+            return Err(Error::shape_mismatch(op, self.shape(), x.shape(), None));
+        }
+        let mut dims = self.dims().to_vec();
+        dims[axis] = x.dims()[axis];
+        x.broadcast_to(dims)
+    }
+
+    /// The indices `indices` (a vector) along `axis`, in their order. The standard's and NumPy's `take` with an axis, PyTorch's
+    /// `index_select`. Positions that are none give NaN or zeros, as with [`Tensor::gather`].
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1i32, 2, 3, 4, 5, 6], [2, 3])?;
+    /// let at = Tensor::from_slice(&device, &[2u32, 2, 0], [3])?;
+    /// assert_eq!(x.index_select(&at, 1)?.to_vec::<i32>()?, [3, 3, 1, 6, 6, 4]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for indices of another rank than 1; as [`Tensor::gather`].
+    pub fn index_select(&self, indices: &Tensor, axis: usize) -> Result<Tensor> {
+        let axis = self.shape().axis(axis)?;
+        if indices.rank() != 1 {
+            let reason = format!("index_select takes a vector of them, not {:?}", indices.dims());
+            return Err(Error::InvalidArgument { what: "indices", reason });
+        }
+        if axis == 0 && check_rows("index_select", &self.spec()).is_ok() {
+            return self.take(indices);
+        }
+        let mut dims = vec![1; self.rank()];
+        dims[axis] = indices.elements();
+        self.gather(&indices.reshape(dims)?, axis)
+    }
+
+    /// This tensor with elements of `source` put along `axis` where `indices` say: for i in order, `y[.., indices[.., i, ..], ..]` becomes
+    /// what `function` makes of it and `source[.., i, ..]`. Positions that are none of the axis are left out. The last one of equal
+    /// positions is set, and sums have the same bits at each run. PyTorch's `scatter` and `scatter_reduce`.
+    ///
+    /// `indices` (i32 or u32, others are converted) and `source` are broadcast to this tensor's extents along all other axes, and `source` to
+    /// `indices` along `axis`. On GPUs the time grows with the product of this axis and the positions along it.
+    ///
+    /// ```
+    /// use polywarp_core::ops::ScatterFn;
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1i32, 2, 3], [3])?;
+    /// let at = Tensor::from_slice(&device, &[2u32, 0, 2, 7], [4])?;
+    /// let source = Tensor::from_slice(&device, &[10i32, 20, 30, 40], [4])?;
+    /// assert_eq!(x.scatter(&at, &source, 0, ScatterFn::Set)?.to_vec::<i32>()?, [20, 2, 30]);
+    /// assert_eq!(x.scatter(&at, &source, 0, ScatterFn::Sum)?.to_vec::<i32>()?, [21, 2, 43]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Scatter::new`] and [`Tensor::gather`].
+    pub fn scatter(&self, indices: &Tensor, source: &Tensor, axis: usize, function: ScatterFn) -> Result<Tensor> {
+        let name = function.name();
+        let indices = self.along(name, &positions(name, indices)?, axis)?;
+        let source = source.broadcast_to(*indices.shape())?;
+        let op = Scatter::new(function, self.spec(), indices.spec(), source.spec(), axis)?;
+        Ok(Tensor::apply(self.device(), op, &[self, &indices, &source])?.swap_remove(0))
+    }
+
+    /// This tensor with `values` put where `indices`, whole numbers of one shape for each of the first axes, say: `y[i, j] = values[n]`
+    /// for i = `indices[0][n]`, j = `indices[1][n]`, in order. `values` is broadcast to the shape of the indices, then the other axes. A
+    /// place with a position that is none of its axis is left out. NumPy's assignment by arrays of integers, PyTorch's `index_put`.
+    ///
+    /// ```
+    /// use polywarp_core::ops::ScatterFn;
+    /// use polywarp_core::{DType, Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::zeros(&device, DType::I32, [2, 3])?;
+    /// let [rows, columns] = [[0i32, 1, 1], [2, 0, 5]].map(|at| Tensor::from_slice(&device, &at, [3]));
+    /// let values = Tensor::from_slice(&device, &[7i32, 8, 9], [3])?;
+    /// let y = x.index_put(&[&rows?, &columns?], &values, ScatterFn::Set)?;
+    /// assert_eq!(y.to_vec::<i32>()?, [0, 0, 7, 8, 0, 0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for no indices or more than axes; [`Error::ShapeMismatch`] for indices of several shapes; as
+    /// [`Tensor::scatter`].
+    pub fn index_put(&self, indices: &[&Tensor], values: &Tensor, function: ScatterFn) -> Result<Tensor> {
+        const OP: &str = "index_put";
+        if indices.is_empty() || indices.len() > self.rank() {
+            let reason = format!("{OP} takes some for each of the first axes: {} for {:?}", indices.len(), self.dims());
+            return Err(Error::InvalidArgument { what: "indices", reason });
+        }
+        let shape = *indices[0].shape();
+        if let Some(other) = indices.iter().find(|other| *other.shape() != shape) {
+            return Err(Error::shape_mismatch(OP, &shape, other.shape(), None));
+        }
+        let (axes, rest) = self.dims().split_at(indices.len());
+        let places = axes.iter().fold(1u64, |product, &n| product.saturating_mul(n));
+        if places > i32::MAX as u64 {
+            return Err(Error::IndexWidth { op: OP, elements: places, max: i32::MAX as u64 });
+        }
+        // One position for all axes; none, where one of them is none.
+        let of_axis = |at: &&Tensor| positions(OP, at);
+        let each = indices.iter().map(of_axis).collect::<Result<Vec<_>>>()?;
+        let (mut place, mut is_there) = (Expr::constant(0), None);
+        for (axis, (at, &n)) in each.iter().zip(axes).enumerate() {
+            let number = Expr::input(axis);
+            let is_inside = number.compare(CompareFn::Ge, 0) & number.compare(CompareFn::Lt, n as i64);
+            is_there = Some(is_there.map_or(is_inside.clone(), |before| before & is_inside));
+            let number = if at.dtype() == DType::I32 { number } else { number.cast(DType::I32) };
+            place = if axis == 0 { number } else { place * n as i64 + number };
+        }
+        let place = is_there.map_or(place.clone(), |is_there| is_there.select(place, -1));
+        let at = Tensor::map_named(OP, &place, &each.iter().collect::<Vec<_>>())?.reshape([shape.elements()])?;
+        let values = values.broadcast_to([shape.dims(), rest].concat())?;
+        let inner: u64 = rest.iter().product();
+        let lines = values.reshape([shape.elements(), inner])?;
+        let whole = self.reshape([places, inner])?;
+        whole.scatter(&at.unsqueeze(1)?, &lines, 0, function)?.reshape(*self.shape())
+    }
+
+    /// The row-major positions of the first `count` true elements of this mask, as u32, then `u32::MAX` where fewer are true. Nothing waits
+    /// for the device, so that a recording can have it.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let mask = Tensor::from_slice(&device, &[false, true, true], [3])?;
+    /// assert_eq!(mask.nonzero_first(3)?.to_vec::<u32>()?, [1, 2, u32::MAX]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Nonzero::new`]; memory errors of the device.
+    pub fn nonzero_first(&self, count: u64) -> Result<Tensor> {
+        let mask = self.contiguous()?;
+        Ok(Tensor::apply(self.device(), Nonzero::new(mask.spec(), count)?, &[&mask])?.swap_remove(0))
+    }
+
+    /// The indices of the elements that are not zero, as u32: [elements, rank], in row-major order. Waits for the device, which counts them
+    /// first. PyTorch's `nonzero`; the standard and NumPy give a vector for each axis, the columns of this.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[0.0f32, 2.0, 3.0, 0.0], [2, 2])?;
+    /// assert_eq!(x.nonzero()?.to_vec::<u32>()?, [0, 1, 1, 0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Nonzero::new`] and [`Tensor::to_vec`]; [`Error::Recording`] inside of a recording, whose shapes cannot depend on data.
+    pub fn nonzero(&self) -> Result<Tensor> {
+        let mask = if self.dtype() == DType::Bool { self.clone() } else { self.compare_scalar(CompareFn::Ne, 0)? };
+        let at = mask.nonzero_first(mask.count_true()?)?;
+        let (count, rank) = (at.elements(), self.rank());
+        if rank < 2 || count == 0 {
+            return at.reshape([count, 1])?.slice(1, 0..rank.min(1) as u64)?.broadcast_to([count, rank as u64]);
+        }
+        // Column by column: the position over the elements behind an axis, within its extent.
+        let column = Expr::index().cast(DType::U32) % rank as i64;
+        let mut inner = self.elements();
+        let mut index = Expr::constant(0);
+        for (axis, &n) in self.dims().iter().enumerate() {
+            inner /= n;
+            let own = Expr::input(0) / inner as i64 % n as i64;
+            index = if axis == 0 { own } else { column.compare(CompareFn::Eq, axis as i64).select(own, index) };
+        }
+        let repeated = at.unsqueeze(1)?.broadcast_to([count, rank as u64])?;
+        Tensor::map_named("nonzero", &index, &[&repeated])
+    }
+
+    /// The number of true elements of a mask; waits for the device.
+    fn count_true(&self) -> Result<u64> {
+        if self.elements() > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op: "nonzero", elements: self.elements(), max: u32::MAX.into() });
+        }
+        if self.elements() == 0 {
+            return Ok(0);
+        }
+        let ones = self.cast(DType::U32)?;
+        Ok(ones.reduce(ReduceFn::Sum, &[], crate::KeepDims::No)?.item::<u32>()?.into())
+    }
+
+    /// The elements where `mask` (bool, of this shape) is true, as a vector in row-major order. Waits for the device, which counts them first.
+    /// The standard's and NumPy's choice by a mask, PyTorch's `masked_select`.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0], [3])?;
+    /// let mask = Tensor::from_slice(&device, &[true, false, true], [3])?;
+    /// assert_eq!(x.masked_select(&mask)?.to_vec::<f32>()?, [1.0, 3.0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`], [`Error::DTypeMismatch`] for a mask that is not bool; as [`Tensor::nonzero`].
+    pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
+        const OP: &str = "masked_select";
+        self.expect_device(OP, mask)?;
+        mask.expect_dtype(OP, DType::Bool)?;
+        if mask.shape() != self.shape() {
+            return Err(Error::shape_mismatch(OP, self.shape(), mask.shape(), None));
+        }
+        self.masked_first(mask, mask.count_true()?)
+    }
+
+    /// [`Tensor::masked_select`] of the first `count` elements, then NaN in floats and zeros in other dtypes where fewer are chosen. Nothing
+    /// waits for the device, so that a recording can have it.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1i32, 2, 3], [3])?;
+    /// let mask = Tensor::from_slice(&device, &[true, false, true], [3])?;
+    /// assert_eq!(x.masked_first(&mask, 3)?.to_vec::<i32>()?, [1, 3, 0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`MaskedSelect::new`]; [`Error::DeviceMismatch`]; memory errors of the device.
+    pub fn masked_first(&self, mask: &Tensor, count: u64) -> Result<Tensor> {
+        let (x, mask) = (self.contiguous()?, mask.contiguous()?);
+        let op = MaskedSelect::new(x.spec(), mask.spec(), Missing::Nan, count)?;
+        Ok(Tensor::apply(self.device(), op, &[&x, &mask])?.swap_remove(0))
+    }
+
+    /// This tensor with the elements of `source`, in row-major order, where `mask` (bool, of this shape) is true. Where there are fewer
+    /// of them than true elements, the rest stays. PyTorch's `masked_scatter`, which refuses that.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1i32, 2, 3], [3])?;
+    /// let mask = Tensor::from_slice(&device, &[true, false, true], [3])?;
+    /// let source = Tensor::from_slice(&device, &[7i32, 8, 9], [3])?;
+    /// assert_eq!(x.masked_scatter(&mask, &source)?.to_vec::<i32>()?, [7, 2, 8]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`MaskedScatter::new`]; [`Error::DeviceMismatch`]; memory errors of the device.
+    pub fn masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
+        let source = source.reshape([source.elements()])?.contiguous()?;
+        let (x, mask) = (self.contiguous()?, mask.contiguous()?);
+        let op = MaskedScatter::new(x.spec(), mask.spec(), source.spec())?;
+        Ok(Tensor::apply(self.device(), op, &[&x, &mask, &source])?.swap_remove(0))
+    }
+
+    /// Windows of `size` elements along `axis`, each `step` behind the one before: the axis counts windows, and a new last axis their
+    /// elements. A view that shares its elements, which takes no memory; a copy where a tape follows, which adds up what windows share.
+    /// PyTorch's `unfold`; with step 1 NumPy's `sliding_window_view`.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1i32, 2, 3, 4, 5], [5])?;
+    /// assert_eq!(x.sliding_windows(3, 2, 0)?.to_vec::<i32>()?, [1, 2, 3, 3, 4, 5]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`], [`Error::RankTooLarge`]; [`Error::InvalidArgument`] for windows of no elements or more than there are, and
+    /// for step 0.
+    pub fn sliding_windows(&self, size: u64, step: u64, axis: usize) -> Result<Tensor> {
+        let n = self.dims()[self.shape().axis(axis)?];
+        if size == 0 || step == 0 || size > n {
+            let reason = format!("windows of {size} elements with step {step} along axis {axis} of {n} elements");
+            return Err(Error::InvalidArgument { what: "windows", reason });
+        }
+        let count = (n - size) / step + 1;
+        let mut dims = [self.dims(), &[size]].concat();
+        dims[axis] = count;
+        if self.track().is_some() {
+            let reach = (count - 1) * step + 1;
+            let elements = (0..size).map(|first| self.slice_step(axis, first..first + reach, step as i64));
+            let elements = elements.collect::<Result<Vec<_>>>()?;
+            return Tensor::stack(&elements.iter().collect::<Vec<_>>(), self.rank());
+        }
+        let own = self.layout().strides()[axis];
+        let mut strides = [self.layout().strides(), &[own]].concat();
+        strides[axis] = if count > 1 { own * step as i64 } else { own };
+        Ok(self.with_layout(Layout::strided(Shape::new(&dims)?, &strides, self.layout().offset())?))
+    }
+}

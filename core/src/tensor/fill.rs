@@ -1,0 +1,288 @@
+//! Tensors and choices by position: triangles, diagonals, ranges, one of several classes, masks. Each is an elementwise program that
+//! reads the position, and so one launch; views where strides can say it.
+
+use crate::expr::number;
+use crate::ops::take::positions;
+use crate::tape;
+use crate::{CompareFn, DType, Device, Error, Expr, IntoShape, Layout, Result, Scalar, Shape, Tensor, TensorSpec};
+
+/// The column and the row of the element's position in matrices of these extents, less one another: above 0 right of the diagonal.
+fn above_diagonal(rows: u64, columns: u64) -> Expr {
+    let position = || Expr::index().cast(DType::U32);
+    let [rows, columns] = [rows, columns].map(|n| Expr::constant(n.clamp(1, i64::MAX as u64) as i64));
+    let row = position() / &columns % rows;
+    (position() % columns).cast(DType::I32) - row.cast(DType::I32)
+}
+
+/// Refuses extents whose differences 32 bits do not hold.
+fn check_extents(op: &'static str, dims: &[u64]) -> Result<()> {
+    let most = dims.iter().copied().max().unwrap_or(0).max(dims.iter().copied().fold(1, u64::saturating_mul) / 2);
+    let max = i32::MAX as u64;
+    if most > max { Err(Error::IndexWidth { op, elements: most, max }) } else { Ok(()) }
+}
+
+impl Tensor {
+    /// The lower triangles of the matrices of the last two axes: elements up to diagonal `k`, zero above it. Diagonal 0 is the main one,
+    /// positive ones lie above. `tril` of the standard, NumPy and PyTorch.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1i32, 2, 3, 4], [2, 2])?;
+    /// assert_eq!(x.tril(0)?.to_vec::<i32>()?, [1, 0, 3, 4]);
+    /// assert_eq!(x.tril(-1)?.to_vec::<i32>()?, [0, 0, 3, 0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`] below rank 2; [`Error::IndexWidth`] for extents of 2^31 and more; memory errors of the device.
+    pub fn tril(&self, k: i64) -> Result<Tensor> {
+        self.triangle("tril", CompareFn::Le, k)
+    }
+
+    /// The upper triangles: elements from diagonal `k` on, zero below it. `triu` of the standard, NumPy and PyTorch.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1i32, 2, 3, 4], [2, 2])?;
+    /// assert_eq!(x.triu(0)?.to_vec::<i32>()?, [1, 2, 0, 4]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::tril`].
+    pub fn triu(&self, k: i64) -> Result<Tensor> {
+        self.triangle("triu", CompareFn::Ge, k)
+    }
+
+    fn triangle(&self, op: &'static str, side: CompareFn, k: i64) -> Result<Tensor> {
+        let &[.., rows, columns] = self.dims() else {
+            return Err(Error::AxisOutOfRange { axis: 1, rank: self.rank() });
+        };
+        check_extents(op, self.dims())?;
+        let keep = above_diagonal(rows, columns).compare(side, k);
+        let zero = Expr::constant(0).cast(self.dtype());
+        Tensor::map_named(op, &keep.select(Expr::input(0), zero), &[self])
+    }
+
+    /// A matrix with ones on diagonal `k`, zeros elsewhere. `eye` of the standard and NumPy; PyTorch's has diagonal 0 alone.
+    ///
+    /// ```
+    /// use polywarp_core::{DType, Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// assert_eq!(Tensor::eye(&device, DType::U8, 2, 3, 1)?.to_vec::<u8>()?, [0, 1, 0, 0, 0, 1]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::IndexWidth`] for extents of 2^31 and more; [`Error::UnsupportedDType`]; memory errors of the device.
+    pub fn eye(device: &Device, dtype: DType, rows: u64, columns: u64, k: i64) -> Result<Tensor> {
+        check_extents("eye", &[rows, columns])?;
+        let expr = above_diagonal(rows, columns).compare(CompareFn::Eq, k).cast(dtype);
+        Tensor::generate(device, "eye", dtype, [rows, columns], &expr)
+    }
+
+    /// Diagonal `k` of the matrices of axes `rows` and `columns`, a view: these axes disappear, and the diagonal is the last one.
+    /// PyTorch's `diagonal`; the standard's `linalg.diagonal` with the last two axes.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1i32, 2, 3, 4, 5, 6], [2, 3])?;
+    /// assert_eq!(x.diagonal(0, 0, 1)?.to_vec::<i32>()?, [1, 5]);
+    /// assert_eq!(x.diagonal(1, 0, 1)?.to_vec::<i32>()?, [2, 6]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`], [`Error::DuplicateAxis`]; [`Error::InvalidArgument`] for a diagonal beside the matrix.
+    pub fn diagonal(&self, k: i64, rows: usize, columns: usize) -> Result<Tensor> {
+        let (rows, columns) = (self.shape().axis(rows)?, self.shape().axis(columns)?);
+        if rows == columns {
+            return Err(Error::DuplicateAxis { axis: rows });
+        }
+        let (axis, skipped) = if k < 0 { (rows, k.unsigned_abs()) } else { (columns, k.unsigned_abs()) };
+        let n = self.dims()[axis];
+        if skipped > n {
+            let reason = format!("diagonal {k} of {:?} lies beside axes {rows} and {columns}", self.dims());
+            return Err(Error::InvalidArgument { what: "diagonal", reason });
+        }
+        let layout = self.layout().slice(axis, skipped, n, 1)?;
+        let length = layout.dims()[rows].min(layout.dims()[columns]);
+        let others = || (0..layout.rank()).filter(|&axis| axis != rows && axis != columns);
+        let dims: Vec<u64> = others().map(|axis| layout.dims()[axis]).chain([length]).collect();
+        let step = layout.strides()[rows] + layout.strides()[columns];
+        let strides: Vec<i64> = others().map(|axis| layout.strides()[axis]).chain([step]).collect();
+        Ok(self.with_layout(Layout::strided(Shape::new(&dims)?, &strides, layout.offset())?))
+    }
+
+    /// Of a vector the matrix with it on diagonal `k`, zeros elsewhere: one launch, two where `k` is not 0. Of a matrix its diagonal `k`,
+    /// a view. `diag` of NumPy and PyTorch.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1i32, 2], [2])?;
+    /// assert_eq!(x.diag(0)?.to_vec::<i32>()?, [1, 0, 0, 2]);
+    /// assert_eq!(x.diag(1)?.to_vec::<i32>()?, [0, 1, 0, 0, 0, 2, 0, 0, 0]);
+    /// assert_eq!(x.diag(-1)?.diag(-1)?.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for another rank than 1 and 2; as [`Tensor::diagonal`] and [`Tensor::tril`].
+    pub fn diag(&self, k: i64) -> Result<Tensor> {
+        match self.rank() {
+            1 => {}
+            2 => return self.diagonal(k, 0, 1),
+            rank => {
+                let reason = format!("diag takes a vector or a matrix, not rank {rank}; use diagonal");
+                return Err(Error::InvalidArgument { what: "rank", reason });
+            }
+        }
+        let n = self.dims()[0].saturating_add(k.unsigned_abs());
+        check_extents("diag", &[n, n])?;
+        let row = if k == 0 { self.clone() } else { self.pad_with(&[(k.max(0), (-k).max(0))], 0)? };
+        let is_there = above_diagonal(n, n).compare(CompareFn::Eq, k);
+        let zero = Expr::constant(0).cast(self.dtype());
+        Tensor::map_named("diag", &is_there.select(Expr::input(0), zero), &[&row.broadcast_to([n, n])?])
+    }
+
+    /// `count` numbers at equal distances, from `start` to `end`, both included: `start + i (end - start) / (count - 1)`, of the later half
+    /// counted back from `end`. In f64 for f64, else in f32. `linspace` of the standard, NumPy and PyTorch.
+    ///
+    /// ```
+    /// use polywarp_core::{DType, Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// assert_eq!(Tensor::linspace(&device, DType::F32, 0.0, 1.0, 5)?.to_vec::<f32>()?, [0.0, 0.25, 0.5, 0.75, 1.0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`] for a dtype that is no float; [`Error::NumberOutOfRange`] for ends that it cannot hold;
+    /// [`Error::IndexWidth`] for more than 2^31 numbers; memory errors of the device.
+    pub fn linspace(device: &Device, dtype: DType, start: f64, end: f64, count: u64) -> Result<Tensor> {
+        const OP: &str = "linspace";
+        if !dtype.is_float() {
+            return Err(Error::UndefinedForDType { op: OP, dtype });
+        }
+        for number in [start, end] {
+            number::operand(OP, dtype, Scalar::F(number))?;
+        }
+        check_extents(OP, &[count])?;
+        let (compute, last) = (dtype.compute(), count.saturating_sub(1));
+        let number = |x: f64| Expr::constant(x).cast(compute);
+        // Halves, because the difference of two numbers may be none.
+        let step = if last == 0 { 0.0 } else { 2.0 * ((end / 2.0 - start / 2.0) / last as f64) };
+        let position = Expr::index().cast(DType::U32);
+        let is_early = position.compare(CompareFn::Le, (last / 2) as i64);
+        let early = position.cast(compute) * number(step) + number(start);
+        let late = number(end) - (Expr::constant(last as i64) - position).cast(compute) * number(step);
+        Tensor::generate(device, OP, dtype, [count], &is_early.select(early, late).cast(dtype))
+    }
+
+    /// For each whole number a row of `classes` elements: 1 at its place, 0 elsewhere; zeros alone for numbers that are no class. PyTorch's
+    /// `one_hot`, which refuses those and gives i64.
+    ///
+    /// ```
+    /// use polywarp_core::{DType, Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[2i32, 0, -1], [3])?;
+    /// assert_eq!(x.one_hot(3, DType::F32)?.to_vec::<f32>()?, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`] for floats and bool; [`Error::RankTooLarge`]; [`Error::IndexWidth`]; memory errors of the device.
+    pub fn one_hot(&self, classes: u64, dtype: DType) -> Result<Tensor> {
+        const OP: &str = "one_hot";
+        let numbers = positions(OP, self)?;
+        let dims = [self.dims(), &[classes]].concat();
+        check_extents(OP, &dims)?;
+        let column = Expr::index().cast(DType::U32) % Expr::constant(classes.max(1) as i64);
+        let is_own = Expr::input(0).compare(CompareFn::Eq, column.cast(numbers.dtype()));
+        let repeated = numbers.unsqueeze(self.rank())?.broadcast_to(dims)?;
+        Tensor::map_named(OP, &is_own.cast(dtype), &[&repeated])
+    }
+
+    /// `value` where `mask` (bool) is true, else this, broadcast. PyTorch's `masked_fill`.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0], [3])?;
+    /// let mask = Tensor::from_slice(&device, &[true, false, true], [3])?;
+    /// assert_eq!(x.masked_fill(&mask, f32::NEG_INFINITY)?.to_vec::<f32>()?[1..], [2.0, f32::NEG_INFINITY]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::DTypeMismatch`] for a mask that is not bool, [`Error::NumberOutOfRange`] for a number that the dtype cannot hold;
+    /// [`Error::ShapeMismatch`], [`Error::DeviceMismatch`]; memory errors of the device.
+    pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        const OP: &str = "masked_fill";
+        let value = value.into();
+        mask.expect_dtype(OP, DType::Bool)?;
+        number::operand(OP, self.dtype(), value)?;
+        let value = Expr::constant(value).cast(self.dtype());
+        Tensor::map_named(OP, &Expr::input(1).select(value, Expr::input(0)), &[self, mask])
+    }
+
+    /// The same bytes as elements of `dtype`, a view. Where the sizes differ the last axis has more or fewer elements. NumPy's and PyTorch's
+    /// `view` of a dtype. No tape follows it: bits have no gradient.
+    ///
+    /// ```
+    /// use polywarp_core::{DType, Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1.0f32, -2.0], [2])?;
+    /// assert_eq!(x.view_as(DType::U32)?.to_vec::<u32>()?, [0x3f80_0000, 0xc000_0000]);
+    /// assert_eq!(x.view_as(DType::U8)?.dims(), [8]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] to bool, whose bytes are 0 and 1 alone, for a tensor on a live tape, and where sizes differ for a last axis
+    /// that is not dense or no whole number of elements of `dtype`, as everything else in their place must be.
+    pub fn view_as(&self, dtype: DType) -> Result<Tensor> {
+        const OP: &str = "view_as";
+        tape::refuse_leaving(OP, self)?;
+        let refuse = |reason: String| Err(Error::InvalidArgument { what: "view", reason });
+        if dtype == self.dtype() {
+            return Ok(self.clone());
+        }
+        if dtype == DType::Bool {
+            return refuse(format!("bytes of {} may be neither 0 nor 1; compare them with 0", self.dtype()));
+        }
+        let (from, to) = (self.dtype().size_bytes(), dtype.size_bytes());
+        if from == to {
+            return Ok(self.seen_as(TensorSpec::new(dtype, *self.layout())));
+        }
+        let (mut dims, mut strides) = (self.dims().to_vec(), self.layout().strides().to_vec());
+        let (Some(dim), Some(1)) = (dims.last_mut(), strides.last()) else {
+            return refuse(format!("the last axis of {:?} is not dense; make it contiguous first", self.layout()));
+        };
+        let last = strides.len() - 1;
+        let is_whole = |n: u64| n.saturating_mul(from).is_multiple_of(to);
+        let outer = strides[..last].iter().map(|stride| stride.unsigned_abs());
+        if !outer.chain([*dim, self.layout().offset()]).all(is_whole) {
+            return refuse(format!("{:?} of {} is no whole number of {dtype}", self.layout(), self.dtype()));
+        }
+        let scaled = |n: u64| n.saturating_mul(from) / to;
+        *dim = scaled(*dim);
+        for stride in &mut strides[..last] {
+            *stride = stride.signum() * scaled(stride.unsigned_abs()) as i64;
+        }
+        let layout = Layout::strided(dims.into_shape()?, &strides, scaled(self.layout().offset()))?;
+        Ok(self.seen_as(TensorSpec::new(dtype, layout)))
+    }
+}
