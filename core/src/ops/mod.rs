@@ -27,6 +27,7 @@ mod random;
 mod reduce;
 mod reduced_matmul;
 mod sample;
+mod scan;
 mod scatter_add;
 mod softmax;
 pub mod sparse24;
@@ -55,6 +56,7 @@ pub use pool::{Divisor, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, Po
 pub use random::{Distribution, Random, philox4x32_10};
 pub use reduce::{Reduce, ReduceFn};
 pub use reduced_matmul::ReducedMatmul;
+pub use scan::{Extrema, Scan, ScanDirection, ScanFn, ScanOptions, ScanStart};
 pub use scatter_add::ScatterAdd;
 pub use softmax::{Softmax, SoftmaxFn};
 pub use sparse_matmul::SparseMatmul;
@@ -152,6 +154,7 @@ registry! {
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",
     "reduce" reduce "sum, mean, prod, max, min, any, all over axes",
     "reduced_matmul" reduced_matmul "sum, mean, max, min, abs_max of the rows or columns of a product that is not kept",
+    "scan" scan "cumulative sums, products, extrema with positions, and log-sum-exp along an axis",
     "scatter_add" scatter_add "sums of rows by the place that indices name",
     "softmax" softmax "softmax and log-softmax along an axis",
     "sparse24" sparse24 "2:4 compression: two of four neighbours, and products with what was compressed",

@@ -4,7 +4,7 @@ use polywarp_core::graph::RowProgram;
 use polywarp_core::ops::{
     ArgReduce, Attention, AttentionGradient, Compress24, Convolution, ConvolutionInput, ConvolutionWeights, Copy,
     Decompress24, GroupedMatmul, Map, Matmul, Pool, PoolChosen, PoolGradient, Random, Reduce, ReducedMatmul,
-    ScatterAdd, Softmax, SparseMatmul, Take,
+    Scan, ScatterAdd, Softmax, SparseMatmul, Take,
 };
 use polywarp_core::{Op, Result};
 
@@ -39,6 +39,8 @@ mod grouped_matmul;
 // Its kernels are those of matrix products and of reductions.
 mod reduced_matmul;
 mod rounds;
+// What several of them compare by.
+mod keys;
 
 // Those that have kernels of their own: one sorted line per stem.
 kernels! {
@@ -52,6 +54,7 @@ kernels! {
     random,
     reduce,
     rows,
+    scan,
     scatter_add,
     softmax,
     sparse24,
@@ -110,6 +113,7 @@ planners! {
     Random: random::plan;
     Reduce: reduce::plan;
     ReducedMatmul: reduced_matmul::plan, reduced_matmul::candidates;
+    Scan: scan::plan;
     ScatterAdd: scatter_add::plan;
     Softmax: softmax::plan;
     SparseMatmul: sparse24::multiply, sparse24::candidates;

@@ -18,6 +18,7 @@ pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod reduced_matmul;
 pub(crate) mod rows;
+pub(crate) mod scan;
 pub(crate) mod softmax;
 pub(crate) mod sparse24;
 

@@ -28,6 +28,7 @@ pub mod quantize;
 pub mod random;
 pub mod reduce;
 pub mod reduced_matmul;
+pub mod scan;
 pub mod scatter_add;
 pub mod softmax;
 pub mod sparse24;
