@@ -30,6 +30,7 @@ mod sample;
 mod scan;
 mod scatter_add;
 mod softmax;
+mod sort;
 pub mod sparse24;
 mod sparse_matmul;
 mod take;
@@ -59,6 +60,7 @@ pub use reduced_matmul::ReducedMatmul;
 pub use scan::{Extrema, Scan, ScanDirection, ScanFn, ScanOptions, ScanStart};
 pub use scatter_add::ScatterAdd;
 pub use softmax::{Softmax, SoftmaxFn};
+pub use sort::{Sort, SortOrder, Sorted};
 pub use sparse_matmul::SparseMatmul;
 pub use sparse24::{Compress24, Decompress24, Part24};
 pub use take::{Missing, Take};
@@ -157,6 +159,7 @@ registry! {
     "scan" scan "cumulative sums, products, extrema with positions, and log-sum-exp along an axis",
     "scatter_add" scatter_add "sums of rows by the place that indices name",
     "softmax" softmax "softmax and log-softmax along an axis",
+    "sort" sort "elements in order along an axis, and where they stood",
     "sparse24" sparse24 "2:4 compression: two of four neighbours, and products with what was compressed",
     "take" take "rows of a table by indices (embedding)",
     "unary" unary "functions of one operand",

@@ -8,6 +8,7 @@
 mod compute;
 mod grouped;
 mod math;
+mod order;
 pub(crate) mod quantize;
 mod sparse24;
 mod update;
@@ -15,6 +16,7 @@ mod view;
 
 pub use compute::MatmulOptions;
 pub use grouped::GroupedMatmulOptions;
+pub use order::Unique;
 pub use quantize::{Granularity, Quantized};
 pub use sparse24::Sparse24;
 

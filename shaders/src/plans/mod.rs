@@ -3,8 +3,8 @@
 use polywarp_core::graph::RowProgram;
 use polywarp_core::ops::{
     ArgReduce, Attention, AttentionGradient, Compress24, Convolution, ConvolutionInput, ConvolutionWeights, Copy,
-    Decompress24, GroupedMatmul, Map, Matmul, Pool, PoolChosen, PoolGradient, Random, Reduce, ReducedMatmul,
-    Scan, ScatterAdd, Softmax, SparseMatmul, Take,
+    Decompress24, GroupedMatmul, Map, Matmul, Pool, PoolChosen, PoolGradient, Random, Reduce, ReducedMatmul, Scan,
+    ScatterAdd, Softmax, Sort, SparseMatmul, Take,
 };
 use polywarp_core::{Op, Result};
 
@@ -57,6 +57,7 @@ kernels! {
     scan,
     scatter_add,
     softmax,
+    sort,
     sparse24,
     take,
 }
@@ -116,6 +117,7 @@ planners! {
     Scan: scan::plan;
     ScatterAdd: scatter_add::plan;
     Softmax: softmax::plan;
+    Sort: sort::plan;
     SparseMatmul: sparse24::multiply, sparse24::candidates;
     Take: take::plan;
 }

@@ -20,6 +20,7 @@ pub(crate) mod reduced_matmul;
 pub(crate) mod rows;
 pub(crate) mod scan;
 pub(crate) mod softmax;
+pub(crate) mod sort;
 pub(crate) mod sparse24;
 
 use crate::TensorSpec;

@@ -225,7 +225,11 @@ impl<A: Copy + Send + Sync, L, J: Fn(A, A) -> A + Sync, F> Rule<A, L, J, F> {
                 let with = (self.join)(total, *part);
                 *part = std::mem::replace(&mut total, with);
             };
-            if is_forward { before.iter_mut().for_each(&mut advance) } else { before.iter_mut().rev().for_each(&mut advance) }
+            if is_forward {
+                before.iter_mut().for_each(&mut advance)
+            } else {
+                before.iter_mut().rev().for_each(&mut advance)
+            }
             parallel::chunks(y, PART, |i, y| {
                 self.part(op, parallel::chunk(x, PART, i), i * PART, Some(y), before[i]);
             });

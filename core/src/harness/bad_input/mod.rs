@@ -43,6 +43,7 @@ const ROWS: &[(&str, Test)] = &[
     ("grouped product of the wrong ranks, shapes or dtypes", parameters::grouped_matmul),
     ("reduced product over a batch, by another function, of 16 bits", parameters::matmul_reduce),
     ("rows by indices of the wrong dtype or shape", parameters::rows_by_index),
+    ("scans of no meaning, and order that a line has not", parameters::lines),
     ("convolutions of the wrong windows, groups, shapes or dtypes", windows::convolutions),
     ("pools of the wrong windows, paddings or divisors", windows::pools),
     ("ends of groups out of order or out of range", parameters::group_ends),

@@ -6,8 +6,8 @@ use crate::harness::{Case, LayoutKind, Values, output};
 use crate::ops::{
     Attention, AttentionDropout, BatchNorm, Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights,
     Copy, CrossEntropy, Divisor, Geometry, LayerNorm, LogSumExp, Map, Matmul, Missing, Pool, PoolChosen, PoolFn,
-    PoolGeometry, PoolGradient, PoolOptions, Reduce, ReduceFn, Scan, ScanFn, ScanOptions, ScanStart, ScatterAdd, Softmax, SoftmaxFn,
-    Take,
+    PoolGeometry, PoolGradient, PoolOptions, Reduce, ReduceFn, Scan, ScanFn, ScanOptions, ScanStart, ScatterAdd,
+    Softmax, SoftmaxFn, Sort, SortOrder, Take,
 };
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
 
@@ -103,6 +103,12 @@ fn cases() -> Vec<Case> {
     for (axis, kind) in [(0, LayoutKind::Dense), (1, LayoutKind::Transposed), (1, LayoutKind::BroadcastOuter)] {
         let op = kind.spec(F64, &[4, 6]).and_then(|input| LogSumExp::new(input, axis));
         add(&mut cases, "logsumexp", op, &[Values::Normal]);
+    }
+    for order in SortOrder::ALL {
+        for (axis, dims) in [(0, &[7][..]), (1, &[3, 5, 2])] {
+            let op = LayoutKind::Transposed.spec(F64, dims).and_then(|input| Sort::new(order, input, axis));
+            add(&mut cases, "sort", op, &[Values::Normal]);
+        }
     }
     let plain = ScanOptions::default();
     for options in [plain, plain.exclusive(), plain.reversed(), plain.exclusive().reversed()] {
@@ -416,7 +422,10 @@ mod tests {
         assert_eq!(scan(ScanOptions::default().exclusive(), &[0.0, 3.0, 0.0, 5.0]), [4.0, 0.0, 0.0, 0.0]);
         // Without the element itself: the others' results, one place later.
         let log = |options, values: &[f64]| scan_by(ScanFn::LogSumExp, options, values);
-        let (all, others) = (log(ScanOptions::default().exclusive(), &[1.0, 3.0, 2.0, 5.0]), log(ScanOptions::default(), &[1.0, 3.0, 2.0]));
+        let (all, others) = (
+            log(ScanOptions::default().exclusive(), &[1.0, 3.0, 2.0, 5.0]),
+            log(ScanOptions::default(), &[1.0, 3.0, 2.0]),
+        );
         assert!(all.iter().zip(others.iter().chain([&0.0])).all(|(a, b)| (a - b).abs() < 1e-12), "{all:?} {others:?}");
     }
 

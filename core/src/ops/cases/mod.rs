@@ -31,6 +31,7 @@ pub mod reduced_matmul;
 pub mod scan;
 pub mod scatter_add;
 pub mod softmax;
+pub mod sort;
 pub mod sparse24;
 pub mod take;
 pub mod unary;

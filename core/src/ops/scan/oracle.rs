@@ -204,7 +204,10 @@ impl Running {
         let is_nan = self.product.is_nan() && self.any_nan;
         let error = self.taken.saturating_sub(1) as f64 * u * self.product.abs();
         let error = if error.is_finite() { error } else { 0.0 };
-        Approx { value: Scalar::F(self.product), error: if open && !settled && !is_nan { f64::INFINITY } else { error } }
+        Approx {
+            value: Scalar::F(self.product),
+            error: if open && !settled && !is_nan { f64::INFINITY } else { error },
+        }
     }
 
     fn logarithm(&self, u: f64, chain: f64) -> Approx {
