@@ -25,13 +25,13 @@ fn main(
         let row = run / params.tiles;
         let place = run % params.tiles * params.width + slot % params.width;
         var key = LAST;
-        var from = 0xffffffffu;
+        var origin = 0xffffffffu;
         if row < params.rows && place < params.count {
             key = key_at(base_of(row), place);
-            from = place;
+            origin = place;
         }
         keys[slot] = key;
-        places[slot] = from;
+        places[slot] = origin;
     }
     // Phase 2.
     for (var size = 2u; size <= params.width; size *= 2u) {

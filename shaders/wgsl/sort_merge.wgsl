@@ -36,12 +36,12 @@ fn main(
     let start = id % params.tiles * TILE;
     let line = row * params.count;
     // The runs that the tile lies in, of which the last ones of a row may be short.
-    let from = start / params.run / 2u * params.run * 2u;
-    let first_count = min(params.run, params.count - from);
-    let second_count = min(params.run, params.count - from - first_count);
-    let first = line + from;
+    let base = start / params.run / 2u * params.run * 2u;
+    let first_count = min(params.run, params.count - base);
+    let second_count = min(params.run, params.count - base - first_count);
+    let first = line + base;
     let second = first + first_count;
-    let begin = start - from;
+    let begin = start - base;
     let size = min(TILE, first_count + second_count - begin);
     // Phase 1.
     if thread < 2u {

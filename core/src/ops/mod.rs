@@ -12,6 +12,7 @@ mod argreduce;
 pub mod attention;
 mod batch_norm;
 mod binary;
+mod bincount;
 pub(crate) mod cases;
 pub(crate) mod convolution;
 mod copy;
@@ -43,6 +44,7 @@ pub use attention::{
 };
 pub use batch_norm::{BatchNorm, BatchNormalised};
 pub use binary::{BinaryFn, CompareFn};
+pub use bincount::Bincount;
 pub use convolution::{
     Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Geometry, Window, pixel_pitch,
 };
@@ -138,6 +140,7 @@ registry! {
     "attention" attention "softmax of the products of queries and keys, times values, of heads, with masks and dropout; and its gradient",
     "batch_norm" batch_norm "channels less their mean over their deviation, over all other axes, with factors and addends",
     "binary" binary "add, sub, mul, div, rem, pow, max, min, and, or, xor, broadcast",
+    "bincount" bincount "how often each whole number occurs",
     "cast" cast "conversion between dtypes",
     "clamp" clamp "values limited to an interval",
     "compare" compare "eq, ne, lt, le, gt, ge, broadcast",

@@ -11,6 +11,7 @@ mod math;
 mod order;
 pub(crate) mod quantize;
 mod sparse24;
+mod statistics;
 mod update;
 mod view;
 
@@ -19,6 +20,7 @@ pub use grouped::GroupedMatmulOptions;
 pub use order::Unique;
 pub use quantize::{Granularity, Quantized};
 pub use sparse24::Sparse24;
+pub use statistics::Norm;
 
 use std::fmt;
 use std::sync::OnceLock;

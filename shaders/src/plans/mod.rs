@@ -2,9 +2,9 @@
 
 use polywarp_core::graph::RowProgram;
 use polywarp_core::ops::{
-    ArgReduce, Attention, AttentionGradient, Compress24, Convolution, ConvolutionInput, ConvolutionWeights, Copy,
-    Decompress24, GroupedMatmul, Map, Matmul, Pool, PoolChosen, PoolGradient, Random, Reduce, ReducedMatmul, Scan,
-    ScatterAdd, Softmax, Sort, SparseMatmul, Take,
+    ArgReduce, Attention, AttentionGradient, Bincount, Compress24, Convolution, ConvolutionInput, ConvolutionWeights,
+    Copy, Decompress24, GroupedMatmul, Map, Matmul, Pool, PoolChosen, PoolGradient, Random, Reduce, ReducedMatmul,
+    Scan, ScatterAdd, Softmax, Sort, SparseMatmul, Take,
 };
 use polywarp_core::{Op, Result};
 
@@ -46,6 +46,7 @@ mod keys;
 kernels! {
     argreduce,
     attention,
+    bincount,
     convolution,
     copy,
     map,
@@ -99,6 +100,7 @@ planners! {
     ArgReduce: argreduce::plan;
     Attention: attention::forward, attention::forward_candidates;
     AttentionGradient: attention::backward, attention::backward_candidates;
+    Bincount: bincount::plan;
     Compress24: sparse24::compress;
     Convolution: convolution::forward_plan, convolution::forward;
     ConvolutionInput: convolution::input_plan, convolution::input;

@@ -6,6 +6,7 @@
 
 pub(crate) mod argreduce;
 pub(crate) mod attention;
+pub(crate) mod bincount;
 pub(crate) mod convolution;
 pub(crate) mod copy;
 mod gather;

@@ -80,6 +80,13 @@ pub(super) fn lines(device: &Device) -> Answer {
     refused("the best 4 of 3", x.topk(4, 1, SortOrder::Descending), is_k)?;
     refused("element 3 of 3", x.kth_value(3, 1), is_k)?;
     refused("a quantile of NaN", x.quantile(f64::NAN, 0), |e| matches!(e, Error::InvalidArgument { what: "q", .. }))?;
+    refused("counts of f32", x.bincount(3), |e| {
+        matches!(e, Error::UndefinedForDType { op: "bincount", dtype: DType::F32 })
+    })?;
+    refused("no bins", x.histogram(0, 0.0, 1.0), |e| matches!(e, Error::InvalidArgument { what: "bins", .. }))?;
+    refused("limits that fall", x.histogram(3, 1.0, 1.0), |e| {
+        matches!(e, Error::InvalidArgument { what: "limits", .. })
+    })?;
     let none = must(x.slice(0, 0..0))?;
     refused("the median of nothing", none.median(0), |e| matches!(e, Error::EmptyReduction { op: "quantile", .. }))
 }

@@ -8,6 +8,7 @@ pub mod argreduce;
 pub mod attention;
 pub mod batch_norm;
 pub mod binary;
+pub mod bincount;
 pub mod cast;
 pub mod clamp;
 pub mod compare;
