@@ -95,6 +95,10 @@ impl Operation for Bincount {
         Ok(())
     }
 
+    fn describe(&self, name: &mut String) {
+        name.push_str(&format!(" bins{}", self.bins()));
+    }
+
     fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(Bincount { output, ..self.clone() }.into())
     }

@@ -34,7 +34,7 @@ fn product(op: &Scan, graph: &mut Builder, [x, y, dy]: [Value; 3]) -> Result<Val
     let (dtype, compute) = (op.output.dtype, op.output.dtype.compute());
     let (forward, back) = (op.options, op.options.reversed());
     let earlier = ScanOptions { direction: op.options.direction, ..ScanOptions::default() }.exclusive();
-    let [a, b, c, d] = [0, 1, 2, 3].map(|number| Expr::input(number));
+    let [a, b, c, d] = [0, 1, 2, 3].map(Expr::input);
     let is_zero = a.compare(CompareFn::Eq, 0.0);
     let mark = graph.map(&is_zero.select(1, 0).cast(DType::U32), &[x])?;
     let seen = scan(graph, ScanFn::Sum, mark, op.axis, earlier)?;
