@@ -115,16 +115,17 @@ impl Tensor {
         let (dtype, axes) = (self.expect_float(OP)?, self.shape().reduction_axes(axes)?);
         let compute = dtype.compute();
         let x = Expr::input(0).cast(compute);
-        // Roots have no slope at zero.
-        let at_zero = |root: Expr| Expr::input(0).compare(CompareFn::Eq, 0.0).select(0.0, root);
-        let sum = Expr::input(0);
+        // A root has no slope at zero: there it is that of 1, which is not chosen.
+        let is_zero = Expr::input(0).compare(CompareFn::Eq, 0.0);
+        let sum = is_zero.select(1.0, Expr::input(0));
+        let at_zero = |root: Expr| is_zero.select(0.0, root);
         let (power, root) = match kind {
             Norm::Infinity => return self.reduce(ReduceFn::AbsMax, &axes, KeepDims::No),
             Norm::P(p) if !(p.is_finite() && p > 0.0) => {
                 let reason = format!("{OP} of order {p}; give a finite number above 0, or Norm::Infinity");
                 return Err(Error::InvalidArgument { what: "p", reason });
             }
-            Norm::L1 => (x.abs(), sum),
+            Norm::L1 => (x.abs(), Expr::input(0)),
             Norm::L2 => (x.clone() * &x, at_zero(sum.sqrt())),
             Norm::P(p) => (x.abs().binary(BinaryFn::Pow, p), at_zero(sum.binary(BinaryFn::Pow, 1.0 / p))),
         };
