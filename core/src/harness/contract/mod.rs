@@ -30,7 +30,7 @@ pub fn run(device: &Device) -> Vec<Row> {
         Err(Error::Unsupported { .. }) => Vec::new(),
         _ => [kernels::ROWS, refusals::ROWS, order::KERNEL_ROWS].concat(),
     };
-    let rows = [lines::ROWS, memory::ROWS, order::ROWS, quantised::ROWS, scaled_by_zero::ROWS, sparse24::ROWS]
+    let rows = [memory::ROWS, order::ROWS, quantised::ROWS, scaled_by_zero::ROWS, sparse24::ROWS, lines::ROWS]
         .concat()
         .into_iter()
         .chain(kernels);
