@@ -71,7 +71,9 @@ pub use recording::{Recorded, Recorders, Recording, foreign_recording};
 pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
 pub use tape::{Gradients, Tape};
-pub use tensor::{Granularity, GroupedMatmulOptions, MatmulOptions, MeshOrder, Quantized, Sparse24, Tensor};
+pub use tensor::{
+    Granularity, GroupedMatmulOptions, MatmulOptions, MeshOrder, Norm, Quantized, Sparse24, Tensor, Unique,
+};
 pub use user_dir::{CACHE_VARIABLE, LIMIT_VARIABLE, UserDir, read_trusted};
 
 /// The half-precision element types.

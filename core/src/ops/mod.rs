@@ -12,6 +12,7 @@ mod argreduce;
 pub mod attention;
 mod batch_norm;
 mod binary;
+mod bincount;
 pub(crate) mod cases;
 mod cat;
 pub(crate) mod convolution;
@@ -32,10 +33,12 @@ mod random;
 mod reduce;
 mod reduced_matmul;
 mod sample;
+mod scan;
 mod scatter;
 mod scatter_add;
 mod searchsorted;
 mod softmax;
+mod sort;
 pub mod sparse24;
 mod sparse_matmul;
 pub(crate) mod take;
@@ -49,6 +52,7 @@ pub use attention::{
 };
 pub use batch_norm::{BatchNorm, BatchNormalised};
 pub use binary::{BinaryFn, CompareFn};
+pub use bincount::Bincount;
 pub use cat::{Cat, CatWalk};
 pub use convolution::{
     Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Geometry, Window, pixel_pitch,
@@ -68,10 +72,12 @@ pub use pool::{Divisor, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, Po
 pub use random::{Distribution, Random, philox4x32_10};
 pub use reduce::{Reduce, ReduceFn};
 pub use reduced_matmul::ReducedMatmul;
+pub use scan::{Extrema, Scan, ScanDirection, ScanFn, ScanOptions, ScanStart};
 pub use scatter::{Scatter, ScatterFn};
 pub use scatter_add::ScatterAdd;
 pub use searchsorted::{SearchSide, SearchSorted};
 pub use softmax::{Softmax, SoftmaxFn};
+pub use sort::{Sort, SortOrder, Sorted};
 pub use sparse_matmul::SparseMatmul;
 pub use sparse24::{Compress24, Decompress24, Part24};
 pub use take::{Missing, Take};
@@ -150,6 +156,7 @@ registry! {
     "attention" attention "softmax of the products of queries and keys, times values, of heads, with masks and dropout; and its gradient",
     "batch_norm" batch_norm "channels less their mean over their deviation, over all other axes, with factors and addends",
     "binary" binary "add, sub, mul, div, rem, pow, max, min, and, or, xor, broadcast",
+    "bincount" bincount "how often each whole number occurs",
     "cast" cast "conversion between dtypes",
     "cat" cat "tensors one behind the other along an axis (concatenation, stacks)",
     "clamp" clamp "values limited to an interval",
@@ -172,10 +179,12 @@ registry! {
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",
     "reduce" reduce "sum, mean, prod, max, min, any, all over axes",
     "reduced_matmul" reduced_matmul "sum, mean, max, min, abs_max of the rows or columns of a product that is not kept",
+    "scan" scan "cumulative sums, products, extrema with positions, and log-sum-exp along an axis",
     "scatter" scatter "elements set, added, multiplied or compared along an axis where indices name",
     "scatter_add" scatter_add "sums of rows by the place that indices name",
     "searchsorted" searchsorted "where numbers belong among sorted ones (bucketize)",
     "softmax" softmax "softmax and log-softmax along an axis",
+    "sort" sort "elements in order along an axis, and where they stood",
     "sparse24" sparse24 "2:4 compression: two of four neighbours, and products with what was compressed",
     "take" take "rows of a table by indices (embedding)",
     "unary" unary "functions of one operand",

@@ -11,16 +11,20 @@ mod fill;
 mod grouped;
 mod join;
 mod math;
+mod order;
 pub(crate) mod quantize;
 mod sparse24;
+mod statistics;
 mod update;
 mod view;
 
 pub use compute::MatmulOptions;
 pub use grouped::GroupedMatmulOptions;
 pub use join::MeshOrder;
+pub use order::Unique;
 pub use quantize::{Granularity, Quantized};
 pub use sparse24::Sparse24;
+pub use statistics::Norm;
 
 use std::fmt;
 use std::sync::OnceLock;

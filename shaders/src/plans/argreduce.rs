@@ -9,6 +9,7 @@ use std::fmt::Write;
 use polywarp_core::ops::{ArgReduce, ArgReduceFn};
 use polywarp_core::{DType, Result, Operation};
 
+use super::keys;
 use super::reduce::ABSORB;
 use super::reduce::passes::{Partials, Pass, View, Walk, passes};
 use super::reduce::template::{Frame, check_index, launch};
@@ -155,39 +156,7 @@ impl Kernel {
         let turned = self.function == ArgReduceFn::ArgMin;
         let quad = self.frame.quad;
         let ty = if quad { self.input.vector() } else { self.input.scalar().to_owned() };
-        writeln!(out, "fn key_of(x: {ty}) -> Keys {{")?;
-        match self.dtype {
-            DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 => {
-                let bits = if self.dtype == DType::F32 { "x" } else { "bitcast<Keys>(x)" };
-                let (plus, minus) = if turned { ("-", "+") } else { ("+", "-") };
-                writeln!(out, "    let bits = {bits};\n    let magnitude = bits & Keys(0x7fffffffu);")?;
-                writeln!(out, "    let middle = Keys(0x80000000u);")?;
-                writeln!(
-                    out,
-                    "    let key = select(middle {plus} magnitude, middle {minus} magnitude, bits != magnitude);"
-                )?;
-                writeln!(out, "    return select(key, Keys(0xffffffffu), magnitude > Keys(0x7f800000u));")?;
-            }
-            DType::F64 => {
-                let order = if turned {
-                    "select(-magnitude, magnitude, x < Keys(0li))"
-                } else {
-                    "select(magnitude, -magnitude, x < Keys(0li))"
-                };
-                writeln!(out, "    let magnitude = x & Keys(9223372036854775807li);\n    let key = {order};")?;
-                writeln!(
-                    out,
-                    "    return select(key, Keys(9223372036854775807li), magnitude > Keys(0x7ff0000000000000li));"
-                )?;
-            }
-            DType::I8 | DType::I32 => {
-                let key = "bitcast<Keys>(x) ^ Keys(0x80000000u)";
-                writeln!(out, "    return {};", if turned { format!("~({key})") } else { key.to_owned() })?;
-            }
-            // Unsigned, and i64, whose keys are themselves.
-            _ => writeln!(out, "    return {};", if turned { "~x" } else { "x" })?,
-        }
-        writeln!(out, "}}")?;
+        keys::write(out, self.dtype, &ty, turned)?;
         let load = if quad { "load4_x(at)" } else { "load_x(at)" };
         // The elements of a vector lie along the row, or in four columns at one position.
         let places = match (quad, self.frame.walk) {

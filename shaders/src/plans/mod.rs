@@ -2,9 +2,10 @@
 
 use polywarp_core::graph::RowProgram;
 use polywarp_core::ops::{
-    ArgReduce, Attention, AttentionGradient, Cat, Compress24, Convolution, ConvolutionInput, ConvolutionWeights, Copy,
-    Decompress24, Gather, GroupedMatmul, Map, MaskedScatter, MaskedSelect, Matmul, Nonzero, Pad, Pool, PoolChosen,
-    PoolGradient, Random, Reduce, ReducedMatmul, Scatter, ScatterAdd, SearchSorted, Softmax, SparseMatmul, Take,
+    ArgReduce, Attention, AttentionGradient, Bincount, Cat, Compress24, Convolution, ConvolutionInput,
+    ConvolutionWeights, Copy, Decompress24, Gather, GroupedMatmul, Map, MaskedScatter, MaskedSelect, Matmul, Nonzero,
+    Pad, Pool, PoolChosen, PoolGradient, Random, Reduce, ReducedMatmul, Scan, Scatter, ScatterAdd, SearchSorted,
+    Softmax, Sort, SparseMatmul, Take,
 };
 use polywarp_core::{Op, Result};
 
@@ -45,11 +46,14 @@ mod grouped_matmul;
 // Its kernels are those of matrix products and of reductions.
 mod reduced_matmul;
 mod rounds;
+// What several of them compare by.
+mod keys;
 
 // Those that have kernels of their own: one sorted line per stem.
 kernels! {
     argreduce,
     attention,
+    bincount,
     convolution,
     copy,
     elements,
@@ -60,8 +64,10 @@ kernels! {
     random,
     reduce,
     rows,
+    scan,
     scatter_add,
     softmax,
+    sort,
     sparse24,
     take,
 }
@@ -103,6 +109,7 @@ planners! {
     ArgReduce: argreduce::plan;
     Attention: attention::forward, attention::forward_candidates;
     AttentionGradient: attention::backward, attention::backward_candidates;
+    Bincount: bincount::plan;
     Cat: cat::plan;
     Compress24: sparse24::compress;
     Convolution: convolution::forward_plan, convolution::forward;
@@ -124,10 +131,12 @@ planners! {
     Random: random::plan;
     Reduce: reduce::plan;
     ReducedMatmul: reduced_matmul::plan, reduced_matmul::candidates;
+    Scan: scan::plan;
     Scatter: scatter::plan;
     ScatterAdd: scatter_add::plan;
     SearchSorted: searchsorted::plan;
     Softmax: softmax::plan;
+    Sort: sort::plan;
     SparseMatmul: sparse24::multiply, sparse24::candidates;
     Take: take::plan;
 }

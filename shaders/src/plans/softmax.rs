@@ -353,25 +353,7 @@ impl Kernel {
         if !matches!(self.step, Step::Stats { .. }) {
             writeln!(out, "const WIDTH = {}u;", if quad { 4 } else { 1 })?;
         }
-        if self.wide() {
-            for (name, bits) in KEYS {
-                writeln!(out, "const {name} = {:#x}lu;", bits.1)?;
-            }
-            writeln!(
-                out,
-                "fn exp_s(x: S) -> S {{ return exp_f64(x); }}\nfn log_s(x: S) -> S {{ return log_f64(x); }}"
-            )?;
-            let each = if quad { "V(exp_f64(x.x), exp_f64(x.y), exp_f64(x.z), exp_f64(x.w))" } else { "exp_f64(x)" };
-            writeln!(out, "fn exp_v(x: V) -> V {{ return {each}; }}")?;
-        } else {
-            // The device's own exponential: its error stays within the op's bound, and no infinite argument counts.
-            for (name, bits) in KEYS {
-                writeln!(out, "const {name} = {:#x}u;", bits.0)?;
-            }
-            writeln!(out, "fn exp_s(x: S) -> S {{ return exp(x); }}\nfn log_s(x: S) -> S {{ return log_f32(x); }}")?;
-            writeln!(out, "fn exp_v(x: V) -> V {{ return exp(x); }}")?;
-        }
-        *out += include_str!("../../wgsl/softmax_scalar.wgsl");
+        write_exponentials(out, self.wide(), quad)?;
         if quad {
             writeln!(out, "fn highest_of(k: K) -> U {{ return max(max(k.x, k.y), max(k.z, k.w)); }}")?;
             writeln!(out, "fn sum_of(v: V) -> S {{ return (v.x + v.y) + (v.z + v.w); }}")
@@ -392,6 +374,30 @@ impl Kernel {
         *out += &self.element.storage(binding, "y", form, Access::ReadWrite);
         writeln!(out, "fn store(at: u32, v: V) {{ {}(at, v); }}", if quad { "store4_y" } else { "store_y" })
     }
+}
+
+/// Constants and functions around the keys of rows, on S, U, V and K: what `wgsl/softmax_scalar.wgsl` asks for, and itself.
+pub(super) fn write_exponentials(out: &mut String, wide: bool, quad: bool) -> std::fmt::Result {
+    if wide {
+        for (name, bits) in KEYS {
+            writeln!(out, "const {name} = {:#x}lu;", bits.1)?;
+        }
+        writeln!(
+            out,
+            "fn exp_s(x: S) -> S {{ return exp_f64(x); }}\nfn log_s(x: S) -> S {{ return log_f64(x); }}"
+        )?;
+        let each = if quad { "V(exp_f64(x.x), exp_f64(x.y), exp_f64(x.z), exp_f64(x.w))" } else { "exp_f64(x)" };
+        writeln!(out, "fn exp_v(x: V) -> V {{ return {each}; }}")?;
+    } else {
+        // The device's own exponential: its error stays within the op's bound, and no infinite argument counts.
+        for (name, bits) in KEYS {
+            writeln!(out, "const {name} = {:#x}u;", bits.0)?;
+        }
+        writeln!(out, "fn exp_s(x: S) -> S {{ return exp(x); }}\nfn log_s(x: S) -> S {{ return log_f32(x); }}")?;
+        writeln!(out, "fn exp_v(x: V) -> V {{ return exp(x); }}")?;
+    }
+    *out += include_str!("../../wgsl/softmax_scalar.wgsl");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 pub(crate) mod along;
 pub(crate) mod argreduce;
 pub(crate) mod attention;
+pub(crate) mod bincount;
 pub(crate) mod convolution;
 pub(crate) mod copy;
 mod gather;
@@ -21,7 +22,9 @@ pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod reduced_matmul;
 pub(crate) mod rows;
+pub(crate) mod scan;
 pub(crate) mod softmax;
+pub(crate) mod sort;
 pub(crate) mod sparse24;
 
 use crate::TensorSpec;

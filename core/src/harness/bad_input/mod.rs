@@ -49,6 +49,7 @@ const ROWS: &[(&str, Test)] = &[
     ("triangles, diagonals, ranges, masks and bits that do not fit", moves::by_position),
     ("indexing along the wrong axes, by the wrong shapes or dtypes", moves::along_axes),
     ("positions outside of an axis", moves::positions),
+    ("scans of no meaning, and order that a line has not", parameters::lines),
     ("convolutions of the wrong windows, groups, shapes or dtypes", windows::convolutions),
     ("pools of the wrong windows, paddings or divisors", windows::pools),
     ("ends of groups out of order or out of range", parameters::group_ends),

@@ -1,7 +1,7 @@
 //! Parameters of single operations that have no meaning.
 
 use super::{Answer, must, ones, refused};
-use crate::ops::{Distribution, Missing};
+use crate::ops::{Distribution, Missing, ScanDirection, ScanFn, ScanOptions, SortOrder};
 use crate::{
     BinaryFn, DType, Device, Error, Expr, Granularity, GroupedMatmulOptions, KeepDims, MAX_INPUTS, MatmulOptions,
     Program, Quantized, ReduceFn, Scalar, ScaleBlocks, Sparse24, Tensor, UnaryFn,
@@ -55,6 +55,40 @@ pub(super) fn grouped_matmul(device: &Device) -> Answer {
     refused("f64 of f32", f64_output, dtype(DType::F32, DType::F64))?;
     let cosine = GroupedMatmulOptions { activation: Some(UnaryFn::Cos), ..Default::default() };
     refused("cos as an activation", with(cosine), |e| matches!(e, Error::InvalidArgument { what: "activation", .. }))
+}
+
+pub(super) fn lines(device: &Device) -> Answer {
+    let x = ones(device, &[4, 3])?;
+    let axis = |e: &Error| matches!(e, Error::AxisOutOfRange { axis: 2, rank: 2 });
+    refused("sums along axis 2 of [4,3]", x.cumsum(2), axis)?;
+    refused("order along axis 2 of [4,3]", x.sort(2, SortOrder::Ascending), axis)?;
+    refused("the best along axis 2 of [4,3]", x.topk(1, 2, SortOrder::Descending), axis)?;
+    let truths = must(x.cast(DType::Bool))?;
+    refused("maxima of bool", truths.cummax(0), |e| {
+        matches!(e, Error::UndefinedForDType { op: "cummax", dtype: DType::Bool })
+    })?;
+    refused("logcumsumexp of i32", must(x.cast(DType::I32))?.logcumsumexp(0), |e| {
+        matches!(e, Error::UndefinedForDType { op: "logcumsumexp", dtype: DType::I32 })
+    })?;
+    refused("maxima of no elements", x.scan(ScanFn::Max, 0, ScanOptions::default().exclusive()), |e| {
+        matches!(e, Error::InvalidArgument { what: "start", .. })
+    })?;
+    refused("positions of sums", x.cumulative_extrema(ScanFn::Sum, 0, ScanDirection::Forward), |e| {
+        matches!(e, Error::InvalidArgument { what: "function", .. })
+    })?;
+    let is_k = |e: &Error| matches!(e, Error::InvalidArgument { what: "k", .. });
+    refused("the best 4 of 3", x.topk(4, 1, SortOrder::Descending), is_k)?;
+    refused("element 3 of 3", x.kth_value(3, 1), is_k)?;
+    refused("a quantile of NaN", x.quantile(f64::NAN, 0), |e| matches!(e, Error::InvalidArgument { what: "q", .. }))?;
+    refused("counts of f32", x.bincount(3), |e| {
+        matches!(e, Error::UndefinedForDType { op: "bincount", dtype: DType::F32 })
+    })?;
+    refused("no bins", x.histogram(0, 0.0, 1.0), |e| matches!(e, Error::InvalidArgument { what: "bins", .. }))?;
+    refused("limits that fall", x.histogram(3, 1.0, 1.0), |e| {
+        matches!(e, Error::InvalidArgument { what: "limits", .. })
+    })?;
+    let none = must(x.slice(0, 0..0))?;
+    refused("the median of nothing", none.median(0), |e| matches!(e, Error::EmptyReduction { op: "quantile", .. }))
 }
 
 pub(super) fn rows_by_index(device: &Device) -> Answer {

@@ -1,4 +1,4 @@
-//! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, quantised and pruned layers, what is
+//! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, quantised and pruned layers, lines and statistics, what is
 //! scaled by 0, and users' kernels good and bad.
 //!
 //! [`run`] is a table of tests for any backend, as [`super::recording::run`] is for recordings: each on buffers of its own,
@@ -8,6 +8,7 @@
 //! in `words.rs`.
 
 mod kernels;
+mod lines;
 mod memory;
 mod order;
 mod quantised;
@@ -29,7 +30,7 @@ pub fn run(device: &Device) -> Vec<Row> {
         Err(Error::Unsupported { .. }) => Vec::new(),
         _ => [kernels::ROWS, refusals::ROWS, order::KERNEL_ROWS].concat(),
     };
-    let rows = [memory::ROWS, order::ROWS, quantised::ROWS, scaled_by_zero::ROWS, sparse24::ROWS]
+    let rows = [memory::ROWS, order::ROWS, quantised::ROWS, scaled_by_zero::ROWS, sparse24::ROWS, lines::ROWS]
         .concat()
         .into_iter()
         .chain(kernels);

@@ -6,8 +6,8 @@ use crate::harness::{Case, LayoutKind, Values, output};
 use crate::ops::{
     Attention, AttentionDropout, BatchNorm, Cat, Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights,
     Copy, CrossEntropy, Divisor, Gather, Geometry, LayerNorm, LogSumExp, Map, MaskedScatter, MaskedSelect, Matmul,
-    Missing, Pad, PadMode, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, PoolOptions, Reduce, ReduceFn,
-    Scatter, ScatterAdd, ScatterFn, Softmax, SoftmaxFn, Take,
+    Missing, Pad, PadMode, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, PoolOptions, Reduce, ReduceFn, Scan,
+    ScanFn, ScanOptions, ScanStart, Scatter, ScatterAdd, ScatterFn, Softmax, SoftmaxFn, Sort, SortOrder, Take,
 };
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
 
@@ -103,6 +103,25 @@ fn cases() -> Vec<Case> {
     for (axis, kind) in [(0, LayoutKind::Dense), (1, LayoutKind::Transposed), (1, LayoutKind::BroadcastOuter)] {
         let op = kind.spec(F64, &[4, 6]).and_then(|input| LogSumExp::new(input, axis));
         add(&mut cases, "logsumexp", op, &[Values::Normal]);
+    }
+    for order in SortOrder::ALL {
+        for (axis, dims) in [(0, &[7][..]), (1, &[3, 5, 2])] {
+            let op = LayoutKind::Transposed.spec(F64, dims).and_then(|input| Sort::new(order, input, axis));
+            add(&mut cases, "sort", op, &[Values::Normal]);
+        }
+    }
+    let plain = ScanOptions::default();
+    for options in [plain, plain.exclusive(), plain.reversed(), plain.exclusive().reversed()] {
+        for f in [ScanFn::Sum, ScanFn::Prod, ScanFn::LogSumExp] {
+            for (axis, kind) in [(0, LayoutKind::Dense), (1, LayoutKind::Transposed)] {
+                // The first one is -inf, and no number's neighbour.
+                if f == ScanFn::LogSumExp && options.start == ScanStart::Exclusive {
+                    continue;
+                }
+                let op = kind.spec(F64, &[4, 5]).and_then(|input| Scan::new(f, input, axis, options));
+                add(&mut cases, "scan", op, &[Values::Normal]);
+            }
+        }
     }
     for kind in [LayoutKind::Dense, LayoutKind::Transposed, LayoutKind::BroadcastOuter] {
         let op = || LayerNorm::new(kind.spec(F64, &[4, 6])?, dense(&[6])?, dense(&[6])?, 1e-3);
@@ -430,6 +449,22 @@ mod tests {
         assert_eq!(reduce(ReduceFn::Prod, &[2.0, -3.0, 4.0]), [-12.0, 8.0, -6.0]);
         assert_eq!(reduce(ReduceFn::Prod, &[2.0, 0.0, 4.0]), [0.0, 8.0, 0.0]);
         assert_eq!(reduce(ReduceFn::Prod, &[0.0, 0.0, 4.0]), [0.0; 3]);
+        let scan_by = |f, options, values: &[f64]| {
+            let input = dense(&[values.len() as u64]).unwrap();
+            kinks(Scan::new(f, input, 0, options).unwrap(), &[values], 0)
+        };
+        let scan = |options, values: &[f64]| scan_by(ScanFn::Prod, options, values);
+        // Products 2, 0, 0, 0 of 2, 0, 4, 0, and so for each without itself: 1 + 0, 2 + 8 + 0, 0, 0.
+        assert_eq!(scan(ScanOptions::default(), &[2.0, 0.0, 4.0, 0.0]), [1.0, 10.0, 0.0, 0.0]);
+        assert_eq!(scan(ScanOptions::default().reversed(), &[0.0, 4.0, 0.0, 2.0]), [0.0, 0.0, 10.0, 1.0]);
+        assert_eq!(scan(ScanOptions::default().exclusive(), &[0.0, 3.0, 0.0, 5.0]), [4.0, 0.0, 0.0, 0.0]);
+        // Without the element itself: the others' results, one place later.
+        let log = |options, values: &[f64]| scan_by(ScanFn::LogSumExp, options, values);
+        let (all, others) = (
+            log(ScanOptions::default().exclusive(), &[1.0, 3.0, 2.0, 5.0]),
+            log(ScanOptions::default(), &[1.0, 3.0, 2.0]),
+        );
+        assert!(all.iter().zip(others.iter().chain([&0.0])).all(|(a, b)| (a - b).abs() < 1e-12), "{all:?} {others:?}");
     }
 
     /// Wrong rules are found: the proof can fail.

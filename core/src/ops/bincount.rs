@@ -1,0 +1,167 @@
+//! How often each whole number from 0 occurs: `y[b]` is the number of elements equal to b. Histograms are counts of bins.
+//!
+//! Counts are u32 and exact, so that the order in which a device adds them does not show. Numbers that are no bin, negative ones among
+//! them, are left out.
+
+use super::take::{check_indices, positions};
+use super::{Arithmetic, Content, Op, Operand, Operation, TensorSpec, check_dense_output};
+use crate::gradient::{Gradient, Needs};
+use crate::oracle::{Expected, HostTensor};
+use crate::{CompareFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor, UnaryFn};
+#[cfg(feature = "cpu")]
+use crate::{cpu, operation::HostResult};
+
+const OP: &str = "bincount";
+
+/// Counts of the numbers in `indices`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Bincount {
+    /// Whole numbers, i32 or u32, dense, of any shape.
+    pub indices: TensorSpec,
+    /// Dense u32 output [bins].
+    pub output: TensorSpec,
+}
+
+impl Bincount {
+    /// A checked count into `bins` bins that start their buffer.
+    ///
+    /// # Errors
+    /// [`Error::DTypeMismatch`] for indices that are neither i32 nor u32; [`Error::InvalidArgument`] for indices that are not dense;
+    /// [`Error::IndexWidth`] for more than 2^32 - 1 elements or bins.
+    pub fn new(indices: TensorSpec, bins: u64) -> Result<Bincount> {
+        let output = TensorSpec::new(DType::U32, Layout::contiguous(Shape::new(&[bins])?));
+        Bincount { indices, output }.check()
+    }
+
+    fn check(self) -> Result<Bincount> {
+        check_indices(OP, &self.indices)?;
+        if self.output.dtype != DType::U32 {
+            return Err(Error::DTypeMismatch { op: OP, expected: DType::U32, got: self.output.dtype });
+        }
+        if self.output.layout.rank() != 1 {
+            let reason = format!("{OP} writes one axis of bins, not {:?}", self.output.layout.dims());
+            return Err(Error::InvalidArgument { what: "output", reason });
+        }
+        let most = self.indices.layout.elements().max(self.bins());
+        if most > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op: OP, elements: most, max: u32::MAX.into() });
+        }
+        check_dense_output(OP, &self.output)?;
+        Ok(self)
+    }
+
+    /// Counts that there are.
+    pub fn bins(&self) -> u64 {
+        self.output.layout.dims()[0]
+    }
+}
+
+impl Operation for Bincount {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        each(Operand::read(self.indices));
+        each(Operand::write(self.output));
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.clone().check().map(drop)
+    }
+
+    /// An addition for each element.
+    fn arithmetic(&self) -> Arithmetic {
+        Arithmetic::flops(self.indices.layout.elements())
+    }
+
+    /// The definition, exactly.
+    fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
+        let mut counts = vec![0i64; self.bins() as usize];
+        for index in &before[0].values {
+            let bin = usize::try_from(index.as_i64()).ok().and_then(|bin| counts.get_mut(bin));
+            bin.into_iter().for_each(|count| *count += 1);
+        }
+        vec![counts.into_iter().map(|count| Expected::exact(Scalar::I(count))).collect()]
+    }
+
+    fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
+        Ok(Gradient::Refused("counts are whole numbers, which do not change by small steps"))
+    }
+
+    #[cfg(feature = "cpu")]
+    fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+        cpu::exec::bincount::execute(self, inputs[0], outputs[0]);
+        Ok(())
+    }
+
+    fn describe(&self, name: &mut String) {
+        name.push_str(&format!(" bins{}", self.bins()));
+    }
+
+    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
+        Some(Bincount { output, ..self.clone() }.into())
+    }
+
+    fn content(&self, _: usize) -> Content {
+        Content::Rows { rows: self.bins() }
+    }
+}
+
+impl Tensor {
+    /// How often each number from 0 to `bins` - 1 occurs among all elements, whole numbers of any shape: u32, [bins]. Other numbers are
+    /// left out.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[2u32, 0, 2, 9], [4])?;
+    /// assert_eq!(x.bincount(3)?.to_vec::<u32>()?, [1, 0, 2]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Bincount::new`]; [`Error::UndefinedForDType`] for floats and bool; memory errors of the device.
+    pub fn bincount(&self, bins: u64) -> Result<Tensor> {
+        let indices = positions(OP, self)?;
+        let op = Bincount::new(indices.spec(), bins)?;
+        Ok(Tensor::apply(self.device(), op, &[&indices])?.swap_remove(0))
+    }
+
+    /// How many elements lie in each of `bins` equal parts of `low..=high`: u32, [bins]. A part begins with its lower edge, and the last
+    /// has its upper edge, too; NaN and what lies outside is left out. The part is computed in f32 (f64 for f64), so that elements
+    /// within a rounding of an edge may count beside it. Integers are converted to f32.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[0.1f32, 0.2, 0.9, 1.0, 3.0, f32::NAN], [6])?;
+    /// assert_eq!(x.histogram(2, 0.0, 1.0)?.to_vec::<u32>()?, [2, 2]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::bincount`]; [`Error::InvalidArgument`] for no or more than 2^24 bins, and for limits that are not finite or do not rise.
+    pub fn histogram(&self, bins: u64, low: f64, high: f64) -> Result<Tensor> {
+        if bins == 0 || bins > 1 << 24 {
+            let reason = format!("histogram of {bins} bins; give from 1 to 2^24");
+            return Err(Error::InvalidArgument { what: "bins", reason });
+        }
+        if !(low.is_finite() && high.is_finite() && low < high) {
+            let reason = format!("histogram from {low} to {high}; give finite limits, the lower one first");
+            return Err(Error::InvalidArgument { what: "limits", reason });
+        }
+        if self.dtype() == DType::Bool {
+            return Err(Error::UndefinedForDType { op: "histogram", dtype: DType::Bool });
+        }
+        let compute = if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        let x = Expr::input(0).cast(compute);
+        let part = ((x.clone() - low) * (bins as f64 / (high - low))).unary(UnaryFn::Floor);
+        let last = (bins - 1) as f64;
+        let part = part.clamp(0.0, last).cast(DType::I32);
+        // NaN is within nothing.
+        let is_below = x.compare(CompareFn::Le, high);
+        let part = x.compare(CompareFn::Ge, low).select(is_below.select(part, -1), -1).cast(DType::I32);
+        Tensor::map(&part, &[self])?.bincount(bins)
+    }
+}

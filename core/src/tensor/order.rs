@@ -1,0 +1,232 @@
+//! What follows from sorted lines: the best few, order statistics, distinct values. Views and other operations over [`Tensor::sort`], so
+//! that gradients come with them; nothing here has a kernel of its own.
+
+use crate::ops::{SortOrder, Sorted};
+use crate::{CompareFn, DType, Error, Expr, Result, Tensor};
+
+/// The distinct values of a tensor: what [`Tensor::unique`] gives.
+#[derive(Clone, Debug)]
+pub struct Unique {
+    /// The m distinct values in ascending order, [m].
+    pub values: Tensor,
+    /// For each element its value's position among `values`, u32, of the tensor's shape.
+    pub inverse: Tensor,
+    /// How often each value occurs, u32, [m].
+    pub counts: Tensor,
+}
+
+impl Tensor {
+    /// The extent of `axis`, of which `op` wants element number `k`.
+    fn extent_beyond(&self, op: &'static str, axis: usize, k: u64) -> Result<u64> {
+        let extent = self.dims()[self.shape().axis(axis)?];
+        if k >= extent {
+            let reason = format!("{op} of element {k} along axis {axis} of {extent}; count from 0");
+            return Err(Error::InvalidArgument { what: "k", reason });
+        }
+        Ok(extent)
+    }
+
+    /// The first `k` elements of each line along `axis` in `order`, with their positions: descending, the k largest. `axis` has the extent
+    /// k then. NaN counts as the last of all.
+    ///
+    /// ```
+    /// use polywarp_core::ops::SortOrder;
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[3.0f32, 1.0, 4.0, 1.5], [4])?;
+    /// let best = x.topk(2, 0, SortOrder::Descending)?;
+    /// assert_eq!(best.values.to_vec::<f32>()?, [4.0, 3.0]);
+    /// assert_eq!(best.indices.to_vec::<u32>()?, [2, 0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `k` beyond the extent.
+    pub fn topk(&self, k: u64, axis: usize, order: SortOrder) -> Result<Sorted> {
+        let extent = self.dims()[self.shape().axis(axis)?];
+        if k > extent {
+            let reason = format!("topk of {k} elements along axis {axis} of {extent}; ask for no more");
+            return Err(Error::InvalidArgument { what: "k", reason });
+        }
+        let sorted = self.sort(axis, order)?;
+        let first = |x: &Tensor| x.slice(axis, 0..k)?.contiguous();
+        Ok(Sorted { values: first(&sorted.values)?, indices: first(&sorted.indices)? })
+    }
+
+    /// The element number `k`, counted from 0, of each line along `axis` in ascending order, with its position; `axis` disappears.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[3i32, 1, 2, 9, 8, 7], [2, 3])?;
+    /// let second = x.kth_value(1, 1)?;
+    /// assert_eq!(second.values.to_vec::<i32>()?, [2, 8]);
+    /// assert_eq!(second.indices.to_vec::<u32>()?, [2, 1]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `k` that the axis has not.
+    pub fn kth_value(&self, k: u64, axis: usize) -> Result<Sorted> {
+        self.extent_beyond("kth_value", axis, k)?;
+        let sorted = self.sort(axis, SortOrder::Ascending)?;
+        let one = |x: &Tensor| x.select(axis, k)?.contiguous();
+        Ok(Sorted { values: one(&sorted.values)?, indices: one(&sorted.indices)? })
+    }
+
+    /// The value that a share `q` of each line along `axis` lies below, between two elements by a straight line; `axis` disappears. Of a
+    /// line with NaN it is NaN. Integers are converted to f32.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[4.0f32, 1.0, 3.0, 2.0], [4])?;
+    /// assert_eq!(x.quantile(0.25, 0)?.item::<f32>()?, 1.75);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `q` outside of 0 to 1; [`Error::EmptyReduction`] along no elements;
+    /// [`Error::UndefinedForDType`] for bool.
+    pub fn quantile(&self, q: f64, axis: usize) -> Result<Tensor> {
+        const OP: &str = "quantile";
+        let extent = self.dims()[self.shape().axis(axis)?];
+        if !(0.0..=1.0).contains(&q) {
+            return Err(Error::InvalidArgument { what: "q", reason: format!("{OP} of {q}; give a share from 0 to 1") });
+        }
+        if extent == 0 {
+            return Err(Error::EmptyReduction { op: OP, shape: self.dims().to_vec() });
+        }
+        if self.dtype() == DType::Bool {
+            return Err(Error::UndefinedForDType { op: OP, dtype: DType::Bool });
+        }
+        let x = if self.dtype().is_float() { self.clone() } else { self.cast(DType::F32)? };
+        let sorted = x.sort(axis, SortOrder::Ascending)?.values;
+        let at = q * (extent - 1) as f64;
+        let (below, above) = (at.floor(), at.ceil());
+        let parts = [below as u64, above as u64, extent - 1].map(|k| sorted.select(axis, k));
+        let [low, high, last] = parts;
+        let [a, b, c] = [0, 1, 2].map(|number| Expr::input(number).cast(x.dtype().compute()));
+        // Two equal infinities have no difference.
+        let between = a.compare(CompareFn::Eq, b.clone()).select(a.clone(), a.clone() + (b - &a) * (at - below));
+        let result = c.compare(CompareFn::Eq, c.clone()).select(between, c);
+        Tensor::map(&result.cast(x.dtype()), &[&low?, &high?, &last?])
+    }
+
+    /// The middle of each line along `axis`, of an even number of elements the mean of the two middle ones: [`Tensor::quantile`] of 0.5.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[4.0f32, 1.0, 3.0, 2.0], [4])?;
+    /// assert_eq!(x.median(0)?.item::<f32>()?, 2.5);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::quantile`].
+    pub fn median(&self, axis: usize) -> Result<Tensor> {
+        self.quantile(0.5, axis)
+    }
+
+    /// The distinct values of all elements, in ascending order, where each element's stands, and how often each occurs. Zeros of both signs
+    /// are one value, the first of them; each NaN is a value of its own. How many values there are is read by the host, which waits.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[3i32, 1, 3, 2], [2, 2])?;
+    /// let found = x.unique()?;
+    /// assert_eq!(found.values.to_vec::<i32>()?, [1, 2, 3]);
+    /// assert_eq!(found.inverse.to_vec::<u32>()?, [2, 0, 2, 1]);
+    /// assert_eq!(found.counts.to_vec::<u32>()?, [1, 1, 2]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::sort`] and [`Tensor::take`]; nothing can be read while the device records.
+    pub fn unique(&self) -> Result<Unique> {
+        let (device, elements) = (self.device(), self.elements());
+        let flat = self.reshape([elements])?;
+        let sorted = flat.sort(0, SortOrder::Ascending)?;
+        let marks = Tensor::zeros(device, DType::U32, [elements])?;
+        if elements == 0 {
+            let inverse = marks.reshape(*self.shape())?;
+            return Ok(Unique { values: sorted.values, inverse, counts: marks });
+        }
+        // A value begins where an element differs from the one before.
+        let pair = [1..elements, 0..elements - 1].map(|range| sorted.values.slice(0, range));
+        let [next, before] = pair;
+        marks.slice(0, 1..elements)?.assign(&next?.ne(&before?)?.cast(DType::U32)?)?;
+        let numbers = marks.cumsum(0)?;
+        let found = u64::from(numbers.slice(0, elements - 1..elements)?.item::<u32>()?) + 1;
+        let (mark, position) = (Expr::input(0), Expr::index());
+        let is_first = position.compare(CompareFn::Eq, 0);
+        let position = position.cast(DType::U32);
+        let begins = mark.compare(CompareFn::Eq, 1).select(position.clone(), i64::from(u32::MAX));
+        let begins = Tensor::map(&is_first.select(position, begins).cast(DType::U32), &[&marks])?;
+        let begins = begins.sort(0, SortOrder::Ascending)?.values.slice(0, 0..found)?.contiguous()?;
+        let ends = Tensor::full(device, DType::U32, [found], elements as i64)?;
+        ends.slice(0, 0..found - 1)?.assign(&begins.slice(0, 1..found)?)?;
+        let went = sorted.indices.argsort(0, SortOrder::Ascending)?;
+        Ok(Unique {
+            values: sorted.values.take(&begins)?,
+            inverse: numbers.take(&went)?.reshape(*self.shape())?,
+            counts: ends.sub(&begins)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Device, Tape};
+
+    fn of(values: &[f32]) -> Tensor {
+        Tensor::from_slice(&Device::cpu(), values, [values.len() as u64]).unwrap()
+    }
+
+    #[test]
+    fn quantile_of_nan_and_of_infinities_is_numpys() {
+        assert!(of(&[1.0, f32::NAN, 2.0]).median(0).unwrap().item::<f32>().unwrap().is_nan());
+        assert_eq!(of(&[f32::INFINITY; 2]).median(0).unwrap().item::<f32>().unwrap(), f32::INFINITY);
+        for (q, want) in [(0.0, 1.0), (0.5, 2.0), (0.75, 4.5), (1.0, 7.0)] {
+            assert_eq!(of(&[7.0, 1.0, 2.0]).quantile(q, 0).unwrap().item::<f32>().unwrap(), want);
+        }
+        let bytes = Tensor::from_slice(&Device::cpu(), &[1u8, 4], [2]).unwrap();
+        assert_eq!(bytes.median(0).unwrap().item::<f32>().unwrap(), 2.5);
+    }
+
+    #[test]
+    fn unique_of_zeros_nan_and_nothing() {
+        let found = of(&[0.0, f32::NAN, -0.0, 1.0, f32::NAN]).unique().unwrap();
+        let values = found.values.to_vec::<f32>().unwrap();
+        assert!(values[..2] == [0.0, 1.0] && values[2].is_nan() && values[3].is_nan() && values.len() == 4);
+        assert_eq!(found.counts.to_vec::<u32>().unwrap(), [2, 1, 1, 1]);
+        assert_eq!(found.inverse.to_vec::<u32>().unwrap(), [0, 2, 0, 1, 3]);
+        assert_eq!(of(&[]).unique().unwrap().values.dims(), [0]);
+        assert_eq!(of(&[5.0]).unique().unwrap().counts.to_vec::<u32>().unwrap(), [1]);
+    }
+
+    #[test]
+    fn gradients_reach_the_elements_that_were_chosen() {
+        let (tape, x) = (Tape::new(), of(&[3.0, 1.0, 4.0, 1.5]));
+        let watched = tape.watch(&x).unwrap();
+        let best = watched.topk(2, 0, SortOrder::Descending).unwrap().values;
+        let total = best.sum(&[]).unwrap().add(&watched.median(0).unwrap()).unwrap();
+        let gradients = tape.backward(&total).unwrap();
+        assert_eq!(gradients.of(&watched).unwrap().to_vec::<f32>().unwrap(), [1.5, 0.0, 1.0, 0.5]);
+    }
+
+    #[test]
+    fn what_a_line_has_not_is_refused_with_its_extent() {
+        let x = of(&[1.0, 2.0]);
+        let named = |error: Error, part: &str| assert!(error.to_string().contains(part), "{error}");
+        named(x.topk(3, 0, SortOrder::Descending).unwrap_err(), "axis 0 of 2");
+        named(x.kth_value(2, 0).unwrap_err(), "count from 0");
+        named(x.quantile(1.5, 0).unwrap_err(), "from 0 to 1");
+        assert!(matches!(x.slice(0, 0..0).unwrap().median(0).unwrap_err(), Error::EmptyReduction { .. }));
+        assert!(matches!(x.sort(1, SortOrder::Ascending).unwrap_err(), Error::AxisOutOfRange { axis: 1, rank: 1 }));
+        assert_eq!(x.topk(0, 0, SortOrder::Ascending).unwrap().values.dims(), [0]);
+    }
+}

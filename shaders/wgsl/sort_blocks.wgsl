@@ -1,0 +1,64 @@
+// Computes      runs of at most params.width elements of a row in order, as pairs of key and position; whole rows as results.
+// Algorithm     1. elements become keys, and places past the end pairs that come last; 2. a bitonic sort (Batcher, 1968) in workgroup
+//               memory. Positions break ties, so that no two pairs are equal and the order is stable.
+// Tiling        TILE elements a workgroup: TILE / width runs, of one row or of several.
+// Mapping       run = workgroup * (TILE / width) + slot / width; thread t owns slots t + i * THREADS.
+// Shared memory TILE * (sizeof(Key) + 4).
+// Traffic       every element read once, every pair written once.
+// Numerics      bits are kept.
+// Requires      prelude: Key, THREADS, TILE; key_at, LAST (the highest key), base_of, give; struct Params (width, a power of two up to TILE).
+// Measured      not measured.
+var<workgroup> keys: array<Key, TILE>;
+var<workgroup> places: array<u32, TILE>;
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let id = group.y * groups.x + group.x;
+    let first = id * (TILE / params.width);
+    // Phase 1.
+    for (var slot = thread; slot < TILE; slot += THREADS) {
+        let run = first + slot / params.width;
+        let row = run / params.tiles;
+        let place = run % params.tiles * params.width + slot % params.width;
+        var key = LAST;
+        var origin = 0xffffffffu;
+        if row < params.rows && place < params.count {
+            key = key_at(base_of(row), place);
+            origin = place;
+        }
+        keys[slot] = key;
+        places[slot] = origin;
+    }
+    // Phase 2.
+    for (var size = 2u; size <= params.width; size *= 2u) {
+        for (var half = size / 2u; half > 0u; half /= 2u) {
+            workgroupBarrier(); // the pairs of the step before are there
+            for (var i = thread; i < TILE / 2u; i += THREADS) {
+                let low = 2u * i - (i & (half - 1u));
+                let high = low + half;
+                let is_greater = keys[low] > keys[high] || (keys[low] == keys[high] && places[low] > places[high]);
+                // Runs of the whole width ascend; of shorter ones every second descends.
+                let ascends = ((low % params.width) & size) == 0u;
+                if is_greater == ascends {
+                    let key = keys[low];
+                    keys[low] = keys[high];
+                    keys[high] = key;
+                    let place = places[low];
+                    places[low] = places[high];
+                    places[high] = place;
+                }
+            }
+        }
+    }
+    workgroupBarrier(); // all are in order
+    for (var slot = thread; slot < TILE; slot += THREADS) {
+        let run = first + slot / params.width;
+        let row = run / params.tiles;
+        let at = run % params.tiles * params.width + slot % params.width;
+        if row < params.rows && at < params.count { give(row, at, keys[slot], places[slot]); }
+    }
+}
