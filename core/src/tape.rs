@@ -298,6 +298,11 @@ impl Gradients {
     }
 }
 
+/// Whether a live tape tracks `tensor`.
+pub(crate) fn is_watched(tensor: &Tensor) -> bool {
+    live(tensor).is_some()
+}
+
 /// The live tape that `tensor` is tracked by, and its node there.
 fn live(tensor: &Tensor) -> Option<(Arc<Shared>, usize)> {
     let track = tensor.track()?;

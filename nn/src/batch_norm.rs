@@ -5,6 +5,7 @@
 //! changes in place, so a recorded step changes them at every replay; a stretch that a tape computes twice
 //! ([`Tape::checkpoint`](polywarp_core::Tape::checkpoint)) counts twice, as in PyTorch.
 
+use polywarp_core::ops::BatchNormEnd;
 use polywarp_core::{Expr, Result, Tensor};
 
 use crate::{Builder, Decay, Init, Watched, constant, invalid};
@@ -70,12 +71,20 @@ impl BatchNorm {
     /// # Errors
     /// As [`Tensor::batch_norm`] in training, such as for one value of a channel, and [`Tensor::batch_norm_with`] in evaluation.
     pub fn forward(&self, parameters: &Watched, x: &Tensor, mode: Mode) -> Result<Tensor> {
+        self.forward_end(parameters, x, mode, &BatchNormEnd::default())
+    }
+
+    /// [`BatchNorm::forward`], then plus a residual and relu where `end` says so, in the same pass.
+    ///
+    /// # Errors
+    /// As [`BatchNorm::forward`] and [`Tensor::batch_norm_end`].
+    pub fn forward_end(&self, parameters: &Watched, x: &Tensor, mode: Mode, end: &BatchNormEnd<'_>) -> Result<Tensor> {
         let (gamma, beta) = (parameters.get(&self.weight)?, parameters.get(&self.bias)?);
         let [mean, variance] = [parameters.buffer(&self.running[0])?, parameters.buffer(&self.running[1])?];
         if mode == Mode::Evaluation {
-            return x.batch_norm_with([mean, variance], gamma, beta, self.epsilon);
+            return x.batch_norm_with_end([mean, variance], gamma, beta, self.epsilon, end);
         }
-        let normal = x.batch_norm(gamma, beta, self.epsilon)?;
+        let normal = x.batch_norm_end(gamma, beta, self.epsilon, end)?;
         // At least two values of a channel: else it was refused.
         let n = x.elements() as f64 / mean.elements() as f64;
         let share = constant(self.momentum);

@@ -3,7 +3,7 @@
 //! A layer holds names and sizes, no tensors: it registers its parameters when it is made, and asks a [`Watched`] for them when it is used. The
 //! decision to know: names, shapes and starting values are PyTorch's, so that a `state_dict` fits.
 
-use polywarp_core::{Error, Generator, MatmulOptions, Missing, RandomKey, Result, Tensor};
+use polywarp_core::{Error, Expr, Generator, MatmulOptions, Missing, RandomKey, Result, Tensor, UnaryFn};
 
 use crate::flat::ALIGNMENT;
 use crate::{Builder, Decay, Init, Watched, rms_norm};
@@ -63,15 +63,37 @@ impl Linear {
     /// [`Error::ShapeMismatch`] for another last extent; as [`Tensor::matmul_with`].
     pub fn forward(&self, parameters: &Watched, x: &Tensor) -> Result<Tensor> {
         let bias = self.bias.as_ref().map(|name| parameters.get(name)).transpose()?;
-        self.product(parameters, x, parameters.get(&self.weight)?, bias)
+        self.product(parameters, x, parameters.get(&self.weight)?, bias, None)
     }
 
-    fn product(&self, parameters: &Watched, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    /// [`Linear::forward`], then `activation`. Where no tape follows, in one pass; a tape keeps what the activation reads, so there it is one of
+    /// its own.
+    ///
+    /// # Errors
+    /// As [`Linear::forward`]; [`Error::InvalidArgument`] for a function that is no activation.
+    pub fn forward_activated(&self, parameters: &Watched, x: &Tensor, activation: UnaryFn) -> Result<Tensor> {
+        let weight = parameters.get(&self.weight)?;
+        if x.is_watched() || weight.is_watched() {
+            return Tensor::map(&Expr::input(0).unary(activation), &[&self.forward(parameters, x)?]);
+        }
+        let bias = self.bias.as_ref().map(|name| parameters.get(name)).transpose()?;
+        self.product(parameters, x, weight, bias, Some(activation))
+    }
+
+    fn product(
+        &self,
+        parameters: &Watched,
+        x: &Tensor,
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        activation: Option<UnaryFn>,
+    ) -> Result<Tensor> {
         let Some((&last, rows)) = x.dims().split_last().filter(|(last, _)| **last == self.inputs) else {
             return Err(Error::shape_mismatch("linear", x.shape(), weight.shape(), None));
         };
         let matrix = if rows.len() == 1 { x.clone() } else { x.reshape([rows.iter().product(), last])? };
-        let options = MatmulOptions { bias, precision: parameters.policy().products, ..MatmulOptions::default() };
+        let precision = parameters.policy().products;
+        let options = MatmulOptions { bias, activation, precision, ..MatmulOptions::default() };
         let y = matrix.matmul_with(&weight.t()?, &options)?;
         if rows.len() == 1 { Ok(y) } else { y.reshape([rows, &weight.dims()[..1]].concat()) }
     }
@@ -97,7 +119,7 @@ impl Linear {
             return layers.iter().map(|layer| layer.forward(parameters, x)).collect();
         };
         let bias = first.bias.as_ref().map(|name| parameters.unit(name)).transpose()?;
-        let all = first.product(parameters, x, parameters.unit(&first.weight)?, bias)?;
+        let all = first.product(parameters, x, parameters.unit(&first.weight)?, bias, None)?;
         let mut start = 0;
         let part = |layer: &&Linear| {
             let columns = start..start + layer.outputs;

@@ -1,5 +1,6 @@
 //! Batch normalisation over all axes but the last: y = (x - mean) / sqrt(variance + epsilon), times gamma, plus beta, mean and variance
-//! being those of a channel (Ioffe and Szegedy, arXiv 1502.03167).
+//! being those of a channel (Ioffe and Szegedy, arXiv 1502.03167); then, where they are asked for, plus a residual, and relu: the end of a
+//! residual block in one pass, whose gradient takes from y where relu was 0.
 //!
 //! x is [..., channels]. The variance is the mean of squared differences (biased), as PyTorch's, and never a difference of two large sums.
 //! Mean and variance of each channel are results of their own, in f32 (f64 for f64): the gradient reads them, and running statistics are
@@ -12,7 +13,7 @@ use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorS
 use crate::gradient::{Gradient, Needs, RuleBuilder};
 use crate::graph::{Builder, Graph, Value};
 use crate::oracle::{Expected, HostTensor};
-use crate::{Error, Expr, KeepDims, Layout, Result, Scalar, Shape, Tensor};
+use crate::{CompareFn, Error, Expr, KeepDims, Layout, Result, Scalar, Shape, Tensor, UnaryFn};
 
 const OP: &str = "batch_norm";
 
@@ -25,8 +26,12 @@ pub struct BatchNorm {
     pub gamma: TensorSpec,
     /// Addends, `[channels]`, of the input's dtype.
     pub beta: TensorSpec,
+    /// Added before the activation, of the input's shape and dtype.
+    pub residual: Option<TensorSpec>,
     /// Added to the variance; positive.
     pub epsilon: f64,
+    /// Relu at the end, or nothing.
+    pub activation: Option<UnaryFn>,
     /// Dense output of the input's shape and dtype.
     pub output: TensorSpec,
     /// Dense means, `[channels]`, f32 or f64.
@@ -46,7 +51,8 @@ impl BatchNorm {
         let channels = input.layout.dims().last().copied().unwrap_or(0);
         let of_channel = TensorSpec::new(input.dtype.compute(), Layout::contiguous(Shape::new(&[channels])?));
         let output = TensorSpec::new(input.dtype, Layout::contiguous(*input.layout.shape()));
-        BatchNorm { input, gamma, beta, epsilon, output, mean: of_channel, variance: of_channel }.check()
+        let (residual, activation, [mean, variance]) = (None, None, [of_channel; 2]);
+        BatchNorm { input, gamma, beta, residual, epsilon, activation, output, mean, variance }.check()
     }
 
     /// This op, when its parts fit together.
@@ -60,6 +66,7 @@ impl BatchNorm {
             return Err(Error::UndefinedForDType { op: OP, dtype });
         }
         check_epsilon(self.epsilon)?;
+        check_activation(self.activation)?;
         let values = self.values();
         if values < 2 {
             let reason = format!(
@@ -69,9 +76,9 @@ impl BatchNorm {
             return Err(Error::InvalidArgument { what: "values", reason });
         }
         let wanted = [(self.gamma, channels, dtype), (self.beta, channels, dtype), (self.output, shape, dtype)];
-        for (spec, shape, dtype) in
-            wanted.into_iter().chain([(self.mean, channels, compute), (self.variance, channels, compute)])
-        {
+        let of_channel = [(self.mean, channels, compute), (self.variance, channels, compute)];
+        let residual = self.residual.map(|residual| (residual, shape, dtype));
+        for (spec, shape, dtype) in wanted.into_iter().chain(of_channel).chain(residual) {
             if *spec.layout.shape() != shape {
                 return Err(Error::shape_mismatch(OP, spec.layout.shape(), &shape, None));
             }
@@ -85,8 +92,8 @@ impl BatchNorm {
 
     /// Everything it is, epsilon by its bits.
     fn identity(&self) -> impl Eq + std::hash::Hash + use<> {
-        let BatchNorm { input, gamma, beta, epsilon, output, mean, variance } = *self;
-        (input, gamma, beta, epsilon.to_bits(), output, mean, variance)
+        let BatchNorm { input, gamma, beta, residual, epsilon, activation, output, mean, variance } = *self;
+        ((input, gamma, beta, residual), epsilon.to_bits(), activation, output, mean, variance)
     }
 
     /// The last axis.
@@ -112,6 +119,16 @@ fn channels_of(shape: &Shape) -> Result<Shape> {
         None => {
             let reason = format!("{OP} of a scalar, which has no channels; the last axis is that of channels");
             Err(Error::InvalidArgument { what: "operand", reason })
+        }
+    }
+}
+
+fn check_activation(activation: Option<UnaryFn>) -> Result<()> {
+    match activation {
+        None | Some(UnaryFn::Relu) => Ok(()),
+        Some(other) => {
+            let reason = format!("{OP} ends with relu or nothing; take {} as an operation of its own", other.name());
+            Err(Error::InvalidArgument { what: "activation", reason })
         }
     }
 }
@@ -145,6 +162,7 @@ impl Operation for BatchNorm {
 
     fn operands(&self, each: &mut dyn FnMut(Operand)) {
         [self.input, self.gamma, self.beta].map(Operand::read).into_iter().for_each(&mut *each);
+        self.residual.map(Operand::read).into_iter().for_each(&mut *each);
         [self.output, self.mean, self.variance].map(Operand::write).into_iter().for_each(each);
     }
 
@@ -152,7 +170,7 @@ impl Operation for BatchNorm {
         self.clone().check().map(drop)
     }
 
-    /// Two sums, a square, two differences and the affine map: eight per element.
+    /// Two sums, a square, two differences and the affine map: eight per element. A residual and relu are two more at most.
     fn arithmetic(&self) -> Arithmetic {
         Arithmetic::flops(self.input.layout.elements().saturating_mul(8))
     }
@@ -163,7 +181,9 @@ impl Operation for BatchNorm {
     fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
         let (dtype, compute) = (self.output.dtype, self.mean.dtype);
         let (u, tiny) = (compute.unit_roundoff(), compute.min_normal());
-        let [x, gamma, beta] = [0, 1, 2].map(|i| before[i].values.iter().map(|x| x.as_f64()).collect::<Vec<_>>());
+        let numbers = |operand: &HostTensor| operand.values.iter().map(|x| x.as_f64()).collect::<Vec<f64>>();
+        let [x, gamma, beta] = [0, 1, 2].map(|i| numbers(&before[i]));
+        let residual = self.residual.map(|_| numbers(&before[3]));
         let channels = gamma.len();
         let n = self.values() as f64;
         let chain = (2.0 * n.sqrt()).max(8.0) + 4.0;
@@ -186,51 +206,59 @@ impl Operation for BatchNorm {
             means.push(within(mean, off_mean));
             variances.push(within(variance, off_variance));
             let (gamma, beta) = (gamma[channel], beta[channel]);
-            for (x, output) in of_channel().zip(outputs.iter_mut().skip(channel).step_by(channels)) {
-                let c = x - mean;
+            for (at, output) in outputs.iter_mut().enumerate().skip(channel).step_by(channels) {
+                let c = x[at] - mean;
                 let scaled = c * rstd * gamma;
                 let error = gamma.abs() * (off(c) * (rstd + off_rstd) + c.abs() * off_rstd);
-                let y = within(scaled + beta, error + 4.0 * u * (scaled.abs() + beta.abs()) + tiny);
-                *output = Some(y.round_to(dtype));
+                let added = residual.as_ref().map_or(0.0, |residual| residual[at]);
+                let error = error + 6.0 * u * (scaled.abs() + beta.abs() + added.abs()) + tiny;
+                let y = scaled + beta + added;
+                // Relu moves nothing further apart; NaN stays NaN.
+                let y = if self.activation.is_some() && y < 0.0 { 0.0 } else { y };
+                *output = Some(within(y, error).round_to(dtype));
             }
         }
         vec![outputs.into_iter().flatten().collect(), means, variances]
     }
 
-    /// With r = 1 / sqrt(variance + epsilon), h = (x - mean) r and n values of a channel: dbeta = sum dy, dgamma = sum dy h,
-    /// dx = gamma r (dy - dbeta / n - h dgamma / n) + (dmean + 2 (x - mean) dvariance) / n.
+    /// With r = 1 / sqrt(variance + epsilon), h = (x - mean) r, n values of a channel, and dz the gradient behind relu, dy where y > 0 and else
+    /// 0: dresidual = dz, dbeta = sum dz, dgamma = sum dz h, dx = gamma r (dz - dbeta / n - h dgamma / n) + (dmean + 2 (x - mean)
+    /// dvariance) / n.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
         let mut rule = RuleBuilder::new(self, needs)?;
         let (dtype, compute, axes) = (self.input.dtype, self.mean.dtype, self.axes());
         let (shape, n) = (*self.input.layout.shape(), self.values() as f64);
         let (x, gamma, dy) = (rule.input(0)?, rule.input(1)?, rule.gradient(0)?);
-        let values = [x, gamma, dy, rule.output(1)?, rule.output(2)?, rule.gradient(1)?, rule.gradient(2)?];
-        let [x_of, gamma_of, dy_of, mean_of, variance_of, dmean_of, dvariance_of] =
+        let (mean, variance) = (rule.output(1)?, rule.output(2)?);
+        let values = [x, gamma, dy, mean, variance, rule.gradient(1)?, rule.gradient(2)?, rule.output(0)?];
+        let [x_of, gamma_of, dy_of, mean_of, variance_of, dmean_of, dvariance_of, y_of] =
             std::array::from_fn(|number| Expr::input(number).cast(compute));
-        let wants = [0, 1, 2].map(|input| rule.wants(input));
+        let wants = [0, 1, 2, 3].map(|input| rule.wants(input));
         let graph = &mut rule.graph;
         let values = values.iter().map(|value| value.broadcast_to(shape));
         let mut values = values.collect::<Result<Vec<Value>>>()?;
+        let dz = match self.activation {
+            Some(_) => y_of.compare(CompareFn::Gt, 0.0).select(dy_of, 0.0),
+            None => dy_of,
+        };
         let rstd = (variance_of + self.epsilon).rsqrt();
         let c = x_of - mean_of;
         let h = c.clone() * &rstd;
-        // The affine map makes y alone: of mean and variance nothing depends on gamma and beta.
-        let sums = if needs.outputs[0] {
-            let wide = graph.cast(dy, compute)?;
-            let products = graph.map_used(&[dy_of.clone() * &h], &values)?[0];
-            let mut sum = |terms: Value| graph.reduce(ReduceFn::Sum, terms, &axes, KeepDims::No);
-            let dgamma = if wants[0] || wants[1] { Some(sum(products)?) } else { None };
-            let dbeta = if wants[0] || wants[2] { Some(sum(wide)?) } else { None };
-            [dgamma, dbeta]
-        } else {
-            [None, None]
-        };
-        let mut gradients = Vec::new();
+        // The affine map makes y alone: of mean and variance nothing depends on gamma, beta and the residual.
+        let reaches = needs.outputs[0];
+        let mut sums = [None, None];
+        for (sum, (of, term)) in sums.iter_mut().zip([(1, dz.clone() * &h), (2, dz.clone())]) {
+            if reaches && (wants[0] || wants[of]) {
+                let terms = graph.map_used(&[term], &values)?[0];
+                *sum = Some(graph.reduce(ReduceFn::Sum, terms, &axes, KeepDims::No)?);
+            }
+        }
+        let mut dx = None;
         if wants[0] {
             let mut terms = Vec::new();
             if let [Some(dgamma), Some(dbeta)] = sums {
                 values.extend([dgamma.broadcast_to(shape)?, dbeta.broadcast_to(shape)?]);
-                let centred = dy_of - Expr::input(8) / n - h * (Expr::input(7) / n);
+                let centred = dz.clone() - Expr::input(9) / n - h * (Expr::input(8) / n);
                 terms.push(gamma_of * &rstd * centred);
             }
             if needs.outputs[1] {
@@ -239,32 +267,60 @@ impl Operation for BatchNorm {
             if needs.outputs[2] {
                 terms.push(c * dvariance_of * (2.0 / n));
             }
-            let dx = terms.into_iter().reduce(|sum, term| sum + term).map(|dx| dx.cast(dtype));
-            gradients.push(graph.map_used(dx.as_slice(), &values)?.pop());
+            dx = terms.into_iter().reduce(|sum, term| sum + term).map(|dx| dx.cast(dtype));
         }
-        for (_, sum) in wants[1..].iter().zip(sums).filter(|(wanted, _)| **wanted) {
+        // Both in one pass, where both are wanted.
+        let dresidual = (wants[3] && reaches).then(|| dz.cast(dtype));
+        let both: Vec<Expr> = [&dx, &dresidual].into_iter().flatten().cloned().collect();
+        let mut made = graph.map_used(&both, &values)?.into_iter();
+        let (dx, dresidual) = (dx.and_then(|_| made.next()), dresidual.and_then(|_| made.next()));
+        let [dgamma, dbeta] = sums;
+        let mut gradients = Vec::new();
+        if wants[0] {
+            gradients.push(dx);
+        }
+        for (_, sum) in wants[1..3].iter().zip([dgamma, dbeta]).filter(|(wanted, _)| **wanted) {
             gradients.push(sum.map(|sum| graph.cast(sum, dtype)).transpose()?);
+        }
+        if wants[3] {
+            gradients.push(dresidual);
         }
         rule.finish(gradients)
     }
 
     fn decompose(&self) -> Result<Option<Graph>> {
-        let mut graph = Builder::new(vec![self.input, self.gamma, self.beta]);
+        let inputs = [self.input, self.gamma, self.beta].into_iter().chain(self.residual).collect();
+        let mut graph = Builder::new(inputs);
         let (dtype, compute, axes) = (self.input.dtype, self.mean.dtype, self.axes());
         let (x, gamma, beta) = (graph.input(0)?, graph.input(1)?, graph.input(2)?);
         let of = |number: usize| Expr::input(number).cast(compute);
         let wide = graph.cast(x, compute)?;
         let mean = graph.reduce(ReduceFn::Mean, wide, &axes, KeepDims::No)?;
         let c = of(0) - of(1);
-        let squares = graph.map(&(c.clone() * &c), &[wide, mean])?;
+        // Of x itself: what was made wide is then for the sum alone, and never stored where both are one kernel.
+        let squares = graph.map(&(c.clone() * &c), &[x, mean])?;
         let variance = graph.reduce(ReduceFn::Mean, squares, &axes, KeepDims::No)?;
-        let y = c * (of(2) + self.epsilon).rsqrt() * of(3) + of(4);
-        let y = graph.map(&y.cast(dtype), &[x, mean, variance, gamma, beta])?;
+        let mut y = c * (of(2) + self.epsilon).rsqrt() * of(3) + of(4);
+        let mut values = vec![x, mean, variance, gamma, beta];
+        if self.residual.is_some() {
+            y = y + of(5);
+            values.push(graph.input(3)?);
+        }
+        if let Some(activation) = self.activation {
+            y = y.unary(activation);
+        }
+        let y = graph.map(&y.cast(dtype), &values)?;
         Ok(Some(graph.finish(OP, &[y, mean, variance], &[self.output, self.mean, self.variance])?))
     }
 
     fn describe(&self, name: &mut String) {
         name.push_str(&format!(" eps{:e}", self.epsilon));
+        if self.residual.is_some() {
+            name.push_str(" residual");
+        }
+        if let Some(activation) = self.activation {
+            name.push_str(&format!(" {}", activation.name()));
+        }
     }
 
     fn facts(&self) -> Facts {
@@ -280,7 +336,11 @@ impl Operation for BatchNorm {
         let [gamma, beta] = [self.gamma, self.beta].map(|spec| spec.first(0, extent));
         let (input, output) = (self.input.first(axis, extent)?, self.output.dense_first(axis, extent)?);
         let (gamma, beta, mean, variance) = (gamma?, beta?, mean?, variance?);
-        Some(BatchNorm { input, gamma, beta, output, mean, variance, epsilon: self.epsilon }.into())
+        let residual = match &self.residual {
+            Some(residual) => Some(residual.first(axis, extent)?),
+            None => None,
+        };
+        Some(BatchNorm { input, gamma, beta, residual, output, mean, variance, ..self.clone() }.into())
     }
 
     fn with_output(&self, number: usize, output: TensorSpec) -> Option<Op> {
@@ -304,13 +364,23 @@ impl Operation for BatchNorm {
             input: thinning.of_spec(&self.input)?,
             gamma: TensorSpec { layout: of_channel(&self.gamma)?, ..self.gamma },
             beta: TensorSpec { layout: of_channel(&self.beta)?, ..self.beta },
-            epsilon: self.epsilon,
+            residual: self.residual.map(|residual| thinning.of_spec(&residual)).transpose()?,
             output: dense(0, &self.output),
             mean: dense(1, &self.mean),
             variance: dense(2, &self.variance),
+            ..self.clone()
         };
         Ok(Some(Sample { op: op.into(), positions }))
     }
+}
+
+/// What comes behind a normalisation, in the same pass: the end of a residual block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BatchNormEnd<'a> {
+    /// Added, of the normalised tensor's shape and dtype.
+    pub residual: Option<&'a Tensor>,
+    /// Relu, or nothing.
+    pub activation: Option<UnaryFn>,
 }
 
 /// What [`Tensor::batch_norm`] gives.
@@ -344,8 +414,26 @@ impl Tensor {
     /// # Errors
     /// As [`BatchNorm::new`](crate::ops::BatchNorm::new); [`Error::DeviceMismatch`]; memory errors of the device.
     pub fn batch_norm(&self, gamma: &Tensor, beta: &Tensor, epsilon: f64) -> Result<BatchNormalised> {
+        self.batch_norm_end(gamma, beta, epsilon, &BatchNormEnd::default())
+    }
+
+    /// [`Tensor::batch_norm`] with what comes behind it in the same pass.
+    ///
+    /// # Errors
+    /// As [`Tensor::batch_norm`]; [`Error::ShapeMismatch`] and [`Error::DTypeMismatch`] for another residual, [`Error::InvalidArgument`] for another
+    /// activation than relu.
+    pub fn batch_norm_end(
+        &self,
+        gamma: &Tensor,
+        beta: &Tensor,
+        epsilon: f64,
+        end: &BatchNormEnd<'_>,
+    ) -> Result<BatchNormalised> {
+        let BatchNormEnd { residual, activation } = *end;
         let op = BatchNorm::new(self.spec(), gamma.spec(), beta.spec(), epsilon)?;
-        let mut results = Tensor::apply(self.device(), op, &[self, gamma, beta])?;
+        let op = BatchNorm { residual: residual.map(Tensor::spec), activation, ..op }.check()?;
+        let inputs: Vec<&Tensor> = [self, gamma, beta].into_iter().chain(residual).collect();
+        let mut results = Tensor::apply(self.device(), op, &inputs)?;
         let (variance, mean, y) = (results.swap_remove(2), results.swap_remove(1), results.swap_remove(0));
         Ok(BatchNormalised { y, mean, variance })
     }
@@ -363,6 +451,22 @@ impl Tensor {
         beta: &Tensor,
         epsilon: f64,
     ) -> Result<Tensor> {
+        self.batch_norm_with_end(statistics, gamma, beta, epsilon, &BatchNormEnd::default())
+    }
+
+    /// [`Tensor::batch_norm_with`] with what comes behind it in the same map.
+    ///
+    /// # Errors
+    /// As [`Tensor::batch_norm_with`] and [`Tensor::batch_norm_end`].
+    pub fn batch_norm_with_end(
+        &self,
+        statistics: [&Tensor; 2],
+        gamma: &Tensor,
+        beta: &Tensor,
+        epsilon: f64,
+        end: &BatchNormEnd<'_>,
+    ) -> Result<Tensor> {
+        check_activation(end.activation)?;
         let (dtype, compute) = (self.dtype(), self.dtype().compute());
         let channels = channels_of(self.shape())?;
         if !dtype.is_float() {
@@ -378,9 +482,24 @@ impl Tensor {
                 return Err(Error::DTypeMismatch { op: OP, expected, got: tensor.dtype() });
             }
         }
-        let [x_of, mean_of, variance_of, gamma_of, beta_of] =
+        if let Some(residual) = end.residual {
+            if residual.shape() != self.shape() {
+                return Err(Error::shape_mismatch(OP, residual.shape(), self.shape(), None));
+            }
+            if residual.dtype() != dtype {
+                return Err(Error::DTypeMismatch { op: OP, expected: dtype, got: residual.dtype() });
+            }
+        }
+        let [x_of, mean_of, variance_of, gamma_of, beta_of, residual_of] =
             std::array::from_fn(|number| Expr::input(number).cast(compute));
-        let y = (x_of - mean_of) * (variance_of + epsilon).rsqrt() * gamma_of + beta_of;
-        Tensor::map(&y.cast(dtype), &[self, mean, variance, gamma, beta])
+        let mut y = (x_of - mean_of) * (variance_of + epsilon).rsqrt() * gamma_of + beta_of;
+        if end.residual.is_some() {
+            y = y + residual_of;
+        }
+        if let Some(activation) = end.activation {
+            y = y.unary(activation);
+        }
+        let inputs: Vec<&Tensor> = [self, mean, variance, gamma, beta].into_iter().chain(end.residual).collect();
+        Tensor::map(&y.cast(dtype), &inputs)
     }
 }

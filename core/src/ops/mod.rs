@@ -50,7 +50,7 @@ pub use attention::{
     Attended, Attention, AttentionDims, AttentionDropout, AttentionForm, AttentionGradient, AttentionOptions,
     LseGradient,
 };
-pub use batch_norm::{BatchNorm, BatchNormalised};
+pub use batch_norm::{BatchNorm, BatchNormEnd, BatchNormalised};
 pub use binary::{BinaryFn, CompareFn};
 pub use bincount::Bincount;
 pub use cat::{Cat, CatWalk};

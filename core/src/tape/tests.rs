@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::harness::ReferenceBackend;
-use crate::{DType, Shape};
+use crate::ops::BatchNormEnd;
+use crate::{DType, Shape, UnaryFn};
 
 fn devices() -> Vec<Device> {
     #[cfg(feature = "cpu")]
@@ -63,6 +64,10 @@ fn views_repeats_and_reuse_bring_their_gradients_together() {
     });
     check(&[&[2, 3, 5], &[5], &[5]], |t| t[0].layer_norm(&t[1], &t[2], 1e-3)?.tanh()?.sum(&[]));
     check(&[&[2, 3, 5], &[5], &[5]], |t| t[0].batch_norm(&t[1], &t[2], 1e-3)?.y.tanh()?.sum(&[]));
+    check(&[&[2, 3, 5], &[5], &[5], &[2, 3, 5]], |t| {
+        let end = BatchNormEnd { residual: Some(&t[3]), activation: Some(UnaryFn::Relu) };
+        t[0].batch_norm_end(&t[1], &t[2], 1e-3, &end)?.y.tanh()?.sum(&[])
+    });
     check(&[&[2, 3, 4], &[4, 3]], |t| {
         let scores = t[0].matmul(&t[1])?;
         scores.matmul(&scores.softmax(2)?.t()?)?.mean(&[])

@@ -240,6 +240,11 @@ impl Tensor {
         let _ = self.track.set(track);
     }
 
+    /// Whether a live tape follows this tensor: what is computed from it adds to gradients. A layer may take a shorter way where none does.
+    pub fn is_watched(&self) -> bool {
+        tape::is_watched(self)
+    }
+
     /// The same memory on no tape: what is computed from it adds nothing to gradients. For what a step records beside its loss, such as
     /// running statistics.
     pub fn detach(&self) -> Tensor {

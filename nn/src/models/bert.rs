@@ -4,7 +4,7 @@
 //! and a network of two products with GELU between them (the erf form), each added to what it read and normalised after that. The
 //! decision to know: the head multiplies by the table of tokens again (tied), and tied weights are one parameter, whose gradients add up.
 
-use polywarp_core::{CompareFn, Expr, MatmulOptions, Result, Tensor};
+use polywarp_core::{CompareFn, Expr, MatmulOptions, Result, Tensor, UnaryFn};
 
 use crate::layers::Joined;
 use crate::{
@@ -238,7 +238,7 @@ impl Bert {
         bias: &Tensor,
     ) -> Result<Tensor> {
         let Head { transform, norm, .. } = head;
-        let x = norm.forward(parameters, &transform.forward(parameters, hidden)?.gelu()?)?;
+        let x = norm.forward(parameters, &transform.forward_activated(parameters, hidden, UnaryFn::Gelu)?)?;
         let rows = x.elements() / self.config.hidden.max(1);
         let options = MatmulOptions { bias: Some(bias), precision: parameters.policy().products, ..Default::default() };
         x.reshape([rows, self.config.hidden])?.matmul_with(&table.t()?, &options)
@@ -290,7 +290,7 @@ impl Layer {
         let attended = attended.transpose(1, 2)?.contiguous()?.reshape([dims[0], dims[1], config.hidden])?;
         let attended = dropout.forward_add(&self.attended.forward(parameters, &attended)?, config.dropout, x)?;
         let x = self.attended_norm.forward(parameters, &attended)?;
-        let up = self.up.forward(parameters, &x)?.gelu()?;
+        let up = self.up.forward_activated(parameters, &x, UnaryFn::Gelu)?;
         let down = dropout.forward_add(&self.down.forward(parameters, &up)?, config.dropout, &x)?;
         self.norm.forward(parameters, &down)
     }

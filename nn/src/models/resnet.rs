@@ -4,8 +4,8 @@
 //! is that of its 3x3 convolution. The decision to know: images are [images, height, width, channels], channels last; permute those of
 //! PyTorch.
 
-use polywarp_core::ops::{ConvolutionOptions, PoolOptions};
-use polywarp_core::{Expr, Result, Tensor};
+use polywarp_core::ops::{BatchNormEnd, ConvolutionOptions, PoolOptions};
+use polywarp_core::{Result, Tensor, UnaryFn};
 
 use crate::{BatchNorm, Bias, Builder, Conv2d, Init, Linear, Mode, Watched, invalid};
 
@@ -70,6 +70,8 @@ impl ResNetConfig {
     }
 }
 
+const RELU: BatchNormEnd<'static> = BatchNormEnd { residual: None, activation: Some(UnaryFn::Relu) };
+
 /// A convolution without bias and the normalisation behind it.
 #[derive(Clone, Debug)]
 struct Normed {
@@ -93,8 +95,8 @@ impl Normed {
         Ok(Normed { conv, norm: BatchNorm::new(builder, norm, channels[1])? })
     }
 
-    fn forward(&self, parameters: &Watched, x: &Tensor, mode: Mode) -> Result<Tensor> {
-        self.norm.forward(parameters, &self.conv.forward(parameters, x)?, mode)
+    fn forward(&self, parameters: &Watched, x: &Tensor, mode: Mode, end: &BatchNormEnd<'_>) -> Result<Tensor> {
+        self.norm.forward_end(parameters, &self.conv.forward(parameters, x)?, mode, end)
     }
 }
 
@@ -135,18 +137,17 @@ impl Block {
     }
 
     fn forward(&self, parameters: &Watched, x: &Tensor, mode: Mode) -> Result<Tensor> {
-        let mut y = x.clone();
-        for (number, part) in self.convolutions.iter().enumerate() {
-            y = part.forward(parameters, &y, mode)?;
-            if number + 1 < self.convolutions.len() {
-                y = y.relu()?;
-            }
-        }
         let around = match &self.projection {
-            Some(projection) => projection.forward(parameters, x, mode)?,
+            Some(projection) => projection.forward(parameters, x, mode, &BatchNormEnd::default())?,
             None => x.clone(),
         };
-        Tensor::map(&(Expr::input(0) + Expr::input(1)).relu(), &[&y, &around])
+        let mut y = x.clone();
+        for (number, part) in self.convolutions.iter().enumerate() {
+            let is_last = number + 1 == self.convolutions.len();
+            let end = BatchNormEnd { residual: is_last.then_some(&around), ..RELU };
+            y = part.forward(parameters, &y, mode, &end)?;
+        }
+        Ok(y)
     }
 }
 
@@ -196,7 +197,7 @@ impl ResNet {
             let reason = format!("they must be [images, height, width, channels], not {}", images.shape());
             return invalid("images", reason);
         }
-        let x = self.stem.forward(parameters, images, mode)?.relu()?;
+        let x = self.stem.forward(parameters, images, mode, &RELU)?;
         let mut x = x.max_pool(&PoolOptions::window(3).stride(2).padding(1))?;
         for block in &self.blocks {
             x = block.forward(parameters, &x, mode)?;

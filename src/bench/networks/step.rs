@@ -47,6 +47,15 @@ struct Training {
     generator: Option<Generator>,
 }
 
+/// What a network is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// Numbers to compare: small steps, nothing dropped.
+    Check,
+    /// Steps as a user runs them.
+    Timing,
+}
+
 /// A network with what a step of it reads and changes.
 struct Work {
     job: Job,
@@ -76,7 +85,7 @@ impl Step {
     /// # Errors
     /// Those of the device.
     pub fn check(job: &Job, device: &Device) -> Result<Vec<f32>> {
-        let work = Work::new(&Job { batch: CHECKED, parts: 1, ..job.clone() }, device, false)?;
+        let work = Work::new(&Job { batch: CHECKED, parts: 1, ..job.clone() }, device, Use::Check)?;
         match job.task {
             Task::Train => (0..2).map(|_| work.step()?.item::<f32>()).collect(),
             Task::Ask => work.step()?.cast(DType::F32)?.to_vec::<f32>(),
@@ -89,7 +98,7 @@ impl Step {
     /// Those of the device.
     pub fn new(job: &Job, device: &Device) -> Result<Step> {
         let start = Instant::now();
-        let work = Work::new(job, device, true)?;
+        let work = Work::new(job, device, Use::Timing)?;
         let result = work.step()?;
         let first = if job.task == Task::Train { result.item::<f32>()? } else { 0.0 };
         device.synchronize()?;
@@ -171,7 +180,7 @@ impl Step {
 }
 
 impl Work {
-    fn new(job: &Job, device: &Device, dropout: bool) -> Result<Work> {
+    fn new(job: &Job, device: &Device, use_of: Use) -> Result<Work> {
         let mut builder = Builder::new(0).with_decay_of_all();
         let (net, data) = match &job.network.kind {
             Kind::Bert(config, tokens) => {
@@ -194,7 +203,7 @@ impl Work {
                 Tensor::zeros(device, DType::I32, shape(&[]))?,
             ],
         };
-        let training = (job.task == Task::Train).then(|| Training::new(job, &parameters, dropout)).transpose()?;
+        let training = (job.task == Task::Train).then(|| Training::new(job, &parameters, use_of)).transpose()?;
         let asked = match training {
             Some(_) => None,
             None => Some(parameters.unwatched_as(job.compute.policy())?),
@@ -284,17 +293,21 @@ impl Work {
 }
 
 impl Training {
-    fn new(job: &Job, parameters: &Parameters, dropout: bool) -> Result<Training> {
+    fn new(job: &Job, parameters: &Parameters, use_of: Use) -> Result<Training> {
         let device = parameters.device();
         let (method, rate) = match job.network.kind {
             Kind::Bert(..) => (Method::AdamW(Adam { decay: 0.01, ..Adam::default() }), 1e-4),
             Kind::ResNet(..) => (Method::Sgd(Sgd { momentum: 0.9, decay: 1e-4, ..Sgd::default() }), 0.01),
         };
+        // A small step, along which the loss is nearly straight: of a large one 16 bits come out elsewhere.
+        let rate = if use_of == Use::Check { rate / 10.0 } else { rate };
+        // As large as to lose nothing, and no step is skipped at the start.
+        let scaling = LossScaleOptions { initial: 1024.0, ..LossScaleOptions::default() };
         let is_scaled = job.compute == Compute::F16;
-        let draws = dropout && matches!(job.network.kind, Kind::Bert(..));
+        let draws = use_of == Use::Timing && matches!(job.network.kind, Kind::Bert(..));
         Ok(Training {
             optimiser: Optimiser::new(parameters, method, Schedule::Constant, rate)?,
-            scale: is_scaled.then(|| LossScale::new(device, LossScaleOptions::default())).transpose()?,
+            scale: is_scaled.then(|| LossScale::new(device, scaling)).transpose()?,
             count: Tensor::from_slice(device, &[job.parts as f32], [1])?,
             generator: draws.then(|| Generator::new(device, 1)).transpose()?,
         })
@@ -344,7 +357,7 @@ mod tests {
         let [network, _] = small();
         let losses = |parts: u64| -> Vec<f32> {
             let job = Job { network: network.clone(), task: Task::Train, compute: Compute::F32, batch: 4, parts };
-            let work = Work::new(&job, &Device::cpu(), false).unwrap();
+            let work = Work::new(&job, &Device::cpu(), Use::Check).unwrap();
             (0..4).map(|_| work.step().unwrap().item::<f32>().unwrap()).collect()
         };
         let [whole, parts] = [1, 4].map(losses);

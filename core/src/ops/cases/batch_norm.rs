@@ -4,7 +4,7 @@ use super::{add, extents, unique};
 use crate::harness::values::{Plant, Where};
 use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::BatchNorm;
-use crate::{DType, Result};
+use crate::{DType, Result, UnaryFn};
 
 const FAMILY: &str = "batch_norm";
 
@@ -16,12 +16,32 @@ fn batch_norm(dtype: DType, kind: LayoutKind, dims: &[u64], epsilon: f64) -> Res
     BatchNorm { output: output(dtype, dims)?, mean: of_channel, variance: of_channel, ..op }.check()
 }
 
+/// With a residual of this kind of layout, and relu.
+fn ended(op: Result<BatchNorm>, kind: LayoutKind) -> Result<BatchNorm> {
+    let op = op?;
+    let residual = Some(kind.spec(op.input.dtype, op.input.layout.dims())?);
+    BatchNorm { residual, activation: Some(UnaryFn::Relu), ..op }.check()
+}
+
 pub(crate) fn cases(level: Level) -> Vec<Case> {
     const NORMAL: [Values; 3] = [Values::Normal; 3];
     let mut cases = Vec::new();
     for dtype in DType::FLOATS {
         add(&mut cases, FAMILY, batch_norm(dtype, LayoutKind::Dense, &[2, 9, 7, 33], 1e-5), &NORMAL);
     }
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let op = || batch_norm(dtype, LayoutKind::Dense, &[3, 5, 66], 1e-5);
+        add(&mut cases, FAMILY, ended(op(), LayoutKind::Dense), &[Values::Normal; 4]);
+        let relu = op().and_then(|op| BatchNorm { activation: Some(UnaryFn::Relu), ..op }.check());
+        add(&mut cases, FAMILY, relu, &NORMAL);
+    }
+    for kind in [LayoutKind::Transposed, LayoutKind::BroadcastOuter, LayoutKind::Step] {
+        let op = batch_norm(DType::F32, LayoutKind::Padded, &[4, 6, 9], 1e-5);
+        add(&mut cases, FAMILY, ended(op, kind), &[Values::Normal; 4]);
+    }
+    let planted = Values::Planted(Plant::Nan, Where::TileStart);
+    let op = batch_norm(DType::F32, LayoutKind::Dense, &[7, 3], 1e-5);
+    add(&mut cases, FAMILY, ended(op, LayoutKind::Dense), &[Values::Normal, Values::Normal, Values::Normal, planted]);
     for kind in LayoutKind::ALL {
         add(&mut cases, FAMILY, batch_norm(DType::F32, kind, &[5, 3, 65], 1e-5), &NORMAL);
         add(&mut cases, FAMILY, batch_norm(DType::F16, kind, &[9, 64], 1e-3), &NORMAL);
@@ -59,10 +79,14 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
         let spec = |dims: &[u64]| LayoutKind::Dense.spec(dtype, dims);
         BatchNorm::new(spec(&dims)?, spec(&dims[3..])?, spec(&dims[3..])?, 1e-5)
     };
-    let wanted = [DType::F32, DType::F16].into_iter();
+    let relu = |op: BatchNorm| BatchNorm { activation: Some(UnaryFn::Relu), ..op };
+    let wanted = [
+        ("batch norm f32", op(DType::F32)),
+        ("batch norm f16", op(DType::F16)),
+        ("batch norm relu f16", op(DType::F16).map(relu)),
+    ];
     wanted
-        .filter_map(|dtype| {
-            Some(BenchCase::new(format!("batch norm {dtype}"), Suite::Reduce, op(dtype).ok()?, Metric::Bytes))
-        })
+        .into_iter()
+        .filter_map(|(name, op)| Some(BenchCase::new(name, Suite::Reduce, op.ok()?, Metric::Bytes)))
         .collect()
 }
