@@ -221,6 +221,9 @@ fn whole_vectors(cases: &mut Vec<Case>) {
         for at in [Where::First, Where::Last] {
             push(cases, &three().geometry(&[2, 5, 6, 8], 8), DType::F16, [Values::Planted(plant, at), ONE]);
         }
+        // An odd window of a stride of two, between whose rows and the next one's there is nothing.
+        let odd = three().stride(&[2]).geometry(&[1, 8, 7, 3], 8);
+        push(cases, &odd, DType::F16, [Values::Planted(plant, Where::Middle), ONE]);
     }
     for parts in [[true, false], [true, true]] {
         let made = || {
