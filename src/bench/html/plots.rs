@@ -178,6 +178,7 @@ pub(super) fn claims(table: &Table, found: &[Finding], alone: bool, out: &mut St
     let mut y = TOP;
     for findings in claims {
         let (claim, tall) = (&findings[0].claim, BAR * findings.len() as f64);
+        let mark = axis.at(claim.times);
         let (quoted, middle) = (escape(claim.quoted), y + tall / 2.0 + 4.0);
         writeln!(out, "<text x=\"{}\" y=\"{middle:.1}\" class=\"label\">{quoted}</text>", LEFT - 10.0)?;
         for (row, finding) in findings.iter().enumerate() {
@@ -188,15 +189,12 @@ pub(super) fn claims(table: &Table, found: &[Finding], alone: bool, out: &mut St
                 "<rect class=\"claim\" x=\"{start:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{}\" fill=\"{fill}\"/>",
                 BAR - 1.0
             )?;
+            // Beside the bar, and beside the quoted ratio's line where that would cross it.
+            let beside = if (0.0..50.0).contains(&(mark - one.max(tip))) { mark } else { one.max(tip) };
             let value = significant(finding.times);
-            writeln!(
-                out,
-                "<text x=\"{:.1}\" y=\"{:.1}\" class=\"value\">{value}x</text>",
-                one.max(tip) + 4.0,
-                y + 10.0
-            )?;
+            writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\" class=\"value\">{value}x</text>", beside + 4.0, y + 10.0)?;
         }
-        let (x, end) = (axis.at(claim.times), y + tall + 3.0);
+        let (x, end) = (mark, y + tall + 3.0);
         writeln!(out, "<line class=\"quoted\" x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{end:.1}\"/>", y - 4.0)?;
         y += tall + GAP;
     }
