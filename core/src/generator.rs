@@ -8,7 +8,7 @@
 //! The state is a seed and a stream number, 64 bits each; the generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel
 //! random numbers: as easy as 1, 2, 3", SC'11). Every key has a stream of its own.
 
-use crate::{CompareFn, Device, Error, Expr, Result, Tensor};
+use crate::{BinaryFn, CompareFn, Device, Error, Expr, Result, Tensor};
 
 /// A sequence of keys for random numbers. Clones share its state.
 ///
@@ -97,8 +97,8 @@ impl Generator {
         // The second word is of a stream that no generator comes to: its number is above half of all.
         let beyond = far.clone() ^ i64::from(1u32 << 31);
         let seeds = [[low.clone(), high.clone(), stream.clone(), far], [low, high, stream, beyond]].map(Expr::random);
-        // Of this shape: the seed, and stream 0.
-        let shape = Expr::input(4) * 0;
+        // The seed, and stream 0; what is read beside them is 0 in the shape that both have.
+        let shape = Expr::input(4).binary(BinaryFn::Min, 0);
         let is_seed = Expr::index().compare(CompareFn::Eq, 0);
         let words = seeds.map(|seed| is_seed.clone().select(seed, 0) + shape.clone());
         let mut words =
