@@ -28,6 +28,16 @@ impl ResNetBlock {
     }
 }
 
+/// What stands before the stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ResNetEntry {
+    /// A 7x7 convolution of stride 2 and a maximum of 3x3 of stride 2, as torchvision's: a quarter of height and width.
+    #[default]
+    Quarter,
+    /// A 3x3 convolution of stride 1, for small images (section 4.2 of the paper).
+    Whole,
+}
+
 /// The sizes of a [`ResNet`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResNetConfig {
@@ -39,6 +49,8 @@ pub struct ResNetConfig {
     pub channels: u64,
     /// Channels behind the first convolution.
     pub stem: u64,
+    /// How that convolution is.
+    pub entry: ResNetEntry,
     /// Classes.
     pub classes: u64,
 }
@@ -46,7 +58,7 @@ pub struct ResNetConfig {
 impl ResNetConfig {
     fn of_imagenet(block: ResNetBlock, blocks: [u64; 4]) -> ResNetConfig {
         let stages = blocks.into_iter().zip([64, 128, 256, 512]).map(|(blocks, width)| [blocks, width]).collect();
-        ResNetConfig { block, stages, channels: 3, stem: 64, classes: 1000 }
+        ResNetConfig { block, stages, channels: 3, stem: 64, entry: ResNetEntry::Quarter, classes: 1000 }
     }
 
     /// 11.7 million parameters.
@@ -169,7 +181,11 @@ impl ResNet {
         if config.stages.is_empty() || config.stages.iter().any(|[blocks, _]| *blocks == 0) {
             return invalid("ResNet", format!("stages of {:?} blocks and widths: each needs a block", config.stages));
         }
-        let stem = Normed::new(builder, ["conv1", "bn1"], [config.channels, config.stem], 7, 2)?;
+        let (taps, stride) = match config.entry {
+            ResNetEntry::Quarter => (7, 2),
+            ResNetEntry::Whole => (3, 1),
+        };
+        let stem = Normed::new(builder, ["conv1", "bn1"], [config.channels, config.stem], taps, stride)?;
         let (mut blocks, mut inputs) = (Vec::new(), config.stem);
         for (stage, [count, width]) in config.stages.iter().enumerate() {
             for number in 0..*count {
@@ -197,8 +213,10 @@ impl ResNet {
             let reason = format!("they must be [images, height, width, channels], not {}", images.shape());
             return invalid("images", reason);
         }
-        let x = self.stem.forward(parameters, images, mode, &RELU)?;
-        let mut x = x.max_pool(&PoolOptions::window(3).stride(2).padding(1))?;
+        let mut x = self.stem.forward(parameters, images, mode, &RELU)?;
+        if self.config.entry == ResNetEntry::Quarter {
+            x = x.max_pool(&PoolOptions::window(3).stride(2).padding(1))?;
+        }
         for block in &self.blocks {
             x = block.forward(parameters, &x, mode)?;
         }

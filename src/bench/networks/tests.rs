@@ -16,7 +16,8 @@ pub fn small() -> [Network; 2] {
         ..BertConfig::base()
     };
     let stages = vec![[1, 8], [1, 8]];
-    let resnet = ResNetConfig { block: ResNetBlock::Bottleneck, stages, channels: 3, stem: 8, classes: 5 };
+    let resnet =
+        ResNetConfig { block: ResNetBlock::Bottleneck, stages, stem: 8, classes: 5, ..ResNetConfig::resnet50() };
     [
         Network { name: "small-bert", kind: Kind::Bert(bert, 15) },
         Network { name: "small-resnet", kind: Kind::ResNet(resnet, 24) },

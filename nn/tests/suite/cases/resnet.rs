@@ -60,7 +60,8 @@ impl Run {
 
     fn with(device: &Device, policy: Policy) -> Run {
         let stages = vec![[2, 8], [2, 16]];
-        let config = ResNetConfig { block: ResNetBlock::Bottleneck, stages, channels: 3, stem: 16, classes: 10 };
+        let config =
+            ResNetConfig { block: ResNetBlock::Bottleneck, stages, stem: 16, classes: 10, ..ResNetConfig::resnet50() };
         let mut builder = Builder::new(0).with_decay_of_all();
         let net = ResNet::new(&mut builder, config).unwrap();
         let parameters = builder.build(device).unwrap();
