@@ -18,7 +18,7 @@ const OP: &str = "bincount";
 pub struct Bincount {
     /// Whole numbers, i32 or u32, dense, of any shape.
     pub indices: TensorSpec,
-    /// Dense u32 output [bins].
+    /// Dense u32 output `[bins]`.
     pub output: TensorSpec,
 }
 
@@ -109,7 +109,7 @@ impl Operation for Bincount {
 }
 
 impl Tensor {
-    /// How often each number from 0 to `bins` - 1 occurs among all elements, whole numbers of any shape: u32, [bins]. Other numbers are
+    /// How often each number from 0 to `bins` - 1 occurs among all elements, whole numbers of any shape: u32, `[bins]`. Other numbers are
     /// left out.
     ///
     /// ```
@@ -128,7 +128,7 @@ impl Tensor {
         Ok(Tensor::apply(self.device(), op, &[&indices])?.swap_remove(0))
     }
 
-    /// How many elements lie in each of `bins` equal parts of `low..=high`: u32, [bins]. A part begins with its lower edge, and the last
+    /// How many elements lie in each of `bins` equal parts of `low..=high`: u32, `[bins]`. A part begins with its lower edge, and the last
     /// has its upper edge, too; NaN and what lies outside is left out. The part is computed in f32 (f64 for f64), so that elements
     /// within a rounding of an edge may count beside it. Integers are converted to f32.
     ///

@@ -7,11 +7,11 @@ use crate::{CompareFn, DType, Error, Expr, Result, Tensor};
 /// The distinct values of a tensor: what [`Tensor::unique`] gives.
 #[derive(Clone, Debug)]
 pub struct Unique {
-    /// The m distinct values in ascending order, [m].
+    /// The m distinct values in ascending order, `[m]`.
     pub values: Tensor,
     /// For each element its value's position among `values`, u32, of the tensor's shape.
     pub inverse: Tensor,
-    /// How often each value occurs, u32, [m].
+    /// How often each value occurs, u32, `[m]`.
     pub counts: Tensor,
 }
 
