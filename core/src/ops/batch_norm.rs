@@ -222,59 +222,85 @@ impl Operation for BatchNorm {
     }
 
     /// With r = 1 / sqrt(variance + epsilon), h = (x - mean) r, n values of a channel, and dz the gradient behind relu, dy where y > 0 and else
-    /// 0: dresidual = dz, dbeta = sum dz, dgamma = sum dz h, dx = gamma r (dz - dbeta / n - h dgamma / n) + (dmean + 2 (x - mean)
-    /// dvariance) / n.
+    /// 0: dresidual = dz, dbeta = sum dz, dgamma = sum dz h, dx = a dz - k (x - mean) - d with the numbers of a channel a = gamma r,
+    /// k = (a r dgamma - 2 dvariance) / n and d = (a dbeta - dmean) / n: eight buffers at most, as WebGPU guarantees.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
         let mut rule = RuleBuilder::new(self, needs)?;
         let (dtype, compute, axes) = (self.input.dtype, self.mean.dtype, self.axes());
         let (shape, n) = (*self.input.layout.shape(), self.values() as f64);
-        let (x, gamma, dy) = (rule.input(0)?, rule.input(1)?, rule.gradient(0)?);
-        let (mean, variance) = (rule.output(1)?, rule.output(2)?);
-        let values = [x, gamma, dy, mean, variance, rule.gradient(1)?, rule.gradient(2)?, rule.output(0)?];
-        let [x_of, gamma_of, dy_of, mean_of, variance_of, dmean_of, dvariance_of, y_of] =
-            std::array::from_fn(|number| Expr::input(number).cast(compute));
+        let (x, gamma, mut dz) = (rule.input(0)?, rule.input(1)?, rule.gradient(0)?);
+        let (y, mean, variance) = (rule.output(0)?, rule.output(1)?, rule.output(2)?);
+        let (dmean, dvariance) = (rule.gradient(1)?, rule.gradient(2)?);
         let wants = [0, 1, 2, 3].map(|input| rule.wants(input));
         let graph = &mut rule.graph;
-        let values = values.iter().map(|value| value.broadcast_to(shape));
-        let mut values = values.collect::<Result<Vec<Value>>>()?;
-        let dz = match self.activation {
-            Some(_) => y_of.compare(CompareFn::Gt, 0.0).select(dy_of, 0.0),
-            None => dy_of,
-        };
-        let rstd = (variance_of + self.epsilon).rsqrt();
-        let c = x_of - mean_of;
-        let h = c.clone() * &rstd;
+        let of = |number: usize| Expr::input(number).cast(compute);
         // The affine map makes y alone: of mean and variance nothing depends on gamma, beta and the residual.
         let reaches = needs.outputs[0];
-        let mut sums = [None, None];
-        for (sum, (of, term)) in sums.iter_mut().zip([(1, dz.clone() * &h), (2, dz.clone())]) {
-            if reaches && (wants[0] || wants[of]) {
-                let terms = graph.map_used(&[term], &values)?[0];
-                *sum = Some(graph.reduce(ReduceFn::Sum, terms, &axes, KeepDims::No)?);
+        let relu = |dy: Expr, y: Expr| y.compare(CompareFn::Gt, 0.0).select(dy, 0.0);
+        let mut dz_of = of(1);
+        let mut values = vec![x, dz];
+        if self.activation.is_some() && reaches {
+            if wants[3] {
+                // Its own gradient, which the others read then.
+                dz = graph.map(&relu(Expr::input(0), of(1)), &[dz, y])?;
+                values[1] = dz;
+            } else {
+                dz_of = relu(of(1), of(2));
+                values.push(y);
             }
         }
+        let whole =
+            |values: &[Value]| values.iter().map(|value| value.broadcast_to(shape)).collect::<Result<Vec<Value>>>();
+        let [dgamma, dbeta] = {
+            let at = values.len();
+            let h = (of(0) - of(at)) * (of(at + 1) + self.epsilon).rsqrt();
+            let inputs = whole(&[&values[..], &[mean, variance]].concat())?;
+            let mut sum = |of: usize, term: Expr| {
+                if !reaches || !(wants[0] || wants[of]) {
+                    return Ok(None);
+                }
+                let terms = graph.map_used(&[term], &inputs)?[0];
+                graph.reduce(ReduceFn::Sum, terms, &axes, KeepDims::No).map(Some)
+            };
+            [sum(1, dz_of.clone() * h)?, sum(2, dz_of.clone())?]
+        };
         let mut dx = None;
         if wants[0] {
-            let mut terms = Vec::new();
-            if let [Some(dgamma), Some(dbeta)] = sums {
-                values.extend([dgamma.broadcast_to(shape)?, dbeta.broadcast_to(shape)?]);
-                let centred = dz.clone() - Expr::input(9) / n - h * (Expr::input(8) / n);
-                terms.push(gamma_of * &rstd * centred);
+            let mut numbers: Vec<Value> = Vec::new();
+            if let (Some(dgamma), Some(dbeta)) = (dgamma, dbeta) {
+                let r = (of(1) + self.epsilon).rsqrt();
+                let a = of(0) * &r;
+                let all = [a.clone(), a.clone() * r * (of(2) / n), a * (of(3) / n)];
+                numbers = graph.map_used(&all, &[gamma, variance, dgamma, dbeta])?;
             }
-            if needs.outputs[1] {
-                terms.push(dmean_of / n);
+            // What comes by way of mean and variance themselves.
+            let beside = [(2, dmean, 1.0 / n), (1, dvariance, 2.0 / n)];
+            let mut terms: [Option<Value>; 3] = std::array::from_fn(|at| numbers.get(at).copied());
+            for (at, gradient, factor) in beside.into_iter().filter(|(at, ..)| needs.outputs[3 - at]) {
+                let taken = of(0) * factor;
+                terms[at] = Some(match terms[at] {
+                    Some(number) => graph.map(&(of(1) - taken), &[gradient, number])?,
+                    None => graph.map(&-taken, &[gradient])?,
+                });
             }
-            if needs.outputs[2] {
-                terms.push(c * dvariance_of * (2.0 / n));
+            let at = values.len();
+            let mut inputs = values.clone();
+            let mut sum: Option<Expr> = None;
+            let mut add = |term: Expr| sum = Some(sum.take().map_or_else(|| term.clone(), |sum| sum + term.clone()));
+            inputs.push(mean);
+            for (number, term) in terms.into_iter().enumerate().filter_map(|(number, term)| Some((number, term?))) {
+                let by = of(inputs.len());
+                inputs.push(term);
+                match number {
+                    0 => add(by * dz_of.clone()),
+                    1 => add(-(by * (of(0) - of(at)))),
+                    _ => add(-by),
+                }
             }
-            dx = terms.into_iter().reduce(|sum, term| sum + term).map(|dx| dx.cast(dtype));
+            if let Some(sum) = sum {
+                dx = graph.map_used(&[sum.cast(dtype)], &whole(&inputs)?)?.pop();
+            }
         }
-        // Both in one pass, where both are wanted.
-        let dresidual = (wants[3] && reaches).then(|| dz.cast(dtype));
-        let both: Vec<Expr> = [&dx, &dresidual].into_iter().flatten().cloned().collect();
-        let mut made = graph.map_used(&both, &values)?.into_iter();
-        let (dx, dresidual) = (dx.and_then(|_| made.next()), dresidual.and_then(|_| made.next()));
-        let [dgamma, dbeta] = sums;
         let mut gradients = Vec::new();
         if wants[0] {
             gradients.push(dx);
@@ -283,7 +309,10 @@ impl Operation for BatchNorm {
             gradients.push(sum.map(|sum| graph.cast(sum, dtype)).transpose()?);
         }
         if wants[3] {
-            gradients.push(dresidual);
+            // Without relu it is what came, which is no result of a graph.
+            let is_made = self.activation.is_some();
+            let made = |graph: &mut Builder| if is_made { Ok(dz) } else { graph.map(&Expr::input(0), &[dz]) };
+            gradients.push(if reaches { Some(made(graph)?) } else { None });
         }
         rule.finish(gradients)
     }

@@ -134,8 +134,12 @@ fn cases() -> Vec<Case> {
         let op = || BatchNorm::new(kind.spec(F64, dims)?, row()?, row()?, 1e-2);
         add(&mut cases, "batch_norm", op(), &[Values::Normal; 3]);
         let residual = kind.spec(F64, dims).ok();
-        let ended = op().map(|op| BatchNorm { residual, activation: Some(UnaryFn::Relu), ..op });
-        add(&mut cases, "batch_norm", ended, &[Values::Normal; 4]);
+        for activation in [None, Some(UnaryFn::Relu)] {
+            let ended = op().map(|op| BatchNorm { residual, activation, ..op });
+            add(&mut cases, "batch_norm", ended, &[Values::Normal; 4]);
+        }
+        let relu = op().map(|op| BatchNorm { activation: Some(UnaryFn::Relu), ..op });
+        add(&mut cases, "batch_norm", relu, &[Values::Normal; 3]);
     }
     for ([queries, keys], [heads, groups], causal, rate, n) in [
         ([3, 4], [2, 2], false, None, 3),
