@@ -1,4 +1,4 @@
-//! Elements chosen by a mask, and put where it is true: each is the other's gradient. PyTorch's `masked_select` and `masked_scatter`.
+//! Elements chosen by a mask, and elements put where a mask is true. Each of the two is the other's gradient. PyTorch's `masked_select` and `masked_scatter`.
 //!
 //! The true elements of a mask are numbered in row-major order. [`MaskedSelect`] moves element i to its number, [`MaskedScatter`] from its
 //! number to i. As with [`super::Nonzero`] the length of the vector is the caller's. Bits are moved as they are; places are prefix sums, the

@@ -98,7 +98,7 @@ impl Pad {
     /// A checked padding to a result of extents `dims` that starts its buffer.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for another number of axes, and for an empty axis outside of which there is nothing to repeat;
+    /// [`Error::InvalidArgument`] for another number of axes, and for padding of an empty axis by a mode that repeats elements;
     /// [`Error::NumberOutOfRange`] for a number that the dtype cannot hold; [`Error::IndexWidth`] for positions of 2^31 and more.
     pub fn new(
         input: TensorSpec,

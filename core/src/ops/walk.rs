@@ -31,7 +31,7 @@ impl Walk {
         }
     }
 
-    /// Over `dims`, all of which may be merged: the dimensions, and for each view its strides.
+    /// Over `dims`, where any neighbours may be merged: the dimensions, and for each view its strides.
     pub(crate) fn through(dims: &[u64], views: &[Vec<i64>]) -> (Vec<u64>, Vec<Vec<i64>>) {
         merged(dims, &views.iter().map(Vec::as_slice).collect::<Vec<_>>())
     }

@@ -16,7 +16,7 @@ pub struct Unique {
 }
 
 impl Tensor {
-    /// The extent of `axis`, of which `op` wants element number `k`.
+    /// The extent of `axis`; refuses a `k` that is no element of it, in the name of `op`.
     fn extent_beyond(&self, op: &'static str, axis: usize, k: u64) -> Result<u64> {
         let extent = self.dims()[self.shape().axis(axis)?];
         if k >= extent {

@@ -13,7 +13,7 @@ pub(super) const ROWS: &[(&str, Test)] = &[
     ("variances and lengths are those of float64", statistics),
 ];
 
-/// Integers in -40..=40, of which each comes often.
+/// Integers in -40..=40; each comes often.
 fn numbers(count: u64) -> Vec<f32> {
     (0..count).map(|i| (mix(5, i) % 81) as f32 - 40.0).collect()
 }

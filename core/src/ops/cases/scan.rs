@@ -117,7 +117,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         let f16 = scan(f, DType::F16, DENSE, &[4, 260], 1, reversed);
         add(&mut cases, FAMILY, f16, &[Values::Planted(Plant::Nan, Where::Middle)]);
     }
-    // Sums of which all are exact, and of integers that wrap.
+    // Sums that are exact, and sums of integers that wrap.
     cases.extend(
         scan(ScanFn::Sum, DType::F32, DENSE, &[20_000], 0, plain)
             .map(|op| Case::new(FAMILY, op, vec![Values::Integers(-8, 8)]).exact()),
