@@ -70,6 +70,11 @@ struct Readme;
 #[doc = include_str!("../docs/guide/embedding.md")]
 struct Embedding;
 
+/// Where time and memory go.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/operating.md")]
+struct Operating;
+
 /// So is that of the guide to training.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/training.md")]

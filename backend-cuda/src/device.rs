@@ -16,8 +16,8 @@ use polywarp_core::oracle::Subnormals;
 use polywarp_core::pool::{Pool, PoolOptions, Reuse};
 use polywarp_core::tuner::{Chooser, Tuner};
 use polywarp_core::{
-    Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
-    ReadFuture, Recorded, Recorders, Result,
+    Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Launched, Limits,
+    MemoryStats, Op, Profiler, ReadFuture, Recorded, Recorders, Result,
 };
 use polywarp_shaders::wgsl::LaunchLimits;
 use polywarp_shaders::{Caps, Cooperative};
@@ -30,6 +30,7 @@ use crate::kernels::{Compiler, Kernels};
 use crate::machine::Machine;
 use crate::native::{Block, Card, Context, Event, EventKind, Memory, Stream};
 use crate::recording::Tape;
+use crate::run::Timed;
 use crate::staging::StagingCache;
 use crate::transfer::{Uploads, Waiter};
 use crate::user::{UserKernels, launch_limits};
@@ -76,6 +77,7 @@ pub struct CudaBackend {
     pub(crate) sleeping_pieces: Arc<StagingCache>,
     pub(crate) waiter: Waiter,
     recorders: Arc<Recorders<Tape>>,
+    pub(crate) profiler: Profiler<Timed>,
     drop_patience: Duration,
 }
 
@@ -132,6 +134,7 @@ impl CudaBackend {
             sleeping_pieces: StagingCache::new(context, EventKind::Sleeping),
             waiter: Waiter::default(),
             recorders: Arc::default(),
+            profiler: Profiler::default(),
             drop_patience: options.patience.map_or(options.drop_patience, |most| most.min(options.drop_patience)),
             stream,
         })
@@ -251,6 +254,19 @@ impl Backend for CudaBackend {
         end.record(&self.stream)?;
         end.wait("timed")?;
         Ok(Elapsed { ns: start.ns_until(&end)?, clock: Clock::Device })
+    }
+
+    fn profile(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<(Vec<Launched>, Clock)> {
+        self.recorders.refuse_timed(self.id())?;
+        let start = self.with_room(|| Event::new(self.stream.context(), EventKind::Timing))?;
+        start.record(&self.stream)?;
+        let timed = self.profiler.during(work)?;
+        self.stream.synchronize("profile")?;
+        let launched = |timed: Timed| {
+            let (start_ns, ns) = (start.ns_until(&timed.start)?, timed.start.ns_until(&timed.end)?);
+            Ok(Launched { part: timed.part, kernel: timed.kernel.name.as_str().into(), grid: timed.grid, start_ns, ns })
+        };
+        Ok((timed.into_iter().map(launched).collect::<Result<_>>()?, Clock::Device))
     }
 
     fn allocated_bytes(&self, size_bytes: u64) -> u64 {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use polywarp_core::pool::{self, Lease, Pool, TapeMemory};
-use polywarp_core::{Recorded, Result};
+use polywarp_core::{Part, Recorded, Result};
 
 use crate::device::CudaBackend;
 use crate::kernels::Kernel;
@@ -19,6 +19,7 @@ struct Step {
     kernel: Arc<Kernel>,
     grid: [u32; 3],
     params: Box<[u8]>,
+    part: Part,
 }
 
 /// What one thread has recorded so far.
@@ -37,7 +38,7 @@ impl pool::Tape<Memory> for Tape {
 impl Tape {
     /// Notes a launch.
     pub(crate) fn launch(&mut self, kernel: &Arc<Kernel>, grid: [u32; 3], params: &[u8]) {
-        self.steps.push(Step { kernel: Arc::clone(kernel), grid, params: params.into() });
+        self.steps.push(Step { kernel: Arc::clone(kernel), grid, params: params.into(), part: Part::current() });
     }
 
     /// How many launches there are.
@@ -62,7 +63,8 @@ struct Replayable {
     /// `None` when nothing was recorded.
     graph: Option<Graph>,
     pool: Arc<Pool<Memory>>,
-    _kernels: Vec<Arc<Kernel>>,
+    /// What the graph launches, for profiles; it keeps the kernels.
+    steps: Vec<Step>,
     /// Dropped after the graph: memory goes back to the pool when no replay can start any more. Those under way are
     /// earlier on the stream than whatever uses it next.
     _kept: Vec<Arc<Lease<Memory>>>,
@@ -89,12 +91,8 @@ impl CudaBackend {
             _ => Some(self.with_room(|| Graph::capture(self.stream.context(), enqueue))?),
         };
         let launches = tape.steps.len();
-        let replayable = Replayable {
-            graph,
-            pool: Arc::clone(&self.pool),
-            _kernels: tape.steps.into_iter().map(|step| step.kernel).collect(),
-            _kept: tape.memory.into_kept(),
-        };
+        let replayable =
+            Replayable { graph, pool: Arc::clone(&self.pool), steps: tape.steps, _kept: tape.memory.into_kept() };
         Ok(Recorded::new(launches, replayable))
     }
 
@@ -103,6 +101,17 @@ impl CudaBackend {
         self.fault().check()?;
         let own = recorded.downcast::<Replayable>().filter(|own| Arc::ptr_eq(&own.pool, &self.pool));
         let own = own.ok_or_else(|| polywarp_core::foreign_recording(self.id()))?;
+        if self.profiler.is_on() {
+            let mut part = Part::default();
+            let mut of = 0;
+            return own.steps.iter().try_for_each(|step| {
+                if step.part.number != of {
+                    (of, part) = (step.part.number, step.part.again());
+                }
+                // SAFETY: as of the graph, which has the same launches.
+                unsafe { self.enqueue_noted(&step.kernel, step.grid, &step.params, || part) }
+            });
+        }
         match &own.graph {
             // SAFETY: what the launches touch is kept by the recording, and after it by the order of the stream.
             Some(graph) => unsafe { graph.launch(&self.stream) },

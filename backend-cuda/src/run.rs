@@ -7,15 +7,25 @@
 use std::sync::Arc;
 
 use polywarp_core::pool::Lease;
-use polywarp_core::{Buffer, Error, Result};
+use polywarp_core::{Buffer, Error, Part, Result};
 use polywarp_kernels as native;
 use polywarp_shaders::{Plan, Slot};
 
 use crate::device::{Allocation, CudaBackend};
 use crate::driver::code;
 use crate::kernels::Kernel;
-use crate::native::{Memory, Stream};
+use crate::native::{Event, EventKind, Memory, Stream};
 use crate::params::Bound;
+
+/// A launch that ran while the device was profiled.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    pub(crate) part: Part,
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) grid: [u32; 3],
+    pub(crate) start: Event,
+    pub(crate) end: Event,
+}
 
 /// Most buffers of one launch of the library's own kernels: seven inputs and an output of a fused map, and room.
 const MOST_BUFFERS: usize = 16;
@@ -167,7 +177,32 @@ impl CudaBackend {
             return Ok(());
         }
         // SAFETY: as the caller promised.
-        unsafe { self.enqueue(&self.stream, kernel, grid, params) }
+        unsafe { self.enqueue_noted(kernel, grid, params, Part::current) }
+    }
+
+    /// Enqueues a launch on the backend's stream, between two events while the device is profiled.
+    ///
+    /// # Safety
+    /// As [`Stream::launch`].
+    pub(crate) unsafe fn enqueue_noted(
+        &self,
+        kernel: &Arc<Kernel>,
+        grid: [u32; 3],
+        params: &[u8],
+        part: impl FnOnce() -> Part,
+    ) -> Result<()> {
+        if !self.profiler.is_on() {
+            // SAFETY: as the caller promised.
+            return unsafe { self.enqueue(&self.stream, kernel, grid, params) };
+        }
+        let event = || self.with_room(|| Event::new(self.stream.context(), EventKind::Timing));
+        let (start, end) = (event()?, event()?);
+        start.record(&self.stream)?;
+        // SAFETY: as the caller promised.
+        unsafe { self.enqueue(&self.stream, kernel, grid, params)? };
+        end.record(&self.stream)?;
+        self.profiler.note(Timed { part: part(), kernel: Arc::clone(kernel), grid, start, end });
+        Ok(())
     }
 
     /// Enqueues a launch on `stream`.

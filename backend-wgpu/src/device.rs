@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use polywarp_core::pool::Pool;
 use polywarp_core::tuner::{Chooser, Tuner};
 use polywarp_core::{
-    Backend, Binding, Buffer, DeviceInfo, Elapsed, Error, Kernel, MemoryStats, Op, ReadFuture, Recorded, Recorders,
-    Result,
+    Backend, Binding, Buffer, Clock, DeviceInfo, Elapsed, Error, Kernel, Launched, MemoryStats, Op, ReadFuture,
+    Recorded, Recorders, Result,
 };
 use polywarp_shaders::wgsl::LaunchLimits;
 use polywarp_shaders::{Caps, Plan, Slot};
@@ -183,6 +183,11 @@ impl Backend for WgpuBackend {
     fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
         self.recorders.refuse_timed(self.id())?;
         self.time(work)
+    }
+
+    fn profile(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<(Vec<Launched>, Clock)> {
+        self.recorders.refuse_timed(self.id())?;
+        self.profile_launches(work)
     }
 
     fn allocated_bytes(&self, size_bytes: u64) -> u64 {

@@ -73,6 +73,7 @@ pub(crate) enum Trust {
 /// A kernel ready to run.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
+    pub(crate) name: Arc<str>,
     pub(crate) raw: wgpu::ComputePipeline,
     pub(crate) layout: Arc<GroupLayout>,
 }
@@ -154,7 +155,7 @@ impl Pipelines {
                 },
                 cache: None,
             });
-            Arc::new(Pipeline { raw, layout })
+            Arc::new(Pipeline { name: source.name.as_str().into(), raw, layout })
         });
         let Some(error) = error else { return Ok(pipeline) };
         log::debug!("kernel {} was refused; its source:\n{}", source.name, source.wgsl);

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use polywarp_core::pool::{self, Pool, TapeMemory};
-use polywarp_core::{Backend, Buffer, Recorded, Result, foreign_recording};
+use polywarp_core::{Backend, Buffer, Part, Recorded, Result, foreign_recording};
 
 use crate::device::WgpuBackend;
 use crate::driver::Kept;
@@ -33,6 +33,7 @@ struct Dispatch {
     sets: Range<usize>,
     grid: [u32; 3],
     bound_bytes: u64,
+    part: Part,
 }
 
 /// A bind group of the recording: a library kernel's is made at the end, when its parameter buffer exists.
@@ -47,7 +48,8 @@ enum Group {
 pub(crate) struct Tape {
     dispatches: Vec<Dispatch>,
     sets: Vec<Set>,
-    pipelines: Vec<wgpu::ComputePipeline>,
+    /// With their kernels' names.
+    pipelines: Vec<(wgpu::ComputePipeline, Arc<str>)>,
     groups: Vec<Group>,
     known_groups: HashMap<Box<[u64]>, usize>,
     params: Vec<u8>,
@@ -101,14 +103,14 @@ impl Tape {
             self.groups.push(Group::Library { layout: Arc::clone(layout), buffers });
         }
         let sets = [Set { index: 0, group, params_at: Some(params_at as u32) }];
-        self.push(&pipeline.raw, sets, buffers.iter().copied(), grid);
+        self.push((&pipeline.raw, &pipeline.name), sets, buffers.iter().copied(), grid);
         Ok(())
     }
 
     /// Records a launch of a user's kernel with its bind groups.
     pub(crate) fn launch_user<'a>(
         &mut self,
-        pipeline: &wgpu::ComputePipeline,
+        pipeline: (&wgpu::ComputePipeline, &Arc<str>),
         groups: &[(u32, wgpu::BindGroup)],
         buffers: impl Iterator<Item = &'a Arc<Raw>>,
         grid: [u32; 3],
@@ -125,7 +127,7 @@ impl Tape {
 
     fn push<'a>(
         &mut self,
-        pipeline: &wgpu::ComputePipeline,
+        (pipeline, name): (&wgpu::ComputePipeline, &Arc<str>),
         sets: impl IntoIterator<Item = Set>,
         buffers: impl Iterator<Item = &'a Arc<Raw>>,
         grid: [u32; 3],
@@ -135,14 +137,20 @@ impl Tape {
             bound_bytes = bound_bytes.saturating_add(raw.capacity_bytes());
             self.memory.keep(raw);
         }
-        let known = self.pipelines.iter().rposition(|known| known == pipeline);
+        let known = self.pipelines.iter().rposition(|(known, _)| known == pipeline);
         let pipeline = known.unwrap_or_else(|| {
-            self.pipelines.push(pipeline.clone());
+            self.pipelines.push((pipeline.clone(), Arc::clone(name)));
             self.pipelines.len() - 1
         });
         let start = self.sets.len();
         self.sets.extend(sets);
-        self.dispatches.push(Dispatch { pipeline, sets: start..self.sets.len(), grid, bound_bytes });
+        self.dispatches.push(Dispatch {
+            pipeline,
+            sets: start..self.sets.len(),
+            grid,
+            bound_bytes,
+            part: Part::current(),
+        });
     }
 
     fn truncate(&mut self, dispatches: usize) {
@@ -156,7 +164,8 @@ impl Tape {
 struct Launches {
     dispatches: Vec<Dispatch>,
     sets: Vec<Set>,
-    pipelines: Vec<wgpu::ComputePipeline>,
+    /// With their kernels' names.
+    pipelines: Vec<(wgpu::ComputePipeline, Arc<str>)>,
     groups: Vec<wgpu::BindGroup>,
     pool: Arc<Pool<Memory>>,
     held: Vec<Arc<Raw>>,
@@ -228,6 +237,7 @@ impl Stream {
         let mut fresh = true;
         let mut pipeline_set = usize::MAX;
         let mut group_set: Option<Set> = None;
+        let (mut part_of, mut part) = (0, Part::default());
         for dispatch in &launches.dispatches {
             let epoch = self.epoch();
             self.submit_when_due()?;
@@ -237,9 +247,17 @@ impl Stream {
                 (fresh, pipeline_set, group_set) = (false, usize::MAX, None);
             }
             self.add_bound_bytes(dispatch.bound_bytes);
+            let (pipeline, name) = &launches.pipelines[dispatch.pipeline];
+            if self.is_profiled() {
+                if dispatch.part.number != part_of {
+                    (part_of, part) = (dispatch.part.number, dispatch.part.again());
+                }
+                self.stamp_start(name, dispatch.grid, || part)?;
+                (pipeline_set, group_set) = (usize::MAX, None);
+            }
             let pass = self.bare_pass()?;
             if pipeline_set != dispatch.pipeline {
-                pass.set_pipeline(&launches.pipelines[dispatch.pipeline]);
+                pass.set_pipeline(pipeline);
                 pipeline_set = dispatch.pipeline;
             }
             for set in &launches.sets[dispatch.sets.clone()] {
@@ -250,6 +268,7 @@ impl Stream {
             }
             let [x, y, z] = dispatch.grid;
             pass.dispatch_workgroups(x, y, z);
+            self.stamp_end()?;
         }
         Ok(())
     }

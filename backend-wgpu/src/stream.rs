@@ -9,13 +9,14 @@
 //! Everything here runs under the one lock round [`Stream`], held for a few microseconds per launch. When and how work is
 //! submitted is in `stream/submit.rs`.
 
+mod stamps;
 mod submit;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use polywarp_core::{Error, Recorders, Result};
+use polywarp_core::{Error, Part, Recorders, Result};
 
 use crate::driver::Kept;
 use crate::fault::{Fault, watched};
@@ -23,6 +24,7 @@ use crate::interop::probe;
 use crate::memory::{Dead, Raw};
 use crate::pipelines::Pipeline;
 use crate::recording::Tape;
+pub(crate) use stamps::Stamps;
 
 /// Size of the parameter buffer; with 256-byte slots 256 launches go into one submission at most.
 const PARAMS_BYTES: u64 = 64 << 10;
@@ -53,6 +55,8 @@ pub(crate) struct Stream {
     started: Option<std::time::Instant>,
     in_flight: VecDeque<wgpu::SubmissionIndex>,
     submissions: u64,
+    /// While the device is profiled.
+    stamps: Option<Stamps>,
     // Last: everything else goes before the device.
     device: Kept<wgpu::Device>,
 }
@@ -99,6 +103,7 @@ impl Stream {
             started: None,
             in_flight: VecDeque::new(),
             submissions: 0,
+            stamps: None,
             device,
         }
     }
@@ -129,6 +134,7 @@ impl Stream {
         buffers.iter().try_for_each(|raw| self.usable("launch", raw))?;
         self.submit_when_due()?;
         let offset = self.place_params(params, pipeline.layout.params_bytes as usize)?;
+        self.stamp_start(&pipeline.name, grid, Part::current)?;
         let mut key = std::mem::take(&mut self.key);
         key.clear();
         key.push(pipeline.layout.id);
@@ -158,26 +164,27 @@ impl Stream {
             }
             pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
         }
-        Ok(())
+        self.stamp_end()
     }
 
     /// Records one launch of a user's kernel: its own layouts, bind groups looked up by `keys`.
     pub(crate) fn launch_user(
         &mut self,
-        pipeline: &wgpu::ComputePipeline,
+        (pipeline, name): (&wgpu::ComputePipeline, &Arc<str>),
         groups: Vec<UserGroup<'_>>,
         grid: [u32; 3],
     ) -> Result<()> {
         let made = groups.iter().map(|group| Ok((group.index, self.user_group(group)?)));
         let made = made.collect::<Result<Vec<(u32, wgpu::BindGroup)>>>()?;
         let buffers = || groups.iter().flat_map(|group| group.buffers.iter().copied());
-        let record = |tape: &mut Tape| tape.launch_user(pipeline, &made, buffers(), grid);
+        let record = |tape: &mut Tape| tape.launch_user((pipeline, name), &made, buffers(), grid);
         if self.recorders.with(record).is_some() {
             return Ok(());
         }
         buffers().try_for_each(|raw| self.usable("launch", raw))?;
         self.submit_when_due()?;
         buffers().for_each(|raw| self.note_use(raw));
+        self.stamp_start(name, grid, Part::current)?;
         self.open_pass()?;
         if let Some(pass) = self.pass.as_mut() {
             made.iter().for_each(|(index, group)| pass.set_bind_group(*index, group, &[]));
@@ -187,7 +194,7 @@ impl Stream {
             pass.set_pipeline(pipeline);
             pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
         }
-        Ok(())
+        self.stamp_end()
     }
 
     /// Records with the bare encoder; whatever touches a buffer must also call [`Stream::note_use`].

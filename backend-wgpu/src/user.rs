@@ -42,6 +42,8 @@ pub(crate) type UserKernels = KnownKernels<UserKernel>;
 pub(crate) struct UserKernel {
     interface: Interface,
     pipeline: wgpu::ComputePipeline,
+    /// The entry point's, for profiles.
+    name: Arc<str>,
     groups: Vec<Group>,
 }
 
@@ -63,7 +65,7 @@ impl WgpuBackend {
             return Ok(());
         }
         let groups = compiled.groups.iter().map(|group| group.bind(&checked)).collect();
-        lock(&self.stream).launch_user(&compiled.pipeline, groups, grid)
+        lock(&self.stream).launch_user((&compiled.pipeline, &compiled.name), groups, grid)
     }
 
     fn user_kernel(&self, kernel: &Kernel) -> Result<Arc<UserKernel>> {
@@ -122,7 +124,7 @@ impl WgpuBackend {
             (pipeline, groups)
         });
         match error {
-            None => Ok(UserKernel { interface, pipeline, groups }),
+            None => Ok(UserKernel { name: interface.entry.as_str().into(), interface, pipeline, groups }),
             Some(error) => Err(Error::Shader { line: 0, column: 0, message: words(&error) }),
         }
     }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::oracle::Subnormals;
 use crate::tuner::Tuner;
-use crate::{DType, Error, Op, Recorded, Result};
+use crate::{DType, Error, Launched, Op, Recorded, Result};
 
 /// What kind of processor a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -262,6 +262,19 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// # Errors
     /// What `work` returns; [`Error::DeviceLost`], [`Error::WouldBlock`].
     fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed>;
+
+    /// Runs `work`, waits for what it enqueued, and says how long each launch took; see [`crate::Device::profile`].
+    ///
+    /// # Errors
+    /// What `work` returns; as [`Backend::timed`]; [`Error::Unsupported`] where launches cannot be timed one by one.
+    fn profile(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<(Vec<Launched>, Clock)> {
+        let _ = work;
+        Err(Error::Unsupported {
+            device: self.info().id.clone(),
+            what: "a profile".to_owned(),
+            reason: "its backend does not time launches one by one; time the work as a whole".to_owned(),
+        })
+    }
 
     /// The bytes that [`Backend::alloc`] of `size_bytes` takes from the pool: its rounding.
     fn allocated_bytes(&self, size_bytes: u64) -> u64 {

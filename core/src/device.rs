@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::operation::Operand;
 use crate::tuner::Tuner;
-use crate::{Backend, Buffer, DType, DeviceInfo, Error, Fit, Inputs, MemoryStats, Op, Recording, Result};
+use crate::{Backend, Buffer, DType, DeviceInfo, Error, Fit, Inputs, MemoryStats, Op, Part, Recording, Result};
 
 /// A handle to a device. Clones refer to the same device; work from all of them is ordered.
 #[derive(Clone)]
@@ -110,6 +110,7 @@ impl Device {
         if is_empty {
             return Ok(());
         }
+        let _running = Part::begin(op);
         self.0.execute(op, inputs, outputs)
     }
 

@@ -40,7 +40,9 @@ pub mod oracle;
 pub mod plan;
 pub mod pool;
 mod precision;
+mod profile;
 mod recording;
+mod retry;
 mod scalar;
 mod shape;
 pub mod tape;
@@ -67,6 +69,7 @@ pub use ops::{
     ReduceFn, ScaleBlocks, TensorSpec, UnaryFn,
 };
 pub use precision::Precision;
+pub use profile::{KernelTime, Launched, Part, Profile, Profiler};
 pub use recording::{Recorded, Recorders, Recording, foreign_recording};
 pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::ThreadId;
 
+use crate::profile::Noting;
 use crate::{Device, Error, Result};
 
 /// Work recorded by [`Device::record`], and what its closure returned.
@@ -58,6 +59,7 @@ impl<T> Recording<T> {
                 let _ = self.0.backend().end_recording();
             }
         }
+        let _noting = Noting::new();
         device.backend().begin_recording()?;
         let ended = Ended(device);
         let outputs = work()?;

@@ -234,6 +234,7 @@ mod tests {
             error: 0.0,
             tolerance: 1e-3,
             losses: None,
+            profile: None,
             speedup: Some(speedup),
             speedup_with_transfer: Some(speedup / 2.0),
         }

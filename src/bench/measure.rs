@@ -91,7 +91,7 @@ impl Prepared {
         self.execute(0)
     }
 
-    fn execute(&self, copy: usize) -> Result<()> {
+    pub(super) fn execute(&self, copy: usize) -> Result<()> {
         let (inputs, outputs) = &self.copies[copy % self.copies.len()];
         self.device.execute(&self.op, &refs(inputs), &refs(outputs))
     }

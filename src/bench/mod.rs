@@ -37,7 +37,7 @@ pub use verify::{Reference, Verdict};
 use std::time::Duration;
 
 use polywarp_core::tuner::{Mode, Tuner};
-use polywarp_core::{Clock, Device, DeviceInfo, DeviceKind, Op, Result};
+use polywarp_core::{Clock, Device, DeviceInfo, DeviceKind, Op, Profile, Result};
 use serde::Serialize;
 
 /// What to measure.
@@ -53,6 +53,8 @@ pub struct Options {
     pub budget: Duration,
     /// Time that a long product runs without pause, and the vendor's library as long, where there is one; none when zero.
     pub sustained: Duration,
+    /// Whether each case runs once more to be profiled, kernel by kernel.
+    pub profiled: bool,
 }
 
 impl Options {
@@ -65,7 +67,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Options {
         let (budget, sustained) = (Duration::from_millis(300), Duration::from_millis(500));
-        Options { suite: None, only: Vec::new(), size: None, budget, sustained }
+        Options { suite: None, only: Vec::new(), size: None, budget, sustained, profiled: false }
     }
 }
 
@@ -112,6 +114,9 @@ pub struct Row {
     pub versus: Option<Versus>,
     /// Why a product is not beside it all the same.
     pub not_beside: Option<String>,
+    /// Its launches in one more execution, where that was asked for.
+    #[serde(skip)]
+    pub profile: Option<Profile>,
 }
 
 /// A case that was not measured, and why.
@@ -177,6 +182,17 @@ impl Table {
             }
         }
         groups
+    }
+
+    /// What ran in the cases that were profiled, by case and device.
+    pub fn profiles(&self) -> Vec<(String, &Profile)> {
+        let rows =
+            self.rows.iter().filter_map(|row| Some((format!("{} on {}", row.case, row.device), row.profile.as_ref()?)));
+        let networks = self
+            .networks
+            .iter()
+            .filter_map(|row| Some((format!("{} on {}", row.case, row.device), row.profile.as_ref()?)));
+        rows.chain(networks).collect()
     }
 
     /// The names of the measured cases, in order.
@@ -335,6 +351,7 @@ struct Measured {
     with_transfer_ns: Option<f64>,
     /// Beside the vendor's library, or why not; `None` where there is nothing to compare with.
     versus: Option<Result<Versus, String>>,
+    profile: Option<Profile>,
 }
 
 impl Bench<'_> {
@@ -355,7 +372,7 @@ impl Bench<'_> {
         }
         let measured = self.measure(case, reference);
         let measured = measured.map_err(|e| skip(e.to_string(), !(e.is_unsupported() || is_too_large(&e))))?;
-        let Measured { cold_ns, timing, verdict, with_transfer_ns, versus } = measured;
+        let Measured { cold_ns, timing, verdict, with_transfer_ns, versus, profile } = measured;
         if !verdict.is_right() {
             let reason = format!("wrong result: {:.1} times the error the bound allows", verdict.error_of_bound);
             return Err(skip(reason, true));
@@ -394,6 +411,7 @@ impl Bench<'_> {
             of_openblas: of_openblas.map(|blas| rate / blas),
             versus,
             not_beside,
+            profile,
         })
     }
 
@@ -419,7 +437,9 @@ impl Bench<'_> {
         let timing = prepared.time(budget)?;
         let with_transfer_ns = prepared.time_with_transfer()?;
         let versus = self.versus(&prepared, expected);
-        Ok(Measured { cold_ns: prepared.cold_ns(), timing, verdict, with_transfer_ns, versus })
+        let profile = || self.device.profile(|| prepared.execute(0)).map(|((), profile)| profile);
+        let profile = self.options.profiled.then(profile).transpose()?;
+        Ok(Measured { cold_ns: prepared.cold_ns(), timing, verdict, with_transfer_ns, versus, profile })
     }
 
     /// The product beside the vendor's. A fault over there says nothing about what was measured here.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use polywarp::Device;
 use polywarp::bench::{self, BenchSize, Options, Table};
+use polywarp::{Device, Profile};
 
 use super::files::{self, check_distinct, check_writable, is_output};
 use super::{Fault, Output, Verdict, progress_bar, say, say_beside};
@@ -43,6 +43,10 @@ pub struct Args {
     /// Writes the plot of the claims as SVG; `-` as with --json
     #[arg(long, value_name = "F")]
     svg: Option<PathBuf>,
+    /// Runs each case once more launch by launch, prints where its time goes and writes a trace that ui.perfetto.dev opens; `-` as with
+    /// --json
+    #[arg(long, value_name = "F")]
+    profile: Option<PathBuf>,
 }
 
 fn parse_size(text: &str) -> Result<BenchSize, String> {
@@ -66,7 +70,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         return Err(Fault::usage(format!("no suite is called `{name}`: there are {names}")));
     }
     // Measuring takes minutes: a file that cannot be written is no surprise to keep for the end.
-    let named = [("--json", &args.json), ("--html", &args.html), ("--svg", &args.svg)];
+    let named = [("--json", &args.json), ("--html", &args.html), ("--svg", &args.svg), ("--profile", &args.profile)];
     let named = named.into_iter().filter_map(|(flag, path)| Some((flag.to_owned(), path.as_deref()?)));
     let outputs: Vec<(String, &Path)> = named.collect();
     check_distinct(&[], &outputs)?;
@@ -78,6 +82,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         size: args.size,
         budget: Duration::from_secs_f64(args.budget),
         sustained: Duration::from_secs_f64(args.sustained),
+        profiled: args.profile.is_some(),
     };
     let table = run_with_progress(&devices, &options);
     if table.rows.is_empty() && table.networks.is_empty() && table.skipped.is_empty() {
@@ -87,6 +92,14 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     if let Some(path) = &args.json {
         let lines = table.json_lines().map_err(|e| Fault::Machine(format!("cannot write JSON: {e}")))?;
         save(path, &lines)?;
+    }
+    if let Some(path) = &args.profile {
+        let profiles = table.profiles();
+        let beside = Output::beside(outputs.iter().map(|(_, path)| *path));
+        for (case, profile) in &profiles {
+            say_beside(beside, format!("\n{case}\n{profile}"))?;
+        }
+        save(path, &Profile::traces(&profiles))?;
     }
     if let Some(path) = &args.html {
         save(path, &bench::html(&table))?;

@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
 
 use bytemuck::{Pod, Zeroable};
 
 use super::recording::Tape;
 use super::scratch::{self, Short};
-use crate::{Buffer, Error, MemoryStats, Recorders, Result};
+use crate::{Buffer, Error, MemoryStats, Part, Profiler, Recorders, Result};
 
 /// A cache line: the alignment of every buffer, enough for any vector load.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -103,6 +104,15 @@ struct Shared {
     state: Mutex<State>,
     /// Threads that record: their allocations and drops take another way.
     tapes: Recorders<Tape>,
+    profiler: Profiler<Ran>,
+}
+
+/// An operation that ran while the device was profiled.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) part: Part,
+    pub(super) start: Instant,
+    pub(super) ns: f64,
 }
 
 #[derive(Default)]
@@ -125,12 +135,17 @@ impl Pool {
     /// An empty pool on a host of `max_bytes` memory.
     pub(super) fn new(max_bytes: u64) -> Pool {
         let state = Mutex::new(State { max_bytes, ..State::default() });
-        Pool(Arc::new(Shared { state, tapes: Recorders::default() }))
+        Pool(Arc::new(Shared { state, tapes: Recorders::default(), profiler: Profiler::default() }))
     }
 
     /// The threads that record.
     pub(super) fn tapes(&self) -> &Recorders<Tape> {
         &self.0.tapes
+    }
+
+    /// What runs while the device is profiled.
+    pub(super) fn profiler(&self) -> &Profiler<Ran> {
+        &self.0.profiler
     }
 
     /// Whether both are one pool.

@@ -41,10 +41,10 @@ use std::time::Instant;
 use crate::operation::HostError;
 use crate::oracle::Subnormals;
 use crate::{
-    Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
-    ReadFuture, Recorded, Result,
+    Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Launched, Limits,
+    MemoryStats, Op, Part, ReadFuture, Recorded, Result,
 };
-use memory::{HostBuffer, Loan, Pool};
+use memory::{HostBuffer, Loan, Pool, Ran};
 use recording::{Steps, Tape};
 
 /// The host's processor as a [`Backend`].
@@ -153,6 +153,20 @@ impl Backend for CpuBackend {
         Ok(Elapsed { ns: start.elapsed().as_secs_f64() * 1e9, clock: Clock::Host })
     }
 
+    fn profile(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<(Vec<Launched>, Clock)> {
+        self.pool.tapes().refuse_timed(&self.info.id)?;
+        let start = Instant::now();
+        let ran = self.pool.profiler().during(work)?;
+        let launches = ran.into_iter().map(|Ran { part, start: began, ns }| Launched {
+            part,
+            kernel: part.op.into(),
+            grid: [0; 3],
+            start_ns: began.saturating_duration_since(start).as_secs_f64() * 1e9,
+            ns,
+        });
+        Ok((launches.collect(), Clock::Host))
+    }
+
     fn allocated_bytes(&self, size_bytes: u64) -> u64 {
         memory::allocated_bytes(size_bytes)
     }
@@ -221,6 +235,7 @@ fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], outputs: &[H], pool: &Pool, 
     writing.sort_by_key(|(number, _)| *number);
     let mut targets: Vec<&mut [u8]> = writing.iter_mut().map(|(_, guard)| guard.bytes_mut()).collect();
     let mut execute = || op.host(&sources, &mut targets);
+    let start = pool.profiler().is_on().then(Instant::now);
     let outcome = match execute() {
         Err(HostError::OutOfMemory { .. }) => {
             pool.empty_cache();
@@ -228,6 +243,9 @@ fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], outputs: &[H], pool: &Pool, 
         }
         outcome => outcome,
     };
+    if let Some(start) = start {
+        pool.profiler().note(Ran { part: Part::of(op), start, ns: start.elapsed().as_secs_f64() * 1e9 });
+    }
     outcome.map_err(|error| match error {
         HostError::OutOfMemory { bytes } => pool.out_of_memory(bytes, device),
         HostError::NoRoutine => Error::Unsupported {

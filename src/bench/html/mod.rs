@@ -260,6 +260,7 @@ pub(in super::super) mod tests {
             of_openblas: None,
             versus: (device == "cuda:0" && suite == "gemm").then(|| versus(case)),
             not_beside: None,
+            profile: None,
         }
     }
 

@@ -7,10 +7,10 @@
 mod step;
 mod text;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use polywarp_core::harness::BenchSize;
-use polywarp_core::{Device, DeviceKind, Result};
+use polywarp_core::{Device, DeviceKind, Profile, Result};
 use polywarp_nn::Policy;
 use polywarp_nn::models::{BertConfig, ResNetConfig};
 use serde::Serialize;
@@ -217,6 +217,9 @@ pub struct NetworkRow {
     pub speedup: Option<f64>,
     /// The same with transfers.
     pub speedup_with_transfer: Option<f64>,
+    /// The launches of one more step, where that was asked for.
+    #[serde(skip)]
+    pub profile: Option<Profile>,
 }
 
 /// A network's numbers on the CPU in f32, by network and task.
@@ -251,12 +254,12 @@ pub(super) fn run(
     };
     let planned: Vec<(&Device, Job)> =
         devices.iter().flat_map(|&device| of(device).into_iter().map(move |job| (device, job))).collect();
-    measure(&planned, options.budget, progress)
+    measure(&planned, options, progress)
 }
 
 fn measure(
     planned: &[(&Device, Job)],
-    budget: Duration,
+    options: &Options,
     progress: &mut dyn FnMut(&Progress),
 ) -> (Vec<NetworkRow>, Vec<Skipped>) {
     let (mut rows, mut skipped) = (Vec::new(), Vec::new());
@@ -270,7 +273,7 @@ fn measure(
             skipped.push(skip(format!("{} does not compute in {dtype}", device.info().name), false));
             continue;
         }
-        match row(device, job, budget, &mut references) {
+        match row(device, job, options, &mut references) {
             Ok(Ok(row)) => rows.push(row),
             Ok(Err(wrong)) => skipped.push(skip(wrong, true)),
             Err(error) => skipped.push(skip(error.to_string(), !(error.is_unsupported() || is_too_large(&error)))),
@@ -284,13 +287,13 @@ fn measure(
 fn row(
     device: &Device,
     job: &Job,
-    budget: Duration,
+    options: &Options,
     references: &mut References,
 ) -> Result<Result<NetworkRow, String>> {
     let expected = references.of(job)?;
     let mut fitting = job.clone();
     loop {
-        match row_at(device, &fitting, budget, expected) {
+        match row_at(device, &fitting, options, expected) {
             Err(error) if is_too_large(&error) && fitting.batch / 2 >= fitting.parts => fitting.batch /= 2,
             Ok(Ok(row)) if fitting.batch < job.batch => {
                 return Ok(Ok(NetworkRow { wanted_batch: Some(job.batch), ..row }));
@@ -305,7 +308,7 @@ fn anew(device: &Device) -> Device {
     crate::device(device.id()).unwrap_or_else(|_| device.clone())
 }
 
-fn row_at(device: &Device, job: &Job, budget: Duration, expected: &[f32]) -> Result<Result<NetworkRow, String>> {
+fn row_at(device: &Device, job: &Job, options: &Options, expected: &[f32]) -> Result<Result<NetworkRow, String>> {
     let device = anew(device);
     let held_before = device.memory().in_use_bytes;
     let start = Instant::now();
@@ -315,10 +318,11 @@ fn row_at(device: &Device, job: &Job, budget: Duration, expected: &[f32]) -> Res
     };
     let checked = start.elapsed();
     let step = Step::new(job, &device)?;
-    let timing = step.time(budget)?;
+    let timing = step.time(options.budget)?;
     let transfer_ns = step.time_with_transfer()?;
     let per_second = |ns: f64| job.batch as f64 / (ns * 1e-9);
     let policy = job.compute;
+    let profile = options.profiled.then(|| step.profile()).transpose()?;
     Ok(Ok(NetworkRow {
         case: job.name(),
         network: job.network.name.to_owned(),
@@ -341,6 +345,7 @@ fn row_at(device: &Device, job: &Job, budget: Duration, expected: &[f32]) -> Res
         losses: step.losses()?,
         speedup: None,
         speedup_with_transfer: None,
+        profile,
     }))
 }
 

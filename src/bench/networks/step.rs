@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use polywarp_core::{Clock, DType, Device, Expr, Generator, Recording, Result, Tape, Tensor};
+use polywarp_core::{Clock, DType, Device, Expr, Generator, Profile, Recording, Result, Tape, Tensor};
 use polywarp_nn::models::{Bert, BertInput, ResNet};
 use polywarp_nn::{
     Adam, Builder, Dropout, LossScale, LossScaleOptions, Method, Mode, Optimiser, Parameters, Schedule, Sgd,
@@ -165,6 +165,15 @@ impl Step {
             best = best.min(start.elapsed().as_secs_f64() * 1e9);
         }
         Ok(best)
+    }
+
+    /// The launches of a step.
+    ///
+    /// # Errors
+    /// As [`Device::profile`].
+    pub fn profile(&self) -> Result<Profile> {
+        let device = &self.work.device;
+        Ok(device.profile(|| self.recording.replay().map(|_| ()))?.1)
     }
 
     /// Of training: the loss of the first step and of the last one.

@@ -24,6 +24,11 @@ pub fn small() -> [Network; 2] {
     ]
 }
 
+/// The shortest measurement, profiled.
+fn quick() -> Options {
+    Options { budget: std::time::Duration::from_millis(1), profiled: true, ..Options::default() }
+}
+
 #[test]
 fn names_of_a_devices_jobs_are_identities() {
     for kind in [DeviceKind::Cpu, DeviceKind::Software, DeviceKind::Discrete] {
@@ -48,12 +53,13 @@ fn every_job_is_measured_and_right() {
     let jobs = jobs_of(DeviceKind::Discrete, BenchSize::Small, small());
     let planned: Vec<(&Device, Job)> = jobs.into_iter().map(|job| (&device, job)).collect();
     let mut told = Vec::new();
-    let (rows, skipped) = measure(&planned, Duration::from_millis(1), &mut |at| told.push((at.done, at.total)));
+    let (rows, skipped) = measure(&planned, &quick(), &mut |at| told.push((at.done, at.total)));
     assert!(skipped.is_empty(), "{skipped:?}");
     assert_eq!((rows.len(), told.len(), told[0]), (planned.len(), planned.len(), (0, planned.len())));
     for row in &rows {
         assert!(row.per_second > 0.0 && row.per_second_with_transfer > 0.0 && row.peak_bytes > 0, "{row:?}");
         assert!(row.launches > 10 && row.step_ns <= row.cold_ns, "{row:?}");
+        assert_eq!(row.profile.as_ref().map(|profile| profile.launches.len()), Some(row.launches), "{row:?}");
         assert_eq!(row.losses.is_some(), row.task == "train", "{row:?}");
         assert!(row.losses.is_none_or(|(first, last)| first.is_finite() && last.is_finite()), "{row:?}");
         assert!(row.wanted_batch.is_none() && row.speedup.is_some_and(|x| x > 0.0), "{row:?}");
@@ -82,7 +88,7 @@ fn what_is_not_right_is_not_timed() {
     let mut references = References::default();
     for task in [Task::Ask, Task::Train] {
         let job = job(task);
-        let judged = |references: &mut References| row(&device, &job, Duration::ZERO, references).unwrap();
+        let judged = |references: &mut References| row(&device, &job, &quick(), references).unwrap();
         assert!(judged(&mut references).is_ok());
         references.0.last_mut().unwrap().2.iter_mut().for_each(|x| *x += 1.0);
         let wrong = judged(&mut references).unwrap_err();

@@ -1,5 +1,5 @@
 //! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, quantised and pruned layers, lines and statistics, what is
-//! scaled by 0, and users' kernels good and bad.
+//! scaled by 0, profiles, and users' kernels good and bad.
 //!
 //! [`run`] is a table of tests for any backend, as [`super::recording::run`] is for recordings: each on buffers of its own,
 //! and after each the device must still compute and hold the memory it held before. A device that runs no users' kernels
@@ -11,6 +11,7 @@ mod kernels;
 mod lines;
 mod memory;
 mod order;
+mod profile;
 mod quantised;
 mod refusals;
 mod scaled_by_zero;
@@ -30,9 +31,10 @@ pub fn run(device: &Device) -> Vec<Row> {
         Err(Error::Unsupported { .. }) => Vec::new(),
         _ => [kernels::ROWS, refusals::ROWS, order::KERNEL_ROWS].concat(),
     };
-    let rows = [memory::ROWS, order::ROWS, quantised::ROWS, scaled_by_zero::ROWS, sparse24::ROWS, lines::ROWS]
-        .concat()
-        .into_iter()
-        .chain(kernels);
+    let rows =
+        [memory::ROWS, order::ROWS, quantised::ROWS, scaled_by_zero::ROWS, sparse24::ROWS, lines::ROWS, profile::ROWS]
+            .concat()
+            .into_iter()
+            .chain(kernels);
     rows::run(device, rows)
 }
