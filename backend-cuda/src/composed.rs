@@ -63,6 +63,21 @@ impl Composed {
         self.parts.push(Part { plan, inputs, outputs });
     }
 
+    /// Adds the parts of `other`, whose operands lie at these places here.
+    fn append(&mut self, other: Composed, inputs: &[Place], outputs: &[Place]) {
+        let (first, temps) = (self.temps, other.temps);
+        self.scratch_bytes.splice(first..first, other.scratch_bytes[..temps].iter().copied());
+        self.temps += temps;
+        let place = |place: &Place| match *place {
+            Place::Input(number) => inputs[number],
+            Place::Output(number) => outputs[number],
+            Place::Temp(number) => Place::Temp(first + number),
+        };
+        for Part { plan, inputs, outputs } in other.parts {
+            self.push(plan, inputs.iter().map(place).collect(), outputs.iter().map(place).collect());
+        }
+    }
+
     /// Its plans of kernels in CUDA C++.
     pub(crate) fn natives(&self) -> impl Iterator<Item = &polywarp_kernels::Plan> {
         self.parts.iter().filter_map(|part| if let Single::Native(plan) = &part.plan { Some(plan) } else { None })
@@ -125,8 +140,10 @@ pub(crate) fn of_graph(graph: &Graph, plan: impl Fn(&Op) -> Result<Work>) -> Res
         let plan = match plan(&step.op)? {
             Work::Native(plan) => Single::Native(plan),
             Work::Portable(plan) => Single::Portable(plan),
-            // A step that is composed itself: all of this by portable kernels instead.
-            Work::Composed(_) => return Ok(None),
+            Work::Composed(parts) => {
+                composed.append(parts, &placed(&step.inputs), &placed(&step.outputs));
+                continue;
+            }
         };
         composed.push(plan, placed(&step.inputs), placed(&step.outputs));
     }
