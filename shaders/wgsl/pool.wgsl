@@ -1,13 +1,13 @@
 // Computes      the maximum of each window and its tap, or the average of each window.
-// Algorithm     one element an invocation, over the taps of its window in row-major order.
-// Tiling        THREADS elements a workgroup.
-// Mapping       element = global number; neighbours are channels of a pixel.
+// Algorithm     one unit of neighbouring channels (1 or 4) an invocation, over the taps of its window in row-major order.
+// Tiling        THREADS units a workgroup.
+// Mapping       unit = global number; neighbours are channels of a pixel.
 // Shared memory none.
 // Traffic       overlapping windows read from caches; every result once.
 // Numerics      maxima are exact, the first of equal ones, the first NaN before all; averages are a chain of additions and a division.
-// Requires      prelude: alias Acc; const THREADS, ADAPTIVE, PADDED; Params; pool_windows.wgsl; struct Held; begin() -> Held;
-//               absorb(held, value, tap) -> Held; end(element, held, output).
-// Measured      not measured.
+// Requires      prelude: alias Acc, Value (of a unit); const THREADS, ADAPTIVE, PADDED; Params, in units; pool_windows.wgsl; get_x;
+//               struct Held; begin() -> Held; absorb(held, value, tap) -> Held; end(unit, held, output).
+// Measured      H100, 2026-11-26: 177 us, an element an invocation 313 us, for [64, 112, 112, 64] of f16, windows of 3 and stride 2.
 
 @compute @workgroup_size(THREADS)
 fn main(
@@ -31,7 +31,7 @@ fn main(
                 let z = source(line_z(), output.z, tap_z);
                 if z == NOWHERE { continue; }
                 let tap = (tap_x * params.taps_y + tap_y) * params.taps_z + tap_z;
-                held = absorb(held, load_x(at_x(output.w, x, y, z, channel)), tap);
+                held = absorb(held, get_x(at_x(output.w, x, y, z, channel)), tap);
             }
         }
     }

@@ -357,21 +357,21 @@ impl Builder {
         Ok(self.graph)
     }
 
-    /// Has the step that makes all of `result` write output `number` instead, where nobody else reads it.
+    /// Has the steps that make all of `result` write output `number` instead. Where others read it, or several make it, they do so there:
+    /// that takes an output that begins its buffer, as the temporary did.
     fn redirect(&mut self, result: &Value, number: usize, output: TensorSpec) -> bool {
         let Place::Temp(temp) = result.place else { return false };
         let is_whole = self.graph.temps[temp].layout.elements() == output.layout.elements()
             && result.spec.layout.is_contiguous()
             && result.spec.layout.offset() == 0;
-        if !is_whole || self.graph.reads(result.place) {
+        if !is_whole {
             return false;
         }
         let writers = self.graph.steps.iter().filter(|step| step.outputs.contains(&result.place)).count();
-        if writers > 1 {
-            // One of them writes a part, whose place in the output is the same where that begins its buffer.
+        if writers > 1 || self.graph.reads(result.place) {
             let is_same = output.layout.is_contiguous() && output.layout.offset() == 0;
             if is_same {
-                let all = self.graph.steps.iter_mut().flat_map(|step| &mut step.outputs);
+                let all = self.graph.steps.iter_mut().flat_map(|step| step.inputs.iter_mut().chain(&mut step.outputs));
                 all.filter(|place| **place == result.place).for_each(|place| *place = Place::Output(number));
             }
             return is_same;

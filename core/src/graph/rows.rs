@@ -209,6 +209,10 @@ impl Gathering {
         let read = |spec: &TensorSpec, place: &Place, extent: Extent| self.reads(spec, place, extent);
         if let Some(map) = step.op.get::<Map>() {
             let (extent, _) = over(&self.shape, &map.output.layout)?;
+            // What is made of numbers of columns alone: each row would compute it anew.
+            if extent == Extent::PerColumn && !map.inputs.is_empty() {
+                return None;
+            }
             let is_random = map.program.steps().iter().any(|(step, _)| matches!(step, Step::Random(_)));
             let is_read = map.inputs.iter().zip(&step.inputs).all(|(spec, place)| read(spec, place, extent));
             return (is_read && !is_random).then_some((extent, false));

@@ -221,9 +221,9 @@ impl Operation for BatchNorm {
         vec![outputs.into_iter().flatten().collect(), means, variances]
     }
 
-    /// With r = 1 / sqrt(variance + epsilon), h = (x - mean) r, n values of a channel, and dz the gradient behind relu, dy where y > 0 and else
-    /// 0: dresidual = dz, dbeta = sum dz, dgamma = sum dz h, dx = a dz - k (x - mean) - d with the numbers of a channel a = gamma r,
-    /// k = (a r dgamma - 2 dvariance) / n and d = (a dbeta - dmean) / n: eight buffers at most, as WebGPU guarantees.
+    /// With r = 1 / sqrt(variance + epsilon), n values of a channel, and dz the gradient behind relu, dy where y > 0 and else 0:
+    /// dresidual = dz, dbeta = sum dz, dgamma = r s with s = sum dz (x - mean), dx = a dz - k (x - mean) - d with the numbers of a channel
+    /// a = gamma r, k = (a r r s - 2 dvariance) / n and d = (a dbeta - dmean) / n: eight buffers at most, as WebGPU guarantees.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
         let mut rule = RuleBuilder::new(self, needs)?;
         let (dtype, compute, axes) = (self.input.dtype, self.mean.dtype, self.axes());
@@ -251,10 +251,9 @@ impl Operation for BatchNorm {
         }
         let whole =
             |values: &[Value]| values.iter().map(|value| value.broadcast_to(shape)).collect::<Result<Vec<Value>>>();
-        let [dgamma, dbeta] = {
-            let at = values.len();
-            let h = (of(0) - of(at)) * (of(at + 1) + self.epsilon).rsqrt();
-            let inputs = whole(&[&values[..], &[mean, variance]].concat())?;
+        let [scaled, dbeta] = {
+            let from_mean = of(0) - of(values.len());
+            let inputs = whole(&[&values[..], &[mean]].concat())?;
             let mut sum = |of: usize, term: Expr| {
                 if !reaches || !(wants[0] || wants[of]) {
                     return Ok(None);
@@ -262,16 +261,16 @@ impl Operation for BatchNorm {
                 let terms = graph.map_used(&[term], &inputs)?[0];
                 graph.reduce(ReduceFn::Sum, terms, &axes, KeepDims::No).map(Some)
             };
-            [sum(1, dz_of.clone() * h)?, sum(2, dz_of.clone())?]
+            [sum(1, dz_of.clone() * from_mean)?, sum(2, dz_of.clone())?]
         };
         let mut dx = None;
         if wants[0] {
             let mut numbers: Vec<Value> = Vec::new();
-            if let (Some(dgamma), Some(dbeta)) = (dgamma, dbeta) {
+            if let (Some(scaled), Some(dbeta)) = (scaled, dbeta) {
                 let r = (of(1) + self.epsilon).rsqrt();
                 let a = of(0) * &r;
-                let all = [a.clone(), a.clone() * r * (of(2) / n), a * (of(3) / n)];
-                numbers = graph.map_used(&all, &[gamma, variance, dgamma, dbeta])?;
+                let all = [a.clone(), a.clone() * &r * &r * (of(2) / n), a * (of(3) / n)];
+                numbers = graph.map_used(&all, &[gamma, variance, scaled, dbeta])?;
             }
             // What comes by way of mean and variance themselves.
             let beside = [(2, dmean, 1.0 / n), (1, dvariance, 2.0 / n)];
@@ -305,8 +304,12 @@ impl Operation for BatchNorm {
         if wants[0] {
             gradients.push(dx);
         }
-        for (_, sum) in wants[1..3].iter().zip([dgamma, dbeta]).filter(|(wanted, _)| **wanted) {
-            gradients.push(sum.map(|sum| graph.cast(sum, dtype)).transpose()?);
+        if wants[1] {
+            let dgamma = (of(0) * (of(1) + self.epsilon).rsqrt()).cast(dtype);
+            gradients.push(scaled.map(|scaled| graph.map(&dgamma, &[scaled, variance])).transpose()?);
+        }
+        if wants[2] {
+            gradients.push(dbeta.map(|sum| graph.cast(sum, dtype)).transpose()?);
         }
         if wants[3] {
             // Without relu it is what came, which is no result of a graph.
@@ -323,16 +326,24 @@ impl Operation for BatchNorm {
         let (dtype, compute, axes) = (self.input.dtype, self.mean.dtype, self.axes());
         let (x, gamma, beta) = (graph.input(0)?, graph.input(1)?, graph.input(2)?);
         let of = |number: usize| Expr::input(number).cast(compute);
+        // Sums, and not means, are what passes over rows can leave behind.
+        let over_values = Expr::input(0) / self.values() as f64;
         let wide = graph.cast(x, compute)?;
-        let mean = graph.reduce(ReduceFn::Mean, wide, &axes, KeepDims::No)?;
+        let sum = graph.reduce(ReduceFn::Sum, wide, &axes, KeepDims::No)?;
+        let mean = graph.map(&over_values, &[sum])?;
         let c = of(0) - of(1);
         // Of x itself: what was made wide is then for the sum alone, and never stored where both are one kernel.
         let squares = graph.map(&(c.clone() * &c), &[x, mean])?;
-        let variance = graph.reduce(ReduceFn::Mean, squares, &axes, KeepDims::No)?;
-        let mut y = c * (of(2) + self.epsilon).rsqrt() * of(3) + of(4);
-        let mut values = vec![x, mean, variance, gamma, beta];
+        let sum = graph.reduce(ReduceFn::Sum, squares, &axes, KeepDims::No)?;
+        // Once for each channel, and not for each element.
+        let factor = (over_values.clone() + self.epsilon).rsqrt() * of(1);
+        let [variance, factor] = graph.map_used(&[over_values, factor], &[sum, gamma])?[..] else {
+            return Err(Error::InvalidArgument { what: "graph", reason: format!("{OP} has two numbers of a channel") });
+        };
+        let mut y = c * of(2) + of(3);
+        let mut values = vec![x, mean, factor, beta];
         if self.residual.is_some() {
-            y = y + of(5);
+            y = y + of(4);
             values.push(graph.input(3)?);
         }
         if let Some(activation) = self.activation {

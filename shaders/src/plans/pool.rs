@@ -1,4 +1,5 @@
-//! Pools and their gradients: one launch of `wgsl/pool.wgsl`, `wgsl/pool_gradient.wgsl` or `wgsl/pool_chosen.wgsl`, an element an invocation.
+//! Pools and their gradients: one launch of `wgsl/pool.wgsl`, `wgsl/pool_gradient.wgsl` or `wgsl/pool_chosen.wgsl`, an element or
+//! four neighbouring channels an invocation.
 //!
 //! They are bound by memory, and neighbours read neighbours. Gradients are gathered, so that no memory is added to.
 
@@ -26,6 +27,8 @@ enum Way {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
     way: Way,
+    /// Neighbouring channels that an invocation computes: 1 or 4.
+    width: u32,
     adaptive: bool,
     /// Averages count the padding.
     padded: bool,
@@ -114,8 +117,16 @@ fn plan(
     }
     let dtype = operands.written.dtype;
     let index = operands.at.or(operands.place).map_or(DType::U8, |spec| spec.dtype);
+    let pitch = pixel_pitch(&operands.read).unwrap_or(0);
+    let offset = |spec: Option<TensorSpec>| spec.map_or(0, |spec| spec.layout.offset());
+    let offsets = [operands.read.layout.offset(), offset(operands.at), operands.written.layout.offset(), offset(operands.place)];
+    let is_even = geometry.channels.is_multiple_of(4)
+        && pitch.unsigned_abs().is_multiple_of(4)
+        && offsets.iter().all(|offset| offset.is_multiple_of(4));
+    let width = if is_even && way != Way::Chosen { 4 } else { 1 };
     let kernel = Kernel {
         way,
+        width,
         adaptive: geometry.is_adaptive,
         padded: function == PoolFn::Average(Divisor::Padded) && !geometry.is_adaptive,
         element: Element::new(dtype, caps)?,
@@ -123,9 +134,10 @@ fn plan(
         index: Element::new(index, caps)?,
     };
     let number = if let PoolFn::Average(Divisor::Number(number)) = function { number } else { 0 };
-    let total = operands.written.layout.elements();
+    let units = u64::from(width);
+    let total = operands.written.layout.elements() / units;
     let windows = geometry.windows;
-    let mut words = vec![total, geometry.channels, number.into()];
+    let mut words = vec![total, geometry.channels / units, number.into()];
     words.extend(windows.map(|window| window.input));
     words.extend(windows.map(|window| window.output));
     words.extend(windows.map(|window| window.taps));
@@ -134,9 +146,8 @@ fn plan(
     words.extend(windows.map(|window| window.before));
     words.extend(windows.map(|window| window.input + window.before + window.after));
     // A distance may be negative: offsets wrap, sums do not.
-    words.extend([operands.read.layout.offset(), pixel_pitch(&operands.read).unwrap_or(0) as u64]);
-    let offset = |spec: Option<TensorSpec>| spec.map_or(0, |spec| spec.layout.offset());
-    words.extend([offset(operands.at), operands.written.layout.offset(), offset(operands.place)]);
+    let [read, at, written, place] = offsets.map(|offset| offset / units);
+    words.extend([read, (pitch / units as i64) as u64, at, written, place]);
     words.resize(PARAMS.len(), 0);
     let mut bindings = vec![Slot::Input(0)];
     bindings.extend(operands.at.map(|_| Slot::Input(1)));
@@ -189,9 +200,10 @@ impl Kernel {
         PARAMS.iter().for_each(|member| head += &format!("    {member}: u32,\n"));
         head += "}\n@group(0) @binding(0) var<uniform> params: Params;\n";
         let mut bindings = Vec::new();
+        let form = if self.width == 4 { Form::Quad } else { Form::Scalar };
         let mut storage = |element: Element, name: &str, access: Access| {
             bindings.push(access);
-            element.storage(bindings.len() as u32, name, Form::Scalar, access)
+            element.storage(bindings.len() as u32, name, form, access)
         };
         head += &storage(self.element, "x", Access::Read);
         if matches!(self.way, Way::OfLargest | Way::Chosen) {
@@ -203,6 +215,7 @@ impl Kernel {
         }
         let body = ["\n", include_str!("../../wgsl/pool_windows.wgsl"), "\n", &self.holes(), self.body()].concat();
         let (name, parts) = (self.name(), if self.adaptive { "_parts" } else { "" });
+        let parts = if self.width == 4 { format!("{parts}_4wide") } else { parts.to_owned() };
         let wgsl = head + &math::library(&body) + &body;
         Source { name: format!("{name}{parts}_{}", self.element.dtype()), wgsl, bindings }
     }
@@ -225,52 +238,66 @@ impl Kernel {
         }
     }
 
-    /// The functions that the bodies ask for.
+    /// The types and functions that the bodies ask for: of a unit, and of one element of it.
     fn holes(&self) -> String {
         let dtype = self.accumulator.dtype();
-        match self.way {
+        // What a unit is, how it lies, and a value of it made of an expression for each channel.
+        let lanes: &[&str] = if self.width == 4 { &[".x", ".y", ".z", ".w"] } else { &[""] };
+        let (value, number, digit) =
+            if self.width == 4 { ("vec4<Acc>", "vec4<u32>", "4") } else { ("Acc", "u32", "") };
+        let each = |of: &dyn Fn(&str) -> String| lanes.iter().map(|lane| of(lane)).collect::<Vec<String>>().join(", ");
+        let head = format!(
+            "alias Value = {value};\n\
+             fn get_x(unit: u32) -> Value {{ return load{digit}_x(unit); }}\n\
+             fn put_y(unit: u32, value: Value) {{ store{digit}_y(unit, value); }}\n\n"
+        );
+        let body = match self.way {
             Way::Largest => {
                 use polywarp_core::CompareFn::{Eq, Gt};
                 let [larger, is_number, was_number] =
-                    [(Gt, "value", "held.value"), (Eq, "value", "value"), (Eq, "held.value", "held.value")]
+                    [(Gt, "value", "held"), (Eq, "value", "value"), (Eq, "held", "held")]
                         .map(|(f, a, b)| math::compare(f, dtype, a, b));
+                let wins = each(&|lane| format!("wins(held.value{lane}, held.tap, value{lane})"));
+                let taps = if self.width == 4 { "vec4<bool>" } else { "bool" };
                 format!(
-                    "struct Held {{ value: Acc, tap: u32 }}
-fn begin() -> Held {{ return Held(Acc(), NOWHERE); }}
-fn absorb(held: Held, value: Acc, tap: u32) -> Held {{
+                    "// The tap is that of all channels until the first window's is absorbed; NOWHERE means that none was.
+struct Held {{ value: Value, taps: {number}, tap: u32 }}
+fn begin() -> Held {{ return Held(Value(), {number}(), NOWHERE); }}
+fn wins(held: Acc, tap: u32, value: Acc) -> bool {{
     let is_number = {is_number};
     let was_number = {was_number};
-    let wins = (held.tap == NOWHERE) | ({larger}) | (!is_number & was_number);
-    if wins {{ return Held(value, tap); }}
-    return held;
+    return (tap == NOWHERE) | ({larger}) | (!is_number & was_number);
 }}
-fn end(element: u32, held: Held, output: vec3<u32>) {{
-    store_y(params.y_base + element, held.value);
-    store_place(params.place_base + element, held.tap);
+fn absorb(held: Held, value: Value, tap: u32) -> Held {{
+    let wins = {taps}({wins});
+    return Held(select(held.value, value, wins), select(held.taps, {number}(tap), wins), tap);
+}}
+fn end(unit: u32, held: Held, output: vec3<u32>) {{
+    put_y(params.y_base + unit, held.value);
+    store{digit}_place(params.place_base + unit, held.taps);
 }}\n\n"
                 )
             }
-            Way::Average => "struct Held { sum: Acc }
-fn begin() -> Held { return Held(Acc()); }
-fn absorb(held: Held, value: Acc, tap: u32) -> Held { return Held(held.sum + value); }
-fn end(element: u32, held: Held, output: vec3<u32>) {
-    store_y(params.y_base + element, held.sum / divisor_of(output));
+            Way::Average => "struct Held { sum: Value }
+fn begin() -> Held { return Held(Value()); }
+fn absorb(held: Held, value: Value, tap: u32) -> Held { return Held(held.sum + value); }
+fn end(unit: u32, held: Held, output: vec3<u32>) {
+    put_y(params.y_base + unit, held.sum / divisor_of(output));
 }\n\n"
                 .to_owned(),
-            Way::OfLargest => "fn share(pixel: u32, channel: u32, tap: u32, output: vec3<u32>) -> Acc {
-    var value = Acc();
-    if load_at(params.at_base + pixel * params.channels + channel) == tap {
-        value = load_x(params.x_base + pixel * params.x_pitch + channel);
-    }
-    return value;
+            Way::OfLargest => format!(
+                "fn share(pixel: u32, channel: u32, tap: u32, output: vec3<u32>) -> Value {{
+    let chosen = load{digit}_at(params.at_base + pixel * params.channels + channel) == {number}(tap);
+    return select(Value(), get_x(params.x_base + pixel * params.x_pitch + channel), chosen);
+}}\n\n"
+            ),
+            Way::OfAverage => "fn share(pixel: u32, channel: u32, tap: u32, output: vec3<u32>) -> Value {
+    return get_x(params.x_base + pixel * params.x_pitch + channel) / divisor_of(output);
 }\n\n"
                 .to_owned(),
-            Way::OfAverage => "fn share(pixel: u32, channel: u32, tap: u32, output: vec3<u32>) -> Acc {
-    return load_x(params.x_base + pixel * params.x_pitch + channel) / divisor_of(output);
-}\n\n"
-                .to_owned(),
-            Way::Chosen => String::new(),
-        }
+            Way::Chosen => return String::new(),
+        };
+        head + &body
     }
 }
 
@@ -288,7 +315,8 @@ mod tests {
         for caps in [full_caps(), Caps::webgpu_defaults("test")] {
             let floats = [DType::F32, DType::F16, DType::BF16, DType::F64];
             for dtype in floats.into_iter().filter(|&dtype| caps.require(dtype).is_ok()) {
-                let shape = Shape::new(&[2, 40, 40, 3]).unwrap();
+                for channels in [3, 8] {
+                let shape = Shape::new(&[2, 40, 40, channels]).unwrap();
                 let x = TensorSpec::new(dtype, Layout::contiguous(shape));
                 let windows = |options| PoolGeometry::new("pool", &shape, &options).unwrap();
                 let geometries = [
@@ -308,6 +336,7 @@ mod tests {
                             validated.check(&chosen(&op, &caps).unwrap().launches, &caps);
                         }
                     }
+                }
                 }
             }
         }

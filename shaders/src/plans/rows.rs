@@ -166,11 +166,12 @@ impl Planning {
         let sums: Vec<(Place, TensorSpec)> = outputs.iter().filter(|out| out.is_sum).map(|out| (out.place, out.spec)).collect();
         let held = operands.iter().zip(&accesses).filter(|(_, access)| **access == Access::Whole);
         let held: u64 = held.map(|((element, ..), _)| words(*element)).sum();
-        let Some((lanes, items)) = cut(columns / width, width * (held + sums.len() as u64), caps) else { return Ok(None) };
-        // Sums down the columns are held as well.
-        if items == 0 && !sums.is_empty() {
+        // Sums down the columns are held as well, and must be: more invocations then hold less each.
+        let words = width * (held + sums.len() as u64);
+        let mut cuts = (1..=if sums.is_empty() { 1 } else { ITEMS }).map(|part| cut(columns / width, words, ITEMS / part, caps));
+        let Some((lanes, items)) = cuts.find(|cut| sums.is_empty() || cut.is_some_and(|(_, items)| items > 0)).flatten() else {
             return Ok(None);
-        }
+        };
         let stored = outputs.iter().filter(|out| !out.is_sum);
         let is_wide = |dtype: DType| matches!(dtype, DType::F64 | DType::I64);
         let has_f64 = nodes.iter().any(|node| node.elements().any(|element| is_wide(element.dtype())));
@@ -300,15 +301,15 @@ fn width(columns: u64, operands: &[(Element, Layout, Place)], accesses: &[Access
     [4, 2].into_iter().find(|&width| fits(width)).unwrap_or(1)
 }
 
-/// Invocations of a row of `units` vectors, and the vectors that each holds of `words` registers; none where the row is too long. `None`
-/// where a device has too few invocations for any.
-fn cut(units: u64, words: u64, caps: &Caps) -> Option<(u32, u32)> {
+/// Invocations of a row of `units` vectors, `wanted` for each as long as there are some, and the vectors that each holds of `words`
+/// registers; none where the row is too long. `None` where a device has too few invocations for any.
+fn cut(units: u64, words: u64, wanted: u64, caps: &Caps) -> Option<(u32, u32)> {
     let most = u64::from(MOST_LANES.min(caps.max_invocations));
     let most = if most.is_power_of_two() { most } else { most.next_power_of_two() / 2 };
     if most == 0 {
         return None;
     }
-    let lanes = units.div_ceil(ITEMS).next_power_of_two().min(most);
+    let lanes = units.div_ceil(wanted).next_power_of_two().min(most);
     let items = units.div_ceil(lanes);
     let is_held = items * words.max(1) <= MOST_HELD;
     Some((lanes as u32, if is_held { items as u32 } else { 0 }))

@@ -320,9 +320,13 @@ impl Text<'_> {
         for number in &self.downs {
             writeln!(out, "        var total{number} = d{number}[i];")?;
             if self.kernel.threads > self.kernel.lanes {
-                writeln!(out, "        down[thread] = total{number};\n        workgroupBarrier(); // the sums of all rows are there")?;
-                writeln!(out, "        for (var row = 1u; row < ROWS; row++) {{ total{number} += down[lane + row * LANES]; }}")?;
-                writeln!(out, "        workgroupBarrier(); // they have been read")?;
+                writeln!(out, "        down[thread] = total{number};")?;
+                writeln!(out, "        for (var count = ROWS; count > 1u; count = (count + 1u) / 2u) {{")?;
+                writeln!(out, "            let half = (count + 1u) / 2u;")?;
+                writeln!(out, "            workgroupBarrier(); // the sums of `count` rows are there")?;
+                writeln!(out, "            if thread / LANES + half < count {{ down[thread] += down[thread + half * LANES]; }}")?;
+                writeln!(out, "        }}\n        workgroupBarrier(); // the first row has all")?;
+                writeln!(out, "        total{number} = down[thread];\n        workgroupBarrier(); // it has been read")?;
             }
             writeln!(out, "        if thread < LANES && group < params.groups && at < params.units {{")?;
             writeln!(out, "            p{number}[group * params.units + at] = total{number};\n        }}")?;
