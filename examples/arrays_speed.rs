@@ -1,0 +1,166 @@
+//! How fast sorting, scanning, indexing and random numbers are on the device at hand, beside its own copy: each result is checked on the host
+//! before it is timed.
+//!
+//! Run: `cargo run --release --example arrays_speed -- full`; without `full` the sizes are small, for a look whether all is right.
+//! The device is the best one, or the one `POLYWARP_DEVICE` names.
+
+use polywarp::ops::SortOrder;
+use polywarp::{BinaryFn, DType, Device, Distribution, Result, Tensor};
+
+/// Timed batches, of which the median counts.
+const BATCHES: usize = 5;
+
+fn main() -> Result<()> {
+    let is_full = std::env::args().nth(1).is_some_and(|word| word == "full");
+    let device = polywarp::best()?;
+    println!("{}: {}", device.id(), device.info().name);
+    // log2 of elements: to sort, to scan; of the rows of which the best 64 are sought; how many such rows; of rows to look up.
+    let [sorted, scanned, long, rows, looked_up] = if is_full { [26, 28, 20, 64, 18] } else { [12, 13, 10, 3, 8] };
+    let copy = copy_rate(&device, 1 << scanned)?;
+    println!("copy: {copy:.1} GB/s, both ways counted");
+    sort(&device, 1 << sorted)?;
+    cumsum(&device, 1 << scanned, copy)?;
+    topk(&device, rows, 1 << long)?;
+    by_row(&device, 1 << looked_up, copy)?;
+    histogram(&device, 1 << scanned, copy)?;
+    normal(&device, 1 << scanned, copy)
+}
+
+/// Nanoseconds of `work`, by the device's clock where it has one.
+fn time(device: &Device, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut once = |count: u32| -> Result<f64> {
+        let elapsed = device.backend().timed(&mut || (0..count).try_for_each(|_| work()))?;
+        Ok(elapsed.ns / f64::from(count))
+    };
+    once(2)?;
+    let count = (2e7 / once(1)?).clamp(1.0, 50.0) as u32;
+    let mut times = (0..BATCHES).map(|_| once(count)).collect::<Result<Vec<f64>>>()?;
+    times.sort_by(f64::total_cmp);
+    Ok(times[BATCHES / 2])
+}
+
+fn uniform(device: &Device, count: u64, stream: u64) -> Result<Tensor> {
+    Tensor::random(device, DType::F32, [count], Distribution::Uniform { low: 0.0, high: 1.0 }, 7, stream)
+}
+
+/// Whole numbers from 0 to below `below`, as i32.
+fn places(device: &Device, count: u64, below: u64, stream: u64) -> Result<Tensor> {
+    uniform(device, count, stream)?
+        .mul_scalar(below as f64)?
+        .floor()?
+        .binary_scalar(BinaryFn::Min, (below - 1) as f64)?
+        .cast(DType::I32)
+}
+
+fn copy_rate(device: &Device, count: u64) -> Result<f64> {
+    let (from, to) = (uniform(device, count, 0)?, Tensor::zeros(device, DType::F32, [count])?);
+    let ns = time(device, || to.assign(&from))?;
+    assert_eq!(to.to_vec::<f32>()?, from.to_vec::<f32>()?);
+    Ok(8.0 * count as f64 / ns)
+}
+
+fn sort(device: &Device, count: u64) -> Result<()> {
+    let x = uniform(device, count, 1)?;
+    let sorted = x.sort(0, SortOrder::Ascending)?;
+    let (values, indices) = (sorted.values.to_vec::<f32>()?, sorted.indices.to_vec::<u32>()?);
+    let given = x.to_vec::<f32>()?;
+    assert!(values.is_sorted(), "ascending");
+    assert!(values.iter().zip(&indices).all(|(value, &at)| given[at as usize] == *value), "values at their indices");
+    let mut is_there = vec![false; given.len()];
+    indices.iter().for_each(|&at| is_there[at as usize] = true);
+    assert!(is_there.iter().all(|&there| there), "every index once");
+    drop(sorted);
+    let ns = time(device, || x.sort(0, SortOrder::Ascending).map(drop))?;
+    println!("sort of {count} f32 with indices: {:.2} ms, {:.2} Gelem/s", ns / 1e6, count as f64 / ns);
+    Ok(())
+}
+
+fn cumsum(device: &Device, count: u64, copy: f64) -> Result<()> {
+    // Sums of whole numbers, which f32 holds exactly.
+    let x = places(device, count, 2, 2)?.sub(&places(device, count, 2, 3)?)?.cast(DType::F32)?;
+    let (given, found) = (x.to_vec::<f32>()?, x.cumsum(0)?.to_vec::<f32>()?);
+    let mut sum = 0.0;
+    for (at, (x, found)) in given.iter().zip(&found).enumerate() {
+        sum += x;
+        assert_eq!(sum, *found, "sum of the first {}", at + 1);
+    }
+    let ns = time(device, || x.cumsum(0).map(drop))?;
+    let rate = 8.0 * count as f64 / ns;
+    println!("cumsum of {count} f32: {:.3} ms, {rate:.1} GB/s, {:.2} of the copy", ns / 1e6, rate / copy);
+    Ok(())
+}
+
+fn topk(device: &Device, rows: u64, long: u64) -> Result<()> {
+    let x = uniform(device, rows * long, 4)?.reshape([rows, long])?;
+    let found = x.topk(64, 1, SortOrder::Descending)?.values.to_vec::<f32>()?;
+    for (row, found) in x.to_vec::<f32>()?.chunks_exact(long as usize).zip(found.chunks_exact(64)) {
+        let mut sorted = row.to_vec();
+        sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+        assert_eq!(sorted[..64], *found, "the best 64");
+    }
+    let ns = time(device, || x.topk(64, 1, SortOrder::Descending).map(drop))?;
+    println!("top 64 of {rows} rows of {long} f32: {:.3} ms", ns / 1e6);
+    Ok(())
+}
+
+/// Rows of 1 KB, read and added up by random places.
+fn by_row(device: &Device, count: u64, copy: f64) -> Result<()> {
+    const ROW: u64 = 256;
+    let table = places(device, count * ROW, 1000, 5)?.cast(DType::F32)?.reshape([count, ROW])?;
+    let at = places(device, count, count, 6)?;
+    let (given, places) = (table.to_vec::<f32>()?, at.to_vec::<i32>()?);
+    let row = |of: &[f32], at: usize| of[at * ROW as usize..][..ROW as usize].to_vec();
+    let found = table.take(&at)?.to_vec::<f32>()?;
+    assert!(
+        places.iter().enumerate().all(|(i, &at)| row(&found, i) == row(&given, at as usize)),
+        "rows at their places"
+    );
+    let ns = time(device, || table.take(&at).map(drop))?;
+    let rate = 2048.0 * count as f64 / ns;
+    println!("gather of {count} rows of 1 KB: {:.3} ms, {rate:.1} GB/s, {:.2} of the copy", ns / 1e6, rate / copy);
+    let mut sums = vec![0.0f32; given.len()];
+    for (i, &at) in places.iter().enumerate() {
+        let target = &mut sums[at as usize * ROW as usize..][..ROW as usize];
+        target.iter_mut().zip(&given[i * ROW as usize..]).for_each(|(sum, x)| *sum += x);
+    }
+    assert_eq!(table.scatter_add(&at, count)?.to_vec::<f32>()?, sums, "sums of rows");
+    let ns = time(device, || table.scatter_add(&at, count).map(drop))?;
+    let rate = 2048.0 * count as f64 / ns;
+    println!(
+        "sum of {count} rows of 1 KB by place: {:.3} ms, {rate:.1} GB/s, {:.2} of the copy",
+        ns / 1e6,
+        rate / copy
+    );
+    Ok(())
+}
+
+fn histogram(device: &Device, count: u64, copy: f64) -> Result<()> {
+    const BINS: usize = 256;
+    let x = uniform(device, count, 8)?;
+    let mut counts = [0u32; BINS];
+    // Multiples of 2^-24: the product with 256 is exact.
+    x.to_vec::<f32>()?.iter().for_each(|x| counts[(x * BINS as f32) as usize] += 1);
+    assert_eq!(x.histogram(BINS as u64, 0.0, 1.0)?.to_vec::<u32>()?, counts, "counts");
+    let ns = time(device, || x.histogram(BINS as u64, 0.0, 1.0).map(drop))?;
+    let rate = 4.0 * count as f64 / ns;
+    println!(
+        "histogram of {count} f32 in {BINS}: {:.3} ms, {rate:.1} GB/s, {:.2} of the copy's rate",
+        ns / 1e6,
+        rate / copy
+    );
+    Ok(())
+}
+
+fn normal(device: &Device, count: u64, copy: f64) -> Result<()> {
+    let normal = Distribution::Normal { mean: 0.0, std: 1.0 };
+    let draw = || Tensor::random(device, DType::F32, [count], normal, 11, 0);
+    let values = draw()?.to_vec::<f32>()?;
+    let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / count as f64;
+    let square = values.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / count as f64;
+    let deviation = 6.0 / (count as f64).sqrt();
+    assert!(mean.abs() < deviation && (square - 1.0).abs() < 1.5 * deviation, "mean {mean}, mean square {square}");
+    let ns = time(device, || draw().map(drop))?;
+    let rate = 4.0 * count as f64 / ns;
+    println!("{count} normal numbers: {:.3} ms, {rate:.1} GB/s, {:.2} of the copy's rate", ns / 1e6, rate / copy);
+    Ok(())
+}
