@@ -9,6 +9,7 @@
 //! differ only in them are the same.
 
 mod derivative;
+mod functions;
 pub(crate) mod number;
 mod program;
 

@@ -8,9 +8,11 @@
 mod along;
 mod compute;
 mod fill;
+mod functions;
 mod grouped;
 mod join;
 mod math;
+mod operators;
 mod order;
 pub(crate) mod quantize;
 mod sparse24;

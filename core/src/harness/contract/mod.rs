@@ -1,4 +1,4 @@
-//! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, quantised and pruned layers, lines and statistics, what is
+//! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, quantised and pruned layers, functions, lines and statistics, what is
 //! scaled by 0, profiles, and users' kernels good and bad.
 //!
 //! [`run`] is a table of tests for any backend, as [`super::recording::run`] is for recordings: each on buffers of its own,
@@ -7,6 +7,7 @@
 //! injected, which is each backend's own; [`outlived`] ends devices, and opens its own; [`tuner`] needs a planner. The tests are in the files beside this one; the small kernels that they run are
 //! in `words.rs`.
 
+mod functions;
 mod kernels;
 mod lines;
 mod memory;
@@ -31,10 +32,18 @@ pub fn run(device: &Device) -> Vec<Row> {
         Err(Error::Unsupported { .. }) => Vec::new(),
         _ => [kernels::ROWS, refusals::ROWS, order::KERNEL_ROWS].concat(),
     };
-    let rows =
-        [memory::ROWS, order::ROWS, quantised::ROWS, scaled_by_zero::ROWS, sparse24::ROWS, lines::ROWS, profile::ROWS]
-            .concat()
-            .into_iter()
-            .chain(kernels);
+    let rows = [
+        memory::ROWS,
+        order::ROWS,
+        quantised::ROWS,
+        scaled_by_zero::ROWS,
+        sparse24::ROWS,
+        lines::ROWS,
+        functions::ROWS,
+        profile::ROWS,
+    ]
+    .concat()
+    .into_iter()
+    .chain(kernels);
     rows::run(device, rows)
 }
