@@ -3,7 +3,7 @@
 //!
 //! The order is that of the positions, on every device, without atomics: where several name one place the last one is set, and sums
 //! have the same bits at each run. Floats of 8 and 16 bits are computed in f32 and rounded once. Positions that are none of the axis
-//! are left out, whatever their sign. On GPUs each place looks through all positions of its line: time grows with their product.
+//! are left out, whatever their sign.
 
 use super::gather::{Gather, check_along};
 use super::take::Missing;

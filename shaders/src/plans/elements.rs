@@ -1,6 +1,6 @@
 //! Kernels whose elements follow from their positions alone: one launch of `wgsl/elements.wgsl` around the text of a [`Rule`].
 //!
-//! Padding, joining, gathering, scattering and searching differ in what an element is made of, and in nothing else. Elements that only
+//! Padding, joining, gathering and searching differ in what an element is made of, and in nothing else. Elements that only
 //! move are words, halves or bytes, so that every bit survives; those of 8 bytes are two words, each with a position of its own.
 
 use polywarp_core::{DType, Error, Result, TensorSpec};
@@ -8,7 +8,7 @@ use polywarp_core::{DType, Error, Result, TensorSpec};
 use crate::element::{self, Element, Form};
 use crate::{Access, Caps, KernelKey, Launch, Plan, Slot, Source, math};
 
-use super::{cat, gather, pad, scatter, searchsorted};
+use super::{cat, gather, pad, searchsorted};
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
@@ -19,7 +19,6 @@ pub(super) enum Rule {
     Cat(cat::Rule),
     Gather(gather::Rule),
     Pad(pad::Rule),
-    Scatter(scatter::Rule),
     SearchSorted(searchsorted::Rule),
 }
 
@@ -43,7 +42,6 @@ impl Rule {
             Rule::Cat(rule) => rule,
             Rule::Gather(rule) => rule,
             Rule::Pad(rule) => rule,
-            Rule::Scatter(rule) => rule,
             Rule::SearchSorted(rule) => rule,
         }
     }

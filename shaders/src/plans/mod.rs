@@ -39,7 +39,6 @@ macro_rules! kernels {
 mod cat;
 mod gather;
 mod pad;
-mod scatter;
 mod searchsorted;
 // Its kernels are those of matrix products.
 mod grouped_matmul;
@@ -65,6 +64,7 @@ kernels! {
     reduce,
     rows,
     scan,
+    scatter,
     scatter_add,
     softmax,
     sort,

@@ -1,24 +1,34 @@
-//! Elements put into places along an axis: each place looks through the positions of its line, in order (`elements.rs`).
+//! Elements put into places along an axis: a copy of the input, the positions of each line sorted by the place that they name (`sort.rs`), then
+//! one launch of `wgsl/scatter_last.wgsl` or `wgsl/scatter_fold.wgsl`.
 //!
-//! So no two invocations write one place, the last of equal positions wins, and sums come in one order without atomics.
+//! The sort is stable, so the last of equal positions wins, and sums come in one order without atomics.
 
-use polywarp_core::ops::{Scatter, ScatterFn};
-use polywarp_core::plan::looped;
+use polywarp_core::ops::{Copy, Scatter, ScatterFn};
+use polywarp_core::plan::{looped, share_scratch};
 use polywarp_core::{Operation, Result};
 
-use super::elements::{self, ElementRule, coordinates, extents, place, view, view_words, words};
-use crate::element::Element;
-use crate::{Caps, Plan, math};
+use super::elements::words;
+use super::reduce::template::{check_index, decode};
+use super::sort::{self, Pairs};
+use crate::element::{self, Element, Form};
+use crate::{Access, Caps, KernelKey, Launch, Plan, Slot, Source, math};
 
-/// What an element is: what the place held, and what its positions make of it.
+/// Invocations of a workgroup.
+const THREADS: u32 = 256;
+/// Words of `Params` before extents and strides.
+const MEMBERS: [&str; 8] = ["total", "count", "extent", "s_base", "s_stride", "y_base", "y_line", "inner"];
+const COUNT: usize = 1;
+
+/// What the first position of a place makes of what it held, and of the elements of those behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Rule {
+pub struct Kernel {
     function: ScatterFn,
-    rank: usize,
-    axis: usize,
     element: Element,
     /// Words of an element of the operands.
     words: u64,
+    /// Axes besides the one along which elements go.
+    axes: u8,
+    threads: u32,
 }
 
 pub(crate) fn plan(op: &Scatter, caps: &Caps) -> Result<Plan> {
@@ -31,80 +41,67 @@ pub(crate) fn plan(op: &Scatter, caps: &Caps) -> Result<Plan> {
             (if op.function.chooses() { element.kept() } else { element }, 1)
         }
     };
-    let walk = op.walk();
-    let rule = Rule { function: op.function, rank: walk.dims.len(), axis: walk.axis, element, words };
-    let mut params: Vec<u32> = walk.dims.iter().map(|&dim| dim as u32).collect();
-    for (number, operand) in [op.input, op.indices, op.source].into_iter().enumerate() {
-        let words = if number == 1 { 1 } else { words };
-        let strides: Vec<i64> = walk.strides[number].iter().map(|&stride| stride * words as i64).collect();
-        params.extend(view_words(operand.layout.offset() * words, &strides));
+    let mut plan = super::copy::plan(&Copy::new(op.input, op.output)?, caps)?;
+    if op.source.layout.elements() == 0 {
+        return Ok(plan);
     }
-    params.push(op.count() as u32);
-    let reached = [op.input, op.source].map(|operand| operand.layout.required_elements().saturating_mul(words));
-    let reached = reached[0].max(reached[1]).max(op.indices.layout.required_elements());
-    elements::plan(op.name(), elements::Rule::Scatter(rule), (&op.output, element), &params, reached, caps)
+    [op.source, op.output].iter().try_for_each(|spec| check_index(op.name(), spec))?;
+    let extent = op.output.layout.dims()[op.axis];
+    let Pairs { plan: sorted, slot } = sort::places(op.name(), (1, &op.indices), op.axis, extent, caps)?;
+    let source = op.source.layout.slice(op.axis, 0, 1, 1)?.collapse();
+    let inner: u64 = op.output.layout.dims()[op.axis + 1..].iter().product();
+    let threads = THREADS.min(caps.max_invocations);
+    let total = op.source.layout.elements() * words;
+    // Strides may be negative: words wrap as two's complement.
+    let stride = op.source.layout.strides()[op.axis] as u64;
+    let members = [total, op.count(), extent, op.source.layout.offset(), stride];
+    let mut params: Vec<u64> = members.into_iter().chain([op.output.layout.offset(), extent * inner, inner]).collect();
+    params.extend(source.dims().iter().rev());
+    params.extend(source.strides().iter().rev().map(|&stride| stride as u64));
+    let params = params.into_iter().map(|word| word as u32).collect();
+    let kernel = Kernel { function: op.function, element, words, axes: source.rank() as u8, threads };
+    let grid = caps.fold_grid(total.div_ceil(threads.into()))?;
+    let bindings = vec![Slot::Input(2), slot, Slot::Output(0)];
+    plan.launches.extend(sorted.launches);
+    plan.launches.push(Launch { kernel: KernelKey::new(kernel), grid, bindings, params });
+    share_scratch(&mut plan.scratch_bytes, sorted.scratch_bytes);
+    Ok(plan)
 }
 
-impl ElementRule for Rule {
-    fn name(&self) -> String {
-        format!("{}_{}d{}", self.function.name(), self.rank, if self.words == 2 { "_pairs" } else { "" })
+impl Kernel {
+    /// As if all positions of a line named one place.
+    pub(crate) fn loop_rounds(&self, params: &[u32]) -> u64 {
+        let count = params.get(COUNT).copied().map_or(u64::from(u32::MAX), u64::from);
+        if self.function == ScatterFn::Set { 0 } else { looped(count, 0) }
     }
 
-    fn members(&self) -> Vec<String> {
-        let views = ["x", "at", "s"].into_iter().flat_map(|name| view(name, self.rank));
-        extents(self.rank).chain(views).chain(["count".to_owned()]).collect()
-    }
-
-    fn reads(&self) -> Vec<(String, Element)> {
-        let [x, source] = ["x", "s"].map(|name| (name.to_owned(), self.element));
-        vec![x, ("at".to_owned(), Element::raw(4)), source]
-    }
-
-    fn text(&self) -> String {
-        let (e, half) = if self.words == 2 { ("i / 2u", " + i % 2u") } else { ("i", "") };
-        let axis = self.axis;
-        // The line's first position: that of coordinate 0 along the axis.
-        let line = |name: &str| {
-            let steps =
-                (0..self.rank).filter(|&dim| dim != axis).map(|dim| format!(" + e{dim} * params.{name}_s{dim}"));
-            format!("params.{name}_offset") + &steps.collect::<String>()
+    pub(crate) fn source(&self) -> Source {
+        let axes = usize::from(self.axes);
+        let mut text = "struct Params {\n".to_owned();
+        MEMBERS.iter().for_each(|member| text += &format!("    {member}: u32,\n"));
+        (0..axes).for_each(|i| text += &format!("    e{i}: u32,\n"));
+        (0..axes).for_each(|i| text += &format!("    s{i}: u32,\n"));
+        text += "}\n@group(0) @binding(0) var<uniform> params: Params;\n";
+        text += &format!("const THREADS = {}u;\nconst WORDS = {}u;\n", self.threads, self.words);
+        text += &format!("alias Value = {};\nstruct Pair {{ key: u32, place: u32 }}\n", self.element.scalar());
+        text += &self.element.storage(1, "s", Form::Scalar, Access::Read);
+        text += "@group(0) @binding(2) var<storage, read> pairs: array<Pair>;\n";
+        text += &self.element.storage(3, "y", Form::Scalar, Access::ReadWrite);
+        text += &decode("source_of", "params.s_base", 's', axes);
+        let loops = match self.function.binary() {
+            None => include_str!("../../wgsl/scatter_last.wgsl"),
+            Some(f) => {
+                let value = math::binary(f, self.element.dtype(), "a", "b");
+                text += &format!("fn combine(a: Value, b: Value) -> Value {{ return {value}; }}\n");
+                include_str!("../../wgsl/scatter_fold.wgsl")
+            }
         };
-        let body = match self.function.binary() {
-            None => format!(
-                "    for (var j = params.count; j > 0u; j--) {{
-        if load_at(at + (j - 1u) * params.at_s{axis}) == e{axis} {{
-            value = load_s(s + (j - 1u) * params.s_s{axis}{half});
-            break;
-        }}
-    }}\n"
-            ),
-            Some(f) => format!(
-                "    for (var j = 0u; j < params.count; j++) {{
-        if load_at(at + j * params.at_s{axis}) == e{axis} {{
-            let other = load_s(s + j * params.s_s{axis});
-            value = {};
-        }}
-    }}\n",
-                math::binary(f, self.element.dtype(), "value", "other")
-            ),
-        };
-        format!(
-            "fn element_at(i: u32) -> Value {{
-    let e = {e};
-{}    let at = {};
-    let s = {};
-    var value = load_x({}{half});
-{body}    return value;
-}}\n",
-            coordinates("e", self.rank),
-            line("at"),
-            line("s"),
-            place("x", "e", self.rank),
-        )
-    }
-
-    fn rounds(&self, word: &dyn Fn(&str) -> u64) -> u64 {
-        looped(word("count"), 0)
+        text += "\n";
+        text += loops;
+        let wide = if self.words == 2 { "_pairs" } else { "" };
+        let name = format!("{}{wide}_{}", self.function.name(), self.element.dtype());
+        let text = element::prelude(&[self.element]) + &math::library(&text) + &text;
+        Source { name, wgsl: text, bindings: vec![Access::Read, Access::Read, Access::ReadWrite] }
     }
 }
 

@@ -1,29 +1,34 @@
-//! Sorting: blocks by a bitonic sort in workgroup memory (`wgsl/sort_blocks.wgsl`), then merges of sorted runs, twice as long each time
-//! (`wgsl/sort_merge.wgsl`).
+//! Sorting: blocks in workgroup memory by a bitonic sort (`wgsl/sort_blocks.wgsl`), and longer lines from them by merges
+//! (`wgsl/sort_merge.wgsl`) or, long ones, by their digits (`wgsl/sort_count.wgsl`, a scan, `wgsl/sort_move.wgsl`).
 //!
-//! Why merges and not digits: one kernel serves keys of 32 and 64 bits and rows of every length, several at once; each workgroup reads and
-//! writes runs of memory and waits for no other; and what a device must have is workgroup memory alone. A radix sort of 8-bit digits moves
-//! keys of 32 bits four times, but scatters them; merges move them log2(n / 1024) times. Keys are integers that order as the
-//! elements do, with the position beside them; elements are read again at the end, so that bits are kept.
+//! Merges move every pair log2(n / 1024) times, with one launch each; digits of eight bits move pairs with keys of 32 bits four times, with five
+//! launches each. Rows of every length are sorted several at once; no workgroup waits for another; and what a device must have is workgroup
+//! memory alone. Keys are integers that order as the elements do, with the position beside them; elements are read again at the end, so
+//! that bits are kept.
+//!
+//! [`places`] sorts positions by the place that they name, for operations that sum up or put elements by place.
 
-use std::fmt::Write;
-
-use polywarp_core::ops::{Sort, SortOrder};
+use polywarp_core::ops::{Scan, ScanFn, ScanOptions, ScanStart, Sort, SortOrder};
 use polywarp_core::plan::looped;
-use polywarp_core::{DType, Operation, Result};
+use polywarp_core::{DType, Layout, Operation, Result, Shape, TensorSpec};
 
-use super::keys;
-use super::reduce::template::{check_index, decode};
-use crate::element::{self, Element, Form};
-use crate::{Access, Caps, KernelKey, Launch, Plan, Slot, Source};
+use super::reduce::template::check_index;
+use crate::element::Element;
+use crate::{Caps, KernelKey, Launch, Plan, Slot, Source};
+
+#[path = "sort/text.rs"]
+mod text;
 
 /// Threads of one workgroup; WebGPU guarantees 256.
 const THREADS: u32 = 256;
 /// Elements of a block: pairs with 64-bit keys take 12 KiB of the 16 that WebGPU guarantees.
 const TILE: u64 = 1024;
-/// Words of `Params` before extents and strides.
-const MEMBERS: [&str; 11] =
-    ["rows", "count", "tiles", "width", "run", "x_stride", "y_base", "y_line", "i_base", "inner", "x_base"];
+/// Elements of a line that is merged from blocks, at most: four merges.
+const MOST_MERGED: u64 = 16 * TILE;
+/// What a digit may be.
+const DIGITS: u64 = 256;
+/// Bits of a digit.
+const DIGIT_BITS: u64 = 8;
 
 /// What a launch makes of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,21 +37,82 @@ enum Step {
     Blocks,
     /// Longer runs from runs.
     Merge,
+    /// How often each tile of a line has each digit.
+    Count,
+    /// Pairs in the order of a digit.
+    Move,
+}
+
+/// What elements are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Keys {
+    /// Their order as numbers.
+    Numbers { dtype: DType, is_descending: bool },
+    /// Whole numbers of 32 bits as they are, all from a bound on as that bound.
+    Places,
+}
+
+impl Keys {
+    /// Whether keys are i64, else u32.
+    fn is_wide(self) -> bool {
+        matches!(self, Keys::Numbers { dtype, .. } if dtype.size_bytes() == 8)
+    }
+
+    fn pair_bytes(self) -> u64 {
+        if self.is_wide() { 16 } else { 8 }
+    }
+
+    /// Where the digits of a key start that differ between two elements, lowest first. `most` is the largest key of places.
+    fn shifts(self, most: u64) -> Vec<u64> {
+        let from = |lowest: u64, end: u64| (lowest..end).step_by(DIGIT_BITS as usize).collect();
+        match self {
+            Keys::Places => from(0, u64::from(most.max(1).ilog2()) + 1),
+            Keys::Numbers { dtype, .. } => match dtype {
+                // Widened to f32, of which they leave the last bits zero.
+                DType::F16 => from(13, 32),
+                DType::BF16 | DType::F8E4M3 | DType::F8E5M2 => from(16, 32),
+                // The sign, and what is below it.
+                DType::I8 => vec![0, 24],
+                DType::U8 | DType::Bool => vec![0],
+                _ => from(0, if self.is_wide() { 64 } else { 32 }),
+            },
+        }
+    }
 }
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
     step: Step,
+    /// Reads elements, not pairs; blocks always do.
+    is_first: bool,
     /// Writes values and positions, not pairs.
     is_last: bool,
     threads: u32,
-    is_descending: bool,
+    /// Elements of a workgroup.
+    tile: u64,
+    keys: Keys,
     /// Axes besides the sorted one.
     axes: u8,
-    /// What the op reads, and how: floats of a word or two as bits.
-    dtype: DType,
+    /// How elements are read: floats of a word or two as bits.
     input: Element,
+}
+
+/// Pairs of keys and positions, dense, [lines, elements of a line], each line in order.
+pub(super) struct Pairs {
+    /// What makes them.
+    pub(super) plan: Plan,
+    /// Where they are then.
+    pub(super) slot: Slot,
+}
+
+/// The positions along `axis` of `input`, i32 or u32, in the order of the places that its elements name, each line for itself: pairs of u32 and
+/// u32. What names no place below `places` comes last, as `places`.
+pub(super) fn places(op: &'static str, input: (usize, &TensorSpec), axis: usize, places: u64, caps: &Caps) -> Result<Pairs> {
+    let (number, spec) = input;
+    check_index(op, spec)?;
+    let lines = Lines::new(Keys::Places, Slot::Input(number), spec, axis, places.min(u32::MAX.into()), caps)?;
+    lines.pairs(caps)
 }
 
 pub(crate) fn plan(op: &Sort, caps: &Caps) -> Result<Plan> {
@@ -55,141 +121,230 @@ pub(crate) fn plan(op: &Sort, caps: &Caps) -> Result<Plan> {
     }
     check_index(op.name(), &op.input)?;
     check_index(op.name(), &op.values)?;
-    let dtype = op.input.dtype;
-    caps.require(dtype)?;
-    let read_as = match dtype {
-        DType::F32 => DType::U32,
-        DType::F64 => DType::I64,
-        other => other,
-    };
-    let lines = op.input.layout.slice(op.axis, 0, 1, 1)?.collapse();
-    let (rows, count) = (lines.elements(), op.count());
-    let inner: u64 = op.values.layout.dims()[op.axis + 1..].iter().product();
-    let kernel = Kernel {
-        step: Step::Blocks,
-        is_last: false,
-        threads: 1 << THREADS.min(caps.max_invocations).ilog2(),
-        is_descending: op.order == SortOrder::Descending,
-        axes: lines.rank() as u8,
-        dtype,
-        input: Element::new(read_as, caps)?.kept(),
-    };
-    let width = count.next_power_of_two().clamp(2, TILE);
-    let launch = |step, is_last, run: u64, bindings: Vec<Slot>| {
-        let tiles = count.div_ceil(if step == Step::Blocks { width } else { TILE });
-        let groups = if step == Step::Blocks { (rows * tiles).div_ceil(TILE / width) } else { rows * tiles };
-        let stride = op.input.layout.strides()[op.axis];
-        let offsets = [op.values.layout.offset(), count * inner, op.indices.layout.offset()];
-        // Strides may be negative: words wrap as two's complement.
-        let words = [rows, count, tiles, width, run, stride as u64, offsets[0], offsets[1], offsets[2], inner];
-        let mut params: Vec<u32> = words.map(|word| word as u32).to_vec();
-        params.push(op.input.layout.offset() as u32);
-        params.extend(lines.dims().iter().rev().map(|&dim| dim as u32));
-        params.extend(lines.strides().iter().rev().map(|&stride| stride as u32));
-        let kernel = KernelKey::new(Kernel { step, is_last, ..kernel.clone() });
-        Ok(Launch { kernel, grid: caps.fold_grid(groups)?, bindings, params })
-    };
-    let results = [Slot::Output(0), Slot::Output(1)];
-    let input = Slot::Input(0);
-    if count <= TILE {
-        let bindings = [vec![input], results.to_vec()].concat();
-        return Ok(Plan { launches: vec![launch(Step::Blocks, true, 0, bindings)?], scratch_bytes: Vec::new() });
-    }
-    let pair_bytes = if dtype.size_bytes() == 8 { 16 } else { 8 };
-    let mut launches = vec![launch(Step::Blocks, false, 0, vec![input, Slot::Scratch(0)])?];
-    let (mut run, mut from) = (TILE, 0);
-    while run < count {
-        let is_last = count - run <= run;
-        let bindings = if is_last {
-            [vec![Slot::Scratch(from), input], results.to_vec()].concat()
-        } else {
-            vec![Slot::Scratch(from), Slot::Scratch(1 - from)]
+    caps.require(op.input.dtype)?;
+    let keys = Keys::Numbers { dtype: op.input.dtype, is_descending: op.order == SortOrder::Descending };
+    let mut lines = Lines::new(keys, Slot::Input(0), &op.input, op.axis, 0, caps)?;
+    lines.results = Some(Results {
+        values: op.values.layout.offset(),
+        indices: op.indices.layout.offset(),
+        inner: op.values.layout.dims()[op.axis + 1..].iter().product(),
+    });
+    Ok(lines.pairs(caps)?.plan)
+}
+
+/// Where results go, in elements.
+struct Results {
+    values: u64,
+    indices: u64,
+    /// From a position along the axis to the next.
+    inner: u64,
+}
+
+/// What is sorted.
+struct Lines {
+    kernel: Kernel,
+    source: Slot,
+    rows: u64,
+    count: u64,
+    stride: i64,
+    offset: u64,
+    dims: Vec<u64>,
+    strides: Vec<i64>,
+    /// The largest key of places.
+    bound: u64,
+    /// Pairs are made if there are none.
+    results: Option<Results>,
+}
+
+/// What a launch is told besides what is sorted.
+#[derive(Clone, Copy, Default)]
+struct Words {
+    tiles: u64,
+    width: u64,
+    run: u64,
+    shift: u64,
+}
+
+impl Lines {
+    fn new(keys: Keys, source: Slot, input: &TensorSpec, axis: usize, bound: u64, caps: &Caps) -> Result<Lines> {
+        let lines = input.layout.slice(axis, 0, 1, 1)?.collapse();
+        let input_as = match (keys, input.dtype) {
+            (Keys::Places, _) => Element::raw(4),
+            (_, DType::F32) => Element::new(DType::U32, caps)?,
+            (_, DType::F64) => Element::new(DType::I64, caps)?,
+            (_, other) => Element::new(other, caps)?.kept(),
         };
-        launches.push(launch(Step::Merge, is_last, run, bindings)?);
-        (run, from) = (2 * run, 1 - from);
+        let kernel = Kernel {
+            step: Step::Blocks,
+            is_first: true,
+            is_last: false,
+            threads: 1 << THREADS.min(caps.max_invocations).ilog2(),
+            tile: TILE,
+            keys,
+            axes: lines.rank() as u8,
+            input: input_as,
+        };
+        Ok(Lines {
+            kernel,
+            source,
+            rows: lines.elements(),
+            count: input.layout.dims()[axis],
+            stride: input.layout.strides()[axis],
+            offset: input.layout.offset(),
+            dims: lines.dims().to_vec(),
+            strides: lines.strides().to_vec(),
+            bound,
+            results: None,
+        })
     }
-    // One merge needs no second buffer.
-    let buffers = if launches.len() > 2 { 2 } else { 1 };
-    Ok(Plan { launches, scratch_bytes: vec![rows * count * pair_bytes; buffers] })
+
+    fn pairs(&self, caps: &Caps) -> Result<Pairs> {
+        let is_last = self.results.is_some();
+        let bytes = self.rows * self.count * self.kernel.keys.pair_bytes();
+        if self.count <= TILE {
+            let launches = vec![self.blocks(is_last, caps)?];
+            let scratch_bytes = if is_last { Vec::new() } else { vec![bytes] };
+            return Ok(Pairs { plan: Plan { launches, scratch_bytes }, slot: Slot::Scratch(0) });
+        }
+        let is_merged = is_last && self.count <= MOST_MERGED;
+        if is_merged { self.by_merges(bytes, caps) } else { self.by_digits(bytes, caps) }
+    }
+
+    fn blocks(&self, is_last: bool, caps: &Caps) -> Result<Launch> {
+        let width = self.count.next_power_of_two().clamp(2, TILE);
+        let tiles = self.count.div_ceil(width);
+        let kernel = Kernel { is_last, ..self.kernel.clone() };
+        let bindings = [vec![self.source], self.written(is_last, 0)].concat();
+        let groups = (self.rows * tiles).div_ceil(TILE / width);
+        self.launch(kernel, groups, bindings, Words { tiles, width, ..Words::default() }, caps)
+    }
+
+    fn by_merges(&self, bytes: u64, caps: &Caps) -> Result<Pairs> {
+        let mut launches = vec![self.blocks(false, caps)?];
+        let tiles = self.count.div_ceil(TILE);
+        let (mut run, mut from) = (TILE, 0);
+        while run < self.count {
+            let is_last = self.count - run <= run;
+            let mut bindings = vec![Slot::Scratch(from)];
+            bindings.extend(is_last.then_some(self.source));
+            bindings.extend(self.written(is_last, 1 - from));
+            let kernel = Kernel { step: Step::Merge, is_first: false, is_last, ..self.kernel.clone() };
+            let words = Words { tiles, run, ..Words::default() };
+            launches.push(self.launch(kernel, self.rows * tiles, bindings, words, caps)?);
+            (run, from) = (2 * run, 1 - from);
+        }
+        // One merge needs no second buffer.
+        let buffers = if launches.len() > 2 { 2 } else { 1 };
+        Ok(Pairs { plan: Plan { launches, scratch_bytes: vec![bytes; buffers] }, slot: Slot::Scratch(from) })
+    }
+
+    /// Digit by digit from the lowest: each tile counts its digits, a scan over [digits, tiles] of each line says where those of a tile go, and
+    /// each tile moves its pairs, sorted by the digit, in runs.
+    fn by_digits(&self, bytes: u64, caps: &Caps) -> Result<Pairs> {
+        const COUNTS: usize = 2;
+        const OFFSETS: usize = 3;
+        let shape = self.kernel.digit_shape(caps);
+        let tiles = self.count.div_ceil(shape.tile);
+        let counts = TensorSpec::new(DType::U32, Layout::contiguous(Shape::new(&[self.rows, DIGITS * tiles])?));
+        check_index("sort", &counts)?;
+        let options = ScanOptions { start: ScanStart::Exclusive, ..ScanOptions::default() };
+        let scan = super::scan::plan(&Scan::new(ScanFn::Sum, counts, 1, options)?, caps)?;
+        let scanned = |slot: Slot| match slot {
+            Slot::Input(_) => Slot::Scratch(COUNTS),
+            Slot::Output(_) => Slot::Scratch(OFFSETS),
+            Slot::Scratch(number) => Slot::Scratch(OFFSETS + 1 + number),
+        };
+        let scan_launches = scan.launches.into_iter().map(|launch| {
+            let bindings = launch.bindings.into_iter().map(scanned).collect();
+            Launch { bindings, ..launch }
+        });
+        let scan_launches: Vec<Launch> = scan_launches.collect();
+        let shifts = self.kernel.keys.shifts(self.bound);
+        let (mut launches, mut from) = (Vec::new(), 0);
+        for (pass, &shift) in shifts.iter().enumerate() {
+            let is_first = pass == 0;
+            let is_last = self.results.is_some() && pass + 1 == shifts.len();
+            let words = Words { tiles, shift, ..Words::default() };
+            let kernel = Kernel { step: Step::Count, is_first, ..shape.clone() };
+            let source = if is_first { self.source } else { Slot::Scratch(from) };
+            let bindings = vec![source, Slot::Scratch(COUNTS)];
+            launches.push(self.launch(kernel, self.rows * tiles, bindings, words, caps)?);
+            launches.extend(scan_launches.iter().cloned());
+            let kernel = Kernel { step: Step::Move, is_first, is_last, ..shape.clone() };
+            let mut bindings = vec![source];
+            bindings.extend((is_last && !is_first).then_some(self.source));
+            bindings.push(Slot::Scratch(OFFSETS));
+            bindings.extend(self.written(is_last, 1 - from));
+            launches.push(self.launch(kernel, self.rows * tiles, bindings, words, caps)?);
+            from = 1 - from;
+        }
+        let counted = self.rows * tiles * DIGITS * 4;
+        let scratch_bytes = [vec![bytes, bytes, counted, counted], scan.scratch_bytes].concat();
+        Ok(Pairs { plan: Plan { launches, scratch_bytes }, slot: Slot::Scratch(from) })
+    }
+
+    /// What a launch writes: the results, or pairs.
+    fn written(&self, is_last: bool, pairs: usize) -> Vec<Slot> {
+        if is_last { vec![Slot::Output(0), Slot::Output(1)] } else { vec![Slot::Scratch(pairs)] }
+    }
+
+    fn launch(&self, kernel: Kernel, groups: u64, bindings: Vec<Slot>, words: Words, caps: &Caps) -> Result<Launch> {
+        let Words { tiles, width, run, shift } = words;
+        // Keys of 64 bits have a sign, whose digit is turned.
+        let turned = if kernel.keys.is_wide() && shift == 56 { 128 } else { 0 };
+        // Strides may be negative: words wrap as two's complement.
+        let mut params: Vec<u64> = vec![self.rows, self.count, tiles, width, run, shift, turned, self.bound];
+        params.extend([self.offset, self.stride as u64]);
+        let (values, indices, inner) = self.results.as_ref().map_or((0, 0, 1), |to| (to.values, to.indices, to.inner));
+        params.extend([values, self.count * inner, indices, inner]);
+        params.extend(self.dims.iter().rev());
+        params.extend(self.strides.iter().rev().map(|&stride| stride as u64));
+        let params = params.into_iter().map(|word| word as u32).collect();
+        Ok(Launch { kernel: KernelKey::new(kernel), grid: caps.fold_grid(groups)?, bindings, params })
+    }
 }
 
 impl Kernel {
     fn items(&self) -> u64 {
-        TILE / u64::from(self.threads)
+        self.tile / u64::from(self.threads)
     }
 
-    /// Of halvings no more than indices have bits.
+    /// The same kernel for digits, with the largest tile that workgroup memory has room for: runs of one digit are longer then.
+    fn digit_shape(&self, caps: &Caps) -> Kernel {
+        let shapes = [(2048, 256), (1024, 128), (512, 64)];
+        let fitting = shapes.into_iter().map(|(tile, threads)| Kernel { tile, threads, ..self.clone() });
+        let room = |kernel: &Kernel| {
+            kernel.threads <= caps.max_invocations && kernel.digit_bytes() <= u64::from(caps.max_workgroup_bytes)
+        };
+        let least = Kernel { tile: 256, threads: 32, ..self.clone() };
+        fitting.into_iter().find(room).unwrap_or(least)
+    }
+
+    /// Workgroup memory of [`Step::Move`]: pairs and counts with a gap behind each thread's, two rows of sums, and a word for each digit.
+    fn digit_bytes(&self) -> u64 {
+        let threads = u64::from(self.threads);
+        let pairs = (self.tile + threads) * (self.keys.pair_bytes() / 2 + 4);
+        pairs + (9 * threads + 2 * threads + DIGITS) * 4
+    }
+
     pub(crate) fn loop_rounds(&self, _: &[u32]) -> u64 {
         let items = looped(self.items(), 0);
-        let steps = u64::from(TILE.ilog2());
+        let steps = u64::from(self.tile.ilog2());
+        let digits = looped(DIGITS.div_ceil(self.threads.into()), 0);
         match self.step {
             Step::Blocks => 2 * items + looped(steps, looped(steps, items)),
+            // Of halvings no more than indices have bits.
             Step::Merge => 2 * looped(32, 0) + 4 * items,
+            Step::Count => 2 * digits + items,
+            Step::Move => {
+                let split = 3 * looped(8, 0) + 3 * items + looped(u64::from(self.threads.ilog2()), 0);
+                digits + 3 * items + 2 * split
+            }
         }
     }
 
     pub(crate) fn source(&self) -> Source {
-        let mut body = String::new();
-        // Formatting into a String cannot fail.
-        let _ = self.write(&mut body);
-        let (step, loops, count) = match (self.step, self.is_last) {
-            (Step::Blocks, _) => ("blocks", include_str!("../../wgsl/sort_blocks.wgsl"), 1),
-            (Step::Merge, is_last) => ("merge", include_str!("../../wgsl/sort_merge.wgsl"), if is_last { 2 } else { 1 }),
-        };
-        let mut bindings = vec![Access::Read; count];
-        bindings.extend(vec![Access::ReadWrite; if self.is_last { 2 } else { 1 }]);
-        let order = if self.is_descending { "descending" } else { "ascending" };
-        let last = if self.is_last { "_last" } else { "" };
-        let name = format!("sort_{step}{last}_{}_{order}", self.dtype);
-        Source { name, wgsl: element::prelude(&[self.input]) + &body + loops, bindings }
-    }
-
-    fn write(&self, out: &mut String) -> std::fmt::Result {
-        let axes = usize::from(self.axes);
-        let (key, last) = match self.dtype.size_bytes() {
-            8 => ("i64", "9223372036854775807li"),
-            _ => ("u32", "0xffffffffu"),
-        };
-        out.push_str("struct Params {\n");
-        MEMBERS.iter().for_each(|member| *out += &format!("    {member}: u32,\n"));
-        (0..axes).for_each(|i| *out += &format!("    e{i}: u32,\n"));
-        (0..axes).for_each(|i| *out += &format!("    s{i}: u32,\n"));
-        writeln!(out, "}}\n@group(0) @binding(0) var<uniform> params: Params;")?;
-        writeln!(out, "const THREADS = {}u;\nconst TILE = {TILE}u;\nconst ITEMS = {}u;", self.threads, self.items())?;
-        writeln!(out, "alias Key = {key};\nalias Keys = Key;\nconst LAST: Key = {last};")?;
-        writeln!(out, "struct Pair {{ key: Key, place: u32 }}")?;
-        let reads_elements = self.step == Step::Blocks || self.is_last;
-        let mut binding = 1;
-        if self.step == Step::Merge {
-            writeln!(out, "@group(0) @binding(1) var<storage, read> pairs: array<Pair>;")?;
-            binding += 1;
-        }
-        if reads_elements {
-            *out += &self.input.storage(binding, "x", Form::Scalar, Access::Read);
-            *out += &decode("base_of", "params.x_base", 's', axes);
-            binding += 1;
-        }
-        if self.step == Step::Blocks {
-            if self.dtype == DType::Bool {
-                let yes_first = if self.is_descending { "1u, 0u" } else { "0u, 1u" };
-                writeln!(out, "fn key_of(x: bool) -> Key {{ return select({yes_first}, x); }}")?;
-            } else {
-                keys::write(out, self.dtype, self.input.scalar(), self.is_descending)?;
-            }
-            writeln!(out, "fn key_at(line: u32, place: u32) -> Key {{")?;
-            writeln!(out, "    return key_of(load_x(line + place * params.x_stride));\n}}")?;
-        }
-        let give = "fn give(row: u32, at: u32, key: Key, place: u32)";
-        if !self.is_last {
-            writeln!(out, "@group(0) @binding({binding}) var<storage, read_write> sorted: array<Pair>;")?;
-            return writeln!(out, "{give} {{ sorted[row * params.count + at] = Pair(key, place); }}");
-        }
-        *out += &self.input.storage(binding, "y", Form::Scalar, Access::ReadWrite);
-        writeln!(out, "@group(0) @binding({}) var<storage, read_write> indices: array<u32>;", binding + 1)?;
-        writeln!(out, "{give} {{")?;
-        writeln!(out, "    let to = row / params.inner * params.y_line + row % params.inner + at * params.inner;")?;
-        writeln!(out, "    store_y(params.y_base + to, load_x(base_of(row) + place * params.x_stride));")?;
-        writeln!(out, "    indices[params.i_base + to] = place;\n}}")
+        text::source(self)
     }
 }
 

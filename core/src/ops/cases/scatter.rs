@@ -57,6 +57,14 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         }
         let op = scatter(function, dense(f32, &[90]), dense(DType::U32, &[90]), dense(f32, &[90]), 0);
         add(&mut cases, FAMILY, op, &[Values::Special, Values::Ramp, Values::Special]);
+        // Lines so long that their positions are sorted digit by digit.
+        for (dtype, at, kind) in
+            [(f32, [2, 1500, 3], LayoutKind::Dense), (DType::U8, [3, 1100, 2], LayoutKind::Transposed)]
+        {
+            let spec = |dtype, dims: &[u64]| kind.spec(dtype, dims);
+            let op = scatter(function, spec(dtype, &[at[0], 400, at[2]]), spec(DType::I32, &at), spec(dtype, &at), 1);
+            add(&mut cases, FAMILY, op, &values(function, around(400)));
+        }
         let kinds = level.list(&[LayoutKind::Transposed, LayoutKind::BroadcastInner], &LayoutKind::ALL);
         for kind in kinds {
             let spec = |dtype, dims: &[u64]| kind.spec(dtype, dims);

@@ -48,6 +48,11 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
             add(&mut cases, FAMILY, sum(dtype, DType::I32, at, row, rows), &around(4));
         }
     }
+    // So many positions that they are sorted digit by digit, of one, two and three digits.
+    for (dtype, row, rows) in [(DType::F32, 3, 200), (DType::BF16, 1, 300), (DType::F16, 5, 70_000)] {
+        let op = sum(dtype, DType::I32, &[2500], &[row], rows);
+        add(&mut cases, FAMILY, op, &around(rows as i32));
+    }
     // Rows within wider ones, and one row for all.
     for (strides, offset) in [([20, 1], 5), ([-12, 1], 348), ([0, 1], 3)] {
         let op = || {

@@ -1,4 +1,4 @@
-//! Cases of sorting: every dtype, order, axis and layout, lines at the edges of blocks and of merges, ties, NaN, zeros of both signs.
+//! Cases of sorting: every dtype, order, axis and layout, lines at the edges of blocks, of merges and of digits, ties, NaN, zeros of both signs.
 
 use super::{add, unique};
 use crate::harness::values::{Plant, Where};
@@ -54,6 +54,17 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         add(&mut cases, FAMILY, sort(order, DType::F32, DENSE, &[2, 5000], 1), &[Values::Special]);
         add(&mut cases, FAMILY, sort(order, DType::F16, DENSE, &[3, 3001], 1), &[Values::AllBits]);
     }
+    // Lines so long that they are sorted digit by digit.
+    for (number, dtype) in DType::ALL.into_iter().enumerate() {
+        let order = SortOrder::ALL[number % 2];
+        add(&mut cases, FAMILY, sort(order, dtype, DENSE, &[17_003], 0), &[Values::RandomBits]);
+    }
+    for (dims, axis) in [([2, 16_385], 1), ([20_481, 3], 0)] {
+        for values in [Values::Special, TIES[0]] {
+            add(&mut cases, FAMILY, sort(down, DType::F32, LayoutKind::Transposed, &dims, axis), &[values]);
+        }
+    }
+    add(&mut cases, FAMILY, sort(up, DType::I64, DENSE, &[16_401], 0), TIES);
     if level == Level::Full {
         add(&mut cases, FAMILY, sort(up, DType::F32, DENSE, &[1_048_583], 0), &[Values::Normal]);
         add(&mut cases, FAMILY, sort(down, DType::U8, DENSE, &[300_007], 0), &[Values::RandomBits]);
