@@ -49,6 +49,16 @@ impl Shape {
         usize::from(self.rank)
     }
 
+    /// This shape with `extent` along `axis`.
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`]; as [`Shape::new`].
+    pub fn with_dim(&self, axis: usize, extent: u64) -> Result<Shape> {
+        let mut dims = self.dims().to_vec();
+        dims[self.axis(axis)?] = extent;
+        Shape::new(&dims)
+    }
+
     /// The number of elements; 1 for rank 0, 0 when any extent is 0.
     pub fn elements(&self) -> u64 {
         // Cannot overflow: `new` checked the same product.

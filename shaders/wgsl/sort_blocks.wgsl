@@ -1,12 +1,13 @@
-// Computes      runs of at most params.width elements of a row in order, as pairs of key and position; whole rows as results.
-// Algorithm     1. elements become keys, and places past the end pairs that come last; 2. a bitonic sort (Batcher, 1968) in workgroup
+// Computes      of runs of at most params.width elements of a row the first params.kept in order, as pairs of key and position; of whole rows
+//               as results.
+// Algorithm     1. elements become keys, or pairs are read, and places past the end pairs that come last; 2. a bitonic sort (Batcher, 1968) in workgroup
 //               memory. Positions break ties, so that no two pairs are equal and the order is stable.
 // Tiling        TILE elements a workgroup: TILE / width runs, of one row or of several.
 // Mapping       run = workgroup * (TILE / width) + slot / width; thread t owns slots t + i * THREADS.
 // Shared memory TILE * (sizeof(Key) + 4).
-// Traffic       every element read once, every pair written once.
+// Traffic       every element read once, every pair that is kept written once.
 // Numerics      bits are kept.
-// Requires      prelude: Key, THREADS, TILE; key_at, LAST (the highest key), base_of, give; struct Params (width, a power of two up to TILE).
+// Requires      prelude: Key, Pair, THREADS, TILE; line_of, pair_at, LAST (the highest key), give; struct Params (width, a power of two up to TILE).
 // Measured      not measured.
 var<workgroup> keys: array<Key, TILE>;
 var<workgroup> places: array<u32, TILE>;
@@ -24,14 +25,10 @@ fn main(
         let run = first + slot / params.width;
         let row = run / params.tiles;
         let place = run % params.tiles * params.width + slot % params.width;
-        var key = LAST;
-        var origin = 0xffffffffu;
-        if row < params.rows && place < params.count {
-            key = key_at(base_of(row), place);
-            origin = place;
-        }
-        keys[slot] = key;
-        places[slot] = origin;
+        var pair = Pair(LAST, 0xffffffffu);
+        if row < params.rows && place < params.count { pair = pair_at(line_of(row), place); }
+        keys[slot] = pair.key;
+        places[slot] = pair.place;
     }
     // Phase 2.
     for (var size = 2u; size <= params.width; size *= 2u) {
@@ -58,7 +55,9 @@ fn main(
     for (var slot = thread; slot < TILE; slot += THREADS) {
         let run = first + slot / params.width;
         let row = run / params.tiles;
-        let at = run % params.tiles * params.width + slot % params.width;
-        if row < params.rows && at < params.count { give(row, at, keys[slot], places[slot]); }
+        let tile = run % params.tiles;
+        let at = slot % params.width;
+        let is_there = at < params.kept && tile * params.width + at < params.count;
+        if row < params.rows && is_there { give(row, tile * params.kept + at, keys[slot], places[slot]); }
     }
 }

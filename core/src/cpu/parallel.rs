@@ -39,10 +39,10 @@ mod platform {
 }
 
 /// Elements below which one thread is faster: an addition of 64 Ki f32 takes about as long as waking a rayon worker (10 us).
-pub const SERIAL: usize = 64 * 1024;
+pub const SERIAL: usize = if cfg!(miri) { 4 * CHUNK } else { 64 * 1024 };
 
 /// Elements per task: three f32 operands of it (192 KiB) fit half of a 512 KiB L2.
-pub const CHUNK: usize = 16 * 1024;
+pub const CHUNK: usize = if cfg!(miri) { 64 } else { 16 * 1024 };
 
 /// Calls `task` with all numbers below `count`.
 ///
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn every_task_runs_once_on_any_number_of_threads() {
         for threads in [1, 2, 3, 16] {
-            for count in [0, 1, 2, 5, 1000] {
+            for count in [0, 1, 2, 5, if cfg!(miri) { 40 } else { 1000 }] {
                 let mut seen = vec![0; count];
                 pool(threads).install(|| chunks(&mut seen, 1, |_, seen| seen[0] += 1));
                 assert!(seen.iter().all(|times| *times == 1), "{count} on {threads}");
@@ -232,10 +232,12 @@ mod tests {
             each(&mut rows, |row| chunks(row, 7, |i, part| part.fill(i as u64)));
             rows.iter().flatten().sum::<u64>()
         };
-        let expected = sum(40);
+        // Miri takes a millisecond for what a processor does in one microsecond.
+        let (rows, tasks, threads) = if cfg!(miri) { (3, 4, 2) } else { (40, 50, 5) };
+        let expected = sum(rows);
         let pool = pool(3);
-        pool.scope(|scope| (0..50).for_each(|_| scope.spawn(|_| assert_eq!(sum(40), expected))));
-        std::thread::scope(|scope| (0..5).for_each(|_| drop(scope.spawn(|| assert_eq!(sum(40), expected)))));
+        pool.scope(|scope| (0..tasks).for_each(|_| scope.spawn(|_| assert_eq!(sum(rows), expected))));
+        std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(|| assert_eq!(sum(rows), expected)))));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Sorting along one axis: the values of each line in order, and where each of them stood. Equal elements keep their order (a stable sort).
+//! Sorting along one axis: the values of each line in order, all or the first of them, and where each of them stood. Equal elements keep their
+//! order (a stable sort).
 //!
 //! NaN comes last, whichever way numbers are ordered, and keeps its order, too. Zeros of both signs are equal. Values are moved bit for
 //! bit; positions are u32 along the axis. So of a line x: `values[k] = x[indices[k]]`.
@@ -6,11 +7,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::sample::{self, Thinning};
-use super::take::{Missing, Take};
+use super::scatter::{Scatter, ScatterFn};
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs, RuleBuilder};
 use crate::oracle::{Expected, HostTensor};
-use crate::{BinaryFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor};
+use crate::{DType, Error, Layout, Result, Scalar, Tensor};
 #[cfg(feature = "cpu")]
 use crate::{cpu, operation::HostResult};
 
@@ -51,7 +52,7 @@ impl SortOrder {
 
 const OP: &str = "sort";
 
-/// The elements of `input` in order along `axis`.
+/// The elements of `input` in order along `axis`; as many of each line as the outputs have room for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sort {
     /// Which comes first.
@@ -60,7 +61,7 @@ pub struct Sort {
     pub input: TensorSpec,
     /// The axis that lines run along.
     pub axis: usize,
-    /// Dense output of the input's shape and dtype: the elements.
+    /// Dense output of the input's dtype, and of its shape but for fewer along the axis where only the first are wanted: the elements.
     pub values: TensorSpec,
     /// Dense u32 output of the same shape: their positions along the axis.
     pub indices: TensorSpec,
@@ -72,7 +73,16 @@ impl Sort {
     /// # Errors
     /// [`Error::AxisOutOfRange`]; [`Error::IndexWidth`] when positions do not fit u32.
     pub fn new(order: SortOrder, input: TensorSpec, axis: usize) -> Result<Sort> {
-        let layout = Layout::contiguous(*input.layout.shape());
+        input.layout.shape().axis(axis)?;
+        Sort::first(order, input, axis, input.layout.dims()[axis])
+    }
+
+    /// A checked sort that gives the first `kept` of each line, in results that start their buffers.
+    ///
+    /// # Errors
+    /// As [`Sort::new`]; [`Error::InvalidArgument`] for more than a line has.
+    pub fn first(order: SortOrder, input: TensorSpec, axis: usize, kept: u64) -> Result<Sort> {
+        let layout = Layout::contiguous(input.layout.shape().with_dim(axis, kept)?);
         let (values, indices) = (TensorSpec::new(input.dtype, layout), TensorSpec::new(DType::U32, layout));
         Sort { order, input, axis, values, indices }.check()
     }
@@ -80,6 +90,13 @@ impl Sort {
     fn check(self) -> Result<Sort> {
         let shape = self.input.layout.shape();
         shape.axis(self.axis)?;
+        let kept = self.values.layout.dims().get(self.axis).copied().unwrap_or(0);
+        if kept > self.count() {
+            let reason =
+                format!("{OP} of {kept} elements along axis {} of {}; ask for no more", self.axis, self.count());
+            return Err(Error::InvalidArgument { what: "k", reason });
+        }
+        let shape = &shape.with_dim(self.axis, kept)?;
         for (written, dtype) in [(self.values, self.input.dtype), (self.indices, DType::U32)] {
             if written.dtype != dtype {
                 return Err(Error::DTypeMismatch { op: OP, expected: dtype, got: written.dtype });
@@ -98,6 +115,11 @@ impl Sort {
     /// Elements of a line.
     pub fn count(&self) -> u64 {
         self.input.layout.dims()[self.axis]
+    }
+
+    /// How many of them are given.
+    pub fn kept(&self) -> u64 {
+        self.values.layout.dims()[self.axis]
     }
 }
 
@@ -127,13 +149,13 @@ impl Operation for Sort {
             let mut places: Vec<usize> = (0..line.len()).collect();
             places.sort_by(|&a, &b| self.order.compare(line[a], line[b]));
             let of = |at: usize| (Expected::exact(line[at]), Expected::exact(Scalar::I(at as i64)));
-            places.into_iter().map(of).collect()
+            places.into_iter().take(self.kept() as usize).map(of).collect()
         });
         let (values, indices) = sorted.into_iter().unzip();
         vec![values, indices]
     }
 
-    /// An element's gradient is that of the place it went to: the positions are sorted, and where they stood is where each went.
+    /// An element's gradient is that of the place it went to; zero for one that was not given.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
         let mut rule = RuleBuilder::new(self, needs)?;
         if !rule.wants(0) {
@@ -144,19 +166,9 @@ impl Operation for Sort {
         }
         let (indices, dy) = (rule.output(1)?, rule.gradient(0)?);
         let graph = &mut rule.graph;
-        let sort = Sort::new(SortOrder::Ascending, indices.spec(), self.axis)?;
-        let went = graph.apply(sort, &[indices])?.swap_remove(1);
-        // From a position along the axis to one in all of it.
-        let dims = self.input.layout.dims();
-        let inner: u64 = dims[self.axis + 1..].iter().product();
-        let within = |extent: u64| Expr::index().binary(BinaryFn::Rem, extent.max(1) as i64);
-        let line = Expr::index() - within(inner * self.count()) + within(inner);
-        let at = Expr::input(0) * (inner.max(1) as i64) + line;
-        let at = graph.map(&at.cast(DType::U32), &[went])?;
-        let elements = Shape::new(&[self.input.layout.elements()])?;
-        let (at, table) = (at.reshape(elements)?, dy.reshape(elements)?);
-        let take = Take::new(table.spec(), at.spec(), Missing::Nan, None)?;
-        let gradient = graph.apply(take, &[table, at])?.swap_remove(0).reshape(*self.input.layout.shape())?;
+        let zeros = graph.full(self.input.dtype, *self.input.layout.shape(), 0)?;
+        let scatter = Scatter::new(ScatterFn::Set, zeros.spec(), indices.spec(), dy.spec(), self.axis)?;
+        let gradient = graph.apply(scatter, &[zeros, indices, dy])?.swap_remove(0);
         rule.finish(vec![Some(gradient)])
     }
 
@@ -167,6 +179,9 @@ impl Operation for Sort {
 
     fn describe(&self, name: &mut String) {
         name.push_str(&format!(" axis[{}] {}", self.axis, self.order.name()));
+        if self.kept() < self.count() {
+            name.push_str(&format!(" first {}", self.kept()));
+        }
     }
 
     /// The op on the first `extent` indices of `axis` alone; `None` along the axis that is sorted.
@@ -220,7 +235,13 @@ impl Tensor {
     /// # Errors
     /// As [`Sort::new`]; memory errors of the device.
     pub fn sort(&self, axis: usize, order: SortOrder) -> Result<Sorted> {
-        let mut results = Tensor::apply(self.device(), Sort::new(order, self.spec(), axis)?, &[self])?;
+        self.sort_first(axis, order, self.dims()[self.shape().axis(axis)?])
+    }
+
+    /// The first `kept` of [`Tensor::sort`].
+    pub(crate) fn sort_first(&self, axis: usize, order: SortOrder, kept: u64) -> Result<Sorted> {
+        let sort = Sort::first(order, self.spec(), axis, kept)?;
+        let mut results = Tensor::apply(self.device(), sort, &[self])?;
         let indices = results.swap_remove(1);
         Ok(Sorted { values: results.swap_remove(0), indices })
     }

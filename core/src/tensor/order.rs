@@ -48,9 +48,7 @@ impl Tensor {
             let reason = format!("topk of {k} elements along axis {axis} of {extent}; ask for no more");
             return Err(Error::InvalidArgument { what: "k", reason });
         }
-        let sorted = self.sort(axis, order)?;
-        let first = |x: &Tensor| x.slice(axis, 0..k)?.contiguous();
-        Ok(Sorted { values: first(&sorted.values)?, indices: first(&sorted.indices)? })
+        self.sort_first(axis, order, k)
     }
 
     /// The element number `k`, counted from 0, of each line along `axis` in ascending order, with its position; `axis` disappears.
@@ -69,7 +67,7 @@ impl Tensor {
     /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `k` that the axis has not.
     pub fn kth_value(&self, k: u64, axis: usize) -> Result<Sorted> {
         self.extent_beyond("kth_value", axis, k)?;
-        let sorted = self.sort(axis, SortOrder::Ascending)?;
+        let sorted = self.sort_first(axis, SortOrder::Ascending, k + 1)?;
         let one = |x: &Tensor| x.select(axis, k)?.contiguous();
         Ok(Sorted { values: one(&sorted.values)?, indices: one(&sorted.indices)? })
     }

@@ -6,6 +6,8 @@
 //! memory alone. Keys are integers that order as the elements do, with the position beside them; elements are read again at the end, so
 //! that bits are kept.
 //!
+//! Where a few of each line are wanted, every block gives its first few, and blocks of those again, until one block is left.
+//!
 //! [`places`] sorts positions by the place that they name, for operations that sum up or put elements by place.
 
 use polywarp_core::ops::{Scan, ScanFn, ScanOptions, ScanStart, Sort, SortOrder};
@@ -25,6 +27,8 @@ const THREADS: u32 = 256;
 const TILE: u64 = 1024;
 /// Elements of a line that is merged from blocks, at most: four merges.
 const MOST_MERGED: u64 = 16 * TILE;
+/// How many of a longer line are found by blocks, at most: each leaves a quarter of its elements to the next.
+const MOST_FIRST: u64 = TILE / 4;
 /// What a digit may be.
 const DIGITS: u64 = 256;
 /// Bits of a digit.
@@ -33,7 +37,7 @@ const DIGIT_BITS: u64 = 8;
 /// What a launch makes of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Step {
-    /// Sorted blocks from elements.
+    /// Sorted blocks.
     Blocks,
     /// Longer runs from runs.
     Merge,
@@ -84,7 +88,7 @@ impl Keys {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
     step: Step,
-    /// Reads elements, not pairs; blocks always do.
+    /// Reads elements, not pairs.
     is_first: bool,
     /// Writes values and positions, not pairs.
     is_last: bool,
@@ -124,7 +128,11 @@ pub(crate) fn plan(op: &Sort, caps: &Caps) -> Result<Plan> {
     caps.require(op.input.dtype)?;
     let keys = Keys::Numbers { dtype: op.input.dtype, is_descending: op.order == SortOrder::Descending };
     let mut lines = Lines::new(keys, Slot::Input(0), &op.input, op.axis, 0, caps)?;
+    if op.kept() == 0 {
+        return Ok(Plan::default());
+    }
     lines.results = Some(Results {
+        kept: op.kept(),
         values: op.values.layout.offset(),
         indices: op.indices.layout.offset(),
         inner: op.values.layout.dims()[op.axis + 1..].iter().product(),
@@ -132,8 +140,9 @@ pub(crate) fn plan(op: &Sort, caps: &Caps) -> Result<Plan> {
     Ok(lines.pairs(caps)?.plan)
 }
 
-/// Where results go, in elements.
+/// Where results go, in elements, and how many of a line.
 struct Results {
+    kept: u64,
     values: u64,
     indices: u64,
     /// From a position along the axis to the next.
@@ -163,6 +172,12 @@ struct Words {
     width: u64,
     run: u64,
     shift: u64,
+    /// Elements of a line that are read.
+    count: u64,
+    /// Pairs of a line that are written.
+    line: u64,
+    /// How many pairs of a run are given, of a line whose results are written.
+    kept: u64,
 }
 
 impl Lines {
@@ -199,28 +214,59 @@ impl Lines {
     }
 
     fn pairs(&self, caps: &Caps) -> Result<Pairs> {
-        let is_last = self.results.is_some();
         let bytes = self.rows * self.count * self.kernel.keys.pair_bytes();
-        if self.count <= TILE {
-            let launches = vec![self.blocks(is_last, caps)?];
-            let scratch_bytes = if is_last { Vec::new() } else { vec![bytes] };
-            return Ok(Pairs { plan: Plan { launches, scratch_bytes }, slot: Slot::Scratch(0) });
+        let Some(Results { kept, .. }) = self.results else {
+            if self.count > TILE {
+                return self.by_digits(bytes, caps);
+            }
+            let plan = Plan { launches: vec![self.blocks(None, self.count, 0, caps)?], scratch_bytes: vec![bytes] };
+            return Ok(Pairs { plan, slot: Slot::Scratch(0) });
+        };
+        if self.count <= TILE || kept <= MOST_FIRST {
+            self.by_blocks(kept, caps)
+        } else if self.count <= MOST_MERGED {
+            self.by_merges(bytes, caps)
+        } else {
+            self.by_digits(bytes, caps)
         }
-        let is_merged = is_last && self.count <= MOST_MERGED;
-        if is_merged { self.by_merges(bytes, caps) } else { self.by_digits(bytes, caps) }
     }
 
-    fn blocks(&self, is_last: bool, caps: &Caps) -> Result<Launch> {
-        let width = self.count.next_power_of_two().clamp(2, TILE);
-        let tiles = self.count.div_ceil(width);
-        let kernel = Kernel { is_last, ..self.kernel.clone() };
-        let bindings = [vec![self.source], self.written(is_last, 0)].concat();
+    /// The first `kept` of each line: of each block its first, of blocks of those again.
+    fn by_blocks(&self, kept: u64, caps: &Caps) -> Result<Pairs> {
+        let pair_bytes = self.kernel.keys.pair_bytes();
+        let (mut launches, mut scratch_bytes) = (Vec::new(), Vec::new());
+        let (mut count, mut from, mut read) = (self.count, None, 0);
+        while count > TILE {
+            launches.push(self.blocks(from, count, kept, caps)?);
+            count = count / TILE * kept + kept.min(count % TILE);
+            // The largest come first, in turns.
+            if scratch_bytes.len() < 2 {
+                scratch_bytes.push(self.rows * count * pair_bytes);
+            }
+            (from, read) = (Some(read), 1 - read);
+        }
+        launches.push(self.blocks(from, count, kept, caps)?);
+        Ok(Pairs { plan: Plan { launches, scratch_bytes }, slot: Slot::Output(0) })
+    }
+
+    /// Blocks of `count` elements a line, or of pairs in scratch buffer `from`: of each block the first `kept`, or all. Those of lines of one
+    /// block are the results, where results are wanted.
+    fn blocks(&self, from: Option<usize>, count: u64, kept: u64, caps: &Caps) -> Result<Launch> {
+        let width = count.next_power_of_two().clamp(2, TILE);
+        let tiles = count.div_ceil(width);
+        let kept = if kept == 0 { width } else { kept.min(width) };
+        let line = count / width * kept + kept.min(count % width);
+        let is_last = self.results.is_some() && tiles == 1 && self.kernel.keys != Keys::Places;
+        let kernel = Kernel { is_first: from.is_none(), is_last, ..self.kernel.clone() };
+        let mut bindings = vec![from.map_or(self.source, Slot::Scratch)];
+        bindings.extend((is_last && from.is_some()).then_some(self.source));
+        bindings.extend(self.written(is_last, from.map_or(0, |from| 1 - from)));
         let groups = (self.rows * tiles).div_ceil(TILE / width);
-        self.launch(kernel, groups, bindings, Words { tiles, width, ..Words::default() }, caps)
+        self.launch(kernel, groups, bindings, Words { tiles, width, count, line, kept, ..Words::default() }, caps)
     }
 
     fn by_merges(&self, bytes: u64, caps: &Caps) -> Result<Pairs> {
-        let mut launches = vec![self.blocks(false, caps)?];
+        let mut launches = vec![self.blocks(None, self.count, 0, caps)?];
         let tiles = self.count.div_ceil(TILE);
         let (mut run, mut from) = (TILE, 0);
         while run < self.count {
@@ -229,7 +275,7 @@ impl Lines {
             bindings.extend(is_last.then_some(self.source));
             bindings.extend(self.written(is_last, 1 - from));
             let kernel = Kernel { step: Step::Merge, is_first: false, is_last, ..self.kernel.clone() };
-            let words = Words { tiles, run, ..Words::default() };
+            let words = Words { tiles, run, ..self.words() };
             launches.push(self.launch(kernel, self.rows * tiles, bindings, words, caps)?);
             (run, from) = (2 * run, 1 - from);
         }
@@ -264,7 +310,7 @@ impl Lines {
         for (pass, &shift) in shifts.iter().enumerate() {
             let is_first = pass == 0;
             let is_last = self.results.is_some() && pass + 1 == shifts.len();
-            let words = Words { tiles, shift, ..Words::default() };
+            let words = Words { tiles, shift, ..self.words() };
             let kernel = Kernel { step: Step::Count, is_first, ..shape.clone() };
             let source = if is_first { self.source } else { Slot::Scratch(from) };
             let bindings = vec![source, Slot::Scratch(COUNTS)];
@@ -283,20 +329,26 @@ impl Lines {
         Ok(Pairs { plan: Plan { launches, scratch_bytes }, slot: Slot::Scratch(from) })
     }
 
+    /// Of launches over whole lines.
+    fn words(&self) -> Words {
+        let kept = self.results.as_ref().map_or(self.count, |results| results.kept);
+        Words { count: self.count, line: self.count, kept, ..Words::default() }
+    }
+
     /// What a launch writes: the results, or pairs.
     fn written(&self, is_last: bool, pairs: usize) -> Vec<Slot> {
         if is_last { vec![Slot::Output(0), Slot::Output(1)] } else { vec![Slot::Scratch(pairs)] }
     }
 
     fn launch(&self, kernel: Kernel, groups: u64, bindings: Vec<Slot>, words: Words, caps: &Caps) -> Result<Launch> {
-        let Words { tiles, width, run, shift } = words;
+        let Words { tiles, width, run, shift, count, line, kept } = words;
         // Keys of 64 bits have a sign, whose digit is turned.
         let turned = if kernel.keys.is_wide() && shift == 56 { 128 } else { 0 };
         // Strides may be negative: words wrap as two's complement.
-        let mut params: Vec<u64> = vec![self.rows, self.count, tiles, width, run, shift, turned, self.bound];
+        let mut params: Vec<u64> = vec![self.rows, count, line, kept, tiles, width, run, shift, turned, self.bound];
         params.extend([self.offset, self.stride as u64]);
         let (values, indices, inner) = self.results.as_ref().map_or((0, 0, 1), |to| (to.values, to.indices, to.inner));
-        params.extend([values, self.count * inner, indices, inner]);
+        params.extend([values, kept * inner, indices, inner]);
         params.extend(self.dims.iter().rev());
         params.extend(self.strides.iter().rev().map(|&stride| stride as u64));
         let params = params.into_iter().map(|word| word as u32).collect();

@@ -72,24 +72,33 @@ fn sort<T: Pod + Send + Sync>(op: &Sort, input: &[u8], outputs: &mut [&mut [u8]]
         SortOrder::Descending if !(is_nan_last && key == NAN) => !key,
         _ => key,
     };
-    let mut places = scratch::zeroed::<u32>(x.len())?;
-    let task = count * (TASK / count).max(1);
-    parallel::try_chunks(&mut places, task, |i, places| {
+    let kept = op.kept() as usize;
+    if kept == 0 {
+        return Ok(());
+    }
+    let lines = x.len() / count;
+    let mut places = scratch::zeroed::<u32>(lines * kept)?;
+    let each = (TASK / count).max(1);
+    parallel::try_chunks(&mut places, kept * each, |i, places| {
         let mut pairs = scratch::filled((0i64, 0u32), count)?;
-        for (x, places) in parallel::chunk(&x, task, i).chunks_exact(count).zip(places.chunks_exact_mut(count)) {
+        for (x, places) in parallel::chunk(&x, count * each, i).chunks_exact(count).zip(places.chunks_exact_mut(kept)) {
             pairs.iter_mut().zip(x).enumerate().for_each(|(at, (pair, &x))| *pair = (turned(key(x)), at as u32));
-            pairs.sort_unstable();
+            if kept < count {
+                pairs.select_nth_unstable(kept - 1);
+            }
+            pairs[..kept].sort_unstable();
             places.iter_mut().zip(&pairs).for_each(|(place, pair)| *place = pair.1);
         }
         Ok(())
     })?;
-    let mut sorted = scratch::zeroed::<T>(x.len())?;
-    parallel::chunks(&mut sorted, count, |line, sorted| {
-        let (x, places) = (parallel::chunk(&x, count, line), parallel::chunk(&places, count, line));
+    let mut sorted = scratch::zeroed::<T>(lines * kept)?;
+    parallel::chunks(&mut sorted, kept, |line, sorted| {
+        let (x, places) = (parallel::chunk(&x, count, line), parallel::chunk(&places, kept, line));
         sorted.iter_mut().zip(places).for_each(|(y, &at)| *y = x[at as usize]);
     });
-    let back = Layout::contiguous(*view.shape());
-    let back = back.transpose(op.axis, last).unwrap_or(back);
+    let back = Layout::contiguous(*op.values.layout.shape());
+    let turned_round = back.transpose(op.axis, last).map(|view| Layout::contiguous(*view.shape()));
+    let back = turned_round.and_then(|dense| dense.transpose(op.axis, last)).unwrap_or(back);
     gather(&back, &sorted, values);
     gather(&back, &places, indices);
     Ok(())

@@ -108,6 +108,8 @@ fn cases() -> Vec<Case> {
         for (axis, dims) in [(0, &[7][..]), (1, &[3, 5, 2])] {
             let op = LayoutKind::Transposed.spec(F64, dims).and_then(|input| Sort::new(order, input, axis));
             add(&mut cases, "sort", op, &[Values::Normal]);
+            let first = LayoutKind::Transposed.spec(F64, dims).and_then(|input| Sort::first(order, input, axis, 2));
+            add(&mut cases, "sort", first, &[Values::Normal]);
         }
     }
     let plain = ScanOptions::default();

@@ -11,7 +11,12 @@ const DENSE: LayoutKind = LayoutKind::Dense;
 
 /// Outputs behind guard bytes, as every case has them.
 fn sort(order: SortOrder, dtype: DType, kind: LayoutKind, dims: &[u64], axis: usize) -> Result<Sort> {
-    let op = Sort::new(order, kind.spec(dtype, dims)?, axis)?;
+    first(order, dtype, kind, dims, axis, dims[axis])
+}
+
+/// The same of the first `kept` of each line.
+fn first(order: SortOrder, dtype: DType, kind: LayoutKind, dims: &[u64], axis: usize, kept: u64) -> Result<Sort> {
+    let op = Sort::first(order, kind.spec(dtype, dims)?, axis, kept)?;
     let guarded = |spec: TensorSpec| {
         let offset = OUTPUT_OFFSET_BYTES / spec.dtype.size_bytes();
         TensorSpec { layout: spec.layout.with_offset(offset), ..spec }
@@ -65,6 +70,25 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         }
     }
     add(&mut cases, FAMILY, sort(up, DType::I64, DENSE, &[16_401], 0), TIES);
+    // The first few: of one block, of blocks of blocks, of merges and of digits.
+    for (dims, axis, kept) in [
+        ([3, 70], 1, 5),
+        ([70, 3], 0, 70),
+        ([2, 1025], 1, 1),
+        ([5000, 3], 0, 64),
+        ([1, 40_003], 1, 200),
+        ([3, 2049], 1, 256),
+        ([2049, 2], 0, 257),
+        ([2, 17_003], 1, 3000),
+        ([3, 7], 1, 0),
+    ] {
+        for (order, values) in [(up, Values::Special), (down, TIES[0])] {
+            let kind = LayoutKind::Transposed;
+            add(&mut cases, FAMILY, first(order, DType::F32, kind, &dims, axis, kept), &[values]);
+        }
+        add(&mut cases, FAMILY, first(down, DType::F16, DENSE, &dims, axis, kept), &[Values::RandomBits]);
+    }
+    add(&mut cases, FAMILY, first(down, DType::I64, DENSE, &[3000], 0, 17), &[Values::RandomBits]);
     if level == Level::Full {
         add(&mut cases, FAMILY, sort(up, DType::F32, DENSE, &[1_048_583], 0), &[Values::Normal]);
         add(&mut cases, FAMILY, sort(down, DType::U8, DENSE, &[300_007], 0), &[Values::RandomBits]);

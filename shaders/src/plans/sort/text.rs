@@ -4,15 +4,15 @@ use std::fmt::Write;
 
 use polywarp_core::DType;
 
-use super::{Kernel, Keys, Step, TILE};
+use super::{Kernel, Keys, Step};
 use crate::element::{self, Form};
 use crate::plans::keys;
 use crate::plans::reduce::template::decode;
 use crate::{Access, Source};
 
 /// Words of `Params` before extents and strides.
-const MEMBERS: [&str; 14] = [
-    "rows", "count", "tiles", "width", "run", "shift", "turned", "bound", "x_base", "x_stride", "y_base", "y_line", "i_base",
+const MEMBERS: [&str; 16] = [
+    "rows", "count", "line", "kept", "tiles", "width", "run", "shift", "turned", "bound", "x_base", "x_stride", "y_base", "y_line", "i_base",
     "inner",
 ];
 
@@ -66,8 +66,8 @@ fn write(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
         writeln!(out, "fn key_at(line: u32, place: u32) -> Key {{")?;
         writeln!(out, "    return key_of(load_x(line + place * params.x_stride));\n}}")?;
     }
-    if matches!(kernel.step, Step::Count | Step::Move) {
-        write_digits(kernel, out)?;
+    if kernel.step != Step::Merge {
+        write_pairs(kernel, out)?;
     }
     match kernel.step {
         Step::Count => {
@@ -82,11 +82,11 @@ fn write(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     let give = "fn give(row: u32, at: u32, key: Key, place: u32)";
     if !kernel.is_last {
         writeln!(out, "@group(0) @binding({binding}) var<storage, read_write> sorted: array<Pair>;")?;
-        return writeln!(out, "{give} {{ sorted[row * params.count + at] = Pair(key, place); }}");
+        return writeln!(out, "{give} {{ sorted[row * params.line + at] = Pair(key, place); }}");
     }
     *out += &kernel.input.storage(binding, "y", Form::Scalar, Access::ReadWrite);
     writeln!(out, "@group(0) @binding({}) var<storage, read_write> indices: array<u32>;", binding + 1)?;
-    writeln!(out, "{give} {{")?;
+    writeln!(out, "{give} {{\n    if at >= params.kept {{ return; }}")?;
     writeln!(out, "    let to = row / params.inner * params.y_line + row % params.inner + at * params.inner;")?;
     writeln!(out, "    store_y(params.y_base + to, load_x(base_of(row) + place * params.x_stride));")?;
     writeln!(out, "    indices[params.i_base + to] = place;\n}}")
@@ -104,14 +104,17 @@ fn write_key_of(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     }
 }
 
-/// `line_of`, `pair_at` and `digit_of`.
-fn write_digits(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
+/// `line_of` and `pair_at`, and of what goes by digits `digit_of`.
+fn write_pairs(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     if kernel.is_first {
         writeln!(out, "fn line_of(row: u32) -> u32 {{ return base_of(row); }}")?;
         writeln!(out, "fn pair_at(line: u32, at: u32) -> Pair {{ return Pair(key_at(line, at), at); }}")?;
     } else {
         writeln!(out, "fn line_of(row: u32) -> u32 {{ return row * params.count; }}")?;
         writeln!(out, "fn pair_at(line: u32, at: u32) -> Pair {{ return pairs[line + at]; }}")?;
+    }
+    if kernel.step == Step::Blocks {
+        return Ok(());
     }
     let digit = if kernel.keys.is_wide() {
         "(u32((key >> params.shift) & 255li)) ^ params.turned"
@@ -120,6 +123,3 @@ fn write_digits(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     };
     writeln!(out, "fn digit_of(key: Key) -> u32 {{ return {digit}; }}")
 }
-
-/// A block's tile is the same for all.
-const _: () = assert!(TILE.is_power_of_two());
