@@ -158,6 +158,38 @@ fn devices_text_names_the_default() {
 }
 
 #[test]
+fn top_is_one_table_where_output_is_piped() {
+    let table = well(&["top"]);
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].starts_with("device ") && lines[0].ends_with("power"), "{table}");
+    // The processor at least; without a GPU that tells how busy it is, one line that says so.
+    assert!(lines.len() >= 2 && table.matches("device ").count() == 1, "{table}");
+}
+
+#[test]
+fn top_writes_a_line_of_json_each_time() {
+    let lines = well(&["top", "--json", "--times", "2", "--every", "0.05"]);
+    let looks: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(looks.len(), 2);
+    assert!(looks[1]["unix_seconds"].as_f64() > looks[0]["unix_seconds"].as_f64());
+    let processor = looks[1]["devices"].as_array().unwrap().last().unwrap();
+    if cfg!(target_os = "linux") {
+        let [used, all] = ["memory_used_bytes", "memory_bytes"].map(|name| processor[name].as_u64().unwrap());
+        assert!(0 < used && used < all, "{processor}");
+        assert!((0.0..=100.0).contains(&processor["busy_percent"].as_f64().unwrap_or(0.0)), "{processor}");
+    }
+}
+
+#[test]
+fn top_refuses_what_is_no_interval() {
+    for wrong in ["0", "-1", "soon"] {
+        let output = ended(&mut program(&["top", &format!("--every={wrong}")]));
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+        assert_eq!(text(&output.stderr).lines().count(), 1);
+    }
+}
+
+#[test]
 fn default_device_is_what_the_variable_names() {
     let output = ended(program(&["devices", "--json"]).env("POLYWARP_DEVICE", "cpu"));
     let listing: Value = serde_json::from_slice(&output.stdout).unwrap();

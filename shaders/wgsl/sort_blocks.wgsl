@@ -1,17 +1,14 @@
 // Computes      of runs of at most params.width elements of a row the first params.kept in order, as pairs of key and position; of whole rows
 //               as results.
-// Algorithm     1. elements become keys, or pairs are read, and places past the end pairs that come last; 2. a bitonic sort (Batcher, 1968) in workgroup
-//               memory. Positions break ties, so that no two pairs are equal and the order is stable.
+// Algorithm     1. elements become keys, or pairs are read, and places past the end pairs that come last; 2. a bitonic sort in workgroup memory
+//               (`sort_order.wgsl`).
 // Tiling        TILE elements a workgroup: TILE / width runs, of one row or of several.
 // Mapping       run = workgroup * (TILE / width) + slot / width; thread t owns slots t + i * THREADS.
 // Shared memory TILE * (sizeof(Key) + 4).
 // Traffic       every element read once, every pair that is kept written once.
 // Numerics      bits are kept.
-// Requires      prelude: Key, Pair, THREADS, TILE; line_of, pair_at, LAST (the highest key), give; struct Params (width, a power of two up to TILE).
+// Requires      prelude: Key, Pair, THREADS, TILE; line_of, pair_at, LAST (the highest key), give; order, keys, places; struct Params (width, a power of two up to TILE).
 // Measured      not measured.
-var<workgroup> keys: array<Key, TILE>;
-var<workgroup> places: array<u32, TILE>;
-
 @compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -31,27 +28,7 @@ fn main(
         places[slot] = pair.place;
     }
     // Phase 2.
-    for (var size = 2u; size <= params.width; size *= 2u) {
-        for (var half = size / 2u; half > 0u; half /= 2u) {
-            workgroupBarrier(); // the pairs of the step before are there
-            for (var i = thread; i < TILE / 2u; i += THREADS) {
-                let low = 2u * i - (i & (half - 1u));
-                let high = low + half;
-                let is_greater = keys[low] > keys[high] || (keys[low] == keys[high] && places[low] > places[high]);
-                // Runs of the whole width ascend; of shorter ones every second descends.
-                let ascends = ((low % params.width) & size) == 0u;
-                if is_greater == ascends {
-                    let key = keys[low];
-                    keys[low] = keys[high];
-                    keys[high] = key;
-                    let place = places[low];
-                    places[low] = places[high];
-                    places[high] = place;
-                }
-            }
-        }
-    }
-    workgroupBarrier(); // all are in order
+    order(thread, params.width);
     for (var slot = thread; slot < TILE; slot += THREADS) {
         let run = first + slot / params.width;
         let row = run / params.tiles;

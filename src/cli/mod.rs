@@ -13,6 +13,7 @@ mod doctor;
 mod files;
 mod npy;
 mod run;
+mod top;
 mod tune;
 
 use std::io::{self, IsTerminal, Write};
@@ -45,6 +46,7 @@ enum Command {
     Devices(devices::Args),
     Doctor(doctor::Args),
     Run(run::Args),
+    Top(top::Args),
     Tune(tune::Args),
 }
 
@@ -133,6 +135,7 @@ pub fn main() -> ExitCode {
         Command::Devices(args) => devices::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Tune(args) => tune::run(&args),
     });
     let (code, message) = match result {

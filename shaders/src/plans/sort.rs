@@ -6,7 +6,7 @@
 //! memory alone. Keys are integers that order as the elements do, with the position beside them; elements are read again at the end, so
 //! that bits are kept.
 //!
-//! Where a few of each line are wanted, every block gives its first few, and blocks of those again, until one block is left.
+//! Where a few of each line are wanted, a workgroup collects those of a chunk (`wgsl/sort_collect.wgsl`), and a block sorts what the chunks gave.
 //!
 //! [`places`] sorts positions by the place that they name, for operations that sum up or put elements by place.
 
@@ -27,8 +27,12 @@ const THREADS: u32 = 256;
 const TILE: u64 = 1024;
 /// Elements of a line that is merged from blocks, at most: four merges.
 const MOST_MERGED: u64 = 16 * TILE;
-/// How many of a longer line are found by blocks, at most: each leaves a quarter of its elements to the next.
+/// How many of a longer line are found by chunks, at most: a quarter of what is collected before it is sorted.
 const MOST_FIRST: u64 = TILE / 4;
+/// Elements that a thread has under way as it walks a chunk.
+const LOADS: u64 = 2;
+/// Workgroups that fill any device, each with a chunk.
+const ENOUGH_GROUPS: u64 = 1056;
 /// What a digit may be.
 const DIGITS: u64 = 256;
 /// Bits of a digit.
@@ -39,6 +43,8 @@ const DIGIT_BITS: u64 = 8;
 enum Step {
     /// Sorted blocks.
     Blocks,
+    /// The first few of each chunk.
+    Collect,
     /// Longer runs from runs.
     Merge,
     /// How often each tile of a line has each digit.
@@ -223,7 +229,7 @@ impl Lines {
             return Ok(Pairs { plan, slot: Slot::Scratch(0) });
         };
         if self.count <= TILE || kept <= MOST_FIRST {
-            self.by_blocks(kept, caps)
+            self.by_chunks(kept, caps)
         } else if self.count <= MOST_MERGED {
             self.by_merges(bytes, caps)
         } else {
@@ -231,22 +237,40 @@ impl Lines {
         }
     }
 
-    /// The first `kept` of each line: of each block its first, of blocks of those again.
-    fn by_blocks(&self, kept: u64, caps: &Caps) -> Result<Pairs> {
-        let pair_bytes = self.kernel.keys.pair_bytes();
+    /// The first `kept` of each line: of each chunk its first, until those of a line fit into a block.
+    fn by_chunks(&self, kept: u64, caps: &Caps) -> Result<Pairs> {
         let (mut launches, mut scratch_bytes) = (Vec::new(), Vec::new());
-        let (mut count, mut from, mut read) = (self.count, None, 0);
+        let (mut count, mut from) = (self.count, None);
         while count > TILE {
-            launches.push(self.blocks(from, count, kept, caps)?);
-            count = count / TILE * kept + kept.min(count % TILE);
+            let chunk = self.chunk(count, caps);
+            let tiles = count.div_ceil(chunk);
+            let line = count / chunk * kept + kept.min(count % chunk);
+            let kernel = Kernel { step: Step::Collect, is_first: from.is_none(), is_last: tiles == 1, ..self.kernel.clone() };
+            let to = from.map_or(0, |from| 1 - from);
+            let bindings = self.bindings(&kernel, from, to);
+            let words = Words { tiles, width: chunk, count, line, kept, ..Words::default() };
+            launches.push(self.launch(kernel, self.rows * tiles, bindings, words, caps)?);
+            if tiles == 1 {
+                return Ok(Pairs { plan: Plan { launches, scratch_bytes }, slot: Slot::Output(0) });
+            }
             // The largest come first, in turns.
             if scratch_bytes.len() < 2 {
-                scratch_bytes.push(self.rows * count * pair_bytes);
+                scratch_bytes.push(self.rows * line * self.kernel.keys.pair_bytes());
             }
-            (from, read) = (Some(read), 1 - read);
+            (count, from) = (line, Some(to));
         }
         launches.push(self.blocks(from, count, kept, caps)?);
         Ok(Pairs { plan: Plan { launches, scratch_bytes }, slot: Slot::Output(0) })
+    }
+
+    /// Elements of a chunk: as many as give every workgroup of a device one, unless drivers end such long loops.
+    fn chunk(&self, count: u64, caps: &Caps) -> u64 {
+        let first = Kernel { step: Step::Collect, ..self.kernel.clone() };
+        let mut chunk = (self.rows * count / ENOUGH_GROUPS).clamp(8 * TILE, count.max(8 * TILE)).next_multiple_of(TILE);
+        while chunk > 2 * TILE && first.rounds(chunk) > caps.loop_limit() {
+            chunk = (chunk / 2).next_multiple_of(TILE);
+        }
+        chunk
     }
 
     /// Blocks of `count` elements a line, or of pairs in scratch buffer `from`: of each block the first `kept`, or all. Those of lines of one
@@ -258,9 +282,7 @@ impl Lines {
         let line = count / width * kept + kept.min(count % width);
         let is_last = self.results.is_some() && tiles == 1 && self.kernel.keys != Keys::Places;
         let kernel = Kernel { is_first: from.is_none(), is_last, ..self.kernel.clone() };
-        let mut bindings = vec![from.map_or(self.source, Slot::Scratch)];
-        bindings.extend((is_last && from.is_some()).then_some(self.source));
-        bindings.extend(self.written(is_last, from.map_or(0, |from| 1 - from)));
+        let bindings = self.bindings(&kernel, from, from.map_or(0, |from| 1 - from));
         let groups = (self.rows * tiles).div_ceil(TILE / width);
         self.launch(kernel, groups, bindings, Words { tiles, width, count, line, kept, ..Words::default() }, caps)
     }
@@ -329,6 +351,14 @@ impl Lines {
         Ok(Pairs { plan: Plan { launches, scratch_bytes }, slot: Slot::Scratch(from) })
     }
 
+    /// Elements, or pairs in scratch buffer `from`, with the elements where results follow; and what is written.
+    fn bindings(&self, kernel: &Kernel, from: Option<usize>, to: usize) -> Vec<Slot> {
+        let mut bindings = vec![from.map_or(self.source, Slot::Scratch)];
+        bindings.extend((kernel.is_last && from.is_some()).then_some(self.source));
+        bindings.extend(self.written(kernel.is_last, to));
+        bindings
+    }
+
     /// Of launches over whole lines.
     fn words(&self) -> Words {
         let kept = self.results.as_ref().map_or(self.count, |results| results.kept);
@@ -379,12 +409,23 @@ impl Kernel {
         pairs + (9 * threads + 2 * threads + DIGITS) * 4
     }
 
-    pub(crate) fn loop_rounds(&self, _: &[u32]) -> u64 {
+    pub(crate) fn loop_rounds(&self, params: &[u32]) -> u64 {
+        self.rounds(params.get(text::WIDTH).copied().map_or(u64::from(u32::MAX), u64::from))
+    }
+
+    /// The most rounds, of chunks of `width` elements.
+    fn rounds(&self, width: u64) -> u64 {
         let items = looped(self.items(), 0);
         let steps = u64::from(self.tile.ilog2());
         let digits = looped(DIGITS.div_ceil(self.threads.into()), 0);
         match self.step {
             Step::Blocks => 2 * items + looped(steps, looped(steps, items)),
+            // As if every step collected all, so that it sorts.
+            Step::Collect => {
+                let sorted = items + looped(steps, looped(steps, items));
+                let step = LOADS * u64::from(self.threads);
+                2 * items + looped(width.div_ceil(step), 2 * looped(LOADS, 0) + sorted)
+            }
             // Of halvings no more than indices have bits.
             Step::Merge => 2 * looped(32, 0) + 4 * items,
             Step::Count => 2 * digits + items,

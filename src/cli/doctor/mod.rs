@@ -14,7 +14,10 @@ use polywarp::{DEVICE_VARIABLE, Device, DeviceEntry, DeviceKind};
 use serde::Serialize;
 
 use super::{Fault, Verdict, say, say_json, size};
+#[cfg(test)]
+pub(super) use nvidia::made_up;
 use nvidia::{Nvidia, Route};
+pub(super) use nvidia::{files, nvml};
 use system::System;
 
 /// Finds why a GPU is not seen or not right, and says what to do; exit code 1 when something is broken

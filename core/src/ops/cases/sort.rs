@@ -103,11 +103,11 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
         ("sort all f32", DType::F32, vec![size.elements() / 4], 0),
         ("sort rows f32", DType::F32, vec![side, side / 4], 1),
     ];
-    wanted
-        .into_iter()
-        .filter_map(|(name, dtype, dims, axis)| {
-            let op = sort(SortOrder::Ascending, dtype, DENSE, &dims, axis).ok()?;
-            Some(BenchCase::new(name, Suite::Reduce, op, Metric::Bytes))
-        })
-        .collect()
+    let sorts = wanted.into_iter().filter_map(|(name, dtype, dims, axis)| {
+        let op = sort(SortOrder::Ascending, dtype, DENSE, &dims, axis).ok()?;
+        Some(BenchCase::new(name, Suite::Reduce, op, Metric::Bytes))
+    });
+    let best = first(SortOrder::Descending, DType::F32, DENSE, &[16, size.elements() / 16], 1, 64).ok();
+    let best = best.map(|op| BenchCase::new("top 64 of rows f32", Suite::Reduce, op, Metric::Bytes));
+    sorts.chain(best).collect()
 }

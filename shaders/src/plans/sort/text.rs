@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use polywarp_core::DType;
 
-use super::{Kernel, Keys, Step};
+use super::{Kernel, Keys, LOADS, Step};
 use crate::element::{self, Form};
 use crate::plans::keys;
 use crate::plans::reduce::template::decode;
@@ -16,12 +16,16 @@ const MEMBERS: [&str; 16] = [
     "inner",
 ];
 
+/// Which of them says how long chunks are.
+pub(super) const WIDTH: usize = 5;
+
 pub(super) fn source(kernel: &Kernel) -> Source {
     let mut body = String::new();
     // Formatting into a String cannot fail.
     let _ = write(kernel, &mut body);
     let (step, loops, read) = match kernel.step {
         Step::Blocks => ("blocks", include_str!("../../../wgsl/sort_blocks.wgsl"), 0),
+        Step::Collect => ("collect", include_str!("../../../wgsl/sort_collect.wgsl"), 0),
         Step::Merge => ("merge", include_str!("../../../wgsl/sort_merge.wgsl"), 0),
         Step::Count => ("count", include_str!("../../../wgsl/sort_count.wgsl"), 0),
         Step::Move => ("move", include_str!("../../../wgsl/sort_move.wgsl"), 1),
@@ -48,6 +52,7 @@ fn write(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     writeln!(out, "}}\n@group(0) @binding(0) var<uniform> params: Params;")?;
     let (threads, tile, items) = (kernel.threads, kernel.tile, kernel.items());
     writeln!(out, "const THREADS = {threads}u;\nconst TILE = {tile}u;\nconst ITEMS = {items}u;")?;
+    writeln!(out, "const LOADS = {LOADS}u;")?;
     let (key, last) = if kernel.keys.is_wide() { ("i64", "9223372036854775807li") } else { ("u32", "0xffffffffu") };
     writeln!(out, "alias Key = {key};\nalias Keys = Key;\nconst LAST: Key = {last};")?;
     writeln!(out, "struct Pair {{ key: Key, place: u32 }}")?;
@@ -77,7 +82,7 @@ fn write(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
             writeln!(out, "@group(0) @binding({binding}) var<storage, read> offsets: array<u32>;")?;
             binding += 1;
         }
-        Step::Blocks | Step::Merge => {}
+        Step::Blocks | Step::Collect | Step::Merge => {}
     }
     let give = "fn give(row: u32, at: u32, key: Key, place: u32)";
     if !kernel.is_last {
@@ -113,7 +118,8 @@ fn write_pairs(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
         writeln!(out, "fn line_of(row: u32) -> u32 {{ return row * params.count; }}")?;
         writeln!(out, "fn pair_at(line: u32, at: u32) -> Pair {{ return pairs[line + at]; }}")?;
     }
-    if kernel.step == Step::Blocks {
+    if matches!(kernel.step, Step::Blocks | Step::Collect) {
+        out.push_str(include_str!("../../../wgsl/sort_order.wgsl"));
         return Ok(());
     }
     let digit = if kernel.keys.is_wide() {

@@ -30,6 +30,11 @@ impl Tree {
         tree
     }
 
+    pub fn link_to(mut self, path: &str, target: &str) -> Tree {
+        self.links.insert(path.to_owned(), target.to_owned());
+        self
+    }
+
     pub fn log(self, text: &str) -> Tree {
         Tree { log: Some(text.to_owned()), ..self }
     }
@@ -52,7 +57,7 @@ impl Files for Tree {
 
     fn list(&self, path: &str) -> Vec<String> {
         let folder = format!("{path}/");
-        let below = self.files.keys().filter_map(|file| file.strip_prefix(&folder));
+        let below = self.files.keys().chain(self.links.keys()).filter_map(|file| file.strip_prefix(&folder));
         let names: BTreeSet<&str> = below.filter_map(|rest| rest.split('/').next()).collect();
         names.into_iter().map(str::to_owned).collect()
     }

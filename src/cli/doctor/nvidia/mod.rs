@@ -16,12 +16,12 @@
 //! step explains is not said again by a later one.
 
 mod access;
-mod files;
+pub(in crate::cli) mod files;
 mod health;
 mod library;
 #[cfg(test)]
-mod made_up;
-mod nvml;
+pub(in crate::cli) mod made_up;
+pub(in crate::cli) mod nvml;
 mod versions;
 mod visible;
 mod xid;

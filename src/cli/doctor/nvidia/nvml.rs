@@ -34,6 +34,8 @@ pub struct State {
     pub fault: Option<String>,
     /// `default`, `prohibited` or `exclusive`.
     pub compute_mode: Option<String>,
+    /// Share of the last moments in which a kernel ran.
+    pub busy_percent: Option<u32>,
     /// Total and free memory, bytes.
     pub memory: Option<(u64, u64)>,
     /// Processes that compute or draw on it.
@@ -60,7 +62,7 @@ pub struct State {
 }
 
 /// A process that holds memory of a card.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Process {
     pub pid: u32,
     /// Its program, where this user may know.
@@ -68,27 +70,51 @@ pub struct Process {
     pub bytes: Option<u64>,
 }
 
-/// Asks NVML about every card.
-pub fn probe() -> Management {
-    // The unversioned name, which the wrapper takes by itself, is only there with the toolkit, as a stub.
-    let library = if cfg!(windows) { "nvml.dll" } else { "libnvidia-ml.so.1" };
-    ask(library)
+/// The library, opened and started.
+pub struct Library(Nvml);
+
+/// Why the library is not open.
+#[derive(Clone, Debug)]
+pub struct Unopened {
+    pub fault: String,
+    /// Whether library and kernel driver are of different versions.
+    pub mismatch: bool,
 }
 
-fn ask(library: &str) -> Management {
-    let asked = std::panic::catch_unwind(|| {
-        let nvml = Nvml::builder().lib_path(library.as_ref()).init()?;
-        let count = nvml.device_count()?;
-        Ok((0..count).map(|index| card(&nvml, index)).collect())
-    });
-    match asked {
+/// Opens the library where the driver brings it.
+pub fn open() -> Result<Library, Unopened> {
+    // The unversioned name, which the wrapper takes by itself, is only there with the toolkit, as a stub.
+    open_named(if cfg!(windows) { "nvml.dll" } else { "libnvidia-ml.so.1" })
+}
+
+fn open_named(library: &str) -> Result<Library, Unopened> {
+    match std::panic::catch_unwind(|| Nvml::builder().lib_path(library.as_ref()).init()) {
+        Ok(Ok(nvml)) => Ok(Library(nvml)),
+        Ok(Err(error)) => {
+            Err(Unopened { mismatch: matches!(error, NvmlError::LibRmVersionMismatch), fault: words(&error) })
+        }
+        Err(_) => Err(Unopened { fault: format!("{library} is not usable"), mismatch: false }),
+    }
+}
+
+impl Library {
+    /// The state of every card now, or why none can be asked.
+    pub fn cards(&self) -> Result<Vec<State>, String> {
+        let count = self.0.device_count().map_err(|error| words(&error))?;
+        Ok((0..count).map(|index| card(&self.0, index)).collect())
+    }
+}
+
+/// Asks NVML about every card.
+pub fn probe() -> Management {
+    managed(open())
+}
+
+fn managed(library: Result<Library, Unopened>) -> Management {
+    match library.map(|library| library.cards()) {
         Ok(Ok(cards)) => Management { fault: None, mismatch: false, cards },
-        Ok(Err(error)) => Management {
-            mismatch: matches!(error, NvmlError::LibRmVersionMismatch),
-            fault: Some(words(&error)),
-            cards: Vec::new(),
-        },
-        Err(_) => Management { fault: Some(format!("{library} is not usable")), ..Management::default() },
+        Ok(Err(fault)) => Management { fault: Some(fault), ..Management::default() },
+        Err(Unopened { fault, mismatch }) => Management { fault: Some(fault), mismatch, cards: Vec::new() },
     }
 }
 
@@ -123,6 +149,7 @@ fn state(nvml: &Nvml, device: &Device<'_>) -> State {
         pci_bus,
         fault,
         compute_mode: device.compute_mode().ok().map(mode),
+        busy_percent: device.utilization_rates().ok().map(|rates| rates.gpu),
         memory: memory.ok().map(|memory| (memory.total, memory.free)),
         processes: processes(nvml, device),
         ecc: device.is_ecc_enabled().ok().map(|ecc| (ecc.currently_enabled, ecc.pending_enabled)),
@@ -228,14 +255,14 @@ mod tests {
 
     #[test]
     fn missing_library_is_a_fault_and_no_panic() {
-        let asked = ask("libpolywarp-no-such.so.1");
+        let asked = managed(open_named("libpolywarp-no-such.so.1"));
         assert!(asked.fault.is_some_and(|fault| fault.contains("libpolywarp-no-such")) && asked.cards.is_empty());
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn library_that_is_another_is_a_fault_and_no_panic() {
-        let asked = ask("libc.so.6");
+        let asked = managed(open_named("libc.so.6"));
         assert!(asked.fault.is_some_and(|fault| fault.contains("nvmlInit_v2")) && asked.cards.is_empty());
     }
 
