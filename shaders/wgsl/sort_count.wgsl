@@ -3,7 +3,7 @@
 // Tiling        TILE = THREADS * ITEMS elements of one line a workgroup.
 // Mapping       row = workgroup / tiles; thread t owns elements t + i * THREADS of the tile.
 // Shared memory 256 words.
-// Traffic       every element, or pair, read once; 256 counts a tile.
+// Traffic       every element, or key, read once; 256 counts a tile.
 // Numerics      exact.
 // Requires      prelude: Key, Pair, THREADS, ITEMS, TILE; line_of, pair_at, digit_of; var digits; struct Params (tiles of a line).
 // Measured      not measured.

@@ -1,4 +1,4 @@
-//! Keys that order as elements do, for what chooses or sorts by comparing integers.
+//! Keys that order as elements do, for what chooses or sorts by comparing integers; and the way back.
 //!
 //! Nothing depends on what a shader compiler assumes of NaN and of the signs of zeros: NaN has the highest key, whichever way numbers are
 //! ordered, and zeros of both signs have one.
@@ -43,4 +43,36 @@ pub(super) fn write(out: &mut String, dtype: DType, ty: &str, turned: bool) -> s
         _ => writeln!(out, "    return {};", if turned { "~x" } else { "x" })?,
     }
     writeln!(out, "}}")
+}
+
+/// Writes the way back from a key: `element_of`, to an element of `dtype` as it is stored (`ty`), and `is_one_of_several`, whether elements of
+/// several bits have that key: NaN, and zeros of both signs.
+pub(super) fn write_back(out: &mut String, dtype: DType, ty: &str, turned: bool) -> std::fmt::Result {
+    let (several, element) = match dtype {
+        DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 => {
+            let negative = if turned { "key > middle" } else { "key < middle" };
+            let bits = format!(
+                "let middle = Keys(0x80000000u);
+    let magnitude = select(key - middle, middle - key, key < middle);
+    let bits = magnitude | select(Keys(0u), middle, {negative});
+    return "
+            );
+            let element = if dtype == DType::F32 { "bits" } else { "bitcast<f32>(bits)" };
+            ("key == Keys(0x80000000u) || key == Keys(0xffffffffu)", bits + element)
+        }
+        DType::F64 => {
+            let negative = if turned { "key > Keys(0li)" } else { "key < Keys(0li)" };
+            let bits = format!("let sign = Keys(select(0u, 1u, {negative})) << 63u;\n    return ");
+            let element = bits + "select(key, -key, key < Keys(0li)) | sign";
+            ("key == Keys(0li) || key == Keys(9223372036854775807li)", element)
+        }
+        DType::I8 | DType::I32 => {
+            let key = if turned { "~key" } else { "key" };
+            ("false", format!("return bitcast<{ty}>(({key}) ^ Keys(0x80000000u))"))
+        }
+        DType::Bool => ("false", format!("return key {} Keys(0u)", if turned { "==" } else { "!=" })),
+        _ => ("false", format!("return {}", if turned { "~key" } else { "key" })),
+    };
+    writeln!(out, "fn is_one_of_several(key: Keys) -> bool {{ return {several}; }}")?;
+    writeln!(out, "fn element_of(key: Keys) -> {ty} {{\n    {element};\n}}")
 }

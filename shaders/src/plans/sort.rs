@@ -68,8 +68,13 @@ impl Keys {
         matches!(self, Keys::Numbers { dtype, .. } if dtype.size_bytes() == 8)
     }
 
+    fn key_bytes(self) -> u64 {
+        if self.is_wide() { 8 } else { 4 }
+    }
+
+    /// Of a pair in memory, with what aligns it.
     fn pair_bytes(self) -> u64 {
-        if self.is_wide() { 16 } else { 8 }
+        2 * self.key_bytes()
     }
 
     /// Where the digits of a key start that differ between two elements, lowest first. `most` is the largest key of places.
@@ -98,6 +103,8 @@ pub struct Kernel {
     is_first: bool,
     /// Writes values and positions, not pairs.
     is_last: bool,
+    /// Writes keys and positions apart, for the next digit.
+    gives_parts: bool,
     threads: u32,
     /// Elements of a workgroup.
     tile: u64,
@@ -199,6 +206,7 @@ impl Lines {
             step: Step::Blocks,
             is_first: true,
             is_last: false,
+            gives_parts: false,
             threads: 1 << THREADS.min(caps.max_invocations).ilog2(),
             tile: TILE,
             keys,
@@ -307,48 +315,58 @@ impl Lines {
     }
 
     /// Digit by digit from the lowest: each tile counts its digits, a scan over [digits, tiles] of each line says where those of a tile go, and
-    /// each tile moves its pairs, sorted by the digit, in runs.
+    /// each tile moves its pairs, sorted by the digit, in runs. Between digits keys and positions lie apart: counts read keys alone.
     fn by_digits(&self, bytes: u64, caps: &Caps) -> Result<Pairs> {
-        const COUNTS: usize = 2;
-        const OFFSETS: usize = 3;
         let shape = self.kernel.digit_shape(caps);
         let tiles = self.count.div_ceil(shape.tile);
-        let counts = TensorSpec::new(DType::U32, Layout::contiguous(Shape::new(&[self.rows, DIGITS * tiles])?));
-        check_index("sort", &counts)?;
-        let options = ScanOptions { start: ScanStart::Exclusive, ..ScanOptions::default() };
-        let scan = super::scan::plan(&Scan::new(ScanFn::Sum, counts, 1, options)?, caps)?;
-        let scanned = |slot: Slot| match slot {
-            Slot::Input(_) => Slot::Scratch(COUNTS),
-            Slot::Output(_) => Slot::Scratch(OFFSETS),
-            Slot::Scratch(number) => Slot::Scratch(OFFSETS + 1 + number),
+        let counted = TensorSpec::new(DType::U32, Layout::contiguous(Shape::new(&[self.rows, DIGITS * tiles])?));
+        check_index("sort", &counted)?;
+        let mut scratch_bytes = Vec::new();
+        let mut scratch = |bytes: u64| {
+            scratch_bytes.push(bytes);
+            Slot::Scratch(scratch_bytes.len() - 1)
         };
-        let scan_launches = scan.launches.into_iter().map(|launch| {
-            let bindings = launch.bindings.into_iter().map(scanned).collect();
-            Launch { bindings, ..launch }
-        });
-        let scan_launches: Vec<Launch> = scan_launches.collect();
         let shifts = self.kernel.keys.shifts(self.bound);
-        let (mut launches, mut from) = (Vec::new(), 0);
+        let elements = self.rows * self.count;
+        let key_bytes = self.kernel.keys.key_bytes();
+        // One behind each digit but the last; two take turns.
+        let parts: Vec<[Slot; 2]> = (1..shifts.len().min(3)).map(|_| [key_bytes, 4].map(|each| scratch(elements * each))).collect();
+        let pairs = if self.results.is_some() { Slot::Output(0) } else { scratch(bytes) };
+        let [counts, offsets] = [(); 2].map(|()| scratch(self.rows * tiles * DIGITS * 4));
+        let options = ScanOptions { start: ScanStart::Exclusive, ..ScanOptions::default() };
+        let scan = super::scan::plan(&Scan::new(ScanFn::Sum, counted, 1, options)?, caps)?;
+        let folds: Vec<Slot> = scan.scratch_bytes.iter().map(|&bytes| scratch(bytes)).collect();
+        let scanned = |slot: Slot| match slot {
+            Slot::Input(_) => counts,
+            Slot::Output(_) => offsets,
+            Slot::Scratch(number) => folds[number],
+        };
+        let scan_launches: Vec<Launch> = scan
+            .launches
+            .into_iter()
+            .map(|launch| Launch { bindings: launch.bindings.into_iter().map(scanned).collect(), ..launch })
+            .collect();
+        let mut launches = Vec::new();
         for (pass, &shift) in shifts.iter().enumerate() {
-            let is_first = pass == 0;
-            let is_last = self.results.is_some() && pass + 1 == shifts.len();
+            let (is_first, is_end) = (pass == 0, pass + 1 == shifts.len());
+            let is_last = is_end && self.results.is_some();
             let words = Words { tiles, shift, ..self.words() };
+            let source = if is_first { vec![self.source] } else { parts[(pass - 1) % 2].to_vec() };
             let kernel = Kernel { step: Step::Count, is_first, ..shape.clone() };
-            let source = if is_first { self.source } else { Slot::Scratch(from) };
-            let bindings = vec![source, Slot::Scratch(COUNTS)];
-            launches.push(self.launch(kernel, self.rows * tiles, bindings, words, caps)?);
+            launches.push(self.launch(kernel, self.rows * tiles, vec![source[0], counts], words, caps)?);
             launches.extend(scan_launches.iter().cloned());
-            let kernel = Kernel { step: Step::Move, is_first, is_last, ..shape.clone() };
-            let mut bindings = vec![source];
+            let kernel = Kernel { step: Step::Move, is_first, is_last, gives_parts: !is_end, ..shape.clone() };
+            let mut bindings = source;
             bindings.extend((is_last && !is_first).then_some(self.source));
-            bindings.push(Slot::Scratch(OFFSETS));
-            bindings.extend(self.written(is_last, 1 - from));
+            bindings.push(offsets);
+            bindings.extend(match () {
+                () if !is_end => parts[pass % 2].to_vec(),
+                () if is_last => vec![Slot::Output(0), Slot::Output(1)],
+                () => vec![pairs],
+            });
             launches.push(self.launch(kernel, self.rows * tiles, bindings, words, caps)?);
-            from = 1 - from;
         }
-        let counted = self.rows * tiles * DIGITS * 4;
-        let scratch_bytes = [vec![bytes, bytes, counted, counted], scan.scratch_bytes].concat();
-        Ok(Pairs { plan: Plan { launches, scratch_bytes }, slot: Slot::Scratch(from) })
+        Ok(Pairs { plan: Plan { launches, scratch_bytes }, slot: pairs })
     }
 
     /// Elements, or pairs in scratch buffer `from`, with the elements where results follow; and what is written.
@@ -387,6 +405,20 @@ impl Lines {
 }
 
 impl Kernel {
+    /// How many buffers of pairs, or of parts of them, are read.
+    fn pairs_read(&self) -> usize {
+        match self.step {
+            _ if self.is_first => 0,
+            Step::Move => 2,
+            Step::Blocks | Step::Collect | Step::Merge | Step::Count => 1,
+        }
+    }
+
+    /// How many buffers are written.
+    fn written(&self) -> usize {
+        if self.is_last || self.gives_parts { 2 } else { 1 }
+    }
+
     fn items(&self) -> u64 {
         self.tile / u64::from(self.threads)
     }
@@ -405,7 +437,7 @@ impl Kernel {
     /// Workgroup memory of [`Step::Move`]: pairs and counts with a gap behind each thread's, two rows of sums, and a word for each digit.
     fn digit_bytes(&self) -> u64 {
         let threads = u64::from(self.threads);
-        let pairs = (self.tile + threads) * (self.keys.pair_bytes() / 2 + 4);
+        let pairs = (self.tile + threads) * (self.keys.key_bytes() + 4);
         pairs + (9 * threads + 2 * threads + DIGITS) * 4
     }
 

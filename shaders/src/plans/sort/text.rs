@@ -30,16 +30,17 @@ pub(super) fn source(kernel: &Kernel) -> Source {
         Step::Count => ("count", include_str!("../../../wgsl/sort_count.wgsl"), 0),
         Step::Move => ("move", include_str!("../../../wgsl/sort_move.wgsl"), 1),
     };
-    let sources = usize::from(!kernel.is_first) + usize::from(kernel.is_first || kernel.is_last);
+    let sources = usize::from(kernel.is_first || kernel.is_last) + kernel.pairs_read();
     let mut bindings = vec![Access::Read; sources + read];
-    bindings.extend(vec![Access::ReadWrite; if kernel.is_last { 2 } else { 1 }]);
+    bindings.extend(vec![Access::ReadWrite; kernel.written()]);
     let of = match kernel.keys {
         Keys::Numbers { dtype, is_descending: true } => format!("{dtype}_descending"),
         Keys::Numbers { dtype, is_descending: false } => format!("{dtype}_ascending"),
         Keys::Places => "places".to_owned(),
     };
     let (first, last) = (if kernel.is_first { "_first" } else { "" }, if kernel.is_last { "_last" } else { "" });
-    let name = format!("sort_{step}{first}{last}_{of}");
+    let parts = if kernel.gives_parts { "_parts" } else { "" };
+    let name = format!("sort_{step}{first}{parts}{last}_{of}");
     Source { name, wgsl: element::prelude(&[kernel.input]) + &body + loops, bindings }
 }
 
@@ -57,9 +58,19 @@ fn write(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     writeln!(out, "alias Key = {key};\nalias Keys = Key;\nconst LAST: Key = {last};")?;
     writeln!(out, "struct Pair {{ key: Key, place: u32 }}")?;
     let mut binding = 1;
-    if !kernel.is_first {
-        writeln!(out, "@group(0) @binding(1) var<storage, read> pairs: array<Pair>;")?;
+    let mut read = |out: &mut String, name: &str, item: &str| {
+        writeln!(out, "@group(0) @binding({binding}) var<storage, read> {name}: array<{item}>;")?;
         binding += 1;
+        Ok::<(), std::fmt::Error>(())
+    };
+    match kernel.step {
+        _ if kernel.is_first => {}
+        Step::Blocks | Step::Collect | Step::Merge => read(out, "pairs", "Pair")?,
+        Step::Count => read(out, "read_keys", "Key")?,
+        Step::Move => {
+            read(out, "read_keys", "Key")?;
+            read(out, "read_places", "u32")?;
+        }
     }
     if kernel.is_first || kernel.is_last {
         *out += &kernel.input.storage(binding, "x", Form::Scalar, Access::Read);
@@ -85,16 +96,28 @@ fn write(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
         Step::Blocks | Step::Collect | Step::Merge => {}
     }
     let give = "fn give(row: u32, at: u32, key: Key, place: u32)";
+    let next = binding + 1;
+    if kernel.gives_parts {
+        writeln!(out, "@group(0) @binding({binding}) var<storage, read_write> given_keys: array<Key>;")?;
+        writeln!(out, "@group(0) @binding({next}) var<storage, read_write> given_places: array<u32>;")?;
+        writeln!(out, "{give} {{\n    let to = row * params.line + at;")?;
+        return writeln!(out, "    given_keys[to] = key;\n    given_places[to] = place;\n}}");
+    }
     if !kernel.is_last {
         writeln!(out, "@group(0) @binding({binding}) var<storage, read_write> sorted: array<Pair>;")?;
         return writeln!(out, "{give} {{ sorted[row * params.line + at] = Pair(key, place); }}");
     }
     *out += &kernel.input.storage(binding, "y", Form::Scalar, Access::ReadWrite);
-    writeln!(out, "@group(0) @binding({}) var<storage, read_write> indices: array<u32>;", binding + 1)?;
+    writeln!(out, "@group(0) @binding({next}) var<storage, read_write> indices: array<u32>;")?;
+    if let Keys::Numbers { dtype, is_descending } = kernel.keys {
+        keys::write_back(out, dtype, kernel.input.scalar(), is_descending)?;
+    }
     writeln!(out, "{give} {{\n    if at >= params.kept {{ return; }}")?;
     writeln!(out, "    let to = row / params.inner * params.y_line + row % params.inner + at * params.inner;")?;
-    writeln!(out, "    store_y(params.y_base + to, load_x(base_of(row) + place * params.x_stride));")?;
-    writeln!(out, "    indices[params.i_base + to] = place;\n}}")
+    // Keys come back as elements without a look at a far place, but for those that say too little.
+    writeln!(out, "    var element = element_of(key);")?;
+    writeln!(out, "    if is_one_of_several(key) {{ element = load_x(base_of(row) + place * params.x_stride); }}")?;
+    writeln!(out, "    store_y(params.y_base + to, element);\n    indices[params.i_base + to] = place;\n}}")
 }
 
 fn write_key_of(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
@@ -109,15 +132,17 @@ fn write_key_of(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
     }
 }
 
-/// `line_of` and `pair_at`, and of what goes by digits `digit_of`.
+/// `line_of` and `pair_at`, and of what goes by digits `digit_of`. A count reads keys alone.
 fn write_pairs(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
-    if kernel.is_first {
-        writeln!(out, "fn line_of(row: u32) -> u32 {{ return base_of(row); }}")?;
-        writeln!(out, "fn pair_at(line: u32, at: u32) -> Pair {{ return Pair(key_at(line, at), at); }}")?;
-    } else {
-        writeln!(out, "fn line_of(row: u32) -> u32 {{ return row * params.count; }}")?;
-        writeln!(out, "fn pair_at(line: u32, at: u32) -> Pair {{ return pairs[line + at]; }}")?;
-    }
+    let line = if kernel.is_first { "base_of(row)" } else { "row * params.count" };
+    writeln!(out, "fn line_of(row: u32) -> u32 {{ return {line}; }}")?;
+    let pair = match kernel.step {
+        _ if kernel.is_first => "Pair(key_at(line, at), at)",
+        Step::Count => "Pair(read_keys[line + at], at)",
+        Step::Move => "Pair(read_keys[line + at], read_places[line + at])",
+        Step::Blocks | Step::Collect | Step::Merge => "pairs[line + at]",
+    };
+    writeln!(out, "fn pair_at(line: u32, at: u32) -> Pair {{ return {pair}; }}")?;
     if matches!(kernel.step, Step::Blocks | Step::Collect) {
         out.push_str(include_str!("../../../wgsl/sort_order.wgsl"));
         return Ok(());
