@@ -198,9 +198,22 @@ macro_rules! unary_methods {
         )*}
     };
 }
-unary_methods!(abs => Abs, ceil => Ceil, cos => Cos, erf => Erf, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
+unary_methods!(abs => Abs, acos => Acos, acosh => Acosh, asin => Asin, asinh => Asinh, atan => Atan, atanh => Atanh,
+    cbrt => Cbrt, ceil => Ceil, cos => Cos, cosh => Cosh, erf => Erf, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
     log => Log, log2 => Log2, reciprocal => Reciprocal, relu => Relu, round => Round, rsqrt => Rsqrt,
-    sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin, sqrt => Sqrt, tanh => Tanh);
+    sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin, sinh => Sinh, sqrt => Sqrt, tan => Tan, tanh => Tanh);
+
+macro_rules! binary_methods {
+    ($($name:ident => $variant:ident),* $(,)?) => {
+        impl Expr {$(
+            #[doc = concat!("[`BinaryFn::", stringify!($variant), "`] of this and `rhs`.")]
+            pub fn $name(&self, rhs: impl Into<Expr>) -> Expr {
+                self.binary(BinaryFn::$variant, rhs)
+            }
+        )*}
+    };
+}
+binary_methods!(atan2 => Atan2, copysign => Copysign, hypot => Hypot);
 
 macro_rules! operators {
     ($($trait:ident::$method:ident => $variant:ident),*) => {$(

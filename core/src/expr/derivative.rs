@@ -97,8 +97,8 @@ impl Program {
 
 /// Whether the derivative of `f` is best said by its result.
 fn by_result(f: UnaryFn) -> bool {
-    use UnaryFn::{Exp, Exp2, Reciprocal, Rsqrt, Sigmoid, Sqrt, Tanh};
-    matches!(f, Exp | Exp2 | Reciprocal | Rsqrt | Sigmoid | Sqrt | Tanh)
+    use UnaryFn::{Cbrt, Exp, Exp2, Reciprocal, Rsqrt, Sigmoid, Sqrt, Tan, Tanh};
+    matches!(f, Cbrt | Exp | Exp2 | Reciprocal | Rsqrt | Sigmoid | Sqrt | Tan | Tanh)
 }
 
 fn add(sum: &mut Option<Expr>, term: Expr) {
@@ -119,8 +119,17 @@ fn unary(f: UnaryFn, dy: Expr, x: Expr, y: Expr) -> Result<Option<Expr>> {
     const DENSITY: f64 = 0.398_942_280_401_432_7;
     Ok(Some(match f {
         UnaryFn::Abs => dy * x.sign(),
+        // 1 - x^2 and x^2 - 1 as products, which keep their digits near 1; roots before products, which do not overflow.
+        UnaryFn::Acos => -(dy * ((-x.clone() + 1.0) * (x + 1.0)).rsqrt()),
+        UnaryFn::Acosh => dy / ((x.clone() - 1.0).sqrt() * (x + 1.0).sqrt()),
+        UnaryFn::Asin => dy * ((-x.clone() + 1.0) * (x + 1.0)).rsqrt(),
+        UnaryFn::Asinh => dy / x.hypot(1.0),
+        UnaryFn::Atan => dy / (x.clone() * x + 1.0),
+        UnaryFn::Atanh => dy / ((-x.clone() + 1.0) * (x + 1.0)),
+        UnaryFn::Cbrt => dy / (y.clone() * y * 3.0),
         UnaryFn::Ceil | UnaryFn::Floor | UnaryFn::Round | UnaryFn::Sign => return Ok(None),
         UnaryFn::Cos => -(dy * x.sin()),
+        UnaryFn::Cosh => dy * x.sinh(),
         UnaryFn::Erf => dy * (-(x.clone() * x)).exp() * FRAC_2_SQRT_PI,
         UnaryFn::Exp => dy * y,
         UnaryFn::Exp2 => dy * y * LN_2,
@@ -145,7 +154,9 @@ fn unary(f: UnaryFn, dy: Expr, x: Expr, y: Expr) -> Result<Option<Expr>> {
             dy * (s.clone() + x * &s * (-s + 1.0))
         }
         UnaryFn::Sin => dy * x.cos(),
+        UnaryFn::Sinh => dy * x.cosh(),
         UnaryFn::Sqrt => dy / (y * 2.0),
+        UnaryFn::Tan => dy * (y.clone() * y + 1.0),
         UnaryFn::Tanh => dy * (-(y.clone() * y) + 1.0),
     }))
 }
@@ -154,9 +165,22 @@ fn unary(f: UnaryFn, dy: Expr, x: Expr, y: Expr) -> Result<Option<Expr>> {
 fn binary(f: BinaryFn, dy: Expr, [a, b]: [Expr; 2], y: Expr, numbers: [bool; 2]) -> Result<[Option<Expr>; 2]> {
     Ok(match f {
         BinaryFn::Add => [Some(dy.clone()), Some(dy)],
+        // x / (x^2 + y^2) and -y / (x^2 + y^2), by the distance, which does not overflow.
+        BinaryFn::Atan2 => {
+            let distance = a.hypot(&b);
+            let share = dy / &distance;
+            [Some(share.clone() * (b / &distance)), Some(-(share * (a / distance)))]
+        }
+        // The sign that it got, relative to the one it had; nothing depends on the size of b.
+        BinaryFn::Copysign => [Some(dy * a.sign() * y.sign()), None],
         BinaryFn::Sub => [Some(dy.clone()), Some(-dy)],
         BinaryFn::Mul => [Some(dy.clone() * b), Some(dy * a)],
         BinaryFn::Div => [Some(dy.clone() / &b), Some(-(dy * y) / b)],
+        BinaryFn::Hypot => {
+            // At 0, where there is a corner, 0 of both.
+            let share = y.compare(CompareFn::Eq, 0.0).select(0.0, dy / y);
+            [Some(share.clone() * a), Some(share * b)]
+        }
         BinaryFn::Max | BinaryFn::Min => {
             let wins = if f == BinaryFn::Max { CompareFn::Gt } else { CompareFn::Lt };
             let share = if numbers.contains(&true) { dy.clone() } else { dy.clone() * 0.5 };

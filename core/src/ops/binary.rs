@@ -18,8 +18,15 @@ pub enum BinaryFn {
     Add,
     /// Bitwise (bool: logical) and.
     And,
+    /// The angle of the point (b, a), from -pi to pi: the arc tangent of a / b in the quadrant that both signs name. Of zeros and infinities C's
+    /// values: atan2(+-0, -0) is +-pi, atan2(inf, inf) pi/4.
+    Atan2,
+    /// The size of a with the sign of b, those of zeros and NaN included.
+    Copysign,
     /// a / b. Integers truncate; a / 0 = a and MIN / -1 = MIN, as WGSL defines them.
     Div,
+    /// sqrt(a^2 + b^2), whose squares neither overflow nor vanish; infinite if either is, even beside NaN.
+    Hypot,
     /// The larger; NaN if either is NaN; +0 is larger than -0.
     Max,
     /// The smaller; NaN if either is NaN; -0 is smaller than +0.
@@ -41,10 +48,13 @@ pub enum BinaryFn {
 
 impl BinaryFn {
     /// Every function, alphabetically.
-    pub const ALL: [BinaryFn; 11] = [
+    pub const ALL: [BinaryFn; 14] = [
         BinaryFn::Add,
         BinaryFn::And,
+        BinaryFn::Atan2,
+        BinaryFn::Copysign,
         BinaryFn::Div,
+        BinaryFn::Hypot,
         BinaryFn::Max,
         BinaryFn::Min,
         BinaryFn::Mul,
@@ -60,7 +70,10 @@ impl BinaryFn {
         match self {
             BinaryFn::Add => "add",
             BinaryFn::And => "and",
+            BinaryFn::Atan2 => "atan2",
+            BinaryFn::Copysign => "copysign",
             BinaryFn::Div => "div",
+            BinaryFn::Hypot => "hypot",
             BinaryFn::Max => "max",
             BinaryFn::Min => "min",
             BinaryFn::Mul => "mul",
@@ -72,14 +85,14 @@ impl BinaryFn {
         }
     }
 
-    /// Whether the function exists for `dtype`: arithmetic for numbers, pow for floats, rem for integers, and, or and xor for
+    /// Whether the function exists for `dtype`: arithmetic for numbers, atan2, copysign, hypot and pow for floats, rem for integers, and, or and xor for
     /// integers and bool. max and min of bool are or and and.
     pub const fn defined_for(self, dtype: DType) -> bool {
         match self {
             BinaryFn::Add | BinaryFn::Sub | BinaryFn::Mul | BinaryFn::Div | BinaryFn::Max | BinaryFn::Min => {
                 dtype.is_float() || dtype.is_integer()
             }
-            BinaryFn::Pow => dtype.is_float(),
+            BinaryFn::Atan2 | BinaryFn::Copysign | BinaryFn::Hypot | BinaryFn::Pow => dtype.is_float(),
             BinaryFn::Rem => dtype.is_integer(),
             BinaryFn::And | BinaryFn::Or | BinaryFn::Xor => !dtype.is_float(),
         }
@@ -112,14 +125,18 @@ impl BinaryFn {
             BinaryFn::Rem => a.wrapping_rem(b),
             BinaryFn::Sub => a.wrapping_sub(b),
             BinaryFn::Xor => a ^ b,
-            BinaryFn::Pow => a, // not defined for integers
+            // Not defined for integers.
+            BinaryFn::Atan2 | BinaryFn::Copysign | BinaryFn::Hypot | BinaryFn::Pow => a,
         }
     }
 
     fn eval_f64(self, a: f64, b: f64) -> f64 {
         match self {
             BinaryFn::Add => a + b,
+            BinaryFn::Atan2 => a.atan2(b),
+            BinaryFn::Copysign => a.copysign(b),
             BinaryFn::Div => a / b,
+            BinaryFn::Hypot => a.hypot(b),
             BinaryFn::Max => extremum(a, b, |a, b| a > b),
             BinaryFn::Min => extremum(a, b, |a, b| a < b),
             BinaryFn::Mul => a * b,
@@ -137,7 +154,9 @@ impl BinaryFn {
         let ulp = 2.0 * compute.unit_roundoff();
         match self {
             BinaryFn::Add | BinaryFn::Sub | BinaryFn::Mul => 0.5 * ulp * y.abs(),
+            BinaryFn::Atan2 => 6.0 * ulp * y.abs(),
             BinaryFn::Div => 2.5 * ulp * y.abs(),
+            BinaryFn::Hypot => 4.0 * ulp * y.abs(),
             BinaryFn::Pow => {
                 let exponent = (b * a.abs().log2()).abs();
                 // What is far out of every range is 0 or infinite, and exact: no error of it may be infinity times 0.

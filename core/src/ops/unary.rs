@@ -14,10 +14,26 @@ use crate::{DType, Scalar};
 pub enum UnaryFn {
     /// Absolute value. Integers wrap: |i32::MIN| = i32::MIN.
     Abs,
+    /// Arc cosine, 0 to pi; NaN beyond -1 and 1.
+    Acos,
+    /// Inverse hyperbolic cosine; NaN below 1.
+    Acosh,
+    /// Arc sine, -pi/2 to pi/2; NaN beyond -1 and 1.
+    Asin,
+    /// Inverse hyperbolic sine.
+    Asinh,
+    /// Arc tangent, -pi/2 to pi/2.
+    Atan,
+    /// Inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond.
+    Atanh,
+    /// Cube root, of negative numbers too.
+    Cbrt,
     /// Smallest integer not below x.
     Ceil,
     /// Cosine of x radians.
     Cos,
+    /// Hyperbolic cosine.
+    Cosh,
     /// Gauss error function.
     Erf,
     /// e^x.
@@ -52,18 +68,30 @@ pub enum UnaryFn {
     Silu,
     /// Sine of x radians.
     Sin,
+    /// Hyperbolic sine.
+    Sinh,
     /// Square root; NaN below 0.
     Sqrt,
+    /// Tangent of x radians.
+    Tan,
     /// Hyperbolic tangent.
     Tanh,
 }
 
 impl UnaryFn {
     /// Every function, alphabetically.
-    pub const ALL: [UnaryFn; 22] = [
+    pub const ALL: [UnaryFn; 32] = [
         UnaryFn::Abs,
+        UnaryFn::Acos,
+        UnaryFn::Acosh,
+        UnaryFn::Asin,
+        UnaryFn::Asinh,
+        UnaryFn::Atan,
+        UnaryFn::Atanh,
+        UnaryFn::Cbrt,
         UnaryFn::Ceil,
         UnaryFn::Cos,
+        UnaryFn::Cosh,
         UnaryFn::Erf,
         UnaryFn::Exp,
         UnaryFn::Exp2,
@@ -81,7 +109,9 @@ impl UnaryFn {
         UnaryFn::Sign,
         UnaryFn::Silu,
         UnaryFn::Sin,
+        UnaryFn::Sinh,
         UnaryFn::Sqrt,
+        UnaryFn::Tan,
         UnaryFn::Tanh,
     ];
 
@@ -89,8 +119,16 @@ impl UnaryFn {
     pub const fn name(self) -> &'static str {
         match self {
             UnaryFn::Abs => "abs",
+            UnaryFn::Acos => "acos",
+            UnaryFn::Acosh => "acosh",
+            UnaryFn::Asin => "asin",
+            UnaryFn::Asinh => "asinh",
+            UnaryFn::Atan => "atan",
+            UnaryFn::Atanh => "atanh",
+            UnaryFn::Cbrt => "cbrt",
             UnaryFn::Ceil => "ceil",
             UnaryFn::Cos => "cos",
+            UnaryFn::Cosh => "cosh",
             UnaryFn::Erf => "erf",
             UnaryFn::Exp => "exp",
             UnaryFn::Exp2 => "exp2",
@@ -108,7 +146,9 @@ impl UnaryFn {
             UnaryFn::Sign => "sign",
             UnaryFn::Silu => "silu",
             UnaryFn::Sin => "sin",
+            UnaryFn::Sinh => "sinh",
             UnaryFn::Sqrt => "sqrt",
+            UnaryFn::Tan => "tan",
             UnaryFn::Tanh => "tanh",
         }
     }
@@ -167,8 +207,18 @@ impl UnaryFn {
     fn eval_f64(self, x: f64) -> f64 {
         match self {
             UnaryFn::Abs => x.abs(),
+            UnaryFn::Acos => x.acos(),
+            // libm's is a number far below -1.
+            UnaryFn::Acosh if x < 1.0 => f64::NAN,
+            UnaryFn::Acosh => libm::acosh(x),
+            UnaryFn::Asin => x.asin(),
+            UnaryFn::Asinh => libm::asinh(x),
+            UnaryFn::Atan => x.atan(),
+            UnaryFn::Atanh => libm::atanh(x),
+            UnaryFn::Cbrt => x.cbrt(),
             UnaryFn::Ceil => x.ceil(),
             UnaryFn::Cos => x.cos(),
+            UnaryFn::Cosh => x.cosh(),
             UnaryFn::Erf => libm::erf(x),
             UnaryFn::Exp => x.exp(),
             UnaryFn::Exp2 => x.exp2(),
@@ -201,7 +251,9 @@ impl UnaryFn {
             UnaryFn::Silu if x == f64::NEG_INFINITY => -0.0,
             UnaryFn::Silu => x * sigmoid(x),
             UnaryFn::Sin => x.sin(),
+            UnaryFn::Sinh => x.sinh(),
             UnaryFn::Sqrt => x.sqrt(),
+            UnaryFn::Tan => x.tan(),
             UnaryFn::Tanh => x.tanh(),
         }
     }
@@ -209,8 +261,8 @@ impl UnaryFn {
     /// Largest absolute error promised at `x` for arithmetic in `compute` (f32 or f64), result `y`; 0 means exact.
     ///
     /// Relative errors are in units in the last place (2u) of the result. sin and cos promise their ULPs up to
-    /// |x| = 2^15 and an absolute 2^-5 |x| 2u beyond, where the reduction to one period loses digits. silu and gelu
-    /// may lose their far tail, where e^x leaves the normal range.
+    /// |x| = 2^15 and an absolute 2^-5 |x| 2u beyond, where the reduction to one period loses digits; tan promises what such errors of its
+    /// argument make of it, 1 + tan^2 x times as much. silu and gelu may lose their far tail, where e^x leaves the normal range.
     pub fn error(self, x: f64, y: f64, compute: DType) -> f64 {
         let ulp = 2.0 * compute.unit_roundoff();
         let ulps = match self {
@@ -232,10 +284,17 @@ impl UnaryFn {
             // Beyond -64 nothing of it is left.
             UnaryFn::Gelu if compute == DType::F64 => 8.0 + if x < 0.0 { x.max(-64.0).powi(2) } else { 0.0 },
             UnaryFn::Gelu => 8.0,
+            UnaryFn::Cbrt => 4.0,
+            UnaryFn::Acos | UnaryFn::Asin | UnaryFn::Atan | UnaryFn::Cosh | UnaryFn::Sinh => 6.0,
+            UnaryFn::Acosh | UnaryFn::Asinh | UnaryFn::Atanh => 8.0,
             // An absolute share too: near a zero of the function the result is far below the reduced argument.
             UnaryFn::Sin | UnaryFn::Cos => {
-                let far = if x.abs() > 32768.0 { (x.abs() * ulp * (-5f64).exp2()).min(2.0) } else { 0.0 };
-                return (4.0 * ulp * y.abs()).max(far) + ulp * (-12f64).exp2();
+                return (4.0 * ulp * y.abs()).max(reduction_error(x, ulp)) + ulp * (-12f64).exp2();
+            }
+            UnaryFn::Tan => {
+                let moved = (1.0 + y * y) * (reduction_error(x, ulp) + ulp * (-12f64).exp2());
+                // Beyond a pole there is every number.
+                return if moved > 0.25 * (1.0 + y.abs()) { f64::INFINITY } else { 6.0 * ulp * y.abs() + moved };
             }
         };
         // x / (1 + e^-x) is 0 as soon as e^-x overflows, before the product with x does.
@@ -249,6 +308,11 @@ impl UnaryFn {
         };
         ulps * ulp * y.abs() + tail
     }
+}
+
+/// How far the reduction of x radians to one period may be off.
+fn reduction_error(x: f64, ulp: f64) -> f64 {
+    if x.abs() > 32768.0 { (x.abs() * ulp * (-5f64).exp2()).min(2.0) } else { 0.0 }
 }
 
 /// By erfc at the rounded -x / sqrt 2 and one Newton step to the exact argument: in the far tail the rounding alone is

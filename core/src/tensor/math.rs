@@ -122,9 +122,10 @@ macro_rules! unary_methods {
         )*}
     };
 }
-unary_methods!(abs => Abs, ceil => Ceil, cos => Cos, erf => Erf, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
+unary_methods!(abs => Abs, acos => Acos, acosh => Acosh, asin => Asin, asinh => Asinh, atan => Atan, atanh => Atanh,
+    cbrt => Cbrt, ceil => Ceil, cos => Cos, cosh => Cosh, erf => Erf, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
     log => Log, log2 => Log2, neg => Neg, not => Not, reciprocal => Reciprocal, relu => Relu, round => Round,
-    rsqrt => Rsqrt, sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin, sqrt => Sqrt, tanh => Tanh);
+    rsqrt => Rsqrt, sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin, sinh => Sinh, sqrt => Sqrt, tan => Tan, tanh => Tanh);
 
 macro_rules! binary_methods {
     ($($name:ident => $method:ident $fn:ident $variant:ident),* $(,)?) => {
@@ -137,7 +138,8 @@ macro_rules! binary_methods {
         )*}
     };
 }
-binary_methods!(add => binary BinaryFn Add, and => binary BinaryFn And, div => binary BinaryFn Div,
+binary_methods!(add => binary BinaryFn Add, and => binary BinaryFn And, atan2 => binary BinaryFn Atan2,
+    copysign => binary BinaryFn Copysign, div => binary BinaryFn Div, hypot => binary BinaryFn Hypot,
     maximum => binary BinaryFn Max, minimum => binary BinaryFn Min, mul => binary BinaryFn Mul, or => binary BinaryFn Or,
     pow => binary BinaryFn Pow, rem => binary BinaryFn Rem, sub => binary BinaryFn Sub, xor => binary BinaryFn Xor,
     eq => compare CompareFn Eq, ge => compare CompareFn Ge, gt => compare CompareFn Gt, le => compare CompareFn Le,

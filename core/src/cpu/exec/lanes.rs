@@ -122,8 +122,16 @@ pub(super) fn unary(f: UnaryFn, x: &Lanes, y: &mut Lanes, len: usize) {
 pub(super) fn unary_f32(f: UnaryFn, x: &[f32], y: &mut [f32]) {
     match f {
         UnaryFn::Abs => simd::map1(vmath::Abs, x, y),
+        UnaryFn::Acos => simd::map1(vmath::Acos, x, y),
+        UnaryFn::Acosh => simd::map1(vmath::Acosh, x, y),
+        UnaryFn::Asin => simd::map1(vmath::Asin, x, y),
+        UnaryFn::Asinh => simd::map1(vmath::Asinh, x, y),
+        UnaryFn::Atan => simd::map1(vmath::Atan, x, y),
+        UnaryFn::Atanh => simd::map1(vmath::Atanh, x, y),
+        UnaryFn::Cbrt => simd::map1(vmath::Cbrt, x, y),
         UnaryFn::Ceil => simd::map1(vmath::Ceil, x, y),
         UnaryFn::Cos => simd::map1(vmath::Cos, x, y),
+        UnaryFn::Cosh => simd::map1(vmath::Cosh, x, y),
         UnaryFn::Erf => simd::map1(vmath::Erf, x, y),
         UnaryFn::Exp => simd::map1(vmath::Exp, x, y),
         UnaryFn::Exp2 => simd::map1(vmath::Exp2, x, y),
@@ -141,7 +149,9 @@ pub(super) fn unary_f32(f: UnaryFn, x: &[f32], y: &mut [f32]) {
         UnaryFn::Sign => simd::map1(vmath::Sign, x, y),
         UnaryFn::Silu => simd::map1(vmath::Silu, x, y),
         UnaryFn::Sin => simd::map1(vmath::Sin, x, y),
+        UnaryFn::Sinh => simd::map1(vmath::Sinh, x, y),
         UnaryFn::Sqrt => simd::map1(vmath::Sqrt, x, y),
+        UnaryFn::Tan => simd::map1(vmath::Tan, x, y),
         UnaryFn::Tanh => simd::map1(vmath::Tanh, x, y),
     }
 }
@@ -166,6 +176,9 @@ pub(super) fn binary(f: BinaryFn, a: &Lanes, b: &Lanes, y: &mut Lanes, len: usiz
                 BinaryFn::Div => simd::map2(|a: f64, b: f64| a / b, a, b, y),
                 BinaryFn::Max => simd::map2(|a: f64, b: f64| Number::maximum(a, b), a, b, y),
                 BinaryFn::Min => simd::map2(|a: f64, b: f64| Number::minimum(a, b), a, b, y),
+                BinaryFn::Atan2 => simd::map2(f64::atan2, a, b, y),
+                BinaryFn::Copysign => simd::map2(f64::copysign, a, b, y),
+                BinaryFn::Hypot => simd::map2(f64::hypot, a, b, y),
                 _ => simd::map2(f64::powf, a, b, y),
             }
         }
@@ -193,6 +206,9 @@ pub(super) fn binary_f32(f: BinaryFn, a: &[f32], b: &[f32], y: &mut [f32]) {
         BinaryFn::Div => simd::map2(|a: f32, b: f32| a / b, a, b, y),
         BinaryFn::Max => simd::map2(|a: f32, b: f32| Number::maximum(a, b), a, b, y),
         BinaryFn::Min => simd::map2(|a: f32, b: f32| Number::minimum(a, b), a, b, y),
+        BinaryFn::Atan2 => simd::map2(vmath::Atan2, a, b, y),
+        BinaryFn::Copysign => simd::map2(f32::copysign, a, b, y),
+        BinaryFn::Hypot => simd::map2(vmath::hypot, a, b, y),
         _ => simd::map2(f32::powf, a, b, y),
     }
 }
@@ -239,7 +255,9 @@ fn binary_int<T: Integer>(f: BinaryFn, a: &[T], b: &[T], y: &mut [T]) {
         BinaryFn::Min => simd::map2(T::minimum, a, b, y),
         BinaryFn::And => simd::map2(|a: T, b: T| a & b, a, b, y),
         BinaryFn::Or => simd::map2(|a: T, b: T| a | b, a, b, y),
-        BinaryFn::Xor | BinaryFn::Pow => simd::map2(|a: T, b: T| a ^ b, a, b, y),
+        BinaryFn::Xor | BinaryFn::Atan2 | BinaryFn::Copysign | BinaryFn::Hypot | BinaryFn::Pow => {
+            simd::map2(|a: T, b: T| a ^ b, a, b, y)
+        }
     }
 }
 

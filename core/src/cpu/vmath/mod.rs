@@ -34,6 +34,7 @@ mod basic;
 mod erf;
 mod exp;
 mod hyperbolic;
+mod inverse_trig;
 mod log;
 mod trig;
 
@@ -41,6 +42,7 @@ pub use basic::*;
 pub use erf::*;
 pub use exp::*;
 pub use hyperbolic::*;
+pub use inverse_trig::*;
 pub use log::*;
 pub use trig::*;
 

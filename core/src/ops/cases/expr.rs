@@ -71,6 +71,21 @@ impl Expr {
     }
 }
 
+/// The functions of whole numbers in random trees.
+const INTEGER: [BinaryFn; 11] = [
+    BinaryFn::Add,
+    BinaryFn::And,
+    BinaryFn::Div,
+    BinaryFn::Max,
+    BinaryFn::Min,
+    BinaryFn::Mul,
+    BinaryFn::Or,
+    BinaryFn::Add,
+    BinaryFn::Rem,
+    BinaryFn::Sub,
+    BinaryFn::Xor,
+];
+
 /// A generator of typed expressions.
 struct Random {
     seed: u64,
@@ -166,7 +181,7 @@ impl Random {
         } else if dtype.is_float() {
             self.pick(&[BinaryFn::Add, BinaryFn::Sub, BinaryFn::Mul, BinaryFn::Max, BinaryFn::Min])
         } else {
-            self.pick(&BinaryFn::ALL.map(|f| if f == BinaryFn::Pow { BinaryFn::Add } else { f }))
+            self.pick(&INTEGER)
         };
         a.binary(f, b)
     }
