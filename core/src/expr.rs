@@ -213,7 +213,7 @@ macro_rules! binary_methods {
         )*}
     };
 }
-binary_methods!(atan2 => Atan2, copysign => Copysign, hypot => Hypot);
+binary_methods!(atan2 => Atan2, copysign => Copysign, floor_divide => FloorDivide, fmod => Rem, hypot => Hypot, remainder => Remainder);
 
 macro_rules! operators {
     ($($trait:ident::$method:ident => $variant:ident),*) => {$(

@@ -1,4 +1,5 @@
-//! Functions of one and two values as WGSL expressions, and the functions of `wgsl/math*.wgsl` and `wgsl/arith.wgsl`
+//! Functions of one and two values as WGSL expressions, and the functions of `wgsl/math*.wgsl`, `wgsl/arith.wgsl` and
+//! `wgsl/remainder.wgsl`
 //! that they name.
 //!
 //! [`unary`], [`binary`], [`compare`] and [`cast`] give the text of one step of an expression. [`library`] gives the
@@ -15,8 +16,12 @@ use polywarp_core::{BinaryFn, CompareFn, DType, Result, UnaryFn};
 use crate::Caps;
 use crate::element::compute_type;
 
-const FILES: [&str; 3] =
-    [include_str!("../wgsl/arith.wgsl"), include_str!("../wgsl/math.wgsl"), include_str!("../wgsl/math_f64.wgsl")];
+const FILES: [&str; 4] = [
+    include_str!("../wgsl/arith.wgsl"),
+    include_str!("../wgsl/math.wgsl"),
+    include_str!("../wgsl/math_f64.wgsl"),
+    include_str!("../wgsl/remainder.wgsl"),
+];
 
 /// `f` of `x`, an expression of the compute type of `dtype`.
 pub(crate) fn unary(f: UnaryFn, dtype: DType, x: &str) -> String {
@@ -72,6 +77,8 @@ pub(crate) fn binary(f: BinaryFn, dtype: DType, a: &str, b: &str) -> String {
         (BinaryFn::Or, _) => infix("|"),
         (BinaryFn::Xor, "bool") => infix("!="),
         (BinaryFn::Xor, _) => infix("^"),
+        (BinaryFn::FloorDivide, "u32") => format!("div_u32({a}, {b})"),
+        (BinaryFn::Remainder, "u32") => format!("rem_u32({a}, {b})"),
         (BinaryFn::Max | BinaryFn::Min, "i32" | "u32") => format!("{}({a}, {b})", f.name()),
         _ => format!("{}_{t}({a}, {b})", f.name()),
     };

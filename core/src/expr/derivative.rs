@@ -2,7 +2,7 @@
 //!
 //! Steps in floats of 8 and 16 bits are differentiated as they are computed, in f32. Where a function has a kink the value is
 //! PyTorch's: relu and abs have 0 at 0, the larger and the smaller of two equal tensors get half each, one of a number beside a
-//! tensor passes the whole gradient where both are equal, rounding and sign have 0 everywhere. As there, a branch that `where` does not
+//! tensor passes the whole gradient where both are equal, rounding, quotients rounded down and sign have 0 everywhere. As there, a branch that `where` does not
 //! take gets a gradient of 0, which an infinite derivative makes NaN: keep its operand away from poles before.
 
 use super::{Expr, Program, Step};
@@ -176,6 +176,7 @@ fn binary(f: BinaryFn, dy: Expr, [a, b]: [Expr; 2], y: Expr, numbers: [bool; 2])
         BinaryFn::Sub => [Some(dy.clone()), Some(-dy)],
         BinaryFn::Mul => [Some(dy.clone() * b), Some(dy * a)],
         BinaryFn::Div => [Some(dy.clone() / &b), Some(-(dy * y) / b)],
+        BinaryFn::FloorDivide => [None, None],
         BinaryFn::Hypot => {
             // At 0, where there is a corner, 0 of both.
             let share = y.compare(CompareFn::Eq, 0.0).select(0.0, dy / y);
@@ -198,7 +199,9 @@ fn binary(f: BinaryFn, dy: Expr, [a, b]: [Expr; 2], y: Expr, numbers: [bool; 2])
             let by_exponent = flat.select(0.0, dy * y * a.log());
             [Some(by_base), (!numbers[1]).then_some(by_exponent)]
         }
-        BinaryFn::And | BinaryFn::Or | BinaryFn::Rem | BinaryFn::Xor => {
+        BinaryFn::Rem => [Some(dy.clone()), Some(-(dy * (a / b).trunc()))],
+        BinaryFn::Remainder => [Some(dy.clone()), Some(-(dy * a.floor_divide(b)))],
+        BinaryFn::And | BinaryFn::Or | BinaryFn::Xor => {
             let reason = format!("{} has no derivative", f.name());
             return Err(Error::InvalidArgument { what: "gradient", reason });
         }

@@ -25,6 +25,10 @@ pub enum BinaryFn {
     Copysign,
     /// a / b. Integers truncate; a / 0 = a and MIN / -1 = MIN, as WGSL defines them.
     Div,
+    /// The largest whole number that is not above a / b, whatever the quotient: of floats exact up to 2^24 (f64: 2^53), where every whole number
+    /// is one of the dtype, and as [`BinaryFn::Div`] beyond; a / 0 is infinite or NaN, of an infinite a it is NaN, and a zero has the sign of the
+    /// quotient. Of integers a / 0 = a and MIN / -1 = MIN.
+    FloorDivide,
     /// sqrt(a^2 + b^2), whose squares neither overflow nor vanish; infinite if either is, even beside NaN.
     Hypot,
     /// The larger; NaN if either is NaN; +0 is larger than -0.
@@ -37,9 +41,12 @@ pub enum BinaryFn {
     Or,
     /// a^b, floats only, with IEEE 754's special cases (pow(x, 0) = pow(1, y) = 1).
     Pow,
-    /// Integer remainder with the sign of a; a % 0 = 0, MIN % -1 = 0. Not of floats: WGSL's is a - b trunc(a / b) with the
-    /// error of that quotient, which for a large one is more than b, so that no bound could be kept on every device.
+    /// What a - b trunc(a / b) is exactly, with the sign of a: C's `fmod`, Rust's `%`. Of floats exact, whatever the quotient; NaN for b = 0 and for
+    /// an infinite a, a for an infinite b. Of integers a % 0 = 0, MIN % -1 = 0.
     Rem,
+    /// What a - b floor(a / b) is, with the sign of b: Python's `%`. Of floats the exact [`BinaryFn::Rem`], plus b, rounded, where the signs differ;
+    /// a zero has the sign of b. Of integers 0 for b = 0.
+    Remainder,
     /// a - b. Integers wrap.
     Sub,
     /// Bitwise (bool: logical) exclusive or.
@@ -48,12 +55,13 @@ pub enum BinaryFn {
 
 impl BinaryFn {
     /// Every function, alphabetically.
-    pub const ALL: [BinaryFn; 14] = [
+    pub const ALL: [BinaryFn; 16] = [
         BinaryFn::Add,
         BinaryFn::And,
         BinaryFn::Atan2,
         BinaryFn::Copysign,
         BinaryFn::Div,
+        BinaryFn::FloorDivide,
         BinaryFn::Hypot,
         BinaryFn::Max,
         BinaryFn::Min,
@@ -61,6 +69,7 @@ impl BinaryFn {
         BinaryFn::Or,
         BinaryFn::Pow,
         BinaryFn::Rem,
+        BinaryFn::Remainder,
         BinaryFn::Sub,
         BinaryFn::Xor,
     ];
@@ -73,6 +82,7 @@ impl BinaryFn {
             BinaryFn::Atan2 => "atan2",
             BinaryFn::Copysign => "copysign",
             BinaryFn::Div => "div",
+            BinaryFn::FloorDivide => "floor_divide",
             BinaryFn::Hypot => "hypot",
             BinaryFn::Max => "max",
             BinaryFn::Min => "min",
@@ -80,20 +90,21 @@ impl BinaryFn {
             BinaryFn::Or => "or",
             BinaryFn::Pow => "pow",
             BinaryFn::Rem => "rem",
+            BinaryFn::Remainder => "remainder",
             BinaryFn::Sub => "sub",
             BinaryFn::Xor => "xor",
         }
     }
 
-    /// Whether the function exists for `dtype`: arithmetic for numbers, atan2, copysign, hypot and pow for floats, rem for integers, and, or and xor for
+    /// Whether the function exists for `dtype`: arithmetic for numbers, atan2, copysign, hypot and pow for floats, and, or and xor for
     /// integers and bool. max and min of bool are or and and.
     pub const fn defined_for(self, dtype: DType) -> bool {
         match self {
             BinaryFn::Add | BinaryFn::Sub | BinaryFn::Mul | BinaryFn::Div | BinaryFn::Max | BinaryFn::Min => {
                 dtype.is_float() || dtype.is_integer()
             }
+            BinaryFn::FloorDivide | BinaryFn::Rem | BinaryFn::Remainder => dtype.is_float() || dtype.is_integer(),
             BinaryFn::Atan2 | BinaryFn::Copysign | BinaryFn::Hypot | BinaryFn::Pow => dtype.is_float(),
-            BinaryFn::Rem => dtype.is_integer(),
             BinaryFn::And | BinaryFn::Or | BinaryFn::Xor => !dtype.is_float(),
         }
     }
@@ -117,12 +128,22 @@ impl BinaryFn {
             BinaryFn::And => a & b,
             BinaryFn::Div if b == 0 => a,
             BinaryFn::Div => a.wrapping_div(b),
+            BinaryFn::FloorDivide if b == 0 => a,
+            BinaryFn::FloorDivide => {
+                let quotient = a.wrapping_div(b);
+                if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
+            }
             BinaryFn::Max => a.max(b),
             BinaryFn::Min => a.min(b),
             BinaryFn::Mul => a.wrapping_mul(b),
             BinaryFn::Or => a | b,
             BinaryFn::Rem if b == 0 => 0,
             BinaryFn::Rem => a.wrapping_rem(b),
+            BinaryFn::Remainder if b == 0 => 0,
+            BinaryFn::Remainder => {
+                let rest = a.wrapping_rem(b);
+                if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
+            }
             BinaryFn::Sub => a.wrapping_sub(b),
             BinaryFn::Xor => a ^ b,
             // Not defined for integers.
@@ -136,14 +157,17 @@ impl BinaryFn {
             BinaryFn::Atan2 => a.atan2(b),
             BinaryFn::Copysign => a.copysign(b),
             BinaryFn::Div => a / b,
+            BinaryFn::FloorDivide => floor_divide(a, b),
             BinaryFn::Hypot => a.hypot(b),
             BinaryFn::Max => extremum(a, b, |a, b| a > b),
             BinaryFn::Min => extremum(a, b, |a, b| a < b),
             BinaryFn::Mul => a * b,
             BinaryFn::Pow => a.powf(b),
+            BinaryFn::Rem => a % b,
+            BinaryFn::Remainder => remainder(a, b),
             BinaryFn::Sub => a - b,
             // Not defined for floats.
-            BinaryFn::And | BinaryFn::Or | BinaryFn::Rem | BinaryFn::Xor => f64::NAN,
+            BinaryFn::And | BinaryFn::Or | BinaryFn::Xor => f64::NAN,
         }
     }
 
@@ -156,7 +180,11 @@ impl BinaryFn {
             BinaryFn::Add | BinaryFn::Sub | BinaryFn::Mul => 0.5 * ulp * y.abs(),
             BinaryFn::Atan2 => 6.0 * ulp * y.abs(),
             BinaryFn::Div => 2.5 * ulp * y.abs(),
+            // Below, every whole number is one of the dtype.
+            BinaryFn::FloorDivide if y.abs() * compute.unit_roundoff() < 1.0 => 0.0,
+            BinaryFn::FloorDivide => 3.0 * ulp * y.abs(),
             BinaryFn::Hypot => 4.0 * ulp * y.abs(),
+            BinaryFn::Remainder => 0.5 * ulp * y.abs(),
             BinaryFn::Pow => {
                 let exponent = (b * a.abs().log2()).abs();
                 // What is far out of every range is 0 or infinite, and exact: no error of it may be infinity times 0.
@@ -166,6 +194,32 @@ impl BinaryFn {
             _ => 0.0,
         }
     }
+}
+
+/// a - b floor(a / b), which rounds at most once.
+fn remainder(a: f64, b: f64) -> f64 {
+    let rest = a % b;
+    if rest == 0.0 {
+        rest.copysign(b)
+    } else if (rest < 0.0) != (b < 0.0) {
+        rest + b
+    } else {
+        rest
+    }
+}
+
+/// floor(a / b), exact up to 2^53: the rounded quotient of what b divides, put right by what is left of a.
+pub(crate) fn floor_divide(a: f64, b: f64) -> f64 {
+    if b == 0.0 || a.is_infinite() || a.is_nan() || b.is_nan() {
+        return if a.is_infinite() { f64::NAN * b } else { a / b };
+    }
+    let rest = a % b;
+    let below = if rest != 0.0 && (rest < 0.0) != (b < 0.0) { 1.0 } else { 0.0 };
+    let near = ((a - rest) / b).round();
+    let off = ((-near).mul_add(b, a) - rest) / b;
+    // Neither an infinite quotient nor one by infinity is off.
+    let quotient = near + if off.is_finite() { off.round() } else { 0.0 } - below;
+    if quotient == 0.0 { 0f64.copysign(a / b) } else { quotient }
 }
 
 /// The operand that `wins`; NaN if either is; of two zeros the sign decides as if -0 < +0.
@@ -277,6 +331,47 @@ mod tests {
         assert_eq!(BinaryFn::Rem.eval(Scalar::I(7), Scalar::I(0), DType::I32), Scalar::I(0));
         assert_eq!(BinaryFn::Div.eval(min, Scalar::I(-1), DType::I32), min);
         assert_eq!(BinaryFn::Rem.eval(min, Scalar::I(-1), DType::I32), Scalar::I(0));
+    }
+
+    #[test]
+    fn quotients_and_remainders_of_integers_are_pythons() {
+        for dtype in [DType::I8, DType::I32, DType::I64] {
+            let of = |f: BinaryFn, a: i64, b: i64| f.eval(Scalar::I(a), Scalar::I(b), dtype).as_i64();
+            for (a, b, quotient, rest) in
+                [(7, 2, 3, 1), (-7, 2, -4, 1), (7, -2, -4, -1), (-7, -2, 3, -1), (-6, 2, -3, 0)]
+            {
+                assert_eq!((of(BinaryFn::FloorDivide, a, b), of(BinaryFn::Remainder, a, b)), (quotient, rest));
+            }
+            assert_eq!((of(BinaryFn::FloorDivide, -7, 0), of(BinaryFn::Remainder, -7, 0)), (-7, 0));
+        }
+        let min = Scalar::I(i64::MIN);
+        assert_eq!(BinaryFn::FloorDivide.eval(min, Scalar::I(-1), DType::I64), min);
+        assert_eq!(BinaryFn::FloorDivide.eval(Scalar::I(-128), Scalar::I(-1), DType::I8), Scalar::I(-128));
+    }
+
+    #[test]
+    fn quotients_and_remainders_of_floats_are_exact_whatever_the_quotient() {
+        let bits = |x: f64| x.to_bits();
+        // Python 3.11: a // b, a % b, math.fmod(a, b); the quotient rounded is one more than the quotient.
+        for (a, b, quotient, rest, fmod) in [
+            (1.0, 0.1, 9.0, 0.09999999999999995, 0.09999999999999995),
+            (-1.0, 0.1, -10.0, 5.551115123125783e-17, -0.09999999999999995),
+            (6.0, -0.0, f64::NEG_INFINITY, f64::NAN, f64::NAN),
+            (-7.5, 2.0, -4.0, 0.5, -1.5),
+            (1.0, f64::NEG_INFINITY, -1.0, f64::NEG_INFINITY, 1.0),
+            (0.0, -3.0, -0.0, -0.0, 0.0),
+            (-6.0, 3.0, -2.0, 0.0, -0.0),
+        ] {
+            let found = [BinaryFn::FloorDivide, BinaryFn::Remainder, BinaryFn::Rem].map(|f| f.eval_f64(a, b));
+            for (found, want) in found.into_iter().zip([quotient, rest, fmod]) {
+                assert!(bits(found) == bits(want) || (found.is_nan() && want.is_nan()), "{a} {b}: {found}, not {want}");
+            }
+        }
+        // As large as a multiple of 3 may be below 2^53.
+        let (b, quotient) = (3.0, 3_002_399_751_580_330.0);
+        assert_eq!(BinaryFn::FloorDivide.eval_f64(quotient * b, b), quotient);
+        assert_eq!(BinaryFn::FloorDivide.eval_f64((quotient * b).next_down(), b), quotient - 1.0);
+        assert_eq!(BinaryFn::Rem.eval_f64(1e300, 7.0), 1.0);
     }
 
     #[test]

@@ -106,6 +106,10 @@ impl Span {
         };
         let (Some(a), Some(b)) = (self.hull(), other.hull()) else { return Span::any(value) };
         let compute = dtype.compute();
+        // These jump wherever the quotient is a whole number.
+        if matches!(f, BinaryFn::FloorDivide | BinaryFn::Rem | BinaryFn::Remainder) && !both_exact {
+            return Span::any(value);
+        }
         if both_exact {
             let own = if z.is_finite() && !is_exact(f, x, y, z, compute) { f.error(x, y, z, compute) } else { 0.0 };
             return Span::near(value, own, compute);

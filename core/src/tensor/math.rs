@@ -139,9 +139,10 @@ macro_rules! binary_methods {
     };
 }
 binary_methods!(add => binary BinaryFn Add, and => binary BinaryFn And, atan2 => binary BinaryFn Atan2,
-    copysign => binary BinaryFn Copysign, div => binary BinaryFn Div, hypot => binary BinaryFn Hypot,
+    copysign => binary BinaryFn Copysign, div => binary BinaryFn Div, floor_divide => binary BinaryFn FloorDivide, fmod => binary BinaryFn Rem,
+    hypot => binary BinaryFn Hypot,
     maximum => binary BinaryFn Max, minimum => binary BinaryFn Min, mul => binary BinaryFn Mul, or => binary BinaryFn Or,
-    pow => binary BinaryFn Pow, rem => binary BinaryFn Rem, sub => binary BinaryFn Sub, xor => binary BinaryFn Xor,
+    pow => binary BinaryFn Pow, rem => binary BinaryFn Rem, remainder => binary BinaryFn Remainder, sub => binary BinaryFn Sub, xor => binary BinaryFn Xor,
     eq => compare CompareFn Eq, ge => compare CompareFn Ge, gt => compare CompareFn Gt, le => compare CompareFn Le,
     lt => compare CompareFn Lt, ne => compare CompareFn Ne);
 
@@ -155,4 +156,5 @@ macro_rules! scalar_methods {
         )*}
     };
 }
-scalar_methods!(add_scalar => Add, div_scalar => Div, mul_scalar => Mul, pow_scalar => Pow, sub_scalar => Sub);
+scalar_methods!(add_scalar => Add, div_scalar => Div, floor_divide_scalar => FloorDivide, fmod_scalar => Rem, mul_scalar => Mul, pow_scalar => Pow,
+    remainder_scalar => Remainder, sub_scalar => Sub);

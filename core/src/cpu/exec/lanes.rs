@@ -179,6 +179,10 @@ pub(super) fn binary(f: BinaryFn, a: &Lanes, b: &Lanes, y: &mut Lanes, len: usiz
                 BinaryFn::Atan2 => simd::map2(f64::atan2, a, b, y),
                 BinaryFn::Copysign => simd::map2(f64::copysign, a, b, y),
                 BinaryFn::Hypot => simd::map2(f64::hypot, a, b, y),
+                BinaryFn::Rem => simd::map2(|a: f64, b: f64| a % b, a, b, y),
+                BinaryFn::FloorDivide | BinaryFn::Remainder => {
+                    simd::map2(|a: f64, b: f64| f.eval(Scalar::F(a), Scalar::F(b), DType::F64).as_f64(), a, b, y);
+                }
                 _ => simd::map2(f64::powf, a, b, y),
             }
         }
@@ -209,6 +213,12 @@ pub(super) fn binary_f32(f: BinaryFn, a: &[f32], b: &[f32], y: &mut [f32]) {
         BinaryFn::Atan2 => simd::map2(vmath::Atan2, a, b, y),
         BinaryFn::Copysign => simd::map2(f32::copysign, a, b, y),
         BinaryFn::Hypot => simd::map2(vmath::hypot, a, b, y),
+        BinaryFn::Rem => simd::map2(|a: f32, b: f32| a % b, a, b, y),
+        // In f64, which holds the exact quotient wherever f32 does, one value at a time.
+        BinaryFn::FloorDivide | BinaryFn::Remainder => {
+            let wide = |x: f32| Scalar::F(f64::from(x));
+            simd::map2(|a: f32, b: f32| f.eval(wide(a), wide(b), DType::F64).as_f64() as f32, a, b, y);
+        }
         _ => simd::map2(f32::powf, a, b, y),
     }
 }
@@ -222,6 +232,10 @@ trait Integer:
     fn divide(self, b: Self) -> Self;
     /// With the sign of a; a % 0 = 0, MIN % -1 = 0.
     fn remainder(self, b: Self) -> Self;
+    /// Rounded down; a / 0 = a, MIN / -1 = MIN.
+    fn floor_divide(self, b: Self) -> Self;
+    /// With the sign of b; 0 for b = 0.
+    fn modulo(self, b: Self) -> Self;
 }
 
 macro_rules! integers {
@@ -239,6 +253,19 @@ macro_rules! integers {
             fn remainder(self, b: $t) -> $t {
                 if b == 0 { 0 } else { self.wrapping_rem(b) }
             }
+            #[inline(always)]
+            fn floor_divide(self, b: $t) -> $t {
+                #[allow(unused_comparisons, reason = "unsigned numbers have one sign")]
+                let below = self.remainder(b) != 0 && (self < 0) != (b < 0);
+                self.divide(b) - $t::from(below)
+            }
+            #[inline(always)]
+            fn modulo(self, b: $t) -> $t {
+                let rest = self.remainder(b);
+                #[allow(unused_comparisons, reason = "unsigned numbers have one sign")]
+                let beyond = rest != 0 && (rest < 0) != (b < 0);
+                if beyond { rest + b } else { rest }
+            }
         }
     )*};
 }
@@ -250,7 +277,9 @@ fn binary_int<T: Integer>(f: BinaryFn, a: &[T], b: &[T], y: &mut [T]) {
         BinaryFn::Sub => simd::map2(T::subtract, a, b, y),
         BinaryFn::Mul => simd::map2(|a: T, b: T| a.mul(b), a, b, y),
         BinaryFn::Div => simd::map2(T::divide, a, b, y),
+        BinaryFn::FloorDivide => simd::map2(T::floor_divide, a, b, y),
         BinaryFn::Rem => simd::map2(T::remainder, a, b, y),
+        BinaryFn::Remainder => simd::map2(T::modulo, a, b, y),
         BinaryFn::Max => simd::map2(T::maximum, a, b, y),
         BinaryFn::Min => simd::map2(T::minimum, a, b, y),
         BinaryFn::And => simd::map2(|a: T, b: T| a & b, a, b, y),

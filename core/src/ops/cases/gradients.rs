@@ -25,16 +25,19 @@ fn map(exprs: &[Expr], inputs: Vec<TensorSpec>, dims: &[u64]) -> Result<Map> {
 }
 
 /// The functions of two operands that have a derivative.
-const DIFFERENTIABLE: [BinaryFn; 10] = [
+const DIFFERENTIABLE: [BinaryFn; 13] = [
     BinaryFn::Add,
     BinaryFn::Atan2,
     BinaryFn::Copysign,
     BinaryFn::Div,
+    BinaryFn::FloorDivide,
     BinaryFn::Hypot,
     BinaryFn::Max,
     BinaryFn::Min,
     BinaryFn::Mul,
     BinaryFn::Pow,
+    BinaryFn::Rem,
+    BinaryFn::Remainder,
     BinaryFn::Sub,
 ];
 
