@@ -97,8 +97,8 @@ impl Program {
 
 /// Whether the derivative of `f` is best said by its result.
 fn by_result(f: UnaryFn) -> bool {
-    use UnaryFn::{Cbrt, Exp, Exp2, Reciprocal, Rsqrt, Sigmoid, Sqrt, Tan, Tanh};
-    matches!(f, Cbrt | Exp | Exp2 | Reciprocal | Rsqrt | Sigmoid | Sqrt | Tan | Tanh)
+    use UnaryFn::{Cbrt, Erfinv, Exp, Exp2, Reciprocal, Rsqrt, Sigmoid, Sqrt, Tan, Tanh};
+    matches!(f, Cbrt | Erfinv | Exp | Exp2 | Reciprocal | Rsqrt | Sigmoid | Sqrt | Tan | Tanh)
 }
 
 fn add(sum: &mut Option<Expr>, term: Expr) {
@@ -131,6 +131,8 @@ fn unary(f: UnaryFn, dy: Expr, x: Expr, y: Expr) -> Result<Option<Expr>> {
         UnaryFn::Cos => -(dy * x.sin()),
         UnaryFn::Cosh => dy * x.sinh(),
         UnaryFn::Erf => dy * (-(x.clone() * x)).exp() * FRAC_2_SQRT_PI,
+        UnaryFn::Erfc => -(dy * (-(x.clone() * x)).exp() * FRAC_2_SQRT_PI),
+        UnaryFn::Erfinv => dy * (y.clone() * y).exp() * (1.0 / FRAC_2_SQRT_PI),
         UnaryFn::Exp => dy * y,
         UnaryFn::Exp2 => dy * y * LN_2,
         // The density and the distribution of the normal law.
@@ -139,6 +141,7 @@ fn unary(f: UnaryFn, dy: Expr, x: Expr, y: Expr) -> Result<Option<Expr>> {
             let density = (x.clone() * &x * -0.5).exp() * DENSITY;
             dy * (below + x * density)
         }
+        UnaryFn::Lgamma => dy * x.digamma(),
         UnaryFn::Log => dy / x,
         UnaryFn::Log2 => dy / (x * LN_2),
         UnaryFn::Neg => -dy,

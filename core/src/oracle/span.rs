@@ -90,6 +90,8 @@ impl Span {
         }
         let mut hull = match f {
             UnaryFn::Tan if of.has_pole_of_tan() => return Span::any(value),
+            // A pole at every whole number from 0 down.
+            UnaryFn::Lgamma if of.low <= 0.0 => return Span::any(value),
             UnaryFn::Sin | UnaryFn::Cos => wave(f, of, compute),
             _ => between(f, of, compute),
         };
@@ -384,8 +386,9 @@ fn is_exact(f: BinaryFn, x: f64, y: f64, z: f64, compute: DType) -> bool {
 /// The numbers where `f` is 0 or infinite, or turns back.
 fn turning_points(f: UnaryFn) -> &'static [f64] {
     match f {
-        UnaryFn::Acos | UnaryFn::Asin | UnaryFn::Atanh => &[-1.0, 0.0, 1.0],
+        UnaryFn::Acos | UnaryFn::Asin | UnaryFn::Atanh | UnaryFn::Erfinv => &[-1.0, 0.0, 1.0],
         UnaryFn::Acosh => &[1.0],
+        UnaryFn::Lgamma => &[1.461_632_144_968_362_3],
         UnaryFn::Silu => &[-1.278_464_542_761_074, 0.0],
         UnaryFn::Gelu => &[-0.751_791_524_693_564_5, 0.0],
         _ => &[0.0],
@@ -420,7 +423,7 @@ fn between(f: UnaryFn, of: Hull, compute: DType) -> Hull {
 /// The least and the largest number that `f` has a number for.
 fn domain(f: UnaryFn) -> (f64, f64) {
     match f {
-        UnaryFn::Acos | UnaryFn::Asin | UnaryFn::Atanh => (-1.0, 1.0),
+        UnaryFn::Acos | UnaryFn::Asin | UnaryFn::Atanh | UnaryFn::Erfinv => (-1.0, 1.0),
         UnaryFn::Acosh => (1.0, f64::INFINITY),
         UnaryFn::Sqrt | UnaryFn::Rsqrt | UnaryFn::Log | UnaryFn::Log2 => (0.0, f64::INFINITY),
         _ => (f64::NEG_INFINITY, f64::INFINITY),

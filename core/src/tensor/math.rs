@@ -123,8 +123,8 @@ macro_rules! unary_methods {
     };
 }
 unary_methods!(abs => Abs, acos => Acos, acosh => Acosh, asin => Asin, asinh => Asinh, atan => Atan, atanh => Atanh,
-    cbrt => Cbrt, ceil => Ceil, cos => Cos, cosh => Cosh, erf => Erf, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
-    log => Log, log2 => Log2, neg => Neg, not => Not, reciprocal => Reciprocal, relu => Relu, round => Round,
+    cbrt => Cbrt, ceil => Ceil, cos => Cos, cosh => Cosh, erf => Erf, erfc => Erfc, erfinv => Erfinv, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
+    lgamma => Lgamma, log => Log, log2 => Log2, neg => Neg, not => Not, reciprocal => Reciprocal, relu => Relu, round => Round,
     rsqrt => Rsqrt, sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin, sinh => Sinh, sqrt => Sqrt, tan => Tan, tanh => Tanh);
 
 macro_rules! binary_methods {

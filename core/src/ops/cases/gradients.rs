@@ -50,7 +50,7 @@ fn cases() -> Vec<Case> {
         let op = dense(&[23]).and_then(|input| map(&[x.unary(f)], vec![input], &[23]));
         let positive = if f == UnaryFn::Acosh { Values::Uniform(1.3, 2.4) } else { Values::Uniform(0.55, 0.95) };
         add(&mut cases, "unary", op, &[positive]);
-        if matches!(f, UnaryFn::Acos | UnaryFn::Asin | UnaryFn::Atanh) {
+        if matches!(f, UnaryFn::Acos | UnaryFn::Asin | UnaryFn::Atanh | UnaryFn::Erfinv) {
             let op = dense(&[23]).and_then(|input| map(&[x.unary(f)], vec![input], &[23]));
             add(&mut cases, "unary", op, &[Values::Uniform(-0.9, -0.3)]);
         } else if !matches!(f, UnaryFn::Acosh | UnaryFn::Log | UnaryFn::Log2 | UnaryFn::Sqrt | UnaryFn::Rsqrt) {
