@@ -1,6 +1,5 @@
-//! Functions of one and two values as WGSL expressions, and the functions of `wgsl/math*.wgsl`, `wgsl/arith.wgsl` and
-//! `wgsl/remainder.wgsl`
-//! that they name.
+//! Functions of one and two values as WGSL expressions, and the functions of `wgsl/arith.wgsl`, `math*.wgsl`, `inverse*.wgsl`,
+//! `gamma*.wgsl` and `remainder.wgsl` that they name.
 //!
 //! [`unary`], [`binary`], [`compare`] and [`cast`] give the text of one step of an expression. [`library`] gives the
 //! text of every library function that a kernel's text names, directly or through others, and nothing else: a kernel
@@ -16,11 +15,15 @@ use polywarp_core::{BinaryFn, CompareFn, DType, Result, UnaryFn};
 use crate::Caps;
 use crate::element::compute_type;
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 8] = [
     include_str!("../wgsl/arith.wgsl"),
     include_str!("../wgsl/math.wgsl"),
     include_str!("../wgsl/math_f64.wgsl"),
     include_str!("../wgsl/remainder.wgsl"),
+    include_str!("../wgsl/inverse.wgsl"),
+    include_str!("../wgsl/inverse_f64.wgsl"),
+    include_str!("../wgsl/gamma.wgsl"),
+    include_str!("../wgsl/gamma_f64.wgsl"),
 ];
 
 /// `f` of `x`, an expression of the compute type of `dtype`.
