@@ -36,10 +36,11 @@ fn atan_inside_f64(t: f64) -> f64 {
 
 // pi/2 - atan(1/a) above 1, pi/2 in two parts.
 fn atan_f64(x: f64) -> f64 {
-    if !(x == x) { return x; }
     let a = min(abs(x), 1e300lf);
-    if a <= 1.0lf { return copysign_f64(atan_inside_f64(a), x); }
-    return copysign_f64((1.5707963267948966lf - atan_inside_f64(1.0lf / a)) + 6.123233995736766e-17lf, x);
+    let steep = a > 1.0lf;
+    let p = atan_inside_f64(select(a, 1.0lf / a, steep));
+    let value = select(p, (1.5707963267948966lf - p) + 6.123233995736766e-17lf, steep);
+    return select(x, copysign_f64(value, x), x == x);
 }
 
 // By the octant, as in math.wgsl; sizes are compared by their bits, since drivers may assume that no number is infinite.
