@@ -145,8 +145,9 @@ fn unary(f: UnaryFn, dy: Expr, x: Expr, y: Expr) -> Result<Option<Expr>> {
         UnaryFn::Log => dy / x,
         UnaryFn::Log2 => dy / (x * LN_2),
         UnaryFn::Neg => -dy,
-        UnaryFn::Not => {
-            return Err(Error::InvalidArgument { what: "gradient", reason: "not has no derivative".to_owned() });
+        UnaryFn::CountOnes | UnaryFn::LeadingZeros | UnaryFn::Not | UnaryFn::TrailingZeros => {
+            let reason = format!("{} has no derivative", f.name());
+            return Err(Error::InvalidArgument { what: "gradient", reason });
         }
         UnaryFn::Reciprocal => -(dy * y.clone() * y),
         UnaryFn::Relu => x.compare(CompareFn::Gt, 0.0).select(dy, 0.0),
@@ -204,7 +205,7 @@ fn binary(f: BinaryFn, dy: Expr, [a, b]: [Expr; 2], y: Expr, numbers: [bool; 2])
         }
         BinaryFn::Rem => [Some(dy.clone()), Some(-(dy * (a / b).trunc()))],
         BinaryFn::Remainder => [Some(dy.clone()), Some(-(dy * a.floor_divide(b)))],
-        BinaryFn::And | BinaryFn::Or | BinaryFn::Xor => {
+        BinaryFn::And | BinaryFn::Nextafter | BinaryFn::Or | BinaryFn::Shl | BinaryFn::Shr | BinaryFn::Xor => {
             let reason = format!("{} has no derivative", f.name());
             return Err(Error::InvalidArgument { what: "gradient", reason });
         }

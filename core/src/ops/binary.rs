@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 
+use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
 use crate::{DType, Scalar};
@@ -37,6 +38,9 @@ pub enum BinaryFn {
     Min,
     /// a * b. Integers wrap.
     Mul,
+    /// The neighbour of a towards b among the numbers of the dtype, an infinity behind the largest; b where both are equal. Of f16, bf16, f32 and
+    /// f64; what a program has not rounded yet is rounded first.
+    Nextafter,
     /// Bitwise (bool: logical) or.
     Or,
     /// a^b, floats only, with IEEE 754's special cases (pow(x, 0) = pow(1, y) = 1).
@@ -47,6 +51,11 @@ pub enum BinaryFn {
     /// What a - b floor(a / b) is, with the sign of b: Python's `%`. Of floats the exact [`BinaryFn::Rem`], plus b, rounded, where the signs differ;
     /// a zero has the sign of b. Of integers 0 for b = 0.
     Remainder,
+    /// a 2^b: bits of an integer moved up by b, and out; 0 where b is negative or not below the width of the dtype.
+    Shl,
+    /// floor(a / 2^b): bits of an integer moved down by b, copies of the sign behind them; nothing but the sign where b is negative or not below
+    /// the width of the dtype.
+    Shr,
     /// a - b. Integers wrap.
     Sub,
     /// Bitwise (bool: logical) exclusive or.
@@ -55,7 +64,7 @@ pub enum BinaryFn {
 
 impl BinaryFn {
     /// Every function, alphabetically.
-    pub const ALL: [BinaryFn; 16] = [
+    pub const ALL: [BinaryFn; 19] = [
         BinaryFn::Add,
         BinaryFn::And,
         BinaryFn::Atan2,
@@ -66,10 +75,13 @@ impl BinaryFn {
         BinaryFn::Max,
         BinaryFn::Min,
         BinaryFn::Mul,
+        BinaryFn::Nextafter,
         BinaryFn::Or,
         BinaryFn::Pow,
         BinaryFn::Rem,
         BinaryFn::Remainder,
+        BinaryFn::Shl,
+        BinaryFn::Shr,
         BinaryFn::Sub,
         BinaryFn::Xor,
     ];
@@ -87,16 +99,20 @@ impl BinaryFn {
             BinaryFn::Max => "max",
             BinaryFn::Min => "min",
             BinaryFn::Mul => "mul",
+            BinaryFn::Nextafter => "nextafter",
             BinaryFn::Or => "or",
             BinaryFn::Pow => "pow",
             BinaryFn::Rem => "rem",
             BinaryFn::Remainder => "remainder",
+            BinaryFn::Shl => "shl",
+            BinaryFn::Shr => "shr",
             BinaryFn::Sub => "sub",
             BinaryFn::Xor => "xor",
         }
     }
 
-    /// Whether the function exists for `dtype`: arithmetic for numbers, atan2, copysign, hypot and pow for floats, and, or and xor for
+    /// Whether the function exists for `dtype`: arithmetic for numbers, atan2, copysign, hypot and pow for floats, nextafter for
+    /// those of 16 bits and more, shifts for integers, and, or and xor for
     /// integers and bool. max and min of bool are or and and.
     pub const fn defined_for(self, dtype: DType) -> bool {
         match self {
@@ -105,6 +121,8 @@ impl BinaryFn {
             }
             BinaryFn::FloorDivide | BinaryFn::Rem | BinaryFn::Remainder => dtype.is_float() || dtype.is_integer(),
             BinaryFn::Atan2 | BinaryFn::Copysign | BinaryFn::Hypot | BinaryFn::Pow => dtype.is_float(),
+            BinaryFn::Nextafter => dtype.is_float() && !dtype.is_float8(),
+            BinaryFn::Shl | BinaryFn::Shr => dtype.is_integer(),
             BinaryFn::And | BinaryFn::Or | BinaryFn::Xor => !dtype.is_float(),
         }
     }
@@ -118,6 +136,7 @@ impl BinaryFn {
     pub fn eval(self, a: Scalar, b: Scalar, dtype: DType) -> Scalar {
         match (a, b) {
             (Scalar::I(a), Scalar::I(b)) => Scalar::I(self.eval_i64(a, b)).cast(dtype),
+            (a, b) if self == BinaryFn::Nextafter => Scalar::F(nextafter(a.as_f64(), b.as_f64(), dtype)),
             (a, b) => Scalar::F(self.eval_f64(a.as_f64(), b.as_f64())),
         }
     }
@@ -144,10 +163,13 @@ impl BinaryFn {
                 let rest = a.wrapping_rem(b);
                 if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
             }
+            BinaryFn::Shl if (0..64).contains(&b) => a << b,
+            BinaryFn::Shl => 0,
+            BinaryFn::Shr => a >> if (0..64).contains(&b) { b } else { 63 },
             BinaryFn::Sub => a.wrapping_sub(b),
             BinaryFn::Xor => a ^ b,
             // Not defined for integers.
-            BinaryFn::Atan2 | BinaryFn::Copysign | BinaryFn::Hypot | BinaryFn::Pow => a,
+            BinaryFn::Atan2 | BinaryFn::Copysign | BinaryFn::Hypot | BinaryFn::Nextafter | BinaryFn::Pow => a,
         }
     }
 
@@ -167,7 +189,9 @@ impl BinaryFn {
             BinaryFn::Remainder => remainder(a, b),
             BinaryFn::Sub => a - b,
             // Not defined for floats.
-            BinaryFn::And | BinaryFn::Or | BinaryFn::Xor => f64::NAN,
+            BinaryFn::And | BinaryFn::Or | BinaryFn::Shl | BinaryFn::Shr | BinaryFn::Xor => f64::NAN,
+            // By the dtype, in `eval`.
+            BinaryFn::Nextafter => f64::NAN,
         }
     }
 
@@ -193,6 +217,38 @@ impl BinaryFn {
             }
             _ => 0.0,
         }
+    }
+}
+
+/// The neighbour of a, rounded to `dtype`, towards b.
+fn nextafter(a: f64, b: f64, dtype: DType) -> f64 {
+    let a = Scalar::F(a).cast(dtype).as_f64();
+    if a.is_nan() || b.is_nan() {
+        return f64::NAN;
+    }
+    if a == b {
+        return b;
+    }
+    let is_up = b > a;
+    // Bits of a sign and a size, which order numbers of one sign.
+    let beside = |bits: u16| match (bits & 0x7fff == 0, (bits < 0x8000) == is_up) {
+        (true, _) => {
+            if is_up {
+                1
+            } else {
+                0x8001
+            }
+        }
+        (false, true) => bits + 1,
+        (false, false) => bits - 1,
+    };
+    match dtype {
+        DType::F16 => f16::from_bits(beside(f16::from_f64(a).to_bits())).to_f64(),
+        DType::BF16 => bf16::from_bits(beside(bf16::from_f64(a).to_bits())).to_f64(),
+        DType::F32 if is_up => f64::from((a as f32).next_up()),
+        DType::F32 => f64::from((a as f32).next_down()),
+        _ if is_up => a.next_up(),
+        _ => a.next_down(),
     }
 }
 
@@ -372,6 +428,41 @@ mod tests {
         assert_eq!(BinaryFn::FloorDivide.eval_f64(quotient * b, b), quotient);
         assert_eq!(BinaryFn::FloorDivide.eval_f64((quotient * b).next_down(), b), quotient - 1.0);
         assert_eq!(BinaryFn::Rem.eval_f64(1e300, 7.0), 1.0);
+    }
+
+    #[test]
+    fn shifts_beyond_the_width_leave_nothing_but_the_sign() {
+        for (dtype, width) in [(DType::I8, 8), (DType::U8, 8), (DType::I32, 32), (DType::U32, 32), (DType::I64, 64)] {
+            let of = |f: BinaryFn, a: i64, b: i64| f.eval(Scalar::I(a), Scalar::I(b), dtype).as_i64();
+            assert_eq!((of(BinaryFn::Shl, 5, 2), of(BinaryFn::Shr, 21, 2)), (20, 5));
+            for b in [width, 100] {
+                assert_eq!((of(BinaryFn::Shl, 5, b), of(BinaryFn::Shr, 5, b)), (0, 0), "{dtype} by {b}");
+            }
+            if dtype.is_signed() {
+                assert_eq!((of(BinaryFn::Shl, -1, width - 1), of(BinaryFn::Shr, -5, 1)), (-1 << (width - 1), -3));
+                assert_eq!(
+                    (of(BinaryFn::Shl, -5, -1), of(BinaryFn::Shr, -5, -1), of(BinaryFn::Shr, -5, width)),
+                    (0, -1, -1)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_are_those_of_the_dtype() {
+        let of = |a: f64, b: f64, dtype: DType| BinaryFn::Nextafter.eval(Scalar::F(a), Scalar::F(b), dtype).as_f64();
+        let infinity = f64::INFINITY;
+        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+            let (step, least) = (2.0 * dtype.unit_roundoff(), 2.0 * dtype.unit_roundoff() * dtype.min_normal());
+            assert_eq!([of(1.0, 2.0, dtype), of(1.0, -2.0, dtype)], [1.0 + step, 1.0 - step / 2.0], "{dtype}");
+            assert_eq!([of(0.0, 1.0, dtype), of(-0.0, -1.0, dtype)], [least, -least], "{dtype}");
+            assert_eq!(
+                [of(dtype.max_finite(), infinity, dtype), of(-infinity, 0.0, dtype)],
+                [infinity, -dtype.max_finite()]
+            );
+            assert!(of(least, 0.0, dtype).is_sign_positive() && of(0.0, -0.0, dtype).is_sign_negative());
+            assert!(of(f64::NAN, 0.0, dtype).is_nan() && of(0.0, f64::NAN, dtype).is_nan());
+        }
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub enum UnaryFn {
     Cos,
     /// Hyperbolic cosine.
     Cosh,
+    /// How many bits of an integer are set, of the width of its dtype.
+    CountOnes,
     /// Gauss error function.
     Erf,
     /// 1 - erf x, which keeps its digits where erf x is near 1.
@@ -48,6 +50,8 @@ pub enum UnaryFn {
     Floor,
     /// x/2 (1 + erf(x/sqrt 2)), the exact form (Hendrycks & Gimpel, arXiv 1606.08415).
     Gelu,
+    /// How many bits of an integer are zero from the highest of its dtype down; of 0 all.
+    LeadingZeros,
     /// ln |gamma(x)|; infinite at 0, at the negative whole numbers and at both infinities.
     Lgamma,
     /// Natural logarithm; NaN below 0, -inf at 0.
@@ -82,11 +86,13 @@ pub enum UnaryFn {
     Tan,
     /// Hyperbolic tangent.
     Tanh,
+    /// How many bits of an integer are zero from the lowest up; of 0 all of its dtype's.
+    TrailingZeros,
 }
 
 impl UnaryFn {
     /// Every function, alphabetically.
-    pub const ALL: [UnaryFn; 35] = [
+    pub const ALL: [UnaryFn; 38] = [
         UnaryFn::Abs,
         UnaryFn::Acos,
         UnaryFn::Acosh,
@@ -98,6 +104,7 @@ impl UnaryFn {
         UnaryFn::Ceil,
         UnaryFn::Cos,
         UnaryFn::Cosh,
+        UnaryFn::CountOnes,
         UnaryFn::Erf,
         UnaryFn::Erfc,
         UnaryFn::Erfinv,
@@ -105,6 +112,7 @@ impl UnaryFn {
         UnaryFn::Exp2,
         UnaryFn::Floor,
         UnaryFn::Gelu,
+        UnaryFn::LeadingZeros,
         UnaryFn::Lgamma,
         UnaryFn::Log,
         UnaryFn::Log2,
@@ -122,6 +130,7 @@ impl UnaryFn {
         UnaryFn::Sqrt,
         UnaryFn::Tan,
         UnaryFn::Tanh,
+        UnaryFn::TrailingZeros,
     ];
 
     /// Lower-case name, also the stem of its shader function.
@@ -138,6 +147,7 @@ impl UnaryFn {
             UnaryFn::Ceil => "ceil",
             UnaryFn::Cos => "cos",
             UnaryFn::Cosh => "cosh",
+            UnaryFn::CountOnes => "count_ones",
             UnaryFn::Erf => "erf",
             UnaryFn::Erfc => "erfc",
             UnaryFn::Erfinv => "erfinv",
@@ -145,6 +155,7 @@ impl UnaryFn {
             UnaryFn::Exp2 => "exp2",
             UnaryFn::Floor => "floor",
             UnaryFn::Gelu => "gelu",
+            UnaryFn::LeadingZeros => "leading_zeros",
             UnaryFn::Lgamma => "lgamma",
             UnaryFn::Log => "log",
             UnaryFn::Log2 => "log2",
@@ -162,17 +173,19 @@ impl UnaryFn {
             UnaryFn::Sqrt => "sqrt",
             UnaryFn::Tan => "tan",
             UnaryFn::Tanh => "tanh",
+            UnaryFn::TrailingZeros => "trailing_zeros",
         }
     }
 
-    /// Whether the function exists for `dtype`: all but `not` for floats; abs, neg, relu, sign and not for integers
-    /// (neg only for signed ones); not for bool.
+    /// Whether the function exists for `dtype`: all but those of bits for floats; abs, neg, relu, sign, not and counts of bits for
+    /// integers (neg only for signed ones); not for bool.
     ///
     /// ceil, floor and round would change nothing in an integer: a program that rounds one has most often the wrong dtype,
     /// and is told. The others have no integer results, so how they round is for a cast to say.
     pub const fn defined_for(self, dtype: DType) -> bool {
         match self {
             UnaryFn::Not => !dtype.is_float(),
+            UnaryFn::CountOnes | UnaryFn::LeadingZeros | UnaryFn::TrailingZeros => dtype.is_integer(),
             UnaryFn::Abs | UnaryFn::Relu | UnaryFn::Sign => dtype.is_float() || dtype.is_integer(),
             UnaryFn::Neg => dtype.is_signed(),
             _ => dtype.is_float(),
@@ -208,6 +221,9 @@ impl UnaryFn {
                 UnaryFn::Neg => x.wrapping_neg(),
                 UnaryFn::Relu => x.max(0),
                 UnaryFn::Sign => x.signum(),
+                UnaryFn::CountOnes => bits_of(x, dtype).count_ones().into(),
+                UnaryFn::LeadingZeros => (bits_of(x, dtype).leading_zeros() - (64 - width(dtype))).into(),
+                UnaryFn::TrailingZeros => bits_of(x, dtype).trailing_zeros().min(width(dtype)).into(),
                 UnaryFn::Not if dtype == DType::Bool => i64::from(x == 0),
                 UnaryFn::Not => !x,
                 _ => x,
@@ -245,7 +261,8 @@ impl UnaryFn {
             UnaryFn::Log => x.ln(),
             UnaryFn::Log2 => x.log2(),
             UnaryFn::Neg => -x,
-            UnaryFn::Not => x,
+            // Of integers alone.
+            UnaryFn::CountOnes | UnaryFn::LeadingZeros | UnaryFn::Not | UnaryFn::TrailingZeros => x,
             UnaryFn::Reciprocal => 1.0 / x,
             UnaryFn::Relu => {
                 if x < 0.0 {
@@ -284,11 +301,14 @@ impl UnaryFn {
         let ulps = match self {
             UnaryFn::Abs
             | UnaryFn::Ceil
+            | UnaryFn::CountOnes
             | UnaryFn::Floor
+            | UnaryFn::LeadingZeros
             | UnaryFn::Neg
             | UnaryFn::Not
             | UnaryFn::Round
-            | UnaryFn::Sign => return 0.0,
+            | UnaryFn::Sign
+            | UnaryFn::TrailingZeros => return 0.0,
             // The sign of relu(-0) is free: both max(x, 0) and a comparison are in use.
             UnaryFn::Relu => return if x == 0.0 { f64::MIN_POSITIVE } else { 0.0 },
             UnaryFn::Reciprocal | UnaryFn::Sqrt => 2.5,
@@ -331,6 +351,16 @@ impl UnaryFn {
         };
         ulps * ulp * y.abs() + tail
     }
+}
+
+/// Bits of an integer `dtype`.
+fn width(dtype: DType) -> u32 {
+    8 * dtype.size_bytes() as u32
+}
+
+/// The bits of an integer of `dtype`, without those of its sign above.
+fn bits_of(x: i64, dtype: DType) -> u64 {
+    x as u64 & (u64::MAX >> (64 - width(dtype)))
 }
 
 /// By a start within 2^-20 ([`erfinv_start`]) and one step of Halley's on erf(y) - x, or near 1 on erfc(y) - (1 - x), which is exact.
@@ -434,6 +464,20 @@ mod tests {
         assert_eq!(UnaryFn::Neg.eval(Scalar::I(i32::MIN.into()), DType::I32), Scalar::I(i32::MIN.into()));
         assert_eq!(UnaryFn::Not.eval(Scalar::I(5), DType::U8), Scalar::I(250));
         assert_eq!(UnaryFn::Not.eval(Scalar::I(1), DType::Bool), Scalar::I(0));
+    }
+
+    #[test]
+    fn bits_are_counted_within_the_dtype() {
+        let counts = [UnaryFn::CountOnes, UnaryFn::LeadingZeros, UnaryFn::TrailingZeros];
+        for (dtype, bits) in [(DType::I8, 8), (DType::U8, 8), (DType::I32, 32), (DType::U32, 32), (DType::I64, 64)] {
+            let of = |x: i64| counts.map(|f| f.eval(Scalar::I(x), dtype).as_i64());
+            assert_eq!(of(0), [0, bits, bits]);
+            assert_eq!(of(12), [2, bits - 4, 2]);
+            if dtype.is_signed() {
+                assert_eq!(of(-1), [bits, 0, 0]);
+                assert_eq!(of(-4), [bits - 2, 0, 2]);
+            }
+        }
     }
 
     #[test]

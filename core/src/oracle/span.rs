@@ -108,8 +108,9 @@ impl Span {
         };
         let (Some(a), Some(b)) = (self.hull(), other.hull()) else { return Span::any(value) };
         let compute = dtype.compute();
-        // These jump wherever the quotient is a whole number.
-        if matches!(f, BinaryFn::FloorDivide | BinaryFn::Rem | BinaryFn::Remainder) && !both_exact {
+        // These jump: wherever the quotient is a whole number, and from number to number.
+        let jumps = matches!(f, BinaryFn::FloorDivide | BinaryFn::Nextafter | BinaryFn::Rem | BinaryFn::Remainder);
+        if jumps && !both_exact {
             return Span::any(value);
         }
         if both_exact {

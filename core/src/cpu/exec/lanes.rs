@@ -89,8 +89,11 @@ impl Lanes {
     }
 }
 
-/// `y = f(x)` for the first `len` values.
-pub(super) fn unary(f: UnaryFn, x: &Lanes, y: &mut Lanes, len: usize) {
+/// `y = f(x)` for the first `len` values of a step of `dtype`.
+pub(super) fn unary(f: UnaryFn, dtype: DType, x: &Lanes, y: &mut Lanes, len: usize) {
+    if matches!(f, UnaryFn::CountOnes | UnaryFn::LeadingZeros | UnaryFn::TrailingZeros) {
+        return count_bits(f, dtype, x, y, len);
+    }
     match (x, y) {
         (Lanes::F32(x), Lanes::F32(y)) => unary_f32(f, &x[..len], &mut y[..len]),
         (Lanes::F64(x), Lanes::F64(y)) => unary_f64(f, &x[..len], &mut y[..len]),
@@ -114,6 +117,23 @@ pub(super) fn unary(f: UnaryFn, x: &Lanes, y: &mut Lanes, len: usize) {
             _ => simd::map1(|x: i64| !x, &x[..len], &mut y[..len]),
         },
         (Lanes::Bool(x), Lanes::Bool(y)) => simd::map1(|x: u8| x ^ 1, &x[..len], &mut y[..len]),
+        _ => {}
+    }
+}
+
+/// [`unary`] of a function of the bits of `dtype`, which are the lowest of those that are computed with.
+fn count_bits(f: UnaryFn, dtype: DType, x: &Lanes, y: &mut Lanes, len: usize) {
+    let width = 8 * dtype.size_bytes() as u32;
+    let mask = u64::MAX >> (64 - width);
+    let count = move |x: u64| match f {
+        UnaryFn::CountOnes => (x & mask).count_ones(),
+        UnaryFn::LeadingZeros => (x & mask).leading_zeros() - (64 - width),
+        _ => x.trailing_zeros().min(width),
+    };
+    match (x, y) {
+        (Lanes::I32(x), Lanes::I32(y)) => simd::map1(|x: i32| count(x as u64) as i32, &x[..len], &mut y[..len]),
+        (Lanes::U32(x), Lanes::U32(y)) => simd::map1(|x: u32| count(x.into()), &x[..len], &mut y[..len]),
+        (Lanes::I64(x), Lanes::I64(y)) => simd::map1(|x: i64| count(x as u64).into(), &x[..len], &mut y[..len]),
         _ => {}
     }
 }
@@ -144,7 +164,8 @@ pub(super) fn unary_f32(f: UnaryFn, x: &[f32], y: &mut [f32]) {
         UnaryFn::Log => simd::map1(vmath::Log, x, y),
         UnaryFn::Log2 => simd::map1(vmath::Log2, x, y),
         UnaryFn::Neg => simd::map1(vmath::Neg, x, y),
-        UnaryFn::Not => simd::map1(|x: f32| x, x, y),
+        // Of integers alone.
+        UnaryFn::CountOnes | UnaryFn::LeadingZeros | UnaryFn::Not | UnaryFn::TrailingZeros => y.copy_from_slice(x),
         UnaryFn::Reciprocal => simd::map1(vmath::Reciprocal, x, y),
         UnaryFn::Relu => simd::map1(vmath::Relu, x, y),
         UnaryFn::Round => simd::map1(vmath::Round, x, y),
@@ -167,9 +188,14 @@ fn unary_f64(f: UnaryFn, x: &[f64], y: &mut [f64]) {
     }
 }
 
-/// `y = f(a, b)` for the first `len` values.
-pub(super) fn binary(f: BinaryFn, a: &Lanes, b: &Lanes, y: &mut Lanes, len: usize) {
+/// `y = f(a, b)` for the first `len` values of a step of `dtype`.
+pub(super) fn binary(f: BinaryFn, dtype: DType, a: &Lanes, b: &Lanes, y: &mut Lanes, len: usize) {
     match (a, b, y) {
+        (Lanes::F32(a), Lanes::F32(b), Lanes::F32(y)) if f == BinaryFn::Nextafter => {
+            let wide = |x: f32| Scalar::F(f64::from(x));
+            let next = |a: f32, b: f32| f.eval(wide(a), wide(b), dtype).as_f64() as f32;
+            simd::map2(next, &a[..len], &b[..len], &mut y[..len]);
+        }
         (Lanes::F32(a), Lanes::F32(b), Lanes::F32(y)) => binary_f32(f, &a[..len], &b[..len], &mut y[..len]),
         (Lanes::F64(a), Lanes::F64(b), Lanes::F64(y)) => {
             let (a, b, y) = (&a[..len], &b[..len], &mut y[..len]);
@@ -184,7 +210,7 @@ pub(super) fn binary(f: BinaryFn, a: &Lanes, b: &Lanes, y: &mut Lanes, len: usiz
                 BinaryFn::Copysign => simd::map2(f64::copysign, a, b, y),
                 BinaryFn::Hypot => simd::map2(f64::hypot, a, b, y),
                 BinaryFn::Rem => simd::map2(|a: f64, b: f64| a % b, a, b, y),
-                BinaryFn::FloorDivide | BinaryFn::Remainder => {
+                BinaryFn::FloorDivide | BinaryFn::Nextafter | BinaryFn::Remainder => {
                     simd::map2(|a: f64, b: f64| f.eval(Scalar::F(a), Scalar::F(b), DType::F64).as_f64(), a, b, y);
                 }
                 _ => simd::map2(f64::powf, a, b, y),
@@ -218,10 +244,10 @@ pub(super) fn binary_f32(f: BinaryFn, a: &[f32], b: &[f32], y: &mut [f32]) {
         BinaryFn::Copysign => simd::map2(f32::copysign, a, b, y),
         BinaryFn::Hypot => simd::map2(vmath::hypot, a, b, y),
         BinaryFn::Rem => simd::map2(|a: f32, b: f32| a % b, a, b, y),
-        // In f64, which holds the exact quotient wherever f32 does, one value at a time.
-        BinaryFn::FloorDivide | BinaryFn::Remainder => {
+        // In f64, which holds the exact quotient wherever f32 does, one value at a time; the neighbour is f32's.
+        BinaryFn::FloorDivide | BinaryFn::Nextafter | BinaryFn::Remainder => {
             let wide = |x: f32| Scalar::F(f64::from(x));
-            simd::map2(|a: f32, b: f32| f.eval(wide(a), wide(b), DType::F64).as_f64() as f32, a, b, y);
+            simd::map2(|a: f32, b: f32| f.eval(wide(a), wide(b), DType::F32).as_f64() as f32, a, b, y);
         }
         _ => simd::map2(f32::powf, a, b, y),
     }
@@ -240,6 +266,10 @@ trait Integer:
     fn floor_divide(self, b: Self) -> Self;
     /// With the sign of b; 0 for b = 0.
     fn modulo(self, b: Self) -> Self;
+    /// Bits moved up; 0 where b is no place of one.
+    fn shift_up(self, b: Self) -> Self;
+    /// Bits moved down; nothing but the sign where b is no place of one.
+    fn shift_down(self, b: Self) -> Self;
 }
 
 macro_rules! integers {
@@ -270,6 +300,17 @@ macro_rules! integers {
                 let beyond = rest != 0 && (rest < 0) != (b < 0);
                 if beyond { rest + b } else { rest }
             }
+            #[inline(always)]
+            fn shift_up(self, b: $t) -> $t {
+                // Negative places are large ones.
+                if (b as u64) < u64::from($t::BITS) { self << b } else { 0 }
+            }
+            #[inline(always)]
+            fn shift_down(self, b: $t) -> $t {
+                let last = $t::BITS - 1;
+                // In two steps, so that none is of the whole width.
+                if (b as u64) <= u64::from(last) { self >> b } else { (self >> last) >> 1 }
+            }
         }
     )*};
 }
@@ -284,13 +325,14 @@ fn binary_int<T: Integer>(f: BinaryFn, a: &[T], b: &[T], y: &mut [T]) {
         BinaryFn::FloorDivide => simd::map2(T::floor_divide, a, b, y),
         BinaryFn::Rem => simd::map2(T::remainder, a, b, y),
         BinaryFn::Remainder => simd::map2(T::modulo, a, b, y),
+        BinaryFn::Shl => simd::map2(T::shift_up, a, b, y),
+        BinaryFn::Shr => simd::map2(T::shift_down, a, b, y),
         BinaryFn::Max => simd::map2(T::maximum, a, b, y),
         BinaryFn::Min => simd::map2(T::minimum, a, b, y),
         BinaryFn::And => simd::map2(|a: T, b: T| a & b, a, b, y),
         BinaryFn::Or => simd::map2(|a: T, b: T| a | b, a, b, y),
-        BinaryFn::Xor | BinaryFn::Atan2 | BinaryFn::Copysign | BinaryFn::Hypot | BinaryFn::Pow => {
-            simd::map2(|a: T, b: T| a ^ b, a, b, y)
-        }
+        // The others are of floats.
+        _ => simd::map2(|a: T, b: T| a ^ b, a, b, y),
     }
 }
 

@@ -85,7 +85,18 @@ pub fn erfinv<M: MulAdd>(x: f32) -> f32 {
     ];
     let centre = polynomial::<M, 10>(w - 2.5, c);
     // in sqrt(w) - 3 on [sqrt 5, 4.01], error 2^-27.3
-    let c = [2.8329768, 1.00167507, 0.00944565493, -0.00763917496, 0.00568347859, -0.00358818031, 0.00149493317, -7.43256253e-05, -0.00031790119, 0.000127444827];
+    let c = [
+        2.8329768,
+        1.00167507,
+        0.00944565493,
+        -0.00763917496,
+        0.00568347859,
+        -0.00358818031,
+        0.00149493317,
+        -7.43256253e-05,
+        -0.00031790119,
+        0.000127444827,
+    ];
     let tail = polynomial::<M, 10>(w.sqrt() - 3.0, c);
     let y = x * if w < 5.0 { centre } else { tail };
     let end = if a == 1.0 { f32::INFINITY.copysign(x) } else { f32::NAN };
@@ -141,7 +152,11 @@ mod tests {
         let (inf, nan) = (f32::INFINITY, f32::NAN);
         check_special("erf", Erf, &[(0.0, 0.0), (-0.0, -0.0), (inf, 1.0), (-inf, -1.0), (nan, nan)]);
         check_special("erfc", Erfc, &[(-inf, 2.0), (inf, 0.0), (nan, nan), (-5.0, 2.0), (11.0, 0.0)]);
-        check_special("erfinv", Erfinv, &[(0.0, 0.0), (-0.0, -0.0), (1.0, inf), (-1.0, -inf), (1.000_000_1, nan), (nan, nan), (inf, nan)]);
+        check_special(
+            "erfinv",
+            Erfinv,
+            &[(0.0, 0.0), (-0.0, -0.0), (1.0, inf), (-1.0, -inf), (1.000_000_1, nan), (nan, nan), (inf, nan)],
+        );
         check_special(
             "gelu",
             Gelu,
