@@ -198,9 +198,22 @@ macro_rules! unary_methods {
         )*}
     };
 }
-unary_methods!(abs => Abs, ceil => Ceil, cos => Cos, erf => Erf, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
-    log => Log, log2 => Log2, reciprocal => Reciprocal, relu => Relu, round => Round, rsqrt => Rsqrt,
-    sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin, sqrt => Sqrt, tanh => Tanh);
+unary_methods!(abs => Abs, acos => Acos, acosh => Acosh, asin => Asin, asinh => Asinh, atan => Atan, atanh => Atanh,
+    cbrt => Cbrt, ceil => Ceil, cos => Cos, cosh => Cosh, count_ones => CountOnes, erf => Erf, erfc => Erfc, erfinv => Erfinv, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
+    leading_zeros => LeadingZeros, lgamma => Lgamma, log => Log, log2 => Log2, reciprocal => Reciprocal, relu => Relu, round => Round, rsqrt => Rsqrt,
+    sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin, sinh => Sinh, sqrt => Sqrt, tan => Tan, tanh => Tanh, trailing_zeros => TrailingZeros);
+
+macro_rules! binary_methods {
+    ($($name:ident => $variant:ident),* $(,)?) => {
+        impl Expr {$(
+            #[doc = concat!("[`BinaryFn::", stringify!($variant), "`] of this and `rhs`.")]
+            pub fn $name(&self, rhs: impl Into<Expr>) -> Expr {
+                self.binary(BinaryFn::$variant, rhs)
+            }
+        )*}
+    };
+}
+binary_methods!(atan2 => Atan2, copysign => Copysign, floor_divide => FloorDivide, fmod => Rem, hypot => Hypot, nextafter => Nextafter, remainder => Remainder);
 
 macro_rules! operators {
     ($($trait:ident::$method:ident => $variant:ident),*) => {$(
@@ -214,13 +227,21 @@ macro_rules! operators {
     )*};
 }
 operators!(Add::add => Add, Sub::sub => Sub, Mul::mul => Mul, Div::div => Div, Rem::rem => Rem,
-    BitAnd::bitand => And, BitOr::bitor => Or, BitXor::bitxor => Xor);
+    BitAnd::bitand => And, BitOr::bitor => Or, BitXor::bitxor => Xor, Shl::shl => Shl, Shr::shr => Shr);
 
 impl ops::Neg for Expr {
     type Output = Expr;
 
     fn neg(self) -> Expr {
         self.unary(UnaryFn::Neg)
+    }
+}
+
+impl ops::Not for Expr {
+    type Output = Expr;
+
+    fn not(self) -> Expr {
+        self.unary(UnaryFn::Not)
     }
 }
 

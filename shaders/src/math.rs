@@ -1,5 +1,5 @@
-//! Functions of one and two values as WGSL expressions, and the functions of `wgsl/math*.wgsl` and `wgsl/arith.wgsl`
-//! that they name.
+//! Functions of one and two values as WGSL expressions, and the functions of `wgsl/arith.wgsl`, `math*.wgsl`, `inverse*.wgsl`,
+//! `gamma*.wgsl` and `remainder.wgsl` that they name.
 //!
 //! [`unary`], [`binary`], [`compare`] and [`cast`] give the text of one step of an expression. [`library`] gives the
 //! text of every library function that a kernel's text names, directly or through others, and nothing else: a kernel
@@ -15,13 +15,23 @@ use polywarp_core::{BinaryFn, CompareFn, DType, Result, UnaryFn};
 use crate::Caps;
 use crate::element::compute_type;
 
-const FILES: [&str; 3] =
-    [include_str!("../wgsl/arith.wgsl"), include_str!("../wgsl/math.wgsl"), include_str!("../wgsl/math_f64.wgsl")];
+const FILES: [&str; 8] = [
+    include_str!("../wgsl/arith.wgsl"),
+    include_str!("../wgsl/math.wgsl"),
+    include_str!("../wgsl/math_f64.wgsl"),
+    include_str!("../wgsl/remainder.wgsl"),
+    include_str!("../wgsl/inverse.wgsl"),
+    include_str!("../wgsl/inverse_f64.wgsl"),
+    include_str!("../wgsl/gamma.wgsl"),
+    include_str!("../wgsl/gamma_f64.wgsl"),
+];
 
 /// `f` of `x`, an expression of the compute type of `dtype`.
 pub(crate) fn unary(f: UnaryFn, dtype: DType, x: &str) -> String {
     let t = compute_type(dtype);
+    let counted = matches!(f, UnaryFn::CountOnes | UnaryFn::LeadingZeros | UnaryFn::TrailingZeros);
     let plain = match (f, t) {
+        (_, "i32" | "u32") if counted => count_bits(f, dtype, x),
         (_, "f32") => format!("{}_f32({x})", f.name()),
         (UnaryFn::Neg, _) => format!("-({x})"),
         (UnaryFn::Not, "bool") => format!("!({x})"),
@@ -35,6 +45,20 @@ pub(crate) fn unary(f: UnaryFn, dtype: DType, x: &str) -> String {
         _ => format!("{}_{t}({x})", f.name()),
     };
     wrap(dtype, plain)
+}
+
+/// A function of the bits of an integer of at most 32, which are the lowest of those that are computed with.
+fn count_bits(f: UnaryFn, dtype: DType, x: &str) -> String {
+    let bits = if dtype == DType::I8 { format!("(bitcast<u32>({x}) & 0xffu)") } else { format!("bitcast<u32>({x})") };
+    let is_byte = dtype.size_bytes() == 1;
+    let count = match f {
+        UnaryFn::CountOnes => format!("countOneBits({bits})"),
+        UnaryFn::LeadingZeros if is_byte => format!("(countLeadingZeros({bits}) - 24u)"),
+        UnaryFn::LeadingZeros => format!("countLeadingZeros({bits})"),
+        _ if is_byte => format!("trailing_zeros_u32({bits} | 0x100u)"),
+        _ => format!("trailing_zeros_u32({bits})"),
+    };
+    format!("{}({count})", compute_type(dtype))
 }
 
 /// Whether these kernels can compute `f` in `dtype`.
@@ -70,8 +94,11 @@ pub(crate) fn binary(f: BinaryFn, dtype: DType, a: &str, b: &str) -> String {
         (BinaryFn::Mul, _) => infix("*"),
         (BinaryFn::And, _) => infix("&"),
         (BinaryFn::Or, _) => infix("|"),
+        (BinaryFn::Nextafter, "f32") if dtype != DType::F32 => format!("nextafter_{dtype}(round_{dtype}({a}), {b})"),
         (BinaryFn::Xor, "bool") => infix("!="),
         (BinaryFn::Xor, _) => infix("^"),
+        (BinaryFn::FloorDivide, "u32") => format!("div_u32({a}, {b})"),
+        (BinaryFn::Remainder, "u32") => format!("rem_u32({a}, {b})"),
         (BinaryFn::Max | BinaryFn::Min, "i32" | "u32") => format!("{}({a}, {b})", f.name()),
         _ => format!("{}_{t}({a}, {b})", f.name()),
     };

@@ -18,7 +18,7 @@ fn function_names_are_unique() {
 #[test]
 fn every_function_validates_with_what_it_names() {
     for name in names() {
-        let wide = ["f64", "i64", "odd"].iter().any(|t| name.contains(t));
+        let wide = ["f64", "i64", "u64", "odd"].iter().any(|t| name.contains(t));
         let caps = if wide { full_caps() } else { Caps::webgpu_defaults("test") };
         let text = library(name);
         if let Err(message) = validate(&text, &caps) {

@@ -252,3 +252,92 @@ fn max_i64(a: i64, b: i64) -> i64 {
 fn min_i64(a: i64, b: i64) -> i64 {
     return select(b, a, a < b);
 }
+
+// The neighbour of a towards b among the numbers whose bits are multiples of `unit`, of one sign in order of their bits.
+fn beside_f32(a: f32, b: f32, unit: u32) -> f32 {
+    let bits = bitcast<u32>(a);
+    let up = order_f32(b) > order_f32(a);
+    let first = select(0x80000000u, 0u, up) | unit;
+    let next = select(select(bits - unit, bits + unit, (bits < 0x80000000u) == up), first, (bits & 0x7fffffffu) == 0u);
+    let beside = select(bitcast<f32>(next), b, order_f32(a) == order_f32(b));
+    return select(nan_f32(a), beside, comparable_f32(a, b));
+}
+
+fn nextafter_f32(a: f32, b: f32) -> f32 {
+    return beside_f32(a, b, 1u);
+}
+
+fn nextafter_bf16(a: f32, b: f32) -> f32 {
+    return beside_f32(a, b, 0x10000u);
+}
+
+// Numbers of f16 are 2^-24 apart up to 2^-14, and end at 65504, which infinity follows.
+fn nextafter_f16(a: f32, b: f32) -> f32 {
+    let bits = bitcast<u32>(a);
+    let size = bits & 0x7fffffffu;
+    let up = order_f32(b) > order_f32(a);
+    let negative = select(bits >= 0x80000000u, !up, size == 0u);
+    let away = negative != up;
+    let small = (size < 0x38800000u) | ((size == 0x38800000u) & !away);
+    let near = bitcast<u32>(bitcast<f32>(size) + select(-0x1p-24f, 0x1p-24f, away));
+    var next = select(select(size - 0x2000u, size + 0x2000u, away), near, small);
+    next = select(select(next, 0x7f800000u, next == 0x47800000u), 0x477fe000u, size == 0x7f800000u);
+    let beside = bitcast<f32>(next | select(0u, 0x80000000u, negative));
+    return select(nan_f32(a), select(beside, b, order_f32(a) == order_f32(b)), comparable_f32(a, b));
+}
+
+fn nextafter_f64(a: f64, b: f64) -> f64 {
+    let a_bits = bitcast<u64>(a);
+    if !(a == a) { return a; }
+    if !(b == b) || a == b { return b; }
+    let up = b > a;
+    if a == 0.0lf { return bitcast<f64>(select(0x8000000000000001lu, 1lu, up)); }
+    return bitcast<f64>(select(a_bits - 1lu, a_bits + 1lu, ((a_bits >> 63u) == 0lu) == up));
+}
+
+// By the bits below the lowest that is set; 32 of 0.
+fn trailing_zeros_u32(x: u32) -> u32 {
+    return countOneBits((x - 1u) & ~x);
+}
+
+fn count_ones_i64(x: i64) -> i64 {
+    let bits = u64(x);
+    return i64(i32(countOneBits(u32(bits >> 32u)) + countOneBits(u32(bits & 0xfffffffflu))));
+}
+
+fn leading_zeros_i64(x: i64) -> i64 {
+    return i64(i32(leading_zeros_u64(u64(x))));
+}
+
+fn trailing_zeros_i64(x: i64) -> i64 {
+    let low = u32(u64(x) & 0xfffffffflu);
+    return i64(i32(select(trailing_zeros_u32(low), 32u + trailing_zeros_u32(u32(u64(x) >> 32u)), low == 0u)));
+}
+
+// Places that no bit has, negative ones among them, leave nothing but the sign.
+fn shl_i32(a: i32, b: i32) -> i32 {
+    let count = bitcast<u32>(b);
+    return select(a << min(count, 31u), 0, count > 31u);
+}
+
+fn shr_i32(a: i32, b: i32) -> i32 {
+    return a >> min(bitcast<u32>(b), 31u);
+}
+
+fn shl_u32(a: u32, b: u32) -> u32 {
+    return select(a << min(b, 31u), 0u, b > 31u);
+}
+
+fn shr_u32(a: u32, b: u32) -> u32 {
+    return select(a >> min(b, 31u), 0u, b > 31u);
+}
+
+fn shl_i64(a: i64, b: i64) -> i64 {
+    if b < 0li || b > 63li { return 0li; }
+    return a << u32(b);
+}
+
+fn shr_i64(a: i64, b: i64) -> i64 {
+    if b < 0li || b > 63li { return a >> 63u; }
+    return a >> u32(b);
+}

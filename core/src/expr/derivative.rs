@@ -2,7 +2,7 @@
 //!
 //! Steps in floats of 8 and 16 bits are differentiated as they are computed, in f32. Where a function has a kink the value is
 //! PyTorch's: relu and abs have 0 at 0, the larger and the smaller of two equal tensors get half each, one of a number beside a
-//! tensor passes the whole gradient where both are equal, rounding and sign have 0 everywhere. As there, a branch that `where` does not
+//! tensor passes the whole gradient where both are equal, rounding, quotients rounded down and sign have 0 everywhere. As there, a branch that `where` does not
 //! take gets a gradient of 0, which an infinite derivative makes NaN: keep its operand away from poles before.
 
 use super::{Expr, Program, Step};
@@ -97,8 +97,8 @@ impl Program {
 
 /// Whether the derivative of `f` is best said by its result.
 fn by_result(f: UnaryFn) -> bool {
-    use UnaryFn::{Exp, Exp2, Reciprocal, Rsqrt, Sigmoid, Sqrt, Tanh};
-    matches!(f, Exp | Exp2 | Reciprocal | Rsqrt | Sigmoid | Sqrt | Tanh)
+    use UnaryFn::{Cbrt, Erfinv, Exp, Exp2, Reciprocal, Rsqrt, Sigmoid, Sqrt, Tan, Tanh};
+    matches!(f, Cbrt | Erfinv | Exp | Exp2 | Reciprocal | Rsqrt | Sigmoid | Sqrt | Tan | Tanh)
 }
 
 fn add(sum: &mut Option<Expr>, term: Expr) {
@@ -119,9 +119,20 @@ fn unary(f: UnaryFn, dy: Expr, x: Expr, y: Expr) -> Result<Option<Expr>> {
     const DENSITY: f64 = 0.398_942_280_401_432_7;
     Ok(Some(match f {
         UnaryFn::Abs => dy * x.sign(),
+        // 1 - x^2 and x^2 - 1 as products, which keep their digits near 1; roots before products, which do not overflow.
+        UnaryFn::Acos => -(dy * ((-x.clone() + 1.0) * (x + 1.0)).rsqrt()),
+        UnaryFn::Acosh => dy / ((x.clone() - 1.0).sqrt() * (x + 1.0).sqrt()),
+        UnaryFn::Asin => dy * ((-x.clone() + 1.0) * (x + 1.0)).rsqrt(),
+        UnaryFn::Asinh => dy / x.hypot(1.0),
+        UnaryFn::Atan => dy / (x.clone() * x + 1.0),
+        UnaryFn::Atanh => dy / ((-x.clone() + 1.0) * (x + 1.0)),
+        UnaryFn::Cbrt => dy / (y.clone() * y * 3.0),
         UnaryFn::Ceil | UnaryFn::Floor | UnaryFn::Round | UnaryFn::Sign => return Ok(None),
         UnaryFn::Cos => -(dy * x.sin()),
+        UnaryFn::Cosh => dy * x.sinh(),
         UnaryFn::Erf => dy * (-(x.clone() * x)).exp() * FRAC_2_SQRT_PI,
+        UnaryFn::Erfc => -(dy * (-(x.clone() * x)).exp() * FRAC_2_SQRT_PI),
+        UnaryFn::Erfinv => dy * (y.clone() * y).exp() * (1.0 / FRAC_2_SQRT_PI),
         UnaryFn::Exp => dy * y,
         UnaryFn::Exp2 => dy * y * LN_2,
         // The density and the distribution of the normal law.
@@ -130,11 +141,13 @@ fn unary(f: UnaryFn, dy: Expr, x: Expr, y: Expr) -> Result<Option<Expr>> {
             let density = (x.clone() * &x * -0.5).exp() * DENSITY;
             dy * (below + x * density)
         }
+        UnaryFn::Lgamma => dy * x.digamma(),
         UnaryFn::Log => dy / x,
         UnaryFn::Log2 => dy / (x * LN_2),
         UnaryFn::Neg => -dy,
-        UnaryFn::Not => {
-            return Err(Error::InvalidArgument { what: "gradient", reason: "not has no derivative".to_owned() });
+        UnaryFn::CountOnes | UnaryFn::LeadingZeros | UnaryFn::Not | UnaryFn::TrailingZeros => {
+            let reason = format!("{} has no derivative", f.name());
+            return Err(Error::InvalidArgument { what: "gradient", reason });
         }
         UnaryFn::Reciprocal => -(dy * y.clone() * y),
         UnaryFn::Relu => x.compare(CompareFn::Gt, 0.0).select(dy, 0.0),
@@ -145,7 +158,9 @@ fn unary(f: UnaryFn, dy: Expr, x: Expr, y: Expr) -> Result<Option<Expr>> {
             dy * (s.clone() + x * &s * (-s + 1.0))
         }
         UnaryFn::Sin => dy * x.cos(),
+        UnaryFn::Sinh => dy * x.cosh(),
         UnaryFn::Sqrt => dy / (y * 2.0),
+        UnaryFn::Tan => dy * (y.clone() * y + 1.0),
         UnaryFn::Tanh => dy * (-(y.clone() * y) + 1.0),
     }))
 }
@@ -154,9 +169,23 @@ fn unary(f: UnaryFn, dy: Expr, x: Expr, y: Expr) -> Result<Option<Expr>> {
 fn binary(f: BinaryFn, dy: Expr, [a, b]: [Expr; 2], y: Expr, numbers: [bool; 2]) -> Result<[Option<Expr>; 2]> {
     Ok(match f {
         BinaryFn::Add => [Some(dy.clone()), Some(dy)],
+        // x / (x^2 + y^2) and -y / (x^2 + y^2), by the distance, which does not overflow.
+        BinaryFn::Atan2 => {
+            let distance = a.hypot(&b);
+            let share = dy / &distance;
+            [Some(share.clone() * (b / &distance)), Some(-(share * (a / distance)))]
+        }
+        // The sign that it got, relative to the one it had; nothing depends on the size of b.
+        BinaryFn::Copysign => [Some(dy * a.sign() * y.sign()), None],
         BinaryFn::Sub => [Some(dy.clone()), Some(-dy)],
         BinaryFn::Mul => [Some(dy.clone() * b), Some(dy * a)],
         BinaryFn::Div => [Some(dy.clone() / &b), Some(-(dy * y) / b)],
+        BinaryFn::FloorDivide => [None, None],
+        BinaryFn::Hypot => {
+            // At 0, where there is a corner, 0 of both.
+            let share = y.compare(CompareFn::Eq, 0.0).select(0.0, dy / y);
+            [Some(share.clone() * a), Some(share * b)]
+        }
         BinaryFn::Max | BinaryFn::Min => {
             let wins = if f == BinaryFn::Max { CompareFn::Gt } else { CompareFn::Lt };
             let share = if numbers.contains(&true) { dy.clone() } else { dy.clone() * 0.5 };
@@ -174,7 +203,9 @@ fn binary(f: BinaryFn, dy: Expr, [a, b]: [Expr; 2], y: Expr, numbers: [bool; 2])
             let by_exponent = flat.select(0.0, dy * y * a.log());
             [Some(by_base), (!numbers[1]).then_some(by_exponent)]
         }
-        BinaryFn::And | BinaryFn::Or | BinaryFn::Rem | BinaryFn::Xor => {
+        BinaryFn::Rem => [Some(dy.clone()), Some(-(dy * (a / b).trunc()))],
+        BinaryFn::Remainder => [Some(dy.clone()), Some(-(dy * a.floor_divide(b)))],
+        BinaryFn::And | BinaryFn::Nextafter | BinaryFn::Or | BinaryFn::Shl | BinaryFn::Shr | BinaryFn::Xor => {
             let reason = format!("{} has no derivative", f.name());
             return Err(Error::InvalidArgument { what: "gradient", reason });
         }

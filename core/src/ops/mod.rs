@@ -155,7 +155,7 @@ registry! {
     "argreduce" argreduce "position of the maximum or minimum over axes",
     "attention" attention "softmax of the products of queries and keys, times values, of heads, with masks and dropout; and its gradient",
     "batch_norm" batch_norm "channels less their mean over their deviation, over all other axes, with factors and addends",
-    "binary" binary "add, sub, mul, div, rem, pow, max, min, and, or, xor, broadcast",
+    "binary" binary "functions of two operands, broadcast",
     "bincount" bincount "how often each whole number occurs",
     "cast" cast "conversion between dtypes",
     "cat" cat "tensors one behind the other along an axis (concatenation, stacks)",

@@ -14,12 +14,34 @@ use crate::{DType, Scalar};
 pub enum UnaryFn {
     /// Absolute value. Integers wrap: |i32::MIN| = i32::MIN.
     Abs,
+    /// Arc cosine, 0 to pi; NaN beyond -1 and 1.
+    Acos,
+    /// Inverse hyperbolic cosine; NaN below 1.
+    Acosh,
+    /// Arc sine, -pi/2 to pi/2; NaN beyond -1 and 1.
+    Asin,
+    /// Inverse hyperbolic sine.
+    Asinh,
+    /// Arc tangent, -pi/2 to pi/2.
+    Atan,
+    /// Inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond.
+    Atanh,
+    /// Cube root, of negative numbers too.
+    Cbrt,
     /// Smallest integer not below x.
     Ceil,
     /// Cosine of x radians.
     Cos,
+    /// Hyperbolic cosine.
+    Cosh,
+    /// How many bits of an integer are set, of the width of its dtype.
+    CountOnes,
     /// Gauss error function.
     Erf,
+    /// 1 - erf x, which keeps its digits where erf x is near 1.
+    Erfc,
+    /// The number whose erf is x; infinite at -1 and 1, NaN beyond.
+    Erfinv,
     /// e^x.
     Exp,
     /// 2^x.
@@ -28,6 +50,10 @@ pub enum UnaryFn {
     Floor,
     /// x/2 (1 + erf(x/sqrt 2)), the exact form (Hendrycks & Gimpel, arXiv 1606.08415).
     Gelu,
+    /// How many bits of an integer are zero from the highest of its dtype down; of 0 all.
+    LeadingZeros,
+    /// ln |gamma(x)|; infinite at 0, at the negative whole numbers and at both infinities.
+    Lgamma,
     /// Natural logarithm; NaN below 0, -inf at 0.
     Log,
     /// Base-2 logarithm; NaN below 0, -inf at 0.
@@ -52,23 +78,42 @@ pub enum UnaryFn {
     Silu,
     /// Sine of x radians.
     Sin,
+    /// Hyperbolic sine.
+    Sinh,
     /// Square root; NaN below 0.
     Sqrt,
+    /// Tangent of x radians.
+    Tan,
     /// Hyperbolic tangent.
     Tanh,
+    /// How many bits of an integer are zero from the lowest up; of 0 all of its dtype's.
+    TrailingZeros,
 }
 
 impl UnaryFn {
     /// Every function, alphabetically.
-    pub const ALL: [UnaryFn; 22] = [
+    pub const ALL: [UnaryFn; 38] = [
         UnaryFn::Abs,
+        UnaryFn::Acos,
+        UnaryFn::Acosh,
+        UnaryFn::Asin,
+        UnaryFn::Asinh,
+        UnaryFn::Atan,
+        UnaryFn::Atanh,
+        UnaryFn::Cbrt,
         UnaryFn::Ceil,
         UnaryFn::Cos,
+        UnaryFn::Cosh,
+        UnaryFn::CountOnes,
         UnaryFn::Erf,
+        UnaryFn::Erfc,
+        UnaryFn::Erfinv,
         UnaryFn::Exp,
         UnaryFn::Exp2,
         UnaryFn::Floor,
         UnaryFn::Gelu,
+        UnaryFn::LeadingZeros,
+        UnaryFn::Lgamma,
         UnaryFn::Log,
         UnaryFn::Log2,
         UnaryFn::Neg,
@@ -81,21 +126,37 @@ impl UnaryFn {
         UnaryFn::Sign,
         UnaryFn::Silu,
         UnaryFn::Sin,
+        UnaryFn::Sinh,
         UnaryFn::Sqrt,
+        UnaryFn::Tan,
         UnaryFn::Tanh,
+        UnaryFn::TrailingZeros,
     ];
 
     /// Lower-case name, also the stem of its shader function.
     pub const fn name(self) -> &'static str {
         match self {
             UnaryFn::Abs => "abs",
+            UnaryFn::Acos => "acos",
+            UnaryFn::Acosh => "acosh",
+            UnaryFn::Asin => "asin",
+            UnaryFn::Asinh => "asinh",
+            UnaryFn::Atan => "atan",
+            UnaryFn::Atanh => "atanh",
+            UnaryFn::Cbrt => "cbrt",
             UnaryFn::Ceil => "ceil",
             UnaryFn::Cos => "cos",
+            UnaryFn::Cosh => "cosh",
+            UnaryFn::CountOnes => "count_ones",
             UnaryFn::Erf => "erf",
+            UnaryFn::Erfc => "erfc",
+            UnaryFn::Erfinv => "erfinv",
             UnaryFn::Exp => "exp",
             UnaryFn::Exp2 => "exp2",
             UnaryFn::Floor => "floor",
             UnaryFn::Gelu => "gelu",
+            UnaryFn::LeadingZeros => "leading_zeros",
+            UnaryFn::Lgamma => "lgamma",
             UnaryFn::Log => "log",
             UnaryFn::Log2 => "log2",
             UnaryFn::Neg => "neg",
@@ -108,19 +169,23 @@ impl UnaryFn {
             UnaryFn::Sign => "sign",
             UnaryFn::Silu => "silu",
             UnaryFn::Sin => "sin",
+            UnaryFn::Sinh => "sinh",
             UnaryFn::Sqrt => "sqrt",
+            UnaryFn::Tan => "tan",
             UnaryFn::Tanh => "tanh",
+            UnaryFn::TrailingZeros => "trailing_zeros",
         }
     }
 
-    /// Whether the function exists for `dtype`: all but `not` for floats; abs, neg, relu, sign and not for integers
-    /// (neg only for signed ones); not for bool.
+    /// Whether the function exists for `dtype`: all but those of bits for floats; abs, neg, relu, sign, not and counts of bits for
+    /// integers (neg only for signed ones); not for bool.
     ///
     /// ceil, floor and round would change nothing in an integer: a program that rounds one has most often the wrong dtype,
     /// and is told. The others have no integer results, so how they round is for a cast to say.
     pub const fn defined_for(self, dtype: DType) -> bool {
         match self {
             UnaryFn::Not => !dtype.is_float(),
+            UnaryFn::CountOnes | UnaryFn::LeadingZeros | UnaryFn::TrailingZeros => dtype.is_integer(),
             UnaryFn::Abs | UnaryFn::Relu | UnaryFn::Sign => dtype.is_float() || dtype.is_integer(),
             UnaryFn::Neg => dtype.is_signed(),
             _ => dtype.is_float(),
@@ -156,6 +221,9 @@ impl UnaryFn {
                 UnaryFn::Neg => x.wrapping_neg(),
                 UnaryFn::Relu => x.max(0),
                 UnaryFn::Sign => x.signum(),
+                UnaryFn::CountOnes => bits_of(x, dtype).count_ones().into(),
+                UnaryFn::LeadingZeros => (bits_of(x, dtype).leading_zeros() - (64 - width(dtype))).into(),
+                UnaryFn::TrailingZeros => bits_of(x, dtype).trailing_zeros().min(width(dtype)).into(),
                 UnaryFn::Not if dtype == DType::Bool => i64::from(x == 0),
                 UnaryFn::Not => !x,
                 _ => x,
@@ -167,19 +235,34 @@ impl UnaryFn {
     fn eval_f64(self, x: f64) -> f64 {
         match self {
             UnaryFn::Abs => x.abs(),
+            UnaryFn::Acos => x.acos(),
+            // libm's is a number far below -1.
+            UnaryFn::Acosh if x < 1.0 => f64::NAN,
+            UnaryFn::Acosh => libm::acosh(x),
+            UnaryFn::Asin => x.asin(),
+            UnaryFn::Asinh => libm::asinh(x),
+            UnaryFn::Atan => x.atan(),
+            UnaryFn::Atanh => libm::atanh(x),
+            UnaryFn::Cbrt => x.cbrt(),
             UnaryFn::Ceil => x.ceil(),
             UnaryFn::Cos => x.cos(),
+            UnaryFn::Cosh => x.cosh(),
             UnaryFn::Erf => libm::erf(x),
+            UnaryFn::Erfc => libm::erfc(x),
+            UnaryFn::Erfinv => erfinv(x),
             UnaryFn::Exp => x.exp(),
             UnaryFn::Exp2 => x.exp2(),
             UnaryFn::Floor => x.floor(),
             // By erfc, so that the negative tail keeps its digits; the limit at -inf is -0.
             UnaryFn::Gelu if x == f64::NEG_INFINITY => -0.0,
             UnaryFn::Gelu => gelu(x),
+            UnaryFn::Lgamma if x == f64::NEG_INFINITY => f64::INFINITY,
+            UnaryFn::Lgamma => libm::lgamma(x),
             UnaryFn::Log => x.ln(),
             UnaryFn::Log2 => x.log2(),
             UnaryFn::Neg => -x,
-            UnaryFn::Not => x,
+            // Of integers alone.
+            UnaryFn::CountOnes | UnaryFn::LeadingZeros | UnaryFn::Not | UnaryFn::TrailingZeros => x,
             UnaryFn::Reciprocal => 1.0 / x,
             UnaryFn::Relu => {
                 if x < 0.0 {
@@ -201,7 +284,9 @@ impl UnaryFn {
             UnaryFn::Silu if x == f64::NEG_INFINITY => -0.0,
             UnaryFn::Silu => x * sigmoid(x),
             UnaryFn::Sin => x.sin(),
+            UnaryFn::Sinh => x.sinh(),
             UnaryFn::Sqrt => x.sqrt(),
+            UnaryFn::Tan => x.tan(),
             UnaryFn::Tanh => x.tanh(),
         }
     }
@@ -209,18 +294,21 @@ impl UnaryFn {
     /// Largest absolute error promised at `x` for arithmetic in `compute` (f32 or f64), result `y`; 0 means exact.
     ///
     /// Relative errors are in units in the last place (2u) of the result. sin and cos promise their ULPs up to
-    /// |x| = 2^15 and an absolute 2^-5 |x| 2u beyond, where the reduction to one period loses digits. silu and gelu
-    /// may lose their far tail, where e^x leaves the normal range.
+    /// |x| = 2^15 and an absolute 2^-5 |x| 2u beyond, where the reduction to one period loses digits; tan promises what such errors of its
+    /// argument make of it, 1 + tan^2 x times as much. silu and gelu may lose their far tail, where e^x leaves the normal range.
     pub fn error(self, x: f64, y: f64, compute: DType) -> f64 {
         let ulp = 2.0 * compute.unit_roundoff();
         let ulps = match self {
             UnaryFn::Abs
             | UnaryFn::Ceil
+            | UnaryFn::CountOnes
             | UnaryFn::Floor
+            | UnaryFn::LeadingZeros
             | UnaryFn::Neg
             | UnaryFn::Not
             | UnaryFn::Round
-            | UnaryFn::Sign => return 0.0,
+            | UnaryFn::Sign
+            | UnaryFn::TrailingZeros => return 0.0,
             // The sign of relu(-0) is free: both max(x, 0) and a comparison are in use.
             UnaryFn::Relu => return if x == 0.0 { f64::MIN_POSITIVE } else { 0.0 },
             UnaryFn::Reciprocal | UnaryFn::Sqrt => 2.5,
@@ -232,10 +320,24 @@ impl UnaryFn {
             // Beyond -64 nothing of it is left.
             UnaryFn::Gelu if compute == DType::F64 => 8.0 + if x < 0.0 { x.max(-64.0).powi(2) } else { 0.0 },
             UnaryFn::Gelu => 8.0,
+            UnaryFn::Cbrt => 4.0,
+            UnaryFn::Acos | UnaryFn::Asin | UnaryFn::Atan | UnaryFn::Cosh | UnaryFn::Sinh => 6.0,
+            UnaryFn::Acosh | UnaryFn::Asinh | UnaryFn::Atanh | UnaryFn::Erfinv => 8.0,
+            UnaryFn::Erfc => 8.0,
+            // Below 0 a sum of terms that cancel around zeros of the function.
+            UnaryFn::Lgamma if x < -0.5 => {
+                let mirrored = libm::lgamma(-x);
+                return 8.0 * ulp * (y.abs() + mirrored.abs() + (y + mirrored).abs());
+            }
+            UnaryFn::Lgamma => 8.0,
             // An absolute share too: near a zero of the function the result is far below the reduced argument.
             UnaryFn::Sin | UnaryFn::Cos => {
-                let far = if x.abs() > 32768.0 { (x.abs() * ulp * (-5f64).exp2()).min(2.0) } else { 0.0 };
-                return (4.0 * ulp * y.abs()).max(far) + ulp * (-12f64).exp2();
+                return (4.0 * ulp * y.abs()).max(reduction_error(x, ulp)) + ulp * (-12f64).exp2();
+            }
+            UnaryFn::Tan => {
+                let moved = (1.0 + y * y) * (reduction_error(x, ulp) + ulp * (-12f64).exp2());
+                // Beyond a pole there is every number.
+                return if moved > 0.25 * (1.0 + y.abs()) { f64::INFINITY } else { 6.0 * ulp * y.abs() + moved };
             }
         };
         // x / (1 + e^-x) is 0 as soon as e^-x overflows, before the product with x does.
@@ -249,6 +351,80 @@ impl UnaryFn {
         };
         ulps * ulp * y.abs() + tail
     }
+}
+
+/// Bits of an integer `dtype`.
+fn width(dtype: DType) -> u32 {
+    8 * dtype.size_bytes() as u32
+}
+
+/// The bits of an integer of `dtype`, without those of its sign above.
+fn bits_of(x: i64, dtype: DType) -> u64 {
+    x as u64 & (u64::MAX >> (64 - width(dtype)))
+}
+
+/// By a start within 2^-20 ([`erfinv_start`]) and one step of Halley's on erf(y) - x, or near 1 on erfc(y) - (1 - x), which is exact.
+fn erfinv(x: f64) -> f64 {
+    use std::f64::consts::FRAC_2_SQRT_PI;
+    let a = x.abs();
+    if a.is_nan() || a >= 1.0 {
+        return if a == 1.0 { f64::INFINITY.copysign(x) } else { f64::NAN };
+    }
+    let y = erfinv_start(a);
+    let off = if a < 0.5 { a - libm::erf(y) } else { libm::erfc(y) - (1.0 - a) };
+    let step = off / (FRAC_2_SQRT_PI * (-y * y).exp());
+    (y + step / (1.0 - y * step)).copysign(x)
+}
+
+/// erfinv a for 0 <= a < 1 as a P(w), w = -ln(1 - a^2) (M. Giles, "Approximating the erfinv function", GPU Computing Gems, 2011), within 2^-20:
+/// P of w below 5, of sqrt w above.
+fn erfinv_start(a: f64) -> f64 {
+    let horner = |t: f64, c: &[f64]| c.iter().rev().fold(0.0, |p, &c| p * t + c);
+    let w = -((1.0 - a) * (1.0 + a)).ln();
+    let root = w.sqrt();
+    let p = if w < 5.0 {
+        const CENTRE: [f64; 10] = [
+            1.50140936,
+            0.246640286,
+            -0.00417738678,
+            -0.00125274188,
+            0.000218344438,
+            -4.96334443e-06,
+            -3.46270443e-06,
+            4.66169899e-07,
+            2.323262e-08,
+            -8.79100059e-09,
+        ];
+        horner(w - 2.5, &CENTRE)
+    } else if root < 3.95 {
+        const TAIL: [f64; 9] = [
+            2.83297692,
+            1.00167403,
+            0.00943893562,
+            -0.00762166779,
+            0.0057394626,
+            -0.00367565761,
+            0.00134913604,
+            0.000102703918,
+            -0.000200128579,
+        ];
+        horner(root - 3.0, &TAIL)
+    } else {
+        const FAR: [f64; 5] = [
+            4.849907462828125,
+            1.0103104764548392,
+            -0.00014766099094728458,
+            -0.00024729911364132604,
+            8.856418989783246e-5,
+        ];
+        horner(root - 5.0, &FAR)
+    };
+    a * p
+}
+
+/// How far the reduction of x radians to one period may be off.
+fn reduction_error(x: f64, ulp: f64) -> f64 {
+    if x.abs() > 32768.0 { (x.abs() * ulp * (-5f64).exp2()).min(2.0) } else { 0.0 }
 }
 
 /// By erfc at the rounded -x / sqrt 2 and one Newton step to the exact argument: in the far tail the rounding alone is
@@ -291,6 +467,20 @@ mod tests {
     }
 
     #[test]
+    fn bits_are_counted_within_the_dtype() {
+        let counts = [UnaryFn::CountOnes, UnaryFn::LeadingZeros, UnaryFn::TrailingZeros];
+        for (dtype, bits) in [(DType::I8, 8), (DType::U8, 8), (DType::I32, 32), (DType::U32, 32), (DType::I64, 64)] {
+            let of = |x: i64| counts.map(|f| f.eval(Scalar::I(x), dtype).as_i64());
+            assert_eq!(of(0), [0, bits, bits]);
+            assert_eq!(of(12), [2, bits - 4, 2]);
+            if dtype.is_signed() {
+                assert_eq!(of(-1), [bits, 0, 0]);
+                assert_eq!(of(-4), [bits - 2, 0, 2]);
+            }
+        }
+    }
+
+    #[test]
     fn gelu_of_the_far_tail_may_be_better_than_the_oracle() {
         // 38.6 Phi(-38.6) is about 4e-323, and Phi(-38.6) below half of the smallest number.
         let (x, u) = (-38.6, f64::from_bits(1));
@@ -298,6 +488,29 @@ mod tests {
         assert!(UnaryFn::Gelu.error(x, y, DType::F64) >= 8.0 * u);
         assert!(UnaryFn::Gelu.error(x, y, DType::F64) < 100.0 * u);
         assert_eq!(UnaryFn::Gelu.error(f64::NEG_INFINITY, -0.0, DType::F64), 0.0);
+    }
+
+    #[test]
+    fn erfinv_and_lgamma_are_those_of_mpmath() {
+        // mpmath 1.3, 30 digits, at the f64.
+        let inverse = [
+            (1e-300, 8.86226925452758e-301),
+            (0.1, 0.08885599049425769),
+            (0.5, 0.4769362762044699),
+            (0.96, 1.4522197815622465),
+            (0.999, 2.326753765513524),
+            (-0.999_999_9, -3.766562581638471),
+            (1.0 - f64::EPSILON / 2.0, 5.863584748755168),
+        ];
+        for (x, y) in inverse {
+            let got = UnaryFn::Erfinv.eval_f64(x);
+            assert!((got / y - 1.0).abs() < 3.0 * f64::EPSILON, "erfinv({x}) = {got}, not {y}");
+        }
+        assert_eq!(UnaryFn::Erfinv.eval_f64(1.0), f64::INFINITY);
+        assert!(UnaryFn::Erfinv.eval_f64(-1.5).is_nan());
+        for (x, y) in [(-0.0, f64::INFINITY), (-3.0, f64::INFINITY), (f64::NEG_INFINITY, f64::INFINITY), (2.0, 0.0)] {
+            assert_eq!(UnaryFn::Lgamma.eval_f64(x), y, "lgamma({x})");
+        }
     }
 
     #[test]

@@ -89,6 +89,9 @@ impl Span {
             return Span::near(value, own, compute);
         }
         let mut hull = match f {
+            UnaryFn::Tan if of.has_pole_of_tan() => return Span::any(value),
+            // A pole at every whole number from 0 down.
+            UnaryFn::Lgamma if of.low <= 0.0 => return Span::any(value),
             UnaryFn::Sin | UnaryFn::Cos => wave(f, of, compute),
             _ => between(f, of, compute),
         };
@@ -105,12 +108,17 @@ impl Span {
         };
         let (Some(a), Some(b)) = (self.hull(), other.hull()) else { return Span::any(value) };
         let compute = dtype.compute();
+        // These jump: wherever the quotient is a whole number, and from number to number.
+        let jumps = matches!(f, BinaryFn::FloorDivide | BinaryFn::Nextafter | BinaryFn::Rem | BinaryFn::Remainder);
+        if jumps && !both_exact {
+            return Span::any(value);
+        }
         if both_exact {
             let own = if z.is_finite() && !is_exact(f, x, y, z, compute) { f.error(x, y, z, compute) } else { 0.0 };
             return Span::near(value, own, compute);
         }
-        // The logarithm of what may be 0 or less.
-        if f == BinaryFn::Pow && a.low <= 0.0 {
+        // The logarithm of what may be 0 or less; angles around -pi and pi.
+        if (f == BinaryFn::Pow && a.low <= 0.0) || (f == BinaryFn::Atan2 && a.contains(0.0) && b.low <= 0.0) {
             return Span::any(value);
         }
         let mut hull = Hull { nan: a.nan || b.nan, ..Hull::EMPTY };
@@ -326,6 +334,14 @@ impl Hull {
         ends.into_iter().chain(inner).collect()
     }
 
+    /// Whether the tangent is infinite somewhere within it or near it, as far as its ends are known.
+    fn has_pole_of_tan(self) -> bool {
+        use std::f64::consts::{FRAC_PI_2, PI};
+        let half_turns = |x: f64| ((x + FRAC_PI_2) / PI).floor();
+        let (low, high) = (half_turns(self.low - 1e-9), half_turns(self.high + 1e-9));
+        low != high || !(high - low).is_finite() || self.low.abs().max(self.high.abs()) > 32768.0
+    }
+
     fn widened(self, by: f64) -> Hull {
         if self.low > self.high { self } else { Hull { low: self.low - by, high: self.high + by, ..self } }
     }
@@ -371,6 +387,9 @@ fn is_exact(f: BinaryFn, x: f64, y: f64, z: f64, compute: DType) -> bool {
 /// The numbers where `f` is 0 or infinite, or turns back.
 fn turning_points(f: UnaryFn) -> &'static [f64] {
     match f {
+        UnaryFn::Acos | UnaryFn::Asin | UnaryFn::Atanh | UnaryFn::Erfinv => &[-1.0, 0.0, 1.0],
+        UnaryFn::Acosh => &[1.0],
+        UnaryFn::Lgamma => &[1.461_632_144_968_362_3],
         UnaryFn::Silu => &[-1.278_464_542_761_074, 0.0],
         UnaryFn::Gelu => &[-0.751_791_524_693_564_5, 0.0],
         _ => &[0.0],
@@ -389,8 +408,9 @@ fn between(f: UnaryFn, of: Hull, compute: DType) -> Hull {
             _ => {}
         }
     }
-    // Of what is a little less than 0, too.
-    hull.nan |= of.low < 0.0 && matches!(f, UnaryFn::Sqrt | UnaryFn::Rsqrt | UnaryFn::Log | UnaryFn::Log2);
+    // Of what is a little beyond the domain, too.
+    let (first, last) = domain(f);
+    hull.nan |= of.low < first || of.high > last;
     if f.chooses() {
         return hull;
     }
@@ -399,6 +419,16 @@ fn between(f: UnaryFn, of: Hull, compute: DType) -> Hull {
     let errors = values.flat_map(|y| points.iter().copied().filter(finite).map(move |x| f.error(x, y, compute)));
     let own = errors.fold(0.0, f64::max);
     hull.widened(own + least(compute))
+}
+
+/// The least and the largest number that `f` has a number for.
+fn domain(f: UnaryFn) -> (f64, f64) {
+    match f {
+        UnaryFn::Acos | UnaryFn::Asin | UnaryFn::Atanh | UnaryFn::Erfinv => (-1.0, 1.0),
+        UnaryFn::Acosh => (1.0, f64::INFINITY),
+        UnaryFn::Sqrt | UnaryFn::Rsqrt | UnaryFn::Log | UnaryFn::Log2 => (0.0, f64::INFINITY),
+        _ => (f64::NEG_INFINITY, f64::INFINITY),
+    }
 }
 
 /// Sine or cosine over `of`: by the slope, which is at most 1.

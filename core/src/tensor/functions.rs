@@ -12,7 +12,7 @@ macro_rules! functions {
         )*}
     };
 }
-functions!(expm1, fract, hardsigmoid, hardswish, is_finite, is_inf, is_nan, log1p, mish, softplus, trunc);
+functions!(digamma, expm1, fract, hardsigmoid, hardswish, is_finite, is_inf, is_nan, log1p, mish, softplus, trunc);
 
 impl Tensor {
     /// [`Expr::nan_to_num`] of every element.

@@ -122,9 +122,10 @@ macro_rules! unary_methods {
         )*}
     };
 }
-unary_methods!(abs => Abs, ceil => Ceil, cos => Cos, erf => Erf, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
-    log => Log, log2 => Log2, neg => Neg, not => Not, reciprocal => Reciprocal, relu => Relu, round => Round,
-    rsqrt => Rsqrt, sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin, sqrt => Sqrt, tanh => Tanh);
+unary_methods!(abs => Abs, acos => Acos, acosh => Acosh, asin => Asin, asinh => Asinh, atan => Atan, atanh => Atanh,
+    cbrt => Cbrt, ceil => Ceil, cos => Cos, cosh => Cosh, count_ones => CountOnes, erf => Erf, erfc => Erfc, erfinv => Erfinv, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
+    leading_zeros => LeadingZeros, lgamma => Lgamma, log => Log, log2 => Log2, neg => Neg, not => Not, reciprocal => Reciprocal, relu => Relu, round => Round,
+    rsqrt => Rsqrt, sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin, sinh => Sinh, sqrt => Sqrt, tan => Tan, tanh => Tanh, trailing_zeros => TrailingZeros);
 
 macro_rules! binary_methods {
     ($($name:ident => $method:ident $fn:ident $variant:ident),* $(,)?) => {
@@ -137,9 +138,12 @@ macro_rules! binary_methods {
         )*}
     };
 }
-binary_methods!(add => binary BinaryFn Add, and => binary BinaryFn And, div => binary BinaryFn Div,
-    maximum => binary BinaryFn Max, minimum => binary BinaryFn Min, mul => binary BinaryFn Mul, or => binary BinaryFn Or,
-    pow => binary BinaryFn Pow, rem => binary BinaryFn Rem, sub => binary BinaryFn Sub, xor => binary BinaryFn Xor,
+binary_methods!(add => binary BinaryFn Add, and => binary BinaryFn And, atan2 => binary BinaryFn Atan2,
+    copysign => binary BinaryFn Copysign, div => binary BinaryFn Div, floor_divide => binary BinaryFn FloorDivide, fmod => binary BinaryFn Rem,
+    hypot => binary BinaryFn Hypot,
+    maximum => binary BinaryFn Max, minimum => binary BinaryFn Min, mul => binary BinaryFn Mul, nextafter => binary BinaryFn Nextafter, or => binary BinaryFn Or,
+    pow => binary BinaryFn Pow, rem => binary BinaryFn Rem, remainder => binary BinaryFn Remainder, shl => binary BinaryFn Shl,
+    shr => binary BinaryFn Shr, sub => binary BinaryFn Sub, xor => binary BinaryFn Xor,
     eq => compare CompareFn Eq, ge => compare CompareFn Ge, gt => compare CompareFn Gt, le => compare CompareFn Le,
     lt => compare CompareFn Lt, ne => compare CompareFn Ne);
 
@@ -153,4 +157,5 @@ macro_rules! scalar_methods {
         )*}
     };
 }
-scalar_methods!(add_scalar => Add, div_scalar => Div, mul_scalar => Mul, pow_scalar => Pow, sub_scalar => Sub);
+scalar_methods!(add_scalar => Add, div_scalar => Div, floor_divide_scalar => FloorDivide, fmod_scalar => Rem, mul_scalar => Mul, pow_scalar => Pow,
+    remainder_scalar => Remainder, shl_scalar => Shl, shr_scalar => Shr, sub_scalar => Sub);

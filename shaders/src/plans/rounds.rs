@@ -7,16 +7,19 @@
 //! counts, as it does for such drivers; loops that a compiler writes out do not, for them.
 
 use polywarp_core::plan::looped;
-use polywarp_core::{DType, Step, UnaryFn};
+use polywarp_core::{BinaryFn, DType, Step, UnaryFn};
 
 use super::random::PHILOX_ROUNDS;
 
-/// The most rounds that the loops of a step in `dtype` make: those that reduce the arguments of sin and cos
-/// (`math.wgsl`, `math_f64.wgsl`), and the rounds of Philox. Of f64 a round takes 19 bits off a quotient of up to 1024, until 20 are left.
+/// The most rounds that the loops of a step in `dtype` make: those that reduce the arguments of sin, cos and tan
+/// (`math.wgsl`, `math_f64.wgsl`), and those that divide one
+/// float by another 20 or 48 bits at a time (`remainder.wgsl`), and the rounds of Philox. Of f64 the reduction of a round takes 19 bits off a quotient of up to 1024, until 20 are left.
 pub(super) fn of_step(step: Step, dtype: DType) -> u64 {
     match step {
-        Step::Unary(UnaryFn::Cos | UnaryFn::Sin, _) if dtype == DType::F64 => 56,
-        Step::Unary(UnaryFn::Cos | UnaryFn::Sin, _) => looped(3, 0),
+        Step::Unary(UnaryFn::Cos | UnaryFn::Sin | UnaryFn::Tan, _) if dtype == DType::F64 => 56,
+        Step::Unary(UnaryFn::Cos | UnaryFn::Sin | UnaryFn::Tan, _) => looped(3, 0),
+        Step::Binary(BinaryFn::Rem | BinaryFn::Remainder, ..) if dtype == DType::F64 => looped(44, 0),
+        Step::Binary(BinaryFn::Rem | BinaryFn::Remainder, ..) if dtype.is_float() => looped(14, 0),
         Step::Random(_) => looped(PHILOX_ROUNDS, 0),
         _ => 0,
     }

@@ -89,8 +89,11 @@ impl Lanes {
     }
 }
 
-/// `y = f(x)` for the first `len` values.
-pub(super) fn unary(f: UnaryFn, x: &Lanes, y: &mut Lanes, len: usize) {
+/// `y = f(x)` for the first `len` values of a step of `dtype`.
+pub(super) fn unary(f: UnaryFn, dtype: DType, x: &Lanes, y: &mut Lanes, len: usize) {
+    if matches!(f, UnaryFn::CountOnes | UnaryFn::LeadingZeros | UnaryFn::TrailingZeros) {
+        return count_bits(f, dtype, x, y, len);
+    }
     match (x, y) {
         (Lanes::F32(x), Lanes::F32(y)) => unary_f32(f, &x[..len], &mut y[..len]),
         (Lanes::F64(x), Lanes::F64(y)) => unary_f64(f, &x[..len], &mut y[..len]),
@@ -118,21 +121,51 @@ pub(super) fn unary(f: UnaryFn, x: &Lanes, y: &mut Lanes, len: usize) {
     }
 }
 
+/// [`unary`] of a function of the bits of `dtype`, which are the lowest of those that are computed with.
+fn count_bits(f: UnaryFn, dtype: DType, x: &Lanes, y: &mut Lanes, len: usize) {
+    let width = 8 * dtype.size_bytes() as u32;
+    let mask = u64::MAX >> (64 - width);
+    let count = move |x: u64| match f {
+        UnaryFn::CountOnes => (x & mask).count_ones(),
+        UnaryFn::LeadingZeros => (x & mask).leading_zeros() - (64 - width),
+        _ => x.trailing_zeros().min(width),
+    };
+    match (x, y) {
+        (Lanes::I32(x), Lanes::I32(y)) => simd::map1(|x: i32| count(x as u64) as i32, &x[..len], &mut y[..len]),
+        (Lanes::U32(x), Lanes::U32(y)) => simd::map1(|x: u32| count(x.into()), &x[..len], &mut y[..len]),
+        (Lanes::I64(x), Lanes::I64(y)) => simd::map1(|x: i64| count(x as u64).into(), &x[..len], &mut y[..len]),
+        _ => {}
+    }
+}
+
 /// `y = f(x)` of f32 slices on this thread.
 pub(super) fn unary_f32(f: UnaryFn, x: &[f32], y: &mut [f32]) {
     match f {
         UnaryFn::Abs => simd::map1(vmath::Abs, x, y),
+        UnaryFn::Acos => simd::map1(vmath::Acos, x, y),
+        UnaryFn::Acosh => simd::map1(vmath::Acosh, x, y),
+        UnaryFn::Asin => simd::map1(vmath::Asin, x, y),
+        UnaryFn::Asinh => simd::map1(vmath::Asinh, x, y),
+        UnaryFn::Atan => simd::map1(vmath::Atan, x, y),
+        UnaryFn::Atanh => simd::map1(vmath::Atanh, x, y),
+        UnaryFn::Cbrt => simd::map1(vmath::Cbrt, x, y),
         UnaryFn::Ceil => simd::map1(vmath::Ceil, x, y),
         UnaryFn::Cos => simd::map1(vmath::Cos, x, y),
+        UnaryFn::Cosh => simd::map1(vmath::Cosh, x, y),
         UnaryFn::Erf => simd::map1(vmath::Erf, x, y),
+        UnaryFn::Erfc => simd::map1(vmath::Erfc, x, y),
+        UnaryFn::Erfinv => simd::map1(vmath::Erfinv, x, y),
         UnaryFn::Exp => simd::map1(vmath::Exp, x, y),
         UnaryFn::Exp2 => simd::map1(vmath::Exp2, x, y),
         UnaryFn::Floor => simd::map1(vmath::Floor, x, y),
         UnaryFn::Gelu => simd::map1(vmath::Gelu, x, y),
+        // One value at a time, in f64.
+        UnaryFn::Lgamma => simd::map1(|x: f32| f.eval(Scalar::F(x.into()), DType::F32).as_f64() as f32, x, y),
         UnaryFn::Log => simd::map1(vmath::Log, x, y),
         UnaryFn::Log2 => simd::map1(vmath::Log2, x, y),
         UnaryFn::Neg => simd::map1(vmath::Neg, x, y),
-        UnaryFn::Not => simd::map1(|x: f32| x, x, y),
+        // Of integers alone.
+        UnaryFn::CountOnes | UnaryFn::LeadingZeros | UnaryFn::Not | UnaryFn::TrailingZeros => y.copy_from_slice(x),
         UnaryFn::Reciprocal => simd::map1(vmath::Reciprocal, x, y),
         UnaryFn::Relu => simd::map1(vmath::Relu, x, y),
         UnaryFn::Round => simd::map1(vmath::Round, x, y),
@@ -141,7 +174,9 @@ pub(super) fn unary_f32(f: UnaryFn, x: &[f32], y: &mut [f32]) {
         UnaryFn::Sign => simd::map1(vmath::Sign, x, y),
         UnaryFn::Silu => simd::map1(vmath::Silu, x, y),
         UnaryFn::Sin => simd::map1(vmath::Sin, x, y),
+        UnaryFn::Sinh => simd::map1(vmath::Sinh, x, y),
         UnaryFn::Sqrt => simd::map1(vmath::Sqrt, x, y),
+        UnaryFn::Tan => simd::map1(vmath::Tan, x, y),
         UnaryFn::Tanh => simd::map1(vmath::Tanh, x, y),
     }
 }
@@ -153,9 +188,14 @@ fn unary_f64(f: UnaryFn, x: &[f64], y: &mut [f64]) {
     }
 }
 
-/// `y = f(a, b)` for the first `len` values.
-pub(super) fn binary(f: BinaryFn, a: &Lanes, b: &Lanes, y: &mut Lanes, len: usize) {
+/// `y = f(a, b)` for the first `len` values of a step of `dtype`.
+pub(super) fn binary(f: BinaryFn, dtype: DType, a: &Lanes, b: &Lanes, y: &mut Lanes, len: usize) {
     match (a, b, y) {
+        (Lanes::F32(a), Lanes::F32(b), Lanes::F32(y)) if f == BinaryFn::Nextafter => {
+            let wide = |x: f32| Scalar::F(f64::from(x));
+            let next = |a: f32, b: f32| f.eval(wide(a), wide(b), dtype).as_f64() as f32;
+            simd::map2(next, &a[..len], &b[..len], &mut y[..len]);
+        }
         (Lanes::F32(a), Lanes::F32(b), Lanes::F32(y)) => binary_f32(f, &a[..len], &b[..len], &mut y[..len]),
         (Lanes::F64(a), Lanes::F64(b), Lanes::F64(y)) => {
             let (a, b, y) = (&a[..len], &b[..len], &mut y[..len]);
@@ -166,6 +206,13 @@ pub(super) fn binary(f: BinaryFn, a: &Lanes, b: &Lanes, y: &mut Lanes, len: usiz
                 BinaryFn::Div => simd::map2(|a: f64, b: f64| a / b, a, b, y),
                 BinaryFn::Max => simd::map2(|a: f64, b: f64| Number::maximum(a, b), a, b, y),
                 BinaryFn::Min => simd::map2(|a: f64, b: f64| Number::minimum(a, b), a, b, y),
+                BinaryFn::Atan2 => simd::map2(f64::atan2, a, b, y),
+                BinaryFn::Copysign => simd::map2(f64::copysign, a, b, y),
+                BinaryFn::Hypot => simd::map2(f64::hypot, a, b, y),
+                BinaryFn::Rem => simd::map2(|a: f64, b: f64| a % b, a, b, y),
+                BinaryFn::FloorDivide | BinaryFn::Nextafter | BinaryFn::Remainder => {
+                    simd::map2(|a: f64, b: f64| f.eval(Scalar::F(a), Scalar::F(b), DType::F64).as_f64(), a, b, y);
+                }
                 _ => simd::map2(f64::powf, a, b, y),
             }
         }
@@ -193,6 +240,15 @@ pub(super) fn binary_f32(f: BinaryFn, a: &[f32], b: &[f32], y: &mut [f32]) {
         BinaryFn::Div => simd::map2(|a: f32, b: f32| a / b, a, b, y),
         BinaryFn::Max => simd::map2(|a: f32, b: f32| Number::maximum(a, b), a, b, y),
         BinaryFn::Min => simd::map2(|a: f32, b: f32| Number::minimum(a, b), a, b, y),
+        BinaryFn::Atan2 => simd::map2(vmath::Atan2, a, b, y),
+        BinaryFn::Copysign => simd::map2(f32::copysign, a, b, y),
+        BinaryFn::Hypot => simd::map2(vmath::hypot, a, b, y),
+        BinaryFn::Rem => simd::map2(|a: f32, b: f32| a % b, a, b, y),
+        // In f64, which holds the exact quotient wherever f32 does, one value at a time; the neighbour is f32's.
+        BinaryFn::FloorDivide | BinaryFn::Nextafter | BinaryFn::Remainder => {
+            let wide = |x: f32| Scalar::F(f64::from(x));
+            simd::map2(|a: f32, b: f32| f.eval(wide(a), wide(b), DType::F32).as_f64() as f32, a, b, y);
+        }
         _ => simd::map2(f32::powf, a, b, y),
     }
 }
@@ -206,6 +262,14 @@ trait Integer:
     fn divide(self, b: Self) -> Self;
     /// With the sign of a; a % 0 = 0, MIN % -1 = 0.
     fn remainder(self, b: Self) -> Self;
+    /// Rounded down; a / 0 = a, MIN / -1 = MIN.
+    fn floor_divide(self, b: Self) -> Self;
+    /// With the sign of b; 0 for b = 0.
+    fn modulo(self, b: Self) -> Self;
+    /// Bits moved up; 0 where b is no place of one.
+    fn shift_up(self, b: Self) -> Self;
+    /// Bits moved down; nothing but the sign where b is no place of one.
+    fn shift_down(self, b: Self) -> Self;
 }
 
 macro_rules! integers {
@@ -223,6 +287,30 @@ macro_rules! integers {
             fn remainder(self, b: $t) -> $t {
                 if b == 0 { 0 } else { self.wrapping_rem(b) }
             }
+            #[inline(always)]
+            fn floor_divide(self, b: $t) -> $t {
+                #[allow(unused_comparisons, reason = "unsigned numbers have one sign")]
+                let below = self.remainder(b) != 0 && (self < 0) != (b < 0);
+                self.divide(b) - $t::from(below)
+            }
+            #[inline(always)]
+            fn modulo(self, b: $t) -> $t {
+                let rest = self.remainder(b);
+                #[allow(unused_comparisons, reason = "unsigned numbers have one sign")]
+                let beyond = rest != 0 && (rest < 0) != (b < 0);
+                if beyond { rest + b } else { rest }
+            }
+            #[inline(always)]
+            fn shift_up(self, b: $t) -> $t {
+                // Negative places are large ones.
+                if (b as u64) < u64::from($t::BITS) { self << b } else { 0 }
+            }
+            #[inline(always)]
+            fn shift_down(self, b: $t) -> $t {
+                let last = $t::BITS - 1;
+                // In two steps, so that none is of the whole width.
+                if (b as u64) <= u64::from(last) { self >> b } else { (self >> last) >> 1 }
+            }
         }
     )*};
 }
@@ -234,12 +322,17 @@ fn binary_int<T: Integer>(f: BinaryFn, a: &[T], b: &[T], y: &mut [T]) {
         BinaryFn::Sub => simd::map2(T::subtract, a, b, y),
         BinaryFn::Mul => simd::map2(|a: T, b: T| a.mul(b), a, b, y),
         BinaryFn::Div => simd::map2(T::divide, a, b, y),
+        BinaryFn::FloorDivide => simd::map2(T::floor_divide, a, b, y),
         BinaryFn::Rem => simd::map2(T::remainder, a, b, y),
+        BinaryFn::Remainder => simd::map2(T::modulo, a, b, y),
+        BinaryFn::Shl => simd::map2(T::shift_up, a, b, y),
+        BinaryFn::Shr => simd::map2(T::shift_down, a, b, y),
         BinaryFn::Max => simd::map2(T::maximum, a, b, y),
         BinaryFn::Min => simd::map2(T::minimum, a, b, y),
         BinaryFn::And => simd::map2(|a: T, b: T| a & b, a, b, y),
         BinaryFn::Or => simd::map2(|a: T, b: T| a | b, a, b, y),
-        BinaryFn::Xor | BinaryFn::Pow => simd::map2(|a: T, b: T| a ^ b, a, b, y),
+        // The others are of floats.
+        _ => simd::map2(|a: T, b: T| a ^ b, a, b, y),
     }
 }
 

@@ -164,8 +164,8 @@ fn interpret_chunk(op: &Map, sources: &[Source<'_>], chunk: &mut Chunk<'_>) {
                     }
                 },
                 Step::Index => y.fill_index(start as u64),
-                Step::Unary(f, x) => lanes::unary(f, of(x), y, len),
-                Step::Binary(f, a, b) => lanes::binary(f, of(a), of(b), y, len),
+                Step::Unary(f, x) => lanes::unary(f, dtype, of(x), y, len),
+                Step::Binary(f, a, b) => lanes::binary(f, dtype, of(a), of(b), y, len),
                 Step::Compare(f, a, b) => lanes::compare(f, of(a), of(b), y, len),
                 Step::Select(c, yes, no) => lanes::select(of(c), of(yes), of(no), y, len),
                 Step::Random(key) => lanes::random(key.map(of), start as u64, y, len),

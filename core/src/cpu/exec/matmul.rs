@@ -216,7 +216,7 @@ pub(super) fn epilogue<T: Number>(bias: Option<&[T]>, activation: Option<UnaryFn
             for part in row.chunks_mut(parallel::CHUNK) {
                 let x = T::lanes(part);
                 let mut y = x.clone();
-                unary(f, &x, &mut y, part.len());
+                unary(f, DType::F32, &x, &mut y, part.len());
                 T::store(&y, part);
             }
         }

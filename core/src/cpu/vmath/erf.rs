@@ -1,6 +1,7 @@
-//! Error function and the exact (erf) form of GELU.
+//! Error function, its complement and inverse, and the exact (erf) form of GELU.
 
 use super::exp::{exp, exp_parts};
+use super::log::log;
 use super::{map1, polynomial};
 use crate::cpu::simd::MulAdd;
 
@@ -30,15 +31,9 @@ pub fn erf<M: MulAdd>(x: f32) -> f32 {
     y.copysign(x)
 }
 
-/// x Phi(x) = x (1 + erf(x / sqrt 2)) / 2, relative accuracy kept in the negative tail.
-///
-/// With t = |x|: t Phi(-t) = t e^(-t^2/2) Q(t), where Q(t) (1 + t) is a polynomial in (t - 3) / (t + 3) (the change of variable of
-/// Shepherd and Laframboise, Math. Comp. 36 (1981) 249); x >= 0 gives x minus that, x < 0 its negative.
+/// Q of [`gelu`] for t >= 0 and t <= 15: Phi(-t) e^(t^2/2).
 #[inline(always)]
-pub fn gelu<M: MulAdd>(x: f32) -> f32 {
-    // at 15 the result is below the smallest subnormal number
-    let t = x.abs();
-    let t = if t > 15.0 { 15.0 } else { t };
+fn normal_tail<M: MulAdd>(t: f32) -> f32 {
     // (1 + t) Phi(-t) e^(t^2/2) on [0, 14.5], relative error 2^-27
     let c = [
         0.486_055_8,
@@ -54,7 +49,70 @@ pub fn gelu<M: MulAdd>(x: f32) -> f32 {
         4.699_049e-5,
     ];
     // two divisions: with t + 3 in both places one would do, but u near -1 then costs 3 ULP
-    let q = polynomial::<M, 11>((t - 3.0) / (t + 3.0), c) / (1.0 + t);
+    polynomial::<M, 11>((t - 3.0) / (t + 3.0), c) / (1.0 + t)
+}
+
+/// 1 - erf x = 2 Phi(-sqrt(2) x) above 0 and 2 - erfc(-x) below, relative accuracy kept in the tail.
+#[inline(always)]
+pub fn erfc<M: MulAdd>(x: f32) -> f32 {
+    // at 10.1 the result is below the smallest subnormal number
+    let a = x.abs();
+    let a = if a > 10.5 { 10.5 } else { a };
+    // as in gelu, rounded to 12 bits so that the rest is small
+    let head = f32::from_bits((a.to_bits().wrapping_add(0x800)) & 0xffff_f000);
+    let e = exp_parts::<M>(-head * head, (head - a) * (a + head));
+    let tail = e.scale(2.0 * normal_tail::<M>(std::f32::consts::SQRT_2 * a) * e.p);
+    if x < 0.0 { 2.0 - tail } else { tail }
+}
+
+/// x P(w), w = -ln(1 - x^2): P of w below 5, of sqrt w above (M. Giles, "Approximating the erfinv function", GPU Computing Gems, 2011).
+#[inline(always)]
+pub fn erfinv<M: MulAdd>(x: f32) -> f32 {
+    let a = x.abs();
+    let w = -log::<M>((1.0 - a) * (1.0 + a));
+    // erfinv(x) / x in w - 5/2 on [0, 5], error 2^-27.4
+    let c = [
+        1.501_409_4,
+        0.246_640_29,
+        -0.004_177_386_8,
+        -0.001_252_741_9,
+        0.000_218_344_44,
+        -4.963_334_6e-6,
+        -3.462_704_4e-6,
+        4.661_699e-7,
+        2.323_262e-8,
+        -8.791_000_6e-9,
+    ];
+    let centre = polynomial::<M, 10>(w - 2.5, c);
+    // in sqrt(w) - 3 on [sqrt 5, 4.01], error 2^-27.3
+    let c = [
+        2.8329768,
+        1.00167507,
+        0.00944565493,
+        -0.00763917496,
+        0.00568347859,
+        -0.00358818031,
+        0.00149493317,
+        -7.43256253e-05,
+        -0.00031790119,
+        0.000127444827,
+    ];
+    let tail = polynomial::<M, 10>(w.sqrt() - 3.0, c);
+    let y = x * if w < 5.0 { centre } else { tail };
+    let end = if a == 1.0 { f32::INFINITY.copysign(x) } else { f32::NAN };
+    if a < 1.0 { y } else { end }
+}
+
+/// x Phi(x) = x (1 + erf(x / sqrt 2)) / 2, relative accuracy kept in the negative tail.
+///
+/// With t = |x|: t Phi(-t) = t e^(-t^2/2) Q(t), where Q(t) (1 + t) is a polynomial in (t - 3) / (t + 3) (the change of variable of
+/// Shepherd and Laframboise, Math. Comp. 36 (1981) 249); x >= 0 gives x minus that, x < 0 its negative.
+#[inline(always)]
+pub fn gelu<M: MulAdd>(x: f32) -> f32 {
+    // at 15 the result is below the smallest subnormal number
+    let t = x.abs();
+    let t = if t > 15.0 { 15.0 } else { t };
+    let q = normal_tail::<M>(t);
     // -t^2/2 as the exact square of 12 leading bits and a small rest: rounded t^2/2 would cost 100 ULP at t = 14
     let head = f32::from_bits(t.to_bits() & 0xffff_f000);
     let e = exp_parts::<M>(-0.5 * head * head, -0.5 * (t - head) * (t + head));
@@ -66,6 +124,10 @@ pub fn gelu<M: MulAdd>(x: f32) -> f32 {
 map1! {
     /// [`erf`] for a loop.
     Erf = erf::<M>;
+    /// [`erfc`] for a loop.
+    Erfc = erfc::<M>;
+    /// [`erfinv`] for a loop.
+    Erfinv = erfinv::<M>;
     /// [`gelu`] for a loop.
     Gelu = gelu::<M>;
 }
@@ -75,10 +137,13 @@ mod tests {
     use super::super::testing::{check, check_special};
     use super::*;
     use crate::cpu::ulp::gelu_reference;
+    use crate::{DType, Scalar, UnaryFn};
 
     #[test]
     fn erf_and_gelu_within_bound_everywhere() {
         check("erf", Erf, libm::erf, 2.0);
+        check("erfc", Erfc, libm::erfc, 5.0);
+        check("erfinv", Erfinv, |x| UnaryFn::Erfinv.eval(Scalar::F(x), DType::F64).as_f64(), 4.0);
         check("gelu", Gelu, gelu_reference, 4.0);
     }
 
@@ -86,6 +151,12 @@ mod tests {
     fn erf_and_gelu_special_values_exact() {
         let (inf, nan) = (f32::INFINITY, f32::NAN);
         check_special("erf", Erf, &[(0.0, 0.0), (-0.0, -0.0), (inf, 1.0), (-inf, -1.0), (nan, nan)]);
+        check_special("erfc", Erfc, &[(-inf, 2.0), (inf, 0.0), (nan, nan), (-5.0, 2.0), (11.0, 0.0)]);
+        check_special(
+            "erfinv",
+            Erfinv,
+            &[(0.0, 0.0), (-0.0, -0.0), (1.0, inf), (-1.0, -inf), (1.000_000_1, nan), (nan, nan), (inf, nan)],
+        );
         check_special(
             "gelu",
             Gelu,

@@ -53,6 +53,23 @@ pub fn log<M: MulAdd>(x: f32) -> f32 {
     with_special(x, M::mul_add(e, LN_2_HI, f + y))
 }
 
+/// ln(1 + u) + doublings ln 2 for 0 <= u < 2^126 and few doublings, relative accuracy kept near 0. (1 + u) 2^-e = 1 + f is reached by
+/// f = u 2^-e - (1 - 2^-e), which rounds once, not by way of the rounded 1 + u.
+#[inline(always)]
+pub(super) fn log1p_doubled<M: MulAdd>(u: f32, doublings: f32) -> f32 {
+    const LN_2_HI: f32 = 355.0 / 512.0;
+    const LN_2_LO: f32 = -2.121_944_4e-4;
+    let e = ((1.0 + u).to_bits().wrapping_sub(0x3f35_04f3) as i32) >> 23;
+    let scale = f32::from_bits(((127 - e) as u32) << 23);
+    let f = M::mul_add(u, scale, scale - 1.0);
+    let e = e as f32 + doublings;
+    let s = f * f;
+    let y = f * s * polynomial::<M, 9>(f, P);
+    let y = M::mul_add(e, LN_2_LO, y);
+    let y = M::mul_add(s, -0.5, y);
+    M::mul_add(e, LN_2_HI, f + y)
+}
+
 /// log2 x; exact at powers of two.
 #[inline(always)]
 pub fn log2<M: MulAdd>(x: f32) -> f32 {

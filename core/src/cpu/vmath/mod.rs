@@ -19,11 +19,19 @@
 //! | log | 0.77 | 0.78 | log(±0) = -inf, log(x < 0) = NaN |
 //! | log2 | 1.33 | 1.34 | as log; exact at powers of two |
 //! | sin, cos | 1.51 | 1.54 | \|x\| > 2^20 by `f64::sin`, one element at a time; sin(±inf) = NaN, sin(-0) = -0 |
+//! | tan | 2.81 | 2.76 | as sin |
+//! | asin, acos | 1.88 | 1.81 | NaN beyond -1 and 1 |
+//! | atan | 1.36 | 1.37 | atan(±inf) = ±pi/2 |
 //! | tanh | 1.26 | 1.26 | tanh(±inf) = ±1 |
+//! | sinh, cosh | 3.06 | 2.83 | overflow above 89.4159 |
+//! | asinh, acosh, atanh | 2.01 | 2.01 | atanh(±1) = ±inf; NaN beyond the domains |
 //! | sigmoid | 1.45 | 1.87 | sigmoid(-inf) = 0; gradual underflow |
 //! | silu | 1.54 | 2.51 | silu(-inf) = -0 (the limit) |
 //! | erf | 1.06 | 1.25 | erf(±inf) = ±1 |
 //! | gelu | 3.69 | 3.77 | x Phi(x), relative accuracy kept to x = -14; gelu(-inf) = -0 (the limit) |
+//! | erfc | 3.68 | 3.68 | erfc(-inf) = 2; gradual underflow |
+//! | erfinv | 2.47 | 2.47 | erfinv(±1) = ±inf, NaN beyond |
+//! | cbrt | 0.96 | 0.95 | signs kept |
 //! | rsqrt | 1.47 | 1.47 | rsqrt(±0) = ±inf |
 //! | sqrt, reciprocal | 0.5 | 0.5 | IEEE 754 |
 //! | floor, ceil, round, sign, abs, neg, relu | 0 | 0 | NaN stays NaN; relu(-0) = +0, sign(±0) = ±0 |
@@ -34,6 +42,7 @@ mod basic;
 mod erf;
 mod exp;
 mod hyperbolic;
+mod inverse_trig;
 mod log;
 mod trig;
 
@@ -41,6 +50,7 @@ pub use basic::*;
 pub use erf::*;
 pub use exp::*;
 pub use hyperbolic::*;
+pub use inverse_trig::*;
 pub use log::*;
 pub use trig::*;
 

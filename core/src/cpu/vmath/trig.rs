@@ -1,4 +1,4 @@
-//! Sine and cosine.
+//! Sine, cosine and tangent.
 //!
 //! x = k pi/2 + r with |r| <= pi/4. The reduction is done in f64, where it is exact enough for every f32 up to 2^20
 //! without relying on a fused multiply-add; polynomials are f32. Larger arguments are left to `f64::sin`, which reduces by
@@ -7,7 +7,7 @@
 use super::polynomial;
 use crate::cpu::simd::{Map1, MulAdd};
 
-/// Above this, [`Sin`] and [`Cos`] call `f64::sin` and `f64::cos`. k < 2^20 keeps k * PI_2_HI exact.
+/// Above this, [`Sin`], [`Cos`] and [`Tan`] call those of f64. k < 2^20 keeps k * PI_2_HI exact.
 const VECTOR_LIMIT: f32 = 1_048_576.0;
 
 /// r as f32, and k modulo 4 in the low two bits.
@@ -56,6 +56,15 @@ pub fn cos<M: MulAdd>(x: f32) -> f32 {
     sin_quadrant::<M>(r, k.wrapping_add(1))
 }
 
+/// tan x for |x| <= 2^20; [`Tan`] serves all x.
+#[inline(always)]
+pub fn tan<M: MulAdd>(x: f32) -> f32 {
+    let (r, k) = reduce::<M>(x);
+    let y = sin_quadrant::<M>(r, k) / sin_quadrant::<M>(r, k.wrapping_add(1));
+    // keeps the sign of -0
+    if x == 0.0 { x } else { y }
+}
+
 /// (sin, cos) of 2 pi t / 2^24 for t in [0, 2^24): the reduction is exact, in integers.
 #[inline(always)]
 pub(crate) fn sin_cos_turns<M: MulAdd>(t: i32) -> (f32, f32) {
@@ -96,6 +105,10 @@ map1_with_slow! {
     /// [`cos`] for a loop, for every x.
     Cos, cos
 }
+map1_with_slow! {
+    /// [`tan`] for a loop, for every x.
+    Tan, tan
+}
 
 #[cfg(test)]
 mod tests {
@@ -106,12 +119,14 @@ mod tests {
     fn sine_and_cosine_within_bound_everywhere() {
         check("sin", Sin, f64::sin, 1.6);
         check("cos", Cos, f64::cos, 1.6);
+        check("tan", Tan, f64::tan, 3.2);
     }
 
     #[test]
     fn sine_special_values_exact() {
         let (inf, nan) = (f32::INFINITY, f32::NAN);
         check_special("sin", Sin, &[(0.0, 0.0), (-0.0, -0.0), (inf, nan), (-inf, nan), (nan, nan), (1e-45, 1e-45)]);
+        check_special("tan", Tan, &[(0.0, 0.0), (-0.0, -0.0), (inf, nan), (-inf, nan), (nan, nan), (1e-45, 1e-45)]);
         check_special("cos", Cos, &[(0.0, 1.0), (-0.0, 1.0), (inf, nan), (nan, nan)]);
     }
 

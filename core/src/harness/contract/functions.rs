@@ -7,6 +7,11 @@ pub(super) const ROWS: &[(&str, Test)] = &[
     ("functions made of steps are those of float64", values),
     ("kinds of numbers are told apart", kinds),
     ("operators are their methods", operators),
+    ("functions have C's values at zeros, infinities and the ends of domains", edges),
+    ("the gamma function's logarithm and its derivative are those of mpmath", gamma),
+    ("remainders and quotients are exact whatever the quotient", remainders),
+    ("neighbours are the next numbers of their dtype", neighbours),
+    ("bits of integers are counted and moved within their dtype", bits),
 ];
 
 /// Units in the last place that a function of a few steps may be off.
@@ -59,6 +64,207 @@ fn values(device: &Device) -> Result<Answer> {
     demand!(a.lerp(&b, &at(0.0)?)?.to_vec::<f32>()? == [0.1, -3.0], "lerp does not begin where it begins");
     demand!(a.lerp(&b, &at(1.0)?)?.to_vec::<f32>()? == [0.7, 5.0], "lerp does not end where it ends");
     demand!(a.lerp(&b, &at(0.25)?)?.to_vec::<f32>()?[1] == -1.0, "a quarter of the way");
+    Ok(Ok(()))
+}
+
+/// Same value, and same sign of zero; 1e-6 apart where that is no number of f32.
+fn is_like(found: f32, want: f64) -> bool {
+    if want.is_nan() {
+        return found.is_nan();
+    }
+    let near = f64::from(found) == want || (f64::from(found) - want).abs() <= 1e-6 * want.abs();
+    near && found.is_sign_negative() == want.is_sign_negative()
+}
+
+fn edges(device: &Device) -> Result<Answer> {
+    use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
+    const INF: f64 = f64::INFINITY;
+    const NAN: f64 = f64::NAN;
+    type One = (&'static str, fn(&Tensor) -> Result<Tensor>, &'static [(f32, f64)]);
+    let of_one: [One; 13] = [
+        ("acos", |x| x.acos(), &[(1.0, 0.0), (-1.0, PI), (0.0, FRAC_PI_2), (1.0 + f32::EPSILON, NAN)]),
+        ("acosh", |x| x.acosh(), &[(1.0, 0.0), (INFINITY, INF), (0.999, NAN), (-1e30, NAN)]),
+        ("asin", |x| x.asin(), &[(-0.0, -0.0), (1.0, FRAC_PI_2), (-1.0, -FRAC_PI_2), (-1.5, NAN)]),
+        ("asinh", |x| x.asinh(), &[(-0.0, -0.0), (INFINITY, INF), (-INFINITY, -INF), (3e38, 89.289_993_004_8)]),
+        ("atan", |x| x.atan(), &[(-0.0, -0.0), (INFINITY, FRAC_PI_2), (-INFINITY, -FRAC_PI_2), (1.0, FRAC_PI_4)]),
+        ("atanh", |x| x.atanh(), &[(-0.0, -0.0), (1.0, INF), (-1.0, -INF), (1.5, NAN), (INFINITY, NAN)]),
+        ("cbrt", |x| x.cbrt(), &[(-0.0, -0.0), (-8.0, -2.0), (1e30, 1e10), (-INFINITY, -INF)]),
+        ("cosh", |x| x.cosh(), &[(-0.0, 1.0), (-INFINITY, INF), (89.2, 2.741_804_372_9e38), (90.0, INF)]),
+        ("erfc", |x| x.erfc(), &[(-0.0, 1.0), (INFINITY, 0.0), (-INFINITY, 2.0), (9.0, 4.137_031_7e-37)]),
+        ("erfinv", |x| x.erfinv(), &[(-0.0, -0.0), (1.0, INF), (-1.0, -INF), (1.5, NAN), (0.5, 0.476_936_276_2)]),
+        (
+            "lgamma",
+            |x| x.lgamma(),
+            &[(0.0, INF), (-3.0, INF), (-INFINITY, INF), (INFINITY, INF), (1.0, 0.0), (2.0, 0.0)],
+        ),
+        ("sinh", |x| x.sinh(), &[(-0.0, -0.0), (-INFINITY, -INF), (-89.2, -2.741_804_372_9e38), (-90.0, -INF)]),
+        ("tan", |x| x.tan(), &[(-0.0, -0.0), (INFINITY, NAN), (1e-20, 1e-20), (1e30, 1.293_586_082_7)]),
+    ];
+    for (name, on_device, cases) in of_one {
+        let numbers: Vec<f32> = cases.iter().map(|case| case.0).chain([f32::NAN]).collect();
+        let found = on_device(&Tensor::from_slice(device, &numbers, [numbers.len() as u64])?)?.to_vec::<f32>()?;
+        for ((&x, &found), want) in numbers.iter().zip(&found).zip(cases.iter().map(|case| case.1).chain([NAN])) {
+            demand!(is_like(found, want), "{name}({x}) is {found}, not {want}");
+        }
+    }
+    type Two = (&'static str, fn(&Tensor, &Tensor) -> Result<Tensor>, &'static [(f32, f32, f64)]);
+    let of_two: [Two; 3] = [
+        (
+            "atan2",
+            |y, x| y.atan2(x),
+            &[
+                (0.0, 0.0, 0.0),
+                (-0.0, 0.0, -0.0),
+                (0.0, -0.0, PI),
+                (-0.0, -2.0, -PI),
+                (2.0, -0.0, FRAC_PI_2),
+                (INFINITY, INFINITY, FRAC_PI_4),
+                (-INFINITY, -INFINITY, -3.0 * FRAC_PI_4),
+                (1.0, -INFINITY, PI),
+                (-1.0, INFINITY, -0.0),
+                (-INFINITY, 1.0, -FRAC_PI_2),
+                (1e-30, 1e-30, FRAC_PI_4),
+                (3e38, -3e38, 3.0 * FRAC_PI_4),
+            ],
+        ),
+        ("copysign", |a, b| a.copysign(b), &[(1.5, -0.0, -1.5), (-INFINITY, 2.0, INF), (-0.0, 1.0, 0.0)]),
+        (
+            "hypot",
+            |a, b| a.hypot(b),
+            &[
+                (3e30, -4e30, 5e30),
+                (3e-30, 4e-30, 5e-30),
+                (-0.0, -0.0, 0.0),
+                (-INFINITY, f32::NAN, INF),
+                (3e38, 3e38, INF),
+            ],
+        ),
+    ];
+    for (name, on_device, cases) in of_two {
+        let side = |pick: fn(&(f32, f32, f64)) -> f32| -> Result<Tensor> {
+            let numbers: Vec<f32> = cases.iter().map(pick).collect();
+            Tensor::from_slice(device, &numbers, [numbers.len() as u64])
+        };
+        let found = on_device(&side(|case| case.0)?, &side(|case| case.1)?)?.to_vec::<f32>()?;
+        for (&(a, b, want), &found) in cases.iter().zip(&found) {
+            demand!(is_like(found, want), "{name}({a}, {b}) is {found}, not {want}");
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn gamma(device: &Device) -> Result<Answer> {
+    // mpmath 1.3, 30 digits.
+    let digamma = [
+        (0.1f32, -10.423_754_940_411_076),
+        (0.5, -1.963_510_026_021_423_5),
+        (1.0, -0.577_215_664_901_532_9),
+        (1.5, 0.036_489_973_978_576_52),
+        (2.0, 0.422_784_335_098_467_1),
+        (10.0, 2.251_752_589_066_721),
+        (1000.0, 6.907_255_195_648_812),
+        (-0.5, 0.036_489_973_978_576_52),
+        (-2.5, 1.103_156_640_645_243),
+    ];
+    let lgamma = [
+        (-2.5f32, -0.056_243_716_497_674_05),
+        (0.1, 2.252_712_651_734_206),
+        (3.5, 1.200_973_602_347_074_3),
+        (9.0, 10.604_602_902_745_25),
+    ];
+    type Row<'a> = (&'a str, fn(&Tensor) -> Result<Tensor>, &'a [(f32, f64)]);
+    let rows: [Row<'_>; 2] = [("digamma", |x| x.digamma(), &digamma), ("lgamma", |x| x.lgamma(), &lgamma)];
+    for (name, on_device, cases) in rows {
+        let numbers: Vec<f32> = cases.iter().map(|case| case.0).collect();
+        let found = on_device(&Tensor::from_slice(device, &numbers, [numbers.len() as u64])?)?.to_vec::<f32>()?;
+        for (&(x, want), &found) in cases.iter().zip(&found) {
+            let off = (f64::from(found) - want).abs();
+            demand!(off <= 4e-6 * (1.0 + want.abs()), "{name}({x}) is {found}, not {want}");
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn remainders(device: &Device) -> Result<Answer> {
+    // Far quotients, rounded quotients that are one more than the quotient, subnormals, and pairs of all sizes.
+    let mut pairs = vec![
+        (1e30f32, 3.0f32),
+        (3e38, 1e-45),
+        (-3e38, 1.1e-38),
+        (16_777_215.0, 0.1),
+        (1.0, 0.1),
+        (-1e-45, 1.0),
+        (5.0, -INFINITY),
+    ];
+    for i in 1..600u32 {
+        let (a, b) = (
+            f32::from_bits(i.wrapping_mul(0x9e37_79b9) & 0xff7f_ffff),
+            f32::from_bits(i.wrapping_mul(0x85eb_ca6b) & 0xff7f_ffff),
+        );
+        pairs.extend([(a, b), (b * 1e3, b / 7.0)]);
+    }
+    pairs.retain(|(a, b)| a.is_finite() && *b != 0.0 && !b.is_nan());
+    let side = |pick: fn(&(f32, f32)) -> f32| {
+        let numbers: Vec<f32> = pairs.iter().map(pick).collect();
+        Tensor::from_slice(device, &numbers, [numbers.len() as u64])
+    };
+    let (a, b) = (side(|pair| pair.0)?, side(|pair| pair.1)?);
+    let (fmod, modulo, quotient) =
+        (a.fmod(&b)?.to_vec::<f32>()?, a.remainder(&b)?.to_vec::<f32>()?, a.floor_divide(&b)?.to_vec::<f32>()?);
+    for (i, &(a, b)) in pairs.iter().enumerate() {
+        let want = a % b;
+        // What may be flushed is not what is asked here.
+        if a.is_subnormal() || b.is_subnormal() || want.is_subnormal() {
+            continue;
+        }
+        demand!(fmod[i].to_bits() == want.to_bits(), "{a:e} fmod {b:e} is {:e}, not {want:e}", fmod[i]);
+        let below = want != 0.0 && (want < 0.0) != (b < 0.0);
+        let moved = if below { want + b } else { want.abs().copysign(b) };
+        demand!(modulo[i] == moved, "{a:e} remainder {b:e} is {:e}, not {moved:e}", modulo[i]);
+        // Exact in f64 wherever it is in f32.
+        let whole = ((f64::from(a) - f64::from(want)) / f64::from(b)).round() - f64::from(u8::from(below));
+        if whole.abs() <= 16_777_216.0 {
+            demand!(f64::from(quotient[i]) == whole, "{a:e} floor_divide {b:e} is {:e}, not {whole:e}", quotient[i]);
+        }
+    }
+    demand!((&a % 2.5)?.to_vec::<f32>()? == pairs.iter().map(|pair| pair.0 % 2.5).collect::<Vec<_>>(), "% of a number");
+    let whole = Tensor::from_slice(device, &[7i32, -7, i32::MIN, 5], [4])?;
+    let by = Tensor::from_slice(device, &[-2i32, 2, -1, 0], [4])?;
+    demand!(whole.floor_divide(&by)?.to_vec::<i32>()? == [-4, -4, i32::MIN, 5], "quotients of integers");
+    demand!(whole.remainder(&by)?.to_vec::<i32>()? == [-1, 1, 0, 0], "remainders of integers");
+    Ok(Ok(()))
+}
+
+fn neighbours(device: &Device) -> Result<Answer> {
+    let (from, to) =
+        (vec![1.0f32, 1.0, 0.0, 65504.0, 2.0, -2.0], vec![2.0f32, 0.0, 0.0, INFINITY, -INFINITY, -INFINITY]);
+    let (a, b) = (Tensor::from_slice(device, &from, [6])?, Tensor::from_slice(device, &to, [6])?);
+    let next = |dtype: DType| a.cast(dtype)?.nextafter(&b.cast(dtype)?)?.cast(DType::F32)?.to_vec::<f32>();
+    let found = next(DType::F32)?;
+    let want =
+        [1.0 + f32::EPSILON, 1.0 - f32::EPSILON / 2.0, 0.0, 65504.004, 2.0 - f32::EPSILON, -2.0 - 2.0 * f32::EPSILON];
+    demand!(found == want, "of f32: {found:?}");
+    let found = next(DType::F16)?;
+    demand!(found == [1.000_976_6, 0.999_511_7, 0.0, INFINITY, 1.999_023_4, -2.001_953_1], "of f16: {found:?}");
+    let found = next(DType::BF16)?;
+    demand!(found == [1.007_812_5, 0.996_093_75, 0.0, 66048.0, 1.992_187_5, -2.015_625], "of bf16: {found:?}");
+    Ok(Ok(()))
+}
+
+fn bits(device: &Device) -> Result<Answer> {
+    let x = Tensor::from_slice(device, &[0i8, -1, 12, -128], [4])?;
+    demand!(x.count_ones()?.to_vec::<i8>()? == [0, 8, 2, 1], "bits that are set");
+    demand!(x.leading_zeros()?.to_vec::<i8>()? == [8, 0, 4, 0], "zeros from above");
+    demand!(x.trailing_zeros()?.to_vec::<i8>()? == [8, 0, 2, 7], "zeros from below");
+    let by = Tensor::from_slice(device, &[1i8, 7, 5, 9], [4])?;
+    demand!(x.shl(&by)?.to_vec::<i8>()? == [0, -128, -128, 0], "moved up");
+    demand!(x.shr(&by)?.to_vec::<i8>()? == [0, -1, 0, -1], "moved down");
+    let wide = Tensor::from_slice(device, &[1u32, u32::MAX], [2])?;
+    demand!(wide.shl_scalar(31)?.to_vec::<u32>()? == [1 << 31, 1 << 31], "moved up by a number");
+    demand!(
+        (wide.shr_scalar(32)?.to_vec::<u32>()?, wide.leading_zeros()?.to_vec::<u32>()?) == (vec![0, 0], vec![31, 0]),
+        "of u32"
+    );
     Ok(Ok(()))
 }
 

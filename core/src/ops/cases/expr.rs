@@ -21,6 +21,21 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     for dtype in DType::FLOATS {
         add(&mut cases, FAMILY, dense_map(FAMILY, &fused, &[dtype; 3], &[1031]), &[Values::Uniform(-2.0, 2.0); 3]);
     }
+    let sum = x.clone() + &y;
+    let composed = [
+        ("arc", x.tan().atan() - &y),
+        ("length", sum.hypot(z.erfc())),
+        ("angle", sum.atan2(z.cosh())),
+        ("sign", (y.asinh() - &x).copysign(z.cbrt())),
+        ("rest", x.fmod(&y) + x.remainder(&z)),
+    ];
+    for (tag, expr) in composed {
+        for dtype in [DType::F16, DType::F32, DType::F64] {
+            let mut made = Vec::new();
+            add(&mut made, FAMILY, dense_map(FAMILY, &expr, &[dtype; 3], &[257]), &[Values::Uniform(-1.0, 1.0); 3]);
+            cases.extend(made.into_iter().map(|case| case.tagged(tag)));
+        }
+    }
     for count in sizes(level) {
         add(&mut cases, FAMILY, dense_map(FAMILY, &fused, &[DType::F16; 3], &[count]), &[Values::Normal; 3]);
     }
@@ -70,6 +85,21 @@ impl Expr {
         self.compare(f, pivot).select(self, other)
     }
 }
+
+/// The functions of whole numbers in random trees.
+const INTEGER: [BinaryFn; 11] = [
+    BinaryFn::Add,
+    BinaryFn::And,
+    BinaryFn::Div,
+    BinaryFn::Max,
+    BinaryFn::Min,
+    BinaryFn::Mul,
+    BinaryFn::Or,
+    BinaryFn::Add,
+    BinaryFn::Rem,
+    BinaryFn::Sub,
+    BinaryFn::Xor,
+];
 
 /// A generator of typed expressions.
 struct Random {
@@ -166,7 +196,7 @@ impl Random {
         } else if dtype.is_float() {
             self.pick(&[BinaryFn::Add, BinaryFn::Sub, BinaryFn::Mul, BinaryFn::Max, BinaryFn::Min])
         } else {
-            self.pick(&BinaryFn::ALL.map(|f| if f == BinaryFn::Pow { BinaryFn::Add } else { f }))
+            self.pick(&INTEGER)
         };
         a.binary(f, b)
     }

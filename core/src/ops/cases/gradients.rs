@@ -24,6 +24,23 @@ fn map(exprs: &[Expr], inputs: Vec<TensorSpec>, dims: &[u64]) -> Result<Map> {
     Map::several("map", program, inputs, &outputs, 0)
 }
 
+/// The functions of two operands that have a derivative.
+const DIFFERENTIABLE: [BinaryFn; 13] = [
+    BinaryFn::Add,
+    BinaryFn::Atan2,
+    BinaryFn::Copysign,
+    BinaryFn::Div,
+    BinaryFn::FloorDivide,
+    BinaryFn::Hypot,
+    BinaryFn::Max,
+    BinaryFn::Min,
+    BinaryFn::Mul,
+    BinaryFn::Pow,
+    BinaryFn::Rem,
+    BinaryFn::Remainder,
+    BinaryFn::Sub,
+];
+
 /// All of them.
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -31,13 +48,17 @@ fn cases() -> Vec<Case> {
     // Each function where it is smooth: positive for those with poles, no whole numbers and halves for those that round.
     for f in UnaryFn::ALL.into_iter().filter(|f| f.defined_for(F64)) {
         let op = dense(&[23]).and_then(|input| map(&[x.unary(f)], vec![input], &[23]));
-        add(&mut cases, "unary", op, &[Values::Uniform(0.55, 0.95)]);
-        if !matches!(f, UnaryFn::Log | UnaryFn::Log2 | UnaryFn::Sqrt | UnaryFn::Rsqrt) {
+        let positive = if f == UnaryFn::Acosh { Values::Uniform(1.3, 2.4) } else { Values::Uniform(0.55, 0.95) };
+        add(&mut cases, "unary", op, &[positive]);
+        if matches!(f, UnaryFn::Acos | UnaryFn::Asin | UnaryFn::Atanh | UnaryFn::Erfinv) {
+            let op = dense(&[23]).and_then(|input| map(&[x.unary(f)], vec![input], &[23]));
+            add(&mut cases, "unary", op, &[Values::Uniform(-0.9, -0.3)]);
+        } else if !matches!(f, UnaryFn::Acosh | UnaryFn::Log | UnaryFn::Log2 | UnaryFn::Sqrt | UnaryFn::Rsqrt) {
             let op = dense(&[23]).and_then(|input| map(&[x.unary(f)], vec![input], &[23]));
             add(&mut cases, "unary", op, &[Values::Uniform(-1.9, -1.6)]);
         }
     }
-    for f in [BinaryFn::Add, BinaryFn::Sub, BinaryFn::Mul, BinaryFn::Div, BinaryFn::Max, BinaryFn::Min, BinaryFn::Pow] {
+    for f in DIFFERENTIABLE {
         for kinds in [[LayoutKind::Dense; 2], [LayoutKind::BroadcastOuter, LayoutKind::BroadcastInner]] {
             let inputs = || kinds.iter().map(|kind| kind.spec(F64, &[4, 5])).collect::<Result<Vec<_>>>();
             let op = inputs().and_then(|inputs| map(&[x.binary(f, &y)], inputs, &[4, 5]));
