@@ -2,8 +2,9 @@
 //!
 //! [`devices`] lists every route to a processor, the unusable ones with their reason; nothing is opened before
 //! [`DeviceEntry::open`]. [`best`] walks from CUDA over wgpu's real GPUs to the CPU and can say why it passed over each
-//! ([`best_with_reasons`]); it loads no graphics driver where CUDA serves. The decision to know: a software GPU is never chosen unless it is asked for by name, since it
-//! computes on the CPU, only slower than the CPU device. `POLYWARP_DEVICE` names the device that [`best`] returns.
+//! ([`best_with_reasons`]); it loads no graphics driver where CUDA serves. The decision to know: a software GPU is
+//! never chosen unless it is asked for by name, since it computes on the CPU, only slower than the CPU device.
+//! `POLYWARP_DEVICE` names the device that [`best`] returns.
 
 use std::fmt;
 use std::time::Duration;
@@ -52,8 +53,8 @@ enum Route {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Opening {
-    /// How long one wait for a GPU may take before the device counts as lost ([`Error::DeviceLost`]); `None` waits for ever. For
-    /// kernels that may never end. The CPU computes in the call, and is not waited for.
+    /// The longest wait for a GPU: beyond it the device counts as lost ([`Error::DeviceLost`]). `None` waits for ever.
+    /// Set it for kernels that may never end. The CPU computes within the call, so nothing waits for it.
     pub patience: Option<Duration>,
 }
 

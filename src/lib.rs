@@ -65,10 +65,30 @@ pub use polywarp_shaders::wgsl as shader;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// So are those of the guide.
+/// So are those of the guide, here and below.
 #[cfg(doctest)]
+#[doc = include_str!("../docs/guide/tensors.md")]
+struct Tensors;
+
+/// Their calls, ours.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/from-numpy-and-pytorch.md")]
+struct FromNumpyAndPytorch;
+
+/// Users' own WGSL.
+#[cfg(all(doctest, feature = "compiler"))]
+#[doc = include_str!("../docs/guide/shader.md")]
+struct Shader;
+
+/// Threads, waiting, errors, devices of applications.
+#[cfg(all(doctest, feature = "wgpu"))]
 #[doc = include_str!("../docs/guide/embedding.md")]
 struct Embedding;
+
+/// What results promise.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/numerics.md")]
+struct Numerics;
 
 /// Where time and memory go.
 #[cfg(doctest)]

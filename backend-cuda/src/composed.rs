@@ -1,8 +1,8 @@
-//! Ways of several plans: of operations that are graphs of others, and of reductions of products whose types or precisions no native
-//! kernel reduces in its registers. Kernels in CUDA C++ do what they can do, portable ones the rest.
+//! Operations that run as several plans: graphs of other operations, and reduced products whose types or precisions no
+//! native kernel reduces in its registers. Kernels in CUDA C++ run the steps that they can, portable kernels the rest.
 //!
-//! Of a reduced product one kernel makes the product, another the number of each row or column, a part of the product after the
-//! other, as `shaders/src/plans/reduced_matmul.rs` does it with portable kernels alone.
+//! A reduced product is computed part by part: one kernel computes a part of the product, another reduces its rows or
+//! columns. `shaders/src/plans/reduced_matmul.rs` does the same with portable kernels alone.
 
 use polywarp_core::graph::{Graph, Place};
 use polywarp_core::ops::ReducedMatmul;
@@ -12,9 +12,10 @@ use polywarp_core::{Backend, Buffer, Error, Op, Operation, Result};
 use crate::candidates::Work;
 use crate::device::CudaBackend;
 
-/// Bytes of the product that there are at a time: each part packs its operands anew, so few parts, of what no card lacks.
+/// Bytes of one part of the product. Each part packs its operands anew, so parts are few; every card has this much
+/// memory.
 const PART_BYTES: u64 = 256 << 20;
-/// Bytes of the product that are written and read again in a nanosecond, for ranking alone.
+/// Bytes of the product written and read again in a nanosecond: an estimate for ranking alone.
 const BYTES_PER_NS: f64 = 2000.0;
 
 /// A plan of kernels of one kind.

@@ -73,15 +73,17 @@ impl Expr {
         Expr::leaf(Kind::Input(index))
     }
 
-    /// A constant: a number beside what it is combined with.
+    /// A constant, which has no dtype of its own. Three rules say what it means beside an operand:
     ///
-    /// It is the number it is, in full. A comparison with it has the answer of mathematics, whatever the dtype: every u8 is
-    /// below 256, no i32 equals 2.5, and no f32 equals 0.1, which is an f64 (0.1f32 is one); integers beyond 2^53 are
-    /// compared exactly, too. Of integers the larger of x and 2.5 is the least integer that is below neither (3 for 2), the
-    /// smaller likewise, so that a clamp stays in its range. Anything else takes the number in the type that the program
-    /// computes in: floats the nearest (f32 for those of 8 and 16 bits, so that f16 + 1e-8 adds 1e-8 before it rounds), and
-    /// [`Error::NumberOutOfRange`](crate::Error::NumberOutOfRange) is what becomes of u8 + 256, i32 + 2.5 and f32 * 1e300.
-    /// [`Expr::cast`] converts a number by the rules of [`Scalar::cast`] instead, but for an infinity, which f8e5m2 keeps.
+    /// * Comparisons are exact, whatever the dtype: every u8 is below 256, no i32 equals 2.5, and no f32 equals 0.1,
+    ///   which is an f64 (0.1f32 is a number of f32). Integers beyond 2^53 are compared exactly, too.
+    /// * The larger of an integer x and 2.5 is the least integer that is below neither (3 for 2), the smaller likewise,
+    ///   so that a clamp stays in its range.
+    /// * Everything else takes the constant in the type that the program computes in. Floats take the nearest number:
+    ///   f32 for floats of 8 and 16 bits, so that f16 + 1e-8 adds 1e-8 before it rounds. u8 + 256, i32 + 2.5 and
+    ///   f32 * 1e300 are refused by [`Error::NumberOutOfRange`](crate::Error::NumberOutOfRange).
+    ///
+    /// [`Expr::cast`] converts a constant by the rules of [`Scalar::cast`] instead; an infinity stays one in f8e5m2.
     pub fn constant(value: impl Into<Scalar>) -> Expr {
         Expr::leaf(Kind::Constant(value.into()))
     }

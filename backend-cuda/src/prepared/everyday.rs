@@ -187,8 +187,8 @@ fn copies(ops: &mut Vec<Op>) -> Result<()> {
     Ok(())
 }
 
-/// Of what is reduced along rows, columns or both: these lengths take different kernels, between them most others. Of f32
-/// there are those of small programs too: rows of whole vectors and not, each length for a kernel of its own.
+/// Matrices that are reduced along rows, columns or both. Together these lengths cover the kernels that most shapes
+/// use; the small ones of f32, in whole vectors and not, have a kernel each.
 const REDUCED: [(DType, &[[u64; 2]]); 4] = [
     (DType::F32, &[[4, 4], [8, 8], [16, 16], [64, 64], [128, 128], [10, 10], [50, 50], [150, 150]]),
     (DType::F32, &[[1000, 1000], [1001, 1001], [1024, 1024], [4096, 4096], [1 << 18, 16]]),

@@ -4,20 +4,20 @@
 //! dimensions are broadcast before the op exists (stride 0). Products of 8- and 16-bit floats accumulate in f32, i8 and u8
 //! products in i32; the other integers wrap.
 //!
-//! What is scaled by 0 is not there, as in BLAS: with a beta of 0 C is not read, with an alpha of 0 neither are A, B and their
-//! scales, and D = activation(beta C + bias) whatever NaN and infinities they hold. [`Matmul::check`] sees to that for every
-//! backend, because a kernel's own product of 0 and NaN is NaN: it leaves nothing to add up (a K of 0). An alpha that is 0 in
-//! the type that computes counts as 0.
+//! As in BLAS, a factor of 0 removes what it scales. With a beta of 0 C is not read. With an alpha of 0 A, B and their
+//! scales are not read, and D = activation(beta C + bias), whatever NaN and infinities they hold. A kernel's own
+//! product of 0 and NaN would be NaN, so [`Matmul::check`] hands backends a product of K = 0 instead. An alpha that
+//! rounds to 0 in the computing type counts as 0.
 //!
 //! The two 8-bit floats may be mixed, as hardware does, and give f32, f16 or bf16. Their products are exact in f32, but
-//! Hopper's and Ada's tensor cores add them with 14 bits ([`Matmul::product_roundoff`]): a kernel on those must move its sum to
-//! f32 every [`PROMOTED_EVERY`] products, and the bound is what such a kernel satisfies and one that never does it breaks.
+//! Hopper's and Ada's tensor cores add them with 14 bits ([`Matmul::product_roundoff`]). A kernel there must move its
+//! sum to f32 every [`PROMOTED_EVERY`] products: the bound holds for such a kernel, and rejects one that never does.
 //!
-//! Quantised operands are 8-bit tensors with f32 scales: scale_a [..., m, 1] of A's rows, scale_b [..., 1, n] of B's columns,
-//! one scale for all being a stride of 0. The sum, converted to f32 where it is one of integers, is multiplied with scale_a,
-//! then scale_b, then alpha, in this order on every backend: the order decides what overflows or vanishes on the way. NaN and
-//! infinite scales do what they do in f32. The three terms may be added in any order. Scales of blocks ([`Matmul::scale_blocks`]) change along K as well:
-//! `matmul/blocks.rs`.
+//! Quantised operands are 8-bit tensors with f32 scales: scale_a [..., m, 1] of A's rows, scale_b [..., 1, n] of B's
+//! columns; with a stride of 0 one scale serves all. A sum of integers is converted to f32. Every backend multiplies
+//! the sum by scale_a, then scale_b, then alpha, because the order decides what overflows or vanishes on the way. NaN
+//! and infinite scales act as in f32. The scaled sum, beta C and bias may be added in any order. Scales of blocks
+//! ([`Matmul::scale_blocks`]) change along K as well: `matmul/blocks.rs`.
 
 mod blocks;
 mod gradient;
@@ -39,13 +39,13 @@ use crate::{BinaryFn, DType, Error, Precision, Result, Scalar, Shape};
 #[cfg(feature = "cpu")]
 use crate::{cpu, operation::HostResult};
 
-/// Products of 8-bit floats that a kernel may have added up along K before it moves the sum to f32.
+/// The most products of 8-bit floats that a kernel may add along K before it moves the sum to f32.
 pub const PROMOTED_EVERY: u64 = 128;
 
-/// What every element of a matrix counts as at least where f32 is split (`High`), as a share of the matrix's largest.
+/// Where f32 is split (`High`), the bound counts each element as at least this share of the largest of its matrix.
 const SPLIT_FLOOR: f64 = 1.0 / (1u64 << 29) as f64;
 
-/// Products of 8-bit floats that one instruction adds, and what it cuts off of the largest of them.
+/// One tensor-core instruction adds this many products of 8-bit floats, and cuts off this share of the largest.
 const TENSOR_CORE_PRODUCTS: u64 = 32;
 const TENSOR_CORE_ROUNDOFF: f64 = 1.0 / 8192.0; // 2^-13: 14 bits, the leading one among them
 
@@ -64,8 +64,8 @@ pub struct Matmul {
     pub scale_a: Option<TensorSpec>,
     /// Scales of B's columns, f32 [..., 1, n].
     pub scale_b: Option<TensorSpec>,
-    /// Scales are those of blocks: of A [..., ceil(m / block m), ceil(k / block k)], of B [..., ceil(k / block k),
-    /// ceil(n / block n)].
+    /// Where given, scales belong to blocks: those of A are [..., ceil(m / block m), ceil(k / block k)], those of B
+    /// [..., ceil(k / block k), ceil(n / block n)].
     pub scale_blocks: Option<ScaleBlocks>,
     /// Scale of the product; where it is 0, A, B and their scales are not read.
     pub alpha: f64,
@@ -80,7 +80,7 @@ pub struct Matmul {
 }
 
 impl Matmul {
-    /// Everything it is, factors by their bits: 0 and -0 are different products, NaN is itself.
+    /// Every field, alpha and beta by their bits: 0 and -0 are different products, and NaN equals itself.
     fn identity(&self) -> impl Eq + Hash + use<'_> {
         let Matmul { a, b, c, bias, scale_a, scale_b, scale_blocks, alpha, beta, activation, precision, output } = self;
         let operands = (a, b, c, bias, scale_a, scale_b, output);
@@ -143,7 +143,7 @@ impl Matmul {
         matches!(dtype, DType::F8E4M3 | DType::F8E5M2 | DType::I8 | DType::U8)
     }
 
-    /// Whether exact sums of integers leave as floats.
+    /// Whether sums of 8-bit integers are stored as floats.
     pub const fn is_dequantised(dtype: DType, output: DType) -> bool {
         matches!(dtype, DType::I8 | DType::U8) && matches!(output, DType::F32 | DType::F16 | DType::BF16)
     }
@@ -166,7 +166,8 @@ impl Matmul {
         }
     }
 
-    /// This op, when its parts fit together; without its product where alpha is 0: A, B and their scales have a K of 0 then.
+    /// Checks that the operands fit together, and gives the op that backends run: itself, or where alpha is 0 one whose
+    /// A, B and scales have a K of 0.
     ///
     /// The operands have one dtype, or are both 8-bit floats; the output has one that [`Matmul::gives`] allows.
     ///
@@ -178,12 +179,12 @@ impl Matmul {
         if op.is_without_product() { op.without_product() } else { Ok(op) }
     }
 
-    /// Whether alpha leaves nothing of the product.
+    /// Whether alpha is 0 in the computing type, so that nothing of the product is left.
     pub(super) fn is_without_product(&self) -> bool {
         Scalar::F(self.alpha).cast(self.compute()).as_f64() == 0.0
     }
 
-    /// What alpha and beta are numbers of.
+    /// The type in which alpha and beta are applied.
     fn compute(&self) -> DType {
         if self.output.dtype.is_float() { self.output.dtype.compute() } else { DType::F64 }
     }
@@ -196,7 +197,8 @@ impl Matmul {
         Ok(Matmul {
             a: empty(self.a, rank - 1)?,
             b: empty(self.b, rank - 2)?,
-            // Of no block along K there is no scale to read; that of a row would be multiplied with the sum.
+            // Scales become those of blocks along K, of which there are none: a scale of a row would still multiply the
+            // sum.
             scale_a: self.scale_a.map(|scale| empty(scale, rank - 1)).transpose()?,
             scale_b: self.scale_b.map(|scale| empty(scale, rank - 2)).transpose()?,
             scale_blocks: self.scale_blocks.or(has_scales.then_some(ScaleBlocks { m: 1, n: 1, k: 1 })),
@@ -236,7 +238,7 @@ impl Matmul {
         Ok(self)
     }
 
-    /// How many products of integers of `dtype` always add up in i32.
+    /// The longest K whose products of integers of `dtype` always fit an i32 sum.
     pub const fn longest_exact(dtype: DType) -> u64 {
         let largest: u64 = match dtype {
             DType::I8 => 128 * 128,
@@ -246,7 +248,8 @@ impl Matmul {
         (i32::MAX as u64) / largest
     }
 
-    /// Whether a sum of `k` products that is stored as a float is that of the products: wrapped, it would stand for another number.
+    /// Refuses sums of `k` integer products that are stored as floats and might wrap in i32: the float would be another
+    /// number.
     pub(super) fn check_exact(input: DType, output: DType, k: u64) -> Result<()> {
         let longest = Matmul::longest_exact(input);
         if !Matmul::is_dequantised(input, output) || k <= longest {
@@ -350,7 +353,7 @@ impl Matmul {
         }
     }
 
-    /// Where C, bias, scale_a and scale_b stand among the operands read.
+    /// Positions of C, bias, scale_a and scale_b among the operands that are read.
     pub fn places(&self) -> [Option<usize>; 4] {
         let mut next = 2;
         [self.c, self.bias, self.scale_a, self.scale_b].map(|operand| {
@@ -361,7 +364,7 @@ impl Matmul {
         })
     }
 
-    /// Whether what a sum stands for is another number: one of integers stored as a float, or one with scales.
+    /// Whether the sum is converted on its way out: a sum of integers stored as a float, or one with scales.
     pub fn is_quantised(&self) -> bool {
         self.dequantises() || self.scale_a.is_some() || self.scale_b.is_some()
     }
@@ -379,8 +382,8 @@ impl Matmul {
         self.expected_without(inputs, |_| false)
     }
 
-    /// The same where some elements of A, by their positions, are zeros that need not be multiplied: opposite NaN and infinity
-    /// they may count as nothing or as NaN.
+    /// The same where a kernel may skip the elements of A at positions that are `left_out`. They are zeros: where they
+    /// meet NaN or infinity, a kernel that multiplies them gives NaN, and one that skips them does not.
     pub(crate) fn expected_without(&self, inputs: &[HostTensor], left_out: impl Fn(usize) -> bool) -> Vec<Expected> {
         let MatmulDims { batch, m, n, k } = self.dims();
         let (m, n, k) = (m as usize, n as usize, k as usize);
@@ -389,7 +392,7 @@ impl Matmul {
         let is_float = self.a.dtype.is_float();
         let (a_floats, b_floats) = if is_float { (floats(a), floats(b)) } else { (Vec::new(), Vec::new()) };
         let [c, bias, scale_a, scale_b] = self.places().map(|place| place.map(|place| &inputs[place].values));
-        // What is split over tensor cores has no lower part where it is infinite; see `Precision::High`.
+        // An infinity has no lower part when f32 is split over tensor cores; see `Precision::High`.
         let split = self.a.dtype == DType::F32 && self.precision == Precision::High;
         let floors_of = |values: &[f64], matrix: usize| {
             let of = |x: &[f64]| SPLIT_FLOOR * x.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(0.0, f64::max);
@@ -446,9 +449,10 @@ impl Matmul {
         Approx::exact(sum.cast(accumulator))
     }
 
-    /// A product of integers as the float it leaves as, times the operands' scales.
+    /// The sum of products, as a float, times the operands' scales.
     ///
-    /// Bound: the conversion to f32, to either neighbour (WGSL leaves it open), and the rounding of each step.
+    /// Bound: the conversion of an integer to f32, to either neighbour (WGSL leaves it open), and the rounding of each
+    /// step.
     fn scaled(&self, product: Approx, scales: [Option<Scalar>; 2]) -> Approx {
         if !self.is_quantised() {
             return product;
@@ -468,8 +472,7 @@ impl Matmul {
         x
     }
 
-    /// The sum of products of `pairs`; `floors`: what either operand's elements count as at least for
-    /// [`Matmul::product_roundoff`].
+    /// The sum of products of `pairs`. For [`Matmul::product_roundoff`] elements of A and B count as at least `floors`.
     fn dot(&self, pairs: impl Iterator<Item = (f64, f64)>, floors: [f64; 2]) -> Approx {
         let compute = self.output.dtype.compute();
         let product_roundoff = self.product_roundoff();
@@ -494,14 +497,15 @@ impl Matmul {
     /// Relative error each product may carry before it is added. f32: two operand roundings at tf32 or f16/bf16 for
     /// `Medium` and `Low`, the dropped low-order products of a split for `High`; nothing at `Highest`. A split into parts of f16
     /// scales each matrix into their range, below which parts have a fixed distance: for this error an element counts as
-    /// its magnitude and 2^-29 of the largest finite one of its matrix.
+    /// its magnitude plus 2^-29 of the largest finite one of its matrix.
     ///
     /// 8-bit floats: the tensor cores of Ada and Hopper take 32 products and the sum so far, shift them to the largest
-    /// exponent among them and cut off all but 14 bits (DeepSeek-V3 technical report, arXiv 2412.19437, section 3.5.2; a sum of
-    /// 13 bits of fraction on Ada: SageAttention2, arXiv 2411.10958). So each of the 32, the sum, and the result
-    /// may lose 2^-13 of the largest, which is at most the sum of all |a||b| since the last promotion. That is, for
-    /// the h = min(k, 128) products between two promotions, h + 2 ceil(h / 32) times 2^-13 of them all: 1.7 %. What never
-    /// promotes loses about K / 4 times 2^-13 where the products have one sign, and exceeds it for long K.
+    /// exponent among them and cut off all but 14 bits (DeepSeek-V3 technical report, arXiv 2412.19437, section 3.5.2;
+    /// a sum of 13 bits of fraction on Ada: SageAttention2, arXiv 2411.10958). So each of the 32, the sum, and the
+    /// result may lose 2^-13 of the largest, which is at most the sum of all |a||b| since the last promotion. That is,
+    /// for the h = min(k, 128) products between two promotions, h + 2 ceil(h / 32) times 2^-13 of them all: 1.7 %. A
+    /// kernel that never promotes loses about K / 4 times 2^-13 where the products have one sign, and exceeds the bound
+    /// for long K.
     pub fn product_roundoff(&self) -> f64 {
         match (self.a.dtype, self.precision) {
             (DType::F8E4M3 | DType::F8E5M2, _) => {
@@ -530,7 +534,7 @@ impl Matmul {
     }
 }
 
-/// What the end of a product or convolution makes of the sum `x`: addends, in any order, then the activation.
+/// The end of a product or convolution: adds `c` and `bias` to the sum `x`, in any order, then applies the activation.
 pub(super) fn ended(x: Span, [c, bias]: [Option<Span>; 2], activation: Option<UnaryFn>, dtype: DType) -> Expected {
     let add = |x: Span, y| x.binary(BinaryFn::Add, y, dtype);
     let mut x = match (c, bias) {
@@ -620,7 +624,7 @@ impl Operation for Matmul {
         const KEEP: u64 = 12;
         let (rank, dims) = (self.output.layout.rank(), self.dims());
         let blocks = self.scale_blocks.unwrap_or(ScaleBlocks { m: 1, n: 1, k: dims.k });
-        // Whole blocks apart, so that the sample's scales lie evenly too: each row and column of it has its own.
+        // Kept rows and columns lie whole blocks apart, so that each has scales of its own.
         let step = |len: u64, block: u64| (len / KEEP / block * block).max(block.min(len)).max(1);
         let (rows, cols) = (step(dims.m, blocks.m), step(dims.n, blocks.n));
         let cut = |spec: &TensorSpec, steps: [Option<u64>; 2]| -> Result<TensorSpec> {
@@ -652,7 +656,7 @@ impl Operation for Matmul {
 }
 
 impl dyn Operation {
-    /// The dense product that it is, or stands for.
+    /// The dense product: the operation itself, or the one that a sparse product computes.
     pub fn product(&self) -> Option<&Matmul> {
         self.get::<Matmul>().or_else(|| Some(&self.get::<super::SparseMatmul>()?.product))
     }
@@ -666,7 +670,7 @@ pub(super) fn without_last_k(a: &TensorSpec, b: &TensorSpec) -> Result<Option<[T
     Ok(Some([cut(a, across)?, cut(b, down)?]))
 }
 
-/// What a case's name says of a product.
+/// Adds what tells products of equal operands apart to a case's name.
 pub(super) fn describe_epilogue(name: &mut String, op: &Matmul) {
     if op.alpha != 1.0 {
         let _ = write!(name, " alpha{}", op.alpha);
@@ -682,7 +686,7 @@ pub(super) fn describe_epilogue(name: &mut String, op: &Matmul) {
     describe_end(name, op.activation, op.precision);
 }
 
-/// What it says of its end.
+/// Adds activation and precision to a case's name.
 pub(super) fn describe_end(name: &mut String, activation: Option<UnaryFn>, precision: Precision) {
     if let Some(f) = activation {
         let _ = write!(name, " {}", f.name());

@@ -166,7 +166,8 @@ impl Operation for Softmax {
         Facts { repeats: true, ..Facts::default() }
     }
 
-    /// The op on the first `extent` indices of the output's `axis` alone; `None` along the axis of competition.
+    /// The op on the first `extent` indices of the output's `axis`; `None` along the softmax's own axis, which needs
+    /// all of its elements.
     fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
         if axis == self.axis {
             return None;
@@ -179,7 +180,7 @@ impl Operation for Softmax {
         Some(Softmax { output, ..self.clone() }.into())
     }
 
-    /// Some lines, each whole.
+    /// A few lines along the axis, each whole.
     fn sample(&self) -> Result<Option<Sample>> {
         let thinning = Thinning::new(self.output.layout.dims(), |axis| axis != self.axis);
         let positions = thinning.of(&self.output.layout)?;

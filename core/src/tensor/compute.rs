@@ -52,8 +52,8 @@ impl Default for MatmulOptions<'_> {
     }
 }
 
-/// The product of a left operand, which is on the device of `lhs` and has its dtype and the shape `a`, with `rhs`, and the
-/// tensors that it reads besides; `view` is the left operand in a batch of the extents it is given. Not checked yet.
+/// The product of a left operand with `rhs`, not checked yet, and the other tensors that it reads. The left operand has
+/// the device and dtype of `lhs` and the shape `a`; `view` gives its layout broadcast to a batch of given extents.
 pub(super) fn product<'a>(
     (lhs, a): (&Tensor, &Shape),
     rhs: &'a Tensor,
@@ -151,9 +151,9 @@ impl Tensor {
     /// [`Tensor::matmul_with`] followed by `f` over `axis` of its result, in one operation that never keeps that result: its
     /// last axis (one number for each row of it), or the one before (one for each column).
     ///
-    /// For what only sums or extrema of a large product are wanted of: the best of many scores, row sums, largest
-    /// magnitudes. Where operands are small beside the product, writing and reading it would take most of the time, and all
-    /// of the memory. `f` is sum, mean, max, min or abs_max. The product's elements are not rounded to 16 bits: f16 and
+    /// Use it where only sums or extrema of a large product are wanted: the best of many scores, row sums, largest
+    /// magnitudes. Where operands are small beside the product, writing and reading it would take most of the time and
+    /// the memory. `f` is sum, mean, max, min or abs_max. The product's elements are not rounded to 16 bits: f16 and
     /// bf16 give f32 here, and so addends are f32; [`MatmulOptions::output`] may ask for nothing else.
     ///
     /// ```

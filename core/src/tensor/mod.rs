@@ -2,8 +2,18 @@
 //!
 //! A [`Tensor`] is a device, a shared buffer, a dtype and a [`Layout`]; clones and views share the buffer. Every operation
 //! returns a new tensor and is checked before the device sees it. Nothing waits for the device until a result is read.
-//! Views are in `view.rs`, what joins and moves elements in `join.rs`, what is made by position in `fill.rs`, indexing in `along.rs`, arithmetic in `math.rs`, products, reductions and random numbers in `compute.rs`, grouped products in
-//! `grouped.rs`, programs of several results and updates in place in `update.rs`, 8-bit tensors with scales in `quantize.rs`, 2:4 compressed ones in `sparse24.rs`.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | views | `view.rs` |
+//! | joining, splitting, padding, repeating | `join.rs` |
+//! | tensors and masks that follow from positions | `fill.rs` |
+//! | indexing | `along.rs` |
+//! | elementwise arithmetic; operators | `math.rs`, `functions.rs`; `operators.rs` |
+//! | programs of several results, updates in place | `update.rs` |
+//! | products, reductions, random numbers | `compute.rs` |
+//! | the best few, order statistics, distinct values; statistics | `order.rs`; `statistics.rs` |
+//! | grouped, 8-bit and 2:4 compressed products | `grouped.rs`, `quantize.rs`, `sparse24.rs` |
 
 mod along;
 mod compute;

@@ -18,12 +18,12 @@ use crate::{Layout, Op, Result, Scalar, TensorSpec};
 
 /// Bytes after the output that must stay as they were.
 const GUARD_BYTES: u64 = 64;
-/// One of so many rows is left to no group.
+/// Of grouped products one row in this many belongs to no group.
 const UNOWNED: u64 = 16;
 /// What scales of operands are drawn from: sums of 8-bit products then fit every float.
 const SCALES: Values = Values::Uniform(1.0 / 256.0, 1.0 / 64.0);
 
-/// A case with what its operands hold before, and what must come of them.
+/// A case: its operation, its operands' contents, and the rows of the results that are judged.
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) op: Op,
@@ -32,17 +32,18 @@ pub(super) struct Trial {
     judged: Vec<Judged>,
 }
 
-/// How often the inner dimension of a check is doubled at most, for candidates that only serve long ones.
+/// The most doublings of a check's inner dimension, for candidates that only serve long ones.
 const MOST_DOUBLINGS: u32 = 6;
 
-/// The ops that a candidate for `op` may be checked with, the smallest first: the first for which its planner has it is used.
-/// A candidate that no small case offers cannot be checked, so it is never chosen; planners test that this does not happen.
+/// Small ops to check a candidate for `op` with, the smallest first: the first for which its planner offers the
+/// candidate is used. A candidate that no small case offers cannot be checked, so it is never chosen; planners test
+/// that this does not happen.
 pub fn check_cases(op: &Op, effort: Effort) -> impl Iterator<Item = Op> {
     (0..=MOST_DOUBLINGS).map_while(move |longer| reduced(op, effort, longer))
 }
 
-/// `op` made small; its inner dimension `longer` times doubled, for candidates that only serve long ones. `None` when that
-/// is not smaller than the op itself, or the op is of no kind that is tuned.
+/// `op` made small, its inner dimension doubled `longer` times for candidates that only serve long ones. `None` when
+/// the result would not be smaller than `op`, and for operations that are not tuned.
 pub(super) fn reduced(op: &Op, effort: Effort, longer: u32) -> Option<Op> {
     op.tuned()?.small(effort, longer)
 }
@@ -54,7 +55,7 @@ impl Trial {
     /// Never for an op made by [`reduced`].
     pub(super) fn new(op: Op, seed: u64) -> Result<Trial> {
         let specs = op.held();
-        // Sums of integers that no scale makes smaller fit every float, f16 too, when the integers are small.
+        // Integers without scales must be small, so that their sums fit every float, f16 too.
         let is_scaled = (0..specs.len()).any(|i| op.content(i) == Content::Scales);
         let most = if op.output().dtype.is_float() && !is_scaled { 2 } else { 100 };
         let hold = |(i, spec): (usize, &TensorSpec)| {

@@ -28,8 +28,8 @@ use crate::{Candidate, Caps};
 /// What a family can do for an op.
 type Family = fn(&Op, &Caps) -> Vec<Candidate>;
 
-/// The families that plan, by name, each with how many times slower than its best a candidate of it may seem to be and still
-/// be worth timing.
+/// The families that plan, sorted by name. The number drops candidates whose estimate is slower than the family's best
+/// by more than this factor: they are not worth timing.
 const FAMILIES: &[(Family, f64)] = &[
     (attention::candidates, attention::WORTH_TIMING),
     (convolution::candidates, convolution::WORTH_TIMING),

@@ -231,7 +231,7 @@ impl Way {
     }
 }
 
-/// The launches of `plan` for `op`, or for a part of its result after the other where sums of `splits` slabs would take too much.
+/// Plans the op whole, or part by part where the sums of `splits` slabs along K would take too much memory.
 fn in_parts(
     op: &Matmul,
     places: &Places,

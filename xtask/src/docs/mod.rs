@@ -6,6 +6,7 @@ mod heads;
 mod links;
 mod ops;
 mod recipes;
+mod speed;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -26,11 +27,12 @@ type Check = fn(&[Document]) -> Vec<String>;
 pub fn check() -> Result {
     let paths = files::all(Path::new("."))?;
     let documents = files::texts(&paths);
-    let checks: [(&str, Check); 6] = [
+    let checks: [(&str, Check); 7] = [
         ("relative links resolve", links::check),
         ("recipes name existing files", recipes::check),
         ("sources open with what they are", heads::check),
         ("the table of operations is the registry's", ops::check),
+        ("picture and table of speeds are what was measured", speed::check),
         ("nothing names one machine", words::check),
         ("tables of rates are what was measured", |_| crate::rates::complaints()),
     ];
@@ -46,5 +48,6 @@ pub fn check() -> Result {
 /// Makes the generated documents anew.
 pub fn write() -> Result {
     ops::write()?;
+    speed::write()?;
     check()
 }

@@ -110,20 +110,21 @@ struct Part {
 }
 
 impl Part {
-    /// Of A's layout in the product's matrix, what this part needs.
+    /// The rows of `a`, the layout of a product's A, that this part reads.
     fn of(self, a: gemm::Layout) -> gemm::Layout {
         let offset = (a.offset as isize + self.first as isize * a.row_stride) as usize;
         gemm::Layout { offset, rows: self.rows, ..a }
     }
 }
 
-/// Between which rows products are cut into tasks: nowhere where there are many, into parts where they would leave threads without
-/// work at the end (32 products of 256^3 on 16 threads: 909 us, `cpu-loops.txt` of benches/results/h200-2026-11-24c; by parts 787 us,
-/// `cpu-gemm.txt` of h200-2026-11-24d). `None`: one product after the other, each by all threads.
+/// The rows at which each product of a batch is cut into tasks. Many products are not cut; few are cut into parts,
+/// because whole ones would leave threads without work at the end (32 products of 256^3 on 16 threads: 909 us,
+/// `cpu-loops.txt` of benches/results/h200-2026-11-24c; by parts 787 us, `cpu-gemm.txt` of h200-2026-11-24d). `None`:
+/// one product after the other, each by all threads.
 fn parts_of_rows(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Option<Vec<usize>> {
-    /// Tasks for each thread that even out what threads differ by.
+    /// Tasks for each thread: enough to even out threads of different speed.
     const TASKS: usize = 8;
-    /// Elements of a B that pays to be packed for each part.
+    /// The largest B, in elements, that is worth packing anew for each part.
     const B_ELEMENTS: usize = 1 << 18;
     if batch < 2 || threads == 1 {
         return None;

@@ -1,8 +1,8 @@
 //! Scales of blocks: those of A and B change along K, too, so that no outlier spoils more than its own block.
 //!
-//! The sum over K is cut into blocks; each block's sum, exact in i32 or as in any product in f32, is converted to f32 where it
-//! is one of integers, multiplied with the scale of A's block, then with that of B's, and added to those of the blocks before,
-//! in f32. The recipe of DeepSeek-V3 (arXiv 2412.19437, section 3.3.2) is m = 1, n = 128, k = 128.
+//! The sum over K is cut into blocks. Each block's sum (exact in i32, or in f32 as in any product) becomes f32, is
+//! multiplied by the scale of A's block, then by that of B's, and is added in f32 to the blocks before it. The recipe
+//! of DeepSeek-V3 (arXiv 2412.19437, section 3.3.2) is m = 1, n = 128, k = 128.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub struct ScaleBlocks {
 }
 
 impl ScaleBlocks {
-    /// These, when none is 0.
+    /// Refuses blocks of no elements.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`].
