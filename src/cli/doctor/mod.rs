@@ -31,7 +31,7 @@ pub struct Args {
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Severity {
+pub(super) enum Severity {
     /// Something is broken.
     Error,
     /// Something is missing or slow.
@@ -42,7 +42,7 @@ enum Severity {
 
 /// One thing found.
 #[derive(Clone, Debug, Serialize)]
-struct Finding {
+pub(super) struct Finding {
     severity: Severity,
     what: String,
     /// What to do about it.
