@@ -22,6 +22,7 @@
 //! | the same work again and again, at a small part of the host's cost | [`Device::record`], [`Recording`] |
 //! | whether an operation fits, and batches that shrink until they do | [`Device::fits`], [`in_batches`] |
 //! | training: parameters, optimisers, schedules, checkpoints | [`Tape`], [`nn`] |
+//! | .npy and .npz files | `files` (feature `files`) |
 //! | the proof that a device computes rightly | [`harness`] |
 //! | what only wgpu devices have: your own `wgpu::Device`, buffers in and out | `wgpu` (feature `wgpu`) |
 //! | what only CUDA devices have: your own context, addresses in and out, events, copies between cards | `cuda` (feature `cuda`) |
@@ -43,6 +44,10 @@ pub use devices::{
 };
 pub use polywarp_core::*;
 pub use polywarp_nn as nn;
+
+/// Tensors from and to NumPy's files.
+#[cfg(feature = "files")]
+pub use polywarp_files as files;
 
 /// The offline shader compiler.
 #[cfg(feature = "compiler")]

@@ -8,6 +8,10 @@
 //! The state is a seed and a stream number, 64 bits each; the generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel
 //! random numbers: as easy as 1, 2, 3", SC'11). Every key has a stream of its own.
 
+mod distributions;
+
+pub use distributions::Replacement;
+
 use crate::{BinaryFn, CompareFn, Device, Error, Expr, Result, Tensor};
 
 /// A sequence of keys for random numbers. Clones share its state.

@@ -61,7 +61,7 @@ pub use error::{Error, Result};
 pub use expr::{Expr, MAX_INPUTS, MAX_OPERANDS, MAX_STEPS, Program, Step, StepId, StepSet};
 pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
-pub use generator::{Generator, RandomKey};
+pub use generator::{Generator, RandomKey, Replacement};
 pub use layout::{Layout, collapse_together};
 pub use operation::{Cost, Op, Operation};
 pub use ops::{

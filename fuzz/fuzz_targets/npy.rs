@@ -1,9 +1,8 @@
-//! A .npy file as the program reads it: `cargo xtask prove fuzz`; `README.md` says more.
+//! A .npy file as library and program read it: `cargo xtask prove fuzz`; `README.md` says more.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use polywarp_fuzz::tolerate_guarded;
 
-fuzz_target!(init: tolerate_guarded(), |bytes: &[u8]| {
-    polywarp_fuzz::npy(bytes);
+fuzz_target!(|bytes: &[u8]| {
+    polywarp_files::fuzzing::npy(bytes);
 });

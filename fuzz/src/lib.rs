@@ -1,27 +1,12 @@
-//! What the fuzz targets share: the reader of .npy files, which is the program's and of no library, and which panics are no fault.
+//! What the fuzz targets share: which panics are no fault.
 //!
 //! What each target does with its bytes is in the crate that reads them (feature `fuzzing`), where tests run the same function
 //! over `corpus/`.
-// The program uses the rest.
-#![allow(dead_code)]
-
-#[path = "../../src/cli/npy.rs"]
-mod npy;
-#[path = "../../src/cli/npy/fuzzing.rs"]
-mod npy_fuzzing;
 
 use std::backtrace::Backtrace;
 
-use npy::{read_from, write};
-pub use npy_fuzzing::fuzz as npy;
-
-/// As the program's `cli` has it for `npy.rs`.
-fn one_line(text: &str) -> String {
-    text.split(|c: char| c.is_control() || c.is_whitespace()).filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ")
-}
-
 /// Crates of others whose panics `polywarp::shader::guarded` is there for, as backtraces name them: the library makes them errors.
-const GUARDED: [&str; 5] = [" naga::", " npyz::", " py_literal::", " pest::", " num_bigint::"];
+const GUARDED: [&str; 1] = [" naga::"];
 /// Ours, and what else is no excuse.
 const OURS: [&str; 2] = [" naga_ptx", " polywarp"];
 

@@ -43,7 +43,7 @@
 //! | f16 gradients that must not underflow | [`LossScale`] |
 //! | averaged weights | [`Average`] |
 //! | files | [`mod@file`], [`Checkpoint`] |
-//! | layers | [`Linear`], [`Embedding`], [`Conv2d`], [`BatchNorm`], [`LayerNorm`], [`RmsNorm`], [`Dropout`], [`attention()`] |
+//! | layers | [`Linear`], [`Embedding`], [`Conv2d`], [`BatchNorm`], [`GroupNorm`], [`InstanceNorm`], [`LayerNorm`], [`RmsNorm`], [`Dropout`], [`attention()`] |
 //! | functions composed of operations | [`rms_norm`], [`gelu_tanh`] |
 //! | losses | [`Tensor::cross_entropy`], [`mse_loss`], [`binary_cross_entropy_with_logits`] |
 //! | in what all of that computes | [`Policy`] |
@@ -61,6 +61,7 @@ mod convolution;
 pub mod file;
 mod flat;
 mod functions;
+mod group_norm;
 mod init;
 mod lamb;
 mod layers;
@@ -83,6 +84,7 @@ pub use clip::Clip;
 pub use convolution::Conv2d;
 pub use flat::Flat;
 pub use functions::{gelu_tanh, rms_norm};
+pub use group_norm::{Affine, GroupNorm, InstanceNorm};
 pub use init::Init;
 pub use layers::{Bias, Dropout, Embedding, LayerNorm, Linear, RmsNorm};
 pub use losses::{Reduction, binary_cross_entropy_with_logits, mse_loss};

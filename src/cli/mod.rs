@@ -11,7 +11,6 @@ mod compile;
 mod devices;
 mod doctor;
 mod files;
-mod npy;
 mod run;
 mod top;
 mod tune;

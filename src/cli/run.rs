@@ -12,10 +12,10 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use polywarp::compiler::{Request, Target, compile};
+use polywarp::files::npy::{self, Form, Kind};
 use polywarp::{Binding, Buffer, DType, Device, Kernel, Opening};
 
 use super::files::{self, check_distinct, check_writable};
-use super::npy::{self, Form, Kind};
 use super::{Fault, Output, Verdict, in_shader, opened_device, parse_define, read_shader, say_beside};
 
 /// Runs a WGSL compute shader from and to .npy files
@@ -338,7 +338,9 @@ fn load(bind: &Bind) -> Result<Loaded, Fault> {
 }
 
 fn read_array(path: &Path) -> Result<(Form, Vec<u8>), Fault> {
-    npy::read(path).map_err(|e| Fault::usage(format!("{}: {e}", path.display())))
+    files::check_regular(path)
+        .and_then(|()| npy::read(path))
+        .map_err(|e| Fault::usage(format!("{}: {e}", path.display())))
 }
 
 fn padded(size_bytes: u64) -> u64 {

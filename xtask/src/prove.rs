@@ -81,6 +81,7 @@ const FUZZED: [Fuzzed; 2] = [
         arguments: "",
         targets: &[
             ("npy", 8192),
+            ("npz", 8192),
             ("archive", 8192),
             ("cache", 8192),
             ("tuning", 8192),

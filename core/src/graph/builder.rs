@@ -224,6 +224,15 @@ impl Builder {
         self.one(Map::new("fill", program, Vec::new(), dense(dtype, shape))?, &[])
     }
 
+    /// An expression of the position alone, of `dtype`, which is its own.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an expression that reads an input; as [`crate::Tensor::map`].
+    pub fn generate(&mut self, expr: &Expr, dtype: DType, shape: Shape) -> Result<Value> {
+        let program = Program::compile(expr, &[])?;
+        self.one(Map::new("generate", program, Vec::new(), dense(dtype, shape))?, &[])
+    }
+
     /// Converted to `dtype`.
     ///
     /// # Errors

@@ -32,6 +32,7 @@ pub(crate) mod pool;
 mod random;
 mod reduce;
 mod reduced_matmul;
+mod resize;
 mod sample;
 mod scan;
 mod scatter;
@@ -72,6 +73,7 @@ pub use pool::{Divisor, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, Po
 pub use random::{Distribution, Random, philox4x32_10};
 pub use reduce::{Reduce, ReduceFn};
 pub use reduced_matmul::ReducedMatmul;
+pub use resize::{Corners, Interpolation, Resize};
 pub use scan::{Extrema, Scan, ScanDirection, ScanFn, ScanOptions, ScanStart};
 pub use scatter::{Scatter, ScatterFn};
 pub use scatter_add::ScatterAdd;
@@ -179,6 +181,7 @@ registry! {
     "random" random "uniform and normal numbers and bits (Philox4x32-10)",
     "reduce" reduce "sum, mean, prod, max, min, any, all over axes",
     "reduced_matmul" reduced_matmul "sum, mean, max, min, abs_max of the rows or columns of a product that is not kept",
+    "resize" resize "images in another size, by nearest places or lines between four",
     "scan" scan "cumulative sums, products, extrema with positions, and log-sum-exp along an axis",
     "scatter" scatter "elements set, added, multiplied or compared along an axis where indices name",
     "scatter_add" scatter_add "sums of rows by the place that indices name",

@@ -19,6 +19,7 @@ mod along;
 mod compute;
 mod fill;
 mod functions;
+mod group_norm;
 mod grouped;
 mod join;
 mod math;

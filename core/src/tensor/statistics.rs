@@ -21,15 +21,24 @@ pub enum Norm {
 }
 
 impl Tensor {
-    /// The graph that `build` makes of this tensor, as one operation.
-    fn by_graph(&self, name: &'static str, build: impl FnOnce(&mut Builder, Value) -> Result<Value>) -> Result<Tensor> {
-        let mut graph = Builder::new(vec![self.spec()]);
-        let x = graph.input(0)?;
-        let result = build(&mut graph, x)?;
+    /// The graph that `build` makes of `inputs`, as one operation.
+    pub(super) fn by_graph(
+        name: &'static str,
+        inputs: &[&Tensor],
+        build: impl FnOnce(&mut Builder, &[Value]) -> Result<Value>,
+    ) -> Result<Tensor> {
+        let Some(first) = inputs.first() else {
+            return Err(Error::InvalidArgument { what: "graph", reason: format!("{name} reads nothing") });
+        };
+        let specs: Vec<TensorSpec> = inputs.iter().map(|input| input.spec()).collect();
+        let mut graph = Builder::new(specs.clone());
+        let values = (0..inputs.len()).map(|number| graph.input(number)).collect::<Result<Vec<Value>>>()?;
+        let result = build(&mut graph, &values)?;
         let output = TensorSpec::new(result.dtype(), Layout::contiguous(*result.spec().layout.shape()));
         let graph = graph.finish(name, &[result], &[output])?;
-        let (op, _) = GraphOp::new(name, graph, vec![self.spec()], vec![output]);
-        Ok(Tensor::apply(self.device(), op, &[self])?.swap_remove(0))
+        let (op, used) = GraphOp::new(name, graph, specs, vec![output]);
+        let used: Vec<&Tensor> = used.into_iter().filter_map(|number| inputs.get(number).copied()).collect();
+        Ok(Tensor::apply(first.device(), op, &used)?.swap_remove(0))
     }
 
     fn expect_float(&self, op: &'static str) -> Result<DType> {
@@ -50,8 +59,8 @@ impl Tensor {
         }
         // As PyTorch: of too few elements an infinity, or NaN.
         let divisor = (count as f64 - correction).max(0.0);
-        self.by_graph(op, |graph, x| {
-            let x = graph.cast(x, compute)?;
+        Tensor::by_graph(op, &[self], |graph, inputs| {
+            let x = graph.cast(inputs[0], compute)?;
             let mean = graph.reduce(ReduceFn::Mean, x, &axes, KeepDims::Yes)?;
             let difference = Expr::input(0) - Expr::input(1);
             let squares = graph.map(&(difference.clone() * difference), &[x, mean])?;
@@ -129,8 +138,8 @@ impl Tensor {
             Norm::L2 => (x.clone() * &x, at_zero(sum.sqrt())),
             Norm::P(p) => (x.abs().binary(BinaryFn::Pow, p), at_zero(sum.binary(BinaryFn::Pow, 1.0 / p))),
         };
-        self.by_graph(OP, |graph, x| {
-            let powers = graph.map(&power, &[x])?;
+        Tensor::by_graph(OP, &[self], |graph, inputs| {
+            let powers = graph.map(&power, inputs)?;
             let sum = graph.reduce(ReduceFn::Sum, powers, &axes, KeepDims::No)?;
             graph.map(&root.cast(dtype), &[sum])
         })
@@ -156,8 +165,8 @@ impl Tensor {
             return Err(Error::IndexWidth { op: OP, elements: count, max: u32::MAX.into() });
         }
         let x = self.detach();
-        x.by_graph(OP, |graph, x| {
-            let marks = graph.map(&Expr::input(0).cast(DType::Bool).cast(DType::U32), &[x])?;
+        Tensor::by_graph(OP, &[&x], |graph, inputs| {
+            let marks = graph.map(&Expr::input(0).cast(DType::Bool).cast(DType::U32), inputs)?;
             graph.reduce(ReduceFn::Sum, marks, &axes, KeepDims::No)
         })
     }

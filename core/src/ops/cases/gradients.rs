@@ -5,9 +5,10 @@ use crate::generator::dropped;
 use crate::harness::{Case, LayoutKind, Values, output};
 use crate::ops::{
     Attention, AttentionDropout, BatchNorm, Cat, Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights,
-    Copy, CrossEntropy, Divisor, Gather, Geometry, LayerNorm, LogSumExp, Map, MaskedScatter, MaskedSelect, Matmul,
-    Missing, Pad, PadMode, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, PoolOptions, Reduce, ReduceFn, Scan,
-    ScanFn, ScanOptions, ScanStart, Scatter, ScatterAdd, ScatterFn, Softmax, SoftmaxFn, Sort, SortOrder, Take,
+    Copy, Corners, CrossEntropy, Divisor, Gather, Geometry, Interpolation, LayerNorm, LogSumExp, Map, MaskedScatter,
+    MaskedSelect, Matmul, Missing, Pad, PadMode, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, PoolOptions,
+    Reduce, ReduceFn, Resize, Scan, ScanFn, ScanOptions, ScanStart, Scatter, ScatterAdd, ScatterFn, Softmax, SoftmaxFn,
+    Sort, SortOrder, Take,
 };
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
 
@@ -149,6 +150,22 @@ fn cases() -> Vec<Case> {
     for kind in [LayoutKind::Dense, LayoutKind::Transposed, LayoutKind::BroadcastOuter] {
         let op = || LayerNorm::new(kind.spec(F64, &[4, 6])?, dense(&[6])?, dense(&[6])?, 1e-3);
         add(&mut cases, "layer_norm", op(), &[Values::Normal; 3]);
+    }
+    let lines = [Corners::Edges, Corners::Centres].map(Interpolation::Bilinear);
+    for how in [Interpolation::Nearest].into_iter().chain(lines) {
+        let sizes = [
+            ([3, 2], [5, 7]),
+            ([5, 7], [2, 3]),
+            ([4, 3], [4, 5]),
+            ([1, 3], [4, 1]),
+            ([3, 4], [3, 4]),
+            ([9, 2], [2, 9]),
+        ];
+        for (from, size) in sizes {
+            let dims = [2, from[0], from[1], 2];
+            let op = LayoutKind::Transposed.spec(F64, &dims).and_then(|input| Resize::new(input, size, how));
+            add(&mut cases, "resize", op, &[Values::Normal]);
+        }
     }
     for (kind, dims) in
         [(LayoutKind::Dense, &[5, 3][..]), (LayoutKind::Transposed, &[2, 3, 4]), (LayoutKind::Step, &[4, 2])]

@@ -33,6 +33,7 @@ pub mod quantize;
 pub mod random;
 pub mod reduce;
 pub mod reduced_matmul;
+pub mod resize;
 pub mod scan;
 pub mod scatter;
 pub mod scatter_add;

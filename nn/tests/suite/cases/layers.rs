@@ -3,8 +3,8 @@
 use polywarp_core::ops::ConvolutionOptions;
 use polywarp_core::{DType, Device, Error, Tape, Tensor};
 use polywarp_nn::{
-    Adam, BatchNorm, Bias, Builder, Clip, Conv2d, LayerNorm, Linear, Method, Mode, Optimiser, Policy, Reduction,
-    Schedule, StepOptions, binary_cross_entropy_with_logits,
+    Adam, Affine, BatchNorm, Bias, Builder, Clip, Conv2d, GroupNorm, InstanceNorm, LayerNorm, Linear, Method, Mode,
+    Optimiser, Policy, Reduction, Schedule, StepOptions, binary_cross_entropy_with_logits,
 };
 
 use super::support::{close, close_beyond};
@@ -73,6 +73,42 @@ pub fn layer_norm_starts_as_the_identity_of_scale(device: &Device) {
     let y = layer.forward(&parameters.unwatched(), &x).unwrap();
     close(&y.to_vec().unwrap(), &[1.0, -1.0, 1.0, -1.0, -1.0, 1.0, -1.0, 1.0], 1e-6);
     assert_eq!(parameters.names().collect::<Vec<_>>(), ["norm.weight", "norm.bias"]);
+}
+
+/// Names and shapes are PyTorch's; with gamma and beta changed the result is theirs, and their gradients reach them.
+pub fn group_and_instance_norm_have_pytorchs_parameters(device: &Device) {
+    let mut builder = Builder::new(5);
+    let group = GroupNorm::new(&mut builder, "gn", 2, 4).unwrap();
+    let instance = InstanceNorm::with_options(&mut builder, "in", 4, 1e-5, Affine::Yes).unwrap();
+    let parameters = builder.build(device).unwrap();
+    assert_eq!(parameters.names().collect::<Vec<_>>(), ["gn.weight", "gn.bias", "in.weight", "in.bias"]);
+    // Two places: 0 and 10 of channel 0, 2 and 12 of channel 1, 5 of the others, which have no variance.
+    let x = Tensor::from_slice(device, &[0.0f32, 2.0, 5.0, 5.0, 10.0, 12.0, 5.0, 5.0], [1, 2, 1, 4]).unwrap();
+    let [gamma, beta] = [[1.0f32, 2.0, 3.0, 4.0], [0.5, 0.0, 0.25, 0.0]]
+        .map(|numbers| Tensor::from_slice(device, &numbers, [4]).unwrap());
+    let all = [("gn.weight", &gamma), ("gn.bias", &beta), ("in.weight", &gamma), ("in.bias", &beta)];
+    parameters.load(all).unwrap();
+    let r = 1.0 / (26.0f64 + 1e-5).sqrt();
+    let of_group = [0.5 - 6.0 * r, -8.0 * r, 0.25, 0.0, 0.5 + 4.0 * r, 12.0 * r, 0.25, 0.0];
+    let tape = Tape::new();
+    let watched = parameters.watch(&tape).unwrap();
+    let y = group.forward(&watched, &x).unwrap();
+    close_beyond(1.0, &y.to_vec().unwrap(), &of_group, 1e-6);
+    let r_of_channel = 1.0 / (25.0f64 + 1e-5).sqrt();
+    let ends = [0.5 - 5.0 * r_of_channel, -10.0 * r_of_channel, 0.25, 0.0];
+    let of_instance = [&ends[..], &[1.0 - ends[0], -ends[1], 0.25, 0.0]].concat();
+    close_beyond(1.0, &instance.forward(&watched, &x).unwrap().to_vec().unwrap(), &of_instance, 1e-6);
+    let plain = InstanceNorm::new().forward(&watched, &x).unwrap().to_vec::<f32>().unwrap();
+    let one = 5.0 * r_of_channel;
+    close_beyond(1.0, &plain, &[-one, -one, 0.0, 0.0, one, one, 0.0, 0.0], 1e-6);
+    // Of the second place alone, so that no sum is zero.
+    let loss = y.slice(1, 1..2).unwrap().sum(&[]).unwrap();
+    parameters.backward(tape, &watched, &loss).unwrap();
+    let gradient = |name: &str| parameters.gradients().get(name).unwrap().to_vec::<f32>().unwrap();
+    close_beyond(1.0, &gradient("gn.weight"), &[4.0 * r, 6.0 * r, 0.0, 0.0], 1e-6);
+    close(&gradient("gn.bias"), &[1.0; 4], 0.0);
+    let refused = GroupNorm::new(&mut Builder::new(0), "gn", 3, 4);
+    assert!(matches!(refused, Err(Error::InvalidArgument { what: "groups", .. })), "{refused:?}");
 }
 
 /// PyTorch's rule: a tenth of the batch's mean and of its unbiased variance, at every replay; and what running statistics then do.
@@ -173,6 +209,7 @@ pub fn network_learns(device: &Device) {
 cases!(
     linear_agrees,
     layer_norm_starts_as_the_identity_of_scale,
+    group_and_instance_norm_have_pytorchs_parameters,
     batch_norm_moves_its_running_statistics,
     conv2d_has_pytorchs_filters,
     parameters_are_used_in_16_bits,

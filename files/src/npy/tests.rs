@@ -64,7 +64,7 @@ fn big_endian_is_converted() {
     assert_eq!(bytes, [4, 3, 2, 1, 8, 7, 6, 5]);
 }
 
-/// npyz's parser took each level of brackets several times: 40 of them kept it busy for minutes.
+/// A header is read once, from left to right.
 #[test]
 fn brackets_within_brackets_take_no_time() {
     let start = std::time::Instant::now();
@@ -94,8 +94,8 @@ fn bad_files_are_refused_in_one_line() {
         (b"\x93NUMPY\x02\x00\xff\xff\xff\xff".to_vec(), "a header of 4294967295 bytes"),
         (file("{}", &[]), "bad header"),
         (file("\u{0}\u{1}", &[]), "bad header"),
-        (file(&nested, &[]), "brackets within one another"),
-        (file(&dict("<f4", "False", "((((((1,),),),),),)"), &[0; 4]), "brackets within one another"),
+        (file(&nested, &[]), "bad header"),
+        (file(&dict("<f4", "False", "((((((1,),),),),),)"), &[0; 4]), "bad header"),
         (file(&dict("<f4", "False", "(4294967296, 4294967296)"), &[0; 8]), ""),
         (file(&dict("<f4", "False", "(1152921504606846976,)"), &[0; 8]), "claims more"),
         (file(&dict("<f4", "False", "(1000000000000,)"), &[0; 8]), "truncated"),

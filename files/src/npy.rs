@@ -1,4 +1,4 @@
-//! .npy files: headers are read by `npyz`, bytes are moved here, never trusted.
+//! .npy files: a header in Python's notation (`npy/header.rs`) and raw elements, never trusted. The format is NumPy's `numpy.lib.format`.
 //!
 //! A file's header says how large the data is; nothing is allocated before that was compared with the file's own length.
 //! Arrays come out little-endian and row-major whatever the file says, and are written so. Element types without a shader
@@ -6,18 +6,15 @@
 //! are stored as `u1`, their bits: numpy has no letter for them, and `V1`, which `ml_dtypes` writes, does not say which of
 //! the two it is. There `array.view(ml_dtypes.float8_e4m3fn)`, or `float8_e5m2`, reads them.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use npyz::{Endianness, NpyHeader, Order, TypeChar};
-use polywarp::DType;
+use polywarp_core::DType;
+
+mod header;
 
 /// Headers are a hundred bytes; format version 1 cannot exceed this.
 const MAX_HEADER_BYTES: u64 = 65_536;
-
-/// Deepest nesting of brackets in a header: a record's fields, of a shape of their own, have four.
-const MAX_NESTING: usize = 6;
 
 /// Most dimensions numpy itself makes.
 const MAX_DIMS: usize = 64;
@@ -42,6 +39,23 @@ impl Kind {
             other => unreachable_kind(other),
         };
         Kind { letter, bytes: dtype.size_bytes() }
+    }
+
+    /// The dtype that has these elements, if there is one; of bytes it is u8.
+    pub fn dtype(&self) -> Option<DType> {
+        match (self.letter, self.bytes) {
+            ('V', 2) => Some(DType::BF16),
+            ('f', 2) => Some(DType::F16),
+            ('f', 4) => Some(DType::F32),
+            ('f', 8) => Some(DType::F64),
+            ('i', 1) => Some(DType::I8),
+            ('i', 4) => Some(DType::I32),
+            ('i', 8) => Some(DType::I64),
+            ('u', 1) => Some(DType::U8),
+            ('u', 4) => Some(DType::U32),
+            ('b', 1) => Some(DType::Bool),
+            _ => None,
+        }
     }
 
     /// As numpy writes it: `<f4`.
@@ -70,7 +84,9 @@ impl std::fmt::Display for Kind {
 /// What a file holds besides its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
+    /// Of each element.
     pub kind: Kind,
+    /// The extents.
     pub shape: Vec<u64>,
 }
 
@@ -90,28 +106,25 @@ impl std::fmt::Display for Form {
 }
 
 /// Reads an array as little-endian bytes in row-major order.
+///
+/// # Errors
+/// In words: a file that cannot be read, is not regular, or as [`read_from`].
 pub fn read(path: &Path) -> Result<(Form, Vec<u8>), String> {
-    // Looked at first: opening a pipe waits for whoever writes it.
-    super::files::check_regular(path)?;
-    let mut file = File::open(path).map_err(|e| e.to_string())?;
-    let info = file.metadata().map_err(|e| e.to_string())?;
-    if !info.is_file() {
-        return Err("not a regular file".to_owned());
-    }
-    read_from(&mut file, info.len())
+    let (mut file, length) = crate::open(path)?;
+    read_from(&mut file, length)
 }
 
 /// The same from a file of `length` bytes.
+///
+/// # Errors
+/// In words, one line: a file that is no .npy file, is damaged, cut off or too long, or has elements that are no numbers.
 pub fn read_from(file: &mut impl Read, length: u64) -> Result<(Form, Vec<u8>), String> {
     let header = header_bytes(file, length)?;
     let data_bytes = length - header.len() as u64;
-    check_nesting(&header)?;
-    // npyz multiplies the extents unchecked: behind the guard that is an error.
-    let parsed = polywarp::shader::guarded(|| Ok(NpyHeader::from_reader(&header[..]).map_err(|e| brief(&e))));
-    let parsed =
-        parsed.map_err(|_| "a header that makes no sense".to_owned())?.map_err(|e| format!("bad header: {e}"))?;
-    let (kind, swapped) = kind_of(&parsed.dtype())?;
-    let form = Form { kind, shape: parsed.shape().to_vec() };
+    let text_at = if header[6] == 1 { 10 } else { 12 };
+    let parsed = header::parse(&header[text_at..]).map_err(|reason| format!("bad header: {reason}"))?;
+    let (kind, swapped) = kind_of(&parsed.descr)?;
+    let form = Form { kind, shape: parsed.shape };
     if form.shape.len() > MAX_DIMS {
         return Err(format!("{} dimensions, at most {MAX_DIMS} are supported", form.shape.len()));
     }
@@ -129,32 +142,15 @@ pub fn read_from(file: &mut impl Read, length: u64) -> Result<(Form, Vec<u8>), S
         let unit = if form.kind.letter == 'c' { form.kind.bytes / 2 } else { form.kind.bytes };
         bytes.chunks_exact_mut(unit as usize).for_each(<[u8]>::reverse);
     }
-    if parsed.order() == Order::Fortran && form.shape.iter().filter(|&&dim| dim != 1).count() > 1 {
+    if parsed.fortran_order && form.shape.iter().filter(|&&dim| dim != 1).count() > 1 {
         bytes = to_row_major(&bytes, &form)?;
     }
     Ok((form, bytes))
 }
 
-/// Refuses brackets in brackets: npyz's parser takes each level several times (40 of them kept it busy for minutes) and recurses.
-fn check_nesting(header: &[u8]) -> Result<(), String> {
-    let mut depth = 0_usize;
-    for byte in header {
-        match byte {
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > MAX_NESTING {
-            return Err(format!("a header with more than {MAX_NESTING} brackets within one another"));
-        }
-    }
-    Ok(())
-}
-
-/// The parser's words, without the header that it quotes.
-fn brief(error: &std::io::Error) -> String {
-    const MAX_CHARS: usize = 120;
-    super::one_line(&error.to_string()).chars().take(MAX_CHARS).collect()
+/// A text in one line, without what would not be seen.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split(|c: char| c.is_control() || c.is_whitespace()).filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Magic, version, length and header, read from a file of `length` bytes.
@@ -186,20 +182,29 @@ fn header_bytes(file: &mut impl Read, length: u64) -> Result<Vec<u8>, String> {
 }
 
 /// The kind of elements, and whether their bytes are in big-endian order.
-fn kind_of(dtype: &npyz::DType) -> Result<(Kind, bool), String> {
-    let npyz::DType::Plain(ty) = dtype else {
-        return Err(format!("elements of type {} (a record); plain numbers are expected", dtype.descr()));
+fn kind_of(descr: &str) -> Result<(Kind, bool), String> {
+    let refused = || format!("elements of type {}; numbers are expected", descr.chars().take(32).collect::<String>());
+    let (order, letter, size) = match descr.as_bytes() {
+        [order @ (b'<' | b'>' | b'=' | b'|'), letter, size @ ..] => (*order, *letter, size),
+        [b'?'] => (b'|', b'b', &b"1"[..]),
+        _ => return Err(refused()),
     };
-    let letter = match (ty.type_char(), ty.size_field()) {
-        (TypeChar::Bool, 1) => 'b',
-        (TypeChar::Int, 1 | 2 | 4 | 8) => 'i',
-        (TypeChar::Uint, 1 | 2 | 4 | 8) => 'u',
-        (TypeChar::Float, 2 | 4 | 8) => 'f',
-        (TypeChar::Complex, 8 | 16) => 'c',
-        (TypeChar::RawData, 2) => 'V',
-        _ => return Err(format!("elements of type {}; numbers are expected", dtype.descr())),
+    let bytes: u64 = std::str::from_utf8(size).ok().and_then(|digits| digits.parse().ok()).ok_or_else(refused)?;
+    let letter = match (letter, bytes) {
+        (b'b' | b'?', 1) => 'b',
+        (b'i', 1 | 2 | 4 | 8) => 'i',
+        (b'u', 1 | 2 | 4 | 8) => 'u',
+        (b'f', 2 | 4 | 8) => 'f',
+        (b'c', 8 | 16) => 'c',
+        (b'V', 2) => 'V',
+        _ => return Err(refused()),
     };
-    Ok((Kind { letter, bytes: ty.size_field() }, ty.endianness() == Endianness::Big && letter != 'V'))
+    if order == b'|' && bytes > 1 && letter != 'V' {
+        return Err(format!("elements of type {descr}, which does not say their byte order"));
+    }
+    // NumPy writes `<` or `>`; `=` would be the order of the machine, which wrote it.
+    let is_big = order == b'>' || (order == b'=' && cfg!(target_endian = "big"));
+    Ok((Kind { letter, bytes }, is_big && letter != 'V'))
 }
 
 /// Zeroed memory, or an error instead of an abort.
@@ -236,6 +241,9 @@ fn to_row_major(bytes: &[u8], form: &Form) -> Result<Vec<u8>, String> {
 }
 
 /// Writes an array of little-endian bytes in row-major order.
+///
+/// # Errors
+/// Those of `out`.
 pub fn write(out: &mut dyn Write, form: &Form, bytes: &[u8]) -> io::Result<()> {
     out.write_all(&header(form)).and_then(|()| out.write_all(bytes))
 }
@@ -256,7 +264,7 @@ fn header(form: &Form) -> Vec<u8> {
     header
 }
 
-#[cfg(test)]
-mod fuzzing;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;

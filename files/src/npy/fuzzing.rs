@@ -1,4 +1,4 @@
-//! What a fuzzer calls with a .npy file's bytes (`fuzz/`, which takes this file as it is), and the tests with the corpus of them:
+//! What a fuzzer calls with a .npy file's bytes (`fuzz/`), and the tests with the corpus of them:
 //! nothing may panic, no more memory is taken than the file is long, and what is read is written as a file that reads the same.
 
 use super::{read_from, write};
@@ -24,7 +24,7 @@ pub fn fuzz(bytes: &[u8]) -> bool {
 mod tests {
     #[test]
     fn corpus_of_arrays_is_read_or_refused() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/npy");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/npy");
         let files = std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
         let read: Vec<bool> = files.map(|bytes| super::fuzz(&bytes)).collect();
         assert!(read.contains(&true) && read.contains(&false), "{read:?}");

@@ -1,0 +1,404 @@
+//! Random numbers of a [`Generator`], by distribution: each call draws one key, and replays of a recorded call draw new numbers.
+//!
+//! Elements are made of the random bits at their position under the key ([`Expr::random`]), so that a result depends on nothing but the
+//! generator's state and the shape, and bits are the same on every device. The decision to know: a second word of an element is that of a
+//! stream which no generator comes to (its number is above half of all), as in [`Generator::fork`]. Formulas in f32 take 32 bits and are as
+//! exact in both tails as f32 is: with w the word, v = (w + 1/2) 2^-32 is in (0, 1), and where w is in the upper half 1 - v is computed, not v.
+
+use super::Generator;
+use crate::ops::{SearchSide, SortOrder};
+use crate::{BinaryFn, CompareFn, DType, Error, Expr, IntoShape, Result, Shape, Tensor};
+
+/// Whether what was drawn can be drawn again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Replacement {
+    /// It can: draws do not depend on each other.
+    With,
+    /// It cannot: all that is drawn in one line differs.
+    Without,
+}
+
+/// 2^-32.
+const UNIT: f64 = 1.0 / 4_294_967_296.0;
+
+/// The words of the key among the inputs; others follow.
+fn key() -> [Expr; 4] {
+    [0, 1, 2, 3].map(Expr::input)
+}
+
+/// The element's word.
+fn word() -> Expr {
+    Expr::random(key())
+}
+
+/// A second one.
+fn other_word() -> Expr {
+    let [seed_low, seed_high, low, high] = key();
+    Expr::random([seed_low, seed_high, low, high ^ i64::from(1u32 << 31)])
+}
+
+/// (w + 1/2) 2^-32 in f32, of u32.
+fn unit(word: Expr) -> Expr {
+    (word.cast(DType::F32) + 0.5) * UNIT
+}
+
+/// 2^32 - 1 - w.
+fn mirrored(word: Expr) -> Expr {
+    word ^ i64::from(u32::MAX)
+}
+
+/// -ln(v) with v = (w + 1/2) 2^-32: exponential with rate 1, from 2^-33 to 22.9. In the upper half it is -ln(1 - v'), v' being that of the
+/// mirrored word.
+fn exponential_of(word: Expr) -> Expr {
+    let is_low = word.compare(CompareFn::Lt, 1i64 << 31);
+    let small = unit(is_low.select(word.clone(), mirrored(word)));
+    -is_low.select(small.log(), (-small).log1p())
+}
+
+/// The high word of the product of a word and `n`, from halves of 16 bits.
+fn high_of(word: Expr, n: u32) -> Expr {
+    const HALF: i64 = 1 << 16;
+    let (n_high, n_low) = (i64::from(n >> 16), i64::from(n & 0xffff));
+    let (high, low) = (word.clone() / HALF, word % HALF);
+    let [across, down] = [low.clone() * n_high, high.clone() * n_low];
+    let middle = low * n_low / HALF + across.clone() % HALF + down.clone() % HALF;
+    high * n_high + across / HALF + down / HALF + middle / HALF
+}
+
+/// The inverse of the error function at p - q, where p + q = 1, by polynomials of -ln(4 p q) (M. Giles, "Approximating the erfinv function",
+/// GPU Computing Gems Jade Edition, 2011, single precision).
+fn erfinv_of(p: Expr, q: Expr) -> Expr {
+    const CENTRAL: [f64; 9] = [
+        2.810_226_36e-8,
+        3.432_739_39e-7,
+        -3.523_387_7e-6,
+        -4.391_506_54e-6,
+        0.000_218_580_87,
+        -0.001_253_725_03,
+        -0.004_177_681_640,
+        0.246_640_727,
+        1.501_409_41,
+    ];
+    const TAIL: [f64; 9] = [
+        -0.000_200_214_257,
+        0.000_100_950_558,
+        0.001_349_343_22,
+        -0.003_673_428_44,
+        0.005_739_507_73,
+        -0.007_622_461_3,
+        0.009_438_870_47,
+        1.001_674_06,
+        2.832_976_82,
+    ];
+    let horner = |coefficients: [f64; 9], w: Expr| {
+        coefficients.into_iter().skip(1).fold(Expr::constant(coefficients[0]), |sum, next| sum * &w + next)
+    };
+    let w = -(p.clone() * &q * 4.0).log();
+    let central = horner(CENTRAL, w.clone() - 2.5);
+    let tail = horner(TAIL, w.binary(BinaryFn::Max, 0.0).sqrt() - 3.0);
+    w.compare(CompareFn::Lt, 5.0).select(central, tail) * (p - q)
+}
+
+/// The share of the standard normal distribution below `x`.
+fn below(x: f64) -> f64 {
+    0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
+}
+
+fn refuse<T>(what: &'static str, reason: String) -> Result<T> {
+    Err(Error::InvalidArgument { what, reason })
+}
+
+impl Generator {
+    /// `expr` of the next key's words and `others`, at each place of `shape`.
+    fn draw(&self, op: &'static str, shape: impl IntoShape, expr: &Expr, others: &[&Tensor]) -> Result<Tensor> {
+        let shape = shape.into_shape()?;
+        let words = self.key()?.words()?;
+        let words = words.iter().map(|word| word.broadcast_to(shape)).collect::<Result<Vec<Tensor>>>()?;
+        let inputs: Vec<&Tensor> = words.iter().chain(others.iter().copied()).collect();
+        Tensor::map_named(op, expr, &inputs)
+    }
+
+    /// Refuses what is no float of up to 32 bits.
+    fn check_float(op: &'static str, dtype: DType) -> Result<()> {
+        if dtype.is_float() && dtype != DType::F64 {
+            return Ok(());
+        }
+        Err(Error::UndefinedForDType { op, dtype })
+    }
+
+    /// Uniform in [low, high): low + (high - low) u, u counting in steps of 2^-24 ([`Expr::uniform`]). Computed in f32, rounded to `dtype`.
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`] for integers, bool and f64; [`Error::InvalidArgument`] for bounds that are not finite or not in order;
+    /// memory errors of the device.
+    pub fn uniform(&self, dtype: DType, shape: impl IntoShape, low: f64, high: f64) -> Result<Tensor> {
+        const OP: &str = "uniform";
+        Generator::check_float(OP, dtype)?;
+        if !(low <= high && (high - low).is_finite()) {
+            return refuse("range", format!("{OP} in {low}..{high}, which is no interval of finite width"));
+        }
+        self.draw(OP, shape, &(Expr::uniform(key()) * (high - low) + low).cast(dtype), &[])
+    }
+
+    /// Normal with `mean` and deviation `std`, by Box and Muller (1958): mean + std sqrt(2 e) cos(2 pi u), where e is exponential and u uniform
+    /// of a second word. Up to 6.7 deviations from the mean. Computed in f32, rounded to `dtype`.
+    ///
+    /// # Errors
+    /// As [`Generator::uniform`]; [`Error::InvalidArgument`] for numbers that are not finite and a negative deviation.
+    pub fn normal(&self, dtype: DType, shape: impl IntoShape, mean: f64, std: f64) -> Result<Tensor> {
+        const OP: &str = "normal";
+        Generator::check_float(OP, dtype)?;
+        if !(mean.is_finite() && std.is_finite() && std >= 0.0) {
+            return refuse(
+                "deviation",
+                format!("{OP} with mean {mean} and deviation {std}; both finite, this not negative"),
+            );
+        }
+        let radius = (exponential_of(word()) * 2.0).sqrt();
+        let z = radius * (unit(other_word()) * std::f64::consts::TAU).cos();
+        self.draw(OP, shape, &(z * std + mean).cast(dtype), &[])
+    }
+
+    /// Whole numbers from `low` on and below `high`, each as likely as any other but for 2^-32 of its share: the high word of the product of 64
+    /// random bits and high - low (D. Lemire, "Fast random integer generation in an interval", ACM TOMACS 29, 2019, without its rejection).
+    ///
+    /// ```
+    /// use polywarp_core::{DType, Device, Generator};
+    ///
+    /// let dice = Generator::new(&Device::cpu(), 5)?.randint(DType::I32, [100], 1, 7)?.to_vec::<i32>()?;
+    /// assert!((1..7).all(|face| dice.contains(&face)) && dice.iter().all(|face| (1..7).contains(face)));
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`] for floats and bool; [`Error::InvalidArgument`] for no number, more than 2^32 of them, and bounds that
+    /// `dtype` does not hold; memory errors of the device.
+    pub fn randint(&self, dtype: DType, shape: impl IntoShape, low: i64, high: i64) -> Result<Tensor> {
+        const OP: &str = "randint";
+        let (least, most) = match dtype {
+            DType::I8 => (i8::MIN.into(), i8::MAX.into()),
+            DType::U8 => (0, u8::MAX.into()),
+            DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+            DType::U32 => (0, u32::MAX.into()),
+            DType::I64 => (i64::MIN, i64::MAX),
+            other => return Err(Error::UndefinedForDType { op: OP, dtype: other }),
+        };
+        let count = i128::from(high) - i128::from(low);
+        if !(1..=1 << 32).contains(&count) || low < least || high - 1 > most {
+            return refuse(
+                "range",
+                format!("{OP} from {low} to below {high} of {dtype}: 1 to 2^32 numbers that it holds"),
+            );
+        }
+        let offset = match u32::try_from(count) {
+            Ok(count) => {
+                // 64 bits times the count: the high word of the upper product, and what the sum below it carries.
+                let carried = high_of(other_word(), count);
+                let sum = word() * i64::from(count) + &carried;
+                high_of(word(), count) + sum.compare(CompareFn::Lt, carried).select(1, 0)
+            }
+            Err(_) => word(),
+        };
+        let number = if dtype == DType::I64 {
+            offset.cast(DType::I64) + low
+        } else {
+            // Of 32 bits sums wrap.
+            (offset + low.rem_euclid(1 << 32)).cast(dtype)
+        };
+        self.draw(OP, shape, &number, &[])
+    }
+
+    /// True with probability `p`: where the random word is below p 2^32, rounded. 0 and 1 are exact.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a `p` that is not in 0..=1; memory errors of the device.
+    pub fn bernoulli(&self, shape: impl IntoShape, p: f64) -> Result<Tensor> {
+        if !(0.0..=1.0).contains(&p) {
+            return refuse("p", format!("bernoulli of {p}, which is no probability"));
+        }
+        let below = (p / UNIT).round() as i64;
+        self.draw("bernoulli", shape, &word().compare(CompareFn::Lt, below), &[])
+    }
+
+    /// True with the probability that each element of `p` is, floats of up to 32 bits: where the uniform number ([`Expr::uniform`]) is below it.
+    /// NaN gives false.
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`] for integers, bool and f64; [`Error::DeviceMismatch`]; memory errors of the device.
+    pub fn bernoulli_of(&self, p: &Tensor) -> Result<Tensor> {
+        const OP: &str = "bernoulli";
+        Generator::check_float(OP, p.dtype())?;
+        let is_below = Expr::uniform(key()).compare(CompareFn::Lt, Expr::input(4).cast(DType::F32));
+        self.draw(OP, *p.shape(), &is_below, &[&p.detach()])
+    }
+
+    /// Exponential with rate `rate`: -ln(v) / rate, v of 32 bits. Up to 22.9 / rate. Computed in f32, rounded to `dtype`.
+    ///
+    /// # Errors
+    /// As [`Generator::uniform`]; [`Error::InvalidArgument`] for a rate that is not finite or not above 0.
+    pub fn exponential(&self, dtype: DType, shape: impl IntoShape, rate: f64) -> Result<Tensor> {
+        const OP: &str = "exponential";
+        Generator::check_float(OP, dtype)?;
+        if !(rate > 0.0 && rate.is_finite()) {
+            return refuse("rate", format!("{OP} with rate {rate}; give a finite number above 0"));
+        }
+        self.draw(OP, shape, &(exponential_of(word()) / rate).cast(dtype), &[])
+    }
+
+    /// Gumbel: location - scale ln(e), e being exponential with rate 1. Adding such numbers to logarithms of weights and taking the position of
+    /// the largest draws a position with probability of its weight. Computed in f32, rounded to `dtype`.
+    ///
+    /// # Errors
+    /// As [`Generator::uniform`]; [`Error::InvalidArgument`] for numbers that are not finite and a scale that is not above 0.
+    pub fn gumbel(&self, dtype: DType, shape: impl IntoShape, location: f64, scale: f64) -> Result<Tensor> {
+        const OP: &str = "gumbel";
+        check_scale(OP, dtype, location, scale)?;
+        let number = -exponential_of(word()).log() * scale + location;
+        self.draw(OP, shape, &number.cast(dtype), &[])
+    }
+
+    /// Laplace: location + scale e or location - scale e by a bit of the word, e being exponential with rate 1 of a second word. Computed in f32,
+    /// rounded to `dtype`.
+    ///
+    /// # Errors
+    /// As [`Generator::gumbel`].
+    pub fn laplace(&self, dtype: DType, shape: impl IntoShape, location: f64, scale: f64) -> Result<Tensor> {
+        const OP: &str = "laplace";
+        check_scale(OP, dtype, location, scale)?;
+        let e = exponential_of(other_word());
+        let signed = (word() % 2).compare(CompareFn::Eq, 0).select(e.clone(), -e);
+        self.draw(OP, shape, &(signed * scale + location).cast(dtype), &[])
+    }
+
+    /// Normal with `mean` and deviation `std` as long as it is in `low`..=`high`: the inverse of the distribution, mean + std sqrt(2) erfinv(p - q)
+    /// with p = F(low) + v (F(high) - F(low)) and q = 1 - p, each computed by itself, and F the normal distribution, on the host in float64.
+    /// Computed in f32, limited to the bounds, rounded to `dtype`. PyTorch's `nn.init.trunc_normal_`.
+    ///
+    /// # Errors
+    /// As [`Generator::uniform`]; [`Error::InvalidArgument`] for a mean that is not finite, a deviation that is not above 0, bounds that are NaN or
+    /// not in order, and bounds that are both more than 4 deviations to one side of the mean, where f32 has too few probabilities.
+    pub fn truncated_normal(
+        &self,
+        dtype: DType,
+        shape: impl IntoShape,
+        [mean, std]: [f64; 2],
+        [low, high]: [f64; 2],
+    ) -> Result<Tensor> {
+        const OP: &str = "truncated_normal";
+        check_scale(OP, dtype, mean, std)?;
+        let ends = [(low - mean) / std, (high - mean) / std];
+        if ends[0].is_nan() || ends[1].is_nan() || ends[0] >= ends[1] || ends[0] > 4.0 || ends[1] < -4.0 {
+            let reason = format!(
+                "{OP} of {mean} and {std} in {low}..={high}: in order, and one within 4 deviations of the mean"
+            );
+            return refuse("range", reason);
+        }
+        let [p_low, q_high, width] = [below(ends[0]), below(-ends[1]), below(ends[1]) - below(ends[0])];
+        let width = if ends[0] > 0.0 { below(-ends[0]) - q_high } else { width };
+        let [p, q] = [(word(), p_low), (mirrored(word()), q_high)].map(|(word, from)| unit(word) * width + from);
+        let number = erfinv_of(p, q) * (std::f64::consts::SQRT_2 * std) + mean;
+        // An infinite bound bounds nothing.
+        let number = number.binary(BinaryFn::Max, low).binary(BinaryFn::Min, high);
+        self.draw(OP, shape, &number.cast(dtype), &[])
+    }
+
+    /// The numbers 0 to n - 1 in a random order, u32 `[n]`: the order of n random numbers of 64 bits, sorted by their low words and then, stably,
+    /// by their high words. Two of them are equal with a probability below n^2 2^-65.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Generator};
+    ///
+    /// let mut order = Generator::new(&Device::cpu(), 3)?.permutation(10)?.to_vec::<u32>()?;
+    /// order.sort();
+    /// assert_eq!(order, (0..10).collect::<Vec<u32>>());
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::sort`]; memory errors of the device.
+    pub fn permutation(&self, n: u64) -> Result<Tensor> {
+        const OP: &str = "permutation";
+        let shape = [n].into_shape()?;
+        let words = self.key()?.words()?;
+        let words = words.iter().map(|word| word.broadcast_to(shape)).collect::<Result<Vec<Tensor>>>()?;
+        let inputs: Vec<&Tensor> = words.iter().collect();
+        let [high, low] = [word(), other_word()].map(|bits| Tensor::map_named(OP, &bits, &inputs));
+        let first = low?.argsort(0, SortOrder::Ascending)?;
+        let second = high?.take(&first)?.argsort(0, SortOrder::Ascending)?;
+        first.take(&second)
+    }
+
+    /// `x` with its indices along `axis` in a random order, whole: all lines in the same one ([`Generator::permutation`]). The gradient of `x`
+    /// is put back into its order.
+    ///
+    /// # Errors
+    /// As [`Tensor::index_select`] and [`Generator::permutation`].
+    pub fn shuffle(&self, x: &Tensor, axis: usize) -> Result<Tensor> {
+        let extent = x.dims()[x.shape().axis(axis)?];
+        x.expect_device("shuffle", &self.low)?;
+        x.index_select(&self.permutation(extent)?, axis)
+    }
+
+    /// `count` positions of each line of weights [..., n], u32 [..., count], each with the probability of its weight among those of the line.
+    /// Weights are floats, not negative, and need no sum of 1. PyTorch's `multinomial`.
+    ///
+    /// With replacement: u times the sum of the line, u counting in steps of 2^-24, is searched among the cumulative sums; a probability errs by
+    /// their rounding. Without: the positions of the largest ln(weight) - ln(e), e being exponential (Efraimidis and Spirakis, Information
+    /// Processing Letters 97, 2006; Kool, van Hoof and Welling, arXiv 1903.06059), in the order in which they would be drawn; weights of zero
+    /// come last. Lines whose sum is zero, infinite or NaN, and negative weights, give some positions.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Generator, Replacement, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let generator = Generator::new(&device, 5)?;
+    /// let weights = Tensor::from_slice(&device, &[0.0f32, 2.0, 0.0, 1.0], [4])?;
+    /// let drawn = generator.multinomial(&weights, 100, Replacement::With)?.to_vec::<u32>()?;
+    /// assert!(drawn.iter().all(|&at| at == 1 || at == 3));
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::UndefinedForDType`] for integers and bool; [`Error::InvalidArgument`] for a scalar, lines without weights, and more draws
+    /// without replacement than weights; as [`Tensor::cumsum`], [`Tensor::searchsorted`] and [`Tensor::topk`].
+    pub fn multinomial(&self, weights: &Tensor, count: u64, replacement: Replacement) -> Result<Tensor> {
+        const OP: &str = "multinomial";
+        let Some((&n, lines)) = weights.dims().split_last() else {
+            return refuse("weights", format!("{OP} of a scalar, which has no positions"));
+        };
+        if !weights.dtype().is_float() {
+            return Err(Error::UndefinedForDType { op: OP, dtype: weights.dtype() });
+        }
+        if n == 0 || (replacement == Replacement::Without && count > n) {
+            let which = if replacement == Replacement::With { "with" } else { "without" };
+            return refuse("count", format!("{OP} of {count} positions {which} replacement from {n} weights"));
+        }
+        weights.expect_device(OP, &self.low)?;
+        let weights = weights.detach().cast(DType::F32)?;
+        let axis = lines.len();
+        if replacement == Replacement::Without {
+            let score = Expr::input(4).log() - exponential_of(word()).log();
+            let scores = self.draw(OP, *weights.shape(), &score, &[&weights])?;
+            return Ok(scores.topk(count, axis, SortOrder::Descending)?.indices);
+        }
+        // Sums of blocks may round down where nothing was added.
+        let sums = weights.cumsum(axis)?.cummax(axis)?.values;
+        let shape = Shape::new(&[lines, &[count]].concat())?;
+        let total = sums.slice(axis, n - 1..n)?;
+        let at = self.draw(OP, shape, &(Expr::uniform(key()) * Expr::input(4)), &[&total])?;
+        sums.searchsorted(&at, SearchSide::Right)?
+            .binary_scalar(BinaryFn::Min, i64::try_from(n - 1).unwrap_or(i64::MAX))
+    }
+}
+
+/// A float of up to 32 bits, a finite location and a finite scale above 0.
+fn check_scale(op: &'static str, dtype: DType, location: f64, scale: f64) -> Result<()> {
+    Generator::check_float(op, dtype)?;
+    if location.is_finite() && scale.is_finite() && scale > 0.0 {
+        return Ok(());
+    }
+    refuse("scale", format!("{op} at {location} with scale {scale}; both finite, this above 0"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! A .npz archive as the library reads it: `cargo xtask prove fuzz`; `README.md` says more.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    polywarp_files::fuzzing::npz(bytes);
+});
