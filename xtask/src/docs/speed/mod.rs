@@ -63,6 +63,7 @@ struct Found<'a> {
 const GEMM: &str = "h200-gemm-2026-11-24/";
 const H100: &str = "h100-2026-11-26/";
 const H100_LATER: &str = "h100-2026-11-26b/";
+const H100_LAST: &str = "h100-2026-11-26c/";
 const ATTENTION: &str = "h100-2026-11-25b/attention.txt";
 
 /// The place behind `before`, behind `part`, of a file whose path is one of the folders above and a name.
@@ -203,7 +204,7 @@ const GROUPS: [Group; 4] = [
                 label: "cumulative sums, f32, H100",
                 route: Route::Cuda,
                 ratio: Times {
-                    folder: H100_LATER,
+                    folder: H100_LAST,
                     ours: text!("arrays.txt", "cumsum of", " f32: "),
                     theirs: text!("torch-arrays.txt", "cumsum", " ms "),
                 },
@@ -213,7 +214,7 @@ const GROUPS: [Group; 4] = [
                 label: "sorting, f32, H100",
                 route: Route::Cuda,
                 ratio: Rates {
-                    folder: H100_LATER,
+                    folder: H100_LAST,
                     ours: text!("arrays.txt", "sort of", " ms, "),
                     theirs: text!("torch-arrays.txt", "sort with indices", "Gelem/s "),
                 },
