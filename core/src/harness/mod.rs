@@ -95,7 +95,7 @@ pub struct Selection {
     /// A part of these; all of them by default.
     pub part: Part,
     /// With a part of the cases: those whose operands and results all have this dtype run every time, and of a family the first
-    /// case of every other combination of dtypes; of a family with very many cases of that dtype only the first 150. Kernels for dtypes differ in how elements are loaded, stored and widened, which
+    /// case of every other combination of dtypes; of a family with very many cases of that dtype only the first 40. Kernels for dtypes differ in how elements are loaded, stored and widened, which
     /// one case shows, while their indices, tails and loops are the same text.
     pub in_full: Option<DType>,
     /// How thorough.
@@ -109,7 +109,7 @@ pub struct Selection {
 }
 
 /// Cases of one family and dtype that run every time, where a part of all runs ([`Selection::in_full`]).
-const MOST_IN_FULL: usize = 150;
+const MOST_IN_FULL: usize = 40;
 
 impl Selection {
     /// All cases of `level`.

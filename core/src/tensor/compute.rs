@@ -113,7 +113,8 @@ pub(super) fn product<'a>(
 }
 
 impl Tensor {
-    /// The matrix product with `rhs`: [..., m, k] x [..., k, n] -> [..., m, n], batch dimensions broadcast.
+    /// The matrix product with `rhs`: [..., m, k] x [..., k, n] -> [..., m, n], batch dimensions broadcast. A vector [k] is a row on the left, a
+    /// column on the right, whose axis of 1 the result has not: of two vectors it is one number, `[]`.
     ///
     /// f16 and bf16 accumulate in f32; i8 and u8 give i32; 8-bit floats, also one of each kind, give f32. Quantised operands:
     /// [`Tensor::quantize`].
@@ -122,10 +123,24 @@ impl Tensor {
     /// [`Error::InnerDimension`], [`Error::ShapeMismatch`], [`Error::DTypeMismatch`], [`Error::DeviceMismatch`],
     /// [`Error::UndefinedForDType`] for bool.
     pub fn matmul(&self, rhs: &Tensor) -> Result<Tensor> {
-        self.matmul_with(rhs, &MatmulOptions::default())
+        let options = MatmulOptions::default();
+        let (is_row, is_column) = (self.rank() == 1, rhs.rank() == 1);
+        if !is_row && !is_column {
+            return self.matmul_with(rhs, &options);
+        }
+        let row = if is_row { Some(self.unsqueeze(0)?) } else { None };
+        let column = if is_column { Some(rhs.unsqueeze(1)?) } else { None };
+        let mut product = row.as_ref().unwrap_or(self).matmul_with(column.as_ref().unwrap_or(rhs), &options)?;
+        if is_row {
+            product = product.squeeze(product.rank() - 2)?;
+        }
+        if is_column {
+            product = product.squeeze(product.rank() - 1)?;
+        }
+        Ok(product)
     }
 
-    /// [`Tensor::matmul`] with scales, addends, activation, precision and output dtype, all in one operation.
+    /// [`Tensor::matmul`] of matrices with scales, addends, activation, precision and output dtype, all in one operation.
     ///
     /// # Errors
     /// As [`Tensor::matmul`], and [`Error::InvalidArgument`] for options that have no meaning together.
@@ -271,3 +286,41 @@ macro_rules! reductions {
     };
 }
 reductions!(abs_max => AbsMax, all => All, any => Any, max => Max, mean => Mean, min => Min, prod => Prod, sum => Sum);
+
+#[cfg(test)]
+mod tests {
+    use crate::{DType, Device, Error, Tape, Tensor};
+
+    #[test]
+    fn vectors_are_rows_on_the_left_and_columns_on_the_right() {
+        let device = Device::cpu();
+        let a = Tensor::arange(&device, DType::F32, 0, 1, 6).unwrap().reshape([2, 3]).unwrap();
+        let [u, v] = [[1.0f32, 2.0], [3.0, 4.0]].map(|x| Tensor::from_slice(&device, &x, [2]).unwrap());
+        let w = Tensor::from_slice(&device, &[1.0f32, 0.0, 2.0], [3]).unwrap();
+        let of = |x: &Tensor| (x.dims().to_vec(), x.to_f64_vec().unwrap());
+        assert_eq!(of(&u.matmul(&a).unwrap()), (vec![3], vec![6.0, 9.0, 12.0]));
+        assert_eq!(of(&a.matmul(&w).unwrap()), (vec![2], vec![4.0, 13.0]));
+        assert_eq!(of(&u.matmul(&v).unwrap()), (vec![], vec![11.0]));
+        // Of a batch, and with a gradient.
+        let tape = Tape::new();
+        let watched = tape.watch(&w).unwrap();
+        let batch = Tensor::cat(&[&a, &a], 0).unwrap().reshape([2, 2, 3]).unwrap();
+        let y = batch.matmul(&watched).unwrap();
+        assert_eq!(of(&y), (vec![2, 2], vec![4.0, 13.0, 4.0, 13.0]));
+        let gradients = tape.backward(&y.sum(&[]).unwrap()).unwrap();
+        assert_eq!(of(gradients.of(&watched).unwrap()), (vec![3], vec![6.0, 10.0, 14.0]));
+        assert!(matches!(u.matmul(&w), Err(Error::InnerDimension { .. })));
+        assert!(matches!(a.matmul(&w.zeros_like().unwrap().select(0, 0).unwrap()), Err(Error::ShapeMismatch { .. })));
+    }
+
+    #[test]
+    fn numbers_of_every_dtype_read_as_f64() {
+        let device = Device::cpu();
+        for dtype in DType::ALL {
+            let x = Tensor::full(&device, dtype, [3], 1).unwrap();
+            assert_eq!(x.to_f64_vec().unwrap(), [1.0; 3], "{dtype}");
+            assert_eq!(x.zeros_like().unwrap().to_f64_vec().unwrap(), [0.0; 3], "{dtype}");
+            assert_eq!((x.full_like(1).unwrap().dtype(), x.full_like(1).unwrap().dims()), (dtype, &[3][..]));
+        }
+    }
+}

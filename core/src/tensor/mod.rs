@@ -112,6 +112,22 @@ impl Tensor {
         Tensor::full(device, dtype, shape, 0)
     }
 
+    /// Zeros of this tensor's shape and dtype, on its device.
+    ///
+    /// # Errors
+    /// As [`Tensor::full`].
+    pub fn zeros_like(&self) -> Result<Tensor> {
+        self.full_like(0)
+    }
+
+    /// `value` everywhere, in this tensor's shape and dtype, on its device.
+    ///
+    /// # Errors
+    /// As [`Tensor::full`].
+    pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
+        Tensor::full(self.device(), self.dtype, self.shape(), value)
+    }
+
     /// `start + step i` for i in 0..count, in `dtype`'s own arithmetic (floats of 8 and 16 bits: f32, rounded once).
     ///
     /// Beyond its range an integer dtype wraps. A step may be negative in every dtype.
@@ -324,6 +340,24 @@ impl Tensor {
         let dense = self.contiguous()?;
         let bytes = dense.device.backend().read_blocking(&dense.buffer, dense.byte_range())?;
         Ok(T::from_bytes(&bytes).into_owned())
+    }
+
+    /// The elements as f64, row-major, whatever the dtype; waits for the device. Exact but for i64 beyond 2^53, which are rounded; bool is 0 or 1.
+    ///
+    /// ```
+    /// use polywarp_core::{DType, Device, Tensor};
+    ///
+    /// let x = Tensor::full(&Device::cpu(), DType::BF16, [2], 1.5)?;
+    /// assert_eq!(x.to_f64_vec()?, [1.5, 1.5]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::to_bytes`].
+    pub fn to_f64_vec(&self) -> Result<Vec<f64>> {
+        let bytes = self.to_bytes()?;
+        let elements = bytes.chunks_exact(self.dtype.size_bytes() as usize);
+        Ok(elements.map(|element| Scalar::from_le_bytes(element, self.dtype).as_f64()).collect())
     }
 
     /// The elements, row-major, when the device is done.

@@ -39,7 +39,7 @@ pub fn run(device: &Device) -> Vec<Row> {
 const ROWS: &[(&str, Test)] = &[
     ("add of shapes that do not broadcast", shapes::add_shapes),
     ("matmul of different inner dimensions", shapes::matmul_inner),
-    ("matmul of vectors or unequal batches", shapes::matmul_shapes),
+    ("matmul of numbers, of other lengths or unequal batches", shapes::matmul_shapes),
     ("matmul epilogue of the wrong shape, dtype or kind", parameters::matmul_epilogue),
     ("grouped product of the wrong ranks, shapes or dtypes", parameters::grouped_matmul),
     ("reduced product over a batch, by another function, of 16 bits", parameters::matmul_reduce),

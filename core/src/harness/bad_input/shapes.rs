@@ -24,8 +24,9 @@ pub(super) fn matmul_inner(device: &Device) -> Answer {
 }
 
 pub(super) fn matmul_shapes(device: &Device) -> Answer {
-    let (vector, matrix) = (ones(device, &[3])?, ones(device, &[3, 3])?);
-    refused("matmul of a vector", vector.matmul(&matrix), |e| matches!(e, Error::ShapeMismatch { op: "matmul", .. }))?;
+    let (number, vector, matrix) = (ones(device, &[])?, ones(device, &[3])?, ones(device, &[4, 3])?);
+    refused("matmul of a number", number.matmul(&matrix), |e| matches!(e, Error::ShapeMismatch { op: "matmul", .. }))?;
+    refused("matmul [3] x [4,3]", vector.matmul(&matrix), |e| matches!(e, Error::InnerDimension { .. }))?;
     let (a, b) = (ones(device, &[2, 3, 3])?, ones(device, &[4, 3, 3])?);
     refused("matmul of batches 2 and 4", a.matmul(&b), |e| {
         matches!(e, Error::ShapeMismatch { op: "matmul", axis: Some(0), .. })
