@@ -197,8 +197,7 @@ impl Matmul {
         Ok(Matmul {
             a: empty(self.a, rank - 1)?,
             b: empty(self.b, rank - 2)?,
-            // Scales become those of blocks along K, of which there are none: a scale of a row would still multiply the
-            // sum.
+            // Without K there are no blocks and so no scales of blocks; scales of rows would still multiply the sum.
             scale_a: self.scale_a.map(|scale| empty(scale, rank - 1)).transpose()?,
             scale_b: self.scale_b.map(|scale| empty(scale, rank - 2)).transpose()?,
             scale_blocks: self.scale_blocks.or(has_scales.then_some(ScaleBlocks { m: 1, n: 1, k: 1 })),

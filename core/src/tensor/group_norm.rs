@@ -55,7 +55,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`Tensor::group_norm`]; [`Error::InvalidArgument`] for one place, of which the variance is zero whatever is there.
+    /// As [`Tensor::group_norm`]; [`Error::InvalidArgument`] for a single place: the variance of one value is always zero.
     pub fn instance_norm(&self, affine: Option<[&Tensor; 2]>, epsilon: f64) -> Result<Tensor> {
         let [_, places, channels] = self.check_normal(INSTANCE, affine, epsilon)?;
         if places == 1 {

@@ -83,7 +83,7 @@ impl Keys {
         match self {
             Keys::Places => from(0, u64::from(most.max(1).ilog2()) + 1),
             Keys::Numbers { dtype, .. } => match dtype {
-                // Widened to f32, of which they leave the last bits zero.
+                // Their keys are those of the same number in f32, whose lowest bits are zero.
                 DType::F16 => from(13, 32),
                 DType::BF16 | DType::F8E4M3 | DType::F8E5M2 => from(16, 32),
                 // The sign, and what is below it.
@@ -288,7 +288,7 @@ impl Lines {
         let tiles = count.div_ceil(width);
         let kept = if kept == 0 { width } else { kept.min(width) };
         let line = count / width * kept + kept.min(count % width);
-        let is_last = self.results.is_some() && tiles == 1 && self.kernel.keys != Keys::Places;
+        let is_last = self.results.is_some() && tiles == 1;
         let kernel = Kernel { is_first: from.is_none(), is_last, ..self.kernel.clone() };
         let bindings = self.bindings(&kernel, from, from.map_or(0, |from| 1 - from));
         let groups = (self.rows * tiles).div_ceil(TILE / width);

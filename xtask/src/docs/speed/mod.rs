@@ -53,7 +53,7 @@ enum InTable {
     No,
 }
 
-/// One bar with its ratio: this library's rate over the other's.
+/// A bar, and how many times as fast this library is as the other.
 struct Found<'a> {
     group: &'a Group,
     bar: &'a Bar,
