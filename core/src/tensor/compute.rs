@@ -113,8 +113,8 @@ pub(super) fn product<'a>(
 }
 
 impl Tensor {
-    /// The matrix product with `rhs`: [..., m, k] x [..., k, n] -> [..., m, n], batch dimensions broadcast. A vector [k] is a row on the left, a
-    /// column on the right, whose axis of 1 the result has not: of two vectors it is one number, `[]`.
+    /// The matrix product with `rhs`: [..., m, k] x [..., k, n] -> [..., m, n], batch dimensions broadcast. A vector, `[k]`, is a row on
+    /// the left and a column on the right; its axis of length 1 is dropped from the result. Two vectors give one number, of shape `[]`.
     ///
     /// f16 and bf16 accumulate in f32; i8 and u8 give i32; 8-bit floats, also one of each kind, give f32. Quantised operands:
     /// [`Tensor::quantize`].
