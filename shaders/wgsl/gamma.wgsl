@@ -42,7 +42,7 @@ fn erfinv_f32(x: f32) -> f32 {
     p = p * t + 0.00944565493;
     p = p * t + 1.00167507;
     p = p * t + 2.8329768;
-    let value = copysign_f32(a * select(centre, p, far), x);
+    let value = signed_f32(a * select(centre, p, far), x);
     let special = select(nan_f32(x), inf_f32(x), size == 0x3f800000u);
     return select(value, special, size >= 0x3f800000u);
 }

@@ -30,7 +30,7 @@ fn atan_f32(x: f32) -> f32 {
     let steep = a > 1.0;
     let p = atan_inside_f32(select(a, 1.0 / a, steep));
     let value = select(p, (1.57079637 - p) - 4.37113883e-08, steep);
-    return select(copysign_f32(value, x), x, is_tiny_or_nan_f32(x));
+    return select(signed_f32(value, x), x, is_tiny_or_nan_f32(x));
 }
 
 // x 2^85 of the bits of 0 <= x < 2^42, subnormals included: those are integers times 2^-149.
@@ -53,7 +53,7 @@ fn atan2_f32(y: f32, x: f32) -> f32 {
     var p = atan_inside_f32(t);
     p = select(p, (1.57079637 - p) - 4.37113883e-08, y_size > x_size);
     p = select(p, (3.14159274 - p) - 8.74227766e-08, bitcast<u32>(x) >= 0x80000000u);
-    return select(copysign_f32(p, y), bitcast<f32>(large | 0x400000u), large > 0x7f800000u);
+    return select(signed_f32(p, y), bitcast<f32>(large | 0x400000u), large > 0x7f800000u);
 }
 
 // asin s = s + s^3 P(s^2) for 0 <= s <= 1/2, relative error < 2^-28: of a up to a half, above of sqrt((1 - a) / 2) in its place.
@@ -74,7 +74,7 @@ fn asin_f32(x: f32) -> f32 {
     let size = bitcast<u32>(x) & 0x7fffffffu;
     let a = bitcast<f32>(min(size, 0x3f800000u));
     let p = asin_inside_f32(a);
-    let value = copysign_f32(select(p, (1.57079637 - 2.0 * p) - 4.37113883e-08, a > 0.5), x);
+    let value = signed_f32(select(p, (1.57079637 - 2.0 * p) - 4.37113883e-08, a > 0.5), x);
     return select(select(value, nan_f32(x), size > 0x3f800000u), x, size < 0x39800000u);
 }
 
@@ -82,7 +82,7 @@ fn acos_f32(x: f32) -> f32 {
     let size = bitcast<u32>(x) & 0x7fffffffu;
     let a = bitcast<f32>(min(size, 0x3f800000u));
     let p = asin_inside_f32(a);
-    let near = (1.57079637 - copysign_f32(p, x)) - 4.37113883e-08;
+    let near = (1.57079637 - signed_f32(p, x)) - 4.37113883e-08;
     let far = select(2.0 * p, (3.14159274 - 2.0 * p) - 8.74227766e-08, bitcast<u32>(x) >= 0x80000000u);
     return select(select(near, far, a > 0.5), nan_f32(x), size > 0x3f800000u);
 }
@@ -100,7 +100,7 @@ fn sinh_f32(x: f32) -> f32 {
     let near = a + (a * z) * (((2.78392577e-06 * z + 0.000198426351) * z + 0.00833331142) * z + 0.166666672);
     let half = half_exp_f32(a);
     let value = select(near, half - 0.25 / min(half, 1e30), a >= 1.0);
-    return select(copysign_f32(value, x), x, is_tiny_or_nan_f32(x));
+    return select(signed_f32(value, x), x, is_tiny_or_nan_f32(x));
 }
 
 fn cosh_f32(x: f32) -> f32 {
@@ -126,7 +126,7 @@ fn asinh_f32(x: f32) -> f32 {
     let u = select(b + (b * b) / (1.0 + sqrt(b * b + 1.0)), a * 0.015625 - 1.0, large);
     let value = log1p_doubled_f32(u, select(0.0, 7.0, large));
     let kept = is_tiny_or_nan_f32(x) | ((bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u);
-    return select(copysign_f32(value, x), x, kept);
+    return select(signed_f32(value, x), x, kept);
 }
 
 // ln(1 + t + sqrt(t (t + 2))), t = x - 1.
@@ -143,7 +143,7 @@ fn acosh_f32(x: f32) -> f32 {
 fn atanh_f32(x: f32) -> f32 {
     let size = bitcast<u32>(x) & 0x7fffffffu;
     let a = bitcast<f32>(min(size, 0x3f7fffffu)); // the last number below 1
-    let value = copysign_f32(0.5 * log1p_doubled_f32((2.0 * a) / (1.0 - a), 0.0), x);
+    let value = signed_f32(0.5 * log1p_doubled_f32((2.0 * a) / (1.0 - a), 0.0), x);
     let special = select(nan_f32(x), inf_f32(x), size == 0x3f800000u);
     return select(select(value, special, size >= 0x3f800000u), x, size < 0x39800000u);
 }
@@ -165,7 +165,7 @@ fn cbrt_f32(x: f32) -> f32 {
     let y = t + t * ((m - cube) / (m + 2.0 * cube));
     let value = bitcast<f32>(bitcast<u32>(y) + ((third - select(43u, 93u, subnormal)) << 23u));
     // Zeros, infinities and NaN are their own roots.
-    return select(x, copysign_f32(value, x), size - 1u < 0x7f7fffffu);
+    return select(x, signed_f32(value, x), size - 1u < 0x7f7fffffu);
 }
 
 // Scaled by a power of two where a square would leave the range.

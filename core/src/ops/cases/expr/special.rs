@@ -104,9 +104,19 @@ pub(crate) fn random(seed: u64) -> Option<Case> {
     cases.pop()
 }
 
-/// What [`random`] takes of one value: exact, or with poles at 0 only.
-const UNARY: [UnaryFn; 6] =
-    [UnaryFn::Neg, UnaryFn::Abs, UnaryFn::Sqrt, UnaryFn::Reciprocal, UnaryFn::Relu, UnaryFn::Sign];
+/// What [`random`] takes of one value: exact, bounded, or with poles at 0 only.
+const UNARY: [UnaryFn; 10] = [
+    UnaryFn::Neg,
+    UnaryFn::Abs,
+    UnaryFn::Sqrt,
+    UnaryFn::Reciprocal,
+    UnaryFn::Relu,
+    UnaryFn::Sign,
+    UnaryFn::Atan,
+    UnaryFn::Erf,
+    UnaryFn::Sigmoid,
+    UnaryFn::Tanh,
+];
 
 #[cfg(test)]
 mod tests {
