@@ -7,6 +7,7 @@
 
 mod claims;
 mod data;
+mod first_use;
 mod html;
 mod machine;
 mod measure;
@@ -21,6 +22,7 @@ mod vendor;
 mod verify;
 
 pub use claims::{CLAIMS, Claim, Finding};
+pub use first_use::{FirstUse, Share};
 pub use html::{claims_plot, html};
 pub use machine::Machine;
 pub use measure::{Prepared, Timing, too_slow, unfit};
@@ -147,6 +149,8 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Whole networks, device by device.
     pub networks: Vec<NetworkRow>,
+    /// What the tuner leaves a first program on a card with, where that was asked for.
+    pub first_use: Vec<FirstUse>,
     /// What was not.
     pub skipped: Vec<Skipped>,
 }
@@ -223,6 +227,9 @@ impl Table {
         for row in &self.networks {
             lines.push(serde_json::to_string(&serde_json::json!({ "network": row }))?);
         }
+        for row in &self.first_use {
+            lines.push(serde_json::to_string(&serde_json::json!({ "first_use": row }))?);
+        }
         for claim in self.claims() {
             lines.push(serde_json::to_string(&serde_json::json!({ "claim": claim }))?);
         }
@@ -277,6 +284,7 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
         memory,
         rows: Vec::new(),
         networks: Vec::new(),
+        first_use: Vec::new(),
         skipped: Vec::new(),
     };
     let planned_count = planned.len();
@@ -310,6 +318,11 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
         table.networks = rows;
         table.skipped.extend(skipped);
     }
+    if options.suite.as_deref() == Some(first_use::SUITE) {
+        let (rows, skipped) = first_use::run(&devices, options, progress);
+        table.first_use = rows;
+        table.skipped.extend(skipped);
+    }
     progress(&Progress { done: total, total, what: "done".to_owned() });
     // Read suite by suite, case by case, the devices of a case side by side.
     let named = |name: &str| planned.iter().position(|planned| planned.case.name == name);
@@ -322,7 +335,8 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
 
 /// The names of all suites, alphabetically.
 pub fn suites() -> Vec<&'static str> {
-    let mut names: Vec<&str> = Suite::ALL.iter().map(|suite| suite.name()).chain([networks::SUITE]).collect();
+    let mut names: Vec<&str> =
+        Suite::ALL.iter().map(|suite| suite.name()).chain([first_use::SUITE, networks::SUITE]).collect();
     names.sort_unstable();
     names
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Row, Table, claims, networks};
+use super::{Row, Table, claims, first_use, networks};
 
 /// The whole table: machine, devices, one line per row, what was left out.
 pub fn terminal(table: &Table) -> String {
@@ -83,6 +83,7 @@ fn write_all(table: &Table, out: &mut String) -> std::fmt::Result {
     }
     write_versus(table, width, out)?;
     networks::write(table, out)?;
+    first_use::write(table, out)?;
     claims::write(table, out)?;
     if !table.skipped.is_empty() {
         writeln!(out, "\nnot measured")?;

@@ -18,7 +18,7 @@ pub struct Args {
     /// Without the CPU, unless it is named
     #[arg(long, requires = "device")]
     alone: bool,
-    /// Only this suite, and all of it: copy, elementwise, gemm, networks, random, reduce or softmax
+    /// Only this suite, and all of it: copy, elementwise, first_use (of the tuner), gemm, networks, random, reduce or softmax
     #[arg(long, value_name = "S")]
     suite: Option<String>,
     /// Only cases whose name contains this, such as `f16`; may be given again for more
@@ -85,7 +85,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         profiled: args.profile.is_some(),
     };
     let table = run_with_progress(&devices, &options);
-    if table.rows.is_empty() && table.networks.is_empty() && table.skipped.is_empty() {
+    if [table.rows.len(), table.networks.len(), table.first_use.len(), table.skipped.len()] == [0; 4] {
         return Err(Fault::usage("no case has such a name".to_owned()));
     }
     say_beside(Output::beside(outputs.iter().map(|(_, path)| *path)), bench::terminal(&table))?;

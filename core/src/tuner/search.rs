@@ -31,6 +31,12 @@ const FINALISTS: usize = 4;
 const ROUNDS: usize = 7;
 /// Rounds below which the times before stay.
 const LEAST_ROUNDS: usize = 3;
+/// A device that had nothing to run for so long is slow to begin with.
+const PAUSE_NS: u64 = 30_000_000;
+/// How long it runs before it is at its full clock (an H100: below 150 ms).
+const WAKING_NS: u64 = 150_000_000;
+/// The part of a budget that one candidate may take for that; smaller ones are timed as the device is.
+const WAKING_PART: u64 = 8;
 /// Compiling may take this many times what it is thought to; a first run that took longer was long itself.
 const LONGEST_COMPILING: f64 = 3.0;
 /// A candidate must be this much faster to displace one that its planner prefers: less is noise.
@@ -197,6 +203,7 @@ pub(super) fn search(
     }
     let entered = runner.now_ns();
     let mut meter: Option<Meter> = None;
+    let mut rests_since = entered;
     for (done, &candidate) in order.iter().enumerate() {
         let offer = &task.offers[candidate];
         if let Some(meter) = &meter {
@@ -225,7 +232,8 @@ pub(super) fn search(
         if !usable {
             continue;
         }
-        let timed = time(candidate, offer, runner, &mut meter, task.budget);
+        let timed = time(candidate, offer, runner, &mut meter, task.budget, rests_since);
+        rests_since = runner.now_ns();
         log::debug!("{}: {}: {timed:?} ns, {} ns after its turn came", task.key, offer.name, runner.now_ns() - before);
         match timed {
             Ok(ns) => found.times.push((candidate, ns)),
@@ -360,13 +368,14 @@ fn median(mut samples: Vec<f64>) -> Option<f64> {
     samples.get(samples.len() / 2).copied()
 }
 
-/// The median of a few samples.
+/// The median of a few samples. The device has had nothing to run from `rests_since` to the first run here.
 fn time(
     candidate: usize,
     offer: &Offer<'_>,
     runner: &mut dyn Runner,
     meter: &mut Option<Meter>,
     budget: Duration,
+    rests_since: u64,
 ) -> Result<f64> {
     let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
     let compile_ns = runner.compile_ns(candidate) as f64;
@@ -382,6 +391,14 @@ fn time(
     };
     let first = meter.is_none();
     let best_ns = meter.as_ref().map_or(f64::INFINITY, |meter| meter.best_ns);
+    let runs = sample_runs(warm_ns);
+    let rested_ns = runner.now_ns() - rests_since;
+    if rested_ns >= PAUSE_NS && WAKING_NS <= budget_ns / WAKING_PART {
+        let awake_ns = runner.now_ns() + WAKING_NS;
+        while runner.now_ns() < awake_ns {
+            warm_ns = runner.time(candidate, runs as u32)?;
+        }
+    }
     let runs = sample_runs(warm_ns);
     let mut samples: Vec<f64> = Vec::with_capacity(SAMPLES);
     while samples.len() < SAMPLES {

@@ -32,6 +32,10 @@ struct Fake {
     settles_with: Option<Error>,
     /// After so long everything takes twice as long; 0: never.
     doubles_ns: u64,
+    /// How long it must run, after a pause of 20 ms, before it takes no longer than it should: until then it takes thrice as long. 0: never.
+    wakes_ns: u64,
+    /// For how long it has run without a pause, and until when.
+    busy: (u64, u64),
 }
 
 impl Fake {
@@ -50,6 +54,8 @@ impl Fake {
             fails_with: broken(),
             settles_with: None,
             doubles_ns: 0,
+            wakes_ns: 0,
+            busy: (0, 0),
         }
     }
 
@@ -95,8 +101,15 @@ impl Runner for Fake {
         if std::mem::take(&mut self.compiles_ns[candidate]) > 0 {
             ns += self.compiling_ns / f64::from(runs);
         }
+        let (busy_ns, until_ns) = self.busy;
+        let busy_ns = if self.clock_ns > until_ns + 20 * MS { 0 } else { busy_ns };
+        if busy_ns < self.wakes_ns {
+            ns *= 3.0;
+        }
         self.runs[candidate] += runs as usize;
-        self.clock_ns += (ns * f64::from(runs)) as u64;
+        let all_ns = (ns * f64::from(runs)) as u64;
+        self.clock_ns += all_ns;
+        self.busy = (busy_ns + all_ns, self.clock_ns);
         Ok(ns)
     }
 
@@ -259,6 +272,17 @@ fn what_the_first_run_compiled_is_not_its_time() {
     assert_eq!(decide(&tuner, &mut fake, &[1.0, 1.0]).candidate, 0);
     let answer = tuner.answer(&key(Precision::Highest)).unwrap();
     assert!(answer.complete && answer.times[0].ns == 2e5, "{answer:?}");
+}
+
+#[test]
+fn what_a_pause_does_to_the_clock_is_no_candidates_time() {
+    let tuner = tuner(Mode::Full);
+    tuner.set(Mode::Full, Duration::from_secs(2));
+    // The second is compiled while the card's clock sinks; it runs slowly for 100 ms.
+    let mut fake = Fake { check_ns: 60 * MS, wakes_ns: 100 * MS, ..Fake::new(&[2e5, 1e5]) };
+    assert_eq!(decide(&tuner, &mut fake, &[1.0, 1.0]).candidate, 1);
+    let answer = tuner.answer(&key(Precision::Highest)).unwrap();
+    assert_eq!(answer.times.iter().map(|timed| timed.ns).collect::<Vec<_>>(), [2e5, 1e5]);
 }
 
 #[test]

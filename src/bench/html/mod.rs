@@ -299,6 +299,7 @@ pub(in super::super) mod tests {
             memory: vec![None, Some(memory), None],
             rows,
             networks: Vec::new(),
+            first_use: Vec::new(),
             skipped: Vec::new(),
         }
     }
