@@ -1,4 +1,4 @@
-// What follows from the extremes of two f32 operands for their product in f16: `matmul/coop/range.rs`.
+// What follows from the extremes of two operands, as f32, for their product in f16: `matmul/coop/range.rs`.
 // An extreme is (bits of the largest magnitude, bits less 1 of the smallest that is not 0; ~0 when all are 0).
 
 fn exponent(bits: u32) -> i32 {

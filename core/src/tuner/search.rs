@@ -203,7 +203,7 @@ pub(super) fn search(
     }
     let entered = runner.now_ns();
     let mut meter: Option<Meter> = None;
-    let mut rests_since = entered;
+    let mut rests_since = None;
     for (done, &candidate) in order.iter().enumerate() {
         let offer = &task.offers[candidate];
         if let Some(meter) = &meter {
@@ -233,7 +233,7 @@ pub(super) fn search(
             continue;
         }
         let timed = time(candidate, offer, runner, &mut meter, task.budget, rests_since);
-        rests_since = runner.now_ns();
+        rests_since = Some(runner.now_ns());
         log::debug!("{}: {}: {timed:?} ns, {} ns after its turn came", task.key, offer.name, runner.now_ns() - before);
         match timed {
             Ok(ns) => found.times.push((candidate, ns)),
@@ -368,14 +368,15 @@ fn median(mut samples: Vec<f64>) -> Option<f64> {
     samples.get(samples.len() / 2).copied()
 }
 
-/// The median of a few samples. The device has had nothing to run from `rests_since` to the first run here.
+/// The median of a few samples. The device has had nothing to run from `rests_since` to the first run here; nobody knows since when, where
+/// that is `None`.
 fn time(
     candidate: usize,
     offer: &Offer<'_>,
     runner: &mut dyn Runner,
     meter: &mut Option<Meter>,
     budget: Duration,
-    rests_since: u64,
+    rests_since: Option<u64>,
 ) -> Result<f64> {
     let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
     let compile_ns = runner.compile_ns(candidate) as f64;
@@ -392,8 +393,8 @@ fn time(
     let first = meter.is_none();
     let best_ns = meter.as_ref().map_or(f64::INFINITY, |meter| meter.best_ns);
     let runs = sample_runs(warm_ns);
-    let rested_ns = runner.now_ns() - rests_since;
-    if rested_ns >= PAUSE_NS && WAKING_NS <= budget_ns / WAKING_PART {
+    let has_rested = rests_since.is_none_or(|since| runner.now_ns() - since >= PAUSE_NS);
+    if has_rested && WAKING_NS <= budget_ns / WAKING_PART {
         let awake_ns = runner.now_ns() + WAKING_NS;
         while runner.now_ns() < awake_ns {
             warm_ns = runner.time(candidate, runs as u32)?;

@@ -297,7 +297,7 @@ fn coop(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Pla
     Ok(plan)
 }
 
-/// The same without what finds the range of f32 operands.
+/// The same without what finds the range of operands.
 fn coop_tiles(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Plan> {
     let Choice { cut, shape, product, lanes, parts } = choice;
     let grid = TileGrid::of(op, cut, shape.tile.block_k);

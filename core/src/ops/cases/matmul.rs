@@ -292,9 +292,13 @@ fn special(cases: &mut Vec<Case>) {
             }
         }
     }
-    // Kernels that make f32 products of smaller numbers must notice what does not fit in them.
-    for precision in [Precision::Low, Precision::Medium, Precision::High] {
-        let op = || product(DType::F32, [35, 33, 67], [DENSE; 2]).and_then(|op| Matmul { precision, ..op }.check());
+    // Kernels that make products of numbers with less range must notice what does not fit in them.
+    let narrowed =
+        [Precision::Low, Precision::Medium, Precision::High].map(|precision| (DType::F32, precision, f32::MAX));
+    let most_bf16 = f32::from_bits(0x7f7f_0000);
+    for (dtype, precision, most) in narrowed.into_iter().chain([(DType::BF16, Precision::Highest, most_bf16)]) {
+        let of = |kinds| product(dtype, [35, 33, 67], kinds).and_then(|op| Matmul { precision, ..op }.check());
+        let op = || of([DENSE; 2]);
         let (large, small) = (Values::Uniform(-1e25, 1e25), Values::Uniform(-1e-25, 1e-25));
         add(cases, FAMILY, op(), &[Values::Planted(Plant::Nan, Where::Middle), one]);
         add(cases, FAMILY, op(), &[one, Values::Planted(Plant::Inf, Where::Last)]);
@@ -302,16 +306,21 @@ fn special(cases: &mut Vec<Case>) {
         add(cases, FAMILY, op(), &[Values::Constant(0.0), one]);
         add(cases, FAMILY, op(), &[large, small]);
         // Nearest in fewer bits, the largest would be infinite.
-        let largest = Values::Constant(f32::MAX.into());
+        let largest = Values::Constant(most.into());
         add(cases, FAMILY, op(), &[largest, Values::Constant(2f64.powi(-7))]);
         add(cases, FAMILY, op(), &[Values::Constant(-(2f64.powi(-7))), largest]);
         let strided = [LayoutKind::Transposed, LayoutKind::Padded];
         for kinds in [strided, [LayoutKind::Reversed, LayoutKind::BroadcastInner], [LayoutKind::Step; 2]] {
-            let op = product(DType::F32, [35, 33, 67], kinds).and_then(|op| Matmul { precision, ..op }.check());
-            add(cases, FAMILY, op, &[one; 2]);
+            add(cases, FAMILY, of(kinds), &[one; 2]);
         }
-        let batch = broadcast(DType::F32, &[2, 1, 5, 9], &[3, 9, 8]).and_then(|op| Matmul { precision, ..op }.check());
+        let batch = broadcast(dtype, &[2, 1, 5, 9], &[3, 9, 8]).and_then(|op| Matmul { precision, ..op }.check());
         add(cases, FAMILY, batch, &[one; 2]);
+    }
+    // bf16 within the range of f16, at its edge and far beyond it.
+    for binades in [13, 26, 60] {
+        for dims in [[33, 35, 2], [66, 130, 67]] {
+            add(cases, FAMILY, product(DType::BF16, dims, [DENSE; 2]), &[Values::Spread(binades); 2]);
+        }
     }
     // Parts of smaller numbers hold small elements too, and scales into their range undo each other where one alone is out of f32's.
     let high =

@@ -11,7 +11,7 @@
 //! Workgroup     rows are 16 bytes longer than their elements: fragments are read without bank conflicts, and start at
 //! memory        multiples of 32 bytes, as PTX wants (9.7.14.4.3).
 //! Numerics      factors of f16 as they are; sums in f32, rounded or truncated as the hardware does after each SIZE of K.
-//!               f32 made f16 is scaled by powers of two first (`range.rs`). f32 split into two parts of f16 (`split.rs`) takes
+//!               f32 and bf16 made f16 are scaled by powers of two first (`range.rs`), which leaves bf16 exact. f32 split into two parts of f16 (`split.rs`) takes
 //!               three products; the sums of the first two are multiplied with 2^-11 before the last is added.
 //! Requires      [`crate::Caps::cooperative`]: the product of matrices, square, of 8 or 16.
 //! Measured      NVIDIA H200, driver 580, Vulkan, 2026-11-21, f16, 128x128x32: 4096^3 302 TFLOP/s, A transposed 309,
@@ -66,7 +66,7 @@ impl Lanes {
 pub(super) enum Parts {
     /// A factor each: as they are, or exactly converted.
     Whole,
-    /// f32, scaled and rounded to f16.
+    /// f32 or bf16, scaled and made f16: f32 is rounded.
     Scaled,
     /// f16, low and high parts of f32: two factors each, one behind the other along K (`split.rs`).
     Split,

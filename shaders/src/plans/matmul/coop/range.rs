@@ -1,8 +1,8 @@
-//! Whether the f32 operands of a product fit in f16 after scaling by powers of two, and by which: three small launches.
+//! Whether the operands of a product, of f32 or bf16, fit in f16 after scaling by powers of two, and by which: three small launches.
 //!
-//! f16 has the precision that `Medium` and `Low` ask for, but little range. Each operand is
+//! f16 has the precision that `Medium` and `Low` ask for of f32, and all digits of bf16, but little range. Each operand is
 //! scaled so that its largest magnitude lies in [2^14, 2^15); the product may be made of f16 when the smallest one that is
-//! not 0 is then at least [`least_exponent`]. Two launches find the extremes of A and B, one decides and writes
+//! not 0 is then at least [`least_exponent`]: between them lie 2^28, and bf16 is exact. Two launches find the extremes of A and B, one decides and writes
 //! [`INFO_WORDS`] words: 1 (or 0: the plain kernel must do it), the scale of A, that of B, and the inverse of both, as
 //! f32. The kernels that follow read them; the wrong one ends at once. Nothing comes back to the host, and data out of
 //! range costs the reading of the operands, never a wrong result.
@@ -34,11 +34,11 @@ pub(in super::super) enum Range {
 }
 
 /// The least exponent that a scaled operand may have: f16 is normal down to 2^-14, where it has 11 bits. `Low` allows
-/// 2^-7, and 2^-16 is known to 2^-9 of itself.
-fn least_exponent(precision: Precision) -> i32 {
-    match precision {
-        Precision::Low => -16,
-        Precision::Medium | Precision::High | Precision::Highest => -14,
+/// 2^-7 of f32, and 2^-16 is known to 2^-9 of itself.
+fn least_exponent(op: &Matmul) -> i32 {
+    match (op.a.dtype, op.precision) {
+        (DType::F32, Precision::Low) => -16,
+        _ => -14,
     }
 }
 
@@ -46,7 +46,7 @@ fn least_exponent(precision: Precision) -> i32 {
 pub(in super::super) fn launches(op: &Matmul, caps: &Caps) -> Result<(Vec<Launch>, [u64; 2])> {
     let extremes = |spec: &TensorSpec, slot: usize| {
         let (list, quad) = axes(&spec.layout);
-        let element = Element::new(DType::F32, caps)?;
+        let element = Element::new(spec.dtype, caps)?;
         let kernel = Range::Extremes { element, quad, axes: list.len() as u8 };
         let count = list.iter().map(|axis| axis.0).product::<u64>();
         let mut params = vec![count as u32, spec.layout.offset() as u32, slot as u32 * GROUPS];
@@ -63,7 +63,7 @@ pub(in super::super) fn launches(op: &Matmul, caps: &Caps) -> Result<(Vec<Launch
         kernel: key(Shape::Range(Range::Decide)),
         grid: [1, 1, 1],
         bindings: vec![Slot::Scratch(0), Slot::Scratch(1)],
-        params: vec![least_exponent(op.precision) as u32],
+        params: vec![least_exponent(op) as u32],
     };
     let bytes = [u64::from(GROUPS) * 2 * 8, INFO_WORDS * 4];
     Ok((vec![extremes(&op.a, 0)?, extremes(&op.b, 1)?, decide], bytes))

@@ -1,7 +1,8 @@
 //! Which products of cooperative matrices serve an op, and which tiles.
 //!
 //! What reaches core's bounds, no more: f16 products must add in f32, so that the f16 sums that adapters offer beside
-//! them are never used. WGSL has no matrices of bf16 or integers.
+//! them are never used. WGSL has no matrices of bf16 or integers: those of bf16 are made f16, which has all of their digits, where
+//! their range allows for it (`range.rs`).
 
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Precision};
@@ -24,7 +25,7 @@ struct Row {
     resident: u32,
     alone: f64,
     full: f64,
-    /// Time with f32 operands made f16, to that with f16: twice the bytes travel, and through twice the registers.
+    /// Time with f32 operands made f16, to that with f16: twice the bytes travel, and through twice the registers. Of bf16 1, an estimate.
     scaled_times: f64,
 }
 
@@ -92,6 +93,7 @@ fn factors(op: &Matmul, caps: &Caps) -> Option<(Cooperative, Parts, u64)> {
         // Small integers are exact in f16, their products in f32, and sums of not too many.
         DType::I8 => Some((half?, Parts::Whole, EXACT_IN_F32 >> 14)),
         DType::U8 => Some((half?, Parts::Whole, EXACT_IN_F32 >> 16)),
+        DType::BF16 => Some((half?, Parts::Scaled, any)),
         DType::F32 => match (single, op.precision) {
             (Some(product), _) => Some((product, Parts::Whole, any)),
             (None, Precision::Highest) => None,
@@ -130,8 +132,9 @@ pub(in super::super) fn choices(op: &Matmul, caps: &Caps) -> Vec<Choice> {
         let dims = if let Some(parts) = split { MatmulDims { k: 3 * parts.padded_k, ..dims } } else { dims };
         let mut cut = rated.cut(dims, 4, row.shape.tile.block_n > 32, slabs);
         if parts == Parts::Scaled {
-            let read = (dims.m + dims.n) * dims.k * dims.batch * 4;
-            cut.ns = cut.ns * row.scaled_times + RANGE_NS + read as f64 / RANGE_BYTES_PER_NS;
+            let read = (dims.m + dims.n) * dims.k * dims.batch * op.a.dtype.size_bytes();
+            let times = if op.a.dtype == DType::F32 { row.scaled_times } else { 1.0 };
+            cut.ns = cut.ns * times + RANGE_NS + read as f64 / RANGE_BYTES_PER_NS;
         }
         if let Some(parts) = split {
             cut.ns += parts.estimate_ns();
