@@ -33,7 +33,7 @@ use crate::recording::Tape;
 use crate::run::Timed;
 use crate::staging::StagingCache;
 use crate::transfer::{Uploads, Waiter};
-use crate::user::{UserKernels, launch_limits};
+use crate::user::{ForeignKernels, UserKernels, launch_limits};
 use crate::versions::OLDEST_CARD;
 
 /// The environment variable that turns the pool off (`off`): every allocation is then the driver's own, of the size asked
@@ -70,6 +70,7 @@ pub struct CudaBackend {
     pub(crate) machine: Machine,
     chooser: Chooser<Work>,
     pub(crate) user_kernels: UserKernels,
+    pub(crate) foreign_kernels: ForeignKernels,
     pub(crate) launch_limits: LaunchLimits,
     pub(crate) uploads: Mutex<Uploads>,
     pub(crate) upload_pieces: Arc<StagingCache>,
@@ -127,6 +128,7 @@ impl CudaBackend {
             pool,
             kernels: Kernels::new(Compiler::new(context, Target::new(major, minor))),
             user_kernels: UserKernels::default(),
+            foreign_kernels: ForeignKernels::default(),
             launch_limits,
             uploads: Mutex::default(),
             upload_pieces: StagingCache::new(context, EventKind::Quick),

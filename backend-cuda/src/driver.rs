@@ -36,6 +36,7 @@ pub(crate) mod code {
     pub(crate) const INVALID_PTX: Code = 218;
     pub(crate) const JIT_COMPILER_NOT_FOUND: Code = 221;
     pub(crate) const UNSUPPORTED_PTX_VERSION: Code = 222;
+    pub(crate) const NOT_FOUND: Code = 500;
     pub(crate) const NOT_READY: Code = 600;
     pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
     pub(crate) const CONTEXT_IS_DESTROYED: Code = 709;
@@ -141,6 +142,7 @@ functions! {
     cuDeviceCanAccessPeer(*mut c_int, CUdevice, CUdevice);
     cuCtxEnablePeerAccess(CUcontext, c_uint);
     cuThreadExchangeStreamCaptureMode(*mut c_uint);
+    cuFuncGetParamInfo(CUfunction, usize, *mut usize, *mut usize);
     cuLaunchKernelEx(*const c_void, CUfunction, *mut *mut c_void, *mut *mut c_void);
     cuTensorMapEncodeTiled(
         *mut c_void, c_uint, c_uint, *mut c_void, *const u64, *const u64, *const c_uint, *const c_uint, c_uint, c_uint,

@@ -57,10 +57,10 @@ pub(crate) struct Kernel {
 /// Compiles kernels for one card.
 #[derive(Debug)]
 pub(crate) struct Compiler {
-    context: Arc<Context>,
-    target: Target,
+    pub(crate) context: Arc<Context>,
+    pub(crate) target: Target,
     pub(crate) prepared: Prepared,
-    disk: DiskCache,
+    pub(crate) disk: DiskCache,
 }
 
 /// What a kernel is made of: a module in WGSL's own terms, or its text.

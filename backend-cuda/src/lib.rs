@@ -1,6 +1,6 @@
 //! polywarp on CUDA: the same WGSL as everywhere, compiled to PTX by polywarp and run by NVIDIA's driver alone.
 //!
-//! It runs the launches that `polywarp_kernels` and `polywarp_shaders` plan, and users' own WGSL. It knows no operation.
+//! It runs the launches that `polywarp_kernels` and `polywarp_shaders` plan, and users' own kernels. It knows no operation.
 //!
 //! | to find | look in |
 //! |---|---|
@@ -17,7 +17,7 @@
 //! | which of several ways computes an op | `candidates.rs` |
 //! | a launch's parameters | `params.rs` |
 //! | launching, recording | `run.rs`, `recording.rs` |
-//! | users' WGSL | `user.rs` |
+//! | users' WGSL and SPIR-V; their PTX, machine code and CUDA C++ | `user.rs`; `user/`, `native/nvrtc.rs` |
 //! | reading and writing | `transfer.rs`, `staging.rs` |
 //! | cuBLASLt beside it, for benchmarks alone (feature `vendor`) | `vendor/` |
 //!

@@ -137,7 +137,7 @@ impl Metadata {
 }
 
 impl Block {
-    fn zeroed(len: usize) -> Block {
+    pub(crate) fn zeroed(len: usize) -> Block {
         let short = [0; 64];
         let long = if len <= size_of_val(&short) { Vec::new() } else { vec![0; len.div_ceil(8)] };
         Block { short, long, len }
@@ -148,7 +148,7 @@ impl Block {
         &bytemuck::cast_slice(words)[..self.len]
     }
 
-    fn put(&mut self, at: usize, value: &[u8]) -> Result<(), String> {
+    pub(crate) fn put(&mut self, at: usize, value: &[u8]) -> Result<(), String> {
         let words: &mut [u64] = if self.long.is_empty() { &mut self.short } else { &mut self.long };
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
         match bytes.get_mut(at..at + value.len()) {

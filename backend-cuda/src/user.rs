@@ -1,4 +1,4 @@
-//! Users' kernels: WGSL that is trusted with nothing.
+//! Users' kernels: WGSL and SPIR-V that are trusted with nothing. CUDA's own forms are `user/foreign.rs`'s.
 //!
 //! A kernel is read (`polywarp_shaders::wgsl`) and compiled once per (text, entry point, defines), with every index
 //! clamped, workgroup memory zeroed and loops bounded: PTX itself checks nothing. Bindings are checked against the
@@ -6,13 +6,19 @@
 
 use std::sync::Arc;
 
-use polywarp_core::{Binding, Error, Kernel as Text, Result};
+use polywarp_core::{Binding, Code, Error, Kernel as Text, Result};
 use polywarp_shaders::wgsl::{Bindable, Interface, KnownKernels, LaunchLimits, RangeLimits, read_kernel};
 
 use crate::device::CudaBackend;
 use crate::kernels::{CAPABILITIES, Kernel};
 use crate::native::{Block, Card};
 use crate::params::Bound;
+
+mod foreign;
+mod image;
+mod ptx;
+
+pub(crate) use foreign::ForeignKernels;
 
 /// Most bytes of private variables and locals, per invocation: a card sets this aside for every thread it can run at once.
 const MOST_PRIVATE_BYTES: u64 = 64 << 10;
@@ -42,6 +48,9 @@ impl Bindable for Block {
 impl CudaBackend {
     pub(crate) fn run_user(&self, text: &Text, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
         self.fault().check()?;
+        if let Code::Cuda { code, signature } = &text.code {
+            return self.run_foreign(text, code, signature, grid, bindings);
+        }
         let compiled = self.user_kernel(text)?;
         let limits = &self.launch_limits;
         let checked = compiled.interface.check_bindings(limits, bindings, |buffer| Ok(self.own(buffer)?.lease()))?;
@@ -77,8 +86,11 @@ impl CudaBackend {
         let read = read_kernel(self.id(), text, CAPABILITIES)?;
         self.launch_limits.check_resources(&read.interface)?;
         let entry = &read.interface.entry;
-        let identity = format!("user kernel {entry} {:?}\n{}", read.interface.constants, text.wgsl);
-        let kernel = Arc::new(self.with_room(|| self.kernels.compiler.users(&read, &text.wgsl, &identity))?);
+        let identity = match &text.code {
+            Code::SpirV(module) => format!("user kernel {entry} {:?}\nSPIR-V {module:?}", read.interface.constants),
+            _ => format!("user kernel {entry} {:?}\n{}", read.interface.constants, text.wgsl_text()),
+        };
+        let kernel = Arc::new(self.with_room(|| self.kernels.compiler.users(&read, text.wgsl_text(), &identity))?);
         Ok(self.user_kernels.insert(text, UserKernel { interface: read.interface, kernel }))
     }
 }

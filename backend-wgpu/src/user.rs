@@ -1,4 +1,4 @@
-//! Users' kernels: WGSL that is trusted with nothing.
+//! Users' kernels: WGSL and SPIR-V that are trusted with nothing.
 //!
 //! A kernel is read (`polywarp_shaders::wgsl`) and compiled once per (text, entry point, defines). Its bindings are
 //! checked against its own declarations at every launch, since wgpu reports a wrong one only when the whole recording is
@@ -141,14 +141,14 @@ impl WgpuBackend {
     #[cfg(not(target_arch = "wasm32"))]
     fn source_of<'a>(&self, kernel: &'a Kernel, read: &ReadKernel) -> Result<Written<'a>> {
         let module = if self.pipelines.writes_glsl() {
-            for_glsl(&read.module, &read.info, self.fault.device(), &kernel.wgsl)?.0
+            for_glsl(&read.module, &read.info, self.fault.device(), kernel.wgsl_text())?.0
         } else {
             // naga, as wgpu uses it, takes some texts for faulty, and cannot write parts of variables as arguments.
             match (with_whole_arguments(&read.module), &read.text) {
                 (Some(module), _) => module,
                 (None, Text::Settled) => read.module.clone(),
                 (None, Text::AsWritten) => {
-                    let source = wgpu::ShaderSource::Wgsl(naga_text(&kernel.wgsl));
+                    let source = wgpu::ShaderSource::Wgsl(naga_text(kernel.wgsl_text()));
                     return Ok(Written { source, constants_are_open: true });
                 }
             }
@@ -159,7 +159,12 @@ impl WgpuBackend {
     /// A browser demands the directives that naga does not know.
     #[cfg(target_arch = "wasm32")]
     fn source_of<'a>(&self, kernel: &'a Kernel, _: &ReadKernel) -> Result<Written<'a>> {
-        let source = wgpu::ShaderSource::Wgsl(Cow::Borrowed(kernel.wgsl.as_str()));
+        if let polywarp_core::Code::SpirV(_) = kernel.code {
+            let (what, reason) =
+                ("SPIR-V in a browser".to_owned(), "browsers take WGSL alone; translate it".to_owned());
+            return Err(Error::Unsupported { device: self.fault.device().to_owned(), what, reason });
+        }
+        let source = wgpu::ShaderSource::Wgsl(Cow::Borrowed(kernel.wgsl_text()));
         Ok(Written { source, constants_are_open: true })
     }
 }
@@ -275,7 +280,7 @@ fn told_apart(error: Error, features: wgpu::Features) -> Error {
 
 /// ` (line 3, column 5 of the kernel)`; nothing where it is not known.
 pub(crate) fn place_of(kernel: &Kernel, span: Span) -> String {
-    let place = span.to_range().and_then(|range| place(&kernel.wgsl, range.start));
+    let place = span.to_range().and_then(|range| place(kernel.wgsl_text(), range.start));
     place.map_or(String::new(), |(line, column)| format!(" (line {line}, column {column} of the kernel)"))
 }
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::oracle::Subnormals;
 use crate::tuner::Tuner;
-use crate::{DType, Error, Launched, Op, Recorded, Result};
+use crate::{DType, Error, Kernel, Launched, Op, Recorded, Result};
 
 /// What kind of processor a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -149,39 +149,6 @@ pub enum Clock {
     Host,
 }
 
-/// A user's own compute shader.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Kernel {
-    /// WGSL source.
-    pub wgsl: String,
-    /// Entry point; may be left out when there is one.
-    pub entry: Option<String>,
-    /// Values for `override` declarations, by name.
-    pub defines: Vec<(String, f64)>,
-}
-
-impl Kernel {
-    /// A kernel from WGSL source with one entry point.
-    ///
-    /// Floats that may be NaN: on Vulkan `a != b` is false where one of them is (naga 30 writes an ordered comparison); `!(a == b)`
-    /// is right everywhere.
-    pub fn wgsl(source: impl Into<String>) -> Kernel {
-        Kernel { wgsl: source.into(), entry: None, defines: Vec::new() }
-    }
-
-    /// The entry point to run.
-    pub fn entry(mut self, name: impl Into<String>) -> Kernel {
-        self.entry = Some(name.into());
-        self
-    }
-
-    /// Sets an `override` declaration.
-    pub fn define(mut self, name: impl Into<String>, value: f64) -> Kernel {
-        self.defines.push((name.into(), value));
-        self
-    }
-}
-
 /// One buffer bound to a user's kernel: `@group(group) @binding(binding)`.
 #[derive(Clone, Debug)]
 pub struct Binding {
@@ -245,7 +212,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// scratch space, [`Error::DeviceLost`].
     fn execute(&self, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()>;
 
-    /// Runs a user's kernel over `grid` workgroups.
+    /// Runs a user's kernel over `grid` workgroups (CUDA: blocks). WGSL and SPIR-V run on every GPU, PTX, CUDA C++ and machine code
+    /// for CUDA on CUDA devices.
     ///
     /// Some drivers end the loops of an invocation after so many rounds, nested ones counted together, and go on with what there is
     /// by then (Mesa's llvmpipe: 65,535). There a kernel is refused whose text tells that it makes more, and a warning in the log
@@ -254,7 +222,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::Unsupported`] where the device cannot run shaders, or would end the kernel's loops; [`Error::Shader`], [`Error::ShaderTooComplex`],
     /// [`Error::InvalidArgument`] for an entry point or a define that the shader lacks, [`Error::Binding`],
-    /// [`Error::DispatchTooLarge`], [`Error::ResourceLimit`].
+    /// [`Error::DispatchTooLarge`], [`Error::ResourceLimit`]; [`Error::BackendUnavailable`] for CUDA C++ where NVRTC is not found,
+    /// [`Error::DriverTooOld`] for code newer than the driver.
     fn launch(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()>;
 
     /// Runs `work` and says how long the device took for what it enqueued on this backend.

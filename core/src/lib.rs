@@ -33,6 +33,7 @@ mod generator;
 pub mod gradient;
 pub mod graph;
 pub mod harness;
+mod kernel;
 mod layout;
 pub mod operation;
 pub mod ops;
@@ -51,8 +52,7 @@ pub mod tuner;
 mod user_dir;
 
 pub use backend::{
-    Backend, Binding, Buffer, Clock, DeviceInfo, DeviceKind, Elapsed, Kernel, Limits, MemoryStats, ReadFuture,
-    foreign_buffer,
+    Backend, Binding, Buffer, Clock, DeviceInfo, DeviceKind, Elapsed, Limits, MemoryStats, ReadFuture, foreign_buffer,
 };
 pub use batches::in_batches;
 pub use device::Device;
@@ -62,6 +62,7 @@ pub use expr::{Expr, MAX_INPUTS, MAX_OPERANDS, MAX_STEPS, Program, Step, StepId,
 pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
 pub use generator::{Generator, RandomKey, Replacement};
+pub use kernel::{Argument, Code, CudaCode, Kernel, Signature};
 pub use layout::{Layout, collapse_together};
 pub use operation::{Cost, Op, Operation};
 pub use ops::{

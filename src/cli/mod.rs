@@ -11,6 +11,7 @@ mod compile;
 mod devices;
 mod doctor;
 mod files;
+mod kernel;
 mod run;
 mod top;
 mod tune;
@@ -245,10 +246,9 @@ fn parse_define(text: &str) -> Result<(String, f64), String> {
     if name.is_empty() { Err("the name is empty".to_owned()) } else { Ok((name.to_owned(), number)) }
 }
 
-/// The text of a shader file.
-fn read_shader(path: &Path) -> Result<String, Fault> {
+/// The content of a file of at most `limit` bytes.
+fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Fault> {
     let fail = |why: String| Fault::usage(format!("{}: {why}", path.display()));
-    let limit = polywarp::shader::MAX_SOURCE_BYTES as u64;
     // Looked at first: opening a pipe waits for whoever writes it.
     files::check_readable(path).map_err(fail)?;
     let file = std::fs::File::open(path).map_err(|e| fail(e.to_string()))?;
@@ -258,6 +258,13 @@ fn read_shader(path: &Path) -> Result<String, Fault> {
     if bytes.len() as u64 > limit {
         return Err(fail(format!("more than {limit} bytes, the largest shader accepted")));
     }
+    Ok(bytes)
+}
+
+/// The text of a shader file.
+fn read_shader(path: &Path) -> Result<String, Fault> {
+    let fail = |why: String| Fault::usage(format!("{}: {why}", path.display()));
+    let bytes = read_bytes(path, polywarp::shader::MAX_SOURCE_BYTES as u64)?;
     let text = String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
         fail(format!("not UTF-8 text (byte {at}); WGSL is expected"))
@@ -268,6 +275,9 @@ fn read_shader(path: &Path) -> Result<String, Fault> {
 /// `error` of the shader in `path`, as editors understand it: file:line:column.
 fn in_shader(path: &Path, error: Error) -> Fault {
     match error {
+        Error::Shader { line, column: 0, message } if line > 0 => {
+            Fault::usage(format!("{}:{line}: {message}", path.display()))
+        }
         Error::Shader { line, column, message } if line > 0 => {
             Fault::usage(format!("{}:{line}:{column}: {message}", path.display()))
         }

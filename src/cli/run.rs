@@ -1,4 +1,4 @@
-//! `polywarp run`: anybody's compute shader on any device, from and to .npy files.
+//! `polywarp run`: anybody's compute shader on any device, from and to .npy files. Which kinds of files: `kernel.rs`.
 //!
 //! Files are read and flags are checked before a device is touched; an array may be saved over the one it was read from. A
 //! buffer is as long as its array, rounded up to 4 bytes (what GPUs can bind), so an array of an odd number of 8- or 16-bit
@@ -13,21 +13,22 @@ use std::time::{Duration, Instant};
 
 use polywarp::compiler::{Request, Target, compile};
 use polywarp::files::npy::{self, Form, Kind};
-use polywarp::{Binding, Buffer, DType, Device, Kernel, Opening};
+use polywarp::{Binding, Buffer, Code, DType, Device, Kernel, Opening};
 
 use super::files::{self, check_distinct, check_writable};
-use super::{Fault, Output, Verdict, in_shader, opened_device, parse_define, read_shader, say_beside};
+use super::kernel::Launching;
+use super::{Fault, Output, Verdict, in_shader, opened_device, parse_define, say_beside};
 
-/// Runs a WGSL compute shader from and to .npy files
+/// Runs a compute shader from and to .npy files
 #[derive(clap::Args)]
 pub struct Args {
-    /// The WGSL file
+    /// The file: WGSL, SPIR-V (.spv), or for cuda devices .ptx, .cu (needs NVRTC), .cubin, .fatbin
     file: PathBuf,
     /// The device, such as `wgpu:0`, or its PCI address or UUID; the default one when left out
     #[arg(long, value_name = "D")]
     device: Option<String>,
     /// Workgroups along x, y and z
-    #[arg(long, value_name = "X,Y,Z", value_parser = parse_grid, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X,Y,Z", value_parser = parse_extents, allow_negative_numbers = true)]
     grid: [u32; 3],
     /// Binds a .npy file, or zeros, such as `0=in.npy` or `1.2=zeros:f32:64x64`; may be repeated
     #[arg(long = "bind", value_name = "[GROUP.]BINDING=FILE|zeros:DTYPE:N[xM...]", value_parser = parse_bind)]
@@ -39,7 +40,9 @@ pub struct Args {
     /// The entry point; may be left out when there is one
     #[arg(long, value_name = "E")]
     entry: Option<String>,
-    /// Sets an `override` of the shader; may be repeated
+    #[command(flatten)]
+    launching: Launching,
+    /// Sets an `override` of the shader, of a .cu file a macro; may be repeated
     #[arg(long = "define", value_name = "N=V", value_parser = parse_define)]
     defines: Vec<(String, f64)>,
     /// Seconds after which a shader that has not ended is given up, with exit code 124; 0 waits for ever
@@ -92,15 +95,14 @@ struct Save {
     path: PathBuf,
 }
 
-fn parse_grid(text: &str) -> Result<[u32; 3], String> {
+pub(super) fn parse_extents(text: &str) -> Result<[u32; 3], String> {
     let mut grid = [1; 3];
     let parts: Vec<&str> = text.split(',').collect();
     if parts.len() > 3 {
         return Err(format!("{} extents, at most 3 are possible", parts.len()));
     }
     for (extent, part) in grid.iter_mut().zip(&parts) {
-        *extent =
-            part.trim().parse().map_err(|_| format!("`{part}` is not a number of workgroups (0 to {})", u32::MAX))?;
+        *extent = part.trim().parse().map_err(|_| format!("`{part}` is not a number (0 to {})", u32::MAX))?;
     }
     Ok(grid)
 }
@@ -156,16 +158,15 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     check_places(args)?;
     let saves: Vec<_> = args.saves.iter().map(|save| (format!("--save {}", save.at), save.path.as_path())).collect();
     check_distinct(&[("the shader".to_owned(), args.file.as_path())], &saves)?;
-    let source = read_shader(&args.file)?;
+    let kernel = args.launching.read(&args.file, args.entry.clone(), args.defines.clone())?;
     let arrays = args.binds.iter().map(load).collect::<Result<Vec<_>, _>>()?;
     args.saves.iter().try_for_each(|save| check_writable(&save.path))?;
     let device = opened_device(args.device.as_deref(), Opening::default().patience(args.timeout.0))?;
     if args.device.is_none() && device.id() == "cpu" {
-        return Err(no_shaders_by_default());
+        return Err(no_shaders_by_default(&kernel));
     }
     let output = Output::beside(saves.iter().map(|(_, path)| *path));
     let bound = arrays.into_iter().map(|array| upload(&device, array)).collect::<Result<Vec<_>, Fault>>()?;
-    let kernel = Kernel { wgsl: source, entry: args.entry.clone(), defines: args.defines.clone() };
     let id = device.id().to_owned();
     let work = Work { device, file: args.file.clone(), kernel, grid: args.grid, bound, saves: args.saves.clone() };
     for (save, form, bytes) in within(args.timeout, &id, move || work.run())? {
@@ -250,13 +251,22 @@ impl Work {
 }
 
 /// The default device is the CPU, which runs no shaders: which device does. A GPU in software is none by default.
-fn no_shaders_by_default() -> Fault {
-    let runs = |entry: &polywarp::DeviceEntry| entry.unusable.is_none() && entry.id != "cpu";
+fn no_shaders_by_default(kernel: &Kernel) -> Fault {
+    let needs_cuda = matches!(kernel.code, Code::Cuda { .. });
+    let runs = |entry: &polywarp::DeviceEntry| {
+        entry.unusable.is_none() && if needs_cuda { entry.id.starts_with("cuda:") } else { entry.id != "cpu" }
+    };
     Fault::usage(match polywarp::devices().into_iter().find(runs) {
         Some(entry) => format!(
             "the default device, cpu, does not support shaders; name one that does: --device {} ({})",
             entry.id, entry.name
         ),
+        None if needs_cuda => {
+            format!(
+                "{} runs on cuda devices alone, and there is none here; `polywarp doctor` says what is missing",
+                kernel.form()
+            )
+        }
         None => "the default device, cpu, does not support shaders, and there is no other here, not even a GPU in \
                  software; `polywarp doctor` says what is missing"
             .to_owned(),
@@ -266,7 +276,7 @@ fn no_shaders_by_default() -> Fault {
 /// A line for each array whose elements are of another type than `kernel`, which is valid, declares there.
 fn misread(kernel: &Kernel, bound: &[Bound]) -> Vec<String> {
     let request = Request {
-        source: &kernel.wgsl,
+        source: kernel.wgsl_text(),
         target: Target::Wgsl,
         entry: kernel.entry.as_deref(),
         defines: &kernel.defines,
@@ -412,11 +422,11 @@ mod tests {
 
     #[test]
     fn grid_missing_extents_are_one() {
-        assert_eq!(parse_grid("4"), Ok([4, 1, 1]));
-        assert_eq!(parse_grid("4,2"), Ok([4, 2, 1]));
-        assert_eq!(parse_grid("4, 2, 0"), Ok([4, 2, 0]));
+        assert_eq!(parse_extents("4"), Ok([4, 1, 1]));
+        assert_eq!(parse_extents("4,2"), Ok([4, 2, 1]));
+        assert_eq!(parse_extents("4, 2, 0"), Ok([4, 2, 0]));
         for bad in ["", "1,2,3,4", "-1", "1,,2", "4294967296", "x"] {
-            assert!(parse_grid(bad).is_err(), "{bad}");
+            assert!(parse_extents(bad).is_err(), "{bad}");
         }
     }
 

@@ -140,3 +140,49 @@ fn run_gives_up_a_shader_that_does_not_end() {
     assert!(error.contains("cuda:0") && error.contains("1s") && error.lines().count() == 1, "{error}");
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
+
+#[test]
+fn run_takes_ptx_with_its_arguments() {
+    let Some(folder) = driver("cuda-ptx") else { return };
+    let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/shaders/multiply_them.ptx");
+    let array = |name: &str, values: &[f32]| {
+        let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        folder.with(name, run::npy("<f4", "False", &format!("({},)", values.len()), &data))
+    };
+    let (a, b, out) = (array("a.npy", &[1.5, 2.0, -3.0]), array("b.npy", &[2.0, 0.5, 4.0]), folder.path("out.npy"));
+    let (a, b, save) = (format!("1={a}"), format!("2={b}"), format!("0={out}"));
+    let run = |file: &str, more: &[&str]| {
+        let bound = ["--bind", "0=zeros:f32:3", "--bind", &a, "--bind", &b, "--save", &save];
+        let args = [&["run", file, "--device", "cuda:0", "--grid", "1"], &bound[..], more].concat();
+        let output = ended(&mut with_driver(&folder, &args));
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    let arguments = ["--block", "256", "--unchecked-args", "out:0,in:1,in:2,u32:3"];
+    assert_eq!(run(ptx, &arguments), (Some(0), String::new()));
+    let data: Vec<u8> = [3.0f32, 1.0, -12.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    assert!(std::fs::read(&out).unwrap().ends_with(&data));
+    let refused = |file: &str, more: &[&str], word: &str| {
+        let (code, error) = run(file, more);
+        assert_eq!((code, error.lines().count()), (Some(2), 1), "{error}");
+        assert!(error.contains(word), "{error}");
+    };
+    refused(ptx, &[], "--unchecked-args");
+    refused(ptx, &["--block", "256", "--unchecked-args", "out:0,in:1,in:2"], "takes 4, the signature has 3");
+    refused(ptx, &["--block", "256", "--unchecked-args", "out:0,in:1,in:2,u64:3"], "argument 3 (`n`)");
+    refused(ptx, &["--block", "256", "--unchecked-args", "in:x"], "binding of group 0");
+    let faulty = folder.with("faulty.ptx", std::fs::read_to_string(ptx).unwrap().replace("mul.f32", "mul.f33"));
+    refused(&faulty, &arguments, "faulty.ptx:");
+    refused(
+        &folder.with("none.cubin", "no machine code"),
+        &[&arguments[..], &["--entry", "f"]].concat(),
+        "neither a cubin",
+    );
+    let wgsl = folder.with("k.wgsl", "@compute @workgroup_size(1) fn main() {}");
+    refused(&wgsl, &arguments, "WGSL says what it takes");
+    // Without NVRTC, what to install; with it, the same values.
+    let cpp = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/shaders/multiply_them.cu");
+    match run(cpp, &arguments) {
+        (Some(0), _) => assert!(std::fs::read(&out).unwrap().ends_with(&data)),
+        (code, error) => assert!(code == Some(1) && error.contains("NVRTC") && error.contains("install"), "{error}"),
+    }
+}

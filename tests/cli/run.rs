@@ -3,7 +3,7 @@
 use super::*;
 
 /// A .npy file of version 1.0.
-fn npy(descr: &str, order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+pub(super) fn npy(descr: &str, order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
     while !(10 + header.len() + 1).is_multiple_of(64) {
         header.push(' ');
@@ -54,6 +54,23 @@ fn saxpy_from_and_to_files() {
     let expected = floats((0..100).map(|i| if i < 99 { 1.0 + 3.0 * i as f32 } else { 1.0 }));
     assert_eq!(std::fs::read(&out).unwrap(), npy("<f4", "False", "(4, 25)", &expected));
     assert_eq!(std::fs::read(&same).unwrap(), std::fs::read(&x).unwrap(), "an input is saved as it was");
+}
+
+#[test]
+fn spirv_runs_like_wgsl() {
+    let Some(gpu) = gpu() else { return };
+    let folder = Folder::new("spirv");
+    let x = folder.with("x.npy", npy("<f4", "False", "(5,)", &floats((0..5).map(|i| i as f32))));
+    let out = folder.path("out.npy");
+    let spv = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/shaders/multiply_them.spv");
+    let (a, b, save) = (format!("1={x}"), format!("2={x}"), format!("0={out}"));
+    let args = ["run", spv, "--device", &gpu, "--grid", "1", "--bind", &a, "--bind", &b, "--save", &save];
+    well(&[&args[..], &["--bind", "0=zeros:f32:5"]].concat());
+    let squares = floats([0.0, 1.0, 4.0, 9.0, 16.0]);
+    assert_eq!(std::fs::read(&out).unwrap(), npy("<f4", "False", "(5,)", &squares));
+    let none = folder.with("none.spv", "no module");
+    let line = refused(&["run", &none, "--device", &gpu, "--grid", "1"], 2);
+    assert!(line.contains("none.spv") && line.contains("SPIR-V"), "{line}");
 }
 
 #[test]

@@ -17,6 +17,8 @@ const LOG_OPTIONS: [u32; 2] = [5, 6];
 const INPUT_PTX: u32 = 1;
 /// Most parameters of a kernel that are given one by one.
 const MOST_PARAMS: usize = 48;
+/// Far above the 32 KiB of parameters that any kernel has.
+const MOST_TOLD_PARAMS: usize = 1 << 16;
 const LOG_BYTES: usize = 16 << 10;
 /// CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES.
 const MAX_DYNAMIC_SHARED_BYTES: i32 = 8;
@@ -104,7 +106,7 @@ pub(crate) fn load(
     let Ok(name) = CString::new(symbol) else { return Ok(Err(code::INVALID_VALUE)) };
     let mut module = std::ptr::null_mut();
     // SAFETY: the image is complete: it came from `link`, in this process or, with its digest checked, in another, or with
-    // its digest checked from the archive of prepared kernels. The driver copies what it needs. The pointer is to a live
+    // its digest checked from the archive of prepared kernels, or it is a user's, who vouches for it, and its headers were checked. The driver copies what it needs. The pointer is to a live
     // local.
     let done = context.attempt(|api| unsafe { (api.cuModuleLoadData)(&mut module, cubin.as_ptr().cast()) })?;
     let refused = |failed| match failed {
@@ -139,6 +141,53 @@ impl Function {
         // SAFETY: as above.
         context.call("looking at a kernel", |api| unsafe { (api.cuFuncGetAttribute)(&mut local, 3, function) })?;
         Ok((registers, local))
+    }
+}
+
+impl Function {
+    /// Most threads of a block that it can run with, and bytes of shared memory that it declares itself; 0 where the driver does
+    /// not tell.
+    pub(crate) fn demands(&self) -> Result<(u32, u32)> {
+        // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK and CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES.
+        let (mut threads, mut shared) = (0, 0);
+        let (context, function) = (&self.loaded.context, self.function);
+        // SAFETY: the function is loaded, and the pointers are to live locals.
+        context.call("looking at a kernel", |api| unsafe { (api.cuFuncGetAttribute)(&mut threads, 0, function) })?;
+        // SAFETY: as above.
+        context.call("looking at a kernel", |api| unsafe { (api.cuFuncGetAttribute)(&mut shared, 1, function) })?;
+        Ok((threads.max(0).cast_unsigned(), shared.max(0).cast_unsigned()))
+    }
+
+    /// Lets it use so many bytes of dynamic shared memory.
+    pub(crate) fn allow_shared(&self, bytes: u32) -> Result<()> {
+        let (context, function) = (&self.loaded.context, self.function);
+        // SAFETY: the function is loaded.
+        context.call("giving a kernel shared memory", |api| unsafe {
+            (api.cuFuncSetAttribute)(function, MAX_DYNAMIC_SHARED_BYTES, bytes as i32)
+        })
+    }
+
+    /// Offset and size in bytes of each parameter; `None` with drivers that do not tell (before CUDA 12.4).
+    pub(crate) fn params(&self) -> Result<Option<Vec<(usize, usize)>>> {
+        let mut found = Vec::new();
+        loop {
+            let (mut offset, mut bytes) = (0, 0);
+            let mut is_told = true;
+            let done = self.loaded.context.attempt(|api| match api.cuFuncGetParamInfo {
+                // SAFETY: the function is loaded, and the pointers are to live locals.
+                Some(info) => unsafe { info(self.function, found.len(), &mut offset, &mut bytes) },
+                None => {
+                    is_told = false;
+                    code::SUCCESS
+                }
+            })?;
+            match done {
+                code::SUCCESS if is_told && found.len() < MOST_TOLD_PARAMS => found.push((offset, bytes)),
+                // The one behind the last.
+                code::INVALID_VALUE => return Ok(Some(found)),
+                _ => return Ok(None),
+            }
+        }
     }
 }
 

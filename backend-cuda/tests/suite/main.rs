@@ -10,6 +10,7 @@ mod common;
 mod accuracy;
 #[cfg(unix)]
 mod disk_cache;
+mod foreign;
 mod interop;
 mod peers;
 mod poison;

@@ -117,3 +117,47 @@ fn f64_functions_that_drivers_lack_are_refused() {
         common::assert_alive(&backend);
     }
 }
+
+#[test]
+fn spirv_of_another_compiler_computes_with_the_checks_of_wgsl() {
+    each(|backend| {
+        // dest = a * b, by glslang.
+        let kernel = Kernel::spirv(&include_bytes!("../../../examples/shaders/multiply_them.spv")[..]);
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
+        let (a, b): (Vec<f32>, Vec<f32>) =
+            ((0..300).map(|i| i as f32).collect(), (0..300).map(|i| 0.5 * i as f32).collect());
+        let products: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a * b).collect();
+        let (a, b, dest) = (upload(backend, &bits(&a)), upload(backend, &bits(&b)), upload(backend, &[0; 300]));
+        backend.launch(&kernel, [2, 1, 1], &[bind(0, &dest), bind(1, &a), bind(2, &b)]).unwrap();
+        assert_eq!(download(backend, &dest), bits(&products));
+        // Recorded and replayed.
+        let again = upload(backend, &[0; 300]);
+        backend.begin_recording().unwrap();
+        backend.launch(&kernel, [2, 1, 1], &[bind(0, &again), bind(1, &dest), bind(2, &b)]).unwrap();
+        let recorded = backend.end_recording().unwrap();
+        assert_eq!(download(backend, &again), [0; 300]);
+        backend.replay(&recorded).unwrap();
+        assert_eq!(f32::from_bits(download(backend, &again)[7]), 7.0 * 3.5 * 3.5);
+        let refused = |bindings: &[Binding]| backend.launch(&kernel, [1, 1, 1], bindings).unwrap_err();
+        assert!(matches!(refused(&[bind(0, &dest)]), Error::Binding { binding: 1, .. }));
+        assert!(matches!(refused(&[bind(0, &a), bind(1, &a), bind(2, &b)]), Error::Binding { binding: 1, .. }));
+    });
+}
+
+#[test]
+fn kernels_for_cuda_are_refused_with_the_devices_that_run_them() {
+    each(|backend| {
+        let signature = || polywarp_core::Signature::new([1, 1, 1]);
+        for kernel in [Kernel::ptx_unchecked("", signature()), Kernel::cuda_cpp_unchecked("", signature())] {
+            match backend.launch(&kernel, [1, 1, 1], &[]) {
+                Err(Error::Unsupported { what, reason, .. }) => {
+                    assert!(
+                        what.starts_with(kernel.form()) && reason.contains("cuda devices alone"),
+                        "{what}: {reason}"
+                    );
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+}

@@ -11,7 +11,7 @@ const EDGES: [i32; 9] = [0, 1, -1, 7, -7, 3, -3, i32::MAX, i32::MIN];
 fn ran(backend: &WgpuBackend, kernel: &Kernel, inputs: &[&[u32]]) -> Vec<u32> {
     let buffers: Vec<_> = inputs.iter().map(|input| upload(backend, input)).collect();
     let bindings: Vec<_> = (0..).zip(&buffers).map(|(at, buffer)| bind(at, buffer)).collect();
-    backend.launch(kernel, [1, 1, 1], &bindings).unwrap_or_else(|error| panic!("{error}\n{}", kernel.wgsl));
+    backend.launch(kernel, [1, 1, 1], &bindings).unwrap_or_else(|error| panic!("{error}\n{}", kernel.wgsl_text()));
     download(backend, &buffers[buffers.len() - 1])
 }
 

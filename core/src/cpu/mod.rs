@@ -138,7 +138,8 @@ impl Backend for CpuBackend {
         Ok(())
     }
 
-    fn launch(&self, _kernel: &Kernel, _grid: [u32; 3], _bindings: &[Binding]) -> Result<()> {
+    fn launch(&self, kernel: &Kernel, _grid: [u32; 3], _bindings: &[Binding]) -> Result<()> {
+        kernel.refuse_cuda(&self.info.id)?;
         Err(Error::Unsupported {
             device: self.info.id.clone(),
             what: "running shaders".to_owned(),

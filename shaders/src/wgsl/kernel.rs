@@ -1,4 +1,4 @@
-//! A user's compute kernel as every GPU backend needs it: one entry point, overrides set, bindings known.
+//! A user's compute kernel in WGSL or SPIR-V as every GPU backend needs it: one entry point, overrides set, bindings known.
 //!
 //! [`read_kernel`] is the whole way from text to what a backend compiles and binds; it knows no GPU API. It refuses what
 //! no backend here can bind (textures, samplers, arrays of bindings). Limits of a device are the backend's to check
@@ -79,7 +79,7 @@ pub struct ReadKernel {
 /// Those of [`super::parse_and_validate`], [`compute_entry`] and [`resolve_overrides`]; [`Error::Unsupported`] naming the
 /// features beyond `capabilities`; [`Error::Unsupported`] and [`Error::Binding`] for resources that are not buffers.
 pub fn read_kernel(device: &str, kernel: &Kernel, capabilities: Capabilities) -> Result<ReadKernel> {
-    let (written, written_info, text) = parse_for(device, &kernel.wgsl, capabilities)?;
+    let (written, written_info, text) = parse_for(device, kernel, capabilities)?;
     let entry = compute_entry(&written, kernel.entry.as_deref())?.name.clone();
     let constants = pipeline_constants(&written, &kernel.defines)?.into_iter().collect();
     let (module, info) = resolve_overrides(&written, &written_info, Some(&entry), &kernel.defines)?;

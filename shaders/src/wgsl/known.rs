@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polywarp_core::Kernel;
+use polywarp_core::{Code, CudaCode, Kernel};
 
 /// Compiled kernels kept at most.
 const MOST_KERNELS: usize = 512;
@@ -54,7 +54,12 @@ impl<T> KnownKernels<T> {
 
 fn hash_of(kernel: &Kernel) -> u64 {
     let mut hasher = DefaultHasher::new();
-    kernel.wgsl.hash(&mut hasher);
+    match &kernel.code {
+        Code::Wgsl(text) => text.hash(&mut hasher),
+        Code::SpirV(module) => module.hash(&mut hasher),
+        Code::Cuda { code: CudaCode::Ptx(text) | CudaCode::Cpp(text), .. } => text.hash(&mut hasher),
+        Code::Cuda { code: CudaCode::Cubin(code), .. } => code.hash(&mut hasher),
+    }
     kernel.entry.hash(&mut hasher);
     for (name, value) in &kernel.defines {
         name.hash(&mut hasher);

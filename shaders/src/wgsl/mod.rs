@@ -18,6 +18,7 @@ mod known;
 pub mod loops;
 mod reflect;
 mod sizes;
+mod spirv;
 
 pub use arguments::with_whole_arguments;
 pub use bind::{Bindable, CheckedBinding, LaunchLimits, RangeLimits};
@@ -35,7 +36,7 @@ use naga::back::pipeline_constants::process_overrides;
 use naga::front::wgsl::{Frontend, Options};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{EntryPoint, Module, Scalar, ShaderStage, TypeInner};
-use polywarp_core::{Error, Result};
+use polywarp_core::{Code, Error, Kernel, Result};
 use reflect::feature_name;
 
 /// Where naga's own parser gives up on nesting, some of which comes without a bracket.
@@ -88,11 +89,16 @@ fn parse(source: &str, capabilities: Capabilities) -> Result<(Module, ModuleInfo
     })
 }
 
-/// [`parse_and_validate`] for `device` (a name for errors): features that it lacks are named as such.
+/// The module of `kernel`, as [`parse_and_validate`] has it, for `device` (a name for errors): features that it lacks are named as such.
 ///
 /// # Errors
 /// As there; [`Error::Unsupported`] for a shader with no other fault than that it needs more than the `capabilities`.
-fn parse_for(device: &str, source: &str, capabilities: Capabilities) -> Result<(Module, ModuleInfo, Text)> {
+fn parse_for(device: &str, kernel: &Kernel, capabilities: Capabilities) -> Result<(Module, ModuleInfo, Text)> {
+    kernel.refuse_cuda(device)?;
+    let source = match &kernel.code {
+        Code::SpirV(module) => return spirv::parse(device, module, capabilities),
+        _ => kernel.wgsl_text(),
+    };
     let refused = match parse(source, capabilities) {
         Err(error @ Error::Shader { .. }) => error,
         other => return other,

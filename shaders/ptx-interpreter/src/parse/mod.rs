@@ -210,7 +210,18 @@ impl<'a> Parser<'a> {
         }
         let ty = word.strip_prefix('.').and_then(Ty::parse);
         let ty = ty.ok_or_else(|| syntax(self.line(), &format!("`{word}` is not a type")))?;
-        let name = self.word()?;
+        let mut name = self.word()?;
+        if name == ".ptr" {
+            // What a parameter points to, which assemblers may rely on.
+            name = self.word()?;
+            if matches!(name, ".global" | ".shared" | ".const" | ".local") {
+                name = self.word()?;
+            }
+            if name == ".align" {
+                self.int()?;
+                name = self.word()?;
+            }
+        }
         let mut count = Some(1);
         if self.eat('[') {
             count = if self.peek() == Some(&Token::Punct(']')) { None } else { Some(self.int()?) };
