@@ -82,13 +82,23 @@ pub enum Error {
         /// Most dimensions there can be.
         max: usize,
     },
-    /// An axis that the tensor does not have.
+    /// An axis that the tensor does not have; -1 is its last.
     #[error("axis {axis} is out of range for a tensor of rank {rank}")]
     AxisOutOfRange {
         /// The axis asked for.
-        axis: usize,
-        /// Dimensions there are.
+        axis: i128,
+        /// The tensor's number of dimensions.
         rank: usize,
+    },
+    /// An index that an axis does not have; -1 is its last.
+    #[error("index {index} is out of range on axis {axis} of length {len}")]
+    IndexOutOfRange {
+        /// The axis.
+        axis: usize,
+        /// The index asked for.
+        index: i128,
+        /// Extent of the axis.
+        len: u64,
     },
     /// The same axis twice.
     #[error("axis {axis} is named twice")]

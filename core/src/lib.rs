@@ -19,6 +19,7 @@
 
 #![deny(unsafe_code)] // but for `cpu/gemm/float.rs`, which calls crate `gemm`, and `cpu/parallel.rs`, which hands out chunks of slices
 
+mod axis;
 mod backend;
 mod batches;
 #[cfg(feature = "cpu")]
@@ -50,6 +51,7 @@ mod tensor;
 pub mod tuner;
 mod user_dir;
 
+pub use axis::{Axes, AxisList, Kept, Position, Stretch, keep};
 pub use backend::{
     Backend, Binding, Buffer, Clock, DeviceInfo, DeviceKind, Elapsed, Kernel, Limits, MemoryStats, ReadFuture,
     foreign_buffer,
@@ -75,7 +77,8 @@ pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
 pub use tape::{Gradients, Tape};
 pub use tensor::{
-    Granularity, GroupedMatmulOptions, MatmulOptions, MeshOrder, Norm, Quantized, Sparse24, Tensor, Unique,
+    Granularity, GroupedMatmulOptions, MatmulOptions, MeshOrder, Norm, Quantized, Sparse24, Tensor, TensorOrNumber,
+    Unique,
 };
 pub use user_dir::{CACHE_VARIABLE, LIMIT_VARIABLE, UserDir, read_trusted};
 

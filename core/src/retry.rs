@@ -24,7 +24,7 @@ impl Device {
     /// let device = Device::cpu();
     /// let sum = device.retry(Duration::from_secs(10), || {
     ///     let x = Tensor::from_slice(&device, &[1.0_f32, 2.0], [2])?;
-    ///     x.sum(&[])
+    ///     x.sum(..)
     /// })?;
     /// assert_eq!(sum.item::<f32>()?, 3.0);
     /// # Ok::<(), polywarp_core::Error>(())

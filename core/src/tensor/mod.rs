@@ -34,6 +34,7 @@ mod view;
 pub use compute::MatmulOptions;
 pub use grouped::GroupedMatmulOptions;
 pub use join::MeshOrder;
+pub use math::TensorOrNumber;
 pub use order::Unique;
 pub use quantize::{Granularity, Quantized};
 pub use sparse24::Sparse24;
