@@ -3,7 +3,7 @@
 //! Variants carry the operation, shapes, dtypes and device they concern, and each message says what to do next.
 //! Shape, dtype and aliasing faults are found in this crate before any backend sees the request.
 
-use crate::{DType, Scalar, Shape};
+use crate::{DType, Largest, Scalar, Shape};
 
 /// `std::result::Result` with [`enum@Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -247,7 +247,7 @@ pub enum Error {
         limit: u64,
     },
     /// No memory left now; dropping tensors and trying again can help.
-    #[error("{device}: out of memory: {}, {in_use} in use, {cached} cached{}; drop tensors or split the batch", of_request(*.requested), of_limit(.limit))]
+    #[error("{device}: out of memory: {}, {in_use} in use, {cached} cached{}; drop tensors or split the batch{}", of_request(*.requested), of_limit(.limit), of_largest(.largest))]
     OutOfMemory {
         /// The device asked.
         device: String,
@@ -259,6 +259,8 @@ pub enum Error {
         cached: u64,
         /// The pool's own limit, when it was what refused.
         limit: Option<u64>,
+        /// The largest tensors that were alive, where the device lists them ([`Device::tagged`](crate::Device::tagged)). A backend leaves it empty.
+        largest: Largest,
     },
     /// More workgroups than one launch can have.
     #[error("{device}: a launch of {grid:?} workgroups is over the limits of {max:?}; split the launch")]
@@ -420,6 +422,10 @@ impl Error {
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Error::Unsupported { .. } | Error::UnsupportedDType { .. })
     }
+}
+
+fn of_largest(largest: &Largest) -> String {
+    if largest.0.is_empty() { String::new() } else { format!("; largest: {largest}") }
 }
 
 fn at_axis(axis: &Option<usize>) -> String {

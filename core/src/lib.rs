@@ -35,6 +35,7 @@ pub mod gradient;
 pub mod graph;
 pub mod harness;
 mod layout;
+mod live;
 pub mod operation;
 pub mod ops;
 pub mod oracle;
@@ -65,6 +66,7 @@ pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
 pub use generator::{Generator, RandomKey, Replacement};
 pub use layout::{Layout, collapse_together};
+pub use live::{Largest, LiveTensor, LiveTensors, TagMemory};
 pub use operation::{Cost, Op, Operation};
 pub use ops::{
     Attended, AttentionForm, AttentionOptions, BinaryFn, CompareFn, CrossEntropyOptions, Distribution, Losses, Missing,

@@ -80,7 +80,14 @@ mod tests {
         let mut attempts = 0;
         let failed = device.retry::<()>(Duration::ZERO, || {
             attempts += 1;
-            Err(Error::OutOfMemory { device: "cpu".to_owned(), requested: 8, in_use: 1, cached: 2, limit: None })
+            Err(Error::OutOfMemory {
+                device: "cpu".to_owned(),
+                requested: 8,
+                in_use: 1,
+                cached: 2,
+                limit: None,
+                largest: Default::default(),
+            })
         });
         assert!(
             matches!(failed, Err(Error::OutOfMemory { requested: 8, .. })) && attempts == 2,

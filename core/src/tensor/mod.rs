@@ -166,7 +166,9 @@ impl Tensor {
     /// Dense, with undefined content: every caller overwrites it entirely.
     pub(crate) fn empty(device: &Device, dtype: DType, shape: impl IntoShape) -> Result<Tensor> {
         let shape = shape.into_shape()?;
-        let buffer = device.backend().alloc(shape.bytes(dtype)?)?;
+        let ledger = device.ledger();
+        let buffer = device.backend().alloc(shape.bytes(dtype)?).map_err(|error| ledger.explained(error))?;
+        let buffer = ledger.listed(buffer, shape, dtype);
         let track = OnceLock::new();
         Ok(Tensor { device: device.clone(), buffer, dtype, layout: Layout::contiguous(shape), track })
     }
