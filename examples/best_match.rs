@@ -32,7 +32,7 @@ fn search(device: &Device, [queries, keys, width]: [u64; 3]) -> Result<()> {
     };
     let (queries, keys) = (rows(queries, 0)?, rows(keys, 1)?.t()?);
     let sums = MatmulOptions { output: Some(DType::F32), ..MatmulOptions::default() };
-    let kept = || queries.matmul_with(&keys, &sums)?.max(&[1]);
+    let kept = || queries.matmul_with(&keys, &sums)?.max(1);
     let reduced = || queries.matmul_reduce(&keys, &MatmulOptions::default(), ReduceFn::Max, 1);
 
     println!("{} ({}, {})", device.id(), device.info().name, device.info().api);

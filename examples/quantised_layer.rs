@@ -81,7 +81,7 @@ fn train_on(device: &Device, train: &Part) -> Result<Network> {
         let plain = activations.t()?.matmul(&activations.matmul(x)?)?;
         plain.add(&x.mul_scalar(RIDGE)?)
     };
-    let dots = |x: &Tensor, y: &Tensor| x.mul(y)?.reduce(ReduceFn::Sum, &[0], KeepDims::Yes);
+    let dots = |x: &Tensor, y: &Tensor| x.mul(y)?.reduce(ReduceFn::Sum, 0, KeepDims::Yes);
     let mut rest = activations.t()?.matmul(&wanted)?;
     let mut solution = Tensor::zeros(device, DType::F32, [HIDDEN, CLASSES])?;
     let (mut direction, mut size) = (rest.clone(), dots(&rest, &rest)?);
@@ -109,8 +109,8 @@ fn try_on(device: &Device, network: &Network, test: &Part) -> Result<()> {
     let quantise = |weights: &Tensor| weights.quantize(DType::I8, Granularity::PerRow);
     let (first_i8, second_i8): (Quantized, Quantized) = (quantise(&first)?, quantise(&second)?);
 
-    let in_f32 = || layer(&layer(&x, &first, Some(&bias), Some(UnaryFn::Relu))?, &second, None, None)?.argmax(&[1]);
-    let in_i8 = || x.linear(&first_i8, Some(&bias), Some(UnaryFn::Relu))?.linear(&second_i8, None, None)?.argmax(&[1]);
+    let in_f32 = || layer(&layer(&x, &first, Some(&bias), Some(UnaryFn::Relu))?, &second, None, None)?.argmax(1);
+    let in_i8 = || x.linear(&first_i8, Some(&bias), Some(UnaryFn::Relu))?.linear(&second_i8, None, None)?.argmax(1);
     let (f32_time, f32_read) = timed(&in_f32)?;
     let (i8_time, i8_read) = timed(&in_i8)?;
 

@@ -19,7 +19,7 @@ fn step(x: &Tensor, w: &Tensor, b: &Tensor) -> Result<Tensor> {
     let error = scores.sub(x)?;
     let gradient = x.t()?.matmul(&error)?;
     w.assign(&w.sub(&gradient.mul_scalar(0.01)?)?)?;
-    error.mul(&error)?.sum(&[])
+    error.mul(&error)?.sum(..)
 }
 
 fn main() -> Result<()> {

@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let backend = device.backend_as::<WgpuBackend>().ok_or("the device was made from this backend")?;
     let layout = Layout::contiguous(Shape::new(&[ROWS, COLUMNS])?);
     let tensor = Tensor::from_buffer(&device, backend.wrap(heights.clone())?, DType::F32, layout)?;
-    let weights = tensor.mean(&[1])?.softmax(0)?;
+    let weights = tensor.mean(1)?.softmax(0)?;
 
     // The result as a wgpu::Buffer, for a shader, a vertex buffer or, as here, a copy by the application.
     let handle = backend.buffer_handle(weights.buffer())?;

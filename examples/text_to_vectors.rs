@@ -103,10 +103,10 @@ impl Encoder {
         let hidden = self.bert.forward(&self.parameters, &input, Dropout::none())?;
         // The mean over the tokens that are there.
         let mask = mask.cast(hidden.dtype())?;
-        let sums = hidden.mul(&mask.unsqueeze(2)?)?.sum(&[1])?;
-        let means = sums.div(&mask.sum(&[1])?.unsqueeze(1)?)?;
+        let sums = hidden.mul(&mask.unsqueeze(2)?)?.sum(1)?;
+        let means = sums.div(&mask.sum(1)?.unsqueeze(1)?)?;
         // To length 1.
-        let lengths = means.mul(&means)?.sum(&[1])?.sqrt()?;
+        let lengths = means.mul(&means)?.sum(1)?.sqrt()?;
         Ok(means.div(&lengths.unsqueeze(1)?)?)
     }
 }

@@ -78,8 +78,8 @@ fn scores(pictures: &Tensor, parameters: &[Tensor]) -> Result<Tensor> {
 fn step(pictures: &Tensor, targets: &Tensor, parameters: &[Parameter], powers: &[Tensor; 2]) -> Result<Tensor> {
     let tape = Tape::new();
     let watched = parameters.iter().map(|parameter| tape.watch(&parameter.value)).collect::<Result<Vec<_>>>()?;
-    let likelihoods = scores(pictures, &watched)?.log_softmax(1)?.mul(targets)?.sum(&[1])?;
-    let loss = likelihoods.mean(&[])?.neg()?;
+    let likelihoods = scores(pictures, &watched)?.log_softmax(1)?.mul(targets)?.sum(1)?;
+    let loss = likelihoods.mean(..)?.neg()?;
     let gradients = tape.backward(&loss)?;
     for (power, beta) in powers.iter().zip(BETAS) {
         power.mul_scalar_(beta)?;
@@ -126,7 +126,7 @@ fn train(device: &Device, digits: &data::Digits) -> Result<()> {
     }
     let each = start.elapsed() / STEPS as u32;
     let values: Vec<Tensor> = parameters.iter().map(|parameter| parameter.value.clone()).collect();
-    let read: Vec<u32> = scores(&unseen, &values)?.argmax(&[1])?.to_vec()?;
+    let read: Vec<u32> = scores(&unseen, &values)?.argmax(1)?.to_vec()?;
     let right = read.iter().zip(&labels).filter(|(read, label)| read == label).count();
     let accuracy = right as f64 / labels.len() as f64;
     println!("{} ({}, {})", device.id(), device.info().name, device.info().api);

@@ -5,7 +5,7 @@
 //!
 //! let device = polywarp::best()?;
 //! let a = Tensor::from_slice(&device, &[1.0_f32, 2.0, 3.0, 4.0], [2, 2])?;
-//! let b = a.matmul(&a)?.exp()?.sum(&[0])?;
+//! let b = a.matmul(&a)?.exp()?.sum(0)?;
 //! assert_eq!(b.dims(), [2]);
 //! println!("{:?} on {}", b.to_vec::<f32>()?, device.info().name);
 //! # Ok::<(), polywarp::Error>(())

@@ -152,6 +152,6 @@ fn layers(device: &Device, dims: [u64; 3]) -> Result<bool> {
 /// Root mean square of the difference, relative to that of the f16 layer.
 fn error_of(set: &Set) -> Result<f32> {
     let (want, got) = (set.f16_layer()?.cast(DType::F32)?, set.i8_layer()?.cast(DType::F32)?);
-    let square = |x: &Tensor| x.mul(x)?.mean(&[])?.item::<f32>();
+    let square = |x: &Tensor| x.mul(x)?.mean(..)?.item::<f32>();
     Ok((square(&want.sub(&got)?)? / square(&want)?).sqrt())
 }

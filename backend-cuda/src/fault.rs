@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use polywarp_core::{Error, MemoryStats, Result};
+use polywarp_core::{Error, Largest, MemoryStats, Result};
 
 use crate::driver::{Api, Code, code};
 use crate::status::{Severity, severity};
@@ -133,6 +133,7 @@ impl Fault {
             in_use: stats.in_use_bytes,
             cached: stats.cached_bytes,
             limit: None, // which only the pool itself refuses by
+            largest: Largest::default(),
         }
     }
 

@@ -67,7 +67,7 @@ fn host_cost_of_operations_launches_and_replays() {
     }
     // Few enough calls that the driver's queue (1024 launches) does not fill up.
     let add = per_call("add of 256 elements", 500, &mut || drop(x.add(&y).unwrap()));
-    per_call("sum of 256 elements", 300, &mut || drop(x.sum(&[]).unwrap()));
+    per_call("sum of 256 elements", 300, &mut || drop(x.sum(..).unwrap()));
     let sum = Reduce::new(ReduceFn::Sum, spec(&[256, 256]), &[1], spec(&[256])).unwrap().into();
     let rows = Tensor::full(&device, DType::F32, [256, 256], 1.0).unwrap();
     let sums = Tensor::full(&device, DType::F32, [256], 0.0).unwrap();

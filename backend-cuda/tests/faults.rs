@@ -63,7 +63,7 @@ fn work() -> Result<()> {
     backend.timed(&mut || backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &buffer)]))?;
     let device = Device::new(backend);
     let x = Tensor::full(&device, DType::F32, [8, 8], 2.0)?;
-    let step = device.record(|| x.matmul(&x)?.sum(&[1]))?;
+    let step = device.record(|| x.matmul(&x)?.sum(1))?;
     assert_eq!(step.replay()?.to_vec::<f32>()?, [256.0; 8]);
     device.synchronize()
 }
@@ -176,7 +176,7 @@ fn code_graphs_and_events_find_memory_that_the_pool_keeps() {
         control.fail(name, OUT_OF_MEMORY, 0);
         let backend = device.backend_as::<CudaBackend>().unwrap();
         backend.launch(&add_kernel(1), [1, 1, 1], &[bind(0, &buffer)]).unwrap();
-        let step = device.record(|| x.matmul(&x)?.sum(&[1])).unwrap();
+        let step = device.record(|| x.matmul(&x)?.sum(1)).unwrap();
         backend.timed(&mut || Ok(())).unwrap();
         assert!(control.calls() > 0, "{name} was not called");
         control.fail("none", 0, 0);

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::sync::{Condvar, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use polywarp_core::{Backend, Buffer, Error, ReadFuture, Result};
+use polywarp_core::{Backend, Buffer, Error, Largest, ReadFuture, Result};
 
 use crate::device::WgpuBackend;
 use crate::driver::Kept;
@@ -307,6 +307,7 @@ impl WgpuBackend {
                     in_use: stats.in_use_bytes,
                     cached: stats.cached_bytes,
                     limit: None,
+                    largest: Largest::default(),
                 })
             }
             Some(error) => Err(self.fault.backend_error("read", &error)),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::live::Ticket;
 use crate::oracle::Subnormals;
 use crate::tuner::Tuner;
 use crate::{DType, Error, Kernel, Launched, Op, Recorded, Result};
@@ -85,12 +86,19 @@ pub struct DeviceInfo {
 pub struct Buffer {
     size_bytes: u64,
     inner: Arc<dyn Any + Send + Sync>,
+    /// Its place in the device's list of tensors, where there is one.
+    _ticket: Option<Arc<Ticket>>,
 }
 
 impl Buffer {
     /// A buffer whose backend-specific part is `inner`.
     pub fn new(size_bytes: u64, inner: Arc<dyn Any + Send + Sync>) -> Buffer {
-        Buffer { size_bytes, inner }
+        Buffer { size_bytes, inner, _ticket: None }
+    }
+
+    /// The same memory, in a list until its last clone is gone.
+    pub(crate) fn with_ticket(self, ticket: Ticket) -> Buffer {
+        Buffer { _ticket: Some(Arc::new(ticket)), ..self }
     }
 
     /// The bytes that may be used; at least what was asked for.

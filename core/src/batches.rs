@@ -23,7 +23,7 @@ use crate::{Error, Result, Tensor};
 /// let sums: Vec<Vec<f32>> = in_batches(1000, |rows| {
 ///     let data = &images[64 * rows.start as usize..64 * rows.end as usize];
 ///     let batch = Tensor::from_slice(&device, data, [rows.end - rows.start, 64])?;
-///     batch.sum(&[1])?.to_vec()
+///     batch.sum(1)?.to_vec()
 /// })?;
 /// assert_eq!(sums.concat(), vec![32.0; 1000]);
 /// # Ok::<(), polywarp_core::Error>(())

@@ -4,18 +4,25 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::live::Ledger;
 use crate::operation::Operand;
 use crate::tuner::Tuner;
 use crate::{Backend, Buffer, DType, DeviceInfo, Error, Fit, Inputs, MemoryStats, Op, Part, Recording, Result};
 
 /// A handle to a device. Clones refer to the same device; work from all of them is ordered.
 #[derive(Clone)]
-pub struct Device(Arc<dyn Backend>);
+pub struct Device(Arc<Shared<dyn Backend>>);
+
+/// What handles of one device share.
+struct Shared<B: ?Sized> {
+    ledger: Ledger,
+    backend: B,
+}
 
 impl Device {
     /// A device from any backend.
     pub fn new(backend: impl Backend + 'static) -> Device {
-        Device(Arc::new(backend))
+        Device(Arc::new(Shared { ledger: Ledger::default(), backend }))
     }
 
     /// The CPU, through this library's own kernels.
@@ -26,22 +33,27 @@ impl Device {
 
     /// The backend itself.
     pub fn backend(&self) -> &dyn Backend {
-        &*self.0
+        &self.0.backend
+    }
+
+    /// Its list of tensors.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.0.ledger
     }
 
     /// The backend as the concrete type `T`, when it is one.
     pub fn backend_as<T: Any>(&self) -> Option<&T> {
-        self.0.as_any().downcast_ref()
+        self.backend().as_any().downcast_ref()
     }
 
     /// What the device is.
     pub fn info(&self) -> &DeviceInfo {
-        self.0.info()
+        self.backend().info()
     }
 
     /// The name it is chosen by: `cpu`, `wgpu:0`.
     pub fn id(&self) -> &str {
-        &self.0.info().id
+        &self.backend().info().id
     }
 
     /// Whether both handles are one device.
@@ -111,7 +123,7 @@ impl Device {
             return Ok(());
         }
         let _running = Part::begin(op);
-        self.0.execute(op, inputs, outputs)
+        self.backend().execute(op, inputs, outputs).map_err(|error| self.ledger().explained(error))
     }
 
     /// Whether `op` fits as things stand, before anything is allocated: peak bytes, largest binding, and the splitting
@@ -151,7 +163,7 @@ impl Device {
     /// What chooses between several kernels for one op: its mode, its answers, what it found wrong. `None` on devices
     /// that have one kernel for each.
     pub fn tuner(&self) -> Option<&Tuner> {
-        self.0.tuner()
+        self.backend().tuner()
     }
 
     /// Waits until all work given to the device is done.
@@ -159,22 +171,22 @@ impl Device {
     /// # Errors
     /// As [`Backend::synchronize`].
     pub fn synchronize(&self) -> Result<()> {
-        self.0.synchronize()
+        self.backend().synchronize()
     }
 
-    /// Bytes held by tensors and cached for reuse.
+    /// Bytes held by tensors and cached for reuse; [`Device::live_tensors`] has them by tag.
     pub fn memory(&self) -> MemoryStats {
-        self.0.memory()
+        self.backend().memory()
     }
 
     /// Gives cached memory back to the driver.
     pub fn empty_cache(&self) {
-        self.0.empty_cache();
+        self.backend().empty_cache();
     }
 
     /// Limits the bytes held; `None` lifts the limit.
     pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
-        self.0.set_memory_limit(limit_bytes);
+        self.backend().set_memory_limit(limit_bytes);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Variants carry the operation, shapes, dtypes and device they concern, and each message says what to do next.
 //! Shape, dtype and aliasing faults are found in this crate before any backend sees the request.
 
-use crate::{DType, Scalar, Shape};
+use crate::{DType, Largest, Scalar, Shape};
 
 /// `std::result::Result` with [`enum@Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -82,13 +82,23 @@ pub enum Error {
         /// Most dimensions there can be.
         max: usize,
     },
-    /// An axis that the tensor does not have.
+    /// An axis that the tensor does not have; -1 is its last.
     #[error("axis {axis} is out of range for a tensor of rank {rank}")]
     AxisOutOfRange {
         /// The axis asked for.
-        axis: usize,
-        /// Dimensions there are.
+        axis: i128,
+        /// The tensor's number of dimensions.
         rank: usize,
+    },
+    /// An index that an axis does not have; -1 is its last.
+    #[error("index {index} is out of range on axis {axis} of length {len}")]
+    IndexOutOfRange {
+        /// The axis.
+        axis: usize,
+        /// The index asked for.
+        index: i128,
+        /// Extent of the axis.
+        len: u64,
     },
     /// The same axis twice.
     #[error("axis {axis} is named twice")]
@@ -237,7 +247,7 @@ pub enum Error {
         limit: u64,
     },
     /// No memory left now; dropping tensors and trying again can help.
-    #[error("{device}: out of memory: {}, {in_use} in use, {cached} cached{}; drop tensors or split the batch", of_request(*.requested), of_limit(.limit))]
+    #[error("{device}: out of memory: {}, {in_use} in use, {cached} cached{}; drop tensors or split the batch{}", of_request(*.requested), of_limit(.limit), of_largest(.largest))]
     OutOfMemory {
         /// The device asked.
         device: String,
@@ -249,6 +259,8 @@ pub enum Error {
         cached: u64,
         /// The pool's own limit, when it was what refused.
         limit: Option<u64>,
+        /// The largest tensors that were alive, where the device lists them ([`Device::tagged`](crate::Device::tagged)). A backend leaves it empty.
+        largest: Largest,
     },
     /// More workgroups than one launch can have.
     #[error("{device}: a launch of {grid:?} workgroups is over the limits of {max:?}; split the launch")]
@@ -410,6 +422,10 @@ impl Error {
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Error::Unsupported { .. } | Error::UnsupportedDType { .. })
     }
+}
+
+fn of_largest(largest: &Largest) -> String {
+    if largest.0.is_empty() { String::new() } else { format!("; largest: {largest}") }
 }
 
 fn at_axis(axis: &Option<usize>) -> String {

@@ -179,6 +179,11 @@ impl Expr {
         Expr::node(Kind::Select(self.clone(), yes.into(), no.into()))
     }
 
+    /// [`Expr::select`] under the name that [`Tensor::where_`](crate::Tensor::where_) has.
+    pub fn where_(&self, yes: impl Into<Expr>, no: impl Into<Expr>) -> Expr {
+        self.select(yes, no)
+    }
+
     /// This limited to `low..=high`; NaN stays NaN. Integers are limited to those of the range.
     pub fn clamp(&self, low: impl Into<Expr>, high: impl Into<Expr>) -> Expr {
         self.binary(BinaryFn::Max, low).binary(BinaryFn::Min, high)
@@ -190,6 +195,36 @@ impl Expr {
     }
 }
 
+/// The functions of one element that are steps: a method each of [`Expr`] and [`Tensor`](crate::Tensor).
+macro_rules! unary_functions {
+    ($methods:ident) => {
+        $methods!(abs => Abs, acos => Acos, acosh => Acosh, asin => Asin, asinh => Asinh, atan => Atan, atanh => Atanh, cbrt => Cbrt, ceil => Ceil,
+            cos => Cos, cosh => Cosh, count_ones => CountOnes, erf => Erf, erfc => Erfc, erfinv => Erfinv, exp => Exp, exp2 => Exp2, floor => Floor,
+            gelu => Gelu, leading_zeros => LeadingZeros, lgamma => Lgamma, log => Log, log2 => Log2, neg => Neg, not => Not,
+            reciprocal => Reciprocal, relu => Relu, round => Round, rsqrt => Rsqrt, sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin,
+            sinh => Sinh, sqrt => Sqrt, tan => Tan, tanh => Tanh, trailing_zeros => TrailingZeros);
+    };
+}
+pub(crate) use unary_functions;
+
+/// The functions of two elements, likewise.
+macro_rules! binary_functions {
+    ($methods:ident) => {
+        $methods!(add => Add, and => And, atan2 => Atan2, copysign => Copysign, div => Div, floor_divide => FloorDivide, fmod => Rem,
+            hypot => Hypot, maximum => Max, minimum => Min, mul => Mul, nextafter => Nextafter, or => Or, pow => Pow, rem => Rem,
+            remainder => Remainder, shl => Shl, shr => Shr, sub => Sub, xor => Xor);
+    };
+}
+pub(crate) use binary_functions;
+
+/// The comparisons, likewise.
+macro_rules! comparisons {
+    ($methods:ident) => {
+        $methods!(eq => Eq, ge => Ge, gt => Gt, le => Le, lt => Lt, ne => Ne);
+    };
+}
+pub(crate) use comparisons;
+
 macro_rules! unary_methods {
     ($($name:ident => $variant:ident),* $(,)?) => {
         impl Expr {$(
@@ -200,10 +235,7 @@ macro_rules! unary_methods {
         )*}
     };
 }
-unary_methods!(abs => Abs, acos => Acos, acosh => Acosh, asin => Asin, asinh => Asinh, atan => Atan, atanh => Atanh,
-    cbrt => Cbrt, ceil => Ceil, cos => Cos, cosh => Cosh, count_ones => CountOnes, erf => Erf, erfc => Erfc, erfinv => Erfinv, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
-    leading_zeros => LeadingZeros, lgamma => Lgamma, log => Log, log2 => Log2, reciprocal => Reciprocal, relu => Relu, round => Round, rsqrt => Rsqrt,
-    sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin, sinh => Sinh, sqrt => Sqrt, tan => Tan, tanh => Tanh, trailing_zeros => TrailingZeros);
+unary_functions!(unary_methods);
 
 macro_rules! binary_methods {
     ($($name:ident => $variant:ident),* $(,)?) => {
@@ -215,10 +247,22 @@ macro_rules! binary_methods {
         )*}
     };
 }
-binary_methods!(atan2 => Atan2, copysign => Copysign, floor_divide => FloorDivide, fmod => Rem, hypot => Hypot, nextafter => Nextafter, remainder => Remainder);
+binary_functions!(binary_methods);
+
+macro_rules! comparison_methods {
+    ($($name:ident => $variant:ident),* $(,)?) => {
+        impl Expr {$(
+            #[doc = concat!("[`CompareFn::", stringify!($variant), "`] of this and `rhs`, as bool.")]
+            pub fn $name(&self, rhs: impl Into<Expr>) -> Expr {
+                self.compare(CompareFn::$variant, rhs)
+            }
+        )*}
+    };
+}
+comparisons!(comparison_methods);
 
 macro_rules! operators {
-    ($($trait:ident::$method:ident => $variant:ident),*) => {$(
+    ($($trait:ident::$method:ident => $variant:ident, [$($number:ty),*]);* $(;)?) => {$(
         impl<R: Into<Expr>> ops::$trait<R> for Expr {
             type Output = Expr;
 
@@ -226,26 +270,53 @@ macro_rules! operators {
                 self.binary(BinaryFn::$variant, rhs)
             }
         }
+
+        impl<R: Into<Expr>> ops::$trait<R> for &Expr {
+            type Output = Expr;
+
+            fn $method(self, rhs: R) -> Expr {
+                self.binary(BinaryFn::$variant, rhs)
+            }
+        }
+
+        $(
+            impl ops::$trait<Expr> for $number {
+                type Output = Expr;
+
+                fn $method(self, rhs: Expr) -> Expr {
+                    Expr::constant(self).binary(BinaryFn::$variant, rhs)
+                }
+            }
+
+            impl ops::$trait<&Expr> for $number {
+                type Output = Expr;
+
+                fn $method(self, rhs: &Expr) -> Expr {
+                    Expr::constant(self).binary(BinaryFn::$variant, rhs)
+                }
+            }
+        )*
     )*};
 }
-operators!(Add::add => Add, Sub::sub => Sub, Mul::mul => Mul, Div::div => Div, Rem::rem => Rem,
-    BitAnd::bitand => And, BitOr::bitor => Or, BitXor::bitxor => Xor, Shl::shl => Shl, Shr::shr => Shr);
+// Numbers on the left are f64 or i64, as beside tensors, so that literals have one meaning.
+operators!(
+    Add::add => Add, [f64, i64]; Sub::sub => Sub, [f64, i64]; Mul::mul => Mul, [f64, i64]; Div::div => Div, [f64, i64];
+    Rem::rem => Rem, [f64, i64]; BitAnd::bitand => And, []; BitOr::bitor => Or, []; BitXor::bitxor => Xor, []; Shl::shl => Shl, [];
+    Shr::shr => Shr, [];
+);
 
-impl ops::Neg for Expr {
-    type Output = Expr;
+macro_rules! signs {
+    ($($trait:ident::$method:ident => $variant:ident for $($expr:ty),*);* $(;)?) => {$($(
+        impl ops::$trait for $expr {
+            type Output = Expr;
 
-    fn neg(self) -> Expr {
-        self.unary(UnaryFn::Neg)
-    }
+            fn $method(self) -> Expr {
+                self.unary(UnaryFn::$variant)
+            }
+        }
+    )*)*};
 }
-
-impl ops::Not for Expr {
-    type Output = Expr;
-
-    fn not(self) -> Expr {
-        self.unary(UnaryFn::Not)
-    }
-}
+signs!(Neg::neg => Neg for Expr, &Expr; Not::not => Not for Expr, &Expr);
 
 impl From<&Expr> for Expr {
     fn from(expr: &Expr) -> Expr {

@@ -181,7 +181,7 @@ impl Tensor {
     /// let tape = Tape::new();
     /// let x = tape.watch(&Tensor::from_slice(&device, &[1.0f32; 8], [8])?)?;
     /// let y = x.dropout(0.5, &generator)?;
-    /// let gradients = tape.backward(&y.sum(&[])?)?;
+    /// let gradients = tape.backward(&y.sum(..)?)?;
     /// // Of ones the result is its own gradient.
     /// let dx = gradients.of(&x).expect("the loss depends on x");
     /// assert_eq!(dx.to_vec::<f32>()?, y.to_vec::<f32>()?);

@@ -19,6 +19,7 @@
 
 #![deny(unsafe_code)] // but for `cpu/gemm/float.rs`, which calls crate `gemm`, and `cpu/parallel.rs`, which hands out chunks of slices
 
+mod axis;
 mod backend;
 mod batches;
 #[cfg(feature = "cpu")]
@@ -35,6 +36,7 @@ pub mod graph;
 pub mod harness;
 mod kernel;
 mod layout;
+mod live;
 pub mod operation;
 pub mod ops;
 pub mod oracle;
@@ -51,6 +53,7 @@ mod tensor;
 pub mod tuner;
 mod user_dir;
 
+pub use axis::{Axes, AxisList, Kept, Position, Stretch, keep};
 pub use backend::{
     Backend, Binding, Buffer, Clock, DeviceInfo, DeviceKind, Elapsed, Limits, MemoryStats, ReadFuture, foreign_buffer,
 };
@@ -64,6 +67,7 @@ pub use float8::{F8E4M3, F8E5M2};
 pub use generator::{Generator, RandomKey, Replacement};
 pub use kernel::{Argument, Code, CudaCode, Kernel, Signature};
 pub use layout::{Layout, collapse_together};
+pub use live::{Largest, LiveTensor, LiveTensors, TagMemory};
 pub use operation::{Cost, Op, Operation};
 pub use ops::{
     Attended, AttentionForm, AttentionOptions, BinaryFn, CompareFn, CrossEntropyOptions, Distribution, Losses, Missing,
@@ -76,7 +80,8 @@ pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
 pub use tape::{Gradients, Tape};
 pub use tensor::{
-    Granularity, GroupedMatmulOptions, MatmulOptions, MeshOrder, Norm, Quantized, Sparse24, Tensor, Unique,
+    Granularity, GroupedMatmulOptions, MatmulOptions, MeshOrder, Norm, Quantized, Sparse24, Tensor, TensorOrNumber,
+    Unique,
 };
 pub use user_dir::{CACHE_VARIABLE, LIMIT_VARIABLE, UserDir, read_trusted};
 

@@ -334,7 +334,7 @@ impl Device {
     ///
     /// let device = Device::cpu();
     /// let x = Tensor::from_slice(&device, &[1.0_f32, 2.0, 3.0], [3])?;
-    /// let (sum, profile) = device.profile(|| x.mul(&x)?.sum(&[]))?;
+    /// let (sum, profile) = device.profile(|| x.mul(&x)?.sum(..))?;
     /// assert_eq!(sum.item::<f32>()?, 14.0);
     /// assert_eq!(profile.launches.len(), 2);
     /// assert!(profile.to_string().contains("mul"));

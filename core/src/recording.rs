@@ -22,7 +22,7 @@ use crate::{Device, Error, Result};
 ///
 /// let device = Device::cpu();
 /// let x = Tensor::from_slice(&device, &[1.0_f32, 2.0, 3.0], [3])?;
-/// let step = device.record(|| x.mul(&x)?.sum(&[]))?;
+/// let step = device.record(|| x.mul(&x)?.sum(..))?;
 /// assert_eq!(step.replay()?.item::<f32>()?, 14.0);
 /// x.write(&[1.0_f32, 1.0, 1.0])?; // the next replay reads x again
 /// assert_eq!(step.replay()?.item::<f32>()?, 3.0);

@@ -24,7 +24,7 @@ impl Device {
     /// let device = Device::cpu();
     /// let sum = device.retry(Duration::from_secs(10), || {
     ///     let x = Tensor::from_slice(&device, &[1.0_f32, 2.0], [2])?;
-    ///     x.sum(&[])
+    ///     x.sum(..)
     /// })?;
     /// assert_eq!(sum.item::<f32>()?, 3.0);
     /// # Ok::<(), polywarp_core::Error>(())
@@ -80,7 +80,14 @@ mod tests {
         let mut attempts = 0;
         let failed = device.retry::<()>(Duration::ZERO, || {
             attempts += 1;
-            Err(Error::OutOfMemory { device: "cpu".to_owned(), requested: 8, in_use: 1, cached: 2, limit: None })
+            Err(Error::OutOfMemory {
+                device: "cpu".to_owned(),
+                requested: 8,
+                in_use: 1,
+                cached: 2,
+                limit: None,
+                largest: Default::default(),
+            })
         });
         assert!(
             matches!(failed, Err(Error::OutOfMemory { requested: 8, .. })) && attempts == 2,

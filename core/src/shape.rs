@@ -83,7 +83,7 @@ impl Shape {
     /// # Errors
     /// [`Error::AxisOutOfRange`].
     pub fn axis(&self, axis: usize) -> Result<usize> {
-        if axis < self.rank() { Ok(axis) } else { Err(Error::AxisOutOfRange { axis, rank: self.rank() }) }
+        if axis < self.rank() { Ok(axis) } else { Err(Error::AxisOutOfRange { axis: axis as i128, rank: self.rank() }) }
     }
 
     /// Sorted, checked axes of a reduction; an empty list means all of them.
@@ -173,7 +173,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// What can be given where a shape is asked for: `[2, 3]`, a slice, a vector, a [`Shape`].
+/// What can be given where a shape is asked for: `[2, 3]`, `[]` for one number, a slice, a vector, a [`Shape`].
 pub trait IntoShape {
     /// The shape, checked.
     ///
@@ -185,6 +185,12 @@ pub trait IntoShape {
 impl<const N: usize> IntoShape for [u64; N] {
     fn into_shape(self) -> Result<Shape> {
         Shape::new(&self)
+    }
+}
+
+impl<const N: usize> IntoShape for &[u64; N] {
+    fn into_shape(self) -> Result<Shape> {
+        Shape::new(self)
     }
 }
 

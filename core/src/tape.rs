@@ -47,7 +47,7 @@ static LIVE: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 /// let w = Tensor::from_slice(&device, &[1.0f32, -2.0, 3.0], [3])?;
 /// let tape = Tape::new();
 /// let x = tape.watch(&w)?;
-/// let loss = x.mul(&x)?.sum(&[])?;
+/// let loss = x.mul(&x)?.sum(..)?;
 /// let gradients = tape.backward(&loss)?;
 /// let dx = gradients.of(&x).expect("the loss depends on x");
 /// assert_eq!(dx.to_vec::<f32>()?, [2.0, -4.0, 6.0]);

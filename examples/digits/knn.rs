@@ -27,7 +27,7 @@ pub fn correct_by_cross_validation(device: &Device, digits: &Digits) -> Result<u
     let out_of_reach = Tensor::full(device, DType::F32, [1], OUT_OF_REACH)?;
     let mut chosen = Tensor::zeros(device, DType::Bool, [n, n])?;
     for _ in 0..K {
-        let nearest = distances.argmin(&[1])?.unsqueeze(1)?; // one line number per row
+        let nearest = distances.argmin(1)?.unsqueeze(1)?; // one line number per row
         let is_nearest = nearest.eq(&line)?; // one-hot: [n, 1] against [n]
         chosen = chosen.or(&is_nearest)?;
         distances = is_nearest.where_(&out_of_reach, &distances)?;
@@ -35,13 +35,13 @@ pub fn correct_by_cross_validation(device: &Device, digits: &Digits) -> Result<u
 
     let one_hot = labels.unsqueeze(1)?.eq(&Tensor::arange(device, DType::U32, 0, 1, CLASSES)?)?;
     let votes = chosen.cast(DType::F32)?.matmul(&one_hot.cast(DType::F32)?)?;
-    let predicted = votes.argmax(&[1])?;
-    predicted.eq(&labels)?.cast(DType::U32)?.sum(&[])?.item()
+    let predicted = votes.argmax(1)?;
+    predicted.eq(&labels)?.cast(DType::U32)?.sum(..)?.item()
 }
 
 /// Squared distances between all rows of `x`, [n, n]; out of reach within one fold.
 fn distances_across_folds(x: &Tensor, fold: &Tensor) -> Result<Tensor> {
-    let norms = x.mul(x)?.reduce(ReduceFn::Sum, &[1], KeepDims::Yes)?;
+    let norms = x.mul(x)?.reduce(ReduceFn::Sum, 1, KeepDims::Yes)?;
     let products = x.matmul(&x.t()?)?;
     let [product, norm_i, norm_j, fold_i, fold_j] = std::array::from_fn(Expr::input);
     let distance = norm_i + norm_j - product * 2.0f32;

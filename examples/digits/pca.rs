@@ -22,7 +22,7 @@ pub const REFERENCE: [f32; COMPONENTS] =
 pub fn explained_variances(device: &Device, digits: &Digits) -> Result<Vec<f32>> {
     let n = digits.labels.len();
     let pixels = Tensor::from_slice(device, &digits.pixels, [n as u64, PIXELS as u64])?;
-    let centred = pixels.sub(&pixels.mean(&[0])?)?;
+    let centred = pixels.sub(&pixels.mean(0)?)?;
     let mut covariance = centred.t()?.matmul(&centred)?.div_scalar((n - 1) as f32)?;
 
     let variances = Tensor::zeros(device, DType::F32, [COMPONENTS as u64])?;
@@ -41,7 +41,7 @@ fn leading_direction(matrix: &Tensor) -> Result<Tensor> {
     let mut direction = start.unsqueeze(1)?;
     for _ in 0..ITERATIONS {
         let stretched = matrix.matmul(&direction)?;
-        let length = stretched.mul(&stretched)?.reduce(ReduceFn::Sum, &[0], KeepDims::Yes)?.sqrt()?;
+        let length = stretched.mul(&stretched)?.reduce(ReduceFn::Sum, 0, KeepDims::Yes)?.sqrt()?;
         direction = stretched.div(&length)?;
     }
     Ok(direction)

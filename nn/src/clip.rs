@@ -45,7 +45,7 @@ impl Clip {
     pub(crate) fn measure(&self, gradients: &Flat, factor: &Tensor) -> Result<()> {
         let mut sum: Option<Tensor> = None;
         for bucket in gradients.buckets() {
-            let of_bucket = bucket.mul(bucket)?.sum(&[])?.reshape([1])?;
+            let of_bucket = bucket.mul(bucket)?.sum(..)?.reshape([1])?;
             sum = Some(match sum {
                 Some(sum) => sum.add(&of_bucket)?,
                 None => of_bucket,

@@ -59,7 +59,7 @@ impl Place {
         match self.order {
             Order::ChannelsLast => {
                 let channels = unit.rank() - 1;
-                unit.permute(&[&[0, channels][..], &(1..channels).collect::<Vec<usize>>()].concat())
+                unit.permute([&[0, channels][..], &(1..channels).collect::<Vec<usize>>()].concat())
             }
             Order::AsShaped if *unit.shape() == self.shape => Ok(unit.clone()),
             Order::AsShaped => {

@@ -35,7 +35,7 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
     }
     let [of_x, of_weight, of_mean] = [0, 1, 2].map(|number| Expr::input(number).cast(dtype.compute()));
     let squares = Tensor::map(&(of_x.clone() * &of_x), &[x])?;
-    let mean = squares.reduce(ReduceFn::Mean, &[x.rank() - 1], KeepDims::Yes)?;
+    let mean = squares.reduce(ReduceFn::Mean, [x.rank() - 1], KeepDims::Yes)?;
     let normal = of_x * (of_mean + epsilon).rsqrt() * of_weight;
     Tensor::map(&normal.cast(dtype), &[x, weight, &mean])
 }

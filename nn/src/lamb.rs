@@ -30,7 +30,7 @@ pub(crate) fn step(lamb: &Lamb, optimiser: &Optimiser, parameters: &Parameters) 
             }
             let elements = place.start..place.start + place.shape.elements();
             let part = |flat: &Tensor| flat.slice(0, elements.clone());
-            let sum = |flat: &Tensor| part(flat)?.sum(&[])?.reshape([1]);
+            let sum = |flat: &Tensor| part(flat)?.sum(..)?.reshape([1]);
             let norms = [sum(&squares[0])?, sum(&squares[1])?];
             move_by(&part(value)?, &part(&direction)?, numbers, Some(&norms))?;
         }

@@ -19,8 +19,8 @@ pub enum Reduction {
 impl Reduction {
     fn of(self, terms: Tensor) -> Result<Tensor> {
         match self {
-            Reduction::Mean => terms.mean(&[]),
-            Reduction::Sum => terms.sum(&[]),
+            Reduction::Mean => terms.mean(..),
+            Reduction::Sum => terms.sum(..),
             Reduction::None => Ok(terms),
         }
     }

@@ -84,7 +84,7 @@ impl LossScale {
         let mut largest: Option<Tensor> = None;
         for bucket in gradients.buckets() {
             // NaN if any is.
-            let of_bucket = bucket.abs_max(&[])?.reshape([1])?;
+            let of_bucket = bucket.abs_max(..)?.reshape([1])?;
             largest = Some(match largest {
                 Some(largest) => largest.maximum(&of_bucket)?,
                 None => of_bucket,

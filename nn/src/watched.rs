@@ -81,7 +81,7 @@ impl Watched {
     ///     Ok(vec![dropout.forward(&layer.forward(parameters, &inputs[0])?.gelu()?, 0.1)?])
     /// };
     /// let y = watched.checkpoint(&tape, &[&x], Dropout::by(&generator), run)?.swap_remove(0);
-    /// parameters.backward(tape, &watched, &y.sum(&[])?)?;
+    /// parameters.backward(tape, &watched, &y.sum(..)?)?;
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     ///

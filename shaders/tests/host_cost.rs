@@ -91,7 +91,7 @@ fn operations_take_few_allocations_of_the_host() {
     let exp = allocations("exp", || x.exp());
     let scaled = allocations("2 x + 1", || Tensor::map(&(Expr::input(0) * 2.0 + 1.0), &[&x]));
     let spread = allocations("add of a column", || matrix.add(&column));
-    let sum = allocations("sum of rows", || matrix.sum(&[1]));
+    let sum = allocations("sum of rows", || matrix.sum(1));
     // As it is today, and one more. What rises here rises for every call of every program.
     assert!(add <= 20 && exp <= 19 && scaled <= 29 && spread <= 28 && sum <= 15, "{add} {exp} {scaled} {spread} {sum}");
 }

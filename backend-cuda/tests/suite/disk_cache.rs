@@ -35,7 +35,7 @@ fn work(device: &Device) {
     backend.launch(&add_kernel(4), [1, 1, 1], &[bind(0, &words)]).unwrap();
     assert_eq!(download(backend, &words), [5, 6, 7]);
     let x = Tensor::from_slice(device, &[1.0f32, 2.0, 3.0], [3]).unwrap();
-    assert_eq!(x.add(&x).unwrap().sum(&[]).unwrap().item::<f32>().unwrap(), 12.0);
+    assert_eq!(x.add(&x).unwrap().sum(..).unwrap().item::<f32>().unwrap(), 12.0);
 }
 
 #[test]

@@ -13,9 +13,9 @@ fn everyday(device: &Device) -> Result<()> {
     let ones = Tensor::full(device, DType::F32, [8, 8], 1.0)?;
     assert_eq!(x.matmul(&ones)?.to_vec::<f32>()?[8], 92.0);
     assert_eq!(x.add(&ones)?.mul(&x)?.to_vec::<f32>()?[9], 90.0);
-    assert_eq!(x.sum(&[])?.to_vec::<f32>()?, [2016.0]);
-    assert_eq!(x.sum(&[1])?.to_vec::<f32>()?[7], 476.0);
-    assert_eq!(x.max(&[0])?.to_vec::<f32>()?[7], 63.0);
+    assert_eq!(x.sum(..)?.to_vec::<f32>()?, [2016.0]);
+    assert_eq!(x.sum(1)?.to_vec::<f32>()?[7], 476.0);
+    assert_eq!(x.max(0)?.to_vec::<f32>()?[7], 63.0);
     assert_eq!(x.cast(DType::F16)?.relu()?.cast(DType::I32)?.to_vec::<i32>()?[63], 63);
     Ok(())
 }

@@ -28,7 +28,7 @@ fn intermediates_of_a_recording_share_memory() {
 fn replays_compile_and_allocate_nothing() {
     on_device(|device, backend| {
         let x = Tensor::full(device, DType::F32, [64, 64], 0.5).unwrap();
-        let recording = device.record(|| x.matmul(&x)?.softmax(1)?.sum(&[])).unwrap();
+        let recording = device.record(|| x.matmul(&x)?.softmax(1)?.sum(..)).unwrap();
         let want = recording.replay().unwrap().to_vec::<f32>().unwrap();
         let (kernels, memory) = (backend.loaded_kernels(), backend.memory());
         for _ in 0..50 {

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use polywarp_core::{Error, MemoryStats, Result};
+use polywarp_core::{Error, Largest, MemoryStats, Result};
 
 use super::{Set, Stream};
 #[cfg(not(target_arch = "wasm32"))]
@@ -219,7 +219,14 @@ impl Stream {
 /// The driver has no memory for the copy of an upload. No limit of the pool's was reached.
 fn out_of_memory(device: &str, requested: u64, held: MemoryStats) -> Error {
     let MemoryStats { in_use_bytes: in_use, cached_bytes: cached, .. } = held;
-    Error::OutOfMemory { device: device.to_owned(), requested, in_use, cached, limit: None }
+    Error::OutOfMemory {
+        device: device.to_owned(),
+        requested,
+        in_use,
+        cached,
+        limit: None,
+        largest: Largest::default(),
+    }
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ fn elements_beyond_the_kernels_indices_are_refused() {
         let elements = 1 << 33;
         let wide = Tensor::from_slice(&device, &[1.0f32], [1]).unwrap().broadcast_to([elements]).unwrap();
         let (row, column) = (wide.reshape([1, elements]).unwrap(), wide.reshape([elements, 1]).unwrap());
-        for (op, result) in [("sum", wide.sum(&[])), ("max", wide.max(&[])), ("matmul", row.matmul(&column))] {
+        for (op, result) in [("sum", wide.sum(..)), ("max", wide.max(..)), ("matmul", row.matmul(&column))] {
             match result {
                 Err(Error::IndexWidth { op: named, elements: told, max }) => {
                     assert!(named == op && told == elements && max <= u32::MAX.into(), "{named}: {told} of {max}");
@@ -45,7 +45,7 @@ fn elements_beyond_the_kernels_indices_are_refused() {
             }
             other => panic!("random numbers: {other:?}"),
         }
-        let few = wide.slice(0, 0..1000).unwrap().sum(&[]).unwrap();
+        let few = wide.slice(0, 0..1000).unwrap().sum(..).unwrap();
         assert_eq!(few.item::<f32>().unwrap(), 1000.0);
     }
 }

@@ -12,7 +12,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::recording::Tape;
 use super::scratch::{self, Short};
-use crate::{Buffer, Error, MemoryStats, Part, Profiler, Recorders, Result};
+use crate::{Buffer, Error, Largest, MemoryStats, Part, Profiler, Recorders, Result};
 
 /// A cache line: the alignment of every buffer, enough for any vector load.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -255,7 +255,14 @@ impl State {
     fn out_of_memory(&self, requested: u64, device: &str) -> Error {
         let MemoryStats { in_use_bytes, cached_bytes, limit_bytes, .. } = self.stats;
         let device = device.to_owned();
-        Error::OutOfMemory { device, requested, in_use: in_use_bytes, cached: cached_bytes, limit: limit_bytes }
+        Error::OutOfMemory {
+            device,
+            requested,
+            in_use: in_use_bytes,
+            cached: cached_bytes,
+            limit: limit_bytes,
+            largest: Largest::default(),
+        }
     }
 
     fn empty_cache(&mut self) {

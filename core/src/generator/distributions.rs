@@ -7,7 +7,7 @@
 
 use super::Generator;
 use crate::ops::{SearchSide, SortOrder};
-use crate::{BinaryFn, CompareFn, DType, Error, Expr, IntoShape, Result, Shape, Tensor};
+use crate::{BinaryFn, CompareFn, DType, Error, Expr, IntoShape, Position, Result, Shape, Tensor};
 
 /// Whether what was drawn can be drawn again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -333,8 +333,9 @@ impl Generator {
     ///
     /// # Errors
     /// As [`Tensor::index_select`] and [`Generator::permutation`].
-    pub fn shuffle(&self, x: &Tensor, axis: usize) -> Result<Tensor> {
-        let extent = x.dims()[x.shape().axis(axis)?];
+    pub fn shuffle(&self, x: &Tensor, axis: impl Position) -> Result<Tensor> {
+        let axis = x.axis(axis)?;
+        let extent = x.dims()[axis];
         x.expect_device("shuffle", &self.low)?;
         x.index_select(&self.permutation(extent)?, axis)
     }

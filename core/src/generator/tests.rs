@@ -191,7 +191,7 @@ fn gradient_of_dropout_is_the_scale_where_elements_were_kept() {
             // The generator goes on, and from elsewhere, between the passes.
             generator.key().unwrap();
             generator.set_state([0; 4]).unwrap();
-            let gradients = tape.backward(&dropped.sum(&[]).unwrap()).unwrap();
+            let gradients = tape.backward(&dropped.sum(..).unwrap()).unwrap();
             let found = gradients.of(&watched).unwrap().t().unwrap().to_vec::<f32>().unwrap();
             let kept = dropped.to_vec::<f32>().unwrap();
             let scale = if p < 1.0 { (1.0 / (1.0 - p)) as f32 } else { 0.0 };
@@ -215,11 +215,11 @@ fn dropout_with_a_residual_is_dropout_and_a_sum() {
             let tape = Tape::new();
             let watched = [x.clone(), residual.clone()].map(|x| tape.watch(&x).unwrap());
             let y = watched[0].dropout_add(p, &one, &watched[1]).unwrap();
-            let gradients = tape.backward(&y.mul(&y).unwrap().sum(&[]).unwrap()).unwrap();
+            let gradients = tape.backward(&y.mul(&y).unwrap().sum(..).unwrap()).unwrap();
             let tape = Tape::new();
             let parts = [x.clone(), residual.clone()].map(|x| tape.watch(&x).unwrap());
             let sum = parts[0].dropout(p, &other).unwrap().add(&parts[1]).unwrap();
-            let want = tape.backward(&sum.mul(&sum).unwrap().sum(&[]).unwrap()).unwrap();
+            let want = tape.backward(&sum.mul(&sum).unwrap().sum(..).unwrap()).unwrap();
             // One rounding less.
             let near = |found: &Tensor, want: &Tensor| {
                 let (found, want) = (found.to_vec::<f32>().unwrap(), want.to_vec::<f32>().unwrap());

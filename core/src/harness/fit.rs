@@ -182,7 +182,7 @@ fn nothing_allocated(device: &Device) -> Result<Answer> {
 fn spread(x: &Tensor) -> Result<Tensor> {
     let wide = x.unsqueeze(1)?.broadcast_to([x.dims()[0], 64, x.dims()[1]])?;
     let a = wide.add_scalar(1.0)?;
-    a.mul(&a)?.sum(&[1])
+    a.mul(&a)?.sum(1)
 }
 
 fn batch_halves(device: &Device) -> Result<Answer> {
@@ -257,12 +257,12 @@ fn batch_error(device: &Device) -> Result<Answer> {
 
 fn batch_shapes(device: &Device) -> Result<Answer> {
     let (x, none) = (Tensor::zeros(device, DType::F32, [8, 4])?, Tensor::zeros(device, DType::F32, [0, 4])?);
-    let empty = Tensor::in_batches(&[&none], |slices| slices[0].sum(&[1]))?;
+    let empty = Tensor::in_batches(&[&none], |slices| slices[0].sum(1))?;
     demand!(empty.dims() == [0], "{empty:?}");
     demand!(in_batches(0, |_| Ok(1))?.is_empty(), "a batch of nothing was run");
     let unequal = Tensor::in_batches(&[&x, &none], |slices| slices[0].exp());
     demand!(matches!(unequal, Err(Error::ShapeMismatch { op: "in_batches", .. })), "{unequal:?}");
-    let summed = Tensor::in_batches(&[&x], |slices| slices[0].sum(&[0]));
+    let summed = Tensor::in_batches(&[&x], |slices| slices[0].sum(0));
     demand!(matches!(summed, Err(Error::ShapeMismatch { op: "in_batches", .. })), "{summed:?}");
     let scalar = Tensor::zeros(device, DType::F32, [0; 0])?;
     for inputs in [&[][..], &[&scalar][..]] {

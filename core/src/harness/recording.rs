@@ -81,12 +81,12 @@ fn chain(a: &Tensor, b: &Tensor, bias: &Tensor) -> Result<Vec<Tensor>> {
     let options = MatmulOptions { bias: Some(bias), activation: Some(UnaryFn::Relu), ..MatmulOptions::default() };
     let product = a.matmul_with(b, &options)?;
     let rows = product.softmax(1)?;
-    let long = random(a.device(), [300, 257], 7)?.add(&rows.t()?.copy()?.sum(&[])?)?;
-    let total = long.sum(&[])?;
+    let long = random(a.device(), [300, 257], 7)?.add(&rows.t()?.copy()?.sum(..)?)?;
+    let total = long.sum(..)?;
     let expr = (Expr::input(0) * 0.5 + Expr::input(1)) / (Expr::input(2).exp() + 1.0);
     let mixed = Tensor::map(&expr, &[&rows, bias, &total])?;
-    let places = mixed.argmax(&[1])?;
-    Ok(vec![mixed, total, long.max(&[0])?, places])
+    let places = mixed.argmax(1)?;
+    Ok(vec![mixed, total, long.max(0)?, places])
 }
 
 fn bytes(tensors: &[Tensor]) -> Result<Vec<Vec<u8>>> {
@@ -146,7 +146,7 @@ fn training(device: &Device) -> Result<Answer> {
         let tape = Tape::new();
         let watched = tape.watch(w)?;
         let y = x.matmul(&watched)?.tanh()?;
-        let gradients = tape.backward(&y.mul(&y)?.mean(&[])?)?;
+        let gradients = tape.backward(&y.mul(&y)?.mean(..)?)?;
         let [gradient, value] = [0, 1].map(Expr::input);
         match gradients.of(&watched) {
             Some(found) => Tensor::update(&[value - gradient * 0.5], &[found], &[w]).map(drop),
@@ -186,7 +186,7 @@ fn random_numbers(device: &Device) -> Result<Answer> {
         let watched = tape.watch(&x)?;
         let once = watched.dropout(0.25, generator)?;
         let twice = once.dropout(0.5, generator)?;
-        let gradients = tape.backward(&twice.sum(&[])?)?;
+        let gradients = tape.backward(&twice.sum(..)?)?;
         match gradients.of(&watched) {
             Some(found) => Ok([once, twice, found.clone()]),
             None => Err(Error::InvalidArgument { what: "gradient", reason: "the loss depends on x".to_owned() }),
@@ -342,7 +342,7 @@ fn outputs_outlive(device: &Device) -> Result<Answer> {
 fn memory_freed(device: &Device) -> Result<Answer> {
     let x = Tensor::from_slice(device, &[2.0f32; 1000], [1000])?;
     let before = device.memory().in_use_bytes;
-    let recording = device.record(|| x.exp()?.mul(&x)?.softmax(0)?.sum(&[]))?;
+    let recording = device.record(|| x.exp()?.mul(&x)?.softmax(0)?.sum(..))?;
     recording.replay()?;
     if device.memory().in_use_bytes <= before {
         return Ok(Err("the recording's memory does not count as in use".to_owned()));
@@ -452,7 +452,7 @@ fn empty(device: &Device) -> Result<Answer> {
     let nothing = device.record(|| Ok(()))?;
     nothing.replay()?;
     let x = Tensor::zeros(device, DType::F32, [0, 3])?;
-    let recording = device.record(|| Ok((x.exp()?, x.sum(&[0])?)))?;
+    let recording = device.record(|| Ok((x.exp()?, x.sum(0)?)))?;
     let (none, zeros) = recording.replay()?;
     demand!(equal("empty", &none.to_vec::<f32>()?, &[]));
     Ok(equal("sum over nothing", &zeros.to_vec::<f32>()?, &[0.0; 3]))

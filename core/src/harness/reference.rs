@@ -117,8 +117,14 @@ impl Backend for ReferenceBackend {
             return Err(Error::BufferTooBig { device: device(), requested: size_bytes, max });
         }
         let (in_use, limit) = (self.memory.in_use.load(Ordering::Relaxed), self.memory.limit.load(Ordering::Relaxed));
-        let out_of_memory =
-            |limit| Error::OutOfMemory { device: device(), requested: size_bytes, in_use, cached: 0, limit };
+        let out_of_memory = |limit| Error::OutOfMemory {
+            device: device(),
+            requested: size_bytes,
+            in_use,
+            cached: 0,
+            limit,
+            largest: crate::Largest::default(),
+        };
         if in_use.saturating_add(size_bytes) > limit {
             return Err(out_of_memory(Some(limit)));
         }

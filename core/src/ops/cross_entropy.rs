@@ -417,7 +417,7 @@ impl Losses {
     /// # Errors
     /// Memory errors of the device.
     pub fn sum(&self) -> Result<Tensor> {
-        self.each.sum(&[])
+        self.each.sum(..)
     }
 
     /// What all rows count together.
@@ -425,7 +425,7 @@ impl Losses {
     /// # Errors
     /// Memory errors of the device.
     pub fn count(&self) -> Result<Tensor> {
-        self.counted.sum(&[])
+        self.counted.sum(..)
     }
 
     /// The mean loss: [`Losses::sum`] over [`Losses::count`]; NaN where no row counts, as PyTorch's.

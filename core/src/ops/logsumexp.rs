@@ -5,7 +5,7 @@ use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorS
 use crate::gradient::{Gradient, Needs, RuleBuilder};
 use crate::graph::{Builder, Graph};
 use crate::oracle::{Expected, HostTensor};
-use crate::{CompareFn, Error, Expr, KeepDims, Layout, Result, Scalar, Tensor};
+use crate::{CompareFn, Error, Expr, KeepDims, Layout, Position, Result, Scalar, Tensor};
 
 /// The logarithm of the sum of exponentials along one axis, which disappears.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -136,7 +136,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`LogSumExp::new`]; memory errors of the device.
-    pub fn logsumexp(&self, axis: usize) -> Result<Tensor> {
-        Ok(Tensor::apply(self.device(), LogSumExp::new(self.spec(), axis)?, &[self])?.swap_remove(0))
+    pub fn logsumexp(&self, axis: impl Position) -> Result<Tensor> {
+        Ok(Tensor::apply(self.device(), LogSumExp::new(self.spec(), self.axis(axis)?)?, &[self])?.swap_remove(0))
     }
 }

@@ -13,7 +13,7 @@ use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
 use crate::oracle::{Expected, HostTensor};
-use crate::{DType, Error, Layout, Result, Tensor};
+use crate::{DType, Error, Layout, Position, Result, Tensor};
 #[cfg(feature = "cpu")]
 use crate::{cpu, operation::HostResult};
 
@@ -274,8 +274,8 @@ pub struct Extrema {
 }
 
 impl Tensor {
-    fn scanned(&self, f: ScanFn, axis: usize, options: ScanOptions) -> Result<Vec<Tensor>> {
-        Tensor::apply(self.device(), Scan::new(f, self.spec(), axis, options)?, &[self])
+    fn scanned(&self, f: ScanFn, axis: impl Position, options: ScanOptions) -> Result<Vec<Tensor>> {
+        Tensor::apply(self.device(), Scan::new(f, self.spec(), self.axis(axis)?, options)?, &[self])
     }
 
     /// The scan `f` along `axis`, of this tensor's shape: element k combines elements 0 to k of its line, or what `options` say. Of
@@ -294,7 +294,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Scan::new`]; memory errors of the device.
-    pub fn scan(&self, f: ScanFn, axis: usize, options: ScanOptions) -> Result<Tensor> {
+    pub fn scan(&self, f: ScanFn, axis: impl Position, options: ScanOptions) -> Result<Tensor> {
         Ok(self.scanned(f, axis, options)?.swap_remove(0))
     }
 
@@ -311,7 +311,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::scan`].
-    pub fn cumsum(&self, axis: usize) -> Result<Tensor> {
+    pub fn cumsum(&self, axis: impl Position) -> Result<Tensor> {
         self.scan(ScanFn::Sum, axis, ScanOptions::default())
     }
 
@@ -327,7 +327,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::scan`].
-    pub fn cumprod(&self, axis: usize) -> Result<Tensor> {
+    pub fn cumprod(&self, axis: impl Position) -> Result<Tensor> {
         self.scan(ScanFn::Prod, axis, ScanOptions::default())
     }
 
@@ -344,7 +344,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::scan`].
-    pub fn logcumsumexp(&self, axis: usize) -> Result<Tensor> {
+    pub fn logcumsumexp(&self, axis: impl Position) -> Result<Tensor> {
         self.scan(ScanFn::LogSumExp, axis, ScanOptions::default())
     }
 
@@ -363,7 +363,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::scan`]; [`Error::InvalidArgument`] for a function that chooses no element.
-    pub fn cumulative_extrema(&self, f: ScanFn, axis: usize, direction: ScanDirection) -> Result<Extrema> {
+    pub fn cumulative_extrema(&self, f: ScanFn, axis: impl Position, direction: ScanDirection) -> Result<Extrema> {
         if !f.chooses() {
             let reason = format!("{} chooses no element; give ScanFn::Max or ScanFn::Min", f.name());
             return Err(Error::InvalidArgument { what: "function", reason });
@@ -388,7 +388,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::scan`].
-    pub fn cummax(&self, axis: usize) -> Result<Extrema> {
+    pub fn cummax(&self, axis: impl Position) -> Result<Extrema> {
         self.cumulative_extrema(ScanFn::Max, axis, ScanDirection::Forward)
     }
 
@@ -406,7 +406,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::scan`].
-    pub fn cummin(&self, axis: usize) -> Result<Extrema> {
+    pub fn cummin(&self, axis: impl Position) -> Result<Extrema> {
         self.cumulative_extrema(ScanFn::Min, axis, ScanDirection::Forward)
     }
 }

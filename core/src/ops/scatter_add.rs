@@ -185,7 +185,7 @@ mod tests {
             let rows = watched.take_with(&indices, super::Missing::Zero, padding).unwrap();
             assert_eq!(rows.dims(), [2, 3, 2]);
             assert_eq!(rows.to_vec::<f32>().unwrap(), [5.0, 6.0, 1.0, 2.0, 5.0, 6.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0]);
-            let gradients = tape.backward(&rows.sum(&[]).unwrap()).unwrap();
+            let gradients = tape.backward(&rows.sum(..).unwrap()).unwrap();
             assert_eq!(gradients.of(&watched).unwrap().to_vec::<f32>().unwrap(), want);
         }
         let missing = table.take(&indices).unwrap().to_vec::<f32>().unwrap();

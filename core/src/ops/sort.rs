@@ -11,7 +11,7 @@ use super::scatter::{Scatter, ScatterFn};
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs, RuleBuilder};
 use crate::oracle::{Expected, HostTensor};
-use crate::{DType, Error, Layout, Result, Scalar, Tensor};
+use crate::{DType, Error, Layout, Position, Result, Scalar, Tensor};
 #[cfg(feature = "cpu")]
 use crate::{cpu, operation::HostResult};
 
@@ -234,8 +234,9 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Sort::new`]; memory errors of the device.
-    pub fn sort(&self, axis: usize, order: SortOrder) -> Result<Sorted> {
-        self.sort_first(axis, order, self.dims()[self.shape().axis(axis)?])
+    pub fn sort(&self, axis: impl Position, order: SortOrder) -> Result<Sorted> {
+        let axis = self.axis(axis)?;
+        self.sort_first(axis, order, self.dims()[axis])
     }
 
     /// The first `kept` of [`Tensor::sort`].
@@ -259,7 +260,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::sort`].
-    pub fn argsort(&self, axis: usize, order: SortOrder) -> Result<Tensor> {
+    pub fn argsort(&self, axis: impl Position, order: SortOrder) -> Result<Tensor> {
         Ok(self.sort(axis, order)?.indices)
     }
 }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Error, MemoryStats, Result};
+use crate::{Error, Largest, MemoryStats, Result};
 use state::{State, size_class};
 
 pub use lease::{Allocation, Lease, Tape, TapeMemory};
@@ -236,6 +236,7 @@ impl<S: Source> Pool<S> {
             in_use: stats.in_use_bytes,
             cached: stats.cached_bytes,
             limit,
+            largest: Largest::default(),
         }
     }
 }

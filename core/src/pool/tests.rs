@@ -90,7 +90,7 @@ fn driver_without_memory_is_asked_again_after_freeing_and_waiting() {
     pool.source().pending.store(2 << 20, Ordering::Relaxed);
     let other = pool.alloc(1 << 20).unwrap();
     match pool.alloc(3 << 20) {
-        Err(Error::OutOfMemory { device, requested, in_use, cached: 0, limit: None }) => {
+        Err(Error::OutOfMemory { device, requested, in_use, cached: 0, limit: None, .. }) => {
             assert_eq!((device.as_str(), requested, in_use), ("fake:0", 3 << 20, 3 << 20));
         }
         other => panic!("{other:?}"),

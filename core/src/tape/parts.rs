@@ -11,6 +11,7 @@ use crate::graph::{Builder, GraphOp};
 use crate::{Layout, Result, Tensor, TensorSpec};
 
 /// The gradient of a node so far.
+#[allow(clippy::large_enum_variant)] // one for each node, of which most have one
 #[derive(Debug, Default)]
 pub(super) enum Sum {
     /// Nothing yet.

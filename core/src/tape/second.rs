@@ -17,10 +17,10 @@ impl Tape {
     /// let device = Device::cpu();
     /// let tape = Tape::new();
     /// let x = tape.watch(&Tensor::from_slice(&device, &[1.0f32, -2.0], [2])?)?;
-    /// let cubes = x.mul(&x)?.mul(&x)?.sum(&[])?;
+    /// let cubes = x.mul(&x)?.mul(&x)?.sum(..)?;
     /// let slope = tape.gradients(&cubes, &[&x])?.swap_remove(0).expect("the sum depends on x");
     /// assert_eq!(slope.to_vec::<f32>()?, [3.0, 12.0]);
-    /// let curvature = tape.backward(&slope.sum(&[])?)?;
+    /// let curvature = tape.backward(&slope.sum(..)?)?;
     /// assert_eq!(curvature.of(&x).expect("so does the slope").to_vec::<f32>()?, [6.0, -12.0]);
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```

@@ -38,7 +38,7 @@ impl Tape {
     /// let tape = Tape::new();
     /// let x = tape.watch(&Tensor::from_slice(&device, &[1.0f32, -2.0], [2])?)?;
     /// let y = tape.checkpoint(&[&x], |inputs| Ok(vec![inputs[0].mul(&inputs[0])?.exp()?]))?.swap_remove(0);
-    /// let gradients = tape.backward(&y.sum(&[])?)?;
+    /// let gradients = tape.backward(&y.sum(..)?)?;
     /// let slope = gradients.of(&x).expect("y depends on x").to_vec::<f32>()?;
     /// assert!((slope[0] - 2.0 * 1f32.exp()).abs() < 1e-5);
     /// # Ok::<(), polywarp_core::Error>(())

@@ -49,7 +49,7 @@ fn a_network_of_two_layers_with_softmax_has_the_gradients_of_its_loss() {
     check(&[&[4, 5], &[5, 6], &[6], &[6, 3]], |t| {
         let hidden = t[0].matmul(&t[1])?.add(&t[2])?.gelu()?;
         let scores = hidden.matmul(&t[3])?.log_softmax(1)?;
-        scores.slice(1, 0..1)?.mean(&[])?.neg()
+        scores.slice(1, 0..1)?.mean(..)?.neg()
     });
 }
 
@@ -57,20 +57,20 @@ fn a_network_of_two_layers_with_softmax_has_the_gradients_of_its_loss() {
 fn views_repeats_and_reuse_bring_their_gradients_together() {
     check(&[&[3, 4], &[4]], |t| {
         let (x, row) = (&t[0], &t[1]);
-        let across = x.t()?.mul(&row.unsqueeze(1)?)?.sum(&[0])?;
-        let part = x.slice(0, 1..3)?.flip(1)?.mul(&x.slice(0, 0..2)?)?.sum(&[])?;
+        let across = x.t()?.mul(&row.unsqueeze(1)?)?.sum(0)?;
+        let part = x.slice(0, 1..3)?.flip(1)?.mul(&x.slice(0, 0..2)?)?.sum(..)?;
         let all = x.reshape([12])?.mul(&row.broadcast_to([3, 4])?.reshape([3, 4])?.copy()?.reshape([12])?)?;
-        across.mul(&across)?.sum(&[])?.add(&part)?.add(&all.max(&[])?)
+        across.mul(&across)?.sum(..)?.add(&part)?.add(&all.max(..)?)
     });
-    check(&[&[2, 3, 5], &[5], &[5]], |t| t[0].layer_norm(&t[1], &t[2], 1e-3)?.tanh()?.sum(&[]));
-    check(&[&[2, 3, 5], &[5], &[5]], |t| t[0].batch_norm(&t[1], &t[2], 1e-3)?.y.tanh()?.sum(&[]));
+    check(&[&[2, 3, 5], &[5], &[5]], |t| t[0].layer_norm(&t[1], &t[2], 1e-3)?.tanh()?.sum(..));
+    check(&[&[2, 3, 5], &[5], &[5]], |t| t[0].batch_norm(&t[1], &t[2], 1e-3)?.y.tanh()?.sum(..));
     check(&[&[2, 3, 5], &[5], &[5], &[2, 3, 5]], |t| {
         let end = BatchNormEnd { residual: Some(&t[3]), activation: Some(UnaryFn::Relu) };
-        t[0].batch_norm_end(&t[1], &t[2], 1e-3, &end)?.y.tanh()?.sum(&[])
+        t[0].batch_norm_end(&t[1], &t[2], 1e-3, &end)?.y.tanh()?.sum(..)
     });
     check(&[&[2, 3, 4], &[4, 3]], |t| {
         let scores = t[0].matmul(&t[1])?;
-        scores.matmul(&scores.softmax(2)?.t()?)?.mean(&[])
+        scores.matmul(&scores.softmax(2)?.t()?)?.mean(..)
     });
 }
 
@@ -105,10 +105,10 @@ fn what_cannot_be_differentiated_is_refused_before_it_runs() {
     let other = Tape::new();
     invalid(other.watch(&x).unwrap().add(&watched).unwrap_err(), "two tapes");
     // Positions and masks carry none, and stop nothing.
-    assert_eq!(watched.argmax(&[]).unwrap().dtype(), DType::U32);
+    assert_eq!(watched.argmax(..).unwrap().dtype(), DType::U32);
     let mask = watched.gt(&watched).unwrap();
     assert!(mask.track().is_none());
-    let sum = watched.sum(&[]).unwrap();
+    let sum = watched.sum(..).unwrap();
     let unrelated = tape.watch(&numbers(&device, 3, &[3])).unwrap();
     let two = Tape::new();
     invalid(two.backward(&sum).unwrap_err(), "no tensor that this tape watches");
@@ -118,7 +118,7 @@ fn what_cannot_be_differentiated_is_refused_before_it_runs() {
     drop(other);
     // The tapes are gone: what they watched is a tensor like any other.
     watched.add_scalar_(1).unwrap();
-    assert!(watched.prod(&[]).is_ok());
+    assert!(watched.prod(..).is_ok());
     let tape = Tape::new();
     invalid(tape.backward(&tape_loss(&device)).unwrap_err(), "several elements");
 }
@@ -135,7 +135,7 @@ fn a_recorded_step_is_the_eager_one_and_memory_stays_the_same() {
         let tape = Tape::new();
         let w_watched = tape.watch(w)?;
         let y = x.matmul(&w_watched)?.tanh()?;
-        let loss = y.mul(&y)?.mean(&[])?;
+        let loss = y.mul(&y)?.mean(..)?;
         let gradients = tape.backward(&loss)?;
         let gradient = gradients
             .of(&w_watched)
@@ -165,9 +165,9 @@ fn penalty(device: &Device, x: &[f64], w: &[f64]) -> (f64, [Vec<f64>; 2]) {
     let watch =
         |values: &[f64], dims: [u64; 2]| tape.watch(&Tensor::from_slice(device, values, dims).unwrap()).unwrap();
     let (x, w) = (watch(x, [3, 4]), watch(w, [4, 2]));
-    let loss = x.matmul(&w).and_then(|y| y.tanh()?.softmax(1)?.slice(1, 0..1)?.log()?.sum(&[])).unwrap();
+    let loss = x.matmul(&w).and_then(|y| y.tanh()?.softmax(1)?.slice(1, 0..1)?.log()?.sum(..)).unwrap();
     let slope = tape.gradients(&loss, &[&x]).unwrap().swap_remove(0).unwrap();
-    let whole = slope.mul(&slope).and_then(|squares| squares.sum(&[])?.add(&loss)).unwrap();
+    let whole = slope.mul(&slope).and_then(|squares| squares.sum(..)?.add(&loss)).unwrap();
     let value = whole.to_vec::<f64>().unwrap()[0];
     let gradients = tape.backward(&whole).unwrap();
     (value, [&x, &w].map(|of| gradients.of(of).unwrap().to_vec::<f64>().unwrap()))
@@ -199,7 +199,7 @@ fn gradients_on_the_tape_are_asked_for_tensors_that_it_tracks() {
     let tape = Tape::new();
     let x = tape.watch(&numbers(&device, 3, &[3])).unwrap();
     let stranger = numbers(&device, 3, &[3]);
-    let loss = x.mul(&x).and_then(|y| y.sum(&[])).unwrap();
+    let loss = x.mul(&x).and_then(|y| y.sum(..)).unwrap();
     let error = tape.gradients(&loss, &[&stranger]).unwrap_err().to_string();
     assert!(error.contains("does not track"), "{error}");
     let unused = tape.watch(&stranger).unwrap();
@@ -223,7 +223,7 @@ fn deep(device: &Device, checkpointed: bool) -> (Vec<u8>, u64) {
         };
     }
     let kept = device.memory().in_use_bytes;
-    let gradients = tape.backward(&x.sum(&[]).unwrap()).unwrap();
+    let gradients = tape.backward(&x.sum(..).unwrap()).unwrap();
     (gradients.of(&w).unwrap().to_bytes().unwrap(), kept)
 }
 
@@ -249,7 +249,7 @@ fn a_checkpoint_that_would_lose_a_gradient_is_refused() {
     // A stretch of nothing that is watched is not on the tape.
     let plain = numbers(&device, 3, &[3]);
     let y = tape.checkpoint(&[&plain], |inputs| Ok(vec![inputs[0].exp()?])).unwrap().swap_remove(0);
-    assert!(tape.backward(&y.sum(&[]).unwrap()).is_err());
+    assert!(tape.backward(&y.sum(..).unwrap()).is_err());
 }
 
 /// Places get what new tensors would, bit for bit where the dtype is the same: transposed weights, repeats, reuse and what the loss does
@@ -264,7 +264,7 @@ fn gradients_go_to_their_places() {
         let loss = |t: &[Tensor]| {
             let y = t[0].matmul(&t[1].t()?)?.add(&t[2])?.gelu()?;
             let tied = t[4].matmul(&t[4].t()?)?;
-            y.matmul(&tied)?.mul(&t[2])?.sum(&[])
+            y.matmul(&tied)?.mul(&t[2])?.sum(..)
         };
         let watch = |tape: &Tape| inputs.iter().map(|input| tape.watch(input).unwrap()).collect::<Vec<Tensor>>();
         let tape = Tape::new();
@@ -311,8 +311,8 @@ fn places_may_be_wider_than_what_is_watched() {
         let tape = Tape::new();
         let watched = tape.watch(&x).unwrap();
         // 2048 + 1 is no f16.
-        let large = watched.mul_scalar(2048.0).unwrap().sum(&[]).unwrap();
-        let loss = large.add(&watched.sum(&[]).unwrap()).unwrap();
+        let large = watched.mul_scalar(2048.0).unwrap().sum(..).unwrap();
+        let loss = large.add(&watched.sum(..).unwrap()).unwrap();
         tape.backward_into(&loss, &[(&watched, &place)]).unwrap();
         assert_eq!(place.to_vec::<f32>().unwrap(), [2049.0; 3]);
     }
@@ -325,7 +325,7 @@ fn places_that_do_not_fit_are_refused() {
         let refused = |place: &Tensor, of_stranger: bool| {
             let tape = Tape::new();
             let watched = tape.watch(&x).unwrap();
-            let loss = watched.sum(&[]).unwrap();
+            let loss = watched.sum(..).unwrap();
             let of = if of_stranger { &loss } else { &watched };
             tape.backward_into(&loss, &[(of, place)]).unwrap_err().to_string()
         };
@@ -341,7 +341,7 @@ fn places_that_do_not_fit_are_refused() {
         for is_one_tensor in [false, true] {
             let tape = Tape::new();
             let [a, b] = [x.clone(), x.copy().unwrap()].map(|x| tape.watch(&x).unwrap());
-            let loss = a.mul(&b).unwrap().sum(&[]).unwrap();
+            let loss = a.mul(&b).unwrap().sum(..).unwrap();
             let pairs = if is_one_tensor { [(&a, &place), (&a, &other)] } else { [(&a, &place), (&b, &place)] };
             assert!(tape.backward_into(&loss, &pairs).unwrap_err().to_string().contains("its own"));
         }
@@ -357,7 +357,7 @@ fn parts_of_a_place_may_begin_anywhere() {
         let tape = Tape::new();
         let watched = tape.watch(&x).unwrap();
         let part = watched.slice(0, 1..2).unwrap();
-        let loss = part.mul(&part).unwrap().sum(&[]).unwrap().add(&watched.sum(&[]).unwrap()).unwrap();
+        let loss = part.mul(&part).unwrap().sum(..).unwrap().add(&watched.sum(..).unwrap()).unwrap();
         tape.backward_into(&loss, &[(&watched, &place)]).unwrap();
         assert_eq!(place.to_vec::<f32>().unwrap(), [1.0, 1.0, 1.0, 9.0, 11.0, 13.0]);
     }
@@ -369,7 +369,7 @@ fn parts_of_a_product_have_its_gradients() {
     check(&[&[2, 3, 4], &[4, 12]], |t| {
         let y = t[0].matmul(&t[1])?;
         let head = |from: u64| y.slice(2, from..from + 4)?.reshape([2, 3, 2, 2])?.transpose(1, 2);
-        head(0)?.mul(&head(4)?)?.mul(&head(8)?)?.sum(&[])
+        head(0)?.mul(&head(4)?)?.mul(&head(8)?)?.sum(..)
     });
     // A gap, an overlap, and the whole besides.
     for ranges in [[0..4, 6..10], [0..8, 4..12], [0..4, 0..4]] {
@@ -377,8 +377,8 @@ fn parts_of_a_product_have_its_gradients() {
             let y = t[0].matmul(&t[1])?;
             let [a, b] = ranges.clone().map(|range| y.slice(1, range));
             let (a, b) = (a?, b?);
-            let product = a.mul(&a)?.sum(&[])?.mul(&b.sum(&[])?)?;
-            if ranges[0].end == 8 { product.add(&y.mul(&y)?.sum(&[])?) } else { Ok(product) }
+            let product = a.mul(&a)?.sum(..)?.mul(&b.sum(..)?)?;
+            if ranges[0].end == 8 { product.add(&y.mul(&y)?.sum(..)?) } else { Ok(product) }
         });
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::ops::take::{check_rows, positions};
 use crate::ops::{Gather, MaskedScatter, MaskedSelect, Missing, Nonzero, ReduceFn, Scatter, ScatterFn};
-use crate::{CompareFn, DType, Error, Expr, Layout, Result, Shape, Tensor};
+use crate::{CompareFn, DType, Error, Expr, Layout, Position, Result, Shape, Tensor};
 
 impl Tensor {
     /// `y[.., i, ..] = x[.., indices[.., i, ..], ..]` along `axis`: of the shape of `indices` (i32 or u32, others are converted), which is
@@ -23,7 +23,8 @@ impl Tensor {
     /// # Errors
     /// As [`Gather::new`]; [`Error::UndefinedForDType`] for indices that are floats or bool; [`Error::DeviceMismatch`]; memory errors of
     /// the device.
-    pub fn gather(&self, indices: &Tensor, axis: usize) -> Result<Tensor> {
+    pub fn gather(&self, indices: &Tensor, axis: impl Position) -> Result<Tensor> {
+        let axis = self.axis(axis)?;
         let indices = self.along("gather", &positions("gather", indices)?, axis)?;
         let op = Gather::new(self.spec(), indices.spec(), axis, Missing::Nan)?;
         Ok(Tensor::apply(self.device(), op, &[self, &indices])?.swap_remove(0))
@@ -31,7 +32,6 @@ impl Tensor {
 
     /// `x` broadcast to this tensor's extents but for those of `axis`.
     fn along(&self, op: &'static str, x: &Tensor, axis: usize) -> Result<Tensor> {
-        let axis = self.shape().axis(axis)?;
         if x.rank() != self.rank() {
             return Err(Error::shape_mismatch(op, self.shape(), x.shape(), None));
         }
@@ -55,8 +55,8 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for indices of another rank than 1; as [`Tensor::gather`].
-    pub fn index_select(&self, indices: &Tensor, axis: usize) -> Result<Tensor> {
-        let axis = self.shape().axis(axis)?;
+    pub fn index_select(&self, indices: &Tensor, axis: impl Position) -> Result<Tensor> {
+        let axis = self.axis(axis)?;
         if indices.rank() != 1 {
             let reason = format!("index_select takes a vector of them, not {:?}", indices.dims());
             return Err(Error::InvalidArgument { what: "indices", reason });
@@ -91,8 +91,15 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Scatter::new`] and [`Tensor::gather`].
-    pub fn scatter(&self, indices: &Tensor, source: &Tensor, axis: usize, function: ScatterFn) -> Result<Tensor> {
+    pub fn scatter(
+        &self,
+        indices: &Tensor,
+        source: &Tensor,
+        axis: impl Position,
+        function: ScatterFn,
+    ) -> Result<Tensor> {
         let name = function.name();
+        let axis = self.axis(axis)?;
         let indices = self.along(name, &positions(name, indices)?, axis)?;
         let source = source.broadcast_to(*indices.shape())?;
         let op = Scatter::new(function, self.spec(), indices.spec(), source.spec(), axis)?;
@@ -216,7 +223,7 @@ impl Tensor {
             return Ok(0);
         }
         let ones = self.cast(DType::U32)?;
-        Ok(ones.reduce(ReduceFn::Sum, &[], crate::KeepDims::No)?.item::<u32>()?.into())
+        Ok(ones.reduce(ReduceFn::Sum, .., crate::KeepDims::No)?.item::<u32>()?.into())
     }
 
     /// The elements where `mask` (bool, of this shape) is true, as a vector in row-major order. Waits for the device, which counts them first.
@@ -304,8 +311,9 @@ impl Tensor {
     /// # Errors
     /// [`Error::AxisOutOfRange`], [`Error::RankTooLarge`]; [`Error::InvalidArgument`] for windows of no elements or more than there are, and
     /// for step 0.
-    pub fn sliding_windows(&self, size: u64, step: u64, axis: usize) -> Result<Tensor> {
-        let n = self.dims()[self.shape().axis(axis)?];
+    pub fn sliding_windows(&self, size: u64, step: u64, axis: impl Position) -> Result<Tensor> {
+        let axis = self.axis(axis)?;
+        let n = self.dims()[axis];
         if size == 0 || step == 0 || size > n {
             let reason = format!("windows of {size} elements with step {step} along axis {axis} of {n} elements");
             return Err(Error::InvalidArgument { what: "windows", reason });

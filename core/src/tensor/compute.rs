@@ -1,11 +1,13 @@
 //! Products, reductions, softmax and random numbers.
 
+use crate::axis;
 use crate::ops::{
     ArgReduce, ArgReduceFn, Distribution, Matmul, Random, Reduce, ReduceFn, ReducedMatmul, ScaleBlocks, Softmax,
     SoftmaxFn,
 };
 use crate::{
-    DType, Device, Error, IntoShape, KeepDims, Layout, MAX_RANK, Precision, Result, Shape, Tensor, TensorSpec, UnaryFn,
+    Axes, DType, Device, Error, IntoShape, KeepDims, Layout, MAX_RANK, Position, Precision, Result, Shape, Tensor,
+    TensorSpec, UnaryFn,
 };
 
 /// Elements of k in a block where sums of 8-bit integers would not fit i32: as many as u8 allows, in whole steps of every tile.
@@ -186,11 +188,18 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::matmul_with`] and [`Tensor::reduce`]; [`Error::InvalidArgument`] for another `f` and for an axis of the
     /// batch, [`Error::DTypeMismatch`] for another output dtype.
-    pub fn matmul_reduce(&self, rhs: &Tensor, options: &MatmulOptions<'_>, f: ReduceFn, axis: usize) -> Result<Tensor> {
+    pub fn matmul_reduce(
+        &self,
+        rhs: &Tensor,
+        options: &MatmulOptions<'_>,
+        f: ReduceFn,
+        axis: impl Position,
+    ) -> Result<Tensor> {
         let scaled = options.scale_a.is_some() || options.scale_b.is_some();
         let sums = if scaled { Some(DType::F32) } else { ReducedMatmul::product_dtype(self.dtype) };
         let options = MatmulOptions { output: options.output.or(sums), ..options.clone() };
         let (product, others) = self.product(rhs, &options)?;
+        let axis = axis::axis(axis, product.output.layout.rank())?;
         let op = ReducedMatmul::new(f, axis, product)?;
         let out = Tensor::empty(&self.device, op.output.dtype, *op.output.layout.shape())?;
         let inputs: Vec<&Tensor> = [self].into_iter().chain(others).collect();
@@ -198,45 +207,50 @@ impl Tensor {
         Ok(out)
     }
 
-    /// `f` over `axes` (none: all of them), which disappear or stay with extent 1.
+    /// `f` over `axes` (`..`: all of them), which disappear or stay with extent 1; those in [`keep`](crate::keep) stay.
     ///
     /// # Errors
     /// As [`Reduce::new`].
-    pub fn reduce(&self, f: ReduceFn, axes: &[usize], keep: KeepDims) -> Result<Tensor> {
-        let sorted = self.shape().reduction_axes(axes)?;
-        let op = f.name();
-        let dtype = f.output_dtype(self.dtype).ok_or(Error::UndefinedForDType { op, dtype: self.dtype })?;
-        let out = Tensor::empty(&self.device, dtype, self.shape().without_axes(&sorted, KeepDims::No))?;
-        out.fill_by(&Reduce::new(f, self.spec(), &sorted, out.spec())?.into(), &[self])?;
-        out.reshape(self.shape().without_axes(&sorted, keep))
+    pub fn reduce(&self, f: ReduceFn, axes: impl Axes, keep: KeepDims) -> Result<Tensor> {
+        let (sorted, kept) = axis::reduced(f.name(), axes, self.rank())?;
+        self.reduce_sorted(f, &sorted, if kept == KeepDims::Yes { kept } else { keep })
     }
 
-    fn arg_reduce(&self, f: ArgReduceFn, axes: &[usize], keep: KeepDims) -> Result<Tensor> {
-        let sorted = self.shape().reduction_axes(axes)?;
+    /// [`Tensor::reduce`] over `sorted` axes.
+    pub(super) fn reduce_sorted(&self, f: ReduceFn, sorted: &[usize], keep: KeepDims) -> Result<Tensor> {
+        let op = f.name();
+        let dtype = f.output_dtype(self.dtype).ok_or(Error::UndefinedForDType { op, dtype: self.dtype })?;
+        let out = Tensor::empty(&self.device, dtype, self.shape().without_axes(sorted, KeepDims::No))?;
+        out.fill_by(&Reduce::new(f, self.spec(), sorted, out.spec())?.into(), &[self])?;
+        out.reshape(self.shape().without_axes(sorted, keep))
+    }
+
+    fn arg_reduce(&self, f: ArgReduceFn, axes: impl Axes) -> Result<Tensor> {
+        let (sorted, keep) = axis::reduced(f.name(), axes, self.rank())?;
         let out = Tensor::empty(&self.device, DType::U32, self.shape().without_axes(&sorted, KeepDims::No))?;
         out.fill_by(&ArgReduce::new(f, self.spec(), &sorted, out.spec())?.into(), &[self])?;
         out.reshape(self.shape().without_axes(&sorted, keep))
     }
 
-    /// Position of the largest element over `axes` (none: all), row-major within them, as u32; the first NaN wins.
+    /// Position of the largest element over `axes` (`..`: all), row-major within them, as u32; the first NaN wins.
     ///
     /// # Errors
     /// As [`ArgReduce::new`].
-    pub fn argmax(&self, axes: &[usize]) -> Result<Tensor> {
-        self.arg_reduce(ArgReduceFn::ArgMax, axes, KeepDims::No)
+    pub fn argmax(&self, axes: impl Axes) -> Result<Tensor> {
+        self.arg_reduce(ArgReduceFn::ArgMax, axes)
     }
 
-    /// Position of the smallest element over `axes` (none: all), row-major within them, as u32; the first NaN wins.
+    /// Position of the smallest element over `axes` (`..`: all), row-major within them, as u32; the first NaN wins.
     ///
     /// # Errors
     /// As [`ArgReduce::new`].
-    pub fn argmin(&self, axes: &[usize]) -> Result<Tensor> {
-        self.arg_reduce(ArgReduceFn::ArgMin, axes, KeepDims::No)
+    pub fn argmin(&self, axes: impl Axes) -> Result<Tensor> {
+        self.arg_reduce(ArgReduceFn::ArgMin, axes)
     }
 
-    fn softmax_by(&self, f: SoftmaxFn, axis: usize) -> Result<Tensor> {
+    fn softmax_by(&self, f: SoftmaxFn, axis: impl Position) -> Result<Tensor> {
         let out = Tensor::empty(&self.device, self.dtype, *self.shape())?;
-        out.fill_by(&Softmax::new(f, self.spec(), axis, out.spec())?.into(), &[self])?;
+        out.fill_by(&Softmax::new(f, self.spec(), self.axis(axis)?, out.spec())?.into(), &[self])?;
         Ok(out)
     }
 
@@ -244,7 +258,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Softmax::new`].
-    pub fn softmax(&self, axis: usize) -> Result<Tensor> {
+    pub fn softmax(&self, axis: impl Position) -> Result<Tensor> {
         self.softmax_by(SoftmaxFn::Softmax, axis)
     }
 
@@ -252,7 +266,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Softmax::new`].
-    pub fn log_softmax(&self, axis: usize) -> Result<Tensor> {
+    pub fn log_softmax(&self, axis: impl Position) -> Result<Tensor> {
         self.softmax_by(SoftmaxFn::LogSoftmax, axis)
     }
 
@@ -278,8 +292,8 @@ impl Tensor {
 macro_rules! reductions {
     ($($name:ident => $variant:ident),* $(,)?) => {
         impl Tensor {$(
-            #[doc = concat!("[`ReduceFn::", stringify!($variant), "`] over `axes` (none: all), which disappear.\n\n# Errors\nAs [`Reduce::new`].")]
-            pub fn $name(&self, axes: &[usize]) -> Result<Tensor> {
+            #[doc = concat!("[`ReduceFn::", stringify!($variant), "`] over `axes` (`..`: all), which disappear.\n\n# Errors\nAs [`Reduce::new`].")]
+            pub fn $name(&self, axes: impl Axes) -> Result<Tensor> {
                 self.reduce(ReduceFn::$variant, axes, KeepDims::No)
             }
         )*}
@@ -307,7 +321,7 @@ mod tests {
         let batch = Tensor::cat(&[&a, &a], 0).unwrap().reshape([2, 2, 3]).unwrap();
         let y = batch.matmul(&watched).unwrap();
         assert_eq!(of(&y), (vec![2, 2], vec![4.0, 13.0, 4.0, 13.0]));
-        let gradients = tape.backward(&y.sum(&[]).unwrap()).unwrap();
+        let gradients = tape.backward(&y.sum(..).unwrap()).unwrap();
         assert_eq!(of(gradients.of(&watched).unwrap()), (vec![3], vec![6.0, 10.0, 14.0]));
         assert!(matches!(u.matmul(&w), Err(Error::InnerDimension { .. })));
         assert!(matches!(a.matmul(&w.zeros_like().unwrap().select(0, 0).unwrap()), Err(Error::ShapeMismatch { .. })));

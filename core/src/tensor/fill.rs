@@ -4,7 +4,9 @@
 use crate::expr::number;
 use crate::ops::take::positions;
 use crate::tape;
-use crate::{CompareFn, DType, Device, Error, Expr, IntoShape, Layout, Result, Scalar, Shape, Tensor, TensorSpec};
+use crate::{
+    CompareFn, DType, Device, Error, Expr, IntoShape, Layout, Position, Result, Scalar, Shape, Tensor, TensorSpec,
+};
 
 /// The column and the row of the element's position in matrices of these extents, less one another: above 0 right of the diagonal.
 fn above_diagonal(rows: u64, columns: u64) -> Expr {
@@ -101,8 +103,8 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::AxisOutOfRange`], [`Error::DuplicateAxis`]; [`Error::InvalidArgument`] for a diagonal beside the matrix.
-    pub fn diagonal(&self, k: i64, rows: usize, columns: usize) -> Result<Tensor> {
-        let (rows, columns) = (self.shape().axis(rows)?, self.shape().axis(columns)?);
+    pub fn diagonal(&self, k: i64, rows: impl Position, columns: impl Position) -> Result<Tensor> {
+        let (rows, columns) = (self.axis(rows)?, self.axis(columns)?);
         if rows == columns {
             return Err(Error::DuplicateAxis { axis: rows });
         }

@@ -1,7 +1,8 @@
 //! Joining, repeating, rolling and padding: what makes a tensor of others by moving elements, in one launch each.
 
+use crate::axis;
 use crate::ops::{Cat, Pad, PadMode};
-use crate::{Error, MAX_RANK, Result, Scalar, Tensor};
+use crate::{Axes, Error, MAX_RANK, Position, Result, Scalar, Tensor};
 
 /// How [`Tensor::meshgrid`] orders its axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,8 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Cat::new`]; [`Error::DeviceMismatch`]; memory errors of the device.
-    pub fn cat(tensors: &[&Tensor], axis: usize) -> Result<Tensor> {
+    pub fn cat(tensors: &[&Tensor], axis: impl Position) -> Result<Tensor> {
+        let axis = tensors.first().map_or(Ok(0), |first| first.axis(axis))?;
         let op = Cat::new(tensors.iter().map(|tensor| tensor.spec()).collect(), axis)?;
         // The operation refuses to join none.
         Ok(Tensor::apply(tensors[0].device(), op, tensors)?.swap_remove(0))
@@ -51,7 +53,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::cat`]; [`Error::ShapeMismatch`] for tensors of several shapes; [`Error::RankTooLarge`].
-    pub fn stack(tensors: &[&Tensor], axis: usize) -> Result<Tensor> {
+    pub fn stack(tensors: &[&Tensor], axis: impl Position) -> Result<Tensor> {
         if let Some(other) = tensors.iter().find(|other| other.shape() != tensors[0].shape()) {
             return Err(Error::shape_mismatch("stack", tensors[0].shape(), other.shape(), None));
         }
@@ -128,25 +130,23 @@ impl Tensor {
     ///
     /// let device = Device::cpu();
     /// let x = Tensor::from_slice(&device, &[1i32, 2, 3, 4, 5, 6], [2, 3])?;
-    /// assert_eq!(x.roll(&[1], &[1])?.to_vec::<i32>()?, [3, 1, 2, 6, 4, 5]);
-    /// assert_eq!(x.roll(&[1, -1], &[0, 1])?.to_vec::<i32>()?, [5, 6, 4, 2, 3, 1]);
+    /// assert_eq!(x.roll(&[1], [1])?.to_vec::<i32>()?, [3, 1, 2, 6, 4, 5]);
+    /// assert_eq!(x.roll(&[1, -1], [0, 1])?.to_vec::<i32>()?, [5, 6, 4, 2, 3, 1]);
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::AxisOutOfRange`], [`Error::DuplicateAxis`]; [`Error::InvalidArgument`] for another number of shifts than axes; as
     /// [`Pad::new`].
-    pub fn roll(&self, shifts: &[i64], axes: &[usize]) -> Result<Tensor> {
+    pub fn roll(&self, shifts: &[i64], axes: impl Axes) -> Result<Tensor> {
+        let axes = axis::in_order(axes, self.rank())?;
         if shifts.len() != axes.len() {
             let reason = format!("roll takes a shift for each axis: {} for {}", shifts.len(), axes.len());
             return Err(Error::InvalidArgument { what: "shifts", reason });
         }
         let mut before = vec![0; self.rank()];
-        for (number, (&shift, &axis)) in shifts.iter().zip(axes).enumerate() {
-            let n = self.dims()[self.shape().axis(axis)?];
-            if axes[..number].contains(&axis) {
-                return Err(Error::DuplicateAxis { axis });
-            }
+        for (&shift, axis) in shifts.iter().zip(axes) {
+            let n = self.dims()[axis];
             before[axis] = if n == 0 { 0 } else { shift.rem_euclid(n as i64) };
         }
         self.taken_by(Pad::new(self.spec(), PadMode::Wrap, before, self.dims(), 0)?)
@@ -193,8 +193,8 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::AxisOutOfRange`], [`Error::SizeOverflow`]; memory errors of the device.
-    pub fn repeat(&self, count: u64, axis: usize) -> Result<Tensor> {
-        let axis = self.shape().axis(axis)?;
+    pub fn repeat(&self, count: u64, axis: impl Position) -> Result<Tensor> {
+        let axis = self.axis(axis)?;
         let mut dims = self.dims().to_vec();
         dims[axis] = dims[axis].saturating_mul(count);
         if self.rank() < MAX_RANK {
@@ -222,8 +222,9 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::AxisOutOfRange`]; [`Error::InvalidArgument`] for sizes that do not add up to the extent.
-    pub fn split(&self, sizes: &[u64], axis: usize) -> Result<Vec<Tensor>> {
-        let n = self.dims()[self.shape().axis(axis)?];
+    pub fn split(&self, sizes: &[u64], axis: impl Position) -> Result<Vec<Tensor>> {
+        let axis = self.axis(axis)?;
+        let n = self.dims()[axis];
         let sum = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
         if sum != n {
             let reason = format!("{sizes:?} are {sum} indices, and axis {axis} has {n}");
@@ -252,8 +253,9 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::AxisOutOfRange`]; [`Error::InvalidArgument`] for no parts.
-    pub fn chunk(&self, count: u64, axis: usize) -> Result<Vec<Tensor>> {
-        let n = self.dims()[self.shape().axis(axis)?];
+    pub fn chunk(&self, count: u64, axis: impl Position) -> Result<Vec<Tensor>> {
+        let axis = self.axis(axis)?;
+        let n = self.dims()[axis];
         if count == 0 {
             let reason = format!("axis {axis} of {n} indices in 0 parts");
             return Err(Error::InvalidArgument { what: "count", reason });

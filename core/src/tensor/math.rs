@@ -6,6 +6,33 @@ use crate::expr::number;
 use crate::ops::Map;
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, Program, Result, Scalar, Shape, Tensor, TensorSpec, UnaryFn};
 
+/// What may stand beside a tensor: another one, broadcast, or one number, which means what [`Expr::constant`] says.
+#[derive(Clone, Copy, Debug)]
+pub enum TensorOrNumber<'a> {
+    /// A tensor.
+    Tensor(&'a Tensor),
+    /// A number.
+    Number(Scalar),
+}
+
+impl<'a> From<&'a Tensor> for TensorOrNumber<'a> {
+    fn from(tensor: &'a Tensor) -> TensorOrNumber<'a> {
+        TensorOrNumber::Tensor(tensor)
+    }
+}
+
+impl<'a> From<&'a &Tensor> for TensorOrNumber<'a> {
+    fn from(tensor: &'a &Tensor) -> TensorOrNumber<'a> {
+        TensorOrNumber::Tensor(tensor)
+    }
+}
+
+impl<T: Into<Scalar>> From<T> for TensorOrNumber<'_> {
+    fn from(number: T) -> Self {
+        TensorOrNumber::Number(number.into())
+    }
+}
+
 impl Tensor {
     /// One kernel for a whole expression: `Expr::input(i)` is `inputs[i]`, all broadcast to one shape.
     ///
@@ -76,13 +103,30 @@ impl Tensor {
         Tensor::map_named(f.name(), &Expr::input(0).compare(f, rhs.into()), &[self])
     }
 
-    /// `yes` where this (bool) is true, else `no`, broadcast.
+    /// `yes` where this (bool) is true, else `no`, broadcast: tensors or numbers. A number takes the dtype of the tensor beside it; two numbers give f32,
+    /// or i32 when both are integers.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[-1.0f32, 2.0], [2])?;
+    /// assert_eq!(x.lt(0)?.where_(0.0, &x)?.to_vec::<f32>()?, [0.0, 2.0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::DTypeMismatch`] when this is not bool or the branches differ; as [`Tensor::binary`].
-    pub fn where_(&self, yes: &Tensor, no: &Tensor) -> Result<Tensor> {
-        let choice = Expr::input(0).select(Expr::input(1), Expr::input(2));
-        Tensor::map_named("where", &choice, &[self, yes, no])
+    /// [`Error::DTypeMismatch`] when this is not bool or the branches differ; [`Error::NumberOutOfRange`] for a number that the tensor's dtype cannot
+    /// hold; as [`Tensor::binary`].
+    pub fn where_<'a>(&self, yes: impl Into<TensorOrNumber<'a>>, no: impl Into<TensorOrNumber<'a>>) -> Result<Tensor> {
+        let mut inputs = vec![self];
+        let [yes, no] = [yes.into(), no.into()].map(|branch| match branch {
+            TensorOrNumber::Tensor(tensor) => {
+                inputs.push(tensor);
+                Expr::input(inputs.len() - 1)
+            }
+            TensorOrNumber::Number(number) => Expr::constant(number),
+        });
+        Tensor::map_named("where", &Expr::input(0).where_(yes, no), &inputs)
     }
 
     /// Every element limited to `low..=high`, integers to those of the range; NaN stays NaN. A bound that the dtype does not
@@ -122,30 +166,39 @@ macro_rules! unary_methods {
         )*}
     };
 }
-unary_methods!(abs => Abs, acos => Acos, acosh => Acosh, asin => Asin, asinh => Asinh, atan => Atan, atanh => Atanh,
-    cbrt => Cbrt, ceil => Ceil, cos => Cos, cosh => Cosh, count_ones => CountOnes, erf => Erf, erfc => Erfc, erfinv => Erfinv, exp => Exp, exp2 => Exp2, floor => Floor, gelu => Gelu,
-    leading_zeros => LeadingZeros, lgamma => Lgamma, log => Log, log2 => Log2, neg => Neg, not => Not, reciprocal => Reciprocal, relu => Relu, round => Round,
-    rsqrt => Rsqrt, sigmoid => Sigmoid, sign => Sign, silu => Silu, sin => Sin, sinh => Sinh, sqrt => Sqrt, tan => Tan, tanh => Tanh, trailing_zeros => TrailingZeros);
+crate::expr::unary_functions!(unary_methods);
 
 macro_rules! binary_methods {
-    ($($name:ident => $method:ident $fn:ident $variant:ident),* $(,)?) => {
+    ($($name:ident => $variant:ident),* $(,)?) => {
         impl Tensor {$(
-            #[doc = concat!("[`", stringify!($fn), "::", stringify!($variant), "`] of every pair of elements, broadcast.",
-                "\n\n# Errors\nAs [`Tensor::", stringify!($method), "`].")]
-            pub fn $name(&self, rhs: &Tensor) -> Result<Tensor> {
-                self.$method($fn::$variant, rhs)
+            #[doc = concat!("[`BinaryFn::", stringify!($variant), "`] of every pair of elements, broadcast, or of every element and one number.",
+                "\n\n# Errors\nAs [`Tensor::binary`] and [`Tensor::binary_scalar`].")]
+            pub fn $name<'a>(&self, rhs: impl Into<TensorOrNumber<'a>>) -> Result<Tensor> {
+                match rhs.into() {
+                    TensorOrNumber::Tensor(rhs) => self.binary(BinaryFn::$variant, rhs),
+                    TensorOrNumber::Number(rhs) => self.binary_scalar(BinaryFn::$variant, rhs),
+                }
             }
         )*}
     };
 }
-binary_methods!(add => binary BinaryFn Add, and => binary BinaryFn And, atan2 => binary BinaryFn Atan2,
-    copysign => binary BinaryFn Copysign, div => binary BinaryFn Div, floor_divide => binary BinaryFn FloorDivide, fmod => binary BinaryFn Rem,
-    hypot => binary BinaryFn Hypot,
-    maximum => binary BinaryFn Max, minimum => binary BinaryFn Min, mul => binary BinaryFn Mul, nextafter => binary BinaryFn Nextafter, or => binary BinaryFn Or,
-    pow => binary BinaryFn Pow, rem => binary BinaryFn Rem, remainder => binary BinaryFn Remainder, shl => binary BinaryFn Shl,
-    shr => binary BinaryFn Shr, sub => binary BinaryFn Sub, xor => binary BinaryFn Xor,
-    eq => compare CompareFn Eq, ge => compare CompareFn Ge, gt => compare CompareFn Gt, le => compare CompareFn Le,
-    lt => compare CompareFn Lt, ne => compare CompareFn Ne);
+crate::expr::binary_functions!(binary_methods);
+
+macro_rules! comparison_methods {
+    ($($name:ident => $variant:ident),* $(,)?) => {
+        impl Tensor {$(
+            #[doc = concat!("[`CompareFn::", stringify!($variant), "`] of every pair of elements, broadcast, or of every element and one number.",
+                "\n\n# Errors\nAs [`Tensor::compare`] and [`Tensor::compare_scalar`].")]
+            pub fn $name<'a>(&self, rhs: impl Into<TensorOrNumber<'a>>) -> Result<Tensor> {
+                match rhs.into() {
+                    TensorOrNumber::Tensor(rhs) => self.compare(CompareFn::$variant, rhs),
+                    TensorOrNumber::Number(rhs) => self.compare_scalar(CompareFn::$variant, rhs),
+                }
+            }
+        )*}
+    };
+}
+crate::expr::comparisons!(comparison_methods);
 
 macro_rules! scalar_methods {
     ($($name:ident => $variant:ident),* $(,)?) => {
@@ -159,3 +212,67 @@ macro_rules! scalar_methods {
 }
 scalar_methods!(add_scalar => Add, div_scalar => Div, floor_divide_scalar => FloorDivide, fmod_scalar => Rem, mul_scalar => Mul, pow_scalar => Pow,
     remainder_scalar => Remainder, shl_scalar => Shl, shr_scalar => Shr, sub_scalar => Sub);
+
+#[cfg(test)]
+mod tests {
+    use crate::{DType, Device, Error, Expr, Tensor};
+
+    /// The names of public methods in `source`, without macros' own.
+    fn methods(source: &str) -> Vec<&str> {
+        let signatures = source.split("    pub fn ").skip(1);
+        let names = signatures.filter_map(|text| text.split(['(', '<']).next());
+        names.filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')).collect()
+    }
+
+    /// The functions of elements have one name, whether a tensor or an expression is asked. Lists that both share need no comparison.
+    #[test]
+    fn expressions_have_the_names_of_tensors() {
+        let of_tensors = [methods(include_str!("math.rs")), methods(include_str!("functions.rs"))].concat();
+        let of_expr = [methods(include_str!("../expr.rs")), methods(include_str!("../expr/functions.rs"))].concat();
+        // Expressions take numbers everywhere, and need no second name for that.
+        for name in of_tensors.iter().filter(|name| **name != "map" && !name.ends_with("_scalar")) {
+            assert!(of_expr.contains(name), "Expr::{name}");
+        }
+        let leaves = ["input", "constant", "index", "random", "uniform", "select"];
+        let shared = include_str!("functions.rs");
+        for name in of_expr.iter().filter(|name| !leaves.contains(name)) {
+            let is_listed = shared.split(['(', ',', ')']).any(|word| word.trim() == *name);
+            assert!(of_tensors.contains(name) || is_listed, "Tensor::{name}");
+        }
+        assert!(of_tensors.len() > 10 && of_expr.len() > 25, "{of_tensors:?} {of_expr:?}");
+    }
+
+    #[test]
+    fn operators_of_expressions_are_those_of_tensors() {
+        let device = Device::cpu();
+        let x = Tensor::from_slice(&device, &[1.5f32, -2.0], [2]).unwrap();
+        let e = Expr::input(0);
+        let same = |expr: Expr, tensor: crate::Result<Tensor>| {
+            let found = Tensor::map(&expr, &[&x]).unwrap();
+            assert_eq!(found.to_bytes().unwrap(), tensor.unwrap().to_bytes().unwrap());
+        };
+        same(&e + &e, &x + &x);
+        same(&e * 2.0, &x * 2.0);
+        same(1.0 - &e, 1.0 - &x);
+        same(3 / e.clone(), 3 / &x);
+        same(-&e, -&x);
+        same(e.pow(2.0), x.pow(2.0));
+        same(e.maximum(0), x.maximum(0));
+        same(!&e.lt(0.5), x.lt(0.5).unwrap().not());
+        same(e.lt(0).where_(0.0, &e), x.lt(0).unwrap().where_(0.0, &x));
+    }
+
+    #[test]
+    fn numbers_stand_beside_tensors_in_comparisons_and_choices() {
+        let device = Device::cpu();
+        let x = Tensor::from_slice(&device, &[1u8, 200], [2]).unwrap();
+        assert_eq!(x.lt(256).unwrap().to_vec::<bool>().unwrap(), [true, true]);
+        let small = x.le(&Tensor::full(&device, DType::U8, [], 7).unwrap()).unwrap();
+        assert_eq!(small.where_(&x, 9).unwrap().to_vec::<u8>().unwrap(), [1, 9]);
+        assert_eq!(small.where_(9, &x).unwrap().to_vec::<u8>().unwrap(), [9, 200]);
+        assert_eq!(small.where_(1, 0).unwrap().to_vec::<i32>().unwrap(), [1, 0]);
+        assert_eq!(small.where_(1.0, 0.0).unwrap().to_vec::<f32>().unwrap(), [1.0, 0.0]);
+        assert!(matches!(small.where_(&x, 300), Err(Error::NumberOutOfRange { .. })));
+        assert!(matches!(x.where_(1, 0), Err(Error::DTypeMismatch { op: "where", .. })));
+    }
+}

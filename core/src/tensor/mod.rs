@@ -34,6 +34,7 @@ mod view;
 pub use compute::MatmulOptions;
 pub use grouped::GroupedMatmulOptions;
 pub use join::MeshOrder;
+pub use math::TensorOrNumber;
 pub use order::Unique;
 pub use quantize::{Granularity, Quantized};
 pub use sparse24::Sparse24;
@@ -165,7 +166,9 @@ impl Tensor {
     /// Dense, with undefined content: every caller overwrites it entirely.
     pub(crate) fn empty(device: &Device, dtype: DType, shape: impl IntoShape) -> Result<Tensor> {
         let shape = shape.into_shape()?;
-        let buffer = device.backend().alloc(shape.bytes(dtype)?)?;
+        let ledger = device.ledger();
+        let buffer = device.backend().alloc(shape.bytes(dtype)?).map_err(|error| ledger.explained(error))?;
+        let buffer = ledger.listed(buffer, shape, dtype);
         let track = OnceLock::new();
         Ok(Tensor { device: device.clone(), buffer, dtype, layout: Layout::contiguous(shape), track })
     }

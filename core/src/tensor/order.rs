@@ -2,7 +2,7 @@
 //! that gradients come with them; nothing here has a kernel of its own.
 
 use crate::ops::{SortOrder, Sorted};
-use crate::{CompareFn, DType, Error, Expr, Result, Tensor};
+use crate::{CompareFn, DType, Error, Expr, Position, Result, Tensor};
 
 /// The distinct values of a tensor: what [`Tensor::unique`] gives.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Unique {
 impl Tensor {
     /// The extent of `axis`; refuses a `k` that is no element of it, in the name of `op`.
     fn extent_beyond(&self, op: &'static str, axis: usize, k: u64) -> Result<u64> {
-        let extent = self.dims()[self.shape().axis(axis)?];
+        let extent = self.dims()[axis];
         if k >= extent {
             let reason = format!("{op} of element {k} along axis {axis} of {extent}; count from 0");
             return Err(Error::InvalidArgument { what: "k", reason });
@@ -42,8 +42,9 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `k` beyond the extent.
-    pub fn topk(&self, k: u64, axis: usize, order: SortOrder) -> Result<Sorted> {
-        let extent = self.dims()[self.shape().axis(axis)?];
+    pub fn topk(&self, k: u64, axis: impl Position, order: SortOrder) -> Result<Sorted> {
+        let axis = self.axis(axis)?;
+        let extent = self.dims()[axis];
         if k > extent {
             let reason = format!("topk of {k} elements along axis {axis} of {extent}; ask for no more");
             return Err(Error::InvalidArgument { what: "k", reason });
@@ -65,7 +66,8 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `k` that the axis has not.
-    pub fn kth_value(&self, k: u64, axis: usize) -> Result<Sorted> {
+    pub fn kth_value(&self, k: u64, axis: impl Position) -> Result<Sorted> {
+        let axis = self.axis(axis)?;
         self.extent_beyond("kth_value", axis, k)?;
         let sorted = self.sort_first(axis, SortOrder::Ascending, k + 1)?;
         let one = |x: &Tensor| x.select(axis, k)?.contiguous();
@@ -86,9 +88,10 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `q` outside of 0 to 1; [`Error::EmptyReduction`] along no elements;
     /// [`Error::UndefinedForDType`] for bool.
-    pub fn quantile(&self, q: f64, axis: usize) -> Result<Tensor> {
+    pub fn quantile(&self, q: f64, axis: impl Position) -> Result<Tensor> {
         const OP: &str = "quantile";
-        let extent = self.dims()[self.shape().axis(axis)?];
+        let axis = self.axis(axis)?;
+        let extent = self.dims()[axis];
         if !(0.0..=1.0).contains(&q) {
             return Err(Error::InvalidArgument { what: "q", reason: format!("{OP} of {q}; give a share from 0 to 1") });
         }
@@ -123,7 +126,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::quantile`].
-    pub fn median(&self, axis: usize) -> Result<Tensor> {
+    pub fn median(&self, axis: impl Position) -> Result<Tensor> {
         self.quantile(0.5, axis)
     }
 
@@ -211,7 +214,7 @@ mod tests {
         let (tape, x) = (Tape::new(), of(&[3.0, 1.0, 4.0, 1.5]));
         let watched = tape.watch(&x).unwrap();
         let best = watched.topk(2, 0, SortOrder::Descending).unwrap().values;
-        let total = best.sum(&[]).unwrap().add(&watched.median(0).unwrap()).unwrap();
+        let total = best.sum(..).unwrap().add(&watched.median(0).unwrap()).unwrap();
         let gradients = tape.backward(&total).unwrap();
         assert_eq!(gradients.of(&watched).unwrap().to_vec::<f32>().unwrap(), [1.5, 0.0, 1.0, 0.5]);
     }

@@ -3,9 +3,10 @@
 //!
 //! Floats of 8 and 16 bits are computed in f32 and rounded once, at the end.
 
+use crate::axis;
 use crate::graph::{Builder, GraphOp, Value};
 use crate::ops::ReduceFn;
-use crate::{BinaryFn, CompareFn, DType, Error, Expr, KeepDims, Layout, Result, Tensor, TensorSpec};
+use crate::{Axes, BinaryFn, CompareFn, DType, Error, Expr, KeepDims, Layout, Result, Tensor, TensorSpec};
 
 /// Which length a vector has.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,8 +50,9 @@ impl Tensor {
         }
     }
 
-    fn spread(&self, op: &'static str, axes: &[usize], correction: f64, finish: fn(Expr) -> Expr) -> Result<Tensor> {
-        let (dtype, axes) = (self.expect_float(op)?, self.shape().reduction_axes(axes)?);
+    fn spread(&self, op: &'static str, axes: impl Axes, correction: f64, finish: fn(Expr) -> Expr) -> Result<Tensor> {
+        let dtype = self.expect_float(op)?;
+        let (axes, keep) = axis::reduced(op, axes, self.rank())?;
         let compute = dtype.compute();
         let count: u64 = axes.iter().map(|&axis| self.dims()[axis]).product();
         if !correction.is_finite() {
@@ -64,27 +66,27 @@ impl Tensor {
             let mean = graph.reduce(ReduceFn::Mean, x, &axes, KeepDims::Yes)?;
             let difference = Expr::input(0) - Expr::input(1);
             let squares = graph.map(&(difference.clone() * difference), &[x, mean])?;
-            let sum = graph.reduce(ReduceFn::Sum, squares, &axes, KeepDims::No)?;
+            let sum = graph.reduce(ReduceFn::Sum, squares, &axes, keep)?;
             graph.map(&finish(Expr::input(0) / divisor).cast(dtype), &[sum])
         })
     }
 
-    /// The variance over `axes` (none: all), which disappear: the sum of squared differences from the mean over the number of elements less
+    /// The variance over `axes` (`..`: all), which disappear: the sum of squared differences from the mean over the number of elements less
     /// `correction`. 1 makes it unbiased, 0 gives the mean of squares.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
     ///
     /// let x = Tensor::from_slice(&Device::cpu(), &[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
-    /// assert_eq!(x.var(&[1], 1.0)?.to_vec::<f32>()?, [0.5, 0.5]);
-    /// assert_eq!(x.var(&[], 0.0)?.item::<f32>()?, 1.25);
+    /// assert_eq!(x.var(1, 1.0)?.to_vec::<f32>()?, [0.5, 0.5]);
+    /// assert_eq!(x.var(.., 0.0)?.item::<f32>()?, 1.25);
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`] for integers and bool; [`Error::InvalidArgument`] for a correction that is not finite; axes as in
     /// [`Tensor::reduce`]; memory errors of the device.
-    pub fn var(&self, axes: &[usize], correction: f64) -> Result<Tensor> {
+    pub fn var(&self, axes: impl Axes, correction: f64) -> Result<Tensor> {
         self.spread("var", axes, correction, |variance| variance)
     }
 
@@ -94,24 +96,24 @@ impl Tensor {
     /// use polywarp_core::{Device, Tensor};
     ///
     /// let x = Tensor::from_slice(&Device::cpu(), &[1.0f32, 3.0, 5.0], [3])?;
-    /// assert_eq!(x.std(&[], 1.0)?.item::<f32>()?, 2.0);
+    /// assert_eq!(x.std(.., 1.0)?.item::<f32>()?, 2.0);
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`Tensor::var`].
-    pub fn std(&self, axes: &[usize], correction: f64) -> Result<Tensor> {
+    pub fn std(&self, axes: impl Axes, correction: f64) -> Result<Tensor> {
         self.spread("std", axes, correction, |variance| variance.sqrt())
     }
 
-    /// The length over `axes` (none: all), which disappear. Sums of powers may overflow where the length itself would not. At a length of
+    /// The length over `axes` (`..`: all), which disappear. Sums of powers may overflow where the length itself would not. At a length of
     /// zero the gradient is zero.
     ///
     /// ```
     /// use polywarp_core::{Device, Norm, Tensor};
     ///
     /// let x = Tensor::from_slice(&Device::cpu(), &[3.0f32, -4.0], [2])?;
-    /// let length = |kind| x.norm(kind, &[])?.item::<f32>();
+    /// let length = |kind| x.norm(kind, ..)?.item::<f32>();
     /// assert_eq!([length(Norm::L1)?, length(Norm::L2)?, length(Norm::Infinity)?], [7.0, 5.0, 4.0]);
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
@@ -119,9 +121,10 @@ impl Tensor {
     /// # Errors
     /// [`Error::UndefinedForDType`] for integers and bool; [`Error::InvalidArgument`] for a p that is not finite or not above 0; axes as in
     /// [`Tensor::reduce`]; memory errors of the device.
-    pub fn norm(&self, kind: Norm, axes: &[usize]) -> Result<Tensor> {
+    pub fn norm(&self, kind: Norm, axes: impl Axes) -> Result<Tensor> {
         const OP: &str = "norm";
-        let (dtype, axes) = (self.expect_float(OP)?, self.shape().reduction_axes(axes)?);
+        let dtype = self.expect_float(OP)?;
+        let (axes, keep) = axis::reduced(OP, axes, self.rank())?;
         let compute = dtype.compute();
         let x = Expr::input(0).cast(compute);
         // A root has no slope at zero: there it is that of 1, which is not chosen.
@@ -129,7 +132,7 @@ impl Tensor {
         let sum = is_zero.select(1.0, Expr::input(0));
         let at_zero = |root: Expr| is_zero.select(0.0, root);
         let (power, root) = match kind {
-            Norm::Infinity => return self.reduce(ReduceFn::AbsMax, &axes, KeepDims::No),
+            Norm::Infinity => return self.reduce_sorted(ReduceFn::AbsMax, &axes, keep),
             Norm::P(p) if !(p.is_finite() && p > 0.0) => {
                 let reason = format!("{OP} of order {p}; give a finite number above 0, or Norm::Infinity");
                 return Err(Error::InvalidArgument { what: "p", reason });
@@ -140,26 +143,26 @@ impl Tensor {
         };
         Tensor::by_graph(OP, &[self], |graph, inputs| {
             let powers = graph.map(&power, inputs)?;
-            let sum = graph.reduce(ReduceFn::Sum, powers, &axes, KeepDims::No)?;
+            let sum = graph.reduce(ReduceFn::Sum, powers, &axes, keep)?;
             graph.map(&root.cast(dtype), &[sum])
         })
     }
 
-    /// How many elements over `axes` (none: all) are not zero, as u32; the axes disappear. NaN is not zero.
+    /// How many elements over `axes` (`..`: all) are not zero, as u32; the axes disappear. NaN is not zero.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
     ///
     /// let x = Tensor::from_slice(&Device::cpu(), &[0.0f32, 2.0, -0.0, f32::NAN], [4])?;
-    /// assert_eq!(x.count_nonzero(&[])?.item::<u32>()?, 2);
+    /// assert_eq!(x.count_nonzero(..)?.item::<u32>()?, 2);
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::IndexWidth`] where counts do not fit u32; axes as in [`Tensor::reduce`]; memory errors of the device.
-    pub fn count_nonzero(&self, axes: &[usize]) -> Result<Tensor> {
+    pub fn count_nonzero(&self, axes: impl Axes) -> Result<Tensor> {
         const OP: &str = "count_nonzero";
-        let axes = self.shape().reduction_axes(axes)?;
+        let (axes, keep) = axis::reduced(OP, axes, self.rank())?;
         let count = axes.iter().map(|&axis| self.dims()[axis]).fold(1, u64::saturating_mul);
         if count > u64::from(u32::MAX) {
             return Err(Error::IndexWidth { op: OP, elements: count, max: u32::MAX.into() });
@@ -167,7 +170,7 @@ impl Tensor {
         let x = self.detach();
         Tensor::by_graph(OP, &[&x], |graph, inputs| {
             let marks = graph.map(&Expr::input(0).cast(DType::Bool).cast(DType::U32), inputs)?;
-            graph.reduce(ReduceFn::Sum, marks, &axes, KeepDims::No)
+            graph.reduce(ReduceFn::Sum, marks, &axes, keep)
         })
     }
 }
@@ -201,10 +204,10 @@ mod tests {
     #[test]
     fn gradients_are_central_differences() {
         let values = [0.5, -1.25, 3.0, 2.0, -0.75];
-        prove(|x| x.var(&[], 1.0), &values);
-        prove(|x| x.std(&[0], 0.0), &values);
+        prove(|x| x.var(.., 1.0), &values);
+        prove(|x| x.std(0, 0.0), &values);
         for kind in [Norm::L1, Norm::L2, Norm::Infinity, Norm::P(3.0), Norm::P(0.5)] {
-            prove(|x| x.norm(kind, &[]), &values);
+            prove(|x| x.norm(kind, ..), &values);
         }
     }
 
@@ -212,7 +215,7 @@ mod tests {
     fn length_zero_has_gradient_zero() {
         let (tape, x) = (Tape::new(), of(&[0.0, 0.0]));
         let watched = tape.watch(&x).unwrap();
-        let gradients = tape.backward(&watched.norm(Norm::L2, &[]).unwrap()).unwrap();
+        let gradients = tape.backward(&watched.norm(Norm::L2, ..).unwrap()).unwrap();
         assert_eq!(gradients.of(&watched).unwrap().to_vec::<f64>().unwrap(), [0.0, 0.0]);
     }
 
@@ -223,19 +226,19 @@ mod tests {
         let exact: Vec<f64> = values.iter().map(|x| x.to_f64()).collect();
         let mean = exact.iter().sum::<f64>() / 1000.0;
         let want = exact.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 999.0;
-        let got = x.var(&[], 1.0).unwrap().item::<bf16>().unwrap().to_f64();
+        let got = x.var(.., 1.0).unwrap().item::<bf16>().unwrap().to_f64();
         assert!((got - want).abs() <= want / 256.0, "{got}, not {want}");
     }
 
     #[test]
     fn too_few_elements_and_wrong_parameters() {
-        assert!(of(&[1.0]).var(&[], 1.0).unwrap().item::<f64>().unwrap().is_nan());
+        assert!(of(&[1.0]).var(.., 1.0).unwrap().item::<f64>().unwrap().is_nan());
         let x = of(&[1.0, 2.0]);
-        assert!(matches!(x.norm(Norm::P(0.0), &[]), Err(Error::InvalidArgument { what: "p", .. })));
-        assert!(matches!(x.var(&[], f64::NAN), Err(Error::InvalidArgument { what: "correction", .. })));
+        assert!(matches!(x.norm(Norm::P(0.0), ..), Err(Error::InvalidArgument { what: "p", .. })));
+        assert!(matches!(x.var(.., f64::NAN), Err(Error::InvalidArgument { what: "correction", .. })));
         let whole = x.cast(DType::I32).unwrap();
-        assert!(matches!(whole.std(&[], 1.0), Err(Error::UndefinedForDType { op: "std", dtype: DType::I32 })));
-        assert_eq!(whole.count_nonzero(&[]).unwrap().item::<u32>().unwrap(), 2);
-        assert!(matches!(x.norm(Norm::L2, &[1]), Err(Error::AxisOutOfRange { axis: 1, rank: 1 })));
+        assert!(matches!(whole.std(.., 1.0), Err(Error::UndefinedForDType { op: "std", dtype: DType::I32 })));
+        assert_eq!(whole.count_nonzero(..).unwrap().item::<u32>().unwrap(), 2);
+        assert!(matches!(x.norm(Norm::L2, 1), Err(Error::AxisOutOfRange { axis: 1, rank: 1 })));
     }
 }

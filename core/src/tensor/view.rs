@@ -1,28 +1,35 @@
 //! Views: other shapes and orders of the same elements, without a copy where strides can say it.
 
-use std::ops::Range;
-
-use crate::{Error, IntoShape, Layout, Result, Shape, Tensor};
+use crate::axis;
+use crate::{Axes, Error, IntoShape, Layout, Position, Result, Shape, Stretch, Tensor};
 
 impl Tensor {
     pub(super) fn with_layout(&self, layout: Layout) -> Tensor {
         Tensor { layout, ..self.clone() }
     }
 
-    /// Dimensions in a new order: dimension `i` of the result is dimension `order[i]` of this.
+    /// The place of `axis`, counted from either end.
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`].
+    pub(crate) fn axis(&self, axis: impl Position) -> Result<usize> {
+        axis::axis(axis, self.rank())
+    }
+
+    /// Dimensions in a new order: dimension `i` of the result is dimension `order[i]` of this. With `..` they stay as they are.
     ///
     /// # Errors
     /// As [`Layout::permute`].
-    pub fn permute(&self, order: &[usize]) -> Result<Tensor> {
-        Ok(self.with_layout(self.layout.permute(order)?))
+    pub fn permute(&self, order: impl Axes) -> Result<Tensor> {
+        Ok(self.with_layout(self.layout.permute(&axis::in_order(order, self.rank())?)?))
     }
 
     /// Dimensions `a` and `b` exchanged.
     ///
     /// # Errors
     /// [`Error::AxisOutOfRange`].
-    pub fn transpose(&self, a: usize, b: usize) -> Result<Tensor> {
-        Ok(self.with_layout(self.layout.transpose(a, b)?))
+    pub fn transpose(&self, a: impl Position, b: impl Position) -> Result<Tensor> {
+        Ok(self.with_layout(self.layout.transpose(self.axis(a)?, self.axis(b)?)?))
     }
 
     /// The last two dimensions exchanged: the transpose of a matrix or of each matrix of a batch.
@@ -37,28 +44,52 @@ impl Tensor {
         self.transpose(rank - 2, rank - 1)
     }
 
-    /// The indices `range` along `axis`.
+    /// The indices `range` along `axis`: `1..3`, `-2..`, `..-1`, with NumPy's ends ([`Stretch`]). The axis stays, with extent 0 where the range holds
+    /// none of its indices; one index alone, which must exist, is [`Tensor::select`].
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[1i32, 2, 3, 4, 5], [5])?;
+    /// assert_eq!(x.slice(0, -2..)?.to_vec::<i32>()?, [4, 5]);
+    /// assert_eq!(x.slice(0, 3..100)?.to_vec::<i32>()?, [4, 5]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::AxisOutOfRange`], [`Error::InvalidSlice`].
-    pub fn slice(&self, axis: usize, range: Range<u64>) -> Result<Tensor> {
+    /// [`Error::AxisOutOfRange`].
+    pub fn slice(&self, axis: impl Position, range: impl Stretch) -> Result<Tensor> {
         self.slice_step(axis, range, 1)
     }
 
-    /// Every `step`-th index of `range` along `axis`; a negative step walks from the last index down.
+    /// Every `step`-th index of `range` along `axis`; a negative step walks from the range's last index down. So `x[::-2]` of NumPy is a range of
+    /// `..` with step -2, and its `x[5:2:-1]` is `3..6` with step -1: a range is the same indices whichever way they are walked.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[1i32, 2, 3, 4, 5], [5])?;
+    /// assert_eq!(x.slice_step(0, .., -2)?.to_vec::<i32>()?, [5, 3, 1]);
+    /// assert_eq!(x.slice_step(-1, 1..-1, 2)?.to_vec::<i32>()?, [2, 4]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::AxisOutOfRange`], [`Error::InvalidSlice`].
-    pub fn slice_step(&self, axis: usize, range: Range<u64>, step: i64) -> Result<Tensor> {
+    /// [`Error::AxisOutOfRange`]; [`Error::InvalidSlice`] for step 0.
+    pub fn slice_step(&self, axis: impl Position, range: impl Stretch, step: i64) -> Result<Tensor> {
+        let axis = self.axis(axis)?;
+        let range = axis::indices(range, self.dims()[axis]);
         Ok(self.with_layout(self.layout.slice(axis, range.start, range.end, step)?))
     }
 
-    /// Index `index` along `axis`, which disappears.
+    /// Index `index` along `axis`, which disappears; -1 is its last.
     ///
     /// # Errors
-    /// [`Error::AxisOutOfRange`], [`Error::InvalidSlice`].
-    pub fn select(&self, axis: usize, index: u64) -> Result<Tensor> {
-        self.slice(axis, index..index.saturating_add(1))?.squeeze(axis)
+    /// [`Error::AxisOutOfRange`], [`Error::IndexOutOfRange`].
+    pub fn select(&self, axis: impl Position, index: impl Position) -> Result<Tensor> {
+        let axis = self.axis(axis)?;
+        let index = axis::index(index, axis, self.dims()[axis])?;
+        self.slice(axis, index..index + 1)?.squeeze(axis)
     }
 
     /// Stretched to `shape`: new outer dimensions and extents of 1 repeat.
@@ -105,22 +136,19 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::AxisOutOfRange`], [`Error::ReshapeSize`] when the extent is not 1.
-    pub fn squeeze(&self, axis: usize) -> Result<Tensor> {
+    pub fn squeeze(&self, axis: impl Position) -> Result<Tensor> {
         let mut dims = self.dims().to_vec();
-        dims.remove(self.shape().axis(axis)?);
+        dims.remove(self.axis(axis)?);
         self.reshape(dims)
     }
 
-    /// With a new dimension of extent 1 before dimension `axis`.
+    /// With a new dimension of extent 1, which is dimension `axis` of the result; -1 is the last.
     ///
     /// # Errors
-    /// [`Error::AxisOutOfRange`] when `axis` exceeds the rank, [`Error::RankTooLarge`].
-    pub fn unsqueeze(&self, axis: usize) -> Result<Tensor> {
+    /// [`Error::AxisOutOfRange`] for an axis that the result does not have, [`Error::RankTooLarge`].
+    pub fn unsqueeze(&self, axis: impl Position) -> Result<Tensor> {
         let mut dims = self.dims().to_vec();
-        if axis > dims.len() {
-            return Err(Error::AxisOutOfRange { axis, rank: dims.len() });
-        }
-        dims.insert(axis, 1);
+        dims.insert(axis::axis(axis, dims.len() + 1)?, 1);
         self.reshape(dims)
     }
 
@@ -128,8 +156,106 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::AxisOutOfRange`].
-    pub fn flip(&self, axis: usize) -> Result<Tensor> {
-        let len = self.dims()[self.shape().axis(axis)?];
-        self.slice_step(axis, 0..len, -1)
+    pub fn flip(&self, axis: impl Position) -> Result<Tensor> {
+        self.slice_step(axis, .., -1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::{ReduceFn, ScatterFn, SortOrder};
+    use crate::{DType, Device, KeepDims, MatmulOptions, Norm, Tensor, keep};
+
+    type Method = fn(&Tensor, i64) -> crate::Result<Tensor>;
+
+    /// Every method that takes an axis, of a tensor of shape [2, 3].
+    const METHODS: [(&str, Method); 31] = [
+        ("abs_max", |x, axis| x.abs_max(axis)),
+        ("argmax", |x, axis| x.argmax(axis)),
+        ("argmin", |x, axis| x.argmin([axis])),
+        ("argsort", |x, axis| x.argsort(axis, SortOrder::Descending)),
+        ("cat", |x, axis| Tensor::cat(&[x, x], axis)),
+        ("chunk", |x, axis| Ok(x.chunk(2, axis)?.swap_remove(0))),
+        ("count_nonzero", |x, axis| x.count_nonzero(axis)),
+        ("cummax", |x, axis| Ok(x.cummax(axis)?.values)),
+        ("cumsum", |x, axis| x.cumsum(axis)),
+        ("diagonal", |x, axis| x.diagonal(0, axis, if axis.rem_euclid(2) == 0 { 1 } else { 0 })),
+        ("flip", |x, axis| x.flip(axis)),
+        ("gather", |x, axis| x.gather(&Tensor::zeros(x.device(), DType::U32, [2, 3])?, axis)),
+        ("index_select", |x, axis| x.index_select(&Tensor::zeros(x.device(), DType::U32, [2])?, axis)),
+        ("kth_value", |x, axis| Ok(x.kth_value(1, axis)?.values)),
+        ("log_softmax", |x, axis| x.log_softmax(axis)),
+        ("logsumexp", |x, axis| x.logsumexp(axis)),
+        ("matmul_reduce", |x, axis| x.matmul_reduce(&x.t()?, &MatmulOptions::default(), ReduceFn::Max, axis)),
+        ("median", |x, axis| x.median(axis)),
+        ("norm", |x, axis| x.norm(Norm::L2, axis)),
+        ("permute", |x, axis| x.permute([axis, if axis.rem_euclid(2) == 0 { 1 } else { 0 }])),
+        ("reduce", |x, axis| x.reduce(ReduceFn::Sum, axis, KeepDims::Yes)),
+        ("repeat", |x, axis| x.repeat(2, axis)),
+        ("roll", |x, axis| x.roll(&[1], axis)),
+        ("scatter", |x, axis| x.scatter(&Tensor::zeros(x.device(), DType::U32, [2, 3])?, x, axis, ScatterFn::Sum)),
+        ("select", |x, axis| x.select(axis, 1)),
+        ("sliding_windows", |x, axis| x.sliding_windows(2, 1, axis)),
+        ("slice", |x, axis| x.slice(axis, 1..)),
+        ("softmax", |x, axis| x.softmax(axis)),
+        ("sort", |x, axis| Ok(x.sort(axis, SortOrder::Ascending)?.values)),
+        ("split", |x, axis| Ok(x.split(if axis.rem_euclid(2) == 0 { &[1, 1] } else { &[1, 2] }, axis)?.swap_remove(1))),
+        ("var", |x, axis| x.var(axis, 0.0)),
+    ];
+
+    #[test]
+    fn axes_below_zero_are_counted_from_the_end_by_every_method() {
+        let x = Tensor::from_slice(&Device::cpu(), &[3.0f32, -1.0, 2.0, 0.5, 4.0, -2.0], [2, 3]).unwrap();
+        for (name, method) in METHODS {
+            for axis in [0, 1] {
+                let [from_start, from_end] = [axis, axis - 2].map(|axis| method(&x, axis).unwrap());
+                assert_eq!(from_start.dims(), from_end.dims(), "{name}");
+                assert_eq!(from_start.to_bytes().unwrap(), from_end.to_bytes().unwrap(), "{name} of axis {axis}");
+            }
+            for axis in [2, -3] {
+                let error = method(&x, axis).unwrap_err().to_string();
+                assert!(error.contains(&format!("axis {axis} is out of range")), "{name}: {error}");
+            }
+        }
+        assert_eq!(x.unsqueeze(-1).unwrap().dims(), [2, 3, 1]);
+        assert_eq!(x.unsqueeze(-1).unwrap().squeeze(-1).unwrap().dims(), [2, 3]);
+        assert_eq!(Tensor::stack(&[&x, &x], -1).unwrap().dims(), [2, 3, 2]);
+        assert_eq!(x.transpose(-1, -2).unwrap().dims(), [3, 2]);
+    }
+
+    #[test]
+    fn kept_axes_have_extent_one() {
+        let x = Tensor::full(&Device::cpu(), DType::F32, [2, 3, 4], 2).unwrap();
+        let reduced = [
+            x.sum(keep([0, -1])),
+            x.argmax(keep([0, -1])),
+            x.var(keep([0, -1]), 0.0),
+            x.norm(Norm::Infinity, keep([0, -1])),
+            x.norm(Norm::L1, keep([0, -1])),
+            x.count_nonzero(keep([0, -1])),
+            x.reduce(ReduceFn::Max, [0, -1], KeepDims::Yes),
+        ];
+        for result in reduced {
+            assert_eq!(result.unwrap().dims(), [1, 3, 1]);
+        }
+        assert_eq!(x.mean(keep(..)).unwrap().dims(), [1, 1, 1]);
+        let one = x.select(0, -1).unwrap().select(0, 0).unwrap().select(0, 3).unwrap();
+        assert_eq!((one.sum(..).unwrap().item::<f32>().unwrap(), one.rank()), (2.0, 0));
+        assert_eq!(Tensor::zeros(&Device::cpu(), DType::F32, []).unwrap().rank(), 0);
+    }
+
+    #[test]
+    #[allow(clippy::reversed_empty_ranges)] // which they are not
+    fn slices_have_the_ends_of_numpy() {
+        let x = Tensor::arange(&Device::cpu(), DType::I32, 0, 1, 10).unwrap();
+        let of = |x: crate::Result<Tensor>| x.unwrap().to_vec::<i32>().unwrap();
+        assert_eq!(of(x.slice(0, -3..)), [7, 8, 9]);
+        assert_eq!(of(x.slice(0, 7..100)), [7, 8, 9]);
+        assert_eq!(of(x.slice(-1, -100..-8)), [0, 1]);
+        assert_eq!(x.slice(0, 5..2).unwrap().dims(), [0]);
+        assert_eq!(of(x.slice_step(0, 3..6, -1)), [5, 4, 3]); // x[5:2:-1]
+        assert_eq!(of(x.slice_step(0, .., -4)), [9, 5, 1]); // x[::-4]
+        assert_eq!(of(x.slice_step(0, 1..-1, 3)), [1, 4, 7]); // x[1:-1:3]
+        assert_eq!(of(x.select(0, -1)), [9]);
     }
 }

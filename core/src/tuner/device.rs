@@ -13,7 +13,7 @@ use super::choose::{Candidate, Planned};
 use super::copies::Copies;
 use super::search::{Check, Runner, Situation, blames_candidate};
 use super::{Effort, is_gone};
-use crate::{Buffer, Error, Op, Recorded, Result};
+use crate::{Buffer, Error, Largest, Op, Recorded, Result};
 
 /// Runs candidates on a device.
 pub(super) struct DeviceRunner<'a, B: Planned> {
@@ -172,6 +172,7 @@ impl<B: Planned> DeviceRunner<'_, B> {
             in_use: memory.in_use_bytes,
             cached: memory.cached_bytes,
             limit: memory.limit_bytes,
+            largest: Largest::default(),
         }
     }
 

@@ -15,7 +15,7 @@ fn gradient(device: &Device, x: &[f32], dims: &[u64], f: impl Fn(&Tensor) -> Res
     let y = f(&watched).unwrap();
     let weights: Vec<f32> = (1..=y.elements()).map(|i| i as f32).collect();
     let weights = Tensor::from_slice(device, &weights, *y.shape()).unwrap();
-    let loss = y.mul(&weights).unwrap().sum(&[]).unwrap();
+    let loss = y.mul(&weights).unwrap().sum(..).unwrap();
     let gradients = tape.backward(&loss).unwrap();
     gradients.of(&watched).unwrap().to_vec().unwrap()
 }
@@ -30,7 +30,7 @@ fn gradients_of_views_and_moves_add_up_by_element() {
     assert_eq!(of(&|x| Tensor::stack(&[x, &x.flip(0)?], 1)), [9.0, 9.0, 9.0, 9.0]);
     assert_eq!(of(&|x| x.tile(&[2])), [6.0, 8.0, 10.0, 12.0]);
     assert_eq!(of(&|x| x.repeat(2, 0)), [3.0, 7.0, 11.0, 15.0]);
-    assert_eq!(of(&|x| x.roll(&[1], &[0])), [2.0, 3.0, 4.0, 1.0]);
+    assert_eq!(of(&|x| x.roll(&[1], [0])), [2.0, 3.0, 4.0, 1.0]);
     // Positions 1 to 7 hold elements 1, 0, 1, 2, 3, 2, 1.
     assert_eq!(of(&|x| x.pad(&[(1, 2)], PadMode::Reflect)), [2.0, 11.0, 10.0, 5.0]);
     assert_eq!(of(&|x| x.diag(1)), [2.0, 8.0, 14.0, 20.0]);

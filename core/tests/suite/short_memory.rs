@@ -57,11 +57,11 @@ fn inside_the_limit() {
         ("f16 random numbers", 1024 * MI, |device| {
             Tensor::random(device, DType::F16, [256 * MI], Distribution::Uniform { low: 0.0, high: 1.0 }, 1, 0)
         }),
-        ("mean of i8", 2048 * MI, |device| untouched(device, DType::I8, &[256 * MI])?.mean(&[])),
+        ("mean of i8", 2048 * MI, |device| untouched(device, DType::I8, &[256 * MI])?.mean(..)),
         ("softmax of columns", 512 * MI, |device| untouched(device, DType::F32, &[8192, 16384])?.softmax(0)),
-        ("argmax of columns", 768 * MI, |device| untouched(device, DType::I8, &[1, 96 * MI])?.argmax(&[0])),
+        ("argmax of columns", 768 * MI, |device| untouched(device, DType::I8, &[1, 96 * MI])?.argmax(0)),
         ("sum of a view", 768 * MI, |device| {
-            untouched(device, DType::I32, &[8192, 3, 8192])?.permute(&[2, 0, 1])?.sum(&[1])
+            untouched(device, DType::I32, &[8192, 3, 8192])?.permute([2, 0, 1])?.sum(1)
         }),
     ];
     let device = Device::cpu();

@@ -38,7 +38,7 @@ fn tasks_of_a_pool_that_share_tensors_come_to_an_end() {
                 let (shared, one, square) = (&shared, &one, &square);
                 scope.spawn(move |_| match task % 3 {
                     0 => shared.assign(one).unwrap(),
-                    1 => drop(shared.sum(&[0, 1]).unwrap()),
+                    1 => drop(shared.sum([0, 1]).unwrap()),
                     _ => drop(shared.matmul(square).unwrap()),
                 });
             }

@@ -183,7 +183,7 @@ impl Decoder {
                 TokenChoice::Likeliest => logits,
                 TokenChoice::Sampled { temperature, generator } => sampled(&logits, temperature, generator)?,
             };
-            all.push(scores.argmax(&[])?.item::<u32>()?);
+            all.push(scores.argmax(..)?.item::<u32>()?);
         }
         Ok(all.split_off(text.len()))
     }

@@ -220,7 +220,7 @@ impl ResNet {
         for block in &self.blocks {
             x = block.forward(parameters, &x, mode)?;
         }
-        self.head.forward(parameters, &x.mean(&[1, 2])?)
+        self.head.forward(parameters, &x.mean([1, 2])?)
     }
 }
 

@@ -34,7 +34,7 @@ fn rms_norm_has_the_gradients_of_its_formula() {
     let of_weight = tape.watch(&f64s(device, &weight, &[4])).unwrap();
     let y = rms_norm(&of_x, &of_weight, EPSILON).unwrap();
     near(&y.to_vec().unwrap(), &rms_norm_of(&x, &weight), 1e-14);
-    let loss = y.mul(&f64s(device, &by, &[3, 4])).unwrap().sum(&[]).unwrap();
+    let loss = y.mul(&f64s(device, &by, &[3, 4])).unwrap().sum(..).unwrap();
     let gradients = tape.backward(&loss).unwrap();
     let read = |of: &Tensor| gradients.of(of).unwrap().to_vec::<f64>().unwrap();
     let loss = |x: &[f64], weight: &[f64]| rms_norm_of(x, weight).iter().zip(&by).map(|(y, by)| y * by).sum::<f64>();
@@ -67,7 +67,7 @@ fn gelu_tanh_has_the_gradient_of_its_formula() {
     let y = gelu_tanh(&of_x).unwrap();
     let want: Vec<f64> = x.iter().map(|&x| gelu_of(x)).collect();
     near(&y.to_vec().unwrap(), &want, 1e-13);
-    let gradients = tape.backward(&y.sum(&[]).unwrap()).unwrap();
+    let gradients = tape.backward(&y.sum(..).unwrap()).unwrap();
     let want = differences(&x, |x| x.iter().map(|&x| gelu_of(x)).sum());
     near(&gradients.of(&of_x).unwrap().to_vec().unwrap(), &want, 1e-8);
 }

@@ -333,8 +333,14 @@ mod tests {
     fn update_of_a_driver_is_advised_only_where_the_error_says_so() {
         let backend =
             Error::Backend { device: "wgpu:0".to_owned(), op: "submit".to_owned(), message: "refused".to_owned() };
-        let memory =
-            Error::OutOfMemory { device: "wgpu:0".to_owned(), requested: 1, in_use: 0, cached: 0, limit: None };
+        let memory = Error::OutOfMemory {
+            device: "wgpu:0".to_owned(),
+            requested: 1,
+            in_use: 0,
+            cached: 0,
+            limit: None,
+            largest: Default::default(),
+        };
         for api in ["gl", "vulkan", "dx12", "metal", "cuda"] {
             for error in [lost(), backend.clone(), memory.clone()] {
                 for others in [&[][..], &["cuda:0".to_owned()]] {

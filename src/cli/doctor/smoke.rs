@@ -50,7 +50,7 @@ fn compute(device: &Device) -> Result<(), Failure> {
             return Err(Failure::Wrong(format!("matrix product [{row}, {column}] is {got}, not {want}")));
         }
     }
-    let got: f32 = left.sum(&[])?.item()?;
+    let got: f32 = left.sum(..)?.item()?;
     let want: f32 = a.iter().sum();
     if got != want {
         return Err(Failure::Wrong(format!("the sum of {} integers is {got}, not {want}", a.len())));

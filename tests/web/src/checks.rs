@@ -77,7 +77,7 @@ pub async fn run(tell: &dyn Fn(usize, usize, &str)) -> Result<Checked> {
 async fn still_computes(device: &Device) -> Result<Answer> {
     let a = Tensor::from_slice(device, &[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
     let product = a.matmul(&a.t()?)?.add_scalar(1.0)?;
-    let (values, sum) = (product.to_vec_async::<f32>().await?, product.sum(&[])?.to_vec_async::<f32>().await?);
+    let (values, sum) = (product.to_vec_async::<f32>().await?, product.sum(..)?.to_vec_async::<f32>().await?);
     demand!(values == [6.0, 12.0, 12.0, 26.0] && sum == [56.0], "it no longer computes: {values:?}, sum {sum:?}");
     Ok(Ok(()))
 }
@@ -95,7 +95,7 @@ async fn blocking_read(device: &Device) -> Result<Answer> {
     let x = Tensor::from_slice(device, &[1.0f32, 2.0, 3.0], [3])?.mul_scalar(2.0)?;
     let answers = [
         would_block("to_vec", "read_blocking", x.to_vec::<f32>()),
-        would_block("item", "read_blocking", x.sum(&[])?.item::<f32>()),
+        would_block("item", "read_blocking", x.sum(..)?.item::<f32>()),
         would_block("read_blocking", "read_blocking", device.backend().read_blocking(x.buffer(), 0..4)),
     ];
     if let Some(wrong) = answers.into_iter().find(|answer| answer.is_err()) {
@@ -248,7 +248,7 @@ async fn memory_returns(device: &Device) -> Result<Answer> {
     let before = device.memory().in_use_bytes;
     for _ in 0..50 {
         let x = Tensor::from_slice(device, &[1.0f32; 1 << 16], [1 << 16])?;
-        x.sin()?.sum(&[])?.to_vec_async::<f32>().await?;
+        x.sin()?.sum(..)?.to_vec_async::<f32>().await?;
     }
     let memory = device.memory();
     demand!(memory.in_use_bytes == before, "{before} bytes in use before, {} afterwards", memory.in_use_bytes);

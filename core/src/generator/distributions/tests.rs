@@ -202,7 +202,7 @@ fn shuffle_keeps_lines_whole_and_brings_gradients_back() {
         let (outer, place, inner) = (i / 20, i / 2 % 10, i % 2);
         assert_eq!(*value, (outer * 20 + order[place] as usize * 2 + inner) as f64);
     }
-    let gradients = tape.backward(&shuffled.mul(&shuffled).unwrap().sum(&[]).unwrap()).unwrap();
+    let gradients = tape.backward(&shuffled.mul(&shuffled).unwrap().sum(..).unwrap()).unwrap();
     let found = gradients.of(&watched).unwrap().to_vec::<f64>().unwrap();
     assert_eq!(found, (0..40).map(|x| 2.0 * f64::from(x)).collect::<Vec<f64>>());
 }

@@ -59,8 +59,8 @@ pub(super) fn undefined(device: &Device) -> Answer {
     refused("softmax of i32", integers.softmax(0), is("softmax", DType::I32))?;
     refused("bool + bool", truths.add(&truths), is("add", DType::Bool))?;
     refused("bool x bool", truths.matmul(&truths), is("matmul", DType::Bool))?;
-    refused("max of bool", truths.max(&[]), is("max", DType::Bool))?;
-    refused("argmax of bool", truths.argmax(&[]), is("argmax", DType::Bool))?;
+    refused("max of bool", truths.max(..), is("max", DType::Bool))?;
+    refused("argmax of bool", truths.argmax(..), is("argmax", DType::Bool))?;
     refused("pow of i32", integers.pow(&integers), is("pow", DType::I32))?;
     refused("f32 & f32", ones(device, &[2])?.binary(BinaryFn::And, &ones(device, &[2])?), is("and", DType::F32))?;
     refused("arange of bool", Tensor::arange(device, DType::Bool, 0, 1, 3), is("arange", DType::Bool))
@@ -85,12 +85,12 @@ pub(super) fn unsupported_dtype(device: &Device) -> Answer {
             _ => false,
         };
         let square = must(x.reshape([2, 2]))?;
-        refused("a sum in a dtype the device lacks", x.sum(&[]), named)?;
+        refused("a sum in a dtype the device lacks", x.sum(..), named)?;
         refused("a product in a dtype the device lacks", square.matmul(&square), named)?;
         refused("a cast from a dtype the device lacks", x.cast(DType::F32), named)?;
         refused("a cast to a dtype the device lacks", ones(device, &[4])?.cast(lacked), named)?;
         refused("a fill in a dtype the device lacks", Tensor::full(device, lacked, [4], 1.0), named)?;
-        refused("a position in a dtype the device lacks", x.argmax(&[]), named)?;
+        refused("a position in a dtype the device lacks", x.argmax(..), named)?;
         refused("a comparison in a dtype the device lacks", x.lt(&x), named)?;
         refused("a recording in a dtype the device lacks", device.record(|| x.abs()), named)?;
         if must(x.to_bytes())? != bytes {

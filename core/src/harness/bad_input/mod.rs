@@ -116,7 +116,7 @@ pub(super) fn still_computes(device: &Device) -> Answer {
     let result = || -> Result<(Vec<f32>, f32)> {
         let a = Tensor::from_slice(device, &[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
         let product = a.matmul(&a.t()?)?.add_scalar(1.0)?;
-        Ok((product.to_vec()?, product.sum(&[])?.item()?))
+        Ok((product.to_vec()?, product.sum(..)?.item()?))
     };
     let (product, sum) = result().map_err(|error| format!("the device no longer computes: {error}"))?;
     if product == [6.0, 12.0, 12.0, 26.0] && sum == 56.0 {

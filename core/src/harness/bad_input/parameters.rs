@@ -289,13 +289,13 @@ pub(super) fn sparse24(device: &Device) -> Answer {
 pub(super) fn empty_reduction(device: &Device) -> Answer {
     let x = must(Tensor::from_slice::<f32>(device, &[], [3, 0]))?;
     let is = |op| move |e: &Error| matches!(e, Error::EmptyReduction { op: o, shape } if *o == op && shape == &[3, 0]);
-    refused("max over an empty axis", x.max(&[1]), is("max"))?;
-    refused("argmin over an empty axis", x.argmin(&[1]), is("argmin"))?;
+    refused("max over an empty axis", x.max(1), is("max"))?;
+    refused("argmin over an empty axis", x.argmin(1), is("argmin"))?;
     // A sum has a value: zero, three times.
-    if must(must(x.sum(&[1]))?.to_vec::<f32>())? != [0.0; 3] {
+    if must(must(x.sum(1))?.to_vec::<f32>())? != [0.0; 3] {
         return Err("the empty sum is not 0".to_owned());
     }
-    let products = must(x.reduce(ReduceFn::Prod, &[1], KeepDims::Yes))?;
+    let products = must(x.reduce(ReduceFn::Prod, 1, KeepDims::Yes))?;
     let values: Vec<f32> = must(products.to_vec())?;
     if products.dims() == [3, 1] && values == [1.0; 3] { Ok(()) } else { Err(format!("empty product {values:?}")) }
 }

@@ -74,13 +74,13 @@ fn statistics(device: &Device) -> Result<Answer> {
         line.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (line.len() - 1) as f64
     }
     let answers = [
-        near(x.var(&[1], 1.0), variance)?,
-        near(x.std(&[1], 1.0), |line| variance(line).sqrt())?,
-        near(x.norm(Norm::L1, &[1]), |line| line.iter().map(|x| x.abs()).sum())?,
-        near(x.norm(Norm::L2, &[1]), |line| line.iter().map(|x| x * x).sum::<f64>().sqrt())?,
-        near(x.norm(Norm::Infinity, &[1]), |line| line.iter().fold(0.0, |most, x| x.abs().max(most)))?,
-        near(x.norm(Norm::P(3.0), &[1]), |line| line.iter().map(|x| x.abs().powi(3)).sum::<f64>().cbrt())?,
-        near(x.count_nonzero(&[1])?.cast(DType::F32), |line| line.iter().filter(|x| **x != 0.0).count() as f64)?,
+        near(x.var(1, 1.0), variance)?,
+        near(x.std(1, 1.0), |line| variance(line).sqrt())?,
+        near(x.norm(Norm::L1, 1), |line| line.iter().map(|x| x.abs()).sum())?,
+        near(x.norm(Norm::L2, 1), |line| line.iter().map(|x| x * x).sum::<f64>().sqrt())?,
+        near(x.norm(Norm::Infinity, 1), |line| line.iter().fold(0.0, |most, x| x.abs().max(most)))?,
+        near(x.norm(Norm::P(3.0), 1), |line| line.iter().map(|x| x.abs().powi(3)).sum::<f64>().cbrt())?,
+        near(x.count_nonzero(1)?.cast(DType::F32), |line| line.iter().filter(|x| **x != 0.0).count() as f64)?,
     ];
     Ok(answers.into_iter().collect::<std::result::Result<(), String>>())
 }

@@ -187,7 +187,7 @@ fn absurd(device: &Device) -> Result<Answer> {
 
 fn other_thread(device: &Device) -> Result<Answer> {
     let x = Tensor::from_slice(device, &[1.0f32; 1000], [1000])?;
-    let sum = x.sum(&[])?; // may not have begun yet
+    let sum = x.sum(..)?; // may not have begun yet
     demand!(std::thread::spawn(move || drop(x)).join().is_ok(), "dropping it panicked");
     let sum = sum.item::<f32>()?;
     demand!(sum == 1000.0, "its sum became {sum}");

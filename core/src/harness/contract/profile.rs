@@ -18,7 +18,7 @@ fn operations(profile: &Profile) -> Vec<&'static str> {
 
 fn direct(device: &Device) -> Result<Answer> {
     let x = Tensor::from_slice(device, &[1.0_f32, 2.0, 3.0, 4.0], [4])?;
-    let made = device.profile(|| Ok((x.exp()?, x.sum(&[])?)));
+    let made = device.profile(|| Ok((x.exp()?, x.sum(..)?)));
     let ((_, sum), profile) = match made {
         // A driver without timestamps.
         Err(Error::Unsupported { .. }) => return Ok(Ok(())),
@@ -37,7 +37,7 @@ fn direct(device: &Device) -> Result<Answer> {
 
 fn replayed(device: &Device) -> Result<Answer> {
     let x = Tensor::from_slice(device, &[0.5_f32, 2.0, 3.0], [3])?;
-    let recording = match device.record(|| x.mul(&x)?.sum(&[])) {
+    let recording = match device.record(|| x.mul(&x)?.sum(..)) {
         Err(Error::Unsupported { .. }) => return Ok(Ok(())),
         made => made?,
     };

@@ -65,8 +65,8 @@ fn the_fused_form_is_the_composed_one() {
             };
             let found = q.attention_with_lse(&k, &v, &options).unwrap();
             // Of a row without a key lse is -inf, and no loss.
-            let lse = if causal { None } else { Some(found.lse.sum(&[]).unwrap()) };
-            let loss = found.out.mul(&found.out).unwrap().sum(&[]).unwrap();
+            let lse = if causal { None } else { Some(found.lse.sum(..).unwrap()) };
+            let loss = found.out.mul(&found.out).unwrap().sum(..).unwrap();
             let loss = match lse {
                 Some(lse) => loss.add(&lse).unwrap(),
                 None => loss,
@@ -104,7 +104,7 @@ fn what_is_hidden_has_no_influence_on_results_and_gradients() {
             let q = tape.watch(&normal(&device, dims, 0)).unwrap();
             let options = AttentionOptions { mask: Some(&mask), form, ..AttentionOptions::default() };
             let out = q.attention(&k, &v, &options).unwrap();
-            let gradients = tape.backward(&out.mul(&out).unwrap().sum(&[]).unwrap()).unwrap();
+            let gradients = tape.backward(&out.mul(&out).unwrap().sum(..).unwrap()).unwrap();
             let gradient = |x: &Tensor| gradients.of(x).unwrap().to_vec::<f32>().unwrap();
             [out.to_vec().unwrap(), gradient(&q), gradient(&k), gradient(&v)]
         };
@@ -128,8 +128,8 @@ fn the_gradient_has_no_gradient_but_by_the_composed_form() {
         let tape = Tape::new();
         let [q, k, v] = [0, 1, 2].map(|stream| tape.watch(&normal(&device, [1, 3, 1, 4], stream)).unwrap());
         let out = q.attention(&k, &v, &AttentionOptions { form, ..AttentionOptions::default() }).unwrap();
-        let first = tape.gradients(&out.sum(&[]).unwrap(), &[&q]).map_err(|error| error.to_string())?;
-        let first = first[0].as_ref().expect("the loss depends on q").sum(&[]).unwrap();
+        let first = tape.gradients(&out.sum(..).unwrap(), &[&q]).map_err(|error| error.to_string())?;
+        let first = first[0].as_ref().expect("the loss depends on q").sum(..).unwrap();
         tape.backward(&first).map(drop).map_err(|error| error.to_string())
     };
     assert!(of(AttentionForm::Composed).is_ok());

@@ -63,7 +63,7 @@ fn gradients_of_ties_and_nan_go_to_the_first_one() {
         let x = Tensor::from_slice(&device, values, [1, 3, 3, 1]).unwrap();
         let tape = Tape::new();
         let watched = tape.watch(&x).unwrap();
-        let loss = watched.max_pool(options).unwrap().sum(&[]).unwrap();
+        let loss = watched.max_pool(options).unwrap().sum(..).unwrap();
         tape.backward(&loss).unwrap().of(&watched).unwrap().to_vec::<f32>().unwrap()
     };
     let options = PoolOptions::window(2).stride(1);

@@ -102,7 +102,7 @@ fn values_and_gradients_are_pytorchs() {
                         "{how:?} {from:?} {to:?} {dtype} {i}: {found}, not {want}"
                     );
                 }
-                let loss = y.mul(&dy).unwrap().cast(DType::F32).unwrap().sum(&[]).unwrap();
+                let loss = y.mul(&dy).unwrap().cast(DType::F32).unwrap().sum(..).unwrap();
                 let found = read(tape.backward(&loss).unwrap().of(&watched).unwrap());
                 for (i, (found, want)) in found.iter().zip(&gradient).enumerate() {
                     let most = u * want.abs() + 1e-6 * (1.0 + magnitudes[i]);
@@ -122,7 +122,7 @@ fn gradients_of_ones_sum_to_the_number_of_places() {
                 let tape = Tape::new();
                 let x = tape.watch(&Tensor::zeros(&Device::cpu(), DType::F64, [1, from, 1]).unwrap()).unwrap();
                 let y = x.resize([1, to], how).unwrap();
-                let found = read(tape.backward(&y.sum(&[]).unwrap()).unwrap().of(&x).unwrap());
+                let found = read(tape.backward(&y.sum(..).unwrap()).unwrap().of(&x).unwrap());
                 let mut want = vec![0.0; from as usize];
                 for i in 0..to as usize {
                     reads(i, [from as usize, to as usize], how).iter().for_each(|&(at, weight)| want[at] += weight);

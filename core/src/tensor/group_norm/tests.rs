@@ -84,7 +84,7 @@ fn values_and_gradients_are_those_of_float64() {
             let y = normal(&watched).unwrap();
             assert_eq!((y.dims(), y.dtype()), (dims, dtype));
             close("y", &read(&y), &want[0], dtype);
-            let gradients = tape.backward(&y.mul(&dy).unwrap().cast(DType::F32).unwrap().sum(&[]).unwrap()).unwrap();
+            let gradients = tape.backward(&y.mul(&dy).unwrap().cast(DType::F32).unwrap().sum(..).unwrap()).unwrap();
             for ((of, want), what) in watched.iter().zip(&want[1..]).zip(["dx", "dgamma", "dbeta"]) {
                 close(what, &read(gradients.of(of).unwrap()), want, dtype);
             }
@@ -93,7 +93,7 @@ fn values_and_gradients_are_those_of_float64() {
                 let x = tape.watch(&x).unwrap();
                 let y = x.instance_norm(Some([&gamma, &beta]), 1e-5).unwrap();
                 close("y of an instance", &read(&y), &want[0], dtype);
-                let loss = y.mul(&dy).unwrap().cast(DType::F32).unwrap().sum(&[]).unwrap();
+                let loss = y.mul(&dy).unwrap().cast(DType::F32).unwrap().sum(..).unwrap();
                 close("dx of an instance", &read(tape.backward(&loss).unwrap().of(&x).unwrap()), &want[1], dtype);
             }
             // Without gamma and beta they are 1 and 0.
@@ -123,7 +123,7 @@ fn views_are_normalised_as_their_copies() {
     let tape = Tape::new();
     let watched = tape.watch(&x).unwrap();
     let y = watched.transpose(1, 2).unwrap().group_norm(3, None, 1e-5).unwrap();
-    let gradients = tape.backward(&y.mul(&y.detach()).unwrap().sum(&[]).unwrap()).unwrap();
+    let gradients = tape.backward(&y.mul(&y.detach()).unwrap().sum(..).unwrap()).unwrap();
     let found = gradients.of(&watched).unwrap().transpose(1, 2).unwrap().to_vec::<f64>().unwrap();
     let dense = seen.copy().unwrap().to_vec::<f64>().unwrap();
     let y = values(&seen);

@@ -67,7 +67,7 @@ fn scales_shape(shape: &Shape, [rows, columns]: [u64; 2]) -> Result<Shape> {
 /// `x` as steps of `dtype` with a scale for each block.
 pub(super) fn quantize(x: &Tensor, dtype: DType, blocks: [u64; 2]) -> Result<Quantized> {
     let blocked = Blocked::of(x, blocks)?;
-    let largest = blocked.tensor.reduce(ReduceFn::AbsMax, &[2, 4], KeepDims::Yes)?;
+    let largest = blocked.tensor.reduce(ReduceFn::AbsMax, [2, 4], KeepDims::Yes)?;
     let scales = Tensor::map_named(OP, &scale_of(dtype)?, &[&largest])?;
     let steps = Tensor::map_named(OP, &steps_of(dtype)?, &[&blocked.tensor, &scales])?;
     let scales = scales.reshape(scales_shape(x.shape(), blocks)?)?;

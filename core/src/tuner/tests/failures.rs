@@ -121,7 +121,8 @@ fn without_room_for_a_check_the_first_is_used_for_now() {
 fn short_of_scratch_space_is_no_verdict() {
     let (tuner, mut fake) = (tuner(Mode::Full), Fake::new(&[2e6, 1e6]));
     let (device, limit) = ("Card".to_owned(), None);
-    fake.timing_fails_with = Some(Error::OutOfMemory { device, requested: 1, in_use: 0, cached: 0, limit });
+    fake.timing_fails_with =
+        Some(Error::OutOfMemory { device, requested: 1, in_use: 0, cached: 0, limit, largest: Default::default() });
     assert_eq!(decide(&tuner, &mut fake, &[1.0, 1.0]).candidate, 0);
     assert!(tuner.quarantine().is_empty());
 }

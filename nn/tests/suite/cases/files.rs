@@ -38,7 +38,7 @@ pub fn every_dtype_comes_back(device: &Device) {
         dtypes.iter().map(|&dtype| (format!("of {dtype}"), base.cast(dtype).unwrap())).collect();
     // A view is stored as what it shows; a number has no extents; no elements are a tensor as well.
     tensors.push(("view".to_owned(), base.t().unwrap()));
-    tensors.push(("number".to_owned(), base.sum(&[]).unwrap()));
+    tensors.push(("number".to_owned(), base.sum(..).unwrap()));
     tensors.push(("none".to_owned(), Tensor::zeros(device, DType::F32, [0, 3]).unwrap()));
     let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     let metadata: BTreeMap<String, String> = [("made by".to_owned(), "a test".to_owned())].into();

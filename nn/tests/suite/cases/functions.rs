@@ -54,7 +54,7 @@ pub fn rms_norm_of_sixteen_bits_sums_in_f32(device: &Device) {
         assert_eq!(y.dtype(), dtype);
         let found = y.cast(DType::F32).unwrap().to_vec::<f32>().unwrap();
         assert!(found.iter().all(|y| *y == 0.5), "{dtype}: {}", found[0]);
-        let gradients = tape.backward(&y.sum(&[]).unwrap()).unwrap();
+        let gradients = tape.backward(&y.sum(..).unwrap()).unwrap();
         let dx = gradients.of(&x).unwrap();
         assert_eq!(dx.dtype(), dtype);
         // Another length of a row does not change it.

@@ -102,7 +102,7 @@ pub fn group_and_instance_norm_have_pytorchs_parameters(device: &Device) {
     let one = 5.0 * r_of_channel;
     close_beyond(1.0, &plain, &[-one, -one, 0.0, 0.0, one, one, 0.0, 0.0], 1e-6);
     // Of the second place alone, so that no sum is zero.
-    let loss = y.slice(1, 1..2).unwrap().sum(&[]).unwrap();
+    let loss = y.slice(1, 1..2).unwrap().sum(..).unwrap();
     parameters.backward(tape, &watched, &loss).unwrap();
     let gradient = |name: &str| parameters.gradients().get(name).unwrap().to_vec::<f32>().unwrap();
     close_beyond(1.0, &gradient("gn.weight"), &[4.0 * r, 6.0 * r, 0.0, 0.0], 1e-6);
@@ -161,7 +161,7 @@ pub fn conv2d_has_pytorchs_filters(device: &Device) {
     assert_eq!(y.to_vec::<f32>().unwrap(), [12.5, 200.25]);
     let tape = Tape::new();
     let watched = parameters.watch(&tape).unwrap();
-    let loss = layer.forward(&watched, &x).unwrap().sum(&[]).unwrap();
+    let loss = layer.forward(&watched, &x).unwrap().sum(..).unwrap();
     parameters.backward(tape, &watched, &loss).unwrap();
     let gradient = parameters.gradients().get("conv.weight").unwrap();
     let mut expected = [0.0f32; 12];

@@ -47,7 +47,7 @@ pub fn gradients_come_to_their_places(device: &Device) {
         let watched = parameters.watch(&tape).unwrap();
         // The loss does not depend on b.
         let [w, v] = ["w", "v"].map(|name| watched.get(name).unwrap());
-        let loss = w.mul(w).unwrap().sum(&[]).unwrap().add(&v.sum(&[]).unwrap()).unwrap();
+        let loss = w.mul(w).unwrap().sum(..).unwrap().add(&v.sum(..).unwrap()).unwrap();
         into(&watched, &tape.backward(&loss).unwrap());
     };
     let gradient = |name: &str| parameters.gradients().get(name).unwrap().to_vec::<f32>().unwrap();

@@ -81,7 +81,7 @@ pub fn stretches_run_again_with_the_same_numbers(device: &Device) {
                 layer(number, &watched, &y, Dropout::by(&generator.fork().unwrap())).unwrap()
             };
         }
-        let loss = y.sum(&[]).unwrap();
+        let loss = y.sum(..).unwrap();
         let kept = device.memory().in_use_bytes - before;
         parameters.backward(tape, &watched, &loss).unwrap();
         let gradients: Vec<Vec<f32>> =

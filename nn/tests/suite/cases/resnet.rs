@@ -88,7 +88,7 @@ impl Run {
 
     /// The images with channels last.
     fn pixels(&self) -> Result<Tensor> {
-        self.images.permute(&[0, 2, 3, 1])
+        self.images.permute([0, 2, 3, 1])
     }
 
     /// Gradients of the batch, and its loss.

@@ -131,7 +131,7 @@ pub fn accumulated_micro_batches_equal_the_batch(device: &Device) {
             let tape = Tape::new();
             let watched = parameters.watch(&tape).unwrap();
             let batch = Tensor::from_slice(device, part, [part.len() as u64, 1]).unwrap();
-            let loss = watched.get("b").unwrap().mul(&batch).unwrap().sum(&[]).unwrap();
+            let loss = watched.get("b").unwrap().mul(&batch).unwrap().sum(..).unwrap();
             let gradients = tape.backward(&loss).unwrap();
             parameters.accumulate(&watched, &gradients).unwrap();
             count.add_scalar_(part.len() as f32).unwrap();

@@ -60,7 +60,7 @@ impl Problem {
         let mut sum: Option<Tensor> = None;
         for ((name, ..), [c, q]) in PARAMETERS.iter().zip(&self.terms) {
             let off = watched.get(name)?.sub(q)?;
-            let term = off.mul(&off)?.mul(c)?.sum(&[])?;
+            let term = off.mul(&off)?.mul(c)?.sum(..)?;
             sum = Some(match sum {
                 Some(sum) => sum.add(&term)?,
                 None => term,

@@ -1,0 +1,338 @@
+//! Which tensors are alive on a device, and what they are for: bytes by tag, and the largest ones when memory is short.
+//!
+//! A device keeps its book from the first [`Device::tagged`] or [`Device::list_tensors`] on; until then an allocation looks at one flag. A tensor's
+//! memory is listed with the shape and dtype that it was made with, and leaves the list with the last tensor that views it. What is not a tensor is
+//! not listed: the scratch of operations, and memory kept for reuse, which [`Device::memory`] counts.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+
+use crate::{Buffer, DType, Device, Error, Shape};
+
+/// Tensors listed where memory was short.
+const LISTED: usize = 5;
+
+/// The tag of tensors made outside of [`Device::tagged`].
+const UNTAGGED: &str = "untagged";
+
+/// A tensor's memory that is alive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LiveTensor {
+    /// The extents that it was made with.
+    pub shape: Vec<u64>,
+    /// Its dtype then.
+    pub dtype: DType,
+    /// The innermost [`Device::tagged`] around its making; `untagged` outside of any.
+    pub tag: String,
+    /// Its bytes on the device.
+    pub bytes: u64,
+}
+
+impl fmt::Display for LiveTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?} of {} ({} bytes)", self.dtype, self.shape, self.tag, self.bytes)
+    }
+}
+
+/// What one tag holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TagMemory {
+    /// The tag.
+    pub tag: String,
+    /// Bytes of its tensors that are alive.
+    pub in_use_bytes: u64,
+    /// The largest value of `in_use_bytes` so far.
+    pub peak_bytes: u64,
+    /// Its tensors that are alive.
+    pub tensors: u64,
+}
+
+/// The tensors that are alive on a device; see [`Device::live_tensors`]. Its text is a table of the tags and the largest few tensors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LiveTensors {
+    /// By tag, the largest first.
+    pub tags: Vec<TagMemory>,
+    /// Each of them, the largest first.
+    pub tensors: Vec<LiveTensor>,
+}
+
+impl fmt::Display for LiveTensors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<20} {:>15} {:>15} {:>8}", "tag", "bytes", "peak bytes", "tensors")?;
+        for TagMemory { tag, in_use_bytes, peak_bytes, tensors } in &self.tags {
+            writeln!(f, "{tag:<20} {in_use_bytes:>15} {peak_bytes:>15} {tensors:>8}")?;
+        }
+        write!(f, "largest: {}", Largest(self.tensors.iter().take(LISTED).cloned().collect()))
+    }
+}
+
+/// The largest tensors that were alive when memory was short: of [`Error::OutOfMemory`], empty where the device kept no list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Largest(pub Vec<LiveTensor>);
+
+impl fmt::Display for Largest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, tensor) in self.0.iter().enumerate() {
+            write!(f, "{}{tensor}", if i > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+/// A device's list.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    is_kept: AtomicBool,
+    book: Arc<Mutex<Book>>,
+}
+
+#[derive(Default)]
+struct Book {
+    next: u64,
+    entries: HashMap<u64, Entry>,
+    tags: BTreeMap<Arc<str>, Sums>,
+}
+
+struct Entry {
+    shape: Shape,
+    dtype: DType,
+    tag: Arc<str>,
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct Sums {
+    in_use_bytes: u64,
+    peak_bytes: u64,
+    tensors: u64,
+}
+
+/// A place in a list, held by the buffer that it is about; its end takes it out.
+pub(crate) struct Ticket {
+    book: Arc<Mutex<Book>>,
+    number: u64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut book = lock(&self.book);
+        if let Some(Entry { tag, bytes, .. }) = book.entries.remove(&self.number)
+            && let Some(sums) = book.tags.get_mut(&tag)
+        {
+            sums.in_use_bytes -= bytes;
+            sums.tensors -= 1;
+        }
+    }
+}
+
+fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+    // Nothing in here panics between two changes that belong together.
+    book.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A scope: whose list it is about, and its tag.
+type Tagged = (Arc<Mutex<Book>>, Arc<str>);
+
+thread_local! {
+    /// The scopes that this thread is in, and whose list each one is about.
+    static SCOPES: RefCell<Vec<Tagged>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Leaves the innermost scope, also when a panic does.
+struct Scope;
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        SCOPES.with_borrow_mut(|scopes| scopes.pop());
+    }
+}
+
+impl Ledger {
+    /// `buffer`, newly made for a tensor, with its place in the list where one is kept.
+    pub(crate) fn listed(&self, buffer: Buffer, shape: Shape, dtype: DType) -> Buffer {
+        if !self.is_kept.load(Ordering::Relaxed) {
+            return buffer;
+        }
+        let tag = SCOPES.with_borrow(|scopes| {
+            let innermost = scopes.iter().rev().find(|(book, _)| Arc::ptr_eq(book, &self.book));
+            innermost.map_or_else(|| UNTAGGED.into(), |(_, tag)| Arc::clone(tag))
+        });
+        let bytes = buffer.size_bytes();
+        let number = {
+            let mut book = lock(&self.book);
+            let number = book.next;
+            book.next += 1;
+            let sums = book.tags.entry(Arc::clone(&tag)).or_default();
+            sums.in_use_bytes += bytes;
+            sums.peak_bytes = sums.peak_bytes.max(sums.in_use_bytes);
+            sums.tensors += 1;
+            book.entries.insert(number, Entry { shape, dtype, tag, bytes });
+            number
+        };
+        buffer.with_ticket(Ticket { book: Arc::clone(&self.book), number })
+    }
+
+    /// `error` with the largest tensors, where it says that memory is short and a list is kept.
+    pub(crate) fn explained(&self, error: Error) -> Error {
+        match error {
+            Error::OutOfMemory { device, requested, in_use, cached, limit, largest } if largest.0.is_empty() => {
+                let mut tensors = self.report().tensors;
+                tensors.truncate(LISTED);
+                Error::OutOfMemory { device, requested, in_use, cached, limit, largest: Largest(tensors) }
+            }
+            error => error,
+        }
+    }
+
+    fn keep(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+
+    fn report(&self) -> LiveTensors {
+        let book = lock(&self.book);
+        let mut tensors: Vec<(u64, LiveTensor)> = book
+            .entries
+            .iter()
+            .map(|(&number, Entry { shape, dtype, tag, bytes })| {
+                let (shape, tag) = (shape.dims().to_vec(), tag.to_string());
+                (number, LiveTensor { shape, dtype: *dtype, tag, bytes: *bytes })
+            })
+            .collect();
+        let mut tags: Vec<TagMemory> = book
+            .tags
+            .iter()
+            .map(|(tag, &Sums { in_use_bytes, peak_bytes, tensors })| TagMemory {
+                tag: tag.to_string(),
+                in_use_bytes,
+                peak_bytes,
+                tensors,
+            })
+            .collect();
+        drop(book);
+        // Of equal ones the oldest first.
+        tensors.sort_by_key(|(number, tensor)| (std::cmp::Reverse(tensor.bytes), *number));
+        tags.sort_by_key(|tag| std::cmp::Reverse(tag.in_use_bytes));
+        LiveTensors { tags, tensors: tensors.into_iter().map(|(_, tensor)| tensor).collect() }
+    }
+}
+
+impl Device {
+    /// Does `work`, whose tensors on this device are listed under `tag`; of nested scopes the innermost counts. It is this thread's work: threads that
+    /// `work` starts have tags of their own.
+    ///
+    /// From here on the device lists its tensors ([`Device::live_tensors`]), and [`Error::OutOfMemory`] names the largest.
+    ///
+    /// ```
+    /// use polywarp_core::{DType, Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let weights = device.tagged("weights", || Tensor::zeros(&device, DType::F32, [1024]))?;
+    /// let live = device.live_tensors();
+    /// assert_eq!((live.tags[0].tag.as_str(), live.tags[0].in_use_bytes), ("weights", 4096));
+    /// drop(weights);
+    /// let live = device.live_tensors();
+    /// assert_eq!((live.tags[0].in_use_bytes, live.tags[0].peak_bytes), (0, 4096));
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    pub fn tagged<T>(&self, tag: &str, work: impl FnOnce() -> T) -> T {
+        let ledger = self.ledger();
+        ledger.keep();
+        SCOPES.with_borrow_mut(|scopes| scopes.push((Arc::clone(&ledger.book), tag.into())));
+        let _scope = Scope;
+        work()
+    }
+
+    /// From here on the device lists its tensors, those outside of [`Device::tagged`] as `untagged`.
+    pub fn list_tensors(&self) {
+        self.ledger().keep();
+    }
+
+    /// The tensors that are alive, of those made since the device lists them ([`Device::tagged`], [`Device::list_tensors`]), with bytes and peak by
+    /// tag. Inside of a recording tensors may lie in each other's memory, and each is counted.
+    pub fn live_tensors(&self) -> LiveTensors {
+        self.ledger().report()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Result, Tensor};
+
+    fn floats(device: &Device, count: u64) -> Result<Tensor> {
+        Tensor::zeros(device, DType::F32, [count])
+    }
+
+    fn of(device: &Device, tag: &str) -> (u64, u64, u64) {
+        let live = device.live_tensors();
+        let tag = live.tags.iter().find(|of| of.tag == tag).unwrap();
+        (tag.in_use_bytes, tag.peak_bytes, tag.tensors)
+    }
+
+    #[test]
+    fn device_that_nobody_asked_lists_nothing() {
+        let device = Device::cpu();
+        let _x = floats(&device, 16).unwrap();
+        assert_eq!(device.live_tensors(), LiveTensors::default());
+    }
+
+    #[test]
+    fn innermost_scope_of_the_device_is_the_tag() {
+        let (device, other) = (Device::cpu(), Device::cpu());
+        let [a, b, c] = device.tagged("outer", || {
+            let a = floats(&device, 16).unwrap();
+            let b = device.tagged("inner", || other.tagged("elsewhere", || floats(&device, 32).unwrap()));
+            [a, b, floats(&device, 16).unwrap()]
+        });
+        let d = floats(&device, 16).unwrap();
+        assert_eq!([of(&device, "outer"), of(&device, "inner")], [(128, 128, 2), (128, 128, 1)]);
+        assert_eq!(of(&device, UNTAGGED), (64, 64, 1));
+        assert!(other.live_tensors().tensors.is_empty());
+        // A view keeps it alive, and its last one ends it.
+        let view = b.slice(0, ..4).unwrap();
+        drop((a, b, c, d));
+        assert_eq!([of(&device, "outer"), of(&device, "inner")], [(0, 128, 0), (128, 128, 1)]);
+        drop(view);
+        assert_eq!(of(&device, "inner"), (0, 128, 0));
+    }
+
+    #[test]
+    fn panic_in_a_scope_leaves_it() {
+        let device = Device::cpu();
+        let panicked =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| device.tagged("gone", || panic!("on purpose"))));
+        assert!(panicked.is_err());
+        let _x = floats(&device, 16).unwrap();
+        assert_eq!(of(&device, UNTAGGED), (64, 64, 1));
+    }
+
+    #[test]
+    fn short_memory_names_the_largest_tensors() {
+        let device = Device::cpu();
+        device.set_memory_limit(Some(1 << 20));
+        let small = device.tagged("inputs", || floats(&device, 1 << 10)).unwrap();
+        let large = device.tagged("activations", || floats(&device, 1 << 17)).unwrap();
+        let error = floats(&device, 1 << 18).unwrap_err();
+        let Error::OutOfMemory { largest, .. } = &error else { panic!("{error}") };
+        let tensor = |tag: &str, count: u64| LiveTensor {
+            shape: vec![count],
+            dtype: DType::F32,
+            tag: tag.to_owned(),
+            bytes: 4 * count,
+        };
+        assert_eq!(largest.0, [tensor("activations", 1 << 17), tensor("inputs", 1 << 10)]);
+        let text = error.to_string();
+        assert!(text.contains("largest: f32 [131072] of activations (524288 bytes), f32 [1024] of inputs"), "{text}");
+        drop((small, large));
+        assert!(floats(&device, 1 << 17).is_ok());
+        // Without a list the error is as short as before.
+        let unlisted = Device::cpu();
+        unlisted.set_memory_limit(Some(1 << 10));
+        assert!(!floats(&unlisted, 1 << 10).unwrap_err().to_string().contains("largest"));
+    }
+}
