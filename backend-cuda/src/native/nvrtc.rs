@@ -237,7 +237,7 @@ impl Nvrtc {
         match done {
             SUCCESS => {}
             INVALID_OPTION => return Ok(None),
-            COMPILATION | NAME_EXPRESSION_NOT_VALID => return Err(refused(&program.log())),
+            COMPILATION | NAME_EXPRESSION_NOT_VALID => return Err(refused(&program.log(), entry.as_deref())),
             failed => self.check("compiling CUDA C++", failed)?,
         }
         let entry = entry.map(|entry| program.lowered(&entry)).transpose()?;
@@ -324,12 +324,22 @@ impl Drop for OpenProgram<'_> {
     }
 }
 
-/// The error of a source that does not compile, by the compiler's log: `kernel.cu(3): error: ...`.
-fn refused(log: &str) -> Error {
-    let errors = log.lines().filter(|line| line.contains("error"));
-    let place = |line: &str| line.strip_prefix("kernel.cu(")?.split_once(')')?.0.parse().ok();
-    let line = errors.clone().find_map(place).unwrap_or(0);
-    Error::Shader { line, column: 0, message: one_line(log) }
+/// The error of a source that does not compile, or lacks `entry`, by the compiler's log: `kernel.cu(3): error: ...`.
+fn refused(log: &str, entry: Option<&CStr>) -> Error {
+    let is_error = |line: &&str| line.contains("error");
+    let line =
+        log.lines().filter(is_error).find_map(|line| line.strip_prefix("kernel.cu(")?.split_once(')')?.0.parse().ok());
+    if let (None, Some(entry), true) = (line, entry, log.contains("__nv_name_map")) {
+        let reason = format!("`{}` is no kernel of the source", entry.to_string_lossy());
+        return Error::InvalidArgument { what: "entry point", reason };
+    }
+    // Warnings may come first.
+    let start = log.lines().take_while(|line| !is_error(line)).map(|line| line.len() + 1).sum::<usize>();
+    let mut message = one_line(log.get(start..).unwrap_or(log));
+    if message.contains("could not open source file") {
+        message += " NVRTC has no headers of its own: CUDA_HOME names the folder of a toolkit.";
+    }
+    Error::Shader { line: line.unwrap_or(0), column: 0, message }
 }
 
 fn c_text(text: String, what: &'static str) -> Result<CString> {
@@ -393,9 +403,9 @@ mod tests {
     #[test]
     fn log_gives_the_line_of_the_first_error() {
         let log = "kernel.cu(2): warning #177-D: unused\n\nkernel.cu(7): error: expected a \";\"\n      }\n\n1 error detected";
-        match refused(log) {
+        match refused(log, None) {
             Error::Shader { line: 7, message, .. } => {
-                assert!(message.contains("expected a \";\"") && !message.contains('\n'))
+                assert!(message.starts_with("kernel.cu(7)") && !message.contains('\n'))
             }
             other => panic!("{other:?}"),
         }
@@ -429,7 +439,9 @@ mod tests {
             "{error}"
         );
         let error = nvrtc.compile("__global__ void f() {}", Some("g"), &[], 80).unwrap_err();
-        assert!(matches!(&error, Error::Shader { message, .. } if message.contains('g')), "{error}");
+        assert!(matches!(error, Error::InvalidArgument { what: "entry point", .. }), "{error}");
+        let error = nvrtc.compile("#include <nowhere.h>", None, &[], 80).unwrap_err();
+        assert!(matches!(&error, Error::Shader { message, .. } if message.contains("CUDA_HOME")), "{error}");
         let error = nvrtc.compile("a\0b", None, &[], 80).unwrap_err();
         assert!(matches!(error, Error::InvalidArgument { what: "CUDA C++", .. }), "{error}");
     }

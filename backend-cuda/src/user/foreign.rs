@@ -158,8 +158,10 @@ impl CudaBackend {
         let (major, minor) = compiler.target.compute_capability();
         let defines = text.defines.iter().map(|(name, value)| define(name, *value)).collect::<Result<Vec<_>>>()?;
         let nvrtc = native::nvrtc(compiler.context.api.version)?;
-        let compiled = nvrtc.compile(source, text.entry.as_deref(), &defines, 10 * major + minor)?;
-        let entry = compiled.entry.as_deref();
+        // A name as the code has it, as errors list them, is none of the source.
+        let in_source = text.entry.as_deref().filter(|name| !name.starts_with("_Z"));
+        let compiled = nvrtc.compile(source, in_source, &defines, 10 * major + minor)?;
+        let entry = compiled.entry.as_deref().or(text.entry.as_deref());
         let head = chosen(&compiled.ptx, entry)?;
         check_block(&head, signature)?;
         if let Some(cubin) = compiled.cubin.filter(|cubin| image::check(cubin).is_ok()) {

@@ -351,6 +351,10 @@ fn cuda_cpp_computes_where_nvrtc_is() {
             Err(Error::Shader { line: 4, message, .. }) => assert!(message.contains("expected a \"(\""), "{message}"),
             other => panic!("{other:?}"),
         }
+        let by_code = Kernel::cuda_cpp_unchecked(AXPY_CPP, signature(1, 64)).entry("_Z4axpyPjPKjjy");
+        backend.launch(&by_code, [1, 1, 1], &bindings).unwrap();
+        let none = Kernel::cuda_cpp_unchecked(AXPY_CPP, signature(1, 64)).entry("nobody");
+        assert!(refused_argument(backend, &none, "entry point").contains("`nobody`"));
         let short = Kernel::cuda_cpp_unchecked(AXPY_CPP, Signature::new([64, 1, 1]).writes(0).reads(1)).entry("axpy");
         assert!(refused_argument(backend, &short, "arguments of the kernel").contains("takes 4"));
     });

@@ -166,8 +166,7 @@ mod tests {
     /// The words of `wgsl`, which naga writes.
     fn module(wgsl: &str) -> Vec<u8> {
         let (module, info) = parse_and_validate(wgsl, Capabilities::all()).unwrap();
-        let mut options = spv::Options::default();
-        options.lang_version = (1, 3);
+        let options = spv::Options { lang_version: (1, 3), ..spv::Options::default() };
         let words = spv::write_vec(&module, &info, &options, None).unwrap();
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
