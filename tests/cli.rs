@@ -265,7 +265,14 @@ fn doctor_looks_where_egl_is_told_to() {
 
 #[test]
 fn check_on_the_cpu_passes() {
-    let report = json(&["check", "--device", "cpu", "--op", "matmul", "--json"]);
+    let lines = well(&["check", "--device", "cpu", "--op", "matmul", "--json"]);
+    let mut lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON in each line")).collect();
+    // A line for each case, and the report.
+    let report = lines.pop().unwrap();
+    assert_eq!(report["selected"], lines.len());
+    let passed = lines.iter().filter(|line| line["outcome"] == "passed" && line["case"].is_string()).count();
+    assert_eq!(report["total"]["passed"], passed);
     assert_eq!(report["device"], "cpu");
     assert!(report["total"]["passed"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(report["total"]["failed"], 0);

@@ -1,10 +1,16 @@
 //! `polywarp check`: the conformance harness on the user's own device.
 
-use polywarp::harness::{self, Level, Outcome, Selection};
+use std::num::NonZero;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use polywarp::harness::{self, Level, Outcome, Progress, Selection};
 use polywarp::ops::REGISTRY;
 use polywarp::{DType, Device};
 
-use super::{Fault, Verdict, chosen_device, progress_bar, say, say_json};
+use serde_json::json;
+
+use super::{Fault, Verdict, chosen_device, progress_bar, say};
 
 /// Compares a device with the float64 oracle, operation by operation
 #[derive(clap::Args)]
@@ -30,7 +36,10 @@ pub struct Args {
     /// Instead of the cases N random fused expressions over special values, from `--seed` on
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["op", "dtype", "filter", "full"])]
     random: u64,
-    /// Prints JSON
+    /// Threads that run cases abreast; as many as the machine has cores when left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Prints JSON: a line for each case as it ends, and the report as the last line
     #[arg(long)]
     json: bool,
 }
@@ -55,29 +64,79 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         level: if args.full { Level::Full } else { Level::Quick },
         seed: args.seed,
         random_programs: args.random,
+        threads: args.threads.map_or_else(cores, usize::from),
         ..Selection::default()
     };
-    let report = run_with_progress(&device, &selection);
+    let report = run_with_progress(&device, &selection, args.json)?;
     if args.json {
-        say_json(&report)?;
+        say_line(&report)?;
     } else {
         say(report.to_string())?;
     }
     Ok(if report.ok() { Verdict::Well } else { Verdict::Wrong })
 }
 
-fn run_with_progress(device: &Device, selection: &Selection) -> harness::Report {
-    let bar = progress_bar("{bar:30} {pos}/{len} {elapsed}, {prefix} failed  {wide_msg}");
-    let mut failed = 0;
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Between two lines of progress where nobody watches a bar.
+const BETWEEN_LINES: Duration = Duration::from_secs(5);
+
+fn run_with_progress(device: &Device, selection: &Selection, json: bool) -> Result<harness::Report, Fault> {
+    let bar = progress_bar("{bar:30} {pos}/{len} {elapsed}, {eta} left, {prefix} failed  {wide_msg}");
+    let (mut failed, mut written) = (0, Ok(()));
+    let (start, mut last_line) = (Instant::now(), Instant::now());
     let report = harness::run(device, selection, &mut |progress| {
-        if matches!(progress.outcome, Outcome::Fail(_)) {
+        let Progress { done, total, case, outcome } = progress;
+        if matches!(outcome, Outcome::Fail(_)) {
             failed += 1;
         }
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
+        bar.set_length(*total);
+        bar.set_position(*done);
         bar.set_prefix(failed.to_string());
-        bar.set_message(progress.case.name.clone());
+        bar.set_message(case.name.clone());
+        if bar.is_hidden() && last_line.elapsed() >= BETWEEN_LINES {
+            last_line = Instant::now();
+            eprintln!("{}", line_of(*done, *total, failed, start.elapsed()));
+        }
+        if json && written.is_ok() {
+            written = say_line(&of_case(&case.name, outcome));
+        }
     });
     bar.finish_and_clear();
-    report
+    written.map(|()| report)
+}
+
+/// How far the run is, and how long the rest takes at the pace so far.
+fn line_of(done: u64, total: u64, failed: u64, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64();
+    let left = seconds / done.max(1) as f64 * total.saturating_sub(done) as f64;
+    format!("{done} of {total} cases, {failed} failed, {seconds:.0} s, about {left:.0} s left")
+}
+
+/// A case's line of JSON.
+fn of_case(name: &str, outcome: &Outcome) -> serde_json::Value {
+    match outcome {
+        Outcome::Pass { share } => json!({ "case": name, "outcome": "passed", "share": share }),
+        Outcome::Fail(failure) => json!({ "case": name, "outcome": "failed", "failure": failure }),
+        Outcome::Unsupported { reason } => json!({ "case": name, "outcome": "unsupported", "reason": reason }),
+        Outcome::ExpectedFail { link } => json!({ "case": name, "outcome": "expected_failure", "link": link }),
+    }
+}
+
+fn say_line(value: &impl serde::Serialize) -> Result<(), Fault> {
+    say(serde_json::to_string(value).map_err(|e| Fault::Machine(format!("cannot write JSON: {e}")))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_tells_count_and_time_left() {
+        let line = line_of(1200, 4800, 2, Duration::from_secs(10));
+        assert_eq!(line, "1200 of 4800 cases, 2 failed, 10 s, about 30 s left");
+        assert!(line_of(0, 0, 0, Duration::ZERO).contains("about 0 s left"));
+    }
 }

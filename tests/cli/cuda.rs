@@ -29,10 +29,6 @@ fn well_with(folder: &Folder, args: &[&str]) -> String {
     text(&output.stdout).to_owned()
 }
 
-fn json_with(folder: &Folder, args: &[&str]) -> Value {
-    serde_json::from_str(&well_with(folder, args)).expect("valid JSON")
-}
-
 #[test]
 fn devices_lists_cards_first() {
     let Some(folder) = driver("cuda-devices") else { return };
@@ -100,7 +96,8 @@ fn run_takes_each_name_of_a_card() {
 fn check_passes_on_a_card() {
     let Some(folder) = driver("cuda-check") else { return };
     for device in ["cuda:0", "0000:3b:00.0"] {
-        let report = json_with(&folder, &["check", "--device", device, "--op", "fill", "--json"]);
+        let lines = well_with(&folder, &["check", "--device", device, "--op", "fill", "--json"]);
+        let report: Value = serde_json::from_str(lines.lines().last().unwrap()).expect("valid JSON");
         assert_eq!(report["device"], "cuda:0");
         assert!(report["total"]["passed"].as_u64().unwrap() > 20, "{report}");
         assert_eq!(report["total"]["failed"], 0, "{report}");

@@ -19,6 +19,8 @@
 //!
 //! Next: [`Case`] (what is tested), `run.rs` (how), `core/src/ops/cases/` (the cases).
 
+#[cfg(not(target_arch = "wasm32"))]
+mod abreast;
 pub mod bad_input;
 mod bench;
 pub mod broken;
@@ -42,7 +44,7 @@ pub use bench::{BenchCase, BenchSize, Metric, Suite};
 pub use case::{Case, Check, LayoutKind, OUTPUT_OFFSET_BYTES, output};
 pub use part::Part;
 pub use reference::ReferenceBackend;
-pub use report::{Counts, Failure, FailureKind, Miss, Outcome, Report, Unsupported};
+pub use report::{Counts, Failure, FailureKind, HostSeconds, Miss, Outcome, Report, Unsupported};
 pub use run::{run_case, run_case_async};
 pub use values::Values;
 pub use wrapped::{Wrap, Wrapped};
@@ -52,7 +54,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use self::run::Reads;
+use self::run::{Clocks, Reads};
 use crate::{DType, Device, ops};
 
 /// How thorough a run is.
@@ -106,6 +108,8 @@ pub struct Selection {
     pub random_programs: u64,
     /// Cases known to fail on some device.
     pub expected_failures: Vec<ExpectedFailure>,
+    /// Threads that run cases abreast, each a whole case; with 0 and 1, and in a browser, the caller's alone. The report is the same.
+    pub threads: usize,
 }
 
 /// Cases of one family and dtype that run every time, where a part of all runs ([`Selection::in_full`]).
@@ -191,7 +195,27 @@ pub struct Progress<'a> {
 
 /// Runs the selected cases on `device`, telling `progress` after each. Stops early only when the device is lost.
 pub fn run(device: &Device, selection: &Selection, progress: &mut dyn FnMut(&Progress<'_>)) -> Report {
+    #[cfg(not(target_arch = "wasm32"))]
+    if selection.threads > 1 {
+        return run_abreast(device, selection, progress);
+    }
     pollster::block_on(run_reading(device, selection, progress, Reads::Blocking))
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn run_abreast(device: &Device, selection: &Selection, progress: &mut dyn FnMut(&Progress<'_>)) -> Report {
+    let (seed, cases) = selection.cases();
+    let total = cases.len() as u64;
+    let threads = selection.threads.min(cases.len().max(1));
+    let (mut report, clocks) = (Report::new(device, selection.level, seed, total), Clocks::default());
+    let start = std::time::Instant::now();
+    abreast::run(device, &cases, seed, threads, &clocks, &mut |number, outcome| {
+        let case = &cases[number];
+        let outcome = expected(selection, device, case, seed, outcome);
+        report.add(case, &outcome);
+        progress(&Progress { done: number as u64 + 1, total, case, outcome: &outcome });
+    });
+    Report { seconds: start.elapsed().as_secs_f64(), threads, host_seconds: clocks.seconds(), ..report }
 }
 
 /// [`run`] for where nothing may block: in a browser. There is no clock there, and [`Report::seconds`] stays 0.
@@ -207,11 +231,11 @@ async fn run_reading(
 ) -> Report {
     let (seed, cases) = selection.cases();
     let total = cases.len() as u64;
-    let mut report = Report::new(device, selection.level, seed, total);
+    let (mut report, clocks) = (Report::new(device, selection.level, seed, total), Clocks::default());
     #[cfg(not(target_arch = "wasm32"))]
     let start = std::time::Instant::now();
     for (i, case) in cases.iter().enumerate() {
-        let outcome = expected(selection, device, case, seed, run::outcome(device, case, seed, reads).await);
+        let outcome = expected(selection, device, case, seed, run::outcome(device, case, seed, reads, &clocks).await);
         report.add(case, &outcome);
         progress(&Progress { done: i as u64 + 1, total, case, outcome: &outcome });
         if matches!(&outcome, Outcome::Fail(failure) if failure.kind == FailureKind::DeviceLost) {
@@ -222,6 +246,7 @@ async fn run_reading(
     {
         report.seconds = start.elapsed().as_secs_f64();
     }
+    report.host_seconds = clocks.seconds();
     report
 }
 
@@ -242,6 +267,71 @@ fn expected(selection: &Selection, device: &Device, case: &Case, seed: u64, outc
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A device that panics in one kind of operation, and in another is lost.
+    #[cfg(feature = "cpu")]
+    #[derive(Debug)]
+    struct Faulty {
+        inner: crate::cpu::CpuBackend,
+        panics_in: &'static str,
+        lost_in: &'static str,
+    }
+
+    #[cfg(feature = "cpu")]
+    impl Wrap for Faulty {
+        fn inner(&self) -> &dyn crate::Backend {
+            &self.inner
+        }
+
+        fn execute(&self, op: &crate::Op, inputs: &[&crate::Buffer], outputs: &[&crate::Buffer]) -> crate::Result<()> {
+            assert!(op.name() != self.panics_in, "on purpose");
+            if op.name() == self.lost_in {
+                return Err(crate::Error::DeviceLost { device: "cpu".to_owned(), reason: "on purpose".to_owned() });
+            }
+            crate::Backend::execute(&self.inner, op, inputs, outputs)
+        }
+    }
+
+    #[cfg(feature = "cpu")]
+    fn told(device: &Device, threads: usize) -> (Report, Vec<(u64, String, Outcome)>) {
+        let selection = Selection { threads, ..Selection::family("unary") };
+        let mut told = Vec::new();
+        let report = run(device, &selection, &mut |progress| {
+            told.push((progress.done, progress.case.name.clone(), progress.outcome.clone()));
+        });
+        (Report { seconds: 0.0, threads: 0, host_seconds: HostSeconds::default(), ..report }, told)
+    }
+
+    #[cfg(feature = "cpu")]
+    #[test]
+    fn threads_change_no_report_and_no_order() {
+        let (inner, panics_in) = (crate::cpu::CpuBackend::new(), "sqrt");
+        let device = Device::new(Wrapped(Faulty { inner, panics_in, lost_in: "" }));
+        let (alone, told_alone) = told(&device, 1);
+        let (abreast, told_abreast) = told(&device, 4);
+        assert_eq!(told_alone, told_abreast);
+        assert_eq!(serde_json::to_string(&alone).unwrap(), serde_json::to_string(&abreast).unwrap());
+        // Panics are failures of their cases, and every other case is as well as without them.
+        let is_panic = |(_, name, outcome): &&(u64, String, Outcome)| {
+            assert!(!matches!(outcome, Outcome::Fail(_)) || name.contains("sqrt"), "{name}");
+            matches!(outcome, Outcome::Fail(Failure { kind: FailureKind::Panic, .. }))
+        };
+        let panicked = told_abreast.iter().filter(is_panic).count() as u64;
+        assert!(panicked > 0 && alone.total.failed == panicked && alone.total.passed > panicked);
+        assert_eq!(told_abreast.len() as u64, alone.selected);
+    }
+
+    #[cfg(feature = "cpu")]
+    #[test]
+    fn lost_device_ends_the_run_at_its_case() {
+        let lost_in = "sqrt";
+        let device = Device::new(Wrapped(Faulty { inner: crate::cpu::CpuBackend::new(), panics_in: "", lost_in }));
+        let (alone, told_alone) = told(&device, 1);
+        let (abreast, told_abreast) = told(&device, 4);
+        assert_eq!(told_alone, told_abreast);
+        assert_eq!((alone.total.failed, abreast.total.failed), (1, 1));
+        assert!((told_alone.len() as u64) < alone.selected);
+    }
 
     #[test]
     fn part_with_f32_in_full_meets_every_dtype_of_every_family() {

@@ -134,6 +134,19 @@ pub struct Unsupported {
     pub example: String,
 }
 
+/// Seconds of the host's threads by the phase of a case, waiting included; 0 in a browser, which has no clock for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct HostSeconds {
+    /// Values drawn and laid out.
+    pub operands: f64,
+    /// Memory, kernels, transfers, and waiting for the device.
+    pub device: f64,
+    /// The oracle, in float64.
+    pub oracle: f64,
+    /// Results held to it.
+    pub comparison: f64,
+}
+
 /// What a run found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -153,6 +166,10 @@ pub struct Report {
     pub selected: u64,
     /// Seconds the run took.
     pub seconds: f64,
+    /// Threads that ran cases.
+    pub threads: usize,
+    /// What they spent their time on, all together.
+    pub host_seconds: HostSeconds,
     /// All outcomes.
     pub total: Counts,
     /// Outcomes by family.
@@ -177,6 +194,8 @@ impl Report {
             seed,
             selected,
             seconds: 0.0,
+            threads: 1,
+            host_seconds: HostSeconds::default(),
             total: Counts::default(),
             families: BTreeMap::new(),
             failures: Vec::new(),
@@ -260,6 +279,13 @@ impl fmt::Display for Report {
         for (case, link) in &self.expected_failures {
             writeln!(f, "known to fail: {case}: {link}")?;
         }
+        let HostSeconds { operands, device, oracle, comparison } = self.host_seconds;
+        writeln!(
+            f,
+            "threads: {}; seconds of them: {operands:.1} for operands, {device:.1} for the device, {oracle:.1} for the oracle, {comparison:.1} \
+             comparing",
+            self.threads
+        )?;
         match self.problem() {
             Some(problem) => write!(f, "NOT OK: {problem} ({:.1} s)", self.seconds),
             None => write!(f, "ok: {} cases passed in {:.1} s", self.total.passed, self.seconds),

@@ -12,9 +12,11 @@ use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
-use super::report::{Failure, FailureKind, Miss, Outcome};
+use super::report::{Failure, FailureKind, HostSeconds, Miss, Outcome};
 use super::{Case, Check, values};
 use crate::oracle::{Expected, HostTensor, Subnormals};
 use crate::{Buffer, DType, Device, Error, Layout, Op, Result, Scalar, TensorSpec, operation};
@@ -42,16 +44,60 @@ pub(super) enum Reads {
 
 /// Runs `case` with its values drawn from `seed`.
 pub fn run_case(device: &Device, case: &Case, seed: u64) -> Outcome {
-    pollster::block_on(outcome(device, case, seed, Reads::Blocking))
+    pollster::block_on(outcome(device, case, seed, Reads::Blocking, &Clocks::default()))
 }
 
 /// [`run_case`] for where nothing may block: in a browser.
 pub async fn run_case_async(device: &Device, case: &Case, seed: u64) -> Outcome {
-    outcome(device, case, seed, Reads::Awaited).await
+    outcome(device, case, seed, Reads::Awaited, &Clocks::default()).await
 }
 
-pub(super) async fn outcome(device: &Device, case: &Case, seed: u64, reads: Reads) -> Outcome {
-    match unpanicked(attempt(device, case, seed, reads)).await {
+/// A part of the work of a case.
+#[derive(Clone, Copy)]
+enum Phase {
+    Operands,
+    Device,
+    Oracle,
+    Comparison,
+}
+
+/// The time that threads of the host spent in each phase.
+#[derive(Default)]
+pub(super) struct Clocks([AtomicU64; 4]);
+
+impl Clocks {
+    pub(super) fn seconds(&self) -> HostSeconds {
+        let [operands, device, oracle, comparison] =
+            [0, 1, 2, 3].map(|i| Duration::from_nanos(self.0[i].load(Ordering::Relaxed)).as_secs_f64());
+        HostSeconds { operands, device, oracle, comparison }
+    }
+}
+
+/// One case's time, given to phases as it passes.
+struct Laps<'a> {
+    clocks: &'a Clocks,
+    /// The end of the last phase; none in a browser, which has no such clock.
+    since: Option<Instant>,
+}
+
+impl Laps<'_> {
+    fn start(clocks: &Clocks) -> Laps<'_> {
+        Laps { clocks, since: (!cfg!(target_arch = "wasm32")).then(Instant::now) }
+    }
+
+    /// What passed since the last call was `phase`.
+    fn end(&mut self, phase: Phase) {
+        if let Some(since) = &mut self.since {
+            let now = Instant::now();
+            let passed = now.duration_since(*since).as_nanos() as u64;
+            self.clocks.0[phase as usize].fetch_add(passed, Ordering::Relaxed);
+            *since = now;
+        }
+    }
+}
+
+pub(super) async fn outcome(device: &Device, case: &Case, seed: u64, reads: Reads, clocks: &Clocks) -> Outcome {
+    match unpanicked(attempt(device, case, seed, reads, Laps::start(clocks))).await {
         Ok(Ok(share)) => Outcome::Pass { share },
         Ok(Err(Fault::Failed(failure))) => Outcome::Fail(*failure),
         Ok(Err(Fault::Error(error))) if error.is_unsupported() => Outcome::Unsupported { reason: error.to_string() },
@@ -104,7 +150,7 @@ pub(crate) struct Operand {
 }
 
 /// The largest share of an allowed error that was used, when all is well.
-async fn attempt(device: &Device, case: &Case, seed: u64, reads: Reads) -> Result<f64, Fault> {
+async fn attempt(device: &Device, case: &Case, seed: u64, reads: Reads, mut laps: Laps<'_>) -> Result<f64, Fault> {
     let held: Vec<Operand> = case
         .op
         .held()
@@ -113,25 +159,30 @@ async fn attempt(device: &Device, case: &Case, seed: u64, reads: Reads) -> Resul
         .enumerate()
         .map(|(i, (spec, values))| operand(spec, values, values::mix(seed ^ fingerprint(&case.name), i as u64)))
         .collect();
+    laps.end(Phase::Operands);
     let (read_only, updated) = held.split_at(case.op.inputs().len().min(held.len()));
     let buffers = read_only.iter().map(|operand| upload(device, &operand.storage)).collect::<Result<Vec<Buffer>>>()?;
     let inputs: Vec<&Buffer> = buffers.iter().collect();
 
     let outputs = case.op.outputs();
     let before = before(&outputs, updated, |dtype| if dtype.is_float() { 0xFF } else { 0xA5 });
-    let after = execute(device, &case.op, &inputs, &before, reads).await?;
+    let after = execute(device, &case.op, &inputs, &before, reads).await;
+    laps.end(Phase::Device);
+    let after = after?;
     for (number, output) in outputs.iter().enumerate() {
         check_untouched(case, seed, &output.spec, &before[number], &after[number])
             .map_err(|failure| of_output(failure, number, outputs.len()))?;
     }
-    let share = check_outputs(case, seed, device.info().subnormals, &held, &after)?;
+    let share = check_outputs(case, seed, device.info().subnormals, &held, &after, &mut laps)?;
     if case.repeat {
         let again = execute(device, &case.op, &inputs, &self::before(&outputs, updated, |_| 0), reads).await?;
+        laps.end(Phase::Device);
         for (number, output) in outputs.iter().enumerate() {
             check_repeated(case, seed, &output.spec, &after[number], &again[number])
                 .map_err(|failure| of_output(failure, number, outputs.len()))?;
         }
     }
+    laps.end(Phase::Comparison);
     for (i, (operand, buffer)) in read_only.iter().zip(&buffers).enumerate() {
         let len = operand.storage.len();
         if len <= INPUT_CHECK_BYTES && read(device, buffer, len, reads).await? != operand.storage {
@@ -139,6 +190,7 @@ async fn attempt(device: &Device, case: &Case, seed: u64, reads: Reads) -> Resul
             return Err(Failure::new(case, seed, FailureKind::InputChanged, text).into());
         }
     }
+    laps.end(Phase::Device);
     Ok(share)
 }
 
@@ -273,12 +325,14 @@ fn check_outputs(
     subnormals: Subnormals,
     held: &[Operand],
     after: &[Vec<u8>],
+    laps: &mut Laps<'_>,
 ) -> Result<f64, Failure> {
     if let (true, [source], [after]) = (case.op.facts().moves_bits, held, after) {
         return check_copy(case, seed, source, after);
     }
     let outputs = case.op.outputs();
     let hosts: Vec<HostTensor> = held.iter().map(|operand| operand.host.clone()).collect();
+    laps.end(Phase::Comparison);
     let expected = case.op.oracle(&hosts);
     if expected.len() != outputs.len() {
         let text = format!("the oracle gave {} results of {}", expected.len(), outputs.len());
@@ -287,6 +341,7 @@ fn check_outputs(
     // A device that flushes subnormal operands computes something else, as correctly.
     let flushed =
         (subnormals == Subnormals::MayFlush).then(|| flush(&hosts)).flatten().map(|hosts| case.op.oracle(&hosts));
+    laps.end(Phase::Oracle);
     let mut share = 0f64;
     for (number, output) in outputs.iter().enumerate() {
         let flushed = flushed.as_ref().and_then(|results| results.get(number)).map(Vec::as_slice);
