@@ -5,6 +5,9 @@
 //! stream which no generator comes to (its number is above half of all), as in [`Generator::fork`]. Formulas in f32 take 32 bits and are as
 //! exact in both tails as f32 is: with w the word, v = (w + 1/2) 2^-32 is in (0, 1), and where w is in the upper half 1 - v is computed, not v.
 
+mod gamma;
+mod poisson;
+
 use super::Generator;
 use crate::ops::{SearchSide, SortOrder};
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, IntoShape, Position, Result, Shape, Tensor};
@@ -33,8 +36,13 @@ fn word() -> Expr {
 
 /// A second one.
 fn other_word() -> Expr {
+    another_word(0)
+}
+
+/// Word number `n` after the first, up to 32 of them: of streams from 2^63 on, 2^58 apart, to which no generator comes.
+fn another_word(n: u32) -> Expr {
     let [seed_low, seed_high, low, high] = key();
-    Expr::random([seed_low, seed_high, low, high ^ i64::from(1u32 << 31)])
+    Expr::random([seed_low, seed_high, low, high ^ i64::from(1u32 << 31 | n << 26)])
 }
 
 /// (w + 1/2) 2^-32 in f32, of u32.
@@ -109,11 +117,15 @@ fn refuse<T>(what: &'static str, reason: String) -> Result<T> {
 }
 
 impl Generator {
+    /// The next key's words, at each place of `shape`.
+    fn words(&self, shape: Shape) -> Result<Vec<Tensor>> {
+        let words = self.key()?.words()?;
+        words.iter().map(|word| word.broadcast_to(shape)).collect()
+    }
+
     /// `expr` of the next key's words and `others`, at each place of `shape`.
     fn draw(&self, op: &'static str, shape: impl IntoShape, expr: &Expr, others: &[&Tensor]) -> Result<Tensor> {
-        let shape = shape.into_shape()?;
-        let words = self.key()?.words()?;
-        let words = words.iter().map(|word| word.broadcast_to(shape)).collect::<Result<Vec<Tensor>>>()?;
+        let words = self.words(shape.into_shape()?)?;
         let inputs: Vec<&Tensor> = words.iter().chain(others.iter().copied()).collect();
         Tensor::map_named(op, expr, &inputs)
     }
@@ -399,6 +411,37 @@ fn check_scale(op: &'static str, dtype: DType, location: f64, scale: f64) -> Res
         return Ok(());
     }
     refuse("scale", format!("{op} at {location} with scale {scale}; both finite, this above 0"))
+}
+
+/// A parameter of a distribution: one for all elements, or one for each.
+#[derive(Clone, Copy)]
+enum Parameter<'a> {
+    Number(f64),
+    /// Floats of up to 32 bits.
+    Each(&'a Tensor),
+}
+
+impl<'a> Parameter<'a> {
+    /// Itself in f32, where its tensor follows the words of the key.
+    fn expr(self) -> Expr {
+        match self {
+            Parameter::Number(number) => Expr::constant(number).cast(DType::F32),
+            Parameter::Each(_) => Expr::input(4).cast(DType::F32),
+        }
+    }
+
+    /// Its tensors: one, or none.
+    fn inputs(self) -> Option<&'a Tensor> {
+        match self {
+            Parameter::Number(_) => None,
+            Parameter::Each(tensor) => Some(tensor),
+        }
+    }
+
+    /// The number of the input that follows.
+    fn next(self) -> usize {
+        4 + usize::from(self.inputs().is_some())
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ mod bad_input;
 mod conformance;
 #[cfg(feature = "cpu")]
 mod contract;
+#[cfg(feature = "cpu")]
+mod distributions;
 mod exact_integers;
 #[cfg(feature = "cpu")]
 mod fit;
