@@ -2,7 +2,7 @@
 //!
 //! This crate knows only core and computes nothing; safetensors are in `polywarp-nn`. The decision to know: no file is trusted. What a header
 //! says is compared with what is there before memory is taken, and what does not fit is an [`Error::File`] that names the file and, in an
-//! archive, the array (`npy.rs`, `npz.rs`).
+//! archive, the array (`npy.rs`, `npz.rs`). With feature `ndarray`, `from_ndarray` and `to_ndarray` are for arrays of that crate.
 //!
 //! ```
 //! use polywarp_core::{Device, Tensor};
@@ -23,6 +23,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "ndarray")]
+mod arrays;
 pub mod npy;
 mod npz;
 
@@ -32,6 +34,8 @@ use std::path::{Path, PathBuf};
 
 use polywarp_core::{DType, Device, Error, Result, Shape, Tensor};
 
+#[cfg(feature = "ndarray")]
+pub use arrays::{from_ndarray, to_ndarray};
 pub use npz::{Compression, read_npz, write_npz};
 
 /// What fuzz targets call, and the tests with their corpora.

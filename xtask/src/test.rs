@@ -38,7 +38,7 @@ pub fn steps(run: &mut Run) -> Result {
     run.command("format", "cargo fmt --all --check")?;
     run.step("dependencies", |_| deny::run())?;
     run.command("lints", "cargo clippy --locked --workspace --all-targets -- -D warnings")?;
-    for features in ["", " --features cpu", " --features wgpu"] {
+    for features in ["", " --features cpu", " --features wgpu", " --features cpu,ndarray"] {
         let line = format!("cargo clippy --locked --package polywarp --no-default-features{features} -- -D warnings");
         run.command(&format!("features: none{features}"), &line)?;
     }
