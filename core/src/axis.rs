@@ -42,6 +42,8 @@ pub(crate) fn index(index: impl Position, axis: usize, len: u64) -> Result<u64> 
 pub enum AxisList {
     /// Every axis there is.
     All,
+    /// This one, counted from either end.
+    One(i128),
     /// Those listed, counted from either end.
     Listed(Vec<i128>),
 }
@@ -102,7 +104,7 @@ macro_rules! positions {
 
         impl Axes for $number {
             fn list(self) -> AxisList {
-                AxisList::Listed(vec![self.value()])
+                AxisList::One(self.value())
             }
         }
     )*};
@@ -146,6 +148,8 @@ impl<P: Position> Axes for &Vec<P> {
 pub(crate) fn in_order(axes: impl Axes, rank: usize) -> Result<Vec<usize>> {
     let listed = match axes.list() {
         AxisList::All => return Ok((0..rank).collect()),
+        // No list is made of a number: every reduction of every program would.
+        AxisList::One(number) => return Ok(vec![axis(Listed(number), rank)?]),
         AxisList::Listed(listed) => listed,
     };
     let mut found = Vec::with_capacity(listed.len());

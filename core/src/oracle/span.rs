@@ -416,7 +416,9 @@ fn between(f: UnaryFn, of: Hull, compute: DType) -> Hull {
     }
     let finite = |x: &f64| x.is_finite();
     let values = [hull.low, hull.high].into_iter().filter(finite);
-    let errors = values.flat_map(|y| points.iter().copied().filter(finite).map(move |x| f.error(x, y, compute)));
+    // An infinity as the largest number: atan of one is rounded, too.
+    let most = compute.max_finite();
+    let errors = values.flat_map(|y| points.iter().map(move |x| f.error(x.clamp(-most, most), y, compute)));
     let own = errors.fold(0.0, f64::max);
     hull.widened(own + least(compute))
 }
@@ -461,6 +463,16 @@ mod tests {
     fn right<const N: usize>(span: Span, candidates: [f64; N]) -> [bool; N] {
         let expected = span.round_to(DType::F32).into_expected(DType::F32);
         candidates.map(|x| expected.accepts(Scalar::F(x), DType::F32, Subnormals::Kept))
+    }
+
+    #[test]
+    fn an_infinity_or_nan_has_an_arc_tangent_that_is_rounded() {
+        // 0 times what may have overflowed: NaN, or with another rounding nothing; here -inf or NaN.
+        let either = exact(-INF).or(exact(f64::NAN));
+        let nearest = f64::from(-std::f32::consts::FRAC_PI_2);
+        let arc = either.unary(UnaryFn::Atan, DType::F32);
+        assert_eq!(right(arc, [nearest, f64::NAN, 0.0, -nearest]), [true, true, false, false]);
+        assert_eq!(right(exact(-INF).unary(UnaryFn::Atan, DType::F32), [nearest, f64::NAN]), [true, false]);
     }
 
     #[test]
