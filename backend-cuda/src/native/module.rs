@@ -158,7 +158,7 @@ impl Function {
         Ok((threads.max(0).cast_unsigned(), shared.max(0).cast_unsigned()))
     }
 
-    /// Lets it use so many bytes of dynamic shared memory.
+    /// Lets the kernel use `bytes` bytes of dynamic shared memory.
     pub(crate) fn allow_shared(&self, bytes: u32) -> Result<()> {
         let (context, function) = (&self.loaded.context, self.function);
         // SAFETY: the function is loaded.

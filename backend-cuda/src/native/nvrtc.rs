@@ -1,7 +1,7 @@
 //! NVRTC, CUDA's compiler of CUDA C++ at run time: opened when first asked for, and not needed by anything else.
 //!
 //! Its functions are looked up by name, as the driver's are (`driver.rs`): where it is missing there is an error that says what
-//! to install. `POLYWARP_NVRTC` names another file. What it compiles is a user's text, of which nothing is believed.
+//! to install. `POLYWARP_NVRTC` names another file. It compiles a user's text, which is not trusted.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;

@@ -1,9 +1,8 @@
 //! Users' kernels in CUDA's own forms: PTX, machine code, CUDA C++.
 //!
 //! Compiled or loaded once per (code, entry point, defines, block); a launch's arguments follow the kernel's
-//! [`Signature`], of which all is checked that can be: number and sizes against the code, and of the buffers what is checked of
-//! WGSL's (device, range, alignment, aliasing). What the kernel does with them is the caller's word.
-//! What of PTX the driver assembled is kept on disk, as kernels made of WGSL are.
+//! [`Signature`]. Its number and sizes are checked against the code, its buffers as WGSL's are (device, range, alignment, aliasing).
+//! The caller vouches for what the kernel does with them. Machine code that the driver made of PTX is kept on disk, as that of WGSL is.
 
 use std::sync::Arc;
 

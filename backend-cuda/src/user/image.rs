@@ -43,7 +43,7 @@ fn cubin(bytes: &[u8]) -> Option<Result<(), String>> {
     for index in 0..count {
         let at = usize::try_from(start.checked_add(index.checked_mul(size)?)?).ok()?;
         let kind = u32_at(bytes, at.checked_add(4)?)?;
-        // CUDA's own kinds, of which some have a size and no bytes, are not documented.
+        // CUDA's own kinds are not documented; some have a size and no bytes.
         if kind != SHT_NOBITS && kind < SHT_LOPROC {
             inside(u64_at(bytes, at.checked_add(24)?)?, u64_at(bytes, at.checked_add(32)?)?)?;
         }

@@ -101,7 +101,7 @@ fn head(tokens: &mut Tokens<'_>) -> Result<Head, String> {
     Ok(head)
 }
 
-/// `nx, ny, nz`, of which the last may be missing, and the token behind them.
+/// `nx, ny, nz` (the last may be missing), and the token behind them.
 fn extents<'a>(tokens: &mut Tokens<'a>) -> ([u32; 3], Option<&'a str>) {
     let mut block = [1; 3];
     for extent in &mut block {

@@ -55,7 +55,7 @@ fn axpy(a: u32, n: i64) -> Kernel {
     Kernel::ptx_unchecked(AXPY, signature(a, n)).entry("axpy")
 }
 
-/// What a kernel with the arguments of `axpy` does to 100 elements, of which it may reach 90.
+/// What a kernel with the arguments of `axpy` does to 100 elements; it may reach the first 90.
 fn computes(backend: &CudaBackend, kernel: impl Fn(u32, i64) -> Kernel) {
     let (x, mut y): (Vec<u32>, Vec<u32>) = ((0..100).collect(), (0..100).map(|i| 1000 * i).collect());
     let (on_x, on_y) = (upload(backend, &x), upload(backend, &y));

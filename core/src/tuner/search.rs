@@ -31,7 +31,7 @@ const FINALISTS: usize = 4;
 const ROUNDS: usize = 7;
 /// Rounds below which the times before stay.
 const LEAST_ROUNDS: usize = 3;
-/// A device that had nothing to run for so long is slow to begin with.
+/// A device is slow to begin with after a pause of this length.
 const PAUSE_NS: u64 = 30_000_000;
 /// How long it runs before it is at its full clock (an H100: below 150 ms).
 const WAKING_NS: u64 = 150_000_000;

@@ -1,6 +1,5 @@
 //! What [`Generator`] draws, held to the distributions themselves: Kolmogorov and Smirnov's distance of continuous numbers, chi squared of whole
-//! ones. Of each 2^20 numbers, and 2^18 of those that take
-//! many tries; 2^24 with `POLYWARP_TEST_PART=all`, as `cargo xtask prove` runs it.
+//! ones. Each test draws 2^20 numbers, and 2^18 where a number takes many tries; 2^24 with `POLYWARP_TEST_PART=all`, as `cargo xtask prove` runs it.
 //!
 //! Draws are sorted, and the distribution is asked at every 2^-16 of them alone: what lies between two such places adds at most 2^-16 to the
 //! distance, which is 0.06 of the unit at 2^24 numbers. Numbers are the same at each run, so that a test passes always or never.

@@ -14,7 +14,7 @@ use crate::{BinaryFn, CompareFn, DType, Error, Expr, Generator, IntoShape, Resul
 /// Each makes two tries: normal numbers come in pairs, from one radius and one angle.
 const LAUNCHES: u32 = 4;
 
-/// The t of an element of which no try was kept yet: less than all that are.
+/// The t of an element before any of its tries was kept: below the t of every try that is.
 const NONE: f64 = -2.0;
 
 /// What a gamma number of scale 1 is made of.
