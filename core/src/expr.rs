@@ -8,17 +8,21 @@
 //! integers wrap after every step. What is only chosen is not rounded. Constants are kept apart from the steps, so kernels that
 //! differ only in them are the same.
 
+mod binary;
 mod derivative;
 mod functions;
 pub(crate) mod number;
 mod program;
+mod unary;
 
 use std::ops;
 use std::sync::Arc;
 
+pub use binary::{BinaryFn, CompareFn};
 pub use program::{Program, Step, StepId, StepSet};
+pub use unary::UnaryFn;
 
-use crate::{BinaryFn, CompareFn, DType, Scalar, UnaryFn};
+use crate::{DType, Scalar};
 
 /// Most inputs of one expression: WebGPU guarantees 8 storage buffers, one holds the result.
 pub const MAX_INPUTS: usize = 7;

@@ -161,7 +161,7 @@ impl TensorSpec {
 
 #[cfg(test)]
 mod tests {
-    use crate::harness::Level;
+    use crate::case::Level;
     use crate::ops;
 
     /// Every conformance case that can be sliced: the pieces are well-formed ops of the sliced shapes.

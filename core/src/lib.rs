@@ -22,6 +22,7 @@
 mod axis;
 mod backend;
 mod batches;
+pub mod case;
 #[cfg(feature = "cpu")]
 pub mod cpu;
 mod device;
@@ -48,6 +49,7 @@ mod recording;
 mod retry;
 mod scalar;
 mod shape;
+mod spec;
 pub mod tape;
 mod tensor;
 pub mod tuner;
@@ -61,7 +63,7 @@ pub use batches::in_batches;
 pub use device::Device;
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
-pub use expr::{Expr, MAX_INPUTS, MAX_OPERANDS, MAX_STEPS, Program, Step, StepId, StepSet};
+pub use expr::{BinaryFn, CompareFn, Expr, MAX_INPUTS, MAX_OPERANDS, MAX_STEPS, Program, Step, StepId, StepSet, UnaryFn};
 pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
 pub use generator::{Generator, RandomKey, Replacement};
@@ -70,14 +72,14 @@ pub use layout::{Layout, collapse_together};
 pub use live::{Largest, LiveTensor, LiveTensors, TagMemory};
 pub use operation::{Cost, Op, Operation};
 pub use ops::{
-    Attended, AttentionForm, AttentionOptions, BinaryFn, CompareFn, CrossEntropyOptions, Distribution, Losses, Missing,
-    ReduceFn, ScaleBlocks, TensorSpec, UnaryFn,
+    Attended, AttentionForm, AttentionOptions, CrossEntropyOptions, Distribution, Losses, Missing, ReduceFn, ScaleBlocks,
 };
 pub use precision::Precision;
 pub use profile::{KernelTime, Launched, Part, Profile, Profiler};
 pub use recording::{Recorded, Recorders, Recording, foreign_recording};
 pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
+pub use spec::TensorSpec;
 pub use tape::{Gradients, Tape};
 pub use tensor::{
     Granularity, GroupedMatmulOptions, MatmulOptions, MeshOrder, Norm, Quantized, Sparse24, Tensor, TensorOrNumber,

@@ -421,7 +421,8 @@ impl fmt::Debug for Op {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::{Case, FailureKind, Outcome, ReferenceBackend, Values, run_case};
+    use crate::case::{Case, Values};
+    use crate::harness::{FailureKind, Outcome, ReferenceBackend, run_case};
     use crate::{Device, Error, Scalar, Shape, Tensor};
 
     /// Twice its operand, as a stranger may write it: with as many results, and as many answers of its oracle, as it says.

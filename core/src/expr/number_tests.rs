@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use super::*;
 use crate::cpu::CpuBackend;
 use crate::harness::ReferenceBackend;
-use crate::harness::values::special;
+use crate::case::values::special;
 use crate::{Device, Expr, Tensor};
 
 fn devices() -> [Device; 2] {

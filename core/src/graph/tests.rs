@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::gradient::{Gradient, Needs};
-use crate::harness::{Case, Outcome, ReferenceBackend, Values, output, run_case};
+use crate::case::{Case, Values, output};
+use crate::harness::{Outcome, ReferenceBackend, run_case};
 use crate::operation::{Arithmetic, Operation};
 use crate::ops::ReduceFn;
 use crate::oracle::{Expected, HostTensor};

@@ -6,7 +6,7 @@
 //! oracle rounds nothing there.
 
 use super::Values;
-use super::run::operand;
+use crate::case::operand;
 use super::values::mix;
 use crate::gradient::{Gradient, Needs, Rule};
 use crate::oracle::HostTensor;

@@ -22,9 +22,7 @@
 #[cfg(not(target_arch = "wasm32"))]
 mod abreast;
 pub mod bad_input;
-mod bench;
 pub mod broken;
-mod case;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod contract;
 pub mod fit;
@@ -37,53 +35,22 @@ mod reference;
 mod report;
 mod rows;
 pub(crate) mod run;
-pub mod values;
 mod wrapped;
 
-pub use bench::{BenchCase, BenchSize, Metric, Suite};
-pub use case::{Case, Check, LayoutKind, OUTPUT_OFFSET_BYTES, output};
+pub use crate::case::{
+    BenchCase, BenchSize, Case, Check, LayoutKind, Level, Metric, OUTPUT_OFFSET_BYTES, Suite, Values, output, values,
+};
 pub use part::Part;
 pub use reference::ReferenceBackend;
 pub use report::{Counts, Failure, FailureKind, HostSeconds, Miss, Outcome, Report, Unsupported};
 pub use run::{run_case, run_case_async};
-pub use values::Values;
 pub use wrapped::{Wrap, Wrapped};
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 
-use serde::{Deserialize, Serialize};
 
 use self::run::{Clocks, Reads};
 use crate::{DType, Device, ops};
-
-/// How thorough a run is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// Every function, dtype and kind of layout; under a minute on a software GPU.
-    #[default]
-    Quick,
-    /// All sizes, all pairs, large tensors: minutes.
-    Full,
-}
-
-impl Level {
-    /// The cases of this level: `quick` alone, or with those of `full`.
-    pub(crate) fn list<T: Clone>(self, quick: &[T], full: &[T]) -> Vec<T> {
-        let mut all = quick.to_vec();
-        if self == Level::Full {
-            all.extend_from_slice(full);
-        }
-        all
-    }
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(if *self == Level::Quick { "quick" } else { "full" })
-    }
-}
 
 /// Which cases run. The default is all of the quick level, with seed 0.
 #[derive(Clone, Debug, Default)]

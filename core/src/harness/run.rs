@@ -18,11 +18,9 @@ use std::time::{Duration, Instant};
 
 use super::report::{Failure, FailureKind, HostSeconds, Miss, Outcome};
 use super::{Case, Check, values};
+use crate::case::{Operand, operand, positions};
 use crate::oracle::{Expected, HostTensor, Subnormals};
-use crate::{Buffer, DType, Device, Error, Layout, Op, Result, Scalar, TensorSpec, operation};
-
-/// Elements of garbage after every input; odd, so that no power of two fits.
-const INPUT_GUARD_ELEMENTS: u64 = 19;
+use crate::{Buffer, DType, Device, Error, Op, Result, Scalar, TensorSpec, operation};
 
 /// Bytes after every output that must stay as they were.
 const OUTPUT_GUARD_BYTES: u64 = 64;
@@ -142,13 +140,6 @@ impl From<Failure> for Fault {
     }
 }
 
-/// One operand on the host: its whole storage, and its elements in row-major order.
-#[derive(Debug)]
-pub(crate) struct Operand {
-    pub(crate) storage: Vec<u8>,
-    pub(crate) host: HostTensor,
-}
-
 /// The largest share of an allowed error that was used, when all is well.
 async fn attempt(device: &Device, case: &Case, seed: u64, reads: Reads, mut laps: Laps<'_>) -> Result<f64, Fault> {
     let held: Vec<Operand> = case
@@ -247,45 +238,6 @@ async fn read(device: &Device, buffer: &Buffer, len: usize, reads: Reads) -> Res
         Reads::Blocking => device.backend().read_blocking(buffer, range),
         Reads::Awaited => device.backend().read(buffer, range).await,
     }
-}
-
-pub(crate) fn operand(spec: &TensorSpec, values: &super::Values, seed: u64) -> Operand {
-    let size = spec.dtype.size_bytes() as usize;
-    let dense = values.bytes(spec.dtype, spec.layout.elements(), seed);
-    let elements = spec.layout.required_elements().max(spec.layout.offset()) + INPUT_GUARD_ELEMENTS;
-    let garbage = garbage(spec.dtype);
-    let mut storage = garbage.repeat(elements as usize);
-    let mut decoded = Vec::with_capacity(spec.layout.elements() as usize);
-    if spec.layout.is_contiguous() {
-        let start = spec.layout.offset() as usize * size;
-        storage[start..start + dense.len()].copy_from_slice(&dense);
-        decoded.extend(dense.chunks_exact(size).map(|bytes| Scalar::from_le_bytes(bytes, spec.dtype)));
-    } else {
-        let places: Vec<usize> = positions(&spec.layout, size).collect();
-        for (&at, bytes) in places.iter().zip(dense.chunks_exact(size)) {
-            storage[at..at + size].copy_from_slice(bytes);
-        }
-        // A broadcast element was written several times and holds the last value: read back what is there.
-        decoded.extend(places.iter().map(|&at| Scalar::from_le_bytes(&storage[at..at + size], spec.dtype)));
-    }
-    Operand { storage, host: HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values: decoded } }
-}
-
-/// The byte position of each element, row-major.
-fn positions(layout: &Layout, size: usize) -> impl Iterator<Item = usize> + '_ {
-    (0..layout.elements()).map(move |i| layout.index_of(i) as usize * size)
-}
-
-/// What lies around a view: NaN, the largest integer, true.
-fn garbage(dtype: DType) -> Vec<u8> {
-    let value = if dtype.is_float() {
-        return vec![0xFF; dtype.size_bytes() as usize];
-    } else if dtype == DType::I64 {
-        Scalar::I(i64::MAX)
-    } else {
-        Scalar::I(dtype.max_finite() as i64)
-    };
-    value.to_le_bytes(dtype)
 }
 
 /// Every byte that is not an element of the output is what it was.

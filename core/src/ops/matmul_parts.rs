@@ -89,7 +89,8 @@ pub(super) fn ranges(extent: u64, most: u64, step: u64) -> Vec<Range<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::{Case, ReferenceBackend, Values, run_case};
+    use crate::case::{Case, Values};
+    use crate::harness::{ReferenceBackend, run_case};
     use crate::{DType, Device, Layout, Shape, UnaryFn};
 
     fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {

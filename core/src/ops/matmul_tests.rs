@@ -2,7 +2,7 @@
 //! f32 every 128 products; and what it does not: the same without. And which dtypes go together.
 
 use super::*;
-use crate::harness::Values;
+use crate::case::Values;
 use crate::oracle::Subnormals;
 use crate::{Layout, Shape, TensorSpec};
 

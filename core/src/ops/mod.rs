@@ -11,7 +11,6 @@
 mod argreduce;
 pub mod attention;
 mod batch_norm;
-mod binary;
 mod bincount;
 pub(crate) mod cases;
 mod cat;
@@ -43,7 +42,6 @@ mod sort;
 pub mod sparse24;
 mod sparse_matmul;
 pub(crate) mod take;
-mod unary;
 mod walk;
 
 pub use argreduce::{ArgReduce, ArgReduceFn};
@@ -52,7 +50,6 @@ pub use attention::{
     LseGradient,
 };
 pub use batch_norm::{BatchNorm, BatchNormEnd, BatchNormalised};
-pub use binary::{BinaryFn, CompareFn};
 pub use bincount::Bincount;
 pub use cat::{Cat, CatWalk};
 pub use convolution::{
@@ -83,41 +80,13 @@ pub use sort::{Sort, SortOrder, Sorted};
 pub use sparse_matmul::SparseMatmul;
 pub use sparse24::{Compress24, Decompress24, Part24};
 pub use take::{Missing, Take};
-pub use unary::UnaryFn;
 pub use walk::Walk;
 
-use crate::harness::{BenchCase, BenchSize, Case, Level};
+use crate::case::{BenchCase, BenchSize, Case, Level};
 pub use crate::operation::{Arithmetic, Content, Cost, Facts, HostError, Op, Operand, Operation, Role, Sample};
-use crate::{DType, Error, Layout, Result};
-
-/// Bytes every dense output starts at a multiple of, within its buffer.
-pub const OUTPUT_ALIGNMENT_BYTES: u64 = 16;
-
-/// Dtype and layout of one operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TensorSpec {
-    /// Element type.
-    pub dtype: DType,
-    /// Shape, strides and offset within the operand's buffer.
-    pub layout: Layout,
-}
-
-impl TensorSpec {
-    /// An operand of this dtype and layout.
-    pub fn new(dtype: DType, layout: Layout) -> TensorSpec {
-        TensorSpec { dtype, layout }
-    }
-
-    /// Bytes its buffer must have.
-    pub fn required_bytes(&self) -> u64 {
-        self.layout.required_elements().saturating_mul(self.dtype.size_bytes())
-    }
-
-    /// Bytes of its elements, each counted once.
-    pub fn bytes(&self) -> u64 {
-        self.layout.elements().saturating_mul(self.dtype.size_bytes())
-    }
-}
+pub use crate::expr::{BinaryFn, CompareFn, UnaryFn};
+pub use crate::spec::{OUTPUT_ALIGNMENT_BYTES, TensorSpec};
+use crate::{Error, Result};
 
 /// One kind of operation, as users and tables name it.
 pub struct Family {
@@ -204,15 +173,6 @@ fn at_start(mut benches: Vec<BenchCase>) -> Vec<BenchCase> {
         bench.op = moved.unwrap_or_else(|| bench.op.clone());
     }
     benches
-}
-
-impl TensorSpec {
-    /// Bytes of the distinct elements: a broadcast dimension counts once.
-    pub(crate) fn bytes_once(&self) -> u64 {
-        let dims = self.layout.dims().iter().zip(self.layout.strides());
-        let distinct = dims.filter(|&(_, &stride)| stride != 0).map(|(&dim, _)| dim).fold(1, u64::saturating_mul);
-        distinct.min(self.layout.elements()).saturating_mul(self.dtype.size_bytes())
-    }
 }
 
 /// Indices of `axes` together: 0 where one of them has none, however many the others have.

@@ -9,9 +9,9 @@
 
 use super::key::Judged;
 use super::settings::Effort;
-use crate::harness::Values;
-use crate::harness::run::{Operand, operand};
-use crate::harness::values::mix;
+use crate::case::Values;
+use crate::case::{Operand, operand};
+use crate::case::values::mix;
 use crate::operation::{Content, Operand as Spec, Role};
 use crate::oracle::{HostTensor, Subnormals};
 use crate::{Layout, Op, Result, Scalar, TensorSpec};

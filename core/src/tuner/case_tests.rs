@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::harness::broken::{Fault, broken};
-use crate::harness::{LayoutKind, Level, ReferenceBackend};
+use crate::case::{LayoutKind, Level};
+use crate::harness::ReferenceBackend;
 use crate::ops::{GroupedMatmul, Matmul, Operation, ScaleBlocks};
 use crate::tuner::Key;
 use crate::{Buffer, DType, Device, Layout, Precision, Shape, UnaryFn};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::*;
-use crate::harness::BenchSize;
+use crate::case::BenchSize;
 use crate::ops::REGISTRY;
 use crate::tuner::{Check, Effort, Key, Mode, Offer, Options, Place, Runner, Situation, Tuner};
 use crate::{Op, Result};

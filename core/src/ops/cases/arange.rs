@@ -1,7 +1,7 @@
 //! Cases of arange: every dtype, steps of both signs, sizes at the edges; nothing to benchmark beyond `fill`.
 
 use super::{add, dense_map, sizes, unique};
-use crate::harness::{BenchCase, BenchSize, Case, Level};
+use crate::case::{BenchCase, BenchSize, Case, Level};
 use crate::ops::Map;
 use crate::tensor::ramp;
 use crate::{DType, Result, Scalar};

@@ -1,8 +1,8 @@
 //! Cases of argmax and argmin: every subset of axes, ties, the first of several NaN, extrema at the edges of tiles.
 
 use super::{add, extents, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{ArgReduce, ArgReduceFn};
 use crate::{DType, KeepDims, Result};
 

@@ -2,8 +2,8 @@
 //! queries that see nothing, NaN where nobody looks, dropout, packed and permuted views, large scores.
 
 use super::{add, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Attention, AttentionDropout, AttentionGradient, LseGradient};
 use crate::{DType, Layout, Result, Shape, TensorSpec};
 

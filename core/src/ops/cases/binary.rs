@@ -1,8 +1,8 @@
 //! Cases of the binary functions: special values in all pairs for every dtype, layouts on either side, broadcasting.
 
 use super::{add, map, sizes, strided_map, unique};
-use crate::harness::values::special;
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use crate::case::values::special;
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
 use crate::ops::Map;
 use crate::{BinaryFn, DType, Expr, Layout, Result, Shape, TensorSpec};
 

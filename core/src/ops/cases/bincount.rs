@@ -1,7 +1,7 @@
 //! Cases of counts: few bins and many, numbers that are no bin, sizes at the edges of workgroups, nothing to count.
 
 use super::{add, sizes, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::Bincount;
 use crate::{DType, Result};
 

@@ -1,7 +1,7 @@
 //! Cases of cast: every pair of dtypes over special values and the whole range of the source.
 
 use super::{add, strided_map, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
 use crate::ops::Map;
 use crate::{DType, Expr, Result};
 

@@ -1,7 +1,7 @@
 //! Cases of joining: every axis and dtype, operands of no and of one index, views, more operands than a device binds.
 
 use super::{add, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Cat, Operation};
 use crate::{DType, Op, Result, TensorSpec};
 

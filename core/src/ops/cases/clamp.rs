@@ -1,7 +1,7 @@
 //! Cases of clamp: every dtype, NaN kept, one-sided and infinite bounds.
 
 use super::{add, strided_map, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
 use crate::{DType, Expr, Scalar};
 
 pub(crate) fn cases(level: Level) -> Vec<Case> {

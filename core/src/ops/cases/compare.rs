@@ -1,8 +1,8 @@
 //! Cases of the comparisons: special values in all pairs, NaN and both zeros among them, broadcasting and layouts.
 
 use super::{add, sizes, strided_map, unique};
-use crate::harness::values::special;
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
+use crate::case::values::special;
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
 use crate::ops::Map;
 use crate::{CompareFn, DType, Expr, Result};
 

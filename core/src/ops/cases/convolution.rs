@@ -2,8 +2,8 @@
 //! groups, one to three axes, nothing at all, sums long enough for slabs, layouts, epilogues, values that are not finite.
 
 use super::{add, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Geometry};
 use crate::{DType, Layout, Result, Shape, TensorSpec, UnaryFn};
 

@@ -2,7 +2,7 @@
 //! random, so that NaN payloads must survive.
 
 use super::{add, ranks, sizes, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::Copy;
 use crate::{DType, Layout, Result, Shape, TensorSpec};
 

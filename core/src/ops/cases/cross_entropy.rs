@@ -1,7 +1,7 @@
 //! Cases of cross-entropy: every float, class counts, layouts, weights and smoothing, targets that are ignored and that are no class.
 
 use super::{add, extents, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
 use crate::ops::CrossEntropy;
 use crate::{DType, Result};
 

@@ -3,7 +3,7 @@
 
 use super::{add, map, ranks, several, sizes, unique};
 use crate::generator::dropped;
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
 use crate::ops::Map;
 use crate::{CompareFn, DType, Expr, Layout, Result, Shape, TensorSpec};
 

@@ -8,8 +8,8 @@ mod special;
 pub(crate) use special::random;
 
 use super::{add, dense_map, map, sizes, strided_map, unique};
-use crate::harness::values::mix;
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use crate::case::values::mix;
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
 use crate::{BinaryFn, CompareFn, DType, Expr, UnaryFn};
 
 const FAMILY: &str = "expr";

@@ -1,8 +1,8 @@
 //! Cases of fill: special values in every dtype, sizes at the edges, more elements than one row of a grid.
 
 use super::{add, dense_map, ranks, sizes, unique};
-use crate::harness::values::special;
-use crate::harness::{BenchCase, BenchSize, Case, Level, Metric, Suite};
+use crate::case::values::special;
+use crate::case::{BenchCase, BenchSize, Case, Level, Metric, Suite};
 use crate::ops::Map;
 use crate::{DType, Expr, Result, Scalar};
 

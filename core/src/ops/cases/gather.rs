@@ -1,7 +1,7 @@
 //! Cases of elements by position along an axis: every axis and dtype, positions that are none, that repeat along other axes, views.
 
 use super::{add, sizes, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Gather, Missing, Operation};
 use crate::{DType, Op, Result, TensorSpec};
 

@@ -2,7 +2,7 @@
 
 use super::add;
 use crate::generator::dropped;
-use crate::harness::{Case, LayoutKind, Values, output};
+use crate::case::{Case, LayoutKind, Values, output};
 use crate::ops::{
     Attention, AttentionDropout, BatchNorm, Cat, Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights,
     Copy, Corners, CrossEntropy, Divisor, Gather, Geometry, Interpolation, LayerNorm, LogSumExp, Map, MaskedScatter,
@@ -356,7 +356,7 @@ mod tests {
     use crate::Scalar;
     use crate::gradient::{Gradient, Needs};
     use crate::graph::GraphOp;
-    use crate::harness::Level;
+    use crate::case::Level;
     use crate::harness::gradients::prove;
     use crate::ops::REGISTRY;
     use crate::oracle::HostTensor;

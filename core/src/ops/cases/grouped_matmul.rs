@@ -2,8 +2,8 @@
 //! extents at the edges of tiles, layouts with NaN around the operands, epilogues, dtypes, K = 0.
 
 use super::{add, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{GroupedMatmul, Matmul};
 use crate::{DType, Error, Layout, Precision, Result, Shape, TensorSpec, UnaryFn};
 

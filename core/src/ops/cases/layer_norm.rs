@@ -1,8 +1,8 @@
 //! Cases of layer normalisation: every float, layout and row length, rows without variance, NaN.
 
 use super::{add, extents, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::LayerNorm;
 use crate::{DType, Result};
 

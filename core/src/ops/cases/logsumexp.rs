@@ -2,7 +2,7 @@
 
 use super::{add, extents, unique};
 use crate::DType;
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
 use crate::ops::LogSumExp;
 
 const FAMILY: &str = "logsumexp";

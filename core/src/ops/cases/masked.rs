@@ -1,7 +1,7 @@
 //! Cases of elements and positions by a mask: every dtype, none, all, more and fewer than there is room for, several blocks.
 
 use super::{add, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{MaskedScatter, MaskedSelect, Missing, Nonzero};
 use crate::{DType, Op, Result};
 

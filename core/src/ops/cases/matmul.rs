@@ -8,8 +8,8 @@ mod scaled;
 pub(super) use scaled::{LARGE, LITTLE};
 
 use super::{add, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Matmul, MatmulDims};
 use crate::{DType, Error, Layout, Precision, Result, Shape, TensorSpec, UnaryFn};
 

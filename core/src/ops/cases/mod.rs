@@ -47,7 +47,7 @@ pub mod update;
 pub mod where_;
 
 use super::Map;
-use crate::harness::{Case, LayoutKind, Level, Values, output};
+use crate::case::{Case, LayoutKind, Level, Values, output};
 use crate::{DType, Expr, Op, Program, Result, TensorSpec};
 
 /// Element counts at the edges of words, vectors, subgroups and workgroups.

@@ -1,7 +1,7 @@
 //! Cases of padding: every mode before and behind, more than a period of it, cropping, rolling and tiling, runs and single elements.
 
 use super::{add, sizes, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Operation, Pad, PadMode};
 use crate::{DType, Op, Result};
 

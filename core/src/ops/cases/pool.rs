@@ -2,8 +2,8 @@
 //! ties, NaN, one to three axes, nothing at all, windows of more taps than a byte counts.
 
 use super::{add, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Divisor, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, PoolOptions};
 use crate::{DType, Layout, Result, Shape, TensorSpec};
 

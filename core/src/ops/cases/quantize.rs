@@ -2,8 +2,8 @@
 //! and infinity, values beyond the largest step, ties.
 
 use super::{add, map, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
 use crate::ops::Map;
 use crate::tensor::quantize::{scale_of, steps_of, value_of};
 use crate::{DType, Expr, Layout, Result, Shape, TensorSpec};

@@ -2,7 +2,7 @@
 //! are no multiple of a block of four, keys and streams beyond 32 bits.
 
 use super::{add, sizes, unique};
-use crate::harness::{BenchCase, BenchSize, Case, Level, Metric, Suite, output};
+use crate::case::{BenchCase, BenchSize, Case, Level, Metric, Suite, output};
 use crate::ops::{Distribution, Random};
 use crate::{DType, Result};
 

@@ -2,8 +2,8 @@
 //! tiles, empty axes, long rows and many rows.
 
 use super::{add, extents, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Reduce, ReduceFn};
 use crate::{DType, Error, KeepDims, Result};
 

@@ -4,8 +4,8 @@
 
 use super::matmul::{LARGE, LITTLE};
 use super::{add, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Matmul, Operation, ReduceFn, ReducedMatmul};
 use crate::{DType, Error, KeepDims, Layout, Precision, Result, Shape, TensorSpec, UnaryFn};
 

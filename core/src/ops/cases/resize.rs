@@ -2,8 +2,8 @@
 //! only moved.
 
 use super::{add, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Values, output};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Values, output};
 use crate::ops::{Corners, Interpolation, Resize};
 use crate::{DType, Result};
 

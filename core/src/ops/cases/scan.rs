@@ -1,8 +1,8 @@
 //! Cases of scans: every function, dtype, axis and option, lines at the edges of tiles, long lines, NaN and ties.
 
 use super::{add, extents, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, OUTPUT_OFFSET_BYTES, Suite, Values};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, OUTPUT_OFFSET_BYTES, Suite, Values};
 use crate::ops::{Scan, ScanFn, ScanOptions};
 use crate::{DType, Result, TensorSpec};
 

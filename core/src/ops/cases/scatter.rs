@@ -1,7 +1,7 @@
 //! Cases of elements put along an axis: every function and dtype, all positions at one place, positions that are none, views.
 
 use super::{add, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Operation, Scatter, ScatterFn};
 use crate::{DType, Op, Result, TensorSpec};
 

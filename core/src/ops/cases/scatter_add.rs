@@ -1,7 +1,7 @@
 //! Cases of sums of rows by place: every float, many rows in one place, places that are no row, rows beyond one workgroup's columns.
 
 use super::{add, sizes, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
 use crate::ops::ScatterAdd;
 use crate::{DType, Layout, Result, Shape, TensorSpec};
 

@@ -1,7 +1,7 @@
 //! Cases of searches: every dtype and side, lines of no and one element, equal elements, NaN, what is not sorted.
 
 use super::{add, sizes, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Operation, SearchSide, SearchSorted};
 use crate::{DType, Op, Result, TensorSpec};
 

@@ -1,8 +1,8 @@
 //! Cases of softmax and log-softmax: every axis and layout, row lengths at the edges, fully masked rows, NaN and infinity.
 
 use super::{add, extents, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Softmax, SoftmaxFn};
 use crate::{DType, Result};
 

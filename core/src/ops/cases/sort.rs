@@ -1,8 +1,8 @@
 //! Cases of sorting: every dtype, order, axis and layout, lines at the edges of blocks, of merges and of digits, ties, NaN, zeros of both signs.
 
 use super::{add, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, OUTPUT_OFFSET_BYTES, Suite, Values};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, OUTPUT_OFFSET_BYTES, Suite, Values};
 use crate::ops::{Sort, SortOrder};
 use crate::{DType, Result, TensorSpec};
 

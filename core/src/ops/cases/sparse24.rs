@@ -2,8 +2,8 @@
 //! non-zeros, NaN, infinities and zeros of both signs, every k about a group and a word of metadata, metadata of any bits.
 
 use super::{add, unique};
-use crate::harness::values::{Plant, Where};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::values::{Plant, Where};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::sparse24::{compresses, shape_of};
 use crate::ops::{Compress24, Decompress24, Matmul, Operation, Part24, SparseMatmul};
 use crate::{DType, Error, Layout, Precision, Result, Shape, TensorSpec, UnaryFn};

@@ -1,7 +1,7 @@
 //! Cases of rows chosen by index: every dtype, odd and even rows, tables with distances between rows, positions that are no row.
 
 use super::{add, sizes, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
 use crate::ops::{Missing, Take};
 use crate::{DType, Layout, Result, Shape, TensorSpec};
 

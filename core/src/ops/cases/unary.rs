@@ -2,7 +2,7 @@
 //! wider ones, every kind of layout, every rank.
 
 use super::{add, dense_map, ranks, sizes, strided_map, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
 use crate::ops::Map;
 use crate::{DType, Expr, Result, UnaryFn};
 

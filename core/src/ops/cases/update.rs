@@ -2,7 +2,7 @@
 //! step of an optimiser.
 
 use super::{add, several, sizes, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
 use crate::ops::Map;
 use crate::{CompareFn, DType, Expr, Layout, Result, Shape, TensorSpec};
 

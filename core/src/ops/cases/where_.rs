@@ -1,7 +1,7 @@
 //! Cases of where: the condition and both branches in every layout, special values on both sides.
 
 use super::{add, map, sizes, strided_map, unique};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
 use crate::ops::Map;
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Result, Shape, TensorSpec};
 

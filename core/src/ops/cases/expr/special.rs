@@ -5,9 +5,9 @@
 //! it overflows. [`IDENTITIES`] names what such a compiler would simplify; [`random`] makes programs of the same kind from a seed.
 
 use super::super::dense_map;
-use crate::harness::values::mix;
-use crate::harness::values::special;
-use crate::harness::{Case, Level, Values};
+use crate::case::values::mix;
+use crate::case::values::special;
+use crate::case::{Case, Level, Values};
 use crate::{BinaryFn, CompareFn, DType, Expr, UnaryFn};
 
 const FAMILY: &str = super::FAMILY;

@@ -3,7 +3,7 @@
 //! Benchmarks of the recipe.
 
 use super::{DENSE, FAMILY, add, batched, broadcast, of_dtypes, product};
-use crate::harness::{BenchCase, BenchSize, Case, LayoutKind, Level, Values, output};
+use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Values, output};
 use crate::ops::{Matmul, Operation, ScaleBlocks};
 use crate::{DType, Result, UnaryFn};
 

@@ -3,7 +3,7 @@
 //! beyond f16.
 
 use super::{DENSE, FAMILY, add, batched, broadcast, exact, of_dtypes, product};
-use crate::harness::{Case, LayoutKind, Level, Values, output};
+use crate::case::{Case, LayoutKind, Level, Values, output};
 use crate::ops::{Matmul, Operation};
 use crate::{DType, Layout, Result, Shape, TensorSpec, UnaryFn};
 

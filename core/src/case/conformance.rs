@@ -75,7 +75,7 @@ impl Case {
     }
 
     /// The dtypes of its operands, results among them, in the op's order.
-    pub(super) fn dtypes(&self) -> Vec<DType> {
+    pub(crate) fn dtypes(&self) -> Vec<DType> {
         let mut dtypes = Vec::new();
         self.op.operands(&mut |operand| dtypes.push(operand.spec.dtype));
         dtypes
