@@ -4,7 +4,8 @@
 //! [`PrefixSum`] is plain data. Backends plan it, count its memory, record it and keep its plans as they do the library's own;
 //! nothing in the library names it. Run: `cargo run --example own_operation`.
 
-use polywarp::gradient::{Gradient, Needs, RuleBuilder};
+use polywarp::gradient::{Gradient, Needs};
+use polywarp::ops::RuleBuilder;
 use polywarp::harness::gradients::prove;
 use polywarp::harness::{Case, Outcome, Values, output, run_case};
 use polywarp::operation::{Arithmetic, Facts, HostResult, Operand};

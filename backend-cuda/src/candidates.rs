@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use polywarp_core::graph::RowProgram;
+use polywarp_core::ops::RowProgram;
 use polywarp_core::ops::ReducedMatmul;
 use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned, find};
 use polywarp_core::{Backend, Buffer, DeviceInfo, Error, Op, Result};

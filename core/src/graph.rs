@@ -2,20 +2,10 @@
 //!
 //! A [`Graph`] is a list of operations over inputs, outputs and temporaries. An operation that is one
 //! ([`Operation::decompose`](crate::Operation::decompose)) runs on every device that runs its parts, whole or not at all: a device makes one
-//! plan of it, in which temporaries are scratch space. A [`Builder`] writes graphs with the words of [`crate::Tensor`]; its [`Value`]s
-//! are views of places, so reshaping, broadcasting and slicing cost nothing.
+//! plan of it, in which temporaries are scratch space. A [`Builder`](crate::ops::Builder) writes graphs with the words
+//! of [`crate::Tensor`].
 
-mod builder;
-mod ends;
-mod gradient;
-mod op;
-mod rows;
 mod run;
-
-pub use builder::{Builder, Value};
-pub use ends::End;
-pub use op::GraphOp;
-pub use rows::{Extent, RowProgram};
 
 use crate::operation::{Op, Operand, Role};
 use crate::plan::{Plan, Slot, share_scratch};
@@ -215,6 +205,3 @@ pub(crate) fn is_empty(op: &Op) -> bool {
 fn holds(room: &TensorSpec, spec: &TensorSpec) -> bool {
     room.dtype == spec.dtype && spec.layout.required_elements() <= room.layout.required_elements()
 }
-
-#[cfg(test)]
-mod tests;

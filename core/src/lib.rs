@@ -63,7 +63,9 @@ pub use batches::in_batches;
 pub use device::Device;
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
-pub use expr::{BinaryFn, CompareFn, Expr, MAX_INPUTS, MAX_OPERANDS, MAX_STEPS, Program, Step, StepId, StepSet, UnaryFn};
+pub use expr::{
+    BinaryFn, CompareFn, Expr, MAX_INPUTS, MAX_OPERANDS, MAX_STEPS, Program, Step, StepId, StepSet, UnaryFn,
+};
 pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
 pub use generator::{Generator, RandomKey, Replacement};
@@ -72,7 +74,8 @@ pub use layout::{Layout, collapse_together};
 pub use live::{Largest, LiveTensor, LiveTensors, TagMemory};
 pub use operation::{Cost, Op, Operation};
 pub use ops::{
-    Attended, AttentionForm, AttentionOptions, CrossEntropyOptions, Distribution, Losses, Missing, ReduceFn, ScaleBlocks,
+    Attended, AttentionForm, AttentionOptions, CrossEntropyOptions, Distribution, Losses, Missing, ReduceFn,
+    ScaleBlocks,
 };
 pub use precision::Precision;
 pub use profile::{KernelTime, Launched, Part, Profile, Profiler};

@@ -1,6 +1,6 @@
 //! What an operand is to an operation: its dtype and how its elements lie in its buffer.
 
-use crate::{DType, Layout};
+use crate::{DType, Layout, Shape};
 
 /// Bytes every dense output starts at a multiple of, within its buffer.
 pub const OUTPUT_ALIGNMENT_BYTES: u64 = 16;
@@ -18,6 +18,11 @@ impl TensorSpec {
     /// An operand of this dtype and layout.
     pub fn new(dtype: DType, layout: Layout) -> TensorSpec {
         TensorSpec { dtype, layout }
+    }
+
+    /// A dense operand that starts its buffer.
+    pub fn dense(dtype: DType, shape: Shape) -> TensorSpec {
+        TensorSpec::new(dtype, Layout::contiguous(shape))
     }
 
     /// Bytes its buffer must have.

@@ -29,7 +29,7 @@ use self::parts::Sum;
 use self::stretch::Stretch;
 
 use crate::gradient::{Gradient, Needs, Rule};
-use crate::graph::{Builder, GraphOp};
+use crate::ops::{Builder, GraphOp};
 use crate::{Buffer, Device, Error, KeepDims, Layout, Op, ReduceFn, Result, Tensor, TensorSpec};
 
 /// Tells tapes apart.

@@ -4,9 +4,9 @@
 use std::cmp::Ordering;
 
 use super::*;
+use crate::case::values::special;
 use crate::cpu::CpuBackend;
 use crate::harness::ReferenceBackend;
-use crate::case::values::special;
 use crate::{Device, Expr, Tensor};
 
 fn devices() -> [Device; 2] {

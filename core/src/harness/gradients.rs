@@ -6,8 +6,8 @@
 //! oracle rounds nothing there.
 
 use super::Values;
-use crate::case::operand;
 use super::values::mix;
+use crate::case::operand;
 use crate::gradient::{Gradient, Needs, Rule};
 use crate::oracle::HostTensor;
 use crate::{Op, Scalar, TensorSpec};

@@ -48,7 +48,6 @@ pub use wrapped::{Wrap, Wrapped};
 
 use std::collections::{HashMap, HashSet};
 
-
 use self::run::{Clocks, Reads};
 use crate::{DType, Device, ops};
 

@@ -19,8 +19,9 @@ pub use gradient::{AttentionGradient, LseGradient};
 pub use options::{Attended, AttentionForm, AttentionOptions};
 
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
+use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, Layout, Precision, Result, Shape};
 #[cfg(feature = "cpu")]

@@ -5,8 +5,10 @@
 
 use super::walk::Walk;
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
-use crate::graph::{Builder, Graph, Value};
+use crate::gradient::{Gradient, Needs};
+use crate::graph::Graph;
+use crate::ops::RuleBuilder;
+use crate::ops::{Builder, Value};
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Layout, Result, Shape};
 #[cfg(feature = "cpu")]

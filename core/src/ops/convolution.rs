@@ -27,8 +27,10 @@ use super::{
     Arithmetic, Facts, Matmul, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, UnaryFn, check_dense_output,
     sample,
 };
-use crate::gradient::{Gradient, Needs, RuleBuilder};
-use crate::graph::{Builder, Graph};
+use crate::gradient::{Gradient, Needs};
+use crate::graph::Graph;
+use crate::ops::Builder;
+use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor, Span};
 use crate::{DType, Error, KeepDims, Layout, Precision, Program, Result, Shape};
 #[cfg(feature = "cpu")]

@@ -5,7 +5,8 @@
 
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
+use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Result};
 #[cfg(feature = "cpu")]

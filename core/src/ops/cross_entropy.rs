@@ -10,8 +10,10 @@
 use super::sample::{self, Thinning};
 use super::take::positions;
 use super::{Arithmetic, Content, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
-use crate::graph::{Builder, Graph, Value};
+use crate::gradient::{Gradient, Needs};
+use crate::graph::Graph;
+use crate::ops::RuleBuilder;
+use crate::ops::{Builder, Value};
 use crate::oracle::{Expected, HostTensor};
 use crate::{CompareFn, DType, Error, Expr, KeepDims, Layout, Program, Result, Scalar, Shape, Tensor};
 

@@ -9,7 +9,8 @@ use super::walk::Walk;
 use super::{
     Arithmetic, Content, Op, Operand, Operation, Sample, Scatter, ScatterFn, TensorSpec, check_dense_output, sample,
 };
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
+use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, Layout, Result, Scalar};
 #[cfg(feature = "cpu")]

@@ -7,8 +7,10 @@
 
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
-use crate::graph::{Builder, Graph, Value};
+use crate::gradient::{Gradient, Needs};
+use crate::graph::Graph;
+use crate::ops::RuleBuilder;
+use crate::ops::{Builder, Value};
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Expr, KeepDims, Layout, Result, Scalar, Shape, Tensor};
 

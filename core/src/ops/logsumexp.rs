@@ -2,8 +2,10 @@
 
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
-use crate::graph::{Builder, Graph};
+use crate::gradient::{Gradient, Needs};
+use crate::graph::Graph;
+use crate::ops::Builder;
+use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
 use crate::{CompareFn, Error, Expr, KeepDims, Layout, Position, Result, Scalar, Tensor};
 

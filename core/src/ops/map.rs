@@ -10,9 +10,10 @@
 use super::random::random_word;
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
+use crate::ops::{Builder, RuleBuilder, Value};
 use crate::oracle::{Expected, HostTensor, Span};
-use crate::{DType, Error, Expr, Program, Result, Scalar, Step};
+use crate::{DType, Error, Expr, Program, Result, Scalar, Shape, Step};
 #[cfg(feature = "cpu")]
 use crate::{cpu, operation::HostResult};
 
@@ -280,4 +281,76 @@ impl Operation for Map {
 /// Whether the step is not a mere operand.
 fn is_computed(step: Step) -> bool {
     !matches!(step, Step::Input(_) | Step::Constant(_) | Step::Index)
+}
+
+impl Builder {
+    /// Elementwise expressions over `values`, which are broadcast to one shape: a result of each.
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::map_all`].
+    pub fn map_all(&mut self, exprs: &[Expr], values: &[Value]) -> Result<Vec<Value>> {
+        let Some((first, others)) = values.split_first() else {
+            return Err(Error::InvalidArgument { what: "graph", reason: "an expression of no value".to_owned() });
+        };
+        let shape = others.iter().try_fold(*first.spec.layout.shape(), |shape, value| {
+            Shape::broadcast("map", &shape, value.spec.layout.shape())
+        })?;
+        let dtypes: Vec<DType> = values.iter().map(Value::dtype).collect();
+        let program = Program::compile_all(exprs, &dtypes)?;
+        let values = values.iter().map(|value| value.broadcast_to(shape)).collect::<Result<Vec<_>>>()?;
+        let outputs: Vec<TensorSpec> =
+            (0..exprs.len()).map(|result| TensorSpec::dense(program.result_dtype(result), shape)).collect();
+        let inputs = values.iter().map(|value| value.spec).collect();
+        self.apply(Map::several("map", program, inputs, &outputs, 0)?, &values)
+    }
+
+    /// [`Builder::map_all`] over those of `values` alone that the expressions read; all are of one shape.
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::map_all`].
+    pub fn map_used(&mut self, exprs: &[Expr], values: &[Value]) -> Result<Vec<Value>> {
+        let Some(first) = values.first().filter(|_| !exprs.is_empty()) else { return Ok(Vec::new()) };
+        let shape = *first.spec.layout.shape();
+        let dtypes: Vec<DType> = values.iter().map(Value::dtype).collect();
+        let (program, used) = Program::compile_all(exprs, &dtypes)?.compact();
+        let used: Vec<Value> = used.into_iter().filter_map(|number| values.get(number).copied()).collect();
+        let outputs: Vec<TensorSpec> =
+            (0..exprs.len()).map(|result| TensorSpec::dense(program.result_dtype(result), shape)).collect();
+        let inputs = used.iter().map(|value| value.spec).collect();
+        self.apply(Map::several("map", program, inputs, &outputs, 0)?, &used)
+    }
+
+    /// One elementwise expression over `values`, which are broadcast to one shape.
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::map`].
+    pub fn map(&mut self, expr: &Expr, values: &[Value]) -> Result<Value> {
+        Ok(self.map_all(std::slice::from_ref(expr), values)?.swap_remove(0))
+    }
+
+    /// One number everywhere.
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::full`].
+    pub fn full(&mut self, dtype: DType, shape: Shape, value: impl Into<Scalar>) -> Result<Value> {
+        let program = Program::compile(&Expr::constant(value).cast(dtype), &[])?;
+        self.one(Map::new("fill", program, Vec::new(), TensorSpec::dense(dtype, shape))?, &[])
+    }
+
+    /// An expression of the position alone, of `dtype`, which is its own.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an expression that reads an input; as [`crate::Tensor::map`].
+    pub fn generate(&mut self, expr: &Expr, dtype: DType, shape: Shape) -> Result<Value> {
+        let program = Program::compile(expr, &[])?;
+        self.one(Map::new("generate", program, Vec::new(), TensorSpec::dense(dtype, shape))?, &[])
+    }
+
+    /// Converted to `dtype`.
+    ///
+    /// # Errors
+    /// As [`crate::Tensor::cast`].
+    pub fn cast(&mut self, x: Value, dtype: DType) -> Result<Value> {
+        if x.dtype() == dtype { Ok(x) } else { self.map(&Expr::input(0).cast(dtype), &[x]) }
+    }
 }

@@ -6,7 +6,8 @@
 
 use super::take::Missing;
 use super::{Arithmetic, Op, Operand, Operation, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
+use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, Layout, Result, Shape};
 #[cfg(feature = "cpu")]

@@ -20,6 +20,7 @@
 //! ([`Matmul::scale_blocks`]) change along K as well: `matmul/blocks.rs`.
 
 mod blocks;
+mod build;
 mod gradient;
 pub(super) mod key;
 pub(super) mod tuned;

@@ -18,6 +18,7 @@ pub(crate) mod convolution;
 mod copy;
 mod cross_entropy;
 mod gather;
+mod graphs;
 mod grouped_matmul;
 mod layer_norm;
 mod logsumexp;
@@ -58,6 +59,7 @@ pub use convolution::{
 pub use copy::Copy;
 pub use cross_entropy::{CrossEntropy, CrossEntropyOptions, Losses};
 pub use gather::Gather;
+pub use graphs::{Builder, End, Extent, GraphOp, RowProgram, RuleBuilder, Value};
 pub use grouped_matmul::{GroupedMatmul, GroupedMatmulDims};
 pub use layer_norm::LayerNorm;
 pub use logsumexp::LogSumExp;
@@ -83,8 +85,8 @@ pub use take::{Missing, Take};
 pub use walk::Walk;
 
 use crate::case::{BenchCase, BenchSize, Case, Level};
-pub use crate::operation::{Arithmetic, Content, Cost, Facts, HostError, Op, Operand, Operation, Role, Sample};
 pub use crate::expr::{BinaryFn, CompareFn, UnaryFn};
+pub use crate::operation::{Arithmetic, Content, Cost, Facts, HostError, Op, Operand, Operation, Role, Sample};
 pub use crate::spec::{OUTPUT_ALIGNMENT_BYTES, TensorSpec};
 use crate::{Error, Result};
 

@@ -6,8 +6,8 @@
 
 use super::{Arithmetic, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output, sample};
 use crate::expr::number;
-use crate::gradient::{Gradient, Needs, RuleBuilder};
-use crate::graph::{Builder, Value};
+use crate::gradient::{Gradient, Needs};
+use crate::ops::{Builder, RuleBuilder, Value};
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Expr, KeepDims, Layout, Result, Scalar, Shape};
 #[cfg(feature = "cpu")]

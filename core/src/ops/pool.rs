@@ -16,7 +16,8 @@ pub use gradients::{PoolChosen, PoolGradient};
 
 use super::convolution::geometry::check_pixels;
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
+use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, Layout, Result, Shape};
 #[cfg(feature = "cpu")]

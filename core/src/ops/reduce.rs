@@ -6,16 +6,16 @@
 //! largest magnitude, is for floats. Over no elements sum and abs_max are 0, prod 1, mean NaN, any false, all true; max and
 //! min are refused.
 
+use crate::ops::{Builder, RuleBuilder, Value};
+use crate::{BinaryFn, CompareFn, DType, Error, Expr, KeepDims, Result, Scalar, Shape, UnaryFn};
 use serde::{Deserialize, Serialize};
 
 pub(super) mod streamed;
 
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
-use crate::graph::Value;
+use crate::gradient::{Gradient, Needs};
 use crate::oracle::{Approx, Expected, HostTensor};
-use crate::{BinaryFn, CompareFn, DType, Error, Expr, KeepDims, Result, Scalar, UnaryFn};
 #[cfg(feature = "cpu")]
 use crate::{cpu, operation::HostResult};
 
@@ -298,5 +298,36 @@ impl Operation for Reduce {
 
     fn oracle_of_bytes(&self, inputs: &[&[u8]]) -> Option<Vec<Expected>> {
         Some(vec![streamed::reduced(self, inputs.first()?)?])
+    }
+}
+
+impl Builder {
+    /// `f` over `axes`, which disappear or stay with extent 1. No axes: nothing is reduced.
+    ///
+    /// # Errors
+    /// As [`Reduce::new`].
+    pub fn reduce(&mut self, f: ReduceFn, x: Value, axes: &[usize], keep: KeepDims) -> Result<Value> {
+        if axes.is_empty() {
+            return Ok(x);
+        }
+        let shape = x.spec.layout.shape();
+        let dtype = f.output_dtype(x.dtype()).ok_or(Error::UndefinedForDType { op: f.name(), dtype: x.dtype() })?;
+        let output = TensorSpec::dense(dtype, shape.without_axes(axes, KeepDims::No));
+        let reduced = self.one(Reduce::new(f, x.spec, axes, output)?, &[x])?;
+        if keep == KeepDims::Yes { reduced.with_ones(axes) } else { Ok(reduced) }
+    }
+
+    /// The sum over what `x` repeats beyond `shape`, in `shape`: what becomes of the gradient of a value that was broadcast.
+    ///
+    /// # Errors
+    /// As [`Reduce::new`].
+    pub fn sum_to(&mut self, x: Value, shape: Shape) -> Result<Value> {
+        let (from, to) = (x.dims().to_vec(), shape.dims());
+        let new = from.len().saturating_sub(to.len());
+        let is_repeated = |axis: usize| axis < new || (to[axis - new] == 1 && from[axis] != 1);
+        let axes: Vec<usize> = (0..from.len()).filter(|&axis| is_repeated(axis)).collect();
+        let summed = self.reduce(ReduceFn::Sum, x, &axes, KeepDims::No)?;
+        let summed = if axes.is_empty() { self.contiguous(summed)? } else { summed };
+        summed.reshape(shape)
     }
 }

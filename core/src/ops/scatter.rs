@@ -9,8 +9,8 @@ use super::gather::{Gather, check_along};
 use super::take::Missing;
 use super::walk::Walk;
 use super::{Arithmetic, Content, Facts, Map, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
-use crate::graph::{Builder, Value};
+use crate::gradient::{Gradient, Needs};
+use crate::ops::{Builder, RuleBuilder, Value};
 use crate::oracle::{Expected, HostTensor, Span};
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, Layout, Program, Result};
 #[cfg(feature = "cpu")]

@@ -6,7 +6,8 @@
 
 use super::take::{Missing, Take, are_dense, check_indices, check_rows, distance};
 use super::{Arithmetic, Content, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
+use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Layout, Result, Scalar, Shape};
 #[cfg(feature = "cpu")]

@@ -3,11 +3,12 @@
 //! Floats only; those of 8 and 16 bits are computed in f32. A row holding NaN or +inf is NaN throughout. A row of -inf alone (all
 //! masked) gives zeros from softmax and -inf from log-softmax, so that masked attention rows do not poison a batch.
 
+use crate::ops::{Builder, RuleBuilder, Value};
 use serde::{Deserialize, Serialize};
 
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Expr, KeepDims, Result, Scalar};
 #[cfg(feature = "cpu")]
@@ -193,4 +194,15 @@ impl Operation for Softmax {
 /// |x|, or 0 where an infinity makes the result exact anyway.
 fn finite(x: f64) -> f64 {
     if x.is_finite() { x.abs() } else { 0.0 }
+}
+
+impl Builder {
+    /// Softmax or its logarithm along `axis`.
+    ///
+    /// # Errors
+    /// As [`Softmax::new`].
+    pub fn softmax(&mut self, f: SoftmaxFn, x: Value, axis: usize) -> Result<Value> {
+        let output = TensorSpec::dense(x.dtype(), *x.spec.layout.shape());
+        self.one(Softmax::new(f, x.spec, axis, output)?, &[x])
+    }
 }

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::sample::{self, Thinning};
 use super::scatter::{Scatter, ScatterFn};
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
+use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Error, Layout, Position, Result, Scalar, Tensor};
 #[cfg(feature = "cpu")]

@@ -5,7 +5,8 @@
 //! up what was taken from each row ([`ScatterAdd`]).
 
 use super::{Arithmetic, Content, Op, Operand, Operation, Sample, ScatterAdd, TensorSpec, check_dense_output, sample};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
+use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
 use crate::{CompareFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor};
 #[cfg(feature = "cpu")]

@@ -9,8 +9,7 @@ use std::collections::HashMap;
 use super::parts::Sum;
 use super::{Tape, add, into_base, rule};
 use crate::gradient::Needs;
-use crate::graph::{End, GraphOp};
-use crate::ops::OUTPUT_ALIGNMENT_BYTES;
+use crate::ops::{End, GraphOp, OUTPUT_ALIGNMENT_BYTES};
 use crate::{DType, Device, Error, Expr, Layout, Op, Result, Tensor, TensorSpec};
 
 /// Places for the gradients of watched nodes.

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::into_base;
-use crate::graph::{Builder, GraphOp};
+use crate::ops::{Builder, GraphOp};
 use crate::{Layout, Result, Tensor, TensorSpec};
 
 /// The gradient of a node so far.

@@ -6,8 +6,7 @@
 //! for f64) and rounded once; gradients are those of the steps. Layer and batch normalisation are operations of their own
 //! (`ops/layer_norm.rs`, `ops/batch_norm.rs`).
 
-use crate::graph::{Builder, Value};
-use crate::ops::ReduceFn;
+use crate::ops::{Builder, ReduceFn, Value};
 use crate::{Error, Expr, KeepDims, Result, Shape, Tensor};
 
 const GROUP: &str = "group_norm";

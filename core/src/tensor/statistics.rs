@@ -4,8 +4,7 @@
 //! Floats of 8 and 16 bits are computed in f32 and rounded once, at the end.
 
 use crate::axis;
-use crate::graph::{Builder, GraphOp, Value};
-use crate::ops::ReduceFn;
+use crate::ops::{Builder, GraphOp, ReduceFn, Value};
 use crate::{Axes, BinaryFn, CompareFn, DType, Error, Expr, KeepDims, Layout, Result, Tensor, TensorSpec};
 
 /// Which length a vector has.

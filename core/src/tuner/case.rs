@@ -10,8 +10,8 @@
 use super::key::Judged;
 use super::settings::Effort;
 use crate::case::Values;
-use crate::case::{Operand, operand};
 use crate::case::values::mix;
+use crate::case::{Operand, operand};
 use crate::operation::{Content, Operand as Spec, Role};
 use crate::oracle::{HostTensor, Subnormals};
 use crate::{Layout, Op, Result, Scalar, TensorSpec};

@@ -1,9 +1,9 @@
 //! Small cases are like the op they stand for, and wrong results do not pass them.
 
 use super::*;
-use crate::harness::broken::{Fault, broken};
 use crate::case::{LayoutKind, Level};
 use crate::harness::ReferenceBackend;
+use crate::harness::broken::{Fault, broken};
 use crate::ops::{GroupedMatmul, Matmul, Operation, ScaleBlocks};
 use crate::tuner::Key;
 use crate::{Buffer, DType, Device, Layout, Precision, Shape, UnaryFn};

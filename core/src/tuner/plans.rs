@@ -124,8 +124,7 @@ impl Hasher for Plain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::GroupedMatmul;
-    use crate::ops::Matmul;
+    use crate::ops::{GroupedMatmul, Matmul};
     use crate::{DType, Layout, Precision, Shape, TensorSpec, UnaryFn};
 
     fn product(m: u64, n: u64, k: u64) -> Matmul {

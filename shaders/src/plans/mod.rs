@@ -1,6 +1,6 @@
 //! One planner per op, under the op's stem; each pairs with `wgsl/<stem>.wgsl` and its specialisations.
 
-use polywarp_core::graph::RowProgram;
+use polywarp_core::ops::RowProgram;
 use polywarp_core::ops::{
     ArgReduce, Attention, AttentionGradient, Bincount, Cat, Compress24, Convolution, ConvolutionInput,
     ConvolutionWeights, Copy, Decompress24, Gather, GroupedMatmul, Map, MaskedScatter, MaskedSelect, Matmul, Nonzero,

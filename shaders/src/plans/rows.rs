@@ -7,7 +7,8 @@
 
 mod text;
 
-use polywarp_core::graph::{Extent, Place, RowProgram};
+use polywarp_core::graph::Place;
+use polywarp_core::ops::{Extent, RowProgram};
 use polywarp_core::ops::{Copy, Map, Reduce, ReduceFn};
 use polywarp_core::plan::looped;
 use polywarp_core::{DType, Layout, Operation, Result, Scalar, Shape, Step, StepSet, TensorSpec, collapse_together};

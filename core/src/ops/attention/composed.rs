@@ -5,8 +5,9 @@
 
 use super::{Attention, AttentionDims, AttentionGradient, OP};
 use crate::generator::dropped;
-use crate::graph::{Builder, Graph, Value};
+use crate::graph::Graph;
 use crate::operation::Operation;
+use crate::ops::{Builder, Value};
 use crate::ops::{LogSumExp, Map, ReduceFn, SoftmaxFn};
 use crate::{CompareFn, DType, Expr, KeepDims, Layout, Program, Result, Shape, TensorSpec};
 

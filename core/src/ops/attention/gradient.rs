@@ -11,9 +11,10 @@
 
 use super::composed;
 use super::{Attention, gradient_oracle};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
 use crate::operation::{Arithmetic, Facts, Op, Operand, Operation};
+use crate::ops::RuleBuilder;
 use crate::ops::{TensorSpec, check_dense_output};
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Layout, Result};

@@ -4,7 +4,7 @@
 
 use super::{Attention, AttentionDropout, OP};
 use crate::generator::RandomKey;
-use crate::graph::GraphOp;
+use crate::ops::GraphOp;
 use crate::{DType, Error, Precision, Result, Tensor};
 
 /// Which way attention is computed.

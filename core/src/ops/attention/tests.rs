@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gradient::{Gradient, Needs};
-use crate::graph::GraphOp;
+use crate::ops::GraphOp;
 use crate::{AttentionForm, AttentionOptions, Device, Distribution, Generator, Tape, Tensor};
 
 fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {

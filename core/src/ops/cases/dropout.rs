@@ -2,8 +2,8 @@
 //! numbers, dropout of every float, several results, updates in place.
 
 use super::{add, map, ranks, several, sizes, unique};
-use crate::generator::dropped;
 use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
+use crate::generator::dropped;
 use crate::ops::Map;
 use crate::{CompareFn, DType, Expr, Layout, Result, Shape, TensorSpec};
 

@@ -1,8 +1,8 @@
 //! Cases for the proof of gradients: small, in f64, of every operation with a rule, away from kinks.
 
 use super::add;
-use crate::generator::dropped;
 use crate::case::{Case, LayoutKind, Values, output};
+use crate::generator::dropped;
 use crate::ops::{
     Attention, AttentionDropout, BatchNorm, Cat, Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights,
     Copy, Corners, CrossEntropy, Divisor, Gather, Geometry, Interpolation, LayerNorm, LogSumExp, Map, MaskedScatter,
@@ -354,10 +354,10 @@ mod tests {
 
     use super::*;
     use crate::Scalar;
-    use crate::gradient::{Gradient, Needs};
-    use crate::graph::GraphOp;
     use crate::case::Level;
+    use crate::gradient::{Gradient, Needs};
     use crate::harness::gradients::prove;
+    use crate::ops::GraphOp;
     use crate::ops::REGISTRY;
     use crate::oracle::HostTensor;
 
@@ -542,7 +542,7 @@ mod tests {
             self.0.arithmetic()
         }
         fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
-            let rule = crate::gradient::RuleBuilder::new(self, needs)?;
+            let rule = crate::ops::RuleBuilder::new(self, needs)?;
             let dy = rule.gradient(0)?;
             let gradients = if rule.wants(0) { vec![Some(dy)] } else { Vec::new() };
             rule.finish(gradients)

@@ -8,8 +8,9 @@ use super::super::{Arithmetic, Convolution, Facts, Matmul, Op, Operand, Operatio
 use super::geometry::Geometry;
 use super::window::Window;
 use super::{KEEP, as_matrix, check_operands, graph_of, oracle, transposed};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
+use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor, Span};
 use crate::{DType, Layout, Result};
 #[cfg(feature = "cpu")]

@@ -1,8 +1,8 @@
 //! The gradient of a product, by products of its factors.
 
 use super::Matmul;
-use crate::gradient::{Gradient, Needs, RuleBuilder};
-use crate::graph::Value;
+use crate::gradient::{Gradient, Needs};
+use crate::ops::{RuleBuilder, Value};
 use crate::{DType, Expr, KeepDims, Layout, Program, ReduceFn, Result, TensorSpec};
 
 /// Of D = alpha A B + beta C + bias: dA = alpha dD B^T, dB = alpha A^T dD, dC = beta dD, the bias's is the sum of dD's rows. With an

@@ -2,7 +2,8 @@
 
 use super::super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
 use super::{Pool, PoolFn, PoolGeometry, check_float, check_function, check_index, describe, last_image, oracle};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use crate::gradient::{Gradient, Needs};
+use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
 use crate::{Layout, Result};
 #[cfg(feature = "cpu")]

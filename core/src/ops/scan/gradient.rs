@@ -1,8 +1,8 @@
 //! Rules of scans: scans the other way round, of what depends on each element.
 
 use super::{Scan, ScanFn, ScanOptions};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
-use crate::graph::{Builder, Value};
+use crate::gradient::{Gradient, Needs};
+use crate::ops::{Builder, RuleBuilder, Value};
 use crate::{CompareFn, DType, Expr, Result};
 
 pub(super) fn rule(op: &Scan, needs: &Needs<'_>) -> Result<Gradient> {

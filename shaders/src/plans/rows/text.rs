@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use polywarp_core::graph::Extent;
+use polywarp_core::ops::Extent;
 use polywarp_core::ops::ReduceFn;
 use polywarp_core::{DType, Step};
 

@@ -5,9 +5,11 @@
 
 use std::collections::HashMap;
 
-use super::{Builder, Graph, GraphStep, Place, Value};
-use crate::gradient::{Gradient, Needs, RuleBuilder};
+use super::{Builder, Value};
+use crate::gradient::{Gradient, Needs};
+use crate::graph::{Graph, GraphStep, Place};
 use crate::operation::Operation;
+use crate::ops::RuleBuilder;
 use crate::ops::{Copy, ReduceFn};
 use crate::{Expr, KeepDims, Layout, Result, TensorSpec};
 

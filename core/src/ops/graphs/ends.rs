@@ -5,7 +5,7 @@
 //! product of the factors exchanged is the product transposed, products give f32 as well as what they are of, and what was rounded to be
 //! stored need not be.
 
-use super::{Graph, GraphStep, Place};
+use crate::graph::{Graph, GraphStep, Place};
 use crate::operation::Op;
 use crate::ops::{Copy, Map, Matmul};
 use crate::{DType, Expr, Layout, Program, Result, Step, TensorSpec};

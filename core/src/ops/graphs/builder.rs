@@ -1,17 +1,15 @@
 //! Writing graphs with the words of tensors.
 
-use super::{Graph, GraphStep, Place};
+use crate::graph::{Graph, GraphStep, Place};
 use crate::operation::{Op, Role};
-use crate::ops::{Copy, Map, Matmul, Reduce, ReduceFn, Softmax, SoftmaxFn};
-use crate::{
-    DType, Error, Expr, IntoShape, KeepDims, Layout, MAX_RANK, Precision, Program, Result, Scalar, Shape, TensorSpec,
-};
+use crate::ops::Copy;
+use crate::{DType, Error, IntoShape, Layout, Result, Shape, TensorSpec};
 
 /// A view of a place of a graph under construction. What changes the view alone costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
-    pub(super) place: Place,
-    pub(super) spec: TensorSpec,
+    pub(crate) place: Place,
+    pub(crate) spec: TensorSpec,
 }
 
 impl Value {
@@ -82,7 +80,7 @@ impl Value {
     }
 
     /// What was reduced over `axes`, with these axes back as extents of 1.
-    fn with_ones(&self, axes: &[usize]) -> Result<Value> {
+    pub(crate) fn with_ones(&self, axes: &[usize]) -> Result<Value> {
         let mut dims: Vec<u64> = self.dims().to_vec();
         for &axis in axes {
             dims.insert(axis, 1);
@@ -166,125 +164,10 @@ impl Builder {
         results
     }
 
-    fn one(&mut self, op: impl Into<Op>, inputs: &[Value]) -> Result<Value> {
+    /// The first result of `op` on `inputs`.
+    pub(crate) fn one(&mut self, op: impl Into<Op>, inputs: &[Value]) -> Result<Value> {
         let first = self.apply(op, inputs)?.into_iter().next();
         first.ok_or_else(|| Error::InvalidArgument { what: "graph", reason: "a step without a result".to_owned() })
-    }
-
-    /// Elementwise expressions over `values`, which are broadcast to one shape: a result of each.
-    ///
-    /// # Errors
-    /// As [`crate::Tensor::map_all`].
-    pub fn map_all(&mut self, exprs: &[Expr], values: &[Value]) -> Result<Vec<Value>> {
-        let Some((first, others)) = values.split_first() else {
-            return Err(Error::InvalidArgument { what: "graph", reason: "an expression of no value".to_owned() });
-        };
-        let shape = others.iter().try_fold(*first.spec.layout.shape(), |shape, value| {
-            Shape::broadcast("map", &shape, value.spec.layout.shape())
-        })?;
-        let dtypes: Vec<DType> = values.iter().map(Value::dtype).collect();
-        let program = Program::compile_all(exprs, &dtypes)?;
-        let values = values.iter().map(|value| value.broadcast_to(shape)).collect::<Result<Vec<_>>>()?;
-        let outputs: Vec<TensorSpec> =
-            (0..exprs.len()).map(|result| dense(program.result_dtype(result), shape)).collect();
-        let inputs = values.iter().map(|value| value.spec).collect();
-        self.apply(Map::several("map", program, inputs, &outputs, 0)?, &values)
-    }
-
-    /// [`Builder::map_all`] over those of `values` alone that the expressions read; all are of one shape.
-    ///
-    /// # Errors
-    /// As [`crate::Tensor::map_all`].
-    pub fn map_used(&mut self, exprs: &[Expr], values: &[Value]) -> Result<Vec<Value>> {
-        let Some(first) = values.first().filter(|_| !exprs.is_empty()) else { return Ok(Vec::new()) };
-        let shape = *first.spec.layout.shape();
-        let dtypes: Vec<DType> = values.iter().map(Value::dtype).collect();
-        let (program, used) = Program::compile_all(exprs, &dtypes)?.compact();
-        let used: Vec<Value> = used.into_iter().filter_map(|number| values.get(number).copied()).collect();
-        let outputs: Vec<TensorSpec> =
-            (0..exprs.len()).map(|result| dense(program.result_dtype(result), shape)).collect();
-        let inputs = used.iter().map(|value| value.spec).collect();
-        self.apply(Map::several("map", program, inputs, &outputs, 0)?, &used)
-    }
-
-    /// One elementwise expression over `values`, which are broadcast to one shape.
-    ///
-    /// # Errors
-    /// As [`crate::Tensor::map`].
-    pub fn map(&mut self, expr: &Expr, values: &[Value]) -> Result<Value> {
-        Ok(self.map_all(std::slice::from_ref(expr), values)?.swap_remove(0))
-    }
-
-    /// One number everywhere.
-    ///
-    /// # Errors
-    /// As [`crate::Tensor::full`].
-    pub fn full(&mut self, dtype: DType, shape: Shape, value: impl Into<Scalar>) -> Result<Value> {
-        let program = Program::compile(&Expr::constant(value).cast(dtype), &[])?;
-        self.one(Map::new("fill", program, Vec::new(), dense(dtype, shape))?, &[])
-    }
-
-    /// An expression of the position alone, of `dtype`, which is its own.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for an expression that reads an input; as [`crate::Tensor::map`].
-    pub fn generate(&mut self, expr: &Expr, dtype: DType, shape: Shape) -> Result<Value> {
-        let program = Program::compile(expr, &[])?;
-        self.one(Map::new("generate", program, Vec::new(), dense(dtype, shape))?, &[])
-    }
-
-    /// Converted to `dtype`.
-    ///
-    /// # Errors
-    /// As [`crate::Tensor::cast`].
-    pub fn cast(&mut self, x: Value, dtype: DType) -> Result<Value> {
-        if x.dtype() == dtype { Ok(x) } else { self.map(&Expr::input(0).cast(dtype), &[x]) }
-    }
-
-    /// `f` over `axes`, which disappear or stay with extent 1. No axes: nothing is reduced.
-    ///
-    /// # Errors
-    /// As [`Reduce::new`].
-    pub fn reduce(&mut self, f: ReduceFn, x: Value, axes: &[usize], keep: KeepDims) -> Result<Value> {
-        if axes.is_empty() {
-            return Ok(x);
-        }
-        let shape = x.spec.layout.shape();
-        let dtype = f.output_dtype(x.dtype()).ok_or(Error::UndefinedForDType { op: f.name(), dtype: x.dtype() })?;
-        let output = dense(dtype, shape.without_axes(axes, KeepDims::No));
-        let reduced = self.one(Reduce::new(f, x.spec, axes, output)?, &[x])?;
-        if keep == KeepDims::Yes { reduced.with_ones(axes) } else { Ok(reduced) }
-    }
-
-    /// Softmax or its logarithm along `axis`.
-    ///
-    /// # Errors
-    /// As [`Softmax::new`].
-    pub fn softmax(&mut self, f: SoftmaxFn, x: Value, axis: usize) -> Result<Value> {
-        let output = dense(x.dtype(), *x.spec.layout.shape());
-        self.one(Softmax::new(f, x.spec, axis, output)?, &[x])
-    }
-
-    /// The matrix product of the last two axes, batches broadcast, in `output`'s dtype.
-    ///
-    /// # Errors
-    /// As [`crate::Tensor::matmul`].
-    pub fn matmul(&mut self, a: Value, b: Value, precision: Precision, output: DType) -> Result<Value> {
-        let ([a_batch @ .., m, k], [b_batch @ .., _, n]) = (a.dims(), b.dims()) else {
-            return Err(Error::shape_mismatch("matmul", a.spec.layout.shape(), b.spec.layout.shape(), None));
-        };
-        let batch = Shape::broadcast("matmul", &Shape::new(a_batch)?, &Shape::new(b_batch)?)?;
-        let with = |rows: u64, columns: u64| {
-            let mut dims = [0; MAX_RANK];
-            let rank = batch.rank();
-            dims[..rank].copy_from_slice(batch.dims());
-            dims[rank..rank + 2].copy_from_slice(&[rows, columns]);
-            Shape::new(&dims[..rank + 2])
-        };
-        let b_rows = b.dims()[b.dims().len() - 2];
-        let (a, b) = (a.broadcast_to(with(*m, *k)?)?, b.broadcast_to(with(b_rows, *n)?)?);
-        let product = Matmul { precision, ..Matmul::product(a.spec, b.spec, dense(output, with(*m, *n)?)) };
-        self.one(product.check()?, &[a, b])
     }
 
     /// Zeros of `shape`, with `x` where the view `place` of them is.
@@ -319,21 +202,7 @@ impl Builder {
         if x.spec.layout.is_contiguous() {
             return Ok(x);
         }
-        self.one(Copy::new(x.spec, dense(x.dtype(), *x.spec.layout.shape()))?, &[x])
-    }
-
-    /// The sum over what `x` repeats beyond `shape`, in `shape`: what becomes of the gradient of a value that was broadcast.
-    ///
-    /// # Errors
-    /// As [`Reduce::new`].
-    pub fn sum_to(&mut self, x: Value, shape: Shape) -> Result<Value> {
-        let (from, to) = (x.dims().to_vec(), shape.dims());
-        let new = from.len().saturating_sub(to.len());
-        let is_repeated = |axis: usize| axis < new || (to[axis - new] == 1 && from[axis] != 1);
-        let axes: Vec<usize> = (0..from.len()).filter(|&axis| is_repeated(axis)).collect();
-        let summed = self.reduce(ReduceFn::Sum, x, &axes, KeepDims::No)?;
-        let summed = if axes.is_empty() { self.contiguous(summed)? } else { summed };
-        summed.reshape(shape)
+        self.one(Copy::new(x.spec, TensorSpec::dense(x.dtype(), *x.spec.layout.shape()))?, &[x])
     }
 
     /// The graph whose outputs, laid out as `outputs` say, hold `results`.
@@ -401,8 +270,4 @@ impl Builder {
         step.outputs[at] = Place::Output(number);
         true
     }
-}
-
-fn dense(dtype: DType, shape: Shape) -> TensorSpec {
-    TensorSpec::new(dtype, Layout::contiguous(shape))
 }

@@ -7,8 +7,9 @@
 
 use std::collections::HashMap;
 
-use super::{Graph, GraphOp, GraphStep, Place};
+use super::GraphOp;
 use crate::gradient::{Gradient, Needs};
+use crate::graph::{Graph, GraphStep, Place};
 use crate::operation::{Arithmetic, Op, Operand, Operation, Role};
 use crate::ops::{Copy, Map, Reduce, ReduceFn};
 use crate::oracle::{Expected, HostTensor};

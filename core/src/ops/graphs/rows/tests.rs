@@ -1,8 +1,7 @@
 //! Which steps are gathered, that the graph means the same, and that what depends on others stays behind them.
 
 use super::*;
-use crate::graph::Builder;
-use crate::ops::{CrossEntropy, LayerNorm};
+use crate::ops::{Builder, CrossEntropy, LayerNorm};
 use crate::{DType, Expr, KeepDims, Scalar};
 
 fn spec(dtype: DType, dims: &[u64]) -> TensorSpec {

@@ -1,8 +1,8 @@
 //! Graphs: what is refused, what shares memory, and that host and oracle agree.
 
 use super::*;
-use crate::gradient::{Gradient, Needs};
 use crate::case::{Case, Values, output};
+use crate::gradient::{Gradient, Needs};
 use crate::harness::{Outcome, ReferenceBackend, run_case};
 use crate::operation::{Arithmetic, Operation};
 use crate::ops::ReduceFn;

@@ -1,7 +1,7 @@
 //! A graph as an operation of its own.
 
-use super::{Graph, Place};
 use crate::gradient::{Gradient, Needs};
+use crate::graph::{Graph, Place};
 use crate::operation::{Arithmetic, Operand, Operation};
 use crate::oracle::{Expected, HostTensor};
 use crate::{Result, Scalar, TensorSpec};

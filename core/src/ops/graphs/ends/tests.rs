@@ -1,8 +1,8 @@
 //! Results that end transposed, wider, elsewhere: the same numbers by fewer steps.
 
 use super::*;
-use crate::graph::Builder;
 use crate::operation::Operand;
+use crate::ops::Builder;
 use crate::{KeepDims, Precision, ReduceFn, Scalar, Shape};
 
 fn spec(dtype: DType, dims: &[u64]) -> TensorSpec {
