@@ -8,30 +8,32 @@
 //! |---|---|
 //! | memory and its cache | `memory.rs` |
 //! | working memory of ops | `scratch.rs` |
-//! | one op | `exec/<stem>.rs` |
+//! | bytes as elements, views, blocks of steps | `elements.rs`, `view.rs`, `lanes.rs` |
 //! | recording and replaying | `recording.rs` |
 //! | vector loops, threads | `simd.rs`, `parallel.rs` |
 //! | exp, sin, erf ... | `vmath/` |
 //! | sums, extrema, products of matrices, random bits | `reduce.rs`, `arg_reduce.rs`, `gemm.rs`, `philox.rs` |
 
-mod arg_reduce;
-pub(crate) mod exec;
-mod gemm;
+pub(crate) mod arg_reduce;
+pub(crate) mod elements;
+pub(crate) mod gemm;
+pub(crate) mod lanes;
 mod memory;
 #[allow(
     unsafe_code,
     reason = "threads take chunks of one slice by number; each is taken once, and they do not overlap"
 )]
-mod parallel;
-mod philox;
+pub(crate) mod parallel;
+pub(crate) mod philox;
 mod recording;
-mod reduce;
-mod scratch;
-mod simd;
-mod softmax;
+pub(crate) mod reduce;
+pub(crate) mod scratch;
+pub(crate) mod simd;
+pub(crate) mod softmax;
 #[cfg(test)]
 mod ulp;
-mod vmath;
+pub(crate) mod view;
+pub(crate) mod vmath;
 
 use std::any::Any;
 use std::ops::Range;

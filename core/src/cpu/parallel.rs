@@ -22,18 +22,18 @@ use super::simd::{self, Map1};
 
 /// What [`hand_out`] is made of; `core/loom` has loom's.
 mod platform {
-    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
-    pub(super) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+    pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
+    pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-    pub(super) use super::super::scratch::{Done, Short};
+    pub(crate) use super::super::scratch::{Done, Short};
     pub(super) use super::within;
-    pub(super) use rayon::spawn;
+    pub(crate) use rayon::spawn;
 
     /// Looks for the last helper's end before the loop's thread sleeps, which costs more than most chunks do (about 20 us).
-    pub(super) const LOOKS: usize = 200;
+    pub(crate) const LOOKS: usize = 200;
 
     /// What passes between two looks.
-    pub(super) fn pause() {
+    pub(crate) fn pause() {
         (0..32).for_each(|_| std::hint::spin_loop());
     }
 }
@@ -69,12 +69,12 @@ fn try_tasks(count: usize, task: &(dyn Fn(usize) -> Done + Sync)) -> Done {
 }
 
 /// Threads that a loop here would have: those of the current pool, but one within a task of a loop that gives each of them something to do.
-pub(super) fn threads() -> usize {
+pub(crate) fn threads() -> usize {
     if WITHIN_WIDE.get() { 1 } else { pool_threads() }
 }
 
 /// Threads of the current pool; one where there is none, as the system refuses threads (a browser, a limit of the user's).
-pub(super) fn pool_threads() -> usize {
+pub(crate) fn pool_threads() -> usize {
     static IS_REFUSED: OnceLock<bool> = OnceLock::new();
     let is_refused = || {
         // Rayon starts it at the first use otherwise, and panics when it cannot; in browsers it does without.
@@ -138,24 +138,24 @@ impl<'a, T> Chunks<'a, T> {
 }
 
 /// Calls `task` with each element of `all`.
-pub(super) fn each<T: Send>(all: &mut [T], task: impl Fn(&mut T) + Sync) {
+pub(crate) fn each<T: Send>(all: &mut [T], task: impl Fn(&mut T) + Sync) {
     chunks(all, 1, |_, one| one.iter_mut().for_each(&task));
 }
 
 /// The same of a task that can fail.
-pub(super) fn try_each<T: Send>(all: &mut [T], task: impl Fn(&mut T) -> Done + Sync) -> Done {
+pub(crate) fn try_each<T: Send>(all: &mut [T], task: impl Fn(&mut T) -> Done + Sync) -> Done {
     try_chunks(all, 1, |_, one| one.iter_mut().try_for_each(&task))
 }
 
 /// Calls `task(i, chunk)` with every chunk of `size` elements of `y`.
-pub(super) fn chunks<T: Send>(y: &mut [T], size: usize, task: impl Fn(usize, &mut [T]) + Sync) {
+pub(crate) fn chunks<T: Send>(y: &mut [T], size: usize, task: impl Fn(usize, &mut [T]) + Sync) {
     let all = Chunks::new(y, size);
     // SAFETY: every number below the count once.
     tasks(all.count(), &|i| task(i, unsafe { all.take(i) }));
 }
 
 /// The same of a task that can fail.
-pub(super) fn try_chunks<T: Send>(y: &mut [T], size: usize, task: impl Fn(usize, &mut [T]) -> Done + Sync) -> Done {
+pub(crate) fn try_chunks<T: Send>(y: &mut [T], size: usize, task: impl Fn(usize, &mut [T]) -> Done + Sync) -> Done {
     let all = Chunks::new(y, size);
     // SAFETY: every number below the count once.
     try_tasks(all.count(), &|i| task(i, unsafe { all.take(i) }))
@@ -166,7 +166,7 @@ pub(super) fn try_chunks<T: Send>(y: &mut [T], size: usize, task: impl Fn(usize,
 ///
 /// # Panics
 /// When `x` has no such chunk.
-pub(super) fn pairs<T: Send, X: Sync>(
+pub(crate) fn pairs<T: Send, X: Sync>(
     (y, size): (&mut [T], usize),
     (x, x_size): (&[X], usize),
     task: impl Fn(&mut [T], &[X]) + Sync,
@@ -175,7 +175,7 @@ pub(super) fn pairs<T: Send, X: Sync>(
 }
 
 /// Chunk number `i` of `x`.
-pub(super) fn chunk<X>(x: &[X], size: usize, i: usize) -> &[X] {
+pub(crate) fn chunk<X>(x: &[X], size: usize, i: usize) -> &[X] {
     &x[i * size..x.len().min((i + 1) * size)]
 }
 

@@ -5,22 +5,22 @@
 
 use bytemuck::{Pod, Zeroable};
 
-pub(super) use crate::operation::HostError as Short;
+pub(crate) use crate::operation::HostError as Short;
 
 /// What an op ends with.
-pub(super) type Done = Result<(), Short>;
+pub(crate) type Done = Result<(), Short>;
 
 fn short<T>(len: usize) -> Short {
     Short::OutOfMemory { bytes: (len as u64).saturating_mul(size_of::<T>() as u64) }
 }
 
 /// `len` zeros, in pages that cost nothing before they are written.
-pub(super) fn zeroed<T: Zeroable>(len: usize) -> Result<Vec<T>, Short> {
+pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<Vec<T>, Short> {
     bytemuck::try_zeroed_vec(len).map_err(|()| short::<T>(len))
 }
 
 /// `len` times `value`.
-pub(super) fn filled<T: Clone>(value: T, len: usize) -> Result<Vec<T>, Short> {
+pub(crate) fn filled<T: Clone>(value: T, len: usize) -> Result<Vec<T>, Short> {
     let mut values = Vec::new();
     values.try_reserve_exact(len).map_err(|_| short::<T>(len))?;
     values.resize(len, value);
@@ -28,7 +28,7 @@ pub(super) fn filled<T: Clone>(value: T, len: usize) -> Result<Vec<T>, Short> {
 }
 
 /// The same elements in memory of their own.
-pub(super) fn copied<T: Pod>(x: &[T]) -> Result<Vec<T>, Short> {
+pub(crate) fn copied<T: Pod>(x: &[T]) -> Result<Vec<T>, Short> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(x.len()).map_err(|_| short::<T>(x.len()))?;
     copy.extend_from_slice(x);

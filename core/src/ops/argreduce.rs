@@ -2,6 +2,9 @@
 //!
 //! The result is u32. Ties go to the lowest position; the first NaN wins over everything; +0 and -0 are equal.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 use serde::{Deserialize, Serialize};
 
 use super::reduce::streamed;
@@ -131,7 +134,7 @@ impl Operation for ArgReduce {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::argreduce::execute(self, inputs[0], outputs[0])
+        host::execute(self, inputs[0], outputs[0])
     }
 
     fn describe(&self, name: &mut String) {

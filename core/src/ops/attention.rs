@@ -9,6 +9,8 @@
 //! 0: of finite ones nothing is left there, see docs/attention.md.) A query that sees nothing has out = 0 and lse = -inf. Beside out, lse
 //! is a result, because the gradient ([`AttentionGradient`]) makes the probabilities again from it.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 mod composed;
 mod gradient;
 mod gradient_oracle;
@@ -313,7 +315,7 @@ impl Operation for Attention {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::attention::forward(self, inputs, outputs)
+        host::forward(self, inputs, outputs)
     }
 
     fn describe(&self, name: &mut String) {

@@ -3,6 +3,9 @@
 //! Counts are u32 and exact, so that the order in which a device adds them does not show. Numbers that are no bin, negative ones among
 //! them, are left out.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 use super::take::{check_indices, positions};
 use super::{Arithmetic, Content, Op, Operand, Operation, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
@@ -91,7 +94,7 @@ impl Operation for Bincount {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::bincount::execute(self, inputs[0], outputs[0]);
+        host::execute(self, inputs[0], outputs[0]);
         Ok(())
     }
 

@@ -165,7 +165,7 @@ impl Operation for Cat {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::join::cat(self, inputs, outputs[0]);
+        super::host::join::cat(self, inputs, outputs[0]);
         Ok(())
     }
 

@@ -10,6 +10,9 @@
 //! ([`Convolution`], [`ConvolutionInput`], [`ConvolutionWeights`]) has the other two as its gradients. One tap without padding is a
 //! matrix product ([`Matmul`]), and runs as such. Next: `convolution/geometry.rs`, `convolution/gradients.rs`.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 pub(crate) mod geometry;
 mod gradients;
 mod oracle;
@@ -263,8 +266,8 @@ impl Operation for Convolution {
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         match self.as_product() {
-            Ok(Some(product)) => cpu::exec::matmul::execute(&product, inputs, outputs[0]),
-            _ => cpu::exec::convolution::forward(self, inputs, outputs[0]),
+            Ok(Some(product)) => super::matmul::host::execute(&product, inputs, outputs[0]),
+            _ => host::forward(self, inputs, outputs[0]),
         }
     }
 

@@ -3,6 +3,9 @@
 //! Contiguous, transposed and sliced copies, on either side. Bits move unchanged, NaN payloads and subnormals included;
 //! conversion between dtypes is a cast ([`super::Map`]). The only op whose output may be a strided view.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec};
 use crate::gradient::{Gradient, Needs};
@@ -78,7 +81,7 @@ impl Operation for Copy {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::copy::execute(self, inputs[0], outputs[0])
+        host::execute(self, inputs[0], outputs[0])
     }
 
     fn facts(&self) -> Facts {

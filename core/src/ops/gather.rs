@@ -130,7 +130,7 @@ impl Operation for Gather {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::along::gather(self, inputs[0], inputs[1], outputs[0]);
+        super::host::along::gather(self, inputs[0], inputs[1], outputs[0]);
         Ok(())
     }
 

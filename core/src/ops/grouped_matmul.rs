@@ -8,6 +8,8 @@
 //! nothing. Rows that no group owns are 0, whatever bias and activation would make of them. Dtypes, accumulation,
 //! precision and the bound of each product are those of [`Matmul`].
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 mod tuned;
 
 use std::ops::Range;
@@ -195,7 +197,7 @@ impl Operation for GroupedMatmul {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::grouped_matmul::execute(self, inputs, outputs[0])
+        host::execute(self, inputs, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {

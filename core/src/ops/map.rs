@@ -7,6 +7,9 @@
 //! A program may have several results, and results may be updates: the operand is read, and the result takes its place. So an
 //! optimiser's step is one pass over parameters, gradients and moments.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 use super::random::random_word;
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
@@ -221,7 +224,7 @@ impl Operation for Map {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::map::execute(self, inputs, outputs);
+        host::execute(self, inputs, outputs);
         Ok(())
     }
 

@@ -4,6 +4,9 @@
 //! number to i. As with [`super::Nonzero`] the length of the vector is the caller's. Bits are moved as they are; places are prefix sums, the
 //! same at each run, and time grows with the elements alone.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 use super::take::Missing;
 use super::{Arithmetic, Op, Operand, Operation, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
@@ -149,7 +152,7 @@ impl Operation for MaskedSelect {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::masked::select(self, inputs, outputs[0]);
+        host::select(self, inputs, outputs[0]);
         Ok(())
     }
 
@@ -214,7 +217,7 @@ impl Operation for MaskedScatter {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::masked::scatter(self, inputs, outputs[0]);
+        host::scatter(self, inputs, outputs[0]);
         Ok(())
     }
 

@@ -19,6 +19,8 @@
 //! and infinite scales act as in f32. The scaled sum, beta C and bias may be added in any order. Scales of blocks
 //! ([`Matmul::scale_blocks`]) change along K as well: `matmul/blocks.rs`.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 mod blocks;
 mod build;
 mod gradient;
@@ -586,7 +588,7 @@ impl Operation for Matmul {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::matmul::execute(self, inputs, outputs[0])
+        host::execute(self, inputs, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {

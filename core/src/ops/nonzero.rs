@@ -84,7 +84,7 @@ impl Operation for Nonzero {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::masked::nonzero(self, inputs[0], outputs[0]);
+        super::masked::host::nonzero(self, inputs[0], outputs[0]);
         Ok(())
     }
 

@@ -246,7 +246,7 @@ impl Operation for Pad {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::join::pad(self, inputs[0], outputs[0]);
+        super::host::join::pad(self, inputs[0], outputs[0]);
         Ok(())
     }
 

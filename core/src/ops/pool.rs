@@ -6,6 +6,9 @@
 //! that the bits are the same at each run. Everything here is linear but for the choice of a maximum, so that gradients have gradients: [`Pool`],
 //! [`PoolGradient`] and [`PoolChosen`] are each other's. Next: `pool/geometry.rs`, `pool/gradients.rs`.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 pub(crate) mod geometry;
 mod gradients;
 mod oracle;
@@ -183,7 +186,7 @@ impl Operation for Pool {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::pool::pool(self, inputs[0], outputs)
+        host::pool(self, inputs[0], outputs)
     }
 
     fn describe(&self, name: &mut String) {

@@ -5,6 +5,9 @@
 //! a result depends on nothing but seed, stream and position. Bits and uniforms are bit-equal everywhere; normals agree
 //! to the error of the logarithm, square root and cosine they are made from.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
@@ -188,7 +191,7 @@ impl Operation for Random {
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         let _ = inputs;
-        cpu::exec::random::execute(self, outputs[0])
+        host::execute(self, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {

@@ -6,6 +6,9 @@
 //! largest magnitude, is for floats. Over no elements sum and abs_max are 0, prod 1, mean NaN, any false, all true; max and
 //! min are refused.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 use crate::ops::{Builder, RuleBuilder, Value};
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, KeepDims, Result, Scalar, Shape, UnaryFn};
 use serde::{Deserialize, Serialize};
@@ -266,7 +269,7 @@ impl Operation for Reduce {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::reduce::execute(self, inputs[0], outputs[0])
+        host::execute(self, inputs[0], outputs[0])
     }
 
     fn describe(&self, name: &mut String) {

@@ -6,6 +6,8 @@
 //! floats of up to 32 bits and for dequantised integers, f64, or integers, which wrap. Scores of which the best counts,
 //! distances to the nearest of many, norms and row sums of an attention or a loss are such products.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 mod tuned;
 
 use std::ops::Range;
@@ -265,7 +267,7 @@ impl Operation for ReducedMatmul {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::reduced_matmul::execute(self, inputs, outputs[0])
+        host::execute(self, inputs, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {

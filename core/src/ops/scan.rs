@@ -7,6 +7,9 @@
 //! ([`ScanDirection::Reverse`]). Extrema also give the position of what they chose: of equal elements that which the scan met first, so
 //! that the last position is argmax's; the first NaN stays to the end. Zeros of both signs are equal.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 use serde::{Deserialize, Serialize};
 
 use super::sample::{self, Thinning};
@@ -225,7 +228,7 @@ impl Operation for Scan {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::scan::execute(self, inputs[0], outputs)
+        host::execute(self, inputs[0], outputs)
     }
 
     fn describe(&self, name: &mut String) {

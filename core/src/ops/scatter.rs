@@ -258,7 +258,7 @@ impl Operation for Scatter {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::along::scatter(self, inputs, outputs[0])
+        super::host::along::scatter(self, inputs, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {

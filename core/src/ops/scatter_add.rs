@@ -142,7 +142,7 @@ impl Operation for ScatterAdd {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::rows::scatter_add(self, inputs[0], inputs[1], outputs[0])
+        super::host::rows::scatter_add(self, inputs[0], inputs[1], outputs[0])
     }
 
     fn facts(&self) -> Facts {

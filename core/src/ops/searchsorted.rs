@@ -152,7 +152,7 @@ impl Operation for SearchSorted {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::along::search(self, inputs[0], inputs[1], outputs[0]);
+        super::host::along::search(self, inputs[0], inputs[1], outputs[0]);
         Ok(())
     }
 

@@ -3,6 +3,9 @@
 //! Floats only; those of 8 and 16 bits are computed in f32. A row holding NaN or +inf is NaN throughout. A row of -inf alone (all
 //! masked) gives zeros from softmax and -inf from log-softmax, so that masked attention rows do not poison a batch.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 use crate::ops::{Builder, RuleBuilder, Value};
 use serde::{Deserialize, Serialize};
 
@@ -156,7 +159,7 @@ impl Operation for Softmax {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::softmax::execute(self, inputs[0], outputs[0])
+        host::execute(self, inputs[0], outputs[0])
     }
 
     fn describe(&self, name: &mut String) {

@@ -4,6 +4,9 @@
 //! NaN comes last, whichever way numbers are ordered, and keeps its order, too. Zeros of both signs are equal. Values are moved bit for
 //! bit; positions are u32 along the axis. So of a line x: `values[k] = x[indices[k]]`.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 use serde::{Deserialize, Serialize};
 
 use super::sample::{self, Thinning};
@@ -175,7 +178,7 @@ impl Operation for Sort {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::sort::execute(self, inputs[0], outputs)
+        host::execute(self, inputs[0], outputs)
     }
 
     fn describe(&self, name: &mut String) {

@@ -10,6 +10,9 @@
 //! signs of zero stay. The product is `ops/sparse_matmul.rs`. Operands are dense row-major: [`crate::Tensor::compress_2_4`]
 //! copies views first.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
+
 use super::{Arithmetic, Op, Operand, Operation, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
 use crate::oracle::{Expected, HostTensor};
@@ -215,7 +218,7 @@ impl Operation for Compress24 {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::sparse24::compress(self, inputs[0], outputs[0]);
+        host::compress(self, inputs[0], outputs[0]);
         Ok(())
     }
 
@@ -286,7 +289,7 @@ impl Operation for Decompress24 {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::sparse24::decompress(self, inputs, outputs[0]);
+        host::decompress(self, inputs, outputs[0]);
         Ok(())
     }
 

@@ -142,7 +142,7 @@ impl Operation for SparseMatmul {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::sparse24::multiply(self, inputs, outputs[0])
+        super::sparse24::host::multiply(self, inputs, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {

@@ -193,7 +193,7 @@ impl Operation for Take {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::rows::take(self, inputs[0], inputs[1], outputs[0]);
+        super::host::rows::take(self, inputs[0], inputs[1], outputs[0]);
         Ok(())
     }
 

@@ -21,7 +21,7 @@ const RUNS: usize = 2;
 const FAN_OUT: usize = 2;
 
 /// Requests for help that may lie unanswered, for each thread of the pool: more are asked for by a thread whose pool is busy.
-pub(super) const UNANSWERED: usize = 4;
+pub(crate) const UNANSWERED: usize = 4;
 
 /// A loop's task, by its number.
 type Task<'a> = &'a (dyn Fn(usize) -> Done + Sync);
@@ -31,7 +31,7 @@ type Task<'a> = &'a (dyn Fn(usize) -> Done + Sync);
 ///
 /// # Panics
 /// When a task does: with the first panic, when no task runs any more.
-pub(super) fn hand_out(count: usize, threads: usize, wide: bool, asked: &Arc<AtomicUsize>, task: Task<'_>) -> Done {
+pub(crate) fn hand_out(count: usize, threads: usize, wide: bool, asked: &Arc<AtomicUsize>, task: Task<'_>) -> Done {
     // SAFETY: the reference is used by threads inside of `Loop::work` alone. Helpers are there only if they came before the loop was
     // over, and `Loop::end` waits until they have left; it is reached whichever way this function is left.
     let task = unsafe { std::mem::transmute::<Task<'_>, Task<'static>>(task) };

@@ -15,7 +15,7 @@ const LN_2_LO: f32 = -2.121_944_4e-4;
 /// e^x kept as `p * s1 * s2` with p in [0.7, 1.42] and s1, s2 powers of two, so that a caller can combine p before
 /// anything underflows.
 #[derive(Clone, Copy)]
-pub(super) struct Exp2Parts {
+pub(crate) struct Exp2Parts {
     pub p: f32,
     pub s1: f32,
     pub s2: f32,
@@ -45,7 +45,7 @@ fn two_to(rounded: f32) -> (f32, f32) {
 
 /// e^(x + low) for x in any range and |low| <= 0.04. Below -150 the parts stay at those of -150, whose value is 0.
 #[inline(always)]
-pub(super) fn exp_parts<M: MulAdd>(x: f32, low: f32) -> Exp2Parts {
+pub(crate) fn exp_parts<M: MulAdd>(x: f32, low: f32) -> Exp2Parts {
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -150.0 { -150.0 } else { x };
     let rounded = M::mul_add(x, std::f32::consts::LOG2_E, ROUND);

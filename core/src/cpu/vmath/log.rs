@@ -56,7 +56,7 @@ pub fn log<M: MulAdd>(x: f32) -> f32 {
 /// ln(1 + u) + doublings ln 2 for 0 <= u < 2^126 and few doublings, relative accuracy kept near 0. (1 + u) 2^-e = 1 + f is reached by
 /// f = u 2^-e - (1 - 2^-e), which rounds once, not by way of the rounded 1 + u.
 #[inline(always)]
-pub(super) fn log1p_doubled<M: MulAdd>(u: f32, doublings: f32) -> f32 {
+pub(crate) fn log1p_doubled<M: MulAdd>(u: f32, doublings: f32) -> f32 {
     const LN_2_HI: f32 = 355.0 / 512.0;
     const LN_2_LO: f32 = -2.121_944_4e-4;
     let e = ((1.0 + u).to_bits().wrapping_sub(0x3f35_04f3) as i32) >> 23;

@@ -164,7 +164,7 @@ impl Operation for AttentionGradient {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::attention::backward(self, inputs, outputs)
+        super::host::backward(self, inputs, outputs)
     }
 
     fn describe(&self, name: &mut String) {

@@ -145,8 +145,8 @@ impl Operation for ConvolutionInput {
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         match self.as_product() {
-            Ok(Some(product)) => cpu::exec::matmul::execute(&product, inputs, outputs[0]),
-            _ => cpu::exec::convolution::input(self, inputs, outputs[0]),
+            Ok(Some(product)) => crate::ops::matmul::host::execute(&product, inputs, outputs[0]),
+            _ => super::host::input(self, inputs, outputs[0]),
         }
     }
 
@@ -281,8 +281,8 @@ impl Operation for ConvolutionWeights {
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         match self.as_product() {
-            Ok(Some(product)) => cpu::exec::matmul::execute(&product, inputs, outputs[0]),
-            _ => cpu::exec::convolution::weights(self, inputs, outputs[0]),
+            Ok(Some(product)) => crate::ops::matmul::host::execute(&product, inputs, outputs[0]),
+            _ => super::host::weights(self, inputs, outputs[0]),
         }
     }
 

@@ -106,7 +106,7 @@ impl Operation for PoolGradient {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::pool::gradient(self, inputs, outputs[0])
+        super::host::gradient(self, inputs, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {
@@ -208,7 +208,7 @@ impl Operation for PoolChosen {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        cpu::exec::pool::chosen(self, inputs, outputs[0])
+        super::host::chosen(self, inputs, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {
