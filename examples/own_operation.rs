@@ -5,12 +5,12 @@
 //! nothing in the library names it. Run: `cargo run --example own_operation`.
 
 use polywarp::gradient::{Gradient, Needs};
-use polywarp::ops::RuleBuilder;
 use polywarp::harness::gradients::prove;
 use polywarp::harness::{Case, Outcome, Values, output, run_case};
 use polywarp::operation::{Arithmetic, Facts, HostResult, Operand};
+use polywarp::ops::RuleBuilder;
 use polywarp::oracle::{Expected, HostTensor};
-use polywarp::plan::{Access, Candidate, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
+use polywarp::plan::{Access, Candidate, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source, Want};
 use polywarp::{
     DType, Device, Error, Expr, KeepDims, Layout, Op, Operation, ReduceFn, Result, Scalar, Shape, Tensor, TensorSpec,
 };
@@ -107,7 +107,7 @@ impl Operation for PrefixSum {
         Ok(())
     }
 
-    fn portable(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
         let (rows, columns) = self.extents();
         let elements = self.input.layout.required_elements().max(self.output.layout.required_elements());
         if elements > u64::from(u32::MAX) {

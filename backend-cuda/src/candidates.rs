@@ -1,13 +1,13 @@
 //! Which of several ways computes an op: kernels in CUDA C++ where they serve it, WGSL otherwise.
 //!
 //! Every way is a [`Candidate`]: native ones first, in the order of `polywarp_kernels::candidates`, then those that are composed
-//! of both (`composed.rs`), then portable ones, in the order of `polywarp_shaders::candidates`. The tuner chooses among them (`polywarp_core::tuner`, told of them by
+//! of both (`composed.rs`), then portable ones, in the order of `polywarp_core::ops::candidates`. The tuner chooses among them (`polywarp_core::tuner`, told of them by
 //! [`Planned`]). Tests and benchmarks list all of them and run each on purpose.
 
 use std::time::Duration;
 
-use polywarp_core::ops::RowProgram;
 use polywarp_core::ops::ReducedMatmul;
+use polywarp_core::ops::RowProgram;
 use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned, find};
 use polywarp_core::{Backend, Buffer, DeviceInfo, Error, Op, Result};
 
@@ -38,7 +38,7 @@ pub enum Work {
     /// Kernels in CUDA C++.
     Native(polywarp_kernels::Plan),
     /// Kernels in WGSL, compiled to PTX.
-    Portable(polywarp_shaders::Plan),
+    Portable(polywarp_core::plan::Plan),
     /// Both, one after the other.
     Composed(Composed),
 }
@@ -55,7 +55,7 @@ impl Work {
     }
 
     /// Its plans of kernels in WGSL.
-    fn portables(&self) -> impl Iterator<Item = &polywarp_shaders::Plan> {
+    fn portables(&self) -> impl Iterator<Item = &polywarp_core::plan::Plan> {
         let (one, parts) = match self {
             Work::Native(_) => (None, None),
             Work::Portable(plan) => (Some(plan), None),
@@ -77,14 +77,14 @@ impl Work {
 /// The chooser of a device.
 pub(crate) fn chooser(
     info: &DeviceInfo,
-    caps: &polywarp_shaders::Caps,
+    caps: &polywarp_core::plan::Caps,
     native: &polywarp_kernels::Caps,
 ) -> Chooser<Work> {
     // Two cards of one name may differ, as slices of a card do; its name on this machine says nothing.
-    let portable = format!("{:?}", polywarp_shaders::Caps { device: String::new(), ..caps.clone() });
+    let portable = format!("{:?}", polywarp_core::plan::Caps { device: String::new(), ..caps.clone() });
     let usable = format!("{:?}", polywarp_kernels::Caps { device: String::new(), ..native.clone() });
     let archive = machine::chosen_archive();
-    let parts = [polywarp_shaders::KERNELS, COMPILER, NATIVE, &archive, &portable, &usable];
+    let parts = [polywarp_core::ops::KERNELS, COMPILER, NATIVE, &archive, &portable, &usable];
     let effort = if native.multiprocessors <= SMALL_CARD { Effort::Small } else { Effort::Normal };
     Chooser::new(Identity::new(info, &parts), Options::from_env(Mode::Full, effort))
 }
@@ -141,7 +141,7 @@ impl Planned for CudaBackend {
             graph.check(op.name(), &op.inputs(), &op.outputs())?;
             return Ok(Work::Composed(composed));
         }
-        Ok(Work::Portable(polywarp_shaders::plan(op, self.caps())?))
+        Ok(Work::Portable(polywarp_core::ops::plan(op, self.caps())?))
     }
 
     fn scratch<'a>(&self, plan: &'a Work) -> &'a [u64] {
@@ -286,9 +286,9 @@ impl CudaBackend {
     }
 
     fn portable(&self, op: &Op) -> Result<impl Iterator<Item = Candidate<Work>> + use<>> {
-        let portable = polywarp_shaders::candidates(op, self.caps())?;
+        let portable = polywarp_core::ops::candidates(op, self.caps())?;
         Ok(portable.into_iter().map(|portable| {
-            let polywarp_shaders::Candidate { name, plan, estimate_ns } = portable;
+            let polywarp_core::plan::Candidate { name, plan, estimate_ns } = portable;
             Candidate { name, estimate_ns, plan: Work::Portable(plan) }
         }))
     }

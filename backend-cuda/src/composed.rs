@@ -22,7 +22,7 @@ const BYTES_PER_NS: f64 = 2000.0;
 #[derive(Clone, Debug)]
 enum Single {
     Native(polywarp_kernels::Plan),
-    Portable(polywarp_shaders::Plan),
+    Portable(polywarp_core::plan::Plan),
 }
 
 impl Single {
@@ -59,7 +59,7 @@ impl Composed {
 
     fn push(&mut self, plan: Single, inputs: Vec<Place>, outputs: Vec<Place>) {
         let mut beside = self.scratch_bytes.split_off(self.temps);
-        polywarp_shaders::share_scratch(&mut beside, plan.scratch_bytes().iter().copied());
+        polywarp_core::plan::share_scratch(&mut beside, plan.scratch_bytes().iter().copied());
         self.scratch_bytes.extend(beside);
         self.parts.push(Part { plan, inputs, outputs });
     }
@@ -85,7 +85,7 @@ impl Composed {
     }
 
     /// Its plans of kernels in WGSL.
-    pub(crate) fn portables(&self) -> impl Iterator<Item = &polywarp_shaders::Plan> {
+    pub(crate) fn portables(&self) -> impl Iterator<Item = &polywarp_core::plan::Plan> {
         self.parts.iter().filter_map(|part| if let Single::Portable(plan) = &part.plan { Some(plan) } else { None })
     }
 
@@ -159,7 +159,7 @@ pub(crate) fn of_graph(graph: &Graph, plan: impl Fn(&Op) -> Result<Work>) -> Res
 pub(crate) fn reduced(
     op: &ReducedMatmul,
     natives: impl Fn(&Op) -> Vec<polywarp_kernels::Candidate>,
-    caps: &polywarp_shaders::Caps,
+    caps: &polywarp_core::plan::Caps,
     most: usize,
 ) -> Result<Vec<Candidate<Work>>> {
     if op.product.output.layout.elements() == 0 {
@@ -178,7 +178,7 @@ pub(crate) fn reduced(
         for (part, ways) in parts.iter().zip(&ways) {
             let at = find(ways.iter().map(|way| way.name.as_str()), &wanted.name).unwrap_or(0);
             let Some(way) = ways.get(at) else { return Ok(Vec::new()) };
-            let reduction = polywarp_shaders::plan(&part.reduce().into(), caps)?;
+            let reduction = polywarp_core::ops::plan(&part.reduce().into(), caps)?;
             let inputs = (0..op.inputs().len()).map(Place::Input).collect();
             composed.push(Single::Native(way.plan.clone()), inputs, vec![Place::Temp(0)]);
             composed.push(Single::Portable(reduction), vec![Place::Temp(0)], vec![Place::Output(0)]);
@@ -201,7 +201,8 @@ mod tests {
     #[test]
     fn every_composed_way_is_had_for_an_op_small_enough_to_check_it() {
         let ops: Vec<Op> = products().unwrap().into_iter().filter(|op| op.is::<ReducedMatmul>()).collect();
-        let portable = polywarp_shaders::Caps { f16: true, f64: true, ..polywarp_shaders::Caps::webgpu_defaults("") };
+        let portable =
+            polywarp_core::plan::Caps { f16: true, f64: true, ..polywarp_core::plan::Caps::webgpu_defaults("") };
         for caps in [Caps::h200(), Caps::a100(), Caps::rtx_4090()] {
             let ways = |op: &Op, natives: &dyn Fn(&Op) -> Vec<polywarp_kernels::Candidate>| {
                 let Some(op) = op.get::<ReducedMatmul>() else { return Vec::new() };

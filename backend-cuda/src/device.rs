@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use naga_ptx::Target;
 use polywarp_core::oracle::Subnormals;
+use polywarp_core::plan::{Caps, Cooperative};
 use polywarp_core::pool::{Pool, PoolOptions, Reuse};
 use polywarp_core::tuner::{Chooser, Tuner};
 use polywarp_core::{
@@ -20,7 +21,6 @@ use polywarp_core::{
     MemoryStats, Op, Profiler, ReadFuture, Recorded, Recorders, Result,
 };
 use polywarp_shaders::wgsl::LaunchLimits;
-use polywarp_shaders::{Caps, Cooperative};
 
 use crate::candidates::{Work, chooser};
 use crate::cards::pci_text;

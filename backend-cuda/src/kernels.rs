@@ -13,9 +13,9 @@ use std::time::Instant;
 
 use naga::valid::{Capabilities, ModuleInfo};
 use naga_ptx::{Options, Ptx, Target, Uniforms};
+use polywarp_core::plan::{KernelKey, Source};
 use polywarp_core::{Error, Result};
 use polywarp_shaders::wgsl::{ReadKernel, guarded, parse_and_validate, place};
-use polywarp_shaders::{KernelKey, Source};
 
 use crate::cache::{DiskCache, Entry, Key};
 use crate::driver::{code, one_line};
@@ -79,7 +79,7 @@ impl Compiler {
     /// Whether the kernel `key` would only be loaded.
     fn is_compiled(&self, key: &KernelKey) -> bool {
         let source = key.source();
-        if !polywarp_shaders::is_own(key) {
+        if !key.is_own() {
             return self.disk.has(&self.key(&source.wgsl, &self.brought_options()));
         }
         self.prepared.has(&source.wgsl) || self.disk.has(&self.key(&source.wgsl, &own_options(self.target)))
@@ -262,7 +262,7 @@ impl Kernels {
             return Ok(Arc::clone(kernel));
         }
         let (start, source) = (Instant::now(), key.source());
-        let own = polywarp_shaders::is_own(key);
+        let own = key.is_own();
         let kernel = Arc::new(if own { self.compiler.own(&source)? } else { self.compiler.brought(&source)? });
         log::debug!("kernel {}: ready in {:?}", source.name, start.elapsed());
         Ok(Arc::clone(slot.ready.get_or_init(|| kernel)))

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
+use polywarp_core::plan::{Plan, Slot};
 use polywarp_core::pool::Lease;
 use polywarp_core::{Buffer, Error, Part, Result};
 use polywarp_kernels as native;
-use polywarp_shaders::{Plan, Slot};
 
 use crate::device::{Allocation, CudaBackend};
 use crate::driver::code;

@@ -72,7 +72,7 @@ fn host_cost_of_operations_launches_and_replays() {
     let rows = Tensor::full(&device, DType::F32, [256, 256], 1.0).unwrap();
     let sums = Tensor::full(&device, DType::F32, [256], 0.0).unwrap();
     let backend = device.backend_as::<polywarp_cuda::CudaBackend>().unwrap();
-    let plan = polywarp_shaders::plan(&sum, backend.caps()).unwrap();
+    let plan = polywarp_core::ops::plan(&sum, backend.caps()).unwrap();
     assert_eq!(plan.launches.len(), 1);
     per_call("launch of a planned kernel", 500, &mut || {
         backend.run_plan(&plan, &[rows.buffer()], &[sums.buffer()]).unwrap();
@@ -86,7 +86,7 @@ fn host_cost_of_operations_launches_and_replays() {
         backend.execute(&product, &inputs, &[operands[2].buffer()]).unwrap();
     });
     let planned = per_call("product, planned each time", 300, &mut || {
-        let plan = polywarp_shaders::plan(&product, backend.caps()).unwrap();
+        let plan = polywarp_core::ops::plan(&product, backend.caps()).unwrap();
         backend.run_plan(&plan, &inputs, &[operands[2].buffer()]).unwrap();
     });
     println!("choosing costs {:.2} us more than planning", chosen - planned);

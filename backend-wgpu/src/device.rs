@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use polywarp_core::plan::{Caps, Plan, Slot};
 use polywarp_core::pool::Pool;
 use polywarp_core::tuner::{Chooser, Tuner};
 use polywarp_core::{
@@ -16,7 +17,6 @@ use polywarp_core::{
     Recorded, Recorders, Result,
 };
 use polywarp_shaders::wgsl::LaunchLimits;
-use polywarp_shaders::{Caps, Plan, Slot};
 
 use crate::driver::Kept;
 use crate::fault::{Fault, lock};

@@ -1,8 +1,8 @@
 //! What a device says of itself: [`DeviceInfo`] for people, [`Caps`] for planners, both from what was really opened.
 
 use polywarp_core::oracle::Subnormals;
+use polywarp_core::plan::{Caps, Cooperative};
 use polywarp_core::{DType, DeviceInfo, Limits};
-use polywarp_shaders::{Caps, Cooperative};
 
 use crate::adapters::{api_name, driver_name, kind_of, name_of};
 

@@ -1,6 +1,6 @@
 //! polywarp on wgpu: one backend for every GPU that Vulkan, Metal, DX12, GL or WebGPU reaches.
 //!
-//! It runs the launches that `polywarp_shaders::plan` asks for, and users' own WGSL. It knows no operation.
+//! It runs the launches that `polywarp_core::ops::plan` asks for, and users' own WGSL. It knows no operation.
 //!
 //! | to find | look in |
 //! |---|---|

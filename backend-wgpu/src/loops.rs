@@ -2,7 +2,7 @@
 //!
 //! Mesa's software drivers leave a shader's loops after 65,535 rounds, nested ones counted together, and go on with what there is by
 //! then: sums come out too small, without a word. No API says so. Planners keep loops shorter where this finds a limit
-//! ([`Caps::max_loop_rounds`](polywarp_shaders::Caps::max_loop_rounds)), and users' kernels are looked at (`user.rs`).
+//! ([`Caps::max_loop_rounds`](polywarp_core::plan::Caps::max_loop_rounds)), and users' kernels are looked at (`user.rs`).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -7,9 +7,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use polywarp_core::plan::{Caps, Cooperative};
 use polywarp_core::pool::{Pool, PoolOptions, Reuse};
 use polywarp_core::{Error, Result};
-use polywarp_shaders::{Caps, Cooperative};
 
 use crate::adapters::AdapterEntry;
 use crate::device::WgpuBackend;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polywarp_core::Result;
-use polywarp_shaders::{Access, Source};
+use polywarp_core::plan::{Access, Source};
 
 use crate::device::WgpuBackend;
 use crate::fault::lock;

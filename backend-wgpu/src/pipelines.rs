@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
+use polywarp_core::plan::{Access, KernelKey, Source};
 use polywarp_core::{Error, Result};
 #[cfg(not(target_arch = "wasm32"))]
 use polywarp_shaders::for_glsl;
 #[cfg(not(target_arch = "wasm32"))]
 use polywarp_shaders::wgsl::{guarded, parse_and_validate};
-use polywarp_shaders::{Access, KernelKey, Source};
 
 use crate::driver::Kept;
 use crate::fault::{lock, watched, words};
@@ -126,7 +126,7 @@ impl Pipelines {
         if let Some(pipeline) = slot.ready.get() {
             return Ok(Arc::clone(pipeline));
         }
-        let trust = if polywarp_shaders::is_own(key) { Trust::Own } else { Trust::Brought };
+        let trust = if key.is_own() { Trust::Own } else { Trust::Brought };
         let pipeline = self.create(&key.source(), params_words, trust)?;
         Ok(Arc::clone(slot.ready.get_or_init(|| pipeline)))
     }

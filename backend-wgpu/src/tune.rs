@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use polywarp_core::plan::{Caps, Plan};
 use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned};
 use polywarp_core::{Backend, Buffer, DeviceInfo, DeviceKind, Op, Result};
-use polywarp_shaders::{Caps, Plan};
 
 use crate::device::WgpuBackend;
 
@@ -16,7 +16,7 @@ const COMPILE_TIME: Duration = Duration::from_millis(300);
 pub(crate) fn chooser(info: &DeviceInfo, caps: &Caps) -> Chooser<Plan> {
     // A device opened with less is offered other kernels; its name on this machine says nothing.
     let usable = format!("{:?}", Caps { device: String::new(), ..caps.clone() });
-    let identity = Identity::new(info, &[polywarp_shaders::KERNELS, &usable]);
+    let identity = Identity::new(info, &[polywarp_core::ops::KERNELS, &usable]);
     // Nobody waits for a simulation to be tuned, and its times say little.
     let (mode, effort) = match info.kind {
         DeviceKind::Software => (Mode::Off, Effort::Small),
@@ -33,13 +33,14 @@ impl Planned for WgpuBackend {
     }
 
     fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Plan>>> {
-        let offered = polywarp_shaders::candidates(op, self.caps())?;
-        let candidate = |polywarp_shaders::Candidate { name, plan, estimate_ns }| Candidate { name, plan, estimate_ns };
+        let offered = polywarp_core::ops::candidates(op, self.caps())?;
+        let candidate =
+            |polywarp_core::plan::Candidate { name, plan, estimate_ns }| Candidate { name, plan, estimate_ns };
         Ok(offered.into_iter().map(candidate).collect())
     }
 
     fn plan(&self, op: &Op) -> Result<Plan> {
-        polywarp_shaders::plan(op, self.caps())
+        polywarp_core::ops::plan(op, self.caps())
     }
 
     fn scratch<'a>(&self, plan: &'a Plan) -> &'a [u64] {

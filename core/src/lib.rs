@@ -54,6 +54,7 @@ pub mod tape;
 mod tensor;
 pub mod tuner;
 mod user_dir;
+mod wgsl;
 
 pub use axis::{Axes, AxisList, Kept, Position, Stretch, keep};
 pub use backend::{

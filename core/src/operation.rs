@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps};
+use crate::plan::{Candidate, Caps, Want};
 use crate::tuner::Tuned;
 use crate::{DType, Layout, Result, TensorSpec};
 
@@ -203,12 +203,13 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
     }
 
     /// The ways in which GPUs compute it by kernels in WGSL, what is expected to be fastest first: a pure function of the operation
-    /// and the device. Each must be right by its own.
+    /// and the device. Each must be right by its own. Where the first alone is wanted, the others need not be made.
     ///
     /// # Errors
     /// [`crate::Error::Unsupported`] unless the operation says how. One that is a graph of others runs as such then, and where a device
     /// lacks what its kernels need.
-    fn portable(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
+        let _ = want;
         Err(caps.unsupported(self.name(), "no portable kernel serves it"))
     }
 
@@ -489,7 +490,7 @@ mod tests {
         let other = x.reshape([2, 2]).unwrap();
         let error = Tensor::apply(&device, twice(1, 4), &[&other]).unwrap_err();
         assert!(error.to_string().contains("operand 0 of twice"), "{error}");
-        let error = twice(1, 4).portable(&Caps::webgpu_defaults("here")).unwrap_err();
+        let error = twice(1, 4).portable(&Caps::webgpu_defaults("here"), Want::All).unwrap_err();
         assert!(matches!(error, Error::Unsupported { what, .. } if what == "twice"));
     }
 

@@ -154,6 +154,22 @@ pub struct Candidate {
     pub estimate_ns: f64,
 }
 
+impl Candidate {
+    /// The one way of the operation called `name`.
+    pub fn only(name: &str, plan: Plan) -> Vec<Candidate> {
+        vec![Candidate { name: name.to_owned(), plan, estimate_ns: 0.0 }]
+    }
+}
+
+/// Which of the ways of an operation its planner is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// The first at least: the others need not be made, and nobody looks at its name or estimate.
+    First,
+    /// All.
+    All,
+}
+
 /// One kernel over one grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
@@ -243,33 +259,47 @@ impl<T: KernelText + Eq + Hash> TextIdentity for T {
 
 /// A kernel and its specialisation: two launches with equal keys run the same pipeline.
 #[derive(Clone)]
-pub struct KernelKey(Arc<dyn KernelText>);
+pub struct KernelKey {
+    kernel: Arc<dyn KernelText>,
+    is_own: bool,
+}
 
 impl KernelKey {
     /// The key of `kernel`.
     pub fn new(kernel: impl KernelText) -> KernelKey {
-        KernelKey(Arc::new(kernel))
+        KernelKey { kernel: Arc::new(kernel), is_own: false }
+    }
+
+    /// The key of a kernel of this crate.
+    pub(crate) fn own(kernel: impl KernelText) -> KernelKey {
+        KernelKey { kernel: Arc::new(kernel), is_own: true }
+    }
+
+    /// Whether it is a kernel of this crate, which stays inside its buffers by construction. What an operation of another crate brings
+    /// may not: backends compile it with every check, as they do users' kernels.
+    pub fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// The kernel, if it is of kind `T`.
     pub fn get<T: KernelText>(&self) -> Option<&T> {
-        self.0.as_any().downcast_ref()
+        self.kernel.as_any().downcast_ref()
     }
 
     /// [`KernelText::source`].
     pub fn source(&self) -> Source {
-        self.0.source()
+        self.kernel.source()
     }
 
     /// [`KernelText::loop_rounds`].
     pub fn loop_rounds(&self, params: &[u32]) -> u64 {
-        self.0.loop_rounds(params)
+        self.kernel.loop_rounds(params)
     }
 }
 
 impl PartialEq for KernelKey {
     fn eq(&self, other: &KernelKey) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.is_same(&*other.0)
+        Arc::ptr_eq(&self.kernel, &other.kernel) || self.kernel.is_same(&*other.kernel)
     }
 }
 
@@ -277,13 +307,13 @@ impl Eq for KernelKey {}
 
 impl Hash for KernelKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash_into(state);
+        self.kernel.hash_into(state);
     }
 }
 
 impl fmt::Debug for KernelKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.kernel.fmt(f)
     }
 }
 

@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use polywarp_core::harness::{ReferenceBackend, Wrap, Wrapped};
+use polywarp_core::plan::Caps;
 use polywarp_core::{Backend, Buffer, DType, Device, Expr, Op, Result, Tensor};
-use polywarp_shaders::Caps;
 
 /// The system's allocator, counting what the calling thread asks of it.
 struct Counting;
@@ -57,7 +57,7 @@ impl Wrap for Planning {
     }
 
     fn execute(&self, op: &Op, _: &[&Buffer], _: &[&Buffer]) -> Result<()> {
-        let plan = polywarp_shaders::plan(op, &self.caps)?;
+        let plan = polywarp_core::ops::plan(op, &self.caps)?;
         assert_eq!(std::hint::black_box(plan).launches.len(), 1);
         Ok(())
     }

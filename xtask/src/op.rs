@@ -13,8 +13,6 @@ use crate::{Result, docs, prepare};
 
 /// Where operations are named.
 const OPS: &str = "core/src/ops/mod.rs";
-/// Where their cases are.
-const CASES: &str = "core/src/ops/cases/mod.rs";
 
 /// Runs the family `name` everywhere.
 pub fn run(name: &str) -> Result {
@@ -33,7 +31,6 @@ pub fn run(name: &str) -> Result {
             run.step(what, |counts| Cmd::new(line).env("POLYWARP_TEST_FAMILY", name).run_counting(counts))?;
         }
         run.tests("lists and proofs", "cargo test --locked --package polywarp-core --lib -- ops:: gradients pins_of")?;
-        run.tests("texts of kernels", "cargo test --locked --package polywarp-shaders --lib pins_of")?;
         run.step("documents", |_| docs::check())?;
         run.step("kernels that ship", |_| prepare::check())
     })
@@ -47,7 +44,7 @@ fn devices(said: &str) -> Result<Vec<String>> {
     if ids.is_empty() { Err("`polywarp devices` names no usable one".to_owned()) } else { Ok(ids) }
 }
 
-/// Makes the files of the operation `name` after those of `like`, and its lines in the lists.
+/// Makes the files of the operation `name` after those of `like`, and its line in the list.
 pub fn new(name: &str, like: &str) -> Result {
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -64,19 +61,13 @@ pub fn new(name: &str, like: &str) -> Result {
     let write = |path: &Path, text: String| fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()));
     let sources = files(like).map(|path| read(&path));
     let [source, source_cases] = [sources[0].clone()?, sources[1].clone()?];
-    let lists = [read(Path::new(OPS))?, read(Path::new(CASES))?];
-    let in_lists = [
-        listed(&listed(&listed(&lists[0], "mod ", name, like)?, "pub use ", name, like)?, "    \"", name, like)?,
-        listed(&lists[1], "pub mod ", name, like)?,
-    ];
+    let list = listed(&read(Path::new(OPS))?, name, like)?;
     // Nothing is written before everything is known to fit.
-    for (path, text) in [(&file, source), (&cases, source_cases)] {
-        write(path, renamed(&text, name, like))?;
+    for (path, text) in [(&file, &source), (&cases, &source_cases)] {
+        write(path, renamed(text, &source, name, like))?;
     }
-    for (path, text) in [OPS, CASES].into_iter().zip(in_lists) {
-        write(Path::new(path), text)?;
-    }
-    println!("{} and {}, with lines in {OPS} and {CASES}.", file.display(), cases.display());
+    write(Path::new(OPS), list)?;
+    println!("{} and {}, with a line in {OPS}.", file.display(), cases.display());
     println!(
         "Next: what it computes, its oracle and bound, its gradient with a case in core/src/ops/cases/gradients.rs;"
     );
@@ -99,41 +90,36 @@ fn type_name(name: &str) -> String {
     name.split('_').map(capital).collect()
 }
 
-/// The type that the file of `like` is about, as `text` re-exports it.
-fn known_type(text: &str, like: &str) -> Option<String> {
-    let line = text.lines().find(|line| line.starts_with(&format!("pub use {like}::")))?;
-    let names = line.trim_start_matches(&format!("pub use {like}::")).trim_end_matches(';');
-    names.trim_matches(['{', '}']).split(", ").next().map(str::to_owned)
+/// The type that the file of an operation is about: the first that it implements the trait for.
+fn known_type(source: &str) -> Option<&str> {
+    source.lines().find_map(|line| line.strip_prefix("impl Operation for ")?.strip_suffix(" {"))
 }
 
-fn renamed(text: &str, name: &str, like: &str) -> String {
-    let known = fs::read_to_string(OPS).ok().and_then(|ops| known_type(&ops, like));
-    let text = text.replace(&known.unwrap_or_else(|| type_name(like)), &type_name(name));
-    text.replace(like, name)
+fn renamed(text: &str, source: &str, name: &str, like: &str) -> String {
+    let known = known_type(source).map_or_else(|| type_name(like), str::to_owned);
+    text.replace(&known, &type_name(name)).replace(like, name)
 }
 
-/// `text` with the line of `like` that opens with `start` once more, for `name`, in its place by the alphabet.
-fn listed(text: &str, start: &str, name: &str, like: &str) -> Result<String> {
-    // The name, from what follows `start`.
-    let named = |line: &str| -> Option<String> {
-        let rest = line.strip_prefix(start)?;
-        let end = rest.find([';', ':', '"', ' '])?;
-        Some(rest[..end].to_owned())
+/// `text` with one more line in the list of operations, in its place by the alphabet.
+fn listed(text: &str, name: &str, like: &str) -> Result<String> {
+    // `    operation softmax "softmax along an axis";`
+    let named = |line: &str| {
+        line.strip_prefix("    operation ")
+            .or(line.strip_prefix("    program "))
+            .map(str::trim_start)
+            .and_then(|rest| rest.split_once(' '))
+            .map(|(name, _)| name.to_owned())
     };
     let lines: Vec<&str> = text.lines().collect();
-    let source = lines.iter().position(|line| named(line).is_some_and(|found| found == like));
-    let source = source.ok_or_else(|| format!("no line `{start}{like}` to go by"))?;
-    // The lines beside it of the same kind.
+    let source = lines
+        .iter()
+        .position(|line| line.starts_with("    operation ") && named(line).is_some_and(|found| found == like));
+    let source = source.ok_or_else(|| format!("no line `operation {like}` in {OPS} to go by"))?;
     let first = lines[..source].iter().rposition(|line| named(line).is_none()).map_or(0, |at| at + 1);
     let last = lines[source..].iter().position(|line| named(line).is_none()).map_or(lines.len(), |at| source + at);
     let before = lines[first..last].iter().position(|line| named(line).is_some_and(|found| found.as_str() > name));
-    let known = known_type(text, like).unwrap_or_else(|| type_name(like));
-    let line = match start {
-        "pub use " => format!("pub use {name}::{};", type_name(name)),
-        "    \"" => format!("    \"{name}\" {name} \"{}\",", "what it computes, in a line"),
-        _ => lines[source].replace(&known, &type_name(name)).replace(like, name),
-    };
     let at = before.map_or(last, |before| first + before);
+    let line = format!("    operation {name} \"what it computes, in a line\";");
     let mut all: Vec<&str> = lines[..at].to_vec();
     all.push(&line);
     all.extend(&lines[at..]);
@@ -144,42 +130,24 @@ fn listed(text: &str, start: &str, name: &str, like: &str) -> Result<String> {
 mod tests {
     use super::*;
 
-    const LISTS: &str = "\
-mod layer_norm;
-mod softmax;
+    const LIST: &str = "\
+mod walk;
 
-pub use layer_norm::LayerNorm;
-pub use softmax::{Softmax, SoftmaxFn};
-
-registry! {
-    \"layer_norm\" layer_norm \"rows\",
-    \"softmax\" softmax \"softmax\",
+ops! {
+    program arange \"evenly spaced numbers\";
+    operation layer_norm \"rows\";
+    operation softmax \"softmax\";
 }
 ";
 
     #[test]
-    fn lines_of_a_new_operation_stand_in_order() {
-        let mut text = LISTS.to_owned();
-        for start in ["mod ", "pub use ", "    \""] {
-            text = listed(&text, start, "sort", "layer_norm").unwrap();
-        }
-        let want = "\
-mod layer_norm;
-mod softmax;
-mod sort;
-
-pub use layer_norm::LayerNorm;
-pub use softmax::{Softmax, SoftmaxFn};
-pub use sort::Sort;
-
-registry! {
-    \"layer_norm\" layer_norm \"rows\",
-    \"softmax\" softmax \"softmax\",
-    \"sort\" sort \"what it computes, in a line\",
-}
-";
-        assert_eq!(text, want);
-        assert!(listed(LISTS, "mod ", "sort", "no_such").unwrap_err().contains("mod no_such"));
+    fn the_line_of_a_new_operation_stands_in_order() {
+        let want = LIST.replace("}\n", "    operation sort \"what it computes, in a line\";\n}\n");
+        assert_eq!(listed(LIST, "sort", "layer_norm"), Ok(want));
+        let want = LIST
+            .replace("    operation layer", "    operation fold \"what it computes, in a line\";\n    operation layer");
+        assert_eq!(listed(LIST, "fold", "softmax"), Ok(want));
+        assert!(listed(LIST, "sort", "no_such").unwrap_err().contains("no line `operation no_such`"));
     }
 
     #[test]
@@ -192,7 +160,7 @@ registry! {
     #[test]
     fn types_are_named_after_files() {
         assert_eq!(type_name("scatter_add"), "ScatterAdd");
-        assert_eq!(known_type(LISTS, "softmax").as_deref(), Some("Softmax"));
+        assert_eq!(known_type("use x;\nimpl Operation for LogSumExp {\n"), Some("LogSumExp"));
     }
 
     #[test]

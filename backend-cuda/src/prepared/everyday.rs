@@ -7,12 +7,13 @@
 use std::collections::HashSet;
 
 use polywarp_core::harness::BenchSize;
+use polywarp_core::ops::plan;
 use polywarp_core::ops::{
     ArgReduce, ArgReduceFn, BinaryFn, CompareFn, Copy, Distribution, Map, Matmul, REGISTRY, Random, Reduce, ReduceFn,
     Softmax, SoftmaxFn, UnaryFn,
 };
+use polywarp_core::plan::{Caps, Source};
 use polywarp_core::{DType, Error, Expr, KeepDims, Layout, Op, Program, Result, Scalar, Shape, TensorSpec};
-use polywarp_shaders::{Caps, Source, plan};
 
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 /// What casts and fills are prepared for.

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use naga_ptx::Target;
+use polywarp_core::plan::Source;
 use polywarp_kernels::archive::{self, Archive, KernelDigest};
 use polywarp_kernels::make::{hex, in_parallel};
-use polywarp_shaders::Source;
 use polywarp_shaders::wgsl::{guarded, parse_and_validate};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

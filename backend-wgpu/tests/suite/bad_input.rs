@@ -3,8 +3,8 @@
 use crate::common;
 use polywarp_core::harness::bad_input;
 use polywarp_core::ops::{Matmul, Random};
+use polywarp_core::plan::Caps;
 use polywarp_core::{DType, Device, Distribution, Error, Layout, Op, Shape, Tensor, TensorSpec};
-use polywarp_shaders::Caps;
 use polywarp_wgpu::Options;
 
 #[test]
@@ -57,7 +57,7 @@ fn workgroups_beyond_one_grid_dimension_all_run() {
     let spec = |dims: &[u64]| TensorSpec::new(DType::I32, Layout::contiguous(Shape::new(dims).unwrap()));
     let (a, b, c) = (spec(&[BATCH, 2, 1]), spec(&[BATCH, 1, 2]), spec(&[BATCH, 2, 2]));
     let op = Op::from(Matmul::product(a, b, c).check().unwrap());
-    let plan = polywarp_shaders::plan(&op, &Caps::webgpu_defaults("poor")).unwrap();
+    let plan = polywarp_core::ops::plan(&op, &Caps::webgpu_defaults("poor")).unwrap();
     assert!(plan.launches.iter().any(|launch| launch.grid[1] > 1), "it takes one row of workgroups: {plan:?}");
     let numbers = |seed: i32| (0..2 * BATCH as i32).map(move |i| i * seed % 1009 - 500).collect::<Vec<i32>>();
     let (left, right) = (numbers(17), numbers(31));

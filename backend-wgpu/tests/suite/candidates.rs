@@ -10,9 +10,9 @@ use std::sync::Mutex;
 use crate::common::{assert_alive, entries};
 use polywarp_core::harness::{Case, Level, Outcome, Wrap, Wrapped, run_case};
 use polywarp_core::ops::{Matmul, REGISTRY};
+use polywarp_core::plan::Plan;
 use polywarp_core::tuner::Planned;
 use polywarp_core::{Backend, Buffer, DType, Device, Op, Precision, Result};
-use polywarp_shaders::Plan;
 use polywarp_wgpu::{Options, WgpuBackend};
 
 /// A device that computes ops by one plan.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::common::{self, each, entries};
 use polywarp_core::harness::{Level, Outcome, Wrap, Wrapped, run_case};
 use polywarp_core::ops::REGISTRY;
+use polywarp_core::plan::{Caps, Plan};
 use polywarp_core::{Backend, Buffer, DType, Device, Error, Kernel, Op, Result, Tensor};
-use polywarp_shaders::{Caps, Plan};
 use polywarp_wgpu::{Options, WgpuBackend};
 
 #[test]
@@ -95,7 +95,7 @@ fn sums_that_are_cut_for_few_rounds_conform() {
                 continue;
             }
             let (Ok(plan), Ok(whole)) =
-                (polywarp_shaders::plan(&case.op, &caps), polywarp_shaders::plan(&case.op, &free))
+                (polywarp_core::ops::plan(&case.op, &caps), polywarp_core::ops::plan(&case.op, &free))
             else {
                 continue;
             };

@@ -3,8 +3,8 @@
 use crate::common::{self, POOREST, add_kernel, bind, entries, upload};
 use polywarp_core::harness::recording;
 use polywarp_core::ops::Copy;
+use polywarp_core::plan::Slot;
 use polywarp_core::{Backend, DType, Device, Error, Op, Tensor};
-use polywarp_shaders::Slot;
 use polywarp_wgpu::{Options, WgpuBackend};
 
 fn each(test: impl Fn(&Device, &WgpuBackend)) {
@@ -142,7 +142,7 @@ fn plan_that_fails_half_way_is_not_recorded() {
         let x = Tensor::full(device, DType::F32, [10], 1.0).unwrap();
         let y = Tensor::full(device, DType::F32, [10], 0.0).unwrap();
         let op = Op::from(Copy::new(x.spec(), y.spec()).unwrap());
-        let mut plan = polywarp_shaders::plan(&op, backend.caps()).unwrap();
+        let mut plan = polywarp_core::ops::plan(&op, backend.caps()).unwrap();
         let mut wrong = plan.launches[0].clone();
         wrong.bindings[0] = Slot::Input(9);
         plan.launches.push(wrong);

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use bytemuck::Pod;
 
+use crate::Layout;
 use crate::cpu::parallel::{self, CHUNK, SERIAL};
 use crate::cpu::scratch::{self, Short};
-use crate::Layout;
 
 /// The elements of a view, in order: borrowed where they lie densely, gathered where they do not.
 pub(crate) fn dense<'a, T: Pod + Send + Sync>(layout: &Layout, storage: &'a [T]) -> Result<Cow<'a, [T]>, Short> {

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,10 +12,11 @@ use super::reduce::streamed;
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
 use crate::gradient::{Gradient, Needs};
-use crate::oracle::{Expected, HostTensor};
-use crate::{DType, Error, KeepDims, Result, Scalar};
 #[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
+use crate::operation::HostResult;
+use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
+use crate::{DType, Error, KeepDims, Result, Scalar};
 
 /// Which element wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -130,6 +132,10 @@ impl Operation for ArgReduce {
 
     fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
         Ok(Gradient::Refused("positions are whole numbers, which do not change by small steps"))
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

@@ -9,13 +9,14 @@
 //! 0: of finite ones nothing is left there, see docs/attention.md.) A query that sees nothing has out = 0 and lse = -inf. Beside out, lse
 //! is a result, because the gradient ([`AttentionGradient`]) makes the probabilities again from it.
 
-#[cfg(feature = "cpu")]
-pub(crate) mod host;
 mod composed;
 mod gradient;
 mod gradient_oracle;
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 mod options;
 mod oracle;
+pub(crate) mod plan;
 
 pub use gradient::{AttentionGradient, LseGradient};
 pub use options::{Attended, AttentionForm, AttentionOptions};
@@ -23,11 +24,12 @@ pub use options::{Attended, AttentionForm, AttentionOptions};
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
 use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{DType, Error, Layout, Precision, Result, Shape};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 const OP: &str = "attention";
 
@@ -311,6 +313,13 @@ impl Operation for Attention {
     /// Where heads are longer than kernels serve: [`Attention::composed`].
     fn decompose(&self) -> Result<Option<Graph>> {
         if self.has_short_heads() { Ok(None) } else { self.composed().map(Some) }
+    }
+
+    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
+        match want {
+            Want::First => Ok(Candidate::only(self.name(), plan::forward(self, caps)?)),
+            Want::All => plan::forward_candidates(self, caps),
+        }
     }
 
     #[cfg(feature = "cpu")]

@@ -5,14 +5,16 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 
 use super::take::{check_indices, positions};
 use super::{Arithmetic, Content, Op, Operand, Operation, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
-use crate::oracle::{Expected, HostTensor};
-use crate::{CompareFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor, UnaryFn};
 #[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
+use crate::operation::HostResult;
+use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
+use crate::{CompareFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor, UnaryFn};
 
 const OP: &str = "bincount";
 
@@ -90,6 +92,10 @@ impl Operation for Bincount {
 
     fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
         Ok(Gradient::Refused("counts are whole numbers, which do not change by small steps"))
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

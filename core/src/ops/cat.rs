@@ -3,16 +3,19 @@
 //! One launch of any number of operands that the device can bind; more are joined in groups first. Operands may be any views. Bits are
 //! moved as they are. The gradient of each operand is its slice.
 
+pub(crate) mod plan;
+
 use super::walk::Walk;
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
 use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::ops::{Builder, Value};
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{Error, Layout, Result, Shape};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 const OP: &str = "cat";
 
@@ -161,6 +164,10 @@ impl Operation for Cat {
             parts = joined;
         }
         graph.finish(OP, &parts, &[self.output]).map(Some)
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

@@ -12,6 +12,7 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 
 pub(crate) mod geometry;
 mod gradients;
@@ -32,12 +33,13 @@ use super::{
 };
 use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::Builder;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor, Span};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{DType, Error, KeepDims, Layout, Precision, Program, Result, Shape};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 const OP: &str = "convolution";
 
@@ -261,6 +263,13 @@ impl Operation for Convolution {
 
     fn decompose(&self) -> Result<Option<Graph>> {
         graph_of(OP, self.inputs(), self.as_product()?, self.output)
+    }
+
+    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
+        match want {
+            Want::First => Ok(Candidate::only(self.name(), plan::forward_plan(self, caps)?)),
+            Want::All => plan::forward(self, caps),
+        }
     }
 
     #[cfg(feature = "cpu")]

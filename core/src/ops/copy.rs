@@ -5,15 +5,17 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec};
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{Error, Result};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 /// A copy of every element of one view into another of the same shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +79,10 @@ impl Operation for Copy {
         let gradient = rule.gradient(0)?;
         let wanted = if rule.wants(0) { vec![Some(gradient)] } else { Vec::new() };
         rule.finish(wanted)
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

@@ -4,17 +4,20 @@
 //! Positions that are none of the axis give NaN in floats and zeros in other dtypes ([`Missing`]), whatever their sign, as rows of
 //! [`super::Take`] do: nothing outside is read. Bits are moved as they are. The gradient adds up what was taken from each place.
 
+pub(crate) mod plan;
+
 use super::take::Missing;
 use super::walk::Walk;
 use super::{
     Arithmetic, Content, Op, Operand, Operation, Sample, Scatter, ScatterFn, TensorSpec, check_dense_output, sample,
 };
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{DType, Error, Layout, Result, Scalar};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 const OP: &str = "gather";
 
@@ -126,6 +129,10 @@ impl Operation for Gather {
         let sum = Scatter::new(ScatterFn::Sum, zeros.spec(), indices.spec(), dy.spec(), self.axis)?;
         let gradient = rule.graph.apply(sum, &[zeros, indices, dy])?.pop();
         rule.finish(vec![gradient])
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

@@ -9,7 +9,7 @@ mod builder;
 mod ends;
 mod gradient;
 mod op;
-mod rows;
+pub(crate) mod rows;
 mod rule;
 
 pub use builder::{Builder, Value};

@@ -10,6 +10,7 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 mod tuned;
 
 use std::ops::Range;
@@ -18,11 +19,12 @@ use super::matmul::{describe_end, without_last_k};
 use super::sample::{self, thin};
 use super::{Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::tuner::Tuned;
 use crate::{DType, Error, Layout, Precision, Result, Scalar, Shape, UnaryFn};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 /// A grouped matrix product with its epilogue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -193,6 +195,13 @@ impl Operation for GroupedMatmul {
 
     fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
         Ok(Gradient::Refused("grouped products have no rule yet: multiply each group by itself"))
+    }
+
+    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
+        match want {
+            Want::First => Ok(Candidate::only(self.name(), plan::plan(self, caps)?)),
+            Want::All => plan::candidates(self, caps),
+        }
     }
 
     #[cfg(feature = "cpu")]

@@ -9,16 +9,18 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 
 use super::random::random_word;
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::{Builder, RuleBuilder, Value};
 use crate::oracle::{Expected, HostTensor, Span};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{DType, Error, Expr, Program, Result, Scalar, Shape, Step};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 /// An elementwise expression, or several, over broadcast inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -220,6 +222,10 @@ impl Operation for Map {
         let mut made = rule.graph.map_used(&known, &values)?.into_iter();
         let gradients = exprs.iter().map(|expr| expr.as_ref().and_then(|_| made.next())).collect();
         rule.finish(gradients)
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

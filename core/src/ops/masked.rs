@@ -6,15 +6,20 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+mod nonzero;
+pub(crate) mod plan;
+
+pub use nonzero::Nonzero;
 
 use super::take::Missing;
 use super::{Arithmetic, Op, Operand, Operation, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{DType, Error, Layout, Result, Shape};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 const SELECT: &str = "masked_select";
 const SCATTER: &str = "masked_scatter";
@@ -150,6 +155,10 @@ impl Operation for MaskedSelect {
         rule.finish(vec![gradient])
     }
 
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::select(self, caps)?))
+    }
+
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         host::select(self, inputs, outputs[0]);
@@ -213,6 +222,10 @@ impl Operation for MaskedScatter {
             gradients.push(rule.graph.apply(op, &[dy, mask])?.pop());
         }
         rule.finish(gradients)
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::scatter(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

@@ -19,12 +19,14 @@
 //! and infinite scales act as in f32. The scaled sum, beta C and bias may be added in any order. Scales of blocks
 //! ([`Matmul::scale_blocks`]) change along K as well: `matmul/blocks.rs`.
 
-#[cfg(feature = "cpu")]
-pub(crate) mod host;
 mod blocks;
 mod build;
 mod gradient;
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(super) mod key;
+pub(super) mod parts;
+pub(crate) mod plan;
 pub(super) mod tuned;
 
 use std::fmt::Write;
@@ -36,11 +38,12 @@ pub use blocks::ScaleBlocks;
 use super::sample::{self, every, thin};
 use super::{Arithmetic, Content, Facts, Op, Operand, Operation, Sample, TensorSpec, UnaryFn, check_dense_output};
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::oracle::{Approx, Expected, HostTensor, Span};
+use crate::plan::{Candidate, Caps, Want};
 use crate::tuner::Tuned;
 use crate::{BinaryFn, DType, Error, Precision, Result, Scalar, Shape};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 /// The most products of 8-bit floats that a kernel may add along K before it moves the sum to f32.
 pub const PROMOTED_EVERY: u64 = 128;
@@ -586,6 +589,13 @@ impl Operation for Matmul {
         gradient::of(self, needs)
     }
 
+    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
+        match want {
+            Want::First => Ok(Candidate::only(self.name(), plan::plan(self, caps)?)),
+            Want::All => plan::candidates(self, caps),
+        }
+    }
+
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         host::execute(self, inputs, outputs[0])
@@ -699,5 +709,4 @@ pub(super) fn describe_end(name: &mut String, activation: Option<UnaryFn>, preci
 }
 
 #[cfg(test)]
-#[path = "matmul_tests.rs"]
 mod tests;

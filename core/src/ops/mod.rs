@@ -8,85 +8,23 @@
 //! Output contract: every op but [`struct@Copy`] writes a dense row-major output whose first byte lies on a 16-byte boundary
 //! of its buffer; `Copy` writes any view that does not overlap itself.
 
-mod argreduce;
-pub mod attention;
-mod batch_norm;
-mod bincount;
-pub(crate) mod cases;
-mod cat;
-pub(crate) mod convolution;
-pub(crate) mod copy;
-mod cross_entropy;
-mod gather;
-mod graphs;
-mod grouped_matmul;
+pub(crate) mod elements;
+pub(crate) mod graphs;
 #[cfg(feature = "cpu")]
 mod host;
-mod layer_norm;
-mod logsumexp;
 pub(crate) mod map;
-mod masked;
-pub(crate) mod matmul;
-mod matmul_parts;
-mod nonzero;
-mod pad;
-pub(crate) mod pool;
-mod random;
-pub(crate) mod reduce;
-mod reduced_matmul;
-mod resize;
+#[cfg(test)]
+mod pins;
+mod plans;
 mod sample;
-mod scan;
-mod scatter;
-mod scatter_add;
-mod searchsorted;
-pub(crate) mod softmax;
-mod sort;
-pub mod sparse24;
-mod sparse_matmul;
-pub(crate) mod take;
 mod walk;
 
-pub use argreduce::{ArgReduce, ArgReduceFn};
-pub use attention::{
-    Attended, Attention, AttentionDims, AttentionDropout, AttentionForm, AttentionGradient, AttentionOptions,
-    LseGradient,
-};
-pub use batch_norm::{BatchNorm, BatchNormEnd, BatchNormalised};
-pub use bincount::Bincount;
-pub use cat::{Cat, CatWalk};
-pub use convolution::{
-    Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights, Geometry, Window, pixel_pitch,
-};
-pub use copy::Copy;
-pub use cross_entropy::{CrossEntropy, CrossEntropyOptions, Losses};
-pub use gather::Gather;
+use crate::harness::{BenchCase, BenchSize, Case, Level};
 pub use graphs::{Builder, End, Extent, GraphOp, RowProgram, RuleBuilder, Value};
-pub use grouped_matmul::{GroupedMatmul, GroupedMatmulDims};
-pub use layer_norm::LayerNorm;
-pub use logsumexp::LogSumExp;
 pub use map::Map;
-pub use masked::{MaskedScatter, MaskedSelect};
-pub use matmul::{Matmul, MatmulDims, ScaleBlocks};
-pub use nonzero::Nonzero;
-pub use pad::{Pad, PadAxis, PadMode};
-pub use pool::{Divisor, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, PoolOptions};
-pub use random::{Distribution, Random, philox4x32_10};
-pub use reduce::{Reduce, ReduceFn};
-pub use reduced_matmul::ReducedMatmul;
-pub use resize::{Corners, Interpolation, Resize};
-pub use scan::{Extrema, Scan, ScanDirection, ScanFn, ScanOptions, ScanStart};
-pub use scatter::{Scatter, ScatterFn};
-pub use scatter_add::ScatterAdd;
-pub use searchsorted::{SearchSide, SearchSorted};
-pub use softmax::{Softmax, SoftmaxFn};
-pub use sort::{Sort, SortOrder, Sorted};
-pub use sparse_matmul::SparseMatmul;
-pub use sparse24::{Compress24, Decompress24, Part24};
-pub use take::{Missing, Take};
+pub use plans::{KERNELS, candidates, plan};
 pub use walk::Walk;
 
-use crate::case::{BenchCase, BenchSize, Case, Level};
 pub use crate::expr::{BinaryFn, CompareFn, UnaryFn};
 pub use crate::operation::{Arithmetic, Content, Cost, Facts, HostError, Op, Operand, Operation, Role, Sample};
 pub use crate::spec::{OUTPUT_ALIGNMENT_BYTES, TensorSpec};
@@ -112,60 +50,89 @@ impl Family {
     }
 }
 
-macro_rules! registry {
-    ($($name:literal $file:ident $summary:literal),* $(,)?) => {
+/// The name of the family whose cases stand in `file`: where that is a word of the language, the file has a `_` behind it.
+const fn family_name(file: &'static str) -> &'static str {
+    match file.as_bytes() {
+        [.., b'_'] => file.split_at(file.len() - 1).0,
+        _ => file,
+    }
+}
+
+/// The list of operations: a file here and one of cases, or for what is a [`Map`] one of cases alone, with what the family computes.
+macro_rules! ops {
+    ($($kind:ident $file:ident $summary:literal;)*) => {
+        $(ops! { @$kind $file })*
+
+        pub(crate) mod cases {
+            //! The conformance and benchmark cases, one file per family: `cases(level)` and `benches(size)`, as data.
+
+            $(pub(crate) mod $file;)*
+
+            mod common;
+            #[cfg(test)]
+            mod gradients;
+
+            pub(crate) use common::*;
+        }
+
         /// Every family, sorted by name.
         pub const REGISTRY: &[Family] = &[
             $(Family {
-                name: $name,
+                name: family_name(stringify!($file)),
                 summary: $summary,
                 cases: cases::$file::cases,
                 benches: |size| at_start(cases::$file::benches(size)),
             }),*
         ];
     };
+    (@operation $file:ident) => {
+        pub(crate) mod $file;
+        pub use $file::*;
+    };
+    (@program $file:ident) => {};
 }
-registry! {
-    "arange" arange "evenly spaced numbers",
-    "argreduce" argreduce "position of the maximum or minimum over axes",
-    "attention" attention "softmax of the products of queries and keys, times values, of heads, with masks and dropout; and its gradient",
-    "batch_norm" batch_norm "channels less their mean over their deviation, over all other axes, with factors and addends",
-    "binary" binary "functions of two operands, broadcast",
-    "bincount" bincount "how often each whole number occurs",
-    "cast" cast "conversion between dtypes",
-    "cat" cat "tensors one behind the other along an axis (concatenation, stacks)",
-    "clamp" clamp "values limited to an interval",
-    "compare" compare "eq, ne, lt, le, gt, ge, broadcast",
-    "convolution" convolution "convolutions of one to three spatial axes, grouped and transposed, with a fused epilogue, and their gradients",
-    "copy" copy "contiguous, strided and transposed copies",
-    "cross_entropy" cross_entropy "negative log-likelihood of classes, with smoothing, weights and ignored targets",
-    "dropout" dropout "random bits and uniform numbers as steps of a program, and elements dropped by them",
-    "expr" expr "several elementwise steps fused in one kernel",
-    "fill" fill "one value everywhere",
-    "gather" gather "elements along an axis by indices (take_along_axis, index_select)",
-    "grouped_matmul" grouped_matmul "runs of rows times the matrix of their group (mixture of experts), with a fused epilogue",
-    "layer_norm" layer_norm "rows less their mean over their deviation, with factors and addends",
-    "logsumexp" logsumexp "logarithm of the sum of exponentials along an axis",
-    "masked" masked "elements chosen by a mask, put where it is true, and where that is (nonzero)",
-    "matmul" matmul "matrix products, batched and broadcast, with a fused epilogue",
-    "pad" pad "padding with a number, edges, reflections or the whole again; cropping, rolling, tiling",
-    "pool" pool "maxima and averages of windows of one to three spatial axes, adaptive and global, and their gradients",
-    "quantize" quantize "8-bit steps of floats by scales, and back",
-    "random" random "uniform and normal numbers and bits (Philox4x32-10)",
-    "reduce" reduce "sum, mean, prod, max, min, any, all over axes",
-    "reduced_matmul" reduced_matmul "sum, mean, max, min, abs_max of the rows or columns of a product that is not kept",
-    "resize" resize "images in another size, by nearest places or lines between four",
-    "scan" scan "cumulative sums, products, extrema with positions, and log-sum-exp along an axis",
-    "scatter" scatter "elements set, added, multiplied or compared along an axis where indices name",
-    "scatter_add" scatter_add "sums of rows by the place that indices name",
-    "searchsorted" searchsorted "where numbers belong among sorted ones (bucketize)",
-    "softmax" softmax "softmax and log-softmax along an axis",
-    "sort" sort "elements in order along an axis, and where they stood",
-    "sparse24" sparse24 "2:4 compression: two of four neighbours, and products with what was compressed",
-    "take" take "rows of a table by indices (embedding)",
-    "unary" unary "functions of one operand",
-    "update" update "several results of one pass, and updates in place, such as the step of an optimiser",
-    "where" where_ "elements of one of two tensors, by a condition",
+
+ops! {
+    program   arange "evenly spaced numbers";
+    operation argreduce "position of the maximum or minimum over axes";
+    operation attention "softmax of the products of queries and keys, times values, of heads, with masks and dropout; and its gradient";
+    operation batch_norm "channels less their mean over their deviation, over all other axes, with factors and addends";
+    program   binary "functions of two operands, broadcast";
+    operation bincount "how often each whole number occurs";
+    program   cast "conversion between dtypes";
+    operation cat "tensors one behind the other along an axis (concatenation, stacks)";
+    program   clamp "values limited to an interval";
+    program   compare "eq, ne, lt, le, gt, ge, broadcast";
+    operation convolution "convolutions of one to three spatial axes, grouped and transposed, with a fused epilogue, and their gradients";
+    operation copy "contiguous, strided and transposed copies";
+    operation cross_entropy "negative log-likelihood of classes, with smoothing, weights and ignored targets";
+    program   dropout "random bits and uniform numbers as steps of a program, and elements dropped by them";
+    program   expr "several elementwise steps fused in one kernel";
+    program   fill "one value everywhere";
+    operation gather "elements along an axis by indices (take_along_axis, index_select)";
+    operation grouped_matmul "runs of rows times the matrix of their group (mixture of experts), with a fused epilogue";
+    operation layer_norm "rows less their mean over their deviation, with factors and addends";
+    operation logsumexp "logarithm of the sum of exponentials along an axis";
+    operation masked "elements chosen by a mask, put where it is true, and where that is (nonzero)";
+    operation matmul "matrix products, batched and broadcast, with a fused epilogue";
+    operation pad "padding with a number, edges, reflections or the whole again; cropping, rolling, tiling";
+    operation pool "maxima and averages of windows of one to three spatial axes, adaptive and global, and their gradients";
+    program   quantize "8-bit steps of floats by scales, and back";
+    operation random "uniform and normal numbers and bits (Philox4x32-10)";
+    operation reduce "sum, mean, prod, max, min, any, all over axes";
+    operation reduced_matmul "sum, mean, max, min, abs_max of the rows or columns of a product that is not kept";
+    operation resize "images in another size, by nearest places or lines between four";
+    operation scan "cumulative sums, products, extrema with positions, and log-sum-exp along an axis";
+    operation scatter "elements set, added, multiplied or compared along an axis where indices name";
+    operation scatter_add "sums of rows by the place that indices name";
+    operation searchsorted "where numbers belong among sorted ones (bucketize)";
+    operation softmax "softmax and log-softmax along an axis";
+    operation sort "elements in order along an axis, and where they stood";
+    operation sparse24 "2:4 compression: two of four neighbours, and products with what was compressed";
+    operation take "rows of a table by indices (embedding)";
+    program   unary "functions of one operand";
+    program   update "several results of one pass, and updates in place, such as the step of an optimiser";
+    program   where_ "elements of one of two tensors, by a condition";
 }
 
 /// Benchmark cases with outputs at the start of their buffers, as tensors have them: the guard bytes that conformance puts

@@ -4,14 +4,17 @@
 //! The extents of the result and of what comes before may be any, along every axis; so one operation is all of these, in one launch.
 //! Bits are moved as they are. Names and meaning of the modes are NumPy's (`numpy.pad`), a `reflect` wider than the input included.
 
+pub(crate) mod plan;
+
 use super::{Arithmetic, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output, sample};
 use crate::expr::number;
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::{Builder, RuleBuilder, Value};
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{Error, Expr, KeepDims, Layout, Result, Scalar, Shape};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 const OP: &str = "pad";
 
@@ -242,6 +245,10 @@ impl Operation for Pad {
             gradient = back.reshape(Shape::new(&dims)?)?;
         }
         rule.finish(vec![Some(gradient)])
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

@@ -8,6 +8,7 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 
 pub(crate) mod geometry;
 mod gradients;
@@ -20,11 +21,12 @@ pub use gradients::{PoolChosen, PoolGradient};
 use super::convolution::geometry::check_pixels;
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{DType, Error, Layout, Result, Shape};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 /// What becomes of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -182,6 +184,10 @@ impl Operation for Pool {
         let op = PoolGradient::new(self.function, operands[0].spec(), index, self.geometry)?;
         let gradient = rule.graph.apply(op, &operands)?.pop();
         rule.finish(vec![gradient])
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::pool(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

@@ -7,6 +7,7 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 
 use std::hash::{Hash, Hasher};
 
@@ -14,10 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
 use crate::gradient::{Gradient, Needs};
-use crate::oracle::{Expected, HostTensor};
-use crate::{DType, Error, Result, Scalar};
 #[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
+use crate::operation::HostResult;
+use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
+use crate::{DType, Error, Result, Scalar};
 
 /// What the random bits become.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -186,6 +188,10 @@ impl Operation for Random {
 
     fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
         Ok(Gradient::Refused("it reads nothing: random numbers depend on no tensor"))
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

@@ -8,8 +8,10 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 
 use crate::ops::{Builder, RuleBuilder, Value};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, KeepDims, Result, Scalar, Shape, UnaryFn};
 use serde::{Deserialize, Serialize};
 
@@ -18,9 +20,9 @@ pub(super) mod streamed;
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
 use crate::gradient::{Gradient, Needs};
-use crate::oracle::{Approx, Expected, HostTensor};
 #[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
+use crate::operation::HostResult;
+use crate::oracle::{Approx, Expected, HostTensor};
 
 /// How elements are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -265,6 +267,10 @@ impl Operation for Reduce {
             }
         };
         rule.finish(vec![Some(gradient)])
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

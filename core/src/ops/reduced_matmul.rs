@@ -8,23 +8,25 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 mod tuned;
 
 use std::ops::Range;
 
+use super::matmul::parts::{aligned_step, ranges};
 use super::matmul::{describe_epilogue, without_last_k};
-use super::matmul_parts::{aligned_step, ranges};
 use super::sample::{self, every};
 use super::{
     Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Reduce, ReduceFn, Role, Sample, TensorSpec,
     check_dense_output,
 };
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::oracle::{Approx, Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::tuner::Tuned;
 use crate::{BinaryFn, DType, Error, KeepDims, Layout, Result, Scalar, UnaryFn};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 /// Results of a part start on 16 bytes, whatever their dtype and how they are batched, when there are so many before it.
 const PART_STEP: u64 = 16;
@@ -263,6 +265,13 @@ impl Operation for ReducedMatmul {
 
     fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
         Ok(Gradient::Refused("reduced products have no rule yet: make the product, then reduce it"))
+    }
+
+    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
+        match want {
+            Want::First => Ok(Candidate::only(self.name(), plan::plan(self, caps)?)),
+            Want::All => plan::candidates(self, caps),
+        }
     }
 
     #[cfg(feature = "cpu")]

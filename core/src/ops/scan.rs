@@ -9,16 +9,18 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 
 use serde::{Deserialize, Serialize};
 
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
-use crate::oracle::{Expected, HostTensor};
-use crate::{DType, Error, Layout, Position, Result, Tensor};
 #[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
+use crate::operation::HostResult;
+use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
+use crate::{DType, Error, Layout, Position, Result, Tensor};
 
 mod gradient;
 mod oracle;
@@ -224,6 +226,10 @@ impl Operation for Scan {
 
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
         gradient::rule(self, needs)
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

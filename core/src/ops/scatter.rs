@@ -5,16 +5,19 @@
 //! have the same bits at each run. Floats of 8 and 16 bits are computed in f32 and rounded once. Positions that are none of the axis
 //! are left out, whatever their sign.
 
+pub(crate) mod plan;
+
 use super::gather::{Gather, check_along};
 use super::take::Missing;
 use super::walk::Walk;
 use super::{Arithmetic, Content, Facts, Map, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::{Builder, RuleBuilder, Value};
 use crate::oracle::{Expected, HostTensor, Span};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, Layout, Program, Result};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 /// What becomes of a place that a position names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -254,6 +257,10 @@ impl Operation for Scatter {
         }
         let both = [(wants[0], of_input), (wants[1], of_source)];
         rule.finish(both.into_iter().filter(|(wanted, _)| *wanted).map(|(_, gradient)| gradient).collect())
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

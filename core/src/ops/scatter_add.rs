@@ -4,14 +4,17 @@
 //! The order of a sum is that of the positions, on every device: the same bits at each run, without atomic additions. Floats of 8 and
 //! 16 bits are summed up in f32 and rounded once. Positions that are no row are left out; a row that none names is zero.
 
+pub(crate) mod plan;
+
 use super::take::{Missing, Take, are_dense, check_indices, check_rows, distance};
 use super::{Arithmetic, Content, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{Error, Layout, Result, Scalar, Shape};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 const OP: &str = "scatter_add";
 
@@ -138,6 +141,10 @@ impl Operation for ScatterAdd {
         let taken = Take::new(dy.spec(), indices.spec(), Missing::Zero, None)?;
         let gradient = rule.graph.apply(taken, &[dy, indices])?.pop();
         rule.finish(vec![gradient])
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

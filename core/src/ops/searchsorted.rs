@@ -4,12 +4,15 @@
 //! One binary search an element. NaN stands behind all numbers, as NumPy sorts it. What is not sorted gives some position within the
 //! line, the same on every device, and reads nothing else.
 
+pub(crate) mod plan;
+
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
 use crate::gradient::{Gradient, Needs};
-use crate::oracle::{Expected, HostTensor};
-use crate::{DType, Error, Layout, Result, Scalar, Shape, Tensor};
 #[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
+use crate::operation::HostResult;
+use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
+use crate::{DType, Error, Layout, Result, Scalar, Shape, Tensor};
 
 const OP: &str = "searchsorted";
 
@@ -148,6 +151,10 @@ impl Operation for SearchSorted {
 
     fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
         Ok(Gradient::Refused("places among sorted numbers are whole numbers, which have no gradient"))
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

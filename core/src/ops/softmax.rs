@@ -5,17 +5,19 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 
 use crate::ops::{Builder, RuleBuilder, Value};
+use crate::plan::{Candidate, Caps, Want};
 use serde::{Deserialize, Serialize};
 
 use super::sample::{self, Thinning};
 use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::oracle::{Expected, HostTensor};
 use crate::{Error, Expr, KeepDims, Result, Scalar};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -155,6 +157,10 @@ impl Operation for Softmax {
         };
         let gradient = graph.map(&gradient.cast(dtype), &[y, dy, sum])?;
         rule.finish(vec![Some(gradient)])
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+pub(crate) mod plan;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +14,12 @@ use super::sample::{self, Thinning};
 use super::scatter::{Scatter, ScatterFn};
 use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{DType, Error, Layout, Position, Result, Scalar, Tensor};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 /// Which way numbers are ordered; NaN comes last in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -174,6 +176,10 @@ impl Operation for Sort {
         let scatter = Scatter::new(ScatterFn::Set, zeros.spec(), indices.spec(), dy.spec(), self.axis)?;
         let gradient = graph.apply(scatter, &[zeros, indices, dy])?.swap_remove(0);
         rule.finish(vec![Some(gradient)])
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

@@ -12,19 +12,24 @@
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
+mod multiply;
+pub(crate) mod plan;
+
+pub use multiply::SparseMatmul;
 
 use super::{Arithmetic, Op, Operand, Operation, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
-use crate::oracle::{Expected, HostTensor};
-use crate::{DType, Error, Layout, Result, Scalar, Shape};
 #[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
+use crate::operation::HostResult;
+use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
+use crate::{DType, Error, Layout, Result, Scalar, Shape};
 
 /// Groups of four whose places one word of metadata holds.
-pub const GROUPS_PER_WORD: u64 = 8;
+pub(crate) const GROUPS_PER_WORD: u64 = 8;
 
 /// A word whose eight groups keep their places 0 and 1: what metadata without content looks like.
-pub const FIRST_TWO: u32 = 0x4444_4444;
+pub(crate) const FIRST_TWO: u32 = 0x4444_4444;
 
 /// Which part of a compressed tensor is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,19 +63,19 @@ pub struct Decompress24 {
 }
 
 /// Groups of four in a row of `k` elements.
-pub const fn groups(k: u64) -> u64 {
+pub(crate) const fn groups(k: u64) -> u64 {
     k.div_ceil(4)
 }
 
 /// Whether tensors of this dtype are compressed: floats of up to 32 bits and 8-bit integers.
-pub const fn compresses(dtype: DType) -> bool {
+pub(crate) const fn compresses(dtype: DType) -> bool {
     use DType::{BF16, F8E4M3, F8E5M2, F16, F32, I8, U8};
     matches!(dtype, F8E4M3 | F8E5M2 | F16 | BF16 | F32 | I8 | U8)
 }
 
 /// How magnitudes are compared: of the bits of an element those that count, and what NaN counts as, so that all are alike.
 /// `None` for i8, whose magnitude is no part of its bits.
-pub const fn magnitude_bits(dtype: DType) -> Option<(u32, u32)> {
+pub(crate) const fn magnitude_bits(dtype: DType) -> Option<(u32, u32)> {
     Some(match dtype {
         DType::F32 => (0x7fff_ffff, 0x7f80_0001),
         DType::F16 => (0x7fff, 0x7c01),
@@ -82,20 +87,22 @@ pub const fn magnitude_bits(dtype: DType) -> Option<(u32, u32)> {
     })
 }
 
-/// The shape of a part of a tensor of shape `dense`.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] for a scalar, which has no neighbours; [`Error::SizeOverflow`].
-pub fn shape_of(part: Part24, dense: &Shape) -> Result<Shape> {
-    let mut dims = dense.dims().to_vec();
-    let Some(last) = dims.last_mut() else {
-        return Err(Error::InvalidArgument { what: "shape", reason: "a scalar has no groups of four".to_owned() });
-    };
-    *last = match part {
-        Part24::Values => 2 * groups(*last),
-        Part24::Metadata => groups(*last).div_ceil(GROUPS_PER_WORD),
-    };
-    Shape::new(&dims)
+impl Part24 {
+    /// The shape of this part of a tensor of shape `dense`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a scalar, which has no neighbours; [`Error::SizeOverflow`].
+    pub fn shape_of(self, dense: &Shape) -> Result<Shape> {
+        let mut dims = dense.dims().to_vec();
+        let Some(last) = dims.last_mut() else {
+            return Err(Error::InvalidArgument { what: "shape", reason: "a scalar has no groups of four".to_owned() });
+        };
+        *last = match self {
+            Part24::Values => 2 * groups(*last),
+            Part24::Metadata => groups(*last).div_ceil(GROUPS_PER_WORD),
+        };
+        Shape::new(&dims)
+    }
 }
 
 /// Places of the two of largest magnitude, ascending; of equals the first, NaN before everything.
@@ -139,8 +146,8 @@ pub(crate) fn check_parts(op: &'static str, values: &TensorSpec, metadata: &Tens
     if !compresses(values.dtype) {
         return Err(Error::UndefinedForDType { op, dtype: values.dtype });
     }
-    check_operand(op, values, (values.dtype, &shape_of(Part24::Values, dense)?))?;
-    check_operand(op, metadata, (DType::U32, &shape_of(Part24::Metadata, dense)?))
+    check_operand(op, values, (values.dtype, &Part24::Values.shape_of(dense)?))?;
+    check_operand(op, metadata, (DType::U32, &Part24::Metadata.shape_of(dense)?))
 }
 
 impl Compress24 {
@@ -156,7 +163,7 @@ impl Compress24 {
         }
         check_dense(OP, &input)?;
         let dtype = if part == Part24::Values { input.dtype } else { DType::U32 };
-        check_operand(OP, &output, (dtype, &shape_of(part, input.layout.shape())?))?;
+        check_operand(OP, &output, (dtype, &part.shape_of(input.layout.shape())?))?;
         check_dense_output(OP, &output)?;
         Ok(Compress24 { part, input, output })
     }
@@ -214,6 +221,10 @@ impl Operation for Compress24 {
         Ok(Gradient::Refused(
             "which elements are kept does not change by small steps: give the gradient of the dense matrix",
         ))
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::compress(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]
@@ -285,6 +296,10 @@ impl Operation for Decompress24 {
 
     fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {
         Ok(Gradient::Refused("decompression has no rule yet"))
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::decompress(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

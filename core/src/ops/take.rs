@@ -4,13 +4,16 @@
 //! nothing outside of the table is read, and a loss that depends on such a row shows it. Bits are moved as they are. The gradient adds
 //! up what was taken from each row ([`ScatterAdd`]).
 
+pub(crate) mod plan;
+
 use super::{Arithmetic, Content, Op, Operand, Operation, Sample, ScatterAdd, TensorSpec, check_dense_output, sample};
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{CompareFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 const OP: &str = "take";
 
@@ -189,6 +192,10 @@ impl Operation for Take {
         let sum = ScatterAdd::new(dy.spec(), indices.spec(), shape.dims()[0])?;
         let gradient = rule.graph.apply(sum, &[dy, indices])?.pop();
         rule.finish(vec![gradient])
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

@@ -44,14 +44,14 @@ impl Tensor {
         if !sparse24::compresses(self.dtype()) {
             return Err(Error::UndefinedForDType { op: OP, dtype: self.dtype() });
         }
-        let part = |dense: &Tensor, part| {
+        let part = |dense: &Tensor, part: Part24| {
             let dtype = if part == Part24::Values { self.dtype() } else { crate::DType::U32 };
-            let out = Tensor::empty(self.device(), dtype, sparse24::shape_of(part, self.shape())?)?;
+            let out = Tensor::empty(self.device(), dtype, part.shape_of(self.shape())?)?;
             out.fill_by(&Compress24::new(part, dense.spec(), out.spec())?.into(), &[dense])?;
             Ok::<_, Error>(out)
         };
         let k = self.dims().last().copied().unwrap_or(0);
-        sparse24::shape_of(Part24::Values, self.shape())?;
+        Part24::Values.shape_of(self.shape())?;
         let dense = self.contiguous()?;
         Ok(Sparse24 { values: part(&dense, Part24::Values)?, metadata: part(&dense, Part24::Metadata)?, k })
     }

@@ -1,6 +1,6 @@
 //! What the planner of mma_sparse takes, packs and refuses. No GPU.
 
-use polywarp_core::ops::{Matmul, Part24, TensorSpec, sparse24};
+use polywarp_core::ops::{Matmul, Part24, TensorSpec};
 use polywarp_core::{DType, Layout, Operation, Shape};
 
 use super::*;
@@ -11,7 +11,7 @@ fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
 
 /// A of shape `a` by B of shape `b`, whose neighbours lie along K.
 fn product(dtype: DType, a: &[u64], b: &[u64]) -> SparseMatmul {
-    let part = |part, dtype| dense(dtype, sparse24::shape_of(part, &Shape::new(a).unwrap()).unwrap().dims());
+    let part = |part: Part24, dtype| dense(dtype, part.shape_of(&Shape::new(a).unwrap()).unwrap().dims());
     let (values, metadata) = (part(Part24::Values, dtype), part(Part24::Metadata, DType::U32));
     let [batch @ .., k, n] = b else { panic!("no matrix") };
     let weights = dense(dtype, &[batch, &[*n, *k]].concat());

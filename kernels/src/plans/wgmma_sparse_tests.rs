@@ -1,6 +1,6 @@
 //! What the planner of wgmma.sp takes, packs and refuses. No GPU.
 
-use polywarp_core::ops::{Matmul, Part24, TensorSpec, sparse24};
+use polywarp_core::ops::{Matmul, Part24, TensorSpec};
 use polywarp_core::{DType, Layout, Op, Operation, Shape as Extents};
 
 use super::super::candidates;
@@ -13,7 +13,7 @@ fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
 
 /// A of shape `a` by a row-major B of shape `b`, to `output`.
 fn product([dtype, output]: [DType; 2], a: &[u64], b: &[u64]) -> SparseMatmul {
-    let part = |part, dtype| dense(dtype, sparse24::shape_of(part, &Extents::new(a).unwrap()).unwrap().dims());
+    let part = |part: Part24, dtype| dense(dtype, part.shape_of(&Extents::new(a).unwrap()).unwrap().dims());
     let (values, metadata) = (part(Part24::Values, dtype), part(Part24::Metadata, DType::U32));
     let [batch @ .., k, n] = b else { panic!("no matrix") };
     let output = dense(output, &[batch, &[a[a.len() - 2], *n]].concat());

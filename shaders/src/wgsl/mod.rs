@@ -15,7 +15,7 @@ mod guard;
 mod indices;
 mod kernel;
 mod known;
-pub mod loops;
+pub use naga_loops as loops;
 mod reflect;
 mod sizes;
 mod spirv;

@@ -19,9 +19,10 @@ use naga::valid::Capabilities;
 use naga_ptx::{Options, Target};
 use polywarp_core::harness::{BenchSize, Level};
 use polywarp_core::ops::REGISTRY;
+use polywarp_core::ops::candidates;
+use polywarp_core::plan::{Caps, Cooperative};
 use polywarp_core::{Error, Op};
 use polywarp_shaders::wgsl::{guarded, parse_and_validate};
-use polywarp_shaders::{Caps, Cooperative, candidates};
 
 /// What `ptxas` 13.0 knows, of the generations that there are cards of.
 const TARGETS: [Target; 7] = [

@@ -2,7 +2,8 @@
 
 use polywarp_core::Op;
 use polywarp_core::harness::products::{products, unchecked};
-use polywarp_shaders::{Caps, Cooperative, candidates};
+use polywarp_core::ops::candidates;
+use polywarp_core::plan::{Caps, Cooperative};
 
 /// A card with everything, and one with nothing.
 fn cards() -> [Caps; 2] {

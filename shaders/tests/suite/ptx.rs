@@ -11,8 +11,8 @@ use crate::interpreted::{self, Interpreted};
 use naga_ptx::Target;
 use polywarp_core::harness::{Case, Failure, Level, Outcome, Part, Selection, Values, run, run_case};
 use polywarp_core::ops::{Family, Matmul, REGISTRY};
+use polywarp_core::plan::Cooperative;
 use polywarp_core::{DType, Device, Layout, Precision, Shape, TensorSpec};
-use polywarp_shaders::Cooperative;
 use ptx_interpreter::RunOptions;
 
 fn variable(name: &str) -> Option<String> {

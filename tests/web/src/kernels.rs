@@ -8,7 +8,8 @@ use std::collections::HashSet;
 
 use polywarp_core::harness::{Case, Level};
 use polywarp_core::ops::REGISTRY;
-use polywarp_shaders::{Caps, KernelKey, Source, candidates};
+use polywarp_core::ops::candidates;
+use polywarp_core::plan::{Caps, KernelKey, Source};
 use polywarp_wgpu::WgpuBackend;
 use polywarp_wgpu::wgpu::{self, ErrorFilter};
 use serde::Serialize;

@@ -3,10 +3,10 @@
 use half::{bf16, f16};
 
 use crate::cpu::arg_reduce as kernels;
+use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::reduce::{Element, Max, Min, Reduction};
 use crate::cpu::scratch::{self, Done};
 use crate::cpu::view::dense;
-use crate::cpu::elements::{dense_mut, typed};
 use crate::ops::{ArgReduce, ArgReduceFn};
 use crate::{DType, F8E4M3, F8E5M2};
 

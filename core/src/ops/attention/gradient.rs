@@ -13,13 +13,14 @@ use super::composed;
 use super::{Attention, gradient_oracle};
 use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::operation::{Arithmetic, Facts, Op, Operand, Operation};
 use crate::ops::RuleBuilder;
 use crate::ops::{TensorSpec, check_dense_output};
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{Error, Layout, Result};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 const OP: &str = "attention_gradient";
 
@@ -160,6 +161,13 @@ impl Operation for AttentionGradient {
     /// Where heads are longer than kernels serve: [`AttentionGradient::composed`].
     fn decompose(&self) -> Result<Option<Graph>> {
         if self.forward.has_short_heads() { Ok(None) } else { self.composed().map(Some) }
+    }
+
+    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
+        match want {
+            Want::First => Ok(Candidate::only(self.name(), super::plan::backward(self, caps)?)),
+            Want::All => super::plan::backward_candidates(self, caps),
+        }
     }
 
     #[cfg(feature = "cpu")]

@@ -13,14 +13,14 @@ use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Sub};
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
+use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::gemm::{self, Mat, MatMut};
+use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::philox::philox4x32_10;
 use crate::cpu::reduce::Element as Widen;
 use crate::cpu::scratch::{self, Done, Short};
-use crate::cpu::{parallel, simd, vmath};
 use crate::cpu::view::{Runs, dense};
-use crate::cpu::lanes::{narrow_bf16, narrow_f16};
-use crate::cpu::elements::{dense_mut, typed};
+use crate::cpu::{parallel, simd, vmath};
 use crate::ops::{Attention, AttentionDims, AttentionGradient};
 use crate::{DType, Layout, TensorSpec};
 

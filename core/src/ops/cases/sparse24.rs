@@ -4,7 +4,7 @@
 use super::{add, unique};
 use crate::case::values::{Plant, Where};
 use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
-use crate::ops::sparse24::{compresses, shape_of};
+use crate::ops::sparse24::compresses;
 use crate::ops::{Compress24, Decompress24, Matmul, Operation, Part24, SparseMatmul};
 use crate::{DType, Error, Layout, Precision, Result, Shape, TensorSpec, UnaryFn};
 
@@ -19,7 +19,7 @@ fn compressed_dtypes() -> impl Iterator<Item = DType> {
 }
 
 fn part_of(part: Part24, dims: &[u64]) -> Result<Vec<u64>> {
-    Ok(shape_of(part, &Shape::new(dims)?)?.dims().to_vec())
+    Ok(part.shape_of(&Shape::new(dims)?)?.dims().to_vec())
 }
 
 fn compress(part: Part24, dtype: DType, dims: &[u64], kind: LayoutKind) -> Result<Compress24> {

@@ -10,11 +10,12 @@ use super::window::Window;
 use super::{KEEP, as_matrix, check_operands, graph_of, oracle, transposed};
 use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor, Span};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{DType, Layout, Result};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 /// The gradient of a convolution's input: `dx[n, i, c]` is the sum of `dy[n, o, k] w[k, t, c]` over all k, t and o whose tap t lies on i.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -140,6 +141,13 @@ impl Operation for ConvolutionInput {
 
     fn decompose(&self) -> Result<Option<Graph>> {
         graph_of(Self::OP, self.inputs(), self.as_product()?, self.output)
+    }
+
+    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
+        match want {
+            Want::First => Ok(Candidate::only(self.name(), super::plan::input_plan(self, caps)?)),
+            Want::All => super::plan::input(self, caps),
+        }
     }
 
     #[cfg(feature = "cpu")]
@@ -276,6 +284,13 @@ impl Operation for ConvolutionWeights {
 
     fn decompose(&self) -> Result<Option<Graph>> {
         graph_of(Self::OP, self.inputs(), self.as_product()?, self.output)
+    }
+
+    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
+        match want {
+            Want::First => Ok(Candidate::only(self.name(), super::plan::weights_plan(self, caps)?)),
+            Want::All => super::plan::weights(self, caps),
+        }
     }
 
     #[cfg(feature = "cpu")]

@@ -13,16 +13,16 @@ use half::{bf16, f16};
 
 pub(crate) use weights::weights;
 
+use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::gemm::{self, Mat, MatMut};
+use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::parallel;
 use crate::cpu::reduce::Element as Widen;
 use crate::cpu::scratch::{self, Done, Short};
 use crate::cpu::view::dense;
-use crate::cpu::lanes::{narrow_bf16, narrow_f16};
-use crate::ops::matmul::host::{self as matmul, Number};
-use crate::cpu::elements::{dense_mut, typed};
 use crate::ops::convolution::geometry::pixel_pitch;
 use crate::ops::convolution::window::{coordinates, number};
+use crate::ops::matmul::host::{self as matmul, Number};
 use crate::ops::{Convolution, ConvolutionInput, Geometry};
 use crate::{DType, TensorSpec, UnaryFn};
 

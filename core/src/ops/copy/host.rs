@@ -2,11 +2,11 @@
 
 use bytemuck::Pod;
 
+use crate::Layout;
+use crate::cpu::elements::typed;
 use crate::cpu::parallel::{self, CHUNK, SERIAL};
 use crate::cpu::scratch::Done;
 use crate::cpu::view::{Runs, dense, gather};
-use crate::cpu::elements::typed;
-use crate::Layout;
 use crate::ops::Copy;
 
 pub(crate) fn execute(op: &Copy, input: &[u8], output: &mut [u8]) -> Done {

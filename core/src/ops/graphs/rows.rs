@@ -5,6 +5,8 @@
 //! one kernel that reads a row once; where no kernel serves, the program is the graph it was made of. The decision to know: nothing but
 //! the order of sums differs between both ways, because intermediates are rounded to their dtype in either.
 
+pub(crate) mod plan;
+
 use std::collections::HashMap;
 
 use super::GraphOp;
@@ -13,6 +15,7 @@ use crate::graph::{Graph, GraphStep, Place};
 use crate::operation::{Arithmetic, Op, Operand, Operation, Role};
 use crate::ops::{Copy, Map, Reduce, ReduceFn};
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{Layout, MAX_RANK, Result, Shape, Step, TensorSpec};
 
 /// Columns from which a program without a fold is worth while: fewer leave most invocations of a row idle.
@@ -100,6 +103,12 @@ impl Operation for RowProgram {
 
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
         self.of.gradient(needs)
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        let fused =
+            plan::plan(self, caps).ok_or_else(|| caps.unsupported(self.name(), "no kernel walks these rows"))?;
+        Ok(Candidate::only(self.name(), fused?))
     }
 
     fn decompose(&self) -> Result<Option<Graph>> {

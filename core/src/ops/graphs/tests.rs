@@ -3,11 +3,14 @@
 use super::*;
 use crate::case::{Case, Values, output};
 use crate::gradient::{Gradient, Needs};
+use crate::graph::{Graph, Place};
 use crate::harness::{Outcome, ReferenceBackend, run_case};
 use crate::operation::{Arithmetic, Operation};
+use crate::operation::Operand;
 use crate::ops::ReduceFn;
 use crate::oracle::{Expected, HostTensor};
 use crate::{DType, Device, Expr, KeepDims, Layout, Scalar, Shape};
+use crate::{Error, Result, TensorSpec};
 
 fn spec(dims: &[u64]) -> TensorSpec {
     TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(dims).unwrap()))

@@ -2,10 +2,10 @@
 //!
 //! Each sees only the parts of the buffers that its operands reach, because a product widens what it is given.
 
+use crate::cpu::elements::typed;
 use crate::cpu::parallel;
 use crate::cpu::scratch::{Done, Short};
 use crate::cpu::view::dense;
-use crate::cpu::elements::typed;
 use crate::ops::matmul::host as matmul;
 use crate::ops::{GroupedMatmul, GroupedMatmulDims, Matmul};
 use crate::{DType, TensorSpec};

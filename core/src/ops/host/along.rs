@@ -3,13 +3,13 @@
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
+use crate::cpu::elements::for_size;
+use crate::cpu::elements::{dense_mut, for_dtype, typed};
+use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::parallel::{self, CHUNK};
 use crate::cpu::reduce::{Element as Widen, Number};
 use crate::cpu::scratch::{self, Done};
 use crate::cpu::view::Runs;
-use crate::cpu::elements::for_size;
-use crate::cpu::lanes::{narrow_bf16, narrow_f16};
-use crate::cpu::elements::{dense_mut, for_dtype, typed};
 use crate::ops::{Gather, Scatter, ScatterFn, SearchSorted};
 use crate::{DType, F8E4M3, F8E5M2, TensorSpec};
 

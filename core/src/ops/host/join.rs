@@ -1,6 +1,6 @@
 //! Padding and joining on the host: rows of the result, each from one place or from one operand after the other.
 
-use crate::cpu::elements::{for_size, dense_mut, typed};
+use crate::cpu::elements::{dense_mut, for_size, typed};
 use bytemuck::Pod;
 
 use crate::cpu::parallel::{self, CHUNK};

@@ -2,11 +2,11 @@
 
 use half::{bf16, f16};
 
+use crate::cpu::elements::{dense_mut, typed};
+use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::parallel::{self, CHUNK};
 use crate::cpu::reduce::{Element as Widen, Number};
 use crate::cpu::scratch::{self, Done};
-use crate::cpu::lanes::{narrow_bf16, narrow_f16};
-use crate::cpu::elements::{dense_mut, typed};
 use crate::ops::{ScatterAdd, Take};
 use crate::{DType, F8E4M3, F8E5M2, TensorSpec};
 

@@ -2,10 +2,10 @@
 //!
 //! Programs of one step over dense f32 operands skip the blocks and stream straight from memory to memory.
 
+use crate::cpu::elements::{dense_mut, for_dtype, typed};
+use crate::cpu::lanes::{self, BLOCK, Lanes, Stored};
 use crate::cpu::parallel::{self, CHUNK, SERIAL};
 use crate::cpu::view::Runs;
-use crate::cpu::lanes::{self, BLOCK, Lanes, Stored};
-use crate::cpu::elements::{dense_mut, for_dtype, typed};
 use crate::ops::Map;
 use crate::{BinaryFn, DType, Step, TensorSpec, UnaryFn};
 

@@ -2,9 +2,9 @@
 
 use bytemuck::Pod;
 
+use crate::TensorSpec;
 use crate::cpu::elements::for_size;
 use crate::cpu::elements::{dense_mut, typed};
-use crate::TensorSpec;
 use crate::ops::{MaskedScatter, MaskedSelect, Nonzero};
 
 /// The elements of a dense operand.

@@ -9,13 +9,13 @@ mod few;
 
 use half::{bf16, f16};
 
+use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::gemm::{self, Mat, MatMut};
+use crate::cpu::lanes::{Lanes, narrow_bf16, narrow_f16, unary};
 use crate::cpu::parallel;
 use crate::cpu::reduce::Element as Widen;
 use crate::cpu::scratch::{self, Done, Short};
 use crate::cpu::view::dense;
-use crate::cpu::lanes::{Lanes, narrow_bf16, narrow_f16, unary};
-use crate::cpu::elements::{dense_mut, typed};
 use crate::ops::{Matmul, MatmulDims};
 use crate::{DType, F8E4M3, F8E5M2, Layout, Scalar, TensorSpec, UnaryFn};
 use blocks::{BlockScales, along_k};

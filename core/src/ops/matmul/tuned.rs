@@ -6,7 +6,6 @@
 //! aligned. Whole rows are compared: first, last and those at the edges of tiles, and others.
 
 use super::key::ProductKey;
-use crate::ops::sparse24::shape_of;
 use crate::ops::{Matmul, MatmulDims, Op, Operation, Part24, ScaleBlocks, SparseMatmul};
 use crate::oracle::HostTensor;
 use crate::tuner::{Effort, Judged, Key, Tuned};
@@ -71,7 +70,7 @@ fn reduced_sparse(op: &SparseMatmul, product: Matmul) -> Option<SparseMatmul> {
     let dims = product.output.layout.dims();
     let batch = op.values.layout.dims().iter().rev().skip(2).rev().map(|&dim| dim.min(MOST_BATCH));
     let matrix: Vec<u64> = batch.chain([m, k]).collect();
-    let of = |part, spec| dense(spec, shape_of(part, &Shape::new(&matrix).ok()?).ok()?.dims());
+    let of = |part: Part24, spec| dense(spec, part.shape_of(&Shape::new(&matrix).ok()?).ok()?.dims());
     let (values, metadata) = (of(Part24::Values, &op.values)?, of(Part24::Metadata, &op.metadata)?);
     let a = SparseMatmul::dense_a(&values, k, &dims[..dims.len() - 2]).ok()?;
     SparseMatmul { values, metadata, product: Matmul { a, ..product } }.check().ok()

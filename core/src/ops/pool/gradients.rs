@@ -3,11 +3,12 @@
 use super::super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
 use super::{Pool, PoolFn, PoolGeometry, check_float, check_function, check_index, describe, last_image, oracle};
 use crate::gradient::{Gradient, Needs};
+#[cfg(feature = "cpu")]
+use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Candidate, Caps, Want};
 use crate::{Layout, Result};
-#[cfg(feature = "cpu")]
-use crate::{cpu, operation::HostResult};
 
 /// The gradient of a pool's input: of a maximum `dx[i]` is the sum of dy over the windows whose place is that of i, of an average the sum
 /// of dy over all windows that contain i, each divided by its divisor.
@@ -102,6 +103,10 @@ impl Operation for PoolGradient {
             rule.graph.apply(Pool::new(self.function, g.spec(), self.geometry)?, &[g])?.pop()
         };
         rule.finish(vec![gradient])
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), super::plan::gradient(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]
@@ -204,6 +209,10 @@ impl Operation for PoolChosen {
         let op = PoolGradient::new(PoolFn::Max, g.spec(), Some(index.spec()), self.geometry)?;
         let gradient = rule.graph.apply(op, &[g, index])?.pop();
         rule.finish(vec![gradient])
+    }
+
+    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), super::plan::chosen(self, caps)?))
     }
 
     #[cfg(feature = "cpu")]

@@ -3,16 +3,16 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
+use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::gemm::Float;
 use crate::cpu::gemm::few::Sum;
+use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::parallel::{self, CHUNK};
 use crate::cpu::reduce::Element as Widen;
 use crate::cpu::scratch::{self, Done};
 use crate::ops::convolution::host::{Pixels, of_float};
-use crate::cpu::lanes::{narrow_bf16, narrow_f16};
-use crate::ops::matmul::host::Number;
-use crate::cpu::elements::{dense_mut, typed};
 use crate::ops::convolution::window::{coordinates, number};
+use crate::ops::matmul::host::Number;
 use crate::ops::{Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient};
 use crate::{DType, TensorSpec};
 

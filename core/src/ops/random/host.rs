@@ -1,10 +1,10 @@
 //! Random numbers: Philox words, converted in f32 and rounded to the output's dtype.
 
+use crate::cpu::elements::dense_mut;
+use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::parallel;
 use crate::cpu::philox::{self, Stream};
 use crate::cpu::scratch::{self, Done, Short};
-use crate::cpu::elements::dense_mut;
-use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::ops::{Distribution, Random};
 use crate::{DType, F8E4M3, F8E5M2};
 

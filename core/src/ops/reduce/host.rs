@@ -7,12 +7,12 @@ use std::borrow::Cow;
 
 use half::{bf16, f16};
 
+use crate::cpu::elements::{dense_mut, typed};
+use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::reduce::{self as kernels, AbsMax, Element, Max, Min, Number, Product, Reduction, Sum};
 use crate::cpu::scratch::{self, Done, Short};
-use crate::cpu::{parallel, simd};
 use crate::cpu::view::dense;
-use crate::cpu::lanes::{narrow_bf16, narrow_f16};
-use crate::cpu::elements::{dense_mut, typed};
+use crate::cpu::{parallel, simd};
 use crate::ops::{Reduce, ReduceFn};
 use crate::{DType, F8E4M3, F8E5M2, Layout};
 

@@ -1,9 +1,9 @@
 //! Reductions of products: a product (`matmul.rs`) and its reduction (`reduce.rs`), a part of D after the other.
 
 use crate::cpu::scratch::{self, Done};
+use crate::ops::ReducedMatmul;
 use crate::ops::matmul::host as matmul;
 use crate::ops::reduce::host as reduce;
-use crate::ops::ReducedMatmul;
 
 /// Bytes of D that there are at a time: few parts, because each of them packs, and widens, its operands anew; but the first touch of
 /// fresh memory costs more than a product of short k (256 MiB: 50 ms on 16 threads, where 8192 x 8192 x 64 takes 9).

@@ -2,13 +2,13 @@
 
 use half::{bf16, f16};
 
+use crate::cpu::elements::{dense_mut, typed};
+use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::parallel::{self, CHUNK};
 use crate::cpu::reduce::Element as Widen;
 use crate::cpu::scratch::{self, Done};
 use crate::cpu::softmax as kernels;
 use crate::cpu::view::dense;
-use crate::cpu::lanes::{narrow_bf16, narrow_f16};
-use crate::cpu::elements::{dense_mut, typed};
 use crate::ops::{Softmax, SoftmaxFn};
 use crate::{DType, F8E4M3, F8E5M2, Layout};
 

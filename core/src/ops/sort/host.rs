@@ -5,11 +5,11 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
+use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::parallel;
 use crate::cpu::reduce::Element;
 use crate::cpu::scratch::{self, Done};
 use crate::cpu::view::{dense, gather};
-use crate::cpu::elements::{dense_mut, typed};
 use crate::ops::{Sort, SortOrder};
 use crate::{DType, F8E4M3, F8E5M2, Layout};
 

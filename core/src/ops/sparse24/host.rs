@@ -2,9 +2,9 @@
 
 use bytemuck::Pod;
 
+use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::parallel;
 use crate::cpu::scratch::{self, Done};
-use crate::cpu::elements::{dense_mut, typed};
 use crate::ops::matmul::host as matmul;
 use crate::ops::sparse24::{FIRST_TWO, GROUPS_PER_WORD, groups, magnitude_bits};
 use crate::ops::{Compress24, Decompress24, Part24, SparseMatmul};

@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use naga::valid::Capabilities;
 use naga_ptx::{EntryPoint, Options, ParamKind, Target};
+use polywarp_core::ops::{candidates, plan};
 use polywarp_core::oracle::Subnormals;
+use polywarp_core::plan::{Caps, Cooperative, KernelKey, Plan, Slot};
 use polywarp_core::{
     Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Limits, MemoryStats, Op,
     ReadFuture, Result, foreign_buffer,
 };
 use polywarp_shaders::wgsl::{guarded, parse_and_validate};
-use polywarp_shaders::{Caps, Cooperative, KernelKey, Plan, Slot, candidates, plan};
 use ptx_interpreter::{FaultKind, Launch, Memory, Module, RunOptions, Stats, run};
 
 const ID: &str = "ptx:0";

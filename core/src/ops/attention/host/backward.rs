@@ -3,11 +3,11 @@
 //! Of each pair of blocks the probabilities are made again from lse, then the gradients of the scores; three products are added to dq, dk and
 //! dv of the group. The decision to know: a task is a group, whose gradients no other task adds to, so sums have one order.
 
+use super::{Block, COLUMNS, Heads, Pairs, ROWS, Real, Stored, sum_of};
+use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::gemm::{self, Float, Mat, MatMut};
 use crate::cpu::scratch::{self, Done, Short};
 use crate::cpu::{parallel, reduce::Element as Widen};
-use crate::cpu::elements::{dense_mut, typed};
-use super::{Block, COLUMNS, Heads, Pairs, ROWS, Real, Stored, sum_of};
 use crate::ops::AttentionGradient;
 
 /// What it reads beside what the forward operation reads.

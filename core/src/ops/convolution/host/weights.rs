@@ -4,18 +4,18 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
+use super::{Direction, Gather, Pixels, of_float};
+use crate::DType;
+use crate::cpu::elements::dense_mut;
 use crate::cpu::gemm::few::Sum;
 use crate::cpu::gemm::{self, Mat, MatMut};
+use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::parallel;
 use crate::cpu::reduce::Element as Widen;
 use crate::cpu::scratch::{self, Done};
-use crate::cpu::elements::dense_mut;
-use crate::cpu::lanes::{narrow_bf16, narrow_f16};
-use crate::ops::matmul::host::Number;
-use super::{Direction, Gather, Pixels, of_float};
-use crate::DType;
 use crate::ops::ConvolutionWeights;
 use crate::ops::convolution::window::coordinates;
+use crate::ops::matmul::host::Number;
 
 /// Elements of gathered pixels at a time.
 const GATHERED: usize = 1 << 21;

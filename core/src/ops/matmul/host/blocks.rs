@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::TensorSpec;
+use crate::cpu::elements::typed;
 use crate::cpu::parallel;
 use crate::cpu::scratch::Short;
 use crate::cpu::view::dense;
-use crate::cpu::elements::typed;
-use crate::TensorSpec;
 use crate::ops::{Matmul, MatmulDims, ScaleBlocks};
 
 /// The product of the elements `range` of K alone, with neither scales nor epilogue; `None` for a range that is not in K.

@@ -2,11 +2,11 @@
 
 use half::{bf16, f16};
 
+use super::{Part, for_each_part, matrix};
+use crate::cpu::elements::typed;
 use crate::cpu::gemm::{self, Mat, MatMut, few};
 use crate::cpu::reduce::Element as Widen;
 use crate::cpu::scratch::{Done, Short};
-use crate::cpu::elements::typed;
-use super::{Part, for_each_part, matrix};
 use crate::ops::{Matmul, MatmulDims};
 use crate::{DType, F8E4M3, F8E5M2};
 
@@ -112,8 +112,9 @@ fn times<I: Widen<Acc = f32> + bytemuck::Pod>(
 
 #[cfg(test)]
 mod tests {
-    use crate::cpu::{execute, gemm};
+    use crate::cpu::gemm;
     use crate::ops::Matmul;
+    use crate::ops::matmul::host::execute;
     use crate::{DType, Layout, Scalar, Shape, TensorSpec};
 
     fn dense(dtype: DType, dims: &[u64], transposed: bool) -> TensorSpec {

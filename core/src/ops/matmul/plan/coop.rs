@@ -1,0 +1,347 @@
+//! Writes the kernel for products on cooperative matrices: tensor cores, as WGSL has them, written out without loops.
+//!
+//! Computes      D = epilogue(sum over k of A[m, k] B[k, n]), or one slab of the sum, for every matrix of a batch.
+//! Algorithm     1. a step's tiles of A and B travel to registers while the step before is multiplied; 2. they go to
+//!               workgroup memory as they lie, converted to the factors' type; 3. every subgroup loads fragments of
+//!               SIZE x SIZE and multiplies its rectangle of the tile; 4. sums pass through workgroup memory to the epilogue,
+//!               or go straight to the output where there is none and the tiles fit.
+//! Tiling        BLOCK_M x BLOCK_N x BLOCK_K a workgroup, WARP_M x WARP_N a subgroup.
+//! Mapping       the hardware knows which lane holds which element. Nothing here depends on the order of lanes; what
+//!               depends on their number says so ([`Lanes`]).
+//! Workgroup     rows are 16 bytes longer than their elements: fragments are read without bank conflicts, and start at
+//! memory        multiples of 32 bytes, as PTX wants (9.7.14.4.3).
+//! Numerics      factors of f16 as they are; sums in f32, rounded or truncated as the hardware does after each SIZE of K.
+//!               f32 and bf16 made f16 are scaled by powers of two first (`range.rs`), which leaves bf16 exact. f32 split into two parts of f16 (`split.rs`) takes
+//!               three products; the sums of the first two are multiplied with 2^-11 before the last is added.
+//! Requires      [`crate::plan::Caps::cooperative`]: the product of matrices, square, of 8 or 16.
+//! Measured      NVIDIA H200, driver 580, Vulkan, 2026-11-21, f16, 128x128x32: 4096^3 302 TFLOP/s, A transposed 309,
+//!               2048^3 283, 8192^3 305; 4097x4095x4093 packed 222. All of it: docs/gemm.md, "Through Vulkan".
+//!
+//! naga 30 wants products of matrices in uniform control flow and takes every variable for varying, loop counters of
+//! `for` excepted: hence no branch around phase 3. Rows and columns beyond M and N are read as whatever lies there inside
+//! the operand, and what they give is never stored; elements beyond K are zeros. Here: the configuration and the frame.
+//! Where to go next: `coop/stage.rs` (phases 1 and 2), `coop/multiply.rs` (3), `coop/stores.rs` (4), `coop/rank.rs` (which).
+
+mod multiply;
+pub(super) mod pack;
+pub(super) mod range;
+pub(super) mod rank;
+pub(super) mod split;
+mod stage;
+mod stores;
+
+use std::fmt::Write;
+
+use crate::DType;
+use stage::Side;
+
+use super::epilogue::Epilogue;
+use super::tiled::{OWN_PARAMS, Operand, SLAB, Target, Tile};
+use crate::ops::reduce::plan::template::decode;
+use crate::plan::looped;
+use crate::plan::{Access, Cooperative, Source};
+use crate::wgsl::element::{self, Form};
+use crate::wgsl::math;
+
+/// Tile rows walked together before moving along N.
+const RASTER: u32 = 8;
+
+/// Threads of a subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Lanes {
+    /// Known.
+    Exactly(u32),
+    /// Probably; the device has several sizes and does not say which one it takes. The kernel works with any.
+    About(u32),
+}
+
+impl Lanes {
+    pub fn count(self) -> u32 {
+        let (Lanes::Exactly(count) | Lanes::About(count)) = self;
+        count
+    }
+}
+
+/// What becomes of an operand's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Parts {
+    /// A factor each: as they are, or exactly converted.
+    Whole,
+    /// f32 or bf16, scaled and made f16: f32 is rounded.
+    Scaled,
+    /// f16, low and high parts of f32: two factors each, one behind the other along K (`split.rs`).
+    Split,
+}
+
+/// What a kernel is made of, apart from the op: a row of the table in `coop/rank.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    pub tile: Tile,
+    /// Fragments side by side that a subgroup puts to workgroup memory at once, at the end.
+    pub end_fragments: u32,
+}
+
+/// The specialisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Coop {
+    pub shape: Shape,
+    pub product: Cooperative,
+    pub lanes: Lanes,
+    pub parts: Parts,
+    pub a: Operand,
+    pub b: Operand,
+    /// M, N or K leave partial tiles.
+    pub tail_m: bool,
+    pub tail_n: bool,
+    pub tail_k: bool,
+    pub epilogue: Epilogue,
+    pub target: Target,
+    /// Sums go from registers to the output: f32, no epilogue, whole tiles, aligned rows.
+    pub direct: bool,
+    /// Batch dimensions.
+    pub axes: u8,
+}
+
+impl Shape {
+    /// What tells it from other shapes with the same tile: `coop16_w64x64`.
+    pub fn name(&self, product: Cooperative) -> String {
+        let Tile { block_m, block_n, warps_m, warps_n, .. } = self.tile;
+        format!("coop{}_w{}x{}", product.size, block_m / warps_m, block_n / warps_n)
+    }
+
+    /// Rows of memory are longer than their elements by this many elements (16 bytes).
+    pub fn pad(factors: DType) -> u32 {
+        16 / factors.size_bytes() as u32
+    }
+
+    /// Bytes of workgroup memory, tiles lying either way.
+    pub fn workgroup_bytes(&self, product: Cooperative) -> u32 {
+        let Tile { block_m, block_n, block_k, warps_m, warps_n } = self.tile;
+        let (size_bytes, pad) = (product.factors.size_bytes() as u32, Shape::pad(product.factors));
+        let tile = |block: u32| (block * (block_k + pad)).max(block_k * (block + pad)) * size_bytes;
+        let slab = product.size * self.end_fragments * product.size * 4;
+        tile(block_m) + tile(block_n) + warps_m * warps_n * slab
+    }
+}
+
+impl Coop {
+    pub fn source(&self) -> Source {
+        let mut body = String::new();
+        // Formatting into a String cannot fail.
+        let _ = self.write_body(&mut body);
+        let elements = [self.a.element, self.b.element, self.epilogue.accumulator, self.epilogue.output];
+        let Tile { block_m, block_n, block_k, .. } = self.shape.tile;
+        let mut bindings = vec![Access::Read, Access::Read, Access::ReadWrite];
+        if self.target != Target::Partial {
+            bindings.extend(self.epilogue.accesses());
+        }
+        if self.parts != Parts::Whole {
+            // What `range.rs` or `split.rs` found.
+            bindings.push(Access::Read);
+        }
+        let split = if self.parts == Parts::Split { "_split" } else { "" };
+        let enable = if self.half() { "enable f16;\n" } else { "" };
+        Source {
+            name: format!("matmul_coop_{}_{block_m}x{block_n}x{block_k}{split}", self.a.element.dtype()),
+            wgsl: format!("{enable}enable wgpu_cooperative_matrix;\n")
+                + &element::prelude(&elements)
+                + &math::library(&body)
+                + &body,
+            bindings,
+        }
+    }
+
+    /// The most rounds that loops make, for a launch with `params`.
+    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+        let (k, own) = self.epilogue.words();
+        let word = |at: usize| u64::from(params.get(at).copied().unwrap_or(u32::MAX));
+        let k = word(k);
+        let steps = match self.parts {
+            // Low by high and high by low over all of both parts, high by high over half.
+            Parts::Split => 2 + (k + k / 2).div_ceil(self.shape.tile.block_k.into()),
+            _ => word(own + SLAB).min(k).div_ceil(self.shape.tile.block_k.into()),
+        };
+        let stores = if self.direct { 0 } else { self.store_rounds() };
+        let round = looped(steps, 0) + stores;
+        match self.lanes {
+            Lanes::Exactly(_) => round,
+            Lanes::About(_) => looped(self.warps().into(), round),
+        }
+    }
+
+    fn half(&self) -> bool {
+        self.product.factors == DType::F16
+    }
+
+    /// The WGSL type of factors.
+    fn factor(&self) -> &'static str {
+        if self.half() { "f16" } else { "f32" }
+    }
+
+    fn warps(&self) -> u32 {
+        self.shape.tile.warps_m * self.shape.tile.warps_n
+    }
+
+    fn threads(&self) -> u32 {
+        self.warps() * self.lanes.count()
+    }
+
+    fn sides(&self) -> [Side; 2] {
+        let tile = &self.shape.tile;
+        [
+            Side { name: "a", operand: self.a, block: tile.block_m, tile: "tile_m", tail: self.tail_m },
+            Side { name: "b", operand: self.b, block: tile.block_n, tile: "tile_n", tail: self.tail_n },
+        ]
+    }
+
+    fn write_body(&self, out: &mut String) -> std::fmt::Result {
+        let Tile { block_m, block_n, block_k, warps_m, warps_n } = self.shape.tile;
+        let (size, threads, sides) = (self.product.size, self.threads(), self.sides());
+        let sum = if self.product.sum == DType::F16 { "f16" } else { "f32" };
+        writeln!(
+            out,
+            "// Tile {block_m}x{block_n}x{block_k}, {threads} threads, {}x{} a subgroup.",
+            block_m / warps_m,
+            block_n / warps_n
+        )?;
+        *out += &self.epilogue.params_text(self.axes, &OWN_PARAMS);
+        writeln!(out, "alias T = {};\nalias V = vec4<T>;", self.factor())?;
+        for role in ["A", "B"] {
+            writeln!(out, "alias Factor{role} = coop_mat{size}x{size}<{}, {role}>;", self.factor())?;
+        }
+        writeln!(out, "alias Sum = coop_mat{size}x{size}<{sum}, C>;")?;
+        for (binding, side) in [(1, &sides[0]), (2, &sides[1])] {
+            self.write_operand(out, binding, side)?;
+        }
+        self.write_target(out)?;
+        let found = match self.parts {
+            Parts::Whole => None,
+            Parts::Scaled => Some("info: array<u32>"),
+            Parts::Split => Some("factors: array<vec2<f32>>"),
+        };
+        if let Some(found) = found {
+            let binding = 4 + if self.target == Target::Partial { 0 } else { self.epilogue.accesses().count() };
+            writeln!(out, "@group(0) @binding({binding}) var<storage, read> {found};")?;
+        }
+        let axes = usize::from(self.axes);
+        *out += &decode("batch_of_a", "params.a_base", 'a', axes);
+        *out += &decode("batch_of_b", "params.b_base", 'b', axes);
+        for side in &sides {
+            let (rows, stride) = (side.rows(block_k), side.stride(block_k, self.product.factors));
+            writeln!(out, "var<workgroup> {}_tile: array<V, {}>;", side.name, rows * stride / 4)?;
+        }
+        writeln!(out, "\n@compute @workgroup_size({threads})\nfn main(")?;
+        writeln!(out, "    @builtin(workgroup_id) group: vec3<u32>,\n    @builtin(num_workgroups) groups: vec3<u32>,")?;
+        writeln!(out, "    @builtin(local_invocation_index) thread: u32,\n    @builtin(subgroup_id) subgroup: u32,")?;
+        writeln!(out, "    @builtin(num_subgroups) subgroups: u32,\n) {{")?;
+        writeln!(out, "    let id = group.y * groups.x + group.x;\n    let tiles = params.tiles_m * params.tiles_n;")?;
+        writeln!(out, "    let layer = id / tiles;")?;
+        writeln!(out, "    if layer >= params.batches * params.splits {{ return; }}")?;
+        if self.parts == Parts::Scaled {
+            writeln!(out, "    if info[0] == 0u {{ return; }} // the plain kernel's turn")?;
+            writeln!(out, "    let scale_a = bitcast<f32>(info[1]);\n    let scale_b = bitcast<f32>(info[2]);")?;
+            writeln!(out, "    let back = bitcast<f32>(info[3]);")?;
+        }
+        writeln!(out, "    let split = layer % params.splits;\n    let batch = layer / params.splits;")?;
+        writeln!(out, "    let place = id % tiles;\n    let band = place / ({RASTER}u * params.tiles_n);")?;
+        writeln!(out, "    let band_first = band * {RASTER}u;")?;
+        writeln!(out, "    let band_rows = min({RASTER}u, params.tiles_m - band_first);")?;
+        writeln!(out, "    let in_band = place - band * {RASTER}u * params.tiles_n;")?;
+        writeln!(out, "    let tile_m = (band_first + in_band % band_rows) * {block_m}u;")?;
+        writeln!(out, "    let tile_n = in_band / band_rows * {block_n}u;")?;
+        writeln!(out, "    let k_first = split * params.slab;")?;
+        if self.parts == Parts::Split {
+            // Low and high parts are two halves of K: low * high, high * low, high * high.
+            writeln!(out, "    let part = params.k / 2u;\n    let k_end = 3u * part;")?;
+        } else {
+            writeln!(out, "    let k_end = min(k_first + params.slab, params.k);")?;
+        }
+        let layer = if self.target == Target::Partial { "(split * params.batches + batch)" } else { "batch" };
+        let base = if self.target == Target::Partial { "" } else { "params.target_base + " };
+        writeln!(out, "    let d_start = {base}{layer} * params.m * params.n;")?;
+        for side in &sides {
+            self.write_places(out, side)?;
+        }
+        let warps = self.warps();
+        match self.lanes {
+            Lanes::Exactly(_) => writeln!(out, "    let warp = subgroup;")?,
+            Lanes::About(_) => {
+                writeln!(out, "    // As many rounds as it takes the subgroups there are to do all rectangles.")?;
+                writeln!(out, "    for (var first = 0u; first < {warps}u; first += subgroups) {{")?;
+                writeln!(out, "    let warp = min(first + subgroup, {}u);", warps - 1)?;
+            }
+        }
+        writeln!(out, "    let own_m = warp % {warps_m}u * {}u;", block_m / warps_m)?;
+        writeln!(out, "    let own_n = warp / {warps_m}u * {}u;", block_n / warps_n)?;
+        self.write_steps(out, &sides)?;
+        self.write_stores(out)?;
+        if let Lanes::About(_) = self.lanes {
+            writeln!(out, "    workgroupBarrier(); // the round is over\n    }}")?;
+        }
+        writeln!(out, "}}")
+    }
+
+    /// The steps along K: the next one's operands travel while one is multiplied.
+    fn write_steps(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
+        self.write_sums(out)?;
+        writeln!(out, "    // The first step.")?;
+        self.write_fetch(out, sides, ["k_first"; 2], "    ")?;
+        self.write_put(out, sides, "    ")?;
+        writeln!(out, "    workgroupBarrier(); // the first step is complete")?;
+        if self.parts != Parts::Split {
+            return self.write_loop(out, sides, ["k_first", "k_end"]);
+        }
+        self.write_loop(out, sides, ["k_first", "params.k"])?;
+        writeln!(out, "    // Low parts are kept so much larger.")?;
+        self.write_scaling(out, split::LOW_SCALE_INVERSE)?;
+        self.write_loop(out, sides, ["params.k", "k_end"])?;
+        // Loaded here, where registers are free.
+        writeln!(out, "    // By two factors: one may be out of range.\n    let back = factors[batch];")?;
+        self.write_scaling(out, "back.x")?;
+        self.write_scaling(out, "back.y")
+    }
+
+    fn write_loop(&self, out: &mut String, sides: &[Side; 2], [first, end]: [&str; 2]) -> std::fmt::Result {
+        let block_k = self.shape.tile.block_k;
+        writeln!(out, "    for (var k0 = {first}; k0 < {end}; k0 += {block_k}u) {{")?;
+        // No branch: the last round fetches the first step again, for nothing.
+        writeln!(out, "        // The next step's operands travel while this one is multiplied.")?;
+        writeln!(out, "        let next = select(k_first, k0 + {block_k}u, k0 + {block_k}u < k_end);")?;
+        if self.parts == Parts::Split {
+            // A is low, high, high, B high, low, high: their third parts are what is there already.
+            writeln!(out, "        let next_a = select(next, next - part, next >= params.k);")?;
+            writeln!(out, "        let next_b = select(next, next - params.k, next >= params.k);")?;
+            self.write_fetch(out, sides, ["next_a", "next_b"], "        ")?;
+        } else {
+            self.write_fetch(out, sides, ["next"; 2], "        ")?;
+        }
+        self.write_multiply(out, sides)?;
+        writeln!(out, "        workgroupBarrier(); // everyone has read this step")?;
+        self.write_put(out, sides, "        ")?;
+        writeln!(out, "        workgroupBarrier(); // the next step is complete\n    }}")
+    }
+
+    fn write_target(&self, out: &mut String) -> std::fmt::Result {
+        match self.target {
+            Target::Output(form) => {
+                let form = if self.direct { Form::Scalar } else { form };
+                *out += &self.epilogue.output.storage(3, "d", form, Access::ReadWrite);
+                *out += &self.epilogue.text(4, self.axes);
+            }
+            Target::Partial => {
+                *out += &self.epilogue.accumulator.storage(3, "d", Form::Scalar, Access::ReadWrite);
+            }
+        }
+        if !self.direct {
+            let slab = self.slab_stride() * self.product.size * self.warps();
+            writeln!(out, "var<workgroup> sums: array<vec4<f32>, {}>;", slab / 4)?;
+        }
+        Ok(())
+    }
+
+    /// Elements from row to row of a subgroup's slab of sums. No padding: with it 128x128x32 tiles that both lie along K
+    /// pass 24 KiB, beyond which an H200's driver halves the workgroups at work at once (282 TFLOP/s become 155).
+    fn slab_stride(&self) -> u32 {
+        self.shape.end_fragments * self.product.size
+    }
+}

@@ -1,0 +1,174 @@
+//! Operands that cannot be read four elements at once, copied first to rows of whole quads in scratch memory.
+//!
+//! The kernel then runs at the speed of aligned operands, twice that of elements one by one; the copies cost the reading
+//! and writing of the operands (f16, 4097x4095x4093: 222 TFLOP/s instead of 139). What pads a line is zeros, written with the
+//! line's last elements: every byte of a copy is written, once, in one launch. Only single matrices (a batch may repeat
+//! them).
+
+use std::fmt::Write;
+
+use crate::ops::Matmul;
+use crate::{Layout, Result, TensorSpec};
+
+use super::super::{Shape, key};
+use crate::ops::reduce::plan::template::check_index;
+use crate::plan::{Access, Caps, Launch, Slot, Source};
+use crate::wgsl::element::{self, Element, Form};
+
+/// A product of packed operands, and how they become so.
+pub(in super::super) struct Packed {
+    /// The op on the copies: they start at element 0 of scratch buffers.
+    pub op: Matmul,
+    /// The copies; the operand is `Input(0)` or `(1)`, its copy `Scratch(0)` or `(1)`.
+    pub launches: Vec<Launch>,
+    /// Bytes of the copies of A and B; none where the operand is used as it is.
+    pub bytes: [Option<u64>; 2],
+}
+
+/// Specialisation of the kernel that copies. Bits move, whatever they mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in super::super) struct Pack {
+    /// 1, 2 or 4.
+    size_bytes: u32,
+    near: Near,
+    threads: u32,
+}
+
+/// How the elements of a line lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Near {
+    /// Side by side: read by words, and shifted.
+    Unit,
+    /// Apart: read one by one.
+    Strided,
+}
+
+/// One matrix in memory: `far` lines, each of `near` elements.
+struct Lines {
+    far: (u64, i64),
+    near: (u64, i64),
+    /// Neighbours lie along the last dimension.
+    last: bool,
+}
+
+/// Elements between the starts of a copy's lines are a multiple of this: 128 bytes of f16.
+const PITCH: u64 = 64;
+/// Invocations of a workgroup.
+const THREADS: u32 = 256;
+
+/// Whether `spec` can be packed.
+pub(in super::super) fn can_pack(spec: &TensorSpec) -> bool {
+    lines(&spec.layout).is_some()
+}
+
+fn lines(layout: &Layout) -> Option<Lines> {
+    let rank = layout.rank();
+    let dims: Vec<(u64, i64)> = layout.dims().iter().copied().zip(layout.strides().iter().copied()).collect();
+    if dims[..rank - 2].iter().any(|&(extent, stride)| extent > 1 && stride != 0) {
+        return None;
+    }
+    let last = dims[rank - 1].1 <= dims[rank - 2].1;
+    let (near, far) = if last { (dims[rank - 1], dims[rank - 2]) } else { (dims[rank - 2], dims[rank - 1]) };
+    // Lines so short that their copies were mostly padding stay as they are.
+    let worth = near.1 >= 1 && far.0 >= 2 && near.1.checked_mul(PITCH as i64).is_some_and(|pad| pad <= far.1);
+    worth.then_some(Lines { far, near, last })
+}
+
+/// `op` with those operands packed for which `wanted` is true.
+pub(in super::super) fn pack(op: &Matmul, wanted: [bool; 2], caps: &Caps) -> Result<Packed> {
+    let mut packed = Packed { op: op.clone(), launches: Vec::new(), bytes: [None; 2] };
+    for (which, wanted) in wanted.into_iter().enumerate() {
+        let spec = if which == 0 { op.a } else { op.b };
+        let Some(lines) = lines(&spec.layout).filter(|_| wanted) else { continue };
+        let pitch = lines.near.0.next_multiple_of(PITCH);
+        packed.launches.push(launch(which, &spec, &lines, pitch, caps)?);
+        let rank = spec.layout.rank();
+        let mut strides = vec![0; rank];
+        (strides[rank - 2], strides[rank - 1]) = if lines.last { (pitch as i64, 1) } else { (1, pitch as i64) };
+        let layout = Layout::strided(*spec.layout.shape(), &strides, 0)?;
+        let spec = TensorSpec::new(spec.dtype, layout);
+        check_index("matmul", &spec)?;
+        packed.bytes[which] = Some(lines.far.0 * pitch * spec.dtype.size_bytes());
+        if which == 0 { packed.op.a = spec } else { packed.op.b = spec }
+    }
+    Ok(packed)
+}
+
+/// What copies operand `which` to lines of `pitch` elements.
+fn launch(which: usize, spec: &TensorSpec, lines: &Lines, pitch: u64, caps: &Caps) -> Result<Launch> {
+    let Lines { far, near, .. } = *lines;
+    let threads = THREADS.min(caps.max_invocations);
+    let vectors = pitch * spec.dtype.size_bytes() / 16;
+    let units = far.0 * vectors;
+    let strides = [far.1, near.1].map(i64::cast_unsigned);
+    let params = [units, vectors, near.0, spec.layout.offset(), strides[0], strides[1], 0, 0];
+    let kernel = Pack {
+        size_bytes: spec.dtype.size_bytes() as u32,
+        near: if near.1 == 1 { Near::Unit } else { Near::Strided },
+        threads,
+    };
+    Ok(Launch {
+        kernel: key(Shape::Pack(kernel)),
+        grid: caps.fold_grid(units.div_ceil(threads.into()))?,
+        bindings: vec![Slot::Input(which), Slot::Scratch(which)],
+        params: params.map(|word| word as u32).to_vec(),
+    })
+}
+
+impl Pack {
+    pub fn source(&self) -> Source {
+        let element = Element::raw(self.size_bytes.into());
+        let mut text = String::new();
+        // Formatting into a String cannot fail.
+        let _ = self.write_body(&mut text, element);
+        let (prelude, apart) = match self.near {
+            Near::Unit => (String::new(), ""),
+            Near::Strided => (element::prelude(&[element]), "_strided"),
+        };
+        Source {
+            name: format!("matmul_pack_{}bit{apart}", 8 * self.size_bytes),
+            wgsl: prelude + &text + include_str!("../../../../../wgsl/matmul_pack.wgsl"),
+            bindings: vec![Access::Read, Access::ReadWrite],
+        }
+    }
+
+    fn write_body(&self, out: &mut String, element: Element) -> std::fmt::Result {
+        let (per_word, bits) = (4 / self.size_bytes, 8 * self.size_bytes);
+        writeln!(out, "const THREADS = {}u;\nconst PER_WORD = {per_word}u;\nconst BITS = {bits}u;\n", self.threads)?;
+        writeln!(out, "struct Params {{\n    units: u32,\n    vectors: u32, // of a line\n    near: u32,")?;
+        writeln!(out, "    x_offset: u32,\n    x_far: u32,\n    x_near: u32,\n}}")?;
+        writeln!(out, "@group(0) @binding(0) var<uniform> params: Params;")?;
+        match self.near {
+            Near::Unit => {
+                writeln!(out, "@group(0) @binding(1) var<storage, read> x: array<u32>;\n")?;
+                writeln!(out, "fn elements_of(first: u32, count: u32) -> vec4<u32> {{")?;
+                writeln!(out, "    let word = first / PER_WORD;\n    let last = (first + count - 1u) / PER_WORD;")?;
+                let words = [1, 2, 3].map(|i| format!("x[min(word + {i}u, last)]")).join(", ");
+                writeln!(out, "    let here = vec4<u32>(x[word], {words});")?;
+                if per_word == 1 {
+                    writeln!(out, "    return here;\n}}\n")?;
+                } else {
+                    writeln!(out, "    let next = vec4<u32>(here.yzw, x[min(word + 4u, last)]);")?;
+                    writeln!(out, "    let shift = BITS * (first % PER_WORD);")?;
+                    // In two steps: by a whole word where nothing is shifted.
+                    writeln!(out, "    let rest = (next << vec4<u32>(31u - shift)) << vec4<u32>(1u);")?;
+                    writeln!(out, "    return (here >> vec4<u32>(shift)) | rest;\n}}\n")?;
+                }
+            }
+            Near::Strided => {
+                *out += &element.storage(1, "x", Form::Scalar, Access::Read);
+                writeln!(out, "\nfn elements_of(first: u32, count: u32) -> vec4<u32> {{\n    return vec4<u32>(")?;
+                for word in 0..4 {
+                    let load = |i: u32| {
+                        let at = format!("min({}u, count - 1u)", word * per_word + i);
+                        format!("(load_x(first + {at} * params.x_near) << {}u)", i * bits)
+                    };
+                    let all: Vec<String> = (0..per_word).map(load).collect();
+                    writeln!(out, "        {},", all.join(" | "))?;
+                }
+                writeln!(out, "    );\n}}\n")?;
+            }
+        }
+        writeln!(out, "@group(0) @binding(2) var<storage, read_write> y: array<vec4<u32>>;\n")
+    }
+}

@@ -1,0 +1,193 @@
+//! Whether the operands of a product, of f32 or bf16, fit in f16 after scaling by powers of two, and by which: three small launches.
+//!
+//! f16 has the precision that `Medium` and `Low` ask for of f32, and all digits of bf16, but little range. Each operand is
+//! scaled so that its largest magnitude lies in [2^14, 2^15); the product may be made of f16 when the smallest one that is
+//! not 0 is then at least [`least_exponent`]: between them lie 2^28, and bf16 is exact. Two launches find the extremes of A and B, one decides and writes
+//! [`INFO_WORDS`] words: 1 (or 0: the plain kernel must do it), the scale of A, that of B, and the inverse of both, as
+//! f32. The kernels that follow read them; the wrong one ends at once. Nothing comes back to the host, and data out of
+//! range costs the reading of the operands, never a wrong result.
+
+use std::fmt::Write;
+
+use crate::ops::Matmul;
+use crate::{DType, Layout, Precision, Result, TensorSpec};
+
+use super::super::{Shape, key};
+use crate::ops::reduce::plan::template::decode;
+use crate::plan::looped;
+use crate::plan::{Access, Caps, Launch, Slot, Source};
+use crate::wgsl::element::{self, Element, Form};
+
+/// Workgroups that look for extremes, and their threads.
+const GROUPS: u32 = 512;
+const THREADS: u32 = 256;
+/// What the kernels after these read.
+pub(in super::super) const INFO_WORDS: u64 = 4;
+
+/// Specialisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in super::super) enum Range {
+    /// The extremes of an operand, one pair a workgroup.
+    Extremes { element: Element, quad: bool, axes: u8 },
+    /// What follows from the extremes of both.
+    Decide,
+}
+
+/// The least exponent that a scaled operand may have: f16 is normal down to 2^-14, where it has 11 bits. `Low` allows
+/// 2^-7 of f32, and 2^-16 is known to 2^-9 of itself.
+fn least_exponent(op: &Matmul) -> i32 {
+    match (op.a.dtype, op.precision) {
+        (DType::F32, Precision::Low) => -16,
+        _ => -14,
+    }
+}
+
+/// The launches, which use two scratch buffers: extremes, then the decision.
+pub(in super::super) fn launches(op: &Matmul, caps: &Caps) -> Result<(Vec<Launch>, [u64; 2])> {
+    let extremes = |spec: &TensorSpec, slot: usize| {
+        let (list, quad) = axes(&spec.layout);
+        let element = Element::new(spec.dtype, caps)?;
+        let kernel = Range::Extremes { element, quad, axes: list.len() as u8 };
+        let count = list.iter().map(|axis| axis.0).product::<u64>();
+        let mut params = vec![count as u32, spec.layout.offset() as u32, slot as u32 * GROUPS];
+        params.extend(list.iter().rev().map(|axis| axis.0 as u32));
+        params.extend(list.iter().rev().map(|axis| axis.1 as u32));
+        Ok(Launch {
+            kernel: key(Shape::Range(kernel)),
+            grid: [GROUPS, 1, 1],
+            bindings: vec![Slot::Input(slot), Slot::Scratch(0)],
+            params,
+        })
+    };
+    let decide = Launch {
+        kernel: key(Shape::Range(Range::Decide)),
+        grid: [1, 1, 1],
+        bindings: vec![Slot::Scratch(0), Slot::Scratch(1)],
+        params: vec![least_exponent(op) as u32],
+    };
+    let bytes = [u64::from(GROUPS) * 2 * 8, INFO_WORDS * 4];
+    Ok((vec![extremes(&op.a, 0)?, extremes(&op.b, 1)?, decide], bytes))
+}
+
+/// Extents and strides outermost first, neighbours last and counted by quads where that can be; each element once, in
+/// any order.
+fn axes(layout: &Layout) -> (Vec<(u64, i64)>, bool) {
+    let mut list: Vec<(u64, i64)> = layout.dims().iter().copied().zip(layout.strides().iter().copied()).collect();
+    list.retain(|&(extent, stride)| extent != 1 && stride != 0);
+    list.sort_by_key(|&(_, stride)| std::cmp::Reverse(stride.unsigned_abs()));
+    let mut merged: Vec<(u64, i64)> = Vec::new();
+    for (extent, stride) in list {
+        match merged.last_mut() {
+            Some(outer) if stride.checked_mul(extent as i64) == Some(outer.1) => *outer = (outer.0 * extent, stride),
+            _ => merged.push((extent, stride)),
+        }
+    }
+    let rest_aligned = merged.iter().rev().skip(1).all(|axis| axis.1 % 4 == 0) && layout.offset().is_multiple_of(4);
+    let quad = rest_aligned && merged.last().is_some_and(|near| near.1 == 1 && near.0.is_multiple_of(4));
+    if let Some(near) = merged.last_mut().filter(|_| quad) {
+        *near = (near.0 / 4, 4);
+    }
+    (merged, quad)
+}
+
+impl Range {
+    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+        let folds = looped(THREADS.ilog2().into(), 0);
+        match self {
+            Range::Extremes { .. } => {
+                let units = params.first().copied().unwrap_or(u32::MAX);
+                looped(units.div_ceil(THREADS * GROUPS).into(), 0) + folds
+            }
+            Range::Decide => 2 * folds,
+        }
+    }
+
+    pub fn source(&self) -> Source {
+        let mut text = String::new();
+        // Formatting into a String cannot fail.
+        let _ = match self {
+            Range::Extremes { element, quad, axes } => write_extremes(&mut text, *element, *quad, *axes),
+            Range::Decide => write_decide(&mut text),
+        };
+        let name = match self {
+            Range::Extremes { .. } => "matmul_coop_extremes",
+            Range::Decide => "matmul_coop_decide",
+        };
+        Source { name: name.to_owned(), wgsl: text, bindings: vec![Access::Read, Access::ReadWrite] }
+    }
+}
+
+/// The largest and the smallest magnitude, as bits; one less for the latter, so that 0 becomes the largest number.
+const REDUCE: &str = "
+fn reduce(thread: u32, own: vec2<u32>) -> vec2<u32> {
+    var most = own.x;
+    var least = own.y;
+    shared_words[thread] = vec2<u32>(most, least);
+    for (var reach = THREADS / 2u; reach > 0u; reach /= 2u) {
+        workgroupBarrier();
+        if thread < reach {
+            let other = shared_words[thread + reach];
+            most = max(most, other.x);
+            least = min(least, other.y);
+            shared_words[thread] = vec2<u32>(most, least);
+        }
+    }
+    return vec2<u32>(most, least);
+}
+";
+
+fn write_extremes(out: &mut String, element: Element, quad: bool, axes: u8) -> std::fmt::Result {
+    let member = |name: char| (0..axes).map(|i| format!(" {name}{i}: u32,")).collect::<String>();
+    writeln!(out, "struct Params {{ count: u32, base: u32, target_base: u32,{}{} }}", member('e'), member('s'))?;
+    writeln!(out, "@group(0) @binding(0) var<uniform> params: Params;\nconst THREADS = {THREADS}u;")?;
+    *out += &element::prelude(&[element]);
+    *out += &element.storage(1, "x", if quad { Form::Quad } else { Form::Scalar }, Access::Read);
+    writeln!(out, "@group(0) @binding(2) var<storage, read_write> found: array<vec2<u32>>;")?;
+    writeln!(out, "var<workgroup> shared_words: array<vec2<u32>, THREADS>;")?;
+    *out += &decode("place_of", "params.base", 's', axes.into());
+    *out += REDUCE;
+    writeln!(out, "@compute @workgroup_size({THREADS})\nfn main(")?;
+    writeln!(out, "    @builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32,\n) {{")?;
+    writeln!(out, "    var own = vec2<u32>(0u, ~0u);")?;
+    writeln!(out, "    let first = group.x * THREADS + thread;\n    let step = THREADS * {GROUPS}u;")?;
+    // Counts end 2^16 before u32 does, and a step may be larger: the sum must not wrap.
+    writeln!(out, "    var unit = first;\n    loop {{\n        if unit >= params.count {{ break; }}")?;
+    if quad {
+        writeln!(out, "        let bits = bitcast<vec4<u32>>(load4_x(place_of(unit) / 4u)) & vec4<u32>(0x7fffffffu);")?;
+        writeln!(out, "        let more = max(bits.xy, bits.zw);\n        own.x = max(own.x, max(more.x, more.y));")?;
+        writeln!(out, "        let low = bits - vec4<u32>(1u);\n        let less = min(low.xy, low.zw);")?;
+        writeln!(out, "        own.y = min(own.y, min(less.x, less.y));")?;
+    } else {
+        writeln!(out, "        let bits = bitcast<u32>(load_x(place_of(unit))) & 0x7fffffffu;")?;
+        writeln!(out, "        own.x = max(own.x, bits);\n        own.y = min(own.y, bits - 1u);")?;
+    }
+    writeln!(out, "        if params.count - unit <= step {{ break; }}\n        unit += step;\n    }}")?;
+    writeln!(out, "    let all = reduce(thread, own);")?;
+    writeln!(out, "    if thread == 0u {{ found[params.target_base + group.x] = all; }}\n}}")
+}
+
+fn write_decide(out: &mut String) -> std::fmt::Result {
+    writeln!(out, "struct Params {{ least: i32 }}\n@group(0) @binding(0) var<uniform> params: Params;")?;
+    writeln!(out, "@group(0) @binding(1) var<storage, read> found: array<vec2<u32>>;")?;
+    writeln!(out, "@group(0) @binding(2) var<storage, read_write> info: array<u32>;")?;
+    writeln!(out, "const THREADS = {THREADS}u;\nvar<workgroup> shared_words: array<vec2<u32>, THREADS>;")?;
+    *out += REDUCE;
+    *out += include_str!("../../../../../wgsl/matmul_decide.wgsl");
+    let of = |slot: u32| {
+        let pairs: Vec<String> =
+            (0..GROUPS / THREADS).map(|i| format!("found[{}u + thread]", slot * GROUPS + i * THREADS)).collect();
+        let fold = |field: &str, f: &str| {
+            pairs
+                .iter()
+                .map(|pair| format!("{pair}.{field}"))
+                .reduce(|x, y| format!("{f}({x}, {y})"))
+                .unwrap_or_default()
+        };
+        format!("vec2<u32>({}, {})", fold("x", "max"), fold("y", "min"))
+    };
+    writeln!(out, "@compute @workgroup_size({THREADS})")?;
+    writeln!(out, "fn main(@builtin(local_invocation_index) thread: u32) {{")?;
+    writeln!(out, "    let of_a = reduce(thread, {});\n    workgroupBarrier();", of(0))?;
+    writeln!(out, "    let of_b = reduce(thread, {});", of(1))?;
+    writeln!(out, "    if thread == 0u {{ decide(of_a, of_b); }}\n}}")
+}

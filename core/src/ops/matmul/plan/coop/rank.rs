@@ -1,0 +1,158 @@
+//! Which products of cooperative matrices serve an op, and which tiles.
+//!
+//! What reaches core's bounds, no more: f16 products must add in f32, so that the f16 sums that adapters offer beside
+//! them are never used. WGSL has no matrices of bf16 or integers: those of bf16 are made f16, which has all of their digits, where
+//! their range allows for it (`range.rs`).
+
+use crate::ops::{Matmul, MatmulDims};
+use crate::{DType, Precision};
+
+use super::super::rank::{Cut, Rated};
+use super::split::Extents;
+use super::{Lanes, Parts, Shape, Tile};
+use crate::plan::{Caps, Cooperative};
+
+/// Threads of a subgroup where a device has several sizes: what Apple's have, and most others prefer.
+const USUAL_LANES: u32 = 32;
+
+const fn tile(block_m: u32, block_n: u32, block_k: u32, warps_m: u32, warps_n: u32) -> Tile {
+    Tile { block_m, block_n, block_k, warps_m, warps_n }
+}
+
+/// A kernel with what it reaches on one card (H200 through Vulkan, f16, 2026-11-21: docs/gemm.md).
+struct Row {
+    shape: Shape,
+    resident: u32,
+    alone: f64,
+    full: f64,
+    /// Time with f32 operands made f16, to that with f16: twice the bytes travel, and through twice the registers. Of bf16 1, an estimate.
+    scaled_times: f64,
+}
+
+const fn row(tile: Tile, end_fragments: u32, resident: u32, [alone, full]: [f64; 2], scaled_times: f64) -> Row {
+    Row { shape: Shape { tile, end_fragments }, resident, alone, full, scaled_times }
+}
+
+/// For matrices of 16. The smallest one's `alone` is an estimate.
+const SIXTEEN: &[Row] = &[
+    row(tile(128, 128, 32, 2, 2), 1, 2, [180.0, 310.0], 1.4),
+    row(tile(256, 128, 32, 4, 2), 1, 1, [285.0, 285.0], 1.15),
+    row(tile(64, 64, 32, 2, 2), 2, 2, [70.0, 145.0], 1.0),
+    row(tile(64, 64, 64, 2, 2), 1, 2, [82.0, 138.0], 1.0),
+    row(tile(32, 32, 32, 2, 2), 1, 8, [20.0, 72.0], 1.0),
+];
+
+/// For matrices of 8. Not measured: ranked by what they read from memory for each product.
+const EIGHT: &[Row] =
+    &[row(tile(64, 64, 32, 2, 2), 2, 2, [40.0, 60.0], 1.0), row(tile(32, 32, 32, 2, 2), 1, 4, [20.0, 40.0], 1.0)];
+
+/// A kernel for an op.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Choice {
+    pub cut: Cut,
+    pub shape: Shape,
+    pub product: Cooperative,
+    pub lanes: Lanes,
+    pub parts: Parts,
+}
+
+/// Sums of a thread, and elements on their way to it, from which unpacking bytes one by one takes more registers than
+/// there are: 128x128x32 by 128 threads has 192 and spills up to 160 bytes (i8 and u8, `ptxas` 13.0, sm_80 to sm_120);
+/// 256x128x32 by 256 threads has 176 and does not.
+const FULL: u32 = 192;
+
+impl Choice {
+    /// Whether a kernel that reads operands element by element would keep registers in memory. The same tile on packed
+    /// operands, and all other tiles, serve instead.
+    pub fn spills_by_elements(&self, op: &Matmul) -> bool {
+        let Tile { block_m, block_n, block_k, warps_m, warps_n } = self.shape.tile;
+        let threads = warps_m * warps_n * self.lanes.count();
+        let held = (block_m * block_n + block_k * (block_m + block_n)) / threads;
+        held >= FULL && [&op.a, &op.b].iter().any(|spec| matches!(spec.dtype, DType::I8 | DType::U8))
+    }
+}
+
+/// What scaled factors need besides: three launches, and the reading of the operands at so many bytes in a nanosecond.
+const RANGE_NS: f64 = 12e3;
+const RANGE_BYTES_PER_NS: f64 = 3000.0;
+/// Sums of f32 are exact below this magnitude.
+const EXACT_IN_F32: u64 = 1 << 24;
+
+/// The factors that serve `op`: the product, what becomes of its elements, and the longest slab of K.
+fn factors(op: &Matmul, caps: &Caps) -> Option<(Cooperative, Parts, u64)> {
+    let product = |factors: DType| {
+        let fits = |product: &&Cooperative| product.factors == factors && product.sum == DType::F32;
+        caps.cooperative.iter().find(fits).copied().filter(|_| factors != DType::F16 || caps.f16)
+    };
+    let any = u64::MAX;
+    let (half, single) = (product(DType::F16), product(DType::F32));
+    match op.a.dtype {
+        DType::F16 => Some((half?, Parts::Whole, any)),
+        // All 8-bit floats are exact in f16, their products in f32.
+        DType::F8E4M3 | DType::F8E5M2 => Some((half?, Parts::Whole, any)),
+        // Small integers are exact in f16, their products in f32, and sums of not too many.
+        DType::I8 => Some((half?, Parts::Whole, EXACT_IN_F32 >> 14)),
+        DType::U8 => Some((half?, Parts::Whole, EXACT_IN_F32 >> 16)),
+        DType::BF16 => Some((half?, Parts::Scaled, any)),
+        DType::F32 => match (single, op.precision) {
+            (Some(product), _) => Some((product, Parts::Whole, any)),
+            (None, Precision::Highest) => None,
+            (None, Precision::High) => Some((half?, Parts::Split, any)),
+            (None, Precision::Medium | Precision::Low) => Some((half?, Parts::Scaled, any)),
+        },
+        _ => None,
+    }
+}
+
+/// The kernels that can serve `op`, with estimates of time.
+pub(in super::super) fn choices(op: &Matmul, caps: &Caps) -> Vec<Choice> {
+    let Some((product, parts, longest)) = factors(op, caps) else { return Vec::new() };
+    let Some((least, most)) = caps.subgroups else { return Vec::new() };
+    let lanes = match (least, most) {
+        _ if least == most => Lanes::Exactly(most),
+        _ if (least..=most).contains(&USUAL_LANES) => Lanes::About(USUAL_LANES),
+        _ => Lanes::About(most),
+    };
+    let rows = if product.size == 16 { SIXTEEN } else { EIGHT };
+    let usable = |row: &&Row| {
+        let Tile { warps_m, warps_n, .. } = row.shape.tile;
+        warps_m * warps_n * lanes.count() <= caps.max_invocations
+            && row.shape.workgroup_bytes(product) <= caps.max_workgroup_bytes
+    };
+    let dims = op.dims();
+    let split = if parts == Parts::Split { Extents::of(op) } else { None };
+    if parts == Parts::Split && split.is_none() {
+        return Vec::new();
+    }
+    let choice = |row: &Row| {
+        let rated = Rated { tile: row.shape.tile, resident: row.resident, alone: row.alone, full: row.full };
+        // Slabs that are added by a launch of their own cannot wait for what the extremes say, nor hold three sums each.
+        let most_slabs = if parts == Parts::Whole { u64::MAX } else { 1 };
+        let slabs = dims.k.div_ceil(longest.min(longest_slab(row, product, lanes, caps)))..=most_slabs;
+        let dims = if let Some(parts) = split { MatmulDims { k: 3 * parts.padded_k, ..dims } } else { dims };
+        let mut cut = rated.cut(dims, 4, row.shape.tile.block_n > 32, slabs);
+        if parts == Parts::Scaled {
+            let read = (dims.m + dims.n) * dims.k * dims.batch * op.a.dtype.size_bytes();
+            let times = if op.a.dtype == DType::F32 { row.scaled_times } else { 1.0 };
+            cut.ns = cut.ns * times + RANGE_NS + read as f64 / RANGE_BYTES_PER_NS;
+        }
+        if let Some(parts) = split {
+            cut.ns += parts.estimate_ns();
+        }
+        Choice { cut, shape: row.shape, product, lanes, parts }
+    };
+    rows.iter().filter(usable).map(choice).collect()
+}
+
+/// The longest slab of K, of whole steps, for which the device lets loops run: no shorter than one step.
+fn longest_slab(row: &Row, product: Cooperative, lanes: Lanes, caps: &Caps) -> u64 {
+    let Tile { block_m, block_n, block_k, warps_m, warps_n } = row.shape.tile;
+    let each = match lanes {
+        Lanes::Exactly(_) => 1,
+        Lanes::About(_) => u64::from(warps_m * warps_n),
+    };
+    // Stores read every sum once, by quads or less.
+    let stores = u64::from(block_m * block_n / product.size);
+    let steps = (caps.loop_limit() / each).saturating_sub(stores);
+    steps.max(1).saturating_mul(block_k.into())
+}

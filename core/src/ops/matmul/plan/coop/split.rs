@@ -1,0 +1,282 @@
+//! f32 operands as low and high parts of f16, for products at `High`: two launches for both, then one product of three terms.
+//!
+//! Each matrix is scaled by a power of two into f16's range; high is the scaled element rounded to f16, low what is left,
+//! kept 2^11 times as large so that small elements have one too. low * high + high * low, times 2^-11, + high * high is then
+//! off by little more than f32's own products (core's `Matmul::product_roundoff`). Parts lie as the operand does,
+//! neighbours along K or along M (N), and are padded with zeros to whole steps of every tile: A' is A's low parts and
+//! behind them along K its high parts, B' the other way round, so that the first two terms are one product over all of both, and
+//! the third takes the halves that are high. The scales are undone by two factors for each product of the batch.
+//! `range.rs` does less for less: one part, where all of a matrix fits in f16.
+
+use std::fmt::Write;
+
+use crate::ops::{Matmul, MatmulDims};
+use crate::{DType, Layout, Result, TensorSpec};
+
+use super::super::{Load, Places, Shape, key, operand};
+use crate::ops::reduce::plan::template::decode;
+use crate::plan::looped;
+use crate::plan::{Access, Caps, Launch, Slot, Source};
+use crate::wgsl::element::{self, Element, Form};
+
+/// A product of parts, and how operands become them.
+pub(in super::super) struct Parted {
+    /// The op on the parts, K being twice the padded one: they start at element 0 of scratch buffers 0 and 1.
+    pub op: Matmul,
+    pub launches: Vec<Launch>,
+    /// Of parts of A and of B, maxima, factors.
+    pub scratch_bytes: Vec<u64>,
+}
+
+/// Where the two factors of each product are.
+pub(in super::super) const FACTORS: Slot = Slot::Scratch(3);
+const MAXIMA: Slot = Slot::Scratch(2);
+
+/// Specialisation of the kernels that make parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in super::super) struct Split {
+    phase: Phase,
+    /// Of f32, and of the parts.
+    elements: [Element; 2],
+    /// How A and B are read.
+    forms: [Form; 2],
+    /// Batch dimensions.
+    axes: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    /// `matmul_split_largest.wgsl`
+    Largest,
+    /// `matmul_split_parts.wgsl`
+    Parts,
+}
+
+/// How much larger low parts are kept, and the inverse.
+const LOW_SCALE: &str = "0x1p11f";
+pub(super) const LOW_SCALE_INVERSE: &str = "0x1p-11f";
+/// What K, M and N of parts are padded to: the longest step of a tile, 128 bytes of f16.
+const PITCH: u64 = 64;
+/// Invocations of a workgroup.
+const THREADS: u32 = 256;
+/// Units of a thread in the search for maxima, workgroups that leave one each, which every workgroup behind them reads,
+/// and workgroups that make parts: of one matrix, or of all products where they are more.
+const UNROLL: u64 = 4;
+const MOST_MAXIMA: u64 = 512;
+const MOST_GROUPS: u64 = 2048;
+/// What Vulkan binds at most through wgpu, in bytes; less than 2^32 parts also is what kernels count.
+const MOST_BYTES: u64 = (1 << 31) - 16;
+/// What both launches cost beside their traffic, and the bytes that they read and write in a nanosecond: guesses.
+const LAUNCHES_NS: f64 = 8000.0;
+const BYTES_PER_NS: f64 = 2000.0;
+
+/// Words of `Params` for an operand, and which of them are the units of a matrix; the workgroups for a matrix, before the maxima.
+const LINES_WORDS: usize = 12;
+const UNITS: usize = 7;
+const BLOCKS: usize = 2 * LINES_WORDS + 1;
+
+/// The sizes of parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extents {
+    pub padded_k: u64,
+    /// M and N.
+    padded: [u64; 2],
+    /// Matrices of A and of B: one that all products share is split once.
+    matrices: [u64; 2],
+}
+
+impl Extents {
+    /// `None` where parts are larger than a buffer may be.
+    pub fn of(op: &Matmul) -> Option<Extents> {
+        let MatmulDims { batch, m, n, k } = op.dims();
+        let matrices = [&op.a, &op.b].map(|spec| if is_shared(&spec.layout) { 1 } else { batch });
+        let padded = [m, n].map(|x| x.next_multiple_of(PITCH));
+        let extents = Extents { padded_k: k.next_multiple_of(PITCH), padded, matrices };
+        extents.bytes().iter().all(|&bytes| bytes <= MOST_BYTES).then_some(extents)
+    }
+
+    /// Of the parts of A and of B, lines being padded either way.
+    fn bytes(&self) -> [u64; 2] {
+        [0, 1]
+            .map(|i| [self.padded_k, self.padded[i], self.matrices[i], 2 * 2].into_iter().fold(1, u64::saturating_mul))
+    }
+
+    /// What making the parts costs: f32 are read twice, and as many bytes written.
+    pub fn estimate_ns(&self) -> f64 {
+        let bytes: u64 = self.bytes().iter().sum();
+        LAUNCHES_NS + 3.0 * bytes as f64 / BYTES_PER_NS
+    }
+}
+
+fn is_shared(layout: &Layout) -> bool {
+    let batch = layout.rank() - 2;
+    layout.dims()[..batch].iter().zip(layout.strides()).all(|(&extent, &stride)| extent == 1 || stride == 0)
+}
+
+/// An operand, as lines that its elements are read along, and its parts.
+struct Lines {
+    form: Form,
+    /// The words of `Lines` in the kernels.
+    words: [u32; LINES_WORDS],
+    parts: TensorSpec,
+    /// Units of a matrix.
+    units: u64,
+    bytes: u64,
+}
+
+fn lines(op: &Matmul, places: &Places, extents: &Extents, which: usize, caps: &Caps) -> Result<Lines> {
+    let MatmulDims { m, n, k, .. } = op.dims();
+    let (spec, x) = if which == 0 { (&op.a, m) } else { (&op.b, n) };
+    let (read, [base, stride_x, stride_k, _]) = operand(op, places, which, caps)?;
+    let (padded_x, padded_k) = (extents.padded[which], extents.padded_k);
+    // One row lies along K, or the product would take the distance of lines for that of neighbours.
+    let along_k = read.along_k || x == 1;
+    let form = if read.load == Load::Quad && along_k == read.along_k { Form::Quad } else { Form::Scalar };
+    // Elements from line to line of parts, from the first part to the second, and of a matrix's parts.
+    let (lines, padded_lines, length, pitch, second) =
+        if along_k { (x, x, k, 2 * padded_k, padded_k) } else { (k, padded_k, x, padded_x, padded_k * padded_x) };
+    let (far, near) = if along_k { (stride_x, stride_k) } else { (stride_k, stride_x) };
+    let line_units = if along_k { padded_k } else { padded_x } / 4;
+    let matrix = if along_k { x * pitch } else { 2 * second };
+    let (units, matrices) = (padded_lines * line_units, extents.matrices[which]);
+    // A's low parts come first, B's high ones.
+    let [high, low] = if which == 0 { [second, 0] } else { [0, second] };
+    let [pitch_units, matrix_units, high, low] = [pitch, matrix, high, low].map(|elements| (elements / 4) as u32);
+    let [matrices_word, lines, length, line_units, all] =
+        [matrices, lines, length, line_units, units].map(|word| word as u32);
+    let words = [matrices_word, base, lines, length, far, near, line_units, all, pitch_units, matrix_units, high, low];
+
+    let rank = spec.layout.rank();
+    let mut dims = spec.layout.dims().to_vec();
+    let mut strides = vec![0; rank];
+    let (axis_x, axis_k) = if which == 0 { (rank - 2, rank - 1) } else { (rank - 1, rank - 2) };
+    dims[axis_k] = 2 * padded_k;
+    (strides[axis_x], strides[axis_k]) = if along_k { (pitch as i64, 1) } else { (1, pitch as i64) };
+    if matrices > 1 {
+        let mut stride = matrix;
+        for axis in (0..rank - 2).rev() {
+            strides[axis] = stride as i64;
+            stride *= dims[axis];
+        }
+    }
+    let layout = Layout::strided(crate::Shape::new(&dims)?, &strides, 0)?;
+    let bytes = matrices * matrix * DType::F16.size_bytes();
+    Ok(Lines { form, words, parts: TensorSpec::new(DType::F16, layout), units, bytes })
+}
+
+/// `op` on parts of its operands.
+pub(in super::super) fn split(op: &Matmul, places: &Places, caps: &Caps) -> Result<Parted> {
+    let extents =
+        Extents::of(op).ok_or_else(|| caps.unsupported("matmul", "parts of f16 larger than a buffer may be"))?;
+    let sides = [lines(op, places, &extents, 0, caps)?, lines(op, places, &extents, 1, caps)?];
+    let batch = op.dims().batch.max(1);
+    let units = sides[0].units.max(sides[1].units);
+    let groups = |turns: u64, most: u64| units.div_ceil(u64::from(THREADS) * turns).clamp(1, (most / batch).max(1));
+    let maxima = groups(UNROLL, MOST_MAXIMA);
+    let elements = [Element::new(DType::F32, caps)?, Element::new(DType::F16, caps)?];
+    let launch = |phase, groups: u64, bindings| {
+        let forms = [sides[0].form, sides[1].form];
+        let mut params = sides[0].words.to_vec();
+        params.extend(sides[1].words);
+        params.extend([batch as u32, groups as u32, maxima as u32]);
+        // Innermost first; negative strides wrap as two's complement.
+        params.extend(places.batch.iter().rev().map(|axis| axis.extent as u32));
+        for side in 0..2 {
+            params.extend(places.batch.iter().rev().map(|axis| axis.strides[side] as u32));
+        }
+        Ok::<_, crate::Error>(Launch {
+            kernel: key(Shape::Split(Split { phase, elements, forms, axes: places.axes() })),
+            grid: caps.fold_grid(2 * batch * groups)?,
+            bindings,
+            params,
+        })
+    };
+    let [a, b] = [Slot::Input(0), Slot::Input(1)];
+    let parts = vec![a, b, MAXIMA, Slot::Scratch(0), Slot::Scratch(1), FACTORS];
+    let launches =
+        vec![launch(Phase::Largest, maxima, vec![a, b, MAXIMA])?, launch(Phase::Parts, groups(1, MOST_GROUPS), parts)?];
+    let scratch_bytes = vec![sides[0].bytes, sides[1].bytes, 2 * batch * maxima * 4, batch * 8];
+    Ok(Parted { op: Matmul { a: sides[0].parts, b: sides[1].parts, ..op.clone() }, launches, scratch_bytes })
+}
+
+impl Split {
+    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+        let word = |at: usize| params.get(at).copied().unwrap_or(u32::MAX);
+        let units = word(UNITS).max(word(UNITS + LINES_WORDS));
+        let turns = units.div_ceil(THREADS.saturating_mul(word(BLOCKS).max(1)));
+        let maxima = word(BLOCKS + 1).div_ceil(THREADS);
+        let folds = looped(THREADS.ilog2().into(), 0);
+        looped(turns.into(), 0) + looped(maxima.into(), 0) + folds
+    }
+
+    pub fn source(&self) -> Source {
+        let mut text = String::new();
+        // Formatting into a String cannot fail.
+        let _ = self.write_prelude(&mut text);
+        let read = [Access::Read; 3];
+        let written = [Access::ReadWrite; 3];
+        let (name, body, bindings) = match self.phase {
+            Phase::Largest => {
+                let bindings = [&read[..2], &written[..1]].concat();
+                ("largest", include_str!("../../../../../wgsl/matmul_split_largest.wgsl"), bindings)
+            }
+            Phase::Parts => {
+                ("parts", include_str!("../../../../../wgsl/matmul_split_parts.wgsl"), [read, written].concat())
+            }
+        };
+        let common = include_str!("../../../../../wgsl/matmul_split.wgsl");
+        Source { name: format!("matmul_split_{name}"), wgsl: format!("{text}\n{common}\n{body}"), bindings }
+    }
+
+    fn write_prelude(&self, out: &mut String) -> std::fmt::Result {
+        let [single, _] = self.elements;
+        *out += &element::prelude(if self.phase == Phase::Parts { &self.elements } else { &self.elements[..1] });
+        writeln!(out, "const THREADS = {THREADS}u;")?;
+        writeln!(out, "struct Lines {{\n    matrices: u32, // 1 where products share it\n    base: u32,")?;
+        writeln!(out, "    lines: u32, // of a matrix\n    length: u32,")?;
+        writeln!(out, "    far: u32, // from line to line\n    near: u32, // from neighbour to neighbour")?;
+        writeln!(out, "    units: u32, // of a line, with what pads it\n    all: u32, // of a matrix")?;
+        writeln!(out, "    // Parts, in units: from line to line, from matrix to matrix, to the first ones.")?;
+        writeln!(out, "    pitch: u32,\n    matrix: u32,\n    high: u32,\n    low: u32,\n}}")?;
+        let member = |name: char| (0..self.axes).map(|i| format!(" {name}{i}: u32,")).collect::<String>();
+        let axes: String = ['e', 'a', 'b'].map(member).concat();
+        writeln!(out, "struct Params {{\n    a: Lines,\n    b: Lines,\n    batches: u32,")?;
+        writeln!(
+            out,
+            "    blocks: u32, // of this launch, for a matrix\n    maxima: u32, // of a matrix\n   {axes}\n}}"
+        )?;
+        writeln!(out, "@group(0) @binding(0) var<uniform> params: Params;")?;
+        for ((binding, name), form) in [(1, "a"), (2, "b")].into_iter().zip(self.forms) {
+            *out += &single.storage(binding, name, form, Access::Read);
+            let stride = name.chars().next().unwrap_or_default();
+            *out += &decode(&format!("batch_of_{name}"), &format!("params.{name}.base"), stride, self.axes.into());
+            writeln!(out, "fn quad_{name}(matrix: u32, line: u32, column: u32) -> vec4<f32> {{")?;
+            writeln!(out, "    let lines = params.{name};")?;
+            writeln!(out, "    let at = batch_of_{name}(matrix) + line * lines.far + column * lines.near;")?;
+            if form == Form::Quad {
+                writeln!(out, "    return load4_{name}(at / 4u);\n}}")?;
+            } else {
+                writeln!(out, "    let more = lines.length - column; // at least one")?;
+                writeln!(out, "    var quad = vec4<f32>(load_{name}(at), 0.0, 0.0, 0.0);")?;
+                for (i, lane) in [(1, "y"), (2, "z"), (3, "w")] {
+                    writeln!(out, "    if more > {i}u {{ quad.{lane} = load_{name}(at + {i}u * lines.near); }}")?;
+                }
+                writeln!(out, "    return quad;\n}}")?;
+            }
+        }
+        match self.phase {
+            Phase::Largest => writeln!(out, "@group(0) @binding(3) var<storage, read_write> maxima: array<u32>;"),
+            Phase::Parts => {
+                writeln!(out, "const LOW_SCALE = {LOW_SCALE};")?;
+                writeln!(out, "@group(0) @binding(3) var<storage, read> maxima: array<u32>;")?;
+                for (binding, name) in [(4, "a"), (5, "b")] {
+                    writeln!(
+                        out,
+                        "@group(0) @binding({binding}) var<storage, read_write> parts_{name}: array<vec4<f16>>;"
+                    )?;
+                }
+                writeln!(out, "@group(0) @binding(6) var<storage, read_write> factors: array<vec2<f32>>;")
+            }
+        }
+    }
+}

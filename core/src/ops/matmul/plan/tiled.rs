@@ -1,0 +1,394 @@
+//! Writes the tiled matrix product kernel for one configuration, as plain unrolled WGSL.
+//!
+//! Computes      D = epilogue(sum over k of A[m, k] B[k, n]), or one slab of the sum, for every matrix of a batch.
+//!               Grouped products: a tile holds rows of one group, whose matrix is one of the batch.
+//! Algorithm     1. a step's tiles of A and B travel to registers while the step before is multiplied; 2. they go to
+//!               workgroup memory, K-major, between two barriers; 3. every thread multiplies its rectangle.
+//! Tiling        BLOCK_M x BLOCK_N x BLOCK_K a workgroup, THREAD_M x THREAD_N outputs a thread, in vectors of four.
+//! Mapping       runs of 32 threads own rectangles of the tile, spread so that reads of workgroup memory are 16 bytes wide
+//!               and free of bank conflicts; nothing depends on the real subgroup size. Tiles are walked RASTER rows at a
+//!               time, so that A and B are reused from cache.
+//! Numerics      one chain over k for each output in the accumulator's type.
+//! Measured      H200, Vulkan, 2026-11-21, TFLOP/s at 4096^3: f32 44.0, f16 45.9, bf16 46.0, f64 14.4, i8 29.3; f32 at
+//!               1000^3 27.3 (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite gemm.
+//!
+//! Rows and columns beyond M and N are read as whatever lies there, inside the operand; what they give is never stored.
+//! Elements beyond K are zeros. Here: the configuration, the frame and phase 3. Where to go next: `tiled/operands.rs` (phases
+//! 1 and 2), `tiled/blocks.rs` (scales that change along K), `tiled/stores.rs` (the end); `matmul.rs` chooses the configuration.
+
+mod blocks;
+mod operands;
+mod stores;
+
+use std::fmt::Write;
+
+use operands::Side;
+
+use super::epilogue::Epilogue;
+use crate::ops::reduce::plan::template::decode;
+use crate::plan::looped;
+use crate::plan::{Access, Source};
+use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::math;
+
+/// Tile rows walked together before moving along N.
+const RASTER: u32 = 8;
+/// Threads that own one rectangle of the tile, and how many of them lie along M.
+const WARP: u32 = 32;
+const LANES_M: u32 = 4;
+const LANES_N: u32 = WARP / LANES_M;
+
+/// Extents of a tile and of the workgroup that computes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Tile {
+    pub block_m: u32,
+    pub block_n: u32,
+    pub block_k: u32,
+    pub warps_m: u32,
+    pub warps_n: u32,
+}
+
+impl Tile {
+    pub const fn threads(&self) -> u32 {
+        self.warps_m * self.warps_n * WARP
+    }
+
+    pub const fn thread_m(&self) -> u32 {
+        self.block_m / (self.warps_m * LANES_M)
+    }
+
+    pub const fn thread_n(&self) -> u32 {
+        self.block_n / (self.warps_n * LANES_N)
+    }
+
+    /// Whether a thread has registers for two sets of sums.
+    pub const fn has_room(&self) -> bool {
+        self.thread_m() * self.thread_n() <= 64
+    }
+
+    /// Elements of A and B that a thread fetches for one step.
+    pub const fn fetched(&self) -> u32 {
+        self.block_k * (self.block_m + self.block_n) / self.threads()
+    }
+
+    pub const fn workgroup_bytes(&self, element_bytes: u32) -> u32 {
+        self.block_k * (self.block_m + self.block_n) * element_bytes
+    }
+
+    /// The most steps that `slab` elements of K take, where steps begin with every block of `block` elements. A slab begins with a
+    /// block where it is no shorter.
+    fn steps(&self, slab: u64, block: u64) -> u64 {
+        let step = u64::from(self.block_k);
+        if block > slab {
+            return slab.div_ceil(step) + 1;
+        }
+        (slab / block) * block.div_ceil(step) + (slab % block).div_ceil(step)
+    }
+
+    /// The most rounds that loops make for a slab of K, in blocks of `block` elements that share scales.
+    pub fn slab_rounds(&self, slab: u64, block: u64, unroll: bool) -> u64 {
+        self.loop_rounds(self.steps(slab, block), unroll)
+    }
+
+    /// The most rounds that the loops of so many steps, and those that store the results, make.
+    fn loop_rounds(&self, steps: u64, unroll: bool) -> u64 {
+        match unroll {
+            true => looped(steps, 0),
+            false => {
+                let vectors = u64::from(self.thread_m() * self.thread_n() / 4);
+                looped(steps, looped(self.block_k.into(), 0)) + looped(vectors, looped(4, 0))
+            }
+        }
+    }
+
+    /// The longest slab of K for which loops make no more than `most_rounds`, but no shorter than one step: whole blocks of
+    /// `block` elements, or whole steps where those are longer.
+    pub fn longest_slab(&self, block: u64, unroll: bool, most_rounds: u64) -> u64 {
+        let (step, block) = (u64::from(self.block_k), block.min(1 << 32));
+        let each = self.loop_rounds(2, unroll) - self.loop_rounds(1, unroll);
+        let steps = most_rounds.saturating_sub(self.loop_rounds(1, unroll) + ROUNDS_BESIDE) / each;
+        let elements = steps.saturating_mul(block) / block.div_ceil(step);
+        let unit = if block <= elements { block } else { step };
+        (elements / unit).max(1).saturating_mul(unit)
+    }
+}
+
+/// How an operand is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Load {
+    /// Four neighbours at once.
+    Quad,
+    /// Neighbours one by one.
+    Unit,
+    /// Elements any distance apart.
+    Strided,
+}
+
+/// One operand, as the kernel's key knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Operand {
+    pub element: Element,
+    /// Neighbours in memory lie along K, not along M (or N).
+    pub along_k: bool,
+    pub load: Load,
+}
+
+/// Where results go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Target {
+    /// The op's output, four columns at once or one.
+    Output(Form),
+    /// Scratch: the bare sum of a slab of K.
+    Partial,
+}
+
+/// Whether the kernel always runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Gate {
+    /// Always.
+    Open,
+    /// Where the first word of the last buffer is 0; else it ends at once (`coop/range.rs`).
+    Zero,
+}
+
+/// The specialisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Tiled {
+    pub tile: Tile,
+    pub a: Operand,
+    pub b: Operand,
+    /// M, N or K leave partial tiles.
+    pub tail_m: bool,
+    pub tail_n: bool,
+    pub tail_k: bool,
+    /// Every k of a step is written out: left to the driver to unroll it is 15 to 25 % slower, but quicker to compile.
+    pub unroll: bool,
+    pub epilogue: Epilogue,
+    pub target: Target,
+    pub gate: Gate,
+    /// Batch dimensions.
+    pub axes: u8,
+}
+
+/// Rounds that finding a row's group may take besides, in the table of an index (`matmul/index.rs`), and cut blocks.
+const ROUNDS_BESIDE: u64 = 256;
+/// Which of the kernel's own words is the slab.
+pub(super) const SLAB: usize = 4;
+
+/// `Params` members of this kernel, after the common ones.
+pub(super) const OWN_PARAMS: [&str; 13] = [
+    "tiles_m", "tiles_n", "batches", "splits", "slab", "a_base", "a_x", "a_k", "a_last", "b_base", "b_x", "b_k",
+    "b_last",
+];
+
+impl Tiled {
+    pub fn source(&self) -> Source {
+        let mut body = String::new();
+        // Formatting into a String cannot fail.
+        let _ = self.write_body(&mut body);
+        let elements = [self.a.element, self.b.element, self.epilogue.accumulator, self.epilogue.output];
+        let Tile { block_m, block_n, block_k, .. } = self.tile;
+        let mut bindings = vec![Access::Read, Access::Read, Access::ReadWrite];
+        if self.target != Target::Partial || self.epilogue.is_read_on_the_way() {
+            bindings.extend(self.epilogue.accesses());
+        }
+        if self.gate == Gate::Zero {
+            bindings.push(Access::Read);
+        }
+        let op = match self.is_grouped() {
+            true => "grouped_matmul",
+            false if self.epilogue.blocks => "matmul_blocks",
+            false => "matmul",
+        };
+        Source {
+            name: format!("{op}_{}_{block_m}x{block_n}x{block_k}", self.a.element.dtype()),
+            wgsl: element::prelude(&elements) + &math::library(&body) + &body,
+            bindings,
+        }
+    }
+
+    /// The most rounds that loops make, for a launch with `params`.
+    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+        let (k, own) = self.epilogue.words();
+        let word = |at: usize| u64::from(params.get(at).copied().unwrap_or(u32::MAX));
+        let slab = word(own + SLAB).min(word(k));
+        // Steps begin with every block. How long those are is the last word before the kernel's own.
+        let block = if self.epilogue.blocks { word(own - 1) } else { u64::MAX };
+        self.tile.slab_rounds(slab, block, self.unroll) + self.epilogue.group_rounds(params)
+    }
+
+    /// Whether a tile's rows belong to a group, and lie where the ends of the groups say.
+    fn is_grouped(&self) -> bool {
+        self.epilogue.ends.is_some()
+    }
+
+    fn sides(&self) -> [Side; 2] {
+        let tile = &self.tile;
+        // The rows that no group owns are multiplied by nothing, but their tiles fetch a first step too.
+        let matrix = if self.is_grouped() { "min(batch, params.groups - 1u)" } else { "batch" };
+        [
+            Side {
+                name: "a",
+                operand: self.a,
+                block: tile.block_m,
+                tile: "tile_m",
+                tail: self.tail_m,
+                matrix: "batch",
+            },
+            Side { name: "b", operand: self.b, block: tile.block_n, tile: "tile_n", tail: self.tail_n, matrix },
+        ]
+    }
+
+    fn write_body(&self, out: &mut String) -> std::fmt::Result {
+        let Tile { block_m, block_n, block_k, warps_m, warps_n } = self.tile;
+        let (threads, tm, tn) = (self.tile.threads(), self.tile.thread_m(), self.tile.thread_n());
+        let sides = self.sides();
+        let acc = self.epilogue.accumulator.scalar();
+        writeln!(out, "// Tile {block_m}x{block_n}x{block_k}, {threads} threads, {tm}x{tn} outputs a thread.")?;
+        *out += &self.epilogue.params_text(self.axes, &OWN_PARAMS);
+        writeln!(out, "alias Acc = {acc};\nalias V = vec4<Acc>;")?;
+        for (binding, side) in [(1, &sides[0]), (2, &sides[1])] {
+            self.write_operand(out, binding, side)?;
+        }
+        match self.target {
+            Target::Output(form) => {
+                *out += &self.epilogue.output.storage(3, "d", form, Access::ReadWrite);
+                *out += &self.epilogue.text(4, self.axes);
+            }
+            Target::Partial => {
+                *out += &self.epilogue.sum().storage(3, "d", Form::Scalar, Access::ReadWrite);
+                if self.epilogue.is_read_on_the_way() {
+                    *out += &self.epilogue.text(4, self.axes);
+                }
+            }
+        }
+        if self.gate == Gate::Zero {
+            let binding = 4 + self.epilogue.accesses().count();
+            writeln!(out, "@group(0) @binding({binding}) var<storage, read> info: array<u32>;")?;
+        }
+        let axes = usize::from(self.axes);
+        *out += &decode("batch_of_a", "params.a_base", 'a', axes);
+        *out += &decode("batch_of_b", "params.b_base", 'b', axes);
+        let (stride_a, stride_b) = (block_m / 4, block_n / 4);
+        writeln!(out, "var<workgroup> a_tile: array<V, {}>;", block_k * stride_a)?;
+        writeln!(out, "var<workgroup> b_tile: array<V, {}>;\n", block_k * stride_b)?;
+        writeln!(out, "@compute @workgroup_size({threads})\nfn main(")?;
+        writeln!(out, "    @builtin(workgroup_id) group: vec3<u32>,\n    @builtin(num_workgroups) groups: vec3<u32>,")?;
+        writeln!(out, "    @builtin(local_invocation_index) thread: u32,\n) {{")?;
+        writeln!(out, "    let id = group.y * groups.x + group.x;\n    let tiles = params.tiles_m * params.tiles_n;")?;
+        writeln!(out, "    let layer = id / tiles;")?;
+        writeln!(out, "    if layer >= params.batches * params.splits {{ return; }}")?;
+        if self.gate == Gate::Zero {
+            writeln!(out, "    if info[0] != 0u {{ return; }} // done by the kernel before")?;
+        }
+        if !self.is_grouped() {
+            writeln!(out, "    let split = layer % params.splits;\n    let batch = layer / params.splits;")?;
+        }
+        writeln!(out, "    let place = id % tiles;\n    let band = place / ({RASTER}u * params.tiles_n);")?;
+        writeln!(out, "    let band_first = band * {RASTER}u;")?;
+        writeln!(out, "    let band_rows = min({RASTER}u, params.tiles_m - band_first);")?;
+        writeln!(out, "    let in_band = place - band * {RASTER}u * params.tiles_n;")?;
+        if self.is_grouped() {
+            writeln!(out, "    let part = part_of(band_first + in_band % band_rows, {block_m}u);")?;
+            writeln!(out, "    if part.row >= params.m {{ return; }} // fewer tiles than there could be")?;
+            writeln!(out, "    let batch = part.group;\n    let tile_m = part.row;")?;
+        } else {
+            writeln!(out, "    let tile_m = (band_first + in_band % band_rows) * {block_m}u;")?;
+        }
+        writeln!(out, "    let tile_n = in_band / band_rows * {block_n}u;")?;
+        let partial = self.target == Target::Partial;
+        if self.is_grouped() && partial {
+            writeln!(out, "    let split = layer % params.splits;\n    let k_first = split * params.slab;")?;
+            writeln!(out, "    let slab_end = min(k_first + params.slab, params.k);")?;
+            writeln!(out, "    let k_end = select(k_first, slab_end, batch < params.groups);")?;
+        } else if self.is_grouped() {
+            writeln!(out, "    let k_first = 0u;\n    let k_end = select(0u, params.k, batch < params.groups);")?;
+        } else if self.epilogue.blocks && partial {
+            writeln!(out, "    let k_first = split * params.slab;")?;
+            writeln!(out, "    let slab_end = min(k_first + params.slab, params.k);")?;
+            writeln!(out, "    // Of a block, which may have begun before.")?;
+            writeln!(
+                out,
+                "    var k_end = k_first + min(params.block_k - k_first % params.block_k, slab_end - k_first);"
+            )?;
+        } else if self.epilogue.blocks {
+            writeln!(out, "    let k_first = 0u;\n    var k_end = min(params.block_k, params.k); // of a block")?;
+        } else {
+            writeln!(out, "    let k_first = split * params.slab;")?;
+            writeln!(out, "    let k_end = min(k_first + params.slab, params.k);")?;
+        }
+        writeln!(out, "    let lane = thread % {WARP}u;\n    let warp = thread / {WARP}u;")?;
+        writeln!(out, "    let own_m = warp % {warps_m}u * {}u + lane / {LANES_N}u;", block_m / warps_m / 4)?;
+        writeln!(out, "    let own_n = warp / {warps_m}u * {}u + lane % {LANES_N}u;", block_n / warps_n / 4)?;
+        for i in 0..tm {
+            for j in 0..tn / 4 {
+                writeln!(out, "    var d{i}_{j} = V();")?;
+            }
+        }
+        for side in &sides {
+            self.write_places(out, side)?;
+        }
+        if self.epilogue.blocks {
+            self.write_scale_places(out)?;
+        }
+        writeln!(out, "    // The first step.")?;
+        self.write_fetch(out, &sides, "k_first", "    ")?;
+        self.write_put(out, &sides, "    ")?;
+        writeln!(out, "    workgroupBarrier(); // the first step is complete")?;
+        if self.epilogue.blocks {
+            self.write_block_loop(out, &sides)?;
+            self.write_stores(out)?;
+            return writeln!(out, "}}");
+        }
+        writeln!(out, "    for (var k0 = k_first; k0 < k_end; k0 += {block_k}u) {{")?;
+        // No branch: the last round fetches the first step again, for nothing (+8 % on an H200).
+        writeln!(out, "        // The next step's operands travel while this one is multiplied.")?;
+        writeln!(out, "        let next = select(k_first, k0 + {block_k}u, k0 + {block_k}u < k_end);")?;
+        self.write_fetch(out, &sides, "next", "        ")?;
+        self.write_multiply(out)?;
+        writeln!(out, "        workgroupBarrier(); // everyone has read this step")?;
+        self.write_put(out, &sides, "        ")?;
+        writeln!(out, "        workgroupBarrier(); // the next step is complete\n    }}")?;
+        self.write_stores(out)?;
+        writeln!(out, "}}")
+    }
+
+    /// One step, every k of it written out or in a loop.
+    fn write_multiply(&self, out: &mut String) -> std::fmt::Result {
+        let Tile { block_m, block_n, block_k, .. } = self.tile;
+        let (tm, tn) = (self.tile.thread_m(), self.tile.thread_n());
+        let (stride_a, stride_b) = (block_m / 4, block_n / 4);
+        let fused = self.epilogue.accumulator.dtype() == crate::DType::F32;
+        let unrolled = if self.unroll { block_k } else { 1 };
+        if unrolled < block_k {
+            writeln!(out, "        for (var k = 0u; k < {block_k}u; k += {unrolled}u) {{")?;
+            writeln!(
+                out,
+                "            let a_at = own_m + k * {stride_a}u;\n            let b_at = own_n + k * {stride_b}u;"
+            )?;
+        } else {
+            writeln!(out, "        {{\n            let a_at = own_m;\n            let b_at = own_n;")?;
+        }
+        for k in 0..unrolled {
+            writeln!(out, "            {{ // k + {k}")?;
+            for i in 0..tm / 4 {
+                writeln!(out, "                let a{i} = a_tile[a_at + {}u];", k * stride_a + i * LANES_M)?;
+            }
+            for j in 0..tn / 4 {
+                writeln!(out, "                let b{j} = b_tile[b_at + {}u];", k * stride_b + j * LANES_N)?;
+            }
+            for i in 0..tm {
+                let a = format!("V(a{}.{})", i / 4, ["x", "y", "z", "w"][i as usize % 4]);
+                for j in 0..tn / 4 {
+                    if fused {
+                        writeln!(out, "                d{i}_{j} = fma({a}, b{j}, d{i}_{j});")?;
+                    } else {
+                        writeln!(out, "                d{i}_{j} += {a} * b{j};")?;
+                    }
+                }
+            }
+            writeln!(out, "            }}")?;
+        }
+        writeln!(out, "        }}")
+    }
+}

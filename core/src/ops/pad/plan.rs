@@ -1,0 +1,126 @@
+//! Padding, cropping, rolling and tiling: each element of the result finds its own place in the input (`elements.rs`).
+
+use crate::ops::{Pad, PadAxis, PadMode};
+use crate::{Error, Operation, Result};
+
+use crate::ops::elements::{self, ElementRule, coordinates, extents, words, words_of};
+use crate::plan::{Caps, Plan};
+use crate::wgsl::element::Element;
+
+/// What an element is: that of the input at its place, or the number outside.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Rule {
+    mode: PadMode,
+    rank: usize,
+    element: Element,
+    /// Words of an element of the operands.
+    words: u64,
+}
+
+pub(crate) fn plan(op: &Pad, caps: &Caps) -> Result<Plan> {
+    let words = words(op.output.dtype);
+    let mut axes = op.axes();
+    if axes.is_empty() {
+        axes.push(PadAxis { output: 1, input: 1, before: 0, stride: 0 });
+    }
+    let element = Element::raw(op.output.dtype.size_bytes());
+    let rule = Rule { mode: op.mode, rank: axes.len(), element, words };
+    let mut params = vec![(op.input.layout.offset() * words) as u32];
+    params.extend(words_of(&op.fill).take(2));
+    for axis in &axes {
+        let period = op.mode.period(axis.input);
+        let most = axis.output.saturating_add(period).saturating_add(axis.before.unsigned_abs());
+        if most > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op: op.name(), elements: most, max: u32::MAX.into() });
+        }
+        // Positions outside are told from those inside by wrapping; those of a period are counted from its start.
+        let shift = match op.mode {
+            PadMode::Constant | PadMode::Edge => axis.before,
+            PadMode::Reflect | PadMode::Wrap => (-axis.before).rem_euclid(period as i64),
+        };
+        params.extend([axis.output as u32, axis.input as u32, shift as u32]);
+        params.extend([period as u32, (axis.stride * words as i64) as u32]);
+    }
+    let reached = op.input.layout.required_elements().saturating_mul(words);
+    elements::plan(op.name(), rule, (&op.output, element), &params, reached, caps)
+}
+
+impl ElementRule for Rule {
+    fn name(&self) -> String {
+        format!("pad_{}_{}d{}", self.mode.name(), self.rank, if self.words == 2 { "_pairs" } else { "" })
+    }
+
+    fn members(&self) -> Vec<String> {
+        let own = ["x_offset", "fill_low", "fill_high"].map(str::to_owned);
+        let axis = |dim: String| {
+            let number = dim.trim_start_matches('d').to_owned();
+            [dim, format!("n{number}"), format!("shift{number}"), format!("period{number}"), format!("x_s{number}")]
+        };
+        own.into_iter().chain(extents(self.rank).flat_map(axis)).collect()
+    }
+
+    fn reads(&self) -> Vec<(String, Element)> {
+        vec![("x".to_owned(), self.element)]
+    }
+
+    fn text(&self) -> String {
+        let mut text = "fn element_at(i: u32) -> Value {\n".to_owned();
+        text += if self.words == 2 { "    let e = i / 2u;\n" } else { "    let e = i;\n" };
+        text += &coordinates("e", self.rank);
+        text += "    var x = params.x_offset;\n";
+        let mut inside = Vec::new();
+        for dim in 0..self.rank {
+            text += &match self.mode {
+                PadMode::Constant => format!("    let p{dim} = e{dim} - params.shift{dim};\n"),
+                // Both are below 2^31.
+                PadMode::Edge => format!(
+                    "    let p{dim} = u32(clamp(i32(e{dim}) - i32(params.shift{dim}), 0, i32(params.n{dim}) - 1));\n"
+                ),
+                PadMode::Wrap => format!("    let p{dim} = (e{dim} + params.shift{dim}) % params.period{dim};\n"),
+                PadMode::Reflect => format!(
+                    "    let t{dim} = (e{dim} + params.shift{dim}) % params.period{dim};
+    let p{dim} = min(t{dim}, params.period{dim} - t{dim});\n"
+                ),
+            };
+            text += &format!("    x += p{dim} * params.x_s{dim};\n");
+            inside.push(format!("(p{dim} < params.n{dim})"));
+        }
+        let (value, outside) = match self.words {
+            2 => ("load_x(x + i % 2u)", "select(params.fill_low, params.fill_high, i % 2u == 1u)"),
+            _ => ("load_x(x)", "params.fill_low"),
+        };
+        if self.mode == PadMode::Constant {
+            text += &format!("    var value = {outside};\n");
+            text += &format!("    if {} {{ value = {value}; }}\n    return value;\n}}\n", inside.join(" & "));
+        } else {
+            text += &format!("    return {value};\n}}\n");
+        }
+        text
+    }
+
+    fn rounds(&self, _: &dyn Fn(&str) -> u64) -> u64 {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{DType, Layout, Shape, TensorSpec};
+
+    use super::*;
+    use crate::wgsl::validate::{Validated, full_caps};
+
+    #[test]
+    fn every_mode_and_size_validates() {
+        let mut validated = Validated::default();
+        for caps in [full_caps(), Caps::webgpu_defaults("test")] {
+            for dtype in DType::ALL {
+                for mode in PadMode::ALL {
+                    let input = TensorSpec::new(dtype, Layout::contiguous(Shape::new(&[2, 3, 5]).unwrap()));
+                    let op = Pad::new(input, mode, vec![1, -1, 4], &[4, 3, 9], 0).unwrap();
+                    validated.check(&plan(&op, &caps).unwrap().launches, &caps);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! How a reduction over any axes becomes passes, each over one axis: pure arithmetic on extents and strides.
+//!
+//! A pass folds one axis of a strided source. `Rows` puts neighbouring threads along the folded axis, `Columns` along
+//! the kept axis that lies densest in memory. Axes left over, and the slabs a long axis is cut into so that all of the
+//! device works on it, are folded by later passes over dense partial results: no copy is ever needed. Not here: what
+//! folding means (`reduce.rs`, `argreduce.rs`). Next: `template.rs`, which turns a pass into a kernel's parameters.
+
+use crate::Layout;
+
+use crate::plan::{Caps, Slot};
+
+/// Threads of one workgroup; WebGPU guarantees 256.
+pub(crate) const THREADS: u32 = 256;
+/// Independent accumulators of a thread: enough loads in flight (measured on an H200; 8 is no faster).
+pub(crate) const ITEMS: u32 = 4;
+/// Workgroups that fill any device several times over (H200: 132 processors, 8 workgroups of 256 threads each).
+const ENOUGH_GROUPS: u64 = 1056;
+/// Columns gain from more, shorter slabs (H200, 16384 x 16384: 16 slabs of 1024 rows).
+const ENOUGH_COLUMN_GROUPS: u64 = 4096;
+
+/// The most values that a thread folds in the end, of each of two levels (`reduce_rows.wgsl`).
+pub(crate) const MOST_FOLDED: u64 = 32;
+/// Rounds of loops for each vector (`Rows`) or element (`Columns`) that a thread takes from its slab, no fewer: 11 for four in the
+/// loops of reductions, 28 for eight in `softmax_columns.wgsl`; and those of a slab, whatever its length.
+const ROUNDS_EACH: u64 = 4;
+const ROUNDS_BESIDE: u64 = 160;
+
+/// One dimension of a source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Axis {
+    pub extent: u64,
+    /// Elements from one index to the next.
+    pub stride: i64,
+    pub kept: bool,
+    /// What one step along this folded axis adds to a position within all folded axes; 0 where positions are known.
+    pub position: u64,
+}
+
+/// What a pass reads.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct View {
+    pub slot: Slot,
+    /// First element.
+    pub base: u64,
+    /// Row-major.
+    pub axes: Vec<Axis>,
+}
+
+impl View {
+    /// The op's input, with `folded` axes to go.
+    pub fn of_input(layout: &Layout, folded: &[usize]) -> View {
+        let mut position = 1u64;
+        let mut axes: Vec<Axis> = (0..layout.rank())
+            .rev()
+            .map(|i| {
+                let (extent, stride, kept) = (layout.dims()[i], layout.strides()[i], !folded.contains(&i));
+                let axis = Axis { extent, stride, kept, position: if kept { 0 } else { position } };
+                position = position.saturating_mul(if kept { 1 } else { extent });
+                axis
+            })
+            .collect();
+        axes.reverse();
+        View { slot: Slot::Input(0), base: layout.offset(), axes }.collapsed()
+    }
+
+    /// Extents of 1 dropped, neighbours of one kind merged where they step evenly.
+    fn collapsed(self) -> View {
+        let mut axes: Vec<Axis> = Vec::new();
+        for axis in self.axes.into_iter().filter(|axis| axis.extent != 1) {
+            match axes.last_mut() {
+                Some(outer)
+                    if outer.kept == axis.kept
+                        && axis.stride.checked_mul(axis.extent as i64) == Some(outer.stride)
+                        && (axis.kept || axis.position * axis.extent == outer.position) =>
+                {
+                    *outer = Axis { extent: outer.extent * axis.extent, ..axis };
+                }
+                _ => axes.push(axis),
+            }
+        }
+        View { axes, ..self }
+    }
+}
+
+/// Which way neighbouring threads lie, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Walk {
+    /// `lanes` threads share a row.
+    Rows { lanes: u32 },
+    /// `lanes` threads side by side, `deep` threads down the column.
+    Columns { lanes: u32, deep: u32 },
+}
+
+impl Walk {
+    /// Threads along the folded axis.
+    fn along(self) -> u64 {
+        match self {
+            Walk::Rows { lanes } => lanes.into(),
+            Walk::Columns { deep, .. } => deep.into(),
+        }
+    }
+
+    /// The most rounds that the loops of a thread make for a slab.
+    pub fn loop_rounds(self, slab: u64) -> u64 {
+        ROUNDS_EACH * slab.div_ceil(self.along()) + ROUNDS_BESIDE
+    }
+
+    /// The longest slab, of whole steps, for which loops make no more than `most_rounds`.
+    fn longest_slab(self, most_rounds: u64) -> u64 {
+        let each = most_rounds.saturating_sub(ROUNDS_BESIDE) / ROUNDS_EACH;
+        (each / u64::from(ITEMS)).max(1).saturating_mul(self.along() * u64::from(ITEMS))
+    }
+}
+
+/// One launch: a fold of one axis.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pass {
+    pub walk: Walk,
+    pub threads: u32,
+    /// The source is read (Columns: and written) four elements at a time.
+    pub quad: bool,
+    pub source: Slot,
+    /// The source holds partial results of an earlier pass.
+    pub partial: bool,
+    pub target: Slot,
+    /// The target is the op's output.
+    pub last: bool,
+    pub base: u64,
+    /// Elements along the folded axis, and from one to the next.
+    pub count: u64,
+    pub stride: i64,
+    pub position: u64,
+    /// The other axes, in the order results are numbered.
+    pub kept: Vec<Axis>,
+    /// Where results go when they are not numbered as the output is: one stride per kept axis.
+    pub scatter: Option<Vec<u64>>,
+    pub outputs: u64,
+    pub slabs: u64,
+    /// Vectors (Rows) or elements (Columns) of the folded axis in one slab.
+    pub slab: u64,
+    pub workgroups: u64,
+}
+
+/// Whether partial results can be read four at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Partials {
+    /// Elements of a dtype.
+    Elements,
+    /// Pairs of key and position.
+    Pairs,
+}
+
+/// The passes that fold every axis of `view` that is not kept, and the number of elements of each scratch buffer.
+pub(crate) fn passes(view: View, partials: Partials, caps: &Caps) -> (Vec<Pass>, Vec<u64>) {
+    let (mut view, mut partial) = (view, false);
+    let (mut list, mut scratch) = (Vec::new(), Vec::new());
+    loop {
+        let mut pass = next_pass(&view, partial, partials == Partials::Elements || !partial, caps);
+        if pass.slabs == 1 && pass.kept.iter().all(|axis| axis.kept) {
+            pass.last = true;
+            list.push(pass);
+            return (list, scratch);
+        }
+        pass.target = Slot::Scratch(scratch.len());
+        scratch.push(pass.outputs * pass.slabs);
+        view = partials_of(&pass);
+        partial = true;
+        list.push(pass);
+    }
+}
+
+/// The dense partial results of `pass`, as the next pass reads them.
+fn partials_of(pass: &Pass) -> View {
+    let mut axes = pass.kept.clone();
+    let slabs = Axis { extent: pass.slabs, stride: 1, kept: false, position: 0 };
+    // Scattered results lie in the order of the original axes, whatever order they were computed in.
+    if let Some(scatter) = &pass.scatter {
+        let mut order: Vec<usize> = (0..axes.len()).collect();
+        order.sort_by_key(|&i| std::cmp::Reverse(scatter[i]));
+        axes = order.into_iter().map(|i| axes[i]).collect();
+    }
+    match pass.walk {
+        Walk::Rows { .. } => axes.push(slabs),
+        Walk::Columns { .. } => axes.insert(0, slabs),
+    }
+    let mut stride = 1i64;
+    for axis in axes.iter_mut().rev() {
+        axis.stride = stride;
+        stride *= axis.extent as i64;
+    }
+    View { slot: pass.target, base: 0, axes }.collapsed()
+}
+
+fn next_pass(view: &View, partial: bool, quads: bool, caps: &Caps) -> Pass {
+    let nearness = |axis: &Axis| (axis.stride.unsigned_abs().max(1), std::cmp::Reverse(axis.extent));
+    let folded = (0..view.axes.len()).filter(|&i| !view.axes[i].kept).min_by_key(|&i| nearness(&view.axes[i]));
+    let kept: Vec<Axis> =
+        view.axes.iter().enumerate().filter(|&(i, _)| Some(i) != folded).map(|(_, &axis)| axis).collect();
+    // Nothing left to fold: rows of one element, which only convert.
+    let lone = Axis { extent: 1, stride: 0, kept: false, position: 0 };
+    let along = folded.map_or(lone, |i| view.axes[i]);
+    let pass = Pass {
+        walk: Walk::Rows { lanes: 1 },
+        threads: THREADS.min(caps.max_invocations),
+        quad: false,
+        source: view.slot,
+        partial,
+        target: Slot::Output(0),
+        last: false,
+        base: view.base,
+        count: along.extent,
+        stride: along.stride,
+        position: along.position,
+        outputs: kept.iter().map(|axis| axis.extent).product(),
+        kept,
+        scatter: None,
+        slabs: 1,
+        slab: 0,
+        workgroups: 0,
+    };
+    let densest = (0..pass.kept.len())
+        .filter(|&i| pass.kept[i].stride != 0)
+        .min_by_key(|&i| (pass.kept[i].stride.unsigned_abs(), std::cmp::Reverse(i)));
+    match densest {
+        Some(i) if pass.kept[i].stride.unsigned_abs() < along.stride.unsigned_abs() => columns(pass, i, quads, caps),
+        _ => rows(pass, quads, caps),
+    }
+}
+
+/// Threads for a row that has work for `wanted`: a power of four, so that five kernels serve rows of every length, which is
+/// few enough to prepare all of them.
+fn lanes_for(wanted: u64) -> u64 {
+    let lanes = wanted.max(1).next_power_of_two();
+    if lanes.trailing_zeros().is_multiple_of(2) { lanes } else { 2 * lanes }
+}
+
+fn rows(mut pass: Pass, quads: bool, caps: &Caps) -> Pass {
+    let aligned = pass.base.is_multiple_of(4) && pass.kept.iter().all(|axis| axis.stride % 4 == 0);
+    // Behind an operand's last element lies something; behind the last partial result nobody has written yet.
+    let written = !pass.partial || pass.count.is_multiple_of(4);
+    pass.quad = quads && pass.stride == 1 && pass.count >= 4 && aligned && written;
+    let units = if pass.quad { pass.count.div_ceil(4) } else { pass.count };
+    let most = pass.threads;
+    let lanes = lanes_for(units.div_ceil(ITEMS.into())).min(most.into()) as u32;
+    pass.walk = Walk::Rows { lanes };
+    let blocks = pass.outputs.div_ceil((pass.threads / lanes).into());
+    let step = u64::from(lanes * ITEMS);
+    if lanes == most && blocks * 2 <= ENOUGH_GROUPS && units >= 4 * step {
+        let wanted = (ENOUGH_GROUPS / blocks).min(units.div_ceil(2 * step));
+        // Slabs of whole steps, so that only the last one has a remainder.
+        pass.slab = units.div_ceil(wanted).next_multiple_of(step);
+    } else {
+        pass.slab = units;
+    }
+    pass.slab = pass.slab.min(pass.walk.longest_slab(caps.loop_limit()));
+    pass.slabs = units.div_ceil(pass.slab.max(1)).max(1);
+    pass.workgroups = blocks * pass.slabs;
+    pass
+}
+
+fn columns(mut pass: Pass, densest: usize, quads: bool, caps: &Caps) -> Pass {
+    if densest + 1 != pass.kept.len() {
+        let mut strides = vec![1u64; pass.kept.len()];
+        for i in (0..pass.kept.len() - 1).rev() {
+            strides[i] = strides[i + 1] * pass.kept[i + 1].extent;
+        }
+        let (axis, stride) = (pass.kept.remove(densest), strides.remove(densest));
+        pass.kept.push(axis);
+        strides.push(stride);
+        pass.scatter = Some(strides);
+    }
+    let (inner, outer) = (pass.kept[pass.kept.len() - 1], &pass.kept[..pass.kept.len() - 1]);
+    pass.quad = quads
+        && pass.scatter.is_none()
+        && inner.stride == 1
+        && inner.extent.is_multiple_of(4)
+        && pass.base.is_multiple_of(4)
+        && pass.stride % 4 == 0
+        && outer.iter().all(|axis| axis.stride % 4 == 0);
+    let units = if pass.quad { pass.outputs / 4 } else { pass.outputs };
+    let width = if pass.quad { 16 } else { 32 };
+    let wanted = pass.count.div_ceil(ITEMS.into()).next_power_of_two().min(u64::from(pass.threads) / width);
+    // Few columns leave threads over: they go down the column too.
+    let lanes = (u64::from(pass.threads) / wanted).min(units.next_power_of_two().max(1)) as u32;
+    let deep = (pass.threads / lanes).min(pass.count.div_ceil(ITEMS.into()).next_power_of_two().min(256) as u32);
+    pass.threads = lanes * deep;
+    pass.walk = Walk::Columns { lanes, deep };
+    let blocks = units.div_ceil(lanes.into());
+    let step = u64::from(deep * ITEMS);
+    let wanted = (ENOUGH_COLUMN_GROUPS / blocks).min(pass.count / (4 * step)).max(1);
+    pass.slab = pass.count.div_ceil(wanted).next_multiple_of(step).min(pass.count);
+    pass.slab = pass.slab.min(pass.walk.longest_slab(caps.loop_limit()));
+    pass.slabs = pass.count.div_ceil(pass.slab);
+    pass.workgroups = blocks * pass.slabs;
+    pass
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Shape;
+
+    fn plan(dims: &[u64], order: &[usize], folded: &[usize]) -> (Vec<Pass>, Vec<u64>) {
+        let layout = Layout::contiguous(Shape::new(dims).unwrap()).permute(order).unwrap();
+        passes(View::of_input(&layout, folded), Partials::Elements, &Caps::webgpu_defaults("test"))
+    }
+
+    #[test]
+    fn long_rows_take_one_workgroup_each() {
+        let (list, scratch) = plan(&[16384, 16384], &[0, 1], &[1]);
+        assert_eq!((list.len(), scratch.len()), (1, 0));
+        assert_eq!(list[0].walk, Walk::Rows { lanes: 256 });
+        assert!(list[0].quad && list[0].workgroups == 16384);
+    }
+
+    #[test]
+    fn full_sum_is_cut_into_slabs_and_folded_again() {
+        let (list, scratch) = plan(&[1 << 28], &[0], &[0]);
+        assert_eq!(list.len(), 2);
+        assert!(list[0].slabs > 500 && scratch[0] == list[0].slabs, "{:?}", list[0]);
+        assert!(list[1].last && list[1].partial && list[1].count == list[0].slabs);
+    }
+
+    #[test]
+    fn columns_run_along_the_kept_axis() {
+        let (list, scratch) = plan(&[16384, 16384], &[0, 1], &[0]);
+        assert_eq!(list[0].walk, Walk::Columns { lanes: 16, deep: 16 });
+        assert_eq!((list.len(), list[0].slabs, scratch[0]), (2, 16, 16 * 16384));
+        assert!(list[1].last && list[1].count == 16 && list[1].quad);
+    }
+
+    #[test]
+    fn rows_of_every_length_take_one_of_five_kernels() {
+        let lanes = |count| match plan(&[100, count], &[0, 1], &[1]).0[0].walk {
+            Walk::Rows { lanes } => lanes,
+            Walk::Columns { .. } => panic!("{count}"),
+        };
+        let all: std::collections::BTreeSet<u32> = (2..5000).map(lanes).collect();
+        assert_eq!(Vec::from_iter(all), [1, 4, 16, 64, 256]);
+        assert_eq!([16, 17, 64, 65, 1024, 4096].map(lanes), [1, 16, 4, 64, 64, 256]);
+    }
+
+    #[test]
+    fn partial_results_are_read_as_far_as_they_were_written() {
+        for count in (1 << 14..1 << 20).step_by(4099) {
+            for pass in plan(&[count], &[0], &[0]).0.iter().filter(|pass| pass.partial) {
+                assert!(!pass.quad || pass.count % 4 == 0, "{count}: {pass:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn channels_of_images_fold_the_inner_axis_first() {
+        let (list, _) = plan(&[8, 6, 10, 10], &[0, 1, 2, 3], &[0, 2, 3]);
+        assert_eq!(list.len(), 2);
+        assert_eq!((list[0].count, list[0].outputs), (100, 48));
+        assert_eq!((list[1].count, list[1].outputs), (8, 6));
+    }
+
+    #[test]
+    fn every_element_is_folded_once() {
+        for dims in [&[5u64, 7, 3][..], &[64, 1, 33], &[2, 2, 4096], &[130, 9, 4]] {
+            for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]] {
+                for folded in [&[0usize][..], &[1], &[2], &[0, 2], &[0, 1], &[1, 2], &[0, 1, 2]] {
+                    let (list, _) = plan(dims, &order, folded);
+                    let total: u64 = dims.iter().product();
+                    let permuted: Vec<u64> = order.iter().map(|&i| dims[i]).collect();
+                    let outputs: u64 = (0..3).filter(|i| !folded.contains(i)).map(|i| permuted[i]).product();
+                    assert_eq!(list[0].count * list[0].outputs, total);
+                    assert_eq!(list[list.len() - 1].outputs, outputs, "{dims:?} {order:?} {folded:?}");
+                    for pair in list.windows(2) {
+                        assert_eq!(pair[0].outputs * pair[0].slabs, pair[1].count * pair[1].outputs);
+                    }
+                }
+            }
+        }
+    }
+}

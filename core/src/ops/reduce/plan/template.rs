@@ -1,0 +1,149 @@
+//! The frame that reductions and argreductions share: a pass's kernel text around the functions of the op, and the
+//! words of its `Params`.
+//!
+//! The op's functions (`combine`, `lift`, ...) come from `reduce.rs` and `argreduce.rs`; loops and barriers are those of
+//! `wgsl/reduce_rows.wgsl` and `wgsl/reduce_columns.wgsl`. Here is what both need: index arithmetic over kept axes.
+
+use std::fmt::Write;
+
+use crate::{Error, Result, TensorSpec};
+
+use super::passes::{ITEMS, Pass, Walk};
+use crate::plan::{Caps, KernelKey, Launch};
+
+/// Largest element count and index that kernels handle: u32 less what the last slab, rounded up, may reach beyond the end (some 4
+/// million), and the longest stride of a workgroup's loop.
+const MAX_INDEX: u64 = u32::MAX as u64 - (1 << 24);
+
+/// Which word of `Params` is the slab.
+const SLAB: usize = 3;
+
+/// The frame's specialisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Frame {
+    pub walk: Walk,
+    pub threads: u32,
+    /// The source is read four elements at a time; `Columns` also writes so.
+    pub quad: bool,
+    /// Kept axes.
+    pub axes: u8,
+    /// Results are numbered by strides of their own.
+    pub scatter: bool,
+}
+
+impl Frame {
+    pub fn of(pass: &Pass) -> Frame {
+        Frame {
+            walk: pass.walk,
+            threads: pass.threads,
+            quad: pass.quad,
+            axes: pass.kept.len() as u8,
+            scatter: pass.scatter.is_some(),
+        }
+    }
+
+    /// The most rounds that loops make, for the `params` of [`launch`]. Functions of the ops have no loops.
+    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
+        self.walk.loop_rounds(params.get(SLAB).copied().unwrap_or(u32::MAX).into())
+    }
+
+    /// `_rows` or `_columns`, for kernel names.
+    pub fn suffix(&self) -> &'static str {
+        match self.walk {
+            Walk::Rows { .. } => "rows",
+            Walk::Columns { .. } => "columns",
+        }
+    }
+
+    /// Declarations that precede the op's functions; `own` names members that end `Params`.
+    pub fn head(&self, own: &[&str]) -> String {
+        let axes = usize::from(self.axes);
+        let mut text = String::from("struct Params {\n    outputs: u32, count: u32, slabs: u32, slab: u32,\n");
+        text += "    base: u32, stride: u32, position: u32, total: u32, target_base: u32,\n";
+        let member = |name: char| (0..axes).map(|i| format!(" {name}{i}: u32,")).collect::<String>();
+        let mut members = member('e') + &member('s');
+        if self.scatter {
+            members += &member('o');
+        }
+        members.extend(own.iter().map(|name| format!(" {name}: u32,")));
+        let _ = write!(text, "   {members}\n}}\n@group(0) @binding(0) var<uniform> params: Params;\n");
+        let _ = writeln!(text, "const THREADS = {}u;\nconst ITEMS = {ITEMS}u;", self.threads);
+        let _ = writeln!(text, "const WIDTH = {}u;", if self.quad { 4 } else { 1 });
+        let _ = match self.walk {
+            Walk::Rows { lanes } => writeln!(text, "const LANES = {lanes}u;"),
+            Walk::Columns { lanes, deep } => writeln!(text, "const LANES = {lanes}u;\nconst DEEP = {deep}u;"),
+        };
+        text += &decode("base_of", "params.base", 's', axes);
+        if matches!(self.walk, Walk::Columns { .. }) {
+            text += &if self.scatter {
+                decode("out_of", "0u", 'o', axes)
+            } else {
+                "fn out_of(index: u32) -> u32 { return index; }\n".to_owned()
+            };
+        }
+        text
+    }
+
+    /// The loops.
+    pub fn body(&self) -> &'static str {
+        match self.walk {
+            Walk::Rows { .. } => include_str!("../../../../wgsl/reduce_rows.wgsl"),
+            Walk::Columns { .. } => include_str!("../../../../wgsl/reduce_columns.wgsl"),
+        }
+    }
+}
+
+/// A function from the row-major index over `axes` axes (extents `e0` innermost, ...) to `from` + the sum of index * stride.
+pub(crate) fn decode(name: &str, from: &str, strides: char, axes: usize) -> String {
+    let mut text = format!("fn {name}(index: u32) -> u32 {{\n    var at = {from};\n");
+    if axes > 1 {
+        text += "    var rest = index;\n";
+    }
+    for i in 0..axes {
+        let rest = if axes == 1 { "index" } else { "rest" };
+        if i + 1 == axes {
+            let _ = writeln!(text, "    at += {rest} * params.{strides}{i};");
+        } else {
+            let _ = writeln!(text, "    at += rest % params.e{i} * params.{strides}{i};\n    rest /= params.e{i};");
+        }
+    }
+    text + "    return at;\n}\n"
+}
+
+/// Refuses operands that 32-bit indices do not reach.
+pub(crate) fn check_index(op: &'static str, spec: &TensorSpec) -> Result<()> {
+    let elements = spec.layout.elements().max(spec.layout.required_elements());
+    if elements > MAX_INDEX { Err(Error::IndexWidth { op, elements, max: MAX_INDEX }) } else { Ok(()) }
+}
+
+/// The launch of `pass` by the kernel `key`; `total` is the op's element count per result.
+/// `target_base` the first index its writes go to, in what one write covers.
+pub(crate) fn launch(key: KernelKey, pass: &Pass, total: u64, target_base: u64, caps: &Caps) -> Result<Launch> {
+    // In vectors where the source is read by vectors; indices are known to fit, strides wrap as two's complement.
+    let width = if pass.quad { 4 } else { 1 };
+    let columns = matches!(pass.walk, Walk::Columns { .. });
+    let outputs = if columns { pass.outputs / width } else { pass.outputs };
+    let stride = if columns { pass.stride / width as i64 } else { pass.stride };
+    let mut params: Vec<u32> = vec![
+        outputs as u32,
+        pass.count as u32,
+        pass.slabs as u32,
+        pass.slab as u32,
+        (pass.base / width) as u32,
+        stride as u32,
+        pass.position as u32,
+        total as u32,
+        target_base as u32,
+    ];
+    let innermost_first = || pass.kept.iter().rev().enumerate();
+    for (i, axis) in innermost_first() {
+        params.push(if columns && i == 0 { axis.extent / width } else { axis.extent } as u32);
+    }
+    for (i, axis) in innermost_first() {
+        params.push(if columns && i == 0 { axis.stride } else { axis.stride / width as i64 } as u32);
+    }
+    if let Some(scatter) = &pass.scatter {
+        params.extend(scatter.iter().rev().map(|&stride| stride as u32));
+    }
+    Ok(Launch { kernel: key, grid: caps.fold_grid(pass.workgroups)?, bindings: vec![pass.source, pass.target], params })
+}

@@ -1,0 +1,405 @@
+//! Softmax and log-softmax: rows that registers hold in one launch, everything else in two or more.
+//!
+//! Along a last axis of moderate length one workgroup reads a row once, keeps it and writes it. Any other axis, and
+//! longer rows, take the passes of a reduction (`reduce/passes.rs`) over pairs of a running maximum and a sum scaled to
+//! it, then one elementwise launch. Both tell special rows (NaN, +inf, all -inf) by integer keys.
+
+use std::fmt::Write;
+
+use crate::ops::{Softmax, SoftmaxFn};
+use crate::plan::looped;
+use crate::{DType, Layout, Operation, Result};
+
+use crate::ops::reduce::plan::ABSORB;
+use crate::ops::reduce::plan::passes::{MOST_FOLDED, Partials, Pass, View, Walk, passes};
+use crate::ops::reduce::plan::template::{Frame, check_index, decode, launch};
+use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
+use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::math;
+
+/// Vectors a thread keeps (H200: 8 for 16384 f32 over 512 threads; 16 over 256 threads within 1 %).
+const MOST_HELD: u64 = 16;
+/// Threads of a workgroup where the device has them.
+const MOST_LANES: u32 = 512;
+/// Of `softmax_apply` and `softmax_apply_columns`.
+const APPLY_THREADS: u32 = 256;
+const APPLY_ITEMS: u32 = 4;
+/// Rows of a column that a thread scales by one state.
+const COLUMN_ITEMS: u32 = 8;
+/// Rows of a column that a thread takes before it scales its sum.
+const BLOCK_ROWS: u32 = 8;
+const NEGATIVE_INFINITY: u32 = 0xff80_0000;
+const NAN: u32 = 0x7fc0_0000;
+/// Names of `softmax_scalar.wgsl`, for f32 and f64.
+const KEYS: [(&str, (u32, u64)); 6] = [
+    ("SIGN", (0x8000_0000, 0x8000_0000_0000_0000)),
+    ("MAGNITUDE", (0x7fff_ffff, 0x7fff_ffff_ffff_ffff)),
+    ("INFINITY", (0x7f80_0000, 0x7ff0_0000_0000_0000)),
+    ("KEY_LOWEST", (0x007f_ffff, 0x000f_ffff_ffff_ffff)),
+    ("KEY_HIGHEST", (0xff80_0000, 0xfff0_0000_0000_0000)),
+    ("NAN_KEY", (u32::MAX, u64::MAX)),
+];
+
+/// Specialisation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    step: Step,
+    function: SoftmaxFn,
+    element: Element,
+}
+
+impl KernelText for Kernel {
+    fn source(&self) -> Source {
+        let mut body = String::new();
+        // Formatting into a String cannot fail.
+        let (step, bindings) = match &self.step {
+            Step::Held { .. } => {
+                let _ = self.write_held(&mut body);
+                ("held", vec![Access::Read, Access::ReadWrite])
+            }
+            Step::Stats { frame, partial } => {
+                let _ = self.write_stats(&mut body, frame, *partial);
+                (frame.suffix(), vec![Access::Read, Access::ReadWrite])
+            }
+            Step::Apply { quad, axes } => {
+                let _ = self.write_apply(&mut body, *quad, *axes, false);
+                ("apply", vec![Access::Read, Access::Read, Access::ReadWrite])
+            }
+            Step::ApplyColumns { quad, axes } => {
+                let _ = self.write_apply(&mut body, *quad, *axes, true);
+                ("apply_columns", vec![Access::Read, Access::Read, Access::ReadWrite])
+            }
+        };
+        let name = format!("{}_{step}_{}", self.function.name(), self.element.dtype());
+        let wgsl = element::prelude(&[self.element]) + &math::library(&body) + &body;
+        Source { name, wgsl, bindings }
+    }
+
+    fn loop_rounds(&self, params: &[u32]) -> u64 {
+        match &self.step {
+            // Loads, exponentials and stores; a thread folds at most FAN values, and then at most as many heads, of both folds.
+            Step::Held { items, .. } => 3 * looped((*items).into(), 0) + 4 * looped(MOST_FOLDED, 0),
+            Step::Stats { frame, .. } => frame.loop_rounds(params),
+            Step::Apply { .. } => 2 * looped(APPLY_ITEMS.into(), 0),
+            Step::ApplyColumns { .. } => 2 * looped(COLUMN_ITEMS.into(), 0),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    /// A row in registers, start to end.
+    Held { quad: bool, lanes: u32, items: u32, threads: u32, full: bool, axes: u8 },
+    /// Maximum and sum, for one slab of one row.
+    Stats { frame: Frame, partial: bool },
+    /// The result from maximum and sum, along the last axis.
+    Apply { quad: bool, axes: u8 },
+    /// The same along any other axis.
+    ApplyColumns { quad: bool, axes: u8 },
+}
+
+pub(crate) fn plan(op: &Softmax, caps: &Caps) -> Result<Plan> {
+    check_index(op.name(), &op.input)?;
+    check_index(op.name(), &op.output)?;
+    if op.input.dtype == DType::F64 {
+        // Keys are 64-bit integers.
+        caps.require(DType::F64)?;
+        caps.require(DType::I64)?;
+    }
+    let element = Element::new(op.input.dtype, caps)?;
+    let dims = op.input.layout.dims();
+    let inner: u64 = dims[op.axis + 1..].iter().product();
+    match held(op, element, caps)? {
+        Some(launch) if inner == 1 => Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() }),
+        _ => by_stats(op, element, inner, caps),
+    }
+}
+
+/// The one-launch plan, when the axis is the last and a workgroup's registers hold a row.
+fn held(op: &Softmax, element: Element, caps: &Caps) -> Result<Option<Launch>> {
+    let layout = &op.input.layout;
+    let (count, stride) = (layout.dims()[op.axis], layout.strides()[op.axis]);
+    let outer = View::of_input(layout, &[op.axis]);
+    let axes: Vec<_> = outer.axes.iter().filter(|axis| axis.kept).copied().collect();
+    let target = op.output.layout.offset();
+    let quad = (stride == 1 || count == 1)
+        && count.is_multiple_of(4)
+        && outer.base.is_multiple_of(4)
+        && target.is_multiple_of(4)
+        && axes.iter().all(|axis| axis.stride % 4 == 0);
+    let width = if quad { 4 } else { 1 };
+    let units = count / width;
+    let most = u64::from(MOST_LANES.min(caps.max_invocations));
+    let lanes = units.div_ceil(MOST_HELD / 2).next_power_of_two().min(most);
+    let items = units.div_ceil(lanes).next_power_of_two();
+    if items > MOST_HELD {
+        return Ok(None);
+    }
+    let threads = lanes.max(u64::from(256.min(caps.max_invocations)));
+    let rows: u64 = axes.iter().map(|axis| axis.extent).product();
+    let step = Step::Held {
+        quad,
+        lanes: lanes as u32,
+        items: items as u32,
+        threads: threads as u32,
+        full: units == lanes * items,
+        axes: axes.len() as u8,
+    };
+    // In vectors; indices fit, negative strides wrap as two's complement.
+    let mut params = vec![rows as u32, units as u32, (outer.base / width) as u32, if quad { 1 } else { stride as u32 }];
+    params.extend([(target / width) as u32, NEGATIVE_INFINITY, NAN]);
+    params.extend(axes.iter().rev().map(|axis| axis.extent as u32));
+    params.extend(axes.iter().rev().map(|axis| (axis.stride / width as i64) as u32));
+    Ok(Some(Launch {
+        kernel: KernelKey::own(Kernel { step, function: op.function, element }),
+        grid: caps.fold_grid(rows.div_ceil(threads / lanes))?,
+        bindings: vec![Slot::Input(0), Slot::Output(0)],
+        params,
+    }))
+}
+
+/// Maximum and sum of every row by the passes of a reduction, then the elements.
+fn by_stats(op: &Softmax, element: Element, inner: u64, caps: &Caps) -> Result<Plan> {
+    let layout = &op.input.layout;
+    let (mut list, mut elements) = passes(View::of_input(layout, &[op.axis]), Partials::Pairs, caps);
+    // The states take the place of an output, in scratch.
+    let states = elements.len();
+    if let Some(last) = list.last_mut() {
+        last.target = Slot::Scratch(states);
+        elements.push(last.outputs);
+    }
+    let stats = |pass: &Pass| {
+        let step = Step::Stats { frame: Frame::of(pass), partial: pass.partial };
+        launch(KernelKey::own(Kernel { step, function: op.function, element }), pass, 0, 0, caps)
+    };
+    let state_bytes = if op.input.dtype == DType::F64 { 16 } else { 8 };
+    let mut launches = list.iter().map(stats).collect::<Result<Vec<_>>>()?;
+    launches.push(apply(op, element, inner, Slot::Scratch(states), caps)?);
+    Ok(Plan { launches, scratch_bytes: elements.iter().map(|&n| n * state_bytes).collect() })
+}
+
+fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) -> Result<Launch> {
+    let flat: Layout = op.input.layout.collapse();
+    let target = op.output.layout.offset();
+    let count = op.input.layout.dims()[op.axis];
+    let (dims, strides) = (flat.dims(), flat.strides());
+    let last = dims.len().wrapping_sub(1);
+    let outer_aligned = |n: usize| strides[..n].iter().all(|stride| stride % 4 == 0);
+    let quad = dims.last().is_some_and(|&d| d.is_multiple_of(4))
+        && strides[last] == 1
+        && outer_aligned(last)
+        && flat.offset().is_multiple_of(4)
+        && target.is_multiple_of(4)
+        && if inner == 1 { count.is_multiple_of(4) } else { inner.is_multiple_of(4) };
+    let width = if quad { 4 } else { 1 };
+    let axes = dims.len() as u8;
+    let (step, threads, own) = if inner == 1 {
+        let units = op.input.layout.elements() / width;
+        (Step::Apply { quad, axes }, units.div_ceil(APPLY_ITEMS.into()), [units, count, 0])
+    } else {
+        let strips = count.div_ceil(COLUMN_ITEMS.into());
+        let outer = op.input.layout.elements() / (count * inner).max(1);
+        let units = outer * strips * (inner / width);
+        (Step::ApplyColumns { quad, axes }, units, [units, count, strips])
+    };
+    let mut params = own.map(|n| n as u32).to_vec();
+    params.extend([inner as u32, (flat.offset() / width) as u32]);
+    params.extend([(target / width) as u32, NEGATIVE_INFINITY, NAN]);
+    params.extend(dims.iter().rev().enumerate().map(|(i, &d)| if i == 0 { d / width } else { d } as u32));
+    params.extend(strides.iter().rev().enumerate().map(|(i, &s)| if i == 0 { s } else { s / width as i64 } as u32));
+    Ok(Launch {
+        kernel: KernelKey::own(Kernel { step, function: op.function, element }),
+        grid: caps.fold_grid(threads.div_ceil(APPLY_THREADS.into()))?,
+        bindings: vec![Slot::Input(0), states, Slot::Output(0)],
+        params,
+    })
+}
+
+impl Kernel {
+    /// Computed in f64.
+    fn wide(&self) -> bool {
+        self.element.dtype() == DType::F64
+    }
+
+    fn write_held(&self, out: &mut String) -> std::fmt::Result {
+        let Step::Held { quad, lanes, items, threads, full, axes } = self.step else { return Ok(()) };
+        writeln!(out, "struct Params {{\n    rows: u32, units: u32, base: u32, stride: u32,")?;
+        self.write_tail_of_params(out, axes)?;
+        writeln!(out, "const LANES = {lanes}u;\nconst ITEMS = {items}u;\nconst THREADS = {threads}u;")?;
+        writeln!(out, "const FULL = {full};")?;
+        self.write_vector(out, quad)?;
+        self.write_load(out, quad)?;
+        self.write_store(out, quad, 2)?;
+        *out += &decode("base_of", "params.base", 's', axes.into());
+        *out += include_str!("../../../wgsl/softmax_factor.wgsl");
+        *out += include_str!("../../../wgsl/softmax.wgsl");
+        Ok(())
+    }
+
+    fn write_apply(&self, out: &mut String, quad: bool, axes: u8, columns: bool) -> std::fmt::Result {
+        writeln!(out, "struct Params {{\n    units: u32, count: u32, strips: u32, inner: u32, base: u32,")?;
+        self.write_tail_of_params(out, axes)?;
+        let items = if columns { COLUMN_ITEMS } else { APPLY_ITEMS };
+        writeln!(out, "const THREADS = {APPLY_THREADS}u;\nconst ITEMS = {items}u;")?;
+        self.write_vector(out, quad)?;
+        self.write_load(out, quad)?;
+        writeln!(out, "struct State {{ key: U, sum: S }}")?;
+        writeln!(out, "@group(0) @binding(2) var<storage, read> states: array<State>;")?;
+        self.write_store(out, quad, 3)?;
+        *out += &decode("base_of", "params.base", 's', axes.into());
+        *out += include_str!("../../../wgsl/softmax_factor.wgsl");
+        // A vector along the row has one state, one across the columns a state for each element.
+        let states = if columns && quad { 4 } else { 1 };
+        for (name, f) in [
+            ("anchor_at", "anchor_of(states[state + {i}u].key)"),
+            ("factor_at", "factor_of(states[state + {i}u].key, states[state + {i}u].sum)"),
+        ] {
+            let each: Vec<String> = (0..states).map(|i| f.replace("{i}", &i.to_string())).collect();
+            writeln!(out, "fn {name}(state: u32) -> V {{ return V({}); }}", each.join(", "))?;
+        }
+        *out += if columns {
+            include_str!("../../../wgsl/softmax_apply_columns.wgsl")
+        } else {
+            include_str!("../../../wgsl/softmax_apply.wgsl")
+        };
+        Ok(())
+    }
+
+    /// Pairs of a key and a sum, in the frame of a reduction.
+    fn write_stats(&self, out: &mut String, frame: &Frame, partial: bool) -> std::fmt::Result {
+        let quad = frame.quad;
+        *out += &frame.head(&[]);
+        self.write_vector(out, quad)?;
+        *out += include_str!("../../../wgsl/softmax_stats.wgsl");
+        if quad {
+            let each = |f: &str| "xyzw".chars().map(|c| f.replace('?', &c.to_string())).collect::<Vec<_>>().join(", ");
+            writeln!(out, "struct Quad {{ key: K, sum: V }}\nalias Wide = Quad;")?;
+            writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{")?;
+            writeln!(out, "    let scale = shrink_wide(a.key, b.key);")?;
+            writeln!(out, "    let sum = select(a.sum + b.sum * scale, a.sum * scale + b.sum, b.key > a.key);")?;
+            writeln!(out, "    return Wide(max(a.key, b.key), sum);\n}}")?;
+            writeln!(out, "fn narrow(w: Wide) -> Acc {{")?;
+            writeln!(out, "    let left = combine(State(w.key.x, w.sum.x), State(w.key.y, w.sum.y));")?;
+            writeln!(out, "    return combine(left, combine(State(w.key.z, w.sum.z), State(w.key.w, w.sum.w)));\n}}")?;
+            // Dead elements count as -inf.
+            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{")?;
+            writeln!(out, "    let dead = vec4<u32>(0u, 1u, 2u, 3u) >= vec4<u32>(live);")?;
+            writeln!(out, "    return Wide(select(w.key, K(KEY_LOWEST), dead), select(w.sum, V(), dead));\n}}")?;
+            writeln!(out, "fn anchor_wide(k: K) -> V {{ return V({}); }}", each("anchor_of(k.?)"))?;
+            writeln!(out, "fn shrink_wide(a: K, b: K) -> V {{ return V({}); }}", each("shrink(a.?, b.?)"))?;
+        } else {
+            writeln!(out, "alias Wide = State;")?;
+            writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{ return combine(a, b); }}")?;
+            writeln!(out, "fn narrow(w: Wide) -> Acc {{ return w; }}")?;
+            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{ return w; }}")?;
+            writeln!(out, "fn anchor_wide(k: K) -> V {{ return anchor_of(k); }}")?;
+            writeln!(out, "fn shrink_wide(a: K, b: K) -> V {{ return shrink(a, b); }}")?;
+        }
+        writeln!(out, "fn wide_identity() -> Wide {{ return Wide(K(KEY_LOWEST), V()); }}")?;
+        let columns = matches!(frame.walk, Walk::Columns { .. }) && !partial;
+        if columns {
+            self.write_load(out, quad)?;
+            writeln!(out, "const BLOCK = {BLOCK_ROWS}u;")?;
+        } else if partial {
+            writeln!(out, "@group(0) @binding(1) var<storage, read> x: array<State>;")?;
+            writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{ return x[at]; }}")?;
+            *out += ABSORB;
+        } else {
+            self.write_load(out, quad)?;
+            // An element travels as its key and itself; a sum is only scaled when its maximum grows, which is seldom.
+            writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{")?;
+            writeln!(out, "    let x = load(at);\n    return Wide(key_of(x), x);\n}}")?;
+            let any = if quad { "any(x.key > held.key)" } else { "x.key > held.key" };
+            writeln!(out, "fn absorb(held: Wide, x: Wide) -> Wide {{")?;
+            writeln!(out, "    var state = held;")?;
+            writeln!(out, "    if {any} {{ state = combine_wide(held, Wide(x.key, V())); }}")?;
+            writeln!(out, "    let exponential = exp_of(x.sum, anchor_wide(state.key));")?;
+            writeln!(out, "    state.sum += select(exponential, V(), x.key == K(KEY_LOWEST));")?;
+            writeln!(out, "    return state;\n}}")?;
+        }
+        writeln!(out, "@group(0) @binding(2) var<storage, read_write> y: array<State>;")?;
+        match (frame.walk, quad) {
+            (Walk::Rows { .. }, _) => {
+                writeln!(out, "fn write_at(index: u32, v: Acc) {{ y[params.target_base + index] = v; }}")?;
+            }
+            (_, false) => {
+                writeln!(out, "fn write_wide(index: u32, v: Wide) {{ y[params.target_base + index] = v; }}")?;
+            }
+            (_, true) => {
+                writeln!(
+                    out,
+                    "fn write_wide(index: u32, v: Wide) {{\n    let first = params.target_base + 4u * index;"
+                )?;
+                for i in 0..4 {
+                    writeln!(out, "    y[first + {i}u] = State(v.key[{i}], v.sum[{i}]);")?;
+                }
+                writeln!(out, "}}")?;
+            }
+        }
+        *out += if columns { include_str!("../../../wgsl/softmax_columns.wgsl") } else { frame.body() };
+        Ok(())
+    }
+
+    /// What `Held` and both forms of `Apply` have in common after words of their own.
+    fn write_tail_of_params(&self, out: &mut String, axes: u8) -> std::fmt::Result {
+        let member = |name: char| (0..axes).map(|i| format!(" {name}{i}: u32,")).collect::<String>();
+        writeln!(out, "    target_base: u32, lowest: u32, nan: u32,{}{}\n}}", member('e'), member('s'))?;
+        writeln!(out, "@group(0) @binding(0) var<uniform> params: Params;")
+    }
+
+    /// V, K and what is computed on them.
+    fn write_vector(&self, out: &mut String, quad: bool) -> std::fmt::Result {
+        writeln!(out, "const LOG = {};", self.function == SoftmaxFn::LogSoftmax)?;
+        let (s, u) = if self.wide() { ("f64", "u64") } else { ("f32", "u32") };
+        let (v, k) = if quad { ("vec4<S>", "vec4<U>") } else { ("S", "U") };
+        writeln!(out, "alias S = {s};\nalias U = {u};\nalias V = {v};\nalias K = {k};")?;
+        if !matches!(self.step, Step::Stats { .. }) {
+            writeln!(out, "const WIDTH = {}u;", if quad { 4 } else { 1 })?;
+        }
+        write_exponentials(out, self.wide(), quad)?;
+        if quad {
+            writeln!(out, "fn highest_of(k: K) -> U {{ return max(max(k.x, k.y), max(k.z, k.w)); }}")?;
+            writeln!(out, "fn sum_of(v: V) -> S {{ return (v.x + v.y) + (v.z + v.w); }}")
+        } else {
+            writeln!(out, "fn highest_of(k: K) -> U {{ return k; }}")?;
+            writeln!(out, "fn sum_of(v: V) -> S {{ return v; }}")
+        }
+    }
+
+    fn write_load(&self, out: &mut String, quad: bool) -> std::fmt::Result {
+        let form = if quad { Form::Quad } else { Form::Scalar };
+        *out += &self.element.storage(1, "x", form, Access::Read);
+        writeln!(out, "fn load(at: u32) -> V {{ return {}(at); }}", if quad { "load4_x" } else { "load_x" })
+    }
+
+    fn write_store(&self, out: &mut String, quad: bool, binding: u32) -> std::fmt::Result {
+        let form = if quad { Form::Quad } else { Form::Scalar };
+        *out += &self.element.storage(binding, "y", form, Access::ReadWrite);
+        writeln!(out, "fn store(at: u32, v: V) {{ {}(at, v); }}", if quad { "store4_y" } else { "store_y" })
+    }
+}
+
+/// Constants and functions around the keys of rows, on S, U, V and K: what `wgsl/softmax_scalar.wgsl` asks for, and itself.
+pub(crate) fn write_exponentials(out: &mut String, wide: bool, quad: bool) -> std::fmt::Result {
+    if wide {
+        for (name, bits) in KEYS {
+            writeln!(out, "const {name} = {:#x}lu;", bits.1)?;
+        }
+        writeln!(out, "fn exp_s(x: S) -> S {{ return exp_f64(x); }}\nfn log_s(x: S) -> S {{ return log_f64(x); }}")?;
+        let each = if quad { "V(exp_f64(x.x), exp_f64(x.y), exp_f64(x.z), exp_f64(x.w))" } else { "exp_f64(x)" };
+        writeln!(out, "fn exp_v(x: V) -> V {{ return {each}; }}")?;
+    } else {
+        // The device's own exponential: its error stays within the op's bound, and no infinite argument counts.
+        for (name, bits) in KEYS {
+            writeln!(out, "const {name} = {:#x}u;", bits.0)?;
+        }
+        writeln!(out, "fn exp_s(x: S) -> S {{ return exp(x); }}\nfn log_s(x: S) -> S {{ return log_f32(x); }}")?;
+        writeln!(out, "fn exp_v(x: V) -> V {{ return exp(x); }}")?;
+    }
+    *out += include_str!("../../../wgsl/softmax_scalar.wgsl");
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "plan/tests.rs"]
+mod tests;

@@ -1,0 +1,374 @@
+//! Elements: how each dtype is declared, read and written in WGSL. The heart of dtype support in these kernels.
+//!
+//! Storage needs no optional feature but for the 64-bit types: types of 8 and 16 bits are bits of u32 words, widened by the functions in `wgsl/element/`. Where shaders have f16 ([`Caps::f16`]) f16 is stored as itself.
+//!
+//! | dtype | computed as | quad (4 elements) in storage | scalar in storage |
+//! |---|---|---|---|
+//! | f32, i32, u32 | itself | `vec4<T>` | `T` |
+//! | f64, i64 | itself (needs [`Caps`]) | two `vec2<T>` | `T` |
+//! | f16 | f32 | `vec4<f16>`, or `vec2<u32>` | `f16`, or half a `u32` |
+//! | bf16 | f32 | `vec2<u32>` | half a `u32` |
+//! | f8e4m3, f8e5m2 | f32 | `u32` | a quarter of a `u32` |
+//! | i8, u8 | i32, u32 | `u32` | a quarter of a `u32` |
+//! | bool | bool | `u32` | a quarter of a `u32` |
+//!
+//! A kernel is assembled as [`prelude`] (once, first in the text: it holds the `enable`s) then [`Element::storage`] for
+//! each buffer. `storage(binding, "x", form, access)` declares `var x` and these functions, `C` being [`Element::scalar`]:
+//!
+//! | form | access | functions |
+//! |---|---|---|
+//! | `Scalar` | `Read` | `load_x(i: u32) -> C` |
+//! | `Scalar` | `ReadWrite` | also `store_x(i: u32, v: C)`; several invocations may write elements of one word (atomics) |
+//! | `Pair` | `Read` | `load2_x(p: u32) -> vec2<C>` of elements 2p, 2p+1; not of 8-bit types |
+//! | `Pair` | `ReadWrite` | also `store2_x(p: u32, v: vec2<C>)` |
+//! | `Quad` | `Read` | `load_x(i: u32) -> C`, `load4_x(q: u32) -> vec4<C>` of elements 4q .. 4q+3 |
+//! | `Quad` | `ReadWrite` | also `store4_x(q: u32, v: vec4<C>)` and `store_tail_x(q: u32, v: vec4<C>, count: u32)` |
+//!
+//! `store_tail_x` writes the first `count` (0 to 3) elements of the quad and leaves every other byte as it was; the
+//! quad must have one owner, because a shared word is read, changed and written back. `load4_x` of a quad whose first
+//! element exists reads inside the buffer (buffers are a multiple of 16 bytes long); the elements behind the last one
+//! hold anything. Nothing else is checked: kernels run without bounds checks.
+//!
+//! Values a kernel has computed are rounded by the stores: [`Element::round`] is for those that stay in registers.
+
+use std::fmt::Write;
+
+use crate::{DType, Result, Scalar};
+
+use crate::plan::{Access, Caps};
+
+/// A dtype and how this device stores it. Part of kernel keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Element {
+    dtype: DType,
+    kind: Kind,
+}
+
+/// What tells two elements of one dtype apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Kind {
+    /// As the table says.
+    Plain,
+    /// f16 as itself.
+    NativeF16,
+    /// Two bytes as they are, in a u32.
+    RawHalf,
+    /// f8e5m2 of which infinities are stored as they are: numbers of it that were only moved or chosen.
+    Kept,
+}
+
+/// How a buffer is addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// One element at a time, at any index.
+    Scalar,
+    /// Two consecutive elements at a time, from a multiple of two: of types of 16 bits and more.
+    Pair,
+    /// Four consecutive elements at a time, from a multiple of four.
+    Quad,
+}
+
+/// What one array item of a declaration is.
+#[derive(Clone, Copy)]
+enum Repr {
+    /// A WGSL type of the element's own: 2, 4 or 8 bytes.
+    Typed(&'static str),
+    /// `bits` bits of a u32 word.
+    Packed { bits: u32 },
+}
+
+impl Element {
+    /// How a device stores and computes `dtype`.
+    ///
+    /// # Errors
+    /// [`crate::Error::UnsupportedDType`] when its shaders lack the type.
+    pub(crate) fn new(dtype: DType, caps: &Caps) -> Result<Element> {
+        caps.require(dtype)?;
+        let native = dtype == DType::F16 && caps.f16;
+        Ok(Element { dtype, kind: if native { Kind::NativeF16 } else { Kind::Plain } })
+    }
+
+    /// `size_bytes` (1, 2, else 4) bytes that are moved and never computed with, as u32. Needs no feature.
+    pub(crate) fn raw(size_bytes: u64) -> Element {
+        match size_bytes {
+            1 => Element { dtype: DType::U8, kind: Kind::Plain },
+            2 => Element { dtype: DType::F16, kind: Kind::RawHalf },
+            _ => Element { dtype: DType::U32, kind: Kind::Plain },
+        }
+    }
+
+    /// The same element where what is stored are numbers of its dtype already: an infinite f8e5m2 is not clipped.
+    pub(crate) fn kept(self) -> Element {
+        if self.dtype == DType::F8E5M2 { Element { kind: Kind::Kept, ..self } } else { self }
+    }
+
+    /// What the conversion functions of packed elements are named by.
+    fn suffix(self) -> &'static str {
+        match self.kind {
+            Kind::RawHalf => "u16",
+            Kind::Kept => "f8e5m2_kept",
+            Kind::Plain | Kind::NativeF16 => self.dtype.name(),
+        }
+    }
+
+    /// The dtype.
+    pub(crate) fn dtype(self) -> DType {
+        self.dtype
+    }
+
+    /// The WGSL type values are computed in.
+    pub(crate) fn scalar(self) -> &'static str {
+        if self.kind == Kind::RawHalf { "u32" } else { compute_type(self.dtype) }
+    }
+
+    /// Four of them.
+    pub(crate) fn vector(self) -> String {
+        format!("vec4<{}>", self.scalar())
+    }
+
+    /// `value` (an expression of type [`Element::scalar`]) as it will read after a store: rounded or wrapped to the dtype.
+    pub(crate) fn round(self, value: &str) -> String {
+        match self.dtype {
+            DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::I8 | DType::U8 => {
+                format!("round_{}({value})", self.dtype)
+            }
+            _ => value.to_owned(),
+        }
+    }
+
+    /// The type that carries a value of this dtype in `Params`: the computed one, bool as u32.
+    pub(crate) fn param_type(self) -> &'static str {
+        if self.dtype == DType::Bool { "u32" } else { self.scalar() }
+    }
+
+    /// The words of `value` as a member of [`Element::param_type`], low word first: of floats in the type that computes, not
+    /// rounded to the dtype. Align two words to an even offset.
+    pub(crate) fn param_words(self, value: Scalar) -> Vec<u32> {
+        let value = if self.dtype.is_float() { value } else { value.cast(self.dtype) };
+        let carried = if self.dtype == DType::Bool { DType::U32 } else { self.dtype.compute() };
+        let bytes = value.to_le_bytes(carried);
+        bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    }
+
+    /// A member of [`Element::param_type`] as a value of type [`Element::scalar`].
+    pub(crate) fn param_value(self, member: &str) -> String {
+        if self.dtype == DType::Bool { format!("({member} != 0u)") } else { member.to_owned() }
+    }
+
+    /// The declaration of `var name` at `@group(0) @binding(binding)` and its functions: see the module's head.
+    pub(crate) fn storage(self, binding: u32, name: &str, form: Form, access: Access) -> String {
+        let mut text = String::new();
+        // Formatting into a String cannot fail.
+        let _ = match form {
+            Form::Scalar => self.write_scalar(&mut text, binding, name, access),
+            Form::Pair => self.write_pair(&mut text, binding, name, access),
+            Form::Quad => self.write_quad(&mut text, binding, name, access),
+        };
+        text
+    }
+
+    fn repr(self) -> Repr {
+        match self.dtype {
+            DType::F16 if self.kind == Kind::NativeF16 => Repr::Typed("f16"),
+            DType::F16 | DType::BF16 => Repr::Packed { bits: 16 },
+            DType::F8E4M3 | DType::F8E5M2 | DType::I8 | DType::U8 | DType::Bool => Repr::Packed { bits: 8 },
+            DType::F32 => Repr::Typed("f32"),
+            DType::F64 => Repr::Typed("f64"),
+            DType::I32 => Repr::Typed("i32"),
+            DType::U32 => Repr::Typed("u32"),
+            DType::I64 => Repr::Typed("i64"),
+        }
+    }
+
+    fn write_scalar(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
+        let (c, suffix) = (self.scalar(), self.suffix());
+        match self.repr() {
+            Repr::Typed(t) => {
+                declare(out, binding, name, t, access)?;
+                writeln!(out, "fn load_{name}(i: u32) -> {c} {{ return {}; }}", convert(c, t, &format!("{name}[i]")))?;
+                if access == Access::ReadWrite {
+                    writeln!(out, "fn store_{name}(i: u32, v: {c}) {{ {name}[i] = {}; }}", convert(t, c, "v"))?;
+                }
+            }
+            Repr::Packed { bits } => {
+                let per_word = 32 / bits;
+                let mask = (1u64 << bits) - 1;
+                let (item, word) = match access {
+                    Access::Read => ("u32", format!("{name}[i / {per_word}u]")),
+                    Access::ReadWrite => ("atomic<u32>", format!("atomicLoad(&{name}[i / {per_word}u])")),
+                };
+                declare(out, binding, name, item, access)?;
+                let shift = format!("{bits}u * (i % {per_word}u)");
+                writeln!(
+                    out,
+                    "fn load_{name}(i: u32) -> {c} {{ return value_{suffix}(({word} >> ({shift})) & {mask:#x}u); }}"
+                )?;
+                if access == Access::ReadWrite {
+                    // Neighbours in the word belong to other invocations: clear and set no bits but our own.
+                    writeln!(out, "fn store_{name}(i: u32, v: {c}) {{")?;
+                    writeln!(out, "    let shift = {shift};")?;
+                    writeln!(out, "    atomicAnd(&{name}[i / {per_word}u], ~({mask:#x}u << shift));")?;
+                    writeln!(out, "    atomicOr(&{name}[i / {per_word}u], bits_{suffix}(v) << shift);")?;
+                    writeln!(out, "}}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A pair is one vector, or one word of two halves.
+    fn write_pair(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
+        let (v2, suffix) = (format!("vec2<{}>", self.scalar()), self.suffix());
+        let (item, load, store) = match self.repr() {
+            Repr::Typed(t) => {
+                let t2 = format!("vec2<{t}>");
+                (t2.clone(), convert(&v2, &t2, &format!("{name}[p]")), convert(&t2, &v2, "v"))
+            }
+            Repr::Packed { .. } => {
+                let half = |shift: &str| format!("value_{suffix}(({name}[p]{shift}) & 0xffffu)");
+                let store = format!("bits_{suffix}(v.x) | (bits_{suffix}(v.y) << 16u)");
+                ("u32".to_owned(), format!("{v2}({}, {})", half(""), half(" >> 16u")), store)
+            }
+        };
+        declare(out, binding, name, &item, access)?;
+        writeln!(out, "fn load2_{name}(p: u32) -> {v2} {{ return {load}; }}")?;
+        if access == Access::ReadWrite {
+            writeln!(out, "fn store2_{name}(p: u32, v: {v2}) {{ {name}[p] = {store}; }}")?;
+        }
+        Ok(())
+    }
+
+    fn write_quad(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
+        match self.repr() {
+            Repr::Typed(t) if self.dtype.size_bytes() == 8 => self.write_wide_quad(out, binding, name, t, access),
+            Repr::Typed(t) => self.write_typed_quad(out, binding, name, t, access),
+            Repr::Packed { bits: 16 } => self.write_half_quad(out, binding, name, access),
+            Repr::Packed { .. } => self.write_byte_quad(out, binding, name, access),
+        }
+    }
+
+    /// f32, i32, u32 and native f16: a quad is one vector.
+    fn write_typed_quad(self, out: &mut String, binding: u32, name: &str, t: &str, access: Access) -> std::fmt::Result {
+        let (c, v4, t4) = (self.scalar(), self.vector(), format!("vec4<{t}>"));
+        declare(out, binding, name, &t4, access)?;
+        let element = convert(c, t, &format!("{name}[i / 4u][i % 4u]"));
+        writeln!(out, "fn load_{name}(i: u32) -> {c} {{ return {element}; }}")?;
+        writeln!(out, "fn load4_{name}(q: u32) -> {v4} {{ return {}; }}", convert(&v4, &t4, &format!("{name}[q]")))?;
+        if access == Access::ReadWrite {
+            writeln!(out, "fn store4_{name}(q: u32, v: {v4}) {{ {name}[q] = {}; }}", convert(&t4, &v4, "v"))?;
+            writeln!(out, "fn store_tail_{name}(q: u32, v: {v4}, count: u32) {{")?;
+            for (i, lane) in ["x", "y", "z"].iter().enumerate() {
+                let value = convert(t, c, &format!("v.{lane}"));
+                writeln!(out, "    if count > {i}u {{ {name}[q].{lane} = {value}; }}")?;
+            }
+            writeln!(out, "}}")?;
+        }
+        Ok(())
+    }
+
+    /// f64 and i64: a quad is two vectors of 16 bytes, because a buffer may end between them.
+    fn write_wide_quad(self, out: &mut String, binding: u32, name: &str, t: &str, access: Access) -> std::fmt::Result {
+        let v4 = self.vector();
+        declare(out, binding, name, &format!("vec2<{t}>"), access)?;
+        writeln!(out, "fn load_{name}(i: u32) -> {t} {{ return {name}[i / 2u][i % 2u]; }}")?;
+        writeln!(out, "fn load4_{name}(q: u32) -> {v4} {{")?;
+        writeln!(out, "    return {v4}({name}[2u * q], {name}[min(2u * q + 1u, arrayLength(&{name}) - 1u)]);")?;
+        writeln!(out, "}}")?;
+        if access == Access::ReadWrite {
+            writeln!(out, "fn store4_{name}(q: u32, v: {v4}) {{")?;
+            writeln!(out, "    {name}[2u * q] = v.xy;\n    {name}[2u * q + 1u] = v.zw;\n}}")?;
+            writeln!(out, "fn store_tail_{name}(q: u32, v: {v4}, count: u32) {{")?;
+            writeln!(out, "    if count > 0u {{ {name}[2u * q].x = v.x; }}")?;
+            writeln!(out, "    if count > 1u {{ {name}[2u * q].y = v.y; }}")?;
+            writeln!(out, "    if count > 2u {{ {name}[2u * q + 1u].x = v.z; }}\n}}")?;
+        }
+        Ok(())
+    }
+
+    /// bf16, and f16 as bits: a quad is two words.
+    fn write_half_quad(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
+        let (c, v4, suffix) = (self.scalar(), self.vector(), self.suffix());
+        declare(out, binding, name, "vec2<u32>", access)?;
+        writeln!(out, "fn load_{name}(i: u32) -> {c} {{")?;
+        writeln!(out, "    return value_{suffix}(({name}[i / 4u][(i / 2u) % 2u] >> (16u * (i % 2u))) & 0xffffu);\n}}")?;
+        writeln!(out, "fn load4_{name}(q: u32) -> {v4} {{ return unpack4_{suffix}({name}[q]); }}")?;
+        if access == Access::ReadWrite {
+            writeln!(out, "fn store4_{name}(q: u32, v: {v4}) {{ {name}[q] = pack4_{suffix}(v); }}")?;
+            writeln!(out, "fn store_tail_{name}(q: u32, v: {v4}, count: u32) {{")?;
+            writeln!(out, "    let w = pack4_{suffix}(v);")?;
+            writeln!(out, "    if count == 1u {{ {name}[q].x = ({name}[q].x & 0xffff0000u) | (w.x & 0xffffu); }}")?;
+            writeln!(out, "    if count > 1u {{ {name}[q].x = w.x; }}")?;
+            writeln!(out, "    if count == 3u {{ {name}[q].y = ({name}[q].y & 0xffff0000u) | (w.y & 0xffffu); }}")?;
+            writeln!(out, "}}")?;
+        }
+        Ok(())
+    }
+
+    /// 8-bit floats, i8, u8 and bool: a quad is one word.
+    fn write_byte_quad(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
+        let (c, v4, suffix) = (self.scalar(), self.vector(), self.suffix());
+        declare(out, binding, name, "u32", access)?;
+        writeln!(out, "fn load_{name}(i: u32) -> {c} {{ return value_{suffix}({name}[i / 4u] >> (8u * (i % 4u))); }}")?;
+        writeln!(out, "fn load4_{name}(q: u32) -> {v4} {{ return unpack4_{suffix}({name}[q]); }}")?;
+        if access == Access::ReadWrite {
+            writeln!(out, "fn store4_{name}(q: u32, v: {v4}) {{ {name}[q] = pack4_{suffix}(v); }}")?;
+            writeln!(out, "fn store_tail_{name}(q: u32, v: {v4}, count: u32) {{")?;
+            writeln!(out, "    let mask = (1u << (8u * count)) - 1u;")?;
+            writeln!(out, "    if count > 0u {{ {name}[q] = ({name}[q] & ~mask) | (pack4_{suffix}(v) & mask); }}\n}}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The WGSL type values of `dtype` are computed in.
+pub(crate) fn compute_type(dtype: DType) -> &'static str {
+    match dtype.compute() {
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+        DType::I32 => "i32",
+        DType::I64 => "i64",
+        DType::Bool => "bool",
+        _ => "u32",
+    }
+}
+
+/// What a kernel over these elements starts with: `enable` directives, then the conversions of each dtype once.
+pub(crate) fn prelude(elements: &[Element]) -> String {
+    let mut distinct = elements.to_vec();
+    // Its functions call the plain ones.
+    distinct.extend(elements.iter().filter(|e| e.kind == Kind::Kept).map(|e| Element { kind: Kind::Plain, ..*e }));
+    distinct.sort_unstable();
+    distinct.dedup();
+    let enable = if distinct.iter().any(|e| e.kind == Kind::NativeF16) { "enable f16;\n" } else { "" };
+    let conversions = distinct.iter().map(|e| match e.dtype {
+        DType::F16 if e.kind == Kind::RawHalf => include_str!("../../wgsl/element/u16.wgsl"),
+        DType::F16 if e.kind == Kind::NativeF16 => include_str!("../../wgsl/element/f16_native.wgsl"),
+        DType::F16 => include_str!("../../wgsl/element/f16.wgsl"),
+        DType::BF16 => include_str!("../../wgsl/element/bf16.wgsl"),
+        DType::F8E4M3 => include_str!("../../wgsl/element/f8e4m3.wgsl"),
+        DType::F8E5M2 if e.kind == Kind::Kept => include_str!("../../wgsl/element/f8e5m2_kept.wgsl"),
+        DType::F8E5M2 => include_str!("../../wgsl/element/f8e5m2.wgsl"),
+        DType::I8 => include_str!("../../wgsl/element/i8.wgsl"),
+        DType::U8 => include_str!("../../wgsl/element/u8.wgsl"),
+        DType::Bool => include_str!("../../wgsl/element/bool.wgsl"),
+        _ => "",
+    });
+    std::iter::once(enable).chain(conversions).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+fn declare(out: &mut String, binding: u32, name: &str, item: &str, access: Access) -> std::fmt::Result {
+    let mode = match access {
+        Access::Read => "read",
+        Access::ReadWrite => "read_write",
+    };
+    writeln!(out, "@group(0) @binding({binding}) var<storage, {mode}> {name}: array<{item}>;")
+}
+
+/// `value` of type `from` as type `to`.
+fn convert(to: &str, from: &str, value: &str) -> String {
+    if to == from { value.to_owned() } else { format!("{to}({value})") }
+}
+
+#[cfg(test)]
+#[path = "element_tests.rs"]
+mod tests;
