@@ -124,7 +124,7 @@ sanitize)
 differential)
     export POLYWARP_CACHE=off
     limit=${SECONDS_EACH:-500} differential=$here/naga-ptx-differential expected=$here/expected-10000.txt
-    [ -x "$differential" ] || differential=target/release/naga-ptx-differential expected=shaders/differential/expected-10000.txt
+    [ -x "$differential" ] || differential=target/release/naga-ptx-differential expected=testing/differential/expected-10000.txt
     rm -f "$out"/differential*.txt
     programs=${PROGRAMS:-$(grep -vc '^#' "$expected")} jobs=${JOBS:-$(nproc)}
     each=$(((programs + jobs - 1) / jobs))

@@ -96,6 +96,10 @@ impl Planned for CudaBackend {
         self
     }
 
+    fn copying(&self, bytes: u64) -> Result<Op> {
+        Ok(polywarp_core::ops::Copy::of_bytes(bytes)?.into())
+    }
+
     fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Work>>> {
         let mut all = self.native(op, |plan| Ok(self.may_load(plan)))?;
         // Reduced alike, so that the best products are the best; beside kernels that reduce as well, what promises more.

@@ -2,7 +2,7 @@
 //! native kernel reduces in its registers. Kernels in CUDA C++ run the steps that they can, portable kernels the rest.
 //!
 //! A reduced product is computed part by part: one kernel computes a part of the product, another reduces its rows or
-//! columns. `shaders/src/plans/reduced_matmul.rs` does the same with portable kernels alone.
+//! columns. `core/src/ops/reduced_matmul/plan.rs` does the same with portable kernels alone.
 
 use polywarp_core::graph::{Graph, Place};
 use polywarp_core::ops::ReducedMatmul;

@@ -32,6 +32,10 @@ impl Planned for WgpuBackend {
         self
     }
 
+    fn copying(&self, bytes: u64) -> Result<Op> {
+        Ok(polywarp_core::ops::Copy::of_bytes(bytes)?.into())
+    }
+
     fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Plan>>> {
         let offered = polywarp_core::ops::candidates(op, self.caps())?;
         let candidate =

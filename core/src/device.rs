@@ -25,12 +25,6 @@ impl Device {
         Device(Arc::new(Shared { ledger: Ledger::default(), backend }))
     }
 
-    /// The CPU, through this library's own kernels.
-    #[cfg(feature = "cpu")]
-    pub fn cpu() -> Device {
-        Device::new(crate::cpu::CpuBackend::new())
-    }
-
     /// The backend itself.
     pub fn backend(&self) -> &dyn Backend {
         &self.0.backend

@@ -8,8 +8,7 @@
 use std::ops::Range;
 
 use crate::operation::{Operand, Role};
-use crate::ops::TensorSpec;
-use crate::{Device, Error, Layout, Op, Result};
+use crate::{Device, Error, Layout, Op, Result, TensorSpec};
 
 /// What an op takes of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -36,6 +36,7 @@ pub mod gradient;
 pub mod graph;
 pub mod harness;
 mod kernel;
+mod largest;
 mod layout;
 mod live;
 pub mod operation;
@@ -52,6 +53,7 @@ mod shape;
 mod spec;
 pub mod tape;
 mod tensor;
+mod tuned;
 pub mod tuner;
 mod user_dir;
 mod wgsl;
@@ -71,8 +73,8 @@ pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
 pub use generator::{Generator, RandomKey, Replacement};
 pub use kernel::{Argument, Code, CudaCode, Kernel, Signature};
+pub use largest::{Largest, LiveTensor, LiveTensors, TagMemory};
 pub use layout::{Layout, collapse_together};
-pub use live::{Largest, LiveTensor, LiveTensors, TagMemory};
 pub use operation::{Cost, Op, Operation};
 pub use ops::{
     Attended, AttentionForm, AttentionOptions, CrossEntropyOptions, Distribution, Losses, Missing, ReduceFn,

@@ -4,85 +4,16 @@
 //! memory is listed with the shape and dtype that it was made with, and leaves the list with the last tensor that views it. What is not a tensor is
 //! not listed: the scratch of operations, and memory kept for reuse, which [`Device::memory`] counts.
 
+use crate::largest::LISTED;
+use crate::{Buffer, DType, Device, Error, Largest, LiveTensor, LiveTensors, Shape, TagMemory};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
-
-use crate::{Buffer, DType, Device, Error, Shape};
-
-/// Tensors listed where memory was short.
-const LISTED: usize = 5;
 
 /// The tag of tensors made outside of [`Device::tagged`].
 const UNTAGGED: &str = "untagged";
-
-/// A tensor's memory that is alive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LiveTensor {
-    /// The extents that it was made with.
-    pub shape: Vec<u64>,
-    /// Its dtype then.
-    pub dtype: DType,
-    /// The innermost [`Device::tagged`] around its making; `untagged` outside of any.
-    pub tag: String,
-    /// Its bytes on the device.
-    pub bytes: u64,
-}
-
-impl fmt::Display for LiveTensor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?} of {} ({} bytes)", self.dtype, self.shape, self.tag, self.bytes)
-    }
-}
-
-/// What one tag holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TagMemory {
-    /// The tag.
-    pub tag: String,
-    /// Bytes of its tensors that are alive.
-    pub in_use_bytes: u64,
-    /// The largest value of `in_use_bytes` so far.
-    pub peak_bytes: u64,
-    /// Its tensors that are alive.
-    pub tensors: u64,
-}
-
-/// The tensors that are alive on a device; see [`Device::live_tensors`]. Its text is a table of the tags and the largest few tensors.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LiveTensors {
-    /// By tag, the largest first.
-    pub tags: Vec<TagMemory>,
-    /// Each of them, the largest first.
-    pub tensors: Vec<LiveTensor>,
-}
-
-impl fmt::Display for LiveTensors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<20} {:>15} {:>15} {:>8}", "tag", "bytes", "peak bytes", "tensors")?;
-        for TagMemory { tag, in_use_bytes, peak_bytes, tensors } in &self.tags {
-            writeln!(f, "{tag:<20} {in_use_bytes:>15} {peak_bytes:>15} {tensors:>8}")?;
-        }
-        write!(f, "largest: {}", Largest(self.tensors.iter().take(LISTED).cloned().collect()))
-    }
-}
-
-/// The largest tensors that were alive when memory was short: of [`Error::OutOfMemory`], empty where the device kept no list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Largest(pub Vec<LiveTensor>);
-
-impl fmt::Display for Largest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, tensor) in self.0.iter().enumerate() {
-            write!(f, "{}{tensor}", if i > 0 { ", " } else { "" })?;
-        }
-        Ok(())
-    }
-}
 
 /// A device's list.
 #[derive(Default)]
@@ -262,7 +193,7 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Result, Tensor};
+    use crate::{LiveTensor, LiveTensors, Result, Tensor};
 
     fn floats(device: &Device, count: u64) -> Result<Tensor> {
         Tensor::zeros(device, DType::F32, [count])

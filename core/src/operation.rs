@@ -14,7 +14,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Candidate, Caps, Want};
-use crate::tuner::Tuned;
+use crate::tuned::Tuned;
 use crate::{DType, Layout, Result, TensorSpec};
 
 /// How a buffer takes part in an operation.

@@ -1,5 +1,5 @@
 // f32 functions by range reduction and minimax polynomials (Remez exchange, weighted for relative error; coefficients
-// derived for this file). The errors they keep are promised in core/src/ops/unary.rs and binary.rs. Not built on the
+// derived for this file). The errors they keep are promised in core/src/expr/unary.rs and binary.rs. Not built on the
 // WGSL functions of the same names: those may be off by 3 + 2|x| ULP (exp), 2^-11 absolutely (sin) or stop at 2^7 pi.
 // Products of the reductions are exact, so that nothing depends on whether a compiler fuses them with the additions.
 //

@@ -314,7 +314,7 @@ pub fn stored(code: Vec<u8>, form: Form) -> Vec<u8> {
     }
 }
 
-/// PTX as the interpreted driver's machine code (`backend-cuda/interpreted-driver`): it begins as an ELF file does, is none,
+/// PTX as the interpreted driver's machine code (`testing/interpreted-driver`): it begins as an ELF file does, is none,
 /// and ends in a zero. A real driver refuses it.
 pub fn interpreted(ptx: &str) -> Vec<u8> {
     let text = ptx.bytes().filter(|&byte| byte != 0);

@@ -1,4 +1,4 @@
-//! The program on an NVIDIA card. The interpreted driver stands for it (`backend-cuda/interpreted-driver`), under the name that
+//! The program on an NVIDIA card. The interpreted driver stands for it (`testing/interpreted-driver`), under the name that
 //! the program opens, so that this runs on every machine; what a card alone can show is `benches/card.sh`'s.
 
 use super::*;

@@ -13,7 +13,7 @@ use crate::command::Cmd;
 /// Where the files go unless the argument says otherwise.
 const FOLDER: &str = "target/card";
 /// What goes along as it is.
-const FILES: [&str; 2] = ["benches/card.sh", "shaders/differential/expected-10000.txt"];
+const FILES: [&str; 2] = ["benches/card.sh", "testing/differential/expected-10000.txt"];
 
 /// What cargo builds, and which of it is kept: kinds of targets, as cargo calls them.
 const BUILDS: [(&str, &str); 4] = [

@@ -43,7 +43,7 @@ use std::time::Instant;
 use crate::operation::HostError;
 use crate::oracle::Subnormals;
 use crate::{
-    Backend, Binding, Buffer, Clock, DType, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Launched, Limits,
+    Backend, Binding, Buffer, Clock, DType, Device, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Launched, Limits,
     MemoryStats, Op, Part, ReadFuture, Recorded, Result,
 };
 use memory::{HostBuffer, Loan, Pool, Ran};
@@ -54,6 +54,13 @@ use recording::{Steps, Tape};
 pub struct CpuBackend {
     info: DeviceInfo,
     pool: Pool,
+}
+
+impl Device {
+    /// The CPU, through this library's own kernels.
+    pub fn cpu() -> Device {
+        Device::new(CpuBackend::new())
+    }
 }
 
 impl CpuBackend {

@@ -15,7 +15,7 @@ use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Candidate, Caps, Want};
-use crate::{Error, Result};
+use crate::{DType, Error, Result, Shape};
 
 /// A copy of every element of one view into another of the same shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +46,17 @@ impl Copy {
             });
         }
         Ok(Copy { input, output })
+    }
+}
+
+impl Copy {
+    /// All of `bytes` bytes, from the start of one buffer to that of another.
+    ///
+    /// # Errors
+    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow).
+    pub fn of_bytes(bytes: u64) -> Result<Copy> {
+        let all = TensorSpec::dense(DType::U8, Shape::new(&[bytes])?);
+        Copy::new(all, all)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Candidate, Caps, Want};
-use crate::tuner::Tuned;
+use crate::tuned::Tuned;
 use crate::{DType, Error, Layout, Precision, Result, Scalar, Shape, UnaryFn};
 
 /// A grouped matrix product with its epilogue.

@@ -42,7 +42,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::oracle::{Approx, Expected, HostTensor, Span};
 use crate::plan::{Candidate, Caps, Want};
-use crate::tuner::Tuned;
+use crate::tuned::Tuned;
 use crate::{BinaryFn, DType, Error, Precision, Result, Scalar, Shape};
 
 /// The most products of 8-bit floats that a kernel may add along K before it moves the sum to f32.

@@ -25,7 +25,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::oracle::{Approx, Expected, HostTensor};
 use crate::plan::{Candidate, Caps, Want};
-use crate::tuner::Tuned;
+use crate::tuned::Tuned;
 use crate::{BinaryFn, DType, Error, KeepDims, Layout, Result, Scalar, UnaryFn};
 
 /// Results of a part start on 16 bytes, whatever their dtype and how they are batched, when there are so many before it.

@@ -7,13 +7,13 @@
 //! oracle: first, last and those at the edges of tiles, and others. Wrong tiles, wrong tails, wrong columns and wrong
 //! precision cannot miss it; the conformance harness remains the full proof.
 
-use super::key::Judged;
-use super::settings::Effort;
 use crate::case::Values;
 use crate::case::values::mix;
 use crate::case::{Operand, operand};
 use crate::operation::{Content, Operand as Spec, Role};
 use crate::oracle::{HostTensor, Subnormals};
+use crate::tuned::Effort;
+use crate::tuned::Judged;
 use crate::{Layout, Op, Result, Scalar, TensorSpec};
 
 /// Bytes after the output that must stay as they were.

@@ -33,6 +33,12 @@ pub trait Planned: Send + Sync {
     /// The device itself.
     fn backend(&self) -> &dyn Backend;
 
+    /// The op that copies so many bytes from the start of one buffer to that of another: candidates are timed on copies of operands.
+    ///
+    /// # Errors
+    /// Of more bytes than an op can have.
+    fn copying(&self, bytes: u64) -> Result<Op>;
+
     /// Every way to compute `op`, the most promising first; never none. Every candidate for an op must also
     /// exist for a small op of its kind ([`Planned::named`]): that is where it is checked.
     ///

@@ -7,13 +7,20 @@
 use super::is_gone;
 use crate::backend::DeviceKind;
 use crate::operation::{Operand, Role};
-use crate::ops::Copy;
-use crate::{Backend, Buffer, DType, Layout, Op, Result, Shape, TensorSpec};
+use crate::{Backend, Buffer, Op, Result, TensorSpec};
 
 /// Memory that all copies cover together: several times the largest cache (60 MB on an H200).
 const COVERED_BYTES: u64 = 256 << 20;
 /// Most copies: what is so small that these stay in a cache is found there in an application, too.
 const MOST_COPIES: u64 = 16;
+
+/// What makes copies of buffers on a device.
+#[derive(Clone, Copy)]
+pub(super) struct Copier<'a> {
+    pub(super) backend: &'a dyn Backend,
+    /// The op that copies so many bytes.
+    pub(super) copying: &'a dyn Fn(u64) -> Result<Op>,
+}
 
 /// Copies of an op's operands: of what they hold where they hold something.
 #[derive(Debug, Default)]
@@ -28,30 +35,25 @@ impl Copies {
     ///
     /// # Errors
     /// Of a lost device. Whatever else stands in the way of a copy is no candidate's fault: there are fewer then.
-    pub(super) fn new(backend: &dyn Backend, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<Copies> {
+    pub(super) fn new(copier: Copier<'_>, op: &Op, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<Copies> {
         let least = u64::from(op.updates());
-        if matches!(backend.info().kind, DeviceKind::Cpu | DeviceKind::Software) {
-            return Copies::make(backend, op, (inputs, outputs), least);
+        if matches!(copier.backend.info().kind, DeviceKind::Cpu | DeviceKind::Software) {
+            return Copies::make(copier, op, (inputs, outputs), least);
         }
         let most = (COVERED_BYTES / set_bytes(op).max(1)).clamp(1, MOST_COPIES);
-        Copies::make(backend, op, (inputs, outputs), (most - 1).max(least))
+        Copies::make(copier, op, (inputs, outputs), (most - 1).max(least))
     }
 
     /// At most `most` copies.
-    pub(super) fn make(
-        backend: &dyn Backend,
-        op: &Op,
-        operands: (&[&Buffer], &[&Buffer]),
-        most: u64,
-    ) -> Result<Copies> {
+    pub(super) fn make(copier: Copier<'_>, op: &Op, operands: (&[&Buffer], &[&Buffer]), most: u64) -> Result<Copies> {
         let mut copies = Copies::default();
         for _ in 0..most {
             // A limit must leave room for what candidates take.
-            let memory = backend.memory();
+            let memory = copier.backend.memory();
             if memory.limit_bytes.is_some_and(|limit| limit.saturating_sub(memory.in_use_bytes) / 4 < set_bytes(op)) {
                 break;
             }
-            match copy(backend, op, operands) {
+            match copy(copier, op, operands) {
                 Ok(set) => copies.sets.push(set),
                 Err(error) if is_gone(&error) => return Err(error),
                 Err(error) => {
@@ -81,13 +83,13 @@ pub(super) fn set_bytes(op: &Op) -> u64 {
     bytes
 }
 
-fn copy(backend: &dyn Backend, op: &Op, operands: (&[&Buffer], &[&Buffer])) -> Result<(Vec<Buffer>, Vec<Buffer>)> {
+fn copy(copier: Copier<'_>, op: &Op, operands: (&[&Buffer], &[&Buffer])) -> Result<(Vec<Buffer>, Vec<Buffer>)> {
+    let Copier { backend, copying } = copier;
     let copied = |buffer: &Buffer, spec: &TensorSpec| {
         let bytes = spec.required_bytes();
         let copied = backend.alloc(bytes)?;
         // Bytes, whatever they stand for: what a view leaves out between its elements too.
-        let all = || Ok(TensorSpec::new(DType::U8, Layout::contiguous(Shape::new(&[bytes])?)));
-        backend.execute(&Copy::new(all()?, all()?)?.into(), &[buffer], &[&copied])?;
+        backend.execute(&copying(bytes)?, &[buffer], &[&copied])?;
         Ok(copied)
     };
     let (inputs, outputs) = operands;
@@ -103,8 +105,8 @@ fn copy(backend: &dyn Backend, op: &Op, operands: (&[&Buffer], &[&Buffer])) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Device;
-    use crate::ops::Matmul;
+    use crate::ops::{Copy, Matmul};
+    use crate::{DType, Device, Layout, Shape};
 
     #[test]
     fn copies_hold_what_the_operands_hold() {
@@ -120,8 +122,10 @@ mod tests {
         };
         let (a, b) = (buffer(1), buffer(100));
         let d = buffer(200);
-        assert_eq!(Copies::new(backend, &op, &[&a, &b], &[&d]).unwrap().len(), 0, "a processor's operands");
-        let (inputs, outputs) = copy(backend, &op, (&[&a, &b], &[&d])).unwrap();
+        let copying = |bytes| Ok(Copy::of_bytes(bytes)?.into());
+        let copier = Copier { backend, copying: &copying };
+        assert_eq!(Copies::new(copier, &op, &[&a, &b], &[&d]).unwrap().len(), 0, "a processor's operands");
+        let (inputs, outputs) = copy(copier, &op, (&[&a, &b], &[&d])).unwrap();
         assert!(outputs.len() == 1 && outputs[0].size_bytes() >= 18);
         for (copied, first) in inputs.iter().zip([1, 100]) {
             let bytes = backend.read_blocking(copied, 0..18).unwrap();

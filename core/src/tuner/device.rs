@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::case::{Trial, check_cases};
 use super::choose::{Candidate, Planned};
-use super::copies::Copies;
+use super::copies::{Copier, Copies};
 use super::search::{Check, Runner, Situation, blames_candidate};
 use super::{Effort, is_gone};
 use crate::{Buffer, Error, Largest, Op, Recorded, Result};
@@ -158,7 +158,9 @@ impl<B: Planned> DeviceRunner<'_, B> {
     /// Makes the copies of the operands, unless they are made.
     fn copy_operands(&mut self) -> Result<()> {
         if self.copies.is_none() {
-            self.copies = Some(Copies::new(self.planned.backend(), self.op, self.inputs, self.outputs)?);
+            let (backend, copying) = (self.planned.backend(), |bytes| self.planned.copying(bytes));
+            let copier = Copier { backend, copying: &copying };
+            self.copies = Some(Copies::new(copier, self.op, self.inputs, self.outputs)?);
         }
         Ok(())
     }

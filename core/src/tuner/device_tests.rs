@@ -33,6 +33,10 @@ impl Planned for Counting {
         self.device.backend()
     }
 
+    fn copying(&self, bytes: u64) -> Result<Op> {
+        Ok(crate::ops::Copy::of_bytes(bytes)?.into())
+    }
+
     fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Op>>> {
         let named = |name: &str| Candidate { name: name.to_owned(), plan: op.clone(), estimate_ns: 1.0 };
         Ok(vec![named("one"), named("other")])
@@ -97,7 +101,9 @@ fn samples_replay_what_was_recorded_once() {
 fn runs_take_turns_on_copies_and_single_ones_are_the_users() {
     let planned = Counting::new(usize::MAX);
     with_runner(&planned, |runner| {
-        runner.copies = Some(Copies::make(planned.backend(), runner.op, (runner.inputs, runner.outputs), 2).unwrap());
+        let copying = |bytes| planned.copying(bytes);
+        let copier = Copier { backend: planned.backend(), copying: &copying };
+        runner.copies = Some(Copies::make(copier, runner.op, (runner.inputs, runner.outputs), 2).unwrap());
         runner.time(0, 7).unwrap();
         runner.time(1, 1).unwrap();
         let outputs = planned.outputs.lock().unwrap();

@@ -20,7 +20,6 @@ mod case;
 mod choose;
 mod copies;
 mod device;
-mod key;
 mod plans;
 mod search;
 mod settings;
@@ -33,12 +32,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+pub use crate::tuned::{Effort, Judged, Key, Tuned, find};
 pub use case::check_cases;
 pub use choose::{Candidate, Chooser, Planned};
-pub use key::{Judged, Key, Tuned, find};
 pub use search::{Check, Offer, Runner, Situation};
 use search::{Found, Stopped, Task, search};
-pub use settings::{BUDGET_VARIABLE, Callback, Effort, MODE_VARIABLE, Mode, Options, Place, Progress, set_progress};
+pub use settings::{BUDGET_VARIABLE, Callback, MODE_VARIABLE, Mode, Options, Place, Progress, set_progress};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use store::fuzzing;

@@ -11,8 +11,8 @@
 
 use std::time::Duration;
 
-use super::key::find;
 use super::settings::{self, Progress};
+use crate::tuned::find;
 use crate::{Error, Result};
 
 /// Estimates this many times the best one are not worth a run.

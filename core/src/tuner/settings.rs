@@ -3,6 +3,7 @@
 //! The environment decides unless a program does: `POLYWARP_TUNE=off|cached|full`, `POLYWARP_TUNE_BUDGET_MS`, and
 //! `POLYWARP_CACHE` for where answers are kept (`off`: nowhere). Nothing here measures anything.
 
+use crate::tuned::Effort;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,16 +49,6 @@ impl Mode {
             _ => None,
         }
     }
-}
-
-/// How large the products are that kernels are checked with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Effort {
-    /// Up to 144 in each dimension: for devices that compute in software.
-    Small,
-    /// Up to 384: several tiles of every kernel, and their tails.
-    #[default]
-    Normal,
 }
 
 /// Where answers are kept.

@@ -7,10 +7,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::key::kernels_of;
 use super::search::{Check, Runner};
 use super::store::{Record, Verdict};
 use super::{Key, Tuner, is_gone, lock};
+use crate::tuned::kernels_of;
 use crate::{Error, Result};
 
 /// What is known of one candidate; threads that check the same one wait for each other.

@@ -9,7 +9,8 @@
 use crate::plan::looped;
 use crate::{BinaryFn, DType, Step, UnaryFn};
 
-use crate::ops::random::plan::PHILOX_ROUNDS;
+/// Rounds of Philox4x32-10.
+pub(crate) const PHILOX_ROUNDS: u64 = 10;
 
 /// The most rounds that the loops of a step in `dtype` make: those that reduce the arguments of sin, cos and tan
 /// (`math.wgsl`, `math_f64.wgsl`), and those that divide one

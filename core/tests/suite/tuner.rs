@@ -42,6 +42,10 @@ impl Planned for Device {
         &self.inner
     }
 
+    fn copying(&self, bytes: u64) -> Result<Op> {
+        Ok(polywarp_core::ops::Copy::of_bytes(bytes)?.into())
+    }
+
     fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Plan>>> {
         let made = self.kernels.iter().map(|&(name, does)| Candidate {
             name: name.to_owned(),

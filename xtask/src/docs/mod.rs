@@ -6,6 +6,7 @@ mod heads;
 mod links;
 mod ops;
 mod recipes;
+mod rooms;
 mod speed;
 mod words;
 
@@ -27,9 +28,10 @@ type Check = fn(&[Document]) -> Vec<String>;
 pub fn check() -> Result {
     let paths = files::all(Path::new("."))?;
     let documents = files::texts(&paths);
-    let checks: [(&str, Check); 7] = [
+    let checks: [(&str, Check); 8] = [
         ("relative links resolve", links::check),
         ("recipes name existing files", recipes::check),
+        ("modules import downwards", rooms::check),
         ("sources open with what they are", heads::check),
         ("the table of operations is the registry's", ops::check),
         ("picture and table of speeds are what was measured", speed::check),

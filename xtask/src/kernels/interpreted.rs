@@ -1,4 +1,4 @@
-//! An archive for the interpreted driver (`backend-cuda/interpreted-driver`): PTX where machine code would be.
+//! An archive for the interpreted driver (`testing/interpreted-driver`): PTX where machine code would be.
 //!
 //! The catalogue's targets keep their meaning. Each kernel stands under the number of the machine code that a card of the
 //! chosen compute capability would run, compiled from the same translation unit to the same PTX; what is left out is

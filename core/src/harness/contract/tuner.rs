@@ -59,6 +59,10 @@ impl<P: Planned> Planned for Liar<'_, P> {
         self.inner.backend()
     }
 
+    fn copying(&self, bytes: u64) -> Result<Op> {
+        self.inner.copying(bytes)
+    }
+
     fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Self::Plan>>> {
         let plan = match self.lie {
             Lie::LastRow => self.inner.plan(&less(op, true)?)?,

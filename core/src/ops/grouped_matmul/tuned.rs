@@ -4,7 +4,7 @@ use crate::ops::matmul::key::ProductKey;
 use crate::ops::matmul::tuned::{positions, reduced_product, sampled, view};
 use crate::ops::{GroupedMatmul, GroupedMatmulDims, Matmul, MatmulDims, Op, Operation};
 use crate::oracle::HostTensor;
-use crate::tuner::{Effort, Judged, Key, Tuned};
+use crate::tuned::{Effort, Judged, Key, Tuned};
 use crate::{Layout, Result, Scalar, Shape, TensorSpec};
 
 /// Groups of a case.

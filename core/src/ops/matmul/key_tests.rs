@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ops::ScaleBlocks;
-use crate::tuner::{Key, Tuned};
+use crate::tuned::{Key, Tuned};
 use crate::{Layout, Shape, UnaryFn};
 
 fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {

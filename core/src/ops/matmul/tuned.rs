@@ -8,7 +8,7 @@
 use super::key::ProductKey;
 use crate::ops::{Matmul, MatmulDims, Op, Operation, Part24, ScaleBlocks, SparseMatmul};
 use crate::oracle::HostTensor;
-use crate::tuner::{Effort, Judged, Key, Tuned};
+use crate::tuned::{Effort, Judged, Key, Tuned};
 use crate::{Layout, Result, Scalar, Shape, TensorSpec};
 
 /// What remainders are kept by: the widest tile's alignment, and a multiple of every vector.

@@ -11,11 +11,10 @@ use crate::plan::looped;
 use crate::plan::{Access, Caps, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
+use crate::wgsl::rounds::PHILOX_ROUNDS;
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
-/// Of `philox` in `wgsl/random.wgsl`.
-pub(crate) const PHILOX_ROUNDS: u64 = 10;
 /// All of the kernel that is the same for every distribution.
 const TEXT: &str = include_str!("../../../wgsl/random.wgsl");
 

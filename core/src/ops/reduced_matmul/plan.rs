@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::ops::ReducedMatmul;
-use crate::tuner::find;
+use crate::tuned::find;
 
 use crate::ops::matmul::plan as matmul;
 use crate::ops::reduce::plan as reduce;

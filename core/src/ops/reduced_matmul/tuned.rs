@@ -4,7 +4,7 @@ use crate::ops::matmul::key::ProductKey;
 use crate::ops::matmul::tuned::{dense, positions, reduced_product, sampled};
 use crate::ops::{Matmul, MatmulDims, Op, Operation, ReducedMatmul};
 use crate::oracle::HostTensor;
-use crate::tuner::{Effort, Judged, Key, Tuned};
+use crate::tuned::{Effort, Judged, Key, Tuned};
 use crate::{Layout, Result, Shape, TensorSpec};
 
 impl Tuned for ReducedMatmul {

@@ -14,7 +14,7 @@ use crate::ops::sample::{self, thin};
 use crate::ops::{Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Sample, TensorSpec};
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Candidate, Caps, Want};
-use crate::tuner::Tuned;
+use crate::tuned::Tuned;
 use crate::{Error, Layout, Result, Scalar, Shape};
 
 /// A (batched) matrix product with a compressed A.

@@ -4,7 +4,7 @@ use ptx_interpreter::{Launch, Memory, Module, RunOptions, run};
 
 #[test]
 fn snapshots_of_the_compiler_are_understood() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../naga-ptx/tests/out");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shaders/naga-ptx/tests/out");
     let mut kernels = 0;
     for file in std::fs::read_dir(folder).expect("the compiler's snapshots") {
         let path = file.expect("a file").path();
@@ -20,7 +20,7 @@ fn snapshots_of_the_compiler_are_understood() {
 /// Broken texts are refused, or run into a fault: nothing panics.
 #[test]
 fn broken_texts_are_refused_without_a_panic() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../naga-ptx/tests/out");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shaders/naga-ptx/tests/out");
     let mut paths: Vec<_> =
         std::fs::read_dir(folder).expect("the snapshots").map(|f| f.expect("a file").path()).collect();
     paths.sort();

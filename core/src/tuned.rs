@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::Effort;
 use crate::oracle::{Expected, HostTensor};
 use crate::{Op, Result};
 
@@ -49,6 +48,16 @@ pub trait Tuned {
     fn judged(&self, before: &[HostTensor]) -> Result<Vec<Judged>>;
 }
 
+/// How large the products are that kernels are checked with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effort {
+    /// Up to 144 in each dimension: for devices that compute in software.
+    Small,
+    /// Up to 384: several tiles of every kernel, and their tails.
+    #[default]
+    Normal,
+}
+
 /// What of a result is compared.
 #[derive(Clone, Debug, Default)]
 pub struct Judged {
@@ -59,7 +68,7 @@ pub struct Judged {
 }
 
 /// The kernels of a candidate: its name without the number of slabs that K is cut into, which differs between ops of one key.
-pub(super) fn kernels_of(name: &str) -> &str {
+pub(crate) fn kernels_of(name: &str) -> &str {
     match name.rsplit_once("_slabs") {
         Some((kernels, slabs)) if !slabs.is_empty() && slabs.bytes().all(|digit| digit.is_ascii_digit()) => {
             &name[..kernels.len() + "_slabs".len()]
