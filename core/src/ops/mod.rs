@@ -19,7 +19,7 @@ mod plans;
 mod sample;
 mod walk;
 
-use crate::harness::{BenchCase, BenchSize, Case, Level};
+use crate::case::{BenchCase, BenchSize, Case, Level};
 pub use graphs::{Builder, End, Extent, GraphOp, RowProgram, RuleBuilder, Value};
 pub use map::Map;
 pub use plans::{KERNELS, candidates, plan};

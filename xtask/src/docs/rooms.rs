@@ -99,9 +99,11 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     text.split(move |c| !is_word(c)).filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
-/// A text without comments and without what stands behind the first `#[cfg(test)]` that opens a module.
+/// A text without comments and without the module of tests at its end.
 fn without_tests(text: &str) -> String {
-    let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
+    let is_written_here = |at: usize| text[at..].lines().nth(1).is_some_and(|line| line.contains('{'));
+    let mut modules = text.match_indices("#[cfg(test)]\nmod ").map(|(at, _)| at);
+    let end = modules.find(|&at| is_written_here(at)).unwrap_or(text.len());
     text[..end].lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
@@ -152,6 +154,7 @@ mod tests {
         assert!(found.len() == 1 && found[0].contains("cpu/mod.rs") && found[0].contains("`ops`"), "{found:?}");
         assert_eq!(complaints("plan.rs", "use crate::{DType,\n    Sort};").len(), 1, "through the root");
         assert!(complaints("plan.rs", "// crate::ops\n#[cfg(test)]\nmod tests { use crate::ops::Sort; }").is_empty());
+        assert_eq!(complaints("plan.rs", "#[cfg(test)]\nmod pins;\nuse crate::ops::Sort;").len(), 1);
         assert!(complaints("new_room.rs", "")[0].contains("stands on no floor"));
     }
 }
