@@ -280,10 +280,8 @@ fn positions(layout: &Layout, size: usize) -> impl Iterator<Item = usize> + '_ {
 fn garbage(dtype: DType) -> Vec<u8> {
     let value = if dtype.is_float() {
         return vec![0xFF; dtype.size_bytes() as usize];
-    } else if dtype == DType::I64 {
-        Scalar::I(i64::MAX)
     } else {
-        Scalar::I(dtype.max_finite() as i64)
+        Scalar::from_integer(dtype.integer_range().map_or(1, |(_, most)| most))
     };
     value.to_le_bytes(dtype)
 }
@@ -501,7 +499,7 @@ impl Tally {
 fn show(x: Scalar) -> String {
     match x {
         Scalar::F(x) => format!("{x:e}"),
-        Scalar::I(x) => x.to_string(),
+        Scalar::I(_) | Scalar::U(_) => x.to_string(),
     }
 }
 

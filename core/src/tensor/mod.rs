@@ -521,7 +521,9 @@ pub(crate) fn ramp(dtype: DType, start: Scalar, step: Scalar) -> Result<Expr> {
     const OP: &str = "arange";
     number::operand(OP, dtype, start)?;
     // A step is a difference: in unsigned integers -1 and the largest number are the same one.
-    number::operand(OP, if dtype.is_float() { dtype } else { DType::I64 }, step)?;
+    if dtype.is_float() || number::operand(OP, DType::I64, step).is_err() {
+        number::operand(OP, dtype, step)?;
+    }
     let (compute, exact) = (dtype.compute(), |x| Expr::constant(x).cast(dtype.compute()));
     Ok((Expr::index().cast(compute) * exact(step) + exact(start)).cast(dtype))
 }
