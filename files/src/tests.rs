@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
-use polywarp_core::{bf16, f16};
+use polywarp_core::{FourBit, Nibbles, Quantized4, bf16, f16};
 
 /// A folder of its own, gone at the end.
 struct Folder(PathBuf);
@@ -72,6 +72,23 @@ fn tensors_of_every_dtype_come_back() {
     assert!(
         fs::read_dir(&folder.0).unwrap().all(|entry| !entry.unwrap().file_name().to_string_lossy().ends_with(".part"))
     );
+}
+
+/// 4-bit steps are bytes beside their scales and zero points.
+#[test]
+fn quantised_weights_come_back_from_an_archive() {
+    let (folder, device) = (Folder::new("nibbles"), Device::cpu());
+    let numbers: Vec<f32> = (0..5 * 37).map(|i| (i * 31 % 97) as f32 - 40.0).collect();
+    let weights = Tensor::from_slice(&device, &numbers, [5, 37]).unwrap().quantize4(FourBit::U4, 1, 16).unwrap();
+    let path = folder.at("weights.npz");
+    let (bytes, scales, zeros) = (weights.steps().bytes(), weights.scales(), weights.zeros().unwrap());
+    write_npz(&path, &[("w", bytes), ("w.scales", scales), ("w.zeros", zeros)], Compression::Deflated).unwrap();
+    let read = read_npz(&path, &device).unwrap();
+    assert_eq!(read["w"].dims(), [5, 19]);
+    let steps = Nibbles::new(read["w"].clone(), FourBit::U4, [5, 37]).unwrap();
+    let again = Quantized4::new(steps, read["w.scales"].clone(), Some(read["w.zeros"].clone()), 1, 16).unwrap();
+    let values = |x: &Quantized4| x.dequantize(DType::F32).unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(values(&again), values(&weights));
 }
 
 #[test]

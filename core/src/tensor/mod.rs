@@ -36,7 +36,7 @@ pub use grouped::GroupedMatmulOptions;
 pub use join::MeshOrder;
 pub use math::TensorOrNumber;
 pub use order::Unique;
-pub use quantize::{Granularity, Quantized};
+pub use quantize::{FourBit, Granularity, Nibbles, Quantized, Quantized4};
 pub use sparse24::Sparse24;
 pub use statistics::Norm;
 

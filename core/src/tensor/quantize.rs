@@ -8,8 +8,11 @@
 //! Not here: choosing scales from many batches (give them to [`Quantized::new`]), offsets, integer activations between layers.
 
 mod blocks;
+mod nibbles;
 
 use super::MatmulOptions;
+pub use nibbles::{FourBit, Nibbles, Quantized4};
+
 use crate::{CompareFn, DType, Error, Expr, KeepDims, ReduceFn, Result, ScaleBlocks, Shape, Tensor, UnaryFn};
 
 /// Which elements of [..., rows, columns] share a scale.
