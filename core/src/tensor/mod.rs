@@ -345,7 +345,7 @@ impl Tensor {
         Ok(T::from_bytes(&bytes).into_owned())
     }
 
-    /// The elements as f64, row-major, whatever the dtype; waits for the device. Exact but for i64 beyond 2^53, which are rounded; bool is 0 or 1.
+    /// The elements as f64, row-major, whatever the dtype; waits for the device. Exact but for integers beyond 2^53, which are rounded; bool is 0 or 1.
     ///
     /// ```
     /// use polywarp_core::{DType, Device, Tensor};
