@@ -61,7 +61,7 @@ fn conforms(api: &str, options: Options, parts: Parts) {
     assert!(report.ok(), "{}", report.problem().unwrap_or_default());
     for refused in &report.unsupported {
         // Nothing may be missing but the 64-bit types; a rich device computes in them, save single functions.
-        let wide = refused.reason.contains("f64") || refused.reason.contains("i64");
+        let wide = ["f64", "i64", "u64"].iter().any(|dtype| refused.reason.contains(dtype));
         let missing = refused.reason.contains("cannot compute in");
         assert!(
             wide && !(rich && missing),

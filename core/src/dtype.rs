@@ -1,7 +1,7 @@
 //! Element types: what a tensor holds and how each Rust type maps to it.
 //!
 //! A dtype is storage *and* arithmetic. `F16` and `BF16` are stored in 16 bits, `F8E4M3` and `F8E5M2` in 8, and computed
-//! in f32; `I8`/`U8` are computed in 32-bit integers and wrapped to 8 bits; `Bool` is stored as one byte, 0 or 1. Layout of
+//! in f32; integers of 8 and 16 bits are computed in 32-bit ones and wrapped to their width; `Bool` is stored as one byte, 0 or 1. Layout of
 //! the whole tensor lives in [`crate::Layout`].
 
 use std::borrow::Cow;
@@ -34,19 +34,25 @@ pub enum DType {
     I8,
     /// 8-bit unsigned integer.
     U8,
+    /// 16-bit two's-complement integer.
+    I16,
+    /// 16-bit unsigned integer.
+    U16,
     /// 32-bit two's-complement integer.
     I32,
     /// 32-bit unsigned integer.
     U32,
     /// 64-bit two's-complement integer.
     I64,
+    /// 64-bit unsigned integer.
+    U64,
     /// Truth value, one byte holding 0 or 1.
     Bool,
 }
 
 impl DType {
     /// Every dtype, in declaration order.
-    pub const ALL: [DType; 12] = [
+    pub const ALL: [DType; 15] = [
         DType::F8E4M3,
         DType::F8E5M2,
         DType::F16,
@@ -55,9 +61,12 @@ impl DType {
         DType::F64,
         DType::I8,
         DType::U8,
+        DType::I16,
+        DType::U16,
         DType::I32,
         DType::U32,
         DType::I64,
+        DType::U64,
         DType::Bool,
     ];
 
@@ -68,9 +77,9 @@ impl DType {
     pub const fn size_bytes(self) -> u64 {
         match self {
             DType::F8E4M3 | DType::F8E5M2 | DType::I8 | DType::U8 | DType::Bool => 1,
-            DType::F16 | DType::BF16 => 2,
+            DType::F16 | DType::BF16 | DType::I16 | DType::U16 => 2,
             DType::F32 | DType::I32 | DType::U32 => 4,
-            DType::F64 | DType::I64 => 8,
+            DType::F64 | DType::I64 | DType::U64 => 8,
         }
     }
 
@@ -85,9 +94,12 @@ impl DType {
             DType::F64 => "f64",
             DType::I8 => "i8",
             DType::U8 => "u8",
+            DType::I16 => "i16",
+            DType::U16 => "u16",
             DType::I32 => "i32",
             DType::U32 => "u32",
             DType::I64 => "i64",
+            DType::U64 => "u64",
             DType::Bool => "bool",
         }
     }
@@ -115,34 +127,38 @@ impl DType {
 
     /// Whether this is an integer type (`bool` is not).
     pub const fn is_integer(self) -> bool {
-        matches!(self, DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64)
+        self.integer_range().is_some()
     }
 
     /// Whether negative values exist in this type.
     pub const fn is_signed(self) -> bool {
-        self.is_float() || matches!(self, DType::I8 | DType::I32 | DType::I64)
+        self.is_float() || matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
 
     /// The smallest and the largest integer of an integer type, bool not among them.
-    pub(crate) const fn integer_range(self) -> Option<(i64, i64)> {
+    pub(crate) const fn integer_range(self) -> Option<(i128, i128)> {
         match self {
-            DType::I8 => Some((i8::MIN as i64, i8::MAX as i64)),
-            DType::U8 => Some((0, u8::MAX as i64)),
-            DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
-            DType::U32 => Some((0, u32::MAX as i64)),
-            DType::I64 => Some((i64::MIN, i64::MAX)),
+            DType::I8 => Some((i8::MIN as i128, i8::MAX as i128)),
+            DType::U8 => Some((0, u8::MAX as i128)),
+            DType::I16 => Some((i16::MIN as i128, i16::MAX as i128)),
+            DType::U16 => Some((0, u16::MAX as i128)),
+            DType::I32 => Some((i32::MIN as i128, i32::MAX as i128)),
+            DType::U32 => Some((0, u32::MAX as i128)),
+            DType::I64 => Some((i64::MIN as i128, i64::MAX as i128)),
+            DType::U64 => Some((0, u64::MAX as i128)),
             DType::Bool | DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 | DType::F64 => None,
         }
     }
 
-    /// The type arithmetic is done in: f32 for the smaller floats, 32-bit integers for 8-bit ones, else itself.
+    /// The type arithmetic is done in: f32 for the smaller floats, 32-bit integers for those of 8 and 16 bits, else itself.
     pub const fn compute(self) -> DType {
         match self {
             DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 => DType::F32,
             DType::F64 => DType::F64,
-            DType::I8 | DType::I32 => DType::I32,
-            DType::U8 | DType::U32 => DType::U32,
+            DType::I8 | DType::I16 | DType::I32 => DType::I32,
+            DType::U8 | DType::U16 | DType::U32 => DType::U32,
             DType::I64 => DType::I64,
+            DType::U64 => DType::U64,
             DType::Bool => DType::Bool,
         }
     }
@@ -156,7 +172,7 @@ impl DType {
             DType::BF16 => (-8f64).exp2(),
             DType::F32 => (-24f64).exp2(),
             DType::F64 => (-53f64).exp2(),
-            DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::Bool => 0.0,
+            _ => 0.0,
         }
     }
 
@@ -167,7 +183,7 @@ impl DType {
             DType::F8E5M2 | DType::F16 => (-14f64).exp2(),
             DType::BF16 | DType::F32 => (-126f64).exp2(),
             DType::F64 => f64::MIN_POSITIVE,
-            DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::Bool => 0.0,
+            _ => 0.0,
         }
     }
 
@@ -180,12 +196,9 @@ impl DType {
             DType::BF16 => f64::from(bf16::MAX),
             DType::F32 => f64::from(f32::MAX),
             DType::F64 => f64::MAX,
-            DType::I8 => 127.0,
-            DType::U8 => 255.0,
-            DType::I32 => f64::from(i32::MAX),
-            DType::U32 => f64::from(u32::MAX),
-            DType::I64 => i64::MAX as f64,
             DType::Bool => 1.0,
+            // The exact types: the integers have a range.
+            _ => self.integer_range().map_or(0.0, |(_, most)| most as f64),
         }
     }
 }
@@ -202,7 +215,7 @@ impl FromStr for DType {
     fn from_str(text: &str) -> Result<Self, Error> {
         DType::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| Error::InvalidArgument {
             what: "dtype",
-            reason: format!("`{text}` is not one of f8e4m3 f8e5m2 f16 bf16 f32 f64 i8 u8 i32 u32 i64 bool"),
+            reason: format!("`{text}` is not one of {}", DType::ALL.map(DType::name).join(" ")),
         })
     }
 }
@@ -263,9 +276,12 @@ pod_element! {
     f64 => F64, Scalar::F;
     i8 => I8, |x| Scalar::I(i64::from(x));
     u8 => U8, |x| Scalar::I(i64::from(x));
+    i16 => I16, |x| Scalar::I(i64::from(x));
+    u16 => U16, |x| Scalar::I(i64::from(x));
     i32 => I32, |x| Scalar::I(i64::from(x));
     u32 => U32, |x| Scalar::I(i64::from(x));
     i64 => I64, Scalar::I;
+    u64 => U64, Scalar::from;
 }
 
 impl sealed::Sealed for bool {}

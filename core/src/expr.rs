@@ -127,7 +127,7 @@ impl Expr {
     }
 
     fn leaf(kind: Kind) -> Expr {
-        let integer = matches!(kind, Kind::Constant(Scalar::I(_)) | Kind::Index);
+        let integer = matches!(kind, Kind::Constant(Scalar::I(_) | Scalar::U(_)) | Kind::Index);
         let fallback = if integer { DType::I32 } else { DType::F32 };
         let is_literal = matches!(kind, Kind::Constant(_) | Kind::Index);
         // The position is rounded like arithmetic.

@@ -91,7 +91,7 @@ impl Caps {
     pub fn require(&self, dtype: DType) -> Result<()> {
         let feature = match dtype {
             DType::F64 if !self.f64 => "64-bit floats in shaders (SHADER_F64)",
-            DType::I64 if !self.i64 => "64-bit integers in shaders (SHADER_INT64)",
+            DType::I64 | DType::U64 if !self.i64 => "64-bit integers in shaders (SHADER_INT64)",
             _ => return Ok(()),
         };
         Err(Error::UnsupportedDType { device: self.device.clone(), dtype, feature })

@@ -1,6 +1,6 @@
 //! One number outside a tensor: a constant of an expression, a fill value, an oracle's result.
 //!
-//! Wide enough for every dtype: f64 for the floats, i64 for the integers and bool. [`Scalar::cast`] is the one
+//! Wide enough for every dtype: f64 for the floats, i64 for the integers and bool, u64 for what of u64 an i64 does not hold. [`Scalar::cast`] is the one
 //! definition of conversion between dtypes; backends must agree with it.
 
 use std::fmt;
@@ -16,6 +16,9 @@ pub enum Scalar {
     F(f64),
     /// An integer of any width, or a truth value (0 or 1).
     I(i64),
+    /// An integer above [`i64::MAX`]. What an i64 holds is [`Scalar::I`], so that equal numbers are equal: `Scalar::from(x)` of a u64 is
+    /// the one that fits.
+    U(u64),
 }
 
 impl Scalar {
@@ -24,22 +27,48 @@ impl Scalar {
         match self {
             Scalar::F(x) => x,
             Scalar::I(x) => x as f64,
+            Scalar::U(x) => x as f64,
         }
     }
 
-    /// The value as i64: floats truncate toward zero and saturate, NaN gives 0.
+    /// The value as i64: floats truncate toward zero and saturate, NaN gives 0; of integers beyond i64 the low bits.
     pub fn as_i64(self) -> i64 {
         match self {
             Scalar::F(x) => x as i64,
             Scalar::I(x) => x,
+            Scalar::U(x) => x as i64,
         }
     }
 
-    /// Whether it is a float, and its bits: what tells 0 from -0 and one NaN from another.
-    pub(crate) fn bits(self) -> (bool, u64) {
+    /// The value as u64: floats truncate toward zero and saturate, NaN gives 0; of negative integers the low bits.
+    pub fn as_u64(self) -> u64 {
         match self {
-            Scalar::F(x) => (true, x.to_bits()),
-            Scalar::I(x) => (false, x as u64),
+            Scalar::F(x) => x as u64,
+            Scalar::I(x) => x as u64,
+            Scalar::U(x) => x,
+        }
+    }
+
+    /// The number, if it is an integer.
+    pub(crate) fn integer(self) -> Option<i128> {
+        match self {
+            Scalar::F(_) => None,
+            Scalar::I(x) => Some(x.into()),
+            Scalar::U(x) => Some(x.into()),
+        }
+    }
+
+    /// Of an integer that some dtype holds.
+    pub(crate) fn from_integer(x: i128) -> Scalar {
+        i64::try_from(x).map_or(Scalar::U(x as u64), Scalar::I)
+    }
+
+    /// Which variant it is, and its bits: what tells 0 from -0 and one NaN from another.
+    pub(crate) fn bits(self) -> (u8, u64) {
+        match self {
+            Scalar::F(x) => (1, x.to_bits()),
+            Scalar::I(x) => (0, x as u64),
+            Scalar::U(x) => (2, x),
         }
     }
 
@@ -61,17 +90,22 @@ impl Scalar {
             DType::F32 => Scalar::F(match self {
                 Scalar::F(x) => f64::from(x as f32),
                 Scalar::I(x) => f64::from(x as f32),
+                Scalar::U(x) => f64::from(x as f32),
             }),
             DType::F64 => Scalar::F(self.as_f64()),
             DType::Bool => Scalar::I(i64::from(match self {
                 Scalar::F(x) => x != 0.0,
                 Scalar::I(x) => x != 0,
+                Scalar::U(_) => true,
             })),
             DType::I8 => self.to_int(|x| x as i8 as i64, |x| i64::from(x as i8)),
             DType::U8 => self.to_int(|x| x as u8 as i64, |x| i64::from(x as u8)),
+            DType::I16 => self.to_int(|x| x as i16 as i64, |x| i64::from(x as i16)),
+            DType::U16 => self.to_int(|x| x as u16 as i64, |x| i64::from(x as u16)),
             DType::I32 => self.to_int(|x| x as i32 as i64, |x| i64::from(x as i32)),
             DType::U32 => self.to_int(|x| x as u32 as i64, |x| i64::from(x as u32)),
             DType::I64 => self.to_int(|x| x as i64, |x| x),
+            DType::U64 => Scalar::from(self.as_u64()),
         }
     }
 
@@ -92,13 +126,14 @@ impl Scalar {
         match self {
             Scalar::F(x) => bf16_from_f64(x),
             Scalar::I(x) => bf16_from_i64(x),
+            Scalar::U(x) => bf16_from_u64(x),
         }
     }
 
     fn to_int(self, from_float: fn(f64) -> i64, from_int: fn(i64) -> i64) -> Scalar {
         Scalar::I(match self {
             Scalar::F(x) => from_float(x),
-            Scalar::I(x) => from_int(x),
+            Scalar::I(_) | Scalar::U(_) => from_int(self.as_i64()),
         })
     }
 
@@ -112,8 +147,9 @@ impl Scalar {
             DType::F32 => (self.cast(dtype).as_f64() as f32).to_le_bytes().to_vec(),
             DType::F64 => self.as_f64().to_le_bytes().to_vec(),
             DType::I8 | DType::U8 | DType::Bool => vec![self.cast(dtype).as_i64() as u8],
+            DType::I16 | DType::U16 => (self.cast(dtype).as_i64() as u16).to_le_bytes().to_vec(),
             DType::I32 | DType::U32 => (self.cast(dtype).as_i64() as u32).to_le_bytes().to_vec(),
-            DType::I64 => self.cast(dtype).as_i64().to_le_bytes().to_vec(),
+            DType::I64 | DType::U64 => self.cast(dtype).as_u64().to_le_bytes().to_vec(),
         }
     }
 
@@ -135,9 +171,12 @@ impl Scalar {
             DType::I8 => Scalar::I(i64::from(bits as u8 as i8)),
             DType::U8 => Scalar::I(i64::from(bits as u8)),
             DType::Bool => Scalar::I(i64::from(bits as u8 != 0)),
+            DType::I16 => Scalar::I(i64::from(bits as u16 as i16)),
+            DType::U16 => Scalar::I(i64::from(bits as u16)),
             DType::I32 => Scalar::I(i64::from(bits as u32 as i32)),
             DType::U32 => Scalar::I(i64::from(bits as u32)),
             DType::I64 => Scalar::I(bits as i64),
+            DType::U64 => Scalar::from(bits),
         }
     }
 }
@@ -155,9 +194,15 @@ pub(crate) fn bf16_from_f64(x: f64) -> bf16 {
 
 /// `x` rounded once: where f64 cannot hold it, what it cannot is kept as a sticky bit, as in [`round_to_odd`].
 pub(crate) fn bf16_from_i64(x: i64) -> bf16 {
-    /// Bits that the largest magnitude has beyond the 53 of an f64.
-    const BEYOND: i64 = (1 << 10) - 1;
-    let is_exact = x.unsigned_abs() <= 1 << 53;
+    let magnitude = bf16_from_u64(x.unsigned_abs());
+    if x < 0 { -magnitude } else { magnitude }
+}
+
+/// As [`bf16_from_i64`].
+pub(crate) fn bf16_from_u64(x: u64) -> bf16 {
+    /// Bits that the largest number has beyond the 53 of an f64.
+    const BEYOND: u64 = (1 << 11) - 1;
+    let is_exact = x <= 1 << 53;
     let sticky = if x & BEYOND == 0 { 0 } else { BEYOND + 1 };
     bf16_from_f64(if is_exact { x } else { x & !BEYOND | sticky } as f64)
 }
@@ -180,6 +225,7 @@ impl fmt::Display for Scalar {
             Scalar::F(x) if *x != 0.0 && !(1e-4..1e16).contains(&x.abs()) => write!(f, "{x:e}"),
             Scalar::F(x) => fmt::Display::fmt(x, f),
             Scalar::I(x) => fmt::Display::fmt(x, f),
+            Scalar::U(x) => fmt::Display::fmt(x, f),
         }
     }
 }
@@ -194,7 +240,13 @@ macro_rules! scalar_from {
     )*};
 }
 scalar_from!(F8E4M3 => F(f64), F8E5M2 => F(f64), f16 => F(f64), bf16 => F(f64), f32 => F(f64), f64 => F(f64),
-             i8 => I(i64), u8 => I(i64), i32 => I(i64), u32 => I(i64), i64 => I(i64), bool => I(i64));
+             i8 => I(i64), u8 => I(i64), i16 => I(i64), u16 => I(i64), i32 => I(i64), u32 => I(i64), i64 => I(i64), bool => I(i64));
+
+impl From<u64> for Scalar {
+    fn from(x: u64) -> Scalar {
+        i64::try_from(x).map_or(Scalar::U(x), Scalar::I)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -228,7 +280,7 @@ mod tests {
     fn cast_of_long_integers_to_bf16_rounds_once() {
         let cast = |x: i64| match Scalar::I(x).cast(DType::BF16) {
             Scalar::F(y) => y as i128,
-            Scalar::I(_) => panic!("bf16 is a float"),
+            Scalar::I(_) | Scalar::U(_) => panic!("bf16 is a float"),
         };
         let near_ties = (129..256).flat_map(|lead| (45..55).map(move |shift| ((2 * lead + 1_i64) << shift) >> 1));
         for tie in near_ties.chain([i64::MAX, i64::MIN + 1, (1 << 53) + 1, 1 << 62]) {
@@ -266,8 +318,27 @@ mod tests {
     }
 
     #[test]
+    fn numbers_beyond_i64_are_themselves() {
+        let (half, most) = (Scalar::from(1u64 << 63), Scalar::from(u64::MAX));
+        assert_eq!((half, Scalar::from(5u64)), (Scalar::U(1 << 63), Scalar::I(5)));
+        assert_eq!((most.as_f64(), most.as_i64(), most.as_u64()), (2f64.powi(64), -1, u64::MAX));
+        assert_eq!(Scalar::F(1e30).cast(DType::U64), most);
+        assert_eq!(Scalar::F(-1.0).cast(DType::U64), Scalar::I(0));
+        assert_eq!(Scalar::I(-1).cast(DType::U64), most);
+        assert_eq!(most.cast(DType::I16), Scalar::I(-1));
+        // Between two numbers of bf16, 2^56 apart; just above a tie.
+        let tie = 0x8080_0000_0000_0000u64;
+        assert_eq!(Scalar::from(tie).cast(DType::BF16), Scalar::F(2f64.powi(63)));
+        assert_eq!(Scalar::from(tie + 1).cast(DType::BF16), Scalar::F(2f64.powi(63) + 2f64.powi(56)));
+    }
+
+    #[test]
     fn bytes_round_trip_every_dtype() {
         for dtype in DType::ALL {
+            let ones = vec![0xff; dtype.size_bytes() as usize];
+            if dtype.is_integer() {
+                assert_eq!(Scalar::from_le_bytes(&ones, dtype).to_le_bytes(dtype), ones, "{dtype}");
+            }
             let one = Scalar::I(1).cast(dtype);
             assert_eq!(Scalar::from_le_bytes(&one.to_le_bytes(dtype), dtype), one, "{dtype}");
         }

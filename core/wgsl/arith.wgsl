@@ -129,11 +129,25 @@ fn u8_from_f32(x: f32) -> u32 {
     return min(u32_from_f32(x), 255u);
 }
 
+fn i16_from_f32(x: f32) -> i32 {
+    return clamp(i32_from_f32(x), -32768, 32767);
+}
+
+fn u16_from_f32(x: f32) -> u32 {
+    return min(u32_from_f32(x), 65535u);
+}
+
 fn i64_from_f32(x: f32) -> i64 {
     if is_nan_f32(x) { return 0li; }
     if x >= 9223372036854775808.0 { return 9223372036854775807li; }
     if x <= -9223372036854775808.0 { return -9223372036854775807li - 1li; }
     return i64(x);
+}
+
+fn u64_from_f32(x: f32) -> u64 {
+    if is_nan_f32(x) || x <= 0.0 { return 0lu; }
+    if x >= 18446744073709551616.0 { return 0xfffffffffffffffflu; }
+    return u64(x);
 }
 
 // The nearest f32, where a device's own conversion may give either neighbour: both halves are exact, as is the product with a
@@ -158,20 +172,21 @@ fn bf16_from_i32(x: i32) -> f32 {
     return select(magnitude, -magnitude, x < 0);
 }
 
-// By the magnitude's upper 32 bits and a sticky bit.
+// By the upper 32 bits and a sticky bit.
+fn bf16_from_u64(x: u64) -> f32 {
+    let upper = u32(x >> 32u);
+    let lower = u32(x & 0xfffffffflu);
+    if upper == 0u { return bf16_from_u32(lower); }
+    // Up to 8 bits of `lower` may be wanted: bring the leading bit to the top first.
+    let shift = countLeadingZeros(upper);
+    let top = u32((x << shift) >> 32u);
+    let rest = u32((x << shift) & 0xfffffffflu);
+    return ldexp(bf16_from_u32(top | select(0u, 1u, rest != 0u)), 32 - i32(shift));
+}
+
 fn bf16_from_i64(x: i64) -> f32 {
-    let magnitude = select(u64(x), u64(-x), x < 0li);
-    let upper = u32(magnitude >> 32u);
-    let lower = u32(magnitude & 0xfffffffflu);
-    var value = bf16_from_u32(lower);
-    if upper != 0u {
-        // Up to 8 bits of `lower` may be wanted: bring the leading bit to the top first.
-        let shift = countLeadingZeros(upper);
-        let top = u32((magnitude << shift) >> 32u);
-        let rest = u32((magnitude << shift) & 0xfffffffflu);
-        value = ldexp(bf16_from_u32(top | select(0u, 1u, rest != 0u)), 32 - i32(shift));
-    }
-    return select(value, -value, x < 0li);
+    let magnitude = bf16_from_u64(select(u64(x), u64(-x), x < 0li));
+    return select(magnitude, -magnitude, x < 0li);
 }
 
 // An f32 that rounds to a 16-bit float as the f64 itself does: rounded to odd (Boldo & Melquiond, 2008).
@@ -204,11 +219,25 @@ fn u8_from_f64(x: f64) -> u32 {
     return min(u32_from_f64(x), 255u);
 }
 
+fn i16_from_f64(x: f64) -> i32 {
+    return clamp(i32_from_f64(x), -32768, 32767);
+}
+
+fn u16_from_f64(x: f64) -> u32 {
+    return min(u32_from_f64(x), 65535u);
+}
+
 fn i64_from_f64(x: f64) -> i64 {
     if !(x == x) { return 0li; }
     if x >= 9223372036854775807.0lf { return 9223372036854775807li; }
     if x <= -9223372036854775808.0lf { return -9223372036854775807li - 1li; }
     return i64(x);
+}
+
+fn u64_from_f64(x: f64) -> u64 {
+    if !(x > 0.0lf) { return 0lu; }
+    if x >= 18446744073709551615.0lf { return 0xfffffffffffffffflu; }
+    return u64(x);
 }
 
 // a / 0 = a and MIN / -1 = MIN: both are a / 1.
@@ -243,6 +272,14 @@ fn rem_i64(a: i64, b: i64) -> i64 {
     return a - (a / divisor) * divisor;
 }
 
+fn div_u64(a: u64, b: u64) -> u64 {
+    return a / select(b, 1lu, b == 0lu);
+}
+
+fn rem_u64(a: u64, b: u64) -> u64 {
+    return a % select(b, 1lu, b == 0lu);
+}
+
 fn abs_i64(x: i64) -> i64 {
     return select(x, -x, x < 0li);
 }
@@ -256,6 +293,14 @@ fn max_i64(a: i64, b: i64) -> i64 {
 }
 
 fn min_i64(a: i64, b: i64) -> i64 {
+    return select(b, a, a < b);
+}
+
+fn max_u64(a: u64, b: u64) -> u64 {
+    return select(b, a, a > b);
+}
+
+fn min_u64(a: u64, b: u64) -> u64 {
     return select(b, a, a < b);
 }
 
@@ -345,5 +390,15 @@ fn shl_i64(a: i64, b: i64) -> i64 {
 
 fn shr_i64(a: i64, b: i64) -> i64 {
     if b < 0li || b > 63li { return a >> 63u; }
+    return a >> u32(b);
+}
+
+fn shl_u64(a: u64, b: u64) -> u64 {
+    if b > 63lu { return 0lu; }
+    return a << u32(b);
+}
+
+fn shr_u64(a: u64, b: u64) -> u64 {
+    if b > 63lu { return 0lu; }
     return a >> u32(b);
 }

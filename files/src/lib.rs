@@ -52,7 +52,7 @@ const MOST_LEFT: u32 = 1000;
 
 /// The array in the file, on `device`: C and Fortran order, little- and big-endian; the result is dense and row-major.
 ///
-/// `f2`, `f4`, `f8`, `i1`, `i4`, `i8`, `u1`, `u4` and `b1` are the dtypes that bear these names, and `V2` is bf16, as `ml_dtypes` writes it. 8-bit
+/// `f2`, `f4`, `f8`, `i1`, `i2`, `i4`, `i8`, `u1`, `u2`, `u4`, `u8` and `b1` are the dtypes that bear these names, and `V2` is bf16, as `ml_dtypes` writes it. 8-bit
 /// floats are read as their bits, u8: `Tensor::view_as` says which they are.
 ///
 /// # Errors

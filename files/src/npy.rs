@@ -2,7 +2,7 @@
 //!
 //! A file's header says how large the data is; nothing is allocated before that was compared with the file's own length.
 //! Arrays come out little-endian and row-major whatever the file says, and are written so. Element types without a shader
-//! type of their own (u16, complex, ...) pass as bytes; `bfloat16` is stored as numpy's `ml_dtypes` does, as `V2`. 8-bit floats
+//! type of their own (complex, ...) pass as bytes; `bfloat16` is stored as numpy's `ml_dtypes` does, as `V2`. 8-bit floats
 //! are stored as `u1`, their bits: numpy has no letter for them, and `V1`, which `ml_dtypes` writes, does not say which of
 //! the two it is. There `array.view(ml_dtypes.float8_e4m3fn)`, or `float8_e5m2`, reads them.
 
@@ -33,8 +33,8 @@ impl Kind {
         let letter = match dtype {
             DType::BF16 => 'V',
             DType::F16 | DType::F32 | DType::F64 => 'f',
-            DType::I8 | DType::I32 | DType::I64 => 'i',
-            DType::U8 | DType::U32 | DType::F8E4M3 | DType::F8E5M2 => 'u',
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 => 'i',
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3 | DType::F8E5M2 => 'u',
             DType::Bool => 'b',
             other => unreachable_kind(other),
         };
@@ -49,10 +49,13 @@ impl Kind {
             ('f', 4) => Some(DType::F32),
             ('f', 8) => Some(DType::F64),
             ('i', 1) => Some(DType::I8),
+            ('i', 2) => Some(DType::I16),
             ('i', 4) => Some(DType::I32),
             ('i', 8) => Some(DType::I64),
             ('u', 1) => Some(DType::U8),
+            ('u', 2) => Some(DType::U16),
             ('u', 4) => Some(DType::U32),
+            ('u', 8) => Some(DType::U64),
             ('b', 1) => Some(DType::Bool),
             _ => None,
         }

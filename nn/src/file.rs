@@ -239,13 +239,16 @@ fn beside(path: &Path) -> io::Result<(PathBuf, fs::File)> {
 }
 
 /// The dtypes that both sides have.
-const DTYPES: [(DType, Dtype); 12] = [
+const DTYPES: [(DType, Dtype); 15] = [
     (DType::Bool, Dtype::BOOL),
     (DType::I8, Dtype::I8),
     (DType::U8, Dtype::U8),
+    (DType::I16, Dtype::I16),
+    (DType::U16, Dtype::U16),
     (DType::I32, Dtype::I32),
     (DType::U32, Dtype::U32),
     (DType::I64, Dtype::I64),
+    (DType::U64, Dtype::U64),
     (DType::F8E4M3, Dtype::F8_E4M3),
     (DType::F8E5M2, Dtype::F8_E5M2),
     (DType::F16, Dtype::F16),

@@ -45,10 +45,8 @@ pub(crate) fn positions(layout: &Layout, size: usize) -> impl Iterator<Item = us
 fn garbage(dtype: DType) -> Vec<u8> {
     let value = if dtype.is_float() {
         return vec![0xFF; dtype.size_bytes() as usize];
-    } else if dtype == DType::I64 {
-        Scalar::I(i64::MAX)
     } else {
-        Scalar::I(dtype.max_finite() as i64)
+        Scalar::from_integer(dtype.integer_range().map_or(1, |(_, most)| most))
     };
     value.to_le_bytes(dtype)
 }

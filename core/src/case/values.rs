@@ -176,18 +176,12 @@ pub fn special(dtype: DType) -> Vec<Scalar> {
         return vec![Scalar::I(0), Scalar::I(1)];
     }
     if !dtype.is_float() {
-        let (low, high) = match dtype {
-            DType::I8 => (i8::MIN.into(), i8::MAX.into()),
-            DType::U8 => (0, u8::MAX.into()),
-            DType::I32 => (i32::MIN.into(), i32::MAX.into()),
-            DType::U32 => (0, u32::MAX.into()),
-            _ => (i64::MIN, i64::MAX),
-        };
+        let (low, high) = dtype.integer_range().unwrap_or((0, 1));
         let mut all = vec![0, 1, 2, 3, 5, 7, 10, 16, 31, 64, 100, low, low + 1, high, high - 1, high / 2, high / 2 + 1];
         if dtype.is_signed() {
             all.extend([-1, -2, -3, -7, -10, -64, low / 2]);
         }
-        return all.into_iter().map(Scalar::I).collect();
+        return all.into_iter().map(Scalar::from_integer).collect();
     }
     let (max, normal, u) = (dtype.max_finite(), dtype.min_normal(), dtype.unit_roundoff());
     let positive = [
@@ -261,9 +255,7 @@ pub(crate) fn encode(value: Scalar, dtype: DType, bytes: &mut [u8]) {
             bytes.copy_from_slice(&(x as f32).to_le_bytes());
         }
         DType::F64 => bytes.copy_from_slice(&value.as_f64().to_le_bytes()),
-        DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::Bool => {
-            write_bits(bytes, value.cast(dtype).as_i64() as u64);
-        }
+        _ => write_bits(bytes, value.cast(dtype).as_u64()),
     }
 }
 

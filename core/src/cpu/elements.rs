@@ -50,6 +50,14 @@ macro_rules! for_dtype {
                 type $ty = u8;
                 $body
             }
+            crate::DType::I16 => {
+                type $ty = i16;
+                $body
+            }
+            crate::DType::U16 => {
+                type $ty = u16;
+                $body
+            }
             crate::DType::I32 => {
                 type $ty = i32;
                 $body
@@ -60,6 +68,10 @@ macro_rules! for_dtype {
             }
             crate::DType::I64 => {
                 type $ty = i64;
+                $body
+            }
+            crate::DType::U64 => {
+                type $ty = u64;
                 $body
             }
         }

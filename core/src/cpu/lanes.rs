@@ -9,7 +9,7 @@ use crate::cpu::philox::{self, Stream, philox4x32_10};
 use crate::cpu::reduce::{Element as Widen, Number};
 use crate::cpu::simd;
 use crate::cpu::vmath;
-use crate::scalar::{bf16_from_f64, bf16_from_i64, f16_from_f64};
+use crate::scalar::{bf16_from_f64, bf16_from_i64, bf16_from_u64, f16_from_f64};
 use crate::{BinaryFn, CompareFn, DType, F8E4M3, F8E5M2, Scalar, UnaryFn};
 
 /// Values per block: a handful of f32 blocks stay in a 32 KiB L1.
@@ -23,6 +23,7 @@ pub(crate) enum Lanes {
     I32(Vec<i32>),
     U32(Vec<u32>),
     I64(Vec<i64>),
+    U64(Vec<u64>),
     /// 0 or 1
     Bool(Vec<u8>),
 }
@@ -36,6 +37,7 @@ macro_rules! with_lanes {
             Lanes::I32($x) => $body,
             Lanes::U32($x) => $body,
             Lanes::I64($x) => $body,
+            Lanes::U64($x) => $body,
             Lanes::Bool($x) => $body,
         }
     };
@@ -50,6 +52,7 @@ impl Lanes {
             DType::I32 => Lanes::I32(vec![0; BLOCK]),
             DType::U32 => Lanes::U32(vec![0; BLOCK]),
             DType::I64 => Lanes::I64(vec![0; BLOCK]),
+            DType::U64 => Lanes::U64(vec![0; BLOCK]),
             _ => Lanes::Bool(vec![0; BLOCK]),
         }
     }
@@ -62,6 +65,7 @@ impl Lanes {
             Lanes::I32(x) => x.fill(value.as_i64() as i32),
             Lanes::U32(x) => x.fill(value.as_i64() as u32),
             Lanes::I64(x) => x.fill(value.as_i64()),
+            Lanes::U64(x) => x.fill(value.as_u64()),
             Lanes::Bool(x) => x.fill(u8::from(value.as_i64() != 0)),
         }
     }
@@ -75,15 +79,18 @@ impl Lanes {
             Lanes::I32(x) => x.iter_mut().zip(positions).for_each(|(x, i)| *x = i as i32),
             Lanes::U32(x) => x.iter_mut().zip(positions).for_each(|(x, i)| *x = i as u32),
             Lanes::I64(x) => x.iter_mut().zip(positions).for_each(|(x, i)| *x = i as i64),
+            Lanes::U64(x) => x.iter_mut().zip(positions).for_each(|(x, i)| *x = i),
             Lanes::Bool(x) => x.iter_mut().zip(positions).for_each(|(x, i)| *x = u8::from(i != 0)),
         }
     }
 
-    /// Wraps 8-bit values that a step has computed in 32 bits.
+    /// Wraps values of 8 and 16 bits that a step has computed in 32 bits.
     pub(crate) fn wrap(&mut self, dtype: DType) {
         match (self, dtype) {
             (Lanes::I32(x), DType::I8) => x.iter_mut().for_each(|x| *x = i32::from(*x as i8)),
             (Lanes::U32(x), DType::U8) => x.iter_mut().for_each(|x| *x &= 0xff),
+            (Lanes::I32(x), DType::I16) => x.iter_mut().for_each(|x| *x = i32::from(*x as i16)),
+            (Lanes::U32(x), DType::U16) => x.iter_mut().for_each(|x| *x &= 0xffff),
             _ => {}
         }
     }
@@ -116,6 +123,11 @@ pub(crate) fn unary(f: UnaryFn, dtype: DType, x: &Lanes, y: &mut Lanes, len: usi
             UnaryFn::Sign => simd::map1(|x: i64| x.signum(), &x[..len], &mut y[..len]),
             _ => simd::map1(|x: i64| !x, &x[..len], &mut y[..len]),
         },
+        (Lanes::U64(x), Lanes::U64(y)) => match f {
+            UnaryFn::Abs | UnaryFn::Relu => y[..len].copy_from_slice(&x[..len]),
+            UnaryFn::Sign => simd::map1(|x: u64| x.min(1), &x[..len], &mut y[..len]),
+            _ => simd::map1(|x: u64| !x, &x[..len], &mut y[..len]),
+        },
         (Lanes::Bool(x), Lanes::Bool(y)) => simd::map1(|x: u8| x ^ 1, &x[..len], &mut y[..len]),
         _ => {}
     }
@@ -134,6 +146,7 @@ fn count_bits(f: UnaryFn, dtype: DType, x: &Lanes, y: &mut Lanes, len: usize) {
         (Lanes::I32(x), Lanes::I32(y)) => simd::map1(|x: i32| count(x as u64) as i32, &x[..len], &mut y[..len]),
         (Lanes::U32(x), Lanes::U32(y)) => simd::map1(|x: u32| count(x.into()), &x[..len], &mut y[..len]),
         (Lanes::I64(x), Lanes::I64(y)) => simd::map1(|x: i64| count(x as u64).into(), &x[..len], &mut y[..len]),
+        (Lanes::U64(x), Lanes::U64(y)) => simd::map1(|x: u64| count(x).into(), &x[..len], &mut y[..len]),
         _ => {}
     }
 }
@@ -219,6 +232,7 @@ pub(crate) fn binary(f: BinaryFn, dtype: DType, a: &Lanes, b: &Lanes, y: &mut La
         (Lanes::I32(a), Lanes::I32(b), Lanes::I32(y)) => binary_int(f, &a[..len], &b[..len], &mut y[..len]),
         (Lanes::U32(a), Lanes::U32(b), Lanes::U32(y)) => binary_int(f, &a[..len], &b[..len], &mut y[..len]),
         (Lanes::I64(a), Lanes::I64(b), Lanes::I64(y)) => binary_int(f, &a[..len], &b[..len], &mut y[..len]),
+        (Lanes::U64(a), Lanes::U64(b), Lanes::U64(y)) => binary_int(f, &a[..len], &b[..len], &mut y[..len]),
         (Lanes::Bool(a), Lanes::Bool(b), Lanes::Bool(y)) => {
             let (a, b, y) = (&a[..len], &b[..len], &mut y[..len]);
             match f {
@@ -314,7 +328,7 @@ macro_rules! integers {
         }
     )*};
 }
-integers!(i32 u32 i64);
+integers!(i32 u32 i64 u64);
 
 fn binary_int<T: Integer>(f: BinaryFn, a: &[T], b: &[T], y: &mut [T]) {
     match f {
@@ -356,6 +370,7 @@ pub(crate) fn compare(f: CompareFn, a: &Lanes, b: &Lanes, y: &mut Lanes, len: us
         (Lanes::I32(a), Lanes::I32(b)) => go(f, &a[..len], &b[..len], y),
         (Lanes::U32(a), Lanes::U32(b)) => go(f, &a[..len], &b[..len], y),
         (Lanes::I64(a), Lanes::I64(b)) => go(f, &a[..len], &b[..len], y),
+        (Lanes::U64(a), Lanes::U64(b)) => go(f, &a[..len], &b[..len], y),
         (Lanes::Bool(a), Lanes::Bool(b)) => go(f, &a[..len], &b[..len], y),
         _ => {}
     }
@@ -374,6 +389,7 @@ pub(crate) fn select(condition: &Lanes, yes: &Lanes, no: &Lanes, y: &mut Lanes, 
         (Lanes::I32(a), Lanes::I32(b), Lanes::I32(y)) => go(c, &a[..len], &b[..len], &mut y[..len]),
         (Lanes::U32(a), Lanes::U32(b), Lanes::U32(y)) => go(c, &a[..len], &b[..len], &mut y[..len]),
         (Lanes::I64(a), Lanes::I64(b), Lanes::I64(y)) => go(c, &a[..len], &b[..len], &mut y[..len]),
+        (Lanes::U64(a), Lanes::U64(b), Lanes::U64(y)) => go(c, &a[..len], &b[..len], &mut y[..len]),
         (Lanes::Bool(a), Lanes::Bool(b), Lanes::Bool(y)) => go(c, &a[..len], &b[..len], &mut y[..len]),
         _ => {}
     }
@@ -418,9 +434,12 @@ trait Convert: Copy {
     fn to_bf16(self) -> bf16;
     fn to_i8(self) -> i8;
     fn to_u8(self) -> u8;
+    fn to_i16(self) -> i16;
+    fn to_u16(self) -> u16;
     fn to_i32(self) -> i32;
     fn to_u32(self) -> u32;
     fn to_i64(self) -> i64;
+    fn to_u64(self) -> u64;
     fn to_bool(self) -> u8;
 }
 
@@ -444,11 +463,17 @@ macro_rules! convert {
             #[inline(always)]
             fn to_u8(self) -> u8 { self as u8 }
             #[inline(always)]
+            fn to_i16(self) -> i16 { self as i16 }
+            #[inline(always)]
+            fn to_u16(self) -> u16 { self as u16 }
+            #[inline(always)]
             fn to_i32(self) -> i32 { self as i32 }
             #[inline(always)]
             fn to_u32(self) -> u32 { self as u32 }
             #[inline(always)]
             fn to_i64(self) -> i64 { self as i64 }
+            #[inline(always)]
+            fn to_u64(self) -> u64 { self as u64 }
             #[inline(always)]
             fn to_bool(self) -> u8 { u8::from(self != (0 as $t)) }
         }
@@ -460,6 +485,7 @@ convert! {
     i32: |x| f16_from_f64(x.into()), |x| bf16_from_f64(x.into()), |x| F8E4M3::from_f64(x.into()), |x| F8E5M2::from_f64(x.into());
     u32: |x| f16_from_f64(x.into()), |x| bf16_from_f64(x.into()), |x| F8E4M3::from_f64(x.into()), |x| F8E5M2::from_f64(x.into());
     i64: |x| f16_from_f64(x as f64), bf16_from_i64, |x| F8E4M3::from_f64(x as f64), |x| F8E5M2::from_f64(x as f64);
+    u64: |x| f16_from_f64(x as f64), bf16_from_u64, |x| F8E4M3::from_f64(x as f64), |x| F8E5M2::from_f64(x as f64);
     u8: |x| f16_from_f64(x.into()), |x| bf16_from_f64(x.into()), |x| F8E4M3::from_f64(x.into()), |x| F8E5M2::from_f64(x.into());
 }
 
@@ -499,10 +525,13 @@ pub(crate) fn cast(x: &Lanes, dtype: DType, y: &mut Lanes, len: usize) {
             (Lanes::F32(y), _) => simd::map1(T::to_f32, x, &mut y[..len]),
             (Lanes::F64(y), _) => simd::map1(T::to_f64, x, &mut y[..len]),
             (Lanes::I32(y), DType::I8) => simd::map1(|x: T| i32::from(x.to_i8()), x, &mut y[..len]),
+            (Lanes::I32(y), DType::I16) => simd::map1(|x: T| i32::from(x.to_i16()), x, &mut y[..len]),
             (Lanes::I32(y), _) => simd::map1(T::to_i32, x, &mut y[..len]),
             (Lanes::U32(y), DType::U8) => simd::map1(|x: T| u32::from(x.to_u8()), x, &mut y[..len]),
+            (Lanes::U32(y), DType::U16) => simd::map1(|x: T| u32::from(x.to_u16()), x, &mut y[..len]),
             (Lanes::U32(y), _) => simd::map1(T::to_u32, x, &mut y[..len]),
             (Lanes::I64(y), _) => simd::map1(T::to_i64, x, &mut y[..len]),
+            (Lanes::U64(y), _) => simd::map1(T::to_u64, x, &mut y[..len]),
             (Lanes::Bool(y), _) => simd::map1(T::to_bool, x, &mut y[..len]),
         }
     }
@@ -553,9 +582,12 @@ stored! {
     f32, F32, |x: f32| x, |x: f32| x;
     f64, F64, |x: f64| x, |x: f64| x;
     i8, I32, |x: i8| i32::from(x), |x: i32| x as i8;
+    i16, I32, |x: i16| i32::from(x), |x: i32| x as i16;
+    u16, U32, |x: u16| u32::from(x), |x: u32| x as u16;
     i32, I32, |x: i32| x, |x: i32| x;
     u32, U32, |x: u32| x, |x: u32| x;
     i64, I64, |x: i64| x, |x: i64| x;
+    u64, U64, |x: u64| x, |x: u64| x;
 }
 
 impl Stored for u8 {

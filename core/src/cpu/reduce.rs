@@ -91,7 +91,7 @@ macro_rules! int_number {
         fn minimum(self, b: $t) -> $t { self.min(b) }
     })*};
 }
-int_number!(i8 u8 i32 u32 i64 u64);
+int_number!(i8 u8 i16 u16 i32 u32 i64 u64);
 
 /// What is stored: widened to `Acc` as it is read.
 pub trait Element: Copy + Send + Sync + 'static {
@@ -108,7 +108,7 @@ macro_rules! own_element {
         fn widen(self) -> $t { self }
     })*};
 }
-own_element!(f32 f64 i8 u8 i32 u32 i64 u64);
+own_element!(f32 f64 i8 u8 i16 u16 i32 u32 i64 u64);
 
 impl Element for f16 {
     type Acc = f32;

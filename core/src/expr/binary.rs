@@ -134,10 +134,23 @@ impl BinaryFn {
 
     /// The value in float64, or exactly for integers, wrapped to `dtype`. Call only where [`BinaryFn::defined_for`].
     pub fn eval(self, a: Scalar, b: Scalar, dtype: DType) -> Scalar {
-        match (a, b) {
-            (Scalar::I(a), Scalar::I(b)) => Scalar::I(self.eval_i64(a, b)).cast(dtype),
-            (a, b) if self == BinaryFn::Nextafter => Scalar::F(nextafter(a.as_f64(), b.as_f64(), dtype)),
-            (a, b) => Scalar::F(self.eval_f64(a.as_f64(), b.as_f64())),
+        match (a.integer(), b.integer()) {
+            (Some(_), Some(_)) if dtype == DType::U64 => Scalar::from(self.eval_u64(a.as_u64(), b.as_u64())),
+            (Some(_), Some(_)) => Scalar::I(self.eval_i64(a.as_i64(), b.as_i64())).cast(dtype),
+            _ if self == BinaryFn::Nextafter => Scalar::F(nextafter(a.as_f64(), b.as_f64(), dtype)),
+            _ => Scalar::F(self.eval_f64(a.as_f64(), b.as_f64())),
+        }
+    }
+
+    /// Where the sign of an i64 would be wrong; the low bits of the others are those of i64.
+    fn eval_u64(self, a: u64, b: u64) -> u64 {
+        match self {
+            BinaryFn::Div | BinaryFn::FloorDivide => a.checked_div(b).unwrap_or(a),
+            BinaryFn::Max => a.max(b),
+            BinaryFn::Min => a.min(b),
+            BinaryFn::Rem | BinaryFn::Remainder => a.checked_rem(b).unwrap_or(0),
+            BinaryFn::Shr => u32::try_from(b).ok().and_then(|b| a.checked_shr(b)).unwrap_or(0),
+            _ => self.eval_i64(a as i64, b as i64) as u64,
         }
     }
 
@@ -333,9 +346,9 @@ impl CompareFn {
 
     /// The truth value.
     pub fn eval(self, a: Scalar, b: Scalar) -> bool {
-        match (a, b) {
-            (Scalar::I(a), Scalar::I(b)) => self.holds(&a, &b),
-            (a, b) => self.holds(&a.as_f64(), &b.as_f64()),
+        match (a.integer(), b.integer()) {
+            (Some(a), Some(b)) => self.holds(&a, &b),
+            _ => self.holds(&a.as_f64(), &b.as_f64()),
         }
     }
 
@@ -400,6 +413,15 @@ mod tests {
             }
             assert_eq!((of(BinaryFn::FloorDivide, -7, 0), of(BinaryFn::Remainder, -7, 0)), (-7, 0));
         }
+        let (top, two) = (Scalar::from(u64::MAX - 1), Scalar::I(2));
+        let of = |f: BinaryFn, a, b| f.eval(a, b, DType::U64);
+        assert_eq!(of(BinaryFn::Div, top, two), Scalar::I(i64::MAX));
+        assert_eq!(of(BinaryFn::Remainder, top, Scalar::I(10)), Scalar::I(4));
+        assert_eq!(of(BinaryFn::Shr, top, Scalar::I(63)), Scalar::I(1));
+        assert_eq!((of(BinaryFn::Shr, top, Scalar::I(64)), of(BinaryFn::Shl, top, top)), (Scalar::I(0), Scalar::I(0)));
+        assert_eq!((of(BinaryFn::Max, top, two), of(BinaryFn::Min, top, two)), (top, two));
+        assert_eq!(of(BinaryFn::Add, top, two), Scalar::I(0));
+        assert!(CompareFn::Gt.eval(top, two) && CompareFn::Lt.eval(Scalar::I(i64::MAX), top));
         let min = Scalar::I(i64::MIN);
         assert_eq!(BinaryFn::FloorDivide.eval(min, Scalar::I(-1), DType::I64), min);
         assert_eq!(BinaryFn::FloorDivide.eval(Scalar::I(-128), Scalar::I(-1), DType::I8), Scalar::I(-128));
@@ -432,7 +454,15 @@ mod tests {
 
     #[test]
     fn shifts_beyond_the_width_leave_nothing_but_the_sign() {
-        for (dtype, width) in [(DType::I8, 8), (DType::U8, 8), (DType::I32, 32), (DType::U32, 32), (DType::I64, 64)] {
+        for (dtype, width) in [
+            (DType::I8, 8),
+            (DType::U8, 8),
+            (DType::I16, 16),
+            (DType::U16, 16),
+            (DType::I32, 32),
+            (DType::U32, 32),
+            (DType::I64, 64),
+        ] {
             let of = |f: BinaryFn, a: i64, b: i64| f.eval(Scalar::I(a), Scalar::I(b), dtype).as_i64();
             assert_eq!((of(BinaryFn::Shl, 5, 2), of(BinaryFn::Shr, 21, 2)), (20, 5));
             for b in [width, 100] {

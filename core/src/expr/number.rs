@@ -74,29 +74,24 @@ pub(crate) fn operand(op: &'static str, dtype: DType, number: Scalar) -> Result<
 
 /// How `a` stands to `b`, exactly; `None` with a NaN.
 pub(crate) fn compared(a: Scalar, b: Scalar) -> Option<Ordering> {
-    /// An integer against a float: its whole part first, which an i64 holds exactly within its range.
-    fn integer(a: i64, b: f64) -> Option<Ordering> {
+    /// An integer against a float: its whole part first, which saturates beyond every integer of a dtype.
+    fn integer(a: i128, b: f64) -> Option<Ordering> {
         if b.is_nan() {
-            None
-        } else if b >= -(i64::MIN as f64) {
-            Some(Ordering::Less)
-        } else if b < i64::MIN as f64 {
-            Some(Ordering::Greater)
-        } else {
-            Some(a.cmp(&(b.trunc() as i64)).then(if b.fract() > 0.0 {
-                Ordering::Less
-            } else if b.fract() < 0.0 {
-                Ordering::Greater
-            } else {
-                Ordering::Equal
-            }))
+            return None;
         }
+        Some(a.cmp(&(b as i128)).then(if b.fract() > 0.0 {
+            Ordering::Less
+        } else if b.fract() < 0.0 {
+            Ordering::Greater
+        } else {
+            Ordering::Equal
+        }))
     }
-    match (a, b) {
-        (Scalar::F(a), Scalar::F(b)) => a.partial_cmp(&b),
-        (Scalar::I(a), Scalar::I(b)) => Some(a.cmp(&b)),
-        (Scalar::I(a), Scalar::F(b)) => integer(a, b),
-        (Scalar::F(a), Scalar::I(b)) => integer(b, a).map(Ordering::reverse),
+    match (a.integer(), b.integer()) {
+        (None, None) => a.as_f64().partial_cmp(&b.as_f64()),
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        (Some(a), None) => integer(a, b.as_f64()),
+        (None, Some(b)) => integer(b, a.as_f64()).map(Ordering::reverse),
     }
 }
 
@@ -105,7 +100,7 @@ fn not_above(dtype: DType, number: Scalar) -> Option<Scalar> {
     match held_integers(dtype) {
         Some((least, most)) => {
             let whole = whole(number, f64::floor);
-            (whole >= least.into()).then(|| Scalar::I(whole.min(most.into()) as i64))
+            (whole >= least).then(|| Scalar::from_integer(whole.min(most)))
         }
         None => Some(neighbour(dtype, number, Ordering::Greater)),
     }
@@ -116,22 +111,19 @@ fn not_below(dtype: DType, number: Scalar) -> Option<Scalar> {
     match held_integers(dtype) {
         Some((least, most)) => {
             let whole = whole(number, f64::ceil);
-            (whole <= most.into()).then(|| Scalar::I(whole.max(least.into()) as i64))
+            (whole <= most).then(|| Scalar::from_integer(whole.max(least)))
         }
         None => Some(neighbour(dtype, number, Ordering::Less)),
     }
 }
 
-fn held_integers(dtype: DType) -> Option<(i64, i64)> {
+fn held_integers(dtype: DType) -> Option<(i128, i128)> {
     if dtype == DType::Bool { Some((0, 1)) } else { dtype.integer_range() }
 }
 
-/// Infinities stay beyond every i64.
+/// Infinities stay beyond every integer of a dtype.
 fn whole(number: Scalar, round: fn(f64) -> f64) -> i128 {
-    match number {
-        Scalar::I(x) => x.into(),
-        Scalar::F(x) => round(x) as i128,
-    }
+    number.integer().unwrap_or_else(|| round(number.as_f64()) as i128)
 }
 
 /// The float nearest to `number` that programs in `dtype` compute with, or the next one where that is on the `wrong` side of it.

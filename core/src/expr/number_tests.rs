@@ -17,6 +17,7 @@ fn devices() -> [Device; 2] {
 fn order(a: Scalar, b: Scalar) -> Option<Ordering> {
     let split = |x: Scalar| match x {
         Scalar::I(x) => (i128::from(x), 0.0),
+        Scalar::U(x) => (i128::from(x), 0.0),
         Scalar::F(x) => (x.floor() as i128, if x.is_infinite() { 0.0 } else { x - x.floor() }),
     };
     if let (Scalar::F(a), Scalar::F(b)) = (a, b) {
@@ -31,6 +32,7 @@ fn numbers() -> Vec<Scalar> {
     let wide =
         [i64::from(i32::MAX), 1 << 31, i64::from(i32::MIN), i64::from(i32::MIN) - 1, i64::from(u32::MAX), 1 << 32];
     let long = [(1 << 53) + 1, -(1 << 53) - 1, i64::MAX, i64::MAX - 1, i64::MIN];
+    let longest = [1u64 << 63, (1 << 63) + 1, u64::MAX - 1, u64::MAX];
     let floats = [
         -0.0,
         0.1,
@@ -60,7 +62,7 @@ fn numbers() -> Vec<Scalar> {
         f64::from(f32::MAX),
         3.5,
     ];
-    let integers = integers.into_iter().chain(wide).chain(long).map(Scalar::I);
+    let integers = integers.into_iter().chain(wide).chain(long).map(Scalar::I).chain(longest.map(Scalar::from));
     integers.chain(floats.map(Scalar::F)).collect()
 }
 
@@ -109,8 +111,8 @@ fn extrema_with_numbers_are_the_nearest_bound_that_the_dtype_has() {
                     };
                     let (low, high) = dtype.integer_range().unwrap_or((0, 0));
                     let beyond = match f {
-                        BinaryFn::Max => order(of_integer, Scalar::I(high)) == Some(Ordering::Greater),
-                        _ => order(of_integer, Scalar::I(low)) == Some(Ordering::Less),
+                        BinaryFn::Max => order(of_integer, Scalar::from_integer(high)) == Some(Ordering::Greater),
+                        _ => order(of_integer, Scalar::from_integer(low)) == Some(Ordering::Less),
                     };
                     let got = x.binary_scalar(f, number);
                     if !dtype.is_float() && (beyond || number.is_nan()) {

@@ -214,21 +214,28 @@ impl UnaryFn {
 
     /// The value in float64, or exactly for integers, wrapped to `dtype`. Call only where [`UnaryFn::defined_for`].
     pub fn eval(self, x: Scalar, dtype: DType) -> Scalar {
-        match x {
-            Scalar::F(x) => Scalar::F(self.eval_f64(x)),
-            Scalar::I(x) => Scalar::I(match self {
-                UnaryFn::Abs => x.wrapping_abs(),
-                UnaryFn::Neg => x.wrapping_neg(),
-                UnaryFn::Relu => x.max(0),
-                UnaryFn::Sign => x.signum(),
-                UnaryFn::CountOnes => bits_of(x, dtype).count_ones().into(),
-                UnaryFn::LeadingZeros => (bits_of(x, dtype).leading_zeros() - (64 - width(dtype))).into(),
-                UnaryFn::TrailingZeros => bits_of(x, dtype).trailing_zeros().min(width(dtype)).into(),
-                UnaryFn::Not if dtype == DType::Bool => i64::from(x == 0),
-                UnaryFn::Not => !x,
-                _ => x,
-            })
-            .cast(dtype),
+        let bits = match x {
+            Scalar::F(x) => return Scalar::F(self.eval_f64(x)),
+            Scalar::I(_) | Scalar::U(_) => x.as_i64(),
+        };
+        Scalar::I(self.eval_bits(bits, dtype)).cast(dtype)
+    }
+
+    /// Of an integer's bits, those of u64 as i64.
+    fn eval_bits(self, x: i64, dtype: DType) -> i64 {
+        match self {
+            UnaryFn::Abs | UnaryFn::Relu if !dtype.is_signed() => x,
+            UnaryFn::Sign if !dtype.is_signed() => i64::from(x != 0),
+            UnaryFn::Abs => x.wrapping_abs(),
+            UnaryFn::Neg => x.wrapping_neg(),
+            UnaryFn::Relu => x.max(0),
+            UnaryFn::Sign => x.signum(),
+            UnaryFn::CountOnes => bits_of(x, dtype).count_ones().into(),
+            UnaryFn::LeadingZeros => (bits_of(x, dtype).leading_zeros() - (64 - width(dtype))).into(),
+            UnaryFn::TrailingZeros => bits_of(x, dtype).trailing_zeros().min(width(dtype)).into(),
+            UnaryFn::Not if dtype == DType::Bool => i64::from(x == 0),
+            UnaryFn::Not => !x,
+            _ => x,
         }
     }
 

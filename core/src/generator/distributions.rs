@@ -187,16 +187,10 @@ impl Generator {
     /// `dtype` does not hold; memory errors of the device.
     pub fn randint(&self, dtype: DType, shape: impl IntoShape, low: i64, high: i64) -> Result<Tensor> {
         const OP: &str = "randint";
-        let (least, most) = match dtype {
-            DType::I8 => (i8::MIN.into(), i8::MAX.into()),
-            DType::U8 => (0, u8::MAX.into()),
-            DType::I32 => (i32::MIN.into(), i32::MAX.into()),
-            DType::U32 => (0, u32::MAX.into()),
-            DType::I64 => (i64::MIN, i64::MAX),
-            other => return Err(Error::UndefinedForDType { op: OP, dtype: other }),
-        };
-        let count = i128::from(high) - i128::from(low);
-        if !(1..=1 << 32).contains(&count) || low < least || high - 1 > most {
+        let (least, most) = dtype.integer_range().ok_or(Error::UndefinedForDType { op: OP, dtype })?;
+        let (first, end) = (i128::from(low), i128::from(high));
+        let count = end - first;
+        if !(1..=1 << 32).contains(&count) || first < least || end - 1 > most {
             return refuse(
                 "range",
                 format!("{OP} from {low} to below {high} of {dtype}: 1 to 2^32 numbers that it holds"),
@@ -211,8 +205,8 @@ impl Generator {
             }
             Err(_) => word(),
         };
-        let number = if dtype == DType::I64 {
-            offset.cast(DType::I64) + low
+        let number = if dtype.size_bytes() == 8 {
+            offset.cast(dtype) + low
         } else {
             // Of 32 bits sums wrap.
             (offset + low.rem_euclid(1 << 32)).cast(dtype)

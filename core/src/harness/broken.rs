@@ -128,6 +128,7 @@ impl Broken {
             Fault::MiddleElement => match value(count / 2) {
                 Scalar::F(x) => put_value(count / 2, Scalar::F(x * 1.001)),
                 Scalar::I(x) => put_value(count / 2, Scalar::I(x ^ 1)),
+                Scalar::U(x) => put_value(count / 2, Scalar::U(x ^ 1)),
             },
             Fault::ReadsPadding => self.read_padding(op, inputs, value(last), |value| put_value(last, value)),
             Fault::Unrepeatable => {

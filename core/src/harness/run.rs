@@ -453,7 +453,7 @@ impl Tally {
 fn show(x: Scalar) -> String {
     match x {
         Scalar::F(x) => format!("{x:e}"),
-        Scalar::I(x) => x.to_string(),
+        Scalar::I(_) | Scalar::U(_) => x.to_string(),
     }
 }
 

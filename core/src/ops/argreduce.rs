@@ -116,12 +116,10 @@ impl Operation for ArgReduce {
 
     /// A linear search that keeps the first winner, exactly.
     fn oracle(&self, inputs: &[HostTensor]) -> Vec<Vec<Expected>> {
-        let wins = |x: Scalar, best: Scalar| match (self.function, x, best) {
-            (_, x, best) if x.is_nan() || best.is_nan() => x.is_nan() && !best.is_nan(),
-            (ArgReduceFn::ArgMax, Scalar::I(x), Scalar::I(best)) => x > best,
-            (ArgReduceFn::ArgMin, Scalar::I(x), Scalar::I(best)) => x < best,
-            (ArgReduceFn::ArgMax, x, best) => x.as_f64() > best.as_f64(),
-            (ArgReduceFn::ArgMin, x, best) => x.as_f64() < best.as_f64(),
+        let wins = |x: Scalar, best: Scalar| match self.function {
+            _ if x.is_nan() || best.is_nan() => x.is_nan() && !best.is_nan(),
+            ArgReduceFn::ArgMax => CompareFn::Gt.eval(x, best),
+            ArgReduceFn::ArgMin => CompareFn::Lt.eval(x, best),
         };
         let winner = |group: &Vec<Scalar>| {
             let first = (1..group.len()).fold(0, |best, i| if wins(group[i], group[best]) { i } else { best });

@@ -122,12 +122,13 @@ pub struct MatmulDims {
 }
 
 impl Matmul {
-    /// The result dtype of a product of `dtype` operands, unless another is asked for; `None` where products have no meaning (bool).
+    /// The result dtype of a product of `dtype` operands, unless another is asked for; `None` where there are none: of bool, and of the
+    /// integers i16, u16 and u64.
     pub const fn output_dtype(dtype: DType) -> Option<DType> {
         match dtype {
             DType::F8E4M3 | DType::F8E5M2 => Some(DType::F32),
             DType::I8 | DType::U8 => Some(DType::I32),
-            DType::Bool => None,
+            DType::Bool | DType::I16 | DType::U16 | DType::U64 => None,
             other => Some(other),
         }
     }
@@ -139,7 +140,7 @@ impl Matmul {
             DType::F8E4M3 | DType::F8E5M2 => matches!(output, DType::F16 | DType::BF16),
             DType::F16 | DType::BF16 => output == DType::F32,
             DType::I8 | DType::U8 => Matmul::is_dequantised(dtype, output),
-            DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::Bool => false,
+            _ => false,
         };
         other || Matmul::output_dtype(dtype) == Some(output)
     }
@@ -468,7 +469,7 @@ impl Matmul {
                 let error = if exact { 0.0 } else { 2.0 * DType::F32.unit_roundoff() * sum.unsigned_abs() as f64 };
                 Approx { value: Scalar::F(sum as f64), error }
             }
-            Scalar::F(_) => product,
+            Scalar::F(_) | Scalar::U(_) => product,
         };
         for scale in scales.into_iter().flatten() {
             let scaled = Span::from(x).binary(BinaryFn::Mul, Span::exact(scale), DType::F32);

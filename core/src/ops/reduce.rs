@@ -1,7 +1,7 @@
 //! Reductions over any axes: sum, mean, prod, max, min, abs_max, any, all.
 //!
 //! Sums and products accumulate in f32 (f64 for f64; integers exactly, wrapping to the result's dtype), tree-shaped,
-//! with the same bits on every run on one device. Result dtypes: sum and prod of i8 give i32, of u8 and bool u32,
+//! with the same bits on every run on one device. Result dtypes: sum and prod of i8 and i16 give i32, of u8, u16 and bool u32,
 //! otherwise the input's; mean of integers and bool gives f32; any and all give bool. Extrema propagate NaN; abs_max, the
 //! largest magnitude, is for floats. Over no elements sum and abs_max are 0, prod 1, mean NaN, any false, all true; max and
 //! min are refused.
@@ -86,8 +86,8 @@ impl ReduceFn {
             },
             ReduceFn::Mean => Some(if dtype.is_float() { dtype } else { DType::F32 }),
             ReduceFn::Prod | ReduceFn::Sum => Some(match dtype {
-                DType::I8 => DType::I32,
-                DType::U8 | DType::Bool => DType::U32,
+                DType::I8 | DType::I16 => DType::I32,
+                DType::U8 | DType::U16 | DType::Bool => DType::U32,
                 other => other,
             }),
         }

@@ -2,7 +2,7 @@
 //! combines elements 0 to k of the line of the input.
 //!
 //! Sums and products accumulate in f32 (f64 for f64; integers exactly, wrapping to the result's dtype), with the same bits on every run
-//! on one device. Result dtypes are those of reductions: sums and products of i8 give i32, of u8 and bool u32, otherwise the input's. A
+//! on one device. Result dtypes are those of reductions: sums and products of i8 and i16 give i32, of u8, u16 and bool u32, otherwise the input's. A
 //! scan may leave out the element itself ([`ScanStart::Exclusive`]) and may run from the last element to the first
 //! ([`ScanDirection::Reverse`]). Extrema also give the position of what they chose: of equal elements that which the scan met first, so
 //! that the last position is argmax's; the first NaN stays to the end. Zeros of both signs are equal.
@@ -307,7 +307,7 @@ impl Tensor {
         Ok(self.scanned(f, axis, options)?.swap_remove(0))
     }
 
-    /// Sums of all elements of a line up to each: of i8 as i32, of u8 and bool as u32.
+    /// Sums of all elements of a line up to each: of i8 and i16 as i32, of u8, u16 and bool as u32.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -324,7 +324,7 @@ impl Tensor {
         self.scan(ScanFn::Sum, axis, ScanOptions::default())
     }
 
-    /// Products of all elements of a line up to each: of i8 as i32, of u8 and bool as u32.
+    /// Products of all elements of a line up to each: of i8 and i16 as i32, of u8, u16 and bool as u32.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};

@@ -132,10 +132,7 @@ impl Operation for SearchSorted {
         let n = self.line().0 as usize;
         let per_line = self.values.layout.dims()[self.values.layout.rank() - 1] as usize;
         // Both are numbers of one dtype: integers of 64 bits are compared as such.
-        let is_before = |a: Scalar, b: Scalar| match (a, b) {
-            (Scalar::I(a), Scalar::I(b)) => a < b,
-            _ => a.as_f64() < b.as_f64() || (b.is_nan() && !a.is_nan()),
-        };
+        let is_before = |a: Scalar, b: Scalar| CompareFn::Lt.eval(a, b) || (b.is_nan() && !a.is_nan());
         let place = |(i, &x): (usize, &Scalar)| {
             let line = &before[0].values[i / per_line * n..][..n];
             let (mut low, mut high) = (0, n);

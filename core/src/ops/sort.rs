@@ -47,9 +47,9 @@ impl SortOrder {
     /// Which of two elements comes first, where they are not equal.
     fn compare(self, a: Scalar, b: Scalar) -> std::cmp::Ordering {
         use std::cmp::Ordering::Equal;
-        let order = match (a, b) {
+        let order = match (a.integer(), b.integer()) {
             _ if a.is_nan() || b.is_nan() => return a.is_nan().cmp(&b.is_nan()),
-            (Scalar::I(a), Scalar::I(b)) => a.cmp(&b),
+            (Some(a), Some(b)) => a.cmp(&b),
             _ => a.as_f64().partial_cmp(&b.as_f64()).unwrap_or(Equal),
         };
         if self == SortOrder::Descending { order.reverse() } else { order }

@@ -306,18 +306,36 @@ impl Tensor {
     }
 }
 
-/// `indices` as dense i32 or u32. Of i64, what 32 bits do not hold becomes the lowest i32, which is no row.
+/// `indices` as dense i32 or u32. Of 64 bits, what i32 does not hold becomes the lowest i32, which is no row.
 pub(crate) fn positions(op: &'static str, indices: &Tensor) -> Result<Tensor> {
     match indices.dtype() {
         DType::I32 | DType::U32 => indices.contiguous(),
-        DType::I64 => {
+        DType::I64 | DType::U64 => {
             let (index, nowhere) = (Expr::input(0), Expr::constant(i64::from(i32::MIN)));
             let below = index.compare(CompareFn::Lt, i64::from(i32::MIN));
             let above = index.compare(CompareFn::Gt, i64::from(i32::MAX));
-            let fits = below.select(nowhere.clone(), above.select(nowhere, index));
+            let fits = below.select(nowhere.clone(), above.select(nowhere, index.cast(DType::I32)));
             Tensor::map(&fits.cast(DType::I32), &[indices])
         }
         dtype if dtype.is_float() || dtype == DType::Bool => Err(Error::UndefinedForDType { op, dtype }),
         _ => indices.cast(DType::I32)?.contiguous(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn indices_of_any_integers_name_rows_and_nothing_beyond() {
+        let device = Device::cpu();
+        let x = Tensor::from_slice(&device, &[5i16, 6, 7], [3]).unwrap();
+        let taken = |indices: Tensor| x.take(&indices).unwrap().to_vec::<i16>().unwrap();
+        let of = |numbers: &[u64]| Tensor::from_slice(&device, numbers, [numbers.len() as u64]).unwrap();
+        assert_eq!(taken(of(&[2, 1 << 32, u64::MAX, 1])), [7, 0, 0, 6]);
+        assert_eq!(taken(of(&[2, 0]).cast(DType::U16).unwrap()), [7, 5]);
+        let signed = Tensor::from_slice(&device, &[2i64, -1, i64::MIN, 1 << 40], [4]).unwrap();
+        assert_eq!(taken(signed), [7, 0, 0, 0]);
     }
 }

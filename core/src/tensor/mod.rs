@@ -36,7 +36,7 @@ pub use grouped::GroupedMatmulOptions;
 pub use join::MeshOrder;
 pub use math::TensorOrNumber;
 pub use order::Unique;
-pub use quantize::{Granularity, Quantized};
+pub use quantize::{FourBit, Granularity, Nibbles, Quantized, Quantized4};
 pub use sparse24::Sparse24;
 pub use statistics::Norm;
 
@@ -345,7 +345,7 @@ impl Tensor {
         Ok(T::from_bytes(&bytes).into_owned())
     }
 
-    /// The elements as f64, row-major, whatever the dtype; waits for the device. Exact but for i64 beyond 2^53, which are rounded; bool is 0 or 1.
+    /// The elements as f64, row-major, whatever the dtype; waits for the device. Exact but for integers beyond 2^53, which are rounded; bool is 0 or 1.
     ///
     /// ```
     /// use polywarp_core::{DType, Device, Tensor};
@@ -521,7 +521,9 @@ pub(crate) fn ramp(dtype: DType, start: Scalar, step: Scalar) -> Result<Expr> {
     const OP: &str = "arange";
     number::operand(OP, dtype, start)?;
     // A step is a difference: in unsigned integers -1 and the largest number are the same one.
-    number::operand(OP, if dtype.is_float() { dtype } else { DType::I64 }, step)?;
+    if dtype.is_float() || number::operand(OP, DType::I64, step).is_err() {
+        number::operand(OP, dtype, step)?;
+    }
     let (compute, exact) = (dtype.compute(), |x| Expr::constant(x).cast(dtype.compute()));
     Ok((Expr::index().cast(compute) * exact(step) + exact(start)).cast(dtype))
 }

@@ -8,8 +8,11 @@
 //! Not here: choosing scales from many batches (give them to [`Quantized::new`]), offsets, integer activations between layers.
 
 mod blocks;
+mod nibbles;
 
 use super::MatmulOptions;
+pub use nibbles::{FourBit, Nibbles, Quantized4};
+
 use crate::{CompareFn, DType, Error, Expr, KeepDims, ReduceFn, Result, ScaleBlocks, Shape, Tensor, UnaryFn};
 
 /// Which elements of [..., rows, columns] share a scale.
@@ -49,7 +52,7 @@ fn largest_step(dtype: DType) -> Option<f64> {
         DType::I8 => Some(127.0),
         DType::F8E4M3 | DType::F8E5M2 => Some(dtype.max_finite()),
         DType::F16 | DType::BF16 | DType::F32 | DType::F64 => None,
-        DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::Bool => None,
+        DType::U8 | DType::I16 | DType::U16 | DType::I32 | DType::U32 | DType::I64 | DType::U64 | DType::Bool => None,
     }
 }
 

@@ -5,9 +5,10 @@
 //! | dtype | computed as | quad (4 elements) in storage | scalar in storage |
 //! |---|---|---|---|
 //! | f32, i32, u32 | itself | `vec4<T>` | `T` |
-//! | f64, i64 | itself (needs [`Caps`]) | two `vec2<T>` | `T` |
+//! | f64, i64, u64 | itself (needs [`Caps`]) | two `vec2<T>` | `T` |
 //! | f16 | f32 | `vec4<f16>`, or `vec2<u32>` | `f16`, or half a `u32` |
 //! | bf16 | f32 | `vec2<u32>` | half a `u32` |
+//! | i16, u16 | i32, u32 | `vec2<u32>` | half a `u32` |
 //! | f8e4m3, f8e5m2 | f32 | `u32` | a quarter of a `u32` |
 //! | i8, u8 | i32, u32 | `u32` | a quarter of a `u32` |
 //! | bool | bool | `u32` | a quarter of a `u32` |
@@ -129,9 +130,10 @@ impl Element {
     /// `value` (an expression of type [`Element::scalar`]) as it will read after a store: rounded or wrapped to the dtype.
     pub(crate) fn round(self, value: &str) -> String {
         match self.dtype {
-            DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::I8 | DType::U8 => {
+            DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => {
                 format!("round_{}({value})", self.dtype)
             }
+            DType::I8 | DType::U8 | DType::I16 | DType::U16 => format!("round_{}({value})", self.dtype),
             _ => value.to_owned(),
         }
     }
@@ -170,13 +172,14 @@ impl Element {
     fn repr(self) -> Repr {
         match self.dtype {
             DType::F16 if self.kind == Kind::NativeF16 => Repr::Typed("f16"),
-            DType::F16 | DType::BF16 => Repr::Packed { bits: 16 },
+            DType::F16 | DType::BF16 | DType::I16 | DType::U16 => Repr::Packed { bits: 16 },
             DType::F8E4M3 | DType::F8E5M2 | DType::I8 | DType::U8 | DType::Bool => Repr::Packed { bits: 8 },
             DType::F32 => Repr::Typed("f32"),
             DType::F64 => Repr::Typed("f64"),
             DType::I32 => Repr::Typed("i32"),
             DType::U32 => Repr::Typed("u32"),
             DType::I64 => Repr::Typed("i64"),
+            DType::U64 => Repr::Typed("u64"),
         }
     }
 
@@ -266,7 +269,7 @@ impl Element {
         Ok(())
     }
 
-    /// f64 and i64: a quad is two vectors of 16 bytes, because a buffer may end between them.
+    /// f64, i64 and u64: a quad is two vectors of 16 bytes, because a buffer may end between them.
     fn write_wide_quad(self, out: &mut String, binding: u32, name: &str, t: &str, access: Access) -> std::fmt::Result {
         let v4 = self.vector();
         declare(out, binding, name, &format!("vec2<{t}>"), access)?;
@@ -285,7 +288,7 @@ impl Element {
         Ok(())
     }
 
-    /// bf16, and f16 as bits: a quad is two words.
+    /// bf16, i16, u16, and f16 as bits: a quad is two words.
     fn write_half_quad(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
         let (c, v4, suffix) = (self.scalar(), self.vector(), self.suffix());
         declare(out, binding, name, "vec2<u32>", access)?;
@@ -327,6 +330,7 @@ pub(crate) fn compute_type(dtype: DType) -> &'static str {
         DType::F64 => "f64",
         DType::I32 => "i32",
         DType::I64 => "i64",
+        DType::U64 => "u64",
         DType::Bool => "bool",
         _ => "u32",
     }
@@ -337,6 +341,9 @@ pub(crate) fn prelude(elements: &[Element]) -> String {
     let mut distinct = elements.to_vec();
     // Its functions call the plain ones.
     distinct.extend(elements.iter().filter(|e| e.kind == Kind::Kept).map(|e| Element { kind: Kind::Plain, ..*e }));
+    // Stored as what is moved.
+    let halves = elements.iter().filter(|e| e.dtype == DType::U16);
+    distinct.extend(halves.map(|_| Element::raw(2)));
     distinct.sort_unstable();
     distinct.dedup();
     let enable = if distinct.iter().any(|e| e.kind == Kind::NativeF16) { "enable f16;\n" } else { "" };
@@ -350,6 +357,8 @@ pub(crate) fn prelude(elements: &[Element]) -> String {
         DType::F8E5M2 => include_str!("../../wgsl/element/f8e5m2.wgsl"),
         DType::I8 => include_str!("../../wgsl/element/i8.wgsl"),
         DType::U8 => include_str!("../../wgsl/element/u8.wgsl"),
+        DType::I16 => include_str!("../../wgsl/element/i16.wgsl"),
+        DType::U16 => include_str!("../../wgsl/element/u16_computed.wgsl"),
         DType::Bool => include_str!("../../wgsl/element/bool.wgsl"),
         _ => "",
     });

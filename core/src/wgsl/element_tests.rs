@@ -36,7 +36,7 @@ fn every_storage(caps: &Caps) -> Vec<(String, String)> {
 fn storage_of_every_dtype_validates() {
     for caps in [full_caps(), Caps::webgpu_defaults("test")] {
         let kernels = every_storage(&caps);
-        assert_eq!(kernels.len(), if caps.f64 { 33 } else { 27 });
+        assert_eq!(kernels.len(), if caps.f64 { 42 } else { 33 });
         for (name, text) in kernels {
             if let Err(message) = validate(&text, &caps) {
                 panic!("{name}: {message}\n{text}");

@@ -7,6 +7,9 @@ use std::fmt::Write;
 
 use crate::DType;
 
+/// The smallest i64, and the bit in which keys of u64 differ from it.
+pub(super) const I64_MIN: &str = "(-9223372036854775807li - 1li)";
+
 /// Writes `key_of`, from an element of `dtype` as it is read (`ty`, floats of a word or two as their bits) to alias `Keys`: u32, i64 for the
 /// 64-bit types. `turned` orders the numbers the other way round.
 pub(crate) fn write(out: &mut String, dtype: DType, ty: &str, turned: bool) -> std::fmt::Result {
@@ -35,7 +38,11 @@ pub(crate) fn write(out: &mut String, dtype: DType, ty: &str, turned: bool) -> s
                 "    return select(key, Keys(9223372036854775807li), magnitude > Keys(0x7ff0000000000000li));"
             )?;
         }
-        DType::I8 | DType::I32 => {
+        DType::U64 => {
+            let key = format!("bitcast<Keys>(x) ^ Keys({I64_MIN})");
+            writeln!(out, "    return {};", if turned { format!("~({key})") } else { key })?;
+        }
+        DType::I8 | DType::I16 | DType::I32 => {
             let key = "bitcast<Keys>(x) ^ Keys(0x80000000u)";
             writeln!(out, "    return {};", if turned { format!("~({key})") } else { key.to_owned() })?;
         }
@@ -66,7 +73,11 @@ pub(crate) fn write_back(out: &mut String, dtype: DType, ty: &str, turned: bool)
             let element = bits + "select(key, -key, key < Keys(0li)) | sign";
             ("key == Keys(0li) || key == Keys(9223372036854775807li)", element)
         }
-        DType::I8 | DType::I32 => {
+        DType::U64 => {
+            let key = if turned { "~key" } else { "key" };
+            ("false", format!("return bitcast<{ty}>(({key}) ^ Keys({I64_MIN}))"))
+        }
+        DType::I8 | DType::I16 | DType::I32 => {
             let key = if turned { "~key" } else { "key" };
             ("false", format!("return bitcast<{ty}>(({key}) ^ Keys(0x80000000u))"))
         }

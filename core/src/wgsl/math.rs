@@ -5,8 +5,8 @@
 //! text of every library function that a kernel's text names, directly or through others, and nothing else: a kernel
 //! that adds does not carry a Payne-Hanek reduction. The library files are plain WGSL, one blank line between functions.
 //!
-//! Values are of the compute type of their dtype (`element.rs`). Steps in floats of 8 and 16 bits are not rounded, i8 and u8
-//! steps are wrapped; a cast rounds what it takes and what it gives.
+//! Values are of the compute type of their dtype (`element.rs`). Steps in floats of 8 and 16 bits are not rounded, steps in
+//! integers of 8 and 16 bits are wrapped; a cast rounds what it takes and what it gives.
 
 use std::collections::BTreeSet;
 
@@ -32,12 +32,15 @@ pub(crate) fn unary(f: UnaryFn, dtype: DType, x: &str) -> String {
     let counted = matches!(f, UnaryFn::CountOnes | UnaryFn::LeadingZeros | UnaryFn::TrailingZeros);
     let plain = match (f, t) {
         (_, "i32" | "u32") if counted => count_bits(f, dtype, x),
+        (_, "u64") if counted => format!("u64({}_i64(i64({x})))", f.name()),
         (_, "f32") => format!("{}_f32({x})", f.name()),
         (UnaryFn::Neg, _) => format!("-({x})"),
         (UnaryFn::Not, "bool") => format!("!({x})"),
         (UnaryFn::Not, _) => format!("~({x})"),
         (_, "f64") => format!("{}_f64({x})", f.name()),
         (UnaryFn::Abs | UnaryFn::Relu | UnaryFn::Sign, "u32") if f != UnaryFn::Sign => x.to_owned(),
+        (UnaryFn::Abs | UnaryFn::Relu, "u64") => x.to_owned(),
+        (UnaryFn::Sign, "u64") => format!("min_u64({x}, 1lu)"),
         (UnaryFn::Sign, "u32") => format!("min({x}, 1u)"),
         (UnaryFn::Abs | UnaryFn::Sign, "i32") => format!("{}({x})", f.name()),
         (UnaryFn::Relu, "i32") => format!("max({x}, 0)"),
@@ -49,13 +52,17 @@ pub(crate) fn unary(f: UnaryFn, dtype: DType, x: &str) -> String {
 
 /// A function of the bits of an integer of at most 32, which are the lowest of those that are computed with.
 fn count_bits(f: UnaryFn, dtype: DType, x: &str) -> String {
-    let bits = if dtype == DType::I8 { format!("(bitcast<u32>({x}) & 0xffu)") } else { format!("bitcast<u32>({x})") };
-    let is_byte = dtype.size_bytes() == 1;
+    let width = 8 * dtype.size_bytes();
+    let bits = match dtype {
+        DType::I8 => format!("(bitcast<u32>({x}) & 0xffu)"),
+        DType::I16 => format!("(bitcast<u32>({x}) & 0xffffu)"),
+        _ => format!("bitcast<u32>({x})"),
+    };
     let count = match f {
         UnaryFn::CountOnes => format!("countOneBits({bits})"),
-        UnaryFn::LeadingZeros if is_byte => format!("(countLeadingZeros({bits}) - 24u)"),
+        UnaryFn::LeadingZeros if width < 32 => format!("(countLeadingZeros({bits}) - {}u)", 32 - width),
         UnaryFn::LeadingZeros => format!("countLeadingZeros({bits})"),
-        _ if is_byte => format!("trailing_zeros_u32({bits} | 0x100u)"),
+        _ if width < 32 => format!("trailing_zeros_u32({bits} | {:#x}u)", 1u32 << width),
         _ => format!("trailing_zeros_u32({bits})"),
     };
     format!("{}({count})", compute_type(dtype))
@@ -97,8 +104,8 @@ pub(crate) fn binary(f: BinaryFn, dtype: DType, a: &str, b: &str) -> String {
         (BinaryFn::Nextafter, "f32") if dtype != DType::F32 => format!("nextafter_{dtype}(round_{dtype}({a}), {b})"),
         (BinaryFn::Xor, "bool") => infix("!="),
         (BinaryFn::Xor, _) => infix("^"),
-        (BinaryFn::FloorDivide, "u32") => format!("div_u32({a}, {b})"),
-        (BinaryFn::Remainder, "u32") => format!("rem_u32({a}, {b})"),
+        (BinaryFn::FloorDivide, "u32" | "u64") => format!("div_{t}({a}, {b})"),
+        (BinaryFn::Remainder, "u32" | "u64") => format!("rem_{t}({a}, {b})"),
         (BinaryFn::Max | BinaryFn::Min, "i32" | "u32") => format!("{}({a}, {b})", f.name()),
         _ => format!("{}_{t}({a}, {b})", f.name()),
     };
@@ -136,21 +143,24 @@ pub(crate) fn cast(from: DType, to: DType, x: &str) -> String {
             _ => return format!("!(({x}) == {source}(0))"),
         },
         ("bool", _) => return format!("select({target}(0), {target}(1), {x})"),
-        ("f32" | "f64", "i32" | "u32" | "i64") => return format!("{to}_from_{source}({x})"),
+        ("f32" | "f64", "i32" | "u32" | "i64" | "u64") => return format!("{to}_from_{source}({x})"),
         ("f64", "f32") if narrow => format!("f32_to_odd({x})"),
-        ("i32" | "u32" | "i64", "f32") if to == DType::BF16 => format!("bf16_from_{source}({x})"),
+        ("i32" | "u32" | "i64" | "u64", "f32") if to == DType::BF16 => format!("bf16_from_{source}({x})"),
         (s, t) if s == t => x.to_owned(),
         // naga 30 extends the sign of a u32 that becomes an i64: widen first.
         ("u32", "i64") => format!("i64(u64({x}))"),
+        // Each in two steps: of a width, then of a sign.
+        ("i32", "u64") => format!("u64(i64({x}))"),
+        ("u64", "i32") => format!("bitcast<i32>(u32({x}))"),
         _ => format!("{target}({x})"),
     };
     if narrow { format!("round_{to}({plain})") } else { wrap(to, plain) }
 }
 
-/// 8-bit integers wrap after every step.
+/// Integers of 8 and 16 bits wrap after every step.
 fn wrap(dtype: DType, value: String) -> String {
     match dtype {
-        DType::I8 | DType::U8 => format!("round_{dtype}({value})"),
+        DType::I8 | DType::U8 | DType::I16 | DType::U16 => format!("round_{dtype}({value})"),
         _ => value,
     }
 }

@@ -1,7 +1,8 @@
 //! Functions that are made of other steps, and operators: their values against float64, at ordinary numbers and at the edges.
 
 use super::{Answer, Test, demand};
-use crate::{DType, Device, Result, Tensor};
+use crate::ops::SortOrder;
+use crate::{DType, Device, Result, Scalar, Tensor};
 
 pub(super) const ROWS: &[(&str, Test)] = &[
     ("functions made of steps are those of float64", values),
@@ -12,6 +13,7 @@ pub(super) const ROWS: &[(&str, Test)] = &[
     ("remainders and quotients are exact whatever the quotient", remainders),
     ("neighbours are the next numbers of their dtype", neighbours),
     ("bits of integers are counted and moved within their dtype", bits),
+    ("integers of every width keep their ends", ends_of_integers),
 ];
 
 /// Units in the last place that a function of a few steps may be off.
@@ -265,6 +267,36 @@ fn bits(device: &Device) -> Result<Answer> {
         (wide.shr_scalar(32)?.to_vec::<u32>()?, wide.leading_zeros()?.to_vec::<u32>()?) == (vec![0, 0], vec![31, 0]),
         "of u32"
     );
+    Ok(Ok(()))
+}
+
+/// Written, read, and where the device computes in them wrapped, ordered and converted. The largest u64 is neither an i64 nor an f64.
+fn ends_of_integers(device: &Device) -> Result<Answer> {
+    for dtype in DType::ALL {
+        let Some((least, most)) = dtype.integer_range() else { continue };
+        let bytes = |numbers: &[i128]| -> Vec<u8> {
+            numbers.iter().flat_map(|&x| Scalar::from_integer(x).to_le_bytes(dtype)).collect()
+        };
+        let held = bytes(&[least, least + 1, most - 1, most]);
+        let x = Tensor::from_bytes(device, dtype, &held, [4])?;
+        demand!(x.to_bytes()? == held, "{dtype} comes back as {:?}", x.to_bytes()?);
+        demand!(x.view_as(DType::U8)?.to_bytes()? == held, "{dtype} seen as bytes");
+        if !device.supports(dtype) {
+            continue;
+        }
+        let is = |found: &Tensor, numbers: &[i128]| Ok::<_, crate::Error>(found.to_bytes()? == bytes(numbers));
+        demand!(is(&x.add_scalar(1)?, &[least + 1, least + 2, most, least])?, "{dtype} wraps");
+        let sorted = x.sort(0, SortOrder::Descending)?;
+        demand!(is(&sorted.values, &[most, most - 1, least + 1, least])?, "{dtype} in order");
+        demand!(sorted.indices.to_vec::<u32>()? == [3, 2, 1, 0], "places of {dtype}");
+        demand!(is(&x.max(..)?, &[most])? && is(&x.min(..)?, &[least])?, "extrema of {dtype}");
+        demand!(x.argmin(..)?.to_vec::<u32>()? == [0], "the place of the least {dtype}");
+        let floats = x.cast(DType::F32)?;
+        let wanted = [least, least + 1, most - 1, most].map(|x| x as f32);
+        demand!(floats.to_vec::<f32>()? == wanted, "{dtype} as f32: {:?}", floats.to_vec::<f32>()?);
+        let back = (&floats * 4.0)?.cast(dtype)?;
+        demand!(is(&back.max(..)?, &[most])? && is(&back.min(..)?, &[least])?, "{dtype} of what is beyond it");
+    }
     Ok(Ok(()))
 }
 

@@ -5,12 +5,13 @@
 
 use super::{Answer, Test, demand};
 use crate::harness::values::mix;
-use crate::{DType, Device, Granularity, MatmulOptions, Quantized, Result, Tensor, UnaryFn};
+use crate::{DType, Device, FourBit, Granularity, MatmulOptions, Nibbles, Quantized, Result, Tensor, UnaryFn};
 
 pub(super) const ROWS: &[(&str, Test)] = &[
     ("quantised values come back within half a step", comes_back),
     ("zeros, NaN and infinities of a row stay in it", special_rows),
     ("values quantised by blocks come back, and multiply, block by block", blocks),
+    ("4-bit steps lie two to a byte, and come back within half a step of their group", four_bits),
     ("a quantised layer is the layer", layer),
     ("a quantised layer of nothing is its bias", layer_of_nothing),
 ];
@@ -197,5 +198,46 @@ fn layer_of_nothing(device: &Device) -> Result<Answer> {
     demand!(y == [0.5, -1.0, 2.0, 0.5, -1.0, 2.0], "{y:?}");
     let none = Tensor::zeros(device, DType::F32, [0, 4])?.quantize(DType::I8, Granularity::PerColumn)?;
     demand!(none.scales().to_vec::<f32>()? == [0.0; 4], "scales of columns of nothing");
+    Ok(Ok(()))
+}
+
+/// Bytes packed and read on the device, whole and odd rows, groups along either axis, one kernel and two.
+fn four_bits(device: &Device) -> Result<Answer> {
+    let steps: Vec<i32> = (0..33 * 5).map(|i| mix(5, i) as i32).collect();
+    let steps = Tensor::from_slice(device, &steps, [33, 5])?;
+    let packed = Nibbles::pack(&steps, FourBit::I4)?;
+    let low = |x: &i32| (x << 28) >> 28;
+    let (found, want) = (packed.unpack()?.to_vec::<i8>()?, steps.to_vec::<i32>()?);
+    demand!(found.iter().zip(&want).all(|(&found, x)| i32::from(found) == low(x)), "{found:?} of {want:?}");
+    let bytes = packed.bytes().to_vec::<u8>()?;
+    let byte = |row: usize, j: usize| {
+        let at = |i: usize| if i < 5 { (want[5 * row + i] & 15) as u8 } else { 0 };
+        at(2 * j) | at(2 * j + 1) << 4
+    };
+    demand!((0..33).all(|row| (0..3).all(|j| bytes[3 * row + j] == byte(row, j))), "bytes {bytes:?}");
+    let (rows, columns) = (37usize, 66usize);
+    let data: Vec<f32> = numbers((rows * columns) as u64, 3.0, 11).iter().map(|x| x + 1.0).collect();
+    let x = Tensor::from_slice(device, &data, [rows as u64, columns as u64])?;
+    for kind in [FourBit::I4, FourBit::U4] {
+        for (axis, group) in [(1, 22), (1, 16), (1, 3), (0, 37), (0, 16)] {
+            let quantized = x.quantize4(kind, axis, group as u64)?;
+            let scales = quantized.scales().to_vec::<f32>()?;
+            let zeros = quantized.zeros().map_or(Ok(vec![0; scales.len()]), |zeros| zeros.to_vec::<u8>())?;
+            let steps = quantized.steps().unpack()?.cast(DType::I32)?.to_vec::<i32>()?;
+            let back = quantized.dequantize(DType::F32)?.to_vec::<f32>()?;
+            for (i, (x, back)) in data.iter().zip(&back).enumerate() {
+                let (row, column) = (i / columns, i % columns);
+                let of = if axis == 1 {
+                    row * columns.div_ceil(group) + column / group
+                } else {
+                    row / group * columns + column
+                };
+                let (scale, zero) = (scales[of], i32::from(zeros[of]));
+                let told = format!("{kind:?} by {group} along {axis}: element {i} was {x}, is {back}, scale {scale}");
+                demand!((x - back).abs() <= 0.5 * scale * (1.0 + (-12f32).exp2()), "{told}");
+                demand!(*back == (steps[i] - zero) as f32 * scale, "{told}, step {}, zero point {zero}", steps[i]);
+            }
+        }
+    }
     Ok(Ok(()))
 }

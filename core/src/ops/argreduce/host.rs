@@ -20,9 +20,12 @@ pub(crate) fn execute(op: &ArgReduce, input: &[u8], output: &mut [u8]) -> Done {
         DType::F64 => search::<f64>(op, input, output),
         DType::I8 => search::<i8>(op, input, output),
         DType::U8 | DType::Bool => search::<u8>(op, input, output),
+        DType::I16 => search::<i16>(op, input, output),
+        DType::U16 => search::<u16>(op, input, output),
         DType::I32 => search::<i32>(op, input, output),
         DType::U32 => search::<u32>(op, input, output),
         DType::I64 => search::<i64>(op, input, output),
+        DType::U64 => search::<u64>(op, input, output),
     }
 }
 

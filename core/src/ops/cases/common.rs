@@ -4,6 +4,11 @@ use crate::case::{Case, LayoutKind, Level, Values, output};
 use crate::ops::Map;
 use crate::{DType, Expr, Op, Program, Result, TensorSpec};
 
+/// Whether a dtype has fewer cases in quick runs: others have its width and its way of computing, and all of theirs.
+pub(crate) fn is_brief(dtype: DType) -> bool {
+    matches!(dtype, DType::I16 | DType::U16 | DType::U64)
+}
+
 /// Element counts at the edges of words, vectors, subgroups and workgroups.
 pub(crate) fn sizes(level: Level) -> Vec<u64> {
     level.list(

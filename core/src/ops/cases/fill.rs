@@ -18,7 +18,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         add(&mut made, "fill", fill(dtype, value, dims), &[]);
         let shown = match value {
             Scalar::F(x) => format!("{x:e}"),
-            Scalar::I(x) => x.to_string(),
+            Scalar::I(_) | Scalar::U(_) => value.to_string(),
         };
         cases.extend(made.into_iter().map(|case| case.tagged(&format!("value{shown}"))));
     };

@@ -1,7 +1,7 @@
 //! Cases of the reductions: every function and dtype, every subset of axes, exact integer sums, NaN at the edges of
 //! tiles, empty axes, long rows and many rows.
 
-use super::{add, extents, unique};
+use super::{add, extents, is_brief, unique};
 use crate::case::values::{Plant, Where};
 use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Reduce, ReduceFn};
@@ -32,8 +32,13 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     let mut cases = Vec::new();
     for f in ReduceFn::ALL {
         for dtype in DType::ALL.into_iter().filter(|&dtype| f.output_dtype(dtype).is_some()) {
-            add(&mut cases, FAMILY, reduce(f, dtype, DENSE, &[9, 259], &[1]), &[values(f, dtype)]);
-            add(&mut cases, FAMILY, reduce(f, dtype, DENSE, &[259, 9], &[0]), &[values(f, dtype)]);
+            let is_told = level == Level::Full || !is_brief(dtype);
+            if is_told {
+                add(&mut cases, FAMILY, reduce(f, dtype, DENSE, &[9, 259], &[1]), &[values(f, dtype)]);
+            }
+            if is_told || matches!(f, ReduceFn::Max | ReduceFn::Prod) {
+                add(&mut cases, FAMILY, reduce(f, dtype, DENSE, &[259, 9], &[0]), &[values(f, dtype)]);
+            }
             if !dtype.is_float() || level == Level::Full {
                 add(&mut cases, FAMILY, reduce(f, dtype, DENSE, &[3, 131], &[1]), &[Values::Special]);
             }

@@ -75,9 +75,12 @@ pub(crate) fn scatter(op: &Scatter, inputs: &[&[u8]], output: &mut [u8]) -> Done
         DType::F64 => computed::<f64>(op, inputs, output, |x| x),
         DType::I8 => computed::<i8>(op, inputs, output, |x| x),
         DType::U8 | DType::Bool => computed::<u8>(op, inputs, output, |x| x),
+        DType::I16 => computed::<i16>(op, inputs, output, |x| x),
+        DType::U16 => computed::<u16>(op, inputs, output, |x| x),
         DType::I32 => computed::<i32>(op, inputs, output, |x| x),
         DType::U32 => computed::<u32>(op, inputs, output, |x| x),
         DType::I64 => computed::<i64>(op, inputs, output, |x| x),
+        DType::U64 => computed::<u64>(op, inputs, output, |x| x),
         DType::F32 => computed::<f32>(op, inputs, output, |x| x),
     }
 }

@@ -33,7 +33,8 @@ pub(crate) fn execute(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done 
         }
         // 1024 products of at most 2^14 reach 2^24; 256 of 255^2 stay below it.
         DType::I8 => small_integer::<i8>(op, inputs, output, 1024),
-        DType::U8 | DType::Bool => small_integer::<u8>(op, inputs, output, 256),
+        // Products of i16, u16 and u64 are refused as those of bool are.
+        DType::U8 | DType::Bool | DType::I16 | DType::U16 | DType::U64 => small_integer::<u8>(op, inputs, output, 256),
         DType::I32 => integer::<i32, i32>(op, inputs, output),
         DType::U32 => integer::<u32, u32>(op, inputs, output),
         DType::I64 => integer::<i64, i64>(op, inputs, output),

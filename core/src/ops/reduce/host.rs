@@ -26,9 +26,10 @@ pub(crate) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) -> Done {
         DType::F8E5M2 if op.is_truth() => truth(op, widened(operand::<F8E5M2>(op, input)?)?, output)?,
         DType::F16 if op.is_truth() => truth(op, widened(operand::<f16>(op, input)?)?, output)?,
         DType::BF16 if op.is_truth() => truth(op, widened(operand::<bf16>(op, input)?)?, output)?,
+        DType::I16 | DType::U16 if op.is_truth() => truth(op, operand::<u16>(op, input)?, output)?,
         DType::I8 | DType::U8 | DType::Bool if op.is_truth() => truth(op, operand::<u8>(op, input)?, output)?,
         DType::I32 | DType::U32 if op.is_truth() => truth(op, operand::<u32>(op, input)?, output)?,
-        DType::I64 if op.is_truth() => truth(op, operand::<i64>(op, input)?, output)?,
+        DType::I64 | DType::U64 if op.is_truth() => truth(op, operand::<u64>(op, input)?, output)?,
         DType::F32 if op.is_magnitude() => finish(op, output, run(AbsMax, operand::<f32>(op, input)?)?, |x| x),
         DType::F64 if op.is_magnitude() => finish(op, output, run(AbsMax, operand::<f64>(op, input)?)?, |x| x),
         DType::F32 => {
@@ -55,6 +56,22 @@ pub(crate) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) -> Done {
             let best = combine(op, operand::<u8>(op, input)?)?;
             finish(op, output, best, |x| x);
         }
+        DType::I16 if op.is_extremum() => {
+            let best = combine(op, operand::<i16>(op, input)?)?;
+            finish(op, output, best, |x| x);
+        }
+        DType::U16 if op.is_extremum() => {
+            let best = combine(op, operand::<u16>(op, input)?)?;
+            finish(op, output, best, |x| x);
+        }
+        DType::I16 => {
+            let sums = combine(op, converted(operand::<i16>(op, input)?, i32::from)?)?;
+            finish(op, output, sums, |x| x);
+        }
+        DType::U16 => {
+            let sums = combine(op, converted(operand::<u16>(op, input)?, u32::from)?)?;
+            finish(op, output, sums, |x| x);
+        }
         DType::I8 => {
             let sums = combine(op, converted(operand::<i8>(op, input)?, i32::from)?)?;
             finish(op, output, sums, |x| x);
@@ -77,6 +94,10 @@ pub(crate) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) -> Done {
         }
         DType::I64 => {
             let sums = combine(op, operand::<i64>(op, input)?)?;
+            finish(op, output, sums, |x| x);
+        }
+        DType::U64 => {
+            let sums = combine(op, operand::<u64>(op, input)?)?;
             finish(op, output, sums, |x| x);
         }
     }
@@ -199,10 +220,13 @@ fn truth<T: Copy + Send + Sync + PartialEq + Default>(op: &Reduce, x: Operand<'_
     Ok(())
 }
 
-/// The mean of integers as f32: exact i64 sums (i64: f64 sums, which cannot wrap), divided in f64, rounded once.
+/// The mean of integers as f32: exact i64 sums (of 64 bits: f64 sums, which cannot wrap), divided in f64, rounded once.
 fn mean_of_integers(op: &Reduce, input: &[u8], output: &mut [u8]) -> Done {
-    if op.input.dtype == DType::I64 {
-        let x = converted(operand::<i64>(op, input)?, |x| x as f64)?;
+    if op.input.dtype.size_bytes() == 8 {
+        let x = match op.input.dtype {
+            DType::I64 => converted(operand::<i64>(op, input)?, |x| x as f64)?,
+            _ => converted(operand::<u64>(op, input)?, |x| x as f64)?,
+        };
         let count = x.count as f64;
         finish(op, output, run(Sum, x)?, |sum| (sum / count) as f32);
         return Ok(());
@@ -210,6 +234,8 @@ fn mean_of_integers(op: &Reduce, input: &[u8], output: &mut [u8]) -> Done {
     let x = match op.input.dtype {
         DType::I8 => converted(operand::<i8>(op, input)?, i64::from)?,
         DType::U8 => converted(operand::<u8>(op, input)?, i64::from)?,
+        DType::I16 => converted(operand::<i16>(op, input)?, i64::from)?,
+        DType::U16 => converted(operand::<u16>(op, input)?, i64::from)?,
         DType::Bool => converted(operand::<u8>(op, input)?, |x| i64::from(x != 0))?,
         DType::I32 => converted(operand::<i32>(op, input)?, i64::from)?,
         _ => converted(operand::<u32>(op, input)?, i64::from)?,

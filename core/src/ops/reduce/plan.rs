@@ -14,6 +14,7 @@ use crate::{DType, Expr, Operation, Program, ReduceFn, Result, Scalar};
 
 use crate::plan::{Access, Caps, KernelKey, KernelText, Plan, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::keys::I64_MIN;
 use passes::{Partials, Pass, View, Walk, passes};
 use template::{Frame, check_index, launch};
 
@@ -203,7 +204,8 @@ impl Kernel {
                     // Not `!=`, which naga 30 makes an ordered comparison: false with a NaN.
                     DType::F64 => "!(x == X(0.0lf))",
                     DType::I64 => "x != X(0li)",
-                    DType::I8 | DType::I32 => "x != X(0i)",
+                    DType::U64 => "x != X(0lu)",
+                    DType::I8 | DType::I16 | DType::I32 => "x != X(0i)",
                     _ => "x != X(0u)",
                 };
                 let x = if self.frame.quad { self.input.vector() } else { self.input.scalar().to_owned() };
@@ -284,7 +286,6 @@ impl Kernel {
 pub(crate) const ABSORB: &str = "fn absorb(held: Wide, x: Wide) -> Wide { return combine_wide(held, x); }\n";
 
 const I64_MAX: &str = "9223372036854775807li";
-const I64_MIN: &str = "(-9223372036854775807li - 1li)";
 
 /// The value that changes nothing.
 fn identity(function: ReduceFn, accumulator: DType) -> &'static str {
@@ -293,19 +294,23 @@ fn identity(function: ReduceFn, accumulator: DType) -> &'static str {
         (ReduceFn::Any, _) => "0u",
         (ReduceFn::Max, DType::I32) => "-2147483647i - 1i",
         (ReduceFn::Max, DType::I64) => I64_MIN,
+        (ReduceFn::Max, DType::U64) => "0lu",
         (ReduceFn::Max, _) => "0u",
         (ReduceFn::Min, DType::I32) => "2147483647i",
         (ReduceFn::Min, DType::I64) => I64_MAX,
+        (ReduceFn::Min, DType::U64) => "0xfffffffffffffffflu",
         (ReduceFn::Min, _) => "0xffffffffu",
         (ReduceFn::Prod, DType::F32) => "1.0",
         (ReduceFn::Prod, DType::F64) => "1.0lf",
         (ReduceFn::Prod, DType::I32) => "1i",
         (ReduceFn::Prod, DType::I64) => "1li",
+        (ReduceFn::Prod, DType::U64) => "1lu",
         (ReduceFn::Prod, _) => "1u",
         (_, DType::F32) => "0.0",
         (_, DType::F64) => "0.0lf",
         (_, DType::I32) => "0i",
         (_, DType::I64) => "0li",
+        (_, DType::U64) => "0lu",
         _ => "0u",
     }
 }

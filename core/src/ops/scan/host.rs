@@ -32,9 +32,12 @@ pub(crate) fn execute(op: &Scan, input: &[u8], outputs: &mut [&mut [u8]]) -> Don
             DType::F64 => extrema::<f64>(op, input, values, indices),
             DType::I8 => extrema::<i8>(op, input, values, indices),
             DType::U8 | DType::Bool => extrema::<u8>(op, input, values, indices),
+            DType::I16 => extrema::<i16>(op, input, values, indices),
+            DType::U16 => extrema::<u16>(op, input, values, indices),
             DType::I32 => extrema::<i32>(op, input, values, indices),
             DType::U32 => extrema::<u32>(op, input, values, indices),
             DType::I64 => extrema::<i64>(op, input, values, indices),
+            DType::U64 => extrema::<u64>(op, input, values, indices),
         };
     }
     let output = &mut *outputs[0];
@@ -48,9 +51,12 @@ pub(crate) fn execute(op: &Scan, input: &[u8], outputs: &mut [&mut [u8]]) -> Don
         DType::F64 => numbers(op, input, output, |x: f64| x, |y| y),
         DType::I8 => numbers(op, input, output, |x: i8| i32::from(x), |y| y),
         DType::U8 | DType::Bool => numbers(op, input, output, |x: u8| u32::from(x), |y| y),
+        DType::I16 => numbers(op, input, output, |x: i16| i32::from(x), |y| y),
+        DType::U16 => numbers(op, input, output, |x: u16| u32::from(x), |y| y),
         DType::I32 => numbers(op, input, output, |x: i32| x, |y| y),
         DType::U32 => numbers(op, input, output, |x: u32| x, |y| y),
         DType::I64 => numbers(op, input, output, |x: i64| x, |y| y),
+        DType::U64 => numbers(op, input, output, |x: u64| x, |y| y),
     }
 }
 

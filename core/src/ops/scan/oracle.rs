@@ -8,7 +8,7 @@
 
 use super::{Scan, ScanDirection, ScanFn, ScanStart};
 use crate::oracle::{Approx, Expected, HostTensor};
-use crate::{BinaryFn, DType, Scalar};
+use crate::{BinaryFn, CompareFn, DType, Scalar};
 
 pub(super) fn scan(op: &Scan, input: &HostTensor) -> Vec<Vec<Expected>> {
     if op.function.chooses() {
@@ -30,12 +30,10 @@ fn along<T>(op: &Scan, line: &[Scalar], f: fn(&Scan, &[Scalar]) -> Vec<T>) -> Ve
 
 /// The extremum so far and its position.
 fn chosen(op: &Scan, line: &[Scalar]) -> Vec<(Expected, Expected)> {
-    let beats = |x: Scalar, held: Scalar| match (op.function, x, held) {
-        (_, x, held) if x.is_nan() || held.is_nan() => x.is_nan() && !held.is_nan(),
-        (ScanFn::Max, Scalar::I(x), Scalar::I(held)) => x > held,
-        (_, Scalar::I(x), Scalar::I(held)) => x < held,
-        (ScanFn::Max, x, held) => x.as_f64() > held.as_f64(),
-        (_, x, held) => x.as_f64() < held.as_f64(),
+    let beats = |x: Scalar, held: Scalar| match op.function {
+        _ if x.is_nan() || held.is_nan() => x.is_nan() && !held.is_nan(),
+        ScanFn::Max => CompareFn::Gt.eval(x, held),
+        _ => CompareFn::Lt.eval(x, held),
     };
     let mut held = 0;
     let mut results = Vec::with_capacity(line.len());

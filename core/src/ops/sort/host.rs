@@ -26,9 +26,13 @@ pub(crate) fn execute(op: &Sort, input: &[u8], outputs: &mut [&mut [u8]]) -> Don
         DType::F64 => sort::<f64>(op, input, outputs, of_f64),
         DType::I8 => sort::<i8>(op, input, outputs, i64::from),
         DType::U8 | DType::Bool => sort::<u8>(op, input, outputs, i64::from),
+        DType::I16 => sort::<i16>(op, input, outputs, i64::from),
+        DType::U16 => sort::<u16>(op, input, outputs, i64::from),
         DType::I32 => sort::<i32>(op, input, outputs, i64::from),
         DType::U32 => sort::<u32>(op, input, outputs, i64::from),
         DType::I64 => sort::<i64>(op, input, outputs, |x| x),
+        // Half of the range down, in order.
+        DType::U64 => sort::<u64>(op, input, outputs, |x| (x ^ 1 << 63) as i64),
     }
 }
 

@@ -88,7 +88,9 @@ impl Keys {
                 DType::BF16 | DType::F8E4M3 | DType::F8E5M2 => from(16, 32),
                 // The sign, and what is below it.
                 DType::I8 => vec![0, 24],
+                DType::I16 => vec![0, 8, 24],
                 DType::U8 | DType::Bool => vec![0],
+                DType::U16 => vec![0, 8],
                 _ => from(0, if self.is_wide() { 64 } else { 32 }),
             },
         }

@@ -201,7 +201,7 @@ impl Planning {
             return Ok(None);
         };
         let stored = outputs.iter().filter(|out| !out.is_sum);
-        let is_wide = |dtype: DType| matches!(dtype, DType::F64 | DType::I64);
+        let is_wide = |dtype: DType| dtype.size_bytes() == 8;
         let has_f64 = nodes.iter().any(|node| node.elements().any(|element| is_wide(element.dtype())));
         let kernel = Kernel {
             width: width as u32,

@@ -64,7 +64,7 @@ const DIMS: &[Dims] = &[
 fn validated_products(caps: &Caps) -> usize {
     let orders = [Order::Plain, Order::Transposed, Order::Spread];
     let mut validated = Validated::default();
-    for dtype in DType::ALL.into_iter().filter(|&d| d != DType::Bool && caps.require(d).is_ok()) {
+    for dtype in DType::ALL.into_iter().filter(|&d| Matmul::output_dtype(d).is_some() && caps.require(d).is_ok()) {
         for &dims in DIMS {
             for (a, b) in orders.into_iter().flat_map(|a| orders.map(|b| (a, b))) {
                 let op = product(dtype, dims, a, b);
