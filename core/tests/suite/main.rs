@@ -20,6 +20,8 @@ mod harness_can_fail;
 mod layout_properties;
 mod moves;
 #[cfg(feature = "cpu")]
+mod numpy_answers;
+#[cfg(feature = "cpu")]
 mod recording;
 #[cfg(all(feature = "cpu", target_os = "linux"))]
 mod short_memory;
