@@ -26,6 +26,7 @@ mod batches;
 pub mod cpu;
 mod device;
 mod dtype;
+mod erfinv;
 mod error;
 mod expr;
 mod fit;
