@@ -46,6 +46,7 @@ pub mod pool;
 mod precision;
 mod profile;
 mod recording;
+mod replace_file;
 mod retry;
 mod scalar;
 mod shape;
@@ -77,6 +78,7 @@ pub use ops::{
 pub use precision::Precision;
 pub use profile::{KernelTime, Launched, Part, Profile, Profiler};
 pub use recording::{Recorded, Recorders, Recording, foreign_recording};
+pub use replace_file::replace_file;
 pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
 pub use tape::{Gradients, Tape};
