@@ -29,10 +29,10 @@ pub mod npy;
 mod npz;
 
 use std::fs;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
-use polywarp_core::{DType, Device, Error, Result, Shape, Tensor};
+use polywarp_core::{DType, Device, Error, Result, Shape, Tensor, replace_file};
 
 #[cfg(feature = "ndarray")]
 pub use arrays::{from_ndarray, to_ndarray};
@@ -46,9 +46,6 @@ pub mod fuzzing {
 }
 
 use npy::{Form, Kind};
-
-/// Temporary files that may lie beside a file before it is an error.
-const MOST_LEFT: u32 = 1000;
 
 /// The array in the file, on `device`: C and Fortran order, little- and big-endian; the result is dense and row-major.
 ///
@@ -73,7 +70,7 @@ pub fn write_npy(path: impl AsRef<Path>, tensor: &Tensor) -> Result<()> {
     let path = path.as_ref();
     let form = form_of(tensor);
     let bytes = tensor.to_bytes()?;
-    replace(path, |file| npy::write(file, &form, &bytes)).map_err(|error| unwritten(path, &error))
+    replace_file(path, |file| npy::write(file, &form, &bytes)).map_err(|error| unwritten(path, &error))
 }
 
 /// What a file says of a tensor.
@@ -125,31 +122,6 @@ fn open(path: &Path) -> std::result::Result<(fs::File, u64), String> {
     let file = fs::File::open(path).map_err(unread)?;
     let info = file.metadata().map_err(unread)?;
     if info.is_file() { Ok((file, info.len())) } else { Err("not a regular file".to_owned()) }
-}
-
-/// Puts what `write` writes in the place of the file, whole or not at all.
-fn replace(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
-    let (temporary, mut file) = beside(path)?;
-    let written = write(&mut file).and_then(|()| file.flush()).and_then(|()| file.sync_all());
-    let replaced = written.and_then(|()| fs::rename(&temporary, path));
-    if replaced.is_err() {
-        // The first error is the one to tell of.
-        let _ = fs::remove_file(&temporary);
-    }
-    replaced
-}
-
-/// A new file in the folder of `path`. What others write there at the same time, or left there, has other names.
-fn beside(path: &Path) -> io::Result<(PathBuf, fs::File)> {
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
-    let mut number = 0;
-    loop {
-        let temporary = path.with_file_name(format!(".{}.{number}.part", name.to_string_lossy()));
-        match fs::OpenOptions::new().read(true).write(true).create_new(true).open(&temporary) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_LEFT => number += 1,
-            opened => return opened.map(|file| (temporary, file)),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
-use polywarp_core::{Device, Result, Tensor};
+use polywarp_core::{Device, Result, Tensor, replace_file};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use crate::npy::{self, Form, one_line};
-use crate::{fault, form_of, named, open, replace, tensor, unwritten};
+use crate::{fault, form_of, named, open, tensor, unwritten};
 
 /// Bytes that one byte of deflate is at most: 258 for each two bits of a match (zlib's technical notes).
 const MOST_PACKED: u64 = 1032;
@@ -116,7 +116,7 @@ pub fn write_npz(path: impl AsRef<Path>, tensors: &[(&str, &Tensor)], compressio
         }
         arrays.push((name, form_of(tensor), tensor.to_bytes()?));
     }
-    replace(path, |file| write_to(file, &arrays, compression)).map_err(|error| unwritten(path, &error))
+    replace_file(path, |file| write_to(file, &arrays, compression)).map_err(|error| unwritten(path, &error))
 }
 
 fn write_to(file: impl Write + Seek, arrays: &[(&str, Form, Vec<u8>)], compression: Compression) -> io::Result<()> {

@@ -8,17 +8,14 @@ mod index;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use polywarp_core::{DType, Device, Error, IntoShape, Result, Shape, Tensor};
+use polywarp_core::{DType, Device, Error, IntoShape, Result, Shape, Tensor, replace_file};
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorInfo, TensorView};
 
 /// The bytes before the header, which hold its length.
 const LENGTH_BYTES: usize = 8;
-
-/// Temporary files that may lie beside a file before it is an error.
-const MOST_LEFT: u32 = 1000;
 
 /// Writes `tensors` under their names, with `metadata` beside them. Waits for the device.
 ///
@@ -50,7 +47,8 @@ pub fn save(path: impl AsRef<Path>, tensors: &[(&str, &Tensor)], metadata: &BTre
     let metadata =
         (!metadata.is_empty()).then(|| metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect());
     let bytes = safetensors::serialize(views, metadata).map_err(|error| fault(path, None, &error.to_string()))?;
-    replace(path, &bytes).map_err(|error| fault(path, None, &format!("cannot be written: {error}")))
+    replace_file(path, |file| file.write_all(&bytes))
+        .map_err(|error| fault(path, None, &format!("cannot be written: {error}")))
 }
 
 /// Reads the file and its header, or all files that an index (`model.safetensors.index.json`) names. Tensors are made as they are asked for.
@@ -211,31 +209,6 @@ fn of_unknown_dtype(bytes: &[u8]) -> Option<String> {
     let is_unknown = |entry: &serde_json::Value| serde_json::from_value::<Dtype>(entry["dtype"].clone()).is_err();
     let mut tensors = header.as_object()?.iter().filter(|(name, _)| *name != "__metadata__");
     tensors.find(|(_, entry)| is_unknown(entry)).map(|(name, _)| name.clone())
-}
-
-/// Puts `bytes` in the place of the file, whole or not at all.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (temporary, mut file) = beside(path)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    let replaced = written.and_then(|()| fs::rename(&temporary, path));
-    if replaced.is_err() {
-        // The first error is the one to tell of.
-        let _ = fs::remove_file(&temporary);
-    }
-    replaced
-}
-
-/// A new file in the folder of `path`. What others write there at the same time, or left there, has other names.
-fn beside(path: &Path) -> io::Result<(PathBuf, fs::File)> {
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
-    let mut number = 0;
-    loop {
-        let temporary = path.with_file_name(format!(".{}.{number}.part", name.to_string_lossy()));
-        match fs::File::create_new(&temporary) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_LEFT => number += 1,
-            opened => return opened.map(|file| (temporary, file)),
-        }
-    }
 }
 
 /// The dtypes that both sides have.

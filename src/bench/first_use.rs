@@ -7,13 +7,12 @@
 
 use std::fmt::{self, Write};
 
-use polywarp_core::ops::Matmul;
 use polywarp_core::tuner::{Answer, Key, Mode, Tuner};
-use polywarp_core::{DType, Device, Layout, Op, Precision, Result, Shape, TensorSpec};
+use polywarp_core::{DType, Device, Op, Precision, Result};
 use serde::Serialize;
 
 use super::terminal::duration;
-use super::{Options, Prepared, Progress, Skipped, TUNING, Table, too_slow, unfit};
+use super::{Lie, Options, Prepared, Progress, Skipped, TUNING, Table, product, too_slow, unfit};
 
 /// The suite's name.
 pub const SUITE: &str = "first_use";
@@ -78,18 +77,13 @@ impl Share {
     }
 }
 
-fn product([m, n, k]: [u64; 3], dtype: DType, precision: Precision) -> Result<Op> {
-    let spec = |rows, columns| Ok(TensorSpec::new(dtype, Layout::contiguous(Shape::new(&[rows, columns])?)));
-    let (lhs, rhs, output) = (spec(m, k)?, spec(k, n)?, spec(m, n)?);
-    Ok(Matmul { precision, ..Matmul::product(lhs, rhs, output) }.check()?.into())
-}
-
 /// The products, with their names.
 fn products() -> Result<Vec<(String, Op)>> {
     let each = KINDS.into_iter().flat_map(|kind| SHAPES.into_iter().map(move |shape| (kind, shape)));
-    each.map(|((dtype, precision), [m, n, k])| {
+    each.map(|((dtype, precision), shape)| {
+        let [m, n, k] = shape;
         let name = format!("{dtype} {precision:?} {m}x{n}x{k}").to_lowercase();
-        Ok((name, product([m, n, k], dtype, precision)?))
+        Ok((name, product(shape, dtype, [Lie::Plain; 2], precision)?.check()?.into()))
     })
     .collect()
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use polywarp::bench::{self, BenchSize, Prepared};
+use polywarp::bench::{self, BenchSize, Lie, Prepared, product};
 use polywarp::ops::Matmul;
 use polywarp::tuner::{Answer, Key, Mode, Place, Store, StoreError, Table, Tuner, set_progress};
 use polywarp::{CACHE_VARIABLE, DType, Device, Error, Layout, Op, Precision, Shape, TensorSpec};
@@ -259,13 +259,6 @@ fn report_quarantine(args: &Args, tuner: &Tuner) -> Result<Verdict, Fault> {
     Ok(if quarantine.is_empty() { Verdict::Well } else { Verdict::Wrong })
 }
 
-/// Which way an operand lies.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lie {
-    Plain,
-    Transposed,
-}
-
 /// The products of --shape, with names for people; none without it.
 fn named_products(args: &Args) -> Result<Vec<(String, Op)>, Fault> {
     if let Some(dtype) = args.dtype.filter(|&dtype| Matmul::output_dtype(dtype).is_none()) {
@@ -280,7 +273,7 @@ fn named_products(args: &Args) -> Result<Vec<(String, Op)>, Fault> {
     let each = args.shape.iter().flat_map(|shape| dtypes.iter().map(move |dtype| (*shape, *dtype)));
     let all = each.map(|(shape, dtype)| {
         let [m, n, k] = shape;
-        product(shape, dtype, Lie::Plain, Lie::Plain, Precision::Highest)
+        named(shape, dtype, [Lie::Plain; 2], Precision::Highest)
             .map_err(|error| Fault::usage(format!("--shape {m}x{n}x{k}: {error}; give other extents")))
     });
     all.collect()
@@ -332,15 +325,15 @@ fn common_products(only: Option<DType>) -> Vec<(String, Op)> {
         [4096, 4096, 64],
         [256, 256, 16384],
     ];
-    let lies = [(Lie::Plain, Lie::Plain), (Lie::Plain, Lie::Transposed), (Lie::Transposed, Lie::Plain)];
+    let lies = [[Lie::Plain; 2], [Lie::Plain, Lie::Transposed], [Lie::Transposed, Lie::Plain]];
     for shape in shapes {
         for dtype in dtypes(&[DType::F16, DType::BF16, DType::I8, DType::F8E4M3, DType::F32, DType::F64]) {
-            for (a, b) in lies {
+            for lies in lies {
                 let precisions: &[Precision] = match dtype {
                     DType::F32 => &[Precision::Highest, Precision::High, Precision::Medium, Precision::Low],
                     _ => &[Precision::Highest],
                 };
-                all.extend(precisions.iter().filter_map(|&precision| product(shape, dtype, a, b, precision).ok()));
+                all.extend(precisions.iter().filter_map(|&precision| named(shape, dtype, lies, precision).ok()));
             }
         }
         for dtype in dtypes(&[DType::F16, DType::BF16]) {
@@ -350,30 +343,19 @@ fn common_products(only: Option<DType>) -> Vec<(String, Op)> {
     all
 }
 
-fn product([m, n, k]: [u64; 3], dtype: DType, a: Lie, b: Lie, precision: Precision) -> polywarp::Result<(String, Op)> {
-    let output = Matmul::output_dtype(dtype).unwrap_or(dtype); // which the check refuses
-    let (a_spec, b_spec) = (operand([m, k], dtype, a)?, operand([k, n], dtype, b)?);
-    let op = Matmul { precision, ..Matmul::product(a_spec, b_spec, operand([m, n], output, Lie::Plain)?) };
+/// A product, with a name for people.
+fn named([m, n, k]: [u64; 3], dtype: DType, [a, b]: [Lie; 2], precision: Precision) -> polywarp::Result<(String, Op)> {
     let letter = |lie| if lie == Lie::Plain { 'n' } else { 't' };
     let name = format!("{dtype} {}{} {m}x{n}x{k} {precision:?}", letter(a), letter(b)).to_lowercase();
-    Ok((name, op.check()?.into()))
+    Ok((name, product([m, n, k], dtype, [a, b], precision)?.check()?.into()))
 }
 
 /// A linear layer: weights by rows of outputs, a bias, an activation.
 fn layer([m, n, k]: [u64; 3], dtype: DType) -> polywarp::Result<(String, Op)> {
-    let (a, b) = (operand([m, k], dtype, Lie::Plain)?, operand([k, n], dtype, Lie::Transposed)?);
+    let plain = product([m, n, k], dtype, [Lie::Plain, Lie::Transposed], Precision::default())?;
     let bias = Some(TensorSpec::new(dtype, Layout::contiguous(Shape::new(&[n])?)));
-    let activation = Some(polywarp::UnaryFn::Gelu);
-    let op = Matmul { bias, activation, ..Matmul::product(a, b, operand([m, n], dtype, Lie::Plain)?) };
+    let op = Matmul { bias, activation: Some(polywarp::UnaryFn::Gelu), ..plain };
     Ok((format!("{dtype} layer {m}x{n}x{k}"), op.check()?.into()))
-}
-
-fn operand([rows, columns]: [u64; 2], dtype: DType, lie: Lie) -> polywarp::Result<TensorSpec> {
-    let layout = match lie {
-        Lie::Plain => Layout::contiguous(Shape::new(&[rows, columns])?),
-        Lie::Transposed => Layout::contiguous(Shape::new(&[columns, rows])?).transpose(0, 1)?,
-    };
-    Ok(TensorSpec::new(dtype, layout))
 }
 
 #[cfg(test)]
@@ -401,7 +383,7 @@ mod tests {
     fn products_of_networks_make_an_op_each() {
         let kinds = [(Lie::Plain, Lie::Transposed), (Lie::Transposed, Lie::Plain)];
         for (a, b) in kinds {
-            let (name, op) = product([5, 6, 7], DType::F16, a, b, Precision::Highest).unwrap();
+            let (name, op) = named([5, 6, 7], DType::F16, [a, b], Precision::Highest).unwrap();
             assert!(Key::of(&op).is_some(), "{name}");
         }
         assert!(layer([5, 6, 7], DType::BF16).is_ok());

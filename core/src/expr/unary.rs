@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::erfinv::{CENTRE, TAIL};
 use crate::{DType, Scalar};
 
 /// A function of one operand.
@@ -383,39 +384,15 @@ fn erfinv(x: f64) -> f64 {
     (y + step / (1.0 - y * step)).copysign(x)
 }
 
-/// erfinv a for 0 <= a < 1 as a P(w), w = -ln(1 - a^2) (M. Giles, "Approximating the erfinv function", GPU Computing Gems, 2011), within 2^-20:
-/// P of w below 5, of sqrt w above.
+/// erfinv a for 0 <= a < 1, within 2^-20: as the CPU's floats have it ([`erfinv`](crate::erfinv)), and beyond those by a polynomial of sqrt w as well.
 fn erfinv_start(a: f64) -> f64 {
     let horner = |t: f64, c: &[f64]| c.iter().rev().fold(0.0, |p, &c| p * t + c);
     let w = -((1.0 - a) * (1.0 + a)).ln();
     let root = w.sqrt();
     let p = if w < 5.0 {
-        const CENTRE: [f64; 10] = [
-            1.50140936,
-            0.246640286,
-            -0.00417738678,
-            -0.00125274188,
-            0.000218344438,
-            -4.96334443e-06,
-            -3.46270443e-06,
-            4.66169899e-07,
-            2.323262e-08,
-            -8.79100059e-09,
-        ];
-        horner(w - 2.5, &CENTRE)
+        horner(w - 2.5, &CENTRE.map(f64::from))
     } else if root < 3.95 {
-        const TAIL: [f64; 9] = [
-            2.83297692,
-            1.00167403,
-            0.00943893562,
-            -0.00762166779,
-            0.0057394626,
-            -0.00367565761,
-            0.00134913604,
-            0.000102703918,
-            -0.000200128579,
-        ];
-        horner(root - 3.0, &TAIL)
+        horner(root - 3.0, &TAIL.map(f64::from))
     } else {
         const FAR: [f64; 5] = [
             4.849907462828125,

@@ -7,7 +7,8 @@ use crate::graph::Graph;
 use crate::ops::Builder;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
-use crate::{CompareFn, Error, Expr, KeepDims, Layout, Position, Result, Scalar, Tensor};
+use crate::tensor::Lines;
+use crate::{Axes, CompareFn, Error, Expr, KeepDims, Layout, Result, Scalar, Tensor};
 
 /// The logarithm of the sum of exponentials along one axis, which disappears.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -134,11 +135,21 @@ impl Operation for LogSumExp {
 }
 
 impl Tensor {
-    /// log sum exp(x) along `axis`, which disappears: [`LogSumExp`].
+    /// log sum exp(x) along `axes` (`..`: all), which disappear, or stay with extent 1 ([`keep`](crate::keep)): [`LogSumExp`].
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor, keep};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[0.0f32, 0.0, 5.0, f32::NEG_INFINITY], [2, 2])?;
+    /// let sums = x.logsumexp(keep(1))?;
+    /// assert_eq!((sums.dims(), sums.to_vec::<f32>()?), (&[2, 1][..], vec![2f32.ln(), 5.0]));
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`LogSumExp::new`]; memory errors of the device.
-    pub fn logsumexp(&self, axis: impl Position) -> Result<Tensor> {
-        Ok(Tensor::apply(self.device(), LogSumExp::new(self.spec(), self.axis(axis)?)?, &[self])?.swap_remove(0))
+    /// As [`LogSumExp::new`]; [`Error::InvalidArgument`] for no axes; memory errors of the device.
+    pub fn logsumexp(&self, axes: impl Axes) -> Result<Tensor> {
+        let Lines { lines, axis, result } = self.lines("logsumexp", axes)?;
+        Tensor::apply(self.device(), LogSumExp::new(lines.spec(), axis)?, &[&lines])?.swap_remove(0).reshape(result)
     }
 }

@@ -35,6 +35,7 @@ pub use compute::MatmulOptions;
 pub use grouped::GroupedMatmulOptions;
 pub use join::MeshOrder;
 pub use math::TensorOrNumber;
+pub(crate) use order::Lines;
 pub use order::Unique;
 pub use quantize::{FourBit, Granularity, Nibbles, Quantized, Quantized4};
 pub use sparse24::Sparse24;

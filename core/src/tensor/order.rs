@@ -2,7 +2,7 @@
 //! that gradients come with them; nothing here has a kernel of its own.
 
 use crate::ops::{SortOrder, Sorted};
-use crate::{CompareFn, DType, Error, Expr, Position, Result, Tensor};
+use crate::{Axes, CompareFn, DType, Error, Expr, Position, Result, Shape, Tensor, axis};
 
 /// The distinct values of a tensor: what [`Tensor::unique`] gives.
 #[derive(Clone, Debug)]
@@ -15,7 +15,34 @@ pub struct Unique {
     pub counts: Tensor,
 }
 
+/// A tensor as lines along one axis.
+pub(crate) struct Lines {
+    /// The tensor itself, where the lines are those of one of its axes.
+    pub(crate) lines: Tensor,
+    /// The axis that the lines go along.
+    pub(crate) axis: usize,
+    /// The shape of one value for each line.
+    pub(crate) result: Shape,
+}
+
 impl Tensor {
+    /// The lines that a reduction `op` over `axes` goes along. Several axes become one behind all others, in row-major order.
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`], [`Error::DuplicateAxis`], [`Error::InvalidArgument`] for no axes; memory errors of the device.
+    pub(crate) fn lines(&self, op: &'static str, axes: impl Axes) -> Result<Lines> {
+        let (axes, kept) = axis::reduced(op, axes, self.rank())?;
+        let result = self.shape().without_axes(&axes, kept);
+        if let &[axis] = axes.as_slice() {
+            return Ok(Lines { lines: self.clone(), axis, result });
+        }
+        let others: Vec<usize> = (0..self.rank()).filter(|axis| !axes.contains(axis)).collect();
+        let extent = axes.iter().map(|&axis| self.dims()[axis]).product();
+        let dims: Vec<u64> = others.iter().map(|&axis| self.dims()[axis]).chain([extent]).collect();
+        let moved = self.permute([others.as_slice(), &axes].concat())?.contiguous()?;
+        Ok(Lines { lines: moved.reshape(dims)?, axis: others.len(), result })
+    }
+
     /// The extent of `axis`; refuses a `k` that is no element of it, in the name of `op`.
     fn extent_beyond(&self, op: &'static str, axis: usize, k: u64) -> Result<u64> {
         let extent = self.dims()[axis];
@@ -52,7 +79,8 @@ impl Tensor {
         self.sort_first(axis, order, k)
     }
 
-    /// The element number `k`, counted from 0, of each line along `axis` in ascending order, with its position; `axis` disappears.
+    /// The element number `k`, counted from 0, of each line along `axes` in ascending order, with its position. The axes disappear, or stay with
+    /// extent 1 ([`keep`](crate::keep)). Several axes are one line, the last of them the fastest, and positions count along it.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -65,33 +93,34 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `k` that the axis has not.
-    pub fn kth_value(&self, k: u64, axis: impl Position) -> Result<Sorted> {
-        let axis = self.axis(axis)?;
-        self.extent_beyond("kth_value", axis, k)?;
-        let sorted = self.sort_first(axis, SortOrder::Ascending, k + 1)?;
-        let one = |x: &Tensor| x.select(axis, k)?.contiguous();
+    /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `k` that the axes have not, or no axes.
+    pub fn kth_value(&self, k: u64, axes: impl Axes) -> Result<Sorted> {
+        const OP: &str = "kth_value";
+        let Lines { lines, axis, result } = self.lines(OP, axes)?;
+        lines.extent_beyond(OP, axis, k)?;
+        let sorted = lines.sort_first(axis, SortOrder::Ascending, k + 1)?;
+        let one = |x: &Tensor| x.select(axis, k)?.contiguous()?.reshape(result);
         Ok(Sorted { values: one(&sorted.values)?, indices: one(&sorted.indices)? })
     }
 
-    /// The value that a share `q` of each line along `axis` lies below, between two elements by a straight line; `axis` disappears. Of a
-    /// line with NaN it is NaN. Integers are converted to f32.
+    /// The value that a share `q` of each line along `axes` (`..`: all) lies below, between two elements by a straight line; the axes disappear,
+    /// or stay with extent 1 ([`keep`](crate::keep)). Of a line with NaN it is NaN. Integers are converted to f32.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
     ///
-    /// let x = Tensor::from_slice(&Device::cpu(), &[4.0f32, 1.0, 3.0, 2.0], [4])?;
-    /// assert_eq!(x.quantile(0.25, 0)?.item::<f32>()?, 1.75);
+    /// let x = Tensor::from_slice(&Device::cpu(), &[4.0f32, 1.0, 3.0, 2.0], [2, 2])?;
+    /// assert_eq!(x.quantile(0.25, ..)?.item::<f32>()?, 1.75);
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `q` outside of 0 to 1; [`Error::EmptyReduction`] along no elements;
+    /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `q` outside of 0 to 1, or no axes; [`Error::EmptyReduction`] along no elements;
     /// [`Error::UndefinedForDType`] for bool.
-    pub fn quantile(&self, q: f64, axis: impl Position) -> Result<Tensor> {
+    pub fn quantile(&self, q: f64, axes: impl Axes) -> Result<Tensor> {
         const OP: &str = "quantile";
-        let axis = self.axis(axis)?;
-        let extent = self.dims()[axis];
+        let Lines { lines, axis, result: shape } = self.lines(OP, axes)?;
+        let extent = lines.dims()[axis];
         if !(0.0..=1.0).contains(&q) {
             return Err(Error::InvalidArgument { what: "q", reason: format!("{OP} of {q}; give a share from 0 to 1") });
         }
@@ -101,7 +130,7 @@ impl Tensor {
         if self.dtype() == DType::Bool {
             return Err(Error::UndefinedForDType { op: OP, dtype: DType::Bool });
         }
-        let x = if self.dtype().is_float() { self.clone() } else { self.cast(DType::F32)? };
+        let x = if lines.dtype().is_float() { lines } else { lines.cast(DType::F32)? };
         let sorted = x.sort(axis, SortOrder::Ascending)?.values;
         let at = q * (extent - 1) as f64;
         let (below, above) = (at.floor(), at.ceil());
@@ -111,23 +140,24 @@ impl Tensor {
         // Two equal infinities have no difference.
         let between = a.compare(CompareFn::Eq, b.clone()).select(a.clone(), a.clone() + (b - &a) * (at - below));
         let result = c.compare(CompareFn::Eq, c.clone()).select(between, c);
-        Tensor::map(&result.cast(x.dtype()), &[&low?, &high?, &last?])
+        Tensor::map(&result.cast(x.dtype()), &[&low?, &high?, &last?])?.reshape(shape)
     }
 
-    /// The middle of each line along `axis`, of an even number of elements the mean of the two middle ones: [`Tensor::quantile`] of 0.5.
+    /// The middle of each line along `axes`, of an even number of elements the mean of the two middle ones: [`Tensor::quantile`] of 0.5.
     ///
     /// ```
-    /// use polywarp_core::{Device, Tensor};
+    /// use polywarp_core::{Device, Tensor, keep};
     ///
-    /// let x = Tensor::from_slice(&Device::cpu(), &[4.0f32, 1.0, 3.0, 2.0], [4])?;
-    /// assert_eq!(x.median(0)?.item::<f32>()?, 2.5);
+    /// let x = Tensor::from_slice(&Device::cpu(), &[4.0f32, 1.0, 3.0, 2.0], [2, 2])?;
+    /// assert_eq!(x.median(..)?.item::<f32>()?, 2.5);
+    /// assert_eq!((&x - x.median(keep(1))?)?.to_vec::<f32>()?, [1.5, -1.5, 0.5, -0.5]);
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`Tensor::quantile`].
-    pub fn median(&self, axis: impl Position) -> Result<Tensor> {
-        self.quantile(0.5, axis)
+    pub fn median(&self, axes: impl Axes) -> Result<Tensor> {
+        self.quantile(0.5, axes)
     }
 
     /// The distinct values of all elements, in ascending order, where each element's stands, and how often each occurs. Zeros of both signs
@@ -181,7 +211,7 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Device, Tape};
+    use crate::{Device, Tape, keep};
 
     fn of(values: &[f32]) -> Tensor {
         Tensor::from_slice(&Device::cpu(), values, [values.len() as u64]).unwrap()
@@ -196,6 +226,28 @@ mod tests {
         }
         let bytes = Tensor::from_slice(&Device::cpu(), &[1u8, 4], [2]).unwrap();
         assert_eq!(bytes.median(0).unwrap().item::<f32>().unwrap(), 2.5);
+    }
+
+    #[test]
+    fn several_axes_are_one_line_and_kept_ones_stay() {
+        // 2 x 3 x 2: the lines along axes 0 and 2 are [0, 1, 6, 7], [2, 3, 8, 9] and [4, 5, 10, 11].
+        let x = Tensor::arange(&Device::cpu(), DType::F32, 0, 1, 12).unwrap().reshape([2, 3, 2]).unwrap();
+        let middle = x.median([2, 0]).unwrap();
+        assert_eq!((middle.dims(), middle.to_vec::<f32>().unwrap()), (&[3][..], vec![3.5, 5.5, 7.5]));
+        let third = x.kth_value(2, keep([0, -1])).unwrap();
+        assert_eq!((third.values.dims(), third.indices.dims()), (&[1, 3, 1][..], &[1, 3, 1][..]));
+        assert_eq!(third.values.to_vec::<f32>().unwrap(), [6.0, 8.0, 10.0]);
+        assert_eq!(third.indices.to_vec::<u32>().unwrap(), [2, 2, 2]);
+        assert_eq!(x.quantile(0.5, keep(1)).unwrap().dims(), [2, 1, 2]);
+        assert_eq!(x.quantile(1.0, keep(..)).unwrap().to_vec::<f32>().unwrap(), [11.0]);
+        let one = of(&[3.0]).select(0, 0).unwrap();
+        assert_eq!((one.median(..).unwrap().rank(), one.median(keep(..)).unwrap().item::<f32>().unwrap()), (0, 3.0));
+        let (tape, watched) = (Tape::new(), x);
+        let watched = tape.watch(&watched).unwrap();
+        let gradients = tape.backward(&watched.median(keep(..)).unwrap().sum(..).unwrap()).unwrap();
+        let expected: Vec<f32> = (0..12).map(|at| if at == 5 || at == 6 { 0.5 } else { 0.0 }).collect();
+        assert_eq!(gradients.of(&watched).unwrap().to_vec::<f32>().unwrap(), expected);
+        assert!(watched.median([0usize; 0]).unwrap_err().to_string().contains("quantile over an empty list of axes"));
     }
 
     #[test]

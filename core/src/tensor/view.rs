@@ -233,6 +233,10 @@ mod tests {
             x.norm(Norm::Infinity, keep([0, -1])),
             x.norm(Norm::L1, keep([0, -1])),
             x.count_nonzero(keep([0, -1])),
+            x.logsumexp(keep([0, -1])),
+            x.median(keep([0, -1])),
+            x.quantile(0.3, keep([0, -1])),
+            x.kth_value(5, keep([0, -1])).map(|found| found.indices),
             x.reduce(ReduceFn::Max, [0, -1], KeepDims::Yes),
         ];
         for result in reduced {

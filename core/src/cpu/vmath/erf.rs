@@ -4,6 +4,7 @@ use super::exp::{exp, exp_parts};
 use super::log::log;
 use super::{map1, polynomial};
 use crate::cpu::simd::MulAdd;
+use crate::erfinv::{CENTRE, TAIL};
 
 /// erf x: odd polynomial below 0.92, 1 - e^(log erfc x) above, both computed and one selected.
 #[inline(always)]
@@ -65,39 +66,13 @@ pub fn erfc<M: MulAdd>(x: f32) -> f32 {
     if x < 0.0 { 2.0 - tail } else { tail }
 }
 
-/// x P(w), w = -ln(1 - x^2): P of w below 5, of sqrt w above (M. Giles, "Approximating the erfinv function", GPU Computing Gems, 2011).
+/// x P(w), w = -ln(1 - x^2): P of w below 5, of sqrt w above ([`erfinv`](crate::erfinv)).
 #[inline(always)]
 pub fn erfinv<M: MulAdd>(x: f32) -> f32 {
     let a = x.abs();
     let w = -log::<M>((1.0 - a) * (1.0 + a));
-    // erfinv(x) / x in w - 5/2 on [0, 5], error 2^-27.4
-    let c = [
-        1.501_409_4,
-        0.246_640_29,
-        -0.004_177_386_8,
-        -0.001_252_741_9,
-        0.000_218_344_44,
-        -4.963_334_6e-6,
-        -3.462_704_4e-6,
-        4.661_699e-7,
-        2.323_262e-8,
-        -8.791_000_6e-9,
-    ];
-    let centre = polynomial::<M, 10>(w - 2.5, c);
-    // in sqrt(w) - 3 on [sqrt 5, 4.01], error 2^-27.3
-    let c = [
-        2.8329768,
-        1.00167507,
-        0.00944565493,
-        -0.00763917496,
-        0.00568347859,
-        -0.00358818031,
-        0.00149493317,
-        -7.43256253e-05,
-        -0.00031790119,
-        0.000127444827,
-    ];
-    let tail = polynomial::<M, 10>(w.sqrt() - 3.0, c);
+    let centre = polynomial::<M, 10>(w - 2.5, CENTRE);
+    let tail = polynomial::<M, 10>(w.sqrt() - 3.0, TAIL);
     let y = x * if w < 5.0 { centre } else { tail };
     let end = if a == 1.0 { f32::INFINITY.copysign(x) } else { f32::NAN };
     if a < 1.0 { y } else { end }
