@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-
 /// The tag of tensors made outside of [`Device::tagged`].
 const UNTAGGED: &str = "untagged";
 

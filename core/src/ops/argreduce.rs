@@ -6,6 +6,7 @@
 pub(crate) mod host;
 pub(crate) mod plan;
 
+use crate::{CompareFn, DType, Error, KeepDims, Result, Scalar};
 use serde::{Deserialize, Serialize};
 
 use super::reduce::streamed;
@@ -16,7 +17,6 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Candidate, Caps, Want};
-use crate::{DType, Error, KeepDims, Result, Scalar};
 
 /// Which element wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

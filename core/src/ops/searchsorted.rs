@@ -12,7 +12,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Candidate, Caps, Want};
-use crate::{DType, Error, Layout, Result, Scalar, Shape, Tensor};
+use crate::{CompareFn, DType, Error, Layout, Result, Scalar, Shape, Tensor};
 
 const OP: &str = "searchsorted";
 

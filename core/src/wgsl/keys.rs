@@ -8,7 +8,7 @@ use std::fmt::Write;
 use crate::DType;
 
 /// The smallest i64, and the bit in which keys of u64 differ from it.
-pub(super) const I64_MIN: &str = "(-9223372036854775807li - 1li)";
+pub(crate) const I64_MIN: &str = "(-9223372036854775807li - 1li)";
 
 /// Writes `key_of`, from an element of `dtype` as it is read (`ty`, floats of a word or two as their bits) to alias `Keys`: u32, i64 for the
 /// 64-bit types. `turned` orders the numbers the other way round.
