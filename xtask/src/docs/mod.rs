@@ -2,6 +2,7 @@
 //! and nothing in the repository depends on one person's machine. What can be generated is generated, then compared.
 
 pub mod files;
+mod floors;
 mod heads;
 mod links;
 mod ops;
@@ -27,13 +28,14 @@ type Check = fn(&[Document]) -> Vec<String>;
 pub fn check() -> Result {
     let paths = files::all(Path::new("."))?;
     let documents = files::texts(&paths);
-    let checks: [(&str, Check); 7] = [
+    let checks: [(&str, Check); 8] = [
         ("relative links resolve", links::check),
         ("recipes name existing files", recipes::check),
         ("sources open with what they are", heads::check),
         ("the table of operations is the registry's", ops::check),
         ("picture and table of speeds are what was measured", speed::check),
         ("nothing names one machine", words::check),
+        ("imports of backends lead downwards", floors::check),
         ("tables of rates are what was measured", |_| crate::rates::complaints()),
     ];
     let mut complaints = Vec::new();
