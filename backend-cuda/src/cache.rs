@@ -18,8 +18,8 @@ use crate::params::Metadata;
 /// First bytes of an entry: the format's name and version.
 const MAGIC: &[u8; 8] = b"pwcubin1";
 const DIGEST_BYTES: usize = 32;
-/// Magic, digest, key, length of the metadata, length of the code.
-const HEADER_BYTES: usize = 8 + DIGEST_BYTES + DIGEST_BYTES + 4 + 8;
+/// Length of the metadata, length of the code.
+const LENGTHS_BYTES: usize = 4 + 8;
 /// Longest file that is read: the largest kernels have some hundred kilobytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
@@ -39,10 +39,42 @@ impl Key {
         Key(hasher.finalize().into())
     }
 
-    fn file_name(&self) -> String {
+    fn file_name(&self, kind: &Kind) -> String {
         let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{hex}.cubin")
+        format!("{hex}.{}", kind.suffix)
     }
+}
+
+/// What a file holds.
+pub(crate) struct Kind {
+    /// Its first bytes: the format's name and version.
+    pub(crate) magic: &'static [u8; 8],
+    /// What its name ends in.
+    pub(crate) suffix: &'static str,
+}
+
+/// A kernel's machine code, and how it is launched: an [`Entry`].
+const KERNEL: Kind = Kind { magic: MAGIC, suffix: "cubin" };
+
+/// The bytes of a file of `kind` with `payload` under `key`.
+fn sealed(kind: &Kind, key: &Key, payload: &[u8]) -> Vec<u8> {
+    let body = [&key.0, payload].concat();
+    let digest: [u8; DIGEST_BYTES] = Sha256::digest(&body).into();
+    [kind.magic.as_slice(), &digest, &body].concat()
+}
+
+/// What [`sealed`] put into `file`, or why it is not taken.
+fn opened<'a>(kind: &Kind, key: &Key, file: &'a [u8]) -> Result<&'a [u8], &'static str> {
+    let rest = file.strip_prefix(kind.magic).ok_or("it is no entry of this version")?;
+    let (digest, body) = rest.split_at_checked(DIGEST_BYTES).ok_or("it is cut short")?;
+    if Sha256::digest(body).as_slice() != digest {
+        return Err("its digest is wrong");
+    }
+    let (stored, payload) = body.split_at_checked(DIGEST_BYTES).ok_or("it is cut short")?;
+    if stored != key.0 {
+        return Err("it is another kernel's");
+    }
+    Ok(payload)
 }
 
 /// A compiled kernel.
@@ -55,27 +87,17 @@ pub(crate) struct Entry {
 /// The bytes of a file for `entry`.
 fn encode(key: &Key, entry: &Entry) -> Option<Vec<u8>> {
     let metadata = serde_json::to_vec(&entry.metadata).ok()?;
-    let mut body = Vec::with_capacity(HEADER_BYTES + metadata.len() + entry.cubin.len());
-    body.extend(key.0);
-    body.extend(u32::try_from(metadata.len()).ok()?.to_le_bytes());
-    body.extend((entry.cubin.len() as u64).to_le_bytes());
-    body.extend(metadata);
-    body.extend(&entry.cubin);
-    let digest: [u8; DIGEST_BYTES] = Sha256::digest(&body).into();
-    Some([MAGIC.as_slice(), &digest, &body].concat())
+    let mut payload = Vec::with_capacity(LENGTHS_BYTES + metadata.len() + entry.cubin.len());
+    payload.extend(u32::try_from(metadata.len()).ok()?.to_le_bytes());
+    payload.extend((entry.cubin.len() as u64).to_le_bytes());
+    payload.extend(metadata);
+    payload.extend(&entry.cubin);
+    Some(sealed(&KERNEL, key, &payload))
 }
 
 /// The entry in `file`, or why there is none.
 fn decode(key: &Key, file: &[u8]) -> Result<Entry, &'static str> {
-    let rest = file.strip_prefix(MAGIC).ok_or("it is no entry of this version")?;
-    let (digest, body) = rest.split_at_checked(DIGEST_BYTES).ok_or("it is cut short")?;
-    if Sha256::digest(body).as_slice() != digest {
-        return Err("its digest is wrong");
-    }
-    let (stored, rest) = body.split_at_checked(DIGEST_BYTES).ok_or("it is cut short")?;
-    if stored != key.0 {
-        return Err("it is another kernel's");
-    }
+    let rest = opened(&KERNEL, key, file)?;
     let (metadata_len, rest) = rest.split_first_chunk::<4>().ok_or("it is cut short")?;
     let (cubin_len, rest) = rest.split_first_chunk::<8>().ok_or("it is cut short")?;
     let (metadata_len, cubin_len) = (u32::from_le_bytes(*metadata_len) as usize, u64::from_le_bytes(*cubin_len));
@@ -127,36 +149,55 @@ impl DiskCache {
         }
     }
 
-    /// Whether there is a file for `key`; it is not read.
+    /// Whether there is a kernel for `key`; it is not read.
     pub(crate) fn has(&self, key: &Key) -> bool {
-        self.directory.as_ref().is_some_and(|directory| directory.has(&key.file_name()))
+        self.directory.as_ref().is_some_and(|directory| directory.has(&key.file_name(&KERNEL)))
     }
 
-    /// The entry of `key`, if there is a sound one.
+    /// The kernel of `key`, if there is a sound one.
     pub(crate) fn get(&self, key: &Key) -> Option<Entry> {
+        self.read(&KERNEL, key, |file| decode(key, file))
+    }
+
+    /// Keeps a kernel. A failure costs the next process a compilation and is logged.
+    pub(crate) fn put(&self, key: &Key, entry: &Entry) {
+        self.write(&KERNEL, key, || encode(key, entry));
+    }
+
+    /// What `decode` makes of the bytes that are kept of this kind under `key`, if they are sound.
+    pub(crate) fn get_of<T>(
+        &self,
+        kind: &Kind,
+        key: &Key,
+        decode: impl FnOnce(&[u8]) -> Result<T, &'static str>,
+    ) -> Option<T> {
+        self.read(kind, key, |file| decode(opened(kind, key, file)?))
+    }
+
+    /// Keeps the bytes that `encode` gives, as [`DiskCache::put`] does.
+    pub(crate) fn put_of(&self, kind: &Kind, key: &Key, encode: impl FnOnce() -> Vec<u8>) {
+        self.write(kind, key, || Some(sealed(kind, key, &encode())));
+    }
+
+    fn read<T>(&self, kind: &Kind, key: &Key, decode: impl FnOnce(&[u8]) -> Result<T, &'static str>) -> Option<T> {
         let directory = self.directory.as_ref()?;
-        let path = directory.path().join(key.file_name());
-        let bytes = match directory.read(&key.file_name(), MAX_FILE_BYTES) {
+        let name = key.file_name(kind);
+        let refused =
+            |why: &str| log::info!("cached kernel {} is not used: {why}", directory.path().join(&name).display());
+        let bytes = match directory.read(&name, MAX_FILE_BYTES) {
             Ok(bytes) => bytes?,
             Err(error) => {
-                log::info!("cached kernel {} is not used: {error}", path.display());
+                refused(&error.to_string());
                 return None;
             }
         };
-        match decode(key, &bytes) {
-            Ok(entry) => Some(entry),
-            Err(why) => {
-                log::info!("cached kernel {} is not used: {why}", path.display());
-                None
-            }
-        }
+        decode(&bytes).map_err(refused).ok()
     }
 
-    /// Keeps `entry`. A failure costs the next process a compilation and is logged.
-    pub(crate) fn put(&self, key: &Key, entry: &Entry) {
+    fn write(&self, kind: &Kind, key: &Key, encode: impl FnOnce() -> Option<Vec<u8>>) {
         let Some(directory) = &self.directory else { return };
-        let Some(bytes) = encode(key, entry) else { return };
-        if let Err(error) = directory.write(&key.file_name(), &bytes) {
+        let Some(bytes) = encode() else { return };
+        if let Err(error) = directory.write(&key.file_name(kind), &bytes) {
             log::info!("a kernel was not kept in {}: {error}", directory.path().display());
         }
     }

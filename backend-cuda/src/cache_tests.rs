@@ -109,7 +109,7 @@ fn cache_keeps_entries_for_the_next_process() {
 fn torn_or_foreign_files_are_misses_and_are_replaced() {
     let directory = Directory::new("torn");
     let cache = DiskCache::at(directory.0.clone());
-    let path = directory.0.join(key().file_name());
+    let path = directory.0.join(key().file_name(&KERNEL));
     for content in [&b""[..], b"pwcubin1", b"something else entirely"] {
         fs::write(&path, content).unwrap();
         assert_eq!(cache.get(&key()), None);
@@ -172,7 +172,7 @@ fn directory_that_others_write_or_a_link_is_not_trusted() {
     assert_eq!(DiskCache::at(link.0.clone()).get(&key()), None);
     fs::remove_file(&link.0).unwrap();
     // An entry that is a link is not followed either.
-    let path = directory.0.join(key().file_name());
+    let path = directory.0.join(key().file_name(&KERNEL));
     let elsewhere = directory.0.join("elsewhere");
     fs::rename(&path, &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &path).unwrap();

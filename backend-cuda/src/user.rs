@@ -14,6 +14,7 @@ use crate::kernels::{CAPABILITIES, Kernel};
 use crate::native::{Block, Card};
 use crate::params::Bound;
 
+mod compiled;
 mod foreign;
 mod image;
 mod ptx;

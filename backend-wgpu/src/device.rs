@@ -1,138 +1,25 @@
-//! The backend: what a wgpu device of ours consists of, and the door [`Backend`] into it.
+//! The door [`Backend`] into a wgpu device of ours, which hands on to the files that do the work.
 //!
 //! How one is made is in `open.rs`. Faults that wgpu reports asynchronously arrive by the handlers of devices opened here; an
-//! application that brought its own keeps its own, and calls [`WgpuBackend::mark_lost`] or lets the next wait find out. The
-//! parts are in the other files; this one puts them together. Lock order: the stream's, then the pool's.
+//! application that brought its own keeps its own, and calls [`WgpuBackend::mark_lost`] or lets the next wait find out. What a
+//! device consists of is in `state.rs`. Lock order: the stream's, then the pool's.
 
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use polywarp_core::plan::{Caps, Plan, Slot};
-use polywarp_core::pool::Pool;
-use polywarp_core::tuner::{Chooser, Tuner};
+use polywarp_core::tuner::Tuner;
 use polywarp_core::{
     Backend, Binding, Buffer, Clock, DeviceInfo, Elapsed, Error, Kernel, Launched, MemoryStats, Op, ReadFuture,
-    Recorded, Recorders, Result,
+    Recorded, Result,
 };
-use polywarp_shaders::wgsl::LaunchLimits;
 
-use crate::driver::Kept;
-use crate::fault::{Fault, lock};
-use crate::memory::{Allocation, Memory, Raw};
-use crate::pipelines::{Pipeline, Pipelines};
-use crate::recording::Tape;
-use crate::stream::Stream;
+use crate::fault::lock;
+use crate::state::WgpuBackend;
+use crate::tape::Allocation;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::transfer::{Waiter, is_lost, poll, wait};
-use crate::user::UserKernels;
-
-/// A device reached through wgpu.
-pub struct WgpuBackend {
-    pub(crate) info: DeviceInfo,
-    pub(crate) caps: Caps,
-    pub(crate) launch_limits: LaunchLimits,
-    pub(crate) fault: Arc<Fault>,
-    pub(crate) pool: Arc<Pool<Memory>>,
-    pub(crate) recorders: Arc<Recorders<Tape>>,
-    pub(crate) pipelines: Pipelines,
-    pub(crate) patch_pipeline: Mutex<Option<Arc<Pipeline>>>,
-    pub(crate) user_kernels: UserKernels,
-    pub(crate) stream: Arc<Mutex<Stream>>,
-    pub(crate) chooser: Chooser<Plan>,
-    #[cfg(not(target_arch = "wasm32"))]
-    pub(crate) waiter: Waiter,
-    pub(crate) queue: wgpu::Queue,
-    // Last: everything else goes before the device.
-    pub(crate) gpu: Kept<wgpu::Device>,
-}
-
-impl WgpuBackend {
-    /// What planners are told of this device.
-    pub fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    /// The device underneath.
-    ///
-    /// The last handle of anything on a device destroys it. NVIDIA's Vulkan driver waits for ever when that happens while
-    /// another thread makes a device, so this library does only one of the two at a time. It cannot do that for a clone that
-    /// outlives the backend and its tensors, nor for devices that an application makes itself: there it is for the
-    /// application to see that no other thread opens or drops a device meanwhile.
-    pub fn device(&self) -> &wgpu::Device {
-        &self.gpu
-    }
-
-    /// The queue that all work of this backend goes through.
-    pub fn queue(&self) -> &wgpu::Queue {
-        &self.queue
-    }
-
-    /// Tells a backend on an application's device that the device is lost; every later call says so.
-    pub fn mark_lost(&self, reason: &str) {
-        self.fault.lose(reason);
-    }
-
-    /// Submissions made so far: how well operations gather.
-    pub fn submissions(&self) -> u64 {
-        lock(&self.stream).submissions()
-    }
-
-    /// Kernels of the library compiled so far.
-    pub fn compiled_kernels(&self) -> usize {
-        self.pipelines.compiled()
-    }
-
-    /// Makes the next `count` allocations fail as if the driver had no memory, to test how a program takes it.
-    pub fn inject_out_of_memory(&self, count: u32) {
-        self.pool.inject_failures(count);
-    }
-
-    /// Runs `plan` on buffers of this backend: what [`Backend::execute`] does with the plan of its op.
-    ///
-    /// # Errors
-    /// As [`Backend::execute`]; [`Error::InvalidArgument`] for a plan that names a buffer there is not.
-    pub fn run_plan(&self, plan: &Plan, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
-        self.fault.check()?;
-        let inputs = inputs.iter().map(|input| self.own(input)).collect::<Result<Vec<_>>>()?;
-        let outputs = outputs.iter().map(|output| self.own(output)).collect::<Result<Vec<_>>>()?;
-        let scratch = plan.scratch_bytes.iter().map(|&bytes| self.alloc(bytes)).collect::<Result<Vec<_>>>()?;
-        let scratch_raws = scratch.iter().map(|buffer| self.own(buffer)).collect::<Result<Vec<_>>>()?;
-        let pipelines = plan.launches.iter().map(|launch| self.pipelines.get(&launch.kernel, launch.params.len()));
-        // All kernels exist before the first is recorded: an op is recorded whole or not at all.
-        let pipelines = pipelines.collect::<Result<Vec<_>>>()?;
-        self.whole_or_not(|| {
-            let mut stream = lock(&self.stream);
-            let mut buffers: Vec<&Arc<Raw>> = Vec::with_capacity(8);
-            for (launch, pipeline) in plan.launches.iter().zip(&pipelines) {
-                buffers.clear();
-                for slot in &launch.bindings {
-                    let found = match *slot {
-                        Slot::Input(index) => inputs.get(index).copied(),
-                        Slot::Output(index) => outputs.get(index).copied(),
-                        Slot::Scratch(index) => scratch_raws.get(index).copied(),
-                    };
-                    let Some(found) = found else {
-                        let reason = format!("it names {slot:?}, which there is not");
-                        return Err(Error::InvalidArgument { what: "plan", reason });
-                    };
-                    buffers.push(found);
-                }
-                stream.launch(pipeline, &buffers, &launch.params, launch.grid)?;
-            }
-            Ok(())
-        })
-    }
-
-    pub(crate) fn fault(&self) -> &Fault {
-        &self.fault
-    }
-
-    pub(crate) fn id(&self) -> &str {
-        &self.info.id
-    }
-}
+use crate::wait::{is_lost, poll, wait};
 
 impl Backend for WgpuBackend {
     fn info(&self) -> &DeviceInfo {

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use polywarp_core::{Backend, Buffer, Error, Result};
 
-use crate::device::WgpuBackend;
 use crate::fault::{unpanicked, watched, words};
-use crate::memory::Allocation;
 use crate::pipelines::VECTOR_BYTES;
+use crate::state::WgpuBackend;
+use crate::stream::probe;
+use crate::tape::Allocation;
 
 /// Usages a wrapped buffer must have.
 const NEEDED: wgpu::BufferUsages =
@@ -76,27 +77,4 @@ impl WgpuBackend {
         let block = self.pool.source().adopt(buffer);
         Ok(Buffer::new(size, Arc::new(Allocation::adopt(&self.pool, &self.recorders, block, size))))
     }
-}
-
-/// Touches `buffer` in ways that wgpu refuses at once, to be watched: one that is destroyed, mapped, or of another device would
-/// otherwise have a whole submission refused.
-pub(crate) fn probe(device: &wgpu::Device, queue: &wgpu::Queue, buffer: &wgpu::Buffer) {
-    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-        label: None,
-        entries: &[wgpu::BindGroupLayoutEntry {
-            binding: 0,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: false },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
-            count: None,
-        }],
-    });
-    // Refused where it is destroyed.
-    let entries = [wgpu::BindGroupEntry { binding: 0, resource: buffer.as_entire_binding() }];
-    let _ = device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: &layout, entries: &entries });
-    // Refused where it is mapped; writes nothing.
-    queue.write_buffer(buffer, 0, &[]);
 }

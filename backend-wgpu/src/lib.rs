@@ -12,8 +12,10 @@
 //! | kernels of the library and their pipelines | `pipelines.rs` |
 //! | users' WGSL: guards, reflection, checks | `polywarp_shaders::wgsl`, `user.rs` |
 //! | gathering and submitting | `stream.rs` |
-//! | recording once, replaying often | `recording.rs` |
-//! | reading, writing, timing | `transfer.rs`, `timing.rs` |
+//! | what a device consists of; the door into it | `state.rs`; `device.rs` |
+//! | launching plans and users' kernels | `run.rs` |
+//! | recording once, replaying often | `tape.rs`, `recording.rs` |
+//! | reading, writing, timing, waiting | `transfer.rs`, `timing.rs`, `wait.rs` |
 //! | choosing among kernels | `polywarp_core::tuner`, `tune.rs` |
 //! | `wgpu::Buffer`s in and out | `interop.rs` |
 //! | every `unsafe` block | `native.rs` |
@@ -36,18 +38,22 @@ mod open;
 mod patch;
 mod pipelines;
 mod recording;
+mod run;
 mod shared_bool;
+mod state;
 mod stream;
+mod tape;
 mod timing;
 mod transfer;
 mod tune;
 mod user;
+mod wait;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use adapters::adapters;
 pub use adapters::{AdapterEntry, adapters_async};
-pub use device::WgpuBackend;
 pub use open::{FeatureChoice, LimitChoice, Options};
+pub use state::WgpuBackend;
 
 /// The wgpu this backend is built with, for applications that share a device with it.
 pub use wgpu;

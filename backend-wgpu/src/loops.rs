@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::transfer::{Awaited, map};
+use crate::wait::{Awaited, map};
 
 /// Rounds that are tried: some more than the only limit that is known.
 const ROUNDS: u32 = 70_000;

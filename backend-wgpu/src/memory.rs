@@ -5,18 +5,17 @@
 //! still uses it was recorded earlier on the one queue. Cached bind groups keep buffers alive in wgpu, so a buffer that
 //! leaves the pool leaves its id behind ([`Memory::dead`]), by which the stream finds those groups.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use polywarp_core::Result;
-use polywarp_core::pool::{self, Lease, Source};
+use polywarp_core::pool::{Lease, Source};
 
 use crate::driver::Kept;
 use crate::fault::{Fault, lock, watched};
-use crate::recording::Tape;
-use crate::stream::Stream;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::transfer::wait;
+use crate::wait::wait;
 
 /// What every pooled buffer can be used for; UNIFORM so that users' kernels may bind tensors as uniforms.
 pub(crate) const USAGES: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
@@ -26,9 +25,6 @@ pub(crate) const USAGES: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
 
 /// A buffer on loan.
 pub(crate) type Raw = Lease<Memory>;
-
-/// What a [`polywarp_core::Buffer`] of this backend holds.
-pub(crate) type Allocation = pool::Allocation<Memory, Tape>;
 
 /// Ids of buffers that are given back, whose bind groups must go before their memory is really free.
 pub(crate) type Dead = Arc<Mutex<Vec<u64>>>;
@@ -55,25 +51,27 @@ impl Drop for Block {
     }
 }
 
+/// Submits all work that uses buffers; `false` where nothing is left that could use any.
+pub(crate) type Submit = Box<dyn Fn() -> Result<bool> + Send + Sync>;
+
 /// The device that buffers are made on.
-#[derive(Debug)]
 pub(crate) struct Memory {
     device: Kept<wgpu::Device>,
     fault: Arc<Fault>,
-    /// Weak: a buffer that outlives the backend needs its device, and nothing of its work.
-    stream: Weak<Mutex<Stream>>,
+    submit: Submit,
     dead: Dead,
 }
 
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Memory({})", self.fault.device())
+    }
+}
+
 impl Memory {
-    /// Memory of `device`, whose uses are all on `stream`; `dead` is what the stream looks at.
-    pub(crate) fn new(
-        device: Kept<wgpu::Device>,
-        fault: Arc<Fault>,
-        stream: &Arc<Mutex<Stream>>,
-        dead: Dead,
-    ) -> Memory {
-        Memory { device, fault, stream: Arc::downgrade(stream), dead }
+    /// Memory of `device`, all uses of which `submit` hands over; `dead` is what the stream looks at.
+    pub(crate) fn new(device: Kept<wgpu::Device>, fault: Arc<Fault>, submit: Submit, dead: Dead) -> Memory {
+        Memory { device, fault, submit, dead }
     }
 
     /// A block round an application's `buffer`.
@@ -106,9 +104,9 @@ impl Source for Memory {
     }
 
     fn reclaim(&self) -> Result<()> {
-        let Some(stream) = self.stream.upgrade() else { return Ok(()) };
-        // Forgets bind groups of buffers that were given back, too.
-        lock(&stream).submit()?;
+        if !(self.submit)()? {
+            return Ok(());
+        }
         #[cfg(not(target_arch = "wasm32"))]
         wait(&self.device, &self.fault, None)?;
         Ok(())

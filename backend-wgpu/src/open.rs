@@ -12,21 +12,21 @@ use polywarp_core::pool::{Pool, PoolOptions, Reuse};
 use polywarp_core::{Error, Result};
 
 use crate::adapters::AdapterEntry;
-use crate::device::WgpuBackend;
 use crate::driver::Kept;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::driver::alone;
-use crate::fault::{Fault, watched};
+use crate::fault::{Fault, lock, watched};
 use crate::info::{USEFUL, caps, cooperative, device_info};
 use crate::loops;
 use crate::memory::Memory;
 use crate::native;
 use crate::pipelines::Pipelines;
+use crate::state::WgpuBackend;
 use crate::stream::Stream;
-#[cfg(not(target_arch = "wasm32"))]
-use crate::transfer::Waiter;
 use crate::tune;
 use crate::user::{UserKernels, launch_limits};
+#[cfg(not(target_arch = "wasm32"))]
+use crate::wait::Waiter;
 
 /// Which limits a device is opened with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -201,7 +201,15 @@ impl WgpuBackend {
             limit_bytes: options.memory_limit_bytes,
             reuse: Reuse::Cached,
         };
-        let pool = Pool::new(Memory::new(gpu.clone(), Arc::clone(&fault), &stream, dead), pool);
+        // Weak: a buffer that outlives the backend needs its device, and nothing of its work.
+        let work = Arc::downgrade(&stream);
+        let submit = move || {
+            let Some(stream) = work.upgrade() else { return Ok(false) };
+            // Forgets bind groups of buffers that were given back, too.
+            lock(&stream).submit()?;
+            Ok(true)
+        };
+        let pool = Pool::new(Memory::new(gpu.clone(), Arc::clone(&fault), Box::new(submit), dead), pool);
         WgpuBackend {
             chooser: tune::chooser(&info, &caps),
             pool: Arc::new(pool),

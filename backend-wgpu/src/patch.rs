@@ -5,10 +5,10 @@ use std::sync::Arc;
 use polywarp_core::Result;
 use polywarp_core::plan::{Access, Source};
 
-use crate::device::WgpuBackend;
 use crate::fault::lock;
 use crate::memory::Raw;
 use crate::pipelines::{Pipeline, Trust};
+use crate::state::WgpuBackend;
 
 /// Parameters: index of the word, the bits to replace, their new value.
 const PATCH_WGSL: &str = "

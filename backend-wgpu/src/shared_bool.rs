@@ -5,17 +5,19 @@
 //! is refused where that driver runs it (benches/results/h100-2026-11-25/programs.txt).
 
 use naga::{AddressSpace, Module, Span, TypeInner};
-use polywarp_core::{Error, Kernel, Result};
-
+use polywarp_core::{Error, Result};
 use polywarp_shaders::wgsl::ReadKernel;
-
-use crate::user::place_of;
 
 /// NVIDIA's number on the PCI bus.
 const NVIDIA: u32 = 0x10de;
 
-/// Refuses `kernel` where `adapter`'s driver loses its bools.
-pub(crate) fn refuse(device: &str, adapter: &wgpu::AdapterInfo, kernel: &Kernel, read: &ReadKernel) -> Result<()> {
+/// Refuses the kernel `read` where `adapter`'s driver loses its bools; `place_of` says where in the text one is.
+pub(crate) fn refuse(
+    device: &str,
+    adapter: &wgpu::AdapterInfo,
+    read: &ReadKernel,
+    place_of: impl Fn(Span) -> String,
+) -> Result<()> {
     if (adapter.vendor, adapter.backend) != (NVIDIA, wgpu::Backend::Vulkan) {
         return Ok(());
     }
@@ -25,7 +27,7 @@ pub(crate) fn refuse(device: &str, adapter: &wgpu::AdapterInfo, kernel: &Kernel,
         what: "bool in workgroup memory in a kernel of your own".to_owned(),
         reason: format!(
             "its driver gives other values for `{name}`{}; keep u32 there, 0 and 1, or use the card through CUDA",
-            place_of(kernel, span)
+            place_of(span)
         ),
     })
 }

@@ -16,14 +16,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use polywarp_core::{Error, Part, Recorders, Result};
+use polywarp_core::{Part, Recorders, Result};
 
 use crate::driver::Kept;
 use crate::fault::{Fault, watched};
-use crate::interop::probe;
 use crate::memory::{Dead, Raw};
 use crate::pipelines::Pipeline;
-use crate::recording::Tape;
+use crate::tape::{Tape, slot_error};
 pub(crate) use stamps::Stamps;
 
 /// Size of the parameter buffer; with 256-byte slots 256 launches go into one submission at most.
@@ -355,8 +354,25 @@ pub(crate) struct UserGroup<'a> {
     pub(crate) buffers: Vec<&'a Arc<Raw>>,
 }
 
-/// The error of a launch whose parameters are longer than its kernel's.
-pub(crate) fn slot_error(words: usize, slot_bytes: usize) -> Error {
-    let message = format!("a launch has {words} words of parameters, its kernel {}: a bug of polywarp", slot_bytes / 4);
-    Error::Shader { line: 0, column: 0, message }
+/// Touches `buffer` in ways that wgpu refuses at once, to be watched: one that is destroyed, mapped, or of another device would
+/// otherwise have a whole submission refused.
+pub(crate) fn probe(device: &wgpu::Device, queue: &wgpu::Queue, buffer: &wgpu::Buffer) {
+    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: None,
+        entries: &[wgpu::BindGroupLayoutEntry {
+            binding: 0,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage { read_only: false },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        }],
+    });
+    // Refused where it is destroyed.
+    let entries = [wgpu::BindGroupEntry { binding: 0, resource: buffer.as_entire_binding() }];
+    let _ = device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: &layout, entries: &entries });
+    // Refused where it is mapped; writes nothing.
+    queue.write_buffer(buffer, 0, &[]);
 }

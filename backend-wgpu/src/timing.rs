@@ -6,10 +6,10 @@ mod native {
 
     use polywarp_core::{Backend, Clock, Elapsed, Error, Launched, Result};
 
-    use crate::device::WgpuBackend;
     use crate::fault::{lock, watched, words};
+    use crate::state::WgpuBackend;
     use crate::stream::Stamps;
-    use crate::transfer::{Awaited, map, wait};
+    use crate::wait::{Awaited, map, wait};
 
     impl WgpuBackend {
         pub(crate) fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
@@ -139,7 +139,7 @@ mod native {
 mod web {
     use polywarp_core::{Clock, Elapsed, Error, Launched, Result};
 
-    use crate::device::WgpuBackend;
+    use crate::state::WgpuBackend;
 
     impl WgpuBackend {
         pub(crate) fn time(&self, _work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {

@@ -6,7 +6,7 @@ use polywarp_core::plan::{Caps, Plan};
 use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned};
 use polywarp_core::{Backend, Buffer, DeviceInfo, DeviceKind, Op, Result};
 
-use crate::device::WgpuBackend;
+use crate::state::WgpuBackend;
 
 /// What a driver takes for one kernel of a product that it has not compiled before, roughly (docs/tuner.md): more than any first
 /// use may wait for. Whether a cache of the driver's own has it nobody tells.

@@ -1,6 +1,6 @@
 //! Users' kernels: WGSL and SPIR-V that are trusted with nothing.
 //!
-//! A kernel is read (`polywarp_shaders::wgsl`) and compiled once per (text, entry point, defines). Its bindings are
+//! What they are compiled to is here, and which are refused; launching one is `run.rs`'s. A kernel is read (`polywarp_shaders::wgsl`) and compiled once per (text, entry point, defines). Its bindings are
 //! checked against its own declarations at every launch, since wgpu reports a wrong one only when the whole recording is
 //! refused. Bounds checks, loop bounding and zeroed workgroup memory stay on. Only the bytes of a binding's range are
 //! visible to the kernel. On GL wgpu is given the kernel as a module that was rewritten (`polywarp_shaders::for_glsl`): the
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use naga::valid::{Capabilities, FunctionInfo};
 use naga::{Expression, Function, MathFunction, Span};
-use polywarp_core::{Binding, Error, Kernel, Result};
+use polywarp_core::{Error, Kernel, Result};
 #[cfg(not(target_arch = "wasm32"))]
 use polywarp_shaders::for_glsl;
 #[cfg(not(target_arch = "wasm32"))]
@@ -23,8 +23,7 @@ use polywarp_shaders::wgsl::{
 #[cfg(not(target_arch = "wasm32"))]
 use polywarp_shaders::wgsl::{Text, with_whole_arguments};
 
-use crate::device::WgpuBackend;
-use crate::fault::{lock, watched, words};
+use crate::fault::{watched, words};
 use crate::memory::{Block, Memory};
 use crate::pipelines::new_layout_id;
 use crate::shared_bool;
@@ -54,41 +53,56 @@ struct Group {
     layout: wgpu::BindGroupLayout,
 }
 
-impl WgpuBackend {
-    pub(crate) fn run_user(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
-        self.fault.check()?;
-        let compiled = self.user_kernel(kernel)?;
-        let limits = &self.launch_limits;
-        let checked = compiled.interface.check_bindings(limits, bindings, |buffer| self.own(buffer))?;
-        limits.check_grid(grid)?;
-        if grid.contains(&0) {
-            return Ok(());
-        }
-        let groups = compiled.groups.iter().map(|group| group.bind(&checked)).collect();
-        lock(&self.stream).launch_user((&compiled.pipeline, &compiled.name), groups, grid)
+impl UserKernel {
+    pub(crate) fn interface(&self) -> &Interface {
+        &self.interface
     }
 
-    fn user_kernel(&self, kernel: &Kernel) -> Result<Arc<UserKernel>> {
-        if let Some(compiled) = self.user_kernels.get(kernel) {
-            return Ok(compiled);
-        }
+    /// The pipeline, and the entry point's name.
+    pub(crate) fn pipeline(&self) -> (&wgpu::ComputePipeline, &Arc<str>) {
+        (&self.pipeline, &self.name)
+    }
+
+    /// Its bind groups of what was bound.
+    pub(crate) fn groups<'a>(&'a self, checked: &[CheckedBinding<'a, Memory>]) -> Vec<UserGroup<'a>> {
+        self.groups.iter().map(|group| group.bind(checked)).collect()
+    }
+}
+
+/// What users' kernels are compiled for.
+pub(crate) struct Compiler<'a> {
+    /// The device's name, for errors.
+    pub(crate) device: &'a str,
+    pub(crate) gpu: &'a wgpu::Device,
+    pub(crate) limits: &'a LaunchLimits,
+    /// The rounds after which its driver ends loops.
+    pub(crate) max_loop_rounds: Option<u32>,
+    /// Whether wgpu makes GLSL of what it is given.
+    pub(crate) writes_glsl: bool,
+}
+
+impl Compiler<'_> {
+    /// The kernel, checked and compiled.
+    ///
+    /// # Errors
+    /// Those of reading it; [`Error::Unsupported`] for what the driver would compute wrongly; [`Error::Shader`] with the driver's words.
+    pub(crate) fn kernel(&self, kernel: &Kernel) -> Result<UserKernel> {
         let features = self.gpu.features();
-        let device = self.fault.device();
+        let device = self.device;
         let read =
             read_kernel(device, kernel, capabilities_of(features)).map_err(|error| told_apart(error, features))?;
         refuse_f64_functions(device, kernel, &read)?;
-        shared_bool::refuse(device, &self.gpu.adapter_info(), kernel, &read)?;
-        if let Some(limit) = self.caps.max_loop_rounds {
+        shared_bool::refuse(device, &self.gpu.adapter_info(), &read, |span| place_of(kernel, span))?;
+        if let Some(limit) = self.max_loop_rounds {
             check_loops(device, limit, kernel, &read)?;
         }
-        self.launch_limits.check_resources(&read.interface)?;
+        self.limits.check_resources(&read.interface)?;
         // Drivers' compilers recurse as naga does.
-        let compiled = guarded(|| self.compile(kernel, read))?;
-        Ok(self.user_kernels.insert(kernel, compiled))
+        guarded(|| self.compile(kernel, read))
     }
 
     fn compile(&self, kernel: &Kernel, read: ReadKernel) -> Result<UserKernel> {
-        let device = &self.gpu;
+        let device = self.gpu;
         let written = self.source_of(kernel, &read)?;
         let interface = read.interface;
         // A module that was rewritten has its values already.
@@ -137,11 +151,11 @@ struct Written<'a> {
     constants_are_open: bool,
 }
 
-impl WgpuBackend {
+impl Compiler<'_> {
     #[cfg(not(target_arch = "wasm32"))]
     fn source_of<'a>(&self, kernel: &'a Kernel, read: &ReadKernel) -> Result<Written<'a>> {
-        let module = if self.pipelines.writes_glsl() {
-            for_glsl(&read.module, &read.info, self.fault.device(), kernel.wgsl_text())?.0
+        let module = if self.writes_glsl {
+            for_glsl(&read.module, &read.info, self.device, kernel.wgsl_text())?.0
         } else {
             // naga, as wgpu uses it, takes some texts for faulty, and cannot write parts of variables as arguments.
             match (with_whole_arguments(&read.module), &read.text) {
@@ -162,7 +176,7 @@ impl WgpuBackend {
         if let polywarp_core::Code::SpirV(_) = kernel.code {
             let (what, reason) =
                 ("SPIR-V in a browser".to_owned(), "browsers take WGSL alone; translate it".to_owned());
-            return Err(Error::Unsupported { device: self.fault.device().to_owned(), what, reason });
+            return Err(Error::Unsupported { device: self.device.to_owned(), what, reason });
         }
         let source = wgpu::ShaderSource::Wgsl(Cow::Borrowed(kernel.wgsl_text()));
         Ok(Written { source, constants_are_open: true })
@@ -279,7 +293,7 @@ fn told_apart(error: Error, features: wgpu::Features) -> Error {
 }
 
 /// ` (line 3, column 5 of the kernel)`; nothing where it is not known.
-pub(crate) fn place_of(kernel: &Kernel, span: Span) -> String {
+fn place_of(kernel: &Kernel, span: Span) -> String {
     let place = span.to_range().and_then(|range| place(kernel.wgsl_text(), range.start));
     place.map_or(String::new(), |(line, column)| format!(" (line {line}, column {column} of the kernel)"))
 }

@@ -1,5 +1,5 @@
-//! What a fuzzer calls with a text (`fuzz/`), and the tests with the corpus of it: whatever somebody's WGSL says, the answer is a
-//! module, a description, a text in another language or an error.
+//! What fuzzers call with a text or a module (`fuzz/`), and the tests with the corpora of them: whatever somebody's WGSL or SPIR-V says, the
+//! answer is a module, a description, a text in another language or an error.
 
 use naga::valid::Capabilities;
 use polywarp_core::{Error, Kernel};
@@ -40,6 +40,26 @@ pub fn fuzz(bytes: &[u8]) -> bool {
     true
 }
 
+/// Reads `bytes` as SPIR-V, as a user's kernel, for devices that have every feature and none, in both orders of bytes, which mean the same;
+/// whether it is valid.
+pub fn fuzz_spirv(bytes: &[u8]) -> bool {
+    let read = |bytes: &[u8], capabilities| {
+        let read = read_kernel("fuzz", &Kernel::spirv(bytes), capabilities);
+        read.map(|read| format!("{:?}", read.interface)).map_err(|error| {
+            explains("", &error);
+            error.to_string()
+        })
+    };
+    read(bytes, Capabilities::empty()).ok();
+    let found = read(bytes, Capabilities::all());
+    if bytes.len().is_multiple_of(4) {
+        let mut swapped = bytes.to_vec();
+        swapped.chunks_exact_mut(4).for_each(<[u8]>::reverse);
+        assert_eq!(read(&swapped, Capabilities::all()), found);
+    }
+    found.is_ok()
+}
+
 /// An error is one line, and a place in it is one of the text.
 fn explains(source: &str, error: &Error) {
     let text = error.to_string();
@@ -55,9 +75,19 @@ mod tests {
 
     #[test]
     fn corpus_of_shaders_is_compiled_or_refused() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/wgsl");
-        let files = std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
-        let valid: Vec<bool> = files.map(|bytes| fuzz(&bytes)).collect();
+        let valid: Vec<bool> = corpus("wgsl").iter().map(|bytes| fuzz(bytes)).collect();
         assert!(valid.contains(&true) && valid.contains(&false), "{valid:?}");
+    }
+
+    #[test]
+    fn corpus_of_modules_is_read_or_refused() {
+        let valid: Vec<bool> = corpus("spirv").iter().map(|bytes| fuzz_spirv(bytes)).collect();
+        assert!(valid.contains(&true) && valid.contains(&false), "{valid:?}");
+    }
+
+    fn corpus(name: &str) -> Vec<Vec<u8>> {
+        let folder = format!("{}/../fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
+        let files = std::fs::read_dir(folder).unwrap();
+        files.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect()
     }
 }

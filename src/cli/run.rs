@@ -198,15 +198,20 @@ fn within<T: Send + 'static>(
         None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
         Some(limit) => receiver.recv_timeout(limit.saturating_add(GRACE)),
     };
-    match (answer, timeout.0) {
+    let answer = match (answer, timeout.0) {
         // The device that was waited for longer than it may take counts as lost.
-        (Ok(Err(Fault::Machine(_))), Some(limit)) if started.elapsed() >= limit => Err(given_up(limit)),
-        (Ok(answer), _) => answer,
-        (Err(RecvTimeoutError::Timeout), limit) => Err(given_up(limit.unwrap_or_default())),
-        (Err(RecvTimeoutError::Disconnected), _) => match worker.join() {
-            Err(panic) => std::panic::resume_unwind(panic),
-            Ok(()) => Err(Fault::Machine("the shader's thread ended without an answer".to_owned())),
-        },
+        (Ok(Err(Fault::Machine(_))), Some(limit)) if started.elapsed() >= limit => return Err(given_up(limit)),
+        (Err(RecvTimeoutError::Timeout), limit) => return Err(given_up(limit.unwrap_or_default())),
+        (Ok(answer), _) => Some(answer),
+        (Err(RecvTimeoutError::Disconnected), _) => None,
+    };
+    // A thread that has answered still runs what drivers do at its end; beside the C library's handlers at the process's end, which free
+    // what those use, that aborts. A thread that was given up is not waited for: the process ends without handlers then.
+    match worker.join() {
+        Err(panic) => std::panic::resume_unwind(panic),
+        Ok(()) => {
+            answer.unwrap_or_else(|| Err(Fault::Machine("the shader's thread ended without an answer".to_owned())))
+        }
     }
 }
 
@@ -418,6 +423,26 @@ mod tests {
             within(limit(60_000), "wgpu:7", || -> Result<(), Fault> { Err(Fault::Machine("lost".to_owned())) });
         assert!(matches!(failed, Err(Fault::Machine(_))), "a fault before the time is over is itself: {failed:?}");
         assert!(matches!(within(Timeout(None), "wgpu:7", || Ok(7)), Ok(7)));
+    }
+
+    #[test]
+    fn the_thread_that_answered_has_ended() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        static ENDED: AtomicBool = AtomicBool::new(false);
+        /// What a driver does when a thread of its ends.
+        struct AtEnd;
+        impl Drop for AtEnd {
+            fn drop(&mut self) {
+                std::thread::sleep(Duration::from_millis(100));
+                ENDED.store(true, Ordering::SeqCst);
+            }
+        }
+        thread_local!(static AT_END: AtEnd = const { AtEnd });
+        let answer = within(Timeout(Some(Duration::from_secs(60))), "wgpu:7", || {
+            AT_END.with(|_| ());
+            Ok(7)
+        });
+        assert!(matches!(answer, Ok(7)) && ENDED.load(Ordering::SeqCst));
     }
 
     #[test]

@@ -87,6 +87,7 @@ const FUZZED: [Fuzzed; 2] = [
             ("tuning", 8192),
             ("table", 8192),
             ("wgsl", 20_000),
+            ("spirv", 8192),
         ],
     },
     Fuzzed {

@@ -26,7 +26,7 @@ use polywarp_core::{Error, Result};
 pub(crate) use graph::Graph;
 pub(crate) use memory::{Block, Memory, Pinned};
 pub(crate) use module::{Function, NotLinked, Start, link, load, not_linked};
-pub(crate) use nvrtc::nvrtc;
+pub(crate) use nvrtc::{Compiled, nvrtc};
 pub(crate) use probe::{Card, cards, describe};
 pub(crate) use stream::{Event, EventKind, Stream};
 pub(crate) use tensor_map::encode;

@@ -23,6 +23,9 @@ const VERSIONS: [(i32, &str, &str); 3] = [
     (11, "libnvrtc.so.11.2", "nvrtc64_112_0.dll"),
 ];
 
+/// The language.
+const STANDARD: &str = "--std=c++17";
+
 /// `nvrtcResult`, as the number it is (nvrtc.h).
 type Code = c_int;
 const SUCCESS: Code = 0;
@@ -95,7 +98,7 @@ pub(crate) struct Nvrtc {
 }
 
 /// What became of a source.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Compiled {
     pub(crate) ptx: String,
     /// Machine code for the architecture asked for, where this NVRTC knows it.
@@ -185,6 +188,24 @@ fn started(functions: Functions, file: String) -> Nvrtc {
 }
 
 impl Nvrtc {
+    /// All but a source, its entry point and its macros that decides what it becomes for `sm`: version, architectures, options.
+    pub(crate) fn identity(&self, sm: u32) -> String {
+        let (major, minor) = self.version;
+        format!("NVRTC {major}.{minor} {:?} {:?} {STANDARD} {}", self.architectures, self.targets(sm), self.file)
+    }
+
+    /// The architectures to compile for on a card of `sm`, those that are tried first in front.
+    fn targets(&self, sm: u32) -> Vec<String> {
+        let known = self.architectures.iter().filter_map(|&known| u32::try_from(known).ok());
+        match known.filter(|&known| known <= sm).max() {
+            // Cards newer than this NVRTC run PTX of an older architecture.
+            Some(older) if older < sm => vec![format!("compute_{older}")],
+            // What one architecture alone has, such as wgmma, goes by a name of its own (from 9.0 on).
+            _ if sm >= 90 => vec![format!("sm_{sm}a"), format!("sm_{sm}")],
+            _ => vec![format!("sm_{sm}")],
+        }
+    }
+
     /// Compiles `source` for cards of compute capability `sm` (90 is 9.0), with `entry` in it, a function or an instance of a
     /// template, and macros `defines` (`N=4`).
     ///
@@ -192,14 +213,7 @@ impl Nvrtc {
     /// [`Error::Shader`] with the compiler's words; [`Error::InvalidArgument`] for an entry point that the source lacks.
     pub(crate) fn compile(&self, source: &str, entry: Option<&str>, defines: &[String], sm: u32) -> Result<Compiled> {
         let _compiling = lock(&self.compiling);
-        let known = self.architectures.iter().filter_map(|&known| u32::try_from(known).ok());
-        let targets = match known.filter(|&known| known <= sm).max() {
-            // Cards newer than this NVRTC run PTX of an older architecture.
-            Some(older) if older < sm => vec![format!("compute_{older}")],
-            // What one architecture alone has, such as wgmma, goes by a name of its own (from 9.0 on).
-            _ if sm >= 90 => vec![format!("sm_{sm}a"), format!("sm_{sm}")],
-            _ => vec![format!("sm_{sm}")],
-        };
+        let targets = self.targets(sm);
         for target in &targets {
             if let Some(compiled) = self.compile_for(source, entry, defines, target)? {
                 return Ok(compiled);
@@ -217,7 +231,7 @@ impl Nvrtc {
         defines: &[String],
         architecture: &str,
     ) -> Result<Option<Compiled>> {
-        let mut options = vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()];
+        let mut options = vec![format!("--gpu-architecture={architecture}"), STANDARD.to_owned()];
         options.extend(defines.iter().map(|define| format!("-D{define}")));
         let headers = toolkits().into_iter().map(|root| root.join("include")).filter(|folder| folder.is_dir());
         options.extend(headers.filter_map(|folder: PathBuf| Some(format!("--include-path={}", folder.to_str()?))));

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use polywarp_core::{Argument, Binding, Code, CudaCode, Error, Kernel as Text, Result, Signature};
 use polywarp_shaders::wgsl::{BufferInfo, BufferUse, Interface, KnownKernels};
 
-use super::image;
 use super::ptx::{self, Head, Param};
+use super::{compiled, image};
 use crate::cache::{Entry, Key};
 use crate::device::CudaBackend;
 use crate::driver::{Code as Status, code, one_line};
@@ -159,7 +159,10 @@ impl CudaBackend {
         let nvrtc = native::nvrtc(compiler.context.api.version)?;
         // A name as the code has it, as errors list them, is none of the source.
         let in_source = text.entry.as_deref().filter(|name| !name.starts_with("_Z"));
-        let compiled = nvrtc.compile(source, in_source, &defines, 10 * major + minor)?;
+        let sm = 10 * major + minor;
+        let compiled = compiled::kept(&compiler.disk, &nvrtc.identity(sm), (source, in_source, &defines), || {
+            nvrtc.compile(source, in_source, &defines, sm)
+        })?;
         let entry = compiled.entry.as_deref().or(text.entry.as_deref());
         let head = chosen(&compiled.ptx, entry)?;
         check_block(&head, signature)?;

@@ -15,7 +15,7 @@ use crate::fault::words;
 use crate::fault::{lock, watched};
 use crate::memory::Raw;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::transfer::{is_lost, poll, wait};
+use crate::wait::{is_lost, poll, wait};
 
 /// Bytes bound by recorded launches from which on waiting longer would leave the device idle: about 60 us of work for a
 /// card with 4 TB/s, twice what a submission costs the host.

@@ -2,6 +2,7 @@
 //! and nothing in the repository depends on one person's machine. What can be generated is generated, then compared.
 
 pub mod files;
+mod floors;
 mod heads;
 mod links;
 mod ops;
@@ -36,6 +37,7 @@ pub fn check() -> Result {
         ("the table of operations is the registry's", ops::check),
         ("picture and table of speeds are what was measured", speed::check),
         ("nothing names one machine", words::check),
+        ("imports of backends lead downwards", floors::check),
         ("tables of rates are what was measured", |_| crate::rates::complaints()),
     ];
     let mut complaints = Vec::new();
