@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use polywarp_core::{Backend, Binding, Buffer, Error, Kernel, Result};
 use polywarp_core::plan::{Plan, Slot};
+use polywarp_core::{Backend, Binding, Buffer, Error, Kernel, Result};
 
 use crate::fault::lock;
 use crate::memory::Raw;

@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use polywarp_core::plan::{Caps, Plan};
 use polywarp_core::pool::Pool;
 use polywarp_core::tuner::Chooser;
 use polywarp_core::{Buffer, DeviceInfo, Recorders, Result};
 use polywarp_shaders::wgsl::LaunchLimits;
-use polywarp_core::plan::{Caps, Plan};
 
 use crate::driver::Kept;
 use crate::fault::{Fault, lock};

@@ -29,7 +29,7 @@ type Check = fn(&[Document]) -> Vec<String>;
 pub fn check() -> Result {
     let paths = files::all(Path::new("."))?;
     let documents = files::texts(&paths);
-    let checks: [(&str, Check); 8] = [
+    let checks: [(&str, Check); 9] = [
         ("relative links resolve", links::check),
         ("recipes name existing files", recipes::check),
         ("modules import downwards", rooms::check),

@@ -16,6 +16,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         &[
             "axis",
             "dtype",
+            "erfinv",
             "error",
             "expr",
             "float8",
@@ -25,6 +26,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "oracle",
             "plan",
             "precision",
+            "replace_file",
             "scalar",
             "shape",
             "spec",
