@@ -63,10 +63,6 @@ fn conforms(api: &str, options: Options, parts: Parts) {
         // Nothing may be missing but the 64-bit types; a rich device computes in them, save single functions.
         let wide = ["f64", "i64", "u64"].iter().any(|dtype| refused.reason.contains(dtype));
         let missing = refused.reason.contains("cannot compute in");
-        // Known gap: a 16-bit loss with weights and smoothing has a step of nine operands, more than eight buffers serve.
-        if refused.reason.contains("9 buffers, 8 fit") {
-            continue;
-        }
         assert!(
             wide && !(rich && missing),
             "{} cases: {} (such as {})",
