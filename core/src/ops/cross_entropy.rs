@@ -299,10 +299,17 @@ impl Operation for CrossEntropy {
             values.push(graph.input(2)?.broadcast_to(shape)?);
             exprs.push(hit.select(weight.clone(), none()));
         }
-        if self.smoothing > 0.0 {
-            exprs.push(if self.weights.is_some() { wide * weight } else { wide });
+        // With weights and smoothing the steps would have more operands than the eight buffers that every device has: they are parted.
+        let is_parted = self.weights.is_some() && self.smoothing > 0.0;
+        let smoothed = if self.weights.is_some() { wide * weight } else { wide };
+        if self.smoothing > 0.0 && !is_parted {
+            exprs.push(smoothed.clone());
         }
-        let terms = graph.map_all(&exprs, &values)?;
+        let mut terms = graph.map_all(&exprs, &values)?;
+        if is_parted {
+            let whole = values.iter().map(|value| value.broadcast_to(shape)).collect::<Result<Vec<_>>>()?;
+            terms.extend(graph.map_used(&[smoothed], &whole)?);
+        }
         let mut sums = Vec::new();
         for term in terms {
             sums.push(graph.reduce(ReduceFn::Sum, term, &[axis], KeepDims::Yes)?);
@@ -339,7 +346,12 @@ impl Operation for CrossEntropy {
         let or_nan = |value: Expr| within[0].select(within[1].select(value, wrong()), wrong());
         let results = [self.unless_ignored(&target, or_nan(loss)), self.unless_ignored(&target, or_nan(counted)), lse];
         let rows = *self.outputs[0].layout.shape();
-        let results = graph.map_all(&results, &values)?;
+        let results = if is_parted {
+            let each = results.iter().map(|result| graph.map_used(std::slice::from_ref(result), &values));
+            each.collect::<Result<Vec<_>>>()?.concat()
+        } else {
+            graph.map_all(&results, &values)?
+        };
         let results = results.into_iter().map(|value| value.reshape(rows)).collect::<Result<Vec<_>>>()?;
         Ok(Some(graph.finish(self.name(), &results, &self.outputs)?))
     }
