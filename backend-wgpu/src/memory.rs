@@ -69,7 +69,7 @@ impl fmt::Debug for Memory {
 }
 
 impl Memory {
-    /// Memory of `device`, all uses of which `submit` hands over; `dead` is what the stream looks at.
+    /// Memory of `device`. `submit` submits the stream's recorded work; `dead` collects buffers for the stream to let go.
     pub(crate) fn new(device: Kept<wgpu::Device>, fault: Arc<Fault>, submit: Submit, dead: Dead) -> Memory {
         Memory { device, fault, submit, dead }
     }

@@ -76,7 +76,7 @@ fn is_own(plan: &Plan) -> bool {
 
 /// What steps over the same rows are called together.
 const ROWS: &str = "rows";
-/// The name of the way by other operations, of which those over the same rows are one.
+/// The name of the way by other operations in which steps over the same rows are joined into one.
 const BY_ROWS: &str = "rows";
 const BY_ROWS_NS: f64 = 1e14;
 /// The name of the way by other operations.

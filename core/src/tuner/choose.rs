@@ -33,7 +33,7 @@ pub trait Planned: Send + Sync {
     /// The device itself.
     fn backend(&self) -> &dyn Backend;
 
-    /// The op that copies so many bytes from the start of one buffer to that of another: candidates are timed on copies of operands.
+    /// The op that copies the first `bytes` bytes of one buffer to the start of another: candidates are timed on copies of operands.
     ///
     /// # Errors
     /// Of more bytes than an op can have.

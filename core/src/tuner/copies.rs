@@ -18,7 +18,7 @@ const MOST_COPIES: u64 = 16;
 #[derive(Clone, Copy)]
 pub(super) struct Copier<'a> {
     pub(super) backend: &'a dyn Backend,
-    /// The op that copies so many bytes.
+    /// Makes the op that copies the given number of bytes.
     pub(super) copying: &'a dyn Fn(u64) -> Result<Op>,
 }
 

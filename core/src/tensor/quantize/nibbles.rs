@@ -5,7 +5,7 @@
 //! sent as any other; computing starts with [`Nibbles::unpack`] or [`Quantized4::dequantize`], one kernel that reads the bytes.
 //!
 //! Elements 2 j and 2 j + 1 of the last axis are the low and the high half of byte j; behind an odd last axis the last byte's high half is 0.
-//! Groups are along any axis, the last one of which may be shorter. Not here: products of 4-bit steps, which nothing but this storage has.
+//! Groups lie along any axis; the last group may be shorter. Not here: matrix products of 4-bit steps; dequantise them first.
 
 use crate::axis::{self, Position};
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, IntoShape, KeepDims, MAX_RANK, ReduceFn, Result, Shape, Tensor};
@@ -145,7 +145,7 @@ fn paired(x: &Tensor) -> Result<Tensor> {
     even.reshape(dims)
 }
 
-/// `x` with so many zeros behind it along `axis`.
+/// `x` with `count` zeros appended along `axis`.
 fn padded(x: &Tensor, axis: usize, count: u64) -> Result<Tensor> {
     let mut amounts = vec![(0, 0); x.rank()];
     amounts[axis].1 = i64::try_from(count).unwrap_or(i64::MAX);
