@@ -1,6 +1,7 @@
 //! Data and dtypes that do not fit each other, the function or the device.
 
 use super::{Answer, must, ones, refused};
+use crate::ops::Matmul;
 use crate::{BinaryFn, DType, Device, Error, Tensor};
 
 pub(super) fn data_length(device: &Device) -> Answer {
@@ -86,7 +87,12 @@ pub(super) fn unsupported_dtype(device: &Device) -> Answer {
         };
         let square = must(x.reshape([2, 2]))?;
         refused("a sum in a dtype the device lacks", x.sum(..), named)?;
-        refused("a product in a dtype the device lacks", square.matmul(&square), named)?;
+        // Of what has no products on any device that is the reason.
+        let product = |e: &Error| match Matmul::output_dtype(lacked) {
+            Some(_) => named(e),
+            None => matches!(e, Error::UndefinedForDType { op: "matmul", dtype } if *dtype == lacked),
+        };
+        refused("a product in a dtype the device lacks", square.matmul(&square), product)?;
         refused("a cast from a dtype the device lacks", x.cast(DType::F32), named)?;
         refused("a cast to a dtype the device lacks", ones(device, &[4])?.cast(lacked), named)?;
         refused("a fill in a dtype the device lacks", Tensor::full(device, lacked, [4], 1.0), named)?;

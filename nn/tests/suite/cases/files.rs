@@ -110,8 +110,8 @@ pub fn other_tensors_than_asked_for_are_refused(device: &Device) {
     let folder = Folder::new("other");
     let path = folder.file("w.safetensors");
     let header = r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"i":{"dtype":"I16","shape":[1],"data_offsets":[8,10]},
-        "t":{"dtype":"BOOL","shape":[1],"data_offsets":[10,11]}}"#;
-    fs::write(&path, with_header(header, &[2; 11])).unwrap();
+        "t":{"dtype":"BOOL","shape":[1],"data_offsets":[10,11]},"e":{"dtype":"F8_E8M0","shape":[1],"data_offsets":[11,12]}}"#;
+    fs::write(&path, with_header(header, &[2; 12])).unwrap();
     let loaded = file::load(&path).unwrap();
     let said = |name: &str, dtype: DType, dims: &[u64]| {
         let (tensor, reason) = told(loaded.tensor_of(device, name, dtype, dims).map(drop), &path);
@@ -121,7 +121,8 @@ pub fn other_tensors_than_asked_for_are_refused(device: &Device) {
     assert!(said("x", DType::F32, &[2]).contains("none of this name"));
     assert!(said("w", DType::F32, &[1, 2]).contains("its shape is [2], not [1, 2]"));
     assert!(said("w", DType::F16, &[2]).contains("it is f32, not f16"));
-    assert!(said("i", DType::I32, &[1]).contains("I16"));
+    assert!(said("i", DType::I32, &[1]).contains("it is i16, not i32"));
+    assert!(said("e", DType::U8, &[1]).contains("F8_E8M0"));
     assert!(said("t", DType::Bool, &[1]).contains("neither 0 nor 1"));
 }
 
