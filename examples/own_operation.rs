@@ -10,7 +10,7 @@ use polywarp::harness::{Case, Outcome, Values, output, run_case};
 use polywarp::operation::{Arithmetic, Facts, HostResult, Operand};
 use polywarp::ops::RuleBuilder;
 use polywarp::oracle::{Expected, HostTensor};
-use polywarp::plan::{Access, Candidate, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source, Want};
+use polywarp::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use polywarp::{
     DType, Device, Error, Expr, KeepDims, Layout, Op, Operation, ReduceFn, Result, Scalar, Shape, Tensor, TensorSpec,
 };
@@ -107,7 +107,7 @@ impl Operation for PrefixSum {
         Ok(())
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
         let (rows, columns) = self.extents();
         let elements = self.input.layout.required_elements().max(self.output.layout.required_elements());
         if elements > u64::from(u32::MAX) {
@@ -120,8 +120,7 @@ impl Operation for PrefixSum {
             bindings: vec![Slot::Input(0), Slot::Output(0)],
             params: vec![rows as u32, columns as u32, offset(&self.input), offset(&self.output)],
         };
-        let plan = Plan { launches: vec![launch], scratch_bytes: Vec::new() };
-        Ok(vec![Candidate { name: "prefix_sum".to_owned(), plan, estimate_ns: 0.0 }])
+        Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() })
     }
 
     fn facts(&self) -> Facts {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Candidate, Caps, Plan};
 use crate::tuned::Tuned;
 use crate::{DType, Layout, Result, TensorSpec};
 
@@ -182,7 +182,7 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient>;
 
     /// The operation as a graph of others, whose inputs and outputs are its own. It runs that way where [`Operation::host`] and
-    /// [`Operation::portable`] say nothing else; `None` for operations that are not made of others.
+    /// [`Operation::plan`] say nothing else; `None` for operations that are not made of others.
     ///
     /// # Errors
     /// None that a device could cause: steps that do not fit together.
@@ -202,15 +202,22 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
         }
     }
 
-    /// The ways in which GPUs compute it by kernels in WGSL, what is expected to be fastest first: a pure function of the operation
-    /// and the device. Each must be right by its own. Where the first alone is wanted, the others need not be made.
+    /// How GPUs compute it by kernels in WGSL: a pure function of the operation and the device. Of several ways the one that is expected
+    /// to be fastest.
     ///
     /// # Errors
     /// [`crate::Error::Unsupported`] unless the operation says how. One that is a graph of others runs as such then, and where a device
     /// lacks what its kernels need.
-    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
-        let _ = want;
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
         Err(caps.unsupported(self.name(), "no portable kernel serves it"))
+    }
+
+    /// All its ways by kernels in WGSL, what is expected to be fastest first. Each must be right by its own.
+    ///
+    /// # Errors
+    /// As [`Operation::plan`].
+    fn candidates(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+        Ok(Candidate::only(self.name(), self.plan(caps)?))
     }
 
     /// Adds to the name of a case what operands do not tell: axes, parameters.
@@ -490,7 +497,7 @@ mod tests {
         let other = x.reshape([2, 2]).unwrap();
         let error = Tensor::apply(&device, twice(1, 4), &[&other]).unwrap_err();
         assert!(error.to_string().contains("operand 0 of twice"), "{error}");
-        let error = twice(1, 4).portable(&Caps::webgpu_defaults("here"), Want::All).unwrap_err();
+        let error = twice(1, 4).plan(&Caps::webgpu_defaults("here")).unwrap_err();
         assert!(matches!(error, Error::Unsupported { what, .. } if what == "twice"));
     }
 

@@ -161,15 +161,6 @@ impl Candidate {
     }
 }
 
-/// Which of the ways of an operation its planner is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
-    /// The first at least: the others need not be made, and nobody looks at its name or estimate.
-    First,
-    /// All.
-    All,
-}
-
 /// One kernel over one grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {

@@ -16,7 +16,7 @@ use crate::gradient::{Gradient, Needs};
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 
 /// Which element wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -132,8 +132,8 @@ impl Operation for ArgReduce {
         Ok(Gradient::Refused("positions are whole numbers, which do not change by small steps"))
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     #[cfg(feature = "cpu")]

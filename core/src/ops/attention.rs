@@ -28,7 +28,7 @@ use crate::graph::Graph;
 use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Candidate, Caps, Plan};
 use crate::{DType, Error, Layout, Precision, Result, Shape};
 
 const OP: &str = "attention";
@@ -315,11 +315,12 @@ impl Operation for Attention {
         if self.has_short_heads() { Ok(None) } else { self.composed().map(Some) }
     }
 
-    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
-        match want {
-            Want::First => Ok(Candidate::only(self.name(), plan::forward(self, caps)?)),
-            Want::All => plan::forward_candidates(self, caps),
-        }
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::forward(self, caps)
+    }
+
+    fn candidates(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+        plan::forward_candidates(self, caps)
     }
 
     #[cfg(feature = "cpu")]

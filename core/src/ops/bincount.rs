@@ -13,7 +13,7 @@ use crate::gradient::{Gradient, Needs};
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{CompareFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor, UnaryFn};
 
 const OP: &str = "bincount";
@@ -94,8 +94,8 @@ impl Operation for Bincount {
         Ok(Gradient::Refused("counts are whole numbers, which do not change by small steps"))
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     #[cfg(feature = "cpu")]

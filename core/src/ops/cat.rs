@@ -14,7 +14,7 @@ use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::ops::{Builder, Value};
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{Error, Layout, Result, Shape};
 
 const OP: &str = "cat";
@@ -166,8 +166,8 @@ impl Operation for Cat {
         graph.finish(OP, &parts, &[self.output]).map(Some)
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     #[cfg(feature = "cpu")]

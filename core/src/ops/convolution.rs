@@ -38,7 +38,7 @@ use crate::operation::HostResult;
 use crate::ops::Builder;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor, Span};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Candidate, Caps, Plan};
 use crate::{DType, Error, KeepDims, Layout, Precision, Program, Result, Shape};
 
 const OP: &str = "convolution";
@@ -265,11 +265,12 @@ impl Operation for Convolution {
         graph_of(OP, self.inputs(), self.as_product()?, self.output)
     }
 
-    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
-        match want {
-            Want::First => Ok(Candidate::only(self.name(), plan::forward_plan(self, caps)?)),
-            Want::All => plan::forward(self, caps),
-        }
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::forward_plan(self, caps)
+    }
+
+    fn candidates(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+        plan::forward(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -22,7 +22,7 @@ use crate::gradient::{Gradient, Needs};
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Candidate, Caps, Plan};
 use crate::tuned::Tuned;
 use crate::{DType, Error, Layout, Precision, Result, Scalar, Shape, UnaryFn};
 
@@ -197,11 +197,12 @@ impl Operation for GroupedMatmul {
         Ok(Gradient::Refused("grouped products have no rule yet: multiply each group by itself"))
     }
 
-    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
-        match want {
-            Want::First => Ok(Candidate::only(self.name(), plan::plan(self, caps)?)),
-            Want::All => plan::candidates(self, caps),
-        }
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
+    }
+
+    fn candidates(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+        plan::candidates(self, caps)
     }
 
     #[cfg(feature = "cpu")]

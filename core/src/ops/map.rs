@@ -19,7 +19,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::ops::{Builder, RuleBuilder, Value};
 use crate::oracle::{Expected, HostTensor, Span};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{DType, Error, Expr, Program, Result, Scalar, Shape, Step};
 
 /// An elementwise expression, or several, over broadcast inputs.
@@ -224,8 +224,8 @@ impl Operation for Map {
         rule.finish(gradients)
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -18,7 +18,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{DType, Error, Layout, Result, Shape};
 
 const SELECT: &str = "masked_select";
@@ -155,8 +155,8 @@ impl Operation for MaskedSelect {
         rule.finish(vec![gradient])
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::select(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::select(self, caps)
     }
 
     #[cfg(feature = "cpu")]
@@ -224,8 +224,8 @@ impl Operation for MaskedScatter {
         rule.finish(gradients)
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::scatter(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::scatter(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -13,7 +13,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::ops::{Builder, RuleBuilder, Value};
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{Error, Expr, KeepDims, Layout, Result, Scalar, Shape};
 
 const OP: &str = "pad";
@@ -247,8 +247,8 @@ impl Operation for Pad {
         rule.finish(vec![Some(gradient)])
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -1,9 +1,9 @@
-//! Plans of operations for GPUs: by their own planners ([`Operation::portable`](crate::Operation::portable)), and as the graphs they are.
+//! Plans of operations for GPUs: by their own planners ([`Operation::plan`](crate::Operation::plan)), and as the graphs they are.
 
 use super::RowProgram;
 use crate::Result;
 use crate::operation::Op;
-use crate::plan::{Candidate, Caps, Plan, Want};
+use crate::plan::{Candidate, Caps, Plan};
 
 /// Which state of the portable kernels this is: changes whenever one may compute, or perform, differently.
 pub const KERNELS: &str = env!("POLYWARP_SHADERS");
@@ -15,7 +15,12 @@ pub const KERNELS: &str = env!("POLYWARP_SHADERS");
 /// [`Error::IndexWidth`] when a tensor has more elements than kernels can index,
 /// [`Error::DispatchTooLarge`].
 pub fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
-    caps.or_shorter(op.name(), found(op, caps, Want::First)?.swap_remove(0).plan, || found(op, caps, Want::All))
+    let first = match op.plan(caps) {
+        Ok(first) if is_own(&first) => first,
+        Err(error) if !error.is_unsupported() => return Err(error),
+        _ => found(op, caps)?.swap_remove(0).plan,
+    };
+    caps.or_shorter(op.name(), first, || found(op, caps))
 }
 
 /// All the ways to compute `op` on a device with `caps`, what is expected to be fastest first; never none.
@@ -26,13 +31,13 @@ pub fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
 /// # Errors
 /// As [`plan`].
 pub fn candidates(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
-    caps.that_run_to_the_end(op.name(), found(op, caps, Want::All)?)
+    caps.that_run_to_the_end(op.name(), found(op, caps)?)
 }
 
 /// The ways of `op`; never none. Those of its own kernels, and what it is made of where there are none, where the device lacks what they
 /// need, and beside kernels of another crate.
-fn found(op: &Op, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
-    let found = op.portable(caps, want).and_then(|found| checked(op, found, caps));
+fn found(op: &Op, caps: &Caps) -> Result<Vec<Candidate>> {
+    let found = op.candidates(caps).and_then(|found| checked(op, found, caps));
     match &found {
         Err(error) if !error.is_unsupported() => return found,
         Ok(ways) if ways.iter().all(|way| is_own(&way.plan)) => return found,

@@ -25,7 +25,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{DType, Error, Layout, Result, Shape};
 
 /// What becomes of a window.
@@ -186,8 +186,8 @@ impl Operation for Pool {
         rule.finish(vec![gradient])
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::pool(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::pool(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -18,7 +18,7 @@ use crate::gradient::{Gradient, Needs};
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{DType, Error, Result, Scalar};
 
 /// What the random bits become.
@@ -190,8 +190,8 @@ impl Operation for Random {
         Ok(Gradient::Refused("it reads nothing: random numbers depend on no tensor"))
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -11,7 +11,7 @@ pub(crate) mod host;
 pub(crate) mod plan;
 
 use crate::ops::{Builder, RuleBuilder, Value};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, KeepDims, Result, Scalar, Shape, UnaryFn};
 use serde::{Deserialize, Serialize};
 
@@ -269,8 +269,8 @@ impl Operation for Reduce {
         rule.finish(vec![Some(gradient)])
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     #[cfg(feature = "cpu")]

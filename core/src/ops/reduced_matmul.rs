@@ -24,7 +24,7 @@ use crate::gradient::{Gradient, Needs};
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
 use crate::oracle::{Approx, Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Candidate, Caps, Plan};
 use crate::tuned::Tuned;
 use crate::{BinaryFn, DType, Error, KeepDims, Layout, Result, Scalar, UnaryFn};
 
@@ -267,11 +267,12 @@ impl Operation for ReducedMatmul {
         Ok(Gradient::Refused("reduced products have no rule yet: make the product, then reduce it"))
     }
 
-    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
-        match want {
-            Want::First => Ok(Candidate::only(self.name(), plan::plan(self, caps)?)),
-            Want::All => plan::candidates(self, caps),
-        }
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
+    }
+
+    fn candidates(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+        plan::candidates(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -16,7 +16,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::ops::{Builder, RuleBuilder, Value};
 use crate::oracle::{Expected, HostTensor, Span};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, Layout, Program, Result};
 
 /// What becomes of a place that a position names.
@@ -259,8 +259,8 @@ impl Operation for Scatter {
         rule.finish(both.into_iter().filter(|(wanted, _)| *wanted).map(|(_, gradient)| gradient).collect())
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -11,7 +11,7 @@ use crate::gradient::{Gradient, Needs};
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{CompareFn, DType, Error, Layout, Result, Scalar, Shape, Tensor};
 
 const OP: &str = "searchsorted";
@@ -150,8 +150,8 @@ impl Operation for SearchSorted {
         Ok(Gradient::Refused("places among sorted numbers are whole numbers, which have no gradient"))
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     #[cfg(feature = "cpu")]

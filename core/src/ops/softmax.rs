@@ -8,7 +8,7 @@ pub(crate) mod host;
 pub(crate) mod plan;
 
 use crate::ops::{Builder, RuleBuilder, Value};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use serde::{Deserialize, Serialize};
 
 use super::sample::{self, Thinning};
@@ -159,8 +159,8 @@ impl Operation for Softmax {
         rule.finish(vec![Some(gradient)])
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -18,7 +18,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{DType, Error, Layout, Position, Result, Scalar, Tensor};
 
 /// Which way numbers are ordered; NaN comes last in both.
@@ -178,8 +178,8 @@ impl Operation for Sort {
         rule.finish(vec![Some(gradient)])
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     #[cfg(feature = "cpu")]

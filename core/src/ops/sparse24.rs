@@ -22,7 +22,7 @@ use crate::gradient::{Gradient, Needs};
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{DType, Error, Layout, Result, Scalar, Shape};
 
 /// Groups of four whose places one word of metadata holds.
@@ -223,8 +223,8 @@ impl Operation for Compress24 {
         ))
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::compress(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::compress(self, caps)
     }
 
     #[cfg(feature = "cpu")]
@@ -298,8 +298,8 @@ impl Operation for Decompress24 {
         Ok(Gradient::Refused("decompression has no rule yet"))
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::decompress(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::decompress(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -12,7 +12,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{CompareFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor};
 
 const OP: &str = "take";
@@ -194,8 +194,8 @@ impl Operation for Take {
         rule.finish(vec![gradient])
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), plan::plan(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     #[cfg(feature = "cpu")]

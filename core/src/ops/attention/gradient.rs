@@ -19,7 +19,7 @@ use crate::operation::{Arithmetic, Facts, Op, Operand, Operation};
 use crate::ops::RuleBuilder;
 use crate::ops::{TensorSpec, check_dense_output};
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Candidate, Caps, Plan};
 use crate::{Error, Layout, Result};
 
 const OP: &str = "attention_gradient";
@@ -163,11 +163,12 @@ impl Operation for AttentionGradient {
         if self.forward.has_short_heads() { Ok(None) } else { self.composed().map(Some) }
     }
 
-    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
-        match want {
-            Want::First => Ok(Candidate::only(self.name(), super::plan::backward(self, caps)?)),
-            Want::All => super::plan::backward_candidates(self, caps),
-        }
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        super::plan::backward(self, caps)
+    }
+
+    fn candidates(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+        super::plan::backward_candidates(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -14,7 +14,7 @@ use crate::graph::Graph;
 use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor, Span};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Candidate, Caps, Plan};
 use crate::{DType, Layout, Result};
 
 /// The gradient of a convolution's input: `dx[n, i, c]` is the sum of `dy[n, o, k] w[k, t, c]` over all k, t and o whose tap t lies on i.
@@ -143,11 +143,12 @@ impl Operation for ConvolutionInput {
         graph_of(Self::OP, self.inputs(), self.as_product()?, self.output)
     }
 
-    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
-        match want {
-            Want::First => Ok(Candidate::only(self.name(), super::plan::input_plan(self, caps)?)),
-            Want::All => super::plan::input(self, caps),
-        }
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        super::plan::input_plan(self, caps)
+    }
+
+    fn candidates(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+        super::plan::input(self, caps)
     }
 
     #[cfg(feature = "cpu")]
@@ -286,11 +287,12 @@ impl Operation for ConvolutionWeights {
         graph_of(Self::OP, self.inputs(), self.as_product()?, self.output)
     }
 
-    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
-        match want {
-            Want::First => Ok(Candidate::only(self.name(), super::plan::weights_plan(self, caps)?)),
-            Want::All => super::plan::weights(self, caps),
-        }
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        super::plan::weights_plan(self, caps)
+    }
+
+    fn candidates(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+        super::plan::weights(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -15,7 +15,7 @@ use crate::graph::{Graph, GraphStep, Place};
 use crate::operation::{Arithmetic, Op, Operand, Operation, Role};
 use crate::ops::{Copy, Map, Reduce, ReduceFn};
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{Layout, MAX_RANK, Result, Shape, Step, TensorSpec};
 
 /// Columns from which a program without a fold is worth while: fewer leave most invocations of a row idle.
@@ -105,10 +105,8 @@ impl Operation for RowProgram {
         self.of.gradient(needs)
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        let fused =
-            plan::plan(self, caps).ok_or_else(|| caps.unsupported(self.name(), "no kernel walks these rows"))?;
-        Ok(Candidate::only(self.name(), fused?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps).unwrap_or_else(|| Err(caps.unsupported(self.name(), "no kernel walks these rows")))
     }
 
     fn decompose(&self) -> Result<Option<Graph>> {

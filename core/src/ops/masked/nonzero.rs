@@ -8,7 +8,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::ops::{Arithmetic, Op, Operand, Operation, TensorSpec, check_dense_output};
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{DType, Error, Layout, Result, Scalar, Shape};
 
 const OP: &str = "nonzero";
@@ -83,8 +83,8 @@ impl Operation for Nonzero {
         Ok(Gradient::Refused("positions of true elements are whole numbers, which have no gradient"))
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), super::plan::nonzero(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        super::plan::nonzero(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -7,7 +7,7 @@ use crate::gradient::{Gradient, Needs};
 use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Caps, Plan};
 use crate::{Layout, Result};
 
 /// The gradient of a pool's input: of a maximum `dx[i]` is the sum of dy over the windows whose place is that of i, of an average the sum
@@ -105,8 +105,8 @@ impl Operation for PoolGradient {
         rule.finish(vec![gradient])
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), super::plan::gradient(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        super::plan::gradient(self, caps)
     }
 
     #[cfg(feature = "cpu")]
@@ -211,8 +211,8 @@ impl Operation for PoolChosen {
         rule.finish(vec![gradient])
     }
 
-    fn portable(&self, caps: &Caps, _: Want) -> Result<Vec<Candidate>> {
-        Ok(Candidate::only(self.name(), super::plan::chosen(self, caps)?))
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        super::plan::chosen(self, caps)
     }
 
     #[cfg(feature = "cpu")]

@@ -13,7 +13,7 @@ use crate::ops::matmul::describe_epilogue;
 use crate::ops::sample::{self, thin};
 use crate::ops::{Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Sample, TensorSpec};
 use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Want};
+use crate::plan::{Candidate, Caps, Plan};
 use crate::tuned::Tuned;
 use crate::{Error, Layout, Result, Scalar, Shape};
 
@@ -141,11 +141,12 @@ impl Operation for SparseMatmul {
         Ok(Gradient::Refused("products of compressed matrices have no rule yet: decompress them first"))
     }
 
-    fn portable(&self, caps: &Caps, want: Want) -> Result<Vec<Candidate>> {
-        match want {
-            Want::First => Ok(Candidate::only(self.name(), super::plan::multiply(self, caps)?)),
-            Want::All => super::plan::candidates(self, caps),
-        }
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        super::plan::multiply(self, caps)
+    }
+
+    fn candidates(&self, caps: &Caps) -> Result<Vec<Candidate>> {
+        super::plan::candidates(self, caps)
     }
 
     #[cfg(feature = "cpu")]
