@@ -6,7 +6,7 @@
 //! operation without a rule says why, by name: no gradient is ever dropped in silence.
 //!
 //! An input is what the operation reads, a view: of an operand that was broadcast the gradient has the broadcast shape, and who
-//! broadcast it sums it up ([`Builder::sum_to`]).
+//! broadcast it sums it up ([`Builder::sum_to`](crate::ops::Builder::sum_to)).
 
 use crate::TensorSpec;
 use crate::graph::{Graph, Place};

@@ -2,7 +2,7 @@
 //!
 //! A recipe is data and prints as a short word in the case's name. Numbers come from a counter-based generator
 //! (SplitMix64, Steele, Lea and Flood, OOPSLA'14), so element i does not depend on the others. It does not know layouts:
-//! [`super::run`] scatters the row-major elements into storage.
+//! `harness::run` scatters the row-major elements into storage.
 
 use crate::scalar::{bf16_from_f64, f16_from_f64, round_to_odd};
 use crate::{DType, F8E4M3, F8E5M2, Scalar};

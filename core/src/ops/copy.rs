@@ -53,7 +53,7 @@ impl Copy {
     /// All of `bytes` bytes, from the start of one buffer to that of another.
     ///
     /// # Errors
-    /// [`Error::SizeOverflow`](crate::Error::SizeOverflow).
+    /// [`Error::SizeOverflow`].
     pub fn of_bytes(bytes: u64) -> Result<Copy> {
         let all = TensorSpec::dense(DType::U8, Shape::new(&[bytes])?);
         Copy::new(all, all)

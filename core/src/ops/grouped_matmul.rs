@@ -2,7 +2,7 @@
 //! need them.
 //!
 //! A is [rows, k], B is [groups, k, n], D is [rows, n], bias [groups, n]; transposes are strides. The groups own runs of rows:
-//! `ends` (i32 or u32, [groups]) holds, on the device, the row after the last one of each group, and row r belongs to the
+//! `ends` (i32 or u32, `[groups]`) holds, on the device, the row after the last one of each group, and row r belongs to the
 //! first group whose end is above r. Ends that rise are what that is made for, but every value has a meaning: a
 //! negative end is 0, one beyond the last row is the number of rows, and a group whose end is not above those before it owns
 //! nothing. Rows that no group owns are 0, whatever bias and activation would make of them. Dtypes, accumulation,

@@ -1,6 +1,6 @@
 //! Matrix products: D = activation(alpha (scale_a A)(B scale_b) + beta C + bias), batched, with broadcasting.
 //!
-//! A is [..., m, k], B [..., k, n], C and D [..., m, n], bias [n]. Transposes are strides of the operands' layouts. Batch
+//! A is [..., m, k], B [..., k, n], C and D [..., m, n], bias `[n]`. Transposes are strides of the operands' layouts. Batch
 //! dimensions are broadcast before the op exists (stride 0). Products of 8- and 16-bit floats accumulate in f32, i8 and u8
 //! products in i32; the other integers wrap.
 //!

@@ -86,7 +86,7 @@ macro_rules! ops {
         ];
     };
     (@operation $file:ident) => {
-        pub(crate) mod $file;
+        pub mod $file;
         pub use $file::*;
     };
     (@program $file:ident) => {};

@@ -11,9 +11,9 @@ pub const KERNELS: &str = env!("POLYWARP_SHADERS");
 /// How `op` is computed on a device with `caps`: the first of its [`candidates`], without the work of making the others.
 ///
 /// # Errors
-/// [`Error::UnsupportedDType`], [`Error::Unsupported`] when no kernel can;
-/// [`Error::IndexWidth`] when a tensor has more elements than kernels can index,
-/// [`Error::DispatchTooLarge`].
+/// [`UnsupportedDType`](crate::Error::UnsupportedDType), [`Unsupported`](crate::Error::Unsupported) when no kernel can;
+/// [`IndexWidth`](crate::Error::IndexWidth) when a tensor has more elements than kernels can index;
+/// [`DispatchTooLarge`](crate::Error::DispatchTooLarge).
 pub fn plan(op: &Op, caps: &Caps) -> Result<Plan> {
     let first = match op.plan(caps) {
         Ok(first) if is_own(&first) => first,

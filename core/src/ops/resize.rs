@@ -3,7 +3,7 @@
 //!
 //! Height and width are one axis after the other. Place i of an axis of `to` places reads an axis of `from` places at n / d, in whole numbers:
 //! nearest floor(i from / to); centred n = max((2 i + 1) from - to, 0), d = 2 to; by corners n = i (from - 1), d = to - 1. With
-//! p = floor(n / d), q = min(p + 1, from - 1) and w = (n mod d) / d it is (1 - w) x[p] + w x[q]. The decision to know: the gradient gathers, too.
+//! p = floor(n / d), q = min(p + 1, from - 1) and w = (n mod d) / d it is `(1 - w) x[p] + w x[q]`. The decision to know: the gradient gathers, too.
 //! What reads a place are neighbours, and at most a known number of them: each place takes theirs with their weights, in one order, so that
 //! no addition is atomic and time grows with the elements alone.
 

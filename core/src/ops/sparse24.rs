@@ -47,7 +47,7 @@ pub struct Compress24 {
     pub part: Part24,
     /// What is compressed: dense, [..., rows, k].
     pub input: TensorSpec,
-    /// Dense; see [`shape_of`].
+    /// Dense; see [`Part24::shape_of`].
     pub output: TensorSpec,
 }
 
@@ -154,7 +154,7 @@ impl Compress24 {
     /// A checked compression into `output`.
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for what is not [compressed](compresses), [`Error::DTypeMismatch`],
+    /// [`Error::UndefinedForDType`] for what is not compressed, [`Error::DTypeMismatch`],
     /// [`Error::ShapeMismatch`], [`Error::InvalidArgument`] for operands that are not dense.
     pub fn new(part: Part24, input: TensorSpec, output: TensorSpec) -> Result<Compress24> {
         const OP: &str = "compress24";
