@@ -18,11 +18,12 @@ use polywarp_core::{Error, Result};
 use polywarp_shaders::wgsl::{ReadKernel, guarded, parse_and_validate, place};
 
 use crate::cache::{DiskCache, Entry, Key};
-use crate::driver::{code, one_line};
+use crate::driver::one_line;
 use crate::fault::lock;
 use crate::native::{self, Context, Function, Start};
 use crate::params::Metadata;
 use crate::prepared::{Prepared, own_options};
+use crate::status::{Code, code};
 
 /// The state of the compiler, as `build.rs` found it.
 pub(crate) const COMPILER: &str = env!("POLYWARP_COMPILER");
@@ -207,7 +208,7 @@ impl Compiler {
         })
     }
 
-    fn load(&self, name: &str, entry: &Entry) -> Result<Result<Kernel, crate::driver::Code>> {
+    fn load(&self, name: &str, entry: &Entry) -> Result<Result<Kernel, Code>> {
         let metadata = &entry.metadata;
         let loaded = native::load(&self.context, &entry.cubin, &metadata.symbol, metadata.dynamic_shared_bytes)?;
         if let (Ok(function), true) = (&loaded, log::log_enabled!(log::Level::Debug)) {

@@ -23,9 +23,9 @@ use polywarp_kernels::archive::{self, Archive, KernelDigest, Refused};
 use sha2::{Digest, Sha256};
 
 use crate::cache::Entry;
-use crate::driver::{Code, code};
 use crate::fault::lock;
 use crate::params::Metadata;
+use crate::status::{Code, code};
 
 /// Made by `cargo xtask prepare`.
 static ARCHIVE: &[u8] = include_bytes!("../prepared/kernels.bin");

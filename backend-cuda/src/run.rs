@@ -12,10 +12,10 @@ use polywarp_core::{Buffer, Error, Part, Result};
 use polywarp_kernels as native;
 
 use crate::device::{Allocation, CudaBackend};
-use crate::driver::code;
 use crate::kernels::Kernel;
 use crate::native::{Event, EventKind, Memory, Stream};
 use crate::params::Bound;
+use crate::status::code;
 
 /// A launch that ran while the device was profiled.
 #[derive(Debug)]

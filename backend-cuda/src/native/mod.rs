@@ -31,8 +31,9 @@ pub(crate) use probe::{Card, cards, describe};
 pub(crate) use stream::{Event, EventKind, Stream};
 pub(crate) use tensor_map::encode;
 
-use crate::driver::{Api, Code, code};
+use crate::driver::Api;
 use crate::fault::Fault;
+use crate::status::{Code, code};
 use peer::Peers;
 
 /// A CUDA context, held as long as anything of it is.

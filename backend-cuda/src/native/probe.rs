@@ -5,7 +5,8 @@ use std::ffi::{CStr, c_char, c_int};
 use cudarc::driver::sys::{CUdevice, CUuuid};
 use polywarp_core::Result;
 
-use crate::driver::{Api, code, unavailable};
+use crate::driver::{Api, unavailable};
+use crate::status::code;
 
 /// One card, or one slice of a card, as the driver lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

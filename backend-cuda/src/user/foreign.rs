@@ -13,10 +13,11 @@ use super::ptx::{self, Head, Param};
 use super::{compiled, image};
 use crate::cache::{Entry, Key};
 use crate::device::CudaBackend;
-use crate::driver::{Code as Status, code, one_line};
+use crate::driver::one_line;
 use crate::kernels::Kernel;
 use crate::native::{self, Function, NotLinked, Start};
 use crate::params::{Block, MAX_PARAM_BYTES, Metadata};
+use crate::status::{Code as Status, code};
 
 /// Longest code accepted: machine code of whole libraries has some hundred megabytes.
 const MAX_CODE_BYTES: usize = 256 << 20;
