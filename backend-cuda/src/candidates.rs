@@ -11,10 +11,11 @@ use polywarp_core::ops::RowProgram;
 use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned, find};
 use polywarp_core::{Backend, Buffer, DeviceInfo, Error, Op, Result};
 
-use crate::composed::{self, Composed};
-use crate::device::CudaBackend;
+use crate::composed;
 use crate::kernels::COMPILER;
 use crate::machine;
+use crate::state::CudaBackend;
+use crate::work::Work;
 
 /// The state of the kernels in CUDA C++, as `build.rs` found it.
 const NATIVE: &str = env!("POLYWARP_NATIVE");
@@ -31,48 +32,6 @@ const COMPILE_TIME: Duration = Duration::from_millis(300);
 
 /// Multiprocessors up to which checks are small: embedded cards, and the interpreted driver of the tests.
 const SMALL_CARD: u32 = 4;
-
-/// What is run.
-#[derive(Clone, Debug)]
-pub enum Work {
-    /// Kernels in CUDA C++.
-    Native(polywarp_kernels::Plan),
-    /// Kernels in WGSL, compiled to PTX.
-    Portable(polywarp_core::plan::Plan),
-    /// Both, one after the other.
-    Composed(Composed),
-}
-
-impl Work {
-    /// Its plans of kernels in CUDA C++.
-    fn natives(&self) -> impl Iterator<Item = &polywarp_kernels::Plan> {
-        let (one, parts) = match self {
-            Work::Native(plan) => (Some(plan), None),
-            Work::Portable(_) => (None, None),
-            Work::Composed(plan) => (None, Some(plan.natives())),
-        };
-        one.into_iter().chain(parts.into_iter().flatten())
-    }
-
-    /// Its plans of kernels in WGSL.
-    fn portables(&self) -> impl Iterator<Item = &polywarp_core::plan::Plan> {
-        let (one, parts) = match self {
-            Work::Native(_) => (None, None),
-            Work::Portable(plan) => (Some(plan), None),
-            Work::Composed(plan) => (None, Some(plan.portables())),
-        };
-        one.into_iter().chain(parts.into_iter().flatten())
-    }
-
-    /// Sizes of its scratch buffers.
-    fn scratch_bytes(&self) -> &[u64] {
-        match self {
-            Work::Native(plan) => &plan.scratch_bytes,
-            Work::Portable(plan) => &plan.scratch_bytes,
-            Work::Composed(plan) => plan.scratch_bytes(),
-        }
-    }
-}
 
 /// The chooser of a device.
 pub(crate) fn chooser(
@@ -164,7 +123,7 @@ impl Planned for CudaBackend {
         match plan {
             Work::Native(plan) => self.run_planned(plan, inputs, outputs),
             Work::Portable(plan) => self.run_plan(plan, inputs, outputs),
-            Work::Composed(plan) => plan.run(self, inputs, outputs),
+            Work::Composed(plan) => self.run_composed(plan, inputs, outputs),
         }
     }
 
@@ -207,15 +166,6 @@ impl CudaBackend {
         known.map_or_else(|| self.plan(op), Ok)
     }
 
-    /// Loads or compiles every kernel of `composed`.
-    pub(crate) fn load_all(&self, composed: &Composed) -> Result<()> {
-        for plan in composed.natives() {
-            self.is_loaded(plan)?;
-        }
-        let mut launches = composed.portables().flat_map(|plan| &plan.launches);
-        launches.try_for_each(|launch| self.with_room(|| self.kernels.get(&launch.kernel)).map(drop))
-    }
-
     /// Ways of kernels in CUDA C++ for what they can do of `op`, and portable ones for the rest.
     fn composed(&self, op: &Op, most: usize) -> Result<Vec<Candidate<Work>>> {
         let Some(op) = op.get::<ReducedMatmul>() else { return Ok(Vec::new()) };
@@ -230,16 +180,6 @@ impl CudaBackend {
 
     fn native_candidates(&self, op: &Op) -> Vec<polywarp_kernels::Candidate> {
         if self.machine.any() { polywarp_kernels::candidates(op, self.native_caps()) } else { Vec::new() }
-    }
-
-    /// Whether all kernels of `plan` are loaded, now at the latest.
-    fn is_loaded(&self, plan: &polywarp_kernels::Plan) -> Result<bool> {
-        for launch in &plan.launches {
-            if self.with_room(|| self.machine.get(launch.kernel))?.is_none() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// The same of all kernels in CUDA C++ of `work`.

@@ -8,10 +8,8 @@
 
 use polywarp_core::{DeviceKind, Error, Result};
 
-use crate::device::{CudaBackend, Options, not_opened};
-use crate::driver::{api, unavailable, visible_devices};
-use crate::fault::Fault;
-use crate::native::{Card, Context, cards as probe_cards};
+use crate::driver::{api, visible_devices};
+use crate::native::{Card, cards as probe_cards};
 use crate::slices::slices;
 
 /// One card, or one slice of a card.
@@ -37,7 +35,7 @@ pub struct CardEntry {
     pub mig: bool,
     /// Why it cannot be used, when it cannot.
     pub unusable: Option<String>,
-    card: Card,
+    pub(crate) card: Card,
 }
 
 /// Every card the driver lets this process see, in the driver's order.
@@ -55,7 +53,7 @@ fn entry(ordinal: usize, card: Card, driver: &str) -> CardEntry {
         id: format!("cuda:{ordinal}"),
         name: card.name.clone(),
         uuid: card.uuid.clone(),
-        pci_bus: pci_text(card.pci),
+        pci_bus: card.pci_bus(),
         compute_capability: card.compute_capability,
         memory_bytes: card.memory_bytes,
         kind: if card.integrated { DeviceKind::Integrated } else { DeviceKind::Discrete },
@@ -90,28 +88,6 @@ fn find(entries: Vec<CardEntry>, name: &str) -> Result<CardEntry> {
     available.extend(slices);
     available.extend(visible_devices().map(|value| format!("CUDA_VISIBLE_DEVICES={value} may hide others")));
     Err(Error::NoSuchDevice { name: name.to_owned(), available })
-}
-
-impl CardEntry {
-    /// Opens a device on this card, in its primary context, which other CUDA libraries of the process share.
-    ///
-    /// # Errors
-    /// [`Error::BackendUnavailable`] when it cannot compute or the driver refuses; [`Error::DevicePoisoned`] when work of
-    /// this process has faulted on it before.
-    pub fn open(&self, options: Options) -> Result<CudaBackend> {
-        if let Some(reason) = &self.unusable {
-            return Err(unavailable(format!("{} ({}) cannot be used: {reason}", self.id, self.name)));
-        }
-        let fault = Fault::new(self.id.clone(), options.patience);
-        let opened = Context::primary(api()?, self.card.device, fault)
-            .and_then(|context| CudaBackend::assemble(&context, &self.card, options));
-        opened.map_err(|error| not_opened(error, &self.id, &self.card))
-    }
-}
-
-/// The address of a card, in wgpu's spelling. CUDA lists a card's first function only.
-pub(crate) fn pci_text((domain, bus, device): (u32, u32, u32)) -> String {
-    format!("{domain:04x}:{bus:02x}:{device:02x}.0")
 }
 
 /// Whether `text` is the address `pci`: nvidia-smi writes capitals and eight digits of the domain.
@@ -175,10 +151,5 @@ mod tests {
             assert!(available[0].contains("cuda:0") && available[0].contains("GPU-aaaa1111"), "{available:?}");
         }
         assert!(entries[2].mig && entries[2].unusable.as_ref().is_some_and(|why| why.contains("prohibited")));
-    }
-
-    #[test]
-    fn pci_text_is_wgpus() {
-        assert_eq!(pci_text((0, 0x3b, 0)), "0000:3b:00.0");
     }
 }

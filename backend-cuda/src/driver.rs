@@ -15,33 +15,8 @@ use cudarc::driver::sys::{
 use libloading::Library;
 use polywarp_core::{Error, Result};
 
+use crate::status::{self, Code, code};
 use crate::versions::{LEAST_CUDA, LEAST_DRIVER, version_text};
-
-/// `CUresult`, as the number it is.
-pub(crate) type Code = c_uint;
-
-/// The statuses that calls tell apart (cuda.h, `CUresult`); what each means for later calls is in `status.rs`.
-pub(crate) mod code {
-    use super::Code;
-
-    pub(crate) const SUCCESS: Code = 0;
-    pub(crate) const INVALID_VALUE: Code = 1;
-    pub(crate) const OUT_OF_MEMORY: Code = 2;
-    pub(crate) const NOT_INITIALIZED: Code = 3;
-    pub(crate) const STUB_LIBRARY: Code = 34;
-    pub(crate) const NO_DEVICE: Code = 100;
-    pub(crate) const INVALID_IMAGE: Code = 200;
-    pub(crate) const INVALID_CONTEXT: Code = 201;
-    pub(crate) const NO_BINARY_FOR_GPU: Code = 209;
-    pub(crate) const INVALID_PTX: Code = 218;
-    pub(crate) const JIT_COMPILER_NOT_FOUND: Code = 221;
-    pub(crate) const UNSUPPORTED_PTX_VERSION: Code = 222;
-    pub(crate) const NOT_FOUND: Code = 500;
-    pub(crate) const NOT_READY: Code = 600;
-    pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
-    pub(crate) const CONTEXT_IS_DESTROYED: Code = 709;
-    pub(crate) const UNKNOWN: Code = 999;
-}
 
 #[cfg(windows)]
 const LIBRARIES: &[&str] = &["nvcuda.dll"];
@@ -238,7 +213,7 @@ impl Api {
         match (text(self.cuGetErrorName), text(self.cuGetErrorString)) {
             (Some(name), Some(words)) => format!("{name} ({words})"),
             (Some(name), None) => name,
-            _ => match crate::status::name(failed) {
+            _ => match status::name(failed) {
                 Some(name) => format!("{name} ({failed})"),
                 None => format!("CUDA error {failed}"),
             },

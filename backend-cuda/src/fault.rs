@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use polywarp_core::{Error, Largest, MemoryStats, Result};
 
-use crate::driver::{Api, Code, code};
-use crate::status::{Severity, severity};
+use crate::driver::Api;
+use crate::status::{Code, Severity, code, severity};
 
 /// Locks, also after a panic elsewhere: every structure guarded this way is left valid between statements.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -11,10 +11,11 @@ use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{CUcontext, CUevent, CUstream};
 use polywarp_core::{Buffer, Error, Result};
 
-use crate::device::{CudaBackend, Options};
 use crate::driver::api;
 use crate::fault::Fault;
 use crate::native::{Context, Event, EventKind, describe};
+use crate::open::Options;
+use crate::state::CudaBackend;
 
 /// Alignment that kernels rely on: four-element loads of 32-bit words.
 const ALIGN_BYTES: u64 = 16;

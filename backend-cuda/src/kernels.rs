@@ -3,7 +3,7 @@
 //! The way of a kernel: its WGSL is parsed and compiled by naga-ptx, the driver assembles the PTX for its own card, and
 //! the result goes to the cache on disk, from which the next process loads it without compiling anything. Everyday kernels
 //! of the library were compiled before (`prepared.rs`) and are only loaded. The library's own kernels are known by their
-//! [`KernelKey`], users' by their text (`user.rs`). Two threads that need the same new kernel compile it once; threads that
+//! [`KernelKey`], users' by their text (`launch.rs`). Two threads that need the same new kernel compile it once; threads that
 //! need different ones do not wait for each other.
 
 use std::collections::HashMap;
@@ -11,36 +11,23 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
-use naga::valid::{Capabilities, ModuleInfo};
+use naga::valid::ModuleInfo;
 use naga_ptx::{Options, Ptx, Target, Uniforms};
 use polywarp_core::plan::{KernelKey, Source};
 use polywarp_core::{Error, Result};
 use polywarp_shaders::wgsl::{ReadKernel, guarded, parse_and_validate, place};
 
 use crate::cache::{DiskCache, Entry, Key};
-use crate::driver::{code, one_line};
+use crate::driver::one_line;
 use crate::fault::lock;
 use crate::native::{self, Context, Function, Start};
+use crate::options::{CAPABILITIES, own_options};
 use crate::params::Metadata;
-use crate::prepared::{Prepared, own_options};
+use crate::prepared::Prepared;
+use crate::status::{Code, code};
 
 /// The state of the compiler, as `build.rs` found it.
 pub(crate) const COMPILER: &str = env!("POLYWARP_COMPILER");
-
-/// What shaders may use: what every card from sm_70 on has and naga-ptx compiles. What it does not compile it says.
-pub(crate) const CAPABILITIES: Capabilities = Capabilities::FLOAT64
-    .union(Capabilities::SHADER_FLOAT16)
-    .union(Capabilities::SHADER_FLOAT16_IN_FLOAT32)
-    .union(Capabilities::SHADER_INT64)
-    .union(Capabilities::SHADER_INT16)
-    .union(Capabilities::SHADER_INT64_ATOMIC_MIN_MAX)
-    .union(Capabilities::SHADER_INT64_ATOMIC_ALL_OPS)
-    .union(Capabilities::SHADER_FLOAT32_ATOMIC)
-    .union(Capabilities::SUBGROUP)
-    .union(Capabilities::SUBGROUP_BARRIER)
-    .union(Capabilities::COOPERATIVE_MATRIX)
-    .union(Capabilities::MEMORY_DECORATION_COHERENT)
-    .union(Capabilities::MEMORY_DECORATION_VOLATILE);
 
 /// A kernel ready to run.
 #[derive(Debug)]
@@ -207,7 +194,7 @@ impl Compiler {
         })
     }
 
-    fn load(&self, name: &str, entry: &Entry) -> Result<Result<Kernel, crate::driver::Code>> {
+    fn load(&self, name: &str, entry: &Entry) -> Result<Result<Kernel, Code>> {
         let metadata = &entry.metadata;
         let loaded = native::load(&self.context, &entry.cubin, &metadata.symbol, metadata.dynamic_shared_bytes)?;
         if let (Ok(function), true) = (&loaded, log::log_enabled!(log::Level::Debug)) {

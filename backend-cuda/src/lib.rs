@@ -6,7 +6,9 @@
 //! |---|---|
 //! | which cards there are, and their names | [`cards`], [`CardEntry`] |
 //! | the slices that cards are cut into | [`slices`] |
-//! | opening a device | [`CudaBackend`], [`Options`] |
+//! | what a device consists of; opening one | [`CudaBackend`] (`state.rs`); `open.rs`, [`Options`] |
+//! | each call of a backend, and the file that does it | `device.rs` |
+//! | what planners and users are told of a card | `info.rs` |
 //! | an application's own context, addresses, events, copies between cards | `interop.rs` |
 //! | the driver library, and what is said when it is missing or old | `driver.rs`, [`versions`] |
 //! | every call into it, and almost every `unsafe` block | `native/` |
@@ -14,11 +16,11 @@
 //! | memory | `polywarp_core::pool`, `native/memory.rs` |
 //! | WGSL to machine code; the cache on disk; kernels compiled before | `kernels.rs`, `cache.rs`, `prepared.rs` |
 //! | polywarp's own CUDA kernels (`polywarp-kernels`), loaded | `machine.rs` |
-//! | which of several ways computes an op | `candidates.rs` |
+//! | which of several ways computes an op; several in turn | `candidates.rs`; `composed.rs`, `work.rs` |
 //! | a launch's parameters | `params.rs` |
-//! | launching, recording | `run.rs`, `recording.rs` |
-//! | users' WGSL and SPIR-V; their PTX, machine code and CUDA C++ | `user.rs`; `user/`, `native/nvrtc.rs` |
-//! | reading and writing | `transfer.rs`, `staging.rs` |
+//! | launching, recording | `run.rs`, `recording.rs`; what they note `tape.rs` |
+//! | users' WGSL and SPIR-V; their PTX, machine code and CUDA C++ | `launch.rs`; `launch/`, `user/`, `native/nvrtc.rs` |
+//! | reading and writing | `transfer.rs`; `uploads.rs`, `waiter.rs`, `staging.rs` |
 //! | cuBLASLt beside it, for benchmarks alone (feature `vendor`) | `vendor/` |
 //!
 //! The one decision to know: a device is one stream. Work runs in the order of the calls, so freed memory can be handed
@@ -31,28 +33,38 @@ mod composed;
 mod device;
 mod driver;
 mod fault;
+mod info;
 mod interop;
 mod kernels;
+mod launch;
 mod machine;
 mod native;
+mod open;
+mod options;
 mod params;
 mod prepared;
 mod recording;
 mod run;
 mod slices;
 mod staging;
+mod state;
 mod status;
+mod tape;
 mod transfer;
+mod uploads;
 mod user;
 #[cfg(feature = "vendor")]
 pub mod vendor;
 pub mod versions;
+mod waiter;
+mod work;
 
-pub use candidates::Work;
 pub use cards::{CardEntry, card, cards};
-pub use device::{CudaBackend, Options};
 pub use interop::DeviceEvent;
+pub use open::Options;
 pub use slices::{Slice, slices};
+pub use state::CudaBackend;
+pub use work::Work;
 
 /// What `fuzz/` calls; no part of the library.
 #[cfg(feature = "fuzzing")]

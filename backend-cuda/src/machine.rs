@@ -16,11 +16,11 @@ use polywarp_core::Result;
 use polywarp_kernels::archive::Archive;
 use polywarp_kernels::{Form, KernelInfo, prepared};
 
-use crate::driver::{Code, code};
 use crate::fault::lock;
 use crate::kernels::Kernel;
 use crate::native::{self, Context, Start};
 use crate::params::Metadata;
+use crate::status::{Code, code};
 
 /// The environment variable that leaves these kernels unused (`off`) or names another archive.
 const VARIABLE: &str = "POLYWARP_KERNELS";

@@ -18,14 +18,15 @@ mod make;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use naga_ptx::{Options, Target};
+use naga_ptx::Target;
 use polywarp_kernels::archive::{self, Archive, KernelDigest, Refused};
 use sha2::{Digest, Sha256};
 
 use crate::cache::Entry;
-use crate::driver::{Code, code};
 use crate::fault::lock;
+use crate::options::own_options;
 use crate::params::Metadata;
+use crate::status::{Code, code};
 
 /// Made by `cargo xtask prepare`.
 static ARCHIVE: &[u8] = include_bytes!("../prepared/kernels.bin");
@@ -137,11 +138,6 @@ fn embedded() -> Option<Archive<'static>> {
 fn runs_on(targets: impl Iterator<Item = u32>, card: Target) -> Option<usize> {
     let fits = |&(_, target): &(usize, u32)| target / 10 == card.sm() / 10 && target <= card.sm();
     targets.enumerate().filter(fits).max_by_key(|&(_, target)| target).map(|(index, _)| index)
-}
-
-/// How the library's own kernels are compiled.
-pub(crate) fn own_options(target: Target) -> Options {
-    Options { entry_point: Some("main".to_owned()), ..Options::trusted(target) }
 }
 
 /// What the kernel with this text is known by, whatever the target.

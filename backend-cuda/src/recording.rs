@@ -6,56 +6,12 @@
 
 use std::sync::Arc;
 
-use polywarp_core::pool::{self, Lease, Pool, TapeMemory};
+use polywarp_core::pool::{Lease, Pool};
 use polywarp_core::{Part, Recorded, Result};
 
-use crate::device::CudaBackend;
-use crate::kernels::Kernel;
-use crate::native::{Graph, Memory};
-
-/// One launch as it was asked for.
-#[derive(Debug)]
-struct Step {
-    kernel: Arc<Kernel>,
-    grid: [u32; 3],
-    params: Box<[u8]>,
-    part: Part,
-}
-
-/// What one thread has recorded so far.
-#[derive(Debug, Default)]
-pub(crate) struct Tape {
-    steps: Vec<Step>,
-    memory: TapeMemory<Memory>,
-}
-
-impl pool::Tape<Memory> for Tape {
-    fn memory(&mut self) -> &mut TapeMemory<Memory> {
-        &mut self.memory
-    }
-}
-
-impl Tape {
-    /// Notes a launch.
-    pub(crate) fn launch(&mut self, kernel: &Arc<Kernel>, grid: [u32; 3], params: &[u8]) {
-        self.steps.push(Step { kernel: Arc::clone(kernel), grid, params: params.into(), part: Part::current() });
-    }
-
-    /// How many launches there are.
-    pub(crate) fn len(&self) -> usize {
-        self.steps.len()
-    }
-
-    /// Forgets the launches of a call that failed, all but the first `len`.
-    pub(crate) fn truncate(&mut self, len: usize) {
-        self.steps.truncate(len);
-    }
-
-    /// Keeps memory that a launch uses.
-    pub(crate) fn keep(&mut self, lease: &Arc<Lease<Memory>>) {
-        self.memory.keep(lease);
-    }
-}
+use crate::native::{Graph, Memory, Stream};
+use crate::state::CudaBackend;
+use crate::tape::{Step, Tape};
 
 /// A finished recording.
 #[derive(Debug)]
@@ -79,7 +35,7 @@ impl CudaBackend {
     pub(crate) fn finish_recording(&self) -> Result<Recorded> {
         let tape = self.recorders().end(self.id())?;
         self.fault().check()?;
-        let enqueue = |stream: &crate::native::Stream| {
+        let enqueue = |stream: &Stream| {
             tape.steps.iter().try_for_each(|step| {
                 // SAFETY: the parameters were packed for this kernel from buffers that were checked then; the memory they
                 // point to is kept by the tape, and then by the recording.

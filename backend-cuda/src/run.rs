@@ -6,26 +6,19 @@
 
 use std::sync::Arc;
 
+use polywarp_core::graph::Place;
 use polywarp_core::plan::{Plan, Slot};
 use polywarp_core::pool::Lease;
-use polywarp_core::{Buffer, Error, Part, Result};
+use polywarp_core::{Backend, Buffer, Error, Part, Result};
 use polywarp_kernels as native;
 
-use crate::device::{Allocation, CudaBackend};
-use crate::driver::code;
 use crate::kernels::Kernel;
 use crate::native::{Event, EventKind, Memory, Stream};
 use crate::params::Bound;
-
-/// A launch that ran while the device was profiled.
-#[derive(Debug)]
-pub(crate) struct Timed {
-    pub(crate) part: Part,
-    pub(crate) kernel: Arc<Kernel>,
-    pub(crate) grid: [u32; 3],
-    pub(crate) start: Event,
-    pub(crate) end: Event,
-}
+use crate::state::CudaBackend;
+use crate::status::code;
+use crate::tape::{Allocation, Timed};
+use crate::work::{Composed, Single};
 
 /// Most buffers of one launch of the library's own kernels: seven inputs and an output of a fused map, and room.
 const MOST_BUFFERS: usize = 16;
@@ -103,6 +96,55 @@ impl CudaBackend {
             self.recorders().with(|tape| tape.truncate(len));
         }
         given
+    }
+
+    /// Runs, or records, all parts of `composed`: all of them or none.
+    pub(crate) fn run_composed(&self, composed: &Composed, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
+        let temps = composed.scratch_bytes()[..composed.temps].iter().map(|&bytes| self.alloc(bytes));
+        let temps = temps.collect::<Result<Vec<Buffer>>>()?;
+        // All kernels exist before the first part is enqueued.
+        self.load_all(composed)?;
+        let find = |place: &Place| {
+            let found = match *place {
+                Place::Input(number) => inputs.get(number).copied(),
+                Place::Output(number) => outputs.get(number).copied(),
+                Place::Temp(number) => temps.get(number),
+            };
+            let reason = || format!("it names {place:?}, which there is not");
+            found.ok_or_else(|| Error::InvalidArgument { what: "plan", reason: reason() })
+        };
+        let recorded = self.recorders().with(|tape| tape.len());
+        let given = composed.parts.iter().try_for_each(|part| {
+            let read = part.inputs.iter().map(find).collect::<Result<Vec<_>>>()?;
+            let written = part.outputs.iter().map(find).collect::<Result<Vec<_>>>()?;
+            match &part.plan {
+                Single::Native(plan) => self.run_planned(plan, &read, &written),
+                Single::Portable(plan) => self.run_plan(plan, &read, &written),
+            }
+        });
+        if let (Err(_), Some(len)) = (&given, recorded) {
+            self.recorders().with(|tape| tape.truncate(len));
+        }
+        given
+    }
+
+    /// Loads or compiles every kernel of `composed`.
+    fn load_all(&self, composed: &Composed) -> Result<()> {
+        for plan in composed.natives() {
+            self.is_loaded(plan)?;
+        }
+        let mut launches = composed.portables().flat_map(|plan| &plan.launches);
+        launches.try_for_each(|launch| self.with_room(|| self.kernels.get(&launch.kernel)).map(drop))
+    }
+
+    /// Whether all kernels of `plan` are loaded, now at the latest.
+    pub(crate) fn is_loaded(&self, plan: &polywarp_kernels::Plan) -> Result<bool> {
+        for launch in &plan.launches {
+            if self.with_room(|| self.machine.get(launch.kernel))?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// What `make` makes: where memory is short for the driver's own needs (code, graphs), a second time without what the pool

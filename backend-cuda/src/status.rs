@@ -3,7 +3,33 @@
 //! One table of every status that cuda.h has up to CUDA 13.1, so that each has been read once. A status of a newer driver that
 //! is not in it counts as the failure of one call: what came of the work before is told by the next wait.
 
-use crate::driver::Code;
+use std::ffi::c_uint;
+
+/// `CUresult`, as the number it is.
+pub(crate) type Code = c_uint;
+
+/// The statuses that calls tell apart (cuda.h, `CUresult`).
+pub(crate) mod code {
+    use super::Code;
+
+    pub(crate) const SUCCESS: Code = 0;
+    pub(crate) const INVALID_VALUE: Code = 1;
+    pub(crate) const OUT_OF_MEMORY: Code = 2;
+    pub(crate) const NOT_INITIALIZED: Code = 3;
+    pub(crate) const STUB_LIBRARY: Code = 34;
+    pub(crate) const NO_DEVICE: Code = 100;
+    pub(crate) const INVALID_IMAGE: Code = 200;
+    pub(crate) const INVALID_CONTEXT: Code = 201;
+    pub(crate) const NO_BINARY_FOR_GPU: Code = 209;
+    pub(crate) const INVALID_PTX: Code = 218;
+    pub(crate) const JIT_COMPILER_NOT_FOUND: Code = 221;
+    pub(crate) const UNSUPPORTED_PTX_VERSION: Code = 222;
+    pub(crate) const NOT_FOUND: Code = 500;
+    pub(crate) const NOT_READY: Code = 600;
+    pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
+    pub(crate) const CONTEXT_IS_DESTROYED: Code = 709;
+    pub(crate) const UNKNOWN: Code = 999;
+}
 
 /// What a status means for everything after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

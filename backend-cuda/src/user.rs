@@ -1,25 +1,17 @@
-//! Users' kernels: WGSL and SPIR-V that are trusted with nothing. CUDA's own forms are `user/foreign.rs`'s.
-//!
-//! A kernel is read (`polywarp_shaders::wgsl`) and compiled once per (text, entry point, defines), with every index
-//! clamped, workgroup memory zeroed and loops bounded: PTX itself checks nothing. Bindings are checked against the
-//! kernel's own declarations at every launch. Only the bytes of a binding's range are visible to the kernel.
+//! Users' kernels, compiled or loaded, and what is read of them before: limits of a card, heads of PTX, images of machine code, and what
+//! NVRTC made of a source. They are launched by `launch.rs`.
 
 use std::sync::Arc;
 
-use polywarp_core::{Binding, Code, Error, Kernel as Text, Result};
-use polywarp_shaders::wgsl::{Bindable, Interface, KnownKernels, LaunchLimits, RangeLimits, read_kernel};
+use polywarp_shaders::wgsl::{Bindable, Interface, KnownKernels, LaunchLimits, RangeLimits};
 
-use crate::device::CudaBackend;
-use crate::kernels::{CAPABILITIES, Kernel};
+use crate::kernels::Kernel;
 use crate::native::{Block, Card};
-use crate::params::Bound;
+use ptx::Param;
 
-mod compiled;
-mod foreign;
-mod image;
-mod ptx;
-
-pub(crate) use foreign::ForeignKernels;
+pub(crate) mod compiled;
+pub(crate) mod image;
+pub(crate) mod ptx;
 
 /// Most bytes of private variables and locals, per invocation: a card sets this aside for every thread it can run at once.
 const MOST_PRIVATE_BYTES: u64 = 64 << 10;
@@ -36,63 +28,24 @@ pub(crate) type UserKernels = KnownKernels<UserKernel>;
 /// A user's kernel ready to run.
 #[derive(Debug)]
 pub(crate) struct UserKernel {
-    interface: Interface,
-    kernel: Arc<Kernel>,
+    pub(crate) interface: Interface,
+    pub(crate) kernel: Arc<Kernel>,
+}
+
+/// Users' kernels in CUDA's own forms loaded so far.
+pub(crate) type ForeignKernels = KnownKernels<ForeignKernel>;
+
+/// A kernel in one of CUDA's own forms, ready to run.
+#[derive(Debug)]
+pub(crate) struct ForeignKernel {
+    pub(crate) kernel: Arc<Kernel>,
+    /// Its parameters, where the code or the driver tells.
+    pub(crate) params: Option<Vec<Param>>,
 }
 
 impl Bindable for Block {
     fn is_same(&self, other: &Block) -> bool {
         self.address() == other.address()
-    }
-}
-
-impl CudaBackend {
-    pub(crate) fn run_user(&self, text: &Text, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
-        self.fault().check()?;
-        if let Code::Cuda { code, signature } = &text.code {
-            return self.run_foreign(text, code, signature, grid, bindings);
-        }
-        let compiled = self.user_kernel(text)?;
-        let limits = &self.launch_limits;
-        let checked = compiled.interface.check_bindings(limits, bindings, |buffer| Ok(self.own(buffer)?.lease()))?;
-        limits.check_grid(grid)?;
-        if grid.contains(&0) {
-            return Ok(());
-        }
-        let kernel = &compiled.kernel;
-        let bound: Vec<Bound> = checked
-            .iter()
-            .map(|binding| Bound {
-                group: binding.declared.group,
-                binding: binding.declared.binding,
-                address: binding.memory.address() + binding.offset_bytes,
-                bytes: binding.bytes,
-            })
-            .collect();
-        let params = kernel.metadata.pack(&bound, &[]).map_err(|why| {
-            let message = format!("its bindings do not fit, which is a bug of polywarp, please report it: {why}");
-            Error::Shader { line: 0, column: 0, message }
-        })?;
-        let leases = checked.iter().map(|binding| binding.memory);
-        // SAFETY: the parameters are the kernel's own, packed for it. Every address is of a live buffer and its size is
-        // passed beside it; the kernel was compiled to stay inside. A buffer that is dropped before the kernel ran goes
-        // to the pool, and its next owner's work comes later on the stream.
-        unsafe { self.give(kernel, grid, params.bytes(), leases) }
-    }
-
-    fn user_kernel(&self, text: &Text) -> Result<Arc<UserKernel>> {
-        if let Some(compiled) = self.user_kernels.get(text) {
-            return Ok(compiled);
-        }
-        let read = read_kernel(self.id(), text, CAPABILITIES)?;
-        self.launch_limits.check_resources(&read.interface)?;
-        let entry = &read.interface.entry;
-        let identity = match &text.code {
-            Code::SpirV(module) => format!("user kernel {entry} {:?}\nSPIR-V {module:?}", read.interface.constants),
-            _ => format!("user kernel {entry} {:?}\n{}", read.interface.constants, text.wgsl_text()),
-        };
-        let kernel = Arc::new(self.with_room(|| self.kernels.compiler.users(&read, text.wgsl_text(), &identity))?);
-        Ok(self.user_kernels.insert(text, UserKernel { interface: read.interface, kernel }))
     }
 }
 

@@ -7,8 +7,8 @@ use cudarc::driver::sys::CUgraphExec;
 use polywarp_core::Result;
 
 use super::{Context, Stream};
-use crate::driver::code;
 use crate::fault::lock;
+use crate::status::code;
 
 /// CU_STREAM_CAPTURE_MODE_RELAXED: other threads, and this one, may go on allocating meanwhile.
 const RELAXED: u32 = 2;

@@ -10,7 +10,7 @@ use polywarp_core::Result;
 use polywarp_core::pool::Source;
 
 use super::{Context, Stream};
-use crate::driver::code;
+use crate::status::code;
 
 /// CU_MEMHOSTALLOC_PORTABLE: page-locked for every context, as peer copies want it.
 const PORTABLE: u32 = 1;

@@ -3,7 +3,7 @@
 //! [`Context`] is what all calls need: they act on the context that is current on the calling thread, so [`Context::call`]
 //! makes it current, and puts back what an application had there. Handles keep their context alive and are freed in it;
 //! after a fault nothing is freed (`fault.rs`). What the driver does later, with memory it was given, is each caller's
-//! promise: such functions are `unsafe` here and called from `transfer.rs` and `run.rs`.
+//! promise: such functions are `unsafe` here and called from `uploads.rs`, `transfer.rs` and `run.rs`.
 
 mod graph;
 mod memory;
@@ -31,8 +31,9 @@ pub(crate) use probe::{Card, cards, describe};
 pub(crate) use stream::{Event, EventKind, Stream};
 pub(crate) use tensor_map::encode;
 
-use crate::driver::{Api, Code, code};
+use crate::driver::Api;
 use crate::fault::Fault;
+use crate::status::{Code, code};
 use peer::Peers;
 
 /// A CUDA context, held as long as anything of it is.

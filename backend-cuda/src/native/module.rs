@@ -8,7 +8,7 @@ use cudarc::driver::sys::{CUfunction, CUmodule, CUstream};
 use polywarp_core::{Error, Result};
 
 use super::{Context, Stream};
-use crate::driver::{Code, code};
+use crate::status::{Code, code};
 use crate::versions::first_driver;
 
 /// CU_JIT_ERROR_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.

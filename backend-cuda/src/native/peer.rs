@@ -11,9 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use polywarp_core::Result;
 
 use super::Context;
-use crate::driver::code;
 use crate::fault::lock;
-use crate::status::{Severity, severity};
+use crate::status::{Severity, code, severity};
 
 /// The contexts that one was to be given access to.
 pub(super) struct Peers {

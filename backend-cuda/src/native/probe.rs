@@ -5,7 +5,8 @@ use std::ffi::{CStr, c_char, c_int};
 use cudarc::driver::sys::{CUdevice, CUuuid};
 use polywarp_core::Result;
 
-use crate::driver::{Api, code, unavailable};
+use crate::driver::{Api, unavailable};
+use crate::status::code;
 
 /// One card, or one slice of a card, as the driver lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,12 @@ impl Card {
     /// Whether it is a slice of a card (Multi-Instance GPU).
     pub(crate) fn is_mig(&self) -> bool {
         self.uuid.starts_with("MIG-")
+    }
+
+    /// Its PCI address, in wgpu's spelling. CUDA lists a card's first function only.
+    pub(crate) fn pci_bus(&self) -> String {
+        let (domain, bus, device) = self.pci;
+        format!("{domain:04x}:{bus:02x}:{device:02x}.0")
     }
 
     /// Shared memory that a block can have: beyond 48 KiB its kernel asks for it when it is loaded (`module.rs`).
@@ -136,5 +143,11 @@ mod tests {
         let uuid = CUuuid { bytes };
         assert_eq!(uuid_text(&uuid, false), "GPU-00112233-4455-6677-8899-aabbccddeeff");
         assert!(uuid_text(&uuid, true).starts_with("MIG-0011"));
+    }
+
+    #[test]
+    fn pci_bus_is_wgpus() {
+        let card = Card { pci: (0, 0x3b, 0), ..Card::default() };
+        assert_eq!(card.pci_bus(), "0000:3b:00.0");
     }
 }

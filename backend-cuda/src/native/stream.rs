@@ -8,7 +8,7 @@ use cudarc::driver::sys::{CUevent, CUstream};
 use polywarp_core::Result;
 
 use super::Context;
-use crate::driver::code;
+use crate::status::code;
 
 /// CU_STREAM_NON_BLOCKING: not ordered with the legacy default stream of other libraries.
 const NON_BLOCKING: u32 = 1;

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use polywarp_kernels::{Pixels, TensorMap};
 
 use super::Context;
-use crate::driver::code;
+use crate::status::code;
 
 /// What lies outside of the tensor is zero, not NaN (CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE).
 const FILL_ZERO: u32 = 0;

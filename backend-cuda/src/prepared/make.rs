@@ -19,9 +19,10 @@ use polywarp_shaders::wgsl::{guarded, parse_and_validate};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Prepared, digest, everyday, own_options};
+use super::{Prepared, digest, everyday};
 use crate::cache::Entry;
 use crate::native::Card;
+use crate::options::{CAPABILITIES, own_options};
 use crate::params::Metadata;
 
 /// Machine code is made for each; `runs_on` says which cards take which.
@@ -76,7 +77,7 @@ pub(super) fn sources() -> Vec<Source> {
         max_shared_bytes: 48 << 10,
         ..Card::default()
     };
-    let mut sources = everyday::sources(&crate::device::caps("cuda", &card)).unwrap();
+    let mut sources = everyday::sources(&crate::info::caps("cuda", &card)).unwrap();
     sources.sort_by_cached_key(|source| {
         let dtypes = ["bf16", "f16", "f32", "f64", "i32", "u32", "i8", "u8", "bool"];
         let words = source.name.split('_').filter(|word| !dtypes.contains(word));
@@ -87,8 +88,7 @@ pub(super) fn sources() -> Vec<Source> {
 
 fn compile(source: &Source) -> Compiled {
     let fails = |error: &dyn std::fmt::Display| -> ! { panic!("{}: {error}", source.name) };
-    let (module, info) =
-        parse_and_validate(&source.wgsl, crate::kernels::CAPABILITIES).unwrap_or_else(|error| fails(&error));
+    let (module, info) = parse_and_validate(&source.wgsl, CAPABILITIES).unwrap_or_else(|error| fails(&error));
     let mut hasher = Sha256::new();
     let texts = TARGETS.map(|target| {
         let compiled = guarded(|| Ok(naga_ptx::compile(&module, &info, &own_options(target)))).unwrap();
@@ -309,7 +309,7 @@ fn what_a_prepared_kernel_saves() {
         let prepared = Prepared::new(Target::new(9, 0));
         let find = clock(&mut || assert!(prepared.get(&source.wgsl).is_some()));
         let mut parsed = None;
-        let parse = clock(&mut || parsed = parse_and_validate(&source.wgsl, crate::kernels::CAPABILITIES).ok());
+        let parse = clock(&mut || parsed = parse_and_validate(&source.wgsl, CAPABILITIES).ok());
         let (module, info) = parsed.unwrap();
         let mut ptx = None;
         let options = own_options(Target::new(9, 0));

@@ -19,7 +19,7 @@ const OUTWARD: [&str; 5] = ["include", "embed", "__DATE__", "__TIME__", "__TIMES
 ///
 /// # Errors
 /// Those of `compile`.
-pub(super) fn kept(
+pub(crate) fn kept(
     disk: &DiskCache,
     nvrtc: &str,
     (source, entry, defines): (&str, Option<&str>, &[String]),

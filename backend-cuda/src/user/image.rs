@@ -12,7 +12,7 @@ const SHT_NOBITS: u64 = 8;
 const SHT_LOPROC: u64 = 0x7000_0000;
 
 /// Why `bytes` are no whole cubin or fatbin.
-pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
+pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
     if bytes.starts_with(ELF) {
         return cubin(bytes).ok_or("the cubin is cut short, or its headers point outside of it")?;
     }

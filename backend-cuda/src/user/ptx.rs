@@ -7,26 +7,26 @@ use std::str::FromStr;
 
 /// A kernel of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) name: String,
-    pub(super) params: Vec<Param>,
+pub(crate) struct Head {
+    pub(crate) name: String,
+    pub(crate) params: Vec<Param>,
     /// `.reqntid`: the only block it can be launched with.
-    pub(super) required_block: Option<[u32; 3]>,
+    pub(crate) required_block: Option<[u32; 3]>,
     /// `.maxntid`: most threads of a block.
-    pub(super) most_threads: Option<u32>,
+    pub(crate) most_threads: Option<u32>,
 }
 
 /// One parameter, as it lies in the block of parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Param {
+pub(crate) struct Param {
     /// Empty where it is not known.
-    pub(super) name: String,
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
+    pub(crate) name: String,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The kernels of `text`, in their order, each once.
-pub(super) fn heads(text: &str) -> Result<Vec<Head>, String> {
+pub(crate) fn heads(text: &str) -> Result<Vec<Head>, String> {
     let mut tokens = Tokens { rest: text };
     let mut found: Vec<Head> = Vec::new();
     while let Some(token) = tokens.next() {
@@ -41,7 +41,7 @@ pub(super) fn heads(text: &str) -> Result<Vec<Head>, String> {
 }
 
 /// `7.8` of `.version 7.8`.
-pub(super) fn version(text: &str) -> Option<&str> {
+pub(crate) fn version(text: &str) -> Option<&str> {
     let mut tokens = Tokens { rest: text };
     tokens.find(|&token| token == ".version")?;
     tokens.next()

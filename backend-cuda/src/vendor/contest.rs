@@ -13,7 +13,7 @@ use polywarp_core::{Backend, Buffer, Error, Recorded, Result};
 use super::clocks::{Clocks, State};
 use super::cublaslt::CublasLt;
 use super::plan::{Graph, Plan};
-use crate::device::CudaBackend;
+use crate::state::CudaBackend;
 
 /// Buffers of one launch.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use cudarc::driver::sys;
 use libloading::Library;
 use polywarp_core::{Backend, Buffer};
 
-use crate::device::CudaBackend;
+use crate::state::CudaBackend;
 
 /// Scratch space that every comparison gives it.
 pub const WORKSPACE_BYTES: u64 = 32 << 20;

@@ -12,7 +12,7 @@ use polywarp_core::{Backend, DType, Error, Precision, Result, TensorSpec};
 
 use super::contest::Operands;
 use super::cublaslt::{CublasLt, Heuristic, Object, Said, WORKSPACE_BYTES, checked, driver};
-use crate::device::CudaBackend;
+use crate::state::CudaBackend;
 
 /// Heuristics that are tried.
 const HEURISTICS: usize = 8;

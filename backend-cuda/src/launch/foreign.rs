@@ -7,30 +7,20 @@
 use std::sync::Arc;
 
 use polywarp_core::{Argument, Binding, Code, CudaCode, Error, Kernel as Text, Result, Signature};
-use polywarp_shaders::wgsl::{BufferInfo, BufferUse, Interface, KnownKernels};
+use polywarp_shaders::wgsl::{BufferInfo, BufferUse, Interface};
 
-use super::ptx::{self, Head, Param};
-use super::{compiled, image};
 use crate::cache::{Entry, Key};
-use crate::device::CudaBackend;
-use crate::driver::{Code as Status, code, one_line};
+use crate::driver::one_line;
 use crate::kernels::Kernel;
 use crate::native::{self, Function, NotLinked, Start};
 use crate::params::{Block, MAX_PARAM_BYTES, Metadata};
+use crate::state::CudaBackend;
+use crate::status::{Code as Status, code};
+use crate::user::ptx::{self, Head, Param};
+use crate::user::{ForeignKernel, compiled, image};
 
 /// Longest code accepted: machine code of whole libraries has some hundred megabytes.
 const MAX_CODE_BYTES: usize = 256 << 20;
-
-/// Such kernels loaded so far.
-pub(crate) type ForeignKernels = KnownKernels<ForeignKernel>;
-
-/// A kernel in one of CUDA's own forms, ready to run.
-#[derive(Debug)]
-pub(crate) struct ForeignKernel {
-    kernel: Arc<Kernel>,
-    /// Its parameters, where the code or the driver tells.
-    params: Option<Vec<Param>>,
-}
 
 impl CudaBackend {
     pub(super) fn run_foreign(
