@@ -7,6 +7,8 @@
 //!
 //! Losses, what each row counts, and lse are results in f32 (f64 for f64); the gradient needs the latter two and no probabilities.
 
+mod plan;
+
 use super::sample::{self, Thinning};
 use super::take::positions;
 use super::{Arithmetic, Content, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
@@ -15,6 +17,7 @@ use crate::graph::Graph;
 use crate::ops::RuleBuilder;
 use crate::ops::{Builder, Value};
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Caps, Plan};
 use crate::{CompareFn, DType, Error, Expr, KeepDims, Layout, Program, Result, Scalar, Shape, Tensor};
 
 const OP: &str = "cross_entropy";
@@ -354,6 +357,12 @@ impl Operation for CrossEntropy {
         };
         let results = results.into_iter().map(|value| value.reshape(rows)).collect::<Result<Vec<_>>>()?;
         Ok(Some(graph.finish(self.name(), &results, &self.outputs)?))
+    }
+
+    /// One walk along the rows, over states of the largest logit and the sum. With weights and smoothing together, and with smoothing along other
+    /// axes than the last, the graph.
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        plan::plan(self, caps)
     }
 
     fn describe(&self, name: &mut String) {

@@ -1,13 +1,17 @@
 //! log sum exp(x) along an axis, with the largest element taken out, so that nothing overflows: of an infinity that infinity.
 
+use super::reduce::plan::template::check_index;
 use super::sample::{self, Thinning};
+use super::softmax::plan::stats::{self, Ending};
 use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
 use crate::ops::Builder;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
+use crate::plan::{Caps, Plan};
 use crate::tensor::Lines;
+use crate::wgsl::element::Element;
 use crate::{Axes, CompareFn, Error, Expr, KeepDims, Layout, Result, Scalar, Tensor};
 
 /// The logarithm of the sum of exponentials along one axis, which disappears.
@@ -110,6 +114,14 @@ impl Operation for LogSumExp {
         let y = graph.map(&(shift(a) + b.log()).cast(self.input.dtype), &[max, sum])?;
         let y = y.reshape(*self.output.layout.shape())?;
         Ok(Some(graph.finish(self.name(), &[y], &[self.output])?))
+    }
+
+    /// One walk along the axis, over states of the largest element and the sum.
+    fn plan(&self, caps: &Caps) -> Result<Plan> {
+        check_index(self.name(), &self.output)?;
+        let output = Element::new(self.output.dtype, caps)?;
+        let target = self.output.layout.offset();
+        stats::plan(self.name(), &self.input, self.axis, Ending::Logarithms(output), target, caps)
     }
 
     fn describe(&self, name: &mut String) {

@@ -68,10 +68,12 @@ macro_rules! ops {
 
             $(pub(crate) mod $file;)*
 
+            mod backward;
             mod common;
             #[cfg(test)]
             mod gradients;
 
+            pub(crate) use backward::Backward;
             pub(crate) use common::*;
         }
 

@@ -23,6 +23,7 @@
 //! | `Pair` | `Read` | `load2_x(p: u32) -> vec2<C>` of elements 2p, 2p+1; not of 8-bit types |
 //! | `Pair` | `ReadWrite` | also `store2_x(p: u32, v: vec2<C>)` |
 //! | `Quad` | `Read` | `load_x(i: u32) -> C`, `load4_x(q: u32) -> vec4<C>` of elements 4q .. 4q+3 |
+//! | `Oct` | `Read` | `load_x(i: u32) -> C`, `words_x(o: u32) -> vec4<u32>` of elements 8o .. 8o+7, `unpack4_x(w: vec2<u32>) -> vec4<C>` of half of these; of f16 and bf16 |
 //! | `Quad` | `ReadWrite` | also `store4_x(q: u32, v: vec4<C>)` and `store_tail_x(q: u32, v: vec4<C>, count: u32)` |
 //!
 //! `store_tail_x` writes the first `count` (0 to 3) elements of the quad and leaves every other byte as it was; the
@@ -67,6 +68,8 @@ pub(crate) enum Form {
     Pair,
     /// Four consecutive elements at a time, from a multiple of four.
     Quad,
+    /// Eight consecutive elements at a time, from a multiple of eight: of floats of 16 bits, read only.
+    Oct,
 }
 
 /// What one array item of a declaration is.
@@ -87,6 +90,11 @@ impl Element {
         caps.require(dtype)?;
         let native = dtype == DType::F16 && caps.f16;
         Ok(Element { dtype, kind: if native { Kind::NativeF16 } else { Kind::Plain } })
+    }
+
+    /// f32, or f64 on a device that was asked for it.
+    pub(crate) fn plain(dtype: DType) -> Element {
+        Element { dtype, kind: Kind::Plain }
     }
 
     /// `size_bytes` (1, 2, else 4) bytes that are moved and never computed with, as u32. Needs no feature.
@@ -165,6 +173,7 @@ impl Element {
             Form::Scalar => self.write_scalar(&mut text, binding, name, access),
             Form::Pair => self.write_pair(&mut text, binding, name, access),
             Form::Quad => self.write_quad(&mut text, binding, name, access),
+            Form::Oct => self.write_oct(&mut text, binding, name),
         };
         text
     }
@@ -305,6 +314,23 @@ impl Element {
             writeln!(out, "}}")?;
         }
         Ok(())
+    }
+
+    /// f16 and bf16: eight of them are four words, f16 too where shaders have it.
+    fn write_oct(self, out: &mut String, binding: u32, name: &str) -> std::fmt::Result {
+        let (c, v4, suffix) = (self.scalar(), self.vector(), self.suffix());
+        declare(out, binding, name, "vec4<u32>", Access::Read)?;
+        writeln!(out, "fn words_{name}(o: u32) -> vec4<u32> {{ return {name}[o]; }}")?;
+        let word = format!("{name}[i / 8u][(i / 2u) % 4u]");
+        let (one, four) = if self.kind == Kind::NativeF16 {
+            let one = format!("unpack2x16float({word} >> (16u * (i % 2u))).x");
+            (one, format!("{v4}(unpack2x16float(w.x), unpack2x16float(w.y))"))
+        } else {
+            let one = format!("value_{suffix}(({word} >> (16u * (i % 2u))) & 0xffffu)");
+            (one, format!("unpack4_{suffix}(w)"))
+        };
+        writeln!(out, "fn load_{name}(i: u32) -> {c} {{ return {one}; }}")?;
+        writeln!(out, "fn unpack4_{name}(w: vec2<u32>) -> {v4} {{ return {four}; }}")
     }
 
     /// 8-bit floats, i8, u8 and bool: a quad is one word.

@@ -10,19 +10,24 @@ fn every_storage(caps: &Caps) -> Vec<(String, String)> {
         let kept = [element, element.kept()];
         let ways = if dtype == DType::F8E5M2 { &kept[..] } else { &kept[..1] };
         for (&element, form) in
-            ways.iter().flat_map(|way| [Form::Scalar, Form::Pair, Form::Quad].map(|form| (way, form)))
+            ways.iter().flat_map(|way| [Form::Scalar, Form::Pair, Form::Quad, Form::Oct].map(|form| (way, form)))
         {
             if form == Form::Pair && dtype.size_bytes() == 1 {
                 continue;
             }
+            if form == Form::Oct && !matches!(dtype, DType::F16 | DType::BF16) {
+                continue;
+            }
             let mut text = prelude(&[element, element]);
             text += &element.storage(1, "x", form, Access::Read);
-            text += &element.storage(2, "y", form, Access::ReadWrite);
+            let stored = if form == Form::Oct { Form::Quad } else { form };
+            text += &element.storage(2, "y", stored, Access::ReadWrite);
             text += "@compute @workgroup_size(64)\nfn main(@builtin(global_invocation_id) id: vec3<u32>) {\n";
             text += match form {
                 Form::Scalar => "    store_y(id.x, load_x(id.x));\n",
                 Form::Pair => "    store2_y(id.x, load2_x(id.x));\n",
                 Form::Quad => "    store4_y(id.x, load4_x(id.x));\n    store_tail_y(id.x, load4_y(id.y), id.z);\n",
+                Form::Oct => "    store4_y(id.x, unpack4_x(words_x(id.x).zw));\n",
             };
             let value = if form == Form::Pair { "load2_x(id.y).x" } else { "load_x(id.y)" };
             text += &format!("    let kept = {};\n}}\n", element.round(value));
@@ -36,7 +41,7 @@ fn every_storage(caps: &Caps) -> Vec<(String, String)> {
 fn storage_of_every_dtype_validates() {
     for caps in [full_caps(), Caps::webgpu_defaults("test")] {
         let kernels = every_storage(&caps);
-        assert_eq!(kernels.len(), if caps.f64 { 42 } else { 33 });
+        assert_eq!(kernels.len(), if caps.f64 { 44 } else { 35 });
         for (name, text) in kernels {
             if let Err(message) = validate(&text, &caps) {
                 panic!("{name}: {message}\n{text}");

@@ -28,6 +28,8 @@ pub(crate) fn full_caps() -> Caps {
 fn allowed(caps: &Caps) -> Capabilities {
     let mut allowed = Capabilities::empty();
     allowed.set(Capabilities::SHADER_FLOAT16, caps.f16);
+    // Every backend has it; kernels use it where conversions are the device's own.
+    allowed.set(Capabilities::SHADER_FLOAT16_IN_FLOAT32, caps.f16);
     allowed.set(Capabilities::FLOAT64, caps.f64);
     allowed.set(Capabilities::SHADER_INT64, caps.i64);
     allowed.set(Capabilities::SUBGROUP, caps.subgroups.is_some());

@@ -1,6 +1,6 @@
 //! Cases of cross-entropy: every float, class counts, layouts, weights and smoothing, targets that are ignored and that are no class.
 
-use super::{add, extents, unique};
+use super::{Backward, add, extents, unique};
 use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
 use crate::ops::CrossEntropy;
 use crate::{DType, Result};
@@ -45,6 +45,26 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         let op = loss(DType::F32, DENSE, dims, DType::U32, false, 0.0);
         add(&mut cases, FAMILY, op, &[Values::Normal, Values::Integers(0, 1)]);
     }
+    // Rows that start anywhere, walked 16 bytes at a time, alone and several to a workgroup, with whole blocks of a thread and without.
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::F8E4M3] {
+        for (dims, smoothing) in [([5, 4097], 0.1), ([2, 16_411], 0.0), ([37, 61], 0.1)] {
+            let op = loss(dtype, DENSE, &dims, DType::I32, smoothing == 0.0, smoothing);
+            add(&mut cases, FAMILY, op, &of(values(Values::Uniform(-3.0, 3.0), dims[1] as i32), smoothing == 0.0));
+        }
+    }
+    // One row, in slabs that are joined.
+    for weighted in [false, true] {
+        let op = loss(DType::F32, DENSE, &[1, 40_003], DType::I32, weighted, 0.0);
+        add(&mut cases, FAMILY, op, &of(values(Values::Uniform(-3.0, 3.0), 40_003), weighted));
+    }
+    for value in [f64::NEG_INFINITY, f64::INFINITY, f64::NAN] {
+        let op = loss(DType::F32, DENSE, &[3, 5], DType::U32, false, 0.0);
+        add(&mut cases, FAMILY, op, &[Values::Constant(value), Values::Integers(0, 4)]);
+    }
+    for dtype in [DType::F32, DType::BF16] {
+        let op = loss(dtype, DENSE, &[6, 50], DType::U32, false, 0.0);
+        add(&mut cases, FAMILY, op, &[Values::Special, Values::Integers(0, 49)]);
+    }
     // Logits far from zero, where only differences count.
     for (low, high) in [(1e4, 1.0001e4), (-3e4, -2.9e4)] {
         let op = loss(DType::F32, DENSE, &[9, 33], DType::U32, false, 0.0);
@@ -57,7 +77,9 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     let rows = (size.elements() / 32_768).max(1);
     let case = |dtype: DType| {
         let op = loss(dtype, LayoutKind::Dense, &[rows, 30_522], DType::I32, false, 0.0).ok()?;
-        Some(BenchCase::new(format!("cross-entropy of 30522 {dtype}"), Suite::Reduce, op, Metric::Bytes))
+        let (name, back) = (format!("cross-entropy of 30522 {dtype}"), Backward::new(op.clone()).ok()?);
+        let backward = BenchCase::new(format!("{name}, backward"), Suite::Reduce, back, Metric::Bytes);
+        Some([BenchCase::new(name, Suite::Reduce, op, Metric::Bytes), backward])
     };
-    [DType::F32, DType::BF16].into_iter().filter_map(case).collect()
+    [DType::F32, DType::BF16].into_iter().filter_map(case).flatten().collect()
 }

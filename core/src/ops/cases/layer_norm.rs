@@ -1,6 +1,6 @@
 //! Cases of layer normalisation: every float, layout and row length, rows without variance, NaN.
 
-use super::{add, extents, unique};
+use super::{Backward, add, extents, unique};
 use crate::case::values::{Plant, Where};
 use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::LayerNorm;
@@ -54,10 +54,11 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
         let spec = |dims: &[u64]| LayoutKind::Dense.spec(dtype, dims);
         LayerNorm::new(spec(&dims)?, spec(&dims[1..])?, spec(&dims[1..])?, 1e-5)
     };
-    let wanted = [DType::F32, DType::F16].into_iter();
-    wanted
-        .filter_map(|dtype| {
-            Some(BenchCase::new(format!("layer norm {dtype}"), Suite::Reduce, op(dtype).ok()?, Metric::Bytes))
-        })
-        .collect()
+    let case = |dtype: DType| {
+        let (name, op) = (format!("layer norm {dtype}"), op(dtype).ok()?);
+        let back = Backward::new(op.clone()).ok()?;
+        let backward = BenchCase::new(format!("{name}, backward"), Suite::Reduce, back, Metric::Bytes);
+        Some([BenchCase::new(name, Suite::Reduce, op, Metric::Bytes), backward])
+    };
+    [DType::F32, DType::F16].into_iter().filter_map(case).flatten().collect()
 }

@@ -22,6 +22,14 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     for extent in extents(level) {
         push(DType::F32, LayoutKind::Dense, &[3, extent], 1, Values::Uniform(900.0, 1000.0));
     }
+    // Rows that start anywhere, with whole blocks of a thread and without; in slabs; of elements that lie apart.
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::F8E5M2, DType::F64] {
+        for dims in [[5, 4097], [37, 61], [1, 40_003]] {
+            push(dtype, LayoutKind::Dense, &dims, 1, Values::Uniform(-3.0, 3.0));
+        }
+        push(dtype, LayoutKind::Dense, &[7, 70], 1, Values::Special);
+    }
+    push(DType::F32, LayoutKind::Offset, &[3, 2055], 1, Values::Special);
     for value in [f64::NEG_INFINITY, f64::INFINITY, f64::NAN] {
         push(DType::F32, LayoutKind::Dense, &[3, 5], 1, Values::Constant(value));
     }

@@ -4,15 +4,16 @@
 //! longer rows, take the passes of a reduction (`reduce/passes.rs`) over pairs of a running maximum and a sum scaled to
 //! it, then one elementwise launch. Both tell special rows (NaN, +inf, all -inf) by integer keys.
 
+pub(crate) mod stats;
+
 use std::fmt::Write;
 
 use crate::ops::{Softmax, SoftmaxFn};
 use crate::plan::looped;
 use crate::{DType, Layout, Operation, Result};
 
-use crate::ops::reduce::plan::ABSORB;
-use crate::ops::reduce::plan::passes::{MOST_FOLDED, Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{Frame, check_index, decode, launch};
+use crate::ops::reduce::plan::passes::{MOST_FOLDED, View};
+use crate::ops::reduce::plan::template::{check_index, decode};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
@@ -26,8 +27,6 @@ const APPLY_THREADS: u32 = 256;
 const APPLY_ITEMS: u32 = 4;
 /// Rows of a column that a thread scales by one state.
 const COLUMN_ITEMS: u32 = 8;
-/// Rows of a column that a thread takes before it scales its sum.
-const BLOCK_ROWS: u32 = 8;
 const NEGATIVE_INFINITY: u32 = 0xff80_0000;
 const NAN: u32 = 0x7fc0_0000;
 /// Names of `softmax_scalar.wgsl`, for f32 and f64.
@@ -57,10 +56,6 @@ impl KernelText for Kernel {
                 let _ = self.write_held(&mut body);
                 ("held", vec![Access::Read, Access::ReadWrite])
             }
-            Step::Stats { frame, partial } => {
-                let _ = self.write_stats(&mut body, frame, *partial);
-                (frame.suffix(), vec![Access::Read, Access::ReadWrite])
-            }
             Step::Apply { quad, axes } => {
                 let _ = self.write_apply(&mut body, *quad, *axes, false);
                 ("apply", vec![Access::Read, Access::Read, Access::ReadWrite])
@@ -75,11 +70,10 @@ impl KernelText for Kernel {
         Source { name, wgsl, bindings }
     }
 
-    fn loop_rounds(&self, params: &[u32]) -> u64 {
+    fn loop_rounds(&self, _params: &[u32]) -> u64 {
         match &self.step {
             // Loads, exponentials and stores; a thread folds at most FAN values, and then at most as many heads, of both folds.
             Step::Held { items, .. } => 3 * looped((*items).into(), 0) + 4 * looped(MOST_FOLDED, 0),
-            Step::Stats { frame, .. } => frame.loop_rounds(params),
             Step::Apply { .. } => 2 * looped(APPLY_ITEMS.into(), 0),
             Step::ApplyColumns { .. } => 2 * looped(COLUMN_ITEMS.into(), 0),
         }
@@ -90,8 +84,6 @@ impl KernelText for Kernel {
 enum Step {
     /// A row in registers, start to end.
     Held { quad: bool, lanes: u32, items: u32, threads: u32, full: bool, axes: u8 },
-    /// Maximum and sum, for one slab of one row.
-    Stats { frame: Frame, partial: bool },
     /// The result from maximum and sum, along the last axis.
     Apply { quad: bool, axes: u8 },
     /// The same along any other axis.
@@ -160,22 +152,10 @@ fn held(op: &Softmax, element: Element, caps: &Caps) -> Result<Option<Launch>> {
 
 /// Maximum and sum of every row by the passes of a reduction, then the elements.
 fn by_stats(op: &Softmax, element: Element, inner: u64, caps: &Caps) -> Result<Plan> {
-    let layout = &op.input.layout;
-    let (mut list, mut elements) = passes(View::of_input(layout, &[op.axis]), Partials::Pairs, caps);
-    // The states take the place of an output, in scratch.
-    let states = elements.len();
-    if let Some(last) = list.last_mut() {
-        last.target = Slot::Scratch(states);
-        elements.push(last.outputs);
-    }
-    let stats = |pass: &Pass| {
-        let step = Step::Stats { frame: Frame::of(pass), partial: pass.partial };
-        launch(KernelKey::own(Kernel { step, function: op.function, element }), pass, 0, 0, caps)
-    };
-    let state_bytes = if op.input.dtype == DType::F64 { 16 } else { 8 };
-    let mut launches = list.iter().map(stats).collect::<Result<Vec<_>>>()?;
-    launches.push(apply(op, element, inner, Slot::Scratch(states), caps)?);
-    Ok(Plan { launches, scratch_bytes: elements.iter().map(|&n| n * state_bytes).collect() })
+    let mut plan = stats::plan(op.name(), &op.input, op.axis, stats::Ending::States, 0, caps)?;
+    let states = Slot::Scratch(plan.scratch_bytes.len() - 1);
+    plan.launches.push(apply(op, element, inner, states, caps)?);
+    Ok(plan)
 }
 
 fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) -> Result<Launch> {
@@ -265,81 +245,6 @@ impl Kernel {
         Ok(())
     }
 
-    /// Pairs of a key and a sum, in the frame of a reduction.
-    fn write_stats(&self, out: &mut String, frame: &Frame, partial: bool) -> std::fmt::Result {
-        let quad = frame.quad;
-        *out += &frame.head(&[]);
-        self.write_vector(out, quad)?;
-        *out += include_str!("../../../wgsl/softmax_stats.wgsl");
-        if quad {
-            let each = |f: &str| "xyzw".chars().map(|c| f.replace('?', &c.to_string())).collect::<Vec<_>>().join(", ");
-            writeln!(out, "struct Quad {{ key: K, sum: V }}\nalias Wide = Quad;")?;
-            writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{")?;
-            writeln!(out, "    let scale = shrink_wide(a.key, b.key);")?;
-            writeln!(out, "    let sum = select(a.sum + b.sum * scale, a.sum * scale + b.sum, b.key > a.key);")?;
-            writeln!(out, "    return Wide(max(a.key, b.key), sum);\n}}")?;
-            writeln!(out, "fn narrow(w: Wide) -> Acc {{")?;
-            writeln!(out, "    let left = combine(State(w.key.x, w.sum.x), State(w.key.y, w.sum.y));")?;
-            writeln!(out, "    return combine(left, combine(State(w.key.z, w.sum.z), State(w.key.w, w.sum.w)));\n}}")?;
-            // Dead elements count as -inf.
-            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{")?;
-            writeln!(out, "    let dead = vec4<u32>(0u, 1u, 2u, 3u) >= vec4<u32>(live);")?;
-            writeln!(out, "    return Wide(select(w.key, K(KEY_LOWEST), dead), select(w.sum, V(), dead));\n}}")?;
-            writeln!(out, "fn anchor_wide(k: K) -> V {{ return V({}); }}", each("anchor_of(k.?)"))?;
-            writeln!(out, "fn shrink_wide(a: K, b: K) -> V {{ return V({}); }}", each("shrink(a.?, b.?)"))?;
-        } else {
-            writeln!(out, "alias Wide = State;")?;
-            writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{ return combine(a, b); }}")?;
-            writeln!(out, "fn narrow(w: Wide) -> Acc {{ return w; }}")?;
-            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{ return w; }}")?;
-            writeln!(out, "fn anchor_wide(k: K) -> V {{ return anchor_of(k); }}")?;
-            writeln!(out, "fn shrink_wide(a: K, b: K) -> V {{ return shrink(a, b); }}")?;
-        }
-        writeln!(out, "fn wide_identity() -> Wide {{ return Wide(K(KEY_LOWEST), V()); }}")?;
-        let columns = matches!(frame.walk, Walk::Columns { .. }) && !partial;
-        if columns {
-            self.write_load(out, quad)?;
-            writeln!(out, "const BLOCK = {BLOCK_ROWS}u;")?;
-        } else if partial {
-            writeln!(out, "@group(0) @binding(1) var<storage, read> x: array<State>;")?;
-            writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{ return x[at]; }}")?;
-            *out += ABSORB;
-        } else {
-            self.write_load(out, quad)?;
-            // An element travels as its key and itself; a sum is only scaled when its maximum grows, which is seldom.
-            writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{")?;
-            writeln!(out, "    let x = load(at);\n    return Wide(key_of(x), x);\n}}")?;
-            let any = if quad { "any(x.key > held.key)" } else { "x.key > held.key" };
-            writeln!(out, "fn absorb(held: Wide, x: Wide) -> Wide {{")?;
-            writeln!(out, "    var state = held;")?;
-            writeln!(out, "    if {any} {{ state = combine_wide(held, Wide(x.key, V())); }}")?;
-            writeln!(out, "    let exponential = exp_of(x.sum, anchor_wide(state.key));")?;
-            writeln!(out, "    state.sum += select(exponential, V(), x.key == K(KEY_LOWEST));")?;
-            writeln!(out, "    return state;\n}}")?;
-        }
-        writeln!(out, "@group(0) @binding(2) var<storage, read_write> y: array<State>;")?;
-        match (frame.walk, quad) {
-            (Walk::Rows { .. }, _) => {
-                writeln!(out, "fn write_at(index: u32, v: Acc) {{ y[params.target_base + index] = v; }}")?;
-            }
-            (_, false) => {
-                writeln!(out, "fn write_wide(index: u32, v: Wide) {{ y[params.target_base + index] = v; }}")?;
-            }
-            (_, true) => {
-                writeln!(
-                    out,
-                    "fn write_wide(index: u32, v: Wide) {{\n    let first = params.target_base + 4u * index;"
-                )?;
-                for i in 0..4 {
-                    writeln!(out, "    y[first + {i}u] = State(v.key[{i}], v.sum[{i}]);")?;
-                }
-                writeln!(out, "}}")?;
-            }
-        }
-        *out += if columns { include_str!("../../../wgsl/softmax_columns.wgsl") } else { frame.body() };
-        Ok(())
-    }
-
     /// What `Held` and both forms of `Apply` have in common after words of their own.
     fn write_tail_of_params(&self, out: &mut String, axes: u8) -> std::fmt::Result {
         let member = |name: char| (0..axes).map(|i| format!(" {name}{i}: u32,")).collect::<String>();
@@ -350,20 +255,10 @@ impl Kernel {
     /// V, K and what is computed on them.
     fn write_vector(&self, out: &mut String, quad: bool) -> std::fmt::Result {
         writeln!(out, "const LOG = {};", self.function == SoftmaxFn::LogSoftmax)?;
-        let (s, u) = if self.wide() { ("f64", "u64") } else { ("f32", "u32") };
-        let (v, k) = if quad { ("vec4<S>", "vec4<U>") } else { ("S", "U") };
-        writeln!(out, "alias S = {s};\nalias U = {u};\nalias V = {v};\nalias K = {k};")?;
-        if !matches!(self.step, Step::Stats { .. }) {
-            writeln!(out, "const WIDTH = {}u;", if quad { 4 } else { 1 })?;
-        }
+        write_vector(out, self.wide(), quad)?;
+        writeln!(out, "const WIDTH = {}u;", if quad { 4 } else { 1 })?;
         write_exponentials(out, self.wide(), quad)?;
-        if quad {
-            writeln!(out, "fn highest_of(k: K) -> U {{ return max(max(k.x, k.y), max(k.z, k.w)); }}")?;
-            writeln!(out, "fn sum_of(v: V) -> S {{ return (v.x + v.y) + (v.z + v.w); }}")
-        } else {
-            writeln!(out, "fn highest_of(k: K) -> U {{ return k; }}")?;
-            writeln!(out, "fn sum_of(v: V) -> S {{ return v; }}")
-        }
+        write_folded(out, quad)
     }
 
     fn write_load(&self, out: &mut String, quad: bool) -> std::fmt::Result {
@@ -376,6 +271,24 @@ impl Kernel {
         let form = if quad { Form::Quad } else { Form::Scalar };
         *out += &self.element.storage(binding, "y", form, Access::ReadWrite);
         writeln!(out, "fn store(at: u32, v: V) {{ {}(at, v); }}", if quad { "store4_y" } else { "store_y" })
+    }
+}
+
+/// S and U, and V and K, four of them or one.
+fn write_vector(out: &mut String, wide: bool, quad: bool) -> std::fmt::Result {
+    let (s, u) = if wide { ("f64", "u64") } else { ("f32", "u32") };
+    let (v, k) = if quad { ("vec4<S>", "vec4<U>") } else { ("S", "U") };
+    writeln!(out, "alias S = {s};\nalias U = {u};\nalias V = {v};\nalias K = {k};")
+}
+
+/// The largest and the sum of the parts of a vector.
+fn write_folded(out: &mut String, quad: bool) -> std::fmt::Result {
+    if quad {
+        writeln!(out, "fn highest_of(k: K) -> U {{ return max(max(k.x, k.y), max(k.z, k.w)); }}")?;
+        writeln!(out, "fn sum_of(v: V) -> S {{ return (v.x + v.y) + (v.z + v.w); }}")
+    } else {
+        writeln!(out, "fn highest_of(k: K) -> U {{ return k; }}")?;
+        writeln!(out, "fn sum_of(v: V) -> S {{ return v; }}")
     }
 }
 

@@ -436,8 +436,8 @@ fn write_store(out: &mut String, y: &str, output: &Output, suffix: &str) -> std:
             writeln!(out, "fn write_tail{suffix}(q: u32, v: {vector}, count: u32) {{")?;
             writeln!(out, "    store_tail_{y}(params.{y}_offset / 4u + q, v, count);\n}}\n")
         }
-        // Maps know no pairs.
-        Form::Pair | Form::Scalar => {
+        // Maps know no pairs, and write no eight at once.
+        Form::Pair | Form::Oct | Form::Scalar => {
             writeln!(out, "fn write_quad{suffix}(q: u32, v: {vector}) {{ write_tail{suffix}(q, v, 4u); }}")?;
             writeln!(out, "fn write_tail{suffix}(q: u32, v: {vector}, count: u32) {{")?;
             writeln!(out, "    let at = params.{y}_offset + 4u * q;")?;

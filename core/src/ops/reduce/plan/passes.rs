@@ -141,6 +141,20 @@ pub(crate) struct Pass {
     pub workgroups: u64,
 }
 
+impl Pass {
+    /// The same walk along rows of neighbours, counted in elements, for kernels that read units of `per` elements wherever a row starts.
+    pub fn in_runs(&mut self, per: u64) {
+        let width = if self.quad { 4 } else { 1 };
+        self.quad = false;
+        self.slab = self.slab.saturating_mul(width).min(self.count);
+        if self.slabs == 1 {
+            let lanes = lanes_for(self.count.div_ceil(per).div_ceil(ITEMS.into())).min(self.threads.into()) as u32;
+            self.walk = Walk::Rows { lanes };
+            self.workgroups = self.outputs.div_ceil((self.threads / lanes).into());
+        }
+    }
+}
+
 /// Whether partial results can be read four at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Partials {

@@ -44,7 +44,12 @@ impl Frame {
 
     /// The most rounds that loops make, for the `params` of [`launch`]. Functions of the ops have no loops.
     pub fn loop_rounds(&self, params: &[u32]) -> u64 {
-        self.walk.loop_rounds(params.get(SLAB).copied().unwrap_or(u32::MAX).into())
+        self.walk.loop_rounds(self.slab(params))
+    }
+
+    /// The slab among the `params` of [`launch`].
+    pub fn slab(&self, params: &[u32]) -> u64 {
+        params.get(SLAB).copied().unwrap_or(u32::MAX).into()
     }
 
     /// `_rows` or `_columns`, for kernel names.
