@@ -267,6 +267,63 @@ fn every_tile_of_grouped_products_conforms() {
     }
 }
 
+/// Attention of f16 on cooperative matrices, all of its cases, and by the plain kernel, which is not the planner's first.
+#[test]
+fn both_kernels_of_attention_of_f16_conform() {
+    for (cooperative, options) in [
+        (true, RunOptions::strict()),
+        (true, RunOptions { shuffle: Some(1), perturb: Some(2), ..RunOptions::default() }),
+        (false, RunOptions::strict()),
+    ] {
+        let mut backend = Interpreted::new(Target::new(9, 0), options);
+        if !cooperative {
+            backend.caps.cooperative.clear();
+        }
+        let device = Device::new(backend);
+        let start = std::time::Instant::now();
+        let part = if cooperative { Part::ALL } else { part(4) };
+        let selection = Selection { part, filter: variable("POLYWARP_TEST_FILTER"), ..attention_of_f16() };
+        let report = run(&device, &selection, &mut |_| {});
+        let names = device.backend_as::<Interpreted>().expect("the interpreter").names();
+        let kernels = names.iter().filter(|name| name.starts_with("attention_cooperative")).count();
+        println!("{kernels} cooperative kernels, {:.1} s\n{report}", start.elapsed().as_secs_f64());
+        assert_eq!(kernels > 0, cooperative, "{names:?}");
+        assert!(report.ok(), "{}", report.problem().unwrap_or_default());
+    }
+}
+
+fn attention_of_f16() -> Selection {
+    Selection { dtype: Some(DType::F16), ..Selection::family("attention") }
+}
+
+/// Each barrier of that kernel is needed: without it a race is found, or a wrong result.
+#[test]
+fn attention_without_a_barrier_is_caught() {
+    const BARRIER: &str = "workgroupBarrier(); // ";
+    let family = REGISTRY.iter().find(|family| family.name == "attention").expect("attention");
+    let find = |name: &str| (family.cases)(Level::Quick).into_iter().find(|case| case.name.contains(name));
+    let case = find("attention f16 [1,20,2,64]").expect("scores that grow");
+    let changes: [(&str, fn(String) -> String); 6] = [
+        ("queries are there", |wgsl| wgsl.replace("workgroupBarrier(); // queries are there", "")),
+        ("the first keys", |wgsl| wgsl.replace("workgroupBarrier(); // the first keys", "//")),
+        ("scores are written", |wgsl| wgsl.replace("workgroupBarrier(); // scores are written", "//")),
+        ("shares, values", |wgsl| wgsl.replace("workgroupBarrier(); // shares, values", "//")),
+        ("values have been read", |wgsl| wgsl.replace("workgroupBarrier(); // values have been read", "//")),
+        ("the next keys", |wgsl| wgsl.replace("workgroupBarrier(); // the next keys", "//")),
+    ];
+    for (barrier, change) in changes {
+        let mut backend = Interpreted::new(Target::new(9, 0), RunOptions::strict());
+        backend.change_wgsl = change;
+        let device = Device::new(backend);
+        let op = &case.op;
+        let plan = polywarp_core::ops::plan(op, &device.backend_as::<Interpreted>().expect("the interpreter").caps);
+        let text = plan.expect("a plan").launches[0].kernel.source().wgsl;
+        assert!(text.contains(&format!("{BARRIER}{barrier}")), "{barrier}: {text}");
+        let outcome = run_case(&device, &case, 0);
+        assert!(matches!(outcome, Outcome::Fail(_)), "without the barrier {barrier}: {outcome:?}");
+    }
+}
+
 /// Matrices of 8, as Metal and some Vulkan drivers have them, spelt out by the test.
 #[test]
 fn products_of_matrices_of_8_conform() {
