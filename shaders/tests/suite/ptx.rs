@@ -267,6 +267,72 @@ fn every_tile_of_grouped_products_conforms() {
     }
 }
 
+/// Attention of f16 on cooperative matrices, all of its cases, and by the plain kernel, which is not the planner's first.
+#[test]
+fn both_kernels_of_attention_of_f16_conform() {
+    for (cooperative, options) in [
+        (true, RunOptions::strict()),
+        (true, RunOptions { shuffle: Some(1), perturb: Some(2), ..RunOptions::default() }),
+        (false, RunOptions::strict()),
+    ] {
+        let mut backend = Interpreted::new(Target::new(9, 0), options);
+        if !cooperative {
+            backend.caps.cooperative.clear();
+        }
+        let device = Device::new(backend);
+        let start = std::time::Instant::now();
+        let part = if cooperative { Part::ALL } else { part(4) };
+        let selection = Selection { part, filter: variable("POLYWARP_TEST_FILTER"), ..attention_of_f16() };
+        let report = run(&device, &selection, &mut |_| {});
+        let names = device.backend_as::<Interpreted>().expect("the interpreter").names();
+        let kernels = names.iter().filter(|name| name.starts_with("attention_cooperative")).count();
+        println!("{kernels} cooperative kernels, {:.1} s\n{report}", start.elapsed().as_secs_f64());
+        assert_eq!(kernels > 0, cooperative, "{names:?}");
+        assert!(report.ok(), "{}", report.problem().unwrap_or_default());
+    }
+}
+
+fn attention_of_f16() -> Selection {
+    Selection { dtype: Some(DType::F16), ..Selection::family("attention") }
+}
+
+/// Each part of that kernel is needed: without it a race is found, or a wrong result.
+#[test]
+fn attention_without_one_of_its_parts_is_caught() {
+    let family = REGISTRY.iter().find(|family| family.name == "attention").expect("attention");
+    let case = |words: [&str; 2]| {
+        let of_f16 = |case: &Case| case.name.starts_with("attention/attention f16") && case.uses(DType::F16);
+        let found = (family.cases)(Level::Quick);
+        let found = found.into_iter().find(|case| of_f16(case) && words.iter().all(|word| case.name.contains(word)));
+        found.unwrap_or_else(|| panic!("no case of {words:?}"))
+    };
+    // Scores that grow; a value that only the last query sees and is NaN; keys behind the last.
+    let (growing, hidden, ends) =
+        (["[1,20,2,64]", "scale"], [" causal", "normal,normal,nan@last"], ["[1,70,2,128]", "[1,97,1,128]"]);
+    let changes: [([&str; 2], &str, fn(String) -> String); 9] = [
+        (growing, "queries are there", |wgsl| wgsl.replace("workgroupBarrier(); // queries are there", "")),
+        (growing, "the first keys", |wgsl| wgsl.replace("workgroupBarrier(); // the first keys", "//")),
+        (growing, "scores are written", |wgsl| wgsl.replace("workgroupBarrier(); // scores are written", "//")),
+        (growing, "shares, values", |wgsl| wgsl.replace("workgroupBarrier(); // shares, values", "//")),
+        (growing, "values have been read", |wgsl| wgsl.replace("workgroupBarrier(); // values have been read", "//")),
+        (growing, "the next keys", |wgsl| wgsl.replace("workgroupBarrier(); // the next keys", "//")),
+        (growing, "atomicStore(&raised, 1u)", |wgsl| {
+            wgsl.replace("atomicStore(&raised, 1u)", "atomicStore(&raised, 0u)")
+        }),
+        (hidden, "turns = 2u", |wgsl| wgsl.replace("turns = 2u", "turns = 1u")),
+        (ends, "key0 + KEYS <= params.keys", |wgsl| wgsl.replace("key0 + KEYS <= params.keys", "true")),
+    ];
+    for (words, part, change) in changes {
+        let case = case(words);
+        let mut backend = Interpreted::new(Target::new(9, 0), RunOptions::strict());
+        let plan = polywarp_core::ops::plan(&case.op, &backend.caps).expect("a plan");
+        assert!(plan.launches[0].kernel.source().wgsl.contains(part), "{part}");
+        backend.change_wgsl = change;
+        let outcome = run_case(&Device::new(backend), &case, 0);
+        assert!(matches!(outcome, Outcome::Fail(_)), "without {part}: {outcome:?}");
+    }
+}
+
 /// Matrices of 8, as Metal and some Vulkan drivers have them, spelt out by the test.
 #[test]
 fn products_of_matrices_of_8_conform() {

@@ -1,8 +1,10 @@
 //! Attention and its gradient by blocks of queries and keys: `wgsl/attention*.wgsl`, and the same made of other operations.
 //!
-//! Forward is one launch. The gradient is three: delta beside lse, dq by blocks of queries, dk and dv by blocks of keys. The decision to
-//! know: no kernel has more than 8 buffers, which WebGPU guarantees; for that the key of dropout travels with delta.
+//! Forward is one launch, of f16 on cooperative matrices where a device has them (`cooperative.rs`). The gradient is three: delta beside lse, dq by blocks
+//! of queries, dk and dv by blocks of keys. The decision to know: no kernel has more than 8 buffers, which WebGPU guarantees; for that the key of
+//! dropout travels with delta.
 
+mod cooperative;
 mod text;
 
 use crate::graph::Graph;
@@ -183,11 +185,24 @@ impl KernelText for Kernel {
 }
 
 pub(crate) fn forward(op: &Attention, caps: &Caps) -> Result<Plan> {
-    or_composed(op, by_kernels(op, caps), caps, || op.composed())
+    match cooperative::forward(op, caps)? {
+        Some((plan, ns)) if ns < cooperative::plain_ns(op) => Ok(plan),
+        _ => or_composed(op, by_kernels(op, caps), caps, || op.composed()),
+    }
 }
 
 pub(crate) fn forward_candidates(op: &Attention, caps: &Caps) -> Result<Vec<Candidate>> {
-    both(op, by_kernels(op, caps), caps, || op.composed())
+    let mut found = both(op, by_kernels(op, caps), caps, || op.composed())?;
+    if let Some((plan, estimate_ns)) = cooperative::forward(op, caps)? {
+        // Beside it, the plain kernel needs an estimate too.
+        found
+            .iter_mut()
+            .filter(|way| way.name == op.name())
+            .for_each(|way| way.estimate_ns = cooperative::plain_ns(op));
+        found.push(Candidate { name: cooperative::NAME.to_owned(), plan, estimate_ns });
+        found.sort_by(|x, y| x.estimate_ns.total_cmp(&y.estimate_ns));
+    }
+    Ok(found)
 }
 
 pub(crate) fn backward(op: &AttentionGradient, caps: &Caps) -> Result<Plan> {
@@ -345,12 +360,7 @@ impl<'a> Frame<'a> {
 
     /// Whether heads of these operands are whole quads.
     fn loads_quads(&self, specs: &[&TensorSpec]) -> bool {
-        specs.iter().all(|spec| {
-            let layout = &spec.layout;
-            layout.dims()[3].is_multiple_of(4)
-                && layout.offset().is_multiple_of(4)
-                && layout.strides()[..3].iter().all(|stride| stride % 4 == 0)
-        })
+        specs.iter().copied().all(is_in_quads)
     }
 
     /// Dense results: the same.
@@ -407,6 +417,15 @@ impl<'a> Frame<'a> {
         if workgroups == 0 && (kernel.step != Step::Delta || dims.keys == 0) {
             return Ok(None);
         }
+        let params = self.params(places, [workgroups, blocks]);
+        let grid = self.caps.fold_grid(workgroups.max(1))?;
+        Ok(Some(Launch { kernel: KernelKey::own(kernel), grid, bindings, params }))
+    }
+
+    /// The words of a launch of so many workgroups, which make `blocks` of the rows of each head.
+    fn params(&self, places: &Places<'_>, [workgroups, blocks]: [u64; 2]) -> Vec<u32> {
+        let dims = self.op.dims();
+        let rows = dims.batch * dims.heads * dims.queries;
         let strides = |spec: Option<&TensorSpec>| -> [u32; 4] {
             let at = |layout: &crate::Layout, axis: usize| layout.strides()[axis] as u32;
             spec.map_or([0; 4], |TensorSpec { layout, .. }| {
@@ -430,23 +449,34 @@ impl<'a> Frame<'a> {
         params.extend([places.o, places.lse, places.dlse].map(offset));
         params.extend(places.gradients.map(offset));
         params.extend((0..2).map(|word| offset(dropout.as_ref().map(|dropout| &dropout.key[word]))));
-        debug_assert_eq!(params.len(), self.words_before() + WORDS.len());
+        debug_assert_eq!(params.len(), words_before(&self.sums) + WORDS.len());
         params.resize(params.len().next_multiple_of(4), 0);
-        let grid = self.caps.fold_grid(workgroups.max(1))?;
-        Ok(Some(Launch { kernel: KernelKey::own(kernel), grid, bindings, params }))
-    }
-
-    fn words_before(&self) -> usize {
-        2 * self.sums.dtype().size_bytes() as usize / 4
+        params
     }
 }
 
+/// Whether heads are whole quads, wherever they lie.
+fn is_in_quads(spec: &TensorSpec) -> bool {
+    let layout = &spec.layout;
+    layout.dims()[3].is_multiple_of(4)
+        && layout.offset().is_multiple_of(4)
+        && layout.strides()[..3].iter().all(|stride| stride % 4 == 0)
+}
+
+/// Words of scale and factor.
+fn words_before(sums: &Element) -> usize {
+    2 * sums.dtype().size_bytes() as usize / 4
+}
+
+/// A parameter by its name.
+fn word(sums: &Element, params: &[u32], name: &str) -> u64 {
+    let at = WORDS.iter().position(|word| *word == name).unwrap_or_default();
+    u64::from(params.get(words_before(sums) + at).copied().unwrap_or(0))
+}
+
 impl Kernel {
-    /// A parameter by its name.
     fn word(&self, params: &[u32], name: &str) -> u64 {
-        let before = 2 * self.sums.dtype().size_bytes() as usize / 4;
-        let at = WORDS.iter().position(|word| *word == name).unwrap_or_default();
-        u64::from(params.get(before + at).copied().unwrap_or(0))
+        word(&self.sums, params, name)
     }
 }
 

@@ -162,18 +162,42 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         let form = Form { rate: Some(rate), mask, ..Form::new(F32, [2, 34, 67], [2, 2], [16, 16]) };
         push(form, LseGradient::Given);
     }
+    // f16, which cooperative matrices serve where there are some: whole and partial matrices, blocks of 32 keys, long values in two parts.
+    for (rows, heads, head) in level.list(
+        &[
+            ([1, 70, 97], [2, 1], [128, 128]),
+            ([1, 3, 33], [1, 1], [20, 84]),
+            ([1, 18, 40], [1, 1], [256, 256]),
+            ([2, 65, 1], [2, 2], [16, 16]),
+        ],
+        &[([1, 9, 32], [1, 1], [16, 144]), ([1, 64, 64], [6, 3], [48, 80]), ([1, 17, 0], [1, 1], [32, 32])],
+    ) {
+        push(Form::new(DType::F16, rows, heads, head), LseGradient::Absent);
+        push(Form { causal: true, ..Form::new(DType::F16, rows, heads, head) }, LseGradient::Absent);
+    }
+    for (mask, lies) in [(Mask::Whole, Lies::ByHead), (Mask::Keys, Lies::Dense), (Mask::Pairs, Lies::Dense)] {
+        let form =
+            Form { mask, lies, causal: lies == Lies::ByHead, ..Form::new(DType::F16, [2, 35, 70], [2, 1], [16, 32]) };
+        push(form, LseGradient::Absent);
+    }
     for dtype in [F32, DType::BF16] {
         let form = Form { times: 30.0, ..Form::new(dtype, [1, 20, 90], [2, 2], [64, 64]) };
         both(&mut cases, form, NORMAL, &[], LARGE_LSE, LseGradient::Absent);
     }
+    // Largest scores that grow from block to block.
+    let growing = Form { times: 30.0, ..Form::new(DType::F16, [1, 20, 150], [2, 2], [64, 64]) };
+    add(&mut cases, FAMILY, growing.op(), &NORMAL);
     // What is not seen, or seen by the last query alone, is NaN or infinite.
-    for plant in [Plant::Nan, Plant::Inf] {
+    // (Of f16 in heads that no native kernel takes: those multiply hidden values by a probability of 0.)
+    for (plant, (dtype, n)) in
+        [Plant::Nan, Plant::Inf].into_iter().flat_map(|plant| [(plant, (F32, 8)), (plant, (DType::F16, 12))])
+    {
         for (at, place) in [(1, Where::Last), (2, Where::Last), (1, Where::TileEnd), (2, Where::First)] {
             let mut heads = NORMAL;
             heads[at] = Values::Planted(plant, place);
-            let causal = Form { causal: true, ..Form::new(F32, [1, 36, 36], [1, 1], [8, 8]) };
+            let causal = Form { causal: true, ..Form::new(dtype, [1, 36, 36], [1, 1], [n, n]) };
             both(&mut cases, causal, heads, &[], LSE, LseGradient::Absent);
-            let hidden = Form { mask: Mask::Keys, ..Form::new(F32, [1, 5, 36], [1, 1], [8, 8]) };
+            let hidden = Form { mask: Mask::Keys, ..Form::new(dtype, [1, 5, 36], [1, 1], [n, n]) };
             both(&mut cases, hidden, heads, &[Values::Constant(0.0)], LSE, LseGradient::Absent);
         }
     }
@@ -192,6 +216,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
         (DType::BF16, 128, false),
         (DType::BF16, 128, true),
         (DType::F16, 128, false),
+        (DType::F16, 128, true),
         (DType::F32, 64, false),
     ] {
         let heads = size.pick(2, 8, 2048 / head);

@@ -6,7 +6,7 @@ use crate::{Layout, Shape};
 use super::*;
 use crate::wgsl::validate::{Validated, full_caps};
 
-fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
+pub(super) fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {
     TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims).unwrap()))
 }
 

@@ -80,7 +80,7 @@ fn write(kernel: &Kernel, out: &mut String, bindings: &mut Vec<Access>) -> std::
         if kernel.masked {
             declare(out, ((kernel.mask, "xm"), Form::Scalar), Access::Read);
         }
-        write_mask(kernel, out)?;
+        write_mask(kernel.masked, out)?;
     }
     if kernel.drops && matches!(kernel.step, Step::Forward | Step::Delta) {
         declare(out, scalar(word, "low"), Access::Read);
@@ -159,7 +159,12 @@ fn write_types(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
             writeln!(out, "fn exp_v(x: V) -> V {{ return exp(x); }}")?;
         }
     }
-    writeln!(out, "struct Params {{\n    scale: S,\n    factor: S,")?;
+    write_params(out, "S")
+}
+
+/// Parameters, of which scale and factor are of this type.
+pub(super) fn write_params(out: &mut String, sums: &str) -> std::fmt::Result {
+    writeln!(out, "struct Params {{\n    scale: {sums},\n    factor: {sums},")?;
     for name in WORDS {
         writeln!(out, "    {name}: {},", if name == "shift" { "i32" } else { "u32" })?;
     }
@@ -189,9 +194,10 @@ fn write_vector(kernel: &Kernel, out: &mut String, name: &str, rows: &str, lengt
     writeln!(out, "    return quad_{name}(base + i * params.{name}_row, at);\n}}")
 }
 
-fn write_mask(kernel: &Kernel, out: &mut String) -> std::fmt::Result {
+/// `is_shown`, which reads the mask where there is one.
+pub(super) fn write_mask(masked: bool, out: &mut String) -> std::fmt::Result {
     let head = "fn is_shown(b: u32, h: u32, i: u32, j: u32) -> bool";
-    if !kernel.masked {
+    if !masked {
         return writeln!(out, "{head} {{ return true; }}");
     }
     writeln!(out, "{head} {{\n    let head = params.m_offset + b * params.m_batch + h * params.m_head;")?;

@@ -1,0 +1,462 @@
+//! Attention of f16 on cooperative matrices, forward alone: which operations it serves, and its kernel,
+//! `wgsl/attention_cooperative.wgsl` with its holes filled.
+//!
+//! The decision to know: WGSL cannot look into a matrix, so scores and probabilities pass through workgroup memory, and sums of values stay
+//! in registers until a row's mark is raised. Matrices, and the quads that a thread moves, are variables of their own and not arrays.
+
+use std::fmt::Write;
+
+use super::{Frame, Places, text};
+use crate::ops::Attention;
+use crate::plan::{Access, Caps, Cooperative, KernelKey, KernelText, Launch, Plan, Slot, Source, looped};
+use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::math;
+use crate::{DType, Result};
+
+/// What this way is called among the candidates.
+pub(super) const NAME: &str = "attention_cooperative";
+
+/// Rows and columns of a matrix, and rows of scores of a subgroup.
+const SIZE: u32 = 16;
+/// Threads of a subgroup: two for each row.
+const LANES: u32 = 2 * SIZE;
+/// Subgroups of a workgroup, and its queries.
+const SUBGROUPS: u32 = 4;
+const ROWS: u32 = SUBGROUPS * SIZE;
+const THREADS: u32 = SUBGROUPS * LANES;
+/// Matrices across that a workgroup adds up values in: 64 registers of a thread.
+const MOST_ACROSS: u32 = 8;
+/// Elements by which rows of workgroup memory are longer than what they hold.
+const PAD: u32 = 8;
+/// Elements of queries that are staged at a time.
+const STAGED: u32 = 32;
+/// Beyond this much workgroup memory an H200's driver keeps one workgroup on a processor, not two (docs/gemm/vulkan.md).
+const TWO_FIT_BYTES: u32 = 24 << 10;
+/// Keys of a round, what is best first.
+const KEYS: [u32; 2] = [32, 16];
+
+/// Scales that are served: with them neither the scores of hidden pairs nor scores in base 2 are of another kind than they were.
+const SCALES: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
+
+/// What kernels do in a nanosecond on an H100: estimates. Of little work none of them is the better one.
+const FLOPS_PER_NS: f64 = 100e3;
+const PLAIN_FLOPS_PER_NS: f64 = 12e3;
+
+/// Specialisation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Kernel {
+    /// Of lse.
+    sums: Element,
+    mask: Element,
+    /// Keys of a round.
+    keys: u32,
+    /// Matrices along a head's query and key, and across the values that a workgroup adds up.
+    deep: u32,
+    across: u32,
+    /// Workgroups that share the values of a head.
+    parts: u32,
+    /// Whether matrices are whole.
+    exact: [bool; 2],
+    causal: bool,
+    masked: bool,
+}
+
+/// The plan on cooperative matrices with its estimate of time; none where they do not serve.
+pub(super) fn forward(op: &Attention, caps: &Caps) -> Result<Option<(Plan, f64)>> {
+    if !serves(op, caps) {
+        return Ok(None);
+    }
+    let frame = match Frame::new(op, NAME, &[&op.out, &op.lse], caps) {
+        Err(error) if error.is_unsupported() => return Ok(None),
+        frame => frame?,
+    };
+    let dims = op.dims();
+    let whole = |n: u64| (n as u32).div_ceil(SIZE);
+    let parts = whole(dims.width).div_ceil(MOST_ACROSS);
+    let across = whole(dims.width).div_ceil(parts);
+    let kernel = |keys: u32| Kernel {
+        sums: frame.sums,
+        mask: frame.mask,
+        keys,
+        deep: whole(dims.size),
+        across,
+        parts,
+        exact: [dims.size.is_multiple_of(SIZE.into()), dims.width.is_multiple_of((across * SIZE).into())],
+        causal: op.causal,
+        masked: op.mask.is_some(),
+    };
+    let room = TWO_FIT_BYTES.min(caps.max_workgroup_bytes);
+    let Some(kernel) = KEYS.map(kernel).into_iter().find(|kernel| kernel.workgroup_bytes() <= room) else {
+        return Ok(None);
+    };
+    let blocks = dims.queries.div_ceil(ROWS.into());
+    let workgroups = dims.batch * dims.heads * u64::from(parts) * blocks;
+    let mut launches = Vec::new();
+    if workgroups > 0 {
+        let places = Places { o: Some(&op.out), lse: Some(&op.lse), ..Places::default() };
+        let mut bindings = frame.reads([0, 1, 2].map(Slot::Input).to_vec());
+        bindings.extend([Slot::Output(0), Slot::Output(1)]);
+        let params = frame.params(&places, [workgroups, blocks]);
+        launches.push(Launch { kernel: KernelKey::own(kernel), grid: caps.fold_grid(workgroups)?, bindings, params });
+    }
+    Ok(Some((Plan { launches, scratch_bytes: Vec::new() }, ns(op, FLOPS_PER_NS))))
+}
+
+/// What the plain kernel is expected to take.
+pub(super) fn plain_ns(op: &Attention) -> f64 {
+    ns(op, PLAIN_FLOPS_PER_NS)
+}
+
+fn ns(op: &Attention, flops_per_ns: f64) -> f64 {
+    op.flops([1, 1]).flops as f64 / flops_per_ns
+}
+
+/// Products of matrices of f16 that add in f32, subgroups of a known size, and heads that are whole quads wherever they lie.
+fn serves(op: &Attention, caps: &Caps) -> bool {
+    let product = Cooperative { size: SIZE, factors: DType::F16, sum: DType::F32 };
+    let dims = op.dims();
+    let aligned = [&op.q, &op.k, &op.v, &op.out].into_iter().all(super::is_in_quads);
+    op.q.dtype == DType::F16
+        && caps.f16
+        && caps.cooperative.contains(&product)
+        && caps.subgroups == Some((LANES, LANES))
+        && caps.max_invocations >= THREADS
+        && op.has_short_heads()
+        && dims.size.min(dims.width) > 0
+        && op.dropout.is_none()
+        && SCALES.contains(&op.scale)
+        && aligned
+}
+
+impl Kernel {
+    /// Elements from row to row of keys, or of values.
+    fn key_pitch(&self) -> u32 {
+        self.deep * SIZE + PAD
+    }
+
+    fn value_pitch(&self) -> u32 {
+        self.across * SIZE + PAD
+    }
+
+    /// The same of scores and shares.
+    fn pitch(&self) -> u32 {
+        self.keys + PAD
+    }
+
+    /// Elements of the tile that queries, keys and values have in turn.
+    fn tile(&self) -> u32 {
+        (ROWS * (STAGED + PAD)).max(self.keys * self.key_pitch().max(self.value_pitch()))
+    }
+
+    fn workgroup_bytes(&self) -> u32 {
+        2 * self.tile() + (4 + 2) * ROWS * self.pitch() + 2 * 4
+    }
+
+    /// Matrices beside each other in a row of scores.
+    fn beside(&self) -> u32 {
+        self.keys / SIZE
+    }
+
+    /// Matrices of sums that fit into a row of scores, group by group.
+    fn groups(&self) -> impl Iterator<Item = std::ops::Range<u32>> + use<> {
+        let (beside, across) = (self.beside(), self.across);
+        (0..across).step_by(beside as usize).map(move |first| first..across.min(first + beside))
+    }
+
+    fn write_head(&self, out: &mut String, bindings: &mut Vec<Access>) -> std::fmt::Result {
+        let Kernel { keys, across, parts, causal, masked, .. } = *self;
+        writeln!(out, "const THREADS = {THREADS}u;\nconst ROWS = {ROWS}u;\nconst KEYS = {keys}u;")?;
+        writeln!(out, "const COLUMNS = {}u;\nconst PARTS = {parts}u;", across * SIZE)?;
+        // In quads.
+        writeln!(out, "const TILE = {}u;\nconst PITCH = {}u;", self.tile() / 4, self.pitch() / 4)?;
+        writeln!(out, "const CAUSAL = {causal};\nconst MASKED = {masked};\nconst HIDES = {};", causal || masked)?;
+        let [size, width] = self.exact;
+        writeln!(out, "const EXACT_SIZE = {size};\nconst EXACT_WIDTH = {width};")?;
+        text::write_params(out, "f32")?;
+        let quads = |out: &mut String, bindings: &mut Vec<Access>, name: &str, access: Access| {
+            bindings.push(access);
+            let mode = if access == Access::Read { "read" } else { "read_write" };
+            // As they are: not by way of f32.
+            writeln!(out, "@group(0) @binding({}) var<storage, {mode}> {name}: array<vec4<f16>>;", bindings.len())
+        };
+        for name in ["xq", "xk", "xv"] {
+            quads(out, bindings, name, Access::Read)?;
+        }
+        if masked {
+            bindings.push(Access::Read);
+            *out += &self.mask.storage(bindings.len() as u32, "xm", Form::Scalar, Access::Read);
+        }
+        text::write_mask(masked, out)?;
+        quads(out, bindings, "xo", Access::ReadWrite)?;
+        bindings.push(Access::ReadWrite);
+        *out += &self.sums.storage(bindings.len() as u32, "lse", Form::Scalar, Access::ReadWrite);
+        Ok(())
+    }
+
+    /// Queries by way of the tile to matrices, which stay in registers.
+    fn load_queries(&self, out: &mut String) -> std::fmt::Result {
+        let (quads, pitch) = (STAGED / 4, (STAGED + PAD) / 4);
+        for first in (0..self.deep).step_by((STAGED / SIZE) as usize) {
+            if first > 0 {
+                writeln!(out, "    workgroupBarrier(); // the queries before have been read")?;
+            }
+            for pass in 0..ROWS * quads / THREADS {
+                let place = format!("(thread + {}u)", pass * THREADS);
+                let column = first * SIZE / 4;
+                writeln!(
+                    out,
+                    "    tile[{place} / {quads}u * {pitch}u + thread % {quads}u] = query(q_at, row0 + {place} / {quads}u, {column}u + thread \
+                     % {quads}u);"
+                )?;
+            }
+            writeln!(out, "    workgroupBarrier(); // queries are there")?;
+            for n in first..self.deep.min(first + STAGED / SIZE) {
+                let at = (n - first) * SIZE / 4;
+                writeln!(out, "    let query{n} = coopLoadT<Left>(&tile[own * {pitch}u + {at}u], {pitch}u);")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What thread owns which quads of a block of keys or values: for each pass, place in the tile, row, column, and whether all threads have one.
+    fn quads(&self, of_values: bool) -> Vec<(String, String, String, bool)> {
+        let (matrices, pitch) =
+            if of_values { (self.across, self.value_pitch()) } else { (self.deep, self.key_pitch()) };
+        let (quads, pitch) = (matrices * SIZE / 4, pitch / 4);
+        let units = self.keys * quads;
+        let pass = |pass: u32| {
+            let first = pass * THREADS;
+            let unit = if first > 0 { format!("(thread + {first}u)") } else { "thread".to_owned() };
+            let (row, column) = if THREADS.is_multiple_of(quads) {
+                (format!("(thread / {quads}u + {}u)", first / quads), format!("(thread % {quads}u)"))
+            } else {
+                (format!("({unit} / {quads}u)"), format!("({unit} % {quads}u)"))
+            };
+            (format!("{row} * {pitch}u + {column}"), row, column, first + THREADS <= units)
+        };
+        (0..units.div_ceil(THREADS)).map(pass).collect()
+    }
+
+    /// Keys, or values, that begin at row `from`, to registers.
+    fn fetch(&self, out: &mut String, of_values: bool, from: &str, pad: &str) -> std::fmt::Result {
+        for (n, (_, row, column, _)) in self.quads(of_values).into_iter().enumerate() {
+            let value = if of_values {
+                format!("value(v_at, {from} + {row}, column0 + {column})")
+            } else {
+                format!("key(k_at, {from} + {row}, {column})")
+            };
+            writeln!(out, "{pad}let {}{n} = {value};", if of_values { "value" } else { "next" })?;
+        }
+        Ok(())
+    }
+
+    /// What was fetched to the tile.
+    fn put(&self, out: &mut String, of_values: bool, pad: &str) -> std::fmt::Result {
+        let name = if of_values { "value" } else { "next" };
+        let units = self.keys * (if of_values { self.across } else { self.deep }) * SIZE / 4;
+        let places = self.quads(of_values);
+        let write = |out: &mut String, is_tame: bool, pad: &str| -> std::fmt::Result {
+            for (n, (to, _, _, is_whole)) in places.iter().enumerate() {
+                let value = if is_tame { format!("tame({name}{n})") } else { format!("{name}{n}") };
+                if *is_whole {
+                    writeln!(out, "{pad}tile[{to}] = {value};")?;
+                } else {
+                    writeln!(out, "{pad}if thread + {}u < {units}u {{ tile[{to}] = {value}; }}", n as u32 * THREADS)?;
+                }
+            }
+            Ok(())
+        };
+        if !(of_values && (self.causal || self.masked)) {
+            return write(out, false, pad);
+        }
+        let deeper = format!("{pad}    ");
+        writeln!(out, "{pad}if careful {{")?;
+        write(out, true, &deeper)?;
+        writeln!(out, "{pad}}} else {{")?;
+        write(out, false, &deeper)?;
+        writeln!(out, "{pad}}}")
+    }
+
+    fn scores(&self, out: &mut String) -> std::fmt::Result {
+        const PAD: &str = "            ";
+        let pitch = self.key_pitch();
+        for f in 0..self.beside() {
+            writeln!(out, "{PAD}var score{f} = Sum();")?;
+        }
+        for k in 0..self.deep {
+            for f in 0..self.beside() {
+                let at = (f * SIZE * pitch + k * SIZE) / 4;
+                writeln!(out, "{PAD}let key{f}_{k} = coopLoad<Right>(&tile[{at}u], {}u);", pitch / 4)?;
+                writeln!(out, "{PAD}score{f} = coopMultiplyAdd(query{k}, key{f}_{k}, score{f});")?;
+            }
+        }
+        for f in 0..self.beside() {
+            writeln!(out, "{PAD}coopStoreT(score{f}, &scores[own_at + {}u], PITCH);", f * SIZE / 4)?;
+        }
+        Ok(())
+    }
+
+    fn softmax(&self, out: &mut String) -> std::fmt::Result {
+        const PAD: &str = "            ";
+        let quads = self.keys / 8;
+        for n in 0..quads {
+            writeln!(out, "{PAD}var score_{n} = scores[at + {}u];", 2 * n)?;
+        }
+        writeln!(out, "{PAD}// Whether every query sees all of these keys.")?;
+        let mut whole = "key0 + KEYS <= params.keys".to_owned();
+        if self.causal {
+            whole += " && i32(key0 + KEYS) <= i32(row0) + params.shift + 1";
+        }
+        if self.masked {
+            whole = "false".to_owned();
+        }
+        writeln!(out, "{PAD}if !({whole}) {{")?;
+        for n in 0..quads {
+            let seen = format!("seen(b, h, i, key0 + 4u * half + {}u)", 8 * n);
+            writeln!(out, "{PAD}    score_{n} = select(nothing, score_{n}, {seen});")?;
+        }
+        writeln!(out, "{PAD}}}")?;
+        let fold = |name: &str, join: &dyn Fn(&str, &str) -> String| {
+            let mut terms: Vec<String> = (0..quads).map(|n| format!("{name}_{n}")).collect();
+            while terms.len() > 1 {
+                let pairs = terms.chunks(2).map(|pair| match pair {
+                    [a, b] => join(a, b),
+                    rest => rest.concat(),
+                });
+                terms = pairs.collect();
+            }
+            terms.concat()
+        };
+        writeln!(out, "{PAD}let high = {};", fold("score", &|a, b| format!("max({a}, {b})")))?;
+        writeln!(out, "{PAD}var peak = max(max(high.x, high.y), max(high.z, high.w)) * scale;")?;
+        writeln!(out, "{PAD}peak = max(peak, subgroupShuffleXor(peak, 1u));")?;
+        writeln!(out, "{PAD}if peak > mark + RAISE {{")?;
+        writeln!(out, "{PAD}    if mark > -LARGEST {{")?;
+        writeln!(out, "{PAD}        shrink = exp2(mark - peak);\n{PAD}        atomicStore(&raised, 1u);\n{PAD}    }}")?;
+        writeln!(out, "{PAD}    mark = peak;\n{PAD}}}")?;
+        writeln!(out, "{PAD}let anchor = vec4<f32>(select(BIAS - mark, 0f, mark <= -LARGEST));")?;
+        for n in 0..quads {
+            writeln!(out, "{PAD}let share_{n} = exp2(fma(score_{n}, vec4<f32>(scale), anchor));")?;
+            writeln!(out, "{PAD}shares[at + {}u] = V(share_{n});", 2 * n)?;
+        }
+        writeln!(out, "{PAD}let whole = {};", fold("share", &|a, b| format!("({a} + {b})")))?;
+        writeln!(out, "{PAD}total = total * shrink + ((whole.x + whole.y) + (whole.z + whole.w));")
+    }
+
+    /// All sums by way of the rows of scores, which nobody needs any more, each row times its factor.
+    fn rescale(&self, out: &mut String) -> std::fmt::Result {
+        const PAD: &str = "                ";
+        for (number, group) in self.groups().enumerate() {
+            if number > 0 {
+                writeln!(out, "{PAD}workgroupBarrier(); // the sums before have been read")?;
+            }
+            self.store_sums(out, group.clone(), PAD)?;
+            writeln!(out, "{PAD}workgroupBarrier(); // sums are written")?;
+            for n in 0..2 * group.len() as u32 {
+                let place = format!("at + {}u", 2 * n);
+                writeln!(out, "{PAD}scores[{place}] *= shrink;")?;
+                if self.causal || self.masked {
+                    let column = format!("column0 + {}u + half", group.start * SIZE / 4 + 2 * n);
+                    writeln!(out, "{PAD}if careful {{ scores[{place}] += wild_sum(row, v_at, key0, {column}); }}")?;
+                }
+            }
+            writeln!(out, "{PAD}workgroupBarrier(); // sums are changed")?;
+            for f in group.clone() {
+                let at = (f - group.start) * SIZE / 4;
+                writeln!(out, "{PAD}sum{f} = coopLoadT<Sum>(&scores[own_at + {at}u], PITCH);")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn store_sums(&self, out: &mut String, group: std::ops::Range<u32>, pad: &str) -> std::fmt::Result {
+        let first = group.start;
+        group.into_iter().try_for_each(|f| {
+            writeln!(out, "{pad}coopStoreT(sum{f}, &scores[own_at + {}u], PITCH);", (f - first) * SIZE / 4)
+        })
+    }
+
+    fn add(&self, out: &mut String) -> std::fmt::Result {
+        const PAD: &str = "            ";
+        let pitch = self.value_pitch();
+        for k in 0..self.beside() {
+            writeln!(out, "{PAD}let shares{k} = coopLoadT<Left>(&shares[own_at + {}u], PITCH);", k * SIZE / 4)?;
+            for f in 0..self.across {
+                let at = (k * SIZE * pitch + f * SIZE) / 4;
+                writeln!(out, "{PAD}let values{k}_{f} = coopLoadT<Right>(&tile[{at}u], {}u);", pitch / 4)?;
+                writeln!(out, "{PAD}sum{f} = coopMultiplyAdd(shares{k}, values{k}_{f}, sum{f});")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&self, out: &mut String) -> std::fmt::Result {
+        const PAD: &str = "        ";
+        for group in self.groups() {
+            self.store_sums(out, group.clone(), PAD)?;
+            writeln!(out, "{PAD}workgroupBarrier(); // sums are written\n{PAD}if i < params.queries {{")?;
+            for n in 0..2 * group.len() as u32 {
+                let column = format!("column0 + {}u + half", group.start * SIZE / 4 + 2 * n);
+                let inside = if self.exact[1] { String::new() } else { format!("if 4u * ({column}) < params.width ") };
+                writeln!(out, "{PAD}    {inside}{{")?;
+                writeln!(out, "{PAD}        let sum = scores[at + {}u];", 2 * n)?;
+                writeln!(out, "{PAD}        xo[out_at + {column}] = V(sum * inverse);")?;
+                writeln!(out, "{PAD}        is_strange = is_strange || any(is_wild(sum));\n{PAD}    }}")?;
+            }
+            writeln!(out, "{PAD}}}\n{PAD}workgroupBarrier(); // sums have been read")?;
+        }
+        Ok(())
+    }
+
+    /// The entry point with its holes filled.
+    fn main_text(&self) -> String {
+        let mut text = include_str!("../../../../wgsl/attention_cooperative.wgsl").to_owned();
+        let mut fill = |hole: &str, write: &dyn Fn(&mut String) -> std::fmt::Result| {
+            let mut filled = String::new();
+            // Formatting into a String cannot fail.
+            let _ = write(&mut filled);
+            text = text.replace(&format!("{hole}\n"), &filled);
+        };
+        fill("LOAD_QUERIES", &|out| self.load_queries(out));
+        fill("FIRST_KEYS", &|out| {
+            self.fetch(out, false, "0u", "        ")?;
+            self.put(out, false, "        ")
+        });
+        fill("SUMS", &|out| (0..self.across).try_for_each(|f| writeln!(out, "        var sum{f} = Sum();")));
+        fill("FETCH_VALUES", &|out| self.fetch(out, true, "key0", "            "));
+        fill("SCORES", &|out| self.scores(out));
+        fill("PUT_VALUES", &|out| self.put(out, true, "            "));
+        fill("SOFTMAX", &|out| self.softmax(out));
+        fill("RESCALE", &|out| self.rescale(out));
+        fill("FETCH_KEYS", &|out| self.fetch(out, false, "key0 + KEYS", "            "));
+        fill("ADD", &|out| self.add(out));
+        fill("PUT_KEYS", &|out| self.put(out, false, "            "));
+        fill("STORE", &|out| self.store(out));
+        text
+    }
+}
+
+impl KernelText for Kernel {
+    fn source(&self) -> Source {
+        let mut body = String::new();
+        let mut bindings = Vec::new();
+        // Formatting into a String cannot fail.
+        let _ = self.write_head(&mut body, &mut bindings);
+        body += &self.main_text();
+        let wgsl = "enable f16;\nenable wgpu_cooperative_matrix;\n".to_owned()
+            + &element::prelude(&[self.sums, self.mask])
+            + &math::library(&body)
+            + &body;
+        Source { name: format!("{NAME}_f16_{}x{}", self.deep * SIZE, self.across * SIZE), wgsl, bindings }
+    }
+
+    fn loop_rounds(&self, params: &[u32]) -> u64 {
+        let rounds = super::word(&self.sums, params, "keys").div_ceil(self.keys.into());
+        // With care, each value is looked at.
+        let wild = u64::from(self.across * SIZE / 8) * looped(self.keys.into(), 0);
+        looped(2, looped(rounds, looped(1, wild)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
