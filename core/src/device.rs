@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::faults::Faults;
 use crate::live::Ledger;
 use crate::operation::Operand;
 use crate::tuner::Tuner;
@@ -16,13 +17,14 @@ pub struct Device(Arc<Shared<dyn Backend>>);
 /// What handles of one device share.
 struct Shared<B: ?Sized> {
     ledger: Ledger,
+    faults: Faults,
     backend: B,
 }
 
 impl Device {
     /// A device from any backend.
     pub fn new(backend: impl Backend + 'static) -> Device {
-        Device(Arc::new(Shared { ledger: Ledger::default(), backend }))
+        Device(Arc::new(Shared { ledger: Ledger::default(), faults: Faults::default(), backend }))
     }
 
     /// The backend itself.
@@ -33,6 +35,11 @@ impl Device {
     /// Its list of tensors.
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.0.ledger
+    }
+
+    /// What checks of positions found.
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.0.faults
     }
 
     /// The backend as the concrete type `T`, when it is one.

@@ -100,6 +100,22 @@ pub enum Error {
         /// Extent of the axis.
         len: u64,
     },
+    /// A position in device memory that its axis does not have, found by the first read after the call that took it. The read
+    /// gave nothing; the next one gives data again, in which that position's elements are what the call's documents say.
+    #[error(
+        "{op}: position {position}, number {place} of the positions in row-major order, is outside of an extent of {extent}; give \
+         positions of at least 0 and below {extent}, or use a call that takes others (docs/arrays.md, Indexing)"
+    )]
+    PositionOutside {
+        /// The call that took it.
+        op: &'static str,
+        /// The position found.
+        position: i128,
+        /// Which of the positions it is, counted row-major.
+        place: u64,
+        /// Extent of the axis.
+        extent: u64,
+    },
     /// The same axis twice.
     #[error("axis {axis} is named twice")]
     DuplicateAxis {

@@ -30,6 +30,7 @@ mod dtype;
 mod erfinv;
 mod error;
 mod expr;
+mod faults;
 mod fit;
 mod float8;
 mod generator;

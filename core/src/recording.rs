@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::ThreadId;
 
 use crate::profile::Noting;
-use crate::{Device, Error, Result};
+use crate::{Device, Error, Result, faults};
 
 /// Work recorded by [`Device::record`], and what its closure returned.
 ///
@@ -46,6 +46,8 @@ use crate::{Device, Error, Result};
 pub struct Recording<T> {
     outputs: T,
     recorded: Recorded,
+    /// Whether it looks for positions outside.
+    has_checks: bool,
     device: Device,
 }
 
@@ -60,12 +62,16 @@ impl<T> Recording<T> {
             }
         }
         let _noting = Noting::new();
+        // Memory that is made inside of a recording may be that of something earlier in it, and cannot be written.
+        device.faults().words(device.backend())?;
         device.backend().begin_recording()?;
         let ended = Ended(device);
+        let checks = faults::checks_of_thread();
         let outputs = work()?;
+        let has_checks = faults::checks_of_thread() != checks;
         std::mem::forget(ended);
         let recorded = device.backend().end_recording()?;
-        Ok(Recording { outputs, recorded, device: device.clone() })
+        Ok(Recording { outputs, recorded, has_checks, device: device.clone() })
     }
 
     /// Enqueues the recorded work after all work given to the device so far, and hands out what the closure returned.
@@ -74,7 +80,12 @@ impl<T> Recording<T> {
     /// # Errors
     /// [`Error::Recording`] while this thread records on the device; [`Error::DeviceLost`].
     pub fn replay(&self) -> Result<&T> {
-        self.device.backend().replay(&self.recorded)?;
+        let replay = || self.device.backend().replay(&self.recorded);
+        if self.has_checks {
+            self.device.faults().check(replay)?
+        } else {
+            replay()?
+        }
         Ok(&self.outputs)
     }
 

@@ -3,7 +3,7 @@
 //! A layer holds names and sizes, no tensors: it registers its parameters when it is made, and asks a [`Watched`] for them when it is used. The
 //! decision to know: names, shapes and starting values are PyTorch's, so that a `state_dict` fits.
 
-use polywarp_core::{Error, Expr, Generator, MatmulOptions, Missing, RandomKey, Result, Tensor, UnaryFn};
+use polywarp_core::{Error, Expr, Generator, MatmulOptions, RandomKey, Result, Tensor, UnaryFn};
 
 use crate::flat::ALIGNMENT;
 use crate::{Builder, Decay, Init, Watched, rms_norm};
@@ -173,12 +173,12 @@ impl Embedding {
         Ok(Embedding { weight, padding })
     }
 
-    /// Whole numbers [...] -> [..., width]: [`Tensor::take`]. An index that is no row gives NaN.
+    /// Whole numbers [...] -> [..., width]: [`Tensor::take`]. An index that is no row is an error of the next read.
     ///
     /// # Errors
     /// As [`Tensor::take`].
     pub fn forward(&self, parameters: &Watched, indices: &Tensor) -> Result<Tensor> {
-        parameters.get(&self.weight)?.take_with(indices, Missing::Nan, self.padding)
+        parameters.get(&self.weight)?.take_with(indices, None, self.padding)
     }
 
     /// The table's name, for layers that share it.

@@ -9,7 +9,7 @@ mod gamma;
 mod poisson;
 
 use super::Generator;
-use crate::ops::{SearchSide, SortOrder};
+use crate::ops::{Missing, SearchSide, SortOrder};
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, IntoShape, Position, Result, Shape, Tensor};
 
 /// Whether what was drawn can be drawn again.
@@ -330,8 +330,8 @@ impl Generator {
         let inputs: Vec<&Tensor> = words.iter().collect();
         let [high, low] = [word(), other_word()].map(|bits| Tensor::map_named(OP, &bits, &inputs));
         let first = low?.argsort(0, SortOrder::Ascending)?;
-        let second = high?.take(&first)?.argsort(0, SortOrder::Ascending)?;
-        first.take(&second)
+        let second = high?.take_or(&first, Missing::Nan)?.argsort(0, SortOrder::Ascending)?;
+        first.take_or(&second, Missing::Nan)
     }
 
     /// `x` with its indices along `axis` in a random order, whole: all lines in the same one ([`Generator::permutation`]). The gradient of `x`
@@ -343,7 +343,7 @@ impl Generator {
         let axis = x.axis(axis)?;
         let extent = x.dims()[axis];
         x.expect_device("shuffle", &self.low)?;
-        x.index_select(&self.permutation(extent)?, axis)
+        x.index_select_or(&self.permutation(extent)?, axis, Missing::Nan)
     }
 
     /// `count` positions of each line of weights [..., n], u32 [..., count], each with the probability of its weight among those of the line.

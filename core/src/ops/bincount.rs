@@ -1,19 +1,20 @@
 //! How often each whole number from 0 occurs: `y[b]` is the number of elements equal to b. Histograms are counts of bins.
 //!
 //! Counts are u32 and exact, so that the order in which a device adds them does not show. Numbers that are no bin, negative ones among
-//! them, are left out.
+//! them, are left out; [`Tensor::bincount`] has them found, as an error of the next read ([`super::Positions`]).
 
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
 pub(crate) mod plan;
 
 use super::take::{check_indices, positions};
-use super::{Arithmetic, Content, Op, Operand, Operation, TensorSpec, check_dense_output};
+use super::{Arithmetic, Content, Indexing, Op, Operand, Operation, TensorSpec, check_dense_output};
 use crate::gradient::{Gradient, Needs};
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Caps, Plan};
+use crate::tensor::outside::Look;
 use crate::{CompareFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor, UnaryFn};
 
 const OP: &str = "bincount";
@@ -118,23 +119,49 @@ impl Operation for Bincount {
 }
 
 impl Tensor {
-    /// How often each number from 0 to `bins` - 1 occurs among all elements, whole numbers of any shape: u32, `[bins]`. Other numbers are
-    /// left out.
+    /// How often each number from 0 to `bins` - 1 occurs among all elements, whole numbers of any shape: u32, `[bins]`. Another number is
+    /// an error of the next read.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
     ///
-    /// let x = Tensor::from_slice(&Device::cpu(), &[2u32, 0, 2, 9], [4])?;
+    /// let x = Tensor::from_slice(&Device::cpu(), &[2u32, 0, 2], [3])?;
     /// assert_eq!(x.bincount(3)?.to_vec::<u32>()?, [1, 0, 2]);
+    /// assert!(x.bincount(2)?.to_vec::<u32>().is_err());
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As [`Bincount::new`]; [`Error::UndefinedForDType`] for floats and bool; memory errors of the device.
+    /// As [`Bincount::new`]; [`Error::UndefinedForDType`] for floats and bool; memory errors of the device. Of a read afterwards:
+    /// [`Error::PositionOutside`].
     pub fn bincount(&self, bins: u64) -> Result<Tensor> {
+        self.bincount_by(bins, Some(Look::of(Indexing::Bincount, bins)))
+    }
+
+    /// [`Tensor::bincount`] that leaves out other numbers.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[2i32, 0, 2, 9, -1], [5])?;
+    /// assert_eq!(x.bincount_within(3)?.to_vec::<u32>()?, [1, 0, 2]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::bincount`], but for other numbers.
+    pub fn bincount_within(&self, bins: u64) -> Result<Tensor> {
+        self.bincount_by(bins, None)
+    }
+
+    fn bincount_by(&self, bins: u64, look: Option<Look>) -> Result<Tensor> {
         let indices = positions(OP, self)?;
         let op = Bincount::new(indices.spec(), bins)?;
-        Ok(Tensor::apply(self.device(), op, &[&indices])?.swap_remove(0))
+        let counts = Tensor::apply(self.device(), op, &[&indices])?.swap_remove(0);
+        if let Some(look) = look {
+            look.through(self, &indices)?;
+        }
+        Ok(counts)
     }
 
     /// How many elements lie in each of `bins` equal parts of `low..=high`: u32, `[bins]`. A part begins with its lower edge, and the last
@@ -150,7 +177,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`Tensor::bincount`]; [`Error::InvalidArgument`] for no or more than 2^24 bins, and for limits that are not finite or do not rise.
+    /// As [`Tensor::bincount_within`]; [`Error::InvalidArgument`] for no or more than 2^24 bins, and for limits that are not finite or do not rise.
     pub fn histogram(&self, bins: u64, low: f64, high: f64) -> Result<Tensor> {
         if bins == 0 || bins > 1 << 24 {
             let reason = format!("histogram of {bins} bins; give from 1 to 2^24");
@@ -171,6 +198,6 @@ impl Tensor {
         // NaN is within nothing.
         let is_below = x.compare(CompareFn::Le, high);
         let part = x.compare(CompareFn::Ge, low).select(is_below.select(part, -1), -1).cast(DType::I32);
-        Tensor::map(&part, &[self])?.bincount(bins)
+        Tensor::map(&part, &[self])?.bincount_within(bins)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! With weights w of K classes and smoothing e, a row's loss is `w[t] (1 - e) (lse - x[t]) + e / K sum_c w[c] (lse - x[c])`, where
 //! `lse = log sum_c exp(x[c])`, with the largest logit taken out. A row whose target is the ignored one has loss 0 and counts nothing; one whose
-//! target is no class has NaN, so that a wrong target is seen. The mean is the sum of losses over the sum of `w[t]` of the rows that
+//! target is no class has NaN, and [`Tensor::cross_entropy`] has it found, as an error of the next read ([`super::Positions`]). The mean is the sum of losses over the sum of `w[t]` of the rows that
 //! count: NaN where none does. Over several batches add up both and divide once ([`Losses`]).
 //!
 //! Losses, what each row counts, and lse are results in f32 (f64 for f64); the gradient needs the latter two and no probabilities.
@@ -11,13 +11,16 @@ mod plan;
 
 use super::sample::{self, Thinning};
 use super::take::positions;
-use super::{Arithmetic, Content, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
+use super::{
+    Arithmetic, Content, Facts, Indexing, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output,
+};
 use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
 use crate::ops::RuleBuilder;
 use crate::ops::{Builder, Value};
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Caps, Plan};
+use crate::tensor::outside::Look;
 use crate::{CompareFn, DType, Error, Expr, KeepDims, Layout, Program, Result, Scalar, Shape, Tensor};
 
 const OP: &str = "cross_entropy";
@@ -470,19 +473,25 @@ impl Tensor {
         self.cross_entropy_with(targets, &CrossEntropyOptions::default())?.mean()
     }
 
-    /// The cross-entropy of each row.
+    /// The cross-entropy of each row. A target that is neither a class nor the ignored one is an error of the next read.
     ///
     /// # Errors
     /// As [`CrossEntropy::new`]; [`Error::UndefinedForDType`] for targets that are floats or bool; [`Error::DeviceMismatch`]; memory errors
-    /// of the device.
+    /// of the device. Of a read afterwards: [`Error::PositionOutside`].
     pub fn cross_entropy_with(&self, targets: &Tensor, options: &CrossEntropyOptions<'_>) -> Result<Losses> {
-        let targets = positions(OP, targets)?;
+        let given = targets;
+        let targets = positions(OP, given)?;
         let weights = options.weights.map(Tensor::spec);
         let op = CrossEntropy::new(self.spec(), targets.spec(), weights, options.smoothing, options.ignored)?;
         let held: Vec<&Tensor> = [Some(self), Some(&targets), options.weights].into_iter().flatten().collect();
         let mut results = Tensor::apply(self.device(), op, &held)?.into_iter();
         match (results.next(), results.next()) {
-            (Some(each), Some(counted)) => Ok(Losses { each, counted }),
+            (Some(each), Some(counted)) => {
+                let extent = self.dims().last().copied().unwrap_or(0);
+                let look = Look { by: Indexing::CrossEntropy, extent, ignored: options.ignored };
+                look.through(given, &targets)?;
+                Ok(Losses { each, counted })
+            }
             _ => Err(Error::InvalidArgument { what: "operation", reason: format!("{OP} gave no results") }),
         }
     }
@@ -520,16 +529,23 @@ mod tests {
     }
 
     #[test]
-    fn all_ignored_is_nan_and_a_wrong_target_is_seen() {
+    fn all_ignored_is_nan_and_a_wrong_target_is_an_error() {
         let device = Device::cpu();
         let x = logits(&device);
         let of = |targets: [i64; 3]| {
             let y = Tensor::from_slice(&device, &targets, [3]).unwrap();
-            x.cross_entropy(&y).unwrap().to_vec::<f32>().unwrap()[0]
+            let loss = x.cross_entropy(&y).unwrap();
+            loss.item::<f32>().or_else(|error| match error {
+                Error::PositionOutside { op: OP, position, place: 2, extent: 3 } => {
+                    assert!(loss.item::<f32>().unwrap().is_nan(), "the loss itself shows it");
+                    Err(position)
+                }
+                error => panic!("{error}"),
+            })
         };
-        assert!(of([-100; 3]).is_nan());
-        assert!(of([0, 1, 3]).is_nan() && of([0, 1, -1]).is_nan() && of([0, 1, 1 << 40]).is_nan());
-        assert!(of([0, 1, 2]).is_finite());
+        assert!(of([-100; 3]).unwrap().is_nan());
+        assert_eq!([of([0, -100, 3]), of([0, 1, -1]), of([0, 1, 1 << 40])], [Err(3), Err(-1), Err(1 << 40)]);
+        assert!(of([0, 1, 2]).unwrap().is_finite() && of([0, -100, 2]).unwrap().is_finite());
     }
 
     /// Ignored rows have no gradient, whatever their logits are.

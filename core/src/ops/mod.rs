@@ -119,6 +119,7 @@ ops! {
     operation matmul "matrix products, batched and broadcast, with a fused epilogue";
     operation pad "padding with a number, edges, reflections or the whole again; cropping, rolling, tiling";
     operation pool "maxima and averages of windows of one to three spatial axes, adaptive and global, and their gradients";
+    operation positions "whether positions lie within an axis, and the first that does not";
     program   quantize "8-bit steps of floats by scales, and back";
     operation random "uniform and normal numbers and bits (Philox4x32-10)";
     operation reduce "sum, mean, prod, max, min, any, all over axes";

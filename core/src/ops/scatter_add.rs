@@ -190,13 +190,13 @@ mod tests {
         for (padding, want) in [(None, [1.0, 1.0, 1.0, 1.0, 2.0, 2.0]), (Some(2), [1.0, 1.0, 1.0, 1.0, 0.0, 0.0])] {
             let tape = Tape::new();
             let watched = tape.watch(&table).unwrap();
-            let rows = watched.take_with(&indices, super::Missing::Zero, padding).unwrap();
+            let rows = watched.take_with(&indices, Some(super::Missing::Zero), padding).unwrap();
             assert_eq!(rows.dims(), [2, 3, 2]);
             assert_eq!(rows.to_vec::<f32>().unwrap(), [5.0, 6.0, 1.0, 2.0, 5.0, 6.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0]);
             let gradients = tape.backward(&rows.sum(..).unwrap()).unwrap();
             assert_eq!(gradients.of(&watched).unwrap().to_vec::<f32>().unwrap(), want);
         }
-        let missing = table.take(&indices).unwrap().to_vec::<f32>().unwrap();
+        let missing = table.take_or(&indices, super::Missing::Nan).unwrap().to_vec::<f32>().unwrap();
         assert!(missing[8..].iter().all(|x| x.is_nan()));
     }
 
@@ -205,6 +205,6 @@ mod tests {
         let device = Device::cpu();
         let table = Tensor::from_slice(&device, &[1i32, 2, 3, 4, 5, 6], [3, 2]).unwrap().t().unwrap();
         let indices = Tensor::from_slice(&device, &[1u32, 7], [2]).unwrap();
-        assert_eq!(table.take(&indices).unwrap().to_vec::<i32>().unwrap(), [2, 4, 6, 0, 0, 0]);
+        assert_eq!(table.take_or(&indices, super::Missing::Zero).unwrap().to_vec::<i32>().unwrap(), [2, 4, 6, 0, 0, 0]);
     }
 }

@@ -1,18 +1,21 @@
 //! Rows of a table, chosen by position: `y[i, ...] = x[indices[i], ...]`. An embedding is this.
 //!
 //! Positions that are no row of the table give rows of NaN in floats and of zeros in other dtypes ([`Missing`]), whatever their sign:
-//! nothing outside of the table is read, and a loss that depends on such a row shows it. Bits are moved as they are. The gradient adds
-//! up what was taken from each row ([`ScatterAdd`]).
+//! nothing outside of the table is read. [`Tensor::take`] has them found, as an error of the next read ([`super::Positions`]). Bits are moved as
+//! they are. The gradient adds up what was taken from each row ([`ScatterAdd`]).
 
 pub(crate) mod plan;
 
-use super::{Arithmetic, Content, Op, Operand, Operation, Sample, ScatterAdd, TensorSpec, check_dense_output, sample};
+use super::{
+    Arithmetic, Content, Indexing, Op, Operand, Operation, Sample, ScatterAdd, TensorSpec, check_dense_output, sample,
+};
 use crate::gradient::{Gradient, Needs};
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Caps, Plan};
+use crate::tensor::outside::Look;
 use crate::{CompareFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor};
 
 const OP: &str = "take";
@@ -251,41 +254,79 @@ impl Operation for Take {
 
 impl Tensor {
     /// Rows of this tensor's first axis at `indices`, whole numbers of any shape (i32 or u32, others are converted): [indices..., ...]. A
-    /// position that is no row gives NaN in floats, else zeros.
+    /// position that is no row, such as a negative one, is an error of the next read.
     ///
     /// ```
-    /// use polywarp_core::{Device, Tensor};
+    /// use polywarp_core::{Device, Error, Tensor};
     ///
     /// let device = Device::cpu();
     /// let table = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [3, 2])?;
     /// let indices = Tensor::from_slice(&device, &[2u32, 0], [2])?;
     /// assert_eq!(table.take(&indices)?.to_vec::<f32>()?, [5.0, 6.0, 1.0, 2.0]);
+    /// let wrong = table.take(&Tensor::from_slice(&device, &[2u32, 3], [2])?)?;
+    /// let found = wrong.to_vec::<f32>();
+    /// assert!(matches!(found, Err(Error::PositionOutside { op: "take", position: 3, place: 1, extent: 3 })));
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`Take::new`]; [`Error::UndefinedForDType`] for indices that are floats or bool; [`Error::DeviceMismatch`]; memory errors of
-    /// the device.
+    /// the device. Of a read afterwards: [`Error::PositionOutside`].
     pub fn take(&self, indices: &Tensor) -> Result<Tensor> {
-        self.take_with(indices, Missing::Nan, None)
+        self.take_by(Indexing::Take, indices, None, None)
     }
 
-    /// [`Tensor::take`] as an embedding: the gradient of row `padding` is zero (PyTorch's `padding_idx`).
+    /// [`Tensor::take`] where positions that are no row are none to complain of: they give what `missing` says.
+    ///
+    /// ```
+    /// use polywarp_core::ops::Missing;
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let table = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0], [3])?;
+    /// let indices = Tensor::from_slice(&device, &[2i32, -1], [2])?;
+    /// assert_eq!(table.take_or(&indices, Missing::Zero)?.to_vec::<f32>()?, [3.0, 0.0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::take`], but for positions outside.
+    pub fn take_or(&self, indices: &Tensor, missing: Missing) -> Result<Tensor> {
+        self.take_by(Indexing::Take, indices, Some(missing), None)
+    }
+
+    /// [`Tensor::take`] as an embedding: the gradient of row `padding` is zero (PyTorch's `padding_idx`). Where `missing` says something,
+    /// [`Tensor::take_or`].
     ///
     /// # Errors
     /// As [`Tensor::take`].
-    pub fn take_with(&self, indices: &Tensor, missing: Missing, padding: Option<u32>) -> Result<Tensor> {
-        let indices = positions(OP, indices)?;
+    pub fn take_with(&self, indices: &Tensor, missing: Option<Missing>, padding: Option<u32>) -> Result<Tensor> {
+        self.take_by(Indexing::Take, indices, missing, padding)
+    }
+
+    /// [`Tensor::take_with`], as part of the call `by`.
+    pub(crate) fn take_by(
+        &self,
+        by: Indexing,
+        given: &Tensor,
+        missing: Option<Missing>,
+        padding: Option<u32>,
+    ) -> Result<Tensor> {
+        let indices = positions(OP, given)?;
         let table = match check_rows(OP, &self.spec()) {
             Err(_) if !self.dims().is_empty() => self.contiguous()?,
             _ => self.clone(),
         };
-        let op = Take::new(table.spec(), indices.spec(), missing, padding)?;
-        Ok(Tensor::apply(self.device(), op, &[&table, &indices])?.swap_remove(0))
+        let op = Take::new(table.spec(), indices.spec(), missing.unwrap_or_default(), padding)?;
+        let taken = Tensor::apply(self.device(), op, &[&table, &indices])?.swap_remove(0);
+        if missing.is_none() {
+            Look::of(by, self.dims()[0]).through(given, &indices)?;
+        }
+        Ok(taken)
     }
 
     /// The sum of this tensor's rows by the place that `indices` names: [rows, ...], zero where none is named. It has the shape
-    /// [indices..., ...]; positions that are no row are left out.
+    /// [indices..., ...]; a position that is no row is an error of the next read.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -300,9 +341,35 @@ impl Tensor {
     /// # Errors
     /// As [`ScatterAdd::new`] and [`Tensor::take`].
     pub fn scatter_add(&self, indices: &Tensor, rows: u64) -> Result<Tensor> {
-        let (values, indices) = (self.contiguous()?, positions("scatter_add", indices)?);
+        self.scatter_add_by(indices, rows, Some(Look::of(Indexing::ScatterAdd, rows)))
+    }
+
+    /// [`Tensor::scatter_add`] that leaves out positions that are no row.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 4.0], [3])?;
+    /// let indices = Tensor::from_slice(&device, &[1i32, -1, 1], [3])?;
+    /// assert_eq!(x.scatter_add_within(&indices, 2)?.to_vec::<f32>()?, [0.0, 5.0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::scatter_add`], but for positions outside.
+    pub fn scatter_add_within(&self, indices: &Tensor, rows: u64) -> Result<Tensor> {
+        self.scatter_add_by(indices, rows, None)
+    }
+
+    fn scatter_add_by(&self, given: &Tensor, rows: u64, look: Option<Look>) -> Result<Tensor> {
+        let (values, indices) = (self.contiguous()?, positions("scatter_add", given)?);
         let op = ScatterAdd::new(values.spec(), indices.spec(), rows)?;
-        Ok(Tensor::apply(self.device(), op, &[&values, &indices])?.swap_remove(0))
+        let sums = Tensor::apply(self.device(), op, &[&values, &indices])?.swap_remove(0);
+        if let Some(look) = look {
+            look.through(given, &indices)?;
+        }
+        Ok(sums)
     }
 }
 
@@ -331,7 +398,7 @@ mod tests {
     fn indices_of_any_integers_name_rows_and_nothing_beyond() {
         let device = Device::cpu();
         let x = Tensor::from_slice(&device, &[5i16, 6, 7], [3]).unwrap();
-        let taken = |indices: Tensor| x.take(&indices).unwrap().to_vec::<i16>().unwrap();
+        let taken = |indices: Tensor| x.take_or(&indices, Missing::Nan).unwrap().to_vec::<i16>().unwrap();
         let of = |numbers: &[u64]| Tensor::from_slice(&device, numbers, [numbers.len() as u64]).unwrap();
         assert_eq!(taken(of(&[2, 1 << 32, u64::MAX, 1])), [7, 0, 0, 6]);
         assert_eq!(taken(of(&[2, 0]).cast(DType::U16).unwrap()), [7, 5]);

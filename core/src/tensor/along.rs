@@ -2,32 +2,63 @@
 //! are views.
 
 use crate::ops::take::{check_rows, positions};
-use crate::ops::{Gather, MaskedScatter, MaskedSelect, Missing, Nonzero, ReduceFn, Scatter, ScatterFn};
+use crate::ops::{Gather, Indexing, MaskedScatter, MaskedSelect, Missing, Nonzero, ReduceFn, Scatter, ScatterFn};
+use crate::tensor::outside::Look;
 use crate::{CompareFn, DType, Error, Expr, Layout, Position, Result, Shape, Tensor};
 
 impl Tensor {
     /// `y[.., i, ..] = x[.., indices[.., i, ..], ..]` along `axis`: of the shape of `indices` (i32 or u32, others are converted), which is
-    /// broadcast to this tensor's extents along all other axes. Positions that are none of the axis, negative ones among them, give NaN
-    /// in floats and zeros in other dtypes. The standard's and NumPy's `take_along_axis`, PyTorch's `gather`.
+    /// broadcast to this tensor's extents along all other axes. A position that is none of the axis, such as a negative one, is an error
+    /// of the next read. The standard's and NumPy's `take_along_axis`, PyTorch's `gather`.
     ///
     /// ```
-    /// use polywarp_core::{Device, Tensor};
+    /// use polywarp_core::{Device, Error, Tensor};
     ///
     /// let device = Device::cpu();
     /// let x = Tensor::from_slice(&device, &[1i32, 2, 3, 4, 5, 6], [2, 3])?;
-    /// let at = Tensor::from_slice(&device, &[2u32, 0, 1, 9], [2, 2])?;
-    /// assert_eq!(x.gather(&at, 1)?.to_vec::<i32>()?, [3, 1, 5, 0]);
+    /// let at = Tensor::from_slice(&device, &[2u32, 0, 1, 1], [2, 2])?;
+    /// assert_eq!(x.gather(&at, 1)?.to_vec::<i32>()?, [3, 1, 5, 5]);
+    /// let wrong = x.gather(&Tensor::from_slice(&device, &[2i32, 0, -1, 9], [2, 2])?, 1)?;
+    /// let found = wrong.to_vec::<i32>();
+    /// assert!(matches!(found, Err(Error::PositionOutside { op: "gather", position: -1, place: 2, extent: 3 })));
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`Gather::new`]; [`Error::UndefinedForDType`] for indices that are floats or bool; [`Error::DeviceMismatch`]; memory errors of
-    /// the device.
+    /// the device. Of a read afterwards: [`Error::PositionOutside`].
     pub fn gather(&self, indices: &Tensor, axis: impl Position) -> Result<Tensor> {
-        let axis = self.axis(axis)?;
-        let indices = self.along("gather", &positions("gather", indices)?, axis)?;
-        let op = Gather::new(self.spec(), indices.spec(), axis, Missing::Nan)?;
-        Ok(Tensor::apply(self.device(), op, &[self, &indices])?.swap_remove(0))
+        self.gather_by(Indexing::Gather, indices, self.axis(axis)?, None)
+    }
+
+    /// [`Tensor::gather`] where positions that are none of the axis are none to complain of: they give what `missing` says.
+    ///
+    /// ```
+    /// use polywarp_core::ops::Missing;
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0], [3])?;
+    /// let at = Tensor::from_slice(&device, &[2i32, -1, 9], [3])?;
+    /// assert_eq!(x.gather_or(&at, 0, Missing::Zero)?.to_vec::<f32>()?, [3.0, 0.0, 0.0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::gather`], but for positions outside.
+    pub fn gather_or(&self, indices: &Tensor, axis: impl Position, missing: Missing) -> Result<Tensor> {
+        self.gather_by(Indexing::Gather, indices, self.axis(axis)?, Some(missing))
+    }
+
+    fn gather_by(&self, by: Indexing, given: &Tensor, axis: usize, missing: Option<Missing>) -> Result<Tensor> {
+        let converted = positions("gather", given)?;
+        let indices = self.along("gather", &converted, axis)?;
+        let op = Gather::new(self.spec(), indices.spec(), axis, missing.unwrap_or_default())?;
+        let gathered = Tensor::apply(self.device(), op, &[self, &indices])?.swap_remove(0);
+        if missing.is_none() {
+            Look::of(by, self.dims()[axis]).through(given, &converted)?;
+        }
+        Ok(gathered)
     }
 
     /// `x` broadcast to this tensor's extents but for those of `axis`.
@@ -41,7 +72,7 @@ impl Tensor {
     }
 
     /// The indices `indices` (a vector) along `axis`, in their order. The standard's and NumPy's `take` with an axis, PyTorch's
-    /// `index_select`. Positions that are none give NaN or zeros, as with [`Tensor::gather`].
+    /// `index_select`. A position that is none is an error of the next read, as with [`Tensor::gather`].
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -56,17 +87,28 @@ impl Tensor {
     /// # Errors
     /// [`Error::InvalidArgument`] for indices of another rank than 1; as [`Tensor::gather`].
     pub fn index_select(&self, indices: &Tensor, axis: impl Position) -> Result<Tensor> {
-        let axis = self.axis(axis)?;
+        self.index_select_by(indices, self.axis(axis)?, None)
+    }
+
+    /// [`Tensor::index_select`] where positions that are none of the axis are none to complain of: they give what `missing` says.
+    ///
+    /// # Errors
+    /// As [`Tensor::index_select`], but for positions outside.
+    pub fn index_select_or(&self, indices: &Tensor, axis: impl Position, missing: Missing) -> Result<Tensor> {
+        self.index_select_by(indices, self.axis(axis)?, Some(missing))
+    }
+
+    fn index_select_by(&self, indices: &Tensor, axis: usize, missing: Option<Missing>) -> Result<Tensor> {
         if indices.rank() != 1 {
             let reason = format!("index_select takes a vector of them, not {:?}", indices.dims());
             return Err(Error::InvalidArgument { what: "indices", reason });
         }
         if axis == 0 && check_rows("index_select", &self.spec()).is_ok() {
-            return self.take(indices);
+            return self.take_by(Indexing::IndexSelect, indices, missing, None);
         }
         let mut dims = vec![1; self.rank()];
         dims[axis] = indices.elements();
-        self.gather(&indices.reshape(dims)?, axis)
+        self.gather_by(Indexing::IndexSelect, &indices.reshape(dims)?, axis, missing)
     }
 
     /// This tensor with elements of `source` put along `axis` where `indices` say: for i in order, `y[.., indices[.., i, ..], ..]` becomes
@@ -82,8 +124,8 @@ impl Tensor {
     ///
     /// let device = Device::cpu();
     /// let x = Tensor::from_slice(&device, &[1i32, 2, 3], [3])?;
-    /// let at = Tensor::from_slice(&device, &[2u32, 0, 2, 7], [4])?;
-    /// let source = Tensor::from_slice(&device, &[10i32, 20, 30, 40], [4])?;
+    /// let at = Tensor::from_slice(&device, &[2u32, 0, 2], [3])?;
+    /// let source = Tensor::from_slice(&device, &[10i32, 20, 30], [3])?;
     /// assert_eq!(x.scatter(&at, &source, 0, ScatterFn::Set)?.to_vec::<i32>()?, [20, 2, 30]);
     /// assert_eq!(x.scatter(&at, &source, 0, ScatterFn::Sum)?.to_vec::<i32>()?, [21, 2, 43]);
     /// # Ok::<(), polywarp_core::Error>(())
@@ -98,17 +140,59 @@ impl Tensor {
         axis: impl Position,
         function: ScatterFn,
     ) -> Result<Tensor> {
-        let name = function.name();
         let axis = self.axis(axis)?;
-        let indices = self.along(name, &positions(name, indices)?, axis)?;
+        let look = Look::of(Indexing::Scatter, self.dims()[axis]);
+        self.scatter_by(indices, source, axis, function, Some(look))
+    }
+
+    /// [`Tensor::scatter`] that leaves out positions that are none of the axis.
+    ///
+    /// ```
+    /// use polywarp_core::ops::ScatterFn;
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1i32, 2, 3], [3])?;
+    /// let at = Tensor::from_slice(&device, &[2i32, -1, 7], [3])?;
+    /// assert_eq!(x.scatter_within(&at, &x, 0, ScatterFn::Set)?.to_vec::<i32>()?, [1, 2, 1]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::scatter`], but for positions outside.
+    pub fn scatter_within(
+        &self,
+        indices: &Tensor,
+        source: &Tensor,
+        axis: impl Position,
+        function: ScatterFn,
+    ) -> Result<Tensor> {
+        self.scatter_by(indices, source, self.axis(axis)?, function, None)
+    }
+
+    fn scatter_by(
+        &self,
+        given: &Tensor,
+        source: &Tensor,
+        axis: usize,
+        function: ScatterFn,
+        look: Option<Look>,
+    ) -> Result<Tensor> {
+        let name = function.name();
+        let converted = positions(name, given)?;
+        let indices = self.along(name, &converted, axis)?;
         let source = source.broadcast_to(*indices.shape())?;
         let op = Scatter::new(function, self.spec(), indices.spec(), source.spec(), axis)?;
-        Ok(Tensor::apply(self.device(), op, &[self, &indices, &source])?.swap_remove(0))
+        let put = Tensor::apply(self.device(), op, &[self, &indices, &source])?.swap_remove(0);
+        if let Some(look) = look {
+            look.through(given, &converted)?;
+        }
+        Ok(put)
     }
 
     /// This tensor with `values` put where `indices`, whole numbers of one shape for each of the first axes, say: `y[i, j] = values[n]`
     /// for i = `indices[0][n]`, j = `indices[1][n]`, in order. `values` is broadcast to the shape of the indices, then the other axes. A
-    /// place with a position that is none of its axis is left out. NumPy's assignment by arrays of integers, PyTorch's `index_put`.
+    /// position that is none of its axis is an error of the next read. NumPy's assignment by arrays of integers, PyTorch's `index_put`.
     ///
     /// ```
     /// use polywarp_core::ops::ScatterFn;
@@ -116,10 +200,10 @@ impl Tensor {
     ///
     /// let device = Device::cpu();
     /// let x = Tensor::zeros(&device, DType::I32, [2, 3])?;
-    /// let [rows, columns] = [[0i32, 1, 1], [2, 0, 5]].map(|at| Tensor::from_slice(&device, &at, [3]));
+    /// let [rows, columns] = [[0i32, 1, 1], [2, 0, 2]].map(|at| Tensor::from_slice(&device, &at, [3]));
     /// let values = Tensor::from_slice(&device, &[7i32, 8, 9], [3])?;
     /// let y = x.index_put(&[&rows?, &columns?], &values, ScatterFn::Set)?;
-    /// assert_eq!(y.to_vec::<i32>()?, [0, 0, 7, 8, 0, 0]);
+    /// assert_eq!(y.to_vec::<i32>()?, [0, 0, 7, 8, 0, 9]);
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     ///
@@ -127,6 +211,24 @@ impl Tensor {
     /// [`Error::InvalidArgument`] for no indices or more than axes; [`Error::ShapeMismatch`] for indices of several shapes; as
     /// [`Tensor::scatter`].
     pub fn index_put(&self, indices: &[&Tensor], values: &Tensor, function: ScatterFn) -> Result<Tensor> {
+        self.index_put_by(indices, values, function, Some(Indexing::IndexPut))
+    }
+
+    /// [`Tensor::index_put`] that leaves out a place with a position that is none of its axis.
+    ///
+    /// # Errors
+    /// As [`Tensor::index_put`], but for positions outside.
+    pub fn index_put_within(&self, indices: &[&Tensor], values: &Tensor, function: ScatterFn) -> Result<Tensor> {
+        self.index_put_by(indices, values, function, None)
+    }
+
+    fn index_put_by(
+        &self,
+        indices: &[&Tensor],
+        values: &Tensor,
+        function: ScatterFn,
+        by: Option<Indexing>,
+    ) -> Result<Tensor> {
         const OP: &str = "index_put";
         if indices.is_empty() || indices.len() > self.rank() {
             let reason = format!("{OP} takes some for each of the first axes: {} for {:?}", indices.len(), self.dims());
@@ -158,7 +260,13 @@ impl Tensor {
         let inner: u64 = rest.iter().product();
         let lines = values.reshape([shape.elements(), inner])?;
         let whole = self.reshape([places, inner])?;
-        whole.scatter(&at.unsqueeze(1)?, &lines, 0, function)?.reshape(*self.shape())
+        let put = whole.scatter_by(&at.unsqueeze(1)?, &lines, 0, function, None)?.reshape(*self.shape())?;
+        if let Some(by) = by {
+            for ((given, converted), &n) in indices.iter().zip(&each).zip(axes) {
+                Look::of(by, n).through(given, converted)?;
+            }
+        }
+        Ok(put)
     }
 
     /// The row-major positions of the first `count` true elements of this mask, as u32, then `u32::MAX` where fewer are true. Nothing waits

@@ -2,8 +2,10 @@
 //! reads the position, and so one launch; views where strides can say it.
 
 use crate::expr::number;
+use crate::ops::Indexing;
 use crate::ops::take::positions;
 use crate::tape;
+use crate::tensor::outside::Look;
 use crate::{
     CompareFn, DType, Device, Error, Expr, IntoShape, Layout, Position, Result, Scalar, Shape, Tensor, TensorSpec,
 };
@@ -190,21 +192,42 @@ impl Tensor {
         Tensor::generate(device, OP, dtype, [count], &is_early.select(early, late).cast(dtype))
     }
 
-    /// For each whole number a row of `classes` elements: 1 at its place, 0 elsewhere; zeros alone for numbers that are no class. PyTorch's
-    /// `one_hot`, which refuses those and gives i64.
+    /// For each whole number a row of `classes` elements: 1 at its place, 0 elsewhere. A number that is no class is an error of the next read.
+    /// PyTorch's `one_hot`, which gives i64.
     ///
     /// ```
     /// use polywarp_core::{DType, Device, Tensor};
     ///
     /// let device = Device::cpu();
-    /// let x = Tensor::from_slice(&device, &[2i32, 0, -1], [3])?;
-    /// assert_eq!(x.one_hot(3, DType::F32)?.to_vec::<f32>()?, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    /// let x = Tensor::from_slice(&device, &[2i32, 0], [2])?;
+    /// assert_eq!(x.one_hot(3, DType::F32)?.to_vec::<f32>()?, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for floats and bool; [`Error::RankTooLarge`]; [`Error::IndexWidth`]; memory errors of the device.
+    /// [`Error::UndefinedForDType`] for floats and bool; [`Error::RankTooLarge`]; [`Error::IndexWidth`]; memory errors of the device. Of a
+    /// read afterwards: [`Error::PositionOutside`].
     pub fn one_hot(&self, classes: u64, dtype: DType) -> Result<Tensor> {
+        self.one_hot_by(classes, dtype, Some(Look::of(Indexing::OneHot, classes)))
+    }
+
+    /// [`Tensor::one_hot`] that gives zeros alone for numbers that are no class.
+    ///
+    /// ```
+    /// use polywarp_core::{DType, Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[-1i32, 1], [2])?;
+    /// assert_eq!(x.one_hot_within(2, DType::F32)?.to_vec::<f32>()?, [0.0, 0.0, 0.0, 1.0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::one_hot`], but for numbers that are no class.
+    pub fn one_hot_within(&self, classes: u64, dtype: DType) -> Result<Tensor> {
+        self.one_hot_by(classes, dtype, None)
+    }
+
+    fn one_hot_by(&self, classes: u64, dtype: DType, look: Option<Look>) -> Result<Tensor> {
         const OP: &str = "one_hot";
         let numbers = positions(OP, self)?;
         let dims = [self.dims(), &[classes]].concat();
@@ -212,7 +235,11 @@ impl Tensor {
         let column = Expr::index().cast(DType::U32) % Expr::constant(classes.max(1) as i64);
         let is_own = Expr::input(0).compare(CompareFn::Eq, column.cast(numbers.dtype()));
         let repeated = numbers.unsqueeze(self.rank())?.broadcast_to(dims)?;
-        Tensor::map_named(OP, &is_own.cast(dtype), &[&repeated])
+        let rows = Tensor::map_named(OP, &is_own.cast(dtype), &[&repeated])?;
+        if let Some(look) = look {
+            look.through(self, &numbers)?;
+        }
+        Ok(rows)
     }
 
     /// `value` where `mask` (bool) is true, else this, broadcast. PyTorch's `masked_fill`.

@@ -8,7 +8,7 @@
 //! | views | `view.rs` |
 //! | joining, splitting, padding, repeating | `join.rs` |
 //! | tensors and masks that follow from positions | `fill.rs` |
-//! | indexing | `along.rs` |
+//! | indexing; positions outside | `along.rs`; `outside.rs` |
 //! | elementwise arithmetic; operators | `math.rs`, `functions.rs`; `operators.rs` |
 //! | programs of several results, updates in place | `update.rs` |
 //! | products, reductions, random numbers | `compute.rs` |
@@ -25,6 +25,7 @@ mod join;
 mod math;
 mod operators;
 mod order;
+pub(crate) mod outside;
 pub(crate) mod quantize;
 mod sparse24;
 mod statistics;
@@ -337,12 +338,13 @@ impl Tensor {
     /// The elements, row-major; waits for the device.
     ///
     /// # Errors
-    /// [`Error::DTypeMismatch`] when `T` is not the tensor's type; [`Error::WouldBlock`] in a browser (use
+    /// [`Error::DTypeMismatch`] when `T` is not the tensor's type; [`Error::PositionOutside`] when a call on the device since its last read
+    /// took a position outside of its axis, once: reading again gives the elements; [`Error::WouldBlock`] in a browser (use
     /// [`Tensor::to_vec_async`]); [`Error::DeviceLost`].
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.expect_dtype("to_vec", T::DTYPE)?;
         let dense = self.contiguous()?;
-        let bytes = dense.device.backend().read_blocking(&dense.buffer, dense.byte_range())?;
+        let bytes = dense.device.read_blocking(&dense.buffer, dense.byte_range())?;
         Ok(T::from_bytes(&bytes).into_owned())
     }
 
@@ -367,11 +369,11 @@ impl Tensor {
     /// The elements, row-major, when the device is done.
     ///
     /// # Errors
-    /// [`Error::DTypeMismatch`] when `T` is not the tensor's type; [`Error::DeviceLost`].
+    /// [`Error::DTypeMismatch`] when `T` is not the tensor's type; [`Error::PositionOutside`] as [`Tensor::to_vec`]; [`Error::DeviceLost`].
     pub async fn to_vec_async<T: Element>(&self) -> Result<Vec<T>> {
         self.expect_dtype("to_vec_async", T::DTYPE)?;
         let dense = self.contiguous()?;
-        let bytes = dense.device.backend().read(&dense.buffer, dense.byte_range()).await?;
+        let bytes = dense.device.read(&dense.buffer, dense.byte_range()).await?;
         Ok(T::from_bytes(&bytes).into_owned())
     }
 
@@ -381,7 +383,7 @@ impl Tensor {
     /// As [`Tensor::to_vec`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let dense = self.contiguous()?;
-        dense.device.backend().read_blocking(&dense.buffer, dense.byte_range())
+        dense.device.read_blocking(&dense.buffer, dense.byte_range())
     }
 
     /// The only element.

@@ -1,7 +1,7 @@
 //! What follows from sorted lines: the best few, order statistics, distinct values. Views and other operations over [`Tensor::sort`], so
 //! that gradients come with them; nothing here has a kernel of its own.
 
-use crate::ops::{SortOrder, Sorted};
+use crate::ops::{Missing, SortOrder, Sorted};
 use crate::{Axes, CompareFn, DType, Error, Expr, Position, Result, Shape, Tensor, axis};
 
 /// The distinct values of a tensor: what [`Tensor::unique`] gives.
@@ -201,8 +201,8 @@ impl Tensor {
         ends.slice(0, 0..found - 1)?.assign(&begins.slice(0, 1..found)?)?;
         let went = sorted.indices.argsort(0, SortOrder::Ascending)?;
         Ok(Unique {
-            values: sorted.values.take(&begins)?,
-            inverse: numbers.take(&went)?.reshape(*self.shape())?,
+            values: sorted.values.take_or(&begins, Missing::Nan)?,
+            inverse: numbers.take_or(&went, Missing::Nan)?.reshape(*self.shape())?,
             counts: ends.sub(&begins)?,
         })
     }

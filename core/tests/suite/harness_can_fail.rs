@@ -73,6 +73,9 @@ fn results_that_change_and_terms_left_out_are_caught_in_every_family_of_sums() {
 /// Faults of operands that are updated, and of results after the first.
 const UPDATE_FAULTS: [Fault; 3] = [Fault::UpdateIgnored, Fault::UpdatedTwice, Fault::SecondOutputStale];
 
+/// An update that is made once more changes nothing: the first fault stays.
+const LASTING: &str = "positions";
+
 #[test]
 fn updates_that_are_left_out_or_made_twice_and_stale_results_are_caught() {
     let mut families = 0;
@@ -81,6 +84,7 @@ fn updates_that_are_left_out_or_made_twice_and_stale_results_are_caught() {
         let selection = Selection { part: Part::first(1), ..some_of(family.name) };
         let faults = UPDATE_FAULTS.into_iter().filter(|fault| match fault {
             Fault::SecondOutputStale => cases.iter().any(|case| case.op.outputs().len() > 1),
+            Fault::UpdatedTwice if family.name == LASTING => false,
             _ => cases.iter().any(|case| case.op.updates()),
         });
         let faults: Vec<Fault> = faults.collect();

@@ -139,11 +139,12 @@ fn of_equal_positions_the_last_is_set() {
     let x = Tensor::zeros(&device, DType::F32, [3, 2, 2]).unwrap();
     let [i, j] = [[0i32, 2, 0, -1], [1, 0, 1, 0]].map(|at| Tensor::from_slice(&device, &at, [4]).unwrap());
     let values = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0], [4, 1]).unwrap();
-    let y = x.index_put(&[&i, &j], &values, ScatterFn::Set).unwrap();
+    let y = x.index_put_within(&[&i, &j], &values, ScatterFn::Set).unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [0.0, 0.0, 3.0, 3.0, 0.0, 0.0, 0.0, 0.0, 2.0, 2.0, 0.0, 0.0]);
     // The pair of -1 and 0 is no place of the matrix, though place -1 * 2 + 2 of another would be.
     let wrong = Tensor::from_slice(&device, &[-1i32], [1]).unwrap();
     let two = Tensor::from_slice(&device, &[3i32], [1]).unwrap();
-    let same = x.index_put(&[&wrong, &two], &vector(&device, &[5.0]).unsqueeze(1).unwrap(), ScatterFn::Set).unwrap();
+    let same =
+        x.index_put_within(&[&wrong, &two], &vector(&device, &[5.0]).unsqueeze(1).unwrap(), ScatterFn::Set).unwrap();
     assert_eq!(same.to_vec::<f32>().unwrap(), [0.0; 12]);
 }

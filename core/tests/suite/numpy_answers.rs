@@ -150,7 +150,7 @@ fn answer(device: &Device, name: &str, words: &[&str], x: &[Tensor]) -> Result<V
         "quantile" => x[0].quantile(words[0].parse().unwrap(), n(1)),
         "median" => x[0].median(n(0)),
         "histogram" => x[0].histogram(counts[0], n(1) as f64, n(2) as f64),
-        "bincount" => x[0].bincount(counts[0]),
+        "bincount" => x[0].bincount_within(counts[0]),
         "searchsorted_left" => x[0].searchsorted(&x[1], SearchSide::Left),
         "searchsorted_right" => x[0].searchsorted(&x[1], SearchSide::Right),
         "bucketize_left" => x[0].bucketize(&x[1], SearchSide::Left),

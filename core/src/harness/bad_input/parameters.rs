@@ -1,7 +1,7 @@
 //! Parameters of single operations that have no meaning.
 
 use super::{Answer, must, ones, refused};
-use crate::ops::{Distribution, Missing, ScanDirection, ScanFn, ScanOptions, SortOrder};
+use crate::ops::{Distribution, ScanDirection, ScanFn, ScanOptions, SortOrder};
 use crate::{
     BinaryFn, DType, Device, Error, Expr, Granularity, GroupedMatmulOptions, KeepDims, MAX_INPUTS, MatmulOptions,
     Program, Quantized, ReduceFn, Scalar, ScaleBlocks, Sparse24, Tensor, UnaryFn,
@@ -100,7 +100,7 @@ pub(super) fn rows_by_index(device: &Device) -> Answer {
     refused("f32 places", table.scatter_add(&halves, 4), is_no_index)?;
     let scalar = must(table.select(0, 0).and_then(|row| row.select(0, 0)))?;
     refused("rows of a scalar", scalar.take(&at), |e| matches!(e, Error::InvalidArgument { what: "table", .. }))?;
-    refused("a padding row of 4 in 4", table.take_with(&at, Missing::Nan, Some(4)), |e| {
+    refused("a padding row of 4 in 4", table.take_with(&at, None, Some(4)), |e| {
         matches!(e, Error::InvalidArgument { what: "padding", .. })
     })?;
     refused("4 rows into 2 places", table.scatter_add(&at, 2), |e| {
