@@ -6,7 +6,7 @@
 //! ([`Tape::checkpoint`](polywarp_core::Tape::checkpoint)) counts twice, as in PyTorch.
 
 use polywarp_core::ops::BatchNormEnd;
-use polywarp_core::{Expr, Result, Tensor};
+use polywarp_core::{DType, Expr, Result, Tensor};
 
 use crate::{Builder, Decay, Init, Watched, constant, invalid};
 
@@ -64,6 +64,17 @@ impl BatchNorm {
         builder.add_buffer(running[1].as_str(), [channels], Init::Ones)?;
         builder.add_count(count.as_str())?;
         Ok(BatchNorm { weight, bias, running, count, epsilon, momentum })
+    }
+
+    /// What evaluation multiplies each channel by and then adds, `[channels]` of f32: gamma / sqrt(variance + epsilon), and beta less the mean
+    /// times that.
+    pub(crate) fn line(&self, parameters: &Watched) -> Result<[Tensor; 2]> {
+        let (gamma, beta) = (parameters.get(&self.weight)?, parameters.get(&self.bias)?);
+        let [mean, variance] = [parameters.buffer(&self.running[0])?, parameters.buffer(&self.running[1])?];
+        let [x, y, z] = [0, 1, 2].map(|number| Expr::input(number).cast(DType::F32));
+        let factor = Tensor::map(&(x.clone() / (y.clone() + constant(self.epsilon)).sqrt()), &[gamma, variance])?;
+        let addend = Tensor::map(&(x - y * z), &[beta, mean, &factor])?;
+        Ok([factor, addend])
     }
 
     /// `[..., channels]` -> `[..., channels]`. In training the running statistics move by this batch.

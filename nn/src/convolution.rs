@@ -74,6 +74,11 @@ impl Conv2d {
         Ok(Conv2d { weight, bias: name, options })
     }
 
+    /// The filters as convolutions read them, [outputs, height, width, inputs / groups], and how windows move.
+    pub(crate) fn filters<'a>(&self, parameters: &'a Watched) -> Result<(&'a Tensor, ConvolutionOptions)> {
+        Ok((parameters.unit(&self.weight)?, self.options.clone()))
+    }
+
     /// `[images, height, width, inputs]` -> `[images, height, width, outputs]`.
     ///
     /// # Errors

@@ -57,6 +57,16 @@ impl Linear {
         Ok(Linear { weight, bias: name, inputs, outputs })
     }
 
+    /// Weights [outputs, inputs] and bias `[outputs]`, of zeros where there is none.
+    pub(crate) fn tensors(&self, parameters: &Watched) -> Result<[Tensor; 2]> {
+        let weight = parameters.get(&self.weight)?;
+        let bias = match &self.bias {
+            Some(name) => parameters.get(name)?.clone(),
+            None => Tensor::zeros(weight.device(), weight.dtype(), [self.outputs])?,
+        };
+        Ok([weight.clone(), bias])
+    }
+
     /// `[..., inputs]` -> `[..., outputs]`, one product for all rows.
     ///
     /// # Errors

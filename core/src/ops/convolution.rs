@@ -16,7 +16,7 @@ pub(crate) mod plan;
 
 pub(crate) mod geometry;
 mod gradients;
-mod oracle;
+pub(super) mod oracle;
 mod tensor;
 pub(crate) mod window;
 
@@ -88,25 +88,59 @@ impl Convolution {
     /// [`Error::UndefinedForDType`] for other dtypes than f16, bf16, f32 and f64, [`Error::DTypeMismatch`], [`Error::ShapeMismatch`],
     /// [`Error::InvalidArgument`] for operands that do not lie as they must, a geometry or an activation without meaning.
     pub fn check(self) -> Result<Convolution> {
-        let geometry = &self.geometry;
+        self.check_parts(OP, float(OP, &self.output)?)?;
+        Ok(self)
+    }
+
+    /// The checks of [`Convolution::check`] for `op`, whose x and weights are of `dtype`, but for which dtypes there are.
+    pub(super) fn check_parts(&self, op: &'static str, dtype: DType) -> Result<()> {
+        let (geometry, output) = (&self.geometry, self.output.dtype);
         let y = geometry.output_shape()?;
         let operands = [
-            ("x", Some(self.x), geometry.input_shape()?),
-            ("weights", Some(self.weights), geometry.weights_shape()?),
-            ("residual", self.residual, y),
+            ("x", Some((self.x, dtype)), geometry.input_shape()?),
+            ("weights", Some((self.weights, dtype)), geometry.weights_shape()?),
+            ("residual", self.residual.map(|residual| (residual, output)), y),
         ];
         let operands = operands.into_iter().filter_map(|(what, spec, shape)| Some((what, spec?, shape)));
-        check_operands(OP, geometry, operands, (self.output, y))?;
+        check_operands(op, geometry, operands, (self.output, y))?;
         if let Some(bias) = self.bias {
             if bias.layout.dims() != [geometry.filters] {
-                return Err(Error::shape_mismatch(OP, bias.layout.shape(), &y, Some(geometry.rank + 1)));
+                return Err(Error::shape_mismatch(op, bias.layout.shape(), &y, Some(geometry.rank + 1)));
             }
-            if bias.dtype != self.output.dtype {
-                return Err(Error::DTypeMismatch { op: OP, expected: self.output.dtype, got: bias.dtype });
+            if bias.dtype != output {
+                return Err(Error::DTypeMismatch { op, expected: output, got: bias.dtype });
             }
         }
-        Matmul::check_activation(self.activation, self.output.dtype)?;
-        Ok(self)
+        Matmul::check_activation(self.activation, output)
+    }
+
+    /// The op on the first `extent` images.
+    pub(super) fn first(&self, extent: u64) -> Option<Convolution> {
+        let geometry = Geometry { batch: extent, ..self.geometry };
+        let (x, output) = (self.x.first(0, extent)?, self.output.dense_first(0, extent)?);
+        let residual = self.residual.map_or(Some(None), |spec| spec.first(0, extent).map(Some))?;
+        Some(Convolution { x, residual, geometry, output, ..self.clone() })
+    }
+
+    /// The op on the last image and the last [`KEEP`] filters, and where its results lie among all; `None` with groups.
+    pub(super) fn last_filters(&self) -> Result<Option<(Convolution, Layout)>> {
+        let Geometry { batch, filters, groups, rank, .. } = self.geometry;
+        if batch == 0 || groups != 1 {
+            return Ok(None);
+        }
+        let keep = filters.min(KEEP);
+        let cut = |spec: &TensorSpec| last(&last(spec, 0, 1)?, rank + 1, keep);
+        let positions = cut(&self.output)?.layout;
+        let op = Convolution {
+            x: last(&self.x, 0, 1)?,
+            weights: last(&self.weights, 0, keep)?,
+            residual: self.residual.as_ref().map(cut).transpose()?,
+            bias: self.bias.as_ref().map(|bias| last(bias, 0, keep)).transpose()?,
+            geometry: Geometry { batch: 1, filters: keep, ..self.geometry },
+            output: sample::dense(self.output.dtype, &positions),
+            ..self.clone()
+        };
+        Ok(Some((op, positions)))
     }
 
     /// The matrix product of pixels and filters that it is, over the same operands in the same order.
@@ -129,19 +163,23 @@ impl Convolution {
     }
 }
 
-/// Checks the operands of one of the three operations, and its dense output.
+/// The dtype of a result, where convolutions of floats have it.
+fn float(op: &'static str, output: &TensorSpec) -> Result<DType> {
+    match output.dtype {
+        dtype @ (DType::F16 | DType::BF16 | DType::F32 | DType::F64) => Ok(dtype),
+        dtype => Err(Error::UndefinedForDType { op, dtype }),
+    }
+}
+
+/// Checks the operands of one of the operations, each with its dtype, and its dense output.
 fn check_operands(
     op: &'static str,
     geometry: &Geometry,
-    operands: impl Iterator<Item = (&'static str, TensorSpec, Shape)>,
+    operands: impl Iterator<Item = (&'static str, (TensorSpec, DType), Shape)>,
     (output, shape): (TensorSpec, Shape),
 ) -> Result<()> {
     geometry.check_numbers(op)?;
-    let dtype = output.dtype;
-    if !matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64) {
-        return Err(Error::UndefinedForDType { op, dtype });
-    }
-    for (what, spec, shape) in operands {
+    for (what, (spec, dtype), shape) in operands {
         if spec.dtype != dtype {
             return Err(Error::DTypeMismatch { op, expected: dtype, got: spec.dtype });
         }
@@ -156,8 +194,14 @@ fn check_operands(
     check_dense_output(op, &output)
 }
 
+/// The last `keep` indices of an axis.
+pub(super) fn last(spec: &TensorSpec, axis: usize, keep: u64) -> Result<TensorSpec> {
+    let extent = spec.layout.dims()[axis];
+    Ok(TensorSpec { layout: spec.layout.slice(axis, extent - keep, extent, 1)?, ..*spec })
+}
+
 /// [pixels, channels] of [batch, spatial..., channels].
-fn as_matrix(spec: &TensorSpec) -> Result<TensorSpec> {
+pub(super) fn as_matrix(spec: &TensorSpec) -> Result<TensorSpec> {
     let dims = spec.layout.dims();
     let (last, pixels) = (dims.len() - 1, dims[..dims.len() - 1].iter().product());
     // Checked when the op was made.
@@ -292,43 +336,16 @@ impl Operation for Convolution {
         Facts { repeats: true, ..Facts::default() }
     }
 
-    /// The op on the first `extent` images.
     fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
-        if axis != 0 {
-            return None;
-        }
-        let geometry = Geometry { batch: extent, ..self.geometry };
-        let (x, output) = (self.x.first(0, extent)?, self.output.dense_first(0, extent)?);
-        let residual = self.residual.map_or(Some(None), |spec| spec.first(0, extent).map(Some))?;
-        Some(Convolution { x, residual, geometry, output, ..self.clone() }.into())
+        (axis == 0).then(|| self.first(extent))?.map(Op::from)
     }
 
     fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
         Some(Convolution { output, ..self.clone() }.into())
     }
 
-    /// The last image and the last filters of one group.
     fn sample(&self) -> Result<Option<Sample>> {
-        let Geometry { batch, filters, groups, rank, .. } = self.geometry;
-        if batch == 0 || groups != 1 {
-            return Ok(None);
-        }
-        let keep = filters.min(KEEP);
-        let last = |spec: &TensorSpec, axis: usize, keep: u64| {
-            let extent = spec.layout.dims()[axis];
-            Ok::<_, Error>(TensorSpec { layout: spec.layout.slice(axis, extent - keep, extent, 1)?, ..*spec })
-        };
-        let cut = |spec: &TensorSpec| last(&last(spec, 0, 1)?, rank + 1, keep);
-        let positions = cut(&self.output)?.layout;
-        let op = Convolution {
-            x: last(&self.x, 0, 1)?,
-            weights: last(&self.weights, 0, keep)?,
-            residual: self.residual.as_ref().map(cut).transpose()?,
-            bias: self.bias.as_ref().map(|bias| last(bias, 0, keep)).transpose()?,
-            geometry: Geometry { batch: 1, filters: keep, ..self.geometry },
-            output: sample::dense(self.output.dtype, &positions),
-            ..self.clone()
-        };
+        let Some((op, positions)) = self.last_filters()? else { return Ok(None) };
         Ok(Some(Sample { op: op.check()?.into(), positions: vec![positions] }))
     }
 

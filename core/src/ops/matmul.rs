@@ -456,26 +456,8 @@ impl Matmul {
     }
 
     /// The sum of products, as a float, times the operands' scales.
-    ///
-    /// Bound: the conversion of an integer to f32, to either neighbour (WGSL leaves it open), and the rounding of each
-    /// step.
     fn scaled(&self, product: Approx, scales: [Option<Scalar>; 2]) -> Approx {
-        if !self.is_quantised() {
-            return product;
-        }
-        let mut x = match product.value {
-            Scalar::I(sum) => {
-                let exact = sum.unsigned_abs() <= 1 << 24;
-                let error = if exact { 0.0 } else { 2.0 * DType::F32.unit_roundoff() * sum.unsigned_abs() as f64 };
-                Approx { value: Scalar::F(sum as f64), error }
-            }
-            Scalar::F(_) | Scalar::U(_) => product,
-        };
-        for scale in scales.into_iter().flatten() {
-            let scaled = Span::from(x).binary(BinaryFn::Mul, Span::exact(scale), DType::F32);
-            x = scaled.flushable(DType::F32).into_approx(DType::F32);
-        }
-        x
+        if self.is_quantised() { scaled(product, scales.into_iter().flatten()) } else { product }
     }
 
     /// The sum of products of `pairs`. For [`Matmul::product_roundoff`] elements of A and B count as at least `floors`.
@@ -538,6 +520,25 @@ impl Matmul {
         let c = c.map(|c| Span::exact(c).binary(BinaryFn::Mul, constant(self.beta), dtype));
         ended(x, [c, bias.map(Span::exact)], self.activation, dtype)
     }
+}
+
+/// A sum of products, as a float, times scales.
+///
+/// Bound: the conversion of an integer to f32, to either neighbour (WGSL leaves it open), and the rounding of each step.
+pub(super) fn scaled(sum: Approx, scales: impl IntoIterator<Item = Scalar>) -> Approx {
+    let mut x = match sum.value {
+        Scalar::I(sum) => {
+            let exact = sum.unsigned_abs() <= 1 << 24;
+            let error = if exact { 0.0 } else { 2.0 * DType::F32.unit_roundoff() * sum.unsigned_abs() as f64 };
+            Approx { value: Scalar::F(sum as f64), error }
+        }
+        Scalar::F(_) | Scalar::U(_) => sum,
+    };
+    for scale in scales {
+        let scaled = Span::from(x).binary(BinaryFn::Mul, Span::exact(scale), DType::F32);
+        x = scaled.flushable(DType::F32).into_approx(DType::F32);
+    }
+    x
 }
 
 /// The end of a product or convolution: adds `c` and `bias` to the sum `x`, in any order, then applies the activation.

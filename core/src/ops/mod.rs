@@ -121,6 +121,7 @@ ops! {
     operation pool "maxima and averages of windows of one to three spatial axes, adaptive and global, and their gradients";
     operation positions "whether positions lie within an axis, and the first that does not";
     program   quantize "8-bit steps of floats by scales, and back";
+    operation quantized_convolution "convolutions of i8 with a scale of the images and one of each filter, with a fused epilogue";
     operation random "uniform and normal numbers and bits (Philox4x32-10)";
     operation reduce "sum, mean, prod, max, min, any, all over axes";
     operation reduced_matmul "sum, mean, max, min, abs_max of the rows or columns of a product that is not kept";

@@ -24,6 +24,8 @@ pub enum Granularity {
     PerRow,
     /// Those of a column; scales are [..., 1, columns].
     PerColumn,
+    /// Those of an index of the first axis (a filter of a convolution); scales are [filters, 1, ...].
+    PerFilter,
     /// Those of a block; scales are [..., ceil(rows / `rows`), ceil(columns / `columns`)]. Activations [m, k] in blocks of
     /// 1 x 128 and weights [n, k] in blocks of 128 x 128 are the recipe of DeepSeek-V3.
     Blocks {
@@ -98,21 +100,40 @@ impl Tensor {
             return Err(Error::UndefinedForDType { op: OP, dtype: self.dtype() });
         }
         let rank = self.rank();
+        let least = match granularity {
+            Granularity::PerTensor => 0,
+            Granularity::PerFilter => 1,
+            Granularity::PerRow | Granularity::PerColumn | Granularity::Blocks { .. } => 2,
+        };
+        if rank < least {
+            let reason = format!("{granularity:?} needs {least} dimensions or more, not shape {:?}", self.dims());
+            return Err(Error::InvalidArgument { what: "granularity", reason });
+        }
         let axes: Vec<usize> = match granularity {
             Granularity::PerTensor => (0..rank).collect(),
-            _ if rank < 2 => {
-                let reason = format!("{granularity:?} needs rows and columns, not shape {:?}", self.dims());
-                return Err(Error::InvalidArgument { what: "granularity", reason });
-            }
+            Granularity::PerFilter => (1..rank).collect(),
             Granularity::PerRow => vec![rank - 1],
             Granularity::PerColumn => vec![rank - 2],
             Granularity::Blocks { rows, columns } => return blocks::quantize(self, dtype, [rows, columns]),
         };
-        // The magnitude of a scalar is itself: it has no axes to reduce.
-        let largest = if rank == 0 { self.abs()? } else { self.reduce(ReduceFn::AbsMax, &axes, KeepDims::Yes)? };
-        let scales = Tensor::map_named(OP, &scale, &[&largest])?;
-        let values = Tensor::map_named(OP, &steps_of(dtype)?, &[self, &scales])?;
-        Ok(Quantized { values, scales, blocks: None })
+        // The magnitude of a number alone is itself: it has no axes to reduce.
+        let largest = if axes.is_empty() { self.abs()? } else { self.reduce(ReduceFn::AbsMax, &axes, KeepDims::Yes)? };
+        self.quantize_by(dtype, &Tensor::map_named(OP, &scale, &[&largest])?)
+    }
+
+    /// These floats as `dtype` with `scales` that were found before (on examples, for activations), f32 and broadcast to the shape: steps =
+    /// value / scale to nearest even. What lies beyond the largest step becomes that step.
+    ///
+    /// # Errors
+    /// As [`Tensor::quantize`] and [`Quantized::new`].
+    pub fn quantize_by(&self, dtype: DType, scales: &Tensor) -> Result<Quantized> {
+        if !self.dtype().is_float() {
+            return Err(Error::UndefinedForDType { op: OP, dtype: self.dtype() });
+        }
+        // Scales of a larger shape would make values of it.
+        scales.broadcast_to(*self.shape())?;
+        let values = Tensor::map_named(OP, &steps_of(dtype)?, &[self, scales])?;
+        Quantized::new(values, scales.clone())
     }
 
     /// A quantised linear layer: activation(x W^T + bias) of x [..., m, k] (f32, f16 or bf16), weights [n, k] with scales

@@ -6,4 +6,4 @@ mod resnet;
 
 pub use bert::{Bert, BertConfig, BertInput};
 pub use decoder::{Decoder, DecoderConfig, TokenChoice};
-pub use resnet::{ResNet, ResNetBlock, ResNetConfig, ResNetEntry};
+pub use resnet::{FoldedResNet, ResNet, ResNetBlock, ResNetConfig, ResNetEntry};

@@ -4,6 +4,10 @@
 //! is that of its 3x3 convolution. The decision to know: images are [images, height, width, channels], channels last; permute those of
 //! PyTorch.
 
+mod folded;
+
+pub use folded::FoldedResNet;
+
 use polywarp_core::ops::{BatchNormEnd, ConvolutionOptions, PoolOptions};
 use polywarp_core::{Result, Tensor, UnaryFn};
 

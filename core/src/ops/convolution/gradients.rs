@@ -7,7 +7,7 @@ use super::super::matmul::ended;
 use super::super::{Arithmetic, Convolution, Facts, Matmul, Op, Operand, Operation, Sample, TensorSpec, sample};
 use super::geometry::Geometry;
 use super::window::Window;
-use super::{KEEP, as_matrix, check_operands, graph_of, oracle, transposed};
+use super::{KEEP, as_matrix, check_operands, float, graph_of, oracle, transposed};
 use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
 #[cfg(feature = "cpu")]
@@ -78,10 +78,10 @@ impl ConvolutionInput {
     }
 
     fn check(self) -> Result<ConvolutionInput> {
-        let geometry = &self.geometry;
+        let (geometry, dtype) = (&self.geometry, float(Self::OP, &self.output)?);
         let operands = [
-            ("gradient", self.gradient, geometry.output_shape()?),
-            ("weights", self.weights, geometry.weights_shape()?),
+            ("gradient", (self.gradient, dtype), geometry.output_shape()?),
+            ("weights", (self.weights, dtype), geometry.weights_shape()?),
         ];
         check_operands(Self::OP, geometry, operands.into_iter(), (self.output, geometry.input_shape()?))?;
         Ok(self)
@@ -225,8 +225,11 @@ impl ConvolutionWeights {
     }
 
     fn check(self) -> Result<ConvolutionWeights> {
-        let geometry = &self.geometry;
-        let operands = [("gradient", self.gradient, geometry.output_shape()?), ("x", self.x, geometry.input_shape()?)];
+        let (geometry, dtype) = (&self.geometry, float(Self::OP, &self.output)?);
+        let operands = [
+            ("gradient", (self.gradient, dtype), geometry.output_shape()?),
+            ("x", (self.x, dtype), geometry.input_shape()?),
+        ];
         check_operands(Self::OP, geometry, operands.into_iter(), (self.output, geometry.weights_shape()?))?;
         Ok(self)
     }

@@ -9,7 +9,7 @@ use crate::oracle::{Approx, HostTensor};
 use crate::{DType, Scalar};
 
 /// A sum of products, and whether NaN may stand for it.
-pub(super) type Sum = (Approx, bool);
+pub(in crate::ops) type Sum = (Approx, bool);
 
 /// One sum under construction.
 #[derive(Default)]
@@ -70,7 +70,7 @@ fn pixel(of: [u64; 3], along: impl Fn(usize) -> Option<u64>) -> Option<u64> {
 }
 
 /// y of x and weights.
-pub(super) fn forward(geometry: &Geometry, x: &HostTensor, weights: &HostTensor, dtype: DType) -> Vec<Sum> {
+pub(in crate::ops) fn forward(geometry: &Geometry, x: &HostTensor, weights: &HostTensor, dtype: DType) -> Vec<Sum> {
     let (x, w) = (Grid::new(x, geometry.input_pixels(), geometry.channels), weights_grid(geometry, weights));
     let [inputs, taps, outputs] = extents(geometry);
     let (channels, filters) = (geometry.group_channels(), geometry.group_filters());
