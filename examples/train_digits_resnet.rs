@@ -3,7 +3,8 @@
 //! Two stages of residual blocks over pictures of 8 x 8 pixels, trained by SGD with momentum in a recorded step on four fifths of the pictures and
 //! judged on the fifth it has not seen. The decision to know: the host writes the pictures of a batch and nothing else; rate, running
 //! statistics and momentum live on the device. Then the trained weights go to every other device of this machine, whose answers must be
-//! the CPU's.
+//! the CPU's. At last the network is made smaller in two ways: filters and activations of i8, with scales found on pictures that it learnt from; and
+//! two of four neighbouring weights set to zero (2:4), trained on for a few rounds with those zeros kept (Mishra et al., arXiv 2104.08378).
 //!
 //! Run: `cargo run --release --example train_digits_resnet`. The data and its licence: `data/README.md`.
 
@@ -12,8 +13,8 @@ mod data;
 
 use std::time::Instant;
 
-use polywarp::nn::models::{ResNet, ResNetBlock, ResNetConfig, ResNetEntry};
-use polywarp::nn::{Builder, Method, Mode, Optimiser, Parameters, Policy, Schedule, Sgd, StepOptions};
+use polywarp::nn::models::{FoldedResNet, ResNet, ResNetBlock, ResNetConfig, ResNetEntry};
+use polywarp::nn::{Builder, Mask24, Method, Mode, Optimiser, Parameters, Policy, Schedule, Sgd, StepOptions};
 use polywarp::{DType, Device, Result, Tape, Tensor};
 
 /// Pictures of a step.
@@ -25,6 +26,11 @@ const RATE: f64 = 0.1;
 const WARM_UP: f64 = 0.1;
 /// Held-out pictures read rightly, at least.
 const ACCURACY: f64 = 0.98;
+/// Rounds that the pruned network is trained on, and the rate at their start.
+const EPOCHS_PRUNED: usize = 4;
+const RATE_PRUNED: f64 = 0.02;
+/// Pictures read rightly by the network of i8 and by the pruned one, at least.
+const ACCURACY_SMALL: f64 = 0.97;
 /// How far a score may be from the CPU's on another device: sums in another order, through a few layers.
 const SCORE: f32 = 1e-3;
 
@@ -61,9 +67,15 @@ impl Reader {
 
     /// The scores of pictures, ten for each.
     fn scores(&self, pictures: &Pictures) -> Result<Vec<f32>> {
-        let images = Tensor::zeros(self.parameters.device(), DType::F32, shape(pictures.labels.len()))?;
-        images.write(&pictures.pixels)?;
+        let images = pictures.on(self.parameters.device())?;
         self.net.forward(&self.parameters.unwatched(), &images, Mode::Evaluation)?.to_vec()
+    }
+
+    /// For use, normalisation folded into the filters; and the same in i8.
+    fn folded(&self, examples: &Pictures) -> Result<[FoldedResNet; 2]> {
+        let folded = self.net.folded(&self.parameters.unwatched(), DType::F32)?;
+        let quantised = folded.quantised(&[examples.on(self.parameters.device())?])?;
+        Ok([folded, quantised])
     }
 }
 
@@ -86,6 +98,19 @@ impl Pictures {
     }
 }
 
+impl Pictures {
+    /// As [pictures, 8, 8, 1].
+    fn on(&self, device: &Device) -> Result<Tensor> {
+        Tensor::from_slice(device, &self.pixels, shape(self.labels.len()))
+    }
+
+    /// The share that `scores` read rightly.
+    fn accuracy(&self, scores: &[f32]) -> f64 {
+        let right = read(scores).iter().zip(&self.labels).filter(|(answer, label)| answer == label).count();
+        right as f64 / self.labels.len() as f64
+    }
+}
+
 /// The digit with the highest score.
 fn read(scores: &[f32]) -> Vec<i32> {
     let best = |row: &[f32]| (0..10).max_by(|&a, &b| row[a].total_cmp(&row[b])).expect("there are ten");
@@ -104,17 +129,22 @@ fn shuffled(count: usize, state: &mut u64) -> Vec<usize> {
     all
 }
 
-fn train(device: &Device, seen: &Pictures) -> Result<Reader> {
-    let reader = Reader::new(device)?;
-    let steps = EPOCHS * (seen.labels.len() / BATCH);
+/// Trains `reader` for so many rounds from this rate on, with the zeros of `mask` kept.
+fn train(reader: &Reader, seen: &Pictures, epochs: usize, rate: f64, mask: Option<&Mask24>) -> Result<()> {
+    let device = reader.parameters.device();
+    let steps = epochs * (seen.labels.len() / BATCH);
     let schedule = Schedule::Cosine { warm_up: (steps as f64 * WARM_UP) as u64, total: steps as u64, least: 0.0 };
     let method = Method::Sgd(Sgd { momentum: 0.9, nesterov: true, decay: 5e-4, ..Sgd::default() });
-    let optimiser = Optimiser::new(&reader.parameters, method, schedule, RATE)?;
+    let optimiser = Optimiser::new(&reader.parameters, method, schedule, rate)?;
     let pictures = Tensor::zeros(device, DType::F32, shape(BATCH))?;
     let labels = Tensor::zeros(device, DType::I32, [BATCH as u64])?;
-    let step = device.record(|| reader.step(&optimiser, &pictures, &labels))?;
+    let step = device.record(|| {
+        let loss = reader.step(&optimiser, &pictures, &labels)?;
+        mask.map_or(Ok(()), |mask| mask.apply(&reader.parameters))?;
+        Ok(loss)
+    })?;
     let (start, mut state, mut losses) = (Instant::now(), 0x9e37_79b9_7f4a_7c15, Vec::new());
-    for _ in 0..EPOCHS {
+    for _ in 0..epochs {
         for batch in shuffled(seen.labels.len(), &mut state).chunks_exact(BATCH) {
             let pixels = batch.iter().flat_map(|&at| &seen.pixels[at * data::PIXELS..][..data::PIXELS]);
             pictures.write(&pixels.copied().collect::<Vec<f32>>())?;
@@ -131,25 +161,25 @@ fn train(device: &Device, seen: &Pictures) -> Result<Reader> {
         step.launches(),
         start.elapsed()
     );
-    Ok(reader)
+    Ok(())
 }
 
 fn main() -> Result<()> {
     let digits = data::load();
     let seen = Pictures::of(&digits, |line| line % 5 != 0);
     let unseen = Pictures::of(&digits, |line| line % 5 == 0);
-    let trained = train(&Device::cpu(), &seen)?;
+    let trained = Reader::new(&Device::cpu())?;
+    train(&trained, &seen, EPOCHS, RATE, None)?;
     let scores = trained.scores(&unseen)?;
-    let answers = read(&scores);
-    let right = answers.iter().zip(&unseen.labels).filter(|(answer, label)| answer == label).count();
-    let accuracy = right as f64 / unseen.labels.len() as f64;
-    println!("{right} of {} unseen digits right, {:.2} %", unseen.labels.len(), 100.0 * accuracy);
+    let (answers, accuracy) = (read(&scores), unseen.accuracy(&scores));
+    println!("{:.2} % of {} unseen digits right", 100.0 * accuracy, unseen.labels.len());
     assert!(accuracy >= ACCURACY, "it has learnt too little: {accuracy}");
 
     // Parameters and running statistics, as they would go through a file.
     let names = trained.parameters.names().map(str::to_owned);
     let mut values = names.map(|name| Ok((trained.parameters.get(&name)?, name))).collect::<Result<Vec<_>>>()?;
     values.extend(trained.parameters.buffers().map(|(name, buffer)| (buffer.clone(), name.to_owned())));
+    let small = trained.folded(&seen)?;
     for entry in polywarp::devices().into_iter().filter(|entry| entry.unusable.is_none() && entry.id != "cpu") {
         let device = entry.open()?;
         let reader = Reader::new(&device)?;
@@ -160,6 +190,53 @@ fn main() -> Result<()> {
         let off = found.iter().zip(&scores).map(|(x, y)| (x - y).abs()).fold(0.0f32, f32::max);
         println!("{}: the same answers, scores within {off:.1e}", device.id());
         assert!(off < SCORE && read(&found) == answers, "{device:?} reads otherwise: {off}");
+        smaller(&reader.folded(&seen)?, &unseen, &device, accuracy)?;
     }
+    smaller(&small, &unseen, &Device::cpu(), accuracy)?;
+    pruned(&trained, &seen, &unseen, accuracy)
+}
+
+/// The network of i8 beside that of f32.
+fn smaller([folded, quantised]: &[FoldedResNet; 2], unseen: &Pictures, device: &Device, before: f64) -> Result<()> {
+    let images = unseen.on(device)?;
+    let timed = |net: &FoldedResNet| {
+        net.forward(&images)?.to_vec::<f32>()?;
+        let start = Instant::now();
+        let scores = net.forward(&images)?.to_vec::<f32>()?;
+        Ok::<_, polywarp::Error>((unseen.accuracy(&scores), start.elapsed()))
+    };
+    let ((plain, plain_time), (small, small_time)) = (timed(folded)?, timed(quantised)?);
+    println!(
+        "{}: folded {:.2} % right, {} bytes, {plain_time:.1?}; in i8 {:.2} %, {} bytes, {small_time:.1?}",
+        device.id(),
+        100.0 * plain,
+        folded.size_bytes(),
+        100.0 * small,
+        quantised.size_bytes(),
+    );
+    assert_eq!(plain, before, "folding changes answers");
+    assert!(small >= ACCURACY_SMALL, "i8 reads too little: {small}");
+    assert!(quantised.size_bytes() * 3 < folded.size_bytes(), "not nearly a quarter of the memory");
+    Ok(())
+}
+
+/// The network with two of four weights: at once, and trained on.
+fn pruned(trained: &Reader, seen: &Pictures, unseen: &Pictures, before: f64) -> Result<()> {
+    let mask = Mask24::new(&trained.parameters)?;
+    mask.apply(&trained.parameters)?;
+    let at_once = unseen.accuracy(&trained.scores(unseen)?);
+    train(trained, seen, EPOCHS_PRUNED, RATE_PRUNED, Some(&mask))?;
+    let after = unseen.accuracy(&trained.scores(unseen)?);
+    let [dense, compressed] = mask.bytes(&trained.parameters)?;
+    println!(
+        "2:4: {:.2} % right before, {:.2} % at once, {:.2} % trained on; {} of {} masked weights are zero, {compressed} bytes of {dense}",
+        100.0 * before,
+        100.0 * at_once,
+        100.0 * after,
+        mask.zeros(&trained.parameters)?,
+        mask.elements(),
+    );
+    assert!(after >= ACCURACY_SMALL, "the pruned network reads too little: {after}");
+    assert!(compressed * 3 < dense * 2, "2:4 takes too much memory");
     Ok(())
 }

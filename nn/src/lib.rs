@@ -45,6 +45,7 @@
 //! | files | [`mod@file`], [`Checkpoint`] |
 //! | layers | [`Linear`], [`Embedding`], [`Conv2d`], [`BatchNorm`], [`GroupNorm`], [`InstanceNorm`], [`LayerNorm`], [`RmsNorm`], [`Dropout`], [`attention()`] |
 //! | functions composed of operations | [`rms_norm`], [`gelu_tanh`] |
+//! | two of four weights | [`Mask24`] |
 //! | losses | [`Tensor::cross_entropy`], [`mse_loss`], [`binary_cross_entropy_with_logits`] |
 //! | in what all of that computes | [`Policy`] |
 //! | networks | [`models`] |
@@ -66,6 +67,7 @@ mod init;
 mod lamb;
 mod layers;
 mod losses;
+mod mask24;
 mod method;
 pub mod models;
 mod optimiser;
@@ -88,6 +90,7 @@ pub use group_norm::{Affine, GroupNorm, InstanceNorm};
 pub use init::Init;
 pub use layers::{Bias, Dropout, Embedding, LayerNorm, Linear, RmsNorm};
 pub use losses::{Reduction, binary_cross_entropy_with_logits, mse_loss};
+pub use mask24::Mask24;
 pub use method::{Adam, Lamb, Method, Sgd, TrustRatio};
 pub use optimiser::{Optimiser, StepOptions};
 pub use parameters::{Builder, Decay, Parameters};

@@ -38,10 +38,12 @@ enum Reads {
     Encoding,
     TensorCores,
     Memory,
+    Int8,
+    Pruning,
 }
 
 /// Every quoted figure.
-pub const CLAIMS: [Claim; 6] = [
+pub const CLAIMS: [Claim; 8] = [
     Claim {
         quoted: "a product of 1000 x 1000 matrices is 10 times faster than on the CPU",
         conditions: "f32, data on the device; no hardware named",
@@ -83,6 +85,20 @@ pub const CLAIMS: [Claim; 6] = [
         times: 2.0,
         reads: Reads::Memory,
         suite: "networks",
+    },
+    Claim {
+        quoted: "INT8 inference is 2 times faster than 16 bits",
+        conditions: "the same network, images and batch",
+        times: 2.0,
+        reads: Reads::Int8,
+        suite: "networks",
+    },
+    Claim {
+        quoted: "2:4 pruning makes products 2 times faster",
+        conditions: "the same product, dense and with two of four weights, in 16 bits",
+        times: 2.0,
+        reads: Reads::Pruning,
+        suite: "gemm",
     },
 ];
 
@@ -149,6 +165,8 @@ impl Table {
                 Some((cores.times(), format!("product of side {}", cores.side)))
             }
             Reads::Memory => self.memory_of_training(&device.id),
+            Reads::Int8 => self.int8(&device.id),
+            Reads::Pruning => self.pruning(&device.id),
         }
     }
 
@@ -157,6 +175,41 @@ impl Table {
         let alike = |row: &&NetworkRow| row.network == network && row.task == task && row.device == device;
         let rows = self.networks.iter().filter(alike).filter_map(|row| Some((row, row.speedup?)));
         rows.max_by(|x, y| x.1.total_cmp(&y.1))
+    }
+
+    /// The rate of a network that is asked in i8 over that in 16 bits at the same batch, where that is most.
+    fn int8(&self, device: &str) -> Option<(f64, String)> {
+        let asked = |row: &&NetworkRow| row.task != "train" && row.device == device;
+        let steps = self.networks.iter().filter(asked).filter(|row| row.compute == "i8");
+        let both = steps.filter_map(|steps| {
+            let alike = |row: &&NetworkRow| {
+                row.network == steps.network
+                    && row.batch == steps.batch
+                    && ["f16", "bf16"].contains(&row.compute.as_str())
+            };
+            let floats = self.networks.iter().filter(asked).find(alike)?;
+            let rates = [steps, floats].map(|row| significant(row.per_second));
+            let said =
+                format!("{}: {} {} a second, {} in {}", steps.case, rates[0], steps.items, rates[1], floats.compute);
+            Some((steps.per_second / floats.per_second, said))
+        });
+        both.max_by(|x, y| x.0.total_cmp(&y.0))
+    }
+
+    /// The rate of a product with two of four weights over that of the dense one, where that is most. Both count the dense product's work.
+    fn pruning(&self, device: &str) -> Option<(f64, String)> {
+        let sparse = self.rows.iter().filter(|row| row.device == device);
+        let both = sparse.filter_map(|row| {
+            let side = row.case.strip_prefix("sparse24 f16 ")?;
+            let dense = self.row(&format!("gemm f16 {side}"), device)?;
+            let said = format!(
+                "f16 {side}: {} us, dense {}",
+                significant(row.warm_ns * 1e-3),
+                significant(dense.warm_ns * 1e-3)
+            );
+            Some((dense.warm_ns / row.warm_ns, said))
+        });
+        both.max_by(|x, y| x.0.total_cmp(&y.0))
     }
 
     /// f32's peak over that of 16 bits at the same batch, where that is least.
@@ -253,23 +306,28 @@ mod tests {
             network(["resnet50", "train", "f32"], "cuda:0", 40.0, 10.0, 8 << 30),
             network(["resnet50", "train", "f16"], "cuda:0", 80.0, 20.0, 5 << 30),
             network(["bert-base", "encode", "bf16"], "cuda:0", 480.0, 48.0, 1 << 30),
+            network(["resnet50", "classify", "f16"], "cuda:0", 200.0, 50.0, 1 << 30),
+            network(["resnet50", "classify", "i8"], "cuda:0", 300.0, 75.0, 1 << 30),
         ];
         let found = table.claims();
         let judged: Vec<(f64, f64, bool)> = found.iter().map(|f| (f.claim.times, f.times, f.holds())).collect();
-        assert_eq!(judged, [(15.0, 20.0, true), (29.0, 20.0, false), (48.0, 48.0, true), (2.0, 1.6, false)]);
+        assert_eq!(
+            judged,
+            [(15.0, 20.0, true), (29.0, 20.0, false), (48.0, 48.0, true), (2.0, 1.6, false), (2.0, 1.5, false)]
+        );
         // 1.28 M images: 16,000 s, and 320,000 s on the CPU.
         assert!(found[0].measured.contains("4.44 h, not 88.9 h"), "{}", found[0].measured);
         let mut text = String::new();
         write(&table, &mut text).unwrap();
-        assert_eq!(text.matches("does not hold").count(), 2, "{text}");
-        assert_eq!(text.matches("not measured here").count(), 2, "{text}");
+        assert_eq!(text.matches("does not hold").count(), 3, "{text}");
+        assert_eq!(text.matches("not measured here").count(), 3, "{text}");
         let page = crate::bench::html(&table);
-        assert_eq!(page.matches("<rect class=\"claim\"").count(), 4, "a bar for each finding");
-        assert_eq!(page.matches("<line class=\"quoted\"").count(), 5, "a line for each claim, and in the legend");
+        assert_eq!(page.matches("<rect class=\"claim\"").count(), 5, "a bar for each finding");
+        assert_eq!(page.matches("<line class=\"quoted\"").count(), 6, "a line for each claim, and in the legend");
         let plot = crate::bench::claims_plot(&table).unwrap();
-        assert!(plot.starts_with("<svg xmlns=") && plot.matches("<rect class=\"claim\"").count() == 4, "{plot}");
+        assert!(plot.starts_with("<svg xmlns=") && plot.matches("<rect class=\"claim\"").count() == 5, "{plot}");
         assert!(!plot.contains("NaN") && !plot.contains("inf"), "{plot}");
-        assert_eq!(page.matches("<td>no<td>").count(), 2);
+        assert_eq!(page.matches("<td>no<td>").count(), 3);
         assert_eq!(page.matches("images/s").count(), table.networks.len(), "a row for each network");
     }
 

@@ -87,6 +87,8 @@ pub enum Compute {
     Bf16,
     /// f16 with a scaled loss, parameters and their moments in f32.
     F16,
+    /// Products of i8, all else in f16: of networks that are asked, with scales found on the batch.
+    I8,
 }
 
 impl Compute {
@@ -95,6 +97,7 @@ impl Compute {
             Compute::F32 => "f32",
             Compute::Bf16 => "bf16",
             Compute::F16 => "f16",
+            Compute::I8 => "i8",
         }
     }
 
@@ -102,7 +105,7 @@ impl Compute {
         match self {
             Compute::F32 => Policy::F32,
             Compute::Bf16 => Policy::BF16,
-            Compute::F16 => Policy::F16,
+            Compute::F16 | Compute::I8 => Policy::F16,
         }
     }
 }
@@ -129,6 +132,8 @@ impl Job {
         match (self.compute, self.task, &self.network.kind) {
             (Compute::F32, Task::Train, Kind::ResNet(..)) => 1e-2,
             (Compute::F32, ..) => 1e-3,
+            // Steps of a 127th in fifty layers one behind the other.
+            (Compute::I8, ..) => 0.2,
             _ => 5e-2,
         }
     }
@@ -169,6 +174,7 @@ fn jobs_of(kind: DeviceKind, size: BenchSize, [bert, resnet]: [Network; 2]) -> V
         job(&resnet, Task::Train, f16, 4 * images, 1),
         job(&resnet, Task::Ask, Compute::F32, images, 1),
         job(&resnet, Task::Ask, f16, images, 1),
+        job(&resnet, Task::Ask, Compute::I8, images, 1),
     ]
 }
 
@@ -181,7 +187,7 @@ pub struct NetworkRow {
     pub network: String,
     /// `train`, `encode` or `classify`
     pub task: String,
-    /// `f32`, `bf16` or `f16`: what it computes in.
+    /// `f32`, `bf16`, `f16` or `i8`: what it computes in.
     pub compute: String,
     /// The device's id.
     pub device: String,

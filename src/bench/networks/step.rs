@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use polywarp_core::{Clock, DType, Device, Expr, Generator, Profile, Recording, Result, Tape, Tensor};
-use polywarp_nn::models::{Bert, BertInput, ResNet};
+use polywarp_nn::models::{Bert, BertInput, FoldedResNet, ResNet};
 use polywarp_nn::{
     Adam, Builder, Dropout, LossScale, LossScaleOptions, Method, Mode, Optimiser, Parameters, Schedule, Sgd,
     StepOptions, Watched,
@@ -47,6 +47,13 @@ struct Training {
     generator: Option<Generator>,
 }
 
+/// A network as it is asked.
+enum Asked {
+    /// With the parameters in the dtype of the job.
+    Parameters(Watched),
+    Folded(FoldedResNet),
+}
+
 /// What a network is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
@@ -62,8 +69,8 @@ struct Work {
     device: Device,
     net: Net,
     parameters: Parameters,
-    /// For asking: the parameters in the dtype of the job.
-    asked: Option<Watched>,
+    /// What is asked, where nothing is trained.
+    asked: Option<Asked>,
     training: Option<Training>,
     data: Data,
     /// Words or pixels, and targets.
@@ -213,13 +220,24 @@ impl Work {
             ],
         };
         let training = (job.task == Task::Train).then(|| Training::new(job, &parameters, use_of)).transpose()?;
-        let asked = match training {
-            Some(_) => None,
-            None => Some(parameters.unwatched_as(job.compute.policy())?),
-        };
-        let work = Work { job: job.clone(), device: device.clone(), net, parameters, asked, training, data, batch };
+        let asked = None;
+        let mut work = Work { job: job.clone(), device: device.clone(), net, parameters, asked, training, data, batch };
         work.feed()?;
+        if work.training.is_none() {
+            work.asked = Some(work.as_asked()?);
+        }
         Ok(work)
+    }
+
+    /// The network as it is used after training.
+    fn as_asked(&self) -> Result<Asked> {
+        let policy = self.job.compute.policy();
+        let Net::ResNet(net) = &self.net else { return self.parameters.unwatched_as(policy).map(Asked::Parameters) };
+        let folded = net.folded(&self.parameters.unwatched(), policy.compute)?;
+        if self.job.compute != Compute::I8 {
+            return Ok(Asked::Folded(folded));
+        }
+        folded.quantised(&[self.pixels(&self.batch[0])?]).map(Asked::Folded)
     }
 
     /// Copies the batch to the device.
@@ -240,7 +258,10 @@ impl Work {
     fn step(&self) -> Result<Tensor> {
         match (&self.training, &self.asked) {
             (Some(training), _) => self.train(training),
-            (None, Some(asked)) => self.output(asked, &self.batch[0], Dropout::none(), Mode::Evaluation),
+            (None, Some(Asked::Parameters(asked))) => {
+                self.output(asked, &self.batch[0], Dropout::none(), Mode::Evaluation)
+            }
+            (None, Some(Asked::Folded(net))) => net.forward(&self.pixels(&self.batch[0])?),
             (None, None) => unreachable!("what is not trained is asked"),
         }
     }
@@ -291,13 +312,14 @@ impl Work {
     fn output(&self, watched: &Watched, x: &Tensor, dropout: Dropout<'_>, mode: Mode) -> Result<Tensor> {
         match &self.net {
             Net::Bert(bert) => bert.forward(watched, &BertInput::new(x), dropout),
-            Net::ResNet(net) => {
-                // About mean 0 and deviation 1.
-                let pixel = Expr::input(0).cast(DType::F32) * Expr::constant(1.0 / 64.0) - Expr::constant(2.0);
-                let pixels = Tensor::map(&pixel.cast(self.job.compute.policy().compute), &[x])?;
-                net.forward(watched, &pixels, mode)
-            }
+            Net::ResNet(net) => net.forward(watched, &self.pixels(x)?, mode),
         }
+    }
+
+    /// Bytes as numbers of about mean 0 and deviation 1, in the dtype of the job.
+    fn pixels(&self, x: &Tensor) -> Result<Tensor> {
+        let pixel = Expr::input(0).cast(DType::F32) * Expr::constant(1.0 / 64.0) - Expr::constant(2.0);
+        Tensor::map(&pixel.cast(self.job.compute.policy().compute), &[x])
     }
 }
 

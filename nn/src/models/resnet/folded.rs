@@ -124,7 +124,8 @@ impl ResNet {
     /// [`Error::UndefinedForDType`](polywarp_core::Error::UndefinedForDType) for another dtype; memory errors of the device.
     pub fn folded(&self, parameters: &Watched, dtype: DType) -> Result<FoldedResNet> {
         let stem = Layer::of(&self.stem, parameters, dtype, true)?;
-        let blocks = self.blocks.iter().map(|block| FoldedBlock::of(block, parameters, dtype)).collect::<Result<_>>()?;
+        let blocks =
+            self.blocks.iter().map(|block| FoldedBlock::of(block, parameters, dtype)).collect::<Result<_>>()?;
         let [weight, bias] = self.head.tensors(parameters)?;
         let head = [weight.cast(dtype)?.contiguous()?, bias.cast(dtype)?.contiguous()?];
         Ok(FoldedResNet { entry: self.config.entry, stem, blocks, head })
