@@ -379,12 +379,12 @@ fn bytes_of(tile: u32, pitch: u32) -> u32 {
     2 * tile + (4 + 2) * ROWS * pitch + 2 * 4
 }
 
-/// A quad of a block of rows that a thread moves: its place in the tile, row and column, and the number that must be below `.1` where not all
-/// threads have one.
+/// A quad of a block of rows that a thread moves: its place in the tile, its row and column.
 struct Quad {
     to: String,
     row: String,
     column: String,
+    /// The number of the first quad of this pass and that of all, where they are fewer than threads.
     guard: Option<(u32, u32)>,
 }
 
