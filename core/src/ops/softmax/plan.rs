@@ -1,8 +1,8 @@
 //! Softmax and log-softmax: rows that registers hold in one launch, everything else in two or more.
 //!
 //! Along a last axis of moderate length one workgroup reads a row once, keeps it and writes it. Any other axis, and
-//! longer rows, take the passes of a reduction (`reduce/passes.rs`) over pairs of a running maximum and a sum scaled to
-//! it, then one elementwise launch. Both tell special rows (NaN, +inf, all -inf) by integer keys.
+//! longer rows, take the passes of a reduction over pairs of a running maximum and a sum scaled to it (`softmax/plan/stats.rs`),
+//! then one elementwise launch. Both tell special rows (NaN, +inf, all -inf) by integer keys.
 
 pub(crate) mod stats;
 
