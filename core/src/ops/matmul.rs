@@ -33,17 +33,13 @@ use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-pub use blocks::ScaleBlocks;
-
-use super::sample::{self, every, thin};
-use super::{Arithmetic, Content, Facts, Op, Operand, Operation, Sample, TensorSpec, UnaryFn, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::oracle::{Approx, Expected, HostTensor, Span};
-use crate::plan::{Candidate, Caps, Plan};
+use super::prelude::*;
+use super::sample::{every, thin};
+use crate::Precision;
+use crate::oracle::{Approx, Span};
 use crate::tuned::Tuned;
-use crate::{BinaryFn, DType, Error, Precision, Result, Scalar, Shape};
+
+pub use blocks::ScaleBlocks;
 
 /// The most products of 8-bit floats that a kernel may add along K before it moves the sum to f32.
 pub const PROMOTED_EVERY: u64 = 128;
@@ -563,13 +559,7 @@ impl Operation for Matmul {
         "matmul"
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.a));
-        each(Operand::read(self.b));
-        let others = [self.c, self.bias, self.scale_a, self.scale_b];
-        others.into_iter().flatten().for_each(|spec| each(Operand::read(spec)));
-        each(Operand::write(self.output));
-    }
+    operands! { read a, b, c, bias, scale_a, scale_b; write output }
 
     fn validate(&self) -> Result<()> {
         self.clone().check().map(drop)
@@ -617,10 +607,6 @@ impl Operation for Matmul {
 
     fn tuned(&self) -> Option<&dyn Tuned> {
         Some(self)
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Matmul { output, ..self.clone() }.into())
     }
 
     fn content(&self, input: usize) -> Content {

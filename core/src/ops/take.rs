@@ -6,14 +6,8 @@
 
 pub(crate) mod plan;
 
-use super::{Arithmetic, Content, Op, Operand, Operation, Sample, ScatterAdd, TensorSpec, check_dense_output, sample};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::RuleBuilder;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{CompareFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor};
+use super::ScatterAdd;
+use super::prelude::*;
 
 const OP: &str = "take";
 
@@ -64,29 +58,6 @@ impl Take {
         let shape = Shape::new(&[indices.layout.dims(), rest].concat())?;
         let output = TensorSpec::new(table.dtype, Layout::contiguous(shape));
         Take { table, indices, missing, padding, output }.check()
-    }
-
-    fn check(self) -> Result<Take> {
-        check_rows(OP, &self.table)?;
-        check_indices(OP, &self.indices)?;
-        let (dims, indices) = (self.table.layout.dims(), self.indices.layout.dims());
-        let rows = dims.first().copied().unwrap_or(0);
-        if rows > u64::from(u32::MAX) {
-            return Err(Error::IndexWidth { op: OP, elements: rows, max: u32::MAX.into() });
-        }
-        if let Some(padding) = self.padding.filter(|&padding| u64::from(padding) >= rows) {
-            let reason = format!("row {padding} of a table of {rows}");
-            return Err(Error::InvalidArgument { what: "padding", reason });
-        }
-        let shape = Shape::new(&[indices, &dims[1..]].concat())?;
-        if *self.output.layout.shape() != shape {
-            return Err(Error::shape_mismatch(OP, &shape, self.output.layout.shape(), None));
-        }
-        if self.output.dtype != self.table.dtype {
-            return Err(Error::DTypeMismatch { op: OP, expected: self.table.dtype, got: self.output.dtype });
-        }
-        check_dense_output(OP, &self.output)?;
-        Ok(self)
     }
 
     /// Elements of a row.
@@ -151,13 +122,26 @@ impl Operation for Take {
         OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.table, self.indices].map(Operand::read).into_iter().for_each(&mut *each);
-        each(Operand::write(self.output));
-    }
+    operands! { read table, indices; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        check_rows(OP, &self.table)?;
+        check_indices(OP, &self.indices)?;
+        let (dims, indices) = (self.table.layout.dims(), self.indices.layout.dims());
+        let rows = dims.first().copied().unwrap_or(0);
+        if rows > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op: OP, elements: rows, max: u32::MAX.into() });
+        }
+        if let Some(padding) = self.padding.filter(|&padding| u64::from(padding) >= rows) {
+            let reason = format!("row {padding} of a table of {rows}");
+            return Err(Error::InvalidArgument { what: "padding", reason });
+        }
+        let shape = Shape::new(&[indices, &dims[1..]].concat())?;
+        if *self.output.layout.shape() != shape {
+            return Err(Error::shape_mismatch(OP, &shape, self.output.layout.shape(), None));
+        }
+        check_dtype(OP, &self.output, self.table.dtype)?;
+        check_dense_output(OP, &self.output)
     }
 
     fn arithmetic(&self) -> Arithmetic {
@@ -220,10 +204,6 @@ impl Operation for Take {
         }
         let (indices, output) = (self.indices.first(0, extent)?, self.output.dense_first(0, extent)?);
         Some(Take { indices, output, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Take { output, ..self.clone() }.into())
     }
 
     fn content(&self, input: usize) -> Content {
