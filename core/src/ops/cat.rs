@@ -3,6 +3,8 @@
 //! One launch of any number of operands that the device can bind; more are joined in groups first. Operands may be any views. Bits are
 //! moved as they are. The gradient of each operand is its slice.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
 use super::prelude::*;
@@ -155,7 +157,7 @@ impl Operation for Cat {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::join::cat(self, inputs, outputs[0]);
+        host::execute(self, inputs, outputs[0]);
         Ok(())
     }
 

@@ -4,6 +4,8 @@
 //! Positions that are none of the axis give NaN in floats and zeros in other dtypes ([`Missing`]), whatever their sign, as rows of
 //! [`super::Take`] do: nothing outside is read. Bits are moved as they are. The gradient adds up what was taken from each place.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
 use super::prelude::*;
@@ -119,7 +121,7 @@ impl Operation for Gather {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::along::gather(self, inputs[0], inputs[1], outputs[0]);
+        host::execute(self, inputs[0], inputs[1], outputs[0]);
         Ok(())
     }
 

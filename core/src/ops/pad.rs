@@ -4,6 +4,8 @@
 //! The extents of the result and of what comes before may be any, along every axis; so one operation is all of these, in one launch.
 //! Bits are moved as they are. Names and meaning of the modes are NumPy's (`numpy.pad`), a `reflect` wider than the input included.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
 use super::prelude::*;
@@ -236,7 +238,7 @@ impl Operation for Pad {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::join::pad(self, inputs[0], outputs[0]);
+        host::execute(self, inputs[0], outputs[0]);
         Ok(())
     }
 

@@ -5,6 +5,8 @@
 //! have the same bits at each run. Floats of 8 and 16 bits are computed in f32 and rounded once. Positions that are none of the axis
 //! are left out, whatever their sign.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
 use super::Map;
@@ -253,7 +255,7 @@ impl Operation for Scatter {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::along::scatter(self, inputs, outputs[0])
+        host::execute(self, inputs, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {

@@ -4,6 +4,8 @@
 //! The order of a sum is that of the positions, on every device: the same bits at each run, without atomic additions. Floats of 8 and
 //! 16 bits are summed up in f32 and rounded once. Positions that are no row are left out; a row that none names is zero.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
 use super::prelude::*;
@@ -130,7 +132,7 @@ impl Operation for ScatterAdd {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::rows::scatter_add(self, inputs[0], inputs[1], outputs[0])
+        host::execute(self, inputs[0], inputs[1], outputs[0])
     }
 
     fn facts(&self) -> Facts {

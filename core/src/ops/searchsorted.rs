@@ -4,6 +4,8 @@
 //! One binary search an element. NaN stands behind all numbers, as NumPy sorts it. What is not sorted gives some position within the
 //! line, the same on every device, and reads nothing else.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
 use super::prelude::*;
@@ -138,7 +140,7 @@ impl Operation for SearchSorted {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::along::search(self, inputs[0], inputs[1], outputs[0]);
+        host::execute(self, inputs[0], inputs[1], outputs[0]);
         Ok(())
     }
 

@@ -4,6 +4,8 @@
 //! nothing outside of the table is read, and a loss that depends on such a row shows it. Bits are moved as they are. The gradient adds
 //! up what was taken from each row ([`ScatterAdd`]).
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
 use super::ScatterAdd;
@@ -184,7 +186,7 @@ impl Operation for Take {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::rows::take(self, inputs[0], inputs[1], outputs[0]);
+        host::execute(self, inputs[0], inputs[1], outputs[0]);
         Ok(())
     }
 
