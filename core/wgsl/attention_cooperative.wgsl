@@ -31,10 +31,11 @@ const BIAS = 8f;
 var<workgroup> tile: array<V, TILE>;
 var<workgroup> scores: array<vec4<f32>, ROWS * PITCH>;
 var<workgroup> shares: array<V, ROWS * PITCH>;
-// Whether a mark was raised in this round.
-var<workgroup> raised: atomic<u32>;
-// Whether a result was not finite.
-var<workgroup> wild: atomic<u32>;
+// Whether a mark was raised in this round, and whether a result was not finite. 16 bytes: a driver may lay variables one behind the other, and
+// matrices are loaded from multiples of 16 bytes (VUID-RuntimeSpirv-OpCooperativeMatrixLoadKHR-08986).
+var<workgroup> flags: array<atomic<u32>, 4>;
+const RAISED = 0u;
+const WILD = 1u;
 
 // What a row of shares gives of the values that are not finite, quad `column` of them; keys begin at row `key0`.
 fn wild_sum(row: u32, at: u32, key0: u32, column: u32) -> vec4<f32> {
@@ -83,8 +84,8 @@ fn main(
         reach = min(reach, u32(max(last, 0)));
     }
     if thread == 0u {
-        atomicStore(&raised, 0u);
-        atomicStore(&wild, 0u);
+        atomicStore(&flags[RAISED], 0u);
+        atomicStore(&flags[WILD], 0u);
     }
 LOAD_QUERIES
     var turns = 1u;
@@ -107,7 +108,7 @@ PUT_VALUES
 SOFTMAX
             workgroupBarrier(); // shares, values and whether a mark was raised are there
             // Phase 3. A loop of one round: naga knows no condition to be uniform.
-            let rounds = max(atomicLoad(&raised), u32(careful));
+            let rounds = max(atomicLoad(&flags[RAISED]), u32(careful));
             for (var round = 0u; round < rounds; round++) {
 RESCALE
             }
@@ -115,7 +116,7 @@ RESCALE
 FETCH_KEYS
 ADD
             workgroupBarrier(); // values have been read, and whether a mark was raised
-            if thread == 0u { atomicStore(&raised, 0u); }
+            if thread == 0u { atomicStore(&flags[RAISED], 0u); }
 PUT_KEYS
             workgroupBarrier(); // the next keys are there
         }
@@ -137,9 +138,9 @@ PUT_KEYS
         var is_strange = false;
 STORE
         if HIDES {
-            if is_strange { atomicStore(&wild, 1u); }
+            if is_strange { atomicStore(&flags[WILD], 1u); }
             workgroupBarrier(); // whether a result was not finite is there
-            if turn == 0u && atomicLoad(&wild) > 0u { turns = 2u; }
+            if turn == 0u && atomicLoad(&flags[WILD]) > 0u { turns = 2u; }
         }
     }
 }

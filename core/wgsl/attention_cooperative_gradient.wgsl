@@ -20,7 +20,9 @@ var<workgroup> tile: array<V, TILE>;
 var<workgroup> scores: array<vec4<f32>, ROWS * PITCH>;
 var<workgroup> shares: array<V, ROWS * PITCH>;
 // Whether a result was not finite.
-var<workgroup> wild: atomic<u32>;
+// (16 bytes, as in attention_cooperative.wgsl.)
+var<workgroup> flags: array<atomic<u32>, 4>;
+const WILD = 0u;
 
 // Of gradients of out, as the quads of attention_cooperative_parts.wgsl.
 fn slope(at: u32, row: u32, column: u32) -> V {
@@ -52,7 +54,7 @@ fn main(
     let own_at = own * PITCH;
     let at = row * PITCH + half;
 PLACE
-    if thread == 0u { atomicStore(&wild, 0u); }
+    if thread == 0u { atomicStore(&flags[WILD], 0u); }
 LOAD_OWN
     var turns = 1u;
     for (var turn = 0u; turn < turns; turn++) {
@@ -83,9 +85,9 @@ CLOSE
         var is_strange = false;
 STORE
         if HIDES {
-            if is_strange { atomicStore(&wild, 1u); }
+            if is_strange { atomicStore(&flags[WILD], 1u); }
             workgroupBarrier(); // whether a result was not finite is there
-            if turn == 0u && atomicLoad(&wild) > 0u { turns = 2u; }
+            if turn == 0u && atomicLoad(&flags[WILD]) > 0u { turns = 2u; }
         }
     }
 }

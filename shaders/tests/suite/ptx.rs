@@ -320,7 +320,7 @@ fn attention_without_one_of_its_parts_is_caught() {
         (growing, "workgroupBarrier(); // shares, values", "//"),
         (growing, "workgroupBarrier(); // values have been read", "//"),
         (growing, "workgroupBarrier(); // the next keys", "//"),
-        (growing, "atomicStore(&raised, 1u)", "atomicStore(&raised, 0u)"),
+        (growing, "atomicStore(&flags[RAISED], 1u)", "atomicStore(&flags[RAISED], 0u)"),
         (value, "turns = 2u", "turns = 1u"),
         (ends, "key0 + KEYS <= params.keys", "true"),
         (blocks, "workgroupBarrier(); // own rows are there", "//"),

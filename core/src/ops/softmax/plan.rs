@@ -137,7 +137,8 @@ fn held(op: &Softmax, element: Element, caps: &Caps) -> Result<Option<Launch>> {
         full: units == lanes * items,
         axes: axes.len() as u8,
     };
-    // In vectors; indices fit, negative strides wrap as two's complement.
+    // In the order of `Params` as `write_held` and `write_tail_of_params` declare it. In vectors; indices fit, negative strides wrap as
+    // two's complement.
     let mut params = vec![rows as u32, units as u32, (outer.base / width) as u32, if quad { 1 } else { stride as u32 }];
     params.extend([(target / width) as u32, NEGATIVE_INFINITY, NAN]);
     params.extend(axes.iter().rev().map(|axis| axis.extent as u32));

@@ -275,7 +275,7 @@ impl Kernel {
         writeln!(out, "{PAD}peak = max(peak, subgroupShuffleXor(peak, 1u));")?;
         writeln!(out, "{PAD}if peak > mark + RAISE {{")?;
         writeln!(out, "{PAD}    if mark > -LARGEST {{")?;
-        writeln!(out, "{PAD}        shrink = exp2(mark - peak);\n{PAD}        atomicStore(&raised, 1u);\n{PAD}    }}")?;
+        writeln!(out, "{PAD}        shrink = exp2(mark - peak);\n{PAD}        atomicStore(&flags[RAISED], 1u);\n{PAD}    }}")?;
         writeln!(out, "{PAD}    mark = peak;\n{PAD}}}")?;
         writeln!(out, "{PAD}let anchor = vec4<f32>(select(BIAS - mark, 0f, mark <= -LARGEST));")?;
         for n in 0..quads {
@@ -374,9 +374,9 @@ impl Kernel {
     }
 }
 
-/// Bytes of a tile of so many elements, rows of scores and shares so many elements apart, and two words.
+/// Bytes of a tile of so many elements, rows of scores and shares so many elements apart, and the flags.
 fn bytes_of(tile: u32, pitch: u32) -> u32 {
-    2 * tile + (4 + 2) * ROWS * pitch + 2 * 4
+    2 * tile + (4 + 2) * ROWS * pitch + 4 * 4
 }
 
 /// A quad of a block of rows that a thread moves: its place in the tile, its row and column.
