@@ -63,6 +63,21 @@ impl HostTensor {
     }
 }
 
+/// `values` in float64.
+pub fn numbers(values: &[Scalar]) -> Vec<f64> {
+    values.iter().map(|x| x.as_f64()).collect()
+}
+
+/// The largest of `x`, -inf of none; NaN where there is one.
+pub fn largest(x: &[f64]) -> f64 {
+    x.iter().copied().fold(f64::NEG_INFINITY, |m, v| if v.is_nan() || v > m { v } else { m })
+}
+
+/// Roundings that a sum of `terms` terms is allowed: as errors of either sign add up, and at least those of a short sum.
+pub fn chain(terms: usize) -> f64 {
+    (2.0 * (terms as f64).sqrt()).max(8.0)
+}
+
 /// What one element must be, and how far it may be off.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
@@ -83,6 +98,11 @@ impl Expected {
     /// This value give or take `error`.
     pub fn within(value: Scalar, error: f64) -> Expected {
         Expected { value, error, nan_allowed: false }
+    }
+
+    /// This number give or take `error`; exactly it where it is infinite or NaN.
+    pub fn near(value: f64, error: f64) -> Expected {
+        Expected::within(Scalar::F(value), if value.is_finite() { error } else { 0.0 })
     }
 
     /// The same, or NaN.

@@ -4,7 +4,8 @@
 //               largest so far, exponentials as f16, and their sum; 3. where a largest grew by more than 2^RAISE, what was added so far turns
 //               through workgroup memory and is made smaller; 4. the product with the values is added; at the end 5. all is divided by the sum.
 //               Values that are not finite make NaN of a probability of 0. Where some query does not see some key and a result is not finite,
-//               all is done again with care: such values count as 0 in the product, and phase 3 adds them where the probability is not 0.
+//               all is done again with care: such values count as 1 or -1 in the product, and phase 3 adds them
+//               where the probability is not 0.
 // Tiling        ROWS queries of a head a workgroup, 16 a subgroup; KEYS keys a round; of long values COLUMNS columns a workgroup.
 // Mapping       workgroup = (block of queries, columns, head, batch); two lanes share a row of scores, of which they own quads in turn. The
 //               hardware knows which lane holds what of a matrix.
@@ -13,18 +14,12 @@
 // Traffic       k and v once for each block of queries; no scores. Of a round two products of matrices for 16 KEYS (size + COLUMNS) pairs.
 // Numerics      sums in f32. Exponentials are taken in base 2 of scores less what is 8 below the row's mark, its largest score until it grows by more
 //               than RAISE: so f16 holds them from 2^-32 to 2^14 of that score's.
-// Requires      from plan/cooperative.rs: ROWS, KEYS, COLUMNS, PITCH, THREADS, PARTS, CAUSAL, MASKED, HIDES, EXACT_SIZE, EXACT_WIDTH; Params; xq, xk, xv, xo;
-//               store_lse; is_shown, which reads the mask. Subgroups of 32; matrices of 16. Holes: LOAD_QUERIES, FIRST_KEYS, FETCH_VALUES,
+// Requires      from plan/cooperative.rs: ROWS, KEYS, COLUMNS, PITCH, THREADS, PARTS, CAUSAL, MASKED, HIDES, EXACT_SIZE, EXACT_WIDTH; Params; xo,
+//               store_lse; attention_cooperative_parts.wgsl. Subgroups of 32; matrices of 16. Holes: LOAD_QUERIES, FIRST_KEYS, FETCH_VALUES,
 //               SCORES, PUT_VALUES, SOFTMAX, RESCALE, FETCH_KEYS, ADD, PUT_KEYS, SUMS, STORE.
 // Measured      not measured.
 // References    Dao, arXiv 2307.08691; marks that stay while a largest grows little: Shah et al., arXiv 2407.08608, and FlashAttention-4.
 
-alias V = vec4<f16>;
-alias Left = coop_mat16x16<f16, A>;
-alias Right = coop_mat16x16<f16, B>;
-alias Sum = coop_mat16x16<f32, C>;
-
-const LOG2_E = 1.44269504088896340736f;
 const LN_2 = 0.693147180559945309417f;
 // Of marks of rows that have seen nothing.
 const LARGEST = 0x1.fffffep+127f;
@@ -36,38 +31,11 @@ const BIAS = 8f;
 var<workgroup> tile: array<V, TILE>;
 var<workgroup> scores: array<vec4<f32>, ROWS * PITCH>;
 var<workgroup> shares: array<V, ROWS * PITCH>;
-// Whether a mark was raised in this round.
-var<workgroup> raised: atomic<u32>;
-// Whether a result was not finite.
-var<workgroup> wild: atomic<u32>;
-
-// Quad `column` of row `row` of queries, keys and values whose first row begins at quad `at`, a row being `pitch` quads; nothing beyond their ends.
-fn query(at: u32, row: u32, column: u32) -> V {
-    var x = V();
-    if row < params.queries && (EXACT_SIZE || 4u * column < params.size) { x = xq[at + row * (params.q_row / 4u) + column]; }
-    return x;
-}
-
-fn key(at: u32, row: u32, column: u32) -> V {
-    var x = V();
-    if row < params.keys && (EXACT_SIZE || 4u * column < params.size) { x = xk[at + row * (params.k_row / 4u) + column]; }
-    return x;
-}
-
-fn value(at: u32, row: u32, column: u32) -> V {
-    var x = V();
-    if row < params.keys && (EXACT_WIDTH || 4u * column < params.width) { x = xv[at + row * (params.v_row / 4u) + column]; }
-    return x;
-}
-
-fn is_wild(x: vec4<f32>) -> vec4<bool> {
-    return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) >= vec4<u32>(0x7f800000u);
-}
-
-// Without what is not finite.
-fn tame(x: V) -> V {
-    return select(x, V(), is_wild(vec4<f32>(x)));
-}
+// Whether a mark was raised in this round, and whether a result was not finite. 16 bytes: a driver may lay variables one behind the other, and
+// matrices are loaded from multiples of 16 bytes (VUID-RuntimeSpirv-OpCooperativeMatrixLoadKHR-08986).
+var<workgroup> flags: array<atomic<u32>, 4>;
+const RAISED = 0u;
+const WILD = 1u;
 
 // What a row of shares gives of the values that are not finite, quad `column` of them; keys begin at row `key0`.
 fn wild_sum(row: u32, at: u32, key0: u32, column: u32) -> vec4<f32> {
@@ -78,20 +46,6 @@ fn wild_sum(row: u32, at: u32, key0: u32, column: u32) -> vec4<f32> {
         if p > 0.0 { sum += select(vec4<f32>(), p * x, is_wild(x)); }
     }
     return sum;
-}
-
-// Whether query i of head h sees the keys j .. j + 3.
-fn seen(b: u32, h: u32, i: u32, j: u32) -> vec4<bool> {
-    let keys = vec4<u32>(j) + vec4<u32>(0u, 1u, 2u, 3u);
-    var seen = keys < vec4<u32>(params.keys);
-    if CAUSAL { seen = seen & (vec4<i32>(keys) <= vec4<i32>(i32(i) + params.shift)); }
-    if MASKED && i < params.queries {
-        if seen.x { seen.x = is_shown(b, h, i, j); }
-        if seen.y { seen.y = is_shown(b, h, i, j + 1u); }
-        if seen.z { seen.z = is_shown(b, h, i, j + 2u); }
-        if seen.w { seen.w = is_shown(b, h, i, j + 3u); }
-    }
-    return seen;
 }
 
 @compute @workgroup_size(THREADS)
@@ -130,8 +84,8 @@ fn main(
         reach = min(reach, u32(max(last, 0)));
     }
     if thread == 0u {
-        atomicStore(&raised, 0u);
-        atomicStore(&wild, 0u);
+        atomicStore(&flags[RAISED], 0u);
+        atomicStore(&flags[WILD], 0u);
     }
 LOAD_QUERIES
     var turns = 1u;
@@ -154,7 +108,7 @@ PUT_VALUES
 SOFTMAX
             workgroupBarrier(); // shares, values and whether a mark was raised are there
             // Phase 3. A loop of one round: naga knows no condition to be uniform.
-            let rounds = max(atomicLoad(&raised), u32(careful));
+            let rounds = max(atomicLoad(&flags[RAISED]), u32(careful));
             for (var round = 0u; round < rounds; round++) {
 RESCALE
             }
@@ -162,7 +116,7 @@ RESCALE
 FETCH_KEYS
 ADD
             workgroupBarrier(); // values have been read, and whether a mark was raised
-            if thread == 0u { atomicStore(&raised, 0u); }
+            if thread == 0u { atomicStore(&flags[RAISED], 0u); }
 PUT_KEYS
             workgroupBarrier(); // the next keys are there
         }
@@ -184,9 +138,9 @@ PUT_KEYS
         var is_strange = false;
 STORE
         if HIDES {
-            if is_strange { atomicStore(&wild, 1u); }
+            if is_strange { atomicStore(&flags[WILD], 1u); }
             workgroupBarrier(); // whether a result was not finite is there
-            if turn == 0u && atomicLoad(&wild) > 0u { turns = 2u; }
+            if turn == 0u && atomicLoad(&flags[WILD]) > 0u { turns = 2u; }
         }
     }
 }

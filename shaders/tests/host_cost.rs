@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use polywarp_core::harness::{ReferenceBackend, Wrap, Wrapped};
 use polywarp_core::plan::Caps;
-use polywarp_core::{Backend, Buffer, DType, Device, Expr, Op, Result, Tensor};
+use polywarp_core::{Backend, Buffer, DType, Device, Expr, Missing, Op, Result, Tensor};
 
 /// The system's allocator, counting what the calling thread asks of it.
 struct Counting;
@@ -92,6 +92,11 @@ fn operations_take_few_allocations_of_the_host() {
     let scaled = allocations("2 x + 1", || Tensor::map(&(Expr::input(0) * 2.0 + 1.0), &[&x]));
     let spread = allocations("add of a column", || matrix.add(&column));
     let sum = allocations("sum of rows", || matrix.sum(1));
+    // The operation, and a look at its positions.
+    let at = Tensor::zeros(&device, DType::U32, [4]).unwrap();
+    let unseen = allocations("take, with any positions", || matrix.take_or(&at, Missing::Zero));
+    let take = allocations("take", || matrix.take(&at));
     // As it is today, and one more. What rises here rises for every call of every program.
     assert!(add <= 20 && exp <= 19 && scaled <= 29 && spread <= 28 && sum <= 15, "{add} {exp} {scaled} {spread} {sum}");
+    assert!(take <= unseen + 20 && unseen <= 20, "{take} {unseen}");
 }

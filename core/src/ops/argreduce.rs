@@ -6,17 +6,10 @@
 pub(crate) mod host;
 pub(crate) mod plan;
 
-use crate::{CompareFn, DType, Error, KeepDims, Result, Scalar};
 use serde::{Deserialize, Serialize};
 
+use super::prelude::*;
 use super::reduce::streamed;
-use super::sample::{self, Thinning};
-use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
 
 /// Which element wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -71,21 +64,12 @@ impl ArgReduce {
         if input.dtype == DType::Bool {
             return Err(Error::UndefinedForDType { op, dtype: input.dtype });
         }
-        if output.dtype != DType::U32 {
-            return Err(Error::DTypeMismatch { op, expected: DType::U32, got: output.dtype });
-        }
-        let shape = input.layout.shape().without_axes(&axes, KeepDims::No);
-        if shape != *output.layout.shape() {
-            return Err(Error::shape_mismatch(op, &shape, output.layout.shape(), None));
-        }
+        check_not_empty(op, &input, &axes)?;
         let count = extent_of(&input, &axes);
-        if count == 0 {
-            return Err(Error::EmptyReduction { op, shape: input.layout.dims().to_vec() });
-        }
         if count > u64::from(u32::MAX) {
             return Err(Error::IndexWidth { op, elements: count, max: u32::MAX.into() });
         }
-        check_dense_output(op, &output)?;
+        check_output(op, &output, DType::U32, &input.layout.shape().without_axes(&axes, KeepDims::No))?;
         Ok(ArgReduce { function, input, axes, output })
     }
 
@@ -100,10 +84,7 @@ impl Operation for ArgReduce {
         self.function.name()
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.input));
-        each(Operand::write(self.output));
-    }
+    operands! { read input; write output }
 
     fn validate(&self) -> Result<()> {
         ArgReduce::over(self.function, self.input, self.axes.clone(), self.output).map(drop)
@@ -156,16 +137,9 @@ impl Operation for ArgReduce {
         Some(ArgReduce { input, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
     }
 
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(ArgReduce { output, ..self.clone() }.into())
-    }
-
     fn sample(&self) -> Result<Option<Sample>> {
-        let thinning = Thinning::new(self.input.layout.dims(), |axis| !self.axes.contains(&axis));
-        let positions = thinning.of_kept(&self.axes, &self.output.layout)?;
-        let output = sample::dense(self.output.dtype, &positions);
-        let input = thinning.of_spec(&self.input)?;
-        Ok(Some(Sample { op: ArgReduce { input, output, ..self.clone() }.into(), positions: vec![positions] }))
+        let of = |input, output| ArgReduce { input, output, ..self.clone() };
+        sample::of_lines(&self.input, &self.axes, &self.output, of)
     }
 
     fn oracle_of_bytes(&self, inputs: &[&[u8]]) -> Option<Vec<Expected>> {

@@ -21,15 +21,8 @@ pub(crate) mod plan;
 pub use gradient::{AttentionGradient, LseGradient};
 pub use options::{Attended, AttentionForm, AttentionOptions};
 
-use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
-use crate::gradient::{Gradient, Needs};
-use crate::graph::Graph;
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::RuleBuilder;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Plan};
-use crate::{DType, Error, Layout, Precision, Result, Shape};
+use super::prelude::*;
+use crate::Precision;
 
 const OP: &str = "attention";
 

@@ -8,14 +8,7 @@
 //! not be had again. Floats only; those of 8 and 16 bits are computed in f32. What running statistics do is a map,
 //! [`Tensor::batch_norm_with`]. A channel with NaN or an infinity is NaN throughout.
 
-use super::sample::{self, Thinning};
-use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-use crate::graph::Graph;
-use crate::ops::RuleBuilder;
-use crate::ops::{Builder, Value};
-use crate::oracle::{Expected, HostTensor};
-use crate::{CompareFn, Error, Expr, KeepDims, Layout, Result, Scalar, Shape, Tensor, UnaryFn};
+use super::prelude::*;
 
 const OP: &str = "batch_norm";
 
@@ -162,11 +155,7 @@ impl Operation for BatchNorm {
         OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.input, self.gamma, self.beta].map(Operand::read).into_iter().for_each(&mut *each);
-        self.residual.map(Operand::read).into_iter().for_each(&mut *each);
-        [self.output, self.mean, self.variance].map(Operand::write).into_iter().for_each(each);
-    }
+    operands! { read input, gamma, beta, residual; write output, mean, variance }
 
     fn validate(&self) -> Result<()> {
         self.clone().check().map(drop)
@@ -183,14 +172,11 @@ impl Operation for BatchNorm {
     fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
         let (dtype, compute) = (self.output.dtype, self.mean.dtype);
         let (u, tiny) = (compute.unit_roundoff(), compute.min_normal());
-        let numbers = |operand: &HostTensor| operand.values.iter().map(|x| x.as_f64()).collect::<Vec<f64>>();
-        let [x, gamma, beta] = [0, 1, 2].map(|i| numbers(&before[i]));
-        let residual = self.residual.map(|_| numbers(&before[3]));
+        let [x, gamma, beta] = [0, 1, 2].map(|i| numbers(&before[i].values));
+        let residual = self.residual.map(|_| numbers(&before[3].values));
         let channels = gamma.len();
         let n = self.values() as f64;
-        let chain = (2.0 * n.sqrt()).max(8.0) + 4.0;
-        let within =
-            |value: f64, error: f64| Expected::within(Scalar::F(value), if value.is_finite() { error } else { 0.0 });
+        let chain = chain(self.values() as usize) + 4.0;
         let (mut outputs, mut means, mut variances) = (vec![None; x.len()], Vec::new(), Vec::new());
         for channel in 0..channels {
             let of_channel = || x.iter().skip(channel).step_by(channels);
@@ -205,8 +191,8 @@ impl Operation for BatchNorm {
             let rstd = root(variance);
             let ends = [root(variance - off_variance), root(variance + off_variance)].map(|end| (end - rstd).abs());
             let off_rstd = ends[0].max(ends[1]) + 8.0 * u * rstd;
-            means.push(within(mean, off_mean));
-            variances.push(within(variance, off_variance));
+            means.push(Expected::near(mean, off_mean));
+            variances.push(Expected::near(variance, off_variance));
             let (gamma, beta) = (gamma[channel], beta[channel]);
             for (at, output) in outputs.iter_mut().enumerate().skip(channel).step_by(channels) {
                 let c = x[at] - mean;
@@ -217,7 +203,7 @@ impl Operation for BatchNorm {
                 let y = scaled + beta + added;
                 // Relu moves nothing further apart; NaN stays NaN.
                 let y = if self.activation.is_some() && y < 0.0 { 0.0 } else { y };
-                *output = Some(within(y, error).round_to(dtype));
+                *output = Some(Expected::near(y, error).round_to(dtype));
             }
         }
         vec![outputs.into_iter().flatten().collect(), means, variances]
@@ -383,16 +369,6 @@ impl Operation for BatchNorm {
             None => None,
         };
         Some(BatchNorm { input, gamma, beta, residual, output, mean, variance, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, number: usize, output: TensorSpec) -> Option<Op> {
-        let op = self.clone();
-        let moved = match number {
-            0 => BatchNorm { output, ..op },
-            1 => BatchNorm { mean: output, ..op },
-            _ => BatchNorm { variance: output, ..op },
-        };
-        Some(moved.into())
     }
 
     /// Some channels, each whole.

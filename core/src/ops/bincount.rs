@@ -7,15 +7,10 @@
 pub(crate) mod host;
 pub(crate) mod plan;
 
+use super::prelude::*;
 use super::take::{check_indices, positions};
-use super::{Arithmetic, Content, Indexing, Op, Operand, Operation, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
+use super::Indexing;
 use crate::tensor::outside::Look;
-use crate::{CompareFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor, UnaryFn};
 
 const OP: &str = "bincount";
 
@@ -39,23 +34,6 @@ impl Bincount {
         Bincount { indices, output }.check()
     }
 
-    fn check(self) -> Result<Bincount> {
-        check_indices(OP, &self.indices)?;
-        if self.output.dtype != DType::U32 {
-            return Err(Error::DTypeMismatch { op: OP, expected: DType::U32, got: self.output.dtype });
-        }
-        if self.output.layout.rank() != 1 {
-            let reason = format!("{OP} writes one axis of bins, not {:?}", self.output.layout.dims());
-            return Err(Error::InvalidArgument { what: "output", reason });
-        }
-        let most = self.indices.layout.elements().max(self.bins());
-        if most > u64::from(u32::MAX) {
-            return Err(Error::IndexWidth { op: OP, elements: most, max: u32::MAX.into() });
-        }
-        check_dense_output(OP, &self.output)?;
-        Ok(self)
-    }
-
     /// Counts that there are.
     pub fn bins(&self) -> u64 {
         self.output.layout.dims()[0]
@@ -67,13 +45,20 @@ impl Operation for Bincount {
         OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.indices));
-        each(Operand::write(self.output));
-    }
+    operands! { read indices; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        check_indices(OP, &self.indices)?;
+        check_dtype(OP, &self.output, DType::U32)?;
+        if self.output.layout.rank() != 1 {
+            let reason = format!("{OP} writes one axis of bins, not {:?}", self.output.layout.dims());
+            return Err(Error::InvalidArgument { what: "output", reason });
+        }
+        let most = self.indices.layout.elements().max(self.bins());
+        if most > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op: OP, elements: most, max: u32::MAX.into() });
+        }
+        check_dense_output(OP, &self.output)
     }
 
     /// An addition for each element.
@@ -107,10 +92,6 @@ impl Operation for Bincount {
 
     fn describe(&self, name: &mut String) {
         name.push_str(&format!(" bins{}", self.bins()));
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Bincount { output, ..self.clone() }.into())
     }
 
     fn content(&self, _: usize) -> Content {

@@ -3,19 +3,12 @@
 //! One launch of any number of operands that the device can bind; more are joined in groups first. Operands may be any views. Bits are
 //! moved as they are. The gradient of each operand is its slice.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
+use super::prelude::*;
 use super::walk::Walk;
-use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
-use crate::gradient::{Gradient, Needs};
-use crate::graph::Graph;
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::RuleBuilder;
-use crate::ops::{Builder, Value};
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{Error, Layout, Result, Shape};
 
 const OP: &str = "cat";
 
@@ -61,7 +54,25 @@ impl Cat {
         Cat { inputs, axis, output }.check()
     }
 
-    fn check(self) -> Result<Cat> {
+    /// The fewest dimensions in which all operands can be walked.
+    pub fn walk(&self) -> CatWalk {
+        let dims = self.output.layout.dims();
+        let strides: Vec<Vec<i64>> = self.inputs.iter().map(|input| input.layout.strides().to_vec()).collect();
+        let mut walk = Walk::around(dims, &strides, self.axis);
+        let inner = walk.join_inner().unwrap_or(1);
+        let extents = self.inputs.iter().map(|input| input.layout.dims()[self.axis] * inner).collect();
+        CatWalk { walk, extents }
+    }
+}
+
+impl Operation for Cat {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    operands! { read inputs; write output }
+
+    fn validate(&self) -> Result<()> {
         let (shape, mut joined) = (self.output.layout.shape(), 0u64);
         shape.axis(self.axis)?;
         for input in &self.inputs {
@@ -83,33 +94,7 @@ impl Cat {
             let reason = format!("{OP} of {joined} indices along axis {} into {shape:?}", self.axis);
             return Err(Error::InvalidArgument { what: "output", reason });
         }
-        check_dense_output(OP, &self.output)?;
-        Ok(self)
-    }
-
-    /// The fewest dimensions in which all operands can be walked.
-    pub fn walk(&self) -> CatWalk {
-        let dims = self.output.layout.dims();
-        let strides: Vec<Vec<i64>> = self.inputs.iter().map(|input| input.layout.strides().to_vec()).collect();
-        let mut walk = Walk::around(dims, &strides, self.axis);
-        let inner = walk.join_inner().unwrap_or(1);
-        let extents = self.inputs.iter().map(|input| input.layout.dims()[self.axis] * inner).collect();
-        CatWalk { walk, extents }
-    }
-}
-
-impl Operation for Cat {
-    fn name(&self) -> &'static str {
-        OP
-    }
-
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        self.inputs.iter().for_each(|&input| each(Operand::read(input)));
-        each(Operand::write(self.output));
-    }
-
-    fn validate(&self) -> Result<()> {
-        Cat::check(self.clone()).map(drop)
+        check_dense_output(OP, &self.output)
     }
 
     fn arithmetic(&self) -> Arithmetic {
@@ -172,7 +157,7 @@ impl Operation for Cat {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::join::cat(self, inputs, outputs[0]);
+        host::execute(self, inputs, outputs[0]);
         Ok(())
     }
 
@@ -186,10 +171,6 @@ impl Operation for Cat {
         }
         let inputs = self.inputs.iter().map(|input| input.first(axis, extent)).collect::<Option<_>>()?;
         Some(Cat { inputs, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Cat { output, ..self.clone() }.into())
     }
 
     /// Every so-many-th line along the axis.

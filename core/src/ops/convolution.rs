@@ -24,22 +24,12 @@ pub use geometry::{ConvolutionOptions, Geometry, pixel_pitch};
 pub use gradients::{ConvolutionInput, ConvolutionWeights};
 pub use window::Window;
 
-use geometry::check_pixels;
-
+use super::Matmul;
 use super::matmul::{describe_end, ended};
-use super::{
-    Arithmetic, Facts, Matmul, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, UnaryFn, check_dense_output,
-    sample,
-};
-use crate::gradient::{Gradient, Needs};
-use crate::graph::Graph;
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::Builder;
-use crate::ops::RuleBuilder;
-use crate::oracle::{Expected, HostTensor, Span};
-use crate::plan::{Candidate, Caps, Plan};
-use crate::{DType, Error, KeepDims, Layout, Precision, Program, Result, Shape};
+use super::prelude::*;
+use crate::oracle::Span;
+use crate::{Precision, Program};
+use geometry::check_pixels;
 
 const OP: &str = "convolution";
 
@@ -180,9 +170,7 @@ fn check_operands(
 ) -> Result<()> {
     geometry.check_numbers(op)?;
     for (what, (spec, dtype), shape) in operands {
-        if spec.dtype != dtype {
-            return Err(Error::DTypeMismatch { op, expected: dtype, got: spec.dtype });
-        }
+        check_dtype(op, &spec, dtype)?;
         if *spec.layout.shape() != shape {
             return Err(Error::shape_mismatch(op, spec.layout.shape(), &shape, None));
         }
@@ -236,11 +224,7 @@ impl Operation for Convolution {
         OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.x, self.weights].map(Operand::read).into_iter().for_each(&mut *each);
-        [self.residual, self.bias].into_iter().flatten().for_each(|spec| each(Operand::read(spec)));
-        each(Operand::write(self.output));
-    }
+    operands! { read x, weights, residual, bias; write output }
 
     fn validate(&self) -> Result<()> {
         self.clone().check().map(drop)
@@ -340,10 +324,7 @@ impl Operation for Convolution {
         (axis == 0).then(|| self.first(extent))?.map(Op::from)
     }
 
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Convolution { output, ..self.clone() }.into())
-    }
-
+    /// The last image and the last filters of one group.
     fn sample(&self) -> Result<Option<Sample>> {
         let Some((op, positions)) = self.last_filters()? else { return Ok(None) };
         Ok(Some(Sample { op: op.check()?.into(), positions: vec![positions] }))

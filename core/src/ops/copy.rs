@@ -7,15 +7,7 @@
 pub(crate) mod host;
 pub(crate) mod plan;
 
-use super::sample::{self, Thinning};
-use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::RuleBuilder;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{DType, Error, Result, Shape};
+use super::prelude::*;
 
 /// A copy of every element of one view into another of the same shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,10 +57,7 @@ impl Operation for Copy {
         "copy"
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.input));
-        each(Operand::write(self.output));
-    }
+    operands! { read input; write output }
 
     fn validate(&self) -> Result<()> {
         Copy::new(self.input, self.output).map(drop)
@@ -108,10 +97,6 @@ impl Operation for Copy {
     /// The op on the first `extent` indices of the output's `axis` alone.
     fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
         Some(Copy { input: self.input.first(axis, extent)?, output: self.output.first(axis, extent)? }.into())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Copy { output, ..self.clone() }.into())
     }
 
     fn sample(&self) -> Result<Option<Sample>> {

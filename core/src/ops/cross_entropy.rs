@@ -9,19 +9,11 @@
 
 mod plan;
 
-use super::sample::{self, Thinning};
+use super::Indexing;
+use super::prelude::*;
 use super::take::positions;
-use super::{
-    Arithmetic, Content, Facts, Indexing, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output,
-};
-use crate::gradient::{Gradient, Needs};
-use crate::graph::Graph;
-use crate::ops::RuleBuilder;
-use crate::ops::{Builder, Value};
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
+use crate::Program;
 use crate::tensor::outside::Look;
-use crate::{CompareFn, DType, Error, Expr, KeepDims, Layout, Program, Result, Scalar, Shape, Tensor};
 
 const OP: &str = "cross_entropy";
 
@@ -60,40 +52,6 @@ impl CrossEntropy {
         let rows = Layout::contiguous(Shape::new(&dims[..dims.len().max(1) - 1])?);
         let outputs = [TensorSpec::new(logits.dtype.compute(), rows); 3];
         CrossEntropy { logits, targets, weights, smoothing, ignored, outputs }.check()
-    }
-
-    fn check(self) -> Result<CrossEntropy> {
-        let Some((&classes, rows)) = self.logits.layout.dims().split_last() else {
-            let reason = format!("{OP} of a scalar, which has no classes");
-            return Err(Error::InvalidArgument { what: "operand", reason });
-        };
-        if !self.logits.dtype.is_float() {
-            return Err(Error::UndefinedForDType { op: OP, dtype: self.logits.dtype });
-        }
-        if !matches!(self.targets.dtype, DType::I32 | DType::U32) {
-            return Err(Error::DTypeMismatch { op: OP, expected: DType::I32, got: self.targets.dtype });
-        }
-        if !(0.0..=1.0).contains(&self.smoothing) {
-            let reason = format!("{} is no share between 0 and 1", self.smoothing);
-            return Err(Error::InvalidArgument { what: "smoothing", reason });
-        }
-        let (rows, compute) = (Shape::new(rows)?, self.logits.dtype.compute());
-        let weights = self.weights.map(|spec| (spec, Shape::new(&[classes])));
-        let mut wanted = vec![(self.targets, rows, self.targets.dtype)];
-        if let Some((spec, shape)) = weights {
-            wanted.push((spec, shape?, compute));
-        }
-        wanted.extend(self.outputs.map(|output| (output, rows, compute)));
-        for (spec, shape, dtype) in wanted {
-            if *spec.layout.shape() != shape {
-                return Err(Error::shape_mismatch(OP, spec.layout.shape(), &shape, None));
-            }
-            if spec.dtype != dtype {
-                return Err(Error::DTypeMismatch { op: OP, expected: dtype, got: spec.dtype });
-            }
-        }
-        self.outputs.iter().try_for_each(|output| check_dense_output(OP, output))?;
-        Ok(self)
     }
 
     /// Everything it is, the smoothing by its bits.
@@ -154,14 +112,37 @@ impl Operation for CrossEntropy {
         OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.logits, self.targets].map(Operand::read).into_iter().for_each(&mut *each);
-        self.weights.map(Operand::read).into_iter().for_each(&mut *each);
-        self.outputs.map(Operand::write).into_iter().for_each(each);
-    }
+    operands! { read logits, targets, weights; write outputs }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        let Some((&classes, rows)) = self.logits.layout.dims().split_last() else {
+            let reason = format!("{OP} of a scalar, which has no classes");
+            return Err(Error::InvalidArgument { what: "operand", reason });
+        };
+        check_float(OP, &self.logits)?;
+        if !matches!(self.targets.dtype, DType::I32 | DType::U32) {
+            return Err(Error::DTypeMismatch { op: OP, expected: DType::I32, got: self.targets.dtype });
+        }
+        if !(0.0..=1.0).contains(&self.smoothing) {
+            let reason = format!("{} is no share between 0 and 1", self.smoothing);
+            return Err(Error::InvalidArgument { what: "smoothing", reason });
+        }
+        let (rows, compute) = (Shape::new(rows)?, self.logits.dtype.compute());
+        let weights = self.weights.map(|spec| (spec, Shape::new(&[classes])));
+        let mut wanted = vec![(self.targets, rows, self.targets.dtype)];
+        if let Some((spec, shape)) = weights {
+            wanted.push((spec, shape?, compute));
+        }
+        wanted.extend(self.outputs.map(|output| (output, rows, compute)));
+        for (spec, shape, dtype) in wanted {
+            if *spec.layout.shape() != shape {
+                return Err(Error::shape_mismatch(OP, spec.layout.shape(), &shape, None));
+            }
+            if spec.dtype != dtype {
+                return Err(Error::DTypeMismatch { op: OP, expected: dtype, got: spec.dtype });
+            }
+        }
+        self.outputs.iter().try_for_each(|output| check_dense_output(OP, output))
     }
 
     /// Maximum, difference, exponential and sum: four per logit, and two more for smoothing.
@@ -176,23 +157,21 @@ impl Operation for CrossEntropy {
         let compute = self.outputs[0].dtype;
         let u = compute.unit_roundoff();
         let classes = self.classes() as usize;
-        let all = |number: usize| before[number].values.iter().map(|x| x.as_f64()).collect::<Vec<f64>>();
+        let all = |number: usize| numbers(&before[number].values);
         let (x, targets) = (all(0), &before[1].values);
         let weights = if self.weights.is_some() { all(2) } else { vec![1.0; classes] };
         let (e, share) = (self.smoothing, self.share());
-        let chain = (2.0 * (classes as f64).sqrt()).max(8.0);
-        let within =
-            |value: f64, error: f64| Expected::within(Scalar::F(value), if value.is_finite() { error } else { 0.0 });
+        let chain = chain(classes);
         let (mut losses, mut counted, mut logs) = (Vec::new(), Vec::new(), Vec::new());
         for (row, target) in targets.iter().enumerate() {
             let x = &x[row * classes..][..classes];
             let target = target.as_i64();
-            let max = x.iter().copied().fold(f64::NEG_INFINITY, |m, v| if v.is_nan() || v > m { v } else { m });
+            let max = largest(x);
             let sum: f64 = x.iter().map(|v| (v - max).exp()).sum();
             let lse = max + sum.ln();
             let spread: f64 = x.iter().map(|v| (v - max).exp() / sum * (v - max).abs()).filter(|x| x.is_finite()).sum();
             let off_lse = u * (16.0 + chain + 2.0 * spread + 8.0 * sum.ln().abs() + max.abs() + lse.abs());
-            logs.push(within(lse, off_lse));
+            logs.push(Expected::near(lse, off_lse));
             if self.ignored == Some(target) {
                 losses.push(Expected::exact(Scalar::F(0.0)));
                 counted.push(Expected::exact(Scalar::F(0.0)));
@@ -215,7 +194,7 @@ impl Operation for CrossEntropy {
                 let off_sums = chain * u * (magnitudes + all_magnitudes * lse.abs()) + all_magnitudes * off_lse;
                 error += share * (off_sums + 4.0 * u * ((all * lse).abs() + sum.abs())) + 4.0 * u * loss.abs();
             }
-            losses.push(within(loss, error + compute.min_normal()));
+            losses.push(Expected::near(loss, error + compute.min_normal()));
             counted.push(Expected::exact(Scalar::F(weight)));
         }
         vec![losses, counted, logs]
@@ -390,12 +369,6 @@ impl Operation for CrossEntropy {
         let (logits, targets) = (self.logits.first(axis, extent)?, self.targets.first(axis, extent)?);
         let [loss, counted, lse] = self.outputs.map(|output| output.dense_first(axis, extent));
         Some(CrossEntropy { logits, targets, outputs: [loss?, counted?, lse?], ..self.clone() }.into())
-    }
-
-    fn with_output(&self, number: usize, output: TensorSpec) -> Option<Op> {
-        let mut op = self.clone();
-        *op.outputs.get_mut(number)? = output;
-        Some(op.into())
     }
 
     /// Some rows, each whole.

@@ -4,20 +4,14 @@
 //! Positions that are none of the axis give NaN in floats and zeros in other dtypes ([`Missing`]), whatever their sign, as rows of
 //! [`super::Take`] do: nothing outside is read. Bits are moved as they are. The gradient adds up what was taken from each place.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
+use super::prelude::*;
 use super::take::Missing;
 use super::walk::Walk;
-use super::{
-    Arithmetic, Content, Op, Operand, Operation, Sample, Scatter, ScatterFn, TensorSpec, check_dense_output, sample,
-};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::RuleBuilder;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{DType, Error, Layout, Result, Scalar};
+use super::{Scatter, ScatterFn};
 
 const OP: &str = "gather";
 
@@ -63,18 +57,6 @@ impl Gather {
         Gather { input, indices, axis, missing, output }.check()
     }
 
-    fn check(self) -> Result<Gather> {
-        check_along(OP, &self.input, &self.indices, self.axis)?;
-        if self.output.layout.shape() != self.indices.layout.shape() {
-            return Err(Error::shape_mismatch(OP, self.indices.layout.shape(), self.output.layout.shape(), None));
-        }
-        if self.output.dtype != self.input.dtype {
-            return Err(Error::DTypeMismatch { op: OP, expected: self.input.dtype, got: self.output.dtype });
-        }
-        check_dense_output(OP, &self.output)?;
-        Ok(self)
-    }
-
     /// The fewest dimensions of the result, then the strides of the input (0 along the axis) and those of the indices.
     pub fn walk(&self) -> (Vec<u64>, [Vec<i64>; 2]) {
         let mut strides = self.input.layout.strides().to_vec();
@@ -91,13 +73,15 @@ impl Operation for Gather {
         OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.input, self.indices].map(Operand::read).into_iter().for_each(&mut *each);
-        each(Operand::write(self.output));
-    }
+    operands! { read input, indices; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        check_along(OP, &self.input, &self.indices, self.axis)?;
+        if self.output.layout.shape() != self.indices.layout.shape() {
+            return Err(Error::shape_mismatch(OP, self.indices.layout.shape(), self.output.layout.shape(), None));
+        }
+        check_dtype(OP, &self.output, self.input.dtype)?;
+        check_dense_output(OP, &self.output)
     }
 
     fn arithmetic(&self) -> Arithmetic {
@@ -137,7 +121,7 @@ impl Operation for Gather {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::along::gather(self, inputs[0], inputs[1], outputs[0]);
+        host::execute(self, inputs[0], inputs[1], outputs[0]);
         Ok(())
     }
 
@@ -152,10 +136,6 @@ impl Operation for Gather {
         let input = if axis == self.axis { self.input } else { self.input.first(axis, extent)? };
         let (indices, output) = (self.indices.first(axis, extent)?, self.output.dense_first(axis, extent)?);
         Some(Gather { input, indices, output, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Gather { output, ..self.clone() }.into())
     }
 
     fn content(&self, input: usize) -> Content {

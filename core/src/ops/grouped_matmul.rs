@@ -15,16 +15,12 @@ mod tuned;
 
 use std::ops::Range;
 
+use super::Matmul;
 use super::matmul::{describe_end, without_last_k};
-use super::sample::{self, thin};
-use super::{Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Plan};
+use super::prelude::*;
+use super::sample::thin;
+use crate::Precision;
 use crate::tuned::Tuned;
-use crate::{DType, Error, Layout, Precision, Result, Scalar, Shape, UnaryFn};
 
 /// A grouped matrix product with its epilogue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -152,13 +148,7 @@ impl Operation for GroupedMatmul {
         OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.a));
-        each(Operand::read(self.b));
-        self.bias.iter().for_each(|&bias| each(Operand::read(bias)));
-        each(Operand::read(self.ends));
-        each(Operand::write(self.output));
-    }
+    operands! { read a, b, bias, ends; write output }
 
     fn validate(&self) -> Result<()> {
         self.clone().check().map(drop)
@@ -231,10 +221,6 @@ impl Operation for GroupedMatmul {
         let bias = self.bias.map_or(Some(None), |bias| bias.first(1, extent).map(Some))?;
         let output = self.output.dense_first(1, extent)?;
         Some(GroupedMatmul { b: self.b.first(2, extent)?, bias, output, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(GroupedMatmul { output, ..self.clone() }.into())
     }
 
     fn content(&self, input: usize) -> Content {

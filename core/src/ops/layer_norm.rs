@@ -5,14 +5,7 @@
 //! results of their own, in f32 (f64 for f64): the gradient needs them. Floats only; those of 8 and 16 bits are computed in f32.
 //! Squares of differences must fit the type that is computed in. A row with NaN or an infinity is NaN throughout.
 
-use super::sample::{self, Thinning};
-use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-use crate::graph::Graph;
-use crate::ops::RuleBuilder;
-use crate::ops::{Builder, Value};
-use crate::oracle::{Expected, HostTensor};
-use crate::{Error, Expr, KeepDims, Layout, Result, Scalar, Shape, Tensor};
+use super::prelude::*;
 
 /// Normalisation of each row of the last axis of `input`.
 #[derive(Clone, Debug)]
@@ -113,10 +106,7 @@ impl Operation for LayerNorm {
         "layer_norm"
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.input, self.gamma, self.beta].map(Operand::read).into_iter().for_each(&mut *each);
-        [self.output, self.mean, self.rstd].map(Operand::write).into_iter().for_each(each);
-    }
+    operands! { read input, gamma, beta; write output, mean, rstd }
 
     fn validate(&self) -> Result<()> {
         self.clone().check().map(drop)
@@ -133,10 +123,10 @@ impl Operation for LayerNorm {
     fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
         let (dtype, compute) = (self.output.dtype, self.mean.dtype);
         let (u, tiny) = (compute.unit_roundoff(), compute.min_normal());
-        let [x, gamma, beta] = [0, 1, 2].map(|i| before[i].values.iter().map(|x| x.as_f64()).collect::<Vec<_>>());
+        let [x, gamma, beta] = [0, 1, 2].map(|i| numbers(&before[i].values));
         let (columns, rows) = (gamma.len(), self.mean.layout.elements() as usize);
         let n = columns as f64;
-        let chain = (2.0 * n.sqrt()).max(8.0) + 4.0;
+        let chain = chain(columns) + 4.0;
         let (mut outputs, mut means, mut rstds) = (Vec::new(), Vec::new(), Vec::new());
         for row in 0..rows {
             let x = &x[row * columns..][..columns];
@@ -151,17 +141,14 @@ impl Operation for LayerNorm {
             let rstd = root(squares);
             let ends = [root(squares - off_squares), root(squares + off_squares)].map(|end| (end - rstd).abs());
             let off_rstd = ends[0].max(ends[1]) + 8.0 * u * rstd;
-            let within = |value: f64, error: f64| {
-                Expected::within(Scalar::F(value), if value.is_finite() { error } else { 0.0 })
-            };
-            means.push(within(mean, off_mean));
-            rstds.push(within(rstd, off_rstd));
+            means.push(Expected::near(mean, off_mean));
+            rstds.push(Expected::near(rstd, off_rstd));
             for ((x, gamma), beta) in x.iter().zip(&gamma).zip(&beta) {
                 let c = x - mean;
                 let scaled = c * rstd * gamma;
                 let error = gamma.abs() * (off(c) * (rstd + off_rstd) + c.abs() * off_rstd);
                 let y = scaled + beta;
-                outputs.push(within(y, error + 4.0 * u * (scaled.abs() + beta.abs()) + tiny).round_to(dtype));
+                outputs.push(Expected::near(y, error + 4.0 * u * (scaled.abs() + beta.abs()) + tiny).round_to(dtype));
             }
         }
         vec![outputs, means, rstds]
@@ -221,20 +208,18 @@ impl Operation for LayerNorm {
     }
 
     fn decompose(&self) -> Result<Option<Graph>> {
-        let mut graph = Builder::new(vec![self.input, self.gamma, self.beta]);
-        let (dtype, compute, axis) = (self.input.dtype, self.mean.dtype, self.axis());
-        let (x, gamma, beta) = (graph.input(0)?, graph.input(1)?, graph.input(2)?);
-        let of = |number: usize| Expr::input(number).cast(compute);
-        let wide = graph.cast(x, compute)?;
-        let mean = graph.reduce(ReduceFn::Mean, wide, &[axis], KeepDims::Yes)?;
-        let c = of(0) - of(1);
-        let squares = graph.map(&(c.clone() * &c), &[wide, mean])?;
-        let variance = graph.reduce(ReduceFn::Mean, squares, &[axis], KeepDims::Yes)?;
-        let rstd = graph.map(&(of(0) + self.epsilon).rsqrt(), &[variance])?;
-        let y = graph.map(&(c * of(2) * of(3) + of(4)).cast(dtype), &[x, mean, rstd, gamma, beta])?;
-        let rows = *self.mean.layout.shape();
-        let results = [y, mean.reshape(rows)?, rstd.reshape(rows)?];
-        Ok(Some(graph.finish(self.name(), &results, &[self.output, self.mean, self.rstd])?))
+        Builder::whole(self, |graph, [x, gamma, beta]| {
+            let (dtype, compute, axis) = (self.input.dtype, self.mean.dtype, self.axis());
+            let of = |number: usize| Expr::input(number).cast(compute);
+            let wide = graph.cast(x, compute)?;
+            let mean = graph.reduce(ReduceFn::Mean, wide, &[axis], KeepDims::Yes)?;
+            let c = of(0) - of(1);
+            let squares = graph.map(&(c.clone() * &c), &[wide, mean])?;
+            let variance = graph.reduce(ReduceFn::Mean, squares, &[axis], KeepDims::Yes)?;
+            let rstd = graph.map(&(of(0) + self.epsilon).rsqrt(), &[variance])?;
+            let y = graph.map(&(c * of(2) * of(3) + of(4)).cast(dtype), &[x, mean, rstd, gamma, beta])?;
+            Ok([y, mean, rstd])
+        })
     }
 
     fn describe(&self, name: &mut String) {
@@ -253,16 +238,6 @@ impl Operation for LayerNorm {
         let [mean, rstd] = [self.mean, self.rstd].map(|spec| spec.dense_first(axis, extent));
         let (input, output) = (self.input.first(axis, extent)?, self.output.dense_first(axis, extent)?);
         Some(LayerNorm { input, output, mean: mean?, rstd: rstd?, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, number: usize, output: TensorSpec) -> Option<Op> {
-        let op = self.clone();
-        let moved = match number {
-            0 => LayerNorm { output, ..op },
-            1 => LayerNorm { mean: output, ..op },
-            _ => LayerNorm { rstd: output, ..op },
-        };
-        Some(moved.into())
     }
 
     /// Some rows, each whole.

@@ -1,18 +1,9 @@
 //! log sum exp(x) along an axis, with the largest element taken out, so that nothing overflows: of an infinity that infinity.
 
+use super::prelude::*;
 use super::reduce::plan::template::check_index;
-use super::sample::{self, Thinning};
 use super::softmax::plan::stats::{self, Ending};
-use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-use crate::graph::Graph;
-use crate::ops::Builder;
-use crate::ops::RuleBuilder;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::tensor::Lines;
 use crate::wgsl::element::Element;
-use crate::{Axes, CompareFn, Error, Expr, KeepDims, Layout, Result, Scalar, Tensor};
 
 /// The logarithm of the sum of exponentials along one axis, which disappears.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,24 +22,8 @@ impl LogSumExp {
     /// # Errors
     /// [`Error::AxisOutOfRange`]; [`Error::UndefinedForDType`] for integers and bool; [`Error::EmptyReduction`] for an axis of no elements.
     pub fn new(input: TensorSpec, axis: usize) -> Result<LogSumExp> {
-        input.layout.shape().axis(axis)?;
         let layout = Layout::contiguous(input.layout.shape().without_axes(&[axis], KeepDims::No));
         LogSumExp { input, axis, output: TensorSpec { layout, ..input } }.check()
-    }
-
-    fn check(self) -> Result<LogSumExp> {
-        let (op, want) = (self.name(), self.input.layout.shape().without_axes(&[self.axis], KeepDims::No));
-        if !self.input.dtype.is_float() {
-            return Err(Error::UndefinedForDType { op, dtype: self.input.dtype });
-        }
-        if self.input.layout.dims()[self.axis] == 0 {
-            return Err(Error::EmptyReduction { op, shape: self.input.layout.dims().to_vec() });
-        }
-        if *self.output.layout.shape() != want {
-            return Err(Error::shape_mismatch(op, self.output.layout.shape(), &want, None));
-        }
-        check_dense_output(op, &self.output)?;
-        Ok(self)
     }
 }
 
@@ -57,13 +32,14 @@ impl Operation for LogSumExp {
         "logsumexp"
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.input));
-        each(Operand::write(self.output));
-    }
+    operands! { read input; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        let (op, shape) = (self.name(), self.input.layout.shape());
+        shape.axis(self.axis)?;
+        check_float(op, &self.input)?;
+        check_not_empty(op, &self.input, &[self.axis])?;
+        check_output(op, &self.output, self.input.dtype, &shape.without_axes(&[self.axis], KeepDims::No))
     }
 
     /// Maximum, difference, exponential and sum.
@@ -76,44 +52,38 @@ impl Operation for LogSumExp {
     fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
         let (dtype, u) = (self.output.dtype, self.output.dtype.compute().unit_roundoff());
         let of = |row: &Vec<Scalar>| {
-            let x: Vec<f64> = row.iter().map(|x| x.as_f64()).collect();
-            let max = x.iter().copied().fold(f64::NEG_INFINITY, |m, v| if v.is_nan() || v > m { v } else { m });
+            let x = numbers(row);
+            let max = largest(&x);
             let shift = if max.is_infinite() { 0.0 } else { max };
             let sum: f64 = x.iter().map(|v| (v - shift).exp()).sum();
             let y = shift + sum.ln();
             let spread: f64 = x.iter().map(|v| (v - max).exp() / sum * (v - max).abs()).filter(|x| x.is_finite()).sum();
-            let chain = (2.0 * (x.len() as f64).sqrt()).max(8.0);
-            let error = u * (16.0 + chain + 2.0 * spread + 8.0 * sum.ln().abs() + max.abs() + y.abs());
-            Expected::within(Scalar::F(y), if y.is_finite() { error } else { 0.0 }).round_to(dtype)
+            let error = 16.0 + chain(x.len()) + 2.0 * spread + 8.0 * sum.ln().abs() + max.abs() + y.abs();
+            Expected::near(y, u * error).round_to(dtype)
         };
         vec![before[0].groups(&[self.axis]).iter().map(of).collect()]
     }
 
     /// dx = dy exp(x - y); nothing where all are -inf.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
-        let mut rule = RuleBuilder::new(self, needs)?;
-        if !rule.wants(0) {
-            return rule.finish(Vec::new());
-        }
-        let kept = self.input.layout.shape().without_axes(&[self.axis], KeepDims::Yes);
-        let [x, y, dy] = [0, 1, 2].map(|number| Expr::input(number).cast(self.input.dtype.compute()));
-        let slope = y.compare(CompareFn::Eq, f64::NEG_INFINITY).select(0.0, dy * (x - y).exp());
-        let values = [rule.input(0)?, rule.output(0)?.reshape(kept)?, rule.gradient(0)?.reshape(kept)?];
-        let gradient = rule.graph.map(&slope.cast(self.input.dtype), &values)?;
-        rule.finish(vec![Some(gradient)])
+        RuleBuilder::of_first(self, needs, |rule| {
+            let kept = self.input.layout.shape().without_axes(&[self.axis], KeepDims::Yes);
+            let [x, y, dy] = [0, 1, 2].map(|number| Expr::input(number).cast(self.input.dtype.compute()));
+            let slope = y.compare(CompareFn::Eq, f64::NEG_INFINITY).select(0.0, dy * (x - y).exp());
+            let values = [rule.input(0)?, rule.output(0)?.reshape(kept)?, rule.gradient(0)?.reshape(kept)?];
+            rule.graph.map(&slope.cast(self.input.dtype), &values)
+        })
     }
 
     fn decompose(&self) -> Result<Option<Graph>> {
-        let mut graph = Builder::new(vec![self.input]);
-        let x = graph.input(0)?;
-        let max = graph.reduce(ReduceFn::Max, x, &[self.axis], KeepDims::Yes)?;
-        let [a, b] = [0, 1].map(|number| Expr::input(number).cast(self.input.dtype.compute()));
-        let shift = |max: Expr| max.abs().compare(CompareFn::Eq, f64::INFINITY).select(0.0, max);
-        let terms = graph.map(&(a.clone() - shift(b.clone())).exp(), &[x, max])?;
-        let sum = graph.reduce(ReduceFn::Sum, terms, &[self.axis], KeepDims::Yes)?;
-        let y = graph.map(&(shift(a) + b.log()).cast(self.input.dtype), &[max, sum])?;
-        let y = y.reshape(*self.output.layout.shape())?;
-        Ok(Some(graph.finish(self.name(), &[y], &[self.output])?))
+        Builder::whole(self, |graph, [x]| {
+            let max = graph.reduce(ReduceFn::Max, x, &[self.axis], KeepDims::Yes)?;
+            let [a, b] = [0, 1].map(|number| Expr::input(number).cast(self.input.dtype.compute()));
+            let shift = |max: Expr| max.abs().compare(CompareFn::Eq, f64::INFINITY).select(0.0, max);
+            let terms = graph.map(&(a.clone() - shift(b.clone())).exp(), &[x, max])?;
+            let sum = graph.reduce(ReduceFn::Sum, terms, &[self.axis], KeepDims::Yes)?;
+            Ok([graph.map(&(shift(a) + b.log()).cast(self.input.dtype), &[max, sum])?])
+        })
     }
 
     /// One walk along the axis, over states of the largest element and the sum.
@@ -132,17 +102,9 @@ impl Operation for LogSumExp {
         Facts { repeats: true, ..Facts::default() }
     }
 
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(LogSumExp { output, ..self.clone() }.into())
-    }
-
-    /// Some lines, each whole.
     fn sample(&self) -> Result<Option<Sample>> {
-        let thinning = Thinning::new(self.input.layout.dims(), |axis| axis != self.axis);
-        let positions = thinning.of_kept(&[self.axis], &self.output.layout)?;
-        let output = sample::dense(self.output.dtype, &positions);
-        let op = LogSumExp { input: thinning.of_spec(&self.input)?, output, ..self.clone() };
-        Ok(Some(Sample { op: op.into(), positions: vec![positions] }))
+        let of = |input, output| LogSumExp { input, output, ..self.clone() };
+        sample::of_lines(&self.input, &[self.axis], &self.output, of)
     }
 }
 

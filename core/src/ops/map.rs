@@ -11,16 +11,10 @@
 pub(crate) mod host;
 pub(crate) mod plan;
 
+use super::prelude::*;
 use super::random::random_word;
-use super::sample::{self, Thinning};
-use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::{Builder, RuleBuilder, Value};
-use crate::oracle::{Expected, HostTensor, Span};
-use crate::plan::{Caps, Plan};
-use crate::{DType, Error, Expr, Program, Result, Scalar, Shape, Step};
+use crate::oracle::Span;
+use crate::{Program, Step};
 
 /// An elementwise expression, or several, over broadcast inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -11,15 +11,8 @@ pub(crate) mod plan;
 
 pub use nonzero::Nonzero;
 
+use super::prelude::*;
 use super::take::Missing;
-use super::{Arithmetic, Op, Operand, Operation, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::RuleBuilder;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{DType, Error, Layout, Result, Shape};
 
 const SELECT: &str = "masked_select";
 const SCATTER: &str = "masked_scatter";
@@ -88,11 +81,6 @@ impl MaskedSelect {
         let output = TensorSpec::new(input.dtype, Layout::contiguous(Shape::new(&[count])?));
         MaskedSelect { input, mask, missing, output }.check()
     }
-
-    fn check(self) -> Result<MaskedSelect> {
-        check(SELECT, [&self.input, &self.mask, &self.output, &self.output])?;
-        Ok(self)
-    }
 }
 
 impl MaskedScatter {
@@ -105,14 +93,6 @@ impl MaskedScatter {
         let output = TensorSpec::new(input.dtype, Layout::contiguous(*input.layout.shape()));
         MaskedScatter { input, mask, source, output }.check()
     }
-
-    fn check(self) -> Result<MaskedScatter> {
-        check(SCATTER, [&self.input, &self.mask, &self.source, &self.output])?;
-        if self.output.layout.shape() != self.input.layout.shape() {
-            return Err(Error::shape_mismatch(SCATTER, self.input.layout.shape(), self.output.layout.shape(), None));
-        }
-        Ok(self)
-    }
 }
 
 impl Operation for MaskedSelect {
@@ -120,13 +100,10 @@ impl Operation for MaskedSelect {
         SELECT
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.input, self.mask].map(Operand::read).into_iter().for_each(&mut *each);
-        each(Operand::write(self.output));
-    }
+    operands! { read input, mask; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        check(SELECT, [&self.input, &self.mask, &self.output, &self.output])
     }
 
     /// An addition for each element.
@@ -171,10 +148,6 @@ impl Operation for MaskedSelect {
             name.push_str(" or0");
         }
     }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(MaskedSelect { output, ..self.clone() }.into())
-    }
 }
 
 impl Operation for MaskedScatter {
@@ -182,13 +155,14 @@ impl Operation for MaskedScatter {
         SCATTER
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.input, self.mask, self.source].map(Operand::read).into_iter().for_each(&mut *each);
-        each(Operand::write(self.output));
-    }
+    operands! { read input, mask, source; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        check(SCATTER, [&self.input, &self.mask, &self.source, &self.output])?;
+        if self.output.layout.shape() != self.input.layout.shape() {
+            return Err(Error::shape_mismatch(SCATTER, self.input.layout.shape(), self.output.layout.shape(), None));
+        }
+        Ok(())
     }
 
     /// An addition for each element.
@@ -232,9 +206,5 @@ impl Operation for MaskedScatter {
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         host::scatter(self, inputs, outputs[0]);
         Ok(())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(MaskedScatter { output, ..self.clone() }.into())
     }
 }

@@ -8,15 +8,18 @@
 //! Output contract: every op but [`struct@Copy`] writes a dense row-major output whose first byte lies on a 16-byte boundary
 //! of its buffer; `Copy` writes any view that does not overlap itself.
 
+mod checks;
 pub(crate) mod elements;
 pub(crate) mod graphs;
 #[cfg(feature = "cpu")]
 mod host;
 pub(crate) mod map;
+mod operands;
 #[cfg(test)]
 mod pins;
 mod plans;
-mod sample;
+mod prelude;
+pub(crate) mod sample;
 mod walk;
 
 use crate::case::{BenchCase, BenchSize, Case, Level};
@@ -28,7 +31,7 @@ pub use walk::Walk;
 pub use crate::expr::{BinaryFn, CompareFn, UnaryFn};
 pub use crate::operation::{Arithmetic, Content, Cost, Facts, HostError, Op, Operand, Operation, Role, Sample};
 pub use crate::spec::{OUTPUT_ALIGNMENT_BYTES, TensorSpec};
-use crate::{Error, Result};
+pub(crate) use checks::check_dense_output;
 
 /// One kind of operation, as users and tables name it.
 pub struct Family {
@@ -154,24 +157,6 @@ fn at_start(mut benches: Vec<BenchCase>) -> Vec<BenchCase> {
 pub(crate) fn extent_of(spec: &TensorSpec, axes: &[usize]) -> u64 {
     let extents = axes.iter().map(|&axis| spec.layout.dims()[axis]);
     if extents.clone().any(|extent| extent == 0) { 0 } else { extents.fold(1, u64::saturating_mul) }
-}
-
-/// Checks the output contract of every op but `Copy`.
-pub(crate) fn check_dense_output(op: &'static str, output: &TensorSpec) -> Result<()> {
-    let offset_bytes = output.layout.offset().saturating_mul(output.dtype.size_bytes());
-    if !output.layout.is_contiguous() {
-        return Err(Error::InvalidArgument {
-            what: "output",
-            reason: format!("{op} writes dense row-major outputs only, not {:?}", output.layout),
-        });
-    }
-    if !offset_bytes.is_multiple_of(OUTPUT_ALIGNMENT_BYTES) {
-        return Err(Error::InvalidArgument {
-            what: "output",
-            reason: format!("{op} writes from 16-byte boundaries only, not from byte {offset_bytes}"),
-        });
-    }
-    Ok(())
 }
 
 #[cfg(test)]

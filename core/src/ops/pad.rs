@@ -4,17 +4,12 @@
 //! The extents of the result and of what comes before may be any, along every axis; so one operation is all of these, in one launch.
 //! Bits are moved as they are. Names and meaning of the modes are NumPy's (`numpy.pad`), a `reflect` wider than the input included.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
-use super::{Arithmetic, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output, sample};
+use super::prelude::*;
 use crate::expr::number;
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::{Builder, RuleBuilder, Value};
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{Error, Expr, KeepDims, Layout, Result, Scalar, Shape};
 
 const OP: &str = "pad";
 
@@ -120,33 +115,6 @@ impl Pad {
         Pad { input, mode, before, fill: bytes, output }.check()
     }
 
-    fn check(self) -> Result<Pad> {
-        let (from, to) = (self.input.layout.dims(), self.output.layout.dims());
-        if from.len() != to.len() || self.before.len() != from.len() {
-            let reason =
-                format!("{OP} of {from:?} to {to:?} takes a number for each axis, not {} of them", self.before.len());
-            return Err(Error::InvalidArgument { what: "padding", reason });
-        }
-        for (axis, (&n, &extent)) in from.iter().zip(to).enumerate() {
-            if n == 0 && extent > 0 && self.mode != PadMode::Constant {
-                let mode = self.mode.name();
-                let reason = format!("axis {axis} of {from:?} has no element for mode {mode} to repeat; use constant");
-                return Err(Error::InvalidArgument { what: "padding", reason });
-            }
-            // Two periods of a reflection, the result and what comes before it are added up in 32 bits.
-            let reach = [2 * n.min(1 << 40), extent, self.before[axis].unsigned_abs()];
-            let reach = reach.into_iter().fold(0, u64::saturating_add);
-            if reach > i32::MAX as u64 {
-                return Err(Error::IndexWidth { op: OP, elements: reach, max: i32::MAX as u64 });
-            }
-        }
-        if self.output.dtype != self.input.dtype {
-            return Err(Error::DTypeMismatch { op: OP, expected: self.input.dtype, got: self.output.dtype });
-        }
-        check_dense_output(OP, &self.output)?;
-        Ok(self)
-    }
-
     /// Its axes, those merged that step evenly.
     pub fn axes(&self) -> Vec<PadAxis> {
         // Innermost first.
@@ -190,13 +158,30 @@ impl Operation for Pad {
         OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.input));
-        each(Operand::write(self.output));
-    }
+    operands! { read input; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        let (from, to) = (self.input.layout.dims(), self.output.layout.dims());
+        if from.len() != to.len() || self.before.len() != from.len() {
+            let reason =
+                format!("{OP} of {from:?} to {to:?} takes a number for each axis, not {} of them", self.before.len());
+            return Err(Error::InvalidArgument { what: "padding", reason });
+        }
+        for (axis, (&n, &extent)) in from.iter().zip(to).enumerate() {
+            if n == 0 && extent > 0 && self.mode != PadMode::Constant {
+                let mode = self.mode.name();
+                let reason = format!("axis {axis} of {from:?} has no element for mode {mode} to repeat; use constant");
+                return Err(Error::InvalidArgument { what: "padding", reason });
+            }
+            // Two periods of a reflection, the result and what comes before it are added up in 32 bits.
+            let reach = [2 * n.min(1 << 40), extent, self.before[axis].unsigned_abs()];
+            let reach = reach.into_iter().fold(0, u64::saturating_add);
+            if reach > i32::MAX as u64 {
+                return Err(Error::IndexWidth { op: OP, elements: reach, max: i32::MAX as u64 });
+            }
+        }
+        check_dtype(OP, &self.output, self.input.dtype)?;
+        check_dense_output(OP, &self.output)
     }
 
     fn arithmetic(&self) -> Arithmetic {
@@ -253,7 +238,7 @@ impl Operation for Pad {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::join::pad(self, inputs[0], outputs[0]);
+        host::execute(self, inputs[0], outputs[0]);
         Ok(())
     }
 
@@ -266,10 +251,6 @@ impl Operation for Pad {
 
     fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
         Some(Pad { output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Pad { output, ..self.clone() }.into())
     }
 
     /// The last indices of every axis, about 4096 elements.

@@ -19,14 +19,7 @@ pub use geometry::{Divisor, PoolGeometry, PoolOptions};
 pub use gradients::{PoolChosen, PoolGradient};
 
 use super::convolution::geometry::check_pixels;
-use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::RuleBuilder;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{DType, Error, Layout, Result, Shape};
+use super::prelude::*;
 
 /// What becomes of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,19 +56,6 @@ impl Pool {
         let index = TensorSpec::new(index_dtype(&geometry), layout);
         let index = (function == PoolFn::Max).then_some(index);
         Pool { function, x, geometry, output: TensorSpec::new(x.dtype, layout), index }.check()
-    }
-
-    fn check(self) -> Result<Pool> {
-        let (op, geometry) = (self.name(), self.geometry.check(self.name())?);
-        let y = geometry.output_shape()?;
-        check_function(op, self.function)?;
-        check_float(op, "x", (self.x, geometry.input_shape()?), self.x.dtype)?;
-        check_pixels(op, "x", &self.x)?;
-        check_float(op, "output", (self.output, y), self.x.dtype)?;
-        check_dense_output(op, &self.output)?;
-        check_index(op, &geometry, self.index, self.function)?;
-        self.index.map_or(Ok(()), |index| check_dense_output(op, &index))?;
-        Ok(self)
     }
 }
 
@@ -150,13 +130,18 @@ impl Operation for Pool {
         if self.function == PoolFn::Max { "max_pool" } else { "avg_pool" }
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.x));
-        [Some(self.output), self.index].into_iter().flatten().for_each(|spec| each(Operand::write(spec)));
-    }
+    operands! { read x; write output, index }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        let (op, geometry) = (self.name(), self.geometry.check(self.name())?);
+        let y = geometry.output_shape()?;
+        check_function(op, self.function)?;
+        check_float(op, "x", (self.x, geometry.input_shape()?), self.x.dtype)?;
+        check_pixels(op, "x", &self.x)?;
+        check_float(op, "output", (self.output, y), self.x.dtype)?;
+        check_dense_output(op, &self.output)?;
+        check_index(op, &geometry, self.index, self.function)?;
+        self.index.map_or(Ok(()), |index| check_dense_output(op, &index))
     }
 
     /// A comparison or an addition for each tap.
@@ -212,11 +197,6 @@ impl Operation for Pool {
         let index = self.index.map_or(Some(None), |index| index.dense_first(0, extent).map(Some))?;
         let geometry = PoolGeometry { batch: extent, ..self.geometry };
         Some(Pool { x, output, index, geometry, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, number: usize, output: TensorSpec) -> Option<Op> {
-        let op = self.clone();
-        Some(if number == 0 { Pool { output, ..op } } else { Pool { index: Some(output), ..op } }.into())
     }
 
     /// The last image.

@@ -7,13 +7,10 @@
 
 use super::convolution::{ConvolutionOptions, Geometry, as_matrix, last, oracle};
 use super::matmul::{ended, scaled};
-use super::{Arithmetic, Content, Facts, Op, Operand, Operation, Sample, TensorSpec};
+use super::prelude::*;
 use super::{Convolution, Copy, Matmul, Pad, PadMode};
-use crate::gradient::{Gradient, Needs};
-use crate::graph::Graph;
-use crate::ops::{Builder, Value};
-use crate::oracle::{Approx, Expected, HostTensor, Span};
-use crate::{DType, Error, Expr, Layout, Quantized, Result, Scalar, Shape, Tensor};
+use crate::Quantized;
+use crate::oracle::{Approx, Span};
 
 const OP: &str = "quantized_convolution";
 

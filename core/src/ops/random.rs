@@ -9,17 +9,10 @@
 pub(crate) mod host;
 pub(crate) mod plan;
 
+use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 
-use serde::{Deserialize, Serialize};
-
-use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{DType, Error, Result, Scalar};
+use super::prelude::*;
 
 /// What the random bits become.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -168,9 +161,7 @@ impl Operation for Random {
         }
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::write(self.output));
-    }
+    operands! { write output }
 
     fn validate(&self) -> Result<()> {
         Random::new(self.distribution, self.seed, self.stream, self.output).map(drop)
@@ -203,10 +194,6 @@ impl Operation for Random {
     fn describe(&self, name: &mut String) {
         let Random { distribution, seed, stream, .. } = self;
         name.push_str(&format!(" {distribution:?} key{seed:#x} stream{stream:#x}"));
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Random { output, ..self.clone() }.into())
     }
 
     fn sample(&self) -> Result<Option<Sample>> {

@@ -10,19 +10,12 @@
 pub(crate) mod host;
 pub(crate) mod plan;
 
-use crate::ops::{Builder, RuleBuilder, Value};
-use crate::plan::{Caps, Plan};
-use crate::{BinaryFn, CompareFn, DType, Error, Expr, KeepDims, Result, Scalar, Shape, UnaryFn};
 use serde::{Deserialize, Serialize};
 
-pub(super) mod streamed;
+use super::prelude::*;
+use crate::oracle::Approx;
 
-use super::sample::{self, Thinning};
-use super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, extent_of};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::oracle::{Approx, Expected, HostTensor};
+pub(super) mod streamed;
 
 /// How elements are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -204,10 +197,7 @@ impl Operation for Reduce {
         self.function.name()
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.input));
-        each(Operand::write(self.output));
-    }
+    operands! { read input; write output }
 
     fn validate(&self) -> Result<()> {
         Reduce::over(self.function, self.input, self.axes.clone(), self.output).map(drop)
@@ -293,16 +283,9 @@ impl Operation for Reduce {
         Some(Reduce { input, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
     }
 
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Reduce { output, ..self.clone() }.into())
-    }
-
     fn sample(&self) -> Result<Option<Sample>> {
-        let thinning = Thinning::new(self.input.layout.dims(), |axis| !self.axes.contains(&axis));
-        let positions = thinning.of_kept(&self.axes, &self.output.layout)?;
-        let output = sample::dense(self.output.dtype, &positions);
-        let input = thinning.of_spec(&self.input)?;
-        Ok(Some(Sample { op: Reduce { input, output, ..self.clone() }.into(), positions: vec![positions] }))
+        let of = |input, output| Reduce { input, output, ..self.clone() };
+        sample::of_lines(&self.input, &self.axes, &self.output, of)
     }
 
     fn oracle_of_bytes(&self, inputs: &[&[u8]]) -> Option<Vec<Expected>> {

@@ -15,18 +15,11 @@ use std::ops::Range;
 
 use super::matmul::parts::{aligned_step, ranges};
 use super::matmul::{describe_epilogue, without_last_k};
-use super::sample::{self, every};
-use super::{
-    Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Reduce, ReduceFn, Role, Sample, TensorSpec,
-    check_dense_output,
-};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::oracle::{Approx, Expected, HostTensor};
-use crate::plan::{Candidate, Caps, Plan};
+use super::prelude::*;
+use super::sample::every;
+use super::{Matmul, Reduce, Role};
+use crate::oracle::Approx;
 use crate::tuned::Tuned;
-use crate::{BinaryFn, DType, Error, KeepDims, Layout, Result, Scalar, UnaryFn};
 
 /// Results of a part start on 16 bytes, whatever their dtype and how they are batched, when there are so many before it.
 const PART_STEP: u64 = 16;

@@ -7,14 +7,8 @@
 //! What reads a place are neighbours, and at most a known number of them: each place takes theirs with their weights, in one order, so that
 //! no addition is atomic and time grows with the elements alone.
 
-use super::sample::{self, Thinning};
-use super::{Arithmetic, Gather, Missing, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-use crate::graph::Graph;
-use crate::ops::RuleBuilder;
-use crate::ops::{Builder, Value};
-use crate::oracle::{Expected, HostTensor};
-use crate::{BinaryFn, CompareFn, DType, Error, Expr, KeepDims, Layout, Result, Scalar, Shape, Tensor};
+use super::prelude::*;
+use super::{Gather, Missing};
 
 const OP: &str = "resize";
 
@@ -86,9 +80,7 @@ impl Resize {
         if self.interpolation != Interpolation::Nearest && !self.input.dtype.is_float() {
             return Err(Error::UndefinedForDType { op: OP, dtype: self.input.dtype });
         }
-        if self.output.dtype != self.input.dtype {
-            return Err(Error::DTypeMismatch { op: OP, expected: self.input.dtype, got: self.output.dtype });
-        }
+        check_dtype(OP, &self.output, self.input.dtype)?;
         for axis in self.axes() {
             // The largest number in the formulas is below 2 from to + 2 from + 2 to.
             let (elements, max) = ((axis.from + 1).saturating_mul(axis.to + 1), u64::from(u32::MAX) / 2);
@@ -283,10 +275,7 @@ impl Operation for Resize {
         OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.input));
-        each(Operand::write(self.output));
-    }
+    operands! { read input; write output }
 
     fn validate(&self) -> Result<()> {
         self.clone().check().map(drop)
@@ -333,20 +322,18 @@ impl Operation for Resize {
 
     /// The transposed: each place takes from those that read it, with their weights.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
-        let mut rule = RuleBuilder::new(self, needs)?;
-        if !rule.wants(0) {
-            return rule.finish(Vec::new());
-        }
-        let dy = rule.gradient(0)?;
-        let graph = &mut rule.graph;
-        let compute = self.input.dtype.compute();
-        let mut dx = dy;
-        for axis in self.in_order().iter().rev() {
-            dx = axis.backwards(graph, dx, compute)?;
-        }
-        // Of the same size it is what came, which is no result of a graph.
-        let dx = graph.map(&Expr::input(0).cast(self.input.dtype), &[dx])?;
-        rule.finish(vec![Some(dx)])
+        RuleBuilder::of_first(self, needs, |rule| {
+            let dy = rule.gradient(0)?;
+            let graph = &mut rule.graph;
+            let compute = self.input.dtype.compute();
+            let mut dx = dy;
+            for axis in self.in_order().iter().rev() {
+                dx = axis.backwards(graph, dx, compute)?;
+            }
+            // Of the same size it is what came, which is no result of a graph.
+            let dx = graph.map(&Expr::input(0).cast(self.input.dtype), &[dx])?;
+            Ok(dx)
+        })
     }
 
     fn decompose(&self) -> Result<Option<Graph>> {
@@ -380,10 +367,6 @@ impl Operation for Resize {
         }
         let (input, output) = (self.input.first(axis, extent)?, self.output.dense_first(axis, extent)?);
         Some(Resize { input, output, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Resize { output, ..self.clone() }.into())
     }
 
     /// Some images and channels, each whole.

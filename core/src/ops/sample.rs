@@ -1,6 +1,7 @@
 //! Samples of large operations: the same operation on every so-many-th row, column or line of its operands, counted from the
 //! end so that tails are seen. [`crate::Operation::sample`] says which; these cut.
 
+use crate::operation::{Op, Sample};
 use crate::{DType, Layout, Result, Shape, TensorSpec};
 
 /// Every so-many-th index along each axis, counted from the last one: which part of a shape a sample keeps.
@@ -59,6 +60,24 @@ impl Thinning {
         }
         Ok(out)
     }
+}
+
+/// The sample of an operation that computes along `axes` of its only input: some lines, each whole. Its output has the input's axes, or
+/// those that are left; `op` makes the operation of the lines.
+///
+/// # Errors
+/// Another rank of the output.
+pub fn of_lines<O: Into<Op>>(
+    input: &TensorSpec,
+    axes: &[usize],
+    output: &TensorSpec,
+    op: impl FnOnce(TensorSpec, TensorSpec) -> O,
+) -> Result<Option<Sample>> {
+    let thinning = Thinning::new(input.layout.dims(), |axis| !axes.contains(&axis));
+    let has_all = output.layout.rank() == input.layout.rank();
+    let positions = if has_all { thinning.of(&output.layout)? } else { thinning.of_kept(axes, &output.layout)? };
+    let op = op(thinning.of_spec(input)?, dense(output.dtype, &positions));
+    Ok(Some(Sample { op: op.into(), positions: vec![positions] }))
 }
 
 /// About `keep` indices along `axis`, the last one included.

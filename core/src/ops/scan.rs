@@ -13,14 +13,8 @@ pub(crate) mod plan;
 
 use serde::{Deserialize, Serialize};
 
-use super::sample::{self, Thinning};
-use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{DType, Error, Layout, Position, Result, Tensor};
+use super::prelude::*;
+use crate::Position;
 
 mod gradient;
 mod oracle;
@@ -164,7 +158,20 @@ impl Scan {
         Scan { function, options, input, axis, output: TensorSpec::new(dtype, layout), index }.check()
     }
 
-    fn check(self) -> Result<Scan> {
+    /// Elements of a line.
+    pub fn count(&self) -> u64 {
+        self.input.layout.dims()[self.axis]
+    }
+}
+
+impl Operation for Scan {
+    fn name(&self) -> &'static str {
+        self.function.name()
+    }
+
+    operands! { read input; write output, index }
+
+    fn validate(&self) -> Result<()> {
         let (op, shape) = (self.function.name(), self.input.layout.shape());
         shape.axis(self.axis)?;
         let undefined = Error::UndefinedForDType { op, dtype: self.input.dtype };
@@ -190,27 +197,7 @@ impl Scan {
         if self.index.is_some() && self.count() > u64::from(u32::MAX) {
             return Err(Error::IndexWidth { op, elements: self.count(), max: u32::MAX.into() });
         }
-        Ok(self)
-    }
-
-    /// Elements of a line.
-    pub fn count(&self) -> u64 {
-        self.input.layout.dims()[self.axis]
-    }
-}
-
-impl Operation for Scan {
-    fn name(&self) -> &'static str {
-        self.function.name()
-    }
-
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.input));
-        [Some(self.output), self.index].into_iter().flatten().for_each(|spec| each(Operand::write(spec)));
-    }
-
-    fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        Ok(())
     }
 
     /// One operation per element; difference, exponential, sum and logarithm of log sum exp.
@@ -254,11 +241,6 @@ impl Operation for Scan {
         let (input, output) = (self.input.first(axis, extent)?, self.output.dense_first(axis, extent)?);
         let index = self.index.map_or(Some(None), |index| index.dense_first(axis, extent).map(Some))?;
         Some(Scan { input, output, index, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, number: usize, output: TensorSpec) -> Option<Op> {
-        let op = self.clone();
-        Some(if number == 0 { Scan { output, ..op } } else { Scan { index: Some(output), ..op } }.into())
     }
 
     /// Some lines, each whole.

@@ -5,19 +5,17 @@
 //! have the same bits at each run. Floats of 8 and 16 bits are computed in f32 and rounded once. Positions that are none of the axis
 //! are left out, whatever their sign.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
+use super::Map;
 use super::gather::{Gather, check_along};
+use super::prelude::*;
 use super::take::Missing;
 use super::walk::Walk;
-use super::{Arithmetic, Content, Facts, Map, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::{Builder, RuleBuilder, Value};
-use crate::oracle::{Expected, HostTensor, Span};
-use crate::plan::{Caps, Plan};
-use crate::{BinaryFn, CompareFn, DType, Error, Expr, Layout, Program, Result};
+use crate::Program;
+use crate::oracle::Span;
 
 /// What becomes of a place that a position names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,27 +98,6 @@ impl Scatter {
         Scatter { function, input, indices, source, axis, output }.check()
     }
 
-    fn check(self) -> Result<Scatter> {
-        let op = self.function.name();
-        check_along(op, &self.input, &self.indices, self.axis)?;
-        if self.source.layout.shape() != self.indices.layout.shape() {
-            return Err(Error::shape_mismatch(op, self.source.layout.shape(), self.indices.layout.shape(), None));
-        }
-        if self.output.layout.shape() != self.input.layout.shape() {
-            return Err(Error::shape_mismatch(op, self.input.layout.shape(), self.output.layout.shape(), None));
-        }
-        for got in [self.source.dtype, self.output.dtype] {
-            if got != self.input.dtype {
-                return Err(Error::DTypeMismatch { op, expected: self.input.dtype, got });
-            }
-        }
-        if self.function.binary().is_some() && self.input.dtype == DType::Bool {
-            return Err(Error::UndefinedForDType { op, dtype: DType::Bool });
-        }
-        check_dense_output(op, &self.output)?;
-        Ok(self)
-    }
-
     /// The fewest dimensions of the result, with the axis for itself, and the strides of input, indices and source.
     pub fn walk(&self) -> Walk {
         let views = [self.input, self.indices, self.source].map(|spec| spec.layout.strides().to_vec());
@@ -157,13 +134,26 @@ impl Operation for Scatter {
         self.function.name()
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.input, self.indices, self.source].map(Operand::read).into_iter().for_each(&mut *each);
-        each(Operand::write(self.output));
-    }
+    operands! { read input, indices, source; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        let op = self.function.name();
+        check_along(op, &self.input, &self.indices, self.axis)?;
+        if self.source.layout.shape() != self.indices.layout.shape() {
+            return Err(Error::shape_mismatch(op, self.source.layout.shape(), self.indices.layout.shape(), None));
+        }
+        if self.output.layout.shape() != self.input.layout.shape() {
+            return Err(Error::shape_mismatch(op, self.input.layout.shape(), self.output.layout.shape(), None));
+        }
+        for got in [self.source.dtype, self.output.dtype] {
+            if got != self.input.dtype {
+                return Err(Error::DTypeMismatch { op, expected: self.input.dtype, got });
+            }
+        }
+        if self.function.binary().is_some() && self.input.dtype == DType::Bool {
+            return Err(Error::UndefinedForDType { op, dtype: DType::Bool });
+        }
+        check_dense_output(op, &self.output)
     }
 
     /// A step for each element of the source, unless they are set.
@@ -265,7 +255,7 @@ impl Operation for Scatter {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::along::scatter(self, inputs, outputs[0])
+        host::execute(self, inputs, outputs[0])
     }
 
     fn describe(&self, name: &mut String) {
@@ -284,10 +274,6 @@ impl Operation for Scatter {
             [self.input, self.indices, self.source].map(|operand| operand.first(axis, extent));
         let output = self.output.dense_first(axis, extent)?;
         Some(Scatter { input: input?, indices: indices?, source: source?, output, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Scatter { output, ..self.clone() }.into())
     }
 
     fn content(&self, input: usize) -> Content {

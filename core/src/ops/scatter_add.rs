@@ -4,17 +4,12 @@
 //! The order of a sum is that of the positions, on every device: the same bits at each run, without atomic additions. Floats of 8 and
 //! 16 bits are summed up in f32 and rounded once. Positions that are no row are left out; a row that none names is zero.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
+use super::prelude::*;
 use super::take::{Missing, Take, are_dense, check_indices, check_rows, distance};
-use super::{Arithmetic, Content, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::RuleBuilder;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{Error, Layout, Result, Scalar, Shape};
 
 const OP: &str = "scatter_add";
 
@@ -41,32 +36,6 @@ impl ScatterAdd {
         let shape = Shape::new(&[&[rows], rest].concat())?;
         let output = TensorSpec::new(values.dtype, Layout::contiguous(shape));
         ScatterAdd { values, indices, output }.check()
-    }
-
-    fn check(self) -> Result<ScatterAdd> {
-        if !self.values.dtype.is_float() {
-            return Err(Error::UndefinedForDType { op: OP, dtype: self.values.dtype });
-        }
-        check_indices(OP, &self.indices)?;
-        check_rows(OP, &self.output)?;
-        let (dims, indices) = (self.values.layout.dims(), self.indices.layout.dims());
-        let wanted = Shape::new(&[indices, &self.output.layout.dims()[1..]].concat())?;
-        if dims != wanted.dims() {
-            return Err(Error::shape_mismatch(OP, self.values.layout.shape(), &wanted, None));
-        }
-        if self.distance().is_none() {
-            let reason = format!("{OP} reads dense rows, not {:?}; make them contiguous first", self.values.layout);
-            return Err(Error::InvalidArgument { what: "values", reason });
-        }
-        let most = self.indices.layout.elements().max(self.rows());
-        if most > u64::from(u32::MAX) {
-            return Err(Error::IndexWidth { op: OP, elements: most, max: u32::MAX.into() });
-        }
-        if self.output.dtype != self.values.dtype {
-            return Err(Error::DTypeMismatch { op: OP, expected: self.values.dtype, got: self.output.dtype });
-        }
-        check_dense_output(OP, &self.output)?;
-        Ok(self)
     }
 
     /// From a row of the values to the next one, in elements; `None` for rows that are not dense or at several distances.
@@ -97,13 +66,27 @@ impl Operation for ScatterAdd {
         OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.values, self.indices].map(Operand::read).into_iter().for_each(&mut *each);
-        each(Operand::write(self.output));
-    }
+    operands! { read values, indices; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        check_float(OP, &self.values)?;
+        check_indices(OP, &self.indices)?;
+        check_rows(OP, &self.output)?;
+        let (dims, indices) = (self.values.layout.dims(), self.indices.layout.dims());
+        let wanted = Shape::new(&[indices, &self.output.layout.dims()[1..]].concat())?;
+        if dims != wanted.dims() {
+            return Err(Error::shape_mismatch(OP, self.values.layout.shape(), &wanted, None));
+        }
+        if self.distance().is_none() {
+            let reason = format!("{OP} reads dense rows, not {:?}; make them contiguous first", self.values.layout);
+            return Err(Error::InvalidArgument { what: "values", reason });
+        }
+        let most = self.indices.layout.elements().max(self.rows());
+        if most > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op: OP, elements: most, max: u32::MAX.into() });
+        }
+        check_dtype(OP, &self.output, self.values.dtype)?;
+        check_dense_output(OP, &self.output)
     }
 
     /// An addition for each value.
@@ -149,15 +132,11 @@ impl Operation for ScatterAdd {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::rows::scatter_add(self, inputs[0], inputs[1], outputs[0])
+        host::execute(self, inputs[0], inputs[1], outputs[0])
     }
 
     fn facts(&self) -> Facts {
         Facts { repeats: true, ..Facts::default() }
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(ScatterAdd { output, ..self.clone() }.into())
     }
 
     fn content(&self, input: usize) -> Content {

@@ -4,15 +4,11 @@
 //! One binary search an element. NaN stands behind all numbers, as NumPy sorts it. What is not sorted gives some position within the
 //! line, the same on every device, and reads nothing else.
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
-use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{CompareFn, DType, Error, Layout, Result, Scalar, Shape, Tensor};
+use super::prelude::*;
 
 const OP: &str = "searchsorted";
 
@@ -60,33 +56,6 @@ impl SearchSorted {
         SearchSorted { sorted, values, side, output }.check()
     }
 
-    fn check(self) -> Result<SearchSorted> {
-        let (sorted, values) = (self.sorted.layout.shape(), self.values.layout.shape());
-        let (Some((&n, lines)), Some((_, others))) = (sorted.dims().split_last(), values.dims().split_last()) else {
-            return Err(Error::shape_mismatch(OP, sorted, values, None));
-        };
-        if lines != others {
-            return Err(Error::shape_mismatch(OP, sorted, values, None));
-        }
-        if self.values.dtype != self.sorted.dtype {
-            return Err(Error::DTypeMismatch { op: OP, expected: self.sorted.dtype, got: self.values.dtype });
-        }
-        if self.sorted.dtype == DType::Bool {
-            return Err(Error::UndefinedForDType { op: OP, dtype: DType::Bool });
-        }
-        if n > i32::MAX as u64 {
-            return Err(Error::IndexWidth { op: OP, elements: n, max: i32::MAX as u64 });
-        }
-        if self.output.layout.shape() != values {
-            return Err(Error::shape_mismatch(OP, values, self.output.layout.shape(), None));
-        }
-        if self.output.dtype != DType::U32 {
-            return Err(Error::DTypeMismatch { op: OP, expected: DType::U32, got: self.output.dtype });
-        }
-        check_dense_output(OP, &self.output)?;
-        Ok(self)
-    }
-
     /// Elements of a sorted line, and from one to the next.
     pub fn line(&self) -> (u64, i64) {
         let last = self.sorted.layout.rank() - 1;
@@ -112,13 +81,28 @@ impl Operation for SearchSorted {
         OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.sorted, self.values].map(Operand::read).into_iter().for_each(&mut *each);
-        each(Operand::write(self.output));
-    }
+    operands! { read sorted, values; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        let (sorted, values) = (self.sorted.layout.shape(), self.values.layout.shape());
+        let (Some((&n, lines)), Some((_, others))) = (sorted.dims().split_last(), values.dims().split_last()) else {
+            return Err(Error::shape_mismatch(OP, sorted, values, None));
+        };
+        if lines != others {
+            return Err(Error::shape_mismatch(OP, sorted, values, None));
+        }
+        check_dtype(OP, &self.values, self.sorted.dtype)?;
+        if self.sorted.dtype == DType::Bool {
+            return Err(Error::UndefinedForDType { op: OP, dtype: DType::Bool });
+        }
+        if n > i32::MAX as u64 {
+            return Err(Error::IndexWidth { op: OP, elements: n, max: i32::MAX as u64 });
+        }
+        if self.output.layout.shape() != values {
+            return Err(Error::shape_mismatch(OP, values, self.output.layout.shape(), None));
+        }
+        check_dtype(OP, &self.output, DType::U32)?;
+        check_dense_output(OP, &self.output)
     }
 
     /// A comparison for each halving of a line.
@@ -156,7 +140,7 @@ impl Operation for SearchSorted {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::along::search(self, inputs[0], inputs[1], outputs[0]);
+        host::execute(self, inputs[0], inputs[1], outputs[0]);
         Ok(())
     }
 
@@ -169,10 +153,6 @@ impl Operation for SearchSorted {
         let sorted = if is_last { self.sorted } else { self.sorted.first(axis, extent)? };
         let (values, output) = (self.values.first(axis, extent)?, self.output.dense_first(axis, extent)?);
         Some(SearchSorted { sorted, values, output, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(SearchSorted { output, ..self.clone() }.into())
     }
 
     fn sample(&self) -> Result<Option<Sample>> {

@@ -7,17 +7,9 @@
 pub(crate) mod host;
 pub(crate) mod plan;
 
-use crate::ops::{Builder, RuleBuilder, Value};
-use crate::plan::{Caps, Plan};
 use serde::{Deserialize, Serialize};
 
-use super::sample::{self, Thinning};
-use super::{Arithmetic, Facts, Op, Operand, Operation, ReduceFn, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::oracle::{Expected, HostTensor};
-use crate::{Error, Expr, KeepDims, Result, Scalar};
+use super::prelude::*;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,16 +56,8 @@ impl Softmax {
     pub fn new(function: SoftmaxFn, input: TensorSpec, axis: usize, output: TensorSpec) -> Result<Softmax> {
         let op = function.name();
         input.layout.shape().axis(axis)?;
-        if !input.dtype.is_float() {
-            return Err(Error::UndefinedForDType { op, dtype: input.dtype });
-        }
-        if input.dtype != output.dtype {
-            return Err(Error::DTypeMismatch { op, expected: input.dtype, got: output.dtype });
-        }
-        if input.layout.shape() != output.layout.shape() {
-            return Err(Error::shape_mismatch(op, input.layout.shape(), output.layout.shape(), None));
-        }
-        check_dense_output(op, &output)?;
+        check_float(op, &input)?;
+        check_output(op, &output, input.dtype, input.layout.shape())?;
         Ok(Softmax { function, input, axis, output })
     }
 }
@@ -83,10 +67,7 @@ impl Operation for Softmax {
         self.function.name()
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.input));
-        each(Operand::write(self.output));
-    }
+    operands! { read input; write output }
 
     fn validate(&self) -> Result<()> {
         Softmax::new(self.function, self.input, self.axis, self.output).map(drop)
@@ -106,11 +87,11 @@ impl Operation for Softmax {
         let dtype = self.output.dtype;
         let u = dtype.compute().unit_roundoff();
         let expected = input.map_groups(self.axis, |row| {
-            let x: Vec<f64> = row.iter().map(|s| s.as_f64()).collect();
-            let max = x.iter().copied().fold(f64::NEG_INFINITY, |m, v| if v.is_nan() || v > m { v } else { m });
+            let x = numbers(row);
+            let max = largest(&x);
             let nan = x.iter().any(|v| v.is_nan());
             let sum: f64 = x.iter().map(|v| (v - max).exp()).sum();
-            let chain = (2.0 * (x.len() as f64).sqrt()).max(8.0);
+            let chain = chain(x.len());
             x.iter()
                 .map(|&v| {
                     let shifted = v - max;
@@ -138,25 +119,22 @@ impl Operation for Softmax {
 
     /// Of y = softmax(x): y (dy - sum(dy y)); of y = log softmax(x): dy - exp(y) sum(dy).
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
-        let mut rule = RuleBuilder::new(self, needs)?;
-        if !rule.wants(0) {
-            return rule.finish(Vec::new());
-        }
-        let [dtype, compute] = [self.output.dtype, self.output.dtype.compute()];
-        let (y, dy) = (rule.output(0)?, rule.gradient(0)?);
-        let [a, b, c] = [0, 1, 2].map(|number| Expr::input(number).cast(compute));
-        let graph = &mut rule.graph;
-        let terms = match self.function {
-            SoftmaxFn::Softmax => graph.map(&(b.clone() * &a), &[y, dy])?,
-            SoftmaxFn::LogSoftmax => graph.cast(dy, compute)?,
-        };
-        let sum = graph.reduce(ReduceFn::Sum, terms, &[self.axis], KeepDims::Yes)?;
-        let gradient = match self.function {
-            SoftmaxFn::Softmax => a * (b - c),
-            SoftmaxFn::LogSoftmax => b - a.exp() * c,
-        };
-        let gradient = graph.map(&gradient.cast(dtype), &[y, dy, sum])?;
-        rule.finish(vec![Some(gradient)])
+        RuleBuilder::of_first(self, needs, |rule| {
+            let [dtype, compute] = [self.output.dtype, self.output.dtype.compute()];
+            let (y, dy) = (rule.output(0)?, rule.gradient(0)?);
+            let [a, b, c] = [0, 1, 2].map(|number| Expr::input(number).cast(compute));
+            let graph = &mut rule.graph;
+            let terms = match self.function {
+                SoftmaxFn::Softmax => graph.map(&(b.clone() * &a), &[y, dy])?,
+                SoftmaxFn::LogSoftmax => graph.cast(dy, compute)?,
+            };
+            let sum = graph.reduce(ReduceFn::Sum, terms, &[self.axis], KeepDims::Yes)?;
+            let gradient = match self.function {
+                SoftmaxFn::Softmax => a * (b - c),
+                SoftmaxFn::LogSoftmax => b - a.exp() * c,
+            };
+            graph.map(&gradient.cast(dtype), &[y, dy, sum])
+        })
     }
 
     fn plan(&self, caps: &Caps) -> Result<Plan> {
@@ -186,17 +164,10 @@ impl Operation for Softmax {
         Some(Softmax { input, output: self.output.dense_first(axis, extent)?, ..self.clone() }.into())
     }
 
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Softmax { output, ..self.clone() }.into())
-    }
-
     /// A few lines along the axis, each whole.
     fn sample(&self) -> Result<Option<Sample>> {
-        let thinning = Thinning::new(self.output.layout.dims(), |axis| axis != self.axis);
-        let positions = thinning.of(&self.output.layout)?;
-        let output = sample::dense(self.output.dtype, &positions);
-        let op = Softmax::new(self.function, thinning.of_spec(&self.input)?, self.axis, output)?.into();
-        Ok(Some(Sample { op, positions: vec![positions] }))
+        let of = |input, output| Softmax { input, output, ..self.clone() };
+        sample::of_lines(&self.input, &[self.axis], &self.output, of)
     }
 }
 

@@ -10,16 +10,9 @@ pub(crate) mod plan;
 
 use serde::{Deserialize, Serialize};
 
-use super::sample::{self, Thinning};
+use super::prelude::*;
 use super::scatter::{Scatter, ScatterFn};
-use super::{Arithmetic, Op, Operand, Operation, Sample, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::RuleBuilder;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{DType, Error, Layout, Position, Result, Scalar, Tensor};
+use crate::Position;
 
 /// Which way numbers are ordered; NaN comes last in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -93,7 +86,25 @@ impl Sort {
         Sort { order, input, axis, values, indices }.check()
     }
 
-    fn check(self) -> Result<Sort> {
+    /// Elements of a line.
+    pub fn count(&self) -> u64 {
+        self.input.layout.dims()[self.axis]
+    }
+
+    /// How many of them are given.
+    pub fn kept(&self) -> u64 {
+        self.values.layout.dims()[self.axis]
+    }
+}
+
+impl Operation for Sort {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    operands! { read input; write values, indices }
+
+    fn validate(&self) -> Result<()> {
         let shape = self.input.layout.shape();
         shape.axis(self.axis)?;
         let kept = self.values.layout.dims().get(self.axis).copied().unwrap_or(0);
@@ -115,32 +126,7 @@ impl Sort {
         if self.count() > u64::from(u32::MAX) {
             return Err(Error::IndexWidth { op: OP, elements: self.count(), max: u32::MAX.into() });
         }
-        Ok(self)
-    }
-
-    /// Elements of a line.
-    pub fn count(&self) -> u64 {
-        self.input.layout.dims()[self.axis]
-    }
-
-    /// How many of them are given.
-    pub fn kept(&self) -> u64 {
-        self.values.layout.dims()[self.axis]
-    }
-}
-
-impl Operation for Sort {
-    fn name(&self) -> &'static str {
-        OP
-    }
-
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.input));
-        [self.values, self.indices].into_iter().for_each(|spec| each(Operand::write(spec)));
-    }
-
-    fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        Ok(())
     }
 
     /// As many comparisons for each element as halving the line takes.
@@ -201,11 +187,6 @@ impl Operation for Sort {
         }
         let [values, indices] = [self.values, self.indices].map(|spec| spec.dense_first(axis, extent));
         Some(Sort { input: self.input.first(axis, extent)?, values: values?, indices: indices?, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, number: usize, output: TensorSpec) -> Option<Op> {
-        let op = self.clone();
-        Some(if number == 0 { Sort { values: output, ..op } } else { Sort { indices: output, ..op } }.into())
     }
 
     /// Some lines, each whole.

@@ -17,13 +17,7 @@ pub(crate) mod plan;
 
 pub use multiply::SparseMatmul;
 
-use super::{Arithmetic, Op, Operand, Operation, TensorSpec, check_dense_output};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
-use crate::{DType, Error, Layout, Result, Scalar, Shape};
+use super::prelude::*;
 
 /// Groups of four whose places one word of metadata holds.
 pub(crate) const GROUPS_PER_WORD: u64 = 8;
@@ -182,10 +176,7 @@ impl Operation for Compress24 {
         }
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.input));
-        each(Operand::write(self.output));
-    }
+    operands! { read input; write output }
 
     fn validate(&self) -> Result<()> {
         Compress24::new(self.part, self.input, self.output).map(drop)
@@ -239,10 +230,6 @@ impl Operation for Compress24 {
         let (input, output) = (self.input.dense_first(axis, extent), self.output.dense_first(axis, extent));
         whole_rows.then_some(Compress24 { input: input?, output: output?, ..*self }.into())
     }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Compress24 { output, ..*self }.into())
-    }
 }
 
 impl Decompress24 {
@@ -253,9 +240,7 @@ impl Decompress24 {
     pub fn new(values: TensorSpec, metadata: TensorSpec, output: TensorSpec) -> Result<Decompress24> {
         const OP: &str = "decompress24";
         check_parts(OP, &values, &metadata, output.layout.shape())?;
-        if output.dtype != values.dtype {
-            return Err(Error::DTypeMismatch { op: OP, expected: values.dtype, got: output.dtype });
-        }
+        check_dtype(OP, &output, values.dtype)?;
         check_dense_output(OP, &output)?;
         Ok(Decompress24 { values, metadata, output })
     }
@@ -271,11 +256,7 @@ impl Operation for Decompress24 {
         "decompress24"
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.values));
-        each(Operand::read(self.metadata));
-        each(Operand::write(self.output));
-    }
+    operands! { read values, metadata; write output }
 
     fn validate(&self) -> Result<()> {
         Decompress24::new(self.values, self.metadata, self.output).map(drop)
@@ -318,10 +299,6 @@ impl Operation for Decompress24 {
         (axis + 1 < self.output.layout.rank()).then_some(())?;
         let (values, metadata) = (first(&self.values)?, first(&self.metadata)?);
         Some(Decompress24 { values, metadata, output: first(&self.output)? }.into())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Decompress24 { output, ..*self }.into())
     }
 }
 

@@ -4,19 +4,13 @@
 //! nothing outside of the table is read. [`Tensor::take`] has them found, as an error of the next read ([`super::Positions`]). Bits are moved as
 //! they are. The gradient adds up what was taken from each row ([`ScatterAdd`]).
 
+#[cfg(feature = "cpu")]
+pub(crate) mod host;
 pub(crate) mod plan;
 
-use super::{
-    Arithmetic, Content, Indexing, Op, Operand, Operation, Sample, ScatterAdd, TensorSpec, check_dense_output, sample,
-};
-use crate::gradient::{Gradient, Needs};
-#[cfg(feature = "cpu")]
-use crate::operation::HostResult;
-use crate::ops::RuleBuilder;
-use crate::oracle::{Expected, HostTensor};
-use crate::plan::{Caps, Plan};
+use super::{Indexing, ScatterAdd};
+use super::prelude::*;
 use crate::tensor::outside::Look;
-use crate::{CompareFn, DType, Error, Expr, Layout, Result, Scalar, Shape, Tensor};
 
 const OP: &str = "take";
 
@@ -67,29 +61,6 @@ impl Take {
         let shape = Shape::new(&[indices.layout.dims(), rest].concat())?;
         let output = TensorSpec::new(table.dtype, Layout::contiguous(shape));
         Take { table, indices, missing, padding, output }.check()
-    }
-
-    fn check(self) -> Result<Take> {
-        check_rows(OP, &self.table)?;
-        check_indices(OP, &self.indices)?;
-        let (dims, indices) = (self.table.layout.dims(), self.indices.layout.dims());
-        let rows = dims.first().copied().unwrap_or(0);
-        if rows > u64::from(u32::MAX) {
-            return Err(Error::IndexWidth { op: OP, elements: rows, max: u32::MAX.into() });
-        }
-        if let Some(padding) = self.padding.filter(|&padding| u64::from(padding) >= rows) {
-            let reason = format!("row {padding} of a table of {rows}");
-            return Err(Error::InvalidArgument { what: "padding", reason });
-        }
-        let shape = Shape::new(&[indices, &dims[1..]].concat())?;
-        if *self.output.layout.shape() != shape {
-            return Err(Error::shape_mismatch(OP, &shape, self.output.layout.shape(), None));
-        }
-        if self.output.dtype != self.table.dtype {
-            return Err(Error::DTypeMismatch { op: OP, expected: self.table.dtype, got: self.output.dtype });
-        }
-        check_dense_output(OP, &self.output)?;
-        Ok(self)
     }
 
     /// Elements of a row.
@@ -154,13 +125,26 @@ impl Operation for Take {
         OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.table, self.indices].map(Operand::read).into_iter().for_each(&mut *each);
-        each(Operand::write(self.output));
-    }
+    operands! { read table, indices; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        check_rows(OP, &self.table)?;
+        check_indices(OP, &self.indices)?;
+        let (dims, indices) = (self.table.layout.dims(), self.indices.layout.dims());
+        let rows = dims.first().copied().unwrap_or(0);
+        if rows > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op: OP, elements: rows, max: u32::MAX.into() });
+        }
+        if let Some(padding) = self.padding.filter(|&padding| u64::from(padding) >= rows) {
+            let reason = format!("row {padding} of a table of {rows}");
+            return Err(Error::InvalidArgument { what: "padding", reason });
+        }
+        let shape = Shape::new(&[indices, &dims[1..]].concat())?;
+        if *self.output.layout.shape() != shape {
+            return Err(Error::shape_mismatch(OP, &shape, self.output.layout.shape(), None));
+        }
+        check_dtype(OP, &self.output, self.table.dtype)?;
+        check_dense_output(OP, &self.output)
     }
 
     fn arithmetic(&self) -> Arithmetic {
@@ -203,7 +187,7 @@ impl Operation for Take {
 
     #[cfg(feature = "cpu")]
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
-        super::host::rows::take(self, inputs[0], inputs[1], outputs[0]);
+        host::execute(self, inputs[0], inputs[1], outputs[0]);
         Ok(())
     }
 
@@ -223,10 +207,6 @@ impl Operation for Take {
         }
         let (indices, output) = (self.indices.first(0, extent)?, self.output.dense_first(0, extent)?);
         Some(Take { indices, output, ..self.clone() }.into())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Take { output, ..self.clone() }.into())
     }
 
     fn content(&self, input: usize) -> Content {

@@ -112,7 +112,7 @@ impl Tensor {
     }
 
     /// This tensor with elements of `source` put along `axis` where `indices` say: for i in order, `y[.., indices[.., i, ..], ..]` becomes
-    /// what `function` makes of it and `source[.., i, ..]`. Positions that are none of the axis are left out. The last one of equal
+    /// what `function` makes of it and `source[.., i, ..]`. A position that is none of the axis is an error of the next read. The last one of equal
     /// positions is set, and sums have the same bits at each run. PyTorch's `scatter` and `scatter_reduce`.
     ///
     /// `indices` (i32 or u32, others are converted) and `source` are broadcast to this tensor's extents along all other axes, and `source` to

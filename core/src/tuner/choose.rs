@@ -214,13 +214,14 @@ impl<P: Send + Sync> Chooser<P> {
             // Not its fault: one with less scratch space, or as little and further down the list, may do, for this once.
             let scratch = |plan: &P| planned.scratch(plan).iter().copied().fold(0, u64::saturating_add);
             let needed = scratch(&chosen.plan);
-            let mut smaller = planned.candidates(op)?;
-            let mut passed = false;
-            smaller.retain(|candidate| {
-                let (further, space) = (passed, scratch(&candidate.plan));
-                passed |= candidate.name == chosen.name;
-                space < needed || (space == needed && further)
-            });
+            let offered = planned.candidates(op)?;
+            let at = offered.iter().position(|candidate| candidate.name == chosen.name).unwrap_or(offered.len());
+            let may_fit = |(number, candidate): &(usize, Candidate<P>)| {
+                let space = scratch(&candidate.plan);
+                space < needed || (space == needed && *number > at)
+            };
+            let smaller = offered.into_iter().enumerate().filter(may_fit);
+            let mut smaller: Vec<Candidate<P>> = smaller.map(|(_, candidate)| candidate).collect();
             let class = tuned.class();
             let mut runner = self.runner(planned, op, &smaller, inputs, outputs);
             let Ok(choice) = self.tuner.first_right(&class, &offers(&smaller), &mut runner) else { return Err(error) };

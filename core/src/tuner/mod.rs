@@ -226,7 +226,8 @@ impl Tuner {
         self.is_right(class, &answer.winner).then(|| answer.winner.clone())
     }
 
-    /// Which of `offers`, in the planner's order, serves `key`; `class` names what a check of them covers.
+    /// Which of `offers`, in the planner's order, serves `key`; `class` names what a check of them covers. An answer of this process is followed
+    /// first, then a remembered one; else candidates are timed, unless the mode or the situation forbids it: then the first right one serves.
     ///
     /// # Errors
     /// What is wrong with the device or the user's operands; [`Error::Backend`] when no candidate is right.

@@ -24,6 +24,7 @@
 //! | `Pair` | `ReadWrite` | also `store2_x(p: u32, v: vec2<C>)` |
 //! | `Quad` | `Read` | `load_x(i: u32) -> C`, `load4_x(q: u32) -> vec4<C>` of elements 4q .. 4q+3 |
 //! | `Oct` | `Read` | `load_x(i: u32) -> C`, `words_x(o: u32) -> vec4<u32>` of elements 8o .. 8o+7, `unpack4_x(w: vec2<u32>) -> vec4<C>` of half of these; of f16 and bf16 |
+//! | `Oct` | `ReadWrite` | `store8_x(o: u32, a: vec4<C>, b: vec4<C>)` alone, and that where [`Element::stores_octs`] |
 //! | `Quad` | `ReadWrite` | also `store4_x(q: u32, v: vec4<C>)` and `store_tail_x(q: u32, v: vec4<C>, count: u32)` |
 //!
 //! `store_tail_x` writes the first `count` (0 to 3) elements of the quad and leaves every other byte as it was; the
@@ -68,7 +69,7 @@ pub(crate) enum Form {
     Pair,
     /// Four consecutive elements at a time, from a multiple of four.
     Quad,
-    /// Eight consecutive elements at a time, from a multiple of eight: of floats of 16 bits, read only.
+    /// Eight consecutive elements at a time, from a multiple of eight: of f16 and bf16. What is written so is not read.
     Oct,
 }
 
@@ -173,7 +174,7 @@ impl Element {
             Form::Scalar => self.write_scalar(&mut text, binding, name, access),
             Form::Pair => self.write_pair(&mut text, binding, name, access),
             Form::Quad => self.write_quad(&mut text, binding, name, access),
-            Form::Oct => self.write_oct(&mut text, binding, name),
+            Form::Oct => self.write_oct(&mut text, binding, name, access),
         };
         text
     }
@@ -317,12 +318,21 @@ impl Element {
     }
 
     /// f16 and bf16: eight of them are four words, f16 too where shaders have it.
-    fn write_oct(self, out: &mut String, binding: u32, name: &str) -> std::fmt::Result {
+    fn write_oct(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
         let (c, v4, suffix) = (self.scalar(), self.vector(), self.suffix());
-        declare(out, binding, name, "vec4<u32>", Access::Read)?;
+        let native = self.kind == Kind::NativeF16;
+        declare(out, binding, name, "vec4<u32>", access)?;
+        if access == Access::ReadWrite {
+            let each = |v: &str| match native {
+                true => format!("pack2x16float({v}.xy), pack2x16float({v}.zw)"),
+                false => format!("pack4_{suffix}({v})"),
+            };
+            let words = format!("vec4<u32>({}, {})", each("a"), each("b"));
+            return writeln!(out, "fn store8_{name}(o: u32, a: {v4}, b: {v4}) {{ {name}[o] = {words}; }}");
+        }
         writeln!(out, "fn words_{name}(o: u32) -> vec4<u32> {{ return {name}[o]; }}")?;
         let word = format!("{name}[i / 8u][(i / 2u) % 4u]");
-        let (one, four) = if self.kind == Kind::NativeF16 {
+        let (one, four) = if native {
             let one = format!("unpack2x16float({word} >> (16u * (i % 2u))).x");
             (one, format!("{v4}(unpack2x16float(w.x), unpack2x16float(w.y))"))
         } else {
@@ -331,6 +341,12 @@ impl Element {
         };
         writeln!(out, "fn load_{name}(i: u32) -> {c} {{ return {one}; }}")?;
         writeln!(out, "fn unpack4_{name}(w: vec2<u32>) -> {v4} {{ return {four}; }}")
+    }
+
+    /// Whether eight elements may be written at once: the device's own f16 alone by conversions that are known to round to nearest, as shaders
+    /// that pack two f16 need not.
+    pub(crate) fn stores_octs(self, caps: &Caps) -> bool {
+        self.kind != Kind::NativeF16 || caps.nearest_conversions
     }
 
     /// 8-bit floats, i8, u8 and bool: a quad is one word.

@@ -20,14 +20,13 @@ fn every_storage(caps: &Caps) -> Vec<(String, String)> {
             }
             let mut text = prelude(&[element, element]);
             text += &element.storage(1, "x", form, Access::Read);
-            let stored = if form == Form::Oct { Form::Quad } else { form };
-            text += &element.storage(2, "y", stored, Access::ReadWrite);
+            text += &element.storage(2, "y", form, Access::ReadWrite);
             text += "@compute @workgroup_size(64)\nfn main(@builtin(global_invocation_id) id: vec3<u32>) {\n";
             text += match form {
                 Form::Scalar => "    store_y(id.x, load_x(id.x));\n",
                 Form::Pair => "    store2_y(id.x, load2_x(id.x));\n",
                 Form::Quad => "    store4_y(id.x, load4_x(id.x));\n    store_tail_y(id.x, load4_y(id.y), id.z);\n",
-                Form::Oct => "    store4_y(id.x, unpack4_x(words_x(id.x).zw));\n",
+                Form::Oct => "    store8_y(id.x, unpack4_x(words_x(id.x).xy), unpack4_x(words_x(id.x).zw));\n",
             };
             let value = if form == Form::Pair { "load2_x(id.y).x" } else { "load_x(id.y)" };
             text += &format!("    let kept = {};\n}}\n", element.round(value));

@@ -2,6 +2,7 @@
 
 use crate::support;
 use polywarp_core::cpu::CpuBackend;
+use polywarp_core::harness::broken::{Fault, broken};
 use polywarp_core::harness::{ReferenceBackend, contract};
 use polywarp_core::{Device, Error, Kernel};
 
@@ -14,6 +15,21 @@ fn cpu_and_reference_keep_their_promises() {
         rows.push(contract::outlived(&|| Ok(open())));
         support::assert_rows(device.id(), &rows, 13);
     }
+}
+
+/// A look that finds nothing, and one that gets a word wrong.
+#[test]
+fn positions_that_a_look_misses_are_seen() {
+    for fault in [Fault::UpdateIgnored, Fault::MiddleElement] {
+        let rows = contract::positions_outside(&broken(Device::new(ReferenceBackend::default()), fault));
+        let failed: Vec<&str> = rows.iter().filter(|row| row.result.is_err()).map(|row| row.name).collect();
+        assert!(
+            failed.iter().any(|name| name.ends_with("every call is named by the next read")),
+            "{fault:?}: {failed:?}"
+        );
+    }
+    let rows = contract::positions_outside(&broken(Device::new(ReferenceBackend::default()), Fault::None));
+    support::assert_rows("as it is", &rows, 11);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod links;
 mod ops;
 mod recipes;
 mod rooms;
+mod sizes;
 mod speed;
 mod words;
 
@@ -29,7 +30,7 @@ type Check = fn(&[Document]) -> Vec<String>;
 pub fn check() -> Result {
     let paths = files::all(Path::new("."))?;
     let documents = files::texts(&paths);
-    let checks: [(&str, Check); 9] = [
+    let checks: [(&str, Check); 10] = [
         ("relative links resolve", links::check),
         ("recipes name existing files", recipes::check),
         ("modules import downwards", rooms::check),
@@ -38,6 +39,7 @@ pub fn check() -> Result {
         ("picture and table of speeds are what was measured", speed::check),
         ("nothing names one machine", words::check),
         ("imports of backends lead downwards", floors::check),
+        ("the operation to copy from is small", sizes::check),
         ("tables of rates are what was measured", |_| crate::rates::complaints()),
     ];
     let mut complaints = Vec::new();

@@ -39,7 +39,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     (
         "devices: the trait, memory, recording, choosing between candidates",
-        &["backend", "device", "fit", "live", "pool", "profile", "recording", "tuner"],
+        &["backend", "device", "faults", "fit", "live", "pool", "profile", "recording", "tuner"],
     ),
     ("the CPU: threads, vectors, products, and the device over them", &["cpu"]),
     ("operations and tensors, one file each", &["batches", "generator", "ops", "retry", "tape", "tensor"]),

@@ -27,6 +27,11 @@ use crate::{Device, Error};
 
 pub use memory::{driver_out_of_memory, outlived};
 
+/// The rows of [`run`] about positions outside alone.
+pub fn positions_outside(device: &Device) -> Vec<Row> {
+    rows::run(device, outside::ROWS.iter().copied())
+}
+
 /// Runs every row on `device`, which nobody else uses meanwhile.
 pub fn run(device: &Device) -> Vec<Row> {
     let kernels = match words::launch(device.backend(), &words::add_kernel(1), &[]) {

@@ -196,7 +196,11 @@ fn every_dtype(device: &Device) -> Result<Answer> {
 fn replayed(device: &Device) -> Result<Answer> {
     let x = table(device)?;
     let at = of(device, &[0, 8, 1])?;
-    let step = device.record(|| x.take(&at)?.sum(0))?;
+    let step = match device.record(|| x.take(&at)?.sum(0)) {
+        // One that cannot record at all fails the table of recordings.
+        Err(Error::Unsupported { .. }) => return Ok(Ok(())),
+        step => step?,
+    };
     let nothing_ran = read(&x)?;
     demand!(nothing_ran.is_none(), "before the first replay: {nothing_ran:?}");
     for (numbers, want) in

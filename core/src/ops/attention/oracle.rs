@@ -60,7 +60,7 @@ impl Limits {
 
     /// Of a sum of n terms.
     pub(super) fn chain(self, n: u64) -> f64 {
-        self.u * (2.0 * (n as f64).sqrt()).max(8.0)
+        self.u * crate::oracle::chain(n as usize)
     }
 }
 
@@ -161,7 +161,7 @@ impl<'a> Pairs<'a> {
 /// A number give or take `error`; open where that is unknown.
 pub(super) fn within(value: f64, error: f64, dtype: DType) -> Expected {
     let error = if error.is_nan() { f64::INFINITY } else { error };
-    Expected::within(Scalar::F(value), if value.is_finite() { error } else { 0.0 }).round_to(dtype)
+    Expected::near(value, error).round_to(dtype)
 }
 
 /// out and lse.

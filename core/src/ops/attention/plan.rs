@@ -186,31 +186,43 @@ impl KernelText for Kernel {
 
 pub(crate) fn forward(op: &Attention, caps: &Caps) -> Result<Plan> {
     match cooperative::forward(op, caps)? {
-        Some((plan, ns)) if ns < cooperative::plain_ns(op) => Ok(plan),
+        Some(plan) if is_worth_it(op) => Ok(plan),
         _ => or_composed(op, by_kernels(op, caps), caps, || op.composed()),
     }
 }
 
 pub(crate) fn forward_candidates(op: &Attention, caps: &Caps) -> Result<Vec<Candidate>> {
-    let mut found = both(op, by_kernels(op, caps), caps, || op.composed())?;
-    if let Some((plan, estimate_ns)) = cooperative::forward(op, caps)? {
-        // Beside it, the plain kernel needs an estimate too.
-        found
-            .iter_mut()
-            .filter(|way| way.name == op.name())
-            .for_each(|way| way.estimate_ns = cooperative::plain_ns(op));
-        found.push(Candidate { name: cooperative::NAME.to_owned(), plan, estimate_ns });
-        found.sort_by(|x, y| x.estimate_ns.total_cmp(&y.estimate_ns));
-    }
-    Ok(found)
+    let found = both(op, by_kernels(op, caps), caps, || op.composed())?;
+    Ok(beside(op, cooperative::NAME, cooperative::forward(op, caps)?, found))
 }
 
 pub(crate) fn backward(op: &AttentionGradient, caps: &Caps) -> Result<Plan> {
-    or_composed(op, gradient_by_kernels(op, caps), caps, || op.composed())
+    match gradient_by_cooperative(op, caps)? {
+        Some(plan) if is_worth_it(op) => Ok(plan),
+        _ => or_composed(op, gradient_by_kernels(op, caps), caps, || op.composed()),
+    }
 }
 
 pub(crate) fn backward_candidates(op: &AttentionGradient, caps: &Caps) -> Result<Vec<Candidate>> {
-    both(op, gradient_by_kernels(op, caps), caps, || op.composed())
+    let found = both(op, gradient_by_kernels(op, caps), caps, || op.composed())?;
+    Ok(beside(op, cooperative::gradient::NAME, gradient_by_cooperative(op, caps)?, found))
+}
+
+/// Whether kernels on cooperative matrices are expected to take less time than plain ones.
+fn is_worth_it(op: &dyn Operation) -> bool {
+    let [cooperative, plain] = cooperative::expected_ns(op);
+    cooperative < plain
+}
+
+/// `found`, and the way on cooperative matrices where there is one.
+fn beside(op: &dyn Operation, name: &str, plan: Option<Plan>, mut found: Vec<Candidate>) -> Vec<Candidate> {
+    let Some(plan) = plan else { return found };
+    // Beside it, the plain kernels need an estimate too.
+    let [estimate_ns, plain_ns] = cooperative::expected_ns(op);
+    found.iter_mut().filter(|way| way.name == op.name()).for_each(|way| way.estimate_ns = plain_ns);
+    found.push(Candidate { name: name.to_owned(), plan, estimate_ns });
+    found.sort_by(|x, y| x.estimate_ns.total_cmp(&y.estimate_ns));
+    found
 }
 
 /// By kernels, or where the device lacks what they need by other operations.
@@ -264,6 +276,28 @@ fn by_kernels(op: &Attention, caps: &Caps) -> Result<Plan> {
 }
 
 fn gradient_by_kernels(op: &AttentionGradient, caps: &Caps) -> Result<Plan> {
+    gradient_by(op, caps, Matrices::Plain)
+}
+
+/// On cooperative matrices but for delta; none where they do not serve.
+fn gradient_by_cooperative(op: &AttentionGradient, caps: &Caps) -> Result<Option<Plan>> {
+    if !cooperative::gradient::serves(op, caps) {
+        return Ok(None);
+    }
+    match gradient_by(op, caps, Matrices::Cooperative) {
+        Err(error) if error.is_unsupported() => Ok(None),
+        plan => plan.map(Some),
+    }
+}
+
+/// What products are made on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Matrices {
+    Plain,
+    Cooperative,
+}
+
+fn gradient_by(op: &AttentionGradient, caps: &Caps, matrices: Matrices) -> Result<Plan> {
     let AttentionGradient { forward, dout, dlse, dq, dk, dv } = op;
     let mut all = vec![&forward.out, &forward.lse, dout, dq, dk, dv];
     all.extend(dlse);
@@ -298,7 +332,18 @@ fn gradient_by_kernels(op: &AttentionGradient, caps: &Caps) -> Result<Plan> {
         let mut bindings = reads.clone();
         bindings.push(stats);
         bindings.extend(outputs.iter().map(|&n| Slot::Output(n)));
-        launches.extend(frame.launch(kernel(step, &specs), &places, bindings)?);
+        launches.extend(match matrices {
+            Matrices::Plain => frame.launch(kernel(step, &specs), &places, bindings)?,
+            Matrices::Cooperative => {
+                let of = if step == Step::Queries {
+                    cooperative::gradient::Of::Queries
+                } else {
+                    cooperative::gradient::Of::Keys
+                };
+                let key = KernelKey::own(cooperative::gradient::Kernel::new(op, of, [frame.sums, frame.mask]));
+                frame.launch_of(key, step, cooperative::gradient::BLOCK, &places, bindings)?
+            }
+        });
     }
     let numbers = 8 + 2 * dims.batch * dims.heads * dims.queries;
     let bytes = (numbers * forward.q.dtype.compute().size_bytes()).next_multiple_of(16);
@@ -403,10 +448,22 @@ impl<'a> Frame<'a> {
 
     /// The launch of `kernel`; none where it has nothing to do.
     fn launch(&self, kernel: Kernel, places: &Places<'_>, bindings: Vec<Slot>) -> Result<Option<Launch>> {
+        let step = kernel.step;
+        self.launch_of(KernelKey::own(kernel), step, self.tile.rows.into(), places, bindings)
+    }
+
+    /// The launch of a kernel of this step, of which a workgroup owns `block` rows.
+    fn launch_of(
+        &self,
+        kernel: KernelKey,
+        step: Step,
+        block: u64,
+        places: &Places<'_>,
+        bindings: Vec<Slot>,
+    ) -> Result<Option<Launch>> {
         let dims = self.op.dims();
         let rows = dims.batch * dims.heads * dims.queries;
-        let block = u64::from(self.tile.rows);
-        let (blocks, workgroups) = match kernel.step {
+        let (blocks, workgroups) = match step {
             Step::Delta => (0, rows.div_ceil(DELTA_THREADS.min(self.caps.max_invocations).into())),
             Step::Keys => (dims.keys.div_ceil(block), dims.batch * dims.groups * dims.keys.div_ceil(block)),
             Step::Forward | Step::Queries => {
@@ -414,12 +471,12 @@ impl<'a> Frame<'a> {
             }
         };
         // Keys have gradients, zero, where there is no query.
-        if workgroups == 0 && (kernel.step != Step::Delta || dims.keys == 0) {
+        if workgroups == 0 && (step != Step::Delta || dims.keys == 0) {
             return Ok(None);
         }
         let params = self.params(places, [workgroups, blocks]);
         let grid = self.caps.fold_grid(workgroups.max(1))?;
-        Ok(Some(Launch { kernel: KernelKey::own(kernel), grid, bindings, params }))
+        Ok(Some(Launch { kernel, grid, bindings, params }))
     }
 
     /// The words of a launch of so many workgroups, which make `blocks` of the rows of each head.

@@ -1,8 +1,10 @@
 //! What cases of several families share: sizes at the edges of vectors, subgroups, workgroups and grids, and programs to run.
 
-use crate::case::{Case, LayoutKind, Level, Values, output};
 use crate::ops::Map;
-use crate::{DType, Expr, Op, Program, Result, TensorSpec};
+use crate::{Expr, Op, Program, Result, TensorSpec};
+
+pub(crate) use crate::DType;
+pub(crate) use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 
 /// Whether a dtype has fewer cases in quick runs: others have its width and its way of computing, and all of theirs.
 pub(crate) fn is_brief(dtype: DType) -> bool {

@@ -1,8 +1,6 @@
 //! Cases of log sum exp: every float, axis and layout, lengths at the edges, infinities and NaN.
 
-use super::{add, extents, unique};
-use crate::DType;
-use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values};
+use super::*;
 use crate::ops::LogSumExp;
 
 const FAMILY: &str = "logsumexp";

@@ -4,7 +4,7 @@
 //! [`ConvolutionInput`] under another name. All three operations are linear in either operand, and each one's gradients are the other two.
 
 use super::super::matmul::ended;
-use super::super::{Arithmetic, Convolution, Facts, Matmul, Op, Operand, Operation, Sample, TensorSpec, sample};
+use super::super::{Arithmetic, Convolution, Facts, Matmul, Op, Operation, Sample, TensorSpec, sample};
 use super::geometry::Geometry;
 use super::window::Window;
 use super::{KEEP, as_matrix, check_operands, float, graph_of, oracle, transposed};
@@ -13,6 +13,7 @@ use crate::graph::Graph;
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
+use crate::ops::prelude::{Checked, operands};
 use crate::oracle::{Expected, HostTensor, Span};
 use crate::plan::{Candidate, Caps, Plan};
 use crate::{DType, Layout, Result};
@@ -77,16 +78,6 @@ impl ConvolutionInput {
         ConvolutionInput { gradient, weights, geometry, output }.check()
     }
 
-    fn check(self) -> Result<ConvolutionInput> {
-        let (geometry, dtype) = (&self.geometry, float(Self::OP, &self.output)?);
-        let operands = [
-            ("gradient", (self.gradient, dtype), geometry.output_shape()?),
-            ("weights", (self.weights, dtype), geometry.weights_shape()?),
-        ];
-        check_operands(Self::OP, geometry, operands.into_iter(), (self.output, geometry.input_shape()?))?;
-        Ok(self)
-    }
-
     /// The matrix product that it is, over the same operands in the same order.
     ///
     /// # Errors
@@ -105,13 +96,15 @@ impl Operation for ConvolutionInput {
         Self::OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.gradient, self.weights].map(Operand::read).into_iter().for_each(&mut *each);
-        each(Operand::write(self.output));
-    }
+    operands! { read gradient, weights; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        let (geometry, dtype) = (&self.geometry, float(Self::OP, &self.output)?);
+        let operands = [
+            ("gradient", (self.gradient, dtype), geometry.output_shape()?),
+            ("weights", (self.weights, dtype), geometry.weights_shape()?),
+        ];
+        check_operands(Self::OP, geometry, operands.into_iter(), (self.output, geometry.input_shape()?))
     }
 
     fn arithmetic(&self) -> Arithmetic {
@@ -179,10 +172,6 @@ impl Operation for ConvolutionInput {
         Some(ConvolutionInput { gradient, geometry, output, ..self.clone() }.into())
     }
 
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(ConvolutionInput { output, ..self.clone() }.into())
-    }
-
     /// The last image and the last channels of one group.
     fn sample(&self) -> Result<Option<Sample>> {
         let Geometry { batch, channels, groups, rank, .. } = self.geometry;
@@ -224,16 +213,6 @@ impl ConvolutionWeights {
         ConvolutionWeights { gradient, x, geometry, output }.check()
     }
 
-    fn check(self) -> Result<ConvolutionWeights> {
-        let (geometry, dtype) = (&self.geometry, float(Self::OP, &self.output)?);
-        let operands = [
-            ("gradient", (self.gradient, dtype), geometry.output_shape()?),
-            ("x", (self.x, dtype), geometry.input_shape()?),
-        ];
-        check_operands(Self::OP, geometry, operands.into_iter(), (self.output, geometry.weights_shape()?))?;
-        Ok(self)
-    }
-
     /// The matrix product that it is, over the same operands in the same order.
     ///
     /// # Errors
@@ -252,13 +231,15 @@ impl Operation for ConvolutionWeights {
         Self::OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.gradient, self.x].map(Operand::read).into_iter().for_each(&mut *each);
-        each(Operand::write(self.output));
-    }
+    operands! { read gradient, x; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        let (geometry, dtype) = (&self.geometry, float(Self::OP, &self.output)?);
+        let operands = [
+            ("gradient", (self.gradient, dtype), geometry.output_shape()?),
+            ("x", (self.x, dtype), geometry.input_shape()?),
+        ];
+        check_operands(Self::OP, geometry, operands.into_iter(), (self.output, geometry.weights_shape()?))
     }
 
     fn arithmetic(&self) -> Arithmetic {
@@ -327,10 +308,6 @@ impl Operation for ConvolutionWeights {
             ConvolutionWeights { gradient, geometry, output: self.output.dense_first(0, extent)?, ..self.clone() }
                 .into(),
         )
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(ConvolutionWeights { output, ..self.clone() }.into())
     }
 
     /// The last filters and channels of one group.

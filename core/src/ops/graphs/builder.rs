@@ -1,7 +1,7 @@
 //! Writing graphs with the words of tensors.
 
 use crate::graph::{Graph, GraphStep, Place};
-use crate::operation::{Op, Role};
+use crate::operation::{Op, Operation, Role};
 use crate::ops::Copy;
 use crate::{DType, Error, IntoShape, Layout, Result, Shape, TensorSpec};
 
@@ -100,6 +100,26 @@ impl Builder {
     /// A graph over these inputs.
     pub fn new(inputs: Vec<TensorSpec>) -> Builder {
         Builder { inputs, graph: Graph::default() }
+    }
+
+    /// The graph of `op`, which is what [`Operation::decompose`] gives: `results` writes the values of its outputs from those of its inputs, each
+    /// as many elements in any shape.
+    ///
+    /// # Errors
+    /// As [`Builder::finish`]; [`Error::InvalidArgument`] for another number of inputs; those of `results`.
+    pub fn whole<const INPUTS: usize, const OUTPUTS: usize>(
+        op: &dyn Operation,
+        results: impl FnOnce(&mut Builder, [Value; INPUTS]) -> Result<[Value; OUTPUTS]>,
+    ) -> Result<Option<Graph>> {
+        let mut graph = Builder::new(op.inputs());
+        let inputs: Vec<Value> = (0..graph.inputs.len()).map(|number| graph.input(number)).collect::<Result<_>>()?;
+        let reason = |inputs: Vec<Value>| format!("{} has {} inputs, not {INPUTS}", op.name(), inputs.len());
+        let invalid = |inputs| Error::InvalidArgument { what: "graph", reason: reason(inputs) };
+        let results = results(&mut graph, inputs.try_into().map_err(invalid)?)?;
+        let outputs: Vec<TensorSpec> = op.outputs().iter().map(|output| output.spec).collect();
+        let shaped = results.iter().zip(&outputs).map(|(value, output)| value.reshape(*output.layout.shape()));
+        let shaped = shaped.collect::<Result<Vec<Value>>>()?;
+        Ok(Some(graph.finish(op.name(), &shaped, &outputs)?))
     }
 
     /// Input number `number`.

@@ -46,6 +46,20 @@ impl RuleBuilder {
         Ok(RuleBuilder { graph, name: op.name(), inputs, specs, wanted: needs.inputs.to_vec(), operands })
     }
 
+    /// The rule of `op`, of whose inputs the first alone has a gradient, which `gradient` writes where it is wanted.
+    ///
+    /// # Errors
+    /// As [`RuleBuilder::new`] and [`RuleBuilder::finish`]; those of `gradient`.
+    pub fn of_first(
+        op: &dyn Operation,
+        needs: &Needs<'_>,
+        gradient: impl FnOnce(&mut RuleBuilder) -> Result<Value>,
+    ) -> Result<Gradient> {
+        let mut rule = RuleBuilder::new(op, needs)?;
+        let gradients = if rule.wants(0) { vec![Some(gradient(&mut rule)?)] } else { Vec::new() };
+        rule.finish(gradients)
+    }
+
     /// Input `number` of the operation.
     ///
     /// # Errors

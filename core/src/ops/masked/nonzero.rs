@@ -6,7 +6,8 @@
 use crate::gradient::{Gradient, Needs};
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
-use crate::ops::{Arithmetic, Op, Operand, Operation, TensorSpec, check_dense_output};
+use crate::ops::prelude::{Checked, operands};
+use crate::ops::{Arithmetic, Operation, TensorSpec, check_dense_output};
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Caps, Plan};
 use crate::{DType, Error, Layout, Result, Scalar, Shape};
@@ -32,8 +33,16 @@ impl Nonzero {
         let output = TensorSpec::new(DType::U32, Layout::contiguous(Shape::new(&[count])?));
         Nonzero { mask, output }.check()
     }
+}
 
-    fn check(self) -> Result<Nonzero> {
+impl Operation for Nonzero {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    operands! { read mask; write output }
+
+    fn validate(&self) -> Result<()> {
         for (spec, expected) in [(&self.mask, DType::Bool), (&self.output, DType::U32)] {
             if spec.dtype != expected {
                 return Err(Error::DTypeMismatch { op: OP, expected, got: spec.dtype });
@@ -48,23 +57,7 @@ impl Nonzero {
         if elements > u64::from(u32::MAX) {
             return Err(Error::IndexWidth { op: OP, elements, max: u32::MAX.into() });
         }
-        check_dense_output(OP, &self.output)?;
-        Ok(self)
-    }
-}
-
-impl Operation for Nonzero {
-    fn name(&self) -> &'static str {
-        OP
-    }
-
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        each(Operand::read(self.mask));
-        each(Operand::write(self.output));
-    }
-
-    fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        check_dense_output(OP, &self.output)
     }
 
     /// An addition for each element.
@@ -91,9 +84,5 @@ impl Operation for Nonzero {
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         super::host::nonzero(self, inputs[0], outputs[0]);
         Ok(())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(Nonzero { output, ..self.clone() }.into())
     }
 }

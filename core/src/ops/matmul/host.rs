@@ -86,6 +86,7 @@ fn for_each_part<T: Send>(op: &Matmul, out: &mut [T], product: impl Fn(Part, &mu
     let whole = |i: usize| Part { batch: i, first: 0, rows: m };
     match parts_of_rows(parallel::threads(), batch as usize, [m, n, k]).as_deref() {
         None => out.chunks_mut(m * n).enumerate().try_for_each(|(i, out)| product(whole(i), out)),
+        // Two edges are one part: a product is not cut.
         Some([_, _]) => parallel::try_chunks(out, m * n, |i, out| product(whole(i), out)),
         Some(edges) => {
             let (mut all, mut rest) = (Vec::with_capacity(batch as usize * edges.len()), out);

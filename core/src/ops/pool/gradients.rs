@@ -1,11 +1,12 @@
 //! The gradient of a pool by its output's, and what it becomes by gradients of its own.
 
-use super::super::{Arithmetic, Facts, Op, Operand, Operation, Sample, TensorSpec, check_dense_output, sample};
+use super::super::{Arithmetic, Facts, Op, Operation, Sample, TensorSpec, check_dense_output, sample};
 use super::{Pool, PoolFn, PoolGeometry, check_float, check_function, check_index, describe, last_image, oracle};
 use crate::gradient::{Gradient, Needs};
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
 use crate::ops::RuleBuilder;
+use crate::ops::prelude::{Checked, operands};
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Caps, Plan};
 use crate::{Layout, Result};
@@ -53,16 +54,6 @@ impl PoolGradient {
         let output = TensorSpec::new(gradient.dtype, Layout::contiguous(geometry.input_shape()?));
         PoolGradient { function, gradient, index, geometry, output }.check()
     }
-
-    fn check(self) -> Result<PoolGradient> {
-        let (op, geometry) = (self.name(), self.geometry.check(self.name())?);
-        check_function(op, self.function)?;
-        check_float(op, "gradient", (self.gradient, geometry.output_shape()?), self.gradient.dtype)?;
-        check_float(op, "output", (self.output, geometry.input_shape()?), self.gradient.dtype)?;
-        check_index(op, &geometry, self.index, self.function)?;
-        check_dense_output(op, &self.output)?;
-        Ok(self)
-    }
 }
 
 impl Operation for PoolGradient {
@@ -70,13 +61,15 @@ impl Operation for PoolGradient {
         if self.function == PoolFn::Max { "max_pool_gradient" } else { "avg_pool_gradient" }
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [Some(self.gradient), self.index].into_iter().flatten().for_each(|spec| each(Operand::read(spec)));
-        each(Operand::write(self.output));
-    }
+    operands! { read gradient, index; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        let (op, geometry) = (self.name(), self.geometry.check(self.name())?);
+        check_function(op, self.function)?;
+        check_float(op, "gradient", (self.gradient, geometry.output_shape()?), self.gradient.dtype)?;
+        check_float(op, "output", (self.output, geometry.input_shape()?), self.gradient.dtype)?;
+        check_index(op, &geometry, self.index, self.function)?;
+        check_dense_output(op, &self.output)
     }
 
     /// An addition for each tap.
@@ -135,10 +128,6 @@ impl Operation for PoolGradient {
         Some(PoolGradient { gradient, index, geometry, output, ..self.clone() }.into())
     }
 
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(PoolGradient { output, ..self.clone() }.into())
-    }
-
     /// The last image.
     fn sample(&self) -> Result<Option<Sample>> {
         if self.geometry.batch == 0 {
@@ -167,15 +156,6 @@ impl PoolChosen {
         let output = TensorSpec::new(x.dtype, Layout::contiguous(geometry.output_shape()?));
         PoolChosen { x, index, geometry, output }.check()
     }
-
-    fn check(self) -> Result<PoolChosen> {
-        let geometry = self.geometry.check(Self::OP)?;
-        check_float(Self::OP, "x", (self.x, geometry.input_shape()?), self.x.dtype)?;
-        check_float(Self::OP, "output", (self.output, geometry.output_shape()?), self.x.dtype)?;
-        check_index(Self::OP, &geometry, Some(self.index), PoolFn::Max)?;
-        check_dense_output(Self::OP, &self.output)?;
-        Ok(self)
-    }
 }
 
 impl Operation for PoolChosen {
@@ -183,13 +163,14 @@ impl Operation for PoolChosen {
         Self::OP
     }
 
-    fn operands(&self, each: &mut dyn FnMut(Operand)) {
-        [self.x, self.index].map(Operand::read).into_iter().for_each(&mut *each);
-        each(Operand::write(self.output));
-    }
+    operands! { read x, index; write output }
 
     fn validate(&self) -> Result<()> {
-        self.clone().check().map(drop)
+        let geometry = self.geometry.check(Self::OP)?;
+        check_float(Self::OP, "x", (self.x, geometry.input_shape()?), self.x.dtype)?;
+        check_float(Self::OP, "output", (self.output, geometry.output_shape()?), self.x.dtype)?;
+        check_index(Self::OP, &geometry, Some(self.index), PoolFn::Max)?;
+        check_dense_output(Self::OP, &self.output)
     }
 
     fn arithmetic(&self) -> Arithmetic {
@@ -232,10 +213,6 @@ impl Operation for PoolChosen {
         let (x, index) = (self.x.first(0, extent)?, self.index.first(0, extent)?);
         let geometry = PoolGeometry { batch: extent, ..self.geometry };
         Some(PoolChosen { x, index, geometry, output: self.output.dense_first(0, extent)? }.into())
-    }
-
-    fn with_output(&self, _: usize, output: TensorSpec) -> Option<Op> {
-        Some(PoolChosen { output, ..self.clone() }.into())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Softmax and log-softmax: rows that registers hold in one launch, everything else in two or more.
 //!
 //! Along a last axis of moderate length one workgroup reads a row once, keeps it and writes it. Any other axis, and
-//! longer rows, take the passes of a reduction (`reduce/passes.rs`) over pairs of a running maximum and a sum scaled to
-//! it, then one elementwise launch. Both tell special rows (NaN, +inf, all -inf) by integer keys.
+//! longer rows, take the passes of a reduction over pairs of a running maximum and a sum scaled to it (`softmax/plan/stats.rs`),
+//! then one elementwise launch. Both tell special rows (NaN, +inf, all -inf) by integer keys.
 
 pub(crate) mod stats;
 
@@ -137,7 +137,8 @@ fn held(op: &Softmax, element: Element, caps: &Caps) -> Result<Option<Launch>> {
         full: units == lanes * items,
         axes: axes.len() as u8,
     };
-    // In vectors; indices fit, negative strides wrap as two's complement.
+    // In the order of `Params` as `write_held` and `write_tail_of_params` declare it. In vectors; indices fit, negative strides wrap as
+    // two's complement.
     let mut params = vec![rows as u32, units as u32, (outer.base / width) as u32, if quad { 1 } else { stride as u32 }];
     params.extend([(target / width) as u32, NEGATIVE_INFINITY, NAN]);
     params.extend(axes.iter().rev().map(|axis| axis.extent as u32));

@@ -73,6 +73,9 @@ pub struct Interpreted {
     pub change_text: fn(String) -> String,
     /// What is done to a kernel's WGSL before it is compiled.
     pub change_wgsl: fn(String) -> String,
+    /// What of that WGSL is something else instead.
+    pub change_part: Option<(&'static str, &'static str)>,
+    changed: Mutex<usize>,
     pool: Arc<Mutex<Pool>>,
     kernels: Mutex<HashMap<KernelKey, Arc<Compiled>>>,
     work: Mutex<Stats>,
@@ -131,6 +134,8 @@ impl Interpreted {
             options,
             change_text: |text| text,
             change_wgsl: |text| text,
+            change_part: None,
+            changed: Mutex::default(),
             pool: Arc::default(),
             kernels: Mutex::default(),
             work: Mutex::default(),
@@ -148,6 +153,10 @@ impl Interpreted {
         }
         let mut source = key.source();
         source.wgsl = (self.change_wgsl)(source.wgsl);
+        if let Some((part, instead)) = self.change_part {
+            *lock(&self.changed) += source.wgsl.matches(part).count();
+            source.wgsl = source.wgsl.replace(part, instead);
+        }
         let (module, info) = parse_and_validate(&source.wgsl, CAPABILITIES)?;
         let options = Options { entry_point: Some("main".to_owned()), ..Options::trusted(self.target) };
         let ptx = guarded(|| Ok(naga_ptx::compile(&module, &info, &options)))?;
@@ -173,6 +182,11 @@ impl Interpreted {
     /// Kernels compiled so far.
     pub fn compiled(&self) -> usize {
         lock(&self.kernels).len()
+    }
+
+    /// How often a part of a kernel was changed.
+    pub fn changed(&self) -> usize {
+        *lock(&self.changed)
     }
 
     /// Names of the kernels compiled so far.

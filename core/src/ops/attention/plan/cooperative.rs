@@ -1,8 +1,10 @@
-//! Attention of f16 on cooperative matrices, forward alone: which operations it serves, and its kernel,
-//! `wgsl/attention_cooperative.wgsl` with its holes filled.
+//! Attention of f16 on cooperative matrices: which operations it serves, and the kernel of the forward pass,
+//! `wgsl/attention_cooperative.wgsl` with its holes filled. That of the gradient is in `cooperative/gradient.rs`.
 //!
 //! The decision to know: WGSL cannot look into a matrix, so scores and probabilities pass through workgroup memory, and sums of values stay
 //! in registers until a row's mark is raised. Matrices, and the quads that a thread moves, are variables of their own and not arrays.
+
+pub(super) mod gradient;
 
 use std::fmt::Write;
 
@@ -11,7 +13,7 @@ use crate::ops::Attention;
 use crate::plan::{Access, Caps, Cooperative, KernelKey, KernelText, Launch, Plan, Slot, Source, looped};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
-use crate::{DType, Result};
+use crate::{DType, Operation, Result};
 
 /// What this way is called among the candidates.
 pub(super) const NAME: &str = "attention_cooperative";
@@ -61,8 +63,8 @@ pub(super) struct Kernel {
     masked: bool,
 }
 
-/// The plan on cooperative matrices with its estimate of time; none where they do not serve.
-pub(super) fn forward(op: &Attention, caps: &Caps) -> Result<Option<(Plan, f64)>> {
+/// The plan on cooperative matrices; none where they do not serve.
+pub(super) fn forward(op: &Attention, caps: &Caps) -> Result<Option<Plan>> {
     if !serves(op, caps) {
         return Ok(None);
     }
@@ -99,16 +101,12 @@ pub(super) fn forward(op: &Attention, caps: &Caps) -> Result<Option<(Plan, f64)>
         let params = frame.params(&places, [workgroups, blocks]);
         launches.push(Launch { kernel: KernelKey::own(kernel), grid: caps.fold_grid(workgroups)?, bindings, params });
     }
-    Ok(Some((Plan { launches, scratch_bytes: Vec::new() }, ns(op, FLOPS_PER_NS))))
+    Ok(Some(Plan { launches, scratch_bytes: Vec::new() }))
 }
 
-/// What the plain kernel is expected to take.
-pub(super) fn plain_ns(op: &Attention) -> f64 {
-    ns(op, PLAIN_FLOPS_PER_NS)
-}
-
-fn ns(op: &Attention, flops_per_ns: f64) -> f64 {
-    op.flops([1, 1]).flops as f64 / flops_per_ns
+/// What `op` is expected to take on these kernels, and on the plain ones.
+pub(super) fn expected_ns(op: &dyn Operation) -> [f64; 2] {
+    [FLOPS_PER_NS, PLAIN_FLOPS_PER_NS].map(|rate| op.arithmetic().flops as f64 / rate)
 }
 
 /// Products of matrices of f16 that add in f32, subgroups of a known size, and heads that are whole quads wherever they lie.
@@ -131,11 +129,11 @@ fn serves(op: &Attention, caps: &Caps) -> bool {
 impl Kernel {
     /// Elements from row to row of keys, or of values.
     fn key_pitch(&self) -> u32 {
-        self.deep * SIZE + PAD
+        pitch_of(self.deep)
     }
 
     fn value_pitch(&self) -> u32 {
-        self.across * SIZE + PAD
+        pitch_of(self.across)
     }
 
     /// The same of scores and shares.
@@ -149,7 +147,7 @@ impl Kernel {
     }
 
     fn workgroup_bytes(&self) -> u32 {
-        2 * self.tile() + (4 + 2) * ROWS * self.pitch() + 2 * 4
+        bytes_of(self.tile(), self.pitch())
     }
 
     /// Matrices beside each other in a row of scores.
@@ -173,73 +171,24 @@ impl Kernel {
         let [size, width] = self.exact;
         writeln!(out, "const EXACT_SIZE = {size};\nconst EXACT_WIDTH = {width};")?;
         text::write_params(out, "f32")?;
-        let quads = |out: &mut String, bindings: &mut Vec<Access>, name: &str, access: Access| {
-            bindings.push(access);
-            let mode = if access == Access::Read { "read" } else { "read_write" };
-            // As they are: not by way of f32.
-            writeln!(out, "@group(0) @binding({}) var<storage, {mode}> {name}: array<vec4<f16>>;", bindings.len())
-        };
         for name in ["xq", "xk", "xv"] {
             quads(out, bindings, name, Access::Read)?;
         }
-        if masked {
-            bindings.push(Access::Read);
-            *out += &self.mask.storage(bindings.len() as u32, "xm", Form::Scalar, Access::Read);
-        }
-        text::write_mask(masked, out)?;
+        write_mask(out, bindings, masked.then_some(self.mask))?;
         quads(out, bindings, "xo", Access::ReadWrite)?;
         bindings.push(Access::ReadWrite);
         *out += &self.sums.storage(bindings.len() as u32, "lse", Form::Scalar, Access::ReadWrite);
         Ok(())
     }
 
-    /// Queries by way of the tile to matrices, which stay in registers.
-    fn load_queries(&self, out: &mut String) -> std::fmt::Result {
-        let (quads, pitch) = (STAGED / 4, (STAGED + PAD) / 4);
-        for first in (0..self.deep).step_by((STAGED / SIZE) as usize) {
-            if first > 0 {
-                writeln!(out, "    workgroupBarrier(); // the queries before have been read")?;
-            }
-            for pass in 0..ROWS * quads / THREADS {
-                let place = format!("(thread + {}u)", pass * THREADS);
-                let column = first * SIZE / 4;
-                writeln!(
-                    out,
-                    "    tile[{place} / {quads}u * {pitch}u + thread % {quads}u] = query(q_at, row0 + {place} / {quads}u, {column}u + thread \
-                     % {quads}u);"
-                )?;
-            }
-            writeln!(out, "    workgroupBarrier(); // queries are there")?;
-            for n in first..self.deep.min(first + STAGED / SIZE) {
-                let at = (n - first) * SIZE / 4;
-                writeln!(out, "    let query{n} = coopLoadT<Left>(&tile[own * {pitch}u + {at}u], {pitch}u);")?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What thread owns which quads of a block of keys or values: for each pass, place in the tile, row, column, and whether all threads have one.
-    fn quads(&self, of_values: bool) -> Vec<(String, String, String, bool)> {
-        let (matrices, pitch) =
-            if of_values { (self.across, self.value_pitch()) } else { (self.deep, self.key_pitch()) };
-        let (quads, pitch) = (matrices * SIZE / 4, pitch / 4);
-        let units = self.keys * quads;
-        let pass = |pass: u32| {
-            let first = pass * THREADS;
-            let unit = if first > 0 { format!("(thread + {first}u)") } else { "thread".to_owned() };
-            let (row, column) = if THREADS.is_multiple_of(quads) {
-                (format!("(thread / {quads}u + {}u)", first / quads), format!("(thread % {quads}u)"))
-            } else {
-                (format!("({unit} / {quads}u)"), format!("({unit} % {quads}u)"))
-            };
-            (format!("{row} * {pitch}u + {column}"), row, column, first + THREADS <= units)
-        };
-        (0..units.div_ceil(THREADS)).map(pass).collect()
+    /// The quads of a block of keys or values that a thread owns.
+    fn quads(&self, of_values: bool) -> Vec<Quad> {
+        place_quads(self.keys, if of_values { self.across } else { self.deep }, 0)
     }
 
     /// Keys, or values, that begin at row `from`, to registers.
     fn fetch(&self, out: &mut String, of_values: bool, from: &str, pad: &str) -> std::fmt::Result {
-        for (n, (_, row, column, _)) in self.quads(of_values).into_iter().enumerate() {
+        for (n, Quad { row, column, .. }) in self.quads(of_values).into_iter().enumerate() {
             let value = if of_values {
                 format!("value(v_at, {from} + {row}, column0 + {column})")
             } else {
@@ -253,18 +202,12 @@ impl Kernel {
     /// What was fetched to the tile.
     fn put(&self, out: &mut String, of_values: bool, pad: &str) -> std::fmt::Result {
         let name = if of_values { "value" } else { "next" };
-        let units = self.keys * (if of_values { self.across } else { self.deep }) * SIZE / 4;
         let places = self.quads(of_values);
         let write = |out: &mut String, is_tame: bool, pad: &str| -> std::fmt::Result {
-            for (n, (to, _, _, is_whole)) in places.iter().enumerate() {
+            places.iter().enumerate().try_for_each(|(n, quad)| {
                 let value = if is_tame { format!("tame({name}{n})") } else { format!("{name}{n}") };
-                if *is_whole {
-                    writeln!(out, "{pad}tile[{to}] = {value};")?;
-                } else {
-                    writeln!(out, "{pad}if thread + {}u < {units}u {{ tile[{to}] = {value}; }}", n as u32 * THREADS)?;
-                }
-            }
-            Ok(())
+                quad.write(out, &value, pad)
+            })
         };
         if !(of_values && (self.causal || self.masked)) {
             return write(out, false, pad);
@@ -332,7 +275,7 @@ impl Kernel {
         writeln!(out, "{PAD}peak = max(peak, subgroupShuffleXor(peak, 1u));")?;
         writeln!(out, "{PAD}if peak > mark + RAISE {{")?;
         writeln!(out, "{PAD}    if mark > -LARGEST {{")?;
-        writeln!(out, "{PAD}        shrink = exp2(mark - peak);\n{PAD}        atomicStore(&raised, 1u);\n{PAD}    }}")?;
+        writeln!(out, "{PAD}        shrink = exp2(mark - peak);\n{PAD}        atomicStore(&flags[RAISED], 1u);\n{PAD}    }}")?;
         writeln!(out, "{PAD}    mark = peak;\n{PAD}}}")?;
         writeln!(out, "{PAD}let anchor = vec4<f32>(select(BIAS - mark, 0f, mark <= -LARGEST));")?;
         for n in 0..quads {
@@ -411,13 +354,8 @@ impl Kernel {
     /// The entry point with its holes filled.
     fn main_text(&self) -> String {
         let mut text = include_str!("../../../../wgsl/attention_cooperative.wgsl").to_owned();
-        let mut fill = |hole: &str, write: &dyn Fn(&mut String) -> std::fmt::Result| {
-            let mut filled = String::new();
-            // Formatting into a String cannot fail.
-            let _ = write(&mut filled);
-            text = text.replace(&format!("{hole}\n"), &filled);
-        };
-        fill("LOAD_QUERIES", &|out| self.load_queries(out));
+        let mut fill = |hole: &str, write: &dyn Fn(&mut String) -> std::fmt::Result| fill(&mut text, hole, write);
+        fill("LOAD_QUERIES", &|out| write_own(out, ["query", "q_at", "row0", "query"], self.deep));
         fill("FIRST_KEYS", &|out| {
             self.fetch(out, false, "0u", "        ")?;
             self.put(out, false, "        ")
@@ -436,6 +374,103 @@ impl Kernel {
     }
 }
 
+/// Bytes of a tile of so many elements, rows of scores and shares so many elements apart, and the flags.
+fn bytes_of(tile: u32, pitch: u32) -> u32 {
+    2 * tile + (4 + 2) * ROWS * pitch + 4 * 4
+}
+
+/// A quad of a block of rows that a thread moves: its place in the tile, its row and column.
+struct Quad {
+    to: String,
+    row: String,
+    column: String,
+    /// The number of the first quad of this pass and that of all, where they are fewer than threads.
+    guard: Option<(u32, u32)>,
+}
+
+impl Quad {
+    /// Puts `value` there.
+    fn write(&self, out: &mut String, value: &str, pad: &str) -> std::fmt::Result {
+        let to = &self.to;
+        match self.guard {
+            None => writeln!(out, "{pad}tile[{to}] = {value};"),
+            Some((first, units)) => writeln!(out, "{pad}if thread + {first}u < {units}u {{ tile[{to}] = {value}; }}"),
+        }
+    }
+}
+
+/// The quads that a thread owns of `rows` rows of so many matrices, which begin at quad `base` of the tile.
+fn place_quads(rows: u32, matrices: u32, base: u32) -> Vec<Quad> {
+    let (quads, pitch) = (matrices * SIZE / 4, pitch_of(matrices) / 4);
+    let units = rows * quads;
+    let base = if base > 0 { format!("{base}u + ") } else { String::new() };
+    let pass = |pass: u32| {
+        let first = pass * THREADS;
+        let (row, column) = if THREADS.is_multiple_of(quads) {
+            (format!("(thread / {quads}u + {}u)", first / quads), format!("thread % {quads}u"))
+        } else {
+            (format!("((thread + {first}u) / {quads}u)"), format!("(thread + {first}u) % {quads}u"))
+        };
+        let guard = (first + THREADS > units).then_some((first, units));
+        Quad { to: format!("{base}{row} * {pitch}u + {column}"), row, column, guard }
+    };
+    (0..units.div_ceil(THREADS)).map(pass).collect()
+}
+
+/// Elements from row to row of the tile, of rows of so many matrices.
+fn pitch_of(matrices: u32) -> u32 {
+    matrices * SIZE + PAD
+}
+
+/// The workgroup's own rows, which begin at `row0`, by way of the tile to matrices `name`n, which stay in registers.
+fn write_own(out: &mut String, [load, at, row0, name]: [&str; 4], matrices: u32) -> std::fmt::Result {
+    let (quads, pitch) = (STAGED / 4, (STAGED + PAD) / 4);
+    for first in (0..matrices).step_by((STAGED / SIZE) as usize) {
+        writeln!(out, "    workgroupBarrier(); // the tile is free")?;
+        for pass in 0..ROWS * quads / THREADS {
+            let row = format!("(thread / {quads}u + {}u)", pass * THREADS / quads);
+            let quad = format!("{load}({at}, {row0} + {row}, {}u + thread % {quads}u)", first * SIZE / 4);
+            writeln!(out, "    tile[{row} * {pitch}u + thread % {quads}u] = {quad};")?;
+        }
+        writeln!(out, "    workgroupBarrier(); // own rows are there")?;
+        for n in first..matrices.min(first + STAGED / SIZE) {
+            let at = (n - first) * SIZE / 4;
+            writeln!(out, "    let {name}{n} = coopLoadT<Left>(&tile[own * {pitch}u + {at}u], {pitch}u);")?;
+        }
+    }
+    Ok(())
+}
+
+/// A buffer of f16 as it is: not by way of f32.
+fn quads(out: &mut String, bindings: &mut Vec<Access>, name: &str, access: Access) -> std::fmt::Result {
+    bindings.push(access);
+    let mode = if access == Access::Read { "read" } else { "read_write" };
+    writeln!(out, "@group(0) @binding({}) var<storage, {mode}> {name}: array<vec4<f16>>;", bindings.len())
+}
+
+fn write_mask(out: &mut String, bindings: &mut Vec<Access>, mask: Option<Element>) -> std::fmt::Result {
+    if let Some(mask) = mask {
+        bindings.push(Access::Read);
+        *out += &mask.storage(bindings.len() as u32, "xm", Form::Scalar, Access::Read);
+    }
+    text::write_mask(mask.is_some(), out)
+}
+
+/// Fills a hole of `text`.
+fn fill(text: &mut String, hole: &str, write: &dyn Fn(&mut String) -> std::fmt::Result) {
+    let mut filled = String::new();
+    // Formatting into a String cannot fail.
+    let _ = write(&mut filled);
+    *text = text.replace(&format!("{hole}\n"), &filled);
+}
+
+/// A kernel of this body behind its features, and what it calls.
+fn whole_text(elements: &[Element], body: &str) -> String {
+    let parts = include_str!("../../../../wgsl/attention_cooperative_parts.wgsl");
+    let (prelude, library) = (element::prelude(elements), math::library(body));
+    format!("enable f16;\nenable wgpu_cooperative_matrix;\n{prelude}{library}{parts}\n{body}")
+}
+
 impl KernelText for Kernel {
     fn source(&self) -> Source {
         let mut body = String::new();
@@ -443,11 +478,8 @@ impl KernelText for Kernel {
         // Formatting into a String cannot fail.
         let _ = self.write_head(&mut body, &mut bindings);
         body += &self.main_text();
-        let wgsl = "enable f16;\nenable wgpu_cooperative_matrix;\n".to_owned()
-            + &element::prelude(&[self.sums, self.mask])
-            + &math::library(&body)
-            + &body;
-        Source { name: format!("{NAME}_f16_{}x{}", self.deep * SIZE, self.across * SIZE), wgsl, bindings }
+        let name = format!("{NAME}_f16_{}x{}", self.deep * SIZE, self.across * SIZE);
+        Source { name, wgsl: whole_text(&[self.sums, self.mask], &body), bindings }
     }
 
     fn loop_rounds(&self, params: &[u32]) -> u64 {

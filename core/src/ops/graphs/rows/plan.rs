@@ -1,7 +1,8 @@
 //! Row programs: steps over the same rows as one launch of a generated kernel, which reads each row once.
 //!
-//! A row belongs to LANES invocations. They hold it in registers, or read it again for each fold where it is too long; between folds
-//! they compute what the steps say, element by element (`rows/text.rs`). Sums down the columns are kept by each invocation for its own
+//! A row belongs to LANES invocations. They hold it in registers, or walk it again for each fold where it is too long, and once, holding little,
+//! where there is no fold; between folds they compute what the steps say, element by element (`rows/text.rs`). Of 16-bit floats an invocation
+//! takes eight neighbours at once where rows allow it, and twice as many vectors as of others: the bytes that it has under way count. Sums down the columns are kept by each invocation for its own
 //! columns, over several rows, and a reduction adds up what the workgroups leave. What no kernel serves (wide folds of f64 extrema, very few very
 //! long rows) runs as the graph that the program is.
 
@@ -23,8 +24,11 @@ use crate::wgsl::rounds::of_step;
 const THREADS: u32 = 256;
 /// Most invocations that share a row.
 const MOST_LANES: u32 = 512;
-/// Vectors of a row that an invocation is to have at most, as long as there are lanes.
+/// Vectors of a row that an invocation is to have at most, as long as there are lanes; of 16-bit floats twice as many.
 const ITEMS: u64 = 4;
+/// Bytes that an invocation loads at once of an operand that it walks, and the vectors that these may be.
+const WALKED_BYTES: u64 = 64;
+const WALKED_ITEMS: u64 = 8;
 /// 32-bit registers that what is held of a row may take: operands and sums down the columns.
 const MOST_HELD: u64 = 64;
 /// Workgroups whose sums down the columns are left for a reduction to add up.
@@ -42,8 +46,12 @@ pub struct Kernel {
     width: u32,
     lanes: u32,
     threads: u32,
-    /// Vectors that an invocation holds; 0 where it reads a row again for each fold.
+    /// Vectors that an invocation holds of a row, or where it walks a row those that it holds at a time.
     items: u32,
+    /// Whether rows are held whole.
+    held: bool,
+    /// Whether vectors come two by two: eight 16-bit floats of every operand and output that is no row or column of numbers.
+    paired: bool,
     /// Axes of the rows.
     axes: u8,
     operands: Vec<Operand>,
@@ -67,9 +75,10 @@ impl KernelText for Kernel {
             _ => 0u64,
         });
         let each = u64::from(self.width) * steps.sum::<u64>();
-        let items = if self.items == 0 { units.div_ceil(self.lanes.into()) } else { self.items.into() };
+        let items = u64::from(self.items);
+        let blocks = if self.held { 1 } else { units.div_ceil(items * u64::from(self.lanes)) };
         let stages = 1 + self.nodes.iter().filter(|node| matches!(node, Node::Fold { .. })).count() as u64;
-        let walk = looped(items, each) + looped(items, 0) + 2 * looped(MOST_FOLDED, 0);
+        let walk = looped(blocks, looped(items, each) + looped(items, 0)) + 2 * looped(MOST_FOLDED, 0);
         looped(rounds, stages.saturating_mul(walk)) + looped(items, 2 * looped((self.threads / self.lanes).into(), 0))
     }
 }
@@ -191,14 +200,40 @@ impl Planning {
             outputs.iter().filter(|out| out.is_sum).map(|out| (out.place, out.spec)).collect();
         let held = operands.iter().zip(&accesses).filter(|(_, access)| **access == Access::Whole);
         let held: u64 = held.map(|((element, ..), _)| words(*element)).sum();
-        // Sums down the columns are held as well, and must be: more invocations then hold less each.
+        let is_half = |element: &Element| element.dtype().size_bytes() == 2;
+        let whole =
+            || operands.iter().zip(&accesses).zip(&of_rows).filter(|((_, access), _)| **access == Access::Whole);
+        let halves = whole().next().is_some() && whole().all(|(((element, ..), _), _)| is_half(element));
+        let even = |n: u64| n.is_multiple_of(8);
+        let paired = halves
+            && width == 4
+            && even(columns)
+            && whole().all(|((..), row)| even(row.offset()) && row.strides().iter().all(|s| even(s.unsigned_abs())))
+            && outputs
+                .iter()
+                .filter(|out| out.extent == Extent::Whole && !out.is_sum)
+                .all(|out| is_half(&out.element) && even(out.spec.layout.offset()) && out.element.stores_octs(caps));
+        // Sums down the columns are held as well, and must be: more invocations then hold less each. Pairs of vectors are cut as one.
         let words = width * (held + sums.len() as u64);
-        let mut cuts =
-            (1..=if sums.is_empty() { 1 } else { ITEMS }).map(|part| cut(columns / width, words, ITEMS / part, caps));
-        let Some((lanes, items)) =
-            cuts.find(|cut| sums.is_empty() || cut.is_some_and(|(_, items)| items > 0)).flatten()
-        else {
-            return Ok(None);
+        let (together, most) = (if paired { 2 } else { 1 }, if halves { 2 * ITEMS } else { ITEMS });
+        let mut wanted: Vec<u64> = (1..=most).map(|part| most / part / together).filter(|&items| items > 0).collect();
+        wanted.dedup();
+        let mut cuts = wanted.iter().map(|&wanted| cut(columns / width / together, words * together, wanted, caps));
+        let has_fold = nodes.iter().any(|node| matches!(node, Node::Fold { .. }));
+        let found = if sums.is_empty() && !has_fold {
+            // What needs no fold holds a row for nothing.
+            cuts.next().flatten().map(|(lanes, _)| (lanes, 0))
+        } else {
+            let cuts: Vec<(u32, u32)> = cuts.flatten().collect();
+            let held = cuts.iter().copied().find(|(_, items)| *items > 0);
+            held.or(if sums.is_empty() { cuts.first().copied() } else { None })
+        };
+        let Some((lanes, items)) = found else { return Ok(None) };
+        let is_held = items > 0;
+        let items = if is_held {
+            u64::from(items) * together
+        } else {
+            walked(width, whole().map(|((operand, _), _)| operand.0))
         };
         let stored = outputs.iter().filter(|out| !out.is_sum);
         let is_wide = |dtype: DType| dtype.size_bytes() == 8;
@@ -207,7 +242,9 @@ impl Planning {
             width: width as u32,
             lanes,
             threads: lanes.max(THREADS.min(caps.max_invocations)),
-            items,
+            items: items as u32,
+            held: is_held,
+            paired,
             axes: extents.len() as u8,
             operands: operands
                 .iter()
@@ -354,6 +391,12 @@ fn cut(units: u64, words: u64, wanted: u64, caps: &Caps) -> Option<(u32, u32)> {
     let items = units.div_ceil(lanes);
     let is_held = items * words.max(1) <= MOST_HELD;
     Some((lanes as u32, if is_held { items as u32 } else { 0 }))
+}
+
+/// Vectors of `width` that an invocation loads at a time where it walks a row.
+fn walked(width: u64, elements: impl Iterator<Item = Element>) -> u64 {
+    let bytes = elements.map(|element| width * element.dtype().size_bytes()).max();
+    bytes.map_or(ITEMS, |bytes| (WALKED_BYTES / bytes.max(1)).clamp(ITEMS / 2, WALKED_ITEMS))
 }
 
 /// What a step writes that others read.
@@ -505,8 +548,9 @@ impl Operand {
         matches!(self.access, Access::Whole | Access::PerRow)
     }
 
-    fn form(&self, width: u32) -> Form {
+    fn form(&self, width: u32, paired: bool) -> Form {
         match self.access {
+            Access::Whole if paired => Form::Oct,
             Access::Whole | Access::PerColumn => form(width),
             Access::PerRow | Access::Uniform => Form::Scalar,
         }

@@ -1,8 +1,9 @@
 //! Which operations cooperative matrices serve, and that their kernels are valid on the devices that have them.
 
-use super::super::{forward_candidates, tests::dense};
+use super::super::{backward_candidates, forward_candidates, gradient_by_cooperative, tests::dense};
 use super::*;
 use crate::TensorSpec;
+use crate::ops::{AttentionDropout, AttentionGradient, LseGradient};
 use crate::wgsl::validate::{Validated, full_caps};
 
 fn op(head: [u64; 2], queries: u64, keys: u64) -> Attention {
@@ -19,12 +20,21 @@ fn every_kernel_validates_and_leaves_room_for_a_second_workgroup() {
         for (causal, masked) in [(false, false), (true, false), (false, true)] {
             let mask = masked.then(|| dense(DType::Bool, &[2, 2, 70, 33]));
             let op = Attention { causal, mask, ..op(head, 70, 33) }.check().unwrap();
-            let (plan, _) = forward(&op, &caps).unwrap().unwrap();
+            let plan = forward(&op, &caps).unwrap().unwrap();
             let [launch] = &plan.launches[..] else { panic!("{plan:?}") };
             let kernel = launch.kernel.get::<Kernel>().unwrap();
             assert!(kernel.workgroup_bytes() <= TWO_FIT_BYTES, "{kernel:?}");
             assert_eq!(launch.grid, [2 * 2 * 2 * kernel.parts, 1, 1]);
             assert!(launch.kernel.source().cooperative());
+            validated.check(&plan.launches, &caps);
+            let gradient = AttentionGradient::new(op, LseGradient::Given).unwrap();
+            let plan = gradient_by_cooperative(&gradient, &caps).unwrap();
+            assert_eq!(plan.is_some(), head.iter().all(|&n| n <= 128), "{head:?}");
+            let Some(plan) = plan else { continue };
+            let [_, queries, keys] = &plan.launches[..] else { panic!("{plan:?}") };
+            assert!([queries, keys].iter().all(|launch| launch.kernel.source().cooperative()));
+            assert!([queries, keys].iter().all(|launch| launch.bindings.len() <= 8));
+            assert_eq!((queries.grid, keys.grid), ([2 * 2 * 2, 1, 1], [2 * 2, 1, 1]));
             validated.check(&plan.launches, &caps);
         }
     }
@@ -47,6 +57,15 @@ fn what_is_not_served_has_no_such_candidate() {
     let unaligned = Attention { q: offset, ..served.clone() };
     for other in [single, negative, unaligned, op([66, 64], 512, 512), op([64, 0], 512, 512), op([260, 64], 512, 512)] {
         assert!(!names(&other, &caps).contains(&NAME.to_owned()), "{other:?}");
+    }
+    let gradient = |op: &Attention| -> Vec<String> {
+        let op = AttentionGradient::new(op.clone(), LseGradient::Absent).unwrap();
+        backward_candidates(&op, &caps).unwrap().into_iter().map(|candidate| candidate.name).collect()
+    };
+    assert_eq!(gradient(&served), [gradient::NAME, "attention_gradient", "composed"]);
+    let drops = Some(AttentionDropout { rate: 0.1, key: [dense(DType::U32, &[2]); 2] });
+    for other in [op([192, 64], 512, 512), Attention { dropout: drops, ..served.clone() }] {
+        assert_eq!(gradient(&other), ["attention_gradient", "composed"], "{other:?}");
     }
     let without = [
         Caps { cooperative: Vec::new(), ..full_caps() },

@@ -35,7 +35,7 @@ pub(super) fn source(kernel: &Kernel) -> Source {
     let mut bindings = vec![crate::plan::Access::Read; kernel.operands.len()];
     bindings.extend(vec![crate::plan::Access::ReadWrite; kernel.outputs.len() + text.downs.len()]);
     let name =
-        format!("rows_{}steps_{}wide_{}lanes_{}items", kernel.nodes.len(), kernel.width, kernel.lanes, kernel.items);
+        format!("rows_{}steps_{}wide_{}lanes_{}items", kernel.nodes.len(), text.width(), kernel.lanes, kernel.items);
     Source { name, wgsl: element::prelude(&elements) + &out + &math::library(&out), bindings }
 }
 
@@ -75,8 +75,9 @@ impl Text<'_> {
         }
     }
 
-    fn is_held(&self) -> bool {
-        self.kernel.items > 0
+    /// Neighbours that are loaded together.
+    fn width(&self) -> u32 {
+        if self.kernel.paired { 2 * self.kernel.width } else { self.kernel.width }
     }
 
     /// `vec4<f32>`, `vec2<f32>` or `f32`.
@@ -103,6 +104,9 @@ impl Text<'_> {
         writeln!(out, "const ITEMS = {items}u;\nconst ROWS = THREADS / LANES;")?;
         writeln!(out, "const FAN = select(select(32u, 16u, LANES <= 256u), 4u, LANES <= 32u);")?;
         writeln!(out, "const HEADS = select(LANES / FAN, 1u, LANES <= FAN);\nconst SPAN = LANES / HEADS;\n")?;
+        writeln!(out, "// Vector number i of a lane, in a row.")?;
+        let at = if self.kernel.paired { "2u * (lane + i / 2u * LANES) + i % 2u" } else { "lane + i * LANES" };
+        writeln!(out, "fn place(lane: u32, i: u32) -> u32 {{ return {at}; }}\n")?;
         self.write_params(out)?;
         self.write_buffers(out)?;
         for (number, node) in self.kernel.nodes.iter().enumerate() {
@@ -158,11 +162,15 @@ impl Text<'_> {
             binding
         };
         for (number, operand) in kernel.operands.iter().enumerate() {
-            let form = operand.form(kernel.width);
+            let form = operand.form(kernel.width, kernel.paired);
             *out += &operand.element.storage(next(), &format!("x{number}"), form, crate::plan::Access::Read);
         }
         for (number, output) in kernel.outputs.iter().enumerate() {
-            let form = if output.extent == Extent::PerRow { Form::Scalar } else { form(kernel.width) };
+            let form = match output.extent {
+                Extent::PerRow => Form::Scalar,
+                Extent::Whole if kernel.paired => Form::Oct,
+                Extent::Whole | Extent::PerColumn => form(kernel.width),
+            };
             *out += &output.element.storage(next(), &format!("y{number}"), form, crate::plan::Access::ReadWrite);
         }
         for number in &self.downs {
@@ -291,6 +299,11 @@ impl Text<'_> {
         for number in &self.downs {
             writeln!(out, "    var d{number}: array<{}, ITEMS>;", self.vector("f32"))?;
         }
+        for (number, output) in self.kernel.outputs.iter().enumerate() {
+            if self.kernel.paired && output.extent == Extent::Whole {
+                writeln!(out, "    var first_y{number}: {};", self.vector(output.element.scalar()))?;
+            }
+        }
         writeln!(out, "    for (var round = 0u; round < params.rounds; round++) {{")?;
         writeln!(out, "        let asked = (round * params.groups + group) * ROWS + thread / LANES;")?;
         writeln!(out, "        // A row past the end stores nothing but still meets the barriers.")?;
@@ -321,7 +334,7 @@ impl Text<'_> {
         if self.downs.is_empty() {
             return Ok(());
         }
-        writeln!(out, "    for (var i = 0u; i < ITEMS; i++) {{\n        let at = lane + i * LANES;")?;
+        writeln!(out, "    for (var i = 0u; i < ITEMS; i++) {{\n        let at = place(lane, i);")?;
         for number in &self.downs {
             writeln!(out, "        var total{number} = d{number}[i];")?;
             if self.kernel.threads > self.kernel.lanes {
@@ -355,18 +368,38 @@ impl Text<'_> {
                 Access::PerColumn => {}
             }
         }
-        let whole = || self.kernel.operands.iter().enumerate().filter(|(_, operand)| operand.access == Access::Whole);
-        if !self.is_held() || whole().next().is_none() {
+        if !self.kernel.held {
             return Ok(());
         }
-        for (number, operand) in whole() {
-            writeln!(out, "        var h{number}: array<{}, ITEMS>;", self.vector(operand.element.scalar()))?;
+        let whole = |number: &usize| self.kernel.operands[*number].access == Access::Whole;
+        let all: Vec<usize> = (0..self.kernel.operands.len()).filter(whole).collect();
+        self.write_loads(out, &all, "")
+    }
+
+    /// Vectors of operands, from that of place `first` on: all loads before the first result.
+    fn write_loads(&self, out: &mut String, operands: &[usize], first: &str) -> std::fmt::Result {
+        if operands.is_empty() {
+            return Ok(());
+        }
+        for &number in operands {
+            let item = self.vector(self.kernel.operands[number].element.scalar());
+            writeln!(out, "        var h{number}: array<{item}, ITEMS>;")?;
         }
         // Behind the end the last vector again: with no condition in between, every load is under way before a result.
-        writeln!(out, "        for (var i = 0u; i < ITEMS; i++) {{")?;
-        writeln!(out, "            let at = min(lane + i * LANES, params.units - 1u);")?;
-        for (number, _) in whole() {
-            writeln!(out, "            h{number}[i] = load{}_x{number}(b{number} + at);", self.suffix())?;
+        if self.kernel.paired {
+            writeln!(out, "        for (var i = 0u; i < ITEMS; i += 2u) {{")?;
+            writeln!(out, "            let at = min(({first}place(lane, i)) / 2u, params.units / 2u - 1u);")?;
+            for number in operands {
+                writeln!(out, "            let w{number} = words_x{number}(b{number} / 2u + at);")?;
+                writeln!(out, "            h{number}[i] = unpack4_x{number}(w{number}.xy);")?;
+                writeln!(out, "            h{number}[i + 1u] = unpack4_x{number}(w{number}.zw);")?;
+            }
+        } else {
+            writeln!(out, "        for (var i = 0u; i < ITEMS; i++) {{")?;
+            writeln!(out, "            let at = min({first}place(lane, i), params.units - 1u);")?;
+            for number in operands {
+                writeln!(out, "            h{number}[i] = load{}_x{number}(b{number} + at);", self.suffix())?;
+            }
         }
         writeln!(out, "        }}")
     }
@@ -414,14 +447,19 @@ impl Text<'_> {
                 _ => writeln!(out, "        var f{number} = {}();", self.vector(input.scalar()))?,
             }
         }
-        if self.is_held() {
-            writeln!(out, "        for (var i = 0u; i < ITEMS; i++) {{\n            let at = lane + i * LANES;")?;
-            writeln!(out, "            if at < units {{")?;
-        } else {
-            writeln!(out, "        for (var at = lane; at < units; at += LANES) {{\n            {{")?;
-        }
         let roots = folds.iter().map(|fold| fold.2).chain(downs.iter().map(|down| down.1));
         let roots: Vec<Of> = roots.chain(outputs.iter().map(|(_, output)| output.of)).filter(is_whole).collect();
+        let first = if self.kernel.held {
+            ""
+        } else {
+            writeln!(out, "        for (var first = 0u; first < units; first += ITEMS * LANES) {{")?;
+            let (operands, _) = self.needed(&roots);
+            let whole = |number: &usize| operands[*number] && self.kernel.operands[*number].access == Access::Whole;
+            self.write_loads(out, &(0..operands.len()).filter(whole).collect::<Vec<_>>(), "first + ")?;
+            "first + "
+        };
+        writeln!(out, "        for (var i = 0u; i < ITEMS; i++) {{\n            let at = {first}place(lane, i);")?;
+        writeln!(out, "            if at < units {{")?;
         self.write_values(out, &roots)?;
         for &(number, function, of, ..) in &folds {
             let each: Vec<String> = self.lanes().iter().map(|lane| self.value(of, lane)).collect();
@@ -444,6 +482,14 @@ impl Text<'_> {
         }
         for (number, output) in outputs {
             let (value, suffix) = (self.assembled(output.of), self.suffix());
+            if self.kernel.paired && output.extent == Extent::Whole {
+                // The second of two stores both.
+                writeln!(out, "                if i % 2u == 0u {{ first_y{number} = {value}; }} else {{")?;
+                let at = format!("(params.y{number}_offset + row * params.units + at) / 2u");
+                writeln!(out, "                    store8_y{number}({at}, first_y{number}, {value});")?;
+                writeln!(out, "                }}")?;
+                continue;
+            }
             let store = |base: &str| format!("store{suffix}_y{number}(params.y{number}_offset + {base}at, {value});");
             match output.extent {
                 Extent::PerColumn => writeln!(out, "                if row == 0u {{ {} }}", store(""))?,
@@ -451,11 +497,14 @@ impl Text<'_> {
             }
         }
         writeln!(out, "            }}\n        }}")?;
+        if !self.kernel.held {
+            writeln!(out, "        }}")?;
+        }
         self.write_folded(out, stage)
     }
 
-    /// Values of one vector of the row, by lane: operands, then the nodes that `roots` need.
-    fn write_values(&self, out: &mut String, roots: &[Of]) -> std::fmt::Result {
+    /// The operands and nodes that `roots` need.
+    fn needed(&self, roots: &[Of]) -> (Vec<bool>, Vec<bool>) {
         let (mut operands, mut nodes) = (vec![false; self.kernel.operands.len()], vec![false; self.kernel.nodes.len()]);
         let mut open = roots.to_vec();
         while let Some(of) = open.pop() {
@@ -473,11 +522,16 @@ impl Text<'_> {
                 }
             }
         }
+        (operands, nodes)
+    }
+
+    /// Values of one vector of the row, by lane: operands, then the nodes that `roots` need.
+    fn write_values(&self, out: &mut String, roots: &[Of]) -> std::fmt::Result {
+        let (operands, nodes) = self.needed(roots);
         let suffix = self.suffix();
         for (number, operand) in self.kernel.operands.iter().enumerate().filter(|(number, _)| operands[*number]) {
             let load = match operand.access {
-                Access::Whole if self.is_held() => format!("h{number}[i]"),
-                Access::Whole => format!("load{suffix}_x{number}(b{number} + at)"),
+                Access::Whole => format!("h{number}[i]"),
                 Access::PerColumn => format!("load{suffix}_x{number}(params.x{number}_offset + at)"),
                 Access::PerRow | Access::Uniform => continue,
             };

@@ -1,13 +1,12 @@
-//! Padding and joining on the host: rows of the result, each from one place or from one operand after the other.
+//! Padding on the host: rows of the result, each from one place.
 
-use crate::cpu::elements::{dense_mut, for_size, typed};
 use bytemuck::Pod;
 
+use super::{Pad, PadAxis};
+use crate::cpu::elements::{dense_mut, for_size, typed};
 use crate::cpu::parallel::{self, CHUNK};
-use crate::cpu::view::Runs;
-use crate::ops::{Cat, Pad, PadAxis};
 
-pub(crate) fn pad(op: &Pad, input: &[u8], output: &mut [u8]) {
+pub(crate) fn execute(op: &Pad, input: &[u8], output: &mut [u8]) {
     for_size!(op.output.dtype.size_bytes(), T => pad_words::<T>(op, typed(input), dense_mut(&op.output, output)));
 }
 
@@ -50,35 +49,5 @@ fn pad_words<T: Pod + Send + Sync>(op: &Pad, input: &[T], output: &mut [T]) {
     let rows = CHUNK.div_ceil(length);
     parallel::chunks(output, rows * length, |i, part| {
         part.chunks_mut(length).enumerate().for_each(|(j, part)| one(i * rows + j, 0, part));
-    });
-}
-
-pub(crate) fn cat(op: &Cat, inputs: &[&[u8]], output: &mut [u8]) {
-    for_size!(op.output.dtype.size_bytes(), T => cat_words::<T>(op, inputs, dense_mut(&op.output, output)));
-}
-
-fn cat_words<T: Pod + Send + Sync>(op: &Cat, inputs: &[&[u8]], output: &mut [T]) {
-    if output.is_empty() {
-        return;
-    }
-    let inner: u64 = op.output.layout.dims()[op.axis + 1..].iter().product();
-    // Of each operand its elements, its walk, and its run in a row of the result.
-    let runs: Vec<(&[T], Runs, usize)> = op
-        .inputs
-        .iter()
-        .zip(inputs)
-        .map(|(spec, bytes)| (typed(bytes), Runs::new(&spec.layout), (spec.layout.dims()[op.axis] * inner) as usize))
-        .filter(|(_, _, run)| *run > 0)
-        .collect();
-    let length: usize = runs.iter().map(|(_, _, run)| run).sum();
-    let rows = CHUNK.div_ceil(length);
-    parallel::chunks(output, rows * length, |i, part| {
-        for (j, mut row) in part.chunks_mut(length).enumerate() {
-            for (storage, walk, run) in &runs {
-                let (own, rest) = row.split_at_mut(*run);
-                walk.read(storage, (i * rows + j) * run, own);
-                row = rest;
-            }
-        }
     });
 }

@@ -1,53 +1,18 @@
-//! Rows of a table by position, and sums of rows by place.
+//! Sums of rows by place, on the host.
 
+use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
+use super::ScatterAdd;
 use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::lanes::{narrow_bf16, narrow_f16};
-use crate::cpu::parallel::{self, CHUNK};
+use crate::cpu::parallel;
 use crate::cpu::reduce::{Element as Widen, Number};
 use crate::cpu::scratch::{self, Done};
-use crate::ops::{ScatterAdd, Take};
-use crate::{DType, F8E4M3, F8E5M2, TensorSpec};
+use crate::ops::host::positions;
+use crate::{DType, F8E4M3, F8E5M2};
 
-/// The positions, as whole numbers of either sign.
-fn positions<'a>(spec: &TensorSpec, bytes: &'a [u8]) -> impl Fn(usize) -> i64 + Sync + use<'a> {
-    let (words, first) = (typed::<u32>(bytes), spec.layout.offset() as usize);
-    let is_signed = spec.dtype == DType::I32;
-    move |i| {
-        let word = words[first + i];
-        if is_signed { i64::from(word as i32) } else { i64::from(word) }
-    }
-}
-
-pub(crate) fn take(op: &Take, table: &[u8], indices: &[u8], output: &mut [u8]) {
-    let size = op.output.dtype.size_bytes() as usize;
-    let row = op.row() as usize * size;
-    let elements = op.output.layout.elements() as usize;
-    if elements == 0 {
-        return;
-    }
-    let position = positions(&op.indices, indices);
-    let start = op.output.layout.offset() as usize * size;
-    let output = &mut output[start..start + elements * size];
-    let missing = op.missing.scalar(op.output.dtype).to_le_bytes(op.output.dtype);
-    // Some rows at a time.
-    let rows = (CHUNK * size).div_ceil(row);
-    parallel::chunks(output, rows * row, |chunk, output| {
-        for (i, output) in output.chunks_exact_mut(row).enumerate() {
-            match op.place(position(chunk * rows + i)) {
-                Some(at) => {
-                    let first = op.table.layout.offset() as i64 + op.table.layout.strides()[0] * at as i64;
-                    let first = first as usize * size;
-                    output.copy_from_slice(&table[first..first + row]);
-                }
-                None => output.chunks_exact_mut(size).for_each(|bytes| bytes.copy_from_slice(&missing)),
-            }
-        }
-    });
-}
-
-pub(crate) fn scatter_add(op: &ScatterAdd, values: &[u8], indices: &[u8], output: &mut [u8]) -> Done {
+pub(crate) fn execute(op: &ScatterAdd, values: &[u8], indices: &[u8], output: &mut [u8]) -> Done {
     match op.output.dtype {
         DType::F8E4M3 => sum::<F8E4M3>(op, values, indices, output, F8E4M3::from_f32),
         DType::F8E5M2 => sum::<F8E5M2>(op, values, indices, output, F8E5M2::from_f32),
@@ -61,8 +26,8 @@ pub(crate) fn scatter_add(op: &ScatterAdd, values: &[u8], indices: &[u8], output
 /// Each row of the output by itself, over its positions in order.
 fn sum<T>(op: &ScatterAdd, values: &[u8], indices: &[u8], output: &mut [u8], narrow: fn(T::Acc) -> T) -> Done
 where
-    T: Widen + bytemuck::Pod,
-    T::Acc: Number + bytemuck::Zeroable,
+    T: Widen + Pod,
+    T::Acc: Number + Zeroable,
 {
     let (row, count) = (op.row() as usize, op.indices.layout.elements() as usize);
     let output = dense_mut::<T>(&op.output, output);
