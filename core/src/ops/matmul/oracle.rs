@@ -12,8 +12,8 @@ use crate::oracle::{Approx, Span};
 const SPLIT_FLOOR: f64 = 1.0 / (1u64 << 29) as f64;
 
 /// One tensor-core instruction adds this many products of 8-bit floats, and cuts off this share of the largest.
-const TENSOR_CORE_PRODUCTS: u64 = 32;
-const TENSOR_CORE_ROUNDOFF: f64 = 1.0 / 8192.0; // 2^-13: 14 bits, the leading one among them
+pub(super) const TENSOR_CORE_PRODUCTS: u64 = 32;
+pub(super) const TENSOR_CORE_ROUNDOFF: f64 = 1.0 / 8192.0; // 2^-13: 14 bits, the leading one among them
 
 impl Matmul {
     /// Three loops in float64 (integers: wrapping i64), then the epilogue step by step.
