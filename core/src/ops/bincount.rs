@@ -7,9 +7,9 @@
 pub(crate) mod host;
 pub(crate) mod plan;
 
+use super::Indexing;
 use super::prelude::*;
 use super::take::{check_indices, positions};
-use super::Indexing;
 use crate::tensor::outside::Look;
 
 const OP: &str = "bincount";

@@ -508,10 +508,10 @@ mod tests {
         let of = |targets: [i64; 3]| {
             let y = Tensor::from_slice(&device, &targets, [3]).unwrap();
             let loss = x.cross_entropy(&y).unwrap();
-            loss.item::<f32>().or_else(|error| match error {
+            loss.item::<f32>().map_err(|error| match error {
                 Error::PositionOutside { op: OP, position, place: 2, extent: 3 } => {
                     assert!(loss.item::<f32>().unwrap().is_nan(), "the loss itself shows it");
-                    Err(position)
+                    position
                 }
                 error => panic!("{error}"),
             })

@@ -8,8 +8,8 @@
 pub(crate) mod host;
 pub(crate) mod plan;
 
-use super::{Indexing, ScatterAdd};
 use super::prelude::*;
+use super::{Indexing, ScatterAdd};
 use crate::tensor::outside::Look;
 
 const OP: &str = "take";

@@ -51,7 +51,7 @@ struct Training {
 enum Asked {
     /// With the parameters in the dtype of the job.
     Parameters(Watched),
-    Folded(FoldedResNet),
+    Folded(Box<FoldedResNet>),
 }
 
 /// What a network is built for.
@@ -235,9 +235,9 @@ impl Work {
         let Net::ResNet(net) = &self.net else { return self.parameters.unwatched_as(policy).map(Asked::Parameters) };
         let folded = net.folded(&self.parameters.unwatched(), policy.compute)?;
         if self.job.compute != Compute::I8 {
-            return Ok(Asked::Folded(folded));
+            return Ok(Asked::Folded(Box::new(folded)));
         }
-        folded.quantised(&[self.pixels(&self.batch[0])?]).map(Asked::Folded)
+        folded.quantised(&[self.pixels(&self.batch[0])?]).map(Box::new).map(Asked::Folded)
     }
 
     /// Copies the batch to the device.

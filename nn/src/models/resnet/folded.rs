@@ -29,7 +29,7 @@ struct Layer {
 enum Filters {
     Floats(Tensor),
     /// With a scale each, and the scale of what they meet.
-    Steps(Quantized, Tensor),
+    Steps(Box<(Quantized, Tensor)>),
 }
 
 impl Layer {
@@ -47,7 +47,8 @@ impl Layer {
     fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
         match &self.filters {
             Filters::Floats(weights) => x.conv_with(weights, residual, Some(&self.bias), &self.options),
-            Filters::Steps(weights, scale) => {
+            Filters::Steps(both) => {
+                let (weights, scale) = &**both;
                 let steps = x.quantize_by(DType::I8, scale)?;
                 steps.conv(weights, residual, Some(&self.bias), x.dtype(), &self.options)
             }
@@ -59,13 +60,13 @@ impl Layer {
         let Filters::Floats(weights) = &self.filters else { return Ok(self.clone()) };
         let weights = weights.quantize(DType::I8, Granularity::PerFilter)?;
         let scale = largest.cast(DType::F32)?.mul_scalar(1.0 / LARGEST)?;
-        Ok(Layer { filters: Filters::Steps(weights, scale), ..self.clone() })
+        Ok(Layer { filters: Filters::Steps(Box::new((weights, scale))), ..self.clone() })
     }
 
     fn size_bytes(&self) -> u64 {
         let filters = match &self.filters {
             Filters::Floats(weights) => weights.spec().bytes(),
-            Filters::Steps(weights, scale) => weights.size_bytes() + scale.spec().bytes(),
+            Filters::Steps(both) => both.0.size_bytes() + both.1.spec().bytes(),
         };
         filters + self.bias.spec().bytes()
     }

@@ -275,7 +275,10 @@ impl Kernel {
         writeln!(out, "{PAD}peak = max(peak, subgroupShuffleXor(peak, 1u));")?;
         writeln!(out, "{PAD}if peak > mark + RAISE {{")?;
         writeln!(out, "{PAD}    if mark > -LARGEST {{")?;
-        writeln!(out, "{PAD}        shrink = exp2(mark - peak);\n{PAD}        atomicStore(&flags[RAISED], 1u);\n{PAD}    }}")?;
+        writeln!(
+            out,
+            "{PAD}        shrink = exp2(mark - peak);\n{PAD}        atomicStore(&flags[RAISED], 1u);\n{PAD}    }}"
+        )?;
         writeln!(out, "{PAD}    mark = peak;\n{PAD}}}")?;
         writeln!(out, "{PAD}let anchor = vec4<f32>(select(BIAS - mark, 0f, mark <= -LARGEST));")?;
         for n in 0..quads {
