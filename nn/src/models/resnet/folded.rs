@@ -27,7 +27,7 @@ struct Layer {
 /// The filters of a [`Layer`].
 #[derive(Clone, Debug)]
 enum Filters {
-    Floats(Tensor),
+    Floats(Box<Tensor>),
     /// With a scale each, and the scale of what they meet.
     Steps(Box<(Quantized, Tensor)>),
 }
@@ -41,7 +41,7 @@ impl Layer {
         let folded = (Expr::input(0) * Expr::input(1)).cast(dtype);
         let filters = Tensor::map(&folded, &[&weights.cast(DType::F32)?, &factor])?;
         let options = if relu { options.activation(polywarp_core::UnaryFn::Relu) } else { options };
-        Ok(Layer { filters: Filters::Floats(filters), bias: addend.cast(dtype)?, options })
+        Ok(Layer { filters: Filters::Floats(Box::new(filters)), bias: addend.cast(dtype)?, options })
     }
 
     fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
