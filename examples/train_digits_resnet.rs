@@ -192,7 +192,7 @@ fn main() -> Result<()> {
         assert!(off < SCORE && read(&found) == answers, "{device:?} reads otherwise: {off}");
         smaller(&reader.folded(&seen)?, &unseen, &device, accuracy)?;
     }
-    smaller(&small, &unseen, &Device::cpu(), accuracy)?;
+    smaller(&small, &unseen, trained.parameters.device(), accuracy)?;
     pruned(&trained, &seen, &unseen, accuracy)
 }
 
