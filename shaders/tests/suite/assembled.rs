@@ -46,7 +46,7 @@ const CAPABILITIES: Capabilities = Capabilities::FLOAT64
 
 /// Kernels that may spill, by the beginning of their names, and how many bytes. The others a word or two, as found for sm_90
 /// (all 3,549) and by samples.
-const MAY_SPILL: [(&str, u32); 10] = [
+const MAY_SPILL: [(&str, u32); 12] = [
     // The tile 128x128x32, whose sums alone are 128 of a thread's 255 registers, where operands are read one by one or f32
     // is scaled: 124 at most, on sm_75. In samples for sm_75 to sm_120 no other tile spilled, nor do bytes now, which
     // the planner leaves to other tiles (`Choice::spills_by_elements`).
@@ -60,6 +60,10 @@ const MAY_SPILL: [(&str, u32); 10] = [
     ("attention", 128),
     // 12 at most on sm_75 and sm_90, of all.
     ("convolution_", 16),
+    // The assembler keeps extrema with their positions to 64 registers, for the sake of occupancy: 28 at most, on sm_100 for
+    // 32-bit elements, of all.
+    ("cummax_", 32),
+    ("cummin_", 32),
     ("softmax_", 16),
     ("arg", 16),
     ("map_", 16),
