@@ -451,6 +451,7 @@ fn unary_name(op: UnaryOp, ty: Ty) -> (&'static str, &'static str) {
         UnaryOp::Rcp => ("rcp.rn", typed),
         UnaryOp::RcpApprox => ("rcp.approx", typed),
         UnaryOp::RsqrtApprox => ("rsqrt.approx", typed),
+        UnaryOp::RsqrtApproxFtz => ("rsqrt.approx.ftz", typed),
         UnaryOp::Ex2Approx => ("ex2.approx", typed),
         UnaryOp::Ex2ApproxFtz => ("ex2.approx.ftz", typed),
         UnaryOp::Lg2Approx => ("lg2.approx", typed),

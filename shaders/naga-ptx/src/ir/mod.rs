@@ -207,6 +207,8 @@ pub(crate) enum UnaryOp {
     /// At most 1 ULP from the correct reciprocal (f32).
     RcpApprox,
     RsqrtApprox,
+    /// Of an argument that is not subnormal: without the scaling that those need.
+    RsqrtApproxFtz,
     Ex2Approx,
     /// Subnormal arguments and results become 0, which saves the scaling that they would need.
     Ex2ApproxFtz,

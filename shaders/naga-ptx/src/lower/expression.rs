@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use naga::{
-    BinaryOperator, CooperativeData, Expression, Handle, Literal, Scalar, ScalarKind, SwizzleComponent, TypeInner,
+    BinaryOperator, CooperativeData, Expression, Handle, Literal, MathFunction, Scalar, ScalarKind, SwizzleComponent,
+    TypeInner,
 };
 
 use super::Lowerer;
@@ -119,6 +120,10 @@ impl<'m> Lowerer<'m> {
                 let (scalar, shape) = self.types.shape(self.ty(frame, argument))?;
                 let leaves = self.leaves(frame, argument)?;
                 math::relational(&mut self.b, fun, Arg { scalar, shape, leaves: &leaves })?
+            }
+            Expression::Math { fun: MathFunction::InverseSqrt, arg, .. } if self.is_normal(frame, arg) => {
+                let leaves = self.leaves(frame, arg)?;
+                leaves.iter().map(|&x| math::inverse_sqrt_of_normal(&mut self.b, x)).collect()
             }
             Expression::Math { fun, arg, arg1, arg2, arg3 } => {
                 let mut arguments = Vec::new();
@@ -410,6 +415,15 @@ impl<'m> Lowerer<'m> {
         {
             return Ok(Value::Leaves(product.into()));
         }
+        let wide = match op {
+            BinaryOperator::Multiply => self.widened(frame, left).zip(self.widened(frame, right)),
+            _ => None,
+        };
+        let wide = wide.filter(|((l, _), (r, _))| l == r);
+        let (l, r) = match wide {
+            Some(((_, l), (_, r))) => (self.leaves(frame, l)?, self.leaves(frame, r)?),
+            None => (l, r),
+        };
         let count = l.len().max(r.len());
         let mut out = Vec::with_capacity(count);
         for i in 0..count {
@@ -417,9 +431,40 @@ impl<'m> Lowerer<'m> {
             let (Some(l), Some(r)) = (pick(&l), pick(&r)) else {
                 return Err(Error::invalid("operands of different sizes"));
             };
-            out.push(math::binary(&mut self.b, self.math, op, l_scalar, l, r)?);
+            out.push(match wide {
+                Some(((ty, _), _)) => math::wide_product(&mut self.b, ty, l, r),
+                None => math::binary(&mut self.b, self.math, op, l_scalar, l, r)?,
+            });
         }
         Ok(Value::Leaves(out.into()))
+    }
+
+    /// Whether an f32 is the larger of something and a constant that is no subnormal number.
+    fn is_normal(&self, frame: &Frame<'m>, expr: Handle<Expression>) -> bool {
+        let expressions = &frame.function.expressions;
+        let Expression::Math { fun: MathFunction::Max, arg, arg1: Some(arg1), .. } = expressions[expr] else {
+            return false;
+        };
+        [arg, arg1].iter().any(
+            |&of| matches!(expressions[of], Expression::Literal(Literal::F32(least)) if least >= f32::MIN_POSITIVE),
+        )
+    }
+
+    /// The 32-bit integer that `expr` is a 64-bit conversion of, and its type: of two such the product is one instruction, where
+    /// that of 64-bit integers is several.
+    fn widened(&self, frame: &Frame<'m>, expr: Handle<Expression>) -> Option<(Ty, Handle<Expression>)> {
+        let Expression::As { expr, kind: ScalarKind::Uint | ScalarKind::Sint, convert: Some(8) } =
+            frame.function.expressions[expr]
+        else {
+            return None;
+        };
+        let (from, _) = self.types.shape(self.ty(frame, expr)).ok()?;
+        let ty = match (from.kind, from.width) {
+            (ScalarKind::Uint, 4) => Ty::U32,
+            (ScalarKind::Sint, 4) => Ty::S32,
+            _ => return None,
+        };
+        Some((ty, expr))
     }
 
     fn coop_scaled(

@@ -7,6 +7,9 @@
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   let i = id.x;
   a[i] = a[i] * 3li - a[i + 1u] / 7li;
+  // Products of 32-bit integers: one instruction.
+  a[i + 2u] = i64(i32(id.y)) * i64(i32(id.z)) + i64(id.y) * i64(id.z);
+  b[i + 2u] = u64(id.y) * u64(id.z) * 5lu;
   b[i] = (b[i] >> 3u) + u64(i) * 0x100000001lu;
   c[i] = fma(c[i], 2.0lf, c[i + 1u]) / 3.0lf + f64(a[i]);
 }

@@ -154,5 +154,8 @@ fn expected(i: u32) -> Vec<(usize, u32)> {
     out.push((54, if [3, 5, 7].contains(&i) { 2 } else { 1 } + if i < 9 { 4 } else { 0 }));
     out.extend([(55, i + 4 * i), (56, 2 * i + 11)]);
     out.push((58, i));
+    let factor = i * 0x0123_4567;
+    out.push((59, ((0xffff_fff0_u64 * u64::from(factor)) >> 32) as u32));
+    out.push((60, ((-0x7fff_fff0_i64 * i64::from(factor as i32)) >> 32) as u32));
     out
 }

@@ -168,6 +168,9 @@ fn main(@builtin(local_invocation_index) i: u32) {
   r[56] = u32(dot(vec3<f32>(f32(i), 1.0, 2.0), vec3<f32>(2.0, 3.0, 4.0)));
   r[57] = pack2x16float(vec2<f32>(f32(i), -0.5));
   r[58] = u32(unpack2x16float(r[57]).x);
+  // High words of wide products.
+  r[59] = u32((u64(0xfffffff0u - z) * u64(i * 0x1234567u)) >> 32u);
+  r[60] = bitcast<u32>(i32((i64(-0x7ffffff0 + zi) * i64(i32(i) * 0x1234567)) >> 32u));
 
   for (var place = 0u; place < PLACES; place++) { out[i * PLACES + place] = r[place]; }
   if i == 0u {

@@ -64,6 +64,13 @@ pub(crate) fn binary(
     Ok(value)
 }
 
+/// The 64-bit product of two 32-bit integers of type `ty`.
+pub(crate) fn wide_product(b: &mut Builder, ty: Ty, l: Operand, r: Operand) -> Operand {
+    // Not of two constants.
+    let l = b.in_reg(ty, l);
+    b.binary(BinaryOp::MulWide, ty, l.into(), r)
+}
+
 /// The amount counts modulo the width.
 fn shift(b: &mut Builder, op: BinaryOp, ty: Ty, width: u32, x: Operand, amount: Operand) -> Operand {
     let amount = b.and(Ty::U32, amount, Operand::u32(width - 1));

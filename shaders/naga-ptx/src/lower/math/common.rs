@@ -94,6 +94,11 @@ pub(super) fn inverse_sqrt(b: &mut Builder, ty: Ty, x: Operand) -> Operand {
     }
 }
 
+/// [`inverse_sqrt`] of an f32 that is not subnormal: an instruction where others take four, which scale.
+pub(crate) fn inverse_sqrt_of_normal(b: &mut Builder, x: Operand) -> Operand {
+    b.unary(UnaryOp::RsqrtApproxFtz, Ty::F32, x)
+}
+
 /// `x (1 - t) + y t`: exactly x at 0 and y at 1.
 pub(super) fn mix(b: &mut Builder, ty: Ty, x: Operand, y: Operand, t: Operand) -> Operand {
     let f = &mut Float::new(b, ty);

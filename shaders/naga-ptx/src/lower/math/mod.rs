@@ -23,7 +23,7 @@
 //! | `fract` | `cvt.rmi`, `sub.rn` | 0.5 | inherited from `x - floor(x)` |
 //! | `mix` | `sub.rn`, `mul.rn`, `fma` | 1.88* of a term | inherited from `x (1 - t) + y t` |
 //! | `smoothstep` | `div.rn`, clamped, products | 4.72* | inherited from `t t (3 - 2 t)` |
-//! | `inverseSqrt` | `rsqrt.approx` | 0.50, 2.00 | 2 |
+//! | `inverseSqrt` | `rsqrt.approx` (`.ftz` of `max(x, c)` with a normal c) | 0.50, 2.00 | 2 |
 //! | `exp` | n = round(x / ln 2), `ex2.approx` of the rest in two parts, times 2^n | 0.95, 2.52 | 3 + 2 \|x\| |
 //! | `exp2` | `ex2.approx` | 0.50, 2.50 | 3 + 2 \|x\| |
 //! | `log` | exponent, polynomial of 9 on [2/3, 4/3) | 0.88 | 3; absolute 2^-21 on [0.5, 2] |
@@ -86,7 +86,8 @@ use crate::error::{Error, Result};
 use crate::ir::{BinaryOp, Builder, Operand, Round, Ty};
 use crate::options::{Contraction, Target};
 
-pub(crate) use arith::{binary, relational, unary};
+pub(crate) use arith::{binary, relational, unary, wide_product};
+pub(crate) use common::inverse_sqrt_of_normal;
 pub(crate) use convert::{bitcast, convert};
 pub(crate) use scalar::ty_of;
 

@@ -202,7 +202,7 @@ fn unary(op: UnaryOp, ty: Ty, x: u64, off: Off) -> u64 {
         UnaryOp::Sqrt => from_f64(ty, v.sqrt()),
         UnaryOp::Rcp => from_f64(ty, 1.0 / v),
         UnaryOp::RcpApprox => approx(1.0 / v, 1.0),
-        UnaryOp::RsqrtApprox => approx(1.0 / v.sqrt(), 2.0),
+        UnaryOp::RsqrtApprox | UnaryOp::RsqrtApproxFtz => approx(1.0 / v.sqrt(), 2.0),
         UnaryOp::Ex2Approx => approx(v.exp2(), 2.0),
         UnaryOp::Ex2ApproxFtz => {
             let flushed = if v.abs() < f64::from(f32::MIN_POSITIVE) { 0.0 } else { v };
