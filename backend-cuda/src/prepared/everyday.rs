@@ -60,6 +60,9 @@ pub(super) fn sources(caps: &Caps) -> Result<Vec<Source>> {
         for launch in planned.launches {
             if keys.insert(launch.kernel.clone()) {
                 let source = launch.kernel.source();
+                if is_rare(&source) {
+                    continue;
+                }
                 if texts.insert(source.wgsl.clone()) {
                     sources.push(source);
                 }
@@ -67,6 +70,12 @@ pub(super) fn sources(caps: &Caps) -> Result<Vec<Source>> {
         }
     }
     Ok(sources)
+}
+
+/// Attention on cooperative matrices is left out: its kernels are large, Hopper has others in their place, and a card that runs them
+/// compiles the two that a network needs.
+fn is_rare(source: &Source) -> bool {
+    source.name.starts_with("attention_cooperative")
 }
 
 /// What `polywarp bench` runs when no suite is named.

@@ -1,9 +1,7 @@
 //! log sum exp(x) along an axis, with the largest element taken out, so that nothing overflows: of an infinity that infinity.
 
 use super::prelude::*;
-use super::reduce::plan::template::check_index;
-use super::softmax::plan::stats::{self, Ending};
-use crate::wgsl::element::Element;
+use super::softmax::plan::stats;
 
 /// The logarithm of the sum of exponentials along one axis, which disappears.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -86,12 +84,8 @@ impl Operation for LogSumExp {
         })
     }
 
-    /// One walk along the axis, over states of the largest element and the sum.
     fn plan(&self, caps: &Caps) -> Result<Plan> {
-        check_index(self.name(), &self.output)?;
-        let output = Element::new(self.output.dtype, caps)?;
-        let target = self.output.layout.offset();
-        stats::plan(self.name(), &self.input, self.axis, Ending::Logarithms(output), target, caps)
+        stats::logarithms(self.name(), &self.input, self.axis, &self.output, caps)
     }
 
     fn describe(&self, name: &mut String) {

@@ -64,6 +64,21 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     unique(cases)
 }
 
+/// Rows whose largest element and sum of exponentials are found in one walk: lengths at the edges, rows that start anywhere, with whole blocks of
+/// a thread and without, in slabs; infinities and NaN.
+pub(super) fn rows(level: Level) -> Vec<(DType, LayoutKind, [u64; 2], Values)> {
+    let dense = |dtype, dims, values| (dtype, LayoutKind::Dense, dims, values);
+    let edges = extents(level).into_iter().map(|n| dense(DType::F32, [3, n], Values::Uniform(900.0, 1000.0)));
+    let floats = [DType::F32, DType::F16, DType::BF16, DType::F8E5M2, DType::F64].into_iter().flat_map(|dtype| {
+        let blocks = [[5, 4097], [37, 61], [1, 40_003]].map(|dims| dense(dtype, dims, Values::Uniform(-3.0, 3.0)));
+        blocks.into_iter().chain([dense(dtype, [7, 70], Values::Special)])
+    });
+    let constants = [f64::NEG_INFINITY, f64::INFINITY, f64::NAN].map(Values::Constant);
+    let constants = constants.map(|values| dense(DType::F32, [3, 5], values));
+    let apart = (DType::F32, LayoutKind::Offset, [3, 2055], Values::Special);
+    edges.chain(floats).chain([apart]).chain(constants).collect()
+}
+
 pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     let side = size.side();
     let wanted = [("softmax rows", DType::F32, 1), ("softmax rows", DType::F16, 1), ("softmax columns", DType::F32, 0)];

@@ -139,6 +139,21 @@ pub(crate) fn plan(
     })
 }
 
+/// The plan of the logarithms of sums of exponentials, in one walk along `axis`, stored in `output`.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn logarithms(
+    op: &'static str,
+    input: &TensorSpec,
+    axis: usize,
+    output: &TensorSpec,
+    caps: &Caps,
+) -> Result<Plan> {
+    check_index(op, output)?;
+    plan(op, input, axis, Ending::Logarithms(Element::new(output.dtype, caps)?), output.layout.offset(), caps)
+}
+
 fn reading(pass: &Pass) -> Reading {
     match pass.walk {
         _ if pass.partial => Reading::States,
