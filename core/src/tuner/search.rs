@@ -35,8 +35,10 @@ const LEAST_ROUNDS: usize = 3;
 const PAUSE_NS: u64 = 30_000_000;
 /// How long it runs before it is at its full clock (an H100: below 150 ms).
 const WAKING_NS: u64 = 150_000_000;
-/// The part of a budget that one candidate may take for that; smaller ones are timed as the device is.
+/// The part of a budget that one candidate may take for that. With a smaller budget each candidate is compared with the best one as that is just
+/// then, by this much at least: less is noise, about which rounds in turns decide.
 const WAKING_PART: u64 = 8;
+const DRIFT: f64 = 0.05;
 /// Compiling may take this many times what it is thought to; a first run that took longer was long itself.
 const LONGEST_COMPILING: f64 = 3.0;
 /// A candidate must be this much faster to displace one that its planner prefers: less is noise.
@@ -236,7 +238,12 @@ pub(super) fn search(
         rests_since = Some(runner.now_ns());
         log::debug!("{}: {}: {timed:?} ns, {} ns after its turn came", task.key, offer.name, runner.now_ns() - before);
         match timed {
-            Ok(ns) => found.times.push((candidate, ns)),
+            Ok(ns) => {
+                let drift = if can_wake(task.budget) { 1.0 } else { drift(&found.times, meter.as_ref(), runner) };
+                let ns = ns * drift;
+                meter.iter_mut().for_each(|meter| meter.best_ns = meter.best_ns.min(ns));
+                found.times.push((candidate, ns));
+            }
             Err(Error::OutOfMemory { .. }) => found.complete = false, // its scratch space; another day
             Err(error) if is_too_large(&error) => {}                  // no more than that: its class has no sizes
             Err(error) if blames_candidate(&error) => found.failed.push((candidate, error)),
@@ -357,6 +364,25 @@ fn in_turns(times: &[(usize, f64)], meter: &Meter, runner: &mut dyn Runner) -> R
     Ok(again.filter_map(|((candidate, _), samples)| Some((candidate, median(samples)?))).collect())
 }
 
+/// Whether a device that has slept may be woken within `budget`.
+fn can_wake(budget: Duration) -> bool {
+    Duration::from_nanos(WAKING_NS) <= budget / WAKING_PART as u32
+}
+
+/// By how much the device has become faster since the best of `times` was timed: as it wakes, up to six times. 1 where there is no time
+/// to find out, or it cannot run.
+fn drift(times: &[(usize, f64)], meter: Option<&Meter>, runner: &mut dyn Runner) -> f64 {
+    let best = times.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
+    let (Some((candidate, then_ns)), Some(meter)) = (best, meter) else { return 1.0 };
+    let runs = sample_runs(then_ns);
+    // To run it again, it is recorded again, and warmed up.
+    if 2.0 * runs * then_ns > meter.end_ns.saturating_sub(runner.now_ns()) as f64 {
+        return 1.0;
+    }
+    let drift = runner.time(candidate, runs as u32).map_or(1.0, |ns| then_ns / ns);
+    if (drift - 1.0).abs() > DRIFT && drift.is_finite() { drift } else { 1.0 }
+}
+
 /// Runs of one sample of what takes `ns`.
 fn sample_runs(ns: f64) -> f64 {
     (SAMPLE_NS / ns.max(1.0)).clamp(1.0, MOST_RUNS)
@@ -394,7 +420,7 @@ fn time(
     let best_ns = meter.as_ref().map_or(f64::INFINITY, |meter| meter.best_ns);
     let runs = sample_runs(warm_ns);
     let has_rested = rests_since.is_none_or(|since| runner.now_ns() - since >= PAUSE_NS);
-    if has_rested && WAKING_NS <= budget_ns / WAKING_PART {
+    if has_rested && can_wake(budget) {
         let awake_ns = runner.now_ns() + WAKING_NS;
         while runner.now_ns() < awake_ns {
             warm_ns = runner.time(candidate, runs as u32)?;
@@ -416,9 +442,8 @@ fn time(
         }
     }
     let ns = median(samples).unwrap_or(warm_ns);
-    match meter {
-        Some(meter) => meter.best_ns = meter.best_ns.min(ns),
-        None => *meter = Some(Meter { end_ns, ratio: ns / offer.estimate_ns, best_ns: ns, check_ns: 0 }),
+    if first {
+        *meter = Some(Meter { end_ns, ratio: ns / offer.estimate_ns, best_ns: ns, check_ns: 0 });
     }
     Ok(ns)
 }

@@ -286,6 +286,17 @@ fn what_a_pause_does_to_the_clock_is_no_candidates_time() {
 }
 
 #[test]
+fn candidates_are_compared_at_the_same_clock() {
+    // A card that wakes up in 20 ms: the first is timed at a third of the clock of the others, and is the fastest.
+    let mut fake = Fake { check_ns: 5 * MS, wakes_ns: 3 * MS, ..Fake::new(&[2e5, 3e5, 3.5e5]) };
+    assert_eq!(decide(&tuner(Mode::Full), &mut fake, &[1.0; 3]).candidate, 0);
+    // And one that falls asleep as the next candidate is compiled.
+    let mut fake = Fake { check_ns: 25 * MS, wakes_ns: 30 * MS, ..Fake::new(&[2e5, 1.5e5]) };
+    fake.busy = (30 * MS, 25 * MS);
+    assert_eq!(decide(&tuner(Mode::Full), &mut fake, &[1.0; 2]).candidate, 1);
+}
+
+#[test]
 fn a_run_longer_than_the_budget_is_not_repeated() {
     let mut fake = Fake::new(&[200e6, 100e6]);
     assert_eq!(decide(&tuner(Mode::Full), &mut fake, &[1e6, 1e6]).candidate, 0);
