@@ -8,6 +8,9 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+use std::time::Instant;
+
 use common::POOREST;
 use polywarp_core::harness::{Level, Part, Selection, run, run_async};
 use polywarp_core::{DType, Device, DeviceKind};
@@ -56,8 +59,20 @@ fn conforms(api: &str, options: Options, parts: Parts) {
         Parts::F32And(of) => (Part::today(of), Some(DType::F32)),
         Parts::Of(of) => (Part::today(of), None),
     };
-    let report = run(&device, &Selection { part, in_full, ..selection }, &mut |_| {});
+    let (mut last, mut families) = (Instant::now(), BTreeMap::new());
+    let report = run(&device, &Selection { part, in_full, ..selection }, &mut |progress| {
+        let (seconds, count): &mut (f64, u32) = families.entry(progress.case.family).or_default();
+        *seconds += last.elapsed().as_secs_f64();
+        *count += 1;
+        last = Instant::now();
+    });
     println!("{report}");
+    // Where the minutes go, on a software GPU to its compiler.
+    let mut families: Vec<_> = families.into_iter().collect();
+    families.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
+    for (family, (seconds, count)) in families.iter().take(12) {
+        println!("{api}: {family}: {seconds:.1} s for {count} cases");
+    }
     assert!(report.ok(), "{}", report.problem().unwrap_or_default());
     for refused in &report.unsupported {
         // Nothing may be missing but the 64-bit types; a rich device computes in them, save single functions.
