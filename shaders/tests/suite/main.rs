@@ -4,5 +4,6 @@
 mod interpreted;
 
 mod assembled;
+mod chain;
 mod checked;
 mod ptx;
