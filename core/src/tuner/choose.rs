@@ -12,18 +12,8 @@ use super::device::DeviceRunner;
 use super::plans::Plans;
 use super::search::{Offer, blames_candidate, is_too_large};
 use super::{Identity, Options, Tuned, Tuner, find};
+use crate::plan::Candidate;
 use crate::{Backend, Buffer, Error, Op, Result};
-
-/// One way to compute an op.
-#[derive(Clone, Debug)]
-pub struct Candidate<P> {
-    /// Says which kernels: the same for ops of one [`Key`](super::Key), on every run.
-    pub name: String,
-    /// How.
-    pub plan: P,
-    /// What the planner thinks it takes; only ratios matter.
-    pub estimate_ns: f64,
-}
 
 /// A device whose ops are computed by plans.
 pub trait Planned: Send + Sync {

@@ -32,9 +32,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+pub use crate::plan::Candidate;
 pub use crate::tuned::{Effort, Judged, Key, Tuned, find};
 pub use case::check_cases;
-pub use choose::{Candidate, Chooser, Planned};
+pub use choose::{Chooser, Planned};
 pub use search::{Check, Offer, Runner, Situation};
 use search::{Found, Stopped, Task, search};
 pub use settings::{BUDGET_VARIABLE, Callback, MODE_VARIABLE, Mode, Options, Place, Progress, set_progress};
