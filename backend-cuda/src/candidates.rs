@@ -108,7 +108,7 @@ impl Planned for CudaBackend {
         // A row program is a portable kernel, or the graph of portable ones that it is made of.
         let graph = if op.get::<RowProgram>().is_some() { None } else { op.decompose()? };
         if let Some(graph) = graph
-            && let Some(composed) = composed::of_graph(&graph.by_rows("rows"), |step| self.settled(step))?
+            && let Some(composed) = composed::of_graph(&graph.by_rows("rows"), |step| self.decided_or_first(step))?
         {
             graph.check(op.name(), &op.inputs(), &op.outputs())?;
             return Ok(Work::Composed(composed));
@@ -168,9 +168,9 @@ impl CudaBackend {
         self.run(&found.plan, inputs, outputs)
     }
 
-    /// The way that the tuner has settled for `op`, else the planner's first.
-    fn settled(&self, op: &Op) -> Result<Work> {
-        let known = op.tuned().and_then(|tuned| self.tuner()?.settled(&tuned.key(), &tuned.class()));
+    /// The way that the tuner has decided on for `op`, else the planner's first.
+    fn decided_or_first(&self, op: &Op) -> Result<Work> {
+        let known = op.tuned().and_then(|tuned| self.tuner()?.decided(&tuned.key(), &tuned.class()));
         let known = known.map(|name| self.named(op, &name)).transpose()?.flatten();
         known.map_or_else(|| self.plan(op), Ok)
     }

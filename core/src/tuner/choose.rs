@@ -152,7 +152,7 @@ impl<P: Send + Sync> Chooser<P> {
         let generation = self.tuner.generation();
         let (key, class) = (&tuned.key(), tuned.class());
         // Another op of a decided key: only its plan is made.
-        if let Some(name) = self.tuner.settled(key, &class)
+        if let Some(name) = self.tuner.decided(key, &class)
             && let Some(plan) = planned.named(op, &name)?
         {
             let chosen = Arc::new(Chosen { name, plan, alone: false });
