@@ -28,6 +28,7 @@ pub(super) mod key;
 mod oracle;
 pub(super) mod parts;
 pub(crate) mod plan;
+mod roundoff;
 pub(super) mod tuned;
 
 use std::fmt::Write;
