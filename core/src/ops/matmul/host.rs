@@ -53,9 +53,9 @@ type Addend<'a, O> = (TensorSpec, &'a [O]);
 
 impl<'a, I: bytemuck::Pod, O: bytemuck::Pod> Operands<'a, I, O> {
     fn new(op: &Matmul, inputs: &[&'a [u8]], addend: fn(&'a [u8]) -> &'a [O]) -> Self {
-        let mut addends = inputs[2..].iter();
-        let mut next = |spec: Option<TensorSpec>| spec.and_then(|spec| Some((spec, addend(addends.next()?))));
-        Operands { a: typed(inputs[0]), b: typed(inputs[1]), c: next(op.c), bias: next(op.bias) }
+        let places = op.places();
+        let of = |spec: Option<TensorSpec>, place: Option<usize>| Some((spec?, addend(inputs[place?])));
+        Operands { a: typed(inputs[0]), b: typed(inputs[1]), c: of(op.c, places.c), bias: of(op.bias, places.bias) }
     }
 }
 
@@ -244,12 +244,13 @@ fn narrow(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
 
 /// The whole product with its epilogue, in f32.
 fn narrow_sums(op: &Matmul, inputs: &[&[u8]], out: &mut [f32]) -> Done {
-    let specs = crate::Op::from(op.clone()).inputs();
-    let addends = specs.iter().zip(inputs).skip(2).map(|(spec, bytes)| widened(spec, bytes));
-    let addends = addends.collect::<Result<Vec<Vec<f32>>, Short>>()?;
-    let mut addends = addends.iter();
-    let mut next = |spec: Option<TensorSpec>| spec.and_then(|spec| Some((spec, addends.next()?.as_slice())));
-    let (c, bias) = (next(op.c), next(op.bias));
+    let places = op.places();
+    let wide = |spec: Option<TensorSpec>, place: Option<usize>| {
+        let wide = |(spec, place): (TensorSpec, usize)| Ok::<_, Short>((spec, widened(&spec, inputs[place])?));
+        spec.zip(place).map(wide).transpose()
+    };
+    let (c, bias) = (wide(op.c, places.c)?, wide(op.bias, places.bias)?);
+    let [c, bias] = [&c, &bias].map(|addend| addend.as_ref().map(|(spec, wide)| (*spec, wide.as_slice())));
     if let Some(side) = few::Side::of(op) {
         few::narrow(op, side, inputs, out)?;
         return finish(op, c, bias, out);
@@ -425,9 +426,9 @@ where
         };
         spec.zip(place).map(widened).transpose()
     };
-    let c = addend(op.c.filter(|_| op.beta != 0.0), places[0])?;
-    let bias = addend(op.bias, places[1])?;
-    let (by_row, by_column) = (factors(op.scale_a, places[2])?, factors(op.scale_b, places[3])?);
+    let c = addend(op.c.filter(|_| op.beta != 0.0), places.c)?;
+    let bias = addend(op.bias, places.bias)?;
+    let (by_row, by_column) = (factors(op.scale_a, places.scale_a)?, factors(op.scale_b, places.scale_b)?);
     let (alpha, beta) = (op.alpha as f32, op.beta as f32);
     if n > 0 {
         parallel::chunks(&mut sums, n, |row, sums| {

@@ -20,7 +20,7 @@ impl Matmul {
     /// meet NaN or infinity, a kernel that multiplies them gives NaN, and one that skips them does not.
     pub(crate) fn expected_without(&self, inputs: &[HostTensor], left_out: impl Fn(usize) -> bool) -> Vec<Expected> {
         let factors = Factors::new(self, inputs, left_out);
-        let [c, bias, ..] = self.places().map(|place| place.map(|place| &inputs[place].values));
+        let [c, bias] = self.places().addends().map(|place| place.map(|place| &inputs[place].values));
         let rows = self.dims().batch as usize * factors.m;
         let mut out = Vec::with_capacity(self.output.layout.elements() as usize);
         for row in 0..rows {
@@ -140,7 +140,7 @@ impl<'a, L: Fn(usize) -> bool> Factors<'a, L> {
     fn new(op: &'a Matmul, inputs: &'a [HostTensor], left_out: L) -> Factors<'a, L> {
         let MatmulDims { m, n, k, .. } = op.dims();
         let [m, n, k] = [m, n, k].map(|extent| extent as usize);
-        let [_, _, scale_a, scale_b] = op.places().map(|place| place.map(|place| &inputs[place]));
+        let [scale_a, scale_b] = op.places().scales().map(|place| place.map(|place| &inputs[place]));
         let (a, b) = (Factor::new(op, &inputs[0], m * k, scale_a), Factor::new(op, &inputs[1], k * n, scale_b));
         Factors { op, m, n, k, a, b, left_out }
     }

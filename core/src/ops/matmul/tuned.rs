@@ -208,12 +208,12 @@ fn expect(op: &Matmul, inputs: &[HostTensor]) -> Result<Judged> {
     };
     let (along_k, shared) = op.scale_blocks.map_or((1, 1), |blocks| (dims.k.div_ceil(blocks.k), blocks.m));
     let specs = part.inputs();
-    let [c, _, scale_a, _] = op.places();
+    let places = op.places();
     let hosts = inputs.iter().zip(&specs).enumerate().map(|(i, (host, spec))| {
         let values = match i {
             0 => pick(host, dims.k, 1),
-            _ if Some(i) == c => pick(host, dims.n, 1),
-            _ if Some(i) == scale_a => pick(host, along_k, shared),
+            _ if Some(i) == places.c => pick(host, dims.n, 1),
+            _ if Some(i) == places.scale_a => pick(host, along_k, shared),
             _ => host.values.clone(),
         };
         HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }
