@@ -21,6 +21,7 @@
 
 mod blocks;
 mod build;
+mod extents;
 mod gradient;
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
@@ -41,6 +42,7 @@ use crate::Precision;
 use crate::tuned::Tuned;
 
 pub use blocks::ScaleBlocks;
+pub(crate) use extents::Extents;
 pub(super) use oracle::{ended, scaled};
 pub use places::MatmulPlaces;
 
