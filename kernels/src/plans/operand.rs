@@ -95,11 +95,13 @@ pub(crate) struct Addends {
 }
 
 impl Addends {
+    pub const NONE: Addends = Addends { c: Arg::Null, ldc: 0, batch_stride_c: 0, bias: Arg::Null };
+
     /// Those of `op`, whose A and B are inputs 0 and 1; `None` when C's columns, or bias, are no neighbours, or C's batch
     /// is no single stride.
     pub fn of(op: &Matmul) -> Option<Addends> {
         let places = op.places();
-        let mut addends = Addends { c: Arg::Null, ldc: 0, batch_stride_c: 0, bias: Arg::Null };
+        let mut addends = Addends::NONE;
         if let Some(c) = op.c.filter(|_| op.beta != 0.0) {
             let (dims, strides) = (c.layout.dims(), c.layout.strides());
             let rank = dims.len();
