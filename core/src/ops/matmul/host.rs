@@ -13,7 +13,7 @@ use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::gemm::{self, Mat, MatMut};
 use crate::cpu::lanes::{Lanes, narrow_bf16, narrow_f16, unary};
 use crate::cpu::parallel;
-use crate::cpu::reduce::Element as Widen;
+use crate::cpu::reduce::Widen;
 use crate::cpu::scratch::{self, Done, Short};
 use crate::cpu::view::dense;
 use crate::ops::{Matmul, MatmulDims};
