@@ -1,8 +1,13 @@
 //! Which of several ways computes an op: kernels in CUDA C++ where they serve it, WGSL otherwise.
 //!
 //! Every way is a [`Candidate`]: native ones first, in the order of `polywarp_kernels::candidates`, then those that are composed
-//! of both (`composed.rs`), then portable ones, in the order of `polywarp_core::ops::candidates`. The tuner chooses among them (`polywarp_core::tuner`, told of them by
-//! [`Planned`]). Tests and benchmarks list all of them and run each on purpose.
+//! of both (`composed.rs`), then portable ones, in the order of `polywarp_core::ops::candidates`. Three lists of them differ in how far they go:
+//!
+//! | list | native ways in it | who asks |
+//! |---|---|---|
+//! | [`Planned::candidates`] | those worth timing and not known to fail to load | the tuner, to choose |
+//! | [`Planned::named`] | all not known to fail to load | the tuner, for the small op with which it checks a large one's candidate |
+//! | [`CudaBackend::candidate_names`] | all that load | tests and benchmarks, which run each on purpose |
 
 use std::time::Duration;
 
@@ -33,6 +38,15 @@ const COMPILE_TIME: Duration = Duration::from_millis(300);
 /// Multiprocessors up to which checks are small: embedded cards, and the interpreted driver of the tests.
 const SMALL_CARD: u32 = 4;
 
+/// Which kernels in CUDA C++ are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Natives {
+    /// Those that may be the fastest for the op.
+    WorthTiming,
+    /// These, and those that serve the op but are only worth their time for a larger one.
+    Every,
+}
+
 /// The chooser of a device.
 pub(crate) fn chooser(
     info: &DeviceInfo,
@@ -60,46 +74,41 @@ impl Planned for CudaBackend {
     }
 
     fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Work>>> {
-        let mut all = self.native(op, |plan| Ok(self.may_load(plan)))?;
+        let natives = self.natives_to_load(op, Natives::WorthTiming);
+        let mut ways: Vec<_> = natives.into_iter().map(|native| native.map(Work::Native)).collect();
         // Reduced alike, so that the best products are the best; beside kernels that reduce as well, what promises more.
-        let best = all.first().map_or(f64::INFINITY, |native| native.estimate_ns);
-        let composed = self.composed(op, COMPOSED)?.into_iter().filter(|way| way.estimate_ns <= best);
-        all.extend(composed.collect::<Vec<_>>());
-        let most = if all.is_empty() { usize::MAX } else { PORTABLE_BESIDE_NATIVE };
-        all.extend(self.portable(op)?.take(most));
-        Ok(all)
+        let best = ways.first().map_or(f64::INFINITY, |native| native.estimate_ns);
+        ways.extend(self.composed(op, COMPOSED)?.into_iter().filter(|way| way.estimate_ns <= best));
+        let most = if ways.is_empty() { usize::MAX } else { PORTABLE_BESIDE_NATIVE };
+        ways.extend(self.portable(op)?.take(most));
+        Ok(ways)
     }
 
     fn named(&self, op: &Op, name: &str) -> Result<Option<Work>> {
-        if self.machine.any() {
-            // Small ops, too, have all that large ones are offered.
-            let mut native = polywarp_kernels::every(op, self.native_caps());
-            native.retain(|found| self.may_load(&found.plan));
-            if let Some(at) = find(native.iter().map(|found| found.name.as_str()), name) {
-                return Ok(Some(Work::Native(native.swap_remove(at).plan)));
-            }
+        let mut natives = self.natives_to_load(op, Natives::Every);
+        if let Some(at) = find(natives.iter().map(|found| found.name.as_str()), name) {
+            return Ok(Some(Work::Native(natives.swap_remove(at).plan)));
         }
-        let mut others: Vec<Candidate<Work>> =
-            self.composed(op, usize::MAX)?.into_iter().chain(self.portable(op)?).collect();
+        let mut others: Vec<_> = self.composed(op, usize::MAX)?.into_iter().chain(self.portable(op)?).collect();
         let at = find(others.iter().map(|found| found.name.as_str()), name);
         Ok(at.map(|at| others.swap_remove(at).plan))
     }
 
     fn plan(&self, op: &Op) -> Result<Work> {
-        for candidate in self.native_candidates(op) {
-            if self.is_loaded(&candidate.plan)? {
-                return Ok(Work::Native(candidate.plan));
+        for native in self.natives(op, Natives::WorthTiming) {
+            if self.is_loaded(&native.plan)? {
+                return Ok(Work::Native(native.plan));
             }
         }
-        for candidate in self.composed(op, COMPOSED)? {
-            if self.all_loaded(&candidate.plan)? {
-                return Ok(candidate.plan);
+        for composed in self.composed(op, COMPOSED)? {
+            if self.all_loaded(&composed.plan)? {
+                return Ok(composed.plan);
             }
         }
         // A row program is a portable kernel, or the graph of portable ones that it is made of.
         let graph = if op.get::<RowProgram>().is_some() { None } else { op.decompose()? };
         if let Some(graph) = graph
-            && let Some(composed) = composed::of_graph(&graph.by_rows("rows"), |step| self.settled(step))?
+            && let Some(composed) = composed::of_graph(&graph.by_rows("rows"), |step| self.decided_or_first(step))?
         {
             graph.check(op.name(), &op.inputs(), &op.outputs())?;
             return Ok(Work::Composed(composed));
@@ -138,30 +147,30 @@ impl CudaBackend {
     ///
     /// # Errors
     /// As [`polywarp_core::Backend::execute`]: there is no portable way.
-    pub fn candidates(&self, op: &Op) -> Result<Vec<String>> {
-        Ok(self.all(op)?.into_iter().map(|candidate| candidate.name).collect())
+    pub fn candidate_names(&self, op: &Op) -> Result<Vec<String>> {
+        Ok(self.loaded_candidates(op)?.into_iter().map(|candidate| candidate.name).collect())
     }
 
     /// Computes `op` in the way of this name, whatever would be chosen otherwise. Buffers are as
     /// [`polywarp_core::Device::execute`] demands them, which checks them.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a name that is none of [`CudaBackend::candidates`]; else as
+    /// [`Error::InvalidArgument`] for a name that is none of [`CudaBackend::candidate_names`]; else as
     /// [`polywarp_core::Backend::execute`].
     pub fn run_candidate(&self, op: &Op, name: &str, inputs: &[&Buffer], outputs: &[&Buffer]) -> Result<()> {
         check_buffers(op, inputs, outputs)?;
         if op.output().layout.elements() == 0 {
             return Ok(());
         }
-        let found = self.all(op)?.into_iter().find(|candidate| candidate.name == name);
+        let found = self.loaded_candidates(op)?.into_iter().find(|candidate| candidate.name == name);
         let reason = || format!("{name} is no way to compute this {} on {}", op.name(), self.id());
         let found = found.ok_or_else(|| Error::InvalidArgument { what: "candidate", reason: reason() })?;
         self.run(&found.plan, inputs, outputs)
     }
 
-    /// The way that the tuner has settled for `op`, else the planner's first.
-    fn settled(&self, op: &Op) -> Result<Work> {
-        let known = op.tuned().and_then(|tuned| self.tuner()?.settled(&tuned.key(), &tuned.class()));
+    /// The way that the tuner has decided on for `op`, else the planner's first.
+    fn decided_or_first(&self, op: &Op) -> Result<Work> {
+        let known = op.tuned().and_then(|tuned| self.tuner()?.decided(&tuned.key(), &tuned.class()));
         let known = known.map(|name| self.named(op, &name)).transpose()?.flatten();
         known.map_or_else(|| self.plan(op), Ok)
     }
@@ -169,20 +178,28 @@ impl CudaBackend {
     /// Ways of kernels in CUDA C++ for what they can do of `op`, and portable ones for the rest.
     fn composed(&self, op: &Op, most: usize) -> Result<Vec<Candidate<Work>>> {
         let Some(op) = op.get::<ReducedMatmul>() else { return Ok(Vec::new()) };
-        let usable = |op: &Op| {
-            let mut natives =
-                if self.machine.any() { polywarp_kernels::every(op, self.native_caps()) } else { Vec::new() };
-            natives.retain(|native| self.may_load(&native.plan));
-            natives
-        };
-        composed::reduced(op, usable, self.caps(), most)
+        composed::reduced(op, |op| self.natives_to_load(op, Natives::Every), self.caps(), most)
     }
 
-    fn native_candidates(&self, op: &Op) -> Vec<polywarp_kernels::Candidate> {
-        if self.machine.any() { polywarp_kernels::candidates(op, self.native_caps()) } else { Vec::new() }
+    /// Ways of kernels in CUDA C++ alone; none where the driver takes no machine code.
+    fn natives(&self, op: &Op, which: Natives) -> Vec<polywarp_kernels::Candidate> {
+        if !self.machine.any() {
+            return Vec::new();
+        }
+        match which {
+            Natives::WorthTiming => polywarp_kernels::candidates(op, self.native_caps()),
+            Natives::Every => polywarp_kernels::every(op, self.native_caps()),
+        }
     }
 
-    /// The same of all kernels in CUDA C++ of `work`.
+    /// Those that nothing is known to keep from being loaded; nothing is loaded.
+    fn natives_to_load(&self, op: &Op, which: Natives) -> Vec<polywarp_kernels::Candidate> {
+        let mut natives = self.natives(op, which);
+        natives.retain(|native| native.plan.launches.iter().all(|launch| self.machine.may_have(launch.kernel)));
+        natives
+    }
+
+    /// Whether all kernels in CUDA C++ of `work` are loaded, now or before.
     fn all_loaded(&self, work: &Work) -> Result<bool> {
         for plan in work.natives() {
             if !self.is_loaded(plan)? {
@@ -192,49 +209,23 @@ impl CudaBackend {
         Ok(true)
     }
 
-    /// Whether nothing is known that keeps a kernel of `plan` from being loaded; nothing is loaded.
-    fn may_load(&self, plan: &polywarp_kernels::Plan) -> bool {
-        plan.launches.iter().all(|launch| self.machine.may_have(launch.kernel))
-    }
-
     /// Every way to compute `op` whose kernels this card and driver take.
-    fn all(&self, op: &Op) -> Result<Vec<Candidate<Work>>> {
-        let every = if self.machine.any() { polywarp_kernels::every(op, self.native_caps()) } else { Vec::new() };
-        let mut all = self.kept(every, |plan| self.is_loaded(plan))?;
-        for composed in self.composed(op, usize::MAX)? {
-            if self.all_loaded(&composed.plan)? {
-                all.push(composed);
+    fn loaded_candidates(&self, op: &Op) -> Result<Vec<Candidate<Work>>> {
+        let natives = self.natives(op, Natives::Every).into_iter().map(|native| native.map(Work::Native));
+        let mut loaded = Vec::new();
+        for way in natives.chain(self.composed(op, usize::MAX)?) {
+            if self.all_loaded(&way.plan)? {
+                loaded.push(way);
             }
         }
-        all.extend(self.portable(op)?);
-        Ok(all)
+        loaded.extend(self.portable(op)?);
+        Ok(loaded)
     }
 
-    fn native(&self, op: &Op, keep: impl Fn(&polywarp_kernels::Plan) -> Result<bool>) -> Result<Vec<Candidate<Work>>> {
-        self.kept(self.native_candidates(op), keep)
-    }
-
-    fn kept(
-        &self,
-        natives: Vec<polywarp_kernels::Candidate>,
-        keep: impl Fn(&polywarp_kernels::Plan) -> Result<bool>,
-    ) -> Result<Vec<Candidate<Work>>> {
-        let mut kept = Vec::new();
-        for native in natives {
-            if keep(&native.plan)? {
-                let polywarp_kernels::Candidate { name, plan, estimate_ns } = native;
-                kept.push(Candidate { name, estimate_ns, plan: Work::Native(plan) });
-            }
-        }
-        Ok(kept)
-    }
-
+    /// Ways of portable kernels alone.
     fn portable(&self, op: &Op) -> Result<impl Iterator<Item = Candidate<Work>> + use<>> {
         let portable = polywarp_core::ops::candidates(op, self.caps())?;
-        Ok(portable.into_iter().map(|portable| {
-            let polywarp_core::plan::Candidate { name, plan, estimate_ns } = portable;
-            Candidate { name, estimate_ns, plan: Work::Portable(plan) }
-        }))
+        Ok(portable.into_iter().map(|portable| portable.map(Work::Portable)))
     }
 }
 

@@ -37,10 +37,7 @@ impl Planned for WgpuBackend {
     }
 
     fn candidates(&self, op: &Op) -> Result<Vec<Candidate<Plan>>> {
-        let offered = polywarp_core::ops::candidates(op, self.caps())?;
-        let candidate =
-            |polywarp_core::plan::Candidate { name, plan, estimate_ns }| Candidate { name, plan, estimate_ns };
-        Ok(offered.into_iter().map(candidate).collect())
+        polywarp_core::ops::candidates(op, self.caps())
     }
 
     fn plan(&self, op: &Op) -> Result<Plan> {

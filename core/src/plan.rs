@@ -142,16 +142,23 @@ pub fn share_scratch(scratch_bytes: &mut Vec<u64>, sizes: impl IntoIterator<Item
     }
 }
 
-/// One of the ways to compute an op.
+/// One of the ways to compute an op, by a plan of whatever kind a planner makes: portable kernels here, a backend's own elsewhere.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Candidate {
+pub struct Candidate<P = Plan> {
     /// Says which kernel with which tile: unique among the candidates of an op, the same for ops of one kind on every run
     /// and machine. What a tuner remembers.
     pub name: String,
     /// How.
-    pub plan: Plan,
+    pub plan: P,
     /// Expected time. Made to rank the candidates of one op, not to be true; 0 where there is only one.
     pub estimate_ns: f64,
+}
+
+impl<P> Candidate<P> {
+    /// The same candidate with its plan as `f` makes it: one kind of several that a backend runs.
+    pub fn map<Q>(self, f: impl FnOnce(P) -> Q) -> Candidate<Q> {
+        Candidate { name: self.name, plan: f(self.plan), estimate_ns: self.estimate_ns }
+    }
 }
 
 impl Candidate {

@@ -1,11 +1,12 @@
 //! WGSL text that planners of several operations share: how elements of each dtype are declared, read and written, functions of one and two
-//! values, keys that order as elements do, and how long loops are.
+//! values, keys that order as elements do, words of `Params`, and how long loops are.
 //!
 //! The texts themselves lie in `core/wgsl`, plain WGSL that any tool reads.
 
 pub(crate) mod element;
 pub(crate) mod keys;
 pub(crate) mod math;
+pub(crate) mod params;
 pub(crate) mod rounds;
 #[cfg(test)]
 pub(crate) mod validate;

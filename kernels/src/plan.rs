@@ -8,16 +8,8 @@
 use crate::param::{Block, Param};
 use crate::{KernelInfo, Target};
 
-/// One way to compute an op.
-#[derive(Clone, Debug)]
-pub struct Candidate {
-    /// Names it to people and to the tuner; the same plan has the same name in every version.
-    pub name: String,
-    /// What runs.
-    pub plan: Plan,
-    /// What it should take, for ranking alone.
-    pub estimate_ns: f64,
-}
+/// One way to compute an op by these kernels; the same plan has the same name in every version.
+pub type Candidate = polywarp_core::plan::Candidate<Plan>;
 
 /// Launches in order, and the scratch buffers they share.
 #[derive(Clone, Debug, Default)]

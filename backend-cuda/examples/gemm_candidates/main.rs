@@ -185,7 +185,7 @@ fn measure(
     let spoil = || backend.write(&sets[0].output, 0, &vec![0xff; op.output().required_bytes() as usize]);
 
     let native = polywarp_kernels::every(&op, backend.native_caps());
-    let mut names = backend.candidates(&op)?;
+    let mut names = backend.candidate_names(&op)?;
     names.retain(|name| {
         name.contains(&wanted.only) && (wanted.portable || native.iter().any(|native| native.name == *name))
     });

@@ -324,7 +324,7 @@ pub fn products(backend: &Arc<CudaBackend>, ops: Vec<Matmul>, candidates: impl F
 /// Row-major elements: small integers, whole in floats of 8 and 16 bits whatever is summed.
 fn integers(spec: &TensorSpec, place: usize, op: &Matmul, r: &mut Random) -> Vec<i32> {
     let unsigned = spec.dtype == DType::U8;
-    let scale = op.places()[2..].contains(&Some(place));
+    let scale = op.places().scales().contains(&Some(place));
     // bf16 outputs keep eight bits: the one rounding at the end is exact arithmetic's.
     let most = match () {
         _ if scale => 2,

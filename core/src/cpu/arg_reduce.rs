@@ -4,7 +4,7 @@
 //! first, by the vectorised reduction of [`super::reduce`]; only the first block that holds it is then searched.
 
 use super::parallel;
-use super::reduce::{BLOCK, Element, Number, Reduction, block, blocks};
+use super::reduce::{BLOCK, Number, Reduction, Widen, block, blocks};
 use super::simd::{self, Kernel, MulAdd};
 
 /// Elements below which one thread is faster.
@@ -20,7 +20,7 @@ fn is_best<A: Number>(v: A, best: A) -> bool {
 }
 
 /// First index of the extremum; `None` for an empty array.
-pub fn arg_reduce<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T]) -> Option<usize> {
+pub fn arg_reduce<T: Widen, R: Reduction<T::Acc>>(op: R, x: &[T]) -> Option<usize> {
     let extrema = blocks(op, x);
     let best = extrema.iter().copied().reduce(R::combine)?;
     let first = extrema.iter().position(|v| is_best(*v, best))?;
@@ -31,7 +31,7 @@ pub fn arg_reduce<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T]) -> Option<us
 
 struct ArgRows<'a, T, R>(&'a [T], usize, &'a mut [i64], R);
 
-impl<T: Element, R: Reduction<T::Acc>> Kernel for ArgRows<'_, T, R> {
+impl<T: Widen, R: Reduction<T::Acc>> Kernel for ArgRows<'_, T, R> {
     type Output = ();
     #[inline(always)]
     fn run<M: MulAdd>(self) {
@@ -48,7 +48,7 @@ impl<T: Element, R: Reduction<T::Acc>> Kernel for ArgRows<'_, T, R> {
 ///
 /// # Panics
 /// When `x.len() != y.len() * cols`, and when cols = 0 while there are rows.
-pub fn arg_reduce_rows<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], cols: usize, y: &mut [i64]) {
+pub fn arg_reduce_rows<T: Widen, R: Reduction<T::Acc>>(op: R, x: &[T], cols: usize, y: &mut [i64]) {
     assert_eq!(Some(x.len()), y.len().checked_mul(cols), "arg_reduce_rows: shape");
     assert!(cols > 0 || y.is_empty(), "arg_reduce_rows: empty rows have no extremum");
     if y.is_empty() {
@@ -62,7 +62,7 @@ pub fn arg_reduce_rows<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], cols: u
     }
 }
 
-struct ArgColumns<'a, T: Element, R> {
+struct ArgColumns<'a, T: Widen, R> {
     x: &'a [T],
     cols: usize,
     first: usize,
@@ -70,7 +70,7 @@ struct ArgColumns<'a, T: Element, R> {
     op: R,
 }
 
-impl<T: Element, R: Reduction<T::Acc>> Kernel for ArgColumns<'_, T, R> {
+impl<T: Widen, R: Reduction<T::Acc>> Kernel for ArgColumns<'_, T, R> {
     type Output = ();
     #[inline(always)]
     fn run<M: MulAdd>(self) {
@@ -93,7 +93,7 @@ impl<T: Element, R: Reduction<T::Acc>> Kernel for ArgColumns<'_, T, R> {
 ///
 /// # Panics
 /// When `x.len() != rows * y.len()`, and when rows = 0 while there are columns.
-pub fn arg_reduce_columns<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], rows: usize, y: &mut [i64]) {
+pub fn arg_reduce_columns<T: Widen, R: Reduction<T::Acc>>(op: R, x: &[T], rows: usize, y: &mut [i64]) {
     /// columns per task: a cache line of f32 or more, values and indices in L1
     const TILE: usize = 512;
     let cols = y.len();

@@ -6,7 +6,7 @@
 use half::{bf16, f16};
 
 use crate::cpu::philox::{self, Stream, philox4x32_10};
-use crate::cpu::reduce::{Element as Widen, Number};
+use crate::cpu::reduce::{Number, Widen};
 use crate::cpu::simd;
 use crate::cpu::vmath;
 use crate::scalar::{bf16_from_f64, bf16_from_i64, bf16_from_u64, f16_from_f64};

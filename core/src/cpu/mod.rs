@@ -29,7 +29,7 @@ mod recording;
 pub(crate) mod reduce;
 pub(crate) mod scratch;
 pub(crate) mod simd;
-pub(crate) mod softmax;
+pub(crate) mod softmax_rows;
 #[cfg(test)]
 mod ulp;
 pub(crate) mod view;

@@ -93,8 +93,11 @@ macro_rules! int_number {
 }
 int_number!(i8 u8 i16 u16 i32 u32 i64 u64);
 
+/// What scans (`ops/scan/host.rs`) call it.
+pub use Widen as Element;
+
 /// What is stored: widened to `Acc` as it is read.
-pub trait Element: Copy + Send + Sync + 'static {
+pub trait Widen: Copy + Send + Sync + 'static {
     /// Type of accumulators and results.
     type Acc: Number;
     /// The same value as `Acc`.
@@ -102,7 +105,7 @@ pub trait Element: Copy + Send + Sync + 'static {
 }
 
 macro_rules! own_element {
-    ($($t:ident)*) => {$(impl Element for $t {
+    ($($t:ident)*) => {$(impl Widen for $t {
         type Acc = $t;
         #[inline(always)]
         fn widen(self) -> $t { self }
@@ -110,7 +113,7 @@ macro_rules! own_element {
 }
 own_element!(f32 f64 i8 u8 i16 u16 i32 u32 i64 u64);
 
-impl Element for f16 {
+impl Widen for f16 {
     type Acc = f32;
     /// Integer operations and one product, which vectorise; `half`'s own conversion asks the CPU for each element.
     #[inline(always)]
@@ -127,7 +130,7 @@ impl Element for f16 {
 
 macro_rules! float8_element {
     ($($t:ident)*) => {$(
-        impl Element for $t {
+        impl Widen for $t {
             type Acc = f32;
             #[inline(always)]
             fn widen(self) -> f32 {
@@ -138,7 +141,7 @@ macro_rules! float8_element {
 }
 float8_element!(F8E4M3 F8E5M2);
 
-impl Element for bf16 {
+impl Widen for bf16 {
     type Acc = f32;
     #[inline(always)]
     fn widen(self) -> f32 {
@@ -212,7 +215,7 @@ fn tree<A: Number, R: Reduction<A>>(values: &mut [A]) -> A {
 
 /// One block of at most [`BLOCK`] elements, inside a dispatched function.
 #[inline(always)]
-pub(crate) fn block<T: Element, R: Reduction<T::Acc>>(x: &[T]) -> T::Acc {
+pub(crate) fn block<T: Widen, R: Reduction<T::Acc>>(x: &[T]) -> T::Acc {
     if x.len() < 16 {
         return x.iter().fold(R::IDENTITY, |a, v| R::combine(a, v.widen()));
     }
@@ -237,9 +240,9 @@ pub(crate) fn block<T: Element, R: Reduction<T::Acc>>(x: &[T]) -> T::Acc {
     lanes[0]
 }
 
-struct Blocks<'a, T: Element, R>(&'a [T], &'a mut [T::Acc], R);
+struct Blocks<'a, T: Widen, R>(&'a [T], &'a mut [T::Acc], R);
 
-impl<T: Element, R: Reduction<T::Acc>> Kernel for Blocks<'_, T, R> {
+impl<T: Widen, R: Reduction<T::Acc>> Kernel for Blocks<'_, T, R> {
     type Output = ();
     #[inline(always)]
     fn run<M: MulAdd>(self) {
@@ -250,7 +253,7 @@ impl<T: Element, R: Reduction<T::Acc>> Kernel for Blocks<'_, T, R> {
 }
 
 /// The results of all blocks, in order.
-pub(crate) fn blocks<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T]) -> Vec<T::Acc> {
+pub(crate) fn blocks<T: Widen, R: Reduction<T::Acc>>(op: R, x: &[T]) -> Vec<T::Acc> {
     /// blocks per task: 64 Ki elements
     const GROUP: usize = 16;
     let mut results = vec![R::IDENTITY; x.len().div_ceil(BLOCK)];
@@ -263,13 +266,13 @@ pub(crate) fn blocks<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T]) -> Vec<T:
 }
 
 /// The reduction of the whole array: `reduce(Sum, &x)`.
-pub fn reduce<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T]) -> T::Acc {
+pub fn reduce<T: Widen, R: Reduction<T::Acc>>(op: R, x: &[T]) -> T::Acc {
     tree::<T::Acc, R>(&mut blocks(op, x))
 }
 
-struct Rows<'a, T: Element, R>(&'a [T], usize, &'a mut [T::Acc], R);
+struct Rows<'a, T: Widen, R>(&'a [T], usize, &'a mut [T::Acc], R);
 
-impl<T: Element, R: Reduction<T::Acc>> Kernel for Rows<'_, T, R> {
+impl<T: Widen, R: Reduction<T::Acc>> Kernel for Rows<'_, T, R> {
     type Output = ();
     #[inline(always)]
     fn run<M: MulAdd>(self) {
@@ -292,7 +295,7 @@ impl<T: Element, R: Reduction<T::Acc>> Kernel for Rows<'_, T, R> {
 ///
 /// # Panics
 /// When `x.len() != y.len() * cols`.
-pub fn reduce_rows<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], cols: usize, y: &mut [T::Acc]) {
+pub fn reduce_rows<T: Widen, R: Reduction<T::Acc>>(op: R, x: &[T], cols: usize, y: &mut [T::Acc]) {
     assert_eq!(Some(x.len()), y.len().checked_mul(cols), "reduce_rows: shape");
     if cols == 0 {
         y.fill(R::IDENTITY);
@@ -308,7 +311,7 @@ pub fn reduce_rows<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], cols: usize
 }
 
 /// Rows x (of length `stride` between starts) combined in sequence into y, `y.len()` columns from `first`.
-struct Columns<'a, T: Element, R> {
+struct Columns<'a, T: Widen, R> {
     x: &'a [T],
     stride: usize,
     first: usize,
@@ -316,7 +319,7 @@ struct Columns<'a, T: Element, R> {
     op: PhantomData<R>,
 }
 
-impl<T: Element, R: Reduction<T::Acc>> Kernel for Columns<'_, T, R> {
+impl<T: Widen, R: Reduction<T::Acc>> Kernel for Columns<'_, T, R> {
     type Output = ();
     #[inline(always)]
     fn run<M: MulAdd>(self) {
@@ -351,9 +354,9 @@ impl<T: Element, R: Reduction<T::Acc>> Kernel for Columns<'_, T, R> {
 /// # Errors
 /// Without memory for the partial results of [`ROW_BLOCK`] rows each.
 #[allow(clippy::only_used_in_recursion, reason = "the operation is a type; its value only names it")]
-pub fn reduce_columns<T: Element, R: Reduction<T::Acc>>(op: R, x: &[T], rows: usize, y: &mut [T::Acc]) -> Done
+pub fn reduce_columns<T: Widen, R: Reduction<T::Acc>>(op: R, x: &[T], rows: usize, y: &mut [T::Acc]) -> Done
 where
-    T::Acc: Element<Acc = T::Acc>,
+    T::Acc: Widen<Acc = T::Acc>,
 {
     let cols = y.len();
     assert_eq!(Some(x.len()), rows.checked_mul(cols), "reduce_columns: shape");

@@ -21,13 +21,16 @@
 
 mod blocks;
 mod build;
+mod extents;
 mod gradient;
 #[cfg(feature = "cpu")]
 pub(crate) mod host;
 pub(super) mod key;
 mod oracle;
 pub(super) mod parts;
+mod places;
 pub(crate) mod plan;
+mod roundoff;
 pub(super) mod tuned;
 
 use std::fmt::Write;
@@ -39,7 +42,9 @@ use crate::Precision;
 use crate::tuned::Tuned;
 
 pub use blocks::ScaleBlocks;
+pub(crate) use extents::Extents;
 pub(super) use oracle::{ended, scaled};
+pub use places::MatmulPlaces;
 
 /// The most products of 8-bit floats that a kernel may add along K before it moves the sum to f32.
 pub const PROMOTED_EVERY: u64 = 128;
@@ -348,17 +353,6 @@ impl Matmul {
         }
     }
 
-    /// Positions of C, bias, scale_a and scale_b among the operands that are read.
-    pub fn places(&self) -> [Option<usize>; 4] {
-        let mut next = 2;
-        [self.c, self.bias, self.scale_a, self.scale_b].map(|operand| {
-            operand.map(|_| {
-                next += 1;
-                next - 1
-            })
-        })
-    }
-
     /// Whether the sum is converted on its way out: a sum of integers stored as a float, or one with scales.
     pub fn is_quantised(&self) -> bool {
         self.dequantises() || self.scale_a.is_some() || self.scale_b.is_some()
@@ -426,8 +420,7 @@ impl Operation for Matmul {
     }
 
     fn content(&self, input: usize) -> Content {
-        let [_, _, scale_a, scale_b] = self.places();
-        if [scale_a, scale_b].contains(&Some(input)) { Content::Scales } else { Content::Any }
+        if self.places().scales().contains(&Some(input)) { Content::Scales } else { Content::Any }
     }
 
     fn shortened(&self) -> Result<Option<Op>> {

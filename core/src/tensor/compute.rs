@@ -2,12 +2,12 @@
 
 use crate::axis;
 use crate::ops::{
-    ArgReduce, ArgReduceFn, Distribution, Matmul, Random, Reduce, ReduceFn, ReducedMatmul, ScaleBlocks, Softmax,
-    SoftmaxFn,
+    ArgReduce, ArgReduceFn, Distribution, Extents, Matmul, Random, Reduce, ReduceFn, ReducedMatmul, ScaleBlocks,
+    Softmax, SoftmaxFn,
 };
 use crate::{
-    Axes, DType, Device, Error, IntoShape, KeepDims, Layout, MAX_RANK, Position, Precision, Result, Shape, Tensor,
-    TensorSpec, UnaryFn,
+    Axes, DType, Device, Error, IntoShape, KeepDims, Layout, Position, Precision, Result, Shape, Tensor, TensorSpec,
+    UnaryFn,
 };
 
 /// Elements of k in a block where sums of 8-bit integers would not fit i32: as many as u8 allows, in whole steps of every tile.
@@ -54,53 +54,47 @@ impl Default for MatmulOptions<'_> {
     }
 }
 
-/// The product of a left operand with `rhs`, not checked yet, and the other tensors that it reads. The left operand has
-/// the device and dtype of `lhs` and the shape `a`; `view` gives its layout broadcast to a batch of given extents.
+/// A product that is not checked yet.
+pub(super) struct Product<'a> {
+    pub op: Matmul,
+    /// The tensors that it reads besides A, in the order of its operands.
+    pub others: Vec<&'a Tensor>,
+}
+
+/// The product of A, which is `lhs` or what `lhs` stands for, with `rhs`. `a` is A with its own batch.
 pub(super) fn product<'a>(
-    (lhs, a): (&Tensor, &Shape),
+    lhs: &Tensor,
+    a: &Layout,
     rhs: &'a Tensor,
     options: &MatmulOptions<'a>,
-    view: impl FnOnce(&[u64]) -> Result<TensorSpec>,
-) -> Result<(Matmul, Vec<&'a Tensor>)> {
+) -> Result<Product<'a>> {
     const OP: &str = "matmul";
     lhs.expect_device(OP, rhs)?;
-    let ([a_batch @ .., m, _], [b_batch @ .., k, n]) = (a.dims(), rhs.dims()) else {
-        return Err(Error::shape_mismatch(OP, a, rhs.shape(), None));
-    };
-    let batch = Shape::broadcast(OP, &Shape::new(a_batch)?, &Shape::new(b_batch)?)?;
-    let with_batch = |rows: u64, cols: u64| {
-        let mut dims = [0; MAX_RANK];
-        let rank = batch.rank();
-        dims[..rank].copy_from_slice(batch.dims());
-        dims[rank] = rows;
-        dims[rank + 1] = cols;
-        Shape::new(&dims[..rank + 2])
-    };
+    let extents = Extents::new(a.shape(), rhs.shape())?;
+    let has_scales = options.scale_a.is_some() || options.scale_b.is_some();
+    let scaled = has_scales.then_some(DType::F32);
     let undefined = Error::UndefinedForDType { op: OP, dtype: lhs.dtype };
-    let scaled = (options.scale_a.is_some() || options.scale_b.is_some()).then_some(DType::F32);
     let dtype = options.output.or(scaled).or(Matmul::output_dtype(lhs.dtype)).ok_or(undefined)?;
-    let shape = with_batch(*m, *n)?;
+    let output = TensorSpec::dense(dtype, extents.of_d()?);
     let c = options.add.map(|(c, _)| c);
-    let others: Vec<&Tensor> =
-        [Some(rhs), c, options.bias, options.scale_a, options.scale_b].into_iter().flatten().collect();
-    for other in &others {
+    for other in [c, options.bias, options.scale_a, options.scale_b].into_iter().flatten() {
         lhs.expect_device(OP, other)?;
     }
-    let broadcast = |tensor: &Tensor, shape: Shape| Ok::<_, Error>(tensor.broadcast_to(shape)?.spec());
+    let Extents { m, n, rows_of_b: k, .. } = extents;
     // Longer sums of integers are cut into blocks that share their scales.
-    let cut = Matmul::longest_exact(lhs.dtype) < *k && dtype.is_float() && scaled.is_some();
-    let blocks = ScaleBlocks { m: 1, n: 1, k: EXACT_BLOCK };
-    let scale_blocks = options.scale_blocks.or(cut.then_some(blocks));
+    let is_cut = Matmul::longest_exact(lhs.dtype) < k && dtype.is_float() && has_scales;
+    let exact = is_cut.then_some(ScaleBlocks { m: 1, n: 1, k: EXACT_BLOCK });
+    let scale_blocks = options.scale_blocks.or(exact);
     let [of_a, of_b] = match scale_blocks {
-        Some(blocks) => blocks.check()?.extents([*m, *n, *k]),
-        None => [[*m, 1], [1, *n]],
+        Some(blocks) => blocks.check()?.extents([m, n, k]),
+        None => [[m, 1], [1, n]],
     };
-    let scale = |scale: Option<&Tensor>, [rows, cols]: [u64; 2]| {
-        scale.map(|scale| broadcast(scale, with_batch(rows, cols)?)).transpose()
+    let broadcast = |tensor: &Tensor, shape: Shape| Ok::<_, Error>(tensor.broadcast_to(shape)?.spec());
+    let scale = |scale: Option<&Tensor>, [rows, columns]: [u64; 2]| {
+        scale.map(|scale| broadcast(scale, extents.with_batch(rows, columns)?)).transpose()
     };
-    let output = TensorSpec::new(dtype, Layout::contiguous(shape));
-    let product = Matmul {
-        c: c.map(|c| broadcast(c, shape)).transpose()?,
+    let op = Matmul {
+        c: c.map(|c| broadcast(c, *output.layout.shape())).transpose()?,
         bias: options.bias.map(Tensor::spec),
         scale_a: scale(options.scale_a, of_a)?,
         scale_b: scale(options.scale_b, of_b)?,
@@ -109,9 +103,23 @@ pub(super) fn product<'a>(
         beta: options.add.map_or(0.0, |(_, beta)| beta),
         activation: options.activation,
         precision: options.precision,
-        ..Matmul::product(view(batch.dims())?, broadcast(rhs, with_batch(*k, *n)?)?, output)
+        ..Matmul::product(
+            TensorSpec::new(lhs.dtype, a.broadcast_to(extents.of_a()?)?),
+            broadcast(rhs, extents.of_b()?)?,
+            output,
+        )
     };
-    Ok((product, others))
+    let places = op.places();
+    let optional = [
+        (places.c, c),
+        (places.bias, options.bias),
+        (places.scale_a, options.scale_a),
+        (places.scale_b, options.scale_b),
+    ];
+    let mut others = vec![(1, rhs)];
+    others.extend(optional.into_iter().filter_map(|(place, tensor)| place.zip(tensor)));
+    others.sort_by_key(|&(place, _)| place);
+    Ok(Product { op, others: others.into_iter().map(|(_, tensor)| tensor).collect() })
 }
 
 impl Tensor {
@@ -148,21 +156,12 @@ impl Tensor {
     /// As [`Tensor::matmul`], and [`Error::InvalidArgument`] for options that have no meaning together.
     pub fn matmul_with(&self, rhs: &Tensor, options: &MatmulOptions<'_>) -> Result<Tensor> {
         // Checked before the output is allocated: a bad request costs nothing.
-        let (product, others) = self.product(rhs, options)?;
-        let op = product.check()?;
+        let Product { op, others } = product(self, &self.layout, rhs, options)?;
+        let op = op.check()?;
         let out = Tensor::empty(&self.device, op.output.dtype, *op.output.layout.shape())?;
         let inputs: Vec<&Tensor> = [self].into_iter().chain(others).collect();
         out.fill_by(&op.into(), &inputs)?;
         Ok(out)
-    }
-
-    /// This times `rhs`, not checked yet, and the tensors that it reads besides this one.
-    fn product<'a>(&self, rhs: &'a Tensor, options: &MatmulOptions<'a>) -> Result<(Matmul, Vec<&'a Tensor>)> {
-        let view = |batch: &[u64]| {
-            let matrix = &self.dims()[self.rank() - 2..];
-            Ok(TensorSpec::new(self.dtype, self.layout.broadcast_to(Shape::new(&[batch, matrix].concat())?)?))
-        };
-        product((self, self.shape()), rhs, options, view)
     }
 
     /// [`Tensor::matmul_with`] followed by `f` over `axis` of its result, in one operation that never keeps that result: its
@@ -198,9 +197,9 @@ impl Tensor {
         let scaled = options.scale_a.is_some() || options.scale_b.is_some();
         let sums = if scaled { Some(DType::F32) } else { ReducedMatmul::product_dtype(self.dtype) };
         let options = MatmulOptions { output: options.output.or(sums), ..options.clone() };
-        let (product, others) = self.product(rhs, &options)?;
-        let axis = axis::axis(axis, product.output.layout.rank())?;
-        let op = ReducedMatmul::new(f, axis, product)?;
+        let Product { op, others } = product(self, &self.layout, rhs, &options)?;
+        let axis = axis::axis(axis, op.output.layout.rank())?;
+        let op = ReducedMatmul::new(f, axis, op)?;
         let out = Tensor::empty(&self.device, op.output.dtype, *op.output.layout.shape())?;
         let inputs: Vec<&Tensor> = [self].into_iter().chain(others).collect();
         out.fill_by(&op.into(), &inputs)?;

@@ -5,7 +5,7 @@
 //! [`Sparse24::from_parts`]), and compressing right operands (A B = (B^T A^T)^T).
 
 use super::MatmulOptions;
-use super::compute::product;
+use super::compute::{Product, product};
 use crate::ops::sparse24::{check_parts, dense_layout};
 use crate::ops::{Compress24, Decompress24, Part24, SparseMatmul, sparse24};
 use crate::{Error, Result, Shape, Tensor};
@@ -143,9 +143,8 @@ impl Sparse24 {
     /// As [`Tensor::matmul_with`].
     pub fn matmul_with(&self, rhs: &Tensor, options: &MatmulOptions<'_>) -> Result<Tensor> {
         let (values, metadata) = (self.values.spec(), self.metadata.spec());
-        let shape = self.shape()?;
-        let view = |batch: &[u64]| SparseMatmul::dense_a(&values, self.k, batch);
-        let (product, others) = product((&self.values, &shape), rhs, options, view)?;
+        let dense = dense_layout(self.values.shape(), self.k)?;
+        let Product { op: product, others } = product(&self.values, &dense, rhs, options)?;
         let op = SparseMatmul { values, metadata, product }.check()?;
         let output = op.product.output;
         let out = Tensor::empty(self.values.device(), output.dtype, *output.layout.shape())?;

@@ -12,18 +12,8 @@ use super::device::DeviceRunner;
 use super::plans::Plans;
 use super::search::{Offer, blames_candidate, is_too_large};
 use super::{Identity, Options, Tuned, Tuner, find};
+use crate::plan::Candidate;
 use crate::{Backend, Buffer, Error, Op, Result};
-
-/// One way to compute an op.
-#[derive(Clone, Debug)]
-pub struct Candidate<P> {
-    /// Says which kernels: the same for ops of one [`Key`](super::Key), on every run.
-    pub name: String,
-    /// How.
-    pub plan: P,
-    /// What the planner thinks it takes; only ratios matter.
-    pub estimate_ns: f64,
-}
 
 /// A device whose ops are computed by plans.
 pub trait Planned: Send + Sync {
@@ -93,8 +83,16 @@ pub struct Chooser<P> {
 struct Chosen<P> {
     name: String,
     plan: P,
-    /// Whether there were others.
+    /// The planner offers nothing else: where it fails, nothing takes its place and nobody is to blame.
     alone: bool,
+}
+
+/// One call of [`Chooser::execute`].
+struct Call<'a, B> {
+    planned: &'a B,
+    op: &'a Op,
+    inputs: &'a [&'a Buffer],
+    outputs: &'a [&'a Buffer],
 }
 
 impl<P: Send + Sync> Chooser<P> {
@@ -117,23 +115,16 @@ impl<P: Send + Sync> Chooser<P> {
     where
         B: Planned<Plan = P>,
     {
-        let generation = self.tuner.generation();
-        let mut chosen = match (self.plans.get(op, generation), op.tuned()) {
-            (Some(chosen), _) => chosen,
-            (None, Some(tuned)) => self.choose(planned, op, tuned, inputs, outputs)?,
-            (None, None) => {
-                let chosen = Arc::new(Chosen { name: String::new(), plan: planned.plan(op)?, alone: true });
-                self.plans.put(op, generation, &chosen);
-                chosen
-            }
-        };
+        let call = Call { planned, op, inputs, outputs };
+        let mut chosen = self.chosen(&call)?;
+        // Ends: each failure takes a candidate out, or goes on to one with less scratch space or further down the list.
         loop {
-            match planned.run(&chosen.plan, inputs, outputs) {
+            let Err(error) = planned.run(&chosen.plan, inputs, outputs) else { return Ok(()) };
+            if op.updates() {
                 // How far it came is not known: what it updated must not be updated once more.
-                Err(error) if op.updates() => return Err(self.blame(op, &chosen, error)),
-                Err(error) if !chosen.alone => chosen = self.replace(planned, op, &chosen, error, inputs, outputs)?,
-                ran => return ran,
+                return Err(self.blame(op, &chosen, error));
             }
+            chosen = self.replace(&call, &chosen, error)?;
         }
     }
 
@@ -148,21 +139,28 @@ impl<P: Send + Sync> Chooser<P> {
         Ok(planned.scratch(&planned.plan(op)?).to_vec())
     }
 
-    fn choose<B>(
-        &self,
-        planned: &B,
-        op: &Op,
-        tuned: &dyn Tuned,
-        inputs: &[&Buffer],
-        outputs: &[&Buffer],
-    ) -> Result<Arc<Chosen<P>>>
-    where
-        B: Planned<Plan = P>,
-    {
+    /// What was chosen before, else a choice made now.
+    fn chosen<B: Planned<Plan = P>>(&self, call: &Call<'_, B>) -> Result<Arc<Chosen<P>>> {
+        let generation = self.tuner.generation();
+        if let Some(chosen) = self.plans.get(call.op, generation) {
+            return Ok(chosen);
+        }
+        if let Some(tuned) = call.op.tuned() {
+            return self.choose(call, tuned);
+        }
+        let plan = call.planned.plan(call.op)?;
+        let chosen = Arc::new(Chosen { name: String::new(), plan, alone: true });
+        self.plans.put(call.op, generation, &chosen);
+        Ok(chosen)
+    }
+
+    /// Asks the tuner.
+    fn choose<B: Planned<Plan = P>>(&self, call: &Call<'_, B>, tuned: &dyn Tuned) -> Result<Arc<Chosen<P>>> {
+        let &Call { planned, op, .. } = call;
         let generation = self.tuner.generation();
         let (key, class) = (&tuned.key(), tuned.class());
         // Another op of a decided key: only its plan is made.
-        if let Some(name) = self.tuner.settled(key, &class)
+        if let Some(name) = self.tuner.decided(key, &class)
             && let Some(plan) = planned.named(op, &name)?
         {
             let chosen = Arc::new(Chosen { name, plan, alone: false });
@@ -171,8 +169,7 @@ impl<P: Send + Sync> Chooser<P> {
         }
         let mut candidates = planned.candidates(op)?;
         let alone = candidates.len() == 1;
-        let mut runner = self.runner(planned, op, &candidates, inputs, outputs);
-        let choice = self.tuner.decide(key, &class, &offers(&candidates), &mut runner)?;
+        let choice = self.tuner.decide(key, &class, &offers(&candidates), &mut self.runner(call, &candidates))?;
         if choice.candidate >= candidates.len() {
             return Err(Error::InvalidArgument { what: "plan", reason: "the planner offers none".to_owned() });
         }
@@ -187,52 +184,55 @@ impl<P: Send + Sync> Chooser<P> {
 
     fn runner<'a, B: Planned<Plan = P>>(
         &self,
-        planned: &'a B,
-        op: &'a Op,
+        call: &Call<'a, B>,
         candidates: &'a [Candidate<P>],
-        inputs: &'a [&'a Buffer],
-        outputs: &'a [&'a Buffer],
     ) -> DeviceRunner<'a, B> {
-        DeviceRunner::new((planned, candidates), op, self.tuner.effort(), inputs, outputs)
+        DeviceRunner::new((call.planned, candidates), call.op, self.tuner.effort(), call.inputs, call.outputs)
     }
 
-    /// What runs instead of `chosen`, which ended with `error`; that error when nothing else may do better.
-    fn replace<B>(
+    /// What runs instead of `failed`, which ended with `error`; that error when nothing else may do better.
+    fn replace<B: Planned<Plan = P>>(
         &self,
-        planned: &B,
-        op: &Op,
-        chosen: &Chosen<P>,
+        call: &Call<'_, B>,
+        failed: &Chosen<P>,
         error: Error,
-        inputs: &[&Buffer],
-        outputs: &[&Buffer],
-    ) -> Result<Arc<Chosen<P>>>
-    where
-        B: Planned<Plan = P>,
-    {
-        let Some(tuned) = op.tuned() else { return Err(error) };
+    ) -> Result<Arc<Chosen<P>>> {
+        let Some(tuned) = call.op.tuned().filter(|_| !failed.alone) else { return Err(error) };
         if matches!(error, Error::OutOfMemory { .. }) || is_too_large(&error) {
-            // Not its fault: one with less scratch space, or as little and further down the list, may do, for this once.
-            let scratch = |plan: &P| planned.scratch(plan).iter().copied().fold(0, u64::saturating_add);
-            let needed = scratch(&chosen.plan);
-            let offered = planned.candidates(op)?;
-            let at = offered.iter().position(|candidate| candidate.name == chosen.name).unwrap_or(offered.len());
-            let may_fit = |(number, candidate): &(usize, Candidate<P>)| {
-                let space = scratch(&candidate.plan);
-                space < needed || (space == needed && *number > at)
-            };
-            let smaller = offered.into_iter().enumerate().filter(may_fit);
-            let mut smaller: Vec<Candidate<P>> = smaller.map(|(_, candidate)| candidate).collect();
-            let class = tuned.class();
-            let mut runner = self.runner(planned, op, &smaller, inputs, outputs);
-            let Ok(choice) = self.tuner.first_right(&class, &offers(&smaller), &mut runner) else { return Err(error) };
-            let Candidate { name, plan, .. } = smaller.swap_remove(choice.candidate);
-            return Ok(Arc::new(Chosen { name, plan, alone: false }));
+            // Not its fault: it stays what is chosen, and another one serves for this once.
+            return self.with_less_scratch(call, tuned, failed)?.ok_or(error);
         }
         if !blames_candidate(&error) {
             return Err(error);
         }
-        self.blame(op, chosen, error);
-        self.choose(planned, op, tuned, inputs, outputs)
+        self.blame(call.op, failed, error);
+        self.choose(call, tuned)
+    }
+
+    /// The first right candidate with less scratch space than `failed`, or with as little and further down the list.
+    fn with_less_scratch<B: Planned<Plan = P>>(
+        &self,
+        call: &Call<'_, B>,
+        tuned: &dyn Tuned,
+        failed: &Chosen<P>,
+    ) -> Result<Option<Arc<Chosen<P>>>> {
+        let scratch = |plan: &P| call.planned.scratch(plan).iter().copied().fold(0, u64::saturating_add);
+        let most = scratch(&failed.plan);
+        let offered = call.planned.candidates(call.op)?;
+        let failed_at = offered.iter().position(|found| found.name == failed.name).unwrap_or(offered.len());
+        let mut fitting = Vec::new();
+        for (at, candidate) in offered.into_iter().enumerate() {
+            let needed = scratch(&candidate.plan);
+            if needed < most || needed == most && at > failed_at {
+                fitting.push(candidate);
+            }
+        }
+        let mut runner = self.runner(call, &fitting);
+        let Ok(choice) = self.tuner.first_right(&tuned.class(), &offers(&fitting), &mut runner) else {
+            return Ok(None);
+        };
+        let Candidate { name, plan, .. } = fitting.swap_remove(choice.candidate);
+        Ok(Some(Arc::new(Chosen { name, plan, alone: false })))
     }
 }
 

@@ -9,10 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use super::case::{Trial, check_cases};
-use super::choose::{Candidate, Planned};
+use super::choose::Planned;
 use super::copies::{Copier, Copies};
 use super::search::{Check, Runner, Situation, blames_candidate};
 use super::{Effort, is_gone};
+use crate::plan::Candidate;
 use crate::{Buffer, Error, Largest, Op, Recorded, Result};
 
 /// Runs candidates on a device.

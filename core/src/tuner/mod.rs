@@ -13,12 +13,14 @@
 //! | the mode, the budget, progress | [`Options`], [`set_progress`] |
 //! | files, export and merge | [`Store`], [`Table`] |
 //! | what it knows and what it found wrong | [`Tuner`] |
+//! | how it comes to a choice | `decide.rs` |
 //!
 //! Knows no GPU API; all of it is tested with runners that have neither device nor clock.
 
 mod case;
 mod choose;
 mod copies;
+mod decide;
 mod device;
 mod plans;
 mod search;
@@ -32,11 +34,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+pub use crate::plan::Candidate;
 pub use crate::tuned::{Effort, Judged, Key, Tuned, find};
 pub use case::check_cases;
-pub use choose::{Candidate, Chooser, Planned};
+pub use choose::{Chooser, Planned};
+pub use decide::Choice;
 pub use search::{Check, Offer, Runner, Situation};
-use search::{Found, Stopped, Task, search};
 pub use settings::{BUDGET_VARIABLE, Callback, MODE_VARIABLE, Mode, Options, Place, Progress, set_progress};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -44,9 +47,8 @@ pub use store::fuzzing;
 pub use store::{Store, StoreError, Verdict};
 pub use table::{Answer, Identity, Table, Timed};
 
-use crate::{Error, Result};
-use store::Record;
-use trust::{Trust, VerdictSlot};
+use crate::Error;
+use trust::VerdictSlot;
 
 /// What one device's tuner knows.
 #[derive(Debug)]
@@ -83,16 +85,6 @@ impl Slot {
     fn set(&self, answer: Option<Arc<Answer>>) {
         *self.decided.write().unwrap_or_else(PoisonError::into_inner) = answer;
     }
-}
-
-/// What [`Tuner::decide`] came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// The candidate.
-    pub candidate: usize,
-    /// Whether asking again would give the same: no, when what can be found out was not, because the thread records or
-    /// memory is short.
-    pub settled: bool,
 }
 
 /// Whether nothing more can be had from the device.
@@ -219,143 +211,11 @@ impl Tuner {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The candidate that is settled for `key` and known to be right for `class`: nothing is checked or timed to answer.
-    pub fn settled(&self, key: &Key, class: &str) -> Option<String> {
+    /// The candidate that this process has decided on for `key` and knows to be right for `class`: nothing is checked or timed to answer.
+    pub fn decided(&self, key: &Key, class: &str) -> Option<String> {
         let known = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(key).map(Arc::clone);
         let answer = known?.get()?;
         self.is_right(class, &answer.winner).then(|| answer.winner.clone())
-    }
-
-    /// Which of `offers`, in the planner's order, serves `key`; `class` names what a check of them covers. An answer of this process is followed
-    /// first, then a remembered one; else candidates are timed, unless the mode or the situation forbids it: then the first right one serves.
-    ///
-    /// # Errors
-    /// What is wrong with the device or the user's operands; [`Error::Backend`] when no candidate is right.
-    pub fn decide(&self, key: &Key, class: &str, offers: &[Offer<'_>], runner: &mut dyn Runner) -> Result<Choice> {
-        if offers.len() == 1 {
-            return Ok(Choice { candidate: 0, settled: true }); // nothing to choose from, nothing to fall back on
-        }
-        let slot = self.slot(key);
-        if let Some(choice) = self.follow(slot.get().as_deref(), class, offers, runner)? {
-            return Ok(choice);
-        }
-        let _deciding = lock(&slot.deciding);
-        if let Some(choice) = self.follow(slot.get().as_deref(), class, offers, runner)? {
-            return Ok(choice);
-        }
-        let (mode, budget) = *lock(&self.options);
-        let text = key.to_string();
-        let remembered = if mode == Mode::Off { None } else { self.remembered(&text, &slot) };
-        let followed = self.follow(remembered.as_deref(), class, offers, runner)?;
-        let done = followed.is_some() && remembered.as_ref().is_some_and(|answer| answer.complete);
-        let may_search = mode == Mode::Full && runner.situation() != Situation::CannotWait;
-        if done || !may_search {
-            if let Some(choice) = followed.filter(|choice| choice.settled) {
-                slot.set(remembered);
-                return Ok(choice);
-            }
-            return followed.map_or_else(|| self.first_right(class, offers, runner), Ok);
-        }
-        if runner.situation() == Situation::Recording {
-            // For now: the next use outside of a recording times what there is.
-            let choice = followed.map_or_else(|| self.first_right(class, offers, runner), Ok)?;
-            return Ok(Choice { settled: false, ..choice });
-        }
-        match self.search(key, (&text, class), offers, remembered.as_deref(), budget, runner)? {
-            Some((candidate, answer)) => {
-                self.store.put(&Record::Answer(answer.clone()));
-                slot.set(Some(Arc::new(answer)));
-                Ok(Choice { candidate, settled: true })
-            }
-            // Nothing could be timed: every candidate failed, or there is no memory to check one.
-            None => self.first_right(class, offers, runner),
-        }
-    }
-
-    /// Times what nobody has timed; the fastest candidate that is right.
-    fn search(
-        &self,
-        key: &Key,
-        (text, class): (&str, &str),
-        offers: &[Offer<'_>],
-        remembered: Option<&Answer>,
-        budget: Duration,
-        runner: &mut dyn Runner,
-    ) -> Result<Option<(usize, Answer)>> {
-        let times = remembered.map(|answer| answer.times.as_slice()).unwrap_or_default();
-        let known: Vec<(String, f64)> = times
-            .iter()
-            .filter(|timed| !self.is_wrong(class, &timed.candidate))
-            .map(|timed| (timed.candidate.clone(), timed.ns))
-            .collect();
-        let task = Task { device: &self.identity.device, key: text, offers, known: &known, budget };
-        let mut untried = false;
-        runner.settle()?;
-        let usable = &mut |candidate: usize, runner: &mut dyn Runner| {
-            let trust = self.usable(class, offers[candidate].name, candidate, runner)?;
-            untried |= trust == Trust::Unknown;
-            Ok(trust == Trust::Right)
-        };
-        let mut found = search(&task, runner, usable).map_err(|Stopped { candidate, error }| {
-            if let Some(candidate) = candidate.filter(|_| is_gone(&error)) {
-                self.lost(class, offers[candidate].name, "timed", &error);
-            }
-            error
-        })?;
-        for (candidate, error) in &found.failed {
-            self.failed(key, class, offers[*candidate].name, error);
-        }
-        // Memory for its check may be there another day, and so may what ran before.
-        found.complete &= !untried && !offers.iter().any(|offer| self.is_evicted(class, offer.name));
-        while let Some(winner) = found.winner() {
-            // What an earlier process timed was not checked in this one.
-            if self.usable(class, offers[winner].name, winner, runner)? == Trust::Right {
-                let answer = self.answer_of(text, offers, &found, winner);
-                log::debug!("{}: {text}: {} is best of {}", self.identity.device, answer.winner, answer.times.len());
-                return Ok(Some((winner, answer)));
-            }
-            found.times.retain(|(candidate, _)| *candidate != winner);
-        }
-        Ok(None)
-    }
-
-    fn answer_of(&self, key: &str, offers: &[Offer<'_>], found: &Found, winner: usize) -> Answer {
-        let timed = |&(candidate, ns): &(usize, f64)| Timed { candidate: offers[candidate].name.to_owned(), ns };
-        let times = found.times.iter().map(timed).collect();
-        let (identity, winner) = (self.identity.clone(), offers[winner].name.to_owned());
-        Answer { identity, key: key.to_owned(), winner, complete: found.complete, times }
-    }
-
-    /// What `answer` says, where its winner is on offer and not wrong.
-    fn follow(
-        &self,
-        answer: Option<&Answer>,
-        class: &str,
-        offers: &[Offer<'_>],
-        runner: &mut dyn Runner,
-    ) -> Result<Option<Choice>> {
-        let Some(answer) = answer else { return Ok(None) };
-        let names = offers.iter().map(|offer| offer.name);
-        let Some(candidate) = find(names, &answer.winner) else { return Ok(None) };
-        Ok(match self.usable(class, &answer.winner, candidate, runner)? {
-            Trust::Right => Some(Choice { candidate, settled: true }),
-            Trust::Unknown => Some(Choice { candidate, settled: false }),
-            Trust::Wrong => None,
-        })
-    }
-
-    /// The first candidate that is right; else the first of which nothing is known, because nothing can be found out now.
-    fn first_right(&self, class: &str, offers: &[Offer<'_>], runner: &mut dyn Runner) -> Result<Choice> {
-        let mut unknown = None;
-        for (candidate, offer) in offers.iter().enumerate() {
-            match self.usable(class, offer.name, candidate, runner)? {
-                Trust::Right => return Ok(Choice { candidate, settled: true }),
-                Trust::Unknown => unknown = unknown.or(Some(candidate)),
-                Trust::Wrong => {}
-            }
-        }
-        let settled = runner.situation() == Situation::CannotWait;
-        unknown.map(|candidate| Choice { candidate, settled }).ok_or_else(|| self.none_right(class))
     }
 
     /// What was found out before: merged into this process, on disk, shipped. Looked up once for each key.

@@ -6,7 +6,7 @@ mod threads;
 use super::store::tests::{Directory, identity};
 use super::*;
 use crate::ops::Matmul;
-use crate::{DType, Layout, Precision, Shape, TensorSpec};
+use crate::{DType, Layout, Precision, Result, Shape, TensorSpec};
 
 const CLASS: &str = "matmul test";
 const MS: u64 = 1_000_000;

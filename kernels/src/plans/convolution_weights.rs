@@ -4,8 +4,9 @@
 //! product [filters, outputs] x [outputs, taps channels]. One slab is rounded and stored at once.
 
 use polywarp_core::ops::{ConvolutionWeights, Geometry, Matmul, TensorSpec};
-use polywarp_core::{Layout, Shape};
+use polywarp_core::{DType, Layout, Shape};
 
+use super::super::epilogue::Epilogue;
 use super::super::splitk;
 use super::super::wgmma::inverse;
 use super::fold::pays;
@@ -110,7 +111,7 @@ impl Work<'_> {
                 address(sums),
                 address(result),
                 slabs as u32,
-                splitk::plain(),
+                Epilogue::nothing(DType::F32),
             )?);
             estimate_ns += SUMS_NS + 2.0 * sums_bytes as f64 / SUMS_BYTES_PER_NS;
         }

@@ -7,7 +7,7 @@
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
 
-use super::ending::Ending;
+use super::ending::{Ending, Scales, Written};
 use super::operand::Operand;
 use super::pack::Prepared;
 use super::source::Source;
@@ -94,16 +94,16 @@ impl<'a> Problem<'a> {
             tiles.checked_mul(u64::from(instance.shape.cluster_k)).filter(|&blocks| blocks <= i32::MAX as u64)?;
         let persistent = instance.shape.cluster_k == 1;
         let blocks = if persistent { blocks.min(u64::from(self.caps.multiprocessors.max(1))) } else { blocks };
-        let product = |d: Arg, _wide: bool, epilogue: Vec<Arg>| {
+        let product = |to: Written| {
             let word = |value: u64| Arg::U32(value as u32);
             let maps = [self.a.rows_map(tile.m, BLOCK_K), self.b.rows_map(tile.n, BLOCK_K)].map(Arg::TensorMap);
             let batches = [&self.a, &self.b].map(|source| Arg::U32(u32::from(source.operand.batch > 1)));
             let sizes = [m, n, k, batch, slabs, slab_k].map(word);
-            let args = maps.into_iter().chain([d]).chain(sizes).chain(batches).chain(epilogue).collect();
+            let args = maps.into_iter().chain([to.d()]).chain(sizes).chain(batches).chain(to.epilogue.args()).collect();
             Some(Launch { kernel: find(&instance.symbol)?, grid: [blocks as u32, 1, 1], args })
         };
         let mut plan = self.prepared.plan.clone();
-        let summed = self.ending.add(&mut plan, slabs, product)?;
+        let summed = self.ending.add(&mut plan, slabs, Scales::Unknown, product)?;
         let mut estimate_ns = self.prepared.estimate_ns + self.product_ns(instance, tiles, k_tiles);
         let packed = if self.prepared.plan.launches.is_empty() { "" } else { "_packed" };
         let mut name = format!("{}{packed}", instance.symbol);

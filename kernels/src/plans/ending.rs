@@ -1,13 +1,13 @@
 //! What every family's products have in common besides their operands: which sizes and scales kernels take, where D lies,
 //! the arguments of the epilogue, and how slabs of K end.
 //!
-//! A kernel of a product is launched with its operands, a D, and the epilogue's arguments in one order
-//! (`cuda/epilogue.cuh`). Slabs write bare sums to scratch space, and a second launch ends them (`splitk.rs`). So do kernels
+//! A kernel of a product is launched with its operands, a D, and the epilogue's arguments (`epilogue.rs`). Slabs write bare sums to scratch space, and a second launch ends them (`splitk.rs`). So do kernels
 //! that know no scales where operands have some, or where sums of integers leave as floats.
 
 use polywarp_core::DType;
 use polywarp_core::ops::{Matmul, MatmulDims};
 
+use super::epilogue::{Epilogue, scalar};
 use super::operand::{Addends, Scale, activation};
 use super::splitk;
 use crate::catalogue::sum_bytes;
@@ -33,6 +33,23 @@ pub(super) enum Scales {
     Unknown,
 }
 
+/// What the launch of a product writes, and how it ends.
+pub(super) struct Written {
+    /// Where D, or the sums that stand for it, begins.
+    pub slot: Slot,
+    pub offset_bytes: u64,
+    /// Whether it is f32, of operands of 8 or 16 bits that give D's dtype otherwise.
+    pub is_f32: bool,
+    pub epilogue: Epilogue,
+}
+
+impl Written {
+    /// Where it begins, as an argument.
+    pub fn d(&self) -> Arg {
+        Arg::Address { slot: self.slot, offset_bytes: self.offset_bytes }
+    }
+}
+
 impl<'a> Ending<'a> {
     /// `None` for what no kernel of ours takes: sizes, scales, addends or activations.
     pub fn of(op: &'a Matmul, caps: &Caps) -> Option<Ending<'a>> {
@@ -45,84 +62,57 @@ impl<'a> Ending<'a> {
         Some(Ending { op, addends: Addends::of(op)?, activation: activation(op)?, scales: Scale::both(op)? })
     }
 
-    /// Adds to `plan` the launch that `product` makes from a D, whether that D is f32 where operands have 16 bits, and the
-    /// epilogue's arguments; where sums go through scratch space, also the launch that ends them: for several slabs of K, and
-    /// for quantised operands, as `product` knows no scales. Returns the bytes of those sums, 0 for none.
+    /// Adds to `plan` the launch of `product`, which knows `scales` or does not; where sums go through scratch space, also the launch that
+    /// ends them: for several slabs of K, and for quantised operands of a product that knows no scales. Returns the bytes of
+    /// those sums, 0 for none.
     pub fn add(
         &self,
         plan: &mut Plan,
         slabs: u64,
-        product: impl FnOnce(Arg, bool, Vec<Arg>) -> Option<Launch>,
-    ) -> Option<u64> {
-        self.add_by(plan, slabs, Scales::Unknown, product)
-    }
-
-    /// The same by a kernel that may take scales.
-    pub fn add_by(
-        &self,
-        plan: &mut Plan,
-        slabs: u64,
         scales: Scales,
-        product: impl FnOnce(Arg, bool, Vec<Arg>) -> Option<Launch>,
+        product: impl FnOnce(Written) -> Option<Launch>,
     ) -> Option<u64> {
         let output = &self.op.output;
-        let offset_bytes = output.layout.offset() * output.dtype.size_bytes();
-        let d = Arg::Address { slot: Slot::Output(0), offset_bytes };
+        let (slot, offset_bytes) = (Slot::Output(0), output.layout.offset() * output.dtype.size_bytes());
         if slabs == 1 && (scales == Scales::Taken || !self.op.is_quantised()) {
-            plan.launches.push(product(d, output.dtype == DType::F32, self.applied(scales))?);
+            let is_f32 = output.dtype == DType::F32;
+            plan.launches.push(product(Written { slot, offset_bytes, is_f32, epilogue: self.epilogue(scales) })?);
             return Some(0);
         }
         let MatmulDims { batch, m, n, .. } = self.op.dims();
         let bytes = [slabs, batch, m, n, sum_bytes(self.op.a.dtype)].into_iter().try_fold(1u64, u64::checked_mul)?;
-        let sums = Arg::Address { slot: Slot::Scratch(plan.scratch_bytes.len()), offset_bytes: 0 };
+        let sums = Slot::Scratch(plan.scratch_bytes.len());
         plan.scratch_bytes.push(bytes);
-        plan.launches.push(product(sums.clone(), true, self.left_out(scales))?);
-        let ended_by = if self.op.is_quantised() { Scales::Taken } else { Scales::Unknown };
-        plan.launches.push(splitk::launch(self.op, sums, d, u32::try_from(slabs).ok()?, self.applied(ended_by))?);
+        let bare = Epilogue {
+            scales: (scales == Scales::Taken).then_some([Scale::NONE, Scale::NONE]),
+            ..Epilogue::nothing(self.op.a.dtype)
+        };
+        plan.launches.push(product(Written { slot: sums, offset_bytes: 0, is_f32: true, epilogue: bare })?);
+        let ended_by = self.epilogue(if self.op.is_quantised() { Scales::Taken } else { Scales::Unknown });
+        let (from, to) = (Arg::Address { slot: sums, offset_bytes: 0 }, Arg::Address { slot, offset_bytes });
+        plan.launches.push(splitk::launch(self.op, from, to, u32::try_from(slabs).ok()?, ended_by)?);
         Some(bytes)
     }
 
-    fn scalar(&self, x: f64) -> Arg {
-        if self.op.a.dtype == DType::F64 { Arg::F64(x) } else { Arg::F32(x as f32) }
+    /// All that the op asks for, its scales for a kernel that takes them.
+    fn epilogue(&self, scales: Scales) -> Epilogue {
+        let [alpha, beta] = [self.op.alpha, self.op.beta].map(|x| scalar(self.op.a.dtype, x));
+        let scales = (scales == Scales::Taken).then(|| self.scales.clone());
+        Epilogue { alpha, beta, addends: self.addends.clone(), activation: self.activation, scales }
     }
 
-    /// Where C's pitch stands among the arguments.
-    const LDC: usize = 3;
-
-    /// Alpha, beta, C, its pitch and batch stride, bias, activation; and scales for a kernel that takes them.
-    fn applied(&self, scales: Scales) -> Vec<Arg> {
-        let Addends { c, ldc, batch_stride_c, bias } = self.addends.clone();
-        let (alpha, beta) = (self.scalar(self.op.alpha), self.scalar(self.op.beta));
-        let mut args = vec![alpha, beta, c, Arg::I64(ldc), Arg::I64(batch_stride_c), bias, Arg::U32(self.activation)];
-        if scales == Scales::Taken {
-            args.extend(self.scales.iter().flat_map(Scale::args));
-        }
-        args
-    }
-
-    /// The same for a kernel that keeps no D, with scales where it takes them, and what follows them: elements from column to
-    /// column of C, from row to row and column to column of the bias. `turned`: its rows are the op's columns.
+    /// The arguments of a kernel that keeps no D, and what follows them: elements from column to column of C, from row to row and
+    /// column to column of the bias. `turned`: its rows are the op's columns.
     pub fn reduced(&self, scales: Scales, turned: bool) -> Vec<Arg> {
-        let mut args = self.applied(Scales::Unknown);
-        let Addends { ldc, .. } = self.addends;
+        let mut epilogue = self.epilogue(scales);
+        let ldc = self.addends.ldc;
         let (row, column, bias) = if turned { (1, ldc, [1, 0]) } else { (ldc, 1, [0, 1]) };
-        args[Ending::LDC] = Arg::I64(row);
-        if scales == Scales::Taken {
-            let [a, b] = &self.scales;
-            let [rows, columns] = if turned { [b, a] } else { [a, b] };
-            args.extend(rows.args().into_iter().chain(columns.args()));
+        epilogue.addends.ldc = row;
+        if turned && let Some(scales) = &mut epilogue.scales {
+            scales.reverse();
         }
+        let mut args = epilogue.args();
         args.extend([column, bias[0], bias[1]].map(Arg::I64));
-        args
-    }
-
-    /// The same for sums alone.
-    fn left_out(&self, scales: Scales) -> Vec<Arg> {
-        let (one, none) = (self.scalar(1.0), self.scalar(0.0));
-        let mut args = vec![one, none, Arg::Null, Arg::I64(0), Arg::I64(0), Arg::Null, Arg::U32(0)];
-        if scales == Scales::Taken {
-            args.extend([Scale::NONE, Scale::NONE].iter().flat_map(Scale::args));
-        }
         args
     }
 }

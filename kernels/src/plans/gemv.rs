@@ -7,7 +7,7 @@
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
 
-use super::ending::Ending;
+use super::ending::{Ending, Scales, Written};
 use super::operand::Operand;
 use super::pack::Prepared;
 use crate::catalogue::gemv::{INSTANCES, Instance, Method};
@@ -114,20 +114,20 @@ impl<'a> Problem<'a> {
         estimate_ns += LAUNCH_NS + self.stream_ns(instance, blocks * slabs);
 
         let grid = [u32::try_from(blocks).ok().filter(|&blocks| blocks <= i32::MAX as u32)?, slabs as u32, 1];
-        let product = |d: Arg, wide: bool, epilogue: Vec<Arg>| {
-            if instance.operands.is_float8() && !wide && self.sides.op.output.dtype != DType::F16 {
+        let product = |to: Written| {
+            if instance.operands.is_float8() && !to.is_f32 && self.sides.op.output.dtype != DType::F16 {
                 return None; // its narrow results are f16
             }
             let at = |operand: &Operand| Arg::Address { slot: operand.slot, offset_bytes: operand.offset_bytes() };
             let word = |value: u64| Arg::U32(value as u32);
             let pitch = if instance.along_k() { self.sides.w.row_stride } else { self.sides.w.k_stride };
-            let mut args = vec![at(&self.sides.w), at(&x), d, word(self.sides.w.rows), word(x.rows), word(k)];
+            let mut args = vec![at(&self.sides.w), at(&x), to.d(), word(self.sides.w.rows), word(x.rows), word(k)];
             args.extend([pitch, x.row_stride, self.sides.w.batch_stride, x.batch_stride].map(Arg::I64));
-            args.extend([word(self.sides.x_is_a.into()), word(wide.into()), word(slab_k)]);
-            args.extend(epilogue);
+            args.extend([word(self.sides.x_is_a.into()), word(to.is_f32.into()), word(slab_k)]);
+            args.extend(to.epilogue.args());
             Some(Launch { kernel: find(&instance.symbol)?, grid, args })
         };
-        let summed = self.ending.add(&mut plan, slabs, product)?;
+        let summed = self.ending.add(&mut plan, slabs, Scales::Unknown, product)?;
         if summed > 0 {
             estimate_ns += LAUNCH_NS + self.caps.stream_ns(2 * summed);
             name = format!("{name}_slabs{slabs}");

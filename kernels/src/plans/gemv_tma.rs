@@ -6,7 +6,7 @@
 
 use polywarp_core::{DType, Op};
 
-use super::ending::Ending;
+use super::ending::{Ending, Scales, Written};
 use super::gemv::Sides;
 use super::pack::Prepared;
 use super::source::Source;
@@ -94,8 +94,8 @@ impl<'a> Problem<'a> {
         estimate_ns += self.stream_ns(instance, tiles * u64::from(instance.cluster) * slabs, slab_k);
         let tiles = u32::try_from(tiles).ok().filter(|&tiles| tiles <= i32::MAX as u32)?;
         let grid = [tiles, slabs as u32, instance.cluster];
-        let product = |d: Arg, wide: bool, epilogue: Vec<Arg>| {
-            if self.sides.op.a.dtype.is_float8() && !wide && self.sides.op.output.dtype != DType::F16 {
+        let product = |to: Written| {
+            if self.sides.op.a.dtype.is_float8() && !to.is_f32 && self.sides.op.output.dtype != DType::F16 {
                 return None; // its narrow results are f16
             }
             let word = |value: u64| Arg::U32(value as u32);
@@ -104,14 +104,14 @@ impl<'a> Problem<'a> {
                 let promotion = if instance.readers == Readers::Warps { map.promotion } else { Promotion::B128 };
                 Arg::TensorMap(TensorMap { promotion, ..map })
             };
-            let mut args = vec![map(&self.w, instance.rows), map(&x, VECTORS), d];
+            let mut args = vec![map(&self.w, instance.rows), map(&x, VECTORS), to.d()];
             args.extend([word(self.sides.w.rows), word(x.operand.rows), word(k)]);
             args.extend([&self.w, &x].map(|source| Arg::U32(u32::from(source.operand.batch > 1))));
-            args.extend([word(self.sides.x_is_a.into()), word(wide.into()), word(slab_k)]);
-            args.extend(epilogue);
+            args.extend([word(self.sides.x_is_a.into()), word(to.is_f32.into()), word(slab_k)]);
+            args.extend(to.epilogue.args());
             Some(Launch { kernel: find(&instance.symbol)?, grid, args })
         };
-        let summed = self.ending.add(&mut plan, slabs, product)?;
+        let summed = self.ending.add(&mut plan, slabs, Scales::Unknown, product)?;
         if slabs > 1 {
             estimate_ns += COMBINE_NS + self.caps.stream_ns(2 * summed);
             name = format!("{name}_slabs{slabs}");

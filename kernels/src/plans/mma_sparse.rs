@@ -9,7 +9,7 @@ use polywarp_core::Op;
 use polywarp_core::ops::{MatmulDims, SparseMatmul};
 
 use super::compressed::{behind_metadata, values};
-use super::ending::Ending;
+use super::ending::{Ending, Scales, Written};
 use super::operand::Operand;
 use super::pack::Prepared;
 use crate::catalogue::mma_sparse::{INSTANCES, Instance};
@@ -60,15 +60,15 @@ fn candidate(op: &SparseMatmul, caps: &Caps, instance: &Instance) -> Option<Cand
         let at = Arg::Address { slot: operand.slot, offset_bytes: operand.offset_bytes() };
         [at, Arg::I64(operand.row_stride), Arg::I64(operand.batch_stride)]
     };
-    let launch = |d: Arg, wide: bool, epilogue: Vec<Arg>| {
+    let launch = |to: Written| {
         let word = |value: u64| Arg::U32(value as u32);
         let args = operand(values).into_iter().chain([metadata, Arg::I64(words_stride)]).chain(operand(b));
-        let args = args.chain([d, Arg::U32(wide.into()), word(m), word(n), word(k), word(batch)]);
-        let args = args.chain(epilogue.into_iter().map(behind_metadata)).collect();
+        let args = args.chain([to.d(), Arg::U32(to.is_f32.into()), word(m), word(n), word(k), word(batch)]);
+        let args = args.chain(to.epilogue.args().into_iter().map(behind_metadata)).collect();
         Some(Launch { kernel: find(&instance.symbol)?, grid: [grid, 1, 1], args })
     };
     let Prepared { mut plan, mut estimate_ns } = prepared;
-    ending.add(&mut plan, 1, launch)?;
+    ending.add(&mut plan, 1, Scales::Unknown, launch)?;
     estimate_ns += tensor_ns(instance, blocks, k, caps);
     Some(Candidate { name: format!("{}{packed}", instance.symbol), plan, estimate_ns })
 }

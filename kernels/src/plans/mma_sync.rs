@@ -10,7 +10,7 @@
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op, Precision};
 
-use super::ending::Ending;
+use super::ending::{Ending, Scales, Written};
 use super::operand::Operand;
 use super::pack::Prepared;
 use crate::catalogue::Major;
@@ -180,20 +180,20 @@ impl Problem<'_> {
         let grid = u32::try_from(blocks.checked_mul(slabs)?).ok().filter(|&grid| grid <= i32::MAX as u32)?;
         let slab_tiles = k_tiles.div_ceil(slabs);
         let slab_k = if slabs == 1 { k } else { slab_tiles * u64::from(instance.shape.tile.k) };
-        let product = |d: Arg, wide: bool, epilogue: Vec<Arg>| {
+        let product = |to: Written| {
             let word = |value: u64| Arg::U32(value as u32);
             let sizes = [word(m), word(n), word(k), word(batch), word(slab_k)];
-            let form = match wide {
+            let form = match to.is_f32 {
                 true => 1,
                 false if self.op.a.dtype.is_float8() && self.op.output.dtype == DType::BF16 => 2,
                 false => 0,
             };
-            let args = self.operands.a.args().into_iter().chain(self.operands.b.args()).chain([d, Arg::U32(form)]);
-            let args = args.chain(sizes).chain(epilogue).collect();
+            let args = self.operands.a.args().into_iter().chain(self.operands.b.args()).chain([to.d(), Arg::U32(form)]);
+            let args = args.chain(sizes).chain(to.epilogue.args()).collect();
             Some(Launch { kernel: find(&instance.symbol)?, grid: [grid, 1, 1], args })
         };
         let mut plan = self.operands.prepared.plan.clone();
-        let summed = self.ending.add(&mut plan, slabs, product)?;
+        let summed = self.ending.add(&mut plan, slabs, Scales::Unknown, product)?;
         let product_ns = self.tensor_ns(instance, blocks * slabs, slab_tiles).max(self.stream_ns());
         let mut estimate_ns = self.operands.prepared.estimate_ns + product_ns;
         let packed = match self.packing {

@@ -8,6 +8,7 @@ mod compressed;
 mod convolution;
 mod dmma;
 mod ending;
+mod epilogue;
 mod gemv;
 mod gemv_tma;
 mod mma_sparse;

@@ -95,17 +95,20 @@ pub(crate) struct Addends {
 }
 
 impl Addends {
+    pub const NONE: Addends = Addends { c: Arg::Null, ldc: 0, batch_stride_c: 0, bias: Arg::Null };
+
     /// Those of `op`, whose A and B are inputs 0 and 1; `None` when C's columns, or bias, are no neighbours, or C's batch
     /// is no single stride.
     pub fn of(op: &Matmul) -> Option<Addends> {
-        let mut addends = Addends { c: Arg::Null, ldc: 0, batch_stride_c: 0, bias: Arg::Null };
+        let places = op.places();
+        let mut addends = Addends::NONE;
         if let Some(c) = op.c.filter(|_| op.beta != 0.0) {
             let (dims, strides) = (c.layout.dims(), c.layout.strides());
             let rank = dims.len();
             if dims[rank - 1] != 1 && strides[rank - 1] != 1 {
                 return None;
             }
-            addends.c = at(&c, 2);
+            addends.c = at(&c, places.c?);
             addends.ldc = strides[rank - 2];
             addends.batch_stride_c = batch_stride(&dims[..rank - 2], &strides[..rank - 2])?.1;
         }
@@ -113,7 +116,7 @@ impl Addends {
             if bias.layout.dims()[0] != 1 && bias.layout.strides()[0] != 1 {
                 return None;
             }
-            addends.bias = at(&bias, if op.c.is_some() { 3 } else { 2 });
+            addends.bias = at(&bias, places.bias?);
         }
         Some(addends)
     }
@@ -138,7 +141,7 @@ impl Scale {
 
     /// Those of A's rows and of B's columns; `None` when a batch of them is no single stride.
     pub fn both(op: &Matmul) -> Option<[Scale; 2]> {
-        let [_, _, place_a, place_b] = op.places();
+        let [place_a, place_b] = op.places().scales();
         let rank = op.output.layout.rank();
         Some([
             Scale::of(op.scale_a.as_ref().zip(place_a), rank - 2)?,

@@ -8,7 +8,7 @@
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
 
-use super::ending::Ending;
+use super::ending::{Ending, Scales, Written};
 use super::operand::Operand;
 use super::pack::Prepared;
 use crate::catalogue::pack::Mode;
@@ -107,17 +107,17 @@ impl<'a> Problem<'a> {
         let slab_k = k_tiles.div_ceil(slabs) * u64::from(instance.shape.tile.k);
         estimate_ns += LAUNCH_NS + self.product_ns(instance, blocks * slabs, slab_k.min(k));
         let grid = [u32::try_from(blocks).ok().filter(|&blocks| blocks <= i32::MAX as u32)?, slabs as u32, 1];
-        let product = |d: Arg, _wide: bool, epilogue: Vec<Arg>| {
+        let product = |to: Written| {
             let at = |operand: &Operand| Arg::Address { slot: operand.slot, offset_bytes: operand.offset_bytes() };
             let word = |value: u64| Arg::U32(value as u32);
-            let mut args = vec![at(&a), at(&b), d, word(m), word(n), word(k)];
+            let mut args = vec![at(&a), at(&b), to.d(), word(m), word(n), word(k)];
             let strides = [pitch(&a, instance.a), pitch(&b, instance.b), a.batch_stride, b.batch_stride];
             args.extend(strides.map(Arg::I64));
             args.push(word(slab_k));
-            args.extend(epilogue);
+            args.extend(to.epilogue.args());
             Some(Launch { kernel: find(&instance.symbol)?, grid, args })
         };
-        let summed = self.ending.add(&mut plan, slabs, product)?;
+        let summed = self.ending.add(&mut plan, slabs, Scales::Unknown, product)?;
         if slabs > 1 {
             estimate_ns += LAUNCH_NS + self.caps.stream_ns(2 * summed);
             name = format!("{name}_slabs{slabs}");

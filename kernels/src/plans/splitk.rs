@@ -4,18 +4,13 @@
 use polywarp_core::DType;
 use polywarp_core::ops::{Matmul, MatmulDims};
 
+use super::epilogue::Epilogue;
 use crate::catalogue::splitk::{INSTANCES, Instance, THREADS};
 use crate::{Arg, Launch, find};
 
-/// The epilogue's arguments for sums that are the result.
-pub(super) fn plain() -> Vec<Arg> {
-    vec![Arg::F32(1.0), Arg::F32(0.0), Arg::Null, Arg::I64(0), Arg::I64(0), Arg::Null, Arg::U32(0)]
-}
-
 /// Ends `op` from `slabs` dense [batch, m, n] arrays of sums at `sums` (f32 for floats of 8 and 16 bits, i32 for 8-bit integers, else
-/// the operands' type). `epilogue`: alpha, beta, C, its pitch and batch stride, bias, activation, and scales where the op is
-/// quantised. `None` for types and sizes that it does not serve.
-pub(super) fn launch(op: &Matmul, sums: Arg, output: Arg, slabs: u32, epilogue: Vec<Arg>) -> Option<Launch> {
+/// the operands' type). `epilogue` has scales where the op is quantised. `None` for types and sizes that it does not serve.
+pub(super) fn launch(op: &Matmul, sums: Arg, output: Arg, slabs: u32, epilogue: Epilogue) -> Option<Launch> {
     let MatmulDims { batch, m, n, .. } = op.dims();
     let sum = match op.a.dtype {
         DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 => "f32",
@@ -32,6 +27,6 @@ pub(super) fn launch(op: &Matmul, sums: Arg, output: Arg, slabs: u32, epilogue: 
     let grid = u32::try_from(blocks).ok().filter(|&blocks| blocks <= i32::MAX as u32)?;
     let word = |value: u64| u32::try_from(value).ok().map(Arg::U32);
     let sizes = [Arg::U32(slabs), word(batch)?, word(m)?, word(n)?];
-    let args = [sums, output].into_iter().chain(sizes).chain(epilogue).collect();
+    let args = [sums, output].into_iter().chain(sizes).chain(epilogue.args()).collect();
     Some(Launch { kernel: find(&instance.symbol())?, grid: [grid, 1, 1], args })
 }

@@ -11,7 +11,7 @@ use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{DType, Op};
 
 use super::compressed::behind_metadata;
-use super::ending::{Ending, Scales};
+use super::ending::{Ending, Scales, Written};
 use super::operand::Operand;
 use super::pack::Prepared;
 use super::source::{Source, reaches};
@@ -137,11 +137,11 @@ impl Problem<'_> {
         let slab_tiles = self.k_tiles(instance).div_ceil(slabs);
         let mut plan = prepared.plan.clone();
         let scales = if instance.is_scaled() { Scales::Taken } else { Scales::Unknown };
-        let sums_bytes = self.ending.add_by(&mut plan, slabs, scales, |d, _, epilogue| {
-            let Arg::Address { slot, offset_bytes } = d else { return None };
-            let dtype = instance.output;
-            self.launch(instance, &Target { slot, offset_bytes, dtype, slabs, slab_tiles }, epilogue)
-        })?;
+        let sums_bytes =
+            self.ending.add(&mut plan, slabs, scales, |Written { slot, offset_bytes, epilogue, .. }| {
+                let dtype = instance.output;
+                self.launch(instance, &Target { slot, offset_bytes, dtype, slabs, slab_tiles }, epilogue.args())
+            })?;
         let name = if sums_bytes == 0 { instance.symbol.clone() } else { format!("{}_slabs{slabs}", instance.symbol) };
         let estimate_ns = prepared.estimate_ns + self.estimate_ns(instance, slabs, slab_tiles, sums_bytes);
         Some(Candidate { name, plan, estimate_ns })

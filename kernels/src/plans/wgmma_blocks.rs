@@ -47,7 +47,7 @@ fn scales(op: &Matmul) -> Option<Vec<Arg>> {
     let stages = if blocks.k >= k { k.div_ceil(STAGE_K).max(1) } else { whole(blocks.k, STAGE_K)? };
     let columns =
         if blocks.n >= n { n.next_multiple_of(TILE_N).max(TILE_N) } else { whole(blocks.n, TILE_N)? * TILE_N };
-    let [_, _, place_a, place_b] = op.places();
+    let [place_a, place_b] = op.places().scales();
     let mut args = of_operand(op.scale_a.as_ref()?, place_a?, [0, 1])?;
     args.extend(of_operand(op.scale_b.as_ref()?, place_b?, [1, 0])?);
     args.extend([blocks.m, columns, stages].map(|extent| Arg::U32(u32::try_from(extent).unwrap_or(u32::MAX))));

@@ -9,7 +9,7 @@ use polywarp_core::{DType, Layout, Shape as Extents};
 use super::source::Way;
 use super::{Problem, RASTER_ROWS, Target, Walk};
 use crate::catalogue::wgmma::{Instance, grouped_instances};
-use crate::plans::ending::Ending;
+use crate::plans::ending::{Ending, Scales};
 use crate::plans::operand::Operand;
 use crate::plans::pack::Prepared;
 use crate::{Arg, Candidate, Caps, Launch, Slot, find};
@@ -62,9 +62,8 @@ fn even(op: &GroupedMatmul) -> Option<Matmul> {
 
 fn candidate(op: &GroupedMatmul, problem: &Problem, instance: &Instance, prepared: &Prepared) -> Option<Candidate> {
     let mut plan = prepared.plan.clone();
-    problem.ending.add(&mut plan, 1, |d, _, epilogue| {
-        let Arg::Address { slot, offset_bytes } = d else { return None };
-        launch(op, problem, instance, (slot, offset_bytes), epilogue)
+    problem.ending.add(&mut plan, 1, Scales::Unknown, |to| {
+        launch(op, problem, instance, (to.slot, to.offset_bytes), to.epilogue.args())
     })?;
     let estimate_ns = prepared.estimate_ns + problem.estimate_ns(instance, 1, problem.k_tiles(instance), 0);
     Some(Candidate { name: instance.symbol.clone(), plan, estimate_ns })

@@ -71,7 +71,7 @@ impl<P: Planned> Planned for Liar<'_, P> {
         };
         let liar = Candidate { name: "liar".to_owned(), plan: Plan::Liar(plan), estimate_ns: 1.0 };
         let honest = self.inner.candidates(op)?.into_iter().take(2);
-        let honest = honest.map(|c| Candidate { name: c.name, plan: Plan::Honest(c.plan), estimate_ns: 1.0 });
+        let honest = honest.map(|c| Candidate { estimate_ns: 1.0, ..c.map(Plan::Honest) });
         Ok(std::iter::once(liar).chain(honest).collect())
     }
 

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use crate::cpu::arg_reduce as kernels;
 use crate::cpu::elements::{dense_mut, typed};
-use crate::cpu::reduce::{Element, Max, Min, Reduction};
+use crate::cpu::reduce::{Max, Min, Reduction, Widen};
 use crate::cpu::scratch::{self, Done};
 use crate::cpu::view::dense;
 use crate::ops::{ArgReduce, ArgReduceFn};
@@ -29,9 +29,9 @@ pub(crate) fn execute(op: &ArgReduce, input: &[u8], output: &mut [u8]) -> Done {
     }
 }
 
-fn search<T: Element + bytemuck::Pod>(op: &ArgReduce, input: &[u8], output: &mut [u8]) -> Done
+fn search<T: Widen + bytemuck::Pod>(op: &ArgReduce, input: &[u8], output: &mut [u8]) -> Done
 where
-    T::Acc: Element<Acc = T::Acc>,
+    T::Acc: Widen<Acc = T::Acc>,
 {
     let layout = &op.input.layout;
     let kept = || (0..layout.rank()).filter(|axis| !op.axes.contains(axis));
@@ -51,9 +51,9 @@ where
     Ok(())
 }
 
-fn find<T: Element, R: Reduction<T::Acc>>(f: R, x: &[T], count: usize, by_columns: bool, positions: &mut [i64])
+fn find<T: Widen, R: Reduction<T::Acc>>(f: R, x: &[T], count: usize, by_columns: bool, positions: &mut [i64])
 where
-    T::Acc: Element<Acc = T::Acc>,
+    T::Acc: Widen<Acc = T::Acc>,
 {
     match positions {
         _ if by_columns => kernels::arg_reduce_columns(f, x, count, positions),

@@ -17,7 +17,7 @@ use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::gemm::{self, Mat, MatMut};
 use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::philox::philox4x32_10;
-use crate::cpu::reduce::Element as Widen;
+use crate::cpu::reduce::Widen;
 use crate::cpu::scratch::{self, Done, Short};
 use crate::cpu::view::{Runs, dense};
 use crate::cpu::{parallel, simd, vmath};

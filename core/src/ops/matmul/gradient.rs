@@ -13,7 +13,7 @@ pub(super) fn of(op: &Matmul, needs: &Needs<'_>) -> Result<Gradient> {
     }
     let mut rule = RuleBuilder::new(op, needs)?;
     let (a, b, mut dd) = (rule.input(0)?, rule.input(1)?, rule.gradient(0)?);
-    let [of_c, of_bias, ..] = op.places();
+    let places = op.places();
     let scaled = |rule: &mut RuleBuilder, value: Value, factor: f64, dtype: DType| {
         let compute = value.dtype().compute();
         if factor == 1.0 && value.dtype() == dtype {
@@ -48,8 +48,8 @@ pub(super) fn of(op: &Matmul, needs: &Needs<'_>) -> Result<Gradient> {
                 let product = rule.graph.matmul(left, right, op.precision, op.a.dtype)?;
                 scaled(&mut rule, product, op.alpha, op.a.dtype)?
             }
-            _ if of_c == Some(input) => scaled(&mut rule, dd, op.beta, op.output.dtype)?,
-            _ if of_bias == Some(input) => {
+            _ if places.c == Some(input) => scaled(&mut rule, dd, op.beta, op.output.dtype)?,
+            _ if places.bias == Some(input) => {
                 let axes: Vec<usize> = (0..dd.dims().len() - 1).collect();
                 rule.graph.reduce(ReduceFn::Sum, dd, &axes, KeepDims::No)?
             }

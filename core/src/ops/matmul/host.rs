@@ -13,7 +13,7 @@ use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::gemm::{self, Mat, MatMut};
 use crate::cpu::lanes::{Lanes, narrow_bf16, narrow_f16, unary};
 use crate::cpu::parallel;
-use crate::cpu::reduce::Element as Widen;
+use crate::cpu::reduce::Widen;
 use crate::cpu::scratch::{self, Done, Short};
 use crate::cpu::view::dense;
 use crate::ops::{Matmul, MatmulDims};
@@ -53,9 +53,9 @@ type Addend<'a, O> = (TensorSpec, &'a [O]);
 
 impl<'a, I: bytemuck::Pod, O: bytemuck::Pod> Operands<'a, I, O> {
     fn new(op: &Matmul, inputs: &[&'a [u8]], addend: fn(&'a [u8]) -> &'a [O]) -> Self {
-        let mut addends = inputs[2..].iter();
-        let mut next = |spec: Option<TensorSpec>| spec.and_then(|spec| Some((spec, addend(addends.next()?))));
-        Operands { a: typed(inputs[0]), b: typed(inputs[1]), c: next(op.c), bias: next(op.bias) }
+        let places = op.places();
+        let of = |spec: Option<TensorSpec>, place: Option<usize>| Some((spec?, addend(inputs[place?])));
+        Operands { a: typed(inputs[0]), b: typed(inputs[1]), c: of(op.c, places.c), bias: of(op.bias, places.bias) }
     }
 }
 
@@ -84,11 +84,10 @@ fn for_each_part<T: Send>(op: &Matmul, out: &mut [T], product: impl Fn(Part, &mu
     let MatmulDims { batch, m, n, k } = op.dims();
     let [m, n, k] = [m, n, k].map(|extent| extent as usize);
     let whole = |i: usize| Part { batch: i, first: 0, rows: m };
-    match parts_of_rows(parallel::threads(), batch as usize, [m, n, k]).as_deref() {
-        None => out.chunks_mut(m * n).enumerate().try_for_each(|(i, out)| product(whole(i), out)),
-        // Two edges are one part: a product is not cut.
-        Some([_, _]) => parallel::try_chunks(out, m * n, |i, out| product(whole(i), out)),
-        Some(edges) => {
+    match Tasks::of(parallel::threads(), batch as usize, [m, n, k]) {
+        Tasks::InTurn => out.chunks_mut(m * n).enumerate().try_for_each(|(i, out)| product(whole(i), out)),
+        Tasks::Whole => parallel::try_chunks(out, m * n, |i, out| product(whole(i), out)),
+        Tasks::Cut(edges) => {
             let (mut all, mut rest) = (Vec::with_capacity(batch as usize * edges.len()), out);
             for i in 0..batch as usize {
                 for ends in edges.windows(2) {
@@ -119,24 +118,41 @@ impl Part {
     }
 }
 
-/// The rows at which each product of a batch is cut into tasks. Many products are not cut; few are cut into parts,
-/// because whole ones would leave threads without work at the end (32 products of 256^3 on 16 threads: 909 us,
-/// `cpu-loops.txt` of benches/results/h200-2026-11-24c; by parts 787 us, `cpu-gemm.txt` of h200-2026-11-24d). `None`:
-/// one product after the other, each by all threads.
-fn parts_of_rows(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Option<Vec<usize>> {
-    /// Tasks for each thread: enough to even out threads of different speed.
-    const TASKS: usize = 8;
-    /// The largest B, in elements, that is worth packing anew for each part.
-    const B_ELEMENTS: usize = 1 << 18;
-    if batch < 2 || threads == 1 {
-        return None;
+/// What a batch of products gives to threads.
+#[derive(Debug, PartialEq)]
+enum Tasks {
+    /// One product after the other, each by all threads.
+    InTurn,
+    /// Each product by one thread.
+    Whole,
+    /// Parts of products, cut at these rows, each by one thread.
+    Cut(Vec<usize>),
+}
+
+impl Tasks {
+    /// Many products are not cut; few are cut into parts, because whole ones would leave threads without work at the end (32
+    /// products of 256^3 on 16 threads: 909 us, `cpu-loops.txt` of benches/results/h200-2026-11-24c; by parts 787 us,
+    /// `cpu-gemm.txt` of h200-2026-11-24d).
+    fn of(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Tasks {
+        /// Tasks for each thread that are wanted: enough to even out threads of different speed.
+        const WANTED: usize = 8;
+        /// And the fewest with which threads are not better kept together on one product.
+        const LEAST: usize = 2;
+        /// The largest B, in elements, that is worth packing anew for each part.
+        const B_ELEMENTS: usize = 1 << 18;
+        if batch < 2 || threads == 1 {
+            return Tasks::InTurn;
+        }
+        // A long K, and that of a few rows or columns, is added in an order that depends on all of C.
+        let uncut = n * k > B_ELEMENTS || k >= gemm::LONG_K || m.min(n) <= gemm::few::FEW_NARROW;
+        let parts = if uncut { 1 } else { (WANTED * threads).div_ceil(batch) };
+        let edges = gemm::row_edges([m, n], parts);
+        match edges.len() - 1 {
+            parts if batch * parts < LEAST * threads => Tasks::InTurn,
+            1 => Tasks::Whole,
+            _ => Tasks::Cut(edges),
+        }
     }
-    let wanted = (TASKS * threads).div_ceil(batch);
-    // A long K, and that of a few rows or columns, is added in an order that depends on all of C.
-    let whole = n * k > B_ELEMENTS || k >= gemm::LONG_K || m.min(n) <= gemm::few::FEW_NARROW;
-    let parts = if whole { 1 } else { wanted };
-    let edges = gemm::row_edges([m, n], parts);
-    (batch * (edges.len() - 1) >= 2 * threads).then_some(edges)
 }
 
 /// What the epilogue needs of a result type.
@@ -244,12 +260,13 @@ fn narrow(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
 
 /// The whole product with its epilogue, in f32.
 fn narrow_sums(op: &Matmul, inputs: &[&[u8]], out: &mut [f32]) -> Done {
-    let specs = crate::Op::from(op.clone()).inputs();
-    let addends = specs.iter().zip(inputs).skip(2).map(|(spec, bytes)| widened(spec, bytes));
-    let addends = addends.collect::<Result<Vec<Vec<f32>>, Short>>()?;
-    let mut addends = addends.iter();
-    let mut next = |spec: Option<TensorSpec>| spec.and_then(|spec| Some((spec, addends.next()?.as_slice())));
-    let (c, bias) = (next(op.c), next(op.bias));
+    let places = op.places();
+    let wide = |spec: Option<TensorSpec>, place: Option<usize>| {
+        let wide = |(spec, place): (TensorSpec, usize)| Ok::<_, Short>((spec, widened(&spec, inputs[place])?));
+        spec.zip(place).map(wide).transpose()
+    };
+    let (c, bias) = (wide(op.c, places.c)?, wide(op.bias, places.bias)?);
+    let [c, bias] = [&c, &bias].map(|addend| addend.as_ref().map(|(spec, wide)| (*spec, wide.as_slice())));
     if let Some(side) = few::Side::of(op) {
         few::narrow(op, side, inputs, out)?;
         return finish(op, c, bias, out);
@@ -425,9 +442,9 @@ where
         };
         spec.zip(place).map(widened).transpose()
     };
-    let c = addend(op.c.filter(|_| op.beta != 0.0), places[0])?;
-    let bias = addend(op.bias, places[1])?;
-    let (by_row, by_column) = (factors(op.scale_a, places[2])?, factors(op.scale_b, places[3])?);
+    let c = addend(op.c.filter(|_| op.beta != 0.0), places.c)?;
+    let bias = addend(op.bias, places.bias)?;
+    let (by_row, by_column) = (factors(op.scale_a, places.scale_a)?, factors(op.scale_b, places.scale_b)?);
     let (alpha, beta) = (op.alpha as f32, op.beta as f32);
     if n > 0 {
         parallel::chunks(&mut sums, n, |row, sums| {
@@ -503,20 +520,20 @@ mod tests {
     #[test]
     fn few_products_are_cut_and_long_or_large_ones_are_not() {
         let cases: [_; 11] = [
-            ((1, 1000, [8, 8, 8]), None),
-            ((16, 1, [256, 256, 256]), None),
-            ((16, 3, [8, 8, 8]), None),
-            ((16, 32, [256, 256, 256]), Some(vec![0, 80, 160, 256])),
-            ((16, 32, [71, 256, 256]), Some(vec![0, 71])),
-            ((16, 32, [512, 16, 256]), Some(vec![0, 512])),
-            ((16, 32, [512, 17, 256]), Some(vec![0, 128, 256, 384, 512])),
-            ((16, 1000, [256, 256, 256]), Some(vec![0, 256])),
-            ((16, 32, [256, 64, 4096]), Some(vec![0, 256])),
-            ((16, 8, [256, 64, 4096]), None),
-            ((16, 31, [4096, 4096, 128]), None),
+            ((1, 1000, [8, 8, 8]), Tasks::InTurn),
+            ((16, 1, [256, 256, 256]), Tasks::InTurn),
+            ((16, 3, [8, 8, 8]), Tasks::InTurn),
+            ((16, 32, [256, 256, 256]), Tasks::Cut(vec![0, 80, 160, 256])),
+            ((16, 32, [71, 256, 256]), Tasks::Whole),
+            ((16, 32, [512, 16, 256]), Tasks::Whole),
+            ((16, 32, [512, 17, 256]), Tasks::Cut(vec![0, 128, 256, 384, 512])),
+            ((16, 1000, [256, 256, 256]), Tasks::Whole),
+            ((16, 32, [256, 64, 4096]), Tasks::Whole),
+            ((16, 8, [256, 64, 4096]), Tasks::InTurn),
+            ((16, 31, [4096, 4096, 128]), Tasks::InTurn),
         ];
         for ((threads, batch, dims), expected) in cases {
-            assert_eq!(parts_of_rows(threads, batch, dims), expected, "{batch} x {dims:?} on {threads}");
+            assert_eq!(Tasks::of(threads, batch, dims), expected, "{batch} x {dims:?} on {threads}");
         }
     }
 

@@ -1,19 +1,11 @@
 //! What a product must be: the definition in float64 with its bound, from the sum to the end of the epilogue. Sparse and reduced products,
-//! and convolutions, are held to parts of it.
+//! and convolutions, are held to parts of it. Not here: what hardware may round before it adds (`roundoff.rs`).
 
 use std::ops::Range;
 
-use super::{Matmul, MatmulDims, PROMOTED_EVERY};
-use crate::Precision;
+use super::{Matmul, MatmulDims};
 use crate::ops::prelude::*;
 use crate::oracle::{Approx, Span};
-
-/// Where f32 is split (`High`), the bound counts each element as at least this share of the largest of its matrix.
-const SPLIT_FLOOR: f64 = 1.0 / (1u64 << 29) as f64;
-
-/// One tensor-core instruction adds this many products of 8-bit floats, and cuts off this share of the largest.
-pub(super) const TENSOR_CORE_PRODUCTS: u64 = 32;
-pub(super) const TENSOR_CORE_ROUNDOFF: f64 = 1.0 / 8192.0; // 2^-13: 14 bits, the leading one among them
 
 impl Matmul {
     /// Three loops in float64 (integers: wrapping i64), then the epilogue step by step.
@@ -27,54 +19,16 @@ impl Matmul {
     /// The same where a kernel may skip the elements of A at positions that are `left_out`. They are zeros: where they
     /// meet NaN or infinity, a kernel that multiplies them gives NaN, and one that skips them does not.
     pub(crate) fn expected_without(&self, inputs: &[HostTensor], left_out: impl Fn(usize) -> bool) -> Vec<Expected> {
-        let MatmulDims { batch, m, n, k } = self.dims();
-        let (m, n, k) = (m as usize, n as usize, k as usize);
-        let (a, b) = (&inputs[0].values, &inputs[1].values);
-        let is_float = self.a.dtype.is_float();
-        let (a_floats, b_floats) = if is_float { (numbers(a), numbers(b)) } else { (Vec::new(), Vec::new()) };
-        let [c, bias, scale_a, scale_b] = self.places().map(|place| place.map(|place| &inputs[place].values));
-        // An infinity has no lower part when f32 is split over tensor cores; see `Precision::High`.
-        let split = self.a.dtype == DType::F32 && self.precision == Precision::High;
-        let floors_of = |values: &[f64], matrix: usize| {
-            let of = |x: &[f64]| SPLIT_FLOOR * x.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(0.0, f64::max);
-            if split { values.chunks(matrix.max(1)).map(of).collect() } else { Vec::new() }
-        };
-        let (floors_a, floors_b) = (floors_of(&a_floats, m * k), floors_of(&b_floats, k * n));
+        let factors = Factors::new(self, inputs, left_out);
+        let [c, bias] = self.places().addends().map(|place| place.map(|place| &inputs[place].values));
+        let rows = self.dims().batch as usize * factors.m;
         let mut out = Vec::with_capacity(self.output.layout.elements() as usize);
-        for row in 0..batch as usize * m {
-            let batch_b = row / m * k * n;
-            for col in 0..n {
-                let at = row * n + col;
-                let indices = |range: Range<usize>| range.map(|i| (row * k + i, batch_b + i * n + col));
-                let sum = |range| {
-                    if is_float {
-                        let b = |(i, j): (usize, usize)| if left_out(i) { 0.0 } else { b_floats[j] };
-                        let floor = |floors: &[f64]| floors.get(row / m).copied().unwrap_or(0.0);
-                        let floors = [floor(&floors_a), floor(&floors_b)];
-                        self.dot(indices(range).map(|at| (a_floats[at.0], b(at))), floors)
-                    } else {
-                        self.dot_integers(indices(range).map(|(i, j)| (a[i], b[j])))
-                    }
-                };
-                let product = match self.scale_blocks {
-                    None => {
-                        let of_b = row / m * n + col;
-                        self.scaled(sum(0..k), [scale_a.map(|scale| scale[row]), scale_b.map(|scale| scale[of_b])])
-                    }
-                    Some(blocks) => {
-                        let [[rows, along], [_, columns]] = self.scale_extents().map(|last| last.map(|x| x as usize));
-                        let of_a = row / m * rows + row % m / blocks.m as usize;
-                        let of_b = |i: usize| (row / m * along + i) * columns + col / blocks.n as usize;
-                        self.blocked(blocks, sum, |i| {
-                            [scale_a.map(|scale| scale[of_a * along + i]), scale_b.map(|scale| scale[of_b(i)])]
-                        })
-                    }
-                };
-                let expected = self.epilogue(product, c.map(|c| c[at]), bias.map(|bias| bias[col]));
-                let infinite = |(i, j): (usize, usize)| a_floats[i].is_infinite() || b_floats[j].is_infinite();
-                let may_be_nan =
-                    |(i, j)| split && infinite((i, j)) || is_float && left_out(i) && !b_floats[j].is_finite();
-                out.push(if indices(0..k).any(may_be_nan) { expected.or_nan() } else { expected });
+        for row in 0..rows {
+            for column in 0..factors.n {
+                let element = Element { matrix: row / factors.m, row, column };
+                let c = c.map(|c| c[row * factors.n + column]);
+                let expected = self.epilogue(factors.product(element), c, bias.map(|bias| bias[column]));
+                out.push(if factors.may_be_nan(element) { expected.or_nan() } else { expected });
             }
         }
         out
@@ -101,6 +55,7 @@ impl Matmul {
         let product_roundoff = self.product_roundoff();
         // Each product is rounded once where there is no fused multiply-add; f64 products are not exact here either.
         let roundoff = compute.unit_roundoff() + product_roundoff;
+        // What floors add to sum|a||b|: (|a| + floor of A)(|b| + floor of B) - |a||b|.
         let mut below = 0.0;
         let products = pairs.map(|(a, b)| {
             below += (a.abs() + floors[0]) * floors[1] + floors[0] * b.abs();
@@ -117,31 +72,6 @@ impl Matmul {
         }
     }
 
-    /// Relative error each product may carry before it is added. f32: two operand roundings at tf32 or f16/bf16 for
-    /// `Medium` and `Low`, the dropped low-order products of a split for `High`; nothing at `Highest`. A split into parts of f16
-    /// scales each matrix into their range, below which parts have a fixed distance: for this error an element counts as
-    /// its magnitude plus 2^-29 of the largest finite one of its matrix.
-    ///
-    /// 8-bit floats: the tensor cores of Ada and Hopper take 32 products and the sum so far, shift them to the largest
-    /// exponent among them and cut off all but 14 bits (DeepSeek-V3 technical report, arXiv 2412.19437, section 3.5.2;
-    /// a sum of 13 bits of fraction on Ada: SageAttention2, arXiv 2411.10958). So each of the 32, the sum, and the
-    /// result may lose 2^-13 of the largest, which is at most the sum of all |a||b| since the last promotion. That is,
-    /// for the h = min(k, 128) products between two promotions, h + 2 ceil(h / 32) times 2^-13 of them all: 1.7 %. A
-    /// kernel that never promotes loses about K / 4 times 2^-13 where the products have one sign, and exceeds the bound
-    /// for long K.
-    pub fn product_roundoff(&self) -> f64 {
-        match (self.a.dtype, self.precision) {
-            (DType::F8E4M3 | DType::F8E5M2, _) => {
-                let chunk = self.dims().k.min(PROMOTED_EVERY);
-                (chunk + 2 * chunk.div_ceil(TENSOR_CORE_PRODUCTS)) as f64 * TENSOR_CORE_ROUNDOFF
-            }
-            (DType::F32, Precision::High) => (-20f64).exp2(),
-            (DType::F32, Precision::Medium) => (-10f64).exp2(),
-            (DType::F32, Precision::Low) => (-7f64).exp2(),
-            _ => 0.0,
-        }
-    }
-
     fn epilogue(&self, product: Approx, c: Option<Scalar>, bias: Option<Scalar>) -> Expected {
         let dtype = self.output.dtype;
         let constant = |x: f64| {
@@ -154,6 +84,113 @@ impl Matmul {
         let c = c.filter(|_| self.beta != 0.0);
         let c = c.map(|c| Span::exact(c).binary(BinaryFn::Mul, constant(self.beta), dtype));
         ended(x, [c, bias.map(Span::exact)], self.activation, dtype)
+    }
+}
+
+/// One element of D.
+#[derive(Clone, Copy)]
+struct Element {
+    /// Which product of the batch.
+    matrix: usize,
+    /// Counted through the batch.
+    row: usize,
+    column: usize,
+}
+
+/// What a product multiplies, as the oracle reads it.
+struct Factors<'a, L> {
+    op: &'a Matmul,
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Factor<'a>,
+    b: Factor<'a>,
+    /// Which elements of A a kernel may skip.
+    left_out: L,
+}
+
+/// A or B.
+struct Factor<'a> {
+    values: &'a [Scalar],
+    /// The same as numbers; of floats alone.
+    floats: Vec<f64>,
+    /// What elements of each matrix count as at least for the bound, see [`Matmul::floors`].
+    floors: Vec<f64>,
+    scales: Option<&'a [Scalar]>,
+}
+
+impl<'a> Factor<'a> {
+    /// The operand `host`, in matrices of so many `elements`.
+    fn new(op: &Matmul, host: &'a HostTensor, elements: usize, scales: Option<&'a HostTensor>) -> Factor<'a> {
+        let floats = if op.a.dtype.is_float() { numbers(&host.values) } else { Vec::new() };
+        let floors = op.floors(&floats, elements);
+        Factor { values: &host.values, floats, floors, scales: scales.map(|scales| scales.values.as_slice()) }
+    }
+
+    fn floor(&self, matrix: usize) -> f64 {
+        self.floors.get(matrix).copied().unwrap_or(0.0)
+    }
+
+    fn scale(&self, at: usize) -> Option<Scalar> {
+        self.scales.map(|scales| scales[at])
+    }
+}
+
+impl<'a, L: Fn(usize) -> bool> Factors<'a, L> {
+    fn new(op: &'a Matmul, inputs: &'a [HostTensor], left_out: L) -> Factors<'a, L> {
+        let MatmulDims { m, n, k, .. } = op.dims();
+        let [m, n, k] = [m, n, k].map(|extent| extent as usize);
+        let [scale_a, scale_b] = op.places().scales().map(|place| place.map(|place| &inputs[place]));
+        let (a, b) = (Factor::new(op, &inputs[0], m * k, scale_a), Factor::new(op, &inputs[1], k * n, scale_b));
+        Factors { op, m, n, k, a, b, left_out }
+    }
+
+    /// Positions in A and B of what is multiplied for `element`, of a range along K.
+    fn pairs(&self, element: Element, along_k: Range<usize>) -> impl Iterator<Item = (usize, usize)> + use<L> {
+        let Element { matrix, row, column } = element;
+        let (k, n) = (self.k, self.n);
+        along_k.map(move |i| (row * k + i, (matrix * k + i) * n + column))
+    }
+
+    /// The bare sum of a range along K.
+    fn sum(&self, element: Element, along_k: Range<usize>) -> Approx {
+        let pairs = self.pairs(element, along_k);
+        if !self.op.a.dtype.is_float() {
+            return self.op.dot_integers(pairs.map(|(i, j)| (self.a.values[i], self.b.values[j])));
+        }
+        // Skipped: zero times nothing.
+        let b = |i: usize, j: usize| if (self.left_out)(i) { 0.0 } else { self.b.floats[j] };
+        let floors = [self.a.floor(element.matrix), self.b.floor(element.matrix)];
+        self.op.dot(pairs.map(|(i, j)| (self.a.floats[i], b(i, j))), floors)
+    }
+
+    /// The sum along all of K, with scales where the operands have some.
+    fn product(&self, element: Element) -> Approx {
+        let Element { matrix, row, column } = element;
+        let Some(blocks) = self.op.scale_blocks else {
+            let scales = [self.a.scale(row), self.b.scale(matrix * self.n + column)];
+            return self.op.scaled(self.sum(element, 0..self.k), scales);
+        };
+        let [[rows, along_k], [_, columns]] = self.op.scale_extents().map(|last| last.map(|extent| extent as usize));
+        let row = matrix * rows + row % self.m / blocks.m as usize;
+        let column = column / blocks.n as usize;
+        let scales = |block: usize| {
+            [self.a.scale(row * along_k + block), self.b.scale((matrix * along_k + block) * columns + column)]
+        };
+        self.op.blocked(blocks, |range| self.sum(element, range), scales)
+    }
+
+    /// Whether a kernel may give NaN for an element that is none by its definition: an infinity has no lower part when f32 is split over
+    /// tensor cores (see `Precision::High`), and what is left out may be multiplied all the same.
+    fn may_be_nan(&self, element: Element) -> bool {
+        if !self.op.a.dtype.is_float() {
+            return false;
+        }
+        let is_split = self.op.is_split();
+        self.pairs(element, 0..self.k).any(|(i, j)| {
+            let (a, b) = (self.a.floats[i], self.b.floats[j]);
+            is_split && (a.is_infinite() || b.is_infinite()) || (self.left_out)(i) && !b.is_finite()
+        })
     }
 }
 

@@ -95,13 +95,20 @@ const COPY_BYTES_PER_NS: f64 = 1000.0;
 /// Bytes of sums of slabs of K that there are at a time: what nearly every binding allows, and a small part of a card's memory.
 const MOST_PARTIAL_BYTES: u64 = 256 << 20;
 
-/// One way to compute a product, not yet made.
+/// One way to compute a product, of which no plan is made yet: most are listed to be ranked, and never run.
 enum Way {
     /// A sum of nothing: A and B are empty and not even bound.
     Empty,
+    /// Planned at once, which tells whether it serves.
     Vector(Plan),
     Tiled(Cut),
     Coop(Choice, Operands),
+}
+
+/// A way, and the time that it should take.
+struct Ranked {
+    ns: f64,
+    way: Way,
 }
 
 /// What a kernel on cooperative matrices reads.
@@ -116,16 +123,15 @@ enum Operands {
 
 pub(crate) fn plan(op: &Matmul, caps: &Caps) -> Result<Plan> {
     let places = check(op, caps)?;
-    let way = ways(op, &places, caps)?.into_iter().next();
-    way.ok_or_else(|| no_tile(caps))?.1.plan(op, &places, caps)
+    let best = ways(op, &places, caps)?.into_iter().next();
+    best.ok_or_else(|| no_tile(caps))?.way.plan(op, &places, caps)
 }
 
 pub(crate) fn candidates(op: &Matmul, caps: &Caps) -> Result<Vec<Candidate>> {
     let places = check(op, caps)?;
     let mut list = Vec::new();
-    for (estimate_ns, way) in ways(op, &places, caps)? {
-        let name = way.name(op);
-        list.push(Candidate { name, plan: way.plan(op, &places, caps)?, estimate_ns });
+    for Ranked { ns, way } in ways(op, &places, caps)? {
+        list.push(Candidate { name: way.name(op), plan: way.plan(op, &places, caps)?, estimate_ns: ns });
     }
     if list.is_empty() { Err(no_tile(caps)) } else { Ok(list) }
 }
@@ -141,48 +147,59 @@ fn check(op: &Matmul, caps: &Caps) -> Result<Places> {
     Places::of(op, caps)
 }
 
-/// What can compute `op`, with estimates of time, in order of preference.
-fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<(f64, Way)>> {
+/// What can compute `op`, in order of preference.
+fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<Ranked>> {
     let dims = op.dims();
     if dims.k == 0 {
-        return Ok(vec![(0.0, Way::Empty)]);
+        return Ok(vec![Ranked { ns: 0.0, way: Way::Empty }]);
     }
     let sum = places.epilogue.accumulator.dtype();
-    if op.scale_blocks.is_some() {
-        let block = op.scale_blocks.map_or(u64::MAX, |blocks| blocks.k);
-        let cuts = rank::whole(dims, block, sum, caps).into_iter();
-        let cuts = cuts.filter(|cut| cut.refused.is_none() && cut.tile.has_room());
-        return Ok(cuts.map(|cut| (cut.ns, Way::Tiled(cut))).collect());
+    let tiled = |cut: Cut| Ranked { ns: cut.ns, way: Way::Tiled(cut) };
+    if let Some(blocks) = op.scale_blocks {
+        let cuts = rank::whole(dims, blocks.k, sum, caps).into_iter();
+        return Ok(cuts.filter(|cut| cut.refused.is_none() && cut.tile.has_room()).map(tiled).collect());
     }
     let mut ways = Vec::new();
     if let Some(plan) = vector::plan(op, places, caps)? {
         let bytes = dims.m * dims.n * dims.k * op.a.dtype.size_bytes();
-        ways.push((bytes as f64 / VECTOR_BYTES_PER_NS, Way::Vector(plan)));
+        ways.push(Ranked { ns: bytes as f64 / VECTOR_BYTES_PER_NS, way: Way::Vector(plan) });
     }
-    let cuts = rank::plain(dims, sum, caps).into_iter().filter(|cut| cut.refused.is_none());
-    ways.extend(cuts.map(|cut| (cut.ns, Way::Tiled(cut))));
+    let cuts = rank::plain(dims, sum, caps).into_iter();
+    ways.extend(cuts.filter(|cut| cut.refused.is_none()).map(tiled));
+    ways.extend(coop_ways(op, places, caps)?);
+    ways.sort_by(|x, y| x.ns.total_cmp(&y.ns));
+    Ok(ways)
+}
+
+/// The ways on cooperative matrices: of f32 in parts of f16, of other operands as they lie and packed.
+fn coop_ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<Ranked>> {
+    let ranked = |ns: f64, choice: Choice, operands: Operands| Ranked { ns, way: Way::Coop(choice, operands) };
     let (split, choices): (Vec<_>, Vec<_>) =
         coop::rank::choices(op, caps).into_iter().partition(|choice| choice.parts == Parts::Split);
-    ways.extend(split.into_iter().map(|choice| (choice.cut.ns, Way::Coop(choice, Operands::Split))));
-    if !choices.is_empty() {
-        let loads = [coop_operand(op, places, 0, caps)?.0.load, coop_operand(op, places, 1, caps)?.0.load];
-        let slow = loads.map(|load| load != Load::Quad);
-        let copied = copied_bytes(op, slow);
-        // The plain kernel behind scaled factors cannot leave slabs to a launch of their own.
-        let uncut =
-            rank::whole(dims, u64::MAX, DType::F32, caps).iter().any(|cut| cut.refused.is_none() && cut.splits == 1);
-        for choice in choices.into_iter().filter(|choice| choice.parts == Parts::Whole || uncut) {
-            let ns = choice.cut.ns;
-            if let Some(bytes) = copied {
-                ways.push((ns + COPY_NS + bytes as f64 / COPY_BYTES_PER_NS, Way::Coop(choice, Operands::Packed)));
-            }
-            let times = if slow.contains(&true) { SLOW_LOAD_TIMES } else { 1.0 };
-            if !(slow.contains(&true) && choice.spills_by_elements(op)) {
-                ways.push((ns * times, Way::Coop(choice, Operands::AsTheyLie)));
-            }
+    let mut ways: Vec<Ranked> =
+        split.into_iter().map(|choice| ranked(choice.cut.ns, choice, Operands::Split)).collect();
+    if choices.is_empty() {
+        return Ok(ways);
+    }
+    let loads = [coop_operand(op, places, 0, caps)?.0.load, coop_operand(op, places, 1, caps)?.0.load];
+    let slow = loads.map(|load| load != Load::Quad);
+    let is_slow = slow.contains(&true);
+    let copied = copied_bytes(op, slow);
+    // The plain kernel behind scaled factors cannot leave slabs to a launch of their own.
+    let uncut =
+        rank::whole(op.dims(), u64::MAX, DType::F32, caps).iter().any(|cut| cut.refused.is_none() && cut.splits == 1);
+    for choice in choices.into_iter().filter(|choice| choice.parts == Parts::Whole || uncut) {
+        let ns = choice.cut.ns;
+        if let Some(bytes) = copied {
+            let copying_ns = COPY_NS + bytes as f64 / COPY_BYTES_PER_NS;
+            ways.push(ranked(ns + copying_ns, choice, Operands::Packed));
+        }
+        if !is_slow {
+            ways.push(ranked(ns, choice, Operands::AsTheyLie));
+        } else if !choice.spills_by_elements(op) {
+            ways.push(ranked(ns * SLOW_LOAD_TIMES, choice, Operands::AsTheyLie));
         }
     }
-    ways.sort_by(|(x, _), (y, _)| x.total_cmp(y));
     Ok(ways)
 }
 
@@ -211,50 +228,47 @@ impl Way {
         }
     }
 
-    fn plan(self, op: &Matmul, places: &Places, caps: &Caps) -> Result<Plan> {
-        match self {
+    /// The plan of the op whole, or part by part where the sums of slabs along K would take too much memory.
+    fn plan(&self, op: &Matmul, places: &Places, caps: &Caps) -> Result<Plan> {
+        let parts = self.parts(op, places);
+        if parts.len() < 2 {
+            return self.plan_whole(op, places, caps);
+        }
+        let mut whole = Plan::default();
+        for part in parts {
+            let Plan { launches, scratch_bytes } = self.plan_whole(&part, &Places::of(&part, caps)?, caps)?;
+            whole.launches.extend(launches);
+            share_scratch(&mut whole.scratch_bytes, scratch_bytes);
+        }
+        Ok(whole)
+    }
+
+    /// The op in parts whose sums of slabs fit; none where there are no slabs.
+    fn parts(&self, op: &Matmul, places: &Places) -> Vec<Matmul> {
+        let (tile, slabs) = match self {
+            Way::Tiled(cut) => (cut.tile, cut.splits),
+            Way::Coop(choice, _) => (choice.shape.tile, choice.cut.splits),
+            Way::Empty | Way::Vector(_) => return Vec::new(),
+        };
+        if slabs == 1 {
+            return Vec::new();
+        }
+        let bytes_each = slabs * places.epilogue.sum().dtype().size_bytes();
+        op.parts(MOST_PARTIAL_BYTES / bytes_each, tile.block_m.max(tile.block_n).into())
+    }
+
+    fn plan_whole(&self, op: &Matmul, places: &Places, caps: &Caps) -> Result<Plan> {
+        match *self {
             Way::Empty => {
                 Ok(Plan { launches: vec![combine::launch(op, places, 0, None, caps)?], scratch_bytes: Vec::new() })
             }
-            Way::Vector(plan) => Ok(plan),
-            Way::Tiled(cut) => in_parts(op, places, (cut.tile, cut.splits), caps, |op, places| {
-                tiled(op, places, cut, Gate::Open, caps)
-            }),
-            Way::Coop(choice, operands) => {
-                let (tile, splits) = (choice.shape.tile, choice.cut.splits);
-                in_parts(op, places, (tile, splits), caps, |op, places| match operands {
-                    Operands::AsTheyLie => coop(op, places, choice, caps),
-                    Operands::Packed => packed(op, places, choice, caps),
-                    Operands::Split => split(op, places, choice, caps),
-                })
-            }
+            Way::Vector(ref plan) => Ok(plan.clone()),
+            Way::Tiled(cut) => tiled(op, places, cut, Gate::Open, caps),
+            Way::Coop(choice, Operands::AsTheyLie) => coop(op, places, choice, caps),
+            Way::Coop(choice, Operands::Packed) => packed(op, places, choice, caps),
+            Way::Coop(choice, Operands::Split) => split(op, places, choice, caps),
         }
     }
-}
-
-/// Plans the op whole, or part by part where the sums of `splits` slabs along K would take too much memory.
-fn in_parts(
-    op: &Matmul,
-    places: &Places,
-    (tile, splits): (Tile, u64),
-    caps: &Caps,
-    plan: impl Fn(&Matmul, &Places) -> Result<Plan>,
-) -> Result<Plan> {
-    let each = splits * places.epilogue.sum().dtype().size_bytes();
-    let parts = match splits {
-        1 => Vec::new(),
-        _ => op.parts(MOST_PARTIAL_BYTES / each, tile.block_m.max(tile.block_n).into()),
-    };
-    if parts.len() < 2 {
-        return plan(op, places);
-    }
-    let mut whole = Plan::default();
-    for part in parts {
-        let Plan { launches, scratch_bytes } = plan(&part, &Places::of(&part, caps)?)?;
-        whole.launches.extend(launches);
-        share_scratch(&mut whole.scratch_bytes, scratch_bytes);
-    }
-    Ok(whole)
 }
 
 /// The launches of plain tiles.
@@ -339,32 +353,37 @@ fn packed(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<P
         // The range, and the plain kernel, of the operands themselves.
         with_range(op, places, &mut plan, caps)?;
     }
-    let mut slots = [Slot::Input(0), Slot::Input(1)];
-    for (slot, bytes) in slots.iter_mut().zip(packed.bytes) {
+    // An operand that is not copied is read as it lies.
+    let mut copies = OPERANDS;
+    for (copy, bytes) in copies.iter_mut().zip(packed.bytes) {
         if let Some(bytes) = bytes {
-            *slot = Slot::Scratch(plan.scratch_bytes.len());
+            *copy = Slot::Scratch(plan.scratch_bytes.len());
             plan.scratch_bytes.push(bytes);
         }
     }
-    let place = |launch: &mut Launch, own: fn(&Slot) -> Option<usize>| {
-        for slot in &mut launch.bindings {
-            if let Some(which) = own(slot) {
-                *slot = slots[which];
-            }
-        }
-    };
-    let operand = |slot: &Slot| if let Slot::Input(which @ (0 | 1)) = slot { Some(*which) } else { None };
-    let copy = |slot: &Slot| if let Slot::Scratch(which) = slot { Some(*which) } else { None };
     let mut launches = packed.launches;
-    launches.iter_mut().for_each(|launch| place(launch, copy));
-    for mut launch in plan.launches.drain(..) {
+    launches.iter_mut().for_each(|launch| rebind(launch, COPIES, copies));
+    for mut launch in plan.launches {
         if matches!(launch.kernel.get(), Some(Kernel(Shape::Coop(_)))) {
-            place(&mut launch, operand);
+            rebind(&mut launch, OPERANDS, copies);
         }
         launches.push(launch);
     }
-    plan.launches = launches;
-    Ok(plan)
+    Ok(Plan { launches, scratch_bytes: plan.scratch_bytes })
+}
+
+/// A and B as the op's launches bind them.
+const OPERANDS: [Slot; 2] = [Slot::Input(0), Slot::Input(1)];
+/// What is made of them as the launches that make it bind it: copies, or parts.
+const COPIES: [Slot; 2] = [Slot::Scratch(0), Slot::Scratch(1)];
+
+/// Has `launch` bind `to` where it binds `from`.
+fn rebind(launch: &mut Launch, from: [Slot; 2], to: [Slot; 2]) {
+    for slot in &mut launch.bindings {
+        if let Some(which) = from.iter().position(|from| from == slot) {
+            *slot = to[which];
+        }
+    }
 }
 
 /// The launches of tiles on parts of f16.
@@ -373,11 +392,7 @@ fn split(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Pl
     let product = coop_tiles(&split.op, &Places::of(&split.op, caps)?, choice, caps)?;
     let mut launches = split.launches;
     for mut launch in product.launches {
-        for slot in &mut launch.bindings {
-            if let Slot::Input(which @ (0 | 1)) = *slot {
-                *slot = Slot::Scratch(which);
-            }
-        }
+        rebind(&mut launch, OPERANDS, COPIES);
         // Bound last.
         launch.bindings.push(coop::split::FACTORS);
         launches.push(launch);

@@ -1,7 +1,7 @@
 //! What the bound of a product of 8-bit floats lets pass: an emulation of tensor cores with 14 bits that moves its sums to
 //! f32 every 128 products; and what it does not: the same without. And which dtypes go together.
 
-use super::oracle::{TENSOR_CORE_PRODUCTS, TENSOR_CORE_ROUNDOFF};
+use super::roundoff::{TENSOR_CORE_PRODUCTS, TENSOR_CORE_ROUNDOFF};
 use super::*;
 use crate::case::Values;
 use crate::oracle::Subnormals;

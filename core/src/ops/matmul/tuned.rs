@@ -95,13 +95,18 @@ pub(in crate::ops) fn reduced_product(op: &Matmul, effort: Effort, longer: u32) 
     let batch: Vec<u64> = op.output.layout.dims().iter().rev().skip(2).rev().map(|&dim| dim.min(MOST_BATCH)).collect();
     let with = |rows: u64, columns: u64| [batch.as_slice(), &[rows, columns]].concat();
     let [of_a, of_b] = op.scale_blocks.map_or([[m, 1], [1, n]], |blocks| blocks.extents([m, n, k]));
+    // Outer `None`: there is no such view; inner: the operand is absent.
+    let optional = |spec: &Option<TensorSpec>, dims: &[u64]| match spec {
+        Some(spec) => view(spec, dims).map(Some),
+        None => Some(None),
+    };
     Some(Matmul {
         a: view(&op.a, &with(m, k))?,
         b: view(&op.b, &with(k, n))?,
-        c: op.c.as_ref().map_or(Some(None), |c| view(c, &with(m, n)).map(Some))?,
-        bias: op.bias.as_ref().map_or(Some(None), |bias| view(bias, &[n]).map(Some))?,
-        scale_a: op.scale_a.as_ref().map_or(Some(None), |scale| view(scale, &with(of_a[0], of_a[1])).map(Some))?,
-        scale_b: op.scale_b.as_ref().map_or(Some(None), |scale| view(scale, &with(of_b[0], of_b[1])).map(Some))?,
+        c: optional(&op.c, &with(m, n))?,
+        bias: optional(&op.bias, &[n])?,
+        scale_a: optional(&op.scale_a, &with(of_a[0], of_a[1]))?,
+        scale_b: optional(&op.scale_b, &with(of_b[0], of_b[1]))?,
         output: dense(&op.output, &with(m, n))?,
         alpha: if op.alpha == 1.0 { 1.0 } else { FACTOR },
         beta: if op.beta == 0.0 { 0.0 } else { FACTOR },
@@ -119,27 +124,25 @@ fn shrink(extent: u64, base: u64) -> u64 {
 
 /// A view of shape `dims` with the order, the signs and the alignment of `spec`'s strides.
 pub(in crate::ops) fn view(spec: &TensorSpec, dims: &[u64]) -> Option<TensorSpec> {
-    let layout = &spec.layout;
-    let mut axes: Vec<usize> = (0..layout.rank()).collect();
-    axes.sort_by_key(|&axis| (layout.strides()[axis].unsigned_abs(), std::cmp::Reverse(axis)));
-    let mut strides = vec![0i64; dims.len()];
-    let (mut span, mut before) = (1u64, 0u64);
-    for axis in axes {
-        let stride = layout.strides()[axis];
-        let size = stride.unsigned_abs();
-        if size == 0 {
-            continue;
+    let large = spec.layout.strides();
+    // From the axis whose elements lie closest together outwards: each steps over what those before it reach.
+    let mut inner_first: Vec<usize> = (0..large.len()).filter(|&axis| large[axis] != 0).collect();
+    inner_first.sort_by_key(|&axis| (large[axis].unsigned_abs(), std::cmp::Reverse(axis)));
+    // A stride of 0 stays: one matrix for a whole batch, one number for a whole axis.
+    let mut strides = vec![0; dims.len()];
+    let mut reached = 1u64;
+    let mut before_first = 0;
+    for axis in inner_first {
+        // The least that steps over what was reached and has the large stride's remainder.
+        let stride = reached + large[axis].unsigned_abs().saturating_sub(reached) % KEPT_REMAINDER;
+        strides[axis] = i64::try_from(stride).ok()? * large[axis].signum();
+        let reach = stride.checked_mul(dims[axis].saturating_sub(1))?;
+        reached = reached.checked_add(reach)?;
+        if large[axis] < 0 {
+            before_first += reach;
         }
-        // At least what lies inside, and the same modulo 128.
-        let least = span.max(1);
-        let rest = (size % KEPT_REMAINDER + KEPT_REMAINDER - least % KEPT_REMAINDER) % KEPT_REMAINDER;
-        let small = (least + rest).min(size.max(least));
-        strides[axis] = i64::try_from(small).ok()? * stride.signum();
-        let reach = small.checked_mul(dims[axis].max(1) - 1)?;
-        span = span.checked_add(reach)?;
-        before += if stride < 0 { reach } else { 0 };
     }
-    let offset = before.next_multiple_of(KEPT_REMAINDER) + layout.offset() % KEPT_REMAINDER;
+    let offset = before_first.next_multiple_of(KEPT_REMAINDER) + spec.layout.offset() % KEPT_REMAINDER;
     Some(TensorSpec::new(spec.dtype, Layout::strided(Shape::new(dims).ok()?, &strides, offset).ok()?))
 }
 
@@ -205,12 +208,12 @@ fn expect(op: &Matmul, inputs: &[HostTensor]) -> Result<Judged> {
     };
     let (along_k, shared) = op.scale_blocks.map_or((1, 1), |blocks| (dims.k.div_ceil(blocks.k), blocks.m));
     let specs = part.inputs();
-    let [c, _, scale_a, _] = op.places();
+    let places = op.places();
     let hosts = inputs.iter().zip(&specs).enumerate().map(|(i, (host, spec))| {
         let values = match i {
             0 => pick(host, dims.k, 1),
-            _ if Some(i) == c => pick(host, dims.n, 1),
-            _ if Some(i) == scale_a => pick(host, along_k, shared),
+            _ if Some(i) == places.c => pick(host, dims.n, 1),
+            _ if Some(i) == places.scale_a => pick(host, along_k, shared),
             _ => host.values.clone(),
         };
         HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }

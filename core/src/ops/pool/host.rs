@@ -8,7 +8,7 @@ use crate::cpu::gemm::Float;
 use crate::cpu::gemm::few::Sum;
 use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::parallel::{self, CHUNK};
-use crate::cpu::reduce::Element as Widen;
+use crate::cpu::reduce::Widen;
 use crate::cpu::scratch::{self, Done};
 use crate::ops::convolution::host::{Pixels, of_float};
 use crate::ops::convolution::window::{coordinates, number};

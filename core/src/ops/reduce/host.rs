@@ -9,7 +9,7 @@ use half::{bf16, f16};
 
 use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::lanes::{narrow_bf16, narrow_f16};
-use crate::cpu::reduce::{self as kernels, AbsMax, Element, Max, Min, Number, Product, Reduction, Sum};
+use crate::cpu::reduce::{self as kernels, AbsMax, Max, Min, Number, Product, Reduction, Sum, Widen};
 use crate::cpu::scratch::{self, Done, Short};
 use crate::cpu::view::dense;
 use crate::cpu::{parallel, simd};
@@ -105,7 +105,7 @@ pub(crate) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) -> Done {
 }
 
 /// Accumulated in f32, narrowed at the end.
-fn small_float<T: Element<Acc = f32> + bytemuck::Pod>(
+fn small_float<T: Widen<Acc = f32> + bytemuck::Pod>(
     op: &Reduce,
     input: &[u8],
     output: &mut [u8],
@@ -180,13 +180,13 @@ fn converted<'a, T: Copy + Send + Sync, U: Copy + Send + Sync + bytemuck::Zeroab
     Ok(Operand { elements: Cow::Owned(elements), results: x.results, count: x.count, order: x.order })
 }
 
-fn widened<'a, T: Element<Acc = f32>>(x: Operand<'a, T>) -> Result<Operand<'a, f32>, Short> {
+fn widened<'a, T: Widen<Acc = f32>>(x: Operand<'a, T>) -> Result<Operand<'a, f32>, Short> {
     converted(x, |x: T| x.widen())
 }
 
-fn combine<T: Element>(op: &Reduce, x: Operand<'_, T>) -> Result<Vec<T::Acc>, Short>
+fn combine<T: Widen>(op: &Reduce, x: Operand<'_, T>) -> Result<Vec<T::Acc>, Short>
 where
-    T::Acc: Element<Acc = T::Acc>,
+    T::Acc: Widen<Acc = T::Acc>,
 {
     match op.function {
         ReduceFn::Max => run(Max, x),
@@ -196,9 +196,9 @@ where
     }
 }
 
-fn run<T: Element, R: Reduction<T::Acc>>(function: R, x: Operand<'_, T>) -> Result<Vec<T::Acc>, Short>
+fn run<T: Widen, R: Reduction<T::Acc>>(function: R, x: Operand<'_, T>) -> Result<Vec<T::Acc>, Short>
 where
-    T::Acc: Element<Acc = T::Acc>,
+    T::Acc: Widen<Acc = T::Acc>,
 {
     let mut out = scratch::filled(T::Acc::ZERO, x.results)?;
     match x.order {

@@ -7,7 +7,7 @@ use super::{Scatter, ScatterFn};
 use crate::cpu::elements::{dense_mut, for_size, typed};
 use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::parallel;
-use crate::cpu::reduce::{Element as Widen, Number};
+use crate::cpu::reduce::{Number, Widen};
 use crate::cpu::scratch::{self, Done};
 use crate::cpu::view::Runs;
 use crate::ops::host::place;

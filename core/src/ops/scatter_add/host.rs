@@ -7,7 +7,7 @@ use super::ScatterAdd;
 use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::parallel;
-use crate::cpu::reduce::{Element as Widen, Number};
+use crate::cpu::reduce::{Number, Widen};
 use crate::cpu::scratch::{self, Done};
 use crate::ops::host::positions;
 use crate::{DType, F8E4M3, F8E5M2};

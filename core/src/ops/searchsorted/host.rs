@@ -5,7 +5,7 @@ use bytemuck::Pod;
 use super::SearchSorted;
 use crate::cpu::elements::{dense_mut, for_dtype, typed};
 use crate::cpu::parallel::{self, CHUNK};
-use crate::cpu::reduce::Element as Widen;
+use crate::cpu::reduce::Widen;
 
 pub(crate) fn execute(op: &SearchSorted, sorted: &[u8], values: &[u8], output: &mut [u8]) {
     for_dtype!(op.values.dtype, T => search_words::<T>(op, typed(sorted), typed(values), dense_mut(&op.output, output)));

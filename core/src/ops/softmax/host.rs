@@ -5,9 +5,9 @@ use half::{bf16, f16};
 use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::parallel::{self, CHUNK};
-use crate::cpu::reduce::Element as Widen;
+use crate::cpu::reduce::Widen;
 use crate::cpu::scratch::{self, Done};
-use crate::cpu::softmax as kernels;
+use crate::cpu::softmax_rows::{self, Form};
 use crate::cpu::view::dense;
 use crate::ops::{Softmax, SoftmaxFn};
 use crate::{DType, F8E4M3, F8E5M2, Layout};
@@ -22,16 +22,16 @@ pub(crate) fn execute(op: &Softmax, input: &[u8], output: &mut [u8]) -> Done {
             parallel::try_chunks(y, cols, |row, y| row_f64(op.function, parallel::chunk(x, cols, row), y))
         }),
         _ => along_axis(op, typed::<f32>(input), dense_mut(&op.output, output), |x, y, cols| {
-            kernels::rows(form(op), x, cols, y);
+            softmax_rows::rows(form(op), x, cols, y);
             Ok(())
         }),
     }
 }
 
-fn form(op: &Softmax) -> kernels::Form {
+fn form(op: &Softmax) -> Form {
     match op.function {
-        SoftmaxFn::Softmax => kernels::Form::Softmax,
-        SoftmaxFn::LogSoftmax => kernels::Form::LogSoftmax,
+        SoftmaxFn::Softmax => Form::Softmax,
+        SoftmaxFn::LogSoftmax => Form::LogSoftmax,
     }
 }
 
@@ -46,7 +46,7 @@ where
             let x = parallel::chunk(x, task, i);
             let (mut wide, mut result) = (scratch::zeroed(x.len())?, scratch::zeroed(x.len())?);
             parallel::map1(|x: T| x.widen(), x, &mut wide);
-            kernels::rows(form(op), &wide, cols, &mut result);
+            softmax_rows::rows(form(op), &wide, cols, &mut result);
             parallel::map1(narrow, &result, y);
             Ok(())
         })

@@ -17,6 +17,7 @@ use crate::ops::reduce::plan::template::{check_index, decode};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
+use crate::wgsl::params::{Words, axis_members, axis_words, params};
 
 /// Vectors a thread keeps (H200: 8 for 16384 f32 over 512 threads; 16 over 256 threads within 1 %).
 const MOST_HELD: u64 = 16;
@@ -38,6 +39,19 @@ const KEYS: [(&str, (u32, u64)); 6] = [
     ("KEY_HIGHEST", (0xff80_0000, 0xfff0_0000_0000_0000)),
     ("NAN_KEY", (u32::MAX, u64::MAX)),
 ];
+
+params! {
+    /// The first words of `Held`: a row's vectors, where rows begin, and what a step along one adds.
+    struct HeldWords { rows, units, base, stride }
+}
+params! {
+    /// The first words of both forms of `Apply`: vectors in all, elements along the axis, strips of a column, elements from one to the next.
+    struct ApplyWords { units, count, strips, inner, base }
+}
+params! {
+    /// What both have next, before the extents and strides of axes.
+    struct EndWords { target_base, lowest, nan }
+}
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -137,12 +151,16 @@ fn held(op: &Softmax, element: Element, caps: &Caps) -> Result<Option<Launch>> {
         full: units == lanes * items,
         axes: axes.len() as u8,
     };
-    // In the order of `Params` as `write_held` and `write_tail_of_params` declare it. In vectors; indices fit, negative strides wrap as
-    // two's complement.
-    let mut params = vec![rows as u32, units as u32, (outer.base / width) as u32, if quad { 1 } else { stride as u32 }];
-    params.extend([(target / width) as u32, NEGATIVE_INFINITY, NAN]);
-    params.extend(axes.iter().rev().map(|axis| axis.extent as u32));
-    params.extend(axes.iter().rev().map(|axis| (axis.stride / width as i64) as u32));
+    // In vectors; indices fit, negative strides wrap as two's complement.
+    let words = HeldWords {
+        rows: rows as u32,
+        units: units as u32,
+        base: (outer.base / width) as u32,
+        stride: if quad { 1 } else { stride as u32 },
+    };
+    let mut params = words.words();
+    params.extend(EndWords::of(target / width).words());
+    params.extend(axis_words(axes.iter().rev().map(|axis| (axis.extent, axis.stride / width as i64))));
     Ok(Some(Launch {
         kernel: KernelKey::own(Kernel { step, function: op.function, element }),
         grid: caps.fold_grid(rows.div_ceil(threads / lanes))?,
@@ -174,20 +192,27 @@ fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) 
         && if inner == 1 { count.is_multiple_of(4) } else { inner.is_multiple_of(4) };
     let width = if quad { 4 } else { 1 };
     let axes = dims.len() as u8;
-    let (step, threads, own) = if inner == 1 {
-        let units = op.input.layout.elements() / width;
-        (Step::Apply { quad, axes }, units.div_ceil(APPLY_ITEMS.into()), [units, count, 0])
+    let (step, units, strips) = if inner == 1 {
+        (Step::Apply { quad, axes }, op.input.layout.elements() / width, 0)
     } else {
         let strips = count.div_ceil(COLUMN_ITEMS.into());
         let outer = op.input.layout.elements() / (count * inner).max(1);
-        let units = outer * strips * (inner / width);
-        (Step::ApplyColumns { quad, axes }, units, [units, count, strips])
+        (Step::ApplyColumns { quad, axes }, outer * strips * (inner / width), strips)
     };
-    let mut params = own.map(|n| n as u32).to_vec();
-    params.extend([inner as u32, (flat.offset() / width) as u32]);
-    params.extend([(target / width) as u32, NEGATIVE_INFINITY, NAN]);
-    params.extend(dims.iter().rev().enumerate().map(|(i, &d)| if i == 0 { d / width } else { d } as u32));
-    params.extend(strides.iter().rev().enumerate().map(|(i, &s)| if i == 0 { s } else { s / width as i64 } as u32));
+    let threads = if inner == 1 { units.div_ceil(APPLY_ITEMS.into()) } else { units };
+    let words = ApplyWords {
+        units: units as u32,
+        count: count as u32,
+        strips: strips as u32,
+        inner: inner as u32,
+        base: (flat.offset() / width) as u32,
+    };
+    let mut params = words.words();
+    params.extend(EndWords::of(target / width).words());
+    // Vectors lie along the innermost axis, whose elements are neighbours then.
+    params.extend(axis_words(dims.iter().zip(strides).rev().enumerate().map(|(i, (&extent, &stride))| {
+        if i == 0 { (extent / width, stride) } else { (extent, stride / width as i64) }
+    })));
     Ok(Launch {
         kernel: KernelKey::own(Kernel { step, function: op.function, element }),
         grid: caps.fold_grid(threads.div_ceil(APPLY_THREADS.into()))?,
@@ -204,8 +229,7 @@ impl Kernel {
 
     fn write_held(&self, out: &mut String) -> std::fmt::Result {
         let Step::Held { quad, lanes, items, threads, full, axes } = self.step else { return Ok(()) };
-        writeln!(out, "struct Params {{\n    rows: u32, units: u32, base: u32, stride: u32,")?;
-        self.write_tail_of_params(out, axes)?;
+        write_params(out, HeldWords::WGSL, axes)?;
         writeln!(out, "const LANES = {lanes}u;\nconst ITEMS = {items}u;\nconst THREADS = {threads}u;")?;
         writeln!(out, "const FULL = {full};")?;
         self.write_vector(out, quad)?;
@@ -218,8 +242,7 @@ impl Kernel {
     }
 
     fn write_apply(&self, out: &mut String, quad: bool, axes: u8, columns: bool) -> std::fmt::Result {
-        writeln!(out, "struct Params {{\n    units: u32, count: u32, strips: u32, inner: u32, base: u32,")?;
-        self.write_tail_of_params(out, axes)?;
+        write_params(out, ApplyWords::WGSL, axes)?;
         let items = if columns { COLUMN_ITEMS } else { APPLY_ITEMS };
         writeln!(out, "const THREADS = {APPLY_THREADS}u;\nconst ITEMS = {items}u;")?;
         self.write_vector(out, quad)?;
@@ -246,13 +269,6 @@ impl Kernel {
         Ok(())
     }
 
-    /// What `Held` and both forms of `Apply` have in common after words of their own.
-    fn write_tail_of_params(&self, out: &mut String, axes: u8) -> std::fmt::Result {
-        let member = |name: char| (0..axes).map(|i| format!(" {name}{i}: u32,")).collect::<String>();
-        writeln!(out, "    target_base: u32, lowest: u32, nan: u32,{}{}\n}}", member('e'), member('s'))?;
-        writeln!(out, "@group(0) @binding(0) var<uniform> params: Params;")
-    }
-
     /// V, K and what is computed on them.
     fn write_vector(&self, out: &mut String, quad: bool) -> std::fmt::Result {
         writeln!(out, "const LOG = {};", self.function == SoftmaxFn::LogSoftmax)?;
@@ -273,6 +289,19 @@ impl Kernel {
         *out += &self.element.storage(binding, "y", form, Access::ReadWrite);
         writeln!(out, "fn store(at: u32, v: V) {{ {}(at, v); }}", if quad { "store4_y" } else { "store_y" })
     }
+}
+
+impl EndWords {
+    fn of(target_base: u64) -> EndWords {
+        EndWords { target_base: target_base as u32, lowest: NEGATIVE_INFINITY, nan: NAN }
+    }
+}
+
+/// `Params` of a kernel with these words of its `own`.
+fn write_params(out: &mut String, own: &str, axes: u8) -> std::fmt::Result {
+    let (end, axes) = (EndWords::WGSL.trim_end(), axis_members("es", axes.into()));
+    writeln!(out, "struct Params {{\n{own}{end}{axes}\n}}")?;
+    writeln!(out, "@group(0) @binding(0) var<uniform> params: Params;")
 }
 
 /// S and U, and V and K, four of them or one.

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::parallel;
-use crate::cpu::reduce::Element;
+use crate::cpu::reduce::Widen;
 use crate::cpu::scratch::{self, Done};
 use crate::cpu::view::{dense, gather};
 use crate::ops::{Sort, SortOrder};

@@ -7,7 +7,7 @@ use super::{Block, COLUMNS, Heads, Pairs, ROWS, Real, Stored, sum_of};
 use crate::cpu::elements::{dense_mut, typed};
 use crate::cpu::gemm::{self, Float, Mat, MatMut};
 use crate::cpu::scratch::{self, Done, Short};
-use crate::cpu::{parallel, reduce::Element as Widen};
+use crate::cpu::{parallel, reduce::Widen};
 use crate::ops::AttentionGradient;
 
 /// What it reads beside what the forward operation reads.

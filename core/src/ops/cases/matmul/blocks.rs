@@ -37,8 +37,8 @@ fn push(cases: &mut Vec<Case>, op: Result<Matmul>, operand: Values, scale: Value
     let list = op.as_ref().map_or(Vec::new(), |op| {
         let places = op.places();
         let mut all = vec![operand; op.inputs().len()];
-        places[..2].iter().flatten().for_each(|&place| all[place] = Values::Uniform(-1.0, 1.0));
-        places[2..].iter().flatten().for_each(|&place| all[place] = scale);
+        places.addends().into_iter().flatten().for_each(|place| all[place] = Values::Uniform(-1.0, 1.0));
+        places.scales().into_iter().flatten().for_each(|place| all[place] = scale);
         all
     });
     add(cases, FAMILY, op, &list);

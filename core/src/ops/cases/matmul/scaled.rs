@@ -57,9 +57,9 @@ fn scaled(op: Result<Matmul>, to: DType, scales: Scales) -> Result<Matmul> {
 fn values(op: &Matmul, operand: Values, scales: [Values; 2]) -> Vec<Values> {
     let places = op.places();
     let mut all = vec![operand; op.inputs().len()];
-    places[..2].iter().flatten().for_each(|&place| all[place] = Values::Uniform(-1.0, 1.0));
-    for (place, scale) in places[2..].iter().zip(scales) {
-        if let Some(place) = *place {
+    places.addends().into_iter().flatten().for_each(|place| all[place] = Values::Uniform(-1.0, 1.0));
+    for (place, scale) in places.scales().into_iter().zip(scales) {
+        if let Some(place) = place {
             all[place] = scale;
         }
     }

@@ -11,7 +11,7 @@ use crate::cpu::gemm::few::Sum;
 use crate::cpu::gemm::{self, Mat, MatMut};
 use crate::cpu::lanes::{narrow_bf16, narrow_f16};
 use crate::cpu::parallel;
-use crate::cpu::reduce::Element as Widen;
+use crate::cpu::reduce::Widen;
 use crate::cpu::scratch::{self, Done};
 use crate::ops::ConvolutionWeights;
 use crate::ops::convolution::window::coordinates;

@@ -29,11 +29,11 @@ pub(super) struct BlockScales<'a> {
 
 impl<'a> BlockScales<'a> {
     pub fn of(op: &Matmul, blocks: ScaleBlocks, inputs: &[&'a [u8]]) -> Result<BlockScales<'a>, Short> {
-        let [_, _, place_a, place_b] = op.places();
+        let places = op.places();
         let scales = |spec: Option<TensorSpec>, place: Option<usize>| {
             spec.zip(place).map(|(spec, place)| dense(&spec.layout, typed::<f32>(inputs[place]))).transpose()
         };
-        let (a, b) = (scales(op.scale_a, place_a)?, scales(op.scale_b, place_b)?);
+        let (a, b) = (scales(op.scale_a, places.scale_a)?, scales(op.scale_b, places.scale_b)?);
         Ok(BlockScales { a, b, blocks, dims: op.dims() })
     }
 

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use super::{Part, for_each_part, matrix};
 use crate::cpu::elements::typed;
 use crate::cpu::gemm::{self, Mat, MatMut, few};
-use crate::cpu::reduce::Element as Widen;
+use crate::cpu::reduce::Widen;
 use crate::cpu::scratch::{Done, Short};
 use crate::ops::{Matmul, MatmulDims};
 use crate::{DType, F8E4M3, F8E5M2};

@@ -291,8 +291,9 @@ impl Places {
             let [m, n, k] = [(blocks.m, m), (blocks.n, n), (blocks.k, k)].map(|(x, all)| x.min(all.max(1)) as u32);
             vec![near(op.scale_a, 1), near(op.scale_b, 2), m, n, k]
         });
-        let [at_c, rest @ ..] = op.places();
-        let slots = [at_c.filter(|_| epilogue.add)].into_iter().chain(rest).flatten().map(Slot::Input).collect();
+        let places = op.places();
+        let bound = [places.c.filter(|_| epilogue.add), places.bias, places.scale_a, places.scale_b];
+        let slots = bound.into_iter().flatten().map(Slot::Input).collect();
         let (alpha, beta) = (words(op.alpha), words(op.beta));
         let target = op.output.layout.offset();
         Ok(Places { epilogue, batch, alpha, beta, bias, scales, blocks, groups: Vec::new(), target, slots })

@@ -56,7 +56,7 @@ fn products_of_quantised_operands_validate_and_read_their_scales() {
                 let everything = [with_everything(scaled.clone()), with_everything(recipe.clone())];
                 for op in [plain.clone(), scaled, recipe, of_a].into_iter().chain(everything) {
                     let op = op.check().unwrap();
-                    let own = op.places()[2..].iter().flatten().map(|&place| Slot::Input(place)).collect::<Vec<_>>();
+                    let own = op.places().scales().into_iter().flatten().map(Slot::Input).collect::<Vec<_>>();
                     for candidate in crate::ops::candidates(&op.into(), &caps).unwrap() {
                         let last = candidate.plan.launches.last().unwrap();
                         assert!(last.bindings.ends_with(&own), "{}: {:?}", candidate.name, last.bindings);

@@ -169,13 +169,12 @@ pub(crate) fn passes(view: View, partials: Partials, caps: &Caps) -> (Vec<Pass>,
     let (mut view, mut partial) = (view, false);
     let (mut list, mut scratch) = (Vec::new(), Vec::new());
     loop {
-        let mut pass = next_pass(&view, partial, partials == Partials::Elements || !partial, caps);
+        let mut pass = Fold::next(&view, partial).pass(partials == Partials::Elements || !partial, caps);
         if pass.slabs == 1 && pass.kept.iter().all(|axis| axis.kept) {
-            pass.last = true;
             list.push(pass);
             return (list, scratch);
         }
-        pass.target = Slot::Scratch(scratch.len());
+        (pass.target, pass.last) = (Slot::Scratch(scratch.len()), false);
         scratch.push(pass.outputs * pass.slabs);
         view = partials_of(&pass);
         partial = true;
@@ -205,40 +204,85 @@ fn partials_of(pass: &Pass) -> View {
     View { slot: pass.target, base: 0, axes }.collapsed()
 }
 
-fn next_pass(view: &View, partial: bool, quads: bool, caps: &Caps) -> Pass {
-    let nearness = |axis: &Axis| (axis.stride.unsigned_abs().max(1), std::cmp::Reverse(axis.extent));
-    let folded = (0..view.axes.len()).filter(|&i| !view.axes[i].kept).min_by_key(|&i| nearness(&view.axes[i]));
-    let kept: Vec<Axis> =
-        view.axes.iter().enumerate().filter(|&(i, _)| Some(i) != folded).map(|(_, &axis)| axis).collect();
-    // Nothing left to fold: rows of one element, which only convert.
-    let lone = Axis { extent: 1, stride: 0, kept: false, position: 0 };
-    let along = folded.map_or(lone, |i| view.axes[i]);
-    let pass = Pass {
-        walk: Walk::Rows { lanes: 1 },
-        threads: THREADS.min(caps.max_invocations),
-        quad: false,
-        source: view.slot,
-        partial,
-        target: Slot::Output(0),
-        last: false,
-        base: view.base,
-        count: along.extent,
-        stride: along.stride,
-        position: along.position,
-        outputs: kept.iter().map(|axis| axis.extent).product(),
-        kept,
-        scatter: None,
-        slabs: 1,
-        slab: 0,
-        workgroups: 0,
-    };
-    let densest = (0..pass.kept.len())
-        .filter(|&i| pass.kept[i].stride != 0)
-        .min_by_key(|&i| (pass.kept[i].stride.unsigned_abs(), std::cmp::Reverse(i)));
-    match densest {
-        Some(i) if pass.kept[i].stride.unsigned_abs() < along.stride.unsigned_abs() => columns(pass, i, quads, caps),
-        _ => rows(pass, quads, caps),
+/// What a pass folds: one axis, and those beside it.
+struct Fold {
+    source: Slot,
+    /// The source holds partial results.
+    partial: bool,
+    /// First element.
+    base: u64,
+    along: Axis,
+    /// The others, row-major; some may be folded by later passes.
+    beside: Vec<Axis>,
+}
+
+/// How a fold is spread over threads.
+struct Spread {
+    walk: Walk,
+    threads: u32,
+    quad: bool,
+    scatter: Option<Vec<u64>>,
+    /// Vectors (Rows) or elements (Columns) of the folded axis, in all and in a slab.
+    units: u64,
+    slab: u64,
+    /// Workgroups for each slab.
+    blocks: u64,
+}
+
+impl Fold {
+    /// The next axis of `view` to go: the one whose elements lie closest together.
+    fn next(view: &View, partial: bool) -> Fold {
+        let nearness = |axis: &Axis| (axis.stride.unsigned_abs().max(1), std::cmp::Reverse(axis.extent));
+        let folded = (0..view.axes.len()).filter(|&i| !view.axes[i].kept).min_by_key(|&i| nearness(&view.axes[i]));
+        // Nothing left to fold: rows of one element, which only convert.
+        let lone = Axis { extent: 1, stride: 0, kept: false, position: 0 };
+        let mut beside = view.axes.clone();
+        let along = folded.map_or(lone, |i| beside.remove(i));
+        Fold { source: view.slot, partial, base: view.base, along, beside }
     }
+
+    /// The pass; `quads`: its source can be read four elements at a time.
+    fn pass(self, quads: bool, caps: &Caps) -> Pass {
+        let stride = |i: usize| self.beside[i].stride.unsigned_abs();
+        let densest = (0..self.beside.len())
+            .filter(|&i| self.beside[i].stride != 0)
+            .min_by_key(|&i| (stride(i), std::cmp::Reverse(i)));
+        match densest.filter(|&i| stride(i) < self.along.stride.unsigned_abs()) {
+            Some(densest) => self.columns(densest, quads, caps),
+            None => self.rows(quads, caps),
+        }
+    }
+
+    /// A pass into the op's output; [`passes`] turns it elsewhere where more follow.
+    fn spread(self, spread: Spread) -> Pass {
+        let Fold { source, partial, base, along, beside } = self;
+        let Spread { walk, threads, quad, scatter, units, slab, blocks } = spread;
+        let slabs = units.div_ceil(slab.max(1)).max(1);
+        Pass {
+            walk,
+            threads,
+            quad,
+            source,
+            partial,
+            target: Slot::Output(0),
+            last: true,
+            base,
+            count: along.extent,
+            stride: along.stride,
+            position: along.position,
+            outputs: results(&beside),
+            kept: beside,
+            scatter,
+            slabs,
+            slab,
+            workgroups: blocks * slabs,
+        }
+    }
+}
+
+/// Results of a fold beside which these axes lie.
+fn results(beside: &[Axis]) -> u64 {
+    beside.iter().map(|axis| axis.extent).product()
 }
 
 /// Threads for a row that has work for `wanted`: a power of four, so that five kernels serve rows of every length, which is
@@ -248,65 +292,72 @@ fn lanes_for(wanted: u64) -> u64 {
     if lanes.trailing_zeros().is_multiple_of(2) { lanes } else { 2 * lanes }
 }
 
-fn rows(mut pass: Pass, quads: bool, caps: &Caps) -> Pass {
-    let aligned = pass.base.is_multiple_of(4) && pass.kept.iter().all(|axis| axis.stride % 4 == 0);
-    // Behind an operand's last element lies something; behind the last partial result nobody has written yet.
-    let written = !pass.partial || pass.count.is_multiple_of(4);
-    pass.quad = quads && pass.stride == 1 && pass.count >= 4 && aligned && written;
-    let units = if pass.quad { pass.count.div_ceil(4) } else { pass.count };
-    let most = pass.threads;
-    let lanes = lanes_for(units.div_ceil(ITEMS.into())).min(most.into()) as u32;
-    pass.walk = Walk::Rows { lanes };
-    let blocks = pass.outputs.div_ceil((pass.threads / lanes).into());
-    let step = u64::from(lanes * ITEMS);
-    if lanes == most && blocks * 2 <= ENOUGH_GROUPS && units >= 4 * step {
-        let wanted = (ENOUGH_GROUPS / blocks).min(units.div_ceil(2 * step));
-        // Slabs of whole steps, so that only the last one has a remainder.
-        pass.slab = units.div_ceil(wanted).next_multiple_of(step);
-    } else {
-        pass.slab = units;
+impl Fold {
+    fn rows(self, quads: bool, caps: &Caps) -> Pass {
+        let threads = THREADS.min(caps.max_invocations);
+        let Axis { extent: count, stride, .. } = self.along;
+        let aligned = self.base.is_multiple_of(4) && self.beside.iter().all(|axis| axis.stride % 4 == 0);
+        // Behind an operand's last element lies something; behind the last partial result nobody has written yet.
+        let written = !self.partial || count.is_multiple_of(4);
+        let quad = quads && stride == 1 && count >= 4 && aligned && written;
+        let units = if quad { count.div_ceil(4) } else { count };
+        let lanes = lanes_for(units.div_ceil(ITEMS.into())).min(threads.into()) as u32;
+        let walk = Walk::Rows { lanes };
+        let blocks = results(&self.beside).div_ceil((threads / lanes).into());
+        let step = u64::from(lanes * ITEMS);
+        let is_cut = lanes == threads && blocks * 2 <= ENOUGH_GROUPS && units >= 4 * step;
+        let wanted = if is_cut {
+            let slabs = (ENOUGH_GROUPS / blocks).min(units.div_ceil(2 * step));
+            // Slabs of whole steps, so that only the last one has a remainder.
+            units.div_ceil(slabs).next_multiple_of(step)
+        } else {
+            units
+        };
+        let slab = wanted.min(walk.longest_slab(caps.loop_limit()));
+        self.spread(Spread { walk, threads, quad, scatter: None, units, slab, blocks })
     }
-    pass.slab = pass.slab.min(pass.walk.longest_slab(caps.loop_limit()));
-    pass.slabs = units.div_ceil(pass.slab.max(1)).max(1);
-    pass.workgroups = blocks * pass.slabs;
-    pass
-}
 
-fn columns(mut pass: Pass, densest: usize, quads: bool, caps: &Caps) -> Pass {
-    if densest + 1 != pass.kept.len() {
-        let mut strides = vec![1u64; pass.kept.len()];
-        for i in (0..pass.kept.len() - 1).rev() {
-            strides[i] = strides[i + 1] * pass.kept[i + 1].extent;
-        }
-        let (axis, stride) = (pass.kept.remove(densest), strides.remove(densest));
-        pass.kept.push(axis);
-        strides.push(stride);
-        pass.scatter = Some(strides);
+    fn columns(mut self, densest: usize, quads: bool, caps: &Caps) -> Pass {
+        let threads = THREADS.min(caps.max_invocations);
+        let Axis { extent: count, stride, .. } = self.along;
+        let scatter = self.move_innermost(densest);
+        let outputs = results(&self.beside);
+        let (inner, outer) = (self.beside[self.beside.len() - 1], &self.beside[..self.beside.len() - 1]);
+        let quad = quads
+            && scatter.is_none()
+            && inner.stride == 1
+            && inner.extent.is_multiple_of(4)
+            && self.base.is_multiple_of(4)
+            && stride % 4 == 0
+            && outer.iter().all(|axis| axis.stride % 4 == 0);
+        let across = if quad { outputs / 4 } else { outputs };
+        let width = if quad { 16 } else { 32 };
+        let items = count.div_ceil(ITEMS.into()).next_power_of_two();
+        // Few columns leave threads over: they go down the column too.
+        let wanted = items.min(u64::from(threads) / width);
+        let lanes = (u64::from(threads) / wanted).min(across.next_power_of_two().max(1)) as u32;
+        let deep = (threads / lanes).min(items.min(256) as u32);
+        let walk = Walk::Columns { lanes, deep };
+        let blocks = across.div_ceil(lanes.into());
+        let step = u64::from(deep * ITEMS);
+        let slabs = (ENOUGH_COLUMN_GROUPS / blocks).min(count / (4 * step)).max(1);
+        let slab = count.div_ceil(slabs).next_multiple_of(step).min(count).min(walk.longest_slab(caps.loop_limit()));
+        self.spread(Spread { walk, threads: lanes * deep, quad, scatter, units: count, slab, blocks })
     }
-    let (inner, outer) = (pass.kept[pass.kept.len() - 1], &pass.kept[..pass.kept.len() - 1]);
-    pass.quad = quads
-        && pass.scatter.is_none()
-        && inner.stride == 1
-        && inner.extent.is_multiple_of(4)
-        && pass.base.is_multiple_of(4)
-        && pass.stride % 4 == 0
-        && outer.iter().all(|axis| axis.stride % 4 == 0);
-    let units = if pass.quad { pass.outputs / 4 } else { pass.outputs };
-    let width = if pass.quad { 16 } else { 32 };
-    let wanted = pass.count.div_ceil(ITEMS.into()).next_power_of_two().min(u64::from(pass.threads) / width);
-    // Few columns leave threads over: they go down the column too.
-    let lanes = (u64::from(pass.threads) / wanted).min(units.next_power_of_two().max(1)) as u32;
-    let deep = (pass.threads / lanes).min(pass.count.div_ceil(ITEMS.into()).next_power_of_two().min(256) as u32);
-    pass.threads = lanes * deep;
-    pass.walk = Walk::Columns { lanes, deep };
-    let blocks = units.div_ceil(lanes.into());
-    let step = u64::from(deep * ITEMS);
-    let wanted = (ENOUGH_COLUMN_GROUPS / blocks).min(pass.count / (4 * step)).max(1);
-    pass.slab = pass.count.div_ceil(wanted).next_multiple_of(step).min(pass.count);
-    pass.slab = pass.slab.min(pass.walk.longest_slab(caps.loop_limit()));
-    pass.slabs = pass.count.div_ceil(pass.slab);
-    pass.workgroups = blocks * pass.slabs;
-    pass
+
+    /// Puts an axis behind all others; where it was not there, the strides by which results are numbered then.
+    fn move_innermost(&mut self, axis: usize) -> Option<Vec<u64>> {
+        if axis + 1 == self.beside.len() {
+            return None;
+        }
+        let mut strides = vec![1u64; self.beside.len()];
+        for i in (0..self.beside.len() - 1).rev() {
+            strides[i] = strides[i + 1] * self.beside[i + 1].extent;
+        }
+        self.beside[axis..].rotate_left(1);
+        strides[axis..].rotate_left(1);
+        Some(strides)
+    }
 }
 
 #[cfg(test)]

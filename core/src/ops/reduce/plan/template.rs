@@ -10,13 +10,16 @@ use crate::{Error, Result, TensorSpec};
 
 use super::passes::{ITEMS, Pass, Walk};
 use crate::plan::{Caps, KernelKey, Launch};
+use crate::wgsl::params::{Words, axis_members, axis_words, params};
 
 /// Largest element count and index that kernels handle: u32 less what the last slab, rounded up, may reach beyond the end (some 4
 /// million), and the longest stride of a workgroup's loop.
 const MAX_INDEX: u64 = u32::MAX as u64 - (1 << 24);
 
-/// Which word of `Params` is the slab.
-const SLAB: usize = 3;
+params! {
+    /// What every pass is told before the extents and strides of its kept axes: in vectors where the source is read by vectors.
+    struct PassWords { outputs, count, slabs, slab; base, stride, position, total, target_base }
+}
 
 /// The frame's specialisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,7 +52,8 @@ impl Frame {
 
     /// The slab among the `params` of [`launch`].
     pub fn slab(&self, params: &[u32]) -> u64 {
-        params.get(SLAB).copied().unwrap_or(u32::MAX).into()
+        let at = PassWords::NAMES.iter().position(|&name| name == "slab");
+        at.and_then(|at| params.get(at)).copied().unwrap_or(u32::MAX).into()
     }
 
     /// `_rows` or `_columns`, for kernel names.
@@ -63,13 +67,8 @@ impl Frame {
     /// Declarations that precede the op's functions; `own` names members that end `Params`.
     pub fn head(&self, own: &[&str]) -> String {
         let axes = usize::from(self.axes);
-        let mut text = String::from("struct Params {\n    outputs: u32, count: u32, slabs: u32, slab: u32,\n");
-        text += "    base: u32, stride: u32, position: u32, total: u32, target_base: u32,\n";
-        let member = |name: char| (0..axes).map(|i| format!(" {name}{i}: u32,")).collect::<String>();
-        let mut members = member('e') + &member('s');
-        if self.scatter {
-            members += &member('o');
-        }
+        let mut text = format!("struct Params {{\n{}", PassWords::WGSL);
+        let mut members = axis_members(if self.scatter { "eso" } else { "es" }, axes);
         members.extend(own.iter().map(|name| format!(" {name}: u32,")));
         let _ = write!(text, "   {members}\n}}\n@group(0) @binding(0) var<uniform> params: Params;\n");
         let _ = writeln!(text, "const THREADS = {}u;\nconst ITEMS = {ITEMS}u;", self.threads);
@@ -129,24 +128,22 @@ pub(crate) fn launch(key: KernelKey, pass: &Pass, total: u64, target_base: u64, 
     let columns = matches!(pass.walk, Walk::Columns { .. });
     let outputs = if columns { pass.outputs / width } else { pass.outputs };
     let stride = if columns { pass.stride / width as i64 } else { pass.stride };
-    let mut params: Vec<u32> = vec![
-        outputs as u32,
-        pass.count as u32,
-        pass.slabs as u32,
-        pass.slab as u32,
-        (pass.base / width) as u32,
-        stride as u32,
-        pass.position as u32,
-        total as u32,
-        target_base as u32,
-    ];
-    let innermost_first = || pass.kept.iter().rev().enumerate();
-    for (i, axis) in innermost_first() {
-        params.push(if columns && i == 0 { axis.extent / width } else { axis.extent } as u32);
-    }
-    for (i, axis) in innermost_first() {
-        params.push(if columns && i == 0 { axis.stride } else { axis.stride / width as i64 } as u32);
-    }
+    let words = PassWords {
+        outputs: outputs as u32,
+        count: pass.count as u32,
+        slabs: pass.slabs as u32,
+        slab: pass.slab as u32,
+        base: (pass.base / width) as u32,
+        stride: stride as u32,
+        position: pass.position as u32,
+        total: total as u32,
+        target_base: target_base as u32,
+    };
+    let mut params = words.words();
+    // Columns lie in vectors along the innermost kept axis, whose elements are neighbours.
+    params.extend(axis_words(pass.kept.iter().rev().enumerate().map(|(i, axis)| {
+        if columns && i == 0 { (axis.extent / width, axis.stride) } else { (axis.extent, axis.stride / width as i64) }
+    })));
     if let Some(scatter) = &pass.scatter {
         params.extend(scatter.iter().rev().map(|&stride| stride as u32));
     }
