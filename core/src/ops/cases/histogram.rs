@@ -6,7 +6,7 @@
 
 use super::{add, sizes, unique};
 use crate::case::values::{Plant, Where};
-use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
+use crate::case::{BenchCase, BenchSize, Case, Level, Metric, Suite, Values, output};
 use crate::ops::Histogram;
 use crate::{DType, Layout, Result, Shape, TensorSpec};
 
