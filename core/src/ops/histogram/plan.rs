@@ -271,7 +271,7 @@ mod tests {
         let (few, most) = (4096, 12_288);
         let copies = [32, 32, 16, 16, 8, 2, 1, 1];
         assert_eq!(found[..8], copies.map(|copies| (few, copies)));
-        assert_eq!(found[8..], [(most, 1), (most, 1), (0, 1)]);
+        assert_eq!(found[8..], [(most, 2), (most, 1), (0, 1)]);
         let (kernel, ..) = counting(spec(DType::F32, 1 << 28, 0), 4097, &Caps::webgpu_defaults("test"));
         assert_eq!(kernel.words, 0);
     }
