@@ -147,13 +147,19 @@ fn histogram(device: &Device, count: u64, copy: f64) -> Result<()> {
     // Multiples of 2^-24: the product with 256 is exact.
     x.to_vec::<f32>()?.iter().for_each(|x| counts[(x * BINS as f32) as usize] += 1);
     assert_eq!(x.histogram(BINS as u64, 0.0, 1.0)?.to_vec::<u32>()?, counts, "counts");
-    let ns = time(device, || x.histogram(BINS as u64, 0.0, 1.0).map(drop))?;
-    let rate = 4.0 * count as f64 / ns;
-    println!(
-        "histogram of {count} f32 in {BINS}: {:.3} ms, {rate:.1} GB/s, {:.2} of the copy's rate",
-        ns / 1e6,
-        rate / copy
-    );
+    // One part has all: every thread adds to the same count.
+    let equal = Tensor::full(device, DType::F32, [count], 0.5)?;
+    let counts = equal.histogram(BINS as u64, 0.0, 1.0)?.to_vec::<u32>()?;
+    assert!(counts[BINS / 2] == count as u32 && counts.iter().sum::<u32>() == count as u32, "counts of equal elements");
+    for (what, x) in [("f32", &x), ("equal f32", &equal)] {
+        let ns = time(device, || x.histogram(BINS as u64, 0.0, 1.0).map(drop))?;
+        let rate = 4.0 * count as f64 / ns;
+        println!(
+            "histogram of {count} {what} in {BINS}: {:.3} ms, {rate:.1} GB/s, {:.2} of the copy's rate",
+            ns / 1e6,
+            rate / copy
+        );
+    }
     Ok(())
 }
 

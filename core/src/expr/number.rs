@@ -96,7 +96,7 @@ pub(crate) fn compared(a: Scalar, b: Scalar) -> Option<Ordering> {
 }
 
 /// The largest value that programs in `dtype` can hold and that is not above `number`; `None` where all are.
-fn not_above(dtype: DType, number: Scalar) -> Option<Scalar> {
+pub(crate) fn not_above(dtype: DType, number: Scalar) -> Option<Scalar> {
     match held_integers(dtype) {
         Some((least, most)) => {
             let whole = whole(number, f64::floor);
@@ -107,7 +107,7 @@ fn not_above(dtype: DType, number: Scalar) -> Option<Scalar> {
 }
 
 /// The smallest value that programs in `dtype` can hold and that is not below `number`; `None` where all are.
-fn not_below(dtype: DType, number: Scalar) -> Option<Scalar> {
+pub(crate) fn not_below(dtype: DType, number: Scalar) -> Option<Scalar> {
     match held_integers(dtype) {
         Some((least, most)) => {
             let whole = whole(number, f64::ceil);

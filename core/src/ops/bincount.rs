@@ -1,4 +1,4 @@
-//! How often each whole number from 0 occurs: `y[b]` is the number of elements equal to b. Histograms are counts of bins.
+//! How often each whole number from 0 occurs: `y[b]` is the number of elements equal to b. Of parts between limits: `histogram.rs`.
 //!
 //! Counts are u32 and exact, so that the order in which a device adds them does not show. Numbers that are no bin, negative ones among
 //! them, are left out; [`Tensor::bincount`] has them found, as an error of the next read ([`super::Positions`]).
@@ -143,42 +143,5 @@ impl Tensor {
             look.through(self, &indices)?;
         }
         Ok(counts)
-    }
-
-    /// How many elements lie in each of `bins` equal parts of `low..=high`: u32, `[bins]`. A part begins with its lower edge, and the last
-    /// has its upper edge, too; NaN and what lies outside is left out. The part is computed in f32 (f64 for f64), so that elements
-    /// within a rounding of an edge may count beside it. Integers are converted to f32.
-    ///
-    /// ```
-    /// use polywarp_core::{Device, Tensor};
-    ///
-    /// let x = Tensor::from_slice(&Device::cpu(), &[0.1f32, 0.2, 0.9, 1.0, 3.0, f32::NAN], [6])?;
-    /// assert_eq!(x.histogram(2, 0.0, 1.0)?.to_vec::<u32>()?, [2, 2]);
-    /// # Ok::<(), polywarp_core::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Tensor::bincount_within`]; [`Error::InvalidArgument`] for no or more than 2^24 bins, and for limits that are not finite or do not rise.
-    pub fn histogram(&self, bins: u64, low: f64, high: f64) -> Result<Tensor> {
-        if bins == 0 || bins > 1 << 24 {
-            let reason = format!("histogram of {bins} bins; give from 1 to 2^24");
-            return Err(Error::InvalidArgument { what: "bins", reason });
-        }
-        if !(low.is_finite() && high.is_finite() && low < high) {
-            let reason = format!("histogram from {low} to {high}; give finite limits, the lower one first");
-            return Err(Error::InvalidArgument { what: "limits", reason });
-        }
-        if self.dtype() == DType::Bool {
-            return Err(Error::UndefinedForDType { op: "histogram", dtype: DType::Bool });
-        }
-        let compute = if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-        let x = Expr::input(0).cast(compute);
-        let part = ((x.clone() - low) * (bins as f64 / (high - low))).unary(UnaryFn::Floor);
-        let last = (bins - 1) as f64;
-        let part = part.clamp(0.0, last).cast(DType::I32);
-        // NaN is within nothing.
-        let is_below = x.compare(CompareFn::Le, high);
-        let part = x.compare(CompareFn::Ge, low).select(is_below.select(part, -1), -1).cast(DType::I32);
-        Tensor::map(&part, &[self])?.bincount_within(bins)
     }
 }

@@ -116,6 +116,7 @@ ops! {
     program   fill "one value everywhere";
     operation gather "elements along an axis by indices (take_along_axis, index_select)";
     operation grouped_matmul "runs of rows times the matrix of their group (mixture of experts), with a fused epilogue";
+    operation histogram "how many elements lie in each of equal parts between two limits";
     operation layer_norm "rows less their mean over their deviation, with factors and addends";
     operation logsumexp "logarithm of the sum of exponentials along an axis";
     operation masked "elements chosen by a mask, put where it is true, and where that is (nonzero)";

@@ -17,7 +17,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     for size in sizes(level) {
         add(&mut cases, FAMILY, bincount(DType::I32, &[size], 7), &[Values::Integers(-2, 9)]);
     }
-    for bins in [0, 1, 2, 255, 1024, 1025, 5000] {
+    for bins in [0, 1, 2, 255, 1024, 1025, 4096, 4097, 5000, 12_289] {
         add(&mut cases, FAMILY, bincount(DType::U32, &[3, 1001], bins), &[Values::Integers(0, 3000)]);
         add(&mut cases, FAMILY, bincount(DType::I32, &[2003], bins), &[Values::Integers(-3, 2000)]);
     }
