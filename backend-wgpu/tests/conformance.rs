@@ -24,10 +24,10 @@ enum Parts {
     Of(u64),
 }
 
-const RICH: Parts = Parts::F32And(6);
-const WEBGPU_DEFAULTS: Parts = Parts::Of(8);
+const RICH: Parts = Parts::F32And(12);
+const WEBGPU_DEFAULTS: Parts = Parts::Of(16);
 /// Its kernels are written in another language.
-const GL: Parts = Parts::Of(6);
+const GL: Parts = Parts::Of(12);
 
 /// Runs `parts` of the cases of the harness on the best adapter of `api`; on a rich device nothing may be unsupported.
 fn conforms(api: &str, options: Options, parts: Parts) {
