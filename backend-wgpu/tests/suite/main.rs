@@ -7,7 +7,6 @@ mod common;
 
 mod bad_input;
 mod candidates;
-mod chain;
 mod contract;
 mod fit;
 mod interop;

@@ -4,6 +4,5 @@
 mod interpreted;
 
 mod assembled;
-mod chain;
 mod checked;
 mod ptx;

@@ -66,10 +66,6 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     for (f, dtype) in [(ScanFn::Sum, DType::F16), (ScanFn::Max, DType::F16)] {
         add(&mut cases, FAMILY, scan(f, dtype, DENSE, &[1, 40_004], 1, reversed), &[mild(f)]);
     }
-    // Many tiles in one pass, the last of them a part: of quads from the end, and of several rows whose sums wrap.
-    let backwards = exclusive.reversed();
-    add(&mut cases, FAMILY, scan(ScanFn::Sum, DType::F32, DENSE, &[40_004], 0, backwards), &[Values::Normal]);
-    add(&mut cases, FAMILY, scan(ScanFn::Sum, DType::U32, DENSE, &[3, 20_481], 1, plain), &[Values::RandomBits]);
     for extent in level.list(&[1, 65, 1025], &extents(Level::Full)) {
         for (dims, axis) in [([3, extent], 1), ([extent, 3], 0)] {
             add(&mut cases, FAMILY, scan(ScanFn::Sum, DType::F32, DENSE, &dims, axis, plain), &[Values::Normal]);
@@ -130,8 +126,6 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         add(&mut cases, FAMILY, scan(f, DType::I32, DENSE, &[3, 257], 1, plain), &[Values::RandomBits]);
     }
     if level == Level::Full {
-        // Tiles of many vectors a thread, more of them than a workgroup looks at at once.
-        add(&mut cases, FAMILY, scan(ScanFn::Sum, DType::F32, DENSE, &[2_200_004], 0, exclusive), &[Values::Normal]);
         for f in ScanFn::ALL {
             add(&mut cases, FAMILY, scan(f, DType::F32, DENSE, &[1_048_583], 0, plain), &[mild(f)]);
             add(&mut cases, FAMILY, scan(f, DType::F32, DENSE, &[4099, 68], 0, plain), &[mild(f)]);

@@ -1,10 +1,9 @@
 //! Scans: launches over rows (`wgsl/scan_rows.wgsl`) or columns (`wgsl/scan_columns.wgsl`), and what elements are to them.
 //!
 //! Rows run along the last axis, and neighbouring threads along the row; columns run along any other, and neighbouring threads across
-//! them. Sums and products of few long rows go through memory once ([`chain`]). Other lines too few to fill a device are cut into slabs: each
-//! is folded (`wgsl/scan_fold.wgsl`), the folds are scanned, and each slab is scanned behind what comes before it. No launch depends on
-//! the progress of another workgroup of its own. Extrema scan keys with positions and read the chosen elements at the end, so that bits
-//! are kept. A scan in reverse walks with negative strides.
+//! them. Lines too few to fill a device are cut into slabs: each is folded (`wgsl/scan_fold.wgsl`), the folds are scanned, and each slab is
+//! scanned behind what comes before it. No launch waits for another workgroup of its own. Extrema scan keys with positions and read the
+//! chosen elements at the end, so that bits are kept. A scan in reverse walks with negative strides.
 
 use crate::ops::{Scan, ScanDirection, ScanFn, ScanStart};
 use crate::plan::looped;
@@ -15,8 +14,6 @@ use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Sourc
 use crate::wgsl::element::{self, Element};
 use crate::wgsl::math;
 
-#[path = "plan/chain.rs"]
-mod chain;
 #[path = "plan/text.rs"]
 mod text;
 
@@ -38,7 +35,6 @@ const MEMBERS: [&str; 16] = [
     "rows", "units", "slabs", "slab", "block", "x_base", "x_stride", "y_base", "y_stride", "y_line", "i_base", "inner",
     "count", "infinity", "lowest", "nan",
 ];
-const SLABS: usize = 2;
 const SLAB: usize = 3;
 const BLOCK: usize = 4;
 
@@ -64,8 +60,6 @@ enum Step {
     Carries,
     /// The results, slab by slab.
     Slabs,
-    /// The results, tile by tile behind what the tiles before publish.
-    Chained,
 }
 
 /// Specialisation.
@@ -94,7 +88,6 @@ impl KernelText for Kernel {
         let _ = self.write(&mut body);
         let (walk, loops) = match (self.walk, self.step) {
             (Walk::Rows { .. }, Step::Folds) => ("rows", include_str!("../../../wgsl/scan_fold.wgsl")),
-            (Walk::Rows { .. }, Step::Chained) => ("rows", include_str!("../../../wgsl/scan_chain.wgsl")),
             (Walk::Rows { .. }, _) => ("rows", include_str!("../../../wgsl/scan_rows.wgsl")),
             (Walk::Columns, _) => ("columns", include_str!("../../../wgsl/scan_columns.wgsl")),
         };
@@ -104,7 +97,6 @@ impl KernelText for Kernel {
             Step::Whole => [1, 1],
             Step::Folds | Step::Carries => [1, 1],
             Step::Slabs => [2, 1],
-            Step::Chained => [1, 2],
         };
         let indices = usize::from(self.function.chooses() && self.gives_results());
         let mut bindings = vec![Access::Read; count[0]];
@@ -115,7 +107,7 @@ impl KernelText for Kernel {
 
     fn loop_rounds(&self, params: &[u32]) -> u64 {
         let word = |at: usize| params.get(at).copied().map_or(u64::from(u32::MAX), u64::from);
-        if self.step == Step::Chained { self.chain_rounds(word(SLABS)) } else { self.rounds(word(SLAB), word(BLOCK)) }
+        self.rounds(word(SLAB), word(BLOCK))
     }
 }
 
@@ -189,12 +181,6 @@ pub(crate) fn plan(op: &Scan, caps: &Caps) -> Result<Plan> {
     let cut = Cut::new(kernel.clone(), inner == 1, rows, units, caps);
     let mut params = Words { rows, units, slabs: cut.slabs, slab: cut.slab, ..Words::default() };
     params.lie(op, &lines, &kernel, inner);
-    if cut.slabs > 1
-        && inner == 1
-        && let Some(chain) = chain::Chain::new(&kernel, rows, units, caps)
-    {
-        return chain.plan(params, caps);
-    }
     let launch = |step, bindings, params: &Words| cut.launch(step, bindings, params, caps);
     let mut results = vec![Slot::Output(0)];
     results.extend(op.index.map(|_| Slot::Output(1)));
@@ -250,23 +236,6 @@ impl Words {
         self.dims = lines.dims.iter().enumerate().map(|(a, &d)| if is_vector(a) { d / width } else { d }).collect();
         let strides = lines.strides.iter().enumerate();
         self.strides = strides.map(|(a, &s)| if is_vector(a) { s } else { s / width as i64 }).collect();
-    }
-
-    /// As kernels read them.
-    fn params(&self) -> Vec<u32> {
-        // IEEE 754: what a shader compiler may not make of an expression.
-        let special = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN].map(|x| x.to_bits());
-        let [x_base, x_stride] = self.x;
-        let [y_base, y_stride, y_line] = self.y;
-        let mut params: Vec<u32> = [self.rows, self.units, self.slabs, self.slab, Cut::block(self.slab)]
-            .into_iter()
-            .chain([x_base, x_stride, y_base, y_stride, y_line, self.i_base, self.inner, self.count])
-            .map(|word| word as u32)
-            .chain(special)
-            .collect();
-        params.extend(self.dims.iter().rev().map(|&dim| dim as u32));
-        params.extend(self.strides.iter().rev().map(|&stride| stride as u32));
-        params
     }
 
     /// Of folds, dense: [lines, slabs], or [slabs, lines] of columns.
@@ -335,14 +304,26 @@ impl Cut {
                 Kernel { axes: 1, ..kernel }
             }
             Step::Folds => Kernel { step, is_exclusive: false, ..self.kernel.clone() },
-            Step::Whole | Step::Slabs | Step::Chained => Kernel { step, ..self.kernel.clone() },
+            Step::Whole | Step::Slabs => Kernel { step, ..self.kernel.clone() },
         };
         let groups = match (kernel.walk, step) {
             (Walk::Rows { .. }, Step::Folds) => words.rows * words.slabs,
             (Walk::Rows { lanes, .. }, _) => words.rows.div_ceil(threads / u64::from(lanes)) * words.slabs,
             (Walk::Columns, _) => words.rows.div_ceil(threads) * words.slabs,
         };
-        Ok(Launch { kernel: KernelKey::own(kernel), grid: caps.fold_grid(groups)?, bindings, params: words.params() })
+        // IEEE 754: what a shader compiler may not make of an expression.
+        let special = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN].map(|x| x.to_bits());
+        let [x_base, x_stride] = words.x;
+        let [y_base, y_stride, y_line] = words.y;
+        let mut params: Vec<u32> = [words.rows, words.units, words.slabs, words.slab, Cut::block(words.slab)]
+            .into_iter()
+            .chain([x_base, x_stride, y_base, y_stride, y_line, words.i_base, words.inner, words.count])
+            .map(|word| word as u32)
+            .chain(special)
+            .collect();
+        params.extend(words.dims.iter().rev().map(|&dim| dim as u32));
+        params.extend(words.strides.iter().rev().map(|&stride| stride as u32));
+        Ok(Launch { kernel: KernelKey::own(kernel), grid: caps.fold_grid(groups)?, bindings, params })
     }
 }
 
@@ -400,12 +381,11 @@ impl Kernel {
             Step::Folds => "folds",
             Step::Carries => "carries",
             Step::Slabs => "slabs",
-            Step::Chained => "chained",
         }
     }
 
     fn gives_results(&self) -> bool {
-        matches!(self.step, Step::Whole | Step::Slabs | Step::Chained)
+        matches!(self.step, Step::Whole | Step::Slabs)
     }
 }
 

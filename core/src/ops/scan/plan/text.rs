@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::DType;
 use crate::ops::ScanFn;
 
-use super::{DEPTH, Kernel, MEMBERS, Step, Walk, chain};
+use super::{DEPTH, Kernel, MEMBERS, Step, Walk};
 use crate::ops::reduce::plan::template::decode;
 use crate::ops::softmax::plan::write_exponentials;
 use crate::plan::Access;
@@ -24,9 +24,6 @@ impl Kernel {
         match self.walk {
             Walk::Rows { lanes, strips } => writeln!(out, "const LANES = {lanes}u;\nconst STRIPS = {strips}u;")?,
             Walk::Columns => writeln!(out, "const DEPTH = {DEPTH}u;\nconst FOLDS = {};", self.step == Step::Folds)?,
-        }
-        if self.step == Step::Chained {
-            writeln!(out, "const BLOCK = {}u;\nconst SPINS = {}u;", chain::BLOCK, chain::SPINS)?;
         }
         writeln!(out, "const EXCLUSIVE = {};", self.is_exclusive)?;
         *out += &decode("base_of", "params.x_base", 's', axes);
@@ -64,7 +61,7 @@ impl Kernel {
         }
     }
 
-    /// `Read`, `load`, `pick`, `lift` and `carried`, or `status`.
+    /// `Read`, `load`, `pick`, `lift` and `carried`.
     fn write_reading(&self, out: &mut String) -> std::fmt::Result {
         if self.step == Step::Carries {
             writeln!(out, "@group(0) @binding(1) var<storage, read> x: array<Acc>;\nalias Read = Acc;")?;
@@ -99,9 +96,6 @@ impl Kernel {
             writeln!(out, "@group(0) @binding(2) var<storage, read> carries: array<Acc>;")?;
             return writeln!(out, "fn carried(at: u32) -> Acc {{ return carries[at]; }}");
         }
-        if self.step == Step::Chained {
-            return writeln!(out, "@group(0) @binding(2) var<storage, read_write> status: array<atomic<u32>>;");
-        }
         writeln!(out, "fn carried(at: u32) -> Acc {{ return identity(); }}")
     }
 
@@ -113,7 +107,7 @@ impl Kernel {
             writeln!(out, "fn fold(at: u32, total: Acc) {{ y[at] = total; }}")?;
             return writeln!(out, "{emit} {{ y[params.y_base + at] = results[0]; }}");
         }
-        let binding = if matches!(self.step, Step::Slabs | Step::Chained) { 3 } else { 2 };
+        let binding = if self.step == Step::Slabs { 3 } else { 2 };
         let form = if self.quad { Form::Quad } else { Form::Scalar };
         *out += &self.output.storage(binding, "y", form, Access::ReadWrite);
         writeln!(out, "fn fold(at: u32, total: Acc) {{ }}")?;
