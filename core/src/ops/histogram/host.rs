@@ -29,7 +29,9 @@ pub(crate) fn execute(op: &Histogram, input: &[u8], output: &mut [u8]) -> Done {
         let part = (((x - low) * scale) as u32).min(last);
         if (least..=most).contains(&x) { part } else { bins }
     };
-    for_dtype!(op.input.dtype, T => count(op, typed::<T>(input), output, |x: T| part(x.widen() as f32)))
+    #[allow(clippy::unnecessary_cast)] // floats are widened to f32, integers to their own kind
+    let done = for_dtype!(op.input.dtype, T => count(op, typed::<T>(input), output, |x: T| part(x.widen() as f32)));
+    done
 }
 
 /// `part` of an element is its part, or the number of parts.
