@@ -1,10 +1,11 @@
 //! How fast sorting, scanning, indexing and random numbers are on the device at hand, beside its own copy: each result is checked on the host
 //! before it is timed.
 //!
-//! Run: `cargo run --release --example arrays_speed -- full`; without `full` the sizes are small, for a look whether all is right.
+//! Run: `cargo run --release --example arrays_speed -- full`; without `full` the sizes are small, for a look whether all is right. With
+//! `long COUNT` one axis has so many elements (2147483659 take 40 GiB of a card): nothing is timed, results are compared with what they must be.
 //! The device is the best one, or the one `POLYWARP_DEVICE` names.
 
-use polywarp::ops::SortOrder;
+use polywarp::ops::{SearchSide, SortOrder};
 use polywarp::{BinaryFn, DType, Device, Distribution, Result, Tensor};
 
 /// Nanoseconds of work before it is timed.
@@ -13,9 +14,15 @@ const WARM_NS: f64 = 3e8;
 const BATCHES: usize = 5;
 
 fn main() -> Result<()> {
-    let is_full = std::env::args().nth(1).is_some_and(|word| word == "full");
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let is_full = words.first().is_some_and(|word| word == "full");
     let device = polywarp::best()?;
     println!("{}: {}", device.id(), device.info().name);
+    if let [word, count] = &words[..]
+        && word == "long"
+    {
+        return long_axis(&device, count.parse().expect("long COUNT: a whole number"));
+    }
     // log2 of elements: to sort, to scan; of the rows of which the best 64 are sought; how many such rows; of rows to look up.
     let [sorted, scanned, long, rows, looked_up] = if is_full { [26, 28, 20, 64, 18] } else { [12, 13, 10, 3, 8] };
     let copy = copy_rate(&device, 1 << scanned)?;
@@ -174,5 +181,58 @@ fn normal(device: &Device, count: u64, copy: f64) -> Result<()> {
     let ns = time(device, || draw().map(drop))?;
     let rate = 4.0 * count as f64 / ns;
     println!("{count} normal numbers: {:.3} ms, {rate:.1} GB/s, {:.2} of the copy's rate", ns / 1e6, rate / copy);
+    Ok(())
+}
+
+/// Element i of the long axis is i modulo this.
+const PERIOD: u64 = 251;
+
+/// What is computed along an axis of `count` elements, u8, is what it must be, at its beginning, its end and where signed 32-bit integers end.
+fn long_axis(device: &Device, count: u64) -> Result<()> {
+    let x = Tensor::arange(device, DType::U32, 0, 1, count)?.remainder_scalar(PERIOD as i64)?.cast(DType::U8)?;
+    let spans: Vec<std::ops::Range<u64>> = [0, 1 << 31, count]
+        .map(|middle: u64| middle.saturating_sub(300).min(count)..middle.saturating_add(300).min(count))
+        .into_iter()
+        .filter(|span| !span.is_empty())
+        .collect();
+    let holds = |name: &str, found: &Tensor, expected: &dyn Fn(u64) -> u64| -> Result<()> {
+        for span in &spans {
+            let part = found.slice(0, span.start as i64..span.end as i64)?.cast(DType::U32)?.to_vec::<u32>()?;
+            for (at, found) in span.clone().zip(part) {
+                assert_eq!(u64::from(found), expected(at) & 0xffff_ffff, "{name}, element {at} of {count}");
+            }
+        }
+        println!("{name}: right");
+        Ok(())
+    };
+    let (whole, rest) = (count / PERIOD, count % PERIOD);
+    // Elements below `number`; and which number the sorted axis has at a place, and which of its kind it is.
+    let below = |number: u64| number * whole + number.min(rest);
+    let sorted_at = |place: u64| {
+        let number = (0..PERIOD).rev().find(|&number| below(number) <= place).unwrap_or(0);
+        (number, place - below(number))
+    };
+    holds("elements", &x, &|i| i % PERIOD)?;
+    let triangle = |n: u64| n * n.saturating_sub(1) / 2;
+    holds("cumsum", &x.cumsum(0)?, &|i| (i + 1) / PERIOD * triangle(PERIOD) + triangle((i + 1) % PERIOD))?;
+    holds("roll", &x.roll(&[7], 0)?, &|i| (i + count - 7 % count) % count % PERIOD)?;
+    holds("flip", &x.flip(0)?, &|i| (count - 1 - i) % PERIOD)?;
+    let (left, right) = (x.slice(0, ..(count / 3) as i64)?, x.slice(0, (count / 3) as i64..)?);
+    holds("cat", &Tensor::cat(&[&right, &left], 0)?, &|i| (i + count / 3) % count % PERIOD)?;
+    let counts = x.histogram(PERIOD, 0.0, PERIOD as f64)?.to_vec::<u32>()?;
+    assert!((0..PERIOD).zip(&counts).all(|(n, &found)| u64::from(found) == below(n + 1) - below(n)), "{counts:?}");
+    println!("histogram: right");
+    let at: Vec<u32> = spans.iter().flat_map(|span| span.clone().map(|i| i as u32)).collect();
+    let taken = x.take(&Tensor::from_slice(device, &at, [at.len() as u64])?)?.to_vec::<u8>()?;
+    assert!(at.iter().zip(&taken).all(|(&at, &found)| u64::from(at) % PERIOD == u64::from(found)), "take");
+    println!("take: right");
+    let sorted = x.sort(0, SortOrder::Ascending)?;
+    holds("sort", &sorted.values, &|place| sorted_at(place).0)?;
+    holds("its positions", &sorted.indices, &|place| sorted_at(place).0 + PERIOD * sorted_at(place).1)?;
+    let numbers: Vec<u8> = (0..PERIOD as u8).collect();
+    let numbers = Tensor::from_slice(device, &numbers, [PERIOD])?;
+    let found = sorted.values.searchsorted(&numbers, SearchSide::Left)?.to_vec::<u32>()?;
+    assert!((0..PERIOD).zip(&found).all(|(n, &found)| u64::from(found) == below(n)), "searchsorted: {found:?}");
+    println!("searchsorted: right");
     Ok(())
 }

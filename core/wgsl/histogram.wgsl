@@ -13,7 +13,8 @@
 // Numerics      counts are exact; bin_of says how bins are computed.
 // Requires      prelude: const THREADS, ITEMS, WORDS (0: counted in memory); alias Quad; var y of atomic<u32>; load_x, load4_x; bin_of
 //               (an element's bin, params.bins or more for none); struct Params.
-// Measured      not measured. Repeat: cargo run --release --example arrays_speed -- full; polywarp bench --suite reduce.
+// Measured      H100, 2026-11-27, 2^28 f32 in 256 bins: 0.367 ms, 0.97 of the copy's rate, equal elements as fast; through Vulkan 0.388 ms
+//               (benches/results/h100-2026-11-27b). Repeat: cargo run --release --example arrays_speed -- full.
 // References    Gomez-Luna et al., An optimized approach to histogram computation on GPU, Machine Vision and Applications 24 (2013).
 var<workgroup> counts: array<atomic<u32>, max(WORDS, 1u)>;
 

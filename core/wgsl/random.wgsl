@@ -6,8 +6,8 @@
 // Traffic       every element written once; bound by integer products where shaders have no 64-bit integers.
 // Numerics      bits and the unit interval exact; normals by minimax polynomials of their own.
 // Requires      prelude: const THREADS, ITEMS; wide_product, sample; store4_y, store_tail_y.
-// Measured      H200, Vulkan, 2026-11-21, 2^28 f32: 820 Gelem/s (3.28 TB/s) uniform, 372 normal before
-//               its present form, which takes a quarter fewer instructions on CUDA (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite random.
+// Measured      H200, Vulkan, 2026-11-21, 2^28 f32: 820 Gelem/s (3.28 TB/s) uniform (benches/results/h200-2026-11-21). H100, 2026-11-27: 630
+//               normal, 0.83 of the copy's rate, through Vulkan 526 (benches/results/h100-2026-11-27b). Repeat: polywarp bench --suite random.
 // References    Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11; Box & Muller (1958).
 
 struct Params {
