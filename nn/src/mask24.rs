@@ -45,7 +45,13 @@ impl Mask24 {
     /// # Errors
     /// As [`Parameters::get`], for parameters of another network.
     pub fn apply(&self, parameters: &Parameters) -> Result<()> {
-        self.masks.iter().try_for_each(|(name, mask)| parameters.get(name)?.mul_(mask))
+        self.masks.iter().try_for_each(|(name, mask)| {
+            let weight = parameters.get(name)?;
+            // Updated as they lie in memory: filters have their channels innermost.
+            let mut order: Vec<usize> = (0..weight.rank()).collect();
+            order.sort_by_key(|&axis| std::cmp::Reverse(weight.layout().strides()[axis]));
+            weight.permute(&order)?.mul_(&mask.permute(&order)?)
+        })
     }
 
     /// The names of the parameters that it applies to.
