@@ -104,3 +104,45 @@ fn as_weight(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let order: Vec<usize> = [0, last].into_iter().chain(1..last).collect();
     x.permute(&order)
 }
+
+#[cfg(test)]
+mod tests {
+    use polywarp_core::Device;
+
+    use super::*;
+    use crate::{Builder, Decay, Init};
+
+    #[test]
+    fn two_of_four_inputs_stay_in_matrices_and_in_filters() {
+        let mut builder = Builder::new(3);
+        let init = Init::Uniform { low: -1.0, high: 1.0 };
+        builder.add("matrix", [3, 8], init, Decay::Yes).unwrap();
+        builder.add_filters("filters", [5, 8, 3, 2], init, Decay::Yes).unwrap();
+        builder.add("bias", [5], init, Decay::No).unwrap();
+        let parameters = builder.build(&Device::cpu()).unwrap();
+        let values = |name: &str| parameters.get(name).unwrap().to_vec::<f32>().unwrap();
+        let before = ["matrix", "filters", "bias"].map(values);
+        let mask = Mask24::new(&parameters).unwrap();
+        mask.apply(&parameters).unwrap();
+        assert_eq!(mask.zeros(&parameters).unwrap() * 2, mask.elements());
+        let after = ["matrix", "filters", "bias"].map(values);
+        assert_eq!(before[2], after[2]);
+        // The inputs of an output are so far apart, and so many outputs and taps there are.
+        for (before, after, taps) in [(&before[0], &after[0], 1), (&before[1], &after[1], 6)] {
+            for four in 0..before.len() / 4 {
+                let (line, group) = (four / 2, four % 2);
+                let place = |i: usize| (line / taps * 8 + group * 4 + i) * taps + line % taps;
+                let mut sizes: Vec<f32> = (0..4).map(|i| before[place(i)].abs()).collect();
+                sizes.sort_by(|a, b| b.total_cmp(a));
+                for i in 0..4 {
+                    let x = before[place(i)];
+                    assert_eq!(
+                        after[place(i)],
+                        if x.abs() >= sizes[1] { x } else { 0.0 },
+                        "four {four} of {taps} taps"
+                    );
+                }
+            }
+        }
+    }
+}
