@@ -63,7 +63,7 @@ impl CudaBackend {
     /// Bytes free on the card, and bytes it has: every program's use counts.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`], [`Error::DevicePoisoned`].
+    /// [`Error::DeviceLost`](polywarp_core::Error::DeviceLost), [`Error::DevicePoisoned`](polywarp_core::Error::DevicePoisoned).
     pub fn card_memory_bytes(&self) -> Result<(u64, u64)> {
         self.stream.context().memory_bytes()
     }
