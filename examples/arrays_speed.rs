@@ -2,7 +2,7 @@
 //! before it is timed.
 //!
 //! Run: `cargo run --release --example arrays_speed -- full`; without `full` the sizes are small, for a look whether all is right. With
-//! `long COUNT` one axis has so many elements (2147483659 take 40 GiB of a card): nothing is timed, results are compared with what they must be.
+//! `long COUNT` one axis has COUNT elements (2147483659, for one, on a card with tens of GiB): nothing is timed, results are compared with their formulas.
 //! The device is the best one, or the one `POLYWARP_DEVICE` names.
 
 use polywarp::ops::{SearchSide, SortOrder};

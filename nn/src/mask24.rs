@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(mask.zeros(&parameters).unwrap() * 2, mask.elements());
         let after = ["matrix", "filters", "bias"].map(values);
         assert_eq!(before[2], after[2]);
-        // The inputs of an output are so far apart, and so many outputs and taps there are.
+        // Neighbouring inputs of an output lie `taps` elements apart.
         for (before, after, taps) in [(&before[0], &after[0], 1), (&before[1], &after[1], 6)] {
             for four in 0..before.len() / 4 {
                 let (line, group) = (four / 2, four % 2);

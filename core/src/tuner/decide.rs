@@ -172,7 +172,7 @@ impl Tuner {
         })
     }
 
-    /// The first candidate that is right; else the first of which nothing is known, because nothing can be found out now.
+    /// The first candidate that is right; if none is known to be right, the first that could not be checked now.
     pub(super) fn first_right(&self, class: &str, offers: &[Offer<'_>], runner: &mut dyn Runner) -> Result<Choice> {
         let mut unknown = None;
         for (candidate, offer) in offers.iter().enumerate() {

@@ -33,7 +33,7 @@ const ROUNDS: usize = 7;
 const LEAST_ROUNDS: usize = 3;
 /// A device is slow to begin with after a pause of this length.
 const PAUSE_NS: u64 = 30_000_000;
-/// How long it runs before it is at its full clock (an H100: below 150 ms).
+/// How long it runs before it is at its full clock. Of one H100 that was enough, of another not always (benches/results/h100-2026-11-27b).
 const WAKING_NS: u64 = 150_000_000;
 /// The part of a budget that one candidate may take for that. With a smaller budget each candidate is compared with the best one as that is just
 /// then, by this much at least: less is noise, about which rounds in turns decide.

@@ -18,7 +18,7 @@ const ITEMS: u32 = 4;
 /// Workgroups that fill any device twice (an H100's 132 processors hold 8 each where a thread has 32 registers, 6 where it has 40), so
 /// that one that starts late has little left to do.
 const ENOUGH_GROUPS: u64 = 2112;
-/// Words of workgroup memory for counts and their copies: the 16 KiB that WebGPU guarantees, of which an H100's processor holds 8 times.
+/// Words of workgroup memory for counts and their copies: the 16 KiB that WebGPU guarantees. A processor of an H100 has room for 8 such workgroups.
 const WORDS: u64 = 4096;
 /// The same for more bins than that, where a device has it: 48 KiB.
 const MOST_WORDS: u64 = 12_288;
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(groups(1 << 28, 1 << 20), ENOUGH_GROUPS);
     }
 
-    /// A driver that ends loops after so many rounds gets more workgroups.
+    /// More workgroups where a driver would end a loop as long as this.
     #[test]
     fn loops_stay_below_the_limit() {
         for limit in [1000, 65_535] {

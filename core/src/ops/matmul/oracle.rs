@@ -120,7 +120,7 @@ struct Factor<'a> {
 }
 
 impl<'a> Factor<'a> {
-    /// The operand `host`, in matrices of so many `elements`.
+    /// The operand `host`, whose matrices have `elements` elements each.
     fn new(op: &Matmul, host: &'a HostTensor, elements: usize, scales: Option<&'a HostTensor>) -> Factor<'a> {
         let floats = if op.a.dtype.is_float() { numbers(&host.values) } else { Vec::new() };
         let floors = op.floors(&floats, elements);

@@ -95,7 +95,7 @@ const COPY_BYTES_PER_NS: f64 = 1000.0;
 /// Bytes of sums of slabs of K that there are at a time: what nearly every binding allows, and a small part of a card's memory.
 const MOST_PARTIAL_BYTES: u64 = 256 << 20;
 
-/// One way to compute a product, of which no plan is made yet: most are listed to be ranked, and never run.
+/// One way to compute a product. Its plan is made later: most ways are only ranked, and never run.
 enum Way {
     /// A sum of nothing: A and B are empty and not even bound.
     Empty,
