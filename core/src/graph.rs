@@ -5,6 +5,7 @@
 //! plan of it, in which temporaries are scratch space. A [`Builder`](crate::ops::Builder) writes graphs with the words
 //! of [`crate::Tensor`].
 
+pub(crate) mod kept;
 mod run;
 
 use crate::operation::{Op, Operand, Role};

@@ -40,6 +40,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::graph::kept;
 use crate::operation::HostError;
 use crate::oracle::Subnormals;
 use crate::{
@@ -209,6 +210,7 @@ impl Backend for CpuBackend {
     }
 
     fn empty_cache(&self) {
+        kept::forget();
         self.pool.empty_cache();
     }
 
@@ -248,6 +250,7 @@ fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], outputs: &[H], pool: &Pool, 
     let start = pool.profiler().is_on().then(Instant::now);
     let outcome = match execute() {
         Err(HostError::OutOfMemory { .. }) => {
+            kept::forget();
             pool.empty_cache();
             execute()
         }

@@ -69,10 +69,15 @@ impl Runs {
     /// Elements `start..start + out.len()` of the view.
     pub(crate) fn read<T: Copy>(&self, storage: &[T], start: usize, out: &mut [T]) {
         let (mut at, mut rest) = (start, out);
+        // Of a matrix, such as a line that is repeated, each run is found from the one before: divisions take longer than short runs.
+        let step = if let [step, _] = *self.layout.strides() { Some(step) } else { None };
+        let mut next = None;
         while !rest.is_empty() {
             let within = at % self.run;
             let len = (self.run - within).min(rest.len());
-            let first = self.layout.index_of(at as u64) as usize;
+            let first = next.unwrap_or_else(|| self.layout.index_of(at as u64) as i64);
+            next = step.map(|step| first + step - within as i64 * self.stride as i64);
+            let first = first as usize;
             let (head, tail) = rest.split_at_mut(len);
             match self.stride {
                 1 => head.copy_from_slice(&storage[first..first + len]),

@@ -1,12 +1,10 @@
 //! Running graphs on the host: by the operations' own routines, and by their oracles.
 
+use super::kept::Temporary;
 use super::{Graph, Place};
 use crate::operation::{HostError, HostResult};
 use crate::oracle::HostTensor;
 use crate::{Scalar, TensorSpec};
-
-/// The unit of temporary memory: aligned for every element type.
-type Unit = u128;
 
 impl Graph {
     /// Runs every step by its [`Operation::host`](crate::Operation::host) on the bytes of whole buffers. All temporaries are taken before
@@ -16,10 +14,10 @@ impl Graph {
     /// That of the first step that fails, and [`HostError::OutOfMemory`] for the temporaries.
     pub fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         let (of, sizes) = self.buffers();
-        let mut temps = sizes.iter().map(|&bytes| memory(bytes)).collect::<Result<Vec<Vec<Unit>>, HostError>>()?;
+        let mut temps = sizes.iter().map(|&bytes| Temporary::new(bytes)).collect::<Result<Vec<_>, HostError>>()?;
         for step in self.steps.iter().filter(|step| !super::is_empty(&step.op)) {
             // What is written is taken out for the time of the step, so that the rest can be read.
-            let mut taken: Vec<(Place, Vec<Unit>)> = Vec::new();
+            let mut taken: Vec<(Place, Temporary)> = Vec::new();
             for place in &step.outputs {
                 if let Place::Temp(temp) = *place {
                     taken.push((*place, std::mem::take(&mut temps[of[temp]])));
@@ -34,7 +32,7 @@ impl Graph {
             let read = |place: &Place| match *place {
                 Place::Input(input) => inputs[input],
                 Place::Output(output) => &*outputs[output],
-                Place::Temp(temp) => bytemuck::cast_slice(&temps[of[temp]]),
+                Place::Temp(temp) => bytemuck::cast_slice(&temps[of[temp]].0),
             };
             let sources: Vec<&[u8]> = step.inputs.iter().map(read).collect();
             let (mut of_temps, mut of_outputs) = (taken.iter_mut(), written.iter_mut());
@@ -42,7 +40,7 @@ impl Graph {
             for place in &step.outputs {
                 match place {
                     Place::Temp(_) => {
-                        targets.extend(of_temps.next().map(|(_, memory)| bytemuck::cast_slice_mut(memory)))
+                        targets.extend(of_temps.next().map(|(_, memory)| bytemuck::cast_slice_mut(&mut memory.0)))
                     }
                     Place::Output(_) => targets.extend(of_outputs.next().map(|(_, bytes)| &mut **bytes)),
                     Place::Input(_) => {}
@@ -92,12 +90,4 @@ impl Graph {
         }
         results
     }
-}
-
-fn memory(bytes: u64) -> Result<Vec<Unit>, HostError> {
-    let len = bytes.div_ceil(size_of::<Unit>() as u64) as usize;
-    let mut memory = Vec::new();
-    memory.try_reserve_exact(len).map_err(|_| HostError::OutOfMemory { bytes })?;
-    memory.resize(len, 0);
-    Ok(memory)
 }

@@ -8,6 +8,8 @@
 
 mod weights;
 
+use std::any::TypeId;
+
 use bytemuck::Pod;
 use half::{bf16, f16};
 
@@ -28,6 +30,10 @@ use crate::{DType, TensorSpec, UnaryFn};
 
 /// Elements of gathered pixels at a time: half of a core's second cache in f32.
 const GATHERED: usize = 1 << 17;
+/// Pixels up to which all are gathered before one product, whose threads share it out: with few of them, each block would pack all weights
+/// for a few rows.
+const WHOLE: usize = 1024;
+const MOST_WHOLE: usize = 1 << 21;
 /// Products of a pixel within a group from which the blocked product is worth its packing.
 const WORTH_A_PRODUCT: usize = 16;
 
@@ -63,6 +69,16 @@ impl<'a, T: Pod> Pixels<'a, T> {
         let start = (self.offset + self.pitch * pixel as i64) as usize + first;
         &self.storage[start..start + len]
     }
+}
+
+/// `x` as it is, where it is stored in the type that it is computed in.
+fn as_computed<T: Pod, A: Pod>(x: &[T]) -> Option<&[A]> {
+    (TypeId::of::<T>() == TypeId::of::<A>()).then(|| bytemuck::cast_slice(x))
+}
+
+/// The same to write to.
+fn as_computed_mut<T: Pod, A: Pod>(x: &mut [T]) -> Option<&mut [A]> {
+    (TypeId::of::<T>() == TypeId::of::<A>()).then(|| bytemuck::cast_slice_mut(x))
 }
 
 /// Which way windows are gone through.
@@ -134,13 +150,37 @@ impl Gather {
 }
 
 /// Pixels that meet the same taps.
-struct Phase<A> {
+struct Phase<'a, A> {
     taps: Vec<[u64; 3]>,
-    /// The weights of these taps: of each group [taps * read, written], or where that is direct [taps, groups, read, written].
-    weights: Vec<A>,
+    weights: Weights<'a, A>,
 }
 
-fn phases<T>(gather: &Gather, spec: &TensorSpec, bytes: &[u8]) -> Result<Vec<Phase<T::Acc>>, Short>
+/// The weights of a phase's taps.
+enum Weights<'a, A> {
+    /// Of each group [taps * read, written], or where that is direct [taps, groups, read, written].
+    Copied(Vec<A>),
+    /// Of each group [written, taps * read], as they lie from an element on.
+    Given(&'a [A], usize),
+}
+
+impl<A> Weights<'_, A> {
+    /// Those of a group, [depth, written].
+    fn of_group(&self, group: usize, depth: usize, written: usize) -> Mat<'_, A> {
+        match self {
+            Weights::Copied(weights) => {
+                let offset = group * depth * written;
+                Mat::new(weights, gemm::Layout { offset, ..gemm::Layout::row_major(depth, written) })
+            }
+            Weights::Given(weights, first) => {
+                let offset = first + group * depth * written;
+                let lines = gemm::Layout { offset, ..gemm::Layout::row_major(written, depth) };
+                Mat::new(weights, lines.transposed())
+            }
+        }
+    }
+}
+
+fn phases<'a, T>(gather: &Gather, spec: &TensorSpec, bytes: &'a [u8]) -> Result<Vec<Phase<'a, T::Acc>>, Short>
 where
     T: Widen + Pod,
     T::Acc: Number,
@@ -149,23 +189,32 @@ where
     let of = gather.remainders();
     let extents = geometry.windows.map(|window| window.taps);
     let all = (0..geometry.taps()).map(|tap| coordinates(tap, extents));
-    let mut phases: Vec<Phase<T::Acc>> = Vec::new();
-    phases.resize_with(of.iter().product::<u64>() as usize, || Phase { taps: Vec::new(), weights: Vec::new() });
+    let mut phases: Vec<Phase<'a, T::Acc>> = Vec::new();
+    let none = || Phase { taps: Vec::new(), weights: Weights::Copied(Vec::new()) };
+    phases.resize_with(of.iter().product::<u64>() as usize, none);
     for tap in all {
         let at = [0, 1, 2].map(|axis| tap[axis] * geometry.windows[axis].dilation % of[axis]);
         phases[number(at, of) as usize].taps.push(tap);
     }
     let filters = Pixels::<T>::new(spec, bytes);
     let taps = geometry.taps();
+    if *direction == Direction::Forward
+        && !gather.is_direct()
+        && filters.pitch == *read as i64
+        && let Some(weights) = as_computed(filters.storage)
+    {
+        phases[0].weights = Weights::Given(weights, filters.offset as usize);
+        return Ok(phases);
+    }
     for phase in &mut phases {
         let count = phase.taps.len();
-        phase.weights = scratch::zeroed(count * groups * read * written)?;
-        for (group, (at, tap)) in
-            (0..*groups).flat_map(|group| phase.taps.iter().enumerate().map(move |tap| (group, tap)))
-        {
-            let first = if gather.is_direct() { at * groups + group } else { group * count + at } * read * written;
-            let block = &mut phase.weights[first..first + read * written];
-            let tap = number(*tap, extents);
+        let mut weights = scratch::zeroed(count * groups * read * written)?;
+        parallel::chunks(&mut weights, (read * written).max(1), |number_of_block, block| {
+            let (group, at) = match gather.is_direct() {
+                true => (number_of_block % groups, number_of_block / groups),
+                false => (number_of_block / count, number_of_block % count),
+            };
+            let tap = number(phase.taps[at], extents);
             let of_filter = |filter: usize, channels| {
                 filters.channels((group as u64 * geometry.group_filters() + filter as u64) * taps + tap, 0, channels)
             };
@@ -183,7 +232,8 @@ where
                     }
                 }
             }
-        }
+        });
+        phase.weights = Weights::Copied(weights);
     }
     Ok(phases)
 }
@@ -234,7 +284,7 @@ where
 /// All rows of the output, a block of them at a time.
 fn rows<T>(
     gather: &Gather,
-    phases: &[Phase<T::Acc>],
+    phases: &[Phase<'_, T::Acc>],
     source: Pixels<'_, T>,
     ending: &Ending<'_, T, T::Acc>,
     output: &mut [T],
@@ -249,8 +299,11 @@ where
         return Ok(());
     }
     let columns = phases.iter().map(|phase| phase.taps.len()).max().unwrap_or(0) * gather.read;
+    let all = output.len() / width;
+    let is_whole = phases.len() == 1 && !gather.is_direct() && all <= WHOLE.min(MOST_WHOLE / columns.max(1));
     // Enough pixels of each phase for a product, and few enough for the caches.
-    let pixels = (GATHERED / columns.max(1)).clamp(32, 256) * phases.len().min(16);
+    let part = (GATHERED / columns.max(1)).clamp(32, 256) * phases.len().min(16);
+    let pixels = if is_whole { all } else { part };
     parallel::try_chunks(output, pixels * width, |i, output| {
         let (first, count) = (i * pixels, output.len() / width);
         let mut sums = scratch::zeroed::<T::Acc>(output.len())?;
@@ -279,7 +332,7 @@ where
 /// Pixels of one phase within a block.
 struct Block<'a, T: Widen> {
     gather: &'a Gather,
-    phase: &'a Phase<T::Acc>,
+    phase: &'a Phase<'a, T::Acc>,
     source: Pixels<'a, T>,
     /// Image and coordinates of all pixels of the block.
     places: &'a [(u64, [u64; 3])],
@@ -306,21 +359,25 @@ where
         let mut gathered = scratch::zeroed::<T::Acc>(count * depth)?;
         let mut own = if is_all { Vec::new() } else { scratch::zeroed::<T::Acc>(count * written)? };
         for group in 0..groups {
-            let runs = gathered.chunks_exact_mut(read.max(1));
-            for (run, (&row, &tap)) in
-                runs.zip(self.rows.iter().flat_map(|row| self.phase.taps.iter().map(move |tap| (row, tap))))
-            {
-                match self.source(row, tap) {
-                    Some(pixel) => {
-                        let channels = self.source.channels(pixel, group * read, read);
-                        run.iter_mut().zip(channels).for_each(|(to, x)| *to = x.widen());
+            // By one thread where others have blocks of their own.
+            let rows = parallel::CHUNK.div_ceil(depth.max(1));
+            parallel::chunks(&mut gathered, (rows * depth).max(1), |chunk, gathered| {
+                let runs = gathered.chunks_exact_mut(read.max(1));
+                let all = self.rows[chunk * rows..].iter();
+                for (run, (&row, &tap)) in
+                    runs.zip(all.flat_map(|row| self.phase.taps.iter().map(move |tap| (row, tap))))
+                {
+                    match self.source(row, tap) {
+                        Some(pixel) => {
+                            let channels = self.source.channels(pixel, group * read, read);
+                            run.iter_mut().zip(channels).for_each(|(to, x)| *to = x.widen());
+                        }
+                        None => run.fill(zero),
                     }
-                    None => run.fill(zero),
                 }
-            }
+            });
             let a = Mat::new(&gathered, gemm::Layout::row_major(count, depth));
-            let offset = group * depth * written;
-            let b = Mat::new(&self.phase.weights, gemm::Layout { offset, ..gemm::Layout::row_major(depth, written) });
+            let b = self.phase.weights.of_group(group, depth, written);
             if is_all {
                 let rows = gemm::Layout {
                     offset: group * written,
@@ -343,8 +400,8 @@ where
         let width = groups * written;
         for &row in self.rows {
             let sums = &mut sums[row * width..][..width];
-            for (&tap, weights) in self.phase.taps.iter().zip(self.phase.weights.chunks_exact(groups * read * written))
-            {
+            let Weights::Copied(weights) = &self.phase.weights else { continue };
+            for (&tap, weights) in self.phase.taps.iter().zip(weights.chunks_exact(groups * read * written)) {
                 let Some(pixel) = self.source(row, tap) else { continue };
                 let x = self.source.channels(pixel, 0, groups * read);
                 if read == 1 && written == 1 {

@@ -4,7 +4,7 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-use super::{Direction, Gather, Pixels, of_float};
+use super::{Direction, Gather, Pixels, as_computed, as_computed_mut, of_float};
 use crate::DType;
 use crate::cpu::elements::dense_mut;
 use crate::cpu::gemm::few::Sum;
@@ -46,12 +46,14 @@ where
     if output.is_empty() {
         return Ok(());
     }
-    let mut sums = scratch::zeroed::<T::Acc>(output.len())?;
-    if sources.gather.is_direct() {
-        sources.directly(&mut sums)?
-    } else {
-        sources.by_products(&mut sums)?
+    let computed = |sums: &mut [T::Acc]| {
+        if sources.gather.is_direct() { sources.directly(sums) } else { sources.by_products(sums) }
+    };
+    if let Some(sums) = as_computed_mut(output) {
+        return computed(sums);
     }
+    let mut sums = scratch::zeroed::<T::Acc>(output.len())?;
+    computed(&mut sums)?;
     parallel::map1(narrow, &sums, output);
     Ok(())
 }
@@ -78,34 +80,59 @@ where
         Some(at as u64 / image * self.gather.from.iter().product::<u64>() + self.gather.source(place, tap)?)
     }
 
-    /// Group by group, which are rows of their own.
+    /// Group by group, which are rows of their own. Both write over what `sums` hold.
     fn by_products(&self, sums: &mut [T::Acc]) -> Done {
         let Gather { read, written, .. } = self.gather;
         let columns = self.taps.len() * read;
         let block = (GATHERED / columns).clamp(64, 4096);
         parallel::try_chunks(sums, written * columns, |group, sums| {
             let mut gathered = scratch::zeroed::<T::Acc>(block.min(self.pixels) * columns)?;
-            let mut gradient = scratch::zeroed::<T::Acc>(block.min(self.pixels) * written)?;
-            let mut product = scratch::zeroed::<T::Acc>(sums.len())?;
+            // What is stored as it is computed is read where it lies.
+            let given = as_computed::<T, T::Acc>(self.gradient.storage);
+            let own = if given.is_some() { 0 } else { block.min(self.pixels) * written };
+            let mut gradient = scratch::zeroed::<T::Acc>(own)?;
+            // The first block's product is the sum so far.
+            let mut product = scratch::zeroed::<T::Acc>(if block < self.pixels { sums.len() } else { 0 })?;
+            let rows = parallel::CHUNK.div_ceil(columns);
+            let result = gemm::Layout::row_major(written, columns);
             for first in (0..self.pixels).step_by(block) {
                 let count = block.min(self.pixels - first);
-                let (gathered, gradient) = (&mut gathered[..count * columns], &mut gradient[..count * written]);
-                parallel::chunks(gathered, 64 * columns, |chunk, rows| {
-                    for (row, to) in rows.chunks_exact_mut(columns).enumerate() {
-                        self.gather_row(first + 64 * chunk + row, group * read, to);
+                let gathered = &mut gathered[..count * columns];
+                parallel::chunks(gathered, rows * columns, |chunk, to| {
+                    for (row, to) in to.chunks_exact_mut(columns).enumerate() {
+                        self.gather_row(first + rows * chunk + row, group * read, to);
                     }
                 });
-                for (row, to) in gradient.chunks_exact_mut(written).enumerate() {
-                    let from = self.gradient.channels((first + row) as u64, group * written, written);
-                    to.iter_mut().zip(from).for_each(|(to, x)| *to = x.widen());
-                }
-                let turned = gemm::Layout::row_major(count, written).transposed();
-                let a = Mat::new(gradient, turned);
+                let turned = match given {
+                    Some(_) => gemm::Layout {
+                        offset: (self.gradient.offset + self.gradient.pitch * first as i64) as usize + group * written,
+                        rows: count,
+                        cols: written,
+                        row_stride: self.gradient.pitch as isize,
+                        col_stride: 1,
+                    },
+                    None => {
+                        parallel::chunks(&mut gradient[..count * written], written, |row, to| {
+                            let from = self.gradient.channels((first + row) as u64, group * written, written);
+                            to.iter_mut().zip(from).for_each(|(to, x)| *to = x.widen());
+                        });
+                        gemm::Layout::row_major(count, written)
+                    }
+                };
+                let a = Mat::new(given.unwrap_or(&gradient), turned.transposed());
                 let b = Mat::new(gathered, gemm::Layout::row_major(count, columns));
-                gemm::gemm(a, b, MatMut::new(&mut product, gemm::Layout::row_major(written, columns)))?;
+                if first == 0 {
+                    gemm::gemm(a, b, MatMut::new(&mut *sums, result))?;
+                    continue;
+                }
+                gemm::gemm(a, b, MatMut::new(&mut product, result))?;
                 parallel::pairs((&mut *sums, parallel::CHUNK), (&product, parallel::CHUNK), |sums, product| {
                     sums.iter_mut().zip(product).for_each(|(sum, &x)| *sum = sum.plus(x));
                 });
+            }
+            // Of no pixels nothing was multiplied.
+            if self.pixels == 0 {
+                sums.fill(<T::Acc as gemm::Float>::ZERO);
             }
             Ok(())
         })
@@ -156,6 +183,7 @@ where
                 }
             }
         });
+        sums.fill(<T::Acc as gemm::Float>::ZERO);
         for part in parts.chunks_exact(taps * width) {
             for (filter, sums) in sums.chunks_exact_mut(taps * read).enumerate() {
                 for (tap, sums) in sums.chunks_exact_mut(read).enumerate() {
