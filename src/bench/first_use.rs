@@ -6,13 +6,14 @@
 //! All three are parts of one process: what the driver loaded once stays loaded, which a second process would pay for anew.
 
 use std::fmt::{self, Write};
+use std::time::Duration;
 
 use polywarp_core::tuner::{Answer, Key, Mode, Tuner};
 use polywarp_core::{DType, Device, Op, Precision, Result};
 use serde::Serialize;
 
 use super::terminal::duration;
-use super::{Lie, Options, Prepared, Progress, Skipped, TUNING, Table, product, too_slow, unfit};
+use super::{Lie, Options, Prepared, Progress, Skipped, Table, product, too_slow, unfit};
 
 /// The suite's name.
 pub const SUITE: &str = "first_use";
@@ -88,6 +89,9 @@ fn products() -> Result<Vec<(String, Op)>> {
     .collect()
 }
 
+/// What the last program may spend on a product: long enough for every candidate to run at the card's full clock.
+const THOROUGH: Duration = Duration::from_secs(12);
+
 /// The programs that meet the card, in order.
 const PROGRAMS: [&str; 3] = ["first program", "second program", "after tuning"];
 
@@ -134,7 +138,7 @@ fn on(
     let usual = tuner.budget();
     let mut answers: [Vec<Option<Answer>>; 3] = Default::default();
     for (number, (program, answers)) in PROGRAMS.iter().zip(&mut answers).enumerate() {
-        tuner.set(Mode::Full, if number == 2 { TUNING } else { usual });
+        tuner.set(Mode::Full, if number == 2 { THOROUGH } else { usual });
         for (i, (case, op, key)) in wanted.iter().enumerate() {
             let (done, total) = (number * wanted.len() + i, PROGRAMS.len() * wanted.len());
             progress(&Progress { done, total, what: format!("{case} on {}, {program}", device.id()) });

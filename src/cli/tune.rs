@@ -32,6 +32,9 @@ pub struct Args {
     /// Only products of this dtype
     #[arg(long, value_name = "DTYPE", value_parser = parse_dtype, conflicts_with = "action")]
     dtype: Option<DType>,
+    /// Precision of the products of --shape that are of f32: highest, high, medium or low; may be given again
+    #[arg(long, value_name = "P", value_parser = parse_precision, requires = "shape")]
+    precision: Vec<Precision>,
     /// Milliseconds to spend on each kind of product
     #[arg(long, value_name = "MS", default_value_t = 2000, value_parser = parse_budget, allow_negative_numbers = true)]
     budget: u64,
@@ -77,6 +80,16 @@ fn parse_budget(text: &str) -> Result<u64, String> {
 
 fn parse_dtype(text: &str) -> Result<DType, String> {
     text.parse().map_err(|e: Error| e.to_string())
+}
+
+fn parse_precision(text: &str) -> Result<Precision, String> {
+    match text {
+        "highest" => Ok(Precision::Highest),
+        "high" => Ok(Precision::High),
+        "medium" => Ok(Precision::Medium),
+        "low" => Ok(Precision::Low),
+        _ => Err("there are highest, high, medium and low".to_owned()),
+    }
 }
 
 pub fn run(args: &Args) -> Result<Verdict, Fault> {
@@ -270,10 +283,18 @@ fn named_products(args: &Args) -> Result<Vec<(String, Op)>, Fault> {
         )));
     }
     let dtypes = args.dtype.map_or_else(|| vec![DType::F32, DType::F16, DType::BF16], |dtype| vec![dtype]);
-    let each = args.shape.iter().flat_map(|shape| dtypes.iter().map(move |dtype| (*shape, *dtype)));
-    let all = each.map(|(shape, dtype)| {
+    let precisions = |dtype| match dtype {
+        DType::F32 if !args.precision.is_empty() => args.precision.clone(),
+        _ => vec![Precision::Highest],
+    };
+    let kinds: Vec<(DType, Precision)> = dtypes
+        .into_iter()
+        .flat_map(|dtype| precisions(dtype).into_iter().map(move |precision| (dtype, precision)))
+        .collect();
+    let each = args.shape.iter().flat_map(|shape| kinds.iter().map(move |kind| (*shape, *kind)));
+    let all = each.map(|(shape, (dtype, precision))| {
         let [m, n, k] = shape;
-        named(shape, dtype, [Lie::Plain; 2], Precision::Highest)
+        named(shape, dtype, [Lie::Plain; 2], precision)
             .map_err(|error| Fault::usage(format!("--shape {m}x{n}x{k}: {error}; give other extents")))
     });
     all.collect()

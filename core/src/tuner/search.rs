@@ -33,9 +33,13 @@ const ROUNDS: usize = 7;
 const LEAST_ROUNDS: usize = 3;
 /// A device is slow to begin with after a pause of this length.
 const PAUSE_NS: u64 = 30_000_000;
-/// How long it runs before it is at its full clock. Of one H100 that was enough, of another not always (benches/results/h100-2026-11-27b).
+/// How long it runs before it is at its full clock, at least. Of one H100 that was enough, of another not always
+/// (benches/results/h100-2026-11-27b), so that larger budgets spend more on it, up to the most.
 const WAKING_NS: u64 = 150_000_000;
-/// The part of a budget that one candidate may take for that. With a smaller budget each candidate is compared with the best one as that is just
+const MOST_WAKING_NS: u64 = 400_000_000;
+/// The part of a budget that it takes where that is more than the least.
+const LONG_WAKING_PART: u64 = 32;
+/// The part of a budget that one candidate may take for it at least. With a smaller budget each candidate is compared with the best one as that is just
 /// then, by this much at least: less is noise, about which rounds in turns decide.
 const WAKING_PART: u64 = 8;
 const DRIFT: f64 = 0.05;
@@ -239,7 +243,10 @@ pub(super) fn search(
         log::debug!("{}: {}: {timed:?} ns, {} ns after its turn came", task.key, offer.name, runner.now_ns() - before);
         match timed {
             Ok(ns) => {
-                let drift = if can_wake(task.budget) { 1.0 } else { drift(&found.times, meter.as_ref(), runner) };
+                let drift = match waking_ns(task.budget) {
+                    Some(_) => 1.0,
+                    None => drift(&found.times, meter.as_ref(), runner),
+                };
                 let ns = ns * drift;
                 meter.iter_mut().for_each(|meter| meter.best_ns = meter.best_ns.min(ns));
                 found.times.push((candidate, ns));
@@ -364,9 +371,10 @@ fn in_turns(times: &[(usize, f64)], meter: &Meter, runner: &mut dyn Runner) -> R
     Ok(again.filter_map(|((candidate, _), samples)| Some((candidate, median(samples)?))).collect())
 }
 
-/// Whether a device that has slept may be woken within `budget`.
-fn can_wake(budget: Duration) -> bool {
-    Duration::from_nanos(WAKING_NS) <= budget / WAKING_PART as u32
+/// How long a device that has slept is woken within `budget`; not at all within a small one.
+fn waking_ns(budget: Duration) -> Option<u64> {
+    let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
+    (WAKING_NS <= budget_ns / WAKING_PART).then(|| (budget_ns / LONG_WAKING_PART).clamp(WAKING_NS, MOST_WAKING_NS))
 }
 
 /// By how much the device has become faster since the best of `times` was timed: as it wakes, up to six times. 1 where there is no time
@@ -420,8 +428,8 @@ fn time(
     let best_ns = meter.as_ref().map_or(f64::INFINITY, |meter| meter.best_ns);
     let runs = sample_runs(warm_ns);
     let has_rested = rests_since.is_none_or(|since| runner.now_ns() - since >= PAUSE_NS);
-    if has_rested && can_wake(budget) {
-        let awake_ns = runner.now_ns() + WAKING_NS;
+    if let Some(waking_ns) = waking_ns(budget).filter(|_| has_rested) {
+        let awake_ns = runner.now_ns() + waking_ns;
         while runner.now_ns() < awake_ns {
             warm_ns = runner.time(candidate, runs as u32)?;
         }

@@ -52,7 +52,7 @@ const SPLITS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 const LEAST_SLAB: u64 = 256;
 /// What a second launch costs, and a byte of partial sums.
 const COMBINE_NS: f64 = 4000.0;
-const PARTIAL_NS_PER_BYTE: f64 = 1.0 / 1500.0;
+const PARTIAL_NS_PER_BYTE: f64 = 1.0 / 700.0;
 
 impl Rated {
     /// TFLOP/s that `groups` workgroups reach: the processor with most of them ends last.

@@ -115,8 +115,10 @@ fn products_on_cooperative_matrices_take_the_kernel_measured_best() {
     };
     let cube = |x| (x, x, x);
     let half = |dims| best(DType::F16, dims, Precision::Highest);
-    assert_eq!(half(cube(512)), "matmul_f16_coop16_w32x32_64x64x64");
-    assert_eq!(half(cube(1024)), "matmul_f16_coop16_w32x32_64x64x32");
+    for size in [768, 1024] {
+        assert_eq!(half(cube(size)), "matmul_f16_coop16_w32x32_64x64x64");
+    }
+    assert_eq!(half((48, 4096, 4096)), "matmul_f16_coop16_w32x32_64x64x64_slabs4");
     for size in [2048, 4096, 8192] {
         assert_eq!(half(cube(size)), "matmul_f16_coop16_w64x64_128x128x32");
     }

@@ -67,7 +67,7 @@ const MOST_GROUPS: u64 = 2048;
 /// What Vulkan binds at most through wgpu, in bytes; less than 2^32 parts also is what kernels count.
 const MOST_BYTES: u64 = (1 << 31) - 16;
 /// What both launches cost beside their traffic, and the bytes that they read and write in a nanosecond: guesses.
-const LAUNCHES_NS: f64 = 8000.0;
+const LAUNCHES_NS: f64 = 6000.0;
 const BYTES_PER_NS: f64 = 2000.0;
 
 /// Words of `Params` for an operand, and which of them are the units of a matrix; the workgroups for a matrix, before the maxima.
