@@ -1,6 +1,7 @@
 //! Training on CUDA: the cases of polywarp-nn on the first card.
 
 use polywarp_core::Device;
+use polywarp_nn::Policy;
 
 use crate::common::{first, scaled};
 
@@ -21,6 +22,11 @@ macro_rules! cases {
 /// Steps that BERT is trained here; the interpreter takes seconds for one.
 fn bert_steps() -> usize {
     scaled(20, 2)
+}
+
+/// Policies of 16 bits that networks are trained in here.
+fn sixteen_bits() -> Vec<Policy> {
+    vec![Policy::BF16, Policy::F16]
 }
 
 #[path = "../../../nn/tests/suite/cases/mod.rs"]

@@ -1,6 +1,8 @@
 //! Training on wgpu: the cases of polywarp-nn, on every adapter, and on the first as if it were poor.
 
 use polywarp_core::Device;
+use polywarp_core::harness::Part;
+use polywarp_nn::Policy;
 use polywarp_wgpu::Options;
 
 use crate::common::{POOREST, entries};
@@ -22,6 +24,17 @@ macro_rules! cases {
 /// Steps that BERT is trained here: as many as there are losses of PyTorch's.
 fn bert_steps() -> usize {
     20
+}
+
+/// Policies of 16 bits that networks are trained in here: one of the two a day, as their kernels take software GPUs minutes to compile.
+fn sixteen_bits() -> Vec<Policy> {
+    let today = Part::today(2);
+    [Policy::BF16, Policy::F16]
+        .into_iter()
+        .zip(0..)
+        .filter(|(_, i)| today.takes(*i))
+        .map(|(policy, _)| policy)
+        .collect()
 }
 
 #[path = "../../../nn/tests/suite/cases/mod.rs"]

@@ -2,6 +2,8 @@
 //!
 //! Bodies take a device (`cases/`), so that the tests of backends run them, too; here it is the CPU.
 
+use polywarp_nn::Policy;
+
 /// Functions of a device as tests on the CPU.
 macro_rules! cases {
     ($($name:ident),* $(,)?) => {
@@ -19,6 +21,11 @@ macro_rules! cases {
 /// Steps that BERT is trained here: as many as there are losses of PyTorch's.
 fn bert_steps() -> usize {
     20
+}
+
+/// Policies of 16 bits that networks are trained in here.
+fn sixteen_bits() -> Vec<Policy> {
+    vec![Policy::BF16, Policy::F16]
 }
 
 mod cases;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::bert_steps;
+use super::super::{bert_steps, sixteen_bits};
 use polywarp_core::{DType, Device, Recording, Result, Tape, Tensor};
 use polywarp_nn::models::{Bert, BertConfig, BertInput};
 use polywarp_nn::{
@@ -208,7 +208,7 @@ fn a_stopped_run_goes_on_bit_for_bit(device: &Device) {
 
 fn sixteen_bits_train_as_f32_does(device: &Device) {
     let want = Run::new(device, Policy::F32).eager(0..bert_steps());
-    for policy in [Policy::BF16, Policy::F16] {
+    for policy in sixteen_bits() {
         let run = Run::new(device, policy);
         for (step, (found, want)) in run.eager(0..bert_steps()).iter().zip(&want).enumerate() {
             assert!((found / want - 1.0).abs() < 2e-2, "{policy:?}, step {step}: {found}, in f32 {want}");

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::bert_steps;
+use super::super::{bert_steps, sixteen_bits};
 use polywarp_core::{DType, Device, Recording, Result, Tape, Tensor};
 use polywarp_nn::models::{ResNet, ResNetBlock, ResNetConfig};
 use polywarp_nn::{Builder, Checkpoint, Method, Mode, Optimiser, Parameters, Policy, Schedule, Sgd, StepOptions, file};
@@ -248,7 +248,7 @@ fn images_of_a_batch_do_not_meet_in_evaluation(device: &Device) {
 fn sixteen_bits_train_as_f32_does(device: &Device) {
     let steps = bert_steps().min(3);
     let want = Run::new(device).eager(0..steps);
-    for policy in [Policy::BF16, Policy::F16] {
+    for policy in sixteen_bits() {
         let run = Run::with(device, policy);
         for (step, (found, want)) in run.eager(0..steps).iter().zip(&want).enumerate() {
             println!("{policy:?}, step {step}: {found}, in f32 {want}");
