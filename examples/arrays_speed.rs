@@ -5,8 +5,8 @@
 //! `long COUNT` one axis has COUNT elements (2147483659, for one, on a card with tens of GiB): nothing is timed, results are compared with their formulas.
 //! The device is the best one, or the one `POLYWARP_DEVICE` names.
 
-use polywarp::ops::{SearchSide, SortOrder};
-use polywarp::{BinaryFn, DType, Device, Distribution, Result, Tensor};
+use polywarp::ops::{Missing, ScatterFn, SearchSide, SortOrder};
+use polywarp::{BinaryFn, DType, Device, Distribution, Error, Result, Tensor};
 
 /// Nanoseconds of work before it is timed.
 const WARM_NS: f64 = 3e8;
@@ -189,13 +189,17 @@ const PERIOD: u64 = 251;
 
 /// What is computed along an axis of `count` elements, u8, is what it must be, at its beginning, its end and where signed 32-bit integers end.
 fn long_axis(device: &Device, count: u64) -> Result<()> {
-    let x = Tensor::arange(device, DType::U32, 0, 1, count)?.remainder_scalar(PERIOD as i64)?.cast(DType::U8)?;
+    // Whole repeats of the numbers, the last one cut off: no tensor of wider elements is needed.
+    let numbers: Vec<u8> = (0..PERIOD as u8).collect();
+    let numbers = Tensor::from_slice(device, &numbers, [PERIOD])?;
+    let x = numbers.tile(&[count.div_ceil(PERIOD)])?.slice(0, ..count as i64)?.contiguous()?;
     let spans: Vec<std::ops::Range<u64>> = [0, 1 << 31, count]
         .map(|middle: u64| middle.saturating_sub(300).min(count)..middle.saturating_add(300).min(count))
         .into_iter()
         .filter(|span| !span.is_empty())
         .collect();
-    let holds = |name: &str, found: &Tensor, expected: &dyn Fn(u64) -> u64| -> Result<()> {
+    let holds = |name: &str, found: Result<Tensor>, expected: &dyn Fn(u64) -> u64| -> Result<()> {
+        let Some(found) = had(name, found)? else { return Ok(()) };
         for span in &spans {
             let part = found.slice(0, span.start as i64..span.end as i64)?.cast(DType::U32)?.to_vec::<u32>()?;
             for (at, found) in span.clone().zip(part) {
@@ -212,27 +216,70 @@ fn long_axis(device: &Device, count: u64) -> Result<()> {
         let number = (0..PERIOD).rev().find(|&number| below(number) <= place).unwrap_or(0);
         (number, place - below(number))
     };
-    holds("elements", &x, &|i| i % PERIOD)?;
+    holds("elements", Ok(x.clone()), &|i| i % PERIOD)?;
     let triangle = |n: u64| n * n.saturating_sub(1) / 2;
-    holds("cumsum", &x.cumsum(0)?, &|i| (i + 1) / PERIOD * triangle(PERIOD) + triangle((i + 1) % PERIOD))?;
-    holds("roll", &x.roll(&[7], 0)?, &|i| (i + count - 7 % count) % count % PERIOD)?;
-    holds("flip", &x.flip(0)?, &|i| (count - 1 - i) % PERIOD)?;
+    holds("cumsum", x.cumsum(0), &|i| (i + 1) / PERIOD * triangle(PERIOD) + triangle((i + 1) % PERIOD))?;
+    holds("roll", x.roll(&[7], 0), &|i| (i + count - 7 % count) % count % PERIOD)?;
+    holds("roll back", x.roll(&[-7], 0), &|i| (i + 7) % count % PERIOD)?;
+    holds("flip", x.flip(0), &|i| (count - 1 - i) % PERIOD)?;
     let (left, right) = (x.slice(0, ..(count / 3) as i64)?, x.slice(0, (count / 3) as i64..)?);
-    holds("cat", &Tensor::cat(&[&right, &left], 0)?, &|i| (i + count / 3) % count % PERIOD)?;
+    holds("cat", Tensor::cat(&[&right, &left], 0), &|i| (i + count / 3) % count % PERIOD)?;
+    if let Some(line) = had("linspace", Tensor::linspace(device, DType::F16, 0.0, 100.0, count))? {
+        for at in spans.iter().flat_map(|span| [span.start, span.end - 1]) {
+            let found = line.slice(0, at as i64..at as i64 + 1)?.cast(DType::F32)?.to_vec::<f32>()?[0];
+            let expected = 100.0 * at as f32 / (count - 1) as f32;
+            assert!((found - expected).abs() <= 0.05, "linspace, element {at} of {count}: {found}, not {expected}");
+        }
+        println!("linspace: right");
+    }
     let counts = x.histogram(PERIOD, 0.0, PERIOD as f64)?.to_vec::<u32>()?;
     assert!((0..PERIOD).zip(&counts).all(|(n, &found)| u64::from(found) == below(n + 1) - below(n)), "{counts:?}");
     println!("histogram: right");
-    let at: Vec<u32> = spans.iter().flat_map(|span| span.clone().map(|i| i as u32)).collect();
-    let taken = x.take(&Tensor::from_slice(device, &at, [at.len() as u64])?)?.to_vec::<u8>()?;
-    assert!(at.iter().zip(&taken).all(|(&at, &found)| u64::from(at) % PERIOD == u64::from(found)), "take");
-    println!("take: right");
-    let sorted = x.sort(0, SortOrder::Ascending)?;
-    holds("sort", &sorted.values, &|place| sorted_at(place).0)?;
-    holds("its positions", &sorted.indices, &|place| sorted_at(place).0 + PERIOD * sorted_at(place).1)?;
-    let numbers: Vec<u8> = (0..PERIOD as u8).collect();
-    let numbers = Tensor::from_slice(device, &numbers, [PERIOD])?;
+    by_position(&x, &spans, &holds)?;
+    let Some(sorted) = had("sort", x.sort(0, SortOrder::Ascending))? else { return Ok(()) };
+    holds("sort", Ok(sorted.values.clone()), &|place| sorted_at(place).0)?;
+    holds("its positions", Ok(sorted.indices), &|place| sorted_at(place).0 + PERIOD * sorted_at(place).1)?;
     let found = sorted.values.searchsorted(&numbers, SearchSide::Left)?.to_vec::<u32>()?;
     assert!((0..PERIOD).zip(&found).all(|(n, &found)| u64::from(found) == below(n)), "searchsorted: {found:?}");
     println!("searchsorted: right");
     Ok(())
+}
+
+/// Of a result of wider elements nothing, and why, where it is more than a device gives in one piece.
+fn had<T>(name: &str, found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Err(error @ (Error::BufferTooBig { .. } | Error::BindingTooLarge { .. })) => {
+            println!("{name}: left out: {error}");
+            Ok(None)
+        }
+        found => found.map(Some),
+    }
+}
+
+/// A result's name, the result, and what each of its elements is to be.
+type Holds<'a> = &'a dyn Fn(&str, Result<Tensor>, &dyn Fn(u64) -> u64) -> Result<()>;
+
+/// Elements of `x`, its numbers in turns, taken and put by positions in `spans`.
+fn by_position(x: &Tensor, spans: &[std::ops::Range<u64>], holds: Holds<'_>) -> Result<()> {
+    let numbers: Vec<u32> = spans.iter().flat_map(|span| span.clone().map(|i| i as u32)).collect();
+    let at = Tensor::from_slice(x.device(), &numbers, [numbers.len() as u64])?;
+    let expected = |i: u32| (u64::from(i) % PERIOD) as u8;
+    // Of i32 those behind its largest number are below zero, and name nothing.
+    let of_signed = |i: u32| if i <= i32::MAX as u32 { expected(i) } else { 0 };
+    let mut taken: Vec<(&str, Tensor, &dyn Fn(u32) -> u8)> = vec![
+        ("take", x.take(&at)?, &expected),
+        ("gather", x.gather(&at, 0)?, &expected),
+        ("take by i32", x.take_or(&at.cast(DType::I32)?, Missing::Zero)?, &of_signed),
+        ("gather by i32", x.gather_or(&at.cast(DType::I32)?, 0, Missing::Zero)?, &of_signed),
+    ];
+    if x.device().supports(DType::I64) {
+        taken.push(("take by i64", x.take(&at.cast(DType::I64)?)?, &expected));
+    }
+    for (name, taken, expected) in taken {
+        let taken = taken.to_vec::<u8>()?;
+        assert!(numbers.iter().zip(&taken).all(|(&at, &found)| expected(at) == found), "{name}");
+        println!("{name}: right");
+    }
+    let ones = Tensor::full(x.device(), DType::U8, [numbers.len() as u64], PERIOD as i64)?;
+    holds("scatter", x.scatter(&at, &ones, 0, ScatterFn::Set), &|_| PERIOD)
 }

@@ -11,7 +11,7 @@ mod plan;
 
 use super::Indexing;
 use super::prelude::*;
-use super::take::positions;
+use super::take::positions_with_sign;
 use crate::Program;
 use crate::tensor::outside::Look;
 
@@ -453,7 +453,7 @@ impl Tensor {
     /// of the device. Of a read afterwards: [`Error::PositionOutside`].
     pub fn cross_entropy_with(&self, targets: &Tensor, options: &CrossEntropyOptions<'_>) -> Result<Losses> {
         let given = targets;
-        let targets = positions(OP, given)?;
+        let targets = positions_with_sign(OP, given)?;
         let weights = options.weights.map(Tensor::spec);
         let op = CrossEntropy::new(self.spec(), targets.spec(), weights, options.smoothing, options.ignored)?;
         let held: Vec<&Tensor> = [Some(self), Some(&targets), options.weights].into_iter().flatten().collect();

@@ -98,6 +98,12 @@ pub(crate) fn words(dtype: DType) -> u64 {
     dtype.size_bytes().div_ceil(4)
 }
 
+/// Of `extent` places those that a word of `dtype` may name where kernels read it as unsigned: a negative i32 is a number from 2^31 on, and
+/// names none.
+pub(crate) fn named(dtype: DType, extent: u64) -> u64 {
+    if dtype == DType::I32 { extent.min(1 << 31) } else { extent }
+}
+
 /// The words of an element's bytes, low word first, where it is moved: as many as [`words`] says.
 pub(crate) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.chunks(4).map(|bytes| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte)))

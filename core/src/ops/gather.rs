@@ -42,7 +42,7 @@ pub(crate) fn check_along(op: &'static str, input: &TensorSpec, indices: &Tensor
     if fault != Some(None) {
         return Err(Error::shape_mismatch(op, shape, indices.layout.shape(), fault.flatten()));
     }
-    let (most, max) = (shape.dims()[axis].max(dims[axis]), i32::MAX as u64);
+    let (most, max) = (shape.dims()[axis].max(dims[axis]), u64::from(u32::MAX));
     if most > max { Err(Error::IndexWidth { op, elements: most, max }) } else { Ok(()) }
 }
 
@@ -51,7 +51,7 @@ impl Gather {
     ///
     /// # Errors
     /// [`Error::DTypeMismatch`] for indices that are neither i32 nor u32; [`Error::AxisOutOfRange`]; [`Error::ShapeMismatch`] for indices
-    /// of another rank, or other extents along another axis; [`Error::IndexWidth`] for an axis of 2^31 and more.
+    /// of another rank, or other extents along another axis; [`Error::IndexWidth`] for an axis of 2^32 and more.
     pub fn new(input: TensorSpec, indices: TensorSpec, axis: usize, missing: Missing) -> Result<Gather> {
         let output = TensorSpec::new(input.dtype, Layout::contiguous(*indices.layout.shape()));
         Gather { input, indices, axis, missing, output }.check()

@@ -42,7 +42,7 @@ impl PadMode {
 
     /// Positions after which what lies outside of `n` elements comes again.
     pub fn period(self, n: u64) -> u64 {
-        if self == PadMode::Reflect { (2 * n.max(1) - 2).max(1) } else { n.max(1) }
+        if self == PadMode::Reflect { (2 * n.clamp(1, 1 << 40) - 2).max(1) } else { n.max(1) }
     }
 
     /// Of `n` elements the one for position `at`, which may lie on either side; `None` for the number.
@@ -97,7 +97,8 @@ impl Pad {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for another number of axes, and for padding of an empty axis by a mode that repeats elements;
-    /// [`Error::NumberOutOfRange`] for a number that the dtype cannot hold; [`Error::IndexWidth`] for positions of 2^31 and more.
+    /// [`Error::NumberOutOfRange`] for a number that the dtype cannot hold; [`Error::IndexWidth`] for axes of 2^32 elements and more, of
+    /// which a reflection has almost two for each of the input.
     pub fn new(
         input: TensorSpec,
         mode: PadMode,
@@ -131,6 +132,7 @@ impl Pad {
                 Some(inner)
                     if is_run
                         && inner.is_whole()
+                        && outer.before.checked_mul(inner.input as i64).is_some()
                         && (outer.input == 1 || inner.stride.checked_mul(inner.input as i64) == Some(outer.stride)) =>
                 {
                     *inner = PadAxis {
@@ -173,11 +175,9 @@ impl Operation for Pad {
                 let reason = format!("axis {axis} of {from:?} has no element for mode {mode} to repeat; use constant");
                 return Err(Error::InvalidArgument { what: "padding", reason });
             }
-            // Two periods of a reflection, the result and what comes before it are added up in 32 bits.
-            let reach = [2 * n.min(1 << 40), extent, self.before[axis].unsigned_abs()];
-            let reach = reach.into_iter().fold(0, u64::saturating_add);
-            if reach > i32::MAX as u64 {
-                return Err(Error::IndexWidth { op: OP, elements: reach, max: i32::MAX as u64 });
+            let reach = extent.max(self.mode.period(n)).max(self.before[axis].unsigned_abs());
+            if reach > u64::from(u32::MAX) {
+                return Err(Error::IndexWidth { op: OP, elements: reach, max: u32::MAX.into() });
             }
         }
         check_dtype(OP, &self.output, self.input.dtype)?;

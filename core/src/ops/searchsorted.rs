@@ -50,7 +50,7 @@ impl SearchSorted {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] for scalars, other ranks and other extents before the last axis; [`Error::DTypeMismatch`] for values of
-    /// another dtype; [`Error::UndefinedForDType`] for bool; [`Error::IndexWidth`] for lines of 2^31 elements and more.
+    /// another dtype; [`Error::UndefinedForDType`] for bool; [`Error::IndexWidth`] for lines of 2^32 elements and more.
     pub fn new(sorted: TensorSpec, values: TensorSpec, side: SearchSide) -> Result<SearchSorted> {
         let output = TensorSpec::new(DType::U32, Layout::contiguous(*values.layout.shape()));
         SearchSorted { sorted, values, side, output }.check()
@@ -95,8 +95,8 @@ impl Operation for SearchSorted {
         if self.sorted.dtype == DType::Bool {
             return Err(Error::UndefinedForDType { op: OP, dtype: DType::Bool });
         }
-        if n > i32::MAX as u64 {
-            return Err(Error::IndexWidth { op: OP, elements: n, max: i32::MAX as u64 });
+        if n > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op: OP, elements: n, max: u32::MAX.into() });
         }
         if self.output.layout.shape() != values {
             return Err(Error::shape_mismatch(OP, values, self.output.layout.shape(), None));

@@ -8,6 +8,8 @@
 pub(crate) mod host;
 pub(crate) mod plan;
 
+use std::ops::RangeInclusive;
+
 use super::prelude::*;
 use super::{Indexing, ScatterAdd};
 use crate::tensor::outside::Look;
@@ -353,16 +355,30 @@ impl Tensor {
     }
 }
 
-/// `indices` as dense i32 or u32. Of 64 bits, what i32 does not hold becomes the lowest i32, which is no row.
+/// `indices` as dense i32 or u32. Of 64 bits, what u32 does not hold becomes its largest number, which no axis has a row for.
 pub(crate) fn positions(op: &'static str, indices: &Tensor) -> Result<Tensor> {
+    narrowed(op, indices, DType::U32, 0..=u32::MAX.into(), u32::MAX.into())
+}
+
+/// The same where a number below zero may mean something. Of 64 bits, what i32 does not hold becomes the lowest i32.
+pub(crate) fn positions_with_sign(op: &'static str, indices: &Tensor) -> Result<Tensor> {
+    narrowed(op, indices, DType::I32, i32::MIN.into()..=i32::MAX.into(), i32::MIN.into())
+}
+
+/// Numbers of 64 bits as `dtype`, those outside of `range` as `nowhere`.
+fn narrowed(
+    op: &'static str,
+    indices: &Tensor,
+    dtype: DType,
+    range: RangeInclusive<i64>,
+    nowhere: i64,
+) -> Result<Tensor> {
     match indices.dtype() {
         DType::I32 | DType::U32 => indices.contiguous(),
         DType::I64 | DType::U64 => {
-            let (index, nowhere) = (Expr::input(0), Expr::constant(i64::from(i32::MIN)));
-            let below = index.compare(CompareFn::Lt, i64::from(i32::MIN));
-            let above = index.compare(CompareFn::Gt, i64::from(i32::MAX));
-            let fits = below.select(nowhere.clone(), above.select(nowhere, index.cast(DType::I32)));
-            Tensor::map(&fits.cast(DType::I32), &[indices])
+            let index = Expr::input(0);
+            let fits = index.compare(CompareFn::Ge, *range.start()) & index.compare(CompareFn::Le, *range.end());
+            Tensor::map(&fits.select(index.cast(dtype), Expr::constant(nowhere).cast(dtype)), &[indices])
         }
         dtype if dtype.is_float() || dtype == DType::Bool => Err(Error::UndefinedForDType { op, dtype }),
         _ => indices.cast(DType::I32)?.contiguous(),

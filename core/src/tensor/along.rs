@@ -1,6 +1,7 @@
 //! Elements by position: gathered and scattered along an axis, put at several axes' positions, chosen by a mask; and windows, which
 //! are views.
 
+use crate::ops::elements::named;
 use crate::ops::take::{check_rows, positions};
 use crate::ops::{Gather, Indexing, MaskedScatter, MaskedSelect, Missing, Nonzero, ReduceFn, Scatter, ScatterFn};
 use crate::tensor::outside::Look;
@@ -240,8 +241,8 @@ impl Tensor {
         }
         let (axes, rest) = self.dims().split_at(indices.len());
         let places = axes.iter().fold(1u64, |product, &n| product.saturating_mul(n));
-        if places > i32::MAX as u64 {
-            return Err(Error::IndexWidth { op: OP, elements: places, max: i32::MAX as u64 });
+        if places > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op: OP, elements: places, max: u32::MAX.into() });
         }
         // One position for all axes; none, where one of them is none.
         let of_axis = |at: &&Tensor| positions(OP, at);
@@ -249,12 +250,13 @@ impl Tensor {
         let (mut place, mut is_there) = (Expr::constant(0), None);
         for (axis, (at, &n)) in each.iter().zip(axes).enumerate() {
             let number = Expr::input(axis);
-            let is_inside = number.compare(CompareFn::Ge, 0) & number.compare(CompareFn::Lt, n as i64);
+            // An i32 below zero is a u32 from 2^31 on.
+            let number = if at.dtype() == DType::U32 { number } else { number.cast(DType::U32) };
+            let is_inside = number.compare(CompareFn::Lt, named(at.dtype(), n) as i64);
             is_there = Some(is_there.map_or(is_inside.clone(), |before| before & is_inside));
-            let number = if at.dtype() == DType::I32 { number } else { number.cast(DType::I32) };
             place = if axis == 0 { number } else { place * n as i64 + number };
         }
-        let place = is_there.map_or(place.clone(), |is_there| is_there.select(place, -1));
+        let place = is_there.map_or(place.clone(), |is_there| is_there.select(place, i64::from(u32::MAX)));
         let at = Tensor::map_named(OP, &place, &each.iter().collect::<Vec<_>>())?.reshape([shape.elements()])?;
         let values = values.broadcast_to([shape.dims(), rest].concat())?;
         let inner: u64 = rest.iter().product();

@@ -171,7 +171,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`] for a dtype that is no float; [`Error::NumberOutOfRange`] for ends that it cannot hold;
-    /// [`Error::IndexWidth`] for more than 2^31 numbers; memory errors of the device.
+    /// [`Error::IndexWidth`] for 2^32 numbers and more; memory errors of the device.
     pub fn linspace(device: &Device, dtype: DType, start: f64, end: f64, count: u64) -> Result<Tensor> {
         const OP: &str = "linspace";
         if !dtype.is_float() {
@@ -180,7 +180,9 @@ impl Tensor {
         for number in [start, end] {
             number::operand(OP, dtype, Scalar::F(number))?;
         }
-        check_extents(OP, &[count])?;
+        if count > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op: OP, elements: count, max: u32::MAX.into() });
+        }
         let (compute, last) = (dtype.compute(), count.saturating_sub(1));
         let number = |x: f64| Expr::constant(x).cast(compute);
         // Halves, because the difference of two numbers may be none.

@@ -1,19 +1,19 @@
 //! Counts of whole numbers: an element is its own bin (`ops/histogram/plan.rs`).
 
+use crate::Result;
 use crate::ops::Bincount;
+use crate::ops::elements::named;
 use crate::ops::histogram::plan::{Bin, counted};
 use crate::plan::{Caps, Plan};
-use crate::{DType, Result};
 
 pub(crate) fn plan(op: &Bincount, caps: &Caps) -> Result<Plan> {
-    // An i32 below zero is a u32 from 2^31, which more bins would reach.
-    let bins = if op.indices.dtype == DType::I32 { op.bins().min(1 << 31) } else { op.bins() };
+    let bins = named(op.indices.dtype, op.bins());
     counted(op, &op.indices, &op.output, bins, Bin::Itself, Vec::new(), caps)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Layout, Op, Shape, TensorSpec};
+    use crate::{DType, Layout, Op, Shape, TensorSpec};
 
     use super::*;
     use crate::wgsl::validate::{Validated, full_caps};

@@ -29,6 +29,13 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         for extent in [1, 2] {
             push(pad(DType::F32, LayoutKind::Dense, &[extent], mode, &[3], &[9]));
         }
+        // As far away as 32 bits count, on either side.
+        let far = i64::from(u32::MAX);
+        for (before, extent) in
+            [(far, 9), (far - 3, 4), (-far, 9), (-far + 3, 4), (7, 3), (1 << 31, 5), (-(1 << 31), 5)]
+        {
+            push(pad(DType::U8, LayoutKind::Dense, &[5], mode, &[before], &[extent]));
+        }
         // A number has a dtype; what moves has a size alone.
         let has_number = mode == PadMode::Constant;
         let others =

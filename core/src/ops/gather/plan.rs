@@ -3,7 +3,7 @@
 use crate::ops::Gather;
 use crate::{Operation, Result};
 
-use crate::ops::elements::{self, ElementRule, coordinates, extents, place, view, view_words, words, words_of};
+use crate::ops::elements::{self, ElementRule, coordinates, extents, named, place, view, view_words, words, words_of};
 use crate::plan::{Caps, Plan};
 use crate::wgsl::element::Element;
 
@@ -29,7 +29,7 @@ pub(crate) fn plan(op: &Gather, caps: &Caps) -> Result<Plan> {
     let mut params: Vec<u32> = dims.iter().map(|&dim| dim as u32).collect();
     params.extend(view_words(op.input.layout.offset() * words, &of_input));
     params.extend(view_words(op.indices.layout.offset(), &of_indices));
-    params.push(op.input.layout.dims()[op.axis] as u32);
+    params.push(named(op.indices.dtype, op.input.layout.dims()[op.axis]) as u32);
     params.push(scaled(op.input.layout.strides()[op.axis]) as u32);
     let missing: Vec<u32> = words_of(&op.missing.scalar(dtype).to_le_bytes(dtype)).collect();
     params.extend([missing[0], missing[missing.len() - 1]]);

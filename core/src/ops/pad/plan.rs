@@ -29,17 +29,30 @@ pub(crate) fn plan(op: &Pad, caps: &Caps) -> Result<Plan> {
     params.extend(words_of(&op.fill).take(2));
     for axis in &axes {
         let period = op.mode.period(axis.input);
-        let most = axis.output.saturating_add(period).saturating_add(axis.before.unsigned_abs());
+        let most = axis.output.max(period).max(axis.before.unsigned_abs());
         if most > u64::from(u32::MAX) {
             return Err(Error::IndexWidth { op: op.name(), elements: most, max: u32::MAX.into() });
         }
-        // Positions outside are told from those inside by wrapping; those of a period are counted from its start.
-        let shift = match op.mode {
-            PadMode::Constant | PadMode::Edge => axis.before,
-            PadMode::Reflect | PadMode::Wrap => (-axis.before).rem_euclid(period as i64),
+        let own = match op.mode {
+            // Positions of the result before the first that lies inside; elements of the input left out; those that are there.
+            PadMode::Constant => {
+                let (first, left_out) = (axis.before.max(0), (-axis.before).clamp(0, axis.input as i64));
+                [first, left_out, (axis.input as i64 - left_out).min(axis.output as i64 - first).max(0)]
+            }
+            // The same of the whole input, of which one element is always there.
+            PadMode::Edge => {
+                let left_out = (-axis.before).clamp(0, axis.input.max(1) as i64 - 1);
+                [axis.before.max(0), left_out, axis.input as i64 - left_out]
+            }
+            // Positions of the result before the period's first; of a period those behind them; the period.
+            PadMode::Reflect | PadMode::Wrap => {
+                let first = axis.before.rem_euclid(period as i64);
+                [first, period as i64 - first, period as i64]
+            }
         };
-        params.extend([axis.output as u32, axis.input as u32, shift as u32]);
-        params.extend([period as u32, (axis.stride * words as i64) as u32]);
+        params.push(axis.output as u32);
+        params.extend(own.map(|word| word as u32));
+        params.push((axis.stride * words as i64) as u32);
     }
     let reached = op.input.layout.required_elements().saturating_mul(words);
     elements::plan(op.name(), rule, (&op.output, element), &params, reached, caps)
@@ -54,7 +67,7 @@ impl ElementRule for Rule {
         let own = ["x_offset", "fill_low", "fill_high"].map(str::to_owned);
         let axis = |dim: String| {
             let number = dim.trim_start_matches('d').to_owned();
-            [dim, format!("n{number}"), format!("shift{number}"), format!("period{number}"), format!("x_s{number}")]
+            [dim, format!("first{number}"), format!("skip{number}"), format!("n{number}"), format!("x_s{number}")]
         };
         own.into_iter().chain(extents(self.rank).flat_map(axis)).collect()
     }
@@ -71,19 +84,24 @@ impl ElementRule for Rule {
         let mut inside = Vec::new();
         for dim in 0..self.rank {
             text += &match self.mode {
-                PadMode::Constant => format!("    let p{dim} = e{dim} - params.shift{dim};\n"),
-                // Both are below 2^31.
+                // What lies before wraps to a number beyond them: all end within the result.
+                PadMode::Constant => format!("    let t{dim} = e{dim} - params.first{dim};\n"),
                 PadMode::Edge => format!(
-                    "    let p{dim} = u32(clamp(i32(e{dim}) - i32(params.shift{dim}), 0, i32(params.n{dim}) - 1));\n"
+                    "    let t{dim} = min(max(e{dim}, params.first{dim}) - params.first{dim}, params.n{dim} - 1u);\n"
                 ),
-                PadMode::Wrap => format!("    let p{dim} = (e{dim} + params.shift{dim}) % params.period{dim};\n"),
-                PadMode::Reflect => format!(
-                    "    let t{dim} = (e{dim} + params.shift{dim}) % params.period{dim};
-    let p{dim} = min(t{dim}, params.period{dim} - t{dim});\n"
+                // No sum exceeds 32 bits.
+                PadMode::Wrap | PadMode::Reflect => format!(
+                    "    let is_behind{dim} = e{dim} >= params.first{dim};
+    let t{dim} = select(e{dim} + params.skip{dim}, e{dim} - params.first{dim}, is_behind{dim}) % params.n{dim};\n"
                 ),
             };
-            text += &format!("    x += p{dim} * params.x_s{dim};\n");
-            inside.push(format!("(p{dim} < params.n{dim})"));
+            let place = match self.mode {
+                PadMode::Constant | PadMode::Edge => format!("t{dim} + params.skip{dim}"),
+                PadMode::Wrap => format!("t{dim}"),
+                PadMode::Reflect => format!("min(t{dim}, params.n{dim} - t{dim})"),
+            };
+            text += &format!("    x += ({place}) * params.x_s{dim};\n");
+            inside.push(format!("(t{dim} < params.n{dim})"));
         }
         let (value, outside) = match self.words {
             2 => ("load_x(x + i % 2u)", "select(params.fill_low, params.fill_high, i % 2u == 1u)"),

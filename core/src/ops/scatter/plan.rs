@@ -7,7 +7,7 @@ use crate::ops::{Copy, Scatter, ScatterFn};
 use crate::plan::{KernelText, looped, share_scratch};
 use crate::{Operation, Result};
 
-use crate::ops::elements::words;
+use crate::ops::elements::{named, words};
 use crate::ops::reduce::plan::template::{check_index, decode};
 use crate::ops::sort::plan::{self as sort, Pairs};
 use crate::plan::{Access, Caps, KernelKey, Launch, Plan, Slot, Source};
@@ -84,16 +84,17 @@ pub(crate) fn plan(op: &Scatter, caps: &Caps) -> Result<Plan> {
         return Ok(plan);
     }
     [op.source, op.output].iter().try_for_each(|spec| check_index(op.name(), spec))?;
-    let extent = op.output.layout.dims()[op.axis];
+    let (outer, inner) = op.output.layout.dims().split_at(op.axis + 1);
+    let (whole, inner) = (outer[op.axis], inner.iter().product::<u64>());
+    let extent = named(op.indices.dtype, whole);
     let Pairs { plan: sorted, slot } = sort::places(op.name(), (1, &op.indices), op.axis, extent, caps)?;
     let source = op.source.layout.slice(op.axis, 0, 1, 1)?.collapse();
-    let inner: u64 = op.output.layout.dims()[op.axis + 1..].iter().product();
     let threads = THREADS.min(caps.max_invocations);
     let total = op.source.layout.elements() * words;
     // Strides may be negative: words wrap as two's complement.
     let stride = op.source.layout.strides()[op.axis] as u64;
     let members = [total, op.count(), extent, op.source.layout.offset(), stride];
-    let mut params: Vec<u64> = members.into_iter().chain([op.output.layout.offset(), extent * inner, inner]).collect();
+    let mut params: Vec<u64> = members.into_iter().chain([op.output.layout.offset(), whole * inner, inner]).collect();
     params.extend(source.dims().iter().rev());
     params.extend(source.strides().iter().rev().map(|&stride| stride as u64));
     let params = params.into_iter().map(|word| word as u32).collect();

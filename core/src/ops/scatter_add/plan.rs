@@ -2,6 +2,7 @@
 //!
 //! The sort is stable, so sums come in the order of the positions, without atomic additions: they have the same bits at each run.
 
+use crate::ops::elements::named;
 use crate::ops::{Map, ScatterAdd};
 use crate::plan::looped;
 use crate::{Error, Expr, Layout, Operation, Program, Result, Shape, TensorSpec};
@@ -65,9 +66,10 @@ pub(crate) fn plan(op: &ScatterAdd, caps: &Caps) -> Result<Plan> {
     if reach > u64::from(u32::MAX) {
         return Err(Error::IndexWidth { op: op.name(), elements: reach, max: u32::MAX.into() });
     }
+    let rows = named(op.indices.dtype, op.rows());
     let line = Layout::contiguous(Shape::new(&[positions])?).with_offset(op.indices.layout.offset());
     let indices = TensorSpec::new(op.indices.dtype, line);
-    let Pairs { plan: sorted, slot } = sort::places(op.name(), (1, &indices), 0, op.rows(), caps)?;
+    let Pairs { plan: sorted, slot } = sort::places(op.name(), (1, &indices), 0, rows, caps)?;
     let threads = 1 << THREADS.min(caps.max_invocations).ilog2();
     let lanes = row.next_power_of_two().min(threads);
     let columns = if row > threads { COLUMNS } else { 1 };
@@ -75,7 +77,7 @@ pub(crate) fn plan(op: &ScatterAdd, caps: &Caps) -> Result<Plan> {
     let runs = row.div_ceil(lanes * columns);
     // The distance may be negative: offsets wrap, sums do not.
     let distance = op.distance().unwrap_or(0);
-    let mut params: Vec<u32> = [positions, runs, lanes, row, op.rows()].map(|n| n as u32).to_vec();
+    let mut params: Vec<u32> = [positions, runs, lanes, row, rows].map(|n| n as u32).to_vec();
     params.extend([op.values.layout.offset() as u32, distance as u32, op.output.layout.offset() as u32]);
     let grid = caps.fold_grid(positions.saturating_mul(runs).div_ceil(threads / lanes))?;
     let adding =

@@ -88,7 +88,7 @@ impl ElementRule for Rule {
         )
     }
 
-    /// Each halves a line of fewer than 2^31.
+    /// Each halves a line of fewer than 2^32.
     fn rounds(&self, word: &dyn Fn(&str) -> u64) -> u64 {
         looped(u64::from(64 - word("n").leading_zeros()), 0)
     }

@@ -3,6 +3,7 @@
 //! Elements move as unsigned words, halves or bytes, so that every bit survives; those of 8 bytes are two words.
 
 use crate::ops::Take;
+use crate::ops::elements::named;
 use crate::{Error, Operation, Result};
 
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
@@ -78,7 +79,8 @@ pub(crate) fn plan(op: &Take, caps: &Caps) -> Result<Plan> {
     let mut fill = missing.chunks(4).map(|bytes| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte)));
     let (low, high) = (fill.next().unwrap_or(0), fill.next());
     let per_item = |n: u64| (n / items) as u32;
-    let mut params = vec![per_item(total), per_item(row), table.dims()[0] as u32, per_item(from)];
+    let mut params =
+        vec![per_item(total), per_item(row), named(op.indices.dtype, table.dims()[0]) as u32, per_item(from)];
     params.extend([(distance / items as i64) as u32, per_item(to), op.indices.layout.offset() as u32]);
     params.extend([low, high.unwrap_or(low)]);
     params.resize(params.len().next_multiple_of(4), 0);
