@@ -70,6 +70,7 @@ impl Drop for Temporary {
 }
 
 /// Gives all of it back to the system.
+#[cfg(feature = "cpu")]
 pub(crate) fn forget() {
     drop(kept().take());
 }
