@@ -259,6 +259,9 @@ fn had<T>(name: &str, found: Result<T>) -> Result<Option<T>> {
 /// A result's name, the result, and what each of its elements is to be.
 type Holds<'a> = &'a dyn Fn(&str, Result<Tensor>, &dyn Fn(u64) -> u64) -> Result<()>;
 
+/// The element that a position is to give.
+type Expected<'a> = &'a dyn Fn(u32) -> u8;
+
 /// Elements of `x`, its numbers in turns, taken and put by positions in `spans`.
 fn by_position(x: &Tensor, spans: &[std::ops::Range<u64>], holds: Holds<'_>) -> Result<()> {
     let numbers: Vec<u32> = spans.iter().flat_map(|span| span.clone().map(|i| i as u32)).collect();
@@ -266,7 +269,7 @@ fn by_position(x: &Tensor, spans: &[std::ops::Range<u64>], holds: Holds<'_>) -> 
     let expected = |i: u32| (u64::from(i) % PERIOD) as u8;
     // Of i32 those behind its largest number are below zero, and name nothing.
     let of_signed = |i: u32| if i <= i32::MAX as u32 { expected(i) } else { 0 };
-    let mut taken: Vec<(&str, Tensor, &dyn Fn(u32) -> u8)> = vec![
+    let mut taken: Vec<(&str, Tensor, Expected<'_>)> = vec![
         ("take", x.take(&at)?, &expected),
         ("gather", x.gather(&at, 0)?, &expected),
         ("take by i32", x.take_or(&at.cast(DType::I32)?, Missing::Zero)?, &of_signed),
