@@ -174,7 +174,19 @@ impl Tape {
         Ok(tensor.tracked(Track { shared: Arc::downgrade(&self.shared), tape: self.shared.id, node }))
     }
 
-    /// The gradients of `loss`, one element, by every watched tensor that it depends on.
+    /// The gradients of `loss`, one element, by every watched tensor that it depends on. The tape is spent: what it kept is freed on the way, and
+    /// a second call does not compile.
+    ///
+    /// ```compile_fail,E0382
+    /// use polywarp_core::{Device, Tape, Tensor};
+    ///
+    /// let (tape, device) = (Tape::new(), Device::cpu());
+    /// let x = tape.watch(&Tensor::from_slice(&device, &[2.0f32], [1])?)?;
+    /// let loss = x.mul(&x)?.sum(..)?;
+    /// tape.backward(&loss)?;
+    /// tape.backward(&loss)?;
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a loss of several elements, and for one that this tape knows nothing of; memory errors of the device.

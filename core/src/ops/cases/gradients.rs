@@ -356,7 +356,7 @@ mod tests {
     use crate::Scalar;
     use crate::case::Level;
     use crate::gradient::{Gradient, Needs};
-    use crate::harness::gradients::prove;
+    use crate::harness::gradients::{prove, prove_adjoint};
     use crate::ops::GraphOp;
     use crate::ops::REGISTRY;
     use crate::oracle::HostTensor;
@@ -371,6 +371,120 @@ mod tests {
         }
         println!("{proved} rules, {elements} gradients");
         assert!(proved > 200 && elements > 5000, "{proved} rules, {elements} gradients");
+    }
+
+    /// Shapes of hundreds and thousands of elements, with whole blocks of kernels' sizes and what is left over.
+    fn larger() -> Vec<Case> {
+        let mut cases = Vec::new();
+        let normal = [Values::Normal; 4];
+        // Products of hundreds of numbers round 1.
+        let near_one = [Values::Uniform(0.95, 1.05)];
+        let op = || {
+            Ok::<_, crate::Error>(Matmul::product(
+                dense(&[2, 65, 129])?,
+                dense(&[2, 129, 37])?,
+                output(F64, &[2, 65, 37])?,
+            ))
+        };
+        add(&mut cases, "matmul", op().and_then(Matmul::check), &normal[..2]);
+        let op = || Matmul { bias: Some(dense(&[37])?), activation: Some(UnaryFn::Gelu), ..op()? }.check();
+        add(&mut cases, "matmul", op(), &normal[..3]);
+        for f in SoftmaxFn::ALL {
+            let op = dense(&[33, 257]).and_then(|input| Softmax::new(f, input, 1, output(F64, &[33, 257])?));
+            add(&mut cases, "softmax", op, &normal[..1]);
+        }
+        add(&mut cases, "logsumexp", dense(&[257, 33]).and_then(|input| LogSumExp::new(input, 0)), &normal[..1]);
+        for f in [ReduceFn::Sum, ReduceFn::Mean, ReduceFn::Max, ReduceFn::Min, ReduceFn::AbsMax, ReduceFn::Prod] {
+            let op = dense(&[13, 300]).and_then(|input| Reduce::new(f, input, &[1], output(F64, &[13])?));
+            add(&mut cases, "reduce", op, if f == ReduceFn::Prod { &near_one } else { &normal[..1] });
+        }
+        for f in [ScanFn::Sum, ScanFn::Prod, ScanFn::LogSumExp] {
+            let op = dense(&[300, 7]).and_then(|input| Scan::new(f, input, 0, ScanOptions::default()));
+            add(&mut cases, "scan", op, if f == ScanFn::Prod { &near_one } else { &normal[..1] });
+        }
+        let op = dense(&[7, 300]).and_then(|input| Sort::new(SortOrder::Descending, input, 1));
+        add(&mut cases, "sort", op, &normal[..1]);
+        let op = || LayerNorm::new(dense(&[17, 300])?, dense(&[300])?, dense(&[300])?, 1e-5);
+        add(&mut cases, "layer_norm", op(), &normal[..3]);
+        let op = || BatchNorm::new(dense(&[3, 9, 11, 19])?, dense(&[19])?, dense(&[19])?, 1e-5);
+        let ended = op().map(|op| BatchNorm { residual: Some(op.input), activation: Some(UnaryFn::Relu), ..op });
+        add(&mut cases, "batch_norm", ended, &normal);
+        let op =
+            || CrossEntropy::new(dense(&[33, 61])?, LayoutKind::Dense.spec(DType::I32, &[33])?, None, 0.1, Some(-1));
+        add(&mut cases, "cross_entropy", op(), &[Values::Normal, Values::Integers(-1, 60)]);
+        for causal in [false, true] {
+            let op = || {
+                let [q, k] = [dense(&[2, 37, 4, 16])?, dense(&[2, 41, 2, 16])?];
+                Attention { causal, ..Attention::new(q, k, k)? }.check()
+            };
+            add(&mut cases, "attention", op(), &normal[..3]);
+        }
+        let places = Values::Integers(-1, 41);
+        let at = |dims: &[u64]| LayoutKind::Dense.spec(DType::I32, dims);
+        add(
+            &mut cases,
+            "take",
+            at(&[150]).and_then(|at| Take::new(dense(&[41, 33])?, at, Missing::Zero, None)),
+            &[Values::Normal, places],
+        );
+        add(
+            &mut cases,
+            "scatter_add",
+            at(&[150]).and_then(|at| ScatterAdd::new(dense(&[150, 33])?, at, 41)),
+            &[Values::Normal, places],
+        );
+        let op = || Gather::new(dense(&[41, 33])?, at(&[150, 33])?, 0, Missing::Zero);
+        add(&mut cases, "gather", op(), &[Values::Normal, places]);
+        let op = || Scatter::new(ScatterFn::Sum, dense(&[41, 33])?, at(&[150, 33])?, dense(&[150, 33])?, 0);
+        add(&mut cases, "scatter", op(), &[Values::Normal, places, Values::Normal]);
+        for mode in PadMode::ALL {
+            let op = dense(&[6, 50, 3]).and_then(|input| Pad::new(input, mode, vec![1, 70, 0], &[8, 230, 3], 0));
+            add(&mut cases, "pad", op, &normal[..1]);
+        }
+        let op = || Cat::new(vec![dense(&[7, 130])?, dense(&[7, 1])?, dense(&[7, 260])?], 1);
+        add(&mut cases, "cat", op(), &normal[..3]);
+        let op = dense(&[2, 13, 17, 3])
+            .and_then(|input| Resize::new(input, [29, 7], Interpolation::Bilinear(Corners::Edges)));
+        add(&mut cases, "resize", op, &normal[..1]);
+        let options =
+            ConvolutionOptions { stride: vec![2, 1], padding: vec![[1, 0], [2, 2]], ..ConvolutionOptions::default() };
+        let (x, w) = ([2, 14, 11, 6], [8, 3, 3, 6]);
+        let geometry = || Geometry::new("convolution", &Shape::new(&x)?, &Shape::new(&w)?, &options);
+        let y = || Ok::<_, crate::Error>(TensorSpec::new(F64, Layout::contiguous(geometry()?.output_shape()?)));
+        add(&mut cases, "convolution", dense(&x).and_then(|x| Convolution::new(x, dense(&w)?, &options)), &normal[..2]);
+        let op = || ConvolutionInput::of(geometry()?, y()?, dense(&w)?);
+        add(&mut cases, "convolution", op(), &normal[..2]);
+        let op = || ConvolutionWeights::of(geometry()?, y()?, dense(&x)?);
+        add(&mut cases, "convolution", op(), &normal[..2]);
+        for function in [PoolFn::Max, PoolFn::Average(Divisor::Inside)] {
+            let x = [2, 17, 15, 5];
+            let options = PoolOptions::window(3).stride(2).padding(1);
+            let op = || Pool::new(function, dense(&x)?, PoolGeometry::new("pool", &Shape::new(&x)?, &options)?);
+            add(&mut cases, "pool", op(), &normal[..1]);
+        }
+        let noisy = (Expr::input(0) * Expr::input(1)).tanh() + Expr::input(0).unary(UnaryFn::Gelu);
+        let op = || {
+            map(
+                std::slice::from_ref(&noisy),
+                vec![dense(&[40, 129])?, LayoutKind::BroadcastOuter.spec(F64, &[40, 129])?],
+                &[40, 129],
+            )
+        };
+        add(&mut cases, "expr", op(), &normal[..2]);
+        cases
+    }
+
+    #[test]
+    fn rules_are_adjoints_of_derivatives_on_larger_shapes() {
+        let (mut kinds, mut elements) = (HashSet::new(), 0);
+        for case in larger() {
+            let found =
+                prove_adjoint(&case.op, &case.values, 3, 3).unwrap_or_else(|why| panic!("{}: {why}", case.name));
+            elements += found.unwrap_or_else(|| panic!("{} has no rule", case.name));
+            kinds.insert(case.op.name());
+        }
+        println!("{kinds:?}: {elements} gradients");
+        assert!(kinds.len() > 30 && elements > 100_000, "{kinds:?}: {elements} gradients");
     }
 
     /// Rules are graphs, which have rules by their steps: gradients of second order, and of operations that are graphs of others.
@@ -519,9 +633,11 @@ mod tests {
     fn a_wrong_rule_is_found() {
         let inputs = [dense(&[5]).unwrap()];
         let right: crate::Op = map(&[Expr::input(0).exp()], inputs.to_vec(), &[5]).unwrap().into();
-        let wrong = Wrong(right);
-        let found = prove(&wrong.into(), &[Values::Normal], 0).unwrap_err();
+        let wrong: crate::Op = Wrong(right).into();
+        let found = prove(&wrong, &[Values::Normal], 0).unwrap_err();
         assert!(found.contains("gradient of input 0 at element 0"), "{found}");
+        let found = prove_adjoint(&wrong, &[Values::Normal], 0, 1).unwrap_err();
+        assert!(found.contains("along direction 0"), "{found}");
     }
 
     /// exp with the gradient of its own result.
