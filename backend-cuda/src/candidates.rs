@@ -107,11 +107,11 @@ impl Planned for CudaBackend {
         }
         // A row program is a portable kernel, or the graph of portable ones that it is made of.
         let graph = if op.get::<RowProgram>().is_some() { None } else { op.decompose()? };
-        if let Some(graph) = graph
-            && let Some(composed) = composed::of_graph(&graph.by_rows("rows"), |step| self.decided_or_first(step))?
-        {
+        if let Some(graph) = graph {
             graph.check(op.name(), &op.inputs(), &op.outputs())?;
-            return Ok(Work::Composed(composed));
+            if let Some(composed) = composed::of_graph(&graph.by_rows("rows"), |step| self.decided_or_first(step))? {
+                return Ok(Work::Composed(composed));
+            }
         }
         Ok(Work::Portable(polywarp_core::ops::plan(op, self.caps())?))
     }

@@ -194,11 +194,13 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
     /// in outputs that it writes; in those that it updates it leaves what was there, since it is asked once more.
     ///
     /// # Errors
-    /// [`HostError::NoRoutine`] unless the operation says how, or is a graph of others.
+    /// [`HostError::NoRoutine`] unless the operation says how, or is a graph of others that [`Graph::check`] lets pass.
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         match self.decompose() {
-            Ok(Some(graph)) => graph.host(inputs, outputs),
-            Ok(None) | Err(_) => Err(HostError::NoRoutine),
+            Ok(Some(graph)) if graph.check(self.name(), &self.inputs(), &self.outputs()).is_ok() => {
+                graph.host(inputs, outputs)
+            }
+            _ => Err(HostError::NoRoutine),
         }
     }
 

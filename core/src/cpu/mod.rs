@@ -261,11 +261,20 @@ fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], outputs: &[H], pool: &Pool, 
     }
     outcome.map_err(|error| match error {
         HostError::OutOfMemory { bytes } => pool.out_of_memory(bytes, device),
-        HostError::NoRoutine => Error::Unsupported {
-            device: device.to_owned(),
-            what: op.name().to_owned(),
-            reason: "the operation has no routine for the CPU (`Operation::host`); use a GPU".to_owned(),
-        },
+        HostError::NoRoutine => no_routine(op, device),
+    })
+}
+
+/// Why `op` does not run here: a graph that computes nothing right says what is wrong with it.
+fn no_routine(op: &Op, device: &str) -> Error {
+    let graph = op.decompose().and_then(|graph| match graph {
+        Some(graph) => graph.check(op.name(), &op.inputs(), &op.outputs()),
+        None => Ok(()),
+    });
+    graph.err().unwrap_or_else(|| Error::Unsupported {
+        device: device.to_owned(),
+        what: op.name().to_owned(),
+        reason: "the operation has no routine for the CPU (`Operation::host`); use a GPU".to_owned(),
     })
 }
 

@@ -109,24 +109,68 @@ fn temporaries_that_are_never_needed_together_share_a_buffer() {
     assert_eq!((sizes, &of[..5]), (vec![400, 400], &[0, 1, 0, 1, 0][..]));
 }
 
+/// What can be wrong with a graph, and words of the refusal.
+type Fault = (fn(&mut Graph), &'static str);
+
+const FAULTS: [Fault; 8] = [
+    (|graph| graph.steps[1].inputs[1] = Place::Temp(9), "input 1 of step 1 (map) is Temp(9), which there is not"),
+    (|graph| graph.steps.swap(0, 1), "reads Temp(0), which no earlier step writes"),
+    (|graph| graph.steps[1].outputs[0] = Place::Input(0), "to Input(0), which is"),
+    (|graph| graph.steps[0].outputs[0] = Place::Input(0), "binds twice"),
+    (|graph| drop(graph.steps.pop()), "no step writes output 1"),
+    (|graph| graph.steps[1].inputs.truncate(1), "has places for 1 and 1 operands of 2 and 1"),
+    (|graph| graph.temps[0] = spec(&[2]), "writes"),
+    (|graph| graph.steps[2].outputs[0] = Place::Output(0), "no step writes output 1"),
+];
+
+/// [`Center`] as a graph with a fault.
+#[cfg(feature = "cpu")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Spoiled {
+    of: Center,
+    fault: usize,
+}
+
+#[cfg(feature = "cpu")]
+impl Operation for Spoiled {
+    fn name(&self) -> &'static str {
+        self.of.name()
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        self.of.operands(each);
+    }
+
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn arithmetic(&self) -> Arithmetic {
+        self.of.arithmetic()
+    }
+
+    fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+        self.of.gradient(needs)
+    }
+
+    fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
+        self.of.oracle(before)
+    }
+
+    fn decompose(&self) -> Result<Option<Graph>> {
+        let mut graph = self.of.decompose()?;
+        graph.iter_mut().for_each(FAULTS[self.fault].0);
+        Ok(graph)
+    }
+}
+
 #[test]
 fn graphs_that_compute_nothing_right_are_refused_with_their_place() {
-    let right = || Center::new(&[3, 5]).decompose().unwrap().unwrap();
     let op = Center::new(&[3, 5]);
+    let right = || op.decompose().unwrap().unwrap();
     let check = |graph: &Graph| graph.check("center", &op.inputs(), &op.outputs()).map_err(|error| error.to_string());
     assert_eq!(check(&right()), Ok(()));
-    type Spoil = fn(&mut Graph);
-    let faults: [(Spoil, &str); 8] = [
-        (|graph| graph.steps[1].inputs[1] = Place::Temp(9), "input 1 of step 1 (map) is Temp(9), which there is not"),
-        (|graph| graph.steps.swap(0, 1), "reads Temp(0), which no earlier step writes"),
-        (|graph| graph.steps[1].outputs[0] = Place::Input(0), "to Input(0), which is"),
-        (|graph| graph.steps[0].outputs[0] = Place::Input(0), "binds twice"),
-        (|graph| drop(graph.steps.pop()), "no step writes output 1"),
-        (|graph| graph.steps[1].inputs.truncate(1), "has places for 1 and 1 operands of 2 and 1"),
-        (|graph| graph.temps[0] = spec(&[2]), "writes"),
-        (|graph| graph.steps[2].outputs[0] = Place::Output(0), "no step writes output 1"),
-    ];
-    for (spoil, words) in faults {
+    for (spoil, words) in FAULTS {
         let mut graph = right();
         spoil(&mut graph);
         let refused = check(&graph).unwrap_err();
@@ -137,4 +181,16 @@ fn graphs_that_compute_nothing_right_are_refused_with_their_place() {
     let [x, y] = [0, 1].map(|number| graph.input(number).unwrap());
     assert!(matches!(graph.map(&(Expr::input(0) + Expr::input(1)), &[x, y]), Err(Error::ShapeMismatch { .. })));
     assert!(matches!(graph.finish("g", &[x], &[spec(&[4])]), Err(Error::ShapeMismatch { op: "g", .. })));
+}
+#[cfg(feature = "cpu")]
+#[test]
+fn operations_whose_graph_computes_nothing_right_do_not_run() {
+    // Results that are made start with their buffers: here the means are written where they belong, and temporaries are none.
+    let of = Center { output: spec(&[3, 5]), means: spec(&[3]), ..Center::new(&[3, 5]) };
+    let device = Device::cpu();
+    let x = crate::Tensor::zeros(&device, DType::F32, [3, 5]).unwrap();
+    for fault in [0, 5] {
+        let refused = crate::Tensor::apply(&device, Spoiled { of: of.clone(), fault }, &[&x]).unwrap_err().to_string();
+        assert!(refused.contains("center: ") && refused.contains(FAULTS[fault].1), "{refused}");
+    }
 }

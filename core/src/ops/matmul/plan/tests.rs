@@ -124,7 +124,9 @@ fn products_on_cooperative_matrices_take_the_kernel_measured_best() {
     }
     assert_eq!(half((4097, 4095, 4093)), "matmul_f16_coop16_w64x64_128x128x32_packed");
     assert_eq!(best(DType::I8, cube(4096), Precision::Highest), "matmul_i8_coop16_w64x64_128x128x32_slabs4");
-    assert_eq!(best(DType::F32, cube(4096), Precision::Medium), "matmul_f32_coop16_w64x64_256x128x32");
+    for dims in [cube(1536), (304, 9000, 1504), (2304, 2304, 9216)] {
+        assert_eq!(best(DType::F32, dims, Precision::Medium), "matmul_f32_coop16_w64x64_128x128x32");
+    }
     assert_eq!(best(DType::BF16, cube(4096), Precision::Highest), "matmul_bf16_coop16_w64x64_128x128x32");
     assert_eq!(best(DType::F32, cube(4096), Precision::High), "matmul_f32_coop16_w64x64_128x128x32_split");
     assert_eq!(best(DType::F32, cube(256), Precision::High), best(DType::F32, cube(256), Precision::Highest));
