@@ -31,6 +31,9 @@ const PORTABLE_BESIDE_NATIVE: usize = 2;
 /// Ways of native and portable kernels together that are offered.
 const COMPOSED: usize = 2;
 
+/// The name of the way by [`polywarp_core::Operation::by_products`].
+const BY_PRODUCTS: &str = "products";
+
 /// What the driver's assembler takes for one kernel of a product, between 60 and 860 ms (H200's host, driver 580): more than
 /// any first use may wait for.
 const COMPILE_TIME: Duration = Duration::from_millis(300);
@@ -177,6 +180,11 @@ impl CudaBackend {
 
     /// Ways of kernels in CUDA C++ for what they can do of `op`, and portable ones for the rest.
     fn composed(&self, op: &Op, most: usize) -> Result<Vec<Candidate<Work>>> {
+        if let Some(graph) = op.by_products()? {
+            let composed = composed::of_graph(&graph, |step| self.decided_or_first(step))?;
+            let way = |plan| Candidate { name: BY_PRODUCTS.to_owned(), plan: Work::Composed(plan), estimate_ns: 0.0 };
+            return Ok(composed.map(way).into_iter().collect());
+        }
         let Some(op) = op.get::<ReducedMatmul>() else { return Ok(Vec::new()) };
         composed::reduced(op, |op| self.natives_to_load(op, Natives::Every), self.caps(), most)
     }

@@ -190,6 +190,15 @@ pub trait Operation: Identity + fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// A graph that computes the same by matrix products, where these may be faster than this operation's own portable kernels: on devices that
+    /// multiply matrices on units of their own. A backend takes it where it has such kernels for the products, and none for the operation.
+    ///
+    /// # Errors
+    /// As [`Operation::decompose`].
+    fn by_products(&self) -> Result<Option<Graph>> {
+        Ok(None)
+    }
+
     /// Computes it on the host, from the bytes of whole buffers to those of others. Short of working memory it may leave any values
     /// in outputs that it writes; in those that it updates it leaves what was there, since it is asked once more.
     ///

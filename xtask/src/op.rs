@@ -58,16 +58,25 @@ pub fn new(name: &str, like: &str) -> Result {
         return Err(format!("{} is there already", there.display()));
     }
     let read = |path: &Path| fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()));
-    let write = |path: &Path, text: String| fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()));
-    let sources = files(like).map(|path| read(&path));
-    let [source, source_cases] = [sources[0].clone()?, sources[1].clone()?];
+    let write = |path: &Path, text: &str| {
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+        made.and_then(|()| fs::write(path, text)).map_err(|e| format!("{}: {e}", path.display()))
+    };
     let list = listed(&read(Path::new(OPS))?, name, like)?;
+    let [like_file, like_cases] = files(like);
+    let known = known_type(&read(&like_file)?).map_or_else(|| type_name(like), str::to_owned);
+    let mut sources = vec![like_file, like_cases];
+    // Those of its planner and its host routine, where it has any.
+    parts(&Path::new(OPS).with_file_name(like), &mut sources)?;
+    let texts = sources.iter().map(|source| Ok((moved(source, name, like), read(source)?)));
+    let texts = texts.collect::<Result<Vec<(PathBuf, String)>>>()?;
     // Nothing is written before everything is known to fit.
-    for (path, text) in [(&file, &source), (&cases, &source_cases)] {
-        write(path, renamed(text, &source, name, like))?;
+    for (path, text) in &texts {
+        write(path, &renamed(text, [&known, like], [&type_name(name), name]))?;
     }
-    write(Path::new(OPS), list)?;
-    println!("{} and {}, with a line in {OPS}.", file.display(), cases.display());
+    write(Path::new(OPS), &list)?;
+    let made: Vec<String> = texts.iter().map(|(path, _)| path.display().to_string()).collect();
+    println!("{}, with a line in {OPS}.", made.join(", "));
     println!(
         "Next: what it computes, its oracle and bound, its gradient with a case in core/src/ops/cases/gradients.rs;"
     );
@@ -95,9 +104,54 @@ fn known_type(source: &str) -> Option<&str> {
     source.lines().find_map(|line| line.strip_prefix("impl Operation for ")?.strip_suffix(" {"))
 }
 
-fn renamed(text: &str, source: &str, name: &str, like: &str) -> String {
-    let known = known_type(source).map_or_else(|| type_name(like), str::to_owned);
-    text.replace(&known, &type_name(name)).replace(like, name)
+/// The Rust files in `folder` and below it, by name; none where there is no folder.
+fn parts(folder: &Path, found: &mut Vec<PathBuf>) -> Result {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?.flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            parts(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Where the copy of `source` lies: `like` as a folder or a file is `name`.
+fn moved(source: &Path, name: &str, like: &str) -> PathBuf {
+    let (folder, file) = (Path::new(like), format!("{like}.rs"));
+    let parts = source.components().map(|part| match Path::new(part.as_os_str()) {
+        path if path == folder => PathBuf::from(name),
+        path if path == Path::new(&file) => PathBuf::from(format!("{name}.rs")),
+        path => path.to_owned(),
+    });
+    parts.collect()
+}
+
+/// `text` with one type and one name instead of others. Types that begin with it go along (`SoftmaxFn`), and names at the end of others
+/// (`log_softmax`); WGSL files (`softmax.wgsl`) and what other modules call theirs (`softmax_rows`) stay.
+fn renamed(text: &str, [known, like]: [&str; 2], [of, name]: [&str; 2]) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut renamed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let (part, behind) = rest.split_at(rest.find(|c| is_word(c) != is_word(first)).unwrap_or(rest.len()));
+        let is_file = part.ends_with(like) && behind.starts_with(".wgsl");
+        match part.strip_suffix(like) {
+            Some(before) if !is_file && (before.is_empty() || before.ends_with('_')) => {
+                renamed += &format!("{before}{name}")
+            }
+            _ if is_word(first) => renamed += &part.replace(known, of),
+            _ => renamed += part,
+        }
+        rest = behind;
+    }
+    renamed
 }
 
 /// `text` with one more line in the list of operations, in its place by the alphabet.
@@ -161,6 +215,17 @@ ops! {
     fn types_are_named_after_files() {
         assert_eq!(type_name("scatter_add"), "ScatterAdd");
         assert_eq!(known_type("use x;\nimpl Operation for LogSumExp {\n"), Some("LogSumExp"));
+    }
+
+    #[test]
+    fn names_and_types_are_those_of_the_new_one_and_what_is_shared_stays() {
+        let text =
+            "use crate::ops::{Softmax, SoftmaxFn}; fn log_softmax(); softmax_rows::rows(\"softmax.wgsl\", softmax, é)";
+        let want = "use crate::ops::{Sort, SortFn}; fn log_sort(); softmax_rows::rows(\"softmax.wgsl\", sort, é)";
+        assert_eq!(renamed(text, ["Softmax", "softmax"], ["Sort", "sort"]), want);
+        let moved = |path: &str| moved(Path::new(path), "sort", "softmax");
+        assert_eq!(moved("core/src/ops/softmax/plan/tests.rs"), Path::new("core/src/ops/sort/plan/tests.rs"));
+        assert_eq!(moved("core/src/ops/cases/softmax.rs"), Path::new("core/src/ops/cases/sort.rs"));
     }
 
     #[test]

@@ -21,11 +21,13 @@ const LONGEST_RUN: Duration = Duration::from_secs(900);
 
 /// Programs that take half a minute and more, the longest first: the package's folder, and the program's name, `lib` for the
 /// tests within a library. The others follow as cargo names them.
-const LONGEST: [(&str, &str); 5] = [
+const LONGEST: [(&str, &str); 7] = [
     ("backend-wgpu", "conformance"),
     ("shaders", "suite"),
     ("backend-cuda", "conformance"),
     ("backend-wgpu", "suite"),
+    ("core", "lib"),
+    ("core", "suite"),
     ("shaders", "lib"),
 ];
 

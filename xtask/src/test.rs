@@ -4,6 +4,7 @@
 //! documents share checked code, all tests and examples share compiled code.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use std::{env, fs};
 
 use crate::command::Cmd;
@@ -11,6 +12,10 @@ use crate::counts::Counts;
 use crate::run::Run;
 use crate::text_encoder::{self, Encoder};
 use crate::{Result, deny, docs, kernels, prove, ptxas, setup};
+
+/// Feature sets besides the default, which all other steps have, and on which of two days each has its turn.
+const FEATURES: [(&str, u64); 4] =
+    [("", 0), (" --features cpu,ndarray", 0), (" --features cpu", 1), (" --features wgpu", 1)];
 
 /// Runs all steps; the last line printed is `N passed, N failed`.
 pub fn run() -> Result {
@@ -43,7 +48,8 @@ pub fn steps(run: &mut Run) -> Result {
     })?;
     run.step("dependencies", |_| deny::run())?;
     run.command("lints", "cargo clippy --locked --workspace --all-targets -- -D warnings")?;
-    for features in ["", " --features cpu", " --features wgpu", " --features cpu,ndarray"] {
+    let (whole, today) = (run.whole, SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() / 86_400));
+    for (features, _) in FEATURES.into_iter().filter(|(_, turn)| whole || *turn == today % 2) {
         let line = format!("cargo clippy --locked --package polywarp --no-default-features{features} -- -D warnings");
         run.command(&format!("features: none{features}"), &line)?;
     }

@@ -14,9 +14,9 @@ use super::{parallel, vmath};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// e^(x - max) / sum
-    Softmax,
+    Share,
     /// x - max - log(sum)
-    LogSoftmax,
+    Logarithm,
 }
 
 /// Elements per task.
@@ -51,7 +51,7 @@ impl Kernel for Rows<'_> {
                 }
                 sum += reduce::block::<f32, Sum>(y);
             }
-            if form == Form::Softmax {
+            if form == Form::Share {
                 let scale = scale(sum);
                 y.iter_mut().for_each(|y| *y *= scale);
             } else {
@@ -85,7 +85,7 @@ fn long_row(form: Form, x: &[f32], y: &mut [f32]) {
     let max = shift(reduce::reduce(Max, x));
     parallel::map1(ExpMinus(max), x, y);
     let sum = reduce::reduce(Sum, &*y);
-    if form == Form::Softmax {
+    if form == Form::Share {
         let scale = scale(sum);
         parallel::chunks(y, TASK, |_, y| simd::dispatch(Scale(scale, y)));
     } else {
@@ -132,8 +132,8 @@ mod tests {
 
     fn check(x: &[f32], cols: usize) {
         let (mut y, mut l) = (vec![9.0; x.len()], vec![9.0; x.len()]);
-        rows(Form::Softmax, x, cols, &mut y);
-        rows(Form::LogSoftmax, x, cols, &mut l);
+        rows(Form::Share, x, cols, &mut y);
+        rows(Form::Logarithm, x, cols, &mut l);
         for (x, (y, l)) in x.chunks(cols).zip(y.chunks(cols).zip(l.chunks(cols))) {
             let max = x.iter().fold(f64::NEG_INFINITY, |m, v| m.max(f64::from(*v)));
             let sum: f64 = x.iter().map(|v| (f64::from(*v) - max).exp()).sum();
@@ -171,11 +171,11 @@ mod tests {
             x[2 * cols + 2] = f32::NAN;
             x[3 * cols] = inf;
             let mut y = vec![9.0; x.len()];
-            rows(Form::Softmax, &x, cols, &mut y);
+            rows(Form::Share, &x, cols, &mut y);
             assert!(y[..cols].iter().all(|v| *v == 0.0));
             assert!((0..cols).all(|i| y[cols + i] == if i == 1 { 1.0 } else { 0.0 }));
             assert!(y[2 * cols..].iter().all(|v| v.is_nan()));
-            rows(Form::LogSoftmax, &x, cols, &mut y);
+            rows(Form::Logarithm, &x, cols, &mut y);
             assert!(y[..cols].iter().all(|v| *v == -inf));
             assert!((0..cols).all(|i| y[cols + i] == if i == 1 { 0.0 } else { -inf }));
             assert!(y[2 * cols..].iter().all(|v| v.is_nan()));

@@ -37,7 +37,7 @@ pub fn prove(op: &Op, values: &[Values], seed: u64) -> Result<Option<Proved>, St
     let inputs = op.inputs();
     let floats: Vec<usize> = (0..inputs.len()).filter(|&input| inputs[input].dtype.is_float()).collect();
     let given = vec![true; op.outputs().len()];
-    let Point { memory, results, weights } = Point::drawn(op, values, seed);
+    let Point { memory, results, weights } = Point::drawn(op, values, seed)?;
     let mut proved = Proved { subsets: 0, elements: 0 };
     for subset in 0u32..1 << floats.len() {
         let wanted: Vec<bool> = (0..inputs.len())
@@ -78,7 +78,7 @@ pub fn prove_adjoint(op: &Op, values: &[Values], seed: u64, directions: u64) -> 
         Gradient::Refused(_) => return Ok(None),
         Gradient::Rule(rule) => rule,
     };
-    let Point { memory, results, weights } = Point::drawn(op, values, seed);
+    let Point { memory, results, weights } = Point::drawn(op, values, seed)?;
     let found = rule.graph.evaluate(&[&memory[..], &results, &weights].concat(), &rule.outputs);
     let moved_inputs: Vec<usize> = (0..inputs.len()).filter(|&input| wanted[input]).collect();
     if found.len() != moved_inputs.len() {
@@ -126,14 +126,17 @@ struct Point {
 }
 
 impl Point {
-    fn drawn(op: &Op, values: &[Values], seed: u64) -> Point {
+    fn drawn(op: &Op, values: &[Values], seed: u64) -> Result<Point, String> {
         let operands = op.inputs().into_iter().zip(values).enumerate();
         let memory: Vec<Vec<Scalar>> =
             operands.map(|(i, (spec, values))| drawn(&spec, values, mix(seed, i as u64))).collect();
         let results = evaluate(op, &memory);
+        if let Some(fault) = super::run::oracle_fault(op, &results) {
+            return Err(fault);
+        }
         let weight = |(number, result): (usize, &Vec<Scalar>)| numbers(result.len(), mix(seed, 1000 + number as u64));
         let weights = results.iter().enumerate().map(weight).collect();
-        Point { memory, results, weights }
+        Ok(Point { memory, results, weights })
     }
 }
 

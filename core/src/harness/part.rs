@@ -33,6 +33,11 @@ impl Part {
         Part { of: of.max(1), at: at % of.max(1) }
     }
 
+    /// One of three parts, another one for most others of this.
+    pub(super) fn third(self) -> Part {
+        Part { of: self.of.min(3), at: self.at % 3 }
+    }
+
     /// Whether number `i` is in it. Neighbours are scattered (Fibonacci hashing): things come by dtype and shape in turns, of
     /// which a fixed step would leave some out for good.
     pub fn takes(self, i: u64) -> bool {

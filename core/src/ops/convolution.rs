@@ -4,7 +4,9 @@
 //! x is [batch, spatial..., channels], weights are [filters, taps..., channels / groups], y is [batch, outputs..., filters], of one to
 //! three spatial axes, each with its own stride, dilation and two paddings: cross-correlation, as every network means it. With groups a
 //! filter reads the channels of its own group. Floats of 16 bits are summed up in f32 and rounded once. Padding is zero; where an
-//! infinite or NaN weight meets it, devices give a product of zero or NaN.
+//! infinite or NaN weight meets it, devices give a product of zero or NaN. Floats of 8 bits give f32; whole numbers (i32, u32, i64) are
+//! exact and wrap. Both are products of gathered rows (`convolution/rows.rs`). Those of 8 bits have scales, and an operation of their
+//! own: [`QuantizedConvolution`](super::QuantizedConvolution).
 //!
 //! The sum is linear in x, in the weights and in what its result is multiplied with: so each of the three operations here
 //! ([`Convolution`], [`ConvolutionInput`], [`ConvolutionWeights`]) has the other two as its gradients. One tap without padding is a
@@ -17,6 +19,7 @@ pub(crate) mod plan;
 pub(crate) mod geometry;
 mod gradients;
 pub(super) mod oracle;
+pub(super) mod rows;
 mod tensor;
 pub(crate) mod window;
 
@@ -30,6 +33,7 @@ use super::prelude::*;
 use crate::oracle::Span;
 use crate::{Precision, Program};
 use geometry::check_pixels;
+use rows::Scales;
 
 const OP: &str = "convolution";
 
@@ -51,7 +55,7 @@ pub struct Convolution {
     pub geometry: Geometry,
     /// Applied last: relu, gelu, silu, tanh or sigmoid.
     pub activation: Option<UnaryFn>,
-    /// Dense output y, [batch, outputs..., filters], of x's dtype.
+    /// Dense output y, [batch, outputs..., filters], of x's dtype; f32 of floats of 8 bits.
     pub output: TensorSpec,
 }
 
@@ -68,18 +72,36 @@ impl Convolution {
 
     /// That of a known geometry, without epilogue.
     pub(super) fn of(geometry: Geometry, x: TensorSpec, weights: TensorSpec) -> Result<Convolution> {
-        let output = TensorSpec::new(x.dtype, Layout::contiguous(geometry.output_shape()?));
+        let dtype = Matmul::output_dtype(x.dtype).unwrap_or(x.dtype);
+        let output = TensorSpec::new(dtype, Layout::contiguous(geometry.output_shape()?));
         Convolution { x, weights, residual: None, bias: None, geometry, activation: None, output }.check()
     }
 
     /// This op, when its parts fit together.
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for other dtypes than f16, bf16, f32 and f64, [`Error::DTypeMismatch`], [`Error::ShapeMismatch`],
-    /// [`Error::InvalidArgument`] for operands that do not lie as they must, a geometry or an activation without meaning.
+    /// [`Error::UndefinedForDType`] for bool and whole numbers that no product is of, [`Error::DTypeMismatch`], [`Error::ShapeMismatch`],
+    /// [`Error::InvalidArgument`] for whole numbers of 8 bits, which have scales ([`Quantized::conv`](crate::Quantized::conv)), for operands
+    /// that do not lie as they must, a geometry or an activation without meaning.
     pub fn check(self) -> Result<Convolution> {
-        self.check_parts(OP, float(OP, &self.output)?)?;
+        let dtype = self.x.dtype;
+        if matches!(dtype, DType::I8 | DType::U8) {
+            let reason = format!(
+                "{OP} of {dtype} has no scales; give both operands as Quantized (quantize(DType::I8, ..), then Quantized::conv), or                  cast(DType::I32) for exact sums of whole numbers"
+            );
+            return Err(Error::InvalidArgument { what: "scales", reason });
+        }
+        let expected = Matmul::output_dtype(dtype).ok_or(Error::UndefinedForDType { op: OP, dtype })?;
+        if self.output.dtype != expected {
+            return Err(Error::DTypeMismatch { op: OP, expected, got: self.output.dtype });
+        }
+        self.check_parts(OP, dtype)?;
         Ok(self)
+    }
+
+    /// Whether it is computed as a product of rows, for there are no kernels that gather such elements themselves.
+    fn is_of_rows(&self) -> bool {
+        !matches!(self.x.dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }
 
     /// The checks of [`Convolution::check`] for `op`, whose x and weights are of `dtype`, but for which dtypes there are.
@@ -138,7 +160,7 @@ impl Convolution {
     /// # Errors
     /// None that the operands could cause.
     pub fn as_product(&self) -> Result<Option<Matmul>> {
-        if !self.geometry.is_pointwise() {
+        if !self.geometry.is_pointwise() || self.is_of_rows() {
             return Ok(None);
         }
         let weights = as_matrix(&self.weights)?;
@@ -240,7 +262,8 @@ impl Operation for Convolution {
         let residual = self.residual.and_then(|_| others.next());
         let bias = self.bias.and_then(|_| others.next());
         let filters = self.geometry.filters as usize;
-        let sums = oracle::forward(&self.geometry, &before[0], &before[1], dtype).into_iter().enumerate();
+        let forward = if dtype.is_float() { oracle::forward } else { oracle::forward_whole };
+        let sums = forward(&self.geometry, &before[0], &before[1], dtype).into_iter().enumerate();
         let ends = |(i, (sum, may_be_nan)): (usize, oracle::Sum)| {
             let addends = [residual.map(|c| c.values[i]), bias.map(|bias| bias.values[i % filters])];
             let y = ended(Span::from(sum), addends.map(|addend| addend.map(Span::exact)), self.activation, dtype);
@@ -252,6 +275,11 @@ impl Operation for Convolution {
     /// dx and dw are [`ConvolutionInput`] and [`ConvolutionWeights`] of dy; the bias's is its sum over pixels, the residual's is itself. With
     /// an activation y is computed again without it, and the activation's derivative there multiplies dy first.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+        if self.is_of_rows() {
+            return Ok(Gradient::Refused(
+                "convolutions of whole numbers and of 8 bits have no rule: train in wider floats",
+            ));
+        }
         let mut rule = RuleBuilder::new(self, needs)?;
         let mut dy = rule.gradient(0)?;
         if let Some(activation) = self.activation.filter(|_| needs.inputs.contains(&true)) {
@@ -290,7 +318,14 @@ impl Operation for Convolution {
     }
 
     fn decompose(&self) -> Result<Option<Graph>> {
+        if self.is_of_rows() {
+            return rows::forward(OP, self.inputs(), self, Scales::Absent).map(Some);
+        }
         graph_of(OP, self.inputs(), self.as_product()?, self.output)
+    }
+
+    fn by_products(&self) -> Result<Option<Graph>> {
+        self.as_rows()
     }
 
     fn plan(&self, caps: &Caps) -> Result<Plan> {
@@ -305,6 +340,10 @@ impl Operation for Convolution {
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         match self.as_product() {
             Ok(Some(product)) => super::matmul::host::execute(&product, inputs, outputs[0]),
+            _ if self.is_of_rows() => match self.decompose() {
+                Ok(Some(graph)) => graph.host(inputs, outputs),
+                _ => Err(super::HostError::NoRoutine),
+            },
             _ => host::forward(self, inputs, outputs[0]),
         }
     }

@@ -2,13 +2,14 @@
 //! [`Convolution`](super::convolution), exact in i32; scales and all that follows in f32, then one rounding.
 //!
 //! For networks that have been trained: x has one scale, found beforehand on examples, and each filter its own. No offsets: zero is zero,
-//! so that padding is. It is a graph of others: windows gathered as rows of bytes ([`Pad`] and a copy), and a product of i8
-//! ([`Matmul`]); one tap without padding is that product alone. Groups are a batch of products. Next: [`Quantized::conv`].
+//! so that padding is. It is a graph of others: windows gathered as rows of bytes, and a product of i8 ([`Matmul`]); one tap
+//! without padding is that product alone. Groups are a batch of products. Next: `convolution/rows.rs`, [`Quantized::conv`].
 
-use super::convolution::{ConvolutionOptions, Geometry, as_matrix, last, oracle};
+use super::convolution::rows::{self, Scales};
+use super::convolution::{ConvolutionOptions, Geometry, last, oracle};
 use super::matmul::{ended, scaled};
 use super::prelude::*;
-use super::{Convolution, Copy, Matmul, Pad, PadMode};
+use super::{Convolution, Matmul};
 use crate::Quantized;
 use crate::oracle::{Approx, Span};
 
@@ -71,117 +72,6 @@ impl QuantizedConvolution {
     fn terms(&self) -> u64 {
         self.of.geometry.taps().saturating_mul(self.of.geometry.group_channels())
     }
-
-    /// x as rows of windows, `[pixels of y, terms]`, or with groups `[groups, pixels of y, terms]`.
-    fn windows(&self, graph: &mut Builder) -> Result<Value> {
-        let (geometry, x) = (&self.of.geometry, graph.input(0)?);
-        let (groups, of_group) = (geometry.groups, geometry.group_channels());
-        let pixels = geometry.batch * geometry.output_pixels();
-        if geometry.is_pointwise() {
-            return Ok(x.viewed(as_matrix(&self.of.x)?.layout));
-        }
-        let axes = &geometry.windows[3 - geometry.rank..];
-        let padded = if axes.iter().all(|window| window.before == 0 && window.after == 0) {
-            x
-        } else {
-            let mut dims = self.of.x.layout.dims().to_vec();
-            let mut before = vec![0; dims.len()];
-            for (axis, window) in axes.iter().enumerate() {
-                dims[axis + 1] += window.before + window.after;
-                before[axis + 1] = window.before as i64;
-            }
-            graph.one(Pad::new(self.of.x, PadMode::Constant, before, &dims, 0)?, &[x])?
-        };
-        // [batch, outputs..., taps..., channels]: a view, in which elements are met as often as windows hold them.
-        let from = padded.spec().layout;
-        let (strides, end) = (from.strides(), geometry.rank + 1);
-        let mut dims = vec![geometry.batch];
-        let mut steps = vec![strides[0]];
-        dims.extend(axes.iter().map(|window| window.output));
-        steps.extend((1..end).zip(axes).map(|(axis, window)| strides[axis] * window.stride as i64));
-        dims.extend(axes.iter().map(|window| window.taps));
-        steps.extend((1..end).zip(axes).map(|(axis, window)| strides[axis] * window.dilation as i64));
-        dims.push(geometry.channels);
-        steps.push(strides[end]);
-        let view = padded.viewed(Layout::strided(Shape::new(&dims)?, &steps, from.offset())?);
-        let dense = graph.one(Copy::new(view.spec(), TensorSpec::dense(DType::I8, Shape::new(&dims)?))?, &[view])?;
-        if groups == 1 {
-            return dense.reshape([pixels, self.terms()]);
-        }
-        let by_group = dense.reshape([pixels, geometry.taps(), groups, of_group])?.transpose(1, 2)?.transpose(0, 1)?;
-        graph.contiguous(by_group)?.reshape([groups, pixels, self.terms()])
-    }
-
-    /// One group: a product with its epilogue.
-    fn product(
-        &self,
-        graph: &mut Builder,
-        windows: Value,
-        weights: Value,
-        [scale_x, scale_w]: [Value; 2],
-    ) -> Result<Value> {
-        let (geometry, output) = (&self.of.geometry, self.of.output.dtype);
-        let pixels = geometry.batch * geometry.output_pixels();
-        let weights = weights.reshape([geometry.filters, self.terms()])?.t()?;
-        let scales = [scale_x.reshape([1, 1])?.broadcast_to([pixels, 1])?, scale_w.reshape([1, geometry.filters])?];
-        let residual = self.of.residual.map(|spec| Ok::<_, Error>(graph.input(2)?.viewed(as_matrix(&spec)?.layout)));
-        let residual = residual.transpose()?;
-        let bias = self.of.bias.map(|_| graph.input(2 + usize::from(residual.is_some()))).transpose()?;
-        let product = Matmul {
-            c: residual.map(|value| value.spec()),
-            beta: if residual.is_some() { 1.0 } else { 0.0 },
-            bias: bias.map(|value| value.spec()),
-            scale_a: Some(scales[0].spec()),
-            scale_b: Some(scales[1].spec()),
-            activation: self.of.activation,
-            ..Matmul::product(
-                windows.spec(),
-                weights.spec(),
-                TensorSpec::dense(output, Shape::new(&[pixels, geometry.filters])?),
-            )
-        };
-        let operands = [Some(windows), Some(weights), residual, bias, Some(scales[0]), Some(scales[1])];
-        let operands: Vec<Value> = operands.into_iter().flatten().collect();
-        graph.one(product.check()?, &operands)
-    }
-
-    /// Several groups: a batch of products, and the rest behind it.
-    fn products(
-        &self,
-        graph: &mut Builder,
-        windows: Value,
-        weights: Value,
-        [scale_x, scale_w]: [Value; 2],
-    ) -> Result<Value> {
-        let (geometry, output) = (&self.of.geometry, self.of.output.dtype);
-        let (groups, filters) = (geometry.groups, geometry.group_filters());
-        let pixels = geometry.batch * geometry.output_pixels();
-        let weights = weights.reshape([groups, filters, self.terms()])?.t()?;
-        let scale_x = scale_x.reshape([1, 1, 1])?.broadcast_to([groups, pixels, 1])?;
-        let scale_w = scale_w.reshape([groups, 1, filters])?;
-        let sums = TensorSpec::dense(DType::F32, Shape::new(&[groups, pixels, filters])?);
-        let product = Matmul {
-            scale_a: Some(scale_x.spec()),
-            scale_b: Some(scale_w.spec()),
-            ..Matmul::product(windows.spec(), weights.spec(), sums)
-        };
-        let sums = graph.one(product.check()?, &[windows, weights, scale_x, scale_w])?;
-        let mut values = vec![sums.transpose(0, 1)?];
-        let mut y = Expr::input(0);
-        if let Some(residual) = self.of.residual {
-            y = y + Expr::input(values.len()).cast(DType::F32);
-            let residual = graph.input(2)?.viewed(as_matrix(&residual)?.layout);
-            values.push(graph.contiguous(residual)?.reshape([pixels, groups, filters])?);
-        }
-        if self.of.bias.is_some() {
-            y = y + Expr::input(values.len()).cast(DType::F32);
-            values.push(graph.input(2 + usize::from(self.of.residual.is_some()))?.reshape([groups, filters])?);
-        }
-        if let Some(activation) = self.of.activation {
-            y = y.unary(activation);
-        }
-        graph.map(&y.cast(output), &values)
-    }
 }
 
 impl Operation for QuantizedConvolution {
@@ -229,18 +119,7 @@ impl Operation for QuantizedConvolution {
     }
 
     fn decompose(&self) -> Result<Option<Graph>> {
-        let mut graph = Builder::new(self.inputs());
-        let scales = 2 + usize::from(self.of.residual.is_some()) + usize::from(self.of.bias.is_some());
-        let scales = [graph.input(scales)?, graph.input(scales + 1)?];
-        let windows = self.windows(&mut graph)?;
-        let weights = graph.input(1)?;
-        let weights = graph.contiguous(weights)?;
-        let y = match self.of.geometry.groups {
-            1 => self.product(&mut graph, windows, weights, scales)?,
-            _ => self.products(&mut graph, windows, weights, scales)?,
-        };
-        let y = y.reshape(*self.of.output.layout.shape())?;
-        graph.finish(OP, &[y], &[self.of.output]).map(Some)
+        rows::forward(OP, self.inputs(), &self.of, Scales::Last).map(Some)
     }
 
     fn describe(&self, name: &mut String) {

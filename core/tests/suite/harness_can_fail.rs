@@ -212,3 +212,92 @@ fn expected_failure_that_passes_is_a_failure() {
     let failing = report(Fault::PastEnd, &with("float64 oracle"));
     assert!(failing.total.failed < failing.selected && failing.total.expected_failures > 0);
 }
+
+#[cfg(feature = "cpu")]
+mod short_oracles {
+    //! A stranger's operation whose oracle says too little.
+
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use polywarp_core::gradient::{Gradient, Needs};
+    use polywarp_core::harness::gradients::{prove, prove_adjoint};
+    use polywarp_core::harness::{Case, FailureKind, Outcome, Values, output, run_case};
+    use polywarp_core::operation::{Arithmetic, HostResult, Operand, Operation};
+    use polywarp_core::ops::RuleBuilder;
+    use polywarp_core::oracle::{Expected, HostTensor};
+    use polywarp_core::{DType, Device, Layout, Result, Shape, TensorSpec};
+
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+    /// Two copies of the input, of which the oracle knows as many, and as many elements of each, as the numbers say.
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    struct Twice {
+        input: TensorSpec,
+        outputs: [TensorSpec; 2],
+        known: usize,
+        elements: usize,
+    }
+
+    impl Operation for Twice {
+        fn name(&self) -> &'static str {
+            "twice"
+        }
+
+        fn operands(&self, each: &mut dyn FnMut(Operand)) {
+            each(Operand::read(self.input));
+            self.outputs.iter().for_each(|output| each(Operand::write(*output)));
+        }
+
+        fn validate(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn arithmetic(&self) -> Arithmetic {
+            Arithmetic::flops(0)
+        }
+
+        fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
+            let result = before[0].values.iter().take(self.elements).map(|&x| Expected::exact(x)).collect();
+            vec![result; self.known]
+        }
+
+        fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+            let rule = RuleBuilder::new(self, needs)?;
+            let gradient = rule.gradient(0)?;
+            rule.finish(vec![Some(gradient)])
+        }
+
+        fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
+            RUNS.fetch_add(1, Ordering::Relaxed);
+            for (output, spec) in outputs.iter_mut().zip(&self.outputs) {
+                let (start, size) = (spec.layout.offset() as usize * 8, spec.layout.elements() as usize * 8);
+                output[start..start + size].copy_from_slice(&inputs[0][..size]);
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_oracle_that_gives_too_little_is_named_before_anything_runs() {
+        let dense = TensorSpec::new(DType::F64, Layout::contiguous(Shape::new(&[5]).unwrap()));
+        let result = output(DType::F64, &[5]).unwrap();
+        let of = |known, elements| Twice { input: dense, outputs: [result; 2], known, elements };
+        let run = |op: Twice| run_case(&Device::cpu(), &Case::new("twice", op, vec![Values::Normal]), 0);
+        let whole = run(of(2, 5));
+        assert!(matches!(whole, Outcome::Pass { .. }), "{whole:?}");
+        let before = RUNS.load(Ordering::Relaxed);
+        for (op, words) in [
+            (of(1, 5), "the oracle of twice gave 1 results of 2"),
+            (of(0, 5), "the oracle of twice gave 0 results of 2"),
+            (of(3, 5), "the oracle of twice gave 3 results of 2"),
+            (of(2, 4), "the oracle of twice gave 4 elements of 5 of output 0"),
+        ] {
+            let Outcome::Fail(failure) = run(op.clone()) else { panic!("{words}") };
+            assert!(failure.kind == FailureKind::Oracle && failure.message == words, "{failure}");
+            let op = op.into();
+            assert_eq!(prove(&op, &[Values::Normal], 0).unwrap_err(), words);
+            assert_eq!(prove_adjoint(&op, &[Values::Normal], 0, 1).unwrap_err(), words);
+        }
+        assert_eq!(RUNS.load(Ordering::Relaxed), before);
+    }
+}

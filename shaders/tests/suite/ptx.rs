@@ -69,10 +69,10 @@ fn shard(shard: usize) -> Vec<(&'static str, bool)> {
     [of(&products, true), of(&others, false)].concat()
 }
 
-/// f32 whole and every other dtype of a family once; of the rest one of three each day, of the families of products one of four.
+/// f32 whole and every other dtype of a family once; of the rest one of six each day, of the families of products one of eight.
 fn shard_conforms(number: usize) {
     for (family, long) in shard(number) {
-        conforms(&[family], Target::new(9, 0), &RunOptions::strict(), if long { 4 } else { 3 }, Some(DType::F32));
+        conforms(&[family], Target::new(9, 0), &RunOptions::strict(), if long { 8 } else { 6 }, Some(DType::F32));
     }
 }
 

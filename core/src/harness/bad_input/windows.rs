@@ -22,9 +22,14 @@ pub(super) fn convolutions(device: &Device) -> Answer {
     refused("cos as an activation", x.conv(&w, &plain().activation(UnaryFn::Cos)), |e| {
         matches!(e, Error::InvalidArgument { what: "activation", .. })
     })?;
-    let whole = must(x.cast(DType::I32))?;
-    refused("i32", whole.conv(&must(w.cast(DType::I32))?, &plain()), |e| {
-        matches!(e, Error::UndefinedForDType { op: "convolution", dtype: DType::I32 })
+    let of = |dtype| Ok::<_, String>([must(x.cast(dtype))?, must(w.cast(dtype))?]);
+    let [x_bool, w_bool] = of(DType::Bool)?;
+    refused("bool", x_bool.conv(&w_bool, &plain()), |e| {
+        matches!(e, Error::UndefinedForDType { op: "convolution", dtype: DType::Bool })
+    })?;
+    let [x_i8, w_i8] = of(DType::I8)?;
+    refused("an i8 image without scales", x_i8.conv(&w_i8, &plain()), |e| {
+        matches!(e, Error::InvalidArgument { what: "scales", .. })
     })?;
     let back = ones(device, &[1, 3, 3, 2])?;
     refused("an output padding of the stride", back.conv_transpose(&w, &plain().stride(2).output_padding(2)), |e| {
@@ -50,5 +55,6 @@ pub(super) fn pools(device: &Device) -> Answer {
     let nothing = ones(device, &[1, 0, 4, 2])?;
     let outputs = |e: &Error| matches!(e, Error::InvalidArgument { what: "outputs", .. });
     refused("parts of an empty axis", nothing.adaptive_avg_pool(&[2]), outputs)?;
-    refused("3 numbers for 2 axes", x.adaptive_avg_pool(&[1, 2, 3]), outputs)
+    refused("3 numbers for 2 axes", x.adaptive_avg_pool(&[1, 2, 3]), outputs)?;
+    refused("no part at all", x.adaptive_max_pool(&[]), outputs)
 }

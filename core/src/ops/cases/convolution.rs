@@ -87,6 +87,7 @@ fn exact(cases: &mut Vec<Case>, geometry: &Result<Geometry>, dtype: DType) {
 pub(crate) fn cases(level: Level) -> Vec<Case> {
     let mut cases = Vec::new();
     dtypes(&mut cases);
+    products(&mut cases);
     edges(&mut cases);
     sizes(level, &mut cases);
     whole_vectors(&mut cases);
@@ -108,6 +109,37 @@ fn dtypes(cases: &mut Vec<Case>) {
         ] {
             push(cases, &windows.geometry(&x, filters), dtype, [ONE; 2]);
             exact(cases, &windows.geometry(&x, filters), dtype);
+        }
+    }
+}
+
+/// Whole numbers, which wrap, and floats of 8 bits: products of rows, with everything that may follow.
+fn products(cases: &mut Vec<Case>) {
+    let three = || windows(&[3, 3]).padding(&[[1, 1]]);
+    let shapes = [
+        (three().stride(&[2]), vec![2, 5, 6, 3], 4),
+        (three().groups(2), vec![1, 4, 3, 4], 6),
+        (windows(&[1, 1]), vec![2, 3, 2, 5], 3),
+        (windows(&[2]).dilation(&[2]), vec![2, 5, 1], 2),
+        (windows(&[1, 1]), vec![0, 3, 2, 5], 3),
+    ];
+    for dtype in [DType::I32, DType::U32, DType::I64, DType::F8E4M3, DType::F8E5M2] {
+        for (windows, x, filters) in &shapes {
+            let with = |ends: bool, activation| {
+                let geometry = windows.geometry(x, *filters)?;
+                let [x, w] = [geometry.input_shape()?, geometry.weights_shape()?].map(|shape| dense(dtype, shape));
+                let plain = Convolution::of(geometry, x, w)?;
+                let output = output(plain.output.dtype, plain.output.layout.dims())?;
+                let [y, k] =
+                    [geometry.output_shape()?, Shape::new(&[*filters])?].map(|shape| dense(output.dtype, shape));
+                let [residual, bias] = [y, k].map(|spec| ends.then_some(spec));
+                Convolution { residual, bias, activation, output, ..plain }.check()
+            };
+            let (values, wide) =
+                if dtype.is_float() { (ONE, ONE) } else { (Values::Integers(0, 9), Values::RandomBits) };
+            add(cases, FAMILY, with(false, None), &[wide; 2]);
+            let relu = (dtype != DType::U32).then_some(UnaryFn::Relu);
+            add(cases, FAMILY, with(true, relu), &[values; 4]);
         }
     }
 }

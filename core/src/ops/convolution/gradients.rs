@@ -136,6 +136,10 @@ impl Operation for ConvolutionInput {
         graph_of(Self::OP, self.inputs(), self.as_product()?, self.output)
     }
 
+    fn by_products(&self) -> Result<Option<Graph>> {
+        self.as_rows()
+    }
+
     fn plan(&self, caps: &Caps) -> Result<Plan> {
         super::plan::input_plan(self, caps)
     }
@@ -271,6 +275,10 @@ impl Operation for ConvolutionWeights {
         graph_of(Self::OP, self.inputs(), self.as_product()?, self.output)
     }
 
+    fn by_products(&self) -> Result<Option<Graph>> {
+        self.as_rows()
+    }
+
     fn plan(&self, caps: &Caps) -> Result<Plan> {
         super::plan::weights_plan(self, caps)
     }
@@ -341,4 +349,4 @@ impl Operation for ConvolutionWeights {
 
 #[cfg(test)]
 #[path = "tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -6,7 +6,7 @@
 use super::geometry::Geometry;
 use super::window::{coordinates, number};
 use crate::oracle::{Approx, HostTensor};
-use crate::{DType, Scalar};
+use crate::{BinaryFn, DType, Scalar};
 
 /// A sum of products, and whether NaN may stand for it.
 pub(in crate::ops) type Sum = (Approx, bool);
@@ -69,29 +69,54 @@ fn pixel(of: [u64; 3], along: impl Fn(usize) -> Option<u64>) -> Option<u64> {
     Some(number([along(0)?, along(1)?, along(2)?], of))
 }
 
-/// y of x and weights.
-pub(in crate::ops) fn forward(geometry: &Geometry, x: &HostTensor, weights: &HostTensor, dtype: DType) -> Vec<Sum> {
-    let (x, w) = (Grid::new(x, geometry.input_pixels(), geometry.channels), weights_grid(geometry, weights));
+/// For each element of y, in order, the places in x and in the weights of what is multiplied for it; `None` in x for padding.
+fn each_window(geometry: &Geometry, mut see: impl FnMut(&[(Option<usize>, usize)])) {
     let [inputs, taps, outputs] = extents(geometry);
     let (channels, filters) = (geometry.group_channels(), geometry.group_filters());
-    let mut sums = Vec::new();
+    let at = |pixel: u64, channels: u64, channel: u64| (pixel * channels + channel) as usize;
+    let mut pairs = Vec::new();
     for image in 0..geometry.batch {
         for output in (0..geometry.output_pixels()).map(|output| coordinates(output, outputs)) {
             for filter in 0..geometry.filters {
-                let mut terms = Terms::default();
                 let first = filter / filters * channels;
+                pairs.clear();
                 for tap in 0..geometry.taps() {
-                    let at = coordinates(tap, taps);
-                    let source = pixel(inputs, |axis| geometry.windows[axis].source(output[axis], at[axis]));
-                    for channel in 0..channels {
-                        let x = source.map(|source| x.at(image, source, first + channel));
-                        terms.push(x, w.at(filter, tap, channel));
-                    }
+                    let of_tap = coordinates(tap, taps);
+                    let source = pixel(inputs, |axis| geometry.windows[axis].source(output[axis], of_tap[axis]));
+                    let source = source.map(|source| image * geometry.input_pixels() + source);
+                    pairs.extend((0..channels).map(|channel| {
+                        let x = source.map(|source| at(source, geometry.channels, first + channel));
+                        (x, at(filter * geometry.taps() + tap, channels, channel))
+                    }));
                 }
-                sums.push(terms.sum(dtype));
+                see(&pairs);
             }
         }
     }
+}
+
+/// y of x and weights.
+pub(in crate::ops) fn forward(geometry: &Geometry, x: &HostTensor, weights: &HostTensor, dtype: DType) -> Vec<Sum> {
+    let [x, w] = [x, weights].map(|tensor| tensor.values.iter().map(|x| x.as_f64()).collect::<Vec<f64>>());
+    let mut sums = Vec::new();
+    each_window(geometry, |pairs| {
+        let mut terms = Terms::default();
+        pairs.iter().for_each(|&(at, filter)| terms.push(at.map(|at| x[at]), w[filter]));
+        sums.push(terms.sum(dtype));
+    });
+    sums
+}
+
+/// y of x and weights of whole numbers: sums wrap in `dtype`, that of all three.
+pub(super) fn forward_whole(geometry: &Geometry, x: &HostTensor, weights: &HostTensor, dtype: DType) -> Vec<Sum> {
+    let mut sums = Vec::new();
+    each_window(geometry, |pairs| {
+        let products = pairs.iter().filter_map(|&(at, filter)| Some((x.values[at?], weights.values[filter])));
+        let sum = products.fold(Scalar::I(0), |sum, (x, w)| {
+            BinaryFn::Add.eval(sum, BinaryFn::Mul.eval(x, w, DType::I64), DType::I64)
+        });
+        sums.push((Approx::exact(sum.cast(dtype)), false));
+    });
     sums
 }
 

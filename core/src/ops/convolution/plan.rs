@@ -1,13 +1,15 @@
 //! Convolutions and their gradients: a matrix product where they are one, tiles over a gathered matrix, or for groups of few channels
-//! one element an invocation. A pure function of the operation and the device.
+//! one element an invocation. A pure function of the operation and the device. Where products run on cooperative matrices, rows that are gathered
+//! first (`convolution/rows.rs`) are the first choice for floats of 16 bits.
 //!
 //! All three are one kernel, `wgsl/convolution_tiles.wgsl`, with other functions for where rows, columns and terms lie
 //! ([`Way`]). Sums of many terms and few elements are cut into slabs, which a second launch adds up in order: the same bits at each run.
 
+use crate::graph::Graph;
 use crate::ops::{Convolution, ConvolutionInput, ConvolutionWeights, Geometry, Matmul, pixel_pitch};
-use crate::{Error, Operation, Result, TensorSpec, UnaryFn};
+use crate::{DType, Error, Operation, Result, TensorSpec, UnaryFn};
 
-use crate::plan::{Candidate, Caps, KernelKey, Launch, Plan, Slot};
+use crate::plan::{Candidate, Caps, Cooperative, KernelKey, Launch, Plan, Slot};
 use crate::wgsl::element::Element;
 use crate::wgsl::math;
 
@@ -113,9 +115,13 @@ pub(crate) fn forward(op: &Convolution, caps: &Caps) -> Result<Vec<Candidate>> {
     if let Some(product) = op.as_product()? {
         return products(&product, caps);
     }
+    if op.is_of_rows() {
+        return Err(caps.unsupported(name, "products of rows serve such elements"));
+    }
     let others = [op.residual, op.bias];
     let operands = [(0, op.x), (1, op.weights)];
-    Problem::new(name, Way::Forward, &op.geometry, operands, others, op.activation, op.output).candidates(caps)
+    let problem = Problem::new(name, Way::Forward, &op.geometry, operands, others, op.activation, op.output);
+    all(op.as_rows()?, &problem, caps)
 }
 
 pub(crate) fn input(op: &ConvolutionInput, caps: &Caps) -> Result<Vec<Candidate>> {
@@ -123,7 +129,8 @@ pub(crate) fn input(op: &ConvolutionInput, caps: &Caps) -> Result<Vec<Candidate>
         return products(&product, caps);
     }
     let operands = [(0, op.gradient), (1, op.weights)];
-    Problem::new(op.name(), Way::Input, &op.geometry, operands, [None; 2], None, op.output).candidates(caps)
+    let problem = Problem::new(op.name(), Way::Input, &op.geometry, operands, [None; 2], None, op.output);
+    all(op.as_rows()?, &problem, caps)
 }
 
 pub(crate) fn weights(op: &ConvolutionWeights, caps: &Caps) -> Result<Vec<Candidate>> {
@@ -131,7 +138,32 @@ pub(crate) fn weights(op: &ConvolutionWeights, caps: &Caps) -> Result<Vec<Candid
         return products(&product, caps);
     }
     let operands = [(1, op.x), (0, op.gradient)];
-    Problem::new(op.name(), Way::Weights, &op.geometry, operands, [None; 2], None, op.output).candidates(caps)
+    let problem = Problem::new(op.name(), Way::Weights, &op.geometry, operands, [None; 2], None, op.output);
+    all(op.as_rows()?, &problem, caps)
+}
+
+/// The ways of `problem`: by products of rows first, where the device multiplies matrices of its dtype on units of their own.
+fn all(rows: Option<Graph>, problem: &Problem<'_>, caps: &Caps) -> Result<Vec<Candidate>> {
+    let mut candidates = Vec::new();
+    if let Some(rows) = rows.filter(|_| has_matrices(caps)) {
+        match rows.plan(|step| crate::ops::plan(step, caps)) {
+            Ok(plan) => {
+                let name = format!("{}_{}_rows", problem.name, problem.output.dtype);
+                candidates.push(Candidate { name, plan, estimate_ns: 0.0 });
+            }
+            // What gathers windows itself may fit where rows do not.
+            Err(error) if error.is_unsupported() || matches!(error, Error::IndexWidth { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    candidates.extend(problem.candidates(caps)?);
+    Ok(candidates)
+}
+
+/// Whether products of floats of 16 bits run on cooperative matrices.
+fn has_matrices(caps: &Caps) -> bool {
+    let is_of_halves = |product: &Cooperative| product.factors == DType::F16 && product.sum == DType::F32;
+    caps.f16 && caps.subgroups.is_some() && caps.cooperative.iter().any(is_of_halves)
 }
 
 /// The first of the ways.

@@ -7,7 +7,7 @@ use super::{ConvolutionInput, ConvolutionWeights};
 use crate::{DType, Device, Error, Layout, Shape, Tensor, TensorSpec};
 
 /// Numbers of a generator that needs nothing.
-struct Draw(u64);
+pub(in super::super) struct Draw(pub(in super::super) u64);
 
 impl Draw {
     fn below(&mut self, most: u64) -> u64 {
@@ -15,13 +15,13 @@ impl Draw {
         (self.0 >> 33) % most
     }
 
-    fn tensor(&mut self, device: &Device, shape: Shape) -> Tensor {
+    pub(in super::super) fn tensor(&mut self, device: &Device, shape: Shape) -> Tensor {
         let values: Vec<f64> = (0..shape.elements()).map(|_| self.below(2001) as f64 / 1000.0 - 1.0).collect();
         Tensor::from_slice(device, &values, shape).unwrap()
     }
 
     /// A geometry of any rank; inputs end anywhere behind the last window, paddings may exceed half of a window.
-    fn geometry(&mut self) -> Geometry {
+    pub(in super::super) fn geometry(&mut self) -> Geometry {
         let rank = 1 + self.below(3) as usize;
         let window = |_| {
             let [taps, stride, dilation] = [1 + self.below(4), 1 + self.below(3), 1 + self.below(2)];
@@ -144,7 +144,20 @@ fn what_is_no_convolution_is_refused_with_the_number_to_change() {
     refused(x, w, options().stride(1 << 30), "a number beyond");
     refused(x, w, options().activation(crate::UnaryFn::Cos), "cos is not one");
     refused(x, spec(DType::F16, &[6, 3, 3, 4]), options(), "expected f32, got f16");
-    refused(spec(DType::I32, &[1, 5, 5, 4]), spec(DType::I32, &[6, 3, 3, 4]), options(), "not defined for i32");
+    let of = |dtype| [spec(dtype, &[1, 5, 5, 4]), spec(dtype, &[6, 3, 3, 4])];
+    for (dtype, words) in [
+        (DType::Bool, "not defined for bool"),
+        (DType::I16, "not defined for i16"),
+        (DType::I8, "quantize(DType::I8, ..), then Quantized::conv"),
+        (DType::U8, "cast(DType::I32) for exact sums"),
+    ] {
+        let [x, w] = of(dtype);
+        refused(x, w, options(), words);
+    }
+    let [x_i32, w_i32] = of(DType::I32);
+    let op = Convolution::new(x_i32, w_i32, &options()).unwrap();
+    let wide = Convolution { output: TensorSpec { dtype: DType::F32, ..op.output }, ..op };
+    assert!(matches!(wide.check(), Err(Error::DTypeMismatch { expected: DType::I32, got: DType::F32, .. })));
     let turned = TensorSpec { layout: x.layout.transpose(1, 3).unwrap(), ..x };
     refused(turned, f32(&[6, 3, 3, 5]), options(), "make it contiguous first");
     let op = Convolution::new(x, w, &options()).unwrap();

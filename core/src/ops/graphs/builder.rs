@@ -205,6 +205,20 @@ impl Builder {
         Value { place: self.temp(spec), spec }
     }
 
+    /// Adds `op`, whose one result is written where its view lies in `whole`.
+    ///
+    /// # Errors
+    /// As [`Builder::apply`].
+    pub(crate) fn write(&mut self, op: impl Into<Op>, inputs: &[Value], whole: Value) -> Result<()> {
+        let made = self.graph.temps.len();
+        self.apply(op, inputs)?;
+        self.graph.temps.truncate(made);
+        if let Some(step) = self.graph.steps.last_mut() {
+            step.outputs = vec![whole.place];
+        }
+        Ok(())
+    }
+
     /// Puts `x` where the view `place` of `whole` is.
     ///
     /// # Errors

@@ -10,6 +10,14 @@ fn pooled(x: &Tensor, function: PoolFn, geometry: PoolGeometry) -> Result<Tensor
     Ok(Tensor::apply(x.device(), op, &[&x])?.swap_remove(0))
 }
 
+fn parts(op: &'static str, x: &Tensor, outputs: &[u64]) -> Result<PoolGeometry> {
+    if outputs.is_empty() {
+        let reason = format!("{op} into no extents; give one for all spatial axes, or one for each");
+        return Err(Error::InvalidArgument { what: "outputs", reason });
+    }
+    PoolGeometry::adaptive(op, x.shape(), outputs)
+}
+
 impl Tensor {
     /// The largest element of each window of this tensor, [batch, spatial..., channels] of one to three spatial axes: [batch, outputs...,
     /// channels]. The gradient goes to the first of the largest elements in row-major order; NaN wins.
@@ -67,11 +75,27 @@ impl Tensor {
     /// # Errors
     /// As [`PoolGeometry::adaptive`]; [`Error::InvalidArgument`] where `outputs` says nothing.
     pub fn adaptive_avg_pool(&self, outputs: &[u64]) -> Result<Tensor> {
-        const OP: &str = "adaptive_avg_pool";
-        if outputs.is_empty() {
-            let reason = format!("{OP} into no extents; give one for all spatial axes, or one for each");
-            return Err(Error::InvalidArgument { what: "outputs", reason });
-        }
-        pooled(self, PoolFn::Average(Divisor::Inside), PoolGeometry::adaptive(OP, self.shape(), outputs)?)
+        let parts = parts("adaptive_avg_pool", self, outputs)?;
+        pooled(self, PoolFn::Average(Divisor::Inside), parts)
+    }
+
+    /// The largest elements of as many parts of each spatial axis as `outputs` says, for all axes or for each: [batch, outputs..., channels]. The
+    /// parts are those of [`Tensor::adaptive_avg_pool`]; one part is the global maximum. NaN and gradients as for [`Tensor::max_pool`].
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[5.0f32, 2.0, 3.0, 1.0, 4.0], [1, 5, 1])?;
+    /// assert_eq!(x.adaptive_max_pool(&[1])?.to_vec::<f32>()?, [5.0]);
+    /// assert_eq!(x.adaptive_max_pool(&[2])?.to_vec::<f32>()?, [5.0, 4.0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::adaptive_avg_pool`].
+    pub fn adaptive_max_pool(&self, outputs: &[u64]) -> Result<Tensor> {
+        let parts = parts("adaptive_max_pool", self, outputs)?;
+        pooled(self, PoolFn::Max, parts)
     }
 }

@@ -108,6 +108,17 @@ fn parts_of_unequal_size_are_those_of_pytorch() {
     assert_eq!(x.adaptive_avg_pool(&[3]).unwrap().to_vec::<f32>().unwrap(), [1.0, 3.0, 5.0]);
     let nine = x.adaptive_avg_pool(&[9]).unwrap().to_vec::<f32>().unwrap();
     assert_eq!(nine, [0.0, 0.5, 1.5, 2.5, 3.0, 3.5, 4.5, 5.5, 6.0]);
+    let largest = |x: &Tensor, outputs: &[u64]| x.adaptive_max_pool(outputs).unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(largest(&x, &[3]), [2.0, 4.0, 6.0]);
+    assert_eq!(largest(&x.neg().unwrap(), &[3]), [0.0, -2.0, -4.0]);
+    assert_eq!(largest(&x, &[1]), [6.0]);
+    // Elements of two parts have the gradients of both.
+    let tape = Tape::new();
+    let watched =
+        tape.watch(&Tensor::from_slice(&device, &[0.0f32, 0.0, 9.0, 0.0, 0.0, 0.0, 1.0], [1, 7, 1]).unwrap()).unwrap();
+    let loss = watched.adaptive_max_pool(&[3]).unwrap().sum(..).unwrap();
+    let gradient = tape.backward(&loss).unwrap().of(&watched).unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(gradient, [0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 1.0]);
 }
 
 #[test]
@@ -126,6 +137,7 @@ fn what_is_no_pool_is_refused_with_the_number_to_change() {
     refused(x.avg_pool(&PoolOptions { padding: vec![[0, 3]], ..PoolOptions::window(2) }), "lies in padding alone");
     refused(x.avg_pool(&PoolOptions::window(2).divisor(Divisor::Number(0))), "divides by 0");
     refused(x.adaptive_avg_pool(&[]), "into no extents");
+    refused(x.adaptive_max_pool(&[]), "adaptive_max_pool into no extents");
     refused(x.adaptive_avg_pool(&[1, 2, 3]), "3 numbers for 2 spatial axes");
     refused(x.reshape([25, 1]).unwrap().max_pool(&PoolOptions::window(1)), "1 to 3 spatial axes");
     refused(x.cast(DType::I32).unwrap().max_pool(&PoolOptions::window(2)), "not defined for i32");

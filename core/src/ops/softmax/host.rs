@@ -30,8 +30,8 @@ pub(crate) fn execute(op: &Softmax, input: &[u8], output: &mut [u8]) -> Done {
 
 fn form(op: &Softmax) -> Form {
     match op.function {
-        SoftmaxFn::Softmax => Form::Softmax,
-        SoftmaxFn::LogSoftmax => Form::LogSoftmax,
+        SoftmaxFn::Softmax => Form::Share,
+        SoftmaxFn::LogSoftmax => Form::Logarithm,
     }
 }
 

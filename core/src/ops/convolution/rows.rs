@@ -1,0 +1,420 @@
+//! Convolutions as matrix products of rows: all windows side by side in memory, `[pixels of y, terms]`, times the filters.
+//!
+//! What serves where no kernel gathers windows itself: whole numbers and floats of 8 bits, with scales or without; and floats of 16 bits on
+//! devices that multiply matrices on units of their own, which products have kernels for and gathering has not ([`Operation::by_products`]). The
+//! decision to know: a window overlaps its neighbours, so rows take several times the memory of what they are of; images are taken a few at a
+//! time, so that rows take no more than [`ROWS_BYTES`], which every device binds.
+
+use super::super::matmul::Matmul;
+use super::super::{Builder, Copy, Operation, Pad, PadMode, Value};
+use super::geometry::Geometry;
+use super::window::Window;
+use super::{Convolution, ConvolutionInput, ConvolutionWeights, as_matrix};
+use crate::graph::Graph;
+use crate::{DType, Expr, Layout, Result, Shape, TensorSpec};
+
+/// Bytes of rows that there are at a time, unless one image has more: what WebGPU binds at least.
+const ROWS_BYTES: u64 = 128 << 20;
+/// Bytes of a vector: rows and results of 16-bit floats are made of whole ones.
+const VECTOR_BYTES: u64 = 16;
+/// Terms and pixels from which a product is worth its rows.
+const WORTH: u64 = 64;
+
+/// An axis along which windows move over what may lie in padding.
+struct Axis {
+    /// Of padding before; less than nothing leaves elements out.
+    before: i64,
+    /// Extent with padding on both sides.
+    padded: u64,
+    outputs: u64,
+    taps: u64,
+    stride: u64,
+    dilation: u64,
+}
+
+impl Axis {
+    /// As a convolution walks over its input.
+    fn of(window: &Window) -> Axis {
+        let Window { input, output, taps, stride, dilation, before, after } = *window;
+        Axis { before: before as i64, padded: input + before + after, outputs: output, taps, stride, dilation }
+    }
+
+    /// As the gradient of the input walks over that of y, for a stride of 1: each input looks back at the windows that it lies in.
+    fn turned(window: &Window) -> Axis {
+        let Window { input, taps, dilation, before, .. } = *window;
+        let reach = dilation * (taps - 1);
+        Axis { before: reach as i64 - before as i64, padded: input + reach, outputs: input, taps, stride: 1, dilation }
+    }
+}
+
+fn axes(geometry: &Geometry, of: fn(&Window) -> Axis) -> Vec<Axis> {
+    geometry.windows[3 - geometry.rank..].iter().map(of).collect()
+}
+
+/// `x`, [batch, spatial..., channels], with its padding.
+fn padded(graph: &mut Builder, x: Value, axes: &[Axis]) -> Result<Value> {
+    let mut dims = x.dims().to_vec();
+    let mut before = vec![0; dims.len()];
+    for (at, axis) in (1..).zip(axes) {
+        dims[at] = axis.padded;
+        before[at] = axis.before;
+    }
+    if before.iter().all(|&before| before == 0) && dims == x.dims() {
+        return Ok(x);
+    }
+    graph.one(Pad::new(x.spec(), PadMode::Constant, before, &dims, 0)?, &[x])
+}
+
+/// The windows of `padded`, dense, [batch, outputs..., taps..., channels]: elements are there as often as windows hold them.
+fn gathered(graph: &mut Builder, padded: Value, axes: &[Axis]) -> Result<Value> {
+    let from = padded.spec().layout;
+    let (from_dims, strides, end) = (from.dims(), from.strides(), axes.len() + 1);
+    let mut dims = vec![from_dims[0]];
+    let mut steps = vec![strides[0]];
+    dims.extend(axes.iter().map(|axis| axis.outputs));
+    steps.extend((1..end).zip(axes).map(|(at, axis)| strides[at] * axis.stride as i64));
+    dims.extend(axes.iter().map(|axis| axis.taps));
+    steps.extend((1..end).zip(axes).map(|(at, axis)| strides[at] * axis.dilation as i64));
+    dims.push(from_dims[end]);
+    steps.push(strides[end]);
+    let dims = Shape::new(&dims)?;
+    let view = padded.viewed(Layout::strided(dims, &steps, from.offset())?);
+    graph.one(Copy::new(view.spec(), TensorSpec::dense(padded.dtype(), dims))?, &[view])
+}
+
+/// How many of `batch` images are taken at a time for rows of at most `rows_bytes`, where one has so many `rows` of `terms` elements, and each row
+/// gives `width` results.
+fn images_at_a_time(
+    [batch, rows_bytes]: [u64; 2],
+    [rows, terms]: [u64; 2],
+    dtype: DType,
+    result: DType,
+    width: u64,
+) -> u64 {
+    let image_bytes = rows.saturating_mul(terms).saturating_mul(dtype.size_bytes()).max(1);
+    let most = (rows_bytes / image_bytes).clamp(1, batch.max(1));
+    // Each part of the results begins where a dense result may.
+    let is_aligned = |images: &u64| {
+        let elements = images.saturating_mul(rows).saturating_mul(width);
+        elements.saturating_mul(result.size_bytes()).is_multiple_of(VECTOR_BYTES)
+    };
+    if most >= batch { batch } else { (1..=most).rev().find(is_aligned).unwrap_or(batch) }
+}
+
+/// The parts of `batch` images, `at_a_time`: first and end. Of none there is one, of none.
+fn parts(batch: u64, at_a_time: u64) -> impl Iterator<Item = (u64, u64)> {
+    let at_a_time = at_a_time.max(1);
+    (0..batch.div_ceil(at_a_time).max(1)).map(move |part| (part * at_a_time, ((part + 1) * at_a_time).min(batch)))
+}
+
+/// What follows the sums of a convolution.
+struct Ends<'a> {
+    of: &'a Convolution,
+    residual: Option<Value>,
+    bias: Option<Value>,
+    /// Of x, `[1]`, and of each filter.
+    scales: Option<[Value; 2]>,
+}
+
+impl Ends<'_> {
+    /// One group: the product of `rows`, [pixels, terms], with its epilogue, dense and `output` elements behind the start of its buffer.
+    fn product(&self, rows: Value, weights: Value, offset: u64) -> Result<(Matmul, Vec<Value>)> {
+        let [pixels, filters] = [rows.dims()[0], self.of.geometry.filters];
+        let scales = self.scales.map(|[x, w]| {
+            Ok::<_, crate::Error>([x.reshape([1, 1])?.broadcast_to([pixels, 1])?, w.reshape([1, filters])?])
+        });
+        let [scale_a, scale_b] = scales.transpose()?.map_or([None; 2], |scales| scales.map(Some));
+        let layout = Layout::contiguous(Shape::new(&[pixels, filters])?).with_offset(offset);
+        let [c, bias, a, b] = [self.residual, self.bias, scale_a, scale_b].map(|value| value.map(|value| value.spec()));
+        let product = Matmul {
+            c,
+            beta: if c.is_some() { 1.0 } else { 0.0 },
+            bias,
+            scale_a: a,
+            scale_b: b,
+            activation: self.of.activation,
+            ..Matmul::product(rows.spec(), weights.spec(), TensorSpec::new(self.of.output.dtype, layout))
+        };
+        let operands = [Some(rows), Some(weights), self.residual, self.bias, scale_a, scale_b];
+        Ok((product.check()?, operands.into_iter().flatten().collect()))
+    }
+
+    /// Several groups: a batch of products of `rows`, [groups, pixels, terms], and the rest behind it.
+    fn products(&self, graph: &mut Builder, rows: Value, weights: Value) -> Result<Value> {
+        let (geometry, output) = (&self.of.geometry, self.of.output.dtype);
+        let [groups, filters, pixels] = [geometry.groups, geometry.group_filters(), rows.dims()[1]];
+        let scales = self.scales.map(|[x, w]| {
+            let x = x.reshape([1, 1, 1])?.broadcast_to([groups, pixels, 1])?;
+            Ok::<_, crate::Error>([x, w.reshape([groups, 1, filters])?])
+        });
+        let scales = scales.transpose()?;
+        let sums = if output.is_float() { DType::F32 } else { output };
+        let sums = TensorSpec::dense(sums, Shape::new(&[groups, pixels, filters])?);
+        let product = Matmul {
+            scale_a: scales.map(|scales| scales[0].spec()),
+            scale_b: scales.map(|scales| scales[1].spec()),
+            ..Matmul::product(rows.spec(), weights.spec(), sums)
+        };
+        let operands: Vec<Value> = [rows, weights].into_iter().chain(scales.into_iter().flatten()).collect();
+        let sums = graph.one(product.check()?, &operands)?;
+        let mut values = vec![sums.transpose(0, 1)?];
+        let mut y = Expr::input(0);
+        if let Some(residual) = self.residual {
+            y = y + Expr::input(values.len()).cast(sums.dtype());
+            values.push(graph.contiguous(residual)?.reshape([pixels, groups, filters])?);
+        }
+        if let Some(bias) = self.bias {
+            y = y + Expr::input(values.len()).cast(sums.dtype());
+            values.push(bias.reshape([groups, filters])?);
+        }
+        if let Some(activation) = self.of.activation {
+            y = y.unary(activation);
+        }
+        graph.map(&y.cast(output), &values)
+    }
+}
+
+/// Whether sums have scales.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Scales {
+    Absent,
+    /// The last two inputs: of x, `[1]`, and of each filter.
+    Last,
+}
+
+/// The convolution `of` as a graph over `inputs`: x, weights, then residual and bias where it has them, and scales.
+///
+/// # Errors
+/// None that checked operands could cause.
+pub(in crate::ops) fn forward(
+    name: &'static str,
+    inputs: Vec<TensorSpec>,
+    of: &Convolution,
+    scales: Scales,
+) -> Result<Graph> {
+    forward_of(name, inputs, of, scales, ROWS_BYTES)
+}
+
+/// [`forward`] with rows of at most `rows_bytes`.
+fn forward_of(
+    name: &'static str,
+    inputs: Vec<TensorSpec>,
+    of: &Convolution,
+    scales: Scales,
+    rows_bytes: u64,
+) -> Result<Graph> {
+    let (geometry, output) = (&of.geometry, of.output);
+    let count = inputs.len();
+    let mut graph = Builder::new(inputs);
+    let residual = of.residual.map(|_| graph.input(2)).transpose()?;
+    let bias = of.bias.map(|_| graph.input(2 + usize::from(residual.is_some()))).transpose()?;
+    let scales = match scales {
+        Scales::Absent => None,
+        Scales::Last => Some([graph.input(count - 2)?, graph.input(count - 1)?]),
+    };
+    let (mut x, mut weights) = (graph.input(0)?, graph.input(1)?);
+    if x.dtype().is_float8() {
+        // All of them are exact in f16, for which there are products wherever there are any.
+        (x, weights) = (graph.cast(x, DType::F16)?, graph.cast(weights, DType::F16)?);
+    }
+    let [terms, filters] = [geometry.taps() * geometry.group_channels(), geometry.filters];
+    let weights = graph.contiguous(weights)?;
+    let axes = axes(geometry, Axis::of);
+    if geometry.groups > 1 {
+        let (groups, pixels) = (geometry.groups, geometry.batch * geometry.output_pixels());
+        let x = padded(&mut graph, x, &axes)?;
+        let rows = gathered(&mut graph, x, &axes)?;
+        let by_group = rows.reshape([pixels, geometry.taps(), groups, geometry.group_channels()])?;
+        let by_group = by_group.transpose(1, 2)?.transpose(0, 1)?;
+        let rows = graph.contiguous(by_group)?.reshape([groups, pixels, terms])?;
+        let weights = weights.reshape([groups, geometry.group_filters(), terms])?.t()?;
+        let residual = residual.map(|value| Ok::<_, crate::Error>(value.viewed(as_matrix(&value.spec())?.layout)));
+        let ends = Ends { of, residual: residual.transpose()?, bias, scales };
+        let y = ends.products(&mut graph, rows, weights)?.reshape(*output.layout.shape())?;
+        return graph.finish(name, &[y], &[output]);
+    }
+    let weights = weights.reshape([filters, terms])?.t()?;
+    let is_pointwise = geometry.is_pointwise();
+    let pixels = geometry.output_pixels();
+    let at_a_time = match is_pointwise {
+        true => geometry.batch,
+        false => images_at_a_time([geometry.batch, rows_bytes], [pixels, terms], x.dtype(), output.dtype, filters),
+    };
+    let x = if is_pointwise { x } else { padded(&mut graph, x, &axes)? };
+    let y = graph.place(TensorSpec::dense(output.dtype, Shape::new(&[geometry.batch * pixels, filters])?));
+    for (first, end) in parts(geometry.batch, at_a_time) {
+        let images = x.slice(0, first, end)?;
+        let rows = if is_pointwise {
+            images.viewed(as_matrix(&images.spec())?.layout)
+        } else {
+            gathered(&mut graph, images, &axes)?.reshape([(end - first) * pixels, terms])?
+        };
+        let part = |value: Value| {
+            let value = value.slice(0, first, end)?;
+            Ok::<_, crate::Error>(value.viewed(as_matrix(&value.spec())?.layout))
+        };
+        let ends = Ends { of, residual: residual.map(part).transpose()?, bias, scales };
+        let (product, operands) = ends.product(rows, weights, first * pixels * filters)?;
+        graph.write(product, &operands, y)?;
+    }
+    let y = y.reshape(*output.layout.shape())?;
+    graph.finish(name, &[y], &[output])
+}
+
+/// Whether rows are worth what they cost for floats of 16 bits: whole vectors of channels and filters, and rows of one image that can be bound.
+fn is_worth_rows(geometry: &Geometry, dtype: DType, [rows, terms]: [u64; 2]) -> bool {
+    let vector = VECTOR_BYTES / dtype.size_bytes();
+    let is_served = matches!(dtype, DType::F16 | DType::BF16) && geometry.groups == 1 && !geometry.is_pointwise();
+    let image_bytes = rows.saturating_mul(terms).saturating_mul(dtype.size_bytes());
+    is_served
+        && [geometry.channels, geometry.filters].iter().all(|extent| *extent > 0 && extent.is_multiple_of(vector))
+        && terms >= WORTH
+        && geometry.batch.saturating_mul(rows) >= WORTH
+        && image_bytes <= ROWS_BYTES
+}
+
+impl Convolution {
+    /// As a product of rows, where that may be faster than what gathers them itself.
+    pub(super) fn as_rows(&self) -> Result<Option<Graph>> {
+        let geometry = &self.geometry;
+        let extents = [geometry.output_pixels(), geometry.taps() * geometry.channels];
+        if !is_worth_rows(geometry, self.x.dtype, extents) {
+            return Ok(None);
+        }
+        forward(self.name(), self.inputs(), self, Scales::Absent).map(Some)
+    }
+}
+
+impl ConvolutionInput {
+    /// Of a stride of 1, as a product: the rows are those of dy, and the filters are turned round.
+    pub(super) fn as_rows(&self) -> Result<Option<Graph>> {
+        let geometry = &self.geometry;
+        let [pixels, terms] = [geometry.input_pixels(), geometry.taps() * geometry.filters];
+        let is_dense = geometry.windows.iter().all(|window| window.stride == 1);
+        if !is_dense || !is_worth_rows(geometry, self.gradient.dtype, [pixels, terms]) {
+            return Ok(None);
+        }
+        self.rows(ROWS_BYTES).map(Some)
+    }
+
+    fn rows(&self, rows_bytes: u64) -> Result<Graph> {
+        let geometry = &self.geometry;
+        let [pixels, terms] = [geometry.input_pixels(), geometry.taps() * geometry.filters];
+        let mut graph = Builder::new(self.inputs());
+        let (dy, weights) = (graph.input(0)?, graph.input(1)?);
+        let mut turned = weights.spec().layout;
+        for (axis, window) in (1..).zip(&geometry.windows[3 - geometry.rank..]) {
+            turned = turned.slice(axis, 0, window.taps, -1)?;
+        }
+        let order: Vec<usize> = (1..=geometry.rank).chain([0, geometry.rank + 1]).collect();
+        let weights = graph.contiguous(weights.viewed(turned.permute(&order)?))?;
+        let weights = weights.reshape([terms, geometry.channels])?;
+        let axes = axes(geometry, Axis::turned);
+        let dy = padded(&mut graph, dy, &axes)?;
+        let rows = [pixels, terms];
+        let at_a_time =
+            images_at_a_time([geometry.batch, rows_bytes], rows, dy.dtype(), self.output.dtype, geometry.channels);
+        let whole = TensorSpec::dense(self.output.dtype, Shape::new(&[geometry.batch * pixels, geometry.channels])?);
+        let y = graph.place(whole);
+        for (first, end) in parts(geometry.batch, at_a_time) {
+            let images = dy.slice(0, first, end)?;
+            let rows = gathered(&mut graph, images, &axes)?.reshape([(end - first) * pixels, terms])?;
+            let shape = Shape::new(&[(end - first) * pixels, geometry.channels])?;
+            let layout = Layout::contiguous(shape).with_offset(first * pixels * geometry.channels);
+            let product = Matmul::product(rows.spec(), weights.spec(), TensorSpec { layout, ..whole }).check()?;
+            graph.write(product, &[rows, weights], y)?;
+        }
+        let y = y.reshape(*self.output.layout.shape())?;
+        graph.finish(self.name(), &[y], &[self.output])
+    }
+}
+
+impl ConvolutionWeights {
+    /// As a product over pixels: dy turned round times the rows of x. Of images a few at a time, the sums of f32 are added up in order.
+    pub(super) fn as_rows(&self) -> Result<Option<Graph>> {
+        let (geometry, dtype) = (&self.geometry, self.output.dtype);
+        let [pixels, terms] = [geometry.output_pixels(), geometry.taps() * geometry.channels];
+        if !is_worth_rows(geometry, dtype, [pixels, terms]) {
+            return Ok(None);
+        }
+        self.rows(ROWS_BYTES).map(Some)
+    }
+
+    fn rows(&self, rows_bytes: u64) -> Result<Graph> {
+        let (geometry, dtype) = (&self.geometry, self.output.dtype);
+        let [pixels, terms] = [geometry.output_pixels(), geometry.taps() * geometry.channels];
+        let mut graph = Builder::new(self.inputs());
+        let (dy, x) = (graph.input(0)?, graph.input(1)?);
+        let axes = axes(geometry, Axis::of);
+        let x = padded(&mut graph, x, &axes)?;
+        let rows = [pixels, terms];
+        let at_a_time = images_at_a_time([geometry.batch, rows_bytes], rows, dtype, dtype, geometry.filters);
+        let sums = if at_a_time < geometry.batch { dtype.compute() } else { dtype };
+        let shape = Shape::new(&[geometry.filters, terms])?;
+        let mut sum: Option<Value> = None;
+        for (first, end) in parts(geometry.batch, at_a_time) {
+            let rows =
+                gathered(&mut graph, x.slice(0, first, end)?, &axes)?.reshape([(end - first) * pixels, terms])?;
+            let dy = dy.slice(0, first, end)?;
+            let dy = dy.viewed(as_matrix(&dy.spec())?.layout).t()?;
+            let product = Matmul::product(dy.spec(), rows.spec(), TensorSpec::dense(sums, shape)).check()?;
+            let part = graph.one(product, &[dy, rows])?;
+            sum = Some(match sum {
+                Some(so_far) => graph.map(&(Expr::input(0) + Expr::input(1)), &[so_far, part])?,
+                None => part,
+            });
+        }
+        // There is always a part, if of nothing.
+        let sum = sum.map_or_else(|| graph.full(sums, shape, 0), Ok)?;
+        let sum = graph.cast(sum, dtype)?.reshape(*self.output.layout.shape())?;
+        graph.finish(self.name(), &[sum], &[self.output])
+    }
+}
+
+#[cfg(all(test, feature = "cpu"))]
+mod tests {
+    use super::super::gradients::tests::Draw;
+    use super::*;
+    use crate::ops::GraphOp;
+    use crate::{Device, Op, Tensor};
+
+    /// All three as products of rows give what they give themselves, whatever images are taken at a time.
+    #[test]
+    fn rows_give_what_windows_do() {
+        let device = Device::cpu();
+        let mut draw = Draw(11);
+        let (mut several, mut turned) = (0, 0);
+        for _ in 0..120 {
+            let geometry = Geometry { groups: 1, batch: 5, ..draw.geometry() };
+            let geometry = Geometry { filters: 2 * geometry.filters, channels: 2 * geometry.channels, ..geometry };
+            let [x, w, y] = [geometry.input_shape(), geometry.weights_shape(), geometry.output_shape()]
+                .map(|shape| draw.tensor(&device, shape.unwrap()));
+            let forward = Convolution::of(geometry, x.spec(), w.spec()).unwrap();
+            let input = ConvolutionInput::of(geometry, y.spec(), w.spec()).unwrap();
+            let weights = ConvolutionWeights::of(geometry, y.spec(), x.spec()).unwrap();
+            let is_dense = geometry.windows.iter().all(|window| window.stride == 1);
+            for rows_bytes in [1, 2000, u64::MAX] {
+                let graph = forward_of("rows", forward.inputs(), &forward, Scales::Absent, rows_bytes).unwrap();
+                several += usize::from(graph.steps.iter().filter(|step| step.op.is::<Matmul>()).count() > 1);
+                let mut ways: Vec<(Op, Graph, [&Tensor; 2])> = vec![(forward.clone().into(), graph, [&x, &w])];
+                ways.push((weights.clone().into(), weights.rows(rows_bytes).unwrap(), [&y, &x]));
+                if is_dense {
+                    turned += 1;
+                    ways.push((input.clone().into(), input.rows(rows_bytes).unwrap(), [&y, &w]));
+                }
+                for (op, graph, operands) in ways {
+                    let outputs = op.outputs().iter().map(|output| output.spec).collect();
+                    let (rows, used) = GraphOp::new("rows", graph, op.inputs(), outputs);
+                    assert_eq!(used, [0, 1]);
+                    let name = op.name();
+                    let [want, found] = [op, rows.into()].map(|op| {
+                        Tensor::apply(&device, op, &operands).unwrap().swap_remove(0).to_vec::<f64>().unwrap()
+                    });
+                    let is_near = want.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-11);
+                    assert!(is_near && want.len() == found.len(), "{name} of {geometry:?}");
+                }
+            }
+        }
+        assert!(several > 100 && turned > 30, "{several} {turned}");
+    }
+}
