@@ -7,6 +7,7 @@ mod heads;
 mod links;
 mod ops;
 mod recipes;
+mod results;
 mod rooms;
 mod sizes;
 mod speed;
@@ -30,9 +31,10 @@ type Check = fn(&[Document]) -> Vec<String>;
 pub fn check() -> Result {
     let paths = files::all(Path::new("."))?;
     let documents = files::texts(&paths);
-    let checks: [(&str, Check); 10] = [
+    let checks: [(&str, Check); 11] = [
         ("relative links resolve", links::check),
-        ("recipes name existing files", recipes::check),
+        ("recipes name existing files and are short", recipes::check),
+        ("kept results are listed", results::check),
         ("modules import downwards", rooms::check),
         ("sources open with what they are", heads::check),
         ("the table of operations is the registry's", ops::check),
