@@ -87,7 +87,8 @@ impl Convolution {
         let dtype = self.x.dtype;
         if matches!(dtype, DType::I8 | DType::U8) {
             let reason = format!(
-                "{OP} of {dtype} has no scales; give both operands as Quantized (quantize(DType::I8, ..), then Quantized::conv), or                  cast(DType::I32) for exact sums of whole numbers"
+                "{OP} of {dtype} has no scales; give both operands as Quantized (quantize(DType::I8, ..), then Quantized::conv), or \
+                 cast(DType::I32) for exact sums of whole numbers"
             );
             return Err(Error::InvalidArgument { what: "scales", reason });
         }

@@ -229,7 +229,7 @@ mod short_oracles {
 
     static RUNS: AtomicUsize = AtomicUsize::new(0);
 
-    /// Two copies of the input, of which the oracle knows as many, and as many elements of each, as the numbers say.
+    /// Two copies of the input. Its oracle gives `known` results of `elements` elements.
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     struct Twice {
         input: TensorSpec,

@@ -82,8 +82,8 @@ fn gathered(graph: &mut Builder, padded: Value, axes: &[Axis]) -> Result<Value> 
     graph.one(Copy::new(view.spec(), TensorSpec::dense(padded.dtype(), dims))?, &[view])
 }
 
-/// How many of `batch` images are taken at a time for rows of at most `rows_bytes`, where one has so many `rows` of `terms` elements, and each row
-/// gives `width` results.
+/// How many images are taken at a time. There are `batch`; an image has `rows` of `terms` elements of `dtype`, and a row gives `width` results.
+/// Rows take `rows_bytes` at most.
 fn images_at_a_time(
     [batch, rows_bytes]: [u64; 2],
     [rows, terms]: [u64; 2],
@@ -117,7 +117,7 @@ struct Ends<'a> {
 }
 
 impl Ends<'_> {
-    /// One group: the product of `rows`, [pixels, terms], with its epilogue, dense and `output` elements behind the start of its buffer.
+    /// One group: the product of `rows`, [pixels, terms], with its epilogue, dense, `offset` elements behind the start of its buffer.
     fn product(&self, rows: Value, weights: Value, offset: u64) -> Result<(Matmul, Vec<Value>)> {
         let [pixels, filters] = [rows.dims()[0], self.of.geometry.filters];
         let scales = self.scales.map(|[x, w]| {
