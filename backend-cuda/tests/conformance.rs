@@ -13,8 +13,8 @@ use polywarp_core::ops::REGISTRY;
 use polywarp_core::{DType, Device};
 use polywarp_cuda::CudaBackend;
 
-/// All cases on a card. On the interpreted driver f32 whole, every other dtype of a family once, and of the rest another part
-/// every day: `shaders/tests/suite/ptx.rs` interprets the same kernels without a driver.
+/// All cases on a card. On the interpreted driver some of f32 and of other dtypes of each family, and of the rest another
+/// part every day: `shaders/tests/suite/ptx.rs` interprets the same kernels without a driver.
 #[test]
 fn cuda_conforms_and_nothing_is_unsupported() {
     let Some(backend) = common::first() else { return };
@@ -23,7 +23,7 @@ fn cuda_conforms_and_nothing_is_unsupported() {
     let selection = common::selection();
     let whole = selection.level == Level::Full || selection.family.is_some() || selection.filter.is_some();
     let (part, in_full) =
-        if whole || !common::interpreted() { (Part::ALL, None) } else { (Part::today(8), Some(DType::F32)) };
+        if whole || !common::interpreted() { (Part::ALL, None) } else { (Part::today(16), Some(DType::F32)) };
     let report = run(&device, &Selection { part, in_full, ..selection }, &mut |_| {});
     println!("{report}");
     assert!(report.ok(), "{}", report.problem().unwrap_or_default());
@@ -36,14 +36,14 @@ fn cuda_conforms_and_nothing_is_unsupported() {
 }
 
 /// What compute-sanitizer's initcheck tells on a card: no kernel, and no copy to the host, reads memory that nobody has written.
-/// Without the pool, whose memory was written by whoever had it before. One of twelve cases: kernels differ in this by their tails, which
+/// Without the pool, whose memory was written by whoever had it before. One of 24 cases: kernels differ in this by their tails, which
 /// most cases have.
 #[test]
 fn no_kernel_reads_what_nobody_has_written() {
     const NAME: &str = "no_kernel_reads_what_nobody_has_written";
     if common::is_child(NAME) {
         let device = Device::new(common::first().expect("the interpreted driver"));
-        let report = run(&device, &Selection { part: Part::today(12), ..common::selection() }, &mut |_| {});
+        let report = run(&device, &Selection { part: Part::today(24), ..common::selection() }, &mut |_| {});
         // After a fault nothing works any more: the first failure tells.
         assert!(report.ok(), "{:?}: {:?}", report.problem(), report.failures.first());
         println!("SURVIVED");

@@ -18,19 +18,23 @@ use polywarp_wgpu::{Options, adapters};
 
 /// Which of the quick cases run: software GPUs take minutes to compile all of their kernels.
 enum Parts {
-    /// A real GPU runs all cases. A software one runs all of f32, one case of every other dtype of a family, and of the rest every n-th.
+    /// A real GPU runs all cases. A software one runs some of f32 and of other dtypes of each family
+    /// ([`Selection::in_full`]), and of the rest every n-th.
     F32And(u64),
-    /// Every n-th case.
-    Of(u64),
+    /// Every n-th case; on a software GPU of two days the one of this number.
+    Of(u64, u64),
 }
 
-const RICH: Parts = Parts::F32And(12);
-const WEBGPU_DEFAULTS: Parts = Parts::Of(16);
+const RICH: Parts = Parts::F32And(24);
+const WEBGPU_DEFAULTS: Parts = Parts::Of(32, 0);
 /// Its kernels are written in another language.
-const GL: Parts = Parts::Of(12);
+const GL: Parts = Parts::Of(24, 1);
 
 /// Runs `parts` of the cases of the harness on the best adapter of `api`; on a rich device nothing may be unsupported.
 fn conforms(api: &str, options: Options, parts: Parts) {
+    let selection = common::selection();
+    // Asked for all sizes, or for something in particular, it leaves nothing out.
+    let whole = selection.level == Level::Full || selection.family.is_some() || selection.filter.is_some();
     let default = if cfg!(target_os = "linux") {
         "vulkan,gl"
     } else if cfg!(target_vendor = "apple") {
@@ -47,17 +51,22 @@ fn conforms(api: &str, options: Options, parts: Parts) {
         println!("NOT RUN: no usable {api} adapter; found {found:?}");
         return;
     };
+    if let Parts::Of(_, turn) = parts
+        && entry.kind == DeviceKind::Software
+        && !whole
+        && !Part::today(2).is_turn_of(turn)
+    {
+        println!("{}, {options:?}: another day", entry.name);
+        return;
+    }
     let backend = entry.open(options).expect("open");
     let rich = backend.caps().f64 && backend.caps().i64;
     let device = Device::new(backend);
-    let selection = common::selection();
-    // Asked for all sizes, or for something in particular, it leaves nothing out.
-    let whole = selection.level == Level::Full || selection.family.is_some() || selection.filter.is_some();
     let (part, in_full) = match parts {
         _ if whole => (Part::ALL, None),
         Parts::F32And(_) if entry.kind != DeviceKind::Software => (Part::ALL, None),
         Parts::F32And(of) => (Part::today(of), Some(DType::F32)),
-        Parts::Of(of) => (Part::today(of), None),
+        Parts::Of(of, _) => (Part::today(of), None),
     };
     let (mut last, mut families) = (Instant::now(), BTreeMap::new());
     let report = run(&device, &Selection { part, in_full, ..selection }, &mut |progress| {

@@ -82,6 +82,8 @@ impl Run {
         println!("\n== {name}");
         let (start, failed_before) = (Instant::now(), self.counts.failed);
         let outcome = work(&mut self.counts);
+        // At once too: a run that is killed for taking too long says where the time went.
+        println!("-- {name}: {:.1} s", start.elapsed().as_secs_f64());
         self.times.push((name.to_owned(), start.elapsed()));
         outcome.map_err(|message| {
             // A step that fails without naming a test (a lint, a link) still counts as a failure.

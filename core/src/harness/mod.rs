@@ -80,7 +80,7 @@ pub struct Selection {
 }
 
 /// Cases of one family and dtype that run every time, where a part of all runs ([`Selection::in_full`]).
-const MOST_IN_FULL: usize = 40;
+const MOST_IN_FULL: usize = 16;
 
 impl Selection {
     /// All cases of `level`.

@@ -38,6 +38,11 @@ impl Part {
         Part { of: self.of.min(3), at: self.at % 3 }
     }
 
+    /// Whether number `i` of a few things, each with a weight of its own, is in it: they follow each other day by day.
+    pub fn is_turn_of(self, i: u64) -> bool {
+        i % self.of == self.at
+    }
+
     /// Whether number `i` is in it. Neighbours are scattered (Fibonacci hashing): things come by dtype and shape in turns, of
     /// which a fixed step would leave some out for good.
     pub fn takes(self, i: u64) -> bool {
@@ -63,5 +68,9 @@ mod tests {
         }
         assert!((0..1000).all(|i| Part::named(5, Some("all")).takes(i) && Part::default().takes(i)));
         assert!((0..1000).any(|i| Part::today(3).takes(i)));
+        for i in 0..10 {
+            assert_eq!(parts.iter().filter(|part| part.is_turn_of(i)).count(), 1, "{i}");
+        }
+        assert!((0..10).all(|i| Part::ALL.is_turn_of(i)));
     }
 }
