@@ -108,7 +108,7 @@ impl WgpuBackend {
             fault: Arc::clone(&self.fault),
             #[cfg(not(target_arch = "wasm32"))]
             index,
-            _gpu: self.gpu.clone(),
+            gpu: self.gpu.clone(),
         }))
     }
 

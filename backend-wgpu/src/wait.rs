@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::sync::{Condvar, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use polywarp_core::{Error, Result};
+use polywarp_core::Result;
 
 use crate::driver::Kept;
-use crate::fault::{Fault, lock};
 #[cfg(not(target_arch = "wasm32"))]
-use crate::fault::{unpanicked, watched};
+use crate::fault::unpanicked;
+use crate::fault::{Fault, lock, watched};
 
 /// A value that arrives once.
 ///
@@ -136,7 +136,7 @@ pub(crate) struct Pending {
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) index: wgpu::SubmissionIndex,
     // Last: a read that outlives its backend drops its pieces before the device.
-    pub(crate) _gpu: Kept<wgpu::Device>,
+    pub(crate) gpu: Kept<wgpu::Device>,
 }
 
 impl Pending {
@@ -148,14 +148,12 @@ impl Pending {
             let outcome = Awaited(Arc::clone(&piece.mapped)).await;
             self.fault.check()?;
             outcome.map_err(|reason| self.fault.lose(&reason))?;
-            let view = piece.staging.get_mapped_range(..).map_err(|error| Error::Backend {
-                device: self.fault.device().to_owned(),
-                op: "read".to_owned(),
-                message: error.to_string(),
-            })?;
+            // It was mapped: only a device that is gone has none.
+            let view = piece.staging.get_mapped_range(..).map_err(|error| self.fault.lose(&error.to_string()))?;
             bytes.extend_from_slice(&view[piece.wanted.clone()]);
             drop(view);
-            piece.staging.unmap();
+            // The bytes are here. Destroyed meanwhile, the device has the buffer no more, and the next call says that it is lost.
+            watched(&self.gpu, || piece.staging.unmap());
         }
         Ok(bytes)
     }

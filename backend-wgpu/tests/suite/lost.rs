@@ -69,6 +69,29 @@ fn device_destroyed_mid_way_is_lost_everywhere() {
     }
 }
 
+/// The bytes lie in a buffer that the device has lost meanwhile: they are had or the read says so, and what wgpu complains of when the buffer is
+/// given back is no fault of another kind.
+#[test]
+fn device_destroyed_when_a_read_has_arrived_is_lost() {
+    for entry in entries() {
+        within_seconds(60, move || {
+            for is_applications in [false, true] {
+                let own = entry.open(Options::default()).unwrap();
+                let backend = if is_applications { on_application_device(&own) } else { own };
+                let buffer = upload(&backend, &[7; 64]);
+                let read = backend.read(&buffer, 0..4);
+                backend.synchronize().unwrap();
+                backend.device().destroy();
+                match pollster::block_on(read) {
+                    Ok(bytes) => assert_eq!(bytes, [7, 0, 0, 0]),
+                    refused => assert_lost(&backend, "read", refused),
+                }
+                assert_every_call_says_lost(&backend, &buffer);
+            }
+        });
+    }
+}
+
 #[test]
 fn destroyed_device_of_an_application_is_found_out() {
     for entry in entries() {
