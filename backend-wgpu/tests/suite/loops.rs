@@ -74,7 +74,8 @@ impl Wrap for Forced {
 /// Families, each with fewer rounds than any driver allows: products of a hundred elements along k are cut, and reductions of a
 /// few thousand.
 ///
-/// All plans are looked at, one of so many runs, the third number: a software GPU compiles each for a tenth of a second and more.
+/// All plans are checked. Only some run, because a software GPU takes a tenth of a second or more to compile each: the third number says one of how
+/// many.
 const FEW: [(&str, u32, usize); 4] =
     [("matmul", 264, 24), ("grouped_matmul", 264, 24), ("reduce", 180, 12), ("argreduce", 180, 8)];
 

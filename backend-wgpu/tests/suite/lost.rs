@@ -69,8 +69,8 @@ fn device_destroyed_mid_way_is_lost_everywhere() {
     }
 }
 
-/// The bytes lie in a buffer that the device has lost meanwhile: they are had or the read says so, and what wgpu complains of when the buffer is
-/// given back is no fault of another kind.
+/// The bytes have arrived in a buffer, and then the device is destroyed. The read gives the bytes or says that the device is lost. Giving back the
+/// buffer makes wgpu complain, which must not become a fault of another kind.
 #[test]
 fn device_destroyed_when_a_read_has_arrived_is_lost() {
     for entry in entries() {
