@@ -21,6 +21,7 @@ const VECTOR_BYTES: u64 = 16;
 const WORTH: u64 = 64;
 
 /// An axis along which windows move over what may lie in padding.
+#[derive(Clone, Copy, Debug)]
 struct Axis {
     /// Of padding before; less than nothing leaves elements out.
     before: i64,
@@ -38,17 +39,44 @@ impl Axis {
         let Window { input, output, taps, stride, dilation, before, after } = *window;
         Axis { before: before as i64, padded: input + before + after, outputs: output, taps, stride, dilation }
     }
-
-    /// As the gradient of the input walks over that of y, for a stride of 1: each input looks back at the windows that it lies in.
-    fn turned(window: &Window) -> Axis {
-        let Window { input, taps, dilation, before, .. } = *window;
-        let reach = dilation * (taps - 1);
-        Axis { before: reach as i64 - before as i64, padded: input + reach, outputs: input, taps, stride: 1, dilation }
-    }
 }
 
-fn axes(geometry: &Geometry, of: fn(&Window) -> Axis) -> Vec<Axis> {
-    geometry.windows[3 - geometry.rank..].iter().map(of).collect()
+/// The inputs of one remainder of the stride along an axis, which taps of one remainder reach: their gradient is a convolution of that of y.
+#[derive(Clone, Copy, Debug)]
+struct Phase {
+    /// The first input; the next one is a stride away.
+    input: u64,
+    /// The first tap, and the next one likewise. The last is met first.
+    tap: u64,
+    step: u64,
+    /// How it walks over the gradient of y: each input looks back at the windows that it lies in. No taps where none reaches it.
+    axis: Axis,
+}
+
+impl Phase {
+    /// All of an axis with inputs; its stride or its dilation is 1.
+    fn all(window: &Window) -> Vec<Phase> {
+        let Window { input, taps, stride, dilation, before, .. } = *window;
+        let phase = |tap: u64| {
+            let (tap_at, padding) = (tap as i64, before as i64);
+            let first = (tap_at - padding).rem_euclid(stride as i64);
+            // Input `first + m stride` lies under tap `tap + j stride` of window `window + m - j`; of a stride of 1 under tap j of `window + m - j dilation`.
+            let window = (first + padding - tap_at) / stride as i64;
+            let (inputs, reached) =
+                (input.saturating_sub(first as u64).div_ceil(stride), taps.saturating_sub(tap).div_ceil(stride));
+            let reach = dilation * reached.saturating_sub(1);
+            let axis = Axis {
+                before: reach as i64 - window,
+                padded: inputs + reach,
+                outputs: inputs,
+                taps: reached,
+                stride: 1,
+                dilation,
+            };
+            Phase { input: first as u64, tap, step: stride, axis }
+        };
+        (0..stride).map(phase).filter(|phase| phase.axis.outputs > 0).collect()
+    }
 }
 
 /// `x`, [batch, spatial..., channels], with its padding.
@@ -79,6 +107,9 @@ fn gathered(graph: &mut Builder, padded: Value, axes: &[Axis]) -> Result<Value> 
     steps.push(strides[end]);
     let dims = Shape::new(&dims)?;
     let view = padded.viewed(Layout::strided(dims, &steps, from.offset())?);
+    if view.spec().layout.is_contiguous() {
+        return Ok(view);
+    }
     graph.one(Copy::new(view.spec(), TensorSpec::dense(padded.dtype(), dims))?, &[view])
 }
 
@@ -219,7 +250,7 @@ fn forward_of(
     }
     let [terms, filters] = [geometry.taps() * geometry.group_channels(), geometry.filters];
     let weights = graph.contiguous(weights)?;
-    let axes = axes(geometry, Axis::of);
+    let axes: Vec<Axis> = geometry.windows[3 - geometry.rank..].iter().map(Axis::of).collect();
     if geometry.groups > 1 {
         let (groups, pixels) = (geometry.groups, geometry.batch * geometry.output_pixels());
         let x = padded(&mut graph, x, &axes)?;
@@ -286,46 +317,92 @@ impl Convolution {
 }
 
 impl ConvolutionInput {
-    /// Of a stride of 1, as a product: the rows are those of dy, and the filters are turned round.
+    /// Along axes whose stride or dilation is 1, as products, one for each remainder of the strides: the rows are those of dy, and the filters are
+    /// turned round.
     pub(super) fn as_rows(&self) -> Result<Option<Graph>> {
         let geometry = &self.geometry;
-        let [pixels, terms] = [geometry.input_pixels(), geometry.taps() * geometry.filters];
-        let is_dense = geometry.windows.iter().all(|window| window.stride == 1);
-        if !is_dense || !is_worth_rows(geometry, self.gradient.dtype, [pixels, terms]) {
+        let strides: u64 = geometry.windows.iter().map(|window| window.stride).product();
+        let taps: u64 = geometry.windows.iter().map(|window| window.taps.div_ceil(window.stride)).product();
+        let extents = [geometry.input_pixels() / strides, taps * geometry.filters];
+        if !self.has_phases() || !is_worth_rows(geometry, self.gradient.dtype, extents) {
             return Ok(None);
         }
         self.rows(ROWS_BYTES).map(Some)
     }
 
+    fn has_phases(&self) -> bool {
+        self.geometry.windows.iter().all(|window| window.stride == 1 || window.dilation == 1)
+    }
+
     fn rows(&self, rows_bytes: u64) -> Result<Graph> {
         let geometry = &self.geometry;
-        let [pixels, terms] = [geometry.input_pixels(), geometry.taps() * geometry.filters];
         let mut graph = Builder::new(self.inputs());
+        // Every remainder of every axis with every one of the others.
+        let mut phases: Vec<Vec<Phase>> = vec![Vec::new()];
+        for window in &geometry.windows[3 - geometry.rank..] {
+            let before = std::mem::take(&mut phases);
+            for phase in Phase::all(window) {
+                phases.extend(before.iter().map(|others| [&others[..], &[phase]].concat()));
+            }
+        }
+        let is_reached = |phases: &Vec<Phase>| phases.iter().all(|phase| phase.axis.taps > 0);
+        let (dtype, shape) = (self.output.dtype, geometry.input_shape()?);
+        let dx = match phases.iter().all(is_reached) {
+            // Written by products as they are, or by copies of what they give.
+            true if self.is_one_phase() => {
+                let pixels = geometry.batch * geometry.input_pixels();
+                graph.place(TensorSpec::dense(dtype, Shape::new(&[pixels, geometry.channels])?))
+            }
+            true => graph.place(TensorSpec::dense(dtype, shape)),
+            false => graph.full(dtype, shape, 0)?,
+        };
+        for phases in phases.iter().filter(|phases| is_reached(phases)) {
+            self.phase(&mut graph, dx, phases, rows_bytes)?;
+        }
+        graph.finish(self.name(), &[dx.reshape(shape)?], &[self.output])
+    }
+
+    fn is_one_phase(&self) -> bool {
+        self.geometry.windows.iter().all(|window| window.stride == 1)
+    }
+
+    /// The gradients of the inputs of `phases`, one for each axis, in their places in `dx`.
+    fn phase(&self, graph: &mut Builder, dx: Value, phases: &[Phase], rows_bytes: u64) -> Result<()> {
+        let geometry = &self.geometry;
         let (dy, weights) = (graph.input(0)?, graph.input(1)?);
         let mut turned = weights.spec().layout;
-        for (axis, window) in (1..).zip(&geometry.windows[3 - geometry.rank..]) {
-            turned = turned.slice(axis, 0, window.taps, -1)?;
+        for (axis, phase) in (1..).zip(phases) {
+            turned = turned.slice(axis, phase.tap, turned.dims()[axis], phase.step as i64)?;
+            turned = turned.slice(axis, 0, turned.dims()[axis], -1)?;
         }
         let order: Vec<usize> = (1..=geometry.rank).chain([0, geometry.rank + 1]).collect();
-        let weights = graph.contiguous(weights.viewed(turned.permute(&order)?))?;
-        let weights = weights.reshape([terms, geometry.channels])?;
-        let axes = axes(geometry, Axis::turned);
-        let dy = padded(&mut graph, dy, &axes)?;
-        let rows = [pixels, terms];
-        let at_a_time =
-            images_at_a_time([geometry.batch, rows_bytes], rows, dy.dtype(), self.output.dtype, geometry.channels);
-        let whole = TensorSpec::dense(self.output.dtype, Shape::new(&[geometry.batch * pixels, geometry.channels])?);
-        let y = graph.place(whole);
+        let axes: Vec<Axis> = phases.iter().map(|phase| phase.axis).collect();
+        let pixels: u64 = axes.iter().map(|axis| axis.outputs).product();
+        let taps: u64 = axes.iter().map(|axis| axis.taps).product();
+        let (terms, channels) = (taps * geometry.filters, geometry.channels);
+        let weights = graph.contiguous(weights.viewed(turned.permute(&order)?))?.reshape([terms, channels])?;
+        let dy = padded(graph, dy, &axes)?;
+        let batch = [geometry.batch, rows_bytes];
+        let at_a_time = images_at_a_time(batch, [pixels, terms], dy.dtype(), self.output.dtype, channels);
         for (first, end) in parts(geometry.batch, at_a_time) {
-            let images = dy.slice(0, first, end)?;
-            let rows = gathered(&mut graph, images, &axes)?.reshape([(end - first) * pixels, terms])?;
-            let shape = Shape::new(&[(end - first) * pixels, geometry.channels])?;
-            let layout = Layout::contiguous(shape).with_offset(first * pixels * geometry.channels);
-            let product = Matmul::product(rows.spec(), weights.spec(), TensorSpec { layout, ..whole }).check()?;
-            graph.write(product, &[rows, weights], y)?;
+            let rows = gathered(graph, dy.slice(0, first, end)?, &axes)?.reshape([(end - first) * pixels, terms])?;
+            let shape = Shape::new(&[(end - first) * pixels, channels])?;
+            let product = |offset: u64| {
+                let output = TensorSpec::new(dx.dtype(), Layout::contiguous(shape).with_offset(offset));
+                Matmul::product(rows.spec(), weights.spec(), output).check()
+            };
+            if self.is_one_phase() {
+                graph.write(product(first * pixels * channels)?, &[rows, weights], dx)?;
+                continue;
+            }
+            let found = graph.one(product(0)?, &[rows, weights])?;
+            let mut place = dx.spec().layout.slice(0, first, end, 1)?;
+            for (axis, phase) in (1..).zip(phases) {
+                place = place.slice(axis, phase.input, place.dims()[axis], phase.step as i64)?;
+            }
+            graph.lay(found.reshape(*place.shape())?, dx, TensorSpec::new(dx.dtype(), place))?;
         }
-        let y = y.reshape(*self.output.layout.shape())?;
-        graph.finish(self.name(), &[y], &[self.output])
+        Ok(())
     }
 }
 
@@ -345,7 +422,7 @@ impl ConvolutionWeights {
         let [pixels, terms] = [geometry.output_pixels(), geometry.taps() * geometry.channels];
         let mut graph = Builder::new(self.inputs());
         let (dy, x) = (graph.input(0)?, graph.input(1)?);
-        let axes = axes(geometry, Axis::of);
+        let axes: Vec<Axis> = geometry.windows[3 - geometry.rank..].iter().map(Axis::of).collect();
         let x = padded(&mut graph, x, &axes)?;
         let rows = [pixels, terms];
         let at_a_time = images_at_a_time([geometry.batch, rows_bytes], rows, dtype, dtype, geometry.filters);
@@ -392,29 +469,30 @@ mod tests {
             let forward = Convolution::of(geometry, x.spec(), w.spec()).unwrap();
             let input = ConvolutionInput::of(geometry, y.spec(), w.spec()).unwrap();
             let weights = ConvolutionWeights::of(geometry, y.spec(), x.spec()).unwrap();
-            let is_dense = geometry.windows.iter().all(|window| window.stride == 1);
             for rows_bytes in [1, 2000, u64::MAX] {
                 let graph = forward_of("rows", forward.inputs(), &forward, Scales::Absent, rows_bytes).unwrap();
                 several += usize::from(graph.steps.iter().filter(|step| step.op.is::<Matmul>()).count() > 1);
                 let mut ways: Vec<(Op, Graph, [&Tensor; 2])> = vec![(forward.clone().into(), graph, [&x, &w])];
                 ways.push((weights.clone().into(), weights.rows(rows_bytes).unwrap(), [&y, &x]));
-                if is_dense {
+                if input.has_phases() {
                     turned += 1;
                     ways.push((input.clone().into(), input.rows(rows_bytes).unwrap(), [&y, &w]));
                 }
                 for (op, graph, operands) in ways {
                     let outputs = op.outputs().iter().map(|output| output.spec).collect();
                     let (rows, used) = GraphOp::new("rows", graph, op.inputs(), outputs);
-                    assert_eq!(used, [0, 1]);
+                    // Windows may have no tap on any input: then all is zero, of neither operand.
+                    let of: Vec<&Tensor> = used.iter().map(|&at| operands[at]).collect();
+                    assert!(used == [0, 1] || used.is_empty() && op.is::<ConvolutionInput>());
                     let name = op.name();
-                    let [want, found] = [op, rows.into()].map(|op| {
-                        Tensor::apply(&device, op, &operands).unwrap().swap_remove(0).to_vec::<f64>().unwrap()
+                    let [want, found] = [(op, &operands[..]), (rows.into(), &of)].map(|(op, operands)| {
+                        Tensor::apply(&device, op, operands).unwrap().swap_remove(0).to_vec::<f64>().unwrap()
                     });
                     let is_near = want.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-11);
                     assert!(is_near && want.len() == found.len(), "{name} of {geometry:?}");
                 }
             }
         }
-        assert!(several > 100 && turned > 30, "{several} {turned}");
+        assert!(several > 100 && turned > 100, "{several} {turned}");
     }
 }
