@@ -24,6 +24,11 @@ impl Counts {
         Counts { passed: before("passed").unwrap_or(0), failed: before("failed").unwrap_or(0) }
     }
 
+    /// What has no tests of its own, and passes or fails as a whole.
+    pub fn of_one(is_right: bool) -> Counts {
+        Counts { passed: is_right.into(), failed: (!is_right).into() }
+    }
+
     pub fn add(&mut self, other: Counts) {
         self.passed += other.passed;
         self.failed += other.failed;

@@ -1,10 +1,11 @@
-//! Test programs, two at a time: cargo runs one after the other, and at the end of each all processors but one wait for its
-//! longest test.
+//! Test programs and examples, two at a time: cargo runs one after the other, and at the end of each all processors but one wait
+//! for its longest test.
 //!
-//! What cargo builds it says in messages (`--message-format`); each program then runs as cargo would run it, in its package's
-//! folder. What one prints comes whole, when it has ended. The longest start first.
+//! What cargo builds it says in messages (`--message-format`); each program then runs as cargo would run it, a test in its
+//! package's folder. What one prints comes whole, when it has ended. The longest start first.
 
 use std::collections::VecDeque;
+use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,29 +20,53 @@ const AT_ONCE: usize = 2;
 /// What runs longer hangs: the longest takes two minutes on two processors.
 const LONGEST_RUN: Duration = Duration::from_secs(900);
 
-/// Programs that take half a minute and more, the longest first: the package's folder, and the program's name, `lib` for the
-/// tests within a library. The others follow as cargo names them.
-const LONGEST: [(&str, &str); 7] = [
-    ("backend-wgpu", "conformance"),
+/// Programs that take half a minute and more, the longest first: their folder, and their name, `lib` for the tests within a
+/// library. The others follow as cargo names them, and the other examples.
+const LONGEST: [(&str, &str); 11] = [
     ("shaders", "suite"),
-    ("backend-cuda", "conformance"),
     ("backend-wgpu", "suite"),
     ("core", "lib"),
+    ("backend-cuda", "native"),
+    ("shaders/naga-ptx", "suite"),
     ("core", "suite"),
+    ("backend-wgpu", "conformance"),
+    ("backend-cuda", "conformance"),
+    ("examples", "train_digits_resnet"),
+    ("examples", "train_characters"),
     ("shaders", "lib"),
 ];
 
 /// Programs that measure times, which others beside them would lengthen: one at a time, after the rest.
 const ALONE: [(&str, &str); 3] = [("backend-cuda", "cost"), ("backend-cuda", "order"), ("backend-wgpu", "cost")];
 
-/// A test program.
+/// A program to run.
 struct Program {
-    /// How a `cargo test` selects it alone.
+    /// The arguments by which cargo runs it alone.
     selected: String,
     executable: PathBuf,
-    /// Its package's, where it runs.
+    /// Its package's, or that of the examples.
     folder: PathBuf,
     name: String,
+    /// Where it runs, if not where this program does.
+    runs_in: Option<PathBuf>,
+    kind: Kind,
+    variables: Vec<(&'static str, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Prints how many tests passed.
+    Tests,
+    /// Counts as one that passes where it ends well.
+    Example,
+}
+
+/// What runs beside the tests that cargo built.
+pub enum Also {
+    /// An example, as the step that builds has left it.
+    Example(String),
+    /// The test program of that folder and name once more, with variables and what it prints of its own.
+    Again(&'static str, &'static str, Vec<(&'static str, String)>),
 }
 
 impl Program {
@@ -61,24 +86,83 @@ impl Program {
             _ => ("lib", "--lib".to_owned()),
         };
         Some(Program {
-            selected: format!("--package {package} {selected}"),
+            selected: format!("test --locked --package {package} {selected}"),
             executable: executable.into(),
             folder: folder.to_owned(),
             name: name.to_owned(),
+            runs_in: Some(folder.to_owned()),
+            kind: Kind::Tests,
+            variables: Vec::new(),
         })
+    }
+
+    /// An example beside this program: `cargo run` would build the library and half of its dependencies once more, with the features
+    /// of one package instead of the workspace's.
+    fn example(name: &str) -> Result<Program> {
+        let this = env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
+        let executable = this.with_file_name("examples").join(name).with_extension(env::consts::EXE_EXTENSION);
+        Ok(Program {
+            selected: format!("run --locked --example {name}"),
+            executable,
+            folder: "examples".into(),
+            name: name.to_owned(),
+            runs_in: None,
+            kind: Kind::Example,
+            variables: Vec::new(),
+        })
+    }
+
+    /// This one of tests once more.
+    fn again(&self, variables: Vec<(&'static str, String)>) -> Program {
+        Program {
+            selected: self.selected.clone(),
+            executable: self.executable.clone(),
+            folder: self.folder.clone(),
+            name: self.name.clone(),
+            runs_in: self.runs_in.clone(),
+            kind: self.kind,
+            variables,
+        }
     }
 
     /// Where it stands in `list`.
     fn place(&self, list: &[(&str, &str)]) -> Option<usize> {
         list.iter().position(|&(folder, name)| self.folder.ends_with(folder) && self.name == name)
     }
+
+    /// `command` with what is set for it.
+    fn set(&self, command: Cmd) -> Cmd {
+        self.variables.iter().fold(command, |command, (name, value)| command.env(name, value))
+    }
+
+    /// As it runs.
+    fn command(&self) -> Cmd {
+        let command = self.set(Cmd::new("").program(&self.executable));
+        // What it says of itself is wanted where it runs once more.
+        let command = if self.variables.is_empty() { command } else { command.arg("--nocapture") };
+        self.runs_in.iter().fold(command, |command, folder| command.within(folder))
+    }
+
+    /// What it prints goes here, no other's.
+    fn printed(&self) -> PathBuf {
+        self.executable.with_extension(if self.variables.is_empty() { "printed" } else { "again.printed" })
+    }
 }
 
-/// Builds what `line` names, a `cargo test` of the workspace, and runs it with the variables that `with` sets. After a failure no
-/// other program starts.
-pub fn run(line: &str, with: impl Fn(Cmd) -> Cmd + Sync, counts: &mut Counts) -> Result {
+/// Builds what `line` names, a `cargo test` of the workspace, and runs it and `also` with the variables that `with` sets. After a
+/// failure no other program starts.
+pub fn run(line: &str, also: Vec<Also>, with: impl Fn(Cmd) -> Cmd + Sync, counts: &mut Counts) -> Result {
     let said = Cmd::new(line).args(["--no-run", "--message-format", "json-render-diagnostics"]).output()?;
     let mut programs = of_messages(&said)?;
+    for also in also {
+        programs.push(match also {
+            Also::Example(name) => Program::example(&name)?,
+            Also::Again(folder, name, variables) => {
+                let first = programs.iter().find(|program| program.place(&[(folder, name)]).is_some());
+                first.ok_or(format!("cargo built no {name} of {folder}"))?.again(variables)
+            }
+        });
+    }
     programs.sort_by_key(|program| program.place(&LONGEST).unwrap_or(LONGEST.len()));
     let (alone, beside) = programs.into_iter().partition(|program| program.place(&ALONE).is_some());
     run_at_once(AT_ONCE, beside, &with, counts)?;
@@ -99,17 +183,18 @@ fn run_at_once(
                 while let Some(program) = { lock().next() } {
                     // Which one it is that hangs, if one does.
                     println!("-- {} starts", program.selected);
-                    let start = Instant::now();
-                    let command = Cmd::new("").program(&program.executable).within(&program.folder);
-                    let printed = program.executable.with_extension("printed");
-                    let outcome = with(command).run_within(LONGEST_RUN, &printed);
+                    let (start, printed) = (Instant::now(), program.printed());
+                    let outcome = with(program.command()).run_within(LONGEST_RUN, &printed);
                     let text = std::fs::read(&printed).unwrap_or_default();
                     let text = String::from_utf8_lossy(&text);
                     let mut state = lock();
                     println!("\n-- {}: {:.1} s\n{text}", program.selected, start.elapsed().as_secs_f64());
-                    text.lines().for_each(|line| state.counts.add(Counts::of_line(line)));
+                    match program.kind {
+                        Kind::Tests => text.lines().for_each(|line| state.counts.add(Counts::of_line(line))),
+                        Kind::Example => state.counts.add(Counts::of_one(outcome.is_ok())),
+                    }
                     if let Err(why) = outcome {
-                        let again = with(Cmd::new(&format!("cargo test --locked {}", program.selected)));
+                        let again = with(program.set(Cmd::new(&format!("cargo {}", program.selected))));
                         state.failed.get_or_insert(format!("{why}; to repeat it: {again}"));
                     }
                 }
@@ -160,7 +245,10 @@ mod tests {
         let program = message("path+file:///w/xtask#0.1.0", "bin", false);
         let found = of_messages(&[test, program.clone(), library].join("\n")).unwrap();
         let selected: Vec<&str> = found.iter().map(|program| program.selected.as_str()).collect();
-        assert_eq!(selected, ["--package polywarp-core --test suite", "--package xtask --lib"]);
+        assert_eq!(
+            selected,
+            ["test --locked --package polywarp-core --test suite", "test --locked --package xtask --lib"]
+        );
         assert_eq!(
             (found[0].executable.as_path(), found[0].folder.as_path()),
             (Path::new("/w/target/suite-1"), Path::new("/w/core"))
@@ -172,7 +260,7 @@ mod tests {
     fn programs_with_a_place_are_there() {
         for (folder, program) in LONGEST.into_iter().chain(ALONE) {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
-            let is = [format!("tests/{program}.rs"), format!("tests/{program}/main.rs")]
+            let is = [format!("tests/{program}.rs"), format!("tests/{program}/main.rs"), format!("{program}.rs")]
                 .iter()
                 .any(|file| path.join(file).is_file());
             assert!(is || (program == "lib" && path.join("src/lib.rs").is_file()), "{folder} {program}");

@@ -125,7 +125,7 @@ fn fuzz(run: &mut Run) -> Result {
         for &(target, longest) in targets {
             run.step(&format!("fuzz {target}"), |counts| {
                 let outcome = fuzz_one(&programs.join(target), folder, target, longest);
-                counts.add(Counts { passed: outcome.is_ok().into(), failed: outcome.is_err().into() });
+                counts.add(Counts::of_one(outcome.is_ok()));
                 outcome
             })?;
         }
@@ -162,7 +162,7 @@ fn programs(run: &mut Run) -> Result {
         let today = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let line = "cargo run --locked --package differential -- run --programs 100000 --seed";
         let outcome = Cmd::new(line).args([(today * 1_000_000).to_string()]).run();
-        counts.add(Counts { passed: outcome.is_ok().into(), failed: outcome.is_err().into() });
+        counts.add(Counts::of_one(outcome.is_ok()));
         outcome
     })
 }
@@ -175,7 +175,7 @@ fn fused(run: &mut Run) -> Result {
         run.step(&format!("fused expressions on {device}"), |counts| {
             let line = format!("cargo run --locked --bin polywarp -- check --device {device} --random {count} --seed");
             let outcome = Cmd::new(&line).args([(today * 1_000_000).to_string()]).run();
-            counts.add(Counts { passed: outcome.is_ok().into(), failed: outcome.is_err().into() });
+            counts.add(Counts::of_one(outcome.is_ok()));
             outcome
         })?;
     }

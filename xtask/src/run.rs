@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::Result;
 use crate::command::Cmd;
 use crate::counts::Counts;
-use crate::{Result, programs};
+use crate::programs::{self, Also};
 
 /// GPU routes the tests may not skip, though a machine may lack a GPU: set-up makes sure of them on Linux.
 const REQUIRED_ADAPTERS: &str = if cfg!(target_os = "linux") { "vulkan,gl" } else { "" };
@@ -57,10 +58,10 @@ impl Run {
         self.step(name, |counts| cmd.run_counting(counts))
     }
 
-    /// Runs the test programs of `line` beside each other ([`programs`]).
-    pub fn programs(&mut self, name: &str, line: &str) -> Result {
+    /// Runs the test programs of `line` and `also` beside each other ([`programs`]).
+    pub fn programs(&mut self, name: &str, line: &str, also: Vec<Also>) -> Result {
         let variables = self.variables();
-        self.step(name, |counts| programs::run(line, variables, counts))
+        self.step(name, |counts| programs::run(line, also, variables, counts))
     }
 
     /// Sets what tests are told.

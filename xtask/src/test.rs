@@ -3,12 +3,13 @@
 //! One profile and as few feature sets as possible, so that the dependencies are built once: lints, feature sets and
 //! documents share checked code, all tests and examples share compiled code.
 
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::time::SystemTime;
-use std::{env, fs};
 
 use crate::command::Cmd;
 use crate::counts::Counts;
+use crate::programs::Also;
 use crate::run::Run;
 use crate::text_encoder::{self, Encoder};
 use crate::{Result, deny, docs, kernels, prove, ptxas, setup};
@@ -56,20 +57,24 @@ pub fn steps(run: &mut Run) -> Result {
     run.command("build", "cargo test --locked --workspace --no-run")?;
     // Examples with tests of their own are not among them as programs.
     run.command("examples", "cargo build --locked --workspace --examples")?;
-    run.programs("tests", "cargo test --locked --workspace --lib --bins --tests")?;
-    run.tests("documented examples", "cargo test --locked --workspace --doc")?;
+    run.step("native kernels", |_| kernels::run(&["--check", "--sample"]))?;
+    let mut also = Vec::new();
+    run.step("native kernels to interpret", |_| {
+        let archive = kernels::interpreted_sample()?;
+        let variables =
+            |archive| vec![("POLYWARP_KERNELS", archive), ("POLYWARP_TEST_DRIVER", "interpreted".to_owned())];
+        also.extend(archive.map(|archive| Also::Again("backend-cuda", "native", variables(archive))));
+        Ok(())
+    })?;
     for example in examples()? {
-        // It would say so itself and end well, which is no test that passed.
-        if let (text_encoder::EXAMPLE, Some(Encoder::Unreachable(why))) = (example.as_str(), &encoder) {
-            run.leave_out(&text_encoder::not_run(why));
-            continue;
+        match (example.as_str(), &encoder) {
+            // It would say so itself and end well, which is no test that passed.
+            (text_encoder::EXAMPLE, Some(Encoder::Unreachable(why))) => run.leave_out(&text_encoder::not_run(why)),
+            _ => also.push(Also::Example(example)),
         }
-        run.step(&format!("example {example}"), |counts| {
-            let outcome = built_example(&example).and_then(|path| Cmd::new("").program(&path).run());
-            counts.add(Counts { passed: outcome.is_ok().into(), failed: outcome.is_err().into() });
-            outcome
-        })?;
     }
+    run.programs("tests and examples", "cargo test --locked --workspace --lib --bins --tests", also)?;
+    run.tests("documented examples", "cargo test --locked --workspace --doc")?;
     // Built as tests are, and run once each without timing. `cargo bench` itself would build everything anew, optimised.
     run.step("criterion suite", |counts| {
         let line = "cargo test --locked --workspace --bench suites -- softmax/.*/cpu";
@@ -79,24 +84,12 @@ pub fn steps(run: &mut Run) -> Result {
         counts.add(Counts { passed: ran, failed: 0 });
         if ran == 0 { Err(format!("`{line}` ran no benchmark")) } else { Ok(()) }
     })?;
-    run.step("native kernels", |_| kernels::run(&["--check", "--sample"]))?;
-    run.step("native kernels, interpreted", |counts| {
-        let Some(archive) = kernels::interpreted_sample()? else { return Ok(()) };
-        let line = "cargo test --locked --workspace --test native -- --nocapture";
-        let cmd = Cmd::new(line).env("POLYWARP_KERNELS", archive).env("POLYWARP_TEST_DRIVER", "interpreted");
-        cmd.run_counting(counts)
-    })?;
     run.step("reference", |_| {
-        Cmd::new("cargo doc --locked --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings").run()
+        // With an example the dependencies have the features that the lints have checked them with.
+        let line = "cargo doc --locked --workspace --no-deps --lib --bins --example hello_matmul";
+        Cmd::new(line).env("RUSTDOCFLAGS", "-D warnings").run()
     })?;
     run.step("documents", |_| docs::check())
-}
-
-/// An example as the step that builds has left it, beside this program: `cargo run` would build the library and half of its
-/// dependencies once more, with the features of one package instead of the workspace's.
-fn built_example(name: &str) -> Result<PathBuf> {
-    let this = env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
-    Ok(this.with_file_name("examples").join(name).with_extension(env::consts::EXE_EXTENSION))
 }
 
 /// The programs in `examples/`, by name.

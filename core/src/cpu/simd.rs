@@ -1,7 +1,8 @@
 //! Run-time choice of instruction set for plain Rust loops.
 //!
 //! A loop handed to [`dispatch`] is compiled once per instruction set that crate `pulp` knows (baseline, AVX2 + FMA,
-//! AVX-512 with feature `x86-v4`; NEON is part of the AArch64 baseline) and the best one that this CPU has is called.
+//! AVX-512 in builds without debug assertions; NEON is part of the AArch64 baseline) and the best one that this CPU has is
+//! called.
 //! There is no intrinsic and no `unsafe` here: everything marked `#[inline(always)]` below the entry is inlined into
 //! a function that carries the target features, and LLVM vectorises it there.
 //!
@@ -82,7 +83,34 @@ impl<K: Kernel> WithSimd for Run<K> {
     }
 }
 
-static ARCH: LazyLock<pulp::Arch> = LazyLock::new(pulp::Arch::new);
+static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+
+#[cfg(not(all(debug_assertions, target_arch = "x86_64")))]
+use pulp::Arch;
+
+/// What builds with debug assertions choose from. LLVM makes vectors at `opt-level` 2 and above: below, the same loops for
+/// AVX-512 take a tenth of this crate's compile time and give nothing.
+#[cfg(all(debug_assertions, target_arch = "x86_64"))]
+#[derive(Clone, Copy, Debug)]
+enum Arch {
+    Scalar,
+    V3(pulp::x86::V3),
+}
+
+#[cfg(all(debug_assertions, target_arch = "x86_64"))]
+impl Arch {
+    fn new() -> Arch {
+        pulp::x86::V3::try_new().map_or(Arch::Scalar, Arch::V3)
+    }
+
+    #[inline]
+    fn dispatch<W: WithSimd>(self, work: W) -> W::Output {
+        match self {
+            Arch::Scalar => Simd::vectorize(pulp::Scalar::new(), work),
+            Arch::V3(simd) => Simd::vectorize(simd, work),
+        }
+    }
+}
 
 /// Runs `kernel` compiled for the best instruction set of this CPU.
 #[inline]
@@ -93,7 +121,7 @@ pub fn dispatch<K: Kernel>(kernel: K) -> K::Output {
 /// Name of the instruction set that [`dispatch`] chose, for reports.
 pub fn instruction_set() -> String {
     match *ARCH {
-        pulp::Arch::Scalar => "baseline".to_owned(),
+        Arch::Scalar => "baseline".to_owned(),
         #[allow(unreachable_patterns, reason = "`Arch` has one variant on targets that pulp does not know")]
         other => format!("{other:?}").chars().take_while(|c| c.is_alphanumeric()).collect(),
     }

@@ -5,6 +5,7 @@
 
 pub mod assembler;
 pub mod launch;
+pub mod turn;
 
 use std::path::{Path, PathBuf};
 
