@@ -116,6 +116,18 @@ mod tests {
     }
 
     #[test]
+    fn overviews_have_the_products_that_claims_are_judged_by() {
+        for size in [BenchSize::Small, BenchSize::Normal, BenchSize::Large] {
+            let shown = cases(size, None);
+            let has = |name: &str| shown.iter().any(|case| case.name == name);
+            assert!(has("gemm f32 1000") && has("gemm f16 1000"), "{size:?}");
+            let sparse = shown.iter().filter_map(|case| case.name.strip_prefix("sparse24 f16 "));
+            let dense: Vec<bool> = sparse.map(|side| has(&format!("gemm f16 {side}"))).collect();
+            assert_eq!(dense, [true], "{size:?}");
+        }
+    }
+
+    #[test]
     fn case_of_two_extents_is_two_cases_side_by_side() {
         let plan = joined(&[BenchSize::Small, BenchSize::Normal], None);
         let at = plan.iter().position(|planned| planned.case.name == "copy f32").unwrap();
