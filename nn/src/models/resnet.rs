@@ -248,4 +248,27 @@ mod tests {
         let none = ResNetConfig { stages: Vec::new(), ..ResNetConfig::resnet18() };
         assert!(ResNet::new(&mut Builder::new(0), none).is_err());
     }
+    /// torchvision's `BasicBlock`, first as it is and then where the shape changes.
+    #[test]
+    fn blocks_of_two_convolutions_have_torchvisions_names() {
+        let config = ResNetConfig { stages: vec![[1, 8], [1, 16]], stem: 8, ..ResNetConfig::resnet18() };
+        let mut builder = Builder::new(0);
+        ResNet::new(&mut builder, config).unwrap();
+        let parameters = builder.build(&polywarp_core::Device::cpu()).unwrap();
+        let mut expected = vec!["conv1.weight".to_owned(), "fc.weight".to_owned(), "fc.bias".to_owned()];
+        let mut norms = vec!["bn1".to_owned(), "layer2.0.downsample.1".to_owned()];
+        expected.push("layer2.0.downsample.0.weight".to_owned());
+        for (layer, part) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+            expected.push(format!("layer{layer}.0.conv{part}.weight"));
+            norms.push(format!("layer{layer}.0.bn{part}"));
+        }
+        expected.extend(norms.iter().flat_map(|norm| ["weight", "bias"].map(|part| format!("{norm}.{part}"))));
+        let mut names: Vec<String> = parameters.names().map(str::to_owned).collect();
+        names.sort();
+        expected.sort();
+        assert_eq!(names, expected);
+        for part in ["running_mean", "running_var", "num_batches_tracked"] {
+            norms.iter().for_each(|norm| drop(parameters.get(&format!("{norm}.{part}")).unwrap()));
+        }
+    }
 }
