@@ -8,7 +8,8 @@
 use polywarp_core::ops::BatchNormEnd;
 use polywarp_core::{DType, Expr, Result, Tensor};
 
-use crate::{Builder, Decay, Init, Watched, constant, invalid};
+use crate::group_norm::Channels;
+use crate::{Affine, Builder, Init, Watched, constant, invalid};
 
 /// Whether a network is being trained or used: what layers do that differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,17 +20,107 @@ pub enum Mode {
     Evaluation,
 }
 
+/// What a [`BatchNorm`] keeps of the batches that it has seen in training.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Running {
+    /// Mean and variance that each batch moves by this share of the way to its own, 0 to 1: PyTorch's `momentum`.
+    Share(f64),
+    /// The means of all batches' statistics, each batch counting once: PyTorch's `momentum=None`.
+    Average,
+    /// Nothing: a network in use, too, normalises by the batch that it is given, as with PyTorch's `track_running_stats=False`.
+    Absent,
+}
+
+/// How a [`BatchNorm`] differs from PyTorch's defaults.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormOptions {
+    /// What is added to variances, 1e-5 if nothing else is said.
+    pub epsilon: f64,
+    /// [`Running::Share`] of 0.1 if nothing else is said.
+    pub running: Running,
+    /// Whether channels have gamma and beta, as they have if nothing else is said.
+    pub affine: Affine,
+}
+
+impl Default for BatchNormOptions {
+    fn default() -> BatchNormOptions {
+        BatchNormOptions { epsilon: 1e-5, running: Running::Share(0.1), affine: Affine::Yes }
+    }
+}
+
 /// Normalisation of each channel, the last axis of [..., channels]: gamma `[channels]` at `<prefix>.weight`, 1 at first, and beta at
 /// `<prefix>.bias`, 0 at first, neither of which decays; buffers `<prefix>.running_mean` (0 at first), `<prefix>.running_var` (1) and
-/// `<prefix>.num_batches_tracked`, a count.
+/// `<prefix>.num_batches_tracked`, a count. Without gamma and beta, or without running statistics, there are none of that name.
+///
+/// ```
+/// use polywarp_core::{Device, Tensor};
+/// use polywarp_nn::{BatchNorm, BatchNormOptions, Builder, Mode, Running};
+///
+/// let device = Device::cpu();
+/// let mut builder = Builder::new(0);
+/// let options = BatchNormOptions { running: Running::Average, ..BatchNormOptions::default() };
+/// let layer = BatchNorm::with_options(&mut builder, "norm", 1, options)?;
+/// let parameters = builder.build(&device)?;
+/// for batch in [[1.0f32, 3.0], [5.0, 7.0]] {
+///     layer.forward(&parameters.unwatched(), &Tensor::from_slice(&device, &batch, [2, 1])?, Mode::Training)?;
+/// }
+/// assert_eq!(parameters.get("norm.running_mean")?.to_vec::<f32>()?, [4.0]);
+/// # Ok::<(), polywarp_core::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct BatchNorm {
-    weight: String,
-    bias: String,
-    running: [String; 2],
-    count: String,
+    channels: u64,
+    affine: Option<Channels>,
+    running: Option<Statistics>,
     epsilon: f64,
-    momentum: f64,
+}
+
+/// Buffers of running statistics by name.
+#[derive(Clone, Debug)]
+struct Statistics {
+    mean: String,
+    variance: String,
+    count: String,
+    /// Of a batch; `None` for one part of as many as there were.
+    share: Option<f64>,
+}
+
+impl Statistics {
+    fn new(builder: &mut Builder, prefix: &str, channels: u64, share: Option<f64>) -> Result<Statistics> {
+        let [mean, variance, count] =
+            ["running_mean", "running_var", "num_batches_tracked"].map(|part| format!("{prefix}.{part}"));
+        builder.add_buffer(mean.as_str(), [channels], Init::Zeros)?;
+        builder.add_buffer(variance.as_str(), [channels], Init::Ones)?;
+        builder.add_count(count.as_str())?;
+        Ok(Statistics { mean, variance, count, share })
+    }
+
+    fn get<'a>(&self, parameters: &'a Watched) -> Result<[&'a Tensor; 2]> {
+        Ok([parameters.buffer(&self.mean)?, parameters.buffer(&self.variance)?])
+    }
+
+    /// Takes a batch's statistics in: `variance` is that of its `values` of a channel, at least two.
+    fn take(&self, parameters: &Watched, [mean, variance]: [&Tensor; 2], values: f64) -> Result<()> {
+        let count = parameters.buffer(&self.count)?;
+        count.add_scalar_(1)?;
+        // What a tape follows ends here on purpose: statistics of batches gone by have no gradient.
+        let (mean, variance) = (mean.detach(), variance.detach());
+        let mut inputs = vec![&mean, &variance];
+        let share = match self.share {
+            Some(share) => constant(share),
+            None => {
+                inputs.push(count);
+                constant(1.0) / Expr::input(2).cast(DType::F32)
+            }
+        };
+        let moved = |old: usize, new: Expr| {
+            let old = Expr::input(inputs.len() + old);
+            old.clone() + (new - old) * &share
+        };
+        let unbiased = Expr::input(1) * constant(values / (values - 1.0));
+        Tensor::update(&[moved(0, Expr::input(0)), moved(1, unbiased)], &inputs, &self.get(parameters)?)?;
+        Ok(())
+    }
 }
 
 impl BatchNorm {
@@ -38,49 +129,64 @@ impl BatchNorm {
     /// # Errors
     /// As [`Builder::add`].
     pub fn new(builder: &mut Builder, prefix: &str, channels: u64) -> Result<BatchNorm> {
-        BatchNorm::with_numbers(builder, prefix, channels, 1e-5, 0.1)
+        BatchNorm::with_options(builder, prefix, channels, BatchNormOptions::default())
     }
 
-    /// The same with another `epsilon`, and another `momentum`: the share of a batch in running statistics.
+    /// The same with other numbers, without gamma and beta or without running statistics.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](polywarp_core::Error::InvalidArgument) for a momentum that is not of 0 to 1; as [`Builder::add`].
-    pub fn with_numbers(
+    /// [`Error::InvalidArgument`](polywarp_core::Error::InvalidArgument) for a share that is not of 0 to 1; as [`Builder::add`].
+    pub fn with_options(
         builder: &mut Builder,
         prefix: &str,
         channels: u64,
-        epsilon: f64,
-        momentum: f64,
+        options: BatchNormOptions,
     ) -> Result<BatchNorm> {
-        if !(0.0..=1.0).contains(&momentum) {
-            return invalid("momentum", format!("`{prefix}`: {momentum} is not of 0..=1"));
+        let BatchNormOptions { epsilon, running, affine } = options;
+        if let Running::Share(share) = running
+            && !(0.0..=1.0).contains(&share)
+        {
+            return invalid("momentum", format!("`{prefix}`: {share} is not of 0..=1"));
         }
-        let name = |part: &str| format!("{prefix}.{part}");
-        let (weight, bias, count) = (name("weight"), name("bias"), name("num_batches_tracked"));
-        let running = [name("running_mean"), name("running_var")];
-        builder.add(weight.as_str(), [channels], Init::Ones, Decay::No)?;
-        builder.add(bias.as_str(), [channels], Init::Zeros, Decay::No)?;
-        builder.add_buffer(running[0].as_str(), [channels], Init::Zeros)?;
-        builder.add_buffer(running[1].as_str(), [channels], Init::Ones)?;
-        builder.add_count(count.as_str())?;
-        Ok(BatchNorm { weight, bias, running, count, epsilon, momentum })
+        let affine = Channels::new(builder, prefix, channels, affine)?;
+        let running = match running {
+            Running::Absent => None,
+            Running::Share(share) => Some(Statistics::new(builder, prefix, channels, Some(share))?),
+            Running::Average => Some(Statistics::new(builder, prefix, channels, None)?),
+        };
+        Ok(BatchNorm { channels, affine, running, epsilon })
+    }
+
+    /// Gamma and beta for `x`; ones and zeros where there are none.
+    fn affine(&self, parameters: &Watched, x: &Tensor) -> Result<[Tensor; 2]> {
+        match Channels::of(self.affine.as_ref(), parameters)? {
+            Some(affine) => Ok(affine),
+            None => {
+                let full = |value: f32| Tensor::full(x.device(), x.dtype(), [self.channels], value);
+                Ok([full(1.0)?, full(0.0)?])
+            }
+        }
     }
 
     /// What evaluation multiplies each channel by and then adds, `[channels]` of f32: gamma / sqrt(variance + epsilon), and beta less the mean
     /// times that.
     pub(crate) fn line(&self, parameters: &Watched) -> Result<[Tensor; 2]> {
-        let (gamma, beta) = (parameters.get(&self.weight)?, parameters.get(&self.bias)?);
-        let [mean, variance] = [parameters.buffer(&self.running[0])?, parameters.buffer(&self.running[1])?];
+        let Some(running) = &self.running else {
+            return invalid("batch norm", "without running statistics each batch has another line");
+        };
+        let [mean, variance] = running.get(parameters)?;
+        let [gamma, beta] = self.affine(parameters, mean)?;
         let [x, y, z] = [0, 1, 2].map(|number| Expr::input(number).cast(DType::F32));
-        let factor = Tensor::map(&(x.clone() / (y.clone() + constant(self.epsilon)).sqrt()), &[gamma, variance])?;
-        let addend = Tensor::map(&(x - y * z), &[beta, mean, &factor])?;
+        let factor = Tensor::map(&(x.clone() / (y.clone() + constant(self.epsilon)).sqrt()), &[&gamma, variance])?;
+        let addend = Tensor::map(&(x - y * z), &[&beta, mean, &factor])?;
         Ok([factor, addend])
     }
 
-    /// `[..., channels]` -> `[..., channels]`. In training the running statistics move by this batch.
+    /// `[..., channels]` -> `[..., channels]`. In training the running statistics, where there are some, take this batch in.
     ///
     /// # Errors
-    /// As [`Tensor::batch_norm`] in training, such as for one value of a channel, and [`Tensor::batch_norm_with`] in evaluation.
+    /// As [`Tensor::batch_norm`] where it normalises by the batch, such as for one value of a channel, and else as
+    /// [`Tensor::batch_norm_with`].
     pub fn forward(&self, parameters: &Watched, x: &Tensor, mode: Mode) -> Result<Tensor> {
         self.forward_end(parameters, x, mode, &BatchNormEnd::default())
     }
@@ -90,21 +196,15 @@ impl BatchNorm {
     /// # Errors
     /// As [`BatchNorm::forward`] and [`Tensor::batch_norm_end`].
     pub fn forward_end(&self, parameters: &Watched, x: &Tensor, mode: Mode, end: &BatchNormEnd<'_>) -> Result<Tensor> {
-        let (gamma, beta) = (parameters.get(&self.weight)?, parameters.get(&self.bias)?);
-        let [mean, variance] = [parameters.buffer(&self.running[0])?, parameters.buffer(&self.running[1])?];
-        if mode == Mode::Evaluation {
-            return x.batch_norm_with_end([mean, variance], gamma, beta, self.epsilon, end);
+        let [gamma, beta] = self.affine(parameters, x)?;
+        if let (Mode::Evaluation, Some(running)) = (mode, &self.running) {
+            return x.batch_norm_with_end(running.get(parameters)?, &gamma, &beta, self.epsilon, end);
         }
-        let normal = x.batch_norm_end(gamma, beta, self.epsilon, end)?;
-        // At least two values of a channel: else it was refused.
-        let n = x.elements() as f64 / mean.elements() as f64;
-        let share = constant(self.momentum);
-        let [new_mean, new_variance, old_mean, old_variance] = [0, 1, 2, 3].map(Expr::input);
-        let moved = |old: Expr, new: Expr| old.clone() + (new - old) * &share;
-        let next = [moved(old_mean, new_mean), moved(old_variance, new_variance * constant(n / (n - 1.0)))];
-        // What a tape follows ends here on purpose: statistics of batches gone by have no gradient.
-        Tensor::update(&next, &[&normal.mean.detach(), &normal.variance.detach()], &[mean, variance])?;
-        parameters.buffer(&self.count)?.add_scalar_(1)?;
+        let normal = x.batch_norm_end(&gamma, &beta, self.epsilon, end)?;
+        if let Some(running) = &self.running {
+            let values = x.elements() as f64 / self.channels as f64;
+            running.take(parameters, [&normal.mean, &normal.variance], values)?;
+        }
         Ok(normal.y)
     }
 }

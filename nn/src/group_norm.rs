@@ -17,13 +17,13 @@ pub enum Affine {
 
 /// Gamma and beta by their names.
 #[derive(Clone, Debug)]
-struct Channels {
+pub(crate) struct Channels {
     weight: String,
     bias: String,
 }
 
 impl Channels {
-    fn new(builder: &mut Builder, prefix: &str, channels: u64, affine: Affine) -> Result<Option<Channels>> {
+    pub(crate) fn new(builder: &mut Builder, prefix: &str, channels: u64, affine: Affine) -> Result<Option<Channels>> {
         if affine == Affine::No {
             return Ok(None);
         }
@@ -33,7 +33,7 @@ impl Channels {
         Ok(Some(Channels { weight, bias }))
     }
 
-    fn of(channels: Option<&Channels>, parameters: &Watched) -> Result<Option<[Tensor; 2]>> {
+    pub(crate) fn of(channels: Option<&Channels>, parameters: &Watched) -> Result<Option<[Tensor; 2]>> {
         let Some(Channels { weight, bias }) = channels else { return Ok(None) };
         Ok(Some([parameters.get(weight)?.clone(), parameters.get(bias)?.clone()]))
     }

@@ -80,7 +80,7 @@ mod watched;
 
 pub use attention::{AttentionOptions, attention};
 pub use average::{Average, Ramp};
-pub use batch_norm::{BatchNorm, Mode};
+pub use batch_norm::{BatchNorm, BatchNormOptions, Mode, Running};
 pub use checkpoint::Checkpoint;
 pub use clip::Clip;
 pub use convolution::Conv2d;

@@ -50,6 +50,29 @@ impl ConvolutionOptions {
         ConvolutionOptions { padding: vec![[padding; 2]], ..self }
     }
 
+    /// As many outputs as inputs at a stride of 1, for windows of `taps`, one number for each axis, at the dilation set so far: PyTorch's
+    /// `padding="same"`. Of an odd number of zeros the one more lies behind.
+    ///
+    /// ```
+    /// use polywarp_core::ops::ConvolutionOptions;
+    /// use polywarp_core::{DType, Device, Tensor};
+    ///
+    /// let device = Device::cpu();
+    /// let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [1, 2, 3, 1])?;
+    /// let w = Tensor::full(&device, DType::F32, [1, 2, 2, 1], 1)?;
+    /// let y = x.conv(&w, &ConvolutionOptions::default().same(&[2, 2]))?;
+    /// assert_eq!(y.dims(), [1, 2, 3, 1]);
+    /// assert_eq!(y.to_vec::<f32>()?, [12.0, 16.0, 9.0, 9.0, 11.0, 6.0]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn same(self, taps: &[u64]) -> Self {
+        let dilation = |axis: usize| self.dilation.get(axis).or(self.dilation.last()).copied().unwrap_or(1);
+        let zeros = (0..).zip(taps).map(|(axis, taps)| taps.saturating_sub(1).saturating_mul(dilation(axis)));
+        let padding = zeros.map(|zeros| [zeros / 2, zeros.div_ceil(2)]).collect();
+        ConvolutionOptions { padding, ..self }
+    }
+
     /// That many groups of channels.
     #[must_use]
     pub fn groups(self, groups: u64) -> Self {

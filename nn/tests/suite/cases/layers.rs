@@ -3,8 +3,8 @@
 use polywarp_core::ops::ConvolutionOptions;
 use polywarp_core::{DType, Device, Error, Tape, Tensor};
 use polywarp_nn::{
-    Adam, Affine, BatchNorm, Bias, Builder, Clip, Conv2d, GroupNorm, InstanceNorm, LayerNorm, Linear, Method, Mode,
-    Optimiser, Policy, Reduction, Schedule, StepOptions, binary_cross_entropy_with_logits,
+    Adam, Affine, BatchNorm, BatchNormOptions, Bias, Builder, Clip, Conv2d, GroupNorm, InstanceNorm, LayerNorm, Linear,
+    Method, Mode, Optimiser, Policy, Reduction, Running, Schedule, StepOptions, binary_cross_entropy_with_logits,
 };
 
 use super::support::{close, close_beyond};
@@ -139,6 +139,48 @@ pub fn batch_norm_moves_its_running_statistics(device: &Device) {
     close(&read("running_mean"), &[0.57, 5.7], 1e-6);
 }
 
+/// PyTorch's `momentum=None`, `affine=False` and `track_running_stats=False`: three batches count alike, also replayed; what is absent has no name,
+/// and without running statistics use is as training.
+pub fn batch_norm_is_had_without_its_parts(device: &Device) {
+    let mut builder = Builder::new(5);
+    let average = BatchNormOptions { running: Running::Average, ..BatchNormOptions::default() };
+    let average = BatchNorm::with_options(&mut builder, "average", 1, average).unwrap();
+    let bare = BatchNormOptions { running: Running::Absent, affine: Affine::No, ..BatchNormOptions::default() };
+    let bare = BatchNorm::with_options(&mut builder, "bare", 1, bare).unwrap();
+    let unscaled = BatchNormOptions { affine: Affine::No, ..BatchNormOptions::default() };
+    let unscaled = BatchNorm::with_options(&mut builder, "unscaled", 1, unscaled).unwrap();
+    let parameters = builder.build(device).unwrap();
+    let names: Vec<String> = parameters.names().map(str::to_owned).collect();
+    assert_eq!(names, ["average.weight", "average.bias"]);
+    assert!(parameters.get("bare.running_mean").is_err());
+    let x = Tensor::from_slice(device, &[1.0f32, 3.0], [2, 1]).unwrap();
+    let train = || average.forward(&parameters.unwatched(), &x, Mode::Training);
+    train().unwrap();
+    let read = |name: &str| parameters.get(name).unwrap().to_vec::<f32>().unwrap();
+    // The first replaces what they begin with: variances of 2 values are unbiased ones.
+    assert_eq!((read("average.running_mean"), read("average.running_var")), (vec![2.0], vec![2.0]));
+    let recording = device.record(train).unwrap();
+    for (values, mean, variance) in [([7.0f32, 9.0], 5.0, 2.0), ([4.0, 16.0], 20.0 / 3.0, 76.0 / 3.0)] {
+        x.assign(&Tensor::from_slice(device, &values, [2, 1]).unwrap()).unwrap();
+        recording.replay().unwrap();
+        close(&read("average.running_mean"), &[mean], 1e-6);
+        close(&read("average.running_var"), &[variance], 1e-5);
+    }
+    let one = 6.0 / (36.0f64 + 1e-5).sqrt();
+    for mode in [Mode::Training, Mode::Evaluation] {
+        let y = bare.forward(&parameters.unwatched(), &x, mode).unwrap().to_vec::<f32>().unwrap();
+        close(&y, &[-one, one], 1e-6);
+    }
+    let y = unscaled.forward(&parameters.unwatched(), &x, Mode::Evaluation).unwrap().to_vec::<f32>().unwrap();
+    close(&y, &[4.0, 16.0], 1e-4);
+    let two = Tensor::from_slice(device, &[1.0f32, 3.0, 5.0, 7.0], [2, 2]).unwrap();
+    let refused = unscaled.forward(&parameters.unwatched(), &two, Mode::Training);
+    assert!(matches!(refused, Err(Error::ShapeMismatch { .. })), "{refused:?}");
+    let much = BatchNormOptions { running: Running::Share(1.5), ..BatchNormOptions::default() };
+    let refused = BatchNorm::with_options(&mut Builder::new(0), "bn", 2, much);
+    assert!(matches!(refused, Err(Error::InvalidArgument { what: "momentum", .. })), "{refused:?}");
+}
+
 /// Filters are PyTorch's by name and shape, whatever order they lie in.
 pub fn conv2d_has_pytorchs_filters(device: &Device) {
     let mut builder = Builder::new(5);
@@ -211,6 +253,7 @@ cases!(
     layer_norm_starts_as_the_identity_of_scale,
     group_and_instance_norm_have_pytorchs_parameters,
     batch_norm_moves_its_running_statistics,
+    batch_norm_is_had_without_its_parts,
     conv2d_has_pytorchs_filters,
     parameters_are_used_in_16_bits,
     network_learns,
