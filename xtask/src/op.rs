@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::command::Cmd;
 use crate::run::Run;
-use crate::{Result, docs, prepare};
+use crate::{Result, library, prepare};
 
 /// Where operations are named.
 const OPS: &str = "core/src/ops/mod.rs";
@@ -31,7 +31,7 @@ pub fn run(name: &str) -> Result {
             run.step(what, |counts| Cmd::new(line).env("POLYWARP_TEST_FAMILY", name).run_counting(counts))?;
         }
         run.tests("lists and proofs", "cargo test --locked --package polywarp-core --lib -- ops:: gradients pins_of")?;
-        run.step("documents", |_| docs::check())?;
+        run.step("documents", |_| library::run(&["docs"]))?;
         run.step("kernels that ship", |_| prepare::check())
     })
 }

@@ -12,7 +12,7 @@ use crate::counts::Counts;
 use crate::programs::Also;
 use crate::run::Run;
 use crate::text_encoder::{self, Encoder};
-use crate::{Result, deny, docs, kernels, prove, ptxas, setup};
+use crate::{Result, deny, library, prove, ptxas, setup};
 
 /// Feature sets besides the default, which all other steps have, and on which of four days each has its turn.
 const FEATURES: [(&str, u64); 4] =
@@ -56,14 +56,17 @@ pub fn steps(run: &mut Run) -> Result {
     }
     run.command("build", "cargo test --locked --workspace --no-run")?;
     // Examples with tests of their own are not among them as programs.
-    run.command("examples", "cargo build --locked --workspace --examples")?;
-    run.step("native kernels", |_| kernels::run(&["--check", "--sample"]))?;
+    run.command("examples", "cargo build --locked --workspace --examples --bin chores")?;
+    run.step("native kernels", |_| library::built()?.args(["kernels", "--check", "--sample"]).run())?;
     let mut also = Vec::new();
     run.step("native kernels to interpret", |_| {
-        let archive = kernels::interpreted_sample()?;
-        let variables =
-            |archive| vec![("POLYWARP_KERNELS", archive), ("POLYWARP_TEST_DRIVER", "interpreted".to_owned())];
-        also.extend(archive.map(|archive| Also::Again("backend-cuda", "native", variables(archive))));
+        let said = library::built()?.args([library::INTERPRETED]).output()?;
+        let archive = said.lines().next_back().unwrap_or_default();
+        if !archive.is_empty() {
+            let variables = [("POLYWARP_KERNELS", archive), ("POLYWARP_TEST_DRIVER", "interpreted")];
+            let variables = variables.map(|(name, value)| (name, value.to_owned())).to_vec();
+            also.push(Also::Again("backend-cuda", "native", variables));
+        }
         Ok(())
     })?;
     for example in examples()? {
@@ -89,7 +92,7 @@ pub fn steps(run: &mut Run) -> Result {
         let line = "cargo doc --locked --workspace --no-deps --lib --bins --example hello_matmul";
         Cmd::new(line).env("RUSTDOCFLAGS", "-D warnings").run()
     })?;
-    run.step("documents", |_| docs::check())
+    run.step("documents", |_| library::built()?.args(["docs"]).run())
 }
 
 /// The programs in `examples/`, by name.

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::command::Cmd;
-use crate::{Result, docs, setup};
+use crate::{Result, files, setup};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -116,7 +116,7 @@ fn mirror_in(sources: &str) -> Option<String> {
 /// The repository's own files, afresh, so that files deleted here are gone there too.
 fn copy_sources(to: &Path) -> Result {
     remove(to)?;
-    for file in docs::files::all(Path::new("."))? {
+    for file in files::all(Path::new("."))? {
         let copy = to.join(&file);
         create(copy.parent().unwrap_or(to))?;
         fs::copy(&file, &copy).map_err(|e| format!("{}: {e}", file.display()))?;

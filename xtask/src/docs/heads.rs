@@ -1,11 +1,11 @@
 //! Every source file opens by saying what it is.
 
-use super::{Document, files};
+use super::{Document, with_extension};
 
 /// One complaint per Rust, WGSL or CUDA C++ file without a comment on its first line.
 pub fn check(documents: &[Document]) -> Vec<String> {
-    let rust = files::with_extension(documents, "rs").filter(|document| !document.text.starts_with("//! "));
-    let gpu = ["wgsl", "cu", "cuh"].into_iter().flat_map(|extension| files::with_extension(documents, extension));
+    let rust = with_extension(documents, "rs").filter(|document| !document.text.starts_with("//! "));
+    let gpu = ["wgsl", "cu", "cuh"].into_iter().flat_map(|extension| with_extension(documents, extension));
     let gpu = gpu.filter(|document| !document.text.starts_with("// "));
     rust.chain(gpu).map(|document| format!("{}: no comment on the first line", document.path.display())).collect()
 }

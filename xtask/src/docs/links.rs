@@ -2,12 +2,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::{Document, files};
+use super::{Document, with_extension};
 
 /// One complaint per link that leads nowhere.
 pub fn check(documents: &[Document]) -> Vec<String> {
     let mut complaints = Vec::new();
-    for document in files::with_extension(documents, "md") {
+    for document in with_extension(documents, "md") {
         for link in links(&document.text) {
             if let Some(reason) = broken(document, link, documents) {
                 complaints.push(format!("{}: link `{link}`: {reason}", document.path.display()));

@@ -1,7 +1,6 @@
 //! The documents, held to the code: links lead somewhere, recipes name files that exist, sources say what they are,
 //! and nothing in the repository depends on one person's machine. What can be generated is generated, then compared.
 
-pub mod files;
 mod floors;
 mod heads;
 mod links;
@@ -13,9 +12,10 @@ mod sizes;
 mod speed;
 mod words;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Result;
+use crate::{Result, files};
 
 /// One text file of the repository.
 pub struct Document {
@@ -30,7 +30,7 @@ type Check = fn(&[Document]) -> Vec<String>;
 /// Runs every check; the error lists all complaints, one a line.
 pub fn check() -> Result {
     let paths = files::all(Path::new("."))?;
-    let documents = files::texts(&paths);
+    let documents = texts(&paths);
     let checks: [(&str, Check); 11] = [
         ("relative links resolve", links::check),
         ("recipes name existing files and are short", recipes::check),
@@ -58,4 +58,15 @@ pub fn write() -> Result {
     ops::write()?;
     speed::write()?;
     check()
+}
+
+/// Those of `paths` that are text, with their text.
+fn texts(paths: &[PathBuf]) -> Vec<Document> {
+    let texts = paths.iter().map(|path| (path, fs::read_to_string(path)));
+    texts.filter_map(|(path, text)| Some(Document { path: path.clone(), text: text.ok()? })).collect()
+}
+
+/// Those with this extension.
+fn with_extension<'a>(documents: &'a [Document], extension: &'a str) -> impl Iterator<Item = &'a Document> {
+    documents.iter().filter(move |document| document.path.extension().is_some_and(|e| e == extension))
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Document;
 use crate::Result;
 
 /// Hidden folders are a tool's or a person's own, but for these two.
@@ -32,17 +31,6 @@ pub fn all(top: &Path) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
-}
-
-/// Those of `paths` that are text, with their text.
-pub fn texts(paths: &[PathBuf]) -> Vec<Document> {
-    let texts = paths.iter().map(|path| (path, fs::read_to_string(path)));
-    texts.filter_map(|(path, text)| Some(Document { path: path.clone(), text: text.ok()? })).collect()
-}
-
-/// Those with this extension.
-pub fn with_extension<'a>(documents: &'a [Document], extension: &'a str) -> impl Iterator<Item = &'a Document> {
-    documents.iter().filter(move |document| document.path.extension().is_some_and(|e| e == extension))
 }
 
 #[cfg(test)]
