@@ -4,7 +4,7 @@
 //! `counts.rs` reads what test runners print. To see what a command does, read the list of steps in its file.
 //!
 //! The decision to know: there are two programs. `xtask` has nothing of polywarp in it, so that it is there in seconds; documents and kernels,
-//! which are made from the library's lists, are the other's, `chores` ([`library`]), that the tests build with all else.
+//! which are made from the library's lists, are the other's, `chores` (`library.rs`), that the tests build with all else.
 
 mod assemble;
 mod bench;
@@ -92,7 +92,7 @@ pub fn xtask() -> ExitCode {
     })
 }
 
-/// The commands of `cargo xtask` that read the library, and [`library::INTERPRETED`], which says where the kernels for the interpreted driver are.
+/// The commands of `cargo xtask` that read the library, and `interpreted-kernels`, which says where the kernels for the interpreted driver are.
 #[cfg(feature = "polywarp")]
 pub fn chores() -> ExitCode {
     ended(|arguments| match *arguments {
