@@ -321,7 +321,7 @@ impl ConvolutionInput {
     /// turned round.
     pub(super) fn as_rows(&self) -> Result<Option<Graph>> {
         let geometry = &self.geometry;
-        let strides: u64 = geometry.windows.iter().map(|window| window.stride).product();
+        let strides = geometry.windows.iter().fold(1u64, |all, window| all.saturating_mul(window.stride));
         let taps: u64 = geometry.windows.iter().map(|window| window.taps.div_ceil(window.stride)).product();
         let extents = [geometry.input_pixels() / strides, taps * geometry.filters];
         if !self.has_phases() || !is_worth_rows(geometry, self.gradient.dtype, extents) {
