@@ -169,6 +169,12 @@ fn pass_on(source: Option<impl Read>, mut sink: impl Write) -> Counts {
     counts
 }
 
+/// A program in the folder of this one, where cargo has put it.
+pub fn beside_this(name: &str) -> Result<PathBuf> {
+    let this = std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
+    Ok(this.with_file_name(name).with_extension(std::env::consts::EXE_EXTENSION))
+}
+
 /// The last line of what a program said: its cause.
 pub fn reason(said: &str) -> &str {
     said.trim().lines().next_back().unwrap_or_default()

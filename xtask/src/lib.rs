@@ -3,8 +3,8 @@
 //! Not part of the library: nothing here is published. One file per command; `command.rs` runs other programs,
 //! `counts.rs` reads what test runners print. To see what a command does, read the list of steps in its file.
 //!
-//! The decision to know: there are two programs. `xtask` has nothing of polywarp in it, so that it is there in seconds; documents and kernels,
-//! which are made from the library's lists, are the other's, `chores` (`library.rs`), that the tests build with all else.
+//! The decision to know: there are two programs. `xtask` does not use polywarp, so cargo builds it in seconds. Documents and kernels are made from
+//! the library's lists: the program `chores` makes them (`library.rs`). The tests build it together with everything else.
 
 mod assemble;
 mod bench;

@@ -1,9 +1,7 @@
 //! The program `chores`, which has what reads the library: documents and kernels.
 
-use std::env;
-
 use crate::Result;
-use crate::command::Cmd;
+use crate::command::{Cmd, beside_this};
 
 /// Makes some kernels of each family for the interpreted driver, and prints where their archive is; nothing where there is no compiler.
 pub const INTERPRETED: &str = "interpreted-kernels";
@@ -16,7 +14,5 @@ pub fn run(arguments: &[&str]) -> Result {
 /// The program as a build of the workspace has left it, beside this one: another would have the features of one package, and would take
 /// minutes.
 pub fn built() -> Result<Cmd> {
-    let this = env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
-    let path = this.with_file_name("chores").with_extension(env::consts::EXE_EXTENSION);
-    Ok(Cmd::new("").program(&path))
+    Ok(Cmd::new("").program(&beside_this("chores")?))
 }

@@ -5,13 +5,12 @@
 //! package's folder. What one prints comes whole, when it has ended. The longest start first.
 
 use std::collections::VecDeque;
-use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::command::Cmd;
+use crate::command::{Cmd, beside_this};
 use crate::counts::Counts;
 
 /// Programs at once. Each runs as many tests at once as there are processors, so that more would only take memory.
@@ -40,6 +39,7 @@ const LONGEST: [(&str, &str); 11] = [
 const ALONE: [(&str, &str); 3] = [("backend-cuda", "cost"), ("backend-cuda", "order"), ("backend-wgpu", "cost")];
 
 /// A program to run.
+#[derive(Clone)]
 struct Program {
     /// The arguments by which cargo runs it alone.
     selected: String,
@@ -99,11 +99,9 @@ impl Program {
     /// An example beside this program: `cargo run` would build the library and half of its dependencies once more, with the features
     /// of one package instead of the workspace's.
     fn example(name: &str) -> Result<Program> {
-        let this = env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
-        let executable = this.with_file_name("examples").join(name).with_extension(env::consts::EXE_EXTENSION);
         Ok(Program {
             selected: format!("run --locked --example {name}"),
-            executable,
+            executable: beside_this(&format!("examples/{name}"))?,
             folder: "examples".into(),
             name: name.to_owned(),
             runs_in: None,
@@ -114,15 +112,7 @@ impl Program {
 
     /// This one of tests once more.
     fn again(&self, variables: Vec<(&'static str, String)>) -> Program {
-        Program {
-            selected: self.selected.clone(),
-            executable: self.executable.clone(),
-            folder: self.folder.clone(),
-            name: self.name.clone(),
-            runs_in: self.runs_in.clone(),
-            kind: self.kind,
-            variables,
-        }
+        Program { variables, ..self.clone() }
     }
 
     /// Where it stands in `list`.
