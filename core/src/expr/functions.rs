@@ -24,7 +24,7 @@ impl Expr {
 
     /// Whether a number is neither NaN nor infinite, as bool; always for integers.
     pub fn is_finite(&self) -> Expr {
-        self.is(CompareFn::Gt, f64::NEG_INFINITY).binary(BinaryFn::And, self.is(CompareFn::Lt, f64::INFINITY))
+        self.is_nan().binary(BinaryFn::Or, self.is_inf()).is(CompareFn::Eq, false)
     }
 
     /// `nan` in place of NaN, `above` in place of infinity and `below` in place of negative infinity: numbers that the dtype must hold.

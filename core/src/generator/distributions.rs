@@ -10,7 +10,7 @@ mod poisson;
 
 use super::Generator;
 use crate::ops::{Missing, SearchSide, SortOrder};
-use crate::{BinaryFn, CompareFn, DType, Error, Expr, IntoShape, Position, Result, Shape, Tensor};
+use crate::{BinaryFn, CompareFn, DType, Error, Expr, IntoShape, Position, Result, Scalar, Shape, Tensor};
 
 /// Whether what was drawn can be drawn again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,6 +112,24 @@ fn below(x: f64) -> f64 {
     0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
 }
 
+/// The largest number of `dtype`, a float, that is less than `x`.
+fn last_below(dtype: DType, x: f64) -> f64 {
+    let mut bits = [0; 8];
+    let bytes = Scalar::F(x).to_le_bytes(dtype);
+    bits[..bytes.len()].copy_from_slice(&bytes);
+    let of = |bits: u64| Scalar::from_le_bytes(&bits.to_le_bytes()[..bytes.len()], dtype).as_f64();
+    let (bits, sign) = (u64::from_le_bytes(bits), 1u64 << (8 * dtype.size_bytes() - 1));
+    match of(bits) {
+        nearest if nearest < x => nearest,
+        // Bits order as magnitudes do.
+        nearest if nearest > 0.0 => of(bits - 1),
+        // Shaders may take subnormal numbers for 0, those that they compute with.
+        0.0 if dtype == DType::F32 => -dtype.min_normal(),
+        0.0 => of(sign | 1),
+        _ => of(bits + 1),
+    }
+}
+
 fn refuse<T>(what: &'static str, reason: String) -> Result<T> {
     Err(Error::InvalidArgument { what, reason })
 }
@@ -138,7 +156,8 @@ impl Generator {
         Err(Error::UndefinedForDType { op, dtype })
     }
 
-    /// Uniform in [low, high): low + (high - low) u, u counting in steps of 2^-24 ([`Expr::uniform`]). Computed in f32, rounded to `dtype`.
+    /// Uniform in [low, high): low + (high - low) u, u counting in steps of 2^-24 ([`Expr::uniform`]). Computed in f32, rounded to `dtype`; what would
+    /// be rounded to `high` becomes the number below it.
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`] for integers, bool and f64; [`Error::InvalidArgument`] for bounds that are not finite or not in order;
@@ -149,7 +168,9 @@ impl Generator {
         if !(low <= high && (high - low).is_finite()) {
             return refuse("range", format!("{OP} in {low}..{high}, which is no interval of finite width"));
         }
-        self.draw(OP, shape, &(Expr::uniform(key()) * (high - low) + low).cast(dtype), &[])
+        let number = Expr::uniform(key()) * (high - low) + low;
+        let last = last_below(dtype, high).max(low);
+        self.draw(OP, shape, &number.binary(BinaryFn::Min, last).cast(dtype), &[])
     }
 
     /// Normal with `mean` and deviation `std`, by Box and Muller (1958): mean + std sqrt(2 e) cos(2 pi u), where e is exponential and u uniform
@@ -227,7 +248,7 @@ impl Generator {
     }
 
     /// True with the probability that each element of `p` is, floats of up to 32 bits: where the uniform number ([`Expr::uniform`]) is below it.
-    /// NaN gives false.
+    /// NaN gives false. No gradient reaches `p`.
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`] for integers, bool and f64; [`Error::DeviceMismatch`]; memory errors of the device.
@@ -352,7 +373,7 @@ impl Generator {
     /// With replacement: u times the sum of the line, u counting in steps of 2^-24, is searched among the cumulative sums; a probability errs by
     /// their rounding. Without: the positions of the largest ln(weight) - ln(e), e being exponential (Efraimidis and Spirakis, Information
     /// Processing Letters 97, 2006; Kool, van Hoof and Welling, arXiv 1903.06059), in the order in which they would be drawn; weights of zero
-    /// come last. Lines whose sum is zero, infinite or NaN, and negative weights, give some positions.
+    /// come last. Lines whose sum is zero, infinite or NaN, and negative weights, give some positions. No gradient reaches the weights.
     ///
     /// ```
     /// use polywarp_core::{Device, Generator, Replacement, Tensor};

@@ -8,6 +8,7 @@
 //! not be had again. Floats only; those of 8 and 16 bits are computed in f32. What running statistics do is a map,
 //! [`Tensor::batch_norm_with`]. A channel with NaN or an infinity is NaN throughout.
 
+use super::moments::{Moments, mean_within};
 use super::prelude::*;
 
 const OP: &str = "batch_norm";
@@ -191,7 +192,7 @@ impl Operation for BatchNorm {
             let rstd = root(variance);
             let ends = [root(variance - off_variance), root(variance + off_variance)].map(|end| (end - rstd).abs());
             let off_rstd = ends[0].max(ends[1]) + 8.0 * u * rstd;
-            means.push(Expected::near(mean, off_mean));
+            means.push(mean_within(mean, off_mean));
             variances.push(Expected::near(variance, off_variance));
             let (gamma, beta) = (gamma[channel], beta[channel]);
             for (at, output) in outputs.iter_mut().enumerate().skip(channel).step_by(channels) {
@@ -314,20 +315,13 @@ impl Operation for BatchNorm {
         let (dtype, compute, axes) = (self.input.dtype, self.mean.dtype, self.axes());
         let (x, gamma, beta) = (graph.input(0)?, graph.input(1)?, graph.input(2)?);
         let of = |number: usize| Expr::input(number).cast(compute);
-        // Sums, and not means, are what passes over rows can leave behind.
-        let over_values = Expr::input(0) / self.values() as f64;
-        let wide = graph.cast(x, compute)?;
-        let sum = graph.reduce(ReduceFn::Sum, wide, &axes, KeepDims::No)?;
-        let mean = graph.map(&over_values, &[sum])?;
-        let c = of(0) - of(1);
-        // Of x itself: what was made wide is then for the sum alone, and never stored where both are one kernel.
-        let squares = graph.map(&(c.clone() * &c), &[x, mean])?;
-        let sum = graph.reduce(ReduceFn::Sum, squares, &axes, KeepDims::No)?;
-        // Once for each channel, and not for each element.
-        let factor = (over_values.clone() + self.epsilon).rsqrt() * of(1);
-        let [variance, factor] = graph.map_used(&[over_values, factor], &[sum, gamma])?[..] else {
+        let moments = graph.apply(Moments::new(self.input, &axes)?, &[x])?;
+        let [mean, variance] = moments[..] else {
             return Err(Error::InvalidArgument { what: "graph", reason: format!("{OP} has two numbers of a channel") });
         };
+        // Once for each channel, and not for each element.
+        let factor = graph.map(&((Expr::input(0) + self.epsilon).rsqrt() * of(1)), &[variance, gamma])?;
+        let c = of(0) - of(1);
         let mut y = c * of(2) + of(3);
         let mut values = vec![x, mean, factor, beta];
         if self.residual.is_some() {

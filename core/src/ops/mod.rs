@@ -121,6 +121,7 @@ ops! {
     operation logsumexp "logarithm of the sum of exponentials along an axis";
     operation masked "elements chosen by a mask, put where it is true, and where that is (nonzero)";
     operation matmul "matrix products, batched and broadcast, with a fused epilogue";
+    operation moments "means and variances over axes, in one walk";
     operation pad "padding with a number, edges, reflections or the whole again; cropping, rolling, tiling";
     operation pool "maxima and averages of windows of one to three spatial axes, adaptive and global, and their gradients";
     operation positions "whether positions lie within an axis, and the first that does not";

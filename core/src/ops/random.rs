@@ -20,7 +20,8 @@ use super::prelude::*;
 pub enum Distribution {
     /// All 32 bits, as u32.
     Bits,
-    /// Uniform in [low, high): low + (high - low) (bits >> 8) 2^-24, computed in f32 as one multiply and one add.
+    /// Uniform in [low, high): low + (high - low) (bits >> 8) 2^-24, computed in f32 as one multiply and one add, fused or not: the same bits on every
+    /// device from 0 to 1, elsewhere to a rounding.
     Uniform {
         /// Smallest value.
         low: f32,

@@ -11,7 +11,7 @@ pub(crate) mod plan;
 use std::ops::RangeInclusive;
 
 use super::prelude::*;
-use super::{Indexing, ScatterAdd};
+use super::{Indexing, ScatterAdd, ScatterFn};
 use crate::tensor::outside::Look;
 
 const OP: &str = "take";
@@ -307,8 +307,9 @@ impl Tensor {
         Ok(taken)
     }
 
-    /// The sum of this tensor's rows by the place that `indices` names: [rows, ...], zero where none is named. It has the shape
-    /// [indices..., ...]; a position that is no row is an error of the next read.
+    /// The sum of this tensor's rows by the place that `indices` names: [rows, ...], zero where none is named (NumPy's `add.at`, PyTorch's
+    /// `index_add`, sums by segment). It has the shape [indices..., ...]; a position that is no row is an error of the next read. Sums of integers
+    /// wrap, and cost as [`Tensor::scatter`] does.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -345,11 +346,36 @@ impl Tensor {
     }
 
     fn scatter_add_by(&self, given: &Tensor, rows: u64, look: Option<Look>) -> Result<Tensor> {
+        if self.dtype().integer_range().is_some() {
+            return self.scatter_add_integers(given, rows, look);
+        }
         let (values, indices) = (self.contiguous()?, positions("scatter_add", given)?);
         let op = ScatterAdd::new(values.spec(), indices.spec(), rows)?;
         let sums = Tensor::apply(self.device(), op, &[&values, &indices])?.swap_remove(0);
         if let Some(look) = look {
             look.through(given, &indices)?;
+        }
+        Ok(sums)
+    }
+}
+
+impl Tensor {
+    /// Sums of integers, which wrap: elements are put where their row's position says, one by one.
+    fn scatter_add_integers(&self, given: &Tensor, rows: u64, look: Option<Look>) -> Result<Tensor> {
+        let own = self.dims();
+        let (of_rows, of_row) = own.split_at(given.rank().min(own.len()));
+        let whole = Shape::new(&[given.dims(), of_row].concat())?;
+        if of_rows != given.dims() {
+            return Err(Error::shape_mismatch("scatter_add", self.shape(), &whole, None));
+        }
+        let column: Vec<u64> = [given.elements()].into_iter().chain(of_row.iter().map(|_| 1)).collect();
+        let flat: Vec<u64> = [&[given.elements()], of_row].concat();
+        let sums = Tensor::zeros(self.device(), self.dtype(), Shape::new(&[&[rows], of_row].concat())?)?;
+        let at = given.contiguous()?.reshape(Shape::new(&column)?)?;
+        let values = self.contiguous()?.reshape(Shape::new(&flat)?)?;
+        let sums = sums.scatter_within(&at, &values, 0, ScatterFn::Sum)?;
+        if let Some(look) = look {
+            look.through(given, &positions("scatter_add", given)?)?;
         }
         Ok(sums)
     }

@@ -130,7 +130,7 @@ impl Generator {
     }
 
     /// [`Generator::gamma`] of scale 1 with each element of `alpha`, floats of up to 32 bits, as shape parameter; in its dtype. NaN where an
-    /// element is not above 0 or not finite.
+    /// element is not above 0 or not finite. No gradient reaches `alpha`.
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`] for integers, bool and f64; [`Error::DeviceMismatch`]; memory errors of the device.
@@ -157,7 +157,7 @@ impl Generator {
     }
 
     /// [`Generator::beta`] with each element of `a` and `b`, of one dtype, floats of up to 32 bits, broadcast to one shape; in their dtype. NaN
-    /// where one of the two is not above 0 or not finite.
+    /// where one of the two is not above 0 or not finite. No gradient reaches them.
     ///
     /// # Errors
     /// As [`Generator::gamma_of`]; [`Error::DTypeMismatch`], [`Error::ShapeMismatch`].

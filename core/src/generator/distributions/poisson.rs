@@ -140,7 +140,7 @@ impl Generator {
     }
 
     /// [`Generator::poisson`] with each element of `rates`, floats of up to 32 bits, in their dtype. NaN where a rate is negative, NaN or above 2^23.
-    /// Ten launches, whatever the rates.
+    /// Ten launches, whatever the rates. No gradient reaches `rates`.
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`] for integers, bool and f64; [`Error::DeviceMismatch`]; memory errors of the device.

@@ -282,6 +282,25 @@ fn numbers_repeat_from_a_state_and_go_on_in_replays() {
     }
 }
 
+/// Steps of 2^-24 are finer than those of most dtypes below the upper end, and so are roundings there.
+#[test]
+fn uniform_numbers_do_not_reach_the_upper_end() {
+    let generator = generator(16);
+    for (low, high) in [(0.0, 1.0), (1.0, 2.0), (-3.0, 0.0), (-2.0, -1.0), (0.5, 0.5)] {
+        for dtype in [DType::F32, DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2] {
+            let x = numbers(&generator.uniform(dtype, [N], low, high).unwrap());
+            let (least, most) = x.iter().fold((f64::MAX, f64::MIN), |(a, b), &x| (a.min(x), b.max(x)));
+            assert!(least >= low && (most < high || low == high), "{dtype} in {low}..{high}: {least} to {most}");
+        }
+    }
+    assert_eq!(last_below(DType::F32, 2.0), f64::from(2.0f32.next_down()));
+    assert_eq!(last_below(DType::F16, 1.0), 1.0 - 2f64.powi(-11));
+    assert_eq!(last_below(DType::BF16, -1.0), -1.0 - 2f64.powi(-7));
+    assert_eq!([last_below(DType::F32, 0.0), last_below(DType::F16, 0.0)], [-2f64.powi(-126), -2f64.powi(-24)]);
+    // A bound that the dtype does not hold lies between two of its numbers.
+    assert_eq!(last_below(DType::F16, 1.0001), 1.0);
+}
+
 #[test]
 fn parameters_that_mean_nothing_are_refused() {
     let generator = generator(15);

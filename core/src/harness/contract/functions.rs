@@ -23,13 +23,14 @@ const INFINITY: f32 = f32::INFINITY;
 /// A function's name, what a device makes of x, and what float64 makes of it.
 type Case = (&'static str, fn(&Tensor) -> Result<Tensor>, fn(f64) -> f64);
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     ("expm1", |x| x.expm1(), f64::exp_m1),
     ("log1p", |x| x.log1p(), f64::ln_1p),
     ("softplus", |x| x.softplus(), |x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
     ("elu", |x| x.elu(1.5), |x| if x > 0.0 { x } else { 1.5 * x.exp_m1() }),
     ("leaky_relu", |x| x.leaky_relu(0.25), |x| if x > 0.0 { x } else { 0.25 * x }),
     ("hardsigmoid", |x| x.hardsigmoid(), |x| (x + 3.0).clamp(0.0, 6.0) / 6.0),
+    ("hardswish", |x| x.hardswish(), |x| x * ((x + 3.0).clamp(0.0, 6.0) / 6.0)),
     ("trunc", |x| x.trunc(), f64::trunc),
     ("fract", |x| x.fract(), f64::fract),
     ("mish", |x| x.mish(), |x| x * (x.max(0.0) + (-x.abs()).exp().ln_1p()).tanh()),
@@ -51,8 +52,11 @@ fn values(device: &Device) -> Result<Answer> {
             let want = by_hand(f64::from(x));
             let unit = f64::from(f32::EPSILON) * want.abs().max(f64::from(f32::MIN_POSITIVE));
             // Sums that cancel are as far off as their terms are.
-            let around =
-                if matches!(name, "hardsigmoid" | "softplus" | "mish") { f64::from(f32::EPSILON) } else { 0.0 };
+            let around = if matches!(name, "hardsigmoid" | "hardswish" | "softplus" | "mish") {
+                f64::from(f32::EPSILON)
+            } else {
+                0.0
+            };
             let is_right = if want.is_finite() && want.abs() < f64::from(f32::MAX) {
                 (f64::from(y) - want).abs() <= ULPS * (unit + around) + f64::from(f32::MIN_POSITIVE)
             } else {
@@ -315,6 +319,8 @@ fn kinds(device: &Device) -> Result<Answer> {
     let whole = Tensor::from_slice(device, &[i32::MIN, 0, i32::MAX], [3])?;
     demand!(whole.is_finite()?.to_vec::<bool>()? == [true; 3], "integers are finite");
     demand!(whole.is_nan()?.to_vec::<bool>()? == [false; 3], "integers are numbers");
+    let truth = Tensor::from_slice(device, &[true, false], [2])?;
+    demand!(truth.is_finite()?.to_vec::<bool>()? == [true; 2], "bools are finite");
     Ok(Ok(()))
 }
 

@@ -1,4 +1,4 @@
-//! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, positions outside, quantised and pruned layers, functions, lines and statistics, what is
+//! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, positions outside, quantised and pruned layers, functions, lines and statistics, tensors that are made, what is
 //! scaled by 0, profiles, and users' kernels good and bad.
 //!
 //! [`run`] is a table of tests for any backend, as [`super::recording::run`] is for recordings: each on buffers of its own,
@@ -10,6 +10,7 @@
 mod functions;
 mod kernels;
 mod lines;
+mod made;
 mod memory;
 mod order;
 mod outside;
@@ -45,6 +46,7 @@ pub fn run(device: &Device) -> Vec<Row> {
         scaled_by_zero::ROWS,
         sparse24::ROWS,
         lines::ROWS,
+        made::ROWS,
         outside::ROWS,
         functions::ROWS,
         profile::ROWS,

@@ -6,9 +6,9 @@ use crate::generator::dropped;
 use crate::ops::{
     Attention, AttentionDropout, BatchNorm, Cat, Convolution, ConvolutionInput, ConvolutionOptions, ConvolutionWeights,
     Copy, Corners, CrossEntropy, Divisor, Gather, Geometry, Interpolation, LayerNorm, LogSumExp, Map, MaskedScatter,
-    MaskedSelect, Matmul, Missing, Pad, PadMode, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient, PoolOptions,
-    Reduce, ReduceFn, Resize, Scan, ScanFn, ScanOptions, ScanStart, Scatter, ScatterAdd, ScatterFn, Softmax, SoftmaxFn,
-    Sort, SortOrder, Take,
+    MaskedSelect, Matmul, Missing, Moments, Pad, PadMode, Pool, PoolChosen, PoolFn, PoolGeometry, PoolGradient,
+    PoolOptions, Reduce, ReduceFn, Resize, Scan, ScanFn, ScanOptions, ScanStart, Scatter, ScatterAdd, ScatterFn,
+    Softmax, SoftmaxFn, Sort, SortOrder, Take,
 };
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Program, Result, Shape, TensorSpec, UnaryFn};
 
@@ -146,6 +146,14 @@ fn cases() -> Vec<Case> {
                 add(&mut cases, "scan", op, &[Values::Normal]);
             }
         }
+    }
+    for (f, options) in [(ScanFn::Max, plain), (ScanFn::Min, plain.reversed())] {
+        let op = LayoutKind::Transposed.spec(F64, &[4, 5]).and_then(|input| Scan::new(f, input, 1, options));
+        add(&mut cases, "scan", op, &[Values::Normal]);
+    }
+    for axes in [&[0][..], &[1], &[0, 2], &[]] {
+        let op = LayoutKind::Transposed.spec(F64, &[4, 2, 3]).and_then(|input| Moments::new(input, axes));
+        add(&mut cases, "moments", op, &[Values::Normal]);
     }
     for kind in [LayoutKind::Dense, LayoutKind::Transposed, LayoutKind::BroadcastOuter] {
         let op = || LayerNorm::new(kind.spec(F64, &[4, 6])?, dense(&[6])?, dense(&[6])?, 1e-3);

@@ -1,22 +1,26 @@
-//! Rules of scans: scans the other way round, of what depends on each element.
+//! Rules of scans: scans the other way round, of what depends on each element; of extrema sums by the position that was chosen.
 
 use super::{Scan, ScanFn, ScanOptions};
 use crate::gradient::{Gradient, Needs};
-use crate::ops::{Builder, RuleBuilder, Value};
+use crate::ops::{Builder, RuleBuilder, Scatter, ScatterFn, Value};
 use crate::{CompareFn, DType, Expr, Result};
 
 pub(super) fn rule(op: &Scan, needs: &Needs<'_>) -> Result<Gradient> {
-    if op.function.chooses() {
-        return Ok(Gradient::Refused(
-            "a cumulative extremum would need sums by position along an axis, which no operation gives yet",
-        ));
-    }
     let mut rule = RuleBuilder::new(op, needs)?;
     if !rule.wants(0) {
         return rule.finish(Vec::new());
     }
+    if !needs.outputs[0] {
+        return rule.finish(vec![None]);
+    }
     let (x, y, dy) = (rule.input(0)?, rule.output(0)?, rule.gradient(0)?);
     let gradient = match op.function {
+        ScanFn::Max | ScanFn::Min => {
+            let chosen = rule.output(1)?;
+            let zeros = rule.graph.full(op.input.dtype, *op.input.layout.shape(), 0)?;
+            let sums = Scatter::new(ScatterFn::Sum, zeros.spec(), chosen.spec(), dy.spec(), op.axis)?;
+            rule.graph.one(sums, &[zeros, chosen, dy])?
+        }
         ScanFn::Prod => product(op, &mut rule.graph, [x, y, dy])?,
         ScanFn::LogSumExp => logarithm(op, &mut rule.graph, [x, y, dy])?,
         _ => scan(&mut rule.graph, ScanFn::Sum, dy, op.axis, op.options.reversed())?,

@@ -162,6 +162,8 @@ pub(crate) enum Partials {
     Elements,
     /// Pairs of key and position.
     Pairs,
+    /// Count, mean and squares, of which folding takes a division: more threads share a column of them, so that a long one needs no third pass.
+    Sets,
 }
 
 /// The passes that fold every axis of `view` that is not kept, and the number of elements of each scratch buffer.
@@ -169,7 +171,8 @@ pub(crate) fn passes(view: View, partials: Partials, caps: &Caps) -> (Vec<Pass>,
     let (mut view, mut partial) = (view, false);
     let (mut list, mut scratch) = (Vec::new(), Vec::new());
     loop {
-        let mut pass = Fold::next(&view, partial).pass(partials == Partials::Elements || !partial, caps);
+        let width = if partial && partials == Partials::Sets { 8 } else { 32 };
+        let mut pass = Fold::next(&view, partial).pass(partials == Partials::Elements || !partial, width, caps);
         if pass.slabs == 1 && pass.kept.iter().all(|axis| axis.kept) {
             list.push(pass);
             return (list, scratch);
@@ -241,14 +244,14 @@ impl Fold {
         Fold { source: view.slot, partial, base: view.base, along, beside }
     }
 
-    /// The pass; `quads`: its source can be read four elements at a time.
-    fn pass(self, quads: bool, caps: &Caps) -> Pass {
+    /// The pass; `quads`: its source can be read four elements at a time; `width`: columns side by side at least where it cannot.
+    fn pass(self, quads: bool, width: u64, caps: &Caps) -> Pass {
         let stride = |i: usize| self.beside[i].stride.unsigned_abs();
         let densest = (0..self.beside.len())
             .filter(|&i| self.beside[i].stride != 0)
             .min_by_key(|&i| (stride(i), std::cmp::Reverse(i)));
         match densest.filter(|&i| stride(i) < self.along.stride.unsigned_abs()) {
-            Some(densest) => self.columns(densest, quads, caps),
+            Some(densest) => self.columns(densest, quads, width, caps),
             None => self.rows(quads, caps),
         }
     }
@@ -317,7 +320,7 @@ impl Fold {
         self.spread(Spread { walk, threads, quad, scatter: None, units, slab, blocks })
     }
 
-    fn columns(mut self, densest: usize, quads: bool, caps: &Caps) -> Pass {
+    fn columns(mut self, densest: usize, quads: bool, width: u64, caps: &Caps) -> Pass {
         let threads = THREADS.min(caps.max_invocations);
         let Axis { extent: count, stride, .. } = self.along;
         let scatter = self.move_innermost(densest);
@@ -331,7 +334,7 @@ impl Fold {
             && stride % 4 == 0
             && outer.iter().all(|axis| axis.stride % 4 == 0);
         let across = if quad { outputs / 4 } else { outputs };
-        let width = if quad { 16 } else { 32 };
+        let width = if quad { 16 } else { width };
         let items = count.div_ceil(ITEMS.into()).next_power_of_two();
         // Few columns leave threads over: they go down the column too.
         let wanted = items.min(u64::from(threads) / width);
