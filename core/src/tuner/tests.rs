@@ -297,6 +297,16 @@ fn candidates_are_compared_at_the_same_clock() {
 }
 
 #[test]
+fn one_timed_as_the_card_still_woke_is_timed_again() {
+    for wakes_ms in 140..180 {
+        let tuner = tuner(Mode::Full);
+        tuner.set(Mode::Full, Duration::from_secs(2));
+        let mut fake = Fake { check_ns: 15 * MS, wakes_ns: wakes_ms * MS, ..Fake::new(&[2e5, 3e5]) };
+        assert_eq!(decide(&tuner, &mut fake, &[1.0, 1.0]).candidate, 0, "a card that wakes up in {wakes_ms} ms");
+    }
+}
+
+#[test]
 fn a_run_longer_than_the_budget_is_not_repeated() {
     let mut fake = Fake::new(&[200e6, 100e6]);
     assert_eq!(decide(&tuner(Mode::Full), &mut fake, &[1e6, 1e6]).candidate, 0);

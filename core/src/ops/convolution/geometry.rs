@@ -132,6 +132,14 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// The same windows by the shortest strides: one that is longer than the padded input leads nowhere.
+    pub(super) fn with_shortest_strides(mut self) -> Geometry {
+        for window in &mut self.windows {
+            window.stride = window.stride.min((window.input + window.before + window.after).max(1));
+        }
+        self
+    }
+
     /// That of a convolution of x with weights.
     ///
     /// # Errors

@@ -129,7 +129,9 @@ pub(crate) fn input(op: &ConvolutionInput, caps: &Caps) -> Result<Vec<Candidate>
         return products(&product, caps);
     }
     let operands = [(0, op.gradient), (1, op.weights)];
-    let problem = Problem::new(op.name(), Way::Input, &op.geometry, operands, [None; 2], None, op.output);
+    // Phases are as many as strides are long.
+    let geometry = op.geometry.with_shortest_strides();
+    let problem = Problem::new(op.name(), Way::Input, &geometry, operands, [None; 2], None, op.output);
     all(op.as_rows()?, &problem, caps)
 }
 

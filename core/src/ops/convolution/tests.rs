@@ -119,6 +119,35 @@ fn views_are_read_where_they_lie_and_others_are_copied() {
 }
 
 #[test]
+fn strides_beyond_the_image_are_those_that_end_at_it() {
+    let device = Device::cpu();
+    let mut draw = Draw(11);
+    let shape = |dims: &[u64]| Shape::new(dims).unwrap();
+    let geometry = |stride| {
+        let window = Window { input: 5, output: 1, taps: 3, stride, dilation: 1, before: 1, after: 0 };
+        Geometry { batch: 2, channels: 8, filters: 8, groups: 1, rank: 3, windows: [window; 3] }
+    };
+    // Their product is beyond 64 bits.
+    let long = geometry((1 << 30) - 1);
+    let spec = |dims: Shape, dtype| TensorSpec::new(dtype, Layout::contiguous(dims));
+    let of = |geometry: Geometry, dtype| {
+        let [dy, w] = [geometry.output_shape().unwrap(), geometry.weights_shape().unwrap()];
+        ConvolutionInput::of(geometry, spec(dy, dtype), spec(w, dtype)).unwrap()
+    };
+    for dtype in [DType::F32, DType::F16] {
+        assert!(of(long, dtype).as_rows().unwrap().is_none());
+        let plan = |geometry| crate::ops::plan(&of(geometry, dtype).into(), &crate::wgsl::validate::full_caps());
+        assert_eq!(plan(long).unwrap(), plan(geometry(6)).unwrap());
+    }
+    let (dy, w) = (draw.tensor(&device, shape(&[2, 1, 1, 1, 8])), draw.tensor(&device, shape(&[8, 3, 3, 3, 8])));
+    let dx = |geometry| {
+        let op = of(geometry, DType::F64);
+        Tensor::apply(&device, op, &[&dy, &w]).unwrap().swap_remove(0).to_vec::<f64>().unwrap()
+    };
+    assert_eq!(dx(long), dx(geometry(6)));
+}
+
+#[test]
 fn what_is_no_convolution_is_refused_with_the_number_to_change() {
     let spec = |dtype, dims: &[u64]| TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims).unwrap()));
     let f32 = |dims: &[u64]| spec(DType::F32, dims);
