@@ -1,5 +1,6 @@
 //! Cases of convolutions and both gradients: every remainder of strides, paddings of each side and beyond half of a window, dilation,
-//! groups, one to three axes, nothing at all, sums long enough for slabs, layouts, epilogues, values that are not finite.
+//! groups, a filter for each channel, one to three axes, nothing at all, sums long enough for slabs, layouts, epilogues, values that are not
+//! finite.
 
 use super::{add, unique};
 use crate::case::values::{Plant, Where};
@@ -91,6 +92,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     edges(&mut cases);
     sizes(level, &mut cases);
     whole_vectors(&mut cases);
+    depthwise(&mut cases);
     layouts(&mut cases);
     epilogues(&mut cases);
     special(&mut cases);
@@ -267,6 +269,101 @@ fn whole_vectors(cases: &mut Vec<Case>) {
             Convolution { residual, bias, activation: Some(UnaryFn::Silu), ..plain }.check()
         };
         add(cases, FAMILY, made(), &[ONE; 4][..2 + parts.iter().filter(|part| **part).count()]);
+    }
+}
+
+/// A filter for each channel, four channels at a time: blocks of channels that are not whole, rows that are no whole runs of pixels.
+fn depthwise(cases: &mut Vec<Case>) {
+    let of = |windows: &Windows, x: &[u64]| {
+        let channels = x.last().copied().unwrap_or(0);
+        windows.clone().groups(channels).geometry(x, channels)
+    };
+    let three = || windows(&[3, 3]).padding(&[[1, 1]]);
+    let every_dtype = [
+        (three(), vec![2, 3, 14, 4]),
+        (three().stride(&[2]), vec![1, 6, 9, 36]),
+        (three().stride(&[3, 2]).padding(&[[1, 0], [2, 1]]), vec![1, 5, 7, 12]),
+    ];
+    for dtype in DTYPES {
+        every_dtype.iter().for_each(|(windows, x)| push(cases, &of(windows, x), dtype, [ONE; 2]));
+    }
+    for (windows, x) in [
+        (windows(&[5]).padding(&[[4, 1]]), vec![2, 9, 260]),
+        (windows(&[2, 3, 3]).stride(&[1, 2, 1]).padding(&[[1, 0], [1, 1], [0, 2]]), vec![2, 3, 5, 6, 4]),
+        (windows(&[2, 1, 3]).stride(&[2, 1, 2]).dilation(&[1, 2, 1]), vec![1, 5, 4, 6, 4]),
+        // Taps that some remainders of the stride meet, those that one alone does, and more of them than there are strides.
+        (three().dilation(&[2]).stride(&[3]).padding(&[[2, 3]]), vec![1, 9, 13, 4]),
+        (three().dilation(&[2]).stride(&[2]), vec![1, 8, 9, 4]),
+        (windows(&[5, 4]).dilation(&[4, 2]).stride(&[6, 3]), vec![1, 19, 18, 4]),
+        (windows(&[7]).stride(&[2]).padding(&[[3, 2]]), vec![1, 18, 4]),
+        // Paddings beyond the window, and inputs smaller than it.
+        (windows(&[3, 2]).padding(&[[4, 4], [3, 5]]), vec![1, 2, 3, 8]),
+        (windows(&[5, 5]).padding(&[[2, 2]]), vec![1, 2, 1, 4]),
+        // Taps or pixels that share no inputs, and more taps than a row has at a time.
+        (windows(&[3]).dilation(&[9]).padding(&[[9, 9]]), vec![1, 20, 4]),
+        (windows(&[2]).stride(&[7]), vec![1, 38, 4]),
+        (windows(&[11]).padding(&[[5, 5]]), vec![1, 13, 4]),
+        (windows(&[19]).stride(&[2]).padding(&[[9, 8]]), vec![1, 13, 4]),
+        (windows(&[10, 2]).padding(&[[5, 5], [0, 1]]), vec![1, 4, 5, 4]),
+        (three(), vec![0, 5, 4, 4]),
+    ] {
+        exact(cases, &of(&windows, &x), DType::F32);
+    }
+    for stride in 1..=3 {
+        for extra in 0..stride {
+            exact(cases, &of(&windows(&[3]).stride(&[stride]), &[1, 3 + 3 * stride + extra, 4]), DType::F32);
+        }
+    }
+    // Several slabs of pixels; several runs an invocation.
+    for dtype in [DType::F32, DType::F16] {
+        push(cases, &of(&three(), &[1, 40, 33, 36]), dtype, [ONE; 2]);
+    }
+    let [forward, ..] = all_three(&of(&windows(&[1]).padding(&[[1, 0]]), &[2, 512, 512]), DType::F32);
+    add(cases, FAMILY, forward, &[SMALL; 2]);
+    // Pixels of more channels, forwards and backwards; those that do not begin at a multiple of four elements.
+    for (dtype, pitch, first, step) in
+        [(DType::F16, 12, 4, 1), (DType::F32, 12, 4, -1), (DType::F32, 12, 2, 1), (DType::BF16, 9, 0, 1)]
+    {
+        let view = |shape: Shape| -> Result<TensorSpec> {
+            let dims = shape.dims();
+            let (pixels, last) = (dims[..dims.len() - 1].iter().product::<u64>(), dims[dims.len() - 1]);
+            let rows = Layout::contiguous(Shape::new(&[pixels, pitch])?).slice(1, first, first + last, 1)?;
+            let layout = rows.slice(0, 0, pixels, step)?.reshape(shape)?.unwrap_or(Layout::contiguous(shape));
+            Ok(TensorSpec::new(dtype, layout))
+        };
+        let made = || {
+            let geometry = of(&three(), &[2, 3, 5, 4])?;
+            let [x, w, y] = [geometry.input_shape()?, geometry.weights_shape()?, geometry.output_shape()?];
+            let (x, y, w) = (view(x)?, view(y)?, dense(dtype, w));
+            let bias = Some(dense(dtype, Shape::new(&[4])?));
+            let relu = Some(UnaryFn::Relu);
+            let plain = Convolution::of(geometry, x, w)?;
+            let forward = Convolution { residual: Some(y), bias, activation: relu, ..plain }.check()?;
+            let input = ConvolutionInput::of(geometry, y, w)?;
+            Ok::<_, crate::Error>([forward.into(), input.into(), ConvolutionWeights::of(geometry, y, x)?.into()])
+        };
+        let ops: [Result<crate::Op>; 3] = match made() {
+            Ok(ops) => ops.map(Ok),
+            Err(error) => [(); 3].map(|()| Err(crate::Error::clone(&error))),
+        };
+        for (op, operands) in ops.into_iter().zip([4, 2, 2]) {
+            add(cases, FAMILY, op, &[SMALL; 4][..operands]);
+        }
+    }
+    let both_ends = |dtype: DType| {
+        let geometry = of(&three().stride(&[1, 2]), &[2, 4, 5, 12])?;
+        let [x, w, y] = [geometry.input_shape()?, geometry.weights_shape()?, geometry.output_shape()?];
+        let plain = Convolution::of(geometry, dense(dtype, x), dense(dtype, w))?;
+        let bias = Some(dense(dtype, Shape::new(&[12])?));
+        Convolution { residual: Some(dense(dtype, y)), bias, activation: Some(UnaryFn::Silu), ..plain }.check()
+    };
+    DTYPES.into_iter().for_each(|dtype| add(cases, FAMILY, both_ends(dtype), &[ONE; 4]));
+    // What is not finite meets pixels behind the end of a run, and padding.
+    for plant in [Plant::Nan, Plant::Inf] {
+        for at in [Where::First, Where::Last, Where::Middle] {
+            push(cases, &of(&three(), &[1, 3, 5, 4]), DType::F32, [Values::Planted(plant, at), ONE]);
+            push(cases, &of(&three().stride(&[2]), &[1, 5, 6, 4]), DType::F32, [ONE, Values::Planted(plant, at)]);
+        }
     }
 }
 

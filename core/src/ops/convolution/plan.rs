@@ -1,8 +1,9 @@
-//! Convolutions and their gradients: a matrix product where they are one, tiles over a gathered matrix, or for groups of few channels
-//! one element an invocation. A pure function of the operation and the device. Where products run on cooperative matrices, rows that are gathered
-//! first (`convolution/rows.rs`) are the first choice for floats of 16 bits.
+//! Convolutions and their gradients: a matrix product where they are one, tiles over a gathered matrix, for filters of single channels four
+//! channels an invocation (`plan/depthwise.rs`), for other groups of few channels one element an invocation. A pure function of the
+//! operation and the device. Where products run on cooperative matrices, rows that are gathered first (`convolution/rows.rs`) are the first
+//! choice for floats of 16 bits.
 //!
-//! All three are one kernel, `wgsl/convolution_tiles.wgsl`, with other functions for where rows, columns and terms lie
+//! All three ways are one kernel, `wgsl/convolution_tiles.wgsl`, with other functions for where rows, columns and terms lie
 //! ([`Way`]). Sums of many terms and few elements are cut into slabs, which a second launch adds up in order: the same bits at each run.
 
 use crate::graph::Graph;
@@ -13,6 +14,7 @@ use crate::plan::{Candidate, Caps, Cooperative, KernelKey, Launch, Plan, Slot};
 use crate::wgsl::element::Element;
 use crate::wgsl::math;
 
+mod depthwise;
 mod text;
 
 /// Workgroups that are worth cutting sums for.
@@ -254,6 +256,20 @@ impl<'a> Problem<'a> {
         self.geometry.groups > 1 && read * written < WORTH_TILES
     }
 
+    /// The kernel of `shape` with the whole end of a sum.
+    fn kernel(&self, shape: Shape, accumulator: Element, element: Element) -> Kernel {
+        Kernel {
+            way: self.way,
+            shape,
+            partial: false,
+            residual: self.others[0].is_some(),
+            bias: self.others[1].is_some(),
+            activation: self.activation,
+            accumulator,
+            element,
+        }
+    }
+
     fn candidates(&self, caps: &Caps) -> Result<Vec<Candidate>> {
         let all = self.operands.iter().map(|(_, spec)| spec).chain(self.others.iter().flatten()).chain([&self.output]);
         let reach = all.map(|spec| spec.layout.required_elements()).max().unwrap_or(0);
@@ -264,19 +280,13 @@ impl<'a> Problem<'a> {
         if let Some(f) = self.activation {
             math::require(f, accumulator.dtype(), caps)?;
         }
-        let kernel = Kernel {
-            way: self.way,
-            shape: Shape::Direct,
-            partial: false,
-            residual: self.others[0].is_some(),
-            bias: self.others[1].is_some(),
-            activation: self.activation,
-            accumulator,
-            element: Element::new(self.output.dtype, caps)?,
-        };
+        let element = Element::new(self.output.dtype, caps)?;
+        let kernel = self.kernel(Shape::Direct, accumulator, element);
         let (shape, plan) = if self.dims()[2] == 0 {
             let combine = Kernel { shape: Shape::Combine { sums: false }, ..kernel };
             ("empty", Plan { launches: vec![self.combine(combine, 0, None, caps)?], scratch_bytes: Vec::new() })
+        } else if let Some(plan) = self.depthwise(accumulator, element, caps)? {
+            ("depthwise", plan)
         } else if self.is_direct() {
             ("direct", self.direct(kernel, caps)?)
         } else {

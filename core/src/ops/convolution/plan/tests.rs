@@ -79,7 +79,12 @@ fn long_sums_of_few_elements_are_cut_and_those_of_many_are_not() {
 fn slabs_are_short_enough_for_drivers_that_end_loops() {
     let caps = Caps { max_loop_rounds: Some(65_535), ..full_caps() };
     let options = ConvolutionOptions::default().padding(1);
-    for (x, w, groups) in [([1, 9, 9, 60_000], [3, 3, 3, 60_000], 1), ([30, 99, 99, 4], [4, 3, 3, 1], 4)] {
+    for (x, w, groups) in [
+        ([1, 9, 9, 60_000], [3, 3, 3, 60_000], 1),
+        ([30, 99, 99, 4], [4, 3, 3, 1], 4),
+        ([9, 999, 999, 4], [4, 3, 3, 1], 4),
+        ([1, 30, 30_000, 8], [8, 9, 99, 1], 8),
+    ] {
         for plan in plans(DType::F32, &x, &w, &options.clone().groups(groups), &caps) {
             assert!(plan.loop_rounds() <= 65_535, "{}", plan.loop_rounds());
         }
@@ -92,4 +97,53 @@ fn one_tap_is_the_product_that_it_is() {
     for plan in plans(DType::F32, &[2, 5, 5, 8], &[16, 1, 1, 8], &options, &full_caps()) {
         assert!(plan.launches.iter().all(|launch| launch.kernel.get::<crate::ops::matmul::plan::Kernel>().is_some()));
     }
+}
+
+/// Names of the first ways of a convolution with a filter for each channel, and of both gradients: of x and dy with `offset` and `pitch`.
+fn ways(dims: &[u64], offset: u64, pitch: u64, caps: &Caps) -> Vec<String> {
+    let channels = dims[3];
+    let view = |shape: Extents| {
+        let dims = shape.dims();
+        let strides = [dims[1] * dims[2] * pitch, dims[2] * pitch, pitch, 1].map(|stride| stride as i64);
+        TensorSpec::new(DType::F16, Layout::strided(shape, &strides, offset).unwrap())
+    };
+    let options = ConvolutionOptions::default().stride(2).padding(1).groups(channels);
+    let (x, w) = (view(Extents::new(dims).unwrap()), dense(DType::F16, &[channels, 3, 3, 1]));
+    let op = Convolution::new(x, w, &options).unwrap();
+    let (geometry, dy) = (op.geometry, view(op.geometry.output_shape().unwrap()));
+    let all = [
+        forward(&op, caps),
+        input(&ConvolutionInput::of(geometry, dy, w).unwrap(), caps),
+        weights(&ConvolutionWeights::of(geometry, dy, x).unwrap(), caps),
+    ];
+    all.into_iter().map(|found| found.unwrap().swap_remove(0).name).collect()
+}
+
+#[test]
+fn filters_of_single_channels_take_four_at_a_time_where_channels_lie_so() {
+    let small = Caps { max_invocations: 128, ..Caps::webgpu_defaults("small") };
+    for caps in [full_caps(), small] {
+        let are = |dims: &[u64], offset: u64, pitch: u64, way: &str| {
+            let names = ways(dims, offset, pitch, &caps);
+            let end = format!("_f16_{way}");
+            assert!(names.iter().all(|name| name.ends_with(&end)), "{dims:?} {offset} {pitch}: {names:?}");
+        };
+        are(&[2, 9, 9, 36], 0, 36, "depthwise");
+        are(&[2, 9, 9, 4], 8, 12, "depthwise");
+        // Channels, pixels and tensors that do not begin at multiples of four.
+        are(&[2, 9, 9, 6], 0, 8, "direct");
+        are(&[2, 9, 9, 8], 0, 9, "direct");
+        are(&[2, 9, 9, 8], 2, 8, "direct");
+    }
+}
+
+#[test]
+fn windows_of_too_many_taps_for_workgroup_memory_run_all_the_same() {
+    let options = ConvolutionOptions::default().groups(4);
+    let names = |taps: u64| {
+        let (x, w) = (dense(DType::F32, &[1, 1, taps + 9, 4]), dense(DType::F32, &[4, 1, taps, 1]));
+        let op = Convolution::new(x, w, &options).unwrap();
+        forward(&op, &full_caps()).unwrap().swap_remove(0).name
+    };
+    assert_eq!([names(1024), names(1025)], ["convolution_f32_depthwise", "convolution_f32_direct"]);
 }
