@@ -357,13 +357,11 @@ impl Tensor {
         }
         Ok(sums)
     }
-}
 
-impl Tensor {
     /// Sums of integers, which wrap: elements are put where their row's position says, one by one.
     fn scatter_add_integers(&self, given: &Tensor, rows: u64, look: Option<Look>) -> Result<Tensor> {
-        let own = self.dims();
-        let (of_rows, of_row) = own.split_at(given.rank().min(own.len()));
+        let indices = positions("scatter_add", given)?;
+        let (of_rows, of_row) = self.dims().split_at(given.rank().min(self.rank()));
         let whole = Shape::new(&[given.dims(), of_row].concat())?;
         if of_rows != given.dims() {
             return Err(Error::shape_mismatch("scatter_add", self.shape(), &whole, None));
@@ -371,11 +369,11 @@ impl Tensor {
         let column: Vec<u64> = [given.elements()].into_iter().chain(of_row.iter().map(|_| 1)).collect();
         let flat: Vec<u64> = [&[given.elements()], of_row].concat();
         let sums = Tensor::zeros(self.device(), self.dtype(), Shape::new(&[&[rows], of_row].concat())?)?;
-        let at = given.contiguous()?.reshape(Shape::new(&column)?)?;
+        let at = indices.reshape(Shape::new(&column)?)?;
         let values = self.contiguous()?.reshape(Shape::new(&flat)?)?;
         let sums = sums.scatter_within(&at, &values, 0, ScatterFn::Sum)?;
         if let Some(look) = look {
-            look.through(given, &positions("scatter_add", given)?)?;
+            look.through(given, &indices)?;
         }
         Ok(sums)
     }

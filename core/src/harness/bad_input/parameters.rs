@@ -106,10 +106,15 @@ pub(super) fn rows_by_index(device: &Device) -> Answer {
     refused("4 rows into 2 places", table.scatter_add(&at, 2), |e| {
         matches!(e, Error::ShapeMismatch { op: "scatter_add", .. })
     })?;
-    let integers = must(Tensor::from_slice(device, &[1i32, 2], [2]))?;
-    refused("sums of i32", integers.scatter_add(&at, 2), |e| {
-        matches!(e, Error::UndefinedForDType { op: "scatter_add", dtype: DType::I32 })
-    })
+    let truth = must(Tensor::from_slice(device, &[true, false], [2]))?;
+    refused("sums of bool", truth.scatter_add(&at, 2), |e| {
+        matches!(e, Error::UndefinedForDType { op: "scatter_add", dtype: DType::Bool })
+    })?;
+    let integers = must(Tensor::from_slice(device, &[1i32, 2, 3], [3]))?;
+    refused("3 integers by 2 places", integers.scatter_add(&at, 2), |e| {
+        matches!(e, Error::ShapeMismatch { op: "scatter_add", .. })
+    })?;
+    refused("integers by f32 places", integers.scatter_add(&ones(device, &[3])?, 2), is_no_index)
 }
 
 pub(super) fn matmul_reduce(device: &Device) -> Answer {

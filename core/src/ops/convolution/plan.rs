@@ -1,8 +1,9 @@
-//! Convolutions and their gradients: a matrix product where they are one, tiles over a gathered matrix, or for groups of few channels
-//! one element an invocation, four channels where each has a filter of its own (`plan/depthwise.rs`). A pure function of the operation and the device. Where products run on cooperative matrices, rows that are gathered
-//! first (`convolution/rows.rs`) are the first choice for floats of 16 bits.
+//! Convolutions and their gradients: a matrix product where they are one, tiles over a gathered matrix, for filters of single channels four
+//! channels an invocation (`plan/depthwise.rs`), for other groups of few channels one element an invocation. A pure function of the
+//! operation and the device. Where products run on cooperative matrices, rows that are gathered first (`convolution/rows.rs`) are the first
+//! choice for floats of 16 bits.
 //!
-//! All three are one kernel, `wgsl/convolution_tiles.wgsl`, with other functions for where rows, columns and terms lie
+//! All three ways are one kernel, `wgsl/convolution_tiles.wgsl`, with other functions for where rows, columns and terms lie
 //! ([`Way`]). Sums of many terms and few elements are cut into slabs, which a second launch adds up in order: the same bits at each run.
 
 use crate::graph::Graph;
@@ -257,6 +258,7 @@ impl<'a> Problem<'a> {
         self.geometry.groups > 1 && read * written < WORTH_TILES
     }
 
+    /// The kernel of `shape` with the whole end of a sum.
     fn kernel(&self, shape: Shape, accumulator: Element, element: Element) -> Kernel {
         Kernel {
             way: self.way,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::ops::Moments;
 use crate::ops::reduce::plan::ABSORB;
-use crate::ops::reduce::plan::passes::{Partials, Pass, View, Walk, passes};
+use crate::ops::reduce::plan::passes::{ITEMS, Partials, Pass, View, Walk, passes};
 use crate::ops::reduce::plan::template::{Frame, check_index, launch};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
@@ -38,7 +38,7 @@ impl KernelText for Kernel {
         }
         // Formatting into a String cannot fail.
         let _ = self.write_functions(&mut wgsl);
-        wgsl += self.frame.body();
+        wgsl += &if self.partial { self.frame.body().to_owned() } else { self.frame.body_of_items("absorb_elements") };
         let mut bindings = vec![Access::Read, Access::ReadWrite];
         bindings.extend(self.last.then_some(Access::ReadWrite));
         Source { name: format!("moments_{}_{}", self.frame.suffix(), self.input.dtype()), wgsl, bindings }
@@ -94,11 +94,19 @@ impl Kernel {
         } else {
             writeln!(out, "alias Wide = Acc;")?;
         }
+        writeln!(
+            out,
+            "const ITEM_COUNT = {};",
+            if scalar == "f64" { format!("{ITEMS}.0lf") } else { format!("{ITEMS}.0") }
+        )?;
         *out += &joined("combine_wide", "Wide", "Count");
         if rows {
             *out += &joined("combine", "Acc", "Scalar");
         }
         *out += ABSORB;
+        if !self.partial {
+            *out += &TEXT[TEXT.find(ABSORB_ELEMENTS).unwrap_or(0)..];
+        }
         writeln!(out, "fn wide_identity() -> Wide {{ return Wide(); }}")?;
         if rows && quad {
             *out += QUAD_OF_ROW;
@@ -143,12 +151,15 @@ impl Kernel {
     }
 }
 
-/// `wgsl/moments.wgsl` as `function` of two `set`s, whose counts are of type `count`.
+/// `combine` of `wgsl/moments.wgsl` as `function` of two `set`s, whose counts are of type `count`.
 fn joined(function: &str, set: &str, count: &str) -> String {
-    let text = include_str!("../../../wgsl/moments.wgsl");
-    let body = text.find("fn FUNCTION").map_or(text, |at| &text[at..]);
-    body.replace("FUNCTION", function).replace("SET", set).replace("Count", count)
+    let text = &TEXT[TEXT.find("fn FUNCTION").unwrap_or(0)..TEXT.find(ABSORB_ELEMENTS).unwrap_or(TEXT.len())];
+    text.replace("FUNCTION", function).replace("SET", set).replace("Count", count)
 }
+
+const TEXT: &str = include_str!("../../../wgsl/moments.wgsl");
+/// Where the second function of [`TEXT`] begins.
+const ABSORB_ELEMENTS: &str = "fn absorb_elements";
 
 /// Four lanes of a row: joined at its end, those behind it left out.
 const QUAD_OF_ROW: &str = "fn narrow(w: Wide) -> Acc {

@@ -13,11 +13,11 @@ use crate::{Result, TensorSpec, UnaryFn};
 
 mod text;
 
-/// Invocations of a workgroup, and where they add up weights' gradients: more of them leave less to the launch that adds slabs up.
+/// Invocations of a workgroup, and of one that adds up weights' gradients: the more fold their sums there, the fewer slabs are left.
 const THREADS: u32 = 128;
 const THREADS_OF_WEIGHTS: u32 = 256;
-/// Vectors of channels that a workgroup covers at most: 128 bytes of f32, the cache lines of most devices, and where weights' gradients are
-/// added up as many of 16 bits as a line's half.
+/// Vectors of channels that a workgroup covers at most: a pixel's are then 256 bytes of 16-bit floats, or for weights' gradients 64, two
+/// sectors of memory, which leaves more of the workgroup to pixels.
 const MOST_QUADS: u64 = 32;
 const MOST_QUADS_OF_WEIGHTS: u64 = 8;
 /// Workgroups from which on each computes several runs with the weights that it staged, and how many at most.
@@ -30,12 +30,11 @@ const MOST_SLABS: u64 = 128;
 const MOST_TAPS: u64 = 8;
 const MOST_SUMS: u64 = 9;
 const MOST_SPAN: u64 = 16;
-/// What WebGPU guarantees of workgroup memory. Devices with more of it run more workgroups at a time.
+/// Workgroup memory that WebGPU guarantees. Where there is more, more workgroups run at a time.
 const WEIGHT_BYTES: u64 = 16 << 10;
-/// Strides of the gradient of an input stay below: products of two remainders fit 32 bits.
+/// Strides of the gradient of an input stay below it: products of two remainders fit 32 bits.
 const MOST_STRIDE: u64 = 1 << 16;
-
-/// Runs, which are counted in 32 bits beyond the last one.
+/// Runs at most: they are counted in 32 bits, beyond the last one too.
 const MOST_RUNS: u64 = 1 << 31;
 
 /// Pixels and taps that an invocation takes at a time along the innermost axis.
@@ -187,7 +186,8 @@ impl Axis {
     }
 }
 
-/// The most of 1, 2, 4 and so on to `most` that leaves no more than a quarter of its last block of `quads` vectors idle; from 4 on the best of them.
+/// Vectors of a workgroup for `quads` vectors of channels, a power of two from 4 (or `quads`, if that is less) to `most`: the largest that
+/// leaves at most a quarter as many idle as there are, else the one that leaves the fewest.
 fn quads_of_block(quads: u64, most: u64) -> u64 {
     let least = quads.next_power_of_two().min(4).min(most);
     let all = (0..).map(|log2| most >> log2).take_while(|&block| block >= least);
@@ -197,10 +197,10 @@ fn quads_of_block(quads: u64, most: u64) -> u64 {
 }
 
 impl Problem<'_> {
-    /// The plan for four channels an invocation; `None` where they are not to be had so.
+    /// The plan for four channels an invocation; `None` where channels do not lie so, or windows are too large for workgroup memory.
     pub(super) fn depthwise(&self, accumulator: Element, element: Element, caps: &Caps) -> Result<Option<Plan>> {
         let geometry = self.geometry;
-        // What is read and written as vectors; weights and their gradients are not.
+        // Weights and their gradients are read and written element by element.
         let vectors = match self.way {
             Way::Weights => vec![Some(self.operands[0].1), Some(self.operands[1].1)],
             Way::Forward | Way::Input => vec![Some(self.operands[0].1), Some(self.output), self.others[0]],

@@ -95,7 +95,15 @@ impl Frame {
             Walk::Columns { .. } => include_str!("../../../../wgsl/reduce_columns.wgsl"),
         }
     }
+
+    /// The loops, which hand what a thread loads at a time to `function` of one accumulator and all of it.
+    pub fn body_of_items(&self, function: &str) -> String {
+        self.body().replace(ABSORB_EACH, &format!("held[0] = {function}(held[0], taken);"))
+    }
 }
+
+/// How the loops take up what a thread loads at a time: each of its ITEMS accumulators one.
+const ABSORB_EACH: &str = "for (var i = 0u; i < ITEMS; i++) { held[i] = absorb(held[i], taken[i]); }";
 
 /// A function from the row-major index over `axes` axes (extents `e0` innermost, ...) to `from` + the sum of index * stride.
 pub(crate) fn decode(name: &str, from: &str, strides: char, axes: usize) -> String {
@@ -148,4 +156,17 @@ pub(crate) fn launch(key: KernelKey, pass: &Pass, total: u64, target_base: u64, 
         params.extend(scatter.iter().rev().map(|&stride| stride as u32));
     }
     Ok(Launch { kernel: key, grid: caps.fold_grid(pass.workgroups)?, bindings: vec![pass.source, pass.target], params })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_take_up_items_in_one_place() {
+        for walk in [Walk::Rows { lanes: 1 }, Walk::Columns { lanes: 1, deep: 1 }] {
+            let frame = Frame { walk, threads: 1, quad: false, axes: 0, scatter: false };
+            assert_eq!(frame.body().matches(ABSORB_EACH).count(), 1, "{walk:?}");
+        }
+    }
 }
