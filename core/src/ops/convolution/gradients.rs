@@ -67,6 +67,11 @@ fn cut(spec: &TensorSpec, axis: usize) -> Result<TensorSpec> {
 }
 
 impl ConvolutionInput {
+    /// The same by strides that end at the image: each remainder of a stride is work of its own.
+    pub(super) fn with_shortest_strides(&self) -> ConvolutionInput {
+        ConvolutionInput { geometry: self.geometry.with_shortest_strides(), ..self.clone() }
+    }
+
     const OP: &str = "convolution_input";
 
     /// A checked gradient whose output starts its buffer.
@@ -152,7 +157,7 @@ impl Operation for ConvolutionInput {
     fn host(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> HostResult {
         match self.as_product() {
             Ok(Some(product)) => crate::ops::matmul::host::execute(&product, inputs, outputs[0]),
-            _ => super::host::input(self, inputs, outputs[0]),
+            _ => super::host::input(&self.with_shortest_strides(), inputs, outputs[0]),
         }
     }
 

@@ -127,13 +127,12 @@ pub(crate) fn forward(op: &Convolution, caps: &Caps) -> Result<Vec<Candidate>> {
 }
 
 pub(crate) fn input(op: &ConvolutionInput, caps: &Caps) -> Result<Vec<Candidate>> {
+    let op = &op.with_shortest_strides();
     if let Some(product) = op.as_product()? {
         return products(&product, caps);
     }
     let operands = [(0, op.gradient), (1, op.weights)];
-    // Phases are as many as strides are long.
-    let geometry = op.geometry.with_shortest_strides();
-    let problem = Problem::new(op.name(), Way::Input, &geometry, operands, [None; 2], None, op.output);
+    let problem = Problem::new(op.name(), Way::Input, &op.geometry, operands, [None; 2], None, op.output);
     all(op.as_rows()?, &problem, caps)
 }
 
