@@ -28,7 +28,7 @@ use self::parts::Sum;
 
 use self::stretch::Stretch;
 
-use crate::gradient::{Gradient, Needs, Rule};
+use crate::gradient::{Gradient, Needs, Rest, Rule, WayBack};
 use crate::ops::{Builder, GraphOp};
 use crate::{Buffer, Device, Error, KeepDims, Layout, Op, ReduceFn, Result, Tensor, TensorSpec};
 
@@ -286,6 +286,7 @@ impl Tape {
     }
 }
 
+/// Adds in the gradient's dtype: of 16 bits each addition is rounded. Places may be wider ([`Tape::backward_into`]).
 fn add(sum: &mut Option<Tensor>, gradient: Tensor) -> Result<()> {
     *sum = Some(match sum.take() {
         Some(sum) => sum.add(&gradient)?,
@@ -425,17 +426,15 @@ pub(crate) fn refuse_leaving(op: &'static str, source: &Tensor) -> Result<()> {
 
 /// A gradient of a view of `base`, laid back into the shape of `base`.
 fn into_base(base: &TensorSpec, view: &TensorSpec, mut gradient: Tensor) -> Result<Tensor> {
-    let (repeated, layout) = view.layout.without_repeats()?;
-    if !repeated.is_empty() {
-        gradient = gradient.reduce(ReduceFn::Sum, &repeated, KeepDims::Yes)?;
+    let WayBack { summed, rest } = WayBack::new(&base.layout, &view.layout)?;
+    if !summed.is_empty() {
+        gradient = gradient.reduce(ReduceFn::Sum, &summed, KeepDims::Yes)?;
     }
     let shape = *base.layout.shape();
-    let layout = layout.with_offset(layout.offset() - base.layout.offset());
-    if layout.elements() == shape.elements()
-        && let Some(order) = layout.dense_order()
-    {
-        return gradient.permute(&order)?.contiguous()?.reshape(shape);
-    }
+    let layout = match rest {
+        Rest::Whole(order) => return gradient.permute(&order)?.contiguous()?.reshape(shape),
+        Rest::Part(layout) => layout,
+    };
     // One operation, so that a tape follows it.
     let (name, inputs) = ("view's gradient", vec![gradient.spec()]);
     let outputs = vec![TensorSpec::new(base.dtype, Layout::contiguous(shape))];

@@ -186,29 +186,85 @@ pub(crate) fn fault(path: &Path, tensor: Option<&str>, reason: &str) -> Error {
     Error::File { path, tensor, reason: reason.to_owned() }
 }
 
-/// Which fault of the file the crate means.
+/// Which fault of the file the crate means, and of which tensor.
 fn damaged(path: &Path, bytes: &[u8], error: &SafeTensorError) -> Error {
+    let header_is_damaged = |tensor: Option<String>| {
+        let reason = format!("it is no safetensors file, or its header is damaged: {error}");
+        fault(path, tensor.as_deref(), &reason)
+    };
     match error {
         SafeTensorError::MetadataIncompleteBuffer => {
-            fault(path, None, "it is cut off, or longer than its header says; fetch or write it again")
+            let held = start_of_elements(bytes).map_or(0, |start| bytes.len() - start);
+            match in_order(bytes).into_iter().find(|(_, info)| info.data_offsets.1 > held) {
+                Some((tensor, info)) => {
+                    let (from, to) = info.data_offsets;
+                    let reason = format!(
+                        "the file is cut off: its bytes are {from} to {to}, and there are {held}; fetch or write it again"
+                    );
+                    fault(path, Some(&tensor), &reason)
+                }
+                None => fault(path, None, "it is longer than its header says; fetch or write it again"),
+            }
         }
         SafeTensorError::InvalidHeaderDeserialization(cause) => {
             let tensor = of_unknown_dtype(bytes);
             fault(path, tensor.as_deref(), &format!("its header is damaged or of a newer format: {cause}"))
         }
         SafeTensorError::InvalidOffset(name) => fault(path, Some(name), &format!("the header is damaged: {error}")),
-        other => fault(path, None, &format!("it is no safetensors file, or its header is damaged: {other}")),
+        // Of a tensor whose bytes are not those of its shape.
+        SafeTensorError::TensorInvalidInfo | SafeTensorError::ValidationOverflow | SafeTensorError::MisalignedSlice => {
+            let is_wrong = |(_, info): &(String, TensorInfo)| {
+                let (from, to) = info.data_offsets;
+                size_bytes(info).is_none_or(|size| to.checked_sub(from) != Some(size))
+            };
+            match in_order(bytes).into_iter().find(is_wrong) {
+                Some((tensor, TensorInfo { dtype, shape, data_offsets: (from, to) })) => {
+                    let reason =
+                        format!("the header is damaged: {dtype:?} {shape:?} does not take the bytes {from} to {to}");
+                    fault(path, Some(&tensor), &reason)
+                }
+                None => header_is_damaged(None),
+            }
+        }
+        _ => header_is_damaged(None),
     }
 }
 
-/// The first tensor, if any, that has a dtype which the format does not know.
-fn of_unknown_dtype(bytes: &[u8]) -> Option<String> {
+/// Where the elements begin, of a file that has its whole header.
+fn start_of_elements(bytes: &[u8]) -> Option<usize> {
     let length: [u8; LENGTH_BYTES] = bytes.get(..LENGTH_BYTES)?.try_into().ok()?;
-    let end = LENGTH_BYTES.checked_add(usize::try_from(u64::from_le_bytes(length)).ok()?)?;
-    let header: serde_json::Value = serde_json::from_slice(bytes.get(LENGTH_BYTES..end)?).ok()?;
+    let start = LENGTH_BYTES.checked_add(usize::try_from(u64::from_le_bytes(length)).ok()?)?;
+    (start <= bytes.len()).then_some(start)
+}
+
+/// What the header says of each tensor, as far as it is JSON.
+fn entries(bytes: &[u8]) -> Option<serde_json::Map<String, serde_json::Value>> {
+    let mut header: serde_json::Value = serde_json::from_slice(&bytes[LENGTH_BYTES..start_of_elements(bytes)?]).ok()?;
+    let mut entries = std::mem::take(header.as_object_mut()?);
+    entries.remove("__metadata__");
+    Some(entries)
+}
+
+/// The first tensor by name, if any, that has a dtype which the format does not know.
+fn of_unknown_dtype(bytes: &[u8]) -> Option<String> {
     let is_unknown = |entry: &serde_json::Value| serde_json::from_value::<Dtype>(entry["dtype"].clone()).is_err();
-    let mut tensors = header.as_object()?.iter().filter(|(name, _)| *name != "__metadata__");
-    tensors.find(|(_, entry)| is_unknown(entry)).map(|(name, _)| name.clone())
+    entries(bytes)?.into_iter().find(|(_, entry)| is_unknown(entry)).map(|(name, _)| name)
+}
+
+/// The tensors of the header in the order of their bytes.
+fn in_order(bytes: &[u8]) -> Vec<(String, TensorInfo)> {
+    let entries = entries(bytes).unwrap_or_default().into_iter();
+    let mut all: Vec<(String, TensorInfo)> =
+        entries.filter_map(|(name, entry)| Some((name, serde_json::from_value(entry).ok()?))).collect();
+    all.sort_by_key(|(_, info)| info.data_offsets);
+    all
+}
+
+/// The bytes that a tensor of this dtype and shape takes; `None` where they are no whole number, or beyond what is counted.
+fn size_bytes(info: &TensorInfo) -> Option<usize> {
+    let elements = info.shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim))?;
+    let bits = elements.checked_mul(info.dtype.bitsize())?;
+    bits.is_multiple_of(8).then_some(bits / 8)
 }
 
 /// The dtypes that both sides have.

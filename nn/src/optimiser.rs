@@ -97,8 +97,8 @@ impl Optimiser {
 
     /// One step on the gradients that `parameters` hold, which it leaves as they are.
     ///
-    /// Launches: one for each bucket (LAMB: three, and four for each parameter), one of a single element, with options two or three more of a
-    /// single element, and a reduction for each bucket and option that looks at gradients.
+    /// Launches: one for each bucket (LAMB: three, and four for each parameter), two of single elements; for a loss scale and for
+    /// clipping two more of single elements each, and reductions of the gradients of each bucket.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for other parameters than those it was made for, and while a live tape watches them; [`Error::Unsupported`]

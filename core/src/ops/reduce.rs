@@ -309,7 +309,8 @@ impl Builder {
         if keep == KeepDims::Yes { reduced.with_ones(axes) } else { Ok(reduced) }
     }
 
-    /// The sum over what `x` repeats beyond `shape`, in `shape`: what becomes of the gradient of a value that was broadcast.
+    /// The sum over what `x` repeats beyond `shape`, in `shape`: for the rule of an operation that uses an operand of that shape for all rows.
+    /// (Views that repeat are undone by those who follow gradients, not by rules.)
     ///
     /// # Errors
     /// As [`Reduce::new`].

@@ -159,6 +159,77 @@ fn a_recorded_step_is_the_eager_one_and_memory_stays_the_same() {
     assert!(in_use.iter().all(|bytes| *bytes == in_use[0]), "{in_use:?}");
 }
 
+/// The launches of backward, each with its operation and the bytes that it must move, and the gradient of `w`: of a loss made of `x` and `w`. The
+/// tape holds more where `branches` says so, of watched tensors, of what the loss is made of and of the loss itself; none of it leads to the loss.
+#[cfg(feature = "cpu")]
+fn backward_beside_branches(tape: Tape, x: &Tensor, branches: bool) -> (Vec<(&'static str, u64)>, Vec<f64>) {
+    let device = x.device();
+    let [w, v] = [&[4u64, 3][..], &[3, 4]].map(|shape| tape.watch(&numbers(device, 12, shape)).unwrap());
+    let branch = |from: &Tensor| {
+        if branches {
+            from.exp().and_then(|y| y.matmul(&v.exp()?)?.softmax(1)?.sum(..)).unwrap();
+        }
+    };
+    branch(&w);
+    let hidden = x.matmul(&w).unwrap();
+    branch(&hidden);
+    let y = hidden.tanh().unwrap();
+    let loss = y.mul(&y).and_then(|squares| squares.sum(..)).unwrap();
+    branch(&loss.reshape([1, 1]).unwrap().broadcast_to([2, 3]).unwrap());
+    let (gradients, profile) = device.profile(|| tape.backward(&loss)).unwrap();
+    assert!(gradients.of(&v).is_none(), "the loss does not depend on it");
+    let launches = profile.launches.iter().map(|launch| (launch.part.op, launch.part.bytes)).collect();
+    (launches, gradients.of(&w).unwrap().to_vec().unwrap())
+}
+
+/// What does not lie between a watched tensor and the loss costs no launch on the way back.
+#[cfg(feature = "cpu")]
+#[test]
+fn backward_runs_what_lies_between_watched_tensors_and_the_loss_alone() {
+    let device = Device::cpu();
+    let x = numbers(&device, 20, &[5, 4]);
+    let (alone, want) = backward_beside_branches(Tape::new(), &x, false);
+    let (beside, found) = backward_beside_branches(Tape::new(), &x, true);
+    assert!(!alone.is_empty() && beside == alone, "{beside:?}, without branches {alone:?}");
+    assert_eq!(found, want);
+    // Nor is there a gradient of an operand that nobody watches: of one that is watched it has bytes to write.
+    let tape = Tape::new();
+    let watched = tape.watch(&x).unwrap();
+    let (both, _) = backward_beside_branches(tape, &watched, false);
+    let bytes = |launches: &[(&str, u64)]| launches.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    assert!(bytes(&both) >= bytes(&alone) + 8 * 20, "{both:?}, of one operand {alone:?}");
+}
+
+/// What a rule reads is let go with the last rule that reads it: gradients of the parameters take its room on the way back.
+#[test]
+fn what_was_kept_is_freed_with_its_last_use() {
+    const LAYERS: u64 = 16;
+    const ELEMENTS: u64 = 64 * 64;
+    const BYTES: u64 = 8 * ELEMENTS;
+    for device in devices() {
+        let parameters: Vec<Tensor> = (0..LAYERS).map(|_| numbers(&device, ELEMENTS, &[64, 64])).collect();
+        let before = device.memory().in_use_bytes;
+        let tape = Tape::new();
+        let watched: Vec<Tensor> = parameters.iter().map(|w| tape.watch(w).unwrap()).collect();
+        let mut x = numbers(&device, ELEMENTS, &[64, 64]);
+        for w in &watched {
+            // The product's rule reads x, and that of tanh what is x for the next layer.
+            x = x.mul(w).and_then(|y| y.tanh()).unwrap();
+        }
+        let loss = x.sum(..).unwrap();
+        drop(x);
+        let kept = device.memory().in_use_bytes;
+        assert!(kept - before >= LAYERS * BYTES, "{} bytes kept", kept - before);
+        let gradients = tape.backward(&loss).unwrap();
+        let memory = device.memory();
+        assert!(watched.iter().all(|w| gradients.of(w).is_some()));
+        assert!(memory.in_use_bytes - before >= LAYERS * BYTES, "the gradients are there");
+        // Both whole would be 16 more: some are under way from rule to rule.
+        let more = memory.peak_bytes - kept;
+        assert!(more <= 6 * BYTES, "{device:?}: {more} bytes more than the {kept} that were kept");
+    }
+}
+
 /// The squared gradient of a network's loss by its input: its value, and its gradients by input and weights.
 fn penalty(device: &Device, x: &[f64], w: &[f64]) -> (f64, [Vec<f64>; 2]) {
     let tape = Tape::new();

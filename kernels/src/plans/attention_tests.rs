@@ -1,6 +1,7 @@
 //! Which kernels attention and its gradient get, without a GPU.
 
-use polywarp_core::ops::{AttentionDropout, LseGradient};
+use polywarp_core::harness::Level;
+use polywarp_core::ops::{AttentionDropout, LseGradient, REGISTRY};
 use polywarp_core::{Layout, Shape};
 
 use super::*;
@@ -97,6 +98,25 @@ fn masks_and_dropout_are_for_kernels_that_know_them() {
     // A negative scale would reverse the order of scores: the portable kernels take it.
     for scale in [-1.0, 0.0, 1e-60] {
         assert!(names(Attention { scale, ..plain.clone() }.check().unwrap()).is_empty(), "{scale}");
+    }
+}
+
+/// The harness holds kernels to the oracle through its cases: none of those with dropout may be left to chance.
+#[test]
+fn cases_of_the_harness_reach_kernels_with_dropout() {
+    let family = REGISTRY.iter().find(|family| family.name == "attention").expect("registered");
+    let cases: Vec<Op> = (family.cases)(Level::Quick).into_iter().map(|case| case.op).collect();
+    for dtype in [DType::F16, DType::BF16] {
+        let is_it = |op: &Attention| op.q.dtype == dtype && op.dropout.is_some();
+        let of = |is_it: &dyn Fn(&Op) -> bool| -> Vec<String> {
+            cases.iter().filter(|op| is_it(op)).flat_map(|op| names(op.clone())).collect()
+        };
+        let forward = of(&|op| op.get::<Attention>().is_some_and(is_it));
+        let backward = of(&|op| op.get::<AttentionGradient>().is_some_and(|op| is_it(&op.forward)));
+        assert!(!forward.is_empty(), "{dtype}");
+        // One launch, and three.
+        let short = backward.iter().filter(|name| name.contains("_gradient_")).count();
+        assert!(0 < short && short < backward.len(), "{dtype}: {backward:?}");
     }
 }
 

@@ -54,8 +54,10 @@ fn damaged_files_are_refused_by_name() {
     file::load(&path).unwrap();
 
     let said = |bytes: &[u8]| refused(&path, bytes);
-    assert!(said(&good[..good.len() - 1]).1.contains("cut off"));
-    assert!(said(&[&good[..], &[0]].concat()).1.contains("cut off, or longer"));
+    let (tensor, reason) = said(&good[..good.len() - 1]);
+    assert!(tensor.as_deref() == Some("w") && reason.contains("cut off"), "{tensor:?} {reason}");
+    let (tensor, reason) = said(&[&good[..], &[0]].concat());
+    assert!(tensor.is_none() && reason.contains("longer than its header says"), "{tensor:?} {reason}");
     // Cut at every byte: an error, never a panic.
     (0..good.len()).for_each(|end| drop(said(&good[..end])));
     assert!(said(b"").1.contains("no safetensors file"));
@@ -66,9 +68,41 @@ fn damaged_files_are_refused_by_name() {
     assert!(tensor.as_deref() == Some("w") && reason.contains("F33"), "{tensor:?} {reason}");
     let (tensor, _) = said(&with_header(&header.replace("[0,8]", "[4,12]"), &[0; 12]));
     assert_eq!(tensor.as_deref(), Some("w"));
-    assert!(said(&with_header(&header.replace("[2]", "[3]"), &[0; 8])).1.contains("damaged"));
+    // More elements than bytes, more than can be counted, and a shape that is no whole number of bytes.
+    let halves = header.replace("F32", "F4").replace("[2]", "[3]");
+    for (wrong, words) in [
+        (header.replace("[2]", "[3]"), "F32 [3] does not take the bytes 0 to 8"),
+        (header.replace("[2]", "[4294967296,4294967296,2]"), "[4294967296, 4294967296, 2]"),
+        (halves, "F4 [3]"),
+    ] {
+        let (tensor, reason) = said(&with_header(&wrong, &[0; 8]));
+        assert!(tensor.as_deref() == Some("w") && reason.contains(words), "{tensor:?} {reason}");
+    }
     assert!(said(b"PK\x03\x04 and so on").1.contains("safetensors.torch.save_file"));
     assert!(said(b"\x80\x02\x8a and so on").1.contains("runs code"));
     fs::remove_file(&path).unwrap();
     assert!(told(file::load(&path).map(drop), &path).1.contains("cannot be read"));
+}
+
+/// Of several tensors the one is named that is wrong: in the order of their bytes, which is not that of their names.
+#[test]
+fn damaged_files_name_the_tensor_that_is_wrong() {
+    let folder = Folder::new("damaged-of-several");
+    let path = folder.file("w.safetensors");
+    let entry = |name: &str, shape: u64, from: u64, to: u64| {
+        format!(r#""{name}":{{"dtype":"F32","shape":[{shape}],"data_offsets":[{from},{to}]}}"#)
+    };
+    let header = |of_b: u64| {
+        let entries = [entry("a", 2, 24, 32), entry("b", of_b, 8, 24), entry("c", 2, 0, 8), entry("d", 0, 32, 32)];
+        format!(r#"{{"__metadata__":{{"format":"pt"}},{}}}"#, entries.join(","))
+    };
+    let good = with_header(&header(4), &[0; 32]);
+    fs::write(&path, &good).unwrap();
+    file::load(&path).unwrap();
+    let (tensor, reason) = refused(&path, &with_header(&header(5), &[0; 32]));
+    assert!(tensor.as_deref() == Some("b") && reason.contains("F32 [5]"), "{tensor:?} {reason}");
+    for (held, name) in [(31, "a"), (24, "a"), (23, "b"), (8, "b"), (7, "c"), (0, "c")] {
+        let (tensor, reason) = refused(&path, &good[..good.len() - 32 + held]);
+        assert!(tensor.as_deref() == Some(name) && reason.contains("cut off"), "{held}: {tensor:?} {reason}");
+    }
 }

@@ -180,6 +180,11 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
             Form { mask, lies, causal: lies == Lies::ByHead, ..Form::new(DType::F16, [2, 35, 70], [2, 1], [16, 32]) };
         push(form, LseGradient::Absent);
     }
+    // Dropout in 16 bits, in heads that native kernels take: with a mask and without.
+    for (dtype, mask) in [(DType::F16, Mask::None), (DType::BF16, Mask::Whole)] {
+        let form = Form { rate: Some(0.25), mask, ..Form::new(dtype, [1, 20, 40], [2, 2], [64, 64]) };
+        push(form, LseGradient::Absent);
+    }
     for dtype in [F32, DType::BF16] {
         let form = Form { times: 30.0, ..Form::new(dtype, [1, 20, 90], [2, 2], [64, 64]) };
         both(&mut cases, form, NORMAL, &[], LARGE_LSE, LseGradient::Absent);

@@ -407,8 +407,15 @@ mod tests {
             add(&mut cases, "reduce", op, if f == ReduceFn::Prod { &near_one } else { &normal[..1] });
         }
         for f in [ScanFn::Sum, ScanFn::Prod, ScanFn::LogSumExp] {
-            let op = dense(&[300, 7]).and_then(|input| Scan::new(f, input, 0, ScanOptions::default()));
-            add(&mut cases, "scan", op, if f == ScanFn::Prod { &near_one } else { &normal[..1] });
+            let plain = ScanOptions::default();
+            for options in [plain, plain.exclusive(), plain.reversed(), plain.exclusive().reversed()] {
+                // The first one is -inf, and no number's neighbour.
+                if f == ScanFn::LogSumExp && options.start == ScanStart::Exclusive {
+                    continue;
+                }
+                let op = dense(&[300, 7]).and_then(|input| Scan::new(f, input, 0, options));
+                add(&mut cases, "scan", op, if f == ScanFn::Prod { &near_one } else { &normal[..1] });
+            }
         }
         let op = dense(&[7, 300]).and_then(|input| Sort::new(SortOrder::Descending, input, 1));
         add(&mut cases, "sort", op, &normal[..1]);
@@ -443,17 +450,20 @@ mod tests {
         );
         let op = || Gather::new(dense(&[41, 33])?, at(&[150, 33])?, 0, Missing::Zero);
         add(&mut cases, "gather", op(), &[Values::Normal, places]);
-        let op = || Scatter::new(ScatterFn::Sum, dense(&[41, 33])?, at(&[150, 33])?, dense(&[150, 33])?, 0);
-        add(&mut cases, "scatter", op(), &[Values::Normal, places, Values::Normal]);
+        for function in ScatterFn::ALL.into_iter().filter(|&function| function != ScatterFn::Prod) {
+            let op = || Scatter::new(function, dense(&[41, 33])?, at(&[150, 33])?, dense(&[150, 33])?, 0);
+            add(&mut cases, "scatter", op(), &[Values::Normal, places, Values::Normal]);
+        }
         for mode in PadMode::ALL {
             let op = dense(&[6, 50, 3]).and_then(|input| Pad::new(input, mode, vec![1, 70, 0], &[8, 230, 3], 0));
             add(&mut cases, "pad", op, &normal[..1]);
         }
         let op = || Cat::new(vec![dense(&[7, 130])?, dense(&[7, 1])?, dense(&[7, 260])?], 1);
         add(&mut cases, "cat", op(), &normal[..3]);
-        let op = dense(&[2, 13, 17, 3])
-            .and_then(|input| Resize::new(input, [29, 7], Interpolation::Bilinear(Corners::Edges)));
-        add(&mut cases, "resize", op, &normal[..1]);
+        for how in [Interpolation::Nearest, Interpolation::Bilinear(Corners::Edges)] {
+            let op = dense(&[2, 13, 17, 3]).and_then(|input| Resize::new(input, [29, 7], how));
+            add(&mut cases, "resize", op, &normal[..1]);
+        }
         let options =
             ConvolutionOptions { stride: vec![2, 1], padding: vec![[1, 0], [2, 2]], ..ConvolutionOptions::default() };
         let (x, w) = ([2, 14, 11, 6], [8, 3, 3, 6]);
@@ -467,9 +477,21 @@ mod tests {
         for function in [PoolFn::Max, PoolFn::Average(Divisor::Inside)] {
             let x = [2, 17, 15, 5];
             let options = PoolOptions::window(3).stride(2).padding(1);
-            let op = || Pool::new(function, dense(&x)?, PoolGeometry::new("pool", &Shape::new(&x)?, &options)?);
+            let geometry = || PoolGeometry::new("pool", &Shape::new(&x)?, &options);
+            let op = || Pool::new(function, dense(&x)?, geometry()?);
             add(&mut cases, "pool", op(), &normal[..1]);
+            let y = || dense(geometry()?.output_shape()?.dims());
+            let index = || op().map(|op| op.index);
+            // Each of the nine under a window, those beside the image among them.
+            let values = [Values::Normal, Values::Integers(0, 8)];
+            let gradient = || PoolGradient::new(function, y()?, index()?, geometry()?);
+            add(&mut cases, "pool", gradient(), &values[..if function == PoolFn::Max { 2 } else { 1 }]);
+            if function == PoolFn::Max {
+                let chosen = || PoolChosen::new(dense(&x)?, index()?.map_or_else(y, Ok)?, geometry()?);
+                add(&mut cases, "pool", chosen(), &values);
+            }
         }
+        moved_larger(&mut cases);
         let noisy = (Expr::input(0) * Expr::input(1)).tanh() + Expr::input(0).unary(UnaryFn::Gelu);
         let op = || {
             map(
@@ -480,6 +502,32 @@ mod tests {
         };
         add(&mut cases, "expr", op(), &normal[..2]);
         cases
+    }
+
+    /// Copies of views, elements by a mask, and what is dropped at random.
+    fn moved_larger(cases: &mut Vec<Case>) {
+        for kind in [LayoutKind::Transposed, LayoutKind::Reversed, LayoutKind::BroadcastInner] {
+            let op = kind.spec(F64, &[67, 129]).and_then(|input| Copy::new(input, output(F64, &[67, 129])?));
+            add(cases, "copy", op, &[Values::Normal]);
+        }
+        let mask = || LayoutKind::Dense.spec(DType::Bool, &[67, 129]);
+        // About half of 8,643 are chosen: more than there is room for, and fewer.
+        for count in [2000, 6000] {
+            let op = || MaskedSelect::new(dense(&[67, 129])?, mask()?, Missing::Zero, count);
+            add(cases, "masked", op(), &[Values::Normal, Values::RandomBits]);
+            let op = || MaskedScatter::new(dense(&[67, 129])?, mask()?, dense(&[count])?);
+            add(cases, "masked", op(), &[Values::Normal, Values::RandomBits, Values::Normal]);
+        }
+        for (p, kind) in [(0.1, LayoutKind::Dense), (0.5, LayoutKind::BroadcastOuter)] {
+            let inputs = || {
+                let word = Layout::contiguous(Shape::new(&[])?).broadcast_to(Shape::new(&[67, 129])?)?;
+                Ok::<_, crate::Error>(
+                    [vec![kind.spec(F64, &[67, 129])?], vec![TensorSpec::new(DType::U32, word); 4]].concat(),
+                )
+            };
+            let op = inputs().and_then(|inputs| map(&[dropped(p)], inputs, &[67, 129]));
+            add(cases, "dropout", op, &[&[Values::Normal][..], &[Values::RandomBits; 4]].concat());
+        }
     }
 
     #[test]
@@ -567,6 +615,28 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Small shapes have no whole blocks: each rule is proved on a larger one too. There is no list of exceptions, and no rule needs one.
+    #[test]
+    fn every_kind_of_operation_with_a_rule_has_an_adjoint_case() {
+        let kind = |op: &crate::Op| if op.is::<Map>() { "map".to_owned() } else { op.name().to_owned() };
+        let proved: HashSet<String> = larger().iter().map(|case| kind(&case.op)).collect();
+        let mut missing: Vec<String> = Vec::new();
+        for case in REGISTRY.iter().flat_map(|family| (family.cases)(Level::Quick)).chain(cases()) {
+            let (inputs, outputs) = (vec![false; case.op.inputs().len()], vec![true; case.op.outputs().len()]);
+            let rule = case.op.gradient(&Needs { inputs: &inputs, outputs: &outputs });
+            if matches!(rule, Ok(Gradient::Rule(_))) && !proved.contains(&kind(&case.op)) {
+                missing.push(kind(&case.op));
+            }
+        }
+        missing.sort();
+        missing.dedup();
+        assert!(missing.is_empty(), "no case of `larger` is one of {missing:?}");
+        // Maps are one kind, whatever they compute: those that draw random numbers are among them.
+        let reads_words =
+            |case: &Case| case.op.is::<Map>() && case.op.inputs().iter().any(|input| input.dtype == DType::U32);
+        assert!(larger().iter().any(reads_words), "nothing is dropped");
     }
 
     /// What a rule gives where there is no derivative, for a gradient of 1 of every result.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::{Builder, Value};
-use crate::gradient::{Gradient, Needs};
+use crate::gradient::{Gradient, Needs, Rest, WayBack};
 use crate::graph::{Graph, GraphStep, Place};
 use crate::operation::Operation;
 use crate::ops::RuleBuilder;
@@ -178,17 +178,16 @@ fn into_base(graph: &mut Builder, base: &TensorSpec, view: &TensorSpec, gradient
         let Some(order) = order_of(&base.layout, &view.layout) else { return Ok(None) };
         return Ok(Some(gradient.viewed(gradient.spec.layout.permute(&order)?)));
     }
-    let (repeated, layout) = view.layout.without_repeats()?;
-    let gradient = graph.reduce(ReduceFn::Sum, gradient, &repeated, KeepDims::Yes)?;
-    let layout = layout.with_offset(layout.offset() - base.layout.offset());
+    let WayBack { summed, rest } = WayBack::new(&base.layout, &view.layout)?;
+    let gradient = graph.reduce(ReduceFn::Sum, gradient, &summed, KeepDims::Yes)?;
     let shape = *base.layout.shape();
-    if layout.elements() == shape.elements()
-        && let Some(order) = layout.dense_order()
-    {
-        let ordered = gradient.viewed(gradient.spec.layout.permute(&order)?);
-        return Ok(Some(graph.contiguous(ordered)?.reshape(shape)?));
+    match rest {
+        Rest::Whole(order) => {
+            let ordered = gradient.viewed(gradient.spec.layout.permute(&order)?);
+            Ok(Some(graph.contiguous(ordered)?.reshape(shape)?))
+        }
+        Rest::Part(layout) => graph.laid(gradient, TensorSpec::new(base.dtype, layout), shape).map(Some),
     }
-    graph.laid(gradient, TensorSpec::new(base.dtype, layout), shape).map(Some)
 }
 
 /// For each axis of `base` the one of `view` that it is, if these are its axes in another order.

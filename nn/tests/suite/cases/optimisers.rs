@@ -2,7 +2,7 @@
 //! (csrc/multi_tensor_lamb.cu).
 
 use polywarp_core::Device;
-use polywarp_nn::{Adam, Decay, Lamb, Method, Optimiser, Schedule, Sgd, StepOptions, TrustRatio};
+use polywarp_nn::{Adam, Average, Decay, Lamb, Method, Optimiser, Ramp, Schedule, Sgd, StepOptions, TrustRatio};
 
 use super::support::{PARAMETERS, Problem, close_beyond, gradient, parameters, values};
 
@@ -131,6 +131,31 @@ pub fn lamb_with_ratios_for_all_agrees(device: &Device) {
     agrees(device, Method::Lamb(Lamb { decay: 0.1, ratio: TrustRatio::All, ..Lamb::default() }));
 }
 
+/// A step is one launch for each bucket, however many parameters are in it, and two of single elements; the average of the weights is one for
+/// each bucket.
+pub fn steps_and_averages_are_a_launch_for_each_bucket(device: &Device) {
+    let (parameters, problem) = (parameters(device), Problem::new(device));
+    problem.backward(&parameters, None).unwrap();
+    let buckets = parameters.values().buckets().len();
+    assert!(buckets < PARAMETERS.len(), "no bucket has several parameters");
+    let adam = Adam { decay: 0.1, ..Adam::default() };
+    for method in [
+        Method::Sgd(Sgd { decay: 0.1, ..Sgd::default() }),
+        Method::Sgd(Sgd { momentum: 0.9, nesterov: true, decay: 0.1, ..Sgd::default() }),
+        Method::Adam(adam),
+        Method::AdamW(adam),
+    ] {
+        let optimiser = Optimiser::new(&parameters, method, Schedule::Constant, RATE).unwrap();
+        let step = device.record(|| optimiser.step(&parameters, &StepOptions::default())).unwrap();
+        assert_eq!(step.launches(), buckets + 2, "{method:?}");
+        for ramp in [Ramp::Yes, Ramp::No] {
+            let average = Average::new(&parameters, 0.9, ramp).unwrap();
+            let update = device.record(|| average.update(&parameters, &optimiser)).unwrap();
+            assert_eq!(update.launches(), buckets, "{ramp:?}");
+        }
+    }
+}
+
 cases!(
     sgd_agrees,
     momentum_agrees,
@@ -141,4 +166,5 @@ cases!(
     adam_without_memory_agrees,
     lamb_agrees,
     lamb_with_ratios_for_all_agrees,
+    steps_and_averages_are_a_launch_for_each_bucket,
 );
