@@ -8,6 +8,9 @@
 //! `... -- losses cuda:0 f32 FOLDER` for BERT-base from the weights and batches of a folder (`init.safetensors`, `batches.safetensors`,
 //! `losses.json`), whose losses are printed beside.
 
+#[path = "training/progress.rs"]
+mod progress;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -126,13 +129,17 @@ fn small() -> Result<bool> {
     for entry in polywarp::devices().into_iter().filter(|entry| entry.unusable.is_none()) {
         let training = Training::new(&entry.open()?, config, Policy::F32, shape, true, 3e-3)?;
         let step = training.device.record(|| training.step())?;
-        let start = Instant::now();
+        let (bar, start) = (progress::bar(STEPS as u64), Instant::now());
         let mut losses = Vec::new();
         let (words, targets) = texts(1, shape, config.vocabulary);
         training.feed(&words, &targets)?;
         for _ in 0..STEPS {
-            losses.push(step.replay()?.item::<f32>()?);
+            let loss = step.replay()?.item::<f32>()?;
+            losses.push(loss);
+            bar.set_message(format!("{loss:.3}"));
+            bar.inc(1);
         }
+        bar.finish_and_clear();
         let mean = |losses: &[f32]| losses.iter().sum::<f32>() / losses.len() as f32;
         let (first, last) = (mean(&losses[..5]), mean(&losses[STEPS - 5..]));
         let (launches, seconds) = (step.launches(), start.elapsed().as_secs_f64());

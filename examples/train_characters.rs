@@ -7,15 +7,16 @@
 //! Run: `cargo run --release --example train_characters`, or with a number of steps behind ` -- `. Ctrl-C ends the run after the step at hand
 //! and writes a checkpoint; the same command goes on from it, to the bit that the run would have come to.
 
+#[path = "training/progress.rs"]
+mod progress;
+
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use polywarp::nn::models::{Decoder, DecoderConfig, TokenChoice};
 use polywarp::nn::{
     Adam, Builder, Checkpoint, Clip, Dropout, Method, Optimiser, Parameters, Schedule, StepOptions, Watched,
@@ -178,15 +179,6 @@ impl Training {
     }
 }
 
-/// How far the run is, where somebody sees it.
-fn bar(steps: u64) -> ProgressBar {
-    if !stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} steps, {per_sec}, {eta} left, loss {msg}");
-    ProgressBar::new(steps).with_style(style.expect("the template is well formed"))
-}
-
 fn main() -> std::result::Result<ExitCode, Box<dyn std::error::Error>> {
     let steps = std::env::args().nth(1).map_or(Ok(STEPS), |steps| steps.parse())?;
     // A run of another number of steps has another schedule.
@@ -215,7 +207,7 @@ fn main() -> std::result::Result<ExitCode, Box<dyn std::error::Error>> {
         println!("goes on from {} after {first} steps", path.display());
     }
     println!("{:>6}  {:>8}  {:>8}  {:>8}", "step", "rate", "loss", "held out");
-    let (bar, start) = (bar(steps), Instant::now());
+    let (bar, start) = (progress::bar(steps), Instant::now());
     bar.set_position(first);
     let mut held_out = f32::INFINITY;
     for step in first..steps {

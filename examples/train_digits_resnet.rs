@@ -10,6 +10,8 @@
 
 #[path = "digits/data.rs"]
 mod data;
+#[path = "training/progress.rs"]
+mod progress;
 
 use std::time::Instant;
 
@@ -143,15 +145,20 @@ fn train(reader: &Reader, seen: &Pictures, epochs: usize, rate: f64, mask: Optio
         mask.map_or(Ok(()), |mask| mask.apply(&reader.parameters))?;
         Ok(loss)
     })?;
+    let bar = progress::bar(steps as u64);
     let (start, mut state, mut losses) = (Instant::now(), 0x9e37_79b9_7f4a_7c15, Vec::new());
     for _ in 0..epochs {
         for batch in shuffled(seen.labels.len(), &mut state).chunks_exact(BATCH) {
             let pixels = batch.iter().flat_map(|&at| &seen.pixels[at * data::PIXELS..][..data::PIXELS]);
             pictures.write(&pixels.copied().collect::<Vec<f32>>())?;
             labels.write(&batch.iter().map(|&at| seen.labels[at]).collect::<Vec<i32>>())?;
-            losses.push(step.replay()?.item::<f32>()?);
+            let loss = step.replay()?.item::<f32>()?;
+            losses.push(loss);
+            bar.set_message(format!("{loss:.3}"));
+            bar.inc(1);
         }
     }
+    bar.finish_and_clear();
     println!(
         "{}: loss {:.3} to {:.4} in {} steps of {} launches, {:.1?}",
         device.id(),

@@ -1,4 +1,4 @@
-//! The program `polywarp`, run as its users run it: output, files, exit codes.
+//! The program `polywarp`, run as its users run it: output, files, exit codes. And an example, stopped as its users stop it.
 //!
 //! Needs no GPU for most of it. What runs shaders uses any GPU the machine has, a software one too, and says so when
 //! there is none.
@@ -15,6 +15,9 @@ mod compile;
 mod cuda;
 #[path = "cli/run.rs"]
 mod run;
+#[cfg(unix)]
+#[path = "cli/stopped.rs"]
+mod stopped;
 #[path = "cli/tune.rs"]
 mod tune;
 

@@ -17,7 +17,8 @@ pub enum Bias {
     No,
 }
 
-/// y = x W^T + b: W `[outputs, inputs]` at `<prefix>.weight` (decays), b `[outputs]` at `<prefix>.bias` (does not).
+/// y = x W^T + b, of x `[..., inputs]` and y `[..., outputs]`: W `[outputs, inputs]` at `<prefix>.weight` (decays), b `[outputs]` at `<prefix>.bias`
+/// (does not). Formula, names and starting values are those of PyTorch's `nn.Linear` (`torch/nn/modules/linear.py`).
 #[derive(Clone, Debug)]
 pub struct Linear {
     weight: String,
@@ -147,7 +148,9 @@ pub(crate) enum Joined {
     No,
 }
 
-/// Rows of a table W `[rows, width]` at `<prefix>.weight` (decays), by index.
+/// `y[..., :] = W[i[...], :]`: rows of a table W `[rows, width]` at `<prefix>.weight` (decays) by whole numbers i `[...]`, as PyTorch's `nn.Embedding`
+/// gives them. The gradient of a row is the sum over the places that name it, in their order, so that its bits are the same on every run
+/// ([`Tensor::scatter_add`]). Learned tables of words: Bengio et al., A Neural Probabilistic Language Model, JMLR 3 (2003).
 #[derive(Clone, Debug)]
 pub struct Embedding {
     weight: String,

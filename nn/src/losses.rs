@@ -26,7 +26,8 @@ impl Reduction {
     }
 }
 
-/// (x - y)^2 of every element; both of one shape.
+/// Mean squared error: (x - y)^2 of every element, as PyTorch's `mse_loss`. Shapes: `x` and `y` alike, [...]; the result is rank 0, or [...] for
+/// [`Reduction::None`]. Before the reduction its derivative is 2 (x - y) by x, and the negative of that by y.
 ///
 /// # Errors
 /// [`Error::ShapeMismatch`] for two shapes, even ones that would broadcast; as [`Tensor::map`].
@@ -35,8 +36,10 @@ pub fn mse_loss(x: &Tensor, y: &Tensor, reduction: Reduction) -> Result<Tensor> 
     reduction.of(terms("mse_loss", &(difference.clone() * difference), x, y)?)
 }
 
-/// max(x, 0) - x z + log(1 + e^-|x|) of every element: the cross-entropy of the probability 1/(1 + e^-x) with the target z of 0..=1, for any
-/// finite x. Its derivative is 1/(1 + e^-x) - z, at 0 as well.
+/// Binary cross-entropy of logits x with targets z of 0..=1: -z log p - (1 - z) log(1 - p) of the probability p = 1/(1 + e^-x), in the form
+/// max(x, 0) - x z + log(1 + e^-|x|), which neither overflows nor takes the logarithm of 0, for any finite x. It is that of PyTorch's
+/// `binary_cross_entropy_with_logits` and of TensorFlow's `sigmoid_cross_entropy_with_logits`, whose documentation derives it. Shapes: `x` and `z`
+/// alike, [...]; the result is rank 0, or [...] for [`Reduction::None`]. The derivative by x is p - z, at 0 as well.
 ///
 /// # Errors
 /// [`Error::ShapeMismatch`] for two shapes, even ones that would broadcast; as [`Tensor::map`].

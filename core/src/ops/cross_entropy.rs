@@ -1,6 +1,7 @@
 //! Cross-entropy of classes: of each row of logits x with target t, `-log softmax(x)[t]`, as PyTorch's `cross_entropy` gives it.
 //!
-//! With weights w of K classes and smoothing e, a row's loss is `w[t] (1 - e) (lse - x[t]) + e / K sum_c w[c] (lse - x[c])`, where
+//! With weights w of K classes and smoothing e (the target's share is 1 - e + e / K, each other class's e / K: Szegedy et al., arXiv 1512.00567,
+//! section 7), a row's loss is `w[t] (1 - e) (lse - x[t]) + e / K sum_c w[c] (lse - x[c])`, where
 //! `lse = log sum_c exp(x[c])`, with the largest logit taken out. A row whose target is the ignored one has loss 0 and counts nothing; one whose
 //! target is no class has NaN, and [`Tensor::cross_entropy`] has it found, as an error of the next read ([`super::Positions`]). The mean is the sum of losses over the sum of `w[t]` of the rows that
 //! count: NaN where none does. Over several batches add up both and divide once ([`Losses`]).
@@ -437,8 +438,9 @@ impl Losses {
 }
 
 impl Tensor {
-    /// The mean cross-entropy of logits [..., classes] and classes [...], whole numbers; rows with target -100 are ignored:
-    /// [`CrossEntropy`].
+    /// The mean cross-entropy of logits x [..., classes] and classes t [...], whole numbers: of each row `log sum_c exp(x[c]) - x[t]`, the mean over the
+    /// rows that count; those with target -100 do not. The result is rank 0, in f32 (f64 for f64). Weights and label smoothing (Szegedy et al., arXiv 1512.00567):
+    /// [`Tensor::cross_entropy_with`] and the [module](crate::ops::cross_entropy).
     ///
     /// # Errors
     /// As [`Tensor::cross_entropy_with`].

@@ -1,0 +1,14 @@
+//! How far a run of training is, where somebody sees it: steps, steps a second, time left and the loss.
+
+use std::io::{IsTerminal, stderr};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar of so many steps; hidden where standard error is no terminal.
+pub fn bar(steps: u64) -> ProgressBar {
+    if !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} steps, {per_sec}, {eta} left, loss {msg}");
+    ProgressBar::new(steps).with_style(style.expect("the template is well formed"))
+}
