@@ -406,6 +406,12 @@ mod tests {
             let op = dense(&[13, 300]).and_then(|input| Reduce::new(f, input, &[1], output(F64, &[13])?));
             add(&mut cases, "reduce", op, if f == ReduceFn::Prod { &near_one } else { &normal[..1] });
         }
+        for (f, options) in [(ScanFn::Max, ScanOptions::default()), (ScanFn::Min, ScanOptions::default().reversed())] {
+            let op = dense(&[300, 7]).and_then(|input| Scan::new(f, input, 0, options));
+            add(&mut cases, "scan", op, &normal[..1]);
+        }
+        let op = dense(&[3, 9, 11, 19]).and_then(|input| Moments::new(input, &[0, 1, 2]));
+        add(&mut cases, "moments", op, &normal[..1]);
         for f in [ScanFn::Sum, ScanFn::Prod, ScanFn::LogSumExp] {
             let plain = ScanOptions::default();
             for options in [plain, plain.exclusive(), plain.reversed(), plain.exclusive().reversed()] {

@@ -12,8 +12,8 @@ use crate::ops::MatmulDims;
 use super::tiled::Tile;
 use crate::plan::Caps;
 
-/// A tile with what it reaches on one card: the largest on an H200 (f32, 2026-11-21), the others fitted to what 66 products took on an H100 through
-/// Vulkan (2026-11-28). Other cards differ in scale more than in order.
+/// A tile with what it reaches on one card, fitted to what 140 products took on an H100 through Vulkan (f32 and bf16, benches/results/h100-2026-11-28b);
+/// the rate of the largest with all processors full is that of an H200 (2026-11-21). Other cards differ in scale more than in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rated {
     pub tile: Tile,
@@ -29,11 +29,11 @@ const fn tile(block_m: u32, block_n: u32, warps_m: u32, warps_n: u32) -> Tile {
 }
 
 const TILES: [Rated; 5] = [
-    Rated { tile: tile(128, 128, 2, 2), resident: 2, alone: 27.0, full: 45.0 },
-    Rated { tile: tile(64, 128, 2, 2), resident: 3, alone: 19.5, full: 40.5 },
-    Rated { tile: tile(64, 64, 2, 1), resident: 4, alone: 20.0, full: 35.5 },
-    Rated { tile: tile(32, 64, 1, 2), resident: 4, alone: 14.5, full: 28.5 },
-    Rated { tile: tile(32, 32, 2, 1), resident: 6, alone: 14.0, full: 19.5 },
+    Rated { tile: tile(128, 128, 2, 2), resident: 2, alone: 30.0, full: 45.0 },
+    Rated { tile: tile(64, 128, 2, 2), resident: 3, alone: 27.0, full: 43.0 },
+    Rated { tile: tile(64, 64, 2, 1), resident: 4, alone: 34.0, full: 34.0 },
+    Rated { tile: tile(32, 64, 1, 2), resident: 4, alone: 14.5, full: 29.0 },
+    Rated { tile: tile(32, 32, 2, 1), resident: 6, alone: 19.0, full: 21.5 },
 ];
 
 /// Processors of that card. Shader APIs do not say how many there are.
@@ -51,8 +51,8 @@ const COMPILE_NS: f64 = 1e5;
 const SPLITS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 const LEAST_SLAB: u64 = 256;
 /// What a second launch costs, and a byte of partial sums.
-const COMBINE_NS: f64 = 2000.0;
-const PARTIAL_NS_PER_BYTE: f64 = 1.0 / 800.0;
+const COMBINE_NS: f64 = 2100.0;
+const PARTIAL_NS_PER_BYTE: f64 = 1.0 / 665.0;
 
 impl Rated {
     /// TFLOP/s that `groups` workgroups reach: the processor with most of them ends last.
