@@ -73,8 +73,12 @@ fn statistics(device: &Device) -> Result<Answer> {
         let mean = line.iter().sum::<f64>() / line.len() as f64;
         line.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (line.len() - 1) as f64
     }
+    let (walked, mean) = x.var_mean(1, 1.0)?;
+    let both = (&walked + &mean.abs()?)?;
     let answers = [
         near(x.var(1, 1.0), variance)?,
+        near(Ok(walked), variance)?,
+        near(Ok(both), |line| variance(line) + (line.iter().sum::<f64>() / line.len() as f64).abs())?,
         near(x.std(1, 1.0), |line| variance(line).sqrt())?,
         near(x.norm(Norm::L1, 1), |line| line.iter().map(|x| x.abs()).sum())?,
         near(x.norm(Norm::L2, 1), |line| line.iter().map(|x| x * x).sum::<f64>().sqrt())?,
