@@ -71,7 +71,7 @@ fn sums(device: &Device) -> Result<Answer> {
     demand!(found.dims() == [4, 2], "of shape {:?}", found.dims());
     demand!(found.to_vec::<i32>()? == [5, 6, 0, 0, i32::MIN, 3, 0, 0], "sums of i32");
     let small = Tensor::from_slice(device, &[100u8, 200], [2])?;
-    let found = small.scatter_add_within(&Tensor::from_slice(device, &[0i64, 9], [2])?, 1)?;
+    let found = small.scatter_add_within(&Tensor::from_slice(device, &[0i32, 9], [2])?, 1)?;
     demand!(found.to_vec::<u8>()? == [100], "what names no row is left out");
     let same = Tensor::zeros(device, DType::I32, [4, 2])?;
     let rows = Tensor::from_slice(device, &[2u32, 2, 0], [3, 1])?;
