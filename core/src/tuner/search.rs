@@ -5,9 +5,9 @@
 //! nothing extra; from then on everything counts against the budget: loading, checks, runs. So a first result is late by the
 //! budget and by the one candidate that was begun when it ended, and by no more. A candidate that its planner thinks three
 //! times slower than the best is left out, and so is one that must be compiled first, which alone would break the budget; one
-//! whose first samples are far behind is given up. Those that come out close to the best are timed again in turns, as far as the
-//! budget goes: a card's clock and heat drift from one candidate to the next. What the budget does not reach is left for the next
-//! process, which goes on where this one stopped.
+//! whose first samples are far behind is given up. Those that come out close to the best are timed again in turns, with the one that
+//! was timed first, as far as the budget goes: a card's clock and heat drift from one candidate to the next. What the budget does not
+//! reach is left for the next process, which goes on where this one stopped.
 
 use std::time::Duration;
 
