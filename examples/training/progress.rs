@@ -4,7 +4,7 @@ use std::io::{IsTerminal, stderr};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar of so many steps; hidden where standard error is no terminal.
+/// A progress bar for this many steps. It is hidden when standard error is not a terminal.
 pub fn bar(steps: u64) -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -186,7 +186,7 @@ pub(crate) fn fault(path: &Path, tensor: Option<&str>, reason: &str) -> Error {
     Error::File { path, tensor, reason: reason.to_owned() }
 }
 
-/// Which fault of the file the crate means, and of which tensor.
+/// What is wrong with the file, and with which of its tensors.
 fn damaged(path: &Path, bytes: &[u8], error: &SafeTensorError) -> Error {
     let header_is_damaged = |tensor: Option<String>| {
         let reason = format!("it is no safetensors file, or its header is damaged: {error}");

@@ -89,8 +89,7 @@ fn products() -> Result<Vec<(String, Op)>> {
     .collect()
 }
 
-/// What the last program may spend on a product: long enough for every candidate to be compiled, some of which takes seconds, and to run at
-/// the card's full clock.
+/// What the last program may spend on a product. Some candidates take seconds to compile, and all of them are to run at the card's full clock.
 const THOROUGH: Duration = Duration::from_secs(40);
 
 /// The programs that meet the card, in order.

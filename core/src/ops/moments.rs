@@ -109,7 +109,7 @@ impl Operation for Moments {
         })
     }
 
-    /// By two walks, of which the second knows the mean.
+    /// In two walks: the mean, then squares of differences from it.
     fn decompose(&self) -> Result<Option<Graph>> {
         Builder::whole(self, |graph, [x]| {
             let compute = self.mean.dtype;

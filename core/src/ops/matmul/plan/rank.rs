@@ -12,8 +12,9 @@ use crate::ops::MatmulDims;
 use super::tiled::Tile;
 use crate::plan::Caps;
 
-/// A tile with what it reaches on one card, fitted to what 140 products took on an H100 through Vulkan (f32 and bf16, benches/results/h100-2026-11-28b);
-/// the rate of the largest with all processors full is that of an H200 (2026-11-21). Other cards differ in scale more than in order.
+/// A tile with what it reaches on one card: near a fit to what 140 products took on an H100 through Vulkan (f32 and bf16,
+/// benches/results/h100-2026-11-28b/candidates.txt). Two rates are 2 TFLOP/s off it, so that products of 48 rows take the faster tile; the largest
+/// tile's full rate is an H200's (2026-11-21). Other cards differ in scale more than in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rated {
     pub tile: Tile,

@@ -162,7 +162,7 @@ pub(crate) enum Partials {
     Elements,
     /// Pairs of key and position.
     Pairs,
-    /// Count, mean and squares, of which folding takes a division: more threads share a column of them, so that a long one needs no third pass.
+    /// Count, mean and squares. Folding them takes a division, so more threads share a column, and a long column needs no third pass.
     Sets,
 }
 
