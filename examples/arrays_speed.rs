@@ -232,6 +232,16 @@ fn long_axis(device: &Device, count: u64) -> Result<()> {
         }
         println!("linspace: right");
     }
+    // As one row, and as one column.
+    let edge = count as i64 - 5;
+    let row = |x: Result<Tensor>| x?.reshape([count]);
+    let from = |i: u64, holds: bool| if holds { i % PERIOD } else { 0 };
+    let (across, down) = (x.reshape([1, count])?, x.reshape([count, 1])?);
+    holds("tril", row(across.tril(edge)), &|i| from(i, i as i64 <= edge))?;
+    holds("triu", row(down.triu(-edge)), &|i| from(i, i as i64 <= edge))?;
+    holds("eye", row(Tensor::eye(device, DType::U8, 1, count, edge)), &|i| u64::from(i as i64 == edge))?;
+    let last = Tensor::from_slice(device, &[count as u32 - 1], [1])?;
+    holds("one_hot", row(last.one_hot(count, DType::U8)), &|i| u64::from(i + 1 == count))?;
     let counts = x.histogram(PERIOD, 0.0, PERIOD as f64)?.to_vec::<u32>()?;
     assert!((0..PERIOD).zip(&counts).all(|(n, &found)| u64::from(found) == below(n + 1) - below(n)), "{counts:?}");
     println!("histogram: right");

@@ -10,19 +10,37 @@ use crate::{
     CompareFn, DType, Device, Error, Expr, IntoShape, Layout, Position, Result, Scalar, Shape, Tensor, TensorSpec,
 };
 
-/// The column and the row of the element's position in matrices of these extents, less one another: above 0 right of the diagonal.
-fn above_diagonal(rows: u64, columns: u64) -> Expr {
-    let position = || Expr::index().cast(DType::U32);
-    let [rows, columns] = [rows, columns].map(|n| Expr::constant(n.clamp(1, i64::MAX as u64) as i64));
-    let row = position() / &columns % rows;
-    (position() % columns).cast(DType::I32) - row.cast(DType::I32)
+/// Of the element, as u32.
+fn position() -> Expr {
+    Expr::index().cast(DType::U32)
 }
 
-/// Refuses extents whose differences 32 bits do not hold.
-fn check_extents(op: &'static str, dims: &[u64]) -> Result<()> {
-    let most = dims.iter().copied().max().unwrap_or(0).max(dims.iter().copied().fold(1, u64::saturating_mul) / 2);
-    let max = i32::MAX as u64;
-    if most > max { Err(Error::IndexWidth { op, elements: most, max }) } else { Ok(()) }
+/// Whether the element at `position` (u32), in matrices of these extents, lies on diagonal `k` (`Eq`), there or below (`Le`), there or above (`Ge`): by
+/// differences of u32 that are never negative, because two positions may lie farther apart than i32 can say.
+fn by_diagonal(position: &Expr, [rows, columns]: [u64; 2], side: CompareFn, k: i64) -> Expr {
+    let number = |n: u64| Expr::constant(n.min(u32::MAX.into()) as i64);
+    let column = position.clone() % number(columns.max(1));
+    let row = position.clone() / number(columns.max(1)) % number(rows.max(1));
+    // Where the diagonal begins.
+    let first = |at: &Expr, skipped: u64| match skipped {
+        0 => (at.clone(), None),
+        _ => (at.maximum(number(skipped)) - number(skipped), Some(at.compare(CompareFn::Ge, number(skipped)))),
+    };
+    let (column, is_right) = first(&column, k.max(0).unsigned_abs());
+    let (row, is_below) = first(&row, k.min(0).unsigned_abs());
+    // Above its beginning all lies above the diagonal, left of it all below.
+    let needed = match side {
+        CompareFn::Le => [is_below, None],
+        CompareFn::Ge => [is_right, None],
+        _ => [is_below, is_right],
+    };
+    needed.into_iter().flatten().fold(column.compare(side, row), |all, one| all & one)
+}
+
+/// Refuses more elements than 32 bits count.
+fn check_elements(op: &'static str, dims: &[u64]) -> Result<()> {
+    let (elements, max) = (dims.iter().copied().fold(1, u64::saturating_mul), u64::from(u32::MAX));
+    if elements > max { Err(Error::IndexWidth { op, elements, max }) } else { Ok(()) }
 }
 
 impl Tensor {
@@ -40,7 +58,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::AxisOutOfRange`] below rank 2; [`Error::IndexWidth`] for extents of 2^31 and more; memory errors of the device.
+    /// [`Error::AxisOutOfRange`] below rank 2; [`Error::IndexWidth`] for 2^32 elements and more; memory errors of the device.
     pub fn tril(&self, k: i64) -> Result<Tensor> {
         self.triangle("tril", CompareFn::Le, k)
     }
@@ -66,8 +84,8 @@ impl Tensor {
         let &[.., rows, columns] = self.dims() else {
             return Err(Error::AxisOutOfRange { axis: 1, rank: self.rank() });
         };
-        check_extents(op, self.dims())?;
-        let keep = above_diagonal(rows, columns).compare(side, k);
+        check_elements(op, self.dims())?;
+        let keep = by_diagonal(&position(), [rows, columns], side, k);
         let zero = Expr::constant(0).cast(self.dtype());
         Tensor::map_named(op, &keep.select(Expr::input(0), zero), &[self])
     }
@@ -83,10 +101,10 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::IndexWidth`] for extents of 2^31 and more; [`Error::UnsupportedDType`]; memory errors of the device.
+    /// [`Error::IndexWidth`] for 2^32 elements and more; [`Error::UnsupportedDType`]; memory errors of the device.
     pub fn eye(device: &Device, dtype: DType, rows: u64, columns: u64, k: i64) -> Result<Tensor> {
-        check_extents("eye", &[rows, columns])?;
-        let expr = above_diagonal(rows, columns).compare(CompareFn::Eq, k).cast(dtype);
+        check_elements("eye", &[rows, columns])?;
+        let expr = by_diagonal(&position(), [rows, columns], CompareFn::Eq, k).cast(dtype);
         Tensor::generate(device, "eye", dtype, [rows, columns], &expr)
     }
 
@@ -151,9 +169,9 @@ impl Tensor {
             }
         }
         let n = self.dims()[0].saturating_add(k.unsigned_abs());
-        check_extents("diag", &[n, n])?;
+        check_elements("diag", &[n, n])?;
         let row = if k == 0 { self.clone() } else { self.pad_with(&[(k.max(0), (-k).max(0))], 0)? };
-        let is_there = above_diagonal(n, n).compare(CompareFn::Eq, k);
+        let is_there = by_diagonal(&position(), [n, n], CompareFn::Eq, k);
         let zero = Expr::constant(0).cast(self.dtype());
         Tensor::map_named("diag", &is_there.select(Expr::input(0), zero), &[&row.broadcast_to([n, n])?])
     }
@@ -187,7 +205,7 @@ impl Tensor {
         let number = |x: f64| Expr::constant(x).cast(compute);
         // Halves, because the difference of two numbers may be none.
         let step = if last == 0 { 0.0 } else { 2.0 * ((end / 2.0 - start / 2.0) / last as f64) };
-        let position = Expr::index().cast(DType::U32);
+        let position = position();
         let is_early = position.compare(CompareFn::Le, (last / 2) as i64);
         let early = position.cast(compute) * number(step) + number(start);
         let late = number(end) - (Expr::constant(last as i64) - position).cast(compute) * number(step);
@@ -233,9 +251,13 @@ impl Tensor {
         const OP: &str = "one_hot";
         let numbers = positions(OP, self)?;
         let dims = [self.dims(), &[classes]].concat();
-        check_extents(OP, &dims)?;
-        let column = Expr::index().cast(DType::U32) % Expr::constant(classes.max(1) as i64);
-        let is_own = Expr::input(0).compare(CompareFn::Eq, column.cast(numbers.dtype()));
+        check_elements(OP, &dims)?;
+        let column = position() % Expr::constant(classes.max(1) as i64);
+        let mut is_own = Expr::input(0).cast(DType::U32).compare(CompareFn::Eq, column);
+        if classes > i32::MAX as u64 && numbers.dtype() == DType::I32 {
+            // A number below zero has the bits of such a class.
+            is_own = is_own & Expr::input(0).compare(CompareFn::Ge, 0);
+        }
         let repeated = numbers.unsqueeze(self.rank())?.broadcast_to(dims)?;
         let rows = Tensor::map_named(OP, &is_own.cast(dtype), &[&repeated])?;
         if let Some(look) = look {
@@ -315,5 +337,62 @@ impl Tensor {
         }
         let layout = Layout::strided(dims.into_shape()?, &strides, scaled(self.layout().offset()))?;
         Ok(self.seen_as(TensorSpec::new(dtype, layout)))
+    }
+}
+
+#[cfg(all(test, feature = "cpu"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn diagonals_are_those_of_the_definition() {
+        let device = Device::cpu();
+        for (rows, columns) in [(1, 1), (1, 5), (4, 1), (3, 4), (5, 3)] {
+            let x = Tensor::full(&device, DType::I32, [rows, columns], 7).unwrap();
+            for k in (-6..=6).chain([i64::MIN, i64::MAX]) {
+                let of = |holds: fn(i64, i64) -> bool| -> Vec<i32> {
+                    let places = (0..rows * columns).map(|at| (at % columns) as i64 - (at / columns) as i64);
+                    places.map(|above| i32::from(holds(above, k))).collect()
+                };
+                let is = |found: Tensor| found.to_vec::<i32>().unwrap();
+                let sevens = |wanted: Vec<i32>| wanted.into_iter().map(|one| 7 * one).collect::<Vec<i32>>();
+                assert_eq!(is(x.tril(k).unwrap()), sevens(of(|above, k| above <= k)), "tril {rows} {columns} {k}");
+                assert_eq!(is(x.triu(k).unwrap()), sevens(of(|above, k| above >= k)), "triu {rows} {columns} {k}");
+                let eye = Tensor::eye(&device, DType::I32, rows, columns, k).unwrap();
+                assert_eq!(is(eye), of(|above, k| above == k), "eye {rows} {columns} {k}");
+            }
+        }
+    }
+
+    /// Positions that differ by more than i32 holds, without the matrix that has them.
+    #[test]
+    fn diagonals_of_long_axes_are_right() {
+        let (device, n) = (Device::cpu(), (1u64 << 31) + 9);
+        let at = [0u32, 1, 8, 1 << 31, (1 << 31) + 8];
+        let positions = Tensor::from_slice(&device, &at, [at.len() as u64]).unwrap();
+        let holds = |side, [rows, columns]: [u64; 2], k: i64| {
+            let expr = by_diagonal(&Expr::input(0), [rows, columns], side, k);
+            let found = Tensor::map(&expr, &[&positions]).unwrap().to_vec::<bool>().unwrap();
+            let above = at.map(|at| (u64::from(at) % columns) as i64 - (u64::from(at) / columns) as i64);
+            let wanted = above.map(|above| match side {
+                CompareFn::Le => above <= k,
+                CompareFn::Ge => above >= k,
+                _ => above == k,
+            });
+            assert_eq!(found, wanted, "{side:?} {rows} x {columns}, diagonal {k}");
+        };
+        for k in [0, 1, -1, 8, 1 << 31, -(1 << 31), (1 << 31) + 8, -(1 << 31) - 8] {
+            for side in [CompareFn::Le, CompareFn::Ge, CompareFn::Eq] {
+                holds(side, [1, n], k);
+                holds(side, [n, 1], k);
+            }
+        }
+    }
+
+    #[test]
+    fn classes_beyond_i32_are_no_numbers_below_zero() {
+        let x = Tensor::from_slice(&Device::cpu(), &[-1i32], [1]).unwrap();
+        let error = x.one_hot_within(1 << 32, DType::U8).unwrap_err();
+        assert!(matches!(error, Error::IndexWidth { op: "one_hot", .. }), "{error}");
     }
 }
