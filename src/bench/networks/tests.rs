@@ -1,5 +1,6 @@
 //! Every job on the CPU, with networks as small as they can be.
 
+use polywarp_core::harness::ReferenceBackend;
 use polywarp_nn::models::ResNetBlock;
 
 use super::*;
@@ -77,6 +78,28 @@ fn error_is_a_share_of_what_is_expected() {
     for wrong in [&[1.0, f32::NAN][..], &[1.0]] {
         assert_eq!(error_of(wrong, &[1.0, 2.0]), f64::INFINITY);
     }
+}
+
+/// A batch that memory does not hold is halved until it fits, and the row says what was wanted.
+#[test]
+fn a_batch_that_does_not_fit_is_halved_and_said_so() {
+    // No other can be opened by its name, so that its limit holds.
+    let device = Device::new(ReferenceBackend::new("halved"));
+    let [bert, _] = small();
+    let job = |batch| Job { network: bert.clone(), task: Task::Ask, compute: Compute::F32, batch, parts: 1 };
+    let mut references = References::default();
+    let mut measured = |batch: u64| row(&device, &job(batch), &quick(), &mut references);
+    let fits = measured(4).unwrap().unwrap();
+    assert_eq!((fits.batch, fits.wanted_batch), (4, None));
+    device.set_memory_limit(Some(device.memory().in_use_bytes + fits.peak_bytes));
+    let halved = measured(16).unwrap().unwrap();
+    assert_eq!((halved.batch, halved.wanted_batch, halved.case.as_str()), (4, Some(16), "small-bert encode f32 b4"));
+    let mut text = String::new();
+    text::write_row(&halved, 0, &mut text).unwrap();
+    assert!(text.contains("16 do not fit"), "{text}");
+    // Where not even one fits there is nothing to measure.
+    device.set_memory_limit(Some(device.memory().in_use_bytes));
+    assert!(is_too_large(&measured(16).unwrap_err()));
 }
 
 /// A wrong result gives no time.

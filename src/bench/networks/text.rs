@@ -30,7 +30,7 @@ pub fn write(table: &Table, out: &mut String) -> Result {
     )
 }
 
-fn write_row(row: &NetworkRow, width: usize, out: &mut String) -> Result {
+pub(super) fn write_row(row: &NetworkRow, width: usize, out: &mut String) -> Result {
     let times = |x: Option<f64>| x.map_or_else(|| "-".to_owned(), |x| format!("{}x", significant(x)));
     let losses = row.losses.map_or_else(|| "-".to_owned(), |(first, last)| format!("{first:.2} -> {last:.2}"));
     let smaller = row.wanted_batch.map_or_else(String::new, |wanted| format!("; {wanted} do not fit"));
