@@ -2,6 +2,8 @@
 //!
 //! [`run`] works like [`super::bad_input::run`]. The device's memory limit is set low by most rows and lifted again.
 
+use std::time::Duration;
+
 use super::bad_input::Row;
 use super::rows::{Answer, Test, demand, outcome};
 use crate::ops::{Distribution, Matmul, Random, Reduce, Softmax, SoftmaxFn};
@@ -34,6 +36,7 @@ const ROWS: &[(&str, Test)] = &[
     ("batch of tensors equals the whole", batch_equals_whole),
     ("batch whose single index does not fit", batch_of_one),
     ("batch with an error that is not about memory", batch_error),
+    ("an update that has no memory, that is tried again, and of halved batches", updates_once),
     ("batch of nothing, and tensors that do not belong together", batch_shapes),
 ];
 
@@ -53,8 +56,9 @@ fn product(m: u64, k: u64, n: u64) -> Result<Op> {
 
 /// Products, sums with and without scratch space, a softmax and an expression, of some 100 KiB each.
 fn ops() -> Result<Vec<Op>> {
-    let all =
-        |elements: u64| -> Result<Op> { Ok(Reduce::new(ReduceFn::Sum, dense(&[elements])?, &[], dense(&[])?)?.into()) };
+    let all = |elements: u64| -> Result<Op> {
+        Ok(Reduce::new(ReduceFn::Sum, dense(&[elements])?, &[0], dense(&[])?)?.into())
+    };
     Ok(vec![
         product(100, 130, 170)?,
         product(3, 20_000, 3)?,
@@ -155,7 +159,7 @@ fn over_the_binding(device: &Device) -> Result<Answer> {
 fn impossible(device: &Device) -> Result<Answer> {
     device.set_memory_limit(Some(1 << 60));
     let elements = too_many(device);
-    let total = Reduce::new(ReduceFn::Sum, dense(&[elements])?, &[], dense(&[])?)?.into();
+    let total = Reduce::new(ReduceFn::Sum, dense(&[elements])?, &[0], dense(&[])?)?.into();
     let softmax = Softmax::new(SoftmaxFn::Softmax, dense(&[elements])?, 0, dense(&[elements])?)?.into();
     let uniform = Distribution::Uniform { low: 0.0, high: 1.0 };
     let random = Random::new(uniform, 1, 0, dense(&[elements])?)?.into();
@@ -228,6 +232,43 @@ fn batch_equals_whole(device: &Device) -> Result<Answer> {
     device.set_memory_limit(None);
     demand!(calls > 3, "{calls} calls: the limit was never reached");
     demand!(parts.dims() == [101, 64] && parts.to_vec::<f32>()? == want, "the values differ in {calls} calls");
+    Ok(Ok(()))
+}
+
+/// Whatever is tried again: what is updated is so once.
+fn updates_once(device: &Device) -> Result<Answer> {
+    let count = Tensor::zeros(device, DType::F32, [1000])?;
+    let is = |expected: f32| Ok::<bool, Error>(count.to_vec::<f32>()?.iter().all(|&x| x == expected));
+    // One more, and a result of its own, of 4000 bytes.
+    let one_more = || Tensor::update(&[Expr::input(0) + 1.0, Expr::input(0) * 2.0], &[], &[&count]);
+    leave(device, 2000);
+    let result = one_more();
+    demand!(matches!(result, Err(Error::OutOfMemory { .. })), "{:?} without memory", result.map(|made| made.len()));
+    demand!(is(0.0)?, "an update that failed was made");
+    let mut attempts = 0;
+    device.retry(Duration::from_secs(60), || {
+        attempts += 1;
+        if attempts == 2 {
+            device.set_memory_limit(None);
+        }
+        one_more().map(drop)
+    })?;
+    demand!(attempts == 2 && is(1.0)?, "not updated once by {attempts} attempts");
+    // Whole numbers, whose sums are exact in any order.
+    let data: Vec<f32> = (0..256 * 64).map(|i| (i % 7) as f32).collect();
+    let mut sums = |limit: Option<u64>| -> Result<(usize, Vec<f32>)> {
+        device.set_memory_limit(None);
+        let total = Tensor::zeros(device, DType::F32, [64])?;
+        limit.into_iter().for_each(|bytes| leave(device, bytes));
+        let parts = in_batches(256, |range| {
+            let slice = &data[64 * range.start as usize..64 * range.end as usize];
+            let part = spread(&Tensor::from_slice(device, slice, [range.end - range.start, 64])?)?.sum(0)?;
+            Tensor::update(&[Expr::input(0) + Expr::input(1)], &[&part], &[&total]).map(drop)
+        })?;
+        Ok((parts.len(), total.to_vec::<f32>()?))
+    };
+    let ((_, want), (parts, found)) = (sums(None)?, sums(Some(2 << 20))?);
+    demand!(parts > 2 && found == want, "sums of {parts} batches are not those of one");
     Ok(Ok(()))
 }
 
