@@ -48,7 +48,7 @@ pub struct ArgReduce {
 }
 
 impl ArgReduce {
-    /// A checked argmax or argmin; no axes means all of them.
+    /// A checked argmax or argmin; over no axes every position is 0.
     ///
     /// # Errors
     /// As [`super::Reduce::new`], and [`Error::IndexWidth`] when positions do not fit u32. Bool has no order
@@ -58,7 +58,7 @@ impl ArgReduce {
         ArgReduce::over(function, input, axes, output)
     }
 
-    /// The same over exactly these axes, which ascend without repetition; an empty list folds nothing.
+    /// The same over axes that ascend without repetition.
     fn over(function: ArgReduceFn, input: TensorSpec, axes: Vec<usize>, output: TensorSpec) -> Result<ArgReduce> {
         let op = function.name();
         if input.dtype == DType::Bool {

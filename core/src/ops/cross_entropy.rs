@@ -261,7 +261,7 @@ impl Operation for CrossEntropy {
             let dw = terms.into_iter().reduce(|sum, term| sum + term);
             let of_rows = graph.map_used(dw.as_slice(), &values)?.pop();
             let row = Shape::new(&[self.classes()])?;
-            gradients.push(of_rows.map(|value| graph.sum_to(value, row)).transpose()?);
+            gradients.push(of_rows.map(|value| graph.sum_to(value, row, value.dtype())).transpose()?);
         }
         rule.finish(gradients)
     }

@@ -194,15 +194,18 @@ impl Operation for LayerNorm {
             let dx = terms.into_iter().reduce(|sum, term| sum + term).map(|dx| dx.cast(dtype));
             gradients.push(graph.map_used(dx.as_slice(), &values)?.pop());
         }
-        // What nothing depends on: the affine map makes y alone.
-        let of_y = |term: Expr| if needs.outputs[0] { Some(term) } else { None };
-        for term in [(wants[1], dy_of.clone() * h), (wants[2], dy_of)].into_iter().filter(|(wanted, _)| *wanted) {
-            let Some(terms) = graph.map_used(of_y(term.1).as_slice(), &values)?.pop() else {
-                gradients.push(None);
-                continue;
-            };
-            let sum = graph.sum_to(terms, row)?;
-            gradients.push(Some(graph.cast(sum, dtype)?));
+        // Of mean and rstd alone nothing depends on the affine map.
+        let affine = wants[1..].iter().filter(|wanted| **wanted).count();
+        if !needs.outputs[0] {
+            gradients.extend(vec![None; affine]);
+            return rule.finish(gradients);
+        }
+        if wants[1] {
+            let terms = graph.map_used(&[dy_of * h], &values)?;
+            gradients.push(terms.into_iter().next().map(|terms| graph.sum_to(terms, row, dtype)).transpose()?);
+        }
+        if wants[2] {
+            gradients.push(Some(graph.sum_to(dy, row, dtype)?));
         }
         rule.finish(gradients)
     }

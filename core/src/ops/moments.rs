@@ -25,7 +25,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// A checked op whose results start their buffers; no axes means all of them.
+    /// A checked op whose results start their buffers; over no axes each element is its own mean, with a variance of 0.
     ///
     /// # Errors
     /// [`Error::AxisOutOfRange`]; [`Error::UndefinedForDType`] for integers and bool; [`Error::EmptyReduction`] for axes of no elements.

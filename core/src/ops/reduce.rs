@@ -2,7 +2,8 @@
 //!
 //! Sums and products accumulate in f32 (f64 for f64; integers exactly, wrapping to the result's dtype), tree-shaped,
 //! with the same bits on every run on one device. Result dtypes: sum and prod of i8 and i16 give i32, of u8, u16 and bool u32,
-//! otherwise the input's; mean of integers and bool gives f32; any and all give bool. Extrema propagate NaN; abs_max, the
+//! otherwise the input's; mean of integers and bool gives f32; any and all give bool. Sums, means and products of floats of up to 32
+//! bits may be asked for in any other of these: f32 sums of bf16 are not rounded on the way. Extrema propagate NaN; abs_max, the
 //! largest magnitude, is for floats. Over no elements sum and abs_max are 0, prod 1, mean NaN, any false, all true; max and
 //! min are refused.
 
@@ -85,6 +86,14 @@ impl ReduceFn {
             }),
         }
     }
+
+    /// Whether an input of `dtype` can give results of `output`: the dtype of [`ReduceFn::output_dtype`], and for sums, means and products
+    /// of floats any float that accumulates as the input does.
+    pub fn gives(self, dtype: DType, output: DType) -> bool {
+        let is_rounded_last = matches!(self, ReduceFn::Mean | ReduceFn::Prod | ReduceFn::Sum);
+        let alike = dtype.is_float() && output.is_float() && dtype.compute() == output.compute();
+        self.output_dtype(dtype) == Some(output) || (is_rounded_last && alike)
+    }
 }
 
 /// A reduction of `input` over `axes`.
@@ -101,7 +110,7 @@ pub struct Reduce {
 }
 
 impl Reduce {
-    /// A checked reduction; no axes means all of them.
+    /// A checked reduction; over no axes each element is a result of its own.
     ///
     /// # Errors
     /// [`Error::AxisOutOfRange`], [`Error::DuplicateAxis`], [`Error::UndefinedForDType`], [`Error::EmptyReduction`],
@@ -111,11 +120,11 @@ impl Reduce {
         Reduce::over(function, input, axes, output)
     }
 
-    /// The same over exactly these axes, which ascend without repetition; an empty list folds nothing.
+    /// The same over axes that ascend without repetition.
     fn over(function: ReduceFn, input: TensorSpec, axes: Vec<usize>, output: TensorSpec) -> Result<Reduce> {
         let op = function.name();
         let dtype = function.output_dtype(input.dtype).ok_or(Error::UndefinedForDType { op, dtype: input.dtype })?;
-        if dtype != output.dtype {
+        if !function.gives(input.dtype, output.dtype) {
             return Err(Error::DTypeMismatch { op, expected: dtype, got: output.dtype });
         }
         let shape = input.layout.shape().without_axes(&axes, KeepDims::No);
@@ -226,7 +235,10 @@ impl Operation for Reduce {
         let compute = dtype.compute();
         let kept = shape.without_axes(&self.axes, KeepDims::Yes);
         let spread = |value: Value| value.reshape(kept)?.broadcast_to(shape);
-        let (x, y, dy) = (rule.input(0)?, spread(rule.output(0)?)?, spread(rule.gradient(0)?)?);
+        let dy = rule.gradient(0)?;
+        // A sum hands its gradient on as it is.
+        let dy = if self.function == ReduceFn::Sum { rule.graph.cast(dy, dtype)? } else { dy };
+        let (x, y, dy) = (rule.input(0)?, spread(rule.output(0)?)?, spread(dy)?);
         let [a, b, c, d] = [0, 1, 2, 3].map(|number| Expr::input(number).cast(compute));
         let gradient = match self.function {
             ReduceFn::Sum => dy,
@@ -302,24 +314,34 @@ impl Builder {
         if axes.is_empty() {
             return Ok(x);
         }
-        let shape = x.spec.layout.shape();
         let dtype = f.output_dtype(x.dtype()).ok_or(Error::UndefinedForDType { op: f.name(), dtype: x.dtype() })?;
-        let output = TensorSpec::dense(dtype, shape.without_axes(axes, KeepDims::No));
+        self.reduce_as(f, x, axes, keep, dtype)
+    }
+
+    /// The same with results of `dtype`, one that `f` [gives](ReduceFn::gives). No axes: a cast.
+    ///
+    /// # Errors
+    /// As [`Reduce::new`].
+    pub fn reduce_as(&mut self, f: ReduceFn, x: Value, axes: &[usize], keep: KeepDims, dtype: DType) -> Result<Value> {
+        if axes.is_empty() {
+            return self.cast(x, dtype);
+        }
+        let output = TensorSpec::dense(dtype, x.spec.layout.shape().without_axes(axes, KeepDims::No));
         let reduced = self.one(Reduce::new(f, x.spec, axes, output)?, &[x])?;
         if keep == KeepDims::Yes { reduced.with_ones(axes) } else { Ok(reduced) }
     }
 
-    /// The sum over what `x` repeats beyond `shape`, in `shape`: for the rule of an operation that uses an operand of that shape for all rows.
-    /// (Views that repeat are undone by those who follow gradients, not by rules.)
+    /// The sum over what `x` repeats beyond `shape`, in `shape` and `dtype`: for the rule of an operation that uses an operand of that shape
+    /// for all rows. (Views that repeat are undone by those who follow gradients, not by rules.)
     ///
     /// # Errors
     /// As [`Reduce::new`].
-    pub fn sum_to(&mut self, x: Value, shape: Shape) -> Result<Value> {
+    pub fn sum_to(&mut self, x: Value, shape: Shape, dtype: DType) -> Result<Value> {
         let (from, to) = (x.dims().to_vec(), shape.dims());
         let new = from.len().saturating_sub(to.len());
         let is_repeated = |axis: usize| axis < new || (to[axis - new] == 1 && from[axis] != 1);
         let axes: Vec<usize> = (0..from.len()).filter(|&axis| is_repeated(axis)).collect();
-        let summed = self.reduce(ReduceFn::Sum, x, &axes, KeepDims::No)?;
+        let summed = self.reduce_as(ReduceFn::Sum, x, &axes, KeepDims::No, dtype)?;
         let summed = if axes.is_empty() { self.contiguous(summed)? } else { summed };
         summed.reshape(shape)
     }

@@ -74,6 +74,9 @@ impl ReducedMatmul {
         }
         // Function, dtype, axis, shape and emptiness are judged as those of any reduction.
         Reduce::new(self.function, d, &[self.axis], self.output)?;
+        if let Some(expected) = self.function.output_dtype(d.dtype).filter(|&dtype| dtype != self.output.dtype) {
+            return Err(Error::DTypeMismatch { op: OP, expected, got: self.output.dtype });
+        }
         check_dense_output(OP, &self.output)?;
         Ok(ReducedMatmul { product, ..self })
     }

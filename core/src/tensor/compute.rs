@@ -215,10 +215,33 @@ impl Tensor {
         self.reduce_sorted(f, &sorted, if kept == KeepDims::Yes { kept } else { keep })
     }
 
+    /// [`Tensor::reduce`] with results of `dtype`, rounded once: sums, means and products of floats of up to 32 bits in any other of these,
+    /// as PyTorch's and NumPy's `sum(dtype=...)`.
+    ///
+    /// ```
+    /// use polywarp_core::{DType, Device, KeepDims, ReduceFn, Tensor};
+    ///
+    /// // More than f16 holds.
+    /// let x = Tensor::full(&Device::cpu(), DType::F16, [100], 1000.0)?;
+    /// assert_eq!(x.reduce_as(ReduceFn::Sum, .., KeepDims::No, DType::F32)?.item::<f32>()?, 100_000.0);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Reduce::new`]: [`Error::DTypeMismatch`] for a dtype that `f` does not give.
+    pub fn reduce_as(&self, f: ReduceFn, axes: impl Axes, keep: KeepDims, dtype: DType) -> Result<Tensor> {
+        let (sorted, kept) = axis::reduced(f.name(), axes, self.rank())?;
+        self.reduced(f, &sorted, if kept == KeepDims::Yes { kept } else { keep }, dtype)
+    }
+
     /// [`Tensor::reduce`] over `sorted` axes.
     pub(super) fn reduce_sorted(&self, f: ReduceFn, sorted: &[usize], keep: KeepDims) -> Result<Tensor> {
         let op = f.name();
         let dtype = f.output_dtype(self.dtype).ok_or(Error::UndefinedForDType { op, dtype: self.dtype })?;
+        self.reduced(f, sorted, keep, dtype)
+    }
+
+    fn reduced(&self, f: ReduceFn, sorted: &[usize], keep: KeepDims, dtype: DType) -> Result<Tensor> {
         let out = Tensor::empty(&self.device, dtype, self.shape().without_axes(sorted, KeepDims::No))?;
         out.fill_by(&Reduce::new(f, self.spec(), sorted, out.spec())?.into(), &[self])?;
         out.reshape(self.shape().without_axes(sorted, keep))

@@ -84,7 +84,7 @@ pub(super) fn index_width(_: &Device) -> Answer {
     let one = must(Shape::new(&[1]))?;
     let wide = must(Layout::contiguous(one).broadcast_to(must(Shape::new(&[1 << 33]))?))?;
     let out = TensorSpec::new(DType::U32, Layout::contiguous(Shape::SCALAR));
-    let op = ArgReduce::new(ArgReduceFn::ArgMax, TensorSpec::new(DType::F32, wide), &[], out);
+    let op = ArgReduce::new(ArgReduceFn::ArgMax, TensorSpec::new(DType::F32, wide), &[0], out);
     refused(
         "argmax over 2^33 elements",
         op,

@@ -1,6 +1,6 @@
 //! Cases of argmax and argmin: every subset of axes, ties, the first of several NaN, extrema at the edges of tiles.
 
-use super::{add, extents, unique};
+use super::{add, axes_or_all, extents, unique};
 use crate::case::values::{Plant, Where};
 use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{ArgReduce, ArgReduceFn};
@@ -10,7 +10,7 @@ const FAMILY: &str = "argreduce";
 
 fn reduce(f: ArgReduceFn, dtype: DType, kind: LayoutKind, dims: &[u64], axes: &[usize]) -> Result<ArgReduce> {
     let input = kind.spec(dtype, dims)?;
-    let axes = input.layout.shape().reduction_axes(axes)?;
+    let axes = axes_or_all(axes, dims.len());
     let rest = input.layout.shape().without_axes(&axes, KeepDims::No);
     ArgReduce::new(f, input, &axes, output(DType::U32, rest.dims())?)
 }
@@ -21,6 +21,11 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     const TIES: &[Values] = &[Values::Integers(-3, 3)];
     let mut cases = Vec::new();
     for f in ArgReduceFn::ALL {
+        // Over no axes.
+        let none = DENSE
+            .spec(DType::F16, &[5, 33])
+            .and_then(|input| ArgReduce::new(f, input, &[], output(DType::U32, &[5, 33])?));
+        add(&mut cases, FAMILY, none, &[Values::Special]);
         for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != DType::Bool) {
             add(&mut cases, FAMILY, reduce(f, dtype, DENSE, &[7, 259], &[1]), &[Values::Special]);
         }

@@ -79,6 +79,11 @@ pub(crate) fn add(cases: &mut Vec<Case>, family: &'static str, op: Result<impl I
     Case::push(cases, family, op, values.to_vec());
 }
 
+/// The axes of a case; all of `rank` for an empty list.
+pub(crate) fn axes_or_all(axes: &[usize], rank: usize) -> Vec<usize> {
+    if axes.is_empty() { (0..rank).collect() } else { axes.to_vec() }
+}
+
 /// Keeps the first of cases with one name: lists of sizes and layouts meet in places.
 pub(crate) fn unique(cases: Vec<Case>) -> Vec<Case> {
     let mut seen = std::collections::HashSet::new();

@@ -1,6 +1,6 @@
 //! Cases of means and variances: every float, subset of axes and layout, lengths at the edges, means far from 0, NaN and infinities.
 
-use super::{add, extents, unique};
+use super::{add, axes_or_all, extents, unique};
 use crate::case::values::{Plant, Where};
 use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::Moments;
@@ -9,7 +9,7 @@ use crate::{DType, Result};
 const FAMILY: &str = "moments";
 
 fn moments(dtype: DType, kind: LayoutKind, dims: &[u64], axes: &[usize]) -> Result<Moments> {
-    let op = Moments::new(kind.spec(dtype, dims)?, axes)?;
+    let op = Moments::new(kind.spec(dtype, dims)?, &axes_or_all(axes, dims.len()))?;
     let result = output(op.mean.dtype, op.mean.layout.dims())?;
     Ok(Moments { mean: result, variance: result, ..op })
 }
@@ -31,6 +31,8 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
         push(moments(DType::F32, DENSE, &[extent, 3], &[0]), Values::Normal);
         push(moments(DType::F32, DENSE, &[3, extent], &[1]), Values::Normal);
     }
+    // Over no axes.
+    push(DENSE.spec(DType::F16, &[5, 33]).and_then(|input| Moments::new(input, &[])), Values::Normal);
     // Several passes over sets; results without elements.
     push(moments(DType::F16, DENSE, &[70_001], &[]), Values::Normal);
     push(moments(DType::F32, DENSE, &[70_001, 4], &[0]), Values::Normal);

@@ -1,7 +1,7 @@
 //! Cases of the reductions: every function and dtype, every subset of axes, exact integer sums, NaN at the edges of
 //! tiles, empty axes, long rows and many rows.
 
-use super::{add, extents, is_brief, unique};
+use super::{add, axes_or_all, extents, is_brief, unique};
 use crate::case::values::{Plant, Where};
 use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::{Reduce, ReduceFn};
@@ -12,10 +12,17 @@ const DENSE: LayoutKind = LayoutKind::Dense;
 
 fn reduce(f: ReduceFn, dtype: DType, kind: LayoutKind, dims: &[u64], axes: &[usize]) -> Result<Reduce> {
     let input = kind.spec(dtype, dims)?;
-    let axes = input.layout.shape().reduction_axes(axes)?;
+    let axes = axes_or_all(axes, dims.len());
     let rest = input.layout.shape().without_axes(&axes, KeepDims::No);
     let to = f.output_dtype(dtype).ok_or(Error::UndefinedForDType { op: f.name(), dtype })?;
     Reduce::new(f, input, &axes, output(to, rest.dims())?)
+}
+
+/// With results of another dtype than the function gives by itself.
+fn reduce_as(f: ReduceFn, input: DType, to: DType, dims: &[u64], axis: usize) -> Result<Reduce> {
+    let input = DENSE.spec(input, dims)?;
+    let rest = input.layout.shape().without_axes(&[axis], KeepDims::No);
+    Reduce::new(f, input, &[axis], output(to, rest.dims())?)
 }
 
 fn values(f: ReduceFn, dtype: DType) -> Values {
@@ -48,7 +55,45 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     lengths(level, &mut cases);
     exact(level, &mut cases);
     special(&mut cases);
+    none(&mut cases);
+    converted(level, &mut cases);
     unique(cases)
+}
+
+/// Over no axes each element is a result.
+fn none(cases: &mut Vec<Case>) {
+    for (f, dtype) in [
+        (ReduceFn::Sum, DType::F16),
+        (ReduceFn::Mean, DType::F32),
+        (ReduceFn::Any, DType::F32),
+        (ReduceFn::Max, DType::I32),
+    ] {
+        let op = DENSE.spec(dtype, &[5, 33]).and_then(|input| {
+            let to = f.output_dtype(dtype).ok_or(Error::UndefinedForDType { op: f.name(), dtype })?;
+            Reduce::new(f, input, &[], output(to, &[5, 33])?)
+        });
+        add(cases, FAMILY, op, &[values(f, dtype)]);
+    }
+}
+
+/// Results of another dtype: rounded once, from what was accumulated.
+fn converted(level: Level, cases: &mut Vec<Case>) {
+    use DType::{BF16, F8E4M3, F16, F32};
+    let all: Vec<(DType, DType)> = DType::FLOATS
+        .into_iter()
+        .flat_map(|from| DType::FLOATS.map(|to| (from, to)))
+        .filter(|(from, to)| from != to && ReduceFn::Sum.gives(*from, *to))
+        .collect();
+    for (from, to) in level.list(&[(BF16, F32), (F32, F16), (F16, BF16), (F32, F8E4M3)], &all) {
+        for f in [ReduceFn::Sum, ReduceFn::Mean, ReduceFn::Prod] {
+            for (dims, axis) in [([9, 259], 1), ([259, 12], 0)] {
+                add(cases, FAMILY, reduce_as(f, from, to, &dims, axis), &[values(f, from)]);
+            }
+        }
+        // Over no elements; long enough for two passes.
+        add(cases, FAMILY, reduce_as(ReduceFn::Mean, from, to, &[0, 5], 0), &[Values::Normal]);
+        add(cases, FAMILY, reduce_as(ReduceFn::Sum, from, to, &[4099, 65], 0), &[Values::Normal]);
+    }
 }
 
 /// Every subset of three axes and some of eight, in every layout.

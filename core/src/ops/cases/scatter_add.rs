@@ -66,6 +66,13 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
 
 pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     let positions = (size.elements() / 4096).max(1);
-    let op = sum(DType::F32, DType::I32, &[positions], &[768], 30_522).ok();
-    op.map(|op| BenchCase::new("rows of 768 f32 by place", Suite::Elementwise, op, Metric::Bytes)).into_iter().collect()
+    let rows = (size.elements() / 256).max(1);
+    let wanted = [
+        ("rows of 768 f32 by place", sum(DType::F32, DType::I32, &[positions], &[768], 30_522)),
+        ("rows of 1 KB by place", sum(DType::F32, DType::I32, &[rows], &[256], rows)),
+    ];
+    let case = |(name, op): (&'static str, Result<ScatterAdd>)| {
+        Some(BenchCase::new(name, Suite::Elementwise, op.ok()?, Metric::Bytes))
+    };
+    wanted.into_iter().filter_map(case).collect()
 }

@@ -107,7 +107,11 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
         let op = sort(SortOrder::Ascending, dtype, DENSE, &dims, axis).ok()?;
         Some(BenchCase::new(name, Suite::Reduce, op, Metric::Bytes))
     });
-    let best = first(SortOrder::Descending, DType::F32, DENSE, &[16, size.elements() / 16], 1, 64).ok();
-    let best = best.map(|op| BenchCase::new("top 64 of rows f32", Suite::Reduce, op, Metric::Bytes));
+    let best = [("top 64 of rows f32", size.elements() / 16), ("top 64 of rows of 2^20 f32", 1 << 20)];
+    let best = best.into_iter().filter_map(|(name, row)| {
+        let rows = (size.elements() / row).max(1);
+        let op = first(SortOrder::Descending, DType::F32, DENSE, &[rows, row], 1, 64).ok()?;
+        Some(BenchCase::new(name, Suite::Reduce, op, Metric::Bytes))
+    });
     sorts.chain(best).collect()
 }

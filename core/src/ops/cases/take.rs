@@ -64,5 +64,9 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
         let op = take(dtype, &[30_522, 768], DType::I32, &[positions], Missing::Nan).ok()?;
         Some(BenchCase::new(format!("rows of 768 {dtype}"), Suite::Elementwise, op, Metric::Bytes))
     };
-    [DType::F32, DType::BF16].into_iter().filter_map(case).collect()
+    // As many rows as positions, so that few are read twice.
+    let rows = (size.elements() / 256).max(1);
+    let random = take(DType::F32, &[rows, 256], DType::I32, &[rows], Missing::Nan).ok();
+    let random = random.map(|op| BenchCase::new("rows of 1 KB", Suite::Elementwise, op, Metric::Bytes));
+    [DType::F32, DType::BF16].into_iter().filter_map(case).chain(random).collect()
 }

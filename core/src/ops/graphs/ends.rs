@@ -2,12 +2,12 @@
 //!
 //! Gradients of parameters are wanted in the parameter's own order of memory, in f32, in their place among all gradients; rules give them as
 //! the operation saw the parameter. [`Graph::end_at`] adds the step between both, and leaves it out where the step before can write so itself: a
-//! product of the factors exchanged is the product transposed, products give f32 as well as what they are of, and what was rounded to be
-//! stored need not be.
+//! product of the factors exchanged is the product transposed, products and sums give f32 as well as what they are of, and what was rounded
+//! to be stored need not be.
 
 use crate::graph::{Graph, GraphStep, Place};
 use crate::operation::Op;
-use crate::ops::{Copy, Map, Matmul};
+use crate::ops::{Copy, Map, Matmul, Reduce};
 use crate::{DType, Expr, Layout, Program, Result, Step, TensorSpec};
 
 /// How a result is wanted.
@@ -75,6 +75,15 @@ impl Graph {
             let layout = Layout::contiguous(shape).with_offset(end.spec.layout.offset());
             let Some(moved) = step.op.with_output(at, TensorSpec { layout, ..end.spec }) else { return false };
             self.steps[writer].op = moved;
+            return true;
+        }
+        if let Some(mut reduce) =
+            step.op.get::<Reduce>().filter(|op| op.function.gives(op.input.dtype, end.spec.dtype)).cloned()
+        {
+            // Its own shape of the same elements.
+            let layout = Layout::contiguous(*reduce.output.layout.shape()).with_offset(end.spec.layout.offset());
+            reduce.output = TensorSpec { layout, ..end.spec };
+            self.steps[writer].op = reduce.into();
             return true;
         }
         // What it converts is what is wanted.

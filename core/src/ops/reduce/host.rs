@@ -34,19 +34,16 @@ pub(crate) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) -> Done {
         DType::F64 if op.is_magnitude() => finish(op, output, run(AbsMax, operand::<f64>(op, input)?)?, |x| x),
         DType::F32 => {
             let sums = combine(op, operand::<f32>(op, input)?)?;
-            finish(op, output, sums, |x| if mean { (f64::from(x) / count) as f32 } else { x });
+            finish_float(op, output, sums);
         }
         DType::F64 => {
             let sums = combine(op, operand::<f64>(op, input)?)?;
             finish(op, output, sums, |x| if mean { x / count } else { x });
         }
-        DType::F8E4M3 => small_float::<F8E4M3>(op, input, output, F8E4M3::from_f32)?,
-        DType::F8E5M2 if op.is_extremum() || op.is_magnitude() => {
-            small_float::<F8E5M2>(op, input, output, F8E5M2::kept_from_f32)?;
-        }
-        DType::F8E5M2 => small_float::<F8E5M2>(op, input, output, F8E5M2::from_f32)?,
-        DType::F16 => small_float::<f16>(op, input, output, narrow_f16)?,
-        DType::BF16 => small_float::<bf16>(op, input, output, narrow_bf16)?,
+        DType::F8E4M3 => small_float::<F8E4M3>(op, input, output)?,
+        DType::F8E5M2 => small_float::<F8E5M2>(op, input, output)?,
+        DType::F16 => small_float::<f16>(op, input, output)?,
+        DType::BF16 => small_float::<bf16>(op, input, output)?,
         _ if mean => return mean_of_integers(op, input, output),
         DType::I8 if op.is_extremum() => {
             let best = combine(op, operand::<i8>(op, input)?)?;
@@ -104,18 +101,26 @@ pub(crate) fn execute(op: &Reduce, input: &[u8], output: &mut [u8]) -> Done {
     Ok(())
 }
 
-/// Accumulated in f32, narrowed at the end.
-fn small_float<T: Widen<Acc = f32> + bytemuck::Pod>(
-    op: &Reduce,
-    input: &[u8],
-    output: &mut [u8],
-    narrow: impl Fn(f32) -> T + Copy + Send + Sync,
-) -> Done {
-    let (mean, count) = (op.function == ReduceFn::Mean, op.count() as f64);
+fn small_float<T: Widen<Acc = f32> + bytemuck::Pod>(op: &Reduce, input: &[u8], output: &mut [u8]) -> Done {
     let x = operand::<T>(op, input)?;
     let sums = if op.is_magnitude() { run(AbsMax, x)? } else { combine(op, x)? };
-    finish(op, output, sums, |x| narrow(if mean { (f64::from(x) / count) as f32 } else { x }));
+    finish_float(op, output, sums);
     Ok(())
+}
+
+/// What accumulated in f32, divided for a mean, in the output's dtype: one rounding.
+fn finish_float(op: &Reduce, output: &mut [u8], sums: Vec<f32>) {
+    let (mean, count) = (op.function == ReduceFn::Mean, op.count() as f64);
+    let value = move |x: f32| if mean { (f64::from(x) / count) as f32 } else { x };
+    match op.output.dtype {
+        DType::F8E4M3 => finish(op, output, sums, |x| F8E4M3::from_f32(value(x))),
+        // One of the elements: an infinite one stays.
+        DType::F8E5M2 if op.is_extremum() || op.is_magnitude() => finish(op, output, sums, F8E5M2::kept_from_f32),
+        DType::F8E5M2 => finish(op, output, sums, |x| F8E5M2::from_f32(value(x))),
+        DType::F16 => finish(op, output, sums, |x| narrow_f16(value(x))),
+        DType::BF16 => finish(op, output, sums, |x| narrow_bf16(value(x))),
+        _ => finish(op, output, sums, value),
+    }
 }
 
 impl Reduce {

@@ -61,6 +61,20 @@ fn what_was_rounded_to_be_stored_need_not_be() {
     assert_eq!(ended(&graph, &inputs, is, &end(DType::F16, 64)), ["sum", "map"]);
 }
 
+#[test]
+fn a_sum_of_halves_is_written_wider_by_itself() {
+    let inputs = [spec(DType::BF16, &[6, 4])];
+    let mut graph = Builder::new(inputs.to_vec());
+    let x = graph.input(0).unwrap();
+    let sum = graph.reduce(ReduceFn::Sum, x, &[0], KeepDims::No).unwrap();
+    let is = spec(DType::BF16, &[4]);
+    let graph = graph.finish("sum", &[sum], &[is]).unwrap();
+    let end = |dtype| End { order: vec![0], spec: spec(dtype, &[4]) };
+    assert_eq!(ended(&graph, &inputs, is, &end(DType::F32)), ["sum"]);
+    // f64 is not what halves add up in.
+    assert_eq!(ended(&graph, &inputs, is, &end(DType::F64)), ["sum", "cast"]);
+}
+
 /// A result that the graph reads itself, or that two steps write, is copied.
 #[test]
 fn what_others_read_is_copied() {

@@ -6,6 +6,7 @@
 //! columns, over several rows, and a reduction adds up what the workgroups leave. What no kernel serves (wide folds of f64 extrema, very few very
 //! long rows) runs as the graph that the program is.
 
+mod sums;
 mod text;
 
 use crate::graph::Place;
@@ -317,17 +318,24 @@ impl Planning {
         let partial = TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(&[partial_rows, columns])?));
         let mut scratch_bytes = vec![partial.required_bytes().next_multiple_of(16); sums.len()];
         let temps = scratch_bytes.len();
-        let mut beside = Vec::new();
-        for (number, (place, spec)) in sums.into_iter().enumerate() {
+        let mut outputs = Vec::new();
+        for (place, spec) in sums {
             let row = Layout::contiguous(Shape::new(&[columns])?).with_offset(spec.layout.offset());
-            let output = TensorSpec::new(spec.dtype, row);
-            let total = Reduce { function: ReduceFn::Sum, input: partial, axes: vec![0], output };
-            let part = crate::ops::reduce::plan::plan(&total, caps)?;
-            crate::plan::share_scratch(&mut beside, part.scratch_bytes);
             let slot = match place {
                 Place::Output(output) => Slot::Output(output),
                 Place::Input(_) | Place::Temp(_) => return Err(caps.unsupported(op.name(), "a sum that nobody reads")),
             };
+            outputs.push((slot, TensorSpec::new(spec.dtype, row)));
+        }
+        if let (2.., Some(launch)) = (outputs.len(), sums::plan(&partial, &outputs, caps)?) {
+            launches.push(launch);
+            return Ok(Plan { launches, scratch_bytes });
+        }
+        let mut beside = Vec::new();
+        for (number, (slot, output)) in outputs.into_iter().enumerate() {
+            let total = Reduce { function: ReduceFn::Sum, input: partial, axes: vec![0], output };
+            let part = crate::ops::reduce::plan::plan(&total, caps)?;
+            crate::plan::share_scratch(&mut beside, part.scratch_bytes);
             for mut launch in part.launches {
                 for bound in &mut launch.bindings {
                     *bound = match *bound {

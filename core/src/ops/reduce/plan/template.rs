@@ -100,7 +100,17 @@ impl Frame {
     pub fn body_of_items(&self, function: &str) -> String {
         self.body().replace(ABSORB_EACH, &format!("held[0] = {function}(held[0], taken);"))
     }
+
+    /// The loops down columns, of several sources side by side: `read` and `write` take the number of the source, the grid's third, first.
+    pub fn body_of_grids(&self, read: &str, write: &str) -> String {
+        let body = self.body().replace(READ, &format!("{read}(group.z, "));
+        body.replace(WRITE, &format!("{write}(group.z, "))
+    }
 }
+
+/// What the loops down columns read and write by.
+const READ: &str = "read_at(";
+const WRITE: &str = "write_wide(";
 
 /// How the loops take up what a thread loads at a time: each of its ITEMS accumulators one.
 const ABSORB_EACH: &str = "for (var i = 0u; i < ITEMS; i++) { held[i] = absorb(held[i], taken[i]); }";
@@ -168,5 +178,14 @@ mod tests {
             let frame = Frame { walk, threads: 1, quad: false, axes: 0, scatter: false };
             assert_eq!(frame.body().matches(ABSORB_EACH).count(), 1, "{walk:?}");
         }
+    }
+
+    #[test]
+    fn loops_down_columns_read_and_write_one_of_several_sources() {
+        let walk = Walk::Columns { lanes: 1, deep: 1 };
+        let frame = Frame { walk, threads: 1, quad: false, axes: 0, scatter: false };
+        let body = frame.body_of_grids("read_of", "write_of");
+        assert_eq!([READ, WRITE].map(|own| body.matches(own).count()), [0, 0]);
+        assert_eq!(["read_of(group.z, ", "write_of(group.z, "].map(|of| body.matches(of).count()), [2, 1]);
     }
 }

@@ -77,9 +77,13 @@ fn layer_norm_and_its_gradient_are_one_walk() {
     assert_eq!((forward.width, forward.paired, forward.lanes, forward.items), (4, true, 32, 6));
     let programs = of_gradient(&layer_norm(DType::BF16, &[4096, 768]), &[true; 3]);
     let plan = plan(&programs[0], &caps).unwrap().unwrap();
-    // Two sums down the columns, of 256 workgroups each.
-    assert_eq!(plan.scratch_bytes[..2], [256 * 768 * 4; 2]);
+    // Two sums down the columns, of 256 workgroups each, which one launch adds up.
+    assert_eq!(plan.scratch_bytes, [256 * 768 * 4; 2]);
     assert_eq!(plan.launches[0].grid, [256, 1, 1]);
+    assert_eq!((plan.launches.len(), plan.launches[1].grid), (2, [12, 1, 2]));
+    // With the fewest buffers each is a reduction by itself.
+    let few = Caps { max_workgroups: [65_535, 65_535, 1], ..full_caps() };
+    assert_eq!(super::plan(&programs[0], &few).unwrap().unwrap().launches.len(), 3);
 }
 
 #[test]
