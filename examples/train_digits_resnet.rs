@@ -6,14 +6,14 @@
 //! the CPU's. At last the network is made smaller in two ways: filters and activations of i8, with scales found on pictures that it learnt from; and
 //! two of four neighbouring weights set to zero (2:4), trained on for a few rounds with those zeros kept (Mishra et al., arXiv 2104.08378).
 //!
-//! Run: `cargo run --release --example train_digits_resnet`. The data and its licence: `data/README.md`.
+//! Run: `cargo run --release --example train_digits_resnet`; with `POLYWARP_TRAIN_WITHIN=60` it fails where training takes a minute. The data and its licence: `data/README.md`.
 
 #[path = "digits/data.rs"]
 mod data;
 #[path = "training/progress.rs"]
 mod progress;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use polywarp::nn::models::{FoldedResNet, ResNet, ResNetBlock, ResNetConfig, ResNetEntry};
 use polywarp::nn::{Builder, Mask24, Method, Mode, Optimiser, Parameters, Policy, Schedule, Sgd, StepOptions};
@@ -171,12 +171,21 @@ fn train(reader: &Reader, seen: &Pictures, epochs: usize, rate: f64, mask: Optio
     Ok(())
 }
 
+/// Ends the program where `POLYWARP_TRAIN_WITHIN` gives fewer seconds than training took.
+fn within(taken: Duration) {
+    if let Some(most) = std::env::var("POLYWARP_TRAIN_WITHIN").ok().and_then(|most| most.parse().ok()) {
+        assert!(taken.as_secs_f64() < most, "training took {taken:.1?}, and may take {most} s");
+    }
+}
+
 fn main() -> Result<()> {
     let digits = data::load();
     let seen = Pictures::of(&digits, |line| line % 5 != 0);
     let unseen = Pictures::of(&digits, |line| line % 5 == 0);
     let trained = Reader::new(&Device::cpu())?;
+    let start = Instant::now();
     train(&trained, &seen, EPOCHS, RATE, None)?;
+    within(start.elapsed());
     let scores = trained.scores(&unseen)?;
     let (answers, accuracy) = (read(&scores), unseen.accuracy(&scores));
     println!("{:.2} % of {} unseen digits right", 100.0 * accuracy, unseen.labels.len());

@@ -27,6 +27,17 @@ pub(super) fn operand(device: &Device, spec: &TensorSpec, seed: u64) -> Result<B
     Ok(tensor.buffer().clone())
 }
 
+/// The same of positive numbers, from a half to one; where the dtype is no float, of any.
+pub(super) fn factors(device: &Device, spec: &TensorSpec, seed: u64) -> Result<Buffer> {
+    if !spec.dtype.is_float() {
+        return operand(device, spec, seed);
+    }
+    let elements = spec.layout.required_elements().max(1);
+    let uniform = Distribution::Uniform { low: 0.5, high: 1.0 };
+    let dtype = if spec.dtype == DType::F64 { DType::F32 } else { spec.dtype };
+    Ok(Tensor::random(device, dtype, [elements], uniform, seed, 0)?.cast(spec.dtype)?.buffer().clone())
+}
+
 /// The ends of groups that own as many rows each.
 pub(super) fn even_ends(device: &Device, ends: &TensorSpec, rows: u64) -> Result<Buffer> {
     let groups = ends.layout.elements();

@@ -284,7 +284,8 @@ pub(super) fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Vec<Buf
 /// A buffer with what operand number `number` of those that hold something holds before.
 fn held(op: &Op, number: usize, spec: &TensorSpec, device: &Device) -> Result<Buffer> {
     match op.content(number) {
-        Content::Any | Content::Scales => data::operand(device, spec, number as u64 + 1),
+        Content::Any => data::operand(device, spec, number as u64 + 1),
+        Content::Scales => data::factors(device, spec, number as u64 + 1),
         Content::Ends { rows } => data::even_ends(device, spec, rows),
         Content::Rows { rows } => data::places(device, spec, rows),
         Content::Places24 { k } => data::metadata(device, spec, k),

@@ -38,6 +38,9 @@ const LONGEST: [(&str, &str); 11] = [
 /// Programs that measure times, which others beside them would lengthen: one at a time, after the rest.
 const ALONE: [(&str, &str); 3] = [("backend-cuda", "cost"), ("backend-cuda", "order"), ("backend-wgpu", "cost")];
 
+/// Examples that may take so many seconds for what they train, as the variable says.
+const WITHIN: [(&str, &str, &str); 1] = [("train_digits_resnet", "POLYWARP_TRAIN_WITHIN", "60")];
+
 /// A program to run.
 #[derive(Clone)]
 struct Program {
@@ -106,8 +109,13 @@ impl Program {
             name: name.to_owned(),
             runs_in: None,
             kind: Kind::Example,
-            variables: Vec::new(),
+            variables: WITHIN.iter().filter(|row| row.0 == name).map(|row| (row.1, row.2.to_owned())).collect(),
         })
+    }
+
+    /// Whether these tests have run before, without the variables.
+    fn is_again(&self) -> bool {
+        self.kind == Kind::Tests && !self.variables.is_empty()
     }
 
     /// This one of tests once more.
@@ -129,13 +137,13 @@ impl Program {
     fn command(&self) -> Cmd {
         let command = self.set(Cmd::new("").program(&self.executable));
         // What it says of itself is wanted where it runs once more.
-        let command = if self.variables.is_empty() { command } else { command.arg("--nocapture") };
+        let command = if self.is_again() { command.arg("--nocapture") } else { command };
         self.runs_in.iter().fold(command, |command, folder| command.within(folder))
     }
 
     /// What it prints goes here, no other's.
     fn printed(&self) -> PathBuf {
-        self.executable.with_extension(if self.variables.is_empty() { "printed" } else { "again.printed" })
+        self.executable.with_extension(if self.is_again() { "again.printed" } else { "printed" })
     }
 }
 

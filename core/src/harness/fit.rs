@@ -256,7 +256,7 @@ fn updates_once(device: &Device) -> Result<Answer> {
     demand!(attempts == 2 && is(1.0)?, "not updated once by {attempts} attempts");
     // Whole numbers, whose sums are exact in any order.
     let data: Vec<f32> = (0..256 * 64).map(|i| (i % 7) as f32).collect();
-    let mut sums = |limit: Option<u64>| -> Result<(usize, Vec<f32>)> {
+    let sums = |limit: Option<u64>| -> Result<(usize, Vec<f32>)> {
         device.set_memory_limit(None);
         let total = Tensor::zeros(device, DType::F32, [64])?;
         limit.into_iter().for_each(|bytes| leave(device, bytes));

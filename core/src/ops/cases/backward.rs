@@ -86,7 +86,13 @@ impl Operation for Backward {
     }
 
     fn content(&self, input: usize) -> Content {
-        self.used.get(input).map_or(Content::Any, |&number| self.of.content(number))
+        let (inputs, outputs) = (self.of.inputs().len(), self.of.outputs().len());
+        match self.used.get(input) {
+            // What stands beside the first result is positive where it is a variance, a deviation, a norm; means may be.
+            Some(&number) if (inputs + 1..inputs + outputs).contains(&number) => Content::Scales,
+            Some(&number) => self.of.content(number),
+            None => Content::Any,
+        }
     }
 
     /// The rows that a sample of the operation has.

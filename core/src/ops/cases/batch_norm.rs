@@ -1,6 +1,6 @@
 //! Cases of batch normalisation: every float, layout, number of channels and of values, channels without variance, NaN.
 
-use super::{add, extents, unique};
+use super::{Backward, add, extents, unique};
 use crate::case::values::{Plant, Where};
 use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Metric, Suite, Values, output};
 use crate::ops::BatchNorm;
@@ -85,8 +85,11 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
         ("batch norm f16", op(DType::F16)),
         ("batch norm relu f16", op(DType::F16).map(relu)),
     ];
-    wanted
-        .into_iter()
-        .filter_map(|(name, op)| Some(BenchCase::new(name, Suite::Reduce, op.ok()?, Metric::Bytes)))
-        .collect()
+    let case = |(name, op): (&str, Result<BatchNorm>)| {
+        let op = op.ok()?;
+        let back = Backward::new(op.clone()).ok()?;
+        let backward = BenchCase::new(format!("{name}, backward"), Suite::Reduce, back, Metric::Bytes);
+        Some([BenchCase::new(name, Suite::Reduce, op, Metric::Bytes), backward])
+    };
+    wanted.into_iter().filter_map(case).flatten().collect()
 }
