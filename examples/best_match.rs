@@ -1,14 +1,14 @@
 //! The best score of each query among many keys, without the matrix of all scores.
 //!
-//! Queries and keys are rows of f16; a score is their inner product. [`polywarp::Tensor::matmul_reduce`] keeps the best one of
-//! each query and nothing else, where `matmul_with` and `max` write all scores and read them again. Both are run on every device
-//! of the machine, must agree, and are timed on the device's clock.
+//! Queries and keys are rows of f16; a score is their inner product. [`polywarp::Tensor::matmul_reduce`] stores only
+//! the best score of each query, where `matmul_with` and `max` write all scores and read them again. Both are run on
+//! every device of the machine, must agree, and are timed on the device's clock.
 //!
-//! Run: `cargo run --release --example best_match -- [QUERIES KEYS WIDTH]`, 512 4096 64 where nothing is said.
+//! Run: `cargo run --release --example best_match -- [QUERIES KEYS WIDTH]`; the default is 512 4096 64.
 
 use polywarp::{DType, Device, Distribution, MatmulOptions, ReduceFn, Result, Tensor};
 
-/// f32 sums of the same products in another order: far more than they can differ by.
+/// The sums in f32 add the same products in different orders: this is far more than they can differ by.
 const TOLERANCE: f32 = 1e-3;
 const REPETITIONS: usize = 5;
 
@@ -43,9 +43,9 @@ fn search(device: &Device, [queries, keys, width]: [u64; 3]) -> Result<()> {
     Ok(())
 }
 
-/// What `work` gives; prints the best of some times.
+/// Runs `work`, prints its best time of several runs, and returns its result.
 fn measured(device: &Device, name: &str, work: &dyn Fn() -> Result<Tensor>) -> Result<Vec<f32>> {
-    // Kernels are compiled, and chosen, before any of them is timed.
+    // The first run compiles and chooses the kernels, so it is not timed.
     let result = work()?.to_vec()?;
     let mut best_ns = f64::INFINITY;
     for _ in 0..REPETITIONS {

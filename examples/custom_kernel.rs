@@ -5,7 +5,7 @@
 
 use polywarp::{Binding, DType, Device, DeviceKind, Kernel, Tensor};
 
-/// Values counted, 0 to 63.
+/// The values to count: 0 to 63.
 const BINS: usize = 64;
 const VALUES: usize = 100_000;
 
@@ -28,7 +28,7 @@ fn main() -> polywarp::Result<()> {
     Ok(())
 }
 
-/// How often each of 0..BINS occurs in `values`.
+/// The number of times that each of 0..BINS occurs in `values`.
 fn histogram(device: &Device, values: &[u32]) -> polywarp::Result<Vec<u32>> {
     let values = Tensor::from_slice(device, values, [values.len() as u64])?;
     let bins = Tensor::zeros(device, DType::U32, [BINS as u64])?;
@@ -37,7 +37,7 @@ fn histogram(device: &Device, values: &[u32]) -> polywarp::Result<Vec<u32>> {
     bins.to_vec()
 }
 
-/// The whole of `tensor`, no more, at `@group(0) @binding(binding)`: `arrayLength` is then its element count.
+/// Binds exactly the elements of `tensor` at `@group(0) @binding(binding)`, so that `arrayLength` is its element count.
 fn bind(binding: u32, tensor: &Tensor) -> Binding {
     let bytes = tensor.elements() * tensor.dtype().size_bytes();
     Binding { group: 0, binding, buffer: tensor.buffer().clone(), range: 0..bytes }

@@ -60,7 +60,7 @@ fn try_on(device: &Device, digits: &data::Digits) -> Result<()> {
     Ok(())
 }
 
-/// What `work` gives, and how long it took up to the read of its result.
+/// The result of `work`, and the time until it is read.
 fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(Duration, T)> {
     let start = Instant::now();
     let result = work()?;

@@ -1,8 +1,8 @@
-//! An operation of your own: what it is, its float64 oracle with a bound, its gradient, how the CPU and GPUs run it, and the library's
-//! harness over it on every device of this machine.
+//! An operation of your own: its definition, its float64 oracle with a bound, its gradient, its kernels for the CPU and
+//! GPUs, and the library's harness run on it on every device of this machine.
 //!
-//! [`PrefixSum`] is plain data. Backends plan it, count its memory, record it and keep its plans as they do the library's own;
-//! nothing in the library names it. Run: `cargo run --example own_operation`.
+//! [`PrefixSum`] is plain data. Backends plan it, count its memory, record it and cache its plans as they do for the
+//! library's own operations; the library does not know about it. Run: `cargo run --example own_operation`.
 
 use polywarp::gradient::{Gradient, Needs};
 use polywarp::harness::gradients::prove;
@@ -60,8 +60,8 @@ impl Operation for PrefixSum {
         Arithmetic::flops(self.input.layout.elements())
     }
 
-    /// The definition in float64. Bound: n additions one after the other err by at most n u sum|x| (Higham, Accuracy and Stability
-    /// of Numerical Algorithms, section 4.2), in any order.
+    /// The definition in float64. Bound: the error of n additions one after the other is at most n u sum|x| (Higham,
+    /// Accuracy and Stability of Numerical Algorithms, section 4.2), in any order.
     fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
         let columns = self.extents().1.max(1);
         let u = DType::F32.unit_roundoff();
@@ -76,8 +76,8 @@ impl Operation for PrefixSum {
         vec![sums.collect()]
     }
 
-    /// An element counts in all sums from its own on: its gradient is the sum of their gradients, which is that of the row less those
-    /// before. The graph has an operation of the library's and this one itself.
+    /// An element is part of all sums from its own on, so its gradient is the sum of their gradients: the sum over the row
+    /// minus the sum over the elements before. The graph consists of one of the library's operations and of this one itself.
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
         let mut rule = RuleBuilder::new(self, needs)?;
         if !rule.wants(0) {
@@ -128,7 +128,7 @@ impl Operation for PrefixSum {
     }
 }
 
-/// The one kernel; what it is specialised by would be its fields.
+/// The only kernel. If it had specialisations, their parameters would be its fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RowByRow;
 
@@ -141,7 +141,7 @@ impl KernelText for RowByRow {
         }
     }
 
-    /// The one loop goes over a row, and finds itself at the end once.
+    /// The only loop walks a row, and takes one more round to find its end.
     fn loop_rounds(&self, params: &[u32]) -> u64 {
         u64::from(params[1]) + 1
     }
@@ -154,7 +154,8 @@ fn prefix_sum(x: &Tensor) -> Result<Tensor> {
     Ok(results.swap_remove(0))
 }
 
-/// Cases of any shape and values, as the library's own operations have: results, bytes beside them, and the same bits twice.
+/// Runs cases of any shape and values, as the harness does for the library's own operations: checks the results, the
+/// bytes around them, and that a second run gives the same bits.
 fn conforms(device: &Device) -> Result<usize> {
     let mut right = 0;
     for dims in [[1, 1], [3, 257], [65, 31], [1000, 64], [0, 5], [5, 0]] {
@@ -182,11 +183,11 @@ fn main() -> Result<()> {
         assert_eq!(sums, [1.0, 3.0, 6.0, 10.0, 5.0, 11.0, 18.0, 26.0]);
         println!("{} ({}): {cases} cases of prefix_sum right, and replayed", entry.id, entry.name);
     }
-    // Its gradient is proved by central differences of its own oracle.
+    // Central differences of its own oracle prove its gradient.
     let spec = TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(&[3, 5])?));
     let proved = prove(&PrefixSum { input: spec, output: spec }.into(), &[Values::Uniform(-1.0, 1.0)], 1);
     println!("gradient: {:?}", proved.expect("the rule is the derivative").expect("there is a rule"));
-    // What does not fit is refused by name, before anything runs.
+    // Operands that do not fit are refused by name, before anything runs.
     let whole = Tensor::zeros(&Device::cpu(), DType::I32, [2, 2])?;
     println!("refused: {}", prefix_sum(&whole).expect_err("integers"));
     let equal = |a: PrefixSum, b: PrefixSum| Op::from(a) == Op::from(b);

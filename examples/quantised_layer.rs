@@ -1,4 +1,5 @@
-//! A quantised network beside its f32 self: the same digits read right, a quarter of the weights' memory.
+//! A quantised network beside the same one in f32: it reads nearly the same digits correctly, with a quarter of the
+//! weights' memory.
 //!
 //! A network of two layers (64 pixels, 512 hidden units, 10 classes) is made once on the CPU: the first layer is random, the
 //! second solves a ridge regression on four fifths of the data by conjugate gradients. Then every device of the machine reads
@@ -21,10 +22,10 @@ const HIDDEN: u64 = 512;
 const CLASSES: u64 = 10;
 /// Every fifth line is for testing.
 const FOLD: usize = 5;
-/// Of the regression, in units of squared activations.
+/// Ridge term of the regression, in units of squared activations.
 const RIDGE: f32 = 1.0;
 const STEPS: usize = 60;
-/// What both networks must reach (they reach 97 % and more), and digits that they may read differently.
+/// The least accuracy of both networks (they reach 97 % and more), and the most digits that they may read differently.
 const LEAST_ACCURACY: f64 = 0.95;
 const MOST_APART: usize = 4;
 
@@ -50,7 +51,7 @@ fn main() -> Result<()> {
 
 type Part = (Vec<f32>, Vec<u32>);
 
-/// Pixels from 0 to 1 and labels: to learn from, and to read.
+/// Pixels from 0 to 1 and labels: the part to learn from, and the part to read.
 fn split(digits: &data::Digits) -> (Part, Part) {
     let (mut train, mut test) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
     for (line, (pixels, &label)) in digits.pixels.chunks(data::PIXELS).zip(&digits.labels).enumerate() {
@@ -134,7 +135,7 @@ fn try_on(device: &Device, network: &Network, test: &Part) -> Result<()> {
     Ok(())
 }
 
-/// What `work` gives, and how long it took up to the read of its result, the second time.
+/// The result of `work`, and the time until its result is read, of the second run.
 fn timed(work: &dyn Fn() -> Result<Tensor>) -> Result<(Duration, Vec<u32>)> {
     work()?.to_vec::<u32>()?;
     let start = Instant::now();

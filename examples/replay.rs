@@ -1,8 +1,9 @@
-//! What a recording saves: the host's time per operation, called directly and replayed.
+//! The saving by a recording: the host's time per operation, called directly and replayed.
 //!
-//! Run: `cargo run --release --example replay`. The device is the best one, or the one `POLYWARP_DEVICE` names. Tensors
-//! are tiny, so that the host and not the device sets the pace: the calls and the submission are timed, not the waiting
-//! for the device in between. On a device without a processor of its own (the CPU, software Vulkan) the work itself is in the figures.
+//! Run: `cargo run --release --example replay`. The device is the best one, or the one that `POLYWARP_DEVICE` names.
+//! Tensors are tiny, so that the host and not the device limits the speed. The calls and the submission are timed, but
+//! not the waiting for the device in between. On a device without a processor of its own (the CPU, software Vulkan) the
+//! figures include the work itself.
 
 use std::time::Instant;
 

@@ -1,8 +1,8 @@
-//! polywarp on an application's own wgpu device: buffers go both ways without a copy.
+//! polywarp on an application's own wgpu device: buffers pass in both directions without a copy.
 //!
-//! A renderer or a simulation has a device, a queue and buffers already. Here it fills a buffer with a shader of its
+//! A renderer or a simulation already has a device, a queue and buffers. Here it fills a buffer with a shader of its
 //! own; polywarp computes on that memory; the application reads the result through a `wgpu::Buffer` handle. One queue
-//! orders all of it. Run: `cargo run --example share_wgpu_device`.
+//! orders all of this work. Run: `cargo run --example share_wgpu_device`.
 
 use polywarp::wgpu::{WgpuBackend, wgpu};
 use polywarp::{DType, Device, Layout, Shape, Tensor};
@@ -49,19 +49,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         assert!((f64::from(*got) - exponential / sum).abs() < 1e-5, "{got} is not {}", exponential / sum);
     }
 
-    // The memory is one: what the application writes, the tensor shows.
+    // Both share one memory: the tensor shows values that the application writes.
     queue.write_buffer(&heights, 0, &7.0f32.to_le_bytes());
     queue.submit([]);
     assert_eq!(tensor.to_vec::<f32>()?[0], 7.0);
 
-    // And the other way: what polywarp assigns, the application finds in its buffer.
+    // And in the other direction: the application's buffer shows values that polywarp assigns.
     tensor.assign(&Tensor::full(&device, DType::F32, [1], -1.0)?)?;
     device.backend().flush()?;
     assert_eq!(read_by_application(&gpu, &queue, &heights)?, [-1.0; ROWS as usize]);
     Ok(())
 }
 
-/// What any wgpu application does at start; polywarp needs no more than the default limits and no feature.
+/// The start of any wgpu application; polywarp needs no more than the default limits and no feature.
 async fn own_device() -> Result<(wgpu::Device, wgpu::Queue), Box<dyn std::error::Error>> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
     let adapter = instance.request_adapter(&wgpu::RequestAdapterOptions::default()).await?;

@@ -1,11 +1,14 @@
-//! Texts as vectors that lie close where meanings do: the encoder all-MiniLM-L6-v2 (BERT, six layers, 22 million parameters) on every device.
+//! Texts as vectors that are close where meanings are: the encoder all-MiniLM-L6-v2 (BERT, six layers, 22 million
+//! parameters) on every device.
 //!
-//! Tokens by crate `tokenizers`, the encoder by `nn::models::Bert` from the model's own safetensors file, then the mean over the tokens that are
-//! there, to length 1. Each vector must be within 1e-4 of one computed in float64 from the same file (`data/text_vectors.tsv`).
-//! The decision to know: weights are fetched, not shipped; without them the program says how to get them and compares nothing.
+//! Crate `tokenizers` makes tokens, `nn::models::Bert` encodes them with the model's own safetensors file, and the mean
+//! over the tokens without padding is scaled to length 1. Each vector must be within 1e-4 of one computed in float64
+//! from the same file (`data/text_vectors.tsv`). The decision to know: weights are fetched, not shipped; without them
+//! the program says how to get them and compares nothing.
 //!
-//! Run: `cargo xtask setup` once, which fetches the weights, then `cargo run --release --example text_to_vectors`, with the folder of the weights
-//! behind ` -- ` or in `POLYWARP_TEXT_ENCODER` where they lie elsewhere. The vectors and how they were made: `data/README.md`.
+//! Run: `cargo xtask setup` once, which fetches the weights, then `cargo run --release --example text_to_vectors`. For
+//! weights elsewhere, name their folder behind ` -- ` or in `POLYWARP_TEXT_ENCODER`. `data/README.md` tells how the
+//! reference vectors were made.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -20,29 +23,30 @@ use tokenizers::{Tokenizer, TruncationParams};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Where `cargo xtask setup` leaves the weights.
+/// The file in which `cargo xtask setup` stores the weights.
 const FETCHED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/tools/text-encoder/model");
 
-/// The most tokens of a text; the rest is cut off (`sentence_bert_config.json` of the model).
+/// The most tokens of a text; further ones are cut off (`sentence_bert_config.json` of the model).
 const MOST_TOKENS: usize = 256;
-/// Tokens of a batch, padding among them; a longer text would be alone.
+/// Tokens in a batch, including padding; a longer text would be a batch of its own.
 const BATCH_TOKENS: usize = 256;
-/// The most that an element may differ from its reference.
+/// The largest difference of an element from its reference.
 const TOLERANCE: f32 = 1e-4;
 
-/// What the file has and the encoder has not: the places 0 to 511 as whole numbers, which are the rows of a table here, and BERT's pooler,
-/// a layer on the first token for a task of its training. This model takes the mean of all tokens instead.
+/// Tensors of the file that the encoder does not have: the positions 0 to 511 as integers, which are the rows of a
+/// table here, and BERT's pooler, a layer on the first token for a task of its training. This model takes the mean of
+/// all tokens instead.
 const LEFT_OUT: [&str; 3] = ["embeddings.position_ids", "pooler.dense.bias", "pooler.dense.weight"];
 
-/// Pairs of texts whose similarity is shown, by their lines.
+/// Pairs of texts, by their lines, whose similarity is printed.
 const PAIRS: [(usize, usize); 4] = [(0, 1), (4, 5), (0, 3), (2, 5)];
 
-/// `config.json` of the model: all else is as in BERT-base.
+/// The model's `config.json`; all other settings are BERT-base's.
 fn config() -> BertConfig {
     BertConfig { hidden: 384, layers: 6, heads: 12, intermediate: 1536, ..BertConfig::base() }
 }
 
-/// A text with what it must give; messages call it by its line.
+/// A text with its reference vector; messages refer to it by its line.
 struct Reference {
     text: &'static str,
     tokens: usize,
@@ -62,7 +66,7 @@ fn references() -> Vec<Reference> {
     include_str!("data/text_vectors.tsv").lines().map(line).collect()
 }
 
-/// The folder of the weights; `None` where nobody named one and none was fetched.
+/// The folder of the weights; `None` where none was named and none was fetched.
 fn folder() -> Option<PathBuf> {
     let named = std::env::args_os().nth(1).or_else(|| std::env::var_os("POLYWARP_TEXT_ENCODER"));
     named.map(PathBuf::from).or_else(|| Path::new(FETCHED).is_dir().then(|| FETCHED.into()))
@@ -82,12 +86,12 @@ impl Encoder {
         let names = weights.names().into_iter().filter(|name| !LEFT_OUT.contains(&name.as_str()));
         let tensor = |name: String| weights.tensor(device, &name).map(|tensor| (name, tensor));
         let tensors = names.map(tensor).collect::<polywarp::Result<Vec<(String, Tensor)>>>()?;
-        // Refuses names that are missing or unknown, and other shapes.
+        // Refuses missing names, unknown names and other shapes.
         parameters.load(tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)))?;
         Ok(Encoder { bert, parameters: parameters.unwatched() })
     }
 
-    /// The vectors of texts, [texts, hidden], from their tokens.
+    /// The vectors of texts, [texts, hidden], computed from their tokens.
     fn encode(&self, device: &Device, texts: &[&[u32]]) -> Outcome<Tensor> {
         let length = texts.iter().map(|text| text.len()).max().unwrap_or_default();
         let padding = config().padding.unwrap_or_default();
@@ -101,23 +105,23 @@ impl Encoder {
 
         let input = BertInput { mask: Some(&mask), ..BertInput::new(&tokens) };
         let hidden = self.bert.forward(&self.parameters, &input, Dropout::none())?;
-        // The mean over the tokens that are there.
+        // The mean over the tokens that are no padding.
         let mask = mask.cast(hidden.dtype())?;
         let sums = hidden.mul(&mask.unsqueeze(2)?)?.sum(1)?;
         let means = sums.div(&mask.sum(1)?.unsqueeze(1)?)?;
-        // To length 1.
+        // Scaled to length 1.
         let lengths = means.mul(&means)?.sum(1)?.sqrt()?;
         Ok(means.div(&lengths.unsqueeze(1)?)?)
     }
 }
 
-/// Texts by number, in batches of similar length: little of a batch is padding.
+/// Numbers of the texts, grouped into batches of similar length, so that batches contain little padding.
 fn batches(texts: &[Vec<u32>]) -> Vec<Vec<usize>> {
     let mut numbers: Vec<usize> = (0..texts.len()).collect();
     numbers.sort_by_key(|&number| texts[number].len());
     let mut batches: Vec<Vec<usize>> = Vec::new();
     for number in numbers {
-        // The longest of its batch so far.
+        // Texts come in order of length: this is the longest of its batch so far.
         let length = texts[number].len();
         match batches.last_mut() {
             Some(batch) if (batch.len() + 1) * length <= BATCH_TOKENS => batch.push(number),
@@ -127,7 +131,7 @@ fn batches(texts: &[Vec<u32>]) -> Vec<Vec<usize>> {
     batches
 }
 
-/// All texts on `device`; gives their vectors.
+/// Encodes all texts on `device` and returns their vectors.
 fn vectors(device: &Device, weights: &Loaded, texts: &[Vec<u32>]) -> Outcome<Vec<Vec<f32>>> {
     let encoder = Encoder::new(device, weights)?;
     let (start, batches) = (Instant::now(), batches(texts));
@@ -144,13 +148,13 @@ fn vectors(device: &Device, weights: &Loaded, texts: &[Vec<u32>]) -> Outcome<Vec
     Ok(vectors)
 }
 
-/// The largest difference; infinite where a number is none or the lengths differ.
+/// The largest difference; infinite where an element is NaN or the lengths differ.
 fn difference(vector: &[f32], reference: &[f32]) -> f32 {
     if vector.len() != reference.len() {
         return f32::INFINITY;
     }
     let differences = vector.iter().zip(reference).map(|(x, y)| (x - y).abs());
-    // `max` alone would pass over NaN.
+    // `max` alone would ignore NaN.
     differences.fold(0.0, |most, next| if next.is_nan() { f32::INFINITY } else { most.max(next) })
 }
 
@@ -167,7 +171,7 @@ fn main() -> Outcome<ExitCode> {
     let references = references();
     let path = folder.join("tokenizer.json");
     let mut tokenizer = Tokenizer::from_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    // The file asks for 128 tokens, cut or padded; the model reads more, and padding is the batch's.
+    // The file asks for 128 tokens, cut or padded. The model reads more, and batches do their own padding.
     tokenizer
         .with_padding(None)
         .with_truncation(Some(TruncationParams { max_length: MOST_TOKENS, ..TruncationParams::default() }))?;

@@ -1,12 +1,13 @@
-//! BERT learns to name masked words, in one recorded step that is replayed: on texts that count up, or on a run of PyTorch's.
+//! BERT learns to name masked words, in one recorded step that is replayed: on texts that count up, or on the data of a PyTorch run.
 //!
-//! A text counts up by a step of its own, and some of its words are hidden; the network names them. Without arguments a small BERT learns on
-//! every device of this machine, in f32 with dropout, what one batch of texts hides, and its loss must fall. The decision to know: the whole step (forward, backward, AdamW,
-//! fresh random numbers) is one recording, and the host writes nothing but the batch.
+//! Each text counts up in steps of its own, and some of its words are hidden; the network names them. Without arguments
+//! a small BERT learns the hidden words of one batch of texts on every device of this machine, in f32 with dropout, and
+//! its loss must fall. The decision to know: the whole step (forward, backward, AdamW, fresh random numbers) is one
+//! recording, and the host writes nothing but the batch.
 //!
-//! Run: `cargo run --release --example train_bert`, or `... -- speed cuda:0 bf16 32` for sequences of 128 tokens per second of BERT-base, or
-//! `... -- losses cuda:0 f32 FOLDER` for BERT-base from the weights and batches of a folder (`init.safetensors`, `batches.safetensors`,
-//! `losses.json`), whose losses are printed beside.
+//! Run: `cargo run --release --example train_bert`, or `... -- speed cuda:0 bf16 32` for sequences of 128 tokens per
+//! second of BERT-base, or `... -- losses cuda:0 f32 FOLDER` to train BERT-base from the weights and batches of a
+//! folder (`init.safetensors`, `batches.safetensors`) and print its losses beside those in the folder's `losses.json`.
 
 #[path = "training/progress.rs"]
 mod progress;
@@ -22,17 +23,17 @@ use polywarp::nn::{
 };
 use polywarp::{DType, Device, Generator, Result, Tape, Tensor};
 
-/// What hides a word.
+/// The token that replaces a hidden word.
 const MASK: i32 = 4;
-/// A target that does not count.
+/// The target of words that do not count in the loss.
 const IGNORED: i32 = -100;
-/// Words before the first that texts are made of.
+/// Tokens before the first one that texts use.
 const SPECIAL: u64 = 5;
-/// Steps of a small BERT, and by how much its loss must fall.
+/// Steps of a small BERT, and the least fall of its loss.
 const STEPS: usize = 60;
 const FALL: f32 = 1.0;
 
-/// A network with all that a step changes.
+/// A network with everything that a step changes.
 struct Training {
     device: Device,
     bert: Bert,
@@ -67,7 +68,7 @@ impl Training {
         Ok(Training { device: device.clone(), bert, parameters, optimiser, scale, generator, policy, batch })
     }
 
-    /// One step; the loss before it.
+    /// One step; returns the loss before it.
     fn step(&self) -> Result<Tensor> {
         let tape = Tape::new();
         let watched = self.parameters.watch_as(&tape, self.policy)?;
@@ -89,7 +90,7 @@ impl Training {
     }
 }
 
-/// Texts that count up, with some words hidden, and what those are.
+/// Texts that count up, with some words hidden, and the hidden words as targets.
 fn texts(step: u64, [texts, length]: [u64; 2], vocabulary: u64) -> (Vec<i32>, Vec<i32>) {
     let words = vocabulary - SPECIAL;
     let mut state = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -200,7 +201,7 @@ fn speed(device: &str, precision: &str, texts_in_batch: u64) -> Result<bool> {
     Ok(last < first)
 }
 
-/// The losses of a run of PyTorch's beside ours.
+/// Prints the losses of a PyTorch run beside ours.
 fn losses(device: &str, precision: &str, folder: &Path) -> Result<bool> {
     let device = polywarp::device(device)?;
     let batches = file::load(folder.join("batches.safetensors"))?;

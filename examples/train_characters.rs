@@ -1,11 +1,13 @@
 //! A small transformer learns to write English, character by character, in a recorded step that is replayed without the host.
 //!
-//! The text is this repository's licence and guides; its last tenth is held out. A step is forward, backward by the tape, clipping by the
-//! global norm and AdamW, with dropout, warm-up and cosine schedule: all that changes from step to step lives on the device, but for the
-//! batch, which the host writes before each replay. The network must predict held-out characters better than the counts of pairs of characters do.
+//! The text is this repository's licence and guides; its last tenth is held out. A step is forward, backward by the
+//! tape, clipping by the global norm and AdamW, with dropout, warm-up and cosine schedule. Values that change from step
+//! to step live on the device, except the batch, which the host writes before each replay. The network must predict
+//! held-out characters better than counts of pairs of characters do.
 //!
-//! Run: `cargo run --release --example train_characters`, or with a number of steps behind ` -- `. Ctrl-C ends the run after the step at hand
-//! and writes a checkpoint; the same command goes on from it, to the bit that the run would have come to.
+//! Run: `cargo run --release --example train_characters`, or with a number of steps behind ` -- `. Ctrl-C ends the run
+//! after the current step and writes a checkpoint. The same command then continues the run, with the same bits as a run
+//! without a break.
 
 #[path = "training/progress.rs"]
 mod progress;
@@ -23,7 +25,7 @@ use polywarp::nn::{
 };
 use polywarp::{CrossEntropyOptions, DType, Device, Generator, Result, Tape, Tensor};
 
-/// The text, its parts one after the other.
+/// The text: these parts one after the other.
 const TEXT: [&str; 8] = [
     include_str!("../LICENSE-APACHE"),
     include_str!("../SECURITY.md"),
@@ -35,13 +37,13 @@ const TEXT: [&str; 8] = [
     include_str!("../docs/tuner.md"),
 ];
 
-/// Steps where the command names no number.
+/// The number of steps, unless the command names another.
 const STEPS: u64 = 500;
-/// Steps that the rate grows.
+/// Steps in which the rate grows to its largest value.
 const WARM_UP: u64 = 20;
-/// Lines of the table of losses.
+/// Number of lines in the table of losses.
 const LINES: u64 = 5;
-/// Windows of a batch, and characters of a window.
+/// Windows in a batch, and characters in a window.
 const BATCH: u64 = 8;
 const LENGTH: u64 = 32;
 
@@ -49,14 +51,14 @@ const LENGTH: u64 = 32;
 const RATE: f64 = 6e-3;
 /// The largest norm of the gradients.
 const NORM: f64 = 1.0;
-/// Decides weights, batches and what is dropped.
+/// The seed of weights, batches and dropout.
 const SEED: u64 = 1;
 
-/// The text as tokens: the number of each character among those that there are.
+/// The text as tokens: each character's index in the list of characters that occur.
 struct Text {
     characters: Vec<char>,
     tokens: Vec<u32>,
-    /// Where the part begins that is held out.
+    /// The start of the held-out part.
     held_out: usize,
 }
 
@@ -73,7 +75,7 @@ impl Text {
         tokens.iter().map(|&token| self.characters[token as usize]).collect()
     }
 
-    /// The windows of a step, drawn from the training part: tokens, and for each the next one.
+    /// The windows of a step, drawn from the training part: tokens, and for each token the next one.
     fn batch(&self, step: u64) -> [Vec<u32>; 2] {
         let places = self.held_out as u64 - LENGTH;
         let starts: Vec<u64> = (0..BATCH).map(|window| mixed(step * BATCH + window) % places).collect();
@@ -82,7 +84,7 @@ impl Text {
         })
     }
 
-    /// The held-out part in windows side by side, as a batch is.
+    /// The held-out part, as windows side by side like those of a batch.
     fn unseen(&self, device: &Device) -> Result<[Tensor; 2]> {
         let windows = (self.tokens.len() - self.held_out - 1) as u64 / LENGTH;
         let of = |by: usize| {
@@ -92,7 +94,8 @@ impl Text {
         Ok([of(0)?, of(1)?])
     }
 
-    /// The cross-entropy, in nats a character, of the held-out part by counts of pairs in the training part, each one more than it is.
+    /// The cross-entropy of the held-out part, in nats a character, under counts of pairs in the training part, each
+    /// increased by one.
     fn pairs(&self) -> f64 {
         let classes = self.characters.len();
         let mut counts = vec![1.0; classes * classes];
@@ -108,7 +111,7 @@ impl Text {
     }
 }
 
-/// A number that looks random, of any number: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+/// A number that looks random, derived from `number` by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 fn mixed(number: u64) -> u64 {
     let x = (number + SEED).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -135,7 +138,7 @@ impl Training {
             layers: 2,
             heads: 4,
             positions: LENGTH,
-            // GPT-2's 0.02 is for 768 elements: less wide, it learns far later.
+            // GPT-2's 0.02 is for a width of 768: a narrower network learns far later with it.
             deviation: 0.08,
             ..DecoderConfig::base()
         };
@@ -155,7 +158,7 @@ impl Training {
         })
     }
 
-    /// One step on the batch; the mean cross-entropy before it.
+    /// One step on the batch; returns the mean cross-entropy before it.
     fn step(&self) -> Result<Tensor> {
         let [tokens, targets] = &self.batch;
         let tape = Tape::new();
@@ -167,7 +170,7 @@ impl Training {
         Ok(loss)
     }
 
-    /// The mean cross-entropy of what is held out.
+    /// The mean cross-entropy of the held-out part.
     fn judge(&self, parameters: &Watched, [tokens, targets]: &[Tensor; 2]) -> Result<f32> {
         let logits = self.decoder.forward(parameters, tokens, Dropout::none())?;
         logits.cross_entropy_with(targets, &CrossEntropyOptions::default())?.mean()?.item()
@@ -181,7 +184,7 @@ impl Training {
 
 fn main() -> std::result::Result<ExitCode, Box<dyn std::error::Error>> {
     let steps = std::env::args().nth(1).map_or(Ok(STEPS), |steps| steps.parse())?;
-    // A run of another number of steps has another schedule.
+    // The number of steps is part of the name, because the schedule depends on it.
     let path: PathBuf = std::env::temp_dir().join(format!("polywarp-train_characters-{steps}.safetensors"));
     let is_stopped = Arc::new(AtomicBool::new(false));
     let stop = Arc::clone(&is_stopped);
@@ -216,7 +219,7 @@ fn main() -> std::result::Result<ExitCode, Box<dyn std::error::Error>> {
         }
         let loss = recording.replay()?;
         bar.inc(1);
-        // Reading waits for the device: not at every step.
+        // Reading waits for the device, so it is not done at every step.
         if !bar.is_hidden() && step % 16 == 0 {
             bar.set_message(format!("{:.3}", loss.item::<f32>()?));
         }
@@ -230,7 +233,7 @@ fn main() -> std::result::Result<ExitCode, Box<dyn std::error::Error>> {
             training.checkpoint().save(&path)?;
             bar.finish_and_clear();
             println!("stopped after {done} steps; the same command goes on from {}", path.display());
-            // As programs end that a signal ended: 128 and its number.
+            // Programs that a signal ends exit with 128 plus the signal's number.
             return Ok(ExitCode::from(130));
         }
     }
@@ -246,7 +249,7 @@ fn main() -> std::result::Result<ExitCode, Box<dyn std::error::Error>> {
     let prompt = &text.tokens[text.held_out..][..LENGTH as usize];
     let written = training.decoder.generate(&training.parameters.unwatched(), prompt, 160, choice)?;
     println!("{:?} goes on: {:?}", text.decode(prompt), text.decode(&written));
-    // A shorter run is for looking on.
+    // A shorter run is only for a look, and may learn less.
     assert!(steps < STEPS || f64::from(held_out) < pairs, "{device:?} has learnt too little");
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,9 @@
 //! A network learns to read digits, on every device of this machine: one step is recorded, and replayed without the host.
 //!
-//! Two layers (64 pixels, 64 hidden units, 10 digits) under cross-entropy, trained by AdamW on four fifths of the pictures and judged on the
-//! fifth it has not seen. The step is an ordinary program over tensors: forward, backward by the tape, one update in place for each
-//! parameter. What changes from step to step lives on the device, the powers of the decay rates among it, so that a replay goes on
-//! where the last one ended.
+//! Two layers (64 pixels, 64 hidden units, 10 digits) under cross-entropy, trained by AdamW on four fifths of the
+//! pictures and judged on the remaining fifth. The step is an ordinary program over tensors: forward, backward by the
+//! tape, one update in place for each parameter. Values that change from step to step live on the device, among them
+//! the powers of the decay rates, so that each replay continues where the one before ended.
 //!
 //! Run: `cargo run --release --example train_digits`. The data and its licence: `data/README.md`.
 
@@ -15,16 +15,16 @@ use std::time::Instant;
 use polywarp::ops::Distribution;
 use polywarp::{DType, Device, Expr, Result, Tape, Tensor};
 
-/// Digits that there are.
+/// Number of digits.
 const CLASSES: usize = 10;
 /// Units of the hidden layer.
 const HIDDEN: u64 = 64;
 /// Steps, each over all pictures.
 const STEPS: usize = 300;
-/// Held-out pictures read rightly, at least.
+/// The least share of held-out pictures that must be read correctly.
 const ACCURACY: f64 = 0.97;
 
-/// AdamW's numbers (Loshchilov and Hutter, arXiv 1711.05101).
+/// AdamW's parameters (Loshchilov and Hutter, arXiv 1711.05101).
 const RATE: f64 = 0.01;
 const BETAS: [f64; 2] = [0.9, 0.999];
 const EPSILON: f64 = 1e-8;
@@ -42,7 +42,7 @@ impl Parameter {
         Ok(Parameter { moments: [zeros()?, zeros()?], value })
     }
 
-    /// Normal numbers of the deviation that keeps the size of what flows through (He et al., arXiv 1502.01852).
+    /// Normal numbers whose deviation preserves the magnitude of activations (He et al., arXiv 1502.01852).
     fn weights(device: &Device, rows: u64, columns: u64, stream: u64) -> Result<Parameter> {
         let normal = Tensor::random(
             device,
@@ -55,7 +55,7 @@ impl Parameter {
         Parameter::new(normal.mul_scalar((2.0 / rows as f64).sqrt())?)
     }
 
-    /// AdamW's step; `powers` are those of the betas, [1] each.
+    /// AdamW's step; `powers` are powers of the two betas, [1] each.
     fn update(&self, gradient: &Tensor, powers: &[Tensor; 2]) -> Result<()> {
         let [g, first, second, p, m, v] = std::array::from_fn(Expr::input);
         let m = m * BETAS[0] + g.clone() * (1.0 - BETAS[0]);
@@ -74,7 +74,7 @@ fn scores(pictures: &Tensor, parameters: &[Tensor]) -> Result<Tensor> {
     hidden.matmul(&parameters[2])?.add(&parameters[3])
 }
 
-/// One step on all pictures; the mean cross-entropy before it.
+/// One step on all pictures; returns the mean cross-entropy before it.
 fn step(pictures: &Tensor, targets: &Tensor, parameters: &[Parameter], powers: &[Tensor; 2]) -> Result<Tensor> {
     let tape = Tape::new();
     let watched = parameters.iter().map(|parameter| tape.watch(&parameter.value)).collect::<Result<Vec<_>>>()?;
@@ -91,7 +91,7 @@ fn step(pictures: &Tensor, targets: &Tensor, parameters: &[Parameter], powers: &
     Ok(loss)
 }
 
-/// Pictures, and a row of ten for each with a 1 at its digit, of the lines for which `wanted`.
+/// The pictures of the lines that `wanted` accepts, and for each a row of ten numbers with a 1 at its digit.
 fn part(device: &Device, digits: &data::Digits, wanted: impl Fn(usize) -> bool) -> Result<(Tensor, Tensor, Vec<u32>)> {
     let lines: Vec<usize> = (0..digits.labels.len()).filter(|&line| wanted(line)).collect();
     let pixels = lines.iter().flat_map(|line| &digits.pixels[line * data::PIXELS..][..data::PIXELS]);

@@ -1,10 +1,11 @@
 //! A small ResNet learns to read digits on the CPU, and gives the same answers on every device.
 //!
-//! Two stages of residual blocks over pictures of 8 x 8 pixels, trained by SGD with momentum in a recorded step on four fifths of the pictures and
-//! judged on the fifth it has not seen. The decision to know: the host writes the pictures of a batch and nothing else; rate, running
-//! statistics and momentum live on the device. Then the trained weights go to every other device of this machine, whose answers must be
-//! the CPU's. At last the network is made smaller in two ways: filters and activations of i8, with scales found on pictures that it learnt from; and
-//! two of four neighbouring weights set to zero (2:4), trained on for a few rounds with those zeros kept (Mishra et al., arXiv 2104.08378).
+//! Two stages of residual blocks over pictures of 8 x 8 pixels, trained by SGD with momentum in a recorded step on four
+//! fifths of the pictures and judged on the remaining fifth. The decision to know: the host writes only the pictures of
+//! a batch; rate, running statistics and momentum live on the device. Then the trained weights go to every other device
+//! of this machine, whose answers must equal the CPU's. Finally the network is made smaller in two ways: filters and
+//! activations become i8, with scales found on training pictures; and two of every four neighbouring weights are set to
+//! zero (2:4), followed by a few epochs of training that keep those zeros (Mishra et al., arXiv 2104.08378).
 //!
 //! Run: `cargo run --release --example train_digits_resnet`; with `POLYWARP_TRAIN_WITHIN=60` it fails where training takes a minute. The data and its licence: `data/README.md`.
 
@@ -19,21 +20,21 @@ use polywarp::nn::models::{FoldedResNet, ResNet, ResNetBlock, ResNetConfig, ResN
 use polywarp::nn::{Builder, Mask24, Method, Mode, Optimiser, Parameters, Policy, Schedule, Sgd, StepOptions};
 use polywarp::{DType, Device, Result, Tape, Tensor};
 
-/// Pictures of a step.
+/// Pictures in a step.
 const BATCH: usize = 96;
-/// Times that the pictures are gone through.
+/// Number of passes over the pictures.
 const EPOCHS: usize = 16;
-/// The highest rate, and the share of the steps in which it is reached.
+/// The highest rate, and the share of the steps after which it is reached.
 const RATE: f64 = 0.1;
 const WARM_UP: f64 = 0.1;
-/// Held-out pictures read rightly, at least.
+/// The least share of held-out pictures that must be read correctly.
 const ACCURACY: f64 = 0.98;
-/// Rounds that the pruned network is trained on, and the rate at their start.
+/// Epochs for which the pruned network is trained on, and the rate at their start.
 const EPOCHS_PRUNED: usize = 4;
 const RATE_PRUNED: f64 = 0.02;
-/// Pictures read rightly by the network of i8 and by the pruned one, at least.
+/// The same least share for the network of i8 and for the pruned one.
 const ACCURACY_SMALL: f64 = 0.97;
-/// How far a score may be from the CPU's on another device: sums in another order, through a few layers.
+/// The largest difference of a score from the CPU's on another device: sums in another order, through a few layers.
 const SCORE: f32 = 1e-3;
 
 /// The network and its parameters on a device.
@@ -57,7 +58,7 @@ impl Reader {
         Ok(Reader { net, parameters: builder.build(device)? })
     }
 
-    /// One step on a batch; the loss before it.
+    /// One step on a batch; returns the loss before it.
     fn step(&self, optimiser: &Optimiser, pictures: &Tensor, labels: &Tensor) -> Result<Tensor> {
         let tape = Tape::new();
         let watched = self.parameters.watch_as(&tape, Policy::F32)?;
@@ -67,13 +68,13 @@ impl Reader {
         Ok(loss)
     }
 
-    /// The scores of pictures, ten for each.
+    /// The scores of pictures, ten for each picture.
     fn scores(&self, pictures: &Pictures) -> Result<Vec<f32>> {
         let images = pictures.on(self.parameters.device())?;
         self.net.forward(&self.parameters.unwatched(), &images, Mode::Evaluation)?.to_vec()
     }
 
-    /// For use, normalisation folded into the filters; and the same in i8.
+    /// The network for inference, with normalisation folded into the filters; and the same network in i8.
     fn folded(&self, examples: &Pictures) -> Result<[FoldedResNet; 2]> {
         let folded = self.net.folded(&self.parameters.unwatched(), DType::F32)?;
         let quantised = folded.quantised(&[examples.on(self.parameters.device())?])?;
@@ -85,7 +86,7 @@ fn shape(pictures: usize) -> [u64; 4] {
     [pictures as u64, 8, 8, 1]
 }
 
-/// Some pictures, their pixels about -1 to 1.
+/// Some pictures, with pixels from about -1 to 1.
 struct Pictures {
     pixels: Vec<f32>,
     labels: Vec<i32>,
@@ -101,12 +102,12 @@ impl Pictures {
 }
 
 impl Pictures {
-    /// As [pictures, 8, 8, 1].
+    /// The pictures as a tensor [pictures, 8, 8, 1].
     fn on(&self, device: &Device) -> Result<Tensor> {
         Tensor::from_slice(device, &self.pixels, shape(self.labels.len()))
     }
 
-    /// The share that `scores` read rightly.
+    /// The share of pictures whose highest score is at the right digit.
     fn accuracy(&self, scores: &[f32]) -> f64 {
         let right = read(scores).iter().zip(&self.labels).filter(|(answer, label)| answer == label).count();
         right as f64 / self.labels.len() as f64
@@ -119,7 +120,7 @@ fn read(scores: &[f32]) -> Vec<i32> {
     scores.chunks(10).map(|row| best(row) as i32).collect()
 }
 
-/// Positions in a random order (Fisher and Yates), by Marsaglia's xorshift64.
+/// Positions in a random order (Fisher and Yates), from Marsaglia's xorshift64.
 fn shuffled(count: usize, state: &mut u64) -> Vec<usize> {
     let mut all: Vec<usize> = (0..count).collect();
     for at in (1..count).rev() {
@@ -131,7 +132,7 @@ fn shuffled(count: usize, state: &mut u64) -> Vec<usize> {
     all
 }
 
-/// Trains `reader` for so many rounds from this rate on, with the zeros of `mask` kept.
+/// Trains `reader` for `epochs` epochs, starting at rate `rate`, and keeps the zeros of `mask`.
 fn train(reader: &Reader, seen: &Pictures, epochs: usize, rate: f64, mask: Option<&Mask24>) -> Result<()> {
     let device = reader.parameters.device();
     let steps = epochs * (seen.labels.len() / BATCH);
@@ -191,7 +192,7 @@ fn main() -> Result<()> {
     println!("{:.2} % of {} unseen digits right", 100.0 * accuracy, unseen.labels.len());
     assert!(accuracy >= ACCURACY, "it has learnt too little: {accuracy}");
 
-    // Parameters and running statistics, as they would go through a file.
+    // Transfers parameters and running statistics as a file would.
     let names = trained.parameters.names().map(str::to_owned);
     let mut values = names.map(|name| Ok((trained.parameters.get(&name)?, name))).collect::<Result<Vec<_>>>()?;
     values.extend(trained.parameters.buffers().map(|(name, buffer)| (buffer.clone(), name.to_owned())));
@@ -212,7 +213,7 @@ fn main() -> Result<()> {
     pruned(&trained, &seen, &unseen, accuracy)
 }
 
-/// The network of i8 beside that of f32.
+/// Compares the network of i8 with that of f32.
 fn smaller([folded, quantised]: &[FoldedResNet; 2], unseen: &Pictures, device: &Device, before: f64) -> Result<()> {
     let images = unseen.on(device)?;
     let timed = |net: &FoldedResNet| {
@@ -236,7 +237,7 @@ fn smaller([folded, quantised]: &[FoldedResNet; 2], unseen: &Pictures, device: &
     Ok(())
 }
 
-/// The network with two of four weights: at once, and trained on.
+/// The network with two of every four weights, before and after further training.
 fn pruned(trained: &Reader, seen: &Pictures, unseen: &Pictures, before: f64) -> Result<()> {
     let mask = Mask24::new(&trained.parameters)?;
     mask.apply(&trained.parameters)?;

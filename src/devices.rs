@@ -1,10 +1,10 @@
-//! Which devices there are, and which one to use.
+//! Lists the devices of this machine, and chooses the one to use.
 //!
 //! [`devices`] lists every route to a processor, the unusable ones with their reason; nothing is opened before
-//! [`DeviceEntry::open`]. [`best`] walks from CUDA over wgpu's real GPUs to the CPU and can say why it passed over each
-//! ([`best_with_reasons`]); it loads no graphics driver where CUDA serves. The decision to know: a software GPU is
-//! never chosen unless it is asked for by name, since it computes on the CPU, only slower than the CPU device.
-//! `POLYWARP_DEVICE` names the device that [`best`] returns.
+//! [`DeviceEntry::open`]. [`best`] tries CUDA, then wgpu's real GPUs, then the CPU, and can say why it passed over each
+//! ([`best_with_reasons`]); it loads no graphics driver where CUDA works. The decision to know: a software GPU is never
+//! chosen unless the user names it, since it computes on the CPU, only slower than the CPU device. `POLYWARP_DEVICE`
+//! names the device that [`best`] returns.
 
 use std::time::Duration;
 
@@ -17,22 +17,21 @@ pub use best::{Choice, DEVICE_VARIABLE, Rejected, Rejection, best, best_with, be
 /// One route to a device, before it is opened.
 #[derive(Clone, Debug)]
 pub struct DeviceEntry {
-    /// The name it is chosen by: `cpu`, `wgpu:0`, `cuda:0`; only `wgpu` or `cuda` when that whole backend is not
-    /// available.
+    /// The name by which it is chosen: `cpu`, `wgpu:0`, `cuda:0`; only `wgpu` or `cuda` when that whole backend is not available.
     pub id: String,
     /// The marketing name; empty when nothing was found.
     pub name: String,
     /// `cpu`, `cuda`, `vulkan`, `metal`, `dx12`, `gl`, ...; empty when nothing was found.
     pub api: String,
-    /// What kind of processor it is.
+    /// The kind of processor.
     pub kind: DeviceKind,
     /// Driver name and version.
     pub driver: String,
-    /// PCI bus address, where the API tells: the same on every route to one card.
+    /// PCI bus address, where the API has it: the same on every route to one card.
     pub pci_bus: Option<String>,
     /// Ids of the entries that are the same card through another API.
     pub other_routes: Vec<String>,
-    /// Why it cannot be used, when it cannot.
+    /// Why it cannot be used, if it cannot.
     pub unusable: Option<Error>,
     route: Route,
 }
@@ -49,7 +48,7 @@ enum Route {
     Missing,
 }
 
-/// How to open a device; [`Opening::default`] is what [`device()`] and [`DeviceEntry::open`] do.
+/// How to open a device. [`device()`] and [`DeviceEntry::open`] use [`Opening::default`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Opening {
@@ -59,7 +58,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// With this patience.
+    /// Sets the patience.
     pub fn patience(mut self, patience: Option<Duration>) -> Opening {
         self.patience = patience;
         self
@@ -119,7 +118,7 @@ impl DeviceEntry {
         match self.route {}
     }
 
-    /// Whether this is a GPU in hardware: what [`best`] takes before the CPU.
+    /// Whether this is a hardware GPU, which [`best`] takes before the CPU.
     pub fn is_real_gpu(&self) -> bool {
         !matches!(self.kind, DeviceKind::Cpu | DeviceKind::Software) && !self.name.is_empty()
     }
@@ -136,13 +135,13 @@ pub fn devices() -> Vec<DeviceEntry> {
     entries
 }
 
-/// Adds to `other_routes` the entries of one card through different backends, which know only their own.
+/// Adds to `other_routes` the entries of one card through different backends, because each backend knows only its own.
 fn link_routes(entries: &mut [DeviceEntry]) {
     for index in 0..entries.len() {
         let this = &entries[index];
         let same = |other: &&DeviceEntry| other.id != this.id && other.api != this.api && same_card(this, other);
         let mut routes: Vec<String> = entries.iter().filter(same).map(|other| other.id.clone()).collect();
-        // By the bus address through Vulkan a card's GL entry, which tells none, is known to be of the same card.
+        // A card's GL entry has no bus address; its Vulkan entry, which has one, names the GL entry as a route to the same card.
         routes.extend(entries.iter().filter(same).flat_map(|other| other.other_routes.iter().cloned()));
         for route in routes {
             let this = &mut entries[index];
@@ -191,7 +190,7 @@ fn cuda_entries() -> Vec<DeviceEntry> {
         api: "cuda".to_owned(),
         kind: card.kind,
         driver: card.driver.clone(),
-        // Graphics APIs see a card whole, or not at all when it is cut into slices.
+        // Graphics APIs see a whole card, or none when it is cut into slices.
         pci_bus: Some(card.pci_bus.clone()).filter(|_| !card.mig),
         other_routes: Vec::new(),
         unusable: card.unusable.as_ref().map(|reason| Error::BackendUnavailable {
@@ -254,11 +253,11 @@ fn wgpu_entries() -> Vec<DeviceEntry> {
 }
 
 /// The device called `name`: `cpu`, `wgpu:0`, `cuda:0`; the PCI address of a GPU (`0000:3b:00.0`, as `lspci -D` and
-/// nvidia-smi write it), through CUDA where that has the card; or, of an NVIDIA card, its UUID (`GPU-...`, `MIG-...`, or
+/// nvidia-smi write it), through CUDA where CUDA has the card; or the UUID of an NVIDIA card (`GPU-...`, `MIG-...`, or
 /// the beginning of one).
 ///
 /// # Errors
-/// [`Error::NoSuchDevice`] listing the names there are; [`Error::BackendUnavailable`] when it cannot be opened.
+/// [`Error::NoSuchDevice`] with the list of names; [`Error::BackendUnavailable`] when it cannot be opened.
 pub fn device(name: &str) -> Result<Device> {
     device_with(name, Opening::default())
 }
@@ -286,7 +285,7 @@ pub fn device_with(name: &str, opening: Opening) -> Result<Device> {
     match named(&entries, name, address.as_deref()) {
         Some(entry) => entry.open_with(opening),
         None => {
-            // A backend that is not available at all explains more than a list without it.
+            // The error of a backend that is not available explains more than a list of names without it.
             let backend = name.split(':').next().unwrap_or_default();
             if let Some(why) = entries.iter().find(|entry| entry.id == backend).and_then(|e| e.unusable.clone()) {
                 return Err(why);
@@ -304,8 +303,8 @@ fn named<'a>(entries: &'a [DeviceEntry], name: &str, address: Option<&str>) -> O
     by_id.or_else(|| entries.iter().filter(at).min_by_key(|entry| entry.unusable.is_some()))
 }
 
-/// `name` as a PCI address, when it is one, in the spelling of `DeviceEntry::pci_bus`: nvidia-smi writes capitals and eight
-/// digits of the domain.
+/// `name` as a PCI address, if it is one, in the spelling of `DeviceEntry::pci_bus`: nvidia-smi writes capitals and
+/// eight digits of the domain.
 fn pci_address(name: &str) -> Option<String> {
     let (front, function) = name.split_once('.')?;
     let [domain, bus, device]: [&str; 3] = front.split(':').collect::<Vec<_>>().try_into().ok()?;

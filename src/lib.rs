@@ -11,27 +11,26 @@
 //! # Ok::<(), polywarp::Error>(())
 //! ```
 //!
-//! This crate puts the rooms together: it re-exports the vocabulary of `polywarp-core` and chooses devices. Nothing is
-//! computed here.
+//! This crate joins the others: it re-exports the vocabulary of `polywarp-core` and chooses devices. It computes nothing itself.
 //!
 //! | to find | look in |
 //! |---|---|
 //! | a device | [`best`], [`device()`], [`devices`] |
-//! | tensors and what they can do | [`Tensor`], [`Expr`] |
+//! | tensors and their methods | [`Tensor`], [`Expr`] |
 //! | your own shader on a device | [`Kernel`], [`Backend::launch`] |
 //! | the same work again and again, at a small part of the host's cost | [`Device::record`], [`Recording`] |
 //! | whether an operation fits, and batches that shrink until they do | [`Device::fits`], [`in_batches`] |
 //! | training: parameters, optimisers, schedules, checkpoints | [`Tape`], [`nn`] |
 //! | .npy and .npz files | `files` (feature `files`) |
 //! | the proof that a device computes rightly | [`harness`] |
-//! | what only wgpu devices have: your own `wgpu::Device`, buffers in and out | `wgpu` (feature `wgpu`) |
-//! | what only CUDA devices have: your own context, addresses in and out, events, copies between cards | `cuda` (feature `cuda`) |
+//! | wgpu devices only: your own `wgpu::Device`, buffers in and out | `wgpu` (feature `wgpu`) |
+//! | CUDA devices only: your own context, addresses in and out, events, copies between cards | `cuda` (feature `cuda`) |
 //! | shaders to SPIR-V, MSL, HLSL, GLSL | `compiler` (feature `compiler`) |
 //! | the speedup tables | `bench` (feature `bench`) |
 //!
-//! Features: `cpu`, `cuda` and `wgpu` are the devices; `cli`, on by default, is what only the program `polywarp` needs, so
-//! a library user writes `default-features = false, features = ["cpu", "cuda", "wgpu"]`. A program that uses crate cudarc
-//! itself takes `cuda-unpinned` instead of `cuda`, and chooses cudarc's CUDA version.
+//! Features: `cpu`, `cuda` and `wgpu` are the devices. `cli`, on by default, adds what the program `polywarp` needs, so
+//! a library user writes `default-features = false, features = ["cpu", "cuda", "wgpu"]`. A program that uses crate
+//! cudarc itself takes `cuda-unpinned` instead of `cuda`, and chooses cudarc's CUDA version.
 
 mod devices;
 

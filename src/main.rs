@@ -7,7 +7,7 @@ fn main() -> std::process::ExitCode {
     cli::main()
 }
 
-/// Ends the process at once: no handler of a driver's or of the C library's runs, which could wait for work that does not end.
+/// Ends the process at once: no handler of a driver or of the C library runs, since it could wait for work that does not end.
 fn end_now(code: u8) -> ! {
     unsafe extern "C" {
         fn _exit(code: std::ffi::c_int) -> !;
@@ -16,8 +16,8 @@ fn end_now(code: u8) -> ! {
     unsafe { _exit(std::ffi::c_int::from(code)) }
 }
 
-/// Keeps libwayland, which wgpu's GL asks for a display that this program does not need, from printing an error of its
-/// own where there is no desktop.
+/// Prevents an error message of libwayland where there is no desktop. wgpu's GL asks libwayland for a display, which
+/// this program does not need.
 #[cfg(target_os = "linux")]
 fn quiet_wayland() {
     let unset = |name| std::env::var_os(name).is_none();

@@ -1,4 +1,4 @@
-//! The digits, as shipped: pictures and what they show.
+//! The digits, as shipped: pictures and their labels.
 
 /// Pixels of one picture, 8 by 8.
 pub const PIXELS: usize = 64;
@@ -7,7 +7,7 @@ pub const PIXELS: usize = 64;
 pub struct Digits {
     /// All pictures one after the other, each pixel 0 to 16.
     pub pixels: Vec<f32>,
-    /// What each picture shows, 0 to 9.
+    /// The digit that each picture shows, 0 to 9.
     pub labels: Vec<u32>,
 }
 

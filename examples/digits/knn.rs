@@ -1,7 +1,7 @@
 //! k nearest neighbours with 5-fold cross-validation, all folds in one pass over the matrix of distances.
 //!
-//! |x - y|^2 = |x|^2 + |y|^2 - 2 x.y, so one matrix product gives every distance; pairs of the same fold are moved out
-//! of reach instead of being left out. Ties go to the earlier line, then to the smaller digit, as argmin and argmax do.
+//! |x - y|^2 = |x|^2 + |y|^2 - 2 x.y, so one matrix product gives every distance. Pairs of the same fold are not left out;
+//! they get a distance out of reach. Ties go to the earlier line, then to the smaller digit, as argmin and argmax do.
 
 use polywarp::{BinaryFn, CompareFn, DType, Device, Expr, KeepDims, ReduceFn, Result, Tensor};
 
@@ -15,7 +15,7 @@ const CLASSES: u64 = 10;
 /// Above every squared distance (at most 64 * 16^2 = 16384); finite, because shaders may assume there is no infinity.
 const OUT_OF_REACH: f32 = 1e9;
 
-/// How many digits are classified rightly by the neighbours in the other folds; line i is in fold i modulo 5.
+/// The number of digits that neighbours in the other folds classify correctly; line i is in fold i modulo 5.
 pub fn correct_by_cross_validation(device: &Device, digits: &Digits) -> Result<u32> {
     let n = digits.labels.len() as u64;
     let pixels = Tensor::from_slice(device, &digits.pixels, [n, PIXELS as u64])?;

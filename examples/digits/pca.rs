@@ -1,13 +1,13 @@
 //! Principal components by power iteration with deflation: the directions of largest variance, one after the other.
 //!
-//! v <- C v / |C v| turns any start towards the leading eigenvector of the covariance C; subtracting that one's share,
-//! C <- C - lambda v v^T, lets the next one lead. Nothing is read before the end: thousands of small kernels in a row.
+//! v <- C v / |C v| turns any start towards the leading eigenvector of the covariance C. Subtracting the share of that vector,
+//! C <- C - lambda v v^T, makes the next one lead. Nothing is read before the end: thousands of small kernels in a row.
 
 use polywarp::{DType, Device, KeepDims, ReduceFn, Result, Tensor};
 
 use crate::data::{Digits, PIXELS};
 
-/// How many directions are found.
+/// The number of directions to find.
 pub const COMPONENTS: usize = 10;
 
 /// Neighbouring eigenvalues here differ by 8 % or more, and a variance's error shrinks with the square of their ratio:

@@ -1,7 +1,8 @@
-//! The speedups that people quote, and what this machine gives: claim by claim, whether it holds or not.
+//! Speedups that people quote, beside the speedups of this machine: for each claim, whether it holds.
 //!
-//! Nothing is measured here: a claim reads the rows of products and networks. The decision to know: a quoted ratio is compared with the same
-//! ratio of this machine (its GPU over its CPU), because a quote names no hardware; what the quoted times would be is said beside it.
+//! Nothing is measured here: a claim reads the rows of products and networks. The decision to know: a quoted ratio is
+//! compared with the same ratio of this machine (its GPU over its CPU), because a quote names no hardware; the table
+//! also gives the times that the quote would mean here.
 
 use std::fmt::Write;
 
@@ -11,26 +12,26 @@ use serde::Serialize;
 use super::terminal::significant;
 use super::{NetworkRow, Table};
 
-/// Images of ImageNet's training set, an epoch.
+/// Images of ImageNet's training set, that is of one epoch.
 const EPOCH: f64 = 1.28e6;
 
-/// What is quoted.
+/// A quoted speedup.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Claim {
-    /// What is said.
+    /// The text of the quote.
     pub quoted: &'static str,
-    /// Under which conditions, as far as the quote gives them.
+    /// Its conditions, as far as the quote gives them.
     pub conditions: &'static str,
     /// The quoted ratio.
     pub times: f64,
-    /// What is read for it.
+    /// The rows to read for it.
     #[serde(skip)]
     reads: Reads,
-    /// What has to be measured for it.
+    /// The suite to run for it.
     pub suite: &'static str,
 }
 
-/// Which rows a claim reads.
+/// The rows that a claim reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Reads {
     Product,
@@ -102,28 +103,28 @@ pub const CLAIMS: [Claim; 8] = [
     },
 ];
 
-/// What a machine gives for a claim.
+/// The result of a claim on a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// The claim.
     pub claim: Claim,
     /// The device's id.
     pub device: String,
-    /// The ratio measured.
+    /// The measured ratio.
     pub times: f64,
-    /// Of what.
+    /// The measurements behind the ratio, as text.
     pub measured: String,
 }
 
 impl Finding {
-    /// Whether the measured ratio is the quoted one or more.
+    /// Whether the measured ratio is at least the quoted one.
     pub fn holds(&self) -> bool {
         self.times >= self.claim.times
     }
 }
 
 impl Table {
-    /// What was measured for each claim on each GPU, in the order of the claims.
+    /// The finding for each claim on each GPU, in the order of the claims.
     pub fn claims(&self) -> Vec<Finding> {
         let gpus = || self.devices.iter().filter(|device| device.kind != DeviceKind::Cpu);
         let of = |claim: Claim, device: &DeviceInfo| {
@@ -133,7 +134,7 @@ impl Table {
         CLAIMS.into_iter().flat_map(|claim| gpus().filter_map(move |device| of(claim, device))).collect()
     }
 
-    /// Those that nothing was measured for.
+    /// The claims without a measurement.
     pub fn claims_not_measured(&self) -> Vec<Claim> {
         let found = self.claims();
         CLAIMS.into_iter().filter(|claim| found.iter().all(|finding| finding.claim != *claim)).collect()
@@ -170,14 +171,14 @@ impl Table {
         }
     }
 
-    /// The fastest row of a network on a device, and how many times faster than the CPU it is.
+    /// The fastest row of a network on a device, and its speedup over the CPU.
     fn fastest(&self, network: &str, task: &str, device: &str) -> Option<(&NetworkRow, f64)> {
         let alike = |row: &&NetworkRow| row.network == network && row.task == task && row.device == device;
         let rows = self.networks.iter().filter(alike).filter_map(|row| Some((row, row.speedup?)));
         rows.max_by(|x, y| x.1.total_cmp(&y.1))
     }
 
-    /// The rate of a network that is asked in i8 over that in 16 bits at the same batch, where that is most.
+    /// The rate of inference in i8 over that in 16 bits, same network and batch; the largest such ratio.
     fn int8(&self, device: &str) -> Option<(f64, String)> {
         let asked = |row: &&NetworkRow| row.task != "train" && row.device == device;
         let steps = self.networks.iter().filter(asked).filter(|row| row.compute == "i8");
@@ -196,7 +197,8 @@ impl Table {
         both.max_by(|x, y| x.0.total_cmp(&y.0))
     }
 
-    /// The rate of a product with two of four weights over that of the dense one, where that is most. Both count the dense product's work.
+    /// The rate of a product with two of four weights over that of the dense one; the largest such ratio. Both count
+    /// the dense product's work.
     fn pruning(&self, device: &str) -> Option<(f64, String)> {
         let sparse = self.rows.iter().filter(|row| row.device == device);
         let both = sparse.filter_map(|row| {
@@ -212,7 +214,7 @@ impl Table {
         both.max_by(|x, y| x.0.total_cmp(&y.0))
     }
 
-    /// f32's peak over that of 16 bits at the same batch, where that is least.
+    /// The memory peak of training in f32 over that in 16 bits, same network and batch; the least such ratio.
     fn memory_of_training(&self, device: &str) -> Option<(f64, String)> {
         let trained = |row: &&NetworkRow| row.task == "train" && row.parts == 1 && row.device == device;
         let halves = self.networks.iter().filter(trained).filter(|row| row.compute != "f32");
@@ -229,7 +231,7 @@ impl Table {
     }
 }
 
-/// Seconds in the unit that reads best.
+/// Seconds as text, in the unit that is easiest to read.
 fn time(seconds: f64) -> String {
     match seconds {
         s if s < 120.0 => format!("{} s", significant(s)),

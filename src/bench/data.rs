@@ -38,7 +38,7 @@ pub(super) fn factors(device: &Device, spec: &TensorSpec, seed: u64) -> Result<B
     Ok(Tensor::random(device, dtype, [elements], uniform, seed, 0)?.cast(spec.dtype)?.buffer().clone())
 }
 
-/// The ends of groups that own as many rows each.
+/// The ends of groups that all own the same number of rows.
 pub(super) fn even_ends(device: &Device, ends: &TensorSpec, rows: u64) -> Result<Buffer> {
     let groups = ends.layout.elements();
     let each = (rows / groups.max(1)) as i64;
@@ -56,7 +56,7 @@ pub(super) fn places(device: &Device, places: &TensorSpec, rows: u64) -> Result<
         .clone())
 }
 
-/// Metadata for the compressed operand of a product: that of random numbers, since not all bits name places.
+/// Metadata for the compressed operand of a product, made by compressing random numbers, because not all bit patterns name places.
 pub(super) fn metadata(device: &Device, metadata: &TensorSpec, k: u64) -> Result<Buffer> {
     let mut dims = metadata.layout.dims().to_vec();
     if let Some(last) = dims.last_mut() {

@@ -1,9 +1,10 @@
-//! How good the kernels are that a program gets which meets a card for the first time, without a table or answers of its own.
+//! The quality of the kernels that a program gets when it meets a card for the first time, without a table or answers of its own.
 //!
-//! Products of 40 shapes that no suite has run as three programs would run them: the first on this card, whose tuner has its usual budget;
-//! the second, which goes on where the first stopped; and one after `polywarp tune`, which knows what every candidate takes. The figure
-//! of a product is the time of the best candidate over that of the one that was taken, both as the last one measured them: 1 is the best.
-//! All three are parts of one process: what the driver loaded once stays loaded, which a second process would pay for anew.
+//! Products of 40 shapes that no suite runs, as three programs would run them: the first one on this card, whose tuner
+//! has its usual budget; a second one, which continues where the first stopped; and one after `polywarp tune`, which
+//! knows the time of every candidate. The figure of a product is the time of the best candidate divided by that of the
+//! chosen one, both as the last program measured them: 1 is the best. All three run in one process, so code that the
+//! driver has loaded stays loaded; a second process would have to load it again.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::{Lie, Options, Prepared, Progress, Skipped, Table, product, too_slow,
 /// The suite's name.
 pub const SUITE: &str = "first_use";
 
-/// m, n, k: of layers and of nothing in particular, square, flat, deep and thin.
+/// m, n, k: shapes of layers and others, square, flat, deep and thin.
 const SHAPES: [[u64; 3]; 10] = [
     [1536, 1536, 1536],
     [3000, 5000, 7000],
@@ -32,7 +33,7 @@ const SHAPES: [[u64; 3]; 10] = [
     [2304, 2304, 9216],
 ];
 
-/// The numbers that the shapes are multiplied in.
+/// The dtypes and precisions of the products.
 const KINDS: [(DType, Precision); 4] = [
     (DType::F16, Precision::Highest),
     (DType::BF16, Precision::Highest),
@@ -47,19 +48,19 @@ pub struct FirstUse {
     pub case: String,
     /// The device's id.
     pub device: String,
-    /// The candidate that the first program was left with, the second, and the best.
+    /// The candidate that the first program ended with, that of the second, and the best.
     pub taken: [String; 3],
-    /// The best one's time over that of the first program's; absent where that was not timed.
+    /// The best candidate's time over that of the first program's; absent where that one was not timed.
     pub first: Option<f64>,
-    /// The same of the second program.
+    /// The same for the second program.
     pub second: Option<f64>,
-    /// What the best candidate takes, nanoseconds.
+    /// The time of the best candidate, nanoseconds.
     pub best_ns: f64,
-    /// How many candidates were timed.
+    /// The number of candidates that were timed.
     pub candidates: usize,
 }
 
-/// Geometric mean and least of some products' figures.
+/// Geometric mean and least of several products' figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Share {
     /// The geometric mean.
@@ -69,7 +70,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Of `shares`; `None` where one is absent or there are none.
+    /// The mean and the least of `shares`; `None` where one is absent or there are none.
     pub fn of(shares: impl Iterator<Item = Option<f64>>) -> Option<Share> {
         let shares: Vec<f64> = shares.collect::<Option<_>>()?;
         let least = shares.iter().copied().min_by(f64::total_cmp)?;
@@ -89,13 +90,14 @@ fn products() -> Result<Vec<(String, Op)>> {
     .collect()
 }
 
-/// What the last program may spend on a product. Some candidates take seconds to compile, and all of them are to run at the card's full clock.
+/// The last program's budget for a product. Some candidates take seconds to compile, and all of them must run at the
+/// card's full clock.
 const THOROUGH: Duration = Duration::from_secs(40);
 
 /// The programs that meet the card, in order.
 const PROGRAMS: [&str; 3] = ["first program", "second program", "after tuning"];
 
-/// Every product on every device that has a tuner which times.
+/// Runs every product on every device whose tuner times candidates.
 pub(super) fn run(
     devices: &[&Device],
     options: &Options,
@@ -145,7 +147,7 @@ fn on(
             if number != 1 {
                 tuner.retune(key);
             }
-            // Of an operation that the device has no kernel for there is nothing to say.
+            // An operation without a kernel on the device has no answer.
             let made = Prepared::new(op, device).map(|_| tuner.answer(key));
             answers.push(match made {
                 Err(error) if !error.is_unsupported() => return Err(error),
@@ -168,7 +170,7 @@ fn on(
         .collect())
 }
 
-/// What `first` and `second` were left with, beside the `best` there is.
+/// The row of a product: the answers of the `first` and the `second` program against the `best` one.
 fn row(case: String, device: &str, [first, second]: [Option<&Answer>; 2], best: Option<&Answer>) -> Option<FirstUse> {
     let best = best?;
     let time = |name: &str| best.times.iter().find(|timed| timed.candidate == name).map(|timed| timed.ns);
@@ -186,7 +188,7 @@ fn row(case: String, device: &str, [first, second]: [Option<&Answer>; 2], best: 
     })
 }
 
-/// The rows, and a line with their means for each device.
+/// Writes the rows, and a line with their means for each device.
 pub(super) fn write(table: &Table, out: &mut String) -> fmt::Result {
     let rows = &table.first_use;
     if rows.is_empty() {

@@ -1,4 +1,4 @@
-//! What a table was made on: processor, threads, system, version and commit.
+//! The machine and the build that a table was made with: processor, threads, system, version and commit.
 
 use serde::Serialize;
 
@@ -9,7 +9,8 @@ pub struct Machine {
     pub unix_time: u64,
     /// Version of polywarp.
     pub version: String,
-    /// Commit the program was built from (its last one before, when it had changes of its own), `unknown` outside a checkout.
+    /// The commit that the program was built from (the last one, when there were uncommitted changes), `unknown`
+    /// outside a checkout.
     pub commit: String,
     /// Operating system and architecture.
     pub system: String,

@@ -23,7 +23,7 @@ const MAX_COPIES: u64 = 64;
 pub struct Prepared {
     op: Op,
     device: Device,
-    /// Inputs and outputs; all copies held the same values before.
+    /// Inputs and outputs; all copies held the same values at first.
     copies: Vec<(Vec<Buffer>, Vec<Buffer>)>,
     cold_ns: f64,
 }
@@ -37,7 +37,7 @@ pub struct Timing {
     pub fastest_ns: f64,
     /// The longest.
     pub slowest_ns: f64,
-    /// Whose clock.
+    /// The clock that measured the times.
     pub clock: Clock,
 }
 
@@ -56,7 +56,7 @@ impl Prepared {
         let cost = op.cost();
         let bytes = (cost.bytes_read + cost.bytes_written).max(1);
         let copies = match device.info().kind {
-            // A simulated GPU's caches are the CPU's, and its rates are of no interest.
+            // The caches of a simulated GPU are the CPU's, and its rates do not matter.
             DeviceKind::Software => 1,
             _ => (ROTATE_BYTES / bytes).clamp(1, MAX_COPIES),
         };
@@ -104,10 +104,10 @@ impl Prepared {
         super::verify::reference(self)
     }
 
-    /// Makes the first copy's outputs what they must be before an execution that counts: bytes of ones, which no right result consists
-    /// of (NaN as a float), or what an operand that is updated held at first.
+    /// Overwrites the first copy's outputs before an execution that counts: with bytes of ones, which no right result
+    /// contains (NaN as a float), or, for an operand that is updated, with its first contents.
     pub(super) fn spoil_outputs(&self) -> Result<()> {
-        // Outputs of gigabytes go over in pieces.
+        // Outputs of gigabytes are written in pieces.
         const PIECE_BYTES: u64 = 64 << 20;
         let backend = self.device.backend();
         let mut updated = self.op.inputs().len();
@@ -127,7 +127,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Executes once and holds the sample to the oracle's answer. Nothing that an earlier execution wrote counts.
+    /// Executes once and compares the sample with the oracle's answer. Results of earlier executions do not count.
     ///
     /// # Errors
     /// Those of the device.
@@ -135,7 +135,7 @@ impl Prepared {
         super::verify::verify(self, reference)
     }
 
-    /// Holds what lies in the first copy's outputs now, whoever wrote it, to the oracle's answer.
+    /// Compares the current contents of the first copy's outputs, whoever wrote them, with the oracle's answer.
     ///
     /// # Errors
     /// Those of the device.
@@ -162,7 +162,7 @@ impl Prepared {
         Ok((elapsed.ns, elapsed.clock))
     }
 
-    /// Executes until the device has reached its clocks, which fall while it idles; gives the time of one execution.
+    /// Executes until the device runs at its full clocks, which fall while it idles; returns the time of one execution.
     fn warm_up(&self) -> Result<f64> {
         let long_enough = match self.device.info().kind {
             DeviceKind::Cpu | DeviceKind::Software => Duration::ZERO,
@@ -186,7 +186,7 @@ impl Prepared {
         const BATCHES: usize = 7;
         let one = self.warm_up()?;
         let budget_ns = budget.as_secs_f64() * 1e9;
-        // Batches long against the gap between launches and the clock's grain, yet several of them in the budget.
+        // Each batch is long against the gap between launches and the clock's grain, but the budget holds several batches.
         let per_batch = ((budget_ns / BATCHES as f64 / one.max(1.0)) as u64).clamp(1, 200);
         let mut times = Vec::with_capacity(BATCHES);
         let mut clock = Clock::Host;
@@ -205,8 +205,8 @@ impl Prepared {
         })
     }
 
-    /// One execution with its operands copied to the device and its results copied back, by the host's clock; the better
-    /// of two, above 1 GiB of traffic the only one. `None` on the CPU, whose memory is the host's, and above 4 GiB.
+    /// One execution with its operands copied to the device and its results copied back, by the host's clock: the better
+    /// of two, above 1 GiB of traffic a single one. `None` on the CPU, whose memory is the host's, and above 4 GiB.
     ///
     /// # Errors
     /// Those of the device.
@@ -238,7 +238,7 @@ impl Prepared {
         Ok(Some(best))
     }
 
-    /// The bytes, on the host, of what the operands held before the first execution: of those read, then of those updated.
+    /// The bytes, on the host, that the operands held before the first execution: first those read, then those updated.
     ///
     /// # Errors
     /// Those of the device.
@@ -281,7 +281,7 @@ pub(super) fn operands(op: &Op, device: &Device) -> Result<(Vec<Buffer>, Vec<Buf
     Ok((made, outputs.collect::<Result<Vec<Buffer>>>()?))
 }
 
-/// A buffer with what operand number `number` of those that hold something holds before.
+/// A buffer with the initial contents of operand number `number` among those that are read or updated.
 fn held(op: &Op, number: usize, spec: &TensorSpec, device: &Device) -> Result<Buffer> {
     match op.content(number) {
         Content::Any => data::operand(device, spec, number as u64 + 1),
@@ -292,8 +292,8 @@ fn held(op: &Op, number: usize, spec: &TensorSpec, device: &Device) -> Result<Bu
     }
 }
 
-/// How often an execution with its transfers is timed: 4 GiB hold the operands of 2^28 elements, which take about a second
-/// to and fro; the host's memory for them, and the wait, set the limit.
+/// The number of timed executions with transfers. 4 GiB hold the operands of 2^28 elements, which take about a second
+/// in both directions; the host's memory for them, and the wait, set the limit.
 fn transfer_repetitions(traffic_bytes: u64) -> usize {
     const GIB: u64 = 1 << 30;
     match traffic_bytes.div_ceil(GIB) {
@@ -303,11 +303,11 @@ fn transfer_repetitions(traffic_bytes: u64) -> usize {
     }
 }
 
-/// Longest execution that is worth waiting for: each case runs at least five times.
+/// The longest execution that is worth waiting for: each case runs at least five times.
 const MOST_SECONDS: f64 = 5.0;
 
-/// Why a product is left out on a device where it would take minutes: simulated GPUs, dtypes without a fast product.
-/// `flops_per_second` is what the device reached with a smaller one of the same dtype, where one was measured.
+/// Why a product that would take minutes on a device is left out: simulated GPUs, dtypes without a fast product.
+/// `flops_per_second` is the rate of the device in a smaller product of the same dtype, where one was measured.
 pub fn too_slow(op: &Op, device: &Device, flops_per_second: Option<f64>) -> Option<String> {
     let dtype = op.arithmetic().multiplies?;
     let info = device.info();
@@ -324,7 +324,7 @@ pub fn too_slow(op: &Op, device: &Device, flops_per_second: Option<f64>) -> Opti
     (seconds > MOST_SECONDS).then(|| format!("it would take about {seconds:.0} s per execution here"))
 }
 
-/// Why `op` cannot run on `device` at all: a dtype that it does not compute in, or operands that it has no room for.
+/// Why `op` cannot run on `device` at all: a dtype that the device does not support, or too little memory for the operands.
 pub fn unfit(op: &Op, device: &Device) -> Option<String> {
     let mut specs = Vec::new();
     op.operands(&mut |operand| specs.push(operand.spec));

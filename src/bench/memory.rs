@@ -1,4 +1,4 @@
-//! What half precision saves: the memory a device's pool held at most during the same product in f16 and in f32.
+//! The memory that half precision saves: the peak of a device's pool during the same product in f16 and in f32.
 
 use polywarp_core::harness::BenchSize;
 use polywarp_core::ops::Matmul;
@@ -12,7 +12,7 @@ use super::measure::operands;
 pub struct MemoryUse {
     /// Side of the matrices.
     pub side: u64,
-    /// The pool's peak above what it held before, in f16: operands, result and scratch.
+    /// The pool's peak in f16 above the memory in use before: operands, result and scratch.
     pub f16_bytes: u64,
     /// The same in f32.
     pub f32_bytes: u64,
@@ -25,8 +25,8 @@ impl MemoryUse {
     }
 }
 
-/// Runs both products, once each. `None` for the CPU, whose products use scratch outside its pool, and on a device that has
-/// held more before: a pool's peak only grows.
+/// Runs both products, once each. `None` for the CPU, whose products use scratch outside its pool, and on a device
+/// whose pool has already had a higher peak, because a peak only grows.
 pub(super) fn of_product(device: &Device, size: BenchSize) -> Result<Option<MemoryUse>> {
     if device.info().kind == DeviceKind::Cpu {
         return Ok(None);

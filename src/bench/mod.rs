@@ -1,9 +1,10 @@
 //! The speedup tables: every benchmark case of the op registry on every device, verified before it is timed.
 //!
-//! One run measures all devices of the machine side by side. Each [`Row`] says what a sceptic would ask: warm and cold
+//! One run measures all devices of the machine side by side. Each [`Row`] answers a sceptic's questions: warm and cold
 //! time, with and without the transfers, rate and share of the device's own measured ceiling, error against the float64
-//! oracle, and the CPU it is compared with. Whole networks stand beside the cases (`networks/`), and what is quoted of speedups
-//! beside what was measured (`claims.rs`). `polywarp bench` prints all of it; `cargo bench` times the same with criterion. Not here: choosing cases (the ops do), drawing (`terminal.rs`, `html/`).
+//! oracle, and the CPU for comparison. Whole networks stand beside the cases (`networks/`), and quoted speedups beside
+//! measured ones (`claims.rs`). `polywarp bench` prints all of it; `cargo bench` times the same with criterion. Not
+//! here: choosing cases (the ops do), drawing (`terminal.rs`, `html/`).
 
 mod claims;
 mod data;
@@ -44,20 +45,21 @@ use polywarp_core::tuner::{Mode, Tuner};
 use polywarp_core::{Clock, Device, DeviceInfo, DeviceKind, Op, Profile, Result};
 use serde::Serialize;
 
-/// What to measure.
+/// The measurements of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Only cases of this suite ([`suites`]), and all of them; without it, the overview of every suite.
     pub suite: Option<String>,
-    /// Only cases whose name contains one of these; all where there are none.
+    /// Only cases whose name contains one of these; all cases where the list is empty.
     pub only: Vec<String>,
-    /// Problem sizes of all devices; when absent, each device's own, and those of every other device for the CPU.
+    /// Problem sizes of all devices; when absent, each device has its own, and the CPU those of every other device as well.
     pub size: Option<BenchSize>,
     /// Time to spend on the repetitions of one case on one device.
     pub budget: Duration,
-    /// Time that a long product runs without pause, and the vendor's library as long, where there is one; none when zero.
+    /// The time for which a long product runs without pause, and the vendor's library as well, where there is one; zero
+    /// for no such runs.
     pub sustained: Duration,
-    /// Whether each case runs once more to be profiled, kernel by kernel.
+    /// Whether each case runs once more for a profile, kernel by kernel.
     pub profiled: bool,
 }
 
@@ -86,13 +88,13 @@ pub struct Row {
     pub device: String,
     /// Element type of the result.
     pub dtype: String,
-    /// Extents of the inputs (of the output where there is none).
+    /// Extents of the inputs, or of the output where there are none.
     pub shape: String,
     /// Median time of one execution with its kernels ready and its data on the device, nanoseconds.
     pub warm_ns: f64,
     /// Fastest and slowest of the repetitions, nanoseconds.
     pub spread_ns: (f64, f64),
-    /// Whose clock measured `warm_ns`.
+    /// The clock that measured `warm_ns`.
     pub clock: Clock,
     /// The first execution in this process, kernel preparation included, by the host's clock, nanoseconds.
     pub cold_ns: f64,
@@ -104,21 +106,21 @@ pub struct Row {
     pub unit: &'static str,
     /// Share of the device's measured ceiling: copy rate or multiply-add rate.
     pub ceiling_share: Option<f64>,
-    /// How many times faster than the CPU backend in the same run, data on the device.
+    /// Speedup over the CPU backend in the same run, with data on the device.
     pub speedup: Option<f64>,
     /// The same with transfers.
     pub speedup_with_transfer: Option<f64>,
-    /// Largest error found, as a share of what the op's bound allows; up to 1 is right.
+    /// Largest error found, as a share of the op's bound; right up to 1.
     pub error_of_bound: f64,
     /// Largest relative error found, where the reference is not tiny.
     pub max_relative_error: f64,
     /// For CPU rows of f32 and f64 products: this library's rate over OpenBLAS's, where one is installed.
     pub of_openblas: Option<f64>,
-    /// For products on NVIDIA cards: beside cuBLASLt, where the machine has it.
+    /// For products on NVIDIA cards: the comparison with cuBLASLt, where the machine has it.
     pub versus: Option<Versus>,
-    /// Why a product is not beside it all the same.
+    /// Why such a product has no comparison.
     pub not_beside: Option<String>,
-    /// Its launches in one more execution, where that was asked for.
+    /// The launches of one more execution, where a profile was asked for.
     #[serde(skip)]
     pub profile: Option<Profile>,
 }
@@ -139,21 +141,21 @@ pub struct Skipped {
 /// A finished run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Table {
-    /// What the run was made on and with.
+    /// The machine and the build of the run.
     pub machine: Machine,
     /// The devices, in the order of the columns.
     pub devices: Vec<DeviceInfo>,
     /// Each device's measured ceilings, in the same order.
     pub ceilings: Vec<Ceilings>,
-    /// What half precision saves on each device, in the same order; absent where it was not measured.
+    /// The memory that half precision saves on each device, in the same order; absent where it was not measured.
     pub memory: Vec<Option<MemoryUse>>,
-    /// What was measured, case by case.
+    /// The measurements, case by case.
     pub rows: Vec<Row>,
     /// Whole networks, device by device.
     pub networks: Vec<NetworkRow>,
-    /// What the tuner leaves a first program on a card with, where that was asked for.
+    /// The choices of the tuner for a first program on a card, where that suite was asked for.
     pub first_use: Vec<FirstUse>,
-    /// What was not.
+    /// The cases that were not measured.
     pub skipped: Vec<Skipped>,
 }
 
@@ -168,14 +170,14 @@ impl Table {
         self.rows.iter().find(|row| row.case == case && row.device == device)
     }
 
-    /// Operations per second of the largest product in the dtype of `op` that `device` has done so far.
+    /// Operations per second of the largest product that `device` has done so far in the dtype of `op`.
     fn product_rate(&self, op: &Op, device: &str) -> Option<f64> {
         let alike = |row: &&Row| row.device == device && row.dtype == op.output().dtype.name();
         let rows = self.rows.iter().filter(|row| row.unit == "TFLOP/s").filter(alike);
         rows.max_by(|a, b| a.warm_ns.total_cmp(&b.warm_ns)).map(|row| row.rate * 1e12)
     }
 
-    /// What was left out, those with the same device and reason together: one of them, and the names of all.
+    /// The cases left out, grouped by device and reason: one case of each group, and the names of all.
     fn skipped_groups(&self) -> Vec<(&Skipped, Vec<&str>)> {
         let mut groups: Vec<(&Skipped, Vec<&str>)> = Vec::new();
         for skipped in &self.skipped {
@@ -190,7 +192,7 @@ impl Table {
         groups
     }
 
-    /// What ran in the cases that were profiled, by case and device.
+    /// The profiles of the cases, by case and device.
     pub fn profiles(&self) -> Vec<(String, &Profile)> {
         let rows =
             self.rows.iter().filter_map(|row| Some((format!("{} on {}", row.case, row.device), row.profile.as_ref()?)));
@@ -249,22 +251,21 @@ impl Table {
     }
 }
 
-/// What the tuner may take for one product before it is timed, as `polywarp tune` gives it.
+/// The tuner's budget for one product before it is timed, the same as that of `polywarp tune`.
 const TUNING: Duration = Duration::from_secs(2);
 
-/// How far a run is, for progress bars.
+/// The progress of a run, for progress bars.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// Measurements done and to do.
+    /// Measurements done so far.
     pub done: usize,
-    /// All of them.
+    /// All measurements.
     pub total: usize,
-    /// What is being measured.
+    /// The current measurement.
     pub what: String,
 }
 
-/// Measures every case on every device. The CPU is measured first where it is among the devices: it is what the others
-/// are compared with.
+/// Measures every case on every device. The CPU, if it is among the devices, comes first: the others are compared with it.
 pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Progress)) -> Table {
     let mut planned = plan(devices, options.size, options.suite.as_deref());
     planned.retain(|planned| options.names(&planned.case.name));
@@ -272,7 +273,7 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
     let mut sorted: Vec<&Device> = devices.iter().collect();
     sorted.sort_by_key(|d| d.info().kind != DeviceKind::Cpu);
     let devices = sorted;
-    // First of all: later work raises the pools' peaks.
+    // This comes first, because later work raises the pools' peaks.
     let memory = devices.iter().map(|d| {
         let log_failure = |e: &polywarp_core::Error| log::warn!("memory of {} not measured: {e}", d.id());
         memory::of_product(d, size(d)).inspect_err(log_failure).ok().flatten()
@@ -291,7 +292,7 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
     };
     let planned_count = planned.len();
     let total = planned_count * devices.len();
-    // Device by device, so that a GPU does not idle, and lower its clocks, while the CPU is measured.
+    // One device after the other, so that a GPU does not idle, and lower its clocks, while the CPU is measured.
     let mut references: Vec<Option<Reference>> = planned.iter().map(|_| None).collect();
     for (j, device) in devices.iter().enumerate() {
         let products = planned.iter().any(|planned| planned.case.suite == Suite::Gemm);
@@ -326,7 +327,7 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
         table.skipped.extend(skipped);
     }
     progress(&Progress { done: total, total, what: "done".to_owned() });
-    // Read suite by suite, case by case, the devices of a case side by side.
+    // The order is that of suites and cases, with the devices of a case side by side.
     let named = |name: &str| planned.iter().position(|planned| planned.case.name == name);
     table.rows.sort_by_key(|row| named(&row.case).map(|i| (planned[i].case.suite, i)));
     for planned in &planned {
@@ -343,29 +344,29 @@ pub fn suites() -> Vec<&'static str> {
     names
 }
 
-/// Networks are measured where they are asked for, and in the overview of a machine that has a real GPU: a simulated one takes minutes.
+/// Networks are measured where they are asked for, and in the overview of a machine with a real GPU: a simulated one takes minutes.
 fn is_for_networks(options: &Options, devices: &[&Device]) -> bool {
     let is_real = |device: &&Device| !matches!(device.info().kind, DeviceKind::Cpu | DeviceKind::Software);
     options.suite.as_deref().map_or_else(|| devices.iter().any(is_real), |suite| suite == networks::SUITE)
 }
 
-/// What every case on one device is measured with.
+/// The parts that every case on one device needs.
 struct Bench<'a> {
     device: &'a Device,
     ceilings: &'a Ceilings,
     vendor: Option<&'a Vendor>,
     options: &'a Options,
-    /// The budget of the device's tuner, where it times what is new.
+    /// The budget of the device's tuner, if it times new products.
     tuning: Option<Duration>,
 }
 
-/// What was measured of one case.
+/// The measurements of one case.
 struct Measured {
     cold_ns: f64,
     timing: Timing,
     verdict: Verdict,
     with_transfer_ns: Option<f64>,
-    /// Beside the vendor's library, or why not; `None` where there is nothing to compare with.
+    /// The comparison with the vendor's library, or why there is none; `None` where there is no library to compare with.
     versus: Option<Result<Versus, String>>,
     profile: Option<Profile>,
 }
@@ -431,7 +432,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Has the device's tuner, where it times at all, time for at least this long.
+    /// Sets the budget of the device's tuner, if it times at all, to at least this long.
     fn tune_for(&self, least: Duration) {
         if let (Some(tuner), Some(usual)) = (self.device.tuner(), self.tuning) {
             tuner.set(Mode::Full, usual.max(least));
@@ -440,7 +441,7 @@ impl Bench<'_> {
 
     fn measure(&self, case: &BenchCase, reference: &mut Option<Reference>) -> Result<Measured> {
         let budget = self.options.budget;
-        // The cold time is a first use's; the others are those of a program that `polywarp tune` has run for.
+        // The cold time is that of a first use; the others are those of a program after `polywarp tune`.
         self.tune_for(Duration::ZERO);
         let prepared = Prepared::new(&case.op, self.device)?;
         self.tune_for(TUNING);
@@ -458,7 +459,7 @@ impl Bench<'_> {
         Ok(Measured { cold_ns: prepared.cold_ns(), timing, verdict, with_transfer_ns, versus, profile })
     }
 
-    /// The product beside the vendor's. A fault over there says nothing about what was measured here.
+    /// Compares the product with the vendor's. An error there says nothing about the measurements here.
     fn versus(&self, prepared: &Prepared, expected: &Reference) -> Option<Result<Versus, String>> {
         let Options { budget, sustained, .. } = *self.options;
         let contest = self.vendor?.contest(prepared, expected).map_err(|e| e.to_string()).transpose()?.flatten();

@@ -1,4 +1,4 @@
-//! How fast an optimised CPU library is on the same product: OpenBLAS, where it is installed, opened at run time.
+//! The rate of an optimised CPU library in the same product: OpenBLAS, where it is installed, opened at run time.
 //!
 //! Only for the tables: a CPU figure that is compared with GPUs must say how good it is. The one file of the facade with
 //! `unsafe`.
@@ -53,7 +53,8 @@ unsafe fn seconds_of<T: Copy + From<f32>>(library: &Library, symbol: &[u8], [m, 
     }))
 }
 
-/// The library with as many threads as the CPU backend has; `None` where it cannot have them, and a comparison would flatter.
+/// The library with as many threads as the CPU backend has; `None` where it cannot have them, because a comparison
+/// would then flatter this library.
 fn open() -> Option<Library> {
     const NAMES: [&str; 2] = ["libopenblas.so.0", "libopenblas.so"];
     // SAFETY: loading runs OpenBLAS's own initialisers, which set up its threads and nothing else.
@@ -73,8 +74,8 @@ fn open() -> Option<Library> {
     None
 }
 
-/// A matrix of values in [-1, 1): never zeros, which some processors multiply faster. `None` where it is larger than any
-/// table's.
+/// A matrix of values in [-1, 1), never zeros, which some processors multiply faster. `None` where it is larger than
+/// those of any table.
 fn noise<T: From<f32>>(rows: i32, cols: i32) -> Option<Vec<T>> {
     let elements = u32::try_from(rows.checked_mul(cols)?).ok()?;
     let value = |i: u32| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / 8_388_608.0 - 1.0;

@@ -1,9 +1,9 @@
-//! Which cases are measured on which device.
+//! The cases that are measured on each device.
 //!
-//! Each device has the problem sizes that suit it: a real GPU large ones, a simulated one small ones, for it would take
-//! minutes over others. The CPU takes the cases of every device, because it is what they are compared with, and normal ones
-//! where no real GPU asks for larger. A case that means other extents at two sizes is two cases, and the smaller one says so
-//! in its name.
+//! Each device has the problem sizes that suit it: a real GPU large ones, a simulated one small ones, because others
+//! would take minutes on it. The CPU takes the cases of every device, because they are compared with it, and normal
+//! ones where no real GPU asks for larger. A case whose extents differ between two sizes is two cases, and the smaller
+//! one has its extents in its name.
 
 use polywarp_core::ops::REGISTRY;
 use polywarp_core::{Device, DeviceKind, Op};
@@ -15,7 +15,7 @@ use super::{BenchCase, BenchSize};
 pub struct Planned {
     /// The case; its name is unique in the plan.
     pub case: BenchCase,
-    /// Empty when one size was asked for, which all devices then have.
+    /// Empty when one size was asked for: then all devices have it.
     sizes: Vec<BenchSize>,
 }
 
@@ -52,7 +52,7 @@ pub fn plan(devices: &[Device], size: Option<BenchSize>, suite: Option<&str>) ->
     joined(&sizes, suite)
 }
 
-/// The problem sizes that suit a device beside the others.
+/// The problem size that suits a device among `devices`.
 pub fn size_for(device: &Device, devices: &[Device]) -> BenchSize {
     let kinds: Vec<DeviceKind> = devices.iter().map(|device| device.info().kind).collect();
     size_for_kind(device.info().kind, &kinds)
@@ -67,11 +67,12 @@ fn size_for_kind(kind: DeviceKind, all: &[DeviceKind]) -> BenchSize {
     }
 }
 
-/// The cases of several sizes, ascending: those of the largest in their order, each after its smaller namesakes.
+/// The cases of several `sizes`, which are ascending: those of the largest in their order, each after the smaller ones
+/// of the same name.
 fn joined(sizes: &[BenchSize], suite: Option<&str>) -> Vec<Planned> {
     let mut plan: Vec<Planned> = Vec::new();
     for &size in sizes.iter().rev() {
-        // Where cases without a namesake go: behind what is there, in their order.
+        // A case whose name is new goes to the end, so those cases keep their order.
         for mut case in cases(size, suite) {
             let namesake = plan.iter().position(|known| known.case.name == case.name);
             match namesake {
@@ -139,7 +140,7 @@ mod tests {
         let all = names.len();
         names.dedup();
         assert_eq!(names.len(), all, "names are identities");
-        // All that one size has alone.
+        // The plan has every case of each size planned alone.
         for size in [BenchSize::Small, BenchSize::Normal] {
             let has = |case: &BenchCase| plan.iter().any(|p| p.case.op == case.op && p.sizes.contains(&size));
             assert!(cases(size, None).iter().all(has), "{size:?}");

@@ -1,8 +1,8 @@
-//! What a device can reach at best, measured: the ceilings that rates are shares of.
+//! The best rates that a device can reach, measured: the ceilings of which rates are given as shares.
 //!
 //! Copy rate: the fastest copy of a large buffer by the device's own copy kernel, bytes read plus written. Multiply-add
-//! rate: a chain of independent fused multiply-adds in registers, run as a user's kernel; the CPU's is that of its best
-//! product among a few sizes: with two threads the one that stays in cache, with many the larger ones.
+//! rate: independent chains of fused multiply-adds in registers, run as a user's kernel. The CPU's rate is that of its
+//! best product among a few sizes: with two threads a product that stays in cache, with many a larger one.
 
 use polywarp_core::harness::BenchSize;
 use polywarp_core::ops::{Copy, Matmul};
@@ -22,8 +22,8 @@ pub struct Ceilings {
 }
 
 impl Ceilings {
-    /// The ceiling of a product, in TFLOP/s: known for f32. The others run on units (tensor cores, integer and double
-    /// pipes) whose rate no kernel of the library measures by itself, and a share of the f32 rate would say nothing.
+    /// The ceiling of a product, in TFLOP/s, for f32. Other dtypes run on units (tensor cores, integer and double
+    /// pipes) whose rate no kernel of the library measures by itself, and a share of the f32 rate would mean nothing.
     pub(super) fn flops(&self, op: &Op) -> Option<f64> {
         let product = op.get::<Matmul>()?;
         let plain = product.a.dtype == DType::F32 && product.precision == Precision::Highest;

@@ -1,14 +1,14 @@
-//! A matrix product of some extents, as an operation: what suites and `polywarp tune` name by numbers.
+//! A matrix product of given extents, as an operation: for the products that suites and `polywarp tune` name by numbers.
 
 use polywarp_core::ops::Matmul;
 use polywarp_core::{DType, Layout, Precision, Result, Shape, TensorSpec};
 
-/// Which way an operand lies.
+/// The order of an operand in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// By rows.
     Plain,
-    /// By columns: the transpose of what lies by rows.
+    /// By columns: the transpose of an operand by rows.
     Transposed,
 }
 
@@ -21,7 +21,7 @@ fn operand([rows, columns]: [u64; 2], dtype: DType, lie: Lie) -> Result<TensorSp
     Ok(TensorSpec::new(dtype, layout))
 }
 
-/// \[m, k\] by \[k, n\], not checked yet. The result, which lies by rows, has the dtype that products of `dtype` usually give.
+/// The product \[m, k\] by \[k, n\], not checked yet. The result, by rows, has the usual dtype of products of `dtype`.
 ///
 /// # Errors
 /// As [`Shape::new`].

@@ -1,26 +1,26 @@
-//! What the rows come to: geometric means beside the vendor's library, and tensor cores against plain ones.
+//! Summaries of the rows: geometric means against the vendor's library, and tensor cores against plain ones.
 
 use polywarp_core::{DeviceInfo, DeviceKind};
 use serde::Serialize;
 
 use super::{Row, Table};
 
-/// How the products of one kind on one device stand beside the vendor's library.
+/// The products of one kind on one device, compared with the vendor's library.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VendorMean {
     /// The device's id.
     pub device: String,
-    /// What is multiplied: `f16`, `f32-high`, ...
+    /// The kind of operands: `f16`, `f32-high`, ...
     pub kind: String,
-    /// Products compared.
+    /// Number of products compared.
     pub cases: usize,
-    /// Geometric mean of how many times faster this library is, in bursts.
+    /// Geometric mean of the speedups over the vendor's library, in bursts.
     pub burst: f64,
-    /// The same over aligned shapes alone.
+    /// The same over aligned shapes only.
     pub burst_aligned: Option<f64>,
-    /// The aligned shape that does worst, and its ratio.
+    /// The aligned shape with the lowest ratio, and that ratio.
     pub worst_aligned: Option<(String, f64)>,
-    /// Geometric mean over the products that were sustained, and how many they are.
+    /// Geometric mean over the products that ran sustained, and their number.
     pub sustained: Option<(f64, usize)>,
 }
 
@@ -29,7 +29,7 @@ pub struct VendorMean {
 pub struct TensorCores {
     /// The device's id.
     pub device: String,
-    /// Side of the matrices: the largest that both were measured at.
+    /// Side of the matrices: the largest at which both were measured.
     pub side: u64,
     /// TFLOP/s of the f16 product.
     pub f16: f64,
@@ -38,7 +38,7 @@ pub struct TensorCores {
 }
 
 impl TensorCores {
-    /// How many times faster f16 is.
+    /// The speedup of f16.
     pub fn times(&self) -> f64 {
         self.f16 / self.f32
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Row, Table, claims, first_use, networks};
 
-/// The whole table: machine, devices, one line per row, what was left out.
+/// The whole table: machine, devices, one line per row, then the cases left out.
 pub fn terminal(table: &Table) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -103,7 +103,7 @@ fn write_all(table: &Table, out: &mut String) -> std::fmt::Result {
     )
 }
 
-/// What the widths of a product's precisions mean; printed where such products are.
+/// The meaning of the precisions of products; printed where there are such products.
 const PRECISIONS: &str = "f32-high: split over tensor cores, each product off by at most 2^-20 of |a||b|, where small elements count as 2^-29 of their\n\
      matrix's largest; f32-medium: tf32, at most 2^-10; f32: an FMA chain. All add the roundings of the sum.";
 
@@ -200,7 +200,7 @@ fn write_row(row: &Row, width: usize, out: &mut String) -> std::fmt::Result {
     )
 }
 
-/// Nanoseconds in the unit that reads best.
+/// Nanoseconds as text, in the unit that is easiest to read.
 pub(super) fn duration(ns: f64) -> String {
     match ns {
         ns if ns < 1e3 => format!("{} ns", significant(ns)),
@@ -220,7 +220,7 @@ pub(super) fn significant(x: f64) -> String {
     if x == 0.0 || !x.is_finite() {
         return format!("{x}");
     }
-    // Below a millionth it is as good as nothing.
+    // Digits below a millionth do not matter.
     let decimals = (2.0 - x.abs().log10().floor()).clamp(0.0, 8.0) as usize;
     format!("{x:.decimals$}")
 }
@@ -250,7 +250,7 @@ mod tests {
         let some = text(&table);
         assert_eq!(some.matches("cuda:0   not beside it: it takes no odd pitch\n").count(), 1, "{some}");
         assert!(some.contains("kernel, library") && some.contains("mean of"), "{some}");
-        // Where none is, nothing is said of rates.
+        // Where no row has a comparison, no rates are printed.
         table.rows.iter_mut().for_each(|row| (row.versus, row.not_beside) = (None, why.clone()));
         let none = text(&table);
         assert_eq!(none.lines().count(), table.rows.len() + 2, "{none}");

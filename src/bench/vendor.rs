@@ -1,23 +1,23 @@
 //! Matrix products beside the vendor's own library, where the machine has one: cuBLASLt on NVIDIA's cards.
 //!
-//! Opened at run time, and for the tables alone. Both take turns on the same operands in one process; a result of the
-//! vendor's that is not within the bound does not count. Measuring itself is `polywarp_cuda::vendor`'s; without CUDA there is
-//! nothing to compare with.
+//! The library is opened at run time, and only for the tables. Both take turns on the same operands in one process; a
+//! vendor's result outside of the bound does not count. `polywarp_cuda::vendor` does the measuring; without CUDA there
+//! is nothing to compare with.
 
 use serde::Serialize;
 
 /// One product by this library and by the vendor's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Versus {
-    /// The vendor's library, its version and which of its kernels: `cuBLASLt 13.1.0 #2`.
+    /// The vendor's library with its version and the number of its kernel: `cuBLASLt 13.1.0 #2`.
     pub library: String,
-    /// The kernel of this library, where its tuner says.
+    /// The kernel of this library, where its tuner knows it.
     pub kernel: Option<String>,
-    /// Whether every extent is a multiple of 8 elements: what the vendor's fast kernels ask for.
+    /// Whether every extent is a multiple of 8 elements, as the vendor's fast kernels require.
     pub aligned: bool,
-    /// Short samples with pauses: the card keeps its highest clocks.
+    /// Short samples with pauses, in which the card keeps its highest clocks.
     pub burst: Pair,
-    /// Long stretches at the clocks that its power allows; only for products that take long.
+    /// Long runs at the clocks that the power limit allows; only for products that take long.
     pub sustained: Option<Pair>,
 }
 
@@ -26,15 +26,15 @@ pub struct Versus {
 pub struct Pair {
     /// Nanoseconds of one launch of this library's.
     pub ours_ns: f64,
-    /// Of the vendor's.
+    /// Nanoseconds of one launch of the vendor's.
     pub theirs_ns: f64,
     /// The card while this library ran.
     pub ours_state: Option<CardState>,
-    /// While the vendor's ran.
+    /// The card while the vendor's library ran.
     pub theirs_state: Option<CardState>,
 }
 
-/// What a card says of itself.
+/// A card's report of its own state.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CardState {
     /// Clock of its multiprocessors.
@@ -46,7 +46,7 @@ pub struct CardState {
 }
 
 impl Pair {
-    /// How many times faster than the vendor's library this one is.
+    /// The speedup of this library over the vendor's.
     pub fn ratio(&self) -> f64 {
         self.theirs_ns / self.ours_ns
     }
@@ -65,9 +65,9 @@ mod cublaslt {
     use super::super::{Prepared, Reference};
     use super::{CardState, Pair, Versus};
 
-    /// Short against what heats a card, long against its clock's grain.
+    /// Short enough not to heat a card, long against the clock's grain.
     const SAMPLING: Sampling = Sampling { sample_ns: 400_000.0, least_launches: 1 };
-    /// Nanoseconds below which a product hardly loads the card, so that long stretches say no more than bursts.
+    /// Nanoseconds below which a product hardly loads the card, so that long runs tell no more than bursts.
     const SUSTAINED_FROM_NS: f64 = 100_000.0;
 
     /// The vendor's library on one device.
@@ -78,7 +78,7 @@ mod cublaslt {
         device: Device,
     }
 
-    /// Both, ready to take turns.
+    /// Both libraries' products, ready to take turns.
     #[derive(Debug)]
     pub struct Contest<'a> {
         vendor: &'a Vendor,
@@ -90,7 +90,7 @@ mod cublaslt {
     }
 
     impl Vendor {
-        /// The library for `device`; `None` where it is no NVIDIA card or the machine has no such library.
+        /// The library for `device`; `None` where the device is no NVIDIA card or the machine has no such library.
         pub fn open(device: &Device) -> Option<Vendor> {
             let backend = device.backend_as::<CudaBackend>()?;
             let library = CublasLt::open(backend);
@@ -104,8 +104,8 @@ mod cublaslt {
             format!("cuBLASLt {}", self.library.version())
         }
 
-        /// A contest over `prepared`; `None` for what is no plain product, and why not for a product that the library does not
-        /// compute rightly.
+        /// A contest over `prepared`; `None` for operations that are no plain product, and the reason for a product
+        /// that the vendor's library does not compute rightly.
         ///
         /// # Errors
         /// Those of the device.
@@ -199,11 +199,11 @@ mod nobody {
     use super::super::{Prepared, Reference};
     use super::Versus;
 
-    /// Never there.
+    /// Never constructed.
     #[derive(Debug)]
     pub enum Vendor {}
 
-    /// Never there.
+    /// Never constructed.
     #[derive(Debug)]
     pub enum Contest {}
 

@@ -1,7 +1,7 @@
-//! Right before fast: a sample of each result is held to the op's own oracle and bound.
+//! Right before fast: a sample of each result is compared with the op's own oracle and bound.
 //!
-//! The op names a part of itself that is small enough ([`polywarp_core::Operation::sample`]), the oracle solves it, and the same
-//! positions of the device's result are compared. Reductions of everything to one element are held whole.
+//! The op names a part of itself that is small enough ([`polywarp_core::Operation::sample`]), the oracle solves it, and
+//! the same positions of the device's result are compared. Reductions of everything to one element are compared whole.
 
 use polywarp_core::ops::Sample;
 use polywarp_core::oracle::{Expected, HostTensor, Subnormals};
@@ -9,7 +9,7 @@ use polywarp_core::{Layout, Result, Scalar, TensorSpec};
 
 use super::Prepared;
 
-/// How far a result was from its reference.
+/// The difference of a result from its reference.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verdict {
     /// Largest error as a share of the allowed one; up to 1 is right.
@@ -25,14 +25,14 @@ impl Verdict {
     }
 }
 
-/// What a sample of an op's results must be, for the operands every device makes alike: of each output the elements, and where they
-/// lie in it.
+/// The expected values of a sample of an op's results, for the operands that every device makes alike: for each output
+/// the elements, and their places in it.
 #[derive(Clone, Debug)]
 pub struct Reference {
     outputs: Vec<(Vec<Expected>, Layout)>,
 }
 
-/// Solves a sample of the op by its oracle, from what its operands held before.
+/// Solves a sample of the op by its oracle, from the operands' first contents.
 pub(super) fn reference(prepared: &Prepared) -> Result<Reference> {
     let held: Vec<Vec<u8>> = prepared.held_bytes()?;
     let op = prepared.op();
@@ -48,15 +48,15 @@ pub(super) fn reference(prepared: &Prepared) -> Result<Reference> {
     Ok(Reference { outputs: sample.oracle(&operands).into_iter().zip(positions).collect() })
 }
 
-/// Executes the op once, into outputs that hold nothing right, and compares the sampled elements of its results.
+/// Executes the op once, into outputs that were overwritten with wrong values, and compares the sampled elements of its results.
 pub(super) fn verify(prepared: &Prepared, reference: &Reference) -> Result<Verdict> {
-    // Executions before, such as the cold one, left the right result there, which would speak for a kernel that skips it.
+    // Earlier executions, such as the cold one, left the right result there, so a kernel that does nothing would seem right.
     prepared.spoil_outputs()?;
     prepared.execute_once()?;
     judge_outputs(prepared, reference)
 }
 
-/// Compares the sampled elements of what lies in the first copy of the outputs now.
+/// Compares the sampled elements of the current contents of the first copy of the outputs.
 pub(super) fn judge_outputs(prepared: &Prepared, reference: &Reference) -> Result<Verdict> {
     let subnormals = prepared.device().info().subnormals;
     let mut worst = Verdict::default();
@@ -129,7 +129,7 @@ mod tests {
         dense(DType::F32, Shape::new(dims).unwrap())
     }
 
-    /// Every kind of op, at sizes that are thinned, on the CPU.
+    /// Every kind of op, on the CPU, at sizes large enough to be sampled.
     fn ops() -> Vec<Op> {
         let square = spec(&[300, 300]);
         let ends = dense(DType::I32, Shape::new(&[5]).unwrap());
@@ -159,7 +159,7 @@ mod tests {
         ]
     }
 
-    /// Computes as the CPU does for the first time, and nothing from then on.
+    /// A device that computes the first product like the CPU, and nothing from then on.
     #[derive(Debug)]
     struct OnceOnly {
         cpu: Device,
@@ -191,7 +191,7 @@ mod tests {
         assert!(!prepared.verify(&reference).unwrap().is_right());
     }
 
-    /// Adds in place, and a copy of the sum as a second result.
+    /// An op that adds in place, and gives a copy of the sum as a second result.
     fn update() -> Op {
         let flat = spec(&[70_000]);
         let sum = polywarp_core::Expr::input(1) + polywarp_core::Expr::input(0);
@@ -204,7 +204,7 @@ mod tests {
         let device = Device::cpu();
         let prepared = Prepared::new(&update(), &device).unwrap();
         let reference = prepared.reference().unwrap();
-        // However often it ran.
+        // The verdict does not depend on the number of executions before.
         prepared.batch(3).unwrap();
         for _ in 0..2 {
             assert!(prepared.verify(&reference).unwrap().is_right());

@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         let names = suites.join(" ");
         return Err(Fault::usage(format!("no suite is called `{name}`: there are {names}")));
     }
-    // Measuring takes minutes: a file that cannot be written is no surprise to keep for the end.
+    // Measuring takes minutes, so a file that cannot be written is reported before it starts.
     let named = [("--json", &args.json), ("--html", &args.html), ("--svg", &args.svg), ("--profile", &args.profile)];
     let named = named.into_iter().filter_map(|(flag, path)| Some((flag.to_owned(), path.as_deref()?)));
     let outputs: Vec<(String, &Path)> = named.collect();
@@ -116,8 +116,8 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     Ok(if table.has_faults() || !all_opened { Verdict::Wrong } else { Verdict::Well })
 }
 
-/// The named devices, with the CPU to compare them with unless they are to be `alone`; or every usable device, and whether
-/// all of these could be opened.
+/// The named devices, and the CPU for comparison unless `alone`; without names, every usable device. Also whether all
+/// of these could be opened.
 fn chosen_devices(names: &[String], alone: bool) -> Result<(Vec<Device>, bool), Fault> {
     if !names.is_empty() {
         let mut devices: Vec<Device> = Vec::new();
@@ -133,8 +133,8 @@ fn chosen_devices(names: &[String], alone: bool) -> Result<(Vec<Device>, bool), 
     Ok(opened(usable.map(|entry| entry.open())))
 }
 
-/// The devices that opened, and whether that is all of them. One route that fails does not keep the others from being
-/// measured; `doctor` says more of it.
+/// The devices that opened, and whether those are all. A device that fails does not prevent measuring the others;
+/// `doctor` tells more about it.
 fn opened(attempts: impl Iterator<Item = polywarp::Result<Device>>) -> (Vec<Device>, bool) {
     let (mut devices, mut all) = (Vec::new(), true);
     for attempt in attempts {

@@ -45,7 +45,7 @@ struct Described<'a> {
     target: Target,
     #[serde(flatten)]
     shader: &'a Reflection,
-    /// Where the target language finds each resource.
+    /// The place of each resource in the target language.
     slots: &'a [BindSlot],
 }
 

@@ -1,4 +1,4 @@
-//! `polywarp devices`: every route to a processor, what is behind it, and which one is the default.
+//! `polywarp devices`: every route to a processor, the hardware behind it, and the default device.
 
 use polywarp::{DeviceEntry, DeviceInfo, DeviceKind};
 use serde::Serialize;
@@ -19,11 +19,11 @@ pub struct Args {
 #[derive(Serialize)]
 struct Listing {
     devices: Vec<Listed>,
-    /// The id that is used when none is named.
+    /// The id that is used when the user names none.
     default: Option<String>,
     /// Why there is no default.
     default_error: Option<String>,
-    /// What would have been preferred to the default, and why it is not.
+    /// The devices that would be preferred to the default, and why each is not taken.
     passed_over: Vec<String>,
     /// Slices of NVIDIA's cards: CUDA_VISIBLE_DEVICES takes these names, and shows this program one of them.
     slices: Vec<String>,
@@ -41,11 +41,11 @@ struct Listed {
     reason: Option<String>,
     /// The same card through another API.
     other_routes: Vec<String>,
-    /// What it says of itself once opened.
+    /// The device's own description, once it is opened.
     info: Option<DeviceInfo>,
     /// Bytes that this program holds on it.
     in_use_bytes: Option<u64>,
-    /// Bytes that no program holds, where the route can tell: wgpu cannot.
+    /// Bytes that no program holds, where the API can tell: wgpu cannot.
     free_bytes: Option<u64>,
 }
 

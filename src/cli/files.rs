@@ -1,8 +1,8 @@
-//! The files that commands write: whole or not at all, and never over what the same command reads or writes besides.
+//! Writes the files of commands: whole or not at all, and never over another file that the same command reads or writes.
 //!
-//! A file is written under another name beside it and then renamed, so that an interrupt or a full disk leaves the old one
-//! as it was. A device, and a descriptor of this process, are written as they stand: a rename would put a file in their place.
-//! What hangs when it is opened, or was hardly meant, is refused: pipes with a name, sockets, disks.
+//! A file is written under another name beside it and then renamed, so that an interrupt or a full disk leaves the old
+//! one as it was. A device, and a descriptor of this process, are written directly: a rename would replace them by a
+//! file. Named pipes, sockets and disks are refused, because opening them may hang or is hardly intended.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Fault, output_failed};
 
-/// Most links that are followed to a file, as Linux has it.
+/// The most links that are followed to a file, as in Linux.
 const MOST_LINKS: usize = 40;
 
-/// Writes a file's contents; may be called again from the start.
+/// Writes a file's contents; may be called again, and then starts over.
 type Fill<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
 
-/// Whether `path` is standard output: `-`, or the name that the system has for it.
+/// Whether `path` is standard output: `-`, or the system's name for it.
 pub fn is_output(path: &Path) -> bool {
     ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
 }
 
-/// Writes what `fill` gives to `path`, which may be standard output. What was there stays when that fails.
+/// Writes the output of `fill` to `path`, which may be standard output. The old contents stay when that fails.
 pub fn save(path: &Path, fill: Fill<'_>) -> Result<(), Fault> {
     if is_output(path) {
         let mut out = io::stdout().lock();
@@ -31,7 +31,7 @@ pub fn save(path: &Path, fill: Fill<'_>) -> Result<(), Fault> {
     write(path, fill).map_err(|e| failed(path, &e))
 }
 
-/// An error unless a file can be written to `path`: said before long work and not after it.
+/// An error unless a file can be written to `path`: for a check before long work, not after it.
 pub fn check_writable(path: &Path) -> Result<(), Fault> {
     if is_output(path) {
         return Ok(());
@@ -39,11 +39,11 @@ pub fn check_writable(path: &Path) -> Result<(), Fault> {
     let fail = |e: io::Error| failed(path, &e);
     let target = followed(path);
     match fs::metadata(&target) {
-        // What is there is kept until it is replaced.
+        // An existing file or folder is kept until it is replaced.
         Ok(there) if there.is_file() || there.is_dir() => {
             OpenOptions::new().append(true).open(&target).map(drop).map_err(fail)
         }
-        // A descriptor or a terminal: opening it is already the use of it.
+        // For a descriptor or a terminal, opening is already a use.
         Ok(there) => check_kind(&target, &there).map_err(fail),
         Err(_) => {
             File::create_new(&target).map_err(fail)?;
@@ -52,8 +52,8 @@ pub fn check_writable(path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// Refuses a command line whose outputs are the same file, or the same as an input, under whatever names. Each comes with
-/// what the user knows it by.
+/// Refuses a command line whose outputs are the same file, or the same as an input, under any names. Each path comes
+/// with the flag or role by which the user knows it.
 pub fn check_distinct(inputs: &[(String, &Path)], outputs: &[(String, &Path)]) -> Result<(), Fault> {
     let inputs = inputs.iter().map(|(what, path)| (what, place(path)));
     let mut known: Vec<(&String, PathBuf)> = inputs.collect();
@@ -67,8 +67,8 @@ pub fn check_distinct(inputs: &[(String, &Path)], outputs: &[(String, &Path)]) -
     Ok(())
 }
 
-/// Why `path` is not read, if it is not: a pipe with a name, whose opening waits for whoever writes it; a folder; a socket. What
-/// this process has open, such as a shell's `<(...)`, is read.
+/// Why `path` cannot be read: a named pipe, whose opening waits for its writer; a folder; a socket. Files that this
+/// process has open, such as a shell's `<(...)`, can be read.
 pub fn check_readable(path: &Path) -> Result<(), String> {
     let target = followed(path);
     let there = fs::metadata(&target).map_err(|error| error.to_string())?;
@@ -81,7 +81,7 @@ pub fn check_readable(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Why `path` is not a file with contents of its own, if it is none.
+/// Why `path` is no file with contents of its own.
 pub fn check_regular(path: &Path) -> Result<(), String> {
     match kind(&fs::metadata(path).map_err(|error| error.to_string())?) {
         None => Ok(()),
@@ -89,7 +89,7 @@ pub fn check_regular(path: &Path) -> Result<(), String> {
     }
 }
 
-/// What is no regular file, in a word.
+/// The kind of a path that is no regular file, in a word.
 fn kind(there: &Metadata) -> Option<&'static str> {
     #[cfg(unix)]
     {
@@ -112,8 +112,8 @@ fn kind(there: &Metadata) -> Option<&'static str> {
     }
 }
 
-/// Refuses to write to a pipe with a name, whose opening waits for whoever reads it, to sockets and to disks; what this process
-/// has open, and devices such as /dev/null, are written.
+/// Refuses to write to named pipes, whose opening waits for their reader, to sockets and to disks. Files that this
+/// process has open, and devices such as /dev/null, may be written.
 fn check_kind(target: &Path, there: &Metadata) -> io::Result<()> {
     match kind(there) {
         None | Some("a device" | "a folder") => Ok(()), // a folder does not open
@@ -126,7 +126,7 @@ fn failed(path: &Path, error: &io::Error) -> Fault {
     Fault::Machine(format!("cannot write {}: {error}", path.display()))
 }
 
-/// One name for each file, whether it exists or not. What is no regular file keeps its name: several may be one terminal.
+/// One name for each file, whether it exists or not. A path that is no regular file keeps its name: several may be one terminal.
 fn place(path: &Path) -> PathBuf {
     let target = followed(path);
     match fs::metadata(&target) {
@@ -140,7 +140,7 @@ fn place(path: &Path) -> PathBuf {
     }
 }
 
-/// The file that links lead to from `path`, whether it exists or not.
+/// The file at the end of the links from `path`, whether it exists or not.
 fn followed(path: &Path) -> PathBuf {
     let mut target = path.to_path_buf();
     for _ in 0..MOST_LINKS {
@@ -157,7 +157,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether `path` is what some process has open; where such links lead is no path of a file.
+/// Whether `path` is a descriptor of some process; the target of such a link is no path of a file.
 fn is_descriptor(path: &Path) -> bool {
     path.starts_with("/dev/fd") || path.starts_with("/proc")
 }
@@ -170,17 +170,17 @@ fn write(path: &Path, fill: Fill<'_>) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     if is_descriptor(&target) {
-        // Behind what its owner wrote: a second opening has a place of its own in the file.
+        // Appends to the owner's earlier output, because a second opening has a position of its own in the file.
         return fill(&mut OpenOptions::new().write(true).append(old.is_file()).open(&target)?);
     }
     check_kind(&target, &old)?;
     if !old.is_file() {
         return fill(&mut OpenOptions::new().write(true).open(&target)?);
     }
-    // A file that may not be written is not replaced either.
+    // A file without write permission is not replaced either.
     drop(OpenOptions::new().append(true).open(&target)?);
     match replace(&target, Some(&old), fill) {
-        // The file may be written but its folder not, or it is a mount of its own: there is no other way then.
+        // The file may be written but its folder not, or the file is a mount of its own: then it can only be written directly.
         Err(error) if is_the_folders(&error) => {
             let mut file = OpenOptions::new().write(true).truncate(true).open(&target)?;
             fill(&mut file).and_then(|()| file.sync_all())
@@ -189,13 +189,13 @@ fn write(path: &Path, fill: Fill<'_>) -> io::Result<()> {
     }
 }
 
-/// Whether `error` is about making or replacing a file, and not about what is written into it.
+/// Whether `error` is about making or replacing a file, and not about its contents.
 fn is_the_folders(error: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
     matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | ResourceBusy)
 }
 
-/// Writes beside `target` and renames; with the owner and the rights of the `old` file, if there is one.
+/// Writes beside `target` and renames; keeps the owner and the permissions of the `old` file, if there is one.
 fn replace(target: &Path, old: Option<&Metadata>, fill: Fill<'_>) -> io::Result<()> {
     let (temporary, mut file) = create_beside(target)?;
     let kept = old.map_or(Ok(()), |old| keep_rights(&file, old));
@@ -212,7 +212,7 @@ fn keep_rights(file: &File, old: &Metadata) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::{MetadataExt, fchown};
-        // Only the system's administrator may give files away; anybody else's are their own.
+        // Only the system's administrator may change a file's owner; for other users the file is their own.
         let _ = fchown(file, Some(old.uid()), Some(old.gid()));
     }
     file.set_permissions(old.permissions())
@@ -225,7 +225,7 @@ fn create_beside(target: &Path) -> io::Result<(PathBuf, File)> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = folder_of(target).join(format!(".polywarp-{}-{number}.tmp", std::process::id()));
         match File::create_new(&path) {
-            // Left behind by a process that was killed and had the same number.
+            // A killed process with the same number left this file behind.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
             Ok(file) => return Ok((path, file)),
@@ -237,7 +237,7 @@ fn create_beside(target: &Path) -> io::Result<(PathBuf, File)> {
 mod tests {
     use super::*;
 
-    /// A folder of one test, gone afterwards.
+    /// A folder for one test, removed afterwards.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        // A link to nothing makes what it names.
+        // Writing through a link to a missing file makes that file.
         let (absent, lost) = (folder.0.join("absent"), folder.0.join("lost"));
         symlink("absent", &lost).unwrap();
         write(&lost, &|out| out.write_all(b"new")).unwrap();

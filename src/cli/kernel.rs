@@ -1,5 +1,6 @@
-//! The kernel of `polywarp run`, by the ending of its file's name: WGSL, SPIR-V (`.spv`), and CUDA's own forms (`.ptx`, `.cubin`,
-//! `.fatbin`, `.cu`), which do not say what they take: flags do, and their name says that nobody checks it.
+//! The kernel of `polywarp run`, by the ending of its file: WGSL, SPIR-V (`.spv`), and CUDA's own forms (`.ptx`,
+//! `.cubin`, `.fatbin`, `.cu`). Those do not describe their arguments; flags do, and the name of the flags says that
+//! nobody checks them.
 
 use std::path::Path;
 
@@ -38,7 +39,7 @@ fn parse_argument(text: &str) -> Result<Argument, String> {
     let (kind, value) =
         text.split_once(':').ok_or_else(|| format!("`{text}` is not in:B, out:B or TYPE:VALUE, such as u32:7"))?;
     let refused = || format!("`{value}` is not a value of {kind}");
-    /// Its bytes, which are as many as it is aligned to.
+    /// The bytes of a number; their count is also its alignment.
     fn number<T: std::str::FromStr, const N: usize>(text: &str, bytes: fn(T) -> [u8; N]) -> Option<Argument> {
         Some(Argument::Value(bytes(text.parse().ok()?).to_vec(), N))
     }

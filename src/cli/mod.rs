@@ -1,9 +1,9 @@
-//! The program's frame: commands, exit codes, output that may be cut off, errors on one line.
+//! The program's frame: commands, exit codes, output to a pipe that may close, errors on one line.
 //!
-//! Exit code 0: all is well. 1: something is wrong with the machine or a result (a failed check, a finding of `doctor`,
-//! a lost device, a file that cannot be written). 2: the request is wrong (flags, files, shaders). 124: the work did not end in
-//! time, as `timeout` of coreutils has it; the process ends without waiting for it. One file per command;
-//! each has an `Args` for clap and `run(Args) -> Result<Verdict, Fault>`. Nothing here computes.
+//! Exit code 0: all is well. 1: the machine or a result is wrong (a failed check, a finding of `doctor`, a lost device,
+//! a file that cannot be written). 2: the request is wrong (flags, files, shaders). 124: the work did not end in time,
+//! as with `timeout` of coreutils; the process ends without waiting for it. One file per command; each has an `Args`
+//! for clap and `run(Args) -> Result<Verdict, Fault>`. Nothing here computes.
 
 mod bench;
 mod check;
@@ -50,7 +50,7 @@ enum Command {
     Tune(tune::Args),
 }
 
-/// What a command that could do its work found.
+/// The verdict of a command that could do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// Exit code 0.
@@ -62,14 +62,14 @@ enum Verdict {
 /// Whether a command's result goes to standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
-    /// No: it is free for what people read.
+    /// No: standard output is free for text that people read.
     Free,
-    /// Yes: nothing else may be written there.
+    /// Yes: nothing else may be written to it.
     Taken,
 }
 
 impl Output {
-    /// For a command that writes to these.
+    /// The state of standard output for a command that writes to these paths.
     fn beside<'a>(mut paths: impl Iterator<Item = &'a Path>) -> Output {
         if paths.any(files::is_output) { Output::Taken } else { Output::Free }
     }
@@ -84,7 +84,7 @@ enum Fault {
     Machine(String),
     /// Exit code 124: work on a device did not end in time, and may never.
     TimedOut(String),
-    /// Whoever read the output went away: nothing to say, and nobody to say it to.
+    /// The reader of the output is gone, so there is nobody to tell.
     OutputClosed,
 }
 
@@ -109,7 +109,7 @@ impl From<Error> for Fault {
     }
 }
 
-/// A bar for long work: on standard error, and only where somebody can watch it.
+/// A progress bar for long work: on standard error, and only on a terminal.
 fn progress_bar(template: &str) -> ProgressBar {
     let target = if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(None, target);
@@ -147,17 +147,17 @@ pub fn main() -> ExitCode {
         Err(panic) => (1, Some(format!("internal fault, please report it: {}", panic_text(&*panic)))),
     };
     if let Some(message) = message {
-        // Nobody to tell when standard error is closed as well.
+        // Ignored, because nobody can be told when standard error is closed as well.
         let _ = writeln!(io::stderr(), "error: {}", one_line(&message));
     }
     if code == TIMED_OUT {
-        // What a driver does at exit may wait for the work that does not end.
+        // At a normal exit a driver might wait for the work that does not end.
         crate::end_now(code);
     }
     ExitCode::from(code)
 }
 
-/// What `timeout` of coreutils ends with.
+/// The exit code of `timeout` of coreutils.
 const TIMED_OUT: u8 = 124;
 
 /// Help and version go to standard output; anything else is one line on standard error.
@@ -173,7 +173,7 @@ fn parse_failed(error: &clap::Error) -> ExitCode {
         }
         _ => {
             let text = error.to_string();
-            // What precedes the first empty line is the error, what follows is usage.
+            // The error precedes the first empty line; the usage follows it.
             let lines: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
             let _ = writeln!(io::stderr(), "{} (see --help)", lines.join(" "));
             ExitCode::from(2)
@@ -196,7 +196,7 @@ fn say(line: impl AsRef<str>) -> Result<(), Fault> {
     writeln!(out, "{}", line.as_ref()).and_then(|()| out.flush()).map_err(output_failed)
 }
 
-/// What it means that standard output does not take what is written.
+/// The fault when standard output does not accept a write.
 fn output_failed(error: io::Error) -> Fault {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Fault::OutputClosed,
@@ -204,12 +204,12 @@ fn output_failed(error: io::Error) -> Fault {
     }
 }
 
-/// Writes a line about the work: to standard output, or to standard error where that is kept for a command's result.
+/// Writes a line about the work: to standard output, or to standard error where standard output is for the command's result.
 fn say_beside(output: Output, line: impl AsRef<str>) -> Result<(), Fault> {
     match output {
         Output::Free => say(line),
         Output::Taken => {
-            // Nobody to tell when standard error is closed.
+            // Ignored, because nobody can be told when standard error is closed.
             let _ = writeln!(io::stderr(), "{}", line.as_ref());
             Ok(())
         }
@@ -222,7 +222,7 @@ fn say_json(value: &impl serde::Serialize) -> Result<(), Fault> {
     say(text)
 }
 
-/// The device a command was given, or the default one.
+/// The device that a command names, or the default one.
 fn chosen_device(name: Option<&str>) -> Result<Device, Fault> {
     opened_device(name, Opening::default())
 }
@@ -249,11 +249,11 @@ fn parse_define(text: &str) -> Result<(String, f64), String> {
 /// The content of a file of at most `limit` bytes.
 fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Fault> {
     let fail = |why: String| Fault::usage(format!("{}: {why}", path.display()));
-    // Looked at first: opening a pipe waits for whoever writes it.
+    // Checked first, because opening a pipe waits for its writer.
     files::check_readable(path).map_err(fail)?;
     let file = std::fs::File::open(path).map_err(|e| fail(e.to_string()))?;
     let mut bytes = Vec::new();
-    // One byte more than allowed: enough to see that it is too long, whatever kind of file it is.
+    // One byte more than allowed shows that the file is too long, whatever kind of file it is.
     io::Read::read_to_end(&mut io::Read::take(file, limit + 1), &mut bytes).map_err(|e| fail(e.to_string()))?;
     if bytes.len() as u64 > limit {
         return Err(fail(format!("more than {limit} bytes, the largest shader accepted")));
@@ -289,7 +289,7 @@ fn in_shader(path: &Path, error: Error) -> Fault {
     }
 }
 
-/// Bytes for people.
+/// Bytes as text for people.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;

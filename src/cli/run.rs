@@ -1,10 +1,10 @@
-//! `polywarp run`: anybody's compute shader on any device, from and to .npy files. Which kinds of files: `kernel.rs`.
+//! `polywarp run`: runs a user's compute shader on any device, from and to .npy files. Kinds of shader files: `kernel.rs`.
 //!
-//! Files are read and flags are checked before a device is touched; an array may be saved over the one it was read from. A
-//! buffer is as long as its array, rounded up to 4 bytes (what GPUs can bind), so an array of an odd number of 8- or 16-bit
-//! elements has padding zeros at its end. The shader reads its bytes whatever their dtype; where that can hardly be meant
-//! (numpy's f64 as f32), a line on standard error says so. A shader that does not end is given up after `--timeout`, and the
-//! process ends without it.
+//! Files are read and flags are checked before a device is touched; an array may be saved over the file that it was
+//! read from. A buffer is as long as its array, rounded up to 4 bytes (the unit that GPUs bind), so an array of an odd
+//! number of 8- or 16-bit elements has padding zeros at its end. The shader reads the bytes whatever their dtype; where
+//! that is hardly intended (numpy's f64 as f32), a line on standard error says so. A shader that does not end is given
+//! up after `--timeout`, and the process ends without it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -50,11 +50,12 @@ pub struct Args {
     timeout: Timeout,
 }
 
-/// How long the shader may take, compiling and reading included.
+/// The time that the shader may take, including compiling and reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Timeout(Option<Duration>);
 
-/// What a driver that does not come back from its own calls is granted beyond the patience for waits, which ends with more order.
+/// Extra time beyond the patience for waits, for a driver that does not return from its own calls. Giving up by
+/// patience is cleaner, so it comes first.
 const GRACE: Duration = Duration::from_secs(2);
 
 fn parse_timeout(text: &str) -> Result<Timeout, String> {
@@ -176,7 +177,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     Ok(Verdict::Well)
 }
 
-/// What `work` gives, done on a thread of its own: a driver may wait inside of a call, where no patience helps.
+/// The result of `work`, done on a thread of its own: a driver may wait inside of a call, where patience does not apply.
 fn within<T: Send + 'static>(
     timeout: Timeout,
     device: &str,
@@ -199,14 +200,15 @@ fn within<T: Send + 'static>(
         Some(limit) => receiver.recv_timeout(limit.saturating_add(GRACE)),
     };
     let answer = match (answer, timeout.0) {
-        // The device that was waited for longer than it may take counts as lost.
+        // A device that was waited for longer than the limit counts as lost.
         (Ok(Err(Fault::Machine(_))), Some(limit)) if started.elapsed() >= limit => return Err(given_up(limit)),
         (Err(RecvTimeoutError::Timeout), limit) => return Err(given_up(limit.unwrap_or_default())),
         (Ok(answer), _) => Some(answer),
         (Err(RecvTimeoutError::Disconnected), _) => None,
     };
-    // A thread that has answered still runs what drivers do at its end; beside the C library's handlers at the process's end, which free
-    // what those use, that aborts. A thread that was given up is not waited for: the process ends without handlers then.
+    // A thread that has answered still runs drivers' code at its end. Beside the C library's handlers at the process's
+    // end, which free memory that this code uses, it would abort: so it is joined. A thread that was given up is not
+    // waited for: the process then ends without handlers.
     match worker.join() {
         Err(panic) => std::panic::resume_unwind(panic),
         Ok(()) => {
@@ -215,7 +217,7 @@ fn within<T: Send + 'static>(
     }
 }
 
-/// The shader with all that it works on.
+/// The shader with everything that it works on.
 struct Work {
     device: Device,
     file: PathBuf,
@@ -226,7 +228,7 @@ struct Work {
 }
 
 impl Work {
-    /// Runs it: the arrays to save.
+    /// Runs the shader and returns the arrays to save.
     fn run(self) -> Result<Vec<(Save, Form, Vec<u8>)>, Fault> {
         let bindings: Vec<Binding> = self
             .bound
@@ -241,7 +243,7 @@ impl Work {
         let backend = self.device.backend();
         backend.launch(&self.kernel, self.grid, &bindings).map_err(|e| in_shader(&self.file, e))?;
         for line in misread(&self.kernel, &self.bound) {
-            // Nobody to tell when standard error is closed.
+            // Ignored, because nobody can be told when standard error is closed.
             let _ = writeln!(std::io::stderr(), "warning: {line}");
         }
         self.device.synchronize()?;
@@ -255,7 +257,8 @@ impl Work {
     }
 }
 
-/// The default device is the CPU, which runs no shaders: which device does. A GPU in software is none by default.
+/// The fault where the default device is the CPU, which runs no shaders: it names a device that does. (A software GPU
+/// is never the default.)
 fn no_shaders_by_default(kernel: &Kernel) -> Fault {
     let needs_cuda = matches!(kernel.code, Code::Cuda { .. });
     let runs = |entry: &polywarp::DeviceEntry| {
@@ -278,7 +281,7 @@ fn no_shaders_by_default(kernel: &Kernel) -> Fault {
     })
 }
 
-/// A line for each array whose elements are of another type than `kernel`, which is valid, declares there.
+/// A warning for each array whose elements have another type than `kernel`, which is valid, declares for it.
 fn misread(kernel: &Kernel, bound: &[Bound]) -> Vec<String> {
     let request = Request {
         source: kernel.wgsl_text(),
@@ -287,7 +290,7 @@ fn misread(kernel: &Kernel, bound: &[Bound]) -> Vec<String> {
         defines: &kernel.defines,
         arch: None,
     };
-    // What the compiler does not take is for the device to judge, and it has.
+    // The device judges kernels, and it accepted this one; a kernel that the compiler refuses gets no warning here.
     let Ok(compiled) = compile(&request) else { return Vec::new() };
     let lines = bound.iter().filter_map(|array| {
         let place = (array.at.group, array.at.binding);
@@ -301,8 +304,8 @@ fn misread(kernel: &Kernel, bound: &[Bound]) -> Vec<String> {
     lines.collect()
 }
 
-/// Whether elements called `kind` can be meant to be read as the WGSL type `ty`: as the same, as the other kind of integer,
-/// a complex number as its two parts, anything as words (u32). Of structs nothing is said.
+/// Whether it can be intended that elements of type `kind` are read as the WGSL type `ty`: as the same type, as the
+/// other kind of integer of that size, as the two parts of a complex number, or as words (u32). Always true for structs.
 fn may_be_read_as(kind: &str, ty: &str) -> bool {
     const SCALARS: [&str; 7] = ["f16", "f32", "f64", "i32", "i64", "u32", "u64"];
     let mut scalars = ty.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| SCALARS.contains(word)).peekable();
@@ -429,7 +432,7 @@ mod tests {
     fn the_thread_that_answered_has_ended() {
         use std::sync::atomic::{AtomicBool, Ordering};
         static ENDED: AtomicBool = AtomicBool::new(false);
-        /// What a driver does when a thread of its ends.
+        /// The work of a driver when one of its threads ends.
         struct AtEnd;
         impl Drop for AtEnd {
             fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! `polywarp tune`: finds the fastest kernels ahead of time, and handles what was found: lists, exports, merges, forgets.
+//! `polywarp tune`: finds the fastest kernels ahead of time, and lists, exports, merges or forgets the results.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -127,7 +127,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     Ok(Verdict::Well)
 }
 
-/// Why nothing is kept: what the store says, or what in the environment names no directory.
+/// Why no results are kept: the store's error, or the setting of the environment that names no directory.
 fn unkept(error: &StoreError) -> String {
     if error.path.is_some() {
         return error.to_string();
@@ -140,17 +140,17 @@ fn unkept(error: &StoreError) -> String {
     }
 }
 
-/// Says a line: on standard error where the exported table goes to standard output.
+/// Writes a line to standard output, or to standard error where the exported table goes to standard output.
 fn tell(args: &Args, line: impl AsRef<str>) -> Result<(), Fault> {
     say_beside(Output::beside(args.export.as_deref().into_iter()), line)
 }
 
 fn warn(line: &str) {
-    // Nobody to tell when standard error is closed.
+    // Ignored, because nobody can be told when standard error is closed.
     let _ = writeln!(io::stderr(), "warning: {line}");
 }
 
-/// Tables are small; this is far above any.
+/// Far above the size of any table.
 const MOST_TABLE_BYTES: u64 = 32 << 20;
 
 fn read_table(path: &Path) -> Result<Table, Fault> {
@@ -196,7 +196,7 @@ fn list(args: &Args, store: &Store) -> Result<(), Fault> {
     tell(args, format!("{} answers, {} kernels in quarantine", table.len(), quarantine.len()))
 }
 
-/// The winner, its time and its lead.
+/// The winner, its time and its lead, as text.
 fn outcome(answer: &Answer) -> String {
     let time = |name: &str| answer.times.iter().find(|timed| timed.candidate == name).map(|timed| timed.ns);
     let own = time(&answer.winner);
@@ -300,7 +300,7 @@ fn named_products(args: &Args) -> Result<Vec<(String, Op)>, Fault> {
     all.collect()
 }
 
-/// What is tuned when no --shape names it.
+/// The products to tune when no --shape names any.
 fn products(args: &Args, device: &Device) -> Result<Vec<(String, Op)>, Fault> {
     let size = args.size.unwrap_or_else(|| bench::size_for(device, &[]));
     let cases = bench::cases(size, Some("gemm")).into_iter().filter(|case| Key::of(&case.op).is_some());
@@ -323,7 +323,7 @@ fn common_products(only: Option<DType>) -> Vec<(String, Op)> {
         wanted.iter().copied().filter(|dtype| only.is_none_or(|only| only == *dtype)).collect()
     };
     let mut all = Vec::new();
-    // Extents of layers: token counts, hidden sizes and their multiples, and of what is not aligned.
+    // Extents of layers (token counts, hidden sizes and their multiples), and unaligned extents.
     let shapes = [
         [512, 512, 512],
         [1000, 1000, 1000],
@@ -371,7 +371,7 @@ fn named([m, n, k]: [u64; 3], dtype: DType, [a, b]: [Lie; 2], precision: Precisi
     Ok((name, product([m, n, k], dtype, [a, b], precision)?.check()?.into()))
 }
 
-/// A linear layer: weights by rows of outputs, a bias, an activation.
+/// A linear layer: weights with one row for each output, a bias, an activation.
 fn layer([m, n, k]: [u64; 3], dtype: DType) -> polywarp::Result<(String, Op)> {
     let plain = product([m, n, k], dtype, [Lie::Plain, Lie::Transposed], Precision::default())?;
     let bias = Some(TensorSpec::new(dtype, Layout::contiguous(Shape::new(&[n])?)));

@@ -1,4 +1,4 @@
-//! The device to use when nobody chose one, and why each route before it was passed over.
+//! The device to use when the user names none, and why each route before it was passed over.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use polywarp_core::{Device, DeviceKind, Error, Result};
 
 use super::{DeviceEntry, Opening, cpu_entry, cuda_entries, device_with, wgpu_entries};
 
-/// The environment variable that chooses what [`best`] returns: any name that [`device()`](super::device()) takes.
+/// The environment variable that names the device that [`best`] returns: any name that [`device()`](super::device()) accepts.
 pub const DEVICE_VARIABLE: &str = "POLYWARP_DEVICE";
 
-/// The device to use when nobody chose one: what `POLYWARP_DEVICE` names, else the best real GPU, else the CPU.
+/// The device to use when the user names none: the one that `POLYWARP_DEVICE` names, else the best real GPU, else the CPU.
 ///
 /// # Errors
 /// As [`best_with_reasons`].
@@ -25,12 +25,12 @@ pub fn best_with(opening: Opening) -> Result<Device> {
     best_opened(opening).map(|choice| choice.device)
 }
 
-/// What [`best_with_reasons`] found.
+/// The result of [`best_with_reasons`].
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// The device.
     pub device: Device,
-    /// What would have been preferred, in that order, and why it was not taken.
+    /// The preferred routes that were not taken, in order of preference, with the reasons.
     pub rejected: Vec<Rejected>,
 }
 
@@ -41,7 +41,7 @@ pub struct Rejected {
     pub id: String,
     /// The device's name.
     pub name: String,
-    /// Why.
+    /// The reason.
     pub reason: Rejection,
 }
 
@@ -49,7 +49,7 @@ pub struct Rejected {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// It computes on the CPU behind a GPU API; it is taken when named.
+    /// It computes on the CPU behind a GPU API; it is only taken by name.
     Software,
     /// It cannot compute, or its backend cannot start.
     Unusable(Error),
@@ -76,8 +76,8 @@ impl fmt::Display for Rejected {
 /// [`best`], and why each route before it was passed over.
 ///
 /// # Errors
-/// What [`device()`](super::device()) says of the name in `POLYWARP_DEVICE`; [`Error::BackendUnavailable`] with every reason when no device
-/// is left.
+/// The errors of [`device()`](super::device()) for the name in `POLYWARP_DEVICE`; [`Error::BackendUnavailable`] with
+/// every reason when no device is left.
 pub fn best_with_reasons() -> Result<Choice> {
     best_opened(Opening::default())
 }
@@ -86,7 +86,7 @@ fn best_opened(opening: Opening) -> Result<Choice> {
     if let Some(name) = std::env::var_os(DEVICE_VARIABLE).filter(|name| !name.is_empty()) {
         return Ok(Choice { device: device_with(&name.to_string_lossy(), opening)?, rejected: Vec::new() });
     }
-    // Each step only when the one before it found nothing: loading graphics drivers takes longer than starting CUDA.
+    // Each step runs only when the one before it found nothing: loading graphics drivers takes longer than starting CUDA.
     let gpus = std::iter::once_with(cuda_entries).chain(std::iter::once_with(wgpu_entries)).flatten();
     choose(gpus.chain(std::iter::once_with(cpu_entry).flatten()), |entry| entry.open_with(opening))
 }

@@ -64,8 +64,8 @@ pub struct Matmul {
     pub scale_a: Option<TensorSpec>,
     /// Scales of B's columns, f32 [..., 1, n].
     pub scale_b: Option<TensorSpec>,
-    /// Where given, scales belong to blocks: those of A are [..., ceil(m / block m), ceil(k / block k)], those of B
-    /// [..., ceil(k / block k), ceil(n / block n)].
+    /// Where it is given, one scale serves a block: scales of A are [..., ceil(m / block m), ceil(k / block k)], those
+    /// of B [..., ceil(k / block k), ceil(n / block n)].
     pub scale_blocks: Option<ScaleBlocks>,
     /// Scale of the product; where it is 0, A, B and their scales are not read.
     pub alpha: f64,
@@ -116,8 +116,8 @@ pub struct MatmulDims {
 }
 
 impl Matmul {
-    /// The result dtype of a product of `dtype` operands, unless another is asked for; `None` where there are none: of bool, and of the
-    /// integers i16, u16 and u64.
+    /// The result dtype of a product of `dtype` operands, unless the caller asks for another; `None` for dtypes that
+    /// have no product: bool, i16, u16 and u64.
     pub const fn output_dtype(dtype: DType) -> Option<DType> {
         match dtype {
             DType::F8E4M3 | DType::F8E5M2 => Some(DType::F32),
@@ -127,8 +127,8 @@ impl Matmul {
         }
     }
 
-    /// Whether operands of `dtype` can give results of dtype `output`: their own or that of [`Matmul::output_dtype`], f32 for
-    /// f16 and bf16, f16 or bf16 for 8-bit floats, and f32, f16 or bf16 for 8-bit integers.
+    /// Whether operands of `dtype` can give results of dtype `output`: every dtype gives that of
+    /// [`Matmul::output_dtype`]; f16 and bf16 also give f32, 8-bit floats f16 and bf16, 8-bit integers f32, f16 and bf16.
     pub fn gives(dtype: DType, output: DType) -> bool {
         let other = match dtype {
             DType::F8E4M3 | DType::F8E5M2 => matches!(output, DType::F16 | DType::BF16),
@@ -248,8 +248,7 @@ impl Matmul {
         (i32::MAX as u64) / largest
     }
 
-    /// Refuses sums of `k` integer products that are stored as floats and might wrap in i32: the float would be another
-    /// number.
+    /// Refuses integer sums of `k` products that are stored as floats but might wrap in i32: the float would then be a wrong number.
     pub(super) fn check_exact(input: DType, output: DType, k: u64) -> Result<()> {
         let longest = Matmul::longest_exact(input);
         if !Matmul::is_dequantised(input, output) || k <= longest {
@@ -479,7 +478,7 @@ pub(super) fn without_last_k(a: &TensorSpec, b: &TensorSpec) -> Result<Option<[T
     Ok(Some([cut(a, across)?, cut(b, down)?]))
 }
 
-/// Adds what tells products of equal operands apart to a case's name.
+/// Adds to a case's name what distinguishes products of equal operands: the parts of the epilogue.
 pub(super) fn describe_epilogue(name: &mut String, op: &Matmul) {
     if op.alpha != 1.0 {
         let _ = write!(name, " alpha{}", op.alpha);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::prelude::*;
 
-/// Which of the two.
+/// Softmax or its logarithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SoftmaxFn {
@@ -22,7 +22,7 @@ pub enum SoftmaxFn {
 }
 
 impl SoftmaxFn {
-    /// Both of them.
+    /// Both functions.
     pub const ALL: [SoftmaxFn; 2] = [SoftmaxFn::LogSoftmax, SoftmaxFn::Softmax];
 
     /// Lower-case name.
@@ -37,9 +37,9 @@ impl SoftmaxFn {
 /// Softmax or log-softmax of `input` along `axis`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Softmax {
-    /// Which of the two.
+    /// The function to compute.
     pub function: SoftmaxFn,
-    /// What is read.
+    /// The operand.
     pub input: TensorSpec,
     /// The axis whose elements compete.
     pub axis: usize,
@@ -117,7 +117,7 @@ impl Operation for Softmax {
         vec![expected]
     }
 
-    /// Of y = softmax(x): y (dy - sum(dy y)); of y = log softmax(x): dy - exp(y) sum(dy).
+    /// The gradient of y = softmax(x) is y (dy - sum(dy y)), that of y = log softmax(x) is dy - exp(y) sum(dy).
     fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
         RuleBuilder::of_first(self, needs, |rule| {
             let [dtype, compute] = [self.output.dtype, self.output.dtype.compute()];
@@ -154,8 +154,8 @@ impl Operation for Softmax {
         Facts { repeats: true, ..Facts::default() }
     }
 
-    /// The op on the first `extent` indices of the output's `axis`; `None` along the softmax's own axis, which needs
-    /// all of its elements.
+    /// The op restricted to the first `extent` indices of the output's `axis`; `None` along the softmax's own axis,
+    /// which needs all of its elements.
     fn piece(&self, axis: usize, extent: u64) -> Option<Op> {
         if axis == self.axis {
             return None;

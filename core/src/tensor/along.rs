@@ -1,5 +1,5 @@
-//! Elements by position: gathered and scattered along an axis, put at several axes' positions, chosen by a mask; and windows, which
-//! are views.
+//! Elements by position: gathered or scattered along an axis, written at positions on several axes, chosen by a mask.
+//! And sliding windows, which are views.
 
 use crate::ops::elements::named;
 use crate::ops::take::{check_rows, positions};
@@ -8,9 +8,9 @@ use crate::tensor::outside::Look;
 use crate::{CompareFn, DType, Error, Expr, Layout, Position, Result, Shape, Tensor};
 
 impl Tensor {
-    /// `y[.., i, ..] = x[.., indices[.., i, ..], ..]` along `axis`: of the shape of `indices` (i32 or u32, others are converted), which is
-    /// broadcast to this tensor's extents along all other axes. A position that is none of the axis, such as a negative one, is an error
-    /// of the next read. The standard's and NumPy's `take_along_axis`, PyTorch's `gather`.
+    /// `y[.., i, ..] = x[.., indices[.., i, ..], ..]` along `axis`. The result has the shape of `indices` (i32 or u32,
+    /// others are converted), broadcast to this tensor's extents along all other axes. A position outside of the axis, such
+    /// as a negative one, is an error of the next read. The standard and NumPy call it `take_along_axis`, PyTorch `gather`.
     ///
     /// ```
     /// use polywarp_core::{Device, Error, Tensor};
@@ -32,7 +32,7 @@ impl Tensor {
         self.gather_by(Indexing::Gather, indices, self.axis(axis)?, None)
     }
 
-    /// [`Tensor::gather`] where positions that are none of the axis are none to complain of: they give what `missing` says.
+    /// [`Tensor::gather`] without an error for positions outside of the axis: they give the value that `missing` names.
     ///
     /// ```
     /// use polywarp_core::ops::Missing;
@@ -62,7 +62,7 @@ impl Tensor {
         Ok(gathered)
     }
 
-    /// `x` broadcast to this tensor's extents but for those of `axis`.
+    /// Broadcasts `x` to this tensor's extents along all axes but `axis`.
     fn along(&self, op: &'static str, x: &Tensor, axis: usize) -> Result<Tensor> {
         if x.rank() != self.rank() {
             return Err(Error::shape_mismatch(op, self.shape(), x.shape(), None));
@@ -72,8 +72,9 @@ impl Tensor {
         x.broadcast_to(dims)
     }
 
-    /// The indices `indices` (a vector) along `axis`, in their order. The standard's and NumPy's `take` with an axis, PyTorch's
-    /// `index_select`. A position that is none is an error of the next read, as with [`Tensor::gather`].
+    /// The elements at `indices` (a vector) along `axis`, in their order. The standard and NumPy call it `take` with an
+    /// axis, PyTorch `index_select`. A position outside of the axis is an error of the next read, as with
+    /// [`Tensor::gather`].
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -91,7 +92,7 @@ impl Tensor {
         self.index_select_by(indices, self.axis(axis)?, None)
     }
 
-    /// [`Tensor::index_select`] where positions that are none of the axis are none to complain of: they give what `missing` says.
+    /// [`Tensor::index_select`] without an error for positions outside of the axis: they give the value that `missing` names.
     ///
     /// # Errors
     /// As [`Tensor::index_select`], but for positions outside.
@@ -112,9 +113,10 @@ impl Tensor {
         self.gather_by(Indexing::IndexSelect, &indices.reshape(dims)?, axis, missing)
     }
 
-    /// This tensor with elements of `source` put along `axis` where `indices` say: for i in order, `y[.., indices[.., i, ..], ..]` becomes
-    /// what `function` makes of it and `source[.., i, ..]`. A position that is none of the axis is an error of the next read. The last one of equal
-    /// positions is set, and sums have the same bits at each run. PyTorch's `scatter` and `scatter_reduce`.
+    /// A copy of this tensor with elements of `source` written along `axis` at positions `indices`. For i in order,
+    /// `y[.., indices[.., i, ..], ..]` becomes the result of `function` on its old value and `source[.., i, ..]`. A
+    /// position outside of the axis is an error of the next read. Of equal positions the last one is set, and sums have
+    /// the same bits on every run. PyTorch calls it `scatter` and `scatter_reduce`.
     ///
     /// `indices` (i32 or u32, others are converted) and `source` are broadcast to this tensor's extents along all other axes, and `source` to
     /// `indices` along `axis`. On GPUs the time grows with the product of this axis and the positions along it.
@@ -146,7 +148,7 @@ impl Tensor {
         self.scatter_by(indices, source, axis, function, Some(look))
     }
 
-    /// [`Tensor::scatter`] that leaves out positions that are none of the axis.
+    /// [`Tensor::scatter`] that skips positions outside of the axis.
     ///
     /// ```
     /// use polywarp_core::ops::ScatterFn;
@@ -191,9 +193,10 @@ impl Tensor {
         Ok(put)
     }
 
-    /// This tensor with `values` put where `indices`, whole numbers of one shape for each of the first axes, say: `y[i, j] = values[n]`
-    /// for i = `indices[0][n]`, j = `indices[1][n]`, in order. `values` is broadcast to the shape of the indices, then the other axes. A
-    /// position that is none of its axis is an error of the next read. NumPy's assignment by arrays of integers, PyTorch's `index_put`.
+    /// A copy of this tensor with `values` written at positions `indices`, which are integers of one shape for each of
+    /// the first axes: `y[i, j] = values[n]` for i = `indices[0][n]`, j = `indices[1][n]`, in order. `values` is
+    /// broadcast to the shape of the indices, followed by the remaining axes. A position outside of its axis is an
+    /// error of the next read. NumPy calls it assignment by arrays of integers, PyTorch `index_put`.
     ///
     /// ```
     /// use polywarp_core::ops::ScatterFn;
@@ -215,7 +218,7 @@ impl Tensor {
         self.index_put_by(indices, values, function, Some(Indexing::IndexPut))
     }
 
-    /// [`Tensor::index_put`] that leaves out a place with a position that is none of its axis.
+    /// [`Tensor::index_put`] that skips places with a position outside of its axis.
     ///
     /// # Errors
     /// As [`Tensor::index_put`], but for positions outside.
@@ -244,13 +247,13 @@ impl Tensor {
         if places > u64::from(u32::MAX) {
             return Err(Error::IndexWidth { op: OP, elements: places, max: u32::MAX.into() });
         }
-        // One position for all axes; none, where one of them is none.
+        // One position over all axes; where the position on any axis is outside it is u32::MAX, which is outside as well.
         let of_axis = |at: &&Tensor| positions(OP, at);
         let each = indices.iter().map(of_axis).collect::<Result<Vec<_>>>()?;
         let (mut place, mut is_there) = (Expr::constant(0), None);
         for (axis, (at, &n)) in each.iter().zip(axes).enumerate() {
             let number = Expr::input(axis);
-            // An i32 below zero is a u32 from 2^31 on.
+            // A negative i32 is a u32 of at least 2^31.
             let number = if at.dtype() == DType::U32 { number } else { number.cast(DType::U32) };
             let is_inside = number.compare(CompareFn::Lt, named(at.dtype(), n) as i64);
             is_there = Some(is_there.map_or(is_inside.clone(), |before| before & is_inside));
@@ -271,8 +274,8 @@ impl Tensor {
         Ok(put)
     }
 
-    /// The row-major positions of the first `count` true elements of this mask, as u32, then `u32::MAX` where fewer are true. Nothing waits
-    /// for the device, so that a recording can have it.
+    /// The row-major positions of the first `count` true elements of this mask, as u32, then `u32::MAX` where fewer are
+    /// true. Nothing waits for the device, so a recording can contain it.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -290,8 +293,9 @@ impl Tensor {
         Ok(Tensor::apply(self.device(), Nonzero::new(mask.spec(), count)?, &[&mask])?.swap_remove(0))
     }
 
-    /// The indices of the elements that are not zero, as u32: [elements, rank], in row-major order. Waits for the device, which counts them
-    /// first. PyTorch's `nonzero`; the standard and NumPy give a vector for each axis, the columns of this.
+    /// The indices of the elements that are not zero, as u32: [elements, rank], in row-major order. Waits for the
+    /// device, which counts them first. PyTorch calls it `nonzero`; the standard and NumPy give a vector for each axis,
+    /// which is a column of this result.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -311,7 +315,7 @@ impl Tensor {
         if rank < 2 || count == 0 {
             return at.reshape([count, 1])?.slice(1, 0..rank.min(1) as u64)?.broadcast_to([count, rank as u64]);
         }
-        // Column by column: the position over the elements behind an axis, within its extent.
+        // Each column: the position divided by the number of elements that an index of the axis spans, modulo the axis's extent.
         let column = Expr::index().cast(DType::U32) % rank as i64;
         let mut inner = self.elements();
         let mut index = Expr::constant(0);
@@ -336,8 +340,8 @@ impl Tensor {
         Ok(ones.reduce(ReduceFn::Sum, .., crate::KeepDims::No)?.item::<u32>()?.into())
     }
 
-    /// The elements where `mask` (bool, of this shape) is true, as a vector in row-major order. Waits for the device, which counts them first.
-    /// The standard's and NumPy's choice by a mask, PyTorch's `masked_select`.
+    /// The elements where `mask` (bool, of this shape) is true, as a vector in row-major order. Waits for the device,
+    /// which counts them first. The standard and NumPy index by a mask, PyTorch calls it `masked_select`.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -361,8 +365,8 @@ impl Tensor {
         self.masked_first(mask, mask.count_true()?)
     }
 
-    /// [`Tensor::masked_select`] of the first `count` elements, then NaN in floats and zeros in other dtypes where fewer are chosen. Nothing
-    /// waits for the device, so that a recording can have it.
+    /// The first `count` elements of [`Tensor::masked_select`]; where fewer are chosen, NaN for floats and zeros for
+    /// other dtypes follow. Nothing waits for the device, so a recording can contain it.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -382,8 +386,9 @@ impl Tensor {
         Ok(Tensor::apply(self.device(), op, &[&x, &mask])?.swap_remove(0))
     }
 
-    /// This tensor with the elements of `source`, in row-major order, where `mask` (bool, of this shape) is true. Where there are fewer
-    /// of them than true elements, the rest stays. PyTorch's `masked_scatter`, which refuses that.
+    /// A copy of this tensor with the elements of `source`, in row-major order, where `mask` (bool, of this shape) is
+    /// true. Where `source` has fewer elements than the mask has true ones, the remaining ones stay unchanged;
+    /// PyTorch's `masked_scatter` refuses that.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -405,9 +410,10 @@ impl Tensor {
         Ok(Tensor::apply(self.device(), op, &[&x, &mask, &source])?.swap_remove(0))
     }
 
-    /// Windows of `size` elements along `axis`, each `step` behind the one before: the axis counts windows, and a new last axis their
-    /// elements. A view that shares its elements, which takes no memory; a copy where a tape follows, which adds up what windows share.
-    /// PyTorch's `unfold`; with step 1 NumPy's `sliding_window_view`.
+    /// Windows of `size` elements along `axis`, each starting `step` after the one before: the axis counts windows, and
+    /// a new last axis counts their elements. A view, which takes no memory; but a copy where a tape follows, because
+    /// gradients of shared elements must be added up. PyTorch calls it `unfold`, NumPy with step 1
+    /// `sliding_window_view`.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};

@@ -1,4 +1,4 @@
-//! The methods of what [`Expr`] makes of other steps: one kernel each.
+//! Tensor methods for the functions that [`Expr`] composes of other steps: one kernel each.
 
 use crate::{Expr, Result, Scalar, Tensor};
 

@@ -1,10 +1,10 @@
-//! Group normalisation (Wu and He, arXiv 1803.08494) and instance normalisation (Ulyanov, Vedaldi and Lempitsky, arXiv 1607.08022) of
-//! tensors whose last axis is that of channels: y = (x - mean) / sqrt(variance + epsilon) gamma + beta.
+//! Group normalisation (Wu and He, arXiv 1803.08494) and instance normalisation (Ulyanov, Vedaldi and Lempitsky, arXiv
+//! 1607.08022) of tensors whose last axis holds channels: y = (x - mean) / sqrt(variance + epsilon) gamma + beta.
 //!
-//! The decision to know: sums go down the places first and over the channels of a group second, so that both walk memory as it lies. The
-//! variance is the mean of squared differences (biased), as PyTorch's, and never a difference of two large sums. All is computed in f32 (f64
-//! for f64) and rounded once; gradients are those of the steps. Layer and batch normalisation are operations of their own
-//! (`ops/layer_norm.rs`, `ops/batch_norm.rs`).
+//! The decision to know: sums go over places first and over the channels of a group second, so that both walk memory in
+//! its order. The variance is the mean of squared differences (biased), as PyTorch's, and never a difference of two
+//! large sums. Everything is computed in f32 (f64 for f64) and rounded once; gradients are those of the steps. Layer
+//! and batch normalisation are operations of their own (`ops/layer_norm.rs`, `ops/batch_norm.rs`).
 
 use crate::ops::{Builder, ReduceFn, Value};
 use crate::{Error, Expr, KeepDims, Result, Shape, Tensor};
@@ -13,10 +13,11 @@ const GROUP: &str = "group_norm";
 const INSTANCE: &str = "instance_norm";
 
 impl Tensor {
-    /// Group normalisation of [n, ..., channels]: of each of the n, the channels are cut into `groups` of channels / groups neighbours, and each
-    /// group is normalised over its channels and all places between the first axis and the last. With the numbers of a group
-    /// y = (x - mean) / sqrt(variance + `epsilon`), times gamma, plus beta, where `affine` gives these: `[channels]` each, of this dtype. One
-    /// group is layer normalisation over all but the first axis.
+    /// Group normalisation of [n, ..., channels]. For each of the n, the channels are cut into `groups` of channels /
+    /// groups neighbours, and each group is normalised over its channels and all places between the first axis and the
+    /// last: y = (x - mean) / sqrt(variance + `epsilon`), with the mean and the variance of the group. `affine` gives
+    /// gamma and beta, `[channels]` each, of this dtype: y is then multiplied by gamma, and beta is added. One group is
+    /// layer normalisation over all but the first axis.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -62,11 +63,11 @@ impl Tensor {
                 format!("{INSTANCE} of {} has one value of each channel, and a variance needs two", self.shape());
             return Err(Error::InvalidArgument { what: "values", reason });
         }
-        // No channels are no elements.
+        // Without channels there are no elements.
         self.normalised(INSTANCE, channels.max(1), affine, epsilon)
     }
 
-    /// The extents [n, places, channels] of what can be normalised so.
+    /// Checks the operands; returns the extents [n, places, channels].
     fn check_normal(&self, op: &'static str, affine: Option<[&Tensor; 2]>, epsilon: f64) -> Result<[u64; 3]> {
         let [n, places @ .., channels] = self.dims() else {
             let reason = format!("{op} of {}; it takes [n, ..., channels]", self.shape());
@@ -89,20 +90,20 @@ impl Tensor {
         Ok([*n, places.iter().product(), *channels])
     }
 
-    /// Checked: `groups` divide the channels.
+    /// `groups` must divide the channels; callers check it.
     fn normalised(&self, op: &'static str, groups: u64, affine: Option<[&Tensor; 2]>, epsilon: f64) -> Result<Tensor> {
         let (dims, dtype) = (self.dims(), self.dtype());
         let [n, places @ .., channels] = dims else { return Ok(self.clone()) };
         let (n, places, channels) = (*n, places.iter().product::<u64>(), *channels);
         let width = channels / groups;
-        // Of nothing nothing is divided.
+        // At least 1: a mean over no elements must not divide by 0.
         let count = places.saturating_mul(width).max(1) as f64;
         let x = self.reshape([n, places, groups, width])?;
         let inputs: Vec<&Tensor> = [&x].into_iter().chain(affine.into_iter().flatten()).collect();
         let normal = Tensor::by_graph(op, &inputs, |graph, inputs| {
             let [x, affine @ ..] = inputs else { return graph.input(0) };
             let of = Expr::input;
-            // Read by every step, so that the parts of the gradient are added before they are rounded.
+            // Every step reads x in the computing dtype, so that the parts of its gradient are added before they are rounded.
             let wide = graph.cast(*x, dtype.compute())?;
             let wide = graph.contiguous(wide)?;
             let group_sum = |graph: &mut Builder, terms: Value| {

@@ -3,7 +3,7 @@
 use crate::ops::{GroupedMatmul, Matmul};
 use crate::{DType, Error, Layout, Precision, Result, Shape, Tensor, TensorSpec, UnaryFn};
 
-/// What a grouped product does beyond A B: `D[r] = activation(A[r] B[g] + bias[g])` for the group g that owns row r.
+/// The options of a grouped product: `D[r] = activation(A[r] B[g] + bias[g])` for the group g that owns row r.
 #[derive(Clone, Debug, Default)]
 pub struct GroupedMatmulOptions<'a> {
     /// A vector for each group, [groups, n], added to the rows it owns; of the result's dtype.
@@ -19,11 +19,11 @@ pub struct GroupedMatmulOptions<'a> {
 impl Tensor {
     /// The rows of this matrix, each times the matrix of the group that owns it: [rows, k] x [groups, k, n] -> [rows, n].
     ///
-    /// What a mixture of experts computes once its tokens are sorted by expert. `ends` (i32 or u32, `[groups]`) says for each
-    /// group the row after its last one; row r belongs to the first group whose end is above r. The ends stay on the
-    /// device: nothing waits for them, and a recording takes whatever they hold when it is replayed. So they are not
-    /// checked either: a negative end counts as 0, one beyond the last row as the number of rows, and a group whose end is
-    /// not above those before it owns nothing. Rows that no group owns are 0. Dtypes and accuracy are those of
+    /// A mixture of experts computes this once its tokens are sorted by expert. `ends` (i32 or u32, `[groups]`) gives
+    /// for each group the row after its last one; row r belongs to the first group whose end is above r. The ends stay
+    /// on the device: nothing waits for them, and a replay of a recording uses their current values. So they are not
+    /// checked either: a negative end counts as 0, one beyond the last row as the number of rows, and a group whose end
+    /// is not above those before it owns nothing. Rows that no group owns are 0. Dtypes and accuracy are those of
     /// [`Tensor::matmul`].
     ///
     /// ```
@@ -51,7 +51,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::grouped_matmul`]; [`Error::ShapeMismatch`] and [`Error::DTypeMismatch`] for a bias that is not
-    /// [groups, n] of the result's dtype, [`Error::InvalidArgument`] for what is no activation.
+    /// [groups, n] of the result's dtype, [`Error::InvalidArgument`] for a function that is no activation.
     pub fn grouped_matmul_with(
         &self,
         rhs: &Tensor,
@@ -65,7 +65,7 @@ impl Tensor {
         }
         let undefined = Error::UndefinedForDType { op, dtype: self.dtype };
         let dtype = options.output.or(Matmul::output_dtype(self.dtype)).ok_or(undefined)?;
-        // Operands of other ranks are refused below, whatever the result's shape.
+        // The shape of the result does not matter for operands of other ranks: they are refused below.
         let (rows, n) = (self.dims().first().copied().unwrap_or(0), rhs.dims().last().copied().unwrap_or(0));
         let shape = Shape::new(&[rows, n])?;
         let op = GroupedMatmul {

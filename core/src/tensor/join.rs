@@ -1,4 +1,4 @@
-//! Joining, repeating, rolling and padding: what makes a tensor of others by moving elements, in one launch each.
+//! Joining, repeating, rolling and padding: tensors made of the elements of others, in one launch each.
 
 use crate::axis;
 use crate::ops::{Cat, Pad, PadMode};
@@ -9,15 +9,16 @@ use crate::{Axes, Error, MAX_RANK, Position, Result, Scalar, Tensor};
 pub enum MeshOrder {
     /// Axis i of every result is that of vector i (`ij` in NumPy and PyTorch).
     Matrix,
-    /// The first two axes exchanged: vector 0 is x, along the columns (`xy`, what NumPy and the standard have by default).
+    /// The first two axes exchanged: vector 0 is x, along the columns (`xy`, the default of NumPy and the standard).
     Cartesian,
 }
 
 impl Tensor {
-    /// `tensors` one behind the other along `axis`; alike in dtype and in all other extents. The standard's `concat`, PyTorch's `cat`.
+    /// Joins `tensors` along `axis`. They must have one dtype, and equal extents along all other axes. The standard
+    /// calls it `concat`, PyTorch `cat`.
     ///
-    /// One launch; where there are more tensors than the device binds at once (7 on any device), one for each seven and one for what
-    /// they give.
+    /// One launch. Where there are more tensors than the device binds at once (7 on any device), one launch for each
+    /// seven and one that joins their results.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -34,7 +35,7 @@ impl Tensor {
     pub fn cat(tensors: &[&Tensor], axis: impl Position) -> Result<Tensor> {
         let axis = tensors.first().map_or(Ok(0), |first| first.axis(axis))?;
         let op = Cat::new(tensors.iter().map(|tensor| tensor.spec()).collect(), axis)?;
-        // The operation refuses to join none.
+        // `Cat::new` refuses to join no tensors, so there is a first one.
         Ok(Tensor::apply(tensors[0].device(), op, tensors)?.swap_remove(0))
     }
 
@@ -61,8 +62,8 @@ impl Tensor {
         Tensor::cat(&one.iter().collect::<Vec<_>>(), axis)
     }
 
-    /// With `before` and `after` further positions at the ends of each axis, which hold what `mode` says. Negative amounts leave out
-    /// elements of the input there. `numpy.pad`; PyTorch's `replicate` is `Edge`, its `circular` is `Wrap`.
+    /// Adds `before` and `after` positions at the two ends of each axis, with values chosen by `mode`. Negative amounts
+    /// remove elements there. NumPy calls it `pad`; PyTorch's `replicate` is `Edge`, its `circular` is `Wrap`.
     ///
     /// ```
     /// use polywarp_core::ops::PadMode;
@@ -80,12 +81,13 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`Pad::new`]; [`Error::InvalidArgument`] for another number of pairs than axes and for more left out than there is.
+    /// As [`Pad::new`]; [`Error::InvalidArgument`] for a number of pairs other than that of axes, and for removing more
+    /// elements than there are.
     pub fn pad(&self, amounts: &[(i64, i64)], mode: PadMode) -> Result<Tensor> {
         self.pad_by(amounts, mode, 0.into())
     }
 
-    /// [`Tensor::pad`] with `value` outside.
+    /// [`Tensor::pad`] with `value` at the added positions.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -122,8 +124,8 @@ impl Tensor {
         Ok(Tensor::apply(self.device(), op, &[self])?.swap_remove(0))
     }
 
-    /// The elements along each axis moved by `shifts[i]` positions towards the end along `axes[i]`, those that leave it entering at the
-    /// start. `roll` of the standard, NumPy and PyTorch.
+    /// Moves the elements along each axis `axes[i]` by `shifts[i]` positions towards its end; those that leave the end
+    /// enter at the start. The standard, NumPy and PyTorch call it `roll`.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -152,8 +154,8 @@ impl Tensor {
         self.taken_by(Pad::new(self.spec(), PadMode::Wrap, before, self.dims(), 0)?)
     }
 
-    /// The whole again and again, `counts[i]` times along axis i. Where there are fewer counts than axes, or fewer axes than counts, the
-    /// first are 1. `tile` of the standard and NumPy; PyTorch has `repeat` as well.
+    /// Repeats the whole tensor `counts[i]` times along axis i. Where there are fewer counts than axes, or fewer axes
+    /// than counts, the missing first ones are 1. The standard and NumPy call it `tile`; PyTorch has `repeat` as well.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -179,7 +181,8 @@ impl Tensor {
         x.taken_by(Pad::new(x.spec(), PadMode::Wrap, vec![0; rank], &tiled, 0)?)
     }
 
-    /// Each element `count` times in a row along `axis`. `repeat` of the standard and NumPy, PyTorch's `repeat_interleave`.
+    /// Repeats each element `count` times in a row along `axis`. The standard and NumPy call it `repeat`, PyTorch
+    /// `repeat_interleave`.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -202,13 +205,13 @@ impl Tensor {
             repeated.insert(axis + 1, count);
             return self.unsqueeze(axis + 1)?.broadcast_to(repeated)?.reshape(dims);
         }
-        // There is no room for another axis: those on either side are one.
+        // The rank is the largest already: the axes before `axis` become one, and so do those behind it.
         let [outer, inner] = [&self.dims()[..axis], &self.dims()[axis + 1..]].map(|dims| dims.iter().product());
         self.reshape([outer, self.dims()[axis], inner])?.repeat(count, 1)?.reshape(dims)
     }
 
-    /// Views of `tensor` that are `sizes[0]`, `sizes[1]`, ... long along `axis`, one behind the other. PyTorch's `split` by a list;
-    /// NumPy's `split` names the places where it cuts.
+    /// Cuts this tensor along `axis` into consecutive views of `sizes[0]`, `sizes[1]`, ... indices. PyTorch calls it
+    /// `split` by a list; NumPy's `split` takes the places of the cuts instead.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -238,8 +241,7 @@ impl Tensor {
         sizes.iter().map(part).collect()
     }
 
-    /// Views of `count` parts along `axis`, each as long as the first; the last may be shorter, and there may be fewer of them. PyTorch's
-    /// `chunk`.
+    /// Cuts this tensor along `axis` into at most `count` views of equal length; the last may be shorter. PyTorch calls it `chunk`.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -265,8 +267,8 @@ impl Tensor {
         starts.map(|start| self.slice(axis, start..n.min(start + size))).collect()
     }
 
-    /// For each vector a tensor over all their combinations: its elements along its own axis, repeated along the others. Views, which
-    /// take no memory. `meshgrid` of the standard, NumPy and PyTorch.
+    /// For each vector a tensor over all combinations: the vector's elements along its own axis, repeated along the
+    /// other axes. Views, which take no memory. The standard, NumPy and PyTorch call it `meshgrid`.
     ///
     /// ```
     /// use polywarp_core::{Device, MeshOrder, Tensor};

@@ -6,7 +6,7 @@ use crate::expr::number;
 use crate::ops::Map;
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, Program, Result, Scalar, Shape, Tensor, TensorSpec, UnaryFn};
 
-/// What may stand beside a tensor: another one, broadcast, or one number, which means what [`Expr::constant`] says.
+/// An operand of a call on a tensor: another tensor, broadcast, or one number, which counts as [`Expr::constant`] says.
 #[derive(Clone, Copy, Debug)]
 pub enum TensorOrNumber<'a> {
     /// A tensor.
@@ -61,7 +61,7 @@ impl Tensor {
         Ok(out)
     }
 
-    /// `f` of every element.
+    /// Applies `f` to every element.
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`], [`Error::UnsupportedDType`]; memory errors of the device.
@@ -69,7 +69,7 @@ impl Tensor {
         Tensor::map_named(f.name(), &Expr::input(0).unary(f), &[self])
     }
 
-    /// `f` of every pair of elements, broadcast.
+    /// Applies `f` to every pair of elements, broadcast.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`], [`Error::DTypeMismatch`], [`Error::DeviceMismatch`], [`Error::UndefinedForDType`].
@@ -77,8 +77,9 @@ impl Tensor {
         Tensor::map_named(f.name(), &Expr::input(0).binary(f, Expr::input(1)), &[self, rhs])
     }
 
-    /// `f` of every element and one number, which is what [`Expr::constant`] says: the larger and the smaller answer for the
-    /// number itself, whatever the dtype; the rest computes with it in f32 for floats of 8 and 16 bits, else in the dtype.
+    /// Applies `f` to every element and one number. The larger and the smaller of both use the number itself, whatever
+    /// the dtype; other functions compute with it in f32 for floats of 8 and 16 bits, else in the dtype: see
+    /// [`Expr::constant`].
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`]; [`Error::NumberOutOfRange`] for a number that the dtype cannot hold.
@@ -94,8 +95,8 @@ impl Tensor {
         Tensor::map_named(f.name(), &Expr::input(0).compare(f, Expr::input(1)), &[self, rhs])
     }
 
-    /// The comparison of every element with one number, as bool: the answer of mathematics, whatever the dtype can hold. An f64 is
-    /// compared as such with f32 as well, so that none equals 0.1; 0.1f32 is a number of f32.
+    /// Compares every element with one number, as bool. The answer is that of mathematics, whatever the dtype can hold:
+    /// no f32 equals the f64 0.1, but 0.1f32 is a number of f32.
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`].
@@ -103,8 +104,8 @@ impl Tensor {
         Tensor::map_named(f.name(), &Expr::input(0).compare(f, rhs.into()), &[self])
     }
 
-    /// `yes` where this (bool) is true, else `no`, broadcast: tensors or numbers. A number takes the dtype of the tensor beside it; two numbers give f32,
-    /// or i32 when both are integers.
+    /// `yes` where this (bool) is true, else `no`, broadcast. Both are tensors or numbers. A number takes the dtype of
+    /// the tensor beside it; two numbers give f32, or i32 when both are integers.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -129,8 +130,8 @@ impl Tensor {
         Tensor::map_named("where", &Expr::input(0).where_(yes, no), &inputs)
     }
 
-    /// Every element limited to `low..=high`, integers to those of the range; NaN stays NaN. A bound that the dtype does not
-    /// reach bounds nothing.
+    /// Limits every element to `low..=high`, integers to the integers of that range; NaN stays NaN. A bound beyond the
+    /// range of the dtype has no effect.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] when `low` is above `high`, either is NaN, or no integer of the dtype lies between them;
@@ -144,7 +145,7 @@ impl Tensor {
         Tensor::map_named("clamp", &Expr::input(0).clamp(low, high), &[self])
     }
 
-    /// Every element converted to `dtype` by the rules of [`Scalar::cast`]; itself when it has that dtype.
+    /// Converts every element to `dtype` by the rules of [`Scalar::cast`]; returns the tensor itself when it has that dtype.
     ///
     /// # Errors
     /// [`Error::UnsupportedDType`]; memory errors of the device.
@@ -217,19 +218,19 @@ scalar_methods!(add_scalar => Add, div_scalar => Div, floor_divide_scalar => Flo
 mod tests {
     use crate::{DType, Device, Error, Expr, Tensor};
 
-    /// The names of public methods in `source`, without macros' own.
+    /// The names of public methods in `source`, except those that macros make.
     fn methods(source: &str) -> Vec<&str> {
         let signatures = source.split("    pub fn ").skip(1);
         let names = signatures.filter_map(|text| text.split(['(', '<']).next());
         names.filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')).collect()
     }
 
-    /// The functions of elements have one name, whether a tensor or an expression is asked. Lists that both share need no comparison.
+    /// Functions of elements have the same name for tensors and for expressions. Lists that both share need no comparison.
     #[test]
     fn expressions_have_the_names_of_tensors() {
         let of_tensors = [methods(include_str!("math.rs")), methods(include_str!("functions.rs"))].concat();
         let of_expr = [methods(include_str!("../expr.rs")), methods(include_str!("../expr/functions.rs"))].concat();
-        // Expressions take numbers everywhere, and need no second name for that.
+        // Expressions take numbers everywhere, so they need no second name for it.
         for name in of_tensors.iter().filter(|name| **name != "map" && !name.ends_with("_scalar")) {
             assert!(of_expr.contains(name), "Expr::{name}");
         }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | views | `view.rs` |
 //! | joining, splitting, padding, repeating | `join.rs` |
-//! | tensors and masks that follow from positions | `fill.rs` |
+//! | tensors and masks made from positions | `fill.rs` |
 //! | indexing; positions outside | `along.rs`; `outside.rs` |
 //! | elementwise arithmetic; operators | `math.rs`, `functions.rs`; `operators.rs` |
 //! | programs of several results, updates in place | `update.rs` |
@@ -58,7 +58,7 @@ pub struct Tensor {
     buffer: Buffer,
     dtype: DType,
     layout: Layout,
-    /// Where it stands on a tape, when one watches it.
+    /// The tensor's place on a tape that watches it.
     track: OnceLock<Track>,
 }
 
@@ -66,7 +66,7 @@ impl Tensor {
     /// A tensor of `shape` from row-major `data`.
     ///
     /// # Errors
-    /// [`Error::DataLength`] when the data has not as many elements as the shape; memory errors of the device.
+    /// [`Error::DataLength`] when the number of elements in `data` is not that of the shape; memory errors of the device.
     pub fn from_slice<T: Element>(device: &Device, data: &[T], shape: impl IntoShape) -> Result<Tensor> {
         let shape = shape.into_shape()?;
         if shape.elements() != data.len() as u64 {
@@ -99,7 +99,7 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// Every element `value`, converted to `dtype` as [`Scalar::cast`] does; an infinity stays one in f8e5m2, too.
+    /// A tensor filled with `value`, converted to `dtype` as [`Scalar::cast`] does; an infinity stays one in f8e5m2, too.
     ///
     /// # Errors
     /// [`Error::UnsupportedDType`]; memory errors of the device.
@@ -107,7 +107,7 @@ impl Tensor {
         Tensor::generate(device, "fill", dtype, shape, &Expr::constant(value).cast(dtype))
     }
 
-    /// Every element zero.
+    /// A tensor of zeros.
     ///
     /// # Errors
     /// As [`Tensor::full`].
@@ -123,7 +123,7 @@ impl Tensor {
         self.full_like(0)
     }
 
-    /// `value` everywhere, in this tensor's shape and dtype, on its device.
+    /// A tensor filled with `value`, of this tensor's shape and dtype, on its device.
     ///
     /// # Errors
     /// As [`Tensor::full`].
@@ -136,8 +136,8 @@ impl Tensor {
     /// Beyond its range an integer dtype wraps. A step may be negative in every dtype.
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for bool; [`Error::NumberOutOfRange`] for a start that `dtype` cannot hold, and for a step of
-    /// integers that is none; memory errors of the device.
+    /// [`Error::UndefinedForDType`] for bool; [`Error::NumberOutOfRange`] for a start that `dtype` cannot hold, and for
+    /// a fractional step of integers; memory errors of the device.
     pub fn arange(
         device: &Device,
         dtype: DType,
@@ -151,7 +151,7 @@ impl Tensor {
         Tensor::generate(device, "arange", dtype, [count], &ramp(dtype, start.into(), step.into())?)
     }
 
-    /// A tensor computed from positions alone: `expr` has no inputs.
+    /// A tensor computed from positions alone; `expr` has no inputs.
     fn generate(
         device: &Device,
         label: &'static str,
@@ -165,7 +165,7 @@ impl Tensor {
         Ok(out)
     }
 
-    /// Dense, with undefined content: every caller overwrites it entirely.
+    /// A dense tensor with undefined content: every caller overwrites it entirely.
     pub(crate) fn empty(device: &Device, dtype: DType, shape: impl IntoShape) -> Result<Tensor> {
         let shape = shape.into_shape()?;
         let ledger = device.ledger();
@@ -190,13 +190,13 @@ impl Tensor {
         Ok(Tensor { device: device.clone(), buffer, dtype, layout, track: OnceLock::new() })
     }
 
-    /// The results of `op`, such as an operation of your own, on the operands that hold something before: those it reads, then those
-    /// it updates in place, in its order and of the dtypes and layouts that it names ([`Operation::held`](crate::Operation::held)).
-    /// What it writes is new, one tensor of each.
+    /// Runs `op`, such as an operation of your own, and returns its results. `held` are the operands with values: first
+    /// those that the operation reads, then those that it updates in place, in its order and with its dtypes and
+    /// layouts ([`Operation::held`](crate::Operation::held)). Each operand that it writes is a new tensor.
     ///
     /// # Errors
-    /// What the operation refuses; [`Error::InvalidArgument`] for tensors that are not its operands, and for an output that is not
-    /// dense from the start of its buffer; [`Error::DeviceMismatch`]; what the device reports.
+    /// Errors of the operation itself; [`Error::InvalidArgument`] for tensors that are not its operands, and for an
+    /// output that is not dense from the start of its buffer; [`Error::DeviceMismatch`]; errors of the device.
     pub fn apply(device: &Device, op: impl Into<Op>, held: &[&Tensor]) -> Result<Vec<Tensor>> {
         let op = op.into();
         let (inputs, updates) = operands(device, &op, held)?;
@@ -221,8 +221,8 @@ impl Tensor {
         Ok(written)
     }
 
-    /// [`Tensor::apply`] of an operation that updates nothing, on no tape, with outputs that are there already where `places` has one: of
-    /// the dtype and layout that the operation writes.
+    /// [`Tensor::apply`] without a tape, for an operation that updates nothing. An output is written to the tensor in
+    /// `places` where there is one, which must have the dtype and layout that the operation writes.
     pub(crate) fn apply_into(
         device: &Device,
         op: impl Into<Op>,
@@ -247,7 +247,7 @@ impl Tensor {
         Ok(outputs)
     }
 
-    /// Runs `op` on `inputs`, writing this tensor, which is new.
+    /// Runs `op` on `inputs` and writes its result to this tensor, which is new.
     pub(crate) fn fill_by(&self, op: &Op, inputs: &[&Tensor]) -> Result<()> {
         let pending = tape::pending(op, inputs)?;
         let buffers: Vec<&Buffer> = inputs.iter().map(|t| &t.buffer).collect();
@@ -258,7 +258,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Where it stands on a tape.
+    /// The tensor's place on a tape.
     pub(crate) fn track(&self) -> Option<&Track> {
         self.track.get()
     }
@@ -268,24 +268,25 @@ impl Tensor {
         Tensor { track: OnceLock::from(track), ..self.clone() }
     }
 
-    /// A new tensor comes on a tape.
+    /// Puts a new tensor on a tape.
     pub(crate) fn start_tracking(&self, track: Track) {
-        // A new tensor stands on none.
+        // A new tensor is on no tape yet, so this never fails.
         let _ = self.track.set(track);
     }
 
-    /// Whether a live tape follows this tensor: what is computed from it adds to gradients. A layer may take a shorter way where none does.
+    /// Whether a live tape watches this tensor, so that results computed from it contribute to gradients. A layer may
+    /// use a faster way where no tape does.
     pub fn is_watched(&self) -> bool {
         tape::is_watched(self)
     }
 
-    /// The same memory on no tape: what is computed from it adds nothing to gradients. For what a step records beside its loss, such as
-    /// running statistics.
+    /// The same memory on no tape: results computed from it contribute nothing to gradients. For values that a step
+    /// records beside its loss, such as running statistics.
     pub fn detach(&self) -> Tensor {
         self.seen_as(self.spec())
     }
 
-    /// Its memory as `spec` says, on no tape.
+    /// A view of its memory with the dtype and layout of `spec`, on no tape.
     pub(crate) fn seen_as(&self, spec: TensorSpec) -> Tensor {
         Tensor { dtype: spec.dtype, layout: spec.layout, track: OnceLock::new(), ..self.clone() }
     }
@@ -338,9 +339,9 @@ impl Tensor {
     /// The elements, row-major; waits for the device.
     ///
     /// # Errors
-    /// [`Error::DTypeMismatch`] when `T` is not the tensor's type; [`Error::PositionOutside`] when a call on the device since its last read
-    /// took a position outside of its axis, once: reading again gives the elements; [`Error::WouldBlock`] in a browser (use
-    /// [`Tensor::to_vec_async`]); [`Error::DeviceLost`].
+    /// [`Error::DTypeMismatch`] when `T` is not the tensor's type; [`Error::PositionOutside`] when a call on the device
+    /// since its last read used a position outside of its axis: the error is reported once, and reading again gives the
+    /// elements; [`Error::WouldBlock`] in a browser (use [`Tensor::to_vec_async`]); [`Error::DeviceLost`].
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.expect_dtype("to_vec", T::DTYPE)?;
         let dense = self.contiguous()?;
@@ -348,7 +349,8 @@ impl Tensor {
         Ok(T::from_bytes(&bytes).into_owned())
     }
 
-    /// The elements as f64, row-major, whatever the dtype; waits for the device. Exact but for integers beyond 2^53, which are rounded; bool is 0 or 1.
+    /// The elements as f64, row-major, for any dtype; waits for the device. Exact, except that integers beyond 2^53 are
+    /// rounded; bool is 0 or 1.
     ///
     /// ```
     /// use polywarp_core::{DType, Device, Tensor};
@@ -398,7 +400,7 @@ impl Tensor {
         Ok(self.to_vec()?[0])
     }
 
-    /// A copy on another device (itself when it is there already).
+    /// A copy on another device; the tensor itself when it is already there.
     ///
     /// # Errors
     /// Memory errors of `device`; as [`Tensor::to_vec`].
@@ -409,7 +411,7 @@ impl Tensor {
         Tensor::from_bytes(device, self.dtype, &self.to_bytes()?, *self.shape())
     }
 
-    /// Itself when dense from the start of a 16-byte unit, else a dense copy.
+    /// The tensor itself when it is dense and starts at a multiple of 16 bytes, else a dense copy.
     ///
     /// # Errors
     /// Memory errors of the device.
@@ -463,7 +465,7 @@ impl Tensor {
         self.overwrite(&op.into(), &source)
     }
 
-    /// Runs `op`, which writes this tensor in the place of what it held. No tape records that: gradients are of values that stay.
+    /// Runs `op`, whose result overwrites this tensor. No tape records that: gradients need values that do not change.
     fn overwrite(&self, op: &Op, source: &Tensor) -> Result<()> {
         tape::refuse_overwriting("assign", &[self])?;
         tape::refuse_leaving("assign", source)?;
@@ -492,7 +494,7 @@ fn same_device(op: &'static str, one: &Device, other: &Device) -> Result<()> {
     Err(Error::DeviceMismatch { op, lhs: one.id().to_owned(), rhs: other.id().to_owned() })
 }
 
-/// The tensors that `op` reads and those that it updates, if `held` are its operands.
+/// The tensors that `op` reads and those that it updates; an error unless `held` matches its operands.
 fn operands<'a, 'b>(device: &Device, op: &Op, held: &'a [&'b Tensor]) -> Result<(&'a [&'b Tensor], &'a [&'b Tensor])> {
     op.validate()?;
     let specs = op.held();
@@ -510,7 +512,7 @@ fn operands<'a, 'b>(device: &Device, op: &Op, held: &'a [&'b Tensor]) -> Result<
     Ok(held.split_at(op.inputs().len()))
 }
 
-/// A new tensor for what `op` writes to the start of a buffer.
+/// A new tensor for a result that `op` writes to the start of a buffer.
 fn new_output(device: &Device, op: &Op, spec: &TensorSpec) -> Result<Tensor> {
     if !spec.layout.is_contiguous() || spec.layout.offset() != 0 {
         let reason = format!("{} writes {:?}, not a dense tensor from the start", op.name(), spec.layout);
@@ -523,7 +525,7 @@ fn new_output(device: &Device, op: &Op, spec: &TensorSpec) -> Result<Tensor> {
 pub(crate) fn ramp(dtype: DType, start: Scalar, step: Scalar) -> Result<Expr> {
     const OP: &str = "arange";
     number::operand(OP, dtype, start)?;
-    // A step is a difference: in unsigned integers -1 and the largest number are the same one.
+    // A step is a difference. As an unsigned integer, -1 is the same as the largest number.
     if dtype.is_float() || number::operand(OP, DType::I64, step).is_err() {
         number::operand(OP, dtype, step)?;
     }
@@ -537,7 +539,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// Promised to users, and kept by the compiler: every backend and what buffers hold must be so too.
+/// Users rely on this and the compiler checks it: every backend and the contents of buffers must be `Send` and `Sync` as well.
 const _: fn() = || {
     fn assert_send_sync<T: Send + Sync>() {}
     assert_send_sync::<Tensor>();

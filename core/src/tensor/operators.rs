@@ -1,14 +1,14 @@
 //! Rust's operators: `(&a + &b)?`, `-&a`, `&a * 2.0`, `1 - &a`.
 //!
-//! Tensors stand on either side by reference or by value, numbers as f64 or i64, so that literals have one meaning. The decision to know: an
-//! operator gives a `Result`, because shapes and dtypes may not fit; `?` stands behind each: `(&(&a * &b)? + 1.0)?`. Numbers mean what
-//! [`Tensor::binary_scalar`] says.
+//! A tensor stands on either side by reference or by value; numbers are f64 or i64, so that literals have one meaning.
+//! The decision to know: an operator gives a `Result`, because shapes and dtypes may not fit, and `?` follows each:
+//! `(&(&a * &b)? + 1.0)?`. [`Tensor::binary_scalar`] says how numbers count.
 
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
 use crate::{BinaryFn, Expr, Result, Scalar, Tensor};
 
-/// The operator between each pair of owners.
+/// Implements the operator for each pair of owned and borrowed tensors.
 macro_rules! between_tensors {
     ($trait:ident $method:ident $variant:ident: $($left:ty, $right:ty);*) => {$(
         impl $trait<$right> for $left {
@@ -22,7 +22,7 @@ macro_rules! between_tensors {
     )*};
 }
 
-/// The operator between a tensor and a number on either side.
+/// Implements the operator for a tensor and a number on either side.
 macro_rules! beside_numbers {
     ($trait:ident $method:ident $variant:ident: $($tensor:ty, $number:ty);*) => {$(
         impl $trait<$number> for $tensor {

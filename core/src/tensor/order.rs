@@ -1,15 +1,15 @@
-//! What follows from sorted lines: the best few, order statistics, distinct values. Views and other operations over [`Tensor::sort`], so
-//! that gradients come with them; nothing here has a kernel of its own.
+//! Functions based on sorted lines: the best few, order statistics, distinct values. They are views and other
+//! operations over [`Tensor::sort`], which also gives their gradients; nothing here has a kernel of its own.
 
 use crate::ops::{Missing, SortOrder, Sorted};
 use crate::{Axes, CompareFn, DType, Error, Expr, Position, Result, Shape, Tensor, axis};
 
-/// The distinct values of a tensor: what [`Tensor::unique`] gives.
+/// The distinct values of a tensor, as [`Tensor::unique`] returns them.
 #[derive(Clone, Debug)]
 pub struct Unique {
     /// The m distinct values in ascending order, `[m]`.
     pub values: Tensor,
-    /// For each element its value's position among `values`, u32, of the tensor's shape.
+    /// For each element the index of its value in `values`, u32, of the tensor's shape.
     pub inverse: Tensor,
     /// How often each value occurs, u32, `[m]`.
     pub counts: Tensor,
@@ -26,7 +26,7 @@ pub(crate) struct Lines {
 }
 
 impl Tensor {
-    /// The lines that a reduction `op` over `axes` goes along. Several axes become one behind all others, in row-major order.
+    /// The lines along which a reduction `op` over `axes` goes. Several axes become one last axis, in row-major order.
     ///
     /// # Errors
     /// [`Error::AxisOutOfRange`], [`Error::DuplicateAxis`], [`Error::InvalidArgument`] for no axes; memory errors of the device.
@@ -43,7 +43,7 @@ impl Tensor {
         Ok(Lines { lines: moved.reshape(dims)?, axis: others.len(), result })
     }
 
-    /// The extent of `axis`; refuses a `k` that is no element of it, in the name of `op`.
+    /// The extent of `axis`; an error in the name of `op` for a `k` that is no index of the axis.
     fn extent_beyond(&self, op: &'static str, axis: usize, k: u64) -> Result<u64> {
         let extent = self.dims()[axis];
         if k >= extent {
@@ -53,8 +53,8 @@ impl Tensor {
         Ok(extent)
     }
 
-    /// The first `k` elements of each line along `axis` in `order`, with their positions: descending, the k largest. `axis` has the extent
-    /// k then. NaN counts as the last of all.
+    /// The first `k` elements of each line along `axis` in `order`, with their positions; in descending order these are
+    /// the k largest. The result has extent k along `axis`. NaN comes last in either order.
     ///
     /// ```
     /// use polywarp_core::ops::SortOrder;
@@ -79,8 +79,9 @@ impl Tensor {
         self.sort_first(axis, order, k)
     }
 
-    /// The element number `k`, counted from 0, of each line along `axes` in ascending order, with its position. The axes disappear, or stay with
-    /// extent 1 ([`keep`](crate::keep)). Several axes are one line, the last of them the fastest, and positions count along it.
+    /// Element number `k`, counted from 0, of each line along `axes` in ascending order, with its position. The axes
+    /// disappear, or stay with extent 1 ([`keep`](crate::keep)). Several axes form one line whose last axis varies
+    /// fastest; positions are counted along it.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -93,7 +94,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `k` that the axes have not, or no axes.
+    /// As [`Tensor::sort`]; [`Error::InvalidArgument`] for a `k` beyond the elements of a line, and for no axes.
     pub fn kth_value(&self, k: u64, axes: impl Axes) -> Result<Sorted> {
         const OP: &str = "kth_value";
         let Lines { lines, axis, result } = self.lines(OP, axes)?;
@@ -103,8 +104,9 @@ impl Tensor {
         Ok(Sorted { values: one(&sorted.values)?, indices: one(&sorted.indices)? })
     }
 
-    /// The value that a share `q` of each line along `axes` (`..`: all) lies below, between two elements by a straight line; the axes disappear,
-    /// or stay with extent 1 ([`keep`](crate::keep)). Of a line with NaN it is NaN. Integers are converted to f32.
+    /// The value below which a share `q` of each line along `axes` (`..`: all) lies, interpolated linearly between two
+    /// elements. The axes disappear, or stay with extent 1 ([`keep`](crate::keep)). A line with NaN gives NaN. Integers
+    /// are converted to f32.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -137,13 +139,14 @@ impl Tensor {
         let parts = [below as u64, above as u64, extent - 1].map(|k| sorted.select(axis, k));
         let [low, high, last] = parts;
         let [a, b, c] = [0, 1, 2].map(|number| Expr::input(number).cast(x.dtype().compute()));
-        // Two equal infinities have no difference.
+        // The difference of two equal infinities would be NaN.
         let between = a.compare(CompareFn::Eq, b.clone()).select(a.clone(), a.clone() + (b - &a) * (at - below));
         let result = c.compare(CompareFn::Eq, c.clone()).select(between, c);
         Tensor::map(&result.cast(x.dtype()), &[&low?, &high?, &last?])?.reshape(shape)
     }
 
-    /// The middle of each line along `axes`, of an even number of elements the mean of the two middle ones: [`Tensor::quantile`] of 0.5.
+    /// The median of each line along `axes`; for an even number of elements the mean of the two middle ones:
+    /// [`Tensor::quantile`] of 0.5.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor, keep};
@@ -160,8 +163,9 @@ impl Tensor {
         self.quantile(0.5, axes)
     }
 
-    /// The distinct values of all elements, in ascending order, where each element's stands, and how often each occurs. Zeros of both signs
-    /// are one value, the first of them; each NaN is a value of its own. How many values there are is read by the host, which waits.
+    /// The distinct values of all elements in ascending order, the index of each element's value, and the number of
+    /// times that each value occurs. Zeros of both signs are one value, represented by the first of them; each NaN is a
+    /// value of its own. Waits for the device, because the host reads the number of values.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -175,7 +179,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`Tensor::sort`] and [`Tensor::take`]; nothing can be read while the device records.
+    /// As [`Tensor::sort`] and [`Tensor::take`]; its read is refused while the device records.
     pub fn unique(&self) -> Result<Unique> {
         let (device, elements) = (self.device(), self.elements());
         let flat = self.reshape([elements])?;
@@ -185,7 +189,7 @@ impl Tensor {
             let inverse = marks.reshape(*self.shape())?;
             return Ok(Unique { values: sorted.values, inverse, counts: marks });
         }
-        // A value begins where an element differs from the one before.
+        // A new value begins where an element differs from the one before.
         let pair = [1..elements, 0..elements - 1].map(|range| sorted.values.slice(0, range));
         let [next, before] = pair;
         marks.slice(0, 1..elements)?.assign(&next?.ne(&before?)?.cast(DType::U32)?)?;

@@ -1,8 +1,10 @@
-//! Positions outside as errors: calls that take positions have them looked through on the device, and the next read says what was found.
+//! Errors for positions outside of an axis: calls that take positions have the device check them, and the next read
+//! reports the first fault.
 //!
-//! Nothing waits for a look: it is one small launch behind the call's own, of [`Positions`], which keeps the first fault in words of the
-//! device (`core/src/faults.rs`). A read fetches its data first, then the words where a look was enqueued since; what it finds there is its error, once, and
-//! the device goes on as if nothing was. In a recording a look is a launch as any other, and each replay looks again.
+//! Nothing waits for a check: it is one small launch of [`Positions`] after the call's own, which keeps the first fault
+//! in words of the device (`core/src/faults.rs`). A read fetches its data first, then the words if a check was enqueued
+//! since the last read. A fault found there is that read's error, once; the device then goes on as usual. In a
+//! recording a check is a launch like any other, and each replay checks again.
 
 use std::ops::Range;
 
@@ -11,23 +13,24 @@ use crate::ops::positions::{fault, is_checked};
 use crate::ops::{Copy, FAULT_WORDS, Indexing, Positions};
 use crate::{Buffer, DType, Device, Error, Layout, Op, Result, Shape, Tensor, TensorSpec};
 
-/// What a call looks for.
+/// The positions that a call accepts.
 #[derive(Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) by: Indexing,
-    /// Positions from 0 to this less 1 are inside.
+    /// The positions from 0 to `extent` - 1 are inside.
     pub(crate) extent: u64,
-    /// A position outside that means something.
+    /// A position outside that has a meaning of its own and is no fault.
     pub(crate) ignored: Option<i64>,
 }
 
 impl Look {
-    /// For positions of an axis of `extent`.
+    /// The check for positions of an axis of `extent`.
     pub(crate) fn of(by: Indexing, extent: u64) -> Look {
         Look { by, extent, ignored: None }
     }
 
-    /// Enqueues it, of `given` positions, which are `converted` where their dtype is narrower than 32 bits: all numbers of such are there.
+    /// Enqueues the check of `given`, or of `converted` where the dtype of `given` is narrower than 32 bits: the
+    /// conversion keeps all of its numbers.
     pub(crate) fn through(self, given: &Tensor, converted: &Tensor) -> Result<()> {
         let positions = if is_checked(given.dtype()) { given } else { converted };
         if positions.elements() == 0 {
@@ -41,8 +44,8 @@ impl Look {
 }
 
 impl Device {
-    /// Waits for the device and says what the next read would: whether a call since the last read took a position outside of its axis. For
-    /// programs that hand results on without a read, such as to another API.
+    /// Waits for the device and reports the error that the next read would: whether a call since the last read used a
+    /// position outside of its axis. For programs that hand results on without a read, such as to another API.
     ///
     /// ```
     /// use polywarp_core::{Device, Error, Tensor};
@@ -63,7 +66,7 @@ impl Device {
         self.look()
     }
 
-    /// The one door for reads: [`crate::Backend::read_blocking`], then what calls found by then.
+    /// The only way to read: [`crate::Backend::read_blocking`], then the faults that calls have found by then.
     pub(crate) fn read_blocking(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>> {
         // The data first: a read that is refused, as in a recording, must enqueue nothing.
         let bytes = self.backend().read_blocking(buffer, range)?;
@@ -85,7 +88,7 @@ impl Device {
         Ok(bytes)
     }
 
-    /// The fault that calls found by now, as an error.
+    /// Reports the fault that calls have found so far, as an error.
     fn look(&self) -> Result<()> {
         if !self.faults().is_pending() {
             return Ok(());
@@ -105,7 +108,7 @@ impl Device {
     }
 }
 
-/// The error that words of these bytes tell of.
+/// The error that these bytes of fault words describe.
 fn told(bytes: &[u8]) -> Result<()> {
     let mut words = [0; faults::WORDS];
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {

@@ -1,11 +1,11 @@
-//! Quantised tensors: 8-bit values with f32 scales, how they come from floats, and products of them.
+//! Quantised tensors: 8-bit values with f32 scales, their making from floats, and products of them.
 //!
-//! Symmetric: value = step * scale, scale = largest magnitude / largest step (i8: 127; f8e4m3: 448; f8e5m2: 57344), so that zero
-//! is zero and no offsets need adding up. No op
-//! of its own: the largest magnitudes are a reduction, dividing by them a map, and products take scales themselves
-//! ([`MatmulOptions::scale_a`]), so that what a quantised layer costs beside its i8 product is reading the activations twice.
-//! Scales of blocks (`quantize/blocks.rs`) change along k, too, where outliers would spoil whole rows.
-//! Not here: choosing scales from many batches (give them to [`Quantized::new`]), offsets, integer activations between layers.
+//! Symmetric: value = step * scale, scale = largest magnitude / largest step (i8: 127; f8e4m3: 448; f8e5m2: 57344), so
+//! that zero is zero and no offsets need adding up. Quantising is no op of its own: the largest magnitudes are a
+//! reduction, dividing by them is a map, and products take scales themselves ([`MatmulOptions::scale_a`]). So beside
+//! its i8 product a quantised layer costs reading the activations twice. Scales of blocks (`quantize/blocks.rs`) change
+//! along k, too, where outliers would spoil whole rows. Not here: choosing scales from many batches (give them to
+//! [`Quantized::new`]), offsets, integer activations between layers.
 
 mod blocks;
 mod nibbles;
@@ -15,19 +15,19 @@ pub use nibbles::{FourBit, Nibbles, Quantized4};
 
 use crate::{CompareFn, DType, Error, Expr, KeepDims, ReduceFn, Result, ScaleBlocks, Shape, Tensor, UnaryFn};
 
-/// Which elements of [..., rows, columns] share a scale.
+/// The elements of [..., rows, columns] that share a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Granularity {
-    /// All of them; scales have extents of 1 alone.
+    /// All elements share one; every extent of the scales is 1.
     PerTensor,
-    /// Those of a row (a token of activations, an output channel of [n, k] weights); scales are [..., rows, 1].
+    /// The elements of a row (a token of activations, an output channel of [n, k] weights); scales are [..., rows, 1].
     PerRow,
-    /// Those of a column; scales are [..., 1, columns].
+    /// The elements of a column; scales are [..., 1, columns].
     PerColumn,
-    /// Those of an index of the first axis (a filter of a convolution); scales are [filters, 1, ...].
+    /// The elements of one index of the first axis (a filter of a convolution); scales are [filters, 1, ...].
     PerFilter,
-    /// Those of a block; scales are [..., ceil(rows / `rows`), ceil(columns / `columns`)]. Activations [m, k] in blocks of
-    /// 1 x 128 and weights [n, k] in blocks of 128 x 128 are the recipe of DeepSeek-V3.
+    /// The elements of a block; scales are [..., ceil(rows / `rows`), ceil(columns / `columns`)]. Activations [m, k] in
+    /// blocks of 1 x 128 and weights [n, k] in blocks of 128 x 128 are the recipe of DeepSeek-V3.
     Blocks {
         /// Rows of a block; there may be fewer in the last one.
         rows: u64,
@@ -36,7 +36,7 @@ pub enum Granularity {
     },
 }
 
-/// 8-bit values and the f32 scales they are multiplied with; the scales broadcast to the values' shape, or are those of blocks.
+/// 8-bit values and f32 scales that they are multiplied by. The scales broadcast to the values' shape, or belong to blocks.
 #[derive(Clone, Debug)]
 pub struct Quantized {
     values: Tensor,
@@ -47,7 +47,7 @@ pub struct Quantized {
 
 const OP: &str = "quantize";
 
-/// The largest step of a dtype that values are quantised to; `None` where there is no rule.
+/// The largest step of a dtype for quantised values; `None` for dtypes without a rule.
 fn largest_step(dtype: DType) -> Option<f64> {
     match dtype {
         // -128 is left out: both signs have the same steps.
@@ -64,8 +64,8 @@ pub(crate) fn scale_of(dtype: DType) -> Result<Expr> {
     Ok(Expr::input(0).cast(DType::F32) / largest)
 }
 
-/// Steps of a value (input 0) with its scale (input 1): nearest even, never beyond the largest; 0 where the scale is 0, NaN or
-/// infinite.
+/// The step of a value (input 0) for its scale (input 1): rounded to nearest even, never beyond the largest; 0 where
+/// the scale is 0, NaN or infinite.
 pub(crate) fn steps_of(dtype: DType) -> Result<Expr> {
     let largest = largest_step(dtype).ok_or(Error::UndefinedForDType { op: OP, dtype })?;
     let (x, scale) = (Expr::input(0).cast(DType::F32), Expr::input(1));
@@ -75,25 +75,25 @@ pub(crate) fn steps_of(dtype: DType) -> Result<Expr> {
     Ok(scale.compare(CompareFn::Gt, 0.0).select(steps, 0.0).cast(dtype))
 }
 
-/// The value of steps (input 0) with their scale (input 1).
+/// The value of a step (input 0) with its scale (input 1).
 pub(crate) fn value_of(dtype: DType) -> Expr {
     (Expr::input(0).cast(DType::F32) * Expr::input(1)).cast(dtype)
 }
 
 impl Tensor {
-    /// These floats as `dtype` (i8, f8e4m3 or f8e5m2) with scales of the given granularity: scale = largest magnitude / largest
-    /// step in f32, steps = value / scale to nearest even.
+    /// Quantises these floats to `dtype` (i8, f8e4m3 or f8e5m2) with scales of the given granularity: scale = largest
+    /// magnitude / largest step in f32, step = value / scale to nearest even.
     ///
-    /// As i8, every finite value is at most half a scale (and 2^-12 of that) from what it was; as f8e4m3 at most 2^-4 of itself,
-    /// as f8e5m2 2^-3, or half the smallest subnormal number of that type times the scale where that is more. A row (tensor, column, block) of zeros has
-    /// scale 0 and steps 0, and comes back as zeros; so does one whose scale is below f32's normal numbers, on devices
-    /// that flush those. A NaN or an infinity makes its scale NaN or infinite: what comes back, and every product with that
-    /// row, is NaN, so that nothing is lost unseen.
+    /// The error of a finite value is at most half a scale (and 2^-12 of that) as i8. As f8e4m3 it is at most 2^-4 of
+    /// the value, as f8e5m2 2^-3, or half the smallest subnormal number of that type times the scale where that is more.
+    /// A row (tensor, column, block) of zeros has scale 0 and steps 0, and comes back as zeros; so does one whose scale
+    /// is below f32's normal numbers, on devices that flush those. A NaN or an infinity makes its scale NaN or infinite:
+    /// every value that comes back, and every product with that row, is NaN, so that the fault does not go unseen.
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`] for values that are no floats and for a `dtype` other than these three;
-    /// [`Error::InvalidArgument`] for rows, columns or blocks of a tensor of rank below 2, and for blocks of nothing; memory
-    /// errors of the device.
+    /// [`Error::InvalidArgument`] for rows, columns or blocks of a tensor of rank below 2, and for blocks of no
+    /// elements; memory errors of the device.
     pub fn quantize(&self, dtype: DType, granularity: Granularity) -> Result<Quantized> {
         let scale = scale_of(dtype)?;
         if !self.dtype().is_float() {
@@ -116,13 +116,13 @@ impl Tensor {
             Granularity::PerColumn => vec![rank - 2],
             Granularity::Blocks { rows, columns } => return blocks::quantize(self, dtype, [rows, columns]),
         };
-        // The magnitude of a number alone is itself: it has no axes to reduce.
+        // A reduction needs at least one axis; the largest magnitude of a single number is its own.
         let largest = if axes.is_empty() { self.abs()? } else { self.reduce(ReduceFn::AbsMax, &axes, KeepDims::Yes)? };
         self.quantize_by(dtype, &Tensor::map_named(OP, &scale, &[&largest])?)
     }
 
-    /// These floats as `dtype` with `scales` that were found before (on examples, for activations), f32 and broadcast to the shape: steps =
-    /// value / scale to nearest even. What lies beyond the largest step becomes that step.
+    /// Quantises these floats to `dtype` with given `scales` (found on examples, for activations), f32 and broadcast to
+    /// the shape: step = value / scale to nearest even. Values beyond the largest step become that step.
     ///
     /// # Errors
     /// As [`Tensor::quantize`] and [`Quantized::new`].
@@ -130,7 +130,7 @@ impl Tensor {
         if !self.dtype().is_float() {
             return Err(Error::UndefinedForDType { op: OP, dtype: self.dtype() });
         }
-        // Scales of a larger shape would make values of it.
+        // Refuses scales of a larger shape, which would broadcast the values to that shape.
         scales.broadcast_to(*self.shape())?;
         let values = Tensor::map_named(OP, &steps_of(dtype)?, &[self, scales])?;
         Quantized::new(values, scales.clone())
@@ -139,10 +139,11 @@ impl Tensor {
     /// A quantised linear layer: activation(x W^T + bias) of x [..., m, k] (f32, f16 or bf16), weights [n, k] with scales
     /// per tensor, per row (output channel) or of blocks, bias `[n]` of x's dtype; the result is `[..., m, n]` of x's dtype.
     ///
-    /// x is quantised to the weights' dtype per row, or for weights with scales of blocks in runs of a row as long as the blocks
-    /// are along k; the product of i8 is exact in i32, of more than 131,071 elements along k in blocks whose sums are added in f32, and scales, bias and activation follow in f32
-    /// before the one rounding to x's dtype. The error is that of quantising: as i8 at most 0.4 % of a row's largest magnitude
-    /// on each factor, which averages out along k.
+    /// x is quantised to the weights' dtype per row, or, for weights with scales of blocks, in runs of a row as long as
+    /// the blocks are along k. The product of i8 is exact in i32; with more than 131,071 elements along k it is
+    /// computed in blocks whose sums are added in f32. Scales, bias and activation follow in f32 before the one
+    /// rounding to x's dtype. The error is that of quantising: as i8 at most 0.4 % of a row's largest magnitude on each
+    /// factor, which averages out along k.
     ///
     /// # Errors
     /// As [`Tensor::quantize`] and [`Quantized::matmul`]; [`Error::ShapeMismatch`] for weights that are no matrix.
@@ -152,7 +153,7 @@ impl Tensor {
         }
         let k = self.dims()[self.rank() - 1];
         let rows = self.dims()[..self.rank() - 1].iter().copied().fold(1, u64::saturating_mul);
-        // One product for all rows, however they are batched.
+        // One product for all rows, whatever their batches.
         let granularity = match weights.blocks {
             Some([_, columns]) => Granularity::Blocks { rows: 1, columns },
             None => Granularity::PerRow,
@@ -167,11 +168,11 @@ impl Tensor {
 }
 
 impl Quantized {
-    /// Values that were quantised before, with scales that broadcast to their shape.
+    /// A tensor of given quantised values, with scales that broadcast to their shape.
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for values of a dtype that is not quantised to, [`Error::DTypeMismatch`] for scales that
-    /// are not f32, [`Error::ShapeMismatch`], [`Error::DeviceMismatch`].
+    /// [`Error::UndefinedForDType`] for values of a dtype without quantisation, [`Error::DTypeMismatch`] for scales
+    /// that are not f32, [`Error::ShapeMismatch`], [`Error::DeviceMismatch`].
     pub fn new(values: Tensor, scales: Tensor) -> Result<Quantized> {
         Quantized::check(&values, &scales)?;
         scales.broadcast_to(*values.shape())?;
@@ -193,7 +194,7 @@ impl Quantized {
         &self.values
     }
 
-    /// What a step is worth.
+    /// The value of one step.
     pub fn scales(&self) -> &Tensor {
         &self.scales
     }
@@ -225,8 +226,8 @@ impl Quantized {
         Ok(Quantized { values: self.values.t()?, scales: scales.t()?, blocks })
     }
 
-    /// The product of the values that both stand for: [`Tensor::matmul_with`] on the steps, with these scales in place of
-    /// those in `options`, and f32 where its `output` says nothing.
+    /// The product of the values that both represent: [`Tensor::matmul_with`] on the steps, with these scales instead
+    /// of those in `options`, and an f32 result unless its `output` names another dtype.
     ///
     /// # Errors
     /// As [`Tensor::matmul_with`]; [`Error::ShapeMismatch`] where scales differ along k: those of the left operand must be per
@@ -251,7 +252,7 @@ impl Quantized {
 }
 
 impl Tensor {
-    /// This with extents of 1 in front until it has `rank` dimensions.
+    /// Adds axes of extent 1 in front until there are `rank` of them.
     fn broadcast_rank(&self, rank: usize) -> Result<Tensor> {
         let mut dims = vec![1; rank.saturating_sub(self.rank())];
         dims.extend(self.dims());

@@ -1,7 +1,7 @@
-//! 2:4 compressed tensors: half of the elements with their places, how they come from dense ones, and products of them.
+//! 2:4 compressed tensors: half of the elements with their places, their making from dense tensors, and products of them.
 //!
-//! The bit layout is that of [`crate::ops::sparse24`]. What is dropped is dropped for good: compressing is pruning, unless two
-//! of each four neighbours were zero. Not here: choosing what to keep by anything but magnitude (give it to
+//! The bit layout is that of [`crate::ops::sparse24`]. Dropped elements are lost: compressing is pruning, unless two of
+//! each four neighbours were zero. Not here: choosing the kept elements by anything but magnitude (give them to
 //! [`Sparse24::from_parts`]), and compressing right operands (A B = (B^T A^T)^T).
 
 use super::MatmulOptions;
@@ -10,8 +10,7 @@ use crate::ops::sparse24::{check_parts, dense_layout};
 use crate::ops::{Compress24, Decompress24, Part24, SparseMatmul, sparse24};
 use crate::{Error, Result, Shape, Tensor};
 
-/// A tensor [..., rows, k] of which two of each four neighbours along k are kept: half the bytes, and 1/8 of a byte for each
-/// element.
+/// A tensor [..., rows, k] that keeps two of each four neighbours along k: half the bytes, plus 1/8 of a byte for each element.
 #[derive(Clone, Debug)]
 pub struct Sparse24 {
     values: Tensor,
@@ -22,9 +21,9 @@ pub struct Sparse24 {
 const OP: &str = "compress24";
 
 impl Tensor {
-    /// The two of largest magnitude of each four neighbours along the last dimension; of equals the first, NaN before
-    /// everything, bits as they are. Where k is no multiple of 4 the last group is filled up with zeros that are not stored:
-    /// any k can be compressed.
+    /// Keeps the two elements of largest magnitude of each four neighbours along the last dimension. Of equal ones the
+    /// first counts as larger, NaN as larger than everything, and bits stay as they are. Where k is no multiple of 4
+    /// the last group is filled up with zeros that are not stored, so any k can be compressed.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -58,12 +57,12 @@ impl Tensor {
 }
 
 impl Sparse24 {
-    /// Values [..., rows, 2 ceil(k / 4)] and u32 metadata [..., rows, ceil(k / 32)] that were made before, in the layout of
+    /// A tensor of given values [..., rows, 2 ceil(k / 4)] and u32 metadata [..., rows, ceil(k / 32)], in the layout of
     /// [`crate::ops::sparse24`].
     ///
-    /// What the metadata says is not read here. Where it names one place of a group twice, or a larger one first, decompressing
-    /// puts the second value there last, products are unspecified numbers, and no memory but the operands' is touched. Values
-    /// at places beyond k count for nothing.
+    /// The metadata is not checked here. Where it names one place of a group twice, or a larger one first,
+    /// decompressing writes the second value there last, products are unspecified numbers, and no memory but the
+    /// operands' is touched. Values at places beyond k have no effect.
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`], [`Error::DTypeMismatch`] for metadata that is not u32, [`Error::ShapeMismatch`],
@@ -77,17 +76,17 @@ impl Sparse24 {
         Ok(Sparse24 { values, metadata, k })
     }
 
-    /// What is kept, [..., rows, 2 ceil(k / 4)].
+    /// The kept values, [..., rows, 2 ceil(k / 4)].
     pub fn values(&self) -> &Tensor {
         &self.values
     }
 
-    /// Where it was, u32 [..., rows, ceil(k / 32)].
+    /// The places of the kept values, u32 [..., rows, ceil(k / 32)].
     pub fn metadata(&self) -> &Tensor {
         &self.metadata
     }
 
-    /// Elements of a row before they were compressed.
+    /// The number of elements in a row before compression.
     pub fn k(&self) -> u64 {
         self.k
     }
@@ -95,7 +94,7 @@ impl Sparse24 {
     /// The shape of the dense tensor.
     ///
     /// # Errors
-    /// Never for what [`Sparse24::from_parts`] or [`Tensor::compress_2_4`] made.
+    /// Never for tensors from [`Sparse24::from_parts`] or [`Tensor::compress_2_4`].
     pub fn shape(&self) -> Result<Shape> {
         Ok(*dense_layout(self.values.shape(), self.k)?.shape())
     }
@@ -105,7 +104,7 @@ impl Sparse24 {
         self.values.spec().bytes() + self.metadata.spec().bytes()
     }
 
-    /// The dense tensor, with +0 where nothing was kept.
+    /// The dense tensor, with +0 in the place of dropped elements.
     ///
     /// # Errors
     /// Memory errors of the device.
@@ -134,10 +133,10 @@ impl Sparse24 {
         self.matmul_with(rhs, &MatmulOptions::default())
     }
 
-    /// [`Sparse24::matmul`] with all that [`Tensor::matmul_with`] takes, in one operation.
+    /// [`Sparse24::matmul`] with all options of [`Tensor::matmul_with`], in one operation.
     ///
-    /// The result is that of the decompressed product, but for NaN and infinities in `rhs` opposite zeros that were left out:
-    /// hardware that skips them does not make NaN of them.
+    /// The result is that of the decompressed product, except for NaN and infinities in `rhs` that meet a dropped zero:
+    /// hardware that skips the zero does not make NaN of them.
     ///
     /// # Errors
     /// As [`Tensor::matmul_with`].

@@ -1,5 +1,5 @@
-//! Variances, deviations, norms and counts over any axes: each a graph of maps and reductions, planned as one operation, so that rows are
-//! read once where that pays, and gradients are those of the steps.
+//! Variances, deviations, norms and counts over any axes. Each is a graph of maps and reductions, planned as one
+//! operation, so that rows are read once where that pays, and gradients are those of the steps.
 //!
 //! Floats of 8 and 16 bits are computed in f32 and rounded once, at the end.
 
@@ -7,7 +7,7 @@ use crate::axis;
 use crate::ops::{Builder, GraphOp, ReduceFn, Value};
 use crate::{Axes, BinaryFn, CompareFn, DType, Error, Expr, KeepDims, Layout, Result, Tensor, TensorSpec};
 
-/// Which length a vector has.
+/// The kind of length of a vector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Norm {
     /// The sum of magnitudes.
@@ -21,7 +21,7 @@ pub enum Norm {
 }
 
 impl Tensor {
-    /// The graph that `build` makes of `inputs`, as one operation.
+    /// Runs the graph that `build` makes of `inputs` as one operation.
     pub(super) fn by_graph(
         name: &'static str,
         inputs: &[&Tensor],
@@ -58,7 +58,7 @@ impl Tensor {
             let reason = format!("{op} with a correction of {correction}; give a finite number, such as 1");
             return Err(Error::InvalidArgument { what: "correction", reason });
         }
-        // As PyTorch: of too few elements an infinity, or NaN.
+        // Too few elements give an infinity or NaN, as in PyTorch.
         let divisor = (count as f64 - correction).max(0.0);
         Tensor::by_graph(op, &[self], |graph, inputs| {
             let x = graph.cast(inputs[0], compute)?;
@@ -70,8 +70,8 @@ impl Tensor {
         })
     }
 
-    /// The variance over `axes` (`..`: all), which disappear: the sum of squared differences from the mean over the number of elements less
-    /// `correction`. 1 makes it unbiased, 0 gives the mean of squares.
+    /// The variance over `axes` (`..`: all), which disappear: the sum of squared differences from the mean, divided by
+    /// the number of elements minus `correction`. A correction of 1 makes it unbiased, 0 gives the mean of squares.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -89,7 +89,7 @@ impl Tensor {
         self.spread("var", axes, correction, |variance| variance)
     }
 
-    /// The square root of [`Tensor::var`]. Of equal elements the gradient is not a number, as PyTorch's.
+    /// The square root of [`Tensor::var`]. Where all elements are equal the gradient is NaN, as PyTorch's.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -126,7 +126,7 @@ impl Tensor {
         let (axes, keep) = axis::reduced(OP, axes, self.rank())?;
         let compute = dtype.compute();
         let x = Expr::input(0).cast(compute);
-        // A root has no slope at zero: there it is that of 1, which is not chosen.
+        // A root has no derivative at zero: there the graph takes the root of 1 and then discards it.
         let is_zero = Expr::input(0).compare(CompareFn::Eq, 0.0);
         let sum = is_zero.select(1.0, Expr::input(0));
         let at_zero = |root: Expr| is_zero.select(0.0, root);
@@ -147,7 +147,7 @@ impl Tensor {
         })
     }
 
-    /// How many elements over `axes` (`..`: all) are not zero, as u32; the axes disappear. NaN is not zero.
+    /// The number of elements over `axes` (`..`: all) that are not zero, as u32; the axes disappear. NaN is not zero.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -183,7 +183,7 @@ mod tests {
         Tensor::from_slice(&Device::cpu(), values, [values.len() as u64]).unwrap()
     }
 
-    /// Central differences of the sum of `f`, and the gradient by the tape.
+    /// Compares the gradient by the tape with central differences of the sum of `f`.
     fn prove(f: impl Fn(&Tensor) -> Result<Tensor>, values: &[f64]) {
         let (tape, x) = (Tape::new(), of(values));
         let watched = tape.watch(&x).unwrap();

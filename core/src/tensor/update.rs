@@ -1,15 +1,16 @@
 //! Several results of one pass, and updates in place.
 //!
-//! Everything else returns new tensors; here a tensor changes under all who share its buffer: clones, views, recordings. That is
-//! what parameters, moments and counters of a training loop need, since a recorded step works on the buffers it was recorded with.
+//! Everything else returns new tensors; here a tensor changes for all that share its buffer: clones, views, recordings.
+//! The parameters, moments and counters of a training loop need that, since a recorded step works on the buffers that
+//! it was recorded with.
 
 use crate::ops::Map;
 use crate::tape;
 use crate::{BinaryFn, Buffer, DType, Device, Error, Expr, Program, Result, Scalar, Shape, Tensor, TensorSpec};
 
 impl Tensor {
-    /// One kernel for several expressions over the same inputs, a new tensor of each: what they share is computed once.
-    /// `Expr::input(i)` is `inputs[i]`; all are broadcast to one shape.
+    /// Runs one kernel for several expressions over the same inputs and returns a new tensor for each; subexpressions
+    /// that they share are computed once. `Expr::input(i)` is `inputs[i]`; all are broadcast to one shape.
     ///
     /// # Errors
     /// As [`Tensor::map`]; [`Error::Unsupported`] where a device's kernels have fewer buffers than inputs and results together.
@@ -24,12 +25,12 @@ impl Tensor {
         run("map_all", &first.device, shape, exprs, inputs, &[])
     }
 
-    /// One kernel that puts the value of `exprs[i]` in the place of `updated[i]`, elementwise; of expressions beyond those the results
-    /// are new tensors, which are returned. `Expr::input(i)` is `inputs[i]`, broadcast to the shape of the updated tensors, and behind
-    /// them what the updated ones hold before.
+    /// Runs one kernel that overwrites each `updated[i]` with the value of `exprs[i]`, elementwise. Further expressions
+    /// give new tensors, which are returned. `Expr::input(i)` is `inputs[i]`, broadcast to the shape of the updated
+    /// tensors; the inputs after those are the old values of the updated tensors.
     ///
-    /// A tensor of one element is read as a number by every element: a learning rate, a step, a scale. Such a number lives on the
-    /// device, so that a recorded step takes its newest value.
+    /// Every element reads a tensor of one element as a number: a learning rate, a step, a scale. Such a number lives
+    /// on the device, so that a recorded step uses its newest value.
     ///
     /// ```
     /// use polywarp_core::{Device, Expr, Tensor};
@@ -46,8 +47,9 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] for updated tensors of several shapes and for inputs that do not broadcast to it,
-    /// [`Error::DTypeMismatch`] for an expression of another dtype than what it updates; [`Error::InvalidArgument`] for an updated
-    /// tensor that is not dense, for one buffer in two places, and for fewer expressions than updated tensors; as [`Tensor::map`].
+    /// [`Error::DTypeMismatch`] for an expression whose dtype differs from that of the tensor it updates;
+    /// [`Error::InvalidArgument`] for an updated tensor that is not dense, for one buffer in two places, and for fewer
+    /// expressions than updated tensors; as [`Tensor::map`].
     pub fn update(exprs: &[Expr], inputs: &[&Tensor], updated: &[&Tensor]) -> Result<Vec<Tensor>> {
         let Some(first) = updated.first() else {
             let reason = "an update needs at least one tensor to update".to_owned();
@@ -61,7 +63,7 @@ impl Tensor {
         run("update", &first.device, *first.shape(), exprs, inputs, updated)
     }
 
-    /// `f` of every element and `rhs`, broadcast, in place of the element.
+    /// Replaces every element by `f` of it and the element of `rhs`, which is broadcast.
     ///
     /// # Errors
     /// As [`Tensor::update`] and [`Tensor::binary`].
@@ -72,7 +74,7 @@ impl Tensor {
         Tensor::update(&[Expr::input(value).binary(f, Expr::input(0))], inputs, &[self]).map(drop)
     }
 
-    /// `f` of every element and one number, in place of the element.
+    /// Replaces every element by `f` of it and one number.
     ///
     /// # Errors
     /// As [`Tensor::update`] and [`Tensor::binary_scalar`].

@@ -14,7 +14,7 @@ use super::{Row, Table};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Colours of the devices, told apart also in grey and by the colour-blind.
+/// Colours of the devices, which differ in grey and for the colour-blind as well.
 const COLOURS: [&str; 6] = ["#5b6770", "#d9822b", "#2b6cb0", "#5a9a2f", "#a64d79", "#b8a12c"];
 
 /// The page.
@@ -25,7 +25,7 @@ pub fn html(table: &Table) -> String {
     page
 }
 
-/// The plot of the claims as an SVG file; `None` where nothing was measured for any.
+/// The plot of the claims as an SVG file; `None` where no claim was measured.
 pub fn claims_plot(table: &Table) -> Option<String> {
     let (found, mut drawing) = (table.claims(), String::new());
     // Writing to a String cannot fail.
@@ -84,7 +84,7 @@ fn write_devices(table: &Table, out: &mut String) -> std::fmt::Result {
     writeln!(out, "</table></div>")
 }
 
-/// A device's id behind a square of its colour.
+/// The device's id after a square of its colour.
 fn key(table: &Table, device: usize) -> String {
     format!("<span class=\"key\" style=\"background:{}\"></span>{}", colour(device), escape(&table.devices[device].id))
 }
@@ -264,7 +264,7 @@ pub(in super::super) mod tests {
         }
     }
 
-    /// Twice as fast as the library at the aligned side, eight times at the other one.
+    /// Twice as fast as the library on the aligned side, eight times on the unaligned one.
     fn versus(case: &str) -> Versus {
         let state = Some(CardState { mhz: 1755.0, watts: Some(650.0), celsius: None });
         let aligned = case.ends_with(" 64");

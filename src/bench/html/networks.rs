@@ -1,4 +1,4 @@
-//! The part of the page that holds the claims and the networks: a plot and a table of each.
+//! The part of the page with the claims and the networks: a plot and a table of each.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::super::terminal::{duration, mebibytes, significant};
 use super::super::{NetworkRow, Table};
 use super::{escape, key, plots};
 
-/// The claims; nothing where nothing was measured for any.
+/// Writes the claims; nothing where none was measured.
 pub(super) fn claims(table: &Table, out: &mut String) -> std::fmt::Result {
     let found = table.claims();
     if found.is_empty() {
@@ -47,7 +47,7 @@ pub(super) fn claims(table: &Table, out: &mut String) -> std::fmt::Result {
     writeln!(out, "</table></div>")
 }
 
-/// Every network on every device.
+/// Writes every network on every device.
 pub(super) fn rows(table: &Table, out: &mut String) -> std::fmt::Result {
     if table.networks.is_empty() {
         return Ok(());

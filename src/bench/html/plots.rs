@@ -16,26 +16,26 @@ struct Axis {
     /// Decimal logarithms of the ends.
     from: f64,
     to: f64,
-    /// Where the ends are drawn.
+    /// The positions of the ends in the drawing.
     start: f64,
     end: f64,
 }
 
 impl Axis {
-    /// Holds all positive `values`, with `margin` decades on both sides; `None` without one.
+    /// An axis that holds all positive `values`, with `margin` decades on both sides; `None` without such a value.
     fn over(values: impl Iterator<Item = f64>, margin: f64, start: f64, end: f64) -> Option<Axis> {
         let logs = values.filter(|v| v.is_finite() && *v > 0.0).map(f64::log10);
         let (low, high) = logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), x| (l.min(x), h.max(x)));
         (low <= high).then_some(Axis { from: low - margin, to: high + margin, start, end })
     }
 
-    /// Where `value` is drawn; the nearer end when it lies outside.
+    /// The position of `value` in the drawing; that of the nearer end when it lies outside.
     fn at(&self, value: f64) -> f64 {
         let share = (value.max(f64::MIN_POSITIVE).log10() - self.from) / (self.to - self.from);
         self.start + (self.end - self.start) * share.clamp(0.0, 1.0)
     }
 
-    /// Round values on the axis: powers of ten, with 2 and 5 times them where there are few.
+    /// Round values on the axis: powers of ten, and their multiples by 2 and 5 where there are few.
     fn ticks(&self) -> Vec<f64> {
         let steps: &[f64] = if self.to - self.from < 2.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
         let decades = self.from.floor() as i32..=self.to.ceil() as i32;
@@ -48,7 +48,7 @@ impl Axis {
 fn legend(table: &Table, indices: &[usize], out: &mut String) -> Result {
     let entry = |&i: &usize| {
         let device = &table.devices[i];
-        // One card may be there by several routes.
+        // One card may appear through several APIs.
         let route = if device.kind == DeviceKind::Cpu { String::new() } else { format!(", {}", device.api) };
         format!("<span>{} {}{}</span>", key(table, i), escape(&device.name), escape(&route))
     };
@@ -56,12 +56,12 @@ fn legend(table: &Table, indices: &[usize], out: &mut String) -> Result {
     writeln!(out, "<p class=\"legend\">{}</p>", keys.join(" "))
 }
 
-/// Round numbers without the zeros that `significant` keeps.
+/// A round number as text, without the trailing zeros of `significant`.
 fn tick_label(value: f64) -> String {
     if value >= 1.0 { format!("{value:.0}") } else { significant(value).trim_end_matches('0').to_owned() }
 }
 
-/// Horizontal bars: how many times faster than the CPU, the devices of a case side by side.
+/// Horizontal bars of the speedup over the CPU, with the devices of a case side by side.
 pub(super) fn speedups(table: &Table, out: &mut String) -> Result {
     const LEFT: f64 = 230.0;
     const BAR: f64 = 11.0;
@@ -134,11 +134,11 @@ pub(super) fn speedups(table: &Table, out: &mut String) -> Result {
     writeln!(out, "</svg>")
 }
 
-/// What a drawing that stands alone needs of the page's style.
+/// The part of the page's style that a drawing needs when it stands alone.
 const ALONE: &str = "text { font: 12px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #333 } .grid { stroke: #e2e2e2 } \
     .one { stroke: #999 } .quoted { stroke: #111; stroke-width: 2 } .label { text-anchor: end } .tick { text-anchor: middle; fill: #777 }";
 
-/// Horizontal bars of what was measured for each claim, and a line where the quoted ratio is. `alone`: as a file of its own.
+/// Horizontal bars of the measured ratio for each claim, and a line at the quoted ratio. `alone`: as a file of its own.
 pub(super) fn claims(table: &Table, found: &[Finding], alone: bool, out: &mut String) -> Result {
     const LEFT: f64 = 470.0;
     const BAR: f64 = 13.0;
@@ -189,7 +189,7 @@ pub(super) fn claims(table: &Table, found: &[Finding], alone: bool, out: &mut St
                 "<rect class=\"claim\" x=\"{start:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{}\" fill=\"{fill}\"/>",
                 BAR - 1.0
             )?;
-            // Beside the bar, and beside the quoted ratio's line where that would cross it.
+            // The text stands beside the bar, or beside the line of the quoted ratio where it would cross that line.
             let beside = if (0.0..50.0).contains(&(mark - one.max(tip))) { mark } else { one.max(tip) };
             let value = significant(finding.times);
             writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\" class=\"value\">{value}x</text>", beside + 4.0, y + 10.0)?;
@@ -249,7 +249,7 @@ pub(super) fn products(table: &Table, out: &mut String) -> Result {
         writeln!(out, "<line x1=\"{left}\" y1=\"{bottom}\" x2=\"{right:.1}\" y2=\"{bottom}\" class=\"one\"/>")?;
         let mut marks: Vec<f64> = all.iter().map(|p| p.1).collect();
         marks.sort_by(f64::total_cmp);
-        // Of sides whose marks would lie on each other, 1000 and 1024, the larger one.
+        // Where the marks of two sides would overlap, such as 1000 and 1024, the larger one stays.
         marks = (0..marks.len())
             .filter(|&i| marks.get(i + 1).is_none_or(|next| *next > 1.2 * marks[i]))
             .map(|i| marks[i])

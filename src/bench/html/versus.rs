@@ -1,4 +1,4 @@
-//! The part of the page that holds products beside the vendor's library: means, then every product.
+//! The part of the page that compares products with the vendor's library: means, then every product.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::super::terminal::{duration, significant};
 use super::super::{CardState, Pair, Row, Table, Versus};
 use super::{device_index, escape, key};
 
-/// Nothing where nothing was compared, but for why.
+/// Writes the comparison; where there is none, only the reasons.
 pub(super) fn write(table: &Table, out: &mut String) -> std::fmt::Result {
     let rows: Vec<(&Row, &Versus)> = table.rows.iter().filter_map(|row| Some((row, row.versus.as_ref()?))).collect();
     if rows.is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn write(table: &Table, out: &mut String) -> std::fmt::Result {
     reasons(table, out)
 }
 
-/// Products that stand alone, and why.
+/// Products without a comparison, and the reasons.
 fn reasons(table: &Table, out: &mut String) -> std::fmt::Result {
     for row in &table.rows {
         if let Some(why) = &row.not_beside {

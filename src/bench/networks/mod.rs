@@ -1,8 +1,9 @@
-//! Whole networks, trained and asked: BERT-base and ResNet-50 in recorded steps, as a user runs them.
+//! Whole networks, in training and inference: BERT-base and ResNet-50 in recorded steps, as a user runs them.
 //!
-//! Not cases of operations: a step is hundreds of launches, and what is compared with the CPU is texts or images per second. The decision to
-//! know: every step is checked against the CPU's in f32 before it is timed, from the same weights and on the same few texts, and each is
-//! measured on a device of its own, opened anew, so that the peak of its memory is its own. What a step is: `step.rs`; tables: `text.rs`.
+//! Networks are not cases of operations: a step is hundreds of launches, and texts or images per second are compared
+//! with the CPU's. The decision to know: before a step is timed, its numbers are compared with the CPU's in f32, from
+//! the same weights and on the same few texts. Each step is measured on a device opened anew, so that the peak of the
+//! memory is its own. Steps: `step.rs`; tables: `text.rs`.
 
 mod step;
 mod text;
@@ -23,21 +24,21 @@ pub(super) use text::write;
 /// The name of the suite, beside those of operations.
 pub const SUITE: &str = "networks";
 
-/// A network and what it reads.
+/// A network with the size of its inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
     /// `bert-base`
     pub name: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// What a network is.
+/// The kind of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// An encoder of texts of so many tokens.
+    /// An encoder of texts, with the number of tokens in a text.
     Bert(BertConfig, u64),
-    /// A classifier of square images of so many pixels a side.
+    /// A classifier of square images, with the number of pixels on a side.
     ResNet(ResNetConfig, u64),
 }
 
@@ -52,7 +53,7 @@ impl Network {
         Network { name: "resnet50", kind: Kind::ResNet(ResNetConfig::resnet50(), 224) }
     }
 
-    /// What there are many of.
+    /// The name of the things that it reads: texts or images.
     pub fn items(&self) -> &'static str {
         match self.kind {
             Kind::Bert(..) => "texts",
@@ -60,7 +61,7 @@ impl Network {
         }
     }
 
-    /// What asking it is called.
+    /// The name of its inference: encode or classify.
     fn asking(&self) -> &'static str {
         match self.kind {
             Kind::Bert(..) => "encode",
@@ -69,16 +70,16 @@ impl Network {
     }
 }
 
-/// What is done with a network.
+/// The work to do with a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// A step: forward, backward and the optimiser, AdamW for texts and SGD with momentum for images.
+    /// A training step: forward, backward and the optimiser, AdamW for texts and SGD with momentum for images.
     Train,
-    /// Forward alone: vectors of tokens, or logits.
+    /// Inference, forward alone: vectors of tokens, or logits.
     Ask,
 }
 
-/// In what a network computes.
+/// The types in which a network computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compute {
     /// f32.
@@ -87,7 +88,7 @@ pub enum Compute {
     Bf16,
     /// f16 with a scaled loss, parameters and their moments in f32.
     F16,
-    /// Products of i8, all else in f16: of networks that are asked, with scales found on the batch.
+    /// Products of i8, everything else in f16: only for inference, with scales found on the batch.
     I8,
 }
 
@@ -115,24 +116,24 @@ impl Compute {
 pub struct Job {
     /// The network.
     pub network: Network,
-    /// What is done with it.
+    /// Training or inference.
     pub task: Task,
-    /// In what it computes.
+    /// The types in which it computes.
     pub compute: Compute,
     /// Texts or images of a step.
     pub batch: u64,
-    /// In how many parts a step goes through them, its gradients added up.
+    /// The number of parts into which a step cuts its batch; their gradients are added up.
     pub parts: u64,
 }
 
 impl Job {
-    /// How far the numbers of the check may be from the CPU's in f32, as a share of them. Normalisation by two images makes much of little: the
-    /// order of sums alone moves the loss behind a step of ResNet-50 by 4e-3.
+    /// The largest allowed error of the check's numbers against the CPU's in f32, relative. Normalisation over two
+    /// images magnifies small differences: the order of sums alone moves the loss after a step of ResNet-50 by 4e-3.
     fn tolerance(&self) -> f64 {
         match (self.compute, self.task, &self.network.kind) {
             (Compute::F32, Task::Train, Kind::ResNet(..)) => 1e-2,
             (Compute::F32, ..) => 1e-3,
-            // Steps of a 127th in fifty layers one behind the other.
+            // Roundings to a 127th, in fifty layers one behind the other.
             (Compute::I8, ..) => 0.2,
             _ => 5e-2,
         }
@@ -147,7 +148,7 @@ impl Job {
     }
 }
 
-/// What of networks is measured on a device of this kind at this size.
+/// The jobs for a device of this kind at this size.
 pub fn jobs(kind: DeviceKind, size: BenchSize) -> Vec<Job> {
     jobs_of(kind, size, [Network::bert_base(), Network::resnet50()])
 }
@@ -156,7 +157,7 @@ fn jobs_of(kind: DeviceKind, size: BenchSize, [bert, resnet]: [Network; 2]) -> V
     let job =
         |network: &Network, task, compute, batch, parts| Job { network: network.clone(), task, compute, batch, parts };
     if matches!(kind, DeviceKind::Cpu | DeviceKind::Software) {
-        // A rate is one of texts: the CPU's is that of few.
+        // A rate is per text, so the CPU runs only a few texts.
         let both = [Task::Train, Task::Ask];
         return [&bert, &resnet].into_iter().flat_map(|n| both.map(|task| job(n, task, Compute::F32, 2, 1))).collect();
     }
@@ -187,15 +188,15 @@ pub struct NetworkRow {
     pub network: String,
     /// `train`, `encode` or `classify`
     pub task: String,
-    /// `f32`, `bf16`, `f16` or `i8`: what it computes in.
+    /// `f32`, `bf16`, `f16` or `i8`: the type in which it computes.
     pub compute: String,
     /// The device's id.
     pub device: String,
     /// Texts or images of a step.
     pub batch: u64,
-    /// The batch that was asked for and did not fit.
+    /// The requested batch, if that did not fit.
     pub wanted_batch: Option<u64>,
-    /// Parts that a step goes through them in.
+    /// The number of parts into which a step cuts its batch.
     pub parts: u64,
     /// `texts` or `images`
     pub items: &'static str,
@@ -207,28 +208,28 @@ pub struct NetworkRow {
     pub step_ns: f64,
     /// Fastest and slowest, nanoseconds.
     pub spread_ns: (f64, f64),
-    /// Items per second, their data on the device.
+    /// Items per second, with their data on the device.
     pub per_second: f64,
     /// Items per second where each step has its data copied in and its result copied out.
     pub per_second_with_transfer: f64,
     /// The most that the device's pool held, bytes: parameters, moments, gradients, activations, scratch space.
     pub peak_bytes: u64,
-    /// How far the numbers of the check were from the CPU's in f32, at most; a share of them.
+    /// The largest error of the check's numbers against the CPU's in f32, relative.
     pub error: f64,
-    /// Up to what that is right.
+    /// The error up to which the numbers count as right.
     pub tolerance: f64,
-    /// Of training: the loss of the first step and of the last, with dropout where the network has it.
+    /// Training only: the losses of the first and of the last step, with dropout where the network has it.
     pub losses: Option<(f64, f64)>,
-    /// How many times more items per second than the CPU in f32, in the same run.
+    /// Items per second over the CPU's in f32, in the same run.
     pub speedup: Option<f64>,
     /// The same with transfers.
     pub speedup_with_transfer: Option<f64>,
-    /// The launches of one more step, where that was asked for.
+    /// The launches of one more step, where a profile was asked for.
     #[serde(skip)]
     pub profile: Option<Profile>,
 }
 
-/// A network's numbers on the CPU in f32, by network and task.
+/// Numbers of networks on the CPU in f32, by network and task.
 #[derive(Default)]
 struct References(Vec<(Network, Task, Vec<f32>)>);
 
@@ -289,7 +290,7 @@ fn measure(
     (rows, skipped)
 }
 
-/// The job at its batch, or at the largest half of it that fits; or what is wrong with what it computes.
+/// The row of the job at its batch, halved until it fits; or the reason why its numbers are wrong.
 fn row(
     device: &Device,
     job: &Job,
@@ -309,7 +310,7 @@ fn row(
     }
 }
 
-/// A device of the same name with a pool of its own, or the same one where no other can be opened.
+/// A device of the same name with a pool of its own; the same device where no other can be opened.
 fn anew(device: &Device) -> Device {
     crate::device(device.id()).unwrap_or_else(|_| device.clone())
 }
@@ -355,7 +356,7 @@ fn row_at(device: &Device, job: &Job, options: &Options, expected: &[f32]) -> Re
     }))
 }
 
-/// How far the job's numbers are from what is expected, or what is wrong with them.
+/// The error of the job's numbers against the expected ones, or the reason why they are wrong.
 fn judged(job: &Job, device: &Device, expected: &[f32]) -> Result<Result<f64, String>> {
     let found = Step::check(job, device)?;
     let (error, tolerance) = (error_of(&found, expected), job.tolerance());
@@ -368,7 +369,7 @@ fn judged(job: &Job, device: &Device, expected: &[f32]) -> Result<Result<f64, St
     })
 }
 
-/// The job's step once its numbers were found to be the CPU's; or what is wrong with them.
+/// The job's step, if its numbers agree with the CPU's; else the reason why they are wrong.
 ///
 /// # Errors
 /// Those of the device.
@@ -380,7 +381,7 @@ pub fn checked(job: &Job, device: &Device) -> Result<Result<Step, String>> {
     }
 }
 
-/// The length of the difference as a share of that of what is expected; infinite where that cannot be said.
+/// The norm of the difference over that of the expected numbers; infinite where the numbers have no such ratio.
 fn error_of(found: &[f32], expected: &[f32]) -> f64 {
     let size: f64 = expected.iter().map(|&x| f64::from(x).powi(2)).sum();
     let off: f64 = found.iter().zip(expected).map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2)).sum();
@@ -388,7 +389,7 @@ fn error_of(found: &[f32], expected: &[f32]) -> f64 {
     if found.len() == expected.len() && share.is_finite() { share } else { f64::INFINITY }
 }
 
-/// Beside the CPU's texts or images per second in f32, at whatever batch it had.
+/// Fills in the speedups over the CPU's texts or images per second in f32, at whatever batch the CPU had.
 fn compare_with_cpu(rows: &mut [NetworkRow], planned: &[(&Device, Job)]) {
     let cpus: Vec<&str> =
         planned.iter().filter(|(d, _)| d.info().kind == DeviceKind::Cpu).map(|(d, _)| d.id()).collect();

@@ -1,7 +1,8 @@
 //! A step of a network: built, checked, recorded, replayed.
 //!
-//! Weights come from one seed, texts and images from one rule, so that every device computes the same numbers. The decision to know: of every
-//! text as many words are hidden, so that the parts of a batch weigh the same, and the mean of their losses is the loss of the batch.
+//! Weights come from one seed, texts and images from one rule, so that every device computes the same numbers. The
+//! decision to know: every text has the same number of hidden words. So all parts of a batch have the same weight, and
+//! the mean of their losses is the loss of the batch.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +16,13 @@ use polywarp_nn::{
 use super::super::Timing;
 use super::{Compute, Job, Kind, Task};
 
-/// Texts or images that a step is checked on.
+/// Texts or images in the check of a step.
 const CHECKED: u64 = 2;
-/// What hides a word.
+/// The token that replaces a hidden word.
 const MASK: i32 = 4;
-/// A target that does not count.
+/// The target of words that do not count in the loss.
 const IGNORED: i32 = -100;
-/// Of so many words one is hidden.
+/// One of this many words is hidden.
 const HIDDEN: usize = 7;
 
 enum Net {
@@ -29,7 +30,7 @@ enum Net {
     ResNet(ResNet),
 }
 
-/// What a step reads, on the host.
+/// The data of a step, on the host.
 enum Data {
     /// Words and targets.
     Texts(Vec<i32>, Vec<i32>),
@@ -37,39 +38,39 @@ enum Data {
     Images(Vec<u8>, Vec<i32>),
 }
 
-/// What only training has.
+/// The parts that only training has.
 struct Training {
     optimiser: Optimiser,
     scale: Option<LossScale>,
     /// Parts of a batch, `[1]`.
     count: Tensor,
-    /// Of dropout.
+    /// The random numbers of dropout.
     generator: Option<Generator>,
 }
 
-/// A network as it is asked.
+/// A network for inference.
 enum Asked {
-    /// With the parameters in the dtype of the job.
+    /// The network's parameters, in the dtype of the job.
     Parameters(Watched),
     Folded(Box<FoldedResNet>),
 }
 
-/// What a network is built for.
+/// The purpose for which a network is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// Numbers to compare: small steps, nothing dropped.
+    /// Comparing numbers: small steps, no dropout.
     Check,
-    /// Steps as a user runs them.
+    /// Timing steps as a user runs them.
     Timing,
 }
 
-/// A network with what a step of it reads and changes.
+/// A network with everything that a step of it reads and changes.
 struct Work {
     job: Job,
     device: Device,
     net: Net,
     parameters: Parameters,
-    /// What is asked, where nothing is trained.
+    /// The network for inference, where nothing is trained.
     asked: Option<Asked>,
     training: Option<Training>,
     data: Data,
@@ -86,8 +87,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// The numbers by which the job is judged, on a few texts or images and without chance: of training the losses before and after a step, of
-    /// asking the result.
+    /// The numbers of the check, on a few texts or images and without randomness: for training the losses before and
+    /// after a step, for inference the result.
     ///
     /// # Errors
     /// Those of the device.
@@ -138,7 +139,7 @@ impl Step {
         Ok(start.elapsed().as_secs_f64() * 1e9)
     }
 
-    /// The time of a step, measured for about four times `budget` after some steps that count for nothing.
+    /// The time of a step, measured for about four times `budget` after some steps of warm-up.
     ///
     /// # Errors
     /// Those of the device.
@@ -159,7 +160,7 @@ impl Step {
         Ok(Timing { median_ns: times[times.len() / 2], fastest_ns, slowest_ns, clock: Clock::Host })
     }
 
-    /// The time of a step whose data is copied in and whose result is copied out, the better of two.
+    /// The time of a step that includes copying its data in and its result out; the better of two.
     ///
     /// # Errors
     /// Those of the device.
@@ -183,7 +184,7 @@ impl Step {
         Ok(device.profile(|| self.recording.replay().map(|_| ()))?.1)
     }
 
-    /// Of training: the loss of the first step and of the last one.
+    /// Training only: the loss of the first step and of the last one.
     ///
     /// # Errors
     /// Those of the device.
@@ -229,7 +230,7 @@ impl Work {
         Ok(work)
     }
 
-    /// The network as it is used after training.
+    /// The network for inference after training.
     fn as_asked(&self) -> Result<Asked> {
         let policy = self.job.compute.policy();
         let Net::ResNet(net) = &self.net else { return self.parameters.unwatched_as(policy).map(Asked::Parameters) };
@@ -254,7 +255,7 @@ impl Work {
         }
     }
 
-    /// One step: the loss before it, or what the network says.
+    /// Runs one step: returns the loss before it, or the output of the network.
     fn step(&self) -> Result<Tensor> {
         match (&self.training, &self.asked) {
             (Some(training), _) => self.train(training),
@@ -316,7 +317,7 @@ impl Work {
         }
     }
 
-    /// Bytes as numbers of about mean 0 and deviation 1, in the dtype of the job.
+    /// Bytes as numbers of mean about 0 and deviation about 1, in the dtype of the job.
     fn pixels(&self, x: &Tensor) -> Result<Tensor> {
         let pixel = Expr::input(0).cast(DType::F32) * Expr::constant(1.0 / 64.0) - Expr::constant(2.0);
         Tensor::map(&pixel.cast(self.job.compute.policy().compute), &[x])
@@ -330,9 +331,9 @@ impl Training {
             Kind::Bert(..) => (Method::AdamW(Adam { decay: 0.01, ..Adam::default() }), 1e-4),
             Kind::ResNet(..) => (Method::Sgd(Sgd { momentum: 0.9, decay: 1e-4, ..Sgd::default() }), 0.01),
         };
-        // A small step, along which the loss is nearly straight: of a large one 16 bits come out elsewhere.
+        // A small step, along which the loss is nearly straight: after a large one, results in 16 bits differ too much.
         let rate = if use_of == Use::Check { rate / 10.0 } else { rate };
-        // As large as to lose nothing, and no step is skipped at the start.
+        // Large enough that gradients do not vanish, small enough that no step is skipped at the start.
         let scaling = LossScaleOptions { initial: 1024.0, ..LossScaleOptions::default() };
         let is_scaled = job.compute == Compute::F16;
         let draws = use_of == Use::Timing && matches!(job.network.kind, Kind::Bert(..));
@@ -382,7 +383,7 @@ mod tests {
     use super::super::tests::small;
     use super::*;
 
-    /// Gradients added up over parts make the step that the whole batch makes.
+    /// Gradients added up over parts give the same step as the whole batch.
     #[test]
     fn parts_of_a_batch_make_the_same_step() {
         let [network, _] = small();

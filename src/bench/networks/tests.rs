@@ -47,7 +47,7 @@ fn names_of_a_devices_jobs_are_identities() {
     assert!(large.iter().any(|job| job.name() == "resnet50 classify f16 b64"));
 }
 
-/// As a GPU would be measured, on the CPU: every job runs, is right, learns, and uses what it says.
+/// Every job, planned as for a GPU but run on the CPU, runs, gives right numbers, learns, and computes in the types that it names.
 #[test]
 fn every_job_is_measured_and_right() {
     let device = Device::cpu();
@@ -65,7 +65,7 @@ fn every_job_is_measured_and_right() {
         assert!(row.losses.is_none_or(|(first, last)| first.is_finite() && last.is_finite()), "{row:?}");
         assert!(row.wanted_batch.is_none() && row.speedup.is_some_and(|x| x > 0.0), "{row:?}");
     }
-    // The CPU is as fast as itself.
+    // The CPU has a speedup of 1 over itself.
     let trained = rows.iter().find(|row| row.case == "small-bert train f32 b2").unwrap();
     assert_eq!(trained.speedup, Some(1.0));
 }
@@ -102,7 +102,7 @@ fn a_batch_that_does_not_fit_is_halved_and_said_so() {
     assert!(is_too_large(&measured(16).unwrap_err()));
 }
 
-/// A wrong result gives no time.
+/// A wrong result has no time.
 #[test]
 fn what_is_not_right_is_not_timed() {
     let device = Device::cpu();

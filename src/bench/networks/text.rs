@@ -6,7 +6,7 @@ use super::super::Table;
 use super::super::terminal::{duration, mebibytes, significant};
 use super::{NetworkRow, SUITE};
 
-/// The rows; nothing where there are none.
+/// Writes the rows; nothing where there are none.
 pub fn write(table: &Table, out: &mut String) -> Result {
     if table.networks.is_empty() {
         return Ok(());

@@ -1,10 +1,11 @@
-//! `polywarp doctor`: why a GPU is not seen or not right, and what to do about it.
+//! `polywarp doctor`: why a GPU is not found or does not work correctly, and how to fix it.
 //!
-//! Three steps: look at the system (`system.rs`) and at NVIDIA's part of it (`nvidia/`), open every device and let it
-//! compute something small (`smoke.rs`), and draw conclusions. Findings are errors, warnings or notes. An error is
-//! something broken: a loader that cannot be opened although there is a GPU, a file that is named but missing, a device
-//! that computes wrongly, a device asked for by `POLYWARP_DEVICE` that is not there, a variable of wgpu's that no adapter
-//! answers to, an NVIDIA card that its driver does not give access to. A machine without a GPU is a warning, since the CPU device works: exit code 0.
+//! Three steps: examine the system (`system.rs`) and NVIDIA's part of it (`nvidia/`), open every device and let it
+//! compute something small (`smoke.rs`), and draw conclusions. Findings are errors, warnings or notes. An error means
+//! that something is broken: a loader that cannot be opened although there is a GPU, a file that is named but missing,
+//! a device that computes wrongly, a missing device that `POLYWARP_DEVICE` names, a variable of wgpu's that matches no
+//! adapter, an NVIDIA card that its driver does not give access to. A machine without a GPU is a warning, since the CPU
+//! device works: exit code 0.
 
 mod nvidia;
 mod smoke;
@@ -28,7 +29,7 @@ pub struct Args {
     json: bool,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
@@ -45,7 +46,7 @@ pub(super) enum Severity {
 pub(super) struct Finding {
     severity: Severity,
     what: String,
-    /// What to do about it.
+    /// How to fix it.
     fix: String,
 }
 
@@ -62,7 +63,7 @@ impl Finding {
         Finding::new(Severity::Warning, what, fix)
     }
 
-    /// Not an error any more.
+    /// Turns an error into a warning.
     fn soften(&mut self) {
         if self.severity == Severity::Error {
             self.severity = Severity::Warning;
@@ -83,9 +84,9 @@ struct Tried {
     kind: DeviceKind,
     driver: String,
     memory_bytes: Option<u64>,
-    /// Whether it computed a matrix product, a sum and exponentials rightly; `None` when it was not usable.
+    /// Whether it computed a matrix product, a sum and exponentials correctly; `None` when it was not usable.
     computes: Option<bool>,
-    /// Milliseconds that took, from opening the device on.
+    /// Milliseconds from opening the device to the last result.
     milliseconds: Option<f64>,
 }
 
@@ -102,7 +103,7 @@ struct Diagnosis {
 pub fn run(args: &Args) -> Result<Verdict, Fault> {
     let mut system = System::probe();
     let entries = polywarp::devices();
-    // Before any device is opened: afterwards this program itself is one that holds memory.
+    // NVIDIA's part comes before any device is opened: afterwards this program itself would be one that holds memory.
     let nvidia = Nvidia::probe();
     system.nvidia |= nvidia.has_card_for_us();
     let routes: Vec<Route> = entries.iter().map(Route::from).collect();
@@ -116,7 +117,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         found.push((entry, of_this));
     }
     for (entry, mut of_this) in found {
-        // A route that fails is no fault of the machine when another one to the same card works.
+        // A route that fails is no fault of the machine when another route to the same card works.
         let works = |id: &String| devices.iter().any(|tried| tried.id == *id && tried.computes == Some(true));
         if entry.other_routes.iter().any(works) {
             of_this.iter_mut().for_each(Finding::soften);
@@ -135,8 +136,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     Ok(if healthy { Verdict::Well } else { Verdict::Wrong })
 }
 
-/// Opens the device and lets it compute; `None` where the whole backend is missing, of which `system` and `nvidia` know
-/// more.
+/// Opens the device and lets it compute. `None` where the whole backend is missing: `system` and `nvidia` tell more about that.
 fn try_device(entry: &DeviceEntry, nvidia: &Nvidia, findings: &mut Vec<Finding>) -> Option<Tried> {
     let mut tried = Tried {
         id: entry.id.clone(),
@@ -153,7 +153,7 @@ fn try_device(entry: &DeviceEntry, nvidia: &Nvidia, findings: &mut Vec<Finding>)
         if entry.name.is_empty() {
             return None;
         }
-        // Of CUDA's cards `nvidia` has said it.
+        // `nvidia` has reported CUDA's cards already.
         if entry.api != "cuda" {
             let fix = match &entry.other_routes[..] {
                 [] => "use another device, or another API by WGPU_BACKEND".to_owned(),
@@ -192,14 +192,14 @@ fn try_device(entry: &DeviceEntry, nvidia: &Nvidia, findings: &mut Vec<Finding>)
     Some(tried)
 }
 
-/// Whether this machine shows anything, as far as the environment says; Linux alone has GL without.
+/// Whether this machine has a display, according to the environment; only on Linux does GL work without one.
 fn has_display() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "/dev/null/no-display");
     !cfg!(target_os = "linux") || set("DISPLAY") || set("WAYLAND_DISPLAY")
 }
 
-/// What it means that a device refused a small computation, and what to do: only what follows from the error. A driver is
-/// blamed, and an update advised, where the error says so.
+/// The meaning of a device's refusal of a small computation, and the fix: only conclusions that follow from the error.
+/// A driver is blamed, and an update advised, only where the error says so.
 fn refused(label: &str, api: &str, others: &[String], display: bool, error: &polywarp::Error) -> Finding {
     use polywarp::Error;
     let failed = format!("{label} could not run a small computation: {error}");
@@ -217,7 +217,7 @@ fn refused(label: &str, api: &str, others: &[String], display: bool, error: &pol
             failed,
             "see the other findings and nvidia-smi; reset the card (nvidia-smi --gpu-reset) or reboot",
         ),
-        // The driver has named the card, so GL itself is there; nothing else is known of why it goes no further.
+        // The driver has named the card, so GL itself works. The reason why it goes no further is unknown.
         _ if api == "gl" => {
             let place = if display { "" } else { ", on a machine without a display (EGL without a surface)" };
             let what = format!("{label}: GL finds the card and opens no device that works{place}: {error}");
@@ -236,9 +236,9 @@ fn refused(label: &str, api: &str, others: &[String], display: bool, error: &pol
     }
 }
 
-/// Limits far below what the library is made for.
+/// Limits far below those that the library is made for.
 fn poor_limits(device: &Device) -> Option<Finding> {
-    /// What WebGPU guarantees; a driver that gives less gives little.
+    /// The limit that WebGPU guarantees; a driver below it is hardly useful.
     const USEFUL_BINDING_BYTES: u64 = 128 << 20;
     let info = device.info();
     let limit = info.limits.max_binding_bytes;
@@ -250,7 +250,7 @@ fn poor_limits(device: &Device) -> Option<Finding> {
     })
 }
 
-/// Kernels of ours that computed wrongly here, or did not run.
+/// Kernels of the library that gave wrong results here, or did not run.
 fn quarantined(device: &Device) -> Option<Finding> {
     let tuner = device.tuner()?;
     let mut wrong = tuner.store().quarantine();
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
     use polywarp::Error;
 
-    /// What wgpu says of GL on an NVIDIA card without a display.
+    /// wgpu's error for GL on an NVIDIA card without a display.
     fn lost() -> Error {
         let reason = "wgpu:1 (NVIDIA H200/PCIe/SSE2): Parent device is lost".to_owned();
         Error::BackendUnavailable { backend: "wgpu", reason }

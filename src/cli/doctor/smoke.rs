@@ -1,11 +1,11 @@
-//! A small computation with a known answer: enough to see that a driver works, in a second. The full proof is
+//! A small computation with a known answer, which shows within a second that a driver works. The full proof is
 //! `polywarp check`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polywarp::{Device, DeviceEntry, Error, Result, Tensor};
 
-/// How a device failed.
+/// The way in which a device failed.
 pub enum Failure {
     /// It returned an error, or its driver panicked.
     Refused(Error),
@@ -58,7 +58,7 @@ fn compute(device: &Device) -> Result<(), Failure> {
     let x: Vec<f32> = (0..256).map(|i| i as f32 / 16.0 - 8.0).collect();
     let exponentials: Vec<f32> = Tensor::from_slice(device, &x, [256])?.exp()?.to_vec()?;
     for (x, got) in x.iter().zip(exponentials) {
-        // WGSL asks of exp an error of at most 3 + 2 |x| units in the last place.
+        // WGSL allows exp an error of 3 + 2 |x| units in the last place.
         let want = f64::from(*x).exp();
         let allowed = (3.0 + 2.0 * f64::from(x.abs())) * want * f64::from(f32::EPSILON);
         let off = (f64::from(got) - want).abs();

@@ -1,7 +1,7 @@
-//! What the system says of graphics before any driver is asked: loaders, driver files, device nodes, variables.
+//! Facts about graphics from the system, before any driver is asked: loaders, driver files, device nodes, variables.
 //!
-//! [`System::probe`] looks, [`System::findings`] concludes; the second is a pure function and tested on made-up machines.
-//! Only Linux is looked at: Windows and macOS bring loader and driver with the system.
+//! [`System::probe`] reads, [`System::findings`] concludes; the latter is a pure function and tested on invented
+//! machines. Only Linux is examined: Windows and macOS bring loader and driver with the system.
 
 use std::path::{Path, PathBuf};
 
@@ -11,30 +11,31 @@ use serde::Serialize;
 use super::Finding;
 use super::nvidia::VulkanFile;
 
-/// Where Vulkan's loader looks for driver files on Linux (Vulkan-Loader, LoaderDriverInterface.md).
+/// The folders in which Vulkan's loader searches for driver files on Linux (Vulkan-Loader, LoaderDriverInterface.md).
 const DRIVER_FOLDERS: [&str; 4] =
     ["/etc/vulkan/icd.d", "/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/usr/local/etc/vulkan/icd.d"];
 
-/// Where EGL's loader looks for driver files on Linux (libglvnd, src/EGL/icd_enumeration.md; its build's own prefixes).
+/// The folders in which EGL's loader searches for driver files on Linux (libglvnd, src/EGL/icd_enumeration.md; its
+/// build's own prefixes).
 #[cfg(target_os = "linux")]
 const EGL_FOLDERS: [&str; 2] = ["/etc/glvnd/egl_vendor.d", "/usr/share/glvnd/egl_vendor.d"];
-/// Variables that name EGL's driver files, or the folders of them, instead (same document).
+/// Variables that name EGL's driver files, or their folders, instead (same document).
 #[cfg(target_os = "linux")]
 const EGL_FILES_VARIABLE: &str = "__EGL_VENDOR_LIBRARY_FILENAMES";
 #[cfg(target_os = "linux")]
 const EGL_FOLDERS_VARIABLE: &str = "__EGL_VENDOR_LIBRARY_DIRS";
 
-/// Variables that hide devices, and what they hide.
+/// Variables that hide devices, and the devices that they hide.
 const FILTERS: [(&str, &str); 3] = [
     ("WGPU_BACKEND", "only these graphics APIs are used"),
     ("WGPU_ADAPTER_NAME", "only GPUs with this in their name are used"),
     ("VK_LOADER_DRIVERS_DISABLE", "Vulkan drivers matching this are not loaded"),
 ];
 
-/// What was seen.
+/// The facts about a system.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct System {
-    /// Whether this system was looked at.
+    /// Whether this system was examined.
     looked: bool,
     /// Why `libvulkan.so.1` cannot be opened.
     vulkan_loader: Option<String>,
@@ -42,7 +43,7 @@ pub struct System {
     egl: Option<String>,
     /// Driver files of EGL in effect.
     egl_files: Vec<PathBuf>,
-    /// The variable that says which they are, when one does.
+    /// The variable that names them, if one does.
     egl_variable: Option<String>,
     /// Driver files of EGL whose library cannot be opened, with the reason.
     broken_egl: Vec<(PathBuf, String)>,
@@ -54,16 +55,16 @@ pub struct System {
     broken_drivers: Vec<(PathBuf, String)>,
     /// `/dev/dri/renderD*`.
     render_nodes: Vec<PathBuf>,
-    /// Those that this user may not open.
+    /// Nodes that this user may not open.
     closed_nodes: Vec<PathBuf>,
-    /// Whether NVIDIA's kernel driver shows a card, or the bus has one; of it `nvidia/` knows more.
+    /// Whether NVIDIA's kernel driver shows a card, or the bus has one; `nvidia/` knows more about it.
     pub nvidia: bool,
     /// Variables that hide devices.
     filters: Vec<(String, String, String)>,
 }
 
 impl System {
-    /// Looks at this machine.
+    /// Reads the facts about this machine.
     #[cfg(target_os = "linux")]
     pub fn probe() -> System {
         let render_nodes = listed(Path::new("/dev/dri"), |name| name.starts_with("renderD"));
@@ -89,13 +90,13 @@ impl System {
         }
     }
 
-    /// Looks at this machine: only at what holds for every system.
+    /// Reads the facts that every system has.
     #[cfg(not(target_os = "linux"))]
     pub fn probe() -> System {
         System { filters: filters(), ..System::default() }
     }
 
-    /// What is wrong, given what the library found.
+    /// The faults, given the devices that the library found.
     pub fn findings(&self, entries: &[DeviceEntry]) -> Vec<Finding> {
         let mut found = Vec::new();
         let real_gpu = entries.iter().any(|entry| entry.is_real_gpu() && entry.unusable.is_none());
@@ -143,7 +144,7 @@ impl System {
 
     fn linux_findings(&self, real_gpu: bool, found: &mut Vec<Finding>) {
         let worse = |what: String, fix: &str| {
-            // Without a card these are only what a machine without a GPU looks like.
+            // Without a card these are only the normal state of a machine without a GPU.
             if self.has_card() && !real_gpu { Finding::error(what, fix) } else { Finding::warning(what, fix) }
         };
         if let Some(fault) = &self.vulkan_loader {
@@ -176,9 +177,9 @@ impl System {
 }
 
 impl System {
-    /// Why OpenGL, whose loader is there, gives no adapter. `gl` says whether it does, `others` whether another API does.
+    /// Why OpenGL gives no adapter although its loader is there. `gl`: whether it gives one; `others`: whether another API does.
     fn gl_finding(&self, real_gpu: bool, gl: bool, others: bool) -> Option<Finding> {
-        // Asked for other APIs only, it is not looked for.
+        // Where the variable asks only for other APIs, GL is not tried.
         let hidden = self.filters.iter().any(|(name, ..)| name == "WGPU_BACKEND");
         if real_gpu || gl || hidden || self.egl.is_some() {
             return None;
@@ -214,7 +215,7 @@ impl System {
     }
 }
 
-/// There is no GPU to compute on: what that means here.
+/// The finding for a machine without a GPU to compute on.
 fn no_gpu(entries: &[DeviceEntry], card: bool) -> Finding {
     let software: Vec<&str> =
         entries.iter().filter(|e| e.kind == DeviceKind::Software).map(|entry| entry.id.as_str()).collect();
@@ -236,7 +237,7 @@ fn names_nvidia(file: &Path) -> bool {
     file.file_name().is_some_and(|name| name.to_string_lossy().contains("nvidia"))
 }
 
-/// Why nothing is left through wgpu, where that is for `variable`'s own value: a name that nothing has.
+/// Why wgpu finds nothing, where the reason is the value of `variable`: a name that no adapter has.
 fn hides_everything(variable: &str, entries: &[DeviceEntry]) -> Option<String> {
     let wgpu = entries.iter().find(|entry| entry.id == "wgpu")?;
     let Some(polywarp::Error::BackendUnavailable { reason, .. }) = &wgpu.unusable else { return None };
@@ -268,7 +269,7 @@ fn listed(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     files
 }
 
-/// The driver files in effect, and those named by a variable that do not exist.
+/// The driver files in effect, and the missing ones that a variable names.
 #[cfg(target_os = "linux")]
 fn driver_files() -> (Vec<PathBuf>, Vec<(String, PathBuf)>) {
     let is_json = |name: &str| name.ends_with(".json");
@@ -287,7 +288,7 @@ fn driver_files() -> (Vec<PathBuf>, Vec<(String, PathBuf)>) {
     (folders.iter().flat_map(|folder| listed(folder, is_json)).collect(), Vec::new())
 }
 
-/// The driver files of EGL in effect, and the variable that says which.
+/// The driver files of EGL in effect, and the variable that names them.
 #[cfg(target_os = "linux")]
 fn egl_files() -> (Vec<PathBuf>, Option<String>) {
     let named = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty());
@@ -316,7 +317,7 @@ fn driver_fault(file: &Path) -> Option<String> {
         Err(error) => return Some(format!("not JSON: {error}")),
     };
     let driver = &json["ICD"];
-    // Drivers for programs of the other word size are not ours to open.
+    // Drivers for programs of the other word size cannot be opened here.
     let ours = if cfg!(target_pointer_width = "64") { "64" } else { "32" };
     if driver["library_arch"].as_str().is_some_and(|arch| arch != ours) {
         return None;
@@ -419,7 +420,7 @@ mod tests {
         let broken = System { broken_egl: vec![(idle.egl_files[0].clone(), "no such file".to_owned())], ..idle };
         assert_eq!(severity_of(&found(&broken, true), "50_mesa.json (no such file)"), Some(Severity::Note));
 
-        // Said once, and not where nothing is missing or nobody looks.
+        // Reported once, and not where nothing is missing or the system was not examined.
         let absent = System { egl: Some("not found".into()), ..bare.clone() };
         let hidden =
             System { filters: vec![("WGPU_BACKEND".into(), "vulkan".into(), "only these".into())], ..bare.clone() };

@@ -57,7 +57,8 @@ impl Matmul {
         }
     }
 
-    /// What the sum over `blocks` stands for: `sum` is that of a block of K, `scales` are those of A and B for its number.
+    /// The value that the sum over `blocks` stands for. `sum` gives the sum of a block of K; `scales` gives the scales
+    /// of A and B for the number of a block.
     ///
     /// Bound: that of each block and its scaling, and of the f32 sum of them ([`Approx::sum`]). Where a block's scaled sum
     /// overflows the element is open: a device may multiply and add in one step, in which it does not.

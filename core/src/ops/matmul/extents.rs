@@ -1,8 +1,8 @@
-//! The extents of two operands that are to be multiplied, before there is a product of them.
+//! The extents of two operands of a product that is still to be made.
 
 use crate::{Error, MAX_RANK, Result, Shape};
 
-/// Those of A, [..., m, k], and of B, [..., k, n]. The two k may still differ: [`super::Matmul::check`] refuses that.
+/// The extents of A, [..., m, k], and of B, [..., k, n]. The two k may still differ: [`super::Matmul::check`] refuses that.
 pub(crate) struct Extents {
     /// Both operands' batch dimensions, broadcast.
     batch: Shape,

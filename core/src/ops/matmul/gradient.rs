@@ -1,12 +1,13 @@
-//! The gradient of a product, by products of its factors.
+//! The gradient of a product, computed by products with its factors.
 
 use super::Matmul;
 use crate::gradient::{Gradient, Needs};
 use crate::ops::{RuleBuilder, Value};
 use crate::{DType, Expr, KeepDims, Layout, Program, ReduceFn, Result, TensorSpec};
 
-/// Of D = alpha A B + beta C + bias: dA = alpha dD B^T, dB = alpha A^T dD, dC = beta dD, the bias's is the sum of dD's rows. With an
-/// activation D is computed again without it, and the activation's derivative there multiplies the gradient first.
+/// For D = alpha A B + beta C + bias: dA = alpha dD B^T, dB = alpha A^T dD, dC = beta dD, and the bias's gradient is
+/// the sum of dD's rows. With an activation, D is computed again without it, and the activation's derivative there
+/// multiplies dD first.
 pub(super) fn of(op: &Matmul, needs: &Needs<'_>) -> Result<Gradient> {
     if op.scale_a.is_some() || op.scale_b.is_some() || !op.output.dtype.is_float() {
         return Ok(Gradient::Refused("quantised products have no rule: train in floats"));
@@ -36,7 +37,7 @@ pub(super) fn of(op: &Matmul, needs: &Needs<'_>) -> Result<Gradient> {
             .map_or_else(|| rule.graph.full(dd.dtype(), *op.output.layout.shape(), 0), Ok)?;
     }
     let mut gradients = Vec::new();
-    // Of operands of one kind: a gradient in a wider dtype becomes theirs before it is multiplied.
+    // Both factors of a product have one dtype: a gradient in a wider dtype is cast to theirs first.
     let dd_of_a = rule.graph.cast(dd, op.a.dtype)?;
     for input in 0..needs.inputs.len() {
         if !rule.wants(input) {

@@ -1,8 +1,8 @@
 //! Matrix products: each product of the batch by `gemm.rs`, then the epilogue in one pass over the result.
 //!
-//! Operands of 8- and 16-bit floats are widened to f32 first (their product needs no more memory than an f32 one) and the
-//! result is narrowed once, after the epilogue. Products of quantised operands are made whole, in i32 or f32, and then scaled, those with
-//! scales of blocks (`matmul/blocks.rs`) block by block of K.
+//! Operands of 8- and 16-bit floats are widened to f32 first (their product needs no more memory than an f32 one) and
+//! the result is narrowed once, after the epilogue. Sums of quantised operands are made in i32 or f32 and then scaled:
+//! along all of K, or block by block where scales belong to blocks (`matmul/blocks.rs`).
 
 mod blocks;
 mod few;
@@ -59,7 +59,7 @@ impl<'a, I: bytemuck::Pod, O: bytemuck::Pod> Operands<'a, I, O> {
     }
 }
 
-/// Where product number `batch` of an operand lies.
+/// The layout of product number `batch` of an operand.
 fn matrix(layout: &Layout, batch: usize) -> gemm::Layout {
     let rank = layout.rank();
     let (dims, strides) = (layout.dims(), layout.strides());
@@ -79,7 +79,8 @@ fn matrix(layout: &Layout, batch: usize) -> gemm::Layout {
     }
 }
 
-/// Runs `product(part, its rows of the result)` for parts that make up the batch, in parallel; the first failure ends it.
+/// Runs `product(part, its rows of the result)` in parallel for parts that together make up the batch; the first
+/// failure ends it.
 fn for_each_part<T: Send>(op: &Matmul, out: &mut [T], product: impl Fn(Part, &mut [T]) -> Done + Sync) -> Done {
     let MatmulDims { batch, m, n, k } = op.dims();
     let [m, n, k] = [m, n, k].map(|extent| extent as usize);
@@ -118,7 +119,7 @@ impl Part {
     }
 }
 
-/// What a batch of products gives to threads.
+/// How a batch of products is divided among threads.
 #[derive(Debug, PartialEq)]
 enum Tasks {
     /// One product after the other, each by all threads.
@@ -130,20 +131,20 @@ enum Tasks {
 }
 
 impl Tasks {
-    /// Many products are not cut; few are cut into parts, because whole ones would leave threads without work at the end (32
-    /// products of 256^3 on 16 threads: 909 us, `cpu-loops.txt` of benches/results/h200-2026-11-24c; by parts 787 us,
-    /// `cpu-gemm.txt` of h200-2026-11-24d).
+    /// Many products are not cut. A few are cut into parts, because whole ones would leave threads without work at the
+    /// end (32 products of 256^3 on 16 threads: 909 us, `cpu-loops.txt` of benches/results/h200-2026-11-24c; by parts
+    /// 787 us, `cpu-gemm.txt` of h200-2026-11-24d).
     fn of(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Tasks {
-        /// Tasks for each thread that are wanted: enough to even out threads of different speed.
+        /// Tasks wanted for each thread: enough to even out threads of different speed.
         const WANTED: usize = 8;
-        /// And the fewest with which threads are not better kept together on one product.
+        /// The fewest tasks for each thread; with fewer, all threads work together on one product at a time.
         const LEAST: usize = 2;
-        /// The largest B, in elements, that is worth packing anew for each part.
+        /// The largest B, in elements, that is worth packing again for each part.
         const B_ELEMENTS: usize = 1 << 18;
         if batch < 2 || threads == 1 {
             return Tasks::InTurn;
         }
-        // A long K, and that of a few rows or columns, is added in an order that depends on all of C.
+        // The order of sums over a long K, and of sums for a few rows or columns, depends on all of C: such products stay whole.
         let uncut = n * k > B_ELEMENTS || k >= gemm::LONG_K || m.min(n) <= gemm::few::FEW_NARROW;
         let parts = if uncut { 1 } else { (WANTED * threads).div_ceil(batch) };
         let edges = gemm::row_edges([m, n], parts);
@@ -155,7 +156,7 @@ impl Tasks {
     }
 }
 
-/// What the epilogue needs of a result type.
+/// The operations that the epilogue needs from a result type.
 pub(crate) trait Number: gemm::Float + Widen<Acc = Self> + bytemuck::Pod {
     fn from_f64(x: f64) -> Self;
     fn over(self, divisor: Self) -> Self;
@@ -196,10 +197,10 @@ fn float<T: Number>(op: &Matmul, operands: &Operands<'_, T, T>, out: &mut [T]) -
     finish(op, operands.c, operands.bias, out)
 }
 
-/// What follows the product: alpha, C, bias, activation.
+/// The epilogue: alpha, C, bias, activation.
 fn finish<T: Number>(op: &Matmul, c: Option<Addend<'_, T>>, bias: Option<Addend<'_, T>>, out: &mut [T]) -> Done {
     scale(op.alpha, out);
-    // Behind the product: terms that are added to a large C one by one would be lost in it.
+    // C is added after the product: small terms added to a large C one by one would be lost.
     if let Some((spec, c)) = c.filter(|_| op.beta != 0.0) {
         let (c, beta) = (dense(&spec.layout, c)?, T::from_f64(op.beta));
         parallel::pairs((out, parallel::CHUNK), (&c, parallel::CHUNK), |out, c| {
@@ -211,7 +212,7 @@ fn finish<T: Number>(op: &Matmul, c: Option<Addend<'_, T>>, bias: Option<Addend<
     Ok(())
 }
 
-/// `out` times alpha. (With an alpha of 0 the op has no product.)
+/// Multiplies `out` by alpha. (With an alpha of 0 the op has no product.)
 fn scale<T: Number>(alpha: f64, out: &mut [T]) {
     let factor = T::from_f64(alpha);
     if alpha != 1.0 {
@@ -231,7 +232,7 @@ pub(crate) fn epilogue<T: Number>(bias: Option<&[T]>, activation: Option<UnaryFn
             row.iter_mut().zip(bias).for_each(|(x, &b)| *x = x.plus(b));
         }
         if let Some(f) = activation {
-            // A row may be all of the result: a part at a time, whose copies stay in cache.
+            // A row may be all of the result: it is done in parts whose copies stay in cache.
             for part in row.chunks_mut(parallel::CHUNK) {
                 let x = T::lanes(part);
                 let mut y = x.clone();
@@ -285,7 +286,7 @@ fn narrow_scaled(op: &Matmul, inputs: &[&[u8]], output: &mut [u8]) -> Done {
     scaled_sums(op, inputs, output, |part, sums| float(part, &operands, sums))
 }
 
-/// The product of quantised operands from `sums`, which makes the bare ones of a product along K.
+/// The scaled product of quantised operands. `sums` computes the bare sums of a product along K.
 fn scaled_sums(op: &Matmul, inputs: &[&[u8]], output: &mut [u8], sums: impl Fn(&Matmul, &mut [f32]) -> Done) -> Done {
     let dims = op.dims();
     let mut total = scratch::zeroed(op.output.layout.elements() as usize)?;
@@ -311,7 +312,7 @@ fn scaled_sums(op: &Matmul, inputs: &[&[u8]], output: &mut [u8], sums: impl Fn(&
     }
 }
 
-/// The storage of an operand as f32: only the elements that its view reaches count, but their places must stay.
+/// The storage of an operand as f32. Only elements that the view reaches are converted, but all keep their places.
 fn widened(spec: &TensorSpec, bytes: &[u8]) -> Result<Vec<f32>, Short> {
     fn go<T: Widen<Acc = f32> + bytemuck::Pod>(spec: &TensorSpec, bytes: &[u8]) -> Result<Vec<f32>, Short> {
         let storage = &typed::<T>(bytes)[..spec.layout.required_elements() as usize];
@@ -329,7 +330,7 @@ fn widened(spec: &TensorSpec, bytes: &[u8]) -> Result<Vec<f32>, Short> {
     }
 }
 
-/// What an integer result needs.
+/// The operations that the epilogue needs from an integer result.
 trait WrappingResult: gemm::Wrapping + bytemuck::Pod {
     fn from_scalar(x: f64) -> Self;
     fn sum(self, other: Self) -> Self;
@@ -374,8 +375,8 @@ where
     integer_epilogue(op, &operands, out)
 }
 
-/// 8-bit products by f32 ones: sums of up to `exact_k` products stay below 2^24, where f32 is exact; longer ones are
-/// added up in i32.
+/// Computes 8-bit products by f32 ones. Sums of up to `exact_k` products stay below 2^24, where f32 is exact; longer
+/// sums are added up in i32.
 fn small_integer<I>(op: &Matmul, inputs: &[&[u8]], output: &mut [u8], exact_k: usize) -> Done
 where
     I: bytemuck::Pod + Send + Sync + Into<f32> + Into<i32>,
@@ -415,8 +416,8 @@ fn finish_scaled(op: &Matmul, inputs: &[&[u8]], sums: Vec<f32>, output: &mut [u8
     }
 }
 
-/// Sums of products of quantised operands to what they stand for, in the order that the op promises: scales of rows, of
-/// columns, alpha, C, bias, activation.
+/// Turns sums of products of quantised operands into results, in the order that the op promises: scales of rows, scales
+/// of columns, alpha, C, bias, activation.
 fn scaled<T>(
     op: &Matmul,
     inputs: &[&[u8]],
@@ -490,7 +491,7 @@ fn small_integer_sums(op: &Matmul, [a, b]: &[Vec<f32>; 2], out: &mut [i32], exac
     })
 }
 
-/// alpha, C, bias and relu, in wrapping arithmetic.
+/// Applies alpha, C, bias and relu, in wrapping arithmetic.
 fn integer_epilogue<I, O: WrappingResult>(op: &Matmul, operands: &Operands<'_, I, O>, out: &mut [O]) -> Done {
     if op.alpha != 1.0 {
         let alpha = O::from_scalar(op.alpha);
@@ -537,8 +538,8 @@ mod tests {
         }
     }
 
-    /// Products whose rows do not divide by parts, whose A is a view of a larger one and B may be transposed, on any number of threads:
-    /// the same bits.
+    /// Products with rows that parts do not divide evenly, an A that is a view of a larger matrix and a B that may be
+    /// transposed give the same bits on any number of threads.
     #[test]
     fn parts_of_a_batch_are_the_same_on_any_number_of_threads() {
         for (batch, m, n, k) in

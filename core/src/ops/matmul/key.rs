@@ -1,11 +1,12 @@
-//! What a tuned answer of a product is known by: the op reduced to what decides which kernel is best.
+//! The key of a product's tuned answer: the properties of the op that decide which kernel is best.
 //!
-//! A [`ProductKey`] holds dtypes, precision, the layout of the operands, the parts of the epilogue, and each extent as a class: the
-//! end of a bucket of sizes, and the largest of 128, 64, 16, 8 and 4 that divides it. Buckets let one answer serve its
-//! neighbours: how well tiles fill a card changes by steps of a tile while a product is small, and by shares of it when it
-//! is large. What divides an extent stays apart, because kernels lose their tail code, or their wide loads, with it. Two
-//! products that differ in precision never share a key. (Every kernel gives the same bits on every run; should an op come to
-//! ask for less, that belongs into the key as well.) Pure; no device, no clock.
+//! A [`ProductKey`] holds dtypes, precision, the layout of the operands, the parts of the epilogue, and each extent as
+//! a class: the end of a bucket of sizes, and the largest of 128, 64, 16, 8 and 4 that divides it. Buckets let one
+//! answer serve neighbouring extents: while a product is small, each tile more changes how well tiles fill a card; when
+//! it is large, only a share of its size does. Divisors of an extent stay apart, because kernels can omit their tail
+//! code, or use wide loads, thanks to them. Two products that differ in precision never share a key. (Every kernel
+//! gives the same bits on every run. If an op ever asks for less, that must become part of the key as well.) Pure; no
+//! device, no clock.
 
 use std::fmt;
 
@@ -15,10 +16,10 @@ use crate::{DType, Precision, TensorSpec, UnaryFn};
 /// Alignments of an extent, in elements, that kernels tell apart: whole tiles, whole MMA steps, whole vectors.
 const EXTENT_ALIGNMENTS: [u64; 5] = [128, 64, 16, 8, 4];
 
-/// The widest load of any kernel, and what TMA demands of every row.
+/// The widest load of any kernel, and the alignment that TMA demands of every row.
 const MOST_ALIGNMENT_BYTES: u64 = 16;
 
-/// An op, reduced to what decides which of its kernels is best.
+/// The properties of an op that decide which of its kernels is best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::ops) struct ProductKey {
     input: DType,
@@ -39,20 +40,20 @@ pub(in crate::ops) struct ProductKey {
     scaled: bool,
     /// Operands have scales.
     scales: bool,
-    /// Rows of A, columns of B and elements along K that share one, where scales change along K.
+    /// Rows of A, columns of B and elements along K that share one scale, where scales change along K.
     blocks: Option<[u64; 3]>,
     kind: Kind,
 }
 
-/// What sort of product it is.
+/// The kind of product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Dense,
-    /// Of groups of A's rows, which `m` counts together.
+    /// A grouped product: the rows of all groups, which `m` counts together.
     Grouped,
-    /// Of which each row gives a number.
+    /// A product reduced to one number for each row.
     OfRows,
-    /// Of which each column gives a number.
+    /// A product reduced to one number for each column.
     OfColumns,
     /// A is 2:4 compressed.
     Sparse,
@@ -71,13 +72,13 @@ struct Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Operand {
     order: Order,
-    /// Bytes that every row, and the first one, starts at a multiple of: 16 or a smaller power of two.
+    /// The largest power of two, at most 16, that divides the byte offset of every row.
     align_bytes: u64,
     /// Whether one matrix serves the whole batch.
     broadcast: bool,
 }
 
-/// Which neighbours of a matrix are neighbours in memory.
+/// The dimension along which neighbours of a matrix are neighbours in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Order {
     /// Along the second dimension.
@@ -89,20 +90,20 @@ enum Order {
 }
 
 impl ProductKey {
-    /// The key of the dense product, A aligned as what is kept of it.
+    /// The key of the dense product, with the alignment of A's compressed values.
     pub fn of_sparse(op: &SparseMatmul) -> ProductKey {
         let dense = ProductKey::of_matmul(&op.product);
         let align_bytes = Operand::of(&op.values).align_bytes;
         ProductKey { a: Operand { align_bytes, ..dense.a }, kind: Kind::Sparse, ..dense }
     }
 
-    /// The key of the product.
+    /// The key of the product that is reduced.
     pub fn of_reduced(op: &ReducedMatmul) -> ProductKey {
         let kind = if op.is_of_rows() { Kind::OfRows } else { Kind::OfColumns };
         ProductKey { kind, ..ProductKey::of_matmul(&op.product) }
     }
 
-    /// The key of all rows times B's matrices, as many products as there are groups.
+    /// The key of a product of all rows with B's matrices; its batch is the number of groups.
     pub fn of_grouped(op: &GroupedMatmul) -> ProductKey {
         let all = Matmul { bias: op.bias, activation: op.activation, ..Matmul::product(op.a, op.b, op.output) };
         let all = Matmul { precision: op.precision, ..all };
@@ -134,8 +135,8 @@ impl ProductKey {
         }
     }
 
-    /// What a check of a kernel covers: this without sizes, and with the activation and the reduction, which change the code but
-    /// not which kernel is best. Batches count as one or many.
+    /// The class of ops that one check of a kernel covers: the key without sizes, plus the activation and the
+    /// reduction, which change the code but not the choice of a kernel. Batches count as one or many.
     pub fn class(&self, activation: Option<UnaryFn>, function: &str) -> String {
         let activation = activation.map_or("", |f| f.name());
         let Extent { multiple_of: m, .. } = self.m;
@@ -183,7 +184,7 @@ impl ProductKey {
     }
 }
 
-/// The same text on every machine: what answers are stored under.
+/// The text under which answers are stored; it is the same on every machine.
 impl fmt::Display for ProductKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ProductKey { batch, m, n, k, .. } = self;
@@ -199,8 +200,7 @@ impl Extent {
     }
 }
 
-/// The largest extent that is in one bucket with `extent`. Below 256 two buckets to an octave do: there a launch takes
-/// longer than the product.
+/// The largest extent in the bucket of `extent`. Up to 256 an octave has two buckets: there a launch takes longer than the product.
 fn bucket(extent: u64, steps: u64) -> u64 {
     if extent <= 2 {
         return extent;
@@ -233,7 +233,7 @@ impl Operand {
         let size = spec.dtype.size_bytes();
         let batches = (0..rank - 2).filter(|&axis| dims[axis] > 1);
         let steps = batches.chain(far.filter(|&axis| dims[axis] > 1)).map(|axis| strides[axis].unsigned_abs());
-        // The lowest bit that any of them has set.
+        // The lowest bit that is set in any of them.
         let bits =
             steps.chain([layout.offset()]).fold(MOST_ALIGNMENT_BYTES, |bits, step| bits | step.wrapping_mul(size));
         let broadcast = dims[..rank - 2].iter().any(|&dim| dim > 1)

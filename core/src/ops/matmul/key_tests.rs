@@ -1,4 +1,4 @@
-//! What shares an answer, and what does not.
+//! Products that share an answer, and products that do not.
 
 use super::*;
 use crate::ops::ScaleBlocks;
@@ -112,7 +112,7 @@ fn precision_dtype_and_epilogue_keep_keys_apart() {
     texts.sort();
     texts.dedup();
     assert_eq!(texts.len(), all, "{texts:#?}");
-    // C that is not read is no C.
+    // C with a beta of 0 is not read, and counts as absent.
     assert_eq!(key(Matmul { c, beta: 0.0, ..plain() }), key(plain()));
 }
 
@@ -178,7 +178,7 @@ fn grouped_products_have_keys_of_their_own() {
     assert_eq!(key(of(7)), key(of(8)));
     let relu = GroupedMatmul { activation: Some(UnaryFn::Relu), ..of(8) };
     assert!(key(of(9)) != key(of(8)) && key(relu.clone()) != key(of(8)));
-    // Without groups nothing is multiplied.
+    // A product without groups multiplies nothing.
     assert_eq!(key(of(0)), None);
     let class = |op: GroupedMatmul| op.class();
     assert_eq!(class(of(3)), class(of(300)));

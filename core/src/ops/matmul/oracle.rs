@@ -1,5 +1,6 @@
-//! What a product must be: the definition in float64 with its bound, from the sum to the end of the epilogue. Sparse and reduced products,
-//! and convolutions, are held to parts of it. Not here: what hardware may round before it adds (`roundoff.rs`).
+//! The oracle of products: the definition in float64 with its bound, from the sum to the end of the epilogue. Sparse
+//! and reduced products, and convolutions, use parts of it. Not here: rounding of products before they are added
+//! (`roundoff.rs`).
 
 use std::ops::Range;
 
@@ -55,7 +56,7 @@ impl Matmul {
         let product_roundoff = self.product_roundoff();
         // Each product is rounded once where there is no fused multiply-add; f64 products are not exact here either.
         let roundoff = compute.unit_roundoff() + product_roundoff;
-        // What floors add to sum|a||b|: (|a| + floor of A)(|b| + floor of B) - |a||b|.
+        // The share of the floors in sum|a||b|: (|a| + floor of A)(|b| + floor of B) - |a||b|.
         let mut below = 0.0;
         let products = pairs.map(|(a, b)| {
             below += (a.abs() + floors[0]) * floors[1] + floors[0] * b.abs();
@@ -90,14 +91,14 @@ impl Matmul {
 /// One element of D.
 #[derive(Clone, Copy)]
 struct Element {
-    /// Which product of the batch.
+    /// The index of the product in the batch.
     matrix: usize,
-    /// Counted through the batch.
+    /// Rows are counted through the whole batch.
     row: usize,
     column: usize,
 }
 
-/// What a product multiplies, as the oracle reads it.
+/// The operands of a product, as the oracle reads them.
 struct Factors<'a, L> {
     op: &'a Matmul,
     m: usize,
@@ -105,22 +106,22 @@ struct Factors<'a, L> {
     k: usize,
     a: Factor<'a>,
     b: Factor<'a>,
-    /// Which elements of A a kernel may skip.
+    /// Tells which elements of A a kernel may skip.
     left_out: L,
 }
 
 /// A or B.
 struct Factor<'a> {
     values: &'a [Scalar],
-    /// The same as numbers; of floats alone.
+    /// The values as f64; empty for integers.
     floats: Vec<f64>,
-    /// What elements of each matrix count as at least for the bound, see [`Matmul::floors`].
+    /// For each matrix, the least magnitude that its elements count as for the bound: see [`Matmul::floors`].
     floors: Vec<f64>,
     scales: Option<&'a [Scalar]>,
 }
 
 impl<'a> Factor<'a> {
-    /// The operand `host`, whose matrices have `elements` elements each.
+    /// The operand `host`, each of whose matrices has `elements` elements.
     fn new(op: &Matmul, host: &'a HostTensor, elements: usize, scales: Option<&'a HostTensor>) -> Factor<'a> {
         let floats = if op.a.dtype.is_float() { numbers(&host.values) } else { Vec::new() };
         let floors = op.floors(&floats, elements);
@@ -145,7 +146,7 @@ impl<'a, L: Fn(usize) -> bool> Factors<'a, L> {
         Factors { op, m, n, k, a, b, left_out }
     }
 
-    /// Positions in A and B of what is multiplied for `element`, of a range along K.
+    /// Positions in A and B of the pairs that are multiplied for `element`, over a range along K.
     fn pairs(&self, element: Element, along_k: Range<usize>) -> impl Iterator<Item = (usize, usize)> + use<L> {
         let Element { matrix, row, column } = element;
         let (k, n) = (self.k, self.n);
@@ -158,7 +159,7 @@ impl<'a, L: Fn(usize) -> bool> Factors<'a, L> {
         if !self.op.a.dtype.is_float() {
             return self.op.dot_integers(pairs.map(|(i, j)| (self.a.values[i], self.b.values[j])));
         }
-        // Skipped: zero times nothing.
+        // A skipped element of A is zero; its partner counts as zero too, whatever it holds.
         let b = |i: usize, j: usize| if (self.left_out)(i) { 0.0 } else { self.b.floats[j] };
         let floors = [self.a.floor(element.matrix), self.b.floor(element.matrix)];
         self.op.dot(pairs.map(|(i, j)| (self.a.floats[i], b(i, j))), floors)
@@ -180,8 +181,8 @@ impl<'a, L: Fn(usize) -> bool> Factors<'a, L> {
         self.op.blocked(blocks, |range| self.sum(element, range), scales)
     }
 
-    /// Whether a kernel may give NaN for an element that is none by its definition: an infinity has no lower part when f32 is split over
-    /// tensor cores (see `Precision::High`), and what is left out may be multiplied all the same.
+    /// Whether a kernel may give NaN for an element that is not NaN by its definition: an infinity has no lower part when f32
+    /// is split over tensor cores (see `Precision::High`), and a kernel may still multiply elements that may be left out.
     fn may_be_nan(&self, element: Element) -> bool {
         if !self.op.a.dtype.is_float() {
             return false;
@@ -224,7 +225,7 @@ pub(in crate::ops) fn ended(
     let mut x = match (c, bias) {
         (None, None) => x,
         (Some(y), None) | (None, Some(y)) => add(x, y),
-        // Shader compilers add three terms in the order they like (Mesa's does); which one errs most depends on the terms.
+        // Shader compilers choose the order in which three terms are added (Mesa's does); which order errs most depends on the terms.
         (Some(c), Some(bias)) => {
             let orders = [[x, c, bias], [x, bias, c], [c, bias, x]].map(|[a, b, c]| add(add(a, b), c));
             orders[0].or(orders[1]).or(orders[2])

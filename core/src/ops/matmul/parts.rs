@@ -1,5 +1,5 @@
-//! Products cut into others of which each writes a share of D: for scratch space that would be too large for all of it, and for
-//! reductions, which need a part of D at a time.
+//! Cuts a product into parts that each write a share of D: where scratch space for all of it would be too large, and
+//! for reductions, which need a part of D at a time.
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use crate::ScaleBlocks;
 use crate::ops::{Matmul, TensorSpec};
 
 impl Matmul {
-    /// The op on the first `extent` indices of the output's `axis` alone.
+    /// The op restricted to the first `extent` indices of the output's `axis`.
     pub(crate) fn first(&self, axis: usize, extent: u64) -> Option<Matmul> {
         self.part(axis, 0..extent)
     }
 
-    /// The op on a range of the output's `axis` alone, with a dense output; blocks of scales begin where the range does.
+    /// The op restricted to a range of the output's `axis`, with a dense output. Blocks of scales begin where the range does.
     pub(in crate::ops) fn part(&self, axis: usize, range: Range<u64>) -> Option<Matmul> {
         let last = self.output.layout.rank().checked_sub(1)?;
         let slice = |operand: TensorSpec| operand.range(axis, range.clone());
         let slice_option = |operand: Option<TensorSpec>| operand.map_or(Some(None), |operand| slice(operand).map(Some));
-        // A and its scales have no columns of D, B and its scales none of its rows, the bias nothing but columns.
+        // A and its scales have no columns of D, B and its scales no rows of D; the bias has columns alone.
         let a = if axis == last { self.a } else { slice(self.a)? };
         let b = if axis + 1 == last { self.b } else { slice(self.b)? };
-        // A block that is cut keeps its scale.
+        // A block that the range cuts keeps its scale.
         let blocks = self.scale_blocks.unwrap_or(ScaleBlocks { m: 1, n: 1, k: 1 });
         let slice_scales = |scales: Option<TensorSpec>, block: u64| {
             let block = if axis + 2 > last { block } else { 1 };
@@ -37,13 +37,13 @@ impl Matmul {
         Some(Matmul { a, b, c: slice_option(self.c)?, bias, scale_a, scale_b, output, ..self.clone() })
     }
 
-    /// The op cut into others, one after the other, whose results have at most `most_elements` where its shape allows: each writes
-    /// its share of the output in place: products of a batch, or of one product a multiple of `step` rows or columns. One part where
-    /// that is all.
+    /// Cuts the op into parts whose results have at most `most_elements` elements, where its shape allows. Each part
+    /// writes its share of the output in place: some products of a batch, or of one product a number of rows or columns
+    /// that is a multiple of `step`. A single part where the op is not cut.
     pub fn parts(&self, most_elements: u64, step: u64) -> Vec<Matmul> {
         let whole = || vec![self.clone()];
         let dims = self.output.layout.dims();
-        // What lies before it has one index, so that a part of the output is dense.
+        // All axes before this one have one index, so a part of the output is dense.
         let Some(axis) = dims.iter().position(|&extent| extent > 1) else { return whole() };
         let each = self.output.layout.elements() / dims[axis];
         let step = match axis + 2 < dims.len() {
@@ -61,7 +61,7 @@ impl Matmul {
         ranges.into_iter().map(part).collect::<Option<Vec<_>>>().unwrap_or_else(whole)
     }
 
-    /// Indices of the output's `axis` that share scales of blocks.
+    /// The number of indices of the output's `axis` that share scales of blocks.
     pub(in crate::ops) fn scale_block_along(&self, axis: usize) -> u64 {
         let rank = self.output.layout.rank();
         self.scale_blocks.map_or(1, |blocks| match axis + 2 {
@@ -72,15 +72,16 @@ impl Matmul {
     }
 }
 
-/// Elements of a part of an output that is dense in the whole: whatever the dtype, the next part begins where outputs may.
+/// The size of a part is a multiple of this many elements: for every dtype, the next part then starts at an address
+/// that outputs may have.
 pub(in crate::ops) const ALIGNED: u64 = 16;
 
-/// How many indices of `each` elements are a multiple of [`ALIGNED`].
+/// The least number of indices, of `each` elements, whose elements are a multiple of [`ALIGNED`].
 pub(in crate::ops) fn aligned_step(each: u64) -> u64 {
     ALIGNED >> each.trailing_zeros().min(ALIGNED.ilog2())
 }
 
-/// `0..extent` in ranges of at most `most` indices, all but the last a multiple of `step`; at least one step each.
+/// Splits `0..extent` into ranges of at most `most` indices, but at least one step; all but the last are multiples of `step`.
 pub(in crate::ops) fn ranges(extent: u64, most: u64, step: u64) -> Vec<Range<u64>> {
     let length = (most / step).max(1).saturating_mul(step);
     (0..extent.div_ceil(length)).map(|i| i * length..extent.min((i + 1).saturating_mul(length))).collect()
@@ -97,7 +98,7 @@ mod tests {
         TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims).unwrap()))
     }
 
-    /// A product with all that an epilogue has, whose output lies amid its buffer.
+    /// A product with every part of an epilogue, whose output lies in the middle of its buffer.
     fn product(dims: &[u64], k: u64) -> Matmul {
         let (batch, [m, n]) = (&dims[..dims.len() - 2], [dims[dims.len() - 2], dims[dims.len() - 1]]);
         let with = |rows, columns| dense(DType::F32, &[batch, &[rows, columns]].concat());

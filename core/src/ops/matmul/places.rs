@@ -1,8 +1,8 @@
-//! Where those operands of a product stand that it may have or not: C, bias and scales.
+//! Positions of a product's optional operands: C, bias and scales.
 
 use super::Matmul;
 
-/// Positions among the operands that are read; `None` of an operand that a product does not have.
+/// Positions among the operands that are read; `None` for an operand that a product does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatmulPlaces {
     /// Of C.
@@ -32,7 +32,7 @@ impl Matmul {
     pub fn places(&self) -> MatmulPlaces {
         let [c, bias, scale_a, scale_b] =
             [self.c, self.bias, self.scale_a, self.scale_b].map(|operand| usize::from(operand.is_some()));
-        // A and B are 0 and 1; each of the others stands behind those before it that there are.
+        // A and B are 0 and 1; each of the others follows those before it that the product has.
         let place = |operand: usize, before: usize| (operand == 1).then_some(2 + before);
         MatmulPlaces {
             c: place(c, 0),
@@ -48,7 +48,7 @@ mod tests {
     use crate::ops::{Matmul, Operation, TensorSpec};
     use crate::{DType, Layout, Shape};
 
-    /// The order is that of `operands!`, whichever of them there are.
+    /// The positions follow the order of `operands!`, whichever operands are present.
     #[test]
     fn places_are_those_among_the_operands_that_are_read() {
         let spec =

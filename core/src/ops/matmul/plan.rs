@@ -1,4 +1,4 @@
-//! Matrix products: which kernel, which tile, how many slabs of K. A pure function of the op and the device.
+//! Matrix products: chooses the kernel, the tile and the number of slabs of K. A pure function of the op and the device.
 //!
 //! Candidates are listed, refused with a reason or ranked by an estimate of time ([`candidates`]). Three shapes of plan:
 //! tiles that write the output; tiles that write slabs of the sum, then one launch that combines them (long K, few
@@ -86,20 +86,21 @@ const WORTH_UNROLLING: u64 = 1 << 26;
 /// Bytes of a matrix that one launch of the vector kernel reads in a nanosecond.
 const VECTOR_BYTES_PER_NS: f64 = 3000.0;
 
-/// Time of a product whose operands are read one element at a time, to that of one read by quads (H200, 4097x4095x4093).
+/// Ratio of two times: operands read one element at a time, over operands read by quads (H200, 4097x4095x4093).
 const SLOW_LOAD_TIMES: f64 = 2.1;
-/// What the launches that pack operands cost, and the bytes that they read and write in a nanosecond (the same product).
+/// Time of the launches that pack operands, and the bytes that they read and write in a nanosecond (the same product).
 const COPY_NS: f64 = 8000.0;
 const COPY_BYTES_PER_NS: f64 = 1000.0;
 
-/// Bytes of sums of slabs of K that there are at a time: what nearly every binding allows, and a small part of a card's memory.
+/// The most bytes that sums of slabs of K take at a time. Nearly every binding may be this large, and it is a small
+/// part of a card's memory.
 const MOST_PARTIAL_BYTES: u64 = 256 << 20;
 
 /// One way to compute a product. Its plan is made later: most ways are only ranked, and never run.
 enum Way {
     /// A sum of nothing: A and B are empty and not even bound.
     Empty,
-    /// Planned at once, which tells whether it serves.
+    /// Planned at once, because only planning tells whether the kernel can serve the op.
     Vector(Plan),
     Tiled(Cut),
     Coop(Choice, Operands),
@@ -111,13 +112,13 @@ struct Ranked {
     way: Way,
 }
 
-/// What a kernel on cooperative matrices reads.
+/// The form in which a kernel on cooperative matrices reads its operands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Operands {
     AsTheyLie,
-    /// Those that are not aligned are copied first.
+    /// Operands that are not aligned are copied first.
     Packed,
-    /// Parts of f16, which operands of f32 are split into first.
+    /// Operands of f32 are split into parts of f16 first.
     Split,
 }
 
@@ -147,7 +148,7 @@ fn check(op: &Matmul, caps: &Caps) -> Result<Places> {
     Places::of(op, caps)
 }
 
-/// What can compute `op`, in order of preference.
+/// The ways to compute `op`, in order of preference.
 fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<Ranked>> {
     let dims = op.dims();
     if dims.k == 0 {
@@ -171,7 +172,7 @@ fn ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<Ranked>> {
     Ok(ways)
 }
 
-/// The ways on cooperative matrices: of f32 in parts of f16, of other operands as they lie and packed.
+/// The ways on cooperative matrices: f32 operands in parts of f16; other operands as they lie, or packed.
 fn coop_ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<Ranked>> {
     let ranked = |ns: f64, choice: Choice, operands: Operands| Ranked { ns, way: Way::Coop(choice, operands) };
     let (split, choices): (Vec<_>, Vec<_>) =
@@ -185,7 +186,7 @@ fn coop_ways(op: &Matmul, places: &Places, caps: &Caps) -> Result<Vec<Ranked>> {
     let slow = loads.map(|load| load != Load::Quad);
     let is_slow = slow.contains(&true);
     let copied = copied_bytes(op, slow);
-    // The plain kernel behind scaled factors cannot leave slabs to a launch of their own.
+    // The plain kernel that follows scaled factors must compute all of K itself: no launch behind it adds slabs.
     let uncut =
         rank::whole(op.dims(), u64::MAX, DType::F32, caps).iter().any(|cut| cut.refused.is_none() && cut.splits == 1);
     for choice in choices.into_iter().filter(|choice| choice.parts == Parts::Whole || uncut) {
@@ -243,7 +244,7 @@ impl Way {
         Ok(whole)
     }
 
-    /// The op in parts whose sums of slabs fit; none where there are no slabs.
+    /// Cuts the op into parts whose sums of slabs fit; empty where K is not cut into slabs.
     fn parts(&self, op: &Matmul, places: &Places) -> Vec<Matmul> {
         let (tile, slabs) = match self {
             Way::Tiled(cut) => (cut.tile, cut.splits),
@@ -279,7 +280,7 @@ fn tiled(op: &Matmul, places: &Places, cut: Cut, gate: Gate, caps: &Caps) -> Res
     let unroll = grid.unrolls(op, caps);
     let [tail_m, tail_n, mut tail_k] = grid.tails(op);
     if let Some(blocks) = op.scale_blocks {
-        // Steps begin with every block, and end with it.
+        // Every block begins with a new step, so a block that is no multiple of a step ends in a partial one.
         tail_k |= !blocks.k.is_multiple_of(cut.tile.block_k.into());
         for (operand, _) in [&mut a, &mut b] {
             if operand.along_k && operand.load == Load::Quad && !blocks.k.is_multiple_of(4) {
@@ -312,7 +313,7 @@ fn coop(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Pla
     Ok(plan)
 }
 
-/// The same without what finds the range of operands.
+/// As [`coop`], without the launches that find the range of the operands.
 fn coop_tiles(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Plan> {
     let Choice { cut, shape, product, lanes, parts } = choice;
     let grid = TileGrid::of(op, cut, shape.tile.block_k);
@@ -320,7 +321,7 @@ fn coop_tiles(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Resu
     let (a, b) = (coop_operand(op, places, 0, caps)?, coop_operand(op, places, 1, caps)?);
     let [tail_m, tail_n, tail_k] = grid.tails(op);
     let whole = dims.m.is_multiple_of(shape.tile.block_m.into()) && dims.n.is_multiple_of(shape.tile.block_n.into());
-    // What PTX wants of an address and of the distance of rows.
+    // PTX wants the address, and the distance between rows, to be multiples of 32 bytes: 8 elements of f32.
     let base = if grid.target == Target::Partial { 0 } else { op.output.layout.offset() };
     let in_f32 = places.epilogue.accumulator.dtype() == DType::F32;
     let stored_as_summed =
@@ -334,7 +335,7 @@ fn coop_tiles(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Resu
         b: b.0,
         tail_m: tail_m && !whole,
         tail_n: tail_n && !whole,
-        // Parts are padded.
+        // Parts are padded with zeros to whole steps.
         tail_k: tail_k && parts != Parts::Split,
         epilogue: places.epilogue,
         target: grid.target,
@@ -350,7 +351,7 @@ fn packed(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<P
     let packed = coop::pack::pack(op, [slow(0)?, slow(1)?], caps)?;
     let mut plan = coop_tiles(&packed.op, &Places::of(&packed.op, caps)?, choice, caps)?;
     if choice.parts != Parts::Whole {
-        // The range, and the plain kernel, of the operands themselves.
+        // The range is that of the operands themselves, and the plain kernel reads them as well.
         with_range(op, places, &mut plan, caps)?;
     }
     // An operand that is not copied is read as it lies.
@@ -374,10 +375,10 @@ fn packed(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<P
 
 /// A and B as the op's launches bind them.
 const OPERANDS: [Slot; 2] = [Slot::Input(0), Slot::Input(1)];
-/// What is made of them as the launches that make it bind it: copies, or parts.
+/// Copies or parts of A and B, as the launches that make them bind them.
 const COPIES: [Slot; 2] = [Slot::Scratch(0), Slot::Scratch(1)];
 
-/// Has `launch` bind `to` where it binds `from`.
+/// Replaces the slots `from` by the slots `to` in the bindings of `launch`.
 fn rebind(launch: &mut Launch, from: [Slot; 2], to: [Slot; 2]) {
     for slot in &mut launch.bindings {
         if let Some(which) = from.iter().position(|from| from == slot) {
@@ -393,15 +394,15 @@ fn split(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Pl
     let mut launches = split.launches;
     for mut launch in product.launches {
         rebind(&mut launch, OPERANDS, COPIES);
-        // Bound last.
+        // The factors are the last binding.
         launch.bindings.push(coop::split::FACTORS);
         launches.push(launch);
     }
     Ok(Plan { launches, scratch_bytes: split.scratch_bytes })
 }
 
-/// Puts before the one launch of `plan` what finds the range of the operands, and behind it the plain kernel for operands
-/// beyond it.
+/// Adds launches around the one of `plan`: before it those that find the range of the operands, after it the plain
+/// kernel for operands that are out of range.
 fn with_range(op: &Matmul, places: &Places, plan: &mut Plan, caps: &Caps) -> Result<()> {
     let (mut launches, scratch_bytes) = range::launches(op, caps)?;
     let mut cuts = rank::whole(op.dims(), u64::MAX, DType::F32, caps).into_iter();
@@ -409,7 +410,7 @@ fn with_range(op: &Matmul, places: &Places, plan: &mut Plan, caps: &Caps) -> Res
     let cut = cut.ok_or_else(|| no_tile(caps))?;
     let plain = tiled(op, places, cut, Gate::Zero, caps)?;
     for mut launch in plan.launches.drain(..).chain(plain.launches) {
-        // Bound last: the verdict and the scales.
+        // The last binding holds the verdict and the scales.
         launch.bindings.push(Slot::Scratch(1));
         launches.push(launch);
     }
@@ -422,7 +423,7 @@ fn is_large(op: &Matmul) -> bool {
     dims.m * dims.n * dims.k * dims.batch >= WORTH_UNROLLING
 }
 
-/// A product cut into tiles and slabs: what all kernels that work by tiles have in common.
+/// A product cut into tiles and slabs: the parts that all tiled kernels share.
 pub(crate) struct TileGrid {
     tile: Tile,
     /// Elements of K that the kernel takes at once.
@@ -436,7 +437,7 @@ pub(crate) struct TileGrid {
 }
 
 impl TileGrid {
-    /// `step`: what slabs of K are a multiple of.
+    /// `step`: the length of a slab of K is a multiple of it.
     pub fn of(op: &Matmul, cut: Cut, step: u32) -> TileGrid {
         let (dims, tile) = (op.dims(), cut.tile);
         let mut slab = dims.k.div_ceil(cut.splits).next_multiple_of(step.into());
@@ -460,8 +461,8 @@ impl TileGrid {
         is_large(op) || self.slab.min(op.dims().k) > self.tile.longest_slab(block, false, caps.loop_limit())
     }
 
-    /// Whether M, N and K leave partial tiles. Small products share one kernel, whatever their remainders: it is compiled
-    /// once.
+    /// Whether M, N and K leave partial tiles. Small products always say yes: they share one kernel that serves any
+    /// remainder, and it is compiled once.
     pub fn tails(&self, op: &Matmul) -> [bool; 3] {
         let dims = op.dims();
         let tail = |extent: u64, block: u32| !is_large(op) || !extent.is_multiple_of(block.into());
@@ -512,7 +513,7 @@ impl TileGrid {
     }
 }
 
-/// How A (`which` 0) or B (1) is read; its base, its strides along M (N) and K and its last element.
+/// How A (`which` 0) or B (1) is read; then its base, its strides along M (N) and along K, and the index of its last element.
 pub(crate) fn operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Result<(Operand, [u32; 4])> {
     let spec = if which == 0 { &op.a } else { &op.b };
     let layout: &Layout = &spec.layout;
@@ -549,7 +550,7 @@ fn coop_operand(op: &Matmul, places: &Places, which: usize, caps: &Caps) -> Resu
     Ok((operand, ends))
 }
 
-/// Bytes that packing the `slow` operands reads and writes; `None` where nothing, or not all of it, can be packed.
+/// Bytes that packing the `slow` operands reads and writes; `None` where there is nothing to pack, or an operand cannot be packed.
 fn copied_bytes(op: &Matmul, slow: [bool; 2]) -> Option<u64> {
     let slow = [&op.a, &op.b].into_iter().zip(slow).filter(|(_, slow)| *slow);
     let bytes = slow.map(|(spec, _)| {

@@ -1,4 +1,5 @@
-//! What products may lose before they are added: to a precision that was asked for, and to tensor cores that add 8-bit floats with few bits.
+//! The error of a product's terms before they are added: from the precision that the caller asked for, and from tensor
+//! cores that add 8-bit floats with few bits.
 //!
 //! Not here: the sum itself and its bound (`oracle.rs`), which takes these numbers as they are.
 
@@ -8,7 +9,7 @@ use crate::{DType, Precision};
 /// Where f32 is split (`High`), the bound counts each element as at least this share of the largest of its matrix.
 const SPLIT_FLOOR: f64 = 1.0 / (1u64 << 29) as f64;
 
-/// One tensor-core instruction adds this many products of 8-bit floats, and cuts off this share of the largest.
+/// One tensor-core instruction adds this many products of 8-bit floats, and cuts off bits below this share of the largest.
 pub(super) const TENSOR_CORE_PRODUCTS: u64 = 32;
 pub(super) const TENSOR_CORE_ROUNDOFF: f64 = 1.0 / 8192.0; // 2^-13: 14 bits, the leading one among them
 
@@ -43,7 +44,8 @@ impl Matmul {
         self.a.dtype == DType::F32 && self.precision == Precision::High
     }
 
-    /// For [`Matmul::product_roundoff`], what the elements of each matrix of `values` count as at least; none where operands are not split.
+    /// The least magnitude that elements of each matrix of `values` count as, for [`Matmul::product_roundoff`]; empty
+    /// where operands are not split.
     pub(super) fn floors(&self, values: &[f64], matrix_elements: usize) -> Vec<f64> {
         if !self.is_split() {
             return Vec::new();

@@ -1,5 +1,5 @@
-//! What the bound of a product of 8-bit floats lets pass: an emulation of tensor cores with 14 bits that moves its sums to
-//! f32 every 128 products; and what it does not: the same without. And which dtypes go together.
+//! The bound of a product of 8-bit floats accepts an emulation of tensor cores with 14 bits that moves its sums to f32
+//! every 128 products, and rejects one that never does. Also: the dtypes that a product may combine.
 
 use super::roundoff::{TENSOR_CORE_PRODUCTS, TENSOR_CORE_ROUNDOFF};
 use super::*;
@@ -15,7 +15,7 @@ fn product([a, b, d]: [DType; 3], [m, n, k]: [u64; 3]) -> Result<Matmul> {
     Matmul::product(spec(a, &[m, k]), spec(b, &[k, n]), spec(d, &[m, n])).check()
 }
 
-/// `x` without what is below 2^-13 of the power of two `2^exponent`.
+/// Cuts off the bits of `x` below 2^-13 of `2^exponent`.
 fn cut(x: f64, exponent: i32) -> f64 {
     let unit = 2f64.powi(exponent) * TENSOR_CORE_ROUNDOFF;
     (x / unit).trunc() * unit
@@ -25,14 +25,14 @@ fn exponent(x: f64) -> i32 {
     if x == 0.0 { -1000 } else { x.abs().log2().floor() as i32 }
 }
 
-/// One instruction: 32 products and the sum, aligned to the largest of them, and the result normalised.
+/// One instruction: adds 32 products and the sum, aligned to the largest of them, and normalises the result.
 fn instruction(sum: f64, products: &[f64]) -> f64 {
     let largest = products.iter().map(|&x| exponent(x)).fold(exponent(sum), i32::max);
     let total = products.iter().map(|&x| cut(x, largest)).sum::<f64>() + cut(sum, largest);
     cut(total, exponent(total))
 }
 
-/// The sum as tensor cores make it, moved to f32 after every `promoted_every` products.
+/// The sum as tensor cores compute it, moved to f32 after every `promoted_every` products.
 fn tensor_core_sum(products: &[f64], promoted_every: usize) -> f64 {
     products
         .chunks(promoted_every)
@@ -40,7 +40,7 @@ fn tensor_core_sum(products: &[f64], promoted_every: usize) -> f64 {
         as f64
 }
 
-/// Elements, of `count` drawn ones, that the bound accepts; K = `k`, numbers of the given kind in both operands.
+/// The number of elements that the bound accepts, of `count` random ones; K = `k`, values of the given kind in both operands.
 fn accepted(dtypes: [DType; 3], k: usize, values: Values, promoted_every: usize, count: u64) -> u64 {
     let op = product(dtypes, [1, 1, k as u64]).unwrap();
     let draw = |spec: &TensorSpec, seed: u64| {
@@ -118,7 +118,8 @@ fn only_split_products_with_an_infinity_may_be_nan() {
     }
 }
 
-/// The sum of the two f16 parts of x, which a power of two brings into their range; `shift`: how much larger the low one is kept.
+/// The sum of the two f16 parts of x, which a power of two brings into f16's range. `shift`: the factor by which the
+/// low part is kept larger.
 fn parts(x: f64, scale: f64, shift: f64) -> [f64; 2] {
     let round = |x: f64| Scalar::F(x).cast(DType::F16).as_f64();
     let high = round(x * scale);
@@ -176,9 +177,9 @@ fn products_scaled_by_zero_have_a_k_of_zero_and_read_no_scales() {
     for op in [scales(None, &[9, 1], &[1, 11]), scales(blocks, &[5, 3], &[3, 4])] {
         let op = op.check().unwrap();
         assert!(op.inputs()[..4].iter().all(|spec| spec.layout.elements() == 0), "{op:?}");
-        // Once without its product it stays so.
+        // An op without its product stays unchanged when it is checked again.
         assert_eq!(op.clone().check().unwrap(), op);
     }
-    // What does not fit is refused as ever.
+    // Operands that do not fit are still refused.
     assert!(scales(None, &[9, 2], &[1, 11]).check().is_err());
 }

@@ -1,9 +1,9 @@
-//! How products are tuned: the small product that stands for a large one when a kernel is checked, and what of its result is
-//! compared.
+//! How products are tuned: the small product that stands for a large one in a check of a kernel, and the elements of
+//! its result that are compared.
 //!
-//! Dtypes, precision, epilogue, order of strides and batching stay, and extents, pitches and offsets keep their remainders by
-//! 128, so that kernels take the same paths as on the large one: tails where it has tails, wide loads where its rows are
-//! aligned. Whole rows are compared: first, last and those at the edges of tiles, and others.
+//! Dtypes, precision, epilogue, order of strides and batching stay the same. Extents, pitches and offsets keep their
+//! remainders by 128, so that kernels take the same paths as for the large product: tails where it has tails, wide loads
+//! where its rows are aligned. Whole rows are compared: the first, the last, those at the edges of tiles, and others.
 
 use super::key::ProductKey;
 use crate::ops::{Matmul, MatmulDims, Op, Operation, Part24, ScaleBlocks, SparseMatmul};
@@ -11,19 +11,19 @@ use crate::oracle::HostTensor;
 use crate::tuned::{Effort, Judged, Key, Tuned};
 use crate::{Layout, Result, Scalar, Shape, TensorSpec};
 
-/// What remainders are kept by: the widest tile's alignment, and a multiple of every vector.
+/// Extents keep their remainder by this: the widest tile's alignment, and a multiple of every vector.
 const KEPT_REMAINDER: u64 = 128;
-/// Large extents do not become smaller than this.
+/// Large extents do not shrink below this.
 const LEAST_EXTENT: u64 = 17;
 /// Multiplications that the oracle may take: some ten milliseconds.
 const ORACLE_PRODUCTS: u64 = 1 << 20;
-/// Rows compared at least, however long they are.
+/// The least number of rows to compare, however long they are.
 const LEAST_ROWS: u64 = 4;
 /// Rows at which tiles end and begin, compared first.
 const EDGES: [u64; 10] = [0, 127, 128, 63, 64, 255, 256, 31, 32, 16];
-/// What stands for a caller's alpha or beta, which may be 0, infinite or anything else: the verdict serves other callers.
+/// Replaces a caller's alpha or beta, which may be 0, infinite or anything else: the verdict serves other callers too.
 const FACTOR: f64 = -2.0;
-/// Matrices of a batch.
+/// The most matrices of a batch.
 const MOST_BATCH: u64 = 2;
 
 impl Tuned for Matmul {
@@ -64,7 +64,7 @@ impl Tuned for SparseMatmul {
     }
 }
 
-/// `op` with what decompresses to the left operand of `product`: as dense, and as it is aligned.
+/// `op` with values and metadata that decompress to the left operand of `product`, dense and aligned as the originals.
 fn reduced_sparse(op: &SparseMatmul, product: Matmul) -> Option<SparseMatmul> {
     let MatmulDims { m, k, .. } = product.dims();
     let dims = product.output.layout.dims();
@@ -87,7 +87,7 @@ pub(in crate::ops) fn reduced_product(op: &Matmul, effort: Effort, longer: u32) 
         Effort::Normal => KEPT_REMAINDER,
         Effort::Small => 0,
     };
-    // Doubled whole, so that the remainder stays.
+    // K is doubled in whole multiples, so that the remainder stays.
     let k = shrink(dims.k, if longer == 0 { base } else { KEPT_REMAINDER.checked_shl(longer)? });
     if longer > 0 && k == shrink(dims.k, KEPT_REMAINDER.checked_shl(longer - 1)?) {
         return None;
@@ -95,7 +95,7 @@ pub(in crate::ops) fn reduced_product(op: &Matmul, effort: Effort, longer: u32) 
     let batch: Vec<u64> = op.output.layout.dims().iter().rev().skip(2).rev().map(|&dim| dim.min(MOST_BATCH)).collect();
     let with = |rows: u64, columns: u64| [batch.as_slice(), &[rows, columns]].concat();
     let [of_a, of_b] = op.scale_blocks.map_or([[m, 1], [1, n]], |blocks| blocks.extents([m, n, k]));
-    // Outer `None`: there is no such view; inner: the operand is absent.
+    // Outer `None`: no such view exists; inner `None`: the operand is absent.
     let optional = |spec: &Option<TensorSpec>, dims: &[u64]| match spec {
         Some(spec) => view(spec, dims).map(Some),
         None => Some(None),
@@ -114,8 +114,8 @@ pub(in crate::ops) fn reduced_product(op: &Matmul, effort: Effort, longer: u32) 
     })
 }
 
-/// The smallest extent above `base`, and not so small that vector kernels serve it, with the remainder of `extent`;
-/// `extent` where that is less.
+/// The smallest extent above `base` that has the remainder of `extent` and is too large for vector kernels; `extent`
+/// itself where that is smaller.
 fn shrink(extent: u64, base: u64) -> u64 {
     let rest = extent % KEPT_REMAINDER;
     let above = base + rest;
@@ -125,7 +125,7 @@ fn shrink(extent: u64, base: u64) -> u64 {
 /// A view of shape `dims` with the order, the signs and the alignment of `spec`'s strides.
 pub(in crate::ops) fn view(spec: &TensorSpec, dims: &[u64]) -> Option<TensorSpec> {
     let large = spec.layout.strides();
-    // From the axis whose elements lie closest together outwards: each steps over what those before it reach.
+    // From the axis with the closest elements outwards: each stride steps over all elements that the axes before it reach.
     let mut inner_first: Vec<usize> = (0..large.len()).filter(|&axis| large[axis] != 0).collect();
     inner_first.sort_by_key(|&axis| (large[axis].unsigned_abs(), std::cmp::Reverse(axis)));
     // A stride of 0 stays: one matrix for a whole batch, one number for a whole axis.
@@ -133,7 +133,7 @@ pub(in crate::ops) fn view(spec: &TensorSpec, dims: &[u64]) -> Option<TensorSpec
     let mut reached = 1u64;
     let mut before_first = 0;
     for axis in inner_first {
-        // The least that steps over what was reached and has the large stride's remainder.
+        // The smallest stride that steps over the elements reached so far and has the large stride's remainder.
         let stride = reached + large[axis].unsigned_abs().saturating_sub(reached) % KEPT_REMAINDER;
         strides[axis] = i64::try_from(stride).ok()? * large[axis].signum();
         let reach = stride.checked_mul(dims[axis].saturating_sub(1))?;
@@ -152,12 +152,12 @@ pub(in crate::ops) fn dense(spec: &TensorSpec, dims: &[u64]) -> Option<TensorSpe
     Some(TensorSpec::new(spec.dtype, layout.with_offset(spec.layout.offset() % KEPT_REMAINDER)))
 }
 
-/// Which of `m` rows to compare, ascending: the last, `edges`, those at the edges of tiles, then others. The oracle takes `each`
-/// multiplications for a row.
+/// The rows of `m` to compare, in ascending order: the last, `edges`, those at the edges of tiles, then others. The
+/// oracle takes `each` multiplications for a row.
 pub(in crate::ops) fn sampled(m: u64, each: u64, edges: impl Iterator<Item = u64>) -> Vec<u64> {
     let wanted = (ORACLE_PRODUCTS / each.max(1)).max(LEAST_ROWS).min(m);
     let edges = [m.saturating_sub(1)].into_iter().chain(edges).chain(EDGES).filter(|&row| row < m);
-    // A step that shares no factor with a power of two meets every lane of a warp.
+    // 37 shares no factor with a power of two, so the rows meet every lane of a warp.
     let others = (0..m).map(|i| (i * 37 + 5) % m);
     let mut seen = std::collections::BTreeSet::new();
     for row in edges.chain(others).chain(0..m) {
@@ -169,7 +169,7 @@ pub(in crate::ops) fn sampled(m: u64, each: u64, edges: impl Iterator<Item = u64
     seen.into_iter().collect()
 }
 
-/// The rows of each matrix to compare, and what they must be.
+/// The rows of each matrix to compare, with their expected values.
 fn expect(op: &Matmul, inputs: &[HostTensor]) -> Result<Judged> {
     let dims = op.dims();
     let each = dims.batch.saturating_mul(dims.n).saturating_mul(dims.k.max(1));
@@ -192,11 +192,11 @@ fn expect(op: &Matmul, inputs: &[HostTensor]) -> Result<Judged> {
         scale_a: op.scale_a.as_ref().map(|scale| with(scale, count)).transpose()?,
         scale_b: op.scale_b.as_ref().map(|scale| sample(scale, scale.layout.dims())).transpose()?,
         output: with(&op.output, count)?,
-        // Each row has its own then.
+        // Each of the picked rows then has scales of its own.
         scale_blocks: op.scale_blocks.map(|blocks| ScaleBlocks { m: 1, ..blocks }),
         ..op.clone()
     };
-    // The lines of `width` that belong to the rows: one for each of `shared` neighbours.
+    // Picks the lines of `width` that belong to the rows; `shared` neighbouring rows share a line.
     let pick = |host: &HostTensor, width: u64, shared: u64| {
         let lines = dims.m.div_ceil(shared);
         let line = |matrix: u64, row: u64| {
@@ -223,7 +223,7 @@ fn expect(op: &Matmul, inputs: &[HostTensor]) -> Result<Judged> {
     Ok(Judged { positions: positions(dims.batch, dims.m, dims.n, &rows), expected })
 }
 
-/// The elements of the `rows` of each of `batch` matrices of m rows and n columns.
+/// Positions of the elements in `rows` of each of `batch` matrices with m rows and n columns.
 pub(in crate::ops) fn positions(batch: u64, m: u64, n: u64, rows: &[u64]) -> Vec<u64> {
     let all = (0..batch).flat_map(|matrix| rows.iter().map(move |row| matrix * m + row));
     all.flat_map(|row| row * n..(row + 1) * n).collect()

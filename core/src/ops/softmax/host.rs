@@ -1,4 +1,4 @@
-//! Softmax: rows are brought together along the axis, done in f32 (f64 for f64), and put back.
+//! Softmax on the CPU: rows are gathered along the axis, computed in f32 (f64 for f64), and put back.
 
 use half::{bf16, f16};
 
@@ -40,7 +40,7 @@ where
     T: Widen<Acc = f32> + bytemuck::Pod,
 {
     along_axis(op, typed::<T>(input), dense_mut(&op.output, output), |x, y, cols| {
-        // Some rows at a time, so that their f32 copies stay in cache.
+        // A few rows at a time, so that their f32 copies stay in cache.
         let task = CHUNK.div_ceil(cols) * cols;
         parallel::try_chunks(y, task, |i, y| {
             let x = parallel::chunk(x, task, i);

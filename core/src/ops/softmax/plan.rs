@@ -1,4 +1,4 @@
-//! Softmax and log-softmax: rows that registers hold in one launch, everything else in two or more.
+//! Softmax and log-softmax: one launch for rows that fit in registers, two or more for everything else.
 //!
 //! Along a last axis of moderate length one workgroup reads a row once, keeps it and writes it. Any other axis, and
 //! longer rows, take the passes of a reduction over pairs of a running maximum and a sum scaled to it (`softmax/plan/stats.rs`),
@@ -23,14 +23,14 @@ use crate::wgsl::params::{Words, axis_members, axis_words, params};
 const MOST_HELD: u64 = 16;
 /// Threads of a workgroup where the device has them.
 const MOST_LANES: u32 = 512;
-/// Of `softmax_apply` and `softmax_apply_columns`.
+/// Threads of a workgroup of `softmax_apply` and `softmax_apply_columns`.
 const APPLY_THREADS: u32 = 256;
 const APPLY_ITEMS: u32 = 4;
 /// Rows of a column that a thread scales by one state.
 const COLUMN_ITEMS: u32 = 8;
 const NEGATIVE_INFINITY: u32 = 0xff80_0000;
 const NAN: u32 = 0x7fc0_0000;
-/// Names of `softmax_scalar.wgsl`, for f32 and f64.
+/// Names that `softmax_scalar.wgsl` uses, with their values for f32 and f64.
 const KEYS: [(&str, (u32, u64)); 6] = [
     ("SIGN", (0x8000_0000, 0x8000_0000_0000_0000)),
     ("MAGNITUDE", (0x7fff_ffff, 0x7fff_ffff_ffff_ffff)),
@@ -41,15 +41,16 @@ const KEYS: [(&str, (u32, u64)); 6] = [
 ];
 
 params! {
-    /// The first words of `Held`: a row's vectors, where rows begin, and what a step along one adds.
+    /// The first words of `Held`: the number of vectors in a row, where rows begin, and the step along a row.
     struct HeldWords { rows, units, base, stride }
 }
 params! {
-    /// The first words of both forms of `Apply`: vectors in all, elements along the axis, strips of a column, elements from one to the next.
+    /// The first words of both `Apply` kernels: vectors in all, elements along the axis, strips of a column, and the
+    /// distance from one element of the axis to the next.
     struct ApplyWords { units, count, strips, inner, base }
 }
 params! {
-    /// What both have next, before the extents and strides of axes.
+    /// The words that follow in both kinds of kernel, before the extents and strides of axes.
     struct EndWords { target_base, lowest, nan }
 }
 
@@ -86,7 +87,8 @@ impl KernelText for Kernel {
 
     fn loop_rounds(&self, _params: &[u32]) -> u64 {
         match &self.step {
-            // Loads, exponentials and stores; a thread folds at most FAN values, and then at most as many heads, of both folds.
+            // Loads, exponentials and stores. Then two folds: in each a thread folds at most FAN values, and after that
+            // at most as many heads.
             Step::Held { items, .. } => 3 * looped((*items).into(), 0) + 4 * looped(MOST_FOLDED, 0),
             Step::Apply { .. } => 2 * looped(APPLY_ITEMS.into(), 0),
             Step::ApplyColumns { .. } => 2 * looped(COLUMN_ITEMS.into(), 0),
@@ -96,9 +98,9 @@ impl KernelText for Kernel {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Step {
-    /// A row in registers, start to end.
+    /// Keeps a row in registers from start to end.
     Held { quad: bool, lanes: u32, items: u32, threads: u32, full: bool, axes: u8 },
-    /// The result from maximum and sum, along the last axis.
+    /// Makes the result from maximum and sum, along the last axis.
     Apply { quad: bool, axes: u8 },
     /// The same along any other axis.
     ApplyColumns { quad: bool, axes: u8 },
@@ -151,7 +153,7 @@ fn held(op: &Softmax, element: Element, caps: &Caps) -> Result<Option<Launch>> {
         full: units == lanes * items,
         axes: axes.len() as u8,
     };
-    // In vectors; indices fit, negative strides wrap as two's complement.
+    // In vectors; indices fit in u32, and negative strides wrap as two's complement.
     let words = HeldWords {
         rows: rows as u32,
         units: units as u32,
@@ -209,7 +211,7 @@ fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) 
     };
     let mut params = words.words();
     params.extend(EndWords::of(target / width).words());
-    // Vectors lie along the innermost axis, whose elements are neighbours then.
+    // Vectors lie along the innermost axis; its elements are neighbours wherever there are vectors.
     params.extend(axis_words(dims.iter().zip(strides).rev().enumerate().map(|(i, (&extent, &stride))| {
         if i == 0 { (extent / width, stride) } else { (extent, stride / width as i64) }
     })));
@@ -222,7 +224,7 @@ fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) 
 }
 
 impl Kernel {
-    /// Computed in f64.
+    /// Whether the kernel computes in f64.
     fn wide(&self) -> bool {
         self.element.dtype() == DType::F64
     }
@@ -252,7 +254,7 @@ impl Kernel {
         self.write_store(out, quad, 3)?;
         *out += &decode("base_of", "params.base", 's', axes.into());
         *out += include_str!("../../../wgsl/softmax_factor.wgsl");
-        // A vector along the row has one state, one across the columns a state for each element.
+        // A vector along the row has one state; a vector across columns has one for each element.
         let states = if columns && quad { 4 } else { 1 };
         for (name, f) in [
             ("anchor_at", "anchor_of(states[state + {i}u].key)"),
@@ -269,7 +271,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// V, K and what is computed on them.
+    /// The types V and K, and the functions on them.
     fn write_vector(&self, out: &mut String, quad: bool) -> std::fmt::Result {
         writeln!(out, "const LOG = {};", self.function == SoftmaxFn::LogSoftmax)?;
         write_vector(out, self.wide(), quad)?;
@@ -304,14 +306,14 @@ fn write_params(out: &mut String, own: &str, axes: u8) -> std::fmt::Result {
     writeln!(out, "@group(0) @binding(0) var<uniform> params: Params;")
 }
 
-/// S and U, and V and K, four of them or one.
+/// The types S and U, and V and K: vectors of four, or single elements.
 fn write_vector(out: &mut String, wide: bool, quad: bool) -> std::fmt::Result {
     let (s, u) = if wide { ("f64", "u64") } else { ("f32", "u32") };
     let (v, k) = if quad { ("vec4<S>", "vec4<U>") } else { ("S", "U") };
     writeln!(out, "alias S = {s};\nalias U = {u};\nalias V = {v};\nalias K = {k};")
 }
 
-/// The largest and the sum of the parts of a vector.
+/// The functions that give the largest and the sum of a vector's elements.
 fn write_folded(out: &mut String, quad: bool) -> std::fmt::Result {
     if quad {
         writeln!(out, "fn highest_of(k: K) -> U {{ return max(max(k.x, k.y), max(k.z, k.w)); }}")?;
@@ -322,7 +324,8 @@ fn write_folded(out: &mut String, quad: bool) -> std::fmt::Result {
     }
 }
 
-/// Constants and functions around the keys of rows, on S, U, V and K: what `wgsl/softmax_scalar.wgsl` asks for, and itself.
+/// Writes `wgsl/softmax_scalar.wgsl`, whose functions work on keys of rows and the types S, U, V and K, and before it
+/// the constants and functions that it requires.
 pub(crate) fn write_exponentials(out: &mut String, wide: bool, quad: bool) -> std::fmt::Result {
     if wide {
         for (name, bits) in KEYS {
@@ -332,7 +335,7 @@ pub(crate) fn write_exponentials(out: &mut String, wide: bool, quad: bool) -> st
         let each = if quad { "V(exp_f64(x.x), exp_f64(x.y), exp_f64(x.z), exp_f64(x.w))" } else { "exp_f64(x)" };
         writeln!(out, "fn exp_v(x: V) -> V {{ return {each}; }}")?;
     } else {
-        // The device's own exponential: its error stays within the op's bound, and no infinite argument counts.
+        // The device's own exponential: its error stays within the op's bound, and results for infinite arguments are never used.
         for (name, bits) in KEYS {
             writeln!(out, "const {name} = {:#x}u;", bits.0)?;
         }

@@ -1,4 +1,4 @@
-//! Against loops in float64, values and gradients, and what is refused.
+//! Values and gradients against loops in float64, and the arguments that are refused.
 
 use crate::{DType, Device, Error, Result, Tape, Tensor};
 
@@ -8,7 +8,7 @@ fn numbers(count: u64, seed: u64) -> Vec<f64> {
     (0..count).map(of).collect()
 }
 
-/// The nearest of a dtype, and what it holds.
+/// A tensor of the dtype's numbers nearest to `values`, and those numbers.
 fn tensor(device: &Device, values: &[f64], dims: &[u64], dtype: DType) -> (Tensor, Vec<f64>) {
     let tensor = Tensor::from_slice(device, values, dims).unwrap().cast(dtype).unwrap();
     let held = read(&tensor);
@@ -19,7 +19,7 @@ fn read(tensor: &Tensor) -> Vec<f64> {
     tensor.cast(DType::F64).unwrap().to_vec::<f64>().unwrap()
 }
 
-/// y, and the gradients by x, gamma and beta of the sum of `dy` y.
+/// y, and the gradients of the sum of `dy` y with respect to x, gamma and beta.
 fn by_loops(
     [n, places, channels, groups]: [usize; 4],
     [x, gamma, beta, dy]: [&[f64]; 4],
@@ -51,7 +51,7 @@ fn by_loops(
     results
 }
 
-/// Within one rounding to `dtype`, and of 1e-5 of the largest for the sums in f32.
+/// Equal up to one rounding to `dtype`, plus 1e-5 of the largest value for the sums in f32.
 fn close(what: &str, found: &[f64], want: &[f64], dtype: DType) {
     let largest = want.iter().fold(1.0f64, |most, x| most.max(x.abs()));
     assert_eq!(found.len(), want.len(), "{what}");
@@ -96,7 +96,7 @@ fn values_and_gradients_are_those_of_float64() {
                 let loss = y.mul(&dy).unwrap().cast(DType::F32).unwrap().sum(..).unwrap();
                 close("dx of an instance", &read(tape.backward(&loss).unwrap().of(&x).unwrap()), &want[1], dtype);
             }
-            // Without gamma and beta they are 1 and 0.
+            // A missing gamma counts as 1, a missing beta as 0.
             let (ones, zeros) = (vec![1.0; of_gamma.len()], vec![0.0; of_gamma.len()]);
             let want = by_loops(sizes, [&of_x, &ones, &zeros, &of_dy], 1e-5);
             close("plain y", &read(&x.group_norm(groups, None, 1e-5).unwrap()), &want[0], dtype);
@@ -104,7 +104,7 @@ fn values_and_gradients_are_those_of_float64() {
     }
 }
 
-/// A variance of large numbers that lie close: the difference of two large sums would have none of its digits.
+/// The variance of large numbers that are close together: a difference of two large sums would have none of its digits.
 #[test]
 fn variance_far_from_zero_is_exact() {
     let values: Vec<f32> = (0..64u16).map(|i| 4096.0 + f32::from(i % 2)).collect();
@@ -116,7 +116,7 @@ fn variance_far_from_zero_is_exact() {
 #[test]
 fn views_are_normalised_as_their_copies() {
     let x = Tensor::from_slice(&Device::cpu(), &numbers(2 * 6 * 5, 9), [2, 6, 5]).unwrap();
-    // Images in PyTorch's order, seen in ours.
+    // Images in PyTorch's order of axes, viewed in ours.
     let seen = x.transpose(1, 2).unwrap();
     let values = |x: &Tensor| x.group_norm(3, None, 1e-5).unwrap().to_vec::<f64>().unwrap();
     assert_eq!(values(&seen), values(&seen.copy().unwrap()));

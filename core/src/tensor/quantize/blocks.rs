@@ -1,14 +1,14 @@
-//! Quantising by blocks: a matrix seen as blocks, so that their scales broadcast, and back.
+//! Quantising by blocks: views a matrix as blocks, so that their scales broadcast, and turns blocks back into a matrix.
 
 use crate::{DType, Error, KeepDims, ReduceFn, Result, Shape, Tensor};
 
 use super::{OP, Quantized, scale_of, steps_of, value_of};
 
-/// A tensor [..., rows, columns] as [batch, blocks down, block rows, blocks across, block columns]; a partial block is filled up
-/// with zeros, in a copy.
+/// A tensor [..., rows, columns] as [batch, blocks down, block rows, blocks across, block columns]. Partial blocks are
+/// filled up with zeros, in a copy.
 struct Blocked {
     tensor: Tensor,
-    /// What it was.
+    /// The shape of the original tensor.
     shape: Shape,
     /// Batch, blocks down, blocks across.
     counts: [u64; 3],
@@ -22,7 +22,7 @@ impl Blocked {
             return Err(Error::InvalidArgument { what: "granularity", reason });
         };
         let (down, across) = (all_rows.div_ceil(rows), all_columns.div_ceil(columns));
-        // A block larger than the matrix is filled up no further than the matrix.
+        // A block larger than the matrix is cut to the matrix, so that no more zeros than needed are added.
         let (rows, columns) = (rows.min((*all_rows).max(1)), columns.min((*all_columns).max(1)));
         let (filled_rows, filled_columns) = (down.saturating_mul(rows), across.saturating_mul(columns));
         let batch = batch.iter().copied().fold(1, u64::saturating_mul);
@@ -44,7 +44,7 @@ impl Blocked {
         [batch, down, 1, across, 1]
     }
 
-    /// `blocks`, of the shape of these, as a dense tensor of the shape these came from.
+    /// Turns `blocks`, of this blocked shape, into a dense tensor of the original shape.
     fn put_back(&self, blocks: &Tensor) -> Result<Tensor> {
         let [batch, down, rows, across, columns] = *blocks.dims() else { return blocks.reshape(self.shape) };
         let ([.., all_rows, all_columns], flat) = (self.shape.dims(), [batch, down * rows, across * columns]) else {
@@ -55,7 +55,7 @@ impl Blocked {
     }
 }
 
-/// The shape of the scales of blocks of a tensor of this shape.
+/// The shape of the scales for a tensor of this shape, in blocks of `rows` x `columns`.
 fn scales_shape(shape: &Shape, [rows, columns]: [u64; 2]) -> Result<Shape> {
     let mut dims = shape.dims().to_vec();
     let rank = dims.len();
@@ -64,7 +64,7 @@ fn scales_shape(shape: &Shape, [rows, columns]: [u64; 2]) -> Result<Shape> {
     Shape::new(&dims)
 }
 
-/// `x` as steps of `dtype` with a scale for each block.
+/// Quantises `x` to `dtype` with one scale for each block.
 pub(super) fn quantize(x: &Tensor, dtype: DType, blocks: [u64; 2]) -> Result<Quantized> {
     let blocked = Blocked::of(x, blocks)?;
     let largest = blocked.tensor.reduce(ReduceFn::AbsMax, [2, 4], KeepDims::Yes)?;
@@ -74,7 +74,7 @@ pub(super) fn quantize(x: &Tensor, dtype: DType, blocks: [u64; 2]) -> Result<Qua
     Ok(Quantized { values: blocked.put_back(&steps)?, scales, blocks: Some(blocks) })
 }
 
-/// What the steps stand for, as `dtype`.
+/// The values that the steps represent, as `dtype`.
 pub(super) fn dequantize(values: &Tensor, scales: &Tensor, blocks: [u64; 2], dtype: DType) -> Result<Tensor> {
     let blocked = Blocked::of(values, blocks)?;
     let scales = scales.broadcast_to(scales_shape(values.shape(), blocks)?)?.reshape(blocked.scales())?;
@@ -82,11 +82,11 @@ pub(super) fn dequantize(values: &Tensor, scales: &Tensor, blocks: [u64; 2], dty
 }
 
 impl Quantized {
-    /// Values that were quantised before, with scales of blocks of `rows` x `columns` of them: f32, broadcast to
-    /// [..., ceil(values' rows / `rows`), ceil(values' columns / `columns`)].
+    /// A tensor of given quantised values, with scales of blocks of `rows` x `columns` values: f32, broadcast to [...,
+    /// ceil(values' rows / `rows`), ceil(values' columns / `columns`)].
     ///
     /// # Errors
-    /// As [`Quantized::new`]; [`Error::InvalidArgument`] for a block of nothing and for values of rank below 2.
+    /// As [`Quantized::new`]; [`Error::InvalidArgument`] for a block of no elements and for values of rank below 2.
     pub fn with_blocks(values: Tensor, scales: Tensor, rows: u64, columns: u64) -> Result<Quantized> {
         if rows == 0 || columns == 0 || values.rank() < 2 {
             let reason = format!("blocks of {rows} x {columns} in shape {:?}", values.dims());

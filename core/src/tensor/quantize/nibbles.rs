@@ -1,26 +1,29 @@
-//! Integers of 4 bits, two to a byte, and floats as such steps with a scale and, where wanted, a zero point for each group along an axis.
+//! Integers of 4 bits, two to a byte, and floats quantised to them: with a scale and, optionally, a zero point for each
+//! group along an axis.
 //!
-//! No dtype: strides, offsets and lengths count whole elements of whole bytes, in every layout and kernel, and a view that starts at half a
-//! byte would cost all of them what only storage wants. [`Nibbles`] is a u8 tensor that knows what it holds, so that it is copied, stored and
-//! sent as any other; computing starts with [`Nibbles::unpack`] or [`Quantized4::dequantize`], one kernel that reads the bytes.
+//! They are not a dtype: strides, offsets and lengths count whole elements of whole bytes in every layout and kernel,
+//! and views that start at half a byte would slow all of them down for a need of storage alone. [`Nibbles`] is a u8
+//! tensor with the kind and shape of its elements, so it is copied, stored and sent as any other. Computing starts with
+//! [`Nibbles::unpack`] or [`Quantized4::dequantize`], one kernel that reads the bytes.
 //!
-//! Elements 2 j and 2 j + 1 of the last axis are the low and the high half of byte j; behind an odd last axis the last byte's high half is 0.
-//! Groups lie along any axis; the last group may be shorter. Not here: matrix products of 4-bit steps; dequantise them first.
+//! Elements 2 j and 2 j + 1 of the last axis are the low and the high half of byte j; where the last axis is odd, the
+//! high half of its last byte is 0. Groups lie along any axis; the last group may be shorter. Not here: matrix products
+//! of 4-bit steps; dequantise them first.
 
 use crate::axis::{self, Position};
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, IntoShape, KeepDims, MAX_RANK, ReduceFn, Result, Shape, Tensor};
 
-/// How four bits are read.
+/// The meaning of four bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FourBit {
     /// Two's complement: -8 to 7.
     I4,
-    /// 0 to 15.
+    /// Unsigned: 0 to 15.
     U4,
 }
 
 impl FourBit {
-    /// The dtype of one element outside of its half byte: i8 or u8.
+    /// The dtype of an unpacked element: i8 or u8.
     pub const fn dtype(self) -> DType {
         match self {
             FourBit::I4 => DType::I8,
@@ -36,7 +39,7 @@ impl FourBit {
         }
     }
 
-    /// Of bytes (input 0) [..., 2], each of them twice: the low half, then the high one, in 32 bits.
+    /// The halves of bytes (input 0) of shape [..., 2] that hold each byte twice: the low half, then the high one, in 32 bits.
     fn halves(self) -> Expr {
         let high = Expr::index().cast(DType::U32).binary(BinaryFn::And, 1);
         let half = (Expr::input(0).cast(DType::U32) >> (high * 4)).binary(BinaryFn::And, 15);
@@ -47,7 +50,7 @@ impl FourBit {
     }
 }
 
-/// Integers of 4 bits of some shape, the last axis two to a byte: see the module.
+/// A tensor of 4-bit integers, packed two to a byte along the last axis: see the module.
 ///
 /// ```
 /// # use polywarp_core::{Device, FourBit, Nibbles, Tensor};
@@ -67,7 +70,7 @@ pub struct Nibbles {
 const OP: &str = "pack";
 
 impl Nibbles {
-    /// The low four bits of each of these integers, as casts from integer to integer keep them.
+    /// Packs the low four bits of each of these integers, as casts from integer to integer keep low bits.
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`] for floats and bool, [`Error::InvalidArgument`] for a tensor of rank 0; memory errors of the device.
@@ -79,13 +82,13 @@ impl Nibbles {
         let pairs = paired(steps)?;
         let axis = pairs.rank() - 1;
         let (low, high) = (Expr::input(0).cast(DType::U8), Expr::input(1).cast(DType::U8));
-        // What leaves the byte is gone.
+        // The shift drops the bits that leave the byte.
         let byte = low.binary(BinaryFn::And, 15) | high.binary(BinaryFn::Shl, 4);
         let bytes = Tensor::map_named(OP, &byte, &[&pairs.slice(axis, 0..1)?, &pairs.slice(axis, 1..2)?])?;
         Ok(Nibbles { bytes: bytes.reshape(bytes_shape(&shape)?)?, kind, shape })
     }
 
-    /// Elements of shape `shape` that were packed before: `bytes` is u8 of shape [..., ceil(last / 2)].
+    /// Elements of shape `shape` that are packed already: `bytes` is u8 of shape [..., ceil(last / 2)].
     ///
     /// # Errors
     /// [`Error::DTypeMismatch`], [`Error::ShapeMismatch`]; [`Error::InvalidArgument`] for a shape of rank 0.
@@ -101,12 +104,12 @@ impl Nibbles {
         Ok(Nibbles { bytes, kind, shape })
     }
 
-    /// The bytes, u8 of shape [..., ceil(last / 2)]: what a file holds.
+    /// The bytes, u8 of shape [..., ceil(last / 2)], as a file holds them.
     pub fn bytes(&self) -> &Tensor {
         &self.bytes
     }
 
-    /// How they are read.
+    /// The meaning of each half byte.
     pub fn kind(&self) -> FourBit {
         self.kind
     }
@@ -116,7 +119,7 @@ impl Nibbles {
         self.shape.dims()
     }
 
-    /// One byte an element: i8 or u8.
+    /// Unpacks each element to one byte: i8 or u8.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for more than 7 dimensions; memory errors of the device.
@@ -130,13 +133,13 @@ impl Nibbles {
     }
 }
 
-/// Bytes seen as `dims`, each of them twice along a new last axis.
+/// Views bytes as `dims`, and repeats each of them twice along a new last axis.
 fn twice(bytes: &Tensor, dims: &[u64]) -> Result<Tensor> {
     let with = |last: u64| [dims, &[last]].concat();
     bytes.reshape(with(1))?.broadcast_to(with(2))
 }
 
-/// [..., n] as [..., ceil(n / 2), 2], a zero behind an odd last axis.
+/// Reshapes [..., n] to [..., ceil(n / 2), 2]; an odd last axis gets a zero at its end.
 fn paired(x: &Tensor) -> Result<Tensor> {
     let mut dims = bytes_shape(x.shape())?.dims().to_vec();
     dims.push(2);
@@ -166,7 +169,7 @@ fn bytes_shape(shape: &Shape) -> Result<Shape> {
 struct Groups {
     shape: Shape,
     axis: usize,
-    /// Elements of a group, no more than the axis has.
+    /// Elements of a group; at most the extent of the axis.
     length: u64,
 }
 
@@ -187,31 +190,31 @@ impl Groups {
         self.extent().div_ceil(self.length)
     }
 
-    /// The shape of what each group has one of, with these extents in the place of the axis.
+    /// The shape of one value for each group: `extents` with the number of groups along the axis.
     fn dims(&self, extents: &[u64]) -> Vec<u64> {
         let dims = self.shape.dims();
         [&dims[..self.axis], extents, &dims[self.axis + 1..]].concat()
     }
 
-    /// `x` as [..., groups, elements of a group, ...]; a last group that is shorter is filled up with zeros.
+    /// Reshapes `x` to [..., groups, elements of a group, ...]; a shorter last group is filled up with zeros.
     fn split(&self, x: &Tensor) -> Result<Tensor> {
         let missing = self.count() * self.length - self.extent();
         let whole = if missing == 0 { x.clone() } else { padded(x, self.axis, missing)? };
         whole.reshape(self.dims(&[self.count(), self.length]))
     }
 
-    /// What [`Groups::split`] gave, as it was.
+    /// Undoes [`Groups::split`].
     fn join(&self, x: &Tensor) -> Result<Tensor> {
         x.reshape(self.dims(&[self.count() * self.length]))?.slice(self.axis, 0..self.extent())
     }
 
-    /// One of each group, to be broadcast over [`Groups::split`].
+    /// Reshapes one value for each group so that it broadcasts over [`Groups::split`].
     fn spread(&self, x: &Tensor) -> Result<Tensor> {
         x.reshape(self.dims(&[self.count(), 1]))
     }
 }
 
-/// Floats as 4-bit steps: value = (step - zero point) scale, with a scale and a zero point for each group along an axis.
+/// Floats quantised to 4-bit steps: value = (step - zero point) scale, with a scale and a zero point for each group along an axis.
 ///
 /// [`Quantized4::steps`], [`Quantized4::scales`] and [`Quantized4::zeros`] are plain tensors: .npz and safetensors hold them, and
 /// [`Quantized4::new`] puts them together again.
@@ -225,8 +228,8 @@ pub struct Quantized4 {
 
 const QUANTIZE: &str = "quantize";
 
-/// Steps of a value (input 0) with the scale (input 1) and the zero point (input 2, or none): nearest even, within the range; of a scale that
-/// is 0 or NaN the zero point.
+/// The step of a value (input 0) for the scale (input 1) and the zero point (input 2, if there is one): rounded to
+/// nearest even, within the range; where the scale is 0 or NaN, the zero point.
 fn steps_of(kind: FourBit, has_zeros: bool) -> Expr {
     let (least, most) = kind.range();
     let (x, scale) = (Expr::input(0).cast(DType::F32), Expr::input(1));
@@ -235,7 +238,7 @@ fn steps_of(kind: FourBit, has_zeros: bool) -> Expr {
     scale.compare(CompareFn::Gt, 0.0).select(steps, zero).cast(kind.dtype())
 }
 
-/// The value of a step with the scale (input 1) and the zero point (input 2, or none).
+/// The value of a step for the scale (input 1) and the zero point (input 2, if there is one).
 fn value_of(step: &Expr, has_zeros: bool, dtype: DType) -> Expr {
     let step = step.cast(DType::F32);
     let away = if has_zeros { step - Expr::input(2).cast(DType::F32) } else { step };
@@ -243,16 +246,16 @@ fn value_of(step: &Expr, has_zeros: bool, dtype: DType) -> Expr {
 }
 
 impl Tensor {
-    /// These floats as 4-bit steps, with a scale for each `group` of elements along `axis` (the last group may be shorter); 32 to 128 elements
-    /// along k are usual for weights.
+    /// Quantises these floats to 4-bit steps, with a scale for each `group` of elements along `axis` (the last group
+    /// may be shorter). Groups of 32 to 128 elements along k are usual for weights.
     ///
     /// [`FourBit::I4`] is symmetric, without zero points: scale = largest magnitude / 7, steps -7 to 7. [`FourBit::U4`] spans from the smallest
     /// to the largest element and 0: scale = span / 15, zero point = the step that stands for 0. Every finite value comes back within half a
     /// scale (and 2^-18 of a span). A group of zeros comes back as zeros, one with a NaN or an infinity as NaN.
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for what is no float, [`Error::AxisOutOfRange`], [`Error::InvalidArgument`] for groups of nothing and for
-    /// more than 7 dimensions; memory errors of the device.
+    /// [`Error::UndefinedForDType`] for tensors that are not floats, [`Error::AxisOutOfRange`],
+    /// [`Error::InvalidArgument`] for groups of no elements and for more than 7 dimensions; memory errors of the device.
     pub fn quantize4(&self, kind: FourBit, axis: impl Position, group: u64) -> Result<Quantized4> {
         let groups = groups_of(self, axis, group)?;
         let split = groups.split(self)?;
@@ -280,9 +283,9 @@ impl Tensor {
         with_scales(self, kind, groups, scales.reshape(of_group)?, zeros)
     }
 
-    /// As [`Tensor::quantize4`] with given scales, and zero points where there are any: steps = value / scale to nearest even, plus the zero
-    /// point, no further than the range of `kind`. Both have this shape, with one element along `axis` for each group; scales are f32, zero
-    /// points of [`FourBit::dtype`].
+    /// As [`Tensor::quantize4`] with given scales, and zero points where they are given: step = value / scale to
+    /// nearest even, plus the zero point, limited to the range of `kind`. Both have this shape, except for one element
+    /// along `axis` for each group; scales are f32, zero points of [`FourBit::dtype`].
     ///
     /// # Errors
     /// As [`Tensor::quantize4`] and [`Quantized4::new`].
@@ -330,8 +333,8 @@ fn check(kind: FourBit, groups: &Groups, scales: &Tensor, zeros: Option<&Tensor>
 }
 
 impl Quantized4 {
-    /// Steps that were made before, with the scales and zero points of groups of `group` elements along `axis`: f32, and [`FourBit::dtype`],
-    /// of the steps' shape with ceil(extent / `group`) in the place of the axis.
+    /// A tensor of given steps, with the scales and zero points of groups of `group` elements along `axis`. Scales are
+    /// f32, zero points of [`FourBit::dtype`]; both have the steps' shape with ceil(extent / `group`) along the axis.
     ///
     /// # Errors
     /// [`Error::AxisOutOfRange`], [`Error::InvalidArgument`] for groups of nothing, [`Error::DTypeMismatch`], [`Error::ShapeMismatch`],
@@ -356,12 +359,12 @@ impl Quantized4 {
         &self.steps
     }
 
-    /// What a step of each group is worth.
+    /// The value of one step, for each group.
     pub fn scales(&self) -> &Tensor {
         &self.scales
     }
 
-    /// The step of each group that stands for 0; `None` where that is step 0 of all.
+    /// The step of each group that represents 0; `None` where step 0 does in all groups.
     pub fn zeros(&self) -> Option<&Tensor> {
         self.zeros.as_ref()
     }
@@ -372,8 +375,8 @@ impl Quantized4 {
         tensors.into_iter().flatten().map(|tensor| tensor.spec().bytes()).sum()
     }
 
-    /// The values as `dtype`, a float: (step - zero point) scale in f32, rounded once. One kernel where the last axis is even and groups are
-    /// whole, and even along it; else the steps are unpacked first.
+    /// The values as `dtype`, a float: (step - zero point) scale in f32, rounded once. One kernel where the last axis
+    /// is even and groups are whole (and, along the last axis, of even length); else the steps are unpacked first.
     ///
     /// # Errors
     /// [`Error::UndefinedForDType`] for what is no float, [`Error::UnsupportedDType`]; memory errors of the device.
@@ -401,7 +404,8 @@ impl Quantized4 {
         self.groups.join(&values)?.contiguous()
     }
 
-    /// Where halves of bytes are elements of whole groups: the extents of the bytes, each to be read twice, and those of scales beside them.
+    /// The extents of the bytes, each of which is read twice, and those of the scales beside them; `None` unless halves
+    /// of bytes are elements of whole groups.
     fn at_once(&self) -> Option<(Vec<u64>, Vec<u64>)> {
         let groups = &self.groups;
         let (rank, last) = (groups.shape.rank(), groups.shape.dims()[groups.shape.rank() - 1]);

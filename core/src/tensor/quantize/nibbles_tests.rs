@@ -1,4 +1,4 @@
-//! The bytes themselves, every way of dequantising against the definition element by element, and what is refused.
+//! The packed bytes, every way of dequantising against the definition element by element, and the arguments that are refused.
 
 use super::*;
 use crate::Device;
@@ -19,11 +19,11 @@ fn bytes_hold_the_low_half_first_and_rows_end_with_zero() {
     let packed = Nibbles::pack(&steps, FourBit::I4).unwrap();
     assert_eq!((packed.bytes().dims(), packed.dims()), (&[2u64, 2][..], &[2u64, 3][..]));
     assert_eq!(packed.bytes().to_vec::<u8>().unwrap(), [0x81, 0x07, 0x0f, 0x07]);
-    // Of 23 the low four bits.
+    // 23 keeps its low four bits.
     assert_eq!(packed.unpack().unwrap().to_vec::<i8>().unwrap(), [1, -8, 7, -1, 0, 7]);
     let again = Nibbles::new(packed.bytes().clone(), FourBit::U4, [2, 3]).unwrap();
     assert_eq!(again.unpack().unwrap().to_vec::<u8>().unwrap(), [1, 8, 7, 15, 0, 7]);
-    // Any integers, any view; nothing of nothing.
+    // Packing takes integers of any dtype and any view; no elements give no bytes.
     let wide = Tensor::from_slice(&device, &[1u64, 2, u64::MAX, 4], [2, 2]).unwrap().t().unwrap();
     let packed = Nibbles::pack(&wide, FourBit::U4).unwrap();
     assert_eq!(packed.bytes().to_vec::<u8>().unwrap(), [0xf1, 0x42]);
@@ -68,7 +68,7 @@ fn values_are_steps_times_scales_of_their_group() {
             assert_eq!(back.dims(), dims);
             let back = back.to_vec::<f32>().unwrap();
             assert_eq!(back, by_definition(&packed), "{kind:?} {dims:?} by {group} along {axis}");
-            // No further than half of the group's own scale: all scales are at most those of the whole.
+            // The error is at most half the scale of the group, which is at most the largest scale of all.
             let most = packed.scales().to_vec::<f32>().unwrap().into_iter().fold(0f32, f32::max);
             let off = x.to_vec::<f32>().unwrap().into_iter().zip(back).map(|(x, back)| (x - back).abs());
             assert!(off.fold(0f32, f32::max) <= 0.5001 * most, "{kind:?} {dims:?}");

@@ -1,6 +1,6 @@
 //! Why a card cannot be reached: bus, kernel driver, device nodes, libcuda, its start, the container.
 //!
-//! Steps go from the bus towards the program, and the first that explains why CUDA shows nothing ends the search.
+//! Steps go from the bus towards the program. The first one that explains why CUDA shows no card ends the search.
 
 use super::super::{Finding, Severity};
 use super::library::Library;
@@ -9,7 +9,7 @@ use super::{Nvidia, Route, VulkanFile};
 /// How to install the driver.
 const INSTALL: &str = "install NVIDIA's driver (Ubuntu: ubuntu-drivers install; Debian: apt install nvidia-driver; \
                        Fedora with RPM Fusion: dnf install akmod-nvidia) and reboot";
-/// How a container is given a card.
+/// How to give a container a card.
 const GIVE: &str = "start the container with the card: docker run --gpus all (podman: --device nvidia.com/gpu=all; \
                     Kubernetes: limit nvidia.com/gpu), with the NVIDIA container toolkit on the host";
 
@@ -58,7 +58,7 @@ impl Nvidia {
         found
     }
 
-    /// Why libcuda, where it is there, is of no use, unless it only finds no card or is too old, which `versions` says.
+    /// Why libcuda cannot be used although it is there, unless it only finds no card or is too old: `versions` reports those.
     fn unstarted(&self) -> Option<&str> {
         const NO_DEVICE: u32 = 100;
         let Library { fault, status, words, refusal, cuda_version, .. } = &self.library;
@@ -68,13 +68,13 @@ impl Nvidia {
         match status {
             None => fault.as_deref(),
             Some(NO_DEVICE) => None,
-            // It starts, and the backend found something missing in it.
+            // It starts, but the backend misses a function in it.
             Some(0) => refusal.as_deref().filter(|why| why.contains("has no function")),
             Some(_) => Some(words),
         }
     }
 
-    /// There is a card and CUDA shows none: why.
+    /// The reason why CUDA shows none of the cards that there are.
     fn unreachable(&self, grave: Grave) -> Vec<Finding> {
         let undriven = self.undriven(grave);
         if !self.bus.is_empty() && self.bus.iter().all(|card| card.driver.as_deref() != Some("nvidia")) {
@@ -228,7 +228,7 @@ impl Nvidia {
             (Some(library), Some(kernel)) => library != kernel && !self.library.is_compat(),
             _ => false,
         };
-        // Said by `health`, `visible` and `versions`.
+        // `health`, `visible` and `versions` report these.
         if self.sliceless() || self.all_hidden() || self.library.cuda_version.is_some_and(super::versions::too_old) {
             return None;
         }
@@ -291,7 +291,7 @@ impl Nvidia {
                     format!("{label} has compute capability {major}.{minor}; CUDA kernels here need 7.0 or newer");
                 return Some(Finding::new(severity, what, "use the card through Vulkan (wgpu:0, ...)"));
             }
-            // Its compute mode is said by `health`, which knows it from NVML.
+            // `health` reports the compute mode, which it knows from NVML.
             let said = card.unusable.as_ref().is_some_and(|why| why.contains("prohibited"))
                 && self.management.cards.iter().any(|state| state.compute_mode.as_deref() == Some("prohibited"));
             let reason = card.unusable.as_ref().filter(|_| !said)?;
@@ -302,13 +302,13 @@ impl Nvidia {
 
     /// No graphics API reaches the cards.
     fn without_graphics(&self, vulkan_file: VulkanFile) -> Option<Finding> {
-        // Only where a driver is at work at all, and no slices, which no graphics API sees.
+        // Only where a driver is loaded at all, and not for slices, which no graphics API sees.
         let driven = self.looked && self.kernel.has_card_node() && self.kernel.is_loaded();
         if !driven || vulkan_file == VulkanFile::Present || self.cards.iter().any(|card| card.uuid.starts_with("MIG-"))
         {
             return None;
         }
-        // With CUDA at work nothing is lost but that route.
+        // With CUDA at work only the graphics route is lost.
         let severity = if self.cards.is_empty() { Severity::Warning } else { Severity::Note };
         Some(if self.container.inside {
             let given = match self.container.capabilities.as_deref() {
@@ -330,7 +330,7 @@ impl Nvidia {
     }
 }
 
-/// How bad it is that CUDA does not reach a card: less where a graphics API does.
+/// The severity where CUDA does not reach a card: less where a graphics API does.
 #[derive(Clone, Copy)]
 struct Grave(Severity);
 

@@ -1,4 +1,4 @@
-//! One made-up machine per cause.
+//! One invented machine for each cause.
 
 use super::super::files::{Container, Kernel, PciCard};
 use super::super::library::Library;

@@ -1,6 +1,6 @@
-//! What Linux says of NVIDIA's cards in files: the bus, the kernel driver, device nodes, the container round us.
+//! Facts about NVIDIA's cards from Linux's files: the bus, the kernel driver, device nodes, the container round this process.
 //!
-//! Everything is read through [`Files`], so that tests can make up a machine. Nothing is concluded here.
+//! Everything is read through [`Files`], so that tests can invent a machine. This file draws no conclusions.
 
 use serde::Serialize;
 
@@ -14,26 +14,26 @@ pub struct PciCard {
 }
 
 impl PciCard {
-    /// Whether it is kept for a virtual machine.
+    /// Whether it is reserved for a virtual machine.
     pub fn is_set_aside(&self) -> bool {
         matches!(self.driver.as_deref(), Some("vfio-pci" | "pci-stub" | "xen-pciback" | "pciback"))
     }
 }
 
-/// NVIDIA's kernel driver and what it needs.
+/// NVIDIA's kernel driver and its requirements.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Kernel {
     /// Version of the loaded module, `570.86.15`.
     pub version: Option<String>,
     /// Whether the module is loaded at all.
     pub module_loaded: bool,
-    /// Whether a module for the running kernel is installed; `None` where that cannot be told, as in a container.
+    /// Whether a module for the running kernel is installed; `None` where this is unknown, as in a container.
     pub module_installed: Option<bool>,
     /// Whether UEFI loads signed code only.
     pub secure_boot: bool,
     /// `/dev/nvidia*`.
     pub nodes: Vec<String>,
-    /// Those that this user may not open.
+    /// Nodes that this user may not open.
     pub closed_nodes: Vec<String>,
     /// UUIDs of the driver's cards.
     pub uuids: Vec<String>,
@@ -72,17 +72,17 @@ impl Container {
     }
 }
 
-/// The part of a file system that is looked at.
+/// The part of a file system that is read.
 pub trait Files {
     fn read(&self, path: &str) -> Option<Vec<u8>>;
     /// Names in a folder, sorted.
     fn list(&self, path: &str) -> Vec<String>;
-    /// Where a symbolic link points to.
+    /// The target of a symbolic link.
     fn link(&self, path: &str) -> Option<String>;
     fn exists(&self, path: &str) -> bool;
     /// Whether this user may read and write it.
     fn opens(&self, path: &str) -> bool;
-    /// The kernel's log since the start of the machine, where this user may read it.
+    /// The kernel's log since the machine started, where this user may read it.
     fn kernel_log(&self) -> Option<String>;
 
     fn text(&self, path: &str) -> Option<String> {
@@ -124,7 +124,7 @@ impl Files for Disk {
         /// Reading past the last record fails at once instead of waiting for the next (asm-generic/fcntl.h; MIPS and
         /// SPARC, which differ, have no driver of NVIDIA's).
         const O_NONBLOCK: i32 = 0o4000;
-        /// More than any kernel keeps: a log that grows while it is read ends here.
+        /// More records than any kernel keeps: reading a log that grows meanwhile ends here.
         const MOST_RECORDS: usize = 1 << 20;
         let mut log = std::fs::OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open("/dev/kmsg").ok()?;
         let mut text = String::new();
@@ -134,7 +134,7 @@ impl Files for Disk {
             match log.read(&mut record) {
                 Ok(0) => break,
                 Ok(length) => text += &String::from_utf8_lossy(&record[..length]),
-                // A record that was overwritten before it was read: the next read goes on after it.
+                // The record was overwritten before it was read: the next read continues after it.
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => break,
@@ -201,8 +201,8 @@ pub fn container(files: &impl Files, variable: &impl Fn(&str) -> Option<String>)
     }
 }
 
-/// The nodes that computing needs: `nvidia0`, `nvidiactl`, `nvidia-uvm`. Those of video outputs and of NVSwitch have
-/// owners and rights of their own.
+/// Whether this is a node that computing needs: `nvidia0`, `nvidiactl`, `nvidia-uvm`. Nodes of video outputs and of
+/// NVSwitch have owners and permissions of their own.
 fn is_node(name: &str) -> bool {
     matches!(name, "nvidiactl" | "nvidia-uvm") || is_card_node(name)
 }

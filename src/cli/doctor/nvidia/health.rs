@@ -1,6 +1,6 @@
-//! What is wrong with cards that answer: memory, errors, heat, modes. From NVML's word alone.
+//! Faults of cards that answer: memory, errors, heat, modes. All of it comes from NVML.
 //!
-//! Faults of hardware are errors; what slows or blocks for now is a warning; settings and limits are notes.
+//! Hardware faults are errors; temporary slowdowns and blocks are warnings; settings and limits are notes.
 
 use super::super::{Finding, Severity, size};
 use super::Nvidia;
@@ -41,7 +41,7 @@ impl Nvidia {
         found
     }
 
-    /// Whether every card is to be cut into slices and has none.
+    /// Whether every card is set to be cut into slices but has none.
     pub(super) fn sliceless(&self) -> bool {
         let cards = &self.management.cards;
         !cards.is_empty() && cards.iter().all(|card| card.slices.as_ref().is_some_and(Vec::is_empty))
@@ -91,10 +91,10 @@ impl State {
     }
 
     fn memory_findings(&self, label: &str) -> Option<Finding> {
-        /// Less than a context and a small computation take.
+        /// Less memory than a context and a small computation take.
         const LITTLE_BYTES: u64 = 512 << 20;
         let (total, free) = self.memory?;
-        // A twentieth of a large card is still little beside what programs take of it.
+        // On a large card, a twentieth is still little beside the memory that programs take.
         if free >= LITTLE_BYTES.max(total / 20) || total == 0 {
             return None;
         }
@@ -147,7 +147,7 @@ impl State {
     fn clock_findings(&self, label: &str) -> Vec<Finding> {
         let hotness = self.celsius.map(|celsius| format!(" at {celsius} degrees Celsius")).unwrap_or_default();
         let power = self.watts.map(|(now, limit)| format!(" ({now} W of {limit} W)")).unwrap_or_default();
-        // "Hardware slowdown" is the sum of the two that say more.
+        // "Hardware slowdown" is the sum of two reasons that say more.
         let explained = |reason: &str| {
             reason == HARDWARE && self.throttled_by.iter().any(|other| other == HEAT || other == POWER_BRAKE)
         };
@@ -191,7 +191,7 @@ impl State {
     }
 }
 
-/// Processes for people, the largest first and not too many.
+/// Processes as text for people: the largest first, and only a few.
 fn listed(processes: &[Process]) -> String {
     const MOST: usize = 5;
     let one = |process: &Process| {
@@ -217,7 +217,7 @@ mod tests {
         Process { pid, name: Some("/usr/bin/trainer".to_owned()), bytes }
     }
 
-    /// The severity of the one finding about a card changed like this.
+    /// The severity of the single finding about a card after `change`.
     fn about(what: &str, fix: &str, change: impl FnOnce(&mut State)) -> Severity {
         let found = found(&with_state(change));
         assert_eq!(found.len(), 1, "{found:#?}");

@@ -1,32 +1,32 @@
-//! Opening and starting the CUDA library, with the numbers that come of it.
+//! Opens and starts the CUDA library and keeps the numbers that it returns.
 //!
-//! The backend does the same and says why it failed in words; here the status itself is wanted, since each status has
-//! its own fix. Nothing is called but `cuInit`, `cuDriverGetVersion` and the names of statuses.
+//! The backend does the same and reports a failure in words; here the status itself matters, since each status has its
+//! own fix. Only `cuInit`, `cuDriverGetVersion` and the names of statuses are called.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 use libloading::Library as Opened;
 use serde::Serialize;
 
-/// What came of it.
+/// The outcome of opening and starting the library.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Library {
     /// The file that was opened.
     pub path: Option<String>,
-    /// Why none was.
+    /// Why no file could be opened.
     pub fault: Option<String>,
-    /// The CUDA version it speaks: 12080 is 12.8.
+    /// The CUDA version that it supports: 12080 is 12.8.
     pub cuda_version: Option<i32>,
-    /// What `cuInit` returned (cuda.h, `CUresult`).
+    /// The result of `cuInit` (cuda.h, `CUresult`).
     pub status: Option<u32>,
-    /// That status in the library's words.
+    /// The library's text for that status.
     pub words: String,
     /// Why the backend does not use it.
     pub refusal: Option<String>,
 }
 
 impl Library {
-    /// Whether it is the stub that CUDA's toolkit brings for linking, and no driver.
+    /// Whether it is the stub of CUDA's toolkit for linking, which is no driver.
     pub fn is_stub(&self) -> bool {
         const STUB_LIBRARY: u32 = 34;
         self.status == Some(STUB_LIBRARY) || self.path.as_ref().is_some_and(|path| path.contains("/stubs/"))
@@ -38,7 +38,7 @@ impl Library {
         (version.contains('.') && version.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit())).then_some(version)
     }
 
-    /// Whether it is the compatibility package's, which runs on an older kernel driver.
+    /// Whether it belongs to the compatibility package, which runs on an older kernel driver.
     pub fn is_compat(&self) -> bool {
         self.path.as_ref().is_some_and(|path| path.contains("/compat/"))
     }
@@ -105,7 +105,7 @@ fn start(library: &Opened, name: &str) -> Library {
     seen
 }
 
-/// The file behind a library's name, where the system lists what it mapped.
+/// The file behind a library's name, where the system lists mapped files.
 fn mapped(name: &str) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));

@@ -1,4 +1,4 @@
-//! Machines made up for tests.
+//! Invented machines for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,7 +80,7 @@ impl Files for Tree {
     }
 }
 
-/// A machine with one card on which all is well.
+/// A machine with one card and no faults.
 pub fn well() -> Nvidia {
     Nvidia {
         looked: true,
@@ -112,7 +112,7 @@ pub fn well() -> Nvidia {
     }
 }
 
-/// The state of its card.
+/// The state of that machine's card.
 pub fn state() -> State {
     State {
         name: "NVIDIA Test".to_owned(),
@@ -150,12 +150,12 @@ pub fn both_routes() -> Vec<Route> {
     vec![route("cuda"), route("vulkan")]
 }
 
-/// The findings of a machine that no graphics API reaches, though its driver file is there.
+/// The findings for a machine that no graphics API reaches, though Vulkan's driver file is there.
 pub fn found(machine: &Nvidia) -> Vec<Finding> {
     machine.findings(&[], VulkanFile::Present)
 }
 
-/// The severity of the only finding that says `what` and whose fix says `fix`; any other error fails the test.
+/// The severity of the only finding whose text contains `what` and whose fix contains `fix`; any other error fails the test.
 pub fn only(found: &[Finding], what: &str, fix: &str) -> Severity {
     let (matching, others): (Vec<&Finding>, Vec<&Finding>) =
         found.iter().partition(|finding| finding.what.contains(what) && finding.fix.contains(fix));

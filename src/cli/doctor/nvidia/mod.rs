@@ -1,8 +1,8 @@
-//! What stands between this process and NVIDIA's cards, and how the cards themselves are.
+//! Obstacles between this process and NVIDIA's cards, and the state of the cards themselves.
 //!
-//! Looking and concluding are apart: [`Nvidia::probe`] reads files, variables, the CUDA library and the management
-//! library into plain data; [`Nvidia::findings`] is a pure function of that data, tested on made-up machines. A machine
-//! without NVIDIA hardware is a fact, not a fault.
+//! Looking and concluding are separate: [`Nvidia::probe`] reads files, variables, the CUDA library and the management
+//! library into plain data; [`Nvidia::findings`] is a pure function of that data, tested on invented machines. A
+//! machine without NVIDIA hardware is a fact, not a fault.
 //!
 //! | to find | look in |
 //! |---|---|
@@ -10,10 +10,10 @@
 //! | opening and starting libcuda | `library.rs` |
 //! | the state of each card through NVML | `nvml.rs` |
 //! | why a card cannot be reached | `access.rs`, `visible.rs`, `versions.rs` |
-//! | what is wrong with cards that can | `health.rs`, `xid.rs` |
+//! | faults of cards that can | `health.rs`, `xid.rs` |
 //!
-//! The decision to know: each cause is said once. Findings go from the bus towards the program, and what an earlier
-//! step explains is not said again by a later one.
+//! The decision to know: each cause is reported once. Findings go from the bus towards the program, and a later step
+//! does not repeat a cause that an earlier one explains.
 
 mod access;
 pub(in crate::cli) mod files;
@@ -35,7 +35,7 @@ use library::Library;
 use nvml::Management;
 use xid::Xid;
 
-/// What was seen.
+/// The facts about a machine.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Nvidia {
     /// Whether bus, kernel and device nodes were looked at: on Linux only.
@@ -46,12 +46,12 @@ pub struct Nvidia {
     container: Container,
     /// Whether this is Windows' subsystem for Linux, where the driver is Windows' own and no card is on the bus.
     wsl: bool,
-    /// What CUDA_VISIBLE_DEVICES is set to.
+    /// The value of CUDA_VISIBLE_DEVICES.
     visible_devices: Option<String>,
     library: Library,
     /// The cards that CUDA shows to this process.
     cards: Vec<CudaCard>,
-    /// NVML: what it says, or why it says nothing.
+    /// The answers of NVML, or why there are none.
     management: Management,
     /// Faults of cards in the kernel's log, where this user may read it.
     xids: Vec<Xid>,
@@ -80,7 +80,7 @@ impl CudaCard {
     }
 }
 
-/// A route to a processor, as far as it matters here.
+/// A route to a processor, as far as the findings need it.
 #[derive(Clone, Debug, Default)]
 pub struct Route {
     name: String,
@@ -103,7 +103,7 @@ impl From<&DeviceEntry> for Route {
 }
 
 impl Nvidia {
-    /// Looks at this machine. Starts CUDA and NVML, and opens no card.
+    /// Reads the facts about this machine. Starts CUDA and NVML, and opens no card.
     pub fn probe() -> Nvidia {
         let looked = cfg!(target_os = "linux");
         let files = Disk;
@@ -120,7 +120,7 @@ impl Nvidia {
         seen
     }
 
-    /// What files and variables say.
+    /// Reads the facts from files and variables.
     fn read(files: &impl Files, variable: &impl Fn(&str) -> Option<String>) -> Nvidia {
         Nvidia {
             looked: true,
@@ -138,7 +138,7 @@ impl Nvidia {
         !self.bus.is_empty() || self.kernel.is_loaded() || !self.kernel.nodes.is_empty() || !self.cards.is_empty()
     }
 
-    /// Whether the bus has a card that is meant to work here, whatever drives it.
+    /// Whether the bus has a card that should work here, whatever driver it has.
     pub fn has_card_for_us(&self) -> bool {
         self.bus.iter().any(|card| !card.is_set_aside())
     }
@@ -148,7 +148,7 @@ impl Nvidia {
         self.cards.iter().any(|card| card.id == id && card.is_too_old())
     }
 
-    /// What is wrong, given every route that the library found and whether Vulkan's driver file of NVIDIA is there.
+    /// The faults, given every route that the library found and whether NVIDIA's driver file of Vulkan is there.
     pub fn findings(&self, routes: &[Route], vulkan_file: VulkanFile) -> Vec<Finding> {
         let mut found = self.access_findings(routes, vulkan_file);
         found.extend(self.visible_findings());

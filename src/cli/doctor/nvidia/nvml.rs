@@ -1,7 +1,7 @@
 //! The state of each card, from NVIDIA's management library (NVML), opened at run time and only when it is there.
 //!
-//! Every question may go unanswered: by an old card, by a virtual one, or because this user may not ask. That is
-//! `None`, never a made-up value. NVML counts all cards, whatever CUDA_VISIBLE_DEVICES says.
+//! Any question may have no answer: from an old card, from a virtual one, or because this user may not ask. The value
+//! is then `None`, never an invented one. NVML counts all cards, whatever CUDA_VISIBLE_DEVICES holds.
 
 use nvml_wrapper::Device;
 use nvml_wrapper::Nvml;
@@ -12,12 +12,12 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use serde::Serialize;
 
-/// What NVML says.
+/// The answers of NVML.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Management {
-    /// Why it says nothing.
+    /// Why there are none.
     pub fault: Option<String>,
-    /// Whether that is because library and kernel driver are of different versions.
+    /// Whether the reason is that library and kernel driver have different versions.
     pub mismatch: bool,
     pub cards: Vec<State>,
 }
@@ -30,7 +30,7 @@ pub struct State {
     pub uuid: Option<String>,
     /// `0000:3b:00.0`.
     pub pci_bus: Option<String>,
-    /// Why it cannot be asked, when it has failed.
+    /// Why the card cannot be asked, if it has failed.
     pub fault: Option<String>,
     /// `default`, `prohibited` or `exclusive`.
     pub compute_mode: Option<String>,
@@ -48,14 +48,14 @@ pub struct State {
     pub repair_pending: bool,
     /// A faulty row could not be replaced.
     pub repair_failed: bool,
-    /// What holds its clocks down now: names of NVML's reasons.
+    /// The reasons why its clocks are lowered now, by NVML's names.
     pub throttled_by: Vec<String>,
     pub celsius: Option<u32>,
     /// Power now and its limit, watts.
     pub watts: Option<(u32, u32)>,
-    /// Whether the driver stays on the card while nobody uses it.
+    /// Whether the driver stays loaded for the card while nobody uses it.
     pub persistence: Option<bool>,
-    /// With Multi-Instance GPU on, the UUIDs of its slices.
+    /// The UUIDs of its slices, where Multi-Instance GPU is on.
     pub slices: Option<Vec<String>>,
     /// Whether Multi-Instance GPU changes at the next reset.
     pub mig_pending: bool,
@@ -77,13 +77,13 @@ pub struct Library(Nvml);
 #[derive(Clone, Debug)]
 pub struct Unopened {
     pub fault: String,
-    /// Whether library and kernel driver are of different versions.
+    /// Whether library and kernel driver have different versions.
     pub mismatch: bool,
 }
 
-/// Opens the library where the driver brings it.
+/// Opens the library under the name that the driver installs.
 pub fn open() -> Result<Library, Unopened> {
-    // The unversioned name, which the wrapper takes by itself, is only there with the toolkit, as a stub.
+    // The wrapper's own choice, the unversioned name, exists only with the toolkit, as a stub.
     open_named(if cfg!(windows) { "nvml.dll" } else { "libnvidia-ml.so.1" })
 }
 
@@ -199,7 +199,7 @@ fn processes(nvml: &Nvml, device: &Device<'_>) -> Option<Vec<Process>> {
             UsedGpuMemory::Used(bytes) => Some(bytes),
             UsedGpuMemory::Unavailable => None,
         };
-        // One byte of slack: a name of the whole length comes without its end.
+        // One byte longer, because a name of the whole length comes without its terminator.
         let name = nvml.sys_process_name(process.pid, 256).ok().filter(|name| !name.is_empty() && name.len() < 255);
         found.push(Process { pid: process.pid, name, bytes });
     }
@@ -209,7 +209,7 @@ fn processes(nvml: &Nvml, device: &Device<'_>) -> Option<Vec<Process>> {
 
 fn throttled_by(device: &Device<'_>) -> Vec<String> {
     let Ok(reasons) = device.current_throttle_reasons() else { return Vec::new() };
-    // Idle and "none" are no reasons to worry.
+    // "Idle" and "none" need no warning.
     let known = [
         (ThrottleReasons::HW_THERMAL_SLOWDOWN, HEAT),
         (ThrottleReasons::SW_THERMAL_SLOWDOWN, WARMTH),
@@ -240,7 +240,7 @@ fn slices(device: &Device<'_>) -> Vec<String> {
 
 fn words(error: &NvmlError) -> String {
     match error {
-        // The cause tells which file was looked for.
+        // The cause names the file that was searched for.
         NvmlError::LibloadingError(cause) => match std::error::Error::source(cause) {
             Some(source) => format!("{cause}: {source}"),
             None => cause.to_string(),

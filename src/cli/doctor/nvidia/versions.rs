@@ -5,7 +5,8 @@ use polywarp::cuda::versions::{LEAST_CUDA, LEAST_DRIVER, first_driver, newest_pt
 use super::super::Finding;
 use super::Nvidia;
 
-/// A shader with what raises the PTX version of portable kernels: subgroups, half precision, packed products, atomics.
+/// A shader with the constructs that raise the PTX version of portable kernels: subgroups, half precision, packed
+/// products, atomics.
 const SHADER: &str = "
 enable f16;
 @group(0) @binding(0) var<storage, read_write> data: array<u32>;
@@ -65,7 +66,7 @@ pub fn too_old(version: i32) -> bool {
     version < LEAST_CUDA
 }
 
-/// The PTX version that kernels compiled for a card need: the compiler is asked, so that this cannot fall behind it.
+/// The PTX version that kernels compiled for a card need. The compiler itself is asked, so that the answer cannot fall behind it.
 pub fn ptx_needed((major, minor): (u32, u32)) -> Option<(u32, u32)> {
     use polywarp::compiler::{Request, Target, compile};
     let arch = format!("sm_{major}{minor}");

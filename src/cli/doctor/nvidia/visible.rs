@@ -1,5 +1,5 @@
-//! What CUDA_VISIBLE_DEVICES does: a list of ordinals and UUIDs, of which CUDA shows those before the first it does not
-//! know (CUDA programming guide, "CUDA environment variables"). Empty, `-1` and the like show none.
+//! The effect of CUDA_VISIBLE_DEVICES, a list of ordinals and UUIDs: CUDA shows the devices before the first unknown
+//! name (CUDA programming guide, "CUDA environment variables"). An empty list, `-1` and similar values show none.
 
 use super::super::Finding;
 use super::Nvidia;
@@ -9,7 +9,7 @@ impl Nvidia {
         const UNSET: &str = "unset CUDA_VISIBLE_DEVICES, or let it name cards that `nvidia-smi -L` lists";
         let Some(value) = self.visible_devices.as_deref() else { return Vec::new() };
         let ids = self.known_uuids();
-        // Without the driver's word on what there is, nothing can be said of what is hidden.
+        // Unless the driver tells which cards there are, nobody knows which are hidden.
         let Some(count) = self.card_count() else { return Vec::new() };
         let names: Vec<&str> = value.split(',').map(str::trim).collect();
         let unknown = names.iter().position(|name| !exists(name, count, &ids));
@@ -45,7 +45,7 @@ impl Nvidia {
         !exists(first, count, &self.known_uuids())
     }
 
-    /// Cards that the driver has, hidden or not.
+    /// Number of the driver's cards, hidden or not.
     fn card_count(&self) -> Option<usize> {
         match self.management.cards.len() {
             0 => Some(self.kernel.uuids.len()).filter(|&count| count > 0),
@@ -85,7 +85,7 @@ fn exists(name: &str, count: usize, ids: &Option<Vec<String>>) -> bool {
         return true;
     }
     let uuid = name.starts_with("GPU-") || name.starts_with("MIG-");
-    // The beginning of a UUID that only one has is enough.
+    // The beginning of a UUID suffices if only one UUID has it.
     uuid && ids.as_ref().is_none_or(|ids| ids.iter().filter(|id| id.starts_with(name)).count() == 1)
 }
 

@@ -1,6 +1,6 @@
 //! Faults of cards that the kernel driver wrote to the kernel's log ("Xid"), where this user may read it.
 //!
-//! They tell of the past: a card may have been reset since. So they are hints, never errors.
+//! They are from the past: a card may have been reset since. So they are hints, never errors.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct Xid {
     /// `0000:3b:00`, as the log writes it.
     pub pci: String,
     pub number: u32,
-    /// How often, since the machine was started.
+    /// How often it occurred since the machine started.
     pub times: usize,
 }
 
@@ -35,7 +35,7 @@ pub fn parse(log: &str) -> Vec<Xid> {
     counts.into_iter().map(|((pci, number), times)| Xid { pci, number, times }).collect()
 }
 
-/// What a number means and what to do (NVIDIA, "XID Errors").
+/// The meaning of a number and the fix (NVIDIA, "XID Errors").
 fn meaning(number: u32) -> (Severity, &'static str, &'static str) {
     const PROGRAM: &str = "look for the fault in the program that ran then (compute-sanitizer finds it)";
     const RESET: &str =

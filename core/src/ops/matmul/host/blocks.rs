@@ -1,4 +1,4 @@
-//! Products of a part of K, and what scales of blocks make of their sums.
+//! Products along a part of K, and the scaling of their sums by the scales of blocks.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -37,7 +37,7 @@ impl<'a> BlockScales<'a> {
         Ok(BlockScales { a, b, blocks, dims: op.dims() })
     }
 
-    /// Adds what the sums of block number `block` of K stand for to `total`.
+    /// Scales the sums of block number `block` of K and adds them to `total`.
     pub fn add(&self, block: usize, sums: &[f32], total: &mut [f32]) {
         let MatmulDims { m, n, k, .. } = self.dims;
         let [[rows, along], [_, columns]] = self.blocks.extents([m, n, k]).map(|last| last.map(|x| x as usize));

@@ -1,4 +1,4 @@
-//! Products of a few rows or columns of narrow operands, of which none is widened whole (`gemm/few.rs`).
+//! Products of a few rows or columns of narrow operands, without widening a whole operand (`gemm/few.rs`).
 
 use half::{bf16, f16};
 
@@ -10,7 +10,7 @@ use crate::cpu::scratch::{Done, Short};
 use crate::ops::{Matmul, MatmulDims};
 use crate::{DType, F8E4M3, F8E5M2};
 
-/// Of what a product has few: the other operand is read as it lies, each element once.
+/// The dimension of which a product has few indices. The operand without that dimension is read as it lies, each element once.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
     Rows,
@@ -18,7 +18,7 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// The same for all products of a batch, and for parts of K.
+    /// The choice holds for all products of a batch, and for parts of K.
     pub(super) fn of(op: &Matmul) -> Option<Side> {
         let MatmulDims { m, n, .. } = op.dims();
         let suits = |few: u64, other: gemm::Layout| {
@@ -34,7 +34,7 @@ impl Side {
     }
 }
 
-/// The products of 8- and 16-bit floats alone, into `out`.
+/// The sums of products of 8- and 16-bit floats, without an epilogue, into `out`.
 pub(super) fn narrow(op: &Matmul, side: Side, inputs: &[&[u8]], out: &mut [f32]) -> Done {
     each(
         op,
@@ -56,7 +56,7 @@ pub(super) fn narrow(op: &Matmul, side: Side, inputs: &[&[u8]], out: &mut [f32])
     )
 }
 
-/// The same of 8-bit integers.
+/// The same for 8-bit integers.
 pub(super) fn integer<I>(op: &Matmul, side: Side, inputs: &[&[u8]], out: &mut [i32]) -> Done
 where
     I: bytemuck::Pod + Send + Sync + Into<i32>,
@@ -71,7 +71,8 @@ where
     )
 }
 
-/// Each product of the batch: `rows` makes the few rows of an operand (its dtype, storage and layout), `times` multiplies them.
+/// Runs each product of the batch: `rows` makes the few rows of an operand (from its dtype, storage and layout),
+/// `times` multiplies them.
 fn each<T: few::Sum>(
     op: &Matmul,
     side: Side,

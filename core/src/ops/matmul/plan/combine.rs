@@ -1,4 +1,4 @@
-//! The launch after tiles that wrote slabs of the sum: adds the slabs in order and ends the product.
+//! The launch that follows tiles which wrote slabs of the sum: it adds the slabs in order and applies the epilogue.
 //!
 //! Also the whole product when K is 0, where there is nothing to add.
 

@@ -18,9 +18,9 @@
 //!               2048^3 283, 8192^3 305; 4097x4095x4093 packed 222. All of it: docs/gemm.md, "Through Vulkan".
 //!
 //! naga 30 wants products of matrices in uniform control flow and takes every variable for varying, loop counters of
-//! `for` excepted: hence no branch around phase 3. Rows and columns beyond M and N are read as whatever lies there inside
-//! the operand, and what they give is never stored; elements beyond K are zeros. Here: the configuration and the frame.
-//! Where to go next: `coop/stage.rs` (phases 1 and 2), `coop/multiply.rs` (3), `coop/stores.rs` (4), `coop/rank.rs` (which).
+//! `for` excepted: hence no branch around phase 3. Reads beyond the last row or column stay inside the operand, and
+//! results made from them are never stored; elements beyond K are zeros. Here: the configuration and the frame. Where to
+//! go next: `coop/stage.rs` (phases 1 and 2), `coop/multiply.rs` (3), `coop/stores.rs` (4), `coop/rank.rs` (the choice).
 
 mod multiply;
 pub(super) mod pack;
@@ -62,22 +62,22 @@ impl Lanes {
     }
 }
 
-/// What becomes of an operand's elements.
+/// How elements of an operand become factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Parts {
-    /// A factor each: as they are, or exactly converted.
+    /// Each element is one factor: as it is, or converted exactly.
     Whole,
     /// f32 or bf16, scaled and made f16: f32 is rounded.
     Scaled,
-    /// f16, low and high parts of f32: two factors each, one behind the other along K (`split.rs`).
+    /// f32 split into low and high parts of f16: two factors each, the two parts one behind the other along K (`split.rs`).
     Split,
 }
 
-/// What a kernel is made of, apart from the op: a row of the table in `coop/rank.rs`.
+/// The shape of a kernel, apart from the op: a row of the table in `coop/rank.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     pub tile: Tile,
-    /// Fragments side by side that a subgroup puts to workgroup memory at once, at the end.
+    /// Neighbouring fragments that a subgroup writes to workgroup memory at once, at the end.
     pub end_fragments: u32,
 }
 
@@ -103,7 +103,7 @@ pub(super) struct Coop {
 }
 
 impl Shape {
-    /// What tells it from other shapes with the same tile: `coop16_w64x64`.
+    /// A name that distinguishes it from other shapes with the same tile: `coop16_w64x64`.
     pub fn name(&self, product: Cooperative) -> String {
         let Tile { block_m, block_n, warps_m, warps_n, .. } = self.tile;
         format!("coop{}_w{}x{}", product.size, block_m / warps_m, block_n / warps_n)
@@ -114,7 +114,7 @@ impl Shape {
         16 / factors.size_bytes() as u32
     }
 
-    /// Bytes of workgroup memory, tiles lying either way.
+    /// Bytes of workgroup memory for tiles of either order.
     pub fn workgroup_bytes(&self, product: Cooperative) -> u32 {
         let Tile { block_m, block_n, block_k, warps_m, warps_n } = self.tile;
         let (size_bytes, pad) = (product.factors.size_bytes() as u32, Shape::pad(product.factors));
@@ -136,7 +136,7 @@ impl Coop {
             bindings.extend(self.epilogue.accesses());
         }
         if self.parts != Parts::Whole {
-            // What `range.rs` or `split.rs` found.
+            // The result of `range.rs` or `split.rs`: scales or factors.
             bindings.push(Access::Read);
         }
         let split = if self.parts == Parts::Split { "_split" } else { "" };
@@ -157,7 +157,7 @@ impl Coop {
         let word = |at: usize| u64::from(params.get(at).copied().unwrap_or(u32::MAX));
         let k = word(k);
         let steps = match self.parts {
-            // Low by high and high by low over all of both parts, high by high over half.
+            // low * high and high * low together go over all of K, which holds both parts; high * high goes over half of it.
             Parts::Split => 2 + (k + k / 2).div_ceil(self.shape.tile.block_k.into()),
             _ => word(own + SLAB).min(k).div_ceil(self.shape.tile.block_k.into()),
         };
@@ -308,7 +308,8 @@ impl Coop {
         writeln!(out, "        // The next step's operands travel while this one is multiplied.")?;
         writeln!(out, "        let next = select(k_first, k0 + {block_k}u, k0 + {block_k}u < k_end);")?;
         if self.parts == Parts::Split {
-            // A is low, high, high, B high, low, high: their third parts are what is there already.
+            // A reads its low, high and high parts in turn, B its high, low and high ones. The third part is one that
+            // is stored already.
             writeln!(out, "        let next_a = select(next, next - part, next >= params.k);")?;
             writeln!(out, "        let next_b = select(next, next - params.k, next >= params.k);")?;
             self.write_fetch(out, sides, ["next_a", "next_b"], "        ")?;

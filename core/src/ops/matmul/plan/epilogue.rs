@@ -1,5 +1,5 @@
-//! What follows the sum of a matrix product, D = activation(alpha (sum * scale_a * scale_b) + beta C + bias), and the words of
-//! `Params` that say where everything lies. Shared by the tiled kernel, the matrix-vector kernel and the combining one.
+//! The end of a matrix product, D = activation(alpha (sum * scale_a * scale_b) + beta C + bias), and the words of `Params`
+//! that say where every operand lies. Shared by the tiled kernel, the matrix-vector kernel and the combining one.
 
 use std::fmt::Write;
 
@@ -11,13 +11,13 @@ use crate::plan::{Access, Caps, Slot};
 use crate::wgsl::element::{Element, Form};
 use crate::wgsl::math;
 
-/// What the end of a kernel does: part of its key.
+/// The steps of a kernel's epilogue: part of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Epilogue {
     /// Rows of A, columns of B have scales.
     pub scale_a: bool,
     pub scale_b: bool,
-    /// Those are of blocks along K, and sums were multiplied with them on the way.
+    /// The scales belong to blocks along K, and the loop over K has applied them already.
     pub blocks: bool,
     /// Alpha is not 1.
     pub scale: bool,
@@ -25,13 +25,13 @@ pub(crate) struct Epilogue {
     pub add: bool,
     pub bias: bool,
     pub activation: Option<UnaryFn>,
-    /// Rows belong to groups, which end where a buffer of these says; the group is what is called the batch here.
+    /// Rows belong to groups, and a buffer says where each group ends. The code here calls the group a batch.
     pub ends: Option<Ends>,
-    /// How sums are held.
+    /// The type in which sums are held.
     pub accumulator: Element,
-    /// What the epilogue computes in: as sums are held, or f32 where sums of integers are stored as floats.
+    /// The type in which the epilogue computes: that of the sums, or f32 where integer sums are stored as floats.
     pub value: Element,
-    /// How D, C and bias are stored.
+    /// The type in which D, C and bias are stored.
     pub output: Element,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum Ends {
     Indexed,
 }
 
-/// Declares the ends at `binding`, and `fn end_of(group)`.
+/// Declares the buffer of ends at `binding`, and `fn end_of(group)`.
 pub(super) fn end_of(ends: Element, binding: u32) -> String {
     let mut text = ends.storage(binding, "ends", Form::Scalar, Access::Read);
     let end = "load_ends(params.ends_base + group * params.ends_step)";
@@ -106,7 +106,7 @@ impl Epilogue {
         })
     }
 
-    /// Whether the sum is stored as it is, but for its dtype.
+    /// Whether the sum is stored unchanged, apart from a change of dtype.
     pub fn is_plain(&self) -> bool {
         let untouched = !self.scale && !self.add && !self.bias && self.activation.is_none();
         untouched && !self.has_scales() && self.value == self.accumulator
@@ -116,12 +116,13 @@ impl Epilogue {
         self.scale_a || self.scale_b
     }
 
-    /// Whether kernels that leave the end to another one read operands of it all the same: scales of blocks, ends of groups.
+    /// Whether a kernel that writes bare sums for another launch to end still reads operands of the epilogue: scales of
+    /// blocks, ends of groups.
     pub fn is_read_on_the_way(&self) -> bool {
         self.blocks || self.ends.is_some()
     }
 
-    /// What the epilogue begins with: sums as they are held, or those of blocks.
+    /// The type in which the epilogue receives sums: that of the accumulator, or that of the sums of blocks.
     pub fn sum(&self) -> Element {
         if self.blocks { self.value } else { self.accumulator }
     }
@@ -146,7 +147,7 @@ impl Epilogue {
         text + "\n}\n@group(0) @binding(0) var<uniform> params: Params;\n"
     }
 
-    /// Which word of `Params` is K, and which is the first of a kernel's own.
+    /// The index of K among the words of `Params`, and that of the first word of a kernel's own.
     pub fn words(&self) -> (usize, usize) {
         let numbers = 2 * self.value.param_words(Scalar::I(0)).len();
         let has = |names: &[&str], wanted| if wanted { names.len() } else { 0 };
@@ -165,7 +166,7 @@ impl Epilogue {
                 next += 1;
             }
         }
-        // Scales are f32, as values are wherever there are any.
+        // Scales are f32, and so are values wherever there are scales.
         for (wanted, name) in [(self.scale_a, "row_scale"), (self.scale_b, "col_scale")] {
             if wanted {
                 text += &self.value.storage(next, name, Form::Scalar, Access::Read);
@@ -209,8 +210,8 @@ impl Epilogue {
         text + "    return x;\n}\n"
     }
 
-    /// Declares at `binding` what says which rows a group owns, and the functions that find a tile's and a row's; nothing where there
-    /// are no groups.
+    /// Declares at `binding` the buffer that says which rows a group owns, and the functions that find the group of a
+    /// tile and of a row; empty where there are no groups.
     pub fn ends_text(&self, binding: u32) -> String {
         match self.ends {
             None => String::new(),
@@ -222,7 +223,7 @@ impl Epilogue {
         }
     }
 
-    /// The most rounds that finding the group of a tile or of a row takes, for a launch with `params`.
+    /// The most rounds of the loops that find the group of a tile or of a row, for a launch with `params`.
     pub fn group_rounds(&self, params: &[u32]) -> u64 {
         let (_, own) = self.words();
         match self.ends {
@@ -254,7 +255,7 @@ const BLOCKS: [&str; 5] = ["rows_k", "cols_k", "block_m", "block_n", "block_k"];
 const GROUPS: [&str; 4] = ["groups", "bias_group", "ends_base", "ends_step"];
 
 impl Places {
-    /// Where those of a grouped product lie; `product` is all of its rows times the matrix of the first group.
+    /// Places of a grouped product's operands; `product` is all of its rows times the matrix of the first group.
     pub fn of_groups(op: &GroupedMatmul, product: &Matmul, caps: &Caps) -> Result<Places> {
         let mut places = Places::of(product, caps)?;
         let groups = op.dims().groups;
@@ -299,10 +300,10 @@ impl Places {
         Ok(Places { epilogue, batch, alpha, beta, bias, scales, blocks, groups: Vec::new(), target, slots })
     }
 
-    /// Groups are found in the table that lies in `slot`.
+    /// Has kernels find groups in the table that lies in `slot`.
     pub fn indexed(&mut self, slot: Slot) {
         self.epilogue.ends = Some(Ends::Indexed);
-        // Bound last.
+        // The ends are the last binding.
         if let Some(ends) = self.slots.last_mut() {
             *ends = slot;
         }
@@ -336,7 +337,7 @@ impl Places {
     }
 }
 
-/// The dimensions but the last two of operands of one batch shape.
+/// Merges the batch dimensions (all but the last two) of operands whose batches have one shape.
 fn merge(operands: [&Layout; 5]) -> Vec<BatchAxis> {
     let mut batch: Vec<BatchAxis> = Vec::new();
     for i in 0..operands[0].rank() - 2 {

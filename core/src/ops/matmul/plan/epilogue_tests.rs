@@ -30,7 +30,7 @@ fn with_everything(op: Matmul) -> Matmul {
     Matmul { c: Some(d), bias, alpha: 0.5, beta: -3.0, activation, ..op }
 }
 
-/// With scales per tensor, per row and of blocks, every type of result, alone and with everything else.
+/// Scales for a whole tensor, for rows and for blocks; every type of result; alone and with all other parts of the epilogue.
 #[test]
 fn products_of_quantised_operands_validate_and_read_their_scales() {
     let mut validated = Validated::default();

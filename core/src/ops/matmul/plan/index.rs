@@ -1,6 +1,6 @@
-//! The table of where groups begin, which grouped products search where there are many groups: one small launch before them.
+//! The table of the first rows of groups, which grouped products search where there are many groups: one small launch before them.
 //!
-//! Without it every tile goes through the ends of all groups before its own, which is quadratic in the groups.
+//! Without it every tile reads the ends of all groups before its own: work that grows with the square of the groups.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::plan::looped;
 use crate::plan::{Access, Caps, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element};
 
-/// Threads that go through the ends, side by side.
+/// Threads that read the ends side by side.
 const THREADS: u32 = 256;
 
 /// Specialisation.

@@ -1,8 +1,8 @@
-//! Which tiles there are, what they are worth on one card, and the order in which they are tried for a product.
+//! Lists the tiles with their rates on one card, and orders them for a product.
 //!
-//! A candidate is refused, with a reason, where the device cannot run it; what could run but is not worth compiling for a
-//! product of that size is ranked last, so that tests meet every kernel at every size. Pure functions: no GPU needed.
-//! Kernels on cooperative matrices stand in the same list (`coop/rank.rs`).
+//! A candidate is refused, with a reason, where the device cannot run it. A candidate that could run but is not worth
+//! compiling for a product of that size is ranked last, so that tests meet every kernel at every size. Pure functions:
+//! no GPU needed. Kernels on cooperative matrices stand in the same list (`coop/rank.rs`).
 
 use std::ops::RangeInclusive;
 
@@ -12,9 +12,10 @@ use crate::ops::MatmulDims;
 use super::tiled::Tile;
 use crate::plan::Caps;
 
-/// A tile with what it reaches on one card: near a fit to what 140 products took on an H100 through Vulkan (f32 and bf16,
-/// benches/results/h100-2026-11-28b/candidates.txt). Two rates are 2 TFLOP/s off it, so that products of 48 rows take the faster tile; the largest
-/// tile's full rate is an H200's (2026-11-21). Other cards differ in scale more than in order.
+/// A tile with its rates on one card, close to a fit to the times of 140 products on an H100 through Vulkan (f32 and
+/// bf16, benches/results/h100-2026-11-28b/candidates.txt). Two rates differ from the fit by 2 TFLOP/s, so that products
+/// of 48 rows take the faster tile; the largest tile's full rate is an H200's (2026-11-21). Other cards differ in scale
+/// more than in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rated {
     pub tile: Tile,
@@ -37,26 +38,26 @@ const TILES: [Rated; 5] = [
     Rated { tile: tile(32, 32, 2, 1), resident: 6, alone: 19.0, full: 21.5 },
 ];
 
-/// Processors of that card. Shader APIs do not say how many there are.
+/// Multiprocessors of that card. Shader APIs do not say how many a device has.
 const PROCESSORS: u64 = 132;
-/// What starting and ending a tile costs, in elements of K.
+/// Time of starting and ending a tile, as elements of K.
 const TILE_OVERHEAD_K: f64 = 48.0;
-/// Below this many multiplications (256^3) the launch takes longer than the product with any tile.
+/// Below this many multiplications (256^3) the launch takes longer than the product, whatever the tile.
 const WORTH_A_LARGE_TILE: u64 = 1 << 24;
-/// Words of sums and of operands under way that leave a thread enough registers for the multiplication of i64, on CUDA: with
-/// 112 the assembler spills a word or two, with 176 up to 384 bytes, with 192 up to 644 (sm_75 to sm_120).
+/// The most words of sums and of fetched operands that leave a thread enough registers for the multiplication of i64, on
+/// CUDA: with 112 the assembler spills a word or two, with 176 up to 384 bytes, with 192 up to 644 (sm_75 to sm_120).
 const MOST_I64_WORDS: u32 = 112;
-/// What compiling a kernel with a large tile costs, spread over the calls of a small product.
+/// Time of compiling a kernel with a large tile, spread over the calls of a small product.
 const COMPILE_NS: f64 = 1e5;
-/// Numbers of slabs of K that are tried, and the fewest elements of K that one is worth.
+/// Numbers of slabs of K to try, and the fewest elements of K that are worth a slab.
 const SPLITS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 const LEAST_SLAB: u64 = 256;
-/// What a second launch costs, and a byte of partial sums.
+/// Time of a second launch, and of a byte of partial sums.
 const COMBINE_NS: f64 = 2100.0;
 const PARTIAL_NS_PER_BYTE: f64 = 1.0 / 665.0;
 
 impl Rated {
-    /// TFLOP/s that `groups` workgroups reach: the processor with most of them ends last.
+    /// TFLOP/s that `groups` workgroups reach together: the processor with the most of them ends last.
     fn rate(&self, groups: u64) -> f64 {
         let most = groups.div_ceil(PROCESSORS);
         let rest = most % u64::from(self.resident);
@@ -75,16 +76,16 @@ pub(crate) struct Cut {
     pub splits: u64,
     /// Estimated time.
     pub ns: f64,
-    /// Why not.
+    /// The reason why the device cannot run it.
     pub refused: Option<&'static str>,
 }
 
-/// How the plain tiles cut a product, each with its best number of slabs, in order of preference.
+/// The cuts of a product into plain tiles, each with its best number of slabs, in order of preference.
 pub(super) fn plain(dims: MatmulDims, sum: DType, caps: &Caps) -> Vec<Cut> {
     plain_in(dims, u64::MAX, sum, caps, u64::MAX)
 }
 
-/// `block`: elements of K that share scales. No more than `most_slabs`, but for those it takes where drivers end loops.
+/// `block`: elements of K that share scales. At most `most_slabs`, or more where drivers limit loops and K needs more slabs.
 fn plain_in(dims: MatmulDims, block: u64, sum: DType, caps: &Caps, most_slabs: u64) -> Vec<Cut> {
     let element_bytes = sum.size_bytes() as u32;
     let mut list: Vec<Cut> = TILES
@@ -110,19 +111,19 @@ fn plain_in(dims: MatmulDims, block: u64, sum: DType, caps: &Caps, most_slabs: u
     list
 }
 
-/// How the plain tiles cut a product in one slab of K, or in as few as it takes where drivers end loops, in order of preference.
-/// `block`: elements of K that share scales.
+/// The cuts of a product into plain tiles with one slab of K, or the fewest slabs where drivers limit loops, in order
+/// of preference. `block`: elements of K that share scales.
 pub(crate) fn whole(dims: MatmulDims, block: u64, sum: DType, caps: &Caps) -> Vec<Cut> {
     plain_in(dims, block, sum, caps, 1)
 }
 
-/// What can be used first, then what is expected to be faster.
+/// Sorts usable cuts before refused ones, then by estimated time.
 pub(super) fn order(list: &mut [Cut]) {
     list.sort_by(|x, y| x.refused.is_some().cmp(&y.refused.is_some()).then(x.ns.total_cmp(&y.ns)));
 }
 
 impl Rated {
-    /// The best number of slabs of K for this tile, of those in `range`. `large`: the kernel takes long to compile.
+    /// The best number of slabs of K for this tile within `range`. `large`: the kernel takes long to compile.
     pub fn cut(&self, dims: MatmulDims, sum_bytes: u32, large: bool, range: RangeInclusive<u64>) -> Cut {
         let Tile { block_m, block_n, block_k, .. } = self.tile;
         let tiles = dims.m.div_ceil(block_m.into()) * dims.n.div_ceil(block_n.into()) * dims.batch;

@@ -61,7 +61,7 @@ const DIMS: &[Dims] = &[
     (&[], 2047, 2049, 2045),
 ];
 
-/// Candidates of products of all dtypes and layouts that a device of `caps` has; returns how many kernels they are.
+/// Validates the candidates that a device of `caps` has, for products of all dtypes and layouts; returns the number of kernels.
 fn validated_products(caps: &Caps) -> usize {
     let orders = [Order::Plain, Order::Transposed, Order::Spread];
     let mut validated = Validated::default();
@@ -69,7 +69,7 @@ fn validated_products(caps: &Caps) -> usize {
         for &dims in DIMS {
             for (a, b) in orders.into_iter().flat_map(|a| orders.map(|b| (a, b))) {
                 let op = product(dtype, dims, a, b);
-                // Everything in the epilogue at once, where it is not a matter of the operands.
+                // With every part of the epilogue, for one order of A only: the epilogue does not depend on the operands.
                 let ops = if a == Order::Plain { vec![op.clone(), with_everything(op)] } else { vec![op] };
                 for op in ops {
                     let list = crate::ops::candidates(&op.clone().into(), caps).unwrap();
@@ -84,7 +84,7 @@ fn validated_products(caps: &Caps) -> usize {
     validated.kernels()
 }
 
-/// Both ways together take two minutes: one of them a day.
+/// Both ways together take two minutes, so each day runs one of them.
 #[test]
 fn products_of_every_dtype_and_layout_validate() {
     if !Part::today(2).is_turn_of(0) {
@@ -113,7 +113,7 @@ fn large_products_take_the_large_tile_and_one_launch() {
     assert_eq!((plan.launches.len(), plan.launches[0].grid), (1, [1024, 1, 1]));
 }
 
-/// What is measured to be best on an H200 through Vulkan (docs/gemm.md).
+/// The best choices by measurement on an H200 through Vulkan (docs/gemm.md).
 #[test]
 fn products_on_cooperative_matrices_take_the_kernel_measured_best() {
     let best = |dtype, (m, n, k), precision| {
@@ -140,7 +140,7 @@ fn products_on_cooperative_matrices_take_the_kernel_measured_best() {
     assert_eq!(best(DType::F32, cube(256), Precision::High), best(DType::F32, cube(256), Precision::Highest));
 }
 
-/// Nothing reads bytes of scratch memory that no launch wrote: whole vectors, in one launch for each operand.
+/// No launch reads bytes of scratch memory that none wrote: copies are whole vectors, one launch for each operand.
 #[test]
 fn packing_takes_one_launch_and_writes_every_byte() {
     let packed = |dtype, dims, a, b| {
@@ -156,7 +156,7 @@ fn packing_takes_one_launch_and_writes_every_byte() {
             assert_eq!((packs.len(), launches.len()), (2, 3));
             for (launch, which) in packs.into_iter().zip(0..) {
                 let [Slot::Input(input), Slot::Scratch(copy)] = launch.bindings[..] else { panic!("{launch:?}") };
-                // Lines of 129 to 133 elements become lines of 192.
+                // Lines of 129, 131 and 133 elements become lines of 192.
                 let lines = [129, 131, 133].map(|lines| lines * 192 * size_bytes);
                 assert!(input == which && lines.contains(&scratch_bytes[copy]), "{scratch_bytes:?}");
                 assert_eq!(u64::from(launch.params[0]) * 16, scratch_bytes[copy]);
@@ -263,7 +263,7 @@ fn slabs_of_large_products_are_added_a_part_of_the_result_after_the_other() {
     for Candidate { name, plan, .. } in slabs {
         assert!(name.contains("_slabs8"), "{name}");
         assert_eq!(plan.scratch_bytes, [MOST_PARTIAL_BYTES], "{name}");
-        // Eight rounds of tiles and of their addition, on an eighth of A's and of D's rows each.
+        // Eight parts, each with an eighth of A's and of D's rows: one launch of tiles and one that adds slabs.
         assert_eq!(plan.launches.len(), 16, "{name}");
         let outputs: Vec<bool> =
             plan.launches.iter().map(|launch| launch.bindings.contains(&Slot::Output(0))).collect();
@@ -276,7 +276,7 @@ fn slabs_of_large_products_are_added_a_part_of_the_result_after_the_other() {
     assert!(first.name.contains("coop16"), "{} is thought to be faster", first.name);
 }
 
-/// Two sets of sums need registers; quads along K must not reach into the next block.
+/// Two sets of sums need registers; loads of four elements along K must not reach into the next block.
 #[test]
 fn scales_of_blocks_take_small_tiles_and_quads_that_end_with_a_block() {
     let op = |k: u64, extent: u64| {

@@ -12,9 +12,9 @@
 //! Measured      H200, Vulkan, 2026-11-21, TFLOP/s at 4096^3: f32 44.0, f16 45.9, bf16 46.0, f64 14.4, i8 29.3; f32 at
 //!               1000^3 27.3 (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite gemm.
 //!
-//! Rows and columns beyond M and N are read as whatever lies there, inside the operand; what they give is never stored.
-//! Elements beyond K are zeros. Here: the configuration, the frame and phase 3. Where to go next: `tiled/operands.rs` (phases
-//! 1 and 2), `tiled/blocks.rs` (scales that change along K), `tiled/stores.rs` (the end); `matmul.rs` chooses the configuration.
+//! Reads beyond the last row or column stay inside the operand, and results made from them are never stored. Elements
+//! beyond K are zeros. Here: the configuration, the frame and phase 3. Where to go next: `tiled/operands.rs` (phases 1 and
+//! 2), `tiled/blocks.rs` (scales that change along K), `tiled/stores.rs` (the end); `matmul.rs` chooses the configuration.
 
 mod blocks;
 mod operands;
@@ -33,7 +33,7 @@ use crate::wgsl::math;
 
 /// Tile rows walked together before moving along N.
 const RASTER: u32 = 8;
-/// Threads that own one rectangle of the tile, and how many of them lie along M.
+/// Threads that own one rectangle of the tile, and the number of them along M.
 const WARP: u32 = 32;
 const LANES_M: u32 = 4;
 const LANES_N: u32 = WARP / LANES_M;
@@ -61,7 +61,7 @@ impl Tile {
         self.block_n / (self.warps_n * LANES_N)
     }
 
-    /// Whether a thread has registers for two sets of sums.
+    /// Whether a thread has enough registers for two sets of sums.
     pub const fn has_room(&self) -> bool {
         self.thread_m() * self.thread_n() <= 64
     }
@@ -75,8 +75,8 @@ impl Tile {
         self.block_k * (self.block_m + self.block_n) * element_bytes
     }
 
-    /// The most steps that `slab` elements of K take, where steps begin with every block of `block` elements. A slab begins with a
-    /// block where it is no shorter.
+    /// The most steps that `slab` elements of K take, where every block of `block` elements begins with a new step. A
+    /// slab that is at least as long as a block begins with one.
     fn steps(&self, slab: u64, block: u64) -> u64 {
         let step = u64::from(self.block_k);
         if block > slab {
@@ -85,12 +85,12 @@ impl Tile {
         (slab / block) * block.div_ceil(step) + (slab % block).div_ceil(step)
     }
 
-    /// The most rounds that loops make for a slab of K, in blocks of `block` elements that share scales.
+    /// The most rounds of the loops over a slab of K, with blocks of `block` elements that share scales.
     pub fn slab_rounds(&self, slab: u64, block: u64, unroll: bool) -> u64 {
         self.loop_rounds(self.steps(slab, block), unroll)
     }
 
-    /// The most rounds that the loops of so many steps, and those that store the results, make.
+    /// The most rounds of the loops over `steps` steps, and of those that store the results.
     fn loop_rounds(&self, steps: u64, unroll: bool) -> u64 {
         match unroll {
             true => looped(steps, 0),
@@ -101,8 +101,8 @@ impl Tile {
         }
     }
 
-    /// The longest slab of K for which loops make no more than `most_rounds`, but no shorter than one step: whole blocks of
-    /// `block` elements, or whole steps where those are longer.
+    /// The longest slab of K whose loops make at most `most_rounds` rounds, and at least one step: whole blocks of
+    /// `block` elements, or whole steps where a step is longer.
     pub fn longest_slab(&self, block: u64, unroll: bool, most_rounds: u64) -> u64 {
         let (step, block) = (u64::from(self.block_k), block.min(1 << 32));
         let each = self.loop_rounds(2, unroll) - self.loop_rounds(1, unroll);
@@ -120,34 +120,34 @@ pub(crate) enum Load {
     Quad,
     /// Neighbours one by one.
     Unit,
-    /// Elements any distance apart.
+    /// Elements at any distance from each other.
     Strided,
 }
 
-/// One operand, as the kernel's key knows it.
+/// One operand, as part of the kernel's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Operand {
     pub element: Element,
-    /// Neighbours in memory lie along K, not along M (or N).
+    /// Neighbours in memory lie along K; else along M (or N).
     pub along_k: bool,
     pub load: Load,
 }
 
-/// Where results go.
+/// The buffer that receives the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Target {
-    /// The op's output, four columns at once or one.
+    /// The op's output, written four columns at a time or one.
     Output(Form),
     /// Scratch: the bare sum of a slab of K.
     Partial,
 }
 
-/// Whether the kernel always runs.
+/// Whether the kernel runs always, or only where a condition holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Gate {
     /// Always.
     Open,
-    /// Where the first word of the last buffer is 0; else it ends at once (`coop/range.rs`).
+    /// Only where the first word of the last buffer is 0; else it ends at once (`coop/range.rs`).
     Zero,
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct Tiled {
     pub tail_m: bool,
     pub tail_n: bool,
     pub tail_k: bool,
-    /// Every k of a step is written out: left to the driver to unroll it is 15 to 25 % slower, but quicker to compile.
+    /// Every k of a step is written out. Leaving the unrolling to the driver is 15 to 25 % slower, but quicker to compile.
     pub unroll: bool,
     pub epilogue: Epilogue,
     pub target: Target,
@@ -170,9 +170,9 @@ pub(crate) struct Tiled {
     pub axes: u8,
 }
 
-/// Rounds that finding a row's group may take besides, in the table of an index (`matmul/index.rs`), and cut blocks.
+/// Extra rounds for finding a row's group in the table of an index (`matmul/index.rs`), and for blocks that are cut.
 const ROUNDS_BESIDE: u64 = 256;
-/// Which of the kernel's own words is the slab.
+/// The index of the slab among the kernel's own words.
 pub(super) const SLAB: usize = 4;
 
 /// `Params` members of this kernel, after the common ones.
@@ -207,24 +207,24 @@ impl Tiled {
         }
     }
 
-    /// The most rounds that loops make, for a launch with `params`.
+    /// The most rounds of all loops, for a launch with `params`.
     pub fn loop_rounds(&self, params: &[u32]) -> u64 {
         let (k, own) = self.epilogue.words();
         let word = |at: usize| u64::from(params.get(at).copied().unwrap_or(u32::MAX));
         let slab = word(own + SLAB).min(word(k));
-        // Steps begin with every block. How long those are is the last word before the kernel's own.
+        // Every block begins with a new step. The last word before the kernel's own is the length of a block.
         let block = if self.epilogue.blocks { word(own - 1) } else { u64::MAX };
         self.tile.slab_rounds(slab, block, self.unroll) + self.epilogue.group_rounds(params)
     }
 
-    /// Whether a tile's rows belong to a group, and lie where the ends of the groups say.
+    /// Whether a tile holds rows of one group, which the ends of the groups place.
     fn is_grouped(&self) -> bool {
         self.epilogue.ends.is_some()
     }
 
     fn sides(&self) -> [Side; 2] {
         let tile = &self.tile;
-        // The rows that no group owns are multiplied by nothing, but their tiles fetch a first step too.
+        // Rows of no group are never multiplied, but their tiles fetch a first step too: any matrix will do.
         let matrix = if self.is_grouped() { "min(batch, params.groups - 1u)" } else { "batch" };
         [
             Side {

@@ -1,7 +1,7 @@
 //! A matrix times a vector (M or N is 1, one product): a reduction whose elements are products.
 //!
 //! The passes and loops are those of `reduce/`: rows where the matrix is dense along K, columns where it is dense along
-//! the other dimension, slabs and a second pass where there are few results. Anything beyond the bare product is left to `combine.rs`.
+//! the other dimension, slabs and a second pass where there are few results. `combine.rs` does all parts of an epilogue.
 
 use std::fmt::Write;
 
@@ -25,7 +25,7 @@ pub(super) struct Vector {
     /// The vector.
     vector: Element,
     accumulator: Element,
-    /// What results are stored as.
+    /// The type in which results are stored.
     output: Element,
     partial: bool,
     /// The vector is read four elements at a time.
@@ -49,7 +49,7 @@ pub(super) fn plan(op: &Matmul, places: &Places, caps: &Caps) -> Result<Option<P
     };
     let (base, stride_x, stride_k) = side(matrix);
     let extent = if along_n { dims.n } else { dims.m };
-    // [extent, k] or [k, extent]: results are numbered alike, only the walk's order in memory differs.
+    // [extent, k] or [k, extent]: results have the same numbers in both, only the order of the walk in memory differs.
     let Ok(layout) = Layout::strided(Shape::new(&[extent, dims.k])?, &[stride_x, stride_k], base) else {
         return Ok(None);
     };
@@ -140,7 +140,7 @@ impl Vector {
             writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{ return {load}; }}")?;
         } else {
             *out += &self.vector.storage(3, "v", form(self.vector_quad), Access::Read);
-            // A vector of a row's last elements may reach past them; what it reads there is masked.
+            // A vector at the end of a row may reach past it; the elements that it reads there are masked.
             let one = |i: u32| {
                 let place = if i == 0 { "place".to_owned() } else { format!("min(place + {i}u, params.count - 1u)") };
                 format!("Acc(load_v(params.vector_base + {place} * params.vector_step))")

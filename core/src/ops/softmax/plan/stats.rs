@@ -1,8 +1,9 @@
-//! The largest element and the sum of exp(x - largest) along an axis, in one walk, and what becomes of them.
+//! The largest element and the sum of exp(x - largest) along an axis, in one walk, and the results made of them.
 //!
-//! The passes are those of a reduction (`reduce/plan/passes.rs`), over states of a key and a sum (`softmax_stats.wgsl`). Rows are walked by
-//! `softmax_rows.wgsl`, 16 bytes at a time wherever they start; other axes by `softmax_columns.wgsl`. The last pass ends in states, in their
-//! logarithms ([`crate::ops::LogSumExp`]) or in losses ([`crate::ops::CrossEntropy`]): nothing is read again for those.
+//! The passes are those of a reduction (`reduce/plan/passes.rs`), over states of a key and a sum
+//! (`softmax_stats.wgsl`). `softmax_rows.wgsl` walks along rows, 16 bytes at a time wherever they start;
+//! `softmax_columns.wgsl` walks along other axes. The last pass writes the states, their logarithms
+//! ([`crate::ops::LogSumExp`]) or losses ([`crate::ops::CrossEntropy`]), which need no second read.
 
 use std::fmt::Write;
 
@@ -16,7 +17,7 @@ use crate::ops::reduce::plan::ABSORB;
 use crate::ops::reduce::plan::passes::{ITEMS, Partials, Pass, View, Walk, passes};
 use crate::ops::reduce::plan::template::{Frame, check_index, launch};
 
-/// Rows of a column that a thread takes before it scales its sum.
+/// Rows of a column that a thread folds before it scales its sum.
 const BLOCK_ROWS: u32 = 8;
 const INFINITY: u32 = 0x7f80_0000;
 /// Bytes of a unit of a row.
@@ -34,7 +35,7 @@ pub struct Kernel {
 /// How a pass reads its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Reading {
-    /// Rows of neighbours, a unit of four or, of 16-bit floats, eight at a time.
+    /// Rows whose elements are neighbours: a unit is four elements or, for 16-bit floats, eight.
     Runs,
     /// Rows of elements that lie apart.
     Apart,
@@ -44,35 +45,37 @@ enum Reading {
     States,
 }
 
-/// What becomes of the states.
+/// The result that the last pass writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ending {
-    /// They are kept: the last scratch buffer of the plan.
+    /// The states themselves, in the plan's last scratch buffer.
     States,
-    /// The logarithm of the sum of exponentials, stored so.
+    /// The logarithm of the sum of exponentials, stored in this type.
     Logarithms(Element),
     /// Losses: see [`Losses`].
     Losses(Losses),
 }
 
-/// How losses are made. The launch that ends a plan has these buffers after its own: counts, logarithms, targets, weights if any, and the logits
-/// where it reads states; and as words after its own those that [`LOSS_WORDS`] names, then of each axis of the rows, innermost first, its extent
-/// and what a step along it adds in logits and in targets.
+/// How losses are made. The plan's last launch binds these buffers after its own: counts, logarithms, targets, the
+/// weights if there are any, and the logits where it reads states. After its own words it has those that [`LOSS_WORDS`]
+/// names, and then for each axis of the rows, innermost first, its extent and its step in logits and in targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Losses {
-    /// Of targets.
+    /// The type of targets.
     pub target: Element,
     /// Whether classes have weights.
     pub weighted: bool,
-    /// Whether all classes have a share of the target. It takes the sum of the elements, which one pass along rows alone has.
+    /// Whether all classes have a share of the target. This needs the sum of the elements, which only a single pass
+    /// along rows computes.
     pub smoothed: bool,
     /// Whether a target is ignored.
     pub ignores: bool,
-    /// Axes of the rows.
+    /// Number of axes of the rows.
     pub axes: u8,
 }
 
-/// Where buffers start; classes, and what one adds in logits; the ignored target; words of 1 - e and e / K, the low one first.
+/// Bases of the buffers, and the stride of the weights; the number of classes and their stride in logits; the ignored
+/// target; words of 1 - e and of e / K, the low one first.
 pub(crate) const LOSS_WORDS: [&str; 13] = [
     "counts_base",
     "logs_base",
@@ -89,11 +92,11 @@ pub(crate) const LOSS_WORDS: [&str; 13] = [
     "share_high",
 ];
 
-/// The plan of `ending`, whose first output starts at element `target`, for the elements of `input` along `axis`.
+/// The plan that ends in `ending`, for the elements of `input` along `axis`. Its first output starts at element `target`.
 ///
 /// # Errors
 /// [`crate::Error::UnsupportedDType`] for f64 where 64-bit integers are missing too; [`crate::Error::IndexWidth`];
-/// [`crate::Error::Unsupported`] for smoothed losses of what takes more than one pass along rows.
+/// [`crate::Error::Unsupported`] for smoothed losses of elements that need more than one pass along rows.
 pub(crate) fn plan(
     op: &'static str,
     input: &TensorSpec,
@@ -168,7 +171,7 @@ fn is_paired(element: Element) -> bool {
     element.dtype().size_bytes() == 2
 }
 
-/// Elements of a unit of neighbours: of 8-bit floats, and of f64, what is loaded together.
+/// Neighbours in a unit; for 8-bit floats and f64, the elements that one load reads.
 fn per_unit(element: Element) -> u64 {
     if is_paired(element) { UNIT_BYTES / 2 } else { 4 }
 }
@@ -198,7 +201,7 @@ impl KernelText for Kernel {
         Source { name, wgsl, bindings }
     }
 
-    /// Edges and the last block of a run are fewer rounds than what [`Walk::loop_rounds`] adds for a slab.
+    /// The edges and the last block of a run take fewer rounds than [`Walk::loop_rounds`] adds for a slab.
     fn loop_rounds(&self, params: &[u32]) -> u64 {
         match self.reading {
             Reading::Runs => {
@@ -211,12 +214,12 @@ impl KernelText for Kernel {
 }
 
 impl Kernel {
-    /// Computed in f64.
+    /// Whether the kernel computes in f64.
     fn wide(&self) -> bool {
         self.element.dtype() == DType::F64
     }
 
-    /// Whether vectors are of four.
+    /// Whether vectors have four elements.
     fn quad(&self) -> bool {
         match self.reading {
             Reading::Runs => true,
@@ -261,7 +264,7 @@ impl Kernel {
             ("-200.0f", "-3.4028234663852886e38f")
         };
         writeln!(out, "const FLOOR = {floor};\nconst LOWEST = {lowest};")?;
-        // `max` is that of f32: of f64 not every compiler has one.
+        // `max` is defined for f32; not every compiler has it for f64.
         let higher = if self.wide() { "select(a, b, b > a)" } else { "max(a, b)" };
         writeln!(out, "fn higher(a: V, b: V) -> V {{ return {higher}; }}")?;
         writeln!(out, "fn higher_s(a: S, b: S) -> S {{ return {higher}; }}")?;
@@ -290,7 +293,7 @@ impl Kernel {
             writeln!(out, "alias Raw = V;\nfn load_raw(at: u32) -> Raw {{ return {load}(at); }}")?;
             writeln!(out, "fn low_of(raw: Raw) -> V {{ return raw; }}\nfn high_of(raw: Raw) -> V {{ return raw; }}")?;
         }
-        // States, with the sum of the elements where it is wanted, joined over the threads of a row.
+        // Joins the states of the threads of a row, with the sum of the elements where the ending needs it.
         let (member, total, joined, sum) = if self.is_smoothed() {
             (" total: S,", "all.total", "state, total", ", a.total + b.total")
         } else {
@@ -302,13 +305,13 @@ impl Kernel {
         writeln!(out, "    return Folds_0(combine(a.state, b.state){sum});\n}}")?;
         writeln!(out, "fn end_row(index: u32, all: Folds_0) {{ end(index, all.state, {total}); }}")?;
         let text = include_str!("../../../../wgsl/rows_fold.wgsl").replace("STAGE", "0");
-        // Its head is for those who read the file.
+        // The head of the file is for its readers, so it is left out.
         *out += text.split_once("var<workgroup>").map_or(text.as_str(), |(head, _)| &text[head.len()..]);
         *out += include_str!("../../../../wgsl/softmax_rows.wgsl");
         Ok(())
     }
 
-    /// States of columns, or of an earlier pass, in the loops of a reduction.
+    /// Walks columns, or states of an earlier pass, with the loops of a reduction.
     fn write_wide(&self, out: &mut String) -> std::fmt::Result {
         let quad = self.quad();
         if quad {
@@ -355,7 +358,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// `end`: what becomes of state number `index`.
+    /// Writes `end`, which makes the result from state number `index`.
     fn write_ending(&self, out: &mut String) -> std::fmt::Result {
         match self.ending {
             Ending::States => {
@@ -402,7 +405,7 @@ impl Kernel {
         writeln!(out, "    return {sign}u32(target_of) < params.classes;\n}}")?;
         let number = if self.wide() { "bitcast<f64>((u64(high) << 32u) | u64(low))" } else { "bitcast<f32>(low)" };
         writeln!(out, "fn number(low: u32, high: u32) -> S {{ return {number}; }}")?;
-        // Where the logits of a row, and its target, are.
+        // The places of a row's logits and of its target.
         writeln!(out, "fn places_of(index: u32) -> vec2<u32> {{")?;
         writeln!(out, "    var at = vec2<u32>(params.logits_base, params.targets_base);\n    var rest = index;")?;
         for axis in 0..axes {

@@ -23,7 +23,7 @@ impl Coop {
         Ok(())
     }
 
-    /// All sums times `factor`.
+    /// Multiplies all sums by `factor`.
     pub(super) fn write_scaling(&self, out: &mut String, factor: &str) -> std::fmt::Result {
         let (rows, columns) = self.fragments();
         for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
@@ -32,12 +32,12 @@ impl Coop {
         Ok(())
     }
 
-    /// Every fragment has a name of its own: those of all of a step may be loaded before its first product.
+    /// Every fragment has a name of its own, so that all fragments of a step may be loaded before its first product.
     pub(super) fn write_multiply(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
         let (rows, columns) = self.fragments();
         let size = self.product.size;
         let steps = self.shape.tile.block_k / size;
-        // 302 TFLOP/s instead of 295 (f16, 4096^3). What is converted on its way takes the registers that this needs.
+        // 302 TFLOP/s instead of 295 (f16, 4096^3). Operands that are converted on the way take the registers that this needs.
         let as_it_lies = |operand: &Operand| operand.element.dtype() == self.product.factors;
         let held = self.parts != Parts::Scaled && as_it_lies(&self.a) && as_it_lies(&self.b);
         let at_once = if held { steps } else { 1 };

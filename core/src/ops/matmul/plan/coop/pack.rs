@@ -1,9 +1,9 @@
-//! Operands that cannot be read four elements at once, copied first to rows of whole quads in scratch memory.
+//! Copies operands that cannot be read four elements at once to rows of whole quads in scratch memory.
 //!
-//! The kernel then runs at the speed of aligned operands, twice that of elements one by one; the copies cost the reading
-//! and writing of the operands (f16, 4097x4095x4093: 222 TFLOP/s instead of 139). What pads a line is zeros, written with the
-//! line's last elements: every byte of a copy is written, once, in one launch. Only single matrices (a batch may repeat
-//! them).
+//! The kernel then runs at the speed of aligned operands, twice that of elements one by one; the copies cost the
+//! reading and writing of the operands (f16, 4097x4095x4093: 222 TFLOP/s instead of 139). A line is padded with zeros,
+//! written together with its last elements: one launch writes every byte of a copy once. Only single matrices are
+//! packed (a batch may repeat them).
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Access, Caps, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 
-/// A product of packed operands, and how they become so.
+/// A product of packed operands, and the launches that pack them.
 pub(in super::super) struct Packed {
     /// The op on the copies: they start at element 0 of scratch buffers.
     pub op: Matmul,
@@ -25,7 +25,7 @@ pub(in super::super) struct Packed {
     pub bytes: [Option<u64>; 2],
 }
 
-/// Specialisation of the kernel that copies. Bits move, whatever they mean.
+/// Specialisation of the kernel that copies. It moves bits, whatever their dtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) struct Pack {
     /// 1, 2 or 4.
@@ -69,12 +69,12 @@ fn lines(layout: &Layout) -> Option<Lines> {
     }
     let last = dims[rank - 1].1 <= dims[rank - 2].1;
     let (near, far) = if last { (dims[rank - 1], dims[rank - 2]) } else { (dims[rank - 2], dims[rank - 1]) };
-    // Lines so short that their copies were mostly padding stay as they are.
+    // Lines so short that padding would be most of their copies are not worth packing.
     let worth = near.1 >= 1 && far.0 >= 2 && near.1.checked_mul(PITCH as i64).is_some_and(|pad| pad <= far.1);
     worth.then_some(Lines { far, near, last })
 }
 
-/// `op` with those operands packed for which `wanted` is true.
+/// `op` with the operands packed that are `true` in `wanted`.
 pub(in super::super) fn pack(op: &Matmul, wanted: [bool; 2], caps: &Caps) -> Result<Packed> {
     let mut packed = Packed { op: op.clone(), launches: Vec::new(), bytes: [None; 2] };
     for (which, wanted) in wanted.into_iter().enumerate() {
@@ -94,7 +94,7 @@ pub(in super::super) fn pack(op: &Matmul, wanted: [bool; 2], caps: &Caps) -> Res
     Ok(packed)
 }
 
-/// What copies operand `which` to lines of `pitch` elements.
+/// The launch that copies operand `which` to lines of `pitch` elements.
 fn launch(which: usize, spec: &TensorSpec, lines: &Lines, pitch: u64, caps: &Caps) -> Result<Launch> {
     let Lines { far, near, .. } = *lines;
     let threads = THREADS.min(caps.max_invocations);
@@ -150,7 +150,7 @@ impl Pack {
                 } else {
                     writeln!(out, "    let next = vec4<u32>(here.yzw, x[min(word + 4u, last)]);")?;
                     writeln!(out, "    let shift = BITS * (first % PER_WORD);")?;
-                    // In two steps: by a whole word where nothing is shifted.
+                    // Two shifts, because one by 32 bits is undefined: where nothing is shifted this one must clear the word.
                     writeln!(out, "    let rest = (next << vec4<u32>(31u - shift)) << vec4<u32>(1u);")?;
                     writeln!(out, "    return (here >> vec4<u32>(shift)) | rest;\n}}\n")?;
                 }

@@ -1,11 +1,13 @@
-//! Whether the operands of a product, of f32 or bf16, fit in f16 after scaling by powers of two, and by which: three small launches.
+//! Decides whether f32 or bf16 operands of a product fit in f16 after scaling by powers of two, and finds the scales:
+//! three small launches.
 //!
-//! f16 has the precision that `Medium` and `Low` ask for of f32, and all digits of bf16, but little range. Each operand is
-//! scaled so that its largest magnitude lies in [2^14, 2^15); the product may be made of f16 when the smallest one that is
-//! not 0 is then at least [`least_exponent`]: between them lie 2^28, and bf16 is exact. Two launches find the extremes of A and B, one decides and writes
-//! [`INFO_WORDS`] words: 1 (or 0: the plain kernel must do it), the scale of A, that of B, and the inverse of both, as
-//! f32. The kernels that follow read them; the wrong one ends at once. Nothing comes back to the host, and data out of
-//! range costs the reading of the operands, never a wrong result.
+//! f16 has the precision that `Medium` and `Low` ask for of f32, and all digits of bf16, but little range. Each operand
+//! is scaled so that its largest magnitude lies in [2^14, 2^15). The product may then use f16 if the smallest magnitude
+//! other than 0 is at least 2 to the [`least_exponent`]: 2^28 lies between them, and bf16 is exact. Two launches find
+//! the extremes of A and B. One decides and writes [`INFO_WORDS`] words: 1 (or 0 where the plain kernel must compute
+//! the product), the scale of A, that of B, and the inverse of both, as f32. The kernels that follow read them, and the
+//! one that is not needed ends at once. Nothing comes back to the host. Data out of range cost the reading of the
+//! operands, never a wrong result.
 
 use std::fmt::Write;
 
@@ -18,23 +20,23 @@ use crate::plan::looped;
 use crate::plan::{Access, Caps, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 
-/// Workgroups that look for extremes, and their threads.
+/// Workgroups that look for extremes, and threads of each.
 const GROUPS: u32 = 512;
 const THREADS: u32 = 256;
-/// What the kernels after these read.
+/// Words of the decision, which the kernels that follow read.
 pub(in super::super) const INFO_WORDS: u64 = 4;
 
 /// Specialisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) enum Range {
-    /// The extremes of an operand, one pair a workgroup.
+    /// Finds the extremes of an operand: one pair for each workgroup.
     Extremes { element: Element, quad: bool, axes: u8 },
-    /// What follows from the extremes of both.
+    /// Decides from the extremes of both operands.
     Decide,
 }
 
-/// The least exponent that a scaled operand may have: f16 is normal down to 2^-14, where it has 11 bits. `Low` allows
-/// 2^-7 of f32, and 2^-16 is known to 2^-9 of itself.
+/// The least exponent that a scaled operand may have. f16 is normal down to 2^-14, where it has 11 bits. `Low` allows
+/// an error of 2^-7 of f32, and f16 knows 2^-16 to 2^-9 of itself.
 fn least_exponent(op: &Matmul) -> i32 {
     match (op.a.dtype, op.precision) {
         (DType::F32, Precision::Low) => -16,
@@ -69,8 +71,8 @@ pub(in super::super) fn launches(op: &Matmul, caps: &Caps) -> Result<(Vec<Launch
     Ok((vec![extremes(&op.a, 0)?, extremes(&op.b, 1)?, decide], bytes))
 }
 
-/// Extents and strides outermost first, neighbours last and counted by quads where that can be; each element once, in
-/// any order.
+/// Extents and strides, outermost first. The axis of neighbours comes last, counted in quads where possible. Each
+/// element is visited once; the order does not matter.
 fn axes(layout: &Layout) -> (Vec<(u64, i64)>, bool) {
     let mut list: Vec<(u64, i64)> = layout.dims().iter().copied().zip(layout.strides().iter().copied()).collect();
     list.retain(|&(extent, stride)| extent != 1 && stride != 0);
@@ -117,7 +119,8 @@ impl Range {
     }
 }
 
-/// The largest and the smallest magnitude, as bits; one less for the latter, so that 0 becomes the largest number.
+/// Folds the largest and the smallest magnitude, as bits. For the smallest each is lowered by one, so that 0 wraps to
+/// the largest number and never wins.
 const REDUCE: &str = "
 fn reduce(thread: u32, own: vec2<u32>) -> vec2<u32> {
     var most = own.x;
@@ -150,7 +153,7 @@ fn write_extremes(out: &mut String, element: Element, quad: bool, axes: u8) -> s
     writeln!(out, "    @builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32,\n) {{")?;
     writeln!(out, "    var own = vec2<u32>(0u, ~0u);")?;
     writeln!(out, "    let first = group.x * THREADS + thread;\n    let step = THREADS * {GROUPS}u;")?;
-    // Counts end 2^16 before u32 does, and a step may be larger: the sum must not wrap.
+    // `count` is at most 2^32 - 2^16, but a step may be larger than 2^16: the sum must not wrap.
     writeln!(out, "    var unit = first;\n    loop {{\n        if unit >= params.count {{ break; }}")?;
     if quad {
         writeln!(out, "        let bits = bitcast<vec4<u32>>(load4_x(place_of(unit) / 4u)) & vec4<u32>(0x7fffffffu);")?;

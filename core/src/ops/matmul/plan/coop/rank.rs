@@ -1,8 +1,8 @@
 //! Which products of cooperative matrices serve an op, and which tiles.
 //!
-//! What reaches core's bounds, no more: f16 products must add in f32, so that the f16 sums that adapters offer beside
-//! them are never used. WGSL has no matrices of bf16 or integers: those of bf16 are made f16, which has all of their digits, where
-//! their range allows for it (`range.rs`).
+//! Only kernels that keep core's bounds: f16 products must add in f32, so the f16 sums that adapters offer beside them
+//! are never used. WGSL has no matrices of bf16 or integers. bf16 becomes f16, which has all of its digits, where the
+//! range allows it (`range.rs`).
 
 use crate::ops::{Matmul, MatmulDims};
 use crate::{DType, Precision};
@@ -12,21 +12,22 @@ use super::split::Extents;
 use super::{Lanes, Parts, Shape, Tile};
 use crate::plan::{Caps, Cooperative};
 
-/// Threads of a subgroup where a device has several sizes: what Apple's have, and most others prefer.
+/// Threads of a subgroup where a device has several sizes: Apple's GPUs have 32, and most others prefer it.
 const USUAL_LANES: u32 = 32;
 
 const fn tile(block_m: u32, block_n: u32, block_k: u32, warps_m: u32, warps_n: u32) -> Tile {
     Tile { block_m, block_n, block_k, warps_m, warps_n }
 }
 
-/// A kernel with what it reaches on one card: rates with which the estimates below order what candidates took for 21 products of each kind
-/// (H100 through Vulkan; benches/results/h100-2026-11-27c).
+/// A kernel with the rates that it reaches on one card. With these rates the estimates below put candidates in the
+/// order of their measured times, for 21 products of each kind (H100 through Vulkan; benches/results/h100-2026-11-27c).
 struct Row {
     shape: Shape,
     resident: u32,
     alone: f64,
     full: f64,
-    /// Time with f32 operands made f16, to that with f16: twice the bytes travel, and through twice the registers. Of bf16 1, an estimate.
+    /// Time with f32 operands made f16, over that with f16: twice the bytes travel, through twice the registers. For
+    /// bf16 it is 1, an estimate.
     scaled_times: f64,
 }
 
@@ -43,7 +44,7 @@ const SIXTEEN: &[Row] = &[
     row(tile(32, 32, 32, 2, 2), 1, 8, [27.0, 86.0], 1.09),
 ];
 
-/// For matrices of 8. Not measured: ranked by what they read from memory for each product.
+/// For matrices of 8. Not measured: ranked by the bytes that each reads from memory for a product.
 const EIGHT: &[Row] =
     &[row(tile(64, 64, 32, 2, 2), 2, 2, [40.0, 60.0], 1.0), row(tile(32, 32, 32, 2, 2), 1, 4, [20.0, 40.0], 1.0)];
 
@@ -57,13 +58,13 @@ pub(in super::super) struct Choice {
     pub parts: Parts,
 }
 
-/// Sums of a thread, and elements on their way to it, from which unpacking bytes one by one takes more registers than
+/// From this many sums and elements under way in a thread on, unpacking bytes one by one takes more registers than
 /// there are: 128x128x32 by 128 threads has 192 and spills up to 160 bytes (i8 and u8, `ptxas` 13.0, sm_80 to sm_120);
 /// 256x128x32 by 256 threads has 176 and does not.
 const FULL: u32 = 192;
 
 impl Choice {
-    /// Whether a kernel that reads operands element by element would keep registers in memory. The same tile on packed
+    /// Whether a kernel that reads operands element by element would spill registers to memory. The same tile on packed
     /// operands, and all other tiles, serve instead.
     pub fn spills_by_elements(&self, op: &Matmul) -> bool {
         let Tile { block_m, block_n, block_k, warps_m, warps_n } = self.shape.tile;
@@ -73,13 +74,13 @@ impl Choice {
     }
 }
 
-/// What scaled factors need besides: three launches, and the reading of the operands at so many bytes in a nanosecond.
+/// The extra time of scaled factors: three launches, and reading the operands at this many bytes in a nanosecond.
 const RANGE_NS: f64 = 20e3;
 const RANGE_BYTES_PER_NS: f64 = 3000.0;
-/// Sums of f32 are exact below this magnitude.
+/// Integer sums below this magnitude are exact in f32.
 const EXACT_IN_F32: u64 = 1 << 24;
 
-/// The factors that serve `op`: the product, what becomes of its elements, and the longest slab of K.
+/// The factors that serve `op`: the product, how elements become factors, and the longest slab of K.
 fn factors(op: &Matmul, caps: &Caps) -> Option<(Cooperative, Parts, u64)> {
     let product = |factors: DType| {
         let fits = |product: &&Cooperative| product.factors == factors && product.sum == DType::F32;
@@ -91,7 +92,7 @@ fn factors(op: &Matmul, caps: &Caps) -> Option<(Cooperative, Parts, u64)> {
         DType::F16 => Some((half?, Parts::Whole, any)),
         // All 8-bit floats are exact in f16, their products in f32.
         DType::F8E4M3 | DType::F8E5M2 => Some((half?, Parts::Whole, any)),
-        // Small integers are exact in f16, their products in f32, and sums of not too many.
+        // Small integers are exact in f16, and so are their products in f32, and sums of a limited number of products.
         DType::I8 => Some((half?, Parts::Whole, EXACT_IN_F32 >> 14)),
         DType::U8 => Some((half?, Parts::Whole, EXACT_IN_F32 >> 16)),
         DType::BF16 => Some((half?, Parts::Scaled, any)),
@@ -127,7 +128,8 @@ pub(in super::super) fn choices(op: &Matmul, caps: &Caps) -> Vec<Choice> {
     }
     let choice = |row: &Row| {
         let rated = Rated { tile: row.shape.tile, resident: row.resident, alone: row.alone, full: row.full };
-        // Slabs that are added by a launch of their own cannot wait for what the extremes say, nor hold three sums each.
+        // Only whole operands may be cut into slabs that another launch adds: scaled ones must know their range first,
+        // and split ones would hold three sums for each slab.
         let most_slabs = if parts == Parts::Whole { u64::MAX } else { 1 };
         let slabs = dims.k.div_ceil(longest.min(longest_slab(row, product, lanes, caps)))..=most_slabs;
         let dims = if let Some(parts) = split { MatmulDims { k: 3 * parts.padded_k, ..dims } } else { dims };
@@ -145,14 +147,14 @@ pub(in super::super) fn choices(op: &Matmul, caps: &Caps) -> Vec<Choice> {
     rows.iter().filter(usable).map(choice).collect()
 }
 
-/// The longest slab of K, of whole steps, for which the device lets loops run: no shorter than one step.
+/// The longest slab of K, in whole steps, whose loops stay within the device's limit; at least one step.
 fn longest_slab(row: &Row, product: Cooperative, lanes: Lanes, caps: &Caps) -> u64 {
     let Tile { block_m, block_n, block_k, warps_m, warps_n } = row.shape.tile;
     let each = match lanes {
         Lanes::Exactly(_) => 1,
         Lanes::About(_) => u64::from(warps_m * warps_n),
     };
-    // Stores read every sum once, by quads or less.
+    // The stores read every sum once, by quads or smaller pieces.
     let stores = u64::from(block_m * block_n / product.size);
     let steps = (caps.loop_limit() / each).saturating_sub(stores);
     steps.max(1).saturating_mul(block_k.into())

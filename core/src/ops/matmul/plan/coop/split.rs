@@ -1,12 +1,13 @@
 //! f32 operands as low and high parts of f16, for products at `High`: two launches for both, then one product of three terms.
 //!
-//! Each matrix is scaled by a power of two into f16's range; high is the scaled element rounded to f16, low what is left,
-//! kept 2^11 times as large so that small elements have one too. low * high + high * low, times 2^-11, + high * high is then
-//! off by little more than f32's own products (core's `Matmul::product_roundoff`). Parts lie as the operand does,
-//! neighbours along K or along M (N), and are padded with zeros to whole steps of every tile: A' is A's low parts and
-//! behind them along K its high parts, B' the other way round, so that the first two terms are one product over all of both, and
-//! the third takes the halves that are high. The scales are undone by two factors for each product of the batch.
-//! `range.rs` does less for less: one part, where all of a matrix fits in f16.
+//! Each matrix is scaled by a power of two into f16's range. The high part is the scaled element rounded to f16. The
+//! low part is the rest, kept 2^11 times as large so that small elements have one too. (low * high + high * low) times
+//! 2^-11, plus high * high, is then off by little more than f32's own products (core's `Matmul::product_roundoff`).
+//! Parts lie as the operand does, with neighbours along K or along M (N), and are padded with zeros to whole steps of
+//! every tile. A' holds A's low parts and, behind them along K, its high parts; B' holds them the other way round. So
+//! the first two terms are one product over all of A' and B', and the third takes the halves that hold high parts. Two
+//! factors for each product of the batch undo the scales. `range.rs` is cheaper and does less: one part, where all of a
+//! matrix fits in f16.
 
 use std::fmt::Write;
 
@@ -19,16 +20,16 @@ use crate::plan::looped;
 use crate::plan::{Access, Caps, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 
-/// A product of parts, and how operands become them.
+/// A product of parts, and the launches that make the parts.
 pub(in super::super) struct Parted {
-    /// The op on the parts, K being twice the padded one: they start at element 0 of scratch buffers 0 and 1.
+    /// The op on the parts, whose K is twice the padded one: they start at element 0 of scratch buffers 0 and 1.
     pub op: Matmul,
     pub launches: Vec<Launch>,
-    /// Of parts of A and of B, maxima, factors.
+    /// Bytes of A's parts, of B's parts, of the maxima and of the factors.
     pub scratch_bytes: Vec<u64>,
 }
 
-/// Where the two factors of each product are.
+/// The buffer with the two factors of each product.
 pub(in super::super) const FACTORS: Slot = Slot::Scratch(3);
 const MAXIMA: Slot = Slot::Scratch(2);
 
@@ -36,7 +37,7 @@ const MAXIMA: Slot = Slot::Scratch(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) struct Split {
     phase: Phase,
-    /// Of f32, and of the parts.
+    /// The elements of f32, and those of the parts.
     elements: [Element; 2],
     /// How A and B are read.
     forms: [Form; 2],
@@ -52,25 +53,27 @@ enum Phase {
     Parts,
 }
 
-/// How much larger low parts are kept, and the inverse.
+/// Low parts are kept this many times as large, and the inverse.
 const LOW_SCALE: &str = "0x1p11f";
 pub(super) const LOW_SCALE_INVERSE: &str = "0x1p-11f";
-/// What K, M and N of parts are padded to: the longest step of a tile, 128 bytes of f16.
+/// K, M and N of parts are padded to a multiple of this: the longest step of a tile, 128 bytes of f16.
 const PITCH: u64 = 64;
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
-/// Units of a thread in the search for maxima, workgroups that leave one each, which every workgroup behind them reads,
-/// and workgroups that make parts: of one matrix, or of all products where they are more.
+/// Units of a thread in the search for maxima. The most workgroups that search, each of which writes one maximum for
+/// the workgroups of the next launch to read, and the most that make parts. Both numbers are for the whole batch, but
+/// every product has at least one workgroup.
 const UNROLL: u64 = 4;
 const MOST_MAXIMA: u64 = 512;
 const MOST_GROUPS: u64 = 2048;
-/// What Vulkan binds at most through wgpu, in bytes; less than 2^32 parts also is what kernels count.
+/// The most bytes that Vulkan binds through wgpu. It also keeps the number of parts below 2^32, which kernels count in u32.
 const MOST_BYTES: u64 = (1 << 31) - 16;
-/// What both launches cost beside their traffic, and the bytes that they read and write in a nanosecond: guesses.
+/// Time of both launches beside their traffic, and the bytes that they read and write in a nanosecond: guesses.
 const LAUNCHES_NS: f64 = 6000.0;
 const BYTES_PER_NS: f64 = 2000.0;
 
-/// Words of `Params` for an operand, and which of them are the units of a matrix; the workgroups for a matrix, before the maxima.
+/// Words of `Params` for an operand; the index among them of a matrix's units; the index of the number of workgroups
+/// for a matrix, which stands before that of maxima.
 const LINES_WORDS: usize = 12;
 const UNITS: usize = 7;
 const BLOCKS: usize = 2 * LINES_WORDS + 1;
@@ -81,7 +84,7 @@ pub(super) struct Extents {
     pub padded_k: u64,
     /// M and N.
     padded: [u64; 2],
-    /// Matrices of A and of B: one that all products share is split once.
+    /// Matrices of A and of B: a matrix that all products share is split once.
     matrices: [u64; 2],
 }
 
@@ -95,13 +98,13 @@ impl Extents {
         extents.bytes().iter().all(|&bytes| bytes <= MOST_BYTES).then_some(extents)
     }
 
-    /// Of the parts of A and of B, lines being padded either way.
+    /// Bytes of the parts of A and of B, with lines padded in either order.
     fn bytes(&self) -> [u64; 2] {
         [0, 1]
             .map(|i| [self.padded_k, self.padded[i], self.matrices[i], 2 * 2].into_iter().fold(1, u64::saturating_mul))
     }
 
-    /// What making the parts costs: f32 are read twice, and as many bytes written.
+    /// Time that making the parts takes: f32 is read twice, and as many bytes are written.
     pub fn estimate_ns(&self) -> f64 {
         let bytes: u64 = self.bytes().iter().sum();
         LAUNCHES_NS + 3.0 * bytes as f64 / BYTES_PER_NS
@@ -113,7 +116,7 @@ fn is_shared(layout: &Layout) -> bool {
     layout.dims()[..batch].iter().zip(layout.strides()).all(|(&extent, &stride)| extent == 1 || stride == 0)
 }
 
-/// An operand, as lines that its elements are read along, and its parts.
+/// An operand as lines along which its elements are read, and its parts.
 struct Lines {
     form: Form,
     /// The words of `Lines` in the kernels.
@@ -129,10 +132,11 @@ fn lines(op: &Matmul, places: &Places, extents: &Extents, which: usize, caps: &C
     let (spec, x) = if which == 0 { (&op.a, m) } else { (&op.b, n) };
     let (read, [base, stride_x, stride_k, _]) = operand(op, places, which, caps)?;
     let (padded_x, padded_k) = (extents.padded[which], extents.padded_k);
-    // One row lies along K, or the product would take the distance of lines for that of neighbours.
+    // A single row counts as lying along K, or the distance of lines would be taken for that of neighbours.
     let along_k = read.along_k || x == 1;
     let form = if read.load == Load::Quad && along_k == read.along_k { Form::Quad } else { Form::Scalar };
-    // Elements from line to line of parts, from the first part to the second, and of a matrix's parts.
+    // In elements: the distance of the lines of parts, the distance of the second part from the first, and the size of
+    // a matrix's parts.
     let (lines, padded_lines, length, pitch, second) =
         if along_k { (x, x, k, 2 * padded_k, padded_k) } else { (k, padded_k, x, padded_x, padded_k * padded_x) };
     let (far, near) = if along_k { (stride_x, stride_k) } else { (stride_k, stride_x) };

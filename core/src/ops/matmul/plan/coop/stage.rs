@@ -1,7 +1,7 @@
 //! The way of A and B from their buffers through registers to workgroup memory, for one step of K.
 //!
-//! Tiles lie in workgroup memory as operands lie in theirs: rows along K where neighbours lie along K, else rows along M
-//! (N). Loads of fragments transpose as they need. Not here: what is done with the tiles (`multiply.rs`).
+//! Tiles lie in workgroup memory as operands lie in theirs: rows along K where neighbours lie along K, else rows along
+//! M (N). Loads of fragments transpose where needed. Not here: the products of the tiles (`multiply.rs`).
 
 use std::fmt::Write;
 
@@ -12,8 +12,8 @@ use super::{Coop, Parts, Shape};
 use crate::plan::Access;
 use crate::wgsl::element::Form;
 
-/// Elements that a thread moves at once: 8 bytes of f16. Twice as many are slower by a seventh: pairs of 8 bytes are
-/// stored one after the other, and meet in the banks.
+/// Elements that a thread moves at once: 8 bytes of f16. Twice as many are slower by a seventh, because pairs of 8
+/// bytes are stored one after the other and conflict in the banks.
 const UNIT: u32 = 4;
 
 /// An operand's names and extents in the text.
@@ -42,7 +42,7 @@ impl Side {
         self.columns(block_k) + Shape::pad(factors)
     }
 
-    /// The stride between neighbours: nothing where it is 1.
+    /// The factor of the stride between neighbours in an index: empty where the stride is 1.
     fn near(&self) -> String {
         match (self.operand.load, self.operand.along_k) {
             (Load::Strided, true) => format!(" * params.{}_k", self.name),
@@ -71,7 +71,7 @@ impl Coop {
     pub(super) fn write_operand(&self, out: &mut String, binding: u32, side: &Side) -> std::fmt::Result {
         let (name, operand) = (side.name, side.operand);
         if operand.element.dtype() == DType::F16 && self.half() {
-            // As they are: not by way of f32.
+            // Loads elements in their own type, not by way of f32.
             let item = if operand.load == Load::Quad { "V" } else { "T" };
             writeln!(out, "@group(0) @binding({binding}) var<storage, read> {name}: array<{item}>;")?;
             return writeln!(out, "fn get_{name}(at: u32) -> {item} {{ return {name}[at]; }}");
@@ -101,7 +101,7 @@ impl Coop {
         self.units(side).div_ceil(self.threads())
     }
 
-    /// Which units of a tile a thread moves, from where, and where they go.
+    /// The units of a tile that a thread moves: where it reads them and where it writes them.
     pub(super) fn write_places(&self, out: &mut String, side: &Side) -> std::fmt::Result {
         let Side { name: n, tile, .. } = *side;
         let block_k = self.shape.tile.block_k;
@@ -149,8 +149,8 @@ impl Coop {
         Ok(())
     }
 
-    /// Fetches the step that starts at `places` in A and in B; only a partial last step pays for its guards, and there are
-    /// none where those differ.
+    /// Fetches the step that starts at `places` in A and in B. Guards cost time in a partial last step alone; where the
+    /// places in A and B differ (padded parts) there are none.
     pub(super) fn write_fetch(
         &self,
         out: &mut String,
@@ -230,7 +230,7 @@ impl Coop {
         Ok(())
     }
 
-    /// What was fetched to the tiles.
+    /// Writes the fetched elements to the tiles.
     pub(super) fn write_put(&self, out: &mut String, sides: &[Side; 2], pad: &str) -> std::fmt::Result {
         for side in sides {
             let n = side.name;

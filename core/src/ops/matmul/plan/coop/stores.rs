@@ -15,7 +15,7 @@ impl Coop {
         let size = self.product.size;
         let back = if self.parts == Parts::Scaled { " * back" } else { "" };
         if self.direct {
-            // Every argument by name: naga 30 forgets to emit what stands in the statement itself.
+            // Every argument has a name: naga 30 forgets to emit expressions that stand in the statement itself.
             writeln!(out, "    let d_first = d_start + (tile_m + own_m) * params.n + tile_n + own_n;")?;
             writeln!(out, "    let d_stride = params.n;")?;
             for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
@@ -52,7 +52,7 @@ impl Coop {
         u64::from(loops) * looped(units.div_ceil(self.threads()).into(), 0)
     }
 
-    /// Reads what the subgroups put down, the fragments at row `i` and column `j` of their rectangles, `quads` a row.
+    /// Reads the sums that the subgroups wrote: the fragments at row `i` and column `j` of their rectangles, `quads` a row.
     fn write_rows(&self, out: &mut String, i: u32, j: u32, quads: u32) -> std::fmt::Result {
         let Tile { block_m, block_n, warps_m, warps_n, .. } = self.shape.tile;
         let (size, stride) = (self.product.size, self.slab_stride());

@@ -1,8 +1,8 @@
-//! Sums that are scaled block by block of K on the way: the loop over K, and what ends a block.
+//! The loop over K where every block of K has scales of its own, and the scaling at the end of a block.
 //!
-//! Steps begin at the start of every block and never reach into the next one, so that a step's products have one scale.
-//! The next block's first step travels while the last one of this block is multiplied. Every thread holds two sets of sums: those of
-//! the block, in the accumulator's type, and what the blocks before stand for, in f32.
+//! Steps begin at the start of every block and never reach into the next one, so that the products of a step have one
+//! scale. The next block's first step travels while the last one of this block is multiplied. Every thread holds two
+//! sets of sums: that of the block, in the accumulator's type, and the scaled total of the blocks before, in f32.
 
 use std::fmt::Write;
 
@@ -10,14 +10,14 @@ use super::operands::Side;
 use super::{LANES_M, LANES_N, Target, Tiled};
 
 impl Tiled {
-    /// The sums of all blocks, and where the scales of a thread's rows and columns begin.
+    /// Declares the sums over all blocks, and the places of the first scales of a thread's rows and columns.
     pub(super) fn write_scale_places(&self, out: &mut String) -> std::fmt::Result {
         let (tm, tn) = (self.tile.thread_m(), self.tile.thread_n());
         let total = self.epilogue.value.vector();
         for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {
             writeln!(out, "    var t{i}_{j} = {total}();")?;
         }
-        // Beyond the last row or column nothing is stored: any scale will do there.
+        // Results beyond the last row or column are never stored: any scale will do there.
         if self.epilogue.scale_a {
             writeln!(out, "    let rows_at = batch_of_rows(batch);")?;
             for i in 0..tm {
@@ -39,7 +39,7 @@ impl Tiled {
         Ok(())
     }
 
-    /// The loop over K, the first step being fetched.
+    /// The loop over K; the first step has been fetched before it.
     pub(super) fn write_block_loop(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
         let step = self.tile.block_k;
         let (first, end) = match self.target {
@@ -65,7 +65,7 @@ impl Tiled {
         writeln!(out, "        workgroupBarrier(); // the next step is complete\n    }}")
     }
 
-    /// Moves the sums of a block, scaled, to those of all blocks.
+    /// Adds the scaled sums of a block to those over all blocks.
     fn write_scaling(&self, out: &mut String) -> std::fmt::Result {
         let (tm, vectors) = (self.tile.thread_m(), self.tile.thread_n() / 4);
         let total = self.epilogue.value.vector();

@@ -1,7 +1,7 @@
 //! The way of A and B from their buffers through registers to workgroup memory, for one step of K.
 //!
-//! Both operands are written by the same code: a [`Side`] says which one, how it lies and which tile it fills. Not here:
-//! what is done with the tiles (`../tiled.rs`).
+//! One code writes both operands: a [`Side`] says which operand it is, how it lies and which tile it fills. Not here:
+//! the products of the tiles (`../tiled.rs`).
 
 use std::fmt::Write;
 
@@ -20,12 +20,12 @@ pub(super) struct Side {
     /// The variable that holds the tile's first row (column).
     pub tile: &'static str,
     pub tail: bool,
-    /// Which matrix of the batch.
+    /// The index of the matrix in the batch.
     pub matrix: &'static str,
 }
 
 impl Side {
-    /// 4 x 4 blocks (along K, transposed in registers) or single vectors (along M or N) of the tile.
+    /// Units of the tile: 4 x 4 blocks (along K, transposed in registers) or single vectors (along M or N).
     fn units(&self, tile: &Tile) -> u32 {
         self.block / 4 * if self.operand.along_k { tile.block_k / 4 } else { tile.block_k }
     }
@@ -34,12 +34,12 @@ impl Side {
         self.units(tile).div_ceil(tile.threads())
     }
 
-    /// Vectors held for one unit.
+    /// Vectors that a thread holds for one unit.
     fn vectors(&self) -> u32 {
         if self.operand.along_k { 4 } else { 1 }
     }
 
-    /// The stride between neighbours: nothing where it is 1.
+    /// The factor of the stride between neighbours in an index: empty where the stride is 1.
     fn near(&self) -> String {
         match (self.operand.load, self.operand.along_k) {
             (Load::Strided, true) => format!(" * params.{}_k", self.name),
@@ -48,7 +48,7 @@ impl Side {
         }
     }
 
-    /// The other stride.
+    /// The factor of the stride between lines.
     fn far(&self) -> String {
         format!(" * params.{}_{}", self.name, self.far_axis())
     }
@@ -57,8 +57,8 @@ impl Side {
         if self.operand.along_k { "x" } else { "k" }
     }
 
-    /// The read of what lies at `index`. Beyond M (N) lies what is never stored: the next row, or what a read past the
-    /// operand's last element is turned to, that element.
+    /// The read at `index`. Results from elements beyond M (N) are never stored, so such a read may give the next row;
+    /// a read past the operand's last element gives that element.
     fn get(&self, index: &str) -> String {
         let n = self.name;
         if self.tail {
@@ -90,7 +90,7 @@ impl Tiled {
         writeln!(out, "fn get_{name}(at: u32) -> {ty} {{ return {value}; }}")
     }
 
-    /// Which units of a tile a thread fetches, from where, and where they go.
+    /// The units of a tile that a thread fetches: where it reads them and where it writes them.
     pub(super) fn write_places(&self, out: &mut String, side: &Side) -> std::fmt::Result {
         let Side { name: n, block, tile, matrix, .. } = *side;
         let across = block / 4;
@@ -136,7 +136,7 @@ impl Tiled {
         Ok(())
     }
 
-    /// Fetches the step that starts at `k`; only a partial last step pays for its guards.
+    /// Fetches the step that starts at `k`. Guards cost time in a partial last step alone.
     pub(super) fn write_fetch(&self, out: &mut String, sides: &[Side; 2], k: &str, pad: &str) -> std::fmt::Result {
         for side in sides {
             let stride = if side.operand.along_k { side.near() } else { side.far() };

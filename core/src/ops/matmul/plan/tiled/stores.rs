@@ -56,17 +56,17 @@ impl Tiled {
         if self.is_grouped() { "part.end" } else { "params.m" }
     }
 
-    /// What the variables of a thread's sums begin with.
+    /// The first letter of the variables that hold a thread's sums.
     fn sums(&self) -> &'static str {
         if self.epilogue.blocks { "t" } else { "d" }
     }
 
-    /// Whether results are of another type than sums.
+    /// Whether results have another type than sums.
     fn changes_type(&self) -> bool {
         self.epilogue.value != self.epilogue.accumulator
     }
 
-    /// The stores as a loop: the epilogue is compiled once.
+    /// Writes the stores as a loop, so that the epilogue is compiled once.
     fn write_store_loop(&self, out: &mut String) -> std::fmt::Result {
         let (tm, vectors) = (self.tile.thread_m(), self.tile.thread_n() / 4);
         let own = self.sums();
