@@ -1,7 +1,7 @@
-//! How exact WGSL's builtins are on a device: each measured against f64, and held to the limits of WGSL's specification.
+//! The accuracy of WGSL's builtins on a device: each is measured against f64 and compared with the limits of WGSL's specification.
 //!
-//! Run: `cargo run --release --example accuracy -- --device cuda:0 --inputs 1048576`. Without `--device` it is the one that
-//! `POLYWARP_DEVICE` names, or the first GPU; without `--inputs` a quick look. The other options:
+//! Run: `cargo run --release --example accuracy -- --device cuda:0 --inputs 1048576`. Without `--device` it takes the
+//! device that `POLYWARP_DEVICE` names, or the first GPU; without `--inputs` it takes only a few inputs. The other options:
 //!
 //! | option | effect |
 //! |---|---|
@@ -10,10 +10,10 @@
 //! | `--json` | one object a line instead of a Markdown table |
 //! | `--lenient` | a limit exceeded is reported, and does not fail |
 //!
-//! The exit code is 1 when a limit is exceeded, or a builtin refused by CUDA, unless the device is a software GPU that was
-//! not asked for, and 2 when this program missed a wrong builtin of its own (`accuracy/broken.rs`), which it tries first.
+//! The exit code is 1 when a limit is exceeded or CUDA refuses a builtin, unless the device is a software GPU that was not
+//! asked for; it is 2 when this program missed a wrong builtin of its own (`accuracy/broken.rs`), which it tries first.
 //!
-//! The parts: `float.rs` formats, `interval.rs` what is allowed, `inputs.rs`; `arithmetic.rs`, `scalars.rs`,
+//! The parts: `float.rs` formats, `interval.rs` the allowed results, `inputs.rs` inputs; `arithmetic.rs`, `scalars.rs`,
 //! `vectors.rs` and `conversions.rs` the builtins, `measure.rs` a kernel's run, `report.rs` the table.
 
 use std::process::ExitCode;
@@ -83,7 +83,7 @@ fn arguments() -> Result<Arguments, String> {
     Ok(parsed)
 }
 
-/// The device asked for, else the best if it runs shaders, else the first that does.
+/// The requested device, else the best if it runs shaders, else the first one that does.
 fn choose(name: Option<&str>) -> polywarp::Result<Option<Device>> {
     if let Some(name) = name {
         return polywarp::device(name).map(Some);
@@ -149,7 +149,7 @@ fn run(device: &Device, arguments: &Arguments) -> ExitCode {
         if arguments.types.contains(&Type::F16) && !halves { "; f16 skipped: the device has none" } else { "" };
     eprintln!("\n{}: {lines} lines, {over} over their limit, {refused} refused{skipped}", device.id());
     let asked = arguments.device.is_some() || info.kind != DeviceKind::Software;
-    // What a graphics driver lacks is no error; to CUDA this library compiles, and compiles everything.
+    // A builtin that a graphics driver lacks is no error. For CUDA this library compiles, and must compile all of them.
     let failed = over > 0 || refused > 0 && info.api == "cuda";
     if lines == 0 || failed && asked && !arguments.lenient { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }

@@ -1,16 +1,17 @@
-//! How fast sorting, scanning, indexing and random numbers are on the device at hand, beside its own copy: each result is checked on the host
-//! before it is timed.
+//! The speed of sorting, scanning, indexing and random numbers on one device, compared with the device's own copy rate.
+//! Each result is checked on the host before it is timed.
 //!
-//! Run: `cargo run --release --example arrays_speed -- full`; without `full` the sizes are small, for a look whether all is right. With
-//! `long COUNT` one axis has COUNT elements (2147483659, for one, on a card with tens of GiB): nothing is timed, results are compared with their formulas.
-//! The device is the best one, or the one `POLYWARP_DEVICE` names.
+//! Run: `cargo run --release --example arrays_speed -- full`; without `full` the sizes are small, for a quick check of
+//! the results. With `long COUNT` one axis has COUNT elements (such as 2147483659, on a card with tens of GiB): nothing
+//! is timed, and results are compared with their formulas. The device is the best one, or the one that
+//! `POLYWARP_DEVICE` names.
 
 use polywarp::ops::{Missing, ScatterFn, SearchSide, SortOrder};
 use polywarp::{BinaryFn, DType, Device, Distribution, Error, Result, Tensor};
 
-/// Nanoseconds of work before it is timed.
+/// Nanoseconds of warm-up work before anything is timed.
 const WARM_NS: f64 = 3e8;
-/// Timed batches, of which the median counts.
+/// Number of timed batches; their median counts.
 const BATCHES: usize = 5;
 
 fn main() -> Result<()> {
@@ -23,7 +24,8 @@ fn main() -> Result<()> {
     {
         return long_axis(&device, count.parse().expect("long COUNT: a whole number"));
     }
-    // log2 of elements: to sort, to scan; of the rows of which the best 64 are sought; how many such rows; of rows to look up.
+    // log2 of the elements to sort, of those to scan and of those in a row for the best 64; the number of such rows;
+    // log2 of the rows to look up.
     let [sorted, scanned, long, rows, looked_up] = if is_full { [26, 28, 20, 64, 18] } else { [12, 13, 10, 3, 8] };
     let copy = copy_rate(&device, 1 << scanned)?;
     println!("copy: {copy:.1} GB/s, both ways counted");
@@ -35,13 +37,13 @@ fn main() -> Result<()> {
     normal(&device, 1 << scanned, copy)
 }
 
-/// Nanoseconds of `work`, by the device's clock where it has one.
+/// Nanoseconds that `work` takes, by the device's clock where it has one.
 fn time(device: &Device, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut once = |count: u32| -> Result<f64> {
         let elapsed = device.backend().timed(&mut || (0..count).try_for_each(|_| work()))?;
         Ok(elapsed.ns / f64::from(count))
     };
-    // Clocks of a card that waited for the host take long to rise.
+    // A card that has waited for the host takes long to raise its clocks.
     let mut spent = 0.0;
     while spent < WARM_NS {
         spent += once(2)?.max(1.0) * 2.0;
@@ -56,7 +58,7 @@ fn uniform(device: &Device, count: u64, stream: u64) -> Result<Tensor> {
     Tensor::random(device, DType::F32, [count], Distribution::Uniform { low: 0.0, high: 1.0 }, 7, stream)
 }
 
-/// Whole numbers from 0 to below `below`, as i32.
+/// Random integers from 0 to below `below`, as i32.
 fn places(device: &Device, count: u64, below: u64, stream: u64) -> Result<Tensor> {
     uniform(device, count, stream)?
         .mul_scalar(below as f64)?
@@ -89,7 +91,7 @@ fn sort(device: &Device, count: u64) -> Result<()> {
 }
 
 fn cumsum(device: &Device, count: u64, copy: f64) -> Result<()> {
-    // Sums of whole numbers, which f32 holds exactly.
+    // Sums of integers, which f32 holds exactly.
     let x = places(device, count, 2, 2)?.sub(&places(device, count, 2, 3)?)?.cast(DType::F32)?;
     let (given, found) = (x.to_vec::<f32>()?, x.cumsum(0)?.to_vec::<f32>()?);
     let mut sum = 0.0;
@@ -116,7 +118,7 @@ fn topk(device: &Device, rows: u64, long: u64) -> Result<()> {
     Ok(())
 }
 
-/// Rows of 1 KB, read and added up by random places.
+/// Rows of 1 KB, read and added up at random places.
 fn by_row(device: &Device, count: u64, copy: f64) -> Result<()> {
     const ROW: u64 = 256;
     let table = places(device, count * ROW, 1000, 5)?.cast(DType::F32)?.reshape([count, ROW])?;
@@ -154,7 +156,7 @@ fn histogram(device: &Device, count: u64, copy: f64) -> Result<()> {
     // Multiples of 2^-24: the product with 256 is exact.
     x.to_vec::<f32>()?.iter().for_each(|x| counts[(x * BINS as f32) as usize] += 1);
     assert_eq!(x.histogram(BINS as u64, 0.0, 1.0)?.to_vec::<u32>()?, counts, "counts");
-    // One part has all: every thread adds to the same count.
+    // All values fall into one bin: every thread adds to the same count.
     let equal = Tensor::full(device, DType::F32, [count], 0.5)?;
     let counts = equal.histogram(BINS as u64, 0.0, 1.0)?.to_vec::<u32>()?;
     assert!(counts[BINS / 2] == count as u32 && counts.iter().sum::<u32>() == count as u32, "counts of equal elements");
@@ -187,9 +189,10 @@ fn normal(device: &Device, count: u64, copy: f64) -> Result<()> {
 /// Element i of the long axis is i modulo this.
 const PERIOD: u64 = 251;
 
-/// What is computed along an axis of `count` elements, u8, is what it must be, at its beginning, its end and where signed 32-bit integers end.
+/// Checks results along an axis of `count` elements, u8, against formulas: at its beginning, at its end and where
+/// signed 32-bit integers end.
 fn long_axis(device: &Device, count: u64) -> Result<()> {
-    // Whole repeats of the numbers, the last one cut off: no tensor of wider elements is needed.
+    // Repeats of the numbers, the last one cut off: this needs no tensor of wider elements.
     let numbers: Vec<u8> = (0..PERIOD as u8).collect();
     let numbers = Tensor::from_slice(device, &numbers, [PERIOD])?;
     let x = numbers.tile(&[count.div_ceil(PERIOD)])?.slice(0, ..count as i64)?.contiguous()?;
@@ -210,7 +213,8 @@ fn long_axis(device: &Device, count: u64) -> Result<()> {
         Ok(())
     };
     let (whole, rest) = (count / PERIOD, count % PERIOD);
-    // Elements below `number`; and which number the sorted axis has at a place, and which of its kind it is.
+    // `below`: the number of elements below `number`. `sorted_at`: the number at a place of the sorted axis, and its
+    // index among equal ones.
     let below = |number: u64| number * whole + number.min(rest);
     let sorted_at = |place: u64| {
         let number = (0..PERIOD).rev().find(|&number| below(number) <= place).unwrap_or(0);
@@ -255,7 +259,7 @@ fn long_axis(device: &Device, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Of a result of wider elements nothing, and why, where it is more than a device gives in one piece.
+/// The result; `None`, with a printed reason, where it is larger than one buffer or binding of the device.
 fn had<T>(name: &str, found: Result<T>) -> Result<Option<T>> {
     match found {
         Err(error @ (Error::BufferTooBig { .. } | Error::BindingTooLarge { .. })) => {
@@ -266,18 +270,18 @@ fn had<T>(name: &str, found: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// A result's name, the result, and what each of its elements is to be.
+/// Checks a named result: its name, the result, and the expected value of each element.
 type Holds<'a> = &'a dyn Fn(&str, Result<Tensor>, &dyn Fn(u64) -> u64) -> Result<()>;
 
-/// The element that a position is to give.
+/// The element that a position must give.
 type Expected<'a> = &'a dyn Fn(u32) -> u8;
 
-/// Elements of `x`, its numbers in turns, taken and put by positions in `spans`.
+/// Takes and sets elements of `x`, which repeats the numbers, at positions in `spans`.
 fn by_position(x: &Tensor, spans: &[std::ops::Range<u64>], holds: Holds<'_>) -> Result<()> {
     let numbers: Vec<u32> = spans.iter().flat_map(|span| span.clone().map(|i| i as u32)).collect();
     let at = Tensor::from_slice(x.device(), &numbers, [numbers.len() as u64])?;
     let expected = |i: u32| (u64::from(i) % PERIOD) as u8;
-    // Of i32 those behind its largest number are below zero, and name nothing.
+    // As i32, positions beyond its largest number are negative, so they are outside of the axis.
     let of_signed = |i: u32| if i <= i32::MAX as u32 { expected(i) } else { 0 };
     let mut taken: Vec<(&str, Tensor, Expected<'_>)> = vec![
         ("take", x.take(&at)?, &expected),

@@ -1,9 +1,10 @@
 //! ResNet-50 beside PyTorch: the same weights, the same pictures, and the losses of both, step by step.
 //!
-//! A folder holds what PyTorch began with and came to: `init.safetensors` (the weights by torchvision's names), `batches.safetensors` (x of
-//! [steps, n, 3, height, width] in f32, y of [steps, n] in i64) and `losses.json` ({"losses": [..]}, in f32, by SGD at a rate of 0.01 with a
-//! momentum of 0.9 and a decay of 1e-4). The step is recorded once and replayed. The decision to know: two sums in different orders differ in
-//! their last bits, and training carries such bits on; so the table shows by how much, and the first loss alone must agree.
+//! A folder holds the start and the results of a PyTorch run: `init.safetensors` (the weights by torchvision's names),
+//! `batches.safetensors` (x of [steps, n, 3, height, width] in f32, y of [steps, n] in i64) and `losses.json`
+//! ({"losses": [..]}, in f32, by SGD at a rate of 0.01 with a momentum of 0.9 and a decay of 1e-4). The step is
+//! recorded once and replayed. The decision to know: two sums in different orders differ in their last bits, and
+//! training amplifies such differences. So the table shows the differences, and only the first loss must agree.
 //!
 //! Run: `cargo run --release --example follow_pytorch -- FOLDER [f32|bf16|f16] [DEVICE]`; without a folder it says so and ends.
 
@@ -16,7 +17,8 @@ use polywarp::nn::{
 };
 use polywarp::{DType, Device, Result, Tape, Tensor};
 
-/// How far the first loss may be from PyTorch's in f32, relatively: f32's bound of some thousand terms, and that of 16 bits.
+/// The largest relative difference of the first loss from PyTorch's in f32: the bound of f32 over some thousand terms,
+/// and that of 16 bits.
 const FIRST: [f64; 2] = [1e-4, 2e-2];
 
 struct Run {
@@ -37,7 +39,7 @@ impl Run {
         let weights = file::load(folder.join("init.safetensors"))?;
         let mut loaded = Vec::new();
         for name in weights.names() {
-            // Counts of 64 bits are read on the host.
+            // Counts of 64 bits are read on the host, because not every device has i64.
             let host = Device::cpu();
             let on = if weights.spec(&name)?.0 == DType::I64 { &host } else { device };
             let value = weights.tensor(on, &name)?;
@@ -57,7 +59,7 @@ impl Run {
         })
     }
 
-    /// One step on the pictures there are; the loss before it.
+    /// One step on the current pictures; returns the loss before it.
     fn step(&self) -> Result<Tensor> {
         let tape = Tape::new();
         let watched = self.parameters.watch_as(&tape, self.policy)?;
@@ -90,7 +92,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(folder.join("losses.json"))?)?;
     let losses = json["losses"].as_array().ok_or("losses.json has no list `losses`")?;
     let pytorchs: Vec<f64> = losses.iter().filter_map(serde_json::Value::as_f64).collect();
-    // Read on the host, where every device's numbers come from.
+    // Read on the host, from which every device gets its numbers.
     let batches = file::load(folder.join("batches.safetensors"))?;
     let (x, y) = (batches.tensor(&Device::cpu(), "x")?, batches.tensor(&Device::cpu(), "y")?);
     let &[steps, n, _, height, width] = x.dims() else { return Err("x has other than five axes".into()) };
@@ -112,7 +114,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     }
     println!("largest: {:.1e}", off.iter().copied().fold(0.0, f64::max));
     let first = *off.first().ok_or("there are no steps")?;
-    // NaN is no agreement.
+    // NaN does not count as agreement.
     if first.is_nan() || first > most {
         return Err(format!("the first loss is off by {first:.1e}, more than {most:.0e}").into());
     }

@@ -1,7 +1,7 @@
-//! What the first result and a call cost: time from the start of the process to a first 1024 x 1024 product read back,
-//! and host time per operation when thousands are chained.
+//! The cost of the first result and of a call: time from the start of the process until a first 1024 x 1024 product is
+//! read back, and host time per operation in a chain of thousands.
 //!
-//! Run: `cargo run --release --example latency`. The device is the best one, or the one `POLYWARP_DEVICE` names.
+//! Run: `cargo run --release --example latency`. The device is the best one, or the one that `POLYWARP_DEVICE` names.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ fn main() -> polywarp::Result<()> {
     println!("{}: {}", device.id(), device.info().name);
     println!("device open after {:.0} ms, first 1024^3 product read back after {:.0} ms", ms(opened), ms(first));
 
-    // Small operands, so that the host and not the device sets the pace.
+    // Small operands, so that the host and not the device limits the speed.
     let one = Tensor::full(&device, DType::F32, [1024], 1.0)?;
     let mut sum = Tensor::zeros(&device, DType::F32, [1024])?;
     let chain = |sum: &mut Tensor, count: u32| -> polywarp::Result<f64> {

@@ -1,19 +1,19 @@
-//! One kernel, the textbook's `multiply_them`, in every form that people have kernels in: WGSL, SPIR-V, PTX, CUDA C++ and, where a file
-//! is named, machine code. Each runs on every device that takes it; the values are compared, and what was left out is said with its
-//! reason.
+//! One kernel, the textbook's `multiply_them`, in every form of kernels that the library runs: WGSL, SPIR-V, PTX, CUDA
+//! C++ and, where the command names a file, machine code. Each form runs on every device that supports it; the values
+//! are compared, and forms left out are printed with the reason.
 //!
 //! Run: `cargo run --example multiply_them [FILE.cubin]`. The sources are in `examples/shaders`. CUDA C++ needs NVRTC.
 
 use polywarp::{Binding, DType, Device, DeviceKind, Error, Kernel, Signature, Tensor};
 
 const N: usize = 10_000;
-/// Threads of a block, of every form.
+/// Threads of a block, for every form.
 const BLOCK: u32 = 256;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let a: Vec<f32> = (0..N).map(|i| i as f32 / 7.0 - 500.0).collect();
     let b: Vec<f32> = (0..N).map(|i| 1.5 + (i % 100) as f32).collect();
-    // One multiplication is rounded alike everywhere.
+    // A single multiplication is rounded the same way everywhere.
     let expected: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a * b).collect();
 
     // __global__ void multiply_them(float *dest, const float *a, const float *b, unsigned n)

@@ -89,12 +89,12 @@ struct Shader;
 #[doc = include_str!("../docs/guide/embedding.md")]
 struct Embedding;
 
-/// What results promise.
+/// The accuracy that results promise.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/numerics.md")]
 struct Numerics;
 
-/// Where time and memory go.
+/// How to find where time and memory go.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/operating.md")]
 struct Operating;

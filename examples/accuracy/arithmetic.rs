@@ -69,7 +69,7 @@ fn operators() -> Vec<Builtin> {
     ]
 }
 
-/// Those whose results are floats already.
+/// The builtins whose results are floats without rounding.
 fn exact() -> Vec<Builtin> {
     let dense = |b: Builtin| {
         b.types(ALL).draw(|r, x| {

@@ -1,4 +1,4 @@
-//! The proof that the measurement can fail: builtins that are a little wrong, each of which must be found over its limit.
+//! The proof that the measurement can fail: builtins that are slightly wrong, and must all be found to exceed their limits.
 
 use polywarp::Device;
 
@@ -6,7 +6,7 @@ use super::builtins::Builtin;
 use super::float::Type;
 use super::measure::measure;
 
-/// A builtin's name, the wrong expression in place of its first result, and what is wrong.
+/// A builtin's name, the wrong expression in place of its first result, and the fault in words.
 const BROKEN: [(&str, &str, &str); 11] = [
     ("exp(x)", "exp(a) * 1.000003814697265625", "64 ULP too large"),
     ("log(x)", "log(a) + 0.0000010", "two absolute errors too large"),
@@ -21,7 +21,7 @@ const BROKEN: [(&str, &str, &str); 11] = [
     ("i32(x)", "i32(floor(a))", "rounded down"),
 ];
 
-/// Those of the wrong builtins that were not found out, or could not be run.
+/// The wrong builtins that were not found, or could not be run.
 pub fn missed(device: &Device, builtins: &[Builtin]) -> Vec<String> {
     let mut missed = Vec::new();
     for (name, result, fault) in BROKEN {

@@ -1,57 +1,57 @@
-//! What a builtin is to be measured by: its WGSL, its inputs, its exact value and WGSL's limits.
+//! The description of a builtin to be measured: its WGSL, its inputs, its exact value and WGSL's limits.
 //!
-//! What it is not: the list, which is in `arithmetic.rs`, `scalars.rs`, `vectors.rs` and `conversions.rs`. The decision to know: operands are
-//! named `a`, `b`, `c`, ... in the order of the input; vectors are made of them in the shader.
+//! The list of builtins is not here but in `arithmetic.rs`, `scalars.rs`, `vectors.rs` and `conversions.rs`. The
+//! decision to know: operands are named `a`, `b`, `c`, ... in the order of the input; the shader makes vectors of them.
 
 use super::float::Type;
 use super::inputs::Random;
 use super::interval::{ANY, Allowed, Interval, Wgsl};
 
-/// The exact results; as many as the builtin has.
+/// The exact results; only as many count as the builtin has.
 pub type Results = [f64; 4];
 
-/// One result.
+/// The results of a builtin with one result.
 pub fn single(value: f64) -> Results {
     [value; 4]
 }
 
-/// What an error is counted in.
+/// The unit in which an error is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Units in the last place of the exact result.
     Ulp,
     /// Units in the last place of the largest term, where terms cancel.
     UlpOfTerm,
-    /// The difference itself.
+    /// The absolute difference.
     Absolute,
 }
 
-/// One line of the table: a part of the domain, and what is promised there.
+/// One line of the table: a part of the domain, and the limit that is promised there.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The part in words; empty for all.
+    /// The part in words; empty for the whole domain.
     pub part: &'static str,
     pub domain: fn(&[f64]) -> bool,
     pub measure: Measure,
-    /// WGSL's words for f32, and for f16 where they are others.
+    /// WGSL's words for f32, and for f16 where they differ.
     pub words: [&'static str; 2],
     pub allowed: fn(&Wgsl, &[Interval]) -> Allowed,
-    /// Only in this type.
+    /// The only type with this line, if it is not for all.
     pub only: Option<Type>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Builtin {
-    /// As in WGSL: `atan2(y, x)`.
+    /// The name as in WGSL: `atan2(y, x)`.
     pub name: &'static str,
     /// Statements before the results, if any.
     pub before: &'static str,
-    /// Expressions, one per result.
+    /// Expressions, one for each result.
     pub results: Vec<&'static str>,
     pub arity: usize,
-    /// The types it is measured in.
+    /// The types in which it is measured.
     pub types: &'static [Type],
-    /// The operands' and results' type where it is not the one measured.
+    /// The type of operands and results, where it differs from the measured one.
     pub from: Option<Type>,
     pub to: Option<Type>,
     pub draw: fn(&mut Random, &mut [f64]),
@@ -61,7 +61,7 @@ pub struct Builtin {
     pub rows: Vec<Row>,
 }
 
-/// WGSL's floats, and naga's f64.
+/// WGSL's float types, and naga's f64.
 pub const ALL: &[Type] = &[Type::F32, Type::F16, Type::F64];
 pub const FLOATS: &[Type] = &[Type::F32, Type::F16];
 pub const F32_ONLY: &[Type] = &[Type::F32];
@@ -69,7 +69,7 @@ pub const F32_ONLY: &[Type] = &[Type::F32];
 const ROUNDED: [&str; 2] = ["correctly rounded"; 2];
 
 impl Builtin {
-    /// `result` of `arity` operands, which are from -8 to 8 where nothing else is said.
+    /// A builtin with one `result` of `arity` operands, which are from -8 to 8 unless `draw` says otherwise.
     pub fn of(name: &'static str, arity: usize, result: &'static str, want: fn(&[f64]) -> Results) -> Builtin {
         Builtin {
             name,
@@ -102,7 +102,7 @@ impl Builtin {
         Builtin { before, ..self }
     }
 
-    /// A further result.
+    /// Adds a further result.
     pub fn and(mut self, result: &'static str) -> Builtin {
         self.results.push(result);
         self
@@ -112,23 +112,23 @@ impl Builtin {
         Builtin { draw, ..self }
     }
 
-    /// Terms may cancel: errors are counted in units of the largest.
+    /// Counts errors in units of the largest term, because terms may cancel.
     pub fn term(self, term: fn(&[f64]) -> f64) -> Builtin {
         Builtin { term, ..self }
     }
 
-    /// A limit over the whole domain, in the words of the specification.
+    /// Adds a limit over the whole domain, in the words of the specification.
     pub fn limit(self, words: &'static str, allowed: fn(&Wgsl, &[Interval]) -> Allowed) -> Builtin {
         self.limits([words; 2], allowed)
     }
 
-    /// The same with other words for f16.
+    /// The same with different words for f16.
     pub fn limits(self, words: [&'static str; 2], allowed: fn(&Wgsl, &[Interval]) -> Allowed) -> Builtin {
         let measure = if (self.term)(&[1.0; 32]) == 0.0 { Measure::Ulp } else { Measure::UlpOfTerm };
         self.row(Row { part: "", domain: |_| true, measure, words, allowed, only: None })
     }
 
-    /// Correctly rounded.
+    /// Adds the limit "correctly rounded".
     pub fn rounded(self, allowed: fn(&Wgsl, &[Interval]) -> Allowed) -> Builtin {
         self.limits(ROUNDED, allowed)
     }

@@ -25,9 +25,9 @@ fn line(
     Row { part, domain, measure, words, allowed, only: None }
 }
 
-/// Truncated, clamped to low and high, which the float type represents.
+/// Truncates, and clamps to low and high, which the float type represents.
 fn truncated(w: &Wgsl, x: Interval, low: f64, high: f64) -> Interval {
-    // The greatest value that the float has too; for halves their own ends are inside.
+    // The greatest value that the float type can also represent; the limits of halves are inside the range.
     let high = w.format.down(high.min(w.format.max()));
     let low = low.max(-w.format.max());
     Interval { low: x.low.trunc().clamp(low, high), high: x.high.trunc().clamp(low, high) }
@@ -175,7 +175,7 @@ fn packing() -> Vec<Builtin> {
         .row(line(
             Measure::Ulp,
             ROUNDED,
-            // Beyond, the whole result is indeterminate.
+            // Beyond this the whole result is indeterminate.
             |x| x.iter().all(|x| x.abs() <= Format::F16.max()),
             "\\|x\\| <= 65504",
             |_, x| {
@@ -186,7 +186,7 @@ fn packing() -> Vec<Builtin> {
     ]
 }
 
-/// `count` lanes of `bits` each of a word, as signed or unsigned integers.
+/// The first `count` lanes of a word, of `bits` bits each, as signed or unsigned integers.
 fn lanes(word: f64, bits: u32, signed: bool) -> Results {
     std::array::from_fn(|i| {
         let lane = (word as u32 as u64) >> (bits as usize * i) & ((1 << bits) - 1);

@@ -1,9 +1,9 @@
 //! Floats of 16, 32 and 64 bits as f64 values: their bits, their spacing, rounding to them.
 //!
-//! What it is not: arithmetic, which `interval.rs` does. The decision to know: every value of f16 and f32 is an f64, so
-//! formats are described by three numbers and one code serves all.
+//! Arithmetic is not here but in `interval.rs`. The decision to know: every value of f16 and f32 is an f64, so formats
+//! are described by three numbers and one code serves all.
 
-/// What a buffer's elements are.
+/// The type of a buffer's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     F16,

@@ -1,6 +1,6 @@
-//! Inputs: special values, bit patterns at random, and what each builtin asks for, in these parts of the whole.
+//! Inputs in three parts: special values, random bit patterns, and values that each builtin asks for.
 //!
-//! The decision to know: all is drawn from one seed per builtin, so that a figure can be repeated.
+//! The decision to know: one seed for each builtin determines all of its inputs, so that a figure can be repeated.
 
 use super::float::{Type, power};
 
@@ -40,7 +40,7 @@ impl Random {
         if self.bits() & 1 == 0 { size } else { -size }
     }
 
-    /// Bits at random: all magnitudes alike, subnormals, infinities and NaN among them.
+    /// A random bit pattern: all magnitudes are equally likely, and subnormals, infinities and NaN occur.
     pub fn pattern(&mut self) -> f64 {
         let bits = self.bits();
         self.ty.decode(bits)
@@ -55,13 +55,13 @@ impl Random {
         if size < 64 { value } else { self.ty.decode(bits.wrapping_add_signed(offset)) }
     }
 
-    /// One of `values`, or beside it.
+    /// One of `values`, or a neighbour of it.
     pub fn near_any(&mut self, values: &[f64]) -> f64 {
         let value = values[self.below(values.len() as u64) as usize];
         self.near(value)
     }
 
-    /// A multiple of pi / 2 up to `limit`, or beside it: where sine or cosine vanishes.
+    /// A multiple of pi / 2 up to `limit`, or a neighbour of it: there sine or cosine vanishes.
     pub fn near_quarters(&mut self, limit: f64) -> f64 {
         let quarter = std::f64::consts::FRAC_PI_2;
         let count = self.below((limit / quarter) as u64 + 1) as f64;
@@ -70,7 +70,7 @@ impl Random {
     }
 }
 
-/// Values where functions are known to go wrong.
+/// Values at which functions are known to be inaccurate.
 fn specials(ty: Type) -> Vec<f64> {
     if ty.is_integer() {
         let ends = [0x7fff_ffff_u64, 0x8000_0000, 0xffff_ffff, 0xffff_ff80, 0x7fff_ffc0, 0x0080_8080, 0x7f7f_7f7f];
@@ -124,8 +124,8 @@ fn specials(ty: Type) -> Vec<f64> {
     sizes.into_iter().flat_map(|size| [size, -size]).map(|x| ty.decode(ty.encode(x))).collect()
 }
 
-/// `count` operand lists of `arity` values of `ty`, one after the other; every value, once, where there is one operand
-/// of 16 bits.
+/// `count` operand lists of `arity` values of `ty`, one after the other. Where there is one operand of 16 bits, every
+/// value once instead.
 pub fn inputs(ty: Type, arity: usize, count: usize, seed: u64, draw: fn(&mut Random, &mut [f64])) -> Vec<f64> {
     if arity == 1 && ty.bytes() == 2 {
         return (0..1 << 16).map(|bits| ty.decode(bits)).collect();
@@ -151,7 +151,7 @@ pub fn inputs(ty: Type, arity: usize, count: usize, seed: u64, draw: fn(&mut Ran
             (_, 0) => item.iter_mut().for_each(|value| *value = random.pattern()),
             _ => draw(&mut random, item),
         }
-        // As the device gets them.
+        // Rounded to the type, as the device receives them.
         item.iter_mut().for_each(|value| *value = ty.decode(ty.encode(*value)));
     }
     values

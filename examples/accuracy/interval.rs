@@ -1,10 +1,11 @@
-//! What WGSL allows: intervals of results, by the rules of its sections "Floating Point Accuracy" and "Floating Point
-//! Rounding and Overflow" (<https://www.w3.org/TR/WGSL/#floating-point-accuracy>).
+//! The results that WGSL allows, as intervals, by the rules of its sections "Floating Point Accuracy" and "Floating
+//! Point Rounding and Overflow" (<https://www.w3.org/TR/WGSL/#floating-point-accuracy>).
 //!
-//! A limit that is inherited from an expression is that expression over intervals, each operation of it widened by its own
-//! limit. What is not bounded is [`ANY`]: where an intermediate result can overflow (its value is then indeterminate), or
-//! where the specification gives no accuracy. Subnormal operands and results may be zeros. The decision to know: sums may
-//! be taken in any order, and products and sums may be fused, which the widening of each covers.
+//! A limit that is inherited from an expression is that expression over intervals, where each operation widens its
+//! result by its own limit. A result without a bound is [`ANY`]: where an intermediate result can overflow (its value
+//! is then indeterminate), or where the specification gives no accuracy. Subnormal operands and results may be zeros.
+//! The decision to know: sums may be taken in any order, and products and sums may be fused; the widening of each
+//! operation covers this.
 
 use super::float::{Format, power};
 
@@ -14,15 +15,15 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// Nothing is promised: any value, NaN among them.
+/// No promise: any value, also NaN.
 pub const ANY: Interval = Interval { low: f64::NEG_INFINITY, high: f64::INFINITY };
 
-/// Exactly one value.
+/// The interval of a single value.
 pub fn point(value: f64) -> Interval {
     Interval { low: value, high: value }
 }
 
-/// Any of the results of a builtin; four at most.
+/// The allowed results of a builtin, for each of its results; four at most.
 pub type Allowed = [Interval; 4];
 
 /// The only result.
@@ -60,7 +61,7 @@ pub struct Wgsl {
     pub format: Format,
 }
 
-/// x + y, and what of it was rounded away.
+/// x + y, and the part of it that was rounded away.
 fn sum(x: f64, y: f64) -> (f64, f64) {
     let sum = x + y;
     let rest = sum - x;
@@ -80,7 +81,7 @@ impl Wgsl {
     /// Results from low to high, which may overflow or be flushed.
     fn results(self, low: f64, high: f64) -> Interval {
         let max = self.format.max();
-        // Also where one of them is NaN.
+        // The negation also covers a NaN in either.
         if !(low >= -max && high <= max) {
             return ANY;
         }
@@ -88,7 +89,7 @@ impl Wgsl {
         if self.format.is_subnormal(low) || self.format.is_subnormal(high) { this.hull(point(0.0)) } else { this }
     }
 
-    /// "Correctly rounded": either neighbour of what is exact up to 2^-1074.
+    /// "Correctly rounded": either neighbour of a value that is exact up to 2^-1074.
     pub fn rounded(self, exact: Interval) -> Interval {
         let max = self.format.max();
         if !(exact.low >= -max && exact.high <= max) {

@@ -1,8 +1,9 @@
-//! One builtin on one device: its kernel run over its inputs, its results held against f64 and against what is allowed.
+//! Measures one builtin on one device: runs its kernel on its inputs, and compares the results with f64 and with the
+//! allowed intervals.
 //!
-//! What it is not: a test of infinities and NaN, of which WGSL promises nothing: operands and exact results are finite. The
-//! decision to know: an error counts where there is a limit, or everywhere in a part that has none; a subnormal that a
-//! device took or gave as zero is no error, but is counted.
+//! Infinities and NaN are not tested, because WGSL promises nothing about them: operands and exact results are finite.
+//! The decision to know: an error counts where there is a limit, or everywhere in a part that has none; a subnormal
+//! that a device took or gave as zero is no error, but is counted.
 
 use std::thread;
 
@@ -15,10 +16,10 @@ use super::interval::Wgsl;
 
 /// Items of one launch.
 const CHUNK: usize = 1 << 20;
-/// Rounds at most, for parts that few inputs fall into.
+/// The most rounds, for parts that few inputs fall into.
 const ROUNDS: u64 = 24;
 
-/// One input where something was.
+/// One input at which something was found.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub operands: Vec<f64>,
@@ -26,7 +27,7 @@ pub struct Place {
     pub want: f64,
 }
 
-/// What was found in one part of a builtin's domain.
+/// The findings in one part of a builtin's domain.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Inputs measured.
@@ -34,13 +35,13 @@ pub struct Tally {
     /// The largest error.
     pub error: f64,
     pub worst: Option<Place>,
-    /// The largest error as a share of what is allowed there.
+    /// The largest error as a share of the allowed one.
     pub share: f64,
-    /// Inputs with a limit, and those over it.
+    /// The number of inputs with a limit, and of those that exceed it.
     pub limited: u64,
     pub over: u64,
     pub first_over: Option<Place>,
-    /// Subnormals taken or given as zeros.
+    /// The number of subnormals taken or given as zeros.
     pub flushed: u64,
 }
 
@@ -113,7 +114,7 @@ fn run(device: &Device, builtin: &Builtin, ty: Type, operands: &[f64]) -> polywa
     let size_bytes = (items * builtin.results.len() * to.bytes()) as u64;
     let (input, output) = (backend.alloc(bytes.len() as u64)?, backend.alloc(size_bytes)?);
     backend.write(&input, 0, &bytes)?;
-    // What no kernel wrote is no result: all ones are NaN, or far off.
+    // All bits are set before the run, so that elements that no kernel writes are NaN or far off.
     backend.write(&output, 0, &vec![0xff; size_bytes as usize])?;
     let bindings = [
         Binding { group: 0, binding: 0, buffer: input, range: 0..bytes.len() as u64 },
@@ -123,7 +124,7 @@ fn run(device: &Device, builtin: &Builtin, ty: Type, operands: &[f64]) -> polywa
     backend.read_blocking(&output, 0..size_bytes)
 }
 
-/// Adds what `results` show to the tallies, on all threads of the host.
+/// Adds the findings in `results` to the tallies, on all threads of the host.
 fn compare(builtin: &Builtin, ty: Type, rows: &[Row], operands: &[f64], results: &[u8], tallies: &mut [Tally]) {
     let threads = thread::available_parallelism().map_or(1, |threads| threads.get());
     let items = operands.len() / builtin.arity;
@@ -157,7 +158,7 @@ fn compare(builtin: &Builtin, ty: Type, rows: &[Row], operands: &[f64], results:
     }
 }
 
-/// Holds one item's results against each part that it is in.
+/// Compares one item's results with each part that it belongs to.
 fn judge(builtin: &Builtin, ty: Type, rows: &[Row], x: &[f64], results: &[u8], item: usize, tallies: &mut [Tally]) {
     if x.iter().any(|x| !x.is_finite()) {
         return;
@@ -166,7 +167,7 @@ fn judge(builtin: &Builtin, ty: Type, rows: &[Row], x: &[f64], results: &[u8], i
     let wgsl = Wgsl { format: ty.format() };
     let subnormal = |x: &f64| !from.is_integer() && from.format().is_subnormal(*x);
     let want = (builtin.want)(x);
-    // What it is where subnormal operands are zeros.
+    // The exact results with subnormal operands taken as zeros.
     let without = x.iter().any(subnormal).then(|| {
         let flushed: Vec<f64> = x.iter().map(|x| if subnormal(x) { 0.0 } else { *x }).collect();
         (builtin.want)(&flushed)
@@ -198,7 +199,7 @@ fn judge(builtin: &Builtin, ty: Type, rows: &[Row], x: &[f64], results: &[u8], i
             if got == 0.0 && to.format().is_subnormal(want) {
                 least = 0.0;
             }
-            // Rounding alone goes that far: nothing says that it was flushed.
+            // Rounding alone explains this error, so it is no sign of flushing.
             if plain <= 1.0 {
                 least = plain;
             }

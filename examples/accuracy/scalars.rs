@@ -111,7 +111,7 @@ fn exponential() -> Vec<Builtin> {
     ]
 }
 
-/// Sine and cosine: WGSL's interval, the project's, and all floats.
+/// Sine and cosine: WGSL's interval, the project's limit, and all floats.
 fn wave(
     builtin: Builtin,
     allowed: fn(&Wgsl, &[Interval]) -> Allowed,
@@ -235,7 +235,7 @@ fn trigonometric() -> Vec<Builtin> {
     ]
 }
 
-/// The inverse ones against libm: the standard library's lose bits of f64 near 1, and overflow.
+/// The inverse functions use libm as reference: the standard library's lose bits of f64 near 1, and overflow.
 fn hyperbolic() -> Vec<Builtin> {
     let draw = |b: Builtin| {
         b.draw(|r, x| {
@@ -404,7 +404,7 @@ fn scaled(x: f64, n: f64) -> f64 {
     x * n.clamp(-600.0, 600.0).exp2()
 }
 
-/// A fraction in [0.5, 1) and the power of two that it is times.
+/// A fraction in [0.5, 1), and the exponent of the power of two that multiplies it.
 fn split(x: f64) -> (f64, f64) {
     if x == 0.0 || !x.is_finite() {
         return (x, 0.0);

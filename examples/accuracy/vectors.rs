@@ -132,7 +132,7 @@ fn face_forward() -> Builtin {
     })
 }
 
-/// 1 - z^2 (1 - dot(y, x)^2), of which the root is taken.
+/// 1 - z^2 (1 - dot(y, x)^2), whose root the builtin takes.
 fn discriminant(x: &[f64]) -> f64 {
     let along = sum_of_products(&x[..3], &x[3..6]);
     1.0 - x[6] * x[6] * (1.0 - along * along)
@@ -156,7 +156,7 @@ fn refract() -> Builtin {
         .before("let v = refract(vec3<T>(a, b, c), vec3<T>(d, e, f), g);")
         .and("v.y")
         .and("v.z")
-        // Unit vectors but for rounding, as refraction has them.
+        // Unit vectors up to rounding, as refraction requires.
         .draw(|r, x| {
             for vector in x[..6].chunks_exact_mut(3) {
                 vector.iter_mut().for_each(|x| *x = r.within(-1.0, 1.0));

@@ -1,10 +1,10 @@
-//! How far a run of training is, where somebody sees it: steps, steps a second, time left and the loss.
+//! The progress of a training run, for a terminal: steps, steps a second, time left and the loss.
 
 use std::io::{IsTerminal, stderr};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A progress bar for this many steps. It is hidden when standard error is not a terminal.
+/// A progress bar for `steps` steps. It is hidden when standard error is not a terminal.
 pub fn bar(steps: u64) -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();

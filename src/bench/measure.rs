@@ -45,7 +45,7 @@ impl Prepared {
     /// Makes operands for `op` on `device` and executes it for the first time.
     ///
     /// # Errors
-    /// Those of the device: memory, unsupported dtypes.
+    /// Errors of the device: memory, unsupported dtypes.
     pub fn new(op: &Op, device: &Device) -> Result<Prepared> {
         let first = operands(op, device)?;
         device.synchronize()?;
@@ -86,7 +86,7 @@ impl Prepared {
     /// Enqueues one execution on the first copy of the operands.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn execute_once(&self) -> Result<()> {
         self.execute(0)
     }
@@ -99,7 +99,7 @@ impl Prepared {
     /// The oracle's answer to a sample of the op. Devices make the same operands, so one answer serves all of them.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn reference(&self) -> Result<Reference> {
         super::verify::reference(self)
     }
@@ -130,7 +130,7 @@ impl Prepared {
     /// Executes once and compares the sample with the oracle's answer. Results of earlier executions do not count.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn verify(&self, reference: &Reference) -> Result<Verdict> {
         super::verify::verify(self, reference)
     }
@@ -138,7 +138,7 @@ impl Prepared {
     /// Compares the current contents of the first copy's outputs, whoever wrote them, with the oracle's answer.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn judge(&self, reference: &Reference) -> Result<Verdict> {
         super::verify::judge_outputs(self, reference)
     }
@@ -151,7 +151,7 @@ impl Prepared {
     /// `count` executions in one timed batch; nanoseconds for all of them.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn batch(&self, count: u64) -> Result<(f64, Clock)> {
         let elapsed = self.device.backend().timed(&mut || {
             for i in 0..count {
@@ -181,7 +181,7 @@ impl Prepared {
     /// The time of one execution, measured for about `budget` after a warm-up.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn time(&self, budget: Duration) -> Result<Timing> {
         const BATCHES: usize = 7;
         let one = self.warm_up()?;
@@ -209,7 +209,7 @@ impl Prepared {
     /// of two, above 1 GiB of traffic a single one. `None` on the CPU, whose memory is the host's, and above 4 GiB.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn time_with_transfer(&self) -> Result<Option<f64>> {
         let (held, written) = (self.op.held(), self.op.outputs());
         let written = || written.iter().map(|output| output.spec.required_bytes());
@@ -241,7 +241,7 @@ impl Prepared {
     /// The bytes, on the host, that the operands held before the first execution: first those read, then those updated.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn held_bytes(&self) -> Result<Vec<Vec<u8>>> {
         let (inputs, _) = &self.copies[0];
         let read = |(i, spec): (usize, &TensorSpec)| {
@@ -255,7 +255,7 @@ impl Prepared {
     /// The outputs' bytes, on the host.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn output_bytes(&self) -> Result<Vec<Vec<u8>>> {
         let outputs = self.op.outputs().into_iter().zip(&self.copies[0].1);
         outputs.map(|(o, buffer)| self.device.backend().read_blocking(buffer, 0..o.spec.required_bytes())).collect()

@@ -218,7 +218,7 @@ impl Table {
     /// library, tensor cores against plain ones, each case left out.
     ///
     /// # Errors
-    /// Those of the serialiser, which these types do not cause.
+    /// Errors of the serialiser, which these types do not cause.
     pub fn json_lines(&self) -> serde_json::Result<String> {
         let mut lines = vec![serde_json::json!({ "machine": self.machine }).to_string()];
         for ((device, ceilings), memory) in self.devices.iter().zip(&self.ceilings).zip(&self.memory) {

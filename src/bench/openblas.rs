@@ -39,7 +39,7 @@ pub(super) fn rate_of(op: &Op) -> Option<f64> {
 /// Median seconds of one product of dense random matrices; `None` without the symbol.
 ///
 /// # Safety
-/// What `library` calls `symbol` is a [`Gemm`] of `T`.
+/// In `library`, `symbol` must be the name of a [`Gemm`] of `T`.
 unsafe fn seconds_of<T: Copy + From<f32>>(library: &Library, symbol: &[u8], [m, n, k]: [i32; 3]) -> Option<f64> {
     let [zero, one] = [0.0, 1.0].map(T::from);
     let (a, b, mut c) = (noise::<T>(m, k)?, noise::<T>(k, n)?, vec![zero; usize::try_from(m.checked_mul(n)?).ok()?]);

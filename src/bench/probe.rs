@@ -1,4 +1,4 @@
-//! The best rates that a device can reach, measured: the ceilings of which rates are given as shares.
+//! The best rates that a device can reach, measured: the ceilings with which rates are compared.
 //!
 //! Copy rate: the fastest copy of a large buffer by the device's own copy kernel, bytes read plus written. Multiply-add
 //! rate: independent chains of fused multiply-adds in registers, run as a user's kernel. The CPU's rate is that of its

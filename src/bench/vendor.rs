@@ -108,7 +108,7 @@ mod cublaslt {
         /// that the vendor's library does not compute rightly.
         ///
         /// # Errors
-        /// Those of the device.
+        /// Errors of the device.
         pub fn contest<'a>(
             &'a self,
             prepared: &'a Prepared,
@@ -145,7 +145,7 @@ mod cublaslt {
         /// One sample of each, nanoseconds of one launch: this library's, then the vendor's.
         ///
         /// # Errors
-        /// Those of the device.
+        /// Errors of the device.
         pub fn turn(&self) -> Result<(f64, f64)> {
             Ok((self.entrants[0].sample(self.backend)?, self.entrants[1].sample(self.backend)?))
         }
@@ -153,7 +153,7 @@ mod cublaslt {
         /// Bursts for about `budget`, then long stretches of `length` each.
         ///
         /// # Errors
-        /// Those of the device.
+        /// Errors of the device.
         pub fn run(mut self, budget: Duration, length: Duration) -> Result<Versus> {
             const ROUNDS: usize = 25;
             let clocks = self.vendor.clocks.as_ref();

@@ -4,9 +4,9 @@
 //! dimensions are broadcast before the op exists (stride 0). Products of 8- and 16-bit floats accumulate in f32, i8 and u8
 //! products in i32; the other integers wrap.
 //!
-//! As in BLAS, a factor of 0 removes what it scales. With a beta of 0 C is not read. With an alpha of 0 A, B and their
-//! scales are not read, and D = activation(beta C + bias), whatever NaN and infinities they hold. A kernel's own
-//! product of 0 and NaN would be NaN, so [`Matmul::check`] hands backends a product of K = 0 instead. An alpha that
+//! As in BLAS, a factor of 0 removes the term that it scales. With a beta of 0 C is not read. With an alpha of 0 A, B
+//! and their scales are not read, and D = activation(beta C + bias), whatever NaN and infinities they hold. A kernel's
+//! own product of 0 and NaN would be NaN, so [`Matmul::check`] hands backends a product of K = 0 instead. An alpha that
 //! rounds to 0 in the computing type counts as 0.
 //!
 //! The two 8-bit floats may be mixed, as hardware does, and give f32, f16 or bf16. Their products are exact in f32, but

@@ -372,7 +372,7 @@ fn judged(job: &Job, device: &Device, expected: &[f32]) -> Result<Result<f64, St
 /// The job's step, if its numbers agree with the CPU's; else the reason why they are wrong.
 ///
 /// # Errors
-/// Those of the device.
+/// Errors of the device.
 pub fn checked(job: &Job, device: &Device) -> Result<Result<Step, String>> {
     let expected = Step::check(&Job { compute: Compute::F32, ..job.clone() }, &Device::cpu())?;
     match judged(job, device, &expected)? {

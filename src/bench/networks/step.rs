@@ -91,7 +91,7 @@ impl Step {
     /// after a step, for inference the result.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn check(job: &Job, device: &Device) -> Result<Vec<f32>> {
         let work = Work::new(&Job { batch: CHECKED, parts: 1, ..job.clone() }, device, Use::Check)?;
         match job.task {
@@ -103,7 +103,7 @@ impl Step {
     /// Runs the step once and records it.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn new(job: &Job, device: &Device) -> Result<Step> {
         let start = Instant::now();
         let work = Work::new(job, device, Use::Timing)?;
@@ -129,7 +129,7 @@ impl Step {
     /// `count` replays; nanoseconds for all of them by the host's clock.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn replays(&self, count: u64) -> Result<f64> {
         let start = Instant::now();
         for _ in 0..count {
@@ -142,7 +142,7 @@ impl Step {
     /// The time of a step, measured for about four times `budget` after some steps of warm-up.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn time(&self, budget: Duration) -> Result<Timing> {
         const SAMPLES: usize = 5;
         let budget_ns = budget.as_secs_f64() * 1e9;
@@ -163,7 +163,7 @@ impl Step {
     /// The time of a step that includes copying its data in and its result out; the better of two.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn time_with_transfer(&self) -> Result<f64> {
         let mut best = f64::INFINITY;
         for _ in 0..2 {
@@ -187,7 +187,7 @@ impl Step {
     /// Training only: the loss of the first step and of the last one.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn losses(&self) -> Result<Option<(f64, f64)>> {
         if self.work.job.task != Task::Train {
             return Ok(None);

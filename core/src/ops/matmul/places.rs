@@ -5,23 +5,23 @@ use super::Matmul;
 /// Positions among the operands that are read; `None` for an operand that a product does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatmulPlaces {
-    /// Of C.
+    /// Position of C.
     pub c: Option<usize>,
-    /// Of the bias.
+    /// Position of the bias.
     pub bias: Option<usize>,
-    /// Of A's scales.
+    /// Position of A's scales.
     pub scale_a: Option<usize>,
-    /// Of B's scales.
+    /// Position of B's scales.
     pub scale_b: Option<usize>,
 }
 
 impl MatmulPlaces {
-    /// Those of C and the bias.
+    /// Positions of C and the bias.
     pub fn addends(&self) -> [Option<usize>; 2] {
         [self.c, self.bias]
     }
 
-    /// Those of A's and of B's scales.
+    /// Positions of A's and of B's scales.
     pub fn scales(&self) -> [Option<usize>; 2] {
         [self.scale_a, self.scale_b]
     }

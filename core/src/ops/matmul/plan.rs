@@ -313,7 +313,7 @@ fn coop(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Pla
     Ok(plan)
 }
 
-/// As [`coop`], without the launches that find the range of the operands.
+/// As `coop`, without the launches that find the range of the operands.
 fn coop_tiles(op: &Matmul, places: &Places, choice: Choice, caps: &Caps) -> Result<Plan> {
     let Choice { cut, shape, product, lanes, parts } = choice;
     let grid = TileGrid::of(op, cut, shape.tile.block_k);

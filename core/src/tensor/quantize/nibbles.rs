@@ -379,7 +379,7 @@ impl Quantized4 {
     /// is even and groups are whole (and, along the last axis, of even length); else the steps are unpacked first.
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for what is no float, [`Error::UnsupportedDType`]; memory errors of the device.
+    /// [`Error::UndefinedForDType`] for a dtype that is no float, [`Error::UnsupportedDType`]; memory errors of the device.
     pub fn dequantize(&self, dtype: DType) -> Result<Tensor> {
         const OP: &str = "dequantize";
         if !dtype.is_float() {

@@ -6,13 +6,14 @@
 //!               SIZE x SIZE and multiplies its rectangle of the tile; 4. sums pass through workgroup memory to the epilogue,
 //!               or go straight to the output where there is none and the tiles fit.
 //! Tiling        BLOCK_M x BLOCK_N x BLOCK_K a workgroup, WARP_M x WARP_N a subgroup.
-//! Mapping       the hardware knows which lane holds which element. Nothing here depends on the order of lanes; what
-//!               depends on their number says so ([`Lanes`]).
+//! Mapping       the hardware knows which lane holds which element. Nothing here depends on the order of lanes; code
+//!               that depends on their number says so ([`Lanes`]).
 //! Workgroup     rows are 16 bytes longer than their elements: fragments are read without bank conflicts, and start at
 //! memory        multiples of 32 bytes, as PTX wants (9.7.14.4.3).
-//! Numerics      factors of f16 as they are; sums in f32, rounded or truncated as the hardware does after each SIZE of K.
-//!               f32 and bf16 made f16 are scaled by powers of two first (`range.rs`), which leaves bf16 exact. f32 split into two parts of f16 (`split.rs`) takes
-//!               three products; the sums of the first two are multiplied with 2^-11 before the last is added.
+//! Numerics      factors of f16 are used unchanged; sums are in f32, rounded or truncated by the hardware after each SIZE of K.
+//!               f32 and bf16 become f16 after scaling by powers of two (`range.rs`), which leaves bf16 exact. f32 split
+//!               into two parts of f16 (`split.rs`) takes three products; the sums of the first two are multiplied by
+//!               2^-11 before the last is added.
 //! Requires      [`crate::plan::Caps::cooperative`]: the product of matrices, square, of 8 or 16.
 //! Measured      NVIDIA H200, driver 580, Vulkan, 2026-11-21, f16, 128x128x32: 4096^3 302 TFLOP/s, A transposed 309,
 //!               2048^3 283, 8192^3 305; 4097x4095x4093 packed 222. All of it: docs/gemm.md, "Through Vulkan".

@@ -60,7 +60,7 @@ pub(crate) struct BatchAxis {
     pub strides: [i64; 5],
 }
 
-/// Where the operands lie: everything that does not depend on the kernel.
+/// Places and strides of the operands: everything that does not depend on the kernel.
 #[derive(Clone)]
 pub(crate) struct Places {
     pub epilogue: Epilogue,
@@ -270,7 +270,7 @@ impl Places {
         Ok(places)
     }
 
-    /// Where the operands of `op` lie.
+    /// The places of `op`'s operands.
     pub fn of(op: &Matmul, caps: &Caps) -> Result<Places> {
         let epilogue = Epilogue::of(op, caps)?;
         let c = op.c.unwrap_or(op.output).layout;

@@ -35,7 +35,7 @@ const fn row(tile: Tile, end_fragments: u32, resident: u32, [alone, full]: [f64;
     Row { shape: Shape { tile, end_fragments }, resident, alone, full, scaled_times }
 }
 
-/// For matrices of 16.
+/// Kernels for matrices of 16.
 const SIXTEEN: &[Row] = &[
     row(tile(128, 128, 32, 2, 2), 1, 2, [187.0, 354.0], 1.18),
     row(tile(256, 128, 32, 4, 2), 1, 1, [285.0, 285.0], 1.28),
@@ -44,7 +44,7 @@ const SIXTEEN: &[Row] = &[
     row(tile(32, 32, 32, 2, 2), 1, 8, [27.0, 86.0], 1.09),
 ];
 
-/// For matrices of 8. Not measured: ranked by the bytes that each reads from memory for a product.
+/// Kernels for matrices of 8. Not measured: ranked by the bytes that each reads from memory for a product.
 const EIGHT: &[Row] =
     &[row(tile(64, 64, 32, 2, 2), 2, 2, [40.0, 60.0], 1.0), row(tile(32, 32, 32, 2, 2), 1, 4, [20.0, 40.0], 1.0)];
 

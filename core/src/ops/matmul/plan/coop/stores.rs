@@ -1,7 +1,7 @@
-//! From the subgroups' sums to the output or to a partial result.
+//! Stores the subgroups' sums to the output or to a partial result.
 //!
-//! WGSL cannot look into a matrix, so sums go to workgroup memory, a few fragments of each subgroup at a time, and all
-//! threads read them back in rows, apply the epilogue and store what lies inside the output.
+//! WGSL cannot read a matrix element by element, so sums go to workgroup memory, a few fragments of each subgroup at a
+//! time. All threads read them back in rows, apply the epilogue and store the results inside of the output.
 
 use std::fmt::Write;
 

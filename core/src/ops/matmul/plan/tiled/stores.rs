@@ -6,7 +6,7 @@ use super::{LANES_M, LANES_N, Target, Tiled};
 use crate::wgsl::element::Form;
 
 impl Tiled {
-    /// Applies the epilogue and stores what lies inside the output.
+    /// Applies the epilogue and stores the results inside of the output.
     pub(super) fn write_stores(&self, out: &mut String) -> std::fmt::Result {
         let (tm, tn) = (self.tile.thread_m(), self.tile.thread_n());
         let partial = self.target == Target::Partial;
