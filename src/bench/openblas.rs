@@ -1,7 +1,6 @@
 //! The rate of an optimised CPU library in the same product: OpenBLAS, where it is installed, opened at run time.
 //!
-//! Only for the tables: a CPU figure that is compared with GPUs must say how good it is. The one file of the facade with
-//! `unsafe`.
+//! Only for the tables: a CPU figure that is compared with GPUs must say how good it is.
 
 use std::time::Instant;
 

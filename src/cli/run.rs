@@ -33,8 +33,8 @@ pub struct Args {
     /// Binds a .npy file, or zeros, such as `0=in.npy` or `1.2=zeros:f32:64x64`; may be repeated
     #[arg(long = "bind", value_name = "[GROUP.]BINDING=FILE|zeros:DTYPE:N[xM...]", value_parser = parse_bind)]
     binds: Vec<Bind>,
-    /// Saves what is bound there to a .npy file after the run, in the dtype and shape it was bound with; `-` is standard
-    /// output, and what is said goes to standard error then; may be repeated
+    /// Saves the bound buffer to a .npy file after the run, in the dtype and shape it was bound with; `-` is standard
+    /// output, and messages go to standard error then; may be repeated
     #[arg(long = "save", value_name = "[GROUP.]BINDING=FILE", value_parser = parse_save)]
     saves: Vec<Save>,
     /// The entry point; may be left out when there is one

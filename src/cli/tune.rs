@@ -13,7 +13,7 @@ use super::files::{check_distinct, check_writable, is_output, save};
 use super::{Fault, Output, Verdict, chosen_device, progress_bar, say, say_beside};
 
 /// Times the kernels that could serve matrix products on this machine and remembers the fastest; shows, exports, merges or
-/// forgets what is remembered
+/// forgets remembered answers
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("action").args(["list", "clear", "merge"]))]
 pub struct Args {
@@ -38,7 +38,7 @@ pub struct Args {
     /// Milliseconds to spend on each kind of product
     #[arg(long, value_name = "MS", default_value_t = 2000, value_parser = parse_budget, allow_negative_numbers = true)]
     budget: u64,
-    /// Shows what is remembered for every device, and which kernels are in quarantine
+    /// Shows the remembered answers of every device, and which kernels are in quarantine
     #[arg(long)]
     list: bool,
     /// Forgets everything: times and quarantine
@@ -47,7 +47,7 @@ pub struct Args {
     /// Adds the answers of a file that --export wrote, where they say more than those here
     #[arg(long, value_name = "F")]
     merge: Option<PathBuf>,
-    /// Writes answers to a file: those just found, or all with --list or --merge; `-` is standard output, and what is said
+    /// Writes answers to a file: those just found, or all with --list or --merge; `-` is standard output, and messages
     /// goes to standard error then
     #[arg(long, value_name = "F", conflicts_with = "clear")]
     export: Option<PathBuf>,
