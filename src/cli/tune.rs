@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "F")]
     merge: Option<PathBuf>,
     /// Writes answers to a file: those just found, or all with --list or --merge; `-` is standard output, and messages
-    /// goes to standard error then
+    /// go to standard error then
     #[arg(long, value_name = "F", conflicts_with = "clear")]
     export: Option<PathBuf>,
     /// Exports the time of each answer's winner only, as tables that ship have it
