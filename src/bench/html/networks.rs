@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::super::networks::smaller_batches;
 use super::super::terminal::{duration, mebibytes, significant};
 use super::super::{NetworkRow, Table};
 use super::{escape, key, plots};
@@ -44,7 +45,8 @@ pub(super) fn claims(table: &Table, out: &mut String) -> std::fmt::Result {
             claim.suite
         )?;
     }
-    writeln!(out, "</table></div>")
+    writeln!(out, "</table></div>")?;
+    smaller_batches(&table.networks).map_or(Ok(()), |smaller| writeln!(out, "<p>{}.</p>", escape(&smaller)))
 }
 
 /// Writes every network on every device.

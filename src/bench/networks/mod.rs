@@ -24,6 +24,10 @@ pub(super) use text::write;
 /// The name of the suite, beside those of operations.
 pub const SUITE: &str = "networks";
 
+/// The batches of a card with plenty of memory.
+const FULL_TEXTS: u64 = 32;
+const FULL_IMAGES: u64 = 64;
+
 /// A network with the size of its inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
@@ -161,7 +165,7 @@ fn jobs_of(kind: DeviceKind, size: BenchSize, [bert, resnet]: [Network; 2]) -> V
         let both = [Task::Train, Task::Ask];
         return [&bert, &resnet].into_iter().flat_map(|n| both.map(|task| job(n, task, Compute::F32, 2, 1))).collect();
     }
-    let (texts, images) = (size.pick(2, 8, 32), size.pick(2, 16, 64));
+    let (texts, images) = (size.pick(2, 8, FULL_TEXTS), size.pick(2, 16, FULL_IMAGES));
     let (bf16, f16) = (Compute::Bf16, Compute::F16);
     vec![
         job(&bert, Task::Train, Compute::F32, texts, 1),
@@ -400,6 +404,18 @@ fn compare_with_cpu(rows: &mut [NetworkRow], planned: &[(&Device, Job)]) {
         row.speedup = cpu.map(|cpu| row.per_second / cpu);
         row.speedup_with_transfer = cpu.map(|cpu| row.per_second_with_transfer / cpu);
     }
+}
+
+/// Says which devices had smaller batches than a card with plenty of memory; `None` where none had.
+pub(super) fn smaller_batches(rows: &[NetworkRow]) -> Option<String> {
+    let is_smaller = |row: &&NetworkRow| row.batch < if row.items == "texts" { FULL_TEXTS } else { FULL_IMAGES };
+    let mut devices: Vec<&str> = rows.iter().filter(is_smaller).map(|row| row.device.as_str()).collect();
+    devices.dedup();
+    let listed = devices.join(", ");
+    let full = format!("{FULL_TEXTS} texts or {FULL_IMAGES} images");
+    (!devices.is_empty()).then(|| {
+        format!("smaller batches than the {full} of a large GPU, by the kind of the device or its memory: {listed}")
+    })
 }
 
 #[cfg(test)]

@@ -97,6 +97,7 @@ fn a_batch_that_does_not_fit_is_halved_and_said_so() {
     let mut text = String::new();
     text::write_row(&halved, 0, &mut text).unwrap();
     assert!(text.contains("16 do not fit"), "{text}");
+    assert!(smaller_batches(&[halved]).is_some_and(|text| text.ends_with(": halved")));
     // Where not even one fits there is nothing to measure.
     device.set_memory_limit(Some(device.memory().in_use_bytes));
     assert!(is_too_large(&measured(16).unwrap_err()));

@@ -4,7 +4,7 @@ use std::fmt::{Result, Write};
 
 use super::super::Table;
 use super::super::terminal::{duration, mebibytes, significant};
-use super::{NetworkRow, SUITE};
+use super::{NetworkRow, SUITE, smaller_batches};
 
 /// Writes the rows; nothing where there are none.
 pub fn write(table: &Table, out: &mut String) -> Result {
@@ -27,7 +27,8 @@ pub fn write(table: &Table, out: &mut String) -> Result {
          texts or images per second as the CPU in f32 at its own batch, then with transfers. cold: built, checked and run once. peak: of the\n  \
          device's pool. error: of two texts or images, from the CPU's numbers in f32 (up to 1e-3 in f32, of trained ResNets\n  \
          1e-2, 5e-2 in 16 bits). loss: first and last."
-    )
+    )?;
+    smaller_batches(&table.networks).map_or(Ok(()), |smaller| writeln!(out, "  {smaller}"))
 }
 
 pub(super) fn write_row(row: &NetworkRow, width: usize, out: &mut String) -> Result {
