@@ -1,5 +1,5 @@
 //! What [`Backend`](crate::Backend) promises beyond the values of single ops: memory, order, positions outside, quantised and pruned layers, functions, lines and statistics, tensors that are made, what is
-//! scaled by 0, profiles, and users' kernels good and bad.
+//! scaled by 0, functions of all numbers of 16 bits, profiles, and users' kernels good and bad.
 //!
 //! [`run`] is a table of tests for any backend, as [`super::recording::run`] is for recordings: each on buffers of its own,
 //! and after each the device must still compute and hold the memory it held before. A device that runs no users' kernels
@@ -7,6 +7,7 @@
 //! injected, which is each backend's own; [`outlived`] ends devices, and opens its own; [`tuner`] needs a planner. The tests are in the files beside this one; the small kernels that they run are
 //! in `words.rs`.
 
+mod all_16_bits;
 mod functions;
 mod kernels;
 mod lines;
@@ -49,6 +50,7 @@ pub fn run(device: &Device) -> Vec<Row> {
         made::ROWS,
         outside::ROWS,
         functions::ROWS,
+        all_16_bits::ROWS,
         profile::ROWS,
     ]
     .concat()
