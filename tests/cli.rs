@@ -285,16 +285,46 @@ fn check_on_the_cpu_passes() {
     assert!(report.contains("ok: "), "{report}");
 }
 
+/// What is promised beyond single operations comes with the cases, in lines of the same form.
+#[test]
+fn check_holds_a_device_to_the_contract() {
+    let lines = well(&["check", "--device", "cpu", "--op", "contract", "--json"]);
+    let mut lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let report = lines.pop().unwrap();
+    assert_eq!(report["selected"], lines.len());
+    assert!(report["families"].as_object().unwrap().keys().eq(["contract"]), "{report}");
+    let outcome_of = |row: &str| {
+        let of_row = lines.iter().find(|line| line["case"] == row).unwrap_or_else(|| panic!("no {row}"));
+        of_row["outcome"].as_str().unwrap().to_owned()
+    };
+    for row in [
+        "contract/memory memory limit",
+        "contract/lines distinct values come with their places and counts",
+        "contract/quantised 4-bit steps lie two to a byte, and come back within half a step of their group",
+        "contract/all_16_bits all 16-bit floats: exponentials and logarithms near zero",
+        "contract/made whole and uniform numbers are drawn with the same bits everywhere",
+    ] {
+        assert_eq!(outcome_of(row), "passed", "{row}");
+    }
+    assert_eq!(outcome_of("contract/kernels empty grid"), "unsupported");
+    // By a part of the name, as cases.
+    let report = well(&["check", "--device", "cpu", "--filter", "contract/lines"]);
+    assert!(report.contains("ok: 3 cases passed"), "{report}");
+}
+
 #[test]
 fn check_of_nothing_is_not_well() {
-    let output = ended(&mut program(&["check", "--device", "cpu", "--filter", "no such case"]));
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stdout).contains("no case matches"), "{}", text(&output.stdout));
+    for nothing in [["--filter", "no such case"].as_slice(), &["--op", "contract", "--dtype", "f16"]] {
+        let output = ended(&mut program(&[&["check", "--device", "cpu"], nothing].concat()));
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stdout).contains("no case matches"), "{}", text(&output.stdout));
+    }
 }
 
 #[test]
 fn check_bad_requests_are_refused() {
     assert!(refused(&["check", "--op", "nope"], 2).contains("matmul"));
+    assert!(refused(&["check", "--op", "nope"], 2).contains("contract"));
     assert!(refused(&["check", "--device", "wgpu:99"], 2).contains("available are"));
     assert!(refused(&["check", "--device", ""], 2).contains("no device ``"));
     assert!(refused(&["check", "--dtype", "f31"], 2).contains("bf16"));

@@ -70,7 +70,7 @@ fn conforms(api: &str, options: Options, parts: Parts) {
     };
     let (mut last, mut families) = (Instant::now(), BTreeMap::new());
     let report = run(&device, &Selection { part, in_full, ..selection }, &mut |progress| {
-        let (seconds, count): &mut (f64, u32) = families.entry(progress.case.family).or_default();
+        let (seconds, count): &mut (f64, u32) = families.entry(progress.family).or_default();
         *seconds += last.elapsed().as_secs_f64();
         *count += 1;
         last = Instant::now();

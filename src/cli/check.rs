@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polywarp::harness::{self, Level, Outcome, Progress, Selection};
+use polywarp::harness::{self, CONTRACT, Contract, Level, Outcome, Progress, Selection};
 use polywarp::ops::REGISTRY;
 use polywarp::{DType, Device};
 
@@ -12,16 +12,16 @@ use serde_json::json;
 
 use super::{Fault, Verdict, chosen_device, progress_bar, say};
 
-/// Compares a device with the float64 oracle, operation by operation
+/// Compares a device with the float64 oracle, operation by operation, and holds it to the rest of what is promised
 #[derive(clap::Args)]
 pub struct Args {
     /// The device, such as `wgpu:0`, or its PCI address or UUID; the default one when left out
     #[arg(long, value_name = "D")]
     device: Option<String>,
-    /// Only this family of operations, such as `matmul`
+    /// Only this family of operations, such as `matmul`; or `contract`: memory, order, positions outside, functions of steps, users' kernels
     #[arg(long, value_name = "FAMILY")]
     op: Option<String>,
-    /// Only cases with this dtype
+    /// Only cases with this dtype; those of `contract` have none
     #[arg(long, value_name = "DTYPE", value_parser = parse_dtype)]
     dtype: Option<DType>,
     /// Only cases whose name contains this; a name as printed for a failure runs that case alone
@@ -49,8 +49,8 @@ fn parse_dtype(text: &str) -> Result<DType, String> {
 }
 
 pub fn run(args: &Args) -> Result<Verdict, Fault> {
-    if let Some(family) = args.op.as_deref().filter(|name| REGISTRY.iter().all(|f| f.name != *name)) {
-        let names: Vec<&str> = REGISTRY.iter().map(|f| f.name).collect();
+    let names: Vec<&str> = REGISTRY.iter().map(|f| f.name).chain([CONTRACT]).collect();
+    if let Some(family) = args.op.as_deref().filter(|name| !names.contains(name)) {
         return Err(Fault::usage(format!(
             "no family of operations is called `{family}`: there are {}",
             names.join(" ")
@@ -64,6 +64,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         level: if args.full { Level::Full } else { Level::Quick },
         seed: args.seed,
         random_programs: args.random,
+        contract: Contract::Included,
         threads: args.threads.map_or_else(cores, usize::from),
         ..Selection::default()
     };
@@ -88,20 +89,20 @@ fn run_with_progress(device: &Device, selection: &Selection, json: bool) -> Resu
     let (mut failed, mut written) = (0, Ok(()));
     let (start, mut last_line) = (Instant::now(), Instant::now());
     let report = harness::run(device, selection, &mut |progress| {
-        let Progress { done, total, case, outcome } = progress;
+        let Progress { done, total, name, family: _, outcome } = progress;
         if matches!(outcome, Outcome::Fail(_)) {
             failed += 1;
         }
         bar.set_length(*total);
         bar.set_position(*done);
         bar.set_prefix(failed.to_string());
-        bar.set_message(case.name.clone());
+        bar.set_message((*name).to_owned());
         if bar.is_hidden() && last_line.elapsed() >= BETWEEN_LINES {
             last_line = Instant::now();
             eprintln!("{}", line_of(*done, *total, failed, start.elapsed()));
         }
         if json && written.is_ok() {
-            written = say_line(&of_case(&case.name, outcome));
+            written = say_line(&of_case(name, outcome));
         }
     });
     bar.finish_and_clear();

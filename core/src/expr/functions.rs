@@ -62,7 +62,8 @@ impl Expr {
     }
 
     /// The logarithmic derivative of the gamma function: from 1/2 on psi(x + 8) - sum of 1 / (x + k), k below 8, with psi's asymptotic series
-    /// (Abramowitz & Stegun, 6.3.6 and 6.3.18), below psi(1 - x) - pi cot(pi x) (6.3.7). Near its zeros the error is that of its terms.
+    /// (Abramowitz & Stegun, 6.3.6 and 6.3.18), below psi(1 - x) - pi cot(pi x) (6.3.7). Near its zeros the error is that of its terms; at its poles
+    /// it is negative infinity.
     pub fn digamma(&self) -> Expr {
         /// B(2n) / 2n from n = 1 on.
         const SERIES: [f64; 6] = [1.0 / 12.0, -1.0 / 120.0, 1.0 / 252.0, -1.0 / 240.0, 1.0 / 132.0, -691.0 / 32760.0];
@@ -88,7 +89,7 @@ impl Expr {
         self.relu() + (-self.abs()).exp().log1p()
     }
 
-    /// x tanh(softplus(x)) (Misra, arXiv 1908.08681).
+    /// x tanh(softplus(x)) (Misra, arXiv 1908.08681). Where a device flushes subnormal numbers its far tail is lost, from e^x on that is one.
     pub fn mish(&self) -> Expr {
         self.clone() * self.softplus().tanh()
     }

@@ -11,12 +11,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use super::run::{self, Clocks, Reads};
-use super::{Case, FailureKind, Outcome};
+use super::item::Item;
+use super::run::{Clocks, Reads};
+use super::{FailureKind, Outcome};
 use crate::Device;
 use crate::tuner::{Mode, Tuner};
 
-/// Elements of operands that cases under way have together, unless one alone has more: an element takes up to 48 bytes in a list of operands and as many in
+/// Elements of operands that cases under way have together, unless one alone has more (so does a row that must be alone): an element takes up to 48 bytes in a list of operands and as many in
 /// the oracle's, so 2^24 take some 2 GiB.
 const MOST_ELEMENTS: u64 = 1 << 24;
 
@@ -29,10 +30,10 @@ struct Handed {
     is_over: bool,
 }
 
-/// Runs `cases` on `threads` threads and tells of each in order; ends after the first that lost the device.
+/// Runs `items` on `threads` threads and tells of each in order; ends after the first that lost the device.
 pub(super) fn run(
     device: &Device,
-    cases: &[Case],
+    items: &[Item],
     seed: u64,
     threads: usize,
     clocks: &Clocks,
@@ -45,8 +46,8 @@ pub(super) fn run(
         loop {
             let mut state = lock();
             let (number, elements) = loop {
-                let Some(case) = cases.get(state.next).filter(|_| !state.is_over) else { return };
-                let elements = elements(case);
+                let Some(item) = items.get(state.next).filter(|_| !state.is_over) else { return };
+                let elements = item.elements();
                 if state.running == 0 || state.elements.saturating_add(elements) <= MOST_ELEMENTS {
                     break (state.next, elements);
                 }
@@ -56,7 +57,7 @@ pub(super) fn run(
             state.running += 1;
             state.elements = state.elements.saturating_add(elements);
             drop(state);
-            let outcome = pollster::block_on(run::outcome(device, &cases[number], seed, Reads::Blocking, clocks));
+            let outcome = pollster::block_on(items[number].outcome(device, seed, Reads::Blocking, clocks));
             let mut state = lock();
             state.running -= 1;
             state.elements -= elements;
@@ -115,11 +116,4 @@ impl Drop for Untimed<'_> {
 
 pub(super) fn is_lost(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Fail(failure) if failure.kind == FailureKind::DeviceLost)
-}
-
-/// Elements of all operands.
-fn elements(case: &Case) -> u64 {
-    let mut elements = 0u64;
-    case.op.operands(&mut |operand| elements = elements.saturating_add(operand.spec.layout.elements()));
-    elements
 }

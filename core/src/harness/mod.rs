@@ -3,7 +3,8 @@
 //! [`run`] takes the cases of every family of [`crate::ops::REGISTRY`] and runs each on a [`Device`]. A backend of another
 //! crate is tested the same way: wrap it in [`Device::new`], call [`run`], demand [`Report::ok`]. Besides values it watches
 //! the bytes around results, the inputs, repeatability and typed refusals; [`bad_input`] tests the errors,
-//! [`recording`] tests replays, [`fit`] what the device says of memory, `contract` memory, order and users' kernels.
+//! [`recording`] tests replays, [`fit`] what the device says of memory, `contract` what no single operation shows:
+//! memory, order, users' kernels, functions of steps ([`Selection::contract`]).
 //! [`broken`] proves that faults are caught, [`ReferenceBackend`] is the slow device that is right by construction.
 //!
 //! ```
@@ -27,6 +28,7 @@ pub mod broken;
 pub mod contract;
 pub mod fit;
 pub mod gradients;
+mod item;
 pub mod part;
 pub mod pins;
 pub mod products;
@@ -47,14 +49,16 @@ pub use run::{run_case, run_case_async};
 pub use wrapped::{Wrap, Wrapped};
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 
+use self::item::Item;
 use self::run::{Clocks, Reads};
 use crate::{DType, Device, ops};
 
 /// Which cases run. The default is all of the quick level, with seed 0.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// One family of [`crate::ops::REGISTRY`]: `matmul`.
+    /// One family of [`crate::ops::REGISTRY`], `matmul`; or [`CONTRACT`].
     pub family: Option<String>,
     /// Cases with an operand or result of this dtype.
     pub dtype: Option<DType>,
@@ -75,8 +79,24 @@ pub struct Selection {
     pub random_programs: u64,
     /// Cases known to fail on some device.
     pub expected_failures: Vec<ExpectedFailure>,
+    /// Whether the rows of [`contract::run`] run as well.
+    pub contract: Contract,
     /// Threads that run cases abreast, each a whole case; with 0 and 1, and in a browser, the caller's alone. The report is the same.
     pub threads: usize,
+}
+
+/// The name that rows of the contract are counted under, as those of a family.
+pub const CONTRACT: &str = "contract";
+
+/// Whether a run takes the rows of the contract (`contract::run`) as a family, [`CONTRACT`]: what a device promises beyond single operations.
+/// They have no dtype: with [`Selection::dtype`] none is taken, nor in a browser.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Contract {
+    /// None of them.
+    #[default]
+    LeftOut,
+    /// Those that [`Selection::filter`] names. A row that looks at the memory or the faults of the device is alone on it, after all others.
+    Included,
 }
 
 /// Cases of one family and dtype that run every time, where a part of all runs ([`Selection::in_full`]).
@@ -99,15 +119,7 @@ impl Selection {
             let seeds = (0..self.random_programs).map(|i| self.seed.wrapping_add(i));
             return (self.seed, seeds.filter_map(ops::cases::expr::random).collect());
         }
-        let filter = self.filter.as_deref().unwrap_or("");
-        let exact = filter.rsplit_once('@').and_then(|(name, seed)| Some((name, seed.parse::<u64>().ok()?)));
-        let keep = |case: &Case| {
-            let named = match exact {
-                Some((name, _)) => case.name == name,
-                None => case.name.contains(filter),
-            };
-            named && self.dtype.is_none_or(|dtype| case.uses(dtype))
-        };
+        let keep = |case: &Case| self.names(&case.name) && self.dtype.is_none_or(|dtype| case.uses(dtype));
         let families = ops::REGISTRY.iter().filter(|f| self.family.as_deref().is_none_or(|name| name == f.name));
         let cases = families.flat_map(|family| (family.cases)(self.level)).filter(keep);
         let (mut met, mut of_family) = (HashSet::new(), HashMap::new());
@@ -124,7 +136,21 @@ impl Selection {
         // A case of today's part is the first of its dtypes as well.
         let takes = |&(i, ref case): &(u64, Case)| always(case) | self.part.takes(i);
         let cases = (0..).zip(cases).filter(takes).map(|(_, case)| case).collect();
-        (exact.map_or(self.seed, |(_, seed)| seed), cases)
+        (self.exact().map_or(self.seed, |(_, seed)| seed), cases)
+    }
+
+    /// The name and the seed, where the filter is both.
+    fn exact(&self) -> Option<(&str, u64)> {
+        let (name, seed) = self.filter.as_deref()?.rsplit_once('@')?;
+        Some((name, seed.parse().ok()?))
+    }
+
+    /// Whether the filter takes `name`.
+    fn names(&self, name: &str) -> bool {
+        match self.exact() {
+            Some((exact, _)) => name == exact,
+            None => name.contains(self.filter.as_deref().unwrap_or("")),
+        }
     }
 }
 
@@ -141,10 +167,10 @@ pub struct ExpectedFailure {
 }
 
 impl ExpectedFailure {
-    fn applies(&self, device: &Device, case: &Case) -> bool {
+    fn applies(&self, device: &Device, case: &str) -> bool {
         let info = device.info();
         let on_device = [&info.name, &info.api, &info.driver].into_iter().any(|text| text.contains(&self.device));
-        on_device && case.name.contains(&self.case)
+        on_device && case.contains(&self.case)
     }
 }
 
@@ -155,8 +181,10 @@ pub struct Progress<'a> {
     pub done: u64,
     /// Cases selected.
     pub total: u64,
-    /// The case just run.
-    pub case: &'a Case,
+    /// The case just run, or row of the contract.
+    pub name: &'a str,
+    /// What it is counted under.
+    pub family: &'static str,
     /// How it ended.
     pub outcome: &'a Outcome,
 }
@@ -172,16 +200,14 @@ pub fn run(device: &Device, selection: &Selection, progress: &mut dyn FnMut(&Pro
 
 #[cfg(not(target_arch = "wasm32"))]
 fn run_abreast(device: &Device, selection: &Selection, progress: &mut dyn FnMut(&Progress<'_>)) -> Report {
-    let (seed, cases) = selection.cases();
-    let total = cases.len() as u64;
-    let threads = selection.threads.min(cases.len().max(1));
+    let (seed, items) = selection.items();
+    let total = items.len() as u64;
+    let threads = selection.threads.min(items.len().max(1));
     let (mut report, clocks) = (Report::new(device, selection.level, seed, total), Clocks::default());
     let start = std::time::Instant::now();
-    abreast::run(device, &cases, seed, threads, &clocks, &mut |number, outcome| {
-        let case = &cases[number];
-        let outcome = expected(selection, device, case, seed, outcome);
-        report.add(case, &outcome);
-        progress(&Progress { done: number as u64 + 1, total, case, outcome: &outcome });
+    abreast::run(device, &items, seed, threads, &clocks, &mut |number, outcome| {
+        // It ends by itself where the device is lost.
+        let _ = tell(device, selection, &mut report, (number as u64, &items[number]), outcome, progress);
     });
     Report { seconds: start.elapsed().as_secs_f64(), threads, host_seconds: clocks.seconds(), ..report }
 }
@@ -197,16 +223,14 @@ async fn run_reading(
     progress: &mut dyn FnMut(&Progress<'_>),
     reads: Reads,
 ) -> Report {
-    let (seed, cases) = selection.cases();
-    let total = cases.len() as u64;
+    let (seed, items) = selection.items();
+    let total = items.len() as u64;
     let (mut report, clocks) = (Report::new(device, selection.level, seed, total), Clocks::default());
     #[cfg(not(target_arch = "wasm32"))]
     let start = std::time::Instant::now();
-    for (i, case) in cases.iter().enumerate() {
-        let outcome = expected(selection, device, case, seed, run::outcome(device, case, seed, reads, &clocks).await);
-        report.add(case, &outcome);
-        progress(&Progress { done: i as u64 + 1, total, case, outcome: &outcome });
-        if matches!(&outcome, Outcome::Fail(failure) if failure.kind == FailureKind::DeviceLost) {
+    for numbered in (0..).zip(&items) {
+        let outcome = numbered.1.outcome(device, seed, reads, &clocks).await;
+        if tell(device, selection, &mut report, numbered, outcome, progress).is_break() {
             break;
         }
     }
@@ -218,15 +242,32 @@ async fn run_reading(
     report
 }
 
-fn expected(selection: &Selection, device: &Device, case: &Case, seed: u64, outcome: Outcome) -> Outcome {
-    let Some(known) = selection.expected_failures.iter().find(|known| known.applies(device, case)) else {
+/// Counts what came of an item and tells it; a break where the device is lost.
+fn tell(
+    device: &Device,
+    selection: &Selection,
+    report: &mut Report,
+    (number, item): (u64, &Item),
+    outcome: Outcome,
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> ControlFlow<()> {
+    let (name, family) = (item.name(), item.family());
+    let outcome = expected(selection, device, name, report.seed, outcome);
+    report.add(name, family, &outcome);
+    progress(&Progress { done: number + 1, total: report.selected, name, family, outcome: &outcome });
+    let is_lost = matches!(&outcome, Outcome::Fail(failure) if failure.kind == FailureKind::DeviceLost);
+    if is_lost { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+fn expected(selection: &Selection, device: &Device, name: &str, seed: u64, outcome: Outcome) -> Outcome {
+    let Some(known) = selection.expected_failures.iter().find(|known| known.applies(device, name)) else {
         return outcome;
     };
     match outcome {
         Outcome::Fail(_) => Outcome::ExpectedFail { link: known.link.clone() },
         Outcome::Pass { .. } => {
             let text = format!("it is listed as failing here ({}) but passes: remove the entry", known.link);
-            Outcome::Fail(Failure::new(case, seed, FailureKind::UnexpectedPass, text))
+            Outcome::Fail(Failure::named(name, seed, FailureKind::UnexpectedPass, text))
         }
         other => other,
     }
@@ -265,7 +306,7 @@ mod tests {
         let selection = Selection { threads, ..Selection::family("unary") };
         let mut told = Vec::new();
         let report = run(device, &selection, &mut |progress| {
-            told.push((progress.done, progress.case.name.clone(), progress.outcome.clone()));
+            told.push((progress.done, progress.name.to_owned(), progress.outcome.clone()));
         });
         (Report { seconds: 0.0, threads: 0, host_seconds: HostSeconds::default(), ..report }, told)
     }

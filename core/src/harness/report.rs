@@ -36,6 +36,8 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
+    /// A row of the contract does not hold.
+    Contract,
     /// The device was lost; the rest of the run was given up.
     DeviceLost,
     /// The device returned an error that is not a missing capability.
@@ -88,7 +90,11 @@ pub struct Failure {
 
 impl Failure {
     pub(crate) fn new(case: &Case, seed: u64, kind: FailureKind, message: String) -> Failure {
-        let case = format!("{}@{seed}", case.name);
+        Failure::named(&case.name, seed, kind, message)
+    }
+
+    pub(super) fn named(name: &str, seed: u64, kind: FailureKind, message: String) -> Failure {
+        let case = format!("{name}@{seed}");
         Failure { case, kind, message, max_error: 0.0, worst_index: None, misses: Vec::new() }
     }
 }
@@ -204,14 +210,14 @@ impl Report {
         }
     }
 
-    pub(crate) fn add(&mut self, case: &Case, outcome: &Outcome) {
-        let family = self.families.entry(case.family.to_owned()).or_default();
+    pub(super) fn add(&mut self, name: &str, family: &str, outcome: &Outcome) {
+        let family = self.families.entry(family.to_owned()).or_default();
         for counts in [&mut self.total, family] {
             match outcome {
                 Outcome::Pass { share } => {
                     counts.passed += 1;
                     if *share > counts.worst_share {
-                        (counts.worst_share, counts.worst_case) = (*share, case.name.clone());
+                        (counts.worst_share, counts.worst_case) = (*share, name.to_owned());
                     }
                 }
                 Outcome::Fail(_) => counts.failed += 1,
@@ -222,11 +228,11 @@ impl Report {
         match outcome {
             Outcome::Pass { .. } => {}
             Outcome::Fail(failure) => self.failures.push(failure.clone()),
-            Outcome::ExpectedFail { link } => self.expected_failures.push((case.name.clone(), link.clone())),
+            Outcome::ExpectedFail { link } => self.expected_failures.push((name.to_owned(), link.clone())),
             Outcome::Unsupported { reason } => match self.unsupported.iter_mut().find(|u| u.reason == *reason) {
                 Some(group) => group.cases += 1,
                 None => {
-                    let (reason, example) = (reason.clone(), case.name.clone());
+                    let (reason, example) = (reason.clone(), name.to_owned());
                     self.unsupported.push(Unsupported { reason, cases: 1, example });
                 }
             },

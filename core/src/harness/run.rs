@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+#[cfg(not(target_arch = "wasm32"))]
+use super::contract::Promise;
 use super::report::{Failure, FailureKind, HostSeconds, Miss, Outcome};
 use super::{Case, Check, values};
 use crate::case::{Operand, operand, positions};
@@ -95,19 +97,38 @@ impl Laps<'_> {
 }
 
 pub(super) async fn outcome(device: &Device, case: &Case, seed: u64, reads: Reads, clocks: &Clocks) -> Outcome {
-    match unpanicked(attempt(device, case, seed, reads, Laps::start(clocks))).await {
+    judged(&case.name, seed, unpanicked(attempt(device, case, seed, reads, Laps::start(clocks))).await)
+}
+
+/// What came of a row of the contract.
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) async fn kept(device: &Device, promise: &Promise, seed: u64, clocks: &Clocks) -> Outcome {
+    let attempt = async {
+        let mut laps = Laps::start(clocks);
+        let answer = promise.keep(device);
+        laps.end(Phase::Device);
+        match answer? {
+            Ok(()) => Ok(0.0),
+            Err(wrong) => Err(Fault::from(Failure::named(&promise.name, seed, FailureKind::Contract, wrong))),
+        }
+    };
+    judged(&promise.name, seed, unpanicked(attempt).await)
+}
+
+fn judged(name: &str, seed: u64, ended: Result<Result<f64, Fault>, Box<dyn Any + Send>>) -> Outcome {
+    match ended {
         Ok(Ok(share)) => Outcome::Pass { share },
         Ok(Err(Fault::Failed(failure))) => Outcome::Fail(*failure),
         Ok(Err(Fault::Error(error))) if error.is_unsupported() => Outcome::Unsupported { reason: error.to_string() },
         Ok(Err(Fault::Error(error))) => {
             let lost = matches!(error, Error::DeviceLost { .. } | Error::DevicePoisoned { .. });
             let kind = if lost { FailureKind::DeviceLost } else { FailureKind::Error };
-            Outcome::Fail(Failure::new(case, seed, kind, error.to_string()))
+            Outcome::Fail(Failure::named(name, seed, kind, error.to_string()))
         }
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            Outcome::Fail(Failure::new(case, seed, FailureKind::Panic, text.to_owned()))
+            Outcome::Fail(Failure::named(name, seed, FailureKind::Panic, text.to_owned()))
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The harness catches every deliberate fault, and finds none where there is none.
 
 use polywarp_core::harness::broken::{Fault, broken};
-use polywarp_core::harness::{self, ExpectedFailure, FailureKind, Level, Part, ReferenceBackend, Report, Selection};
+use polywarp_core::harness::{
+    self, CONTRACT, Contract, ExpectedFailure, FailureKind, Level, Part, ReferenceBackend, Report, Selection,
+};
 use polywarp_core::ops::REGISTRY;
 use polywarp_core::{DType, Device};
 
@@ -301,5 +303,50 @@ mod short_oracles {
             assert_eq!(prove_adjoint(&op, &[Values::Normal], 0, 1).unwrap_err(), words);
         }
         assert_eq!(RUNS.load(Ordering::Relaxed), before);
+    }
+}
+
+fn of_contract(filter: &str, threads: usize) -> Selection {
+    let filter = Some(filter.to_owned());
+    Selection { filter, contract: Contract::Included, threads, ..Selection::family(CONTRACT) }
+}
+
+#[test]
+fn rows_of_the_contract_are_a_family_whose_faults_are_caught() {
+    let selection = of_contract("contract/outside", 1);
+    let broken = report(Fault::UpdateIgnored, &selection);
+    assert!(kinds(&broken).contains(&FailureKind::Contract), "{broken}");
+    assert!(broken.selected == 11 && broken.families.keys().eq([CONTRACT]), "{broken}");
+    // A failure's name is a filter that selects it alone.
+    let again = report(Fault::UpdateIgnored, &of_contract(&broken.failures[0].case, 4));
+    assert_eq!(again.failures, &broken.failures[..1]);
+    let whole = report(Fault::None, &selection);
+    assert!(whole.ok() && whole.total.passed == 11, "{whole}");
+}
+
+#[test]
+fn rows_of_the_contract_are_taken_only_where_asked() {
+    let device = Device::cpu();
+    let mut told = Vec::new();
+    let wanted = Selection { contract: Contract::Included, threads: 2, ..Selection::family("fill") };
+    let mixed = Selection { family: None, filter: Some("threads".to_owned()), ..wanted.clone() };
+    let report = harness::run(&device, &mixed, &mut |progress| {
+        told.push(progress.name.to_owned());
+        assert_eq!((progress.family, progress.total), (CONTRACT, 2));
+    });
+    // The CPU runs no users' kernels.
+    assert!(report.ok() && report.total.unsupported == 1, "{report}");
+    assert_eq!(
+        told,
+        ["contract/outside positions outside: threads lose none", "contract/order threads share the device"]
+    );
+    assert!(harness::run(&device, &wanted, &mut |_| {}).families.keys().eq(["fill"]));
+    for none in [
+        Selection { contract: Contract::LeftOut, ..of_contract("", 1) },
+        Selection { dtype: Some(DType::F32), ..of_contract("", 1) },
+        of_contract("no such row", 1),
+    ] {
+        let nothing = harness::run(&device, &none, &mut |_| {});
+        assert!(!nothing.ok() && nothing.selected == 0, "{nothing}");
     }
 }

@@ -79,7 +79,7 @@ pub async fn conformance(level: &str, filter: &str, poorest: bool, page: Functio
     let filter = Some(filter.to_owned()).filter(|filter| !filter.is_empty());
     let selection = Selection { filter, ..Selection::level(parse(level)?) };
     let mut tell = |at: &Progress<'_>| {
-        progress(&page, at.done as usize, at.total as usize, &at.case.name);
+        progress(&page, at.done as usize, at.total as usize, at.name);
     };
     json(&harness::run_async(&device, &selection, &mut tell).await)
 }

@@ -1,0 +1,87 @@
+//! What [`super::run`] runs, one after another or abreast: a case of a family, or a row of the contract.
+
+use super::run::{self, Clocks, Reads};
+#[cfg(not(target_arch = "wasm32"))]
+use super::{CONTRACT, Contract, contract};
+use super::{Case, Outcome, Selection};
+use crate::Device;
+
+/// One of them.
+pub(super) enum Item {
+    Case(Box<Case>),
+    #[cfg(not(target_arch = "wasm32"))]
+    Promise(contract::Promise),
+}
+
+/// Operands of a row, as [`Item::elements`] counts them: a few small tensors and what they are compared with.
+#[cfg(not(target_arch = "wasm32"))]
+const ELEMENTS_OF_A_ROW: u64 = 1 << 20;
+
+impl Item {
+    /// Its identity.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Item::Case(case) => &case.name,
+            #[cfg(not(target_arch = "wasm32"))]
+            Item::Promise(promise) => &promise.name,
+        }
+    }
+
+    /// What its outcome is counted under.
+    pub(super) fn family(&self) -> &'static str {
+        match self {
+            Item::Case(case) => case.family,
+            #[cfg(not(target_arch = "wasm32"))]
+            Item::Promise(_) => CONTRACT,
+        }
+    }
+
+    /// Elements of all operands; of what must be alone on the device more than there is room for beside anything.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) fn elements(&self) -> u64 {
+        match self {
+            Item::Case(case) => {
+                let mut elements = 0u64;
+                case.op.operands(&mut |operand| elements = elements.saturating_add(operand.spec.layout.elements()));
+                elements
+            }
+            Item::Promise(promise) if promise.company == contract::Company::Unwelcome => u64::MAX,
+            Item::Promise(_) => ELEMENTS_OF_A_ROW,
+        }
+    }
+
+    pub(super) async fn outcome(&self, device: &Device, seed: u64, reads: Reads, clocks: &Clocks) -> Outcome {
+        match self {
+            Item::Case(case) => run::outcome(device, case, seed, reads, clocks).await,
+            #[cfg(not(target_arch = "wasm32"))]
+            Item::Promise(promise) => run::kept(device, promise, seed, clocks).await,
+        }
+    }
+}
+
+impl Selection {
+    /// The seed and what is selected: rows of the contract that run beside others, cases, rows that run alone. The first may be long, and then
+    /// there is work beside them.
+    pub(super) fn items(&self) -> (u64, Vec<Item>) {
+        let (seed, cases) = self.cases();
+        let cases = cases.into_iter().map(|case| Item::Case(Box::new(case)));
+        #[cfg(not(target_arch = "wasm32"))]
+        {
+            let (mut first, last): (Vec<_>, Vec<_>) =
+                self.promises().partition(|promise| promise.company == contract::Company::Welcome);
+            let mut items: Vec<Item> = first.drain(..).map(Item::Promise).collect();
+            items.extend(cases.chain(last.into_iter().map(Item::Promise)));
+            (seed, items)
+        }
+        #[cfg(target_arch = "wasm32")]
+        (seed, cases.collect())
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn promises(&self) -> impl Iterator<Item = contract::Promise> {
+        let is_family = self.family.as_deref().is_none_or(|family| family == CONTRACT);
+        let are_wanted =
+            self.contract == Contract::Included && is_family && self.dtype.is_none() && self.random_programs == 0;
+        contract::promises().filter(move |promise| are_wanted && self.names(&promise.name))
+    }
+}
