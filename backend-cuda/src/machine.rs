@@ -142,7 +142,11 @@ impl Machine {
                 };
                 let offsets = kernel.param_offsets();
                 let early = kernel.starts_early && target.may_start_early();
-                let start = if early { Start::Early } else { Start::InTurn };
+                let start = match (kernel.cooperative, early) {
+                    (true, _) => Start::Together,
+                    (false, true) => Start::Early,
+                    (false, false) => Start::InTurn,
+                };
                 Ok(Ok(Some(Kernel { name: symbol.clone(), function, metadata, offsets, start })))
             }
             Err(failed) => {

@@ -28,6 +28,7 @@ pub(crate) mod code {
     pub(crate) const NOT_READY: Code = 600;
     pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
     pub(crate) const CONTEXT_IS_DESTROYED: Code = 709;
+    pub(crate) const NOT_SUPPORTED: Code = 801;
     pub(crate) const UNKNOWN: Code = 999;
 }
 

@@ -17,7 +17,8 @@
 // Requires      As in attention_forward.cuh, of dout and out too; D up to 128.
 // Measured      docs/attention.md
 // References    Dao et al., FlashAttention (arXiv 2205.14135), algorithm 4; Dao, FlashAttention-2 (arXiv 2307.08691).
-// Next          attention_backward_keys.cuh: dk and dv; attention_backward_short.cuh: all three at once where keys are few
+// Next          attention_backward_keys.cuh: dk and dv; attention_backward_short.cuh: all three at once where keys are few;
+//               attention_backward_one.cuh: all three at once for long heads, dq added up in memory in one order
 #pragma once
 #include "attention_forward.cuh"
 
@@ -60,10 +61,12 @@ __device__ __forceinline__ float dot(const uint4& x, const uint4& y) {
 // lse as statistics have it.
 __device__ __forceinline__ float lse_log2(float lse) { return lse == -INFINITY ? INFINITY : lse * LOG2_E; }
 
-// LANES threads a row, 8 columns each. Rows in the order of out, which is read in one piece.
+// LANES threads a row, 8 columns each. Rows in the order of out, which is read in one piece. `counters`: one for each block of
+// STATISTICS_ROWS queries of a head, cleared for attention_backward_one.cuh; null for none.
 template <typename T, int LANES>
 __device__ __forceinline__ void find_statistics(const T* out, const T* dout, const float* lse, const float* dlse, float* rows,
-                                                uint32_t batches, uint32_t heads, uint32_t queries, uint32_t width, uint32_t padded) {
+                                                uint32_t batches, uint32_t heads, uint32_t queries, uint32_t width, uint32_t padded,
+                                                uint32_t* counters) {
     ptx::let_next_kernel_start();
     ptx::wait_for_previous_kernels();
     const uint64_t number = (static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / LANES;
@@ -85,6 +88,9 @@ __device__ __forceinline__ void find_statistics(const T* out, const T* dout, con
         if (inside) {
             found = lse_log2(lse[which * queries + row]);
             sum -= dlse == nullptr ? 0 : dlse[which * queries + row];
+            if (counters != nullptr && row % STATISTICS_ROWS == 0) {
+                counters[which * ((queries + STATISTICS_ROWS - 1) / STATISTICS_ROWS) + row / STATISTICS_ROWS] = 0;
+            }
         }
         float* to = Statistics{rows, padded}.at(which, row);
         to[0] = found;
@@ -291,8 +297,9 @@ __device__ __forceinline__ void run_queries(const CUtensorMap* map_q, const CUte
 #define ATTENTION_STATISTICS(SYMBOL, T, LANES)                                                                            \
     extern "C" __global__ void __launch_bounds__(256) SYMBOL(                                                             \
         const T* out, const T* dout, const float* lse, const float* dlse, float* rows, uint32_t batches, uint32_t heads,  \
-        uint32_t queries, uint32_t width, uint32_t padded) {                                                              \
-        polywarp::attention::find_statistics<T, LANES>(out, dout, lse, dlse, rows, batches, heads, queries, width, padded); \
+        uint32_t queries, uint32_t width, uint32_t padded, uint32_t* counters) {                                          \
+        polywarp::attention::find_statistics<T, LANES>(out, dout, lse, dlse, rows, batches, heads, queries, width, padded, \
+                                                       counters);                                                         \
     }
 
 #define ATTENTION_BACKWARD_QUERIES(SYMBOL, T, D, BLOCK_N, STAGES, OVERLAPS, WITH_EXTRAS)                                  \

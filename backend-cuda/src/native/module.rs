@@ -206,6 +206,9 @@ pub(crate) enum Start {
     /// While the kernel before it still runs, as soon as there is room: it waits by itself before it touches memory
     /// (programmatic dependent launch; CUDA programming guide). Where the driver has no such launch, in turn.
     Early,
+    /// In turn, all of its blocks or none, for they wait for each other (cooperative launch; CUDA programming guide, "Grid
+    /// synchronization"). More than fit on the card at a time are an error.
+    Together,
 }
 
 /// `CUlaunchConfig` of cuda.h.
@@ -231,6 +234,8 @@ struct LaunchAttribute {
 const STREAM_SERIALIZATION: u32 = 6;
 /// The first driver that keeps such launches apart when a stream is captured.
 const EARLY_STARTS_FROM: i32 = 12_030;
+/// CU_LAUNCH_ATTRIBUTE_COOPERATIVE; its value is 0 or 1.
+const COOPERATIVE: u32 = 2;
 
 impl Stream {
     /// Enqueues `grid` blocks of `block` threads of `function`, with `params` as the block of its parameters; or, when there
@@ -265,9 +270,15 @@ impl Stream {
         let lists = if offsets.is_empty() { (none, extra.as_mut_ptr()) } else { (each.as_mut_ptr(), none) };
         let function = function.function;
         self.context().attempt_enqueuing(|api| {
-            let launch_ex = api.cuLaunchKernelEx.filter(|_| start == Start::Early && api.version >= EARLY_STARTS_FROM);
-            if let Some(launch_ex) = launch_ex {
-                let mut attribute = LaunchAttribute { id: STREAM_SERIALIZATION, padding: 0, value: [0; 16] };
+            let attribute = match start {
+                Start::InTurn => None,
+                Start::Early => Some(STREAM_SERIALIZATION).filter(|_| api.version >= EARLY_STARTS_FROM),
+                // Launched any other way it might wait for ever.
+                Start::Together if api.cuLaunchKernelEx.is_none() => return code::NOT_SUPPORTED,
+                Start::Together => Some(COOPERATIVE),
+            };
+            if let (Some(id), Some(launch_ex)) = (attribute, api.cuLaunchKernelEx) {
+                let mut attribute = LaunchAttribute { id, padding: 0, value: [0; 16] };
                 attribute.value[0] = 1;
                 let stream = self.raw();
                 let config = LaunchConfig {

@@ -57,6 +57,10 @@ pub(crate) enum Makes {
     },
     /// dq, dk and dv of at most `ROWS` queries and keys.
     Short,
+    /// dk, dv and f32 sums of dq, by steps of `STATISTICS_ROWS` queries.
+    One,
+    /// dq, of the sums.
+    Rounded,
 }
 
 /// Whether a kernel knows masks and dropout.
@@ -107,6 +111,10 @@ const QUERIES: [(u32, Extras, u32, u32, bool); 4] = [
 const KEYS: [(u32, u32, bool); 2] = [(64, 6, true), (128, 4, false)];
 /// Columns of tiles of kernels of short sequences.
 pub(crate) const SHORT_COLUMNS: u32 = 64;
+/// `D` of `BackwardOne`: columns of tiles of the kernel that makes a gradient in one pass.
+pub(crate) const ONE_COLUMNS: u32 = 128;
+/// Threads of a block that rounds its sums of dq.
+const ROUNDED_THREADS: u32 = 256;
 
 impl Instance {
     fn new(operands: DType, columns: u32, extras: Extras, makes: Makes) -> Instance {
@@ -116,6 +124,8 @@ impl Instance {
             Makes::Queries { keys, .. } => format!("dq_d{columns}_{ROWS}x{keys}"),
             Makes::Keys { .. } => format!("dkdv_d{columns}_{STATISTICS_ROWS}x{ROWS}"),
             Makes::Short => format!("gradient_d{columns}_{ROWS}x{ROWS}"),
+            Makes::One => format!("one_pass_d{columns}_{STATISTICS_ROWS}x{ROWS}"),
+            Makes::Rounded => format!("one_pass_rounded_d{columns}"),
         };
         let with = if extras == Extras::With { "_extras" } else { "" };
         let symbol = format!("attention_{}_{what}{with}", operands.name());
@@ -131,7 +141,8 @@ impl Instance {
         match self.makes {
             Makes::Statistics => STATISTICS_THREADS,
             Makes::Forward { queries, .. } => (queries / 64 + 1) * WARPGROUP,
-            Makes::Queries { .. } | Makes::Keys { .. } | Makes::Short => 3 * WARPGROUP,
+            Makes::Queries { .. } | Makes::Keys { .. } | Makes::Short | Makes::One => 3 * WARPGROUP,
+            Makes::Rounded => ROUNDED_THREADS,
         }
     }
 
@@ -139,7 +150,7 @@ impl Instance {
     fn shared_bytes(&self) -> u32 {
         let own = 2 * self.tile_bytes(ROWS);
         let used = match self.makes {
-            Makes::Statistics => return 0,
+            Makes::Statistics | Makes::Rounded => return 0,
             Makes::Forward { queries, keys, stages: [of_q, of_k], .. } => {
                 of_q * (self.tile_bytes(queries) + 16) + of_k * (2 * self.tile_bytes(keys) + 32)
             }
@@ -149,6 +160,11 @@ impl Instance {
                 own + 16 + stages * (2 * self.tile_bytes(STATISTICS_ROWS) + statistics + 16)
             }
             Makes::Short => 2 * (5 * self.tile_bytes(ROWS) + 16) + 2 * own,
+            Makes::One => {
+                // Two stages of q and dout, of dS, of lse and delta; two parts of dq in f32.
+                let stage = 2 * self.tile_bytes(STATISTICS_ROWS) + 2 * ROWS * STATISTICS_ROWS + 2 * 4 * STATISTICS_ROWS;
+                own + 16 + 2 * (stage + 32) + 2 * (4 * STATISTICS_ROWS * self.columns + 16)
+            }
         };
         1024 + used
     }
@@ -180,6 +196,10 @@ impl Instance {
             Makes::Short => {
                 ("attention_backward_short.cuh", format!("ATTENTION_BACKWARD_SHORT({symbol}, {cpp}, {with})"))
             }
+            Makes::One => ("attention_backward_one.cuh", format!("ATTENTION_BACKWARD_ONE({symbol}, {cpp})")),
+            Makes::Rounded => {
+                ("attention_backward_one.cuh", format!("ATTENTION_BACKWARD_ONE_ROUNDED({symbol}, {cpp})"))
+            }
         };
         KernelInfo {
             symbol: symbol.clone(),
@@ -189,8 +209,10 @@ impl Instance {
             block: [self.threads(), 1, 1],
             dynamic_shared_bytes: self.shared_bytes(),
             params: self.params(),
-            starts_early: true,
-            tensor: if self.makes == Makes::Statistics { &[] } else { &["HGMMA"] },
+            // No cooperative launch has been tried beside one that starts early.
+            starts_early: !matches!(self.makes, Makes::One | Makes::Rounded),
+            cooperative: self.makes == Makes::One,
+            tensor: if matches!(self.makes, Makes::Statistics | Makes::Rounded) { &[] } else { &["HGMMA"] },
             ..KernelInfo::default()
         }
     }
@@ -206,14 +228,18 @@ impl Instance {
         let all: &[&[Param]] = match self.makes {
             // q, k, v; out, lse.
             Makes::Forward { .. } => &[&[TensorMap; 3], &[Address; 2], &PROBLEM, &EXTRAS],
-            // out, dout, lse, dlse, statistics; batches, heads, queries, width, padded queries.
-            Makes::Statistics => &[&[Address; 5], &[U32; 5]],
+            // out, dout, lse, dlse, statistics; batches, heads, queries, width, padded queries; counters.
+            Makes::Statistics => &[&[Address; 5], &[U32; 5], &[Address]],
             // q, dout, k, v; dq; statistics, padded queries.
             Makes::Queries { .. } => &[&[TensorMap; 4], &RESULT, &[Address, U32], &PROBLEM, &EXTRAS],
             // q, dout, k, v; dk, dv; statistics, padded queries.
             Makes::Keys { .. } => &[&[TensorMap; 4], &RESULT, &RESULT, &[Address, U32], &PROBLEM, &EXTRAS],
             // q, dout, out, k, v; lse, dlse; dq, dk, dv.
             Makes::Short => &[&[TensorMap; 5], &[Address; 2], &RESULT, &RESULT, &RESULT, &PROBLEM, &EXTRAS],
+            // q, dout, k, v; dk, dv; statistics, padded queries; sums of dq, counters; `Gangs`.
+            Makes::One => &[&[TensorMap; 4], &RESULT, &RESULT, &[Address, U32], &[Address; 2], &[U32; 3], &PROBLEM],
+            // Sums; dq; heads, queries, size, scale.
+            Makes::Rounded => &[&[Address], &RESULT, &[U32, U32, U32, F32]],
         };
         all.concat()
     }
@@ -239,6 +265,8 @@ pub(crate) static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
         for extras in [Extras::Without, Extras::With] {
             push(SHORT_COLUMNS, extras, Makes::Short);
         }
+        push(ONE_COLUMNS, Extras::Without, Makes::One);
+        push(ONE_COLUMNS, Extras::Without, Makes::Rounded);
     }
     list
 });

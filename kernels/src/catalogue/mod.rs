@@ -75,6 +75,9 @@ pub struct KernelInfo {
     /// It may start while the kernel before it still runs: it waits by itself (`griddepcontrol.wait`) before it touches
     /// memory.
     pub starts_early: bool,
+    /// Its blocks wait for each other: a launch starts all of them or none (cooperative launch), in turn, and has no more than fit on the
+    /// card at a time.
+    pub cooperative: bool,
     /// Instructions of which the machine code must have one, by their names in a disassembly: `HGMMA`. Empty for kernels
     /// without tensor cores.
     pub tensor: &'static [&'static str],
@@ -169,6 +172,7 @@ impl Default for KernelInfo {
             dynamic_shared_bytes: 0,
             params: Vec::new(),
             starts_early: false,
+            cooperative: false,
             tensor: &[],
             tile: None,
         }

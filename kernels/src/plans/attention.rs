@@ -1,11 +1,15 @@
 //! Attention and its gradient on Hopper (`cuda/attention_forward.cuh`, `cuda/attention_backward*.cuh`), where operands are of 16 bits and lie
 //! so that tensor maps describe them; others are left to the portable kernels.
 //!
-//! Forward is one launch. The gradient is one where queries and keys are few, else three: lse and delta of rows, dq, dk and dv.
+//! Forward is one launch. The gradient is one where queries and keys are few, else three: lse and delta of rows, dq, dk and dv; or one
+//! pass between two small launches (`attention_one.rs`).
 //! Estimates are the tiles that the fullest multiprocessor has, times the clocks of one, or the time that memory takes.
 
 use polywarp_core::ops::{Attention, AttentionDims, AttentionGradient, TensorSpec};
 use polywarp_core::{DType, Op};
+
+#[path = "attention_one.rs"]
+mod one;
 
 use super::operand::at;
 use crate::catalogue::attention::{
@@ -50,8 +54,12 @@ struct Problem<'a> {
 
 /// A tile's clocks: the operations of its steps, of heads padded to `columns`.
 fn tile_clocks(pairs: u64, columns: u32, products: u64) -> f64 {
-    let reached = REACHED[usize::from(columns > 64)];
-    TILE_CLOCKS + (2 * products * pairs * u64::from(columns)) as f64 / (FLOPS_A_CLOCK * reached)
+    TILE_CLOCKS + product_clocks(pairs, columns, products, REACHED[usize::from(columns > 64)])
+}
+
+/// Clocks of products of so many pairs, where tensor cores reach that share.
+fn product_clocks(pairs: u64, columns: u32, products: u64, reached: f64) -> f64 {
+    (2 * products * pairs * u64::from(columns)) as f64 / (FLOPS_A_CLOCK * reached)
 }
 
 impl<'a> Problem<'a> {
@@ -116,7 +124,7 @@ impl<'a> Problem<'a> {
     }
 
     fn gradient(&self, op: &AttentionGradient) -> Vec<Candidate> {
-        [self.short_gradient(op), self.long_gradient(op)].into_iter().flatten().collect()
+        [self.short_gradient(op), self.long_gradient(op), self.one_gradient(op)].into_iter().flatten().collect()
     }
 
     /// One launch.
@@ -151,63 +159,87 @@ impl<'a> Problem<'a> {
     /// Three launches.
     fn long_gradient(&self, op: &AttentionGradient) -> Option<Candidate> {
         let dims = &self.dims;
-        let statistics = *self.instances(|makes| *makes == Makes::Statistics).first()?;
         let queries = *self.instances(|makes| matches!(makes, Makes::Queries { .. })).first()?;
         let keys = *self.instances(|makes| matches!(makes, Makes::Keys { .. })).first()?;
         let Makes::Queries { keys: step, .. } = queries.makes else { return None };
-        let padded = dims.queries.next_multiple_of(u64::from(ROWS));
-        let rows = dims.batch.checked_mul(dims.heads)?.checked_mul(padded)?;
-        let word = |value: u64| u32::try_from(value).ok().map(Arg::U32);
-        let scratch = || Arg::Address { slot: Slot::Scratch(0), offset_bytes: 0 };
-        let place = op.place_of_out();
-        let of_statistics = vec![
-            aligned(&self.op.out, Slot::Input(place))?,
-            aligned(&op.dout, Slot::Input(place + 2))?,
-            at(&self.op.lse, place + 1),
-            op.dlse.map_or(Arg::Null, |dlse| at(&dlse, place + 3)),
-            scratch(),
-            word(dims.batch)?,
-            word(dims.heads)?,
-            word(dims.queries)?,
-            word(dims.width)?,
-            word(padded)?,
-        ];
-        let lanes = u64::from(statistics.columns / STATISTICS_COLUMNS);
-        let blocks = u32::try_from(rows.checked_mul(lanes)?.div_ceil(u64::from(STATISTICS_THREADS))).ok()?;
-        let first = Launch { kernel: find(&statistics.symbol)?, grid: [blocks, 1, 1], args: of_statistics };
-        let maps = |of_q: u32, of_k: u32| {
-            Some([
-                self.map(&self.op.q, Slot::Input(0), of_q)?,
-                self.map(&op.dout, Slot::Input(place + 2), of_q)?,
-                self.map(&self.op.k, Slot::Input(1), of_k)?,
-                self.map(&self.op.v, Slot::Input(2), of_k)?,
-            ])
-        };
-        let with = |maps: [Arg; 4], results: &[(usize, &TensorSpec)]| {
-            let mut args = maps.to_vec();
-            for &(number, result) in results {
-                args.extend(result_args(result, number)?);
-            }
-            args.extend([scratch(), word(padded)?]);
+        let first = self.statistics(op, Arg::Null)?;
+        let with = |of_q: u32, of_k: u32, results: &[(usize, &TensorSpec)]| {
+            let mut args = self.gradient_args(op, [of_q, of_k], results)?;
             args.extend(self.numbers()?);
             Some(args)
         };
-        let of_queries = with(maps(ROWS, step)?, &[(0, &op.dq)])?;
-        let of_keys = with(maps(STATISTICS_ROWS, ROWS)?, &[(1, &op.dk), (2, &op.dv)])?;
+        let of_queries = with(ROWS, step, &[(0, &op.dq)])?;
+        let of_keys = with(STATISTICS_ROWS, ROWS, &[(1, &op.dk), (2, &op.dv)])?;
         let tiles = [dims.queries, dims.keys].map(|rows| rows.div_ceil(u64::from(ROWS)));
         let second = self.launch(queries, tiles[0], dims.heads, of_queries)?;
         let third = self.launch(keys, tiles[1], dims.groups, of_keys)?;
         let pairs = |other: u64| u64::from(ROWS) * self.seen(other).next_multiple_of(u64::from(ROWS));
-        let estimate_ns = LAUNCH_NS
-            + self.caps.stream_ns(self.op.out.bytes().saturating_mul(2))
+        let estimate_ns = self.statistics_ns()
             + self.estimate_ns(tiles[0] * dims.heads, tile_clocks(pairs(dims.keys), queries.columns, 3), 3)
             + self.estimate_ns(
                 tiles[1] * dims.groups,
                 tile_clocks(pairs(dims.queries) * dims.shared(), keys.columns, 4),
                 4,
             );
-        let plan = Plan { launches: vec![first, second, third], scratch_bytes: vec![rows.checked_mul(8)?] };
+        let plan = Plan { launches: vec![first, second, third], scratch_bytes: vec![self.statistics_bytes()?] };
         Some(Candidate { name: format!("{}_{}", queries.symbol, "dkdv"), plan, estimate_ns })
+    }
+
+    /// Queries of a head, as statistics have them.
+    fn padded(&self) -> u64 {
+        self.dims.queries.next_multiple_of(u64::from(ROWS))
+    }
+
+    /// Bytes of lse and delta of all rows.
+    fn statistics_bytes(&self) -> Option<u64> {
+        self.dims.batch.checked_mul(self.dims.heads)?.checked_mul(self.padded())?.checked_mul(8)
+    }
+
+    fn statistics_ns(&self) -> f64 {
+        LAUNCH_NS + self.caps.stream_ns(self.op.out.bytes().saturating_mul(2))
+    }
+
+    /// lse and delta of rows to the first scratch buffer; `counters` are cleared.
+    fn statistics(&self, op: &AttentionGradient, counters: Arg) -> Option<Launch> {
+        let instance = *self.instances(|makes| *makes == Makes::Statistics).first()?;
+        let (dims, place) = (&self.dims, op.place_of_out());
+        let args = vec![
+            aligned(&self.op.out, Slot::Input(place))?,
+            aligned(&op.dout, Slot::Input(place + 2))?,
+            at(&self.op.lse, place + 1),
+            op.dlse.map_or(Arg::Null, |dlse| at(&dlse, place + 3)),
+            scratch(0),
+            word(dims.batch)?,
+            word(dims.heads)?,
+            word(dims.queries)?,
+            word(dims.width)?,
+            word(self.padded())?,
+            counters,
+        ];
+        let lanes = u64::from(instance.columns / STATISTICS_COLUMNS);
+        let threads = dims.batch.checked_mul(dims.heads)?.checked_mul(self.padded())?.checked_mul(lanes)?;
+        let blocks = u32::try_from(threads.div_ceil(u64::from(STATISTICS_THREADS))).ok()?;
+        Some(Launch { kernel: find(&instance.symbol)?, grid: [blocks, 1, 1], args })
+    }
+
+    /// What kernels of the gradient begin with: q, dout, k, v by boxes of these rows, results, statistics.
+    fn gradient_args(
+        &self,
+        op: &AttentionGradient,
+        [of_q, of_k]: [u32; 2],
+        results: &[(usize, &TensorSpec)],
+    ) -> Option<Vec<Arg>> {
+        let mut args = vec![
+            self.map(&self.op.q, Slot::Input(0), of_q)?,
+            self.map(&op.dout, Slot::Input(op.place_of_out() + 2), of_q)?,
+            self.map(&self.op.k, Slot::Input(1), of_k)?,
+            self.map(&self.op.v, Slot::Input(2), of_k)?,
+        ];
+        for &(number, result) in results {
+            args.extend(result_args(result, number)?);
+        }
+        args.extend([scratch(0), word(self.padded())?]);
+        Some(args)
     }
 
     /// Rows that another one sees on average.
@@ -252,14 +284,18 @@ impl<'a> Problem<'a> {
         }))
     }
 
+    /// `PROBLEM` of the catalogue.
+    fn problem(&self) -> Option<Vec<Arg>> {
+        let AttentionDims { batch, queries, keys, heads, groups, size, width } = self.dims;
+        let sizes = [batch, heads, groups, queries, keys, size, width].map(word);
+        let mut args = sizes.into_iter().collect::<Option<Vec<Arg>>>()?;
+        args.extend([Arg::F32(self.op.scale as f32), Arg::U32(self.op.causal.into())]);
+        Some(args)
+    }
+
     /// `PROBLEM` and `EXTRAS` of the catalogue.
     fn numbers(&self) -> Option<Vec<Arg>> {
-        let AttentionDims { batch, queries, keys, heads, groups, size, width } = self.dims;
-        let mut args = Vec::new();
-        for value in [batch, heads, groups, queries, keys, size, width] {
-            args.push(Arg::U32(u32::try_from(value).ok()?));
-        }
-        args.extend([Arg::F32(self.op.scale as f32), Arg::U32(self.op.causal.into())]);
+        let mut args = self.problem()?;
         let mut place = 3;
         match &self.op.mask {
             Some(mask) => {
@@ -279,6 +315,15 @@ impl<'a> Problem<'a> {
         }
         Some(args)
     }
+}
+
+fn word(value: u64) -> Option<Arg> {
+    u32::try_from(value).ok().map(Arg::U32)
+}
+
+/// Where a scratch buffer starts.
+fn scratch(number: usize) -> Arg {
+    Arg::Address { slot: Slot::Scratch(number), offset_bytes: 0 }
 }
 
 /// Where a tensor starts.

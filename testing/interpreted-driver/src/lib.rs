@@ -80,15 +80,18 @@ macro_rules! functions {
     };
 }
 
-/// `CUlaunchConfig`.
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`.
+const COOPERATIVE: c_uint = 2;
+
+/// `CUlaunchConfig`; an attribute is its number, and a union of 64 bytes from the eighth on.
 #[repr(C)]
 pub struct LaunchConfig {
     grid: [c_uint; 3],
     block: [c_uint; 3],
     shared: c_uint,
     stream: Handle,
-    _attributes: *mut c_void,
-    _attribute_count: c_uint,
+    attributes: *const [c_uint; 18],
+    attribute_count: c_uint,
 }
 
 /// Writes the 128 bytes of a map.
@@ -430,8 +433,13 @@ functions! {
     cuLaunchKernelEx(
         config: *const LaunchConfig, function: Handle, each: *mut *mut c_void, extra: *mut *mut c_void
     ) {
-        // A kernel that may start early starts in turn all the same.
-        let LaunchConfig { grid: [gx, gy, gz], block: [bx, by, bz], shared, stream, .. } = *config;
+        // A kernel that may start early starts in turn all the same. One whose blocks wait for each other would wait for ever: here
+        // they run one after the other.
+        let LaunchConfig { grid: [gx, gy, gz], block: [bx, by, bz], shared, stream, attributes, attribute_count } = *config;
+        let attributes = (0..attribute_count as usize).map(|at| (*attributes.add(at))[0]);
+        if attributes.into_iter().any(|id| id == COOPERATIVE) {
+            return state::NOT_SUPPORTED;
+        }
         cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, each, extra)
     }
     cuTensorMapEncodeTiled(

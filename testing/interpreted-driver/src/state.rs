@@ -22,6 +22,7 @@ pub const INVALID_PTX: Code = 218;
 const UNSUPPORTED_PTX_VERSION: Code = 222;
 pub const NOT_FOUND: Code = 500;
 pub const NOT_READY: Code = 600;
+pub const NOT_SUPPORTED: Code = 801;
 pub const STREAM_CAPTURE_UNSUPPORTED: Code = 900;
 const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 const ILLEGAL_ADDRESS: Code = 700;
@@ -197,6 +198,7 @@ pub fn name_of(code: Code) -> &'static CStr {
         ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
         MISALIGNED_ADDRESS => c"CUDA_ERROR_MISALIGNED_ADDRESS",
         LAUNCH_FAILED => c"CUDA_ERROR_LAUNCH_FAILED",
+        NOT_SUPPORTED => c"CUDA_ERROR_NOT_SUPPORTED",
         _ => c"CUDA_ERROR_OTHER",
     }
 }

@@ -180,6 +180,14 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
             Form { mask, lies, causal: lies == Lies::ByHead, ..Form::new(DType::F16, [2, 35, 70], [2, 1], [16, 32]) };
         push(form, LseGradient::Absent);
     }
+    // Long heads in 16 bits, neither causal nor masked: several blocks of keys, whose parts of dq are added up by a kernel that makes the
+    // gradient in one pass; more and fewer than blocks of queries, and more heads than such blocks run at a time.
+    for (dtype, rows, heads, head) in level.list(
+        &[(DType::F16, [1, 130, 200], 1, [128, 128]), (DType::BF16, [2, 33, 140], 2, [72, 120])],
+        &[(DType::F16, [1, 300, 650], 1, [128, 80]), (DType::BF16, [3, 20, 130], 30, [80, 80])],
+    ) {
+        push(Form::new(dtype, rows, [heads, heads], head), LseGradient::Given);
+    }
     // Dropout in 16 bits, in heads that native kernels take: with a mask and without.
     for (dtype, mask) in [(DType::F16, Mask::None), (DType::BF16, Mask::Whole)] {
         let form = Form { rate: Some(0.25), mask, ..Form::new(dtype, [1, 20, 40], [2, 2], [64, 64]) };
