@@ -37,7 +37,7 @@ pub fn positions_outside(device: &Device) -> Vec<Row> {
 pub fn run(device: &Device) -> Vec<Row> {
     let kernels = match words::launch(device.backend(), &words::add_kernel(1), &[]) {
         Err(Error::Unsupported { .. }) => Vec::new(),
-        _ => [kernels::ROWS, refusals::ROWS, order::KERNEL_ROWS].concat(),
+        _ => [kernels::ROWS, refusals::ROWS, order::KERNEL_ROWS, profile::KERNEL_ROWS].concat(),
     };
     let rows = [
         memory::ROWS,
