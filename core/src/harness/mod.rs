@@ -12,7 +12,7 @@
 //!
 //! let device = Device::new(ReferenceBackend::default()); // a backend of your own
 //! let report = harness::run(&device, &Selection::family("fill"), &mut |progress| {
-//!     let _ = (progress.done, progress.total); // a progress bar
+//!     let _ = (progress.done, progress.total, progress.share); // a progress bar, and the part of the work
 //! });
 //! assert!(report.ok(), "{report}");
 //! ```
@@ -155,10 +155,36 @@ pub struct Progress<'a> {
     pub done: u64,
     /// Cases selected.
     pub total: u64,
+    /// The part of all cases' work that is done, above 0 and up to 1, by an estimate: cases differ a thousandfold.
+    pub share: f64,
     /// The case just run.
     pub case: &'a Case,
     /// How it ended.
     pub outcome: &'a Outcome,
+}
+
+/// The estimated work of cases: what a case takes however small it is, its arithmetic, and what is laid out and compared. The weights
+/// are those of the CPU, where the oracle takes longest (`polywarp check --device cpu --threads 1`).
+struct Work {
+    done: f64,
+    all: f64,
+}
+
+impl Work {
+    fn of(case: &Case) -> f64 {
+        let cost = case.op.cost();
+        5e5 + cost.flops as f64 + 100.0 * (cost.bytes_read as f64 + cost.bytes_written as f64)
+    }
+
+    fn all(cases: &[Case]) -> Work {
+        Work { done: 0.0, all: cases.iter().map(Work::of).sum() }
+    }
+
+    /// The part that is done when `case` is, too.
+    fn share_with(&mut self, case: &Case) -> f64 {
+        self.done += Work::of(case);
+        (self.done / self.all).min(1.0)
+    }
 }
 
 /// Runs the selected cases on `device`, telling `progress` after each. Stops early only when the device is lost.
@@ -176,12 +202,14 @@ fn run_abreast(device: &Device, selection: &Selection, progress: &mut dyn FnMut(
     let total = cases.len() as u64;
     let threads = selection.threads.min(cases.len().max(1));
     let (mut report, clocks) = (Report::new(device, selection.level, seed, total), Clocks::default());
+    let mut work = Work::all(&cases);
     let start = std::time::Instant::now();
     abreast::run(device, &cases, seed, threads, &clocks, &mut |number, outcome| {
         let case = &cases[number];
         let outcome = expected(selection, device, case, seed, outcome);
         report.add(case, &outcome);
-        progress(&Progress { done: number as u64 + 1, total, case, outcome: &outcome });
+        let share = work.share_with(case);
+        progress(&Progress { done: number as u64 + 1, total, share, case, outcome: &outcome });
     });
     Report { seconds: start.elapsed().as_secs_f64(), threads, host_seconds: clocks.seconds(), ..report }
 }
@@ -202,10 +230,11 @@ async fn run_reading(
     let (mut report, clocks) = (Report::new(device, selection.level, seed, total), Clocks::default());
     #[cfg(not(target_arch = "wasm32"))]
     let start = std::time::Instant::now();
+    let mut work = Work::all(&cases);
     for (i, case) in cases.iter().enumerate() {
         let outcome = expected(selection, device, case, seed, run::outcome(device, case, seed, reads, &clocks).await);
         report.add(case, &outcome);
-        progress(&Progress { done: i as u64 + 1, total, case, outcome: &outcome });
+        progress(&Progress { done: i as u64 + 1, total, share: work.share_with(case), case, outcome: &outcome });
         if matches!(&outcome, Outcome::Fail(failure) if failure.kind == FailureKind::DeviceLost) {
             break;
         }
@@ -287,6 +316,19 @@ mod tests {
         let panicked = told_abreast.iter().filter(is_panic).count() as u64;
         assert!(panicked > 0 && alone.total.failed == panicked && alone.total.passed > panicked);
         assert_eq!(told_abreast.len() as u64, alone.selected);
+    }
+
+    #[cfg(feature = "cpu")]
+    #[test]
+    fn share_of_the_work_grows_with_the_size_of_cases_up_to_one() {
+        let (mut before, mut steps) = (0.0, Vec::new());
+        run(&Device::cpu(), &Selection::family("unary"), &mut |progress| {
+            steps.push(progress.share - before);
+            before = progress.share;
+        });
+        let least = steps.iter().copied().fold(1.0, f64::min);
+        let most = steps.iter().copied().fold(0.0, f64::max);
+        assert!(least > 0.0 && most > 10.0 * least && (before - 1.0).abs() < 1e-9, "{least} to {most}, then {before}");
     }
 
     #[cfg(feature = "cpu")]
