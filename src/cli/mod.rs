@@ -10,6 +10,8 @@ mod check;
 mod compile;
 mod devices;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod files;
 mod kernel;
 mod run;
