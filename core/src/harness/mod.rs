@@ -173,7 +173,7 @@ struct Work {
 impl Work {
     fn of(case: &Case) -> f64 {
         let cost = case.op.cost();
-        5e5 + cost.flops as f64 + 100.0 * (cost.bytes_read as f64 + cost.bytes_written as f64)
+        5e4 + cost.flops as f64 + 10.0 * (cost.bytes_read as f64 + cost.bytes_written as f64)
     }
 
     fn all(cases: &[Case]) -> Work {
