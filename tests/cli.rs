@@ -123,9 +123,12 @@ fn gpu() -> Option<String> {
 #[test]
 fn help_lists_every_command() {
     let help = well(&["--help"]);
-    for command in ["bench", "check", "compile", "devices", "doctor", "run"] {
-        assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command} is missing in {help}");
-        assert!(well(&[command, "--help"]).contains("Usage: polywarp"), "{command}");
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(commands, ["bench", "check", "compile", "devices", "doctor", "run", "top", "tune", "help"], "{help}");
+    for command in &commands[..commands.len() - 1] {
+        let usage = format!("Usage: polywarp {command}");
+        assert!(well(&[command, "--help"]).contains(&usage), "{command}");
     }
     assert_eq!(well(&["--version"]), format!("polywarp {}\n", env!("CARGO_PKG_VERSION")));
 }

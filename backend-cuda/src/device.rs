@@ -14,7 +14,7 @@ use std::sync::Arc;
 use polywarp_core::tuner::Tuner;
 use polywarp_core::{
     Backend, Binding, Buffer, Clock, DeviceInfo, Elapsed, Kernel, Launched, MemoryStats, Op, ReadFuture, Recorded,
-    Result,
+    Requests, Result,
 };
 
 use crate::native::{Event, EventKind};
@@ -67,7 +67,9 @@ impl Backend for CudaBackend {
     fn profile(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<(Vec<Launched>, Clock)> {
         self.recorders.refuse_timed(self.id())?;
         let start = self.with_room(|| Event::new(self.stream.context(), EventKind::Timing))?;
+        // Waited for, so that the device's zero is not behind the host's.
         start.record(&self.stream)?;
+        start.wait("profile")?;
         let timed = self.profiler.during(work)?;
         self.stream.synchronize("profile")?;
         let launched = |timed: Timed| {
@@ -116,6 +118,10 @@ impl Backend for CudaBackend {
 
     fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.pool.set_limit(limit_bytes);
+    }
+
+    fn requests(&self) -> Option<&Requests> {
+        Some(&self.requests)
     }
 
     fn tuner(&self) -> Option<&Tuner> {

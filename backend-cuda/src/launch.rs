@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use polywarp_core::{Binding, Code, Error, Kernel as Text, Result};
+use polywarp_core::{Binding, Code, Error, Kernel as Text, Part, Result};
 use polywarp_shaders::wgsl::read_kernel;
 
 use crate::options::CAPABILITIES;
@@ -22,6 +22,7 @@ impl CudaBackend {
         if let Code::Cuda { code, signature } = &text.code {
             return self.run_foreign(text, code, signature, grid, bindings);
         }
+        let start = self.requests.begin();
         let compiled = self.user_kernel(text)?;
         let limits = &self.launch_limits;
         let checked = compiled.interface.check_bindings(limits, bindings, |buffer| Ok(self.own(buffer)?.lease()))?;
@@ -47,7 +48,9 @@ impl CudaBackend {
         // SAFETY: the parameters are the kernel's own, packed for it. Every address is of a live buffer and its size is
         // passed beside it; the kernel was compiled to stay inside. A buffer that is dropped before the kernel ran goes
         // to the pool, and its next owner's work comes later on the stream.
-        unsafe { self.give(kernel, grid, params.bytes(), leases) }
+        unsafe { self.give(kernel, grid, params.bytes(), leases)? };
+        self.requests.end(start, Part::default(), &kernel.name);
+        Ok(())
     }
 
     fn user_kernel(&self, text: &Text) -> Result<Arc<UserKernel>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use naga_ptx::Target;
 use polywarp_core::pool::{Pool, PoolOptions, Reuse};
-use polywarp_core::{Error, Profiler, Result};
+use polywarp_core::{Error, Profiler, Requests, Result};
 
 use crate::candidates::chooser;
 use crate::cards::CardEntry;
@@ -113,6 +113,7 @@ impl CudaBackend {
             waiter: Waiter::default(),
             recorders: Arc::default(),
             profiler: Profiler::default(),
+            requests: Requests::default(),
             drop_patience: options.patience.map_or(options.drop_patience, |most| most.min(options.drop_patience)),
             stream,
         })

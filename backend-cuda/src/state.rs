@@ -12,7 +12,7 @@ use std::time::Duration;
 use polywarp_core::plan::Caps;
 use polywarp_core::pool::Pool;
 use polywarp_core::tuner::Chooser;
-use polywarp_core::{Buffer, DeviceInfo, Profiler, Recorders, Result};
+use polywarp_core::{Buffer, DeviceInfo, Profiler, Recorders, Requests, Result};
 use polywarp_shaders::wgsl::LaunchLimits;
 
 use crate::fault::{Fault, lock};
@@ -46,6 +46,7 @@ pub struct CudaBackend {
     pub(crate) waiter: Waiter,
     pub(crate) recorders: Arc<Recorders<Tape>>,
     pub(crate) profiler: Profiler<Timed>,
+    pub(crate) requests: Requests,
     pub(crate) drop_patience: Duration,
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use polywarp_core::tuner::Tuner;
 use polywarp_core::{
     Backend, Binding, Buffer, Clock, DeviceInfo, Elapsed, Error, Kernel, Launched, MemoryStats, Op, ReadFuture,
-    Recorded, Result,
+    Recorded, Requests, Result,
 };
 
 use crate::fault::lock;
@@ -134,6 +134,10 @@ impl Backend for WgpuBackend {
 
     fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.pool.set_limit(limit_bytes);
+    }
+
+    fn requests(&self) -> Option<&Requests> {
+        Some(&self.requests)
     }
 
     fn tuner(&self) -> Option<&Tuner> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use polywarp_core::plan::{Caps, Cooperative};
 use polywarp_core::pool::{Pool, PoolOptions, Reuse};
-use polywarp_core::{Error, Result};
+use polywarp_core::{Error, Requests, Result};
 
 use crate::adapters::AdapterEntry;
 use crate::driver::Kept;
@@ -218,6 +218,7 @@ impl WgpuBackend {
             patch_pipeline: Mutex::default(),
             user_kernels: UserKernels::default(),
             stream,
+            requests: Requests::default(),
             #[cfg(not(target_arch = "wasm32"))]
             waiter: Waiter::new(gpu.clone(), Arc::clone(&fault)),
             info,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polywarp_core::plan::{Plan, Slot};
-use polywarp_core::{Backend, Binding, Buffer, Error, Kernel, Result};
+use polywarp_core::{Backend, Binding, Buffer, Error, Kernel, Part, Result};
 
 use crate::fault::lock;
 use crate::memory::Raw;
@@ -48,6 +48,7 @@ impl WgpuBackend {
     }
 
     pub(crate) fn run_user(&self, kernel: &Kernel, grid: [u32; 3], bindings: &[Binding]) -> Result<()> {
+        let start = self.requests.begin();
         self.fault.check()?;
         let compiled = self.user_kernel(kernel)?;
         let limits = &self.launch_limits;
@@ -56,7 +57,10 @@ impl WgpuBackend {
         if grid.contains(&0) {
             return Ok(());
         }
-        lock(&self.stream).launch_user(compiled.pipeline(), compiled.groups(&checked), grid)
+        let (pipeline, name) = compiled.pipeline();
+        lock(&self.stream).launch_user((pipeline, name), compiled.groups(&checked), grid)?;
+        self.requests.end(start, Part::default(), name);
+        Ok(())
     }
 
     fn user_kernel(&self, kernel: &Kernel) -> Result<Arc<UserKernel>> {

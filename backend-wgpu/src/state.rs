@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use polywarp_core::plan::{Caps, Plan};
 use polywarp_core::pool::Pool;
 use polywarp_core::tuner::Chooser;
-use polywarp_core::{Buffer, DeviceInfo, Recorders, Result};
+use polywarp_core::{Buffer, DeviceInfo, Recorders, Requests, Result};
 use polywarp_shaders::wgsl::LaunchLimits;
 
 use crate::driver::Kept;
@@ -32,6 +32,7 @@ pub struct WgpuBackend {
     pub(crate) user_kernels: UserKernels,
     pub(crate) stream: Arc<Mutex<Stream>>,
     pub(crate) chooser: Chooser<Plan>,
+    pub(crate) requests: Requests,
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) waiter: Waiter,
     pub(crate) queue: wgpu::Queue,

@@ -108,6 +108,14 @@ mod native {
                 }
             }
             self.synchronize()?;
+            // The zero of the launches' times: read, and so waited for, before the work begins, so that it is not behind the host's.
+            let descriptor = wgpu::QuerySetDescriptor { label: None, ty: wgpu::QueryType::Timestamp, count: 1 };
+            let (queries, error) = watched(&self.gpu, || self.gpu.create_query_set(&descriptor));
+            if let Some(error) = error {
+                return Err(self.fault.backend_error("profile", &error));
+            }
+            lock(&self.stream).encode(|encoder| encoder.write_timestamp(&queries, 0))?;
+            let zero = self.ticks(&queries, 1)?.first().copied().unwrap_or_default();
             lock(&self.stream).start_profile(self.id())?;
             let _ended = Ended(self);
             let worked = work();
@@ -120,14 +128,13 @@ mod native {
                 ticks.extend(self.ticks(queries, 2 * launches.len() as u32)?);
             }
             let period = f64::from(self.queue.get_timestamp_period());
-            let first = ticks.first().copied().unwrap_or_default();
             let ns = |from: u64, to: u64| to.saturating_sub(from) as f64 * period;
             let launched = stamps.launches.into_iter().zip(ticks.chunks_exact(2));
             let launched = launched.map(|((part, kernel, grid), ticks)| Launched {
                 part,
                 kernel,
                 grid,
-                start_ns: ns(first, ticks[0]),
+                start_ns: ns(zero, ticks[0]),
                 ns: ns(ticks[0], ticks[1]),
             });
             Ok((launched.collect(), Clock::Device))

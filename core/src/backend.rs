@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::live::Ticket;
 use crate::oracle::Subnormals;
 use crate::tuner::Tuner;
-use crate::{DType, Error, Kernel, Launched, Op, Recorded, Result};
+use crate::{DType, Error, Kernel, Launched, Op, Recorded, Requests, Result};
 
 /// What kind of processor a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -334,6 +334,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Sets or lifts the limit on bytes held (in use and cached).
     fn set_memory_limit(&self, limit_bytes: Option<u64>);
+
+    /// What was asked of this backend while it was profiled, on backends that can be: [`Backend::launch`] notes there what it launches; operations
+    /// and replays are noted by their callers.
+    fn requests(&self) -> Option<&Requests> {
+        None
+    }
 
     /// What chooses between several kernels for one op, on backends that have several.
     fn tuner(&self) -> Option<&Tuner> {

@@ -8,7 +8,9 @@ use crate::faults::Faults;
 use crate::live::Ledger;
 use crate::operation::Operand;
 use crate::tuner::Tuner;
-use crate::{Backend, Buffer, DType, DeviceInfo, Error, Fit, Inputs, MemoryStats, Op, Part, Recording, Result};
+use crate::{
+    Backend, Buffer, DType, DeviceInfo, Error, Fit, Inputs, MemoryStats, Op, Part, Recording, Requests, Result,
+};
 
 /// A handle to a device. Clones refer to the same device; work from all of them is ordered.
 #[derive(Clone)]
@@ -123,8 +125,14 @@ impl Device {
         if is_empty {
             return Ok(());
         }
-        let _running = Part::begin(op);
-        self.backend().execute(op, inputs, outputs).map_err(|error| self.ledger().explained(error))
+        let running = Part::begin(op);
+        let requests = running.as_ref().and_then(|_| self.backend().requests());
+        let start = requests.and_then(Requests::begin);
+        self.backend().execute(op, inputs, outputs).map_err(|error| self.ledger().explained(error))?;
+        if let Some(requests) = requests {
+            requests.end(start, Part::current(), op.name());
+        }
+        Ok(())
     }
 
     /// Whether `op` fits as things stand, before anything is allocated: peak bytes, largest binding, and the splitting

@@ -149,7 +149,7 @@ pub enum Error {
         got: u64,
     },
     /// Two dtypes where one was required.
-    #[error("{op}: expected {expected}, got {got}; convert with cast()")]
+    #[error("{op}: expected {expected}, got {got}; {}", way_to(.op, *.got))]
     DTypeMismatch {
         /// The operation asked for.
         op: &'static str,
@@ -263,7 +263,7 @@ pub enum Error {
         limit: u64,
     },
     /// No memory left now; dropping tensors and trying again can help.
-    #[error("{device}: out of memory: {}, {in_use} in use, {cached} cached{}; drop tensors or split the batch{}", of_request(*.requested), of_limit(.limit), of_largest(.largest))]
+    #[error("{device}: out of memory: {}, {in_use} in use, {cached} cached{}; drop tensors or split the batch{}", of_request(*.requested), of_limit(.limit), of_largest(.largest, *.in_use))]
     OutOfMemory {
         /// The device asked.
         device: String,
@@ -440,8 +440,21 @@ impl Error {
     }
 }
 
-fn of_largest(largest: &Largest) -> String {
-    if largest.0.is_empty() { String::new() } else { format!("; largest: {largest}") }
+fn of_largest(largest: &Largest, in_use: u64) -> String {
+    match (largest.0.is_empty(), in_use) {
+        (false, _) => format!("; largest: {largest}"),
+        (true, 0) => String::new(),
+        (true, _) => "; tensors made after a call of Device::list_tensors are named here, the largest first".to_owned(),
+    }
+}
+
+/// How to read a tensor whose dtype was not the one asked for, or have another.
+fn way_to(op: &str, got: DType) -> String {
+    match op {
+        "item" => format!("read it as {got}, or any dtype as f64 with item_f64()"),
+        "to_vec" | "to_vec_async" => format!("read it as {got}, or any dtype as f64 with to_f64_vec()"),
+        _ => "convert with cast()".to_owned(),
+    }
 }
 
 fn at_axis(axis: &Option<usize>) -> String {

@@ -305,8 +305,8 @@ macro_rules! operators {
 // Numbers on the left are f64 or i64, as beside tensors, so that literals have one meaning.
 operators!(
     Add::add => Add, [f64, i64]; Sub::sub => Sub, [f64, i64]; Mul::mul => Mul, [f64, i64]; Div::div => Div, [f64, i64];
-    Rem::rem => Rem, [f64, i64]; BitAnd::bitand => And, []; BitOr::bitor => Or, []; BitXor::bitxor => Xor, []; Shl::shl => Shl, [];
-    Shr::shr => Shr, [];
+    Rem::rem => Rem, [f64, i64]; BitAnd::bitand => And, [i64]; BitOr::bitor => Or, [i64]; BitXor::bitxor => Xor, [i64];
+    Shl::shl => Shl, [i64]; Shr::shr => Shr, [i64];
 );
 
 macro_rules! signs {

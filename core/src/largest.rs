@@ -56,6 +56,15 @@ impl fmt::Display for LiveTensors {
         for TagMemory { tag, in_use_bytes, peak_bytes, tensors } in &self.tags {
             writeln!(f, "{tag:<20} {in_use_bytes:>15} {peak_bytes:>15} {tensors:>8}")?;
         }
+        if self.tags.is_empty() {
+            return write!(
+                f,
+                "none: the device lists tensors made after a call of Device::list_tensors or Device::tagged"
+            );
+        }
+        if self.tensors.is_empty() {
+            return write!(f, "no tensor is alive");
+        }
         write!(f, "largest: {}", Largest(self.tensors.iter().take(LISTED).cloned().collect()))
     }
 }

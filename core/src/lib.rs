@@ -84,7 +84,7 @@ pub use ops::{
     ScaleBlocks,
 };
 pub use precision::Precision;
-pub use profile::{KernelTime, Launched, Part, Profile, Profiler};
+pub use profile::{KernelTime, Launched, Part, Profile, Profiler, Request, Requests};
 pub use recording::{Recorded, Recorders, Recording, foreign_recording};
 pub use replace_file::replace_file;
 pub use scalar::Scalar;

@@ -260,9 +260,27 @@ mod tests {
         assert!(text.contains("largest: f32 [131072] of activations (524288 bytes), f32 [1024] of inputs"), "{text}");
         drop((small, large));
         assert!(floats(&device, 1 << 17).is_ok());
-        // Without a list the error is as short as before.
-        let unlisted = Device::cpu();
-        unlisted.set_memory_limit(Some(1 << 10));
-        assert!(!floats(&unlisted, 1 << 10).unwrap_err().to_string().contains("largest"));
+    }
+
+    #[test]
+    fn without_a_list_it_is_said_how_to_have_one() {
+        let device = Device::cpu();
+        device.set_memory_limit(Some(1 << 10));
+        // Nothing to name yet.
+        let text = floats(&device, 1 << 10).unwrap_err().to_string();
+        assert!(text.ends_with("drop tensors or split the batch"), "{text}");
+        let held = floats(&device, 16).unwrap();
+        let text = floats(&device, 1 << 10).unwrap_err().to_string();
+        let way = "; tensors made after a call of Device::list_tensors are named here, the largest first";
+        assert!(text.ends_with(way), "{text}");
+        let table = device.live_tensors().to_string();
+        assert!(table.ends_with("made after a call of Device::list_tensors or Device::tagged"), "{table}");
+        device.list_tensors();
+        let listed = floats(&device, 16).unwrap();
+        let text = floats(&device, 1 << 10).unwrap_err().to_string();
+        assert!(text.ends_with("largest: f32 [16] of untagged (64 bytes)"), "{text}");
+        drop((held, listed));
+        let table = device.live_tensors().to_string();
+        assert!(table.ends_with("no tensor is alive"), "{table}");
     }
 }

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -27,9 +28,27 @@ pub struct Launched {
     pub kernel: Arc<str>,
     /// Workgroups along x, y, z; zeros on the CPU.
     pub grid: [u32; 3],
-    /// Nanoseconds from the beginning of the profile to its start.
+    /// Nanoseconds from the beginning of the profile to its start. The device's clock is read once before the work begins, and the host waits
+    /// for that: beside [`Request::start_ns`] a launch may seem late by the time of this wait, and never early.
     pub start_ns: f64,
     /// Nanoseconds that it ran.
+    pub ns: f64,
+}
+
+/// Something that the host asked of the device: an operation, a launch of a user's kernel, a replay.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Request {
+    /// The operation, with the number that its launches have; the default for a user's kernel, and for a replay, whose operations have
+    /// numbers of their own. An operation that was recorded meanwhile has no launches.
+    pub part: Part,
+    /// The name of the operation or of the kernel, or `replay`.
+    #[serde(serialize_with = "text")]
+    pub name: Arc<str>,
+    /// The thread that asked: 0 called [`Device::profile`], others count from 1.
+    pub thread: u32,
+    /// Nanoseconds from the beginning of the profile until it was asked.
+    pub start_ns: f64,
+    /// Nanoseconds until the host went on; on the CPU it computes meanwhile.
     pub ns: f64,
 }
 
@@ -164,6 +183,51 @@ impl<T> Profiler<T> {
     }
 }
 
+/// What is asked of a backend while it is profiled ([`Backend::requests`](crate::Backend::requests)). Else each request costs one relaxed load.
+#[derive(Debug, Default)]
+pub struct Requests(Profiler<Asked>);
+
+#[derive(Debug)]
+struct Asked {
+    part: Part,
+    name: Arc<str>,
+    thread: ThreadId,
+    start: Instant,
+    end: Instant,
+}
+
+impl Requests {
+    /// When the request began that [`Requests::end`] will note; `None` while nothing is profiled.
+    pub fn begin(&self) -> Option<Instant> {
+        self.0.is_on().then(Instant::now)
+    }
+
+    /// Notes a request that began at `start`.
+    pub fn end(&self, start: Option<Instant>, part: Part, name: &str) {
+        if let Some(start) = start {
+            let (thread, end) = (std::thread::current().id(), Instant::now());
+            self.0.note(Asked { part, name: name.into(), thread, start, end });
+        }
+    }
+
+    /// Runs `work`, and hands out what was asked meanwhile, in order.
+    fn during(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Vec<Request>> {
+        let begin = Instant::now();
+        let mut asked = self.0.during(work)?;
+        asked.sort_by_key(|asked| asked.start);
+        let mut threads = vec![std::thread::current().id()];
+        let request = |Asked { part, name, thread, start, end }: Asked| {
+            let place = threads.iter().position(|known| *known == thread).unwrap_or_else(|| {
+                threads.push(thread);
+                threads.len() - 1
+            });
+            let ns = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1e9;
+            Request { part, name, thread: place as u32, start_ns: ns(begin, start), ns: ns(start, end) }
+        };
+        Ok(asked.into_iter().map(request).collect())
+    }
+}
+
 /// What ran while [`Device::profile`] watched. Its [`Display`](fmt::Display) is a table of kernels.
 #[derive(Clone, Debug, Serialize)]
 pub struct Profile {
@@ -171,8 +235,10 @@ pub struct Profile {
     pub device: String,
     /// Whose clock the launches' times are.
     pub clock: Clock,
-    /// Nanoseconds from the first request to the end of the last launch, by the host's clock.
+    /// Nanoseconds from the beginning of the work to the end of the last launch, by the host's clock.
     pub wall_ns: f64,
+    /// In the order in which the host asked for them.
+    pub requests: Vec<Request>,
     /// In the order in which they were given to the device.
     pub launches: Vec<Launched>,
 }
@@ -247,8 +313,8 @@ impl Profile {
         kernels
     }
 
-    /// A trace in the Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing open: a lane of the host, one of the device's
-    /// launches.
+    /// A trace in the Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing open: a lane of what the host asks
+    /// for, one of the device's launches, and one for each other thread that asks. What belongs to one operation has its number in both.
     pub fn trace(&self) -> String {
         Profile::traces(&[(self.device.clone(), self)])
     }
@@ -264,6 +330,17 @@ impl Profile {
             // Microseconds, as the format has it.
             let wall = profile.wall_ns / 1e3;
             events.push(json!({ "ph": "X", "name": "profiled", "pid": process, "tid": 0, "ts": 0, "dur": wall }));
+            let others = profile.requests.iter().map(|request| request.thread).max().unwrap_or(0);
+            events
+                .extend((1..=others).map(|thread| meta("thread_name", 1 + thread, &format!("host, thread {thread}"))));
+            for Request { part, name, thread, start_ns, ns } in &profile.requests {
+                let lane = if *thread == 0 { 0 } else { 1 + thread };
+                let facts = json!({ "operation": part.number, "bytes": part.bytes });
+                let (start, length) = (start_ns / 1e3, ns / 1e3);
+                events.push(
+                    json!({ "ph": "X", "name": &**name, "pid": process, "tid": lane, "ts": start, "dur": length, "args": facts }),
+                );
+            }
             for Launched { part, kernel, grid, start_ns, ns } in &profile.launches {
                 let name = if part.op.is_empty() { kernel } else { part.op };
                 let facts = json!({ "kernel": &**kernel, "grid": grid, "operation": part.number, "bytes": part.bytes });
@@ -278,21 +355,22 @@ impl Profile {
     }
 }
 
+/// `1 launch`, `2 launches`.
+pub(crate) fn launches(count: usize) -> String {
+    format!("{count} launch{}", if count == 1 { "" } else { "es" })
+}
+
 /// Most letters of a kernel's name in the table.
 const MOST_LETTERS: usize = 72;
 
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (launches, total, wall) = (self.launches.len(), self.total_ns() / 1e6, self.wall_ns / 1e6);
+        let (launches, total, wall) = (launches(self.launches.len()), self.total_ns() / 1e6, self.wall_ns / 1e6);
         let clock = match self.clock {
             Clock::Device => "the device's",
             Clock::Host => "the host's",
         };
-        writeln!(
-            f,
-            "{}: {launches} launches, {total:.3} ms by {clock} clock, {wall:.3} ms with what lay between",
-            self.device
-        )?;
+        writeln!(f, "{}: {launches}, {total:.3} ms by {clock} clock, {wall:.3} ms with what lay between", self.device)?;
         writeln!(
             f,
             "{:>7} {:>11} {:>10} {:>6} {:>10} {:>8}  kernel",
@@ -347,11 +425,19 @@ impl Device {
     pub fn profile<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, Profile)> {
         let _noting = Noting::new();
         let (mut work, mut made) = (Some(work), None);
-        // A browser's backend refuses; there is no such clock there.
-        let start = (!cfg!(target_arch = "wasm32")).then(Instant::now);
+        let (mut start, mut requests) = (None, Vec::new());
         let (launches, clock) = self.backend().profile(&mut || {
-            if let Some(work) = work.take() {
-                made = Some(work()?);
+            // A browser's backend refuses; there is no such clock there.
+            start = (!cfg!(target_arch = "wasm32")).then(Instant::now);
+            let mut work = || {
+                if let Some(work) = work.take() {
+                    made = Some(work()?);
+                }
+                Ok(())
+            };
+            match self.backend().requests() {
+                Some(list) => requests = list.during(&mut work)?,
+                None => work()?,
             }
             Ok(())
         })?;
@@ -362,7 +448,7 @@ impl Device {
             op: "profile".to_owned(),
             message: "its backend did not run the work".to_owned(),
         })?;
-        Ok((made, Profile { device, clock, wall_ns, launches }))
+        Ok((made, Profile { device, clock, wall_ns, requests, launches }))
     }
 }
 
@@ -375,7 +461,7 @@ mod tests {
     }
 
     fn profile(launches: Vec<Launched>) -> Profile {
-        Profile { device: "cpu".to_owned(), clock: Clock::Host, wall_ns: 50.0, launches }
+        Profile { device: "cpu".to_owned(), clock: Clock::Host, wall_ns: 50.0, requests: Vec::new(), launches }
     }
 
     #[test]
@@ -396,6 +482,14 @@ mod tests {
     }
 
     #[test]
+    fn table_counts_launches() {
+        let head = |launches| profile(launches).to_string().lines().next().unwrap().to_owned();
+        let one = launched("add", 1, "map", 10.0);
+        assert!(head(vec![one.clone()]).starts_with("cpu: 1 launch, "));
+        assert!(head(vec![one.clone(), one]).starts_with("cpu: 2 launches, "));
+    }
+
+    #[test]
     fn traces_are_json_with_an_event_for_each_launch() {
         let trace = profile(vec![launched("add", 1, "a \"quoted\" name", 10.0)]).trace();
         let value: serde_json::Value = serde_json::from_str(&trace).unwrap();
@@ -403,6 +497,48 @@ mod tests {
         assert_eq!(events.len(), 5);
         assert_eq!(events[4]["args"]["kernel"], "a \"quoted\" name");
         assert_eq!(events[4]["dur"], 0.01);
+    }
+
+    #[test]
+    fn traces_have_a_lane_for_each_thread_that_asks() {
+        let request = |name: &str, number: u64, thread: u32| Request {
+            part: Part { op: "", bytes: 0, number },
+            name: name.into(),
+            thread,
+            start_ns: 2000.0,
+            ns: 500.0,
+        };
+        let requests = vec![request("add", 7, 0), request("exp", 8, 1), request("replay", 0, 0)];
+        let trace = Profile { requests, ..profile(vec![launched("add", 7, "map", 10.0)]) }.trace();
+        let value: serde_json::Value = serde_json::from_str(&trace).unwrap();
+        let events = value["traceEvents"].as_array().unwrap();
+        let lane = |tid: u64| -> Vec<(&str, u64)> {
+            let events = events.iter().filter(|event| event["tid"] == tid && event["args"]["operation"].is_u64());
+            events.map(|e| (e["name"].as_str().unwrap(), e["args"]["operation"].as_u64().unwrap())).collect()
+        };
+        assert_eq!((lane(0), lane(1), lane(2)), (vec![("add", 7), ("replay", 0)], vec![("add", 7)], vec![("exp", 8)]));
+        let named = |tid: u64, name: &str| events.iter().any(|e| e["tid"] == tid && e["args"]["name"] == name);
+        assert!(named(0, "host") && named(1, "cpu") && named(2, "host, thread 1"), "{trace}");
+        let add = events.iter().find(|event| event["name"] == "add").unwrap();
+        assert_eq!((&add["ts"], &add["dur"]), (&json!(2.0), &json!(0.5)));
+    }
+
+    #[test]
+    #[cfg(feature = "cpu")]
+    fn requests_of_other_threads_have_their_number_and_none_is_noted_afterwards() {
+        let device = Device::cpu();
+        let x = crate::Tensor::zeros(&device, crate::DType::F32, [4]).unwrap();
+        let ((), profile) = device
+            .profile(|| {
+                x.exp()?;
+                std::thread::scope(|scope| scope.spawn(|| x.neg().map(|_| ())).join().unwrap())
+            })
+            .unwrap();
+        let asked: Vec<(&str, u32)> = profile.requests.iter().map(|r| (&*r.name, r.thread)).collect();
+        assert_eq!(asked, [("exp", 0), ("neg", 1)]);
+        x.exp().unwrap();
+        let list = device.backend().requests().unwrap();
+        assert!(list.begin().is_none() && list.0.noted.lock().unwrap().is_empty());
     }
 
     #[test]

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::ThreadId;
 
-use crate::profile::Noting;
-use crate::{Device, Error, Result, faults};
+use crate::profile::{Noting, launches};
+use crate::{Device, Error, Part, Requests, Result, faults};
 
 /// Work recorded by [`Device::record`], and what its closure returned.
 ///
@@ -80,11 +80,16 @@ impl<T> Recording<T> {
     /// # Errors
     /// [`Error::Recording`] while this thread records on the device; [`Error::DeviceLost`].
     pub fn replay(&self) -> Result<&T> {
+        let requests = self.device.backend().requests();
+        let start = requests.and_then(Requests::begin);
         let replay = || self.device.backend().replay(&self.recorded);
         if self.has_checks {
             self.device.faults().check(replay)?
         } else {
             replay()?
+        }
+        if let Some(requests) = requests {
+            requests.end(start, Part::default(), "replay");
         }
         Ok(&self.outputs)
     }
@@ -107,7 +112,7 @@ impl<T> Recording<T> {
 
 impl<T> fmt::Debug for Recording<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Recording({} launches on {})", self.launches(), self.device.id())
+        write!(f, "Recording({} on {})", launches(self.launches()), self.device.id())
     }
 }
 
@@ -137,7 +142,7 @@ impl Recorded {
 
 impl fmt::Debug for Recorded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Recorded({} launches)", self.launches)
+        write!(f, "Recorded({})", launches(self.launches))
     }
 }
 

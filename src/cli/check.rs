@@ -85,21 +85,21 @@ fn cores() -> usize {
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
 fn run_with_progress(device: &Device, selection: &Selection, json: bool) -> Result<harness::Report, Fault> {
-    let bar = progress_bar("{bar:30} {pos}/{len} {elapsed}, {eta} left, {prefix} failed  {wide_msg}");
+    let bar = progress_bar("{bar:30} {pos}/{len} {elapsed}, {prefix} failed  {wide_msg}");
     let (mut failed, mut written) = (0, Ok(()));
     let (start, mut last_line) = (Instant::now(), Instant::now());
     let report = harness::run(device, selection, &mut |progress| {
-        let Progress { done, total, name, family: _, outcome } = progress;
+        let Progress { done, total, share, name, family: _, outcome } = progress;
         if matches!(outcome, Outcome::Fail(_)) {
             failed += 1;
         }
         bar.set_length(*total);
         bar.set_position(*done);
-        bar.set_prefix(failed.to_string());
+        bar.set_prefix(format!("about {:.0} s left, {failed}", left(*share, start.elapsed())));
         bar.set_message((*name).to_owned());
         if bar.is_hidden() && last_line.elapsed() >= BETWEEN_LINES {
             last_line = Instant::now();
-            eprintln!("{}", line_of(*done, *total, failed, start.elapsed()));
+            eprintln!("{}", line_of(*done, *total, failed, start.elapsed(), left(*share, start.elapsed())));
         }
         if json && written.is_ok() {
             written = say_line(&of_case(name, outcome));
@@ -109,10 +109,14 @@ fn run_with_progress(device: &Device, selection: &Selection, json: bool) -> Resu
     written.map(|()| report)
 }
 
-/// How far the run is, and how long the rest takes at the pace so far.
-fn line_of(done: u64, total: u64, failed: u64, elapsed: Duration) -> String {
+/// Seconds that the rest takes at the pace so far, when `share` of the work took `elapsed`.
+fn left(share: f64, elapsed: Duration) -> f64 {
+    elapsed.as_secs_f64() * (1.0 - share) / share
+}
+
+/// How far the run is, and how long the rest takes.
+fn line_of(done: u64, total: u64, failed: u64, elapsed: Duration, left: f64) -> String {
     let seconds = elapsed.as_secs_f64();
-    let left = seconds / done.max(1) as f64 * total.saturating_sub(done) as f64;
     format!("{done} of {total} cases, {failed} failed, {seconds:.0} s, about {left:.0} s left")
 }
 
@@ -136,8 +140,9 @@ mod tests {
 
     #[test]
     fn progress_tells_count_and_time_left() {
-        let line = line_of(1200, 4800, 2, Duration::from_secs(10));
-        assert_eq!(line, "1200 of 4800 cases, 2 failed, 10 s, about 30 s left");
-        assert!(line_of(0, 0, 0, Duration::ZERO).contains("about 0 s left"));
+        let elapsed = Duration::from_secs(10);
+        let line = line_of(1200, 4800, 2, elapsed, left(0.5, elapsed));
+        assert_eq!(line, "1200 of 4800 cases, 2 failed, 10 s, about 10 s left");
+        assert_eq!(left(1.0, elapsed), 0.0);
     }
 }

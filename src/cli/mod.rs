@@ -10,6 +10,8 @@ mod check;
 mod compile;
 mod devices;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod files;
 mod kernel;
 mod run;
@@ -289,6 +291,11 @@ fn in_shader(path: &Path, error: Error) -> Fault {
     }
 }
 
+/// `1 error`, `2 errors`.
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
+}
+
 /// Bytes as text for people.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
@@ -319,6 +326,11 @@ mod tests {
     fn command_line_is_consistent() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "error")), ["0 errors", "1 error", "2 errors"]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     every: f64,
     /// How many times to look; without it once, on a terminal until Ctrl-C
-    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "TIMES", value_parser = times)]
     times: Option<u64>,
 }
 
@@ -44,6 +44,10 @@ const FIRST: Duration = Duration::from_millis(200);
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
     if (0.05..=86_400.0).contains(&seconds) { Ok(seconds) } else { Err("from 0.05 to 86400 seconds".to_owned()) }
+}
+
+fn times(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|times| *times > 0).ok_or_else(|| "a whole number from 1 on".to_owned())
 }
 
 /// One look at everything.
@@ -88,7 +92,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         } else {
             // A terminal that is not told how wide it is takes whole lines.
             let width = if is_live { term.size_checked().map(|(_, columns)| usize::from(columns)) } else { None };
-            let lines: Vec<String> = table(&look).into_iter().map(|line| fitted(line, width)).collect();
+            let lines = table(&look, width);
             if is_live {
                 // As many lines as a terminal shows can be taken back.
                 let shown =
@@ -157,13 +161,23 @@ fn of_nvidia(card: State, notes: &mut Vec<String>) -> Seen {
     }
 }
 
-/// Columns of the table: the name, and what stands behind it.
+/// Columns of the table: the name, of which a narrow terminal leaves fewer, and what stands behind it.
 const NAME: usize = 34;
+const BEHIND: usize = 52;
+/// With fewer columns left for the name than this a device has lines of its own.
+const LEAST_NAME: usize = 16;
 
-fn table(look: &Look) -> Vec<String> {
-    let mut lines = vec![format!("{:<NAME$} {:>6}  {:<22} {:>6}  {}", "device", "busy", "memory", "heat", "power")];
-    for device in &look.devices {
-        let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+/// What is known of a device as text, a dash each for what is not.
+struct Facts {
+    name: String,
+    busy: String,
+    memory: String,
+    heat: String,
+    power: String,
+}
+
+impl Facts {
+    fn of(device: &Seen) -> Facts {
         let memory = device.memory_bytes.map(|total| match device.memory_used_bytes {
             Some(used) => format!("{} of {}", size(used), size(total)),
             None => format!("of {}", size(total)),
@@ -172,31 +186,97 @@ fn table(look: &Look) -> Vec<String> {
             Some(limit) => format!("{watts:.0} of {limit:.0} W"),
             None => format!("{watts:.0} W"),
         });
-        let busy = known(device.busy_percent.map(|percent| format!("{percent:.0} %")));
-        let heat = known(device.celsius.map(|celsius| format!("{celsius:.0} °C")));
-        let name = match &device.pci_bus {
-            Some(bus) => format!("{} ({bus})", device.name),
-            None => device.name.clone(),
-        };
-        let name = console::truncate_str(&name, NAME, "…");
-        lines.push(format!("{name:<NAME$} {busy:>6}  {:<22} {heat:>6}  {}", known(memory), known(power)));
-        for process in device.processes.iter().flatten() {
-            let program = process.name.as_deref().map_or("-", |path| path.rsplit('/').next().unwrap_or(path));
-            let line = format!("  {:>8} {program}", process.pid);
-            let line = console::truncate_str(&line, NAME, "…");
-            lines.push(format!("{line:<NAME$} {:>6}  {}", "", known(process.bytes.map(size))));
+        Facts {
+            name: match &device.pci_bus {
+                Some(bus) => format!("{} ({bus})", device.name),
+                None => device.name.clone(),
+            },
+            busy: known(device.busy_percent.map(|percent| format!("{percent:.0} %"))),
+            memory: known(memory),
+            heat: known(device.celsius.map(|celsius| format!("{celsius:.0} °C"))),
+            power: known(power),
         }
     }
-    lines.extend(look.notes.iter().cloned());
+}
+
+fn known(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".to_owned())
+}
+
+/// The lines of a look, for a terminal `width` columns wide or for what takes whole lines.
+fn table(look: &Look, width: Option<usize>) -> Vec<String> {
+    let name = width.map_or(NAME, |width| NAME.min(width.saturating_sub(BEHIND)));
+    let mut lines = match width {
+        Some(width) if name < LEAST_NAME => look.devices.iter().flat_map(|device| narrow(device, width)).collect(),
+        _ => wide(&look.devices, name),
+    };
+    for note in &look.notes {
+        match width {
+            Some(width) => lines.extend(wrapped(note.split_whitespace(), " ", "", width)),
+            None => lines.push(note.clone()),
+        }
+    }
+    lines.into_iter().map(|line| fitted(&line, width)).collect()
+}
+
+/// A line for each device and each process, in columns.
+fn wide(devices: &[Seen], columns: usize) -> Vec<String> {
+    let mut lines = vec![format!("{:<columns$} {:>6}  {:<22} {:>6}  {}", "device", "busy", "memory", "heat", "power")];
+    for device in devices {
+        let Facts { name, busy, memory, heat, power } = Facts::of(device);
+        let name = console::truncate_str(&name, columns, "…");
+        lines.push(format!("{name:<columns$} {busy:>6}  {memory:<22} {heat:>6}  {power}"));
+        for process in device.processes.iter().flatten() {
+            let line = format!("  {:>8} {}", process.pid, program(process));
+            let line = console::truncate_str(&line, columns, "…");
+            lines.push(format!("{line:<columns$} {:>6}  {}", "", known(process.bytes.map(size))));
+        }
+    }
+    lines
+}
+
+/// A device's name, and below it what is known of it, each with its own name.
+fn narrow(device: &Seen, width: usize) -> Vec<String> {
+    let Facts { name, busy, memory, heat, power } = Facts::of(device);
+    let facts = [("busy", busy), ("memory", memory), ("heat", heat), ("power", power)];
+    let facts: Vec<String> = facts.iter().map(|(what, value)| format!("{what} {value}")).collect();
+    let mut lines = vec![name];
+    lines.extend(wrapped(facts.iter().map(String::as_str), "  ", "  ", width));
+    for process in device.processes.iter().flatten() {
+        let bytes = known(process.bytes.map(size));
+        let line = format!("    {} {}", process.pid, program(process));
+        let line = console::truncate_str(&line, width.saturating_sub(2 + bytes.chars().count()), "…");
+        lines.push(format!("{line}  {bytes}"));
+    }
+    lines
+}
+
+/// A process's file without its folder.
+fn program(process: &Process) -> &str {
+    process.name.as_deref().map_or("-", |path| path.rsplit('/').next().unwrap_or(path))
+}
+
+/// `pieces` in lines of at most `width` columns where each fits into one, with `between` two of them and `margin` before the first.
+fn wrapped<'a>(pieces: impl Iterator<Item = &'a str>, between: &str, margin: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for piece in pieces {
+        match lines.last_mut() {
+            Some(line) if console::measure_text_width(&format!("{line}{between}{piece}")) <= width => {
+                line.push_str(between);
+                line.push_str(piece);
+            }
+            _ => lines.push(format!("{margin}{piece}")),
+        }
+    }
     lines
 }
 
 /// A line no wider than the terminal.
-fn fitted(line: String, width: Option<usize>) -> String {
-    let line = line.trim_end().to_owned();
+fn fitted(line: &str, width: Option<usize>) -> String {
+    let line = line.trim_end();
     match width {
-        Some(width) => console::truncate_str(&line, width.max(1), "…").into_owned(),
-        None => line,
+        Some(width) => console::truncate_str(line, width.max(1), "…").into_owned(),
+        None => line.to_owned(),
     }
 }
 
@@ -204,8 +284,8 @@ fn fitted(line: String, width: Option<usize>) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn unknown_values_are_dashes_and_lines_fit_a_narrow_terminal() {
+    /// A card of which all but the heat is known, one of which nothing is, and a note.
+    fn seen() -> Look {
         let card = Seen {
             name: "A card with a name that is longer than its column".to_owned(),
             pci_bus: Some("0000:3b:00.0".to_owned()),
@@ -218,13 +298,49 @@ mod tests {
             ..Seen::default()
         };
         let other = Seen { name: "unknown".to_owned(), ..Seen::default() };
-        let lines = table(&Look { unix_seconds: 0.0, devices: vec![card, other], notes: vec!["a note".to_owned()] });
+        let notes = vec!["a note that is longer than a narrow terminal is wide".to_owned()];
+        Look { unix_seconds: 0.0, devices: vec![card, other], notes }
+    }
+
+    #[test]
+    fn unknown_values_are_dashes() {
+        let lines = table(&seen(), None);
         assert_eq!(lines[1], "A card with a name that is longer…   98 %  1.5 GiB of 80.0 GiB         -  612 of 700 W");
-        assert_eq!(lines[2].trim_end(), "      4711 train                           1.0 GiB");
+        assert_eq!(lines[2], "      4711 train                           1.0 GiB");
         assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["unknown", "-", "-", "-", "-"]);
-        assert_eq!(lines[4], "a note");
-        let narrow: Vec<String> = lines.into_iter().map(|line| fitted(line, Some(20))).collect();
-        assert!(narrow.iter().all(|line| line.chars().count() <= 20), "{narrow:?}");
+        assert_eq!(lines[4..], ["a note that is longer than a narrow terminal is wide"]);
+    }
+
+    #[test]
+    fn narrow_terminals_lose_the_end_of_names_alone() {
+        let at_80 = table(&seen(), Some(80));
+        assert_eq!(at_80[1], "A card with a name that is …   98 %  1.5 GiB of 80.0 GiB         -  612 of 700 W");
+        let at_40 = table(&seen(), Some(40));
+        let lines = [
+            "A card with a name that is longer than …",
+            "  busy 98 %  memory 1.5 GiB of 80.0 GiB",
+            "  heat -  power 612 of 700 W",
+            "    4711 train  1.0 GiB",
+            "unknown",
+            "  busy -  memory -  heat -  power -",
+            "a note that is longer than a narrow",
+            "terminal is wide",
+        ];
+        assert_eq!(at_40, lines);
+        for width in 1..120 {
+            let lines = table(&seen(), Some(width));
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {lines:#?}");
+            let text = lines.join("\n");
+            let is_whole =
+                text.contains("98 %") && text.contains("1.5 GiB of 80.0 GiB") && text.contains("612 of 700 W");
+            assert!(width < 28 || is_whole, "{width}: {lines:#?}");
+        }
+    }
+
+    #[test]
+    fn counts_of_looks_begin_with_one() {
+        assert_eq!(times("3"), Ok(3));
+        assert!(["0", "-1", "1.5", "often"].iter().all(|text| times(text).is_err()));
     }
 
     #[test]

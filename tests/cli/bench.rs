@@ -63,6 +63,33 @@ fn table_lines_and_page_of_one_suite() {
 }
 
 #[test]
+fn profile_has_a_table_and_a_trace_of_each_case() {
+    let folder = Folder::new("bench-profile");
+    let trace = folder.path("trace.json");
+    let said = well(&as_strs(&quick(&["--profile", &trace])));
+    let tables = said.lines().filter(|line| line.trim_start().starts_with("calls ")).count();
+    assert_eq!(tables, 3, "{said}");
+    assert!(said.lines().any(|line| line.ends_with("softmax: softmax")), "{said}");
+
+    let trace: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let processes = events.iter().filter(|event| event["name"] == "process_name");
+    let processes: Vec<&Value> = processes.map(|event| &event["pid"]).collect();
+    assert_eq!(processes.len(), 3, "{trace}");
+    for process in processes {
+        // The operations in a lane, those in a row that are alike once: all launches of one lie in one row.
+        let lane = |tid: u64| {
+            let events = events.iter().filter(|e| e["ph"] == "X" && e["pid"] == *process && e["tid"] == tid);
+            let mut operations: Vec<u64> = events.filter_map(|e| e["args"]["operation"].as_u64()).collect();
+            operations.dedup();
+            operations
+        };
+        let (host, device) = (lane(0), lane(1));
+        assert!(!host.is_empty() && host == device, "{host:?} beside {device:?} in {trace}");
+    }
+}
+
+#[test]
 fn lines_go_to_standard_output() {
     let output = ended(&mut program(&as_strs(&quick(&["--json", "-"]))));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

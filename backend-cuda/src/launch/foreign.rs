@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use polywarp_core::{Argument, Binding, Code, CudaCode, Error, Kernel as Text, Result, Signature};
+use polywarp_core::{Argument, Binding, Code, CudaCode, Error, Kernel as Text, Part, Result, Signature};
 use polywarp_shaders::wgsl::{BufferInfo, BufferUse, Interface};
 
 use crate::cache::{Entry, Key};
@@ -35,6 +35,7 @@ impl CudaBackend {
             let reason = format!("a block of {:?} has no threads", signature.block());
             return Err(Error::InvalidArgument { what: "block", reason });
         }
+        let start = self.requests.begin();
         let interface = interface_of(text, signature);
         let limits = &self.launch_limits;
         limits.check_resources(&interface)?;
@@ -64,7 +65,9 @@ impl CudaBackend {
         // the caller vouched for in the name of the kernel's constructor, as for all that the kernel does with them. The
         // addresses are of live buffers. A buffer that is dropped before the kernel ran goes to the pool, and its next
         // owner's work comes later on the stream.
-        unsafe { self.give(kernel, grid, params.bytes(), leases) }
+        unsafe { self.give(kernel, grid, params.bytes(), leases)? };
+        self.requests.end(start, Part::default(), &kernel.name);
+        Ok(())
     }
 
     fn foreign_kernel(&self, text: &Text, code: &CudaCode, signature: &Signature) -> Result<Arc<ForeignKernel>> {

@@ -111,6 +111,8 @@ struct Shared {
 #[derive(Debug)]
 pub(super) struct Ran {
     pub(super) part: Part,
+    /// The name of the operation whose routine it was.
+    pub(super) routine: &'static str,
     pub(super) start: Instant,
     pub(super) ns: f64,
 }

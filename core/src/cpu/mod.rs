@@ -45,7 +45,7 @@ use crate::operation::HostError;
 use crate::oracle::Subnormals;
 use crate::{
     Backend, Binding, Buffer, Clock, DType, Device, DeviceInfo, DeviceKind, Elapsed, Error, Kernel, Launched, Limits,
-    MemoryStats, Op, Part, ReadFuture, Recorded, Result,
+    MemoryStats, Op, Part, ReadFuture, Recorded, Requests, Result,
 };
 use memory::{HostBuffer, Loan, Pool, Ran};
 use recording::{Steps, Tape};
@@ -55,6 +55,7 @@ use recording::{Steps, Tape};
 pub struct CpuBackend {
     info: DeviceInfo,
     pool: Pool,
+    requests: Requests,
 }
 
 impl Device {
@@ -89,7 +90,7 @@ impl CpuBackend {
             features: Vec::new(),
             subnormals: Subnormals::Kept,
         };
-        CpuBackend { info, pool: Pool::new(max) }
+        CpuBackend { info, pool: Pool::new(max), requests: Requests::default() }
     }
 
     /// Makes the system refuse the next `count` allocations of tensors' memory: for tests of what follows.
@@ -168,9 +169,9 @@ impl Backend for CpuBackend {
         self.pool.tapes().refuse_timed(&self.info.id)?;
         let start = Instant::now();
         let ran = self.pool.profiler().during(work)?;
-        let launches = ran.into_iter().map(|Ran { part, start: began, ns }| Launched {
+        let launches = ran.into_iter().map(|Ran { part, routine, start: began, ns }| Launched {
             part,
-            kernel: part.op.into(),
+            kernel: routine.into(),
             grid: [0; 3],
             start_ns: began.saturating_duration_since(start).as_secs_f64() * 1e9,
             ns,
@@ -218,6 +219,10 @@ impl Backend for CpuBackend {
         self.pool.set_limit(limit_bytes);
     }
 
+    fn requests(&self) -> Option<&Requests> {
+        Some(&self.requests)
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -257,7 +262,12 @@ fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], outputs: &[H], pool: &Pool, 
         outcome => outcome,
     };
     if let Some(start) = start {
-        pool.profiler().note(Ran { part: Part::of(op), start, ns: start.elapsed().as_secs_f64() * 1e9 });
+        let ns = start.elapsed().as_secs_f64() * 1e9;
+        let part = match Part::current() {
+            Part { number: 0, .. } => Part::of(op), // a step of a replay
+            part => part,
+        };
+        pool.profiler().note(Ran { part, routine: op.name(), start, ns });
     }
     outcome.map_err(|error| match error {
         HostError::OutOfMemory { bytes } => pool.out_of_memory(bytes, device),

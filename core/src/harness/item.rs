@@ -85,3 +85,37 @@ impl Selection {
         contract::promises().filter(move |promise| are_wanted && self.names(&promise.name))
     }
 }
+
+/// The estimated work of items: what a case takes however small it is, its arithmetic, and what is laid out and compared. The weights
+/// are those of the CPU, where the oracle takes longest (`polywarp check --device cpu --threads 1`).
+pub(super) struct Work {
+    done: f64,
+    all: f64,
+}
+
+impl Work {
+    /// That of a row of the contract: some of them look at every number of 16 bits.
+    #[cfg(not(target_arch = "wasm32"))]
+    const ROW: f64 = 2e7;
+
+    fn of(item: &Item) -> f64 {
+        match item {
+            Item::Case(case) => {
+                let cost = case.op.cost();
+                5e4 + cost.flops as f64 + 10.0 * (cost.bytes_read as f64 + cost.bytes_written as f64)
+            }
+            #[cfg(not(target_arch = "wasm32"))]
+            Item::Promise(_) => Work::ROW,
+        }
+    }
+
+    pub(super) fn all(items: &[Item]) -> Work {
+        Work { done: 0.0, all: items.iter().map(Work::of).sum() }
+    }
+
+    /// The part that is done when `item` is, too.
+    pub(super) fn share_with(&mut self, item: &Item) -> f64 {
+        self.done += Work::of(item);
+        (self.done / self.all).min(1.0)
+    }
+}

@@ -13,7 +13,7 @@
 //!
 //! let device = Device::new(ReferenceBackend::default()); // a backend of your own
 //! let report = harness::run(&device, &Selection::family("fill"), &mut |progress| {
-//!     let _ = (progress.done, progress.total); // a progress bar
+//!     let _ = (progress.done, progress.total, progress.share); // a progress bar, and the part of the work
 //! });
 //! assert!(report.ok(), "{report}");
 //! ```
@@ -51,7 +51,7 @@ pub use wrapped::{Wrap, Wrapped};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use self::item::Item;
+use self::item::{Item, Work};
 use self::run::{Clocks, Reads};
 use crate::{DType, Device, ops};
 
@@ -181,6 +181,8 @@ pub struct Progress<'a> {
     pub done: u64,
     /// Cases selected.
     pub total: u64,
+    /// The part of all cases' work that is done, above 0 and up to 1, by an estimate: cases differ a thousandfold.
+    pub share: f64,
     /// The case just run, or row of the contract.
     pub name: &'a str,
     /// What it is counted under.
@@ -204,10 +206,11 @@ fn run_abreast(device: &Device, selection: &Selection, progress: &mut dyn FnMut(
     let total = items.len() as u64;
     let threads = selection.threads.min(items.len().max(1));
     let (mut report, clocks) = (Report::new(device, selection.level, seed, total), Clocks::default());
+    let mut work = Work::all(&items);
     let start = std::time::Instant::now();
     abreast::run(device, &items, seed, threads, &clocks, &mut |number, outcome| {
         // It ends by itself where the device is lost.
-        let _ = tell(device, selection, &mut report, (number as u64, &items[number]), outcome, progress);
+        let _ = tell(device, selection, &mut report, (number as u64, &items[number]), outcome, &mut work, progress);
     });
     Report { seconds: start.elapsed().as_secs_f64(), threads, host_seconds: clocks.seconds(), ..report }
 }
@@ -228,9 +231,10 @@ async fn run_reading(
     let (mut report, clocks) = (Report::new(device, selection.level, seed, total), Clocks::default());
     #[cfg(not(target_arch = "wasm32"))]
     let start = std::time::Instant::now();
+    let mut work = Work::all(&items);
     for numbered in (0..).zip(&items) {
         let outcome = numbered.1.outcome(device, seed, reads, &clocks).await;
-        if tell(device, selection, &mut report, numbered, outcome, progress).is_break() {
+        if tell(device, selection, &mut report, numbered, outcome, &mut work, progress).is_break() {
             break;
         }
     }
@@ -249,12 +253,14 @@ fn tell(
     report: &mut Report,
     (number, item): (u64, &Item),
     outcome: Outcome,
+    work: &mut Work,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> ControlFlow<()> {
     let (name, family) = (item.name(), item.family());
     let outcome = expected(selection, device, name, report.seed, outcome);
     report.add(name, family, &outcome);
-    progress(&Progress { done: number + 1, total: report.selected, name, family, outcome: &outcome });
+    let share = work.share_with(item);
+    progress(&Progress { done: number + 1, total: report.selected, share, name, family, outcome: &outcome });
     let is_lost = matches!(&outcome, Outcome::Fail(failure) if failure.kind == FailureKind::DeviceLost);
     if is_lost { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
@@ -328,6 +334,19 @@ mod tests {
         let panicked = told_abreast.iter().filter(is_panic).count() as u64;
         assert!(panicked > 0 && alone.total.failed == panicked && alone.total.passed > panicked);
         assert_eq!(told_abreast.len() as u64, alone.selected);
+    }
+
+    #[cfg(feature = "cpu")]
+    #[test]
+    fn share_of_the_work_grows_with_the_size_of_cases_up_to_one() {
+        let (mut before, mut steps) = (0.0, Vec::new());
+        run(&Device::cpu(), &Selection::family("unary"), &mut |progress| {
+            steps.push(progress.share - before);
+            before = progress.share;
+        });
+        let least = steps.iter().copied().fold(1.0, f64::min);
+        let most = steps.iter().copied().fold(0.0, f64::max);
+        assert!(least > 0.0 && most > 10.0 * least && (before - 1.0).abs() < 1e-9, "{least} to {most}, then {before}");
     }
 
     #[cfg(feature = "cpu")]

@@ -350,11 +350,24 @@ mod tests {
     }
 
     #[test]
+    fn reading_as_another_type_is_refused_with_the_call_that_does_it() {
+        let x = Tensor::full(&Device::cpu(), DType::F32, [1], 1).unwrap();
+        let text = x.item::<f64>().unwrap_err().to_string();
+        assert_eq!(text, "item: expected f64, got f32; read it as f32, or any dtype as f64 with item_f64()");
+        let text = x.to_vec::<f64>().unwrap_err().to_string();
+        assert_eq!(text, "to_vec: expected f64, got f32; read it as f32, or any dtype as f64 with to_f64_vec()");
+        let text = x.add(&x.cast(DType::F16).unwrap()).unwrap_err().to_string();
+        assert_eq!(text, "add: expected f32, got f16; convert with cast()");
+    }
+
+    #[test]
     fn numbers_of_every_dtype_read_as_f64() {
         let device = Device::cpu();
         for dtype in DType::ALL {
             let x = Tensor::full(&device, dtype, [3], 1).unwrap();
             assert_eq!(x.to_f64_vec().unwrap(), [1.0; 3], "{dtype}");
+            assert_eq!(x.select(0, 1).unwrap().item_f64().unwrap(), 1.0, "{dtype}");
+            assert!(matches!(x.item_f64(), Err(Error::DataLength { expected: 1, got: 3, .. })));
             assert_eq!(x.zeros_like().unwrap().to_f64_vec().unwrap(), [0.0; 3], "{dtype}");
             assert_eq!((x.full_like(1).unwrap().dtype(), x.full_like(1).unwrap().dims()), (dtype, &[3][..]));
         }

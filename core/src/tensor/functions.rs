@@ -1,5 +1,6 @@
 //! Tensor methods for the functions that [`Expr`] composes of other steps: one kernel each.
 
+use super::TensorOrNumber;
 use crate::{Expr, Result, Scalar, Tensor};
 
 macro_rules! functions {
@@ -44,28 +45,37 @@ impl Tensor {
         Tensor::map_named("leaky_relu", &Expr::input(0).leaky_relu(slope), &[self])
     }
 
-    /// [`Expr::lerp`] of every element, broadcast; `weight` is a tensor, such as one of a single number.
+    /// [`Expr::lerp`] of every element to `end` by `weight`, each a tensor, broadcast, or one number.
     ///
     /// # Errors
-    /// As [`Tensor::binary`].
-    pub fn lerp(&self, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
-        let way = Expr::input(0).lerp(Expr::input(1), Expr::input(2));
-        Tensor::map_named("lerp", &way, &[self, end, weight])
+    /// As [`Tensor::binary`] and [`Tensor::binary_scalar`].
+    pub fn lerp<'a>(
+        &'a self,
+        end: impl Into<TensorOrNumber<'a>>,
+        weight: impl Into<TensorOrNumber<'a>>,
+    ) -> Result<Tensor> {
+        let mut inputs = vec![self];
+        let [end, weight] = [end.into(), weight.into()].map(|operand| operand.among(&mut inputs));
+        Tensor::map_named("lerp", &Expr::input(0).lerp(end, weight), &inputs)
     }
 
-    /// [`Expr::fmax`] of every pair of elements, broadcast.
+    /// [`Expr::fmax`] of every pair of elements, broadcast, or of every element and one number.
     ///
     /// # Errors
-    /// As [`Tensor::binary`].
-    pub fn fmax(&self, other: &Tensor) -> Result<Tensor> {
-        Tensor::map_named("fmax", &Expr::input(0).fmax(Expr::input(1)), &[self, other])
+    /// As [`Tensor::binary`] and [`Tensor::binary_scalar`].
+    pub fn fmax<'a>(&'a self, other: impl Into<TensorOrNumber<'a>>) -> Result<Tensor> {
+        let mut inputs = vec![self];
+        let other = other.into().among(&mut inputs);
+        Tensor::map_named("fmax", &Expr::input(0).fmax(other), &inputs)
     }
 
-    /// [`Expr::fmin`] of every pair of elements, broadcast.
+    /// [`Expr::fmin`] of every pair of elements, broadcast, or of every element and one number.
     ///
     /// # Errors
-    /// As [`Tensor::binary`].
-    pub fn fmin(&self, other: &Tensor) -> Result<Tensor> {
-        Tensor::map_named("fmin", &Expr::input(0).fmin(Expr::input(1)), &[self, other])
+    /// As [`Tensor::binary`] and [`Tensor::binary_scalar`].
+    pub fn fmin<'a>(&'a self, other: impl Into<TensorOrNumber<'a>>) -> Result<Tensor> {
+        let mut inputs = vec![self];
+        let other = other.into().among(&mut inputs);
+        Tensor::map_named("fmin", &Expr::input(0).fmin(other), &inputs)
     }
 }

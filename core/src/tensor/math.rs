@@ -15,6 +15,19 @@ pub enum TensorOrNumber<'a> {
     Number(Scalar),
 }
 
+impl<'a> TensorOrNumber<'a> {
+    /// What it is in an expression over `inputs`, to which a tensor is added.
+    pub(super) fn among(self, inputs: &mut Vec<&'a Tensor>) -> Expr {
+        match self {
+            TensorOrNumber::Tensor(tensor) => {
+                inputs.push(tensor);
+                Expr::input(inputs.len() - 1)
+            }
+            TensorOrNumber::Number(number) => Expr::constant(number),
+        }
+    }
+}
+
 impl<'a> From<&'a Tensor> for TensorOrNumber<'a> {
     fn from(tensor: &'a Tensor) -> TensorOrNumber<'a> {
         TensorOrNumber::Tensor(tensor)
@@ -118,15 +131,13 @@ impl Tensor {
     /// # Errors
     /// [`Error::DTypeMismatch`] when this is not bool or the branches differ; [`Error::NumberOutOfRange`] for a number that the tensor's dtype cannot
     /// hold; as [`Tensor::binary`].
-    pub fn where_<'a>(&self, yes: impl Into<TensorOrNumber<'a>>, no: impl Into<TensorOrNumber<'a>>) -> Result<Tensor> {
+    pub fn where_<'a>(
+        &'a self,
+        yes: impl Into<TensorOrNumber<'a>>,
+        no: impl Into<TensorOrNumber<'a>>,
+    ) -> Result<Tensor> {
         let mut inputs = vec![self];
-        let [yes, no] = [yes.into(), no.into()].map(|branch| match branch {
-            TensorOrNumber::Tensor(tensor) => {
-                inputs.push(tensor);
-                Expr::input(inputs.len() - 1)
-            }
-            TensorOrNumber::Number(number) => Expr::constant(number),
-        });
+        let [yes, no] = [yes.into(), no.into()].map(|branch| branch.among(&mut inputs));
         Tensor::map_named("where", &Expr::input(0).where_(yes, no), &inputs)
     }
 
@@ -259,8 +270,46 @@ mod tests {
         same(-&e, -&x);
         same(e.pow(2.0), x.pow(2.0));
         same(e.maximum(0), x.maximum(0));
-        same(!&e.lt(0.5), x.lt(0.5).unwrap().not());
         same(e.lt(0).where_(0.0, &e), x.lt(0).unwrap().where_(0.0, &x));
+        same(!&e.lt(0.5), !x.lt(0.5).unwrap());
+        same(!&e.lt(0.5), !&x.lt(0.5).unwrap());
+        same(e.lt(0.5) & e.gt(-3), x.lt(0.5).unwrap() & x.gt(-3).unwrap());
+        same(e.lt(0.5) | e.lt(-3), x.lt(0.5).unwrap() | &x.lt(-3).unwrap());
+        same(e.lt(0.5) ^ e.gt(-3), &x.lt(0.5).unwrap() ^ &x.gt(-3).unwrap());
+        let x = Tensor::from_slice(&device, &[6i32, -7], [2]).unwrap();
+        let same = |expr: Expr, tensor: crate::Result<Tensor>, expected: [i32; 2]| {
+            let tensor = tensor.unwrap().to_vec::<i32>().unwrap();
+            assert_eq!(
+                (Tensor::map(&expr, &[&x]).unwrap().to_vec::<i32>().unwrap(), &tensor[..]),
+                (tensor.clone(), &expected[..])
+            );
+        };
+        same(&e & 3, &x & 3, [2, 1]);
+        same(1 | &e, 1 | &x, [7, -7]);
+        same(&e ^ 1, &x ^ 1, [7, -8]);
+        same(&e << 1, &x << 1, [12, -14]);
+        same(&e >> 1, &x >> 1, [3, -4]);
+        same(1 << &e.abs(), 1 << x.abs().unwrap(), [64, 128]);
+        same(!&e, !&x, [-7, 6]);
+    }
+
+    #[test]
+    fn numbers_stand_beside_tensors_in_lerp_fmax_and_fmin() {
+        let device = Device::cpu();
+        let of = |numbers: [f32; 2]| Tensor::from_slice(&device, &numbers, [2]).unwrap();
+        let (x, end) = (of([f32::NAN, 2.0]), of([4.0, 6.0]));
+        let same = |tensor: crate::Result<Tensor>, expected: [f32; 2]| {
+            assert_eq!(tensor.unwrap().to_vec::<f32>().unwrap(), expected);
+        };
+        same(x.fmax(3), [3.0, 3.0]);
+        same(x.fmin(&Tensor::full(&device, DType::F32, [], 3).unwrap()), [3.0, 2.0]);
+        same(x.fmin(1.5), [1.5, 1.5]);
+        same(end.lerp(&of([8.0, 8.0]), 0.5), [6.0, 7.0]);
+        same(end.lerp(8, 0.25), [5.0, 6.5]);
+        same(end.lerp(8, &of([1.0, 0.0])), [8.0, 6.0]);
+        same(end.lerp(&of([8.0, 8.0]), &of([1.0, 0.0])), [8.0, 6.0]);
+        let integers = Tensor::full(&device, DType::U8, [2], 1).unwrap();
+        assert!(matches!(integers.fmax(300), Err(Error::NumberOutOfRange { .. } | Error::UndefinedForDType { .. })));
     }
 
     #[test]

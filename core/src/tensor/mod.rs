@@ -393,11 +393,31 @@ impl Tensor {
     /// # Errors
     /// [`Error::DataLength`] when there is not exactly one; as [`Tensor::to_vec`].
     pub fn item<T: Element>(&self) -> Result<T> {
-        if self.elements() != 1 {
-            let shape = self.dims().to_vec();
-            return Err(Error::DataLength { shape, expected: 1, got: self.elements() });
-        }
+        self.expect_one()?;
+        self.expect_dtype("item", T::DTYPE)?;
         Ok(self.to_vec()?[0])
+    }
+
+    /// The only element as f64, whatever the dtype, as [`Tensor::to_f64_vec`] reads it.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[2u8, 3], [2])?;
+    /// assert_eq!(x.sum(..)?.item_f64()?, 5.0);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::DataLength`] when there is not exactly one; as [`Tensor::to_bytes`].
+    pub fn item_f64(&self) -> Result<f64> {
+        self.expect_one()?;
+        Ok(self.to_f64_vec()?[0])
+    }
+
+    fn expect_one(&self) -> Result<()> {
+        let got = self.elements();
+        if got == 1 { Ok(()) } else { Err(Error::DataLength { shape: self.dims().to_vec(), expected: 1, got }) }
     }
 
     /// A copy on another device; the tensor itself when it is already there.

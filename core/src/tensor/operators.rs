@@ -1,12 +1,12 @@
-//! Rust's operators: `(&a + &b)?`, `-&a`, `&a * 2.0`, `1 - &a`.
+//! Rust's operators: `(&a + &b)?`, `-&a`, `&a * 2.0`, `1 - &a`, `&mask & &other`, `!mask`.
 //!
 //! A tensor stands on either side by reference or by value; numbers are f64 or i64, so that literals have one meaning.
 //! The decision to know: an operator gives a `Result`, because shapes and dtypes may not fit, and `?` follows each:
 //! `(&(&a * &b)? + 1.0)?`. [`Tensor::binary_scalar`] says how numbers count.
 
-use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 
-use crate::{BinaryFn, Expr, Result, Scalar, Tensor};
+use crate::{BinaryFn, Expr, Result, Scalar, Tensor, UnaryFn};
 
 /// Implements the operator for each pair of owned and borrowed tensors.
 macro_rules! between_tensors {
@@ -47,25 +47,26 @@ macro_rules! beside_numbers {
 }
 
 macro_rules! operators {
-    ($($trait:ident $method:ident $variant:ident),* $(,)?) => {$(
+    ($($trait:ident $method:ident $variant:ident, [$($number:ty),*]);* $(;)?) => {$(
         between_tensors!($trait $method $variant: &Tensor, &Tensor; &Tensor, Tensor; Tensor, &Tensor; Tensor, Tensor);
-        beside_numbers!($trait $method $variant: &Tensor, f64; Tensor, f64; &Tensor, i64; Tensor, i64);
+        $(beside_numbers!($trait $method $variant: &Tensor, $number; Tensor, $number);)*
     )*};
 }
-operators!(Add add Add, Sub sub Sub, Mul mul Mul, Div div Div, Rem rem Rem);
+operators!(
+    Add add Add, [f64, i64]; Sub sub Sub, [f64, i64]; Mul mul Mul, [f64, i64]; Div div Div, [f64, i64]; Rem rem Rem, [f64, i64];
+    BitAnd bitand And, [i64]; BitOr bitor Or, [i64]; BitXor bitxor Xor, [i64]; Shl shl Shl, [i64]; Shr shr Shr, [i64];
+);
 
-impl Neg for &Tensor {
-    type Output = Result<Tensor>;
+/// The operator before each owner.
+macro_rules! signs {
+    ($($trait:ident $method:ident $variant:ident: $($tensor:ty),*);* $(;)?) => {$($(
+        impl $trait for $tensor {
+            type Output = Result<Tensor>;
 
-    fn neg(self) -> Result<Tensor> {
-        Tensor::neg(self)
-    }
+            fn $method(self) -> Result<Tensor> {
+                self.unary(UnaryFn::$variant)
+            }
+        }
+    )*)*};
 }
-
-impl Neg for Tensor {
-    type Output = Result<Tensor>;
-
-    fn neg(self) -> Result<Tensor> {
-        Tensor::neg(&self)
-    }
-}
+signs!(Neg neg Neg: &Tensor, Tensor; Not not Not: &Tensor, Tensor);

@@ -163,14 +163,18 @@ impl Tensor {
 
 #[cfg(test)]
 mod tests {
-    use crate::ops::{ReduceFn, ScatterFn, SortOrder};
-    use crate::{DType, Device, KeepDims, MatmulOptions, Norm, Tensor, keep};
+    use std::path::Path;
+
+    use crate::ops::{Missing, ReduceFn, ScanDirection, ScanFn, ScanOptions, ScatterFn, SortOrder};
+    use crate::{DType, Device, FourBit, KeepDims, MatmulOptions, Norm, Tensor, keep};
 
     type Method = fn(&Tensor, i64) -> crate::Result<Tensor>;
 
     /// Every method that takes an axis, of a tensor of shape [2, 3].
-    const METHODS: [(&str, Method); 31] = [
+    const METHODS: [(&str, Method); 53] = [
         ("abs_max", |x, axis| x.abs_max(axis)),
+        ("all", |x, axis| x.gt(0)?.all(axis)),
+        ("any", |x, axis| x.gt(2)?.any(axis)),
         ("argmax", |x, axis| x.argmax(axis)),
         ("argmin", |x, axis| x.argmin([axis])),
         ("argsort", |x, axis| x.argsort(axis, SortOrder::Descending)),
@@ -178,30 +182,91 @@ mod tests {
         ("chunk", |x, axis| Ok(x.chunk(2, axis)?.swap_remove(0))),
         ("count_nonzero", |x, axis| x.count_nonzero(axis)),
         ("cummax", |x, axis| Ok(x.cummax(axis)?.values)),
+        ("cummin", |x, axis| Ok(x.cummin(axis)?.indices)),
+        ("cumprod", |x, axis| x.cumprod(axis)),
         ("cumsum", |x, axis| x.cumsum(axis)),
+        ("cumulative_extrema", |x, axis| Ok(x.cumulative_extrema(ScanFn::Max, axis, ScanDirection::Reverse)?.values)),
         ("diagonal", |x, axis| x.diagonal(0, axis, if axis.rem_euclid(2) == 0 { 1 } else { 0 })),
         ("flip", |x, axis| x.flip(axis)),
         ("gather", |x, axis| x.gather(&Tensor::zeros(x.device(), DType::U32, [2, 3])?, axis)),
+        ("gather_or", |x, axis| x.gather_or(&Tensor::full(x.device(), DType::U32, [2, 3], 2)?, axis, Missing::Zero)),
         ("index_select", |x, axis| x.index_select(&Tensor::zeros(x.device(), DType::U32, [2])?, axis)),
+        ("index_select_or", |x, axis| {
+            x.index_select_or(&Tensor::full(x.device(), DType::U32, [2], 2)?, axis, Missing::Zero)
+        }),
         ("kth_value", |x, axis| Ok(x.kth_value(1, axis)?.values)),
         ("log_softmax", |x, axis| x.log_softmax(axis)),
+        ("logcumsumexp", |x, axis| x.logcumsumexp(axis)),
         ("logsumexp", |x, axis| x.logsumexp(axis)),
         ("matmul_reduce", |x, axis| x.matmul_reduce(&x.t()?, &MatmulOptions::default(), ReduceFn::Max, axis)),
+        ("max", |x, axis| x.max(axis)),
+        ("mean", |x, axis| x.mean(axis)),
         ("median", |x, axis| x.median(axis)),
+        ("min", |x, axis| x.min(axis)),
         ("norm", |x, axis| x.norm(Norm::L2, axis)),
         ("permute", |x, axis| x.permute([axis, if axis.rem_euclid(2) == 0 { 1 } else { 0 }])),
+        ("prod", |x, axis| x.prod(axis)),
+        ("quantile", |x, axis| x.quantile(0.25, axis)),
+        ("quantize4", |x, axis| x.quantize4(FourBit::I4, axis, 2)?.dequantize(DType::F32)),
+        ("quantize4_with", |x, axis| {
+            let groups = if axis.rem_euclid(2) == 0 { [1, 3] } else { [2, 2] };
+            let scales = Tensor::full(x.device(), DType::F32, groups, 0.5)?;
+            x.quantize4_with(FourBit::I4, axis, 2, scales, None)?.dequantize(DType::F32)
+        }),
         ("reduce", |x, axis| x.reduce(ReduceFn::Sum, axis, KeepDims::Yes)),
         ("repeat", |x, axis| x.repeat(2, axis)),
         ("roll", |x, axis| x.roll(&[1], axis)),
+        ("scan", |x, axis| x.scan(ScanFn::Sum, axis, ScanOptions::default().exclusive())),
         ("scatter", |x, axis| x.scatter(&Tensor::zeros(x.device(), DType::U32, [2, 3])?, x, axis, ScatterFn::Sum)),
+        ("scatter_within", |x, axis| {
+            x.scatter_within(&Tensor::full(x.device(), DType::U32, [2, 3], 2)?, x, axis, ScatterFn::Sum)
+        }),
         ("select", |x, axis| x.select(axis, 1)),
         ("sliding_windows", |x, axis| x.sliding_windows(2, 1, axis)),
         ("slice", |x, axis| x.slice(axis, 1..)),
+        ("slice_step", |x, axis| x.slice_step(axis, .., -1)),
         ("softmax", |x, axis| x.softmax(axis)),
         ("sort", |x, axis| Ok(x.sort(axis, SortOrder::Ascending)?.values)),
         ("split", |x, axis| Ok(x.split(if axis.rem_euclid(2) == 0 { &[1, 1] } else { &[1, 2] }, axis)?.swap_remove(1))),
+        ("std", |x, axis| x.std(axis, 0.0)),
+        ("sum", |x, axis| x.sum(axis)),
+        ("topk", |x, axis| Ok(x.topk(1, axis, SortOrder::Descending)?.values)),
         ("var", |x, axis| x.var(axis, 0.0)),
+        ("var_mean", |x, axis| Ok(x.var_mean(axis, 0.0)?.1)),
     ];
+
+    /// Those that take an axis in another way, tested by themselves.
+    const OTHERS: [&str; 4] = ["squeeze", "stack", "transpose", "unsqueeze"];
+
+    /// The names of this crate's public methods of `Tensor` in `folder` that take axes, without those of macros.
+    fn methods_with_axes(folder: &Path, names: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                methods_with_axes(&path, names);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let source = std::fs::read_to_string(&path).unwrap();
+                let blocks = source.split("\nimpl Tensor {").skip(1).filter_map(|text| text.split("\n}\n").next());
+                let methods = blocks.flat_map(|block| block.split("\n    pub fn ").skip(1));
+                let signatures = methods.filter_map(|method| method.split(" {\n").next());
+                let with_axes = signatures.filter(|text| text.contains("impl Position") || text.contains("impl Axes"));
+                names.extend(with_axes.filter_map(|text| text.split(['(', '<']).next()).map(str::to_owned));
+            }
+        }
+    }
+
+    #[test]
+    fn every_method_that_takes_an_axis_is_listed() {
+        let mut found = Vec::new();
+        methods_with_axes(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+        let reductions = include_str!("compute.rs").rsplit("\nreductions!(").next().unwrap();
+        let reductions = reductions.split(')').next().unwrap().split(',');
+        found.extend(reductions.filter_map(|each| each.split("=>").next()).map(|name| name.trim().to_owned()));
+        found.sort();
+        let mut listed: Vec<&str> = METHODS.iter().map(|(name, _)| *name).chain(OTHERS).collect();
+        listed.sort();
+        assert_eq!(found, listed);
+    }
 
     #[test]
     fn axes_below_zero_are_counted_from_the_end_by_every_method() {

@@ -14,7 +14,7 @@ mod system;
 use polywarp::{DEVICE_VARIABLE, Device, DeviceEntry, DeviceKind};
 use serde::Serialize;
 
-use super::{Fault, Verdict, say, say_json, size};
+use super::{Fault, Verdict, counted, say, say_json, size};
 #[cfg(test)]
 pub(super) use nvidia::made_up;
 use nvidia::{Nvidia, Route};
@@ -299,11 +299,8 @@ fn print(diagnosis: &Diagnosis) -> Result<(), Fault> {
     }
     let count = |severity| diagnosis.findings.iter().filter(|finding| finding.severity == severity).count();
     let default = diagnosis.default.as_deref().unwrap_or("none");
-    say(format!(
-        "{} errors, {} warnings; the default device is {default}",
-        count(Severity::Error),
-        count(Severity::Warning)
-    ))
+    let (errors, warnings) = (counted(count(Severity::Error), "error"), counted(count(Severity::Warning), "warning"));
+    say(format!("{errors}, {warnings}; the default device is {default}"))
 }
 
 #[cfg(test)]

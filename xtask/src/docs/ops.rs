@@ -20,7 +20,7 @@ pub const PATH: &str = "docs/ops.md";
 const HEAD: &str = "\
 # Operations
 
-Made from the registry by `cargo xtask docs --write`; do not edit. Each row is one family, as `polywarp check --op` takes
+Made from the registry by `cargo xtask docs --write`; do not edit. Each row is one family, as `polywarp check --op FAMILY` takes
 it. Functions and dtypes are those that the conformance harness holds to the float64 oracle on every device; where a
 device lacks a dtype, the operation returns `Error::UnsupportedDType` there. What each promises, and how large its error
 may be, is said with it: `polywarp_core::ops`.

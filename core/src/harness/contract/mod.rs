@@ -61,7 +61,7 @@ const fn table(name: &'static str, rows: &'static [(&'static str, Test)], compan
 use Company::{Unwelcome, Welcome};
 use Kernels::{Ours, Users};
 
-const TABLES: [Table; 14] = [
+const TABLES: [Table; 15] = [
     table("memory", memory::ROWS, Unwelcome, Ours),
     table("order", order::ROWS, Unwelcome, Ours),
     table("quantised", quantised::ROWS, Welcome, Ours),
@@ -76,6 +76,7 @@ const TABLES: [Table; 14] = [
     table("kernels", kernels::ROWS, Unwelcome, Users),
     table("refusals", refusals::ROWS, Unwelcome, Users),
     table("order", order::KERNEL_ROWS, Unwelcome, Users),
+    table("profile", profile::KERNEL_ROWS, Unwelcome, Users),
 ];
 
 /// A row by itself, as [`super::run`] takes it.
