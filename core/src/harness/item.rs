@@ -96,13 +96,13 @@ pub(super) struct Work {
 impl Work {
     /// That of a row of the contract: some of them look at every number of 16 bits.
     #[cfg(not(target_arch = "wasm32"))]
-    const ROW: f64 = 2e7;
+    const ROW: f64 = 4e7;
 
     fn of(item: &Item) -> f64 {
         match item {
             Item::Case(case) => {
                 let cost = case.op.cost();
-                5e4 + cost.flops as f64 + 10.0 * (cost.bytes_read as f64 + cost.bytes_written as f64)
+                1e5 + cost.flops as f64 + 20.0 * (cost.bytes_read as f64 + cost.bytes_written as f64)
             }
             #[cfg(not(target_arch = "wasm32"))]
             Item::Promise(_) => Work::ROW,
