@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `POLYWARP_NATIVE_FILTER` | only candidates whose name contains it, or the portable ones too with `all` |
 //! | `POLYWARP_NATIVE_EDGES` | takes every so manieth of the products at tiles' ends, all if unset |
-//! | `POLYWARP_NATIVE_SHAPES` | random shapes, 3000 if unset (1000 grouped ones) |
+//! | `POLYWARP_NATIVE_SHAPES` | random shapes, 3000 if unset (1000 grouped ones, 400 windows of convolutions) |
 //! | `POLYWARP_TEST_LEVEL` | `full` takes all cases of the harness |
 
 mod common;
@@ -19,7 +19,7 @@ mod native_cases;
 use std::sync::{Arc, LazyLock};
 
 use native_cases::{Forced, Tally, in_parallel, products};
-use polywarp_core::harness::{Level, Outcome, Wrapped, run_case};
+use polywarp_core::harness::{Case, Level, Outcome, Wrapped, run_case};
 use polywarp_core::ops::{
     Attention, AttentionGradient, Convolution, ConvolutionInput, ConvolutionWeights, GroupedMatmul, Matmul, REGISTRY,
     ReducedMatmul,
@@ -234,10 +234,16 @@ fn every_candidate_of_every_case_conforms() {
             attention(&case.op) || convolution(&case.op) || number % 3 == 1
         });
     }
+    judged(&backend, &cases).finish("cases of the harness");
+    common::assert_alive(&*backend);
+}
+
+/// Runs every candidate of every case, and compares with the oracle.
+fn judged(backend: &Arc<CudaBackend>, cases: &[Case]) -> Tally {
     let tally = Tally::default();
-    in_parallel(&cases, |case| {
-        for name in selected(&backend, &case.op) {
-            let device = Device::new(Wrapped(Forced { backend: Arc::clone(&backend), name: name.clone() }));
+    in_parallel(cases, |case| {
+        for name in selected(backend, &case.op) {
+            let device = Device::new(Wrapped(Forced { backend: Arc::clone(backend), name: name.clone() }));
             match run_case(&device, case, 0) {
                 Outcome::Pass { share } => tally.passed(&name, share),
                 Outcome::Fail(failure) => tally.failed(&name, format!("{failure}")),
@@ -246,7 +252,15 @@ fn every_candidate_of_every_case_conforms() {
             }
         }
     });
-    tally.finish("cases of the harness");
+    tally
+}
+
+/// One to three axes, strides, dilation, paddings, channels and filters in no whole tiles, images in wider ones, epilogues.
+#[test]
+fn every_candidate_is_exact_on_random_windows() {
+    let Some(backend) = card() else { return };
+    let count = number("POLYWARP_NATIVE_SHAPES", common::scaled(400, 4) as u64);
+    judged(&backend, &native_cases::convolutions::random(count)).finish("convolutions of random windows");
     common::assert_alive(&*backend);
 }
 

@@ -254,9 +254,7 @@ struct SparseGemm {
     }
 
     __device__ static __forceinline__ void run(const Element* values, const uint32_t* metadata, int64_t batch_stride_metadata,
-                                               const Element* b, void* d, uint32_t wide, const Problem& problem, float alpha,
-                                               float beta, const void* c, int64_t ldc, int64_t batch_stride_c, const void* bias,
-                                               uint32_t activation) {
+                                               const Element* b, const typename Dense::Destination& to, const Problem& problem) {
         extern __shared__ __align__(1024) uint8_t shared[];
         const Place at = Dense::place(problem);
         const uint32_t warp = threadIdx.x / 32;
@@ -264,19 +262,7 @@ struct SparseGemm {
         Sum sums[BLOCKS_M][BLOCKS_N][4] = {};
         multiply_all(sums, static_cast<uint32_t>(__cvta_generic_to_shared(shared)), values + at.batch * problem.batch_stride_a,
                      metadata + at.batch * batch_stride_metadata, b + at.batch * problem.batch_stride_b, problem, at, warp_m, warp_n);
-        const auto finish_as = [&](auto* typed) {
-            using Out = std::remove_pointer_t<decltype(typed)>;
-            const polywarp::Epilogue<Out> epilogue(alpha, beta, static_cast<const Out*>(c), ldc, batch_stride_c,
-                                                   static_cast<const Out*>(bias), activation);
-            Dense::template finish<Out>(sums, typed, epilogue, problem, at, warp, warp_m, warp_n, shared);
-        };
-        if constexpr (sizeof(typename T::Result) == 2) {
-            if (wide != 0) {
-                finish_as(static_cast<float*>(d));
-                return;
-            }
-        }
-        finish_as(static_cast<typename T::Result*>(d));
+        Dense::finish(sums, to, problem, typename Dense::DenseRows{problem.n}, at, warp, warp_m, warp_n, shared);
     }
 };
 
@@ -290,6 +276,7 @@ struct SparseGemm {
              uint32_t wide, uint32_t m, uint32_t n, uint32_t k, uint32_t batches, float alpha, float beta, const void* c,       \
              int64_t ldc, int64_t batch_stride_c, const void* bias, uint32_t activation) {                                     \
         const gemm_mma::Problem problem = {pitch_a, batch_stride_a, pitch_b, batch_stride_b, m, n, k, batches, k};              \
-        gemm_mma::SparseGemm<gemm_mma::T, __VA_ARGS__>::run(values, metadata, batch_stride_metadata, b, d, wide, problem,       \
-                                                            alpha, beta, c, ldc, batch_stride_c, bias, activation);             \
+        gemm_mma::SparseGemm<gemm_mma::T, __VA_ARGS__>::run(                                                                    \
+            values, metadata, batch_stride_metadata, b, {d, wide, alpha, beta, c, ldc, batch_stride_c, bias, activation},       \
+            problem);                                                                                                           \
     }

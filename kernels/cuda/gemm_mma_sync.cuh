@@ -131,16 +131,15 @@ struct Gemm {
         }
     }
 
-    // Phases 1 and 2.
-    __device__ static __forceinline__ void multiply_all(Sum (&sums)[BLOCKS_M][BLOCKS_N][4], uint32_t shared, const Element* a,
-                                                        const Element* b, const Problem& problem, const Place& place,
+    // Phases 1 and 2. Loaders bring the tiles of A and B along K, from where the slab of `place` begins: Tile::Loader those of
+    // matrices, convolution_mma_sync.cuh has others.
+    template <typename LoadA, typename LoadB>
+    __device__ static __forceinline__ void multiply_all(Sum (&sums)[BLOCKS_M][BLOCKS_N][4], uint32_t shared, LoadA& load_a,
+                                                        LoadB& load_b, const Problem& problem, const Place& place,
                                                         uint32_t warp_m, uint32_t warp_n) {
-        const uint32_t first_k = place.slab * problem.slab_k;
         // Elements of K from the next tile to be loaded on.
-        uint32_t left = min(problem.slab_k, problem.k - first_k);
+        uint32_t left = min(problem.slab_k, problem.k - place.slab * problem.slab_k);
         const uint32_t tiles = (left + BLOCK_K - 1) / BLOCK_K;
-        typename TileA::Loader load_a(a, problem.pitch_a, place.m, problem.m, first_k);
-        typename TileB::Loader load_b(b, problem.pitch_b, place.n, problem.n, first_k);
         const auto advance = [&] {
             load_a.advance();
             load_b.advance();
@@ -155,17 +154,22 @@ struct Gemm {
             // Empty groups too: what is awaited is counted in groups.
             ptx::copy_async_commit();
         };
+        // By way of registers, which loaders of other Access need not know.
         const auto fetch = [&] {
-            if (left > 0) {
-                load_a.fetch(left);
-                load_b.fetch(left);
+            if constexpr (ACCESS == Access::ANY) {
+                if (left > 0) {
+                    load_a.fetch(left);
+                    load_b.fetch(left);
+                }
             }
         };
         const auto put = [&](uint32_t stage) {
-            if (left > 0) {
-                load_a.put(stage, left);
-                load_b.put(stage + TileA::BYTES, left);
-                advance();
+            if constexpr (ACCESS == Access::ANY) {
+                if (left > 0) {
+                    load_a.put(stage, left);
+                    load_b.put(stage + TileA::BYTES, left);
+                    advance();
+                }
             }
         };
         const uint32_t end = shared + RING_BYTES, half_way = end;
@@ -291,11 +295,19 @@ struct Gemm {
                                     static_cast<uint32_t>(beta) * static_cast<uint32_t>(c) + static_cast<uint32_t>(bias));
     }
 
-    // Phase 4: the rows of one piece. A lane reads and writes its own places of `staging` alone.
-    template <typename Out>
+    // Where the rows of a D begin that is dense, in elements from its start.
+    struct DenseRows {
+        uint32_t n;
+
+        __device__ __forceinline__ int64_t operator()(uint32_t m) const { return static_cast<int64_t>(m) * n; }
+    };
+
+    // Phase 4: the rows of one piece. A lane reads and writes its own places of `staging` alone. Rows of D begin where `start_of`
+    // says, aligned as those of a dense D are.
+    template <typename Out, typename Rows>
     __device__ static __forceinline__ void store_piece(Out* matrix, Sum* staging, const polywarp::Epilogue<Out>& epilogue,
-                                                       const Problem& problem, const Place& place, uint32_t first_m,
-                                                       uint32_t first_n) {
+                                                       const Problem& problem, const Rows& start_of, const Place& place,
+                                                       uint32_t first_m, uint32_t first_n) {
         constexpr int STEP_ROWS = 32 / ROW_LANES;
         const uint32_t column = lane_id() % ROW_LANES * VECTOR, first_row = lane_id() / ROW_LANES;
         const uint32_t n = first_n + column;
@@ -355,7 +367,7 @@ struct Gemm {
             for (int i = 0; i < VECTOR; ++i) {
                 result.x[i] = polywarp::from_compute<Out>(sums.x[i]);
             }
-            Out* d = matrix + static_cast<int64_t>(first_m + row) * problem.n + n;
+            Out* d = matrix + start_of(first_m + row) + n;
             if (whole) {
                 *reinterpret_cast<Several<Out>*>(d) = result;
             } else {
@@ -369,11 +381,11 @@ struct Gemm {
         }
     }
 
-    template <typename Out>
-    __device__ static __forceinline__ void finish(const Sum (&sums)[BLOCKS_M][BLOCKS_N][4], Out* d,
-                                                  const polywarp::Epilogue<Out>& epilogue, const Problem& problem,
-                                                  const Place& place, uint32_t warp, uint32_t warp_m, uint32_t warp_n,
-                                                  uint8_t* shared) {
+    template <typename Out, typename Rows>
+    __device__ static __forceinline__ void store(const Sum (&sums)[BLOCKS_M][BLOCKS_N][4], Out* d,
+                                                 const polywarp::Epilogue<Out>& epilogue, const Problem& problem,
+                                                 const Rows& start_of, const Place& place, uint32_t warp, uint32_t warp_m,
+                                                 uint32_t warp_n, uint8_t* shared) {
         Sum* staging = reinterpret_cast<Sum*>(shared) + warp * PIECE_ROWS * STAGING_PITCH;
         const int64_t layer = static_cast<int64_t>(place.slab) * problem.batches + place.batch;
         Out* matrix = d + layer * problem.m * problem.n;
@@ -386,47 +398,75 @@ struct Gemm {
                 }
             }
             __syncwarp();
-            store_piece<Out>(matrix, staging, epilogue, problem, place, place.m + warp_m + piece * PIECE_ROWS, place.n + warp_n);
+            store_piece<Out>(matrix, staging, epilogue, problem, start_of, place, place.m + warp_m + piece * PIECE_ROWS,
+                             place.n + warp_n);
             // The next piece overwrites what was read.
             __syncwarp();
         }
     }
 
-    __device__ static __forceinline__ void run(const Element* a, const Element* b, void* d, uint32_t wide, const Problem& problem,
-                                               Scalar alpha, Scalar beta, const void* c, int64_t ldc, int64_t batch_stride_c,
-                                               const void* bias, uint32_t activation) {
-        extern __shared__ __align__(1024) uint8_t shared[];
-        const Place at = place(problem);
-        const uint32_t warp = threadIdx.x / 32;
-        const uint32_t warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
-        Sum sums[BLOCKS_M][BLOCKS_N][4] = {};
-        multiply_all(sums, static_cast<uint32_t>(__cvta_generic_to_shared(shared)), a + at.batch * problem.batch_stride_a,
-                     b + at.batch * problem.batch_stride_b, problem, at, warp_m, warp_n);
-        const auto finish_as = [&](auto* typed) {
+    // D, and what it is made of besides the product. `wide`: D, C and bias are f32 (1) or OtherResult (2), not Result.
+    struct Destination {
+        void* d;
+        uint32_t wide;
+        Scalar alpha, beta;
+        const void* c;
+        int64_t ldc, batch_stride_c;
+        const void* bias;
+        uint32_t activation;
+    };
+
+    // Phases 3 and 4.
+    template <typename Rows>
+    __device__ static __forceinline__ void finish(const Sum (&sums)[BLOCKS_M][BLOCKS_N][4], const Destination& to,
+                                                  const Problem& problem, const Rows& start_of, const Place& place,
+                                                  uint32_t warp, uint32_t warp_m, uint32_t warp_n, uint8_t* shared) {
+        const auto store_as = [&](auto* typed) {
             using Out = std::remove_pointer_t<decltype(typed)>;
-            const polywarp::Epilogue<Out> epilogue(alpha, beta, static_cast<const Out*>(c), ldc, batch_stride_c,
-                                                   static_cast<const Out*>(bias), activation);
-            finish<Out>(sums, typed, epilogue, problem, at, warp, warp_m, warp_n, shared);
+            const polywarp::Epilogue<Out> epilogue(to.alpha, to.beta, static_cast<const Out*>(to.c), to.ldc, to.batch_stride_c,
+                                                   static_cast<const Out*>(to.bias), to.activation);
+            store<Out>(sums, typed, epilogue, problem, start_of, place, warp, warp_m, warp_n, shared);
         };
         if constexpr (!std::is_void_v<typename T::OtherResult>) {
-            if (wide == 2) {
-                finish_as(static_cast<typename T::OtherResult*>(d));
+            if (to.wide == 2) {
+                store_as(static_cast<typename T::OtherResult*>(to.d));
                 return;
             }
         }
         if constexpr (sizeof(typename T::Result) == 2) {
-            if (wide != 0) {
-                finish_as(static_cast<float*>(d));
+            if (to.wide != 0) {
+                store_as(static_cast<float*>(to.d));
                 return;
             }
         }
-        finish_as(static_cast<typename T::Result*>(d));
+        store_as(static_cast<typename T::Result*>(to.d));
+    }
+
+    // All phases, on the tile of D at `place`.
+    template <typename LoadA, typename LoadB, typename Rows>
+    __device__ static __forceinline__ void run(LoadA& load_a, LoadB& load_b, const Destination& to, const Problem& problem,
+                                               const Rows& start_of, const Place& place) {
+        extern __shared__ __align__(1024) uint8_t shared[];
+        const uint32_t warp = threadIdx.x / 32;
+        const uint32_t warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+        Sum sums[BLOCKS_M][BLOCKS_N][4] = {};
+        multiply_all(sums, static_cast<uint32_t>(__cvta_generic_to_shared(shared)), load_a, load_b, problem, place, warp_m, warp_n);
+        finish(sums, to, problem, start_of, place, warp, warp_m, warp_n, shared);
+    }
+
+    // Of matrices.
+    __device__ static __forceinline__ void run(const Element* a, const Element* b, const Destination& to, const Problem& problem) {
+        const Place at = place(problem);
+        const uint32_t first_k = at.slab * problem.slab_k;
+        typename TileA::Loader load_a(a + at.batch * problem.batch_stride_a, problem.pitch_a, at.m, problem.m, first_k);
+        typename TileB::Loader load_b(b + at.batch * problem.batch_stride_b, problem.pitch_b, at.n, problem.n, first_k);
+        run(load_a, load_b, to, problem, DenseRows{problem.n}, at);
     }
 };
 
 }  // namespace gemm_mma
 
-// Defines kernel NAME; further arguments are Gemm's after T. `wide`: D, C and bias are f32 (1) or OtherResult (2), not Result.
+// Defines kernel NAME; further arguments are Gemm's after T.
 #define GEMM_MMA_KERNEL(NAME, T, MIN_BLOCKS, ...)                                                                                 \
     extern "C" __global__ void __launch_bounds__(gemm_mma::Gemm<gemm_mma::T, __VA_ARGS__>::THREADS, MIN_BLOCKS)                 \
         NAME(const gemm_mma::T::Element* a, int64_t pitch_a, int64_t batch_stride_a, const gemm_mma::T::Element* b,             \
@@ -435,6 +475,6 @@ struct Gemm {
              gemm_mma::Gemm<gemm_mma::T, __VA_ARGS__>::Scalar beta, const void* c, int64_t ldc, int64_t batch_stride_c,         \
              const void* bias, uint32_t activation) {                                                                         \
         const gemm_mma::Problem problem = {pitch_a, batch_stride_a, pitch_b, batch_stride_b, m, n, k, batches, slab_k};     \
-        gemm_mma::Gemm<gemm_mma::T, __VA_ARGS__>::run(a, b, d, wide, problem, alpha, beta, c, ldc, batch_stride_c, bias,        \
-                                                      activation);                                                              \
+        gemm_mma::Gemm<gemm_mma::T, __VA_ARGS__>::run(                                                                          \
+            a, b, {d, wide, alpha, beta, c, ldc, batch_stride_c, bias, activation}, problem);                                   \
     }

@@ -3,6 +3,7 @@
 
 #![allow(dead_code)]
 
+pub mod convolutions;
 pub mod grouped;
 
 use std::collections::BTreeMap;

@@ -31,6 +31,17 @@ pub(crate) enum Makes {
     Weights,
 }
 
+impl Makes {
+    /// In symbols.
+    pub fn infix(self) -> &'static str {
+        match self {
+            Makes::Output => "",
+            Makes::Input => "input_",
+            Makes::Weights => "weights_",
+        }
+    }
+}
+
 /// How a kernel cuts its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -64,13 +75,8 @@ pub(crate) struct Instance {
 
 impl Instance {
     fn new(operands: DType, makes: Makes, shape: Shape) -> Instance {
-        let what = match makes {
-            Makes::Output => "",
-            Makes::Input => "input_",
-            Makes::Weights => "weights_",
-        };
         let Shape { block_m, block_n, .. } = shape;
-        let symbol = format!("convolution_{}_{what}{block_m}x{block_n}", operands.name());
+        let symbol = format!("convolution_{}_{}{block_m}x{block_n}", operands.name(), makes.infix());
         Instance { operands, makes, shape, symbol }
     }
 

@@ -43,7 +43,11 @@ pub(crate) enum Pace {
 }
 
 /// Shared memory that a block may have on sm_86, sm_89 and sm_120.
-const GEFORCE_SHARED_BYTES: u32 = 101_376;
+pub(super) const GEFORCE_SHARED_BYTES: u32 = 101_376;
+
+/// Machine code for every generation, and for those whose blocks may have more shared memory.
+pub(super) const EVERY_MACHINE: &[Target] = &[Target::SM_80, Target::SM_90, Target::SM_100, Target::SM_120];
+pub(super) const WITHOUT_GEFORCE: &[Target] = &[Target::SM_80, Target::SM_90, Target::SM_100];
 
 /// A tile and how a block works on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +73,7 @@ pub(crate) struct Instance {
     pub symbol: String,
 }
 
-const fn shape([m, n, k]: [u32; 3], stages: u32, warps: [u32; 2], blocks: u32, efficiency: f64) -> Shape {
+pub(super) const fn shape([m, n, k]: [u32; 3], stages: u32, warps: [u32; 2], blocks: u32, efficiency: f64) -> Shape {
     let tile = Tile { m, n, k, stages };
     Shape { tile, warps, blocks, access: Access::Bytes16, pace: Pace::Together, efficiency }
 }
@@ -223,12 +227,11 @@ impl Instance {
     }
 
     fn targets(&self) -> &'static [Target] {
-        const EVERY_MACHINE: &[Target] = &[Target::SM_80, Target::SM_90, Target::SM_100, Target::SM_120];
         if self.kind.operands.is_float8() {
             Target::WITH_FLOAT8
         } else if self.kind.operands == DType::F64 || self.shared_bytes() > GEFORCE_SHARED_BYTES {
             // GeForce cards multiply f64 no faster than plain cores do.
-            &[Target::SM_80, Target::SM_90, Target::SM_100]
+            WITHOUT_GEFORCE
         } else if self.shape.blocks == 2 && self.shape.access == Access::Bytes16 {
             // One tile of each type stands for all on cards that come later.
             Target::EVERYWHERE

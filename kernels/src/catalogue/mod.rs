@@ -6,6 +6,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod convolution;
+pub(crate) mod convolution_mma;
 pub(crate) mod dmma;
 pub(crate) mod gemv;
 pub(crate) mod gemv_tma;
@@ -35,6 +36,7 @@ type List = fn() -> Vec<KernelInfo>;
 const FAMILIES: &[(&str, List)] = &[
     ("attention", attention::kernels),
     ("convolution", convolution::kernels),
+    ("convolution_mma", convolution_mma::kernels),
     ("dmma", dmma::kernels),
     ("gemv", gemv::kernels),
     ("gemv_tma", gemv_tma::kernels),

@@ -1,5 +1,6 @@
 //! Convolutions and both gradients on Hopper (`cuda/convolution.cuh`, `cuda/convolution_weights.cuh`), of 16-bit operands, one group, and
-//! one or two spatial axes; others are left to the portable kernels. One tap without padding is a matrix product before it comes here.
+//! one or two spatial axes; other cards, and more axes, are left to warp-level products (`convolution_mma.rs`), others to the portable
+//! kernels. One tap without padding is a matrix product before it comes here.
 //!
 //! A convolution is one launch. The gradient of the input is the same with taps in reverse and weights read along their channels: one
 //! launch for each remainder of the stride, whose inputs no other reaches. The gradient of the weights is summed in slabs of outputs
@@ -16,6 +17,8 @@ use crate::{Arg, Candidate, Caps, Element, Launch, Plan, Promotion, Slot, Swizzl
 
 #[path = "convolution_fold.rs"]
 mod fold;
+#[path = "convolution_mma.rs"]
+mod mma;
 #[path = "convolution_reads.rs"]
 mod reads;
 #[path = "convolution_weights.rs"]
@@ -42,6 +45,18 @@ const LAUNCH_NS: f64 = 1500.0;
 const MEMORY_SHARE: f64 = 0.85;
 
 pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
+    let mut found = by_wgmma(op, caps);
+    let mut others = mma::candidates(op, caps);
+    // Beside Hopper's own kernels they have not been timed: there they are checked alone, and not worth timing.
+    if let Some(best) = found.iter().map(|own| own.estimate_ns).min_by(f64::total_cmp) {
+        others.iter_mut().for_each(|other| other.estimate_ns = other.estimate_ns.max(2.0 * WORTH_TIMING * best));
+    }
+    found.extend(others);
+    found
+}
+
+/// Those of Hopper's own kernels.
+fn by_wgmma(op: &Op, caps: &Caps) -> Vec<Candidate> {
     if caps.sm != 90 || !caps.tensor_maps {
         return Vec::new();
     }

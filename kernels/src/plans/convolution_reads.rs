@@ -48,7 +48,7 @@ pub(super) struct Images {
 }
 
 /// Elements from pixel to pixel; `None` where they do not ascend.
-fn ascending(spec: &TensorSpec, pixels: u64, channels: u64) -> Option<u64> {
+pub(super) fn ascending(spec: &TensorSpec, pixels: u64, channels: u64) -> Option<u64> {
     if pixels == 1 {
         return Some(channels.next_multiple_of(UNIT_BYTES / 2));
     }

@@ -1,4 +1,4 @@
-//! Which kernels convolutions and their gradients get, and how, without a GPU.
+//! Which kernels convolutions and their gradients get on Hopper, and how, without a GPU.
 
 use polywarp_core::ops::{ConvolutionOptions, ConvolutionWeights};
 use polywarp_core::{DType, Layout, Shape};
@@ -19,6 +19,11 @@ fn ops(dtype: DType, x: &[u64], filters: u64, taps: &[u64], options: &Convolutio
     let input = ConvolutionInput::of(geometry, forward.output, weights).unwrap();
     let weights = ConvolutionWeights::of(geometry, forward.output, x).unwrap();
     [forward.into(), input.into(), weights.into()]
+}
+
+/// Those of Hopper's own kernels; `convolution_mma_tests.rs` is about the others.
+fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
+    by_wgmma(op, caps)
 }
 
 fn names(op: &Op) -> Vec<String> {

@@ -14,7 +14,7 @@ use super::ending::{Ending, Scales, Written};
 use super::operand::Operand;
 use super::pack::Prepared;
 use crate::catalogue::Major;
-use crate::catalogue::mma_sync::{Access, INSTANCES, Instance, operations_per_clock};
+use crate::catalogue::mma_sync::{Access, INSTANCES, Instance, Shape, operations_per_clock};
 use crate::catalogue::pack::Mode;
 use crate::{Arg, Candidate, Caps, Launch, find};
 
@@ -29,7 +29,7 @@ const HIDDEN: f64 = 0.85;
 /// Slabs of K that are shorter than so many tiles of K spend their time on starting and ending.
 const SLAB_TILES: u64 = 6;
 /// What a second launch costs beside its traffic.
-const COMBINE_NS: f64 = 2500.0;
+pub(super) const COMBINE_NS: f64 = 2500.0;
 /// Most slabs: each is written and read again.
 const MOST_SLABS: u64 = 32;
 
@@ -164,15 +164,13 @@ impl Problem<'_> {
         let tile = instance.shape.tile;
         let blocks = m.div_ceil(u64::from(tile.m)) * n.div_ceil(u64::from(tile.n)) * batch;
         let k_tiles = k.div_ceil(u64::from(tile.k));
-        let places = u64::from(self.caps.multiprocessors * self.resident(instance));
-        let most = (places / blocks.max(1)).min(k_tiles / SLAB_TILES).min(MOST_SLABS);
-        let mut slabs = vec![1];
-        if most > 1 {
-            // Evenly long, so that none is waited for.
-            let tiles = k_tiles.div_ceil(most);
-            slabs.push(k_tiles.div_ceil(tiles));
-        }
+        let slabs = self.tiling(instance).slabs(blocks, k_tiles);
         slabs.into_iter().filter_map(|slabs| self.candidate(instance, blocks, k_tiles, slabs)).collect()
+    }
+
+    fn tiling<'b>(&'b self, instance: &'b Instance) -> Tiling<'b> {
+        let Instance { shape, .. } = instance;
+        Tiling { shape, operands: instance.operands(), shared_bytes: instance.shared_bytes(), caps: self.caps }
     }
 
     fn candidate(&self, instance: &Instance, blocks: u64, k_tiles: u64, slabs: u64) -> Option<Candidate> {
@@ -194,7 +192,7 @@ impl Problem<'_> {
         };
         let mut plan = self.operands.prepared.plan.clone();
         let summed = self.ending.add(&mut plan, slabs, Scales::Unknown, product)?;
-        let product_ns = self.tensor_ns(instance, blocks * slabs, slab_tiles).max(self.stream_ns());
+        let product_ns = self.tiling(instance).tensor_ns(blocks * slabs, slab_tiles).max(self.stream_ns());
         let mut estimate_ns = self.operands.prepared.estimate_ns + product_ns;
         let packed = match self.packing {
             Packing::Nothing => "",
@@ -209,19 +207,49 @@ impl Problem<'_> {
         Some(Candidate { name, plan, estimate_ns })
     }
 
+    /// Time of moving every operand once.
+    fn stream_ns(&self) -> f64 {
+        let bytes = |op: &Operand| op.batch * op.rows * op.k * op.element_bytes;
+        let output = self.op.output.layout.elements() * self.op.output.dtype.size_bytes();
+        self.caps.stream_ns(bytes(&self.operands.a.operand) + bytes(&self.operands.b.operand) + output)
+    }
+}
+
+/// Tiles of a shape on a card: what convolutions are planned by as well.
+pub(super) struct Tiling<'a> {
+    pub shape: &'a Shape,
+    pub operands: DType,
+    /// Of a block.
+    pub shared_bytes: u32,
+    pub caps: &'a Caps,
+}
+
+impl Tiling<'_> {
+    /// Into how many slabs K may be cut: 1, and where `blocks` blocks leave places on the card, as many as fill it.
+    pub fn slabs(&self, blocks: u64, k_tiles: u64) -> Vec<u64> {
+        let places = u64::from(self.caps.multiprocessors * self.resident());
+        let most = (places / blocks.max(1)).min(k_tiles / SLAB_TILES).min(MOST_SLABS);
+        if most <= 1 {
+            return vec![1];
+        }
+        // Evenly long, so that none is waited for.
+        let tiles = k_tiles.div_ceil(most);
+        vec![1, k_tiles.div_ceil(tiles)]
+    }
+
     /// Blocks that one multiprocessor holds.
-    fn resident(&self, instance: &Instance) -> u32 {
+    fn resident(&self) -> u32 {
         // Each block takes 1 KiB for the system (CUDA programming guide, "Technical Specifications").
-        let by_memory = self.caps.shared_bytes_per_multiprocessor / (instance.shared_bytes() + 1024);
-        instance.shape.blocks.min(by_memory).max(1)
+        let by_memory = self.caps.shared_bytes_per_multiprocessor / (self.shared_bytes + 1024);
+        self.shape.blocks.min(by_memory).max(1)
     }
 
     /// Time of `blocks` blocks that each multiply `k_tiles` tiles of K.
-    fn tensor_ns(&self, instance: &Instance, blocks: u64, k_tiles: u64) -> f64 {
-        let tile = instance.shape.tile;
+    pub fn tensor_ns(&self, blocks: u64, k_tiles: u64) -> f64 {
+        let tile = self.shape.tile;
         let work = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k) * k_tiles as f64;
-        let rate = operations_per_clock(instance.operands(), self.caps.sm) * instance.shape.efficiency;
-        let resident = u64::from(self.resident(instance));
+        let rate = operations_per_clock(self.operands, self.caps.sm) * self.shape.efficiency;
+        let resident = u64::from(self.resident());
         let share = |blocks: u64| blocks as f64 / (blocks as f64 + HIDDEN);
         // Time of `blocks` blocks side by side on one multiprocessor.
         let round = |blocks: u64| {
@@ -232,13 +260,6 @@ impl Problem<'_> {
         let (rounds, rest) = (blocks / (multiprocessors * resident), blocks % (multiprocessors * resident));
         let last = if rest > 0 { round(rest.div_ceil(multiprocessors)) } else { 0.0 };
         self.caps.clocks_ns(START_CLOCKS + rounds as f64 * round(resident) + last)
-    }
-
-    /// Time of moving every operand once.
-    fn stream_ns(&self) -> f64 {
-        let bytes = |op: &Operand| op.batch * op.rows * op.k * op.element_bytes;
-        let output = self.op.output.layout.elements() * self.op.output.dtype.size_bytes();
-        self.caps.stream_ns(bytes(&self.operands.a.operand) + bytes(&self.operands.b.operand) + output)
     }
 }
 
