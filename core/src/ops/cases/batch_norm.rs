@@ -88,7 +88,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     let case = |(name, op): (&str, Result<BatchNorm>)| {
         let op = op.ok()?;
         let back = Backward::new(op.clone()).ok()?;
-        let backward = BenchCase::new(format!("{name}, backward"), Suite::Reduce, back, Metric::Bytes);
+        let backward = BenchCase::new(format!("{name}, backward"), Suite::Reduce, back, Metric::Bytes).beside();
         Some([BenchCase::new(name, Suite::Reduce, op, Metric::Bytes), backward])
     };
     wanted.into_iter().filter_map(case).flatten().collect()

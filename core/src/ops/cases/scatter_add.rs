@@ -68,11 +68,12 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     let positions = (size.elements() / 4096).max(1);
     let rows = (size.elements() / 256).max(1);
     let wanted = [
-        ("rows of 768 f32 by place", sum(DType::F32, DType::I32, &[positions], &[768], 30_522)),
-        ("rows of 1 KB by place", sum(DType::F32, DType::I32, &[rows], &[256], rows)),
+        ("rows of 768 f32 by place", true, sum(DType::F32, DType::I32, &[positions], &[768], 30_522)),
+        ("rows of 1 KB by place", false, sum(DType::F32, DType::I32, &[rows], &[256], rows)),
     ];
-    let case = |(name, op): (&'static str, Result<ScatterAdd>)| {
-        Some(BenchCase::new(name, Suite::Elementwise, op.ok()?, Metric::Bytes))
+    let case = |(name, in_overview, op): (&'static str, bool, Result<ScatterAdd>)| {
+        let case = BenchCase::new(name, Suite::Elementwise, op.ok()?, Metric::Bytes);
+        Some(if in_overview { case } else { case.beside() })
     };
     wanted.into_iter().filter_map(case).collect()
 }

@@ -67,6 +67,6 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
     // As many rows as positions, so that few are read twice.
     let rows = (size.elements() / 256).max(1);
     let random = take(DType::F32, &[rows, 256], DType::I32, &[rows], Missing::Nan).ok();
-    let random = random.map(|op| BenchCase::new("rows of 1 KB", Suite::Elementwise, op, Metric::Bytes));
+    let random = random.map(|op| BenchCase::new("rows of 1 KB", Suite::Elementwise, op, Metric::Bytes).beside());
     [DType::F32, DType::BF16].into_iter().filter_map(case).chain(random).collect()
 }
