@@ -214,6 +214,7 @@ mod tests {
             x.quantize4_with(FourBit::I4, axis, 2, scales, None)?.dequantize(DType::F32)
         }),
         ("reduce", |x, axis| x.reduce(ReduceFn::Sum, axis, KeepDims::Yes)),
+        ("reduce_as", |x, axis| x.reduce_as(ReduceFn::Sum, axis, KeepDims::Yes, DType::F32)),
         ("repeat", |x, axis| x.repeat(2, axis)),
         ("roll", |x, axis| x.roll(&[1], axis)),
         ("scan", |x, axis| x.scan(ScanFn::Sum, axis, ScanOptions::default().exclusive())),
