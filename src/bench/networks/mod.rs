@@ -314,9 +314,11 @@ fn row(
     }
 }
 
-/// A device of the same name with a pool of its own; the same device where no other can be opened.
+/// A device of the same name and memory limit with a pool of its own; the same device where no other can be opened.
 fn anew(device: &Device) -> Device {
-    crate::device(device.id()).unwrap_or_else(|_| device.clone())
+    let Ok(other) = crate::device(device.id()) else { return device.clone() };
+    other.set_memory_limit(device.memory().limit_bytes);
+    other
 }
 
 fn row_at(device: &Device, job: &Job, options: &Options, expected: &[f32]) -> Result<Result<NetworkRow, String>> {
