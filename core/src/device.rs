@@ -8,9 +8,7 @@ use crate::faults::Faults;
 use crate::live::Ledger;
 use crate::operation::Operand;
 use crate::tuner::Tuner;
-use crate::{
-    Backend, Buffer, DType, DeviceInfo, Error, Fit, Inputs, MemoryStats, Op, Part, Recording, Requests, Result,
-};
+use crate::{Backend, Buffer, DType, DeviceInfo, Error, Fit, Inputs, Memory, Op, Part, Recording, Requests, Result};
 
 /// A handle to a device. Clones refer to the same device; work from all of them is ordered.
 #[derive(Clone)]
@@ -183,9 +181,9 @@ impl Device {
         self.backend().synchronize()
     }
 
-    /// Bytes held by tensors and cached for reuse; [`Device::live_tensors`] has them by tag.
-    pub fn memory(&self) -> MemoryStats {
-        self.backend().memory()
+    /// Bytes held and kept for reuse, and from the first [`Device::tagged`] on those of tensors by tag; [`Device::live_tensors`] has each of them.
+    pub fn memory(&self) -> Memory {
+        Memory { stats: self.backend().memory(), tags: self.ledger().tags() }
     }
 
     /// Gives cached memory back to the driver.

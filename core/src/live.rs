@@ -28,6 +28,20 @@ struct Book {
     tags: BTreeMap<Arc<str>, Sums>,
 }
 
+impl Book {
+    fn tags(&self) -> Vec<TagMemory> {
+        let sums = self.tags.iter().map(|(tag, &Sums { in_use_bytes, peak_bytes, tensors })| TagMemory {
+            tag: tag.to_string(),
+            in_use_bytes,
+            peak_bytes,
+            tensors,
+        });
+        let mut tags: Vec<TagMemory> = sums.collect();
+        tags.sort_by_key(|tag| std::cmp::Reverse(tag.in_use_bytes));
+        tags
+    }
+}
+
 struct Entry {
     shape: Shape,
     dtype: DType,
@@ -123,6 +137,11 @@ impl Ledger {
         self.is_kept.store(true, Ordering::Relaxed);
     }
 
+    /// Bytes by tag, the largest first.
+    pub(crate) fn tags(&self) -> Vec<TagMemory> {
+        lock(&self.book).tags()
+    }
+
     fn report(&self) -> LiveTensors {
         let book = lock(&self.book);
         let mut tensors: Vec<(u64, LiveTensor)> = book
@@ -133,20 +152,10 @@ impl Ledger {
                 (number, LiveTensor { shape, dtype: *dtype, tag, bytes: *bytes })
             })
             .collect();
-        let mut tags: Vec<TagMemory> = book
-            .tags
-            .iter()
-            .map(|(tag, &Sums { in_use_bytes, peak_bytes, tensors })| TagMemory {
-                tag: tag.to_string(),
-                in_use_bytes,
-                peak_bytes,
-                tensors,
-            })
-            .collect();
+        let tags = book.tags();
         drop(book);
         // Of equal ones the oldest first.
         tensors.sort_by_key(|(number, tensor)| (std::cmp::Reverse(tensor.bytes), *number));
-        tags.sort_by_key(|tag| std::cmp::Reverse(tag.in_use_bytes));
         LiveTensors { tags, tensors: tensors.into_iter().map(|(_, tensor)| tensor).collect() }
     }
 }
@@ -209,6 +218,22 @@ mod tests {
         let device = Device::cpu();
         let _x = floats(&device, 16).unwrap();
         assert_eq!(device.live_tensors(), LiveTensors::default());
+        assert!(device.memory().tags.is_empty());
+    }
+
+    #[test]
+    fn memory_has_tags_beside_what_all_buffers_hold() {
+        let device = Device::cpu();
+        let plain = device.memory().to_string();
+        assert_eq!(plain, "0 bytes in use, 0 at most so far, 0 kept for reuse, no limit");
+        let _before = floats(&device, 16).unwrap();
+        let _x = device.tagged("weights", || floats(&device, 32)).unwrap();
+        let memory = device.memory();
+        assert_eq!(memory.tags, device.live_tensors().tags);
+        // What was made before is in no list.
+        assert_eq!(memory.tags.iter().map(|tag| tag.in_use_bytes).sum::<u64>(), 128);
+        assert!(memory.in_use_bytes >= 192, "{}", memory.in_use_bytes);
+        assert!(memory.to_string().lines().nth(2).unwrap().starts_with("weights "), "{memory}");
     }
 
     #[test]

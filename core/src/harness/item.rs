@@ -61,10 +61,10 @@ impl Item {
 
 impl Selection {
     /// The seed and what is selected: rows of the contract that run beside others, cases, rows that run alone. The first may be long, and then
-    /// there is work beside them.
+    /// there is work beside them. Cases come [`spread`].
     pub(super) fn items(&self) -> (u64, Vec<Item>) {
         let (seed, cases) = self.cases();
-        let cases = cases.into_iter().map(|case| Item::Case(Box::new(case)));
+        let cases = spread(cases).into_iter().map(|case| Item::Case(Box::new(case)));
         #[cfg(not(target_arch = "wasm32"))]
         {
             let (mut first, last): (Vec<_>, Vec<_>) =
@@ -84,6 +84,25 @@ impl Selection {
             self.contract == Contract::Included && is_family && self.dtype.is_none() && self.random_programs == 0;
         contract::promises().filter(move |promise| are_wanted && self.names(&promise.name))
     }
+}
+
+/// All of `list`, in steps of the golden section round it: any few that follow each other come from distant places. Cases of an operation stand
+/// together and share kernels, for which threads that run cases abreast would wait until one of them has compiled them; what is left then takes
+/// about as long as its share of the whole says.
+fn spread<T>(list: Vec<T>) -> Vec<T> {
+    let count = list.len();
+    let divides = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a > 1
+    };
+    let mut step = (count as f64 * 0.618_034) as usize;
+    while divides(count, step) {
+        step += 1;
+    }
+    let mut list: Vec<Option<T>> = list.into_iter().map(Some).collect();
+    (0..count).filter_map(|turn| list[turn * step % count].take()).collect()
 }
 
 /// The estimated work of items: what a case takes however small it is, its arithmetic, and what is laid out and compared. The weights
@@ -117,5 +136,27 @@ impl Work {
     pub(super) fn share_with(&mut self, item: &Item) -> f64 {
         self.done += Work::of(item);
         (self.done / self.all).min(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_keeps_everything_and_parts_neighbours() {
+        for count in (0..300).chain([1000, 1024, 9138]) {
+            let order = spread((0..count).collect());
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..count).collect::<Vec<usize>>());
+            let least = order.windows(16).flat_map(|few| {
+                let mut few = few.to_vec();
+                few.sort_unstable();
+                few.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<usize>>()
+            });
+            // Sixteen places as even as can be are a sixteenth apart.
+            assert!(count < 1000 || least.min().unwrap() >= count / 40, "{count}");
+        }
     }
 }

@@ -212,6 +212,7 @@ fn run_abreast(device: &Device, selection: &Selection, progress: &mut dyn FnMut(
         // It ends by itself where the device is lost.
         let _ = tell(device, selection, &mut report, (number as u64, &items[number]), outcome, &mut work, progress);
     });
+    report.end();
     Report { seconds: start.elapsed().as_secs_f64(), threads, host_seconds: clocks.seconds(), ..report }
 }
 
@@ -243,6 +244,7 @@ async fn run_reading(
         report.seconds = start.elapsed().as_secs_f64();
     }
     report.host_seconds = clocks.seconds();
+    report.end();
     report
 }
 

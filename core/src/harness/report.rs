@@ -180,7 +180,7 @@ pub struct Report {
     pub total: Counts,
     /// Outcomes by family.
     pub families: BTreeMap<String, Counts>,
-    /// What failed.
+    /// What failed, by name.
     pub failures: Vec<Failure>,
     /// What the device cannot do, by reason.
     pub unsupported: Vec<Unsupported>,
@@ -237,6 +237,12 @@ impl Report {
                 }
             },
         }
+    }
+
+    /// Nothing more is added: what belongs to one operation stands together.
+    pub(super) fn end(&mut self) {
+        self.failures.sort_by(|a, b| a.case.cmp(&b.case));
+        self.expected_failures.sort();
     }
 
     /// Whether the device may be trusted with what was selected: something ran, and nothing failed.
