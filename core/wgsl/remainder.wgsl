@@ -51,12 +51,32 @@ fn rem_f32(a: f32, b: f32) -> f32 {
     return bitcast<f32>(size | (bitcast<u32>(a) & 0x80000000u));
 }
 
+// 2^149 times the number of these bits, where that is below 2^-100: a whole number, which no device takes for zero.
+fn in_least_units_f32(size: u32) -> f32 {
+    return select(bitcast<f32>(size + (149u << 23u)), f32(size), size < 0x800000u);
+}
+
+// |b| - |rest|, for a rest below |b| < inf.
+fn up_to_f32(rest_size: u32, b_size: u32) -> f32 {
+    // From here on a rest below the normal numbers, which devices may read as zero, is less than half a unit of b.
+    if b_size >= 0x0d800000u {
+        return bitcast<f32>(b_size) - bitcast<f32>(rest_size);
+    }
+    let units = in_least_units_f32(b_size) - in_least_units_f32(rest_size);
+    let normal = bitcast<u32>(units) - (149u << 23u);
+    return bitcast<f32>(select(normal, u32(units), units < 8388608.0));
+}
+
 fn remainder_f32(a: f32, b: f32) -> f32 {
     let rest = rem_f32(a, b);
     let bits = bitcast<u32>(rest);
     let size = bits & 0x7fffffffu;
+    let b_size = bitcast<u32>(b) & 0x7fffffffu;
     let differs = ((bits ^ bitcast<u32>(b)) >= 0x80000000u) & (size < 0x7f800000u);
-    let moved = select(rest + b, b, (bitcast<u32>(b) & 0x7fffffffu) == 0x7f800000u);
+    var moved = b;
+    if b_size < 0x7f800000u {
+        moved = bitcast<f32>(bitcast<u32>(up_to_f32(size, b_size)) | (bitcast<u32>(b) & 0x80000000u));
+    }
     return select(select(rest, moved, differs), copysign_f32(0.0, b), size == 0u);
 }
 

@@ -31,7 +31,7 @@ impl Pins {
     /// The lines that differ, in a message that says what to do; or that the file cannot be written.
     pub fn differences(&self, kept: &str, path: &str) -> Result<(), String> {
         let Some(differences) = self.compared(kept, path) else { return Ok(()) };
-        if std::env::var("POLYWARP_PINS").is_ok_and(|value| value == "renew") {
+        if renews() {
             return std::fs::write(path, &self.0).map_err(|error| format!("{path}: {error}"));
         }
         Err(differences)
@@ -52,6 +52,11 @@ impl Pins {
             )
         })
     }
+}
+
+/// Whether the files are to be written anew.
+pub(crate) fn renews() -> bool {
+    std::env::var("POLYWARP_PINS").is_ok_and(|value| value == "renew")
 }
 
 #[cfg(test)]

@@ -61,10 +61,9 @@ struct Found<'a> {
 }
 
 const GEMM: &str = "h200-gemm-2026-11-24/";
-const H100: &str = "h100-2026-11-26/";
-const H100_LATER: &str = "h100-2026-11-26b/";
-const H100_LAST: &str = "h100-2026-11-26c/";
-const ATTENTION: &str = "h100-2026-11-25b/attention.txt";
+/// One call on one card: networks and attention, and PyTorch beside them by `benches/peers/torch_rates.py`.
+const H100: &str = "h100-2026-11-28e/";
+const H100_ARRAYS: &str = "h100-2026-11-26c/";
 
 /// The place behind `before`, behind `part`, of a file whose path is one of the folders above and a name.
 macro_rules! text {
@@ -112,8 +111,8 @@ const GROUPS: [Group; 4] = [
                 label: "BERT-base trains, bf16, 32 texts",
                 route: Route::Cuda,
                 ratio: Rates {
-                    folder: "h100-2026-11-25b/",
-                    ours: text!("speed.txt", "bert-base train bf16 b32", " ms, "),
+                    folder: H100,
+                    ours: Line { file: "networks.jsonl", case: "bert-base train bf16 b32", device: "cuda:0" },
                     theirs: text!("torch.txt", "bert-base train bf16 b32", " ms, "),
                 },
                 table: InTable::Yes,
@@ -124,7 +123,7 @@ const GROUPS: [Group; 4] = [
                 ratio: Rates {
                     folder: H100,
                     ours: Line { file: "networks.jsonl", case: "bert-base encode bf16 b32", device: "cuda:0" },
-                    theirs: text!("torch-encode.txt", "reduce-overhead", " ms, "),
+                    theirs: text!("torch.txt", "bert-base encode bf16 b32", " ms, "),
                 },
                 table: InTable::Yes,
             },
@@ -132,9 +131,9 @@ const GROUPS: [Group; 4] = [
                 label: "ResNet-50 trains, f16, 64 images",
                 route: Route::Cuda,
                 ratio: Rates {
-                    folder: H100_LATER,
+                    folder: H100,
                     ours: Line { file: "networks.jsonl", case: "resnet50 train f16 b64", device: "cuda:0" },
-                    theirs: text!("torch-resnet.txt", "b64", " ms, "),
+                    theirs: text!("torch.txt", "resnet50 train f16 b64", " ms, "),
                 },
                 table: InTable::Yes,
             },
@@ -142,9 +141,9 @@ const GROUPS: [Group; 4] = [
                 label: "ResNet-50 trains, f16, 256 images",
                 route: Route::Cuda,
                 ratio: Rates {
-                    folder: H100_LATER,
+                    folder: H100,
                     ours: Line { file: "networks.jsonl", case: "resnet50 train f16 b256", device: "cuda:0" },
-                    theirs: text!("torch-resnet.txt", "b256", " ms, "),
+                    theirs: text!("torch.txt", "resnet50 train f16 b256", " ms, "),
                 },
                 table: InTable::No,
             },
@@ -157,20 +156,28 @@ const GROUPS: [Group; 4] = [
             Bar {
                 label: "forward",
                 route: Route::Cuda,
-                ratio: Times {
-                    folder: "",
-                    ours: text!(ATTENTION, "== d128 s4096 b4 h16 causal=False", "forward f128: "),
-                    theirs: text!(ATTENTION, "== d128 s4096 b4 h16 causal=False", "'cudnn_fwd': '"),
+                ratio: Rates {
+                    folder: H100,
+                    ours: Line {
+                        file: "attention.jsonl",
+                        case: "attention of 16 heads of 128, 4096 rows, f16",
+                        device: "cuda:0",
+                    },
+                    theirs: text!("torch.txt", "attention f16 b2 h16 s4096 d128 cudnn", " ms, "),
                 },
                 table: InTable::Yes,
             },
             Bar {
                 label: "gradient",
                 route: Route::Cuda,
-                ratio: Times {
-                    folder: "",
-                    ours: text!(ATTENTION, "== d128 s4096 b4 h16 causal=False", "backward: "),
-                    theirs: text!(ATTENTION, "== d128 s4096 b4 h16 causal=False", "'cudnn_bwd': '"),
+                ratio: Rates {
+                    folder: H100,
+                    ours: Line {
+                        file: "attention.jsonl",
+                        case: "attention gradient of 16 heads of 128, 4096 rows, f16",
+                        device: "cuda:0",
+                    },
+                    theirs: text!("torch.txt", "attention gradient f16 b2 h16 s4096 d128 cudnn", " ms, "),
                 },
                 table: InTable::No,
             },
@@ -204,7 +211,7 @@ const GROUPS: [Group; 4] = [
                 label: "cumulative sums, f32, H100",
                 route: Route::Cuda,
                 ratio: Times {
-                    folder: H100_LAST,
+                    folder: H100_ARRAYS,
                     ours: text!("arrays.txt", "cumsum of", " f32: "),
                     theirs: text!("torch-arrays.txt", "cumsum", " ms "),
                 },
@@ -214,7 +221,7 @@ const GROUPS: [Group; 4] = [
                 label: "sorting, f32, H100",
                 route: Route::Cuda,
                 ratio: Rates {
-                    folder: H100_LAST,
+                    folder: H100_ARRAYS,
                     ours: text!("arrays.txt", "sort of", " ms, "),
                     theirs: text!("torch-arrays.txt", "sort with indices", "Gelem/s "),
                 },
