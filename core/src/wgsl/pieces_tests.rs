@@ -161,8 +161,8 @@ fn files_of_pieces_are_in_order_and_each_piece_is_used() {
         for (number, (name, piece)) in pieces.iter().enumerate() {
             assert!(!pieces[..number].iter().any(|(other, _)| other == name), "{path}: two pieces {name}");
             assert!(named.contains(name), "{path}: nothing uses {name}");
-            let holes = piece.split('$').skip(1);
-            assert!(holes.into_iter().all(|hole| !split_name(hole).0.is_empty()), "{path}: a hole of {name}");
+            let mut holes = piece.split('$').skip(1);
+            assert!(holes.all(|hole| !split_name(hole).0.is_empty()), "{path}: a hole of {name}");
             assert!(piece.ends_with('\n') && !piece.starts_with('\n'), "{path}: the lines of {name}");
         }
     }

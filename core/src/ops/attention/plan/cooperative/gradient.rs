@@ -337,7 +337,7 @@ impl Kernel {
 
     /// The entry point with its holes filled.
     fn main_text(&self) -> String {
-        let own = self.loads()[0].into_iter().zip(self.matrices()).zip(["own0_", "own1_"]);
+        let mut own = self.loads()[0].into_iter().zip(self.matrices()).zip(["own0_", "own1_"]);
         let sums = self.sums().into_iter().flat_map(|sum| (0..sum.matrices).map(move |f| (sum.name, f)));
         let when_keys = |piece: &str| if self.of == Of::Keys { TEXT.get(piece) } else { "" };
         fill(
@@ -346,7 +346,7 @@ impl Kernel {
                 OF_WILD = self.of_wild(),
                 PLACE = self.place(),
                 LOAD_OWN = lines(|out| {
-                    own.into_iter().try_for_each(|(([load, at], matrices), name)| {
+                    own.try_for_each(|(([load, at], matrices), name)| {
                         write_own(out, [load, at, "row0", name], matrices)
                     })
                 }),
